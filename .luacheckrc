@@ -1,0 +1,15 @@
+std = "luajit"
+max_line_length = 120
+codes = true
+color = false
+exclude_files = { "build*/**" }
+
+files["spec"] = { std = "luajit+busted" }
+files[".busted"] = { std = "luajit" }
+files["rockspec/*.rockspec"] = { std = "rockspec" }
+-- Each host adapter knows the globals of its host, and nobody else does.
+files["lua/resty/holdfast/host/ngx.lua"] = { read_globals = { "ngx" } }
+files["lua/resty/holdfast/host/nginx.lua"] = { read_globals = { "ngx" } }
+files["lua/resty/holdfast/host/nvim.lua"] = { read_globals = { "vim" } }
+files["lua/resty/holdfast/host/neovim.lua"] = { read_globals = { "vim" } }
+files["lua/resty/holdfast/host.lua"] = { read_globals = { "ngx", "vim" } }

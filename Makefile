@@ -1,0 +1,57 @@
+# The short way to everything; the build itself is CMake's.
+
+BUILD_TYPE ?= RelWithDebInfo
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc)
+CMAKE_FLAGS ?=
+
+# Ninja where it is installed. A folder that is configured already keeps the generator it has.
+GENERATOR := $(if $(wildcard build/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
+# Neither GoogleTest nor Google Benchmark is needed until somebody asks for tests or benchmarks.
+OPTIONAL_PARTS := $(if $(wildcard build/CMakeCache.txt),,-DHOLDFAST_TESTS=OFF -DHOLDFAST_BENCH=OFF)
+
+configure = cmake -S . -B build $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(1) $(CMAKE_FLAGS) --log-level=WARNING
+compile = cmake --build build --parallel $(JOBS)
+
+.PHONY: all demo test bench lint install clean help
+.DEFAULT_GOAL := all
+
+all: ## build/libholdfast.so and build/holdfast
+	@$(call configure,$(OPTIONAL_PARTS))
+	@$(compile) --target holdfast_library holdfast_command
+
+demo: ## install what is missing, build, and let four workers share one cache
+	@scripts/setup build
+	@$(MAKE) --no-print-directory all
+	build/holdfast run --workers 4 --dict stampede_locks=1m --dict stampede_cache=4m examples/stampede.lua
+
+test: ## install what is missing, build, run the C++ tests and the Lua specs
+	@scripts/setup test
+	@$(call configure,-DHOLDFAST_TESTS=ON)
+	@$(compile)
+	@scripts/test build
+
+bench: ## install what is missing, build, print the table of measurements
+	@scripts/setup bench
+	@$(call configure,$(OPTIONAL_PARTS) -DHOLDFAST_BENCH=ON)
+	@$(compile)
+	@bench/run build
+
+lint: ## clang-format, clang-tidy, luacheck, shellcheck and the project's own rules
+	@scripts/setup lint
+	@$(call configure,$(OPTIONAL_PARTS))
+	@scripts/lint build
+
+install: ## into PREFIX (/usr/local); DESTDIR is respected
+	@$(call configure,$(OPTIONAL_PARTS) -DCMAKE_INSTALL_PREFIX=$(PREFIX))
+	@$(compile) --target holdfast_library holdfast_command
+	@cmake --install build
+
+clean: ## remove everything that was built
+	@cmake -E rm -rf build build-ci build.luarocks
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\): ## /\1|/p' Makefile | while IFS='|' read -r name text; do \
+	  printf 'make %-8s %s\n' "$$name" "$$text"; done
+	@echo
+	@echo 'Variables: BUILD_TYPE=RelWithDebInfo|Release|Debug  PREFIX=/usr/local  DESTDIR=  JOBS=N  CMAKE_FLAGS=...'

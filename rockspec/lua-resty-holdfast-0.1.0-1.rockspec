@@ -1,0 +1,52 @@
+rockspec_format = "3.0"
+package = "lua-resty-holdfast"
+version = "0.1.0-1"
+
+source = {
+  url = "git+https://github.com/holdfast-lua/holdfast.git",
+  tag = "v0.1.0",
+}
+
+description = {
+  summary = "Cross-process locks and a shared dictionary for LuaJIT",
+  detailed = [[
+    resty.lock and ngx.shared.DICT for any LuaJIT process: plain scripts, OpenResty, Neovim, luv, cqueues, copas, or a
+    C++ program that embeds LuaJIT. A lock waits without blocking other coroutines, wakes when the key is free, and
+    never outlives its holder.
+  ]],
+  homepage = "https://github.com/holdfast-lua/holdfast",
+  issues_url = "https://github.com/holdfast-lua/holdfast/issues",
+  license = "MIT",
+  labels = { "luajit", "ffi", "openresty", "concurrency", "linux" },
+}
+
+supported_platforms = { "linux" }
+
+-- LuaJIT counts as Lua 5.1.
+dependencies = { "lua == 5.1" }
+
+external_dependencies = {
+  XXHASH = { header = "xxhash.h" },
+}
+
+build = {
+  type = "cmake",
+  variables = {
+    CMAKE_BUILD_TYPE = "Release",
+    CMAKE_INSTALL_PREFIX = "$(PREFIX)",
+    CMAKE_INSTALL_BINDIR = "$(BINDIR)",
+    HOLDFAST_LUADIR = "$(LUADIR)",
+    HOLDFAST_CLIBDIR = "$(LIBDIR)",
+    HOLDFAST_XXHASH_DIR = "$(XXHASH_INCDIR)",
+    -- The command comes along where LuaJIT's headers, CLI11 and fmt are installed.
+    HOLDFAST_CLI = "AUTO",
+    HOLDFAST_TESTS = "OFF",
+    HOLDFAST_BENCH = "OFF",
+    HOLDFAST_INSTALL_C = "OFF",
+  },
+}
+
+test = {
+  type = "command",
+  command = "make test",
+}

@@ -1,0 +1,32 @@
+# The holdfast command: the whole library, LuaJIT and the command line in one program.
+
+set(missing "")
+find_package(PkgConfig QUIET)
+if(PkgConfig_FOUND)
+  pkg_check_modules(LUAJIT QUIET IMPORTED_TARGET luajit)
+endif()
+if(NOT LUAJIT_FOUND)
+  list(APPEND missing "LuaJIT (libluajit2-5.1-dev, found by pkg-config)")
+endif()
+find_package(CLI11 QUIET)
+if(NOT CLI11_FOUND)
+  list(APPEND missing "CLI11 (libcli11-dev)")
+endif()
+find_package(fmt QUIET)
+if(NOT fmt_FOUND)
+  list(APPEND missing "fmt (libfmt-dev)")
+endif()
+
+if(missing)
+  list(JOIN missing ", " missing)
+  if(HOLDFAST_CLI STREQUAL "AUTO")
+    message(STATUS "The holdfast command is left out, for want of: ${missing}")
+    return()
+  endif()
+  message(FATAL_ERROR "The holdfast command needs: ${missing}. Install them (scripts/setup does) or pass "
+                      "-DHOLDFAST_CLI=OFF to build only the library.")
+endif()
+
+add_executable(holdfast_command ${cli_sources})
+set_target_properties(holdfast_command PROPERTIES OUTPUT_NAME holdfast RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+target_link_libraries(holdfast_command PRIVATE holdfast_capi holdfast_core PkgConfig::LUAJIT CLI11::CLI11 fmt::fmt)
