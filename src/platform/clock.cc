@@ -1,0 +1,41 @@
+#include <time.h>
+
+#include "platform/platform.h"
+
+namespace holdfast::platform {
+
+namespace {
+
+std::uint64_t nanoseconds(const timespec& time) noexcept {
+  return static_cast<std::uint64_t>(time.tv_sec) * kNsPerSecond + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+std::uint64_t read_clock(clockid_t clock) noexcept {
+  timespec time;
+  ::clock_gettime(clock, &time);  // cannot fail for these clocks
+  return nanoseconds(time);
+}
+
+}  // namespace
+
+std::uint64_t monotonic_ns() noexcept { return read_clock(CLOCK_MONOTONIC); }
+
+std::uint64_t coarse_monotonic_ns() noexcept { return read_clock(CLOCK_MONOTONIC_COARSE); }
+
+std::uint64_t coarse_resolution_ns() noexcept {
+  static const std::uint64_t resolution = [] {
+    timespec time;
+    ::clock_getres(CLOCK_MONOTONIC_COARSE, &time);
+    return nanoseconds(time);
+  }();
+  return resolution;
+}
+
+void sleep_until(std::uint64_t deadline_ns) noexcept {
+  timespec deadline;
+  deadline.tv_sec = static_cast<time_t>(deadline_ns / kNsPerSecond);
+  deadline.tv_nsec = static_cast<long>(deadline_ns % kNsPerSecond);
+  ::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &deadline, nullptr);
+}
+
+}  // namespace holdfast::platform

@@ -1,0 +1,67 @@
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+#include "platform/platform.h"
+
+namespace holdfast::platform {
+
+std::string error_text(int error) { return std::generic_category().message(error); }
+
+void FileDescriptor::reset(int fd) noexcept {
+  if (fd_ >= 0) {
+    const int saved = errno;  // a destructor on an error path must not hide the reason
+    ::close(fd_);
+    errno = saved;
+  }
+  fd_ = fd;
+}
+
+int file_id(int fd, FileId& id) noexcept {
+  struct stat info;
+  if (::fstat(fd, &info) != 0) return errno;
+  id = {.device = info.st_dev, .inode = info.st_ino};
+  return 0;
+}
+
+FileDescriptor reopen(int fd, int flags) noexcept {
+  char path[32];
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  return FileDescriptor(::open(path, flags | O_CLOEXEC | O_NONBLOCK));
+}
+
+int reserve(int fd, std::uint64_t size) noexcept {
+  // A signal makes tmpfs undo the whole call; with steps of a millisecond or two even a profiling timer lets it end.
+  constexpr std::uint64_t kStep = std::uint64_t{4} << 20;
+  for (std::uint64_t at = 0; at < size;) {
+    const std::uint64_t step = std::min(kStep, size - at);
+    const int error = ::posix_fallocate(fd, static_cast<off_t>(at), static_cast<off_t>(step));
+    if (error == EINTR) continue;
+    if (error != 0) return error;
+    at += step;
+  }
+  return 0;
+}
+
+std::uint64_t file_size_limit() noexcept {
+  rlimit limit;
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    return std::numeric_limits<std::uint64_t>::max();
+  }
+  return limit.rlim_cur;
+}
+
+std::uint64_t free_bytes(int fd) noexcept {
+  struct statvfs info;
+  if (::fstatvfs(fd, &info) != 0 || info.f_blocks == 0) return std::numeric_limits<std::uint64_t>::max();
+  return std::uint64_t{info.f_bavail} * info.f_frsize;
+}
+
+}  // namespace holdfast::platform

@@ -1,0 +1,74 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "platform/platform.h"
+
+namespace holdfast::platform {
+
+namespace {
+
+std::size_t page_bytes() noexcept {
+  static const std::size_t bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+}  // namespace
+
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+  if (this != &other) {
+    reset();
+    data_ = std::exchange(other.data_, nullptr);
+    size_ = std::exchange(other.size_, 0);
+    file_ = other.file_;
+  }
+  return *this;
+}
+
+std::byte* Mapping::release() noexcept {
+  size_ = 0;
+  return std::exchange(data_, nullptr);
+}
+
+void Mapping::reset() noexcept {
+  if (data_ != nullptr) {
+    const int saved = errno;
+    ::munmap(data_, size_);
+    errno = saved;
+  }
+  data_ = nullptr;
+  size_ = 0;
+}
+
+Mapping map_shared(int fd, std::size_t size) noexcept {
+  FileId id;
+  if (const int error = file_id(fd, id); error != 0) {
+    errno = error;
+    return {};
+  }
+  void* const data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) return {};
+  return {data, size, id};
+}
+
+Mapping pin_description(int fd) noexcept {
+  const std::size_t bytes = page_bytes();
+  void* const data = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) return {};
+  Mapping pin(data, bytes);
+  // A pin that a child inherits would keep the lock after its owner's death: without this there is no pin.
+  if (::madvise(data, bytes, MADV_DONTFORK) != 0) return {};
+  ::madvise(data, bytes, MADV_DONTDUMP);  // only shortens core dumps
+  return pin;
+}
+
+Mapping map_wiped_on_fork() noexcept {
+  const std::size_t bytes = page_bytes();
+  void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) return {};
+  ::madvise(data, bytes, MADV_WIPEONFORK);
+  return {data, bytes};
+}
+
+}  // namespace holdfast::platform

@@ -1,0 +1,192 @@
+// What holdfast needs from the operating system, as a contract. One .cc file per mechanism implements it.
+//
+// Rules for every call:
+//
+//  1. Nothing here throws, logs, retries for ever or keeps state that the caller cannot see, except where it says so.
+//  2. A call that returns `int` returns 0 or an errno value. A call that returns an object returns an empty one on
+//     failure and leaves the reason in errno, which the caller reads on the next line.
+//  3. Times are CLOCK_MONOTONIC in nanoseconds; deadlines are absolute. kForever is a deadline that never comes.
+//  4. Descriptors are close-on-exec.
+//  5. Shared words may lie in any file mapping: futexes are never process-private.
+//  6. EINTR is handled inside, except where a signal is one of the documented results.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+
+namespace holdfast::platform {
+
+inline constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
+inline constexpr std::uint64_t kNsPerMs = 1'000'000;
+inline constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
+
+/// The system's sentence for an errno value. Any thread.
+std::string error_text(int error);
+
+// --- descriptors and files (descriptor.cc) -------------------------------------------------------------
+
+/// Owns one descriptor.
+class FileDescriptor {
+ public:
+  FileDescriptor() noexcept = default;
+  explicit FileDescriptor(int fd) noexcept : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    if (this != &other) reset(other.release());
+    return *this;
+  }
+  ~FileDescriptor() { reset(); }
+
+  explicit operator bool() const noexcept { return fd_ >= 0; }
+  int get() const noexcept { return fd_; }
+  int release() noexcept { return std::exchange(fd_, -1); }
+  void reset(int fd = -1) noexcept;
+
+ private:
+  int fd_ = -1;
+};
+
+/// Which file it is, whatever its names.
+struct FileId {
+  dev_t device = 0;
+  ino_t inode = 0;
+  friend bool operator==(const FileId&, const FileId&) = default;
+};
+
+/// Fails with EBADF for a descriptor that somebody closed.
+int file_id(int fd, FileId& id) noexcept;
+
+/// Opens the same file once more: a new open file description, with locks of its own.
+/// pre: /proc is mounted; the caller may still open the file (ENOENT or EACCES otherwise).
+FileDescriptor reopen(int fd, int flags) noexcept;
+
+/// Reserves `size` bytes so that no later store into the file can fail; its size becomes `size`.
+/// pre: the file is empty and on a file system that supports fallocate. ENOSPC, ENOMEM, EFBIG.
+int reserve(int fd, std::uint64_t size) noexcept;
+
+/// Largest file this process may make (RLIMIT_FSIZE); asking for more would raise SIGXFSZ.
+std::uint64_t file_size_limit() noexcept;
+
+/// Free bytes of the file system that holds `fd`; the largest number when it has no limit or does not say.
+std::uint64_t free_bytes(int fd) noexcept;
+
+// --- mappings (mapping.cc) ------------------------------------------------------------------------------
+
+/// Owns one memory mapping. Moving it keeps the address.
+class Mapping {
+ public:
+  Mapping() noexcept = default;
+  Mapping(void* data, std::size_t size, FileId file = {}) noexcept
+      : data_(static_cast<std::byte*>(data)), size_(size), file_(file) {}
+  Mapping(Mapping&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), file_(other.file_) {}
+  Mapping& operator=(Mapping&& other) noexcept;
+  ~Mapping() { reset(); }
+
+  explicit operator bool() const noexcept { return data_ != nullptr; }
+  std::byte* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+  /// The file behind it; all zero for anonymous memory.
+  const FileId& file() const noexcept { return file_; }
+  /// The mapping stays for ever (or until the caller wraps the address again).
+  std::byte* release() noexcept;
+  void reset() noexcept;
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+  FileId file_;
+};
+
+/// Maps bytes [0, size) of the file, shared, readable and writable.
+/// pre: size > 0 and not beyond the end of the file.
+Mapping map_shared(int fd, std::size_t size) noexcept;
+
+/// Pins the open file description behind `fd` with a page of address space, so that a record lock taken through it
+/// outlives the descriptor: it ends with this mapping or with the process (also by exec), and is absent after fork.
+/// pre: a ForkGuard is alive, from before the lock was taken until `fd` is closed.
+Mapping pin_description(int fd) noexcept;
+
+/// One private page that reads as zero after fork. Where the kernel cannot do that (before Linux 4.14) the page is
+/// ordinary, and the caller's own fork handler has to clear it.
+Mapping map_wiped_on_fork() noexcept;
+
+// --- futex (futex.cc) -----------------------------------------------------------------------------------
+
+enum class WaitResult {
+  woken,        // or a spurious wake-up
+  changed,      // the word was not `expected`
+  timed_out,    // the deadline passed
+  interrupted,  // a signal handler ran
+  failed,       // the kernel refuses futexes here (a sandbox): sleep in another way
+};
+
+/// Sleeps while `word` is `expected`, until woken or the deadline.
+WaitResult futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                      std::uint64_t deadline_ns) noexcept;
+/// Wakes at most `count` sleepers and returns how many. Harmless when the word is no longer mapped.
+int futex_wake(const std::atomic<std::uint32_t>& word, int count) noexcept;
+
+// --- clock (clock.cc) -----------------------------------------------------------------------------------
+
+std::uint64_t monotonic_ns() noexcept;
+/// The same clock as of the last timer tick: cheaper, behind by at most coarse_resolution_ns().
+std::uint64_t coarse_monotonic_ns() noexcept;
+std::uint64_t coarse_resolution_ns() noexcept;
+/// Sleeps until the deadline or until a signal handler ran.
+void sleep_until(std::uint64_t deadline_ns) noexcept;
+
+// --- record locks (record_lock.cc) ----------------------------------------------------------------------
+// Locks on bytes of a file that belong to the open file description (OFD), not to the process: threads of one process
+// that open the file separately exclude each other, and closing another descriptor of the file drops nothing.
+// The bytes need not exist.
+
+/// 0, or EAGAIN when somebody else has it. pre: `fd` is open for writing.
+int try_record_lock(int fd, std::uint64_t byte) noexcept;
+int record_unlock(int fd, std::uint64_t byte) noexcept;
+
+/// Whether another open file description holds a lock in [first, first + count). On success `holder` is a byte of it,
+/// or kNoHolder.
+inline constexpr std::uint64_t kNoHolder = std::numeric_limits<std::uint64_t>::max();
+int find_record_lock(int fd, std::uint64_t first, std::uint64_t count, std::uint64_t& holder) noexcept;
+
+/// Locks a directory (or any file) as a whole, for this description. 0, or EWOULDBLOCK.
+int try_lock_description(int fd) noexcept;
+int unlock_description(int fd) noexcept;
+
+// --- threads and processors (thread.cc) -----------------------------------------------------------------
+
+/// Tells the processor that this is a spin loop.
+inline void cpu_relax() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");  // `yield` does nothing on most cores; isb takes about as long as x86's pause
+#else
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
+}
+void yield() noexcept;
+/// Processors this process may run on, as of the first call; at least 1.
+int processor_count() noexcept;
+/// Not for secrets. Another process gets another number.
+std::uint64_t random_number() noexcept;
+
+/// While one of these lives, no thread of this process forks (through libc), so nothing half-made gets into a child:
+/// a record lock not yet pinned, a mutex that nobody would unlock there. Take it before any mutex that a child may
+/// need. Nests. Keep it short: fork() waits for it.
+class ForkGuard {
+ public:
+  ForkGuard() noexcept;
+  ~ForkGuard();
+  ForkGuard(const ForkGuard&) = delete;
+  ForkGuard& operator=(const ForkGuard&) = delete;
+};
+
+}  // namespace holdfast::platform

@@ -1,0 +1,64 @@
+#include <pthread.h>
+#include <sched.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "platform/platform.h"
+
+namespace holdfast::platform {
+
+namespace {
+
+// Readers are ForkGuards, the writer is a fork in progress. glibc's default lets readers pass a waiting writer, so a
+// guard may nest in another one.
+pthread_rwlock_t fork_gate = PTHREAD_RWLOCK_INITIALIZER;
+constinit thread_local int guards_of_this_thread = 0;
+
+// A signal handler may fork inside a guard of its own thread; waiting for that guard would never end.
+void before_fork() noexcept {
+  if (guards_of_this_thread == 0) ::pthread_rwlock_wrlock(&fork_gate);
+}
+
+void after_fork_in_parent() noexcept {
+  if (guards_of_this_thread == 0) ::pthread_rwlock_unlock(&fork_gate);
+}
+
+// The lock counts threads that do not exist here, so it starts anew.
+void after_fork_in_child() noexcept {
+  fork_gate = PTHREAD_RWLOCK_INITIALIZER;
+  if (guards_of_this_thread != 0) ::pthread_rwlock_rdlock(&fork_gate);
+}
+
+[[maybe_unused]] const int fork_handlers_installed =
+    ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+
+}  // namespace
+
+void yield() noexcept { ::sched_yield(); }
+
+int processor_count() noexcept {
+  static const int count = [] {
+    cpu_set_t allowed;
+    if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
+    const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? static_cast<int>(online) : 1;
+  }();
+  return count;
+}
+
+std::uint64_t random_number() noexcept {
+  std::uint64_t number = 0;
+  if (::getrandom(&number, sizeof number, GRND_NONBLOCK) == sizeof number) return number;
+  // Too early after boot: the clock and the pid still tell processes apart, and callers retry on a clash.
+  return monotonic_ns() * 0x9E3779B97F4A7C15U ^ static_cast<std::uint64_t>(::getpid()) << 32;
+}
+
+ForkGuard::ForkGuard() noexcept {
+  if (guards_of_this_thread++ == 0) ::pthread_rwlock_rdlock(&fork_gate);
+}
+
+ForkGuard::~ForkGuard() {
+  if (--guards_of_this_thread == 0) ::pthread_rwlock_unlock(&fork_gate);
+}
+
+}  // namespace holdfast::platform
