@@ -1,0 +1,33 @@
+// Orderings that the shared structures rely on, named by what they are for.
+//
+// Two kinds of observers: other processors (need real ordering) and whoever looks at a segment after this process was
+// killed. A killed process leaves a prefix of its stores in program order, so for the second kind it is enough that the
+// compiler keeps that order.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace holdfast {
+
+using Word32 = std::atomic<std::uint32_t>;
+using Word64 = std::atomic<std::uint64_t>;
+static_assert(Word32::is_always_lock_free && sizeof(Word32) == 4);
+static_assert(Word64::is_always_lock_free && sizeof(Word64) == 8);
+
+inline constexpr auto kRelaxed = std::memory_order_relaxed;
+inline constexpr auto kAcquire = std::memory_order_acquire;
+inline constexpr auto kRelease = std::memory_order_release;
+
+/// Makes an operation visible: all stores before it are seen by whoever sees `value` (pairs with an acquire load), and no
+/// later store of this thread moves before it, so a crash leaves either none of what follows or the commit itself.
+template <class T, class V>
+inline void commit(std::atomic<T>& where, V value) noexcept {
+  where.store(value, kRelease);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+/// Keeps the stores before it from moving behind the stores after it, for crash images only.
+inline void crash_order() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
+
+}  // namespace holdfast

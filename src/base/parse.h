@@ -1,0 +1,24 @@
+// Texts that people write: sizes, dictionary names, declarations.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace holdfast {
+
+inline constexpr std::size_t kNameMax = 64;
+inline constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 46;
+
+/// "12345", "100k", "1m", "8g": factors of 1024, either case. At least 1, at most kSizeMax.
+Expected<std::uint64_t> parse_size(std::string_view text);
+
+/// 1 to kNameMax bytes of [A-Za-z0-9._-], not beginning with '.'.
+Status check_name(std::string_view name);
+
+/// Size of `name` in "name=size,name=size"; not_found when it is not declared, invalid when the text is malformed.
+Expected<std::uint64_t> find_declaration(std::string_view declarations, std::string_view name);
+
+}  // namespace holdfast

@@ -1,0 +1,58 @@
+// Outcomes: a closed set of codes for hot paths, a code with a sentence for set-up.
+//
+// Code has the numbers of holdfast_code in include/holdfast.h; src/capi asserts that they agree.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace holdfast {
+
+enum class Code : int {
+  ok = 0,
+  not_found = 1,
+  exists = 2,
+  no_memory = 3,
+  timeout = 4,
+  not_a_number = 5,
+  locked = 6,
+  not_owner = 7,
+  too_large = 8,
+  buffer = 9,
+  invalid = 10,
+  system = 11,
+  mismatch = 12,
+  corrupt = 13,
+  permission = 14,
+  busy = 15,
+};
+
+/// A code and one English sentence for a person: what was found, what was expected.
+struct [[nodiscard]] Status {
+  Code code = Code::ok;
+  std::string message;
+
+  bool ok() const noexcept { return code == Code::ok; }
+};
+
+/// A value, or the Status that says why there is none.
+template <class T>
+class [[nodiscard]] Expected {
+ public:
+  Expected(T value) : state_(std::move(value)) {}
+  Expected(Status status) : state_(std::move(status)) {}
+
+  explicit operator bool() const noexcept { return std::holds_alternative<T>(state_); }
+  T& operator*() { return std::get<T>(state_); }
+  const T& operator*() const { return std::get<T>(state_); }
+  T* operator->() { return &std::get<T>(state_); }
+
+  /// REQUIRES: there is no value.
+  const Status& status() const { return std::get<Status>(state_); }
+
+ private:
+  std::variant<T, Status> state_;
+};
+
+}  // namespace holdfast

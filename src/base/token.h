@@ -1,0 +1,21 @@
+// Who: the name of one process in one world, never reused.
+#pragma once
+
+#include <cstdint>
+
+namespace holdfast {
+
+/// A process's name: slot + 1 in the upper 16 bits, the slot's generation in the lower 48. 0 is nobody.
+using Token = std::uint64_t;
+
+inline constexpr Token kNobody = 0;
+inline constexpr int kSlotShift = 48;
+inline constexpr Token kGenerationMask = (Token{1} << kSlotShift) - 1;
+
+constexpr Token make_token(std::uint32_t slot, std::uint64_t generation) noexcept {
+  return (Token{slot} + 1) << kSlotShift | (generation & kGenerationMask);
+}
+constexpr std::uint32_t slot_of(Token token) noexcept { return static_cast<std::uint32_t>(token >> kSlotShift) - 1; }
+constexpr std::uint64_t generation_of(Token token) noexcept { return token & kGenerationMask; }
+
+}  // namespace holdfast

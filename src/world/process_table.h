@@ -1,0 +1,118 @@
+// The file `processes`: who is in this world. A header page, then one slot per process.
+//
+// A process owns a slot by a kernel record lock on byte kSlotLocks + slot of this file; the slot's content is only what
+// it wrote there. Nothing read from a slot decides about life or death except the generation, and that only together
+// with the kernel's answer.
+//
+// Record locks on this file (the bytes lie far behind its end):
+//   kTableLock           entering, leaving, and the decision whether this world has died; held for microseconds
+//   kSlotLocks + slot    that process lives
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+#include "base/token.h"
+#include "platform/platform.h"
+#include "world/runtime_directory.h"
+#include "world/world_file.h"
+
+namespace holdfast {
+
+inline constexpr std::uint32_t kSlots = 1024;
+inline constexpr std::uint64_t kTableLock = std::uint64_t{1} << 39;
+inline constexpr std::uint64_t kSlotLocks = std::uint64_t{1} << 40;
+inline constexpr std::uint32_t kMailboxEntries = 64;
+inline constexpr std::uint32_t kNoWorker = ~std::uint32_t{0};
+
+/// One process. Written by its owner, except where noted; read by anybody, as hints.
+struct alignas(64) ProcessSlot {
+  // The owner writes the rest of this line before it stores `generation` (release), and never again but for `leaving`.
+  std::atomic<std::uint64_t> generation;          // grows with every owner; 0: never had one
+  std::atomic<std::uint64_t> entered_ns;          // CLOCK_MONOTONIC
+  std::array<std::atomic<std::uint64_t>, 2> comm; // the program's name, zero-padded
+  std::atomic<std::uint32_t> pid;                 // in the owner's pid namespace: for people only
+  std::atomic<std::uint32_t> worker;              // $HOLDFAST_WORKER, else kNoWorker
+  std::atomic<std::uint32_t> leaving;             // 1: in its exit handlers; counts no more for the life of the world
+
+  // sync/bell.h. Written by ringers too.
+  alignas(64) std::atomic<std::uint32_t> bell;
+  std::atomic<std::uint32_t> mail_state;
+  alignas(64) std::array<std::atomic<std::uint32_t>, kMailboxEntries> mail;
+  alignas(64) std::array<std::byte, 128> reserved;
+};
+static_assert(sizeof(ProcessSlot) == 512);
+
+inline constexpr std::size_t kTableBytes = kHeaderBytes + std::size_t{kSlots} * sizeof(ProcessSlot);
+
+/// The program's name from a slot, for people.
+std::string comm_of(const ProcessSlot& slot);
+
+/// This process's view of the table. Thread-safe; the slots are shared with everybody.
+class ProcessTable {
+ public:
+  /// Opens the directory's table, or creates it.
+  static Expected<ProcessTable> open(const RuntimeDirectory& directory);
+
+  ProcessTable(ProcessTable&& other) noexcept;
+
+  ProcessSlot& slot(std::uint32_t index) const noexcept { return slots()[index]; }
+  const platform::FileId& file() const noexcept { return mapping_.file(); }
+
+  /// Whether the kernel still holds the byte of that slot for somebody.
+  bool is_held(std::uint32_t index) noexcept;
+  /// Whether that very process lives. `generation_mask`: which bits of the generation the caller knows.
+  bool is_alive(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept;
+
+  /// The table's record lock, for as long as it lives. Also keeps the process from forking.
+  class Lock {
+   public:
+    Lock(Lock&& other) noexcept = default;
+    Lock& operator=(Lock&&) = delete;
+    ~Lock();
+
+   private:
+    friend class ProcessTable;
+    Lock(std::unique_ptr<platform::ForkGuard> guard, platform::FileDescriptor fd, std::atomic<std::uint32_t>* holder)
+        : guard_(std::move(guard)), fd_(std::move(fd)), holder_(holder) {}
+    std::unique_ptr<platform::ForkGuard> guard_;  // outlives fd_
+    platform::FileDescriptor fd_;
+    std::atomic<std::uint32_t>* holder_;  // pid of the holder, for the sentence of those who wait in vain
+  };
+  /// A process may be stopped while it holds it: `busy` after `patience_ns`, naming it.
+  Expected<Lock> lock(std::uint64_t patience_ns) const;
+
+  /// Takes a free slot for this process, for as long as it lives, and gives its token.
+  /// REQUIRES: the Lock, and that this process has none.
+  Expected<Token> enter(const Lock& held);
+
+  /// Whether some process other than the owner of `self` is alive here and not leaving. REQUIRES: the Lock.
+  bool anybody_lives(const Lock& held, std::optional<std::uint32_t> self) noexcept;
+
+ private:
+  ProcessTable(const RuntimeDirectory& directory, platform::Mapping mapping)
+      : directory_(directory), mapping_(std::move(mapping)) {}
+
+  ProcessSlot* slots() const noexcept { return reinterpret_cast<ProcessSlot*>(mapping_.data() + kHeaderBytes); }
+  std::atomic<std::uint32_t>& lock_holder() const noexcept;
+  /// A new description of the table's file.
+  Expected<platform::FileDescriptor> open_file() const;
+  int probe_descriptor() noexcept;
+  bool anybody_in(std::uint32_t first, std::uint32_t end, std::optional<std::uint32_t> self) noexcept;
+  void describe_self(ProcessSlot& slot) const noexcept;
+
+  RuntimeDirectory directory_;
+  platform::Mapping mapping_;
+  // Long-lived, and therefore possibly closed by the host (daemons close everything): checked against the file before
+  // a death is believed, and never closed here, as its number may be somebody else's by then.
+  std::atomic<int> probe_fd_{-1};
+};
+
+}  // namespace holdfast

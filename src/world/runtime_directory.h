@@ -1,0 +1,57 @@
+// The runtime directory: what shares it is one world.
+//
+// $HOLDFAST_DIR, else /dev/shm/holdfast-<euid>. It is judged every time it is opened, because it decides who may write
+// into this process's memory: a real directory (no symbolic link) on tmpfs, of this user, closed to everybody else.
+// Sharing between users is asked for by HOLDFAST_SHARE=group: then the directory may belong to anybody as long as its
+// group is one of ours, its mode may be up to 0770, and files in it are judged by that group.
+//
+// The directory is remembered by its absolute path and its inode, not by a descriptor: a process that closes all its
+// descriptors keeps its world, and a directory that was removed and made again is noticed.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "base/status.h"
+#include "platform/platform.h"
+
+namespace holdfast {
+
+class RuntimeDirectory {
+ public:
+  enum class Sharing { none, group };
+
+  /// No directory: open() fails.
+  RuntimeDirectory() = default;
+
+  /// The directory that the environment names, created with mode 0700 if only it is missing (not its parent).
+  static Expected<RuntimeDirectory> from_environment();
+  /// The same for a given path; a relative one is made absolute now.
+  static Expected<RuntimeDirectory> at(std::string path, Sharing sharing = Sharing::none);
+
+  /// Absolute, without a slash at the end.
+  const std::string& path() const noexcept { return path_; }
+  std::string path_of(const std::string& name) const { return path_ + "/" + name; }
+  Sharing sharing() const noexcept { return sharing_; }
+  /// The group that files get and are judged by. REQUIRES: sharing() is group.
+  gid_t group() const noexcept { return group_; }
+
+  /// A fresh descriptor of the directory, judged again; refused also when another directory has taken the name, or when
+  /// the anchor is gone.
+  Expected<platform::FileDescriptor> open() const;
+
+  /// From now on open() demands that `name` in here is that file: a process must not meet others through dictionaries
+  /// while the process table that tells who lives is no longer the one it is in.
+  void anchor(std::string name, platform::FileId id);
+
+ private:
+  std::string path_;
+  Sharing sharing_ = Sharing::none;
+  gid_t group_ = 0;
+  platform::FileId id_;
+  std::string anchor_name_;
+  platform::FileId anchor_id_;
+};
+
+}  // namespace holdfast

@@ -1,0 +1,95 @@
+// Files of a world: born complete or not at all, judged before they are mapped.
+//
+// Every file begins with a FileHeader inside a header page of kHeaderBytes. Creation: an unnamed file, reserved in
+// full (posix_fallocate: a full /dev/shm is an error here and never a SIGBUS later), initialised, then linked into
+// place. Opening: the header page is read by pread into private memory and judged there; only then is the file mapped.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "platform/platform.h"
+
+namespace holdfast {
+
+class RuntimeDirectory;
+
+inline constexpr std::size_t kHeaderBytes = 4096;
+inline constexpr std::uint32_t kLayoutVersion = 1;
+
+enum class FileKind : std::uint32_t { processes = 1, dictionary = 2 };
+
+inline constexpr std::array<char, 8> kMagic = {'H', 'O', 'L', 'D', 'F', 'A', 'S', 'T'};
+/// Files of dictionaries end in this.
+inline constexpr std::string_view kDictionarySuffix = ".dict";
+
+/// First bytes of every file. All but `retired` is constant after creation.
+struct FileHeader {
+  std::array<char, 8> magic;           // kMagic
+  std::uint32_t layout;                // kLayoutVersion, in the machine's byte order: a foreign order mismatches
+  FileKind kind;
+  std::uint64_t size;                  // bytes of the file
+  std::uint32_t persist;               // 1: outlives the world's last process
+  std::atomic<std::uint32_t> retired;  // 1: removed from the world; whoever has it mapped looks for a newer one
+  std::array<char, 40> boot;           // boot id, not terminated; stamps of another boot mean nothing
+  std::uint64_t time_namespace;        // nor do those of another time namespace, whose clocks differ
+  std::uint32_t mode;                  // permission bits it was created with; more than these is refused
+  std::uint32_t reserved;              // 0
+};
+static_assert(sizeof(FileHeader) == 88 && std::atomic<std::uint32_t>::is_always_lock_free);
+
+/// A file that was opened and judged, but not yet mapped.
+struct OpenedFile {
+  platform::FileDescriptor fd;
+  alignas(64) std::array<std::byte, kHeaderBytes> page;  // private copy; geometry is taken from here only
+  const FileHeader& header() const { return *reinterpret_cast<const FileHeader*>(page.data()); }
+};
+
+/// Opens `name` and refuses, with a sentence naming found and expected, what is not a regular file of the directory's
+/// owner with one link, no more permissions than it was created with, of `kind`, kLayoutVersion, and of the size its
+/// header says. not_found when there is none. A file of another boot, or of a time namespace in which nobody of this
+/// world lives any more, is retired here and reported as not_found; one that lost its name meanwhile is not_found too.
+Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind);
+
+struct NewFile {
+  FileKind kind;
+  std::uint64_t size;
+  bool persist;
+  std::uint32_t mode;  // exact permission bits, whatever the umask
+};
+
+/// Creates the file with its FileHeader filled in and everything behind it zero, runs `initialise` on the mapping,
+/// then gives it its name. exists when another process was first: open its file then. no_memory says how much is free.
+Expected<platform::Mapping> create_world_file(const RuntimeDirectory& directory, const std::string& name,
+                                              const NewFile& file,
+                                              const std::function<void(std::byte* base)>& initialise);
+
+/// Maps all of it, shared and writable.
+Expected<platform::Mapping> map_world_file(const OpenedFile& file);
+
+/// Marks the file retired, then unlinks it. A file that cannot be judged is unlinked all the same. not_found when there
+/// is none. Two processes that retire the same name at once cannot remove the file that a third one makes in between.
+Status retire_world_file(const RuntimeDirectory& directory, const std::string& name);
+
+/// Whether `name` still leads to that file. One system call or two.
+bool is_current_file(const RuntimeDirectory& directory, const std::string& name, const platform::FileId& id);
+
+/// What a process does that enters a world in which nobody lives, and the last one that leaves: retires every
+/// dictionary that is not persistent, and removes what creators that died left unnamed. Files that cannot be judged
+/// stay, so that opening them says what is wrong with them. REQUIRES: the process table's record lock.
+void retire_unpersistent_files(const RuntimeDirectory& directory);
+
+/// How a new file comes into being before it has its name. `unnamed` needs O_TMPFILE and /proc, `temporary_name` is for
+/// where one of them is missing. create_world_file chooses; tests name one.
+enum class Birth { automatic, unnamed, temporary_name };
+Expected<platform::Mapping> create_world_file_by(Birth birth, const RuntimeDirectory& directory,
+                                                 const std::string& name, const NewFile& file,
+                                                 const std::function<void(std::byte* base)>& initialise);
+
+}  // namespace holdfast
