@@ -1,0 +1,52 @@
+-- Which worker of `holdfast run` this is, and whether it is asked to end.
+-- In any other process: worker 0 of 1, never asked to.
+
+local ffi = require "ffi"
+
+local getenv = os.getenv
+local floor = math.floor
+local preload = package.preload
+local tonumber = tonumber
+
+local _M = {}
+
+local function whole_number(name, default)
+    local value = tonumber(getenv(name))
+    if not value or value < 0 or value ~= floor(value) then
+        return default
+    end
+    return value
+end
+
+local number = whole_number("HOLDFAST_WORKER", 0)
+local workers = whole_number("HOLDFAST_WORKERS", 1)
+
+-- The command preloads this module; without the command there is nothing that could ask a process to end.
+-- volatile: a compiled loop must read the flag each time round.
+local flag
+if preload["resty.holdfast.channel"] then
+    flag = ffi.cast("const volatile int32_t *", require("resty.holdfast.channel").exiting)
+else
+    flag = ffi.new("int32_t[1]")
+end
+
+
+-- Number of this worker, 0 to count() - 1. A worker that replaces another has its number.
+function _M.id()
+    return number
+end
+
+
+-- How many workers there are.
+function _M.count()
+    return workers
+end
+
+
+-- Whether the worker was told to finish (QUIT or HUP to the master). Ends no sleep: loops ask between their steps.
+function _M.exiting()
+    return flag[0] ~= 0
+end
+
+
+return _M

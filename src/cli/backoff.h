@@ -1,0 +1,30 @@
+// How long to wait before a worker that died is started again: a broken script must not use up the machine.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+namespace holdfast::cli {
+
+class Backoff {
+ public:
+  using Duration = std::chrono::milliseconds;
+
+  static constexpr Duration kFirst{100};
+  static constexpr Duration kLongest{5000};
+  /// A worker that lived as long as this was sound: the next wait is the first again.
+  static constexpr Duration kSoundLife{10000};
+
+  template <class Lived>
+  Duration next(Lived lived) noexcept {
+    if (lived >= kSoundLife) next_ = kFirst;
+    const Duration wait = next_;
+    next_ = std::min(2 * next_, kLongest);
+    return wait;
+  }
+
+ private:
+  Duration next_ = kFirst;
+};
+
+}  // namespace holdfast::cli

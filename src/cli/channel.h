@@ -1,0 +1,37 @@
+// The channel from the master to one worker: a socket pair with records of fixed size.
+//
+// It says two things. A command asks for something; its end says that the master is gone, in whatever way, because only
+// the master holds the other descriptor.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "cli/descriptor.h"
+
+namespace holdfast::cli {
+
+enum class Command : std::uint32_t {
+  quit = 1,  // end when the work in hand is done
+};
+
+struct ChannelPair {
+  Descriptor master;
+  Descriptor worker;
+};
+
+/// Throws std::system_error.
+ChannelPair make_channel();
+
+/// A worker that is gone already misses nothing: failure is no news.
+void send_command(const Descriptor& master_end, Command command) noexcept;
+
+/// 1 after Command::quit came. A script reads it directly, as a volatile int32_t.
+using ExitingFlag = std::atomic<std::int32_t>;
+static_assert(sizeof(ExitingFlag) == sizeof(std::int32_t) && ExitingFlag::is_always_lock_free);
+
+/// Starts the thread that reads the channel as long as the process lives. It blocks every signal and touches nothing
+/// but the flag. When the master is gone it ends the process at once. Throws std::system_error.
+ExitingFlag& listen_to_master(Descriptor worker_end);
+
+}  // namespace holdfast::cli

@@ -1,0 +1,182 @@
+#include "cli/command_line.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <thread>
+
+#include "cli/descriptor.h"
+#include "cli/message.h"
+#include "holdfast.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+constexpr const char* kRunFooter =
+    R"(SCRIPT runs once in every worker; what follows it are its arguments (the table arg).
+In the script, require "resty.holdfast.worker" tells id(), count() and exiting().
+
+Signals to the master:
+  TERM, INT  stop the workers at once; a second one kills them
+  QUIT       let the workers finish
+  HUP        start new workers with the script as it is now, let the old ones finish
+
+Exit status: 0 all workers succeeded, 1 a worker failed, 2 the command line is wrong;
+ended by TERM or INT, the master ends by that signal.)";
+
+/// The usage line in the customary form; the rest as CLI11 has it.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* app, std::string /*name*/) const override {
+    if (app->get_name() == "run") return "Usage: holdfast run [OPTIONS] SCRIPT [ARGUMENTS...]\n";
+    return "Usage: holdfast [OPTIONS] COMMAND ...\n";
+  }
+};
+
+int default_workers() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+template <class Number>
+bool parse_number(const std::string& text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+/// A CLI11 validator's answer: empty, or what is wrong.
+std::string read_workers(const std::string& text, int& workers) {
+  if (parse_number(text, workers) && workers >= 1 && workers <= kWorkersMax) return {};
+  return fmt::format("bad number \"{}\": expected 1 to {}", text, kWorkersMax);
+}
+
+std::string read_grace(const std::string& text, std::chrono::duration<double>& grace) {
+  double value = 0;
+  if (parse_number(text, value) && value >= 0 && value <= kGraceMax) {
+    grace = std::chrono::duration<double>(value);
+    return {};
+  }
+  return fmt::format("bad time \"{}\": expected seconds, 0 to {:g}, as in 2.5", text, kGraceMax);
+}
+
+std::string read_dictionary(const std::string& text, std::vector<Declaration>& dictionaries) {
+  const Expected<Declaration> declaration = parse_declaration(text);
+  if (!declaration) return declaration.status().message;
+  dictionaries.push_back(*declaration);
+  return {};
+}
+
+/// Why the file cannot be run; empty if it can. Workers read it one by one, so a pipe will not do.
+std::string judge_script(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (file.get() < 0) return fmt::format("cannot read the script \"{}\": {}", path, std::strerror(errno));
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode))
+    return fmt::format("cannot run \"{}\": expected a file with a Lua script", path);
+  return {};
+}
+
+class Parser {
+ public:
+  Parser() : app_("Cross-process locks and a shared dictionary for LuaJIT.", "holdfast") {
+    app_.formatter(std::make_shared<HelpFormatter>());
+    app_.set_help_flag("-h,--help", "Print this help and exit");
+    app_.set_version_flag("--version", std::string("holdfast ") + holdfast_version(), "Print the version and exit");
+    app_.footer("\"holdfast COMMAND --help\" tells more about a command.");
+    app_.allow_extras();
+    run_ = app_.add_subcommand("run", "Run a Lua script in several worker processes");
+    run_->group("Commands");
+    run_->footer(kRunFooter);
+    run_->allow_extras();
+    add_value("--workers", "N", "Number of workers; default: the number of processors",
+              [this](const std::string& text) { return read_workers(text, options_.workers); });
+    add_value("--dict", "NAME=SIZE", "Open a shared dictionary, as in --dict my_locks=1m; may be repeated",
+              [this](const std::string& text) { return read_dictionary(text, options_.dictionaries); });
+    add_value("--grace", "SECONDS", "Time from TERM to KILL when workers are stopped; default: 5",
+              [this](const std::string& text) { return read_grace(text, options_.grace); });
+    run_->add_flag("--respawn", options_.respawn, "Start a worker again when it fails")->disable_flag_override();
+    options_.workers = default_workers();
+  }
+
+  Parsed parse(const std::vector<std::string>& arguments) {
+    const std::size_t script = script_index(arguments);
+    std::vector<std::string> own(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(script));
+    if (!own.empty() && own.back() == "--") own.pop_back();
+    std::reverse(own.begin(), own.end());  // as CLI11 takes it
+    try {
+      app_.parse(own);
+    } catch (const CLI::Success& success) {
+      return Done{app_.exit(success)};
+    } catch (const CLI::ParseError& error) {
+      return refuse(error.what());
+    }
+    if (!run_->parsed()) return refuse_command(arguments);
+    for (const std::string& extra : run_->remaining()) return refuse(unknown_option(extra, *run_));
+    if (script == arguments.size()) return refuse("no script was given");
+    options_.script = arguments[script];
+    options_.arguments.assign(arguments.begin() + static_cast<std::ptrdiff_t>(script) + 1, arguments.end());
+    if (const std::string reason = judge_script(options_.script); !reason.empty()) return refuse(reason);
+    return options_;
+  }
+
+ private:
+  template <class Read>
+  void add_value(const char* name, const char* type, const char* description, Read read) {
+    run_->add_option_function<std::vector<std::string>>(
+            name, [](const std::vector<std::string>&) {}, description)
+        ->type_name(type)
+        ->type_size(1)
+        ->expected(1)
+        ->take_all()
+        ->allow_extra_args(false)  // with it, CLI11 would take "[1,2]" for two values
+        ->check([read](const std::string& text) { return read(text); });
+  }
+
+  /// Where the script stands in `arguments`; their number if there is none. CLI11 never sees it nor what follows.
+  std::size_t script_index(const std::vector<std::string>& arguments) const {
+    if (arguments.empty() || arguments.front() != "run") return arguments.size();
+    std::size_t i = 1;
+    for (; i < arguments.size(); ++i) {
+      const std::string& argument = arguments[i];
+      if (argument == "--") return i + 1;
+      if (argument.size() < 2 || argument.front() != '-') break;
+      const CLI::Option* option = run_->get_option_no_throw(argument);
+      if (option != nullptr && option->get_type_size() != 0) ++i;
+    }
+    return std::min(i, arguments.size());
+  }
+
+  static std::string unknown_option(const std::string& given, const CLI::App& app) {
+    std::string accepted;
+    for (const CLI::Option* option : app.get_options()) accepted += (accepted.empty() ? "" : ", ") + option->get_name();
+    return fmt::format("unknown option \"{}\"; accepted: {}", given, accepted);
+  }
+
+  Parsed refuse_command(const std::vector<std::string>& arguments) const {
+    if (arguments.empty()) return refuse("no command was given; accepted: run");
+    if (arguments.front().starts_with('-')) return refuse(unknown_option(arguments.front(), app_));
+    return refuse(fmt::format("unknown command \"{}\"; accepted: run", arguments.front()));
+  }
+
+  Parsed refuse(const std::string& reason) const {
+    say("{}\nTry \"holdfast {}--help\".", reason, run_->parsed() ? "run " : "");
+    return Done{kUsageError};
+  }
+
+  CLI::App app_;
+  CLI::App* run_ = nullptr;
+  RunOptions options_;
+};
+
+}  // namespace
+
+Parsed parse_command_line(const std::vector<std::string>& arguments) { return Parser().parse(arguments); }
+
+}  // namespace holdfast::cli

@@ -1,0 +1,97 @@
+#include "cli/dictionaries.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/parse.h"
+#include "holdfast.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+constexpr const char* kVariable = "HOLDFAST_DICTS";
+
+/// Null if there is none of that name.
+const Declaration* find(const std::vector<Declaration>& declarations, std::string_view name) {
+  const auto found = std::find_if(declarations.begin(), declarations.end(),
+                                  [name](const Declaration& declaration) { return declaration.name == name; });
+  return found == declarations.end() ? nullptr : &*found;
+}
+
+Status add(std::vector<Declaration>& declarations, const Declaration& wanted) {
+  const Declaration* known = find(declarations, wanted.name);
+  if (known == nullptr) {
+    declarations.push_back(wanted);
+  } else if (known->bytes != wanted.bytes) {
+    return {Code::invalid, fmt::format("dictionary \"{}\" is declared twice, with sizes {} and {}", wanted.name,
+                                       known->size, wanted.size)};
+  }
+  return {};
+}
+
+}  // namespace
+
+Expected<Declaration> parse_declaration(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos)
+    return Status{Code::invalid, fmt::format("bad dictionary \"{}\": expected NAME=SIZE, as in my_locks=1m", text)};
+  Declaration declaration{std::string(text.substr(0, equals)), std::string(text.substr(equals + 1))};
+  if (Status status = check_name(declaration.name); !status.ok()) return status;
+  const Expected<std::uint64_t> bytes = parse_size(declaration.size);
+  if (!bytes) return bytes.status();
+  declaration.bytes = *bytes;
+  if (declaration.bytes < HOLDFAST_SIZE_MIN)
+    return Status{Code::invalid, fmt::format("bad size \"{}\" of dictionary \"{}\": at least {} bytes (12k)",
+                                             declaration.size, declaration.name, int{HOLDFAST_SIZE_MIN})};
+  return declaration;
+}
+
+Expected<std::vector<Declaration>> environment_declarations() {
+  const char* value = std::getenv(kVariable);
+  std::string_view rest = value == nullptr ? "" : value;
+  std::vector<Declaration> declarations;
+  while (!rest.empty()) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+    if (item.empty()) continue;
+    const Expected<Declaration> declaration = parse_declaration(item);
+    if (!declaration) return Status{declaration.status().code, "HOLDFAST_DICTS: " + declaration.status().message};
+    if (Status status = add(declarations, *declaration); !status.ok())
+      return Status{status.code, "HOLDFAST_DICTS: " + status.message};
+  }
+  return declarations;
+}
+
+Expected<std::vector<Declaration>> merge_declarations(const std::vector<Declaration>& environment,
+                                                      const std::vector<Declaration>& options) {
+  std::vector<Declaration> merged;
+  for (const Declaration& declaration : options)
+    if (Status status = add(merged, declaration); !status.ok()) return Status{status.code, "--dict: " + status.message};
+  for (const Declaration& declaration : environment)
+    if (find(options, declaration.name) == nullptr) merged.push_back(declaration);
+  return merged;
+}
+
+void export_declarations(const std::vector<Declaration>& declarations) {
+  std::string value;
+  for (const Declaration& declaration : declarations)
+    value += fmt::format("{}{}={}", value.empty() ? "" : ",", declaration.name, declaration.bytes);
+  ::setenv(kVariable, value.c_str(), 1);
+}
+
+Status open_declarations(const std::vector<Declaration>& declarations) {
+  if (holdfast_directory() == nullptr) return {Code::system, holdfast_error()};
+  for (const Declaration& declaration : declarations) {
+    const holdfast_options options{declaration.bytes, HOLDFAST_MUTEX_FUTEX, 0, 0};
+    holdfast_dict* dict = nullptr;
+    const int code = holdfast_open(declaration.name.data(), declaration.name.size(), &options, &dict);
+    if (code != HOLDFAST_OK)
+      return {static_cast<Code>(code), fmt::format("dictionary \"{}\": {}", declaration.name, holdfast_error())};
+  }
+  return {};
+}
+
+}  // namespace holdfast::cli

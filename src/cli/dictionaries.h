@@ -1,0 +1,36 @@
+// Dictionaries that are declared before anybody opens them: --dict NAME=SIZE and $HOLDFAST_DICTS.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace holdfast::cli {
+
+struct Declaration {
+  std::string name;
+  std::string size;  // as it was written
+  std::uint64_t bytes = 0;
+};
+
+/// "my_locks=1m"
+Expected<Declaration> parse_declaration(std::string_view text);
+
+/// $HOLDFAST_DICTS, empty when it is not set.
+Expected<std::vector<Declaration>> environment_declarations();
+
+/// Both lists; a name of `environment` that is also in `options` has the size given there. A name that is twice in one
+/// list must have the same size.
+Expected<std::vector<Declaration>> merge_declarations(const std::vector<Declaration>& environment,
+                                                      const std::vector<Declaration>& options);
+
+/// Writes them to $HOLDFAST_DICTS, for the library in this process and its children.
+void export_declarations(const std::vector<Declaration>& declarations);
+
+/// Enters the world and opens each, so that they live as long as this process does.
+Status open_declarations(const std::vector<Declaration>& declarations);
+
+}  // namespace holdfast::cli

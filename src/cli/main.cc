@@ -1,0 +1,47 @@
+// The `holdfast` command.
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "cli/command_line.h"
+#include "cli/dictionaries.h"
+#include "cli/master.h"
+#include "cli/message.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+int run(const RunOptions& options) {
+  const auto environment = environment_declarations();
+  if (!environment) {
+    say("{}", environment.status().message);
+    return kUsageError;
+  }
+  const auto declarations = merge_declarations(*environment, options.dictionaries);
+  if (!declarations) {
+    say("{}", declarations.status().message);
+    return kUsageError;
+  }
+  export_declarations(*declarations);
+  if (const Status opened = open_declarations(*declarations); !opened.ok()) {
+    say("{}", opened.message);
+    return EXIT_FAILURE;
+  }
+  return Master(options).run();
+}
+
+}  // namespace
+
+}  // namespace holdfast::cli
+
+int main(int count, char** values) try {
+  using namespace holdfast::cli;
+  const Parsed parsed = parse_command_line({values + 1, values + count});
+  if (const Done* done = std::get_if<Done>(&parsed)) return done->status;
+  return run(std::get<RunOptions>(parsed));
+} catch (const std::exception& error) {
+  holdfast::cli::say("{}", error.what());
+  return EXIT_FAILURE;
+}

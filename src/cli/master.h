@@ -1,0 +1,92 @@
+// The master: starts the workers, watches them, and acts on signals. It sleeps in one poll() and never runs Lua.
+//
+//   signal      | running                                     | quitting           | stopping
+//   ------------+---------------------------------------------+--------------------+------------------
+//   HUP         | new workers, the old ones quit              | nothing            | nothing
+//   QUIT        | quitting: every worker is told to quit      | nothing            | nothing
+//   TERM, INT   | stopping: TERM to the workers, KILL later   | stopping           | KILL at once
+//   CHLD        | a worker that failed may be started again   | reap               | reap
+//
+// HUP because the terminal went away counts as TERM.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <optional>
+#include <vector>
+
+#include "cli/backoff.h"
+#include "cli/channel.h"
+#include "cli/run_options.h"
+#include "cli/script.h"
+#include "cli/signals.h"
+
+namespace holdfast::cli {
+
+class Master {
+ public:
+  explicit Master(const RunOptions& options);
+
+  /// Until the last worker has ended. 0 if all succeeded, else 1. Ends the process by the signal that stopped it.
+  int run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Time = Clock::time_point;
+
+  enum class Phase { running, quitting, stopping };
+
+  struct Worker {
+    int number;
+    pid_t pid;
+    Descriptor channel;
+    Time started;
+    bool retired = false;    // told to quit after a reload: not started again
+    bool discarded = false;  // the master ends it: how it ends is no news
+  };
+
+  /// What is known about one worker number over the lives of its processes.
+  struct Place {
+    Backoff backoff;
+    std::optional<Time> respawn_at;
+  };
+
+  bool script_compiles();
+  bool start_worker(int number);
+  bool start_all();
+  [[noreturn]] void become_worker(int number, ChannelPair channel);
+
+  void wait();
+  void handle_signals();
+  void act_on_time();
+
+  void reload();
+  void quit();
+  void stop(int signal);
+  void hang_up();
+  void discard(Worker& worker);
+  void discard_all();
+  void kill_all();
+  void give_up_respawns();
+
+  void reap();
+  void on_end(const Worker& worker, int status);
+
+  bool respawn_pending() const;
+  std::optional<Time> next_deadline() const;
+
+  const RunOptions& options_;
+  const Script script_;
+  const pid_t pid_;
+  const bool had_terminal_;
+  SignalQueue signals_;
+  Phase phase_ = Phase::running;
+  std::vector<Worker> workers_;  // those that live
+  std::vector<Place> places_;    // by number
+  std::optional<Time> kill_at_;
+  int stop_signal_ = 0;
+  bool failed_ = false;
+};
+
+}  // namespace holdfast::cli

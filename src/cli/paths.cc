@@ -1,0 +1,70 @@
+#include "cli/paths.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "holdfast.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_folder(const fs::path& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+void append(std::string& path, const std::string& templates) {
+  if (!path.empty() && !templates.empty() && path.back() != ';' && templates.front() != ';') path += ';';
+  path += templates;
+}
+
+}  // namespace
+
+SearchPaths search_paths() {
+  std::error_code error;
+  const fs::path executable = fs::read_symlink("/proc/self/exe", error);
+  if (error) return {};
+  const fs::path root = executable.parent_path().parent_path();
+  SearchPaths paths;
+  for (const fs::path& folder : {root / "lua", root / "share/lua/5.1"}) {
+    if (!is_folder(folder / "resty/holdfast")) continue;
+    append(paths.lua, (folder / "?.lua").string());
+    append(paths.lua, (folder / "?/init.lua").string());
+  }
+  const fs::path modules = root / "lib/lua/5.1";
+  if (is_folder(modules)) paths.library = (modules / "?.so").string();
+  return paths;
+}
+
+std::string join_path(const char* user, const std::string& own, const std::string& defaults) {
+  std::string tail = own;
+  append(tail, defaults);
+  if (user == nullptr) return tail;
+  const std::string given = user;
+  const std::size_t gap = given.find(";;");
+  std::string path = given.substr(0, gap);
+  if (gap == std::string::npos) {
+    append(path, own);
+    return path;
+  }
+  append(path, tail);
+  append(path, given.substr(gap + 2));
+  return path;
+}
+
+std::string loaded_library() {
+  Dl_info info{};
+  // A string inside the library: the address of a function may be that of a stub in the executable.
+  if (dladdr(holdfast_version(), &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code error;
+  const fs::path library = fs::canonical(info.dli_fname, error);
+  if (error || library.extension() != ".so") return {};
+  return library.string();
+}
+
+}  // namespace holdfast::cli

@@ -1,0 +1,24 @@
+// What `holdfast run` was asked to do.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "cli/dictionaries.h"
+
+namespace holdfast::cli {
+
+inline constexpr int kWorkersMax = 1024;
+inline constexpr double kGraceMax = 86400;
+
+struct RunOptions {
+  int workers = 1;
+  std::vector<Declaration> dictionaries;  // of --dict
+  bool respawn = false;
+  std::chrono::duration<double> grace{5};  // from the polite end of a worker to the forced one
+  std::string script;
+  std::vector<std::string> arguments;  // of the script
+};
+
+}  // namespace holdfast::cli

@@ -1,0 +1,178 @@
+#include "cli/script.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <lua.hpp>
+#include <memory>
+
+#include "cli/message.h"
+#include "cli/paths.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+struct CloseState {
+  void operator()(lua_State* state) const noexcept { lua_close(state); }
+};
+using State = std::unique_ptr<lua_State, CloseState>;
+
+State new_state() {
+  State state(luaL_newstate());
+  if (state == nullptr) say("no memory for a Lua state");
+  return state;
+}
+
+int open_libraries(lua_State* state) {
+  luaL_openlibs(state);
+  return 0;
+}
+
+/// The value that the package library gives package.path and package.cpath when no environment variable is set.
+std::string package_field(lua_State* state, const char* name) {
+  lua_getglobal(state, "package");
+  lua_getfield(state, -1, name);
+  const char* text = lua_tostring(state, -1);
+  std::string value = text == nullptr ? "" : text;
+  lua_pop(state, 2);
+  return value;
+}
+
+void set_package_field(lua_State* state, const char* name, const std::string& value) {
+  lua_getglobal(state, "package");
+  lua_pushlstring(state, value.data(), value.size());
+  lua_setfield(state, -2, name);
+  lua_pop(state, 1);
+}
+
+void set_search_paths(lua_State* state) {
+  const SearchPaths own = search_paths();
+  set_package_field(state, "path", join_path(std::getenv("LUA_PATH"), own.lua, package_field(state, "path")));
+  set_package_field(state, "cpath", join_path(std::getenv("LUA_CPATH"), own.library, package_field(state, "cpath")));
+}
+
+/// With the environment's paths left out, so that the defaults can be told from them.
+bool open_libraries_without_paths(lua_State* state) {
+  lua_pushboolean(state, 1);
+  lua_setfield(state, LUA_REGISTRYINDEX, "LUA_NOENV");
+  const bool opened = lua_cpcall(state, open_libraries, nullptr) == 0;
+  lua_pushnil(state);
+  lua_setfield(state, LUA_REGISTRYINDEX, "LUA_NOENV");
+  return opened;
+}
+
+/// Loader of the module resty.holdfast.channel, which resty.holdfast.worker looks for: {exiting = <address>}.
+int load_channel(lua_State* state) {
+  lua_createtable(state, 0, 1);
+  lua_pushvalue(state, lua_upvalueindex(1));
+  lua_setfield(state, -2, "exiting");
+  return 1;
+}
+
+void preload_channel(lua_State* state, ExitingFlag& exiting) {
+  lua_getglobal(state, "package");
+  lua_getfield(state, -1, "preload");
+  lua_pushlightuserdata(state, &exiting);
+  lua_pushcclosure(state, load_channel, 1);
+  lua_setfield(state, -2, "resty.holdfast.channel");
+  lua_pop(state, 2);
+}
+
+void set_arguments(lua_State* state, const Script& script) {
+  lua_createtable(state, static_cast<int>(script.arguments.size()), 1);
+  lua_pushlstring(state, script.path.data(), script.path.size());
+  lua_rawseti(state, -2, 0);
+  for (std::size_t i = 0; i < script.arguments.size(); ++i) {
+    lua_pushlstring(state, script.arguments[i].data(), script.arguments[i].size());
+    lua_rawseti(state, -2, static_cast<int>(i) + 1);
+  }
+  lua_setglobal(state, "arg");
+}
+
+/// Makes a string of the error value and adds where it was raised.
+int add_traceback(lua_State* state) {
+  if (lua_tostring(state, 1) == nullptr) {
+    if (luaL_callmeta(state, 1, "__tostring") == 0 || lua_tostring(state, -1) == nullptr)
+      lua_pushfstring(state, "(error object is a %s value)", luaL_typename(state, 1));
+    lua_replace(state, 1);
+    lua_settop(state, 1);
+  }
+  luaL_traceback(state, state, lua_tostring(state, 1), 1);
+  return 1;
+}
+
+std::string pop_message(lua_State* state) {
+  std::size_t length = 0;
+  const char* text = lua_tolstring(state, -1, &length);
+  std::string message = text == nullptr ? "(no message)" : std::string(text, length);
+  lua_pop(state, 1);
+  return message;
+}
+
+/// Calls what lies under its `count` arguments on the stack. Whether it returned.
+bool call(lua_State* state, int count, const std::string& who) {
+  const int handler = lua_gettop(state) - count;
+  lua_pushcfunction(state, add_traceback);
+  lua_insert(state, handler);
+  const int error = lua_pcall(state, count, 0, handler);
+  lua_remove(state, handler);
+  if (error != 0) say("{}: {}", who, pop_message(state));
+  return error == 0;
+}
+
+bool run_chunk(lua_State* state, const Script& script, const std::string& who) {
+  if (luaL_loadfile(state, script.path.c_str()) != 0) {
+    say("{}: {}", who, pop_message(state));
+    return false;
+  }
+  const int count = static_cast<int>(script.arguments.size());
+  if (lua_checkstack(state, count + 3) == 0) {
+    say("{}: too many arguments: {}", who, count);
+    return false;
+  }
+  for (const std::string& argument : script.arguments) lua_pushlstring(state, argument.data(), argument.size());
+  return call(state, count, who);
+}
+
+/// The scheduler's run(), which returns at once when there is no task; nothing when the script has not loaded it.
+bool run_scheduler(lua_State* state, const std::string& who) {
+  lua_getfield(state, LUA_REGISTRYINDEX, "_LOADED");
+  lua_getfield(state, -1, "resty.holdfast.scheduler");
+  if (!lua_istable(state, -1)) return true;
+  lua_getfield(state, -1, "run");
+  return !lua_isfunction(state, -1) || call(state, 0, who);
+}
+
+bool flush_output(const std::string& who) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;
+  say("{}: standard output cannot be written", who);
+  return false;
+}
+
+}  // namespace
+
+bool compiles(const std::string& path) {
+  const State state = new_state();
+  if (state == nullptr) return false;
+  if (luaL_loadfile(state.get(), path.c_str()) == 0) return true;
+  say("{}", pop_message(state.get()));
+  return false;
+}
+
+int run_script(const Script& script, const std::string& who, ExitingFlag& exiting) {
+  State state = new_state();
+  if (state == nullptr) return EXIT_FAILURE;
+  if (!open_libraries_without_paths(state.get())) {
+    say("{}: {}", who, pop_message(state.get()));
+    return EXIT_FAILURE;
+  }
+  set_search_paths(state.get());
+  preload_channel(state.get(), exiting);
+  set_arguments(state.get(), script);
+  bool ok = run_chunk(state.get(), script, who) && run_scheduler(state.get(), who);
+  state.reset();
+  ok = flush_output(who) && ok;
+  return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+}  // namespace holdfast::cli

@@ -1,0 +1,23 @@
+// A Lua script and the LuaJIT state that it runs in.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/channel.h"
+
+namespace holdfast::cli {
+
+struct Script {
+  std::string path;
+  std::vector<std::string> arguments;
+};
+
+/// Compiles the script without running it. Says on standard error what is wrong with it.
+bool compiles(const std::string& path);
+
+/// Runs the script to its end, then the tasks that it left in the scheduler. An error goes to standard error, headed by
+/// `who`, with its traceback. Returns the exit status of the process.
+int run_script(const Script& script, const std::string& who, ExitingFlag& exiting);
+
+}  // namespace holdfast::cli

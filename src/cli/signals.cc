@@ -1,0 +1,75 @@
+#include "cli/signals.h"
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <system_error>
+
+namespace holdfast::cli {
+
+namespace {
+
+constexpr std::array kHandled = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGCHLD};
+constexpr std::array kLeftToMaster = {SIGINT, SIGQUIT, SIGHUP};
+
+void do_nothing(int /*signal*/) {}
+
+void set_disposition(int signal, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigaction(signal, &action, nullptr);
+}
+
+sigset_t handled_set() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : kHandled) sigaddset(&set, signal);
+  return set;
+}
+
+}  // namespace
+
+SignalQueue::SignalQueue() {
+  const sigset_t handled = handled_set();
+  sigprocmask(SIG_BLOCK, &handled, &old_mask_);
+  struct sigaction old_hangup {};
+  sigaction(SIGHUP, nullptr, &old_hangup);
+  hangup_was_ignored_ = old_hangup.sa_handler == SIG_IGN;
+  // A parent may have left them ignored; ignored CHLD would have the kernel reap the workers itself.
+  for (const int signal : kHandled) set_disposition(signal, SIG_DFL);
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &ignore, &old_pipe_);
+  descriptor_ = Descriptor(signalfd(-1, &handled, SFD_NONBLOCK | SFD_CLOEXEC));
+  if (descriptor_.get() < 0) throw std::system_error(errno, std::generic_category(), "signalfd");
+}
+
+std::optional<signalfd_siginfo> SignalQueue::next() {
+  signalfd_siginfo info;
+  if (::read(descriptor_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
+  return info;
+}
+
+void SignalQueue::become_worker() {
+  descriptor_.reset();
+  for (const int signal : kLeftToMaster) set_disposition(signal, do_nothing);
+  sigaction(SIGPIPE, &old_pipe_, nullptr);
+  // Last: what came since the fork meets the dispositions above.
+  sigset_t mask = old_mask_;
+  for (const int signal : kHandled) sigdelset(&mask, signal);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+}
+
+void die_by(int signal) {
+  set_disposition(signal, SIG_DFL);
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, signal);
+  sigprocmask(SIG_UNBLOCK, &set, nullptr);
+  raise(signal);
+  // The first process of a pid namespace survives its own signals.
+  std::_Exit(128 + signal);
+}
+
+}  // namespace holdfast::cli

@@ -1,0 +1,47 @@
+#include "cli/worker.h"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+#include "cli/message.h"
+#include "cli/paths.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+void set_environment(const WorkerPlace& place) {
+  ::setenv("HOLDFAST_WORKER", std::to_string(place.number).c_str(), 1);
+  ::setenv("HOLDFAST_WORKERS", std::to_string(place.count).c_str(), 1);
+  // The library that this process has already: a second copy would be a second member of the world.
+  const std::string library = loaded_library();
+  if (!library.empty()) ::setenv("HOLDFAST_LIB", library.c_str(), 0);
+}
+
+}  // namespace
+
+void follow_master(pid_t master, int signal) {
+  ::prctl(PR_SET_PDEATHSIG, signal);
+  if (::getppid() != master) std::_Exit(EXIT_FAILURE);
+}
+
+void be_worker(const WorkerPlace& place, const Script& script, Descriptor channel) {
+  const std::string who = fmt::format("worker {} (pid {})", place.number, ::getpid());
+  int status = EXIT_FAILURE;
+  try {
+    set_environment(place);
+    // Whole lines, also into a pipe, so that those of the workers do not mix.
+    std::setvbuf(stdout, nullptr, _IOLBF, 0);
+    status = run_script(script, who, listen_to_master(std::move(channel)));
+  } catch (const std::exception& error) {
+    say("{}: {}", who, error.what());
+  }
+  std::exit(status);
+}
+
+}  // namespace holdfast::cli
