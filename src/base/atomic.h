@@ -19,8 +19,8 @@ inline constexpr auto kRelaxed = std::memory_order_relaxed;
 inline constexpr auto kAcquire = std::memory_order_acquire;
 inline constexpr auto kRelease = std::memory_order_release;
 
-/// Makes an operation visible: all stores before it are seen by whoever sees `value` (pairs with an acquire load), and no
-/// later store of this thread moves before it, so a crash leaves either none of what follows or the commit itself.
+/// Makes an operation visible: all stores before it are seen by whoever sees `value` (pairs with an acquire load), and
+/// no later store of this thread moves before it, so a crash leaves either none of what follows or the commit itself.
 template <class T, class V>
 inline void commit(std::atomic<T>& where, V value) noexcept {
   where.store(value, kRelease);

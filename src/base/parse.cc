@@ -36,7 +36,8 @@ std::string quoted(std::string_view text) {
 }
 
 Status bad_size(std::string_view text) {
-  return {Code::invalid, "bad size " + quoted(text) + ": expected a number of bytes above 0, with an optional k, m or g"};
+  return {Code::invalid,
+          "bad size " + quoted(text) + ": expected a number of bytes above 0, with an optional k, m or g"};
 }
 
 }  // namespace
@@ -50,7 +51,8 @@ Expected<std::uint64_t> parse_size(std::string_view text) {
   }
   std::uint64_t count = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
-  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size() || count == 0) return bad_size(text);
+  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size() || count == 0)
+    return bad_size(text);
   if (count > kSizeMax / unit) return Status{Code::invalid, "bad size " + quoted(text) + ": at most 65536g"};
   return count * unit;
 }

@@ -40,8 +40,9 @@ struct [[nodiscard]] Status {
 template <class T>
 class [[nodiscard]] Expected {
  public:
-  Expected(T value) : state_(std::move(value)) {}
-  Expected(Status status) : state_(std::move(status)) {}
+  // Implicit, so that a function can return the one or the other.
+  Expected(T value) : state_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
+  Expected(Status status) : state_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
 
   explicit operator bool() const noexcept { return std::holds_alternative<T>(state_); }
   T& operator*() { return std::get<T>(state_); }

@@ -1,0 +1,78 @@
+// The library itself: versions, texts, clock, runtime directory.
+#include "base/parse.h"
+#include "base/version.h"
+#include "capi/handle.h"
+#include "platform/platform.h"
+#include "world/world.h"
+
+using holdfast::Code;
+using holdfast::capi::fail;
+
+uint32_t holdfast_abi(void) { return HOLDFAST_ABI; }
+
+const char* holdfast_version(void) { return holdfast::kVersion; }
+
+const char* holdfast_code_text(int code) {
+  static_assert(static_cast<int>(Code::busy) == HOLDFAST_BUSY && static_cast<int>(Code::not_found) == HOLDFAST_NOT_FOUND &&
+                static_cast<int>(Code::locked) == HOLDFAST_LOCKED && static_cast<int>(Code::system) == HOLDFAST_SYSTEM);
+  switch (code) {
+    case HOLDFAST_OK:
+      return "ok";
+    case HOLDFAST_NOT_FOUND:
+      return "not found";
+    case HOLDFAST_EXISTS:
+      return "exists";
+    case HOLDFAST_NO_MEMORY:
+      return "no memory";
+    case HOLDFAST_TIMEOUT:
+      return "timeout";
+    case HOLDFAST_NOT_A_NUMBER:
+      return "not a number";
+    case HOLDFAST_LOCKED:
+      return "locked";
+    case HOLDFAST_NOT_OWNER:
+      return "not owner";
+    case HOLDFAST_TOO_LARGE:
+      return "too large";
+    case HOLDFAST_BUFFER:
+      return "buffer too small";
+    case HOLDFAST_INVALID:
+      return "invalid argument";
+    case HOLDFAST_SYSTEM:
+      return "system error";
+    case HOLDFAST_MISMATCH:
+      return "mismatch";
+    case HOLDFAST_CORRUPT:
+      return "corrupt";
+    case HOLDFAST_PERMISSION:
+      return "permission denied";
+    case HOLDFAST_BUSY:
+      return "busy";
+    default:
+      return "unknown code";
+  }
+}
+
+double holdfast_now(void) { return static_cast<double>(holdfast::platform::monotonic_ns()) / 1e9; }
+
+const char* holdfast_directory(void) {
+  try {
+    auto world = holdfast::World::current();
+    if (world) return (*world)->directory().path().c_str();
+    fail(world.status());
+  } catch (...) {
+    fail(Code::no_memory, "out of memory");
+  }
+  return nullptr;
+}
+
+int holdfast_parse_size(const char* text, size_t length, uint64_t* bytes) {
+  try {
+    auto size = holdfast::parse_size({text, length});
+    if (!size) return fail(size.status());
+    *bytes = *size;
+    return HOLDFAST_OK;
+  } catch (...) {
+    return fail(Code::no_memory, "out of memory");
+  }
+}

@@ -1,0 +1,123 @@
+// Locks and waiting: check the arguments, call one thing, map the result.
+#include "lock/lock.h"
+
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "capi/handle.h"
+#include "lock/parking.h"
+#include "platform/platform.h"
+#include "world/world.h"
+
+using holdfast::Code;
+using holdfast::Lease;
+using holdfast::Parker;
+using holdfast::capi::check_key;
+using holdfast::capi::check_seconds;
+using holdfast::capi::fail;
+using holdfast::capi::outcome;
+using holdfast::capi::unwrap;
+
+namespace {
+
+Parker& unwrap(holdfast_parker* parker) noexcept { return *reinterpret_cast<Parker*>(parker); }
+
+std::uint64_t deadline_after(double seconds) noexcept {
+  constexpr double kForever = 1e9;  // 31 years
+  if (seconds < 0 || seconds > kForever) return std::numeric_limits<std::uint64_t>::max();
+  return holdfast::platform::monotonic_ns() + static_cast<std::uint64_t>(std::ceil(seconds * 1e9));
+}
+
+}  // namespace
+
+int holdfast_lock_try(holdfast_dict* dict, const char* key, size_t key_length, double exptime, holdfast_lease* lease) {
+  if (const int bad = check_key(key, key_length)) return bad;
+  if (const int bad = check_seconds("exptime", exptime)) return bad;
+  Lease granted;
+  const Code code = lock_try(unwrap(dict), {key, key_length}, exptime, granted);
+  *lease = {granted.owner, granted.sequence};
+  return outcome(code, unwrap(dict));
+}
+
+int holdfast_unlock(holdfast_dict* dict, const char* key, size_t key_length, holdfast_lease* lease) {
+  if (const int bad = check_key(key, key_length)) return bad;
+  Lease held{lease->owner, lease->sequence};
+  const Code code = unlock(unwrap(dict), {key, key_length}, held);
+  *lease = {held.owner, held.sequence};
+  return outcome(code, unwrap(dict));
+}
+
+int holdfast_lock_renew(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease,
+                        double exptime) {
+  if (const int bad = check_key(key, key_length)) return bad;
+  if (const int bad = check_seconds("exptime", exptime)) return bad;
+  return outcome(renew(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence}, exptime), unwrap(dict));
+}
+
+int holdfast_lock_remaining(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease,
+                            double* seconds) {
+  if (const int bad = check_key(key, key_length)) return bad;
+  return outcome(remaining(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence}, *seconds), unwrap(dict));
+}
+
+holdfast_parker* holdfast_parker_new(void) {
+  try {
+    auto world = holdfast::World::current();
+    if (!world) {
+      fail(world.status());
+      return nullptr;
+    }
+    return reinterpret_cast<holdfast_parker*>(std::make_unique<Parker>(**world).release());
+  } catch (...) {
+    fail(Code::no_memory, "out of memory");
+    return nullptr;
+  }
+}
+
+void holdfast_parker_free(holdfast_parker* parker) {
+  const std::unique_ptr<Parker> owned(reinterpret_cast<Parker*>(parker));
+}
+
+uint32_t holdfast_waiter_open(holdfast_parker* parker) {
+  try {
+    const std::uint32_t number = unwrap(parker).open_waiter();
+    if (number == 0) fail(Code::no_memory, "too many waiters in this process: at most 1048576");
+    return number;
+  } catch (...) {
+    fail(Code::no_memory, "out of memory");
+    return 0;
+  }
+}
+
+void holdfast_waiter_close(holdfast_parker* parker, uint32_t waiter) { unwrap(parker).close_waiter(waiter); }
+
+int holdfast_lock_wait(holdfast_dict* dict, const char* key, size_t key_length, double exptime, holdfast_parker* parker,
+                       uint32_t waiter, holdfast_lease* lease, double* pause) {
+  if (const int bad = check_key(key, key_length)) return bad;
+  if (const int bad = check_seconds("exptime", exptime)) return bad;
+  Lease granted;
+  const Code code = lock_wait(unwrap(dict), {key, key_length}, exptime, unwrap(parker), waiter, granted, *pause);
+  if (code == Code::invalid) return fail(code, "bad waiter: expected a number that holdfast_waiter_open gave");
+  *lease = {granted.owner, granted.sequence};
+  return outcome(code, unwrap(dict));
+}
+
+int holdfast_lock_leave(holdfast_dict* dict, const char* key, size_t key_length, holdfast_parker* parker,
+                        uint32_t waiter) {
+  if (const int bad = check_key(key, key_length)) return bad;
+  return outcome(lock_leave(unwrap(dict), {key, key_length}, unwrap(parker), waiter), unwrap(dict));
+}
+
+int holdfast_parker_sleep(holdfast_parker* parker, double seconds, uint32_t* waiters, int max) {
+  if (std::isnan(seconds) || max < 1) {
+    fail(Code::invalid, "parker_sleep: expected a number of seconds and room for at least one waiter");
+    return -1;
+  }
+  try {
+    return static_cast<int>(unwrap(parker).sleep(deadline_after(seconds), {waiters, static_cast<std::size_t>(max)}));
+  } catch (...) {
+    fail(Code::no_memory, "out of memory");
+    return -1;
+  }
+}

@@ -1,0 +1,165 @@
+#include "dict/arena.h"
+
+#include <bit>
+
+namespace holdfast {
+
+namespace {
+
+// Words of a free block's first granule; its last word holds the size too.
+constexpr std::uint32_t kSize = 0;
+constexpr std::uint32_t kNext = 1;
+constexpr std::uint32_t kPrevious = 2;
+constexpr std::uint32_t kWordsPerGranule = kGranule / 4;
+
+std::uint32_t bin_of(std::uint32_t count) noexcept {
+  if (count < kExactBins) return count;
+  const auto log = static_cast<std::uint32_t>(std::bit_width(count)) - 1;  // 6..31
+  return kExactBins + (log - 6) * 4 + (count >> (log - 2) & 3);
+}
+static_assert(kExactBins == 64);
+
+}  // namespace
+
+bool Arena::is_marked(std::uint32_t block) const noexcept {
+  return (shard_.free_bits()[block / 64].load(kRelaxed) >> block % 64 & 1) != 0;
+}
+
+void Arena::mark(std::uint32_t block, bool free) noexcept {
+  Word64& word = shard_.free_bits()[block / 64];
+  const std::uint64_t bit = std::uint64_t{1} << block % 64;
+  const std::uint64_t old = word.load(kRelaxed);
+  word.store(free ? old | bit : old & ~bit, kRelaxed);
+}
+
+// Size of the free block at `block`, 0 (and damaged) if it is not one.
+std::uint32_t Arena::size_at(std::uint32_t block) noexcept {
+  if (block != 0 && block < shard_.granules() && is_marked(block)) {
+    const std::uint32_t size = shard_.words32(block)[kSize].load(kRelaxed);
+    if (size != 0 && size <= shard_.granules() - block && is_marked(block + size - 1)) return size;
+  }
+  damaged_ = true;
+  return 0;
+}
+
+void Arena::add_free(std::uint32_t block, std::uint32_t count) noexcept {
+  const std::uint32_t bin = bin_of(count);
+  const std::uint32_t first = header_.bins[bin].load(kRelaxed);
+  Word32* words = shard_.words32(block);
+  words[kNext].store(first, kRelaxed);
+  words[kPrevious].store(0, kRelaxed);
+  words[kSize].store(count, kRelaxed);
+  words[count * kWordsPerGranule - 1].store(count, kRelaxed);
+  mark(block, true);
+  mark(block + count - 1, true);
+  if (first != 0 && size_at(first) != 0) shard_.words32(first)[kPrevious].store(block, kRelaxed);
+  header_.bins[bin].store(block, kRelaxed);
+  Word64& map = header_.bin_map[bin / 64];
+  map.store(map.load(kRelaxed) | std::uint64_t{1} << bin % 64, kRelaxed);
+  header_.free_granules.store(header_.free_granules.load(kRelaxed) + count, kRelaxed);
+}
+
+// Takes a block out of its bin. Its neighbours there must point back at it: a link that somebody overwrote is not
+// followed into the middle of an entry.
+bool Arena::remove(std::uint32_t block, std::uint32_t count) noexcept {
+  const std::uint32_t bin = bin_of(count);
+  const Word32* words = shard_.words32(block);
+  const std::uint32_t next = words[kNext].load(kRelaxed);
+  const std::uint32_t previous = words[kPrevious].load(kRelaxed);
+  if ((next != 0 && (size_at(next) == 0 || shard_.words32(next)[kPrevious].load(kRelaxed) != block)) ||
+      (previous != 0 && (size_at(previous) == 0 || shard_.words32(previous)[kNext].load(kRelaxed) != block)) ||
+      (previous == 0 && header_.bins[bin].load(kRelaxed) != block)) {
+    damaged_ = true;
+    return false;
+  }
+  if (next != 0) shard_.words32(next)[kPrevious].store(previous, kRelaxed);
+  if (previous != 0) {
+    shard_.words32(previous)[kNext].store(next, kRelaxed);
+  } else {
+    header_.bins[bin].store(next, kRelaxed);
+    Word64& map = header_.bin_map[bin / 64];
+    if (next == 0) map.store(map.load(kRelaxed) & ~(std::uint64_t{1} << bin % 64), kRelaxed);
+  }
+  mark(block, false);
+  mark(block + count - 1, false);
+  header_.free_granules.store(header_.free_granules.load(kRelaxed) - count, kRelaxed);
+  return true;
+}
+
+std::uint32_t Arena::next_bin(std::uint32_t from) const noexcept {
+  for (std::uint32_t word = from / 64; word < kBinWords; ++word) {
+    std::uint64_t bits = header_.bin_map[word].load(kRelaxed);
+    if (word == from / 64) bits &= ~std::uint64_t{0} << from % 64;
+    const auto bin = word * 64 + static_cast<std::uint32_t>(std::countr_zero(bits));
+    if (bits != 0 && bin < kBins) return bin;
+  }
+  return kBins;
+}
+
+// First block of the bin that is long enough. All of a higher bin are; those of the request's own bin may be shorter.
+std::uint32_t Arena::search(std::uint32_t bin, std::uint32_t count) noexcept {
+  std::uint32_t block = header_.bins[bin].load(kRelaxed);
+  for (std::uint32_t steps = 0; block != 0; ++steps) {
+    const std::uint32_t size = size_at(block);
+    if (size == 0 || bin_of(size) != bin || steps == shard_.granules()) {
+      damaged_ = true;
+      return 0;
+    }
+    if (size >= count) return block;
+    block = shard_.words32(block)[kNext].load(kRelaxed);
+  }
+  return 0;
+}
+
+std::uint32_t Arena::allocate(std::uint32_t count) noexcept {
+  for (std::uint32_t bin = next_bin(bin_of(count)); bin < kBins && !damaged_; bin = next_bin(bin + 1)) {
+    const std::uint32_t block = search(bin, count);
+    if (block == 0) continue;
+    const std::uint32_t size = size_at(block);
+    if (!remove(block, size)) return 0;
+    if (size > count) add_free(block + count, size - count);
+    return block;
+  }
+  return 0;
+}
+
+void Arena::release(std::uint32_t block, std::uint32_t count) noexcept {
+  // The release store comes after the cut of the link that reached the block: who sees the new epoch sees the cut. The
+  // fence comes before the first store into the block: who reads that store sees the new epoch (Shard::unchanged_since).
+  header_.reuse_epoch.store(header_.reuse_epoch.load(kRelaxed) + 1, kRelease);
+#ifdef __SANITIZE_THREAD__
+  header_.reuse_epoch.fetch_add(0, std::memory_order_acq_rel);
+#else
+  std::atomic_thread_fence(kRelease);
+#endif
+  crash_order();
+  if (block + count < shard_.granules() && is_marked(block + count)) {
+    const std::uint32_t next = block + count;
+    const std::uint32_t size = size_at(next);
+    if (size == 0 || !remove(next, size)) return;
+    count += size;
+  }
+  if (is_marked(block - 1)) {
+    const std::uint32_t size = shard_.words32(block)[-1].load(kRelaxed);
+    if (size == 0 || size >= block || size_at(block - size) != size || !remove(block - size, size)) {
+      damaged_ = true;
+      return;
+    }
+    block -= size;
+    count += size;
+  }
+  add_free(block, count);
+}
+
+void Arena::clear_bins() noexcept {
+  for (Word64& word : header_.bin_map) word.store(0, kRelaxed);
+  for (Word32& bin : header_.bins) bin.store(0, kRelaxed);
+  header_.free_granules.store(0, kRelaxed);
+}
+
+void Arena::reset() noexcept {
+  clear_bins();
+  add_free(1, shard_.granules() - 1);
+}
+
+}  // namespace holdfast

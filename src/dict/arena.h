@@ -1,0 +1,51 @@
+// The memory of a shard: blocks of granules, taken and given back. All of its own state is derived.
+//
+// A free block says so in its first granule (size, next, previous of its bin) and in its last word (size again); the free
+// bits of its first and last granule are set, all others are clear. So both neighbours of a block that comes back are found
+// in one step, and no two free blocks touch.
+//
+// REQUIRES, for every call: the shard's mutex.
+#pragma once
+
+#include <cstdint>
+
+#include "dict/shard.h"
+
+namespace holdfast {
+
+class Arena {
+ public:
+  explicit Arena(const Shard& shard) noexcept : shard_(shard), header_(shard.header()) {}
+
+  /// A block of `count` granules, of unspecified content; 0 if there is no run that long, or on damage.
+  std::uint32_t allocate(std::uint32_t count) noexcept;
+
+  /// Gives a block back. REQUIRES: no chain reaches it any more. Announces the reuse first, so that a reader who still
+  /// looks at it starts again.
+  void release(std::uint32_t block, std::uint32_t count) noexcept;
+
+  /// All free, nothing else. The whole arena becomes one block.
+  void reset() noexcept;
+  /// Empties the bins, for a rebuild by add_free().
+  void clear_bins() noexcept;
+  /// Adds a run between two used blocks. REQUIRES: its free bits are clear.
+  void add_free(std::uint32_t block, std::uint32_t count) noexcept;
+
+  /// The free blocks contradict themselves: the shard must be repaired.
+  bool damaged() const noexcept { return damaged_; }
+  void set_damaged() noexcept { damaged_ = true; }
+
+ private:
+  bool is_marked(std::uint32_t block) const noexcept;
+  void mark(std::uint32_t block, bool free) noexcept;
+  bool remove(std::uint32_t block, std::uint32_t count) noexcept;
+  std::uint32_t size_at(std::uint32_t block) noexcept;
+  std::uint32_t search(std::uint32_t bin, std::uint32_t count) noexcept;
+  std::uint32_t next_bin(std::uint32_t from) const noexcept;
+
+  const Shard& shard_;
+  ShardHeader& header_;
+  bool damaged_ = false;
+};
+
+}  // namespace holdfast

@@ -1,0 +1,114 @@
+// The operations of a dictionary. Each becomes visible by one store (docs/design.md has the table), so that a process
+// killed at any instruction leaves the key before or after, nothing between.
+//
+// Thread and process safety: all calls, from any thread, at any time. A handle survives the removal of its dictionary: it
+// finds the next one of the name, or says not_found.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "dict/arena.h"
+#include "dict/guard.h"
+#include "dict/segment.h"
+#include "dict/shard.h"
+
+namespace holdfast {
+
+enum class StoreOp { set = 0, add = 1, replace = 2 };
+
+class Dictionary {
+ public:
+  /// `options` with size 0: whatever exists under the name.
+  static Expected<std::unique_ptr<Dictionary>> open(World& world, std::string name, const DictionaryOptions& options);
+
+  const std::string& name() const noexcept { return name_; }
+  World& world() const noexcept { return world_; }
+
+  /// ok, not_found, buffer, timeout.
+  Code get(std::string_view key, ValueOut& out) noexcept;
+  Code store(StoreOp op, std::string_view key, const ValueIn& value, double exptime) noexcept;
+  Code remove(std::string_view key) noexcept;
+  struct Initial {
+    double value;
+    double exptime;
+  };
+  Code increment(std::string_view key, double by, const Initial* initial, double& sum) noexcept;
+  Code expire(std::string_view key, double exptime) noexcept;
+  /// 0 for never.
+  Code ttl(std::string_view key, double& seconds) noexcept;
+  Code flush_all() noexcept;
+  Code keys(std::uint32_t max, std::string& packed, std::uint32_t& count);
+  std::uint64_t capacity() noexcept;
+  std::uint64_t free_space() noexcept;
+  /// Largest key and value together, in bytes.
+  std::uint64_t room_for_one() noexcept;
+
+  /// Ok if the dictionary has this size and mutex; one that was removed is made again.
+  Status reopen(const DictionaryOptions& options);
+
+  // --- for src/lock ---
+
+  /// The segment as it is now, null when the dictionary was removed. Enters the world if this process has not.
+  Segment* segment() noexcept {
+    world_token();
+    Segment* now = segment_.load(std::memory_order_acquire);  // pairs with refresh()
+    return now != nullptr && !now->retired() ? now : refresh();
+  }
+
+  /// Runs `operation(Shard&, Arena&) -> Code` with the mutex of the key's shard. It must either commit, or return
+  /// Code::corrupt before having changed anything: the shard is repaired then, and the operation run again.
+  template <class Operation>
+  Code mutate(Segment& segment, std::uint64_t hash, Operation&& operation) noexcept;
+
+  /// Adds or overwrites the key's entry at `place` and gives its block, 0 with a code if it cannot.
+  Code put(Segment& segment, Shard& shard, Arena& arena, const Key& key, Place place, const ValueIn& value,
+           std::uint64_t expiry_at_ms, std::uint32_t* block = nullptr) noexcept;
+
+  /// Whether there is something under this entry: neither expired nor flushed nor a lock that nobody holds.
+  static bool counts(Entry& entry, std::uint32_t flush) noexcept;
+
+ private:
+  Dictionary(World& world, std::string name, const DictionaryOptions& options) noexcept
+      : world_(world), name_(std::move(name)), options_(options) {}
+
+  void world_token() noexcept;
+  Segment* refresh() noexcept;
+  Segment* adopt(std::unique_ptr<Segment> next);
+  Shard::Read read(Segment& segment, const Key& key, ValueOut& out) noexcept;
+  Code read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::Read& result) noexcept;
+  void discard(Shard& shard, Arena& arena, std::uint32_t block) noexcept;
+  bool reclaim(Segment& segment, Shard& shard, Arena& arena) noexcept;
+  Code keys_of(Shard& shard, std::uint32_t bucket, std::uint32_t flush, std::uint32_t max, std::string& packed,
+               std::uint32_t& count);
+
+  World& world_;
+  std::string name_;
+  DictionaryOptions options_;
+  std::atomic<Segment*> segment_{nullptr};
+  std::mutex refreshing_;  // guards options_ and segments_
+  std::vector<std::unique_ptr<Segment>> segments_;  // every one this handle had: a reader may still be in an old one
+};
+
+template <class Operation>
+Code Dictionary::mutate(Segment& segment, std::uint64_t hash, Operation&& operation) noexcept {
+  Shard& shard = segment.shard_of(hash);
+  const ShardGuard guard(shard);
+  if (!guard.held()) return guard.code();
+  Code result = Code::corrupt;
+  for (int attempt = 0; attempt < 2 && result == Code::corrupt; ++attempt) {
+    Arena arena(shard);
+    result = operation(shard, arena);
+    if (result == Code::corrupt || arena.damaged()) [[unlikely]]
+      repair(shard);
+  }
+  return result;
+}
+
+}  // namespace holdfast

@@ -1,0 +1,49 @@
+// When an entry ends: by its exptime, or by a flush of the whole dictionary.
+//
+// The expiry word:  bits 63..24  time of CLOCK_MONOTONIC in ms at which the entry is gone; 0: never
+//                   bits 23..0   flush epoch it was stored under; it is gone when the dictionary's epoch is another
+//
+// One word, so that one store changes it. Never early, at most 5 ms late: the coarse clock, cheap and up to one tick
+// behind, gives the deadline with a tick added, and a deadline that is near is judged by the exact clock.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "platform/platform.h"
+
+namespace holdfast {
+
+inline constexpr std::uint32_t kFlushMask = 0xFFFFFF;
+inline constexpr std::uint64_t kExpiryNever = 0;
+
+constexpr std::uint64_t expiry_word(std::uint64_t ms, std::uint32_t flush) noexcept {
+  return ms << 24 | (flush & kFlushMask);
+}
+constexpr std::uint64_t expiry_ms(std::uint64_t word) noexcept { return word >> 24; }
+
+/// The time (ms) at which something that lives `seconds` from now is gone. 0 seconds, and what is later than a word can
+/// say (34 years), is never. REQUIRES: seconds is not negative and not NaN.
+inline std::uint64_t expiry_after(double seconds) noexcept {
+  if (seconds == 0.0) return kExpiryNever;
+  const std::uint64_t now = platform::coarse_monotonic_ns() + platform::coarse_resolution_ns();
+  const double at = std::ceil((static_cast<double>(now) / 1e6) + seconds * 1e3);
+  return at < static_cast<double>(std::uint64_t{1} << 40) ? static_cast<std::uint64_t>(at) : kExpiryNever;
+}
+
+/// Whether that time has come.
+inline bool time_passed(std::uint64_t ms) noexcept {
+  const std::uint64_t coarse = platform::coarse_monotonic_ns();
+  if (coarse / 1'000'000 >= ms) return true;
+  if (ms * 1'000'000 - coarse > platform::coarse_resolution_ns()) return false;
+  return platform::monotonic_ns() / 1'000'000 >= ms;
+}
+
+/// Whether an entry with this word still counts, in a dictionary at this flush epoch.
+inline bool is_live(std::uint64_t word, std::uint32_t flush) noexcept {
+  if ((word & kFlushMask) != (flush & kFlushMask)) return false;
+  const std::uint64_t ms = expiry_ms(word);
+  return ms == kExpiryNever || !time_passed(ms);
+}
+
+}  // namespace holdfast

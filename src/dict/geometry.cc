@@ -1,0 +1,41 @@
+#include "dict/geometry.h"
+
+#include <bit>
+
+#include "dict/layout.h"
+
+namespace holdfast {
+
+namespace {
+
+// About 16,000 small entries: a shard that is rebuilt within a millisecond, and an arena that still takes large values.
+constexpr std::uint64_t kShardTarget = std::uint64_t{1} << 20;
+constexpr std::uint64_t kShardsMax = 4096;
+constexpr std::uint64_t kBytesPerBucket = 64;
+
+constexpr std::uint64_t align_up(std::uint64_t value, std::uint64_t to) noexcept { return (value + to - 1) / to * to; }
+
+}  // namespace
+
+std::uint64_t round_size(std::uint64_t size) noexcept { return align_up(size, 4096); }
+
+Geometry Geometry::of(std::uint64_t size) noexcept {
+  Geometry g{};
+  g.size = round_size(size);
+  const std::uint64_t body = g.size - kHeaderBytes;
+  std::uint64_t shards = 1;
+  while (shards < kShardsMax && body / (shards * 2) >= kShardTarget - kShardTarget / 16) shards *= 2;
+  g.shards = static_cast<std::uint32_t>(shards);
+  g.shard_bytes = body / shards / 64 * 64;
+  g.buckets = static_cast<std::uint32_t>(std::bit_floor(g.shard_bytes / kBytesPerBucket));
+
+  g.free_bits_at = align_up(sizeof(ShardHeader) + std::uint64_t{g.buckets} * 4, 64);
+  // One bit per granule lies before the arena: 8 * 16 + 1 bytes buy 8 granules.
+  const std::uint64_t left = g.shard_bytes - g.free_bits_at;
+  const std::uint64_t words = align_up(left / kGranule, 64) / 64;
+  g.arena_at = align_up(g.free_bits_at + words * 8, 64);
+  g.granules = static_cast<std::uint32_t>((g.shard_bytes - g.arena_at) / kGranule);
+  return g;
+}
+
+}  // namespace holdfast

@@ -1,0 +1,47 @@
+// The mutex of a shard, held for a scope. What a dead owner left behind is repaired before anything else happens.
+#pragma once
+
+#include "base/status.h"
+#include "dict/repair.h"
+#include "dict/shard.h"
+
+namespace holdfast {
+
+/// How long a change waits for an owner that is alive but does not go on.
+inline constexpr std::uint64_t kMutexPatienceNs = 1'000'000'000;
+
+class ShardGuard {
+ public:
+  explicit ShardGuard(Shard& shard, std::uint64_t patience_ns = kMutexPatienceNs) noexcept
+      : shard_(shard), result_(shard.mutex().lock_for(patience_ns)) {
+    if (result_ == LockResult::owner_died) [[unlikely]]
+      repair(shard_);
+  }
+  ~ShardGuard() {
+    if (held()) shard_.mutex().unlock();
+  }
+  ShardGuard(const ShardGuard&) = delete;
+  ShardGuard& operator=(const ShardGuard&) = delete;
+
+  bool held() const noexcept { return result_ == LockResult::acquired || result_ == LockResult::owner_died; }
+  /// ok when it is held.
+  Code code() const noexcept {
+    switch (result_) {
+      case LockResult::acquired:
+      case LockResult::owner_died:
+        return Code::ok;
+      case LockResult::timeout:
+        return Code::timeout;
+      case LockResult::busy:
+        return Code::busy;
+      default:
+        return Code::system;
+    }
+  }
+
+ private:
+  Shard& shard_;
+  LockResult result_;
+};
+
+}  // namespace holdfast

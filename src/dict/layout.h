@@ -1,0 +1,109 @@
+// What lies where in a dictionary's segment. docs/format.md tells the same story byte by byte.
+//
+//   header page | shard 0 | shard 1 | ...        each shard:  ShardHeader | buckets | free bits | arena
+//
+// The chains (bucket heads and Entry::next) and what they reach are the only truth. Everything marked "derived" can be
+// rebuilt from them, and is, when the owner of a shard's mutex died (dict/repair.h).
+//
+// An arena is cut into granules of 16 bytes; a block is a run of granules, named by the number of its first one. Granule
+// 0 is never handed out, so 0 can mean "none".
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/atomic.h"
+#include "sync/shmtx.h"
+#include "world/world_file.h"
+
+namespace holdfast {
+
+inline constexpr std::uint32_t kGranule = 16;
+
+/// The header page, behind the FileHeader.
+struct DictionaryHeader {
+  FileHeader file;
+
+  // Constant after creation.
+  std::uint32_t strategy;  // MutexStrategy
+  std::uint32_t shards;
+  std::uint64_t seed;      // of the hash
+
+  // One atomic step each.
+  alignas(64) Word32 flush_epoch;  // entries of another epoch are flushed; 24 bits are used
+  alignas(64) Word64 sequence;     // last fencing number given out
+};
+static_assert(sizeof(DictionaryHeader) <= kHeaderBytes);
+
+/// Blocks of 1..63 granules have a bin each; longer ones four bins per power of two.
+inline constexpr std::uint32_t kExactBins = 64;
+inline constexpr std::uint32_t kBins = kExactBins + 26 * 4;
+inline constexpr std::uint32_t kBinWords = (kBins + 63) / 64;
+
+struct ShardHeader {
+  ShmtxState mutex;
+
+  /// Counts the times that memory a chain once reached was given free. A reader that finds it unchanged has read only
+  /// what was reachable when it began.
+  alignas(64) Word64 reuse_epoch;
+
+  // Derived, guarded by the mutex.
+  alignas(64) Word32 free_granules;
+  Word32 entries;           // chained entries, live or not
+  Word32 free_locks;        // lock entries that nobody holds: memory to be had
+  Word32 reclaim_flush;     // flush epoch at the last sweep for dead entries
+  Word64 reclaim_after;     // no entry expires before this time (ms): a sweep before it finds nothing
+  Word64 repairs;           // times the shard was rebuilt
+  std::array<Word64, kBinWords> bin_map;
+  std::array<Word32, kBins> bins;
+};
+
+enum class EntryType : std::uint8_t { boolean = 1, number = 3, string = 4, lock = 8, waiter = 9 };
+
+/// An entry of a chain, or a waiter of a lock's queue. Behind the header: the key, then the value, each padded with zero
+/// bytes to a multiple of 8. Everything but next, stamp and expiry is constant while a chain reaches the entry; a number
+/// and a lock's fields change by single stores of their words.
+struct Entry {
+  Word32 next;        // block of the next entry of the chain; 0 ends it
+  Word32 hash;        // lower half of the key's hash
+  Word32 shape;       // key length (low 16 bits), EntryType (next 8)
+  Word32 value_size;  // bytes
+  Word32 flags;       // the user's
+  Word32 stamp;       // time of the last use, for eviction
+  Word64 expiry;      // dict/expiry.h
+
+  static constexpr std::uint32_t make_shape(std::uint32_t key_length, EntryType type) noexcept {
+    return key_length | static_cast<std::uint32_t>(type) << 16;
+  }
+  static constexpr std::uint32_t key_length_of(std::uint32_t shape) noexcept { return shape & 0xFFFF; }
+  static constexpr EntryType type_of(std::uint32_t shape) noexcept { return static_cast<EntryType>(shape >> 16 & 0xFF); }
+};
+static_assert(sizeof(Entry) == 32);
+
+/// Value of a lock entry. `owner` is the commit word: all others are written while it is 0.
+struct LockFields {
+  Word64 owner;     // Token; 0: nobody
+  Word64 sequence;  // fencing number of the grant
+  Word32 head;      // first waiter block, derived (a hint)
+  Word32 tail;      // last waiter block, derived (a hint)
+  Word32 reserved;  // not 0: granted by a release to this waiter of the owner, who has yet to claim it
+  Word32 spare;
+  Word64 since;     // time of the grant (ms)
+};
+static_assert(sizeof(LockFields) == 40);
+
+/// Value of a waiter block.
+struct WaiterFields {
+  Word64 owner;    // Token of the waiting process
+  Word64 arrival;  // when the wait began (ns)
+};
+
+constexpr std::uint64_t padded(std::uint64_t bytes) noexcept { return (bytes + 7) & ~std::uint64_t{7}; }
+
+/// Granules of a block with this key and value.
+constexpr std::uint64_t granules_for(std::uint64_t key_length, std::uint64_t value_size) noexcept {
+  return (sizeof(Entry) + padded(key_length) + padded(value_size) + kGranule - 1) / kGranule;
+}
+
+}  // namespace holdfast

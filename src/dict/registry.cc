@@ -1,0 +1,81 @@
+#include "dict/registry.h"
+
+#include <pthread.h>
+
+#include <cstdlib>
+
+#include "base/parse.h"
+#include "world/world.h"
+#include "world/world_file.h"
+
+namespace holdfast {
+
+Registry& Registry::get() {
+  static Registry registry;
+  return registry;
+}
+
+// A fork while another thread opens a dictionary must not leave the child a mutex that nobody unlocks.
+Registry::Registry() {
+  pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); }, [] { get().mutex_.unlock(); });
+}
+
+Expected<Dictionary*> Registry::open_locked(const std::string& name, const DictionaryOptions& options) {
+  auto world = World::current();
+  if (!world) return world.status();
+  auto handle = Dictionary::open(**world, name, options);
+  if (!handle) return handle.status();
+  return (dictionaries_[name] = std::move(*handle)).get();
+}
+
+Expected<Dictionary*> Registry::open(const std::string& name, const DictionaryOptions& options) {
+  const Status bad = check_name(name);
+  if (!bad.ok()) return bad;
+  if (options.size < kSizeMin || options.size > kSizeMax)
+    return Status{Code::invalid, "bad size " + std::to_string(options.size) + " for dictionary \"" + name +
+                                     "\": expected at least " + std::to_string(kSizeMin) + " bytes (12k), at most 65536g"};
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto known = dictionaries_.find(name);
+  if (known == dictionaries_.end()) return open_locked(name, options);
+  Dictionary* dictionary = known->second.get();
+  const Status status = dictionary->reopen(options);
+  if (!status.ok()) return status;
+  return dictionary;
+}
+
+Expected<Dictionary*> Registry::attach(const std::string& name) {
+  const Status bad = check_name(name);
+  if (!bad.ok()) return bad;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const char* declarations = std::getenv("HOLDFAST_DICTS");
+  const auto declared = find_declaration(declarations != nullptr ? declarations : "", name);
+  if (!declared && declared.status().code != Code::not_found) return declared.status();
+  DictionaryOptions options;
+  if (declared) options.size = *declared;
+
+  const auto known = dictionaries_.find(name);
+  if (known != dictionaries_.end()) {
+    if (known->second->segment() != nullptr) return known->second.get();
+    if (!declared) return Status{Code::not_found, "dictionary \"" + name + "\" was removed"};
+    const Status status = known->second->reopen(options);
+    if (!status.ok()) return status;
+    return known->second.get();
+  }
+  // What exists counts, whatever the declaration says of its size: whoever created it may have known better.
+  auto existing = open_locked(name, {});
+  if (existing || existing.status().code != Code::not_found || !declared) return existing;
+  if (options.size < kSizeMin)
+    return Status{Code::invalid, "bad size of \"" + name + "\" in HOLDFAST_DICTS: expected at least " +
+                                     std::to_string(kSizeMin) + " bytes (12k)"};
+  return open_locked(name, options);
+}
+
+Status Registry::remove(const std::string& name) {
+  Status bad = check_name(name);
+  if (!bad.ok()) return bad;
+  auto world = World::current();
+  if (!world) return world.status();
+  return retire_world_file((*world)->directory(), Segment::file_name(name));
+}
+
+}  // namespace holdfast

@@ -1,0 +1,32 @@
+// The dictionaries that this process has open: one handle per name, for the life of the process.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/status.h"
+#include "dict/dictionary.h"
+
+namespace holdfast {
+
+class Registry {
+ public:
+  static Registry& get();
+
+  /// Creates the dictionary if there is none; mismatch if there is one of another size or mutex.
+  Expected<Dictionary*> open(const std::string& name, const DictionaryOptions& options);
+  /// One that is open here, exists in the world, or is declared in $HOLDFAST_DICTS; else not_found.
+  Expected<Dictionary*> attach(const std::string& name);
+  Status remove(const std::string& name);
+
+ private:
+  Registry();
+  Expected<Dictionary*> open_locked(const std::string& name, const DictionaryOptions& options);
+
+  std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<Dictionary>> dictionaries_;
+};
+
+}  // namespace holdfast

@@ -1,0 +1,137 @@
+#include "dict/repair.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "dict/arena.h"
+
+namespace holdfast {
+
+namespace {
+
+/// The free bits, used as a map of the granules that entries occupy while the repair lasts.
+class Occupied {
+ public:
+  explicit Occupied(const Shard& shard) noexcept : bits_(shard.free_bits()), granules_(shard.granules()) {}
+
+  void clear() noexcept {
+    for (std::uint32_t i = 0; i < (granules_ + 63) / 64; ++i) bits_[i].store(0, kRelaxed);
+  }
+
+  /// Marks the run; false, with nothing marked, if a part of it is marked already.
+  bool claim(std::uint32_t block, std::uint32_t count) noexcept {
+    if (find(block, true) < block + count) return false;
+    set(block, count, true);
+    return true;
+  }
+
+  /// First granule from `from` on that is occupied (or is not); the number of granules if there is none.
+  std::uint32_t find(std::uint32_t from, bool occupied) const noexcept {
+    while (from < granules_) {
+      std::uint64_t word = bits_[from / 64].load(kRelaxed);
+      word = (occupied ? word : ~word) >> from % 64;
+      if (word != 0) {
+        const std::uint32_t at = from + static_cast<std::uint32_t>(std::countr_zero(word));
+        return at < granules_ ? at : granules_;
+      }
+      from = (from / 64 + 1) * 64;
+    }
+    return granules_;
+  }
+
+  void set(std::uint32_t from, std::uint32_t count, bool occupied) noexcept {
+    while (count != 0) {
+      const std::uint32_t here = std::min(count, 64 - from % 64);
+      const std::uint64_t mask = (here == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << here) - 1) << from % 64;
+      const std::uint64_t old = bits_[from / 64].load(kRelaxed);
+      bits_[from / 64].store(occupied ? old | mask : old & ~mask, kRelaxed);
+      from += here;
+      count -= here;
+    }
+  }
+
+ private:
+  Word64* bits_;
+  std::uint32_t granules_;
+};
+
+/// The granules of a block that may stand in this bucket's chain; 0 if it may not.
+std::uint32_t chained_extent(const Shard& shard, std::uint32_t block, std::uint32_t bucket) noexcept {
+  const std::uint32_t count = shard.extent(block);
+  if (count == 0) return 0;
+  const Entry& e = shard.entry(block);
+  const EntryType type = Entry::type_of(e.shape.load(kRelaxed));
+  if (type == EntryType::waiter || &shard.bucket_of(e.hash.load(kRelaxed)) != &shard.bucket(bucket)) return 0;
+  return count;
+}
+
+struct Census {
+  std::uint32_t entries = 0;
+  std::uint32_t free_locks = 0;
+  std::uint32_t cuts = 0;
+};
+
+void walk_chain(const Shard& shard, std::uint32_t bucket, Occupied& occupied, Census& census) noexcept {
+  Word32* link = &shard.bucket(bucket);
+  for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
+    const std::uint32_t count = chained_extent(shard, block, bucket);
+    // A run that is taken already also ends a chain that runs in a circle.
+    if (count == 0 || !occupied.claim(block, count)) {
+      commit(*link, 0U);
+      ++census.cuts;
+      return;
+    }
+    Entry& e = shard.entry(block);
+    ++census.entries;
+    if (Entry::type_of(e.shape.load(kRelaxed)) == EntryType::lock) {
+      LockFields& lock = Shard::lock_fields(e);
+      lock.head.store(0, kRelaxed);
+      lock.tail.store(0, kRelaxed);
+      if (lock.owner.load(kRelaxed) == kNobody) ++census.free_locks;
+    }
+    link = &e.next;
+  }
+}
+
+// Turns the map of occupied granules into free blocks, from left to right: what lies behind the reader is already in its
+// final form, what lies ahead is still the map.
+void free_the_rest(const Shard& shard, Occupied& occupied) noexcept {
+  Arena arena(shard);
+  arena.clear_bins();
+  for (std::uint32_t at = 1; at < shard.granules();) {
+    const std::uint32_t gap = occupied.find(at, false);
+    occupied.set(at, gap - at, false);
+    if (gap == shard.granules()) break;
+    const std::uint32_t end = occupied.find(gap, true);
+    arena.add_free(gap, end - gap);
+    at = end;
+  }
+}
+
+}  // namespace
+
+std::uint32_t repair(const Shard& shard) noexcept {
+  ShardHeader& header = shard.header();
+  // What is about to be written over may have been reachable a moment ago: as in Arena::release.
+  header.reuse_epoch.store(header.reuse_epoch.load(kRelaxed) + 1, kRelease);
+  std::atomic_thread_fence(kRelease);
+  crash_order();
+
+  Occupied occupied(shard);
+  occupied.clear();
+  Census census;
+  for (std::uint32_t bucket = 0; bucket < shard.buckets(); ++bucket) walk_chain(shard, bucket, occupied, census);
+  if (census.cuts != 0) {
+    // Readers may stand on what was cut off.
+    header.reuse_epoch.store(header.reuse_epoch.load(kRelaxed) + 1, kRelease);
+    std::atomic_thread_fence(kRelease);
+  }
+  free_the_rest(shard, occupied);
+  header.entries.store(census.entries, kRelaxed);
+  header.free_locks.store(census.free_locks, kRelaxed);
+  header.reclaim_after.store(0, kRelaxed);
+  header.repairs.store(header.repairs.load(kRelaxed) + 1, kRelaxed);
+  return census.cuts;
+}
+
+}  // namespace holdfast

@@ -1,0 +1,131 @@
+#include "dict/segment.h"
+
+#include <cstring>
+#include <random>
+
+#include "dict/arena.h"
+#include "world/world.h"
+
+namespace holdfast {
+
+namespace {
+
+std::uint64_t random_seed() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
+}
+
+void initialise(std::byte* base, const Geometry& geometry, const DictionaryOptions& options) {
+  auto& header = *reinterpret_cast<DictionaryHeader*>(base);
+  header.strategy = static_cast<std::uint32_t>(options.mutex);
+  header.shards = geometry.shards;
+  header.seed = random_seed();
+}
+
+Shard shard_at(std::byte* base, std::uint32_t index, const Geometry& geometry, MutexStrategy strategy, World& world,
+               RecordLock* record_lock = nullptr) {
+  std::byte* at = base + kHeaderBytes + index * geometry.shard_bytes;
+  ShmtxState& state = reinterpret_cast<ShardHeader*>(at)->mutex;
+  return {at, geometry, Shmtx(state, strategy, world, record_lock, index)};
+}
+
+std::string describe(std::uint64_t size, MutexStrategy mutex) {
+  return "size " + std::to_string(size) + " and mutex " + strategy_name(mutex);
+}
+
+}  // namespace
+
+const char* strategy_name(MutexStrategy strategy) noexcept {
+  switch (strategy) {
+    case MutexStrategy::futex:
+      return "futex";
+    case MutexStrategy::spin:
+      return "spin";
+    case MutexStrategy::file:
+      return "file";
+  }
+  return "unknown";
+}
+
+Segment::Segment(World& world, platform::Mapping mapping, const Geometry& geometry, MutexStrategy strategy,
+                 std::uint64_t seed, std::unique_ptr<RecordLock> record_lock)
+    : mapping_(std::move(mapping)),
+      geometry_(geometry),
+      strategy_(strategy),
+      seed_(seed),
+      record_lock_(std::move(record_lock)) {
+  shards_.reserve(geometry.shards);
+  for (std::uint32_t i = 0; i < geometry.shards; ++i)
+    shards_.push_back(shard_at(mapping_.data(), i, geometry, strategy, world, record_lock_.get()));
+}
+
+Expected<std::unique_ptr<Segment>> Segment::make(World& world, const std::string& name, platform::Mapping mapping,
+                                                 const Geometry& geometry, MutexStrategy strategy,
+                                                 std::uint64_t seed) {
+  std::unique_ptr<RecordLock> record_lock;
+  if (strategy == MutexStrategy::file) {
+    auto opened = RecordLock::open(world.directory(), file_name(name), mapping.file());
+    if (!opened) return opened.status();
+    record_lock = std::move(*opened);
+  }
+  return std::unique_ptr<Segment>(
+      new Segment(world, std::move(mapping), geometry, strategy, seed, std::move(record_lock)));
+}
+
+Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::string& name) {
+  auto file = open_world_file(world.directory(), file_name(name), FileKind::dictionary);
+  if (!file) return file.status();
+  // Everything is judged, and the geometry computed, from the private copy of the header.
+  const auto& header = *reinterpret_cast<const DictionaryHeader*>(file->page.data());
+  if (header.file.size < kSizeMin || header.file.size != round_size(header.file.size))
+    return Status{Code::corrupt, "dictionary \"" + name + "\": impossible size " + std::to_string(header.file.size)};
+  const Geometry geometry = Geometry::of(header.file.size);
+  if (header.strategy > static_cast<std::uint32_t>(MutexStrategy::file) || header.shards != geometry.shards)
+    return Status{Code::corrupt, "dictionary \"" + name + "\": header says mutex " + std::to_string(header.strategy) +
+                                     " and " + std::to_string(header.shards) + " shards, expected 0 to 2 and " +
+                                     std::to_string(geometry.shards)};
+  const auto strategy = static_cast<MutexStrategy>(header.strategy);
+  const std::uint64_t seed = header.seed;
+  auto mapping = map_world_file(*file);
+  if (!mapping) return mapping.status();
+  return make(world, name, std::move(*mapping), geometry, strategy, seed);
+}
+
+Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::string& name,
+                                                   const DictionaryOptions& options) {
+  const Geometry geometry = Geometry::of(options.size);
+  const NewFile file{FileKind::dictionary, geometry.size, options.persist, options.mode};
+  auto mapping = create_world_file(world.directory(), file_name(name), file, [&](std::byte* base) {
+    initialise(base, geometry, options);
+    // All the rest is zero, and zero is right for all but the free blocks.
+    for (std::uint32_t i = 0; i < geometry.shards; ++i) Arena(shard_at(base, i, geometry, options.mutex, world)).reset();
+  });
+  if (!mapping) return mapping.status();
+  const std::uint64_t seed = reinterpret_cast<DictionaryHeader*>(mapping->data())->seed;
+  return make(world, name, std::move(*mapping), geometry, options.mutex, seed);
+}
+
+Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string& name,
+                                                 const DictionaryOptions& options) {
+  // Whoever loses the race to create attaches to the winner's; whoever loses the race against a removal creates.
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    auto existing = attach(world, name);
+    if (existing) {
+      const Status same = (*existing)->check_same(name, options);
+      if (!same.ok()) return same;
+      return existing;
+    }
+    if (existing.status().code != Code::not_found) return existing;
+    auto created = create(world, name, options);
+    if (created || created.status().code != Code::exists) return created;
+  }
+  return Status{Code::busy, "dictionary \"" + name + "\" is created and removed by others all the time"};
+}
+
+Status Segment::check_same(const std::string& name, const DictionaryOptions& options) const {
+  if (geometry_.size == round_size(options.size) && strategy_ == options.mutex) return {};
+  return {Code::mismatch, "dictionary \"" + name + "\" exists with " + describe(geometry_.size, strategy_) +
+                              ", asked for " + describe(round_size(options.size), options.mutex)};
+}
+
+}  // namespace holdfast

@@ -1,0 +1,224 @@
+#include "dict/shard.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "dict/expiry.h"
+
+namespace holdfast {
+
+namespace {
+
+bool is_chained(EntryType type) noexcept {
+  return type == EntryType::boolean || type == EntryType::number || type == EntryType::string ||
+         type == EntryType::lock;
+}
+
+/// Values that are words, not bytes, have just one size.
+bool plausible_size(EntryType type, std::uint32_t size) noexcept {
+  switch (type) {
+    case EntryType::boolean:
+    case EntryType::number:
+      return size == 8;
+    case EntryType::lock:
+      return size == sizeof(LockFields);
+    default:
+      return true;
+  }
+}
+
+bool key_equals(Entry& entry, const Key& key) noexcept {
+  const Word64* words = Shard::key_words(entry);
+  const char* bytes = key.data;
+  for (std::uint32_t at = 0; at < key.tail_at; at += 8, ++words)
+    if (words->load(kRelaxed) != load_word(bytes + at)) return false;
+  return (key.length & 7) == 0 || words->load(kRelaxed) == key.tail;
+}
+
+void store_bytes(Word64* words, const char* bytes, std::size_t count) noexcept {
+  for (; count >= 8; count -= 8, bytes += 8, ++words) words->store(load_word(bytes), kRelaxed);
+  if (count != 0) words->store(load_tail(bytes, count), kRelaxed);
+}
+
+void load_bytes(const Word64* words, char* bytes, std::size_t count) noexcept {
+  for (; count >= 8; count -= 8, bytes += 8, ++words) {
+    const std::uint64_t word = words->load(kRelaxed);
+    std::memcpy(bytes, &word, 8);
+  }
+  if (count != 0) {
+    const std::uint64_t word = words->load(kRelaxed);
+    std::memcpy(bytes, &word, count);
+  }
+}
+
+}  // namespace
+
+Shard::Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex) noexcept
+    : header_(reinterpret_cast<ShardHeader*>(base)),
+      buckets_(reinterpret_cast<Word32*>(base + sizeof(ShardHeader))),
+      free_bits_(reinterpret_cast<Word64*>(base + geometry.free_bits_at)),
+      arena_(base + geometry.arena_at),
+      bucket_mask_(geometry.buckets - 1),
+      granules_(geometry.granules),
+      mutex_(mutex) {}
+
+std::uint32_t Shard::extent(std::uint32_t block) const noexcept {
+  if (!holds_header(block)) return 0;
+  const Entry& e = entry(block);
+  const std::uint32_t shape = e.shape.load(kRelaxed);
+  const std::uint32_t size = e.value_size.load(kRelaxed);
+  const EntryType type = Entry::type_of(shape);
+  if (!(is_chained(type) || type == EntryType::waiter) || !plausible_size(type, size)) return 0;
+  const std::uint64_t count = granules_for(Entry::key_length_of(shape), size);
+  return count <= granules_ - block ? static_cast<std::uint32_t>(count) : 0;
+}
+
+bool Shard::find(const Key& key, Place& place) const noexcept {
+  const std::uint32_t short_hash = key.short_hash();
+  Word32* link = &bucket_of(short_hash);
+  for (std::uint32_t steps = 0; steps < granules_; ++steps) {
+    const std::uint32_t block = link->load(kRelaxed);
+    if (block == 0) {
+      place = {link, 0};
+      return true;
+    }
+    if (!holds_header(block)) return false;
+    Entry& e = entry(block);
+    if (e.hash.load(kRelaxed) == short_hash && Entry::key_length_of(e.shape.load(kRelaxed)) == key.length) {
+      if (extent(block) == 0) return false;
+      if (key_equals(e, key)) {
+        place = {link, block};
+        return true;
+      }
+    }
+    link = &e.next;
+  }
+  return false;
+}
+
+void Shard::fill(std::uint32_t block, const Key& key, const ValueIn& value, std::uint64_t expiry) const noexcept {
+  Entry& e = entry(block);
+  const std::uint32_t shape = Entry::make_shape(key.length, value.type);
+  e.hash.store(key.short_hash(), kRelaxed);
+  e.shape.store(shape, kRelaxed);
+  e.value_size.store(static_cast<std::uint32_t>(value.size), kRelaxed);
+  e.flags.store(value.flags, kRelaxed);
+  e.stamp.store(0, kRelaxed);
+  e.expiry.store(expiry, kRelaxed);
+  store_bytes(key_words(e), key.data, key.length);
+  Word64* words = value_words(e, shape);
+  if (value.type == EntryType::string) {
+    store_bytes(words, value.data, value.size);
+  } else {
+    words[0].store(value.bits, kRelaxed);
+    for (std::size_t i = 1; i < value.size / 8; ++i) words[i].store(0, kRelaxed);
+  }
+}
+
+// The acquire fence orders the loads of the read before the load of the epoch; it pairs with the release fence between the
+// writer's new epoch and its first store into the memory given free (Arena::release).
+bool Shard::unchanged_since(std::uint64_t epoch) const noexcept {
+#ifdef __SANITIZE_THREAD__  // which does not understand fences
+  return header_->reuse_epoch.fetch_add(0, std::memory_order_acq_rel) == epoch;
+#else
+  std::atomic_thread_fence(kAcquire);
+  return header_->reuse_epoch.load(kRelaxed) == epoch;
+#endif
+}
+
+Shard::Read Shard::copy_value(std::uint32_t block, ValueOut& out) const noexcept {
+  Entry& e = entry(block);
+  const std::uint32_t shape = e.shape.load(kRelaxed);
+  const std::uint32_t size = e.value_size.load(kRelaxed);
+  // The same checks as extent(), on these very loads: what is checked is what is used.
+  if (granules_for(Entry::key_length_of(shape), size) > granules_ - block) return Read::torn;
+  out.type = Entry::type_of(shape);
+  out.flags = e.flags.load(kRelaxed);
+  out.expiry = e.expiry.load(kRelaxed);
+  out.size = size;
+  const Word64* words = value_words(e, shape);
+  if (out.type != EntryType::string) {
+    if (size < 8) return Read::torn;
+    if (out.type == EntryType::lock) {
+      if (size < sizeof(LockFields)) return Read::torn;
+      const LockFields& lock = *reinterpret_cast<const LockFields*>(words);
+      // A grant writes the sequence while the owner is nobody: the same owner before and after means the same grant.
+      out.bits = lock.owner.load(kAcquire);
+      out.sequence = lock.sequence.load(kAcquire);
+      if (lock.owner.load(kRelaxed) != out.bits) return Read::torn;
+      return out.bits != kNobody ? Read::found : Read::missing;
+    }
+    out.bits = words->load(kRelaxed);
+    return Read::found;
+  }
+  if (size > out.capacity) return Read::no_room;
+  load_bytes(words, out.buffer, size);
+  return Read::found;
+}
+
+Shard::Read Shard::read(const Key& key, ValueOut& out) const noexcept {
+  // Pairs with the release store of the epoch: whoever sees it also sees the links that were cut before it.
+  const std::uint64_t epoch = header_->reuse_epoch.load(kAcquire);
+  const std::uint32_t short_hash = key.short_hash();
+  // Acquire pairs with commit(): the entry behind a link is complete.
+  std::uint32_t block = bucket_of(short_hash).load(kAcquire);
+  Read result = Read::missing;
+  for (std::uint32_t steps = 0; block != 0; ++steps) {
+    if (!holds_header(block) || steps == granules_) return Read::torn;
+    Entry& e = entry(block);
+    const std::uint32_t shape = e.shape.load(kRelaxed);
+    const std::uint32_t length = Entry::key_length_of(shape);
+    if (e.hash.load(kRelaxed) == short_hash && length == key.length &&
+        granules_for(length, 0) <= granules_ - block && key_equals(e, key)) {
+      result = copy_value(block, out);
+      break;
+    }
+    block = e.next.load(kAcquire);
+  }
+  return result != Read::torn && unchanged_since(epoch) ? result : Read::torn;
+}
+
+bool Shard::append_keys(std::uint32_t index, std::uint32_t flush, std::uint32_t max, std::string& packed,
+                        std::uint32_t& count) const {
+  std::uint32_t block = bucket(index).load(kAcquire);
+  for (std::uint32_t steps = 0; block != 0 && count < max; ++steps) {
+    if (!holds_header(block) || steps == granules_) return false;
+    Entry& e = entry(block);
+    const std::uint32_t shape = e.shape.load(kRelaxed);
+    const std::uint32_t length = Entry::key_length_of(shape);
+    const bool is_lock = Entry::type_of(shape) == EntryType::lock;
+    if (granules_for(length, is_lock ? sizeof(LockFields) : 0) > granules_ - block) return false;
+    const bool is_value = !is_lock || value_words(e, shape)->load(kRelaxed) != kNobody;
+    if (is_value && is_live(e.expiry.load(kRelaxed), flush)) {
+      const std::size_t at = packed.size();
+      packed.append(reinterpret_cast<const char*>(&length), sizeof length).append(length, '\0');
+      load_bytes(key_words(e), packed.data() + at + sizeof length, length);
+      ++count;
+    }
+    block = e.next.load(kAcquire);
+  }
+  return true;
+}
+
+bool Shard::copy_keys(std::uint32_t index, std::uint32_t flush, std::uint32_t max, std::string& packed,
+                      std::uint32_t& count) const {
+  const std::size_t before = packed.size();
+  const std::uint64_t epoch = header_->reuse_epoch.load(kAcquire);
+  count = 0;
+  if (append_keys(index, flush, max, packed, count) && unchanged_since(epoch)) return true;
+  packed.resize(before);
+  return false;
+}
+
+std::size_t Shard::keys_bound(std::uint32_t index) const noexcept {
+  std::size_t bytes = 0;
+  std::uint32_t block = bucket(index).load(kRelaxed);
+  for (std::uint32_t steps = 0; holds_header(block) && steps < granules_; ++steps) {
+    const Entry& e = entry(block);
+    bytes += sizeof(std::uint32_t) + Entry::key_length_of(e.shape.load(kRelaxed));
+    block = e.next.load(kRelaxed);
+  }
+  return bytes;
+}
+
+}  // namespace holdfast

@@ -1,0 +1,113 @@
+// One shard as a process sees it: addresses, range checks, chains. Owns nothing.
+//
+// Thread and process safety: read() and copy_keys() take no lock and may run at any time, also while the mutex's owner is
+// dead or stopped. Everything else REQUIRES the shard's mutex. Nothing here trusts what it loads: a link or a length that
+// points outside the arena reads as damage, which repair() (dict/repair.h) cuts away.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/atomic.h"
+#include "dict/geometry.h"
+#include "dict/key.h"
+#include "dict/layout.h"
+#include "sync/shmtx.h"
+
+namespace holdfast {
+
+/// What get gives: a copy.
+struct ValueOut {
+  EntryType type;
+  std::uint32_t flags;
+  std::uint64_t bits;   // boolean, number: the word; lock: the owner's token
+  std::uint64_t sequence;  // lock: fencing number of the grant
+  char* buffer;         // in: where a string goes
+  std::size_t capacity; // in
+  std::size_t size;     // of the string, also when it did not fit
+  std::uint64_t expiry;
+};
+
+/// What set takes.
+struct ValueIn {
+  EntryType type;
+  std::uint32_t flags;
+  std::uint64_t bits;  // boolean, number
+  const char* data;    // string
+  std::size_t size;    // bytes the value takes in the entry
+};
+
+/// Where a key is, or would be: the link that reaches it.
+struct Place {
+  Word32* link;
+  std::uint32_t block;  // 0: not there, `link` is the end of its chain
+};
+
+class Shard {
+ public:
+  Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex) noexcept;
+
+  ShardHeader& header() const noexcept { return *header_; }
+  Shmtx& mutex() noexcept { return mutex_; }
+  std::uint32_t granules() const noexcept { return granules_; }
+  std::uint32_t buckets() const noexcept { return bucket_mask_ + 1; }
+  Word32& bucket(std::uint32_t index) const noexcept { return buckets_[index]; }
+  Word32& bucket_of(std::uint32_t short_hash) const noexcept { return buckets_[short_hash & bucket_mask_]; }
+  Word64* free_bits() const noexcept { return free_bits_; }
+
+  /// Whether an Entry at `block` lies inside the arena.
+  bool holds_header(std::uint32_t block) const noexcept { return block - 1 < granules_ - 2; }
+  /// REQUIRES: the block number is inside the arena.
+  Entry& entry(std::uint32_t block) const noexcept {
+    return *reinterpret_cast<Entry*>(arena_ + std::size_t{block} * kGranule);
+  }
+  Word32* words32(std::uint32_t block) const noexcept {
+    return reinterpret_cast<Word32*>(arena_ + std::size_t{block} * kGranule);
+  }
+  /// Granules of the entry at `block`, by its lengths; 0 if it does not lie inside the arena or is of no known type.
+  std::uint32_t extent(std::uint32_t block) const noexcept;
+
+  static Word64* key_words(Entry& entry) noexcept { return reinterpret_cast<Word64*>(&entry + 1); }
+  static Word64* value_words(Entry& entry, std::uint32_t shape) noexcept {
+    return key_words(entry) + padded(Entry::key_length_of(shape)) / 8;
+  }
+  static LockFields& lock_fields(Entry& entry) noexcept {
+    return *reinterpret_cast<LockFields*>(value_words(entry, entry.shape.load(kRelaxed)));
+  }
+
+  /// The key's place. False on damage.
+  bool find(const Key& key, Place& place) const noexcept;
+
+  /// A block filled with key and value, not yet in any chain. REQUIRES: it came from Arena::allocate with
+  /// granules_for(key, value).
+  void fill(std::uint32_t block, const Key& key, const ValueIn& value, std::uint64_t expiry) const noexcept;
+
+  enum class Read { found, missing, no_room, torn };
+  /// Copies what is stored under the key, live or not, as it was at one instant during the call. Takes no lock; `torn`
+  /// when memory was given free meanwhile (a writer is at work: try again) or the chain is damaged.
+  Read read(const Key& key, ValueOut& out) const noexcept;
+
+  /// Appends the live keys of one bucket to `packed` (uint32_t length, bytes), at most `max`; false if torn, as above,
+  /// with `packed` as it was. Allocates only what exceeds packed.capacity().
+  bool copy_keys(std::uint32_t bucket, std::uint32_t flush, std::uint32_t max, std::string& packed,
+                 std::uint32_t& count) const;
+  /// Bytes that copy_keys may append for that bucket. REQUIRES: the shard's mutex is held.
+  std::size_t keys_bound(std::uint32_t bucket) const noexcept;
+
+ private:
+  Read copy_value(std::uint32_t block, ValueOut& out) const noexcept;
+  bool append_keys(std::uint32_t bucket, std::uint32_t flush, std::uint32_t max, std::string& packed,
+                   std::uint32_t& count) const;
+  bool unchanged_since(std::uint64_t epoch) const noexcept;
+
+  ShardHeader* header_;
+  Word32* buckets_;
+  Word64* free_bits_;
+  std::byte* arena_;
+  std::uint32_t bucket_mask_;
+  std::uint32_t granules_;
+  Shmtx mutex_;
+};
+
+}  // namespace holdfast

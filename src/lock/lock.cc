@@ -1,0 +1,273 @@
+#include "lock/lock.h"
+
+#include <algorithm>
+
+#include "dict/expiry.h"
+#include "dict/wait_queue.h"
+#include "platform/platform.h"
+#include "sync/bell.h"
+#include "world/world.h"
+
+namespace holdfast {
+
+namespace {
+
+// A waiter looks again by itself after this long, however long the holder may go on.
+constexpr double kPauseMax = 0.5;
+// Where a waiter cannot queue (no memory for it, or the key holds an ordinary value), it polls.
+constexpr double kPausePolling = 0.01;
+
+/// A lock entry of the shard whose mutex is held.
+struct LockEntry {
+  Segment& segment;
+  Shard& shard;
+  Arena& arena;
+  Entry& entry;
+  LockFields& fields;
+
+  bool live() const noexcept { return is_live(entry.expiry.load(kRelaxed), segment.flush_epoch()); }
+  WaitQueue queue() const noexcept { return {shard, arena, fields}; }
+  bool held_by(const Lease& lease) const noexcept {
+    return fields.owner.load(kRelaxed) == lease.owner && fields.sequence.load(kRelaxed) == lease.sequence;
+  }
+};
+
+void count_free_locks(const LockEntry& lock, std::uint32_t change) noexcept {
+  Word32& count = lock.shard.header().free_locks;
+  count.store(count.load(kRelaxed) + change, kRelaxed);
+}
+
+// All fields of a grant are written while nobody is the owner; the owner is the commit. REQUIRES: owner is nobody.
+std::uint64_t grant(const LockEntry& lock, Token owner, std::uint64_t end_ms, std::uint32_t reserved) noexcept {
+  const std::uint64_t sequence = lock.segment.header().sequence.fetch_add(1, kRelaxed) + 1;
+  lock.fields.sequence.store(sequence, kRelease);  // release: pairs with Shard::copy_value
+  lock.fields.reserved.store(reserved, kRelaxed);
+  lock.fields.since.store(platform::coarse_monotonic_ns() / 1'000'000, kRelaxed);
+  lock.entry.expiry.store(expiry_word(end_ms, lock.segment.flush_epoch()), kRelaxed);
+  Word64& reclaim_after = lock.shard.header().reclaim_after;
+  if (end_ms != kExpiryNever && end_ms < reclaim_after.load(kRelaxed)) reclaim_after.store(end_ms, kRelaxed);
+  crash_order();
+  commit(lock.fields.owner, owner);
+  return sequence;
+}
+
+// Frees the lock, or grants it to a waiter that has waited long enough. Gives the waiter to wake, if any.
+// REQUIRES: the caller has shown that it may. Runs with the mutex held; the waking comes after it.
+Waiter release(const LockEntry& lock, World& world) noexcept {
+  WaitQueue queue = lock.queue();
+  const Waiter next = queue.empty() ? Waiter{} : queue.pop(world);
+  commit(lock.fields.owner, kNobody);
+  if (next.number != 0 && platform::monotonic_ns() - next.arrival > kBargeNs) {
+    const std::uint64_t now_ms = platform::monotonic_ns() / 1'000'000;
+    grant(lock, next.owner, now_ms + kClaimMs, next.number);
+  } else {
+    count_free_locks(lock, 1);
+  }
+  return next;
+}
+
+void wake(World& world, const Waiter& waiter) noexcept {
+  if (waiter.number != 0) ring_bell(world, waiter.owner, waiter.number);
+}
+
+struct Request {
+  std::string_view key;
+  double exptime;
+  Token self;
+  const Waiter* waiter;  // null: do not queue
+};
+
+/// Why a request was refused.
+struct Refusal {
+  Token holder = kNobody;  // kNobody: an ordinary value
+  std::uint64_t end_ms = kExpiryNever;
+  bool queued = false;
+  Watch watch;
+};
+
+void take(const LockEntry& lock, const Request& request, Lease& lease, bool is_new) noexcept {
+  if (lock.fields.owner.load(kRelaxed) != kNobody)
+    commit(lock.fields.owner, kNobody);
+  else if (!is_new)
+    count_free_locks(lock, ~0U);
+  lease = {request.self, grant(lock, request.self, expiry_after(request.exptime), 0)};
+  if (request.waiter != nullptr) lock.queue().remove(*request.waiter);
+}
+
+Code judge(const LockEntry& lock, const Request& request, Token dead, bool is_new, Lease& lease, Refusal& refusal) {
+  const Token owner = lock.fields.owner.load(kRelaxed);
+  const bool live = lock.live();
+  if (owner == kNobody || !live || owner == dead) {
+    take(lock, request, lease, is_new);
+    return Code::ok;
+  }
+  if (request.waiter != nullptr && owner == request.self &&
+      lock.fields.reserved.load(kRelaxed) == request.waiter->number) {
+    lock.fields.reserved.store(0, kRelaxed);
+    commit(lock.entry.expiry, expiry_word(expiry_after(request.exptime), lock.segment.flush_epoch()));
+    lease = {owner, lock.fields.sequence.load(kRelaxed)};
+    return Code::ok;
+  }
+  refusal.holder = owner;
+  refusal.end_ms = expiry_ms(lock.entry.expiry.load(kRelaxed));
+  refusal.queued = request.waiter != nullptr && lock.queue().add(*request.waiter);
+  refusal.watch = {&lock.fields.owner, &lock.entry.expiry};
+  return Code::locked;
+}
+
+// One attempt with the mutex held. `dead`: an owner that was found dead, who counts as nobody.
+Code attempt(Dictionary& dictionary, Segment& segment, const Request& request, Token dead, Lease& lease,
+             Refusal& refusal) noexcept {
+  const Key key(request.key.data(), request.key.size(), segment.seed());
+  return dictionary.mutate(segment, key.hash, [&](Shard& shard, Arena& arena) {
+    Place place{};
+    if (!shard.find(key, place)) return Code::corrupt;
+    std::uint32_t block = place.block;
+    const auto is_lock = [&shard](std::uint32_t b) {
+      return Entry::type_of(shard.entry(b).shape.load(kRelaxed)) == EntryType::lock;
+    };
+    const bool is_new = block == 0 || !is_lock(block);
+    if (is_new) {
+      if (block != 0 && Dictionary::counts(shard.entry(block), segment.flush_epoch())) {
+        refusal = {};
+        refusal.end_ms = expiry_ms(shard.entry(block).expiry.load(kRelaxed));
+        return Code::locked;
+      }
+      const ValueIn value{EntryType::lock, 0, kNobody, nullptr, sizeof(LockFields)};
+      const Code code = dictionary.put(segment, shard, arena, key, place, value, kExpiryNever, &block);
+      if (code != Code::ok) return code;
+    }
+    Entry& entry = shard.entry(block);
+    const LockEntry lock{segment, shard, arena, entry, Shard::lock_fields(entry)};
+    return judge(lock, request, dead, is_new, lease, refusal);
+  });
+}
+
+Code acquire(Dictionary& dictionary, const Request& request, Lease& lease, Refusal& refusal) noexcept {
+  Segment* segment = dictionary.segment();
+  if (segment == nullptr) return Code::not_found;
+  if (granules_for(request.key.size(), sizeof(LockFields)) > segment->geometry().block_max()) return Code::too_large;
+  Token dead = kNobody;
+  // A second attempt only against the very owner that the kernel said is dead; a third owner is alive or was so just now.
+  for (int i = 0;; ++i) {
+    const Code code = attempt(dictionary, *segment, request, dead, lease, refusal);
+    const Token holder = refusal.holder;
+    if (code != Code::locked || holder == kNobody || holder == request.self || i == 2) return code;
+    if (dictionary.world().alive(holder)) return code;
+    dead = holder;
+  }
+}
+
+double pause_for(const Refusal& refusal) noexcept {
+  double pause = refusal.queued ? kPauseMax : kPausePolling;
+  if (refusal.end_ms != kExpiryNever) {
+    const double left =
+        static_cast<double>(refusal.end_ms) / 1e3 - static_cast<double>(platform::monotonic_ns()) / 1e9;
+    pause = std::min(pause, std::max(left, 0.0));
+  }
+  return pause;
+}
+
+// Runs `change(LockEntry&) -> Code` on the key's lock entry; not_owner if there is none.
+template <class Change>
+Code with_lock(Dictionary& dictionary, std::string_view name, Change&& change) noexcept {
+  Segment* segment = dictionary.segment();
+  if (segment == nullptr) return Code::not_owner;
+  const Key key(name.data(), name.size(), segment->seed());
+  return dictionary.mutate(*segment, key.hash, [&](Shard& shard, Arena& arena) {
+    Place place{};
+    if (!shard.find(key, place)) return Code::corrupt;
+    if (place.block == 0) return Code::not_owner;
+    Entry& entry = shard.entry(place.block);
+    if (Entry::type_of(entry.shape.load(kRelaxed)) != EntryType::lock) return Code::not_owner;
+    return change(LockEntry{*segment, shard, arena, entry, Shard::lock_fields(entry)});
+  });
+}
+
+bool flushed(const LockEntry& lock) noexcept {
+  return (lock.entry.expiry.load(kRelaxed) & kFlushMask) != lock.segment.flush_epoch();
+}
+
+}  // namespace
+
+Code lock_try(Dictionary& dictionary, std::string_view key, double exptime, Lease& lease) noexcept {
+  const Token self = dictionary.world().token();
+  if (self == kNobody) return Code::system;
+  Refusal refusal;
+  return acquire(dictionary, {key, exptime, self, nullptr}, lease, refusal);
+}
+
+Code lock_wait(Dictionary& dictionary, std::string_view key, double exptime, Parker& parker, std::uint32_t number,
+               Lease& lease, double& pause) noexcept {
+  const Token self = dictionary.world().token();
+  if (self == kNobody) return Code::system;
+  const Waiter waiter{self, number, parker.begin(number)};
+  if (waiter.arrival == 0) return Code::invalid;
+  Refusal refusal;
+  const Code code = acquire(dictionary, {key, exptime, self, &waiter}, lease, refusal);
+  if (code != Code::locked) {
+    parker.end(number);
+    return code;
+  }
+  parker.watch(number, refusal.watch);
+  pause = pause_for(refusal);
+  return code;
+}
+
+Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t number) noexcept {
+  const Token self = dictionary.world().token();
+  const Waiter waiter{self, number, parker.begin(number)};
+  parker.end(number);
+  if (self == kNobody || waiter.arrival == 0) return Code::ok;
+  Waiter next{};
+  const Code code = with_lock(dictionary, key, [&](const LockEntry& lock) {
+    lock.queue().remove(waiter);
+    if (lock.fields.owner.load(kRelaxed) == self && lock.fields.reserved.load(kRelaxed) == number)
+      next = release(lock, dictionary.world());
+    return Code::ok;
+  });
+  wake(dictionary.world(), next);
+  return code == Code::not_owner ? Code::ok : code;
+}
+
+Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {
+  const Token self = dictionary.world().token();
+  Code code = Code::not_owner;
+  Waiter next{};
+  if (self != kNobody && lease.owner == self) {
+    code = with_lock(dictionary, key, [&](const LockEntry& lock) {
+      if (!lock.held_by(lease) || flushed(lock)) return Code::not_owner;
+      next = release(lock, dictionary.world());
+      return Code::ok;
+    });
+    wake(dictionary.world(), next);
+  }
+  if (code == Code::ok || code == Code::not_owner) lease = {};
+  return code;
+}
+
+Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, double exptime) noexcept {
+  const Token self = dictionary.world().token();
+  if (self == kNobody || lease.owner != self) return Code::not_owner;
+  const std::uint64_t end = expiry_after(exptime);
+  return with_lock(dictionary, key, [&](const LockEntry& lock) {
+    if (!lock.held_by(lease) || !lock.live()) return Code::not_owner;
+    commit(lock.entry.expiry, expiry_word(end, lock.segment.flush_epoch()));
+    return Code::ok;
+  });
+}
+
+Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept {
+  ValueOut out{};
+  const Code code = dictionary.get(key, out);
+  if (code != Code::ok || out.type != EntryType::lock || out.bits != lease.owner || out.sequence != lease.sequence ||
+      lease.owner != dictionary.world().token())
+    return Code::not_owner;
+  const std::uint64_t end = expiry_ms(out.expiry);
+  seconds = end == kExpiryNever
+                ? 0.0
+                : std::max(static_cast<double>(end) / 1e3 - static_cast<double>(platform::monotonic_ns()) / 1e9, 0.001);
+  return Code::ok;
+}
+
+}  // namespace holdfast
