@@ -52,13 +52,13 @@ Mapping map_shared(int fd, std::size_t size) noexcept {
   return {data, size, id};
 }
 
-Mapping pin_description(int fd) noexcept {
+Mapping pin_description(int fd, AtFork at_fork) noexcept {
   const std::size_t bytes = page_bytes();
   void* const data = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) return {};
   Mapping pin(data, bytes);
   // A pin that a child inherits would keep the lock after its owner's death: without this there is no pin.
-  if (::madvise(data, bytes, MADV_DONTFORK) != 0) return {};
+  if (at_fork == AtFork::drop && ::madvise(data, bytes, MADV_DONTFORK) != 0) return {};
   ::madvise(data, bytes, MADV_DONTDUMP);  // only shortens core dumps
   return pin;
 }

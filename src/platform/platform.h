@@ -109,9 +109,11 @@ class Mapping {
 Mapping map_shared(int fd, std::size_t size) noexcept;
 
 /// Pins the open file description behind `fd` with a page of address space, so that a record lock taken through it
-/// outlives the descriptor: it ends with this mapping or with the process (also by exec), and is absent after fork.
+/// outlives the descriptor: it ends with this mapping or with the process (also by exec). A forked child has no part in
+/// it (AtFork::drop), or keeps it alive with a mapping of its own (AtFork::inherit).
 /// pre: a ForkGuard is alive, from before the lock was taken until `fd` is closed.
-Mapping pin_description(int fd) noexcept;
+enum class AtFork { drop, inherit };
+Mapping pin_description(int fd, AtFork at_fork) noexcept;
 
 /// One private page that reads as zero after fork. Where the kernel cannot do that (before Linux 4.14) the page is
 /// ordinary, and the caller's own fork handler has to clear it.
@@ -149,9 +151,11 @@ void sleep_until(std::uint64_t deadline_ns) noexcept;
 
 /// 0, or EAGAIN when somebody else has it. pre: `fd` is open for writing.
 int try_record_lock(int fd, std::uint64_t byte) noexcept;
+/// The same, but any number of descriptions may have it at once.
+int try_shared_record_lock(int fd, std::uint64_t byte) noexcept;
 int record_unlock(int fd, std::uint64_t byte) noexcept;
 
-/// Whether another open file description holds a lock in [first, first + count). On success `holder` is a byte of it,
+/// Whether another open file description holds a lock, shared or not, in [first, first + count). On success `holder` is a byte of it,
 /// or kNoHolder.
 inline constexpr std::uint64_t kNoHolder = std::numeric_limits<std::uint64_t>::max();
 int find_record_lock(int fd, std::uint64_t first, std::uint64_t count, std::uint64_t& holder) noexcept;

@@ -32,6 +32,8 @@ int set_lock(int fd, short type, std::uint64_t byte) noexcept {
 
 int try_record_lock(int fd, std::uint64_t byte) noexcept { return set_lock(fd, F_WRLCK, byte); }
 
+int try_shared_record_lock(int fd, std::uint64_t byte) noexcept { return set_lock(fd, F_RDLCK, byte); }
+
 int record_unlock(int fd, std::uint64_t byte) noexcept { return set_lock(fd, F_UNLCK, byte); }
 
 int find_record_lock(int fd, std::uint64_t first, std::uint64_t count, std::uint64_t& holder) noexcept {

@@ -6,6 +6,8 @@
 //
 // Record locks on this file (the bytes lie far behind its end):
 //   kTableLock           entering, leaving, and the decision whether this world has died; held for microseconds
+//   kPresenceLock        shared: the world lives. Unlike a slot it is inherited by fork: a child that has no identity yet
+//                        is in the world too (a server that forks into the background must not lose what it stored)
 //   kSlotLocks + slot    that process lives
 #pragma once
 
@@ -14,9 +16,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "base/token.h"
@@ -28,19 +30,19 @@ namespace holdfast {
 
 inline constexpr std::uint32_t kSlots = 1024;
 inline constexpr std::uint64_t kTableLock = std::uint64_t{1} << 39;
+inline constexpr std::uint64_t kPresenceLock = kTableLock + 1;
 inline constexpr std::uint64_t kSlotLocks = std::uint64_t{1} << 40;
 inline constexpr std::uint32_t kMailboxEntries = 64;
 inline constexpr std::uint32_t kNoWorker = ~std::uint32_t{0};
 
 /// One process. Written by its owner, except where noted; read by anybody, as hints.
 struct alignas(64) ProcessSlot {
-  // The owner writes the rest of this line before it stores `generation` (release), and never again but for `leaving`.
+  // The owner writes the rest of this line before it stores `generation` (release), and never again.
   std::atomic<std::uint64_t> generation;          // grows with every owner; 0: never had one
   std::atomic<std::uint64_t> entered_ns;          // CLOCK_MONOTONIC
   std::array<std::atomic<std::uint64_t>, 2> comm; // the program's name, zero-padded
   std::atomic<std::uint32_t> pid;                 // in the owner's pid namespace: for people only
   std::atomic<std::uint32_t> worker;              // $HOLDFAST_WORKER, else kNoWorker
-  std::atomic<std::uint32_t> leaving;             // 1: in its exit handlers; counts no more for the life of the world
 
   // sync/bell.h. Written by ringers too.
   alignas(64) std::atomic<std::uint32_t> bell;
@@ -64,7 +66,8 @@ class ProcessTable {
   ProcessTable(ProcessTable&& other) noexcept;
 
   ProcessSlot& slot(std::uint32_t index) const noexcept { return slots()[index]; }
-  const platform::FileId& file() const noexcept { return mapping_.file(); }
+  /// Anchored to this table.
+  const RuntimeDirectory& directory() const noexcept { return directory_; }
 
   /// Whether the kernel still holds the byte of that slot for somebody.
   bool is_held(std::uint32_t index) noexcept;
@@ -90,22 +93,25 @@ class ProcessTable {
   Expected<Lock> lock(std::uint64_t patience_ns) const;
 
   /// Takes a free slot for this process, for as long as it lives, and gives its token.
-  /// REQUIRES: the Lock, and that this process has none.
+  /// REQUIRES: this process has none.
   Expected<Token> enter(const Lock& held);
 
-  /// Whether some process other than the owner of `self` is alive here and not leaving. REQUIRES: the Lock.
-  bool anybody_lives(const Lock& held, std::optional<std::uint32_t> self) noexcept;
+  /// Whether any process is in this world.
+  static bool anybody_present(const Lock& held) noexcept;
+  /// Keeps the world alive until the result is unmapped here and in every child forked meanwhile.
+  Expected<platform::Mapping> stay_present(const Lock& held);
+
+  /// Slots that the kernel holds for somebody, ascending.
+  std::vector<std::uint32_t> held_slots();
 
  private:
-  ProcessTable(const RuntimeDirectory& directory, platform::Mapping mapping)
-      : directory_(directory), mapping_(std::move(mapping)) {}
+  ProcessTable(const RuntimeDirectory& directory, platform::Mapping mapping);
 
   ProcessSlot* slots() const noexcept { return reinterpret_cast<ProcessSlot*>(mapping_.data() + kHeaderBytes); }
   std::atomic<std::uint32_t>& lock_holder() const noexcept;
   /// A new description of the table's file.
   Expected<platform::FileDescriptor> open_file() const;
   int probe_descriptor() noexcept;
-  bool anybody_in(std::uint32_t first, std::uint32_t end, std::optional<std::uint32_t> self) noexcept;
   void describe_self(ProcessSlot& slot) const noexcept;
 
   RuntimeDirectory directory_;

@@ -4,9 +4,9 @@
 // of a descriptor that is already closed, absent after fork (MADV_DONTFORK) and gone with the process in whatever way it
 // ends. Its token lives in a page that fork wipes, so a child has no identity until it needs one. No pid decides anything.
 //
-// Lifetime: the first process to enter a world with no living slot retires every dictionary that is not persistent. The
-// last one that exits in an orderly way does so itself, so that no memory stays behind. Entering, leaving and that
-// decision happen under the table's own record lock.
+// Lifetime: a world lives while a process is in it, or a child that one of them forked. The first process to enter a world
+// with nobody in it retires every dictionary that is not persistent. The last one that exits in an orderly way does so
+// itself, so that no memory stays behind. Entering, leaving and that decision happen under the table's own record lock.
 #pragma once
 
 #include <atomic>
@@ -17,6 +17,7 @@
 
 #include "base/status.h"
 #include "base/token.h"
+#include "platform/platform.h"
 #include "world/runtime_directory.h"
 
 namespace holdfast {
@@ -67,6 +68,8 @@ class World {
   // Constant after construction.
   RuntimeDirectory directory_;
   std::unique_ptr<ProcessTable> table_;
+  // Guarded by the mutex of entering. Inherited by fork; empty in a process that has left.
+  platform::Mapping presence_;
   // In a page that reads as zero after fork. Written once per process by enter().
   std::atomic<Token>* identity_;
 };

@@ -28,6 +28,11 @@ enum class FileKind : std::uint32_t { processes = 1, dictionary = 2 };
 inline constexpr std::array<char, 8> kMagic = {'H', 'O', 'L', 'D', 'F', 'A', 'S', 'T'};
 /// Files of dictionaries end in this.
 inline constexpr std::string_view kDictionarySuffix = ".dict";
+/// Files that are not born yet, where they need a name for that. No user's name begins with a dot.
+inline constexpr std::string_view kTemporaryPrefix = ".new-";
+
+/// Why a file is no longer part of its world. A handle makes a new dictionary only after the second.
+enum Retired : std::uint32_t { kRetiredByName = 1, kRetiredWithWorld = 2 };
 
 /// First bytes of every file. All but `retired` is constant after creation.
 struct FileHeader {
@@ -36,7 +41,7 @@ struct FileHeader {
   FileKind kind;
   std::uint64_t size;                  // bytes of the file
   std::uint32_t persist;               // 1: outlives the world's last process
-  std::atomic<std::uint32_t> retired;  // 1: removed from the world; whoever has it mapped looks for a newer one
+  std::atomic<std::uint32_t> retired;  // not 0: a Retired; whoever has it mapped looks for a newer one
   std::array<char, 40> boot;           // boot id, not terminated; stamps of another boot mean nothing
   std::uint64_t time_namespace;        // nor do those of another time namespace, whose clocks differ
   std::uint32_t mode;                  // permission bits it was created with; more than these is refused

@@ -1,0 +1,40 @@
+#include "world/directory_lock.h"
+
+#include <cerrno>
+#include <utility>
+
+namespace holdfast {
+
+namespace {
+
+constexpr std::uint64_t kPatienceNs = 5 * platform::kNsPerSecond;
+constexpr std::uint64_t kRetryNs = platform::kNsPerMs;
+
+}  // namespace
+
+Expected<DirectoryLock> DirectoryLock::acquire(int directory_fd, const std::string& path) {
+  const std::uint64_t deadline = platform::monotonic_ns() + kPatienceNs;
+  for (;;) {
+    // The guard is in the object, so that no fork comes between locking and owning.
+    DirectoryLock lock(directory_fd);
+    const int error = platform::try_lock_description(directory_fd);
+    if (error == 0) return Expected<DirectoryLock>(std::move(lock));
+    lock.fd_ = -1;
+    if (error != EWOULDBLOCK) {
+      return Status{Code::system, "cannot lock directory " + path + ": " + platform::error_text(error)};
+    }
+    const std::uint64_t now = platform::monotonic_ns();
+    if (now >= deadline) {
+      return Status{Code::busy, "directory " + path + " has been locked by another process for 5 s (is one stopped?)"};
+    }
+    platform::sleep_until(now + kRetryNs);
+  }
+}
+
+DirectoryLock::DirectoryLock(DirectoryLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+DirectoryLock::~DirectoryLock() {
+  if (fd_ >= 0) platform::unlock_description(fd_);
+}
+
+}  // namespace holdfast

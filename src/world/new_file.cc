@@ -1,0 +1,184 @@
+// The birth of a file: reserved, initialised, and only then named.
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <new>
+#include <utility>
+
+#include "world/boot.h"
+#include "world/runtime_directory.h"
+#include "world/world_file.h"
+
+namespace holdfast {
+
+namespace {
+
+using platform::FileDescriptor;
+using platform::Mapping;
+
+#ifndef RENAME_NOREPLACE
+constexpr unsigned RENAME_NOREPLACE = 1;
+#endif
+
+// A file that does not have its final name yet. Removes its temporary one, if any, unless it was published.
+class Unborn {
+ public:
+  static Unborn unnamed(int directory_fd) {
+    Unborn file(directory_fd);
+    file.fd_ = FileDescriptor(::openat(directory_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+    return file;
+  }
+
+  static Unborn with_temporary_name(int directory_fd) {
+    Unborn file(directory_fd);
+    char name[32];
+    std::snprintf(name, sizeof name, "%s%016llx", std::string(kTemporaryPrefix).c_str(),
+                  static_cast<unsigned long long>(platform::random_number()));
+    file.fd_ = FileDescriptor(::openat(directory_fd, name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (file.fd_) file.temporary_name_ = name;
+    return file;
+  }
+
+  Unborn(Unborn&& other) noexcept
+      : directory_fd_(other.directory_fd_),
+        fd_(std::move(other.fd_)),
+        temporary_name_(std::exchange(other.temporary_name_, std::string())) {}
+  ~Unborn() {
+    if (!temporary_name_.empty()) ::unlinkat(directory_fd_, temporary_name_.c_str(), 0);
+  }
+
+  explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
+  int fd() const noexcept { return fd_.get(); }
+
+  // EEXIST when the name is taken; never replaces.
+  int publish(const std::string& name) {
+    if (temporary_name_.empty()) {
+      char source[32];
+      std::snprintf(source, sizeof source, "/proc/self/fd/%d", fd_.get());
+      return ::linkat(AT_FDCWD, source, directory_fd_, name.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+    }
+    if (::syscall(SYS_renameat2, directory_fd_, temporary_name_.c_str(), directory_fd_, name.c_str(),
+                  RENAME_NOREPLACE) != 0) {
+      return errno;
+    }
+    temporary_name_.clear();
+    return 0;
+  }
+
+ private:
+  explicit Unborn(int directory_fd) noexcept : directory_fd_(directory_fd) {}
+
+  int directory_fd_;
+  FileDescriptor fd_;
+  std::string temporary_name_;
+};
+
+Status no_room(const RuntimeDirectory& directory, const std::string& name, std::uint64_t size, std::uint64_t free) {
+  return {Code::no_memory, directory.path_of(name) + " needs " + std::to_string(size) + " bytes, " +
+                               std::to_string(free) + " bytes are free in " + directory.path()};
+}
+
+// Everything that can be known to fail is refused before a byte is taken: a full /dev/shm hurts everybody, and a
+// process over its file size limit would get SIGXFSZ.
+Status check_room(const RuntimeDirectory& directory, const std::string& name, std::uint64_t size, int directory_fd) {
+  if (const std::uint64_t limit = platform::file_size_limit(); size > limit) {
+    return {Code::no_memory, directory.path_of(name) + " needs " + std::to_string(size) +
+                                 " bytes, but files of this process are limited to " + std::to_string(limit) +
+                                 " bytes (ulimit -f)"};
+  }
+  if (const std::uint64_t free = platform::free_bytes(directory_fd); size > free) {
+    return no_room(directory, name, size, free);
+  }
+  return {};
+}
+
+// The exact mode, whatever the umask; with sharing, the directory's group may read and write.
+Status set_access(const RuntimeDirectory& directory, const std::string& name, int fd, std::uint32_t mode) {
+  if (directory.sharing() == RuntimeDirectory::Sharing::group &&
+      ::fchown(fd, static_cast<uid_t>(-1), directory.group()) != 0) {
+    return {Code::permission, "cannot give " + directory.path_of(name) + " to group " +
+                                  std::to_string(directory.group()) + ": " + platform::error_text(errno)};
+  }
+  if (::fchmod(fd, mode) != 0) {
+    return {Code::system, "cannot set the mode of " + directory.path_of(name) + ": " + platform::error_text(errno)};
+  }
+  return {};
+}
+
+void write_header(std::byte* base, const NewFile& file, std::uint32_t mode) {
+  auto* const header = new (base) FileHeader{};
+  header->magic = kMagic;
+  header->layout = kLayoutVersion;
+  header->kind = file.kind;
+  header->size = file.size;
+  header->persist = file.persist ? 1 : 0;
+  header->boot = this_boot().id;
+  header->time_namespace = this_boot().time_namespace;
+  header->mode = mode;
+}
+
+// What both ways of birth share: a complete file, not yet named.
+Expected<Mapping> fill(const RuntimeDirectory& directory, const std::string& name, const NewFile& file, int fd,
+                       const std::function<void(std::byte*)>& initialise) {
+  const std::uint32_t mode =
+      file.mode | (directory.sharing() == RuntimeDirectory::Sharing::group ? std::uint32_t{0060} : 0);
+  if (Status access = set_access(directory, name, fd, mode); !access.ok()) return access;
+  if (const int error = platform::reserve(fd, file.size); error != 0) {
+    if (error == ENOSPC || error == ENOMEM) return no_room(directory, name, file.size, platform::free_bytes(fd));
+    return Status{Code::system, "cannot reserve " + std::to_string(file.size) + " bytes for " +
+                                    directory.path_of(name) + ": " + platform::error_text(error)};
+  }
+  Mapping mapping = platform::map_shared(fd, file.size);
+  if (!mapping) {
+    return Status{errno == ENOMEM ? Code::no_memory : Code::system, "cannot map " + std::to_string(file.size) +
+                                                                        " bytes of " + directory.path_of(name) + ": " +
+                                                                        platform::error_text(errno)};
+  }
+  write_header(mapping.data(), file, mode);
+  initialise(mapping.data());
+  return mapping;
+}
+
+}  // namespace
+
+Expected<Mapping> create_world_file_by(Birth birth, const RuntimeDirectory& directory, const std::string& name,
+                                       const NewFile& file, const std::function<void(std::byte*)>& initialise) {
+  auto directory_fd = directory.open();
+  if (!directory_fd) return directory_fd.status();
+  if (Status room = check_room(directory, name, file.size, directory_fd->get()); !room.ok()) return room;
+
+  Unborn unborn = birth == Birth::temporary_name ? Unborn::with_temporary_name(directory_fd->get())
+                                                 : Unborn::unnamed(directory_fd->get());
+  if (!unborn) {
+    const int error = errno;
+    const bool unsupported = error == EOPNOTSUPP || error == EISDIR || error == ENOENT || error == EINVAL;
+    if (birth == Birth::automatic && unsupported) {
+      return create_world_file_by(Birth::temporary_name, directory, name, file, initialise);
+    }
+    return Status{error == EACCES ? Code::permission : Code::system,
+                  "cannot create a file in " + directory.path() + ": " + platform::error_text(error)};
+  }
+  auto mapping = fill(directory, name, file, unborn.fd(), initialise);
+  if (!mapping) return mapping;
+
+  const int error = unborn.publish(name);
+  if (error == 0) return mapping;
+  if (error == EEXIST) return Status{Code::exists, directory.path_of(name) + " exists"};
+  if (birth == Birth::automatic) {  // without /proc an unnamed file cannot get a name
+    return create_world_file_by(Birth::temporary_name, directory, name, file, initialise);
+  }
+  return Status{Code::system, "cannot name " + directory.path_of(name) + ": " + platform::error_text(error)};
+}
+
+Expected<Mapping> create_world_file(const RuntimeDirectory& directory, const std::string& name, const NewFile& file,
+                                    const std::function<void(std::byte*)>& initialise) {
+  return create_world_file_by(Birth::automatic, directory, name, file, initialise);
+}
+
+}  // namespace holdfast

@@ -1,0 +1,287 @@
+#include "world/process_table.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+namespace holdfast {
+
+namespace {
+
+using platform::FileDescriptor;
+using platform::FileId;
+
+const std::string kTableName = "processes";
+constexpr std::uint32_t kTableMode = 0600;
+constexpr std::uint64_t kRetryNs = platform::kNsPerMs / 2;
+/// Behind the FileHeader in the header page: pid of whoever has kTableLock, for people.
+constexpr std::size_t kLockHolderOffset = 256;
+static_assert(kLockHolderOffset >= sizeof(FileHeader));
+
+std::uint32_t worker_number() noexcept {
+  const char* const text = ::getenv("HOLDFAST_WORKER");
+  if (text == nullptr) return kNoWorker;
+  std::uint32_t number = kNoWorker;
+  const char* const end = text + std::strlen(text);
+  const auto [stopped, error] = std::from_chars(text, end, number);
+  return error == std::errc() && stopped == end ? number : kNoWorker;
+}
+
+/// Name of the program (not of the calling thread, where /proc can tell).
+std::array<char, 16> program_name() noexcept {
+  std::array<char, 16> name{};
+  const FileDescriptor fd(::open("/proc/self/comm", O_RDONLY | O_CLOEXEC));
+  if (!fd || ::read(fd.get(), name.data(), name.size() - 1) <= 0) ::prctl(PR_GET_NAME, name.data());
+  name.back() = '\0';
+  if (char* const newline = std::strchr(name.data(), '\n')) *newline = '\0';
+  return name;
+}
+
+}  // namespace
+
+std::string comm_of(const ProcessSlot& slot) {
+  std::array<char, 16> name{};
+  for (std::size_t i = 0; i < slot.comm.size(); ++i) {
+    const std::uint64_t word = slot.comm[i].load(std::memory_order_relaxed);
+    std::memcpy(name.data() + i * sizeof word, &word, sizeof word);
+  }
+  return std::string(name.data(), ::strnlen(name.data(), name.size()));
+}
+
+// --- opening ---------------------------------------------------------------------------------------------
+
+ProcessTable::ProcessTable(ProcessTable&& other) noexcept
+    : directory_(std::move(other.directory_)),
+      mapping_(std::move(other.mapping_)),
+      probe_fd_(other.probe_fd_.exchange(-1, std::memory_order_relaxed)) {}
+
+Expected<ProcessTable> ProcessTable::open(const RuntimeDirectory& directory) {
+  // Somebody else may create or retire it between two of these steps, but not for ever.
+  constexpr int kAttempts = 100;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    Status reason;
+    if (auto file = open_world_file(directory, kTableName, FileKind::processes)) {
+      if (file->header().size != kTableBytes) {
+        return Status{Code::corrupt, directory.path_of(kTableName) + " has " + std::to_string(file->header().size) +
+                                         " bytes, expected " + std::to_string(kTableBytes)};
+      }
+      auto mapping = map_world_file(*file);
+      if (!mapping) return mapping.status();
+      return ProcessTable(directory, std::move(*mapping));
+    } else {
+      reason = file.status();
+    }
+    if (reason.code != Code::not_found) return reason;
+    const NewFile table{
+        .kind = FileKind::processes, .size = kTableBytes, .persist = true, .mode = kTableMode};
+    auto created = create_world_file(directory, kTableName, table, [](std::byte*) {});  // zero is a free slot
+    if (created) return ProcessTable(directory, std::move(*created));
+    if (created.status().code != Code::exists) return created.status();
+  }
+  return Status{Code::system, directory.path_of(kTableName) + " is created and removed all the time by others"};
+}
+
+ProcessTable::ProcessTable(const RuntimeDirectory& directory, platform::Mapping mapping)
+    : directory_(directory), mapping_(std::move(mapping)) {
+  directory_.anchor(kTableName, mapping_.file());
+}
+
+Expected<FileDescriptor> ProcessTable::open_file() const {
+  auto directory_fd = directory_.open();  // also finds out that the table is no longer this one
+  if (!directory_fd) return directory_fd.status();
+  FileDescriptor fd(::openat(directory_fd->get(), kTableName.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd) {
+    return Status{Code::system, "cannot open " + directory_.path_of(kTableName) + ": " + platform::error_text(errno)};
+  }
+  FileId id;
+  if (const int error = platform::file_id(fd.get(), id); error != 0 || id != mapping_.file()) {
+    return Status{Code::system, directory_.path_of(kTableName) + " was replaced while this process used it"};
+  }
+  return fd;
+}
+
+// --- the table's lock ------------------------------------------------------------------------------------
+
+std::atomic<std::uint32_t>& ProcessTable::lock_holder() const noexcept {
+  return *reinterpret_cast<std::atomic<std::uint32_t>*>(mapping_.data() + kLockHolderOffset);
+}
+
+Expected<ProcessTable::Lock> ProcessTable::lock(std::uint64_t patience_ns) const {
+  const std::uint64_t deadline = platform::monotonic_ns() + patience_ns;
+  for (;;) {
+    // A fresh description for each attempt, and no fork while it exists: a child that shared it would hold the lock.
+    auto guard = std::make_unique<platform::ForkGuard>();
+    auto fd = open_file();
+    if (!fd) return fd.status();
+    const int error = platform::try_record_lock(fd->get(), kTableLock);
+    if (error == 0) {
+      lock_holder().store(static_cast<std::uint32_t>(::getpid()), std::memory_order_relaxed);
+      return Lock(std::move(guard), std::move(*fd), &lock_holder());
+    }
+    if (error != EAGAIN) {
+      return Status{Code::system, "cannot lock " + directory_.path_of(kTableName) + ": " + platform::error_text(error)};
+    }
+    const std::uint64_t now = platform::monotonic_ns();
+    if (now >= deadline) {
+      return Status{Code::busy, directory_.path_of(kTableName) + " has been locked for " +
+                                    std::to_string(patience_ns / platform::kNsPerMs) + " ms by process " +
+                                    std::to_string(lock_holder().load(std::memory_order_relaxed)) +
+                                    "; is it stopped?"};
+    }
+    fd->reset();
+    guard.reset();
+    platform::sleep_until(now + kRetryNs);
+  }
+}
+
+ProcessTable::Lock::~Lock() {
+  if (fd_) holder_->store(0, std::memory_order_relaxed);
+}
+
+// --- entering --------------------------------------------------------------------------------------------
+
+void ProcessTable::describe_self(ProcessSlot& slot) const noexcept {
+  const std::array<char, 16> name = program_name();
+  for (std::size_t i = 0; i < slot.comm.size(); ++i) {
+    std::uint64_t word;
+    std::memcpy(&word, name.data() + i * sizeof word, sizeof word);
+    slot.comm[i].store(word, std::memory_order_relaxed);
+  }
+  slot.entered_ns.store(platform::monotonic_ns(), std::memory_order_relaxed);
+  slot.pid.store(static_cast<std::uint32_t>(::getpid()), std::memory_order_relaxed);
+  slot.worker.store(worker_number(), std::memory_order_relaxed);
+  slot.bell.store(0, std::memory_order_relaxed);
+  slot.mail_state.store(0, std::memory_order_relaxed);
+  for (auto& entry : slot.mail) entry.store(0, std::memory_order_relaxed);
+}
+
+Expected<Token> ProcessTable::enter(const Lock& held) {
+  auto fd = open_file();
+  if (!fd) return fd.status();
+  // A random start spreads the use, so that no slot's generation wears out first.
+  const auto start = static_cast<std::uint32_t>(platform::random_number() % kSlots);
+  for (std::uint32_t i = 0; i < kSlots; ++i) {
+    const std::uint32_t index = (start + i) % kSlots;
+    const int error = platform::try_record_lock(fd->get(), kSlotLocks + index);
+    if (error == EAGAIN) continue;
+    if (error != 0) {
+      return Status{Code::system,
+                    "record locks do not work on " + directory_.path_of(kTableName) + ": " + platform::error_text(error)};
+    }
+    platform::Mapping pin = platform::pin_description(fd->get(), platform::AtFork::drop);
+    if (!pin) return Status{Code::system, "cannot pin a process slot: " + platform::error_text(errno)};
+    fd->reset();
+    std::uint64_t holder = platform::kNoHolder;
+    if (platform::find_record_lock(held.fd_.get(), kSlotLocks + index, 1, holder) != 0 ||
+        holder == platform::kNoHolder) {
+      return Status{Code::system, "a record lock on " + directory_.path_of(kTableName) +
+                                      " does not outlive its descriptor; the directory must be on tmpfs"};
+    }
+    ProcessSlot& slot = slots()[index];
+    describe_self(slot);
+    const std::uint64_t before = slot.generation.load(std::memory_order_relaxed) & kGenerationMask;
+    const std::uint64_t generation = before == kGenerationMask ? 1 : before + 1;
+    // Release: who sees this generation (World::slot) sees the description and the empty mailbox.
+    slot.generation.store(generation, std::memory_order_release);
+    pin.release();  // from here on only the end of the process gives the slot back
+    return make_token(index, generation);
+  }
+  return Status{Code::no_memory, "all " + std::to_string(kSlots) + " process slots of " + directory_.path() +
+                                     " are taken by living processes"};
+}
+
+bool ProcessTable::anybody_present(const Lock& held) noexcept {
+  std::uint64_t holder = platform::kNoHolder;
+  // Not knowing counts as life: nothing is removed then.
+  return platform::find_record_lock(held.fd_.get(), kPresenceLock, 1, holder) != 0 || holder != platform::kNoHolder;
+}
+
+Expected<platform::Mapping> ProcessTable::stay_present(const Lock&) {
+  auto fd = open_file();
+  if (!fd) return fd.status();
+  const int error = platform::try_shared_record_lock(fd->get(), kPresenceLock);
+  if (error != 0) {
+    return Status{Code::system, "cannot lock " + directory_.path_of(kTableName) + ": " + platform::error_text(error)};
+  }
+  platform::Mapping pin = platform::pin_description(fd->get(), platform::AtFork::inherit);
+  if (!pin) return Status{Code::system, "cannot pin the presence lock: " + platform::error_text(errno)};
+  return pin;
+}
+
+// --- asking ----------------------------------------------------------------------------------------------
+
+int ProcessTable::probe_descriptor() noexcept {
+  const auto is_ours = [this](int fd) {
+    FileId id;
+    return fd >= 0 && platform::file_id(fd, id) == 0 && id == mapping_.file();
+  };
+  int known = probe_fd_.load(std::memory_order_relaxed);
+  if (is_ours(known)) return known;
+  try {
+    auto fresh = open_file();
+    if (!fresh) return -1;
+    // The old number is the host's by now; it is forgotten, not closed. A thread that lost the race closes its own.
+    if (probe_fd_.compare_exchange_strong(known, fresh->get(), std::memory_order_relaxed)) return fresh->release();
+  } catch (...) {
+    return -1;  // no memory for a path
+  }
+  return is_ours(known) ? known : -1;
+}
+
+bool ProcessTable::is_held(std::uint32_t index) noexcept {
+  std::uint64_t holder = platform::kNoHolder;
+  const int fast = probe_fd_.load(std::memory_order_relaxed);
+  if (fast >= 0 && platform::find_record_lock(fast, kSlotLocks + index, 1, holder) == 0 &&
+      holder != platform::kNoHolder) {
+    return true;
+  }
+  // Before a death is believed: it was this file that was asked, before and after. A host that closes all descriptors
+  // and opens others must not make the living look dead; when the table cannot be asked, everybody lives.
+  constexpr int kAttempts = 3;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const int fd = probe_descriptor();
+    if (fd < 0) return true;
+    const int error = platform::find_record_lock(fd, kSlotLocks + index, 1, holder);
+    FileId id;
+    if (error == 0 && platform::file_id(fd, id) == 0 && id == mapping_.file()) return holder != platform::kNoHolder;
+  }
+  return true;
+}
+
+bool ProcessTable::is_alive(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept {
+  if (index >= kSlots) return false;
+  // The owner's generation stays while it lives, so a difference is proof without asking the kernel. Equal, and held by
+  // a successor that has not counted up yet: alive for a few microseconds more, which is harmless.
+  const std::uint64_t current = slots()[index].generation.load(std::memory_order_acquire);
+  if ((current & generation_mask) != generation) return false;
+  return is_held(index);
+}
+
+std::vector<std::uint32_t> ProcessTable::held_slots() {
+  std::vector<std::uint32_t> result;
+  const int fd = probe_descriptor();
+  if (fd < 0) return result;
+  // The kernel names any one lock of a range, so what it names splits the range.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> ranges{{0, kSlots}};
+  while (!ranges.empty()) {
+    const auto [first, end] = ranges.back();
+    ranges.pop_back();
+    std::uint64_t holder = platform::kNoHolder;
+    if (first >= end || platform::find_record_lock(fd, kSlotLocks + first, end - first, holder) != 0) continue;
+    if (holder < kSlotLocks + first || holder >= kSlotLocks + end) continue;  // nobody, or a lock that is not ours
+    const auto index = static_cast<std::uint32_t>(holder - kSlotLocks);
+    result.push_back(index);
+    ranges.emplace_back(first, index);
+    ranges.emplace_back(index + 1, end);
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+}  // namespace holdfast

@@ -1,0 +1,251 @@
+#include "world/world_file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include "world/boot.h"
+#include "world/directory_lock.h"
+#include "world/runtime_directory.h"
+
+namespace holdfast {
+
+namespace {
+
+using platform::FileDescriptor;
+using platform::FileId;
+
+constexpr int kOpenFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+
+std::string octal(std::uint32_t mode) {
+  char text[8];
+  std::snprintf(text, sizeof text, "%04o", mode & 07777U);
+  return text;
+}
+
+std::string_view kind_name(FileKind kind) {
+  switch (kind) {
+    case FileKind::processes:
+      return "a process table";
+    case FileKind::dictionary:
+      return "a dictionary";
+  }
+  return "of an unknown kind";
+}
+
+FileId id_of(const struct stat& info) { return {.device = info.st_dev, .inode = info.st_ino}; }
+
+// --- judging ---------------------------------------------------------------------------------------------
+
+// What the inode says, before a byte is read.
+Status judge_inode(const RuntimeDirectory& directory, const std::string& path, const struct stat& info) {
+  if (!S_ISREG(info.st_mode)) return {Code::permission, path + " is not a regular file"};
+  if (info.st_nlink > 1) {
+    return {Code::permission, path + " has " + std::to_string(info.st_nlink) + " names (hard links), expected 1"};
+  }
+  if (directory.sharing() == RuntimeDirectory::Sharing::group) {
+    if (info.st_gid != directory.group()) {
+      return {Code::permission, path + " belongs to group " + std::to_string(info.st_gid) + ", expected " +
+                                    std::to_string(directory.group())};
+    }
+  } else if (info.st_uid != ::geteuid()) {
+    return {Code::permission,
+            path + " is owned by uid " + std::to_string(info.st_uid) + ", expected " + std::to_string(::geteuid())};
+  }
+  return {};
+}
+
+Status read_header_page(const std::string& path, int fd, std::array<std::byte, kHeaderBytes>& page) {
+  std::size_t have = 0;
+  while (have < page.size()) {
+    const ssize_t got = ::pread(fd, page.data() + have, page.size() - have, static_cast<off_t>(have));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return {Code::system, "cannot read " + path + ": " + platform::error_text(errno)};
+    if (got == 0) {
+      return {Code::corrupt, path + " is no file of this library: it has " + std::to_string(have) +
+                                 " bytes, its header alone needs " + std::to_string(page.size())};
+    }
+    have += static_cast<std::size_t>(got);
+  }
+  return {};
+}
+
+Status judge_header(const std::string& path, const FileHeader& header, FileKind kind, const struct stat& info) {
+  if (header.magic != kMagic) return {Code::corrupt, path + " is no file of this library (its first bytes are others)"};
+  if (header.layout != kLayoutVersion) {
+    return {Code::corrupt, path + " has layout version " + std::to_string(header.layout) + ", this library uses " +
+                               std::to_string(kLayoutVersion) +
+                               "; stop the processes that use it, or choose another HOLDFAST_DIR"};
+  }
+  if (header.kind != kind) {
+    return {Code::corrupt, path + " is " + std::string(kind_name(header.kind)) + ", expected " +
+                               std::string(kind_name(kind))};
+  }
+  if (header.size != static_cast<std::uint64_t>(info.st_size)) {
+    return {Code::corrupt, path + " has " + std::to_string(info.st_size) + " bytes, its header says " +
+                               std::to_string(header.size)};
+  }
+  if (const std::uint32_t mode = info.st_mode & 07777; (mode & ~header.mode) != 0) {
+    return {Code::permission, path + " has mode " + octal(mode) + ", it was created with " + octal(header.mode)};
+  }
+  return {};
+}
+
+enum class Age { current, stale, foreign };
+
+// Clock stamps in the file mean nothing after a reboot or in another time namespace. A table that somebody holds a
+// record lock on is in use there right now, and must not be taken from him.
+Age age_of(const FileHeader& header, int fd) {
+  const Boot& here = this_boot();
+  const auto is_unknown = [](const std::array<char, 40>& id) { return id[0] == '\0'; };
+  if (!is_unknown(here.id) && !is_unknown(header.boot) && header.boot != here.id) return Age::stale;
+  if (here.time_namespace == 0 || header.time_namespace == 0 || header.time_namespace == here.time_namespace) {
+    return Age::current;
+  }
+  constexpr std::uint64_t kEveryByte = std::uint64_t{1} << 62;
+  std::uint64_t holder = platform::kNoHolder;
+  if (platform::find_record_lock(fd, 0, kEveryByte, holder) != 0) return Age::foreign;
+  return holder == platform::kNoHolder ? Age::stale : Age::foreign;
+}
+
+// --- removing --------------------------------------------------------------------------------------------
+
+// For those who have it mapped. Only in a file that is long enough and ours: nothing else is written to.
+void mark_retired(int fd, Retired reason) {
+  struct stat info;
+  std::array<char, 8> magic{};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size < static_cast<off_t>(kHeaderBytes)) return;
+  if (::pread(fd, magic.data(), magic.size(), 0) != static_cast<ssize_t>(magic.size()) || magic != kMagic) return;
+  const platform::Mapping page = platform::map_shared(fd, kHeaderBytes);
+  if (!page) return;
+  // Release: pairs with the acquire load of whoever looks for a successor after seeing it.
+  // The first reason stays.
+  std::uint32_t not_yet = 0;
+  reinterpret_cast<FileHeader*>(page.data())
+      ->retired.compare_exchange_strong(not_yet, reason, std::memory_order_release, std::memory_order_relaxed);
+}
+
+// Removes the name if it still leads to `id` (or to anything, without one).
+Status remove_name(const RuntimeDirectory& directory, const std::string& name, const FileId* id, Retired reason) {
+  auto directory_fd = directory.open();
+  if (!directory_fd) return directory_fd.status();
+  auto lock = DirectoryLock::acquire(directory_fd->get(), directory.path());
+  if (!lock) return lock.status();
+
+  struct stat info;
+  if (::fstatat(directory_fd->get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 ||
+      (id != nullptr && id_of(info) != *id)) {
+    return {Code::not_found, "there is no " + directory.path_of(name)};
+  }
+  if (S_ISREG(info.st_mode)) {
+    const FileDescriptor fd(::openat(directory_fd->get(), name.c_str(), kOpenFlags));
+    if (fd) mark_retired(fd.get(), reason);
+  }
+  if (::unlinkat(directory_fd->get(), name.c_str(), 0) != 0 && errno != ENOENT) {
+    return {errno == EACCES || errno == EPERM ? Code::permission : Code::system,
+            "cannot remove " + directory.path_of(name) + ": " + platform::error_text(errno)};
+  }
+  return {};
+}
+
+Status explain_open_failure(const std::string& path, int error, int directory_fd, const std::string& name) {
+  if (error == ENOENT) return {Code::not_found, "there is no " + path};
+  if (error == ELOOP) return {Code::permission, path + " is a symbolic link"};
+  struct stat info;
+  const bool there = ::fstatat(directory_fd, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
+  if (there && !S_ISREG(info.st_mode)) return {Code::permission, path + " is not a regular file"};
+  if (there && error == EACCES) {
+    return {Code::permission, path + " is owned by uid " + std::to_string(info.st_uid) + " with mode " +
+                                  octal(info.st_mode) + ", this process runs as uid " + std::to_string(::geteuid())};
+  }
+  return {error == EACCES || error == EPERM ? Code::permission : Code::system,
+          "cannot open " + path + ": " + platform::error_text(error)};
+}
+
+}  // namespace
+
+Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind) {
+  auto directory_fd = directory.open();
+  if (!directory_fd) return directory_fd.status();
+  const std::string path = directory.path_of(name);
+
+  OpenedFile file{};
+  file.fd = FileDescriptor(::openat(directory_fd->get(), name.c_str(), kOpenFlags));
+  if (!file.fd) return explain_open_failure(path, errno, directory_fd->get(), name);
+
+  struct stat info;
+  if (::fstat(file.fd.get(), &info) != 0) return Status{Code::system, "stat of " + path + " failed"};
+  const Status not_found{Code::not_found, "there is no " + path};
+  if (info.st_nlink == 0) return not_found;  // retired since it was opened
+  if (Status inode = judge_inode(directory, path, info); !inode.ok()) return inode;
+  if (Status read = read_header_page(path, file.fd.get(), file.page); !read.ok()) return read;
+  const FileHeader& header = file.header();
+  if (Status good = judge_header(path, header, kind, info); !good.ok()) return good;
+
+  const Age age = age_of(header, file.fd.get());
+  if (age == Age::foreign) {
+    return Status{Code::mismatch, path + " is used by processes of another time namespace (" +
+                                      std::to_string(header.time_namespace) + ", this process is in " +
+                                      std::to_string(this_boot().time_namespace) + "); choose another HOLDFAST_DIR"};
+  }
+  // A retired file that still has its name is what a process left that died while it removed it.
+  if (age == Age::stale || header.retired.load(std::memory_order_relaxed) != 0) {
+    const FileId id = id_of(info);
+    Status removed = remove_name(directory, name, &id, kRetiredWithWorld);
+    if (!removed.ok() && removed.code != Code::not_found) return removed;
+    return not_found;
+  }
+  return file;
+}
+
+Expected<platform::Mapping> map_world_file(const OpenedFile& file) {
+  platform::Mapping mapping = platform::map_shared(file.fd.get(), file.header().size);
+  if (!mapping) {
+    const int error = errno;
+    return Status{error == ENOMEM ? Code::no_memory : Code::system,
+                  "cannot map " + std::to_string(file.header().size) + " bytes: " + platform::error_text(error)};
+  }
+  return mapping;
+}
+
+Status retire_world_file(const RuntimeDirectory& directory, const std::string& name) {
+  return remove_name(directory, name, nullptr, kRetiredByName);
+}
+
+bool is_current_file(const RuntimeDirectory& directory, const std::string& name, const FileId& id) {
+  struct stat info;
+  return ::lstat(directory.path_of(name).c_str(), &info) == 0 && id_of(info) == id;
+}
+
+void retire_unpersistent_files(const RuntimeDirectory& directory) {
+  auto directory_fd = directory.open();
+  if (!directory_fd) return;
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(directory_fd->get()), ::closedir);
+  if (stream == nullptr) return;
+  const int fd = directory_fd->release();  // the stream owns it now
+
+  std::vector<std::string> dictionaries;
+  while (const dirent* const entry = ::readdir(stream.get())) {
+    const std::string name = entry->d_name;
+    if (name.starts_with(kTemporaryPrefix)) ::unlinkat(fd, name.c_str(), 0);
+    if (name.ends_with(kDictionarySuffix)) dictionaries.push_back(name);
+  }
+  for (const std::string& name : dictionaries) {
+    auto file = open_world_file(directory, name, FileKind::dictionary);
+    if (!file || file->header().persist != 0) continue;
+    FileId id;
+    if (platform::file_id(file->fd.get(), id) != 0) continue;
+    // What cannot be removed stays, and the next one that finds nobody tries again.
+    static_cast<void>(remove_name(directory, name, &id, kRetiredWithWorld));
+  }
+}
+
+}  // namespace holdfast
