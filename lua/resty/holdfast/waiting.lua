@@ -1,0 +1,146 @@
+-- Two ways to wait for a lock that somebody else holds. Both answer with the seconds waited, the lease being filled, or
+-- with nil and the reason. `state` is the lock object's: its key_id turns positive when the object, used by several
+-- coroutines, got a lock meanwhile.
+
+local core = require "resty.holdfast.core"
+local ffi = require "ffi"
+local parker = require "resty.holdfast.parker"
+
+local C = core.C
+local error = error
+local ffi_gc = ffi.gc
+local ffi_new = ffi.new
+local max = math.max
+local min = math.min
+local pcall = pcall
+local reason = core.reason
+
+local LOCKED = core.LOCKED
+local OK = core.OK
+
+local _M = {}
+
+local pause_ptr = ffi_new("double[1]")
+
+
+-- Steps: sleep, try, a longer sleep. What is reported is their sum, not the clock's opinion.
+function _M.poll(host, handle, key, state, exptime, timeout, step, ratio, max_step)
+    local elapsed = 0
+    while timeout > 0 do
+        host.sleep(step)
+        elapsed = elapsed + step
+        timeout = timeout - step
+
+        if state.key_id > 0 then
+            return nil, "locked"
+        end
+        local code = C.holdfast_lock_try(handle, key, #key, exptime, state.lease)
+        if code == OK then
+            return elapsed
+        end
+        if code ~= LOCKED then
+            return nil, reason(code)
+        end
+        if timeout <= 0 then
+            break
+        end
+
+        step = min(max(0.001, step * ratio), timeout, max_step)
+    end
+    return nil, "timeout"
+end
+
+
+-- A waiter of this Lua state in the queue of one lock.
+local Place = {}
+Place.__index = Place
+
+
+-- nil when there is no room for another waiter.
+local function open_place(handle, key)
+    local here = parker.get()
+    if not here then
+        return nil
+    end
+    local waiter = C.holdfast_waiter_open(here)
+    if waiter == 0 then
+        return nil
+    end
+    local function leave()
+        if parker.is_mine(here) then
+            C.holdfast_lock_leave(handle, key, #key, here, waiter)
+            C.holdfast_waiter_close(here, waiter)
+        end
+    end
+    return setmetatable({
+        parker = here,
+        waiter = waiter,
+        leave = leave,
+        -- A coroutine that is never resumed closes nothing; the collector does it.
+        guard = ffi_gc(ffi_new("char[1]"), leave),
+    }, Place)
+end
+
+
+function Place.close(place, granted)
+    ffi_gc(place.guard, nil)
+    if granted then
+        C.holdfast_waiter_close(place.parker, place.waiter)
+    else
+        place.leave()
+    end
+end
+
+
+-- Waits in the queue. true when the lock is granted; otherwise nil and the reason.
+local function wait_in_place(place, host, handle, key, state, exptime, deadline)
+    local here, waiter = place.parker, place.waiter
+    while true do
+        if state.key_id > 0 then
+            return nil, "locked"
+        end
+        local code = C.holdfast_lock_wait(handle, key, #key, exptime, here, waiter, state.lease, pause_ptr)
+        if code == OK then
+            return true
+        end
+        if code ~= LOCKED then
+            return nil, reason(code)
+        end
+        local pause = pause_ptr[0]
+        local left = deadline - host.now()
+        if left <= 0 then
+            return nil, "timeout"
+        end
+        host.wait(waiter, max(min(pause, left), 0))
+        if not parker.is_mine(here) then
+            return nil, "forked"
+        end
+    end
+end
+
+
+-- Sleeps until the lock is released, and tries again at least as often as the library asks for. Without room for a
+-- waiter it is nil, nil.
+function _M.wake(host, handle, key, state, exptime, timeout)
+    local start = host.now()
+    local deadline = start + timeout
+    local place, ok, granted, err
+    repeat
+        place = open_place(handle, key)
+        if not place then
+            return nil, nil
+        end
+        ok, granted, err = pcall(wait_in_place, place, host, handle, key, state, exptime, deadline)
+        place:close(ok and granted)
+    until err ~= "forked"
+    if not ok then
+        error(granted, 0)
+    end
+    if not granted then
+        return nil, err
+    end
+    return max(host.now() - start, 0)
+end
+
+
+return _M

@@ -1,0 +1,349 @@
+-- A lock that waits without stopping anybody else: lua-resty-lock for any LuaJIT process. Manual: docs/resty.lock.md.
+
+local core = require "resty.holdfast.core"
+local ffi = require "ffi"
+local hosts = require "resty.holdfast.host"
+local shdict = require "resty.shdict"
+local waiting = require "resty.holdfast.waiting"
+
+local C = core.C
+local describe = core.describe
+local error = error
+local ffi_metatype = ffi.metatype
+local ffi_new = ffi.new
+local find_dict = shdict.find
+local getenv = os.getenv
+local is_duration = core.is_duration
+local key_string = core.key_string
+local min = math.min
+local pairs = pairs
+local reason = core.reason
+local setmetatable = setmetatable
+local tonumber = tonumber
+local tostring = tostring
+local type = type
+
+local BUSY = core.BUSY
+local INFINITY = math.huge
+local LOCKED = core.LOCKED
+local NOT_FOUND = core.NOT_FOUND
+local OK = core.OK
+local TIMEOUT = core.TIMEOUT
+
+local _M = { _VERSION = core.version }
+local mt = { __index = _M }
+
+-- memo holds what a lock's cdata refers to, because a finaliser gets nothing but the cdata: dictionaries and keys, each
+-- under a number. Free numbers form a list that starts at memo[FREE_LIST_REF]; 0 or nil ends it.
+local FREE_LIST_REF = 0
+local memo = {}
+
+
+local function ref_obj(obj)
+    if obj == nil then
+        return -1
+    end
+    local ref = memo[FREE_LIST_REF]
+    if ref and ref ~= 0 then
+        memo[FREE_LIST_REF] = memo[ref]
+    else
+        ref = #memo + 1
+    end
+    memo[ref] = obj
+    return ref
+end
+
+
+local function unref_obj(ref)
+    if ref >= 0 then
+        memo[ref] = memo[FREE_LIST_REF]
+        memo[FREE_LIST_REF] = ref
+    end
+end
+
+
+local ngx = rawget(_G, "ngx")
+if (ngx and ngx.config and ngx.config.debug) or getenv("HOLDFAST_DEBUG") == "1" then
+    _M.memo = memo
+    _M.ref_obj = ref_obj
+    _M.unref_obj = unref_obj
+end
+
+
+local function default_poll()
+    local wait = getenv("HOLDFAST_WAIT")
+    if wait == "poll" then
+        return 1
+    end
+    if wait == nil or wait == "" or wait == "wake" then
+        return 0
+    end
+    error('holdfast: HOLDFAST_WAIT is "' .. wait .. '": accepted are "wake" and "poll"', 0)
+end
+
+local DEFAULT_POLL = default_poll()
+
+
+-- The library compares the lease with the holder's: a lock that has another owner by now, and one that this process
+-- has from its parent, stay as they are. A lock that cannot be released now lapses.
+local function collect(state)
+    local key_id = state.key_id
+    local dict_id = state.dict_id
+    if key_id > 0 then
+        local key = memo[key_id]
+        state.key_id = 0
+        unref_obj(key_id)
+        C.holdfast_unlock(memo[dict_id][1], key, #key, state.lease)
+    end
+    unref_obj(dict_id)
+end
+
+
+-- What has to outlive the object until the collector has released the lock. key_id: 0 when nothing is held.
+local state_type = ffi_metatype([[
+    struct { int32_t key_id; int32_t dict_id; int32_t poll; holdfast_lease lease; }
+]], { __gc = collect })
+
+
+-- --- options -------------------------------------------------------------------------------------------
+
+-- An option that is nil or a number of at least 0. `level` counts from here to the line to blame.
+local function number_option(opts, name, who, level, accept_infinity)
+    local given = opts[name]
+    if given == nil or is_duration(given) or (given == INFINITY and accept_infinity) then
+        return given
+    end
+    error('bad option "' .. name .. '" to ' .. who .. ": a number, 0 or more, expected, got " .. describe(given), level)
+
+end
+
+
+local function wait_option(opts)
+    local given = opts.wait
+    if given == nil then
+        return DEFAULT_POLL
+    end
+    if given ~= "wake" and given ~= "poll" then
+        error('bad option "wait" to new: "wake" or "poll" expected, got ' .. describe(given), 4)
+    end
+    return given == "poll" and 1 or 0
+end
+
+
+local function read_options(opts)
+    if type(opts) ~= "table" then
+        error("bad options to new: table expected, got " .. type(opts), 3)
+    end
+    local exptime = number_option(opts, "exptime", "new", 4) or 30
+    local timeout = number_option(opts, "timeout", "new", 4, true)
+    local step = number_option(opts, "step", "new", 4)
+    local ratio = number_option(opts, "ratio", "new", 4)
+    local max_step = number_option(opts, "max_step", "new", 4, true)
+    if max_step == 0 then
+        error('bad option "max_step" to new: a number greater than 0 expected, got 0', 3)
+    end
+    if timeout then
+        timeout = min(timeout, exptime)
+        if step then
+            step = min(step, timeout)
+        end
+    end
+    return exptime, timeout or 5, step or 0.001, ratio or 2, max_step or 0.5, wait_option(opts)
+end
+
+
+-- The exptime, timeout and first step of one call.
+local function call_options(self, opts, who, accepts_timeout)
+    if type(opts) ~= "table" then
+        error("bad options to " .. who .. ": table expected, got " .. type(opts), 3)
+    end
+    for name in pairs(opts) do
+        if name ~= "exptime" and not (accepts_timeout and name == "timeout") then
+            error('unknown option "' .. tostring(name) .. '" to ' .. who .. ": accepted "
+                  .. (accepts_timeout and "are exptime and timeout" or "is exptime"), 3)
+        end
+    end
+    local exptime = number_option(opts, "exptime", who, 4) or self.exptime
+    local timeout = number_option(opts, "timeout", who, 4, true)
+    if timeout then
+        timeout = min(timeout, exptime)
+        return exptime, timeout, min(self.step, timeout)
+    end
+    return exptime, self.timeout, self.step
+end
+
+
+-- --- methods -------------------------------------------------------------------------------------------
+
+function _M.new(_, dict_name, opts)
+    local dict, err = find_dict(dict_name)
+    if not dict then
+        return nil, err
+    end
+    local exptime, timeout, step, ratio, max_step, poll = 30, 5, 0.001, 2, 0.5, DEFAULT_POLL
+    if opts then
+        exptime, timeout, step, ratio, max_step, poll = read_options(opts)
+    end
+
+    local state = ffi_new(state_type)
+    state.dict_id = ref_obj(dict)
+    state.poll = poll
+    return setmetatable({
+        cdata = state,
+        dict = dict,
+        timeout = timeout,
+        exptime = exptime,
+        step = step,
+        ratio = ratio,
+        max_step = max_step,
+    }, mt)
+end
+
+
+local function refused(code)
+    if code == NOT_FOUND then
+        return nil, "dictionary not found"
+    end
+    return nil, reason(code)
+end
+
+
+-- The lock is held by somebody else.
+local function wait_for(self, state, key, exptime, timeout, step)
+    if timeout <= 0 then
+        return nil, "timeout"
+    end
+    local host, err = hosts.current()
+    if not host then
+        return nil, err
+    end
+    local handle = self.dict[1]
+    local elapsed
+    if state.poll == 0 then
+        elapsed, err = waiting.wake(host, handle, key, state, exptime, timeout)
+    end
+    if not elapsed and not err then
+        elapsed, err = waiting.poll(host, handle, key, state, exptime, timeout, step, self.ratio, self.max_step)
+    end
+    if not elapsed then
+        return nil, err
+    end
+    state.key_id = ref_obj(key)
+    self.key = key
+    return elapsed
+end
+
+
+function _M.lock(self, key, opts)
+    if not key then
+        return nil, "nil key"
+    end
+    local err
+    key, err = key_string(key)
+    if not key then
+        return nil, err
+    end
+    local state = self.cdata
+    if state.key_id > 0 then
+        return nil, "locked"
+    end
+    local exptime, timeout, step = self.exptime, self.timeout, self.step
+    if opts then
+        exptime, timeout, step = call_options(self, opts, "lock", true)
+    end
+
+    local code = C.holdfast_lock_try(self.dict[1], key, #key, exptime, state.lease)
+    if code == OK then
+        state.key_id = ref_obj(key)
+        self.key = key
+        return 0
+    end
+    if code ~= LOCKED then
+        return refused(code)
+    end
+    return wait_for(self, state, key, exptime, timeout, step)
+end
+
+
+function _M.trylock(self, key, opts)
+    if not key then
+        return nil, "nil key"
+    end
+    local err
+    key, err = key_string(key)
+    if not key then
+        return nil, err
+    end
+    local state = self.cdata
+    if state.key_id > 0 then
+        return nil, "locked"
+    end
+    local exptime = self.exptime
+    if opts then
+        exptime = call_options(self, opts, "trylock", false)
+    end
+
+    local code = C.holdfast_lock_try(self.dict[1], key, #key, exptime, state.lease)
+    if code == OK then
+        state.key_id = ref_obj(key)
+        self.key = key
+        return true
+    end
+    if code == LOCKED then
+        return nil, "held"
+    end
+    return refused(code)
+end
+
+
+function _M.unlock(self)
+    local state = self.cdata
+    local key_id = state.key_id
+    if key_id <= 0 then
+        return nil, "unlocked"
+    end
+    local key = memo[key_id]
+    local code = C.holdfast_unlock(self.dict[1], key, #key, state.lease)
+    if code == TIMEOUT or code == BUSY then
+        -- Nothing has changed; the caller may try again.
+        return nil, reason(code)
+    end
+    state.key_id = 0
+    unref_obj(key_id)
+    if code == OK then
+        return 1
+    end
+    return refused(code)
+end
+
+
+function _M.expire(self, time)
+    local state = self.cdata
+    local key_id = state.key_id
+    if key_id <= 0 then
+        return nil, "unlocked"
+    end
+    if time == nil then
+        time = self.exptime
+    elseif not is_duration(time) then
+        error("bad time to expire: a number, 0 or more, expected, got " .. describe(time), 2)
+    end
+    local key = memo[key_id]
+    local code = C.holdfast_lock_renew(self.dict[1], key, #key, state.lease, time)
+    if code == OK then
+        return true
+    end
+    return refused(code)
+end
+
+
+function _M.token(self)
+    local state = self.cdata
+    if state.key_id <= 0 then
+        return nil, "unlocked"
+    end
+    return tonumber(state.lease.sequence)
+end
+
+
+return _M
