@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kStackBytes = 128 * 1024;
 
 // Of the process, because the thread outlives every scope: exit() may run while it reads.
-ExitingFlag exiting{0};
+ExitingFlag exiting{false};
 int worker_descriptor = -1;
 
 [[noreturn]] void end_process() noexcept { std::_Exit(EXIT_FAILURE); }
@@ -28,7 +28,7 @@ void* listen_loop(void* /*unused*/) {
     if (received < 0 && errno == EINTR) continue;
     if (received <= 0) end_process();
     // Relaxed: the flag carries no other data.
-    if (command == Command::quit) exiting.store(1, std::memory_order_relaxed);
+    if (command == Command::quit) exiting.store(true, std::memory_order_relaxed);
   }
 }
 
@@ -48,7 +48,7 @@ void send_command(const Descriptor& master_end, Command command) noexcept {
   [[maybe_unused]] const ssize_t sent = ::send(master_end.get(), &command, sizeof command, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-ExitingFlag& listen_to_master(Descriptor worker_end) {
+const ExitingFlag& listen_to_master(Descriptor worker_end) {
   worker_descriptor = worker_end.release();
   sigset_t all;
   sigset_t before;

@@ -26,12 +26,11 @@ ChannelPair make_channel();
 /// A worker that is gone already misses nothing: failure is no news.
 void send_command(const Descriptor& master_end, Command command) noexcept;
 
-/// 1 after Command::quit came. A script reads it directly, as a volatile int32_t.
-using ExitingFlag = std::atomic<std::int32_t>;
-static_assert(sizeof(ExitingFlag) == sizeof(std::int32_t) && ExitingFlag::is_always_lock_free);
+/// True after Command::quit came.
+using ExitingFlag = std::atomic<bool>;
 
 /// Starts the thread that reads the channel as long as the process lives. It blocks every signal and touches nothing
 /// but the flag. When the master is gone it ends the process at once. Throws std::system_error.
-ExitingFlag& listen_to_master(Descriptor worker_end);
+const ExitingFlag& listen_to_master(Descriptor worker_end);
 
 }  // namespace holdfast::cli

@@ -123,6 +123,11 @@ class Parser {
     options_.script = arguments[script];
     options_.arguments.assign(arguments.begin() + static_cast<std::ptrdiff_t>(script) + 1, arguments.end());
     if (const std::string reason = judge_script(options_.script); !reason.empty()) return refuse(reason);
+    const auto environment = environment_declarations();
+    if (!environment) return refuse(environment.status().message);
+    const auto declarations = merge_declarations(*environment, options_.dictionaries);
+    if (!declarations) return refuse(declarations.status().message);
+    options_.dictionaries = *declarations;
     return options_;
   }
 
@@ -148,7 +153,7 @@ class Parser {
       if (argument == "--") return i + 1;
       if (argument.size() < 2 || argument.front() != '-') break;
       const CLI::Option* option = run_->get_option_no_throw(argument);
-      if (option != nullptr && option->get_type_size() != 0) ++i;
+      if (option != nullptr && option->get_items_expected_max() > 0) ++i;
     }
     return std::min(i, arguments.size());
   }

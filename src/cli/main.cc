@@ -8,24 +8,15 @@
 #include "cli/dictionaries.h"
 #include "cli/master.h"
 #include "cli/message.h"
+#include "cli/run_options.h"
 
 namespace holdfast::cli {
 
 namespace {
 
 int run(const RunOptions& options) {
-  const auto environment = environment_declarations();
-  if (!environment) {
-    say("{}", environment.status().message);
-    return kUsageError;
-  }
-  const auto declarations = merge_declarations(*environment, options.dictionaries);
-  if (!declarations) {
-    say("{}", declarations.status().message);
-    return kUsageError;
-  }
-  export_declarations(*declarations);
-  if (const Status opened = open_declarations(*declarations); !opened.ok()) {
+  export_declarations(options.dictionaries);
+  if (const Status opened = open_declarations(options.dictionaries); !opened.ok()) {
     say("{}", opened.message);
     return EXIT_FAILURE;
   }

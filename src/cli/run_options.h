@@ -14,7 +14,7 @@ inline constexpr double kGraceMax = 86400;
 
 struct RunOptions {
   int workers = 1;
-  std::vector<Declaration> dictionaries;  // of --dict
+  std::vector<Declaration> dictionaries;  // of --dict and $HOLDFAST_DICTS
   bool respawn = false;
   std::chrono::duration<double> grace{5};  // from the polite end of a worker to the forced one
   std::string script;

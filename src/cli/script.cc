@@ -61,18 +61,27 @@ bool open_libraries_without_paths(lua_State* state) {
   return opened;
 }
 
-/// Loader of the module resty.holdfast.channel, which resty.holdfast.worker looks for: {exiting = <address>}.
+/// exiting(): whether Command::quit came. A C function, because LuaJIT may take the load of an FFI pointer, volatile or
+/// not, out of a loop.
+int exiting(lua_State* state) {
+  const auto* flag = static_cast<const ExitingFlag*>(lua_touserdata(state, lua_upvalueindex(1)));
+  lua_pushboolean(state, flag->load(std::memory_order_relaxed) ? 1 : 0);
+  return 1;
+}
+
+/// Loader of the module resty.holdfast.channel, which resty.holdfast.worker looks for.
 int load_channel(lua_State* state) {
   lua_createtable(state, 0, 1);
   lua_pushvalue(state, lua_upvalueindex(1));
+  lua_pushcclosure(state, exiting, 1);
   lua_setfield(state, -2, "exiting");
   return 1;
 }
 
-void preload_channel(lua_State* state, ExitingFlag& exiting) {
+void preload_channel(lua_State* state, const ExitingFlag& flag) {
   lua_getglobal(state, "package");
   lua_getfield(state, -1, "preload");
-  lua_pushlightuserdata(state, &exiting);
+  lua_pushlightuserdata(state, const_cast<ExitingFlag*>(&flag));  // Lua's interface has no const
   lua_pushcclosure(state, load_channel, 1);
   lua_setfield(state, -2, "resty.holdfast.channel");
   lua_pop(state, 2);
@@ -159,7 +168,7 @@ bool compiles(const std::string& path) {
   return false;
 }
 
-int run_script(const Script& script, const std::string& who, ExitingFlag& exiting) {
+int run_script(const Script& script, const std::string& who, const ExitingFlag& flag) {
   State state = new_state();
   if (state == nullptr) return EXIT_FAILURE;
   if (!open_libraries_without_paths(state.get())) {
@@ -167,7 +176,7 @@ int run_script(const Script& script, const std::string& who, ExitingFlag& exitin
     return EXIT_FAILURE;
   }
   set_search_paths(state.get());
-  preload_channel(state.get(), exiting);
+  preload_channel(state.get(), flag);
   set_arguments(state.get(), script);
   bool ok = run_chunk(state.get(), script, who) && run_scheduler(state.get(), who);
   state.reset();

@@ -1,8 +1,6 @@
 -- Which worker of `holdfast run` this is, and whether it is asked to end.
 -- In any other process: worker 0 of 1, never asked to.
 
-local ffi = require "ffi"
-
 local getenv = os.getenv
 local floor = math.floor
 local preload = package.preload
@@ -21,15 +19,6 @@ end
 local number = whole_number("HOLDFAST_WORKER", 0)
 local workers = whole_number("HOLDFAST_WORKERS", 1)
 
--- The command preloads this module; without the command there is nothing that could ask a process to end.
--- volatile: a compiled loop must read the flag each time round.
-local flag
-if preload["resty.holdfast.channel"] then
-    flag = ffi.cast("const volatile int32_t *", require("resty.holdfast.channel").exiting)
-else
-    flag = ffi.new("int32_t[1]")
-end
-
 
 -- Number of this worker, 0 to count() - 1. A worker that replaces another has its number.
 function _M.id()
@@ -44,8 +33,13 @@ end
 
 
 -- Whether the worker was told to finish (QUIT or HUP to the master). Ends no sleep: loops ask between their steps.
-function _M.exiting()
-    return flag[0] ~= 0
+-- The command preloads resty.holdfast.channel; without the command nobody could ask.
+if preload["resty.holdfast.channel"] then
+    _M.exiting = require("resty.holdfast.channel").exiting
+else
+    function _M.exiting()
+        return false
+    end
 end
 
 

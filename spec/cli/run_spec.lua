@@ -1,0 +1,361 @@
+local command = require "spec.support.command"
+
+local await, files, path, read, write = command.await, command.files, command.path, command.read, command.write
+
+-- What the scripts of this spec have in common. mark(name) leaves a file that tells the spec where a worker is.
+local PRELUDE = [[
+local ffi = require "ffi"
+local worker = require "resty.holdfast.worker"
+ffi.cdef "int usleep(unsigned int us); int getpid(void); int getppid(void); void (*signal(int, void (*)(int)))(int);"
+local id, pid = worker.id(), ffi.C.getpid()
+local function sleep(seconds) ffi.C.usleep(seconds * 1e6) end
+local function mark(name, text)
+    local file = assert(io.open("FOLDER/" .. name .. ".part", "w"))
+    file:write(text or tostring(pid))
+    file:close()
+    assert(os.rename("FOLDER/" .. name .. ".part", "FOLDER/" .. name))
+end
+local function ignore_term() ffi.C.signal(15, ffi.cast("void (*)(int)", 1)) end
+local function until_told() while not worker.exiting() do sleep(0.005) end end
+local function for_ever() while true do sleep(0.1) end end
+]]
+
+local function script(body, name)
+    local text = PRELUDE:gsub("FOLDER", function() return path("") end):gsub("\n", " ") .. "\n" .. body
+    return write(name or "script.lua", text)
+end
+
+local function count_files(pattern, count)
+    return await(function() return #files(pattern) >= count end)
+end
+
+-- Starts `count` workers of a script that calls mark("ready.<id>.<pid>") and waits for all of these.
+local function start_ready(count, body, ...)
+    local arguments = { "run", "--workers", tostring(count), ... }
+    arguments[#arguments + 1] = script('mark("ready." .. id .. "." .. pid)\n' .. body)
+    local process = command.start(unpack(arguments))
+    assert(count_files("^ready%.%d+%.%d+$", count), process:err())
+    return process
+end
+
+-- Process ids of the workers of that number, oldest name first.
+local function pids_of(number)
+    local pids = {}
+    for _, name in ipairs(files("^ready%." .. number .. "%.%d+$")) do
+        pids[#pids + 1] = tonumber(name:match("%d+$"))
+    end
+    return pids
+end
+
+local function cpu_ticks(pid)
+    local user, system = read("/proc/" .. pid .. "/stat"):match("%) %S" .. (" %S+"):rep(10) .. " (%d+) (%d+)")
+    return user + system
+end
+
+describe("holdfast run", function()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    describe("workers", function()
+        it("each see their number and how many there are", function()
+            local ended, out = command.run("run", "--workers", "3", script('print(id .. " of " .. worker.count())'))
+            assert.same({ code = 0 }, ended)
+            local lines = {}
+            for line in out:gmatch("[^\n]+") do
+                lines[#lines + 1] = line
+            end
+            table.sort(lines)
+            assert.same({ "0 of 3", "1 of 3", "2 of 3" }, lines)
+        end)
+
+        it("are as many as there are processors unless told otherwise", function()
+            local nproc = assert(io.popen("nproc"))
+            local processors = nproc:read("*n")
+            nproc:close()
+            local _, out = command.run("run", script('if id == 0 then print(worker.count()) end'))
+            assert.equal(processors, tonumber(out))
+        end)
+
+        it("get everything behind the script as it was typed", function()
+            local body = 'for i = 0, #arg do io.write("<", arg[i], ">") end io.write(select("#", ...), ...)'
+            local file = script(body)
+            local _, out = command.run("run", "--workers", "1", file, "--workers", "9", "[a,b]", "", "--", "-h")
+            assert.equal("<" .. file .. "><--workers><9><[a,b]><><--><-h>6--workers9[a,b]---h", out)
+        end)
+
+        it("run a script whose name begins with a dash behind --", function()
+            local file = script("print(#arg, ...)", "-x.lua")
+            local wanted = { code = 0 }
+            local ended, out = command.run("run", "--workers=1", "--", file, "--")
+            assert.same(wanted, ended)
+            assert.equal("1\t--\n", out)
+        end)
+
+        it("find the modules of the command's own tree behind those of LUA_PATH", function()
+            write("mine.lua", "return 'mine'")
+            local file = script('print(require "mine", package.path:find(os.getenv("LUA_PATH"), 1, true))')
+            local ended, out, err = command.run("run", "--workers", "1", file, { LUA_PATH = path("?.lua") })
+            assert.same({ code = 0 }, ended, err)
+            assert.equal("mine\t1\t" .. #path("?.lua") .. "\n", out)
+        end)
+
+        it("have the usual dispositions of signals in the programs that they start", function()
+            local grep = "grep -e SigBlk: -e SigIgn: /proc/self/status"
+            local _, wanted = command.run("-c", grep, { PROGRAM = "/bin/sh" })
+            local _, out = command.run("run", "--workers", "1", script('os.execute("' .. grep .. '")'))
+            assert.equal(wanted, out)
+        end)
+
+        it("see the declared dictionaries; an option wins over the environment", function()
+            local file = script('print(os.getenv("HOLDFAST_DICTS"))')
+            local _, out, err = command.run("run", "--workers", "1", "--dict", "a=1m", "--dict", "b=64K", file,
+                { HOLDFAST_DICTS = "c=20480,a=2m" })
+            assert.equal("a=1048576,b=65536,c=20480\n", out, err)
+        end)
+    end)
+
+    describe("exit status", function()
+        it("is 1 when one worker fails, and the others go on", function()
+            local file = script('if id == 1 then os.exit(7) end sleep(0.3) mark("finished." .. id)')
+            local ended, _, err = command.run("run", "--workers", "3", file)
+            assert.same({ code = 1 }, ended)
+            assert.same({ "finished.0", "finished.2" }, files("^finished%.%d$"))
+            assert.matches("holdfast: worker 1 %(pid %d+%) exited with status 7\n", err)
+        end)
+
+        it("is 0 after os.exit(0) and os.exit(true, true)", function()
+            local file = script("if id == 0 then os.exit(0) end os.exit(true, true)")
+            assert.same({ code = 0 }, (command.run("run", "--workers", "2", file)))
+        end)
+
+        it("is 1 after an error, which is reported with the worker and a traceback", function()
+            local file = script('local function inner() error("no luck") end\nif id == 1 then inner() end')
+            local ended, _, err = command.run("run", "--workers", "2", file)
+            assert.same({ code = 1 }, ended)
+            assert.matches("holdfast: worker 1 %(pid %d+%): %S+script%.lua:2: no luck\nstack traceback:\n", err)
+            assert.matches("in function 'inner'", err)
+            assert.not_matches("worker 0", err)
+        end)
+
+        it("is 1 when the error value is not a string", function()
+            local file = script("error(setmetatable({}, id == 1 and {__tostring = function() return 'mine' end} or nil))")
+            local ended, _, err = command.run("run", "--workers", "2", file)
+            assert.same({ code = 1 }, ended)
+            assert.matches("worker 0 %(pid %d+%): %(error object is a table value%)\n", err)
+            assert.matches("worker 1 %(pid %d+%): mine\n", err)
+        end)
+
+        it("is 1 when the script does not compile, which is said once", function()
+            local ended, _, err = command.run("run", "--workers", "4", write("broken.lua", "x = = 1\n"))
+            assert.same({ code = 1 }, ended)
+            assert.matches("^holdfast: %S+broken%.lua:1: unexpected symbol near '='\n$", err)
+        end)
+
+        it("is 1 when a worker is killed, and the signal is named", function()
+            local process = start_ready(2, 'if id == 1 then for_ever() end until_told() mark("finished")')
+            local pid = pids_of(1)[1]
+            command.kill(pid, command.KILL)
+            assert.truthy(await(function() return process:err():find("killed by signal", 1, true) end))
+            assert.equal(("holdfast: worker 1 (pid %d) was killed by signal 9 (Killed)\n"):format(pid), process:err())
+            process:signal(command.QUIT)
+            assert.same({ code = 1 }, process:wait())
+            assert.truthy(read("finished"))
+        end)
+
+        it("is 1 when the output cannot be written", function()
+            local line = ('exec "%s" run --workers 1 "%s" > /dev/full'):format(command.program, script('print("x")'))
+            local ended, _, err = command.run("-c", line, { PROGRAM = "/bin/sh" })
+            assert.same({ code = 1 }, ended)
+            assert.matches("standard output cannot be written", err)
+        end)
+    end)
+
+    describe("stopped by TERM or INT", function()
+        for name, number in pairs({ TERM = command.TERM, INT = command.INT }) do
+            it("ends the workers and then itself by that signal: " .. name, function()
+                local process = start_ready(2, "for_ever()")
+                process:signal(number)
+                assert.same({ signal = number }, process:wait())
+                assert.falsy(command.alive(pids_of(0)[1]))
+                assert.falsy(command.alive(pids_of(1)[1]))
+                assert.equal("", process:err())
+            end)
+        end
+
+        it("kills a worker that ignores TERM when the time of grace is over", function()
+            local process = start_ready(2, "if id == 1 then ignore_term() end mark('deaf' .. id) for_ever()",
+                "--grace", "0.3")
+            assert.truthy(count_files("^deaf", 2))
+            local before = command.now()
+            process:signal(command.TERM)
+            assert.same({ signal = command.TERM }, process:wait())
+            assert.is_true(command.now() - before >= 0.3)
+            assert.equal(("holdfast: worker 1 (pid %d) did not end within 0.3 s and is killed\n"):format(pids_of(1)[1]),
+                process:err())
+        end)
+
+        it("kills at once when asked a second time", function()
+            local process = start_ready(1, "ignore_term() mark('deaf') for_ever()", "--grace", "3600")
+            assert.truthy(count_files("^deaf", 1))
+            process:signal(command.TERM)
+            assert.is_nil(process:wait(0.2))
+            process:signal(command.TERM)
+            assert.same({ signal = command.TERM }, process:wait())
+        end)
+
+        it("takes an INT of the terminal once: the workers leave it to the master", function()
+            local process = start_ready(2, "ignore_term() mark('deaf' .. id) for_ever()", "--grace", "0.4")
+            assert.truthy(count_files("^deaf", 2))
+            local before = command.now()
+            process:signal_group(command.INT)
+            assert.same({ signal = command.INT }, process:wait())
+            assert.is_true(command.now() - before >= 0.4)
+        end)
+    end)
+
+    describe("asked to QUIT", function()
+        it("lets the workers finish what they do", function()
+            local process = start_ready(2, "until_told() sleep(0.2) mark('finished' .. id)")
+            process:signal(command.QUIT)
+            assert.same({ code = 0 }, process:wait())
+            assert.same({ "finished0", "finished1" }, files("^finished"))
+        end)
+
+        it("does so when the terminal sends it to every process of the group", function()
+            local process = start_ready(2, "until_told() sleep(0.2) mark('finished' .. id)")
+            process:signal_group(command.QUIT)
+            assert.same({ code = 0 }, process:wait())
+            assert.same({ "finished0", "finished1" }, files("^finished"))
+        end)
+
+        it("still stops at once when TERM follows", function()
+            local process = start_ready(1, "until_told() mark('told') for_ever()")
+            process:signal(command.QUIT)
+            assert.truthy(count_files("^told", 1))
+            process:signal(command.TERM)
+            assert.same({ signal = command.TERM }, process:wait())
+        end)
+
+        it("starts no worker again", function()
+            local process = start_ready(1, "until_told() os.exit(3)", "--respawn")
+            process:signal(command.QUIT)
+            assert.same({ code = 1 }, process:wait())
+            assert.equal(1, #pids_of(0))
+        end)
+
+        it("shows it to a compiled loop", function()
+            local process = start_ready(1, "local n = 0 while not worker.exiting() do n = n + 1 end mark('finished')")
+            command.sleep(0.1)  -- long enough for the loop to be compiled
+            process:signal(command.QUIT)
+            assert.same({ code = 0 }, process:wait())
+            assert.truthy(read("finished"))
+        end)
+    end)
+
+    describe("told to reload by HUP", function()
+        it("starts the script as it is now in new workers and lets the old ones finish", function()
+            local process = start_ready(2, "until_told() sleep(0.2) mark('old' .. id)")
+            script("mark('new' .. id) until_told()")
+            process:signal(command.HUP)
+            assert.truthy(count_files("^new%d$", 2))
+            assert.truthy(count_files("^old%d$", 2))
+            assert.is_nil(process:wait(0.1))
+            process:signal(command.QUIT)
+            assert.same({ code = 0 }, process:wait())
+            assert.equal("", process:err())
+        end)
+
+        it("goes on as before when the script does not compile any more", function()
+            local process = start_ready(2, "until_told() mark('finished' .. id)")
+            write("script.lua", "x = = 1\n")
+            process:signal(command.HUP)
+            assert.truthy(await(function() return process:err():find("not reloaded", 1, true) end))
+            assert.matches("script%.lua:1: unexpected symbol near '='\n", process:err())
+            assert.same({}, files("^finished"))
+            process:signal(command.QUIT)
+            assert.same({ code = 0 }, process:wait())
+            assert.same({ "finished0", "finished1" }, files("^finished"))
+        end)
+
+        it("can be told so again and again", function()
+            local process = start_ready(1, "until_told()")
+            for round = 2, 5 do
+                process:signal(command.HUP)
+                assert.truthy(count_files("^ready%.0%.%d+$", round))
+            end
+            process:signal(command.QUIT)
+            assert.same({ code = 0 }, process:wait())
+            assert.equal(5, #pids_of(0))
+        end)
+    end)
+
+    describe("with --respawn", function()
+        it("starts a worker that was killed again, under the same number", function()
+            local process = start_ready(2, "until_told()", "--respawn")
+            local old = pids_of(1)[1]
+            command.kill(old, command.KILL)
+            assert.truthy(count_files("^ready%.1%.%d+$", 2))
+            assert.equal(("holdfast: worker 1 (pid %d) was killed by signal 9 (Killed); it is started again in 0.1 s\n")
+                :format(old), process:err())
+            assert.equal(1, #pids_of(0))
+            process:signal(command.QUIT)
+            assert.same({ code = 0 }, process:wait())
+        end)
+
+        it("waits twice as long each time for a worker that fails at once", function()
+            local before = command.now()
+            local process = start_ready(1, "os.exit(1)", "--respawn")
+            assert.truthy(count_files("^ready%.0%.%d+$", 4))
+            assert.is_true(command.now() - before >= 0.1 + 0.2 + 0.4)
+            local waits = {}
+            for wait in process:err():gmatch("again in (%S+) s") do
+                waits[#waits + 1] = wait
+            end
+            assert.same({ "0.1", "0.2", "0.4" }, { unpack(waits, 1, 3) })
+            process:signal(command.QUIT)
+            assert.same({ code = 1 }, process:wait())
+        end)
+
+        it("lets a worker that succeeded rest", function()
+            local process = start_ready(2, "if id == 0 then return end until_told()", "--respawn")
+            assert.is_nil(process:wait(0.3))
+            assert.equal(1, #pids_of(0))
+            process:signal(command.QUIT)
+            assert.same({ code = 0 }, process:wait())
+        end)
+    end)
+
+    describe("master", function()
+        it("leaves no worker behind when it is killed, not even one that ignores TERM", function()
+            local process = start_ready(3, "if id == 2 then ignore_term() end mark('set' .. id) for_ever()")
+            assert.truthy(count_files("^set", 3))
+            process:signal(command.KILL)
+            assert.same({ signal = command.KILL }, process:wait())
+            for number = 0, 2 do
+                assert.truthy(await(function() return not command.alive(pids_of(number)[1]) end))
+            end
+        end)
+
+        it("uses no processor time while nothing happens", function()
+            local process = start_ready(1, "while not worker.exiting() do sleep(0.05) end")
+            local before = cpu_ticks(process.pid)
+            command.sleep(1)
+            assert.is_true(cpu_ticks(process.pid) - before <= 1)
+        end)
+
+        it("works where its parent has CHLD ignored", function()
+            local line = ('trap "" CHLD; exec "%s" run --workers 2 "%s"'):format(command.program,
+                script("if id == 1 then os.exit(4) end"))
+            local ended, _, err = command.run("-c", line, { PROGRAM = "/bin/bash" })
+            assert.same({ code = 1 }, ended)
+            assert.matches("worker 1 %(pid %d+%) exited with status 4", err)
+        end)
+    end)
+end)
+
+describe("resty.holdfast.worker", function()
+    it("is worker 0 of 1 outside of holdfast run, and never asked to end", function()
+        local worker = require "resty.holdfast.worker"
+        assert.same({ 0, 1, false }, { worker.id(), worker.count(), worker.exiting() })
+    end)
+end)

@@ -1,0 +1,114 @@
+local command = require "spec.support.command"
+
+-- Arguments, and what the message must name: what was given and what is accepted.
+local REFUSED = {
+    { {}, "no command was given; accepted: run" },
+    { { "" }, 'unknown command ""; accepted: run' },
+    { { "walk" }, 'unknown command "walk"; accepted: run' },
+    { { "--walk" }, 'unknown option "--walk"; accepted: --help, --version' },
+    { { "run" }, "no script was given" },
+    { { "run", "--" }, "no script was given" },
+    { { "run", "--fast", "SCRIPT" },
+        'unknown option "--fast"; accepted: --help, --workers, --dict, --grace, --respawn' },
+    { { "run", "-n", "SCRIPT" }, 'unknown option "-n"; accepted: --help' },
+    { { "run", "--workers" }, "--workers: 1 required N missing" },
+    { { "run", "--workers", "0", "SCRIPT" }, '--workers: bad number "0": expected 1 to 1024' },
+    { { "run", "--workers", "1025", "SCRIPT" }, '--workers: bad number "1025": expected 1 to 1024' },
+    { { "run", "--workers", "abc", "SCRIPT" }, '--workers: bad number "abc"' },
+    { { "run", "--workers", "2x", "SCRIPT" }, '--workers: bad number "2x"' },
+    { { "run", "--workers", "[1,2]", "SCRIPT" }, '--workers: bad number "[1,2]"' },
+    { { "run", "--workers=-1", "SCRIPT" }, '--workers: bad number "-1"' },
+    { { "run", "--grace", "-1", "SCRIPT" }, '--grace: bad time "-1": expected seconds, 0 to 86400' },
+    { { "run", "--grace", "nan", "SCRIPT" }, '--grace: bad time "nan"' },
+    { { "run", "--dict", "locks", "SCRIPT" }, '--dict: bad dictionary "locks": expected NAME=SIZE, as in my_locks=1m' },
+    { { "run", "--dict", "=1m", "SCRIPT" }, "--dict: empty dictionary name: expected 1 to 64 of A-Z a-z 0-9 . _ -" },
+    { { "run", "--dict", "a/b=1m", "SCRIPT" }, '--dict: bad dictionary name "a/b": expected 1 to 64 of' },
+    { { "run", "--dict", ".a=1m", "SCRIPT" }, '--dict: bad dictionary name ".a": expected 1 to 64 of' },
+    { { "run", "--dict", ("x"):rep(65) .. "=1m", "SCRIPT" }, "--dict: dictionary name of 65 bytes" },
+    { { "run", "--dict", "a=", "SCRIPT" }, '--dict: bad size "": expected a number of bytes above 0' },
+    { { "run", "--dict", "a=1x", "SCRIPT" }, '--dict: bad size "1x": expected a number of bytes above 0' },
+    { { "run", "--dict", "a=-1", "SCRIPT" }, '--dict: bad size "-1": expected a number of bytes above 0' },
+    { { "run", "--dict", "a=0", "SCRIPT" }, '--dict: bad size "0": expected a number of bytes above 0' },
+    { { "run", "--dict", "a=1k", "SCRIPT" }, '--dict: bad size "1k" of dictionary "a": at least 12288 bytes (12k)' },
+    { { "run", "--dict", "a=1m", "--dict", "a=2m", "SCRIPT" },
+        '--dict: dictionary "a" is declared twice, with sizes 1m and 2m' },
+    { { "run", "no_such.lua" }, 'cannot read the script "no_such.lua": No such file or directory' },
+    { { "run", "" }, 'cannot read the script "": No such file or directory' },
+    { { "run", "/tmp" }, 'cannot run "/tmp": expected a file with a Lua script' },
+    { { "run", "/dev/null" }, 'cannot run "/dev/null": expected a file with a Lua script' },
+}
+
+describe("The command line", function()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    for _, case in ipairs(REFUSED) do
+        local arguments, wanted = case[1], case[2]
+        it("refused: holdfast " .. table.concat(arguments, " "), function()
+            local script = command.write("script.lua", "print('ran')")
+            local given = {}
+            for i, argument in ipairs(arguments) do
+                given[i] = argument == "SCRIPT" and script or argument
+            end
+            local ended, out, err = command.run(unpack(given))
+            assert.same({ code = 2 }, ended)
+            assert.equal("", out)
+            assert.truthy(err:find("holdfast: " .. wanted, 1, true), err)
+            local hint = arguments[1] == "run" and 'Try "holdfast run --help".' or 'Try "holdfast --help".'
+            assert.truthy(err:find(hint, 1, true), err)
+        end)
+    end
+
+    it("refuses a script that it may not read", function()
+        local script = command.write("script.lua", "print('ran')")
+        os.execute("chmod 000 '" .. script .. "'")
+        local file = io.open(script)
+        if file then
+            file:close()
+            return  -- this user may read everything
+        end
+        local ended, _, err = command.run("run", script)
+        assert.same({ code = 2 }, ended)
+        assert.truthy(err:find('cannot read the script "' .. script .. '": Permission denied', 1, true))
+    end)
+
+    for _, case in ipairs({
+        { "a=1m,b", 'HOLDFAST_DICTS: bad dictionary "b": expected NAME=SIZE' },
+        { "a=1m,a=2m", 'HOLDFAST_DICTS: dictionary "a" is declared twice' },
+        { "a=1x", 'HOLDFAST_DICTS: bad size "1x"' },
+    }) do
+        it("refuses HOLDFAST_DICTS=" .. case[1], function()
+            local script = command.write("script.lua", "print('ran')")
+            local ended, out, err = command.run("run", script, { HOLDFAST_DICTS = case[1] })
+            assert.same({ code = 2 }, ended)
+            assert.equal("", out)
+            assert.truthy(err:find("holdfast: " .. case[2], 1, true), err)
+        end)
+    end
+
+    it("explains itself on standard output", function()
+        for _, arguments in ipairs({ { "--help" }, { "-h" } }) do
+            local ended, out, err = command.run(unpack(arguments))
+            assert.same({ code = 0 }, ended)
+            assert.equal("", err)
+            assert.matches("Usage: holdfast %[OPTIONS%] COMMAND", out)
+            assert.matches("\n  run ", out)
+        end
+    end)
+
+    it("explains run, with every option, the signals and the exit status", function()
+        local ended, out, err = command.run("run", "--help")
+        assert.same({ code = 0 }, ended)
+        assert.equal("", err)
+        for _, text in ipairs({ "Usage: holdfast run [OPTIONS] SCRIPT [ARGUMENTS...]", "--workers N",
+            "--dict NAME=SIZE", "--grace SECONDS", "--respawn", "TERM, INT", "QUIT", "HUP", "Exit status" }) do
+            assert.truthy(out:find(text, 1, true), text)
+        end
+    end)
+
+    it("tells the version", function()
+        local ended, out = command.run("--version")
+        assert.same({ code = 0 }, ended)
+        assert.matches("^holdfast %d+%.%d+%.%d+\n$", out)
+    end)
+end)

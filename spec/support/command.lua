@@ -1,0 +1,214 @@
+-- Runs the holdfast command as a user would: a process of its own, in a process group, a folder and a world of its own.
+
+local ffi = require "ffi"
+
+ffi.cdef [[
+int fork(void);
+int execv(const char *path, char *const arguments[]);
+int setpgid(int pid, int group);
+int open(const char *path, int flags, ...);
+int dup2(int from, int to);
+int setenv(const char *name, const char *value, int overwrite);
+int unsetenv(const char *name);
+void _exit(int status);
+int waitpid(int pid, int *status, int options);
+int kill(int pid, int signal);
+int usleep(unsigned int microseconds);
+int clock_gettime(int clock, void *time);
+char *mkdtemp(char *path);
+char *realpath(const char *path, char *resolved);
+]]
+
+local C = ffi.C
+
+local O_WRITE_NEW = 577  -- O_WRONLY | O_CREAT | O_TRUNC
+local CLOCK_MONOTONIC = 1
+local WNOHANG = 1
+local KILL = 9
+local POLL_US = 5000
+local PATIENCE = 20  -- seconds; only for "does not hang"
+
+local _M = { HUP = 1, INT = 2, QUIT = 3, KILL = KILL, TERM = 15 }
+
+local folder
+local running = {}
+
+local function absolute(path)
+    local resolved = C.realpath(path, nil)
+    return resolved ~= nil and ffi.string(resolved) or path
+end
+
+_M.program = absolute(os.getenv("HOLDFAST_BIN") or "build/holdfast")
+
+local time = ffi.new("int64_t[2]")
+
+function _M.now()
+    C.clock_gettime(CLOCK_MONOTONIC, time)
+    return tonumber(time[0]) + tonumber(time[1]) / 1e9
+end
+
+function _M.sleep(seconds)
+    C.usleep(seconds * 1e6)
+end
+
+-- The first true value of condition(), or nil if there is none in time.
+function _M.await(condition, seconds)
+    local deadline = _M.now() + (seconds or PATIENCE)
+    repeat
+        local value = condition()
+        if value then
+            return value
+        end
+        C.usleep(POLL_US)
+    until _M.now() > deadline
+    return nil
+end
+
+function _M.kill(pid, signal)
+    C.kill(pid, signal)
+end
+
+function _M.alive(pid)
+    local stat = _M.read("/proc/" .. pid .. "/stat")
+    return stat ~= nil and not stat:match("^%d+ %(.*%) [ZX]")
+end
+
+-- File names are relative to the folder of the test unless they begin with a slash.
+function _M.path(name)
+    return name:sub(1, 1) == "/" and name or folder .. "/" .. name
+end
+
+function _M.read(name)
+    local file = io.open(_M.path(name))
+    if not file then
+        return nil
+    end
+    local text = file:read("*a")
+    file:close()
+    return text
+end
+
+function _M.write(name, text)
+    local file = assert(io.open(_M.path(name), "w"))
+    assert(file:write(text))
+    file:close()
+    return _M.path(name)
+end
+
+-- Names of the files that match the Lua pattern, sorted.
+function _M.files(pattern)
+    local names = {}
+    local listing = assert(io.popen("ls -1 '" .. folder .. "'"))
+    for name in listing:lines() do
+        if name:match(pattern) then
+            names[#names + 1] = name
+        end
+    end
+    listing:close()
+    return names
+end
+
+-- Between before_each and after_each there is a folder.
+function _M.set_up()
+    local template = ffi.new("char[64]", "/tmp/holdfast-spec.XXXXXX")
+    assert(C.mkdtemp(template) ~= nil, "no temporary folder")
+    folder = ffi.string(template)
+    assert(os.execute("mkdir -m 700 " .. _M.world()) == 0)
+end
+
+function _M.world()
+    return "/dev/shm/" .. folder:match("[^/]*$")
+end
+
+-- Ends every process of the groups that start() has made, and forgets the folder.
+function _M.tear_down()
+    for _, process in ipairs(running) do
+        C.kill(-process.pid, KILL)
+        if not process.status then
+            C.waitpid(process.pid, nil, 0)
+        end
+    end
+    running = {}
+    os.execute("rm -rf '" .. folder .. "' " .. _M.world())
+end
+
+local Process = {}
+Process.__index = Process
+
+local status = ffi.new("int[1]")
+
+-- {code = n} or {signal = n}, or nil when the process has not ended in time.
+function Process:wait(seconds)
+    return _M.await(function()
+        if not self.status and C.waitpid(self.pid, status, WNOHANG) == self.pid then
+            local signal = status[0] % 128
+            self.status = signal == 0 and { code = math.floor(status[0] / 256) } or { signal = signal }
+        end
+        return self.status
+    end, seconds)
+end
+
+function Process:signal(number)
+    assert(not self.status, "the process has ended")
+    C.kill(self.pid, number)
+end
+
+-- To every process of the group, as a terminal does it.
+function Process:signal_group(number)
+    C.kill(-self.pid, number)
+end
+
+function Process:out()
+    return _M.read(self.name .. ".out")
+end
+
+function Process:err()
+    return _M.read(self.name .. ".err")
+end
+
+local function exec_child(program, arguments, environment, name)
+    C.setpgid(0, 0)
+    C.setenv("HOLDFAST_DIR", _M.world(), 1)
+    C.unsetenv("HOLDFAST_DICTS")
+    for key, value in pairs(environment) do
+        C.setenv(key, value, 1)
+    end
+    C.dup2(C.open("/dev/null", 0), 0)
+    C.dup2(C.open(_M.path(name .. ".out"), O_WRITE_NEW, ffi.cast("int", 384)), 1)
+    C.dup2(C.open(_M.path(name .. ".err"), O_WRITE_NEW, ffi.cast("int", 384)), 2)
+    local values = ffi.new("const char *[?]", #arguments + 2)
+    values[0] = program
+    for i, argument in ipairs(arguments) do
+        values[i] = argument
+    end
+    C.execv(program, ffi.cast("char *const *", values))
+    C._exit(127)
+end
+
+local started = 0
+
+-- start("run", "--workers", "2", path [, environment]); the arguments are passed as they are, through no shell.
+function _M.start(...)
+    local arguments = { ... }
+    local environment = type(arguments[#arguments]) == "table" and table.remove(arguments) or {}
+    started = started + 1
+    local name = "process" .. started
+    local pid = C.fork()
+    assert(pid >= 0, "fork failed")
+    if pid == 0 then
+        exec_child(environment.PROGRAM or _M.program, arguments, environment, name)
+    end
+    C.setpgid(pid, pid)  -- both sides do it: neither can know which is first
+    local process = setmetatable({ pid = pid, name = name }, Process)
+    running[#running + 1] = process
+    return process
+end
+
+-- The same, to its end: the status, standard output, standard error.
+function _M.run(...)
+    local process = _M.start(...)
+    local ended = assert(process:wait(), "the command did not end")
+    return ended, process:out(), process:err()
+end
+
+return _M
