@@ -75,28 +75,17 @@ Status Dictionary::reopen(const DictionaryOptions& options) {
 
 // --- entries ---
 
-bool Dictionary::counts(Entry& entry, std::uint32_t flush) noexcept {
-  if (!is_live(entry.expiry.load(kRelaxed), flush)) return false;
-  const bool is_lock = Entry::type_of(entry.shape.load(kRelaxed)) == EntryType::lock;
-  return !is_lock || Shard::lock_fields(entry).owner.load(kRelaxed) != kNobody;
-}
-
 // Gives the block of an entry that was just cut from its chain back. Who waited for a lock looks again.
-void Dictionary::discard(Shard& shard, Arena& arena, std::uint32_t block) noexcept {
-  const std::uint32_t count = shard.extent(block);
-  Entry& e = shard.entry(block);
-  if (count != 0 && Entry::type_of(e.shape.load(kRelaxed)) == EntryType::lock) {
-    LockFields& lock = Shard::lock_fields(e);
+void Dictionary::discard(Shard& shard, Arena& arena, std::uint32_t block, const View& view) noexcept {
+  if (view.type == EntryType::lock) {
+    LockFields& lock = view.lock();
     ShardHeader& header = shard.header();
     if (lock.owner.load(kRelaxed) == kNobody) header.free_locks.store(header.free_locks.load(kRelaxed) - 1, kRelaxed);
     WaitQueue queue(shard, arena, lock);
     for (Waiter waiter = queue.pop(world_); waiter.number != 0; waiter = queue.pop(world_))
       ring_bell(world_, waiter.owner, waiter.number);
   }
-  if (count != 0)
-    arena.release(block, count);
-  else
-    arena.set_damaged();
+  arena.release(block, view.granules);
 }
 
 // Cuts all entries of the shard that no longer count. True if there were any.
@@ -113,19 +102,20 @@ bool Dictionary::reclaim(Segment& segment, Shard& shard, Arena& arena) noexcept 
     for (std::uint32_t steps = 0; steps < shard.granules(); ++steps) {
       const std::uint32_t block = link->load(kRelaxed);
       if (block == 0) break;
-      if (shard.extent(block) == 0) {
+      View view{};
+      if (!shard.inspect(block, view)) {
         arena.set_damaged();
         return false;
       }
-      Entry& e = shard.entry(block);
-      if (counts(e, flush)) {
+      Entry& e = *view.entry;
+      if (Shard::counts(view, flush)) {
         const std::uint64_t end = expiry_ms(e.expiry.load(kRelaxed));
         if (end != kExpiryNever) next_end = std::min(next_end, end);
         link = &e.next;
         continue;
       }
       commit(*link, e.next.load(kRelaxed));
-      discard(shard, arena, block);
+      discard(shard, arena, block, view);
       ++cut;
     }
   }
@@ -135,8 +125,8 @@ bool Dictionary::reclaim(Segment& segment, Shard& shard, Arena& arena) noexcept 
   return cut != 0;
 }
 
-Code Dictionary::put(Segment& segment, Shard& shard, Arena& arena, const Key& key, Place place, const ValueIn& value,
-                     std::uint64_t expiry_at_ms, std::uint32_t* out) noexcept {
+Code Dictionary::put(Segment& segment, Shard& shard, Arena& arena, const Key& key, Place& place, const ValueIn& value,
+                     std::uint64_t expiry_at_ms) noexcept {
   const auto count = static_cast<std::uint32_t>(granules_for(key.length, value.size));
   std::uint32_t block = arena.allocate(count);
   if (block == 0) {
@@ -150,14 +140,15 @@ Code Dictionary::put(Segment& segment, Shard& shard, Arena& arena, const Key& ke
   ShardHeader& header = shard.header();
   if (expiry_at_ms != kExpiryNever && expiry_at_ms < header.reclaim_after.load(kRelaxed))
     header.reclaim_after.store(expiry_at_ms, kRelaxed);
-  const std::uint32_t old = place.block;
-  shard.entry(block).next.store(old != 0 ? shard.entry(old).next.load(kRelaxed) : 0, kRelaxed);
+  const Place old = place;
+  shard.entry(block).next.store(old.block != 0 ? old.view.entry->next.load(kRelaxed) : 0, kRelaxed);
   commit(*place.link, block);
-  if (old != 0)
-    discard(shard, arena, old);
+  if (old.block != 0)
+    discard(shard, arena, old.block, old.view);
   else
     header.entries.store(header.entries.load(kRelaxed) + 1, kRelaxed);
-  if (out != nullptr) *out = block;
+  place.block = block;
+  place.view = {&shard.entry(block), value.type, key.length, static_cast<std::uint32_t>(value.size), count};
   return Code::ok;
 }
 
@@ -173,7 +164,7 @@ Code Dictionary::store(StoreOp op, std::string_view name, const ValueIn& value, 
     Place place{};
     if (!shard.find(key, place)) return Code::corrupt;
     if (op != StoreOp::set) {
-      const bool exists = place.block != 0 && counts(shard.entry(place.block), now->flush_epoch());
+      const bool exists = place.block != 0 && Shard::counts(place.view, now->flush_epoch());
       if (op == StoreOp::add && exists) return Code::exists;
       if (op == StoreOp::replace && !exists) return Code::not_found;
     }
@@ -189,9 +180,9 @@ Code Dictionary::remove(std::string_view name) noexcept {
     Place place{};
     if (!shard.find(key, place)) return Code::corrupt;
     if (place.block == 0) return Code::not_found;
-    const bool existed = counts(shard.entry(place.block), now->flush_epoch());
-    commit(*place.link, shard.entry(place.block).next.load(kRelaxed));
-    discard(shard, arena, place.block);
+    const bool existed = Shard::counts(place.view, now->flush_epoch());
+    commit(*place.link, place.view.entry->next.load(kRelaxed));
+    discard(shard, arena, place.block, place.view);
     ShardHeader& header = shard.header();
     header.entries.store(header.entries.load(kRelaxed) - 1, kRelaxed);
     return existed ? Code::ok : Code::not_found;
@@ -207,11 +198,9 @@ Code Dictionary::increment(std::string_view name, double by, const Initial* init
   return mutate(*now, key.hash, [&](Shard& shard, Arena& arena) {
     Place place{};
     if (!shard.find(key, place)) return Code::corrupt;
-    if (place.block != 0 && counts(shard.entry(place.block), now->flush_epoch())) {
-      Entry& e = shard.entry(place.block);
-      const std::uint32_t shape = e.shape.load(kRelaxed);
-      if (Entry::type_of(shape) != EntryType::number) return Code::not_a_number;
-      Word64& word = *Shard::value_words(e, shape);
+    if (place.block != 0 && Shard::counts(place.view, now->flush_epoch())) {
+      if (place.view.type != EntryType::number) return Code::not_a_number;
+      Word64& word = *place.view.value();
       sum = std::bit_cast<double>(word.load(kRelaxed)) + by;
       commit(word, std::bit_cast<std::uint64_t>(sum));
       return Code::ok;
@@ -232,8 +221,8 @@ Code Dictionary::expire(std::string_view name, double exptime) noexcept {
     Place place{};
     if (!shard.find(key, place)) return Code::corrupt;
     const std::uint32_t flush = now->flush_epoch();
-    if (place.block == 0 || !counts(shard.entry(place.block), flush)) return Code::not_found;
-    commit(shard.entry(place.block).expiry, expiry_word(end, flush));
+    if (place.block == 0 || !Shard::counts(place.view, flush)) return Code::not_found;
+    commit(place.view.entry->expiry, expiry_word(end, flush));
     ShardHeader& header = shard.header();
     if (end != kExpiryNever && end < header.reclaim_after.load(kRelaxed)) header.reclaim_after.store(end, kRelaxed);
     return Code::ok;

@@ -67,12 +67,9 @@ class Dictionary {
   template <class Operation>
   Code mutate(Segment& segment, std::uint64_t hash, Operation&& operation) noexcept;
 
-  /// Adds or overwrites the key's entry at `place` and gives its block, 0 with a code if it cannot.
-  Code put(Segment& segment, Shard& shard, Arena& arena, const Key& key, Place place, const ValueIn& value,
-           std::uint64_t expiry_at_ms, std::uint32_t* block = nullptr) noexcept;
-
-  /// Whether there is something under this entry: neither expired nor flushed nor a lock that nobody holds.
-  static bool counts(Entry& entry, std::uint32_t flush) noexcept;
+  /// Adds or overwrites the key's entry at `place`, which names the new one afterwards. ok, no_memory, corrupt.
+  Code put(Segment& segment, Shard& shard, Arena& arena, const Key& key, Place& place, const ValueIn& value,
+           std::uint64_t expiry_at_ms) noexcept;
 
  private:
   Dictionary(World& world, std::string name, const DictionaryOptions& options) noexcept
@@ -83,7 +80,7 @@ class Dictionary {
   Segment* adopt(std::unique_ptr<Segment> next);
   Shard::Read read(Segment& segment, const Key& key, ValueOut& out) noexcept;
   Code read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::Read& result) noexcept;
-  void discard(Shard& shard, Arena& arena, std::uint32_t block) noexcept;
+  void discard(Shard& shard, Arena& arena, std::uint32_t block, const View& view) noexcept;
   bool reclaim(Segment& segment, Shard& shard, Arena& arena) noexcept;
   Code keys_of(Shard& shard, std::uint32_t bucket, std::uint32_t flush, std::uint32_t max, std::string& packed,
                std::uint32_t& count);

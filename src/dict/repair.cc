@@ -55,14 +55,10 @@ class Occupied {
   std::uint32_t granules_;
 };
 
-/// The granules of a block that may stand in this bucket's chain; 0 if it may not.
-std::uint32_t chained_extent(const Shard& shard, std::uint32_t block, std::uint32_t bucket) noexcept {
-  const std::uint32_t count = shard.extent(block);
-  if (count == 0) return 0;
-  const Entry& e = shard.entry(block);
-  const EntryType type = Entry::type_of(e.shape.load(kRelaxed));
-  if (type == EntryType::waiter || &shard.bucket_of(e.hash.load(kRelaxed)) != &shard.bucket(bucket)) return 0;
-  return count;
+/// Whether the block may stand in this bucket's chain.
+bool belongs(const Shard& shard, std::uint32_t block, std::uint32_t bucket, View& view) noexcept {
+  return shard.inspect(block, view) && view.type != EntryType::waiter &&
+         &shard.bucket_of(view.entry->hash.load(kRelaxed)) == &shard.bucket(bucket);
 }
 
 struct Census {
@@ -74,22 +70,21 @@ struct Census {
 void walk_chain(const Shard& shard, std::uint32_t bucket, Occupied& occupied, Census& census) noexcept {
   Word32* link = &shard.bucket(bucket);
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
-    const std::uint32_t count = chained_extent(shard, block, bucket);
+    View view{};
     // A run that is taken already also ends a chain that runs in a circle.
-    if (count == 0 || !occupied.claim(block, count)) {
+    if (!belongs(shard, block, bucket, view) || !occupied.claim(block, view.granules)) {
       commit(*link, 0U);
       ++census.cuts;
       return;
     }
-    Entry& e = shard.entry(block);
     ++census.entries;
-    if (Entry::type_of(e.shape.load(kRelaxed)) == EntryType::lock) {
-      LockFields& lock = Shard::lock_fields(e);
+    if (view.type == EntryType::lock) {
+      LockFields& lock = view.lock();
       lock.head.store(0, kRelaxed);
       lock.tail.store(0, kRelaxed);
       if (lock.owner.load(kRelaxed) == kNobody) ++census.free_locks;
     }
-    link = &e.next;
+    link = &view.entry->next;
   }
 }
 

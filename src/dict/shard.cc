@@ -9,22 +9,20 @@ namespace holdfast {
 
 namespace {
 
-bool is_chained(EntryType type) noexcept {
-  return type == EntryType::boolean || type == EntryType::number || type == EntryType::string ||
-         type == EntryType::lock;
-}
-
-/// Values that are words, not bytes, have just one size.
-bool plausible_size(EntryType type, std::uint32_t size) noexcept {
+/// Known types; values that are words, not bytes, have just one size.
+bool plausible(EntryType type, std::uint32_t size) noexcept {
   switch (type) {
     case EntryType::boolean:
     case EntryType::number:
       return size == 8;
     case EntryType::lock:
       return size == sizeof(LockFields);
-    default:
+    case EntryType::waiter:
+      return size == sizeof(WaiterFields);
+    case EntryType::string:
       return true;
   }
+  return false;
 }
 
 bool key_equals(Entry& entry, const Key& key) noexcept {
@@ -62,15 +60,17 @@ Shard::Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex) noex
       granules_(geometry.granules),
       mutex_(mutex) {}
 
-std::uint32_t Shard::extent(std::uint32_t block) const noexcept {
-  if (!holds_header(block)) return 0;
-  const Entry& e = entry(block);
+bool Shard::inspect(std::uint32_t block, View& view) const noexcept {
+  if (!holds_header(block)) return false;
+  Entry& e = entry(block);
   const std::uint32_t shape = e.shape.load(kRelaxed);
-  const std::uint32_t size = e.value_size.load(kRelaxed);
-  const EntryType type = Entry::type_of(shape);
-  if (!(is_chained(type) || type == EntryType::waiter) || !plausible_size(type, size)) return 0;
-  const std::uint64_t count = granules_for(Entry::key_length_of(shape), size);
-  return count <= granules_ - block ? static_cast<std::uint32_t>(count) : 0;
+  view.entry = &e;
+  view.type = Entry::type_of(shape);
+  view.key_length = Entry::key_length_of(shape);
+  view.value_size = e.value_size.load(kRelaxed);
+  const std::uint64_t count = granules_for(view.key_length, view.value_size);
+  view.granules = static_cast<std::uint32_t>(count);
+  return count <= granules_ - block && plausible(view.type, view.value_size);
 }
 
 bool Shard::find(const Key& key, Place& place) const noexcept {
@@ -79,15 +79,16 @@ bool Shard::find(const Key& key, Place& place) const noexcept {
   for (std::uint32_t steps = 0; steps < granules_; ++steps) {
     const std::uint32_t block = link->load(kRelaxed);
     if (block == 0) {
-      place = {link, 0};
+      place = {link, 0, {}};
       return true;
     }
     if (!holds_header(block)) return false;
     Entry& e = entry(block);
     if (e.hash.load(kRelaxed) == short_hash && Entry::key_length_of(e.shape.load(kRelaxed)) == key.length) {
-      if (extent(block) == 0) return false;
+      if (!inspect(block, place.view) || place.view.key_length != key.length) return false;
       if (key_equals(e, key)) {
-        place = {link, block};
+        place.link = link;
+        place.block = block;
         return true;
       }
     }
@@ -106,7 +107,7 @@ void Shard::fill(std::uint32_t block, const Key& key, const ValueIn& value, std:
   e.stamp.store(0, kRelaxed);
   e.expiry.store(expiry, kRelaxed);
   store_bytes(key_words(e), key.data, key.length);
-  Word64* words = value_words(e, shape);
+  Word64* words = key_words(e) + padded(key.length) / 8;
   if (value.type == EntryType::string) {
     store_bytes(words, value.data, value.size);
   } else {
@@ -126,34 +127,23 @@ bool Shard::unchanged_since(std::uint64_t epoch) const noexcept {
 #endif
 }
 
-Shard::Read Shard::copy_value(std::uint32_t block, ValueOut& out) const noexcept {
-  Entry& e = entry(block);
-  const std::uint32_t shape = e.shape.load(kRelaxed);
-  const std::uint32_t size = e.value_size.load(kRelaxed);
-  // The same checks as extent(), on these very loads: what is checked is what is used.
-  if (granules_for(Entry::key_length_of(shape), size) > granules_ - block) return Read::torn;
-  out.type = Entry::type_of(shape);
-  out.flags = e.flags.load(kRelaxed);
-  out.expiry = e.expiry.load(kRelaxed);
-  out.size = size;
-  const Word64* words = value_words(e, shape);
-  if (out.type != EntryType::string) {
-    if (size < 8) return Read::torn;
-    if (out.type == EntryType::lock) {
-      if (size < sizeof(LockFields)) return Read::torn;
-      const LockFields& lock = *reinterpret_cast<const LockFields*>(words);
-      // A grant writes the sequence while the owner is nobody: the same owner before and after means the same grant.
-      out.bits = lock.owner.load(kAcquire);
-      out.sequence = lock.sequence.load(kAcquire);
-      if (lock.owner.load(kRelaxed) != out.bits) return Read::torn;
-      return out.bits != kNobody ? Read::found : Read::missing;
-    }
-    out.bits = words->load(kRelaxed);
+Shard::Read Shard::copy_value(const View& view, ValueOut& out) noexcept {
+  out.type = view.type;
+  out.flags = view.entry->flags.load(kRelaxed);
+  out.expiry = view.entry->expiry.load(kRelaxed);
+  out.size = view.value_size;
+  if (view.type == EntryType::string) {
+    if (out.size > out.capacity) return Read::no_room;
+    load_bytes(view.value(), out.buffer, out.size);
     return Read::found;
   }
-  if (size > out.capacity) return Read::no_room;
-  load_bytes(words, out.buffer, size);
-  return Read::found;
+  if (view.type == EntryType::waiter) return Read::torn;
+  out.bits = view.value()->load(kAcquire);
+  if (view.type != EntryType::lock) return Read::found;
+  if (out.bits == kNobody) return Read::missing;
+  // A grant writes the sequence while the owner is nobody: the same owner before and after means the same grant.
+  out.sequence = view.lock().sequence.load(kAcquire);
+  return view.lock().owner.load(kRelaxed) == out.bits ? Read::found : Read::torn;
 }
 
 Shard::Read Shard::read(const Key& key, ValueOut& out) const noexcept {
@@ -166,36 +156,38 @@ Shard::Read Shard::read(const Key& key, ValueOut& out) const noexcept {
   for (std::uint32_t steps = 0; block != 0; ++steps) {
     if (!holds_header(block) || steps == granules_) return Read::torn;
     Entry& e = entry(block);
-    const std::uint32_t shape = e.shape.load(kRelaxed);
-    const std::uint32_t length = Entry::key_length_of(shape);
-    if (e.hash.load(kRelaxed) == short_hash && length == key.length &&
-        granules_for(length, 0) <= granules_ - block && key_equals(e, key)) {
-      result = copy_value(block, out);
-      break;
+    if (e.hash.load(kRelaxed) == short_hash && Entry::key_length_of(e.shape.load(kRelaxed)) == key.length) {
+      View view{};
+      if (!inspect(block, view) || view.key_length != key.length) return Read::torn;
+      if (key_equals(e, key)) {
+        result = copy_value(view, out);
+        break;
+      }
     }
     block = e.next.load(kAcquire);
   }
   return result != Read::torn && unchanged_since(epoch) ? result : Read::torn;
 }
 
+bool Shard::counts(const View& view, std::uint32_t flush) noexcept {
+  if (view.type == EntryType::waiter || !is_live(view.entry->expiry.load(kRelaxed), flush)) return false;
+  return view.type != EntryType::lock || view.lock().owner.load(kRelaxed) != kNobody;
+}
+
 bool Shard::append_keys(std::uint32_t index, std::uint32_t flush, std::uint32_t max, std::string& packed,
                         std::uint32_t& count) const {
   std::uint32_t block = bucket(index).load(kAcquire);
   for (std::uint32_t steps = 0; block != 0 && count < max; ++steps) {
-    if (!holds_header(block) || steps == granules_) return false;
-    Entry& e = entry(block);
-    const std::uint32_t shape = e.shape.load(kRelaxed);
-    const std::uint32_t length = Entry::key_length_of(shape);
-    const bool is_lock = Entry::type_of(shape) == EntryType::lock;
-    if (granules_for(length, is_lock ? sizeof(LockFields) : 0) > granules_ - block) return false;
-    const bool is_value = !is_lock || value_words(e, shape)->load(kRelaxed) != kNobody;
-    if (is_value && is_live(e.expiry.load(kRelaxed), flush)) {
+    View view{};
+    if (steps == granules_ || !inspect(block, view)) return false;
+    if (counts(view, flush)) {
       const std::size_t at = packed.size();
-      packed.append(reinterpret_cast<const char*>(&length), sizeof length).append(length, '\0');
-      load_bytes(key_words(e), packed.data() + at + sizeof length, length);
+      packed.append(reinterpret_cast<const char*>(&view.key_length), sizeof view.key_length);
+      packed.append(view.key_length, '\0');
+      load_bytes(key_words(*view.entry), packed.data() + at + sizeof view.key_length, view.key_length);
       ++count;
     }
-    block = e.next.load(kAcquire);
+    block = view.entry->next.load(kAcquire);
   }
   return true;
 }

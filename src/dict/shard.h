@@ -38,10 +38,27 @@ struct ValueIn {
   std::size_t size;    // bytes the value takes in the entry
 };
 
+/// An entry whose lengths were loaded once and found to lie inside the arena. All access goes by these copies: what
+/// another process writes into the entry afterwards cannot lead outside.
+struct View {
+  Entry* entry;
+  EntryType type;
+  std::uint32_t key_length;
+  std::uint32_t value_size;
+  std::uint32_t granules;  // of the block
+
+  Word64* value() const noexcept {
+    return reinterpret_cast<Word64*>(entry + 1) + padded(key_length) / 8;
+  }
+  /// REQUIRES: type is lock.
+  LockFields& lock() const noexcept { return *reinterpret_cast<LockFields*>(value()); }
+};
+
 /// Where a key is, or would be: the link that reaches it.
 struct Place {
   Word32* link;
   std::uint32_t block;  // 0: not there, `link` is the end of its chain
+  View view;            // of the block, if it is there
 };
 
 class Shard {
@@ -65,16 +82,13 @@ class Shard {
   Word32* words32(std::uint32_t block) const noexcept {
     return reinterpret_cast<Word32*>(arena_ + std::size_t{block} * kGranule);
   }
-  /// Granules of the entry at `block`, by its lengths; 0 if it does not lie inside the arena or is of no known type.
-  std::uint32_t extent(std::uint32_t block) const noexcept;
+  /// The entry at `block`; false if it does not lie inside the arena or is of no known type.
+  bool inspect(std::uint32_t block, View& view) const noexcept;
 
   static Word64* key_words(Entry& entry) noexcept { return reinterpret_cast<Word64*>(&entry + 1); }
-  static Word64* value_words(Entry& entry, std::uint32_t shape) noexcept {
-    return key_words(entry) + padded(Entry::key_length_of(shape)) / 8;
-  }
-  static LockFields& lock_fields(Entry& entry) noexcept {
-    return *reinterpret_cast<LockFields*>(value_words(entry, entry.shape.load(kRelaxed)));
-  }
+
+  /// Whether there is something under this entry: neither expired nor flushed nor a lock that nobody holds.
+  static bool counts(const View& view, std::uint32_t flush) noexcept;
 
   /// The key's place. False on damage.
   bool find(const Key& key, Place& place) const noexcept;
@@ -96,7 +110,7 @@ class Shard {
   std::size_t keys_bound(std::uint32_t bucket) const noexcept;
 
  private:
-  Read copy_value(std::uint32_t block, ValueOut& out) const noexcept;
+  static Read copy_value(const View& view, ValueOut& out) noexcept;
   bool append_keys(std::uint32_t bucket, std::uint32_t flush, std::uint32_t max, std::string& packed,
                    std::uint32_t& count) const;
   bool unchanged_since(std::uint64_t epoch) const noexcept;

@@ -16,11 +16,12 @@ std::uint64_t patience_end() noexcept { return platform::coarse_monotonic_ns() /
 }  // namespace
 
 bool WaitQueue::is_waiter(std::uint32_t block) const noexcept {
-  return shard_.extent(block) == kGranulesPerWaiter && shard_.entry(block).shape.load(kRelaxed) == kShape;
+  View view{};
+  return shard_.inspect(block, view) && view.type == EntryType::waiter && view.key_length == 0;
 }
 
 WaiterFields& WaitQueue::fields(std::uint32_t block) const noexcept {
-  return *reinterpret_cast<WaiterFields*>(Shard::value_words(shard_.entry(block), kShape));
+  return *reinterpret_cast<WaiterFields*>(&shard_.entry(block) + 1);
 }
 
 bool WaitQueue::same(std::uint32_t block, const Waiter& waiter) const noexcept {

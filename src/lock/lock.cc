@@ -122,23 +122,18 @@ Code attempt(Dictionary& dictionary, Segment& segment, const Request& request, T
   return dictionary.mutate(segment, key.hash, [&](Shard& shard, Arena& arena) {
     Place place{};
     if (!shard.find(key, place)) return Code::corrupt;
-    std::uint32_t block = place.block;
-    const auto is_lock = [&shard](std::uint32_t b) {
-      return Entry::type_of(shard.entry(b).shape.load(kRelaxed)) == EntryType::lock;
-    };
-    const bool is_new = block == 0 || !is_lock(block);
+    const bool is_new = place.block == 0 || place.view.type != EntryType::lock;
     if (is_new) {
-      if (block != 0 && Dictionary::counts(shard.entry(block), segment.flush_epoch())) {
+      if (place.block != 0 && Shard::counts(place.view, segment.flush_epoch())) {
         refusal = {};
-        refusal.end_ms = expiry_ms(shard.entry(block).expiry.load(kRelaxed));
+        refusal.end_ms = expiry_ms(place.view.entry->expiry.load(kRelaxed));
         return Code::locked;
       }
       const ValueIn value{EntryType::lock, 0, kNobody, nullptr, sizeof(LockFields)};
-      const Code code = dictionary.put(segment, shard, arena, key, place, value, kExpiryNever, &block);
+      const Code code = dictionary.put(segment, shard, arena, key, place, value, kExpiryNever);
       if (code != Code::ok) return code;
     }
-    Entry& entry = shard.entry(block);
-    const LockEntry lock{segment, shard, arena, entry, Shard::lock_fields(entry)};
+    const LockEntry lock{segment, shard, arena, *place.view.entry, place.view.lock()};
     return judge(lock, request, dead, is_new, lease, refusal);
   });
 }
@@ -177,10 +172,8 @@ Code with_lock(Dictionary& dictionary, std::string_view name, Change&& change) n
   return dictionary.mutate(*segment, key.hash, [&](Shard& shard, Arena& arena) {
     Place place{};
     if (!shard.find(key, place)) return Code::corrupt;
-    if (place.block == 0) return Code::not_owner;
-    Entry& entry = shard.entry(place.block);
-    if (Entry::type_of(entry.shape.load(kRelaxed)) != EntryType::lock) return Code::not_owner;
-    return change(LockEntry{*segment, shard, arena, entry, Shard::lock_fields(entry)});
+    if (place.block == 0 || place.view.type != EntryType::lock) return Code::not_owner;
+    return change(LockEntry{*segment, shard, arena, *place.view.entry, place.view.lock()});
   });
 }
 
