@@ -63,6 +63,8 @@ Mapping pin_description(int fd, AtFork at_fork) noexcept {
   return pin;
 }
 
+void unpin(void* pin) noexcept { ::munmap(pin, page_bytes()); }
+
 Mapping map_wiped_on_fork() noexcept {
   const std::size_t bytes = page_bytes();
   void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -114,6 +114,8 @@ Mapping map_shared(int fd, std::size_t size) noexcept;
 /// pre: a ForkGuard is alive, from before the lock was taken until `fd` is closed.
 enum class AtFork { drop, inherit };
 Mapping pin_description(int fd, AtFork at_fork) noexcept;
+/// Ends a pin whose Mapping was released to its address.
+void unpin(void* pin) noexcept;
 
 /// One private page that reads as zero after fork. Where the kernel cannot do that (before Linux 4.14) the page is
 /// ordinary, and the caller's own fork handler has to clear it.

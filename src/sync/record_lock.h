@@ -17,9 +17,12 @@
 namespace holdfast {
 
 class RecordLock {
+  struct Key {};  // only open() makes one
+
  public:
+  RecordLock(Key, std::string path, platform::FileId id);
   /// `id`: the file that is mapped (platform::Mapping::file()); refused when `name` leads to another one by now.
-  static Expected<std::unique_ptr<RecordLock>> open(const RuntimeDirectory& directory, std::string name,
+  static Expected<std::unique_ptr<RecordLock>> open(const RuntimeDirectory& directory, const std::string& name,
                                                     platform::FileId id);
   ~RecordLock();
   RecordLock(const RecordLock&) = delete;
@@ -30,14 +33,10 @@ class RecordLock {
   Attempt try_acquire(std::uint64_t byte, platform::Mapping& pin) noexcept;
 
  private:
-  RecordLock(const RuntimeDirectory& directory, std::string name, platform::FileId id)
-      : directory_(directory), name_(std::move(name)), id_(id) {}
-
   platform::FileDescriptor fresh_description() noexcept;
 
-  RuntimeDirectory directory_;
-  std::string name_;
-  platform::FileId id_;
+  const std::string path_;
+  const platform::FileId id_;
   // Where fresh descriptions come from, also after the file lost its name. The host may close it behind our back, so it
   // is compared with id_ before each use.
   std::atomic<int> source_{-1};

@@ -76,6 +76,10 @@ class Shmtx {
   LockResult lock(std::uint64_t deadline_ns) noexcept {
     return lock_fast() ? LockResult::acquired : lock_slow(deadline_ns);
   }
+  /// The same for a time from now; the clock is read only when somebody else has it.
+  LockResult lock_for(std::uint64_t patience_ns) noexcept {
+    return lock_fast() ? LockResult::acquired : lock_slow(platform::monotonic_ns() + patience_ns);
+  }
   /// REQUIRES: this thread holds it. Wakes one waiter if there may be one.
   void unlock() noexcept {
     auto& mine = shmtx_internal::critical_section;

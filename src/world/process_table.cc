@@ -17,7 +17,7 @@ namespace {
 using platform::FileDescriptor;
 using platform::FileId;
 
-const std::string kTableName = "processes";
+constexpr const char* kTableName = "processes";
 constexpr std::uint32_t kTableMode = 0600;
 constexpr std::uint64_t kRetryNs = platform::kNsPerMs / 2;
 /// Behind the FileHeader in the header page: pid of whoever has kTableLock, for people.
@@ -95,7 +95,7 @@ ProcessTable::ProcessTable(const RuntimeDirectory& directory, platform::Mapping 
 Expected<FileDescriptor> ProcessTable::open_file() const {
   auto directory_fd = directory_.open();  // also finds out that the table is no longer this one
   if (!directory_fd) return directory_fd.status();
-  FileDescriptor fd(::openat(directory_fd->get(), kTableName.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  FileDescriptor fd(::openat(directory_fd->get(), kTableName, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!fd) {
     return Status{Code::system, "cannot open " + directory_.path_of(kTableName) + ": " + platform::error_text(errno)};
   }

@@ -1,0 +1,108 @@
+#include "sync/bell.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "platform/platform.h"
+#include "world/process_table.h"
+#include "world/world.h"
+
+namespace holdfast {
+
+namespace {
+
+constexpr std::uint32_t kAsleep = 1;
+constexpr std::uint32_t kOneRing = 2;
+
+// ProcessSlot::mail_state
+constexpr std::uint32_t kMailArrived = 1;
+constexpr std::uint32_t kMailOverflowed = 2;
+
+/// Without an identity there is no bell; a wait is then a short sleep and the caller looks again.
+constexpr std::uint64_t kDeafSleepNs = 10 * platform::kNsPerMs;
+
+constexpr std::uint32_t rings(std::uint32_t word) noexcept { return word & ~kAsleep; }
+
+ProcessSlot* own_slot(World& world) noexcept {
+  const Token token = world.token();
+  return token == kNobody ? nullptr : world.slot(token);
+}
+
+/// False when every entry is taken.
+bool deposit(ProcessSlot& slot, std::uint32_t waiter) noexcept {
+  for (std::uint32_t i = 0; i < kMailboxEntries; ++i) {
+    // Starting at the number itself, a waiter that is rung for twice is found at once and takes one entry.
+    std::atomic<std::uint32_t>& entry = slot.mail[(waiter + i) % kMailboxEntries];
+    std::uint32_t found = entry.load(std::memory_order_relaxed);
+    if (found == waiter) return true;
+    // Relaxed: mail_state publishes it.
+    if (found == 0 && entry.compare_exchange_strong(found, waiter, std::memory_order_relaxed)) return true;
+    if (found == waiter) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void ring_bell(World& world, Token whom, std::uint32_t waiter) noexcept {
+  ProcessSlot* const slot = world.slot(whom);
+  // Should the slot change hands from here on, its new owner gets a hint that means nothing to it.
+  if (slot == nullptr) return;
+  // With the fence in take_mail(): if deposit() finds an older entry of this waiter that is being taken right now, its
+  // taker sees what this process changed before it rang.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  // Release: pairs with the acquire in take_mail(), which then finds the entry.
+  slot->mail_state.fetch_or(deposit(*slot, waiter) ? kMailArrived : kMailOverflowed, std::memory_order_release);
+
+  std::uint32_t word = slot->bell.load(std::memory_order_relaxed);
+  // Release: pairs with the acquire in bell_value(): who saw this ring finds its mail.
+  while (!slot->bell.compare_exchange_weak(word, rings(word) + kOneRing, std::memory_order_release,
+                                           std::memory_order_relaxed)) {
+  }
+  // All of them: any thread of that process may be the one whose waiter this is.
+  if ((word & kAsleep) != 0) platform::futex_wake(slot->bell, std::numeric_limits<int>::max());
+}
+
+Mail take_mail(World& world, std::span<std::uint32_t> waiters) noexcept {
+  ProcessSlot* const slot = own_slot(world);
+  if (slot == nullptr || slot->mail_state.load(std::memory_order_relaxed) == 0) return {.count = 0, .all = false};
+  // Before the entries: what arrives while they are read sets it again.
+  const std::uint32_t state = slot->mail_state.exchange(0, std::memory_order_acquire);
+  Mail mail{.count = 0, .all = (state & kMailOverflowed) != 0};
+  for (std::atomic<std::uint32_t>& entry : slot->mail) {
+    if (entry.load(std::memory_order_relaxed) == 0) continue;
+    if (mail.count == waiters.size()) {
+      slot->mail_state.fetch_or(kMailArrived, std::memory_order_relaxed);  // the rest stays for the next call
+      break;
+    }
+    // Another thread of this process may have been faster.
+    if (const std::uint32_t waiter = entry.exchange(0, std::memory_order_relaxed)) waiters[mail.count++] = waiter;
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in ring_bell()
+  return mail;
+}
+
+std::uint32_t bell_value(World& world) noexcept {
+  const ProcessSlot* const slot = own_slot(world);
+  // Acquire: pairs with the release in ring_bell().
+  return slot == nullptr ? 0 : slot->bell.load(std::memory_order_acquire);
+}
+
+void sleep_on_bell(World& world, std::uint32_t seen, std::uint64_t deadline_ns) noexcept {
+  ProcessSlot* const slot = own_slot(world);
+  if (slot == nullptr) {
+    platform::sleep_until(std::min(deadline_ns, platform::monotonic_ns() + kDeafSleepNs));
+    return;
+  }
+  std::uint32_t word = slot->bell.load(std::memory_order_relaxed);
+  do {
+    if (rings(word) != rings(seen)) return;
+  } while ((word & kAsleep) == 0 &&
+           !slot->bell.compare_exchange_weak(word, word | kAsleep, std::memory_order_relaxed));
+  // A ring from here on changes the word, so the kernel does not let this thread sleep.
+  if (platform::futex_wait(slot->bell, word | kAsleep, deadline_ns) == platform::WaitResult::failed) {
+    platform::sleep_until(std::min(deadline_ns, platform::monotonic_ns() + kDeafSleepNs));
+  }
+}
+
+}  // namespace holdfast

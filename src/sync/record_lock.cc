@@ -1,0 +1,76 @@
+#include "sync/record_lock.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace holdfast {
+
+using platform::FileDescriptor;
+using platform::FileId;
+
+namespace {
+
+bool is_file(int fd, const FileId& id) noexcept {
+  FileId found;
+  return fd >= 0 && platform::file_id(fd, found) == 0 && found == id;
+}
+
+FileDescriptor open_by_name(const std::string& path) noexcept {
+  return FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+}
+
+}  // namespace
+
+RecordLock::RecordLock(Key, std::string path, FileId id) : path_(std::move(path)), id_(id) {}
+
+RecordLock::~RecordLock() {
+  // The number may be the host's by now.
+  const int fd = source_.load(std::memory_order_relaxed);
+  if (is_file(fd, id_)) ::close(fd);
+}
+
+Expected<std::unique_ptr<RecordLock>> RecordLock::open(const RuntimeDirectory& directory, const std::string& name,
+                                                       FileId id) {
+  auto lock = std::make_unique<RecordLock>(Key{}, directory.path_of(name), id);
+  FileDescriptor fd = open_by_name(lock->path_);
+  if (!fd) return Status{Code::system, "cannot open " + lock->path_ + ": " + platform::error_text(errno)};
+  if (!is_file(fd.get(), id)) return Status{Code::not_found, lock->path_ + " was replaced by another file"};
+  lock->source_.store(fd.release(), std::memory_order_relaxed);
+  return Expected<std::unique_ptr<RecordLock>>(std::move(lock));
+}
+
+FileDescriptor RecordLock::fresh_description() noexcept {
+  FileDescriptor fd;
+  if (const int source = source_.load(std::memory_order_relaxed); is_file(source, id_)) {
+    fd = platform::reopen(source, O_RDWR);
+    if (fd && is_file(fd.get(), id_)) return fd;
+  }
+  // The host closed the source, or there is no /proc. By name, which works until the file is retired; what is found so
+  // becomes the next source.
+  fd = open_by_name(path_);
+  if (!fd || !is_file(fd.get(), id_)) return FileDescriptor();
+  int old = source_.load(std::memory_order_relaxed);
+  if (!is_file(old, id_)) {
+    FileDescriptor source = open_by_name(path_);
+    if (source && is_file(source.get(), id_) &&
+        source_.compare_exchange_strong(old, source.get(), std::memory_order_relaxed)) {
+      source.release();
+    }
+  }
+  return fd;
+}
+
+RecordLock::Attempt RecordLock::try_acquire(std::uint64_t byte, platform::Mapping& pin) noexcept {
+  const platform::ForkGuard no_fork;
+  const FileDescriptor fd = fresh_description();
+  if (!fd) return Attempt::unreachable;
+  const int error = platform::try_record_lock(fd.get(), byte);
+  if (error != 0) return error == EAGAIN ? Attempt::held : Attempt::unreachable;
+  pin = platform::pin_description(fd.get(), platform::AtFork::drop);
+  return pin ? Attempt::acquired : Attempt::unreachable;
+}
+
+}  // namespace holdfast
