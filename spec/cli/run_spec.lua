@@ -138,7 +138,8 @@ describe("holdfast run", function()
         end)
 
         it("is 1 when the error value is not a string", function()
-            local file = script("error(setmetatable({}, id == 1 and {__tostring = function() return 'mine' end} or nil))")
+            local file = script([[local mine = { __tostring = function() return 'mine' end }
+                error(setmetatable({}, id == 1 and mine or nil))]])
             local ended, _, err = command.run("run", "--workers", "2", file)
             assert.same({ code = 1 }, ended)
             assert.matches("worker 0 %(pid %d+%): %(error object is a table value%)\n", err)

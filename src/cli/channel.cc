@@ -1,9 +1,12 @@
 #include "cli/channel.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -15,20 +18,44 @@ namespace {
 
 constexpr std::size_t kStackBytes = 128 * 1024;
 
-// Of the process, because the thread outlives every scope: exit() may run while it reads.
-ExitingFlag exiting{false};
+// Ignored unless handled, so that nothing happens in programs that the script executes.
+constexpr int kNudge = SIGURG;
+constexpr int kFirstPauseMs = 1;
+constexpr int kLongestPauseMs = 1000;
+
+// Of the process, because the thread outlives every scope: exit() may run while it reads. The flags carry no other
+// data, so every access is relaxed.
+std::atomic<bool> requested{false};  // set by the thread
+std::atomic<bool> expected{false};   // set by the script
+std::atomic<bool> noticed{false};    // set by the script
 int worker_descriptor = -1;
+pthread_t main_thread;
 
-[[noreturn]] void end_process() noexcept { std::_Exit(EXIT_FAILURE); }
+void do_nothing(int /*signal*/) {}
 
+/// Ends the process when the master is gone: nobody else could be told.
+void receive() noexcept {
+  Command command{};
+  const ssize_t received = ::recv(worker_descriptor, &command, sizeof command, 0);
+  if (received < 0 && errno == EINTR) return;
+  if (received <= 0) std::_Exit(EXIT_FAILURE);
+  if (command == Command::quit) requested.store(true, std::memory_order_relaxed);
+}
+
+bool must_nudge() noexcept {
+  return requested.load(std::memory_order_relaxed) && expected.load(std::memory_order_relaxed) &&
+         !noticed.load(std::memory_order_relaxed);
+}
+
+/// A nudge between the script's question and its sleep is lost, hence more than one.
 void* listen_loop(void* /*unused*/) {
+  int pause_ms = kFirstPauseMs;
   for (;;) {
-    Command command{};
-    const ssize_t received = ::recv(worker_descriptor, &command, sizeof command, 0);
-    if (received < 0 && errno == EINTR) continue;
-    if (received <= 0) end_process();
-    // Relaxed: the flag carries no other data.
-    if (command == Command::quit) exiting.store(true, std::memory_order_relaxed);
+    pollfd channel{worker_descriptor, POLLIN, 0};
+    const bool nudge = must_nudge();
+    if (nudge) pthread_kill(main_thread, kNudge);
+    if (::poll(&channel, 1, nudge ? pause_ms : -1) > 0) receive();
+    if (nudge) pause_ms = std::min(2 * pause_ms, kLongestPauseMs);
   }
 }
 
@@ -48,8 +75,21 @@ void send_command(const Descriptor& master_end, Command command) noexcept {
   [[maybe_unused]] const ssize_t sent = ::send(master_end.get(), &command, sizeof command, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-const ExitingFlag& listen_to_master(Descriptor worker_end) {
+bool ExitRequest::ask() noexcept {
+  const bool answer = requested.load(std::memory_order_relaxed);
+  if (answer) noticed.store(true, std::memory_order_relaxed);
+  return answer;
+}
+
+void ExitRequest::expect_question() noexcept { expected.store(true, std::memory_order_relaxed); }
+
+ExitRequest listen_to_master(Descriptor worker_end) {
   worker_descriptor = worker_end.release();
+  main_thread = pthread_self();
+  struct sigaction nudge {};
+  nudge.sa_handler = do_nothing;
+  nudge.sa_flags = SA_RESTART;  // reads and writes of the script go on; sleeps end all the same
+  sigaction(kNudge, &nudge, nullptr);
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -64,7 +104,7 @@ const ExitingFlag& listen_to_master(Descriptor worker_end) {
   pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   check(error, "thread of the channel");
-  return exiting;
+  return {};
 }
 
 }  // namespace holdfast::cli

@@ -4,7 +4,6 @@
 // the master holds the other descriptor.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include "cli/descriptor.h"
@@ -26,11 +25,18 @@ ChannelPair make_channel();
 /// A worker that is gone already misses nothing: failure is no news.
 void send_command(const Descriptor& master_end, Command command) noexcept;
 
-/// True after Command::quit came.
-using ExitingFlag = std::atomic<bool>;
+/// The question whether this worker is to end, as the script asks it.
+class ExitRequest {
+ public:
+  /// Whether Command::quit came.
+  bool ask() noexcept;
+  /// The script will ask. From now on, when the command comes, sleeps of the main thread are cut short until it has.
+  void expect_question() noexcept;
+};
 
-/// Starts the thread that reads the channel as long as the process lives. It blocks every signal and touches nothing
-/// but the flag. When the master is gone it ends the process at once. Throws std::system_error.
-const ExitingFlag& listen_to_master(Descriptor worker_end);
+/// Starts the thread that reads the channel as long as the process lives. It blocks every signal and touches nothing of
+/// the script. When the master is gone it ends the process at once. To be called once, by the main thread. Throws
+/// std::system_error.
+ExitRequest listen_to_master(Descriptor worker_end);
 
 }  // namespace holdfast::cli

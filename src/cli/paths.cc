@@ -36,8 +36,8 @@ SearchPaths search_paths() {
     append(paths.lua, (folder / "?.lua").string());
     append(paths.lua, (folder / "?/init.lua").string());
   }
-  const fs::path modules = root / "lib/lua/5.1";
-  if (is_folder(modules)) paths.library = (modules / "?.so").string();
+  if (const fs::path library = loaded_library(); !library.empty())
+    paths.library = (library.parent_path() / "?.so").string();
   return paths;
 }
 

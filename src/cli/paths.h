@@ -10,8 +10,8 @@ struct SearchPaths {
   std::string library;  // templates for package.cpath
 };
 
-/// Of the trees that exist around the executable: <root>/lua for <root>/<build>/holdfast, and <prefix>/share/lua/5.1
-/// and <prefix>/lib/lua/5.1 for <prefix>/bin/holdfast. May be empty.
+/// Lua files of the trees that exist around the executable: <root>/lua for <root>/<build>/holdfast,
+/// <prefix>/share/lua/5.1 for <prefix>/bin/holdfast. Libraries beside the one that is loaded. May be empty.
 SearchPaths search_paths();
 
 /// The user's value of LUA_PATH or LUA_CPATH (null: not set) comes first, with ";;" for the default as usual; then what

@@ -61,16 +61,17 @@ bool open_libraries_without_paths(lua_State* state) {
   return opened;
 }
 
-/// exiting(): whether Command::quit came. A C function, because LuaJIT may take the load of an FFI pointer, volatile or
-/// not, out of a loop.
+// The module resty.holdfast.channel, which resty.holdfast.worker looks for: {exiting = function}. A C function, because
+// LuaJIT may take the load of an FFI pointer, volatile or not, out of a loop.
+
 int exiting(lua_State* state) {
-  const auto* flag = static_cast<const ExitingFlag*>(lua_touserdata(state, lua_upvalueindex(1)));
-  lua_pushboolean(state, flag->load(std::memory_order_relaxed) ? 1 : 0);
+  auto* request = static_cast<ExitRequest*>(lua_touserdata(state, lua_upvalueindex(1)));
+  lua_pushboolean(state, request->ask() ? 1 : 0);
   return 1;
 }
 
-/// Loader of the module resty.holdfast.channel, which resty.holdfast.worker looks for.
 int load_channel(lua_State* state) {
+  static_cast<ExitRequest*>(lua_touserdata(state, lua_upvalueindex(1)))->expect_question();
   lua_createtable(state, 0, 1);
   lua_pushvalue(state, lua_upvalueindex(1));
   lua_pushcclosure(state, exiting, 1);
@@ -78,10 +79,10 @@ int load_channel(lua_State* state) {
   return 1;
 }
 
-void preload_channel(lua_State* state, const ExitingFlag& flag) {
+void preload_channel(lua_State* state, ExitRequest& request) {
   lua_getglobal(state, "package");
   lua_getfield(state, -1, "preload");
-  lua_pushlightuserdata(state, const_cast<ExitingFlag*>(&flag));  // Lua's interface has no const
+  lua_pushlightuserdata(state, &request);
   lua_pushcclosure(state, load_channel, 1);
   lua_setfield(state, -2, "resty.holdfast.channel");
   lua_pop(state, 2);
@@ -118,12 +119,12 @@ std::string pop_message(lua_State* state) {
   return message;
 }
 
-/// Calls what lies under its `count` arguments on the stack. Whether it returned.
-bool call(lua_State* state, int count, const std::string& who) {
+/// Calls what lies under its `count` arguments on the stack and leaves `results` values there. Whether it returned.
+bool call(lua_State* state, int count, int results, const std::string& who) {
   const int handler = lua_gettop(state) - count;
   lua_pushcfunction(state, add_traceback);
   lua_insert(state, handler);
-  const int error = lua_pcall(state, count, 0, handler);
+  const int error = lua_pcall(state, count, results, handler);
   lua_remove(state, handler);
   if (error != 0) say("{}: {}", who, pop_message(state));
   return error == 0;
@@ -140,16 +141,23 @@ bool run_chunk(lua_State* state, const Script& script, const std::string& who) {
     return false;
   }
   for (const std::string& argument : script.arguments) lua_pushlstring(state, argument.data(), argument.size());
-  return call(state, count, who);
+  return call(state, count, 0, who);
 }
 
-/// The scheduler's run(), which returns at once when there is no task; nothing when the script has not loaded it.
+/// What the scheduler's run() says: true, or nil and how many tasks failed. Each failure was reported before.
+bool scheduler_succeeded(lua_State* state, const std::string& who) {
+  const bool ok = lua_toboolean(state, -2) != 0;
+  if (!ok) say("{}: {}", who, pop_message(state));
+  return ok;
+}
+
+/// Runs the tasks that the script has left. Nothing is done when it has not loaded the scheduler.
 bool run_scheduler(lua_State* state, const std::string& who) {
   lua_getfield(state, LUA_REGISTRYINDEX, "_LOADED");
   lua_getfield(state, -1, "resty.holdfast.scheduler");
   if (!lua_istable(state, -1)) return true;
   lua_getfield(state, -1, "run");
-  return !lua_isfunction(state, -1) || call(state, 0, who);
+  return call(state, 0, 2, who) && scheduler_succeeded(state, who);
 }
 
 bool flush_output(const std::string& who) {
@@ -168,7 +176,7 @@ bool compiles(const std::string& path) {
   return false;
 }
 
-int run_script(const Script& script, const std::string& who, const ExitingFlag& flag) {
+int run_script(const Script& script, const std::string& who, ExitRequest request) {
   State state = new_state();
   if (state == nullptr) return EXIT_FAILURE;
   if (!open_libraries_without_paths(state.get())) {
@@ -176,7 +184,7 @@ int run_script(const Script& script, const std::string& who, const ExitingFlag& 
     return EXIT_FAILURE;
   }
   set_search_paths(state.get());
-  preload_channel(state.get(), flag);
+  preload_channel(state.get(), request);
   set_arguments(state.get(), script);
   bool ok = run_chunk(state.get(), script, who) && run_scheduler(state.get(), who);
   state.reset();

@@ -18,6 +18,6 @@ bool compiles(const std::string& path);
 
 /// Runs the script to its end, then the tasks that it left in the scheduler. An error goes to standard error, headed by
 /// `who`, with its traceback. Returns the exit status of the process.
-int run_script(const Script& script, const std::string& who, const ExitingFlag& flag);
+int run_script(const Script& script, const std::string& who, ExitRequest request);
 
 }  // namespace holdfast::cli
