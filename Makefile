@@ -10,7 +10,8 @@ GENERATOR := $(if $(wildcard build/CMakeCache.txt),,$(if $(shell command -v ninj
 # Neither GoogleTest nor Google Benchmark is needed until somebody asks for tests or benchmarks.
 OPTIONAL_PARTS := $(if $(wildcard build/CMakeCache.txt),,-DHOLDFAST_TESTS=OFF -DHOLDFAST_BENCH=OFF)
 
-configure = cmake -S . -B build $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(1) $(CMAKE_FLAGS) --log-level=WARNING
+configure = cmake -S . -B build $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(1) $(CMAKE_FLAGS) \
+  --log-level=WARNING >/dev/null
 compile = cmake --build build --parallel $(JOBS)
 
 .PHONY: all demo test bench lint install clean help
@@ -43,7 +44,7 @@ lint: ## clang-format, clang-tidy, luacheck, shellcheck and the project's own ru
 	@scripts/lint build
 
 install: ## into PREFIX (/usr/local); DESTDIR is respected
-	@$(call configure,$(OPTIONAL_PARTS) -DCMAKE_INSTALL_PREFIX=$(PREFIX))
+	@$(call configure,$(OPTIONAL_PARTS) '-DCMAKE_INSTALL_PREFIX=$(PREFIX)')
 	@$(compile) --target holdfast_library holdfast_command
 	@cmake --install build
 

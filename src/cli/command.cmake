@@ -27,6 +27,17 @@ if(missing)
                       "-DHOLDFAST_CLI=OFF to build only the library.")
 endif()
 
-add_executable(holdfast_command ${cli_sources})
-set_target_properties(holdfast_command PROPERTIES OUTPUT_NAME holdfast RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
-target_link_libraries(holdfast_command PRIVATE holdfast_capi holdfast_core PkgConfig::LUAJIT CLI11::CLI11 fmt::fmt)
+file(GLOB base_sources CONFIGURE_DEPENDS base/*.cc)
+add_executable(holdfast_command ${cli_sources} ${base_sources})
+# The command uses the library as any other host does, and so do the Lua files it runs: there is one copy per process.
+# An installed one looks for it from the bin folder; LuaRocks moves that after the installation, hence two places.
+cmake_path(ABSOLUTE_PATH HOLDFAST_CLIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX} OUTPUT_VARIABLE clibdir)
+cmake_path(RELATIVE_PATH clibdir BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR} OUTPUT_VARIABLE clibdir)
+set_target_properties(
+  holdfast_command
+  PROPERTIES OUTPUT_NAME holdfast
+             RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
+             BUILD_RPATH_USE_ORIGIN ON
+             INSTALL_RPATH "$ORIGIN/${clibdir};$ORIGIN/../lib/lua/5.1")
+target_link_libraries(holdfast_command PRIVATE holdfast_includes holdfast_library PkgConfig::LUAJIT CLI11::CLI11
+                                               fmt::fmt)
