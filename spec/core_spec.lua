@@ -1,0 +1,183 @@
+local core = require "resty.holdfast.core"
+local process = require "spec.support.process"
+
+
+local function read_file(path)
+    local file = assert(io.open(path))
+    local text = file:read("*a")
+    file:close()
+    return text
+end
+
+
+-- Every HOLDFAST_NAME = number and #define HOLDFAST_NAME number of the header.
+local function header_constants()
+    local header = read_file("include/holdfast.h")
+    local constants = {}
+    for name, value in header:gmatch("HOLDFAST_([%u_]+)%s*=%s*(%d+)") do
+        constants[name] = tonumber(value)
+    end
+    constants.ABI = tonumber(header:match("#define HOLDFAST_ABI (%d+)"))
+    return constants
+end
+
+
+describe("core", function ()
+    after_each(process.clean_up)
+
+
+    it("has the constants of the header, each with its value", function ()
+        local constants = header_constants()
+        assert.equal(1, constants.NOT_FOUND)
+        for name, value in pairs(constants) do
+            assert.equal(value, core[name], name)
+        end
+    end)
+
+
+    it("has no constant that the header does not have", function ()
+        local constants = header_constants()
+        for name in pairs(core) do
+            if name:match("^[%u_]+$") and name ~= "C" then
+                assert.is_number(constants[name], name)
+            end
+        end
+    end)
+
+
+    it("declares every function of the header", function ()
+        local ffi = require "ffi"
+        for name in read_file("include/holdfast.h"):gmatch("(holdfast_[%w_]+)%([^)]*%)[^;]-;") do
+            assert.has_no.errors(function () ffi.typeof(core.C[name]) end, name)
+        end
+    end)
+
+
+    it("calls codes what the library calls them", function ()
+        local ffi = require "ffi"
+        for _, name in ipairs { "NOT_FOUND", "EXISTS", "NO_MEMORY", "TIMEOUT", "NOT_A_NUMBER", "NOT_OWNER" } do
+            assert.equal(ffi.string(core.C.holdfast_code_text(core[name])), core.reason(core[name]))
+        end
+    end)
+
+
+    it("says where the library is and which version it has", function ()
+        assert.matches("libholdfast", core.path, 1, true)
+        assert.matches("^%d+%.%d+%.%d+$", core.version)
+    end)
+
+
+    describe("key_string", function ()
+        it("takes strings as they are, numbers and booleans as tostring does", function ()
+            assert.equal("a\0b", core.key_string("a\0b"))
+            assert.equal("1.5", core.key_string(1.5))
+            assert.equal("true", core.key_string(true))
+            assert.equal("false", core.key_string(false))
+        end)
+
+        it("takes objects that know their name", function ()
+            local named = setmetatable({}, { __tostring = function () return "my name" end })
+            assert.equal("my name", core.key_string(named))
+        end)
+
+        it("refuses what has only an address", function ()
+            local thread = coroutine.create(function () end)
+            for _, key in ipairs { {}, print, thread, io.stdout and newproxy(), require("ffi").new("int[1]") } do
+                local text, err = core.key_string(key)
+                assert.is_nil(text)
+                assert.equal("bad key type", err)
+            end
+        end)
+
+        it("refuses nil, nothing and too much", function ()
+            assert.same({ nil, "nil key" }, { core.key_string(nil) })
+            assert.same({ nil, "empty key" }, { core.key_string("") })
+            assert.same({ nil, "key too long" }, { core.key_string(("x"):rep(65536)) })
+            assert.equal(65535, #core.key_string(("x"):rep(65535)))
+        end)
+    end)
+
+
+    describe("finding the library", function ()
+        local library = core.path
+        local folder
+
+        before_each(function ()
+            folder = os.tmpname()
+            os.remove(folder)
+            assert(os.execute("mkdir " .. folder) == 0)
+        end)
+
+        after_each(function ()
+            os.execute("rm -rf -- '" .. folder .. "'")
+        end)
+
+        local TRY = "local ok, result = pcall(require, 'resty.holdfast.core') say(ok and result.path or result)"
+
+        it("takes the one that HOLDFAST_LIB names", function ()
+            assert.equal(library .. "\n", (process.run(TRY, { env = { HOLDFAST_LIB = library } })))
+        end)
+
+        it("looks at nothing else when HOLDFAST_LIB names one that cannot be loaded", function ()
+            local text = process.run(TRY, { env = { HOLDFAST_LIB = folder .. "/nowhere.so" } })
+            assert.matches("HOLDFAST_LIB", text, 1, true)
+            assert.matches(folder .. "/nowhere.so", text, 1, true)
+        end)
+
+        it("searches package.cpath", function ()
+            assert(os.execute("cp " .. library .. " " .. folder .. "/libholdfast.so") == 0)
+            local env = { HOLDFAST_LIB = false, LUA_CPATH = folder .. "/none/?.so;" .. folder .. "/?.so" }
+            assert.equal(folder .. "/libholdfast.so\n", (process.run(TRY, { env = env })))
+        end)
+
+        it("skips templates of package.cpath without a question mark", function ()
+            assert(os.execute("cp " .. library .. " " .. folder .. "/loadall.so") == 0)
+            local env = { HOLDFAST_LIB = "", LUA_CPATH = folder .. "/loadall.so;" .. folder .. "/?.so" }
+            local text = process.run(TRY, { env = env })
+            assert.matches("is not found", text, 1, true)
+        end)
+
+        it("lists the places it has looked at", function ()
+            assert(os.execute("echo text > " .. folder .. "/libholdfast.so") == 0)
+            local env = { HOLDFAST_LIB = false, LUA_CPATH = folder .. "/none/?.so;" .. folder .. "/?.so" }
+            local text = process.run(TRY, { env = env })
+            assert.matches("libholdfast is not found", text, 1, true)
+            assert.matches(folder .. "/none/libholdfast.so: no such file", text, 1, true)
+            assert.matches(folder .. "/libholdfast.so: ", text, 1, true)
+            assert.matches("libholdfast.so: cannot open shared object file", text, 1, true)
+        end)
+
+        local function compile(source)
+            local file = assert(io.open(folder .. "/fake.c", "w"))
+            file:write(source)
+            file:close()
+            assert(os.execute(("cc -shared -fPIC -o %s/libholdfast.so %s/fake.c"):format(folder, folder)) == 0)
+            return folder .. "/libholdfast.so"
+        end
+
+        it("refuses a library of another ABI and names both", function ()
+            local fake = compile("unsigned holdfast_abi(void) { return 99; }")
+            local text = process.run(TRY, { env = { HOLDFAST_LIB = fake } })
+            local sentence = "holdfast: these Lua files need a library of ABI %d, but %s has ABI 99\n"
+            assert.equal(sentence:format(core.ABI, fake), text)
+        end)
+
+        it("refuses a library that is something else", function ()
+            local fake = compile("int unrelated;")
+            assert.matches("is not libholdfast", (process.run(TRY, { env = { HOLDFAST_LIB = fake } })), 1, true)
+        end)
+
+        it("survives being loaded twice in one Lua state", function ()
+            local text = process.run [[
+                require "resty.lock"
+                for name in pairs(package.loaded) do
+                    if name:match("^resty") then package.loaded[name] = nil end
+                end
+                require("resty.shdict").open("twice", { size = "64k" })
+                local lock = require("resty.lock"):new("twice")
+                say(lock:lock("key"), lock:unlock())
+            ]]
+            assert.equal("0\t1\n", text)
+        end)
+    end)
+end)

@@ -1,0 +1,198 @@
+-- Real child processes for specs: `luajit -e SOURCE`, talked to line by line. Every wait is bounded, and whatever is
+-- still running when a test ends is killed by its pid.
+
+local ffi = require "ffi"
+
+ffi.cdef [[
+int fork(void);
+int execvp(const char *file, char *const arguments[]);
+int setenv(const char *name, const char *value, int overwrite);
+int unsetenv(const char *name);
+int pipe(int descriptors[2]);
+int dup2(int from, int to);
+int close(int descriptor);
+ssize_t read(int descriptor, void *buffer, size_t count);
+ssize_t write(int descriptor, const void *buffer, size_t count);
+void _exit(int status);
+int waitpid(int pid, int *status, int options);
+int kill(int pid, int signal);
+int usleep(unsigned int microseconds);
+struct holdfast_spec_pollfd { int fd; short events; short revents; };
+int poll(struct holdfast_spec_pollfd *fds, unsigned long count, int timeout);
+]]
+
+local C = ffi.C
+
+local POLLIN = 1
+local WNOHANG = 1
+local PATIENCE = 20  -- seconds; only for "does not hang"
+
+local _M = { CONT = 18, KILL = 9, STOP = 19, TERM = 15 }
+
+local Child = {}
+Child.__index = Child
+
+local running = {}
+
+-- What each child starts with.
+local PREAMBLE = [[
+io.stdout:setvbuf("line")
+local say, hear = print, function () return io.read("*l") end
+]]
+
+
+local function now()
+    return require("resty.holdfast.core").C.holdfast_now()
+end
+
+
+local function pipe()
+    local ends = ffi.new("int[2]")
+    assert(C.pipe(ends) == 0, "no pipe")
+    return ends[0], ends[1]
+end
+
+
+local function become(source, env)
+    for name, value in pairs(env) do
+        if value == false then
+            C.unsetenv(name)
+        else
+            C.setenv(name, value, 1)
+        end
+    end
+    local arguments = ffi.new("const char *[4]", "luajit", "-e", PREAMBLE .. source, nil)
+    C.execvp("luajit", ffi.cast("char *const *", arguments))
+    C._exit(127)
+end
+
+
+-- Starts a child. options.env: variables to set (false: to unset); options.stderr: also hear what it writes there.
+function _M.start(source, options)
+    options = options or {}
+    local child_in, input = pipe()
+    local output, child_out = pipe()
+    local pid = C.fork()
+    assert(pid >= 0, "no process")
+    if pid == 0 then
+        C.dup2(child_in, 0)
+        C.dup2(child_out, 1)
+        if options.stderr then
+            C.dup2(child_out, 2)
+        end
+        for descriptor = 3, 63 do
+            C.close(descriptor)
+        end
+        become(source, options.env or {})
+    end
+    C.close(child_in)
+    C.close(child_out)
+    local child = setmetatable({ pid = pid, input = input, output = output, text = "" }, Child)
+    running[child] = true
+    return child
+end
+
+
+-- Sends a line.
+function Child:say(line)
+    line = line .. "\n"
+    assert(C.write(self.input, line, #line) == #line, "the child does not listen")
+end
+
+
+-- Reads more; false at the end.
+local function fill(self, deadline)
+    local left = deadline - now()
+    local poll = ffi.new("struct holdfast_spec_pollfd[1]", { { fd = self.output, events = POLLIN } })
+    if left <= 0 or C.poll(poll, 1, left * 1000 + 1) == 0 then
+        error("child " .. self.pid .. " said nothing in time; before that: " .. self.text, 0)
+    end
+    local buffer = ffi.new("char[4096]")
+    local count = tonumber(C.read(self.output, buffer, 4096))
+    if count > 0 then
+        self.text = self.text .. ffi.string(buffer, count)
+    end
+    return count > 0
+end
+
+
+-- The next line of what the child says; nil when there is no more.
+function Child:hear(seconds)
+    local deadline = now() + (seconds or PATIENCE)
+    while true do
+        local line, rest = self.text:match("^(.-)\n(.*)$")
+        if line then
+            self.text = rest
+            return line
+        end
+        if not fill(self, deadline) then
+            local last = self.text
+            self.text = ""
+            return last ~= "" and last or nil
+        end
+    end
+end
+
+
+-- Everything it says until it ends.
+function Child:hear_all(seconds)
+    local deadline = now() + (seconds or PATIENCE)
+    while fill(self, deadline) do end
+    local text = self.text
+    self.text = ""
+    return text
+end
+
+
+function Child:kill(signal)
+    C.kill(self.pid, signal or _M.KILL)
+end
+
+
+local function forget(self)
+    running[self] = nil
+    C.close(self.input)
+    C.close(self.output)
+end
+
+
+-- Its exit status; minus the signal that ended it.
+function Child:wait(seconds)
+    local status = ffi.new("int[1]")
+    local deadline = now() + (seconds or PATIENCE)
+    while C.waitpid(self.pid, status, WNOHANG) == 0 do
+        if now() > deadline then
+            error("child " .. self.pid .. " did not end in time", 0)
+        end
+        C.usleep(1000)
+    end
+    forget(self)
+    local signal = status[0] % 128
+    if signal ~= 0 then
+        return -signal
+    end
+    return math.floor(status[0] / 256) % 256
+end
+
+
+-- Runs a child to its end: what it said, and its status.
+function _M.run(source, options)
+    local child = _M.start(source, options)
+    C.close(child.input)
+    child.input = -1
+    local text = child:hear_all()
+    return text, child:wait()
+end
+
+
+-- To be called after each test.
+function _M.clean_up()
+    for child in pairs(running) do
+        C.kill(child.pid, _M.KILL)
+        C.waitpid(child.pid, nil, 0)
+        forget(child)
+    end
+end
+
+
+return _M
