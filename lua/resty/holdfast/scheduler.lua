@@ -8,6 +8,7 @@
 local core = require "resty.holdfast.core"
 local parker = require "resty.holdfast.parker"
 local timers = require "resty.holdfast.timers"
+local worker = require "resty.holdfast.worker"
 
 local C = core.C
 local co_create = coroutine.create
@@ -18,6 +19,7 @@ local co_status = coroutine.status
 local co_yield = coroutine.yield
 local describe = core.describe
 local error = error
+local exiting = worker.exiting
 local is_duration = core.is_duration
 local max = math.max
 local pairs = pairs
@@ -187,8 +189,18 @@ local function idle_time()
 end
 
 
+-- A worker of `holdfast run` that is told to finish stops its scheduler; the signal that comes with it ends the sleep.
+local function is_stopping()
+    if not stopping and exiting() then
+        _M.stop()
+    end
+    return stopping
+end
+
+
 local function loop(is_over)
     while not is_over() do
+        is_stopping()
         local idle = idle_time()
         if parker.has_listeners() then
             parker.sleep(idle)
@@ -252,13 +264,14 @@ function _M.running()
 end
 
 
-local function block(seconds)
+-- Ends early when `is_over`, which may be left out, says so after a signal.
+local function block(seconds, is_over)
     local deadline = now() + seconds
     local left = seconds
     repeat
         parker.sleep(left)
         left = deadline - now()
-    until left <= 0
+    until left <= 0 or (is_over and is_over())
 end
 
 
@@ -320,13 +333,13 @@ end
 
 
 function _M.stopping(seconds)
-    if seconds == nil or stopping then
-        return stopping
+    if seconds == nil or is_stopping() then
+        return is_stopping()
     end
     check_seconds(seconds, "stopping")
     local task = waiting_task()
     if not task then
-        block(seconds)
+        block(seconds, is_stopping)
         return stopping
     end
     stop_watchers[task] = true
