@@ -1,0 +1,86 @@
+// Real processes and scratch worlds for tests.
+//
+// A test program itself never enters a world: a process has only one, for as long as it lives. What a test wants to
+// happen inside a world, it does in a Child.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+namespace holdfast::test {
+
+/// Nothing in a test waits longer than this for another process.
+inline constexpr std::chrono::seconds kPatience{20};
+
+/// A line at a time between a parent and its child.
+class Channel {
+ public:
+  Channel(int read_fd, int write_fd) : read_fd_(read_fd), write_fd_(write_fd) {}
+  void say(const std::string& line) const;
+  /// The next line; "(end)" when the other side is gone, "(silence)" after kPatience.
+  std::string hear();
+  int read_fd() const { return read_fd_; }
+  int write_fd() const { return write_fd_; }
+
+ private:
+  int read_fd_;
+  int write_fd_;
+  std::string buffer_;
+};
+
+/// Runs `body` in a forked process, whose exit status is its result. Killed and reaped by the destructor, and by the
+/// kernel should the test program die.
+class Child {
+ public:
+  explicit Child(const std::function<int(Channel&)>& body);
+  ~Child();
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  pid_t pid() const { return pid_; }
+  Channel& channel() { return channel_; }
+  std::string hear() { return channel_.hear(); }
+  void say(const std::string& line) { channel_.say(line); }
+  std::string ask(const std::string& line) {
+    say(line);
+    return hear();
+  }
+
+  void signal(int number) const;
+  /// SIGSTOP, and back when the kernel has stopped it.
+  void stop() const;
+  /// SIGKILL; the zombie stays unreaped.
+  void kill() const { signal(9); }
+  /// Exit status, or 128 + the signal that ended it; -1 after kPatience.
+  int wait();
+
+ private:
+  pid_t pid_ = -1;
+  bool reaped_ = false;
+  Channel channel_{-1, -1};
+};
+
+/// Calls until it is true; false after kPatience.
+bool eventually(const std::function<bool()>& condition);
+
+/// An empty directory of its own in /dev/shm, 0700, named by $HOLDFAST_DIR. Removed with all that is in it.
+class ScratchDirectory {
+ public:
+  ScratchDirectory();
+  ~ScratchDirectory();
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+bool exists(const std::string& path);
+
+}  // namespace holdfast::test

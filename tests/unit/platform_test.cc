@@ -1,0 +1,214 @@
+#include "platform/platform.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "support/process.h"
+
+namespace holdfast::platform {
+namespace {
+
+using test::Channel;
+using test::Child;
+
+/// A file of one page in a directory of its own.
+class Platform : public testing::Test {
+ protected:
+  Platform() { ::ftruncate(open().get(), 4096) == 0 ? void() : ADD_FAILURE(); }
+  FileDescriptor open() const {
+    return FileDescriptor(::open((directory_ / "file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  }
+  bool is_locked(std::uint64_t byte) const {
+    std::uint64_t holder = kNoHolder;
+    EXPECT_EQ(0, find_record_lock(open().get(), byte, 1, holder));
+    return holder == byte;
+  }
+  std::atomic<std::uint32_t>& word(const Mapping& mapping) const {
+    return *reinterpret_cast<std::atomic<std::uint32_t>*>(mapping.data());
+  }
+
+  test::ScratchDirectory directory_;
+};
+
+TEST_F(Platform, ADescriptorIsClosedOnceByItsLastOwner) {
+  FileDescriptor first = open();
+  const int number = first.get();
+  FileDescriptor second = std::move(first);
+  EXPECT_FALSE(first);
+  EXPECT_EQ(number, second.get());
+  second.reset();
+  EXPECT_EQ(-1, ::fcntl(number, F_GETFD));
+}
+
+TEST_F(Platform, AReopenedFileIsTheSameFileWithLocksOfItsOwn) {
+  const FileDescriptor first = open();
+  const FileDescriptor second = reopen(first.get(), O_RDWR);
+  FileId a;
+  FileId b;
+  ASSERT_EQ(0, file_id(first.get(), a));
+  ASSERT_EQ(0, file_id(second.get(), b));
+  EXPECT_EQ(a, b);
+  EXPECT_EQ(0, try_record_lock(first.get(), 7));
+  EXPECT_EQ(EAGAIN, try_record_lock(second.get(), 7));
+  EXPECT_EQ(0, try_record_lock(second.get(), 8));
+  EXPECT_EQ(0, record_unlock(first.get(), 7));
+  EXPECT_EQ(0, try_record_lock(second.get(), 7));
+}
+
+TEST_F(Platform, SharedRecordLocksExcludeOnlyExclusiveOnes) {
+  const FileDescriptor first = open();
+  const FileDescriptor second = open();
+  EXPECT_EQ(0, try_shared_record_lock(first.get(), 3));
+  EXPECT_EQ(0, try_shared_record_lock(second.get(), 3));
+  EXPECT_EQ(EAGAIN, try_record_lock(second.get(), 3));
+  EXPECT_TRUE(is_locked(3));
+}
+
+TEST_F(Platform, AClosedDescriptorOfTheSameFileDropsNoLock) {
+  const FileDescriptor holder = open();
+  ASSERT_EQ(0, try_record_lock(holder.get(), 1));
+  open().reset();
+  EXPECT_TRUE(is_locked(1));
+}
+
+TEST_F(Platform, APinnedLockOutlivesItsDescriptorAndEndsWithThePin) {
+  Mapping pin;
+  {
+    const ForkGuard no_fork;
+    const FileDescriptor fd = open();
+    ASSERT_EQ(0, try_record_lock(fd.get(), 1));
+    pin = pin_description(fd.get(), AtFork::drop);
+    ASSERT_TRUE(pin);
+  }
+  EXPECT_TRUE(is_locked(1));
+  pin.reset();
+  EXPECT_FALSE(is_locked(1));
+}
+
+TEST_F(Platform, AForkedChildKeepsAnInheritedPinOnly) {
+  const auto pin_byte = [this](std::uint64_t byte, AtFork at_fork) {
+    const ForkGuard no_fork;
+    const FileDescriptor fd = open();
+    EXPECT_EQ(0, try_record_lock(fd.get(), byte));
+    return pin_description(fd.get(), at_fork);
+  };
+  Mapping dropped = pin_byte(1, AtFork::drop);
+  Mapping inherited = pin_byte(2, AtFork::inherit);
+  Child child([](Channel& parent) {
+    parent.hear();
+    return 0;
+  });
+  dropped.reset();
+  inherited.reset();
+  EXPECT_FALSE(is_locked(1));
+  EXPECT_TRUE(is_locked(2));
+  child.say("end");
+  EXPECT_EQ(0, child.wait());
+  EXPECT_FALSE(is_locked(2));
+}
+
+TEST_F(Platform, AWipedPageReadsAsZeroInTheChildAndStaysInTheParent) {
+  const Mapping page = map_wiped_on_fork();
+  ASSERT_TRUE(page);
+  word(page).store(42);
+  Child child([&](Channel&) { return static_cast<int>(word(page).load()); });
+  EXPECT_EQ(0, child.wait());
+  EXPECT_EQ(42U, word(page).load());
+}
+
+TEST_F(Platform, AFutexIsWokenFromAnotherProcess) {
+  const Mapping mapping = map_shared(open().get(), 4096);
+  ASSERT_TRUE(mapping);
+  Child sleeper([&](Channel& parent) {
+    parent.say("going to sleep");
+    while (word(mapping).load() == 0) {
+      futex_wait(word(mapping), 0, monotonic_ns() + 30 * kNsPerSecond);
+    }
+    return 0;
+  });
+  sleeper.hear();
+  word(mapping).store(1);
+  futex_wake(word(mapping), 1);
+  EXPECT_EQ(0, sleeper.wait());
+}
+
+TEST_F(Platform, AFutexWaitEndsAtItsDeadlineAndNotBefore) {
+  const Mapping mapping = map_shared(open().get(), 4096);
+  const std::uint64_t deadline = monotonic_ns() + 20 * kNsPerMs;
+  WaitResult result = WaitResult::woken;
+  while (result == WaitResult::woken || result == WaitResult::interrupted) {
+    result = futex_wait(word(mapping), 0, deadline);
+  }
+  EXPECT_EQ(WaitResult::timed_out, result);
+  EXPECT_GE(monotonic_ns(), deadline);
+  EXPECT_EQ(WaitResult::changed, futex_wait(word(mapping), 1, kForever));
+}
+
+TEST_F(Platform, WakingAWordThatIsNotMappedIsHarmless) {
+  const Mapping mapping = map_shared(open().get(), 4096);
+  auto& gone = word(mapping);
+  ::munmap(mapping.data(), 4096);
+  EXPECT_EQ(0, futex_wake(gone, 1));
+  // The address must be a mapping again before the destructor unmaps it.
+  ::mmap(mapping.data(), 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+TEST_F(Platform, ReservingGivesTheFileItsSizeAndItsMemory) {
+  const FileDescriptor fd(::open((directory_ / "big").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  constexpr std::uint64_t kSize = (10 << 20) + 4096;
+  ASSERT_EQ(0, reserve(fd.get(), kSize));
+  struct stat info;
+  ASSERT_EQ(0, ::fstat(fd.get(), &info));
+  EXPECT_EQ(static_cast<off_t>(kSize), info.st_size);
+  EXPECT_EQ(static_cast<blkcnt_t>(kSize / 512), info.st_blocks);
+}
+
+TEST_F(Platform, TheCoarseClockLagsByItsResolutionAtMost) {
+  const std::uint64_t before = monotonic_ns();
+  const std::uint64_t coarse = coarse_monotonic_ns();
+  EXPECT_LE(coarse, monotonic_ns());
+  // A tick may come late on a busy machine; a whole second would mean another clock.
+  EXPECT_GE(coarse + coarse_resolution_ns() + kNsPerSecond, before);
+  EXPECT_GT(coarse_resolution_ns(), 0U);
+}
+
+TEST_F(Platform, SleepingUntilADeadlineDoesNotEndBeforeIt) {
+  const std::uint64_t deadline = monotonic_ns() + 5 * kNsPerMs;
+  sleep_until(deadline);
+  EXPECT_GE(monotonic_ns(), deadline);
+}
+
+TEST_F(Platform, AForkWaitsUntilTheGuardsOfOtherThreadsAreGone) {
+  std::atomic<bool> guarded{false};
+  std::atomic<bool> released{false};
+  std::thread holder([&] {
+    const ForkGuard outer;
+    const ForkGuard nested;
+    guarded = true;
+    sleep_until(monotonic_ns() + 50 * kNsPerMs);
+    released = true;
+  });
+  while (!guarded) yield();
+  Child child([&](Channel&) {
+    const ForkGuard works_here_too;
+    return released ? 0 : 1;
+  });
+  EXPECT_EQ(0, child.wait());
+  holder.join();
+}
+
+TEST_F(Platform, RandomNumbersOfForkedProcessesDiffer) {
+  Child child([](Channel& parent) {
+    parent.say(std::to_string(random_number()));
+    return 0;
+  });
+  EXPECT_NE(std::to_string(random_number()), child.hear());
+}
+
+}  // namespace
+}  // namespace holdfast::platform
