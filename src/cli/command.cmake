@@ -30,14 +30,15 @@ endif()
 file(GLOB base_sources CONFIGURE_DEPENDS base/*.cc)
 add_executable(holdfast_command ${cli_sources} ${base_sources})
 # The command uses the library as any other host does, and so do the Lua files it runs: there is one copy per process.
-# An installed one looks for it from the bin folder; LuaRocks moves that after the installation, hence two places.
+# It looks for it beside itself, as in the build folder, then from the folder it is installed in. LuaRocks moves what
+# was installed, hence the last place.
 cmake_path(ABSOLUTE_PATH HOLDFAST_CLIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX} OUTPUT_VARIABLE clibdir)
 cmake_path(RELATIVE_PATH clibdir BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR} OUTPUT_VARIABLE clibdir)
 set_target_properties(
   holdfast_command
   PROPERTIES OUTPUT_NAME holdfast
              RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
-             BUILD_RPATH_USE_ORIGIN ON
-             INSTALL_RPATH "$ORIGIN/${clibdir};$ORIGIN/../lib/lua/5.1")
+             BUILD_WITH_INSTALL_RPATH ON
+             INSTALL_RPATH "$ORIGIN;$ORIGIN/${clibdir};$ORIGIN/../lib/lua/5.1")
 target_link_libraries(holdfast_command PRIVATE holdfast_includes holdfast_library PkgConfig::LUAJIT CLI11::CLI11
                                                fmt::fmt)
