@@ -116,7 +116,10 @@ std::uint32_t Arena::allocate(std::uint32_t count) noexcept {
     const std::uint32_t block = search(bin, count);
     if (block == 0) continue;
     const std::uint32_t size = size_at(block);
-    if (!remove(block, size)) return 0;
+    if (size < count || !remove(block, size)) {  // shorter than a moment ago: somebody writes over it
+      damaged_ = true;
+      return 0;
+    }
     if (size > count) add_free(block + count, size - count);
     return block;
   }

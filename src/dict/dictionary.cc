@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 
 #include "dict/expiry.h"
 #include "dict/wait_queue.h"
@@ -48,6 +49,7 @@ void Dictionary::world_token() noexcept { (void)world_.token(); }
 // a new one.
 Segment* Dictionary::refresh() noexcept {
   try {
+    const platform::ForkGuard no_fork;  // a child must not find the mutex held by a thread that it does not have
     const std::lock_guard<std::mutex> lock(refreshing_);
     Segment* now = segment_.load(std::memory_order_acquire);
     if (!now->retired()) return now;
@@ -69,7 +71,10 @@ Status Dictionary::reopen(const DictionaryOptions& options) {
     now = adopt(std::move(*next));
   }
   const Status same = now->check_same(name_, options);
-  if (same.ok()) options_ = options;
+  if (same.ok()) {
+    const std::lock_guard<std::mutex> lock(refreshing_);
+    options_ = options;
+  }
   return same;
 }
 
@@ -136,6 +141,9 @@ Code Dictionary::put(Segment& segment, Shard& shard, Arena& arena, const Key& ke
     block = arena.allocate(count);
     if (block == 0) return arena.damaged() ? Code::corrupt : Code::no_memory;
   }
+#ifdef HOLDFAST_TEST_MISORDER  // links the entry before it is filled: tests/crash proves with it that it would notice
+  commit(*place.link, block);
+#endif
   shard.fill(block, key, value, expiry_word(expiry_at_ms, segment.flush_epoch()));
   ShardHeader& header = shard.header();
   if (expiry_at_ms != kExpiryNever && expiry_at_ms < header.reclaim_after.load(kRelaxed))
@@ -157,7 +165,9 @@ Code Dictionary::put(Segment& segment, Shard& shard, Arena& arena, const Key& ke
 Code Dictionary::store(StoreOp op, std::string_view name, const ValueIn& value, double exptime) noexcept {
   Segment* now = segment();
   if (now == nullptr) return Code::not_found;
-  if (granules_for(name.size(), value.size) > now->geometry().block_max()) return Code::too_large;
+  if (value.size > std::numeric_limits<std::uint32_t>::max() ||
+      granules_for(name.size(), value.size) > now->geometry().block_max())
+    return Code::too_large;
   const Key key(name.data(), name.size(), now->seed());
   const std::uint64_t end = expiry_after(exptime);
   return mutate(*now, key.hash, [&](Shard& shard, Arena& arena) {

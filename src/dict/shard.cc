@@ -141,8 +141,9 @@ Shard::Read Shard::copy_value(const View& view, ValueOut& out) noexcept {
   out.bits = view.value()->load(kAcquire);
   if (view.type != EntryType::lock) return Read::found;
   if (out.bits == kNobody) return Read::missing;
-  // A grant writes the sequence while the owner is nobody: the same owner before and after means the same grant.
+  // A grant writes sequence and expiry while the owner is nobody: the same owner before and after means the same grant.
   out.sequence = view.lock().sequence.load(kAcquire);
+  out.expiry = view.entry->expiry.load(kAcquire);  // acquire: pairs with the store in grant(), keeps the next load behind it
   return view.lock().owner.load(kRelaxed) == out.bits ? Read::found : Read::torn;
 }
 
@@ -176,10 +177,13 @@ bool Shard::counts(const View& view, std::uint32_t flush) noexcept {
 
 bool Shard::append_keys(std::uint32_t index, std::uint32_t flush, std::uint32_t max, std::string& packed,
                         std::uint32_t& count) const {
+  const std::size_t before = packed.size();
   std::uint32_t block = bucket(index).load(kAcquire);
   for (std::uint32_t steps = 0; block != 0 && count < max; ++steps) {
     View view{};
     if (steps == granules_ || !inspect(block, view)) return false;
+    // A chain that runs in a circle of long keys: more than the arena could hold.
+    if (packed.size() - before > std::size_t{granules_} * kGranule) return false;
     if (counts(view, flush)) {
       const std::size_t at = packed.size();
       packed.append(reinterpret_cast<const char*>(&view.key_length), sizeof view.key_length);
@@ -210,7 +214,7 @@ std::size_t Shard::keys_bound(std::uint32_t index) const noexcept {
     bytes += sizeof(std::uint32_t) + Entry::key_length_of(e.shape.load(kRelaxed));
     block = e.next.load(kRelaxed);
   }
-  return bytes;
+  return std::min(bytes, std::size_t{granules_} * kGranule);
 }
 
 }  // namespace holdfast
