@@ -1,0 +1,179 @@
+-- A cache stampede, with a lock and without.
+--
+-- Every word of a text is a request for something that a slow backend has to compute. The words are dealt out to all
+-- coroutines of all workers, so that many ask for the same word at the same time. With resty.lock one caller per word
+-- goes to the backend and the others find its answer in the shared dictionary; without, each of them goes.
+--
+--   holdfast run --workers 4 --dict stampede_locks=1m --dict stampede_cache=4m examples/stampede.lua
+--   luajit examples/stampede.lua                                    (one worker)
+
+-- In a checkout that is built but not installed, the modules and the library lie next door.
+local here = arg[0]:match("^(.*)/") or "."
+package.path = package.path .. ";" .. here .. "/../lua/?.lua;" .. here .. "/?.lua"
+package.cpath = package.cpath .. ";" .. here .. "/../build/?.so"
+
+local ffi = require "ffi"
+local report = require "stampede.report"
+local resty_lock = require "resty.lock"
+local scheduler = require "resty.holdfast.scheduler"
+local shdict = require "resty.shdict"
+local trace = require "stampede.trace"
+local worker = require "resty.holdfast.worker"
+
+ffi.cdef "int isatty(int fd); int getpid(void); int getppid(void);"
+
+local id, workers = worker.id(), worker.count()
+local options = trace.read_options(arg)
+local words = trace.read_words(options.file, here .. "/../LICENSE")
+local quit = trace.quit
+
+-- `holdfast run --dict` has made both already; for a plain luajit this does.
+local cache = shdict.shared.stampede_cache or assert(shdict.open("stampede_cache", { size = "4m" }))
+local locks = shdict.shared.stampede_locks or assert(shdict.open("stampede_locks", { size = "1m" }))
+
+-- Keys begin with a pid that all workers of this run know, so that two runs in one world do not share answers.
+local run = (workers > 1 and ffi.C.getppid() or ffi.C.getpid()) .. ":"
+local prefix  -- of the keys of this phase
+local waits   -- seconds that the coroutines of this worker waited for locks
+
+
+-- --- a cache in front of a backend ---------------------------------------------------------------------
+
+local function backend(word)
+    assert(cache:incr(prefix .. "calls", 1, 0))
+    assert(cache:incr(prefix .. "calls for:" .. word, 1, 0))
+    scheduler.sleep(options.backend_ms / 1000)
+    return "all there is to know about " .. word
+end
+
+
+local function get_without_lock(word)
+    local key = prefix .. "word:" .. word
+    local value = cache:get(key)
+    if not value then
+        value = backend(word)
+        assert(cache:set(key, value))
+    end
+    return value
+end
+
+
+-- A holder that hangs for longer than exptime loses the lock to the next one; nobody waits longer than timeout.
+local LOCK_OPTIONS = { exptime = options.backend_ms / 1000 + 30, timeout = options.backend_ms / 1000 + 10 }
+
+local function get_with_lock(word)
+    local key = prefix .. "word:" .. word
+    local value = cache:get(key)
+    if value then
+        return value
+    end
+
+    local lock = assert(resty_lock:new("stampede_locks", LOCK_OPTIONS))
+    local elapsed = assert(lock:lock(key))
+    if elapsed > 0 then
+        waits[#waits + 1] = elapsed
+    end
+
+    -- Whoever had the lock before may have filled the cache. Without this second look the lock would be of no use.
+    value = cache:get(key)
+    if not value then
+        value = backend(word)
+        assert(cache:set(key, value))
+    end
+    assert(lock:unlock())
+    return value
+end
+
+
+-- --- the replay ----------------------------------------------------------------------------------------
+
+local next_show = id == 0 and ffi.C.isatty(1) == 1 and 0 or math.huge
+
+-- For a person at a terminal. Every worker has the same share of the requests, so this one's progress is that of all.
+local function show_progress(answered)
+    if scheduler.now() >= next_show then
+        next_show = scheduler.now() + 0.1
+        io.write(("\r\27[K%d of %d requests, %d backend calls"):format(math.min(answered * workers, #words), #words,
+            cache:get(prefix .. "calls") or 0))
+        io.flush()
+    end
+end
+
+-- Coroutine j of worker i answers request number i * coroutines + j, and every (workers * coroutines)-th after it.
+local function replay(get)
+    local first, lanes, answered = id * options.coroutines + 1, workers * options.coroutines, 0
+    for lane = first, first + options.coroutines - 1 do
+        scheduler.spawn(function ()
+            for n = lane, #words, lanes do
+                get(words[n])
+                answered = answered + 1
+                show_progress(answered)
+            end
+        end)
+    end
+    if not scheduler.run() then
+        os.exit(1)  -- the scheduler has printed why; the other workers notice that this one is gone
+    end
+    if next_show < math.huge then
+        io.write("\r\27[K")
+    end
+end
+
+
+-- --- the workers meet ----------------------------------------------------------------------------------
+
+-- Each worker holds a lock of its own from before a phase to its end. Whoever gets all of them knows that everybody is
+-- done, or dead: the lock of a dead worker is free at once, but its result is missing.
+local PATIENCE = 3600
+local START_PATIENCE = 10
+
+local function take(name)
+    local lock = assert(resty_lock:new("stampede_locks", { exptime = PATIENCE, timeout = PATIENCE }))
+    assert(lock:lock(run .. name))
+    return lock
+end
+
+local function wait_for_start()
+    local deadline = scheduler.now() + START_PATIENCE
+    local started = assert(locks:incr(run .. "started", 1, 0, PATIENCE))
+    while started < workers and scheduler.now() < deadline do
+        scheduler.sleep(0.001)
+        started = locks:get(run .. "started")
+    end
+    if started < workers then
+        quit(1, ("stampede: only %d of %d workers have started\n"):format(started, workers))
+    end
+end
+
+local phases = options.no_lock and { { "without lock", get_without_lock } }
+    or { { "with resty.lock", get_with_lock }, { "without lock", get_without_lock } }
+
+local mine = take(phases[1][1] .. id)
+wait_for_start()
+
+local results = {}
+for i, phase in ipairs(phases) do
+    local name, get = phase[1], phase[2]
+    prefix, waits = run .. name .. ":", {}
+    local start = scheduler.now()
+    replay(get)
+    assert(cache:set(prefix .. "waits:" .. id, report.pack(waits), PATIENCE))
+
+    -- The lock of the next phase is taken before that of this one is given back, so that nobody runs ahead.
+    local following = phases[i + 1] and take(phases[i + 1][1] .. id)
+    assert(mine:unlock())
+    for other = 0, workers - 1 do
+        assert(take(name .. other):unlock())
+        if not cache:get(prefix .. "waits:" .. other) then
+            quit(1, ("stampede: worker %d ended before its requests were answered\n"):format(other))
+        end
+    end
+    mine = following
+    if id == 0 then
+        results[i] = report.collect(cache, prefix, name, words, workers, scheduler.now() - start)
+    end
+end
+
+if id == 0 then
+    os.exit(report.print(results, options, workers) and 0 or 1)
+end

@@ -1,0 +1,112 @@
+-- What stampede.lua prints: the figures of each phase side by side, and whether they are as they must be.
+
+local ffi = require "ffi"
+
+local _M = {}
+
+local DOUBLE = ffi.sizeof("double")
+
+
+-- A dictionary stores strings, and the bytes of an array are one.
+function _M.pack(numbers)
+    local array = ffi.new("double[?]", #numbers)
+    for i, number in ipairs(numbers) do
+        array[i - 1] = number
+    end
+    return ffi.string(array, #numbers * DOUBLE)
+end
+
+
+local function append(numbers, packed)
+    local array = ffi.new("double[?]", #packed / DOUBLE)
+    ffi.copy(array, packed, #packed)
+    for i = 0, #packed / DOUBLE - 1 do
+        numbers[#numbers + 1] = array[i]
+    end
+end
+
+
+-- The figures of a phase, which all workers have left in the cache. Takes the answers out of it.
+function _M.collect(cache, prefix, name, words, workers, seconds)
+    local result = {
+        name = name, requests = #words, distinct = 0, calls = cache:get(prefix .. "calls") or 0,
+        repeated = 0, most_calls = 0, waits = {}, seconds = seconds,
+    }
+    for id = 0, workers - 1 do
+        append(result.waits, cache:get(prefix .. "waits:" .. id))
+    end
+    table.sort(result.waits)
+
+    -- The distinct words are counted in the text, not in the cache: that is what the backend calls are checked against.
+    local seen = {}
+    for _, word in ipairs(words) do
+        if not seen[word] then
+            seen[word] = true
+            local calls = cache:get(prefix .. "calls for:" .. word) or 0
+            result.distinct = result.distinct + 1
+            result.repeated = result.repeated + (calls > 1 and 1 or 0)
+            result.most_calls = math.max(result.most_calls, calls)
+            cache:delete(prefix .. "calls for:" .. word)
+            cache:delete(prefix .. "word:" .. word)
+        end
+    end
+    cache:delete(prefix .. "calls")
+    return result
+end
+
+
+local function percentile(sorted, share)
+    if #sorted == 0 then
+        return "-"
+    end
+    return ("%.1f ms"):format(sorted[math.max(1, math.ceil(#sorted * share))] * 1000)
+end
+
+
+local ROWS = {
+    { "requests", function (r) return r.requests end },
+    { "distinct words", function (r) return r.distinct end },
+    { "backend calls", function (r) return r.calls end },
+    { "words asked for more than once", function (r) return r.repeated end },
+    { "most calls for one word", function (r) return r.most_calls end },
+    { "hit ratio", function (r) return ("%.1f %%"):format(100 * (1 - r.calls / r.requests)) end },
+    { "waits for a lock", function (r) return #r.waits end },
+    { "  median", function (r) return percentile(r.waits, 0.5) end },
+    { "  99th percentile", function (r) return percentile(r.waits, 0.99) end },
+    { "  longest", function (r) return percentile(r.waits, 1) end },
+    { "seconds", function (r) return ("%.2f"):format(r.seconds) end },
+}
+
+
+-- Whether everything is as it must be.
+function _M.print(results, options, workers)
+    print(("%d %s x %d coroutines, a backend call takes %g ms\n"):format(workers,
+        workers == 1 and "worker" or "workers", options.coroutines, options.backend_ms))
+    local heads = (" "):rep(31)
+    for _, result in ipairs(results) do
+        heads = heads .. ("%17s"):format(result.name)
+    end
+    print(heads)
+    for _, row in ipairs(ROWS) do
+        local line = ("%-31s"):format(row[1])
+        for _, result in ipairs(results) do
+            line = line .. ("%17s"):format(row[2](result))
+        end
+        print(line)
+    end
+    local locked = results[2] and results[1]
+    if not locked then
+        return true
+    end
+    if locked.calls ~= locked.distinct then
+        io.stderr:write(("\nstampede: with the lock there were %d backend calls for %d distinct words\n"):format(
+            locked.calls, locked.distinct))
+        return false
+    end
+    print(("\nWith the lock each of the %d words was computed once."):format(locked.distinct))
+    print(("Without, the backend was called %.1f times as often."):format(results[2].calls / locked.calls))
+    return true
+end
+
+
+return _M

@@ -1,0 +1,111 @@
+-- The command line of stampede.lua, and the words of a text.
+
+local worker = require "resty.holdfast.worker"
+
+local _M = {}
+
+local USAGE = [[
+Usage: stampede.lua [TRACE] [--backend-ms N] [--coroutines N] [--no-lock]
+
+  TRACE           a text whose words are the requests; default: the GPL-3 that Debian ships
+  --backend-ms N  milliseconds that the backend takes for a word; default: 5
+  --coroutines N  coroutines in each worker; default: 25
+  --no-lock       only the run without the lock
+]]
+
+
+-- Every worker finds the same mistake; one of them says so and fails.
+function _M.quit(status, ...)
+    if worker.id() ~= 0 then
+        os.exit(0)
+    end
+    local out = status == 0 and io.stdout or io.stderr
+    out:write(...)
+    os.exit(status)
+end
+
+
+local function refuse(message)
+    _M.quit(2, "stampede: ", message, "\n", USAGE)
+end
+
+
+local function read_number(option, text, low, high)
+    local number = tonumber(text)
+    if not (number and number >= low and number <= high) then
+        refuse(("%s: a number, %d to %d, expected, got %s"):format(option, low, high,
+            text and '"' .. text .. '"' or "nothing"))
+    end
+    return number
+end
+
+
+function _M.read_options(arguments)
+    local options = { backend_ms = 5, coroutines = 25 }
+    local i = 1
+    while i <= #arguments do
+        local argument = arguments[i]
+        if argument == "--backend-ms" then
+            i = i + 1
+            options.backend_ms = read_number(argument, arguments[i], 0, 10000)
+        elseif argument == "--coroutines" then
+            i = i + 1
+            options.coroutines = read_number(argument, arguments[i], 1, 1000)
+            if options.coroutines % 1 ~= 0 then
+                refuse(argument .. ": a whole number expected, got " .. arguments[i])
+            end
+        elseif argument == "--no-lock" then
+            options.no_lock = true
+        elseif argument == "--help" or argument == "-h" then
+            _M.quit(0, USAGE)
+        elseif argument:find("^%-") then
+            refuse('unknown option "' .. argument .. '"')
+        elseif options.file then
+            refuse(('one trace expected, got two: "%s" and "%s"'):format(options.file, argument))
+        else
+            options.file = argument
+        end
+        i = i + 1
+    end
+    return options
+end
+
+
+local function read_file(path)
+    local file, err = io.open(path)
+    if not file then
+        return nil, err
+    end
+    local text
+    text, err = file:read("*a")
+    file:close()
+    return text, err and path .. ": " .. err
+end
+
+
+-- The words of the file in their order, in lower case. Bytes above 127 are parts of letters in UTF-8.
+function _M.read_words(path, default)
+    local text, err
+    if path then
+        text, err = read_file(path)
+    else
+        text, err = read_file("/usr/share/common-licenses/GPL-3")
+        if not text then
+            text, err = read_file(default)
+        end
+    end
+    if not text then
+        _M.quit(1, "stampede: cannot read the trace: ", err, "\n")
+    end
+    local words = {}
+    for word in text:gmatch("[%w\128-\255]+") do
+        words[#words + 1] = word:lower()
+    end
+    if #words == 0 then
+        _M.quit(1, "stampede: there is no word in ", path or default, "\n")
+    end
+    return words
+end
+
+
+return _M
