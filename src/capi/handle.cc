@@ -31,7 +31,7 @@ int fail(Code code, const char* message) noexcept {
   return static_cast<int>(code);
 }
 
-int outcome(Code code, Dictionary& dictionary) noexcept {
+int fail_outcome(Code code, Dictionary& dictionary) noexcept {
   try {
     switch (code) {
       case Code::not_found:
@@ -57,15 +57,13 @@ int outcome(Code code, Dictionary& dictionary) noexcept {
   return static_cast<int>(code);
 }
 
-int check_key(const char* key, std::size_t length) noexcept {
+int fail_key(const char* key, std::size_t length) noexcept {
   if (key == nullptr) return fail(Code::invalid, "nil key");
   if (length == 0) return fail(Code::invalid, "empty key");
-  if (length > HOLDFAST_KEY_MAX) return fail(Code::invalid, "key too long");
-  return HOLDFAST_OK;
+  return fail(Code::invalid, "key too long");
 }
 
-int check_seconds(const char* name, double seconds) noexcept {
-  if (seconds >= 0.0) return HOLDFAST_OK;  // false for NaN
+int fail_seconds(const char* name, double seconds) noexcept {
   try {
     return fail({Code::invalid, std::string("bad \"") + name + "\": " + std::to_string(seconds) +
                                     ", expected a number of seconds, 0 or more"});

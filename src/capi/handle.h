@@ -18,12 +18,22 @@ inline holdfast_dict* wrap(Dictionary* dictionary) noexcept { return reinterpret
 int fail(const Status& status) noexcept;
 int fail(Code code, const char* message) noexcept;
 
+int fail_outcome(Code code, Dictionary& dictionary) noexcept;
+int fail_key(const char* key, std::size_t length) noexcept;
+int fail_seconds(const char* name, double seconds) noexcept;
+
 /// The code alone, for outcomes that need no sentence; one is added for those that do.
-int outcome(Code code, Dictionary& dictionary) noexcept;
+inline int outcome(Code code, Dictionary& dictionary) noexcept {
+  return code == Code::ok ? HOLDFAST_OK : fail_outcome(code, dictionary);
+}
 
 /// Ok if the key is 1 to HOLDFAST_KEY_MAX bytes.
-int check_key(const char* key, std::size_t length) noexcept;
+inline int check_key(const char* key, std::size_t length) noexcept {
+  return key != nullptr && length - 1 < HOLDFAST_KEY_MAX ? HOLDFAST_OK : fail_key(key, length);
+}
 /// Ok if it is a time: not negative, not NaN.
-int check_seconds(const char* name, double seconds) noexcept;
+inline int check_seconds(const char* name, double seconds) noexcept {
+  return seconds >= 0.0 ? HOLDFAST_OK : fail_seconds(name, seconds);
+}
 
 }  // namespace holdfast::capi

@@ -23,12 +23,16 @@ constexpr std::uint64_t expiry_word(std::uint64_t ms, std::uint32_t flush) noexc
 constexpr std::uint64_t expiry_ms(std::uint64_t word) noexcept { return word >> 24; }
 
 /// The time (ms) at which something that lives `seconds` from now is gone. 0 seconds, and what is later than a word can
-/// say (34 years), is never. REQUIRES: seconds is not negative and not NaN.
-inline std::uint64_t expiry_after(double seconds) noexcept {
+/// say (34 years), is never. REQUIRES: seconds is not negative and not NaN; `coarse_now_ns` is the coarse clock's.
+inline std::uint64_t expiry_after(double seconds, std::uint64_t coarse_now_ns) noexcept {
   if (seconds == 0.0) return kExpiryNever;
-  const std::uint64_t now = platform::coarse_monotonic_ns() + platform::coarse_resolution_ns();
+  const std::uint64_t now = coarse_now_ns + platform::coarse_resolution_ns();
   const double at = std::ceil((static_cast<double>(now) / 1e6) + seconds * 1e3);
   return at < static_cast<double>(std::uint64_t{1} << 40) ? static_cast<std::uint64_t>(at) : kExpiryNever;
+}
+
+inline std::uint64_t expiry_after(double seconds) noexcept {
+  return seconds == 0.0 ? kExpiryNever : expiry_after(seconds, platform::coarse_monotonic_ns());
 }
 
 /// Whether that time has come.

@@ -38,11 +38,13 @@ void count_free_locks(const LockEntry& lock, std::uint32_t change) noexcept {
 }
 
 // All fields of a grant are written while nobody is the owner; the owner is the commit. REQUIRES: owner is nobody.
-std::uint64_t grant(const LockEntry& lock, Token owner, std::uint64_t end_ms, std::uint32_t reserved) noexcept {
+std::uint64_t grant(const LockEntry& lock, Token owner, double exptime, std::uint32_t reserved) noexcept {
+  const std::uint64_t now = platform::coarse_monotonic_ns();
+  const std::uint64_t end_ms = expiry_after(exptime, now);
   const std::uint64_t sequence = lock.segment.header().sequence.fetch_add(1, kRelaxed) + 1;
   lock.fields.sequence.store(sequence, kRelease);  // release: pairs with Shard::copy_value
   lock.fields.reserved.store(reserved, kRelaxed);
-  lock.fields.since.store(platform::coarse_monotonic_ns() / 1'000'000, kRelaxed);
+  lock.fields.since.store(now / 1'000'000, kRelaxed);
   lock.entry.expiry.store(expiry_word(end_ms, lock.segment.flush_epoch()), kRelaxed);
   Word64& reclaim_after = lock.shard.header().reclaim_after;
   if (end_ms != kExpiryNever && end_ms < reclaim_after.load(kRelaxed)) reclaim_after.store(end_ms, kRelaxed);
@@ -58,8 +60,7 @@ Waiter release(const LockEntry& lock, World& world) noexcept {
   const Waiter next = queue.empty() ? Waiter{} : queue.pop(world);
   commit(lock.fields.owner, kNobody);
   if (next.number != 0 && platform::monotonic_ns() - next.arrival > kBargeNs) {
-    const std::uint64_t now_ms = platform::monotonic_ns() / 1'000'000;
-    grant(lock, next.owner, now_ms + kClaimMs, next.number);
+    grant(lock, next.owner, kClaimSeconds, next.number);
   } else {
     count_free_locks(lock, 1);
   }
@@ -90,14 +91,13 @@ void take(const LockEntry& lock, const Request& request, Lease& lease, bool is_n
     commit(lock.fields.owner, kNobody);
   else if (!is_new)
     count_free_locks(lock, ~0U);
-  lease = {request.self, grant(lock, request.self, expiry_after(request.exptime), 0)};
+  lease = {request.self, grant(lock, request.self, request.exptime, 0)};
   if (request.waiter != nullptr) lock.queue().remove(*request.waiter);
 }
 
 Code judge(const LockEntry& lock, const Request& request, Token dead, bool is_new, Lease& lease, Refusal& refusal) {
   const Token owner = lock.fields.owner.load(kRelaxed);
-  const bool live = lock.live();
-  if (owner == kNobody || !live || owner == dead) {
+  if (owner == kNobody || owner == dead || !lock.live()) {
     take(lock, request, lease, is_new);
     return Code::ok;
   }

@@ -7,7 +7,7 @@
 //
 // Fairness: waiters queue in order of arrival, and a release wakes one of them. Others may be faster (which keeps short
 // critical sections fast), but once the first has waited for kBargeNs, the release grants the lock to it: nobody else gets
-// it unless that waiter fails to claim it within kClaimMs.
+// it unless that waiter fails to claim it within kClaimSeconds.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 namespace holdfast {
 
 inline constexpr std::uint64_t kBargeNs = 1'000'000;
-inline constexpr std::uint64_t kClaimMs = 50;
+inline constexpr double kClaimSeconds = 0.05;
 
 struct Lease {
   Token owner = kNobody;
