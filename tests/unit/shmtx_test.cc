@@ -1,0 +1,468 @@
+// One suite over the three strategies, with real processes. Every participant is a Child that enters the world.
+#include "sync/shmtx.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/process.h"
+#include "sync/record_lock.h"
+#include "world/world_file.h"
+
+namespace holdfast {
+namespace {
+
+using platform::kNsPerMs;
+using platform::kNsPerSecond;
+using platform::monotonic_ns;
+using test::Channel;
+using test::Child;
+using test::eventually;
+
+constexpr std::uint64_t kLongNs = 60 * kNsPerSecond;
+
+/// What lies behind the header page of the test's file.
+struct Shared {
+  ShmtxState mutex;
+  alignas(64) std::atomic<std::uint64_t> first;
+  std::atomic<std::uint64_t> second;
+  std::atomic<std::uint32_t> inside;
+  std::atomic<std::uint64_t> violations;
+};
+
+std::string text_of(LockResult result) {
+  switch (result) {
+    case LockResult::acquired:
+      return "acquired";
+    case LockResult::owner_died:
+      return "owner died";
+    case LockResult::timeout:
+      return "timeout";
+    case LockResult::busy:
+      return "busy";
+    case LockResult::failed:
+      return "failed";
+  }
+  return "?";
+}
+
+/// A process that has the segment open. Ends the process when it cannot.
+class Participant {
+ public:
+  explicit Participant(MutexStrategy strategy) {
+    auto world = World::current();
+    if (!world) fail(world.status());
+    world_ = *world;
+    const NewFile file{.kind = FileKind::dictionary, .size = kHeaderBytes + 4096, .persist = false, .mode = 0600};
+    auto mapping = create_world_file(world_->directory(), kName, file, [](std::byte*) {});
+    if (!mapping && mapping.status().code == Code::exists) {
+      auto opened = open_world_file(world_->directory(), kName, FileKind::dictionary);
+      if (!opened) fail(opened.status());
+      mapping = map_world_file(*opened);
+    }
+    if (!mapping) fail(mapping.status());
+    mapping_ = std::move(*mapping);
+    if (strategy == MutexStrategy::file) {
+      auto file_lock = RecordLock::open(world_->directory(), kName, mapping_.file());
+      if (!file_lock) fail(file_lock.status());
+      file_lock_ = std::move(*file_lock);
+    }
+    mutex_.emplace(shared().mutex, strategy, *world_, file_lock_.get(), std::uint64_t{1} << 41);
+  }
+
+  Shmtx& mutex() { return *mutex_; }
+  Shared& shared() { return *reinterpret_cast<Shared*>(mapping_.data() + kHeaderBytes); }
+  World& world() { return *world_; }
+
+ private:
+  [[noreturn]] static void fail(const Status& status) {
+    std::fprintf(stderr, "participant: %s\n", status.message.c_str());
+    ::_exit(99);
+  }
+
+  const std::string kName = "shmtx.dict";
+  World* world_ = nullptr;
+  platform::Mapping mapping_;
+  std::unique_ptr<RecordLock> file_lock_;
+  std::optional<Shmtx> mutex_;
+};
+
+template <MutexStrategy value>
+struct Strategy {
+  static constexpr MutexStrategy kValue = value;
+};
+
+struct StrategyName {
+  template <class T>
+  static std::string GetName(int) {
+    constexpr const char* kNames[] = {"futex", "spin", "file"};
+    return kNames[static_cast<int>(T::kValue)];
+  }
+};
+
+template <class T>
+class ShmtxTest : public testing::Test {
+ protected:
+  static constexpr MutexStrategy kStrategy = T::kValue;
+
+  /// Obeys: lock, try, unlock, brief (milliseconds), rob, end.
+  static int obey(Channel& parent) {
+    Participant self(kStrategy);
+    parent.say("ready");
+    for (;;) {
+      const std::string order = parent.hear();
+      if (order == "lock") {
+        parent.say(text_of(self.mutex().lock(monotonic_ns() + kLongNs)));
+      } else if (order == "try") {
+        parent.say(text_of(self.mutex().try_lock()));
+      } else if (order == "brief") {
+        const std::uint64_t deadline = monotonic_ns() + 30 * kNsPerMs;
+        const LockResult result = self.mutex().lock(deadline);
+        parent.say(monotonic_ns() < deadline ? "early: " + text_of(result) : text_of(result));
+      } else if (order == "unlock") {
+        self.mutex().unlock();
+        parent.say("robberies " + std::to_string(shmtx_robberies()));
+      } else {
+        return 0;
+      }
+    }
+  }
+
+  test::ScratchDirectory directory_;
+};
+
+using Strategies = testing::Types<Strategy<MutexStrategy::futex>, Strategy<MutexStrategy::spin>,
+                                  Strategy<MutexStrategy::file>>;
+TYPED_TEST_SUITE(ShmtxTest, Strategies, StrategyName);
+
+TYPED_TEST(ShmtxTest, FourProcessesExcludeEachOtherInAMillionCriticalSections) {
+  constexpr int kProcesses = 4;
+  constexpr std::uint64_t kRounds = 250'000;
+  const auto work = [](Channel& parent) {
+    Participant self(TestFixture::kStrategy);
+    parent.say("ready");
+    parent.hear();
+    Shared& shared = self.shared();
+    for (std::uint64_t i = 0; i < kRounds; ++i) {
+      if (self.mutex().lock(monotonic_ns() + kLongNs) != LockResult::acquired) return 1;
+      // Two plain read-modify-writes: any overlap loses a count or shows in `inside`.
+      if (shared.inside.exchange(1, std::memory_order_relaxed) != 0) shared.violations.fetch_add(1);
+      shared.first.store(shared.first.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+      shared.second.store(shared.second.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+      shared.inside.store(0, std::memory_order_relaxed);
+      self.mutex().unlock();
+    }
+    if (shmtx_robberies() != 0) return 2;
+    parent.say("done");
+    parent.hear();
+    if (shared.first.load() != kProcesses * kRounds || shared.second.load() != kProcesses * kRounds) return 3;
+    return shared.violations.load() == 0 ? 0 : 4;
+  };
+  std::vector<std::unique_ptr<Child>> workers;
+  for (int i = 0; i < kProcesses; ++i) workers.push_back(std::make_unique<Child>(work));
+  for (auto& worker : workers) ASSERT_EQ("ready", worker->hear());
+  for (auto& worker : workers) worker->say("go");
+  for (auto& worker : workers) {
+    std::string word = worker->hear();
+    for (int more = 0; more < 3 && word == "(silence)"; ++more) word = worker->hear();  // a slow machine
+    ASSERT_EQ("done", word);
+  }
+  for (auto& worker : workers) worker->say("check");
+  for (auto& worker : workers) EXPECT_EQ(0, worker->wait());
+}
+
+TYPED_TEST(ShmtxTest, AHeldMutexIsRefusedToTryAndToLockAtItsDeadline) {
+  Child holder(TestFixture::obey);
+  Child other(TestFixture::obey);
+  ASSERT_EQ("ready", holder.hear());
+  ASSERT_EQ("ready", other.hear());
+  EXPECT_EQ("acquired", holder.ask("try"));
+  EXPECT_EQ("timeout", other.ask("try"));
+  EXPECT_EQ("timeout", other.ask("brief"));  // obey() says "early" if it came before the deadline
+  EXPECT_EQ("robberies 0", holder.ask("unlock"));
+  EXPECT_EQ("acquired", other.ask("brief").substr(sizeof "early: " - 1));
+}
+
+TYPED_TEST(ShmtxTest, AWaiterGetsItWhenTheOwnerUnlocks) {
+  Child holder(TestFixture::obey);
+  Child waiter(TestFixture::obey);
+  ASSERT_EQ("ready", holder.hear());
+  ASSERT_EQ("ready", waiter.hear());
+  EXPECT_EQ("acquired", holder.ask("lock"));
+  waiter.say("lock");
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));  // long enough for every strategy to be in its slow part
+  EXPECT_EQ("robberies 0", holder.ask("unlock"));
+  EXPECT_EQ("acquired", waiter.hear());
+  EXPECT_EQ("timeout", holder.ask("try"));
+}
+
+TYPED_TEST(ShmtxTest, AKilledOwnerIsSucceededAndTheSuccessorIsTold) {
+  Child owner(TestFixture::obey);
+  Child waiter(TestFixture::obey);
+  ASSERT_EQ("ready", owner.hear());
+  ASSERT_EQ("ready", waiter.hear());
+  EXPECT_EQ("acquired", owner.ask("lock"));
+  waiter.say("lock");
+  owner.kill();  // and left a zombie
+  EXPECT_EQ("owner died", waiter.hear());
+  EXPECT_EQ("robberies 0", waiter.ask("unlock"));
+  EXPECT_EQ("acquired", waiter.ask("try"));
+}
+
+TYPED_TEST(ShmtxTest, TryTakesOverFromADeadOwnerToo) {
+  Child owner(TestFixture::obey);
+  Child other(TestFixture::obey);
+  ASSERT_EQ("ready", owner.hear());
+  ASSERT_EQ("ready", other.hear());
+  EXPECT_EQ("acquired", owner.ask("lock"));
+  owner.kill();
+  EXPECT_EQ(128 + SIGKILL, owner.wait());
+  EXPECT_EQ("owner died", other.ask("try"));
+}
+
+TYPED_TEST(ShmtxTest, OfManyWaitersExactlyOneIsToldThatTheOwnerDied) {
+  Child owner(TestFixture::obey);
+  ASSERT_EQ("ready", owner.hear());
+  EXPECT_EQ("acquired", owner.ask("lock"));
+  std::vector<std::unique_ptr<Child>> waiters;
+  for (int i = 0; i < 4; ++i) {
+    waiters.push_back(std::make_unique<Child>([](Channel& parent) {
+      Participant self(TestFixture::kStrategy);
+      parent.say("ready");
+      parent.say(text_of(self.mutex().lock(monotonic_ns() + kLongNs)));
+      self.mutex().unlock();
+      parent.hear();
+      return 0;
+    }));
+  }
+  for (auto& waiter : waiters) ASSERT_EQ("ready", waiter->hear());
+  owner.kill();
+  int told = 0;
+  for (auto& waiter : waiters) {
+    const std::string result = waiter->hear();
+    told += result == "owner died" ? 1 : 0;
+    EXPECT_TRUE(result == "owner died" || result == "acquired") << result;
+  }
+  EXPECT_EQ(1, told);
+}
+
+TYPED_TEST(ShmtxTest, AStoppedOwnerIsNotRobbedAndUnlocksNormallyAfterwards) {
+  Child owner(TestFixture::obey);
+  Child other(TestFixture::obey);
+  ASSERT_EQ("ready", owner.hear());
+  ASSERT_EQ("ready", other.hear());
+  EXPECT_EQ("acquired", owner.ask("lock"));
+  owner.stop();
+  EXPECT_EQ("timeout", other.ask("brief"));
+  EXPECT_EQ("timeout", other.ask("try"));
+  other.say("lock");
+  owner.signal(SIGCONT);
+  EXPECT_EQ("robberies 0", owner.ask("unlock"));
+  EXPECT_EQ("acquired", other.hear());
+}
+
+TYPED_TEST(ShmtxTest, EnteringAgainInTheSameThreadIsBusy) {
+  Child child([](Channel& parent) {
+    Participant self(TestFixture::kStrategy);
+    parent.say(text_of(self.mutex().try_lock()));
+    parent.say(text_of(self.mutex().try_lock()));
+    parent.say(text_of(self.mutex().lock(monotonic_ns() + kLongNs)));
+    self.mutex().unlock();
+    parent.say(text_of(self.mutex().try_lock()));
+    return 0;
+  });
+  EXPECT_EQ("acquired", child.hear());
+  EXPECT_EQ("busy", child.hear());
+  EXPECT_EQ("busy", child.hear());
+  EXPECT_EQ("acquired", child.hear());
+}
+
+TYPED_TEST(ShmtxTest, ThreadsOfOneProcessExcludeEachOther) {
+  Child child([](Channel&) {
+    Participant self(TestFixture::kStrategy);
+    constexpr int kThreads = 3;
+    constexpr int kRounds = 20'000;
+    std::vector<std::thread> threads;
+    std::atomic<int> failures{0};
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&] {
+        for (int i = 0; i < kRounds; ++i) {
+          if (self.mutex().lock(monotonic_ns() + kLongNs) != LockResult::acquired) failures.fetch_add(1);
+          auto& count = self.shared().first;
+          count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+          self.mutex().unlock();
+        }
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    return self.shared().first.load() == kThreads * kRounds && failures == 0 ? 0 : 1;
+  });
+  EXPECT_EQ(0, child.wait());
+}
+
+TYPED_TEST(ShmtxTest, AnotherThreadOfTheOwnersProcessWaitsUntilItsDeadline) {
+  Child child([](Channel& parent) {
+    Participant self(TestFixture::kStrategy);
+    parent.say(text_of(self.mutex().try_lock()));
+    std::thread([&] {
+      parent.say(text_of(self.mutex().try_lock()));
+      parent.say(text_of(self.mutex().lock(monotonic_ns() + 20 * kNsPerMs)));
+    }).join();
+    return 0;
+  });
+  EXPECT_EQ("acquired", child.hear());
+  EXPECT_EQ("timeout", child.hear());
+  EXPECT_EQ("timeout", child.hear());
+}
+
+TYPED_TEST(ShmtxTest, AForkedChildDoesNotOwnWhatItsParentHolds) {
+  Child owner([](Channel& parent) {
+    Participant self(TestFixture::kStrategy);
+    self.mutex().try_lock();
+    // The child is born inside the critical section, as if a signal handler had forked.
+    Child child([&](Channel& up) {
+      self.mutex().unlock();
+      up.say("robberies " + std::to_string(shmtx_robberies()));
+      up.say(text_of(self.mutex().try_lock()));
+      up.say(text_of(self.mutex().lock(monotonic_ns() + kLongNs)));
+      return 0;
+    });
+    parent.say(child.hear());
+    parent.say(child.hear());
+    self.mutex().unlock();
+    parent.say("robberies " + std::to_string(shmtx_robberies()));
+    parent.say(child.hear());
+    return child.wait();
+  });
+  EXPECT_EQ("robberies 1", owner.hear());  // the child's: it left something that was not its own, and touched nothing
+  EXPECT_EQ("timeout", owner.hear());
+  EXPECT_EQ("robberies 0", owner.hear());
+  EXPECT_EQ("acquired", owner.hear());
+  EXPECT_EQ(0, owner.wait());
+}
+
+TYPED_TEST(ShmtxTest, AForkedChildThatLivesOnDoesNotKeepItsDeadParentsMutex) {
+  Child owner([](Channel& parent) {
+    Participant self(TestFixture::kStrategy);
+    self.mutex().try_lock();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      parent.hear();  // until the test closes the channel
+      ::_exit(0);
+    }
+    parent.say(std::to_string(child));
+    parent.hear();
+    return 0;
+  });
+  Child other(TestFixture::obey);
+  ASSERT_EQ("ready", other.hear());
+  const pid_t orphan = std::stoi(owner.hear());
+  owner.kill();
+  EXPECT_EQ("owner died", other.ask("lock"));
+  EXPECT_EQ(0, ::kill(orphan, 0));
+  ::kill(orphan, SIGKILL);
+}
+
+TYPED_TEST(ShmtxTest, ClosingAllDescriptorsDropsNoLock) {
+  Child owner([](Channel& parent) {
+    Participant self(TestFixture::kStrategy);
+    self.mutex().try_lock();
+    for (int fd = 3; fd < 256; ++fd) {
+      if (fd != parent.read_fd() && fd != parent.write_fd()) ::close(fd);
+    }
+    parent.say("locked");
+    parent.hear();
+    self.mutex().unlock();
+    parent.say(text_of(self.mutex().try_lock()));
+    return 0;
+  });
+  Child other(TestFixture::obey);
+  ASSERT_EQ("ready", other.hear());
+  EXPECT_EQ("locked", owner.hear());
+  EXPECT_EQ("timeout", other.ask("brief"));
+  EXPECT_EQ("acquired", owner.ask("unlock"));
+}
+
+TYPED_TEST(ShmtxTest, ANonsenseWordIsTakenOverAndReported) {
+  Child child([](Channel& parent) {
+    Participant self(TestFixture::kStrategy);
+    for (const std::uint32_t nonsense : {0xFFFFFFFFU, 0x80000000U, 0x00000001U, 0x40100001U}) {
+      self.shared().mutex.word.store(nonsense);
+      parent.say(text_of(self.mutex().lock(monotonic_ns() + kLongNs)));
+      self.mutex().unlock();
+    }
+    return 0;
+  });
+  for (int i = 0; i < 4; ++i) EXPECT_EQ("owner died", child.hear());
+}
+
+TYPED_TEST(ShmtxTest, UnlockingWhatSomebodyElseTookTouchesNothing) {
+  Child child([](Channel& parent) {
+    Participant self(TestFixture::kStrategy);
+    self.mutex().try_lock();
+    const std::uint32_t stranger = owner_bits(make_token(5, 77));
+    self.shared().mutex.word.store(stranger);
+    self.mutex().unlock();
+    parent.say(self.shared().mutex.word.load() == stranger ? "untouched" : "touched");
+    parent.say("robberies " + std::to_string(shmtx_robberies()));
+    return 0;
+  });
+  EXPECT_EQ("untouched", child.hear());
+  EXPECT_EQ("robberies 1", child.hear());
+}
+
+/// Owners are killed at random instants while others work. The invariant `first == second` is broken inside and
+/// restored by whoever is told that the owner died.
+TYPED_TEST(ShmtxTest, KilledOwnersLeaveNoWaiterBehindAndNoBrokenState) {
+  const auto work = [](Channel& parent) {
+    Participant self(TestFixture::kStrategy);
+    parent.say("ready");
+    Shared& shared = self.shared();
+    for (;;) {
+      const LockResult result = self.mutex().lock(monotonic_ns() + kLongNs);
+      if (result == LockResult::owner_died) {
+        shared.inside.store(0);
+        shared.second.store(shared.first.load());
+      } else if (result != LockResult::acquired) {
+        shared.violations.fetch_add(1);
+        return 1;
+      }
+      if (shared.inside.exchange(1) != 0 || shared.first.load() != shared.second.load()) shared.violations.fetch_add(1);
+      shared.first.fetch_add(1);
+      shared.second.fetch_add(1);
+      shared.inside.store(0);
+      self.mutex().unlock();
+    }
+  };
+  constexpr int kKills = 60;
+  Child watcher([](Channel& parent) {
+    Participant self(TestFixture::kStrategy);
+    for (;;) {
+      parent.say(std::to_string(self.shared().first.load()) + " " + std::to_string(self.shared().violations.load()));
+      if (parent.hear() != "again") return 0;
+    }
+  });
+  std::vector<std::unique_ptr<Child>> workers;
+  for (int i = 0; i < 3; ++i) workers.push_back(std::make_unique<Child>(work));
+  for (auto& worker : workers) ASSERT_EQ("ready", worker->hear());
+  std::string last = watcher.hear();
+  for (int i = 0; i < kKills; ++i) {
+    auto& victim = workers[static_cast<std::size_t>(i) % workers.size()];
+    victim = nullptr;  // kills and reaps
+    victim = std::make_unique<Child>(work);
+    ASSERT_EQ("ready", victim->hear());
+    std::string now;
+    ASSERT_TRUE(eventually([&] { return (now = watcher.ask("again")) != last; })) << "nobody gets on after " << last;
+    last = now;
+  }
+  EXPECT_EQ(" 0", last.substr(last.find(' '))) << "counted, violations: " << last;
+}
+
+}  // namespace
+}  // namespace holdfast
