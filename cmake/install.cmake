@@ -1,9 +1,7 @@
 # One copy of the library is installed, where Lua's package.cpath finds it. C hosts link the same file through a link
 # in the library folder: two copies in one process would be two members of the world.
 
-if(TARGET holdfast_library)
-  install(TARGETS holdfast_library LIBRARY DESTINATION ${HOLDFAST_CLIBDIR})
-endif()
+install(TARGETS holdfast_library LIBRARY DESTINATION ${HOLDFAST_CLIBDIR})
 install(DIRECTORY lua/ DESTINATION ${HOLDFAST_LUADIR} FILES_MATCHING PATTERN "*.lua")
 if(TARGET holdfast_command)
   install(TARGETS holdfast_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

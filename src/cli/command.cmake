@@ -27,8 +27,8 @@ if(missing)
                       "-DHOLDFAST_CLI=OFF to build only the library.")
 endif()
 
-file(GLOB base_sources CONFIGURE_DEPENDS base/*.cc)
-add_executable(holdfast_command ${cli_sources} ${base_sources})
+file(GLOB command_sources CONFIGURE_DEPENDS cli/*.cc base/*.cc)
+add_executable(holdfast_command ${command_sources})
 # The command uses the library as any other host does, and so do the Lua files it runs: there is one copy per process.
 # It looks for it beside itself, as in the build folder, then from the folder it is installed in. LuaRocks moves what
 # was installed, hence the last place.
