@@ -1,0 +1,315 @@
+#include "sync/bell.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "platform/platform.h"
+#include "support/process.h"
+#include "world/process_table.h"
+#include "world/world.h"
+
+namespace holdfast {
+namespace {
+
+using platform::kNsPerMs;
+using platform::kNsPerSecond;
+using platform::monotonic_ns;
+using test::Channel;
+using test::Child;
+
+constexpr std::uint64_t kLongNs = 60 * kNsPerSecond;
+
+World& enter() {
+  auto world = World::current();
+  if (!world) {
+    std::fprintf(stderr, "%s\n", world.status().message.c_str());
+    ::_exit(99);
+  }
+  return **world;
+}
+
+/// Waits for mail as every user of a bell does, and reports the numbers in ascending order.
+std::string next_mail(World& world) {
+  std::array<std::uint32_t, kMailboxEntries> waiters;
+  for (;;) {
+    const std::uint32_t seen = bell_value(world);
+    const Mail mail = take_mail(world, waiters);
+    if (mail.count == 0 && !mail.all) {
+      sleep_on_bell(world, seen, monotonic_ns() + kLongNs);
+      continue;
+    }
+    std::sort(waiters.begin(), waiters.begin() + mail.count);
+    std::string text = mail.all ? "all" : "some";
+    for (std::size_t i = 0; i < mail.count; ++i) text += " " + std::to_string(waiters[i]);
+    return text;
+  }
+}
+
+class Bell : public testing::Test {
+ protected:
+  /// Reports its token, then the mail it gets, on demand.
+  static int listen(Channel& parent) {
+    World& world = enter();
+    parent.say(std::to_string(world.token()));
+    while (parent.hear() == "mail") parent.say(next_mail(world));
+    return 0;
+  }
+  /// Rings: "token waiter waiter ...".
+  static int ring(Channel& parent) {
+    World& world = enter();
+    parent.say(std::to_string(world.token()));
+    for (;;) {
+      const std::string line = parent.hear();
+      if (line.empty() || line.front() == '(') return 0;
+      std::size_t at = 0;
+      const Token whom = std::stoull(line, &at);
+      std::string rest = line.substr(at);
+      while (!rest.empty()) {
+        ring_bell(world, whom, static_cast<std::uint32_t>(std::stoul(rest, &at)));
+        rest = rest.substr(at);
+      }
+      parent.say("rung");
+    }
+  }
+
+  test::ScratchDirectory directory_;
+};
+
+TEST_F(Bell, ARingReachesASleepingProcess) {
+  Child listener(listen);
+  Child ringer(ring);
+  const std::string listener_token = listener.hear();
+  ringer.hear();
+  listener.say("mail");
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ("rung", ringer.ask(listener_token + " 7"));
+  EXPECT_EQ("some 7", listener.hear());
+}
+
+TEST_F(Bell, ARingBeforeTheSleepIsNotLost) {
+  Child listener(listen);
+  Child ringer(ring);
+  const std::string listener_token = listener.hear();
+  ringer.hear();
+  EXPECT_EQ("rung", ringer.ask(listener_token + " 1 2 3"));
+  EXPECT_EQ("some 1 2 3", listener.ask("mail"));
+}
+
+TEST_F(Bell, ARingBetweenReadingTheBellAndSleepingEndsTheSleepAtOnce) {
+  Child child([](Channel& parent) {
+    World& world = enter();
+    const std::uint32_t seen = bell_value(world);
+    ring_bell(world, world.token(), 9);
+    sleep_on_bell(world, seen, monotonic_ns() + kLongNs);  // else the test is killed by its time limit
+    parent.say(next_mail(world));
+    return 0;
+  });
+  EXPECT_EQ("some 9", child.hear());
+}
+
+TEST_F(Bell, AWaiterRungForTwiceIsReportedOnce) {
+  Child child([](Channel& parent) {
+    World& world = enter();
+    for (int i = 0; i < 200; ++i) ring_bell(world, world.token(), 65);
+    parent.say(next_mail(world));
+    return 0;
+  });
+  EXPECT_EQ("some 65", child.hear());
+}
+
+TEST_F(Bell, AFullMailboxSaysThatAllMayBeMeant) {
+  Child child([](Channel& parent) {
+    World& world = enter();
+    for (std::uint32_t waiter = 1; waiter <= kMailboxEntries; ++waiter) ring_bell(world, world.token(), waiter);
+    parent.say(next_mail(world).substr(0, 4));
+    for (std::uint32_t waiter = 1; waiter <= kMailboxEntries + 1; ++waiter) ring_bell(world, world.token(), waiter);
+    parent.say(next_mail(world).substr(0, 4));
+    ring_bell(world, world.token(), 5);
+    parent.say(next_mail(world));
+    return 0;
+  });
+  EXPECT_EQ("some", child.hear());
+  EXPECT_EQ("all ", child.hear());
+  EXPECT_EQ("some 5", child.hear());
+}
+
+TEST_F(Bell, MailThatDoesNotFitStaysForTheNextCall) {
+  Child child([](Channel& parent) {
+    World& world = enter();
+    for (std::uint32_t waiter = 1; waiter <= 5; ++waiter) ring_bell(world, world.token(), waiter);
+    std::array<std::uint32_t, 2> room;
+    std::size_t total = 0;
+    for (int i = 0; i < 4; ++i) total += take_mail(world, room).count;
+    parent.say(std::to_string(total));
+    return 0;
+  });
+  EXPECT_EQ("5", child.hear());
+}
+
+TEST_F(Bell, RingingAtADeadProcessOrAtNobodyIsHarmless) {
+  Child listener(listen);
+  Child ringer(ring);
+  const std::string dead = listener.hear();
+  ringer.hear();
+  listener.kill();
+  listener.wait();
+  EXPECT_EQ("rung", ringer.ask(dead + " 7"));
+  EXPECT_EQ("rung", ringer.ask("0 7"));
+  EXPECT_EQ("rung", ringer.ask("18446744073709551615 7"));
+  EXPECT_EQ("rung", ringer.ask(std::to_string(make_token(1000, 12345)) + " 7"));
+}
+
+TEST_F(Bell, ASleepEndsAtItsDeadline) {
+  Child child([](Channel& parent) {
+    World& world = enter();
+    const std::uint64_t deadline = monotonic_ns() + 20 * kNsPerMs;
+    sleep_on_bell(world, bell_value(world), deadline);
+    parent.say(monotonic_ns() >= deadline ? "on time" : "early");
+    return 0;
+  });
+  EXPECT_EQ("on time", child.hear());
+}
+
+TEST_F(Bell, ASignalEndsTheSleep) {
+  Child child([](Channel& parent) {
+    World& world = enter();
+    struct sigaction action {};
+    action.sa_handler = [](int) {};
+    ::sigaction(SIGALRM, &action, nullptr);
+    const itimerval alarms{.it_interval = {0, 20'000}, .it_value = {0, 20'000}};
+    ::setitimer(ITIMER_REAL, &alarms, nullptr);
+    sleep_on_bell(world, bell_value(world), monotonic_ns() + kLongNs);
+    parent.say("awake");
+    return 0;
+  });
+  EXPECT_EQ("awake", child.hear());
+}
+
+TEST_F(Bell, EveryThreadThatSleepsOnTheBellIsWoken) {
+  Child child([](Channel& parent) {
+    World& world = enter();
+    const std::uint32_t seen = bell_value(world);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&] { sleep_on_bell(world, seen, monotonic_ns() + kLongNs); });
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ring_bell(world, world.token(), 1);
+    for (auto& thread : threads) thread.join();
+    parent.say("all awake");
+    return 0;
+  });
+  EXPECT_EQ("all awake", child.hear());
+}
+
+/// Each ring answers the one before: a single lost wake-up would stop both for good.
+TEST_F(Bell, TwoProcessesRingingEachOtherNeverLoseAWakeUp) {
+  constexpr std::uint32_t kRounds = 20'000;
+  const auto play = [](Channel& parent) {
+    World& world = enter();
+    parent.say(std::to_string(world.token()));
+    const Token peer = std::stoull(parent.hear());
+    const bool serves = parent.hear() == "serve";
+    std::array<std::uint32_t, kMailboxEntries> waiters;
+    std::uint32_t expected = 1;
+    if (serves) ring_bell(world, peer, 1);
+    while (expected <= kRounds) {
+      const std::uint32_t seen = bell_value(world);
+      const Mail mail = take_mail(world, waiters);
+      if (mail.all) return 1;
+      if (mail.count == 0) {
+        sleep_on_bell(world, seen, monotonic_ns() + kLongNs);
+        continue;
+      }
+      if (mail.count != 1 || waiters[0] != expected) return 2;
+      if (!serves || expected < kRounds) ring_bell(world, peer, serves ? expected + 1 : expected);
+      ++expected;
+    }
+    parent.say("done");
+    return 0;
+  };
+  Child server(play);
+  Child returner(play);
+  const std::string server_token = server.hear();
+  const std::string returner_token = returner.hear();
+  server.say(returner_token);
+  returner.say(server_token);
+  returner.say("return");
+  server.say("serve");
+  EXPECT_EQ("done", returner.hear());
+  EXPECT_EQ("done", server.hear());
+}
+
+TEST_F(Bell, ManyRingersAtOnceLoseNothing) {
+  constexpr int kRingers = 4;
+  Child listener([](Channel& parent) {
+    World& world = enter();
+    parent.say(std::to_string(world.token()));
+    std::array<std::uint32_t, kMailboxEntries> waiters;
+    // Ringer r rings r + 1 until it is named, then the next of its numbers: each must arrive for the next to come.
+    std::array<std::uint32_t, kRingers> arrived{};
+    constexpr std::uint32_t kEach = 2'000;
+    while (std::any_of(arrived.begin(), arrived.end(), [](std::uint32_t n) { return n < kEach; })) {
+      const std::uint32_t seen = bell_value(world);
+      const Mail mail = take_mail(world, waiters);
+      for (std::size_t i = 0; i < mail.count; ++i) ++arrived[(waiters[i] - 1) % kRingers];
+      if (mail.all) return 1;
+      if (mail.count == 0) sleep_on_bell(world, seen, monotonic_ns() + kLongNs);
+    }
+    parent.say("all arrived");
+    return 0;
+  });
+  const std::string token = listener.hear();
+  std::vector<std::unique_ptr<Child>> ringers;
+  for (std::uint32_t r = 0; r < kRingers; ++r) {
+    ringers.push_back(std::make_unique<Child>([&token, r](Channel&) {
+      World& world = enter();
+      const Token whom = std::stoull(token);
+      ProcessSlot* const slot = world.slot(whom);
+      // At most 8 numbers per ringer are under way, so the mailbox never overflows.
+      for (std::uint32_t i = 0; i < 2'000; ++i) {
+        const std::uint32_t waiter = r + 1 + kRingers * (i % 8);
+        const auto under_way = [&] {
+          return std::any_of(slot->mail.begin(), slot->mail.end(), [&](auto& entry) { return entry == waiter; });
+        };
+        while (under_way()) platform::yield();
+        ring_bell(world, whom, waiter);
+      }
+      return 0;
+    }));
+  }
+  EXPECT_EQ("all arrived", listener.hear());
+  for (auto& ringer : ringers) EXPECT_EQ(0, ringer->wait());
+}
+
+TEST_F(Bell, AProcessWithoutIdentityDoesNotSpin) {
+  Child child([](Channel& parent) {
+    World& world = enter();
+    // The child of this process cannot enter: all it may open is what it has open already.
+    Child orphan([&](Channel& up) {
+      const rlimit none{.rlim_cur = 0, .rlim_max = 0};
+      ::setrlimit(RLIMIT_NOFILE, &none);
+      const std::uint64_t before = monotonic_ns();
+      sleep_on_bell(world, bell_value(world), before + kLongNs);
+      up.say(monotonic_ns() - before >= kNsPerMs ? "slept" : "spun");
+      up.say(world.token() == kNobody ? World::last_failure().message : "entered");
+      return 0;
+    });
+    parent.say(orphan.hear());
+    parent.say(orphan.hear());
+    return 0;
+  });
+  EXPECT_EQ("slept", child.hear());
+  EXPECT_NE(std::string::npos, child.hear().find("Too many open files"));
+}
+
+}  // namespace
+}  // namespace holdfast

@@ -1,0 +1,206 @@
+#include "world/runtime_directory.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "support/process.h"
+
+namespace holdfast {
+namespace {
+
+using testing::Test;
+using test::Channel;
+using test::Child;
+using Sharing = RuntimeDirectory::Sharing;
+
+bool has(const Status& status, const std::string& words) { return status.message.find(words) != std::string::npos; }
+
+mode_t mode_of(const std::string& path) {
+  struct stat info;
+  return ::lstat(path.c_str(), &info) == 0 ? info.st_mode & 07777 : 0;
+}
+
+class Directory : public Test {
+ protected:
+  Status refusal(const std::string& path, Sharing sharing = Sharing::none) {
+    auto directory = RuntimeDirectory::at(path, sharing);
+    EXPECT_FALSE(directory) << path << " was accepted";
+    return directory ? Status{} : directory.status();
+  }
+
+  test::ScratchDirectory scratch_;
+};
+
+TEST_F(Directory, AGoodOneIsAcceptedWithItsAbsolutePath) {
+  auto directory = RuntimeDirectory::from_environment();
+  ASSERT_TRUE(directory) << directory.status().message;
+  EXPECT_EQ(scratch_.path(), directory->path());
+  EXPECT_TRUE(directory->open());
+}
+
+TEST_F(Directory, AMissingOneIsMadePrivateWhateverTheUmask) {
+  for (const mode_t mask : {0, 077, 0777}) {
+    const std::string path = scratch_ / ("new" + std::to_string(mask));
+    const mode_t before = ::umask(mask);
+    auto directory = RuntimeDirectory::at(path);
+    ::umask(before);
+    ASSERT_TRUE(directory) << directory.status().message;
+    EXPECT_EQ(0700U, mode_of(path));
+  }
+}
+
+TEST_F(Directory, TheDefaultIsNamedAfterTheUser) {
+  Child child([](Channel& parent) {
+    ::unsetenv("HOLDFAST_DIR");
+    auto directory = RuntimeDirectory::from_environment();
+    parent.say(directory ? directory->path() : directory.status().message);
+    return 0;
+  });
+  const std::string expected = "/dev/shm/holdfast-" + std::to_string(::geteuid());
+  const bool was_there = test::exists(expected);
+  EXPECT_EQ(expected, child.hear());
+  child.wait();
+  if (!was_there) ::rmdir(expected.c_str());
+}
+
+TEST_F(Directory, ARelativePathAndSlashesAtTheEndMeanTheSameDirectory) {
+  Child child([this](Channel& parent) {
+    if (::chdir(scratch_.path().c_str()) != 0) return 1;
+    for (const char* path : {"w", "w/", "w/.", "./w//"}) {
+      auto directory = RuntimeDirectory::at(path);
+      if (::chdir("/") != 0 || !directory || !directory->open() || ::chdir(scratch_.path().c_str()) != 0) return 2;
+    }
+    parent.say(RuntimeDirectory::at("w//")->path());
+    return 0;
+  });
+  EXPECT_EQ(scratch_ / "w", child.hear());
+  EXPECT_EQ(0, child.wait());
+}
+
+TEST_F(Directory, ASymbolicLinkIsRefusedWithAndWithoutASlashAtTheEnd) {
+  ASSERT_EQ(0, ::mkdir((scratch_ / "real").c_str(), 0700));
+  ASSERT_EQ(0, ::symlink((scratch_ / "real").c_str(), (scratch_ / "link").c_str()));
+  for (const char* tail : {"", "/", "//", "/."}) {
+    const Status status = refusal(scratch_ / "link" + tail);
+    EXPECT_EQ(Code::permission, status.code);
+    EXPECT_TRUE(has(status, "symbolic link")) << status.message;
+  }
+}
+
+TEST_F(Directory, ADanglingLinkIsRefusedAndNothingIsMadeBehindIt) {
+  ASSERT_EQ(0, ::symlink((scratch_ / "nowhere").c_str(), (scratch_ / "link").c_str()));
+  EXPECT_TRUE(has(refusal(scratch_ / "link"), "symbolic link"));
+  EXPECT_FALSE(test::exists(scratch_ / "nowhere"));
+}
+
+TEST_F(Directory, AFileIsRefused) {
+  platform::FileDescriptor(::open((scratch_ / "file").c_str(), O_CREAT | O_WRONLY, 0600));
+  EXPECT_TRUE(has(refusal(scratch_ / "file"), "is not a directory"));
+}
+
+TEST_F(Directory, AMissingParentIsNamedAsTheReason) {
+  const Status status = refusal(scratch_ / "no/such");
+  EXPECT_TRUE(has(status, "parent directory does not exist")) << status.message;
+}
+
+TEST_F(Directory, OneThatOthersMayEnterIsRefusedWithTheModeFound) {
+  for (const mode_t mode : {0770, 0720, 0701, 0777, 01777}) {
+    ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), mode));
+    const Status status = refusal(scratch_.path());
+    EXPECT_EQ(Code::permission, status.code);
+    EXPECT_TRUE(has(status, "expected 0700")) << status.message;
+  }
+  ::chmod(scratch_.path().c_str(), 0700);
+}
+
+TEST_F(Directory, OneOnADiskIsRefusedWithAHint) {
+  std::string path = std::filesystem::temp_directory_path() / "hf-test-XXXXXX";
+  ASSERT_NE(nullptr, ::mkdtemp(path.data()));
+  auto directory = RuntimeDirectory::at(path);
+  ::rmdir(path.c_str());
+  if (directory) GTEST_SKIP() << "the directory for temporary files is on tmpfs here";
+  EXPECT_TRUE(has(directory.status(), "not on tmpfs")) << directory.status().message;
+  EXPECT_TRUE(has(directory.status(), "/dev/shm")) << directory.status().message;
+}
+
+TEST_F(Directory, OneOfAnotherUserIsRefusedWithBothNumbers) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
+  ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 12345));
+  const Status status = refusal(scratch_.path());
+  EXPECT_EQ(Code::permission, status.code);
+  EXPECT_TRUE(has(status, "owned by uid 12345, expected 0")) << status.message;
+}
+
+TEST_F(Directory, SharingAcceptsAnyOwnerOfOneOfOurGroups) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
+  ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, ::getegid()));
+  ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
+  auto directory = RuntimeDirectory::at(scratch_.path(), Sharing::group);
+  ASSERT_TRUE(directory) << directory.status().message;
+  EXPECT_EQ(::getegid(), directory->group());
+  EXPECT_TRUE(has(refusal(scratch_.path()), "HOLDFAST_SHARE=group"));
+}
+
+TEST_F(Directory, SharingRefusesAForeignGroupAndWritersFromOutside) {
+  ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0772));
+  EXPECT_TRUE(has(refusal(scratch_.path(), Sharing::group), "at most 0770"));
+  ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to a foreign group";
+  ASSERT_EQ(0, ::chown(scratch_.path().c_str(), static_cast<uid_t>(-1), 54321));
+  EXPECT_TRUE(has(refusal(scratch_.path(), Sharing::group), "belongs to group 54321"));
+}
+
+TEST_F(Directory, AnUnknownWayOfSharingIsRefused) {
+  ::setenv("HOLDFAST_SHARE", "everybody", 1);
+  auto directory = RuntimeDirectory::from_environment();
+  ::unsetenv("HOLDFAST_SHARE");
+  ASSERT_FALSE(directory);
+  EXPECT_TRUE(has(directory.status(), "HOLDFAST_SHARE is \"everybody\"")) << directory.status().message;
+}
+
+TEST_F(Directory, OneThatWasRemovedAndMadeAgainIsNoticed) {
+  const std::string path = scratch_ / "w";
+  auto directory = RuntimeDirectory::at(path);
+  ASSERT_TRUE(directory);
+  // The old one stays under another name, so that the file system cannot use its inode again.
+  ASSERT_EQ(0, ::rename(path.c_str(), (scratch_ / "old").c_str()));
+  ASSERT_EQ(0, ::mkdir(path.c_str(), 0700));
+  auto opened = directory->open();
+  ASSERT_FALSE(opened);
+  EXPECT_TRUE(has(opened.status(), "removed and made again")) << opened.status().message;
+}
+
+TEST_F(Directory, OneThatLostItsAnchorIsNoticed) {
+  auto directory = RuntimeDirectory::at(scratch_.path());
+  ASSERT_TRUE(directory);
+  platform::FileDescriptor file(::open((scratch_ / "a").c_str(), O_CREAT | O_WRONLY, 0600));
+  platform::FileId id;
+  ASSERT_EQ(0, platform::file_id(file.get(), id));
+  directory->anchor("a", id);
+  EXPECT_TRUE(directory->open());
+  ASSERT_EQ(0, ::unlink((scratch_ / "a").c_str()));
+  auto opened = directory->open();
+  ASSERT_FALSE(opened);
+  EXPECT_TRUE(has(opened.status(), "removed or replaced")) << opened.status().message;
+}
+
+TEST_F(Directory, ItIsFoundAgainAfterAllDescriptorsWereClosed) {
+  Child child([](Channel& parent) {
+    auto directory = RuntimeDirectory::from_environment();
+    for (int fd = 3; fd < 64; ++fd) {
+      if (fd != parent.read_fd() && fd != parent.write_fd()) ::close(fd);
+    }
+    parent.say(directory && directory->open() ? "found" : "lost");
+    return 0;
+  });
+  EXPECT_EQ("found", child.hear());
+}
+
+}  // namespace
+}  // namespace holdfast
