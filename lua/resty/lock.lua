@@ -33,8 +33,11 @@ local TIMEOUT = core.TIMEOUT
 local _M = { _VERSION = core.version }
 local mt = { __index = _M }
 
--- memo holds what a lock's cdata refers to, because a finaliser gets nothing but the cdata: dictionaries and keys, each
--- under a number. Free numbers form a list that starts at memo[FREE_LIST_REF]; 0 or nil ends it.
+local ngx = rawget(_G, "ngx")
+local DEBUG = (ngx and ngx.config and ngx.config.debug) or getenv("HOLDFAST_DEBUG") == "1"
+
+-- memo holds what a finaliser needs, because it gets nothing but its cdata: keys, and with DEBUG
+-- dictionaries, each under a number. Free numbers form a list that starts at memo[FREE_LIST_REF]; 0 or nil ends it.
 local FREE_LIST_REF = 0
 local memo = {}
 
@@ -62,47 +65,80 @@ local function unref_obj(ref)
 end
 
 
-local ngx = rawget(_G, "ngx")
-if (ngx and ngx.config and ngx.config.debug) or getenv("HOLDFAST_DEBUG") == "1" then
+if DEBUG then
     _M.memo = memo
     _M.ref_obj = ref_obj
     _M.unref_obj = unref_obj
 end
 
 
-local function default_poll()
+local function default_wait()
     local wait = getenv("HOLDFAST_WAIT")
-    if wait == "poll" then
-        return 1
+    if wait == nil or wait == "" then
+        return "wake"
     end
-    if wait == nil or wait == "" or wait == "wake" then
-        return 0
+    if wait ~= "wake" and wait ~= "poll" then
+        error('holdfast: HOLDFAST_WAIT is "' .. wait .. '": accepted are "wake" and "poll"', 0)
     end
-    error('holdfast: HOLDFAST_WAIT is "' .. wait .. '": accepted are "wake" and "poll"', 0)
+    return wait
 end
 
-local DEFAULT_POLL = default_poll()
+local DEFAULT_WAIT = default_wait()
+
+
+-- --- grants --------------------------------------------------------------------------------------------
+
+-- A grant outlives the lock object until the collector has released what the object still held. Making one, with its
+-- finaliser, costs ten times as much as making the object: objects have a grant only while they hold a lock, and pass
+-- it on after that. key_id: 0 when nothing is held.
 
 
 -- The library compares the lease with the holder's: a lock that has another owner by now, and one that this process
 -- has from its parent, stay as they are. A lock that cannot be released now lapses.
-local function collect(state)
-    local key_id = state.key_id
-    local dict_id = state.dict_id
+local function collect_grant(grant)
+    local key_id = grant.key_id
     if key_id > 0 then
         local key = memo[key_id]
-        state.key_id = 0
+        grant.key_id = 0
         unref_obj(key_id)
-        C.holdfast_unlock(memo[dict_id][1], key, #key, state.lease)
+        C.holdfast_unlock(grant.dict, key, #key, grant.lease)
     end
-    unref_obj(dict_id)
 end
 
 
--- What has to outlive the object until the collector has released the lock. key_id: 0 when nothing is held.
-local state_type = ffi_metatype([[
-    struct { int32_t key_id; int32_t dict_id; int32_t poll; holdfast_lease lease; }
-]], { __gc = collect })
+local grant_type = ffi_metatype("struct { int32_t key_id; holdfast_dict *dict; holdfast_lease lease; }",
+                                { __gc = collect_grant })
+
+local spare, spare_count = {}, 0
+
+
+-- The caller gives it back, or keeps it for the object that holds the lock.
+local function take_grant()
+    local grant = spare[spare_count]
+    if not grant then
+        return ffi_new(grant_type)
+    end
+    spare[spare_count] = nil
+    spare_count = spare_count - 1
+    return grant
+end
+
+
+local function give_back(grant)
+    spare_count = spare_count + 1
+    spare[spare_count] = grant
+end
+
+
+local function keep(self, grant, handle, key)
+    grant.key_id = ref_obj(key)
+    grant.dict = handle
+    self.cdata = grant
+end
+
+
+-- With DEBUG, memo shows which objects there are: each refers to its dictionary as long as it lives.
+local dict_ref_type = ffi_metatype("struct { int32_t id; }", { __gc = function (ref) unref_obj(ref.id) end })
 
 
 -- --- options -------------------------------------------------------------------------------------------
@@ -121,12 +157,12 @@ end
 local function wait_option(opts)
     local given = opts.wait
     if given == nil then
-        return DEFAULT_POLL
+        return DEFAULT_WAIT
     end
     if given ~= "wake" and given ~= "poll" then
         error('bad option "wait" to new: "wake" or "poll" expected, got ' .. describe(given), 4)
     end
-    return given == "poll" and 1 or 0
+    return given
 end
 
 
@@ -180,23 +216,24 @@ function _M.new(_, dict_name, opts)
     if not dict then
         return nil, err
     end
-    local exptime, timeout, step, ratio, max_step, poll = 30, 5, 0.001, 2, 0.5, DEFAULT_POLL
+    local exptime, timeout, step, ratio, max_step, wait = 30, 5, 0.001, 2, 0.5, DEFAULT_WAIT
     if opts then
-        exptime, timeout, step, ratio, max_step, poll = read_options(opts)
+        exptime, timeout, step, ratio, max_step, wait = read_options(opts)
     end
-
-    local state = ffi_new(state_type)
-    state.dict_id = ref_obj(dict)
-    state.poll = poll
-    return setmetatable({
-        cdata = state,
+    local self = setmetatable({
+        cdata = false,
         dict = dict,
         timeout = timeout,
         exptime = exptime,
         step = step,
         ratio = ratio,
         max_step = max_step,
+        wait = wait,
     }, mt)
+    if DEBUG then
+        self.dict_ref = ffi_new(dict_ref_type, ref_obj(dict))
+    end
+    return self
 end
 
 
@@ -208,8 +245,17 @@ local function refused(code)
 end
 
 
--- The lock is held by somebody else.
-local function wait_for(self, state, key, exptime, timeout, step)
+-- The key as a string. false is nil here, as in the original.
+local function lock_key(key)
+    if not key then
+        return nil, "nil key"
+    end
+    return key_string(key)
+end
+
+
+-- Waits for a lock that somebody else holds.
+local function wait_for(self, handle, key, exptime, timeout, step)
     if timeout <= 0 then
         return nil, "timeout"
     end
@@ -217,34 +263,36 @@ local function wait_for(self, state, key, exptime, timeout, step)
     if not host then
         return nil, err
     end
-    local handle = self.dict[1]
+    local grant = take_grant()
     local elapsed
-    if state.poll == 0 then
-        elapsed, err = waiting.wake(host, handle, key, state, exptime, timeout)
+    if self.wait == "wake" then
+        elapsed, err = waiting.wake(host, handle, key, exptime, timeout, grant.lease)
     end
     if not elapsed and not err then
-        elapsed, err = waiting.poll(host, handle, key, state, exptime, timeout, step, self.ratio, self.max_step)
+        elapsed, err = waiting.poll(host, handle, key, exptime, timeout, grant.lease, step, self.ratio, self.max_step)
     end
     if not elapsed then
+        give_back(grant)
         return nil, err
     end
-    state.key_id = ref_obj(key)
-    self.key = key
+    if self.cdata then
+        -- Another coroutine got a lock with this object meanwhile.
+        C.holdfast_unlock(handle, key, #key, grant.lease)
+        give_back(grant)
+        return nil, "locked"
+    end
+    keep(self, grant, handle, key)
     return elapsed
 end
 
 
 function _M.lock(self, key, opts)
-    if not key then
-        return nil, "nil key"
-    end
     local err
-    key, err = key_string(key)
+    key, err = lock_key(key)
     if not key then
         return nil, err
     end
-    local state = self.cdata
-    if state.key_id > 0 then
+    if self.cdata then
         return nil, "locked"
     end
     local exptime, timeout, step = self.exptime, self.timeout, self.step
@@ -252,30 +300,28 @@ function _M.lock(self, key, opts)
         exptime, timeout, step = call_options(self, opts, "lock", true)
     end
 
-    local code = C.holdfast_lock_try(self.dict[1], key, #key, exptime, state.lease)
+    local handle = self.dict[1]
+    local grant = take_grant()
+    local code = C.holdfast_lock_try(handle, key, #key, exptime, grant.lease)
     if code == OK then
-        state.key_id = ref_obj(key)
-        self.key = key
+        keep(self, grant, handle, key)
         return 0
     end
+    give_back(grant)
     if code ~= LOCKED then
         return refused(code)
     end
-    return wait_for(self, state, key, exptime, timeout, step)
+    return wait_for(self, handle, key, exptime, timeout, step)
 end
 
 
 function _M.trylock(self, key, opts)
-    if not key then
-        return nil, "nil key"
-    end
     local err
-    key, err = key_string(key)
+    key, err = lock_key(key)
     if not key then
         return nil, err
     end
-    local state = self.cdata
-    if state.key_id > 0 then
+    if self.cdata then
         return nil, "locked"
     end
     local exptime = self.exptime
@@ -283,12 +329,14 @@ function _M.trylock(self, key, opts)
         exptime = call_options(self, opts, "trylock", false)
     end
 
-    local code = C.holdfast_lock_try(self.dict[1], key, #key, exptime, state.lease)
+    local handle = self.dict[1]
+    local grant = take_grant()
+    local code = C.holdfast_lock_try(handle, key, #key, exptime, grant.lease)
     if code == OK then
-        state.key_id = ref_obj(key)
-        self.key = key
+        keep(self, grant, handle, key)
         return true
     end
+    give_back(grant)
     if code == LOCKED then
         return nil, "held"
     end
@@ -297,19 +345,21 @@ end
 
 
 function _M.unlock(self)
-    local state = self.cdata
-    local key_id = state.key_id
-    if key_id <= 0 then
+    local grant = self.cdata
+    if not grant then
         return nil, "unlocked"
     end
+    local key_id = grant.key_id
     local key = memo[key_id]
-    local code = C.holdfast_unlock(self.dict[1], key, #key, state.lease)
+    local code = C.holdfast_unlock(grant.dict, key, #key, grant.lease)
     if code == TIMEOUT or code == BUSY then
         -- Nothing has changed; the caller may try again.
         return nil, reason(code)
     end
-    state.key_id = 0
+    grant.key_id = 0
     unref_obj(key_id)
+    self.cdata = false
+    give_back(grant)
     if code == OK then
         return 1
     end
@@ -318,9 +368,7 @@ end
 
 
 function _M.expire(self, time)
-    local state = self.cdata
-    local key_id = state.key_id
-    if key_id <= 0 then
+    if not self.cdata then
         return nil, "unlocked"
     end
     if time == nil then
@@ -328,8 +376,9 @@ function _M.expire(self, time)
     elseif not is_duration(time) then
         error("bad time to expire: a number, 0 or more, expected, got " .. describe(time), 2)
     end
-    local key = memo[key_id]
-    local code = C.holdfast_lock_renew(self.dict[1], key, #key, state.lease, time)
+    local grant = self.cdata
+    local key = memo[grant.key_id]
+    local code = C.holdfast_lock_renew(grant.dict, key, #key, grant.lease, time)
     if code == OK then
         return true
     end
@@ -338,11 +387,10 @@ end
 
 
 function _M.token(self)
-    local state = self.cdata
-    if state.key_id <= 0 then
+    if not self.cdata then
         return nil, "unlocked"
     end
-    return tonumber(state.lease.sequence)
+    return tonumber(self.cdata.lease.sequence)
 end
 
 

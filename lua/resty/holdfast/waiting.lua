@@ -1,6 +1,5 @@
 -- Two ways to wait for a lock that somebody else holds. Both answer with the seconds waited, the lease being filled, or
--- with nil and the reason. `state` is the lock object's: its key_id turns positive when the object, used by several
--- coroutines, got a lock meanwhile.
+-- with nil and the reason.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -24,17 +23,14 @@ local pause_ptr = ffi_new("double[1]")
 
 
 -- Steps: sleep, try, a longer sleep. What is reported is their sum, not the clock's opinion.
-function _M.poll(host, handle, key, state, exptime, timeout, step, ratio, max_step)
+function _M.poll(host, handle, key, exptime, timeout, lease, step, ratio, max_step)
     local elapsed = 0
     while timeout > 0 do
         host.sleep(step)
         elapsed = elapsed + step
         timeout = timeout - step
 
-        if state.key_id > 0 then
-            return nil, "locked"
-        end
-        local code = C.holdfast_lock_try(handle, key, #key, exptime, state.lease)
+        local code = C.holdfast_lock_try(handle, key, #key, exptime, lease)
         if code == OK then
             return elapsed
         end
@@ -93,13 +89,10 @@ end
 
 
 -- Waits in the queue. true when the lock is granted; otherwise nil and the reason.
-local function wait_in_place(place, host, handle, key, state, exptime, deadline)
+local function wait_in_place(place, host, handle, key, exptime, deadline, lease)
     local here, waiter = place.parker, place.waiter
     while true do
-        if state.key_id > 0 then
-            return nil, "locked"
-        end
-        local code = C.holdfast_lock_wait(handle, key, #key, exptime, here, waiter, state.lease, pause_ptr)
+        local code = C.holdfast_lock_wait(handle, key, #key, exptime, here, waiter, lease, pause_ptr)
         if code == OK then
             return true
         end
@@ -121,7 +114,7 @@ end
 
 -- Sleeps until the lock is released, and tries again at least as often as the library asks for. Without room for a
 -- waiter it is nil, nil.
-function _M.wake(host, handle, key, state, exptime, timeout)
+function _M.wake(host, handle, key, exptime, timeout, lease)
     local start = host.now()
     local deadline = start + timeout
     local place, ok, granted, err
@@ -130,7 +123,7 @@ function _M.wake(host, handle, key, state, exptime, timeout)
         if not place then
             return nil, nil
         end
-        ok, granted, err = pcall(wait_in_place, place, host, handle, key, state, exptime, deadline)
+        ok, granted, err = pcall(wait_in_place, place, host, handle, key, exptime, deadline, lease)
         place:close(ok and granted)
     until err ~= "forked"
     if not ok then

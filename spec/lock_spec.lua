@@ -1,0 +1,635 @@
+local hosts = require "resty.holdfast.host"
+local none = require "resty.holdfast.host.none"
+local process = require "spec.support.process"
+local resty_lock = require "resty.lock"
+local shdict = require "resty.shdict"
+
+
+-- Lua 5.1 has no table.pack; nils count.
+local function pack(...)
+    return { n = select("#", ...), ... }
+end
+
+
+-- A host for code that must not wait.
+local function forbid_waiting()
+    local function fail() error("this must not wait") end
+    hosts.set_host { name = "forbidden", sleep = fail, wait = fail, is_yieldable = fail }
+end
+
+
+describe("lock", function ()
+    local dict
+
+    before_each(function ()
+        dict = assert(shdict.open("spec_locks", { size = "1m" }))
+        dict:flush_all()
+    end)
+
+    after_each(function ()
+        hosts.set_host(nil)
+        process.clean_up()
+        collectgarbage()
+        collectgarbage()
+    end)
+
+    local function new(opts)
+        return assert(resty_lock:new("spec_locks", opts))
+    end
+
+
+    describe("new", function ()
+        it("takes the name of a dictionary or the dictionary", function ()
+            assert.equal(0, resty_lock:new("spec_locks"):lock("by name"))
+            assert.equal(0, resty_lock:new(dict):lock("by itself"))
+        end)
+
+        it("knows no other dictionaries", function ()
+            for _, name in ipairs { "spec_nothing", 1, {}, { {} }, true } do
+                assert.same({ nil, "dictionary not found" }, { resty_lock:new(name) })
+            end
+            assert.same({ nil, "dictionary not found" }, { resty_lock:new(nil) })
+        end)
+
+        it("says what is wrong with a name that no dictionary can have", function ()
+            local made, err = resty_lock:new("a/b")
+            assert.is_nil(made)
+            assert.matches("name", err, 1, true)
+        end)
+
+        it("has the defaults of the original", function ()
+            local lock = new()
+            assert.same({ 30, 5, 0.001, 2, 0.5 }, { lock.exptime, lock.timeout, lock.step, lock.ratio, lock.max_step })
+        end)
+
+        it("clamps as the original: timeout to exptime and step to timeout, where they are given", function ()
+            local lock = new { exptime = 0.2, timeout = 10, step = 1 }
+            assert.same({ 0.2, 0.2, 0.2 }, { lock.exptime, lock.timeout, lock.step })
+            lock = new { exptime = 0.2, step = 1 }
+            assert.same({ 5, 1 }, { lock.timeout, lock.step })
+            lock = new { timeout = 0.0005 }
+            assert.equal(0.001, lock.step)
+        end)
+
+        it("refuses options of the wrong type or value, at the line that called", function ()
+            local function message(opts)
+                local ok, err = pcall(function ()
+                    local made = resty_lock:new("spec_locks", opts)
+                    return made
+                end)
+                assert.is_false(ok)
+                return (err:gsub("^[^:]*lock_spec.lua:%d+: ", ">"))
+            end
+            assert.equal(">bad options to new: table expected, got number", message(5))
+            for _, name in ipairs { "exptime", "timeout", "step", "ratio", "max_step" } do
+                local start = '>bad option "' .. name .. '" to new: a number, 0 or more, expected, got '
+                assert.equal(start .. "-1", message { [name] = -1 })
+                assert.equal(start .. '"1"', message { [name] = "1" })
+                assert.equal(start .. "table", message { [name] = {} })
+                assert.equal(start .. "boolean", message { [name] = false })
+                assert.matches("got %-?nan$", message { [name] = 0 / 0 })
+            end
+            assert.equal('>bad option "exptime" to new: a number, 0 or more, expected, got inf',
+                         message { exptime = 1 / 0 })
+            assert.equal('>bad option "max_step" to new: a number greater than 0 expected, got 0',
+                         message { max_step = 0 })
+            assert.equal('>bad option "wait" to new: "wake" or "poll" expected, got "sleep"',
+                         message { wait = "sleep" })
+            assert.equal('>bad option "wait" to new: "wake" or "poll" expected, got 1', message { wait = 1 })
+        end)
+    end)
+
+
+    describe("lock", function ()
+        it("takes a free lock at once: 0 seconds, and one result only", function ()
+            forbid_waiting()
+            assert.same(pack(0), pack(new():lock("key")))
+        end)
+
+        it("shows as true in the dictionary, with the time to live of the lock", function ()
+            local lock = new { exptime = 20 }
+            lock:lock("key")
+            assert.is_true(dict:get("key"))
+            assert.same(pack(false, "exists", false), pack(dict:add("key", 1)))
+            local left = dict:ttl("key")
+            assert.is_true(left > 10 and left <= 20.005, left)
+            lock:unlock()
+            assert.is_nil(dict:get("key"))
+        end)
+
+        it("twice on one object is \"locked\", whatever the key", function ()
+            local lock = new()
+            lock:lock("key")
+            assert.same({ nil, "locked" }, { lock:lock("key") })
+            assert.same({ nil, "locked" }, { lock:lock("other") })
+            assert.is_nil(dict:get("other"))
+            assert.equal(1, lock:unlock())
+        end)
+
+        it("has keys as dict:add has them", function ()
+            local lock = new { timeout = 0 }
+            lock:lock(12)
+            assert.same({ nil, "timeout" }, { new({ timeout = 0 }):lock("12") })
+            lock:unlock()
+            assert.equal(0, lock:lock(true))
+            assert.is_true(dict:get("true"))
+            lock:unlock()
+            assert.equal(0, lock:lock("a\0b"))
+            assert.equal(0, new():lock("a\0c"))
+            assert.equal(0, new():lock(("k"):rep(65535)))
+        end)
+
+        it("refuses keys that are none", function ()
+            local lock = new()
+            assert.same({ nil, "nil key" }, { lock:lock(nil) })
+            assert.same({ nil, "nil key" }, { lock:lock(false) })
+            assert.same({ nil, "empty key" }, { lock:lock("") })
+            assert.same({ nil, "key too long" }, { lock:lock(("k"):rep(65536)) })
+            assert.same({ nil, "bad key type" }, { lock:lock({}) })
+            assert.same({ nil, "bad key type" }, { lock:lock(print) })
+            assert.equal(0, lock:lock("key"))
+        end)
+
+        it("never waits with timeout 0", function ()
+            forbid_waiting()
+            local first, second = new(), new { timeout = 0 }
+            first:lock("key")
+            assert.same({ nil, "timeout" }, { second:lock("key") })
+        end)
+
+        for _, wait in ipairs { "wake", "poll" } do
+            it("gives up after its timeout and not before (" .. wait .. ")", function ()
+                local first, second = new(), new { timeout = 0.05, wait = wait }
+                first:lock("key")
+                local start = none.now()
+                assert.same({ nil, "timeout" }, { second:lock("key") })
+                assert.is_true(none.now() - start >= 0.05)
+                assert.same({ nil, "unlocked" }, { second:unlock() })
+                first:unlock()
+                assert.equal(0, second:lock("key"))
+            end)
+
+            it("gets a lock that expires (" .. wait .. ")", function ()
+                local first, second = new { exptime = 0.05 }, new { wait = wait }
+                first:lock("key")
+                local elapsed = second:lock("key")
+                assert.is_true(elapsed > 0)
+                assert.equal(1, second:unlock())
+            end)
+        end
+
+        it("takes exptime and timeout for one call", function ()
+            forbid_waiting()
+            local lock = new()
+            assert.equal(0, lock:lock("key", { exptime = 50 }))
+            assert.is_true(dict:ttl("key") > 40)
+            assert.same({ nil, "timeout" }, { new():lock("key", { timeout = 0 }) })
+            lock:unlock()
+            lock:lock("key")
+            assert.is_true(dict:ttl("key") <= 30.005)
+        end)
+
+        it("refuses other options for one call, and names the accepted ones", function ()
+            local lock = new()
+            local function message(opts)
+                local ok, err = pcall(function ()
+                    local elapsed = lock:lock("key", opts)
+                    return elapsed
+                end)
+                assert.is_false(ok)
+                return (err:gsub("^[^:]*lock_spec.lua:%d+: ", ">"))
+            end
+            assert.equal(">bad options to lock: table expected, got number", message(5))
+            assert.equal('>unknown option "why" to lock: accepted are exptime and timeout', message { why = "x" })
+            assert.equal('>bad option "timeout" to lock: a number, 0 or more, expected, got -1',
+                         message { timeout = -1 })
+            assert.equal('>bad option "exptime" to lock: a number, 0 or more, expected, got "1"',
+                         message { exptime = "1" })
+            assert.equal(0, lock:lock("key"))
+        end)
+    end)
+
+
+    describe("trylock", function ()
+        it("gets a free lock, or says that it is held", function ()
+            forbid_waiting()
+            local first, second = new(), new()
+            assert.same(pack(true), pack(first:trylock("key")))
+            assert.same(pack(nil, "held"), pack(second:trylock("key")))
+            assert.same(pack(nil, "locked"), pack(first:trylock("other")))
+            assert.equal(1, first:unlock())
+            assert.is_true(second:trylock("key"))
+        end)
+
+        it("takes an exptime, and refuses keys and options as lock does", function ()
+            local lock = new()
+            assert.same({ nil, "nil key" }, { lock:trylock(nil) })
+            assert.same({ nil, "empty key" }, { lock:trylock("") })
+            assert.error_matches(function () lock:trylock("key", { timeout = 1 }) end,
+                                 '^unknown option "timeout" to trylock: accepted is exptime$')
+            assert.is_true(lock:trylock("key", { exptime = 50 }))
+            assert.is_true(dict:ttl("key") > 40)
+        end)
+    end)
+
+
+    describe("unlock", function ()
+        it("answers 1, and \"unlocked\" when there is nothing to unlock", function ()
+            local lock = new()
+            assert.same(pack(nil, "unlocked"), pack(lock:unlock()))
+            lock:lock("key")
+            assert.same(pack(1), pack(lock:unlock()))
+            assert.same(pack(nil, "unlocked"), pack(lock:unlock()))
+        end)
+
+        it("releases what the object holds, whatever it is told", function ()
+            local lock = new()
+            lock:lock("key")
+            assert.equal(1, lock:unlock("other"))
+            assert.is_nil(dict:get("key"))
+        end)
+
+        it("is late but right when the lock has expired and nobody took it", function ()
+            local lock = new()
+            lock:lock("key", { exptime = 0.01 })
+            none.sleep(0.02)
+            assert.equal(1, lock:unlock())
+        end)
+
+        it("never releases the lock of the next holder", function ()
+            local first, second = new(), new()
+            first:lock("key", { exptime = 0.01 })
+            none.sleep(0.02)
+            assert.equal(0, second:lock("key"))
+            assert.same(pack(nil, "not owner"), pack(first:unlock()))
+            assert.same(pack(nil, "unlocked"), pack(first:unlock()))
+            assert.is_true(dict:get("key"))
+            assert.equal(0, first:lock("other"))
+            assert.equal(1, second:unlock())
+        end)
+
+        it("knows when the lock was deleted or flushed", function ()
+            local lock = new()
+            lock:lock("key")
+            dict:delete("key")
+            assert.same(pack(nil, "not owner"), pack(lock:unlock()))
+            lock:lock("key")
+            dict:flush_all()
+            assert.same(pack(nil, "not owner"), pack(lock:unlock()))
+        end)
+    end)
+
+
+    describe("expire", function ()
+        it("starts the time anew: the one of new, or the given one", function ()
+            local lock = new { exptime = 20 }
+            assert.same(pack(nil, "unlocked"), pack(lock:expire()))
+            lock:lock("key", { exptime = 5 })
+            assert.same(pack(true), pack(lock:expire()))
+            assert.is_true(dict:ttl("key") > 10)
+            assert.same(pack(true), pack(lock:expire(100)))
+            assert.is_true(dict:ttl("key") > 90)
+            assert.same(pack(true), pack(lock:expire(0)))
+            assert.equal(0, dict:ttl("key"))
+            lock:unlock()
+            assert.same(pack(nil, "unlocked"), pack(lock:expire(1)))
+        end)
+
+        it("says so when the lock is somebody else's by now", function ()
+            local first, second = new(), new()
+            first:lock("key", { exptime = 0.01 })
+            none.sleep(0.02)
+            second:lock("key")
+            assert.same(pack(nil, "not owner"), pack(first:expire(100)))
+            assert.is_true(dict:ttl("key") <= 30.005)
+        end)
+
+        it("refuses what is no time, at the line that called", function ()
+            local lock = new()
+            lock:lock("key")
+            for _, time in ipairs { -1, 0 / 0, 1 / 0, "1", {}, true } do
+                local ok, err = pcall(function ()
+                    local done = lock:expire(time)
+                    return done
+                end)
+                assert.is_false(ok)
+                assert.matches("^[^:]*lock_spec.lua:%d+: bad time to expire: a number, 0 or more, expected, got", err)
+            end
+        end)
+    end)
+
+
+    describe("token", function ()
+        it("grows with every grant in the dictionary, whatever the key", function ()
+            local last = 0
+            for i = 1, 20 do
+                local lock = new()
+                lock:lock("key" .. i % 3)
+                local token = lock:token()
+                assert.is_number(token)
+                assert.is_true(token > last)
+                last = token
+                lock:unlock()
+            end
+        end)
+
+        it("is there only while the lock is held", function ()
+            local lock = new()
+            assert.same(pack(nil, "unlocked"), pack(lock:token()))
+            lock:lock("key")
+            lock:unlock()
+            assert.same(pack(nil, "unlocked"), pack(lock:token()))
+        end)
+    end)
+
+
+    describe("the collector", function ()
+        it("releases a lock whose object is lost", function ()
+            new():lock("key")
+            collectgarbage()
+            collectgarbage()
+            assert.is_nil(dict:get("key"))
+        end)
+
+        it("never releases what somebody else owns by now", function ()
+            local lost, next_one = new(), new()
+            lost:lock("key", { exptime = 0.01 })
+            none.sleep(0.02)
+            next_one:lock("key")
+            lost = nil
+            collectgarbage()
+            collectgarbage()
+            assert.is_true(dict:get("key"))
+            assert.equal(1, next_one:unlock())
+            assert.is_nil(lost)
+        end)
+
+        it("leaves alone what was unlocked and locked by another object", function ()
+            local first, second = new(), new()
+            first:lock("key")
+            first:unlock()
+            second:lock("key")
+            first = nil
+            collectgarbage()
+            collectgarbage()
+            assert.is_true(dict:get("key"))
+            assert.is_nil(first)
+        end)
+
+        it("frees each of many locks", function ()
+            for i = 1, 2000 do
+                new():lock("key" .. i)
+            end
+            collectgarbage()
+            collectgarbage()
+            assert.same({}, dict:get_keys(0))
+        end)
+
+        it("releases at the end of the process", function ()
+            process.run [[
+                local lock = require("resty.lock"):new("spec_locks", { exptime = 0 })
+                lock:lock("key")
+            ]]
+            assert.is_nil(dict:get("key"))
+        end)
+    end)
+
+
+    describe("across processes", function ()
+        -- A child that locks "key" when told to, and unlocks it when told to.
+        local HOLDER = [[
+            local lock = require("resty.lock"):new("spec_locks")
+            hear()
+            say(tostring(lock:lock("key")))
+            hear()
+            say(tostring(lock:unlock()))
+            hear()
+        ]]
+
+        local function start_holder()
+            local child = process.start(HOLDER)
+            child:say("lock")
+            assert.equal("0", child:hear())
+            return child
+        end
+
+        -- Records what each wait of the blocking host answered, and calls on_wait before the first one.
+        local function watch_waits(on_wait)
+            local answers = {}
+            hosts.set_host {
+                name = "watched",
+                sleep = none.sleep,
+                wait = function (waiter, seconds)
+                    if #answers == 0 then
+                        on_wait()
+                    end
+                    answers[#answers + 1] = none.wait(waiter, seconds) or false
+                    return answers[#answers]
+                end,
+            }
+            return answers
+        end
+
+        it("holds against the others", function ()
+            start_holder()
+            assert.same({ nil, "timeout" }, { new({ timeout = 0.02 }):lock("key") })
+            assert.same({ nil, "held" }, { new():trylock("key") })
+            assert.equal(0, new():lock("another key"))
+        end)
+
+        it("wakes who waits when it is released", function ()
+            local child = start_holder()
+            local answers = watch_waits(function () child:say("unlock") end)
+            local elapsed = new():lock("key")
+            assert.is_true(elapsed > 0)
+            assert.is_true(answers[#answers], "the wait has ended by itself, not by the release")
+            assert.equal("1", child:hear())
+        end)
+
+        it("is taken over at once when its holder is killed", function ()
+            local child = start_holder()
+            watch_waits(function () child:kill(process.KILL) end)
+            local lock = new { exptime = 30, timeout = 30 }
+            local elapsed = lock:lock("key")
+            assert.is_true(elapsed < 15, "only exptime has freed it")
+            assert.equal(1, lock:unlock())
+        end)
+
+        it("is free when its holder was killed before", function ()
+            local child = start_holder()
+            child:kill(process.KILL)
+            child:wait()
+            forbid_waiting()
+            assert.equal(0, new():lock("key"))
+        end)
+
+        it("is taken from a stopped holder only when it has expired", function ()
+            local child = process.start [[
+                local lock = require("resty.lock"):new("spec_locks", { exptime = 0.2 })
+                say(tostring(lock:lock("key")))
+                hear()
+                say(tostring(select(2, lock:unlock())))
+                hear()
+            ]]
+            assert.equal("0", child:hear())
+            child:kill(process.STOP)
+            local lock = new()
+            assert.is_true(lock:lock("key") > 0)
+            child:kill(process.CONT)
+            child:say("unlock")
+            assert.equal("not owner", child:hear())
+            assert.is_true(dict:get("key"))
+        end)
+
+        it("is neither held nor released by a forked child", function ()
+            local text = process.run [[
+                local ffi = require "ffi"
+                ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
+                local lock = require("resty.lock"):new("spec_locks")
+                local later = require("resty.lock"):new("spec_locks")
+                lock:lock("key")
+                later:lock("later")
+                local pid = ffi.C.fork()
+                if pid == 0 then
+                    say("child expire", lock:expire(100))
+                    say("child unlock", lock:unlock())
+                    say("child lock", lock:lock("key", { timeout = 0 }))
+                    lock, later = nil, nil
+                    collectgarbage()
+                    collectgarbage()
+                    os.exit(0, true)
+                end
+                ffi.C.waitpid(pid, nil, 0)
+                local dict = require("resty.shdict").shared.spec_locks
+                say("parent has", dict:get("key"), dict:get("later"))
+                say("parent unlock", lock:unlock(), later:unlock())
+            ]]
+            assert.equal(table.concat({
+                "child expire\tnil\tnot owner",
+                "child unlock\tnil\tnot owner",
+                "child lock\tnil\ttimeout",
+                "parent has\ttrue\ttrue",
+                "parent unlock\t1\t1",
+                "",
+            }, "\n"), text)
+        end)
+
+        it("is had by a forked child like by any other process", function ()
+            local text = process.run [[
+                local ffi = require "ffi"
+                ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
+                local resty_lock = require "resty.lock"
+                local none = require "resty.holdfast.host.none"
+                local lock = resty_lock:new("spec_locks")
+                -- The parent has waited: the child must not wait where its parent does.
+                local first = resty_lock:new("spec_locks")
+                first:lock("other")
+                resty_lock:new("spec_locks", { timeout = 0.01 }):lock("other")
+                lock:lock("key")
+                local pid = ffi.C.fork()
+                if pid == 0 then
+                    local mine = resty_lock:new("spec_locks")
+                    say("child", mine:lock("key") > 0)
+                    say("child", mine:unlock())
+                    os.exit(0, true)
+                end
+                none.sleep(0.05)
+                lock:unlock()
+                ffi.C.waitpid(pid, nil, 0)
+                say("parent", lock:lock("key"))
+            ]]
+            assert.equal("child\ttrue\nchild\t1\nparent\t0\n", text)
+        end)
+
+        it("keeps the promise of one holder at a time", function ()
+            dict:set("sum", 0)
+            local source = [[
+                local lock = require("resty.lock"):new("spec_locks")
+                local dict = require("resty.shdict").shared.spec_locks
+                for _ = 1, 500 do
+                    assert(lock:lock("key"))
+                    dict:set("sum", dict:get("sum") + 1)
+                    assert(lock:unlock())
+                end
+                say "done"
+            ]]
+            local children = {}
+            for i = 1, 4 do
+                children[i] = process.start(source, { stderr = true })
+            end
+            for i = 1, 4 do
+                assert.equal("done", children[i]:hear())
+                assert.equal(0, children[i]:wait())
+            end
+            assert.equal(2000, dict:get("sum"))
+        end)
+    end)
+
+
+    it("HOLDFAST_WAIT sets how new objects wait, and refuses what it does not know", function ()
+        local TRY = [[
+            local ok, lock = pcall(require, "resty.lock")
+            say(ok and lock:new("spec_locks").wait or lock)
+        ]]
+        assert.equal("wake\n", (process.run(TRY, { env = { HOLDFAST_WAIT = false } })))
+        assert.equal("wake\n", (process.run(TRY, { env = { HOLDFAST_WAIT = "" } })))
+        assert.equal("poll\n", (process.run(TRY, { env = { HOLDFAST_WAIT = "poll" } })))
+        assert.matches('HOLDFAST_WAIT is "pool": accepted are "wake" and "poll"',
+                       (process.run(TRY, { env = { HOLDFAST_WAIT = "pool" } })), 1, true)
+    end)
+
+
+    it("does not wait where the host says that the caller cannot", function ()
+        new():lock("key")
+        hosts.set_host { name = "strict", sleep = none.sleep, is_yieldable = function () return false, "log phase" end }
+        assert.same({ nil, "cannot wait here (host strict): log phase" }, { new():lock("key") })
+    end)
+
+
+    it("an error inside the wait reaches the caller and leaves nothing behind", function ()
+        local first, second = new(), new()
+        first:lock("key")
+        hosts.set_host { name = "broken", sleep = none.sleep, wait = function () error("cut short", 0) end }
+        for _ = 1, 2000 do
+            assert.has_error(function () second:lock("key") end, "cut short")
+        end
+        hosts.set_host(nil)
+        assert.same({ nil, "timeout" }, { second:lock("key", { timeout = 0.01 }) })
+        first:unlock()
+        assert.equal(0, second:lock("key"))
+    end)
+
+
+    it("a coroutine that waits and is never resumed leaves nothing behind", function ()
+        local first = new()
+        first:lock("key")
+        hosts.set_host { name = "lossy", sleep = coroutine.yield, wait = coroutine.yield }
+        for _ = 1, 2000 do
+            local waiting = coroutine.wrap(function () new():lock("key") end)
+            waiting()
+        end
+        collectgarbage()
+        collectgarbage()
+        hosts.set_host(nil)
+        assert.same({ nil, "timeout" }, { new():lock("key", { timeout = 0.01 }) })
+        first:unlock()
+        assert.equal(0, new():lock("key"))
+    end)
+
+
+    it("one object in two coroutines never holds two locks", function ()
+        local first, shared = new(), new()
+        first:lock("key")
+        hosts.set_host { name = "manual", sleep = coroutine.yield, wait = coroutine.yield }
+        local result
+        local waiting = coroutine.wrap(function () result = pack(shared:lock("key")) end)
+        waiting()
+        assert.equal(0, shared:lock("other"))
+        first:unlock()
+        waiting()
+        assert.same(pack(nil, "locked"), result)
+        assert.is_nil(dict:get("key"))
+        assert.equal(1, shared:unlock())
+        assert.is_nil(dict:get("other"))
+    end)
+end)
