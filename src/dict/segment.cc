@@ -57,6 +57,7 @@ Segment::Segment(World& world, platform::Mapping mapping, const Geometry& geomet
   shards_.reserve(geometry.shards);
   for (std::uint32_t i = 0; i < geometry.shards; ++i)
     shards_.push_back(shard_at(mapping_.data(), i, geometry, strategy, world, record_lock_.get()));
+  shard_array_ = shards_.data();
 }
 
 Expected<std::unique_ptr<Segment>> Segment::make(World& world, const std::string& name, platform::Mapping mapping,

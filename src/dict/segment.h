@@ -42,7 +42,7 @@ class Segment {
   std::uint32_t flush_epoch() const noexcept { return header().flush_epoch.load(kAcquire) & kFlushBits; }
   bool retired() const noexcept { return header().file.retired.load(kRelaxed) != 0; }
 
-  Shard& shard_of(std::uint64_t hash) noexcept { return shards_[(hash >> 32) & (shards_.size() - 1)]; }
+  Shard& shard_of(std::uint64_t hash) noexcept { return shard_array_[(hash >> 32) & (geometry_.shards - 1)]; }
   std::vector<Shard>& shards() noexcept { return shards_; }
 
   Status check_same(const std::string& name, const DictionaryOptions& options) const;
@@ -63,6 +63,7 @@ class Segment {
   std::uint64_t seed_;
   std::unique_ptr<RecordLock> record_lock_;  // for MutexStrategy::file
   std::vector<Shard> shards_;
+  Shard* shard_array_;  // of shards_: the way from a hash to its shard needs no division
 };
 
 const char* strategy_name(MutexStrategy strategy) noexcept;

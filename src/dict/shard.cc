@@ -9,30 +9,6 @@ namespace holdfast {
 
 namespace {
 
-/// Known types; values that are words, not bytes, have just one size.
-bool plausible(EntryType type, std::uint32_t size) noexcept {
-  switch (type) {
-    case EntryType::boolean:
-    case EntryType::number:
-      return size == 8;
-    case EntryType::lock:
-      return size == sizeof(LockFields);
-    case EntryType::waiter:
-      return size == sizeof(WaiterFields);
-    case EntryType::string:
-      return true;
-  }
-  return false;
-}
-
-bool key_equals(Entry& entry, const Key& key) noexcept {
-  const Word64* words = Shard::key_words(entry);
-  const char* bytes = key.data;
-  for (std::uint32_t at = 0; at < key.tail_at; at += 8, ++words)
-    if (words->load(kRelaxed) != load_word(bytes + at)) return false;
-  return (key.length & 7) == 0 || words->load(kRelaxed) == key.tail;
-}
-
 void store_bytes(Word64* words, const char* bytes, std::size_t count) noexcept {
   for (; count >= 8; count -= 8, bytes += 8, ++words) words->store(load_word(bytes), kRelaxed);
   if (count != 0) words->store(load_tail(bytes, count), kRelaxed);
@@ -59,43 +35,6 @@ Shard::Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex) noex
       bucket_mask_(geometry.buckets - 1),
       granules_(geometry.granules),
       mutex_(mutex) {}
-
-bool Shard::inspect(std::uint32_t block, View& view) const noexcept {
-  if (!holds_header(block)) return false;
-  Entry& e = entry(block);
-  const std::uint32_t shape = e.shape.load(kRelaxed);
-  view.entry = &e;
-  view.type = Entry::type_of(shape);
-  view.key_length = Entry::key_length_of(shape);
-  view.value_size = e.value_size.load(kRelaxed);
-  const std::uint64_t count = granules_for(view.key_length, view.value_size);
-  view.granules = static_cast<std::uint32_t>(count);
-  return count <= granules_ - block && plausible(view.type, view.value_size);
-}
-
-bool Shard::find(const Key& key, Place& place) const noexcept {
-  const std::uint32_t short_hash = key.short_hash();
-  Word32* link = &bucket_of(short_hash);
-  for (std::uint32_t steps = 0; steps < granules_; ++steps) {
-    const std::uint32_t block = link->load(kRelaxed);
-    if (block == 0) {
-      place = {link, 0, {}};
-      return true;
-    }
-    if (!holds_header(block)) return false;
-    Entry& e = entry(block);
-    if (e.hash.load(kRelaxed) == short_hash && Entry::key_length_of(e.shape.load(kRelaxed)) == key.length) {
-      if (!inspect(block, place.view) || place.view.key_length != key.length) return false;
-      if (key_equals(e, key)) {
-        place.link = link;
-        place.block = block;
-        return true;
-      }
-    }
-    link = &e.next;
-  }
-  return false;
-}
 
 void Shard::fill(std::uint32_t block, const Key& key, const ValueIn& value, std::uint64_t expiry) const noexcept {
   Entry& e = entry(block);

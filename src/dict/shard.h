@@ -58,7 +58,7 @@ struct View {
 struct Place {
   Word32* link;
   std::uint32_t block;  // 0: not there, `link` is the end of its chain
-  View view;            // of the block, if it is there
+  View view;            // of the block; meaningless when it is 0
 };
 
 class Shard {
@@ -123,5 +123,55 @@ class Shard {
   std::uint32_t granules_;
   Shmtx mutex_;
 };
+
+// --- inline: on the path of every operation ---
+
+/// Known types; values that are words, not bytes, have just one size.
+inline bool is_plausible(EntryType type, std::uint32_t size) noexcept {
+  if (type == EntryType::string) return true;
+  if (type == EntryType::number || type == EntryType::boolean) return size == 8;
+  if (type == EntryType::lock) return size == sizeof(LockFields);
+  return type == EntryType::waiter && size == sizeof(WaiterFields);
+}
+
+inline bool Shard::inspect(std::uint32_t block, View& view) const noexcept {
+  if (!holds_header(block)) return false;
+  Entry& e = entry(block);
+  const std::uint32_t shape = e.shape.load(kRelaxed);
+  view.entry = &e;
+  view.type = Entry::type_of(shape);
+  view.key_length = Entry::key_length_of(shape);
+  view.value_size = e.value_size.load(kRelaxed);
+  const std::uint64_t count = granules_for(view.key_length, view.value_size);
+  view.granules = static_cast<std::uint32_t>(count);
+  return count <= granules_ - block && is_plausible(view.type, view.value_size);
+}
+
+/// REQUIRES: the entry's key, of the same length, lies inside the arena.
+inline bool key_equals(Entry& entry, const Key& key) noexcept {
+  const Word64* words = Shard::key_words(entry);
+  for (std::uint32_t at = 0; at < key.tail_at; at += 8, ++words)
+    if (words->load(kRelaxed) != load_word(key.data + at)) return false;
+  return (key.length & 7) == 0 || words->load(kRelaxed) == key.tail;
+}
+
+inline bool Shard::find(const Key& key, Place& place) const noexcept {
+  const std::uint32_t short_hash = key.short_hash();
+  Word32* link = &bucket_of(short_hash);
+  for (std::uint32_t steps = 0; steps < granules_; ++steps) {
+    const std::uint32_t block = link->load(kRelaxed);
+    place.link = link;
+    place.block = block;
+    if (block == 0) return true;
+    if (!holds_header(block)) return false;
+    Entry& e = entry(block);
+    if (e.hash.load(kRelaxed) == short_hash && Entry::key_length_of(e.shape.load(kRelaxed)) == key.length) {
+      if (!inspect(block, place.view) || place.view.key_length != key.length) return false;
+      if (key_equals(e, key)) return true;
+    }
+    link = &e.next;
+  }
+  return false;
+}
 
 }  // namespace holdfast

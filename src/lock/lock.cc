@@ -25,7 +25,7 @@ struct LockEntry {
   Entry& entry;
   LockFields& fields;
 
-  bool live() const noexcept { return is_live(entry.expiry.load(kRelaxed), segment.flush_epoch()); }
+  bool live(std::uint32_t flush) const noexcept { return is_live(entry.expiry.load(kRelaxed), flush); }
   WaitQueue queue() const noexcept { return {shard, arena, fields}; }
   bool held_by(const Lease& lease) const noexcept {
     return fields.owner.load(kRelaxed) == lease.owner && fields.sequence.load(kRelaxed) == lease.sequence;
@@ -37,17 +37,28 @@ void count_free_locks(const LockEntry& lock, std::uint32_t change) noexcept {
   count.store(count.load(kRelaxed) + change, kRelaxed);
 }
 
+// A sweep before this time would find nothing to reclaim, so an earlier end must be known.
+void note_end(const LockEntry& lock, std::uint64_t end_ms) noexcept {
+  Word64& reclaim_after = lock.shard.header().reclaim_after;
+  if (end_ms != kExpiryNever && end_ms < reclaim_after.load(kRelaxed)) reclaim_after.store(end_ms, kRelaxed);
+}
+
+// Gives a live lease another end. `flush`: the epoch under which it was found live; a flush since then still ends it.
+void extend(const LockEntry& lock, std::uint64_t end_ms, std::uint32_t flush) noexcept {
+  commit(lock.entry.expiry, expiry_word(end_ms, flush));
+  note_end(lock, end_ms);
+}
+
 // All fields of a grant are written while nobody is the owner; the owner is the commit. REQUIRES: owner is nobody.
 std::uint64_t grant(const LockEntry& lock, Token owner, double exptime, std::uint32_t reserved) noexcept {
-  const std::uint64_t now = platform::coarse_monotonic_ns();
+  const std::uint64_t now = exptime == 0.0 ? platform::coarse_monotonic_ns() : platform::monotonic_ns();
   const std::uint64_t end_ms = expiry_after(exptime, now);
   const std::uint64_t sequence = lock.segment.header().sequence.fetch_add(1, kRelaxed) + 1;
   lock.fields.sequence.store(sequence, kRelease);  // release: pairs with Shard::copy_value
   lock.fields.reserved.store(reserved, kRelaxed);
   lock.fields.since.store(now / 1'000'000, kRelaxed);
-  lock.entry.expiry.store(expiry_word(end_ms, lock.segment.flush_epoch()), kRelaxed);
-  Word64& reclaim_after = lock.shard.header().reclaim_after;
-  if (end_ms != kExpiryNever && end_ms < reclaim_after.load(kRelaxed)) reclaim_after.store(end_ms, kRelaxed);
+  lock.entry.expiry.store(expiry_word(end_ms, lock.segment.flush_epoch()), kRelease);  // as the sequence
+  note_end(lock, end_ms);
   crash_order();
   commit(lock.fields.owner, owner);
   return sequence;
@@ -97,14 +108,15 @@ void take(const LockEntry& lock, const Request& request, Lease& lease, bool is_n
 
 Code judge(const LockEntry& lock, const Request& request, Token dead, bool is_new, Lease& lease, Refusal& refusal) {
   const Token owner = lock.fields.owner.load(kRelaxed);
-  if (owner == kNobody || owner == dead || !lock.live()) {
+  const std::uint32_t flush = lock.segment.flush_epoch();
+  if (owner == kNobody || owner == dead || !lock.live(flush)) {
     take(lock, request, lease, is_new);
     return Code::ok;
   }
   if (request.waiter != nullptr && owner == request.self &&
       lock.fields.reserved.load(kRelaxed) == request.waiter->number) {
     lock.fields.reserved.store(0, kRelaxed);
-    commit(lock.entry.expiry, expiry_word(expiry_after(request.exptime), lock.segment.flush_epoch()));
+    extend(lock, expiry_after(request.exptime), flush);
     lease = {owner, lock.fields.sequence.load(kRelaxed)};
     return Code::ok;
   }
@@ -181,11 +193,57 @@ bool flushed(const LockEntry& lock) noexcept {
   return (lock.entry.expiry.load(kRelaxed) & kFlushMask) != lock.segment.flush_epoch();
 }
 
+// --- the common case at full speed: the lock's entry is there, nobody holds it, nobody waits for it ---
+
+/// The lock entry of the key with its shard's mutex held, if all that is so.
+class QuietLock {
+ public:
+  QuietLock(Segment& segment, std::string_view name) noexcept
+      : segment_(segment),
+        key_(name.data(), name.size(), segment.seed()),
+        shard_(segment.shard_of(key_.hash)),
+        arena_(shard_),
+        guard_(shard_) {
+    found_ = guard_.held() && shard_.find(key_, place_) && place_.block != 0 && place_.view.type == EntryType::lock;
+  }
+
+  bool take(Token self, double exptime, Lease& lease) noexcept {
+    if (!found_ || place_.view.lock().owner.load(kRelaxed) != kNobody) return false;
+    const LockEntry lock = entry();
+    count_free_locks(lock, ~0U);
+    lease = {self, grant(lock, self, exptime, 0)};
+    return true;
+  }
+
+  bool give_back(Lease& lease) noexcept {
+    if (!found_) return false;
+    const LockEntry lock = entry();
+    if (!lock.held_by(lease) || flushed(lock) || !lock.queue().empty()) return false;
+    commit(lock.fields.owner, kNobody);
+    count_free_locks(lock, 1);
+    lease = {};
+    return true;
+  }
+
+ private:
+  LockEntry entry() noexcept { return {segment_, shard_, arena_, *place_.view.entry, place_.view.lock()}; }
+
+  Segment& segment_;
+  const Key key_;
+  Shard& shard_;
+  Arena arena_;
+  const ShardGuard guard_;
+  Place place_;
+  bool found_;
+};
+
 }  // namespace
 
 Code lock_try(Dictionary& dictionary, std::string_view key, double exptime, Lease& lease) noexcept {
   const Token self = dictionary.world().token();
   if (self == kNobody) return Code::system;
+  Segment* segment = dictionary.segment();
+  if (segment != nullptr && QuietLock(*segment, key).take(self, exptime, lease)) return Code::ok;
   Refusal refusal;
   return acquire(dictionary, {key, exptime, self, nullptr}, lease, refusal);
 }
@@ -214,9 +272,12 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
   if (self == kNobody || waiter.arrival == 0) return Code::ok;
   Waiter next{};
   const Code code = with_lock(dictionary, key, [&](const LockEntry& lock) {
-    lock.queue().remove(waiter);
-    if (lock.fields.owner.load(kRelaxed) == self && lock.fields.reserved.load(kRelaxed) == number)
+    const bool chosen = !lock.queue().remove(waiter);
+    const Token owner = lock.fields.owner.load(kRelaxed);
+    if (owner == self && lock.fields.reserved.load(kRelaxed) == number)
       next = release(lock, dictionary.world());
+    else if (chosen && owner == kNobody)  // it was woken to take what is still free
+      next = lock.queue().pop(dictionary.world());
     return Code::ok;
   });
   wake(dictionary.world(), next);
@@ -228,6 +289,8 @@ Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept
   Code code = Code::not_owner;
   Waiter next{};
   if (self != kNobody && lease.owner == self) {
+    Segment* segment = dictionary.segment();
+    if (segment != nullptr && QuietLock(*segment, key).give_back(lease)) return Code::ok;
     code = with_lock(dictionary, key, [&](const LockEntry& lock) {
       if (!lock.held_by(lease) || flushed(lock)) return Code::not_owner;
       next = release(lock, dictionary.world());
@@ -244,8 +307,9 @@ Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, dou
   if (self == kNobody || lease.owner != self) return Code::not_owner;
   const std::uint64_t end = expiry_after(exptime);
   return with_lock(dictionary, key, [&](const LockEntry& lock) {
-    if (!lock.held_by(lease) || !lock.live()) return Code::not_owner;
-    commit(lock.entry.expiry, expiry_word(end, lock.segment.flush_epoch()));
+    const std::uint32_t flush = lock.segment.flush_epoch();
+    if (!lock.held_by(lease) || !lock.live(flush)) return Code::not_owner;
+    extend(lock, end, flush);
     return Code::ok;
   });
 }
