@@ -6,7 +6,7 @@ local await, files, path, read, write = command.await, command.files, command.pa
 local PRELUDE = [[
 local ffi = require "ffi"
 local worker = require "resty.holdfast.worker"
-ffi.cdef "int usleep(unsigned int us); int getpid(void); int getppid(void); void (*signal(int, void (*)(int)))(int);"
+ffi.cdef "int usleep(unsigned int us); int getpid(void); int fork(void); void (*signal(int, void (*)(int)))(int);"
 local id, pid = worker.id(), ffi.C.getpid()
 local function sleep(seconds) ffi.C.usleep(seconds * 1e6) end
 local function mark(name, text)
@@ -423,6 +423,19 @@ describe("holdfast run", function()
             process:signal(command.KILL)
             assert.same({ signal = command.KILL }, process:wait())
             for number = 0, 2 do
+                assert.truthy(await(function() return not command.alive(pids_of(number)[1]) end))
+            end
+        end)
+
+        it("leaves none behind when a child of a worker lives on with the worker's descriptors", function()
+            local process = start_ready(2, [[
+                if id == 0 then ignore_term() elseif ffi.C.fork() == 0 then mark("child") for_ever() end
+                mark("set" .. id)
+                for_ever()]])
+            assert.truthy(count_files("^set", 2) and count_files("^child", 1))
+            process:signal(command.KILL)
+            assert.same({ signal = command.KILL }, process:wait())
+            for number = 0, 1 do
                 assert.truthy(await(function() return not command.alive(pids_of(number)[1]) end))
             end
         end)
