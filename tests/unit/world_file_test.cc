@@ -1,0 +1,482 @@
+#include "world/world_file.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "support/process.h"
+#include "world/runtime_directory.h"
+
+namespace holdfast {
+namespace {
+
+using platform::FileDescriptor;
+using platform::Mapping;
+using test::Channel;
+using test::Child;
+
+constexpr std::uint64_t kSize = kHeaderBytes + 8192;
+const std::string kName = "a.dict";
+
+bool has(const Status& status, const std::string& words) { return status.message.find(words) != std::string::npos; }
+
+NewFile plain_file(std::uint32_t mode = 0600) {
+  return {.kind = FileKind::dictionary, .size = kSize, .persist = false, .mode = mode};
+}
+
+void nothing(std::byte*) {}
+
+class WorldFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto directory = RuntimeDirectory::at(scratch_.path());
+    ASSERT_TRUE(directory) << directory.status().message;
+    directory_ = *directory;
+  }
+
+  Expected<Mapping> create(std::uint32_t mode = 0600) {
+    return create_world_file(directory_, kName, plain_file(mode), nothing);
+  }
+  Expected<OpenedFile> open() { return open_world_file(directory_, kName, FileKind::dictionary); }
+  std::string path() const { return scratch_ / kName; }
+
+  /// Opening must fail with this code and these words.
+  void expect_refusal(Code code, const std::string& words) {
+    auto file = open();
+    ASSERT_FALSE(file) << "was accepted, expected: " << words;
+    EXPECT_EQ(code, file.status().code) << file.status().message;
+    EXPECT_TRUE(has(file.status(), words)) << file.status().message;
+    EXPECT_TRUE(has(file.status(), scratch_.path())) << "does not name the file: " << file.status().message;
+  }
+
+  void overwrite(std::size_t at, const void* bytes, std::size_t size) {
+    const FileDescriptor fd(::open(path().c_str(), O_WRONLY));
+    ASSERT_EQ(static_cast<ssize_t>(size), ::pwrite(fd.get(), bytes, size, static_cast<off_t>(at)));
+  }
+  template <class T>
+  void overwrite(std::size_t at, T value) {
+    overwrite(at, &value, sizeof value);
+  }
+  void write_file(const std::string& bytes) {
+    const FileDescriptor fd(::open(path().c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600));
+    ASSERT_EQ(static_cast<ssize_t>(bytes.size()), ::write(fd.get(), bytes.data(), bytes.size()));
+  }
+  std::size_t names_in_directory() const {
+    const std::filesystem::directory_iterator all(scratch_.path());
+    return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+  }
+
+  test::ScratchDirectory scratch_;
+  RuntimeDirectory directory_;
+};
+
+// --- birth -----------------------------------------------------------------------------------------------
+
+TEST_F(WorldFile, ANewFileIsZeroButForItsHeaderAndWhatItWasInitialisedWith) {
+  auto created = create_world_file(directory_, kName, plain_file(),
+                                   [](std::byte* base) { base[kHeaderBytes + 5] = std::byte{42}; });
+  ASSERT_TRUE(created) << created.status().message;
+  auto file = open();
+  ASSERT_TRUE(file) << file.status().message;
+  EXPECT_EQ(kMagic, file->header().magic);
+  EXPECT_EQ(kSize, file->header().size);
+  EXPECT_EQ(0U, file->header().persist);
+  auto mapping = map_world_file(*file);
+  ASSERT_TRUE(mapping) << mapping.status().message;
+  EXPECT_EQ(kSize, mapping->size());
+  EXPECT_EQ(created->file(), mapping->file());
+  for (std::size_t i = sizeof(FileHeader); i < kSize; ++i) {
+    ASSERT_EQ(i == kHeaderBytes + 5 ? std::byte{42} : std::byte{0}, mapping->data()[i]) << "at byte " << i;
+  }
+}
+
+TEST_F(WorldFile, ItsModeIsExactWhateverTheUmask) {
+  for (const mode_t mask : {0, 077, 0777}) {
+    const mode_t before = ::umask(mask);
+    auto created = create(0640);
+    ::umask(before);
+    ASSERT_TRUE(created) << created.status().message;
+    struct stat info;
+    ASSERT_EQ(0, ::stat(path().c_str(), &info));
+    EXPECT_EQ(0640U, info.st_mode & 07777);
+    EXPECT_TRUE(open());
+    ASSERT_TRUE(retire_world_file(directory_, kName).ok());
+  }
+}
+
+TEST_F(WorldFile, ASecondOneOfTheSameNameIsRefusedAndTheFirstStays) {
+  for (const Birth birth : {Birth::unnamed, Birth::temporary_name}) {
+    auto first = create_world_file_by(birth, directory_, kName, plain_file(), nothing);
+    ASSERT_TRUE(first) << first.status().message;
+    auto second = create_world_file_by(birth, directory_, kName, plain_file(), nothing);
+    ASSERT_FALSE(second);
+    EXPECT_EQ(Code::exists, second.status().code);
+    EXPECT_TRUE(is_current_file(directory_, kName, first->file()));
+    EXPECT_EQ(1U, names_in_directory());
+    ASSERT_TRUE(retire_world_file(directory_, kName).ok());
+  }
+}
+
+TEST_F(WorldFile, OfManyCreatorsAtOnceOneWinsAndTheOthersAttachToItsFile) {
+  constexpr int kProcesses = 8;
+  for (const Birth birth : {Birth::unnamed, Birth::temporary_name}) {
+    std::vector<std::unique_ptr<Child>> children;
+    for (int i = 0; i < kProcesses; ++i) {
+      children.push_back(std::make_unique<Child>([&](Channel& parent) {
+        parent.say("ready");
+        parent.hear();
+        const auto mark = static_cast<std::byte>(::getpid() & 0x7F);
+        auto created = create_world_file_by(birth, directory_, kName, plain_file(),
+                                            [&](std::byte* base) { base[kHeaderBytes] = mark; });
+        if (!created && created.status().code != Code::exists) return 1;
+        auto file = open();
+        if (!file) return 2;
+        auto mapping = map_world_file(*file);
+        parent.say((created ? "won " : "lost ") + std::to_string(static_cast<int>(mapping->data()[kHeaderBytes])));
+        return 0;
+      }));
+    }
+    for (auto& child : children) ASSERT_EQ("ready", child->hear());
+    for (auto& child : children) child->say("go");
+    int winners = 0;
+    std::optional<std::string> mark;
+    for (auto& child : children) {
+      const std::string line = child->hear();
+      winners += line.starts_with("won ") ? 1 : 0;
+      const std::string seen = line.substr(line.find(' ') + 1);
+      EXPECT_EQ(mark.value_or(seen), seen);
+      mark = seen;
+      EXPECT_EQ(0, child->wait());
+    }
+    EXPECT_EQ(1, winners);
+    EXPECT_EQ(1U, names_in_directory());
+    ASSERT_TRUE(retire_world_file(directory_, kName).ok());
+  }
+}
+
+TEST_F(WorldFile, ACreatorThatIsKilledLeavesNoName) {
+  Child child([&](Channel& parent) {
+    auto created = create_world_file(directory_, kName, plain_file(), [&](std::byte*) {
+      parent.say("initialising");
+      parent.hear();
+    });
+    return created ? 0 : 1;
+  });
+  ASSERT_EQ("initialising", child.hear());
+  child.kill();
+  child.wait();
+  EXPECT_EQ(0U, names_in_directory());
+}
+
+TEST_F(WorldFile, TooLargeForTheFileSystemSaysHowMuchIsFree) {
+  NewFile huge = plain_file();
+  huge.size = std::uint64_t{1} << 45;
+  auto created = create_world_file(directory_, kName, huge, nothing);
+  ASSERT_FALSE(created);
+  EXPECT_EQ(Code::no_memory, created.status().code);
+  EXPECT_TRUE(has(created.status(), "needs 35184372088832 bytes, ")) << created.status().message;
+  EXPECT_TRUE(has(created.status(), " bytes are free in ")) << created.status().message;
+  EXPECT_EQ(0U, names_in_directory());
+}
+
+TEST_F(WorldFile, AFullTmpfsIsAnErrorAtCreationAndLeavesNothing) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can mount a small tmpfs";
+  const std::string small = scratch_ / "small";
+  ASSERT_EQ(0, ::mkdir(small.c_str(), 0700));
+  if (::mount("tmpfs", small.c_str(), "tmpfs", 0, "size=64k,mode=0700") != 0) GTEST_SKIP() << "mount is not permitted";
+  {
+    auto directory = RuntimeDirectory::at(small);
+    ASSERT_TRUE(directory) << directory.status().message;
+    struct statvfs before;
+    ::statvfs(small.c_str(), &before);
+    NewFile file = plain_file();
+    file.size = 128 << 10;
+    auto refused = create_world_file(*directory, kName, file, nothing);
+    EXPECT_FALSE(refused);
+    if (!refused) {
+      EXPECT_EQ(Code::no_memory, refused.status().code) << refused.status().message;
+    }
+    // 48k fit once: a second one finds 16k free.
+    file.size = 48 << 10;
+    EXPECT_TRUE(create_world_file(*directory, "fits.dict", file, nothing));
+    auto second = create_world_file(*directory, kName, file, nothing);
+    EXPECT_FALSE(second);
+    if (!second) {
+      EXPECT_TRUE(has(second.status(), "needs 49152 bytes, 16384 bytes are free")) << second.status().message;
+    }
+    EXPECT_TRUE(retire_world_file(*directory, "fits.dict").ok());
+    struct statvfs after;
+    ::statvfs(small.c_str(), &after);
+    EXPECT_EQ(before.f_bfree, after.f_bfree) << "a refused file keeps its memory";
+  }
+  ::umount2(small.c_str(), MNT_DETACH);
+}
+
+TEST_F(WorldFile, TheFileSizeLimitOfTheProcessIsAnErrorAndNotASignal) {
+  Child child([&](Channel& parent) {
+    const rlimit limit{.rlim_cur = 8192, .rlim_max = 8192};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    auto created = create();
+    parent.say(created ? "created" : created.status().message);
+    return 0;
+  });
+  EXPECT_NE(std::string::npos, child.hear().find("limited to 8192 bytes (ulimit -f)"));
+  EXPECT_EQ(0, child.wait());
+}
+
+// --- judging ---------------------------------------------------------------------------------------------
+
+TEST_F(WorldFile, AMissingOneIsNotFound) {
+  auto file = open();
+  ASSERT_FALSE(file);
+  EXPECT_EQ(Code::not_found, file.status().code);
+}
+
+TEST_F(WorldFile, ASymbolicLinkIsRefused) {
+  ASSERT_TRUE(create());
+  ASSERT_EQ(0, ::rename(path().c_str(), (scratch_ / "elsewhere").c_str()));
+  ASSERT_EQ(0, ::symlink("elsewhere", path().c_str()));
+  expect_refusal(Code::permission, "is a symbolic link");
+}
+
+TEST_F(WorldFile, WhatIsNotARegularFileIsRefused) {
+  ASSERT_EQ(0, ::mkfifo(path().c_str(), 0600));
+  expect_refusal(Code::permission, "is not a regular file");
+  ::unlink(path().c_str());
+  ASSERT_EQ(0, ::mkdir(path().c_str(), 0700));
+  expect_refusal(Code::permission, "is not a regular file");
+  ::rmdir(path().c_str());
+  const FileDescriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path().c_str(), sizeof address.sun_path - 1);
+  ASSERT_EQ(0, ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address));
+  expect_refusal(Code::permission, "is not a regular file");
+}
+
+TEST_F(WorldFile, ASecondNameIsRefused) {
+  ASSERT_TRUE(create());
+  ASSERT_EQ(0, ::link(path().c_str(), (scratch_ / "second").c_str()));
+  expect_refusal(Code::permission, "has 2 names (hard links), expected 1");
+}
+
+TEST_F(WorldFile, MorePermissionsThanItWasCreatedWithAreRefused) {
+  ASSERT_TRUE(create());
+  ASSERT_EQ(0, ::chmod(path().c_str(), 0660));
+  expect_refusal(Code::permission, "has mode 0660, it was created with 0600");
+  ASSERT_EQ(0, ::chmod(path().c_str(), 0602));
+  expect_refusal(Code::permission, "has mode 0602");
+}
+
+TEST_F(WorldFile, AnotherOwnerIsRefusedWithBothNumbers) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  ASSERT_TRUE(create());
+  ASSERT_EQ(0, ::chown(path().c_str(), 12345, 12345));
+  expect_refusal(Code::permission, "is owned by uid 12345, expected 0");
+}
+
+TEST_F(WorldFile, RandomBytesAreRefused) {
+  const auto seed = static_cast<unsigned>(std::random_device{}());
+  RecordProperty("seed", std::to_string(seed));
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (int round = 0; round < 50; ++round) {
+    std::string bytes(kSize, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    write_file(bytes);
+    expect_refusal(Code::corrupt, "is no file of this library");
+  }
+}
+
+TEST_F(WorldFile, ATruncatedOneIsRefusedWithBothSizes) {
+  ASSERT_TRUE(create());
+  ASSERT_EQ(0, ::truncate(path().c_str(), kSize - 1));
+  expect_refusal(Code::corrupt, "has 12287 bytes, its header says 12288");
+  ASSERT_EQ(0, ::truncate(path().c_str(), 100));
+  expect_refusal(Code::corrupt, "it has 100 bytes, its header alone needs 4096");
+  ASSERT_EQ(0, ::truncate(path().c_str(), 0));
+  expect_refusal(Code::corrupt, "it has 0 bytes");
+}
+
+TEST_F(WorldFile, AnOlderOrNewerLayoutIsRefusedWithBothNumbers) {
+  ASSERT_TRUE(create());
+  overwrite(offsetof(FileHeader, layout), kLayoutVersion - 1);
+  expect_refusal(Code::corrupt, "has layout version 0, this library uses 1");
+  overwrite(offsetof(FileHeader, layout), kLayoutVersion + 1);
+  expect_refusal(Code::corrupt, "has layout version 2, this library uses 1");
+}
+
+TEST_F(WorldFile, AnotherKindIsRefused) {
+  ASSERT_TRUE(create());
+  auto file = open_world_file(directory_, kName, FileKind::processes);
+  ASSERT_FALSE(file);
+  EXPECT_TRUE(has(file.status(), "is a dictionary, expected a process table")) << file.status().message;
+  overwrite(offsetof(FileHeader, kind), std::uint32_t{77});
+  expect_refusal(Code::corrupt, "is of an unknown kind, expected a dictionary");
+}
+
+TEST_F(WorldFile, RefusingAFileChangesNothingInIt) {
+  write_file(std::string(kSize, 'x'));
+  struct stat before;
+  ASSERT_EQ(0, ::stat(path().c_str(), &before));
+  expect_refusal(Code::corrupt, "is no file of this library");
+  struct stat after;
+  ASSERT_EQ(0, ::stat(path().c_str(), &after));
+  EXPECT_EQ(before.st_ino, after.st_ino);
+  EXPECT_EQ(0, std::memcmp(&before.st_mtim, &after.st_mtim, sizeof before.st_mtim));
+}
+
+TEST_F(WorldFile, OneOfAnotherBootIsRemovedAndNotFound) {
+  auto created = create();
+  ASSERT_TRUE(created);
+  overwrite(offsetof(FileHeader, boot), 'X');
+  auto file = open();
+  ASSERT_FALSE(file);
+  EXPECT_EQ(Code::not_found, file.status().code) << file.status().message;
+  EXPECT_FALSE(test::exists(path()));
+  EXPECT_EQ(kRetiredWithWorld, reinterpret_cast<FileHeader*>(created->data())->retired.load());
+  EXPECT_TRUE(create());
+}
+
+TEST_F(WorldFile, OneOfAnotherTimeNamespaceIsRemovedOnlyIfNobodyHasALockOnIt) {
+  ASSERT_TRUE(create());
+  overwrite(offsetof(FileHeader, time_namespace), std::uint64_t{1});
+  {
+    const FileDescriptor user(::open(path().c_str(), O_RDWR));
+    ASSERT_EQ(0, platform::try_record_lock(user.get(), 1 << 20));
+    expect_refusal(Code::mismatch, "another time namespace (1, ");
+    EXPECT_TRUE(test::exists(path()));
+  }
+  EXPECT_EQ(Code::not_found, open().status().code);
+  EXPECT_FALSE(test::exists(path()));
+}
+
+TEST_F(WorldFile, WhatARetirerLeftThatDiedHalfWayIsFinished) {
+  ASSERT_TRUE(create());
+  overwrite(offsetof(FileHeader, retired), std::uint32_t{kRetiredByName});
+  EXPECT_EQ(Code::not_found, open().status().code);
+  EXPECT_FALSE(test::exists(path()));
+}
+
+// --- end -------------------------------------------------------------------------------------------------
+
+TEST_F(WorldFile, RetiringMarksItForThoseWhoHaveItMapped) {
+  auto created = create();
+  ASSERT_TRUE(created);
+  const auto& header = *reinterpret_cast<FileHeader*>(created->data());
+  EXPECT_EQ(0U, header.retired.load());
+  EXPECT_TRUE(is_current_file(directory_, kName, created->file()));
+  ASSERT_TRUE(retire_world_file(directory_, kName).ok());
+  EXPECT_EQ(kRetiredByName, header.retired.load());
+  EXPECT_FALSE(test::exists(path()));
+  EXPECT_FALSE(is_current_file(directory_, kName, created->file()));
+  EXPECT_EQ(Code::not_found, retire_world_file(directory_, kName).code);
+}
+
+TEST_F(WorldFile, WhatCannotBeJudgedIsRemovedAllTheSameAndNotWrittenTo) {
+  ASSERT_TRUE(create());
+  const std::string target = scratch_ / "target";
+  ASSERT_EQ(0, ::rename(path().c_str(), target.c_str()));
+  ASSERT_EQ(0, ::symlink("target", path().c_str()));
+  ASSERT_TRUE(retire_world_file(directory_, kName).ok());
+  EXPECT_FALSE(test::exists(path()));
+  auto still_good = open_world_file(directory_, "target", FileKind::dictionary);
+  ASSERT_TRUE(still_good) << still_good.status().message;
+  EXPECT_EQ(0U, still_good->header().retired.load());
+
+  write_file("rubbish");
+  EXPECT_TRUE(retire_world_file(directory_, kName).ok());
+  EXPECT_FALSE(test::exists(path()));
+}
+
+TEST_F(WorldFile, ManyWhoRetireAndCreateAtOnceNeverLoseAFileThatWasJustMade) {
+  // A file that nobody has marked may be removed by nobody, however many are removing its predecessor.
+  const auto work = [&](Channel&) {
+    for (int i = 0; i < 300; ++i) {
+      auto created = create();
+      if (!created) {
+        if (created.status().code != Code::exists) return 1;
+        continue;
+      }
+      for (int look = 0; look < 20; ++look) {
+        if (!is_current_file(directory_, kName, created->file())) return 3;
+      }
+      auto& header = *reinterpret_cast<FileHeader*>(created->data());
+      header.retired.store(kRetiredByName);  // as if this process died here: others finish it when they open
+      if (const Code code = open().status().code; code != Code::not_found) {
+        // Somebody else finished it and made a new one, which open() found or found retired.
+        if (code != Code::ok) return 2;
+      }
+    }
+    return 0;
+  };
+  std::vector<std::unique_ptr<Child>> children;
+  for (int i = 0; i < 4; ++i) children.push_back(std::make_unique<Child>(work));
+  for (auto& child : children) EXPECT_EQ(0, child->wait());
+}
+
+TEST_F(WorldFile, ASweepRemovesWhatIsNotPersistentAndWhatWasNeverBornAndNothingElse) {
+  ASSERT_TRUE(create());
+  NewFile kept = plain_file();
+  kept.persist = true;
+  ASSERT_TRUE(create_world_file(directory_, "kept.dict", kept, nothing));
+  ASSERT_TRUE(create_world_file(directory_, "other", plain_file(), nothing));
+  for (const char* name : {"rubbish.dict", ".new-0123"}) {
+    FileDescriptor(::open((scratch_ / name).c_str(), O_CREAT | O_WRONLY, 0600));
+  }
+  retire_unpersistent_files(directory_);
+  EXPECT_FALSE(test::exists(path()));
+  EXPECT_FALSE(test::exists(scratch_ / ".new-0123"));
+  EXPECT_TRUE(test::exists(scratch_ / "kept.dict"));
+  EXPECT_TRUE(test::exists(scratch_ / "other"));
+  EXPECT_TRUE(test::exists(scratch_ / "rubbish.dict")) << "opening it should say what is wrong with it";
+}
+
+// --- sharing ---------------------------------------------------------------------------------------------
+
+TEST_F(WorldFile, WithSharingFilesBelongToTheGroupAndAnyOwnerIsAccepted) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can play two users";
+  constexpr gid_t kGroup = 54321;
+  ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, kGroup));
+  ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
+  const auto as_user = [&](uid_t user, const std::function<std::string(const RuntimeDirectory&)>& what) {
+    Child child([&](Channel& parent) {
+      if (::setgid(kGroup) != 0 || ::setuid(user) != 0) return 1;
+      auto directory = RuntimeDirectory::at(scratch_.path(), RuntimeDirectory::Sharing::group);
+      parent.say(directory ? what(*directory) : directory.status().message);
+      return 0;
+    });
+    return child.hear();
+  };
+  EXPECT_EQ("created", as_user(20001, [](const RuntimeDirectory& directory) {
+              auto created = create_world_file(directory, kName, plain_file(), nothing);
+              return created ? std::string("created") : created.status().message;
+            }));
+  struct stat info;
+  ASSERT_EQ(0, ::stat(path().c_str(), &info));
+  EXPECT_EQ(20001U, info.st_uid);
+  EXPECT_EQ(kGroup, info.st_gid);
+  EXPECT_EQ(0660U, info.st_mode & 07777);
+  EXPECT_EQ("opened", as_user(20002, [](const RuntimeDirectory& directory) {
+              auto file = open_world_file(directory, kName, FileKind::dictionary);
+              if (!file) return file.status().message;
+              return map_world_file(*file) ? std::string("opened") : std::string("not mapped");
+            }));
+}
+
+}  // namespace
+}  // namespace holdfast
