@@ -1,0 +1,131 @@
+local hosts = require "resty.holdfast.host"
+local none = require "resty.holdfast.host.none"
+local parker = require "resty.holdfast.parker"
+local resty_lock = require "resty.lock"
+local scheduler = require "resty.holdfast.scheduler"
+local shdict = require "resty.shdict"
+
+
+describe("host", function ()
+    after_each(function ()
+        hosts.set_host(nil)
+        scheduler.run()
+    end)
+
+
+    local function current_name()
+        return hosts.current().name
+    end
+
+
+    describe("of the caller", function ()
+        it("is the scheduler in one of its tasks, and none elsewhere", function ()
+            assert.equal("none", current_name())
+            assert.equal("none", coroutine.wrap(current_name)())
+            local inside, nested, unyieldable
+            scheduler.spawn(function ()
+                inside = current_name()
+                nested = coroutine.wrap(current_name)()
+                table.sort({ 1, 2 }, function (a, b)
+                    unyieldable = current_name()
+                    return a < b
+                end)
+            end)
+            scheduler.run()
+            assert.same({ "scheduler", "none", "none" }, { inside, nested, unyieldable })
+        end)
+
+        it("is the one that was set, until it is taken back", function ()
+            hosts.set_host { name = "mine", sleep = none.sleep }
+            assert.equal("mine", current_name())
+            local inside
+            scheduler.spawn(function () inside = current_name() end)
+            scheduler.run()
+            assert.equal("mine", inside)
+            hosts.set_host(nil)
+            assert.equal("none", current_name())
+        end)
+
+        it("is nil with the reason where it may not wait", function ()
+            local function say_no() return false, "in a callback" end
+            hosts.set_host { name = "mine", sleep = none.sleep, is_yieldable = say_no }
+            assert.same({ nil, "cannot wait here (host mine): in a callback" }, { hosts.current() })
+            hosts.set_host { name = "mine", sleep = none.sleep, is_yieldable = function () return false end }
+            assert.same({ nil, "cannot wait here (host mine): the host says no" }, { hosts.current() })
+        end)
+    end)
+
+
+    it("every host has the whole interface", function ()
+        hosts.set_host { name = "mine", sleep = none.sleep }
+        for _, host in ipairs { none, require "resty.holdfast.host.scheduler", (hosts.current()) } do
+            assert.is_string(host.name)
+            for _, field in ipairs { "now", "sleep", "is_yieldable", "wait" } do
+                assert.is_function(host[field], host.name .. "." .. field)
+            end
+        end
+    end)
+
+
+    describe("set_host", function ()
+        it("refuses what is no host, at the line that called", function ()
+            local function message(host)
+                local ok, err = pcall(function ()
+                    hosts.set_host(host)
+                    return true
+                end)
+                assert.is_false(ok)
+                return (err:gsub("^[^:]*host_spec.lua:%d+: ", ">"))
+            end
+            local function sleep() end
+            assert.equal(">bad host: table or nil expected, got string", message("nginx"))
+            assert.equal('>bad host: field "name": string expected, got nil', message { sleep = sleep })
+            assert.equal('>bad host: field "sleep": function expected, got nil', message { name = "x" })
+            for _, field in ipairs { "now", "is_yieldable", "wait" } do
+                assert.equal('>bad host: field "' .. field .. '": function expected, got number',
+                             message { name = "x", sleep = sleep, [field] = 1 })
+            end
+            assert.equal("none", current_name())
+        end)
+
+        it("lets a host that can only sleep wait for locks", function ()
+            local dict = assert(shdict.open("spec_locks", { size = "1m" }))
+            dict:flush_all()
+            local holder = resty_lock:new("spec_locks")
+            holder:lock("key")
+            local sleeps = 0
+            hosts.set_host {
+                name = "sleepy",
+                sleep = function (seconds)
+                    sleeps = sleeps + 1
+                    if sleeps == 3 then
+                        holder:unlock()
+                    end
+                    none.sleep(seconds)
+                end,
+            }
+            local lock = resty_lock:new("spec_locks")
+            assert.is_true(lock:lock("key") > 0)
+            assert.is_true(sleeps >= 3)
+            lock:unlock()
+        end)
+    end)
+
+
+    describe("none", function ()
+        it("sleeps as long as it is told", function ()
+            local start = none.now()
+            none.sleep(0.02)
+            assert.is_true(none.now() - start >= 0.02)
+            none.sleep(0)
+        end)
+
+        it("waits until a time, and says so", function ()
+            local waiter = require("resty.holdfast.core").C.holdfast_waiter_open(parker.get())
+            local start = none.now()
+            assert.same({ nil, "timeout" }, { none.wait(waiter, 0.02) })
+            assert.is_true(none.now() - start >= 0.02)
+            require("resty.holdfast.core").C.holdfast_waiter_close(parker.get(), waiter)
+        end)
+    end)
+end)

@@ -1,0 +1,93 @@
+-- Hot loops over the methods are compiled: no trace is aborted for what LuaJIT cannot compile, and each loop ends as a
+-- trace that loops.
+
+local process = require "spec.support.process"
+
+-- Runs LOOP in a process of its own and says the reasons of aborted traces, then how many traces loop.
+local HARNESS = [[
+local shdict = require "resty.shdict"
+local resty_lock = require "resty.lock"
+local dict = assert(shdict.open("spec_jit", { size = "1m" }))
+dict:flush_all()
+local lock = resty_lock:new("spec_jit")
+local other = resty_lock:new("spec_jit")
+other:lock("held")
+dict:set("text", "some text")
+dict:set("long", ("x"):rep(10000))
+dict:set("number", 1)
+dict:set("boolean", true)
+dict:set("flags", 1, 0, 7)
+
+local function loop()
+    LOOP
+end
+
+local errors = require("jit.vmdef").traceerr
+local loops, reasons = 0, {}
+local function watch(what, trace, _, _, code, info)
+    if what == "stop" and require("jit.util").traceinfo(trace).linktype == "loop" then
+        loops = loops + 1
+    elseif what == "abort" then
+        reasons[#reasons + 1] = type(code) == "number" and tostring(errors[code]):format(info) or tostring(code)
+    end
+end
+jit.off(watch)
+jit.flush()
+jit.attach(watch, "trace")
+loop()
+jit.attach(watch)
+for _, reason in ipairs(reasons) do
+    if reason:find("NYI") or reason:find("blacklisted") then
+        say(reason)
+    end
+end
+say(loops > 0 and "compiled" or "not compiled: " .. table.concat(reasons, "; "))
+]]
+
+local LOOPS = {
+    ["get of a string"] = 'for _ = 1, 300 do dict:get("text") end',
+    ["get of a string longer than the buffer was"] = 'for _ = 1, 300 do dict:get("long") end',
+    ["get of a number"] = 'for _ = 1, 300 do dict:get("number") end',
+    ["get of a boolean"] = 'for _ = 1, 300 do dict:get("boolean") end',
+    ["get of a value with flags"] = 'for _ = 1, 300 do dict:get("flags") end',
+    ["get of nothing"] = 'for _ = 1, 300 do dict:get("nothing") end',
+    ["get with a number as key"] = 'for i = 1, 300 do dict:get(i) end',
+    ["set of a string"] = 'for _ = 1, 300 do dict:set("key", "value") end',
+    ["set of a number"] = 'for i = 1, 300 do dict:set("key", i) end',
+    ["set of a boolean"] = 'for i = 1, 300 do dict:set("key", true) end',
+    ["set with exptime and flags"] = 'for i = 1, 300 do dict:set("key", i, 10, 3) end',
+    ["add of what exists"] = 'for i = 1, 300 do dict:add("number", i) end',
+    ["replace"] = 'for i = 1, 300 do dict:replace("number", i) end',
+    ["add and delete"] = 'for i = 1, 300 do dict:add("new", i) dict:delete("new") end',
+    ["incr"] = 'for _ = 1, 300 do dict:incr("number", 1) end',
+    ["incr with init"] = 'for _ = 1, 300 do dict:incr("counter", 1, 0, 10) end',
+    ["ttl and expire"] = 'for _ = 1, 300 do dict:ttl("number") dict:expire("number", 10) end',
+    ["lock and unlock"] = 'for _ = 1, 300 do lock:lock("key") lock:unlock() end',
+    ["lock and unlock of a number"] = 'for i = 1, 300 do lock:lock(i) lock:unlock() end',
+    ["new, lock and unlock"] = [[
+        for _ = 1, 300 do
+            local made = resty_lock:new("spec_jit")
+            made:lock("key")
+            made:unlock()
+        end]],
+    ["trylock and unlock"] = 'for _ = 1, 300 do lock:trylock("key") lock:unlock() end',
+    ["trylock of a held lock"] = 'for _ = 1, 300 do lock:trylock("held") end',
+    ["expire and token"] = 'lock:lock("key") for _ = 1, 300 do lock:expire() lock:token() end',
+}
+
+
+describe("compiled:", function ()
+    after_each(process.clean_up)
+
+    for name, loop in pairs(LOOPS) do
+        it(name, function ()
+            local source = HARNESS:gsub("LOOP", function () return loop end, 1)
+            assert.equal("compiled\n", (process.run(source, { stderr = true })))
+        end)
+    end
+
+    it("the watch notices what cannot be compiled", function ()
+        local source = HARNESS:gsub("LOOP", function () return "for _ = 1, 300 do (function () end)() end" end, 1)
+        assert.matches("NYI", (process.run(source, { stderr = true })), 1, true)
+    end)
+end)

@@ -1,0 +1,519 @@
+local process = require "spec.support.process"
+local resty_lock = require "resty.lock"
+local scheduler = require "resty.holdfast.scheduler"
+local shdict = require "resty.shdict"
+
+local now, sleep, spawn = scheduler.now, scheduler.sleep, scheduler.spawn
+
+
+-- Lua 5.1 has no table.pack; nils count.
+local function pack(...)
+    return { n = select("#", ...), ... }
+end
+
+
+describe("scheduler", function ()
+    local reports, on_error
+
+    before_each(function ()
+        reports = {}
+        on_error = scheduler.on_error
+        scheduler.on_error = function (_, message)
+            reports[#reports + 1] = message
+        end
+    end)
+
+    after_each(function ()
+        scheduler.run()
+        scheduler.on_error = on_error
+        process.clean_up()
+    end)
+
+    local function run()
+        return assert(scheduler.run())
+    end
+
+
+    describe("spawn", function ()
+        it("begins tasks in the order in which they came, and only in run", function ()
+            local order = {}
+            for i = 1, 5 do
+                spawn(function () order[i] = #order + 1 end)
+            end
+            assert.same({}, order)
+            run()
+            assert.same({ 1, 2, 3, 4, 5 }, order)
+        end)
+
+        it("passes arguments on, nils too", function ()
+            local got
+            spawn(function (...) got = pack(...) end, nil, "a", nil)
+            run()
+            assert.same(pack(nil, "a", nil), got)
+        end)
+
+        it("may be called by a task", function ()
+            local order = {}
+            spawn(function ()
+                order[#order + 1] = "outer"
+                spawn(function () order[#order + 1] = "inner" end)
+                order[#order + 1] = "outer again"
+            end)
+            run()
+            assert.same({ "outer", "outer again", "inner" }, order)
+        end)
+
+        it("refuses what is no function", function ()
+            for _, fn in ipairs { "text", 1, {} } do
+                assert.has_error(function () spawn(fn) end,
+                                 "bad function to spawn: function expected, got " .. type(fn))
+            end
+            assert.has_error(function () spawn(nil) end, "bad function to spawn: function expected, got nil")
+        end)
+
+        it("takes 50,000 tasks", function ()
+            local count = 0
+            for _ = 1, 50000 do
+                spawn(function () count = count + 1 end)
+            end
+            run()
+            assert.equal(50000, count)
+        end)
+    end)
+
+
+    describe("sleep", function ()
+        it("wakes tasks in the order of their deadlines, and never early", function ()
+            local order = {}
+            for _, seconds in ipairs { 0.03, 0.01, 0.02 } do
+                spawn(function ()
+                    local start = now()
+                    sleep(seconds)
+                    assert.is_true(now() - start >= seconds)
+                    order[#order + 1] = seconds
+                end)
+            end
+            run()
+            assert.same({ 0.01, 0.02, 0.03 }, order)
+        end)
+
+        it("for 0 seconds lets every other task run first", function ()
+            local order = {}
+            for i = 1, 3 do
+                spawn(function ()
+                    for turn = 1, 3 do
+                        order[#order + 1] = turn * 10 + i
+                        sleep(0)
+                    end
+                end)
+            end
+            run()
+            assert.same({ 11, 12, 13, 21, 22, 23, 31, 32, 33 }, order)
+        end)
+
+        it("of one task ends although another never sleeps", function ()
+            local done = false
+            spawn(function ()
+                sleep(0.01)
+                done = true
+            end)
+            spawn(function ()
+                while not done do
+                    sleep(0)
+                end
+            end)
+            run()
+            assert.is_true(done)
+        end)
+
+        it("is had by 10,000 tasks at once", function ()
+            local woken, last = 0, 0
+            for i = 1, 10000 do
+                spawn(function ()
+                    local seconds = (i * 7919 % 1000) / 10000
+                    local deadline = now() + seconds
+                    sleep(seconds)
+                    woken = woken + 1
+                    assert(now() >= deadline)
+                    last = math.max(last, deadline)
+                end)
+            end
+            run()
+            assert.equal(10000, woken)
+            assert.is_true(now() >= last)
+        end)
+
+        it("blocks the process where there is no task", function ()
+            local start = now()
+            sleep(0.02)
+            assert.is_true(now() - start >= 0.02)
+        end)
+
+        it("blocks the process in a coroutine that is no task", function ()
+            local start = now()
+            coroutine.wrap(function () sleep(0.02) end)()
+            assert.is_true(now() - start >= 0.02)
+            spawn(function ()
+                local generator = coroutine.wrap(function ()
+                    sleep(0.01)
+                    coroutine.yield("value")
+                end)
+                assert(generator() == "value")
+            end)
+            run()
+        end)
+
+        it("blocks the process where a task cannot be left", function ()
+            local compared = 0
+            spawn(function ()
+                table.sort({ 3, 1, 2 }, function (a, b)
+                    sleep(0.001)
+                    compared = compared + 1
+                    return a < b
+                end)
+            end)
+            run()
+            assert.is_true(compared > 0)
+        end)
+
+        it("refuses what is no time, at the line that called", function ()
+            for _, seconds in ipairs { -1, 0 / 0, "1", {}, -1 / 0 } do
+                local ok, err = pcall(function ()
+                    sleep(seconds)
+                    return true
+                end)
+                assert.is_false(ok)
+                assert.matches("^[^:]*scheduler_spec.lua:%d+: bad seconds to sleep: a number, 0 or more, expected, got",
+                               err)
+            end
+        end)
+    end)
+
+
+    describe("run", function ()
+        it("ends at once without tasks", function ()
+            assert.same(pack(true), pack(scheduler.run()))
+        end)
+
+        it("goes on after the error of a task, reports it with traceback, and counts it", function ()
+            local done = {}
+            local function culprit() error("first trouble") end
+            spawn(culprit)
+            spawn(function ()
+                sleep(0.001)
+                done[#done + 1] = true
+            end)
+            spawn(function ()
+                sleep(0)
+                error({ "second" })
+            end)
+            assert.same(pack(nil, "2 tasks failed", 2), pack(scheduler.run()))
+            assert.equal(1, #done)
+            assert.equal(2, #reports)
+            local HERE = "scheduler_spec.lua:%d+: "
+            assert.matches(HERE .. "first trouble\nstack traceback:\n.*" .. HERE .. "in function", reports[1])
+            assert.same(pack(true), pack(scheduler.run()))
+        end)
+
+        it("survives a report that fails itself", function ()
+            local text = process.run([[
+                local scheduler = require "resty.holdfast.scheduler"
+                scheduler.on_error = function () error "no log" end
+                scheduler.spawn(error, "trouble")
+                scheduler.spawn(function () scheduler.sleep(0.001) say "still here" end)
+                say(scheduler.run())
+            ]], { stderr = true })
+            assert.matches("no log", text, 1, true)
+            assert.matches("trouble", text, 1, true)
+            assert.matches("still here\nnil\t1 task failed\t1\n", text, 1, true)
+        end)
+
+        it("writes errors to standard error unless told otherwise", function ()
+            local text = process.run([[
+                local scheduler = require "resty.holdfast.scheduler"
+                scheduler.spawn(function () error "trouble" end)
+                scheduler.run()
+            ]], { stderr = true })
+            assert.matches("^holdfast: a task failed: .*trouble\nstack traceback:", text)
+        end)
+
+        it("inside a task is refused", function ()
+            spawn(function () scheduler.run() end)
+            assert.same({ nil, "1 task failed", 1 }, { scheduler.run() })
+            assert.matches("scheduler_spec.lua:%d+: run%(%) is called inside a task", reports[1])
+        end)
+
+        it("lets tasks that yield by themselves go on", function ()
+            local count = 0
+            spawn(function ()
+                for _ = 1, 3 do
+                    coroutine.yield("anything")
+                    count = count + 1
+                end
+            end)
+            run()
+            assert.equal(3, count)
+        end)
+
+        it("uses no processor while all wait", function ()
+            local text = process.run [[
+                local scheduler = require "resty.holdfast.scheduler"
+                for _ = 1, 1000 do
+                    scheduler.spawn(function () scheduler.sleep(1) end)
+                end
+                scheduler.spawn(function ()
+                    local before = os.clock()
+                    scheduler.sleep(0.8)
+                    say(os.clock() - before < 0.4)
+                end)
+                scheduler.run()
+            ]]
+            assert.equal("true\n", text)
+        end)
+    end)
+
+
+    describe("join", function ()
+        it("waits for the end of a task and has its results", function ()
+            local results
+            local task = spawn(function ()
+                sleep(0.001)
+                return 1, nil, 3
+            end)
+            spawn(function () results = pack(task:join()) end)
+            run()
+            assert.same(pack(true, 1, nil, 3), results)
+            assert.same(pack(true, 1, nil, 3), pack(task:join()))
+        end)
+
+        it("has the error of a task that failed", function ()
+            local err = {}
+            local task = spawn(function () error(err) end)
+            local results
+            spawn(function () results = pack(task:join()) end)
+            scheduler.run()
+            assert.same(2, results.n)
+            assert.is_nil(results[1])
+            assert.equal(err, results[2])
+        end)
+
+        it("may be called by many, and outside any task, where it runs the tasks until then", function ()
+            local count = 0
+            local task = spawn(function () sleep(0.002) end)
+            for _ = 1, 10 do
+                spawn(function ()
+                    task:join()
+                    count = count + 1
+                end)
+            end
+            local other = spawn(function () sleep(0.01) end)
+            assert.is_true(task:join())
+            assert.equal("waiting", other:status())
+            run()
+            assert.equal(10, count)
+        end)
+
+        it("is refused in a circle", function ()
+            local first, second
+            first = spawn(function () return second:join() end)
+            second = spawn(function () return first:join() end)
+            assert.same({ nil, "1 task failed", 1 }, { scheduler.run() })
+            assert.matches("join() would wait for ever", reports[1], 1, true)
+            local own
+            own = spawn(function () return own:join() end)
+            assert.same({ nil, "1 task failed", 1 }, { scheduler.run() })
+        end)
+    end)
+
+
+    it("status tells what a task does", function ()
+        local task
+        task = spawn(function ()
+            assert(task:status() == "running")
+            sleep(0.001)
+        end)
+        local watcher = spawn(function () assert(task:status() == "waiting") end)
+        local failing = spawn(function () error("trouble") end)
+        assert.equal("ready", task:status())
+        scheduler.run()
+        assert.equal("done", task:status())
+        assert.equal("done", watcher:status())
+        assert.equal("failed", failing:status())
+    end)
+
+
+    it("running gives the task that calls it", function ()
+        assert.is_nil(scheduler.running())
+        local task, seen, nested
+        task = spawn(function ()
+            seen = scheduler.running()
+            coroutine.wrap(function () nested = pack(scheduler.running()) end)()
+        end)
+        run()
+        assert.equal(task, seen)
+        assert.same(pack(nil), nested)
+    end)
+
+
+    describe("stop", function ()
+        it("is seen by tasks that ask, and ends the sleep of those that sleep in asking", function ()
+            local turns = 0
+            spawn(function ()
+                while not scheduler.stopping(3600) do
+                    turns = turns + 1
+                end
+            end)
+            spawn(function ()
+                sleep(0.005)
+                assert(not scheduler.stopping())
+                scheduler.stop()
+                assert(scheduler.stopping())
+            end)
+            run()
+            assert.equal(0, turns)
+            assert.is_false(scheduler.stopping())
+        end)
+
+        it("cuts no other sleep short", function ()
+            spawn(function ()
+                local start = now()
+                sleep(0.02)
+                assert(now() - start >= 0.02)
+            end)
+            spawn(scheduler.stop)
+            run()
+        end)
+
+        it("not coming, stopping waits its time", function ()
+            spawn(function ()
+                local start = now()
+                assert(not scheduler.stopping(0.02))
+                assert(now() - start >= 0.02)
+            end)
+            run()
+            assert.error_matches(function () scheduler.stopping(-1) end, "bad seconds to stopping")
+        end)
+    end)
+
+
+    describe("with locks", function ()
+        local dict
+
+        before_each(function ()
+            dict = assert(shdict.open("spec_locks", { size = "1m" }))
+            dict:flush_all()
+        end)
+
+        it("lets the other tasks run while one waits for a lock", function ()
+            local ticks, elapsed = 0, nil
+            spawn(function ()
+                local lock = resty_lock:new("spec_locks")
+                lock:lock("key")
+                for _ = 1, 5 do
+                    sleep(0.002)
+                    ticks = ticks + 1
+                end
+                lock:unlock()
+            end)
+            spawn(function ()
+                local lock = resty_lock:new("spec_locks")
+                elapsed = lock:lock("key")
+                assert(ticks == 5)
+                lock:unlock()
+            end)
+            run()
+            assert.is_true(elapsed >= 0.01)
+        end)
+
+        it("gives a lock to 200 tasks of one process, one at a time", function ()
+            local inside, done = 0, 0
+            for _ = 1, 200 do
+                spawn(function ()
+                    local lock = resty_lock:new("spec_locks")
+                    assert(lock:lock("key"))
+                    inside = inside + 1
+                    assert(inside == 1)
+                    sleep(0)
+                    inside = inside - 1
+                    done = done + 1
+                    assert(lock:unlock())
+                end)
+            end
+            run()
+            assert.equal(200, done)
+        end)
+
+        it("gives a lock to tasks of two processes, one at a time", function ()
+            dict:set("sum", 0)
+            local source = [[
+                local scheduler = require "resty.holdfast.scheduler"
+                local resty_lock = require "resty.lock"
+                local dict = require("resty.shdict").shared.spec_locks
+                for _ = 1, 25 do
+                    scheduler.spawn(function ()
+                        for _ = 1, 4 do
+                            local lock = resty_lock:new("spec_locks", { timeout = 30 })
+                            assert(lock:lock("key"))
+                            local sum = dict:get("sum")
+                            scheduler.sleep(0.0005)
+                            dict:set("sum", sum + 1)
+                            assert(lock:unlock())
+                        end
+                    end)
+                end
+                say(scheduler.run())
+            ]]
+            local first = process.start(source, { stderr = true })
+            local second = process.start(source, { stderr = true })
+            assert.equal("true", first:hear())
+            assert.equal("true", second:hear())
+            assert.equal(200, dict:get("sum"))
+        end)
+
+        it("honours the timeouts of waiting tasks, and not before", function ()
+            local holder = resty_lock:new("spec_locks")
+            holder:lock("key")
+            local results = {}
+            for i = 1, 20 do
+                spawn(function ()
+                    local start = now()
+                    local timeout = i / 1000
+                    local _, err = resty_lock:new("spec_locks", { timeout = timeout }):lock("key")
+                    assert(now() - start >= timeout)
+                    results[#results + 1] = err
+                end)
+            end
+            run()
+            assert.equal(20, #results)
+            for i = 1, 20 do
+                assert.equal("timeout", results[i])
+            end
+        end)
+
+        it("sleeps while tasks wait for a lock of another process, and is woken by its release", function ()
+            local child = process.start [[
+                local lock = require("resty.lock"):new("spec_locks")
+                say(lock:lock("key"))
+                hear()
+                say(lock:unlock())
+                hear()
+            ]]
+            assert.equal("0", child:hear())
+            local busy
+            spawn(function ()
+                local before = os.clock()
+                local start = now()
+                local lock = resty_lock:new("spec_locks", { exptime = 30 })
+                local elapsed = lock:lock("key", { timeout = 20 })
+                assert(elapsed <= now() - start)
+                busy = os.clock() - before
+            end)
+            spawn(function ()
+                sleep(0.5)
+                child:say("unlock")
+            end)
+            run()
+            assert.is_true(busy < 0.25, "it has used the processor for " .. busy .. " s")
+        end)
+    end)
+end)
