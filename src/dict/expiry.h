@@ -8,7 +8,6 @@
 // seen for 4), and by the exact one only when the deadline is near.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 
 #include "platform/platform.h"
@@ -27,8 +26,9 @@ constexpr std::uint64_t expiry_ms(std::uint64_t word) noexcept { return word >> 
 /// say (34 years), is never. REQUIRES: seconds is not negative and not NaN; `now_ns` is the exact clock's.
 inline std::uint64_t expiry_after(double seconds, std::uint64_t now_ns) noexcept {
   if (seconds == 0.0) return kExpiryNever;
-  const double at = std::ceil((static_cast<double>(now_ns) / 1e6) + seconds * 1e3);
-  return at < static_cast<double>(std::uint64_t{1} << 40) ? static_cast<std::uint64_t>(at) : kExpiryNever;
+  constexpr double kLongest = 34.0 * 365 * 86400;
+  if (!(seconds < kLongest)) return kExpiryNever;
+  return (now_ns + static_cast<std::uint64_t>(seconds * 1e9)) / 1'000'000 + 1;  // rounded up: later, not earlier
 }
 
 inline std::uint64_t expiry_after(double seconds) noexcept {
