@@ -157,8 +157,8 @@ int try_record_lock(int fd, std::uint64_t byte) noexcept;
 int try_shared_record_lock(int fd, std::uint64_t byte) noexcept;
 int record_unlock(int fd, std::uint64_t byte) noexcept;
 
-/// Whether another open file description holds a lock, shared or not, in [first, first + count). On success `holder` is a byte of it,
-/// or kNoHolder.
+/// Whether another open file description holds a lock, shared or not, in [first, first + count). On success `holder` is
+/// a byte of it, or kNoHolder.
 inline constexpr std::uint64_t kNoHolder = std::numeric_limits<std::uint64_t>::max();
 int find_record_lock(int fd, std::uint64_t first, std::uint64_t count, std::uint64_t& holder) noexcept;
 

@@ -97,8 +97,7 @@ void sleep_on_bell(World& world, std::uint32_t seen, std::uint64_t deadline_ns) 
   std::uint32_t word = slot->bell.load(std::memory_order_relaxed);
   do {
     if (rings(word) != rings(seen)) return;
-  } while ((word & kAsleep) == 0 &&
-           !slot->bell.compare_exchange_weak(word, word | kAsleep, std::memory_order_relaxed));
+  } while ((word & kAsleep) == 0 && !slot->bell.compare_exchange_weak(word, word | kAsleep, std::memory_order_relaxed));
   // A ring from here on changes the word, so the kernel does not let this thread sleep.
   if (platform::futex_wait(slot->bell, word | kAsleep, deadline_ns) == platform::WaitResult::failed) {
     platform::sleep_until(std::min(deadline_ns, platform::monotonic_ns() + kDeafSleepNs));

@@ -1,7 +1,7 @@
 // The bell: how one process tells another that some of its waiters may go on.
 //
-// Each process slot has a mailbox of waiter numbers and a futex word. Both are hints: a ringer that dies between the two
-// loses a wake-up, which the waiter's bounded sleep makes good; a full mailbox says "look at all of them".
+// Each process slot has a mailbox of waiter numbers and a futex word. Both are hints: a ringer that dies between the
+// two loses a wake-up, which the waiter's bounded sleep makes good; a full mailbox says "look at all of them".
 //
 // The bell word:  bit 0   ASLEEP: a thread of the owner may sleep on it; set by the sleeper, cleared by the ringer
 //                 31..1   count of rings; a change ends the sleep

@@ -100,7 +100,8 @@ class Shmtx {
     if (strategy_ == MutexStrategy::file || mine.owner != 0) return false;
     const Token token = world_->token();
     if (token == kNobody) return false;
-    // Before the word, so that a signal handler that comes in between finds this thread inside and does not wait for it.
+    // Before the word, so that a signal handler that comes in between finds this thread inside and does not wait for
+    // it.
     mine.owner = owner_bits(token);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     std::uint32_t expected = 0;
@@ -128,8 +129,8 @@ class Shmtx {
   MutexStrategy strategy_;
 };
 
-/// How often a thread of this process unlocked a shmtx that was no longer its own. Must stay 0: anything else means that
-/// a living process was taken for dead, or that shared memory was overwritten.
+/// How often a thread of this process unlocked a shmtx that was no longer its own. Must stay 0: anything else means
+/// that a living process was taken for dead, or that shared memory was overwritten.
 std::uint64_t shmtx_robberies() noexcept;
 
 }  // namespace holdfast

@@ -78,8 +78,7 @@ Expected<ProcessTable> ProcessTable::open(const RuntimeDirectory& directory) {
       reason = file.status();
     }
     if (reason.code != Code::not_found) return reason;
-    const NewFile table{
-        .kind = FileKind::processes, .size = kTableBytes, .persist = true, .mode = kTableMode};
+    const NewFile table{.kind = FileKind::processes, .size = kTableBytes, .persist = true, .mode = kTableMode};
     auto created = create_world_file(directory, kTableName, table, [](std::byte*) {});  // zero is a free slot
     if (created) return ProcessTable(directory, std::move(*created));
     if (created.status().code != Code::exists) return created.status();
@@ -131,8 +130,7 @@ Expected<ProcessTable::Lock> ProcessTable::lock(std::uint64_t patience_ns) const
     if (now >= deadline) {
       return Status{Code::busy, directory_.path_of(kTableName) + " has been locked for " +
                                     std::to_string(patience_ns / platform::kNsPerMs) + " ms by process " +
-                                    std::to_string(lock_holder().load(std::memory_order_relaxed)) +
-                                    "; is it stopped?"};
+                                    std::to_string(lock_holder().load(std::memory_order_relaxed)) + "; is it stopped?"};
     }
     fd->reset();
     guard.reset();
@@ -171,8 +169,8 @@ Expected<Token> ProcessTable::enter(const Lock& held) {
     const int error = platform::try_record_lock(fd->get(), kSlotLocks + index);
     if (error == EAGAIN) continue;
     if (error != 0) {
-      return Status{Code::system,
-                    "record locks do not work on " + directory_.path_of(kTableName) + ": " + platform::error_text(error)};
+      return Status{Code::system, "record locks do not work on " + directory_.path_of(kTableName) + ": " +
+                                      platform::error_text(error)};
     }
     platform::Mapping pin = platform::pin_description(fd->get(), platform::AtFork::drop);
     if (!pin) return Status{Code::system, "cannot pin a process slot: " + platform::error_text(errno)};

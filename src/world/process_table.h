@@ -6,7 +6,7 @@
 //
 // Record locks on this file (the bytes lie far behind its end):
 //   kTableLock           entering, leaving, and the decision whether this world has died; held for microseconds
-//   kPresenceLock        shared: the world lives. Unlike a slot it is inherited by fork: a child that has no identity yet
+//   kPresenceLock        shared: the world lives. Unlike a slot it is inherited by fork: a child without an identity
 //                        is in the world too (a server that forks into the background must not lose what it stored)
 //   kSlotLocks + slot    that process lives
 #pragma once
@@ -38,11 +38,11 @@ inline constexpr std::uint32_t kNoWorker = ~std::uint32_t{0};
 /// One process. Written by its owner, except where noted; read by anybody, as hints.
 struct alignas(64) ProcessSlot {
   // The owner writes the rest of this line before it stores `generation` (release), and never again.
-  std::atomic<std::uint64_t> generation;          // grows with every owner; 0: never had one
-  std::atomic<std::uint64_t> entered_ns;          // CLOCK_MONOTONIC
-  std::array<std::atomic<std::uint64_t>, 2> comm; // the program's name, zero-padded
-  std::atomic<std::uint32_t> pid;                 // in the owner's pid namespace: for people only
-  std::atomic<std::uint32_t> worker;              // $HOLDFAST_WORKER, else kNoWorker
+  std::atomic<std::uint64_t> generation;           // grows with every owner; 0: never had one
+  std::atomic<std::uint64_t> entered_ns;           // CLOCK_MONOTONIC
+  std::array<std::atomic<std::uint64_t>, 2> comm;  // the program's name, zero-padded
+  std::atomic<std::uint32_t> pid;                  // in the owner's pid namespace: for people only
+  std::atomic<std::uint32_t> worker;               // $HOLDFAST_WORKER, else kNoWorker
 
   // sync/bell.h. Written by ringers too.
   alignas(64) std::atomic<std::uint32_t> bell;

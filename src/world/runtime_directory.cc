@@ -72,7 +72,8 @@ Status explain_open_failure(const std::string& path, int error) {
                             octal(info.st_mode) + ", this process runs as uid " + std::to_string(::geteuid()));
   }
   if (error == ENOENT) {
-    return refuse(path, "cannot be created: its parent directory does not exist (a new one is made only one level deep)");
+    return refuse(path,
+                  "cannot be created: its parent directory does not exist (a new one is made only one level deep)");
   }
   return {error == EACCES ? Code::permission : Code::system,
           "runtime directory " + path + " cannot be opened: " + platform::error_text(error)};
@@ -162,7 +163,9 @@ Expected<platform::FileDescriptor> RuntimeDirectory::open() const {
   platform::FileDescriptor fd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd) return explain_open_failure(path_, errno);
   struct stat info;
-  if (::fstat(fd.get(), &info) != 0) return Status{Code::system, "stat of " + path_ + ": " + platform::error_text(errno)};
+  if (::fstat(fd.get(), &info) != 0) {
+    return Status{Code::system, "stat of " + path_ + ": " + platform::error_text(errno)};
+  }
   if (Status owner = judge_owner(path_, info, sharing_); !owner.ok()) return owner;
   if (Status system = judge_file_system(path_, fd.get()); !system.ok()) return system;
 
@@ -171,11 +174,10 @@ Expected<platform::FileDescriptor> RuntimeDirectory::open() const {
     return Status{Code::system, "runtime directory " + path_ +
                                     " was removed and made again while this process used it; restart the process"};
   }
-  if (!anchor_name_.empty() &&
-      (::fstatat(fd.get(), anchor_name_.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 ||
-       platform::FileId{.device = info.st_dev, .inode = info.st_ino} != anchor_id_)) {
-    return Status{Code::system, path_of(anchor_name_) +
-                                    " was removed or replaced while this process used it; restart the process"};
+  if (!anchor_name_.empty() && (::fstatat(fd.get(), anchor_name_.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 ||
+                                platform::FileId{.device = info.st_dev, .inode = info.st_ino} != anchor_id_)) {
+    return Status{Code::system,
+                  path_of(anchor_name_) + " was removed or replaced while this process used it; restart the process"};
   }
   return fd;
 }

@@ -1,12 +1,14 @@
 // The world: what shares a runtime directory, shares locks. Who is in it, and who is alive.
 //
-// A process enters by owning a slot of the file `processes`: a kernel record lock (OFD) on one byte, pinned by a mapping
-// of a descriptor that is already closed, absent after fork (MADV_DONTFORK) and gone with the process in whatever way it
-// ends. Its token lives in a page that fork wipes, so a child has no identity until it needs one. No pid decides anything.
+// A process enters by owning a slot of the file `processes`: a kernel record lock (OFD) on one byte, pinned by a
+// mapping of a descriptor that is already closed, absent after fork (MADV_DONTFORK) and gone with the process in
+// whatever way it ends. Its token lives in a page that fork wipes, so a child has no identity until it needs one. No
+// pid decides anything.
 //
-// Lifetime: a world lives while a process is in it, or a child that one of them forked. The first process to enter a world
-// with nobody in it retires every dictionary that is not persistent. The last one that exits in an orderly way does so
-// itself, so that no memory stays behind. Entering, leaving and that decision happen under the table's own record lock.
+// Lifetime: a world lives while a process is in it, or a child that one of them forked. The first process to enter a
+// world with nobody in it retires every dictionary that is not persistent. The last one that exits in an orderly way
+// does so itself, so that no memory stays behind. Entering, leaving and that decision happen under the table's own
+// record lock.
 #pragma once
 
 #include <atomic>

@@ -86,12 +86,12 @@ Status judge_header(const std::string& path, const FileHeader& header, FileKind 
                                "; stop the processes that use it, or choose another HOLDFAST_DIR"};
   }
   if (header.kind != kind) {
-    return {Code::corrupt, path + " is " + std::string(kind_name(header.kind)) + ", expected " +
-                               std::string(kind_name(kind))};
+    return {Code::corrupt,
+            path + " is " + std::string(kind_name(header.kind)) + ", expected " + std::string(kind_name(kind))};
   }
   if (header.size != static_cast<std::uint64_t>(info.st_size)) {
-    return {Code::corrupt, path + " has " + std::to_string(info.st_size) + " bytes, its header says " +
-                               std::to_string(header.size)};
+    return {Code::corrupt,
+            path + " has " + std::to_string(info.st_size) + " bytes, its header says " + std::to_string(header.size)};
   }
   if (const std::uint32_t mode = info.st_mode & 07777; (mode & ~header.mode) != 0) {
     return {Code::permission, path + " has mode " + octal(mode) + ", it was created with " + octal(header.mode)};

@@ -36,8 +36,8 @@ enum Retired : std::uint32_t { kRetiredByName = 1, kRetiredWithWorld = 2 };
 
 /// First bytes of every file. All but `retired` is constant after creation.
 struct FileHeader {
-  std::array<char, 8> magic;           // kMagic
-  std::uint32_t layout;                // kLayoutVersion, in the machine's byte order: a foreign order mismatches
+  std::array<char, 8> magic;  // kMagic
+  std::uint32_t layout;       // kLayoutVersion, in the machine's byte order: a foreign order mismatches
   FileKind kind;
   std::uint64_t size;                  // bytes of the file
   std::uint32_t persist;               // 1: outlives the world's last process

@@ -14,9 +14,9 @@
 namespace holdfast {
 namespace {
 
-using testing::Test;
 using test::Channel;
 using test::Child;
+using testing::Test;
 using Sharing = RuntimeDirectory::Sharing;
 
 bool has(const Status& status, const std::string& words) { return status.message.find(words) != std::string::npos; }

@@ -137,8 +137,8 @@ class ShmtxTest : public testing::Test {
   test::ScratchDirectory directory_;
 };
 
-using Strategies = testing::Types<Strategy<MutexStrategy::futex>, Strategy<MutexStrategy::spin>,
-                                  Strategy<MutexStrategy::file>>;
+using Strategies =
+    testing::Types<Strategy<MutexStrategy::futex>, Strategy<MutexStrategy::spin>, Strategy<MutexStrategy::file>>;
 TYPED_TEST_SUITE(ShmtxTest, Strategies, StrategyName);
 
 TYPED_TEST(ShmtxTest, FourProcessesExcludeEachOtherInAMillionCriticalSections) {

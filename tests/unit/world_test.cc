@@ -1,0 +1,623 @@
+// Who is alive, and how long a world lives. Every participant is a real process.
+#include "world/world.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/process.h"
+#include "world/process_table.h"
+#include "world/world_file.h"
+
+namespace holdfast {
+namespace {
+
+using test::Channel;
+using test::Child;
+using test::eventually;
+
+World& enter() {
+  auto world = World::current();
+  if (!world) {
+    std::fprintf(stderr, "%s\n", world.status().message.c_str());
+    ::_exit(99);
+  }
+  return **world;
+}
+
+std::string text(Token token) { return std::to_string(token); }
+
+void close_all_but(const Channel& channel) {
+  for (int fd = 3; fd < 256; ++fd) {
+    if (fd != channel.read_fd() && fd != channel.write_fd()) ::close(fd);
+  }
+}
+
+bool create_dictionary(World& world, const std::string& name, bool persist) {
+  const NewFile file{.kind = FileKind::dictionary, .size = kHeaderBytes + 4096, .persist = persist, .mode = 0600};
+  return static_cast<bool>(create_world_file(world.directory(), name, file, [](std::byte*) {}));
+}
+
+/// Enters, says its token, then obeys: alive T, words N (owner bits), living, create NAME, keep NAME, exit, end.
+int member(Channel& parent) {
+  World& world = enter();
+  parent.say(text(world.token()));
+  for (;;) {
+    const std::string order = parent.hear();
+    const std::string argument = order.substr(std::min(order.size(), order.find(' ') + 1));
+    if (order.starts_with("alive ")) {
+      parent.say(world.alive(std::stoull(argument)) ? "alive" : "dead");
+    } else if (order.starts_with("owner ")) {
+      parent.say(world.owner_alive(static_cast<std::uint32_t>(std::stoul(argument))) ? "alive" : "dead");
+    } else if (order == "living") {
+      std::string list;
+      for (const Token token : world.living()) list += text(token) + ";";
+      parent.say(list);
+    } else if (order.starts_with("create ")) {
+      parent.say(create_dictionary(world, argument, false) ? "created" : "failed");
+    } else if (order.starts_with("keep ")) {
+      parent.say(create_dictionary(world, argument, true) ? "created" : "failed");
+    } else if (order == "exit") {
+      std::exit(0);  // with exit handlers, unlike the end of a Child
+    } else {
+      return 0;
+    }
+  }
+}
+
+class WorldTest : public testing::Test {
+ protected:
+  test::ScratchDirectory scratch_;
+};
+
+using Liveness = WorldTest;
+using Lifetime = WorldTest;
+using Entering = WorldTest;
+
+// --- liveness --------------------------------------------------------------------------------------------
+
+TEST_F(Liveness, AKilledProcessIsDeadBeforeItsParentReapsIt) {
+  Child watcher(member);
+  Child victim(member);
+  watcher.hear();
+  const std::string token = victim.hear();
+  EXPECT_EQ("alive", watcher.ask("alive " + token));
+  victim.kill();
+  EXPECT_TRUE(eventually([&] { return watcher.ask("alive " + token) == "dead"; }));
+  EXPECT_EQ(0, ::kill(victim.pid(), 0)) << "the zombie was to stay";
+}
+
+TEST_F(Liveness, NobodyAndInventedTokensAreDead) {
+  Child watcher(member);
+  const Token own = std::stoull(watcher.hear());
+  EXPECT_EQ("alive", watcher.ask("alive " + text(own)));
+  EXPECT_EQ("dead", watcher.ask("alive 0"));
+  EXPECT_EQ("dead", watcher.ask("alive " + text(make_token(slot_of(own), generation_of(own) + 1))));
+  EXPECT_EQ("dead", watcher.ask("alive " + text(make_token(slot_of(own), 0))));
+  EXPECT_EQ("dead", watcher.ask("alive " + text(make_token((slot_of(own) + 1) % kSlots, 1))));
+  EXPECT_EQ("dead", watcher.ask("alive 18446744073709551615"));
+  EXPECT_EQ("dead", watcher.ask("owner 0"));
+  EXPECT_EQ("dead", watcher.ask("owner 2147483647"));
+}
+
+TEST_F(Liveness, AProcessThatClosesAllItsDescriptorsLivesAndCanStillJudge) {
+  Child watcher(member);
+  const std::string watcher_token = watcher.hear();
+  Child daemon([&](Channel& parent) {
+    World& world = enter();
+    const Token other = std::stoull(parent.hear());
+    world.alive(other);  // the probe descriptor is open now
+    close_all_but(parent);
+    parent.say(text(world.token()));
+    parent.say(world.alive(other) ? "alive" : "dead");
+    // Its numbers are soon used for other files, which know no locks.
+    std::vector<platform::FileDescriptor> others;
+    close_all_but(parent);
+    for (int i = 0; i < 32; ++i) others.emplace_back(::open("/dev/null", O_RDWR));
+    parent.say(world.alive(other) ? "alive" : "dead");
+    parent.hear();
+    return 0;
+  });
+  daemon.say(watcher_token);
+  const std::string token = daemon.hear();
+  EXPECT_EQ("alive", daemon.hear());
+  EXPECT_EQ("alive", daemon.hear());
+  EXPECT_EQ("alive", watcher.ask("alive " + token));
+}
+
+TEST_F(Liveness, WhenTheTableCannotBeAskedEverybodyLives) {
+  Child watcher([](Channel& parent) {
+    World& world = enter();
+    parent.say(text(world.token()));
+    const Token other = std::stoull(parent.hear());
+    close_all_but(parent);
+    const std::string away = world.directory().path() + "-away";
+    if (::rename(world.directory().path().c_str(), away.c_str()) != 0) return 1;
+    parent.say(world.alive(other) ? "alive" : "dead");
+    ::rename(away.c_str(), world.directory().path().c_str());
+    parent.say(world.alive(other) ? "alive" : "dead");
+    return 0;
+  });
+  Child victim(member);
+  watcher.hear();
+  const std::string token = victim.hear();
+  victim.kill();
+  victim.wait();
+  watcher.say(token);
+  EXPECT_EQ("alive", watcher.hear());
+  EXPECT_EQ("dead", watcher.hear());
+}
+
+TEST_F(Liveness, ExecEndsIt) {
+  Child watcher(member);
+  watcher.hear();
+  Child victim([](Channel& parent) {
+    parent.say(text(enter().token()));
+    parent.hear();
+    ::execlp("sleep", "sleep", "30", nullptr);
+    return 1;
+  });
+  const std::string token = victim.hear();
+  EXPECT_EQ("alive", watcher.ask("alive " + token));
+  victim.say("exec");
+  EXPECT_TRUE(eventually([&] { return watcher.ask("alive " + token) == "dead"; }));
+  int status;
+  EXPECT_EQ(0, ::waitpid(victim.pid(), &status, WNOHANG)) << "the process itself was to live on";
+}
+
+TEST_F(Liveness, AForkedChildHasNoIdentityUntilItNeedsOne) {
+  Child watcher(member);
+  watcher.hear();
+  Child parent_process([](Channel& parent) {
+    World& world = enter();
+    const Token own = world.token();
+    parent.say(text(own));
+    Child child([&](Channel& up) {
+      up.say(text(world.living().size()));  // watcher and parent
+      up.say(world.alive(own) ? "alive" : "dead");
+      up.say(text(world.token()));
+      up.say(text(world.living().size()));
+      up.hear();
+      return 0;
+    });
+    for (int i = 0; i < 4; ++i) parent.say(child.hear());
+    parent.say(text(world.token()));
+    parent.hear();
+    return 0;
+  });
+  const std::string token = parent_process.hear();
+  EXPECT_EQ("2", parent_process.hear());
+  EXPECT_EQ("alive", parent_process.hear());
+  const std::string child_token = parent_process.hear();
+  EXPECT_EQ("3", parent_process.hear());
+  EXPECT_EQ(token, parent_process.hear());
+  EXPECT_NE(token, child_token);
+  EXPECT_NE("0", child_token);
+  EXPECT_EQ("alive", watcher.ask("alive " + child_token));
+}
+
+TEST_F(Liveness, AForkedChildThatLivesOnDoesNotKeepItsParentAlive) {
+  Child watcher(member);
+  watcher.hear();
+  Child victim([](Channel& parent) {
+    World& world = enter();
+    const Token own = world.token();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      parent.hear();
+      ::_exit(0);
+    }
+    parent.say(text(own));
+    parent.say(std::to_string(child));
+    parent.hear();
+    return 0;
+  });
+  const std::string token = victim.hear();
+  const pid_t orphan = std::stoi(victim.hear());
+  victim.kill();
+  EXPECT_TRUE(eventually([&] { return watcher.ask("alive " + token) == "dead"; }));
+  EXPECT_EQ(0, ::kill(orphan, 0));
+  ::kill(orphan, SIGKILL);
+}
+
+TEST_F(Liveness, AStoppedProcessIsAlive) {
+  Child watcher(member);
+  Child victim(member);
+  watcher.hear();
+  const std::string token = victim.hear();
+  victim.stop();
+  EXPECT_EQ("alive", watcher.ask("alive " + token));
+  EXPECT_EQ("alive",
+            watcher.ask("owner " + text(((std::stoull(token) >> kSlotShift) << 20) | (std::stoull(token) & 0xFFFFF))));
+}
+
+TEST_F(Liveness, AProcessWhoseFirstThreadEndedIsAlive) {
+  Child watcher(member);
+  watcher.hear();
+  Child victim([](Channel& parent) {
+    parent.say(text(enter().token()));
+    std::thread([&parent] {
+      parent.hear();
+      ::_exit(0);
+    }).detach();
+    // Not pthread_exit, which unwinds this frame: the bare system call, as a language runtime might do.
+    ::syscall(SYS_exit, 0);
+    return 1;
+  });
+  const std::string token = victim.hear();
+  // Until the leader is a zombie with a living thread behind it.
+  ASSERT_TRUE(eventually([&] {
+    const std::string path = "/proc/" + std::to_string(victim.pid()) + "/stat";
+    char text[512] = {};
+    const platform::FileDescriptor fd(::open(path.c_str(), O_RDONLY));
+    if (::read(fd.get(), text, sizeof text - 1) <= 0) return false;
+    const char* const end = std::strrchr(text, ')');
+    return end != nullptr && end[2] == 'Z';
+  }));
+  EXPECT_EQ("alive", watcher.ask("alive " + token));
+  victim.say("end");
+  EXPECT_TRUE(eventually([&] { return watcher.ask("alive " + token) == "dead"; }));
+}
+
+TEST_F(Liveness, ProcessesOfAnotherPidNamespaceAreJudgedAlike) {
+  Child watcher(member);
+  const std::string watcher_token = watcher.hear();
+  Child outer([&](Channel& parent) {
+    if (::unshare(CLONE_NEWPID) != 0) {
+      parent.say("unshare: " + std::string(std::strerror(errno)));
+      return 0;
+    }
+    Child inner([&](Channel& up) {
+      up.say(std::to_string(::getpid()));
+      World& world = enter();
+      up.say(text(world.token()));
+      up.say(world.alive(std::stoull(watcher_token)) ? "alive" : "dead");
+      up.hear();
+      return 0;
+    });
+    for (int i = 0; i < 3; ++i) parent.say(inner.hear());
+    parent.hear();
+    inner.kill();
+    parent.hear();
+    return 0;
+  });
+  const std::string pid = outer.hear();
+  if (pid.starts_with("unshare")) GTEST_SKIP() << pid;
+  if (pid != "1") GTEST_SKIP() << "no pid namespace of its own: " << pid;
+  const std::string token = outer.hear();
+  EXPECT_EQ("alive", outer.hear());
+  EXPECT_EQ("alive", watcher.ask("alive " + token));
+  outer.say("kill it");
+  EXPECT_TRUE(eventually([&] { return watcher.ask("alive " + token) == "dead"; }));
+}
+
+TEST_F(Liveness, AUsedSlotGetsANewGenerationAndTheOldTokenStaysDead) {
+  Child watcher([](Channel& parent) {
+    World& world = enter();
+    parent.say("ready");
+    // Others come and go until slots are used again: with the generation, no token comes twice.
+    for (;;) {
+      const std::string line = parent.hear();
+      if (line.front() == '(') return 0;
+      parent.say(world.alive(std::stoull(line)) ? "alive" : "dead");
+    }
+  });
+  ASSERT_EQ("ready", watcher.hear());
+  std::set<std::string> seen;
+  std::set<std::uint32_t> slots;
+  bool reused = false;
+  for (int i = 0; i < 3000 && !reused; ++i) {
+    Child visitor([](Channel& parent) {
+      parent.say(text(enter().token()));
+      return 0;
+    });
+    const std::string token = visitor.hear();
+    EXPECT_TRUE(seen.insert(token).second) << "token " << token << " came twice";
+    reused = !slots.insert(slot_of(std::stoull(token))).second;
+    EXPECT_EQ(0, visitor.wait());
+    EXPECT_EQ("dead", watcher.ask(token));
+  }
+  EXPECT_TRUE(reused);
+  for (const std::string& token : seen) EXPECT_EQ("dead", watcher.ask(token));
+}
+
+TEST_F(Liveness, ASlotTellsPeopleWhoItIs) {
+  Child named([](Channel& parent) {
+    ::setenv("HOLDFAST_WORKER", "3", 1);
+    World& world = enter();
+    ProcessSlot* const slot = world.slot(world.token());
+    parent.say(std::to_string(slot->pid.load()));
+    parent.say(std::to_string(slot->worker.load()));
+    parent.say(comm_of(*slot));
+    parent.say(slot->entered_ns.load() <= platform::monotonic_ns() ? "entered" : "will enter");
+    parent.say(world.slot(make_token(slot_of(world.token()), 999)) == nullptr ? "no such" : "other");
+    return 0;
+  });
+  EXPECT_EQ(std::to_string(named.pid()), named.hear());
+  EXPECT_EQ("3", named.hear());
+  const std::string comm = named.hear();
+  EXPECT_FALSE(comm.empty());
+  EXPECT_EQ(0U, std::string(::program_invocation_short_name).find(comm));
+  EXPECT_EQ("entered", named.hear());
+  EXPECT_EQ("no such", named.hear());
+}
+
+// --- entering --------------------------------------------------------------------------------------------
+
+TEST_F(Entering, ManyThreadsAtOnceGetOneToken) {
+  for (int round = 0; round < 10; ++round) {
+    Child child([](Channel& parent) {
+      std::vector<Token> tokens(8);
+      std::vector<std::thread> threads;
+      std::atomic<int> waiting{0};
+      for (Token& token : tokens) {
+        threads.emplace_back([&] {
+          waiting.fetch_add(1);
+          while (waiting.load() < 8) platform::yield();
+          token = enter().token();
+        });
+      }
+      for (auto& thread : threads) thread.join();
+      const bool same = std::set<Token>(tokens.begin(), tokens.end()).size() == 1 && tokens[0] != kNobody;
+      parent.say(same ? text(enter().living().size()) : "different tokens");
+      return 0;
+    });
+    EXPECT_EQ("1", child.hear());
+  }
+}
+
+TEST_F(Entering, ForksWhileOthersEnterNeverHangAndNeverShareAToken) {
+  Child child([](Channel& parent) {
+    World& world = enter();
+    std::set<Token> seen{world.token()};
+    for (int i = 0; i < 100; ++i) {
+      Child forked([&](Channel& up) {
+        // Four threads enter, while another forks once more.
+        std::vector<std::thread> threads;
+        for (int t = 0; t < 4; ++t) threads.emplace_back([&] { world.token(); });
+        Child grandchild([&](Channel& further) {
+          further.say(text(world.token()));
+          return 0;
+        });
+        for (auto& thread : threads) thread.join();
+        up.say(text(world.token()));
+        up.say(grandchild.hear());
+        return grandchild.wait();
+      });
+      const Token first = std::stoull(forked.hear());
+      const Token second = std::stoull(forked.hear());
+      if (!seen.insert(first).second || !seen.insert(second).second || first == kNobody || second == kNobody) return 1;
+      if (forked.wait() != 0) return 2;
+    }
+    parent.say("done");
+    return 0;
+  });
+  EXPECT_EQ("done", child.hear());
+}
+
+TEST_F(Entering, AFailureIsNotRemembered) {
+  Child child([this](Channel& parent) {
+    ::chmod(scratch_.path().c_str(), 0750);
+    auto refused = World::current();
+    parent.say(refused ? "entered" : refused.status().message);
+    ::chmod(scratch_.path().c_str(), 0700);
+    auto accepted = World::current();
+    parent.say(accepted && (*accepted)->token() != kNobody ? "entered" : "refused");
+    return 0;
+  });
+  EXPECT_NE(std::string::npos, child.hear().find("has mode 0750, expected 0700"));
+  EXPECT_EQ("entered", child.hear());
+}
+
+TEST_F(Entering, WhenAllSlotsAreTakenTheErrorSaysSo) {
+  Child first(member);
+  first.hear();
+  const platform::FileDescriptor table(::open((scratch_ / "processes").c_str(), O_RDWR));
+  ASSERT_TRUE(table);
+  // As if 1023 other processes lived: what the kernel says is all that counts.
+  std::size_t taken = 0;
+  for (std::uint32_t i = 0; i < kSlots; ++i) taken += platform::try_record_lock(table.get(), kSlotLocks + i) == 0;
+  ASSERT_EQ(kSlots - 1, taken);
+  Child late([](Channel& parent) {
+    auto world = World::current();
+    parent.say(world ? "entered" : world.status().message);
+    return 0;
+  });
+  EXPECT_NE(std::string::npos, late.hear().find("all 1024 process slots of " + scratch_.path() + " are taken"));
+}
+
+TEST_F(Entering, AProcessThatIsStoppedWhileItHasTheTableIsNamed) {
+  Child holder(member);
+  holder.hear();
+  auto directory = RuntimeDirectory::at(scratch_.path());
+  ASSERT_TRUE(directory);
+  auto table = ProcessTable::open(*directory);
+  ASSERT_TRUE(table) << table.status().message;
+  auto lock = table->lock(0);
+  ASSERT_TRUE(lock) << lock.status().message;
+  auto second = table->lock(20 * platform::kNsPerMs);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(Code::busy, second.status().code);
+  EXPECT_NE(std::string::npos, second.status().message.find("by process " + std::to_string(::getpid())))
+      << second.status().message;
+}
+
+TEST_F(Entering, ATableOfAnotherSizeOrLayoutIsRefused) {
+  auto directory = RuntimeDirectory::at(scratch_.path());
+  const NewFile small{.kind = FileKind::processes, .size = 2 * kHeaderBytes, .persist = true, .mode = 0600};
+  ASSERT_TRUE(create_world_file(*directory, "processes", small, [](std::byte*) {}));
+  Child child([](Channel& parent) {
+    auto world = World::current();
+    parent.say(world ? "entered" : world.status().message);
+    return 0;
+  });
+  EXPECT_NE(std::string::npos, child.hear().find("has 8192 bytes, expected "));
+}
+
+TEST_F(Entering, AWorldThatWasRemovedIsNoticedWhenSomethingIsOpenedInIt) {
+  Child child([this](Channel& parent) {
+    World& world = enter();
+    ::unlink((scratch_ / "processes").c_str());
+    auto file = open_world_file(world.directory(), "a.dict", FileKind::dictionary);
+    parent.say(file ? "opened" : file.status().message);
+    return 0;
+  });
+  EXPECT_NE(std::string::npos, child.hear().find("processes was removed or replaced"));
+}
+
+// --- lifetime --------------------------------------------------------------------------------------------
+
+TEST_F(Lifetime, TheFirstOneInAnEmptyWorldFindsOnlyWhatPersists) {
+  {
+    Child first(member);
+    first.hear();
+    EXPECT_EQ("created", first.ask("create gone.dict"));
+    EXPECT_EQ("created", first.ask("keep kept.dict"));
+    first.kill();
+    first.wait();
+  }
+  EXPECT_TRUE(test::exists(scratch_ / "gone.dict")) << "nobody was there to remove it";
+  Child next(member);
+  next.hear();
+  EXPECT_FALSE(test::exists(scratch_ / "gone.dict"));
+  EXPECT_TRUE(test::exists(scratch_ / "kept.dict"));
+}
+
+TEST_F(Lifetime, WhileOneLivesNothingIsRetired) {
+  Child first(member);
+  Child other(member);
+  first.hear();
+  other.hear();
+  EXPECT_EQ("created", first.ask("create a.dict"));
+  first.kill();
+  first.wait();
+  Child next(member);
+  next.hear();
+  EXPECT_TRUE(test::exists(scratch_ / "a.dict"));
+  other.stop();  // stopped is alive
+  next.say("exit");
+  EXPECT_EQ(0, next.wait());
+  EXPECT_TRUE(test::exists(scratch_ / "a.dict"));
+}
+
+TEST_F(Lifetime, TheLastOneThatExitsLeavesOnlyWhatPersists) {
+  Child first(member);
+  Child second(member);
+  first.hear();
+  second.hear();
+  EXPECT_EQ("created", first.ask("create a.dict"));
+  EXPECT_EQ("created", first.ask("keep kept.dict"));
+  first.say("exit");
+  EXPECT_EQ(0, first.wait());
+  EXPECT_TRUE(test::exists(scratch_ / "a.dict"));
+  second.say("exit");
+  EXPECT_EQ(0, second.wait());
+  EXPECT_FALSE(test::exists(scratch_ / "a.dict"));
+  EXPECT_TRUE(test::exists(scratch_ / "kept.dict"));
+}
+
+TEST_F(Lifetime, WhenAllExitAtOnceTheLastOneStillTidiesUp) {
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::unique_ptr<Child>> members;
+    for (int i = 0; i < 4; ++i) members.push_back(std::make_unique<Child>(member));
+    for (auto& one : members) one->hear();
+    EXPECT_EQ("created", members[0]->ask("create a.dict"));
+    for (auto& one : members) one->say("exit");
+    for (auto& one : members) EXPECT_EQ(0, one->wait());
+    EXPECT_FALSE(test::exists(scratch_ / "a.dict"));
+  }
+}
+
+TEST_F(Lifetime, AServerThatForksIntoTheBackgroundKeepsWhatItStored) {
+  // The parent exits in an orderly way; the child has not needed an identity yet.
+  Child parent_process([](Channel& parent) -> int {
+    World& world = enter();
+    create_dictionary(world, "a.dict", false);
+    const pid_t child = ::fork();
+    if (child != 0) std::exit(0);
+    parent.say(std::to_string(::getpid()));
+    parent.hear();
+    world.token();
+    parent.say("entered");
+    parent.hear();
+    std::exit(0);
+  });
+  const pid_t daemon = std::stoi(parent_process.hear());
+  EXPECT_EQ(0, parent_process.wait());
+  EXPECT_TRUE(test::exists(scratch_ / "a.dict"));
+  Child other(member);
+  other.hear();
+  EXPECT_TRUE(test::exists(scratch_ / "a.dict"));
+  other.say("exit");
+  EXPECT_EQ(0, other.wait());
+  EXPECT_TRUE(test::exists(scratch_ / "a.dict"));
+  EXPECT_EQ("entered", parent_process.ask("enter"));
+  EXPECT_TRUE(test::exists(scratch_ / "a.dict"));
+  parent_process.say("exit");
+  EXPECT_TRUE(eventually([&] { return !test::exists(scratch_ / "a.dict"); }));
+  ::kill(daemon, SIGKILL);
+}
+
+TEST_F(Lifetime, AForkedChildThatNeverEnteredRetiresNothingWhenItExits) {
+  Child first([this](Channel& parent) {
+    World& world = enter();
+    create_dictionary(world, "a.dict", false);
+    const pid_t child = ::fork();
+    if (child == 0) std::exit(0);
+    ::waitpid(child, nullptr, 0);
+    parent.say(test::exists(scratch_ / "a.dict") ? "there" : "gone");
+    return 0;
+  });
+  EXPECT_EQ("there", first.hear());
+}
+
+TEST_F(Lifetime, ExecLeavesTheWorld) {
+  Child first([](Channel& parent) {
+    create_dictionary(enter(), "a.dict", false);
+    parent.say("created");
+    ::execlp("sleep", "sleep", "30", nullptr);
+    return 1;
+  });
+  ASSERT_EQ("created", first.hear());
+  EXPECT_TRUE(eventually([&] {
+    Child next(member);
+    next.hear();
+    return !test::exists(scratch_ / "a.dict");
+  }));
+}
+
+TEST_F(Lifetime, LastExitsAndFirstEntriesNeverCross) {
+  // Members that create, check, and exit, in any order: nobody may lose a dictionary while it is in.
+  const auto visit = [this](Channel&) -> int {
+    World& world = enter();
+    const std::string name = "v" + std::to_string(::getpid()) + ".dict";
+    if (!create_dictionary(world, name, false)) return 1;
+    for (int i = 0; i < 200; ++i) {
+      if (!test::exists(scratch_ / name)) return 2;
+      platform::yield();
+    }
+    std::exit(0);
+  };
+  for (int round = 0; round < 40; ++round) {
+    std::vector<std::unique_ptr<Child>> visitors;
+    for (int i = 0; i < 6; ++i) visitors.push_back(std::make_unique<Child>(visit));
+    for (auto& visitor : visitors) EXPECT_EQ(0, visitor->wait());
+  }
+}
+
+}  // namespace
+}  // namespace holdfast
