@@ -1,0 +1,58 @@
+local command = require "spec.support.command"
+local snippets = require "spec.support.snippets"
+
+local MANUALS = {
+    ["docs/resty.lock.md"] = "resty.lock",
+    ["docs/resty.shdict.md"] = "resty.shdict",
+    ["docs/resty.holdfast.scheduler.md"] = "resty.holdfast.scheduler",
+}
+
+
+local function read(path)
+    local file = assert(io.open(path))
+    local text = file:read("*a")
+    file:close()
+    return text
+end
+
+
+for path, module in pairs(MANUALS) do
+    describe(path, function ()
+        before_each(command.set_up)
+        after_each(command.tear_down)
+
+        local sections = snippets.sections(path)
+
+        it("begins with a synopsis that shows its output", function ()
+            assert.equal("Synopsis", sections[1].heading)
+            assert.equal("lua", sections[1][1].language)
+            assert.equal("output", sections[1][2].mark)
+        end)
+
+        for _, section in ipairs(sections) do
+            it("shows what happens: " .. section.heading, function ()
+                snippets.run(section, path)
+            end)
+        end
+
+        it("describes every function of the module", function ()
+            local text = read(path)
+            for name, value in pairs(require(module)) do
+                if type(value) == "function" and name ~= "find" and name ~= "wait" and name ~= "is_yieldable" then
+                    assert.matches("\n### " .. name .. "\n", text, 1, true)
+                end
+            end
+        end)
+    end)
+end
+
+
+it("docs/resty.shdict.md describes every method of a dictionary", function ()
+    local text = read("docs/resty.shdict.md")
+    local dict = assert(require("resty.shdict").open("spec_locks", { size = "1m" }))
+    for name, value in pairs(getmetatable(dict)) do
+        if type(value) == "function" then
+            assert.matches("\n### " .. name .. "\n", text, 1, true)
+        end
+    end
+end)
