@@ -59,6 +59,9 @@ struct ShardHeader {
   std::array<Word32, kBins> bins;
 };
 
+// docs/format.md names these offsets.
+static_assert(sizeof(ShardHeader) == 896 && offsetof(ShardHeader, bins) == 184);
+
 enum class EntryType : std::uint8_t { boolean = 1, number = 3, string = 4, lock = 8, waiter = 9 };
 
 /// An entry of a chain, or a waiter of a lock's queue. Behind the header: the key, then the value, each padded with zero
