@@ -111,4 +111,19 @@ describe("The command line", function()
         assert.same({ code = 0 }, ended)
         assert.matches("^holdfast %d+%.%d+%.%d+\n$", out)
     end)
+
+    it("does what the manual shows", function()
+        local manual = assert(io.open("docs/holdfast.md")):read("*a")
+        local source = manual:match("file: count.lua %-%->\n```lua\n(.-)```")
+        local line = manual:match("```sh\nholdfast (.-)\n```")
+        local output = manual:match("output like %-%->\n```\n(.-)```")
+        local arguments = {}
+        for word in line:gsub("count.lua", command.write("count.lua", source)):gmatch("%S+") do
+            arguments[#arguments + 1] = word
+        end
+        local ended, out, err = command.run(unpack(arguments))
+        assert.same({ code = 0 }, ended, err)
+        -- Which worker is first differs from run to run.
+        assert.equal((output:gsub("%d", "N")), (out:gsub("%d", "N")))
+    end)
 end)
