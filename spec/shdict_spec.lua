@@ -456,6 +456,92 @@ describe("shdict", function ()
     end)
 
 
+    describe("a world that is not acceptable", function ()
+        local folder
+
+        before_each(function ()
+            local listing = assert(io.popen("mktemp -d /dev/shm/holdfast-spec.XXXXXX"))
+            folder = listing:read("*l")
+            listing:close()
+        end)
+
+        after_each(function ()
+            os.execute("rm -rf -- '" .. folder .. "'")
+        end)
+
+        local function sh(command)
+            assert(os.execute("cd '" .. folder .. "' && " .. command) == 0, command)
+        end
+
+        -- What open says in a process of the world `name` of the folder.
+        local function open_in(name)
+            local text, status = process.run([[
+                local made, err = require("resty.shdict").open("spec_dict", { size = "64k" })
+                say(tostring(made and made.name) .. ": " .. tostring(err))
+            ]], { env = { HOLDFAST_DIR = folder .. "/" .. name }, stderr = true })
+            assert.equal(0, status)
+            return text
+        end
+
+        it("is a directory that others may write to", function ()
+            sh "mkdir -m 770 world"
+            assert.matches("^nil: .*world.*770", open_in("world"))
+        end)
+
+        it("is a symbolic link", function ()
+            sh "mkdir -m 700 real && ln -s real world"
+            assert.matches("^nil: .*world.*link", open_in("world"))
+        end)
+
+        it("is not on a tmpfs", function ()
+            local listing = assert(io.popen("mktemp -d /var/tmp/holdfast-spec.XXXXXX"))
+            local elsewhere = listing:read("*l")
+            listing:close()
+            local text = open_in("../../.." .. elsewhere)
+            os.execute("rm -rf -- '" .. elsewhere .. "'")
+            assert.matches("^nil: .*/var/tmp/.*tmpfs", text)
+        end)
+
+        it("is somebody else's", function ()
+            sh "mkdir -m 700 world"
+            if os.execute("chown 65534 " .. folder .. "/world 2>/dev/null") ~= 0 then
+                pending("only root can give a directory away")
+            end
+            assert.matches("^nil: .*world.*65534", open_in("world"))
+        end)
+
+        it("has files under the name that are no dictionaries; they are left as they are", function ()
+            for _, content in ipairs { "head -c 65536 /dev/urandom", "head -c 10 /dev/zero", "printf ''" } do
+                sh("rm -rf world && mkdir -m 700 world && umask 077 && " .. content .. " > world/spec_dict.dict && " ..
+                   "cp world/spec_dict.dict before")
+                -- Somebody has to live there, or the first to enter clears the world.
+                local resident = process.start([[
+                    assert(require("resty.shdict").open("other", { size = "64k" }))
+                    say "here"
+                    hear()
+                ]], { env = { HOLDFAST_DIR = folder .. "/world" } })
+                resident:hear()
+                sh "test -f world/spec_dict.dict || cp before world/spec_dict.dict"
+                assert.matches("^nil: .*spec_dict", open_in("world"))
+                sh "cmp world/spec_dict.dict before"
+                process.clean_up()
+            end
+        end)
+
+        it("has a dictionary that was cut short", function ()
+            sh "mkdir -m 700 world"
+            local resident = process.start([[
+                assert(require("resty.shdict").open("spec_dict", { size = "64k" }))
+                say "here"
+                hear()
+            ]], { env = { HOLDFAST_DIR = folder .. "/world" } })
+            resident:hear()
+            sh "truncate -s 20000 world/spec_dict.dict"
+            assert.matches("^nil: .*spec_dict", open_in("world"))
+        end)
+    end)
+
+
     describe("shared", function ()
         it("has what exists, and nil for what does not", function ()
             assert.equal(dict, shdict.shared.spec_dict)
