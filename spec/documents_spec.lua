@@ -1,0 +1,15 @@
+local command = require "spec.support.command"
+local snippets = require "spec.support.snippets"
+
+for _, path in ipairs({ "README.md", "docs/guide.md" }) do
+    describe("What " .. path .. " shows", function ()
+        before_each(command.set_up)
+        after_each(command.tear_down)
+
+        for _, section in ipairs(snippets.sections(path)) do
+            it("happens: " .. section.heading, function ()
+                snippets.run(section, path)
+            end)
+        end
+    end)
+end

@@ -1,0 +1,211 @@
+local command = require "spec.support.command"
+
+local root = assert(io.popen("pwd")):read("*l")
+local STAMPEDE = root .. "/examples/stampede.lua"
+local ACCEPT_MUTEX = root .. "/examples/accept_mutex.lua"
+
+local environment = {
+    HOLDFAST_LIB = os.getenv("HOLDFAST_LIB") or root .. "/build/libholdfast.so",
+}
+
+-- As a user without the command does it.
+local function luajit(...)
+    local arguments = { "luajit", ... }
+    arguments[#arguments + 1] = { PROGRAM = "/usr/bin/env", HOLDFAST_LIB = environment.HOLDFAST_LIB }
+    return command.run(unpack(arguments))
+end
+
+local function run_workers(count, ...)
+    local arguments = { "run", "--workers", tostring(count), ... }
+    return command.run(unpack(arguments))
+end
+
+-- A trace of `count` words of which `distinct` differ, in an order that lets many ask for one word at once.
+local function write_trace(count, distinct)
+    local words = {}
+    for i = 1, count do
+        words[i] = "word" .. math.floor(i / 7) % distinct
+    end
+    return command.write("trace.txt", table.concat(words, " "))
+end
+
+-- The numbers of a row of the table.
+local function row(out, name)
+    local numbers = {}
+    for number in (out:match("\n" .. name .. " +([%d. ]+)") or ""):gmatch("[%d.]+") do
+        numbers[#numbers + 1] = tonumber(number)
+    end
+    return numbers
+end
+
+describe("examples/stampede.lua", function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    it("calls the backend once per distinct word with the lock, and more often without", function ()
+        local trace = write_trace(1000, 40)
+        local ended, out, err = run_workers(3, "--dict", "stampede_locks=1m", "--dict", "stampede_cache=1m",
+            STAMPEDE, trace)
+        assert.same({ code = 0 }, ended, err)
+        assert.equal("", err)
+        assert.same({ 1000, 1000 }, row(out, "requests"))
+        assert.same({ 40, 40 }, row(out, "distinct words"))
+        local calls = row(out, "backend calls")
+        assert.equal(40, calls[1])
+        assert.is_true(calls[2] > 40)
+        assert.equal(0, row(out, "words asked for more than once")[1])
+        assert.truthy(out:find("With the lock each of the 40 words was computed once.", 1, true))
+    end)
+
+    it("runs in one process, and opens its dictionaries itself", function ()
+        local ended, out, err = luajit(STAMPEDE, write_trace(300, 20), "--backend-ms", "1", "--coroutines", "10")
+        assert.same({ code = 0 }, ended, err)
+        assert.truthy(out:find("1 worker x 10 coroutines, a backend call takes 1 ms", 1, true))
+        assert.equal(20, row(out, "backend calls")[1])
+    end)
+
+    it("counts words whatever their case, punctuation and alphabet", function ()
+        local trace = command.write("trace.txt", "Élan, élan! The the THE the. don't\n--\tx1 naïve naïve")
+        local ended, out = luajit(STAMPEDE, trace, "--backend-ms", "0")
+        assert.same({ code = 0 }, ended)
+        -- lower() leaves the É alone: the, don, t, x1, naïve, Élan, élan
+        assert.same({ 11, 11 }, row(out, "requests"))
+        assert.same({ 7, 7 }, row(out, "distinct words"))
+    end)
+
+    it("reads the text that Debian ships, or the license, when no trace is named", function ()
+        local ended, out = luajit(STAMPEDE, "--backend-ms", "0")
+        assert.same({ code = 0 }, ended)
+        assert.is_true(row(out, "requests")[1] > 100)
+    end)
+
+    it("runs without the lock only, on request", function ()
+        local ended, out = luajit(STAMPEDE, write_trace(300, 20), "--no-lock")
+        assert.same({ code = 0 }, ended)
+        assert.equal(1, #row(out, "requests"))
+        assert.is_nil(out:find("resty.lock", 1, true))
+    end)
+
+    it("prints no progress into a pipe or a file", function ()
+        local _, out, err = luajit(STAMPEDE, write_trace(300, 20))
+        assert.is_nil((out .. err):find("[\r\27]"))
+    end)
+
+    it("prints progress on a terminal", function ()
+        local line = ("luajit %s %s"):format(STAMPEDE, write_trace(300, 20))
+        local ended = command.run("-qec", line, "/dev/null",
+            { PROGRAM = "/usr/bin/script", HOLDFAST_LIB = environment.HOLDFAST_LIB })
+        assert.same({ code = 0 }, ended)
+        assert.truthy(command.files("%.out$")[1])
+        local out = command.read(command.files("%.out$")[1])
+        assert.truthy(out:find("%d+ of 300 requests, %d+ backend calls"), out)
+    end)
+
+    it("leaves nothing of a run for the next one in the same world", function ()
+        local keeper = command.start("luajit", "-e", [[
+            local shdict = require "resty.shdict"
+            local cache = shdict.open("stampede_cache", { size = "4m" })
+            local locks = shdict.open("stampede_locks", { size = "1m" })
+            cache:set("kept", true)
+            while not cache:get("over") do require("resty.holdfast.scheduler").sleep(0.01) end
+            for _, key in ipairs(cache:get_keys(0)) do
+                if key:find("word") or key:find("calls") then print(key) end
+            end
+        ]], { PROGRAM = "/usr/bin/env", HOLDFAST_LIB = environment.HOLDFAST_LIB, LUA_PATH = root .. "/lua/?.lua;;" })
+        local trace = write_trace(300, 20)
+        for _ = 1, 2 do
+            local ended, out = run_workers(2, STAMPEDE, trace)
+            assert.same({ code = 0 }, ended)
+            assert.equal(20, row(out, "backend calls")[1])
+        end
+        luajit("-e", ([[package.path = %q
+            require("resty.shdict").shared.stampede_cache:set("over", true)]]):format(root .. "/lua/?.lua"))
+        assert.same({ code = 0 }, keeper:wait())
+        assert.equal("", keeper:out())
+    end)
+
+    it("does not wait for a worker that was killed", function ()
+        local process = command.start("run", "--workers", "3", STAMPEDE, write_trace(2000, 300), "--backend-ms", "100")
+        local children = "/proc/" .. process.pid .. "/task/" .. process.pid .. "/children"
+        local victim = command.await(function ()
+            local pids = {}
+            for pid in (command.read(children) or ""):gmatch("%d+") do
+                pids[#pids + 1] = tonumber(pid)
+            end
+            return #pids == 3 and command.read("/proc/" .. pids[3] .. "/comm"):find("holdfast") and pids[3]
+        end)
+        command.sleep(0.3)
+        command.kill(victim, command.KILL)
+        assert.same({ code = 1 }, process:wait())
+        assert.truthy(process:err():find("was killed by signal 9", 1, true))
+        assert.truthy(process:err():find("stampede: worker %d ended before its requests were answered"), process:err())
+    end)
+
+    for _, case in ipairs({
+        { { "--backend-ms" }, "--backend-ms: a number, 0 to 10000, expected, got nothing" },
+        { { "--backend-ms", "x" }, '--backend-ms: a number, 0 to 10000, expected, got "x"' },
+        { { "--backend-ms", "nan" }, '--backend-ms: a number, 0 to 10000, expected, got "nan"' },
+        { { "--coroutines", "0" }, '--coroutines: a number, 1 to 1000, expected, got "0"' },
+        { { "--coroutines", "2.5" }, "--coroutines: a whole number expected, got 2.5" },
+        { { "--fast" }, 'unknown option "--fast"' },
+        { { "a", "b" }, 'one trace expected, got two: "a" and "b"' },
+    }) do
+        it("refuses " .. table.concat(case[1], " "), function ()
+            local ended, out, err = luajit(STAMPEDE, unpack(case[1]))
+            assert.same({ code = 2 }, ended)
+            assert.equal("", out)
+            assert.truthy(err:find("stampede: " .. case[2] .. "\nUsage: ", 1, true), err)
+        end)
+    end
+
+    it("says which trace it cannot read", function ()
+        local ended, _, err = luajit(STAMPEDE, "no_such_file")
+        assert.same({ code = 1 }, ended)
+        assert.equal("stampede: cannot read the trace: no_such_file: No such file or directory\n", err)
+        ended, _, err = luajit(STAMPEDE, "/tmp")
+        assert.same({ code = 1 }, ended)
+        assert.equal("stampede: cannot read the trace: /tmp: Is a directory\n", err)
+        ended, _, err = luajit(STAMPEDE, "/dev/null")
+        assert.same({ code = 1 }, ended)
+        assert.equal("stampede: there is no word in /dev/null\n", err)
+    end)
+
+    it("says a mistake once, whatever the number of workers", function ()
+        local ended, _, err = run_workers(3, STAMPEDE, "--fast")
+        assert.same({ code = 1 }, ended)
+        assert.equal(1, select(2, err:gsub("unknown option", "")))
+    end)
+
+    it("explains itself", function ()
+        local ended, out, err = luajit(STAMPEDE, "--help")
+        assert.same({ code = 0 }, ended)
+        assert.equal("", err)
+        assert.matches("^Usage: stampede.lua %[TRACE%]", out)
+    end)
+end)
+
+describe("examples/accept_mutex.lua", function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    it("wakes all workers by a connection without the lock, and one with it", function ()
+        local ended, out, err = luajit(ACCEPT_MUTEX, "--workers", "3", "--connections", "60")
+        assert.same({ code = 0 }, ended, err)
+        assert.equal("", err)
+        local woken = row(out, "workers woken by the socket")
+        -- Three and one, were it not for connections that come while a worker is on its way to poll().
+        assert.is_true(woken[1] > 1.5, out)
+        assert.is_true(woken[2] < 1.5, out)
+        assert.same({ 1, 1 }, row(out, "connections accepted"))
+    end)
+
+    it("refuses bad options", function ()
+        for _, arguments in ipairs({ { "--workers" }, { "--workers", "0" }, { "--connections", "1e9" }, { "x" } }) do
+            local ended, out, err = luajit(ACCEPT_MUTEX, unpack(arguments))
+            assert.same({ code = 2 }, ended)
+            assert.equal("", out)
+            assert.truthy(err:find("accept_mutex: bad option: " .. arguments[1], 1, true), err)
+            assert.truthy(err:find("Usage: accept_mutex.lua", 1, true))
+        end
+    end)
+end)

@@ -1,0 +1,140 @@
+-- The code blocks of a Markdown file, and their runs. Documents are tests: what they show is what happens.
+--
+-- An HTML comment in the line before a block says what is to be done with it:
+--
+--   <!-- file: NAME -->        write it to this file, for the blocks that follow
+--   <!-- workers: N -->        run it by `holdfast run --workers N` (otherwise: luajit)
+--   <!-- output -->            what the block before has printed; "like" in place of numbers that differ each time:
+--   <!-- output like -->       digits stand for any digits
+--   <!-- output unordered -->  its lines, in any order
+--   <!-- not run: REASON -->   leave it alone
+--
+-- Without a comment, blocks of Lua and sh are run and must succeed; blocks of another language are left alone.
+
+local assert = require "luassert"
+local command = require "spec.support.command"
+
+local _M = {}
+
+
+-- The blocks of a file: { heading =, language =, mark =, text =, line = }.
+function _M.read(path)
+    local blocks, heading, mark, block = {}, path, nil, nil
+    local number = 0
+    for line in assert(io.open(path)):lines() do
+        number = number + 1
+        if block then
+            if line:match("^```%s*$") then
+                block.text = table.concat(block, "\n") .. "\n"
+                blocks[#blocks + 1] = block
+                block, mark = nil, nil
+            else
+                block[#block + 1] = line
+            end
+        elseif line:match("^```") then
+            block = { heading = heading, language = line:match("^```(%w*)"), mark = mark, line = number }
+        else
+            heading = line:match("^##? (.+)") or heading
+            mark = line:match("^<!%-%- (.+) %-%->%s*$")
+        end
+    end
+    assert(not block, path .. ": a code block has no end")
+    return blocks
+end
+
+
+-- The blocks of each heading, in the order of the file: { heading =, blocks... }.
+function _M.sections(path)
+    local sections = {}
+    for _, block in ipairs(_M.read(path)) do
+        local last = sections[#sections]
+        if not last or last.heading ~= block.heading then
+            last = { heading = block.heading }
+            sections[#sections + 1] = last
+        end
+        last[#last + 1] = block
+    end
+    return sections
+end
+
+
+local function mark_argument(block, name)
+    return block.mark and block.mark:match("^" .. name .. ":%s*(.+)$")
+end
+
+
+local root = assert(io.popen("pwd")):read("*l")
+
+local function environment()
+    return {
+        PROGRAM = "/bin/sh",
+        HOLDFAST_LIB = os.getenv("HOLDFAST_LIB") or root .. "/build/libholdfast.so",
+        LUA_PATH = root .. "/lua/?.lua;;",
+        PATH = command.program:match("^(.*)/") .. ":" .. os.getenv("PATH"),
+        PROJECT = root,
+    }
+end
+
+
+-- How a block is run by sh, in the folder of the test; nil when it is not to be run.
+local function command_of(block)
+    if mark_argument(block, "not run") or mark_argument(block, "file") then
+        return nil
+    end
+    local file = ("block%d.%s"):format(block.line, block.language)
+    local workers = mark_argument(block, "workers")
+    if workers then
+        return ("exec holdfast run --workers %s %s"):format(workers, file), file
+    elseif block.language == "lua" then
+        return "exec luajit " .. file, file
+    elseif block.language == "sh" then
+        return ". ./" .. file, file
+    end
+    return nil
+end
+
+
+local function sorted_lines(text)
+    local lines = {}
+    for line in text:gmatch("[^\n]+") do
+        lines[#lines + 1] = line
+    end
+    table.sort(lines)
+    return table.concat(lines, "\n")
+end
+
+
+local function normal_form(text, mark)
+    if mark:find("like", 1, true) then
+        text = text:gsub("%d+", "N")
+    end
+    return mark:find("unordered", 1, true) and sorted_lines(text) or text
+end
+
+
+-- Runs the blocks of a section one after the other in one folder and one world. An error names the line.
+function _M.run(section, path)
+    local printed = ""
+    for _, block in ipairs(section) do
+        local where = path .. ":" .. block.line .. ": "
+        local file = mark_argument(block, "file")
+        if file then
+            command.write(file, block.text)
+        elseif block.mark and block.mark:find("^output") then
+            assert.equal(normal_form(block.text, block.mark), normal_form(printed, block.mark),
+                where .. "the output differs")
+        else
+            local line, script = command_of(block)
+            if line then
+                command.write(script, block.text)
+                local ended, out, err = command.run("-ec", "cd '" .. command.path("") .. "'; " .. line, environment())
+                assert.same({ code = 0 }, ended, where .. err)
+                assert.equal("", err, where .. "something on standard error")
+                printed = out
+            end
+        end
+    end
+end
+
+
+return _M
