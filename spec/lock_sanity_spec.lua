@@ -177,6 +177,29 @@ describe("t/sanity.t", function ()
     end
 
 
+    it("no step after the first is below 1 ms, whatever the ratio", function ()
+        local _, steps = wait_for_release { step = 0.095, ratio = 0.001 }
+        assert.equal("0.095 0.001 0.001 0.001 0.001 0.001", steps)
+        _, steps = wait_for_release { step = 0, ratio = 90 }
+        assert.equal("0 0.001 0.09 0.5", steps)
+    end)
+
+
+    it("the last step ends with the timeout", function ()
+        local holder = resty_lock:new("cache_locks")
+        holder:lock("blah")
+        local steps = {}
+        hosts.set_host { name = "virtual", sleep = function (seconds) steps[#steps + 1] = tostring(seconds) end }
+        local lock = resty_lock:new("cache_locks", { timeout = 0.01, wait = "poll" })
+        assert.same({ nil, "timeout" }, { lock:lock("blah") })
+        assert.equal("0.001 0.002 0.004 0.003", table.concat(steps, " "))
+        steps = {}
+        assert.same({ nil, "timeout" }, { lock:lock("blah", { timeout = 0.0005 }) })
+        assert.equal("0.0005", table.concat(steps, " "))
+        assert.equal(1, holder:unlock())
+    end)
+
+
     it("8: lock expired by itself", function ()
         local waited = run(WAITED:format(", { exptime = 0.1 }", "", "max_step = 0.05")):match(
             "^sub thread: lock: 0 nil\nmain thread: lock: (%S+) nil\nmain thread: unlock: 1\n$")

@@ -78,7 +78,7 @@ describe("shdict", function ()
         end)
 
         it("read strings that are longer than any before", function ()
-            for power = 0, 16 do
+            for power = 0, 17 do
                 local value = ("v"):rep(2 ^ power)
                 assert.is_true(dict:set("key", value))
                 assert.equal(value, dict:get("key"))
