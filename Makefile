@@ -46,7 +46,7 @@ lint: ## clang-format, clang-tidy, luacheck, shellcheck and the project's own ru
 install: ## into PREFIX (/usr/local); DESTDIR is respected
 	@$(call configure,$(OPTIONAL_PARTS) '-DCMAKE_INSTALL_PREFIX=$(PREFIX)')
 	@$(compile) --target holdfast_library holdfast_command
-	@cmake --install build
+	@cmake --install build --strip
 
 clean: ## remove everything that was built
 	@cmake -E rm -rf build build-ci build.luarocks
