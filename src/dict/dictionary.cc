@@ -162,6 +162,13 @@ Code Dictionary::put(Segment& segment, Shard& shard, Arena& arena, const Key& ke
 
 // --- changes ---
 
+// Whether storing the value over this entry would change nothing but the word of a number or a boolean: one store, then,
+// and no new entry.
+bool Dictionary::differs_by_a_word(const View& view, const ValueIn& value, std::uint64_t expiry) noexcept {
+  return view.type == value.type && (value.type == EntryType::number || value.type == EntryType::boolean) &&
+         view.entry->flags.load(kRelaxed) == value.flags && view.entry->expiry.load(kRelaxed) == expiry;
+}
+
 Code Dictionary::store(StoreOp op, std::string_view name, const ValueIn& value, double exptime) noexcept {
   Segment* now = segment();
   if (now == nullptr) return Code::not_found;
@@ -177,6 +184,10 @@ Code Dictionary::store(StoreOp op, std::string_view name, const ValueIn& value, 
       const bool exists = place.block != 0 && Shard::counts(place.view, now->flush_epoch());
       if (op == StoreOp::add && exists) return Code::exists;
       if (op == StoreOp::replace && !exists) return Code::not_found;
+    }
+    if (place.block != 0 && differs_by_a_word(place.view, value, expiry_word(end, now->flush_epoch()))) {
+      commit(*place.view.value(), value.bits);
+      return Code::ok;
     }
     return put(*now, shard, arena, key, place, value, end);
   });

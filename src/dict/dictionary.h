@@ -80,6 +80,7 @@ class Dictionary {
   Segment* adopt(std::unique_ptr<Segment> next);
   Shard::Read read(Segment& segment, const Key& key, ValueOut& out) noexcept;
   Code read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::Read& result) noexcept;
+  static bool differs_by_a_word(const View& view, const ValueIn& value, std::uint64_t expiry) noexcept;
   void discard(Shard& shard, Arena& arena, std::uint32_t block, const View& view) noexcept;
   bool reclaim(Segment& segment, Shard& shard, Arena& arena) noexcept;
   Code keys_of(Shard& shard, std::uint32_t bucket, std::uint32_t flush, std::uint32_t max, std::string& packed,

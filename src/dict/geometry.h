@@ -18,8 +18,8 @@ struct Geometry {
   /// REQUIRES: size is between kSizeMin and kSizeMax.
   static Geometry of(std::uint64_t size) noexcept;
 
-  /// Granules of the largest block a shard accepts: a quarter of its arena.
-  std::uint32_t block_max() const noexcept { return granules / 4; }
+  /// Granules of the largest block that fits into an empty shard.
+  std::uint32_t block_max() const noexcept { return granules - 1; }
 };
 
 inline constexpr std::uint64_t kSizeMin = 12288;
