@@ -53,7 +53,7 @@ describe("examples/stampede.lua", function ()
         local calls = row(out, "backend calls")
         assert.equal(40, calls[1])
         assert.is_true(calls[2] > 40)
-        assert.equal(0, row(out, "words asked for more than once")[1])
+        assert.equal(0, row(out, "words computed more than once")[1])
         assert.truthy(out:find("With the lock each of the 40 words was computed once.", 1, true))
     end)
 

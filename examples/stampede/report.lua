@@ -67,7 +67,7 @@ local ROWS = {
     { "requests", function (r) return r.requests end },
     { "distinct words", function (r) return r.distinct end },
     { "backend calls", function (r) return r.calls end },
-    { "words asked for more than once", function (r) return r.repeated end },
+    { "words computed more than once", function (r) return r.repeated end },
     { "most calls for one word", function (r) return r.most_calls end },
     { "hit ratio", function (r) return ("%.1f %%"):format(100 * (1 - r.calls / r.requests)) end },
     { "waits for a lock", function (r) return #r.waits end },

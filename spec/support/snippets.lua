@@ -104,7 +104,22 @@ local function sorted_lines(text)
 end
 
 
+-- As a terminal shows it.
+local function expand_tabs(text)
+    return (text:gsub("[^\n]+", function (line)
+        local count
+        repeat
+            line, count = line:gsub("^([^\t]*)\t", function (before)
+                return before .. (" "):rep(8 - #before % 8)
+            end)
+        until count == 0
+        return line
+    end))
+end
+
+
 local function normal_form(text, mark)
+    text = expand_tabs(text)
     if mark:find("like", 1, true) then
         text = text:gsub("%d+", "N")
     end
