@@ -49,7 +49,7 @@ install: ## into PREFIX (/usr/local); DESTDIR is respected
 	@cmake --install build --strip
 
 clean: ## remove everything that was built
-	@cmake -E rm -rf build build-ci build.luarocks
+	@cmake -E rm -rf build $(wildcard build-ci-*) build.luarocks
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\): ## /\1|/p' Makefile | while IFS='|' read -r name text; do \
