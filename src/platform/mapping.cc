@@ -10,7 +10,7 @@ namespace holdfast::platform {
 namespace {
 
 std::size_t page_bytes() noexcept {
-  static const std::size_t bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   return bytes;
 }
 

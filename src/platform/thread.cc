@@ -29,7 +29,7 @@ void after_fork_in_child() noexcept {
   if (guards_of_this_thread != 0) ::pthread_rwlock_rdlock(&fork_gate);
 }
 
-[[maybe_unused]] const int fork_handlers_installed =
+[[maybe_unused]] const int kForkHandlersInstalled =
     ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 
 }  // namespace

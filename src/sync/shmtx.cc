@@ -39,7 +39,7 @@ std::atomic<std::uint64_t> robberies{0};
 
 // A signal handler that forks inside a critical section: the child is another process and does not own what its parent
 // holds. What it leaves later is counted as lost, and nothing is touched. The pin is not mapped in the child.
-[[maybe_unused]] const int fork_handler_installed = ::pthread_atfork(nullptr, nullptr, [] {
+[[maybe_unused]] const int kForkHandlerInstalled = ::pthread_atfork(nullptr, nullptr, [] {
   if (critical_section.owner != 0) critical_section = {.owner = kLostByFork, .pin = nullptr};
 });
 

@@ -61,23 +61,23 @@ ProcessTable::ProcessTable(ProcessTable&& other) noexcept
       mapping_(std::move(other.mapping_)),
       probe_fd_(other.probe_fd_.exchange(-1, std::memory_order_relaxed)) {}
 
+Expected<ProcessTable> ProcessTable::attach(const RuntimeDirectory& directory, const OpenedFile& file) {
+  if (file.header().size != kTableBytes) {
+    return Status{Code::corrupt, directory.path_of(kTableName) + " has " + std::to_string(file.header().size) +
+                                     " bytes, expected " + std::to_string(kTableBytes)};
+  }
+  auto mapping = map_world_file(file);
+  if (!mapping) return mapping.status();
+  return ProcessTable(directory, std::move(*mapping));
+}
+
 Expected<ProcessTable> ProcessTable::open(const RuntimeDirectory& directory) {
   // Somebody else may create or retire it between two of these steps, but not for ever.
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    Status reason;
-    if (auto file = open_world_file(directory, kTableName, FileKind::processes)) {
-      if (file->header().size != kTableBytes) {
-        return Status{Code::corrupt, directory.path_of(kTableName) + " has " + std::to_string(file->header().size) +
-                                         " bytes, expected " + std::to_string(kTableBytes)};
-      }
-      auto mapping = map_world_file(*file);
-      if (!mapping) return mapping.status();
-      return ProcessTable(directory, std::move(*mapping));
-    } else {
-      reason = file.status();
-    }
-    if (reason.code != Code::not_found) return reason;
+    auto file = open_world_file(directory, kTableName, FileKind::processes);
+    if (file) return attach(directory, *file);
+    if (file.status().code != Code::not_found) return file.status();
     const NewFile table{.kind = FileKind::processes, .size = kTableBytes, .persist = true, .mode = kTableMode};
     auto created = create_world_file(directory, kTableName, table, [](std::byte*) {});  // zero is a free slot
     if (created) return ProcessTable(directory, std::move(*created));
@@ -86,8 +86,8 @@ Expected<ProcessTable> ProcessTable::open(const RuntimeDirectory& directory) {
   return Status{Code::system, directory.path_of(kTableName) + " is created and removed all the time by others"};
 }
 
-ProcessTable::ProcessTable(const RuntimeDirectory& directory, platform::Mapping mapping)
-    : directory_(directory), mapping_(std::move(mapping)) {
+ProcessTable::ProcessTable(RuntimeDirectory directory, platform::Mapping mapping)
+    : directory_(std::move(directory)), mapping_(std::move(mapping)) {
   directory_.anchor(kTableName, mapping_.file());
 }
 

@@ -105,8 +105,9 @@ class ProcessTable {
   std::vector<std::uint32_t> held_slots();
 
  private:
-  ProcessTable(const RuntimeDirectory& directory, platform::Mapping mapping);
+  ProcessTable(RuntimeDirectory directory, platform::Mapping mapping);
 
+  static Expected<ProcessTable> attach(const RuntimeDirectory& directory, const OpenedFile& file);
   ProcessSlot* slots() const noexcept { return reinterpret_cast<ProcessSlot*>(mapping_.data() + kHeaderBytes); }
   std::atomic<std::uint32_t>& lock_holder() const noexcept;
   /// A new description of the table's file.

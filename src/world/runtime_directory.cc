@@ -44,13 +44,8 @@ bool is_our_group(gid_t group) {
 // O_NOFOLLOW judges only the last component: "link/" and "link/." would be followed.
 std::string without_tail(std::string path) {
   for (;;) {
-    if (path.size() > 1 && path.ends_with('/')) {
-      path.pop_back();
-    } else if (path.ends_with("/.")) {
-      path.pop_back();
-    } else {
-      return path;
-    }
+    if (!(path.size() > 1 && path.ends_with('/')) && !path.ends_with("/.")) return path;
+    path.pop_back();
   }
 }
 
@@ -134,7 +129,7 @@ Expected<RuntimeDirectory> RuntimeDirectory::from_environment() {
   return at("/dev/shm/holdfast-" + std::to_string(::geteuid()), sharing);
 }
 
-Expected<RuntimeDirectory> RuntimeDirectory::at(std::string path, Sharing sharing) {
+Expected<RuntimeDirectory> RuntimeDirectory::at(const std::string& path, Sharing sharing) {
   auto whole = absolute(path);
   if (!whole) return whole.status();
   RuntimeDirectory directory;

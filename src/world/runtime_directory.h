@@ -28,7 +28,7 @@ class RuntimeDirectory {
   /// The directory that the environment names, created with mode 0700 if only it is missing (not its parent).
   static Expected<RuntimeDirectory> from_environment();
   /// The same for a given path; a relative one is made absolute now.
-  static Expected<RuntimeDirectory> at(std::string path, Sharing sharing = Sharing::none);
+  static Expected<RuntimeDirectory> at(const std::string& path, Sharing sharing = Sharing::none);
 
   /// Absolute, without a slash at the end.
   const std::string& path() const noexcept { return path_; }
