@@ -28,7 +28,8 @@ inline std::uint64_t expiry_after(double seconds, std::uint64_t now_ns) noexcept
   if (seconds == 0.0) return kExpiryNever;
   constexpr double kLongest = 34.0 * 365 * 86400;
   if (!(seconds < kLongest)) return kExpiryNever;
-  return (now_ns + static_cast<std::uint64_t>(seconds * 1e9)) / 1'000'000 + 1;  // rounded up: later, not earlier
+  const std::uint64_t ms = (now_ns + static_cast<std::uint64_t>(seconds * 1e9)) / 1'000'000 + 1;  // up: never early
+  return ms >> 40 == 0 ? ms : kExpiryNever;
 }
 
 inline std::uint64_t expiry_after(double seconds) noexcept {
