@@ -1,0 +1,146 @@
+// The C ABI of dictionaries and locks in the types of C++, for tests.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <ostream>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "capi/handle.h"
+#include "holdfast.h"
+
+namespace holdfast::test {
+
+struct Got {
+  int code = -1;
+  int type = HOLDFAST_NIL;
+  std::string text;
+  double number = 0;
+  std::uint32_t flags = 0;
+
+  friend bool operator==(const Got&, const Got&) = default;
+};
+
+inline Got text(std::string value, std::uint32_t flags = 0) {
+  return {HOLDFAST_OK, HOLDFAST_STRING, std::move(value), 0, flags};
+}
+inline Got number(double value, std::uint32_t flags = 0) { return {HOLDFAST_OK, HOLDFAST_NUMBER, "", value, flags}; }
+inline Got boolean(bool value, std::uint32_t flags = 0) {
+  return {HOLDFAST_OK, HOLDFAST_BOOLEAN, "", value ? 1.0 : 0.0, flags};
+}
+inline Got nothing() { return {HOLDFAST_NOT_FOUND, HOLDFAST_NIL, "", 0, 0}; }
+
+inline std::ostream& operator<<(std::ostream& out, const Got& got) {
+  return out << "{code " << got.code << ", type " << got.type << ", " << got.text.size() << " bytes \""
+             << got.text.substr(0, 40) << "\", number " << got.number << ", flags " << got.flags << "}";
+}
+
+struct Options {
+  std::uint64_t size = 65536;
+  holdfast_mutex mutex = HOLDFAST_MUTEX_FUTEX;
+  bool persist = false;
+  std::uint32_t mode = 0;
+};
+
+/// An open dictionary. `status` tells whether opening it went well.
+class Dict {
+ public:
+  explicit Dict(const std::string& name, const Options& options = {}) {
+    const holdfast_options wanted{options.size, options.mutex, options.persist ? 1 : 0, options.mode};
+    status = holdfast_open(name.data(), name.size(), &wanted, &handle);
+  }
+
+  int set(std::string_view key, std::string_view value, double exptime = 0, std::uint32_t flags = 0) {
+    return store(HOLDFAST_SET, key, value, exptime, flags);
+  }
+  int add(std::string_view key, std::string_view value, double exptime = 0) {
+    return store(HOLDFAST_ADD, key, value, exptime, 0);
+  }
+  int replace(std::string_view key, std::string_view value, double exptime = 0) {
+    return store(HOLDFAST_REPLACE, key, value, exptime, 0);
+  }
+  int store(int op, std::string_view key, std::string_view value, double exptime, std::uint32_t flags) {
+    return holdfast_store(handle, op, key.data(), key.size(), HOLDFAST_STRING, value.data(), value.size(), 0, exptime,
+                          flags, nullptr);
+  }
+  int set_number(std::string_view key, double value, double exptime = 0, std::uint32_t flags = 0) {
+    return holdfast_store(handle, HOLDFAST_SET, key.data(), key.size(), HOLDFAST_NUMBER, nullptr, 0, value, exptime,
+                          flags, nullptr);
+  }
+  int set_boolean(std::string_view key, bool value, double exptime = 0, std::uint32_t flags = 0) {
+    return holdfast_store(handle, HOLDFAST_SET, key.data(), key.size(), HOLDFAST_BOOLEAN, nullptr, 0, value ? 1 : 0,
+                          exptime, flags, nullptr);
+  }
+  Got get(std::string_view key) {
+    thread_local std::string buffer(1 << 20, '\0');
+    holdfast_value value{};
+    value.data = buffer.data();
+    value.capacity = buffer.size();
+    Got got;
+    got.code = holdfast_get(handle, key.data(), key.size(), &value);
+    got.type = value.type;
+    if (got.code != HOLDFAST_OK) return got;
+    got.flags = value.flags;
+    if (value.type == HOLDFAST_STRING)
+      got.text.assign(value.data, value.size);
+    else
+      got.number = value.number;
+    return got;
+  }
+  int remove(std::string_view key) { return holdfast_delete(handle, key.data(), key.size()); }
+  int incr(std::string_view key, double by, double* sum) {
+    return holdfast_incr(handle, key.data(), key.size(), by, 0, 0, 0, sum, nullptr);
+  }
+  int incr_from(std::string_view key, double by, double init, double init_ttl, double* sum) {
+    return holdfast_incr(handle, key.data(), key.size(), by, 1, init, init_ttl, sum, nullptr);
+  }
+  int expire(std::string_view key, double exptime) { return holdfast_expire(handle, key.data(), key.size(), exptime); }
+  /// -1 when there is no such key.
+  double ttl(std::string_view key) {
+    double seconds = 0;
+    return holdfast_ttl(handle, key.data(), key.size(), &seconds) == HOLDFAST_OK ? seconds : -1;
+  }
+  int flush_all() { return holdfast_flush_all(handle); }
+  std::multiset<std::string> keys(std::uint32_t max = 0) {
+    const char* packed = nullptr;
+    std::size_t bytes = 0;
+    std::uint32_t count = 0;
+    std::multiset<std::string> found;
+    if (holdfast_keys(handle, max, &packed, &bytes, &count) != HOLDFAST_OK) return found;
+    for (std::size_t at = 0; at < bytes;) {
+      std::uint32_t length = 0;
+      std::memcpy(&length, packed + at, sizeof length);
+      found.emplace(packed + at + sizeof length, length);
+      at += sizeof length + length;
+    }
+    return found;
+  }
+  std::uint64_t free_space() { return holdfast_free_space(handle); }
+
+  int try_lock(std::string_view key, double exptime, holdfast_lease* lease) {
+    return holdfast_lock_try(handle, key.data(), key.size(), exptime, lease);
+  }
+  int unlock(std::string_view key, holdfast_lease* lease) {
+    return holdfast_unlock(handle, key.data(), key.size(), lease);
+  }
+  int renew(std::string_view key, const holdfast_lease& lease, double exptime) {
+    return holdfast_lock_renew(handle, key.data(), key.size(), &lease, exptime);
+  }
+  int wait_lock(std::string_view key, double exptime, holdfast_parker* parker, std::uint32_t waiter,
+                holdfast_lease* lease, double* pause) {
+    return holdfast_lock_wait(handle, key.data(), key.size(), exptime, parker, waiter, lease, pause);
+  }
+  int leave(std::string_view key, holdfast_parker* parker, std::uint32_t waiter) {
+    return holdfast_lock_leave(handle, key.data(), key.size(), parker, waiter);
+  }
+
+  Dictionary& dictionary() { return capi::unwrap(handle); }
+  Segment& segment() { return *dictionary().segment(); }
+
+  holdfast_dict* handle = nullptr;
+  int status = -1;
+};
+
+}  // namespace holdfast::test

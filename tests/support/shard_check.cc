@@ -1,0 +1,145 @@
+#include "support/shard_check.h"
+
+#include <vector>
+
+namespace holdfast::test {
+
+namespace {
+
+constexpr std::uint32_t kWordsPerGranule = kGranule / 4;
+
+/// Goes over everything a shard holds and keeps a map of who has which granule.
+class Walker {
+ public:
+  explicit Walker(const Shard& shard) : shard_(shard), taken_(shard.granules(), 0) {}
+
+  std::string walk() {
+    for (std::uint32_t bucket = 0; bucket < shard_.buckets() && problem_.empty(); ++bucket) walk_chain(bucket);
+    for (std::uint32_t bin = 0; bin < kBins && problem_.empty(); ++bin) walk_bin(bin);
+    if (problem_.empty()) check_totals();
+    return problem_;
+  }
+
+  const ShardCount& count() const { return count_; }
+
+ private:
+  static constexpr char kUsed = 1;
+  static constexpr char kFree = 2;
+  static constexpr char kFreeStart = 3;
+
+  void fail(const std::string& what, std::uint64_t where) {
+    if (problem_.empty()) problem_ = what + " (" + std::to_string(where) + ")";
+  }
+
+  bool take(std::uint32_t block, std::uint32_t count, char kind) {
+    if (block == 0 || count == 0 || count > taken_.size() - block) {
+      fail("block outside the arena", block);
+      return false;
+    }
+    for (std::uint32_t i = block; i < block + count; ++i) {
+      if (taken_[i] != 0) {
+        fail("granule of two blocks", i);
+        return false;
+      }
+      taken_[i] = kind;
+    }
+    return true;
+  }
+
+  void walk_chain(std::uint32_t bucket) {
+    std::uint32_t block = shard_.bucket(bucket).load(kRelaxed);
+    while (block != 0 && problem_.empty()) {
+      View view{};
+      if (!shard_.inspect(block, view)) return fail("entry that makes no sense", block);
+      if (view.type == EntryType::waiter) return fail("waiter in a chain", block);
+      if (&shard_.bucket_of(view.entry->hash.load(kRelaxed)) != &shard_.bucket(bucket))
+        return fail("entry in the wrong chain", block);
+      if (!take(block, view.granules, kUsed)) return;
+      count_.used_granules += view.granules;
+      ++count_.entries;
+      if (view.type == EntryType::lock) walk_queue(view.lock());
+      block = view.entry->next.load(kRelaxed);
+    }
+  }
+
+  void walk_queue(const LockFields& lock) {
+    if (lock.owner.load(kRelaxed) == kNobody) ++free_locks_;
+    std::uint32_t last = 0;
+    for (std::uint32_t block = lock.head.load(kRelaxed); block != 0 && problem_.empty();) {
+      View view{};
+      if (!shard_.inspect(block, view) || view.type != EntryType::waiter) return fail("no waiter in a queue", block);
+      if (!take(block, view.granules, kUsed)) return;
+      count_.used_granules += view.granules;
+      ++count_.waiters;
+      last = block;
+      block = view.entry->next.load(kRelaxed);
+    }
+    if (lock.tail.load(kRelaxed) != last) fail("tail of a queue is not its last waiter", last);
+  }
+
+  bool is_marked(std::uint32_t block) const { return (shard_.free_bits()[block / 64].load() >> block % 64 & 1) != 0; }
+
+  void walk_bin(std::uint32_t bin) {
+    const ShardHeader& header = shard_.header();
+    const bool in_map = (header.bin_map[bin / 64].load() >> bin % 64 & 1) != 0;
+    if (in_map != (header.bins[bin].load() != 0)) return fail("map of bins and bin disagree", bin);
+    std::uint32_t previous = 0;
+    for (std::uint32_t block = header.bins[bin].load(); block != 0 && problem_.empty();) {
+      if (block >= shard_.granules()) return fail("free block outside the arena", block);
+      const Word32* words = shard_.words32(block);
+      const std::uint32_t size = words[0].load();
+      if (bin < kExactBins && size != bin) return fail("free block in the wrong bin", block);
+      if (!take(block, size, kFree)) return;
+      taken_[block] = kFreeStart;
+      if (words[2].load() != previous) return fail("free block does not point back", block);
+      if (words[size * kWordsPerGranule - 1].load() != size) return fail("free block with two sizes", block);
+      if (!is_marked(block) || !is_marked(block + size - 1)) return fail("free block without its marks", block);
+      marks_ += size == 1 ? 1 : 2;
+      count_.free_granules += size;
+      previous = block;
+      block = words[1].load();
+    }
+  }
+
+  void check_totals() {
+    const ShardHeader& header = shard_.header();
+    for (std::uint32_t i = 1; i < taken_.size(); ++i) {
+      if (taken_[i] == 0) return fail("granule of nobody", i);
+      if (taken_[i] == kFreeStart && taken_[i - 1] > kUsed) return fail("two free blocks side by side", i);
+    }
+    std::uint32_t bits = 0;
+    for (std::uint32_t i = 0; i < taken_.size(); ++i) bits += is_marked(i) ? 1 : 0;
+    if (bits != marks_) return fail("free bits that belong to no free block", bits);
+    if (header.free_granules.load() != count_.free_granules)
+      return fail("wrong count of free granules", header.free_granules.load());
+    if (header.entries.load() != count_.entries) return fail("wrong count of entries", header.entries.load());
+    if (header.free_locks.load() != free_locks_) return fail("wrong count of free locks", header.free_locks.load());
+  }
+
+  const Shard& shard_;
+  std::vector<char> taken_;
+  ShardCount count_;
+  std::uint32_t free_locks_ = 0;
+  std::uint32_t marks_ = 0;
+  std::string problem_;
+};
+
+}  // namespace
+
+std::string check_shard(const Shard& shard) { return Walker(shard).walk(); }
+
+std::string check_segment(Segment& segment) {
+  for (std::size_t i = 0; i < segment.shards().size(); ++i) {
+    const std::string problem = check_shard(segment.shards()[i]);
+    if (!problem.empty()) return "shard " + std::to_string(i) + ": " + problem;
+  }
+  return "";
+}
+
+ShardCount count_shard(const Shard& shard) {
+  Walker walker(shard);
+  walker.walk();
+  return walker.count();
+}
+
+}  // namespace holdfast::test

@@ -1,0 +1,28 @@
+// The invariants of a shard, made executable: every granule belongs to exactly one entry, waiter or free block.
+//
+// REQUIRES, for every call: nobody changes the shard meanwhile.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "dict/segment.h"
+#include "dict/shard.h"
+
+namespace holdfast::test {
+
+/// The first thing that is wrong with the shard, as a sentence; "" if nothing is.
+std::string check_shard(const Shard& shard);
+/// The same for all shards of the segment.
+std::string check_segment(Segment& segment);
+
+struct ShardCount {
+  std::uint32_t entries = 0;
+  std::uint32_t waiters = 0;
+  std::uint32_t used_granules = 0;  // of both
+  std::uint32_t free_granules = 0;  // of the free blocks, as counted
+};
+/// REQUIRES: check_shard() found nothing.
+ShardCount count_shard(const Shard& shard);
+
+}  // namespace holdfast::test

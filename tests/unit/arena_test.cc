@@ -1,0 +1,146 @@
+// The memory of a shard, on a private piece of memory.
+#include "dict/arena.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "support/private_shard.h"
+#include "support/process.h"
+#include "support/shard_check.h"
+
+namespace holdfast {
+namespace {
+
+const test::ScratchDirectory directory;
+
+class ArenaTest : public ::testing::Test {
+ protected:
+  test::PrivateShard memory{65536};
+  Shard& shard = memory.shard();
+  Arena arena{shard};
+  std::uint32_t all = shard.granules() - 1;
+};
+
+/// How many free blocks there are.
+int free_blocks(const Shard& shard) {
+  int count = 0;
+  for (const Word32& bin : shard.header().bins)
+    for (std::uint32_t block = bin.load(); block != 0; block = shard.words32(block)[1].load()) ++count;
+  return count;
+}
+
+TEST_F(ArenaTest, begins_as_one_block_of_everything) {
+  EXPECT_EQ(shard.header().free_granules.load(), all);
+  EXPECT_EQ(free_blocks(shard), 1);
+  EXPECT_EQ(arena.allocate(all + 1), 0U);
+  EXPECT_FALSE(arena.damaged()) << "too little memory is no damage";
+  const std::uint32_t block = arena.allocate(all);
+  EXPECT_EQ(block, 1U);
+  EXPECT_EQ(arena.allocate(1), 0U);
+  arena.release(block, all);
+  EXPECT_EQ(test::check_shard(shard), "");
+}
+
+TEST_F(ArenaTest, a_block_that_comes_back_joins_its_free_neighbours) {
+  // Each order in which three neighbours and the rest can come back.
+  std::vector<int> order = {0, 1, 2, 3};
+  do {
+    std::uint32_t blocks[4];
+    const std::uint32_t sizes[4] = {3, 70, 1, all - 74};
+    for (int i = 0; i < 4; ++i) ASSERT_NE(blocks[i] = arena.allocate(sizes[i]), 0U);
+    for (const int i : order) arena.release(blocks[i], sizes[i]);
+    ASSERT_EQ(free_blocks(shard), 1);
+    ASSERT_EQ(test::check_shard(shard), "");
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST_F(ArenaTest, a_run_is_found_wherever_there_is_one) {
+  std::vector<std::uint32_t> blocks;
+  for (std::uint32_t i = 0; i + 200 <= all; i += 200) blocks.push_back(arena.allocate(200));
+  for (std::size_t i = 0; i < blocks.size(); i += 2) arena.release(blocks[i], 200);
+  EXPECT_EQ(arena.allocate(201), 0U) << "the free memory lies in runs of 200";
+  for (std::size_t i = 0; i < blocks.size(); i += 2) EXPECT_NE(arena.allocate(200), 0U);
+}
+
+TEST_F(ArenaTest, a_long_block_is_found_among_shorter_ones_of_its_bin) {
+  // 64 to 79 granules share a bin.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> blocks;
+  for (const std::uint32_t size : {79U, 64U, 65U, 66U}) {
+    blocks.emplace_back(arena.allocate(size), size);
+    arena.allocate(1);
+  }
+  while (arena.allocate(40) != 0) {
+  }
+  while (arena.allocate(1) != 0) {
+  }
+  for (const auto& [block, size] : blocks) arena.release(block, size);
+  EXPECT_EQ(arena.allocate(80), 0U);
+  EXPECT_EQ(arena.allocate(79), blocks[0].first);
+  EXPECT_FALSE(arena.damaged());
+}
+
+TEST_F(ArenaTest, random_work_never_gives_memory_twice_and_never_loses_any) {
+  const std::uint64_t seed = std::getenv("HOLDFAST_TEST_SEED") != nullptr
+                                 ? std::strtoull(std::getenv("HOLDFAST_TEST_SEED"), nullptr, 10)
+                                 : std::random_device()();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  std::map<std::uint32_t, std::uint32_t> held;  // block to size
+  for (int step = 0; step < 100000; ++step) {
+    if (random() % 2 == 0) {
+      const std::uint32_t size = 1 + static_cast<std::uint32_t>(random() % 8 == 0 ? random() % 400 : random() % 12);
+      const std::uint32_t block = arena.allocate(size);
+      ASSERT_FALSE(arena.damaged());
+      if (block == 0) continue;
+      const auto next = held.upper_bound(block);
+      ASSERT_LE(block + size, next == held.end() ? shard.granules() : next->first);
+      ASSERT_TRUE(next == held.begin() || std::prev(next)->first + std::prev(next)->second <= block);
+      // What its owner writes must not matter to the arena.
+      for (std::uint32_t i = 0; i < size * 4; ++i) shard.words32(block)[i].store(static_cast<std::uint32_t>(random()));
+      held[block] = size;
+    } else if (!held.empty()) {
+      auto victim = held.lower_bound(static_cast<std::uint32_t>(random() % shard.granules()));
+      if (victim == held.end()) victim = held.begin();
+      arena.release(victim->first, victim->second);
+      ASSERT_FALSE(arena.damaged());
+      held.erase(victim);
+    }
+  }
+  for (const auto& [block, size] : held) arena.release(block, size);
+  EXPECT_FALSE(arena.damaged());
+  EXPECT_EQ(test::check_shard(shard), "");
+  EXPECT_EQ(free_blocks(shard), 1);
+}
+
+TEST_F(ArenaTest, giving_back_announces_the_reuse) {
+  const std::uint32_t block = arena.allocate(4);
+  const std::uint64_t before = shard.header().reuse_epoch.load();
+  arena.release(block, 4);
+  EXPECT_GT(shard.header().reuse_epoch.load(), before);
+}
+
+TEST_F(ArenaTest, free_blocks_that_contradict_themselves_are_damage_and_give_nothing) {
+  for (int word = 0; word < 3; ++word) {
+    for (const std::uint32_t value : {0U, 1U, 77U, 0x7FFFFFFFU, 0xFFFFFFFFU}) {
+      test::PrivateShard fresh(65536);
+      Arena fresh_arena(fresh.shard());
+      const std::uint32_t first = fresh_arena.allocate(50);
+      fresh_arena.allocate(1);
+      fresh_arena.release(first, 50);
+      fresh.shard().words32(first)[word].store(value);
+      const std::uint32_t block = fresh_arena.allocate(50);
+      const bool harmless = value == 0 && word != 0;
+      EXPECT_EQ(fresh_arena.damaged(), !harmless) << "word " << word << " = " << value;
+      EXPECT_EQ(block != 0, harmless);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace holdfast

@@ -1,0 +1,288 @@
+// The C ABI beyond the dictionary's operations: versions, texts, opening, bad arguments, lives of a world.
+// This program itself never enters a world, so that each child begins one.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+
+#include "support/dict.h"
+#include "support/process.h"
+
+namespace holdfast {
+namespace {
+
+using test::Child;
+using test::Dict;
+using test::nothing;
+using test::text;
+
+/// Runs a body of EXPECTs in a process of its own, in a world of its own.
+void in_a_world(const std::function<void()>& body) {
+  const test::ScratchDirectory directory;
+  Child child([&](test::Channel&) {
+    body();
+    return ::testing::Test::HasFailure() ? 1 : 0;
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
+bool error_has(const std::string& text) {
+  const std::string error = holdfast_error();
+  EXPECT_NE(error.find(text), std::string::npos) << "\"" << text << "\" is not in \"" << error << "\"";
+  return error.find(text) != std::string::npos;
+}
+
+int attach(const std::string& name, holdfast_dict** dict) { return holdfast_attach(name.data(), name.size(), dict); }
+int remove(const std::string& name) { return holdfast_remove(name.data(), name.size()); }
+
+TEST(CapiTest, the_library_says_what_it_is) {
+  EXPECT_EQ(holdfast_abi(), static_cast<std::uint32_t>(HOLDFAST_ABI));
+  EXPECT_STRNE(holdfast_version(), "");
+  EXPECT_STREQ(holdfast_error(), "");
+  const double before = holdfast_now();
+  EXPECT_GE(holdfast_now(), before);
+}
+
+TEST(CapiTest, every_code_has_a_text) {
+  EXPECT_STREQ(holdfast_code_text(HOLDFAST_OK), "ok");
+  EXPECT_STREQ(holdfast_code_text(HOLDFAST_NOT_FOUND), "not found");
+  EXPECT_STREQ(holdfast_code_text(HOLDFAST_EXISTS), "exists");
+  EXPECT_STREQ(holdfast_code_text(HOLDFAST_NO_MEMORY), "no memory");
+  EXPECT_STREQ(holdfast_code_text(HOLDFAST_TIMEOUT), "timeout");
+  for (int code = HOLDFAST_OK; code <= HOLDFAST_BUSY; ++code) EXPECT_STRNE(holdfast_code_text(code), "unknown code");
+  EXPECT_STREQ(holdfast_code_text(HOLDFAST_BUSY + 1), "unknown code");
+  EXPECT_STREQ(holdfast_code_text(-1), "unknown code");
+}
+
+TEST(CapiTest, sizes_are_parsed) {
+  std::uint64_t bytes = 0;
+  EXPECT_EQ(holdfast_parse_size("64m", 3, &bytes), HOLDFAST_OK);
+  EXPECT_EQ(bytes, 64U << 20);
+  EXPECT_EQ(holdfast_parse_size("64mb", 4, &bytes), HOLDFAST_INVALID);
+  EXPECT_TRUE(error_has("64mb"));
+}
+
+TEST(CapiTest, the_directory_is_the_one_of_the_environment) {
+  const test::ScratchDirectory directory;
+  Child child([&](test::Channel&) { return holdfast_directory() == directory.path() ? 0 : 1; });
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST(CapiTest, a_directory_that_cannot_be_used_is_explained_by_every_call_and_recovers) {
+  const test::ScratchDirectory directory;
+  Child child([&](test::Channel&) {
+    ::setenv("HOLDFAST_DIR", (directory.path() + "/not/there").c_str(), 1);
+    EXPECT_EQ(holdfast_directory(), nullptr);
+    EXPECT_TRUE(error_has("not/there"));
+    EXPECT_NE(Dict("a").status, HOLDFAST_OK);
+    EXPECT_TRUE(error_has("not/there"));
+    EXPECT_EQ(holdfast_parker_new(), nullptr);
+    EXPECT_NE(remove("a"), HOLDFAST_OK);
+    ::setenv("HOLDFAST_DIR", directory.path().c_str(), 1);
+    EXPECT_EQ(Dict("a").status, HOLDFAST_OK) << "a failure is not remembered";
+    return ::testing::Test::HasFailure() ? 1 : 0;
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST(CapiTest, bad_names_are_refused) {
+  in_a_world([] {
+    holdfast_dict* dict = nullptr;
+    for (const std::string& name : {std::string(""), std::string("a/b"), std::string("../x"), std::string(65, 'x'),
+                                    std::string(".hidden"), std::string("a\0b", 3)}) {
+      EXPECT_EQ(Dict(name).status, HOLDFAST_INVALID);
+      EXPECT_EQ(attach(name, &dict), HOLDFAST_INVALID);
+      EXPECT_EQ(remove(name), HOLDFAST_INVALID);
+      EXPECT_TRUE(error_has("name"));
+    }
+    EXPECT_EQ(Dict(std::string(64, 'x')).status, HOLDFAST_OK);
+  });
+}
+
+TEST(CapiTest, bad_options_are_refused_and_create_nothing) {
+  in_a_world([] {
+    EXPECT_EQ(Dict("a", {.size = 0}).status, HOLDFAST_INVALID);
+    EXPECT_EQ(Dict("a", {.size = HOLDFAST_SIZE_MIN - 1}).status, HOLDFAST_INVALID);
+    EXPECT_TRUE(error_has("12288"));
+    EXPECT_EQ(Dict("a", {.size = ~0ULL}).status, HOLDFAST_INVALID);
+    EXPECT_EQ(Dict("a", {.mutex = static_cast<holdfast_mutex>(3)}).status, HOLDFAST_INVALID);
+    EXPECT_EQ(Dict("a", {.mutex = static_cast<holdfast_mutex>(-1)}).status, HOLDFAST_INVALID);
+    EXPECT_EQ(Dict("a", {.mode = 0777}).status, HOLDFAST_INVALID);
+    EXPECT_EQ(Dict("a", {.mode = 0400}).status, HOLDFAST_INVALID);
+    EXPECT_EQ(Dict("a", {.size = std::uint64_t{1} << 45}).status, HOLDFAST_NO_MEMORY) << holdfast_error();
+    EXPECT_TRUE(error_has("free"));
+    holdfast_dict* dict = nullptr;
+    EXPECT_EQ(attach("a", &dict), HOLDFAST_NOT_FOUND);
+    EXPECT_EQ(Dict("a", {.size = HOLDFAST_SIZE_MIN, .mode = 0600}).status, HOLDFAST_OK) << holdfast_error();
+  });
+}
+
+TEST(CapiTest, attach_finds_what_is_open_what_exists_and_what_is_declared) {
+  in_a_world([] {
+    holdfast_dict* dict = nullptr;
+    EXPECT_EQ(attach("later", &dict), HOLDFAST_NOT_FOUND);
+    Child creator([](test::Channel& channel) {
+      Dict existing("existing", {.size = 131072});
+      existing.set("k", "v");
+      channel.say("ready");
+      channel.hear();
+      return 0;
+    });
+    EXPECT_EQ(creator.hear(), "ready");
+    ::setenv("HOLDFAST_DICTS", "declared=64k,existing=1m", 1);
+    EXPECT_EQ(attach("existing", &dict), HOLDFAST_OK);
+    EXPECT_EQ(holdfast_capacity(dict), 131072U) << "whoever created it knew better";
+    EXPECT_EQ(attach("declared", &dict), HOLDFAST_OK);
+    EXPECT_EQ(holdfast_capacity(dict), 65536U);
+    holdfast_dict* again = nullptr;
+    EXPECT_EQ(attach("declared", &again), HOLDFAST_OK);
+    EXPECT_EQ(again, dict);
+    ::setenv("HOLDFAST_DICTS", "broken", 1);
+    EXPECT_EQ(attach("another", &dict), HOLDFAST_INVALID);
+    EXPECT_TRUE(error_has("HOLDFAST_DICTS"));
+    ::setenv("HOLDFAST_DICTS", "small=1k", 1);
+    EXPECT_EQ(attach("small", &dict), HOLDFAST_INVALID);
+    ::unsetenv("HOLDFAST_DICTS");
+    EXPECT_EQ(attach("another", &dict), HOLDFAST_NOT_FOUND);
+  });
+}
+
+TEST(CapiTest, keys_and_types_that_make_no_sense_are_refused) {
+  in_a_world([] {
+    Dict dict("a");
+    holdfast_value value{};
+    holdfast_lease lease{};
+    double number = 0;
+    EXPECT_EQ(holdfast_get(dict.handle, nullptr, 0, &value), HOLDFAST_INVALID);
+    EXPECT_TRUE(error_has("nil key"));
+    EXPECT_EQ(holdfast_get(dict.handle, "", 0, &value), HOLDFAST_INVALID);
+    EXPECT_TRUE(error_has("empty key"));
+    EXPECT_EQ(dict.remove(""), HOLDFAST_INVALID);
+    EXPECT_EQ(dict.incr("", 1, &number), HOLDFAST_INVALID);
+    EXPECT_EQ(dict.expire("", 1), HOLDFAST_INVALID);
+    EXPECT_EQ(holdfast_ttl(dict.handle, "", 0, &number), HOLDFAST_INVALID);
+    EXPECT_EQ(dict.try_lock("", 0, &lease), HOLDFAST_INVALID);
+    EXPECT_EQ(dict.unlock("", &lease), HOLDFAST_INVALID);
+    EXPECT_EQ(dict.renew("", lease, 0), HOLDFAST_INVALID);
+    EXPECT_EQ(dict.try_lock("k", -1, &lease), HOLDFAST_INVALID);
+    EXPECT_EQ(dict.renew("k", lease, std::nan("")), HOLDFAST_INVALID);
+    EXPECT_EQ(holdfast_store(dict.handle, 3, "k", 1, HOLDFAST_NUMBER, nullptr, 0, 1, 0, 0, nullptr), HOLDFAST_INVALID);
+    EXPECT_EQ(holdfast_store(dict.handle, HOLDFAST_SET, "k", 1, 2, nullptr, 0, 1, 0, 0, nullptr), HOLDFAST_INVALID);
+    EXPECT_EQ(holdfast_store(dict.handle, HOLDFAST_ADD, "k", 1, HOLDFAST_NIL, nullptr, 0, 1, 0, 0, nullptr),
+              HOLDFAST_INVALID);
+    int forcible = 1;
+    EXPECT_EQ(holdfast_store(dict.handle, HOLDFAST_SET, "k", 1, HOLDFAST_NUMBER, nullptr, 0, 1, 0, 0, &forcible),
+              HOLDFAST_OK);
+    EXPECT_EQ(forcible, 0);
+    EXPECT_EQ(dict.keys().size(), 1U);
+  });
+}
+
+TEST(CapiTest, waiters_that_make_no_sense_are_refused) {
+  in_a_world([] {
+    Dict dict("a");
+    holdfast_parker* parker = holdfast_parker_new();
+    ASSERT_NE(parker, nullptr);
+    holdfast_lease lease{};
+    double pause = 0;
+    const std::uint32_t waiter = holdfast_waiter_open(parker);
+    EXPECT_NE(waiter, 0U);
+    for (const std::uint32_t bad : {0U, waiter + 1, ~0U}) {
+      EXPECT_EQ(dict.wait_lock("k", 0, parker, bad, &lease, &pause), HOLDFAST_INVALID);
+      EXPECT_TRUE(error_has("waiter"));
+      holdfast_waiter_close(parker, bad);
+      EXPECT_EQ(dict.leave("k", parker, bad), HOLDFAST_OK);
+    }
+    holdfast_waiter_close(parker, waiter);
+    EXPECT_EQ(dict.wait_lock("k", 0, parker, waiter, &lease, &pause), HOLDFAST_INVALID) << "closed";
+    EXPECT_EQ(dict.get("k"), nothing());
+
+    std::uint32_t woken = 0;
+    EXPECT_EQ(holdfast_parker_sleep(parker, 0, &woken, 1), 0) << "0: do not sleep";
+    EXPECT_EQ(holdfast_parker_sleep(parker, std::nan(""), &woken, 1), -1);
+    EXPECT_EQ(holdfast_parker_sleep(parker, 1, &woken, 0), -1);
+    const double before = holdfast_now();
+    EXPECT_EQ(holdfast_parker_sleep(parker, 0.02, &woken, 1), 0);
+    EXPECT_GE(holdfast_now() - before, 0.02);
+    holdfast_parker_free(parker);
+    holdfast_parker_free(nullptr);
+  });
+}
+
+TEST(CapiTest, a_file_that_is_no_segment_is_refused_and_left_alone) {
+  const test::ScratchDirectory directory;
+  Child child([&](test::Channel&) {
+    holdfast_directory();
+    const std::string path = directory / "bad.dict";
+    holdfast_dict* dict = nullptr;
+    for (const std::size_t size : {0U, 1U, 4096U, 65536U}) {
+      std::FILE* file = std::fopen(path.c_str(), "w");
+      const std::string bytes(size, 'x');
+      std::fwrite(bytes.data(), 1, bytes.size(), file);
+      std::fclose(file);
+      ::chmod(path.c_str(), 0600);
+      EXPECT_EQ(Dict("bad").status, HOLDFAST_CORRUPT);
+      EXPECT_TRUE(error_has("bad.dict"));
+      EXPECT_EQ(attach("bad", &dict), HOLDFAST_CORRUPT);
+      EXPECT_TRUE(test::exists(path));
+    }
+    EXPECT_EQ(remove("bad"), HOLDFAST_OK) << "removing is how to get rid of it";
+    EXPECT_EQ(Dict("bad").status, HOLDFAST_OK);
+    return ::testing::Test::HasFailure() ? 1 : 0;
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
+// --- lives of a world ---
+
+/// One process's visit. Every dictionary must be as the last visit left it, or new.
+int visit(bool expect_persistent, bool expect_ordinary) {
+  Dict persistent("persistent", {.persist = true});
+  Dict ordinary("ordinary");
+  if (persistent.status != HOLDFAST_OK || ordinary.status != HOLDFAST_OK) return 1;
+  if (persistent.get("k") != (expect_persistent ? text("v") : nothing())) return 2;
+  if (ordinary.get("k") != (expect_ordinary ? text("v") : nothing())) return 3;
+  return persistent.set("k", "v") == HOLDFAST_OK && ordinary.set("k", "v") == HOLDFAST_OK ? 0 : 4;
+}
+
+TEST(CapiTest, only_persistent_dictionaries_outlive_the_last_process) {
+  const test::ScratchDirectory world;
+  EXPECT_EQ(Child([](test::Channel&) { return visit(false, false); }).wait(), 0);
+  EXPECT_EQ(Child([](test::Channel&) { return visit(true, false); }).wait(), 0);
+  Child stays([](test::Channel& channel) {
+    const int result = visit(true, false);
+    channel.say("in");
+    channel.hear();
+    return result;
+  });
+  ASSERT_EQ(stays.hear(), "in");
+  EXPECT_EQ(Child([](test::Channel&) { return visit(true, true); }).wait(), 0) << "somebody lived here all the time";
+  stays.say("go");
+  EXPECT_EQ(stays.wait(), 0);
+  EXPECT_EQ(Child([](test::Channel&) { return visit(true, false); }).wait(), 0);
+}
+
+TEST(CapiTest, a_child_forked_before_its_parent_died_goes_on_with_the_same_dictionary) {
+  const test::ScratchDirectory world;
+  Child parent([](test::Channel& channel) {
+    Dict dict("a");
+    dict.set("k", "v");
+    if (::fork() == 0) {
+      channel.hear();  // until the parent is gone
+      channel.say(dict.get("k").text + " " + std::to_string(dict.set("l", "w")));
+      ::_exit(0);
+    }
+    return 0;
+  });
+  EXPECT_EQ(parent.wait(), 0);
+  parent.say("go");
+  EXPECT_EQ(parent.hear(), "v 0");
+}
+
+}  // namespace
+}  // namespace holdfast

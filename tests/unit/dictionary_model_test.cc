@@ -1,0 +1,241 @@
+// Random operations on a dictionary beside the same on a std::map: after each, both say the same; every so often the
+// whole shard is walked. The seed is printed; HOLDFAST_TEST_SEED=n repeats a run.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/shard_check.h"
+
+namespace holdfast {
+namespace {
+
+using test::Dict;
+using test::Got;
+
+const test::ScratchDirectory directory;
+
+std::uint64_t seed_of_run() {
+  const char* given = std::getenv("HOLDFAST_TEST_SEED");
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
+}
+
+/// What the dictionary should hold.
+struct Expected {
+  Got value;
+  bool is_lock = false;
+  holdfast_lease lease{};
+};
+
+class Model {
+ public:
+  Model(Dict& dict, std::uint64_t seed, int keys, std::size_t longest) : dict_(dict), random_(seed), longest_(longest) {
+    for (int i = 0; i < keys; ++i) keys_.push_back(make_key(i));
+  }
+
+  void step() {
+    const std::string& key = keys_[below(keys_.size())];
+    switch (below(13)) {
+      case 0:
+      case 1:
+      case 2:
+        return set(HOLDFAST_SET, key);
+      case 3:
+        return set(HOLDFAST_ADD, key);
+      case 4:
+        return set(HOLDFAST_REPLACE, key);
+      case 5:
+      case 6:
+        return remove(key);
+      case 7:
+        return increment(key);
+      case 8:
+        return increment_from(key);
+      case 9:
+        return expire(key);
+      case 10:
+        return lock(key);
+      case 11:
+        return unlock(key);
+      default:
+        if (below(2000) == 0) flush();
+        return compare(key);
+    }
+  }
+
+  void compare_all() {
+    std::multiset<std::string> live;
+    for (const auto& [key, expected] : held_) live.insert(key);
+    ASSERT_EQ(dict_.keys(), live);
+    for (const std::string& key : keys_) compare(key);
+    ASSERT_EQ(test::check_segment(dict_.segment()), "");
+  }
+
+  /// Also what no longer counts, and locks that nobody holds.
+  void remove_all() {
+    for (const std::string& key : keys_) remove(key);
+    compare_all();
+  }
+
+  int refusals() const { return refusals_; }
+
+ private:
+  std::size_t below(std::size_t limit) { return std::uniform_int_distribution<std::size_t>(0, limit - 1)(random_); }
+
+  std::string make_key(int number) {
+    std::string key = std::to_string(number);
+    return key + std::string(below(4) == 0 ? below(90) : below(9), static_cast<char>(below(256)));
+  }
+
+  void compare(const std::string& key) {
+    const auto found = held_.find(key);
+    ASSERT_EQ(dict_.get(key), found == held_.end() ? test::nothing() : found->second.value);
+  }
+
+  void no_memory(int code) {
+    ASSERT_EQ(code, HOLDFAST_NO_MEMORY);
+    ++refusals_;
+  }
+
+  void set(int op, const std::string& key) {
+    const bool exists = held_.count(key) != 0;
+    const auto flags = static_cast<std::uint32_t>(random_());
+    Got value;
+    int code = 0;
+    if (op == HOLDFAST_SET && below(3) == 0) {
+      value = test::number(static_cast<double>(below(1000)), flags);
+      code = dict_.set_number(key, value.number, 0, flags);
+    } else {
+      value = test::text(std::string(below(8) == 0 ? below(longest_) : below(40), static_cast<char>(random_())), flags);
+      code = dict_.store(op, key, value.text, below(5) == 0 ? 1000 : 0, flags);
+    }
+    if (op == HOLDFAST_ADD && exists) {
+      ASSERT_EQ(code, HOLDFAST_EXISTS);
+    } else if (op == HOLDFAST_REPLACE && !exists) {
+      ASSERT_EQ(code, HOLDFAST_NOT_FOUND);
+    } else if (code != HOLDFAST_OK) {
+      no_memory(code);
+    } else {
+      held_[key] = {value, false, {}};
+    }
+    compare(key);
+  }
+
+  void remove(const std::string& key) {
+    ASSERT_EQ(dict_.remove(key), HOLDFAST_OK);
+    held_.erase(key);
+    compare(key);
+  }
+
+  void increment(const std::string& key) {
+    double sum = 0;
+    const int code = dict_.incr(key, 3, &sum);
+    const auto found = held_.find(key);
+    if (found == held_.end()) {
+      ASSERT_EQ(code, HOLDFAST_NOT_FOUND);
+    } else if (found->second.value.type != HOLDFAST_NUMBER) {
+      ASSERT_EQ(code, HOLDFAST_NOT_A_NUMBER);
+    } else {
+      ASSERT_EQ(code, HOLDFAST_OK);
+      found->second.value.number += 3;
+      ASSERT_EQ(sum, found->second.value.number);
+    }
+  }
+
+  void increment_from(const std::string& key) {
+    if (held_.count(key) != 0) return increment(key);
+    double sum = 0;
+    const int code = dict_.incr_from(key, 1, 100, 0, &sum);
+    if (code != HOLDFAST_OK) return no_memory(code);
+    held_[key] = {test::number(101), false, {}};
+    compare(key);
+  }
+
+  void expire(const std::string& key) {
+    const bool exists = held_.count(key) != 0;
+    const bool at_once = below(2) == 0;
+    ASSERT_EQ(dict_.expire(key, at_once ? 1e-9 : 1000), exists ? HOLDFAST_OK : HOLDFAST_NOT_FOUND);
+    if (!at_once || !exists) return compare(key);
+    held_.erase(key);
+    ASSERT_TRUE(test::eventually([&] { return dict_.get(key).code == HOLDFAST_NOT_FOUND; }));
+  }
+
+  void lock(const std::string& key) {
+    holdfast_lease lease{};
+    const int code = dict_.try_lock(key, 0, &lease);
+    if (held_.count(key) != 0) {
+      ASSERT_EQ(code, HOLDFAST_LOCKED);
+    } else if (code != HOLDFAST_OK) {
+      no_memory(code);
+    } else {
+      held_[key] = {test::boolean(true), true, lease};
+    }
+    compare(key);
+  }
+
+  void unlock(const std::string& key) {
+    const auto found = held_.find(key);
+    const bool is_lock = found != held_.end() && found->second.is_lock;
+    holdfast_lease lease = is_lock ? found->second.lease : holdfast_lease{12345, 1};
+    ASSERT_EQ(dict_.unlock(key, &lease), is_lock ? HOLDFAST_OK : HOLDFAST_NOT_OWNER);
+    if (is_lock) held_.erase(found);
+    compare(key);
+  }
+
+  void flush() {
+    ASSERT_EQ(dict_.flush_all(), HOLDFAST_OK);
+    held_.clear();
+  }
+
+  Dict& dict_;
+  std::mt19937_64 random_;
+  std::size_t longest_;
+  std::vector<std::string> keys_;
+  std::map<std::string, Expected> held_;
+  int refusals_ = 0;
+};
+
+struct Shape {
+  friend std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.name; }
+  const char* name;
+  std::uint64_t size;
+  int keys;
+  std::size_t longest;
+  int steps;
+};
+
+class DictionaryModelTest : public ::testing::TestWithParam<Shape> {};
+
+TEST_P(DictionaryModelTest, a_dictionary_is_a_map) {
+  const Shape& shape = GetParam();
+  const std::uint64_t seed = seed_of_run();
+  SCOPED_TRACE("HOLDFAST_TEST_SEED=" + std::to_string(seed));
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  Dict dict(shape.name, {.size = shape.size});
+  ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+  const std::uint64_t all_free = dict.free_space();
+  Model model(dict, seed, shape.keys, shape.longest);
+  for (int i = 0; i < shape.steps && !HasFatalFailure(); ++i) {
+    model.step();
+    if (i % 500 == 0) model.compare_all();
+  }
+  ASSERT_FALSE(HasFatalFailure());
+  model.compare_all();
+  std::printf("%d steps, %d refused for want of memory\n", shape.steps, model.refusals());
+  model.remove_all();
+  EXPECT_EQ(dict.free_space(), all_free);
+}
+
+INSTANTIATE_TEST_SUITE_P(shapes, DictionaryModelTest,
+                         ::testing::Values(Shape{"tight", 12288, 150, 500, 60000},
+                                           Shape{"wide", 131072, 600, 3000, 60000},
+                                           Shape{"shards", 9U << 20, 2000, 6000, 20000}),
+                         [](const auto& shape) { return shape.param.name; });
+
+}  // namespace
+}  // namespace holdfast

@@ -1,0 +1,552 @@
+// The operations of a dictionary through the C ABI, as include/holdfast.h promises them.
+#include "dict/dictionary.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "platform/platform.h"
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/shard_check.h"
+
+namespace holdfast {
+namespace {
+
+using test::boolean;
+using test::check_segment;
+using test::Dict;
+using test::eventually;
+using test::Got;
+using test::nothing;
+using test::number;
+using test::text;
+
+const test::ScratchDirectory directory;
+
+/// Another one for each call.
+std::string new_name() {
+  static int count = 0;
+  return "dictionary-" + std::to_string(++count);
+}
+
+double now() { return static_cast<double>(platform::monotonic_ns()) / 1e9; }
+
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+class DictionaryTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
+  void TearDown() override {
+    if (dict.dictionary().segment() != nullptr) {
+      EXPECT_EQ(check_segment(dict.segment()), "");
+    }
+    holdfast_remove(name.data(), name.size());
+  }
+
+  const std::string name = new_name();
+  Dict dict{name};
+  double sum = 0;
+};
+
+// --- values ---
+
+TEST_F(DictionaryTest, a_value_comes_back_with_its_type_and_flags) {
+  EXPECT_EQ(dict.set("s", "hello", 0, 7), HOLDFAST_OK);
+  EXPECT_EQ(dict.set_number("n", -12.5, 0, 8), HOLDFAST_OK);
+  EXPECT_EQ(dict.set_boolean("t", true, 0, 0xFFFFFFFF), HOLDFAST_OK);
+  EXPECT_EQ(dict.set_boolean("f", false), HOLDFAST_OK);
+  EXPECT_EQ(dict.get("s"), text("hello", 7));
+  EXPECT_EQ(dict.get("n"), number(-12.5, 8));
+  EXPECT_EQ(dict.get("t"), boolean(true, 0xFFFFFFFF));
+  EXPECT_EQ(dict.get("f"), boolean(false));
+  EXPECT_EQ(dict.get("missing"), nothing());
+}
+
+TEST_F(DictionaryTest, a_later_set_replaces_value_type_and_flags) {
+  dict.set("k", "a string", 0, 1);
+  dict.set_number("k", 4, 0, 2);
+  EXPECT_EQ(dict.get("k"), number(4, 2));
+  dict.set("k", std::string(200, 'x'));
+  EXPECT_EQ(dict.get("k"), text(std::string(200, 'x')));
+  dict.set("k", "");
+  EXPECT_EQ(dict.get("k"), text(""));
+}
+
+TEST_F(DictionaryTest, setting_nil_deletes) {
+  dict.set("k", "v");
+  EXPECT_EQ(holdfast_store(dict.handle, HOLDFAST_SET, "k", 1, HOLDFAST_NIL, nullptr, 0, 0, 0, 0, nullptr), HOLDFAST_OK);
+  EXPECT_EQ(dict.get("k"), nothing());
+}
+
+TEST_F(DictionaryTest, keys_and_values_may_hold_any_byte_and_have_any_short_length) {
+  for (int byte = 0; byte < 256; ++byte) {
+    const std::string key(1, static_cast<char>(byte));
+    ASSERT_EQ(dict.set(key, key + std::string(1, '\0') + key), HOLDFAST_OK);
+  }
+  for (int byte = 0; byte < 256; ++byte) {
+    const std::string key(1, static_cast<char>(byte));
+    ASSERT_EQ(dict.get(key), text(key + std::string(1, '\0') + key));
+  }
+  dict.flush_all();
+  for (std::size_t length = 1; length < 70; ++length)  // zeros only: a key is not its padding
+    ASSERT_EQ(dict.set(std::string(length, '\0'), std::string(length * 3 % 37, '\0')), HOLDFAST_OK);
+  for (std::size_t length = 1; length < 70; ++length)
+    ASSERT_EQ(dict.get(std::string(length, '\0')), text(std::string(length * 3 % 37, '\0')));
+}
+
+TEST_F(DictionaryTest, a_key_of_65535_bytes_works_and_one_more_is_refused) {
+  Dict big(new_name(), {.size = 1 << 20});
+  ASSERT_EQ(big.status, HOLDFAST_OK);
+  std::string longest(HOLDFAST_KEY_MAX, 'k');
+  longest.back() = '\0';
+  EXPECT_EQ(big.set(longest, "value"), HOLDFAST_OK);
+  EXPECT_EQ(big.get(longest), text("value"));
+  EXPECT_EQ(big.incr_from(longest + "x", 1, 0, 0, &sum), HOLDFAST_INVALID);
+  EXPECT_EQ(big.keys().count(longest), 1U);
+  EXPECT_EQ(big.set(longest + "x", "value"), HOLDFAST_INVALID);
+  EXPECT_STREQ(holdfast_error(), "key too long");
+  EXPECT_EQ(big.get(longest + "x").code, HOLDFAST_INVALID);
+  EXPECT_EQ(big.set("", "value"), HOLDFAST_INVALID);
+  EXPECT_STREQ(holdfast_error(), "empty key");
+  EXPECT_EQ(big.remove(longest), HOLDFAST_OK);
+  EXPECT_EQ(big.get(longest), nothing());
+}
+
+TEST_F(DictionaryTest, a_buffer_that_is_too_small_is_told_the_size) {
+  dict.set("k", "twelve bytes");
+  char buffer[11];
+  holdfast_value value{};
+  value.data = buffer;
+  value.capacity = sizeof buffer;
+  EXPECT_EQ(holdfast_get(dict.handle, "k", 1, &value), HOLDFAST_BUFFER);
+  EXPECT_EQ(value.type, HOLDFAST_STRING);
+  EXPECT_EQ(value.size, 12U);
+  value.data = nullptr;
+  value.capacity = 0;
+  EXPECT_EQ(holdfast_get(dict.handle, "k", 1, &value), HOLDFAST_BUFFER);
+  EXPECT_EQ(value.size, 12U);
+}
+
+// --- store, delete, incr ---
+
+TEST_F(DictionaryTest, add_stores_only_where_there_is_nothing) {
+  EXPECT_EQ(dict.add("k", "first"), HOLDFAST_OK);
+  EXPECT_EQ(dict.add("k", "second"), HOLDFAST_EXISTS);
+  EXPECT_EQ(dict.get("k"), text("first"));
+  dict.remove("k");
+  EXPECT_EQ(dict.add("k", "third", 0.005), HOLDFAST_OK);
+  sleep_ms(20);
+  EXPECT_EQ(dict.add("k", "fourth"), HOLDFAST_OK) << "an expired entry is nothing";
+  EXPECT_EQ(dict.get("k"), text("fourth"));
+  dict.flush_all();
+  EXPECT_EQ(dict.add("k", "fifth"), HOLDFAST_OK) << "a flushed entry is nothing";
+}
+
+TEST_F(DictionaryTest, replace_stores_only_where_there_is_something) {
+  EXPECT_EQ(dict.replace("k", "v"), HOLDFAST_NOT_FOUND);
+  EXPECT_EQ(dict.get("k"), nothing());
+  dict.set("k", "v", 0.005);
+  EXPECT_EQ(dict.replace("k", "w"), HOLDFAST_OK);
+  sleep_ms(20);
+  EXPECT_EQ(dict.get("k"), text("w")) << "the new entry has its own exptime";
+  dict.flush_all();
+  EXPECT_EQ(dict.replace("k", "x"), HOLDFAST_NOT_FOUND);
+}
+
+TEST_F(DictionaryTest, delete_is_ok_with_and_without_the_key) {
+  dict.set("k", "v");
+  EXPECT_EQ(dict.remove("k"), HOLDFAST_OK);
+  EXPECT_EQ(dict.get("k"), nothing());
+  EXPECT_EQ(dict.remove("k"), HOLDFAST_OK);
+  EXPECT_EQ(dict.remove("never there"), HOLDFAST_OK);
+}
+
+TEST_F(DictionaryTest, incr_adds_to_a_number) {
+  dict.set_number("k", 40, 0, 9);
+  EXPECT_EQ(dict.incr("k", 2, &sum), HOLDFAST_OK);
+  EXPECT_EQ(sum, 42);
+  EXPECT_EQ(dict.incr("k", -0.5, &sum), HOLDFAST_OK);
+  EXPECT_EQ(sum, 41.5);
+  EXPECT_EQ(dict.get("k").number, 41.5);
+}
+
+TEST_F(DictionaryTest, incr_refuses_what_is_no_number_and_what_is_not_there) {
+  dict.set("s", "12");
+  dict.set_boolean("b", true);
+  EXPECT_EQ(dict.incr("s", 1, &sum), HOLDFAST_NOT_A_NUMBER);
+  EXPECT_EQ(dict.incr_from("b", 1, 0, 0, &sum), HOLDFAST_NOT_A_NUMBER);
+  EXPECT_EQ(dict.get("s"), text("12"));
+  EXPECT_EQ(dict.incr("missing", 1, &sum), HOLDFAST_NOT_FOUND);
+  EXPECT_EQ(dict.get("missing"), nothing());
+}
+
+TEST_F(DictionaryTest, incr_with_init_begins_a_number_that_may_expire) {
+  EXPECT_EQ(dict.incr_from("k", 1, 10, 0, &sum), HOLDFAST_OK);
+  EXPECT_EQ(sum, 11);
+  EXPECT_EQ(dict.ttl("k"), 0);
+  EXPECT_EQ(dict.incr_from("k", 1, 10, 0.005, &sum), HOLDFAST_OK);
+  EXPECT_EQ(sum, 12);
+  EXPECT_EQ(dict.ttl("k"), 0) << "init_ttl is for a number that begins";
+  EXPECT_EQ(dict.incr_from("t", 1, 0, 0.005, &sum), HOLDFAST_OK);
+  sleep_ms(20);
+  EXPECT_EQ(dict.get("t"), nothing());
+  EXPECT_EQ(dict.incr_from("t", 1, 5, 0, &sum), HOLDFAST_OK);
+  EXPECT_EQ(sum, 6);
+}
+
+// --- time ---
+
+TEST_F(DictionaryTest, an_entry_never_expires_early) {
+  for (int round = 0; round < 40; ++round) {
+    const double exptime = 0.001 * (1 + round % 13);
+    const double stored = now();
+    ASSERT_EQ(dict.set("k", "v", exptime), HOLDFAST_OK);
+    while (dict.get("k").code == HOLDFAST_OK) ASSERT_LT(now(), stored + 20) << "it never expires";
+    ASSERT_GE(now() - stored, exptime) << "exptime " << exptime;
+  }
+}
+
+TEST_F(DictionaryTest, expire_never_ends_an_entry_early) {
+  for (int round = 0; round < 20; ++round) {
+    const double exptime = 0.001 * (1 + round % 7);
+    dict.set("k", "v");
+    const double changed = now();
+    ASSERT_EQ(dict.expire("k", exptime), HOLDFAST_OK);
+    while (dict.get("k").code == HOLDFAST_OK) ASSERT_LT(now(), changed + 20);
+    ASSERT_GE(now() - changed, exptime);
+  }
+}
+
+TEST_F(DictionaryTest, ttl_counts_down_and_is_0_for_ever) {
+  dict.set("k", "v", 50);
+  const double first = dict.ttl("k");
+  EXPECT_LE(first, 50.01);
+  EXPECT_GT(first, 20);
+  sleep_ms(30);
+  EXPECT_LT(dict.ttl("k"), first);
+  dict.set("k", "v");
+  EXPECT_EQ(dict.ttl("k"), 0);
+  EXPECT_EQ(dict.ttl("missing"), -1);
+  dict.set("long", std::string(3000, 'x'), 50);
+  EXPECT_GT(dict.ttl("long"), 20) << "needs no buffer for the value";
+}
+
+TEST_F(DictionaryTest, expire_gives_an_existing_entry_another_end) {
+  EXPECT_EQ(dict.expire("k", 5), HOLDFAST_NOT_FOUND);
+  dict.set("k", "v", 0.05, 3);
+  EXPECT_EQ(dict.expire("k", 0), HOLDFAST_OK);
+  sleep_ms(80);
+  EXPECT_EQ(dict.get("k"), text("v", 3));
+  EXPECT_EQ(dict.ttl("k"), 0);
+  EXPECT_EQ(dict.expire("k", 0.001), HOLDFAST_OK);
+  sleep_ms(20);
+  EXPECT_EQ(dict.get("k"), nothing());
+  EXPECT_EQ(dict.expire("k", 5), HOLDFAST_NOT_FOUND);
+}
+
+TEST_F(DictionaryTest, times_that_make_no_sense_are_refused_and_change_nothing) {
+  dict.set("k", "v");
+  for (const double bad : {-1.0, -0.001, std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_EQ(dict.set("k", "w", bad), HOLDFAST_INVALID);
+    EXPECT_NE(std::string(holdfast_error()).find("exptime"), std::string::npos);
+    EXPECT_EQ(dict.expire("k", bad), HOLDFAST_INVALID);
+    EXPECT_EQ(dict.incr_from("n", 1, 0, bad, &sum), HOLDFAST_INVALID);
+  }
+  EXPECT_EQ(dict.get("k"), text("v"));
+  EXPECT_EQ(dict.ttl("k"), 0);
+  EXPECT_EQ(dict.get("n"), nothing());
+  EXPECT_EQ(dict.set("k", "w", 1e300), HOLDFAST_OK) << "so far away that it is never";
+  EXPECT_EQ(dict.ttl("k"), 0);
+  EXPECT_EQ(dict.set("k", "w", 1e-300), HOLDFAST_OK);
+}
+
+// --- everything at once ---
+
+TEST_F(DictionaryTest, flush_all_removes_what_is_there_and_nothing_later) {
+  holdfast_lease lease{};
+  for (int i = 0; i < 50; ++i) dict.set("k" + std::to_string(i), "v", i % 2 == 0 ? 0 : 100);
+  ASSERT_EQ(dict.try_lock("lock", 0, &lease), HOLDFAST_OK);
+  EXPECT_EQ(dict.flush_all(), HOLDFAST_OK);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(dict.get("k" + std::to_string(i)), nothing());
+  EXPECT_EQ(dict.get("lock"), nothing());
+  EXPECT_TRUE(dict.keys().empty());
+  dict.set("k1", "again");
+  EXPECT_EQ(dict.get("k1"), text("again"));
+}
+
+TEST_F(DictionaryTest, keys_lists_each_live_key_once) {
+  std::multiset<std::string> expected;
+  for (int i = 0; i < 300; ++i) {
+    const std::string key = "key-" + std::to_string(i * 7919);
+    dict.set(key, "v", i % 3 == 0 ? 0.001 : 0);
+    if (i % 3 != 0) expected.insert(key);
+  }
+  holdfast_lease held{};
+  holdfast_lease released{};
+  dict.try_lock("held", 0, &held);
+  dict.try_lock("released", 0, &released);
+  dict.unlock("released", &released);
+  expected.insert("held");
+  sleep_ms(20);
+  EXPECT_EQ(dict.keys(), expected);
+  EXPECT_EQ(dict.keys(17).size(), 17U);
+  EXPECT_EQ(dict.keys(100000), expected);
+}
+
+// --- memory ---
+
+TEST_F(DictionaryTest, what_can_never_fit_is_refused_with_the_limit) {
+  const std::uint64_t most = dict.dictionary().room_for_one();
+  EXPECT_EQ(dict.set("k", std::string(65000, 'x')), HOLDFAST_TOO_LARGE);
+  EXPECT_NE(std::string(holdfast_error()).find(std::to_string(most)), std::string::npos) << holdfast_error();
+  EXPECT_EQ(dict.set("k", std::string(most - 1, 'x')), HOLDFAST_OK) << "the limit that is named is possible";
+  EXPECT_EQ(dict.get("k"), text(std::string(most - 1, 'x')));
+  const std::string long_key(65000, 'k');
+  holdfast_lease lease{};
+  EXPECT_EQ(dict.try_lock(long_key, 0, &lease), HOLDFAST_TOO_LARGE);
+  EXPECT_EQ(dict.incr_from(long_key, 1, 0, 0, &sum), HOLDFAST_TOO_LARGE);
+  EXPECT_EQ(lease.owner, 0U);
+}
+
+/// Fills until there is no memory and returns how many fitted.
+int fill(Dict& dict, const std::string& prefix, std::size_t size) {
+  int count = 0;
+  while (dict.set(prefix + std::to_string(count), std::string(size, 'a' + count % 26)) == HOLDFAST_OK) ++count;
+  return count;
+}
+
+TEST_F(DictionaryTest, full_means_no_memory_and_nothing_is_lost) {
+  const int count = fill(dict, "k", 100);
+  ASSERT_GT(count, 200);
+  EXPECT_EQ(dict.set("another", std::string(100, 'x')), HOLDFAST_NO_MEMORY);
+  EXPECT_EQ(dict.set("k0", std::string(4000, 'x')), HOLDFAST_NO_MEMORY)
+      << "the old value stays when the new has no room";
+  EXPECT_EQ(dict.get("another"), nothing());
+  for (int i = 0; i < count; ++i) ASSERT_EQ(dict.get("k" + std::to_string(i)), text(std::string(100, 'a' + i % 26)));
+  dict.remove("k1");
+  EXPECT_EQ(dict.set("another", std::string(100, 'x')), HOLDFAST_OK);
+}
+
+TEST_F(DictionaryTest, expired_flushed_and_released_entries_make_room) {
+  const int count = fill(dict, "a", 100);
+  for (int i = 0; i < count; ++i) ASSERT_EQ(dict.expire("a" + std::to_string(i), 0.001), HOLDFAST_OK);
+  sleep_ms(20);
+  EXPECT_GE(fill(dict, "b", 100), count - 1) << "expired";
+  dict.flush_all();
+  EXPECT_GE(fill(dict, "c", 100), count - 1) << "flushed";
+  dict.flush_all();
+  holdfast_lease lease{};
+  for (int i = 0; i < 5 * count; ++i) {
+    ASSERT_EQ(dict.try_lock("lock" + std::to_string(i), 0, &lease), HOLDFAST_OK)
+        << "after " << i << " locks, none held";
+    ASSERT_EQ(dict.unlock("lock" + std::to_string(i), &lease), HOLDFAST_OK);
+  }
+}
+
+TEST_F(DictionaryTest, a_lock_that_is_held_is_never_reclaimed) {
+  holdfast_lease lease{};
+  ASSERT_EQ(dict.try_lock("held", 100, &lease), HOLDFAST_OK);
+  const int count = fill(dict, "k", 100);
+  for (int i = 0; i < count; ++i) dict.expire("k" + std::to_string(i), 0.001);
+  sleep_ms(20);
+  EXPECT_GE(fill(dict, "l", 10), count);
+  EXPECT_EQ(dict.get("held"), boolean(true));
+  EXPECT_EQ(dict.unlock("held", &lease), HOLDFAST_OK);
+}
+
+TEST_F(DictionaryTest, a_renewed_lease_that_ended_sooner_makes_room_too) {
+  std::vector<holdfast_lease> leases(5000);
+  std::size_t count = 0;
+  while (dict.try_lock("lock" + std::to_string(count), 1000, &leases[count]) == HOLDFAST_OK) ++count;
+  fill(dict, "k", 0);
+  EXPECT_EQ(dict.set("no", "room"), HOLDFAST_NO_MEMORY);
+  for (std::size_t i = 0; i < count; ++i)
+    ASSERT_EQ(dict.renew("lock" + std::to_string(i), leases[i], 0.001), HOLDFAST_OK);
+  sleep_ms(20);
+  EXPECT_EQ(dict.set("now", "there is"), HOLDFAST_OK);
+}
+
+TEST_F(DictionaryTest, deleting_everything_gives_all_memory_back) {
+  for (const std::uint64_t size : {12288U, 65536U, 9U << 20}) {
+    Dict other(new_name(), {.size = size});
+    ASSERT_EQ(other.status, HOLDFAST_OK);
+    const std::uint64_t before = other.free_space();
+    EXPECT_LE(before, holdfast_capacity(other.handle));
+    EXPECT_GT(before, holdfast_capacity(other.handle) / 3);
+    for (int i = 0; i < 60; ++i)
+      other.set("key" + std::to_string(i), std::string(static_cast<std::size_t>(i * 37 % 300), 'v'));
+    EXPECT_LT(other.free_space(), before);
+    for (int i = 0; i < 60; ++i) other.remove("key" + std::to_string(i * 23 % 60));
+    EXPECT_EQ(other.free_space(), before);
+    EXPECT_EQ(check_segment(other.segment()), "");
+    holdfast_remove(other.dictionary().name().data(), other.dictionary().name().size());
+  }
+}
+
+// --- opening and removing ---
+
+TEST_F(DictionaryTest, opening_again_gives_the_same_handle) {
+  Dict again(name);
+  EXPECT_EQ(again.handle, dict.handle);
+}
+
+TEST_F(DictionaryTest, another_size_or_mutex_is_a_mismatch_that_names_both) {
+  const Dict larger(name, {.size = 131072});
+  EXPECT_EQ(larger.status, HOLDFAST_MISMATCH);
+  const std::string error = holdfast_error();
+  EXPECT_NE(error.find("65536"), std::string::npos) << error;
+  EXPECT_NE(error.find("131072"), std::string::npos) << error;
+  const Dict spinning(name, {.mutex = HOLDFAST_MUTEX_SPIN});
+  EXPECT_EQ(spinning.status, HOLDFAST_MISMATCH);
+  EXPECT_NE(std::string(holdfast_error()).find("spin"), std::string::npos) << holdfast_error();
+  // And from a process that has not opened it yet.
+  test::Child child([&](test::Channel&) { return Dict(name, {.size = 131072}).status; });
+  EXPECT_EQ(child.wait(), HOLDFAST_MISMATCH);
+  EXPECT_EQ(Dict(name, {.size = 65535}).status, HOLDFAST_OK) << "sizes are rounded up to whole pages";
+}
+
+TEST_F(DictionaryTest, a_removed_dictionary_is_gone_for_all_and_can_be_made_again) {
+  dict.set("k", "v");
+  ASSERT_EQ(holdfast_remove(name.data(), name.size()), HOLDFAST_OK);
+  EXPECT_EQ(dict.get("k"), nothing());
+  EXPECT_EQ(dict.set("k", "v"), HOLDFAST_NOT_FOUND);
+  EXPECT_NE(std::string(holdfast_error()).find("removed"), std::string::npos) << holdfast_error();
+  EXPECT_EQ(dict.keys().size(), 0U);
+  EXPECT_EQ(holdfast_capacity(dict.handle), 0U);
+  EXPECT_EQ(dict.free_space(), 0U);
+  EXPECT_EQ(holdfast_remove(name.data(), name.size()), HOLDFAST_NOT_FOUND);
+
+  Dict next(name, {.size = 131072});
+  ASSERT_EQ(next.status, HOLDFAST_OK);
+  EXPECT_EQ(next.get("k"), nothing());
+  next.set("k", "new");
+  EXPECT_EQ(dict.get("k"), text("new")) << "an old handle finds the next dictionary of the name";
+}
+
+// --- several processes ---
+
+TEST_F(DictionaryTest, processes_share_what_is_in_it) {
+  dict.set("from parent", "1");
+  test::Child forked([&](test::Channel& channel) {
+    dict.set("from child", "2");
+    channel.say(dict.get("from parent").text);
+    return 0;
+  });
+  EXPECT_EQ(forked.hear(), "1");
+  EXPECT_EQ(forked.wait(), 0);
+  EXPECT_EQ(dict.get("from child"), text("2"));
+}
+
+TEST_F(DictionaryTest, increments_of_several_processes_all_count) {
+  std::vector<std::unique_ptr<test::Child>> children;
+  constexpr int kChildren = 3;
+  constexpr int kEach = 20000;
+  for (int i = 0; i < kChildren; ++i) {
+    children.push_back(std::make_unique<test::Child>([&](test::Channel&) {
+      for (int n = 0; n < kEach; ++n)
+        if (dict.incr_from("k", 1, 0, 0, &sum) != HOLDFAST_OK) return 1;
+      return 0;
+    }));
+  }
+  for (auto& child : children) EXPECT_EQ(child->wait(), 0);
+  EXPECT_EQ(dict.get("k"), number(kChildren * kEach));
+}
+
+TEST_F(DictionaryTest, a_stopped_writer_holds_up_writers_until_their_patience_ends_and_readers_not_at_all) {
+  dict.set("k", "v");
+  test::Child writer([&](test::Channel& channel) {
+    Shmtx& mutex = dict.segment().shards()[0].mutex();
+    if (mutex.lock_for(platform::kNsPerSecond) != LockResult::acquired) return 1;
+    channel.say("inside");
+    channel.hear();
+    mutex.unlock();
+    channel.say("outside");
+    return 0;
+  });
+  ASSERT_EQ(writer.hear(), "inside");
+  writer.stop();
+  EXPECT_EQ(dict.get("k"), text("v"));
+  EXPECT_EQ(dict.keys().size(), 1U);
+  EXPECT_EQ(dict.set("k", "w"), HOLDFAST_TIMEOUT);
+  EXPECT_STRNE(holdfast_error(), "");
+  EXPECT_EQ(dict.get("k"), text("v")) << "nothing was changed";
+  writer.signal(SIGCONT);
+  EXPECT_EQ(writer.ask("go on"), "outside");
+  EXPECT_EQ(dict.set("k", "w"), HOLDFAST_OK);
+  EXPECT_EQ(dict.segment().shards()[0].header().repairs.load(), 0U) << "nobody was robbed";
+  EXPECT_EQ(writer.wait(), 0);
+}
+
+TEST_F(DictionaryTest, a_writer_killed_inside_is_succeeded_and_the_shard_repaired) {
+  dict.set("k", "v");
+  test::Child writer([&](test::Channel& channel) {
+    if (dict.segment().shards()[0].mutex().lock_for(platform::kNsPerSecond) != LockResult::acquired) return 1;
+    channel.say("inside");
+    channel.hear();
+    return 0;
+  });
+  ASSERT_EQ(writer.hear(), "inside");
+  writer.kill();
+  ASSERT_EQ(writer.wait(), 128 + SIGKILL);
+  EXPECT_EQ(dict.get("k"), text("v"));
+  EXPECT_EQ(dict.set("l", "w"), HOLDFAST_OK);
+  EXPECT_EQ(dict.get("k"), text("v"));
+  EXPECT_EQ(dict.segment().shards()[0].header().repairs.load(), 1U);
+}
+
+TEST_F(DictionaryTest, a_call_from_inside_another_call_of_the_thread_is_busy) {
+  dict.set("k", "v");
+  Shmtx& mutex = dict.segment().shards()[0].mutex();
+  ASSERT_EQ(mutex.lock_for(platform::kNsPerSecond), LockResult::acquired);
+  EXPECT_EQ(dict.set("k", "w"), HOLDFAST_BUSY);
+  EXPECT_EQ(dict.get("k"), text("v")) << "reads take no lock";
+  mutex.unlock();
+  EXPECT_EQ(dict.set("k", "w"), HOLDFAST_OK);
+}
+
+// --- strategies ---
+
+class DictionaryStrategyTest : public ::testing::TestWithParam<holdfast_mutex> {};
+
+TEST_P(DictionaryStrategyTest, threads_and_processes_change_it_together) {
+  Dict dict(new_name(), {.mutex = GetParam()});
+  ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+  constexpr int kEach = 300;
+  const auto work = [&](int self) {
+    double sum = 0;
+    for (int i = 0; i < kEach; ++i) {
+      if (dict.incr_from("sum", 1, 0, 0, &sum) != HOLDFAST_OK) return 1;
+      const std::string key = "key" + std::to_string(self) + "-" + std::to_string(i % 10);
+      if (dict.set(key, std::string(static_cast<std::size_t>(i), 'v')) != HOLDFAST_OK) return 2;
+      if (dict.get(key).text.size() != static_cast<std::size_t>(i)) return 3;
+      if (i % 3 == 0 && dict.remove(key) != HOLDFAST_OK) return 4;
+    }
+    return 0;
+  };
+  test::Child first([&](test::Channel&) { return work(1); });
+  test::Child second([&](test::Channel&) { return work(2); });
+  std::thread thread([&] { EXPECT_EQ(work(3), 0); });
+  EXPECT_EQ(work(4), 0);
+  thread.join();
+  EXPECT_EQ(first.wait(), 0);
+  EXPECT_EQ(second.wait(), 0);
+  EXPECT_EQ(dict.get("sum"), number(4 * kEach));
+  EXPECT_EQ(check_segment(dict.segment()), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(all, DictionaryStrategyTest,
+                         ::testing::Values(HOLDFAST_MUTEX_FUTEX, HOLDFAST_MUTEX_SPIN, HOLDFAST_MUTEX_FILE),
+                         [](const auto& strategy) {
+                           return strategy_name(static_cast<MutexStrategy>(strategy.param));
+                         });
+
+}  // namespace
+}  // namespace holdfast

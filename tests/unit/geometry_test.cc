@@ -1,0 +1,82 @@
+// How a segment is divided, for every size there may be.
+#include "dict/geometry.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <random>
+
+#include "base/parse.h"
+#include "dict/layout.h"
+
+namespace holdfast {
+namespace {
+
+void check(std::uint64_t size) {
+  SCOPED_TRACE("size " + std::to_string(size));
+  const Geometry g = Geometry::of(size);
+  ASSERT_EQ(g.size, round_size(size));
+  ASSERT_TRUE(std::has_single_bit(g.shards));
+  ASSERT_TRUE(std::has_single_bit(g.buckets));
+  ASSERT_EQ(g.shard_bytes % 64, 0U);
+  ASSERT_LE(kHeaderBytes + g.shards * g.shard_bytes, g.size);
+  ASSERT_LT(g.size - kHeaderBytes - g.shards * g.shard_bytes, g.shards * 64U) << "little is left over";
+
+  // Header, buckets, free bits and arena follow one another without touching.
+  ASSERT_GE(g.free_bits_at, sizeof(ShardHeader) + std::uint64_t{g.buckets} * 4);
+  ASSERT_EQ(g.free_bits_at % 8, 0U);
+  ASSERT_GE(g.arena_at, g.free_bits_at + (g.granules + 63) / 64 * 8);
+  ASSERT_EQ(g.arena_at % kGranule, 0U);
+  ASSERT_LE(g.arena_at + std::uint64_t{g.granules} * kGranule, g.shard_bytes);
+  ASSERT_GT(std::uint64_t{g.granules} * kGranule, g.shard_bytes / 3 * 2) << "most of it is for entries";
+  ASSERT_GE(g.block_max(), granules_for(64, 64));
+}
+
+TEST(GeometryTest, every_part_lies_inside_its_shard_and_every_shard_inside_the_segment) {
+  for (std::uint64_t size = kSizeMin; size < (8U << 20); size += 4096) check(size);
+  for (std::uint64_t size = kSizeMin; size < kSizeMax; size = size * 9 / 8 + 1) check(size);
+  check(kSizeMax);
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 20000; ++i) check(kSizeMin + random() % ((kSizeMax - kSizeMin) >> random() % 33));
+}
+
+TEST(GeometryTest, sizes_are_rounded_up_to_whole_pages) {
+  EXPECT_EQ(round_size(1), 4096U);
+  EXPECT_EQ(round_size(12288), 12288U);
+  EXPECT_EQ(round_size(12289), 16384U);
+  EXPECT_EQ(Geometry::of(12289).size, 16384U);
+}
+
+TEST(GeometryTest, a_larger_segment_never_takes_smaller_blocks_or_has_less_room) {
+  std::uint64_t room = 0;
+  for (std::uint64_t size = kSizeMin; size < (64U << 20); size += 4096) {
+    const Geometry g = Geometry::of(size);
+    const std::uint64_t now = std::uint64_t{g.granules} * g.shards;
+    ASSERT_GE(now + now / 16 + 64, room) << size;
+    room = now;
+  }
+}
+
+TEST(GeometryTest, small_dictionaries_have_one_shard_and_large_ones_many) {
+  EXPECT_EQ(Geometry::of(kSizeMin).shards, 1U);
+  EXPECT_EQ(Geometry::of(1 << 20).shards, 1U);
+  EXPECT_EQ(Geometry::of(8 << 20).shards, 8U);
+  EXPECT_EQ(Geometry::of(64 << 20).shards, 64U);
+  EXPECT_LE(Geometry::of(kSizeMax).shards, 4096U);
+}
+
+TEST(GeometryTest, granules_hold_header_key_and_value) {
+  EXPECT_EQ(granules_for(1, 8), 3U);
+  EXPECT_EQ(granules_for(8, 8), 3U);
+  EXPECT_EQ(granules_for(9, 8), 4U);
+  EXPECT_EQ(granules_for(65535, 0), (32U + 65536) / 16);
+  for (std::uint64_t key = 1; key < 100; ++key)
+    for (std::uint64_t value = 0; value < 100; ++value) {
+      const std::uint64_t bytes = granules_for(key, value) * kGranule;
+      ASSERT_GE(bytes, sizeof(Entry) + padded(key) + padded(value));
+      ASSERT_LT(bytes, sizeof(Entry) + padded(key) + padded(value) + kGranule);
+    }
+}
+
+}  // namespace
+}  // namespace holdfast

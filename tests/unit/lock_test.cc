@@ -1,0 +1,480 @@
+// Leases and waiting for them, through the C ABI, with real processes.
+#include "lock/lock.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "platform/platform.h"
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/shard_check.h"
+
+namespace holdfast {
+namespace {
+
+using test::boolean;
+using test::Channel;
+using test::check_segment;
+using test::Child;
+using test::Dict;
+using test::nothing;
+using test::text;
+
+const test::ScratchDirectory directory;
+
+double now() { return static_cast<double>(platform::monotonic_ns()) / 1e9; }
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+struct CloseParker {
+  void operator()(holdfast_parker* parker) const { holdfast_parker_free(parker); }
+};
+
+/// A parker with one waiter, and the loop that include/holdfast.h describes.
+class Waiting {
+ public:
+  Waiting() : parker_(holdfast_parker_new()), waiter_(holdfast_waiter_open(parker_.get())) {}
+
+  /// LOCKED when the time is over; the waiter has left the queue then.
+  int lock(Dict& dict, const std::string& key, double timeout, holdfast_lease* lease, double exptime = 0) {
+    const double end = now() + timeout;
+    for (;;) {
+      const int code = once(dict, key, lease, exptime);
+      if (code != HOLDFAST_LOCKED) return code;
+      if (now() >= end) return dict.leave(key, parker_.get(), waiter_) == HOLDFAST_OK ? HOLDFAST_LOCKED : -1;
+      sleep(std::min(pause_, end - now()));
+    }
+  }
+  int once(Dict& dict, const std::string& key, holdfast_lease* lease, double exptime = 0) {
+    return dict.wait_lock(key, exptime, parker_.get(), waiter_, lease, &pause_);
+  }
+  int leave(Dict& dict, const std::string& key) { return dict.leave(key, parker_.get(), waiter_); }
+  /// Whether the waiter was woken within that time.
+  bool sleep(double seconds) {
+    std::uint32_t woken = 0;
+    const double end = now() + std::max(seconds, 0.0);
+    do {
+      if (holdfast_parker_sleep(parker_.get(), std::max(end - now(), 0.0), &woken, 1) > 0) return woken == waiter_;
+    } while (now() < end);
+    return false;
+  }
+
+  double pause() const { return pause_; }
+  std::uint32_t waiter() const { return waiter_; }
+
+ private:
+  std::unique_ptr<holdfast_parker, CloseParker> parker_;
+  std::uint32_t waiter_;
+  double pause_ = 0;
+};
+
+class LockTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
+  void TearDown() override {
+    EXPECT_EQ(check_segment(dict.segment()), "");
+    holdfast_remove(name.data(), name.size());
+  }
+
+  static std::string new_name() {
+    static int count = 0;
+    return "locks-" + std::to_string(++count);
+  }
+
+  const std::string name = new_name();
+  Dict dict{name};
+  holdfast_lease lease{};
+  holdfast_lease other{};
+};
+
+// --- one process ---
+
+TEST_F(LockTest, a_held_lock_refuses_others_and_itself_and_reads_as_true) {
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  EXPECT_NE(lease.owner, 0U);
+  EXPECT_NE(lease.sequence, 0U);
+  EXPECT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_LOCKED);
+  EXPECT_EQ(other.owner, 0U);
+  EXPECT_EQ(dict.get("k"), boolean(true));
+  EXPECT_EQ(dict.add("k", "v"), HOLDFAST_EXISTS);
+  EXPECT_EQ(dict.try_lock("l", 0, &other), HOLDFAST_OK) << "another key is another lock";
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  EXPECT_EQ(lease.owner, 0U);
+  EXPECT_EQ(dict.get("k"), nothing());
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+}
+
+TEST_F(LockTest, a_released_lock_is_not_owned_and_cannot_be_renewed) {
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  const holdfast_lease copy = lease;
+  ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  lease = copy;
+  EXPECT_EQ(dict.renew("k", lease, 5), HOLDFAST_NOT_OWNER);
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER);
+  EXPECT_EQ(lease.owner, 0U);
+  EXPECT_EQ(dict.unlock("never locked", &lease), HOLDFAST_NOT_OWNER);
+}
+
+TEST_F(LockTest, an_ordinary_value_is_a_lock_that_somebody_else_holds) {
+  dict.set("k", "v");
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_LOCKED);
+  EXPECT_EQ(dict.get("k"), text("v"));
+  dict.remove("k");
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  EXPECT_EQ(dict.set("k", "w"), HOLDFAST_OK) << "set overwrites a lock, as with ngx.shared";
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER);
+  EXPECT_EQ(dict.get("k"), text("w"));
+}
+
+TEST_F(LockTest, a_lease_ends_with_its_exptime_and_never_earlier) {
+  for (int round = 0; round < 20; ++round) {
+    const double exptime = 0.001 * (1 + round % 10);
+    const double taken = now();
+    ASSERT_EQ(dict.try_lock("k", exptime, &lease), HOLDFAST_OK);
+    while (dict.try_lock("k", 0.5, &other) != HOLDFAST_OK) ASSERT_LT(now(), taken + 20);
+    ASSERT_GE(now() - taken, exptime);
+    EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER) << "somebody else holds it now";
+    EXPECT_EQ(dict.unlock("k", &other), HOLDFAST_OK);
+  }
+}
+
+TEST_F(LockTest, renewing_gives_a_lease_another_end) {
+  ASSERT_EQ(dict.try_lock("k", 0.05, &lease), HOLDFAST_OK);
+  EXPECT_EQ(dict.renew("k", lease, 0), HOLDFAST_OK);
+  sleep_ms(80);
+  EXPECT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_LOCKED);
+  double seconds = -1;
+  EXPECT_EQ(holdfast_lock_remaining(dict.handle, "k", 1, &lease, &seconds), HOLDFAST_OK);
+  EXPECT_EQ(seconds, 0);
+  EXPECT_EQ(dict.renew("k", lease, 50), HOLDFAST_OK);
+  EXPECT_EQ(holdfast_lock_remaining(dict.handle, "k", 1, &lease, &seconds), HOLDFAST_OK);
+  EXPECT_GT(seconds, 20);
+  EXPECT_LE(seconds, 50.01);
+  EXPECT_EQ(dict.renew("k", lease, 0.001), HOLDFAST_OK);
+  sleep_ms(20);
+  EXPECT_EQ(dict.renew("k", lease, 50), HOLDFAST_NOT_OWNER) << "too late";
+  EXPECT_EQ(holdfast_lock_remaining(dict.handle, "k", 1, &lease, &seconds), HOLDFAST_NOT_OWNER);
+  EXPECT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_OK);
+}
+
+TEST_F(LockTest, a_lease_that_expired_but_was_not_taken_can_still_be_released) {
+  ASSERT_EQ(dict.try_lock("k", 0.001, &lease), HOLDFAST_OK);
+  sleep_ms(20);
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+}
+
+TEST_F(LockTest, fencing_numbers_grow_with_every_grant_in_the_dictionary) {
+  std::uint64_t last = 0;
+  for (int i = 0; i < 200; ++i) {
+    const std::string key = "k" + std::to_string(i % 7);
+    ASSERT_EQ(dict.try_lock(key, 0, &lease), HOLDFAST_OK);
+    ASSERT_GT(lease.sequence, last);
+    ASSERT_LT(lease.sequence, std::uint64_t{1} << 53);
+    last = lease.sequence;
+    if (i % 3 == 0)
+      dict.remove(key);
+    else
+      ASSERT_EQ(dict.unlock(key, &lease), HOLDFAST_OK);
+    if (i % 50 == 49) dict.flush_all();
+  }
+}
+
+TEST_F(LockTest, deleting_or_flushing_a_lock_ends_the_lease) {
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  dict.remove("k");
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER);
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  dict.flush_all();
+  const holdfast_lease copy = lease;
+  EXPECT_EQ(dict.renew("k", lease, 5), HOLDFAST_NOT_OWNER);
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER);
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  EXPECT_GT(lease.sequence, copy.sequence);
+}
+
+TEST_F(LockTest, a_waiter_of_this_process_is_woken_by_a_release) {
+  Waiting waiting;
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  EXPECT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
+  EXPECT_GT(waiting.pause(), 0);
+  EXPECT_FALSE(waiting.sleep(0.05)) << "nobody released it";
+  ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  EXPECT_TRUE(waiting.sleep(20));
+  EXPECT_EQ(waiting.once(dict, "k", &other), HOLDFAST_OK);
+  EXPECT_NE(other.owner, 0U);
+  EXPECT_EQ(dict.unlock("k", &other), HOLDFAST_OK);
+}
+
+TEST_F(LockTest, a_waiter_that_gives_up_leaves_nothing_behind) {
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  const std::uint64_t before = dict.free_space();
+  Waiting waiting[3];
+  for (int round = 0; round < 5; ++round)
+    for (Waiting& one : waiting) EXPECT_EQ(one.lock(dict, "k", 0.005, &other), HOLDFAST_LOCKED);
+  EXPECT_EQ(dict.free_space(), before);
+  EXPECT_EQ(waiting[0].once(dict, "k", &other), HOLDFAST_LOCKED);
+  EXPECT_LT(dict.free_space(), before);
+  EXPECT_EQ(waiting[0].once(dict, "k", &other), HOLDFAST_LOCKED) << "queues once";
+  EXPECT_EQ(waiting[0].leave(dict, "k"), HOLDFAST_OK);
+  EXPECT_EQ(dict.free_space(), before);
+  EXPECT_EQ(waiting[0].leave(dict, "k"), HOLDFAST_OK) << "leaving twice is no fault";
+}
+
+TEST_F(LockTest, deleting_a_lock_wakes_all_who_wait_for_it) {
+  Waiting waiting[3];
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  for (Waiting& one : waiting) ASSERT_EQ(one.once(dict, "k", &other), HOLDFAST_LOCKED);
+  dict.remove("k");
+  for (Waiting& one : waiting) EXPECT_TRUE(one.sleep(20));
+}
+
+TEST_F(LockTest, a_release_reserves_the_lock_for_a_waiter_that_has_waited_long) {
+  Waiting first;
+  Waiting second;
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  ASSERT_EQ(first.once(dict, "k", &other), HOLDFAST_LOCKED);
+  sleep_ms(2);
+  ASSERT_EQ(second.once(dict, "k", &other), HOLDFAST_LOCKED);
+  sleep_ms(10);
+  ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_LOCKED) << "nobody else is faster";
+  EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_LOCKED) << "not even who waits behind";
+  EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
+  EXPECT_EQ(dict.ttl("k"), 0) << "with the exptime asked for, not that of the reservation";
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  EXPECT_EQ(second.once(dict, "k", &other), HOLDFAST_OK);
+  EXPECT_GT(other.sequence, lease.sequence);
+}
+
+TEST_F(LockTest, a_reservation_that_nobody_claims_lapses) {
+  Waiting first;
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  ASSERT_EQ(first.once(dict, "k", &other), HOLDFAST_LOCKED);
+  sleep_ms(10);
+  ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  const double released = now();
+  while (dict.try_lock("k", 0, &lease) != HOLDFAST_OK) ASSERT_LT(now(), released + 20);
+  EXPECT_EQ(first.once(dict, "k", &other), HOLDFAST_LOCKED);
+  EXPECT_EQ(first.leave(dict, "k"), HOLDFAST_OK);
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK) << "leaving did not release what another holds";
+}
+
+TEST_F(LockTest, leaving_after_being_chosen_wakes_the_next) {
+  for (const int waited_ms : {0, 10}) {  // woken to be fast, and with a reservation
+    Waiting first;
+    Waiting second;
+    ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+    ASSERT_EQ(first.once(dict, "k", &other), HOLDFAST_LOCKED);
+    ASSERT_EQ(second.once(dict, "k", &other), HOLDFAST_LOCKED);
+    sleep_ms(waited_ms);
+    ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+    EXPECT_EQ(first.leave(dict, "k"), HOLDFAST_OK);
+    EXPECT_EQ(test::count_shard(dict.segment().shards()[0]).waiters, 0U) << "the second was chosen";
+    EXPECT_TRUE(second.sleep(20));
+    EXPECT_EQ(second.once(dict, "k", &other), HOLDFAST_OK);
+    EXPECT_EQ(dict.unlock("k", &other), HOLDFAST_OK);
+  }
+}
+
+TEST_F(LockTest, waiting_for_an_ordinary_value_looks_again_soon) {
+  Waiting waiting;
+  dict.set("k", "v");
+  EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
+  EXPECT_LE(waiting.pause(), 0.1);
+  EXPECT_EQ(waiting.leave(dict, "k"), HOLDFAST_OK);
+  std::thread deleter([&] {
+    sleep_ms(30);
+    dict.remove("k");
+  });
+  EXPECT_EQ(waiting.lock(dict, "k", 20, &lease), HOLDFAST_OK);
+  deleter.join();
+}
+
+// --- several processes ---
+
+TEST_F(LockTest, a_lock_excludes_processes) {
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  Child child([&](Channel& channel) {
+    holdfast_lease mine{};
+    channel.say(std::to_string(dict.try_lock("k", 0, &mine)));
+    channel.hear();
+    channel.say(std::to_string(dict.try_lock("k", 0, &mine)));
+    channel.hear();
+    return 0;
+  });
+  EXPECT_EQ(child.hear(), std::to_string(HOLDFAST_LOCKED));
+  ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  EXPECT_EQ(child.ask("now"), std::to_string(HOLDFAST_OK));
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_LOCKED);
+}
+
+TEST_F(LockTest, a_forked_child_neither_releases_nor_renews_its_parents_lock) {
+  ASSERT_EQ(dict.try_lock("k", 50, &lease), HOLDFAST_OK);
+  Child child([&](Channel&) {
+    double seconds = 0;
+    if (holdfast_lock_remaining(dict.handle, "k", 1, &lease, &seconds) != HOLDFAST_NOT_OWNER) return 1;
+    if (dict.renew("k", lease, 100) != HOLDFAST_NOT_OWNER) return 2;
+    holdfast_lease copy = lease;
+    if (dict.unlock("k", &copy) != HOLDFAST_NOT_OWNER) return 3;
+    return 0;
+  });
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_EQ(dict.get("k"), boolean(true));
+  EXPECT_EQ(dict.renew("k", lease, 50), HOLDFAST_OK);
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+}
+
+TEST_F(LockTest, the_lock_of_a_killed_process_is_free_at_once) {
+  Child holder([&](Channel& channel) {
+    holdfast_lease mine{};
+    channel.say(std::to_string(dict.try_lock("k", 0, &mine)));
+    channel.hear();
+    return 0;
+  });
+  ASSERT_EQ(holder.hear(), std::to_string(HOLDFAST_OK));
+  ASSERT_EQ(dict.get("k"), boolean(true));
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_LOCKED);
+  holder.kill();
+  ASSERT_EQ(holder.wait(), 128 + SIGKILL);
+  EXPECT_EQ(dict.get("k"), nothing());
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+}
+
+TEST_F(LockTest, a_waiter_takes_over_from_a_killed_process_without_any_release) {
+  Child holder([&](Channel& channel) {
+    holdfast_lease mine{};
+    channel.say(std::to_string(dict.try_lock("k", 0, &mine)));
+    channel.hear();
+    return 0;
+  });
+  ASSERT_EQ(holder.hear(), std::to_string(HOLDFAST_OK));
+  Waiting waiting;
+  ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
+  holder.kill();
+  EXPECT_EQ(waiting.lock(dict, "k", 20, &lease), HOLDFAST_OK);
+}
+
+TEST_F(LockTest, a_stopped_holder_is_not_robbed) {
+  Child holder([&](Channel& channel) {
+    holdfast_lease mine{};
+    channel.say(std::to_string(dict.try_lock("k", 0, &mine)));
+    channel.hear();
+    channel.say(std::to_string(dict.unlock("k", &mine)));
+    return 0;
+  });
+  ASSERT_EQ(holder.hear(), std::to_string(HOLDFAST_OK));
+  holder.stop();
+  Waiting waiting;
+  EXPECT_EQ(waiting.lock(dict, "k", 0.1, &lease), HOLDFAST_LOCKED);
+  holder.signal(SIGCONT);
+  EXPECT_EQ(holder.ask("release"), std::to_string(HOLDFAST_OK));
+  EXPECT_EQ(waiting.lock(dict, "k", 20, &lease), HOLDFAST_OK);
+}
+
+TEST_F(LockTest, a_release_wakes_a_waiter_in_another_process) {
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  Child waiter([&](Channel& channel) {
+    Waiting waiting;
+    holdfast_lease mine{};
+    if (waiting.once(dict, "k", &mine) != HOLDFAST_LOCKED) return 1;
+    channel.say("queued");
+    if (!waiting.sleep(20)) return 2;
+    channel.say("woken");
+    return waiting.lock(dict, "k", 20, &mine) == HOLDFAST_OK && dict.unlock("k", &mine) == HOLDFAST_OK ? 0 : 3;
+  });
+  ASSERT_EQ(waiter.hear(), "queued");
+  ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  EXPECT_EQ(waiter.hear(), "woken");
+  EXPECT_EQ(waiter.wait(), 0);
+}
+
+TEST_F(LockTest, waiters_that_waited_long_are_served_in_order_of_arrival) {
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  std::vector<std::unique_ptr<Child>> waiters;
+  for (int i = 0; i < 3; ++i) {
+    waiters.push_back(std::make_unique<Child>([&, i](Channel& channel) {
+      Waiting waiting;
+      holdfast_lease mine{};
+      if (waiting.once(dict, "k", &mine) != HOLDFAST_LOCKED) return 1;
+      channel.say("queued");
+      if (waiting.lock(dict, "k", 20, &mine) != HOLDFAST_OK) return 2;
+      const std::string so_far = dict.get("order").text;
+      dict.set("order", so_far + std::to_string(i));
+      sleep_ms(5);
+      return dict.unlock("k", &mine) == HOLDFAST_OK ? 0 : 3;
+    }));
+    ASSERT_EQ(waiters.back()->hear(), "queued");
+    sleep_ms(3);
+  }
+  ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  for (auto& waiter : waiters) EXPECT_EQ(waiter->wait(), 0);
+  EXPECT_EQ(dict.get("order"), text("012"));
+}
+
+TEST_F(LockTest, a_killed_waiter_does_not_hold_up_the_queue) {
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  Child doomed([&](Channel& channel) {
+    Waiting waiting;
+    holdfast_lease mine{};
+    channel.say(std::to_string(waiting.once(dict, "k", &mine)));
+    channel.hear();
+    return 0;
+  });
+  ASSERT_EQ(doomed.hear(), std::to_string(HOLDFAST_LOCKED));
+  Waiting waiting;
+  ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
+  sleep_ms(5);
+  doomed.kill();
+  ASSERT_EQ(doomed.wait(), 128 + SIGKILL);
+  ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  EXPECT_EQ(waiting.lock(dict, "k", 20, &lease), HOLDFAST_OK) << "the lock was reserved for the dead";
+}
+
+TEST_F(LockTest, a_critical_section_under_the_lock_is_never_entered_twice) {
+  constexpr int kEach = 2000;
+  const auto work = [&](Channel&) {
+    Waiting waiting;
+    holdfast_lease mine{};
+    for (int i = 0; i < kEach; ++i) {
+      if (waiting.lock(dict, "k", 20, &mine) != HOLDFAST_OK) return 1;
+      const double seen = dict.get("count").number;
+      if (dict.set_number("count", seen + 1) != HOLDFAST_OK) return 2;
+      if (dict.unlock("k", &mine) != HOLDFAST_OK) return 3;
+    }
+    return 0;
+  };
+  Child first(work);
+  Child second(work);
+  Child third(work);
+  EXPECT_EQ(first.wait(), 0);
+  EXPECT_EQ(second.wait(), 0);
+  EXPECT_EQ(third.wait(), 0);
+  EXPECT_EQ(dict.get("count"), test::number(3 * kEach));
+  EXPECT_EQ(test::count_shard(dict.segment().shards()[0]).waiters, 0U);
+}
+
+TEST_F(LockTest, a_forked_child_has_parkers_but_none_of_its_parents_waiters) {
+  Waiting waiting;
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
+  Child child([&](Channel&) {
+    holdfast_lease mine{};
+    if (waiting.once(dict, "k", &mine) != HOLDFAST_INVALID) return 1;
+    Waiting own;
+    if (own.once(dict, "k", &mine) != HOLDFAST_LOCKED) return 2;
+    return own.leave(dict, "k") == HOLDFAST_OK ? 0 : 3;
+  });
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  EXPECT_TRUE(waiting.sleep(20));
+  EXPECT_EQ(waiting.once(dict, "k", &other), HOLDFAST_OK);
+}
+
+}  // namespace
+}  // namespace holdfast

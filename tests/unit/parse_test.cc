@@ -1,0 +1,67 @@
+// Sizes, names and declarations as people write them.
+#include "base/parse.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace holdfast {
+namespace {
+
+TEST(ParseTest, sizes_are_numbers_with_an_optional_unit) {
+  EXPECT_EQ(*parse_size("1"), 1U);
+  EXPECT_EQ(*parse_size("12345"), 12345U);
+  EXPECT_EQ(*parse_size("100k"), 102400U);
+  EXPECT_EQ(*parse_size("100K"), 102400U);
+  EXPECT_EQ(*parse_size("1m"), 1U << 20);
+  EXPECT_EQ(*parse_size("8G"), std::uint64_t{8} << 30);
+  EXPECT_EQ(*parse_size("007k"), 7168U);
+  EXPECT_EQ(*parse_size("65536g"), kSizeMax);
+  EXPECT_EQ(*parse_size(std::to_string(kSizeMax)), kSizeMax);
+}
+
+TEST(ParseTest, anything_else_is_refused_with_what_was_given) {
+  for (const std::string bad : {"", "0", "0k", "k", "-1", "+1", "1x", "1 m", " 1m", "1m ", "1mm", "1.5m", "0x10", "1e3",
+                                "m1", "65537g", "70368744177665", "18446744073709551616", "99999999999999999999999g"}) {
+    const auto size = parse_size(bad);
+    ASSERT_FALSE(size) << bad;
+    EXPECT_EQ(size.status().code, Code::invalid);
+    EXPECT_NE(size.status().message.find("\"" + bad + "\""), std::string::npos) << size.status().message;
+  }
+  EXPECT_FALSE(parse_size(std::string("1\0m", 3)));
+}
+
+TEST(ParseTest, messages_stay_printable_and_short) {
+  const auto size = parse_size(std::string(100000, '\n'));
+  ASSERT_FALSE(size);
+  EXPECT_LT(size.status().message.size(), 300U);
+  EXPECT_EQ(size.status().message.find('\n'), std::string::npos);
+}
+
+TEST(ParseTest, names_are_1_to_64_harmless_characters) {
+  for (const std::string good : {"a", "my_locks", "A-z.0_9", "-", "_", "a."})
+    EXPECT_TRUE(check_name(good).ok()) << good;
+  EXPECT_TRUE(check_name(std::string(64, 'x')).ok());
+  for (const std::string bad : {"", ".", "..", ".hidden", "a/b", "/", "a b", "a\n", "\xC3\xA4", "a=b", "a,b"}) {
+    EXPECT_EQ(check_name(bad).code, Code::invalid) << bad;
+    EXPECT_FALSE(check_name(bad).message.empty());
+  }
+  EXPECT_EQ(check_name(std::string(65, 'x')).code, Code::invalid);
+  EXPECT_NE(check_name(std::string(65, 'x')).message.find("65"), std::string::npos);
+  EXPECT_EQ(check_name(std::string("a\0b", 3)).code, Code::invalid);
+}
+
+TEST(ParseTest, declarations_name_dictionaries_and_their_sizes) {
+  EXPECT_EQ(*find_declaration("my_locks=1m,cache=64m", "my_locks"), 1U << 20);
+  EXPECT_EQ(*find_declaration("my_locks=1m,cache=64m", "cache"), 64U << 20);
+  EXPECT_EQ(*find_declaration(",,a=1k,", "a"), 1024U);
+  EXPECT_EQ(find_declaration("my_locks=1m", "locks").status().code, Code::not_found);
+  EXPECT_EQ(find_declaration("my_locks=1m", "my_lock").status().code, Code::not_found);
+  EXPECT_EQ(find_declaration("", "a").status().code, Code::not_found);
+  EXPECT_EQ(find_declaration("a=1x", "a").status().code, Code::invalid);
+  EXPECT_EQ(find_declaration("a", "a").status().code, Code::invalid);
+  EXPECT_EQ(find_declaration("a=1k,b=", "b").status().code, Code::invalid);
+}
+
+}  // namespace
+}  // namespace holdfast

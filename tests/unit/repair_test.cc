@@ -1,0 +1,205 @@
+// A shard is made whole from its chains, whatever else it contains.
+#include "dict/repair.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "dict/wait_queue.h"
+#include "support/dict.h"
+#include "support/private_shard.h"
+#include "support/process.h"
+#include "support/shard_check.h"
+
+namespace holdfast {
+namespace {
+
+using test::check_shard;
+using test::Dict;
+using test::nothing;
+using test::text;
+
+const test::ScratchDirectory directory;
+
+class RepairTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+    for (int i = 0; i < kKeys; ++i) ASSERT_EQ(dict.set(key(i), value(i)), HOLDFAST_OK);
+    ASSERT_EQ(dict.try_lock("held", 0, &held), HOLDFAST_OK);
+    ASSERT_EQ(dict.try_lock("free", 0, &lease), HOLDFAST_OK);
+    ASSERT_EQ(dict.unlock("free", &lease), HOLDFAST_OK);
+    ASSERT_EQ(check_shard(shard()), "");
+  }
+  void TearDown() override {
+    EXPECT_EQ(check_shard(shard()), "");
+    const std::string& name = dict.dictionary().name();
+    holdfast_remove(name.data(), name.size());
+  }
+
+  static constexpr int kKeys = 200;
+  static std::string key(int i) { return "key-" + std::to_string(i * 7919); }
+  static std::string value(int i) { return std::string(static_cast<std::size_t>(i * 13 % 90), 'a' + i % 26); }
+  static std::string new_name() {
+    static int count = 0;
+    return "repair-" + std::to_string(++count);
+  }
+
+  Shard& shard() { return dict.segment().shards()[0]; }
+  Place place_of(const std::string& name) {
+    Place place{};
+    EXPECT_TRUE(shard().find(Key(name.data(), name.size(), dict.segment().seed()), place));
+    return place;
+  }
+  int lost() {
+    int count = 0;
+    for (int i = 0; i < kKeys; ++i) {
+      const test::Got got = dict.get(key(i));
+      if (got == nothing())
+        ++count;
+      else
+        EXPECT_EQ(got, text(value(i)));
+    }
+    return count;
+  }
+  /// A chain of at least that many entries: its bucket.
+  std::uint32_t long_chain(int length) {
+    for (std::uint32_t bucket = 0; bucket < shard().buckets(); ++bucket) {
+      int found = 0;
+      for (std::uint32_t block = shard().bucket(bucket).load(); block != 0; block = shard().entry(block).next.load())
+        ++found;
+      if (found >= length) return bucket;
+    }
+    ADD_FAILURE() << "no long chain; more keys needed";
+    return 0;
+  }
+
+  Dict dict{new_name(), {.size = 32768}};
+  holdfast_lease held{};
+  holdfast_lease lease{};
+};
+
+TEST_F(RepairTest, a_healthy_shard_loses_nothing) {
+  const std::uint64_t before = dict.free_space();
+  EXPECT_EQ(repair(shard()), 0U);
+  EXPECT_EQ(lost(), 0);
+  EXPECT_EQ(dict.free_space(), before);
+  EXPECT_EQ(dict.unlock("held", &held), HOLDFAST_OK) << "a lease survives";
+}
+
+TEST_F(RepairTest, everything_derived_is_made_anew) {
+  const std::uint64_t before = dict.free_space();
+  ShardHeader& header = shard().header();
+  for (Word32& bin : header.bins) bin.store(0xDEADBEEF);
+  for (Word64& word : header.bin_map) word.store(~0ULL);
+  for (std::uint32_t i = 0; i < (shard().granules() + 63) / 64; ++i) shard().free_bits()[i].store(0x5555555555555555);
+  header.free_granules.store(7);
+  header.entries.store(0);
+  header.free_locks.store(9999);
+  header.reclaim_after.store(~0ULL);
+  EXPECT_EQ(repair(shard()), 0U);
+  EXPECT_EQ(check_shard(shard()), "");
+  EXPECT_EQ(lost(), 0);
+  EXPECT_EQ(dict.free_space(), before);
+}
+
+TEST_F(RepairTest, a_link_out_of_the_arena_is_cut) {
+  for (const std::uint32_t link : {shard().granules() - 1, shard().granules(), 0x7FFFFFFFU, 0xFFFFFFFFU}) {
+    const std::uint32_t bucket = long_chain(1);
+    shard().bucket(bucket).store(link);
+    EXPECT_EQ(repair(shard()), 1U);
+    EXPECT_EQ(check_shard(shard()), "");
+    EXPECT_EQ(shard().bucket(bucket).load(), 0U);
+  }
+  EXPECT_GT(lost(), 0);
+}
+
+TEST_F(RepairTest, a_chain_in_a_circle_ends_at_its_last_entry) {
+  const std::uint32_t bucket = long_chain(3);
+  const std::uint32_t first = shard().bucket(bucket).load();
+  Entry& second = shard().entry(shard().entry(first).next.load());
+  const std::uint32_t rest = second.next.load();
+  EXPECT_NE(rest, 0U);
+  second.next.store(first);
+  EXPECT_EQ(repair(shard()), 1U);
+  EXPECT_EQ(second.next.load(), 0U);
+  EXPECT_GE(lost(), 1);
+}
+
+TEST_F(RepairTest, an_entry_of_another_chain_is_cut_off) {
+  const std::uint32_t bucket = long_chain(2);
+  for (std::uint32_t other = 0; other < shard().buckets(); ++other) {
+    if (other == bucket || shard().bucket(other).load() == 0) continue;
+    shard().entry(shard().bucket(other).load()).next.store(shard().bucket(bucket).load());
+    break;
+  }
+  EXPECT_EQ(repair(shard()), 1U);
+}
+
+TEST_F(RepairTest, entries_that_overlap_are_not_both_kept) {
+  Entry& entry = *place_of(key(5)).view.entry;
+  entry.value_size.store(entry.value_size.load() + 2000);
+  EXPECT_GE(repair(shard()), 1U);
+}
+
+TEST_F(RepairTest, waiters_are_forgotten_and_their_memory_comes_back) {
+  const std::uint64_t before = dict.free_space();
+  holdfast_parker* parker = holdfast_parker_new();
+  double pause = 0;
+  for (int i = 0; i < 3; ++i)
+    ASSERT_EQ(dict.wait_lock("held", 0, parker, holdfast_waiter_open(parker), &lease, &pause), HOLDFAST_LOCKED);
+  EXPECT_LT(dict.free_space(), before);
+  EXPECT_EQ(repair(shard()), 0U);
+  EXPECT_EQ(dict.free_space(), before);
+  EXPECT_EQ(dict.unlock("held", &held), HOLDFAST_OK);
+  holdfast_parker_free(parker);
+}
+
+/// The bytes of a shard without what counts repairs and reuses.
+std::string image_of(Shard& shard, const Geometry& geometry) {
+  ShardHeader& header = shard.header();
+  const std::uint64_t epoch = header.reuse_epoch.exchange(0);
+  const std::uint64_t repairs = header.repairs.exchange(0);
+  std::string image(reinterpret_cast<const char*>(&header), geometry.shard_bytes);
+  header.reuse_epoch.store(epoch);
+  header.repairs.store(repairs);
+  return image;
+}
+
+TEST_F(RepairTest, a_second_repair_changes_nothing) {
+  repair(shard());
+  const std::string once = image_of(shard(), dict.segment().geometry());
+  repair(shard());
+  EXPECT_EQ(once == image_of(shard(), dict.segment().geometry()), true);
+}
+
+TEST_F(RepairTest, whatever_the_bytes_the_result_is_consistent_and_stays_so) {
+  const std::uint64_t seed = std::getenv("HOLDFAST_TEST_SEED") != nullptr
+                                 ? std::strtoull(std::getenv("HOLDFAST_TEST_SEED"), nullptr, 10)
+                                 : std::random_device()();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 400; ++round) {
+    SCOPED_TRACE("HOLDFAST_TEST_SEED=" + std::to_string(seed) + " round " + std::to_string(round));
+    test::PrivateShard copy(dict.segment().geometry().size, &shard().header());
+    // A few words, many, or all of it; links mostly point into the arena.
+    const std::size_t words = copy.size() / 4;
+    const std::size_t changes = round % 3 == 0 ? 5 : round % 3 == 1 ? 300 : words;
+    for (std::size_t i = 0; i < changes; ++i) {
+      const std::uint32_t value =
+          static_cast<std::uint32_t>(random() % 4 == 0 ? random() : random() % copy.shard().granules());
+      reinterpret_cast<Word32*>(copy.bytes())[changes == words ? i : random() % words].store(value);
+    }
+    repair(copy.shard());
+    ASSERT_EQ(check_shard(copy.shard()), "");
+    const std::string once = image_of(copy.shard(), copy.geometry());
+    EXPECT_EQ(repair(copy.shard()), 0U);
+    ASSERT_EQ(once == image_of(copy.shard(), copy.geometry()), true) << "a second repair changed something";
+  }
+}
+
+}  // namespace
+}  // namespace holdfast
