@@ -1,0 +1,48 @@
+-- Runs one part in each worker of an nginx that has nothing else to do. In a timer, where sleeping is allowed.
+
+local options = require "bench.support.options"
+local sides = require "bench.support.sides"
+
+local ngx = ngx  -- luacheck: ignore 113
+local emit = options.emit
+local part = os.getenv("HOLDFAST_BENCH_PART")
+
+-- Debian builds nginx for debugging, where lock modules keep more books than they do elsewhere.
+ngx.config.debug = false
+
+
+local function run_all(count, task)
+    local threads = {}
+    for i = 1, count do
+        threads[i] = ngx.thread.spawn(task, i)
+    end
+    for i = 1, count do
+        assert(ngx.thread.wait(threads[i]))
+    end
+end
+
+
+local function run()
+    local read = options.read()
+    local peer = sides.nginx()
+    emit("peer", peer.label)
+    require("bench." .. part).run({
+        emit = emit,
+        workers = ngx.worker.count(),
+        run_all = run_all,
+        sides = read.peer_only and { peer } or { sides.holdfast(), peer },
+        sleep = ngx.sleep,
+    }, read)
+end
+
+
+assert(ngx.timer.at(0, function (premature)
+    if premature then
+        return
+    end
+    local ok, err = xpcall(run, debug.traceback)
+    if not ok then
+        emit("failed", (tostring(err):gsub("\n.*", "")))
+    end
+    emit("end")
+end))

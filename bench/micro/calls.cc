@@ -1,0 +1,82 @@
+// The calls of the C ABI that the Lua loops spend their time in.
+#include <string>
+
+#include "scratch.h"
+
+namespace holdfast::bench {
+namespace {
+
+const std::string kKey = "key000001";
+constexpr std::size_t kKeys = 100'000;
+
+void lock_and_unlock(benchmark::State& state) {
+  const ScratchDictionary dictionary(state, kMegabyte);
+  if (!dictionary) return;
+  holdfast_lease lease{};
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(holdfast_lock_try(dictionary.handle(), kKey.data(), kKey.size(), 30, &lease));
+    benchmark::DoNotOptimize(holdfast_unlock(dictionary.handle(), kKey.data(), kKey.size(), &lease));
+  }
+}
+BENCHMARK(lock_and_unlock);
+
+void get_hot_number(benchmark::State& state) {
+  const ScratchDictionary dictionary(state, kMegabyte);
+  if (!dictionary) return;
+  dictionary.set(kKey, 1);
+  holdfast_value value{};
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(holdfast_get(dictionary.handle(), kKey.data(), kKey.size(), &value));
+  }
+}
+BENCHMARK(get_hot_number);
+
+void set_hot_number(benchmark::State& state) {
+  const ScratchDictionary dictionary(state, kMegabyte);
+  if (!dictionary) return;
+  for (auto _ : state) benchmark::DoNotOptimize(dictionary.set(kKey, 1));
+}
+BENCHMARK(set_hot_number);
+
+void incr_hot_number(benchmark::State& state) {
+  const ScratchDictionary dictionary(state, kMegabyte);
+  if (!dictionary) return;
+  dictionary.set(kKey, 1);
+  double sum = 0;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(holdfast_incr(dictionary.handle(), kKey.data(), kKey.size(), 1, 0, 0, 0, &sum, nullptr));
+  }
+}
+BENCHMARK(incr_hot_number);
+
+void get_100k_numbers(benchmark::State& state) {
+  const ScratchDictionary dictionary(state, 16 * kMegabyte);
+  if (!dictionary) return;
+  const auto keys = shuffled_keys(kKeys);
+  for (const auto& key : keys) dictionary.set(key, 1);
+  holdfast_value value{};
+  std::size_t next = 0;
+  for (auto _ : state) {
+    const std::string& key = keys[next];
+    next = next + 1 < kKeys ? next + 1 : 0;
+    benchmark::DoNotOptimize(holdfast_get(dictionary.handle(), key.data(), key.size(), &value));
+  }
+}
+BENCHMARK(get_100k_numbers);
+
+void set_100k_numbers(benchmark::State& state) {
+  const ScratchDictionary dictionary(state, 16 * kMegabyte);
+  if (!dictionary) return;
+  const auto keys = shuffled_keys(kKeys);
+  for (const auto& key : keys) dictionary.set(key, 1);
+  std::size_t next = 0;
+  for (auto _ : state) {
+    const std::string& key = keys[next];
+    next = next + 1 < kKeys ? next + 1 : 0;
+    benchmark::DoNotOptimize(dictionary.set(key, 2));
+  }
+}
+BENCHMARK(set_100k_numbers);
+
+}  // namespace
+}  // namespace holdfast::bench

@@ -1,0 +1,65 @@
+// The memory of a shard: taking blocks and giving them back, and making everything anew after a crash.
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dict/arena.h"
+#include "dict/guard.h"
+#include "dict/repair.h"
+#include "scratch.h"
+
+namespace holdfast::bench {
+namespace {
+
+// What a 9-byte key with a number takes.
+const auto kSmall = static_cast<std::uint32_t>(granules_for(9, 8));
+
+void arena_allocate_and_release(benchmark::State& state) {
+  const ScratchDictionary dictionary(state, kMegabyte);
+  if (!dictionary) return;
+  Shard& shard = dictionary.first_shard();
+  const ShardGuard guard(shard);
+  Arena arena(shard);
+  for (auto _ : state) {
+    const std::uint32_t block = arena.allocate(kSmall);
+    benchmark::DoNotOptimize(block);
+    arena.release(block, kSmall);
+  }
+}
+BENCHMARK(arena_allocate_and_release);
+
+// A thousand blocks of 1 to 64 granules, of which random ones are replaced by others: nothing fits exactly.
+void arena_mixed_sizes(benchmark::State& state) {
+  const ScratchDictionary dictionary(state, kMegabyte);
+  if (!dictionary) return;
+  Shard& shard = dictionary.first_shard();
+  const ShardGuard guard(shard);
+  Arena arena(shard);
+  std::mt19937 random{20090101};
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> blocks(1000);
+  for (auto _ : state) {
+    auto& [block, count] = blocks[random() % blocks.size()];
+    if (block != 0) arena.release(block, count);
+    count = 1 + random() % 64;
+    block = arena.allocate(count);
+  }
+}
+BENCHMARK(arena_mixed_sizes);
+
+void repair_full_shard(benchmark::State& state) {
+  const ScratchDictionary dictionary(state, kMegabyte);
+  if (!dictionary) return;
+  int entries = 0;
+  for (int i = 0; dictionary.set("k" + std::to_string(10'000'000 + i), i) == HOLDFAST_OK && i < 1'000'000; ++i) {
+    entries = i + 1;
+  }
+  Shard& shard = dictionary.first_shard();
+  const ShardGuard guard(shard);
+  for (auto _ : state) benchmark::DoNotOptimize(repair(shard));
+  state.SetLabel(std::to_string(entries) + " entries");
+}
+BENCHMARK(repair_full_shard)->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace holdfast::bench

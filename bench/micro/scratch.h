@@ -1,0 +1,56 @@
+// Dictionaries for the benchmarks, in a world of their own.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "capi/handle.h"
+#include "dict/segment.h"
+#include "dict/shard.h"
+#include "holdfast.h"
+
+namespace holdfast::bench {
+
+/// A runtime directory that exists as long as this does.
+class ScratchWorld {
+ public:
+  ScratchWorld();
+  ~ScratchWorld();
+  ScratchWorld(const ScratchWorld&) = delete;
+  ScratchWorld& operator=(const ScratchWorld&) = delete;
+
+ private:
+  std::string path_;
+};
+
+/// A new dictionary, removed at the end. On failure the benchmark is marked as failed and `handle` is null.
+class ScratchDictionary {
+ public:
+  ScratchDictionary(benchmark::State& state, std::uint64_t size, holdfast_mutex mutex = HOLDFAST_MUTEX_FUTEX);
+  ~ScratchDictionary();
+  ScratchDictionary(const ScratchDictionary&) = delete;
+  ScratchDictionary& operator=(const ScratchDictionary&) = delete;
+
+  explicit operator bool() const { return handle_ != nullptr; }
+  holdfast_dict* handle() const { return handle_; }
+  Shard& first_shard() const { return capi::unwrap(handle_).segment()->shards().front(); }
+
+  int set(const std::string& key, double value) const {
+    return holdfast_store(handle_, HOLDFAST_SET, key.data(), key.size(), HOLDFAST_NUMBER, nullptr, 0, value, 0, 0,
+                          nullptr);
+  }
+
+ private:
+  std::string name_;
+  holdfast_dict* handle_ = nullptr;
+};
+
+inline constexpr std::uint64_t kMegabyte = std::uint64_t{1} << 20;
+
+/// Keys of nine bytes in random order, the same in every run.
+std::vector<std::string> shuffled_keys(std::size_t count);
+
+}  // namespace holdfast::bench

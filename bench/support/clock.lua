@@ -1,0 +1,40 @@
+-- Time, in seconds.
+
+local ffi = require "ffi"
+
+local C = ffi.C
+local tonumber = tonumber
+
+ffi.cdef [[
+typedef struct { long seconds; long nanoseconds; } holdfast_bench_time;
+int clock_gettime(int clock, holdfast_bench_time *time);
+]]
+
+local MONOTONIC = 1
+local THREAD_CPU = 3
+
+local time = ffi.new("holdfast_bench_time")
+
+
+local function read(clock)
+    C.clock_gettime(clock, time)
+    return tonumber(time.seconds) + tonumber(time.nanoseconds) * 1e-9
+end
+
+
+local _M = {}
+
+
+-- The same clock in all processes.
+function _M.now()
+    return read(MONOTONIC)
+end
+
+
+-- What this thread has used of a processor: what others do on the same processor does not count.
+function _M.cpu()
+    return read(THREAD_CPU)
+end
+
+
+return _M

@@ -1,0 +1,136 @@
+-- An nginx of our own: in the foreground, in a folder of its own, without a socket, ended by its pid.
+
+local process = require "bench.support.process"
+
+local quote = process.quote
+
+local MODULES = "/usr/lib/nginx/modules"
+local PLACES = { "nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/local/openresty/nginx/sbin/nginx" }
+
+local CONFIGURATION = [[
+$load
+$user
+daemon off;
+worker_processes $workers;
+worker_cpu_affinity auto;
+pid $folder/nginx.pid;
+error_log $folder/error.log warn;
+env HOLDFAST_DIR;
+env HOLDFAST_LIB;
+env HOLDFAST_DICTS;
+env HOLDFAST_BENCH_ROOT;
+env HOLDFAST_BENCH_OPTIONS;
+env HOLDFAST_BENCH_PART;
+env RESTY_LOCK_DIR;
+events { worker_connections 64; }
+http {
+  access_log off;
+  client_body_temp_path $folder/body;
+  proxy_temp_path $folder/proxy;
+  fastcgi_temp_path $folder/fastcgi;
+  uwsgi_temp_path $folder/uwsgi;
+  scgi_temp_path $folder/scgi;
+  lua_package_path "$root/?.lua;$root/lua/?.lua;/usr/local/openresty/lualib/?.lua;;";
+  lua_shared_dict bench_locks 1m;
+  lua_shared_dict bench_cache 16m;
+  lua_shared_dict bench_fill 64m;
+  init_worker_by_lua_file $root/bench/in_nginx.lua;
+}
+]]
+
+local _M = {}
+
+
+local function readable(path)
+    local file = io.open(path, "rb")
+    if file then
+        file:close()
+    end
+    return file ~= nil
+end
+
+
+local function find_program()
+    local named = os.getenv("NGINX")
+    for _, place in ipairs(named and { named } or PLACES) do
+        local path = process.output("command -v " .. quote(place))
+        if path ~= "" then
+            return path
+        end
+    end
+end
+
+
+-- Modules of Debian's packages; an OpenResty has them inside.
+local function load_modules()
+    local lines = {}
+    for _, name in ipairs { "ndk_http_module", "ngx_http_lua_module" } do
+        local path = MODULES .. "/" .. name .. ".so"
+        if readable(path) then
+            lines[#lines + 1] = "load_module " .. path .. ";"
+        end
+    end
+    return table.concat(lines, "\n")
+end
+
+
+local function write_configuration(folder, root, workers)
+    local values = {
+        folder = folder,
+        root = root,
+        workers = workers,
+        load = load_modules(),
+        user = process.output("id -u") == "0" and "user root;" or "",
+    }
+    os.execute("mkdir -p " .. quote(folder))
+    local path = folder .. "/nginx.conf"
+    local file = assert(io.open(path, "w"))
+    file:write((CONFIGURATION:gsub("%$(%w+)", values)))
+    file:close()
+    return path
+end
+
+
+-- "nginx/1.22.1", or nil and why there is none with Lua.
+function _M.find(folder, root)
+    local program = find_program()
+    if not program then
+        return nil, "not installed"
+    end
+    local configuration = write_configuration(folder, root, 1)
+    local answer = process.output(quote(program) .. " -t -p " .. quote(folder) .. " -c " .. quote(configuration)
+                                  .. " 2>&1")
+    if not answer:find("test is successful", 1, true) then
+        local unknown = answer:find('unknown directive "lua', 1, true)
+        return nil, unknown and "no Lua module installed" or "does not start: " .. answer:gsub("\n.*", "")
+    end
+    _M.program = program
+    return process.output(quote(program) .. " -v 2>&1"):match("%S+$")
+end
+
+
+-- Runs a part in `workers` workers; their lines of results, or nil and what went wrong.
+function _M.run(part, options, folder, root, workers)
+    local configuration = write_configuration(folder, root, workers)
+    local command = quote(_M.program) .. " -p " .. quote(folder) .. " -c " .. quote(configuration)
+    local child = process.start(command, part, options)
+    local lines, left = {}, workers
+    for words in child.lines() do
+        if words[1] == "end" then
+            left = left - 1
+            if left == 0 then
+                os.execute("kill -TERM $(cat " .. quote(folder .. "/nginx.pid") .. ")")
+            end
+        else
+            lines[#lines + 1] = words
+        end
+    end
+    child.close()
+    if left > 0 then
+        return nil, "nginx ended early: " .. process.output("tail -n 1 " .. quote(folder .. "/error.log"))
+    end
+    return process.check(lines)
+end
+
+
+return _M

@@ -1,0 +1,92 @@
+-- Children that print lines of words with tabs between them.
+
+local options = require "bench.support.options"
+
+-- No part takes as long as this; a child that hangs is ended.
+local LIMIT = 180
+
+local _M = {}
+
+
+function _M.quote(word)
+    return "'" .. word:gsub("'", "'\\''") .. "'"
+end
+local quote = _M.quote
+
+
+-- What a command prints, without the end of its last line.
+function _M.output(command)
+    local pipe = assert(io.popen("{ " .. command .. "; } 2>/dev/null", "r"))
+    local text = pipe:read("*a")
+    pipe:close()
+    return (text:gsub("%s+$", ""))
+end
+
+
+local cpus = tonumber(_M.output("nproc")) or 1
+local can_pin = _M.output("command -v taskset") ~= ""
+
+
+-- Keeps the command on one processor, where there are several.
+function _M.pinned(command, number)
+    if cpus < 2 or not can_pin then
+        return command
+    end
+    return "taskset -c " .. number % cpus .. " " .. command
+end
+
+
+-- A child that runs, with what it needs to know in its environment.
+function _M.start(command, part, told)
+    local pipe = assert(io.popen("HOLDFAST_BENCH_PART=" .. part .. " HOLDFAST_BENCH_OPTIONS="
+                                 .. quote(options.write(told)) .. " exec timeout " .. LIMIT .. " " .. command, "r"))
+    local function lines()
+        return function ()
+            local line = pipe:read("*l")
+            if not line then
+                return nil
+            end
+            local words = {}
+            for word in (line .. "\t"):gmatch("([^\t]*)\t") do
+                words[#words + 1] = tonumber(word) or word
+            end
+            return words
+        end
+    end
+    return { lines = lines, close = function () pipe:close() end }
+end
+
+
+-- The lines; or nil and the reason if one tells of a failure.
+function _M.check(lines)
+    for _, words in ipairs(lines) do
+        if words[1] == "failed" then
+            return nil, words[2]
+        end
+    end
+    return lines
+end
+
+
+-- Runs a part in `count` LuaJIT processes at the same time; their lines, all together.
+function _M.run(part, told, count)
+    local children, lines = {}, {}
+    for i = 1, count do
+        told.process, told.workers = i - 1, count
+        local command = "luajit " .. quote(told.root .. "/bench/child.lua") .. " " .. part
+        children[i] = _M.start(count > 1 and _M.pinned(command, i - 1) or command, part, told)
+    end
+    for _, child in ipairs(children) do
+        for words in child.lines() do
+            lines[#lines + 1] = words
+        end
+        child.close()
+    end
+    if #lines < count then
+        return nil, "a process failed"
+    end
+    return _M.check(lines)
+end
+
+
+return _M
