@@ -1,0 +1,161 @@
+// Every state in which a killed process can leave a dictionary: each operation is run one instruction at a time, and
+// each image of the segment that comes by is judged as if the process had died there.
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "crash/judge.h"
+#include "crash/scenario.h"
+#include "crash/stepper.h"
+#include "crash/victim.h"
+#include "dict/guard.h"
+#include "platform/platform.h"
+#include "support/process.h"
+
+namespace holdfast::crash {
+namespace {
+
+struct Settings {
+  std::uint64_t seed = std::random_device()();
+  std::uint64_t size = 12288;
+  int rounds = 1;
+  int repairs = 10;               // images of each round whose repair is stepped too
+  std::uint64_t at_least = 2000;  // distinct images, or the run counts as failed
+  bool expect_violations = false;
+};
+
+class Enumeration {
+ public:
+  explicit Enumeration(const Settings& settings)
+      : settings_(settings), random_(settings.seed), victim_(settings.size, random_()), judge_(victim_, true) {}
+
+  void run() {
+    for (int round = 0; round < settings_.rounds; ++round) {
+      to_repair_.clear();
+      const std::vector<State> states = make_states(victim_, random_);
+      for (const State& state : states)
+        for (const Scenario& scenario : make_scenarios(victim_, state, random_)) step(state, scenario);
+      for (const auto& [name, state, image] : sample()) step_repair(name, *state, image);
+    }
+  }
+
+  const Judge& judge() const { return judge_; }
+  std::uint64_t instructions() const { return instructions_; }
+  int runs() const { return runs_; }
+  int skipped() const { return skipped_; }
+  int repairs() const { return repairs_; }
+
+ private:
+  struct ToRepair {
+    std::string name;
+    const State* state;
+    Image image;
+  };
+
+  std::vector<Image> images_of(const std::function<void()>& prepare, const std::function<int()>& run, Stepped& result) {
+    std::vector<Image> images;
+    result = step_through(
+        prepare, run, [&] { images.push_back(victim_.take()); },
+        [&] {
+          if (std::memcmp(images.back().data(), victim_.bytes(), victim_.size()) != 0) images.push_back(victim_.take());
+        });
+    instructions_ += result.instructions;
+    return images;
+  }
+
+  void step(const State& state, const Scenario& scenario) {
+    victim_.put(state.image);
+    const std::uint64_t start_ns = platform::monotonic_ns();
+    Stepped result;
+    const std::vector<Image> images = images_of(scenario.prepare, scenario.run, result);
+    if (images.empty() && result.status == kSkip) {
+      ++skipped_;
+      return;
+    }
+    ++runs_;
+    if (!result.problem.empty()) return judge_.fail(state.name + ": " + scenario.name + ": " + result.problem);
+    judge_.judge(scenario.name + " " + scenario.key, state, scenario.key, images, start_ns);
+    if (result.status == HOLDFAST_SYSTEM || result.status == HOLDFAST_BUSY || result.status == HOLDFAST_CORRUPT ||
+        result.status == HOLDFAST_TIMEOUT)
+      judge_.fail(std::string("it gave ") + holdfast_code_text(result.status));
+    for (const Image& image : images)
+      if (victim_.is_locked(image)) to_repair_.push_back({scenario.name, &state, image});
+  }
+
+  std::vector<ToRepair> sample() {
+    std::vector<ToRepair> some;
+    for (int i = 0; i < settings_.repairs && !to_repair_.empty(); ++i)
+      some.push_back(to_repair_[random_() % to_repair_.size()]);
+    return some;
+  }
+
+  void step_repair(const std::string& name, const State& state, const Image& image) {
+    ++repairs_;
+    victim_.put(image);
+    const std::uint64_t start_ns = platform::monotonic_ns();
+    Stepped result;
+    const std::vector<Image> images = images_of([&] { victim_.dict().get("enters the world"); },
+                                                [&] {
+                                                  const ShardGuard guard(victim_.segment().shards()[0], 0);
+                                                  return guard.held() ? 0 : 1;
+                                                },
+                                                result);
+    if (!result.problem.empty() || result.status != 0)
+      return judge_.fail("repair of " + name + ": " + result.problem + " status " + std::to_string(result.status));
+    judge_.judge_repair(name, state, images, start_ns);
+  }
+
+  const Settings settings_;
+  Random random_;
+  Victim victim_;
+  Judge judge_;
+  std::vector<ToRepair> to_repair_;
+  std::uint64_t instructions_ = 0;
+  int runs_ = 0;
+  int skipped_ = 0;
+  int repairs_ = 0;
+};
+
+int run(const Settings& settings) {
+  const test::ScratchDirectory directory;
+  std::printf("seed %llu\n", static_cast<unsigned long long>(settings.seed));
+  std::fflush(stdout);
+  const double start = holdfast_now();
+  Enumeration enumeration(settings);
+  enumeration.run();
+  const Judge& judge = enumeration.judge();
+  std::printf(
+      "%d operations and %d repairs (%d skipped), %llu instructions: %llu images, %llu distinct; %llu violations; %.1f "
+      "s\n",
+      enumeration.runs(), enumeration.repairs(), enumeration.skipped(),
+      static_cast<unsigned long long>(enumeration.instructions()), static_cast<unsigned long long>(judge.images()),
+      static_cast<unsigned long long>(judge.distinct()), static_cast<unsigned long long>(judge.violations()),
+      holdfast_now() - start);
+  if (settings.expect_violations) return judge.violations() > 0 ? 0 : 1;
+  if (judge.distinct() < settings.at_least) {
+    std::printf("fewer than %llu distinct images\n", static_cast<unsigned long long>(settings.at_least));
+    return 1;
+  }
+  return judge.violations() == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace holdfast::crash
+
+int main(int argc, char** argv) {
+  holdfast::crash::Settings settings;
+  CLI::App app("Single-steps every operation and judges each image of the segment");
+  app.add_option("--seed", settings.seed, "repeats a run");
+  app.add_option("--rounds", settings.rounds, "how often, with other states each time");
+  app.add_option("--size", settings.size, "bytes of the dictionary")->check(CLI::Range(12288, 1 << 20));
+  app.add_option("--repairs", settings.repairs, "repairs to step in each round");
+  app.add_option("--at-least", settings.at_least, "distinct images without which the run failed");
+  app.add_flag("--expect-violations", settings.expect_violations, "succeed only if the images are wrong");
+  CLI11_PARSE(app, argc, argv);
+  return holdfast::crash::run(settings);
+}

@@ -1,0 +1,137 @@
+#include "crash/judge.h"
+
+#include <cstdio>
+
+#include "base/hash.h"
+#include "dict/guard.h"
+#include "dict/repair.h"
+#include "support/shard_check.h"
+
+namespace holdfast::crash {
+
+namespace {
+
+constexpr std::uint64_t kPrinted = 20;
+/// Every so often the judge does not repair by hand, but calls an operation that finds the dead owner by itself.
+constexpr std::uint64_t kByOperation = 40;
+
+}  // namespace
+
+void Judge::fail(const std::string& what) {
+  if (print_ && violations_ < kPrinted)
+    std::printf("VIOLATION: %s, image %zu: %s\n", name_.c_str(), index_, what.c_str());
+  ++violations_;
+}
+
+void Judge::judge(const std::string& name, const State& state, const std::string& key, const std::vector<Image>& images,
+                  std::uint64_t start_ns) {
+  name_ = state.name + ": " + name;
+  state_ = &state;
+  key_ = key;
+  start_ns_ = start_ns;
+  before_ = victim_.see(images.front(), state.keys, start_ns);
+  after_ = victim_.see(images.back(), state.keys, start_ns);
+  between_ = before_;
+  if (between_.count(key) != 0) between_[key] = Seen{};
+  last_bare_ = last_repaired_ = before;
+  if (victim_.is_locked(images.back())) fail("the mutex is still held");
+  for (index_ = 0; index_ < images.size(); ++index_) judge_one(images[index_]);
+}
+
+void Judge::judge_repair(const std::string& name, const State& state, const std::vector<Image>& images,
+                         std::uint64_t start_ns) {
+  judge("repair of " + name, state, "", images, start_ns);
+  const std::string change = difference(before_, after_);
+  if (!change.empty()) fail("the repair changed a key: " + change);
+}
+
+Judge::Phase Judge::phase_of(const Sight& sight) const {
+  // What did not change is before and after at once; it counts as whatever came last.
+  if (sight == before_) return before;
+  if (sight == after_) return after;
+  return sight == between_ ? between : neither;
+}
+
+void Judge::check_sight(const Sight& sight, const char* where, Phase& last) {
+  const Phase phase = phase_of(sight);
+  if (phase == neither) {
+    fail(std::string(where) + " neither before (" + difference(before_, sight) + ") nor after (" +
+         difference(after_, sight) + ")");
+    return;
+  }
+  if (before_ == after_) return;
+  if (phase < last) fail(std::string(where) + " back from after to before");
+  last = phase;
+}
+
+void Judge::judge_one(const Image& image) {
+  ++images_;
+  seen_.insert(XXH3_64bits(image.data(), image.size()));
+  const Sight bare = victim_.see(image, state_->keys, start_ns_);
+  check_sight(bare, "bare:", last_bare_);
+  for (const auto& [key, seen] : bare)
+    if (seen.kind == Seen::Kind::lock && seen.sequence > Victim::sequence_of(image))
+      fail("fencing number " + std::to_string(seen.sequence) + " of " + key + " was never given out");
+  repair_and_check(image);
+}
+
+void Judge::repair_and_check(const Image& image) {
+  victim_.put_judged(image);
+  Shard& shard = victim_.judged().segment().shards()[0];
+  const bool locked = victim_.is_locked(image);
+  if (locked && images_ % kByOperation == 0) {
+    victim_.judged().remove("nobody looks for this");
+  } else {
+    const ShardGuard guard(shard, 0);
+    if (!guard.held()) return fail("the mutex of a dead owner was not taken over");
+  }
+  if (victim_.is_locked(
+          Image(reinterpret_cast<const std::byte*>(&victim_.judged().segment().header()),
+                reinterpret_cast<const std::byte*>(&victim_.judged().segment().header()) + victim_.size())))
+    fail("the mutex stays locked after the take-over");
+  check_whole(locked ? "after the repair" : "without a repair, as the mutex is free");
+  check_sight(victim_.see_judged(state_->keys, start_ns_), "repaired:", last_repaired_);
+
+  if (locked) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(&victim_.judged().segment().header());
+    const Image once = victim_.normalised({bytes, bytes + victim_.size()});
+    if (repair(shard) != 0) fail("the second repair cut a chain");
+    if (once != victim_.normalised({bytes, bytes + victim_.size()})) fail("the second repair changed something");
+  }
+  use(key_.empty() ? state_->keys.front() : key_);
+  use(state_->keys[images_ % state_->keys.size()]);
+  check_whole("after further operations");
+}
+
+void Judge::check_whole(const char* when) {
+  const std::string problem = test::check_shard(victim_.judged().segment().shards()[0]);
+  if (!problem.empty()) fail(std::string(when) + ": " + problem);
+}
+
+// A repaired dictionary is an ordinary one.
+void Judge::use(const std::string& key) {
+  test::Dict& dict = victim_.judged();
+  const Sight others = [&] {
+    Sight sight = victim_.see_judged(state_->keys, start_ns_);
+    sight.erase(key);
+    return sight;
+  }();
+  const int stored = dict.set(key, "after the repair", 0, 4);
+  if (stored == HOLDFAST_OK ? dict.get(key) != test::text("after the repair", 4) : stored != HOLDFAST_NO_MEMORY)
+    fail("set of " + key + " gives " + holdfast_code_text(stored));
+  if (dict.remove(key) != HOLDFAST_OK || dict.get(key) != test::nothing()) fail("delete of " + key);
+  double sum = 0;
+  const int counted = dict.incr_from(key, 1, 1, 0, &sum);
+  if (counted == HOLDFAST_OK ? sum != 2 || dict.get(key) != test::number(2) : counted != HOLDFAST_NO_MEMORY)
+    fail("incr of " + key);
+  dict.remove(key);
+  holdfast_lease lease{};
+  const int taken = dict.try_lock(key, 100, &lease);
+  if (taken == HOLDFAST_OK ? dict.get(key) != test::boolean(true) || dict.unlock(key, &lease) != HOLDFAST_OK
+                           : taken != HOLDFAST_NO_MEMORY)
+    fail("lock of " + key + " gives " + holdfast_code_text(taken));
+  const std::string change = difference(others, victim_.see_judged(state_->keys, start_ns_));
+  if (!change.empty()) fail("using " + key + " changed another key: " + change);
+}
+
+}  // namespace holdfast::crash

@@ -1,0 +1,60 @@
+// What must hold for the images that an operation leaves behind, whatever instruction it is killed at.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "crash/scenario.h"
+#include "crash/victim.h"
+
+namespace holdfast::crash {
+
+class Judge {
+ public:
+  Judge(Victim& victim, bool print) : victim_(victim), print_(print) {}
+
+  /// The images of one run in their order, the first one from before it. REQUIRES: who changed them is dead.
+  ///
+  /// Each key must be wholly before or wholly after, in the bare image and once it is repaired, and never before again
+  /// once it was after; the key of the operation may be missing in between (a lock that changes hands).
+  void judge(const std::string& name, const State& state, const std::string& key, const std::vector<Image>& images,
+             std::uint64_t start_ns);
+  /// The images of a repair: no key changes, and a second repair finds the same.
+  void judge_repair(const std::string& name, const State& state, const std::vector<Image>& images,
+                    std::uint64_t start_ns);
+
+  std::uint64_t images() const { return images_; }
+  std::uint64_t distinct() const { return seen_.size(); }
+  std::uint64_t violations() const { return violations_; }
+  void fail(const std::string& what);
+
+ private:
+  enum Phase { before, between, after, neither };
+
+  void judge_one(const Image& image);
+  Phase phase_of(const Sight& sight) const;
+  void check_sight(const Sight& sight, const char* where, Phase& last);
+  void repair_and_check(const Image& image);
+  void use(const std::string& key);
+  void check_whole(const char* when);
+
+  Victim& victim_;
+  bool print_;
+  std::uint64_t images_ = 0;
+  std::uint64_t violations_ = 0;
+  std::unordered_set<std::uint64_t> seen_;
+
+  // Of the run that is being judged.
+  std::string name_;
+  const State* state_ = nullptr;
+  std::string key_;
+  std::uint64_t start_ns_ = 0;
+  std::size_t index_ = 0;
+  Sight before_, between_, after_;
+  Phase last_bare_ = before;
+  Phase last_repaired_ = before;
+};
+
+}  // namespace holdfast::crash

@@ -1,0 +1,246 @@
+#include <unistd.h>
+
+#include <memory>
+
+#include "crash/scenario.h"
+#include "dict/guard.h"
+#include "dict/wait_queue.h"
+#include "platform/platform.h"
+#include "world/world.h"
+
+namespace holdfast::crash {
+
+namespace {
+
+/// What the child that is stepped has besides the dictionary. Made in `prepare`, never freed: the child dies.
+struct Tools {
+  holdfast_lease lease{};
+  holdfast_parker* parker = nullptr;
+  std::uint32_t waiter = 0;
+  double pause = 0;
+};
+
+class Maker {
+ public:
+  Maker(Victim& victim, const State& state, Random& random)
+      : victim_(victim), dict_(victim.dict()), state_(state), random_(random), judge_(World::current()) {
+    victim.put(state.image);
+    for (const std::string& key : state.keys) (dict_.get(key).code == HOLDFAST_OK ? present_ : absent_).push_back(key);
+  }
+
+  std::vector<Scenario> make() {
+    values();
+    deletions();
+    numbers();
+    times();
+    for (const std::string& key : state_.name == "locks" ? state_.keys : std::vector<std::string>{any()}) acquire(key);
+    releases();
+    waits();
+    reads();
+    return std::move(scenarios_);
+  }
+
+ private:
+  const std::string& pick(const std::vector<std::string>& keys) { return keys[random_() % keys.size()]; }
+  const std::string& any() { return pick(state_.keys); }
+  const std::string& present() { return present_.empty() ? any() : pick(present_); }
+  const std::string& absent() { return absent_.empty() ? any() : pick(absent_); }
+  std::string some_text(std::size_t limit) {
+    return std::string(random_() % limit, static_cast<char>('A' + random_() % 26));
+  }
+
+  void add(
+      std::string name, const std::string& key, std::function<int()> run, std::function<void()> prepare = [] {}) {
+    test::Dict& dict = dict_;
+    scenarios_.push_back({std::move(name), key,
+                          [&dict, prepare] {
+                            dict.get("enters the world");
+                            prepare();
+                          },
+                          std::move(run)});
+  }
+
+  void values() {
+    for (const std::string& key : {absent(), present(), any()}) {
+      add("set", key, [this, key, value = some_text(60)] { return dict_.set(key, value, 0, 9); });
+      add("set a larger one", key, [this, key, value = some_text(700)] { return dict_.set(key, value, 500); });
+    }
+    const std::string key = present();
+    const std::string old = dict_.get(key).text;
+    add("set one of the same size", key,
+        [this, key, value = std::string(old.size(), '#')] { return dict_.set(key, value); });
+    const std::string target = any();
+    add("set a number", target, [this, target] { return dict_.set_number(target, 77, 0, 3); });
+    add(
+        "set a number over itself", target, [this, target] { return dict_.set_number(target, 78, 0, 3); },
+        [this, target] { dict_.set_number(target, 77, 0, 3); });
+    for (const std::string& other : {absent(), present()}) {
+      add("add", other, [this, other] { return dict_.add(other, "added"); });
+      add("replace", other, [this, other] { return dict_.replace(other, "replaced by something longer"); });
+    }
+  }
+
+  void deletions() {
+    // First, middle and last of whatever chains there are.
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::string key = present_.empty() ? any() : present_[i * (present_.size() - 1) / 2];
+      add("delete", key, [this, key] { return dict_.remove(key); });
+    }
+    const std::string key = absent();
+    add("delete", key, [this, key] { return dict_.remove(key); });
+    add("flush_all", "", [this] { return dict_.flush_all(); });
+  }
+
+  void numbers() {
+    const auto incr = [this](const std::string& key) {
+      double sum = 0;
+      return dict_.incr_from(key, 1.5, 10, 300, &sum);
+    };
+    for (const std::string& key : {absent(), present(), any()}) add("incr", key, [incr, key] { return incr(key); });
+    const std::string key = any();
+    add(
+        "incr of a number", key, [incr, key] { return incr(key); }, [this, key] { dict_.set_number(key, 5); });
+  }
+
+  void times() {
+    for (const std::string& key : {absent(), present()})
+      add("expire", key, [this, key] { return dict_.expire(key, 400); });
+  }
+
+  void acquire(const std::string& key) {
+    auto tools = std::make_shared<Tools>();
+    add("lock", key, [this, key, tools] { return dict_.try_lock(key, 600, &tools->lease); });
+  }
+
+  /// The child holds the lock, and waiters of the judging process queue for it, in order of arrival.
+  void hold(const std::string& key, Tools& tools, int waiters, bool patient) {
+    dict_.remove(key);
+    if (dict_.try_lock(key, 600, &tools.lease) != HOLDFAST_OK) ::_exit(kSkip);
+    Shard& shard = victim_.segment().shards()[0];
+    const ShardGuard guard(shard);
+    Arena arena(shard);
+    Place place{};
+    shard.find(Key(key.data(), key.size(), victim_.segment().seed()), place);
+    LockFields& lock = place.view.lock();
+    const std::uint64_t long_ago = platform::monotonic_ns() - platform::kNsPerSecond;
+    for (int i = 0; i < waiters; ++i) {
+      const Waiter waiter{judge_token_, static_cast<std::uint32_t>(1000 + i), long_ago + static_cast<std::uint64_t>(i)};
+      if (!WaitQueue(shard, arena, lock).add(waiter)) ::_exit(kSkip);
+      if (!patient) shard.entry(lock.tail.load(kRelaxed)).expiry.store(1, kRelaxed);
+    }
+  }
+
+  void held(const std::string& name, int waiters, bool patient, std::function<int(Tools&, const std::string&)> run) {
+    const std::string key = any();
+    auto tools = std::make_shared<Tools>();
+    add(
+        name, key, [run, tools, key] { return run(*tools, key); },
+        [this, tools, key, waiters, patient] { hold(key, *tools, waiters, patient); });
+  }
+
+  void releases() {
+    const auto unlock = [this](Tools& tools, const std::string& key) { return dict_.unlock(key, &tools.lease); };
+    held("unlock", 0, true, unlock);
+    held("unlock, with a waiter for whom it is reserved", 1, true, unlock);
+    held("unlock, with three waiters", 3, true, unlock);
+    held("unlock, with waiters that are gone", 2, false, unlock);
+    held("renew", 0, true, [this](Tools& tools, const std::string& key) { return dict_.renew(key, tools.lease, 900); });
+    held("delete a lock", 0, true, [this](Tools&, const std::string& key) { return dict_.remove(key); });
+    held("delete a lock with waiters", 3, true, [this](Tools&, const std::string& key) { return dict_.remove(key); });
+    held("set over a lock with waiters", 2, true,
+         [this](Tools&, const std::string& key) { return dict_.set(key, "v"); });
+    held("lock what the process itself holds", 0, true,
+         [this](Tools& tools, const std::string& key) { return dict_.try_lock(key, 600, &tools.lease); });
+    const std::string key = any();
+    add("unlock what is not owned", key, [this, key] {
+      holdfast_lease other{judge_token_, 1};
+      return dict_.unlock(key, &other);
+    });
+  }
+
+  static void open_waiter(Tools& tools) {
+    tools.parker = holdfast_parker_new();
+    tools.waiter = holdfast_waiter_open(tools.parker);
+  }
+  int wait(const std::string& key, Tools& tools) {
+    return dict_.wait_lock(key, 600, tools.parker, tools.waiter, &tools.lease, &tools.pause);
+  }
+
+  void waiting(const std::string& name, const std::string& key, std::function<void(Tools&)> prepare,
+               std::function<int(Tools&)> run) {
+    auto tools = std::make_shared<Tools>();
+    add(
+        name, key, [run, tools] { return run(*tools); },
+        [tools, prepare] {
+          open_waiter(*tools);
+          prepare(*tools);
+        });
+  }
+
+  void waits() {
+    for (const std::string& key : {any(), present()})
+      waiting(
+          "wait for a lock", key, [](Tools&) {}, [this, key](Tools& tools) { return wait(key, tools); });
+    const std::string key = any();
+    waiting(
+        "wait for a held lock", key, [this, key](Tools& tools) { hold(key, tools, 0, true); },
+        [this, key](Tools& tools) { return wait(key, tools); });
+    waiting(
+        "wait behind others", key, [this, key](Tools& tools) { hold(key, tools, 2, true); },
+        [this, key](Tools& tools) { return wait(key, tools); });
+    waiting(
+        "leave the queue", key,
+        [this, key](Tools& tools) {
+          hold(key, tools, 2, true);
+          wait(key, tools);
+        },
+        [this, key](Tools& tools) { return dict_.leave(key, tools.parker, tools.waiter); });
+    const auto be_chosen = [this, key](Tools& tools, int others) {
+      hold(key, tools, 0, true);
+      wait(key, tools);
+      ::usleep(3000);  // long enough for a reservation
+      if (others != 0) {
+        Tools second;
+        open_waiter(second);
+        wait(key, second);
+      }
+      dict_.unlock(key, &tools.lease);
+    };
+    waiting(
+        "claim what was reserved", key, [be_chosen](Tools& tools) { be_chosen(tools, 0); },
+        [this, key](Tools& tools) { return wait(key, tools); });
+    waiting(
+        "leave what was reserved", key, [be_chosen](Tools& tools) { be_chosen(tools, 0); },
+        [this, key](Tools& tools) { return dict_.leave(key, tools.parker, tools.waiter); });
+    waiting(
+        "leave what was reserved to the next", key, [be_chosen](Tools& tools) { be_chosen(tools, 1); },
+        [this, key](Tools& tools) { return dict_.leave(key, tools.parker, tools.waiter); });
+  }
+
+  void reads() {
+    const std::string key = any();
+    add("get", key, [this, key] { return dict_.get(key).code; });
+    add("ttl", key, [this, key] { return dict_.ttl(key) >= 0 ? HOLDFAST_OK : HOLDFAST_NOT_FOUND; });
+  }
+
+  Victim& victim_;
+  test::Dict& dict_;
+  const State& state_;
+  Random& random_;
+  Expected<World*> judge_;
+  const Token judge_token_ = (*judge_)->token();
+  std::vector<std::string> present_;
+  std::vector<std::string> absent_;
+  std::vector<Scenario> scenarios_;
+};
+
+}  // namespace
+
+std::vector<Scenario> make_scenarios(Victim& victim, const State& state, Random& random) {
+  // The scenarios refer to their maker.
+  static std::vector<std::unique_ptr<Maker>> makers;
+  makers.push_back(std::make_unique<Maker>(victim, state, random));
+  return makers.back()->make();
+}
+
+}  // namespace holdfast::crash

@@ -1,0 +1,37 @@
+// What is enumerated: states of a small dictionary, and operations on it.
+#pragma once
+
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "crash/victim.h"
+
+namespace holdfast::crash {
+
+using Random = std::mt19937_64;
+
+struct State {
+  std::string name;
+  Image image;
+  std::vector<std::string> keys;  // all that are looked at: what is there, what was, what may come
+};
+
+struct Scenario {
+  std::string name;
+  std::string key;  // the operation's; all others must stay as they are
+  std::function<void()> prepare;
+  std::function<int()> run;  // gives a holdfast_code
+};
+
+/// `prepare` ends the child with this when the state has no room for what it needs.
+inline constexpr int kSkip = 250;
+
+/// Empty, mixed, long chains, full, full of expired entries, fragmented, flushed, locks.
+std::vector<State> make_states(Victim& victim, Random& random);
+
+/// Each kind of public operation once, on keys of the state that suit it.
+std::vector<Scenario> make_scenarios(Victim& victim, const State& state, Random& random);
+
+}  // namespace holdfast::crash

@@ -1,0 +1,169 @@
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include "crash/scenario.h"
+#include "support/process.h"
+
+namespace holdfast::crash {
+
+namespace {
+
+constexpr double kLong = 1000;
+
+class Builder {
+ public:
+  Builder(Victim& victim, Random& random)
+      : victim_(victim), dict_(victim.dict()), random_(random), blank_(victim.take()) {}
+
+  State finish(const std::string& name, std::vector<std::string> keys) {
+    State state{name, victim_.take(), std::move(keys)};
+    state.keys.push_back("never there");
+    victim_.put(blank_);
+    return state;
+  }
+
+  State empty() { return finish("empty", {"a", "b"}); }
+
+  State mixed() {
+    std::vector<std::string> keys = names(12);
+    for (const std::string& key : keys) store_something(key);
+    for (std::size_t i = 0; i < keys.size(); i += 3) dict_.remove(keys[i]);
+    return finish("mixed", keys);
+  }
+
+  State chains() {
+    std::vector<std::string> keys = colliding(6);
+    for (const std::string& key : keys) store_something(key);
+    std::vector<std::string> others = names(4);
+    for (const std::string& key : others) store_something(key);
+    keys.push_back(colliding_with(keys[0]));  // would come last
+    keys.insert(keys.end(), others.begin(), others.end());
+    return finish("chains", keys);
+  }
+
+  State full() {
+    std::vector<std::string> keys = fill("f", 60);
+    return finish("full", sample(keys));
+  }
+
+  State full_of_expired() {
+    std::vector<std::string> keys = fill("e", 60);
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      if (i % 5 != 0) dict_.expire(keys[i], 0.001);
+    pass_time();
+    return finish("full of expired", sample(keys));
+  }
+
+  State fragmented() {
+    std::vector<std::string> keys = fill("g", 0);
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      if (i % 2 == 0 || random_() % 4 == 0) dict_.remove(keys[i]);
+    for (const std::string& key : sample(keys)) store_something(key);
+    return finish("fragmented", sample(keys));
+  }
+
+  State flushed() {
+    std::vector<std::string> keys = names(10);
+    for (const std::string& key : keys) store_something(key);
+    dict_.flush_all();
+    for (std::size_t i = 0; i < keys.size(); i += 2) store_something(keys[i]);
+    return finish("flushed", keys);
+  }
+
+  State locks() {
+    const std::vector<std::string> keys = colliding(5);
+    holdfast_lease lease{};
+    dict_.try_lock(keys[0], 0, &lease);
+    dict_.try_lock(keys[1], 0.001, &lease);  // expires
+    test::Child dies([&](test::Channel&) { return dict_.try_lock(keys[2], kLong, &lease); });
+    dies.wait();
+    dict_.try_lock(keys[3], kLong, &lease);
+    dict_.unlock(keys[3], &lease);
+    dict_.try_lock(keys[4], kLong, &lease);
+    dict_.set("value", "v");
+    pass_time();
+    std::vector<std::string> all = keys;
+    all.push_back("value");
+    return finish("locks", all);
+  }
+
+ private:
+  static void pass_time() { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
+
+  static std::vector<std::string> names(int count) {
+    std::vector<std::string> keys;
+    for (int i = 0; i < count; ++i)
+      keys.push_back("key-" + std::to_string(i * 7919) + std::string(static_cast<std::size_t>(i), 'x'));
+    return keys;
+  }
+
+  /// Keys of one bucket.
+  std::vector<std::string> colliding(std::size_t count) {
+    std::vector<std::string> keys = {"c-" + std::to_string(random_() % 1000)};
+    while (keys.size() < count) keys.push_back(colliding_with(keys.front()));
+    return keys;
+  }
+  std::string colliding_with(const std::string& key) {
+    for (;;) {
+      std::string other = "c-" + std::to_string(random_());
+      if (victim_.bucket_of(other) == victim_.bucket_of(key)) return other;
+    }
+  }
+
+  void store_something(const std::string& key) {
+    const double exptime = random_() % 3 == 0 ? kLong : 0;
+    switch (random_() % 4) {
+      case 0:
+        dict_.set_number(key, static_cast<double>(random_() % 100), exptime, 5);
+        return;
+      case 1:
+        dict_.set_boolean(key, true, exptime);
+        return;
+      default:
+        dict_.set(key, std::string(random_() % 120, static_cast<char>('a' + random_() % 26)), exptime);
+    }
+  }
+
+  /// Until there is no memory, with values of that size (0: of many sizes).
+  std::vector<std::string> fill(const std::string& prefix, std::size_t size) {
+    std::vector<std::string> keys;
+    for (int i = 0;; ++i) {
+      const std::string key = prefix + std::to_string(i);
+      if (dict_.set(key, std::string(size != 0 ? size : random_() % 160, 'v')) != HOLDFAST_OK) return keys;
+      keys.push_back(key);
+    }
+  }
+
+  std::vector<std::string> sample(const std::vector<std::string>& keys) const {
+    std::vector<std::string> some;
+    for (std::size_t i = 0; i < keys.size(); i += keys.size() / 12 + 1) some.push_back(keys[i]);
+    return some;
+  }
+
+  Victim& victim_;
+  test::Dict& dict_;
+  Random& random_;
+  Image blank_;
+};
+
+}  // namespace
+
+std::vector<State> make_states(Victim& victim, Random& random) {
+  Builder builder(victim, random);
+  std::vector<State> states;
+  states.push_back(builder.empty());
+  states.push_back(builder.mixed());
+  states.push_back(builder.chains());
+  states.push_back(builder.full());
+  states.push_back(builder.full_of_expired());
+  states.push_back(builder.fragmented());
+  states.push_back(builder.flushed());
+  states.push_back(builder.locks());
+  return states;
+}
+
+}  // namespace holdfast::crash

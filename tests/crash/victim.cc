@@ -1,0 +1,147 @@
+#include "crash/victim.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "dict/expiry.h"
+#include "dict/key.h"
+#include "world/world.h"
+
+namespace holdfast::crash {
+
+namespace {
+
+constexpr std::size_t kBufferBytes = 1 << 16;
+
+void demand(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "crash: %s: %s\n", what, holdfast_error());
+  std::exit(2);
+}
+
+std::string path_of(const std::string& name) { return std::string(holdfast_directory()) + "/" + name + ".dict"; }
+
+ShardHeader& shard_header(Image& image) { return *reinterpret_cast<ShardHeader*>(image.data() + kHeaderBytes); }
+
+Seen look(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t start_ns) {
+  static std::string buffer(kBufferBytes, '\0');
+  ValueOut out{};
+  out.buffer = buffer.data();
+  out.capacity = buffer.size();
+  Seen seen;
+  const Shard::Read result = shard.read(key, out);
+  if (result == Shard::Read::torn || result == Shard::Read::no_room) {
+    seen.kind = Seen::Kind::torn;
+    return seen;
+  }
+  if (result == Shard::Read::missing) return seen;
+  const std::uint64_t end = expiry_ms(out.expiry);
+  if ((out.expiry & kFlushMask) != flush || (end != kExpiryNever && end * 1'000'000 <= start_ns)) return seen;
+  seen.kind = out.type == EntryType::lock ? Seen::Kind::lock : Seen::Kind::value;
+  seen.type = out.type;
+  seen.expiry_ms = end;
+  seen.flags = out.flags;
+  if (out.type == EntryType::string) {
+    seen.text.assign(out.buffer, out.size);
+  } else {
+    seen.bits = out.bits;
+    if (out.type == EntryType::lock) seen.sequence = out.sequence;
+  }
+  return seen;
+}
+
+}  // namespace
+
+std::string describe(const Seen& seen) {
+  switch (seen.kind) {
+    case Seen::Kind::missing:
+      return "missing";
+    case Seen::Kind::torn:
+      return "torn";
+    case Seen::Kind::lock:
+      return "lock of " + std::to_string(seen.bits) + ", sequence " + std::to_string(seen.sequence) + ", until " +
+             std::to_string(seen.expiry_ms);
+    case Seen::Kind::value:
+      break;
+  }
+  return "type " + std::to_string(static_cast<int>(seen.type)) + " bits " + std::to_string(seen.bits) + " flags " +
+         std::to_string(seen.flags) + " until " + std::to_string(seen.expiry_ms) + " text of " +
+         std::to_string(seen.text.size()) + " \"" + seen.text.substr(0, 24) + "\"";
+}
+
+std::string difference(const Sight& expected, const Sight& found) {
+  for (const auto& [key, seen] : expected) {
+    const auto there = found.find(key);
+    if (there == found.end()) return key + " was not looked for";
+    if (there->second != seen) return key + ": expected " + describe(seen) + "; found " + describe(there->second);
+  }
+  return "";
+}
+
+// The seed of a hash is random and read on attach; so one is written into a template, of which both files are copies.
+Victim::Victim(std::uint64_t size, std::uint64_t hash_seed) : size_(round_size(size)) {
+  static int count = 0;
+  const std::string number = std::to_string(++count);
+  const std::string template_name = "template-" + number;
+  test::Dict blank(template_name, {.size = size});
+  demand(blank.status == HOLDFAST_OK, "cannot create a dictionary");
+  demand(blank.segment().geometry().shards == 1, "images of one shard only");
+  blank.segment().header().seed = hash_seed;
+  const auto copy_of = [&](const std::string& name) {
+    std::filesystem::copy_file(path_of(template_name), path_of(name));
+    auto dict = std::make_unique<test::Dict>(name, test::Options{.size = size});
+    demand(dict->status == HOLDFAST_OK, "cannot open a copy");
+    return dict;
+  };
+  dict_ = copy_of("victim-" + number);
+  judged_ = copy_of("judged-" + number);
+  holdfast_remove(template_name.data(), template_name.size());
+  bare_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, size_)));
+  const Shmtx unused(reinterpret_cast<ShardHeader*>(bare_.get() + kHeaderBytes)->mutex, MutexStrategy::futex,
+                     **World::current(), nullptr, 0);
+  bare_shard_ = std::make_unique<Shard>(bare_.get() + kHeaderBytes, segment().geometry(), unused);
+}
+
+void Victim::put(const Image& image, test::Dict& where) const {
+  std::memcpy(static_cast<void*>(&where.segment().header()), image.data(), size_);
+}
+
+Sight Victim::see(const Image& image, const std::vector<std::string>& keys, std::uint64_t start_ns) {
+  std::memcpy(bare_.get(), image.data(), size_);
+  const auto& header = *reinterpret_cast<const DictionaryHeader*>(image.data());
+  const std::uint32_t flush = header.flush_epoch.load(kRelaxed) & kFlushMask;
+  Sight view;
+  for (const std::string& key : keys)
+    view[key] = look(*bare_shard_, Key(key.data(), key.size(), segment().seed()), flush, start_ns);
+  return view;
+}
+
+Sight Victim::see_judged(const std::vector<std::string>& keys, std::uint64_t start_ns) {
+  Segment& segment = judged_->segment();
+  Sight view;
+  for (const std::string& key : keys)
+    view[key] = look(segment.shards()[0], Key(key.data(), key.size(), segment.seed()), segment.flush_epoch(), start_ns);
+  return view;
+}
+
+std::uint64_t Victim::sequence_of(const Image& image) {
+  return reinterpret_cast<const DictionaryHeader*>(image.data())->sequence.load(kRelaxed);
+}
+
+bool Victim::is_locked(const Image& image) const {
+  return reinterpret_cast<const ShardHeader*>(image.data() + kHeaderBytes)->mutex.word.load(kRelaxed) != 0;
+}
+
+Image Victim::normalised(Image image) const {
+  shard_header(image).reuse_epoch.store(0, kRelaxed);
+  shard_header(image).repairs.store(0, kRelaxed);
+  return image;
+}
+
+std::uint32_t Victim::bucket_of(const std::string& key) {
+  return Key(key.data(), key.size(), segment().seed()).short_hash() & (segment().geometry().buckets - 1);
+}
+
+}  // namespace holdfast::crash

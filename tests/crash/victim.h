@@ -1,0 +1,81 @@
+// The dictionary that is changed step by step, a second one of the same layout in which its images are judged, and what
+// can be seen in an image.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dict/segment.h"
+#include "dict/shard.h"
+#include "support/dict.h"
+
+namespace holdfast::crash {
+
+/// The bytes of a whole segment.
+using Image = std::vector<std::byte>;
+
+/// What a lock-free read finds under a key.
+struct Seen {
+  enum class Kind { missing, value, lock, torn } kind = Kind::missing;
+  std::uint64_t expiry_ms = 0;
+  std::uint32_t flags = 0;
+  std::uint64_t bits = 0;      // number, boolean; lock: owner
+  std::uint64_t sequence = 0;  // lock
+  EntryType type{};
+  std::string text;
+
+  friend bool operator==(const Seen&, const Seen&) = default;
+};
+using Sight = std::map<std::string, Seen>;
+
+std::string describe(const Seen& seen);
+/// The first difference, as a sentence.
+std::string difference(const Sight& expected, const Sight& found);
+
+class Victim {
+ public:
+  /// Two dictionaries of `size` bytes with this seed for their hash, in the world of this process.
+  Victim(std::uint64_t size, std::uint64_t hash_seed);
+
+  test::Dict& dict() { return *dict_; }
+  test::Dict& judged() { return *judged_; }
+  Segment& segment() { return dict_->segment(); }
+
+  const std::byte* bytes() { return reinterpret_cast<const std::byte*>(&dict_->segment().header()); }
+  std::size_t size() const { return size_; }
+  Image take() { return {bytes(), bytes() + size_}; }
+  void put(const Image& image) { put(image, *dict_); }
+  void put_judged(const Image& image) { put(image, *judged_); }
+
+  /// All `keys` by lock-free reads on the bare image. Entries whose time was over at `start_ns` count as missing; no
+  /// owner is asked whether it lives.
+  Sight see(const Image& image, const std::vector<std::string>& keys, std::uint64_t start_ns);
+  Sight see_judged(const std::vector<std::string>& keys, std::uint64_t start_ns);
+  /// Last fencing number given out, by that image.
+  static std::uint64_t sequence_of(const Image& image);
+  /// Whether the shard's mutex is held in that image.
+  bool is_locked(const Image& image) const;
+
+  /// The image without the counters of reuses and repairs.
+  Image normalised(Image image) const;
+
+  std::uint32_t bucket_of(const std::string& key);
+
+ private:
+  void put(const Image& image, test::Dict& where) const;
+
+  std::size_t size_;
+  std::unique_ptr<test::Dict> dict_;
+  std::unique_ptr<test::Dict> judged_;
+  // Where bare images are read.
+  struct FreeAligned {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<std::byte, FreeAligned> bare_;
+  std::unique_ptr<Shard> bare_shard_;
+};
+
+}  // namespace holdfast::crash
