@@ -60,6 +60,10 @@ print_table("The same loops in plain LuaJIT", { "what", "holdfast", "middle half
 print_table("One call in C++", { "what", "processor time", "standard deviation" }, parts.micro(context))
 say("\n- load after: ", machine.load(), "\n")
 
+if parts.failures > 0 then
+    io.stderr:write("bench/run: not everything worked; nothing is kept\n")
+    os.exit(1)
+end
 if not quick then
     keep(begun)
 end

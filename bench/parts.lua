@@ -47,8 +47,13 @@ local function run_in_nginx(context, part, options, workers)
 end
 
 
+-- How many parts did not work. That nginx is not there is no failure.
+_M.failures = 0
+
+
 local function failed(err)
-    return "failed: " .. err
+    _M.failures = _M.failures + 1
+    return "failed: " .. (err or "no result")
 end
 
 
@@ -88,10 +93,10 @@ local function loop_row(entry, ours, theirs, why_not)
 end
 
 
-local function plain_row(entry, times)
+local function plain_row(entry, times, why_not)
     local mine = times[entry[1] .. " holdfast"]
     if not mine then
-        return { entry[2], NONE, NONE }
+        return { entry[2], why_not or NONE, NONE }
     end
     local low, high = stats.middle_half(mine)
     return { entry[2], time_of(mine), digits(low) .. "-" .. digits(high) .. " ns" }
@@ -101,25 +106,28 @@ end
 -- A new process now and then: where its memory happens to lie makes a difference.
 function _M.loops(context)
     local here, there = {}, {}
-    local label = context.why_not
+    local label = "nothing"
     local why_not = context.why_not
+    local why_not_here
     for _ = 1, context.quick and 1 or 5 do
         local options = { rounds = 3, seconds = context.quick and 0.01 or 0.04 }
-        collect(here, (run_here(context, "side_by_side", options)))
-        local nginx_lines, err = run_in_nginx(context, "side_by_side", options, 1)
-        if nginx_lines then
-            collect(there, nginx_lines)
-            label = nginx_lines[1][2] .. " and lua-resty-core on ngx.shared, in turns in the same nginx worker"
+        local lines, err = run_here(context, "side_by_side", options)
+        collect(here, lines)
+        why_not_here = why_not_here or (not lines and failed(err))
+        lines, err = run_in_nginx(context, "side_by_side", options, 1)
+        collect(there, lines)
+        if lines then
+            label = lines[1][2] .. " and lua-resty-core on ngx.shared, in turns in the same nginx worker"
         else
-            why_not = context.why_not or failed(err)
+            why_not = why_not or failed(err)
         end
     end
     local rows, plain = {}, {}
     for i, entry in ipairs(LOOPS) do
         rows[i] = loop_row(entry, next(there) and there or here, there, why_not)
-        plain[i] = plain_row(entry, here)
+        plain[i] = plain_row(entry, here, why_not_here)
     end
-    return rows, label or why_not, plain
+    return rows, label, plain
 end
 
 
@@ -141,7 +149,7 @@ local function wakeup_rows(context, rows)
     local lock, futex = find(lines, "wakeup", "lock"), find(lines, "wakeup", "futex")
     local target = "<= " .. WAKE_TARGET .. "x"
     if not lock or not futex then
-        rows[#rows + 1] = { "release to resume", failed(err or "no result"), NONE, target, NONE }
+        rows[#rows + 1] = { "release to resume", failed(err), NONE, target, NONE }
         return
     end
     local ratio = median(stats.ratios({ unpack(lock, 6) }, { unpack(futex, 6) }))
@@ -218,7 +226,7 @@ local function takeover_rows(context, rows)
     local words = find(lines, "takeover")
     local what = ("takeover after %d x kill -9"):format(kills)
     if not words then
-        rows[#rows + 1] = { what, failed(err or "no result"), NONE, NONE, NONE }
+        rows[#rows + 1] = { what, failed(err), NONE, NONE, NONE }
         return
     end
     local times = { unpack(words, 2) }
@@ -256,7 +264,7 @@ function _M.memory(context)
     return { {
         "bytes per entry, 9-byte key, number, 64 MB full",
         mine and ("%.1f"):format(mine) or failed(err),
-        theirs and ("ngx.shared %.1f"):format(theirs) or why_not,
+        theirs and ("ngx.shared %.1f"):format(theirs) or context.why_not or failed(why_not),
         "<= " .. BYTES_TARGET,
         mine and distance(mine, BYTES_TARGET) or NONE,
     } }
@@ -272,6 +280,9 @@ function _M.micro(context)
     local program = context.build .. "/bench/micro_benchmarks"
     local options = context.quick and " --benchmark_min_time=0.01 --benchmark_repetitions=3"
         or " --benchmark_min_time=0.1 --benchmark_repetitions=7"
+    if process.output("test -x " .. process.quote(program) .. " && echo there") == "" then
+        return { { "not built: " .. program, NONE, NONE } }
+    end
     local csv = process.output(process.quote(program) .. options
                                .. " --benchmark_report_aggregates_only=true --benchmark_format=csv")
     local rows, deviations = {}, {}
@@ -282,7 +293,7 @@ function _M.micro(context)
         rows[#rows + 1] = { name, digits(tonumber(time)) .. " " .. UNITS[unit], deviations[name] .. " " .. UNITS[unit] }
     end
     if #rows == 0 then
-        rows[1] = { "not built: " .. program, NONE, NONE }
+        rows[1] = { program, failed(), NONE }
     end
     return rows
 end
