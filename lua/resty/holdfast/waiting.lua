@@ -47,9 +47,35 @@ function _M.poll(host, handle, key, exptime, timeout, lease, step, ratio, max_st
 end
 
 
--- A waiter of this Lua state in the queue of one lock.
-local Place = {}
-Place.__index = Place
+-- A place is a waiter of this Lua state, and the lock in whose queue it stands. Places are used again: making one costs
+-- as much as the rest of a wake-up. `state` is apart from the place because the guard's finaliser refers to it, and
+-- what a finaliser refers to must not refer to the guard.
+local idle_places, idle_count = {}, 0
+
+
+local function leave(state)
+    if state.handle and parker.is_mine(state.parker) then
+        C.holdfast_lock_leave(state.handle, state.key, #state.key, state.parker, state.waiter)
+    end
+    state.handle = nil
+end
+
+
+local function make_place(here)
+    local waiter = C.holdfast_waiter_open(here)
+    if waiter == 0 then
+        return nil
+    end
+    local state = { parker = here, waiter = waiter, handle = nil, key = nil }
+    local function abandon()
+        leave(state)
+        if parker.is_mine(here) then
+            C.holdfast_waiter_close(here, waiter)
+        end
+    end
+    -- A coroutine that is never resumed gives nothing back; the collector does it.
+    return { state = state, guard = ffi_gc(ffi_new("char[1]"), abandon) }
+end
 
 
 -- nil when there is no room for another waiter.
@@ -58,39 +84,40 @@ local function open_place(handle, key)
     if not here then
         return nil
     end
-    local waiter = C.holdfast_waiter_open(here)
-    if waiter == 0 then
-        return nil
-    end
-    local function leave()
-        if parker.is_mine(here) then
-            C.holdfast_lock_leave(handle, key, #key, here, waiter)
-            C.holdfast_waiter_close(here, waiter)
+    local place
+    repeat
+        place = idle_places[idle_count]
+        if not place then
+            place = make_place(here)
+            break
         end
+        idle_places[idle_count] = nil
+        idle_count = idle_count - 1
+    until place.state.parker == here  -- not so: it is a parent process's
+    if place then
+        place.state.handle, place.state.key = handle, key
     end
-    return setmetatable({
-        parker = here,
-        waiter = waiter,
-        leave = leave,
-        -- A coroutine that is never resumed closes nothing; the collector does it.
-        guard = ffi_gc(ffi_new("char[1]"), leave),
-    }, Place)
+    return place
 end
 
 
-function Place.close(place, granted)
-    ffi_gc(place.guard, nil)
+local function close_place(place, granted)
+    local state = place.state
     if granted then
-        C.holdfast_waiter_close(place.parker, place.waiter)
+        state.handle = nil
     else
-        place.leave()
+        leave(state)
+    end
+    if parker.is_mine(state.parker) then
+        idle_count = idle_count + 1
+        idle_places[idle_count] = place
     end
 end
 
 
 -- Waits in the queue. true when the lock is granted; otherwise nil and the reason.
 local function wait_in_place(place, host, handle, key, exptime, deadline, lease)
-    local here, waiter = place.parker, place.waiter
+    local here, waiter = place.state.parker, place.state.waiter
     while true do
         local code = C.holdfast_lock_wait(handle, key, #key, exptime, here, waiter, lease, pause_ptr)
         if code == OK then
@@ -124,7 +151,7 @@ function _M.wake(host, handle, key, exptime, timeout, lease)
             return nil, nil
         end
         ok, granted, err = pcall(wait_in_place, place, host, handle, key, exptime, deadline, lease)
-        place:close(ok and granted)
+        close_place(place, ok and granted)
     until err ~= "forked"
     if not ok then
         error(granted, 0)
