@@ -39,7 +39,7 @@ inline std::ostream& operator<<(std::ostream& out, const Got& got) {
 
 struct Options {
   std::uint64_t size = 65536;
-  holdfast_mutex mutex = HOLDFAST_MUTEX_FUTEX;
+  int mutex = HOLDFAST_MUTEX_FUTEX;  // a holdfast_mutex, or what is none
   bool persist = false;
   std::uint32_t mode = 0;
 };
