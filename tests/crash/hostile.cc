@@ -1,0 +1,141 @@
+// Shared memory is never trusted: one process writes anything anywhere into a dictionary while others use it, and opens
+// files that are damaged. No process may crash, and every call must return.
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include <cinttypes>
+#include <random>
+
+#include "crash/hostile.h"
+#include "platform/platform.h"
+#include "support/process.h"
+
+namespace holdfast::crash {
+namespace {
+
+/// Calls may wait for a mutex that is said to be somebody's, several times over.
+constexpr std::uint64_t kLongestCallNs = 30 * platform::kNsPerSecond;
+
+class Hostile {
+ public:
+  Hostile(std::uint64_t size, std::uint64_t seed)
+      : ledger_(make_shared_memory<HostileLedger>()),
+        random_(seed),
+        dict_("hostile-" + std::to_string(size), {.size = size}),
+        scribbler_(dict_, seed) {
+    if (dict_.status != HOLDFAST_OK) ledger_.violations.add("open: %s", holdfast_error());
+  }
+
+  void run(std::uint64_t flips, double seconds) {
+    for (int i = 0; i < kUsers; ++i) start(i);
+    const std::uint64_t end = platform::monotonic_ns() + static_cast<std::uint64_t>(seconds * 1e9);
+    // In bursts, so that there is time to make entries that can be damaged.
+    while (ledger_.violations.count.load() == 0 && (flips_ < flips || platform::monotonic_ns() < end)) {
+      for (int i = 0; i < 25; ++i, ++flips_) scribbler_.scribble();
+      ::usleep(100);
+      for (int i = 0; i < kUsers; ++i) check(i);
+    }
+    for (const pid_t pid : pids_) {
+      ::kill(pid, SIGKILL);
+      ::waitpid(pid, nullptr, 0);
+    }
+  }
+
+  std::uint64_t report(const char* name) {
+    std::uint64_t calls = 0;
+    for (const auto& count : ledger_.calls) calls += count.load();
+    std::printf("%-9s %" PRIu64 " words overwritten, %" PRIu64 " calls, p99 <= %" PRIu64 " us, longest %" PRIu64
+                " us; %" PRIu64 " violations\n",
+                name, flips_, calls, ledger_.call_us.quantile(0.99), ledger_.call_us.longest_us.load(),
+                ledger_.violations.count.load());
+    ledger_.violations.print();
+    return ledger_.violations.count.load();
+  }
+
+ private:
+  void start(int number) {
+    const std::uint64_t seed = random_();
+    const pid_t parent = ::getpid();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (::getppid() != parent) ::_exit(0);
+      use_anyhow(dict_, ledger_, number, seed);
+    }
+    pids_[number] = child;
+  }
+
+  void check(int number) {
+    int status = 0;
+    if (::waitpid(pids_[number], &status, WNOHANG) == pids_[number]) {
+      ledger_.violations.add("a process ended, %s %d", WIFSIGNALED(status) ? "signal" : "status",
+                             WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+      start(number);
+    }
+    const std::uint64_t since = ledger_.since_ns[number].load();
+    const std::uint64_t now = platform::monotonic_ns();
+    if (since != 0 && now > since && now - since > kLongestCallNs) {
+      ledger_.violations.add("a call does not return");
+      ::kill(pids_[number], SIGABRT);
+    }
+  }
+
+  HostileLedger& ledger_;
+  std::mt19937_64 random_;
+  test::Dict dict_;
+  Scribbler scribbler_;
+  std::uint64_t flips_ = 0;
+  pid_t pids_[kUsers] = {};
+};
+
+std::uint64_t run_in_child(std::uint64_t files, std::uint64_t seed) {
+  auto& violations = make_shared_memory<Violations>();
+  auto& opened = make_shared_memory<std::atomic<std::uint64_t>>();
+  test::Child child([&](test::Channel&) {
+    ::alarm(120);
+    opened = open_damaged_files(files, seed, violations);
+    return 0;
+  });
+  siginfo_t info{};
+  ::waitid(P_PID, static_cast<id_t>(child.pid()), &info, WEXITED | WNOWAIT);
+  if (const int status = child.wait(); status != 0)
+    violations.add("opening damaged files ended with status %d", status);
+  std::printf("%" PRIu64 " damaged files, %" PRIu64 " of them opened; %" PRIu64 " violations\n", files, opened.load(),
+              violations.count.load());
+  violations.print();
+  return violations.count.load();
+}
+
+}  // namespace
+}  // namespace holdfast::crash
+
+int main(int argc, char** argv) {
+  using namespace holdfast::crash;
+  std::uint64_t seed = std::random_device()();
+  std::uint64_t flips = 60'000;
+  std::uint64_t files = 3'000;
+  double seconds = 1;
+  CLI::App app("Overwrites a dictionary that is in use, and opens damaged files");
+  app.add_option("--seed", seed, "of the random choices; processes race all the same");
+  app.add_option("--flips", flips, "words to overwrite, at least, in each of two dictionaries");
+  app.add_option("--files", files, "damaged files to open");
+  app.add_option("--seconds", seconds, "time for each dictionary, at least");
+  CLI11_PARSE(app, argc, argv);
+  const holdfast::test::ScratchDirectory directory;
+  std::printf("seed %" PRIu64 "\n", seed);
+  std::fflush(stdout);
+  std::uint64_t violations = run_in_child(files, seed);
+  const std::uint64_t sizes[] = {65536, 9U << 20};
+  const char* const names[] = {"1 shard", "8 shards"};
+  for (int i = 0; i < 2; ++i) {
+    std::fflush(stdout);
+    Hostile hostile(sizes[i], seed);
+    hostile.run(flips, seconds);
+    violations += hostile.report(names[i]);
+  }
+  return violations == 0 ? 0 : 1;
+}

@@ -1,0 +1,45 @@
+// Somebody writes anything anywhere into a dictionary that others use.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <random>
+
+#include "crash/ledger.h"
+#include "support/dict.h"
+
+namespace holdfast::crash {
+
+inline constexpr int kUsers = 3;
+
+struct HostileLedger {
+  std::atomic<std::uint64_t> calls[kUsers];
+  /// When the call that is running now began; 0 between calls.
+  std::atomic<std::uint64_t> since_ns[kUsers];
+  Histogram call_us;
+  Violations violations;
+};
+
+/// All operations on the dictionary, again and again, until killed. Any result will do, as long as there is one.
+[[noreturn]] void use_anyhow(test::Dict& dict, HostileLedger& ledger, int self, std::uint64_t seed);
+
+/// A changed word somewhere in the dictionary's file: anywhere, or where it hurts.
+class Scribbler {
+ public:
+  Scribbler(test::Dict& dict, std::uint64_t seed) : dict_(dict), random_(seed) {}
+  void scribble();
+
+ private:
+  std::uint32_t bad_word(std::uint32_t granules);
+  void scribble_anywhere(Segment& segment);
+  void scribble_entry(Shard& shard);
+  void scribble_header(Segment& segment, Shard& shard);
+
+  test::Dict& dict_;
+  std::mt19937_64 random_;
+};
+
+/// Opens files with damaged headers, sizes and content until `count` were tried. Returns the number that was opened.
+std::uint64_t open_damaged_files(std::uint64_t count, std::uint64_t seed, Violations& violations);
+
+}  // namespace holdfast::crash

@@ -1,0 +1,102 @@
+#include <cstring>
+
+#include "crash/hostile.h"
+#include "platform/platform.h"
+
+namespace holdfast::crash {
+
+namespace {
+
+constexpr int kKeys = 60;
+
+class User {
+ public:
+  User(test::Dict& dict, std::uint64_t seed)
+      : dict_(dict), random_(seed), parker_(holdfast_parker_new()), waiter_(holdfast_waiter_open(parker_)) {
+    for (int i = 0; i < kKeys; ++i)
+      keys_.push_back("key-" + std::to_string(i) + std::string(static_cast<std::size_t>(i * i % 90), 'k'));
+  }
+
+  void call() {
+    const std::string& key = keys_[random_() % keys_.size()];
+    holdfast_lease lease{};
+    double number = 0;
+    double pause = 0;
+    switch (random_() % 16) {
+      case 0:
+      case 1:
+        dict_.set(key, std::string(random_() % 300, 'v'), random_() % 3 == 0 ? 0.01 : 0);
+        break;
+      case 2:
+        dict_.set_number(key, 5);
+        break;
+      case 3:
+      case 4:
+      case 5:
+        dict_.get(key);
+        break;
+      case 6:
+        dict_.remove(key);
+        break;
+      case 7:
+        dict_.incr_from(key, 1, 0, 0, &number);
+        break;
+      case 8:
+        dict_.expire(key, 0.01);
+        break;
+      case 9:
+        if (random_() % 20 == 0) look_around();
+        break;
+      case 10:
+        if (random_() % 200 == 0) dict_.flush_all();
+        break;
+      case 11:
+      case 12:
+        dict_.wait_lock(key, 0.01, parker_, waiter_, &last_, &pause);
+        std::uint32_t woken;
+        holdfast_parker_sleep(parker_, 0, &woken, 1);
+        break;
+      case 13:
+        dict_.leave(key, parker_, waiter_);
+        break;
+      case 14:
+        dict_.renew(key, last_, 0.02);
+        dict_.unlock(key, &last_);
+        break;
+      default:
+        dict_.try_lock(key, 0.01, &lease);
+        if (random_() % 2 == 0) dict_.unlock(key, &lease);
+    }
+  }
+
+ private:
+  void look_around() {
+    dict_.keys();
+    dict_.free_space();
+    dict_.ttl(keys_.front());
+    holdfast_capacity(dict_.handle);
+  }
+
+  test::Dict& dict_;
+  std::mt19937_64 random_;
+  holdfast_parker* parker_;
+  std::uint32_t waiter_;
+  holdfast_lease last_{};
+  std::vector<std::string> keys_;
+};
+
+}  // namespace
+
+void use_anyhow(test::Dict& dict, HostileLedger& ledger, int self, std::uint64_t seed) {
+  User user(dict, seed);
+  for (;;) {
+    const std::uint64_t begin = platform::monotonic_ns();
+    ledger.since_ns[self].store(begin);
+    user.call();
+    ledger.since_ns[self].store(0);
+    ledger.call_us.add((platform::monotonic_ns() - begin) / 1000);
+    ledger.calls[self].fetch_add(1);
+  }
+}
+
+}  // namespace holdfast::crash

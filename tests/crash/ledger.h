@@ -1,0 +1,72 @@
+// What the processes of a test tell each other beside the dictionary: memory that no library code touches.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+namespace holdfast::crash {
+
+/// A value in memory shared with all forked children. Never unmapped.
+template <class T>
+T& make_shared_memory() {
+  void* memory = ::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) std::abort();
+  return *new (memory) T{};
+}
+
+/// Violations of any process. All zero is an empty one.
+struct Violations {
+  std::atomic<std::uint64_t> count;
+  char text[16][160];
+
+  [[gnu::format(printf, 2, 3)]] void add(const char* format, ...) {
+    const std::uint64_t number = count.fetch_add(1);
+    if (number >= 16) return;
+    std::va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(text[number], sizeof text[number], format, arguments);
+    va_end(arguments);
+  }
+  void print() const {
+    for (const auto& line : text)
+      if (line[0] != '\0') std::printf("VIOLATION: %s\n", line);
+  }
+};
+
+/// Counts of times by powers of two of a microsecond.
+struct Histogram {
+  static constexpr int kBins = 32;
+  std::atomic<std::uint64_t> bins[kBins];
+  std::atomic<std::uint64_t> longest_us;
+
+  void add(std::uint64_t us) {
+    int bin = 0;
+    while (bin < kBins - 1 && std::uint64_t{1} << bin <= us) ++bin;
+    bins[bin].fetch_add(1);
+    std::uint64_t old = longest_us.load();
+    while (us > old && !longest_us.compare_exchange_weak(old, us)) {
+    }
+  }
+  std::uint64_t count() const {
+    std::uint64_t sum = 0;
+    for (const auto& bin : bins) sum += bin.load();
+    return sum;
+  }
+  /// Upper bound (us) of the bin in which that part of all lies.
+  std::uint64_t quantile(double part) const {
+    std::uint64_t left = static_cast<std::uint64_t>(static_cast<double>(count()) * part);
+    for (int bin = 0; bin < kBins; ++bin) {
+      if (bins[bin].load() > left) return std::uint64_t{1} << bin;
+      left -= bins[bin].load();
+    }
+    return longest_us.load();
+  }
+};
+
+}  // namespace holdfast::crash

@@ -1,0 +1,211 @@
+// The kill storm: workers change one dictionary in every way, a random one is killed every few milliseconds and
+// replaced, and whatever must hold is checked all the time.
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include <cinttypes>
+#include <random>
+
+#include "crash/storm.h"
+#include "dict/guard.h"
+#include "platform/platform.h"
+#include "support/process.h"
+#include "support/shard_check.h"
+
+namespace holdfast::crash {
+namespace {
+
+struct Shape {
+  const char* name;
+  std::uint64_t size;
+  holdfast_mutex mutex;
+  double share;  // of the time
+};
+constexpr Shape kShapes[] = {
+    {"futex, 1 shard", 65536, HOLDFAST_MUTEX_FUTEX, 0.3},
+    {"futex, 8 shards", 9 << 20, HOLDFAST_MUTEX_FUTEX, 0.2},
+    {"futex, hardly any memory", 12288, HOLDFAST_MUTEX_FUTEX, 0.2},
+    {"spin, 1 shard", 65536, HOLDFAST_MUTEX_SPIN, 0.15},
+    {"file, 1 shard", 65536, HOLDFAST_MUTEX_FILE, 0.15},
+};
+
+constexpr std::uint64_t kStallNs = 20 * platform::kNsPerSecond;
+
+class Storm {
+ public:
+  Storm(const Shape& shape, std::uint64_t seed)
+      : shape_(shape),
+        random_(seed),
+        ledger_(make_shared_memory<Ledger>()),
+        dict_("storm-" + std::to_string(shape.size) + "-" + std::to_string(shape.mutex),
+              {.size = shape.size, .mutex = shape.mutex}) {
+    if (dict_.status != HOLDFAST_OK) ledger_.violations.add("open: %s", holdfast_error());
+    free_at_first_ = dict_.free_space();
+    for (int i = 0; i < kCounters; ++i) dict_.set_number(counter_key(i), 0);
+  }
+
+  void run(double seconds) {
+    const std::uint64_t end = platform::monotonic_ns() + static_cast<std::uint64_t>(seconds * 1e9);
+    for (int i = 0; i < kWorkers; ++i) start(i);
+    while (platform::monotonic_ns() < end && ledger_.violations.count.load() == 0) {
+      ::usleep(static_cast<useconds_t>(1000 + random_() % 2000));
+      const int victim = static_cast<int>(random_() % kWorkers);
+      stop(victim);
+      start(victim);
+      check_counters(kWorkers);
+      check_progress();
+    }
+    for (int i = 0; i < kWorkers; ++i) stop(i);
+    settle();
+  }
+
+  /// Number of violations.
+  std::uint64_t report(double seconds) {
+    std::uint64_t calls = 0;
+    for (const Worker& worker : ledger_.workers) calls += worker.calls.load();
+    std::uint64_t sections = 0;
+    for (const Section& section : ledger_.sections) sections += section.entered.load();
+    std::printf("%-25s %5d kills, %8" PRIu64 " calls, %6" PRIu64 " critical sections, %4" PRIu64
+                " repairs; lock taken from the dead %4" PRIu64 " times, p50 <= %" PRIu64 " us, p99 <= %" PRIu64
+                " us, max %" PRIu64 " us; %" PRIu64 " violations; %.1f s\n",
+                shape_.name, kills_, calls, sections, repairs_, ledger_.takeovers.load(),
+                ledger_.takeover_us.quantile(0.5), ledger_.takeover_us.quantile(0.99),
+                ledger_.takeover_us.longest_us.load(), ledger_.violations.count.load(), seconds);
+    ledger_.violations.print();
+    return ledger_.violations.count.load();
+  }
+
+  int kills() const { return kills_; }
+
+ private:
+  void start(int number) {
+    Worker& worker = ledger_.workers[static_cast<std::size_t>(number)];
+    const std::uint64_t life = worker.life.fetch_add(1) + 1;
+    const std::uint64_t seed = random_();
+    const pid_t parent = ::getpid();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (::getppid() != parent) ::_exit(0);
+      work(dict_, ledger_, number, life, seed);
+    }
+    pids_[number] = child;
+  }
+
+  void stop(int number) {
+    Worker& worker = ledger_.workers[static_cast<std::size_t>(number)];
+    worker.killed_at_ns[worker.life.load() % kLivesKept].store(platform::monotonic_ns());
+    ::kill(pids_[number], SIGKILL);
+    int status = 0;
+    ::waitpid(pids_[number], &status, 0);
+    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
+      ledger_.violations.add("a worker ended by itself, status %d", status);
+    ++kills_;
+    if (const std::uint32_t counter = worker.in_flight.exchange(0); counter != 0)
+      ledger_.maybe[counter - 1].fetch_add(1);
+  }
+
+  std::uint64_t acknowledged(std::size_t counter) const {
+    std::uint64_t sum = 0;
+    for (const Worker& worker : ledger_.workers) sum += worker.acknowledged[counter].load();
+    return sum;
+  }
+
+  /// `unsure`: calls that may be between changing the counter and saying so.
+  void check_counters(std::uint64_t unsure) {
+    for (std::size_t i = 0; i < kCounters; ++i) {
+      const std::uint64_t least = acknowledged(i);
+      const test::Got got = dict_.get(counter_key(static_cast<int>(i)));
+      const std::uint64_t most = acknowledged(i) + ledger_.maybe[i].load() + unsure;
+      const auto value = static_cast<std::uint64_t>(got.number);
+      if (got.code != HOLDFAST_OK || value < least || value > most)
+        ledger_.violations.add("%s: code %d, value %" PRIu64 ", acknowledged %" PRIu64 " to %" PRIu64,
+                               counter_key(static_cast<int>(i)).c_str(), got.code, value, least, most);
+    }
+  }
+
+  void check_progress() {
+    std::uint64_t calls = 0;
+    for (const Worker& worker : ledger_.workers) calls += worker.calls.load();
+    const std::uint64_t now = platform::monotonic_ns();
+    if (calls != last_calls_) {
+      last_calls_ = calls;
+      progress_ns_ = now;
+    } else if (now - progress_ns_ > kStallNs) {
+      ledger_.violations.add("nobody gets on");
+    }
+  }
+
+  /// Everybody is dead: what they left must be whole, and all memory must come back.
+  void settle() {
+    for (Shard& shard : dict_.segment().shards()) {
+      const ShardGuard guard(shard);
+      if (!guard.held()) ledger_.violations.add("a mutex of the dead is not to be had");
+    }
+    const std::string problem = test::check_segment(dict_.segment());
+    if (!problem.empty()) ledger_.violations.add("at the end: %s", problem.c_str());
+    check_counters(0);
+    for (const std::string& key : dict_.keys()) {
+      if (key.compare(0, 5, "value") != 0) continue;
+      if (const test::Got got = dict_.get(key); got.code == HOLDFAST_OK && !is_value_of(key, got.text))
+        ledger_.violations.add("torn value of %s at the end", key.c_str());
+    }
+    for (Shard& shard : dict_.segment().shards()) repairs_ += shard.header().repairs.load();
+    for (int i = 0; i < kValues; ++i) dict_.remove(value_key(i));
+    for (int i = 0; i < kCounters; ++i) dict_.remove(counter_key(i));
+    for (int i = 0; i < kLocks; ++i) dict_.remove(lock_key(i));
+    for (int i = 0; i < 2; ++i) dict_.remove(lease_key(i));
+    if (dict_.free_space() != free_at_first_)
+      ledger_.violations.add("%" PRIu64 " bytes free at the end, %" PRIu64 " at first", dict_.free_space(),
+                             free_at_first_);
+    const std::string name = dict_.dictionary().name();
+    holdfast_remove(name.data(), name.size());
+  }
+
+  const Shape& shape_;
+  std::mt19937_64 random_;
+  Ledger& ledger_;
+  test::Dict dict_;
+  std::uint64_t free_at_first_ = 0;
+  pid_t pids_[kWorkers] = {};
+  int kills_ = 0;
+  std::uint64_t repairs_ = 0;
+  std::uint64_t last_calls_ = 0;
+  std::uint64_t progress_ns_ = platform::monotonic_ns();
+};
+
+int run(std::uint64_t seed, double seconds, int at_least) {
+  const test::ScratchDirectory directory;
+  std::printf("seed %" PRIu64 "\n", seed);
+  std::uint64_t violations = 0;
+  int kills = 0;
+  for (const Shape& shape : kShapes) {
+    std::fflush(stdout);
+    Storm storm(shape, seed);
+    storm.run(seconds * shape.share);
+    violations += storm.report(seconds * shape.share);
+    kills += storm.kills();
+  }
+  std::printf("%d kills, %" PRIu64 " violations\n", kills, violations);
+  if (kills < at_least) std::printf("fewer than %d kills\n", at_least);
+  return violations == 0 && kills >= at_least ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace holdfast::crash
+
+int main(int argc, char** argv) {
+  std::uint64_t seed = std::random_device()();
+  double seconds = 12;
+  int at_least = 500;
+  CLI::App app("Kills processes that use a dictionary, and checks that nobody notices");
+  app.add_option("--seed", seed, "of the random choices; processes race all the same");
+  app.add_option("--seconds", seconds, "length of the run");
+  app.add_option("--at-least", at_least, "kills without which the run failed");
+  CLI11_PARSE(app, argc, argv);
+  return holdfast::crash::run(seed, seconds, at_least);
+}

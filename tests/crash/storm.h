@@ -1,0 +1,62 @@
+// The kill storm's common ground: what workers do, what they write down, what must hold.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "crash/ledger.h"
+#include "support/dict.h"
+
+namespace holdfast::crash {
+
+inline constexpr int kWorkers = 4;
+inline constexpr int kCounters = 8;
+inline constexpr int kLocks = 4;
+inline constexpr int kValues = 40;
+/// Times of kills are kept for this many lives of each worker: long enough for a successor to look them up.
+inline constexpr std::uint64_t kLivesKept = 1024;
+
+struct Worker {
+  std::atomic<std::uint64_t> calls;
+  std::atomic<std::uint64_t> life;  // which process this is
+  // Counted in acknowledged[] after the call returned; in_flight names the counter (plus one) of a call in progress.
+  std::array<std::atomic<std::uint64_t>, kCounters> acknowledged;
+  std::atomic<std::uint32_t> in_flight;
+  std::array<std::atomic<std::uint64_t>, kLivesKept> killed_at_ns;
+};
+
+/// A critical section as its holders see it. Only the lock in the dictionary protects it.
+struct Section {
+  std::atomic<std::uint64_t> token;      // of the process inside; 0: empty
+  std::atomic<std::uint64_t> inside;     // worker (upper half) and life
+  std::atomic<std::uint64_t> sequence;   // fencing number of the last who entered
+  std::atomic<std::uint64_t> unguarded;  // incremented by load and store: loses counts if two are inside
+  std::atomic<std::uint64_t> entered;    // acknowledged increments of it
+};
+
+struct Ledger {
+  std::array<Worker, kWorkers> workers;
+  std::array<Section, kLocks> sections;
+  std::array<std::atomic<std::uint64_t>, kCounters> maybe;  // increments of processes that died in the call
+  std::atomic<std::uint64_t> takeovers;
+  Histogram takeover_us;
+  Violations violations;
+};
+
+inline std::string counter_key(int i) { return "counter-" + std::to_string(i); }
+inline std::string lock_key(int i) { return "lock-" + std::to_string(i); }
+inline std::string lease_key(int i) { return "lease-" + std::to_string(i); }
+inline std::string value_key(int i) {
+  return "value-" + std::to_string(i) + std::string(static_cast<std::size_t>(i), 'k');
+}
+
+/// A text that says which key it is for, who wrote it, and whether it is whole.
+std::string make_value(const std::string& key, int worker, std::uint64_t number, std::size_t filler);
+bool is_value_of(const std::string& key, const std::string& text);
+
+/// Does this until it is killed.
+[[noreturn]] void work(test::Dict& dict, Ledger& ledger, int self, std::uint64_t life, std::uint64_t seed);
+
+}  // namespace holdfast::crash

@@ -1,0 +1,202 @@
+#include <random>
+
+#include "base/hash.h"
+#include "crash/storm.h"
+#include "platform/platform.h"
+#include "world/world.h"
+
+namespace holdfast::crash {
+
+namespace {
+
+constexpr std::size_t kChecksumDigits = 16;
+
+std::string checksum(const std::string& text) {
+  char digits[kChecksumDigits + 1];
+  std::snprintf(digits, sizeof digits, "%016llx",
+                static_cast<unsigned long long>(XXH3_64bits(text.data(), text.size())));
+  return digits;
+}
+
+class Work {
+ public:
+  Work(test::Dict& dict, Ledger& ledger, int self, std::uint64_t life, std::uint64_t seed)
+      : dict_(dict),
+        ledger_(ledger),
+        row_(ledger.workers[static_cast<std::size_t>(self)]),
+        self_(self),
+        life_(life),
+        random_(seed),
+        parker_(holdfast_parker_new()),
+        waiter_(holdfast_waiter_open(parker_)) {}
+
+  void step() {
+    // Half of the workers hardly ever enter a critical section: they are killed inside the dictionary instead.
+    const std::size_t kinds = self_ % 2 == 0 || below(50) == 0 ? 12 : 10;
+    switch (below(kinds)) {
+      case 0:
+      case 1:
+        change_value(value_key(static_cast<int>(below(kValues))));
+        break;
+      case 2:
+      case 3:
+      case 4:
+        look_at_value(value_key(static_cast<int>(below(kValues))));
+        break;
+      case 5:
+        expect("delete", dict_.remove(value_key(static_cast<int>(below(kValues)))), {HOLDFAST_OK});
+        break;
+      case 6:
+        expect("expire", dict_.expire(value_key(static_cast<int>(below(kValues))), below(2) == 0 ? 100 : 0.002),
+               {HOLDFAST_OK, HOLDFAST_NOT_FOUND});
+        break;
+      case 7:
+      case 8:
+        count(below(kCounters));
+        break;
+      case 9:
+        short_lease(lease_key(static_cast<int>(below(2))));
+        break;
+      default:
+        critical_section(below(kLocks));
+    }
+    row_.calls.fetch_add(1, kRelaxed);
+  }
+
+ private:
+  std::size_t below(std::size_t limit) { return random_() % limit; }
+
+  void expect(const char* what, int code, std::initializer_list<int> expected) {
+    for (const int one : expected)
+      if (code == one) return;
+    ledger_.violations.add("%s gives %s (%s)", what, holdfast_code_text(code), holdfast_error());
+  }
+
+  void change_value(const std::string& key) {
+    const std::string text = make_value(key, self_, random_(), below(8) == 0 ? below(900) : below(60));
+    const double exptime = below(4) == 0 ? 0.003 : 0;
+    switch (below(3)) {
+      case 0:
+        return expect("add", dict_.add(key, text, exptime), {HOLDFAST_OK, HOLDFAST_EXISTS, HOLDFAST_NO_MEMORY});
+      case 1:
+        return expect("replace", dict_.replace(key, text, exptime),
+                      {HOLDFAST_OK, HOLDFAST_NOT_FOUND, HOLDFAST_NO_MEMORY});
+      default:
+        return expect("set", dict_.set(key, text, exptime), {HOLDFAST_OK, HOLDFAST_NO_MEMORY});
+    }
+  }
+
+  void look_at_value(const std::string& key) {
+    const test::Got got = dict_.get(key);
+    expect("get", got.code, {HOLDFAST_OK, HOLDFAST_NOT_FOUND});
+    if (got.code == HOLDFAST_OK && (got.type != HOLDFAST_STRING || !is_value_of(key, got.text)))
+      ledger_.violations.add("torn value of %s: type %d \"%s\"", key.c_str(), got.type, got.text.c_str());
+  }
+
+  void count(std::size_t counter) {
+    double sum = 0;
+    row_.in_flight.store(static_cast<std::uint32_t>(counter + 1));
+    const int code = dict_.incr(counter_key(static_cast<int>(counter)), 1, &sum);
+    if (code == HOLDFAST_OK) row_.acknowledged[counter].fetch_add(1);
+    row_.in_flight.store(0);
+    expect("incr", code, {HOLDFAST_OK});
+  }
+
+  /// A lease that may well expire while it is held: whoever finds out must be told.
+  void short_lease(const std::string& key) {
+    holdfast_lease lease{};
+    const int code = dict_.try_lock(key, 0.001, &lease);
+    expect("lock", code, {HOLDFAST_OK, HOLDFAST_LOCKED, HOLDFAST_NO_MEMORY});
+    if (code != HOLDFAST_OK) return;
+    if (lease.sequence <= last_sequence_) ledger_.violations.add("fencing number of %s does not grow", key.c_str());
+    last_sequence_ = lease.sequence;
+    if (below(2) == 0) expect("renew", dict_.renew(key, lease, 0.001), {HOLDFAST_OK, HOLDFAST_NOT_OWNER});
+    expect("unlock", dict_.unlock(key, &lease), {HOLDFAST_OK, HOLDFAST_NOT_OWNER});
+  }
+
+  bool acquire(const std::string& key, holdfast_lease* lease) {
+    if (below(3) == 0) {
+      const int code = dict_.try_lock(key, 0, lease);
+      expect("lock", code, {HOLDFAST_OK, HOLDFAST_LOCKED, HOLDFAST_NO_MEMORY});
+      return code == HOLDFAST_OK;
+    }
+    const std::uint64_t end = platform::monotonic_ns() + below(20) * platform::kNsPerMs;
+    for (;;) {
+      double pause = 0;
+      const int code = dict_.wait_lock(key, 0, parker_, waiter_, lease, &pause);
+      expect("wait", code, {HOLDFAST_OK, HOLDFAST_LOCKED, HOLDFAST_NO_MEMORY});
+      if (code != HOLDFAST_LOCKED) return code == HOLDFAST_OK;
+      if (platform::monotonic_ns() >= end) break;
+      std::uint32_t woken = 0;
+      holdfast_parker_sleep(parker_, std::min(pause, 0.005), &woken, 1);
+    }
+    expect("leave", dict_.leave(key, parker_, waiter_), {HOLDFAST_OK});
+    return false;
+  }
+
+  void critical_section(std::size_t number) {
+    const std::string key = lock_key(static_cast<int>(number));
+    holdfast_lease lease{};
+    if (!acquire(key, &lease)) return;
+    Section& section = ledger_.sections[number];
+    // Loads and stores on purpose: nothing but the lock makes this safe.
+    const std::uint64_t before = section.token.load();
+    if (before != 0) take_over(key, section, before);
+    section.inside.store(static_cast<std::uint64_t>(self_) << 32 | life_);
+    section.token.store(lease.owner);
+    if (lease.sequence <= section.sequence.load())
+      ledger_.violations.add("fencing number of %s does not grow", key.c_str());
+    section.sequence.store(lease.sequence);
+
+    const std::uint64_t seen = section.unguarded.load();
+    const std::uint64_t end = platform::monotonic_ns() + below(100'000);
+    while (platform::monotonic_ns() < end) platform::cpu_relax();
+    if (section.unguarded.load() != seen || section.token.load() != lease.owner)
+      ledger_.violations.add("two processes hold %s", key.c_str());
+    section.unguarded.store(seen + 1);
+    section.entered.fetch_add(1);
+
+    section.token.store(0);
+    expect("unlock", dict_.unlock(key, &lease), {HOLDFAST_OK});
+  }
+
+  /// Who is still noted as inside must be dead.
+  void take_over(const std::string& key, Section& section, std::uint64_t token) {
+    ledger_.takeovers.fetch_add(1);
+    if ((*World::current())->alive(token)) ledger_.violations.add("%s was taken from a living process", key.c_str());
+    const std::uint64_t inside = section.inside.load();
+    const Worker& dead = ledger_.workers[(inside >> 32) % kWorkers];
+    const std::uint64_t killed = dead.killed_at_ns[(inside & 0xFFFFFFFF) % kLivesKept].load();
+    if (killed != 0) ledger_.takeover_us.add((platform::monotonic_ns() - killed) / 1000);
+  }
+
+  test::Dict& dict_;
+  Ledger& ledger_;
+  Worker& row_;
+  int self_;
+  std::uint64_t life_;
+  std::mt19937_64 random_;
+  holdfast_parker* parker_;
+  std::uint32_t waiter_;
+  std::uint64_t last_sequence_ = 0;
+};
+
+}  // namespace
+
+std::string make_value(const std::string& key, int worker, std::uint64_t number, std::size_t filler) {
+  std::string text = key + " by " + std::to_string(worker) + " " + std::to_string(number) + " ";
+  text.append(filler, static_cast<char>('a' + number % 26));
+  return text + checksum(text);
+}
+
+bool is_value_of(const std::string& key, const std::string& text) {
+  if (text.size() < key.size() + kChecksumDigits || text.compare(0, key.size() + 4, key + " by ") != 0) return false;
+  return checksum(text.substr(0, text.size() - kChecksumDigits)) == text.substr(text.size() - kChecksumDigits);
+}
+
+void work(test::Dict& dict, Ledger& ledger, int self, std::uint64_t life, std::uint64_t seed) {
+  Work one(dict, ledger, self, life, seed);
+  for (;;) one.step();
+}
+
+}  // namespace holdfast::crash
