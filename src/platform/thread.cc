@@ -23,9 +23,10 @@ void after_fork_in_parent() noexcept {
   if (guards_of_this_thread == 0) ::pthread_rwlock_unlock(&fork_gate);
 }
 
-// The lock counts threads that do not exist here, so it starts anew.
+// Unlocking is not enough: the lock still counts threads that waited for it and do not exist here.
 void after_fork_in_child() noexcept {
-  fork_gate = PTHREAD_RWLOCK_INITIALIZER;
+  after_fork_in_parent();
+  ::pthread_rwlock_init(&fork_gate, nullptr);
   if (guards_of_this_thread != 0) ::pthread_rwlock_rdlock(&fork_gate);
 }
 
