@@ -35,7 +35,8 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
   try {
     switch (code) {
       case Code::not_found:
-        if (dictionary.segment() == nullptr) return fail({code, "dictionary \"" + dictionary.name() + "\" was removed"});
+        if (dictionary.segment() == nullptr)
+          return fail({code, "dictionary \"" + dictionary.name() + "\" was removed"});
         break;
       case Code::too_large:
         return fail({code, "key and value are too large: a dictionary of " + std::to_string(dictionary.capacity()) +

@@ -13,7 +13,8 @@ uint32_t holdfast_abi(void) { return HOLDFAST_ABI; }
 const char* holdfast_version(void) { return holdfast::kVersion; }
 
 const char* holdfast_code_text(int code) {
-  static_assert(static_cast<int>(Code::busy) == HOLDFAST_BUSY && static_cast<int>(Code::not_found) == HOLDFAST_NOT_FOUND &&
+  static_assert(static_cast<int>(Code::busy) == HOLDFAST_BUSY &&
+                static_cast<int>(Code::not_found) == HOLDFAST_NOT_FOUND &&
                 static_cast<int>(Code::locked) == HOLDFAST_LOCKED && static_cast<int>(Code::system) == HOLDFAST_SYSTEM);
   switch (code) {
     case HOLDFAST_OK:

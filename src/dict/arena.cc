@@ -128,7 +128,8 @@ std::uint32_t Arena::allocate(std::uint32_t count) noexcept {
 
 void Arena::release(std::uint32_t block, std::uint32_t count) noexcept {
   // The release store comes after the cut of the link that reached the block: who sees the new epoch sees the cut. The
-  // fence comes before the first store into the block: who reads that store sees the new epoch (Shard::unchanged_since).
+  // fence comes before the first store into the block: who reads that store sees the new epoch
+  // (Shard::unchanged_since).
   header_.reuse_epoch.store(header_.reuse_epoch.load(kRelaxed) + 1, kRelease);
 #ifdef __SANITIZE_THREAD__
   header_.reuse_epoch.fetch_add(0, std::memory_order_acq_rel);

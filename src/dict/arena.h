@@ -1,8 +1,8 @@
 // The memory of a shard: blocks of granules, taken and given back. All of its own state is derived.
 //
-// A free block says so in its first granule (size, next, previous of its bin) and in its last word (size again); the free
-// bits of its first and last granule are set, all others are clear. So both neighbours of a block that comes back are found
-// in one step, and no two free blocks touch.
+// A free block says so in its first granule (size, next, previous of its bin) and in its last word (size again); the
+// free bits of its first and last granule are set, all others are clear. So both neighbours of a block that comes back
+// are found in one step, and no two free blocks touch.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once

@@ -30,8 +30,8 @@ double seconds_until(std::uint64_t ms) noexcept {
 Expected<std::unique_ptr<Dictionary>> Dictionary::open(World& world, std::string name,
                                                        const DictionaryOptions& options) {
   std::unique_ptr<Dictionary> handle(new Dictionary(world, std::move(name), options));
-  auto segment = options.size == 0 ? Segment::attach(world, handle->name_)
-                                   : Segment::open(world, handle->name_, options);
+  auto segment =
+      options.size == 0 ? Segment::attach(world, handle->name_) : Segment::open(world, handle->name_, options);
   if (!segment) return segment.status();
   handle->adopt(std::move(*segment));
   return handle;
@@ -45,8 +45,8 @@ Segment* Dictionary::adopt(std::unique_ptr<Segment> next) {
 
 void Dictionary::world_token() noexcept { (void)world_.token(); }
 
-// The dictionary was removed, or its world ended while this process, a forked child, was not in it. Only the latter makes
-// a new one.
+// The dictionary was removed, or its world ended while this process, a forked child, was not in it. Only the latter
+// makes a new one.
 Segment* Dictionary::refresh() noexcept {
   try {
     const platform::ForkGuard no_fork;  // a child must not find the mutex held by a thread that it does not have
@@ -70,7 +70,7 @@ Status Dictionary::reopen(const DictionaryOptions& options) {
     if (!next) return next.status();
     now = adopt(std::move(*next));
   }
-  const Status same = now->check_same(name_, options);
+  Status same = now->check_same(name_, options);
   if (same.ok()) {
     const std::lock_guard<std::mutex> lock(refreshing_);
     options_ = options;
@@ -162,8 +162,8 @@ Code Dictionary::put(Segment& segment, Shard& shard, Arena& arena, const Key& ke
 
 // --- changes ---
 
-// Whether storing the value over this entry would change nothing but the word of a number or a boolean: one store, then,
-// and no new entry.
+// Whether storing the value over this entry would change nothing but the word of a number or a boolean: one store,
+// then, and no new entry.
 bool Dictionary::differs_by_a_word(const View& view, const ValueIn& value, std::uint64_t expiry) noexcept {
   return view.type == value.type && (value.type == EntryType::number || value.type == EntryType::boolean) &&
          view.entry->flags.load(kRelaxed) == value.flags && view.entry->expiry.load(kRelaxed) == expiry;

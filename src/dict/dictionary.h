@@ -1,8 +1,8 @@
 // The operations of a dictionary. Each becomes visible by one store (docs/design.md has the table), so that a process
 // killed at any instruction leaves the key before or after, nothing between.
 //
-// Thread and process safety: all calls, from any thread, at any time. A handle survives the removal of its dictionary: it
-// finds the next one of the name, or says not_found.
+// Thread and process safety: all calls, from any thread, at any time. A handle survives the removal of its dictionary:
+// it finds the next one of the name, or says not_found.
 #pragma once
 
 #include <atomic>
@@ -90,7 +90,7 @@ class Dictionary {
   std::string name_;
   DictionaryOptions options_;
   std::atomic<Segment*> segment_{nullptr};
-  std::mutex refreshing_;  // guards options_ and segments_
+  std::mutex refreshing_;                           // guards options_ and segments_
   std::vector<std::unique_ptr<Segment>> segments_;  // every one this handle had: a reader may still be in an old one
 };
 

@@ -3,9 +3,9 @@
 // The expiry word:  bits 63..24  time of CLOCK_MONOTONIC in ms at which the entry is gone; 0: never
 //                   bits 23..0   flush epoch it was stored under; it is gone when the dictionary's epoch is another
 //
-// One word, so that one store changes it. Never early, at most 5 ms late: the deadline comes from the exact clock. Whether
-// it has come is judged by the coarse clock, which is cheap and behind by more than the resolution it states (8 to 16 ms
-// seen for 4), and by the exact one only when the deadline is near.
+// One word, so that one store changes it. Never early, at most 5 ms late: the deadline comes from the exact clock.
+// Whether it has come is judged by the coarse clock, which is cheap and behind by more than the resolution it states (8
+// to 16 ms seen for 4), and by the exact one only when the deadline is near.
 #pragma once
 
 #include <cstdint>

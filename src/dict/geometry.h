@@ -1,5 +1,5 @@
-// How a segment of a given size is divided. Computed from the size alone, on creation and on each attach, never read back
-// from shared memory.
+// How a segment of a given size is divided. Computed from the size alone, on creation and on each attach, never read
+// back from shared memory.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 namespace holdfast {
 
 struct Geometry {
-  std::uint64_t size;         // of the segment, whole pages
-  std::uint32_t shards;       // power of two
-  std::uint32_t buckets;      // per shard, power of two
-  std::uint32_t granules;     // per shard's arena
-  std::uint64_t shard_bytes;  // distance between shards
-  std::uint64_t free_bits_at; // offsets inside a shard
+  std::uint64_t size;          // of the segment, whole pages
+  std::uint32_t shards;        // power of two
+  std::uint32_t buckets;       // per shard, power of two
+  std::uint32_t granules;      // per shard's arena
+  std::uint64_t shard_bytes;   // distance between shards
+  std::uint64_t free_bits_at;  // offsets inside a shard
   std::uint64_t arena_at;
 
   /// REQUIRES: size is between kSizeMin and kSizeMax.

@@ -5,8 +5,8 @@
 // The chains (bucket heads and Entry::next) and what they reach are the only truth. Everything marked "derived" can be
 // rebuilt from them, and is, when the owner of a shard's mutex died (dict/repair.h).
 //
-// An arena is cut into granules of 16 bytes; a block is a run of granules, named by the number of its first one. Granule
-// 0 is never handed out, so 0 can mean "none".
+// An arena is cut into granules of 16 bytes; a block is a run of granules, named by the number of its first one.
+// Granule 0 is never handed out, so 0 can mean "none".
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ struct DictionaryHeader {
   // Constant after creation.
   std::uint32_t strategy;  // MutexStrategy
   std::uint32_t shards;
-  std::uint64_t seed;      // of the hash
+  std::uint64_t seed;  // of the hash
 
   // One atomic step each.
   alignas(64) Word32 flush_epoch;  // entries of another epoch are flushed; 24 bits are used
@@ -50,11 +50,11 @@ struct ShardHeader {
 
   // Derived, guarded by the mutex.
   alignas(64) Word32 free_granules;
-  Word32 entries;           // chained entries, live or not
-  Word32 free_locks;        // lock entries that nobody holds: memory to be had
-  Word32 reclaim_flush;     // flush epoch at the last sweep for dead entries
-  Word64 reclaim_after;     // no entry expires before this time (ms): a sweep before it finds nothing
-  Word64 repairs;           // times the shard was rebuilt
+  Word32 entries;        // chained entries, live or not
+  Word32 free_locks;     // lock entries that nobody holds: memory to be had
+  Word32 reclaim_flush;  // flush epoch at the last sweep for dead entries
+  Word64 reclaim_after;  // no entry expires before this time (ms): a sweep before it finds nothing
+  Word64 repairs;        // times the shard was rebuilt
   std::array<Word64, kBinWords> bin_map;
   std::array<Word32, kBins> bins;
 };
@@ -64,9 +64,9 @@ static_assert(sizeof(ShardHeader) == 896 && offsetof(ShardHeader, bins) == 184);
 
 enum class EntryType : std::uint8_t { boolean = 1, number = 3, string = 4, lock = 8, waiter = 9 };
 
-/// An entry of a chain, or a waiter of a lock's queue. Behind the header: the key, then the value, each padded with zero
-/// bytes to a multiple of 8. Everything but next, stamp and expiry is constant while a chain reaches the entry; a number
-/// and a lock's fields change by single stores of their words.
+/// An entry of a chain, or a waiter of a lock's queue. Behind the header: the key, then the value, each padded with
+/// zero bytes to a multiple of 8. Everything but next, stamp and expiry is constant while a chain reaches the entry; a
+/// number and a lock's fields change by single stores of their words.
 struct Entry {
   Word32 next;        // block of the next entry of the chain; 0 ends it
   Word32 hash;        // lower half of the key's hash
@@ -80,7 +80,9 @@ struct Entry {
     return key_length | static_cast<std::uint32_t>(type) << 16;
   }
   static constexpr std::uint32_t key_length_of(std::uint32_t shape) noexcept { return shape & 0xFFFF; }
-  static constexpr EntryType type_of(std::uint32_t shape) noexcept { return static_cast<EntryType>(shape >> 16 & 0xFF); }
+  static constexpr EntryType type_of(std::uint32_t shape) noexcept {
+    return static_cast<EntryType>(shape >> 16 & 0xFF);
+  }
 };
 static_assert(sizeof(Entry) == 32);
 
@@ -92,7 +94,7 @@ struct LockFields {
   Word32 tail;      // last waiter block, derived (a hint)
   Word32 reserved;  // not 0: granted by a release to this waiter of the owner, who has yet to claim it
   Word32 spare;
-  Word64 since;     // time of the grant (ms)
+  Word64 since;  // time of the grant (ms)
 };
 static_assert(sizeof(LockFields) == 40);
 

@@ -88,8 +88,8 @@ void walk_chain(const Shard& shard, std::uint32_t bucket, Occupied& occupied, Ce
   }
 }
 
-// Turns the map of occupied granules into free blocks, from left to right: what lies behind the reader is already in its
-// final form, what lies ahead is still the map.
+// Turns the map of occupied granules into free blocks, from left to right: what lies behind the reader is already in
+// its final form, what lies ahead is still the map.
 void free_the_rest(const Shard& shard, Occupied& occupied) noexcept {
   Arena arena(shard);
   arena.clear_bins();

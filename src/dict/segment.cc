@@ -61,8 +61,7 @@ Segment::Segment(World& world, platform::Mapping mapping, const Geometry& geomet
 }
 
 Expected<std::unique_ptr<Segment>> Segment::make(World& world, const std::string& name, platform::Mapping mapping,
-                                                 const Geometry& geometry, MutexStrategy strategy,
-                                                 std::uint64_t seed) {
+                                                 const Geometry& geometry, MutexStrategy strategy, std::uint64_t seed) {
   std::unique_ptr<RecordLock> record_lock;
   if (strategy == MutexStrategy::file) {
     auto opened = RecordLock::open(world.directory(), file_name(name), mapping.file());
@@ -99,7 +98,8 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
   auto mapping = create_world_file(world.directory(), file_name(name), file, [&](std::byte* base) {
     initialise(base, geometry, options);
     // All the rest is zero, and zero is right for all but the free blocks.
-    for (std::uint32_t i = 0; i < geometry.shards; ++i) Arena(shard_at(base, i, geometry, options.mutex, world)).reset();
+    for (std::uint32_t i = 0; i < geometry.shards; ++i)
+      Arena(shard_at(base, i, geometry, options.mutex, world)).reset();
   });
   if (!mapping) return mapping.status();
   const std::uint64_t seed = reinterpret_cast<DictionaryHeader*>(mapping->data())->seed;

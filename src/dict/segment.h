@@ -50,8 +50,8 @@ class Segment {
  private:
   static constexpr std::uint32_t kFlushBits = 0xFFFFFF;
 
-  Segment(World& world, platform::Mapping mapping, const Geometry& geometry, MutexStrategy strategy,
-          std::uint64_t seed, std::unique_ptr<RecordLock> record_lock);
+  Segment(World& world, platform::Mapping mapping, const Geometry& geometry, MutexStrategy strategy, std::uint64_t seed,
+          std::unique_ptr<RecordLock> record_lock);
   static Expected<std::unique_ptr<Segment>> make(World& world, const std::string& name, platform::Mapping mapping,
                                                  const Geometry& geometry, MutexStrategy strategy, std::uint64_t seed);
   static Expected<std::unique_ptr<Segment>> create(World& world, const std::string& name,

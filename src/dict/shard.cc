@@ -55,8 +55,8 @@ void Shard::fill(std::uint32_t block, const Key& key, const ValueIn& value, std:
   }
 }
 
-// The acquire fence orders the loads of the read before the load of the epoch; it pairs with the release fence between the
-// writer's new epoch and its first store into the memory given free (Arena::release).
+// The acquire fence orders the loads of the read before the load of the epoch; it pairs with the release fence between
+// the writer's new epoch and its first store into the memory given free (Arena::release).
 bool Shard::unchanged_since(std::uint64_t epoch) const noexcept {
 #ifdef __SANITIZE_THREAD__  // which does not understand fences
   return header_->reuse_epoch.fetch_add(0, std::memory_order_acq_rel) == epoch;
@@ -82,7 +82,8 @@ Shard::Read Shard::copy_value(const View& view, ValueOut& out) noexcept {
   if (out.bits == kNobody) return Read::missing;
   // A grant writes sequence and expiry while the owner is nobody: the same owner before and after means the same grant.
   out.sequence = view.lock().sequence.load(kAcquire);
-  out.expiry = view.entry->expiry.load(kAcquire);  // acquire: pairs with the store in grant(), keeps the next load behind it
+  out.expiry =
+      view.entry->expiry.load(kAcquire);  // acquire: pairs with the store in grant(), keeps the next load behind it
   return view.lock().owner.load(kRelaxed) == out.bits ? Read::found : Read::torn;
 }
 

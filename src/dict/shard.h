@@ -1,8 +1,8 @@
 // One shard as a process sees it: addresses, range checks, chains. Owns nothing.
 //
-// Thread and process safety: read() and copy_keys() take no lock and may run at any time, also while the mutex's owner is
-// dead or stopped. Everything else REQUIRES the shard's mutex. Nothing here trusts what it loads: a link or a length that
-// points outside the arena reads as damage, which repair() (dict/repair.h) cuts away.
+// Thread and process safety: read() and copy_keys() take no lock and may run at any time, also while the mutex's owner
+// is dead or stopped. Everything else REQUIRES the shard's mutex. Nothing here trusts what it loads: a link or a length
+// that points outside the arena reads as damage, which repair() (dict/repair.h) cuts away.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,11 @@ namespace holdfast {
 struct ValueOut {
   EntryType type;
   std::uint32_t flags;
-  std::uint64_t bits;   // boolean, number: the word; lock: the owner's token
+  std::uint64_t bits;      // boolean, number: the word; lock: the owner's token
   std::uint64_t sequence;  // lock: fencing number of the grant
-  char* buffer;         // in: where a string goes
-  std::size_t capacity; // in
-  std::size_t size;     // of the string, also when it did not fit
+  char* buffer;            // in: where a string goes
+  std::size_t capacity;    // in
+  std::size_t size;        // of the string, also when it did not fit
   std::uint64_t expiry;
 };
 
@@ -47,9 +47,7 @@ struct View {
   std::uint32_t value_size;
   std::uint32_t granules;  // of the block
 
-  Word64* value() const noexcept {
-    return reinterpret_cast<Word64*>(entry + 1) + padded(key_length) / 8;
-  }
+  Word64* value() const noexcept { return reinterpret_cast<Word64*>(entry + 1) + padded(key_length) / 8; }
   /// REQUIRES: type is lock.
   LockFields& lock() const noexcept { return *reinterpret_cast<LockFields*>(value()); }
 };

@@ -1,7 +1,7 @@
 // Who waits for a lock, in order of arrival: blocks of the shard's arena, hung on the lock's entry.
 //
-// The queue is a hint. It is not reached by a chain, so repair gives its blocks back; whoever waits looks again by itself
-// after a while and queues anew. A waiter that has not looked for kWaiterPatience is taken for gone.
+// The queue is a hint. It is not reached by a chain, so repair gives its blocks back; whoever waits looks again by
+// itself after a while and queues anew. A waiter that has not looked for kWaiterPatience is taken for gone.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -26,8 +26,7 @@ struct Waiter {
 
 class WaitQueue {
  public:
-  WaitQueue(const Shard& shard, Arena& arena, LockFields& lock) noexcept
-      : shard_(shard), arena_(arena), lock_(lock) {}
+  WaitQueue(const Shard& shard, Arena& arena, LockFields& lock) noexcept : shard_(shard), arena_(arena), lock_(lock) {}
 
   bool empty() const noexcept { return lock_.head.load(kRelaxed) == 0; }
   /// Adds the waiter, by its arrival, or refreshes it if it is there. False if there is no memory.

@@ -164,7 +164,8 @@ Code acquire(Dictionary& dictionary, const Request& request, Lease& lease, Refus
   if (segment == nullptr) return Code::not_found;
   if (granules_for(request.key.size(), sizeof(LockFields)) > segment->geometry().block_max()) return Code::too_large;
   Token dead = kNobody;
-  // A second attempt only against the very owner that the kernel said is dead; a third owner is alive or was so just now.
+  // A second attempt only against the very owner that the kernel said is dead; a third owner is alive or was so just
+  // now.
   for (int i = 0;; ++i) {
     const Code code = attempt(dictionary, *segment, request, dead, lease, refusal);
     const Token holder = refusal.holder;
@@ -177,8 +178,7 @@ Code acquire(Dictionary& dictionary, const Request& request, Lease& lease, Refus
 double pause_for(const Refusal& refusal) noexcept {
   double pause = refusal.queued ? kPauseMax : kPausePolling;
   if (refusal.end_ms != kExpiryNever) {
-    const double left =
-        static_cast<double>(refusal.end_ms) / 1e3 - static_cast<double>(platform::monotonic_ns()) / 1e9;
+    const double left = static_cast<double>(refusal.end_ms) / 1e3 - static_cast<double>(platform::monotonic_ns()) / 1e9;
     pause = std::min(pause, std::max(left, 0.0));
   }
   return pause;

@@ -2,12 +2,12 @@
 //
 // A lock entry, once made, stays until its memory is needed: taking it is one store of its owner, releasing it another.
 // Who holds it is proved by owner and fencing number together, so that a lease which expired or was taken over can
-// neither release nor renew what is now somebody else's. A holder whose process is dead has lost the lock: the kernel is
-// asked, outside the mutex, and the taker swaps out exactly the owner that was found dead.
+// neither release nor renew what is now somebody else's. A holder whose process is dead has lost the lock: the kernel
+// is asked, outside the mutex, and the taker swaps out exactly the owner that was found dead.
 //
 // Fairness: waiters queue in order of arrival, and a release wakes one of them. Others may be faster (which keeps short
-// critical sections fast), but once the first has waited for kBargeNs, the release grants the lock to it: nobody else gets
-// it unless that waiter fails to claim it within kClaimSeconds.
+// critical sections fast), but once the first has waited for kBargeNs, the release grants the lock to it: nobody else
+// gets it unless that waiter fails to claim it within kClaimSeconds.
 #pragma once
 
 #include <cstdint>

@@ -22,8 +22,8 @@ constexpr std::size_t kWaitersMax = std::size_t{1} << 20;
 constexpr std::uint64_t kWatchIntervalNs = 8'000'000;
 
 struct WaiterSlot {
-  Parker* parker = nullptr;  // null: not in use
-  std::uint64_t arrival = 0; // 0: not waiting
+  Parker* parker = nullptr;   // null: not in use
+  std::uint64_t arrival = 0;  // 0: not waiting
   Watch watch;
   bool ready = false;
 };
@@ -94,7 +94,8 @@ class ParkingLot {
     return count;
   }
 
-  /// Marks those waiters ready whose lock has nobody alive to release it: of each lock only the first, for one is enough.
+  /// Marks those waiters ready whose lock has nobody alive to release it: of each lock only the first, for one is
+  /// enough.
   void look(Parker& parker) {
     const std::lock_guard<std::mutex> lock(mutex_);
     unattended_.clear();
@@ -110,7 +111,7 @@ class ParkingLot {
       }
       const std::uint64_t end = expiry_ms(slot.watch.expiry->load(kRelaxed));
       const bool held = owner != kNobody && judged_alive && (end == kExpiryNever || !time_passed(end));
-      if (!held) unattended_.push_back({slot.watch.owner, slot.arrival, i + 1});
+      if (!held) unattended_.emplace_back(slot.watch.owner, slot.arrival, i + 1);
     }
     std::sort(unattended_.begin(), unattended_.end());
     const Word64* last = nullptr;
