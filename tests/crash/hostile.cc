@@ -26,7 +26,7 @@ class Hostile {
       : ledger_(make_shared_memory<HostileLedger>()),
         random_(seed),
         dict_("hostile-" + std::to_string(size), {.size = size}),
-        scribbler_(dict_, seed) {
+        scribbler_(dict_, size, seed) {
     if (dict_.status != HOLDFAST_OK) ledger_.violations.add("open: %s", holdfast_error());
   }
 

@@ -26,7 +26,7 @@ struct HostileLedger {
 /// A changed word somewhere in the dictionary's file: anywhere, or where it hurts.
 class Scribbler {
  public:
-  Scribbler(test::Dict& dict, std::uint64_t seed) : dict_(dict), random_(seed) {}
+  Scribbler(test::Dict& dict, std::uint64_t size, std::uint64_t seed) : dict_(dict), size_(size), random_(seed) {}
   void scribble();
 
  private:
@@ -36,6 +36,7 @@ class Scribbler {
   void scribble_header(Segment& segment, Shard& shard);
 
   test::Dict& dict_;
+  std::uint64_t size_;
   std::mt19937_64 random_;
 };
 
