@@ -566,6 +566,50 @@ describe("lock", function ()
     end)
 
 
+    describe("of a dictionary that was removed", function ()
+        local held
+
+        before_each(function ()
+            assert(shdict.open("spec_removed", { size = "64k" }))
+            held = assert(resty_lock:new("spec_removed"))
+            held:lock("key")
+            shdict.remove("spec_removed")
+        end)
+
+        it("says so to whoever tries to take it", function ()
+            local other = resty_lock:new(held.dict)
+            assert.same(pack(nil, "dictionary not found"), pack(other:lock("key")))
+            assert.same(pack(nil, "dictionary not found"), pack(other:trylock("key")))
+        end)
+
+        it("says so to its holder, who holds nothing after unlock", function ()
+            assert.same(pack(nil, "dictionary not found"), pack(held:expire()))
+            assert.same(pack(nil, "dictionary not found"), pack(held:unlock()))
+            assert.same(pack(nil, "unlocked"), pack(held:unlock()))
+        end)
+
+        it("says so to those that wait", function ()
+            for _, wait in ipairs { "wake", "poll" } do
+                assert(shdict.open("spec_removed", { size = "64k" }))
+                local first = assert(resty_lock:new("spec_removed"))
+                first:lock("key")
+                local waiting = assert(resty_lock:new("spec_removed", { wait = wait }))
+                local function remove_and_sleep(seconds)
+                    shdict.remove("spec_removed")
+                    none.sleep(math.min(seconds, 0.001))
+                end
+                hosts.set_host {
+                    name = "remover",
+                    sleep = remove_and_sleep,
+                    wait = function (_, seconds) remove_and_sleep(seconds) end,
+                }
+                assert.same(pack(nil, "dictionary not found"), pack(waiting:lock("key")), wait)
+                hosts.set_host(nil)
+            end
+        end)
+    end)
+
+
     it("HOLDFAST_WAIT sets how new objects wait, and refuses what it does not know", function ()
         local TRY = [[
             local ok, lock = pcall(require, "resty.lock")

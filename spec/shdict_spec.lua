@@ -586,6 +586,25 @@ describe("shdict", function ()
             assert.same({ nil, "not found" }, { shdict.remove("spec_removed") })
         end)
 
+        it("leaves to those that have it open a dictionary of which each method says that it is not found", function ()
+            local removed = assert(shdict.open("spec_removed", { size = "64k" }))
+            removed:set("key", 1)
+            assert.is_true(shdict.remove("spec_removed"))
+            for method, arguments in pairs {
+                set = { 1 }, add = { 1 }, replace = { 1 }, delete = {},
+            } do
+                assert.same(pack(false, "dictionary not found", false),
+                            pack(removed[method](removed, "key", unpack(arguments))), method)
+            end
+            for method, arguments in pairs { get = {}, incr = { 1, 0 }, ttl = {}, expire = { 1 } } do
+                assert.same(pack(nil, "dictionary not found"),
+                            pack(removed[method](removed, "key", unpack(arguments))), method)
+            end
+            assert.same(pack(nil, "dictionary not found"), pack(removed:flush_all()))
+            assert.same(pack(nil, "dictionary not found"), pack(removed:get_keys()))
+            assert.equal(0, removed:capacity())
+        end)
+
         it("makes room for one of another size", function ()
             shdict.open("spec_removed", { size = "64k" }):set("key", 1)
             shdict.remove("spec_removed")

@@ -26,7 +26,6 @@ local type = type
 local BUSY = core.BUSY
 local INFINITY = math.huge
 local LOCKED = core.LOCKED
-local NOT_FOUND = core.NOT_FOUND
 local OK = core.OK
 local TIMEOUT = core.TIMEOUT
 
@@ -240,14 +239,6 @@ function _M.new(_, dict_name, opts)
 end
 
 
-local function refused(code)
-    if code == NOT_FOUND then
-        return nil, "dictionary not found"
-    end
-    return nil, reason(code)
-end
-
-
 -- The key as a string. false is nil here, as in the original.
 local function lock_key(key)
     if not key then
@@ -312,7 +303,7 @@ function _M.lock(self, key, opts)
     end
     give_back(grant)
     if code ~= LOCKED then
-        return refused(code)
+        return nil, reason(code)
     end
     return wait_for(self, handle, key, exptime, timeout, step)
 end
@@ -343,7 +334,7 @@ function _M.trylock(self, key, opts)
     if code == LOCKED then
         return nil, "held"
     end
-    return refused(code)
+    return nil, reason(code)
 end
 
 
@@ -366,7 +357,7 @@ function _M.unlock(self)
     if code == OK then
         return 1
     end
-    return refused(code)
+    return nil, reason(code)
 end
 
 
@@ -385,7 +376,7 @@ function _M.expire(self, time)
     if code == OK then
         return true
     end
-    return refused(code)
+    return nil, reason(code)
 end
 
 

@@ -38,6 +38,7 @@ local _M = {
     CORRUPT = 13,
     PERMISSION = 14,
     BUSY = 15,
+    REMOVED = 16,
 
     -- holdfast_type
     NIL = 0,
@@ -287,6 +288,7 @@ local TEXTS = {
     [_M.NOT_OWNER] = "not owner",
     [_M.TOO_LARGE] = "no memory",
     [_M.BUSY] = "busy",
+    [_M.REMOVED] = "dictionary not found",
 }
 
 

@@ -101,9 +101,6 @@ local function store(zone, op, key, value, exptime, flags)
     if code == OK then
         return true, nil, int_ptr[0] ~= 0
     end
-    if code == NOT_FOUND and op ~= REPLACE then
-        return false, "dictionary not found", false
-    end
     return false, reason(code), int_ptr[0] ~= 0
 end
 
