@@ -248,7 +248,7 @@ local function lock_key(key)
 end
 
 
--- Waits for a lock that somebody else holds.
+-- Waits for a lock that somebody else holds, or that a stopped process keeps from being looked at.
 local function wait_for(self, handle, key, exptime, timeout, step)
     if timeout <= 0 then
         return nil, "timeout"
@@ -302,7 +302,7 @@ function _M.lock(self, key, opts)
         return 0
     end
     give_back(grant)
-    if code ~= LOCKED then
+    if code ~= LOCKED and code ~= TIMEOUT then
         return nil, reason(code)
     end
     return wait_for(self, handle, key, exptime, timeout, step)

@@ -1,5 +1,6 @@
 -- Two ways to wait for a lock that somebody else holds. Both answer with the seconds waited, the lease being filled, or
--- with nil and the reason.
+-- with nil and the reason. An attempt that ends with TIMEOUT met a process that is stopped inside the dictionary; as it
+-- may go on, so does the wait.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -16,13 +17,15 @@ local reason = core.reason
 
 local LOCKED = core.LOCKED
 local OK = core.OK
+local TIMEOUT = core.TIMEOUT
 
 local _M = {}
 
 local pause_ptr = ffi_new("double[1]")
 
 
--- Steps: sleep, try, a longer sleep. What is reported is their sum, not the clock's opinion.
+-- Steps: sleep, try, a longer sleep. What is reported is their sum, not the clock's opinion; only attempts that were
+-- held up by a stopped process count as what they took.
 function _M.poll(host, handle, key, exptime, timeout, lease, step, ratio, max_step)
     local elapsed = 0
     while timeout > 0 do
@@ -30,11 +33,16 @@ function _M.poll(host, handle, key, exptime, timeout, lease, step, ratio, max_st
         elapsed = elapsed + step
         timeout = timeout - step
 
+        local before = host.now()
         local code = C.holdfast_lock_try(handle, key, #key, exptime, lease)
         if code == OK then
             return elapsed
         end
-        if code ~= LOCKED then
+        if code == TIMEOUT then
+            local blocked = max(host.now() - before, 0)
+            elapsed = elapsed + blocked
+            timeout = timeout - blocked
+        elseif code ~= LOCKED then
             return nil, reason(code)
         end
         if timeout <= 0 then
@@ -79,7 +87,7 @@ end
 
 
 -- nil when there is no room for another waiter.
-local function open_place(handle, key)
+local function open_place()
     local here = parker.get()
     if not here then
         return nil
@@ -94,9 +102,6 @@ local function open_place(handle, key)
         idle_places[idle_count] = nil
         idle_count = idle_count - 1
     until place.state.parker == here  -- not so: it is a parent process's
-    if place then
-        place.state.handle, place.state.key = handle, key
-    end
     return place
 end
 
@@ -117,13 +122,16 @@ end
 
 -- Waits in the queue. true when the lock is granted; otherwise nil and the reason.
 local function wait_in_place(place, host, handle, key, exptime, deadline, lease)
-    local here, waiter = place.state.parker, place.state.waiter
+    local state = place.state
+    local here, waiter = state.parker, state.waiter
     while true do
         local code = C.holdfast_lock_wait(handle, key, #key, exptime, here, waiter, lease, pause_ptr)
         if code == OK then
             return true
         end
-        if code ~= LOCKED then
+        if code == LOCKED then
+            state.handle, state.key = handle, key
+        elseif code ~= TIMEOUT then
             return nil, reason(code)
         end
         local pause = pause_ptr[0]
@@ -146,7 +154,7 @@ function _M.wake(host, handle, key, exptime, timeout, lease)
     local deadline = start + timeout
     local place, ok, granted, err
     repeat
-        place = open_place(handle, key)
+        place = open_place()
         if not place then
             return nil, nil
         end

@@ -1,0 +1,100 @@
+-- A process that is stopped in the middle of a change of a dictionary: who wants a lock there waits for as long as it
+-- was told to, and gets the lock if the process goes on.
+
+local none = require "resty.holdfast.host.none"
+local process = require "spec.support.process"
+local resty_lock = require "resty.lock"
+local scheduler = require "resty.holdfast.scheduler"
+local shdict = require "resty.shdict"
+
+local SEARCH = 5  -- seconds in which a child is to be caught inside the dictionary
+
+-- Nearly all of its time is spent inside.
+local WRITER = [[
+    local dict = require("resty.shdict").shared.spec_stopped
+    local text = ("x"):rep(5000)
+    say "writing"
+    while true do
+        for i = 1, 100 do
+            dict:set("entry" .. i, text)
+        end
+    end
+]]
+
+
+describe("while a process is stopped inside the dictionary,", function ()
+    local dict
+
+    before_each(function ()
+        dict = assert(shdict.open("spec_stopped", { size = "1m" }))
+    end)
+
+    after_each(function ()
+        process.clean_up()
+        shdict.remove("spec_stopped")
+    end)
+
+    local function stop_inside()
+        local child = process.start(WRITER)
+        child:hear()
+        local deadline = scheduler.now() + SEARCH
+        repeat
+            none.sleep(math.random() / 1000)
+            child:kill(process.STOP)
+            local ok, err = dict:set("probe", 1)
+            if not ok then
+                assert.equal("timeout", err)
+                return child
+            end
+            child:kill(process.CONT)
+        until scheduler.now() > deadline
+        pending("the child was never stopped inside the dictionary")
+    end
+
+    for _, wait in ipairs { "wake", "poll" } do
+        describe(wait .. ":", function ()
+            it("lock waits until its timeout and lets other tasks run meanwhile", function ()
+                stop_inside()
+                local ticks, start, waited, result = 0, scheduler.now(), nil, nil
+                local waiter = scheduler.spawn(function ()
+                    result = { resty_lock:new("spec_stopped", { wait = wait, timeout = 0.3 }):lock("key") }
+                    waited = scheduler.now() - start
+                end)
+                scheduler.spawn(function ()
+                    while waiter:status() ~= "done" do
+                        scheduler.sleep(0.001)
+                        ticks = ticks + 1
+                    end
+                end)
+                assert.is_true(scheduler.run())
+                assert.same({ nil, "timeout" }, result)
+                assert.is_true(waited >= 0.3, waited)
+                assert.is_true(waited < 5, "it does not end: " .. waited)
+                assert.is_true(ticks > 1, ticks)
+            end)
+
+            it("lock gets the lock when the process goes on", function ()
+                local child = stop_inside()
+                local elapsed, err
+                scheduler.spawn(function ()
+                    local lock = assert(resty_lock:new("spec_stopped", { wait = wait, timeout = 20 }))
+                    elapsed, err = lock:lock("key")
+                    lock:unlock()
+                end)
+                scheduler.spawn(function ()
+                    scheduler.sleep(0.2)
+                    child:kill(process.CONT)
+                end)
+                assert.is_true(scheduler.run())
+                assert.is_nil(err)
+                assert.is_true(elapsed > 0)
+            end)
+        end)
+    end
+
+    it("who does not wait makes one attempt", function ()
+        stop_inside()
+        assert.same({ nil, "timeout" }, { resty_lock:new("spec_stopped", { timeout = 0 }):lock("key") })
+        assert.same({ nil, "timeout" }, { resty_lock:new("spec_stopped"):trylock("key") })
+    end)
+end)
