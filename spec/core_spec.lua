@@ -89,6 +89,15 @@ describe("core", function ()
             end
         end)
 
+        it("refuses objects whose __tostring returns no string", function ()
+            for _, answer in ipairs { 5, true, {} } do
+                local odd = setmetatable({}, { __tostring = function () return answer end })
+                assert.same({ nil, "bad key type" }, { core.key_string(odd) })
+            end
+            local silent = setmetatable({}, { __tostring = function () end })
+            assert.same({ nil, "bad key type" }, { core.key_string(silent) })
+        end)
+
         it("refuses nil, nothing and too much", function ()
             assert.same({ nil, "nil key" }, { core.key_string(nil) })
             assert.same({ nil, "empty key" }, { core.key_string("") })

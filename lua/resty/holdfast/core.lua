@@ -316,7 +316,8 @@ function _M.describe(given)
 end
 
 
--- tostring of anything else gives an address, which means nothing to another process.
+-- tostring of anything else gives an address, which means nothing to another process. It gives whatever a __tostring
+-- returns; what is no string is no key.
 local function convert_key(key)
     local kind = type(key)
     if kind == "number" or kind == "boolean" then
@@ -326,7 +327,8 @@ local function convert_key(key)
         return tonumber(key) and tostring(key)
     end
     local metatable = getmetatable(key)
-    return type(metatable) == "table" and metatable.__tostring and tostring(key)
+    local text = type(metatable) == "table" and metatable.__tostring and tostring(key)
+    return type(text) == "string" and text
 end
 
 
