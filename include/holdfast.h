@@ -17,7 +17,8 @@
  *  6. No call throws, aborts, or calls back into the host. What another process wrote into shared memory is
  *     never trusted: damage costs entries, never a crash.
  *  7. A call that changes a dictionary may return HOLDFAST_TIMEOUT when the process that holds the internal
- *     mutex is alive but stopped (SIGSTOP, a debugger); nothing was changed then. Reads do not wait for it.
+ *     mutex is alive but stopped (SIGSTOP, a debugger): after 1 second, lock_try and lock_wait after 0.05.
+ *     Nothing was changed then. Reads do not wait for it.
  */
 #ifndef HOLDFAST_H
 #define HOLDFAST_H
@@ -40,7 +41,7 @@ extern "C" {
 
 typedef enum holdfast_code {
   HOLDFAST_OK = 0,
-  HOLDFAST_NOT_FOUND = 1,     /* no such key, no such dictionary                                */
+  HOLDFAST_NOT_FOUND = 1,     /* no such key; attach, remove: no such dictionary                */
   HOLDFAST_EXISTS = 2,        /* add: the key has a value                                       */
   HOLDFAST_NO_MEMORY = 3,     /* the dictionary, /dev/shm or the process has no room            */
   HOLDFAST_TIMEOUT = 4,       /* the deadline passed                                            */
@@ -54,7 +55,8 @@ typedef enum holdfast_code {
   HOLDFAST_MISMATCH = 12,     /* the dictionary exists with another size or mutex               */
   HOLDFAST_CORRUPT = 13,      /* the file is not a segment of this version                      */
   HOLDFAST_PERMISSION = 14,   /* owner or mode of a directory or file is not acceptable         */
-  HOLDFAST_BUSY = 15          /* called from inside another call of this thread                 */
+  HOLDFAST_BUSY = 15,         /* called from inside another call of this thread                 */
+  HOLDFAST_REMOVED = 16       /* the dictionary was removed; any call on its handle may say so  */
 } holdfast_code;
 
 typedef enum holdfast_type {
@@ -116,7 +118,7 @@ HOLDFAST_API int holdfast_open(const char *name, size_t length, const holdfast_o
  * $HOLDFAST_DICTS ("name=size,name=size"), in this order. Else HOLDFAST_NOT_FOUND. */
 HOLDFAST_API int holdfast_attach(const char *name, size_t length, holdfast_dict **dict);
 /* Removes the dictionary from the world. Handles of it, in any process, find the next dictionary of that name,
- * or fail with HOLDFAST_NOT_FOUND. */
+ * or fail with HOLDFAST_REMOVED. */
 HOLDFAST_API int holdfast_remove(const char *name, size_t length);
 
 typedef struct holdfast_value {
@@ -203,7 +205,8 @@ HOLDFAST_API uint32_t holdfast_waiter_open(holdfast_parker *parker);
 HOLDFAST_API void holdfast_waiter_close(holdfast_parker *parker, uint32_t waiter);
 
 /* As lock_try; if the lock is held, queues the waiter (once) and says in *pause how long to sleep at most
- * before calling again. */
+ * before calling again; so too on TIMEOUT. The waiters of a dictionary take at most a quarter of its memory;
+ * who finds no place looks again from time to time, rarer the more they are. */
 HOLDFAST_API int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
                                     holdfast_parker *parker, uint32_t waiter, holdfast_lease *lease, double *pause);
 /* Takes the waiter out of the queue; if a release has already chosen it, the next waiter is woken instead. */

@@ -99,13 +99,15 @@ describe("holdfast run", function()
             assert.equal("mine\t1\t" .. #path("?.lua") .. "\n", out)
         end)
 
-        it("have the usual dispositions of signals in the programs that they start", function()
+        it("start programs with the signals ignored that were ignored for the command", function()
             local grep = "grep -e SigBlk: -e SigIgn: /proc/self/status"
-            -- Whoever runs the specs in the background has some of them ignored.
-            local usual = "exec env --default-signal=HUP,INT,QUIT,TERM,CHLD " .. grep
-            local _, wanted = command.run("-c", usual, { PROGRAM = "/bin/sh" })
-            local _, out = command.run("run", "--workers", "1", script('os.execute("' .. grep .. '")'))
-            assert.equal(wanted, out)
+            local file = script('os.execute("' .. grep .. '")')
+            for _, ignored in ipairs { "--default-signal=HUP,INT,QUIT", "--ignore-signal=HUP", "--ignore-signal=INT,QUIT" } do
+                local env = "exec env --default-signal=HUP,INT,QUIT,TERM,CHLD " .. ignored .. " "
+                local _, wanted = command.run("-c", env .. grep, { PROGRAM = "/bin/sh" })
+                local _, out = command.run("-c", env .. command.program .. " run --workers 1 " .. file, { PROGRAM = "/bin/sh" })
+                assert.equal(wanted, out)
+            end
         end)
 
         it("see the declared dictionaries; an option wins over the environment", function()

@@ -35,6 +35,10 @@ std::string quoted(std::string_view text) {
   return out + (text.size() > 80 ? "...\"" : "\"");
 }
 
+Status bad_declaration(std::string_view item, const std::string& why) {
+  return {Code::invalid, "bad declaration " + quoted(item) + " in HOLDFAST_DICTS: " + why};
+}
+
 Status bad_size(std::string_view text) {
   return {Code::invalid,
           "bad size " + quoted(text) + ": expected a number of bytes above 0, with an optional k, m or g"};
@@ -68,16 +72,20 @@ Status check_name(std::string_view name) {
 }
 
 Expected<std::uint64_t> find_declaration(std::string_view declarations, std::string_view name) {
+  Expected<std::uint64_t> found = Status{Code::not_found, "no dictionary " + quoted(name)};
   while (!declarations.empty()) {
     const std::string_view item = declarations.substr(0, declarations.find(','));
     declarations.remove_prefix(std::min(declarations.size(), item.size() + 1));
     if (item.empty()) continue;
     const std::size_t equals = item.find('=');
-    if (equals == std::string_view::npos)
-      return Status{Code::invalid, "bad declaration " + quoted(item) + " in HOLDFAST_DICTS: expected name=size"};
-    if (item.substr(0, equals) == name) return parse_size(item.substr(equals + 1));
+    if (equals == std::string_view::npos) return bad_declaration(item, "expected name=size");
+    const std::string_view declared = item.substr(0, equals);
+    if (const Status bad = check_name(declared); !bad.ok()) return bad_declaration(item, bad.message);
+    auto size = parse_size(item.substr(equals + 1));
+    if (!size) return bad_declaration(item, size.status().message);
+    if (declared == name) found = *size;
   }
-  return Status{Code::not_found, "no dictionary " + quoted(name)};
+  return found;
 }
 
 }  // namespace holdfast

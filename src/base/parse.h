@@ -18,7 +18,8 @@ Expected<std::uint64_t> parse_size(std::string_view text);
 /// 1 to kNameMax bytes of [A-Za-z0-9._-], not beginning with '.'.
 Status check_name(std::string_view name);
 
-/// Size of `name` in "name=size,name=size"; not_found when it is not declared, invalid when the text is malformed.
+/// Size of `name` in "name=size,name=size", the last one if there are several. not_found when it is not declared,
+/// invalid when any part of the text is malformed.
 Expected<std::uint64_t> find_declaration(std::string_view declarations, std::string_view name);
 
 }  // namespace holdfast

@@ -26,6 +26,7 @@ enum class Code : int {
   corrupt = 13,
   permission = 14,
   busy = 15,
+  removed = 16,
 };
 
 /// A code and one English sentence for a person: what was found, what was expected.

@@ -138,8 +138,8 @@ int holdfast_store(holdfast_dict* dict, int op, const char* key, size_t key_leng
 
 int holdfast_delete(holdfast_dict* dict, const char* key, size_t key_length) {
   if (const int bad = check_key(key, key_length)) return bad;
-  const int code = outcome(unwrap(dict).remove({key, key_length}), unwrap(dict));
-  return code == HOLDFAST_NOT_FOUND && unwrap(dict).segment() != nullptr ? static_cast<int>(HOLDFAST_OK) : code;
+  const Code code = unwrap(dict).remove({key, key_length});
+  return code == Code::not_found ? static_cast<int>(HOLDFAST_OK) : outcome(code, unwrap(dict));
 }
 
 int holdfast_incr(holdfast_dict* dict, const char* key, size_t key_length, double by, int has_init, double init,

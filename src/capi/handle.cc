@@ -34,10 +34,8 @@ int fail(Code code, const char* message) noexcept {
 int fail_outcome(Code code, Dictionary& dictionary) noexcept {
   try {
     switch (code) {
-      case Code::not_found:
-        if (dictionary.segment() == nullptr)
-          return fail({code, "dictionary \"" + dictionary.name() + "\" was removed"});
-        break;
+      case Code::removed:
+        return fail({code, "dictionary \"" + dictionary.name() + "\" was removed"});
       case Code::too_large:
         return fail({code, "key and value are too large: a dictionary of " + std::to_string(dictionary.capacity()) +
                                " bytes takes at most " + std::to_string(dictionary.room_for_one()) + " for both"});

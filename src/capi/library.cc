@@ -13,7 +13,7 @@ uint32_t holdfast_abi(void) { return HOLDFAST_ABI; }
 const char* holdfast_version(void) { return holdfast::kVersion; }
 
 const char* holdfast_code_text(int code) {
-  static_assert(static_cast<int>(Code::busy) == HOLDFAST_BUSY &&
+  static_assert(static_cast<int>(Code::removed) == HOLDFAST_REMOVED &&
                 static_cast<int>(Code::not_found) == HOLDFAST_NOT_FOUND &&
                 static_cast<int>(Code::locked) == HOLDFAST_LOCKED && static_cast<int>(Code::system) == HOLDFAST_SYSTEM);
   switch (code) {
@@ -49,6 +49,8 @@ const char* holdfast_code_text(int code) {
       return "permission denied";
     case HOLDFAST_BUSY:
       return "busy";
+    case HOLDFAST_REMOVED:
+      return "removed";
     default:
       return "unknown code";
   }

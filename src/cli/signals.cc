@@ -33,9 +33,12 @@ sigset_t handled_set() {
 SignalQueue::SignalQueue() {
   const sigset_t handled = handled_set();
   sigprocmask(SIG_BLOCK, &handled, &old_mask_);
-  struct sigaction old_hangup {};
-  sigaction(SIGHUP, nullptr, &old_hangup);
-  hangup_was_ignored_ = old_hangup.sa_handler == SIG_IGN;
+  sigemptyset(&ignored_);
+  for (const int signal : kLeftToMaster) {
+    struct sigaction old {};
+    sigaction(signal, nullptr, &old);
+    if (old.sa_handler == SIG_IGN) sigaddset(&ignored_, signal);
+  }
   // A parent may have left them ignored; ignored CHLD would have the kernel reap the workers itself.
   for (const int signal : kHandled) set_disposition(signal, SIG_DFL);
   struct sigaction ignore {};
@@ -53,7 +56,8 @@ std::optional<signalfd_siginfo> SignalQueue::next() {
 
 void SignalQueue::become_worker() {
   descriptor_.reset();
-  for (const int signal : kLeftToMaster) set_disposition(signal, do_nothing);
+  for (const int signal : kLeftToMaster)
+    set_disposition(signal, sigismember(&ignored_, signal) == 1 ? SIG_IGN : do_nothing);
   sigaction(SIGPIPE, &old_pipe_, nullptr);
   // Last: what came since the fork meets the dispositions above.
   sigset_t mask = old_mask_;

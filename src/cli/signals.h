@@ -22,17 +22,17 @@ class SignalQueue {
 
   /// In a forked child: the signals as a program expects them, except that INT, QUIT and HUP do nothing. A terminal
   /// sends those to the whole process group, and they are the master's to act on. Programs that the child executes get
-  /// them as usual, which is why they are caught and not ignored.
+  /// them as this program found them (nohup), which is why those that were not ignored are caught.
   void become_worker();
 
   /// Whether HUP was ignored when the program started (nohup).
-  bool hangup_was_ignored() const noexcept { return hangup_was_ignored_; }
+  bool hangup_was_ignored() const noexcept { return sigismember(&ignored_, SIGHUP) == 1; }
 
  private:
   Descriptor descriptor_;
   sigset_t old_mask_;
   struct sigaction old_pipe_ {};
-  bool hangup_was_ignored_ = false;
+  sigset_t ignored_;  // those of them that were ignored when the program started
 };
 
 /// Ends this process by that signal, so that whoever waits for it sees why it ended.

@@ -135,7 +135,10 @@ Code Dictionary::put(Segment& segment, Shard& shard, Arena& arena, const Key& ke
   const auto count = static_cast<std::uint32_t>(granules_for(key.length, value.size));
   std::uint32_t block = arena.allocate(count);
   if (block == 0) {
-    if (arena.damaged()) return Code::corrupt;
+    // An arena without entries is one free block: all zero is what is left when somebody wrote over it.
+    const ShardHeader& found = shard.header();
+    if (arena.damaged() || (found.entries.load(kRelaxed) == 0 && found.free_granules.load(kRelaxed) == 0))
+      return Code::corrupt;
     if (!reclaim(segment, shard, arena)) return arena.damaged() ? Code::corrupt : Code::no_memory;
     if (!shard.find(key, place)) return Code::corrupt;  // the sweep may have cut what `place` named
     block = arena.allocate(count);
@@ -171,7 +174,7 @@ bool Dictionary::differs_by_a_word(const View& view, const ValueIn& value, std::
 
 Code Dictionary::store(StoreOp op, std::string_view name, const ValueIn& value, double exptime) noexcept {
   Segment* now = segment();
-  if (now == nullptr) return Code::not_found;
+  if (now == nullptr) return Code::removed;
   if (value.size > std::numeric_limits<std::uint32_t>::max() ||
       granules_for(name.size(), value.size) > now->geometry().block_max())
     return Code::too_large;
@@ -195,7 +198,7 @@ Code Dictionary::store(StoreOp op, std::string_view name, const ValueIn& value, 
 
 Code Dictionary::remove(std::string_view name) noexcept {
   Segment* now = segment();
-  if (now == nullptr) return Code::not_found;
+  if (now == nullptr) return Code::removed;
   const Key key(name.data(), name.size(), now->seed());
   return mutate(*now, key.hash, [&](Shard& shard, Arena& arena) {
     Place place{};
@@ -212,7 +215,7 @@ Code Dictionary::remove(std::string_view name) noexcept {
 
 Code Dictionary::increment(std::string_view name, double by, const Initial* initial, double& sum) noexcept {
   Segment* now = segment();
-  if (now == nullptr) return Code::not_found;
+  if (now == nullptr) return Code::removed;
   if (granules_for(name.size(), sizeof(double)) > now->geometry().block_max()) return Code::too_large;
   const Key key(name.data(), name.size(), now->seed());
   const std::uint64_t end = initial != nullptr ? expiry_after(initial->exptime) : kExpiryNever;
@@ -235,7 +238,7 @@ Code Dictionary::increment(std::string_view name, double by, const Initial* init
 
 Code Dictionary::expire(std::string_view name, double exptime) noexcept {
   Segment* now = segment();
-  if (now == nullptr) return Code::not_found;
+  if (now == nullptr) return Code::removed;
   const Key key(name.data(), name.size(), now->seed());
   const std::uint64_t end = expiry_after(exptime);
   return mutate(*now, key.hash, [&](Shard& shard, Arena&) {
@@ -254,7 +257,7 @@ Code Dictionary::expire(std::string_view name, double exptime) noexcept {
 // one that an entry still carries, the dead are swept out. Killed in the sweep, the next flush begins it again.
 Code Dictionary::flush_all() noexcept {
   Segment* now = segment();
-  if (now == nullptr) return Code::not_found;
+  if (now == nullptr) return Code::removed;
   Word32& epoch = now->header().flush_epoch;
   std::uint32_t old = epoch.load(kRelaxed);
   if (((old + 1) & (kFlushMask >> 1)) == 0) {
@@ -303,7 +306,7 @@ Shard::Read Dictionary::read(Segment& segment, const Key& key, ValueOut& out) no
 
 Code Dictionary::get(std::string_view name, ValueOut& out) noexcept {
   Segment* now = segment();
-  if (now == nullptr) return Code::not_found;
+  if (now == nullptr) return Code::removed;
   const Key key(name.data(), name.size(), now->seed());
   const Shard::Read result = read(*now, key, out);
   if (result == Shard::Read::missing) return Code::not_found;
@@ -348,7 +351,7 @@ Code Dictionary::keys_of(Shard& shard, std::uint32_t bucket, std::uint32_t flush
 
 Code Dictionary::keys(std::uint32_t max, std::string& packed, std::uint32_t& count) {
   Segment* now = segment();
-  if (now == nullptr) return Code::not_found;
+  if (now == nullptr) return Code::removed;
   packed.clear();
   count = 0;
   const std::uint32_t limit = max == 0 ? ~0U : max;

@@ -65,7 +65,8 @@ class Dictionary {
   /// Runs `operation(Shard&, Arena&) -> Code` with the mutex of the key's shard. It must either commit, or return
   /// Code::corrupt before having changed anything: the shard is repaired then, and the operation run again.
   template <class Operation>
-  Code mutate(Segment& segment, std::uint64_t hash, Operation&& operation) noexcept;
+  Code mutate(Segment& segment, std::uint64_t hash, Operation&& operation,
+              std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 
   /// Adds or overwrites the key's entry at `place`, which names the new one afterwards. ok, no_memory, corrupt.
   Code put(Segment& segment, Shard& shard, Arena& arena, const Key& key, Place& place, const ValueIn& value,
@@ -95,9 +96,10 @@ class Dictionary {
 };
 
 template <class Operation>
-Code Dictionary::mutate(Segment& segment, std::uint64_t hash, Operation&& operation) noexcept {
+Code Dictionary::mutate(Segment& segment, std::uint64_t hash, Operation&& operation,
+                        std::uint64_t patience_ns) noexcept {
   Shard& shard = segment.shard_of(hash);
-  const ShardGuard guard(shard);
+  const ShardGuard guard(shard, patience_ns);
   if (!guard.held()) return guard.code();
   Code result = Code::corrupt;
   for (int attempt = 0; attempt < 2 && result == Code::corrupt; ++attempt) {

@@ -55,12 +55,14 @@ struct ShardHeader {
   Word32 reclaim_flush;  // flush epoch at the last sweep for dead entries
   Word64 reclaim_after;  // no entry expires before this time (ms): a sweep before it finds nothing
   Word64 repairs;        // times the shard was rebuilt
+  Word32 waiters;        // waiter blocks; at most a quarter of the arena is theirs
+  Word32 spare;
   std::array<Word64, kBinWords> bin_map;
   std::array<Word32, kBins> bins;
 };
 
 // docs/format.md names these offsets.
-static_assert(sizeof(ShardHeader) == 896 && offsetof(ShardHeader, bins) == 184);
+static_assert(sizeof(ShardHeader) == 896 && offsetof(ShardHeader, bins) == 192);
 
 enum class EntryType : std::uint8_t { boolean = 1, number = 3, string = 4, lock = 8, waiter = 9 };
 

@@ -124,6 +124,7 @@ std::uint32_t repair(const Shard& shard) noexcept {
   free_the_rest(shard, occupied);
   header.entries.store(census.entries, kRelaxed);
   header.free_locks.store(census.free_locks, kRelaxed);
+  header.waiters.store(0, kRelaxed);
   header.reclaim_after.store(0, kRelaxed);
   header.repairs.store(header.repairs.load(kRelaxed) + 1, kRelaxed);
   return census.cuts;

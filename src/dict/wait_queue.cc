@@ -37,9 +37,13 @@ bool WaitQueue::give_up() noexcept {
   return false;
 }
 
+// Waiters must not take the memory that values and other locks need.
 std::uint32_t WaitQueue::create(const Waiter& waiter, std::uint32_t next) noexcept {
+  Word32& count = shard_.header().waiters;
+  if (count.load(kRelaxed) >= shard_.granules() / 4 / kGranulesPerWaiter) return 0;
   const std::uint32_t block = arena_.allocate(kGranulesPerWaiter);
   if (block == 0) return 0;
+  count.store(count.load(kRelaxed) + 1, kRelaxed);
   Entry& e = shard_.entry(block);
   e.next.store(next, kRelaxed);
   e.hash.store(0, kRelaxed);
@@ -82,6 +86,8 @@ void WaitQueue::unlink(Word32& link, std::uint32_t previous, std::uint32_t block
   const std::uint32_t next = shard_.entry(block).next.load(kRelaxed);
   link.store(next, kRelaxed);
   if (next == 0) lock_.tail.store(previous, kRelaxed);
+  Word32& count = shard_.header().waiters;
+  count.store(count.load(kRelaxed) - 1, kRelaxed);
   crash_order();
   arena_.release(block, kGranulesPerWaiter);
 }

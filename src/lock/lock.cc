@@ -1,6 +1,7 @@
 #include "lock/lock.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "dict/expiry.h"
 #include "dict/wait_queue.h"
@@ -16,6 +17,11 @@ namespace {
 constexpr double kPauseMax = 0.5;
 // Where a waiter cannot queue (no memory for it, or the key holds an ordinary value), it polls.
 constexpr double kPausePolling = 0.01;
+// The more of them there are, the rarer each looks: a lock that comes free is found in about 0.2 ms by some of them.
+constexpr std::size_t kPollersPerPause = 64;
+// Who wants a lock has a timeout of his own, and other coroutines that wait for him: he does not wait long for a shard
+// whose mutex belongs to a process that is stopped, but looks again.
+constexpr std::uint64_t kAttemptPatienceNs = 50'000'000;
 
 /// A lock entry of the shard whose mutex is held.
 struct LockEntry {
@@ -140,28 +146,31 @@ Code judge(const LockEntry& lock, const Request& request, Token dead, bool is_ne
 Code attempt(Dictionary& dictionary, Segment& segment, const Request& request, Token dead, Lease& lease,
              Refusal& refusal) noexcept {
   const Key key(request.key.data(), request.key.size(), segment.seed());
-  return dictionary.mutate(segment, key.hash, [&](Shard& shard, Arena& arena) {
-    Place place{};
-    if (!shard.find(key, place)) return Code::corrupt;
-    const bool is_new = place.block == 0 || place.view.type != EntryType::lock;
-    if (is_new) {
-      if (place.block != 0 && Shard::counts(place.view, segment.flush_epoch())) {
-        refusal = {};
-        refusal.end_ms = expiry_ms(place.view.entry->expiry.load(kRelaxed));
-        return Code::locked;
-      }
-      const ValueIn value{EntryType::lock, 0, kNobody, nullptr, sizeof(LockFields)};
-      const Code code = dictionary.put(segment, shard, arena, key, place, value, kExpiryNever);
-      if (code != Code::ok) return code;
-    }
-    const LockEntry lock{segment, shard, arena, *place.view.entry, place.view.lock()};
-    return judge(lock, request, dead, is_new, lease, refusal);
-  });
+  return dictionary.mutate(
+      segment, key.hash,
+      [&](Shard& shard, Arena& arena) {
+        Place place{};
+        if (!shard.find(key, place)) return Code::corrupt;
+        const bool is_new = place.block == 0 || place.view.type != EntryType::lock;
+        if (is_new) {
+          if (place.block != 0 && Shard::counts(place.view, segment.flush_epoch())) {
+            refusal = {};
+            refusal.end_ms = expiry_ms(place.view.entry->expiry.load(kRelaxed));
+            return Code::locked;
+          }
+          const ValueIn value{EntryType::lock, 0, kNobody, nullptr, sizeof(LockFields)};
+          const Code code = dictionary.put(segment, shard, arena, key, place, value, kExpiryNever);
+          if (code != Code::ok) return code;
+        }
+        const LockEntry lock{segment, shard, arena, *place.view.entry, place.view.lock()};
+        return judge(lock, request, dead, is_new, lease, refusal);
+      },
+      kAttemptPatienceNs);
 }
 
 Code acquire(Dictionary& dictionary, const Request& request, Lease& lease, Refusal& refusal) noexcept {
   Segment* segment = dictionary.segment();
-  if (segment == nullptr) return Code::not_found;
+  if (segment == nullptr) return Code::removed;
   if (granules_for(request.key.size(), sizeof(LockFields)) > segment->geometry().block_max()) return Code::too_large;
   Token dead = kNobody;
   // A second attempt only against the very owner that the kernel said is dead; a third owner is alive or was so just
@@ -175,20 +184,15 @@ Code acquire(Dictionary& dictionary, const Request& request, Lease& lease, Refus
   }
 }
 
-double pause_for(const Refusal& refusal) noexcept {
-  double pause = refusal.queued ? kPauseMax : kPausePolling;
-  if (refusal.end_ms != kExpiryNever) {
-    const double left = static_cast<double>(refusal.end_ms) / 1e3 - static_cast<double>(platform::monotonic_ns()) / 1e9;
-    pause = std::min(pause, std::max(left, 0.0));
-  }
-  return pause;
+double seconds_until(std::uint64_t ms) noexcept {
+  return std::max(static_cast<double>(ms) / 1e3 - static_cast<double>(platform::monotonic_ns()) / 1e9, 0.0);
 }
 
 // Runs `change(LockEntry&) -> Code` on the key's lock entry; not_owner if there is none.
 template <class Change>
 Code with_lock(Dictionary& dictionary, std::string_view name, Change&& change) noexcept {
   Segment* segment = dictionary.segment();
-  if (segment == nullptr) return Code::not_owner;
+  if (segment == nullptr) return Code::removed;
   const Key key(name.data(), name.size(), segment->seed());
   return dictionary.mutate(*segment, key.hash, [&](Shard& shard, Arena& arena) {
     Place place{};
@@ -204,34 +208,36 @@ bool flushed(const LockEntry& lock) noexcept {
 
 // --- the common case at full speed: the lock's entry is there, nobody holds it, nobody waits for it ---
 
-/// The lock entry of the key with its shard's mutex held, if all that is so.
+/// The lock entry of the key, with its shard's mutex held. No answer means that it is not so quiet.
 class QuietLock {
  public:
-  QuietLock(Segment& segment, std::string_view name) noexcept
+  QuietLock(Segment& segment, std::string_view name, std::uint64_t patience_ns) noexcept
       : segment_(segment),
         key_(name.data(), name.size(), segment.seed()),
         shard_(segment.shard_of(key_.hash)),
         arena_(shard_),
-        guard_(shard_) {
+        guard_(shard_, patience_ns) {
     found_ = guard_.held() && shard_.find(key_, place_) && place_.block != 0 && place_.view.type == EntryType::lock;
   }
 
-  bool take(Token self, double exptime, Lease& lease) noexcept {
-    if (!found_ || place_.view.lock().owner.load(kRelaxed) != kNobody) return false;
+  std::optional<Code> take(Token self, double exptime, Lease& lease) noexcept {
+    if (!guard_.held()) return guard_.code();
+    if (!found_ || place_.view.lock().owner.load(kRelaxed) != kNobody) return std::nullopt;
     const LockEntry lock = entry();
     count_free_locks(lock, ~0U);
     lease = {self, grant(lock, self, exptime, 0)};
-    return true;
+    return Code::ok;
   }
 
-  bool give_back(Lease& lease) noexcept {
-    if (!found_) return false;
+  std::optional<Code> give_back(Lease& lease) noexcept {
+    if (!guard_.held()) return guard_.code();
+    if (!found_) return std::nullopt;
     const LockEntry lock = entry();
-    if (!lock.held_by(lease) || flushed(lock) || !lock.queue().empty()) return false;
+    if (!lock.held_by(lease) || flushed(lock) || !lock.queue().empty()) return std::nullopt;
     commit(lock.fields.owner, kNobody);
     count_free_locks(lock, 1);
     lease = {};
-    return true;
+    return Code::ok;
   }
 
  private:
@@ -252,7 +258,8 @@ Code lock_try(Dictionary& dictionary, std::string_view key, double exptime, Leas
   const Token self = dictionary.world().token();
   if (self == kNobody) return Code::system;
   Segment* segment = dictionary.segment();
-  if (segment != nullptr && QuietLock(*segment, key).take(self, exptime, lease)) return Code::ok;
+  if (segment == nullptr) return Code::removed;
+  if (const auto code = QuietLock(*segment, key, kAttemptPatienceNs).take(self, exptime, lease)) return *code;
   Refusal refusal;
   return acquire(dictionary, {key, exptime, self, nullptr}, lease, refusal);
 }
@@ -265,12 +272,13 @@ Code lock_wait(Dictionary& dictionary, std::string_view key, double exptime, Par
   if (waiter.arrival == 0) return Code::invalid;
   Refusal refusal;
   const Code code = acquire(dictionary, {key, exptime, self, &waiter}, lease, refusal);
-  if (code != Code::locked) {
+  if (code != Code::locked && code != Code::timeout) {
     parker.end(number);
     return code;
   }
-  parker.watch(number, refusal.watch);
-  pause = pause_for(refusal);
+  const std::size_t pollers = parker.watch(number, refusal.watch, refusal.queued);
+  pause = refusal.queued ? kPauseMax : kPausePolling * static_cast<double>(1 + pollers / kPollersPerPause);
+  if (refusal.end_ms != kExpiryNever) pause = std::min(pause, seconds_until(refusal.end_ms));
   return code;
 }
 
@@ -290,7 +298,7 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
     return Code::ok;
   });
   wake(dictionary.world(), next);
-  return code == Code::not_owner ? Code::ok : code;
+  return code == Code::not_owner || code == Code::removed ? Code::ok : code;
 }
 
 Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {
@@ -299,7 +307,11 @@ Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept
   Waiter next{};
   if (self != kNobody && lease.owner == self) {
     Segment* segment = dictionary.segment();
-    if (segment != nullptr && QuietLock(*segment, key).give_back(lease)) return Code::ok;
+    if (segment == nullptr) {
+      lease = {};
+      return Code::removed;
+    }
+    if (const auto quiet = QuietLock(*segment, key, kMutexPatienceNs).give_back(lease)) return *quiet;
     code = with_lock(dictionary, key, [&](const LockEntry& lock) {
       if (!lock.held_by(lease) || flushed(lock)) return Code::not_owner;
       next = release(lock, dictionary.world());
@@ -307,7 +319,7 @@ Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept
     });
     wake(dictionary.world(), next);
   }
-  if (code == Code::ok || code == Code::not_owner) lease = {};
+  if (code == Code::ok || code == Code::not_owner || code == Code::removed) lease = {};
   return code;
 }
 
@@ -326,13 +338,12 @@ Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, dou
 Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept {
   ValueOut out{};
   const Code code = dictionary.get(key, out);
+  if (code == Code::removed) return code;
   if (code != Code::ok || out.type != EntryType::lock || out.bits != lease.owner || out.sequence != lease.sequence ||
       lease.owner != dictionary.world().token())
     return Code::not_owner;
   const std::uint64_t end = expiry_ms(out.expiry);
-  seconds = end == kExpiryNever
-                ? 0.0
-                : std::max(static_cast<double>(end) / 1e3 - static_cast<double>(platform::monotonic_ns()) / 1e9, 0.001);
+  seconds = end == kExpiryNever ? 0.0 : std::max(seconds_until(end), 0.001);
   return Code::ok;
 }
 

@@ -28,7 +28,7 @@ struct Lease {
   std::uint64_t sequence = 0;
 };
 
-/// ok, locked, no_memory, too_large, timeout, busy, not_found (the dictionary was removed), system (no identity).
+/// ok, locked, no_memory, too_large, timeout, busy, removed (the dictionary was), system (no identity).
 Code lock_try(Dictionary& dictionary, std::string_view key, double exptime, Lease& lease) noexcept;
 
 /// As lock_try; when locked, the waiter is queued, and `pause` is the time (s) after which to look again.

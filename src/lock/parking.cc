@@ -26,6 +26,7 @@ struct WaiterSlot {
   std::uint64_t arrival = 0;  // 0: not waiting
   Watch watch;
   bool ready = false;
+  bool polling = false;
 };
 
 }  // namespace
@@ -56,7 +57,7 @@ class ParkingLot {
   void close(Parker& parker, std::uint32_t number) noexcept {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (WaiterSlot* slot = slot_of(parker, number); slot != nullptr) {
-      if (slot->arrival != 0) --parker.waiting_;
+      stop_waiting(parker, *slot);
       slot->parker = nullptr;
       free_.push_back(number);
     }
@@ -69,6 +70,21 @@ class ParkingLot {
       slots_[i].parker = nullptr;
       free_.push_back(i + 1);
     }
+  }
+
+  // The next two: REQUIRES the lot's mutex, as in with().
+
+  static void set_polling(Parker& parker, WaiterSlot& slot, bool polling) noexcept {
+    if (slot.polling && !polling) --parker.polling_;
+    if (!slot.polling && polling) ++parker.polling_;
+    slot.polling = polling;
+  }
+
+  static void stop_waiting(Parker& parker, WaiterSlot& slot) noexcept {
+    set_polling(parker, slot, false);
+    if (slot.arrival != 0) --parker.waiting_;
+    slot.arrival = 0;
+    slot.watch = {};
   }
 
   /// Runs `change(WaiterSlot&)` if the number is a waiter of that parker.
@@ -170,16 +186,18 @@ std::uint64_t Parker::begin(std::uint32_t number) noexcept {
   return arrival;
 }
 
-void Parker::watch(std::uint32_t number, const Watch& watch) noexcept {
-  ParkingLot::get().with(*this, number, [&](WaiterSlot& slot) { slot.watch = watch; });
+std::size_t Parker::watch(std::uint32_t number, const Watch& watch, bool queued) noexcept {
+  std::size_t pollers = 0;
+  ParkingLot::get().with(*this, number, [&](WaiterSlot& slot) {
+    slot.watch = watch;
+    ParkingLot::set_polling(*this, slot, !queued);
+    pollers = polling_;
+  });
+  return pollers;
 }
 
 void Parker::end(std::uint32_t number) noexcept {
-  ParkingLot::get().with(*this, number, [this](WaiterSlot& slot) {
-    if (slot.arrival != 0) --waiting_;
-    slot.arrival = 0;
-    slot.watch = {};
-  });
+  ParkingLot::get().with(*this, number, [this](WaiterSlot& slot) { ParkingLot::stop_waiting(*this, slot); });
 }
 
 std::size_t Parker::sleep(std::uint64_t deadline_ns, std::span<std::uint32_t> woken) {

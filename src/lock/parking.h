@@ -42,7 +42,9 @@ class Parker {
 
   /// Begins (or goes on with) a wait: forgets an earlier wake-up and gives the time at which the wait began.
   std::uint64_t begin(std::uint32_t number) noexcept;
-  void watch(std::uint32_t number, const Watch& watch) noexcept;
+  /// What the waiter waits for, and whether it has a place in the queue or has to poll. Gives the number of waiters of
+  /// this parker that have to poll.
+  std::size_t watch(std::uint32_t number, const Watch& watch, bool queued) noexcept;
   /// The wait is over: the next one begins anew.
   void end(std::uint32_t number) noexcept;
 
@@ -56,6 +58,7 @@ class Parker {
   void forget() noexcept {
     ready_.clear();
     waiting_ = 0;
+    polling_ = 0;
   }
 
   World& world_;
@@ -63,6 +66,7 @@ class Parker {
   // Guarded by the lot's mutex.
   std::vector<std::uint32_t> ready_;
   std::size_t waiting_ = 0;  // waiters between begin and end
+  std::size_t polling_ = 0;  // those of them without a place in a queue
 };
 
 }  // namespace holdfast

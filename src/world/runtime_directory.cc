@@ -142,6 +142,7 @@ Expected<RuntimeDirectory> RuntimeDirectory::at(const std::string& path, Sharing
                     "runtime directory " + directory.path_ + " cannot be created: " + platform::error_text(error)};
     }
     opened = directory.open();
+    if (!opened) ::rmdir(directory.path_.c_str());  // not a place for it, and it is of no use there
   }
   if (!opened) return opened.status();
   struct stat info;

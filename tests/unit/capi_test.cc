@@ -54,8 +54,8 @@ TEST(CapiTest, every_code_has_a_text) {
   EXPECT_STREQ(holdfast_code_text(HOLDFAST_EXISTS), "exists");
   EXPECT_STREQ(holdfast_code_text(HOLDFAST_NO_MEMORY), "no memory");
   EXPECT_STREQ(holdfast_code_text(HOLDFAST_TIMEOUT), "timeout");
-  for (int code = HOLDFAST_OK; code <= HOLDFAST_BUSY; ++code) EXPECT_STRNE(holdfast_code_text(code), "unknown code");
-  EXPECT_STREQ(holdfast_code_text(HOLDFAST_BUSY + 1), "unknown code");
+  for (int code = HOLDFAST_OK; code <= HOLDFAST_REMOVED; ++code) EXPECT_STRNE(holdfast_code_text(code), "unknown code");
+  EXPECT_STREQ(holdfast_code_text(HOLDFAST_REMOVED + 1), "unknown code");
   EXPECT_STREQ(holdfast_code_text(-1), "unknown code");
 }
 

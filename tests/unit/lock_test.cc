@@ -476,5 +476,44 @@ TEST_F(LockTest, a_forked_child_has_parkers_but_none_of_its_parents_waiters) {
   EXPECT_EQ(waiting.once(dict, "k", &other), HOLDFAST_OK);
 }
 
+TEST_F(LockTest, any_number_of_waiters_leaves_memory_for_others_and_all_are_served) {
+  constexpr int kWaiters = 3000;
+  Dict small(name + "-small", {.size = 65536});
+  const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());
+  ASSERT_EQ(small.try_lock("k", 0, &lease), HOLDFAST_OK);
+  std::vector<std::uint32_t> waiting;
+  double shortest = 1;
+  double longest = 0;
+  for (int i = 0; i < kWaiters; ++i) {
+    waiting.push_back(holdfast_waiter_open(parker.get()));
+    double pause = 0;
+    ASSERT_EQ(small.wait_lock("k", 0, parker.get(), waiting.back(), &other, &pause), HOLDFAST_LOCKED);
+    if (pause < 0.5) shortest = std::min(shortest, pause);  // one without a place in the queue
+    longest = std::max(longest, pause < 0.5 ? pause : 0);
+  }
+  EXPECT_GT(longest, shortest) << "the more poll, the rarer each does";
+  EXPECT_EQ(small.set("another key", std::string(20'000, 'x')), HOLDFAST_OK);
+  EXPECT_EQ(small.try_lock("another lock", 0, &other), HOLDFAST_OK);
+
+  ASSERT_EQ(small.unlock("k", &lease), HOLDFAST_OK);
+  int served = 0;
+  // Asking again stands for what wakes a waiter, mail or its pause.
+  for (int round = 0; round < 10 && !waiting.empty(); ++round) {
+    std::vector<std::uint32_t> left;
+    for (const std::uint32_t waiter : waiting) {
+      double pause = 0;
+      if (small.wait_lock("k", 0, parker.get(), waiter, &lease, &pause) != HOLDFAST_OK) {
+        left.push_back(waiter);
+        continue;
+      }
+      ++served;
+      ASSERT_EQ(small.unlock("k", &lease), HOLDFAST_OK);
+    }
+    waiting.swap(left);
+  }
+  EXPECT_EQ(served, kWaiters);
+  EXPECT_EQ(test::count_shard(small.segment().shards()[0]).waiters, 0U);
+}
+
 }  // namespace
 }  // namespace holdfast

@@ -61,6 +61,13 @@ TEST(ParseTest, declarations_name_dictionaries_and_their_sizes) {
   EXPECT_EQ(find_declaration("a=1x", "a").status().code, Code::invalid);
   EXPECT_EQ(find_declaration("a", "a").status().code, Code::invalid);
   EXPECT_EQ(find_declaration("a=1k,b=", "b").status().code, Code::invalid);
+  EXPECT_EQ(*find_declaration("a=1k,a=2k", "a"), 2048U) << "the last one counts";
+  // A mistake anywhere is told, not skipped, and with the part that it is in.
+  for (const char* text : {"a=1k, b=1k", "a=1k,x/y=1k", "a=1k,=1k", "a=1k,b=1x", "a=1k,b"}) {
+    const Status status = find_declaration(text, "a").status();
+    EXPECT_EQ(status.code, Code::invalid) << text;
+    EXPECT_NE(status.message.find("HOLDFAST_DICTS"), std::string::npos) << status.message;
+  }
 }
 
 }  // namespace
