@@ -82,7 +82,8 @@ describe("lock", function ()
             end
             assert.equal(">bad options to new: table expected, got number", message(5))
             for _, name in ipairs { "exptime", "timeout", "step", "ratio", "max_step" } do
-                local start = '>bad option "' .. name .. '" to new: a number, 0 or more, expected, got '
+                local accepted = name == "max_step" and "a number greater than 0" or "a number, 0 or more,"
+                local start = '>bad option "' .. name .. '" to new: ' .. accepted .. " expected, got "
                 assert.equal(start .. "-1", message { [name] = -1 })
                 assert.equal(start .. '"1"', message { [name] = "1" })
                 assert.equal(start .. "table", message { [name] = {} })
@@ -563,6 +564,24 @@ describe("lock", function ()
             end
             assert.equal(2000, dict:get("sum"))
         end)
+    end)
+
+
+    it("raises for a wrong receiver of each method, at the line that called", function ()
+        local lock = new()
+        for _, name in ipairs { "lock", "trylock", "unlock", "expire", "token" } do
+            for _, receiver in ipairs { "key", 5, {}, false, print, resty_lock } do
+                local ok, err = pcall(function ()
+                    local result = lock[name](receiver, "key")
+                    return result
+                end)
+                assert.is_false(ok)
+                assert.matches("^[^:]*lock_spec.lua:%d+: bad receiver of " .. name .. ": a lock object expected, got ",
+                               err)
+                assert.matches("; call it as obj:" .. name .. "(...)", err, 1, true)
+            end
+            assert.error_matches(function () lock[name]() end, "bad receiver of " .. name .. ": .* got nil; ")
+        end
     end)
 
 

@@ -273,6 +273,25 @@ describe("scheduler", function ()
     end)
 
 
+    it("raises for a wrong receiver of a task's methods, at the line that called", function ()
+        local task = spawn(function () end)
+        for _, name in ipairs { "join", "status" } do
+            for _, receiver in ipairs { "task", 5, {}, false } do
+                local ok, err = pcall(function ()
+                    local result = task[name](receiver)
+                    return result
+                end)
+                assert.is_false(ok)
+                assert.matches("^[^:]*scheduler_spec.lua:%d+: bad receiver of " .. name .. ": a task expected, got ",
+                               err)
+                assert.matches("; call it as task:" .. name .. "()", err, 1, true)
+            end
+            assert.error_matches(function () task[name]() end, "bad receiver of " .. name .. ": .* got nil; ")
+        end
+        run()
+    end)
+
+
     describe("join", function ()
         it("waits for the end of a task and has its results", function ()
             local results

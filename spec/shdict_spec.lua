@@ -288,14 +288,18 @@ describe("shdict", function ()
                         return result
                     end)
                     assert.is_false(ok)
-                    assert.matches('^[^:]*shdict_spec.lua:%d+: bad "exptime" argument$', err)
+                    assert.matches('^[^:]*shdict_spec.lua:%d+: bad "exptime" argument: a number of seconds, ' ..
+                                   "0 or more, expected, got ", err)
+                    assert.matches(core.describe(exptime), err, 1, true)
                 end
             end
         end)
 
         it("is refused as flags", function ()
             for _, flags in ipairs { -1, 1.5, 0 / 0, 4294967296, "1" } do
-                assert.error_matches(function () dict:set("key", 1, 0, flags) end, 'bad "flags" argument')
+                assert.has_error(function () dict:set("key", 1, 0, flags) end,
+                                 'bad "flags" argument: a whole number, 0 to 4294967295, expected, got ' ..
+                                 core.describe(flags))
             end
         end)
 
@@ -309,14 +313,17 @@ describe("shdict", function ()
             assert.equal("bad value arg: number expected, got nil", message())
             assert.equal("bad init arg: number expected, got string", message(1, "bar"))
             assert.equal("bad init_ttl arg: number expected, got string", message(1, 0, "bar"))
-            assert.equal('bad "init_ttl" argument', message(1, 0, -1))
-            assert.equal('bad "init_ttl" argument', message(1, 0, 0 / 0))
+            local start = 'bad "init_ttl" argument: a number of seconds, 0 or more, expected, got '
+            assert.equal(start .. "-1", message(1, 0, -1))
+            assert.equal(start .. core.describe(0 / 0), message(1, 0, 0 / 0))
             assert.equal('must provide "init" when providing "init_ttl"', message(1, nil, 0.01))
         end)
 
         it("is refused as max_count", function ()
             for _, count in ipairs { -1, 0.5, 0 / 0, "1" } do
-                assert.error_matches(function () dict:get_keys(count) end, 'bad "max_count" argument')
+                assert.has_error(function () dict:get_keys(count) end,
+                                 'bad "max_count" argument: a whole number, 0 to 4294967295, expected, got ' ..
+                                 core.describe(count))
             end
         end)
 
@@ -327,7 +334,8 @@ describe("shdict", function ()
                     for _, zone in ipairs { "dict", 1, {}, { 1 }, { io.stdout }, { null } } do
                         local ok, err = pcall(method, zone, "key", 1)
                         assert.is_false(ok, name)
-                        assert.equal('bad "zone" argument', err, name)
+                        assert.equal('bad "zone" argument: a dictionary expected, got ' .. core.describe(zone) ..
+                                     "; call it as dict:" .. name .. "(...)", err)
                     end
                     assert.is_false((pcall(method)))
                 end
@@ -340,7 +348,7 @@ describe("shdict", function ()
                 return result
             end)
             assert.is_false(ok)
-            assert.matches('^[^:]*shdict_spec.lua:%d+: bad "zone" argument$', err)
+            assert.matches('^[^:]*shdict_spec.lua:%d+: bad "zone" argument: ', err)
         end)
     end)
 
@@ -364,6 +372,10 @@ describe("shdict", function ()
                 assert.is_true((made:set("key", mutex)))
                 assert.equal(mutex, made:get("key"))
                 assert.is_true(shdict.remove("spec_" .. mutex))
+            end
+            for _, mode in ipairs { "600", "0600", "0666", 384, 438 } do
+                assert(shdict.open("spec_mode", { size = "64k", mode = mode }))
+                shdict.remove("spec_mode")
             end
             assert(shdict.open("spec_mode", { size = "64k", mode = "0640", persist = true }))
             local listing = io.popen("stat -c %a " .. os.getenv("HOLDFAST_DIR") .. "/spec_mode.dict")
@@ -424,10 +436,13 @@ describe("shdict", function ()
             local made, err = shdict.open("spec_bad", { size = "64k", mutex = "mutex" })
             assert.is_nil(made)
             assert.equal('bad mutex "mutex": accepted are "futex", "spin" and "file"', err)
-            for _, mode in ipairs { "0800", "600x", "7777", 512, -1, 0.5, 0 / 0 } do
+            local modes = { "", "0000", "000", "0400", "0601", "0610", "0700", "0777", "0800", "600x", "7777", 0, 384.5,
+                            439, 511, 512, 600, -1, 0.5, 0 / 0 }
+            for _, mode in ipairs(modes) do
                 made, err = shdict.open("spec_bad", { size = "64k", mode = mode })
                 assert.is_nil(made)
-                assert.matches("^bad mode " .. tostring(mode):gsub("-", "%%-") .. ": accepted are", err)
+                assert.equal("bad mode " .. core.describe(mode) .. ': expected an octal string, "0600" to "0666" ' ..
+                             "(4 reads, 2 writes, the owner has 6), or its number", err)
             end
         end)
 

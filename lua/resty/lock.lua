@@ -142,14 +142,29 @@ local dict_ref_type = ffi_metatype("struct { int32_t id; }", { __gc = function (
 
 -- --- options -------------------------------------------------------------------------------------------
 
--- An option that is nil or a number of at least 0. `level` counts from here to the line to blame.
+-- `level` counts from here to the line to blame.
+local function bad_number(name, who, accepted, given, level)
+    error('bad option "' .. name .. '" to ' .. who .. ": a number" .. accepted .. " expected, got " .. describe(given),
+          level)
+end
+
+
+-- An option that is nil or a number of at least 0.
 local function number_option(opts, name, who, level, accept_infinity)
     local given = opts[name]
     if given == nil or is_duration(given) or (given == INFINITY and accept_infinity) then
         return given
     end
-    error('bad option "' .. name .. '" to ' .. who .. ": a number, 0 or more, expected, got " .. describe(given), level)
+    bad_number(name, who, ", 0 or more,", given, level + 1)
+end
 
+
+local function max_step_option(opts)
+    local given = opts.max_step
+    if given == nil or (given ~= 0 and (is_duration(given) or given == INFINITY)) then
+        return given
+    end
+    bad_number("max_step", "new", " greater than 0", given, 5)
 end
 
 
@@ -173,10 +188,7 @@ local function read_options(opts)
     local timeout = number_option(opts, "timeout", "new", 4, true)
     local step = number_option(opts, "step", "new", 4)
     local ratio = number_option(opts, "ratio", "new", 4)
-    local max_step = number_option(opts, "max_step", "new", 4, true)
-    if max_step == 0 then
-        error('bad option "max_step" to new: a number greater than 0 expected, got 0', 3)
-    end
+    local max_step = max_step_option(opts)
     if timeout then
         timeout = min(timeout, exptime)
         if step then
@@ -209,6 +221,15 @@ end
 
 
 -- --- methods -------------------------------------------------------------------------------------------
+
+-- Called by methods only: the line to blame is the one that called the method. Every lock object has a field cdata.
+local function check_receiver(self, method)
+    if type(self) ~= "table" or self.cdata == nil then
+        error("bad receiver of " .. method .. ": a lock object expected, got " .. describe(self) .. "; call it as obj:"
+              .. method .. "(...)", 3)
+    end
+end
+
 
 function _M.new(_, dict_name, opts)
     local dict, err = find_dict(dict_name)
@@ -281,6 +302,7 @@ end
 
 
 function _M.lock(self, key, opts)
+    check_receiver(self, "lock")
     local err
     key, err = lock_key(key)
     if not key then
@@ -310,6 +332,7 @@ end
 
 
 function _M.trylock(self, key, opts)
+    check_receiver(self, "trylock")
     local err
     key, err = lock_key(key)
     if not key then
@@ -339,6 +362,7 @@ end
 
 
 function _M.unlock(self)
+    check_receiver(self, "unlock")
     local grant = self.cdata
     if not grant then
         return nil, "unlocked"
@@ -362,6 +386,7 @@ end
 
 
 function _M.expire(self, time)
+    check_receiver(self, "expire")
     if not self.cdata then
         return nil, "unlocked"
     end
@@ -381,6 +406,7 @@ end
 
 
 function _M.token(self)
+    check_receiver(self, "token")
     if not self.cdata then
         return nil, "unlocked"
     end

@@ -5,6 +5,8 @@ local ffi = require "ffi"
 local methods = require "resty.holdfast.dictionary"
 
 local C = core.C
+local band = bit.band
+local describe = core.describe
 local error = error
 local ffi_istype = ffi.istype
 local ffi_new = ffi.new
@@ -96,16 +98,20 @@ local function read_size(size)
 end
 
 
+local MODES = 'an octal string, "0600" to "0666" (4 reads, 2 writes, the owner has 6), or its number'
+
+
 -- Size and mode have texts that are wrong in ways a configuration can be wrong: nil and the reason, no error.
 local function read_mode(mode)
     local bits = mode
     if type(mode) == "string" then
         bits = mode:find("^0?[0-7][0-7][0-7]$") and tonumber(mode, 8)
     elseif type(mode) ~= "number" then
-        bad_option("mode", mode, 'an octal string such as "0600" or a number')
+        bad_option("mode", mode, MODES)
     end
-    if not bits or not (bits >= 0 and bits <= 511) or bits ~= floor(bits) then
-        return nil, format('bad mode %s: accepted are octal strings, "000" to "0777", and numbers, 0 to 511', mode)
+    -- 0600 to 0666, and no permission but reading and writing.
+    if not bits or not (bits >= 384 and bits <= 438) or bits ~= floor(bits) or band(bits, 73) ~= 0 then
+        return nil, format("bad mode %s: expected %s", describe(mode), MODES)
     end
     return bits
 end

@@ -4,6 +4,7 @@ local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 
 local C = core.C
+local describe = core.describe
 local double_ptr = core.double_ptr
 local error = error
 local ffi_cast = ffi.cast
@@ -40,37 +41,55 @@ local methods = {}
 methods.__index = methods
 
 
--- The C handle of a dictionary. Called by methods only: the error is the line that called the method.
-local function check_zone(zone)
-    if type(zone) ~= "table" then
-        error('bad "zone" argument', 3)
-    end
-    local handle = zone[1]
+-- The three functions below are called by methods only: the line to blame is the one that called the method.
+
+local function bad_argument(name, accepted, given)
+    error('bad "' .. name .. '" argument: ' .. accepted .. " expected, got " .. describe(given), 4)
+end
+
+
+-- The C handle of a dictionary.
+local function check_zone(zone, method)
+    local handle = type(zone) == "table" and zone[1]
     if not ffi_istype(handle_type, handle) then
-        error('bad "zone" argument', 3)
+        error('bad "zone" argument: a dictionary expected, got ' .. describe(zone) .. "; call it as dict:" .. method
+              .. "(...)", 3)
     end
     return handle
 end
 
 
-local function is_flags(flags)
-    return type(flags) == "number" and flags >= 0 and flags <= 0xffffffff and flags == floor(flags)
+local function check_duration(seconds, name)
+    if not is_duration(seconds) then
+        bad_argument(name, "a number of seconds, 0 or more,", seconds)
+    end
 end
 
 
+-- A number that fits into a uint32_t.
+local function check_whole(number, name)
+    if type(number) ~= "number" or number < 0 or number > 0xffffffff or number ~= floor(number) then
+        bad_argument(name, "a whole number, 0 to 4294967295,", number)
+    end
+end
+
+
+local STORE_METHODS = { [SET] = "set", [ADD] = "add", [REPLACE] = "replace" }
+
+
 local function store(zone, op, key, value, exptime, flags)
-    local handle = check_zone(zone)
+    local handle = check_zone(zone, STORE_METHODS[op])
 
     if not exptime then
         exptime = 0
-    elseif not is_duration(exptime) then
-        error('bad "exptime" argument', 2)
+    else
+        check_duration(exptime, "exptime")
     end
 
     if not flags then
         flags = 0
-    elseif not is_flags(flags) then
-        error('bad "flags" argument', 2)
+    else
+        check_whole(flags, "flags")
     end
 
     local err
@@ -121,7 +140,7 @@ end
 
 
 function methods.delete(zone, key)
-    local handle = check_zone(zone)
+    local handle = check_zone(zone, "delete")
     local err
     key, err = key_string(key)
     if not key then
@@ -147,7 +166,7 @@ end
 
 
 function methods.get(zone, key)
-    local handle = check_zone(zone)
+    local handle = check_zone(zone, "get")
     local err
     key, err = key_string(key)
     if not key then
@@ -186,7 +205,7 @@ end
 
 
 function methods.incr(zone, key, value, init, init_ttl)
-    local handle = check_zone(zone)
+    local handle = check_zone(zone, "incr")
     local err
     key, err = key_string(key)
     if not key then
@@ -212,9 +231,7 @@ function methods.incr(zone, key, value, init, init_ttl)
         if not init_ttl then
             error("bad init_ttl arg: number expected, got " .. kind, 2)
         end
-        if not is_duration(init_ttl) then
-            error('bad "init_ttl" argument', 2)
-        end
+        check_duration(init_ttl, "init_ttl")
         if not init then
             error('must provide "init" when providing "init_ttl"', 2)
         end
@@ -233,7 +250,7 @@ end
 
 
 function methods.ttl(zone, key)
-    local handle = check_zone(zone)
+    local handle = check_zone(zone, "ttl")
     local err
     key, err = key_string(key)
     if not key then
@@ -248,10 +265,8 @@ end
 
 
 function methods.expire(zone, key, exptime)
-    local handle = check_zone(zone)
-    if not is_duration(exptime) then
-        error('bad "exptime" argument', 2)
-    end
+    local handle = check_zone(zone, "expire")
+    check_duration(exptime, "exptime")
     local err
     key, err = key_string(key)
     if not key then
@@ -266,7 +281,7 @@ end
 
 
 function methods.flush_all(zone)
-    local code = C.holdfast_flush_all(check_zone(zone))
+    local code = C.holdfast_flush_all(check_zone(zone, "flush_all"))
     if code ~= OK then
         return nil, reason(code)
     end
@@ -287,11 +302,11 @@ end
 
 
 function methods.get_keys(zone, max_count)
-    local handle = check_zone(zone)
+    local handle = check_zone(zone, "get_keys")
     if max_count == nil then
         max_count = 1024
-    elseif not is_flags(max_count) then
-        error('bad "max_count" argument', 2)
+    else
+        check_whole(max_count, "max_count")
     end
     local code = C.holdfast_keys(handle, max_count, packed_ptr, core.size_ptr, core.count_ptr)
     if code ~= OK then
@@ -302,12 +317,12 @@ end
 
 
 function methods.capacity(zone)
-    return tonumber(C.holdfast_capacity(check_zone(zone)))
+    return tonumber(C.holdfast_capacity(check_zone(zone, "capacity")))
 end
 
 
 function methods.free_space(zone)
-    return tonumber(C.holdfast_free_space(check_zone(zone)))
+    return tonumber(C.holdfast_free_space(check_zone(zone, "free_space")))
 end
 
 

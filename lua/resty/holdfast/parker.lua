@@ -84,16 +84,20 @@ function _M.sleep(seconds)
     if not here then
         error("holdfast: cannot sleep: " .. err, 0)
     end
-    local count = C.holdfast_parker_sleep(here, min(seconds, LONGEST), woken, MAX_WOKEN)
-    if count < 0 then
-        error("holdfast: cannot sleep: " .. sentence(SYSTEM), 0)
-    end
-    for i = 0, count - 1 do
-        local listener = listeners[woken[i]]
-        if listener then
-            listener:wake()
+    local count
+    repeat
+        count = C.holdfast_parker_sleep(here, min(seconds, LONGEST), woken, MAX_WOKEN)
+        if count < 0 then
+            error("holdfast: cannot sleep: " .. sentence(SYSTEM), 0)
         end
-    end
+        for i = 0, count - 1 do
+            local listener = listeners[woken[i]]
+            if listener then
+                listener:wake()
+            end
+        end
+        seconds = 0
+    until count < MAX_WOKEN
 end
 
 

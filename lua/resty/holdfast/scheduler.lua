@@ -20,6 +20,7 @@ local co_yield = coroutine.yield
 local describe = core.describe
 local error = error
 local exiting = worker.exiting
+local getmetatable = getmetatable
 local is_duration = core.is_duration
 local max = math.max
 local pairs = pairs
@@ -357,7 +358,17 @@ end
 
 -- --- task handles --------------------------------------------------------------------------------------
 
+-- The line to blame is the one that called the method.
+local function check_receiver(task, method)
+    if getmetatable(task) ~= Task then
+        error("bad receiver of " .. method .. ": a task expected, got " .. describe(task) .. "; call it as task:"
+              .. method .. "()", 3)
+    end
+end
+
+
 function Task.status(task)
+    check_receiver(task, "status")
     return task.state
 end
 
@@ -395,6 +406,7 @@ end
 
 
 function Task.join(task)
+    check_receiver(task, "join")
     if task.co then
         wait_for_end(task)
     end
