@@ -124,7 +124,10 @@ class Maker {
     LockFields& lock = place.view.lock();
     const std::uint64_t long_ago = platform::monotonic_ns() - platform::kNsPerSecond;
     for (int i = 0; i < waiters; ++i) {
-      const Waiter waiter{judge_token_, static_cast<std::uint32_t>(1000 + i), long_ago + static_cast<std::uint64_t>(i)};
+      Waiter waiter{};
+      waiter.owner = judge_token_;
+      waiter.number = static_cast<std::uint32_t>(1000 + i);
+      waiter.arrival = long_ago + static_cast<std::uint64_t>(i);
       if (!WaitQueue(shard, arena, lock).add(waiter)) ::_exit(kSkip);
       if (!patient) shard.entry(lock.tail.load(kRelaxed)).expiry.store(1, kRelaxed);
     }

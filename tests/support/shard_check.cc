@@ -112,6 +112,7 @@ class Walker {
     if (bits != marks_) return fail("free bits that belong to no free block", bits);
     if (header.free_granules.load() != count_.free_granules)
       return fail("wrong count of free granules", header.free_granules.load());
+    if (header.waiters.load() != count_.waiters) return fail("wrong count of waiters", header.waiters.load());
     if (header.entries.load() != count_.entries) return fail("wrong count of entries", header.entries.load());
     if (header.free_locks.load() != free_locks_) return fail("wrong count of free locks", header.free_locks.load());
   }
