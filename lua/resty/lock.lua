@@ -222,12 +222,11 @@ end
 
 -- --- methods -------------------------------------------------------------------------------------------
 
--- Called by methods only: the line to blame is the one that called the method. Every lock object has a field cdata.
-local function check_receiver(self, method)
-    if type(self) ~= "table" or self.cdata == nil then
-        error("bad receiver of " .. method .. ": a lock object expected, got " .. describe(self) .. "; call it as obj:"
-              .. method .. "(...)", 3)
-    end
+-- What is no lock object has no field cdata. The methods look for it themselves, because where Lua is interpreted one
+-- more call shows in the time of a lock. The line to blame is the one that called the method.
+local function wrong_receiver(self, method)
+    error("bad receiver of " .. method .. ": a lock object expected, got " .. describe(self) .. "; call it as obj:"
+          .. method .. "(...)", 3)
 end
 
 
@@ -302,7 +301,9 @@ end
 
 
 function _M.lock(self, key, opts)
-    check_receiver(self, "lock")
+    if type(self) ~= "table" or self.cdata == nil then
+        wrong_receiver(self, "lock")
+    end
     local err
     key, err = lock_key(key)
     if not key then
@@ -332,7 +333,9 @@ end
 
 
 function _M.trylock(self, key, opts)
-    check_receiver(self, "trylock")
+    if type(self) ~= "table" or self.cdata == nil then
+        wrong_receiver(self, "trylock")
+    end
     local err
     key, err = lock_key(key)
     if not key then
@@ -362,7 +365,9 @@ end
 
 
 function _M.unlock(self)
-    check_receiver(self, "unlock")
+    if type(self) ~= "table" or self.cdata == nil then
+        wrong_receiver(self, "unlock")
+    end
     local grant = self.cdata
     if not grant then
         return nil, "unlocked"
@@ -386,7 +391,9 @@ end
 
 
 function _M.expire(self, time)
-    check_receiver(self, "expire")
+    if type(self) ~= "table" or self.cdata == nil then
+        wrong_receiver(self, "expire")
+    end
     if not self.cdata then
         return nil, "unlocked"
     end
@@ -406,7 +413,9 @@ end
 
 
 function _M.token(self)
-    check_receiver(self, "token")
+    if type(self) ~= "table" or self.cdata == nil then
+        wrong_receiver(self, "token")
+    end
     if not self.cdata then
         return nil, "unlocked"
     end

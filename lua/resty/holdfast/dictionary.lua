@@ -41,12 +41,7 @@ local methods = {}
 methods.__index = methods
 
 
--- The three functions below are called by methods only: the line to blame is the one that called the method.
-
-local function bad_argument(name, accepted, given)
-    error('bad "' .. name .. '" argument: ' .. accepted .. " expected, got " .. describe(given), 4)
-end
-
+-- Called by methods only, as the functions that raise: the line to blame is the one that called the method.
 
 -- The C handle of a dictionary.
 local function check_zone(zone, method)
@@ -59,18 +54,18 @@ local function check_zone(zone, method)
 end
 
 
-local function check_duration(seconds, name)
-    if not is_duration(seconds) then
-        bad_argument(name, "a number of seconds, 0 or more,", seconds)
-    end
+local function bad_duration(name, given)
+    error('bad "' .. name .. '" argument: a number of seconds, 0 or more, expected, got ' .. describe(given), 3)
 end
 
 
--- A number that fits into a uint32_t.
-local function check_whole(number, name)
-    if type(number) ~= "number" or number < 0 or number > 0xffffffff or number ~= floor(number) then
-        bad_argument(name, "a whole number, 0 to 4294967295,", number)
-    end
+local function is_whole(number)
+    return type(number) == "number" and number >= 0 and number <= 0xffffffff and number == floor(number)
+end
+
+
+local function bad_whole(name, given)
+    error('bad "' .. name .. '" argument: a whole number, 0 to 4294967295, expected, got ' .. describe(given), 3)
 end
 
 
@@ -82,14 +77,14 @@ local function store(zone, op, key, value, exptime, flags)
 
     if not exptime then
         exptime = 0
-    else
-        check_duration(exptime, "exptime")
+    elseif not is_duration(exptime) then
+        bad_duration("exptime", exptime)
     end
 
     if not flags then
         flags = 0
-    else
-        check_whole(flags, "flags")
+    elseif not is_whole(flags) then
+        bad_whole("flags", flags)
     end
 
     local err
@@ -231,7 +226,9 @@ function methods.incr(zone, key, value, init, init_ttl)
         if not init_ttl then
             error("bad init_ttl arg: number expected, got " .. kind, 2)
         end
-        check_duration(init_ttl, "init_ttl")
+        if not is_duration(init_ttl) then
+            bad_duration("init_ttl", init_ttl)
+        end
         if not init then
             error('must provide "init" when providing "init_ttl"', 2)
         end
@@ -266,7 +263,9 @@ end
 
 function methods.expire(zone, key, exptime)
     local handle = check_zone(zone, "expire")
-    check_duration(exptime, "exptime")
+    if not is_duration(exptime) then
+        bad_duration("exptime", exptime)
+    end
     local err
     key, err = key_string(key)
     if not key then
@@ -305,8 +304,8 @@ function methods.get_keys(zone, max_count)
     local handle = check_zone(zone, "get_keys")
     if max_count == nil then
         max_count = 1024
-    else
-        check_whole(max_count, "max_count")
+    elseif not is_whole(max_count) then
+        bad_whole("max_count", max_count)
     end
     local code = C.holdfast_keys(handle, max_count, packed_ptr, core.size_ptr, core.count_ptr)
     if code ~= OK then
