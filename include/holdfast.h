@@ -17,7 +17,7 @@
  *  6. No call throws, aborts, or calls back into the host. What another process wrote into shared memory is
  *     never trusted: damage costs entries, never a crash.
  *  7. A call that changes a dictionary may return HOLDFAST_TIMEOUT when the process that holds the internal
- *     mutex is alive but stopped (SIGSTOP, a debugger): after 1 second, lock_try and lock_wait after 0.05.
+ *     mutex is alive but stopped (SIGSTOP, a debugger): after 1 second, lock_try, lock_wait and lock_leave after 0.05.
  *     Nothing was changed then. Reads do not wait for it.
  */
 #ifndef HOLDFAST_H

@@ -24,29 +24,31 @@ WaiterFields& WaitQueue::fields(std::uint32_t block) const noexcept {
   return *reinterpret_cast<WaiterFields*>(&shard_.entry(block) + 1);
 }
 
-bool WaitQueue::same(std::uint32_t block, const Waiter& waiter) const noexcept {
-  return fields(block).owner.load(kRelaxed) == waiter.owner &&
+// An old place never passes for one in the queue: what unlink() takes out is marked as nobody's, and a repair, which
+// drops the queues without looking at them, is counted.
+bool WaitQueue::is_here(const Waiter& waiter) const noexcept {
+  const auto block = static_cast<std::uint32_t>(waiter.place);
+  return waiter.place != 0 && waiter.place == place_of(block) && is_waiter(block) &&
+         fields(block).owner.load(kRelaxed) == waiter.owner && fields(block).arrival.load(kRelaxed) == waiter.arrival &&
          shard_.entry(block).flags.load(kRelaxed) == waiter.number;
 }
 
 // A queue that leads out of its waiters: forget it, and have the shard repaired, which gives the blocks back.
-bool WaitQueue::give_up() noexcept {
+std::uint32_t WaitQueue::give_up() noexcept {
   lock_.head.store(0, kRelaxed);
   lock_.tail.store(0, kRelaxed);
   arena_.set_damaged();
-  return false;
+  return 0;
 }
 
 // Waiters must not take the memory that values and other locks need.
-std::uint32_t WaitQueue::create(const Waiter& waiter, std::uint32_t next) noexcept {
+std::uint32_t WaitQueue::create(const Waiter& waiter) noexcept {
   Word32& count = shard_.header().waiters;
   if (count.load(kRelaxed) >= shard_.granules() / 4 / kGranulesPerWaiter) return 0;
   const std::uint32_t block = arena_.allocate(kGranulesPerWaiter);
   if (block == 0) return 0;
   count.store(count.load(kRelaxed) + 1, kRelaxed);
   Entry& e = shard_.entry(block);
-  e.next.store(next, kRelaxed);
-  e.hash.store(0, kRelaxed);
   e.shape.store(kShape, kRelaxed);
   e.value_size.store(sizeof(WaiterFields), kRelaxed);
   e.flags.store(waiter.number, kRelaxed);
@@ -57,55 +59,54 @@ std::uint32_t WaitQueue::create(const Waiter& waiter, std::uint32_t next) noexce
   return block;
 }
 
-bool WaitQueue::add(const Waiter& waiter) noexcept {
-  Word32* link = &lock_.head;
-  const std::uint32_t tail = lock_.tail.load(kRelaxed);
-  if (tail != 0 && !is_waiter(tail)) return give_up();
-  // Most arrive last. Who queues again, because another was faster, keeps its place and is found near the head.
-  if (tail != 0 && fields(tail).arrival.load(kRelaxed) < waiter.arrival) link = &shard_.entry(tail).next;
-  for (std::uint32_t steps = 0;; ++steps) {
-    const std::uint32_t block = link->load(kRelaxed);
-    if (block == 0) break;
-    if (!is_waiter(block) || steps == shard_.granules()) return give_up();
-    if (same(block, waiter)) {
-      shard_.entry(block).expiry.store(patience_end(), kRelaxed);
-      return true;
-    }
-    if (fields(block).arrival.load(kRelaxed) > waiter.arrival) break;
-    link = &shard_.entry(block).next;
+std::uint64_t WaitQueue::add(const Waiter& waiter) noexcept {
+  if (is_here(waiter)) {
+    shard_.entry(static_cast<std::uint32_t>(waiter.place)).expiry.store(patience_end(), kRelaxed);
+    return waiter.place;
   }
-  const std::uint32_t next = link->load(kRelaxed);
-  const std::uint32_t block = create(waiter, next);
-  if (block == 0) return false;
-  link->store(block, kRelaxed);
-  if (next == 0) lock_.tail.store(block, kRelaxed);
-  return true;
+  // Most arrive last. Who queues again, because another was faster, keeps its turn and is found near the head.
+  std::uint32_t before = lock_.tail.load(kRelaxed);
+  std::uint32_t after = 0;
+  if (before != 0 && !is_waiter(before)) return give_up();
+  if (before != 0 && fields(before).arrival.load(kRelaxed) > waiter.arrival) {
+    before = 0;
+    after = lock_.head.load(kRelaxed);
+    for (std::uint32_t steps = 0;; ++steps) {
+      if (!is_waiter(after) || steps == shard_.granules()) return give_up();
+      if (fields(after).arrival.load(kRelaxed) > waiter.arrival) break;
+      before = after;
+      after = shard_.entry(after).next.load(kRelaxed);
+    }
+  }
+  const std::uint32_t block = create(waiter);
+  if (block == 0) return 0;
+  shard_.entry(block).next.store(after, kRelaxed);
+  previous(block).store(before, kRelaxed);
+  (after != 0 ? previous(after) : lock_.tail).store(block, kRelaxed);
+  (before != 0 ? shard_.entry(before).next : lock_.head).store(block, kRelaxed);
+  return place_of(block);
 }
 
-void WaitQueue::unlink(Word32& link, std::uint32_t previous, std::uint32_t block) noexcept {
-  const std::uint32_t next = shard_.entry(block).next.load(kRelaxed);
-  link.store(next, kRelaxed);
-  if (next == 0) lock_.tail.store(previous, kRelaxed);
+// REQUIRES: is_waiter(block). False on damage: its neighbours must point back at it.
+bool WaitQueue::unlink(std::uint32_t block) noexcept {
+  const std::uint32_t before = previous(block).load(kRelaxed);
+  const std::uint32_t after = shard_.entry(block).next.load(kRelaxed);
+  if ((before != 0 && !is_waiter(before)) || (after != 0 && !is_waiter(after))) return give_up() != 0;
+  Word32& link = before != 0 ? shard_.entry(before).next : lock_.head;
+  Word32& back = after != 0 ? previous(after) : lock_.tail;
+  if (link.load(kRelaxed) != block || back.load(kRelaxed) != block) return give_up() != 0;
+  link.store(after, kRelaxed);
+  back.store(before, kRelaxed);
+  fields(block).owner.store(kNobody, kRelaxed);
   Word32& count = shard_.header().waiters;
   count.store(count.load(kRelaxed) - 1, kRelaxed);
   crash_order();
   arena_.release(block, kGranulesPerWaiter);
+  return true;
 }
 
 bool WaitQueue::remove(const Waiter& waiter) noexcept {
-  Word32* link = &lock_.head;
-  std::uint32_t previous = 0;
-  for (std::uint32_t steps = 0;; ++steps) {
-    const std::uint32_t block = link->load(kRelaxed);
-    if (block == 0) return false;
-    if (!is_waiter(block) || steps == shard_.granules()) return give_up();
-    if (same(block, waiter)) {
-      unlink(*link, previous, block);
-      return true;
-    }
-    previous = block;
-    link = &shard_.entry(block).next;
-  }
+  return is_here(waiter) && unlink(static_cast<std::uint32_t>(waiter.place));
 }
 
 Waiter WaitQueue::pop(World& world) noexcept {
@@ -117,12 +118,12 @@ Waiter WaitQueue::pop(World& world) noexcept {
       break;
     }
     const Waiter first{fields(block).owner.load(kRelaxed), shard_.entry(block).flags.load(kRelaxed),
-                       fields(block).arrival.load(kRelaxed)};
+                       fields(block).arrival.load(kRelaxed), 0};
     const bool patient = !time_passed(shard_.entry(block).expiry.load(kRelaxed));
-    unlink(lock_.head, 0, block);
+    if (!unlink(block)) break;
     if (patient && first.number != 0 && world.slot(first.owner) != nullptr) return first;
   }
-  return {kNobody, 0, 0};
+  return {kNobody, 0, 0, 0};
 }
 
 }  // namespace holdfast

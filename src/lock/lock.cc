@@ -108,7 +108,7 @@ struct Request {
 struct Refusal {
   Token holder = kNobody;  // kNobody: an ordinary value
   std::uint64_t end_ms = kExpiryNever;
-  bool queued = false;
+  std::uint64_t place = 0;  // the waiter's, in the queue
   Watch watch;
 };
 
@@ -137,8 +137,8 @@ Code judge(const LockEntry& lock, const Request& request, Token dead, bool is_ne
   }
   refusal.holder = owner;
   refusal.end_ms = expiry_ms(lock.entry.expiry.load(kRelaxed));
-  refusal.queued = request.waiter != nullptr && lock.queue().add(*request.waiter);
-  refusal.watch = {&lock.fields.owner, &lock.entry.expiry};
+  refusal.place = request.waiter != nullptr ? lock.queue().add(*request.waiter) : 0;
+  refusal.watch = {&lock.fields.owner, &lock.entry.expiry, &lock.fields.reserved};
   return Code::locked;
 }
 
@@ -190,16 +190,20 @@ double seconds_until(std::uint64_t ms) noexcept {
 
 // Runs `change(LockEntry&) -> Code` on the key's lock entry; not_owner if there is none.
 template <class Change>
-Code with_lock(Dictionary& dictionary, std::string_view name, Change&& change) noexcept {
+Code with_lock(Dictionary& dictionary, std::string_view name, Change&& change,
+               std::uint64_t patience_ns = kMutexPatienceNs) noexcept {
   Segment* segment = dictionary.segment();
   if (segment == nullptr) return Code::removed;
   const Key key(name.data(), name.size(), segment->seed());
-  return dictionary.mutate(*segment, key.hash, [&](Shard& shard, Arena& arena) {
-    Place place{};
-    if (!shard.find(key, place)) return Code::corrupt;
-    if (place.block == 0 || place.view.type != EntryType::lock) return Code::not_owner;
-    return change(LockEntry{*segment, shard, arena, *place.view.entry, place.view.lock()});
-  });
+  return dictionary.mutate(
+      *segment, key.hash,
+      [&](Shard& shard, Arena& arena) {
+        Place place{};
+        if (!shard.find(key, place)) return Code::corrupt;
+        if (place.block == 0 || place.view.type != EntryType::lock) return Code::not_owner;
+        return change(LockEntry{*segment, shard, arena, *place.view.entry, place.view.lock()});
+      },
+      patience_ns);
 }
 
 bool flushed(const LockEntry& lock) noexcept {
@@ -268,7 +272,7 @@ Code lock_wait(Dictionary& dictionary, std::string_view key, double exptime, Par
                Lease& lease, double& pause) noexcept {
   const Token self = dictionary.world().token();
   if (self == kNobody) return Code::system;
-  const Waiter waiter{self, number, parker.begin(number)};
+  const Waiter waiter = parker.begin(number, self);
   if (waiter.arrival == 0) return Code::invalid;
   Refusal refusal;
   const Code code = acquire(dictionary, {key, exptime, self, &waiter}, lease, refusal);
@@ -276,27 +280,30 @@ Code lock_wait(Dictionary& dictionary, std::string_view key, double exptime, Par
     parker.end(number);
     return code;
   }
-  const std::size_t pollers = parker.watch(number, refusal.watch, refusal.queued);
-  pause = refusal.queued ? kPauseMax : kPausePolling * static_cast<double>(1 + pollers / kPollersPerPause);
+  const std::size_t pollers = parker.watch(number, refusal.watch, refusal.place);
+  pause = refusal.place != 0 ? kPauseMax : kPausePolling * static_cast<double>(1 + pollers / kPollersPerPause);
   if (refusal.end_ms != kExpiryNever) pause = std::min(pause, seconds_until(refusal.end_ms));
   return code;
 }
 
 Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t number) noexcept {
   const Token self = dictionary.world().token();
-  const Waiter waiter{self, number, parker.begin(number)};
+  const Waiter waiter = parker.begin(number, self);
   parker.end(number);
   if (self == kNobody || waiter.arrival == 0) return Code::ok;
   Waiter next{};
-  const Code code = with_lock(dictionary, key, [&](const LockEntry& lock) {
-    const bool chosen = !lock.queue().remove(waiter);
-    const Token owner = lock.fields.owner.load(kRelaxed);
-    if (owner == self && lock.fields.reserved.load(kRelaxed) == number)
-      next = release(lock, dictionary.world());
-    else if (chosen && owner == kNobody)  // it was woken to take what is still free
-      next = lock.queue().pop(dictionary.world());
-    return Code::ok;
-  });
+  const Code code = with_lock(
+      dictionary, key,
+      [&](const LockEntry& lock) {
+        const bool chosen = !lock.queue().remove(waiter);
+        const Token owner = lock.fields.owner.load(kRelaxed);
+        if (owner == self && lock.fields.reserved.load(kRelaxed) == number)
+          next = release(lock, dictionary.world());
+        else if (chosen && owner == kNobody)  // it was woken to take what is still free
+          next = lock.queue().pop(dictionary.world());
+        return Code::ok;
+      },
+      kAttemptPatienceNs);
   wake(dictionary.world(), next);
   return code == Code::not_owner || code == Code::removed ? Code::ok : code;
 }

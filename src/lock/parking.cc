@@ -27,6 +27,7 @@ struct WaiterSlot {
   Watch watch;
   bool ready = false;
   bool polling = false;
+  std::uint64_t place = 0;  // in the lock's queue
 };
 
 }  // namespace
@@ -84,6 +85,7 @@ class ParkingLot {
     set_polling(parker, slot, false);
     if (slot.arrival != 0) --parker.waiting_;
     slot.arrival = 0;
+    slot.place = 0;
     slot.watch = {};
   }
 
@@ -101,8 +103,7 @@ class ParkingLot {
     const Mail mail = take_mail(parker.world_, numbers);
     for (std::size_t i = 0; i < mail.count; ++i)
       if (numbers[i] - 1 < slots_.size()) make_ready(numbers[i]);
-    if (mail.all)
-      for (std::uint32_t i = 0; i < slots_.size(); ++i) make_ready(i + 1);
+    if (mail.all) look_for(parker.world_, nullptr);
     waiting = parker.waiting_ != 0;
     const std::size_t count = std::min(woken.size(), parker.ready_.size());
     std::copy_n(parker.ready_.begin(), count, woken.begin());
@@ -110,29 +111,10 @@ class ParkingLot {
     return count;
   }
 
-  /// Marks those waiters ready whose lock has nobody alive to release it: of each lock only the first, for one is
-  /// enough.
+  /// Marks those waiters of the parker ready that would find their lock free or granted to them.
   void look(Parker& parker) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    unattended_.clear();
-    Token judged = kNobody;
-    bool judged_alive = false;
-    for (std::uint32_t i = 0; i < slots_.size(); ++i) {
-      const WaiterSlot& slot = slots_[i];
-      if (slot.parker != &parker || slot.arrival == 0 || slot.watch.owner == nullptr) continue;
-      const Token owner = slot.watch.owner->load(kRelaxed);
-      if (owner != kNobody && owner != judged) {
-        judged = owner;
-        judged_alive = parker.world_.alive(owner);
-      }
-      const std::uint64_t end = expiry_ms(slot.watch.expiry->load(kRelaxed));
-      const bool held = owner != kNobody && judged_alive && (end == kExpiryNever || !time_passed(end));
-      if (!held) unattended_.emplace_back(slot.watch.owner, slot.arrival, i + 1);
-    }
-    std::sort(unattended_.begin(), unattended_.end());
-    const Word64* last = nullptr;
-    for (const auto& [lock_word, arrival, number] : unattended_)
-      if (std::exchange(last, lock_word) != lock_word) make_ready(number);
+    look_for(parker.world_, &parker);
   }
 
  private:
@@ -150,6 +132,35 @@ class ParkingLot {
     lot.mutex_.unlock();
   }
 
+  /// The same for the waiters of all parkers, if none is given. Of those who wait for one free lock only the first is
+  /// marked: one is enough, and it wakes the next.
+  void look_for(World& world, const Parker* parker) {
+    unattended_.clear();
+    const Token self = world.token();
+    Token judged = self;
+    bool judged_alive = true;
+    for (std::uint32_t i = 0; i < slots_.size(); ++i) {
+      const WaiterSlot& slot = slots_[i];
+      if (slot.arrival == 0 || slot.watch.owner == nullptr || (parker != nullptr && slot.parker != parker)) continue;
+      const Token owner = slot.watch.owner->load(kRelaxed);
+      if (owner == self && slot.watch.reserved->load(kRelaxed) == i + 1) {
+        make_ready(i + 1);
+        continue;
+      }
+      if (owner != kNobody && owner != judged) {
+        judged = owner;
+        judged_alive = world.alive(owner);
+      }
+      const std::uint64_t end = expiry_ms(slot.watch.expiry->load(kRelaxed));
+      const bool held = owner != kNobody && judged_alive && (end == kExpiryNever || !time_passed(end));
+      if (!held) unattended_.emplace_back(slot.watch.owner, slot.arrival, i + 1);
+    }
+    std::sort(unattended_.begin(), unattended_.end());
+    const Word64* last = nullptr;
+    for (const auto& [lock_word, arrival, number] : unattended_)
+      if (std::exchange(last, lock_word) != lock_word) make_ready(number);
+  }
+
   WaiterSlot* slot_of(const Parker& parker, std::uint32_t number) noexcept {
     return number - 1 < slots_.size() && slots_[number - 1].parker == &parker ? &slots_[number - 1] : nullptr;
   }
@@ -164,7 +175,7 @@ class ParkingLot {
   std::mutex mutex_;
   std::vector<WaiterSlot> slots_;
   std::vector<std::uint32_t> free_;
-  std::vector<std::tuple<const Word64*, std::uint64_t, std::uint32_t>> unattended_;  // scratch of look()
+  std::vector<std::tuple<const Word64*, std::uint64_t, std::uint32_t>> unattended_;  // scratch of look_for()
 };
 
 Parker::~Parker() { ParkingLot::get().close_all(*this); }
@@ -173,24 +184,26 @@ std::uint32_t Parker::open_waiter() { return ParkingLot::get().open(*this); }
 
 void Parker::close_waiter(std::uint32_t number) noexcept { ParkingLot::get().close(*this, number); }
 
-std::uint64_t Parker::begin(std::uint32_t number) noexcept {
-  std::uint64_t arrival = 0;
+Waiter Parker::begin(std::uint32_t number, Token self) noexcept {
+  Waiter waiter{self, number, 0, 0};
   ParkingLot::get().with(*this, number, [&](WaiterSlot& slot) {
     if (slot.arrival == 0) {
       slot.arrival = platform::monotonic_ns();
       ++waiting_;
     }
     slot.ready = false;
-    arrival = slot.arrival;
+    waiter.arrival = slot.arrival;
+    waiter.place = slot.place;
   });
-  return arrival;
+  return waiter;
 }
 
-std::size_t Parker::watch(std::uint32_t number, const Watch& watch, bool queued) noexcept {
+std::size_t Parker::watch(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept {
   std::size_t pollers = 0;
   ParkingLot::get().with(*this, number, [&](WaiterSlot& slot) {
     slot.watch = watch;
-    ParkingLot::set_polling(*this, slot, !queued);
+    slot.place = place;
+    ParkingLot::set_polling(*this, slot, place == 0);
     pollers = polling_;
   });
   return pollers;

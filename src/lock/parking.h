@@ -5,8 +5,8 @@
 // process comes to read it hands each number to the parker it belongs to.
 //
 // A wake-up may get lost: its sender can die, or the one it was sent to. So a parker with waiters sleeps in short
-// slices and looks, without any lock, at the words of what they wait for: free, expired, or owned by the dead is as
-// good as mail.
+// slices and looks, without any lock, at the words of what they wait for: free, expired, owned by the dead, or granted
+// to the waiter is as good as mail. It looks at once when the box has overflowed.
 //
 // Thread safety: all calls, from any thread. The lot's mutex is never held while sleeping or while a shmtx is held.
 #pragma once
@@ -18,15 +18,17 @@
 
 #include "base/atomic.h"
 #include "base/token.h"
+#include "dict/wait_queue.h"
 
 namespace holdfast {
 
 class World;
 
-/// The two words of a lock entry that say whether waiting still makes sense. They stay mapped for the process's life.
+/// The words of a lock entry that say whether waiting still makes sense. They stay mapped for the process's life.
 struct Watch {
   const Word64* owner = nullptr;
   const Word64* expiry = nullptr;
+  const Word32* reserved = nullptr;
 };
 
 class Parker {
@@ -40,11 +42,12 @@ class Parker {
   std::uint32_t open_waiter();
   void close_waiter(std::uint32_t number) noexcept;
 
-  /// Begins (or goes on with) a wait: forgets an earlier wake-up and gives the time at which the wait began.
-  std::uint64_t begin(std::uint32_t number) noexcept;
-  /// What the waiter waits for, and whether it has a place in the queue or has to poll. Gives the number of waiters of
-  /// this parker that have to poll.
-  std::size_t watch(std::uint32_t number, const Watch& watch, bool queued) noexcept;
+  /// Begins (or goes on with) a wait: forgets an earlier wake-up. The waiter as queues know it, arrival 0 if there is
+  /// none of that number.
+  Waiter begin(std::uint32_t number, Token self) noexcept;
+  /// What the waiter waits for, and its place in the queue; 0: it has to poll. Gives the number of waiters of this
+  /// parker that have to poll.
+  std::size_t watch(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept;
   /// The wait is over: the next one begins anew.
   void end(std::uint32_t number) noexcept;
 

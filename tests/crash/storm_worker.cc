@@ -106,7 +106,7 @@ class Work {
   void short_lease(const std::string& key) {
     holdfast_lease lease{};
     const int code = dict_.try_lock(key, 0.001, &lease);
-    expect("lock", code, {HOLDFAST_OK, HOLDFAST_LOCKED, HOLDFAST_NO_MEMORY});
+    expect("lock", code, {HOLDFAST_OK, HOLDFAST_LOCKED, HOLDFAST_NO_MEMORY, HOLDFAST_TIMEOUT});
     if (code != HOLDFAST_OK) return;
     if (lease.sequence <= last_sequence_) ledger_.violations.add("fencing number of %s does not grow", key.c_str());
     last_sequence_ = lease.sequence;
@@ -117,20 +117,20 @@ class Work {
   bool acquire(const std::string& key, holdfast_lease* lease) {
     if (below(3) == 0) {
       const int code = dict_.try_lock(key, 0, lease);
-      expect("lock", code, {HOLDFAST_OK, HOLDFAST_LOCKED, HOLDFAST_NO_MEMORY});
+      expect("lock", code, {HOLDFAST_OK, HOLDFAST_LOCKED, HOLDFAST_NO_MEMORY, HOLDFAST_TIMEOUT});
       return code == HOLDFAST_OK;
     }
     const std::uint64_t end = platform::monotonic_ns() + below(20) * platform::kNsPerMs;
     for (;;) {
       double pause = 0;
       const int code = dict_.wait_lock(key, 0, parker_, waiter_, lease, &pause);
-      expect("wait", code, {HOLDFAST_OK, HOLDFAST_LOCKED, HOLDFAST_NO_MEMORY});
-      if (code != HOLDFAST_LOCKED) return code == HOLDFAST_OK;
+      expect("wait", code, {HOLDFAST_OK, HOLDFAST_LOCKED, HOLDFAST_NO_MEMORY, HOLDFAST_TIMEOUT});
+      if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return code == HOLDFAST_OK;
       if (platform::monotonic_ns() >= end) break;
       std::uint32_t woken = 0;
       holdfast_parker_sleep(parker_, std::min(pause, 0.005), &woken, 1);
     }
-    expect("leave", dict_.leave(key, parker_, waiter_), {HOLDFAST_OK});
+    expect("leave", dict_.leave(key, parker_, waiter_), {HOLDFAST_OK, HOLDFAST_TIMEOUT});
     return false;
   }
 

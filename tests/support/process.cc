@@ -106,9 +106,8 @@ bool eventually(const std::function<bool()>& condition) {
 }
 
 ScratchDirectory::ScratchDirectory() {
-  static int count = 0;
-  path_ = "/dev/shm/hf-test-" + std::to_string(::getpid()) + "-" + std::to_string(++count);
-  if (::mkdir(path_.c_str(), 0700) != 0) {
+  path_ = "/dev/shm/hf-test-XXXXXX";
+  if (::mkdtemp(path_.data()) == nullptr) {
     std::perror(path_.c_str());
     std::abort();
   }
