@@ -102,10 +102,11 @@ describe("holdfast run", function()
         it("start programs with the signals ignored that were ignored for the command", function()
             local grep = "grep -e SigBlk: -e SigIgn: /proc/self/status"
             local file = script('os.execute("' .. grep .. '")')
-            for _, ignored in ipairs { "--default-signal=HUP,INT,QUIT", "--ignore-signal=HUP", "--ignore-signal=INT,QUIT" } do
-                local env = "exec env --default-signal=HUP,INT,QUIT,TERM,CHLD " .. ignored .. " "
+            for _, ignored in ipairs { "", "--ignore-signal=HUP ", "--ignore-signal=INT,QUIT " } do
+                local env = "exec env --default-signal=HUP,INT,QUIT,TERM,CHLD " .. ignored
+                local run = env .. command.program .. " run --workers 1 " .. file
                 local _, wanted = command.run("-c", env .. grep, { PROGRAM = "/bin/sh" })
-                local _, out = command.run("-c", env .. command.program .. " run --workers 1 " .. file, { PROGRAM = "/bin/sh" })
+                local _, out = command.run("-c", run, { PROGRAM = "/bin/sh" })
                 assert.equal(wanted, out)
             end
         end)
