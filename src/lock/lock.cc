@@ -168,11 +168,16 @@ Code attempt(Dictionary& dictionary, Segment& segment, const Request& request, T
       kAttemptPatienceNs);
 }
 
-Code acquire(Dictionary& dictionary, const Request& request, Lease& lease, Refusal& refusal) noexcept {
+Code acquire(Dictionary& dictionary, Request request, Lease& lease, Refusal& refusal) noexcept {
   Segment* segment = dictionary.segment();
   if (segment == nullptr) return Code::removed;
   if (granules_for(request.key.size(), sizeof(LockFields)) > segment->geometry().block_max()) return Code::too_large;
   Token dead = kNobody;
+  Waiter waiter{};
+  if (request.waiter != nullptr) {
+    waiter = *request.waiter;
+    request.waiter = &waiter;
+  }
   // A second attempt only against the very owner that the kernel said is dead; a third owner is alive or was so just
   // now.
   for (int i = 0;; ++i) {
@@ -181,6 +186,7 @@ Code acquire(Dictionary& dictionary, const Request& request, Lease& lease, Refus
     if (code != Code::locked || holder == kNobody || holder == request.self || i == 2) return code;
     if (dictionary.world().alive(holder)) return code;
     dead = holder;
+    waiter.place = refusal.place;  // where the next attempt takes it out
   }
 }
 
@@ -278,6 +284,10 @@ Code lock_wait(Dictionary& dictionary, std::string_view key, double exptime, Par
   const Code code = acquire(dictionary, {key, exptime, self, &waiter}, lease, refusal);
   if (code != Code::locked && code != Code::timeout) {
     parker.end(number);
+    return code;
+  }
+  if (code == Code::timeout && refusal.place == 0 && waiter.place != 0) {
+    pause = kPauseMax;  // it still has its place, and what it watches
     return code;
   }
   const std::size_t pollers = parker.watch(number, refusal.watch, refusal.place);

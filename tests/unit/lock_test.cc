@@ -358,6 +358,43 @@ TEST_F(LockTest, a_waiter_takes_over_from_a_killed_process_without_any_release) 
   ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
   holder.kill();
   EXPECT_EQ(waiting.lock(dict, "k", 20, &lease), HOLDFAST_OK);
+  EXPECT_EQ(test::count_shard(dict.segment().shards()[0]).waiters, 0U);
+}
+
+TEST_F(LockTest, whoever_finds_the_holder_dead_when_it_begins_to_wait_is_not_left_in_the_queue) {
+  Child holder([&](Channel&) {
+    holdfast_lease mine{};
+    return dict.try_lock("k", 0, &mine);
+  });
+  ASSERT_EQ(holder.wait(), HOLDFAST_OK);
+  Waiting waiting;
+  ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
+  EXPECT_EQ(test::count_shard(dict.segment().shards()[0]).waiters, 0U);
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  EXPECT_EQ(dict.get("k"), nothing()) << "it was reserved for nobody";
+}
+
+TEST_F(LockTest, a_waiter_keeps_its_one_place_while_the_dictionary_cannot_be_changed) {
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  Waiting waiting;
+  ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
+  Child stopped([&](Channel& channel) {
+    Shmtx& mutex = dict.segment().shards()[0].mutex();
+    if (mutex.lock_for(platform::kNsPerSecond) != LockResult::acquired) return 1;
+    channel.say("inside");
+    channel.hear();
+    mutex.unlock();
+    channel.say("outside");
+    return 0;
+  });
+  ASSERT_EQ(stopped.hear(), "inside");
+  EXPECT_EQ(waiting.once(dict, "k", &other), HOLDFAST_TIMEOUT);
+  EXPECT_GT(waiting.pause(), 0);
+  ASSERT_EQ(stopped.ask("leave"), "outside");
+  EXPECT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
+  EXPECT_EQ(test::count_shard(dict.segment().shards()[0]).waiters, 1U);
+  EXPECT_EQ(waiting.leave(dict, "k"), HOLDFAST_OK);
+  EXPECT_EQ(test::count_shard(dict.segment().shards()[0]).waiters, 0U);
 }
 
 TEST_F(LockTest, a_stopped_holder_is_not_robbed) {
