@@ -290,8 +290,8 @@ Code lock_wait(Dictionary& dictionary, std::string_view key, double exptime, Par
     pause = kPauseMax;  // it still has its place, and what it watches
     return code;
   }
-  const std::size_t pollers = parker.watch(number, refusal.watch, refusal.place);
-  pause = refusal.place != 0 ? kPauseMax : kPausePolling * static_cast<double>(1 + pollers / kPollersPerPause);
+  const std::size_t turns = 1 + parker.watch(number, refusal.watch, refusal.place) / kPollersPerPause;
+  pause = refusal.place != 0 ? kPauseMax : kPausePolling * static_cast<double>(turns);
   if (refusal.end_ms != kExpiryNever) pause = std::min(pause, seconds_until(refusal.end_ms));
   return code;
 }
