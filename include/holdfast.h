@@ -37,7 +37,7 @@ extern "C" {
 #endif
 
 /* Grows with every incompatible change of this header. The Lua files refuse a library of another number. */
-#define HOLDFAST_ABI 1
+#define HOLDFAST_ABI 2
 
 typedef enum holdfast_code {
   HOLDFAST_OK = 0,
@@ -56,14 +56,18 @@ typedef enum holdfast_code {
   HOLDFAST_CORRUPT = 13,      /* the file is not a segment of this version                      */
   HOLDFAST_PERMISSION = 14,   /* owner or mode of a directory or file is not acceptable         */
   HOLDFAST_BUSY = 15,         /* called from inside another call of this thread                 */
-  HOLDFAST_REMOVED = 16       /* the dictionary was removed; any call on its handle may say so  */
+  HOLDFAST_REMOVED = 16,      /* the dictionary was removed; any call on its handle may say so  */
+  HOLDFAST_NOT_A_LIST = 17,   /* push, pop, llen: the value is something else                   */
+  HOLDFAST_IS_A_LIST = 18,    /* get: the value is a list                                       */
+  HOLDFAST_DIFFERS = 19       /* cas: the value is another                                      */
 } holdfast_code;
 
 typedef enum holdfast_type {
   HOLDFAST_NIL = 0,
   HOLDFAST_BOOLEAN = 1,
   HOLDFAST_NUMBER = 3,
-  HOLDFAST_STRING = 4
+  HOLDFAST_STRING = 4,
+  HOLDFAST_TABLE = 5 /* bytes that the host made of a table; the library does not look inside */
 } holdfast_type;
 
 typedef enum holdfast_mutex {
@@ -72,7 +76,15 @@ typedef enum holdfast_mutex {
   HOLDFAST_MUTEX_FILE = 2   /* a record lock on the segment's file           */
 } holdfast_mutex;
 
-typedef enum holdfast_store_op { HOLDFAST_SET = 0, HOLDFAST_ADD = 1, HOLDFAST_REPLACE = 2 } holdfast_store_op;
+typedef enum holdfast_store_op {
+  HOLDFAST_SET = 0,
+  HOLDFAST_ADD = 1,
+  HOLDFAST_REPLACE = 2,
+  HOLDFAST_SAFE_SET = 3, /* as SET, but removes no live entry to make room */
+  HOLDFAST_SAFE_ADD = 4  /* as ADD, the same                               */
+} holdfast_store_op;
+
+typedef enum holdfast_end { HOLDFAST_LEFT = 0, HOLDFAST_RIGHT = 1 } holdfast_end;
 
 enum {
   HOLDFAST_NAME_MAX = 64,      /* bytes of a dictionary's name, of [A-Za-z0-9._-], not starting with '.' */
@@ -130,17 +142,29 @@ typedef struct holdfast_value {
   size_t size;     /* out: bytes of the string, also when it did not fit (HOLDFAST_BUFFER)  */
 } holdfast_value;
 
-/* OK, NOT_FOUND, BUFFER, INVALID (key). Takes no lock. A key that is locked by holdfast_lock_* reads as
+/* OK, NOT_FOUND, BUFFER, IS_A_LIST, INVALID (key). Takes no lock. A key that is locked by holdfast_lock_* reads as
  * the boolean true. */
 HOLDFAST_API int holdfast_get(holdfast_dict *dict, const char *key, size_t key_length, holdfast_value *value);
 
+/* The same, but also gives what has expired or was flushed and is still there; *stale is then nonzero. */
+HOLDFAST_API int holdfast_get_stale(holdfast_dict *dict, const char *key, size_t key_length, holdfast_value *value,
+                                    int *stale);
+
 /* Stores under the key: SET always, ADD only if there is no value (EXISTS), REPLACE only if there is one
- * (NOT_FOUND). `type` BOOLEAN and NUMBER use `number`, STRING uses data and length, NIL deletes (as in
- * ngx.shared; SET only). `forcible` (may be null) is set nonzero when live entries were evicted for it.
+ * (NOT_FOUND). `type` BOOLEAN and NUMBER use `number`, STRING and TABLE use data and length, NIL deletes (as in
+ * ngx.shared; SET and SAFE_SET only). Where there is no room, entries that have expired go first, then live ones that
+ * were used least; `forcible` (may be null) is set nonzero when live entries were removed. Locks that are held stay.
  * Also: NO_MEMORY, TOO_LARGE, TIMEOUT, INVALID. */
 HOLDFAST_API int holdfast_store(holdfast_dict *dict, int op, const char *key, size_t key_length, int type,
                                 const char *data, size_t length, double number, double exptime, uint32_t flags,
                                 int *forcible);
+
+/* Compares and swaps in one step: stores `desired` if the key's value is `expected`. A null pointer or the type NIL
+ * stands for "no value"; of the others type, flags (of desired), number, data and size are read. Numbers are compared
+ * as numbers, strings and tables byte by byte, flags are not compared.
+ * OK, NOT_FOUND (nothing is there), EXISTS (something is, though nothing was expected), DIFFERS; else as store. */
+HOLDFAST_API int holdfast_cas(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_value *expected,
+                              const holdfast_value *desired, double exptime, int *forcible);
 
 /* OK also when there is no such key, as in ngx.shared. A lock under the key is released. */
 HOLDFAST_API int holdfast_delete(holdfast_dict *dict, const char *key, size_t key_length);
@@ -157,10 +181,48 @@ HOLDFAST_API int holdfast_expire(holdfast_dict *dict, const char *key, size_t ke
 /* Every entry there is now is gone at one instant, locks included. */
 HOLDFAST_API int holdfast_flush_all(holdfast_dict *dict);
 
+/* Removes at most `max` entries (0: all) that have expired or were flushed, and says how many. */
+HOLDFAST_API int holdfast_flush_expired(holdfast_dict *dict, uint32_t max, uint32_t *count);
+
+/* --- lists: a key's value may be a list of numbers and strings --- */
+
+/* Adds an element (`end`: a holdfast_end; `type` NUMBER or STRING); the list is made where there is no value.
+ * *length is then the list's. Removes no live entry to make room. OK, NOT_A_LIST, NO_MEMORY, TOO_LARGE, TIMEOUT,
+ * INVALID. */
+HOLDFAST_API int holdfast_push(holdfast_dict *dict, const char *key, size_t key_length, int end, int type,
+                               const char *data, size_t length, double number, uint32_t *count);
+/* Takes an element out; the key goes with the last one. OK, NOT_FOUND, NOT_A_LIST, BUFFER (as get; nothing was taken
+ * out), TIMEOUT, INVALID. */
+HOLDFAST_API int holdfast_pop(holdfast_dict *dict, const char *key, size_t key_length, int end, holdfast_value *value);
+/* Number of elements; 0 where there is no value. OK, NOT_A_LIST, INVALID. Takes no lock. */
+HOLDFAST_API int holdfast_llen(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *count);
+
+/* --- the whole dictionary --- */
+
 /* At most `max` keys (0: all) in no order, packed as a uint32_t length and the bytes, one after the other
  * without padding. The buffer belongs to the calling thread and is valid until its next holdfast_keys. */
 HOLDFAST_API int holdfast_keys(holdfast_dict *dict, uint32_t max, const char **packed, size_t *bytes,
                                uint32_t *count);
+/* Some more keys, packed as above: about `count` (at least 1) of those that begin with `prefix`, or fewer, or none.
+ * *cursor is 0 to begin with, changes with each call, and is 0 again at the end. Every key that is there from the
+ * first call to the last is given exactly once; others may be or not. Never waits for more than one chain of keys. */
+HOLDFAST_API int holdfast_scan(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix,
+                               size_t prefix_length, const char **packed, size_t *bytes, uint32_t *found);
+
+typedef struct holdfast_stats {
+  uint64_t entries;     /* those that expired and whose memory was not needed yet included        */
+  uint64_t bytes_used;  /* by entries, lists and waiters                                          */
+  uint64_t bytes_free;
+  uint64_t hits;        /* get, get_stale: something was found                                    */
+  uint64_t misses;
+  uint64_t evictions;   /* live entries removed to make room                                      */
+  uint64_t expirations; /* entries removed after they had expired or were flushed                 */
+  uint64_t repairs;     /* shards put in order after a process died in the middle of a change     */
+  uint64_t mutex_waits; /* times that a change found another at work in its shard                 */
+} holdfast_stats;
+
+/* Counts since the dictionary was made. Takes no lock. */
+HOLDFAST_API int holdfast_dict_stats(holdfast_dict *dict, holdfast_stats *stats);
 /* Bytes of the segment; 0 when the dictionary was removed. */
 HOLDFAST_API uint64_t holdfast_capacity(holdfast_dict *dict);
 /* Bytes that no entry occupies. */

@@ -10,6 +10,7 @@
 
 namespace holdfast {
 
+using Word8 = std::atomic<std::uint8_t>;
 using Word32 = std::atomic<std::uint32_t>;
 using Word64 = std::atomic<std::uint64_t>;
 static_assert(Word32::is_always_lock_free && sizeof(Word32) == 4);

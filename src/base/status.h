@@ -27,6 +27,9 @@ enum class Code : int {
   permission = 14,
   busy = 15,
   removed = 16,
+  not_a_list = 17,
+  is_a_list = 18,
+  differs = 19,
 };
 
 /// A code and one English sentence for a person: what was found, what was expected.

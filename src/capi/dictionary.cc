@@ -1,16 +1,14 @@
 // Dictionaries: check the arguments, call one thing, map the result.
 #include "dict/dictionary.h"
 
-#include <bit>
-#include <cmath>
-
 #include "capi/handle.h"
+#include "capi/value.h"
 #include "dict/registry.h"
 
 using holdfast::Code;
 using holdfast::Dictionary;
 using holdfast::DictionaryOptions;
-using holdfast::EntryType;
+using holdfast::Effect;
 using holdfast::MutexStrategy;
 using holdfast::Registry;
 using holdfast::StoreOp;
@@ -19,7 +17,11 @@ using holdfast::ValueOut;
 using holdfast::capi::check_key;
 using holdfast::capi::check_seconds;
 using holdfast::capi::fail;
+using holdfast::capi::from_value;
+using holdfast::capi::guarded;
 using holdfast::capi::outcome;
+using holdfast::capi::room_in;
+using holdfast::capi::to_value;
 using holdfast::capi::unwrap;
 using holdfast::capi::wrap;
 
@@ -34,49 +36,21 @@ int check_options(const holdfast_options& options) noexcept {
   return HOLDFAST_OK;
 }
 
-/// False if the type is none that can be stored.
-bool to_value(int type, const char* data, std::size_t length, double number, std::uint32_t flags,
-              ValueIn& value) noexcept {
-  switch (type) {
-    case HOLDFAST_BOOLEAN:
-      value = {EntryType::boolean, flags, number != 0.0 ? 1U : 0U, nullptr, 8};
-      return true;
-    case HOLDFAST_NUMBER:
-      value = {EntryType::number, flags, std::bit_cast<std::uint64_t>(number), nullptr, 8};
-      return true;
-    case HOLDFAST_STRING:
-      value = {EntryType::string, flags, 0, data, length};
-      return true;
-    default:
-      return false;
-  }
+bool to_value(const holdfast_value& given, ValueIn& value) noexcept {
+  return holdfast::capi::to_value(given.type, given.data, given.size, given.number, given.flags, value);
 }
 
-void from_value(const ValueOut& out, holdfast_value& value) noexcept {
-  value.flags = out.flags;
-  switch (out.type) {
-    case EntryType::number:
-      value.type = HOLDFAST_NUMBER;
-      value.number = std::bit_cast<double>(out.bits);
-      break;
-    case EntryType::string:
-      value.type = HOLDFAST_STRING;
-      value.size = out.size;
-      break;
-    default:
-      value.type = HOLDFAST_BOOLEAN;
-      value.number = out.bits != 0 ? 1.0 : 0.0;
+int give(Code code, holdfast_dict* dict, const ValueOut& out, holdfast_value& value) noexcept {
+  if (code != Code::ok && code != Code::buffer) {
+    value.type = HOLDFAST_NIL;
+    return outcome(code, unwrap(dict));
   }
+  from_value(out, value);
+  return static_cast<int>(code);
 }
 
-/// Runs a call that may allocate.
-template <class Call>
-int guarded(Call&& call) noexcept {
-  try {
-    return call();
-  } catch (...) {
-    return fail(Code::no_memory, "out of memory");
-  }
+void tell(const Effect& effect, int* forcible) noexcept {
+  if (forcible != nullptr && effect.evicted) *forcible = 1;
 }
 
 }  // namespace
@@ -111,16 +85,17 @@ int holdfast_remove(const char* name, size_t length) {
 
 int holdfast_get(holdfast_dict* dict, const char* key, size_t key_length, holdfast_value* value) {
   if (const int bad = check_key(key, key_length)) return bad;
-  ValueOut out{};
-  out.buffer = value->data;
-  out.capacity = value->capacity;
-  const Code code = unwrap(dict).get({key, key_length}, out);
-  if (code != Code::ok && code != Code::buffer) {
-    value->type = HOLDFAST_NIL;
-    return outcome(code, unwrap(dict));
-  }
-  from_value(out, *value);
-  return static_cast<int>(code);
+  ValueOut out = room_in(*value);
+  return give(unwrap(dict).get({key, key_length}, out), dict, out, *value);
+}
+
+int holdfast_get_stale(holdfast_dict* dict, const char* key, size_t key_length, holdfast_value* value, int* stale) {
+  if (const int bad = check_key(key, key_length)) return bad;
+  ValueOut out = room_in(*value);
+  bool over = false;
+  const Code code = unwrap(dict).get_stale({key, key_length}, out, over);
+  *stale = over ? 1 : 0;
+  return give(code, dict, out, *value);
 }
 
 int holdfast_store(holdfast_dict* dict, int op, const char* key, size_t key_length, int type, const char* data,
@@ -128,12 +103,35 @@ int holdfast_store(holdfast_dict* dict, int op, const char* key, size_t key_leng
   if (forcible != nullptr) *forcible = 0;
   if (const int bad = check_key(key, key_length)) return bad;
   if (const int bad = check_seconds("exptime", exptime)) return bad;
-  if (op < HOLDFAST_SET || op > HOLDFAST_REPLACE) return fail(Code::invalid, "bad op: expected set, add or replace");
-  if (type == HOLDFAST_NIL && op == HOLDFAST_SET) return holdfast_delete(dict, key, key_length);
+  if (op < HOLDFAST_SET || op > HOLDFAST_SAFE_ADD)
+    return fail(Code::invalid, "bad op: expected set, add, replace, safe_set or safe_add");
+  if (type == HOLDFAST_NIL && (op == HOLDFAST_SET || op == HOLDFAST_SAFE_SET))
+    return holdfast_delete(dict, key, key_length);
   ValueIn value{};
   if (!to_value(type, data, length, number, flags, value))
-    return fail(Code::invalid, "bad value type: expected boolean, number or string (or nil, in set)");
-  return outcome(unwrap(dict).store(static_cast<StoreOp>(op), {key, key_length}, value, exptime), unwrap(dict));
+    return fail(Code::invalid, "bad value type: expected boolean, number, string or table (or nil, in set)");
+  Effect effect;
+  const Code code = unwrap(dict).store(static_cast<StoreOp>(op), {key, key_length}, value, exptime, effect);
+  tell(effect, forcible);
+  return outcome(code, unwrap(dict));
+}
+
+int holdfast_cas(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_value* expected,
+                 const holdfast_value* desired, double exptime, int* forcible) {
+  if (forcible != nullptr) *forcible = 0;
+  if (const int bad = check_key(key, key_length)) return bad;
+  if (const int bad = check_seconds("exptime", exptime)) return bad;
+  ValueIn before{};
+  ValueIn after{};
+  const bool was = expected != nullptr && expected->type != HOLDFAST_NIL;
+  const bool will = desired != nullptr && desired->type != HOLDFAST_NIL;
+  if ((was && !to_value(*expected, before)) || (will && !to_value(*desired, after)))
+    return fail(Code::invalid, "bad value type: expected boolean, number, string, table or nil");
+  Effect effect;
+  const Code code = unwrap(dict).compare_and_swap({key, key_length}, was ? &before : nullptr, will ? &after : nullptr,
+                                                  exptime, effect);
+  tell(effect, forcible);
+  return outcome(code, unwrap(dict));
 }
 
 int holdfast_delete(holdfast_dict* dict, const char* key, size_t key_length) {
@@ -148,7 +146,10 @@ int holdfast_incr(holdfast_dict* dict, const char* key, size_t key_length, doubl
   if (const int bad = check_key(key, key_length)) return bad;
   if (const int bad = check_seconds("init_ttl", init_ttl)) return bad;
   const Dictionary::Initial initial{init, init_ttl};
-  return outcome(unwrap(dict).increment({key, key_length}, by, has_init != 0 ? &initial : nullptr, *sum), unwrap(dict));
+  Effect effect;
+  const Code code = unwrap(dict).increment({key, key_length}, by, has_init != 0 ? &initial : nullptr, *sum, effect);
+  tell(effect, forcible);
+  return outcome(code, unwrap(dict));
 }
 
 int holdfast_ttl(holdfast_dict* dict, const char* key, size_t key_length, double* seconds) {
@@ -161,19 +162,3 @@ int holdfast_expire(holdfast_dict* dict, const char* key, size_t key_length, dou
   if (const int bad = check_seconds("exptime", exptime)) return bad;
   return outcome(unwrap(dict).expire({key, key_length}, exptime), unwrap(dict));
 }
-
-int holdfast_flush_all(holdfast_dict* dict) { return outcome(unwrap(dict).flush_all(), unwrap(dict)); }
-
-int holdfast_keys(holdfast_dict* dict, uint32_t max, const char** packed, size_t* bytes, uint32_t* count) {
-  return guarded([&] {
-    thread_local std::string buffer;
-    const int code = outcome(unwrap(dict).keys(max, buffer, *count), unwrap(dict));
-    *packed = buffer.data();
-    *bytes = buffer.size();
-    return code;
-  });
-}
-
-uint64_t holdfast_capacity(holdfast_dict* dict) { return unwrap(dict).capacity(); }
-
-uint64_t holdfast_free_space(holdfast_dict* dict) { return unwrap(dict).free_space(); }

@@ -36,4 +36,14 @@ inline int check_seconds(const char* name, double seconds) noexcept {
   return seconds >= 0.0 ? HOLDFAST_OK : fail_seconds(name, seconds);
 }
 
+/// Runs a call that may allocate.
+template <class Call>
+int guarded(Call&& call) noexcept {
+  try {
+    return call();
+  } catch (...) {
+    return fail(Code::no_memory, "out of memory");
+  }
+}
+
 }  // namespace holdfast::capi

@@ -13,7 +13,7 @@ uint32_t holdfast_abi(void) { return HOLDFAST_ABI; }
 const char* holdfast_version(void) { return holdfast::kVersion; }
 
 const char* holdfast_code_text(int code) {
-  static_assert(static_cast<int>(Code::removed) == HOLDFAST_REMOVED &&
+  static_assert(static_cast<int>(Code::differs) == HOLDFAST_DIFFERS &&
                 static_cast<int>(Code::not_found) == HOLDFAST_NOT_FOUND &&
                 static_cast<int>(Code::locked) == HOLDFAST_LOCKED && static_cast<int>(Code::system) == HOLDFAST_SYSTEM);
   switch (code) {
@@ -51,6 +51,12 @@ const char* holdfast_code_text(int code) {
       return "busy";
     case HOLDFAST_REMOVED:
       return "removed";
+    case HOLDFAST_NOT_A_LIST:
+      return "value not a list";
+    case HOLDFAST_IS_A_LIST:
+      return "value is a list";
+    case HOLDFAST_DIFFERS:
+      return "value differs";
     default:
       return "unknown code";
   }

@@ -111,19 +111,26 @@ std::uint32_t Arena::search(std::uint32_t bin, std::uint32_t count) noexcept {
   return 0;
 }
 
-std::uint32_t Arena::allocate(std::uint32_t count) noexcept {
+std::uint32_t Arena::find_run(std::uint32_t count) noexcept {
   for (std::uint32_t bin = next_bin(bin_of(count)); bin < kBins && !damaged_; bin = next_bin(bin + 1)) {
     const std::uint32_t block = search(bin, count);
-    if (block == 0) continue;
-    const std::uint32_t size = size_at(block);
-    if (size < count || !remove(block, size)) {  // shorter than a moment ago: somebody writes over it
-      damaged_ = true;
-      return 0;
-    }
-    if (size > count) add_free(block + count, size - count);
-    return block;
+    if (block != 0) return block;
   }
   return 0;
+}
+
+bool Arena::can_allocate(std::uint32_t count) noexcept { return find_run(count) != 0; }
+
+std::uint32_t Arena::allocate(std::uint32_t count) noexcept {
+  const std::uint32_t block = find_run(count);
+  if (block == 0) return 0;
+  const std::uint32_t size = size_at(block);
+  if (size < count || !remove(block, size)) {  // shorter than a moment ago: somebody writes over it
+    damaged_ = true;
+    return 0;
+  }
+  if (size > count) add_free(block + count, size - count);
+  return block;
 }
 
 void Arena::release(std::uint32_t block, std::uint32_t count) noexcept {

@@ -20,6 +20,9 @@ class Arena {
   /// A block of `count` granules, of unspecified content; 0 if there is no run that long, or on damage.
   std::uint32_t allocate(std::uint32_t count) noexcept;
 
+  /// Whether allocate(count) would find one.
+  bool can_allocate(std::uint32_t count) noexcept;
+
   /// Gives a block back. REQUIRES: no chain reaches it any more. Announces the reuse first, so that a reader who still
   /// looks at it starts again.
   void release(std::uint32_t block, std::uint32_t count) noexcept;
@@ -41,6 +44,7 @@ class Arena {
   bool remove(std::uint32_t block, std::uint32_t count) noexcept;
   std::uint32_t size_at(std::uint32_t block) noexcept;
   std::uint32_t search(std::uint32_t bin, std::uint32_t count) noexcept;
+  std::uint32_t find_run(std::uint32_t count) noexcept;
   std::uint32_t next_bin(std::uint32_t from) const noexcept;
 
   const Shard& shard_;

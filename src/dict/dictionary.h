@@ -16,12 +16,31 @@
 #include "base/status.h"
 #include "dict/arena.h"
 #include "dict/guard.h"
+#include "dict/list.h"
+#include "dict/room.h"
 #include "dict/segment.h"
 #include "dict/shard.h"
 
 namespace holdfast {
 
-enum class StoreOp { set = 0, add = 1, replace = 2 };
+enum class StoreOp { set = 0, add = 1, replace = 2, safe_set = 3, safe_add = 4 };
+
+/// What an operation may have done to others.
+struct Effect {
+  bool evicted = false;  // a live entry of another key was removed to make room
+};
+
+struct DictionaryStats {
+  std::uint64_t entries;
+  std::uint64_t bytes_used;
+  std::uint64_t bytes_free;
+  std::uint64_t hits;
+  std::uint64_t misses;
+  std::uint64_t evictions;
+  std::uint64_t expirations;
+  std::uint64_t repairs;
+  std::uint64_t mutex_waits;
+};
 
 class Dictionary {
  public:
@@ -31,22 +50,48 @@ class Dictionary {
   const std::string& name() const noexcept { return name_; }
   World& world() const noexcept { return world_; }
 
-  /// ok, not_found, buffer, timeout.
+  // --- reads.cc: no mutex ---
+
+  /// ok, not_found, buffer, timeout, is_a_list.
   Code get(std::string_view key, ValueOut& out) noexcept;
-  Code store(StoreOp op, std::string_view key, const ValueIn& value, double exptime) noexcept;
+  /// Also what has expired and is still there.
+  Code get_stale(std::string_view key, ValueOut& out, bool& stale) noexcept;
+  /// 0 for never.
+  Code ttl(std::string_view key, double& seconds) noexcept;
+  Code keys(std::uint32_t max, std::string& packed, std::uint32_t& count);
+  /// The keys of some more buckets, about `count`; `cursor` 0 begins, and is 0 again after the last.
+  Code scan(std::uint64_t& cursor, std::uint32_t count, std::string_view prefix, std::string& packed,
+            std::uint32_t& found);
+  std::uint64_t capacity() noexcept;
+  std::uint64_t free_space() noexcept;
+  Code stats(DictionaryStats& stats) noexcept;
+
+  // --- changes.cc ---
+
+  Code store(StoreOp op, std::string_view key, const ValueIn& value, double exptime, Effect& effect) noexcept;
   Code remove(std::string_view key) noexcept;
+  /// Stores `desired` if the value is `expected`. Null: no value. not_found, exists, differs.
+  Code compare_and_swap(std::string_view key, const ValueIn* expected, const ValueIn* desired, double exptime,
+                        Effect& effect) noexcept;
   struct Initial {
     double value;
     double exptime;
   };
-  Code increment(std::string_view key, double by, const Initial* initial, double& sum) noexcept;
+  Code increment(std::string_view key, double by, const Initial* initial, double& sum, Effect& effect) noexcept;
   Code expire(std::string_view key, double exptime) noexcept;
-  /// 0 for never.
-  Code ttl(std::string_view key, double& seconds) noexcept;
   Code flush_all() noexcept;
-  Code keys(std::uint32_t max, std::string& packed, std::uint32_t& count);
-  std::uint64_t capacity() noexcept;
-  std::uint64_t free_space() noexcept;
+  /// Removes at most `max` entries that have expired.
+  Code flush_expired(std::uint32_t max, std::uint32_t& count) noexcept;
+
+  // --- lists.cc ---
+
+  /// not_a_list, no_memory: nothing is evicted for a list.
+  Code push(std::string_view key, End end, const ValueIn& value, std::uint32_t& length) noexcept;
+  /// not_found, not_a_list, buffer (then nothing was taken out).
+  Code pop(std::string_view key, End end, ValueOut& out) noexcept;
+  /// 0 if there is no such key. not_a_list. Takes no mutex.
+  Code list_length(std::string_view key, std::uint32_t& length) noexcept;
+
   /// Largest key and value together, in bytes.
   std::uint64_t room_for_one() noexcept;
 
@@ -70,7 +115,7 @@ class Dictionary {
 
   /// Adds or overwrites the key's entry at `place`, which names the new one afterwards. ok, no_memory, corrupt.
   Code put(Segment& segment, Shard& shard, Arena& arena, const Key& key, Place& place, const ValueIn& value,
-           std::uint64_t expiry_at_ms) noexcept;
+           std::uint64_t expiry_at_ms, Evict evict, Effect& effect) noexcept;
 
  private:
   Dictionary(World& world, std::string name, const DictionaryOptions& options) noexcept
@@ -79,13 +124,14 @@ class Dictionary {
   void world_token() noexcept;
   Segment* refresh() noexcept;
   Segment* adopt(std::unique_ptr<Segment> next);
+  Code find_any(Segment& segment, std::string_view key, ValueOut& out, bool& stale) noexcept;
+  void count_read(Segment& segment, bool hit) noexcept;
   Shard::Read read(Segment& segment, const Key& key, ValueOut& out) noexcept;
   Code read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::Read& result) noexcept;
-  static bool differs_by_a_word(const View& view, const ValueIn& value, std::uint64_t expiry) noexcept;
-  void discard(Shard& shard, Arena& arena, std::uint32_t block, const View& view) noexcept;
-  bool reclaim(Segment& segment, Shard& shard, Arena& arena) noexcept;
-  Code keys_of(Shard& shard, std::uint32_t bucket, std::uint32_t flush, std::uint32_t max, std::string& packed,
-               std::uint32_t& count);
+  Code keys_of(Shard& shard, std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count);
+  Code write(Segment& segment, Shard& shard, Arena& arena, const Key& key, Place& place, const ValueIn& value,
+             std::uint64_t expiry_at_ms, Evict evict, Effect& effect) noexcept;
+  void cut(Segment& segment, Shard& shard, Arena& arena, const Place& place) noexcept;
 
   World& world_;
   std::string name_;

@@ -30,10 +30,11 @@ Geometry Geometry::of(std::uint64_t size) noexcept {
   g.buckets = static_cast<std::uint32_t>(std::bit_floor(g.shard_bytes / kBytesPerBucket));
 
   g.free_bits_at = align_up(sizeof(ShardHeader) + std::uint64_t{g.buckets} * 4, 64);
-  // One bit per granule lies before the arena: 8 * 16 + 1 bytes buy 8 granules.
+  // A bit for each granule and a byte for each four of them lie before the arena.
   const std::uint64_t left = g.shard_bytes - g.free_bits_at;
-  const std::uint64_t words = align_up(left / kGranule, 64) / 64;
-  g.arena_at = align_up(g.free_bits_at + words * 8, 64);
+  const std::uint64_t at_most = align_up(left / kGranule, 64);
+  g.marks_at = g.free_bits_at + at_most / 8;
+  g.arena_at = align_up(g.marks_at + at_most / kGranulesPerMark, 64);
   g.granules = static_cast<std::uint32_t>((g.shard_bytes - g.arena_at) / kGranule);
   return g;
 }

@@ -1,12 +1,13 @@
 // What lies where in a dictionary's segment. docs/format.md tells the same story byte by byte.
 //
-//   header page | shard 0 | shard 1 | ...        each shard:  ShardHeader | buckets | free bits | arena
+//   header page | shard 0 | shard 1 | ...        each shard:  ShardHeader | buckets | free bits | marks | arena
 //
 // The chains (bucket heads and Entry::next) and what they reach are the only truth. Everything marked "derived" can be
 // rebuilt from them, and is, when the owner of a shard's mutex died (dict/repair.h).
 //
 // An arena is cut into granules of 16 bytes; a block is a run of granules, named by the number of its first one.
-// Granule 0 is never handed out, so 0 can mean "none".
+// Granule 0 is never handed out, so 0 can mean "none". Whatever is not free is an Entry (an entry of a chain, or a
+// waiter) or a ListNode, which tell their size: an arena can be read from left to right.
 #pragma once
 
 #include <array>
@@ -20,6 +21,15 @@
 namespace holdfast {
 
 inline constexpr std::uint32_t kGranule = 16;
+/// Granules that share a mark of use.
+inline constexpr std::uint32_t kGranulesPerMark = 4;
+
+/// Counts of reads, in the header page: one for each of so many process slots, so that nobody writes where others do.
+struct alignas(64) ReadCounts {
+  Word64 hits;
+  Word64 misses;
+};
+inline constexpr std::uint32_t kReadCounts = 56;
 
 /// The header page, behind the FileHeader.
 struct DictionaryHeader {
@@ -33,6 +43,8 @@ struct DictionaryHeader {
   // One atomic step each.
   alignas(64) Word32 flush_epoch;  // entries of another epoch are flushed; 24 bits are used
   alignas(64) Word64 sequence;     // last fencing number given out
+
+  std::array<ReadCounts, kReadCounts> reads;
 };
 static_assert(sizeof(DictionaryHeader) <= kHeaderBytes);
 
@@ -56,27 +68,41 @@ struct ShardHeader {
   Word64 reclaim_after;  // no entry expires before this time (ms): a sweep before it finds nothing
   Word64 repairs;        // times the shard was rebuilt
   Word32 waiters;        // waiter blocks; at most a quarter of the arena is theirs
+  Word32 hand;           // where the search for something to evict goes on
+  Word32 no_run;         // no free block is this long, nor can one be made without evicting; 0: not known
   Word32 spare;
+  Word64 evictions;    // live entries that gave way to others
+  Word64 expirations;  // expired or flushed entries whose memory was taken back
   std::array<Word64, kBinWords> bin_map;
   std::array<Word32, kBins> bins;
 };
 
 // docs/format.md names these offsets.
-static_assert(sizeof(ShardHeader) == 896 && offsetof(ShardHeader, bins) == 192);
+static_assert(sizeof(ShardHeader) == 896 && offsetof(ShardHeader, bins) == 216);
 
-enum class EntryType : std::uint8_t { boolean = 1, number = 3, string = 4, lock = 8, waiter = 9 };
+/// `table`: bytes that the host made of a table of its own.
+enum class EntryType : std::uint8_t {
+  boolean = 1,
+  number = 3,
+  string = 4,
+  table = 5,
+  list = 6,
+  lock = 8,
+  waiter = 9,  // not in a chain, but in a lock's queue
+  node = 10,   // a ListNode
+};
 
 /// An entry of a chain, or a waiter of a lock's queue. Behind the header: the key, then the value, each padded with
-/// zero bytes to a multiple of 8. Everything but next, stamp and expiry is constant while a chain reaches the entry; a
-/// number and a lock's fields change by single stores of their words.
+/// zero bytes to a multiple of 8. Everything but next and expiry is constant while a chain reaches the entry; a number,
+/// a list's ends and a lock's fields change by single stores of their words.
 struct Entry {
   Word32 next;        // block of the next entry of the chain; 0 ends it
   Word32 hash;        // lower half of the key's hash
   Word32 shape;       // key length (low 16 bits), EntryType (next 8)
   Word32 value_size;  // bytes
   Word32 flags;       // the user's
-  Word32 stamp;       // time of the last use, for eviction
-  Word64 expiry;      // dict/expiry.h
+  Word32 spare;
+  Word64 expiry;  // dict/expiry.h
 
   static constexpr std::uint32_t make_shape(std::uint32_t key_length, EntryType type) noexcept {
     return key_length | static_cast<std::uint32_t>(type) << 16;
@@ -87,6 +113,40 @@ struct Entry {
   }
 };
 static_assert(sizeof(Entry) == 32);
+
+/// An element of a list. Behind it: the value, padded. Its first four words lie as an Entry's. Constant while the list
+/// reaches it, but for next and previous.
+struct ListNode {
+  Word32 next;        // block of the next node; of the last one, without a meaning
+  Word32 hash;        // lower half of the hash of the list's key
+  Word32 shape;       // EntryType::node in bits 16..23, the value's EntryType (number or string) in bits 24..31
+  Word32 value_size;  // bytes
+  Word32 previous;    // block of the node before; of the first one, without a meaning. Derived: repair rebuilds it
+  Word32 spare;
+};
+static_assert(sizeof(ListNode) == 24);
+
+/// Value of a list entry: one word, so that every change of the list is one store. The nodes are those reached from the
+/// first by `length` - 1 steps along `next`.
+struct ListFields {
+  Word64 ends;  // ListEnds, packed
+};
+
+struct ListEnds {
+  std::uint32_t first;
+  std::uint32_t last;
+  std::uint32_t length;
+
+  static constexpr std::uint32_t kBits = 21;  // enough for the granules of any arena (dict/geometry.cc)
+  static constexpr std::uint32_t kMask = (1U << kBits) - 1;
+  constexpr std::uint64_t packed() const noexcept {
+    return std::uint64_t{first} << 2 * kBits | std::uint64_t{last} << kBits | length;
+  }
+  static constexpr ListEnds of(std::uint64_t word) noexcept {
+    return {static_cast<std::uint32_t>(word >> 2 * kBits) & kMask, static_cast<std::uint32_t>(word >> kBits) & kMask,
+            static_cast<std::uint32_t>(word) & kMask};
+  }
+};
 
 /// Value of a lock entry. `owner` is the commit word: all others are written while it is 0.
 struct LockFields {
@@ -111,6 +171,9 @@ constexpr std::uint64_t padded(std::uint64_t bytes) noexcept { return (bytes + 7
 /// Granules of a block with this key and value.
 constexpr std::uint64_t granules_for(std::uint64_t key_length, std::uint64_t value_size) noexcept {
   return (sizeof(Entry) + padded(key_length) + padded(value_size) + kGranule - 1) / kGranule;
+}
+constexpr std::uint64_t granules_for_node(std::uint64_t value_size) noexcept {
+  return (sizeof(ListNode) + padded(value_size) + kGranule - 1) / kGranule;
 }
 
 }  // namespace holdfast

@@ -57,7 +57,7 @@ class Occupied {
 
 /// Whether the block may stand in this bucket's chain.
 bool belongs(const Shard& shard, std::uint32_t block, std::uint32_t bucket, View& view) noexcept {
-  return shard.inspect(block, view) && view.type != EntryType::waiter &&
+  return shard.inspect(block, view) && view.type != EntryType::waiter && view.type != EntryType::node &&
          &shard.bucket_of(view.entry->hash.load(kRelaxed)) == &shard.bucket(bucket);
 }
 

@@ -31,6 +31,7 @@ Shard::Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex) noex
     : header_(reinterpret_cast<ShardHeader*>(base)),
       buckets_(reinterpret_cast<Word32*>(base + sizeof(ShardHeader))),
       free_bits_(reinterpret_cast<Word64*>(base + geometry.free_bits_at)),
+      marks_(reinterpret_cast<Word8*>(base + geometry.marks_at)),
       arena_(base + geometry.arena_at),
       bucket_mask_(geometry.buckets - 1),
       granules_(geometry.granules),
@@ -43,11 +44,11 @@ void Shard::fill(std::uint32_t block, const Key& key, const ValueIn& value, std:
   e.shape.store(shape, kRelaxed);
   e.value_size.store(static_cast<std::uint32_t>(value.size), kRelaxed);
   e.flags.store(value.flags, kRelaxed);
-  e.stamp.store(0, kRelaxed);
+  e.spare.store(0, kRelaxed);
   e.expiry.store(expiry, kRelaxed);
   store_bytes(key_words(e), key.data, key.length);
   Word64* words = key_words(e) + padded(key.length) / 8;
-  if (value.type == EntryType::string) {
+  if (value.type == EntryType::string || value.type == EntryType::table) {
     store_bytes(words, value.data, value.size);
   } else {
     words[0].store(value.bits, kRelaxed);
@@ -71,12 +72,12 @@ Shard::Read Shard::copy_value(const View& view, ValueOut& out) noexcept {
   out.flags = view.entry->flags.load(kRelaxed);
   out.expiry = view.entry->expiry.load(kRelaxed);
   out.size = view.value_size;
-  if (view.type == EntryType::string) {
+  if (view.type == EntryType::string || view.type == EntryType::table) {
     if (out.size > out.capacity) return Read::no_room;
     load_bytes(view.value(), out.buffer, out.size);
     return Read::found;
   }
-  if (view.type == EntryType::waiter) return Read::torn;
+  if (view.type == EntryType::waiter || view.type == EntryType::node) return Read::torn;
   out.bits = view.value()->load(kAcquire);
   if (view.type != EntryType::lock) return Read::found;
   if (out.bits == kNobody) return Read::missing;
@@ -102,6 +103,7 @@ Shard::Read Shard::read(const Key& key, ValueOut& out) const noexcept {
       if (!inspect(block, view) || view.key_length != key.length) return Read::torn;
       if (key_equals(e, key)) {
         result = copy_value(view, out);
+        touch(block);
         break;
       }
     }
@@ -111,37 +113,41 @@ Shard::Read Shard::read(const Key& key, ValueOut& out) const noexcept {
 }
 
 bool Shard::counts(const View& view, std::uint32_t flush) noexcept {
-  if (view.type == EntryType::waiter || !is_live(view.entry->expiry.load(kRelaxed), flush)) return false;
+  if (view.type == EntryType::waiter || view.type == EntryType::node ||
+      !is_live(view.entry->expiry.load(kRelaxed), flush))
+    return false;
   return view.type != EntryType::lock || view.lock().owner.load(kRelaxed) != kNobody;
 }
 
-bool Shard::append_keys(std::uint32_t index, std::uint32_t flush, std::uint32_t max, std::string& packed,
-                        std::uint32_t& count) const {
+bool Shard::append_keys(std::uint32_t index, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const {
   const std::size_t before = packed.size();
   std::uint32_t block = bucket(index).load(kAcquire);
-  for (std::uint32_t steps = 0; block != 0 && count < max; ++steps) {
+  for (std::uint32_t steps = 0; block != 0 && count < filter.max; ++steps) {
     View view{};
     if (steps == granules_ || !inspect(block, view)) return false;
     // A chain that runs in a circle of long keys: more than the arena could hold.
     if (packed.size() - before > std::size_t{granules_} * kGranule) return false;
-    if (counts(view, flush)) {
+    if (view.key_length >= filter.prefix.size() && counts(view, filter.flush)) {
       const std::size_t at = packed.size();
+      const std::size_t key_at = at + sizeof view.key_length;
       packed.append(reinterpret_cast<const char*>(&view.key_length), sizeof view.key_length);
       packed.append(view.key_length, '\0');
-      load_bytes(key_words(*view.entry), packed.data() + at + sizeof view.key_length, view.key_length);
-      ++count;
+      load_bytes(key_words(*view.entry), packed.data() + key_at, view.key_length);
+      if (packed.compare(key_at, filter.prefix.size(), filter.prefix) == 0)
+        ++count;
+      else
+        packed.resize(at);
     }
     block = view.entry->next.load(kAcquire);
   }
   return true;
 }
 
-bool Shard::copy_keys(std::uint32_t index, std::uint32_t flush, std::uint32_t max, std::string& packed,
-                      std::uint32_t& count) const {
+bool Shard::copy_keys(std::uint32_t index, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const {
   const std::size_t before = packed.size();
   const std::uint64_t epoch = header_->reuse_epoch.load(kAcquire);
   count = 0;
-  if (append_keys(index, flush, max, packed, count) && unchanged_since(epoch)) return true;
+  if (append_keys(index, filter, packed, count) && unchanged_since(epoch)) return true;
   packed.resize(before);
   return false;
 }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/atomic.h"
 #include "dict/geometry.h"
@@ -21,11 +22,11 @@ namespace holdfast {
 struct ValueOut {
   EntryType type;
   std::uint32_t flags;
-  std::uint64_t bits;      // boolean, number: the word; lock: the owner's token
+  std::uint64_t bits;      // boolean, number: the word; list: its ends; lock: the owner's token
   std::uint64_t sequence;  // lock: fencing number of the grant
   char* buffer;            // in: where a string goes
   std::size_t capacity;    // in
-  std::size_t size;        // of the string, also when it did not fit
+  std::size_t size;        // of the string or table, also when it did not fit
   std::uint64_t expiry;
 };
 
@@ -33,8 +34,8 @@ struct ValueOut {
 struct ValueIn {
   EntryType type;
   std::uint32_t flags;
-  std::uint64_t bits;  // boolean, number
-  const char* data;    // string
+  std::uint64_t bits;  // boolean, number, list
+  const char* data;    // string, table
   std::size_t size;    // bytes the value takes in the entry
 };
 
@@ -48,6 +49,8 @@ struct View {
   std::uint32_t granules;  // of the block
 
   Word64* value() const noexcept { return reinterpret_cast<Word64*>(entry + 1) + padded(key_length) / 8; }
+  /// REQUIRES: type is list.
+  ListFields& list() const noexcept { return *reinterpret_cast<ListFields*>(value()); }
   /// REQUIRES: type is lock.
   LockFields& lock() const noexcept { return *reinterpret_cast<LockFields*>(value()); }
 };
@@ -57,6 +60,13 @@ struct Place {
   Word32* link;
   std::uint32_t block;  // 0: not there, `link` is the end of its chain
   View view;            // of the block; meaningless when it is 0
+};
+
+/// Which keys are wanted: live ones with this beginning, at most so many.
+struct KeyFilter {
+  std::uint32_t flush;
+  std::uint32_t max;
+  std::string_view prefix;
 };
 
 class Shard {
@@ -83,6 +93,17 @@ class Shard {
   /// The entry at `block`; false if it does not lie inside the arena or is of no known type.
   bool inspect(std::uint32_t block, View& view) const noexcept;
 
+  /// Tells eviction that the entry was used. May be called without the mutex, also for a block that was given free
+  /// meanwhile: a mark is only a hint, and marks lie where nothing else ever does.
+  void touch(std::uint32_t block) const noexcept {
+    Word8& mark = marks_[block / kGranulesPerMark];
+    const std::uint8_t uses = mark.load(kRelaxed);
+    if (uses < kUsesMax) mark.store(uses + 1, kRelaxed);
+  }
+  /// How often it was used lately, 0 to kUsesMax.
+  Word8& mark(std::uint32_t block) const noexcept { return marks_[block / kGranulesPerMark]; }
+  static constexpr std::uint8_t kUsesMax = 3;
+
   static Word64* key_words(Entry& entry) noexcept { return reinterpret_cast<Word64*>(&entry + 1); }
 
   /// Whether there is something under this entry: neither expired nor flushed nor a lock that nobody holds.
@@ -100,22 +121,21 @@ class Shard {
   /// when memory was given free meanwhile (a writer is at work: try again) or the chain is damaged.
   Read read(const Key& key, ValueOut& out) const noexcept;
 
-  /// Appends the live keys of one bucket to `packed` (uint32_t length, bytes), at most `max`; false if torn, as above,
-  /// with `packed` as it was. Allocates only what exceeds packed.capacity().
-  bool copy_keys(std::uint32_t bucket, std::uint32_t flush, std::uint32_t max, std::string& packed,
-                 std::uint32_t& count) const;
+  /// Appends the keys of one bucket that pass to `packed` (uint32_t length, bytes); false if torn, as above, with
+  /// `packed` as it was. Allocates only what exceeds packed.capacity().
+  bool copy_keys(std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const;
   /// Bytes that copy_keys may append for that bucket. REQUIRES: the shard's mutex is held.
   std::size_t keys_bound(std::uint32_t bucket) const noexcept;
 
  private:
   static Read copy_value(const View& view, ValueOut& out) noexcept;
-  bool append_keys(std::uint32_t bucket, std::uint32_t flush, std::uint32_t max, std::string& packed,
-                   std::uint32_t& count) const;
+  bool append_keys(std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const;
   bool unchanged_since(std::uint64_t epoch) const noexcept;
 
   ShardHeader* header_;
   Word32* buckets_;
   Word64* free_bits_;
+  Word8* marks_;
   std::byte* arena_;
   std::uint32_t bucket_mask_;
   std::uint32_t granules_;
@@ -126,8 +146,8 @@ class Shard {
 
 /// Known types; values that are words, not bytes, have just one size.
 inline bool is_plausible(EntryType type, std::uint32_t size) noexcept {
-  if (type == EntryType::string) return true;
-  if (type == EntryType::number || type == EntryType::boolean) return size == 8;
+  if (type == EntryType::string || type == EntryType::table || type == EntryType::node) return true;
+  if (type == EntryType::number || type == EntryType::boolean || type == EntryType::list) return size == 8;
   if (type == EntryType::lock) return size == sizeof(LockFields);
   return type == EntryType::waiter && size == sizeof(WaiterFields);
 }
@@ -140,7 +160,8 @@ inline bool Shard::inspect(std::uint32_t block, View& view) const noexcept {
   view.type = Entry::type_of(shape);
   view.key_length = Entry::key_length_of(shape);
   view.value_size = e.value_size.load(kRelaxed);
-  const std::uint64_t count = granules_for(view.key_length, view.value_size);
+  const std::uint64_t count = view.type == EntryType::node ? granules_for_node(view.value_size)
+                                                           : granules_for(view.key_length, view.value_size);
   view.granules = static_cast<std::uint32_t>(count);
   return count <= granules_ - block && is_plausible(view.type, view.value_size);
 }

@@ -52,7 +52,7 @@ std::uint32_t WaitQueue::create(const Waiter& waiter) noexcept {
   e.shape.store(kShape, kRelaxed);
   e.value_size.store(sizeof(WaiterFields), kRelaxed);
   e.flags.store(waiter.number, kRelaxed);
-  e.stamp.store(0, kRelaxed);
+  e.spare.store(0, kRelaxed);
   e.expiry.store(patience_end(), kRelaxed);
   fields(block).owner.store(waiter.owner, kRelaxed);
   fields(block).arrival.store(waiter.arrival, kRelaxed);

@@ -159,7 +159,9 @@ Code attempt(Dictionary& dictionary, Segment& segment, const Request& request, T
             return Code::locked;
           }
           const ValueIn value{EntryType::lock, 0, kNobody, nullptr, sizeof(LockFields)};
-          const Code code = dictionary.put(segment, shard, arena, key, place, value, kExpiryNever);
+          Effect effect;
+          const Code code =
+              dictionary.put(segment, shard, arena, key, place, value, kExpiryNever, Evict::yes, effect);
           if (code != Code::ok) return code;
         }
         const LockEntry lock{segment, shard, arena, *place.view.entry, place.view.lock()};

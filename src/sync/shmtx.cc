@@ -61,6 +61,7 @@ LockResult Shmtx::lock_slow(std::uint64_t deadline_ns) noexcept {
   critical_section.owner = me;
   std::atomic_signal_fence(std::memory_order_seq_cst);
 
+  if (strategy_ != MutexStrategy::file) state_->waits.fetch_add(1, std::memory_order_relaxed);
   LockResult result = LockResult::failed;
   switch (strategy_) {
     case MutexStrategy::futex:

@@ -1,6 +1,6 @@
 // shmtx: the mutex inside a segment, robust against the death of its owner.
 //
-// The word (32 bits, alone on its cache line):
+// The word (32 bits, on a cache line that nothing else is on but the count of waits):
 //
 //   bits    | meaning                           | set by                        | cleared by
 //   --------+-----------------------------------+-------------------------------+----------------------------
@@ -33,6 +33,7 @@ enum class MutexStrategy : std::uint32_t { futex = 0, spin = 1, file = 2 };
 /// What of a shmtx lies in shared memory. All zero is a free one.
 struct alignas(64) ShmtxState {
   std::atomic<std::uint32_t> word;
+  std::atomic<std::uint64_t> waits;  // times that somebody found it held; for people
 };
 static_assert(sizeof(ShmtxState) == 64);
 

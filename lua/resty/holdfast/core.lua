@@ -19,7 +19,7 @@ local ffi_str = ffi.string
 
 local _M = {
     -- HOLDFAST_ABI of the header that the declarations below were written for.
-    ABI = 1,
+    ABI = 2,
 
     -- holdfast_code
     OK = 0,
@@ -39,12 +39,16 @@ local _M = {
     PERMISSION = 14,
     BUSY = 15,
     REMOVED = 16,
+    NOT_A_LIST = 17,
+    IS_A_LIST = 18,
+    DIFFERS = 19,
 
     -- holdfast_type
     NIL = 0,
     BOOLEAN = 1,
     NUMBER = 3,
     STRING = 4,
+    TABLE = 5,
 
     -- holdfast_mutex
     MUTEX_FUTEX = 0,
@@ -55,6 +59,12 @@ local _M = {
     SET = 0,
     ADD = 1,
     REPLACE = 2,
+    SAFE_SET = 3,
+    SAFE_ADD = 4,
+
+    -- holdfast_end
+    LEFT = 0,
+    RIGHT = 1,
 
     -- limits
     NAME_MAX = 64,
@@ -97,15 +107,39 @@ typedef struct holdfast_value {
 } holdfast_value;
 
 int holdfast_get(holdfast_dict *dict, const char *key, size_t key_length, holdfast_value *value);
+int holdfast_get_stale(holdfast_dict *dict, const char *key, size_t key_length, holdfast_value *value, int *stale);
 int holdfast_store(holdfast_dict *dict, int op, const char *key, size_t key_length, int type, const char *data,
                    size_t length, double number, double exptime, uint32_t flags, int *forcible);
+int holdfast_cas(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_value *expected,
+                 const holdfast_value *desired, double exptime, int *forcible);
 int holdfast_delete(holdfast_dict *dict, const char *key, size_t key_length);
 int holdfast_incr(holdfast_dict *dict, const char *key, size_t key_length, double by, int has_init, double init,
                   double init_ttl, double *sum, int *forcible);
 int holdfast_ttl(holdfast_dict *dict, const char *key, size_t key_length, double *seconds);
 int holdfast_expire(holdfast_dict *dict, const char *key, size_t key_length, double exptime);
 int holdfast_flush_all(holdfast_dict *dict);
+int holdfast_flush_expired(holdfast_dict *dict, uint32_t max, uint32_t *count);
+int holdfast_push(holdfast_dict *dict, const char *key, size_t key_length, int end, int type, const char *data,
+                  size_t length, double number, uint32_t *count);
+int holdfast_pop(holdfast_dict *dict, const char *key, size_t key_length, int end, holdfast_value *value);
+int holdfast_llen(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *count);
 int holdfast_keys(holdfast_dict *dict, uint32_t max, const char **packed, size_t *bytes, uint32_t *count);
+int holdfast_scan(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix, size_t prefix_length,
+                  const char **packed, size_t *bytes, uint32_t *found);
+
+typedef struct holdfast_stats {
+  uint64_t entries;
+  uint64_t bytes_used;
+  uint64_t bytes_free;
+  uint64_t hits;
+  uint64_t misses;
+  uint64_t evictions;
+  uint64_t expirations;
+  uint64_t repairs;
+  uint64_t mutex_waits;
+} holdfast_stats;
+
+int holdfast_dict_stats(holdfast_dict *dict, holdfast_stats *stats);
 uint64_t holdfast_capacity(holdfast_dict *dict);
 uint64_t holdfast_free_space(holdfast_dict *dict);
 
@@ -289,6 +323,9 @@ local TEXTS = {
     [_M.TOO_LARGE] = "no memory",
     [_M.BUSY] = "busy",
     [_M.REMOVED] = "dictionary not found",
+    [_M.NOT_A_LIST] = "value not a list",
+    [_M.IS_A_LIST] = "value is a list",
+    [_M.DIFFERS] = "value differs",
 }
 
 

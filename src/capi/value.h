@@ -1,0 +1,63 @@
+// Values on their way through the C ABI.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "dict/shard.h"
+#include "holdfast.h"
+
+namespace holdfast::capi {
+
+/// False if the type is none that can be stored.
+inline bool to_value(int type, const char* data, std::size_t length, double number, std::uint32_t flags,
+                     ValueIn& value) noexcept {
+  switch (type) {
+    case HOLDFAST_BOOLEAN:
+      value = {EntryType::boolean, flags, number != 0.0 ? 1U : 0U, nullptr, 8};
+      return true;
+    case HOLDFAST_NUMBER:
+      value = {EntryType::number, flags, std::bit_cast<std::uint64_t>(number), nullptr, 8};
+      return true;
+    case HOLDFAST_STRING:
+      value = {EntryType::string, flags, 0, data, length};
+      return true;
+    case HOLDFAST_TABLE:
+      value = {EntryType::table, flags, 0, data, length};
+      return true;
+    default:
+      return false;
+  }
+}
+
+inline void from_value(const ValueOut& out, holdfast_value& value) noexcept {
+  value.flags = out.flags;
+  switch (out.type) {
+    case EntryType::number:
+      value.type = HOLDFAST_NUMBER;
+      value.number = std::bit_cast<double>(out.bits);
+      break;
+    case EntryType::string:
+      value.type = HOLDFAST_STRING;
+      value.size = out.size;
+      break;
+    case EntryType::table:
+      value.type = HOLDFAST_TABLE;
+      value.size = out.size;
+      break;
+    default:
+      value.type = HOLDFAST_BOOLEAN;
+      value.number = out.bits != 0 ? 1.0 : 0.0;
+  }
+}
+
+/// Where a value is to be copied.
+inline ValueOut room_in(const holdfast_value& value) noexcept {
+  ValueOut out{};
+  out.buffer = value.data;
+  out.capacity = value.capacity;
+  return out;
+}
+
+}  // namespace holdfast::capi

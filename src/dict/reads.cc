@@ -1,0 +1,231 @@
+// What is read without the mutex of a shard. It is asked for only by a reader that was disturbed again and again.
+#include <algorithm>
+
+#include "dict/dictionary.h"
+#include "dict/expiry.h"
+#include "platform/platform.h"
+#include "world/world.h"
+
+namespace holdfast {
+
+namespace {
+
+constexpr int kReadTries = 64;
+constexpr std::uint64_t kReadPatienceNs = 10'000'000;
+// A scan looks at no more buckets in one call than this and so many for each key asked for.
+constexpr std::uint64_t kScanBuckets = 1024;
+constexpr std::uint64_t kScanBucketsPerKey = 16;
+
+double seconds_until(std::uint64_t ms) noexcept {
+  const double left = static_cast<double>(ms) / 1e3 - static_cast<double>(platform::monotonic_ns()) / 1e9;
+  return std::max(left, 0.001);  // live, though its end may be less than a tick away: 0 would say "never"
+}
+
+}  // namespace
+
+Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::Read& result) noexcept {
+  const ShardGuard guard(shard, kReadPatienceNs);
+  if (!guard.held()) return guard.code();
+  result = shard.read(key, out);
+  if (result == Shard::Read::torn) {  // nobody else writes: the chain is damaged
+    repair(shard);
+    result = shard.read(key, out);
+  }
+  return Code::ok;
+}
+
+Shard::Read Dictionary::read(Segment& segment, const Key& key, ValueOut& out) noexcept {
+  Shard& shard = segment.shard_of(key.hash);
+  // Torn again and again means that writers are at work, so the mutex will come free; if it does not, because its owner
+  // was stopped, then nobody writes and the next read is whole.
+  for (int round = 0; round < 100; ++round) {
+    for (int i = 0; i < kReadTries; ++i) {
+      const Shard::Read result = shard.read(key, out);
+      if (result != Shard::Read::torn) [[likely]]
+        return result;
+      platform::cpu_relax();
+    }
+    Shard::Read result{};
+    if (read_busy(shard, key, out, result) == Code::ok) return result;
+  }
+  return Shard::Read::torn;
+}
+
+// Live or not: `stale` says whether it is over.
+Code Dictionary::find_any(Segment& segment, std::string_view name, ValueOut& out, bool& stale) noexcept {
+  const Key key(name.data(), name.size(), segment.seed());
+  const Shard::Read result = read(segment, key, out);
+  if (result == Shard::Read::missing) return Code::not_found;
+  if (result == Shard::Read::torn) return Code::timeout;
+  stale = !is_live(out.expiry, segment.flush_epoch());
+  const bool over = stale || (out.type == EntryType::lock && out.bits != world_.token() && !world_.alive(out.bits));
+  if (out.type == EntryType::lock && over) return Code::not_found;
+  return result == Shard::Read::found ? Code::ok : Code::buffer;
+}
+
+// A plain addition, not an atomic one: two processes share a count only if more than kReadCounts of them live, and
+// threads of one process may lose a few of each other's.
+void Dictionary::count_read(Segment& segment, bool hit) noexcept {
+  ReadCounts& counts = segment.header().reads[slot_of(world_.token()) % kReadCounts];
+  Word64& count = hit ? counts.hits : counts.misses;
+  count.store(count.load(kRelaxed) + 1, kRelaxed);
+}
+
+Code Dictionary::get_stale(std::string_view name, ValueOut& out, bool& stale) noexcept {
+  Segment* now = segment();
+  if (now == nullptr) return Code::removed;
+  Code code = find_any(*now, name, out, stale);
+  if (code == Code::ok && out.type == EntryType::list) code = Code::is_a_list;
+  if (code != Code::buffer) count_read(*now, code != Code::not_found);  // who has no room asks again
+  return code;
+}
+
+Code Dictionary::get(std::string_view name, ValueOut& out) noexcept {
+  Segment* now = segment();
+  if (now == nullptr) return Code::removed;
+  bool stale = false;
+  Code code = find_any(*now, name, out, stale);
+  if (code == Code::ok || code == Code::buffer) {
+    if (stale)
+      code = Code::not_found;
+    else if (out.type == EntryType::list)
+      code = Code::is_a_list;
+  }
+  if (code != Code::buffer) count_read(*now, code != Code::not_found);
+  return code;
+}
+
+Code Dictionary::ttl(std::string_view name, double& seconds) noexcept {
+  Segment* now = segment();
+  if (now == nullptr) return Code::removed;
+  ValueOut out{};
+  bool stale = false;
+  const Code code = find_any(*now, name, out, stale);
+  if (code != Code::ok && code != Code::buffer) return code;
+  if (stale) return Code::not_found;
+  const std::uint64_t end = expiry_ms(out.expiry);
+  seconds = end == kExpiryNever ? 0.0 : seconds_until(end);
+  return Code::ok;
+}
+
+Code Dictionary::list_length(std::string_view name, std::uint32_t& length) noexcept {
+  length = 0;
+  Segment* now = segment();
+  if (now == nullptr) return Code::removed;
+  ValueOut out{};
+  bool stale = false;
+  const Code code = find_any(*now, name, out, stale);
+  if (code == Code::not_found || stale) return Code::ok;
+  if (code != Code::ok && code != Code::buffer) return code;
+  if (out.type != EntryType::list) return Code::not_a_list;
+  length = ListEnds::of(out.bits).length;
+  return Code::ok;
+}
+
+Code Dictionary::keys_of(Shard& shard, std::uint32_t bucket, const KeyFilter& filter, std::string& packed,
+                         std::uint32_t& count) {
+  for (int round = 0; round < 100; ++round) {
+    for (int i = 0; i < kReadTries; ++i)
+      if (shard.copy_keys(bucket, filter, packed, count)) return Code::ok;
+    std::size_t bound = 0;
+    {
+      const ShardGuard guard(shard, kReadPatienceNs);
+      if (!guard.held()) continue;
+      bound = shard.keys_bound(bucket);
+      // No allocation while a mutex is held.
+      if (packed.capacity() - packed.size() >= bound) {
+        if (!shard.copy_keys(bucket, filter, packed, count)) {
+          repair(shard);
+          shard.copy_keys(bucket, filter, packed, count);
+        }
+        return Code::ok;
+      }
+    }
+    packed.reserve(packed.size() + bound);
+  }
+  return Code::timeout;
+}
+
+Code Dictionary::keys(std::uint32_t max, std::string& packed, std::uint32_t& count) {
+  Segment* now = segment();
+  if (now == nullptr) return Code::removed;
+  packed.clear();
+  count = 0;
+  const std::uint32_t limit = max == 0 ? ~0U : max;
+  for (Shard& shard : now->shards()) {
+    for (std::uint32_t bucket = 0; bucket < shard.buckets() && count < limit; ++bucket) {
+      std::uint32_t here = 0;
+      const Code code = keys_of(shard, bucket, {now->flush_epoch(), limit - count, {}}, packed, here);
+      if (code != Code::ok) return code;
+      count += here;
+    }
+  }
+  return Code::ok;
+}
+
+// An entry never leaves its bucket, so a walk over the buckets meets all that stay. The cursor is the number of the
+// next bucket, counted over all shards.
+Code Dictionary::scan(std::uint64_t& cursor, std::uint32_t count, std::string_view prefix, std::string& packed,
+                      std::uint32_t& found) {
+  Segment* now = segment();
+  if (now == nullptr) return Code::removed;
+  packed.clear();
+  found = 0;
+  const std::uint64_t buckets = now->shards().front().buckets();
+  const std::uint64_t end = buckets * now->shards().size();
+  const std::uint64_t last = std::min(end, cursor + kScanBuckets + kScanBucketsPerKey * count);
+  std::uint64_t at = cursor;
+  for (; at < last && found < count; ++at) {
+    std::uint32_t here = 0;
+    const KeyFilter filter{now->flush_epoch(), ~0U, prefix};
+    const Code code =
+        keys_of(now->shards()[at / buckets], static_cast<std::uint32_t>(at % buckets), filter, packed, here);
+    if (code != Code::ok) return code;
+    found += here;
+  }
+  cursor = at < end ? at : 0;
+  return Code::ok;
+}
+
+Code Dictionary::stats(DictionaryStats& stats) noexcept {
+  stats = {};
+  Segment* now = segment();
+  if (now == nullptr) return Code::removed;
+  for (Shard& shard : now->shards()) {
+    const ShardHeader& header = shard.header();
+    const std::uint64_t free = std::min(header.free_granules.load(kRelaxed), shard.granules());
+    stats.entries += header.entries.load(kRelaxed) - header.free_locks.load(kRelaxed);
+    stats.bytes_free += free * kGranule;
+    stats.bytes_used += (shard.granules() - free) * kGranule;
+    stats.evictions += header.evictions.load(kRelaxed);
+    stats.expirations += header.expirations.load(kRelaxed);
+    stats.repairs += header.repairs.load(kRelaxed);
+    stats.mutex_waits += header.mutex.waits.load(kRelaxed);
+  }
+  for (const ReadCounts& reads : now->header().reads) {
+    stats.hits += reads.hits.load(kRelaxed);
+    stats.misses += reads.misses.load(kRelaxed);
+  }
+  return Code::ok;
+}
+
+std::uint64_t Dictionary::capacity() noexcept {
+  Segment* now = segment();
+  return now != nullptr ? now->geometry().size : 0;
+}
+
+std::uint64_t Dictionary::free_space() noexcept {
+  Segment* now = segment();
+  if (now == nullptr) return 0;
+  std::uint64_t granules = 0;
+  for (Shard& shard : now->shards())
+    granules += std::min(shard.header().free_granules.load(kRelaxed), shard.granules());
+  return granules * kGranule;
+}
+
+std::uint64_t Dictionary::room_for_one() noexcept {
+  Segment* now = segment();
+  return now != nullptr ? std::uint64_t{now->geometry().block_max()} * kGranule - sizeof(Entry) - 16 : 0;
+}
+
+}  // namespace holdfast

@@ -1,0 +1,52 @@
+// Room in a shard: what no longer counts is given back, and what was used least gives way.
+//
+// REQUIRES, for every call: the shard's mutex.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "dict/arena.h"
+#include "dict/key.h"
+#include "dict/segment.h"
+#include "dict/shard.h"
+
+namespace holdfast {
+
+class World;
+
+/// Whether live entries may be removed to make room.
+enum class Evict { no, yes };
+
+class Room {
+ public:
+  Room(World& world, Segment& segment, Shard& shard, Arena& arena) noexcept
+      : world_(world), segment_(segment), shard_(shard), arena_(arena) {}
+
+  /// Makes sure that a free block of `count` granules exists. Entries that no longer count go first, then the free
+  /// memory is brought together by moving entries, then, with Evict::yes, entries that were used least are removed.
+  /// Locks that are held stay. `place` (the key's) is found anew, as entries move; `evicted` is set if a live entry
+  /// other than the key's own was removed, else left alone. ok, no_memory, corrupt.
+  Code make(std::uint32_t count, Evict evict, const Key& key, Place& place, bool& evicted) noexcept;
+
+  /// Gives the memory of an entry that was just cut from its chain back: its block, a list's nodes. Who waited for a
+  /// lock looks again.
+  void discard(std::uint32_t block, const View& view) noexcept;
+
+  struct Swept {
+    std::uint32_t expired = 0;  // or flushed
+    std::uint32_t locks = 0;    // that nobody held
+  };
+  /// Cuts what no longer counts; of what has expired or was flushed, at most `max`.
+  Swept sweep(std::uint32_t max = ~0U) noexcept;
+
+ private:
+  bool due() const noexcept;
+
+  World& world_;
+  Segment& segment_;
+  Shard& shard_;
+  Arena& arena_;
+};
+
+}  // namespace holdfast
