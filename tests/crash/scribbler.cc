@@ -149,10 +149,11 @@ void use_a_little(Dictionary& dictionary) {
   std::string packed;
   std::uint32_t count = 0;
   double number = 0;
+  Effect effect;
   for (const char* key : {"key-1", "key-2", "a"}) {
     (void)dictionary.get(key, out);
-    (void)dictionary.store(StoreOp::set, key, value, 1);
-    (void)dictionary.increment(key, 1, nullptr, number);
+    (void)dictionary.store(StoreOp::set, key, value, 1, effect);
+    (void)dictionary.increment(key, 1, nullptr, number, effect);
     (void)dictionary.keys(0, packed, count);
     (void)dictionary.remove(key);
   }
