@@ -127,7 +127,7 @@ struct ListNode {
 static_assert(sizeof(ListNode) == 24);
 
 /// Value of a list entry: one word, so that every change of the list is one store. The nodes are those reached from the
-/// first by `length` - 1 steps along `next`.
+/// first by `length` - 1 steps along `next`: `last` is derived from that, too, and repair puts it right.
 struct ListFields {
   Word64 ends;  // ListEnds, packed
 };

@@ -1,5 +1,12 @@
 // A list: nodes of the shard's arena, hung on an entry. Every change is one store of the entry's word (dict/layout.h).
 //
+// What decides: `first`, `length`, and `next` of all nodes but the last. What follows from it, and is right whenever
+// the mutex is free: `last`, and `previous` of all nodes but the first. `next` of the last node and `previous` of the
+// first have no meaning, so a push may write them before it commits.
+//
+// Nothing here trusts what it loads. A call that meets damage changes nothing and says so; repair() leaves lists that
+// every call works with.
+//
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
 
@@ -16,7 +23,9 @@ enum class End { left = 0, right = 1 };
 
 class List {
  public:
-  List(const Shard& shard, Arena& arena, ListFields& fields) noexcept : shard_(shard), arena_(arena), fields_(fields) {}
+  /// REQUIRES: the entry's type is list.
+  List(const Shard& shard, Arena& arena, const View& entry) noexcept
+      : shard_(shard), arena_(arena), fields_(entry.list()), hash_(entry.entry->hash.load(kRelaxed)) {}
 
   std::uint32_t length() const noexcept { return ends().length; }
 
@@ -28,28 +37,63 @@ class List {
   /// Adds the node. False on damage, with nothing changed.
   bool push(End end, std::uint32_t node) noexcept;
   /// Copies the element at that end: ok, buffer (too small: `out.size` says what it takes), corrupt.
-  /// REQUIRES: it is not empty.
   Code peek(End end, ValueOut& out) const noexcept;
   /// Takes the element at that end out. False on damage, with nothing changed. REQUIRES: it has more than one.
   bool pop(End end) noexcept;
 
   /// Gives all nodes back. REQUIRES: the list's entry is cut from its chain.
   void release_nodes() noexcept;
+
   /// For repair: keeps the longest beginning of the list of which all nodes make sense, and rebuilds what is derived.
-  /// `claim(block, granules) -> bool` marks a node's memory as taken; false: it is somebody else's. Number of cuts.
+  /// `claim(block, granules) -> bool` marks a node's memory as taken; false: it is somebody else's. Number of cuts. If
+  /// length() is 0 afterwards, the entry must go.
   template <class Claim>
   std::uint32_t repair(Claim&& claim) noexcept;
 
-  /// Lets the copy at `to` take the place of the node `from` in its list, wherever that is, by one store. False if the
-  /// node is in no list that can be found.
+  /// Lets the copy at `to` take the place of the node `from` in its list, wherever that is, by one store. False, with
+  /// nothing changed, if the node is in no list that can be found. REQUIRES: the copies do not overlap.
+  ///
+  /// The store that decides is `next` of the node before or, for the first node, the entry's word. Only after it
+  /// `previous` of the node behind, or `last`, name `to`: who dies in between leaves that to repair, and either copy is
+  /// whole.
   static bool relink(const Shard& shard, std::uint32_t from, std::uint32_t to) noexcept;
 
  private:
+  /// A node whose fields were loaded once and found to lie inside the arena.
+  struct Node {
+    ListNode* fields;
+    EntryType type;  // of the value
+    std::uint32_t value_size;
+    std::uint32_t granules;
+  };
+
   ListEnds ends() const noexcept { return ListEnds::of(fields_.ends.load(kRelaxed)); }
+  /// The node at `block`; false if there is none of this list.
+  bool inspect(std::uint32_t block, Node& node) const noexcept;
+  bool relink_end(const ListEnds& now, std::uint32_t from, std::uint32_t to) noexcept;
+  bool relink_inner(std::uint32_t from, std::uint32_t to) noexcept;
 
   const Shard& shard_;
   Arena& arena_;
   ListFields& fields_;
+  std::uint32_t hash_;  // of the key, as the nodes have it too
 };
+
+template <class Claim>
+std::uint32_t List::repair(Claim&& claim) noexcept {
+  const std::uint64_t word = fields_.ends.load(kRelaxed);
+  const ListEnds old = ListEnds::of(word);
+  ListEnds kept{old.first, 0, 0};
+  // Each step claims memory, so a list that runs in a circle ends where it meets itself.
+  for (std::uint32_t block = old.first; kept.length < old.length; ++kept.length) {
+    Node node{};
+    if (!inspect(block, node) || !claim(block, node.granules)) break;
+    node.fields->previous.store(kept.last, kRelaxed);
+    kept.last = block;
+    block = node.fields->next.load(kRelaxed);
+  }
+  if (kept.packed() != word) commit(fields_.ends, kept.packed());
+  return kept.length == old.length ? 0 : 1;
+}
 
 }  // namespace holdfast

@@ -1,5 +1,4 @@
 // What changes a list.
-#include <bit>
 #include <limits>
 
 #include "dict/dictionary.h"
@@ -20,12 +19,16 @@ Code Dictionary::push(std::string_view name, End end, const ValueIn& value, std:
   return mutate(*now, key.hash, [&](Shard& shard, Arena& arena) {
     Place place{};
     if (!shard.find(key, place)) return Code::corrupt;
-    const bool exists = place.block != 0 && Shard::counts(place.view, now->flush_epoch());
-    if (exists && place.view.type != EntryType::list) return Code::not_a_list;
-    // Room for all at once: once the node is filled, nothing may move any more, as it is in no list yet.
-    const auto need = static_cast<std::uint32_t>(exists ? node : node + entry);
     Effect none;
-    if (!arena.can_allocate(need)) {
+    bool exists = false;
+    // Room for all at once: once the node is filled, nothing may move any more, as it is in no list yet. Making room
+    // takes time, in which the list may come to its end and need an entry again.
+    for (int tries = 0;; ++tries) {
+      exists = place.block != 0 && Shard::counts(place.view, now->flush_epoch());
+      if (exists && place.view.type != EntryType::list) return Code::not_a_list;
+      const auto need = static_cast<std::uint32_t>(exists ? node : node + entry);
+      if (arena.can_allocate(need)) break;
+      if (tries == 2) return Code::corrupt;
       const Code code = Room(world_, *now, shard, arena).make(need, Evict::no, key, place, none.evicted);
       if (code != Code::ok) return code;
     }
@@ -36,7 +39,7 @@ Code Dictionary::push(std::string_view name, End end, const ValueIn& value, std:
       const ValueIn list{EntryType::list, 0, List::only(block), nullptr, sizeof(ListFields)};
       return put(*now, shard, arena, key, place, list, kExpiryNever, Evict::no, none);
     }
-    List list(shard, arena, place.view.list());
+    List list(shard, arena, place.view);
     if (!list.push(end, block)) return Code::corrupt;
     shard.touch(place.block);
     length = list.length();
@@ -53,8 +56,7 @@ Code Dictionary::pop(std::string_view name, End end, ValueOut& out) noexcept {
     if (!shard.find(key, place)) return Code::corrupt;
     if (place.block == 0 || !Shard::counts(place.view, now->flush_epoch())) return Code::not_found;
     if (place.view.type != EntryType::list) return Code::not_a_list;
-    List list(shard, arena, place.view.list());
-    if (list.length() == 0) return Code::corrupt;
+    List list(shard, arena, place.view);
     const Code code = list.peek(end, out);
     if (code != Code::ok) return code;
     if (list.length() == 1)

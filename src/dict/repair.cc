@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "dict/arena.h"
+#include "dict/list.h"
 
 namespace holdfast {
 
@@ -67,6 +68,21 @@ struct Census {
   std::uint32_t cuts = 0;
 };
 
+/// Whether anything is left of the list.
+bool keep_list(const Shard& shard, const View& view, Occupied& occupied, Census& census) noexcept {
+  Arena arena(shard);
+  List list(shard, arena, view);
+  census.cuts +=
+      list.repair([&occupied](std::uint32_t block, std::uint32_t count) { return occupied.claim(block, count); });
+  return list.length() != 0;
+}
+
+void forget_waiters(LockFields& lock, Census& census) noexcept {
+  lock.head.store(0, kRelaxed);
+  lock.tail.store(0, kRelaxed);
+  if (lock.owner.load(kRelaxed) == kNobody) ++census.free_locks;
+}
+
 void walk_chain(const Shard& shard, std::uint32_t bucket, Occupied& occupied, Census& census) noexcept {
   Word32* link = &shard.bucket(bucket);
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
@@ -77,13 +93,14 @@ void walk_chain(const Shard& shard, std::uint32_t bucket, Occupied& occupied, Ce
       ++census.cuts;
       return;
     }
-    ++census.entries;
-    if (view.type == EntryType::lock) {
-      LockFields& lock = view.lock();
-      lock.head.store(0, kRelaxed);
-      lock.tail.store(0, kRelaxed);
-      if (lock.owner.load(kRelaxed) == kNobody) ++census.free_locks;
+    if (view.type == EntryType::list && !keep_list(shard, view, occupied, census)) {
+      occupied.set(block, view.granules, false);
+      commit(*link, 0U);
+      ++census.cuts;
+      return;
     }
+    ++census.entries;
+    if (view.type == EntryType::lock) forget_waiters(view.lock(), census);
     link = &view.entry->next;
   }
 }

@@ -25,7 +25,7 @@ void Room::discard(std::uint32_t block, const View& view) noexcept {
     for (Waiter waiter = queue.pop(world_); waiter.number != 0; waiter = queue.pop(world_))
       ring_bell(world_, waiter.owner, waiter.number);
   } else if (view.type == EntryType::list) {
-    List(shard_, arena_, view.list()).release_nodes();
+    List(shard_, arena_, view).release_nodes();
   }
   arena_.release(block, view.granules);
 }

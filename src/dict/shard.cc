@@ -1,31 +1,11 @@
 #include "dict/shard.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "dict/expiry.h"
+#include "dict/words.h"
 
 namespace holdfast {
-
-namespace {
-
-void store_bytes(Word64* words, const char* bytes, std::size_t count) noexcept {
-  for (; count >= 8; count -= 8, bytes += 8, ++words) words->store(load_word(bytes), kRelaxed);
-  if (count != 0) words->store(load_tail(bytes, count), kRelaxed);
-}
-
-void load_bytes(const Word64* words, char* bytes, std::size_t count) noexcept {
-  for (; count >= 8; count -= 8, bytes += 8, ++words) {
-    const std::uint64_t word = words->load(kRelaxed);
-    std::memcpy(bytes, &word, 8);
-  }
-  if (count != 0) {
-    const std::uint64_t word = words->load(kRelaxed);
-    std::memcpy(bytes, &word, count);
-  }
-}
-
-}  // namespace
 
 Shard::Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex) noexcept
     : header_(reinterpret_cast<ShardHeader*>(base)),

@@ -74,20 +74,30 @@ class Dict {
                           exptime, flags, nullptr);
   }
   Got get(std::string_view key) {
-    thread_local std::string buffer(1 << 20, '\0');
-    holdfast_value value{};
-    value.data = buffer.data();
-    value.capacity = buffer.size();
-    Got got;
-    got.code = holdfast_get(handle, key.data(), key.size(), &value);
-    got.type = value.type;
-    if (got.code != HOLDFAST_OK) return got;
-    got.flags = value.flags;
-    if (value.type == HOLDFAST_STRING)
-      got.text.assign(value.data, value.size);
-    else
-      got.number = value.number;
-    return got;
+    return got([&](holdfast_value* value) { return holdfast_get(handle, key.data(), key.size(), value); });
+  }
+  /// `capacity`: of the buffer for it.
+  Got pop(std::string_view key, int end, std::size_t capacity = kBuffer) {
+    return got([&](holdfast_value* value) { return holdfast_pop(handle, key.data(), key.size(), end, value); },
+               capacity);
+  }
+  /// The new length, or a code as a negative number.
+  int push(std::string_view key, int end, std::string_view value) {
+    std::uint32_t length = 0;
+    const int code =
+        holdfast_push(handle, key.data(), key.size(), end, HOLDFAST_STRING, value.data(), value.size(), 0, &length);
+    return code == HOLDFAST_OK ? static_cast<int>(length) : -code;
+  }
+  int push_number(std::string_view key, int end, double value) {
+    std::uint32_t length = 0;
+    const int code = holdfast_push(handle, key.data(), key.size(), end, HOLDFAST_NUMBER, nullptr, 0, value, &length);
+    return code == HOLDFAST_OK ? static_cast<int>(length) : -code;
+  }
+  /// The length, or a code as a negative number.
+  int llen(std::string_view key) {
+    std::uint32_t length = 0;
+    const int code = holdfast_llen(handle, key.data(), key.size(), &length);
+    return code == HOLDFAST_OK ? static_cast<int>(length) : -code;
   }
   int remove(std::string_view key) { return holdfast_delete(handle, key.data(), key.size()); }
   int incr(std::string_view key, double by, double* sum) {
@@ -141,6 +151,27 @@ class Dict {
 
   holdfast_dict* handle = nullptr;
   int status = -1;
+
+ private:
+  static constexpr std::size_t kBuffer = 1 << 20;
+
+  template <class Call>
+  static Got got(Call&& call, std::size_t capacity = kBuffer) {
+    thread_local std::string buffer(kBuffer, '\0');
+    holdfast_value value{};
+    value.data = buffer.data();
+    value.capacity = capacity;
+    Got got;
+    got.code = call(&value);
+    got.type = value.type;
+    if (got.code != HOLDFAST_OK) return got;
+    got.flags = value.flags;
+    if (value.type == HOLDFAST_STRING)
+      got.text.assign(value.data, value.size);
+    else
+      got.number = value.number;
+    return got;
+  }
 };
 
 }  // namespace holdfast::test

@@ -52,12 +52,14 @@ class Walker {
       View view{};
       if (!shard_.inspect(block, view)) return fail("entry that makes no sense", block);
       if (view.type == EntryType::waiter) return fail("waiter in a chain", block);
+      if (view.type == EntryType::node) return fail("node of a list in a chain", block);
       if (&shard_.bucket_of(view.entry->hash.load(kRelaxed)) != &shard_.bucket(bucket))
         return fail("entry in the wrong chain", block);
       if (!take(block, view.granules, kUsed)) return;
       count_.used_granules += view.granules;
       ++count_.entries;
       if (view.type == EntryType::lock) walk_queue(view.lock());
+      if (view.type == EntryType::list) walk_list(view);
       block = view.entry->next.load(kRelaxed);
     }
   }
@@ -75,6 +77,26 @@ class Walker {
       block = view.entry->next.load(kRelaxed);
     }
     if (lock.tail.load(kRelaxed) != last) fail("tail of a queue is not its last waiter", last);
+  }
+
+  void walk_list(const View& list) {
+    const ListEnds ends = ListEnds::of(list.list().ends.load(kRelaxed));
+    if (ends.length == 0) return fail("empty list", ends.first);
+    std::uint32_t block = ends.first;
+    std::uint32_t previous = 0;
+    for (std::uint32_t i = 0; i < ends.length && problem_.empty(); ++i) {
+      View view{};
+      if (!shard_.inspect(block, view) || view.type != EntryType::node) return fail("no node in a list", block);
+      if (!take(block, view.granules, kUsed)) return;
+      const auto& node = *reinterpret_cast<const ListNode*>(view.entry);
+      if (node.hash.load(kRelaxed) != list.entry->hash.load(kRelaxed)) return fail("node of another list", block);
+      if (i != 0 && node.previous.load(kRelaxed) != previous) return fail("node does not point back", block);
+      count_.used_granules += view.granules;
+      ++count_.nodes;
+      previous = block;
+      block = node.next.load(kRelaxed);
+    }
+    if (problem_.empty() && previous != ends.last) fail("a list's last is not its last node", ends.last);
   }
 
   bool is_marked(std::uint32_t block) const { return (shard_.free_bits()[block / 64].load() >> block % 64 & 1) != 0; }

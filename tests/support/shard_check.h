@@ -1,4 +1,5 @@
-// The invariants of a shard, made executable: every granule belongs to exactly one entry, waiter or free block.
+// The invariants of a shard, made executable: every granule belongs to exactly one entry, node, waiter
+// or free block.
 //
 // REQUIRES, for every call: nobody changes the shard meanwhile.
 #pragma once
@@ -18,8 +19,9 @@ std::string check_segment(Segment& segment);
 
 struct ShardCount {
   std::uint32_t entries = 0;
+  std::uint32_t nodes = 0;  // of lists
   std::uint32_t waiters = 0;
-  std::uint32_t used_granules = 0;  // of both
+  std::uint32_t used_granules = 0;  // of all three
   std::uint32_t free_granules = 0;  // of the free blocks, as counted
 };
 /// REQUIRES: check_shard() found nothing.

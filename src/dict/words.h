@@ -1,0 +1,29 @@
+// Bytes as words of shared memory, and back: zero-padded to whole words.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "base/atomic.h"
+#include "dict/key.h"
+
+namespace holdfast {
+
+inline void store_bytes(Word64* words, const char* bytes, std::size_t count) noexcept {
+  for (; count >= 8; count -= 8, bytes += 8, ++words) words->store(load_word(bytes), kRelaxed);
+  if (count != 0) words->store(load_tail(bytes, count), kRelaxed);
+}
+
+inline void load_bytes(const Word64* words, char* bytes, std::size_t count) noexcept {
+  for (; count >= 8; count -= 8, bytes += 8, ++words) {
+    const std::uint64_t word = words->load(kRelaxed);
+    std::memcpy(bytes, &word, 8);
+  }
+  if (count != 0) {
+    const std::uint64_t word = words->load(kRelaxed);
+    std::memcpy(bytes, &word, count);
+  }
+}
+
+}  // namespace holdfast
