@@ -31,6 +31,7 @@ Segment* Dictionary::refresh() noexcept {
     const std::lock_guard<std::mutex> lock(refreshing_);
     Segment* now = segment_.load(std::memory_order_acquire);
     if (!now->retired()) return now;
+    now->abandon();
     const bool ended = now->header().file.retired.load(kRelaxed) == kRetiredWithWorld;
     auto next = ended && options_.size != 0 ? Segment::open(world_, name_, options_) : Segment::attach(world_, name_);
     if (!next) return nullptr;

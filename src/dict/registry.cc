@@ -76,7 +76,11 @@ Status Registry::remove(const std::string& name) {
   if (!bad.ok()) return bad;
   auto world = World::current();
   if (!world) return world.status();
-  return retire_world_file((*world)->directory(), Segment::file_name(name));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Status removed = retire_world_file((*world)->directory(), Segment::file_name(name));
+  const auto known = dictionaries_.find(name);
+  if (known != dictionaries_.end()) known->second->segment();  // notices, and gives the memory back
+  return removed;
 }
 
 }  // namespace holdfast

@@ -123,6 +123,10 @@ Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string
   return Status{Code::busy, "dictionary \"" + name + "\" is created and removed by others all the time"};
 }
 
+void Segment::abandon() noexcept {
+  if (!abandoned_) abandoned_ = mapping_.detach(kHeaderBytes);
+}
+
 Status Segment::check_same(const std::string& name, const DictionaryOptions& options) const {
   if (geometry_.size == round_size(options.size) && strategy_ == options.mutex) return {};
   return {Code::mismatch, "dictionary \"" + name + "\" exists with " + describe(geometry_.size, strategy_) +

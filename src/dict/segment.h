@@ -45,6 +45,9 @@ class Segment {
   Shard& shard_of(std::uint64_t hash) noexcept { return shard_array_[(hash >> 32) & (geometry_.shards - 1)]; }
   std::vector<Shard>& shards() noexcept { return shards_; }
 
+  /// Gives the memory of a retired segment back, whoever still looks at it: from now on it is all zero, and retired.
+  void abandon() noexcept;
+
   Status check_same(const std::string& name, const DictionaryOptions& options) const;
 
  private:
@@ -58,6 +61,7 @@ class Segment {
                                                    const DictionaryOptions& options);
 
   platform::Mapping mapping_;
+  bool abandoned_ = false;
   Geometry geometry_;
   MutexStrategy strategy_;
   std::uint64_t seed_;

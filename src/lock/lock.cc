@@ -160,8 +160,7 @@ Code attempt(Dictionary& dictionary, Segment& segment, const Request& request, T
           }
           const ValueIn value{EntryType::lock, 0, kNobody, nullptr, sizeof(LockFields)};
           Effect effect;
-          const Code code =
-              dictionary.put(segment, shard, arena, key, place, value, kExpiryNever, Evict::yes, effect);
+          const Code code = dictionary.put(segment, shard, arena, key, place, value, kExpiryNever, Evict::yes, effect);
           if (code != Code::ok) return code;
         }
         const LockEntry lock{segment, shard, arena, *place.view.entry, place.view.lock()};

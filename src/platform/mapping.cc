@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "platform/platform.h"
 
@@ -39,6 +40,16 @@ void Mapping::reset() noexcept {
   }
   data_ = nullptr;
   size_ = 0;
+}
+
+bool Mapping::detach(std::size_t keep) noexcept {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* const copy = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+  if (copy == MAP_FAILED) return false;
+  std::memcpy(copy, data_, keep);
+  if (::mremap(copy, size_, size_, MREMAP_MAYMOVE | MREMAP_FIXED, data_) != MAP_FAILED) return true;
+  ::munmap(copy, size_);
+  return false;
 }
 
 Mapping map_shared(int fd, std::size_t size) noexcept {

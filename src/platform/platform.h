@@ -97,6 +97,10 @@ class Mapping {
   /// The mapping stays for ever (or until the caller wraps the address again).
   std::byte* release() noexcept;
   void reset() noexcept;
+  /// Puts private memory in the place of what is mapped, in one step for other threads: a copy of the first `keep`
+  /// bytes, then zeros, which take no memory until somebody writes there. False if the kernel refuses; all is as before
+  /// then.
+  bool detach(std::size_t keep) noexcept;
 
  private:
   std::byte* data_ = nullptr;

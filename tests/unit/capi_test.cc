@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <string>
 
@@ -40,6 +41,18 @@ bool error_has(const std::string& text) {
 int attach(const std::string& name, holdfast_dict** dict) { return holdfast_attach(name.data(), name.size(), dict); }
 int remove(const std::string& name) { return holdfast_remove(name.data(), name.size()); }
 
+/// KiB of shared memory that are mapped into this process and present.
+long shared_memory_kib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (word == "RssShmem:") {
+      long kib = 0;
+      status >> kib;
+      return kib;
+    }
+  return -1;
+}
+
 TEST(CapiTest, the_library_says_what_it_is) {
   EXPECT_EQ(holdfast_abi(), static_cast<std::uint32_t>(HOLDFAST_ABI));
   EXPECT_STRNE(holdfast_version(), "");
@@ -54,8 +67,8 @@ TEST(CapiTest, every_code_has_a_text) {
   EXPECT_STREQ(holdfast_code_text(HOLDFAST_EXISTS), "exists");
   EXPECT_STREQ(holdfast_code_text(HOLDFAST_NO_MEMORY), "no memory");
   EXPECT_STREQ(holdfast_code_text(HOLDFAST_TIMEOUT), "timeout");
-  for (int code = HOLDFAST_OK; code <= HOLDFAST_REMOVED; ++code) EXPECT_STRNE(holdfast_code_text(code), "unknown code");
-  EXPECT_STREQ(holdfast_code_text(HOLDFAST_REMOVED + 1), "unknown code");
+  for (int code = HOLDFAST_OK; code <= HOLDFAST_DIFFERS; ++code) EXPECT_STRNE(holdfast_code_text(code), "unknown code");
+  EXPECT_STREQ(holdfast_code_text(HOLDFAST_DIFFERS + 1), "unknown code");
   EXPECT_STREQ(holdfast_code_text(-1), "unknown code");
 }
 
@@ -171,7 +184,7 @@ TEST(CapiTest, keys_and_types_that_make_no_sense_are_refused) {
     EXPECT_EQ(dict.renew("", lease, 0), HOLDFAST_INVALID);
     EXPECT_EQ(dict.try_lock("k", -1, &lease), HOLDFAST_INVALID);
     EXPECT_EQ(dict.renew("k", lease, std::nan("")), HOLDFAST_INVALID);
-    EXPECT_EQ(holdfast_store(dict.handle, 3, "k", 1, HOLDFAST_NUMBER, nullptr, 0, 1, 0, 0, nullptr), HOLDFAST_INVALID);
+    EXPECT_EQ(holdfast_store(dict.handle, 5, "k", 1, HOLDFAST_NUMBER, nullptr, 0, 1, 0, 0, nullptr), HOLDFAST_INVALID);
     EXPECT_EQ(holdfast_store(dict.handle, HOLDFAST_SET, "k", 1, 2, nullptr, 0, 1, 0, 0, nullptr), HOLDFAST_INVALID);
     EXPECT_EQ(holdfast_store(dict.handle, HOLDFAST_ADD, "k", 1, HOLDFAST_NIL, nullptr, 0, 1, 0, 0, nullptr),
               HOLDFAST_INVALID);
@@ -282,6 +295,22 @@ TEST(CapiTest, a_child_forked_before_its_parent_died_goes_on_with_the_same_dicti
   EXPECT_EQ(parent.wait(), 0);
   parent.say("go");
   EXPECT_EQ(parent.hear(), "v 0");
+}
+
+TEST(CapiTest, the_memory_of_a_removed_dictionary_is_free_though_its_handle_lives) {
+  in_a_world([] {
+    const std::string value(50000, 'v');
+    Dict dict("d", {.size = 4 << 20});
+    for (int round = 0; round < 20; ++round) {
+      Dict again("d", {.size = 4 << 20});
+      ASSERT_EQ(again.status, HOLDFAST_OK);
+      for (int i = 0; i < 10; ++i) ASSERT_EQ(again.set("key " + std::to_string(i), value), HOLDFAST_OK);
+      ASSERT_EQ(remove("d"), HOLDFAST_OK);
+      EXPECT_EQ(again.get("key 1").code, HOLDFAST_REMOVED);
+      EXPECT_LT(shared_memory_kib(), 4096);
+    }
+    EXPECT_EQ(dict.set("key", "v"), HOLDFAST_REMOVED);
+  });
 }
 
 }  // namespace
