@@ -17,6 +17,12 @@ dict:set("long", ("x"):rep(10000))
 dict:set("number", 1)
 dict:set("boolean", true)
 dict:set("flags", 1, 0, 7)
+dict:set("swapped", 0)
+dict:set("expired", 1, 0.001)
+dict:rpush("list", 1)
+require("resty.holdfast.scheduler").sleep(0.01)
+local tables = assert(shdict.open("spec_jit_tables", { size = "64k", tables = true }))
+tables:set("key", { 1, 2 })
 
 local function loop()
     LOOP
@@ -61,6 +67,21 @@ local LOOPS = {
     ["add and delete"] = 'for i = 1, 300 do dict:add("new", i) dict:delete("new") end',
     ["incr"] = 'for _ = 1, 300 do dict:incr("number", 1) end',
     ["incr with init"] = 'for _ = 1, 300 do dict:incr("counter", 1, 0, 10) end',
+    ["get of a table"] = 'for _ = 1, 300 do tables:get("key") end',
+    ["get_stale"] = 'for _ = 1, 300 do dict:get_stale("text") end',
+    ["get_stale of what has expired"] = 'for _ = 1, 300 do dict:get_stale("expired") end',
+    ["safe_set of a string"] = 'for _ = 1, 300 do dict:safe_set("key", "value") end',
+    ["safe_add and delete"] = 'for i = 1, 300 do dict:safe_add("new", i) dict:delete("new") end',
+    ["set of a table"] = 'local value = { 1, 2 } for _ = 1, 300 do tables:set("key", value) end',
+    ["cas of numbers"] = 'for i = 1, 300 do dict:cas("swapped", i - 1, i) end',
+    ["cas of strings"] = 'for _ = 1, 300 do dict:cas("text", "some text", "some text") end',
+    ["cas that fails"] = 'for i = 1, 300 do dict:cas("text", i, "other") end',
+    ["cas of nil"] = 'for i = 1, 300 do dict:cas("absent", nil, i) dict:cas("absent", i, nil) end',
+    ["lpush and lpop"] = 'for i = 1, 300 do dict:lpush("list", i) dict:lpop("list") end',
+    ["rpush and rpop of strings"] = 'for _ = 1, 300 do dict:rpush("list", "text") dict:rpop("list") end',
+    ["llen"] = 'for _ = 1, 300 do dict:llen("list") end',
+    ["scan"] = 'for _ = 1, 300 do dict:scan(0, 10) end',
+    ["flush_expired"] = 'for _ = 1, 300 do dict:flush_expired(1) end',
     ["ttl and expire"] = 'for _ = 1, 300 do dict:ttl("number") dict:expire("number", 10) end',
     ["lock and unlock"] = 'for _ = 1, 300 do lock:lock("key") lock:unlock() end',
     ["lock and unlock of a number"] = 'for i = 1, 300 do lock:lock(i) lock:unlock() end',

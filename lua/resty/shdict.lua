@@ -3,6 +3,7 @@
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local methods = require "resty.holdfast.dictionary"
+local tables = require "resty.holdfast.dictionary.tables"
 
 local C = core.C
 local band = bit.band
@@ -137,7 +138,19 @@ local function read_persist(persist)
 end
 
 
-local READERS = { size = read_size, mode = read_mode, mutex = read_mutex, persist = read_persist }
+-- A matter of this Lua state alone: the library does not look into tables.
+local function read_tables(wanted)
+    if type(wanted) ~= "boolean" then
+        bad_option("tables", wanted, "a boolean")
+    end
+    if wanted and tables.missing then
+        return nil, tables.missing
+    end
+    return true
+end
+
+
+local READERS = { size = read_size, mode = read_mode, mutex = read_mutex, persist = read_persist, tables = read_tables }
 
 
 -- The options as the library takes them; nil and the reason when a value is not acceptable.
@@ -146,13 +159,16 @@ local function read_options(opts)
     for name, given in pairs(opts) do
         local reader = READERS[name]
         if not reader then
-            error(format('unknown option "%s" to open: accepted are mode, mutex, persist and size', tostring(name)), 3)
+            error(format('unknown option "%s" to open: accepted are mode, mutex, persist, size and tables',
+                         tostring(name)), 3)
         end
         local value, err = reader(given)
         if not value then
             return nil, err
         end
-        options[name] = value
+        if name ~= "tables" then
+            options[name] = value
+        end
     end
     return options
 end
@@ -173,7 +189,8 @@ function _M.open(name, opts)
     if opts ~= nil and type(opts) ~= "table" then
         error("bad options to open: table expected, got " .. type(opts), 2)
     end
-    local options, err = read_options(opts or {})
+    opts = opts or {}
+    local options, err = read_options(opts)
     if not options then
         return nil, err
     end
@@ -184,7 +201,11 @@ function _M.open(name, opts)
     if code ~= OK then
         return nil, sentence(code)
     end
-    return remember(name, handle_ptr[0])
+    local dict = remember(name, handle_ptr[0])
+    if opts.tables ~= nil then
+        dict.tables = opts.tables
+    end
+    return dict
 end
 
 

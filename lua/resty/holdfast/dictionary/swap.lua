@@ -1,0 +1,132 @@
+-- Compare and swap: the method cas.
+
+local checks = require "resty.holdfast.dictionary.checks"
+local core = require "resty.holdfast.core"
+local ffi = require "ffi"
+local tables = require "resty.holdfast.dictionary.tables"
+
+local C = core.C
+local bad_duration = checks.bad_duration
+local bad_whole = checks.bad_whole
+local check_zone = checks.check_zone
+local encode = tables.encode
+local ffi_copy = ffi.copy
+local ffi_new = ffi.new
+local int_ptr = core.int_ptr
+local is_duration = core.is_duration
+local is_whole = checks.is_whole
+local key_string = core.key_string
+local reason = core.reason
+local type = type
+
+local BOOLEAN = core.BOOLEAN
+local NIL = core.NIL
+local NUMBER = core.NUMBER
+local OK = core.OK
+local STRING = core.STRING
+local TABLE = core.TABLE
+
+local methods = {}
+
+
+-- A value to hand over and the memory for its bytes. The bytes are copied: a pointer into a string of Lua would not
+-- keep it alive.
+local function new_slot()
+    local slot = { value = ffi_new("holdfast_value"), bytes = ffi_new("char[?]", 256), capacity = 256 }
+    slot.value.data = slot.bytes
+    return slot
+end
+
+local expected = new_slot()
+local desired = new_slot()
+
+
+local function put_bytes(slot, kind, bytes)
+    local length = #bytes
+    if length > slot.capacity then
+        slot.capacity = length * 2
+        slot.bytes = ffi_new("char[?]", slot.capacity)
+        slot.value.data = slot.bytes
+    end
+    ffi_copy(slot.bytes, bytes, length)
+    slot.value.type = kind
+    slot.value.size = length
+end
+
+
+-- False when the value is of a type that no dictionary stores without more ado.
+local function put(slot, value)
+    local kind = type(value)
+    if kind == "string" then
+        put_bytes(slot, STRING, value)
+    elseif kind == "number" then
+        slot.value.type = NUMBER
+        slot.value.number = value
+    elseif kind == "boolean" then
+        slot.value.type = BOOLEAN
+        slot.value.number = value and 1 or 0
+    elseif value == nil then
+        slot.value.type = NIL
+    else
+        return false
+    end
+    return true
+end
+
+
+-- As in the other methods, a new value that cannot be stored is no error to raise.
+local function put_desired(zone, value)
+    if put(desired, value) then
+        return true
+    end
+    if type(value) ~= "table" or not zone.tables then
+        return nil, "bad value type"
+    end
+    local bytes, err = encode(value)
+    if not bytes then
+        return nil, err
+    end
+    put_bytes(desired, TABLE, bytes)
+    return true
+end
+
+
+function methods.cas(zone, key, old, new, exptime, flags)
+    local handle = check_zone(zone, "cas")
+
+    if not exptime then
+        exptime = 0
+    elseif not is_duration(exptime) then
+        bad_duration("exptime", exptime)
+    end
+    if not flags then
+        flags = 0
+    elseif not is_whole(flags) then
+        bad_whole("flags", flags)
+    end
+
+    local err
+    key, err = key_string(key)
+    if not key then
+        return nil, err
+    end
+    if not put(expected, old) then
+        return nil, "bad old value type: string, number, boolean or nil expected, got " .. type(old)
+    end
+    local ok
+    ok, err = put_desired(zone, new)
+    if not ok then
+        return nil, err
+    end
+
+    desired.value.flags = flags
+    int_ptr[0] = 0
+    local code = C.holdfast_cas(handle, key, #key, expected.value, desired.value, exptime, int_ptr)
+    if code == OK then
+        return true, nil, int_ptr[0] ~= 0
+    end
+    return false, reason(code), int_ptr[0] ~= 0
+end
+
+
+return methods

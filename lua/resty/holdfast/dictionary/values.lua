@@ -1,0 +1,316 @@
+-- The methods of a dictionary for single values.
+
+local checks = require "resty.holdfast.dictionary.checks"
+local core = require "resty.holdfast.core"
+local ffi = require "ffi"
+local tables = require "resty.holdfast.dictionary.tables"
+
+local C = core.C
+local bad_duration = checks.bad_duration
+local bad_whole = checks.bad_whole
+local check_zone = checks.check_zone
+local decode = tables.decode
+local double_ptr = core.double_ptr
+local encode = tables.encode
+local error = error
+local ffi_str = ffi.string
+local grow_value = core.grow_value
+local int_ptr = core.int_ptr
+local is_duration = core.is_duration
+local is_whole = checks.is_whole
+local key_string = core.key_string
+local reason = core.reason
+local tonumber = tonumber
+local type = type
+local value_ptr = core.value
+
+local ADD = core.ADD
+local BOOLEAN = core.BOOLEAN
+local BUFFER = core.BUFFER
+local NIL = core.NIL
+local NOT_FOUND = core.NOT_FOUND
+local NUMBER = core.NUMBER
+local OK = core.OK
+local REPLACE = core.REPLACE
+local SAFE_ADD = core.SAFE_ADD
+local SAFE_SET = core.SAFE_SET
+local SET = core.SET
+local STRING = core.STRING
+local TABLE = core.TABLE
+
+local methods = {}
+
+local STORE_METHODS = {
+    [SET] = "set", [ADD] = "add", [REPLACE] = "replace", [SAFE_SET] = "safe_set", [SAFE_ADD] = "safe_add",
+}
+
+
+local function store(zone, op, key, value, exptime, flags)
+    local handle = check_zone(zone, STORE_METHODS[op])
+
+    if not exptime then
+        exptime = 0
+    elseif not is_duration(exptime) then
+        bad_duration("exptime", exptime)
+    end
+
+    if not flags then
+        flags = 0
+    elseif not is_whole(flags) then
+        bad_whole("flags", flags)
+    end
+
+    local err
+    key, err = key_string(key)
+    if not key then
+        return nil, err
+    end
+
+    local value_type = type(value)
+    local data, length, number = nil, 0, 0
+    if value_type == "string" then
+        value_type, data, length = STRING, value, #value
+    elseif value_type == "number" then
+        value_type, number = NUMBER, value
+    elseif value_type == "boolean" then
+        value_type, number = BOOLEAN, value and 1 or 0
+    elseif value == nil then
+        if op ~= SET and op ~= SAFE_SET then
+            return false, "attempt to add or replace nil values", false
+        end
+        value_type = NIL
+    elseif value_type == "table" and zone.tables then
+        data, err = encode(value)
+        if not data then
+            return nil, err
+        end
+        value_type, length = TABLE, #data
+    else
+        return nil, "bad value type"
+    end
+
+    int_ptr[0] = 0
+    local code = C.holdfast_store(handle, op, key, #key, value_type, data, length, number, exptime, flags, int_ptr)
+    if code == OK then
+        return true, nil, int_ptr[0] ~= 0
+    end
+    return false, reason(code), int_ptr[0] ~= 0
+end
+
+
+function methods.set(zone, key, value, exptime, flags)
+    return store(zone, SET, key, value, exptime, flags)
+end
+
+
+function methods.safe_set(zone, key, value, exptime, flags)
+    return store(zone, SAFE_SET, key, value, exptime, flags)
+end
+
+
+function methods.add(zone, key, value, exptime, flags)
+    return store(zone, ADD, key, value, exptime, flags)
+end
+
+
+function methods.safe_add(zone, key, value, exptime, flags)
+    return store(zone, SAFE_ADD, key, value, exptime, flags)
+end
+
+
+function methods.replace(zone, key, value, exptime, flags)
+    return store(zone, REPLACE, key, value, exptime, flags)
+end
+
+
+function methods.delete(zone, key)
+    local handle = check_zone(zone, "delete")
+    local err
+    key, err = key_string(key)
+    if not key then
+        return nil, err
+    end
+    local code = C.holdfast_delete(handle, key, #key)
+    if code == OK then
+        return true, nil, false
+    end
+    return false, reason(code), false
+end
+
+
+local function read_table(zone)
+    if not zone.tables then
+        return nil, "the value is a table: open the dictionary with { tables = true } to read it"
+    end
+    return decode(ffi_str(value_ptr.data, value_ptr.size))
+end
+
+
+-- What the library wrote to value_ptr; nil and the reason if it cannot be read.
+local function read_value(zone)
+    local value_type = value_ptr.type
+    if value_type == STRING then
+        return ffi_str(value_ptr.data, value_ptr.size)
+    elseif value_type == NUMBER then
+        return value_ptr.number
+    elseif value_type == BOOLEAN then
+        return value_ptr.number ~= 0
+    end
+    return read_table(zone)
+end
+
+
+-- A value that was longer than the buffer is read again. It may have grown once more, or gone, since.
+local function get_long(handle, key)
+    local code
+    repeat
+        grow_value(tonumber(value_ptr.size))
+        code = C.holdfast_get(handle, key, #key, value_ptr)
+    until code ~= BUFFER
+    return code
+end
+
+
+function methods.get(zone, key)
+    local handle = check_zone(zone, "get")
+    local err
+    key, err = key_string(key)
+    if not key then
+        return nil, err
+    end
+
+    local code = C.holdfast_get(handle, key, #key, value_ptr)
+    if code == BUFFER then
+        code = get_long(handle, key)
+    end
+    if code ~= OK then
+        if code == NOT_FOUND then
+            return nil
+        end
+        return nil, reason(code)
+    end
+
+    local value
+    value, err = read_value(zone)
+    if err then
+        return nil, err
+    end
+    local flags = value_ptr.flags
+    if flags ~= 0 then
+        return value, flags
+    end
+    return value
+end
+
+
+function methods.get_stale(zone, key)
+    local handle = check_zone(zone, "get_stale")
+    local err
+    key, err = key_string(key)
+    if not key then
+        return nil, err
+    end
+
+    local code = C.holdfast_get_stale(handle, key, #key, value_ptr, int_ptr)
+    while code == BUFFER do  -- as get_long
+        grow_value(tonumber(value_ptr.size))
+        code = C.holdfast_get_stale(handle, key, #key, value_ptr, int_ptr)
+    end
+    if code ~= OK then
+        if code == NOT_FOUND then
+            return nil
+        end
+        return nil, reason(code)
+    end
+
+    local value
+    value, err = read_value(zone)
+    if err then
+        return nil, err
+    end
+    local flags = value_ptr.flags
+    return value, flags ~= 0 and flags or nil, int_ptr[0] ~= 0
+end
+
+
+function methods.incr(zone, key, value, init, init_ttl)
+    local handle = check_zone(zone, "incr")
+    local err
+    key, err = key_string(key)
+    if not key then
+        return nil, err
+    end
+
+    local by = tonumber(value)
+    if not by then
+        error("bad value arg: number expected, got " .. type(value), 2)
+    end
+    local has_init = 0
+    if init then
+        local kind = type(init)
+        init = tonumber(init)
+        if not init then
+            error("bad init arg: number expected, got " .. kind, 2)
+        end
+        has_init = 1
+    end
+    if init_ttl ~= nil then
+        local kind = type(init_ttl)
+        init_ttl = tonumber(init_ttl)
+        if not init_ttl then
+            error("bad init_ttl arg: number expected, got " .. kind, 2)
+        end
+        if not is_duration(init_ttl) then
+            bad_duration("init_ttl", init_ttl)
+        end
+        if not init then
+            error('must provide "init" when providing "init_ttl"', 2)
+        end
+    end
+
+    int_ptr[0] = 0
+    local code = C.holdfast_incr(handle, key, #key, by, has_init, init or 0, init_ttl or 0, double_ptr, int_ptr)
+    if code ~= OK then
+        return nil, reason(code)
+    end
+    if has_init == 0 then
+        return double_ptr[0]
+    end
+    return double_ptr[0], nil, int_ptr[0] ~= 0
+end
+
+
+function methods.ttl(zone, key)
+    local handle = check_zone(zone, "ttl")
+    local err
+    key, err = key_string(key)
+    if not key then
+        return nil, err
+    end
+    local code = C.holdfast_ttl(handle, key, #key, double_ptr)
+    if code ~= OK then
+        return nil, reason(code)
+    end
+    return double_ptr[0]
+end
+
+
+function methods.expire(zone, key, exptime)
+    local handle = check_zone(zone, "expire")
+    if not is_duration(exptime) then
+        bad_duration("exptime", exptime)
+    end
+    local err
+    key, err = key_string(key)
+    if not key then
+        return nil, err
+    end
+    local code = C.holdfast_expire(handle, key, #key, exptime)
+    if code ~= OK then
+        return nil, reason(code)
+    end
+    return true
+end
+
+
+return methods

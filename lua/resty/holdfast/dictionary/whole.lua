@@ -1,0 +1,142 @@
+-- The methods that concern a dictionary as a whole.
+
+local checks = require "resty.holdfast.dictionary.checks"
+local core = require "resty.holdfast.core"
+local ffi = require "ffi"
+
+local C = core.C
+local bad_argument = checks.bad_argument
+local bad_whole = checks.bad_whole
+local check_zone = checks.check_zone
+local count_ptr = core.count_ptr
+local ffi_cast = ffi.cast
+local ffi_new = ffi.new
+local ffi_str = ffi.string
+local floor = math.floor
+local ipairs = ipairs
+local is_whole = checks.is_whole
+local reason = core.reason
+local size_ptr = core.size_ptr
+local tonumber = tonumber
+local type = type
+
+local OK = core.OK
+
+local lengths_type = ffi.typeof("const uint32_t *")
+local packed_ptr = ffi_new("const char *[1]")
+local cursor_ptr = ffi_new("uint64_t[1]")
+local counts = ffi_new("holdfast_stats")
+
+local CURSOR_MAX = 2 ^ 53
+local STATS = {
+    "entries", "bytes_used", "bytes_free", "hits", "misses", "evictions", "expirations", "repairs", "mutex_waits",
+}
+
+local methods = {}
+
+
+function methods.flush_all(zone)
+    local code = C.holdfast_flush_all(check_zone(zone, "flush_all"))
+    if code ~= OK then
+        return nil, reason(code)
+    end
+    return true
+end
+
+
+function methods.flush_expired(zone, max_count)
+    local handle = check_zone(zone, "flush_expired")
+    if max_count == nil then
+        max_count = 0
+    elseif not is_whole(max_count) then
+        bad_whole("max_count", max_count)
+    end
+    local code = C.holdfast_flush_expired(handle, max_count, count_ptr)
+    if code ~= OK then
+        return nil, reason(code)
+    end
+    return count_ptr[0]
+end
+
+
+-- The keys from "length, bytes, length, bytes, ...".
+local function unpack_keys(packed, count)
+    local keys = {}
+    for i = 1, count do
+        local length = ffi_cast(lengths_type, packed)[0]
+        keys[i] = ffi_str(packed + 4, length)
+        packed = packed + 4 + length
+    end
+    return keys
+end
+
+
+function methods.get_keys(zone, max_count)
+    local handle = check_zone(zone, "get_keys")
+    if max_count == nil then
+        max_count = 1024
+    elseif not is_whole(max_count) then
+        bad_whole("max_count", max_count)
+    end
+    local code = C.holdfast_keys(handle, max_count, packed_ptr, size_ptr, count_ptr)
+    if code ~= OK then
+        return nil, reason(code)
+    end
+    return unpack_keys(packed_ptr[0], count_ptr[0])
+end
+
+
+local function is_cursor(number)
+    return type(number) == "number" and number >= 0 and number < CURSOR_MAX and number == floor(number)
+end
+
+
+function methods.scan(zone, cursor, count, prefix)
+    local handle = check_zone(zone, "scan")
+    if not is_cursor(cursor) then
+        bad_argument("cursor", "0 or what scan returned last", cursor)
+    end
+    if count == nil then
+        count = 1000
+    elseif not is_whole(count) or count == 0 then
+        bad_argument("count", "a whole number, 1 to 4294967295,", count)
+    end
+    if prefix == nil then
+        prefix = ""
+    elseif type(prefix) ~= "string" then
+        bad_argument("prefix", "a string", prefix)
+    end
+
+    cursor_ptr[0] = cursor
+    local code = C.holdfast_scan(handle, cursor_ptr, count, prefix, #prefix, packed_ptr, size_ptr, count_ptr)
+    if code ~= OK then
+        return nil, reason(code)
+    end
+    return tonumber(cursor_ptr[0]), unpack_keys(packed_ptr[0], count_ptr[0])
+end
+
+
+function methods.stats(zone)
+    local code = C.holdfast_dict_stats(check_zone(zone, "stats"), counts)
+    if code ~= OK then
+        return nil, reason(code)
+    end
+    local stats = {}
+    for _, name in ipairs(STATS) do
+        stats[name] = tonumber(counts[name])
+    end
+    return stats
+end
+
+
+function methods.capacity(zone)
+    return tonumber(C.holdfast_capacity(check_zone(zone, "capacity")))
+end
+
+
+function methods.free_space(zone)
+    return tonumber(C.holdfast_free_space(check_zone(zone, "free_space")))
+end
+
+
+return methods

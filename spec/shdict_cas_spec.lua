@@ -1,0 +1,132 @@
+local dictionary = require "spec.support.dictionary"
+local process = require "spec.support.process"
+local shdict = require "resty.shdict"
+
+local pack = dictionary.pack
+local sleep = dictionary.sleep
+
+
+describe("shdict, cas", function ()
+    local dict
+
+    before_each(function ()
+        dict = assert(shdict.open("spec_dict", { size = "1m" }))
+        dict:flush_all()
+    end)
+
+    after_each(process.clean_up)
+
+
+    it("stores where the value is the old one, whatever types old and new have", function ()
+        local values = { 1, "1", true, false, "", "text", "a\0b", ("x"):rep(10000), -0.5, math.huge }
+        for _, old in ipairs(values) do
+            for _, new in ipairs(values) do
+                dict:set("key", old)
+                assert.same(pack(true, nil, false), pack(dict:cas("key", old, new)))
+                assert.equal(new, dict:get("key"))
+            end
+        end
+    end)
+
+    it("changes nothing where the value differs, also in its type alone", function ()
+        for _, case in ipairs {
+            { 1, 2 }, { 1, "1" }, { 1, true }, { true, false }, { "a", "b" }, { "a", "a\0" },
+            { "12345678", "12345679" }, { "", false }, { ("x"):rep(9999), ("x"):rep(10000) },
+        } do
+            for _, pair in ipairs { case, { case[2], case[1] } } do
+                dict:set("key", pair[1])
+                assert.same(pack(false, "value differs", false), pack(dict:cas("key", pair[2], "new")))
+                assert.equal(pair[1], dict:get("key"))
+            end
+        end
+    end)
+
+    it("says what is not there", function ()
+        assert.same(pack(false, "not found", false), pack(dict:cas("key", 1, 2)))
+        dict:set("key", 1, 0.01)
+        sleep(0.02)
+        assert.same(pack(false, "not found", false), pack(dict:cas("key", 1, 2)))
+        assert.is_nil(dict:get("key"))
+    end)
+
+    it("stores with nil as old only where there is nothing", function ()
+        assert.same(pack(true, nil, false), pack(dict:cas("key", nil, "first")))
+        assert.same(pack(false, "exists", false), pack(dict:cas("key", nil, "second")))
+        assert.equal("first", dict:get("key"))
+    end)
+
+    it("deletes with nil as new", function ()
+        dict:set("key", "old")
+        assert.same(pack(false, "value differs", false), pack(dict:cas("key", "other", nil)))
+        assert.same(pack(true, nil, false), pack(dict:cas("key", "old", nil)))
+        assert.same({}, dict:get_keys())
+        assert.same(pack(true, nil, false), pack(dict:cas("key", nil, nil)))
+        dict:set("key", "old")
+        assert.same(pack(false, "exists", false), pack(dict:cas("key", nil, nil)))
+    end)
+
+    it("takes exptime and flags as set does, and does not compare flags", function ()
+        dict:set("key", 1, 0, 5)
+        assert.is_true((dict:cas("key", 1, 2, 100, 7)))
+        assert.same(pack(2, 7), pack(dict:get("key")))
+        assert.is_true(dict:ttl("key") > 90)
+        assert.is_true((dict:cas("key", 2, 3)))
+        assert.same(pack(3), pack(dict:get("key")))
+        assert.equal(0, dict:ttl("key"))
+        assert.is_true((dict:cas("key", 3, 4, 0.01)))
+        sleep(0.02)
+        assert.is_nil(dict:get("key"))
+    end)
+
+    it("compares numbers as numbers: 0 is -0, and not-a-number is nothing", function ()
+        dict:set("key", 0)
+        assert.is_true((dict:cas("key", -0, 0 / 0)))
+        assert.same(pack(false, "value differs", false), pack(dict:cas("key", 0 / 0, 1)))
+    end)
+
+    it("never takes a list for the old value", function ()
+        dict:rpush("list", "a")
+        assert.same(pack(false, "value differs", false), pack(dict:cas("list", "a", "b")))
+        assert.same(pack(false, "exists", false), pack(dict:cas("list", nil, "b")))
+        assert.equal(1, dict:llen("list"))
+    end)
+
+    it("refuses what it cannot compare or store", function ()
+        dict:set("key", 1)
+        for _, bad in ipairs { {}, print, 5LL } do
+            assert.same(pack(nil, "bad old value type: string, number, boolean or nil expected, got " .. type(bad)),
+                        pack(dict:cas("key", bad, 1)))
+            assert.same(pack(nil, "bad value type"), pack(dict:cas("key", 1, bad)))
+        end
+        assert.same(pack(false, "no memory", false), pack(dict:cas("key", 1, ("x"):rep(2 ^ 21))))
+        assert.equal(1, dict:get("key"))
+    end)
+
+    it("lets exactly one of those through who come at the same time", function ()
+        dict:set("count", 0)
+        local children = {}
+        for i = 1, 3 do
+            children[i] = process.start [[
+                local dict = require("resty.shdict").shared.spec_dict
+                say "ready"
+                hear()
+                for _ = 1, 3000 do
+                    repeat
+                        local old = dict:get("count")
+                    until dict:cas("count", old, old + 1)
+                end
+                say "done"
+            ]]
+        end
+        for _, child in ipairs(children) do
+            assert.equal("ready", child:hear())
+        end
+        for _, child in ipairs(children) do
+            child:say("go")
+        end
+        for _, child in ipairs(children) do
+            assert.equal("done", child:hear())
+        end
+        assert.equal(9000, dict:get("count"))
+    end)
+end)

@@ -1,0 +1,311 @@
+local core = require "resty.holdfast.core"
+local dictionary = require "spec.support.dictionary"
+local process = require "spec.support.process"
+local shdict = require "resty.shdict"
+
+local pack = dictionary.pack
+
+
+describe("shdict", function ()
+    local dict
+
+    before_each(function ()
+        dict = assert(shdict.open("spec_dict", { size = "1m" }))
+        dict:flush_all()
+    end)
+
+    after_each(process.clean_up)
+
+
+    describe("open", function ()
+        it("gives the one that is open already", function ()
+            assert.equal(dict, shdict.open("spec_dict", { size = "1m" }))
+            assert.equal(dict, shdict.open("spec_dict", { size = 1048576 }))
+            assert.equal(dict, shdict.open("spec_dict"))
+            assert.equal("spec_dict", dict.name)
+        end)
+
+        it("makes one of 1m when nothing is said", function ()
+            assert.equal(1048576, shdict.open("spec_default"):capacity())
+            shdict.remove("spec_default")
+        end)
+
+        it("takes each mutex, and mode and persist", function ()
+            for _, mutex in ipairs { "futex", "spin", "file" } do
+                local made = assert(shdict.open("spec_" .. mutex, { size = "64k", mutex = mutex }))
+                assert.is_true((made:set("key", mutex)))
+                assert.equal(mutex, made:get("key"))
+                assert.is_true(shdict.remove("spec_" .. mutex))
+            end
+            for _, mode in ipairs { "600", "0600", "0666", 384, 438 } do
+                assert(shdict.open("spec_mode", { size = "64k", mode = mode }))
+                shdict.remove("spec_mode")
+            end
+            assert(shdict.open("spec_mode", { size = "64k", mode = "0640", persist = true }))
+            local listing = io.popen("stat -c %a " .. os.getenv("HOLDFAST_DIR") .. "/spec_mode.dict")
+            assert.equal("640", listing:read("*l"))
+            listing:close()
+            shdict.remove("spec_mode")
+        end)
+
+        it("refuses bad names with a sentence", function ()
+            for _, name in ipairs { "", "a/b", ("n"):rep(65), ".hidden", "a b", "..", "a\0b" } do
+                local made, err = shdict.open(name, { size = "64k" })
+                assert.is_nil(made)
+                assert.matches("name", err, 1, true)
+            end
+            assert(shdict.open(("n"):rep(64), { size = "64k" }))
+            shdict.remove(("n"):rep(64))
+        end)
+
+        it("refuses bad sizes, and says what it was given", function ()
+            local bad = { "0", "-1", "1x", "", "k", "1.5m", " 1m", "9999999999999g", 0, -1, 1.5, 0 / 0, 1e300 }
+            for _, size in ipairs(bad) do
+                local made, err = shdict.open("spec_size", { size = size })
+                assert.is_nil(made, tostring(size))
+                assert.is_string(err)
+                assert.matches("size", err, 1, true)
+            end
+            local _, err = shdict.open("spec_size", { size = "1x" })
+            assert.matches("1x", err, 1, true)
+        end)
+
+        it("names the minimum when a size is below it", function ()
+            for _, size in ipairs { 1, 12287, "11k" } do
+                local made, err = shdict.open("spec_size", { size = size })
+                assert.is_nil(made)
+                assert.matches(tostring(core.SIZE_MIN), err, 1, true)
+            end
+        end)
+
+        it("says how much is free when /dev/shm is too small", function ()
+            local made, err = shdict.open("spec_size", { size = "16000g" })
+            assert.is_nil(made)
+            assert.matches("free", err, 1, true)
+            assert.is_nil(shdict.shared.spec_size)
+        end)
+
+        it("refuses another size or mutex than the existing one has, and names both", function ()
+            local made, err = shdict.open("spec_dict", { size = "2m" })
+            assert.is_nil(made)
+            assert.matches("1048576", err, 1, true)
+            assert.matches("2097152", err, 1, true)
+            made, err = shdict.open("spec_dict", { size = "1m", mutex = "spin" })
+            assert.is_nil(made)
+            assert.matches("futex", err, 1, true)
+            assert.matches("spin", err, 1, true)
+        end)
+
+        it("refuses values that no mutex or mode has", function ()
+            local made, err = shdict.open("spec_bad", { size = "64k", mutex = "mutex" })
+            assert.is_nil(made)
+            assert.equal('bad mutex "mutex": accepted are "futex", "spin" and "file"', err)
+            local modes = { "", "0000", "000", "0400", "0601", "0610", "0700", "0777", "0800", "600x", "7777", 0, 384.5,
+                            439, 511, 512, 600, -1, 0.5, 0 / 0 }
+            for _, mode in ipairs(modes) do
+                made, err = shdict.open("spec_bad", { size = "64k", mode = mode })
+                assert.is_nil(made)
+                assert.equal("bad mode " .. core.describe(mode) .. ': expected an octal string, "0600" to "0666" ' ..
+                             "(4 reads, 2 writes, the owner has 6), or its number", err)
+            end
+        end)
+
+        it("raises for wrong types, at the line that called", function ()
+            local function message(...)
+                local name, opts = ...
+                local ok, err = pcall(function ()
+                    local made = shdict.open(name, opts)
+                    return made
+                end)
+                assert.is_false(ok)
+                return (err:gsub("^[^:]*shdict_%w+_spec.lua:%d+: ", ">"))
+            end
+            assert.equal(">bad name to open: string expected, got nil", message())
+            assert.equal(">bad name to open: string expected, got table", message({}))
+            assert.equal(">bad options to open: table expected, got string", message("spec_bad", "1m"))
+            assert.equal('>unknown option "sise" to open: accepted are mode, mutex, persist, size and tables',
+                         message("spec_bad", { sise = "1m" }))
+            assert.matches('^>bad option "size" to open: .* expected, got table$', message("spec_bad", { size = {} }))
+            assert.matches('^>bad option "mutex" to open: .* expected, got number$', message("spec_bad", { mutex = 1 }))
+            assert.matches('^>bad option "persist" to open: a boolean expected, got number$',
+                           message("spec_bad", { persist = 1 }))
+            assert.matches('^>bad option "mode" to open: .* expected, got boolean$',
+                           message("spec_bad", { mode = true }))
+        end)
+    end)
+
+
+    describe("a world that is not acceptable", function ()
+        local folder
+
+        before_each(function ()
+            local listing = assert(io.popen("mktemp -d /dev/shm/holdfast-spec.XXXXXX"))
+            folder = listing:read("*l")
+            listing:close()
+        end)
+
+        after_each(function ()
+            os.execute("rm -rf -- '" .. folder .. "'")
+        end)
+
+        local function sh(command)
+            assert(os.execute("cd '" .. folder .. "' && " .. command) == 0, command)
+        end
+
+        -- What open says in a process of the world `name` of the folder.
+        local function open_in(name)
+            local text, status = process.run([[
+                local made, err = require("resty.shdict").open("spec_dict", { size = "64k" })
+                say(tostring(made and made.name) .. ": " .. tostring(err))
+            ]], { env = { HOLDFAST_DIR = folder .. "/" .. name }, stderr = true })
+            assert.equal(0, status)
+            return text
+        end
+
+        it("is a directory that others may write to", function ()
+            sh "mkdir -m 770 world"
+            assert.matches("^nil: .*world.*770", open_in("world"))
+        end)
+
+        it("is a symbolic link", function ()
+            sh "mkdir -m 700 real && ln -s real world"
+            assert.matches("^nil: .*world.*link", open_in("world"))
+        end)
+
+        it("is not on a tmpfs", function ()
+            local listing = assert(io.popen("mktemp -d /var/tmp/holdfast-spec.XXXXXX"))
+            local elsewhere = listing:read("*l")
+            listing:close()
+            local text = open_in("../../.." .. elsewhere)
+            os.execute("rm -rf -- '" .. elsewhere .. "'")
+            assert.matches("^nil: .*/var/tmp/.*tmpfs", text)
+        end)
+
+        it("is somebody else's", function ()
+            sh "mkdir -m 700 world"
+            if os.execute("chown 65534 " .. folder .. "/world 2>/dev/null") ~= 0 then
+                pending("only root can give a directory away")
+            end
+            assert.matches("^nil: .*world.*65534", open_in("world"))
+        end)
+
+        it("has files under the name that are no dictionaries; they are left as they are", function ()
+            for _, content in ipairs { "head -c 65536 /dev/urandom", "head -c 10 /dev/zero", "printf ''" } do
+                sh("rm -rf world && mkdir -m 700 world && umask 077 && " .. content .. " > world/spec_dict.dict && " ..
+                   "cp world/spec_dict.dict before")
+                -- Somebody has to live there, or the first to enter clears the world.
+                local resident = process.start([[
+                    assert(require("resty.shdict").open("other", { size = "64k" }))
+                    say "here"
+                    hear()
+                ]], { env = { HOLDFAST_DIR = folder .. "/world" } })
+                resident:hear()
+                sh "test -f world/spec_dict.dict || cp before world/spec_dict.dict"
+                assert.matches("^nil: .*spec_dict", open_in("world"))
+                sh "cmp world/spec_dict.dict before"
+                process.clean_up()
+            end
+        end)
+
+        it("has a dictionary that was cut short", function ()
+            sh "mkdir -m 700 world"
+            local resident = process.start([[
+                assert(require("resty.shdict").open("spec_dict", { size = "64k" }))
+                say "here"
+                hear()
+            ]], { env = { HOLDFAST_DIR = folder .. "/world" } })
+            resident:hear()
+            sh "truncate -s 20000 world/spec_dict.dict"
+            assert.matches("^nil: .*spec_dict", open_in("world"))
+        end)
+    end)
+
+
+    describe("shared", function ()
+        it("has what exists, and nil for what does not", function ()
+            assert.equal(dict, shdict.shared.spec_dict)
+            assert.is_nil(shdict.shared.spec_nothing)
+            assert.is_nil(shdict.shared[1])
+        end)
+
+        it("raises where a nil would hide a mistake", function ()
+            assert.error_matches(function () return shdict.shared["a/b"] end, "name")
+        end)
+
+        it("has what another process made", function ()
+            local child = process.start [[
+                local dict = assert(require("resty.shdict").open("spec_other", { size = "64k" }))
+                dict:set("greeting", "hello")
+                say "ready"
+                hear()
+            ]]
+            assert.equal("ready", child:hear())
+            assert.equal("hello", shdict.shared.spec_other:get("greeting"))
+            shdict.remove("spec_other")
+        end)
+
+        it("makes what HOLDFAST_DICTS declares, and complains about a declaration that is none", function ()
+            local source = [[
+                local shared = require("resty.shdict").shared
+                say(shared.spec_declared:capacity(), shared.spec_undeclared)
+            ]]
+            local env = { HOLDFAST_DICTS = "spec_first=64k,spec_declared=128k" }
+            assert.equal("131072\tnil\n", (process.run(source, { env = env })))
+            env.HOLDFAST_DICTS = "spec_first"
+            assert.matches("spec_first", (process.run(source, { env = env, stderr = true })), 1, true)
+        end)
+    end)
+
+
+    describe("remove", function ()
+        it("takes the dictionary out of the world", function ()
+            shdict.open("spec_removed", { size = "64k" }):set("key", 1)
+            assert.is_true(shdict.remove("spec_removed"))
+            assert.is_nil(shdict.shared.spec_removed)
+            assert.same({ nil, "not found" }, { shdict.remove("spec_removed") })
+        end)
+
+        it("leaves to those that have it open a dictionary of which each method says that it is not found", function ()
+            local removed = assert(shdict.open("spec_removed", { size = "64k" }))
+            removed:set("key", 1)
+            assert.is_true(shdict.remove("spec_removed"))
+            for method, arguments in pairs {
+                set = { 1 }, safe_set = { 1 }, add = { 1 }, safe_add = { 1 }, replace = { 1 }, delete = {},
+                cas = { 1, 2 },
+            } do
+                assert.same(pack(false, "dictionary not found", false),
+                            pack(removed[method](removed, "key", unpack(arguments))), method)
+            end
+            for method, arguments in pairs {
+                get = {}, get_stale = {}, incr = { 1, 0 }, ttl = {}, expire = { 1 }, lpush = { 1 }, rpush = { 1 },
+                lpop = {}, rpop = {}, llen = {},
+            } do
+                assert.same(pack(nil, "dictionary not found"),
+                            pack(removed[method](removed, "key", unpack(arguments))), method)
+            end
+            for _, method in ipairs { "flush_expired", "stats" } do
+                assert.same(pack(nil, "dictionary not found"), pack(removed[method](removed)), method)
+            end
+            assert.same(pack(nil, "dictionary not found"), pack(removed:scan(0)))
+            assert.same(pack(nil, "dictionary not found"), pack(removed:flush_all()))
+            assert.same(pack(nil, "dictionary not found"), pack(removed:get_keys()))
+            assert.equal(0, removed:capacity())
+        end)
+
+        it("makes room for one of another size", function ()
+            shdict.open("spec_removed", { size = "64k" }):set("key", 1)
+            shdict.remove("spec_removed")
+            local made = assert(shdict.open("spec_removed", { size = "128k" }))
+            assert.equal(131072, made:capacity())
+            assert.is_nil(made:get("key"))
+            shdict.remove("spec_removed")
+        end)
+
+        it("refuses what is no name", function ()
+            assert.error_matches(function () shdict.remove(nil) end, "bad name to remove: string expected, got nil")
+            local ok, err = shdict.remove("a/b")
+            assert.is_nil(ok)
+            assert.matches("name", err, 1, true)
+        end)
+    end)
+end)

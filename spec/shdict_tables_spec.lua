@@ -1,0 +1,165 @@
+local core = require "resty.holdfast.core"
+local dictionary = require "spec.support.dictionary"
+local process = require "spec.support.process"
+local shdict = require "resty.shdict"
+
+local pack = dictionary.pack
+local sleep = dictionary.sleep
+
+
+describe("shdict, tables as values:", function ()
+    local dict
+
+    before_each(function ()
+        dict = assert(shdict.open("spec_tables", { size = "1m", tables = true }))
+        dict:flush_all()
+    end)
+
+    after_each(process.clean_up)
+
+
+    it("get gives a copy of what was set", function ()
+        for _, value in ipairs {
+            {}, { 1, 2, 3 }, { name = "Jim", dogs = { "Rex", "Tom" } }, { [1.5] = true, [true] = 1.5 },
+            { 5LL, 2 ^ 60 }, { ("x"):rep(100000) },
+        } do
+            assert.same(pack(true, nil, false), pack(dict:set("key", value)))
+            local copy = dict:get("key")
+            assert.same(value, copy)
+            assert.are_not.equal(value, copy)
+        end
+    end)
+
+    it("all that store and read take them", function ()
+        assert.is_true((dict:add("a", { 1 }, 100, 7)))
+        assert.same(pack({ 1 }, 7), pack(dict:get("a")))
+        assert.is_true((dict:safe_add("b", { 2 })))
+        assert.is_true((dict:safe_set("c", { 3 })))
+        assert.is_true((dict:replace("c", { 4 })))
+        assert.same({ 4 }, dict:get("c"))
+        assert.is_true((dict:cas("d", nil, { 5 })))
+        assert.same({ 5 }, dict:get("d"))
+        dict:set("e", { 6 }, 0.01)
+        sleep(0.02)
+        assert.same(pack({ 6 }, nil, true), pack(dict:get_stale("e")))
+    end)
+
+    it("are no numbers, lists or strings", function ()
+        dict:set("key", { 1 })
+        assert.same(pack(nil, "not a number"), pack(dict:incr("key", 1)))
+        assert.same(pack(nil, "value not a list"), pack(dict:lpush("key", 1)))
+        assert.same(pack(nil, "value not a list"), pack(dict:llen("key")))
+        assert.same(pack(nil, "bad value type"), pack(dict:lpush("list", { 1 })))
+        local bytes = require("string.buffer").encode({ 1 })
+        assert.same(pack(false, "value differs", false), pack(dict:cas("key", bytes, 1)))
+    end)
+
+    it("cannot be the old value of cas", function ()
+        dict:set("key", { 1 })
+        assert.same(pack(nil, "bad old value type: string, number, boolean or nil expected, got table"),
+                    pack(dict:cas("key", { 1 }, 2)))
+    end)
+
+    it("with something inside that has no bytes are refused, and nothing changes", function ()
+        dict:set("key", "before")
+        local inside_itself = {}
+        inside_itself.me = inside_itself
+        local cases = {
+            ["cannot serialize 'function'"] = { deep = { print } },
+            ["cannot serialize 'thread'"] = { coroutine.create(print) },
+            ["cannot serialize 'userdata'"] = { io.stdout },
+            ["too deep to serialize"] = inside_itself,
+        }
+        for reason, value in pairs(cases) do
+            for _, method in ipairs { "set", "replace", "safe_set" } do
+                assert.same(pack(nil, "bad table: " .. reason), pack(dict[method](dict, "key", value)))
+            end
+            assert.same(pack(nil, "bad table: " .. reason), pack(dict:cas("key", "before", value)))
+            assert.same(pack(nil, "bad table: " .. reason), pack(dict:add("new", value)))
+        end
+        assert.equal("before", dict:get("key"))
+        assert.is_nil(dict:get("new"))
+    end)
+
+    it("that are too large are out of memory like strings", function ()
+        assert.same(pack(false, "no memory", false), pack(dict:set("key", { ("x"):rep(2 ^ 21) })))
+    end)
+
+    it("are an option of the dictionary: without it there are none to store or to read", function ()
+        dict:set("key", { 1 })
+        local plain = assert(shdict.open("spec_tables", { tables = false }))
+        assert.equal(dict, plain)
+        assert.same(pack(nil, "bad value type"), pack(plain:set("key", {})))
+        assert.same(pack(nil, "bad value type"), pack(plain:cas("key", nil, {})))
+        local sentence = "the value is a table: open the dictionary with { tables = true } to read it"
+        assert.same(pack(nil, sentence), pack(plain:get("key")))
+        assert.same(pack(nil, sentence), pack(plain:get_stale("key")))
+        assert.is_true((plain:set("key", 1)))
+        assert.equal(dict, shdict.open("spec_tables"))
+        assert.same(pack(nil, "bad value type"), pack(plain:set("key", {})))
+        shdict.open("spec_tables", { tables = true })
+        assert.is_true((dict:set("key", {})))
+    end)
+
+    it("go from one process to another", function ()
+        dict:set("question", { words = { "hello", "there" } })
+        local child = process.start [[
+            local shdict = require "resty.shdict"
+            local dict = assert(shdict.open("spec_tables", { tables = true }))
+            local question = dict:get("question")
+            dict:set("answer", { #question.words, question.words[2] })
+            say "done"
+        ]]
+        assert.equal("done", child:hear())
+        assert.same({ 2, "there" }, dict:get("answer"))
+    end)
+
+    it("whose bytes somebody else made are an error or a table, whatever the bytes", function ()
+        local seed = os.time()
+        math.randomseed(seed)
+        local function store(bytes)
+            return core.C.holdfast_store(dict[1], core.SET, "key", 3, core.TABLE, bytes, #bytes, 0, 0, 0, nil)
+        end
+        local whole = require("string.buffer").encode({ a = { 1, 2, "three", 4.5 }, [true] = { { {} } } })
+        for i = 1, 3000 do
+            local bytes = {}
+            if i % 2 == 0 then  -- one that was whole, with some bytes changed
+                bytes = { whole:byte(1, math.random(#whole)) }
+                bytes[math.random(#bytes)] = math.random(0, 255)
+            else
+                for at = 1, math.random(0, 20) do
+                    bytes[at] = math.random(0, 255)
+                end
+            end
+            for at, byte in ipairs(bytes) do
+                bytes[at] = string.char(byte)
+            end
+            assert.equal(core.OK, store(table.concat(bytes)))
+            local value, err = dict:get("key")
+            if value == nil then
+                assert.matches("^bad bytes of a table: ", err, "seed " .. seed)
+            else
+                assert.is_table(value, "seed " .. seed)
+            end
+        end
+        assert.equal(core.OK, store(require("string.buffer").encode("no table")))
+        assert.same(pack(nil, "bad bytes of a table: they are a string"), pack(dict:get("key")))
+    end)
+
+    it("are refused by open where LuaJIT has no string.buffer", function ()
+        local text = process.run([[
+            package.preload["string.buffer"] = function () error("module 'string.buffer' not found") end
+            local shdict = require "resty.shdict"
+            say(shdict.open("spec_plain", { size = "64k", tables = true }))
+            local dict = shdict.open("spec_plain", { size = "64k", tables = false })
+            say(dict:set("key", {}))
+        ]], { stderr = true })
+        assert.equal("nil\ttables as values need LuaJIT's string.buffer, which this LuaJIT does not have\n"
+                     .. "nil\tbad value type\n", text)
+    end)
+
+    it("are true or false to open", function ()
+        assert.error_matches(function () shdict.open("spec_tables", { tables = 1 }) end,
+                             'bad option "tables" to open: a boolean expected, got number')
+    end)
+end)

@@ -1,0 +1,257 @@
+local dictionary = require "spec.support.dictionary"
+local shdict = require "resty.shdict"
+
+local pack = dictionary.pack
+local sleep = dictionary.sleep
+
+
+describe("shdict, values:", function ()
+    local dict
+
+    before_each(function ()
+        dict = assert(shdict.open("spec_dict", { size = "1m" }))
+        dict:flush_all()
+    end)
+
+
+    describe("set and get", function ()
+        it("give back what was stored, of the same type", function ()
+            for _, value in ipairs { true, false, 0, 10, -1.5, 1e300, "", "text", "a\0b\255", ("x"):rep(50000) } do
+                assert.same(pack(true, nil, false), pack(dict:set("key", value)))
+                assert.same(pack(value), pack(dict:get("key")))
+            end
+        end)
+
+        it("keep not-a-number and the infinities", function ()
+            dict:set("nan", 0 / 0)
+            local nan = dict:get("nan")
+            assert.is_true(nan ~= nan)
+            dict:set("huge", -math.huge)
+            assert.equal(-math.huge, dict:get("huge"))
+        end)
+
+        it("answer nil for what is not there", function ()
+            assert.same(pack(nil), pack(dict:get("nothing")))
+        end)
+
+        it("delete with nil", function ()
+            dict:set("key", 1)
+            assert.same(pack(true, nil, false), pack(dict:set("key", nil)))
+            assert.is_nil(dict:get("key"))
+        end)
+
+        it("keep user flags and leave them out when they are 0", function ()
+            dict:set("key", "value", 0, 4294967295)
+            assert.same(pack("value", 4294967295), pack(dict:get("key")))
+            dict:set("key", "value", 0, 0)
+            assert.same(pack("value"), pack(dict:get("key")))
+        end)
+
+        it("take any bytes as a key, and numbers and booleans as tostring has them", function ()
+            dict:set("a\0b", 1)
+            dict:set("a\0c", 2)
+            assert.equal(1, dict:get("a\0b"))
+            dict:set(12, "number")
+            assert.equal("number", dict:get("12"))
+            dict:set(true, "boolean")
+            assert.equal("boolean", dict:get("true"))
+            dict:set(("k"):rep(65535), "long")
+            assert.equal("long", dict:get(("k"):rep(65535)))
+        end)
+
+        it("forget after exptime, and not before", function ()
+            dict:set("key", 1, 0.05)
+            assert.equal(1, dict:get("key"))
+            sleep(0.06)
+            assert.is_nil(dict:get("key"))
+        end)
+
+        it("read strings that are longer than any before", function ()
+            for power = 0, 17 do
+                local value = ("v"):rep(2 ^ power)
+                assert.is_true(dict:set("key", value))
+                assert.equal(value, dict:get("key"))
+            end
+        end)
+    end)
+
+
+    describe("get_stale", function ()
+        it("is get with a third value for what has not expired", function ()
+            dict:set("text", "text", 100)
+            dict:set("flags", false, 0, 7)
+            assert.same(pack("text", nil, false), pack(dict:get_stale("text")))
+            assert.same(pack(false, 7, false), pack(dict:get_stale("flags")))
+            assert.same(pack(nil), pack(dict:get_stale("nothing")))
+        end)
+
+        it("gives what has expired or was flushed, as long as it is there", function ()
+            local long = ("x"):rep(100000)
+            dict:set("expires", 1, 0.01, 7)
+            dict:set("long", long, 0.01)
+            dict:set("flushed", "text")
+            sleep(0.02)
+            assert.same(pack(nil), pack(dict:get("expires")))
+            assert.same(pack(1, 7, true), pack(dict:get_stale("expires")))
+            assert.same(pack(long, nil, true), pack(dict:get_stale("long")))
+            dict:flush_all()
+            assert.same(pack("text", nil, true), pack(dict:get_stale("flushed")))
+            dict:flush_expired()
+            assert.same(pack(nil), pack(dict:get_stale("flushed")))
+        end)
+
+        it("does not give what was deleted or replaced", function ()
+            dict:set("deleted", 1)
+            dict:delete("deleted")
+            assert.same(pack(nil), pack(dict:get_stale("deleted")))
+            dict:set("replaced", 1, 0.01)
+            sleep(0.02)
+            dict:set("replaced", 2)
+            assert.same(pack(2, nil, false), pack(dict:get_stale("replaced")))
+        end)
+    end)
+
+
+    describe("safe_set and safe_add", function ()
+        it("are set and add as long as there is room", function ()
+            assert.same(pack(true, nil, false), pack(dict:safe_set("key", 1, 100, 7)))
+            assert.same(pack(1, 7), pack(dict:get("key")))
+            assert.is_true(dict:ttl("key") > 90)
+            assert.same(pack(false, "exists", false), pack(dict:safe_add("key", 2)))
+            assert.same(pack(true, nil, false), pack(dict:safe_set("key", nil)))
+            assert.is_nil(dict:get("key"))
+            assert.same(pack(true, nil, false), pack(dict:safe_add("key", 3)))
+            assert.same(pack(false, "attempt to add or replace nil values", false), pack(dict:safe_add("new", nil)))
+        end)
+
+        it("remove nothing that is alive, and say so", function ()
+            local stored, ok, err, forcible = 0, true, nil, nil
+            while ok and stored < 100000 do
+                ok, err, forcible = dict:safe_set("key " .. stored, ("x"):rep(1000))
+                stored = ok and stored + 1 or stored
+            end
+            assert.same(pack(false, "no memory", false), pack(ok, err, forcible))
+            assert.same(pack(false, "no memory", false), pack(dict:safe_add("another", ("x"):rep(1000))))
+            assert.equal(stored, #dict:get_keys(0))
+            assert.equal(0, dict:stats().evictions)
+        end)
+
+        it("take the place of what has expired", function ()
+            local stored = 0
+            while dict:safe_set("key " .. stored, ("x"):rep(1000), 0.05) and stored < 100000 do
+                stored = stored + 1
+            end
+            sleep(0.06)
+            assert.is_true((dict:safe_set("another", ("x"):rep(1000))))
+        end)
+    end)
+
+
+    describe("add and replace", function ()
+        it("add only where there is no value", function ()
+            assert.same(pack(true, nil, false), pack(dict:add("key", 1)))
+            assert.same(pack(false, "exists", false), pack(dict:add("key", 2)))
+            assert.equal(1, dict:get("key"))
+        end)
+
+        it("add where the value has expired", function ()
+            dict:set("key", 1, 0.01)
+            sleep(0.02)
+            assert.is_true((dict:add("key", 2)))
+            assert.equal(2, dict:get("key"))
+        end)
+
+        it("replace only where there is one", function ()
+            assert.same(pack(false, "not found", false), pack(dict:replace("key", 1)))
+            dict:set("key", 1)
+            assert.same(pack(true, nil, false), pack(dict:replace("key", 2)))
+            assert.equal(2, dict:get("key"))
+        end)
+
+        it("refuse nil", function ()
+            assert.same(pack(false, "attempt to add or replace nil values", false), pack(dict:add("key", nil)))
+            assert.same(pack(false, "attempt to add or replace nil values", false), pack(dict:replace("key", nil)))
+        end)
+    end)
+
+
+    it("delete answers true whether there was a value or not", function ()
+        dict:set("key", 1)
+        assert.is_true((dict:delete("key")))
+        assert.is_true((dict:delete("key")))
+        assert.is_nil(dict:get("key"))
+    end)
+
+
+    describe("incr", function ()
+        it("adds to a number, also a negative or fractional one", function ()
+            dict:set("key", 32)
+            assert.same(pack(42), pack(dict:incr("key", 10)))
+            assert.same(pack(41.5), pack(dict:incr("key", -0.5)))
+        end)
+
+        it("takes a number in a string, as the original does", function ()
+            dict:set("key", 1)
+            assert.equal(3, (dict:incr("key", "2")))
+        end)
+
+        it("starts from init where there is no value", function ()
+            assert.same(pack(nil, "not found"), pack(dict:incr("key", 1)))
+            assert.same(pack(20, nil, false), pack(dict:incr("key", 10, 10)))
+            assert.same(pack(30, nil, false), pack(dict:incr("key", 10, 10)))
+        end)
+
+        it("gives the new value init_ttl, and an existing one none", function ()
+            dict:incr("new", 1, 0, 0.01)
+            dict:set("old", 1)
+            dict:incr("old", 1, 0, 0.01)
+            sleep(0.02)
+            assert.is_nil(dict:get("new"))
+            assert.equal(2, dict:get("old"))
+        end)
+
+        it("refuses values that are no numbers", function ()
+            dict:set("key", "1")
+            assert.same(pack(nil, "not a number"), pack(dict:incr("key", 1)))
+        end)
+
+        it("keeps the flags and the time to live", function ()
+            dict:set("key", 1, 100, 7)
+            dict:incr("key", 1)
+            assert.same(pack(2, 7), pack(dict:get("key")))
+            assert.is_true(dict:ttl("key") > 90)
+        end)
+    end)
+
+
+    describe("ttl and expire", function ()
+        it("say and change how long a value lives", function ()
+            dict:set("key", 1)
+            assert.equal(0, dict:ttl("key"))
+            assert.is_true(dict:expire("key", 100))
+            local left = dict:ttl("key")
+            assert.is_true(left > 90 and left <= 100.005, left)
+            assert.is_true(dict:expire("key", 0))
+            assert.equal(0, dict:ttl("key"))
+        end)
+
+        it("know nothing of what is not there or has expired", function ()
+            assert.same(pack(nil, "not found"), pack(dict:ttl("key")))
+            assert.same(pack(nil, "not found"), pack(dict:expire("key", 1)))
+            dict:set("key", 1, 0.01)
+            sleep(0.02)
+            assert.same(pack(nil, "not found"), pack(dict:ttl("key")))
+            assert.same(pack(nil, "not found"), pack(dict:expire("key", 1)))
+        end)
+    end)
+
+
+    it("a value that can never fit is refused and loses nothing", function ()
+        dict:set("other", 1)
+        dict:set("key", 2)
+        local ok, err, forcible = dict:set("key", ("x"):rep(2 * 1048576))
+        assert.same(pack(false, "no memory", false), pack(ok, err, forcible))
+        assert.equal(1, dict:get("other"))
+        assert.equal(2, dict:get("key"))
+    end)
+end)

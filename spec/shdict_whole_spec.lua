@@ -1,0 +1,270 @@
+local core = require "resty.holdfast.core"
+local dictionary = require "spec.support.dictionary"
+local shdict = require "resty.shdict"
+
+local pack = dictionary.pack
+local sleep = dictionary.sleep
+
+
+describe("shdict, as a whole:", function ()
+    local dict
+
+    before_each(function ()
+        dict = assert(shdict.open("spec_dict", { size = "1m" }))
+        dict:flush_all()
+    end)
+
+
+    it("flush_all leaves nothing", function ()
+        for i = 1, 100 do
+            dict:set(i, i)
+        end
+        dict:flush_all()
+        assert.same({}, dict:get_keys(0))
+        assert.is_nil(dict:get(1))
+        assert.is_true((dict:set(1, 2)))
+        assert.equal(2, dict:get(1))
+    end)
+
+
+    describe("get_keys", function ()
+        before_each(function ()
+            for i = 1, 1500 do
+                dict:set("key" .. i, i)
+            end
+        end)
+
+        it("gives 1024 keys, or as many as asked for, or all for 0", function ()
+            assert.equal(1024, #dict:get_keys())
+            assert.equal(7, #dict:get_keys(7))
+            assert.equal(1500, #dict:get_keys(0))
+            assert.equal(1500, #dict:get_keys(5000))
+        end)
+
+        it("gives each key once, whatever bytes it has", function ()
+            dict:set("odd\0\1\255", 1)
+            dict:set(("l"):rep(3001), 1)
+            local seen = {}
+            for _, key in ipairs(dict:get_keys(0)) do
+                assert.is_nil(seen[key])
+                seen[key] = true
+            end
+            for i = 1, 1500 do
+                assert.is_true(seen["key" .. i])
+            end
+            assert.is_true(seen["odd\0\1\255"])
+            assert.is_true(seen[("l"):rep(3001)])
+        end)
+
+        it("leaves out what has expired", function ()
+            dict:flush_all()
+            dict:set("stays", 1)
+            dict:set("goes", 1, 0.01)
+            sleep(0.02)
+            assert.same({ "stays" }, dict:get_keys())
+        end)
+    end)
+
+
+    it("capacity is the size, and free_space shrinks and grows", function ()
+        assert.equal(1048576, dict:capacity())
+        local before = dict:free_space()
+        dict:set("key", ("x"):rep(100000))
+        assert.is_true(dict:free_space() <= before - 100000)
+        dict:delete("key")
+        assert.is_true(dict:free_space() > before - 100000)
+    end)
+
+
+    describe("flush_expired", function ()
+        before_each(function ()
+            dict:flush_expired()
+            for i = 1, 100 do
+                dict:set("goes " .. i, i, 0.01)
+                dict:set("stays " .. i, i, 100)
+            end
+            sleep(0.02)
+        end)
+
+        it("frees what has expired, and says how many", function ()
+            local before = dict:free_space()
+            assert.same(pack(100), pack(dict:flush_expired()))
+            assert.is_true(dict:free_space() > before)
+            assert.same(pack(0), pack(dict:flush_expired()))
+            assert.equal(100, #dict:get_keys())
+        end)
+
+        it("frees as many as it is told at most; 0 means all", function ()
+            assert.equal(30, dict:flush_expired(30))
+            assert.equal(1, dict:flush_expired(1))
+            assert.equal(69, dict:flush_expired(0))
+        end)
+
+        it("frees what was flushed", function ()
+            local before = dict:free_space()
+            dict:flush_all()
+            assert.equal(200, dict:flush_expired())
+            assert.is_true(dict:free_space() > before)
+            assert.equal(0, dict:stats().entries)
+        end)
+    end)
+
+
+    describe("scan", function ()
+        -- Every key that a walk gives, with how often; how many steps it took.
+        local function walk(count, prefix)
+            local seen, steps, cursor = {}, 0, 0
+            repeat
+                local keys
+                cursor, keys = dict:scan(cursor, count, prefix)
+                assert(cursor, keys)
+                for _, key in ipairs(keys) do
+                    seen[key] = (seen[key] or 0) + 1
+                end
+                steps = steps + 1
+                assert.is_true(steps < 100000)
+            until cursor == 0
+            return seen, steps
+        end
+
+        local function fill(count)
+            local all = {}
+            for i = 1, count do
+                all["key " .. i] = 1
+                dict:set("key " .. i, i)
+            end
+            return all
+        end
+
+        it("gives each key once, in steps of any size", function ()
+            local all = fill(1500)
+            for _, count in ipairs { 1, 7, 1000, 5000, 4294967295 } do
+                assert.same(all, (walk(count)))
+            end
+            local _, few = walk(5000)
+            local _, many = walk(10)
+            assert.is_true(few < many)
+        end)
+
+        it("begins and ends with the cursor 0", function ()
+            local cursor, keys = dict:scan(0)
+            while cursor ~= 0 do
+                assert.same({}, keys)
+                cursor, keys = dict:scan(cursor)
+            end
+            assert.same({}, keys)
+            dict:set("key", 1)
+            assert.same({ key = 1 }, (walk()))
+        end)
+
+        it("gives only keys with the prefix, of any bytes", function ()
+            fill(200)
+            dict:set("a\0b", 1)
+            dict:set("a\0c", 1)
+            dict:set("a", 1)
+            assert.same({ ["a\0b"] = 1, ["a\0c"] = 1 }, (walk(10, "a\0")))
+            assert.same({ ["a\0b"] = 1 }, (walk(10, "a\0b")))
+            assert.same({}, (walk(10, "a\0bc")))
+            assert.same({ ["key 200"] = 1 }, (walk(1, "key 200")))
+        end)
+
+        it("leaves out what has expired or was flushed, and gives lists", function ()
+            dict:set("gone", 1)
+            dict:flush_all()
+            dict:set("goes", 1, 0.01)
+            dict:rpush("list", 1)
+            sleep(0.02)
+            assert.same({ list = 1 }, (walk()))
+        end)
+
+        it("gives what stays while others come and go between its steps", function ()
+            local stays = fill(1000)
+            local seen, cursor, round = {}, 0, 0
+            repeat
+                local keys
+                cursor, keys = dict:scan(cursor, 20)
+                for _, key in ipairs(keys) do
+                    seen[key] = (seen[key] or 0) + 1
+                end
+                round = round + 1
+                for i = 1, 20 do
+                    dict:set(("new %d %d"):format(round, i), ("x"):rep(i))
+                    dict:delete(("new %d %d"):format(round - 3, i))
+                end
+            until cursor == 0
+            for key in pairs(stays) do
+                assert.equal(1, seen[key], key)
+            end
+        end)
+
+        it("ends for a cursor that is beyond the end", function ()
+            fill(10)
+            assert.same({ 0, {} }, { dict:scan(2 ^ 52) })
+        end)
+
+        it("refuses what is no cursor, count or prefix", function ()
+            for _, cursor in ipairs { -1, 0.5, 0 / 0, 2 ^ 53, math.huge, "0", {} } do
+                assert.has_error(function () dict:scan(cursor) end,
+                                 'bad "cursor" argument: 0 or what scan returned last expected, got ' ..
+                                 core.describe(cursor))
+            end
+            assert.has_error(function () dict:scan() end,
+                             'bad "cursor" argument: 0 or what scan returned last expected, got nil')
+            for _, count in ipairs { 0, -1, 0.5, 0 / 0, 4294967296, "1", {} } do
+                assert.has_error(function () dict:scan(0, count) end,
+                                 'bad "count" argument: a whole number, 1 to 4294967295, expected, got ' ..
+                                 core.describe(count))
+            end
+            for _, prefix in ipairs { 1, true, {} } do
+                assert.has_error(function () dict:scan(0, 1, prefix) end,
+                                 'bad "prefix" argument: a string expected, got ' .. core.describe(prefix))
+            end
+        end)
+    end)
+
+
+    describe("stats", function ()
+        it("count what was found and what was not", function ()
+            local before = dict:stats()
+            dict:set("key", 1)
+            for _ = 1, 7 do dict:get("key") end
+            for _ = 1, 3 do dict:get("nothing") end
+            dict:get_stale("key")
+            local after = dict:stats()
+            assert.equal(8, after.hits - before.hits)
+            assert.equal(3, after.misses - before.misses)
+        end)
+
+        it("say how full it is", function ()
+            dict:flush_expired()
+            local before = dict:stats()
+            assert.equal(0, before.entries)
+            assert.equal(dict:free_space(), before.bytes_free)
+            dict:set("key", ("x"):rep(10000))
+            dict:set("other", 1)
+            local after = dict:stats()
+            assert.equal(2, after.entries)
+            assert.is_true(after.bytes_used >= before.bytes_used + 10000)
+            assert.equal(before.bytes_used + before.bytes_free, after.bytes_used + after.bytes_free)
+        end)
+
+        it("count what has expired when it is freed", function ()
+            local before = dict:stats().expirations
+            dict:set("key", 1, 0.01)
+            sleep(0.02)
+            dict:flush_expired()
+            assert.is_true(dict:stats().expirations > before)
+        end)
+
+        it("have nothing but numbers under these names", function ()
+            local names = {}
+            for name, value in pairs(dict:stats()) do
+                assert.is_number(value)
+                names[#names + 1] = name
+            end
+            table.sort(names)
+            assert.same({ "bytes_free", "bytes_used", "entries", "evictions", "expirations", "hits", "misses",
+                          "mutex_waits", "repairs" }, names)
+        end)
+    end)
+end)
