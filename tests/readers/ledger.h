@@ -1,0 +1,117 @@
+// What the processes (or threads) of the test know beside the dictionary.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "crash/ledger.h"
+#include "readers/value.h"
+#include "support/dict.h"
+
+namespace holdfast::readers {
+
+inline constexpr std::uint32_t kWritersMax = 4;
+inline constexpr std::uint32_t kReadersMax = 8;
+inline constexpr std::uint32_t kMixersMax = 4;
+
+/// Keys of each kind that each writer has.
+constexpr std::uint32_t keys_of_kind(Kind kind) noexcept {
+  switch (kind) {
+    case Kind::string:
+      return 6;
+    case Kind::list_length:
+    case Kind::held_lock:
+    case Kind::passing_lock:
+      return 2;
+    case Kind::coming_string:
+      return 12;
+    default:
+      return 4;
+  }
+}
+constexpr std::uint32_t keys_per_writer() noexcept {
+  std::uint32_t sum = 0;
+  for (int kind = 0; kind < kKinds; ++kind) sum += keys_of_kind(static_cast<Kind>(kind));
+  return sum;
+}
+inline constexpr std::uint32_t kKeysMax = kWritersMax * keys_per_writer();
+
+struct KeyInfo {
+  std::uint32_t number;
+  std::uint32_t writer;  // who alone changes it
+  Kind kind;
+  std::string name;
+  bool always_there;
+};
+
+std::vector<KeyInfo> make_keys(std::uint32_t writers);
+
+struct alignas(64) Written {
+  std::atomic<std::uint32_t> version;  // the last that was stored for certain
+};
+
+/// Plain words, written before the version of that number is stored, read after it was got: the dictionary alone makes
+/// this safe.
+inline constexpr std::uint32_t kNotes = 1U << 20;
+using Notes = std::array<std::uint32_t, kNotes>;
+
+struct alignas(64) Reader {
+  std::array<std::atomic<std::uint64_t>, kKinds> reads;
+  std::atomic<std::uint64_t> missing;  // where that is allowed
+};
+
+inline constexpr std::uint64_t kGrants = 1U << 22;
+
+struct Ledger {
+  std::array<Written, kKeysMax> written;
+  std::array<std::atomic<std::uint64_t>, kWritersMax> tokens;
+  std::array<std::atomic<std::uint64_t>, kKeysMax> leases;  // of held locks: the fencing number
+  std::array<std::atomic<std::uint8_t>, kGrants> grants;    // by fencing number: writer and term, plus one
+  std::array<Notes, kWritersMax> notes;
+  std::array<Reader, kReadersMax> readers;
+  std::array<std::atomic<std::uint64_t>, kWritersMax> writes;
+  std::array<std::atomic<std::uint64_t>, kMixersMax> mixed;
+  std::atomic<std::uint64_t> begin_ms;
+  std::atomic<std::uint32_t> ready;
+  std::atomic<bool> stop;
+
+  // What mixers change in common.
+  std::array<std::atomic<std::uint64_t>, kMixersMax> increments;
+  std::array<std::atomic<std::uint64_t>, kMixersMax> swaps;
+  std::array<std::atomic<std::uint64_t>, kMixersMax> sections;
+  std::uint64_t guarded;  // by a lock of the dictionary
+
+  crash::Violations violations;
+};
+
+/// How a run goes.
+struct Shape {
+  const char* name;
+  std::uint64_t size;
+  double share;          // of the reads
+  bool safe;             // nothing may be evicted, so nothing that is always there may be missing
+  std::uint32_t filler;  // entries that take the rest of the memory, so that room must be made all the time
+};
+
+struct Work {
+  test::Dict& dict;
+  const Shape& shape;
+  const std::vector<KeyInfo>& keys;
+  Ledger& ledger;
+  std::uint32_t self;
+  std::uint64_t seed;
+};
+
+/// Until ledger.stop.
+void write(const Work& work, std::uint32_t writers);
+/// That many reads.
+void read(const Work& work, std::uint64_t reads);
+/// Everything else that a dictionary can do, until ledger.stop.
+void mix_in(const Work& work);
+/// When all have ended: what the mixers counted is there.
+void check_mixed(test::Dict& dict, Ledger& ledger);
+
+}  // namespace holdfast::readers

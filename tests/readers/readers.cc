@@ -1,0 +1,185 @@
+// Readers that take no lock, among writers: no value may ever be torn, another key's, or older than one seen before,
+// and no key missing that is always there. In processes, or in threads that share one mapping (for ThreadSanitizer).
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include <cinttypes>
+#include <functional>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "platform/platform.h"
+#include "readers/ledger.h"
+#include "support/process.h"
+#include "support/shard_check.h"
+
+namespace holdfast::readers {
+namespace {
+
+constexpr Shape kShapes[] = {
+    {"1 shard, room for all", 1 << 20, 0.4, true, 0},
+    {"8 shards, room for all", 9 << 20, 0.2, true, 0},
+    {"1 shard, full, nothing evicted", 512 << 10, 0.2, true, 1500},
+    {"1 shard, full, with eviction", 512 << 10, 0.2, false, 1500},
+};
+
+struct Plan {
+  std::uint64_t reads = 100'000'000;
+  std::uint64_t seed = std::random_device()();
+  std::uint32_t readers = 2;
+  std::uint32_t writers = 2;
+  std::uint32_t mixers = 1;
+  bool threads = false;
+};
+
+/// Runs a body in a thread, or in a process that dies with this one.
+class Runner {
+ public:
+  Runner(bool thread, const std::function<void()>& body) {
+    if (thread) {
+      thread_ = std::thread(body);
+      return;
+    }
+    std::fflush(nullptr);
+    const pid_t parent = ::getpid();
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(0);
+    body();
+    ::_exit(0);
+  }
+
+  /// Whether it ended as it should.
+  bool wait() {
+    if (thread_.joinable()) {
+      thread_.join();
+      return true;
+    }
+    int status = 0;
+    return ::waitpid(pid_, &status, 0) == pid_ && status == 0;
+  }
+
+ private:
+  std::thread thread_;
+  pid_t pid_ = -1;
+};
+
+class Run {
+ public:
+  Run(const Plan& plan, const Shape& shape, std::uint64_t seed, const std::string& name)
+      : plan_(plan),
+        shape_(shape),
+        random_(seed),
+        keys_(make_keys(plan.writers)),
+        ledger_(crash::make_shared_memory<Ledger>()),
+        dict_(name, {.size = shape.size}) {
+    ledger_.begin_ms.store(platform::monotonic_ns() / platform::kNsPerMs);
+  }
+
+  void run() {
+    if (dict_.status != HOLDFAST_OK) return ledger_.violations.add("open: %s", holdfast_error());
+    const std::uint64_t begin = platform::monotonic_ns();
+    std::vector<std::unique_ptr<Runner>> others;
+    for (std::uint32_t i = 0; i < plan_.writers; ++i)
+      others.push_back(start(i, [this](const Work& work) { write(work, plan_.writers); }));
+    while (ledger_.ready.load() < plan_.writers && platform::monotonic_ns() - begin < 20 * platform::kNsPerSecond)
+      std::this_thread::yield();
+    if (ledger_.ready.load() < plan_.writers) ledger_.violations.add("the writers do not begin");
+    for (std::uint32_t i = 0; i < plan_.mixers; ++i) others.push_back(start(i, mix_in));
+
+    const auto share = static_cast<std::uint64_t>(static_cast<double>(plan_.reads) * shape_.share) / plan_.readers + 1;
+    std::vector<std::unique_ptr<Runner>> readers;
+    for (std::uint32_t i = 0; i < plan_.readers; ++i)
+      readers.push_back(start(i, [share](const Work& work) { read(work, share); }));
+    for (auto& one : readers) finish(*one);
+    ledger_.stop.store(true);
+    for (auto& one : others) finish(*one);
+
+    if (const std::string problem = test::check_segment(dict_.segment()); !problem.empty())
+      ledger_.violations.add("at the end: %s", problem.c_str());
+    if (shape_.safe) check_mixed(dict_, ledger_);
+    seconds_ = static_cast<double>(platform::monotonic_ns() - begin) / 1e9;
+  }
+
+  std::uint64_t reads() const {
+    std::uint64_t sum = 0;
+    for (const Reader& reader : ledger_.readers)
+      for (const auto& count : reader.reads) sum += count.load();
+    return sum;
+  }
+
+  /// Number of violations.
+  std::uint64_t report() {
+    std::uint64_t missing = 0;
+    std::uint64_t writes = 0;
+    std::uint64_t mixed = 0;
+    for (const Reader& reader : ledger_.readers) missing += reader.missing.load();
+    for (const auto& count : ledger_.writes) writes += count.load();
+    for (const auto& count : ledger_.mixed) mixed += count.load();
+    holdfast_stats stats{};
+    holdfast_dict_stats(dict_.handle, &stats);
+    std::printf("%-32s %10" PRIu64 " reads (%" PRIu64 " rightly in vain), %9" PRIu64 " writes, %7" PRIu64
+                " other calls, %" PRIu64 " evictions, %" PRIu64 " mutex waits; %" PRIu64 " violations; %.1f s\n",
+                shape_.name, reads(), missing, writes, mixed, stats.evictions, stats.mutex_waits,
+                ledger_.violations.count.load(), seconds_);
+    ledger_.violations.print();
+    return ledger_.violations.count.load();
+  }
+
+ private:
+  std::unique_ptr<Runner> start(std::uint32_t self, const std::function<void(const Work&)>& body) {
+    const std::uint64_t seed = random_();
+    return std::make_unique<Runner>(plan_.threads, [this, self, seed, body] {
+      body({dict_, shape_, keys_, ledger_, self, seed});
+    });
+  }
+  void finish(Runner& runner) {
+    if (!runner.wait()) ledger_.violations.add("a process of the test did not end in good order");
+  }
+
+  const Plan& plan_;
+  const Shape& shape_;
+  std::mt19937_64 random_;
+  std::vector<KeyInfo> keys_;
+  Ledger& ledger_;
+  test::Dict dict_;
+  double seconds_ = 0;
+};
+
+int run(const Plan& plan) {
+  const test::ScratchDirectory directory;
+  std::printf("seed %" PRIu64 "\n", plan.seed);
+  std::uint64_t violations = 0;
+  std::uint64_t reads = 0;
+  for (const Shape& shape : kShapes) {
+    Run one(plan, shape, plan.seed, "readers-" + std::to_string(&shape - kShapes));
+    one.run();
+    violations += one.report();
+    reads += one.reads();
+  }
+  std::printf("%" PRIu64 " reads, %" PRIu64 " violations\n", reads, violations);
+  return violations == 0 && reads >= plan.reads ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace holdfast::readers
+
+int main(int argc, char** argv) {
+  using namespace holdfast::readers;
+  Plan plan;
+  CLI::App app("Reads a dictionary without a lock while others change it, and checks every value");
+  app.add_option("--reads", plan.reads, "how many, in all");
+  app.add_option("--seed", plan.seed, "of the random choices; the order of events is another each time all the same");
+  app.add_option("--readers", plan.readers)->check(CLI::Range(1U, kReadersMax));
+  app.add_option("--writers", plan.writers)->check(CLI::Range(1U, kWritersMax));
+  app.add_option("--mixers", plan.mixers, "who do everything else that can be done")->check(CLI::Range(0U, kMixersMax));
+  app.add_flag("--threads", plan.threads, "threads of one process instead of processes");
+  CLI11_PARSE(app, argc, argv);
+  return run(plan);
+}
