@@ -138,11 +138,7 @@ void Arena::release(std::uint32_t block, std::uint32_t count) noexcept {
   // fence comes before the first store into the block: who reads that store sees the new epoch
   // (Shard::unchanged_since).
   header_.reuse_epoch.store(header_.reuse_epoch.load(kRelaxed) + 1, kRelease);
-#ifdef __SANITIZE_THREAD__
-  header_.reuse_epoch.fetch_add(0, std::memory_order_acq_rel);
-#else
   std::atomic_thread_fence(kRelease);
-#endif
   crash_order();
   if (block + count < shard_.granules() && is_marked(block + count)) {
     const std::uint32_t next = block + count;

@@ -39,12 +39,8 @@ void Shard::fill(std::uint32_t block, const Key& key, const ValueIn& value, std:
 // The acquire fence orders the loads of the read before the load of the epoch; it pairs with the release fence between
 // the writer's new epoch and its first store into the memory given free (Arena::release).
 bool Shard::unchanged_since(std::uint64_t epoch) const noexcept {
-#ifdef __SANITIZE_THREAD__  // which does not understand fences
-  return header_->reuse_epoch.fetch_add(0, std::memory_order_acq_rel) == epoch;
-#else
   std::atomic_thread_fence(kAcquire);
   return header_->reuse_epoch.load(kRelaxed) == epoch;
-#endif
 }
 
 Shard::Read Shard::copy_value(const View& view, ValueOut& out) noexcept {

@@ -60,7 +60,7 @@ using Notes = std::array<std::uint32_t, kNotes>;
 
 struct alignas(64) Reader {
   std::array<std::atomic<std::uint64_t>, kKinds> reads;
-  std::atomic<std::uint64_t> missing;  // where that is allowed
+  std::atomic<std::uint64_t> missing;  // nothing was there, and need not have been
 };
 
 inline constexpr std::uint64_t kGrants = 1U << 22;
@@ -107,7 +107,7 @@ struct Work {
 
 /// Until ledger.stop.
 void write(const Work& work, std::uint32_t writers);
-/// That many reads.
+/// That many reads that find something.
 void read(const Work& work, std::uint64_t reads);
 /// Everything else that a dictionary can do, until ledger.stop.
 void mix_in(const Work& work);

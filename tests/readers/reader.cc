@@ -17,45 +17,59 @@ class Watcher {
         seen_(work.keys.size()),
         sequences_(work.keys.size()) {}
 
-  void step() {
+  /// Whether there was something to read.
+  bool step() {
     const std::uint64_t random = random_();
     const KeyInfo& key = work_.keys[(random >> 32) * work_.keys.size() >> 32];
     const std::uint32_t least =
         std::max(seen_[key.number], ledger_.written[key.number].version.load(std::memory_order_acquire));
-    switch (key.kind) {
-      case Kind::list_length:
-        look_at_length(key, least);
-        break;
-      case Kind::held_lock:
-      case Kind::passing_lock:
-        look_at_lock(key, least);
-        break;
-      default:
-        look_at_value(key, least, random % 8 == 0);
+    if (!look_at(key, least, random % 8 == 0)) {
+      check_missing(key, least);
+      return false;
     }
     auto& count = ledger_.readers[work_.self].reads[static_cast<std::size_t>(key.kind)];
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    return true;
   }
 
  private:
   /// `least`: 0 if the key need not be there yet.
-  void missing(const KeyInfo& key, std::uint32_t least) {
-    if (least == 0 || !key.always_there || (!work_.shape.safe && key.kind != Kind::held_lock))
-      ledger_.readers[work_.self].missing.fetch_add(1, std::memory_order_relaxed);
-    else
+  void check_missing(const KeyInfo& key, std::uint32_t least) {
+    auto& count = ledger_.readers[work_.self].missing;
+    count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (least != 0 && key.always_there && (work_.shape.safe || key.kind == Kind::held_lock))
       ledger_.violations.add("MISSED: %s, version %u at least", key.name.c_str(), least);
   }
 
-  void look_at_value(const KeyInfo& key, std::uint32_t least, bool stale_too) {
+  /// False if there is no such key.
+  bool look_at(const KeyInfo& key, std::uint32_t least, bool stale_too) {
+    switch (key.kind) {
+      case Kind::list_length:
+        return look_at_length(key, least);
+      case Kind::held_lock:
+      case Kind::passing_lock:
+        return look_at_lock(key);
+      default:
+        return look_at_value(key, least, stale_too);
+    }
+  }
+
+  bool look_at_value(const KeyInfo& key, std::uint32_t least, bool stale_too) {
     holdfast_value value{};
     value.data = buffer_;
     value.capacity = sizeof buffer_;
     int stale = 0;
     const int code = stale_too ? holdfast_get_stale(dict_.handle, key.name.data(), key.name.size(), &value, &stale)
                                : holdfast_get(dict_.handle, key.name.data(), key.name.size(), &value);
-    if (code == HOLDFAST_NOT_FOUND) return missing(key, least);
-    if (code != HOLDFAST_OK)
-      return ledger_.violations.add("get of %s gives %s", key.name.c_str(), holdfast_code_text(code));
+    if (code == HOLDFAST_NOT_FOUND) return false;
+    if (code == HOLDFAST_OK)
+      check_value(key, least, value);
+    else
+      ledger_.violations.add("get of %s gives %s", key.name.c_str(), holdfast_code_text(code));
+    return true;
+  }
+
+  void check_value(const KeyInfo& key, std::uint32_t least, const holdfast_value& value) {
     std::uint32_t version = 0;
     if (!proves_itself(key, value, version))
       return ledger_.violations.add("TORN: %s, type %d, flags %u, %zu bytes, number %a", key.name.c_str(), value.type,
@@ -88,22 +102,27 @@ class Watcher {
     }
   }
 
-  void look_at_length(const KeyInfo& key, std::uint32_t least) {
+  bool look_at_length(const KeyInfo& key, std::uint32_t least) {
     std::uint32_t length = 0;
     const int code = holdfast_llen(dict_.handle, key.name.data(), key.name.size(), &length);
-    if (code != HOLDFAST_OK)
-      return ledger_.violations.add("llen of %s gives %s", key.name.c_str(), holdfast_code_text(code));
-    if (length == 0) return missing(key, least);
+    if (code != HOLDFAST_OK) ledger_.violations.add("llen of %s gives %s", key.name.c_str(), holdfast_code_text(code));
+    if (length == 0) return false;
     const std::uint32_t shortest = list_base(key.number);
     if (length > shortest + kListSpan || (least != 0 && work_.shape.safe && length < shortest))
       ledger_.violations.add("TORN: %s has length %u, not %u to %u", key.name.c_str(), length, shortest,
                              shortest + kListSpan);
+    return true;
   }
 
-  void look_at_lock(const KeyInfo& key, std::uint32_t least) {
+  bool look_at_lock(const KeyInfo& key) {
     ValueOut out{};
     const Code code = dict_.dictionary().get(key.name, out);
-    if (code == Code::not_found) return missing(key, least);
+    if (code == Code::not_found) return false;
+    check_lock(key, code, out);
+    return true;
+  }
+
+  void check_lock(const KeyInfo& key, Code code, const ValueOut& out) {
     const std::uint64_t end = expiry_ms(out.expiry) - ledger_.begin_ms.load(std::memory_order_relaxed);
     const auto term = static_cast<std::uint64_t>(static_cast<double>(end) / 1e3 / kTermSeconds) - 1;
     if (code != Code::ok || out.type != EntryType::lock || term / kTerms != key.writer ||
@@ -153,8 +172,8 @@ class Watcher {
 
 void read(const Work& work, std::uint64_t reads) {
   Watcher reader(work);
-  for (std::uint64_t i = 0; i < reads && work.ledger.violations.count.load(std::memory_order_relaxed) == 0; ++i)
-    reader.step();
+  for (std::uint64_t done = 0; done < reads && work.ledger.violations.count.load(std::memory_order_relaxed) == 0;)
+    if (reader.step()) ++done;
 }
 
 }  // namespace holdfast::readers

@@ -124,7 +124,7 @@ class Run {
     for (const auto& count : ledger_.mixed) mixed += count.load();
     holdfast_stats stats{};
     holdfast_dict_stats(dict_.handle, &stats);
-    std::printf("%-32s %10" PRIu64 " reads (%" PRIu64 " rightly in vain), %9" PRIu64 " writes, %7" PRIu64
+    std::printf("%-32s %10" PRIu64 " reads and %9" PRIu64 " in vain, %9" PRIu64 " writes, %7" PRIu64
                 " other calls, %" PRIu64 " evictions, %" PRIu64 " mutex waits; %" PRIu64 " violations; %.1f s\n",
                 shape_.name, reads(), missing, writes, mixed, stats.evictions, stats.mutex_waits,
                 ledger_.violations.count.load(), seconds_);
