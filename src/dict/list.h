@@ -93,7 +93,7 @@ std::uint32_t List::repair(Claim&& claim) noexcept {
     block = node.fields->next.load(kRelaxed);
   }
   if (kept.packed() != word) commit(fields_.ends, kept.packed());
-  return kept.length == old.length ? 0 : 1;
+  return kept.length == old.length && kept.length != 0 ? 0 : 1;
 }
 
 }  // namespace holdfast

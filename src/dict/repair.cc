@@ -96,7 +96,6 @@ void walk_chain(const Shard& shard, std::uint32_t bucket, Occupied& occupied, Ce
     if (view.type == EntryType::list && !keep_list(shard, view, occupied, census)) {
       occupied.set(block, view.granules, false);
       commit(*link, 0U);
-      ++census.cuts;
       return;
     }
     ++census.entries;

@@ -29,6 +29,8 @@ class RepairTest : public ::testing::Test {
   void SetUp() override {
     ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
     for (int i = 0; i < kKeys; ++i) ASSERT_EQ(dict.set(key(i), value(i)), HOLDFAST_OK);
+    for (int i = 0; i < kElements; ++i)
+      ASSERT_GT(dict.push("list-" + std::to_string(i % 3), i / 3 % 2, value(i)), 0);
     ASSERT_EQ(dict.try_lock("held", 0, &held), HOLDFAST_OK);
     ASSERT_EQ(dict.try_lock("free", 0, &lease), HOLDFAST_OK);
     ASSERT_EQ(dict.unlock("free", &lease), HOLDFAST_OK);
@@ -40,7 +42,8 @@ class RepairTest : public ::testing::Test {
     holdfast_remove(name.data(), name.size());
   }
 
-  static constexpr int kKeys = 200;
+  static constexpr int kKeys = 160;
+  static constexpr int kElements = 40;
   static std::string key(int i) { return "key-" + std::to_string(i * 7919); }
   static std::string value(int i) { return std::string(static_cast<std::size_t>(i * 13 % 90), 'a' + i % 26); }
   static std::string new_name() {

@@ -1,0 +1,378 @@
+// Lists whose words were written over, or whose changer died half-way: what a repair leaves of them, and how a node
+// moves.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "dict/guard.h"
+#include "dict/list.h"
+#include "dict/repair.h"
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/shard_check.h"
+
+namespace holdfast {
+namespace {
+
+using test::check_shard;
+using test::Dict;
+using test::nothing;
+using test::text;
+
+constexpr int kLeft = HOLDFAST_LEFT;
+constexpr int kRight = HOLDFAST_RIGHT;
+
+const test::ScratchDirectory directory;
+
+using Elements = std::vector<std::string>;
+
+class ListRepairTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+    for (const std::string& element : all()) ASSERT_GT(dict.push("list", kRight, element), 0);
+    dict.set("value", "v");
+    dict.push("other", kRight, "x");
+    dict.push("other", kRight, "y");
+    ASSERT_EQ(check_shard(shard()), "");
+  }
+  void TearDown() override {
+    EXPECT_EQ(check_shard(shard()), "");
+    EXPECT_EQ(dict.get("value"), text("v"));
+    const std::string& name = dict.dictionary().name();
+    holdfast_remove(name.data(), name.size());
+  }
+
+  static Elements all() { return {"a", "bb", "", "dddd", std::string(200, 'e'), "f"}; }
+  static Elements first(std::size_t count) {
+    const Elements elements = all();
+    return {elements.begin(), elements.begin() + static_cast<std::ptrdiff_t>(count)};
+  }
+  static std::string new_name() {
+    static int count = 0;
+    return "list-repair-" + std::to_string(++count);
+  }
+
+  Shard& shard() { return dict.segment().shards()[0]; }
+  View entry(const std::string& name = "list") {
+    Place place{};
+    EXPECT_TRUE(shard().find(Key(name.data(), name.size(), dict.segment().seed()), place));
+    EXPECT_NE(place.block, 0U);
+    return place.view;
+  }
+  Word64& word(const std::string& name = "list") { return entry(name).list().ends; }
+  ListEnds ends(const std::string& name = "list") { return ListEnds::of(word(name).load()); }
+  ListNode& node(std::uint32_t block) { return *reinterpret_cast<ListNode*>(shard().words32(block)); }
+  /// Block of the element with that number.
+  std::uint32_t block_of(int number, const std::string& name = "list") {
+    std::uint32_t block = ends(name).first;
+    for (int i = 0; i < number; ++i) block = node(block).next.load();
+    return block;
+  }
+  /// The elements, all taken out: half of them from the left, half from the right.
+  Elements take_out(const std::string& name = "list") {
+    Elements left;
+    Elements right;
+    const int length = dict.llen(name);
+    for (int i = 0; i < length; ++i) {
+      const test::Got got = dict.pop(name, i % 2 == 0 ? kLeft : kRight);
+      EXPECT_EQ(got.code, HOLDFAST_OK);
+      i % 2 == 0 ? left.push_back(got.text) : right.push_back(got.text);
+    }
+    EXPECT_EQ(dict.pop(name, kLeft), nothing());
+    left.insert(left.end(), right.rbegin(), right.rend());
+    return left;
+  }
+
+  Dict dict{new_name(), {.size = 32768}};
+};
+
+TEST_F(ListRepairTest, a_healthy_list_loses_nothing) {
+  const std::uint64_t before = dict.free_space();
+  EXPECT_EQ(repair(shard()), 0U);
+  EXPECT_EQ(dict.free_space(), before);
+  EXPECT_EQ(take_out(), all());
+}
+
+TEST_F(ListRepairTest, what_is_derived_is_rebuilt_and_is_no_cut) {
+  const ListEnds good = ends();
+  std::uint32_t garbage = 3;
+  for (int i = 0; i < 6; ++i) node(block_of(i)).previous.store(garbage *= 7);
+  word().store(ListEnds{good.first, 12345, good.length}.packed() | std::uint64_t{1} << 63);
+  EXPECT_EQ(repair(shard()), 0U);
+  EXPECT_EQ(word().load(), good.packed());
+  EXPECT_EQ(check_shard(shard()), "");
+  EXPECT_EQ(take_out(), all());
+}
+
+TEST_F(ListRepairTest, a_list_is_cut_before_the_first_node_that_makes_no_sense) {
+  const std::uint32_t links[] = {0, 1, shard().granules() - 1, shard().granules(), 0xFFFFFFFF};
+  for (const std::uint32_t link : links) {
+    node(block_of(2)).next.store(link);
+    EXPECT_EQ(repair(shard()), 1U);
+    EXPECT_EQ(check_shard(shard()), "");
+    EXPECT_EQ(take_out(), first(3));
+    for (const std::string& element : all()) dict.push("list", kRight, element);
+  }
+}
+
+TEST_F(ListRepairTest, a_node_of_another_type_or_key_or_size_ends_it) {
+  const std::function<void(ListNode&)> damages[] = {
+      [](ListNode& one) { one.shape.store(one.shape.load() ^ 0x10000); },
+      [](ListNode& one) { one.shape.store(one.shape.load() ^ 0xFF000000); },
+      [](ListNode& one) { one.hash.store(one.hash.load() ^ 1); },
+      [](ListNode& one) { one.value_size.store(1 << 20); },
+      [](ListNode& one) { one.value_size.store(one.value_size.load() + 64); },  // into the next node
+  };
+  for (const auto& damage : damages) {
+    damage(node(block_of(3)));
+    EXPECT_GE(repair(shard()), 1U);
+    EXPECT_EQ(check_shard(shard()), "");
+    const Elements kept = take_out();
+    EXPECT_GE(kept.size(), 3U);
+    EXPECT_LT(kept.size(), 6U);
+    for (const std::string& element : all()) dict.push("list", kRight, element);
+  }
+}
+
+TEST_F(ListRepairTest, a_list_in_a_circle_ends_where_it_meets_itself) {
+  node(block_of(3)).next.store(block_of(1));
+  EXPECT_EQ(repair(shard()), 1U);
+  EXPECT_EQ(take_out(), first(4));
+}
+
+TEST_F(ListRepairTest, a_list_does_not_run_on_into_another) {
+  node(block_of(1)).next.store(block_of(0, "other"));
+  EXPECT_EQ(repair(shard()), 1U);
+  EXPECT_EQ(take_out(), first(2));
+  EXPECT_EQ(take_out("other"), (Elements{"x", "y"}));
+}
+
+TEST_F(ListRepairTest, a_length_that_is_too_long_is_put_right) {
+  const ListEnds good = ends();
+  for (const std::uint32_t length : {7U, 1000U, ListEnds::kMask}) {
+    word().store(ListEnds{good.first, good.last, length}.packed());
+    EXPECT_EQ(repair(shard()), 1U);
+    EXPECT_EQ(dict.llen("list"), 6);
+  }
+  EXPECT_EQ(take_out(), all());
+}
+
+TEST_F(ListRepairTest, a_list_of_which_nothing_is_left_goes) {
+  const ListEnds good = ends();
+  const std::uint64_t words[] = {0, ~std::uint64_t{0}, ListEnds{good.first, good.last, 0}.packed(),
+                                 ListEnds{0, good.last, 6}.packed(),
+                                 ListEnds{block_of(0, "other"), good.last, 6}.packed()};
+  for (const std::uint64_t bad : words) {
+    word().store(bad);
+    EXPECT_EQ(repair(shard()), 1U);
+    EXPECT_EQ(check_shard(shard()), "");
+    EXPECT_EQ(dict.llen("list"), 0);
+    EXPECT_EQ(dict.get("list"), nothing());
+    for (const std::string& element : all()) ASSERT_GT(dict.push("list", kRight, element), 0);
+  }
+}
+
+TEST_F(ListRepairTest, a_push_that_did_not_commit_leaves_nothing) {
+  const std::uint64_t before = dict.free_space();
+  const std::string name = "list";
+  for (const bool left : {true, false}) {
+    Arena arena(shard());
+    const ValueIn value{EntryType::string, 0, 0, "lost", 4};
+    const Key key(name.data(), name.size(), dict.segment().seed());
+    const std::uint32_t added = List::create(shard(), arena, key, value);
+    ASSERT_NE(added, 0U);
+    (left ? node(ends().first).previous : node(ends().last).next).store(added);
+    EXPECT_EQ(repair(shard()), 0U);
+    EXPECT_EQ(check_shard(shard()), "");
+    EXPECT_EQ(dict.free_space(), before);
+  }
+  EXPECT_EQ(take_out(), all());
+}
+
+TEST_F(ListRepairTest, an_operation_that_meets_damage_repairs_and_goes_on) {
+  const std::uint64_t repairs = shard().header().repairs.load();
+  node(block_of(5)).previous.store(4711);
+  EXPECT_EQ(dict.pop("list", kRight), text("f"));
+  EXPECT_EQ(shard().header().repairs.load(), repairs + 1);
+  word().store(ListEnds{ends().first, 0, 5}.packed());
+  EXPECT_EQ(dict.push("list", kRight, "f"), 6);
+  EXPECT_EQ(shard().header().repairs.load(), repairs + 2);
+  EXPECT_EQ(take_out(), all());
+  dict.push("list", kRight, "a");
+  word().store(0);
+  EXPECT_EQ(dict.pop("list", kLeft), nothing());
+  EXPECT_EQ(dict.push("list", kRight, "a"), 1);
+  dict.push("list", kRight, "b");
+  node(block_of(0)).next.store(0xFFFFFFFF);
+  EXPECT_EQ(dict.remove("list"), HOLDFAST_OK) << "though not all of its nodes were found";
+}
+
+TEST_F(ListRepairTest, no_words_of_a_list_make_a_call_crash_or_hang) {
+  const std::uint64_t seed = std::getenv("HOLDFAST_TEST_SEED") != nullptr
+                                 ? std::strtoull(std::getenv("HOLDFAST_TEST_SEED"), nullptr, 10)
+                                 : std::random_device()();
+  SCOPED_TRACE("HOLDFAST_TEST_SEED=" + std::to_string(seed));
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 20'000; ++round) {
+    while (dict.llen("list") < 5) ASSERT_GT(dict.push("list", static_cast<int>(random() % 2), "element"), 0);
+    const auto link = static_cast<std::uint32_t>(random() % 4 == 0 ? random() : random() % shard().granules());
+    const std::uint32_t good = block_of(static_cast<int>(random() % 5));
+    const std::uint32_t bad = random() % 2 == 0 ? link : good;
+    ListNode& victim = node(block_of(static_cast<int>(random() % 5)));
+    ListEnds now = ends();
+    switch (random() % 8) {
+      case 0:
+        victim.next.store(bad);
+        break;
+      case 1:
+        victim.previous.store(bad);
+        break;
+      case 2:
+        victim.value_size.store(bad);
+        break;
+      case 3:
+        victim.shape.store(victim.shape.load() ^ 1U << random() % 32);
+        break;
+      case 4:
+        word().store(random());
+        break;
+      case 5:
+        now.length = bad;
+        word().store(now.packed());
+        break;
+      default:
+        (random() % 2 == 0 ? now.first : now.last) = bad;
+        word().store(now.packed());
+    }
+    for (std::uint64_t i = random() % 8; i != 0; --i) {
+      const int end = static_cast<int>(random() % 2);
+      if (random() % 3 == 0)
+        EXPECT_NE(dict.push("list", end, "element"), -HOLDFAST_CORRUPT);
+      else
+        EXPECT_NE(dict.pop("list", end).code, HOLDFAST_CORRUPT);
+    }
+    if (random() % 3 == 0) dict.remove("list");
+    if (random() % 3 == 0) dict.set("list", "v"), dict.remove("list");
+    repair(shard());
+    ASSERT_EQ(check_shard(shard()), "") << "round " << round;
+    if (dict.get("value") == nothing()) dict.set("value", "v");
+  }
+}
+
+// --- a node that moves ---
+
+class NodeMove : public ListRepairTest {
+ protected:
+  /// A copy of the node in a block of its own.
+  std::uint32_t copy_of(std::uint32_t from) {
+    View view{};
+    EXPECT_TRUE(shard().inspect(from, view));
+    Arena arena(shard());
+    const std::uint32_t to = arena.allocate(view.granules);
+    EXPECT_NE(to, 0U);
+    std::memcpy(static_cast<void*>(shard().words32(to)), shard().words32(from), std::size_t{view.granules} * kGranule);
+    return to;
+  }
+  void give_back(std::uint32_t block) {
+    View view{};
+    EXPECT_TRUE(shard().inspect(block, view));
+    Arena(shard()).release(block, view.granules);
+  }
+  void make_list(int length) {
+    dict.remove("list");
+    for (int i = 0; i < length; ++i) dict.push("list", kRight, all()[static_cast<std::size_t>(i)]);
+  }
+};
+
+TEST_F(NodeMove, a_copy_takes_the_place_of_any_node) {
+  for (int length = 1; length <= 5; ++length) {
+    for (int number = 0; number < length; ++number) {
+      SCOPED_TRACE(std::to_string(number) + " of " + std::to_string(length));
+      make_list(length);
+      const std::uint32_t from = block_of(number);
+      const std::uint32_t to = copy_of(from);
+      ASSERT_TRUE(List::relink(shard(), from, to));
+      give_back(from);
+      EXPECT_EQ(check_shard(shard()), "");
+      EXPECT_EQ(block_of(number), to);
+      EXPECT_EQ(take_out(), first(static_cast<std::size_t>(length)));
+    }
+  }
+}
+
+TEST_F(NodeMove, who_dies_after_the_store_that_decides_has_moved_it) {
+  for (int length = 1; length <= 5; ++length) {
+    for (int number = 0; number < length; ++number) {
+      SCOPED_TRACE(std::to_string(number) + " of " + std::to_string(length));
+      make_list(length);
+      const std::uint64_t before = dict.free_space();
+      const std::uint32_t from = block_of(number);
+      const std::uint32_t to = copy_of(from);
+      ASSERT_TRUE(List::relink(shard(), from, to));
+      // As they were: what is stored after it.
+      if (number + 1 < length) node(block_of(number + 1)).previous.store(from);
+      if (number + 1 == length && length > 1) word().store(ListEnds{ends().first, from, ends().length}.packed());
+      EXPECT_EQ(repair(shard()), 0U);
+      EXPECT_EQ(check_shard(shard()), "");
+      EXPECT_EQ(dict.free_space(), before) << "the old node is free";
+      EXPECT_EQ(block_of(number), to);
+      EXPECT_EQ(take_out(), first(static_cast<std::size_t>(length)));
+    }
+  }
+}
+
+TEST_F(NodeMove, who_dies_before_it_has_not) {
+  const std::uint64_t before = dict.free_space();
+  copy_of(block_of(2));
+  EXPECT_EQ(repair(shard()), 0U);
+  EXPECT_EQ(dict.free_space(), before);
+  EXPECT_EQ(take_out(), all());
+}
+
+TEST_F(NodeMove, a_node_that_was_an_end_once_is_found_by_what_it_is_now) {
+  // Its links outwards still name nodes that were taken out, whose memory is in use again.
+  make_list(3);
+  dict.pop("list", kLeft);
+  dict.push("list", kRight, "q");
+  dict.push("list", kRight, "r");
+  dict.pop("list", kRight);
+  dict.push("list", kLeft, "p");
+  for (int number = 0; number < 4; ++number) {
+    const std::uint32_t from = block_of(number);
+    const std::uint32_t to = copy_of(from);
+    ASSERT_TRUE(List::relink(shard(), from, to));
+    give_back(from);
+    ASSERT_EQ(check_shard(shard()), "");
+  }
+  EXPECT_EQ(take_out(), (Elements{"p", "bb", "", "q"}));
+}
+
+TEST_F(NodeMove, a_node_of_no_list_is_refused_with_nothing_changed) {
+  const std::string name = "list";
+  Arena arena(shard());
+  const ValueIn value{EntryType::string, 0, 0, "lost", 4};
+  const std::uint32_t lone = List::create(shard(), arena, Key(name.data(), name.size(), dict.segment().seed()), value);
+  const std::uint32_t other = copy_of(lone);
+  EXPECT_FALSE(List::relink(shard(), lone, other)) << "in no list";
+  EXPECT_FALSE(List::relink(shard(), shard().granules() + 5, other));
+  node(block_of(3)).hash.store(node(block_of(3)).hash.load() ^ 2);
+  EXPECT_FALSE(List::relink(shard(), block_of(3), other)) << "of no key";
+  node(block_of(3)).hash.store(node(block_of(3)).hash.load() ^ 2);
+  node(block_of(3)).previous.store(block_of(1));
+  EXPECT_FALSE(List::relink(shard(), block_of(3), other)) << "points to who does not point back";
+  node(block_of(3)).previous.store(block_of(2));
+  give_back(lone);
+  give_back(other);
+  EXPECT_EQ(check_shard(shard()), "");
+  EXPECT_EQ(take_out(), all());
+}
+
+}  // namespace
+}  // namespace holdfast
