@@ -125,6 +125,8 @@ void Judge::use(const std::string& key) {
   if (counted == HOLDFAST_OK ? sum != 2 || dict.get(key) != test::number(2) : counted != HOLDFAST_NO_MEMORY)
     fail("incr of " + key);
   dict.remove(key);
+  use_list(key);
+  dict.remove(key);
   holdfast_lease lease{};
   const int taken = dict.try_lock(key, 100, &lease);
   if (taken == HOLDFAST_OK ? dict.get(key) != test::boolean(true) || dict.unlock(key, &lease) != HOLDFAST_OK
@@ -132,6 +134,17 @@ void Judge::use(const std::string& key) {
     fail("lock of " + key + " gives " + holdfast_code_text(taken));
   const std::string change = difference(others, victim_.see_judged(state_->keys, start_ns_));
   if (!change.empty()) fail("using " + key + " changed another key: " + change);
+}
+
+void Judge::use_list(const std::string& key) {
+  test::Dict& dict = victim_.judged();
+  const int pushed = dict.push(key, HOLDFAST_RIGHT, "second");
+  if (pushed != 1 && pushed != -HOLDFAST_NO_MEMORY) fail("push to " + key + " gives " + std::to_string(pushed));
+  if (pushed != 1) return;
+  const bool both = dict.push(key, HOLDFAST_LEFT, "first") == 2;
+  if (dict.pop(key, HOLDFAST_LEFT) != test::text(both ? "first" : "second") ||
+      (both && dict.pop(key, HOLDFAST_RIGHT) != test::text("second")) || dict.llen(key) != 0)
+    fail("list under " + key);
 }
 
 }  // namespace holdfast::crash

@@ -38,6 +38,7 @@ class Judge {
   void check_sight(const Sight& sight, const char* where, Phase& last);
   void repair_and_check(const Image& image);
   void use(const std::string& key);
+  void use_list(const std::string& key);
   void check_whole(const char* when);
 
   Victim& victim_;

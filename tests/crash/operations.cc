@@ -4,6 +4,7 @@
 
 #include "crash/scenario.h"
 #include "dict/guard.h"
+#include "dict/list.h"
 #include "dict/wait_queue.h"
 #include "platform/platform.h"
 #include "world/world.h"
@@ -25,7 +26,8 @@ class Maker {
   Maker(Victim& victim, const State& state, Random& random)
       : victim_(victim), dict_(victim.dict()), state_(state), random_(random), judge_(World::current()) {
     victim.put(state.image);
-    for (const std::string& key : state.keys) (dict_.get(key).code == HOLDFAST_OK ? present_ : absent_).push_back(key);
+    for (const std::string& key : state.keys)
+      (dict_.get(key).code == HOLDFAST_NOT_FOUND ? absent_ : present_).push_back(key);
   }
 
   std::vector<Scenario> make() {
@@ -33,6 +35,10 @@ class Maker {
     deletions();
     numbers();
     times();
+    swaps();
+    pushes();
+    pops();
+    over_lists();
     for (const std::string& key : state_.name == "locks" ? state_.keys : std::vector<std::string>{any()}) acquire(key);
     releases();
     waits();
@@ -77,6 +83,9 @@ class Maker {
     for (const std::string& other : {absent(), present()}) {
       add("add", other, [this, other] { return dict_.add(other, "added"); });
       add("replace", other, [this, other] { return dict_.replace(other, "replaced by something longer"); });
+      for (const int op : {HOLDFAST_SAFE_SET, HOLDFAST_SAFE_ADD})
+        add(op == HOLDFAST_SAFE_SET ? "safe_set" : "safe_add", other,
+            [this, op, other, value = some_text(90)] { return dict_.store(op, other, value, 0, 2); });
     }
   }
 
@@ -89,6 +98,10 @@ class Maker {
     const std::string key = absent();
     add("delete", key, [this, key] { return dict_.remove(key); });
     add("flush_all", "", [this] { return dict_.flush_all(); });
+    const std::string over = any();
+    add(
+        "flush_expired", over, [this] { return to_code(dict_.flush_expired()); }, [this, over] { expire_now(over); });
+    add("flush_expired, one at most", "", [this] { return to_code(dict_.flush_expired(1)); });
   }
 
   void numbers() {
@@ -105,6 +118,129 @@ class Maker {
   void times() {
     for (const std::string& key : {absent(), present()})
       add("expire", key, [this, key] { return dict_.expire(key, 400); });
+  }
+
+  void swaps() {
+    const auto cas = [this](const std::string& name, const std::string& key, const test::Got* expected,
+                            const test::Got* desired, const test::Got* old) {
+      const auto copy = [](const test::Got* got) {
+        return got == nullptr ? nullptr : std::make_shared<test::Got>(*got);
+      };
+      add(
+          "cas, " + name, key,
+          [this, key, then = copy(desired), before = copy(expected)] {
+            return dict_.cas(key, before.get(), then.get(), 300);
+          },
+          [this, key, stored = copy(old)] {
+            dict_.remove(key);
+            if (stored == nullptr) return;
+            const int code =
+                stored->type == HOLDFAST_NUMBER ? dict_.set_number(key, stored->number) : dict_.set(key, stored->text);
+            if (code != HOLDFAST_OK) ::_exit(kSkip);
+          });
+    };
+    const test::Got old = test::text("what it was");
+    const test::Got then = test::text(some_text(120), 6);
+    const test::Got five = test::number(5);
+    const test::Got six = test::number(6);
+    cas("equal", any(), &old, &then, &old);
+    cas("equal, a number by another", any(), &five, &six, &five);
+    cas("differs", any(), &then, &old, &old);
+    cas("nothing there", any(), &old, &then, nullptr);
+    cas("from nothing", any(), nullptr, &then, nullptr);
+    cas("from nothing, but something is there", any(), nullptr, &then, &old);
+    cas("to nothing", any(), &old, nullptr, &old);
+  }
+
+  // --- lists ---
+
+  void make_list(const std::string& key, int length) {
+    dict_.remove(key);
+    for (int i = 0; i < length; ++i)
+      if ((i % 2 == 0 ? dict_.push_number(key, HOLDFAST_RIGHT, i)
+                      : dict_.push(key, HOLDFAST_RIGHT, std::string(static_cast<std::size_t>(10 * i), 'e'))) <= 0)
+        ::_exit(kSkip);
+  }
+  void expire_now(const std::string& key) {
+    dict_.expire(key, 0.001);
+    ::usleep(5000);
+  }
+  static int to_code(int length) { return length < 0 ? -length : HOLDFAST_OK; }
+
+  void on_list(const std::string& name, int length, std::function<int(const std::string&)> run, bool expired = false) {
+    const std::string key = any();
+    add(
+        name + " of " + std::to_string(length), key, [run = std::move(run), key] { return run(key); },
+        [this, key, length, expired] {
+          make_list(key, length);
+          if (expired) expire_now(key);
+        });
+  }
+
+  void pushes() {
+    for (const int end : {HOLDFAST_LEFT, HOLDFAST_RIGHT}) {
+      const std::string name = end == HOLDFAST_LEFT ? "lpush" : "rpush";
+      for (const int length : {0, 1, 3}) {
+        on_list(name + " to a list", length, [this, end, value = some_text(90)](const std::string& key) {
+          return to_code(dict_.push(key, end, value));
+        });
+        on_list(name + " of a number to a list", length,
+                [this, end](const std::string& key) { return to_code(dict_.push_number(key, end, 8)); });
+      }
+      on_list(
+          name + " to an expired list", 2,
+          [this, end](const std::string& key) { return to_code(dict_.push(key, end, "v")); }, true);
+      for (const std::string& key : {absent(), present()})
+        add(name, key, [this, end, key] { return to_code(dict_.push(key, end, "v")); });
+    }
+  }
+
+  void pops() {
+    for (const int end : {HOLDFAST_LEFT, HOLDFAST_RIGHT}) {
+      const std::string name = end == HOLDFAST_LEFT ? "lpop" : "rpop";
+      for (const int length : {0, 1, 2, 4})
+        on_list(name + " from a list", length,
+                [this, end](const std::string& key) { return dict_.pop(key, end).code; });
+      on_list(name + " into too small a buffer from a list", 2,
+              [this, end](const std::string& key) { return dict_.pop(key, end, 1).code; });
+      for (const std::string& key : {absent(), present()})
+        add(name, key, [this, end, key] { return dict_.pop(key, end).code; });
+    }
+  }
+
+  void over_lists() {
+    on_list("set over a list", 3, [this](const std::string& key) { return dict_.set(key, "v", 0, 1); });
+    on_list("replace of a list", 3, [this](const std::string& key) { return dict_.replace(key, "v"); });
+    on_list("add over a list", 3, [this](const std::string& key) { return dict_.add(key, "v"); });
+    on_list("delete of a list", 4, [this](const std::string& key) { return dict_.remove(key); });
+    on_list("expire of a list", 2, [this](const std::string& key) { return dict_.expire(key, 500); });
+    on_list(
+        "flush_expired of a list", 3, [this](const std::string&) { return to_code(dict_.flush_expired()); }, true);
+    on_list("llen of a list", 3, [this](const std::string& key) { return to_code(dict_.llen(key)); });
+    for (int number = 0; number < 3; ++number)
+      on_list("move node " + std::to_string(number) + " of a list", 3,
+              [this, number](const std::string& key) { return move_node(key, number); });
+    on_list("move the only node of a list", 1, [this](const std::string& key) { return move_node(key, 0); });
+  }
+
+  /// As who brings free memory together does.
+  int move_node(const std::string& key, int number) {
+    Shard& shard = victim_.segment().shards()[0];
+    const ShardGuard guard(shard);
+    Arena arena(shard);
+    Place place{};
+    shard.find(Key(key.data(), key.size(), victim_.segment().seed()), place);
+    std::uint32_t from = ListEnds::of(place.view.list().ends.load(kRelaxed)).first;
+    for (int i = 0; i < number; ++i) from = shard.words32(from)[0].load(kRelaxed);
+    View node{};
+    shard.inspect(from, node);
+    const std::uint32_t to = arena.allocate(node.granules);
+    if (to == 0) return HOLDFAST_NO_MEMORY;
+    for (std::uint32_t i = 0; i < node.granules * kGranule / 4; ++i)
+      shard.words32(to)[i].store(shard.words32(from)[i].load(kRelaxed), kRelaxed);
+    if (!List::relink(shard, from, to)) return HOLDFAST_CORRUPT;
+    arena.release(from, node.granules);
+    return HOLDFAST_OK;
   }
 
   void acquire(const std::string& key) {
@@ -223,6 +359,10 @@ class Maker {
   void reads() {
     const std::string key = any();
     add("get", key, [this, key] { return dict_.get(key).code; });
+    add("get_stale", key, [this, key] {
+      bool stale = false;
+      return dict_.get_stale(key, &stale).code;
+    });
     add("ttl", key, [this, key] { return dict_.ttl(key) >= 0 ? HOLDFAST_OK : HOLDFAST_NOT_FOUND; });
   }
 

@@ -28,7 +28,7 @@ struct Scenario {
 /// `prepare` ends the child with this when the state has no room for what it needs.
 inline constexpr int kSkip = 250;
 
-/// Empty, mixed, long chains, full, full of expired entries, fragmented, flushed, locks.
+/// Empty, mixed, long chains, full, full of expired entries, fragmented, flushed, lists, full of lists, locks.
 std::vector<State> make_states(Victim& victim, Random& random);
 
 /// Each kind of public operation once, on keys of the state that suit it.

@@ -74,6 +74,28 @@ class Builder {
     return finish("flushed", keys);
   }
 
+  State lists() {
+    std::vector<std::string> keys = colliding(5);
+    for (std::size_t i = 0; i < 4; ++i)
+      for (std::size_t length = i + 1; length != 0; --length) push_something(keys[i]);
+    push_something(keys[4]);
+    push_something(keys[4]);
+    dict_.expire(keys[4], 0.001);  // expires
+    keys.push_back("value");
+    dict_.set("value", "v", kLong, 5);
+    pass_time();
+    return finish("lists", keys);
+  }
+
+  State full_of_lists() {
+    std::vector<std::string> keys;
+    for (int i = 0; i < 5; ++i) keys.push_back("l" + std::to_string(i));
+    for (std::size_t i = 0; push_something(keys[i % 5]); ++i) {
+    }
+    for (std::size_t i = 0; i < 8; ++i) dict_.pop(keys[i % 3], static_cast<int>(random_() % 2));
+    return finish("full of lists", keys);
+  }
+
   State locks() {
     const std::vector<std::string> keys = colliding(5);
     holdfast_lease lease{};
@@ -116,9 +138,13 @@ class Builder {
 
   void store_something(const std::string& key) {
     const double exptime = random_() % 3 == 0 ? kLong : 0;
-    switch (random_() % 4) {
+    switch (random_() % 5) {
       case 0:
         dict_.set_number(key, static_cast<double>(random_() % 100), exptime, 5);
+        return;
+      case 2:
+        for (std::uint64_t i = 1 + random_() % 3; i != 0; --i) push_something(key);
+        dict_.expire(key, exptime);
         return;
       case 1:
         dict_.set_boolean(key, true, exptime);
@@ -126,6 +152,12 @@ class Builder {
       default:
         dict_.set(key, std::string(random_() % 120, static_cast<char>('a' + random_() % 26)), exptime);
     }
+  }
+
+  bool push_something(const std::string& key) {
+    const int end = static_cast<int>(random_() % 2);
+    if (random_() % 3 == 0) return dict_.push_number(key, end, static_cast<double>(random_() % 100)) > 0;
+    return dict_.push(key, end, std::string(random_() % 60, static_cast<char>('a' + random_() % 26))) > 0;
   }
 
   /// Until there is no memory, with values of that size (0: of many sizes).
@@ -162,6 +194,8 @@ std::vector<State> make_states(Victim& victim, Random& random) {
   states.push_back(builder.full_of_expired());
   states.push_back(builder.fragmented());
   states.push_back(builder.flushed());
+  states.push_back(builder.lists());
+  states.push_back(builder.full_of_lists());
   states.push_back(builder.locks());
   return states;
 }

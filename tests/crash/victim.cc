@@ -25,6 +25,21 @@ std::string path_of(const std::string& name) { return std::string(holdfast_direc
 
 ShardHeader& shard_header(Image& image) { return *reinterpret_cast<ShardHeader*>(image.data() + kHeaderBytes); }
 
+/// The elements of a list in their order, each with its type and size; false if there are fewer than it says.
+bool look_at_list(const Shard& shard, const Key& key, const ListEnds& ends, std::string& elements) {
+  std::uint32_t block = ends.first;
+  for (std::uint32_t i = 0; i < ends.length; ++i) {
+    View view{};
+    if (!shard.inspect(block, view) || view.type != EntryType::node) return false;
+    const auto& node = *reinterpret_cast<const ListNode*>(view.entry);
+    if (node.hash.load(kRelaxed) != key.short_hash()) return false;
+    elements += std::to_string(node.shape.load(kRelaxed) >> 24) + ":" + std::to_string(view.value_size) + ":";
+    elements.append(reinterpret_cast<const char*>(&node + 1), view.value_size);
+    block = node.next.load(kRelaxed);
+  }
+  return true;
+}
+
 Seen look(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t start_ns) {
   static std::string buffer(kBufferBytes, '\0');
   ValueOut out{};
@@ -45,6 +60,10 @@ Seen look(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t
   seen.flags = out.flags;
   if (out.type == EntryType::string) {
     seen.text.assign(out.buffer, out.size);
+  } else if (out.type == EntryType::list) {
+    const ListEnds ends = ListEnds::of(out.bits);
+    seen.bits = ends.length;
+    if (!look_at_list(shard, key, ends, seen.text)) seen.kind = Seen::Kind::torn;
   } else {
     seen.bits = out.bits;
     if (out.type == EntryType::lock) seen.sequence = out.sequence;

@@ -17,15 +17,15 @@ namespace holdfast::crash {
 /// The bytes of a whole segment.
 using Image = std::vector<std::byte>;
 
-/// What a lock-free read finds under a key.
+/// What a lock-free read finds under a key, and behind it in a list.
 struct Seen {
   enum class Kind { missing, value, lock, torn } kind = Kind::missing;
   std::uint64_t expiry_ms = 0;
   std::uint32_t flags = 0;
-  std::uint64_t bits = 0;      // number, boolean; lock: owner
+  std::uint64_t bits = 0;      // number, boolean; list: length; lock: owner
   std::uint64_t sequence = 0;  // lock
   EntryType type{};
-  std::string text;
+  std::string text;  // string; list: its elements
 
   friend bool operator==(const Seen&, const Seen&) = default;
 };

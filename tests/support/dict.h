@@ -76,6 +76,26 @@ class Dict {
   Got get(std::string_view key) {
     return got([&](holdfast_value* value) { return holdfast_get(handle, key.data(), key.size(), value); });
   }
+  /// Also what has expired and is still there.
+  Got get_stale(std::string_view key, bool* stale) {
+    int is_stale = 0;
+    const Got found = got(
+        [&](holdfast_value* value) { return holdfast_get_stale(handle, key.data(), key.size(), value, &is_stale); });
+    *stale = is_stale != 0;
+    return found;
+  }
+  /// Null: no value.
+  int cas(std::string_view key, const Got* expected, const Got* desired, double exptime = 0) {
+    holdfast_value old = value_of(expected);
+    holdfast_value then = value_of(desired);
+    return holdfast_cas(handle, key.data(), key.size(), &old, &then, exptime, nullptr);
+  }
+  /// The number of entries, or a code as a negative number.
+  int flush_expired(std::uint32_t max = 0) {
+    std::uint32_t count = 0;
+    const int code = holdfast_flush_expired(handle, max, &count);
+    return code == HOLDFAST_OK ? static_cast<int>(count) : -code;
+  }
   /// `capacity`: of the buffer for it.
   Got pop(std::string_view key, int end, std::size_t capacity = kBuffer) {
     return got([&](holdfast_value* value) { return holdfast_pop(handle, key.data(), key.size(), end, value); },
@@ -155,11 +175,24 @@ class Dict {
  private:
   static constexpr std::size_t kBuffer = 1 << 20;
 
+  static std::string& buffer() {
+    thread_local std::string bytes(kBuffer, '\0');
+    return bytes;
+  }
+  static holdfast_value value_of(const Got* got) {
+    holdfast_value value{};
+    if (got == nullptr) return value;
+    value.type = got->type;
+    value.flags = got->flags;
+    value.number = got->number;
+    value.data = const_cast<char*>(got->text.data());
+    value.size = got->text.size();
+    return value;
+  }
   template <class Call>
   static Got got(Call&& call, std::size_t capacity = kBuffer) {
-    thread_local std::string buffer(kBuffer, '\0');
     holdfast_value value{};
-    value.data = buffer.data();
+    value.data = buffer().data();
     value.capacity = capacity;
     Got got;
     got.code = call(&value);
