@@ -22,7 +22,8 @@ class User {
     holdfast_lease lease{};
     double number = 0;
     double pause = 0;
-    switch (random_() % 16) {
+    const int end = static_cast<int>(random_() % 2);
+    switch (random_() % 20) {
       case 0:
       case 1:
         dict_.set(key, std::string(random_() % 300, 'v'), random_() % 3 == 0 ? 0.01 : 0);
@@ -62,6 +63,15 @@ class User {
       case 14:
         dict_.renew(key, last_, 0.02);
         dict_.unlock(key, &last_);
+        break;
+      case 15:
+      case 16:
+        for (std::uint64_t i = random_() % 6; i != 0; --i) dict_.push(key, end, std::string(random_() % 100, 'e'));
+        break;
+      case 17:
+      case 18:
+        dict_.pop(key, end);
+        dict_.llen(key);
         break;
       default:
         dict_.try_lock(key, 0.01, &lease);

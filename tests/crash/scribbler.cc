@@ -35,7 +35,25 @@ void Scribbler::scribble_anywhere(Segment& segment) {
     word.store(bad_word(segment.geometry().granules), kRelaxed);
 }
 
-// Goes into a chain, and there for a word of an entry, of its lock, or of its waiters.
+// A word of a list's value, or of one of its nodes.
+void Scribbler::scribble_list(Shard& shard, const View& list) {
+  Word64& word = list.list().ends;
+  ListEnds ends = ListEnds::of(word.load(kRelaxed));
+  std::uint32_t block = ends.first;
+  for (std::uint64_t steps = random_() % 4; steps != 0 && shard.holds_header(block); --steps)
+    block = shard.words32(block)[0].load(kRelaxed);
+  if (random_() % 3 != 0 && shard.holds_header(block)) {
+    // Links mostly to what is a node indeed.
+    const std::uint32_t bad = random_() % 2 == 0 ? ends.last : bad_word(shard.granules());
+    shard.words32(block)[random_() % (sizeof(ListNode) / 4)].store(bad, kRelaxed);
+    return;
+  }
+  std::uint32_t* const fields[] = {&ends.first, &ends.last, &ends.length};
+  *fields[random_() % 3] = (random_() % 2 == 0 ? block : bad_word(shard.granules())) & ListEnds::kMask;
+  word.store(random_() % 8 == 0 ? random_() : ends.packed(), kRelaxed);
+}
+
+// Goes into a chain, and there for a word of an entry, of its lock or list, or of its waiters.
 void Scribbler::scribble_entry(Shard& shard) {
   Word32* link = &shard.bucket(static_cast<std::uint32_t>(random_() % shard.buckets()));
   for (std::uint64_t steps = random_() % 3; steps != 0 && shard.holds_header(link->load(kRelaxed)); --steps)
@@ -46,6 +64,7 @@ void Scribbler::scribble_entry(Shard& shard) {
     link->store(bad_word(shard.granules()), kRelaxed);
     return;
   }
+  if (view.type == EntryType::list && random_() % 2 == 0) return scribble_list(shard, view);
   // Header, key or value: 4 words of 8 are the header's.
   const std::uint32_t words = view.granules * kGranule / 4;
   const bool in_header = random_() % 2 == 0 || words <= 8;

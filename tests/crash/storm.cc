@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cinttypes>
 #include <random>
 
@@ -77,10 +78,10 @@ class Storm {
     for (const Worker& worker : ledger_.workers) calls += worker.calls.load();
     std::uint64_t sections = 0;
     for (const Section& section : ledger_.sections) sections += section.entered.load();
-    std::printf("%-25s %5d kills, %8" PRIu64 " calls, %6" PRIu64 " critical sections, %4" PRIu64
+    std::printf("%-25s %5d kills, %8" PRIu64 " calls, %6u list elements, %6" PRIu64 " critical sections, %4" PRIu64
                 " repairs; lock taken from the dead %4" PRIu64 " times, p50 <= %" PRIu64 " us, p99 <= %" PRIu64
                 " us, max %" PRIu64 " us; %" PRIu64 " violations; %.1f s\n",
-                shape_.name, kills_, calls, sections, repairs_, ledger_.takeovers.load(),
+                shape_.name, kills_, calls, ledger_.next_element.load(), sections, repairs_, ledger_.takeovers.load(),
                 ledger_.takeover_us.quantile(0.5), ledger_.takeover_us.quantile(0.99),
                 ledger_.takeover_us.longest_us.load(), ledger_.violations.count.load(), seconds_);
     ledger_.violations.print();
@@ -115,6 +116,7 @@ class Storm {
     ++kills_;
     if (const std::uint32_t counter = worker.in_flight.exchange(0); counter != 0)
       ledger_.maybe[counter - 1].fetch_add(1);
+    if (worker.popping.exchange(0) != 0) ledger_.pops_cut_short.fetch_add(1);
   }
 
   std::uint64_t acknowledged(std::size_t counter) const {
@@ -134,6 +136,28 @@ class Storm {
         ledger_.violations.add("%s: code %d, value %" PRIu64 ", acknowledged %" PRIu64 " to %" PRIu64,
                                counter_key(static_cast<int>(i)).c_str(), got.code, value, least, most);
     }
+  }
+
+  /// Takes all that is left out of the lists: what was pushed must have come out once, but for what was in the hands of
+  /// the dead.
+  void empty_lists() {
+    for (int i = 0; i < kLists; ++i) {
+      const std::string key = list_key(i);
+      int left = dict_.llen(key);
+      for (test::Got got = dict_.pop(key, left % 2); got.code == HOLDFAST_OK; got = dict_.pop(key, left % 2)) {
+        take_element(ledger_, key, got);
+        --left;
+      }
+      if (left != 0) ledger_.violations.add("%s is %d elements shorter than it says", key.c_str(), left);
+    }
+    std::uint64_t lost = 0;
+    for (std::uint32_t id = 0; id < std::min(ledger_.next_element.load(), kElements); ++id) {
+      const std::uint8_t state = ledger_.elements[id].load();
+      if ((state & Element::kPushed) != 0 && (state & Element::kTaken) == 0) ++lost;
+    }
+    if (lost > ledger_.pops_cut_short.load())
+      ledger_.violations.add("%" PRIu64 " elements lost, though only %" PRIu64 " died in a pop", lost,
+                             ledger_.pops_cut_short.load());
   }
 
   void check_progress() {
@@ -157,6 +181,7 @@ class Storm {
     const std::string problem = test::check_segment(dict_.segment());
     if (!problem.empty()) ledger_.violations.add("at the end: %s", problem.c_str());
     check_counters(0);
+    empty_lists();
     for (const std::string& key : dict_.keys()) {
       if (key.compare(0, 5, "value") != 0) continue;
       if (const test::Got got = dict_.get(key); got.code == HOLDFAST_OK && !is_value_of(key, got.text))

@@ -15,6 +15,9 @@ inline constexpr int kWorkers = 4;
 inline constexpr int kCounters = 8;
 inline constexpr int kLocks = 4;
 inline constexpr int kValues = 40;
+inline constexpr int kLists = 3;
+/// Elements that can be told apart; when all are used up, lists only become shorter.
+inline constexpr std::uint32_t kElements = 1 << 21;
 /// Times of kills are kept for this many lives of each worker: long enough for a successor to look them up.
 inline constexpr std::uint64_t kLivesKept = 1024;
 
@@ -24,6 +27,7 @@ struct Worker {
   // Counted in acknowledged[] after the call returned; in_flight names the counter (plus one) of a call in progress.
   std::array<std::atomic<std::uint64_t>, kCounters> acknowledged;
   std::atomic<std::uint32_t> in_flight;
+  std::atomic<std::uint32_t> popping;  // 1 from before a pop until its element is marked as taken
   std::array<std::atomic<std::uint64_t>, kLivesKept> killed_at_ns;
 };
 
@@ -36,10 +40,20 @@ struct Section {
   std::atomic<std::uint64_t> entered;    // acknowledged increments of it
 };
 
+/// What became of an element of a list.
+struct Element {
+  static constexpr std::uint8_t kBegun = 1;   // a push of it has begun
+  static constexpr std::uint8_t kPushed = 2;  // and has returned
+  static constexpr std::uint8_t kTaken = 4;   // a pop gave it
+};
+
 struct Ledger {
   std::array<Worker, kWorkers> workers;
   std::array<Section, kLocks> sections;
   std::array<std::atomic<std::uint64_t>, kCounters> maybe;  // increments of processes that died in the call
+  std::atomic<std::uint32_t> next_element;
+  std::array<std::atomic<std::uint8_t>, kElements> elements;
+  std::atomic<std::uint64_t> pops_cut_short;  // by the death of who popped
   std::atomic<std::uint64_t> takeovers;
   Histogram takeover_us;
   Violations violations;
@@ -47,6 +61,7 @@ struct Ledger {
 
 inline std::string counter_key(int i) { return "counter-" + std::to_string(i); }
 inline std::string lock_key(int i) { return "lock-" + std::to_string(i); }
+inline std::string list_key(int i) { return "list-" + std::to_string(i); }
 inline std::string lease_key(int i) { return "lease-" + std::to_string(i); }
 inline std::string value_key(int i) {
   return "value-" + std::to_string(i) + std::string(static_cast<std::size_t>(i), 'k');
@@ -55,6 +70,9 @@ inline std::string value_key(int i) {
 /// A text that says which key it is for, who wrote it, and whether it is whole.
 std::string make_value(const std::string& key, int worker, std::uint64_t number, std::size_t filler);
 bool is_value_of(const std::string& key, const std::string& text);
+
+/// The number of a popped element. Says so if it is none, or was popped before.
+void take_element(Ledger& ledger, const std::string& key, const test::Got& got);
 
 /// Does this until it is killed.
 [[noreturn]] void work(test::Dict& dict, Ledger& ledger, int self, std::uint64_t life, std::uint64_t seed);

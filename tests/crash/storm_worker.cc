@@ -32,7 +32,7 @@ class Work {
 
   void step() {
     // Half of the workers hardly ever enter a critical section: they are killed inside the dictionary instead.
-    const std::size_t kinds = self_ % 2 == 0 || below(50) == 0 ? 12 : 10;
+    const std::size_t kinds = self_ % 2 == 0 || below(50) == 0 ? 15 : 13;
     switch (below(kinds)) {
       case 0:
       case 1:
@@ -56,6 +56,13 @@ class Work {
         break;
       case 9:
         short_lease(lease_key(static_cast<int>(below(2))));
+        break;
+      case 10:
+        count_by_cas(below(kCounters));
+        break;
+      case 11:
+      case 12:
+        change_list(below(kLists));
         break;
       default:
         critical_section(below(kLocks));
@@ -100,6 +107,55 @@ class Work {
     if (code == HOLDFAST_OK) row_.acknowledged[counter].fetch_add(1);
     row_.in_flight.store(0);
     expect("incr", code, {HOLDFAST_OK});
+  }
+
+  /// The same counters, by a way on which others may come in between.
+  void count_by_cas(std::size_t counter) {
+    const std::string key = counter_key(static_cast<int>(counter));
+    const test::Got old = dict_.get(key);
+    expect("get", old.code, {HOLDFAST_OK});
+    const test::Got sum = test::number(old.number + 1);
+    row_.in_flight.store(static_cast<std::uint32_t>(counter + 1));
+    const int code = dict_.cas(key, &old, &sum);
+    if (code == HOLDFAST_OK) row_.acknowledged[counter].fetch_add(1);
+    row_.in_flight.store(0);
+    expect("cas", code, {HOLDFAST_OK, HOLDFAST_DIFFERS});
+  }
+
+  void change_list(std::size_t number) {
+    if (lengths_[number] < 40 && below(2) == 0)
+      push(number);
+    else
+      pop(number);
+  }
+
+  void push(std::size_t number) {
+    const std::string key = list_key(static_cast<int>(number));
+    const std::uint32_t id = ledger_.next_element.fetch_add(1);
+    if (id >= kElements) return ledger_.next_element.store(kElements);
+    ledger_.elements[id].store(Element::kBegun);
+    const int end = static_cast<int>(below(2));
+    const int length =
+        below(3) == 0 ? dict_.push_number(key, end, id) : dict_.push(key, end, make_value(key, self_, id, below(60)));
+    if (length > 0) {
+      ledger_.elements[id].fetch_or(Element::kPushed);
+      lengths_[number] = length;
+    } else {
+      ledger_.elements[id].store(0);
+      expect("push", -length, {HOLDFAST_NO_MEMORY});
+      pop(number);
+    }
+  }
+
+  void pop(std::size_t number) {
+    const std::string key = list_key(static_cast<int>(number));
+    row_.popping.store(1);
+    const test::Got got = dict_.pop(key, static_cast<int>(below(2)));
+    if (got.code == HOLDFAST_OK) take_element(ledger_, key, got);
+    row_.popping.store(0);
+    expect("pop", got.code, {HOLDFAST_OK, HOLDFAST_NOT_FOUND});
+    lengths_[number] = dict_.llen(key);
+    if (lengths_[number] < 0) expect("llen", -lengths_[number], {HOLDFAST_OK});
   }
 
   /// A lease that may well expire while it is held: whoever finds out must be told.
@@ -179,6 +235,7 @@ class Work {
   holdfast_parker* parker_;
   std::uint32_t waiter_;
   std::uint64_t last_sequence_ = 0;
+  int lengths_[kLists] = {};
 };
 
 }  // namespace
@@ -192,6 +249,20 @@ std::string make_value(const std::string& key, int worker, std::uint64_t number,
 bool is_value_of(const std::string& key, const std::string& text) {
   if (text.size() < key.size() + kChecksumDigits || text.compare(0, key.size() + 4, key + " by ") != 0) return false;
   return checksum(text.substr(0, text.size() - kChecksumDigits)) == text.substr(text.size() - kChecksumDigits);
+}
+
+void take_element(Ledger& ledger, const std::string& key, const test::Got& got) {
+  std::uint64_t id = kElements;
+  if (got.type == HOLDFAST_NUMBER)
+    id = static_cast<std::uint64_t>(got.number);
+  else if (is_value_of(key, got.text))  // "KEY by WORKER ID ..."
+    id = std::strtoull(got.text.c_str() + got.text.find(' ', key.size() + 4), nullptr, 10);
+  if (id >= kElements)
+    return ledger.violations.add("%s gave what nobody pushed: \"%s\"", key.c_str(), got.text.c_str());
+  const std::uint8_t before = ledger.elements[id].fetch_or(Element::kTaken);
+  if ((before & Element::kBegun) == 0 || (before & Element::kTaken) != 0)
+    ledger.violations.add("element %llu of %s was %s", static_cast<unsigned long long>(id), key.c_str(),
+                          (before & Element::kTaken) != 0 ? "popped twice" : "popped, but never pushed");
 }
 
 void work(test::Dict& dict, Ledger& ledger, int self, std::uint64_t life, std::uint64_t seed) {
