@@ -54,14 +54,22 @@ Shard::Read Shard::copy_value(const View& view, ValueOut& out) noexcept {
     return Read::found;
   }
   if (view.type == EntryType::waiter || view.type == EntryType::node) return Read::torn;
+  if (view.type == EntryType::lock) return copy_lock(view, out);
   out.bits = view.value()->load(kAcquire);
-  if (view.type != EntryType::lock) return Read::found;
+  return Read::found;
+}
+
+// A grant writes its fencing number, which no other has, while the owner is nobody; then the expiry, then the owner.
+// The same number before and after means that all is of this grant: a later one's expiry comes with its number, and an
+// earlier one's owner was gone when the number was written. The owner alone would not do: a process may take a lock
+// that it has just given back.
+Shard::Read Shard::copy_lock(const View& view, ValueOut& out) noexcept {
+  const LockFields& lock = view.lock();
+  out.sequence = lock.sequence.load(kAcquire);
+  out.bits = lock.owner.load(kAcquire);
   if (out.bits == kNobody) return Read::missing;
-  // A grant writes sequence and expiry while the owner is nobody: the same owner before and after means the same grant.
-  out.sequence = view.lock().sequence.load(kAcquire);
-  out.expiry =
-      view.entry->expiry.load(kAcquire);  // acquire: pairs with the store in grant(), keeps the next load behind it
-  return view.lock().owner.load(kRelaxed) == out.bits ? Read::found : Read::torn;
+  out.expiry = view.entry->expiry.load(kAcquire);
+  return lock.sequence.load(kRelaxed) == out.sequence ? Read::found : Read::torn;
 }
 
 Shard::Read Shard::read(const Key& key, ValueOut& out) const noexcept {

@@ -129,6 +129,7 @@ class Shard {
 
  private:
   static Read copy_value(const View& view, ValueOut& out) noexcept;
+  static Read copy_lock(const View& view, ValueOut& out) noexcept;
   bool append_keys(std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const;
   bool unchanged_since(std::uint64_t epoch) const noexcept;
 

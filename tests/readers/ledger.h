@@ -47,7 +47,8 @@ struct KeyInfo {
   bool always_there;
 };
 
-std::vector<KeyInfo> make_keys(std::uint32_t writers);
+/// Of each kind, or of locks that change hands alone.
+std::vector<KeyInfo> make_keys(std::uint32_t writers, bool only_locks);
 
 struct alignas(64) Written {
   std::atomic<std::uint32_t> version;  // the last that was stored for certain
@@ -93,6 +94,7 @@ struct Shape {
   std::uint64_t size;
   double share;          // of the reads
   bool safe;             // nothing may be evicted, so nothing that is always there may be missing
+  bool only_locks;       // those that change hands, again and again
   std::uint32_t filler;  // entries that take the rest of the memory, so that room must be made all the time
 };
 

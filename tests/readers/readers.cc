@@ -22,10 +22,11 @@ namespace holdfast::readers {
 namespace {
 
 constexpr Shape kShapes[] = {
-    {"1 shard, room for all", 1 << 20, 0.4, true, 0},
-    {"8 shards, room for all", 9 << 20, 0.2, true, 0},
-    {"1 shard, full, nothing evicted", 512 << 10, 0.2, true, 1500},
-    {"1 shard, full, with eviction", 512 << 10, 0.2, false, 1500},
+    {"1 shard, room for all", 1 << 20, 0.38, true, false, 0},
+    {"8 shards, room for all", 9 << 20, 0.2, true, false, 0},
+    {"1 shard, full, nothing evicted", 512 << 10, 0.2, true, false, 1500},
+    {"1 shard, full, with eviction", 512 << 10, 0.2, false, false, 1500},
+    {"8 shards, locks alone", 9 << 20, 0.02, true, true, 0},
 };
 
 struct Plan {
@@ -76,7 +77,7 @@ class Run {
       : plan_(plan),
         shape_(shape),
         random_(seed),
-        keys_(make_keys(plan.writers)),
+        keys_(make_keys(plan.writers, shape.only_locks)),
         ledger_(crash::make_shared_memory<Ledger>()),
         dict_(name, {.size = shape.size}) {
     ledger_.begin_ms.store(platform::monotonic_ns() / platform::kNsPerMs);

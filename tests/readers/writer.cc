@@ -180,13 +180,14 @@ class Writer {
 
 }  // namespace
 
-std::vector<KeyInfo> make_keys(std::uint32_t writers) {
+std::vector<KeyInfo> make_keys(std::uint32_t writers, bool only_locks) {
   constexpr const char* kNames[kKinds] = {"number", "number-anew", "boolean", "string", "table",
                                           "list",   "held",        "passing", "coming"};
   std::vector<KeyInfo> keys;
   for (std::uint32_t writer = 0; writer < writers; ++writer) {
     for (int i = 0; i < kKinds; ++i) {
       const Kind kind = static_cast<Kind>(i);
+      if (only_locks && kind != Kind::passing_lock) continue;
       for (std::uint32_t j = 0; j < keys_of_kind(kind); ++j) {
         std::string name = std::string(kNames[i]) + "-" + std::to_string(writer) + "-" + std::to_string(j);
         name.append(j * 7 % 40, 'k');
