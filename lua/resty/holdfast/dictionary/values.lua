@@ -14,6 +14,7 @@ local double_ptr = core.double_ptr
 local encode = tables.encode
 local error = error
 local ffi_str = ffi.string
+local floor = math.floor
 local grow_value = core.grow_value
 local int_ptr = core.int_ptr
 local is_duration = core.is_duration
@@ -291,7 +292,8 @@ function methods.ttl(zone, key)
     if code ~= OK then
         return nil, reason(code)
     end
-    return double_ptr[0]
+    -- Whole milliseconds, as in ngx.shared: never more than the exptime that was given.
+    return floor(double_ptr[0] * 1000) / 1000
 end
 
 

@@ -1,0 +1,89 @@
+-- The proof that code for ngx.shared.DICT runs on resty.shdict: the same calls on both, in one worker of a real nginx.
+
+local nginx = require "spec.support.nginx"
+local process = require "spec.support.process"
+
+local missing = nginx.missing()
+
+
+describe("shdict beside ngx.shared", function ()
+    local folder
+
+    before_each(function ()
+        local listing = assert(io.popen("mktemp -d /dev/shm/holdfast-spec.XXXXXX"))
+        folder = listing:read("*l")
+        listing:close()
+    end)
+
+    after_each(function ()
+        process.clean_up()
+        os.execute("rm -rf -- '" .. folder .. "'")
+    end)
+
+
+    -- The lines of one of the files in spec/side_by_side, each in words, by their first word.
+    local function run(name, dictionaries)
+        local said = { cases = {}, calls = {}, differs = {}, full = {}, rule = {} }
+        local child = nginx.start(folder, "spec/side_by_side/" .. name .. ".lua", dictionaries)
+        for line in function () return child:hear(60) end do
+            local words = {}
+            for word in (line .. "\t"):gmatch("(.-)\t") do
+                words[#words + 1] = word
+            end
+            if words[1] == "end" then
+                break
+            end
+            assert(said[words[1]], line)
+            table.insert(said[words[1]], words)
+        end
+        return said
+    end
+
+    local function the_first(differences)
+        local lines = {}
+        for i = 1, math.min(10, #differences) do
+            lines[i] = table.concat(differences[i], "\n    ")
+        end
+        return #differences .. " differ, for instance\n" .. table.concat(lines, "\n")
+    end
+
+
+    it("answers each call in each state alike, but for the known differences", function ()
+        if missing then
+            pending(missing)
+        end
+        local dictionaries = {}
+        for i = 1, 30 do
+            dictionaries["side_by_side_" .. i] = "256k"
+        end
+        local said = run("compare", dictionaries)
+        assert.equal(0, #said.differs, the_first(said.differs))
+        assert.is_true(tonumber(said.cases[1][2]) > 10000)
+        for _, rule in ipairs(said.rule) do
+            assert.is_true(tonumber(rule[2]) > 0, "no longer a difference: " .. rule[3])
+        end
+    end)
+
+    it("answers a long row of random calls alike", function ()
+        if missing then
+            pending(missing)
+        end
+        local seed = os.getenv("HOLDFAST_SPEC_SEED") or tostring(os.time())
+        require("ffi").C.setenv("HOLDFAST_SPEC_SEED", seed, 1)
+        local said = run("random", { side_by_side = "64m" })
+        assert.equal(0, #said.differs, "HOLDFAST_SPEC_SEED=" .. seed .. ": " .. the_first(said.differs))
+        assert.equal(1, #said.calls)
+    end)
+
+    -- Where the original fails, a value that was there before is lost or others are; the words are the same.
+    it("answers alike when there is no more room", function ()
+        if missing then
+            pending(missing)
+        end
+        local said = run("full", { side_by_side_small = "256k" })
+        assert.equal(6, #said.full)
+        for _, words in ipairs(said.full) do
+            assert.equal(words[3], words[4], words[2])
+        end
+    end)
+end)

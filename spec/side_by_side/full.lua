@@ -1,0 +1,44 @@
+-- Runs in a worker of nginx: fills a dictionary of each side in every way there is. Says "full", the method, and what
+-- it returned when there was no more room, of theirs and of ours.
+
+local dictionary = require "spec.support.dictionary"
+local shdict = require "resty.shdict"
+local worker = require "spec.side_by_side.worker"
+
+local ngx = ngx  -- luacheck: ignore 113
+local pack = dictionary.pack
+
+local FILLERS = {
+    safe_set = function (dict, i) return dict:safe_set("key " .. i, ("x"):rep(200)) end,
+    safe_add = function (dict, i) return dict:safe_add("key " .. i, i) end,
+    ["safe_set over a value"] = function (dict) return dict:safe_set("key 1", ("x"):rep(300000)) end,
+    ["rpush to one list"] = function (dict, i) return dict:rpush("list", i) end,
+    ["lpush to new lists"] = function (dict, i) return dict:lpush("list " .. i, ("x"):rep(100)) end,
+    ["lpush of what is too large"] = function (dict) return dict:lpush("list", ("x"):rep(300000)) end,
+}
+
+
+-- The first results that say that there was no room.
+local function fill(dict, filler)
+    dict:flush_all()
+    dict:flush_expired()
+    for i = 1, 100000 do
+        local results = pack(filler(dict, i))
+        if results[2] or results[3] then
+            if type(results[1]) == "number" then
+                results[1] = "a number"
+            end
+            return worker.show_all(results)
+        end
+    end
+    return "never full"
+end
+
+
+worker.run(function ()
+    local theirs = ngx.shared.side_by_side_small
+    local ours = assert(shdict.open("side_by_side_small", { size = "256k" }))
+    for method, filler in pairs(FILLERS) do
+        worker.say("full", method, fill(theirs, filler), fill(ours, filler))
+    end
+end)

@@ -1,0 +1,57 @@
+-- The start and end of what runs in a worker of nginx: a task in a timer, where sleeping is allowed, and lines of words
+-- separated by tabs for the spec: what the task says; "failed" and why; at last "end".
+
+local ngx = ngx  -- luacheck: ignore 113
+
+local _M = {}
+
+
+function _M.say(...)
+    local words = { ... }
+    for i, word in ipairs(words) do
+        words[i] = tostring(word)
+    end
+    io.stdout:write(table.concat(words, "\t"), "\n")
+    io.stdout:flush()
+end
+
+
+function _M.run(task)
+    assert(ngx.timer.at(0, function (premature)
+        if premature then
+            return
+        end
+        local ok, err = xpcall(task, debug.traceback)
+        if not ok then
+            _M.say("failed", (tostring(err):gsub("\n", " ")))
+        end
+        _M.say("end")
+    end))
+end
+
+
+-- How a value looks in a line.
+function _M.show(value)
+    if type(value) == "string" then
+        return #value > 200 and ("%q.. of %d bytes"):format(value:sub(1, 10), #value) or ("%q"):format(value)
+    elseif type(value) == "table" then
+        local words = {}
+        for i, element in ipairs(value) do
+            words[i] = _M.show(element)
+        end
+        return "{" .. table.concat(words, ",") .. "}"
+    end
+    return (tostring(value):gsub("0x%x+", "0x"))
+end
+
+
+function _M.show_all(values)
+    local words = {}
+    for i = 1, values.n do
+        words[i] = _M.show(values[i])
+    end
+    return table.concat(words, ", ")
+end
+
+
+return _M
