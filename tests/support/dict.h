@@ -79,7 +79,7 @@ class Dict {
   /// Also what has expired and is still there.
   Got get_stale(std::string_view key, bool* stale) {
     int is_stale = 0;
-    const Got found = got(
+    Got found = got(
         [&](holdfast_value* value) { return holdfast_get_stale(handle, key.data(), key.size(), value, &is_stale); });
     *stale = is_stale != 0;
     return found;
