@@ -137,15 +137,31 @@ class Dict {
     const char* packed = nullptr;
     std::size_t bytes = 0;
     std::uint32_t count = 0;
-    std::multiset<std::string> found;
-    if (holdfast_keys(handle, max, &packed, &bytes, &count) != HOLDFAST_OK) return found;
-    for (std::size_t at = 0; at < bytes;) {
-      std::uint32_t length = 0;
-      std::memcpy(&length, packed + at, sizeof length);
-      found.emplace(packed + at + sizeof length, length);
-      at += sizeof length + length;
-    }
-    return found;
+    if (holdfast_keys(handle, max, &packed, &bytes, &count) != HOLDFAST_OK) return {};
+    return unpacked(packed, bytes);
+  }
+  /// One step of a scan.
+  std::multiset<std::string> scan(std::uint64_t* cursor, std::uint32_t count, std::string_view prefix = "") {
+    const char* packed = nullptr;
+    std::size_t bytes = 0;
+    std::uint32_t found = 0;
+    if (holdfast_scan(handle, cursor, count, prefix.data(), prefix.size(), &packed, &bytes, &found) != HOLDFAST_OK)
+      return {};
+    return unpacked(packed, bytes);
+  }
+  /// All of it.
+  std::multiset<std::string> scan_all(std::uint32_t count, std::string_view prefix = "") {
+    std::multiset<std::string> all;
+    std::uint64_t cursor = 0;
+    do {
+      all.merge(scan(&cursor, count, prefix));
+    } while (cursor != 0);
+    return all;
+  }
+  holdfast_stats stats() {
+    holdfast_stats stats{};
+    holdfast_dict_stats(handle, &stats);
+    return stats;
   }
   std::uint64_t free_space() { return holdfast_free_space(handle); }
 
@@ -179,6 +195,16 @@ class Dict {
     thread_local std::string bytes(kBuffer, '\0');
     return bytes;
   }
+  static std::multiset<std::string> unpacked(const char* packed, std::size_t bytes) {
+    std::multiset<std::string> keys;
+    for (std::size_t at = 0; at < bytes;) {
+      std::uint32_t length = 0;
+      std::memcpy(&length, packed + at, sizeof length);
+      keys.emplace(packed + at + sizeof length, length);
+      at += sizeof length + length;
+    }
+    return keys;
+  }
   static holdfast_value value_of(const Got* got) {
     holdfast_value value{};
     if (got == nullptr) return value;
@@ -199,7 +225,7 @@ class Dict {
     got.type = value.type;
     if (got.code != HOLDFAST_OK) return got;
     got.flags = value.flags;
-    if (value.type == HOLDFAST_STRING)
+    if (value.type == HOLDFAST_STRING || value.type == HOLDFAST_TABLE)
       got.text.assign(value.data, value.size);
     else
       got.number = value.number;

@@ -1,0 +1,196 @@
+// Compare and swap: what is compared, what "no value" means on either side, and that of many only one succeeds.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/shard_check.h"
+
+namespace holdfast {
+namespace {
+
+using test::boolean;
+using test::Child;
+using test::Dict;
+using test::Got;
+using test::nothing;
+using test::number;
+using test::text;
+
+const test::ScratchDirectory directory;
+
+std::string new_name() {
+  static int count = 0;
+  return "cas-" + std::to_string(++count);
+}
+
+Got table(std::string bytes, std::uint32_t flags = 0) {
+  return {HOLDFAST_OK, HOLDFAST_TABLE, std::move(bytes), 0, flags};
+}
+
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+class CasTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
+  void TearDown() override {
+    EXPECT_EQ(test::check_segment(dict.segment()), "");
+    const std::string& name = dict.dictionary().name();
+    holdfast_remove(name.data(), name.size());
+  }
+
+  int cas(std::string_view key, const Got& expected, const Got& desired, double exptime = 0) {
+    return dict.cas(key, &expected, &desired, exptime);
+  }
+  int cas_from_nothing(std::string_view key, const Got& desired) { return dict.cas(key, nullptr, &desired); }
+  int cas_to_nothing(std::string_view key, const Got& expected) { return dict.cas(key, &expected, nullptr); }
+
+  Dict dict{new_name()};
+};
+
+TEST_F(CasTest, a_value_is_swapped_if_it_is_the_expected_one) {
+  const std::vector<Got> values = {text("a"),        text(""),          text(std::string(1000, 'x')),
+                                   number(1),        number(-0.5),      number(INFINITY),
+                                   boolean(true),    boolean(false),    table("bytes"),
+                                   table(""),        text("bytes"),     text(std::string("a\0b", 3)),
+                                   text("12345678"), text("123456789"), text(std::string(999, 'x') + "y")};
+  for (const Got& before : values) {
+    for (const Got& after : values) {
+      dict.remove("k");
+      ASSERT_EQ(cas_from_nothing("k", before), HOLDFAST_OK);
+      for (const Got& other : values) {
+        if (other == before) continue;
+        ASSERT_EQ(cas("k", other, after), HOLDFAST_DIFFERS) << other << " instead of " << before;
+        ASSERT_EQ(dict.get("k"), before);
+      }
+      ASSERT_EQ(cas("k", before, after), HOLDFAST_OK) << before << " to " << after;
+      ASSERT_EQ(dict.get("k"), after);
+    }
+  }
+}
+
+TEST_F(CasTest, no_value_is_a_null_pointer_or_nil_on_either_side) {
+  const Got nil{HOLDFAST_OK, HOLDFAST_NIL, "", 0, 0};
+  const Got one = number(1);
+  EXPECT_EQ(dict.cas("k", nullptr, nullptr), HOLDFAST_OK) << "nothing instead of nothing";
+  EXPECT_EQ(holdfast_cas(dict.handle, "k", 1, nullptr, nullptr, 0, nullptr), HOLDFAST_OK);
+  EXPECT_EQ(dict.get("k"), nothing());
+  EXPECT_EQ(cas("k", nil, one), HOLDFAST_OK);
+  EXPECT_EQ(dict.get("k"), one);
+  EXPECT_EQ(cas("k", nil, number(2)), HOLDFAST_EXISTS);
+  EXPECT_EQ(dict.cas("k", nullptr, nullptr), HOLDFAST_EXISTS);
+  EXPECT_EQ(cas_to_nothing("k", number(2)), HOLDFAST_DIFFERS);
+  EXPECT_EQ(dict.get("k"), one);
+  EXPECT_EQ(cas_to_nothing("k", one), HOLDFAST_OK);
+  EXPECT_EQ(dict.get("k"), nothing());
+  EXPECT_EQ(cas_to_nothing("k", one), HOLDFAST_NOT_FOUND);
+  EXPECT_EQ(cas("k", one, number(2)), HOLDFAST_NOT_FOUND);
+  EXPECT_EQ(dict.get("k"), nothing());
+}
+
+TEST_F(CasTest, numbers_are_compared_as_numbers) {
+  dict.set_number("k", 0.0);
+  EXPECT_EQ(cas("k", number(-0.0), number(NAN)), HOLDFAST_OK);
+  EXPECT_TRUE(std::isnan(dict.get("k").number));
+  EXPECT_EQ(cas("k", number(NAN), number(1)), HOLDFAST_DIFFERS) << "which equals nothing, not even itself";
+  dict.set("k", "1");
+  EXPECT_EQ(cas("k", number(1), number(2)), HOLDFAST_DIFFERS);
+  dict.set_boolean("k", true);
+  EXPECT_EQ(cas("k", number(1), number(2)), HOLDFAST_DIFFERS);
+}
+
+TEST_F(CasTest, flags_are_stored_but_not_compared) {
+  dict.set("k", "a", 0, 7);
+  EXPECT_EQ(cas("k", text("a", 99), text("b", 8)), HOLDFAST_OK);
+  EXPECT_EQ(dict.get("k"), text("b", 8));
+  dict.set_number("n", 1, 0, 7);
+  EXPECT_EQ(cas("n", number(1), number(2)), HOLDFAST_OK);
+  EXPECT_EQ(dict.get("n"), number(2)) << "without flags, not with the old ones";
+  EXPECT_EQ(cas("n", number(2), number(3)), HOLDFAST_OK);
+  EXPECT_EQ(dict.get("n"), number(3));
+}
+
+TEST_F(CasTest, the_new_value_has_its_own_end) {
+  dict.set("k", "a", 100);
+  EXPECT_EQ(cas("k", text("a"), text("b")), HOLDFAST_OK);
+  EXPECT_EQ(dict.ttl("k"), 0);
+  EXPECT_EQ(cas("k", text("b"), text("c"), 0.005), HOLDFAST_OK);
+  sleep_ms(30);
+  EXPECT_EQ(dict.get("k"), nothing());
+  EXPECT_EQ(cas("k", text("c"), text("d")), HOLDFAST_NOT_FOUND) << "what has expired is no value";
+  EXPECT_EQ(cas_from_nothing("k", text("d")), HOLDFAST_OK);
+  dict.flush_all();
+  EXPECT_EQ(cas("k", text("d"), text("e")), HOLDFAST_NOT_FOUND) << "nor is what was flushed";
+  EXPECT_EQ(cas_to_nothing("k", text("d")), HOLDFAST_NOT_FOUND);
+  EXPECT_EQ(dict.cas("k", nullptr, nullptr), HOLDFAST_OK);
+  EXPECT_EQ(dict.get("k"), nothing());
+}
+
+TEST_F(CasTest, times_and_types_that_make_no_sense_are_refused_and_change_nothing) {
+  dict.set("k", "a");
+  for (const double bad : {-1.0, std::numeric_limits<double>::quiet_NaN()})
+    EXPECT_EQ(cas("k", text("a"), text("b"), bad), HOLDFAST_INVALID);
+  for (const int bad : {-1, 2, 6, 8, 9, 1000}) {
+    const Got odd{HOLDFAST_OK, bad, "a", 1, 0};
+    EXPECT_EQ(cas("k", odd, text("b")), HOLDFAST_INVALID) << bad;
+    EXPECT_EQ(cas("k", text("a"), odd), HOLDFAST_INVALID) << bad;
+    EXPECT_NE(std::string(holdfast_error()).find("type"), std::string::npos);
+  }
+  EXPECT_EQ(cas("", text("a"), text("b")), HOLDFAST_INVALID);
+  EXPECT_EQ(dict.get("k"), text("a"));
+}
+
+TEST_F(CasTest, what_can_never_fit_is_refused_and_the_old_value_stays) {
+  dict.set("k", "a");
+  EXPECT_EQ(cas("k", text("a"), text(std::string(65000, 'x'))), HOLDFAST_TOO_LARGE);
+  EXPECT_EQ(dict.get("k"), text("a"));
+  EXPECT_EQ(cas("k", text(std::string(65000, 'x')), text("b")), HOLDFAST_DIFFERS) << "it may be expected";
+}
+
+TEST_F(CasTest, a_list_or_a_held_lock_is_a_value_that_nothing_equals) {
+  ASSERT_EQ(dict.push("list", HOLDFAST_LEFT, "a"), 1);
+  holdfast_lease lease{};
+  ASSERT_EQ(dict.try_lock("lock", 0, &lease), HOLDFAST_OK);
+  for (const char* key : {"list", "lock"}) {
+    EXPECT_EQ(cas_from_nothing(key, text("b")), HOLDFAST_EXISTS);
+    EXPECT_EQ(cas(key, text("a"), text("b")), HOLDFAST_DIFFERS);
+    EXPECT_EQ(cas(key, boolean(true), text("b")), HOLDFAST_DIFFERS);
+    EXPECT_EQ(cas(key, number(1), text("b")), HOLDFAST_DIFFERS);
+    EXPECT_EQ(cas_to_nothing(key, table("a")), HOLDFAST_DIFFERS);
+  }
+  EXPECT_EQ(dict.llen("list"), 1);
+  EXPECT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK) << "it was held all the time";
+  EXPECT_EQ(cas_from_nothing("lock", text("b")), HOLDFAST_OK) << "a lock that nobody holds is nothing";
+  EXPECT_EQ(dict.get("lock"), text("b"));
+}
+
+TEST_F(CasTest, of_processes_that_swap_the_same_value_one_succeeds) {
+  constexpr int kRounds = 4000;
+  constexpr int kProcesses = 3;
+  std::vector<std::unique_ptr<Child>> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    children.push_back(std::make_unique<Child>([this](test::Channel& channel) {
+      for (int done = 0; done < kRounds;) {
+        const Got before = dict.get("count");
+        // A word in place, or another entry: by turns.
+        const Got after = number(before.code == HOLDFAST_OK ? before.number + 1 : 1, before.flags + done % 2);
+        const int code = dict.cas("count", before.code == HOLDFAST_OK ? &before : nullptr, &after);
+        if (code == HOLDFAST_OK) ++done;
+        if (code != HOLDFAST_OK && code != HOLDFAST_DIFFERS && code != HOLDFAST_EXISTS) return 1;
+      }
+      channel.say("done");
+      return 0;
+    }));
+  }
+  for (auto& child : children) EXPECT_EQ(child->hear(), "done");
+  EXPECT_EQ(dict.get("count").number, kRounds * kProcesses);
+}
+
+}  // namespace
+}  // namespace holdfast

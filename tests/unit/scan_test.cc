@@ -1,0 +1,212 @@
+// Walks over all keys: scan and keys give each key that stays exactly once, whatever happens to the others.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "platform/platform.h"
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/shard_check.h"
+
+namespace holdfast {
+namespace {
+
+using test::Child;
+using test::Dict;
+
+const test::ScratchDirectory directory;
+
+std::string new_name() {
+  static int count = 0;
+  return "scan-" + std::to_string(++count);
+}
+
+std::uint64_t seed_of_run() {
+  const char* given = std::getenv("HOLDFAST_TEST_SEED");
+  const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  return seed;
+}
+
+class ScanTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
+  void TearDown() override {
+    EXPECT_EQ(test::check_segment(dict.segment()), "");
+    const std::string& name = dict.dictionary().name();
+    holdfast_remove(name.data(), name.size());
+  }
+
+  std::multiset<std::string> put(int count, const std::string& prefix) {
+    std::multiset<std::string> names;
+    for (int i = 0; i < count; ++i) {
+      const std::string name = prefix + std::to_string(i * 7919);
+      EXPECT_EQ(dict.set(name, "v"), HOLDFAST_OK);
+      names.insert(name);
+    }
+    return names;
+  }
+
+  Dict dict{new_name(), {.size = 5 << 20}};  // 4 shards
+};
+
+TEST_F(ScanTest, a_scan_at_rest_gives_every_live_key_once_with_any_count) {
+  std::multiset<std::string> expected = put(3000, "k");
+  dict.set("expired", "v", 0.001);
+  holdfast_lease lease{};
+  ASSERT_EQ(dict.try_lock("held", 0, &lease), HOLDFAST_OK);
+  holdfast_lease released{};
+  ASSERT_EQ(dict.try_lock("released", 0, &released), HOLDFAST_OK);
+  ASSERT_EQ(dict.unlock("released", &released), HOLDFAST_OK);
+  ASSERT_EQ(dict.push("list", HOLDFAST_LEFT, "an element is no key"), 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  expected.insert({"held", "list"});
+  for (const std::uint32_t count : {1U, 2U, 17U, 1000U, 1'000'000U, ~0U})
+    EXPECT_EQ(dict.scan_all(count), expected) << count;
+  EXPECT_EQ(dict.keys(), expected);
+  dict.flush_all();
+  EXPECT_TRUE(dict.scan_all(10).empty());
+}
+
+TEST_F(ScanTest, an_empty_dictionary_is_walked_through_as_well) { EXPECT_TRUE(dict.scan_all(1).empty()); }
+
+TEST_F(ScanTest, a_prefix_chooses_among_the_keys) {
+  const auto expected = put(200, "user:");
+  put(200, "users");
+  put(200, "use");
+  dict.set("user:", "the prefix alone is one too");
+  dict.set("user", "shorter than the prefix");
+  auto with_bare = expected;
+  with_bare.insert("user:");
+  EXPECT_EQ(dict.scan_all(10, "user:"), with_bare);
+  EXPECT_TRUE(dict.scan_all(10, "nobody").empty());
+  EXPECT_TRUE(dict.scan_all(10, std::string(1000, 'u')).empty());
+  dict.set(std::string("\0\0b", 3), "v");
+  EXPECT_EQ(dict.scan_all(10, std::string("\0\0", 2)).size(), 1U);
+}
+
+TEST_F(ScanTest, one_call_gives_about_as_many_as_were_asked_for) {
+  put(4000, "k");
+  std::uint64_t cursor = 0;
+  std::size_t calls = 0;
+  do {
+    const std::uint64_t before = cursor;
+    const std::size_t found = dict.scan(&cursor, 10).size();
+    EXPECT_LE(found, 10U + 20U) << "the rest of one chain more";
+    EXPECT_NE(cursor, before);
+    ++calls;
+  } while (cursor != 0);
+  EXPECT_GE(calls, 4000U / 30);
+}
+
+TEST_F(ScanTest, a_count_of_0_is_refused) {
+  std::uint64_t cursor = 7;
+  const char* packed = nullptr;
+  std::size_t bytes = 0;
+  std::uint32_t found = 0;
+  EXPECT_EQ(holdfast_scan(dict.handle, &cursor, 0, "", 0, &packed, &bytes, &found), HOLDFAST_INVALID);
+  EXPECT_NE(std::string(holdfast_error()).find("count"), std::string::npos);
+  EXPECT_EQ(cursor, 7U);
+}
+
+TEST_F(ScanTest, a_cursor_beyond_the_end_is_the_end) {
+  put(100, "k");
+  std::uint64_t buckets = 0;
+  for (Shard& shard : dict.segment().shards()) buckets += shard.buckets();
+  for (const std::uint64_t beyond : {buckets, buckets + 1, std::uint64_t{1} << 32, ~std::uint64_t{0}}) {
+    std::uint64_t cursor = beyond;
+    EXPECT_TRUE(dict.scan(&cursor, 10).empty());
+    EXPECT_EQ(cursor, 0U);
+  }
+  std::uint64_t cursor = buckets - 1;
+  dict.scan(&cursor, ~0U);
+  EXPECT_EQ(cursor, 0U);
+}
+
+/// Changes everything but the keys that begin with "stays", and those only in place or by other values.
+void disturb(Dict& dict, const std::multiset<std::string>& stay, std::mt19937_64& random) {
+  const std::string other = "other" + std::to_string(random() % 2000);
+  switch (random() % 8) {
+    case 0:
+      dict.remove(other);
+      break;
+    case 1:
+      dict.expire(other, 0.001);
+      break;
+    case 2:
+      dict.push(other + "list", HOLDFAST_LEFT, "e");
+      break;
+    case 3:
+    case 4:
+      dict.store(HOLDFAST_SAFE_SET, *std::next(stay.begin(), static_cast<std::ptrdiff_t>(random() % stay.size())),
+                 std::string(random() % 300, 's'), 0, 0);
+      break;
+    case 5:
+      dict.flush_expired(5);
+      break;
+    default:
+      dict.store(HOLDFAST_SAFE_SET, other, std::string(random() % (random() % 50 == 0 ? 5000 : 200), 'o'), 0, 0);
+  }
+}
+
+/// Of the keys that stay, those that were not seen exactly once.
+std::size_t wrong(const std::multiset<std::string>& stay, const std::multiset<std::string>& seen) {
+  std::size_t count = 0;
+  for (const std::string& name : stay)
+    if (seen.count(name) != 1) ++count;
+  return count;
+}
+
+TEST_F(ScanTest, between_the_steps_of_a_scan_anything_may_happen_to_other_keys) {
+  std::mt19937_64 random(seed_of_run());
+  const auto stay = put(300, "stays");
+  for (int round = 0; round < 30; ++round) {
+    std::multiset<std::string> seen;
+    std::uint64_t cursor = 0;
+    do {
+      seen.merge(dict.scan(&cursor, 1 + static_cast<std::uint32_t>(random() % 20)));
+      for (int i = 0; i < 20; ++i) disturb(dict, stay, random);
+    } while (cursor != 0);
+    ASSERT_EQ(wrong(stay, seen), 0U) << "round " << round;
+  }
+}
+
+TEST_F(ScanTest, walks_see_each_key_that_stays_once_while_others_change_the_shards) {
+  const std::uint64_t seed = seed_of_run();
+  // In one shard, and in one so small that memory is short and moves.
+  for (const std::uint64_t size : {std::uint64_t{1} << 20, std::uint64_t{160} << 10}) {
+    Dict busy(new_name(), {.size = size});
+    ASSERT_EQ(busy.status, HOLDFAST_OK);
+    std::multiset<std::string> stay;
+    for (int i = 0; i < 200; ++i) stay.insert("stays" + std::to_string(i * 31));
+    for (const std::string& name : stay) ASSERT_EQ(busy.set(name, "v"), HOLDFAST_OK);
+    std::vector<std::unique_ptr<Child>> writers;
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      writers.push_back(std::make_unique<Child>([&, i](test::Channel& channel) {
+        std::mt19937_64 random(seed + i);
+        disturb(busy, stay, random);
+        channel.say("at work");
+        for (;;) disturb(busy, stay, random);
+        return 0;
+      }));
+    }
+    for (auto& writer : writers) ASSERT_EQ(writer->hear(), "at work");
+    std::mt19937_64 random(seed + 9);
+    const std::uint64_t end = platform::monotonic_ns() + platform::kNsPerSecond;
+    int walks = 0;
+    for (; walks < 20 || platform::monotonic_ns() < end; ++walks) {
+      ASSERT_EQ(wrong(stay, busy.keys()), 0U) << "keys, walk " << walks;
+      ASSERT_EQ(wrong(stay, busy.scan_all(1 + static_cast<std::uint32_t>(random() % 100))), 0U) << "walk " << walks;
+      ASSERT_EQ(wrong(stay, busy.scan_all(50, "stays")), 0U) << "with a prefix, walk " << walks;
+    }
+    std::printf("%d walks\n", 3 * walks);
+  }
+}
+
+}  // namespace
+}  // namespace holdfast
