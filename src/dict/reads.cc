@@ -194,7 +194,8 @@ Code Dictionary::stats(DictionaryStats& stats) noexcept {
   for (Shard& shard : now->shards()) {
     const ShardHeader& header = shard.header();
     const std::uint64_t free = std::min(header.free_granules.load(kRelaxed), shard.granules());
-    stats.entries += header.entries.load(kRelaxed) - header.free_locks.load(kRelaxed);
+    const std::uint32_t entries = header.entries.load(kRelaxed);
+    stats.entries += entries - std::min(entries, header.free_locks.load(kRelaxed));  // the two are of two moments
     stats.bytes_free += free * kGranule;
     stats.bytes_used += (shard.granules() - free) * kGranule;
     stats.evictions += header.evictions.load(kRelaxed);

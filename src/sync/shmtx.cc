@@ -153,6 +153,7 @@ LockResult Shmtx::wait_spinning(std::uint32_t me, std::uint64_t deadline_ns) noe
 
 LockResult Shmtx::wait_for_file(std::uint32_t me, std::uint64_t deadline_ns) noexcept {
   if (file_ == nullptr) return LockResult::failed;
+  bool counted = false;
   std::uint64_t sleep_ns = kFirstPollNs;
   for (;;) {
     platform::Mapping pin;
@@ -166,6 +167,8 @@ LockResult Shmtx::wait_for_file(std::uint32_t me, std::uint64_t deadline_ns) noe
       case RecordLock::Attempt::unreachable:
         return LockResult::failed;
       case RecordLock::Attempt::held:
+        if (!counted) state_->waits.fetch_add(1, std::memory_order_relaxed);
+        counted = true;
         break;
     }
     const std::uint64_t now = platform::monotonic_ns();

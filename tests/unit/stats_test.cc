@@ -1,0 +1,231 @@
+// Counts of what happens in a dictionary: what each of them counts, and that nobody pays for them.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "dict/guard.h"
+#include "platform/platform.h"
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/shard_check.h"
+
+namespace holdfast {
+namespace {
+
+using test::Child;
+using test::Dict;
+using test::eventually;
+
+const test::ScratchDirectory directory;
+
+std::string new_name() {
+  static int count = 0;
+  return "stats-" + std::to_string(++count);
+}
+
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+class StatsTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
+  void TearDown() override {
+    EXPECT_EQ(test::check_segment(dict.segment()), "");
+    const std::string& name = dict.dictionary().name();
+    holdfast_remove(name.data(), name.size());
+  }
+
+  Dict dict{new_name()};
+  holdfast_lease lease{};
+};
+
+TEST_F(StatsTest, a_new_dictionary_has_counted_nothing) {
+  const holdfast_stats stats = dict.stats();
+  EXPECT_EQ(stats.entries, 0U);
+  EXPECT_EQ(stats.hits, 0U);
+  EXPECT_EQ(stats.misses, 0U);
+  EXPECT_EQ(stats.evictions, 0U);
+  EXPECT_EQ(stats.expirations, 0U);
+  EXPECT_EQ(stats.repairs, 0U);
+  EXPECT_EQ(stats.mutex_waits, 0U);
+  EXPECT_EQ(stats.bytes_free, dict.free_space());
+}
+
+TEST_F(StatsTest, entries_are_what_the_chains_hold_but_for_locks_that_nobody_holds) {
+  for (int i = 0; i < 40; ++i) dict.set("k" + std::to_string(i), "v");
+  dict.set("k0", "another value of the same key");
+  dict.push("list", HOLDFAST_LEFT, "one");
+  dict.push("list", HOLDFAST_LEFT, "two");
+  dict.try_lock("held", 0, &lease);
+  EXPECT_EQ(dict.stats().entries, 42U);
+  dict.unlock("held", &lease);
+  EXPECT_EQ(dict.stats().entries, 41U);
+  for (int i = 0; i < 10; ++i) dict.remove("k" + std::to_string(i));
+  dict.set("expired", "v", 0.001);
+  sleep_ms(20);
+  EXPECT_EQ(dict.stats().entries, 32U) << "its memory was not needed yet";
+  EXPECT_EQ(dict.flush_expired(), 1);
+  EXPECT_EQ(dict.stats().entries, 31U);
+}
+
+TEST_F(StatsTest, bytes_used_and_free_make_up_the_arenas) {
+  const holdfast_stats before = dict.stats();
+  const std::uint64_t all = before.bytes_used + before.bytes_free;
+  EXPECT_LE(all, holdfast_capacity(dict.handle));
+  dict.set("k", std::string(1000, 'v'));
+  const holdfast_stats after = dict.stats();
+  EXPECT_EQ(after.bytes_used + after.bytes_free, all);
+  EXPECT_GE(after.bytes_used, before.bytes_used + 1000);
+  EXPECT_LE(after.bytes_used, before.bytes_used + 1100);
+  EXPECT_EQ(after.bytes_free, dict.free_space());
+  dict.remove("k");
+  EXPECT_EQ(dict.stats().bytes_used, before.bytes_used);
+}
+
+TEST_F(StatsTest, a_hit_is_a_get_that_finds_something) {
+  dict.set("k", "v");
+  dict.push("list", HOLDFAST_LEFT, "one");
+  dict.set("expired", "v", 0.001);
+  sleep_ms(20);
+  for (int i = 0; i < 5; ++i) dict.get("k");
+  dict.get("list");
+  dict.get("missing");
+  dict.get("missing");
+  dict.get("expired");
+  EXPECT_EQ(dict.stats().hits, 6U);
+  EXPECT_EQ(dict.stats().misses, 3U);
+  bool stale = false;
+  dict.get_stale("k", &stale);
+  dict.get_stale("expired", &stale);
+  dict.get_stale("missing", &stale);
+  EXPECT_EQ(dict.stats().hits, 8U);
+  EXPECT_EQ(dict.stats().misses, 4U);
+  dict.ttl("k");
+  dict.llen("list");
+  dict.keys();
+  dict.add("k", "w");
+  double sum = 0;
+  dict.incr_from("n", 1, 0, 0, &sum);
+  EXPECT_EQ(dict.stats().hits + dict.stats().misses, 12U) << "only gets count";
+}
+
+TEST_F(StatsTest, a_get_that_asks_again_with_more_room_counts_once) {
+  dict.set("k", "twelve bytes");
+  char buffer[12];
+  holdfast_value value{};
+  value.data = buffer;
+  EXPECT_EQ(holdfast_get(dict.handle, "k", 1, &value), HOLDFAST_BUFFER);
+  EXPECT_EQ(dict.stats().hits, 0U);
+  value.capacity = sizeof buffer;
+  EXPECT_EQ(holdfast_get(dict.handle, "k", 1, &value), HOLDFAST_OK);
+  EXPECT_EQ(dict.stats().hits, 1U);
+}
+
+TEST_F(StatsTest, the_reads_of_processes_add_up) {
+  dict.set("k", "v");
+  constexpr int kReads = 20000;
+  std::vector<std::unique_ptr<Child>> readers;
+  for (int i = 0; i < 3; ++i) {
+    readers.push_back(std::make_unique<Child>([this](test::Channel&) {
+      for (int j = 0; j < kReads; ++j) dict.get(j % 4 == 0 ? "missing" : "k");
+      return 0;
+    }));
+  }
+  for (auto& reader : readers) EXPECT_EQ(reader->wait(), 0);
+  EXPECT_EQ(dict.stats().hits, 3U * kReads * 3 / 4) << "each process counts for itself, so none is lost";
+  EXPECT_EQ(dict.stats().misses, 3U * kReads / 4);
+}
+
+TEST_F(StatsTest, expirations_are_entries_whose_memory_was_taken_back_after_their_end) {
+  for (int i = 0; i < 10; ++i) dict.set("expired" + std::to_string(i), "v", 0.001);
+  for (int i = 0; i < 5; ++i) dict.set("stays" + std::to_string(i), "v");
+  sleep_ms(20);
+  EXPECT_EQ(dict.stats().expirations, 0U);
+  EXPECT_EQ(dict.flush_expired(4), 4);
+  EXPECT_EQ(dict.stats().expirations, 4U);
+  dict.flush_all();
+  EXPECT_EQ(dict.flush_expired(), 11);
+  EXPECT_EQ(dict.stats().expirations, 15U);
+  dict.set("k", "v");
+  dict.remove("k");
+  EXPECT_EQ(dict.stats().expirations, 15U) << "a deletion is none";
+  EXPECT_EQ(dict.stats().evictions, 0U);
+}
+
+TEST_F(StatsTest, a_process_killed_inside_a_change_costs_one_repair) {
+  dict.set("k", "v");
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    Child victim([this](test::Channel& channel) {
+      const ShardGuard guard(dict.segment().shards().front());
+      channel.say(guard.held() ? "inside" : "refused");
+      channel.hear();
+      return 0;
+    });
+    ASSERT_EQ(victim.hear(), "inside");
+    victim.kill();
+    EXPECT_EQ(victim.wait(), 128 + 9);
+    EXPECT_EQ(dict.stats().repairs, i - 1) << "reading takes no mutex, so nothing is repaired";
+    EXPECT_EQ(dict.set("k", "v" + std::to_string(i)), HOLDFAST_OK);
+    EXPECT_EQ(dict.stats().repairs, i);
+  }
+}
+
+/// A change waits while another is at work in the shard: counted, once, with every mutex.
+class WaitsTest : public ::testing::TestWithParam<holdfast_mutex> {};
+
+TEST_P(WaitsTest, a_change_that_found_another_at_work_is_counted_once) {
+  Dict dict(new_name(), {.mutex = GetParam()});
+  ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+  for (int i = 0; i < 100; ++i) dict.set("k", "v");
+  EXPECT_EQ(dict.stats().mutex_waits, 0U) << "nobody was there";
+  Child other([&](test::Channel& channel) {
+    const ShardGuard guard(dict.segment().shards().front());
+    channel.say(guard.held() ? "inside" : "refused");
+    channel.hear();
+    return 0;
+  });
+  ASSERT_EQ(other.hear(), "inside");
+  std::thread letting_go([&] {
+    eventually([&] { return dict.stats().mutex_waits != 0; });
+    sleep_ms(10);
+    other.say("go");
+  });
+  EXPECT_EQ(dict.set("k", "w"), HOLDFAST_OK);
+  letting_go.join();
+  EXPECT_EQ(dict.stats().mutex_waits, 1U);
+}
+
+std::string mutex_name(const ::testing::TestParamInfo<holdfast_mutex>& given) {
+  return strategy_name(static_cast<MutexStrategy>(given.param));
+}
+INSTANTIATE_TEST_SUITE_P(Mutexes, WaitsTest,
+                         ::testing::Values(HOLDFAST_MUTEX_FUTEX, HOLDFAST_MUTEX_SPIN, HOLDFAST_MUTEX_FILE), mutex_name);
+
+TEST_F(StatsTest, a_count_taken_in_the_middle_of_a_change_is_never_absurd) {
+  dict.set("k", "v");
+  ShardHeader& header = dict.segment().shards().front().header();
+  // As a reader may see them between whose loads a lock's entry was made and given back.
+  header.free_locks.store(2);
+  EXPECT_EQ(dict.stats().entries, 0U);
+  header.free_locks.store(0);
+  header.free_granules.store(~0U);
+  EXPECT_EQ(dict.stats().bytes_used, 0U);
+  EXPECT_EQ(repair(dict.segment().shards().front()), 0U);
+  EXPECT_EQ(dict.stats().entries, 1U);
+}
+
+TEST_F(StatsTest, a_removed_dictionary_has_no_counts) {
+  Dict gone(new_name());
+  gone.set("k", "v");
+  const std::string name = gone.dictionary().name();
+  ASSERT_EQ(holdfast_remove(name.data(), name.size()), HOLDFAST_OK);
+  holdfast_stats stats{};
+  stats.entries = 99;
+  EXPECT_EQ(holdfast_dict_stats(gone.handle, &stats), HOLDFAST_REMOVED);
+  EXPECT_EQ(stats.entries, 0U);
+}
+
+}  // namespace
+}  // namespace holdfast
