@@ -14,7 +14,7 @@ configure = cmake -S . -B build $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(
   --log-level=WARNING >/dev/null
 compile = cmake --build build --parallel $(JOBS)
 
-.PHONY: all demo test bench lint install clean help
+.PHONY: all demo test bench bench-peers lint install clean help
 .DEFAULT_GOAL := all
 
 all: ## build/libholdfast.so and build/holdfast
@@ -38,6 +38,12 @@ bench: ## install what is missing, build, print the table of measurements
 	@$(compile)
 	@bench/run build
 
+bench-peers: ## the same for the dictionary beside nginx's, in nginx, which it installs as well
+	@scripts/setup peers
+	@$(call configure,$(OPTIONAL_PARTS))
+	@$(compile) --target holdfast_library
+	@bench/run build --peers
+
 lint: ## clang-format, clang-tidy, luacheck, shellcheck and the project's own rules
 	@scripts/setup lint
 	@$(call configure,$(OPTIONAL_PARTS))
@@ -52,7 +58,7 @@ clean: ## remove everything that was built
 	@cmake -E rm -rf build $(wildcard build-ci-*) build.luarocks
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\): ## /\1|/p' Makefile | while IFS='|' read -r name text; do \
-	  printf 'make %-8s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\): ## /\1|/p' Makefile | while IFS='|' read -r name text; do \
+	  printf 'make %-11s %s\n' "$$name" "$$text"; done
 	@echo
 	@echo 'Variables: BUILD_TYPE=RelWithDebInfo|Release|Debug  PREFIX=/usr/local  DESTDIR=  JOBS=N  CMAKE_FLAGS=...'

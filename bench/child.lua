@@ -15,7 +15,7 @@ local function run_all(count, task)
 end
 
 
-require("bench." .. arg[1]).run({
+require("bench.parts." .. arg[1]).run({
     emit = options.emit,
     workers = read.workers or 1,
     run_all = run_all,

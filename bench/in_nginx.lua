@@ -26,7 +26,7 @@ local function run()
     local read = options.read()
     local peer = sides.nginx()
     emit("peer", peer.label)
-    require("bench." .. part).run({
+    require("bench.parts." .. part).run({
         emit = emit,
         workers = ngx.worker.count(),
         run_all = run_all,

@@ -1,6 +1,7 @@
 -- An nginx of our own: in the foreground, in a folder of its own, without a socket, ended by its pid.
 
 local process = require "bench.support.process"
+local sizes = require "bench.support.dictionaries"
 
 local quote = process.quote
 
@@ -31,9 +32,7 @@ http {
   uwsgi_temp_path $folder/uwsgi;
   scgi_temp_path $folder/scgi;
   lua_package_path "$root/?.lua;$root/lua/?.lua;/usr/local/openresty/lualib/?.lua;;";
-  lua_shared_dict bench_locks 1m;
-  lua_shared_dict bench_cache 16m;
-  lua_shared_dict bench_fill 64m;
+  $dictionaries
   init_worker_by_lua_file $root/bench/in_nginx.lua;
 }
 ]]
@@ -74,12 +73,22 @@ local function load_modules()
 end
 
 
+local function declare_dictionaries()
+    local lines = {}
+    for name, size in pairs(sizes) do
+        lines[#lines + 1] = "lua_shared_dict " .. name .. " " .. size .. ";"
+    end
+    return table.concat(lines, "\n  ")
+end
+
+
 local function write_configuration(folder, root, workers)
     local values = {
         folder = folder,
         root = root,
         workers = workers,
         load = load_modules(),
+        dictionaries = declare_dictionaries(),
         user = process.output("id -u") == "0" and "user root;" or "",
     }
     os.execute("mkdir -p " .. quote(folder))

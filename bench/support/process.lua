@@ -23,16 +23,16 @@ function _M.output(command)
 end
 
 
-local cpus = tonumber(_M.output("nproc")) or 1
+_M.cores = tonumber(_M.output("nproc")) or 1
 local can_pin = _M.output("command -v taskset") ~= ""
 
 
 -- Keeps the command on one processor, where there are several.
 function _M.pinned(command, number)
-    if cpus < 2 or not can_pin then
+    if _M.cores < 2 or not can_pin then
         return command
     end
-    return "taskset -c " .. number % cpus .. " " .. command
+    return "taskset -c " .. number % _M.cores .. " " .. command
 end
 
 

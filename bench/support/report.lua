@@ -1,6 +1,9 @@
 -- Tables for people: at a terminal and, the same, as Markdown in a file.
 
-local _M = {}
+local stats = require "bench.support.stats"
+
+-- What stands where there is nothing to say.
+local _M = { NONE = "-" }
 
 
 -- Characters, not bytes.
@@ -55,6 +58,19 @@ function _M.digits(value)
         return ("%.0f"):format(value)
     end
     return ("%.3g"):format(value)
+end
+
+
+-- Three cells for a list of ratios, or nil: the median with the quarters, the extremes, and the distance from the
+-- target if there is one.
+function _M.ratio(ratios, target)
+    if not ratios then
+        return _M.NONE, _M.NONE, _M.NONE
+    end
+    local ratio = stats.median(ratios)
+    return ("%.2fx (%.2f-%.2f)"):format(ratio, stats.middle_half(ratios)),
+        ("%.2f-%.2f"):format(stats.percentile(ratios, 0), stats.percentile(ratios, 1)),
+        target and _M.distance(ratio, target) or _M.NONE
 end
 
 

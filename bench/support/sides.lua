@@ -1,5 +1,7 @@
--- What is compared: each side is a lock module, the name of the dictionary its locks are in, a dictionary for values,
--- and one to fill up.
+-- What is compared: each side is a lock module, the name of the dictionary its locks are in, and a function that gives
+-- a dictionary (bench/support/dictionaries.lua) by its name.
+
+local sizes = require "bench.support.dictionaries"
 
 local _M = {}
 
@@ -10,9 +12,8 @@ function _M.holdfast()
         name = "holdfast",
         lock = require "resty.lock",
         locks = "bench_locks",
-        cache = assert(shdict.open("bench_cache", { size = "16m" })),
-        fill = function ()
-            return assert(shdict.open("bench_fill", { size = "64m" }))
+        dict = function (name)
+            return assert(shdict.open(name, { size = sizes[name] }))
         end,
     }
 end
@@ -44,11 +45,10 @@ function _M.nginx()
     return {
         name = "ngx.shared",
         label = label,
-        lock = lock or require "bench.peer_lock",
+        lock = lock or require "bench.support.peer_lock",
         locks = "bench_locks",
-        cache = shared.bench_cache,
-        fill = function ()
-            return shared.bench_fill
+        dict = function (name)
+            return assert(shared[name], name)
         end,
     }
 end

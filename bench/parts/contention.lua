@@ -14,8 +14,9 @@ local _M = {}
 
 
 local function wait_for_the_others(host, side)
-    assert(side.cache:incr("ready", 1, 0))
-    while side.cache:get("ready") < host.workers do
+    local sync = side.dict("bench_sync")
+    assert(sync:incr("ready", 1, 0))
+    while sync:get("ready") < host.workers do
         host.sleep(0.001)
     end
 end

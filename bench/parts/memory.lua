@@ -3,12 +3,15 @@
 local _M = {}
 
 
-function _M.run(host)
+-- options.bytes: length of the strings that are stored; 0: numbers.
+function _M.run(host, options)
+    local text = ("v"):rep(options.bytes)
     for _, side in ipairs(host.sides) do
-        local dict = side.fill()
+        local dict = side.dict("bench_fill")
         local count = 0
         repeat
-            local ok, _, forcible = dict:set(("k%08d"):format(count), count)
+            local value = options.bytes > 0 and text or count
+            local ok, _, forcible = dict:set(("k%08d"):format(count), value)
             local full = not ok or forcible
             if not full then
                 count = count + 1

@@ -1,0 +1,99 @@
+-- How often a cache that is too small for all keys has what it is asked for: each side's dictionary, and beside it
+-- other ways to choose what goes, with as many entries as the first side's dictionary held.
+
+local policies = require "bench.support.policies"
+local traces = require "bench.support.traces"
+
+local VALUES = {
+    bench_ratio = ("v"):rep(100),
+    bench_words = ("v"):rep(200),
+}
+
+local _M = {}
+
+
+local function key_names(count)
+    local names = {}
+    for i = 1, count do
+        names[i] = ("k%08d"):format(i)
+    end
+    return names
+end
+
+
+-- The share of hits, in percent.
+local function replay(requests, ask)
+    local hits = 0
+    for i = 1, #requests do
+        if ask(requests[i]) then
+            hits = hits + 1
+        end
+    end
+    return hits / #requests * 100
+end
+
+
+local function from_dictionary(dict, names, value)
+    return function (number)
+        local name = names[number]
+        if dict:get(name) then
+            return true
+        end
+        local ok, err = dict:set(name, value)
+        if not ok then
+            error("set: " .. tostring(err))
+        end
+        return false
+    end
+end
+
+
+-- A dictionary that nothing was ever in, as far as anybody can tell.
+local function emptied(side, name)
+    local dict = side.dict(name)
+    dict:flush_all()
+    dict:flush_expired()
+    return dict
+end
+
+
+local function compare(host, trace, family, size)
+    local names, value = key_names(trace.keys), VALUES[family]
+    local name = family .. "_" .. size
+    local held
+    for i, side in ipairs(host.sides) do
+        local dict = emptied(side, name)
+        local ratio = replay(trace.requests, from_dictionary(dict, names, value))
+        if i == 1 then
+            held = #dict:get_keys(0)
+        end
+        host.emit("ratio", trace.what, size, side.name, ratio, dict:capacity(), #dict:get_keys(0))
+    end
+    for policy, cache in pairs(policies) do
+        host.emit("ratio", trace.what, size, policy, replay(trace.requests, cache(held)), 0, held)
+    end
+end
+
+
+local function compare_sizes(host, options, trace, family)
+    for _, size in ipairs { 5, 10, 25 } do
+        if size == 10 or not options.quick then
+            compare(host, trace, family, size)
+        end
+    end
+end
+
+
+function _M.run(host, options)
+    local length = options.requests
+    compare_sizes(host, options, traces.zipf(0.99, length), "bench_ratio")
+    compare_sizes(host, options, traces.zipf(0.8, length), "bench_ratio")
+    compare_sizes(host, options, traces.scans(length), "bench_ratio")
+    local words = traces.words()
+    if words then
+        compare_sizes(host, options, words, "bench_words")
+    end
+end
+
+
+return _M

@@ -1,0 +1,275 @@
+-- The loops that are timed. Each is made for one side: (side, dictionary, keys) -> function (n), which makes about n
+-- steps and returns how many it made. Load this file once for each case and side: a loop that has been compiled for
+-- one kind of dictionary would be slow with another.
+
+local KEY = "key000001"
+
+local concat = table.concat
+local min = math.min
+
+local loops = {}
+
+
+local function fail(what, ...)
+    error(what .. ": " .. concat({ tostring((...)), tostring((select(2, ...))) }, ", "), 2)
+end
+
+
+-- --- locks ---------------------------------------------------------------------------------------------
+
+function loops.lock_unlock(side)
+    local lock = side.lock:new(side.locks)
+    return function (n)
+        for _ = 1, n do
+            local elapsed, err = lock:lock(KEY)
+            if not elapsed then
+                fail("lock", elapsed, err)
+            end
+            local ok
+            ok, err = lock:unlock()
+            if not ok then
+                fail("unlock", ok, err)
+            end
+        end
+        return n
+    end
+end
+
+
+function loops.new_lock_unlock(side)
+    local resty_lock, locks = side.lock, side.locks
+    return function (n)
+        for _ = 1, n do
+            local lock = resty_lock:new(locks)
+            local elapsed, err = lock:lock(KEY)
+            if not elapsed then
+                fail("lock", elapsed, err)
+            end
+            local ok
+            ok, err = lock:unlock()
+            if not ok then
+                fail("unlock", ok, err)
+            end
+        end
+        return n
+    end
+end
+
+
+-- --- one key -------------------------------------------------------------------------------------------
+
+function loops.set_hot(_, dict)
+    return function (n)
+        for i = 1, n do
+            local ok, err = dict:set(KEY, i)
+            if not ok then
+                fail("set", ok, err)
+            end
+        end
+        return n
+    end
+end
+
+
+function loops.get_hot(_, dict)
+    assert(dict:set(KEY, 1))
+    return function (n)
+        local sum = 0
+        for _ = 1, n do
+            sum = sum + dict:get(KEY)
+        end
+        return n, sum
+    end
+end
+
+
+function loops.get_string_hot(_, dict)
+    assert(dict:set(KEY, ("x"):rep(100)))
+    return function (n)
+        local sum = 0
+        for _ = 1, n do
+            sum = sum + #dict:get(KEY)
+        end
+        return n, sum
+    end
+end
+
+
+function loops.incr_hot(_, dict)
+    assert(dict:set(KEY, 1))
+    return function (n)
+        for _ = 1, n do
+            local sum, err = dict:incr(KEY, 1)
+            if not sum then
+                fail("incr", sum, err)
+            end
+        end
+        return n
+    end
+end
+
+
+-- A step is both.
+function loops.add_delete(_, dict)
+    dict:delete(KEY)
+    return function (n)
+        for i = 1, n do
+            local ok, err = dict:add(KEY, i)
+            if not ok then
+                fail("add", ok, err)
+            end
+            ok, err = dict:delete(KEY)
+            if not ok then
+                fail("delete", ok, err)
+            end
+        end
+        return n
+    end
+end
+
+
+function loops.set_1k_hot(_, dict)
+    local value = ("x"):rep(1024)
+    return function (n)
+        for _ = 1, n do
+            local ok, err = dict:set(KEY, value)
+            if not ok then
+                fail("set", ok, err)
+            end
+        end
+        return n
+    end
+end
+
+
+-- --- many keys -----------------------------------------------------------------------------------------
+
+-- A loop that goes over all keys, again and again, and goes on where it last ended. `walk` does those from `first` to
+-- `last`.
+local function over(keys, walk)
+    local at, count = 0, #keys
+    return function (n)
+        local left = n
+        while left > 0 do
+            local last = min(count, at + left)
+            walk(at + 1, last)
+            left = left - (last - at)
+            at = last % count
+        end
+        return n
+    end
+end
+
+
+local function fill(dict, keys)
+    for i = 1, #keys do
+        assert(dict:set(keys[i], i))
+    end
+end
+
+
+function loops.set(_, dict, keys)
+    return over(keys, function (first, last)
+        for i = first, last do
+            local ok, err = dict:set(keys[i], i)
+            if not ok then
+                fail("set", ok, err)
+            end
+        end
+    end)
+end
+
+
+function loops.set_1k(_, dict, keys)
+    local value = ("x"):rep(1024)
+    return over(keys, function (first, last)
+        for i = first, last do
+            local ok, err = dict:set(keys[i], value)
+            if not ok then
+                fail("set", ok, err)
+            end
+        end
+    end)
+end
+
+
+function loops.get(_, dict, keys)
+    fill(dict, keys)
+    return over(keys, function (first, last)
+        local sum = 0
+        for i = first, last do
+            sum = sum + dict:get(keys[i])
+        end
+        return sum
+    end)
+end
+
+
+function loops.incr(_, dict, keys)
+    fill(dict, keys)
+    return over(keys, function (first, last)
+        for i = first, last do
+            local sum, err = dict:incr(keys[i], 1)
+            if not sum then
+                fail("incr", sum, err)
+            end
+        end
+    end)
+end
+
+
+-- A step is both; all other keys are there all the time.
+function loops.delete_add(_, dict, keys)
+    fill(dict, keys)
+    return over(keys, function (first, last)
+        for i = first, last do
+            local ok, err = dict:delete(keys[i])
+            if not ok then
+                fail("delete", ok, err)
+            end
+            ok, err = dict:add(keys[i], i)
+            if not ok then
+                fail("add", ok, err)
+            end
+        end
+    end)
+end
+
+
+-- One write, then `reads` reads, and so on.
+function loops.mixed(_, dict, keys, reads)
+    fill(dict, keys)
+    return over(keys, function (first, last)
+        local sum = 0
+        for i = first, last, reads + 1 do
+            local ok, err = dict:set(keys[i], i)
+            if not ok then
+                fail("set", ok, err)
+            end
+            for j = i + 1, min(i + reads, last) do
+                sum = sum + dict:get(keys[j])
+            end
+        end
+        return sum
+    end)
+end
+
+
+-- A step is one key.
+function loops.get_keys(_, dict, keys)
+    fill(dict, keys)
+    return function (n)
+        local done = 0
+        repeat
+            local count = #dict:get_keys(0)
+            if count ~= #keys then
+                fail("get_keys", count)
+            end
+            done = done + count
+        until done >= n
+        return done
+    end
+end
+
+
+return loops

@@ -1,0 +1,71 @@
+-- Times the loops of all sides in turns: round after round, each side once, in an order that alternates. Whatever else
+-- the machine does in the meantime then falls on all of them alike.
+
+local cases = require "bench.cases"
+local clock = require "bench.support.clock"
+local keys = require "bench.support.keys"
+
+local _M = {}
+
+
+-- Nanoseconds of processor time per step; and the number of steps.
+local function time(loop, n)
+    collectgarbage()
+    local start = clock.cpu()
+    local done = loop(n)
+    return (clock.cpu() - start) * 1e9 / done, done
+end
+
+
+-- As many steps as take about `seconds`; and the loop is compiled after that.
+local function calibrate(loop, seconds)
+    local n = 1000
+    while true do
+        local per_step, done = time(loop, n)
+        local spent = per_step * done * 1e-9
+        if spent >= seconds / 4 then
+            return math.ceil(done * seconds / spent)
+        end
+        n = n * 2
+    end
+end
+
+
+-- A loop for this side alone: see bench/parts/loops.lua.
+local function make_loop(case, side, options)
+    local loops = assert(loadfile(options.root .. "/bench/parts/loops.lua"))()
+    return loops[case.loop or case.name](side, case.dict and side.dict(case.dict),
+                                         case.keys and keys.shuffled(case.keys))
+end
+
+
+local function compare(case, sides, options, emit)
+    local loops, steps, times = {}, {}, {}
+    for i, side in ipairs(sides) do
+        loops[i] = make_loop(case, side, options)
+        steps[i] = calibrate(loops[i], options.seconds)
+        times[i] = {}
+    end
+    for round = 1, options.rounds do
+        for turn = 1, #sides do
+            local i = round % 2 == 1 and turn or #sides + 1 - turn
+            times[i][round] = time(loops[i], steps[i])
+        end
+    end
+    for i, side in ipairs(sides) do
+        emit("loop", case.name, side.name, unpack(times[i]))
+    end
+end
+
+
+-- options.all: every case of a dictionary; otherwise those of `make bench`.
+function _M.run(host, options)
+    for _, case in ipairs(cases) do
+        if case[options.all and "dict" or "both"] then
+            compare(case, host.sides, options, host.emit)
+        end
+    end
+end
+
+
+return _M

@@ -1,0 +1,50 @@
+-- Bytes of a full dictionary for each entry.
+
+local report = require "bench.support.report"
+local runs = require "bench.support.runs"
+
+local NONE = report.NONE
+local KEY_BYTES = 9
+-- The targets: for a number, and for a string beyond 1.25 times its key and value.
+local NUMBER_TARGET = 72
+local STRING_TARGET = 48
+
+local _M = {}
+
+
+local function bytes_per_entry(lines, side)
+    local words = runs.find(lines, "memory", side)
+    return words and words[3] / words[4]
+end
+
+
+local function row(context, bytes)
+    local lines, err = runs.here(context, "memory", { bytes = bytes })
+    local mine = bytes_per_entry(lines, "holdfast")
+    local their_lines, why_not = runs.in_nginx(context, "memory", { bytes = bytes, peer_only = "yes" })
+    local theirs = bytes_per_entry(their_lines, "ngx.shared")
+    local target = bytes == 0 and NUMBER_TARGET or 1.25 * (KEY_BYTES + bytes) + STRING_TARGET
+    return {
+        "bytes per entry, 9-byte key, " .. (bytes == 0 and "number" or "string of " .. bytes),
+        mine and ("%.1f"):format(mine) or runs.failed(err),
+        theirs and ("%.1f"):format(theirs) or context.why_not or runs.failed(why_not),
+        ("<= %.5g"):format(target),
+        mine and report.distance(mine, target) or NONE,
+    }
+end
+
+
+function _M.make(context)
+    local rows = {}
+    for i, bytes in ipairs(context.quick and { 0, 1000 } or { 0, 100, 500, 1000, 2000 }) do
+        rows[i] = row(context, bytes)
+    end
+    return { {
+        title = "Memory, 64 MB full",
+        headings = { "what", "holdfast", "ngx.shared", "target", "distance" },
+        rows = rows,
+    } }
+end
+
+
+return _M

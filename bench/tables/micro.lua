@@ -1,0 +1,48 @@
+-- One call in C++: what build/bench/micro_benchmarks says.
+
+local process = require "bench.support.process"
+local report = require "bench.support.report"
+local runs = require "bench.support.runs"
+
+local digits = report.digits
+
+local NONE = report.NONE
+local UNITS = { ns = "ns", us = "µs", ms = "ms" }
+
+local _M = {}
+
+
+-- Google Benchmark's CSV: name,iterations,real_time,cpu_time,time_unit,...
+local function rows_of(context)
+    local program = context.build .. "/bench/micro_benchmarks"
+    local options = context.quick and " --benchmark_min_time=0.01 --benchmark_repetitions=3"
+        or " --benchmark_min_time=0.1 --benchmark_repetitions=7"
+    if process.output("test -x " .. process.quote(program) .. " && echo there") == "" then
+        return { { "not built: " .. program, NONE, NONE } }
+    end
+    local csv = process.output(process.quote(program) .. options
+                               .. " --benchmark_report_aggregates_only=true --benchmark_format=csv")
+    local rows, deviations = {}, {}
+    for name, time in csv:gmatch('"([^"\n]+)_stddev",[^,\n]*,[^,\n]*,([^,\n]+),') do
+        deviations[name] = digits(tonumber(time))
+    end
+    for name, time, unit in csv:gmatch('"([^"\n]+)_median",[^,\n]*,[^,\n]*,([^,\n]+),(%w+)') do
+        rows[#rows + 1] = { name, digits(tonumber(time)) .. " " .. UNITS[unit], deviations[name] .. " " .. UNITS[unit] }
+    end
+    if #rows == 0 then
+        rows[1] = { program, runs.failed(), NONE }
+    end
+    return rows
+end
+
+
+function _M.make(context)
+    return { {
+        title = "One call in C++",
+        headings = { "what", "processor time", "standard deviation" },
+        rows = rows_of(context),
+    } }
+end
+
+
+return _M
