@@ -161,14 +161,18 @@ local function over(keys, walk)
 end
 
 
-local function fill(dict, keys)
-    for i = 1, #keys do
-        assert(dict:set(keys[i], i))
+-- Stores a value under each key: in another order than that of the loops, so that entries which are used one after
+-- the other do not lie side by side. 7919 is prime and divides no number of keys here, so no key is left out.
+local function fill(dict, keys, value)
+    local count = #keys
+    for i = 1, count do
+        assert(dict:set(keys[i * 7919 % count + 1], value or i))
     end
 end
 
 
 function loops.set(_, dict, keys)
+    fill(dict, keys)
     return over(keys, function (first, last)
         for i = first, last do
             local ok, err = dict:set(keys[i], i)
@@ -182,6 +186,7 @@ end
 
 function loops.set_1k(_, dict, keys)
     local value = ("x"):rep(1024)
+    fill(dict, keys, value)
     return over(keys, function (first, last)
         for i = first, last do
             local ok, err = dict:set(keys[i], value)
@@ -255,9 +260,12 @@ function loops.mixed(_, dict, keys, reads)
 end
 
 
--- A step is one key.
+-- A step is one key. They were last used in another order than that of their memory, as those of a cache are.
 function loops.get_keys(_, dict, keys)
     fill(dict, keys)
+    for i = 1, #keys do
+        assert(dict:get(keys[i]))
+    end
     return function (n)
         local done = 0
         repeat
