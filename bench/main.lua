@@ -1,30 +1,35 @@
--- Measures, and prints tables of what was found. Started by bench/run: main.lua BUILD SUITE [--quick]
+-- Measures, and prints tables of what was found. Started by bench/run: main.lua BUILD SUITE [--quick] [--only=TABLE]
 
 local machine = require "bench.support.machine"
 local nginx = require "bench.support.nginx"
 local report = require "bench.support.report"
 local runs = require "bench.support.runs"
-local side_by_side = require "bench.tables.side_by_side"
 
+-- Their names, the files of bench/tables, and the functions in there.
 local SUITES = {
     bench = {
-        side_by_side.some,
-        require("bench.tables.between_processes").make,
-        require("bench.tables.memory").make,
-        require("bench.tables.hit_ratio").make,
-        require("bench.tables.opening").make,
-        require("bench.tables.micro").make,
+        { "side_by_side", "some" },
+        { "between_processes", "make" },
+        { "memory", "make" },
+        { "hit_ratio", "make" },
+        { "opening", "make" },
+        { "micro", "make" },
     },
     peers = {
-        side_by_side.all,
-        require("bench.tables.mixed").make,
+        { "side_by_side", "all" },
+        { "mixed", "make" },
     },
 }
 local TITLES = { bench = "Benchmarks", peers = "Beside ngx.shared" }
--- How a file of results begins.
+-- How the name of a file of results begins.
 local PREFIXES = { bench = "", peers = "peers-" }
 
-local build, suite, quick = arg[1], arg[2], arg[3] == "--quick"
+local build, suite = arg[1], arg[2]
+local quick, only = false, nil
+for i = 3, #arg do
+    quick = quick or arg[i] == "--quick"
+    only = only or arg[i]:match("^%-%-only=(.*)")
+end
 local root, folder = os.getenv("HOLDFAST_BENCH_ROOT"), os.getenv("HOLDFAST_BENCH_FOLDER")
 local text = {}
 
@@ -63,8 +68,10 @@ for _, entry in ipairs(machine.describe(build)) do
 end
 say("- nginx: ", nginx_version or why_not, "\n- load before: ", machine.load(), "\n")
 
-for _, make in ipairs(SUITES[suite]) do
-    for _, found in ipairs(make(context)) do
+for _, entry in ipairs(SUITES[suite]) do
+    local name, make = unpack(entry)
+    local wanted = not only or only == name
+    for _, found in ipairs(wanted and require("bench.tables." .. name)[make](context) or {}) do
         say("\n## ", found.title, "\n\n", report.table(found.headings, found.rows))
         if found.note then
             say("\n", found.note, "\n")
@@ -77,6 +84,6 @@ if runs.failures > 0 then
     io.stderr:write("bench/run: not everything worked; nothing is kept\n")
     os.exit(1)
 end
-if not quick then
+if not quick and not only then
     keep(PREFIXES[suite] .. begun)
 end
