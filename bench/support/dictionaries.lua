@@ -9,10 +9,10 @@ return {
     bench_1m = "192m",       -- 1,000,000 numbers
     bench_strings = "32m",   -- 10,000 strings of 1 KB
     bench_fill = "64m",      -- to be filled
-    bench_ratio_5 = "884k",  -- for hit ratios: 5, 10 and 25 % of 100,000 values of 100 bytes
-    bench_ratio_10 = "1764k",
-    bench_ratio_25 = "4400k",
-    bench_words_5 = "24k",   -- 5, 10 and 25 % of 1,000 values of 200 bytes
-    bench_words_10 = "40k",
-    bench_words_25 = "80k",
+    bench_ratio_5 = "836k",  -- for hit ratios: 5, 10 and 25 % of 100,000 values of 100 bytes
+    bench_ratio_10 = "1664k",
+    bench_ratio_25 = "4260k",
+    bench_words_5 = "20k",   -- 5, 10 and 25 % of 1,000 values of 200 bytes
+    bench_words_10 = "32k",
+    bench_words_25 = "72k",
 }
