@@ -260,20 +260,23 @@ function loops.mixed(_, dict, keys, reads)
 end
 
 
--- A step is one key. They were last used in another order than that of their memory, as those of a cache are.
-function loops.get_keys(_, dict, keys)
-    fill(dict, keys)
-    for i = 1, #keys do
-        assert(dict:get(keys[i]))
+-- A step is one key. The keys are in the dictionary only, not in Lua, and were last used in another order than that of
+-- their memory.
+function loops.get_keys(_, dict)
+    local count = 100000
+    for _, stride in ipairs { 1, 7919 } do
+        for i = 1, count do
+            assert(dict:set(("q%08d"):format(i * stride % count), i))
+        end
     end
     return function (n)
         local done = 0
         repeat
-            local count = #dict:get_keys(0)
-            if count ~= #keys then
-                fail("get_keys", count)
+            local listed = #dict:get_keys(0)
+            if listed ~= count then
+                fail("get_keys", listed)
             end
-            done = done + count
+            done = done + listed
         until done >= n
         return done
     end

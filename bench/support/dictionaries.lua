@@ -6,6 +6,7 @@ return {
     bench_sync = "100k",     -- where processes wait for each other
     bench_hot = "1m",        -- few keys
     bench_100k = "16m",      -- 100,000 numbers
+    bench_keys = "16m",      -- 100,000 others
     bench_1m = "192m",       -- 1,000,000 numbers
     bench_strings = "32m",   -- 10,000 strings of 1 KB
     bench_fill = "64m",      -- to be filled
