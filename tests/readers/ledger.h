@@ -96,6 +96,9 @@ struct Shape {
   bool safe;             // nothing may be evicted, so nothing that is always there may be missing
   bool only_locks;       // those that change hands, again and again
   std::uint32_t filler;  // entries that take the rest of the memory, so that room must be made all the time
+
+  /// No room, and yet nothing evicted: only with calls that never evict.
+  bool tight() const noexcept { return safe && filler != 0; }
 };
 
 struct Work {
@@ -113,6 +116,8 @@ void write(const Work& work, std::uint32_t writers);
 void read(const Work& work, std::uint64_t reads);
 /// Everything else that a dictionary can do, until ledger.stop.
 void mix_in(const Work& work);
+/// Before anything else: what mixers change in common must not need room later.
+void prepare_mixed(test::Dict& dict);
 /// When all have ended: what the mixers counted is there.
 void check_mixed(test::Dict& dict, Ledger& ledger);
 

@@ -86,6 +86,7 @@ class Run {
   void run() {
     if (dict_.status != HOLDFAST_OK) return ledger_.violations.add("open: %s", holdfast_error());
     const std::uint64_t begin = platform::monotonic_ns();
+    prepare_mixed(dict_);
     std::vector<std::unique_ptr<Runner>> others;
     for (std::uint32_t i = 0; i < plan_.writers; ++i)
       others.push_back(start(i, [this](const Work& work) { write(work, plan_.writers); }));
@@ -105,6 +106,7 @@ class Run {
     if (const std::string problem = test::check_segment(dict_.segment()); !problem.empty())
       ledger_.violations.add("at the end: %s", problem.c_str());
     if (shape_.safe) check_mixed(dict_, ledger_);
+    if (shape_.safe && dict_.stats().evictions != 0) ledger_.violations.add("evicted by calls that must not");
     seconds_ = static_cast<double>(platform::monotonic_ns() - begin) / 1e9;
   }
 
@@ -123,8 +125,7 @@ class Run {
     for (const Reader& reader : ledger_.readers) missing += reader.missing.load();
     for (const auto& count : ledger_.writes) writes += count.load();
     for (const auto& count : ledger_.mixed) mixed += count.load();
-    holdfast_stats stats{};
-    holdfast_dict_stats(dict_.handle, &stats);
+    const holdfast_stats stats = dict_.stats();
     std::printf("%-32s %10" PRIu64 " reads and %9" PRIu64 " in vain, %9" PRIu64 " writes, %7" PRIu64
                 " other calls, %" PRIu64 " evictions, %" PRIu64 " mutex waits; %" PRIu64 " violations; %.1f s\n",
                 shape_.name, reads(), missing, writes, mixed, stats.evictions, stats.mutex_waits,

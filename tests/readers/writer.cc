@@ -144,6 +144,7 @@ class Writer {
   }
 
   void take_and_give_back(const KeyInfo& key) {
+    if (work_.shape.tight()) return;  // once given back it may give way, and would come again by eviction
     const auto term = static_cast<std::uint32_t>(random_() % kTerms);
     holdfast_lease lease{};
     const int code = dict_.try_lock(key.name, seconds_of_term(work_.self, term), &lease);
