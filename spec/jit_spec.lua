@@ -58,6 +58,12 @@ local LOOPS = {
     ["get of a value with flags"] = 'for _ = 1, 300 do dict:get("flags") end',
     ["get of nothing"] = 'for _ = 1, 300 do dict:get("nothing") end',
     ["get with a number as key"] = 'for i = 1, 300 do dict:get(i) end',
+    ["get of values of many types"] = [[
+        local keys = { "text", "number", "boolean", "flags", "nothing", "list", "long" }
+        for i = 1, 3000 do dict:get(keys[i % #keys + 1]) end]],
+    ["set of values of many types"] = [[
+        local values = { 1, "text", true, 1.5, false, "other" }
+        for i = 1, 3000 do dict:set("key" .. i % 10, values[i % #values + 1], i % 2, i % 3) end]],
     ["set of a string"] = 'for _ = 1, 300 do dict:set("key", "value") end',
     ["set of a number"] = 'for i = 1, 300 do dict:set("key", i) end',
     ["set of a boolean"] = 'for i = 1, 300 do dict:set("key", true) end',

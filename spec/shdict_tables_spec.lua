@@ -114,36 +114,85 @@ describe("shdict, tables as values:", function ()
         assert.same({ 2, "there" }, dict:get("answer"))
     end)
 
-    it("whose bytes somebody else made are an error or a table, whatever the bytes", function ()
-        local seed = os.time()
-        math.randomseed(seed)
-        local function store(bytes)
-            return core.C.holdfast_store(dict[1], core.SET, "key", 3, core.TABLE, bytes, #bytes, 0, 0, 0, nil)
+    describe("whose bytes somebody else made", function ()
+        local buffer = require "string.buffer"
+
+        local function get(bytes)
+            assert.equal(core.OK, core.C.holdfast_store(dict[1], core.SET, "key", 3, core.TABLE, bytes, #bytes, 0, 0,
+                                                        0, nil))
+            return dict:get("key")
         end
-        local whole = require("string.buffer").encode({ a = { 1, 2, "three", 4.5 }, [true] = { { {} } } })
-        for i = 1, 3000 do
-            local bytes = {}
-            if i % 2 == 0 then  -- one that was whole, with some bytes changed
-                bytes = { whole:byte(1, math.random(#whole)) }
-                bytes[math.random(#bytes)] = math.random(0, 255)
-            else
-                for at = 1, math.random(0, 20) do
-                    bytes[at] = math.random(0, 255)
+
+        it("are a table or an error, whatever the bytes", function ()
+            local seed = os.time()
+            math.randomseed(seed)
+            local whole = buffer.encode({ a = { 1, 2, "three", 4.5 }, [true] = { { {} } }, 5LL })
+            for i = 1, 3000 do
+                local bytes = {}
+                if i % 2 == 0 then  -- one that was whole, with a byte changed or some missing
+                    bytes = { whole:byte(1, math.random(#whole)) }
+                    bytes[math.random(#bytes)] = math.random(0, 255)
+                else
+                    for at = 1, math.random(0, 20) do
+                        bytes[at] = math.random(0, 255)
+                    end
+                end
+                for at, byte in ipairs(bytes) do
+                    bytes[at] = string.char(byte)
+                end
+                local value, err = get(table.concat(bytes))
+                if value == nil then
+                    assert.matches("^bad bytes of a table: ", err, "seed " .. seed)
+                else
+                    assert.is_table(value, "seed " .. seed)
                 end
             end
-            for at, byte in ipairs(bytes) do
-                bytes[at] = string.char(byte)
+        end)
+
+        it("cannot ask for more memory than they have bytes", function ()
+            local before = collectgarbage("count")
+            for _, bytes in ipairs { "\9\255\255\255\255\15", "\12\255\255\255\255\15", "\13\5\255\255\255\255\3",
+                                     "\9\254\255", "\9\255\1", "\12", "\12\2\12\200\1", "\255\255\255\255\255" } do
+                assert.same(pack(nil, "bad bytes of a table: they are not what string.buffer makes"), pack(get(bytes)))
             end
-            assert.equal(core.OK, store(table.concat(bytes)))
-            local value, err = dict:get("key")
-            if value == nil then
-                assert.matches("^bad bytes of a table: ", err, "seed " .. seed)
-            else
-                assert.is_table(value, "seed " .. seed)
-            end
+            assert.is_true(collectgarbage("count") - before < 1000)
+        end)
+
+        it("are no table if they are something else, or a table and something else", function ()
+            assert.same(pack(nil, "bad bytes of a table: they are a string"), pack(get(buffer.encode("no table"))))
+            assert.same(pack(nil, "bad bytes of a table: they are not what string.buffer makes"),
+                        pack(get(buffer.encode({}) .. buffer.encode({}))))
+            assert.same(pack(nil, "bad bytes of a table: they are not what string.buffer makes"), pack(get("")))
+        end)
+
+        it("have no pointers", function ()
+            assert.is_table(get(buffer.encode({ 4, 5, "\4\5" })))
+            assert.same(pack(nil, "bad bytes of a table: they are not what string.buffer makes"),
+                        pack(get("\12\2\4\1\2\3\4")))
+        end)
+    end)
+
+    it("of every size and depth come back as they were", function ()
+        local function deep(levels)
+            return levels == 0 and {} or { deep(levels - 1), n = levels }
         end
-        assert.equal(core.OK, store(require("string.buffer").encode("no table")))
-        assert.same(pack(nil, "bad bytes of a table: they are a string"), pack(dict:get("key")))
+        local numbers, names = {}, {}
+        for i = 0, 9000 do
+            numbers[i] = i
+            names["name " .. i] = ("x"):rep(i % 70)
+        end
+        for _, value in ipairs {
+            deep(50), numbers, names, { 4, 5, "\4", 4LL }, { [0] = 1, [2] = 3 }, { nil, 2, nil, 4 },
+        } do
+            assert.is_true((dict:set("key", value)))
+            assert.same(value, dict:get("key"))
+        end
+    end)
+
+    it("with a pointer inside are refused like any userdata", function ()
+        local pointer = require("string.buffer").decode("\4\1\2\3\4")
+        assert.equal("userdata", type(pointer))
+        assert.same(pack(nil, "bad table: cannot serialize 'userdata'"), pack(dict:set("key", { pointer })))
     end)
 
     it("are refused by open where LuaJIT has no string.buffer", function ()

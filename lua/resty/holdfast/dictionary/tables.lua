@@ -1,13 +1,27 @@
--- Tables as values: the bytes that LuaJIT's string.buffer makes of them, and back. What the bytes are is LuaJIT's
--- matter; processes that share tables have to run a LuaJIT of the same format.
+-- Tables as values: the bytes that LuaJIT's string.buffer makes of them, and back.
+--
+-- The decoder believes what the bytes say of a table's length: ten of them are enough to have it ask for gigabytes. As
+-- no other process is to be trusted that far, bytes are checked before.
 
+local bit = require "bit"
+local ffi = require "ffi"
+
+local band = bit.band
+local ffi_cast = ffi.cast
+local ffi_str = ffi.string
+local find = string.find
+local lshift = bit.lshift
 local pcall = pcall
+local tonumber = tonumber
 local tostring = tostring
 local type = type
 
 local known, buffer = pcall(require, "string.buffer")
 local encode = known and buffer.encode
 local decode = known and buffer.decode
+
+local bytes_type = ffi.typeof("const uint8_t *")
+local words_type = ffi.typeof("const uint32_t *")
 
 local _M = {}
 
@@ -16,19 +30,95 @@ local _M = {}
 _M.missing = not known and "tables as values need LuaJIT's string.buffer, which this LuaJIT does not have" or nil
 
 
+-- The format is in LuaJIT's documentation of string.buffer. An object is a tag and what belongs to it.
+local NULL_TAG = 0x03  -- and smaller: nil, false, true; the tag is all
+local EMPTY_TABLE_TAG = 0x08
+local FIRST_TABLE_TAG, LAST_TABLE_TAG = 0x09, 0x0d
+local STRING_TAG = 0x20  -- and larger: its length comes after that
+
+-- By tag, how many bytes follow: int, double, int64, uint64, complex. Not: pointers, and indexes of dictionaries.
+local FIXED = { [0x06] = 4, [0x07] = 8, [0x10] = 8, [0x11] = 8, [0x12] = 16 }
+
+
+-- A number of 1, 2 or 5 bytes that begins at `at`, and where it ends: beyond `size` if not all of it is there.
+local function read_number(data, at, size)
+    local first = at < size and data[at] or 0xff
+    if first < 0xe0 then
+        return first, at + 1
+    elseif first < 0xff and at + 2 <= size then
+        return lshift(band(first, 0x1f), 8) + data[at + 1] + 0xe0, at + 2
+    elseif at + 5 <= size then
+        return tonumber(ffi_cast(words_type, data + at + 1)[0]), at + 5
+    end
+    return 0, size + 1
+end
+
+
+-- How many objects follow the header of a table, and where they begin.
+local function read_header(data, tag, at, size)
+    local count, pairs_ = 0, 0
+    if tag ~= 0x09 then
+        count, at = read_number(data, at, size)
+        if tag >= 0x0c and count > 0 then  -- from index 1
+            count = count - 1
+        end
+    end
+    if tag == 0x09 or tag == 0x0b or tag == 0x0d then
+        pairs_, at = read_number(data, at, size)
+    end
+    return count + 2 * pairs_, at
+end
+
+
+-- Whether the bytes are those of one object, none of whose parts says that it has more parts than there are bytes for.
+local function is_sound(data, size)
+    local at, missing = 0, 1  -- missing: objects, of a byte at least
+    while missing > 0 and missing <= size - at do
+        local tag = data[at]
+        missing = missing - 1
+        if tag >= STRING_TAG then
+            local length
+            length, at = read_number(data, at, size)
+            at = at + length - STRING_TAG
+        elseif tag >= FIRST_TABLE_TAG and tag <= LAST_TABLE_TAG then
+            local parts
+            parts, at = read_header(data, tag, at + 1, size)
+            missing = missing + parts
+        elseif tag <= NULL_TAG or tag == EMPTY_TABLE_TAG then
+            at = at + 1
+        else
+            local more = FIXED[tag]
+            if not more then
+                return false
+            end
+            at = at + 1 + more
+        end
+    end
+    return missing == 0 and at == size
+end
+
+
 -- The table's bytes; nil and the reason when something in it has none (a function, a userdata, itself).
 function _M.encode(value)
     local encoded, bytes = pcall(encode, value)
     if not encoded then
         return nil, "bad table: " .. tostring(bytes)
     end
+    -- Pointers, which mean nothing elsewhere, have the tags 4 and 5.
+    if (find(bytes, "\4", 1, true) or find(bytes, "\5", 1, true))
+        and not is_sound(ffi_cast(bytes_type, bytes), #bytes) then
+        return nil, "bad table: cannot serialize 'userdata'"
+    end
     return bytes
 end
 
 
--- The table of these bytes; nil and the reason when they are not those of a table.
-function _M.decode(bytes)
-    local decoded, value = pcall(decode, bytes)
+-- The table of `size` bytes at `data`; nil and the reason when they are not those of a table.
+function _M.decode(data, size)
+    if not is_sound(ffi_cast(bytes_type, data), size) then
+        return nil, "bad bytes of a table: they are not what string.buffer makes"
+    end
+    local decoded, value = pcall(decode, ffi_str(data, size))
     if not decoded then
         return nil, "bad bytes of a table: " .. tostring(value)
     end

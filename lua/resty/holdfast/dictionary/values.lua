@@ -143,7 +143,7 @@ local function read_table(zone)
     if not zone.tables then
         return nil, "the value is a table: open the dictionary with { tables = true } to read it"
     end
-    return decode(ffi_str(value_ptr.data, value_ptr.size))
+    return decode(value_ptr.data, tonumber(value_ptr.size))
 end
 
 
