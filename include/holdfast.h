@@ -108,7 +108,7 @@ HOLDFAST_API double holdfast_now(void);
  * NULL on failure, with holdfast_error(). */
 HOLDFAST_API const char *holdfast_directory(void);
 /* Parses "12345", "100k", "1m", "8g" (factors of 1024, either case).
- * HOLDFAST_INVALID for anything else, zero, or more than 2^46 bytes. */
+ * HOLDFAST_INVALID for anything else, zero, or more than 2^40 bytes (1024g). */
 HOLDFAST_API int holdfast_parse_size(const char *text, size_t length, uint64_t *bytes);
 
 /* --- dictionaries ------------------------------------------------------------------------------------ */

@@ -79,7 +79,7 @@ describe("shdict", function ()
         end)
 
         it("says how much is free when /dev/shm is too small", function ()
-            local made, err = shdict.open("spec_size", { size = "16000g" })
+            local made, err = shdict.open("spec_size", { size = "1000g" })
             assert.is_nil(made)
             assert.matches("free", err, 1, true)
             assert.is_nil(shdict.shared.spec_size)

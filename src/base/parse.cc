@@ -57,7 +57,7 @@ Expected<std::uint64_t> parse_size(std::string_view text) {
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
   if (digits.empty() || error != std::errc() || end != digits.data() + digits.size() || count == 0)
     return bad_size(text);
-  if (count > kSizeMax / unit) return Status{Code::invalid, "bad size " + quoted(text) + ": at most 65536g"};
+  if (count > kSizeMax / unit) return Status{Code::invalid, "bad size " + quoted(text) + ": at most " + kSizeMaxText};
   return count * unit;
 }
 

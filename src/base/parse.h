@@ -10,7 +10,9 @@
 namespace holdfast {
 
 inline constexpr std::size_t kNameMax = 64;
-inline constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 46;
+/// Of a dictionary. With the most shards there may be, an arena has at most 2^20 granules (dict/geometry.cc).
+inline constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 40;
+inline constexpr const char* kSizeMaxText = "1024g";
 
 /// "12345", "100k", "1m", "8g": factors of 1024, either case. At least 1, at most kSizeMax.
 Expected<std::uint64_t> parse_size(std::string_view text);

@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "base/parse.h"
 #include "dict/layout.h"
 
 namespace holdfast {
@@ -10,8 +11,9 @@ namespace {
 
 // About 16,000 small entries: a shard that is rebuilt within a millisecond, and an arena that still takes large values.
 constexpr std::uint64_t kShardTarget = std::uint64_t{1} << 20;
-constexpr std::uint64_t kShardsMax = 4096;
+constexpr std::uint64_t kShardsMax = 65536;
 constexpr std::uint64_t kBytesPerBucket = 64;
+static_assert(kSizeMax / kShardsMax / kGranule <= ListEnds::kMask, "a list's ends name any block of an arena");
 
 constexpr std::uint64_t align_up(std::uint64_t value, std::uint64_t to) noexcept { return (value + to - 1) / to * to; }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <random>
 
+#include "base/parse.h"
 #include "dict/arena.h"
 #include "world/world.h"
 
@@ -77,7 +78,7 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   if (!file) return file.status();
   // Everything is judged, and the geometry computed, from the private copy of the header.
   const auto& header = *reinterpret_cast<const DictionaryHeader*>(file->page.data());
-  if (header.file.size < kSizeMin || header.file.size != round_size(header.file.size))
+  if (header.file.size < kSizeMin || header.file.size > kSizeMax || header.file.size != round_size(header.file.size))
     return Status{Code::corrupt, "dictionary \"" + name + "\": impossible size " + std::to_string(header.file.size)};
   const Geometry geometry = Geometry::of(header.file.size);
   if (header.strategy > static_cast<std::uint32_t>(MutexStrategy::file) || header.shards != geometry.shards)

@@ -123,11 +123,13 @@ TEST(CapiTest, bad_options_are_refused_and_create_nothing) {
     EXPECT_EQ(Dict("a", {.size = HOLDFAST_SIZE_MIN - 1}).status, HOLDFAST_INVALID);
     EXPECT_TRUE(error_has("12288"));
     EXPECT_EQ(Dict("a", {.size = ~0ULL}).status, HOLDFAST_INVALID);
+    EXPECT_EQ(Dict("a", {.size = (std::uint64_t{1} << 40) + 1}).status, HOLDFAST_INVALID);
+    EXPECT_TRUE(error_has("1024g"));
     EXPECT_EQ(Dict("a", {.mutex = 3}).status, HOLDFAST_INVALID);
     EXPECT_EQ(Dict("a", {.mutex = -1}).status, HOLDFAST_INVALID);
     EXPECT_EQ(Dict("a", {.mode = 0777}).status, HOLDFAST_INVALID);
     EXPECT_EQ(Dict("a", {.mode = 0400}).status, HOLDFAST_INVALID);
-    EXPECT_EQ(Dict("a", {.size = std::uint64_t{1} << 45}).status, HOLDFAST_NO_MEMORY) << holdfast_error();
+    EXPECT_EQ(Dict("a", {.size = std::uint64_t{1} << 40}).status, HOLDFAST_NO_MEMORY) << holdfast_error();
     EXPECT_TRUE(error_has("free"));
     holdfast_dict* dict = nullptr;
     EXPECT_EQ(attach("a", &dict), HOLDFAST_NOT_FOUND);

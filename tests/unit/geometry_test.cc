@@ -30,6 +30,7 @@ void check(std::uint64_t size) {
   ASSERT_LE(g.arena_at + std::uint64_t{g.granules} * kGranule, g.shard_bytes);
   ASSERT_GT(std::uint64_t{g.granules} * kGranule, g.shard_bytes / 3 * 2) << "most of it is for entries";
   ASSERT_GE(g.block_max(), granules_for(64, 64));
+  ASSERT_LE(g.granules, ListEnds::kMask) << "a list names any block of its arena";
 }
 
 TEST(GeometryTest, every_part_lies_inside_its_shard_and_every_shard_inside_the_segment) {
@@ -62,7 +63,8 @@ TEST(GeometryTest, small_dictionaries_have_one_shard_and_large_ones_many) {
   EXPECT_EQ(Geometry::of(1 << 20).shards, 1U);
   EXPECT_EQ(Geometry::of(8 << 20).shards, 8U);
   EXPECT_EQ(Geometry::of(64 << 20).shards, 64U);
-  EXPECT_LE(Geometry::of(kSizeMax).shards, 4096U);
+  EXPECT_EQ(Geometry::of(std::uint64_t{8} << 30).shards, 8192U);
+  EXPECT_EQ(Geometry::of(kSizeMax).shards, 65536U);
 }
 
 TEST(GeometryTest, granules_hold_header_key_and_value) {

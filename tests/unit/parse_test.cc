@@ -16,13 +16,13 @@ TEST(ParseTest, sizes_are_numbers_with_an_optional_unit) {
   EXPECT_EQ(*parse_size("1m"), 1U << 20);
   EXPECT_EQ(*parse_size("8G"), std::uint64_t{8} << 30);
   EXPECT_EQ(*parse_size("007k"), 7168U);
-  EXPECT_EQ(*parse_size("65536g"), kSizeMax);
+  EXPECT_EQ(*parse_size("1024g"), kSizeMax);
   EXPECT_EQ(*parse_size(std::to_string(kSizeMax)), kSizeMax);
 }
 
 TEST(ParseTest, anything_else_is_refused_with_what_was_given) {
   for (const std::string bad : {"", "0", "0k", "k", "-1", "+1", "1x", "1 m", " 1m", "1m ", "1mm", "1.5m", "0x10", "1e3",
-                                "m1", "65537g", "70368744177665", "18446744073709551616", "99999999999999999999999g"}) {
+                                "m1", "1025g", "1099511627777", "18446744073709551616", "99999999999999999999999g"}) {
     const auto size = parse_size(bad);
     ASSERT_FALSE(size) << bad;
     EXPECT_EQ(size.status().code, Code::invalid);

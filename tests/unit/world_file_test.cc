@@ -315,9 +315,12 @@ TEST_F(WorldFile, ATruncatedOneIsRefusedWithBothSizes) {
 TEST_F(WorldFile, AnOlderOrNewerLayoutIsRefusedWithBothNumbers) {
   ASSERT_TRUE(create());
   overwrite(offsetof(FileHeader, layout), kLayoutVersion - 1);
-  expect_refusal(Code::corrupt, "has layout version 0, this library uses 1");
+  const std::string now = std::to_string(kLayoutVersion);
+  expect_refusal(Code::corrupt,
+                 "has layout version " + std::to_string(kLayoutVersion - 1) + ", this library uses " + now);
   overwrite(offsetof(FileHeader, layout), kLayoutVersion + 1);
-  expect_refusal(Code::corrupt, "has layout version 2, this library uses 1");
+  expect_refusal(Code::corrupt,
+                 "has layout version " + std::to_string(kLayoutVersion + 1) + ", this library uses " + now);
 }
 
 TEST_F(WorldFile, AnotherKindIsRefused) {
