@@ -32,7 +32,6 @@ void Arena::mark(std::uint32_t block, bool free) noexcept {
   word.store(free ? old | bit : old & ~bit, kRelaxed);
 }
 
-// Size of the free block at `block`, 0 (and damaged) if it is not one.
 std::uint32_t Arena::size_at(std::uint32_t block) noexcept {
   if (block != 0 && block < shard_.granules() && is_marked(block)) {
     const std::uint32_t size = shard_.words32(block)[kSize].load(kRelaxed);
@@ -123,17 +122,22 @@ bool Arena::can_allocate(std::uint32_t count) noexcept { return find_run(count) 
 
 std::uint32_t Arena::allocate(std::uint32_t count) noexcept {
   const std::uint32_t block = find_run(count);
-  if (block == 0) return 0;
+  return block != 0 && take(block, count) ? block : 0;
+}
+
+bool Arena::take(std::uint32_t block, std::uint32_t count) noexcept {
   const std::uint32_t size = size_at(block);
   if (size < count || !remove(block, size)) {  // shorter than a moment ago: somebody writes over it
     damaged_ = true;
-    return 0;
+    return false;
   }
   if (size > count) add_free(block + count, size - count);
-  return block;
+  // What is new lies behind the hand, which then needs a whole lap to come to it.
+  if (header_.hand.load(kRelaxed) == block) header_.hand.store(block + count, kRelaxed);
+  return true;
 }
 
-void Arena::release(std::uint32_t block, std::uint32_t count) noexcept {
+std::uint32_t Arena::release(std::uint32_t block, std::uint32_t count) noexcept {
   // The release store comes after the cut of the link that reached the block: who sees the new epoch sees the cut. The
   // fence comes before the first store into the block: who reads that store sees the new epoch
   // (Shard::unchanged_since).
@@ -143,19 +147,22 @@ void Arena::release(std::uint32_t block, std::uint32_t count) noexcept {
   if (block + count < shard_.granules() && is_marked(block + count)) {
     const std::uint32_t next = block + count;
     const std::uint32_t size = size_at(next);
-    if (size == 0 || !remove(next, size)) return;
+    if (size == 0 || !remove(next, size)) return 0;
     count += size;
   }
   if (is_marked(block - 1)) {
     const std::uint32_t size = shard_.words32(block)[-1].load(kRelaxed);
     if (size == 0 || size >= block || size_at(block - size) != size || !remove(block - size, size)) {
       damaged_ = true;
-      return;
+      return 0;
     }
     block -= size;
     count += size;
   }
   add_free(block, count);
+  header_.no_run.store(0, kRelaxed);
+  if (header_.hand.load(kRelaxed) - block < count) header_.hand.store(block, kRelaxed);
+  return block;
 }
 
 void Arena::clear_bins() noexcept {
@@ -166,6 +173,7 @@ void Arena::clear_bins() noexcept {
 
 void Arena::reset() noexcept {
   clear_bins();
+  header_.hand.store(0, kRelaxed);
   add_free(1, shard_.granules() - 1);
 }
 

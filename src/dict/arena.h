@@ -2,7 +2,8 @@
 //
 // A free block says so in its first granule (size, next, previous of its bin) and in its last word (size again); the
 // free bits of its first and last granule are set, all others are clear. So both neighbours of a block that comes back
-// are found in one step, and no two free blocks touch.
+// are found in one step, and no two free blocks touch. ShardHeader::hand always names the beginning of a block, free or
+// not: whoever takes or gives back keeps it so.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -23,9 +24,17 @@ class Arena {
   /// Whether allocate(count) would find one.
   bool can_allocate(std::uint32_t count) noexcept;
 
+  /// The first `count` granules of the free block that begins at `block`. False if it is none, or shorter: damage.
+  bool take(std::uint32_t block, std::uint32_t count) noexcept;
+
   /// Gives a block back. REQUIRES: no chain reaches it any more. Announces the reuse first, so that a reader who still
-  /// looks at it starts again.
-  void release(std::uint32_t block, std::uint32_t count) noexcept;
+  /// looks at it starts again. Where the free block begins that it is part of now; 0 on damage.
+  std::uint32_t release(std::uint32_t block, std::uint32_t count) noexcept;
+
+  /// REQUIRES: a block begins at `block`.
+  bool is_free(std::uint32_t block) const noexcept { return is_marked(block); }
+  /// Granules of the free block that begins at `block`; 0 on damage.
+  std::uint32_t size_at(std::uint32_t block) noexcept;
 
   /// All free, nothing else. The whole arena becomes one block.
   void reset() noexcept;
@@ -42,7 +51,6 @@ class Arena {
   bool is_marked(std::uint32_t block) const noexcept;
   void mark(std::uint32_t block, bool free) noexcept;
   bool remove(std::uint32_t block, std::uint32_t count) noexcept;
-  std::uint32_t size_at(std::uint32_t block) noexcept;
   std::uint32_t search(std::uint32_t bin, std::uint32_t count) noexcept;
   std::uint32_t find_run(std::uint32_t count) noexcept;
   std::uint32_t next_bin(std::uint32_t from) const noexcept;

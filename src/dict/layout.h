@@ -68,10 +68,10 @@ struct ShardHeader {
   Word64 reclaim_after;  // no entry expires before this time (ms): a sweep before it finds nothing
   Word64 repairs;        // times the shard was rebuilt
   Word32 waiters;        // waiter blocks; at most a quarter of the arena is theirs
-  Word32 hand;           // where the search for something to evict goes on
+  Word32 hand;           // where the search for something to evict goes on: the beginning of a block; 0: of the arena
   Word32 no_run;         // no free block is this long, nor can one be made without evicting; 0: not known
-  Word32 spare;
-  Word64 evictions;    // live entries that gave way to others
+  Word32 rest_until;  // no sweep before this time (ms, lower half) but for want of anything else: the last found little
+  Word64 evictions;   // live entries that gave way to others
   Word64 expirations;  // expired or flushed entries whose memory was taken back
   std::array<Word64, kBinWords> bin_map;
   std::array<Word32, kBins> bins;

@@ -142,6 +142,9 @@ std::uint32_t repair(const Shard& shard) noexcept {
   header.free_locks.store(census.free_locks, kRelaxed);
   header.waiters.store(0, kRelaxed);
   header.reclaim_after.store(0, kRelaxed);
+  header.hand.store(0, kRelaxed);
+  header.no_run.store(0, kRelaxed);
+  header.rest_until.store(0, kRelaxed);
   header.repairs.store(header.repairs.load(kRelaxed) + 1, kRelaxed);
   return census.cuts;
 }

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "dict/expiry.h"
+#include "dict/hand.h"
 #include "dict/list.h"
 #include "dict/wait_queue.h"
+#include "platform/platform.h"
 #include "sync/bell.h"
 #include "world/world.h"
 
@@ -14,9 +16,17 @@ namespace {
 
 constexpr std::uint64_t kNoEnd = ~std::uint64_t{0} / 1'000'000;  // ms
 
+// A sweep looks at every entry of the shard. One that gave back less than a sixteenth of many is not begun again at
+// once: a dictionary with many short exptimes would go over the whole shard at each set.
+constexpr std::uint32_t kMany = 256;
+constexpr std::uint32_t kWorthwhile = 16;
+constexpr std::uint32_t kRestMs = 5;
+
+std::uint32_t short_now() noexcept { return static_cast<std::uint32_t>(platform::coarse_monotonic_ns() / 1'000'000); }
+
 }  // namespace
 
-void Room::discard(std::uint32_t block, const View& view) noexcept {
+std::uint32_t Room::discard(std::uint32_t block, const View& view) noexcept {
   if (view.type == EntryType::lock) {
     LockFields& lock = view.lock();
     ShardHeader& header = shard_.header();
@@ -27,13 +37,23 @@ void Room::discard(std::uint32_t block, const View& view) noexcept {
   } else if (view.type == EntryType::list) {
     List(shard_, arena_, view).release_nodes();
   }
-  arena_.release(block, view.granules);
+  return arena_.release(block, view.granules);
 }
 
-bool Room::due() const noexcept {
+bool Room::any_dead() const noexcept {
   const ShardHeader& header = shard_.header();
   return header.free_locks.load(kRelaxed) != 0 || header.reclaim_flush.load(kRelaxed) != segment_.flush_epoch() ||
          time_passed(header.reclaim_after.load(kRelaxed));
+}
+
+bool Room::rests() const noexcept {
+  const std::uint32_t left = shard_.header().rest_until.load(kRelaxed) - short_now();
+  return left - 1 < 2 * kRestMs;
+}
+
+void Room::rest_if_in_vain(std::uint32_t looked_at, const Swept& swept) noexcept {
+  const bool in_vain = looked_at > kMany && swept.expired + swept.locks < looked_at / kWorthwhile;
+  shard_.header().rest_until.store(in_vain ? short_now() + kRestMs : 0, kRelaxed);
 }
 
 Room::Swept Room::sweep(std::uint32_t max) noexcept {
@@ -64,22 +84,47 @@ Room::Swept Room::sweep(std::uint32_t max) noexcept {
       discard(block, view);
     }
   }
-  header.entries.store(header.entries.load(kRelaxed) - swept.expired - swept.locks, kRelaxed);
+  const std::uint32_t entries = header.entries.load(kRelaxed);
+  rest_if_in_vain(entries, swept);
+  header.entries.store(entries - swept.expired - swept.locks, kRelaxed);
   header.expirations.store(header.expirations.load(kRelaxed) + swept.expired, kRelaxed);
   header.reclaim_after.store(next_end, kRelaxed);
   if (swept.expired < max) header.reclaim_flush.store(flush, kRelaxed);
   return swept;
 }
 
-Code Room::make(std::uint32_t count, Evict /*evict*/, const Key& key, Place& place, bool& /*evicted*/) noexcept {
+// Where nothing may be evicted, what is impossible stays so until memory is given back: a full dictionary does not look
+// through itself again for each key that does not fit.
+bool Room::clear(std::uint32_t count, Evict evict, const Place& place, bool& evicted) noexcept {
+  Word32& no_run = shard_.header().no_run;
+  if (evict == Evict::no) {
+    const std::uint32_t impossible = no_run.load(kRelaxed);
+    if (shard_.header().free_granules.load(kRelaxed) < count || (impossible != 0 && impossible <= count)) return false;
+  }
+  Hand hand(*this, shard_, arena_, segment_.flush_epoch(), evict, place.block);
+  const bool cleared = hand.clear(count);
+  if (!cleared && evict == Evict::no) no_run.store(count, kRelaxed);
+  evicted = evicted || hand.evicted();
+  return cleared;
+}
+
+Code Room::make(std::uint32_t count, Evict evict, const Key& key, Place& place, bool& evicted) noexcept {
   // An arena without entries is one free block: all zero is what is left when somebody wrote over it.
   const ShardHeader& header = shard_.header();
   if (arena_.damaged() || (header.entries.load(kRelaxed) == 0 && header.free_granules.load(kRelaxed) == 0))
     return Code::corrupt;
-  if (due()) sweep();
-  if (arena_.damaged()) return Code::corrupt;
-  if (!shard_.find(key, place)) return Code::corrupt;  // the sweep may have cut what `place` named
-  return arena_.can_allocate(count) ? Code::ok : Code::no_memory;
+  bool swept = any_dead() && !rests();
+  if (swept) sweep();
+  for (;; swept = true) {
+    // What was removed or moved may be what `place` named.
+    if (arena_.damaged() || !shard_.find(key, place)) return Code::corrupt;
+    if (arena_.can_allocate(count)) return Code::ok;
+    const bool cleared = clear(count, evict, place, evicted);
+    if (arena_.damaged() || !shard_.find(key, place)) return Code::corrupt;
+    if (cleared) return Code::ok;
+    if (swept || !any_dead()) return Code::no_memory;
+    sweep();
+  }
 }
 
 }  // namespace holdfast

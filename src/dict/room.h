@@ -30,8 +30,8 @@ class Room {
   Code make(std::uint32_t count, Evict evict, const Key& key, Place& place, bool& evicted) noexcept;
 
   /// Gives the memory of an entry that was just cut from its chain back: its block, a list's nodes. Who waited for a
-  /// lock looks again.
-  void discard(std::uint32_t block, const View& view) noexcept;
+  /// lock looks again. Where the free block begins that the entry's is part of now; 0 on damage.
+  std::uint32_t discard(std::uint32_t block, const View& view) noexcept;
 
   struct Swept {
     std::uint32_t expired = 0;  // or flushed
@@ -41,7 +41,10 @@ class Room {
   Swept sweep(std::uint32_t max = ~0U) noexcept;
 
  private:
-  bool due() const noexcept;
+  bool any_dead() const noexcept;
+  bool rests() const noexcept;
+  void rest_if_in_vain(std::uint32_t looked_at, const Swept& swept) noexcept;
+  bool clear(std::uint32_t count, Evict evict, const Place& place, bool& evicted) noexcept;
 
   World& world_;
   Segment& segment_;

@@ -31,9 +31,10 @@ void Judge::judge(const std::string& name, const State& state, const std::string
   start_ns_ = start_ns;
   before_ = victim_.see(images.front(), state.keys, start_ns);
   after_ = victim_.see(images.back(), state.keys, start_ns);
+  find_evicted(images.front(), images.back());
   between_ = before_;
   if (between_.count(key) != 0) between_[key] = Seen{};
-  last_bare_ = last_repaired_ = before;
+  bare_course_ = repaired_course_ = {};
   if (victim_.is_locked(images.back())) fail("the mutex is still held");
   for (index_ = 0; index_ < images.size(); ++index_) judge_one(images[index_]);
 }
@@ -52,7 +53,36 @@ Judge::Phase Judge::phase_of(const Sight& sight) const {
   return sight == between_ ? between : neither;
 }
 
-void Judge::check_sight(const Sight& sight, const char* where, Phase& last) {
+// Takes others that were evicted out of the comparison, as they need not go all at once: as if they had stayed.
+void Judge::find_evicted(const Image& first, const Image& last) {
+  evicted_.clear();
+  const std::uint64_t count = Victim::evictions_of(last) - Victim::evictions_of(first);
+  for (auto& [key, seen] : after_) {
+    if (count == 0 || key == key_ || seen == before_[key] || seen.kind != Seen::Kind::missing) continue;
+    evicted_.insert(key);
+    seen = before_[key];
+  }
+  if (evicted_.size() > count) fail("more keys are gone than were evicted");
+}
+
+std::string Judge::check_evicted(Sight& sight, Course& course) const {
+  std::string problem;
+  for (const std::string& key : evicted_) {
+    Seen& seen = sight[key];
+    if (seen.kind == Seen::Kind::missing)
+      course.gone.insert(key);
+    else if (seen != before_.at(key))
+      problem = key + " changed before it was evicted: " + describe(seen);
+    else if (course.gone.count(key) != 0)
+      problem = key + " was evicted and is back";
+    seen = before_.at(key);
+  }
+  return problem;
+}
+
+void Judge::check_sight(Sight sight, const char* where, Course& course) {
+  const std::string problem = check_evicted(sight, course);
+  if (!problem.empty()) fail(std::string(where) + " " + problem);
   const Phase phase = phase_of(sight);
   if (phase == neither) {
     fail(std::string(where) + " neither before (" + difference(before_, sight) + ") nor after (" +
@@ -60,15 +90,16 @@ void Judge::check_sight(const Sight& sight, const char* where, Phase& last) {
     return;
   }
   if (before_ == after_) return;
-  if (phase < last) fail(std::string(where) + " back from after to before");
-  last = phase;
+  if (phase < course.last) fail(std::string(where) + " back from after to before");
+  if (phase == after && course.gone != evicted_) fail(std::string(where) + " an eviction after the operation");
+  course.last = phase;
 }
 
 void Judge::judge_one(const Image& image) {
   ++images_;
   seen_.insert(XXH3_64bits(image.data(), image.size()));
   const Sight bare = victim_.see(image, state_->keys, start_ns_);
-  check_sight(bare, "bare:", last_bare_);
+  check_sight(bare, "bare:", bare_course_);
   for (const auto& [key, seen] : bare)
     if (seen.kind == Seen::Kind::lock && seen.sequence > Victim::sequence_of(image))
       fail("fencing number " + std::to_string(seen.sequence) + " of " + key + " was never given out");
@@ -90,7 +121,7 @@ void Judge::repair_and_check(const Image& image) {
                 reinterpret_cast<const std::byte*>(&victim_.judged().segment().header()) + victim_.size())))
     fail("the mutex stays locked after the take-over");
   check_whole(locked ? "after the repair" : "without a repair, as the mutex is free");
-  check_sight(victim_.see_judged(state_->keys, start_ns_), "repaired:", last_repaired_);
+  check_sight(victim_.see_judged(state_->keys, start_ns_), "repaired:", repaired_course_);
 
   if (locked) {
     const auto* bytes = reinterpret_cast<const std::byte*>(&victim_.judged().segment().header());
@@ -116,6 +147,7 @@ void Judge::use(const std::string& key) {
     sight.erase(key);
     return sight;
   }();
+  const std::uint64_t evictions_before = dict.segment().shards()[0].header().evictions.load();
   const int stored = dict.set(key, "after the repair", 0, 4);
   if (stored == HOLDFAST_OK ? dict.get(key) != test::text("after the repair", 4) : stored != HOLDFAST_NO_MEMORY)
     fail("set of " + key + " gives " + holdfast_code_text(stored));
@@ -132,7 +164,15 @@ void Judge::use(const std::string& key) {
   if (taken == HOLDFAST_OK ? dict.get(key) != test::boolean(true) || dict.unlock(key, &lease) != HOLDFAST_OK
                            : taken != HOLDFAST_NO_MEMORY)
     fail("lock of " + key + " gives " + holdfast_code_text(taken));
-  const std::string change = difference(others, victim_.see_judged(state_->keys, start_ns_));
+  // Where memory is short, others may have had to go.
+  Sight then = victim_.see_judged(state_->keys, start_ns_);
+  std::uint64_t evictions = dict.segment().shards()[0].header().evictions.load() - evictions_before;
+  for (const auto& [other, seen] : others)
+    if (evictions != 0 && seen.kind == Seen::Kind::value && then[other].kind == Seen::Kind::missing) {
+      then[other] = seen;
+      --evictions;
+    }
+  const std::string change = difference(others, then);
   if (!change.empty()) fail("using " + key + " changed another key: " + change);
 }
 

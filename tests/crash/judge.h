@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -18,7 +19,8 @@ class Judge {
   /// The images of one run in their order, the first one from before it. REQUIRES: who changed them is dead.
   ///
   /// Each key must be wholly before or wholly after, in the bare image and once it is repaired, and never before again
-  /// once it was after; the key of the operation may be missing in between (a lock that changes hands).
+  /// once it was after; the key of the operation may be missing in between (a lock that changes hands). Keys that were
+  /// evicted to make room for it go one by one, before it is there.
   void judge(const std::string& name, const State& state, const std::string& key, const std::vector<Image>& images,
              std::uint64_t start_ns);
   /// The images of a repair: no key changes, and a second repair finds the same.
@@ -32,10 +34,17 @@ class Judge {
 
  private:
   enum Phase { before, between, after, neither };
+  /// How far things have come, as one way of looking has seen it.
+  struct Course {
+    Phase last = before;
+    std::set<std::string> gone;  // evicted
+  };
 
   void judge_one(const Image& image);
   Phase phase_of(const Sight& sight) const;
-  void check_sight(const Sight& sight, const char* where, Phase& last);
+  void check_sight(Sight sight, const char* where, Course& course);
+  void find_evicted(const Image& first, const Image& last);
+  std::string check_evicted(Sight& sight, Course& course) const;
   void repair_and_check(const Image& image);
   void use(const std::string& key);
   void use_list(const std::string& key);
@@ -54,8 +63,9 @@ class Judge {
   std::uint64_t start_ns_ = 0;
   std::size_t index_ = 0;
   Sight before_, between_, after_;
-  Phase last_bare_ = before;
-  Phase last_repaired_ = before;
+  std::set<std::string> evicted_;  // others that are gone in the end
+  Course bare_course_;
+  Course repaired_course_;
 };
 
 }  // namespace holdfast::crash

@@ -66,6 +66,27 @@ class Builder {
     return finish("fragmented", sample(keys));
   }
 
+  /// Of many sizes, with gaps too short for anything: room is made by moving and evicting. Some keys were used.
+  State crowded() {
+    holdfast_lease lease{};
+    std::vector<std::string> keys = fill("h", 0, 20);
+    for (const char* key : {"held 1", "held 2"}) dict_.try_lock(key, kLong, &lease);
+    for (int i = 0; i < 8; ++i) {
+      dict_.push("list", i % 2, std::string(static_cast<std::size_t>(i) * 5, 'l'));
+      const std::vector<std::string> more = fill("h" + std::to_string(i) + "-", 0, 3);
+      keys.insert(keys.end(), more.begin(), more.end());
+    }
+    const std::vector<std::string> rest = fill("r", 0);
+    keys.insert(keys.end(), rest.begin(), rest.end());
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (i % 6 == 0) dict_.remove(keys[i]);
+      if (i % 2 == 0) dict_.get(keys[i]);
+    }
+    std::vector<std::string> some = sample(keys);
+    for (const char* key : {"held 1", "held 2", "list"}) some.emplace_back(key);
+    return finish("crowded", some);
+  }
+
   State flushed() {
     std::vector<std::string> keys = names(10);
     for (const std::string& key : keys) store_something(key);
@@ -160,14 +181,16 @@ class Builder {
     return dict_.push(key, end, std::string(random_() % 60, static_cast<char>('a' + random_() % 26))) > 0;
   }
 
-  /// Until there is no memory, with values of that size (0: of many sizes).
-  std::vector<std::string> fill(const std::string& prefix, std::size_t size) {
+  /// Until there is no memory, or so many, with values of that size (0: of many sizes).
+  std::vector<std::string> fill(const std::string& prefix, std::size_t size, int count = 1 << 30) {
     std::vector<std::string> keys;
-    for (int i = 0;; ++i) {
+    for (int i = 0; i < count; ++i) {
       const std::string key = prefix + std::to_string(i);
-      if (dict_.set(key, std::string(size != 0 ? size : random_() % 160, 'v')) != HOLDFAST_OK) return keys;
+      const std::string value(size != 0 ? size : random_() % 160, 'v');
+      if (dict_.store(HOLDFAST_SAFE_SET, key, value, 0, 0) != HOLDFAST_OK) return keys;
       keys.push_back(key);
     }
+    return keys;
   }
 
   std::vector<std::string> sample(const std::vector<std::string>& keys) const {
@@ -193,6 +216,7 @@ std::vector<State> make_states(Victim& victim, Random& random) {
   states.push_back(builder.full());
   states.push_back(builder.full_of_expired());
   states.push_back(builder.fragmented());
+  states.push_back(builder.crowded());
   states.push_back(builder.flushed());
   states.push_back(builder.lists());
   states.push_back(builder.full_of_lists());

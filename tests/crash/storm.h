@@ -48,6 +48,7 @@ struct Element {
 };
 
 struct Ledger {
+  bool evicts;  // memory is so short that counters and lists give way to others
   std::array<Worker, kWorkers> workers;
   std::array<Section, kLocks> sections;
   std::array<std::atomic<std::uint64_t>, kCounters> maybe;  // increments of processes that died in the call

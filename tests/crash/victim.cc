@@ -149,6 +149,10 @@ std::uint64_t Victim::sequence_of(const Image& image) {
   return reinterpret_cast<const DictionaryHeader*>(image.data())->sequence.load(kRelaxed);
 }
 
+std::uint64_t Victim::evictions_of(const Image& image) {
+  return reinterpret_cast<const ShardHeader*>(image.data() + kHeaderBytes)->evictions.load(kRelaxed);
+}
+
 bool Victim::is_locked(const Image& image) const {
   return reinterpret_cast<const ShardHeader*>(image.data() + kHeaderBytes)->mutex.word.load(kRelaxed) != 0;
 }

@@ -56,6 +56,8 @@ class Victim {
   Sight see_judged(const std::vector<std::string>& keys, std::uint64_t start_ns);
   /// Last fencing number given out, by that image.
   static std::uint64_t sequence_of(const Image& image);
+  /// Live entries evicted so far, by that image.
+  static std::uint64_t evictions_of(const Image& image);
   /// Whether the shard's mutex is held in that image.
   bool is_locked(const Image& image) const;
 

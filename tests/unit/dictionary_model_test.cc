@@ -1,8 +1,10 @@
-// Random operations on a dictionary beside the same on a std::map: after each, both say the same; every so often the
-// whole shard is walked. The seed is printed; HOLDFAST_TEST_SEED=n repeats a run.
+// Random operations on a dictionary beside the same on a std::map: after each, both say the same, but for what was
+// evicted, of which there is as much as the dictionary says; every so often the whole shard is walked. The seed is
+// printed; HOLDFAST_TEST_SEED=n repeats a run.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <random>
 #include <string>
@@ -30,6 +32,7 @@ struct Expected {
   Got value;
   bool is_lock = false;
   holdfast_lease lease{};
+  std::deque<std::string> list{};  // not empty: it is one, and `value` means nothing
 };
 
 class Model {
@@ -40,7 +43,30 @@ class Model {
 
   void step() {
     const std::string& key = keys_[below(keys_.size())];
-    switch (below(13)) {
+    change(key);
+    forget_evicted();
+  }
+
+  void compare_all() {
+    std::multiset<std::string> live;
+    for (const auto& [key, expected] : held_) live.insert(key);
+    ASSERT_EQ(dict_.keys(), live);
+    for (const std::string& key : keys_) compare(key);
+    ASSERT_EQ(test::check_segment(dict_.segment()), "");
+  }
+
+  /// Also what no longer counts, and locks that nobody holds.
+  void remove_all() {
+    for (const std::string& key : keys_) remove(key);
+    compare_all();
+  }
+
+  int refusals() const { return refusals_; }
+  std::uint64_t evicted() const { return evicted_; }
+
+ private:
+  void change(const std::string& key) {
+    switch (below(15)) {
       case 0:
       case 1:
       case 2:
@@ -62,29 +88,45 @@ class Model {
         return lock(key);
       case 11:
         return unlock(key);
+      case 12:
+        return push(key);
+      case 13:
+        return pop(key);
       default:
         if (below(2000) == 0) flush();
         return compare(key);
     }
   }
 
-  void compare_all() {
-    std::multiset<std::string> live;
-    for (const auto& [key, expected] : held_) live.insert(key);
-    ASSERT_EQ(dict_.keys(), live);
-    for (const std::string& key : keys_) compare(key);
-    ASSERT_EQ(test::check_segment(dict_.segment()), "");
+  std::uint64_t evictions() {
+    std::uint64_t sum = 0;
+    for (Shard& shard : dict_.segment().shards()) sum += shard.header().evictions.load();
+    return sum;
   }
 
-  /// Also what no longer counts, and locks that nobody holds.
-  void remove_all() {
-    for (const std::string& key : keys_) remove(key);
-    compare_all();
+  bool is_there(const std::string& key, const Expected& expected) {
+    return expected.list.empty() ? dict_.get(key).code != HOLDFAST_NOT_FOUND : dict_.llen(key) > 0;
   }
 
-  int refusals() const { return refusals_; }
+  /// Whatever gave way to others. Never a lock.
+  void forget_evicted() {
+    const std::uint64_t now = evictions();
+    const std::uint64_t gone_at_most = now - evicted_;
+    if (gone_at_most == 0) return;
+    evicted_ = now;
+    std::uint64_t gone = 0;
+    for (auto entry = held_.begin(); entry != held_.end();) {
+      if (is_there(entry->first, entry->second)) {
+        ++entry;
+        continue;
+      }
+      ASSERT_FALSE(entry->second.is_lock) << "a lock that is held was evicted";
+      ++gone;
+      entry = held_.erase(entry);
+    }
+    ASSERT_EQ(gone, gone_at_most);
+  }
 
- private:
   std::size_t below(std::size_t limit) { return std::uniform_int_distribution<std::size_t>(0, limit - 1)(random_); }
 
   std::string make_key(int number) {
@@ -94,7 +136,14 @@ class Model {
 
   void compare(const std::string& key) {
     const auto found = held_.find(key);
-    ASSERT_EQ(dict_.get(key), found == held_.end() ? test::nothing() : found->second.value);
+    if (found == held_.end()) {
+      ASSERT_EQ(dict_.get(key), test::nothing());
+    } else if (!found->second.list.empty()) {
+      ASSERT_EQ(dict_.get(key).code, HOLDFAST_IS_A_LIST);
+      ASSERT_EQ(dict_.llen(key), static_cast<int>(found->second.list.size()));
+    } else {
+      ASSERT_EQ(dict_.get(key), found->second.value);
+    }
   }
 
   void no_memory(int code) {
@@ -107,12 +156,16 @@ class Model {
     const auto flags = static_cast<std::uint32_t>(random_());
     Got value;
     int code = 0;
+    if (op == HOLDFAST_SET && below(4) == 0) op = HOLDFAST_SAFE_SET;
     if (op == HOLDFAST_SET && below(3) == 0) {
       value = test::number(static_cast<double>(below(1000)), flags);
       code = dict_.set_number(key, value.number, 0, flags);
     } else {
       value = test::text(std::string(below(8) == 0 ? below(longest_) : below(40), static_cast<char>(random_())), flags);
       code = dict_.store(op, key, value.text, below(5) == 0 ? 1000 : 0, flags);
+    }
+    if (op == HOLDFAST_SAFE_SET) {
+      ASSERT_EQ(evictions(), evicted_);
     }
     if (op == HOLDFAST_ADD && exists) {
       ASSERT_EQ(code, HOLDFAST_EXISTS);
@@ -138,7 +191,7 @@ class Model {
     const auto found = held_.find(key);
     if (found == held_.end()) {
       ASSERT_EQ(code, HOLDFAST_NOT_FOUND);
-    } else if (found->second.value.type != HOLDFAST_NUMBER) {
+    } else if (!found->second.list.empty() || found->second.value.type != HOLDFAST_NUMBER) {
       ASSERT_EQ(code, HOLDFAST_NOT_A_NUMBER);
     } else {
       ASSERT_EQ(code, HOLDFAST_OK);
@@ -187,6 +240,40 @@ class Model {
     compare(key);
   }
 
+  void push(const std::string& key) {
+    const auto found = held_.find(key);
+    const int end = below(2) == 0 ? HOLDFAST_LEFT : HOLDFAST_RIGHT;
+    const std::string element(below(60), static_cast<char>(random_()));
+    const int length = dict_.push(key, end, element);
+    ASSERT_EQ(evictions(), evicted_) << "nothing gives way to a list";
+    if (found != held_.end() && found->second.list.empty()) {
+      ASSERT_EQ(length, -HOLDFAST_NOT_A_LIST);
+    } else if (length < 0) {
+      no_memory(-length);
+    } else {
+      std::deque<std::string>& list = held_[key].list;
+      end == HOLDFAST_LEFT ? list.push_front(element) : list.push_back(element);
+    }
+    compare(key);
+  }
+
+  void pop(const std::string& key) {
+    const auto found = held_.find(key);
+    const int end = below(2) == 0 ? HOLDFAST_LEFT : HOLDFAST_RIGHT;
+    const Got got = dict_.pop(key, end);
+    if (found == held_.end()) {
+      ASSERT_EQ(got.code, HOLDFAST_NOT_FOUND);
+    } else if (found->second.list.empty()) {
+      ASSERT_EQ(got.code, HOLDFAST_NOT_A_LIST);
+    } else {
+      std::deque<std::string>& list = found->second.list;
+      ASSERT_EQ(got, test::text(end == HOLDFAST_LEFT ? list.front() : list.back()));
+      end == HOLDFAST_LEFT ? list.pop_front() : list.pop_back();
+      if (list.empty()) held_.erase(found);
+    }
+    compare(key);
+  }
+
   void flush() {
     ASSERT_EQ(dict_.flush_all(), HOLDFAST_OK);
     held_.clear();
@@ -198,6 +285,7 @@ class Model {
   std::vector<std::string> keys_;
   std::map<std::string, Expected> held_;
   int refusals_ = 0;
+  std::uint64_t evicted_ = 0;
 };
 
 struct Shape {
@@ -226,14 +314,15 @@ TEST_P(DictionaryModelTest, a_dictionary_is_a_map) {
   }
   ASSERT_FALSE(HasFatalFailure());
   model.compare_all();
-  std::printf("%d steps, %d refused for want of memory\n", shape.steps, model.refusals());
+  std::printf("%d steps, %d refused for want of memory, %llu evicted\n", shape.steps, model.refusals(),
+              static_cast<unsigned long long>(model.evicted()));
   model.remove_all();
   EXPECT_EQ(dict.free_space(), all_free);
 }
 
 INSTANTIATE_TEST_SUITE_P(shapes, DictionaryModelTest,
                          ::testing::Values(Shape{"tight", 12288, 150, 500, 60000},
-                                           Shape{"wide", 131072, 600, 3000, 60000},
+                                           Shape{"wide", 131072, 800, 3000, 60000},
                                            Shape{"shards", 9U << 20, 2000, 6000, 20000}),
                          [](const auto& shape) { return shape.param.name; });
 

@@ -319,20 +319,23 @@ TEST_F(DictionaryTest, what_can_never_fit_is_refused_with_the_limit) {
 /// Fills until there is no memory and returns how many fitted.
 int fill(Dict& dict, const std::string& prefix, std::size_t size) {
   int count = 0;
-  while (dict.set(prefix + std::to_string(count), std::string(size, 'a' + count % 26)) == HOLDFAST_OK) ++count;
+  while (dict.store(HOLDFAST_SAFE_SET, prefix + std::to_string(count), std::string(size, 'a' + count % 26), 0, 0) ==
+         HOLDFAST_OK)
+    ++count;
   return count;
 }
 
-TEST_F(DictionaryTest, full_means_no_memory_and_nothing_is_lost) {
+TEST_F(DictionaryTest, full_means_no_memory_where_nothing_may_be_evicted_and_nothing_is_lost) {
   const int count = fill(dict, "k", 100);
   ASSERT_GT(count, 200);
-  EXPECT_EQ(dict.set("another", std::string(100, 'x')), HOLDFAST_NO_MEMORY);
-  EXPECT_EQ(dict.set("k0", std::string(4000, 'x')), HOLDFAST_NO_MEMORY)
+  EXPECT_EQ(dict.store(HOLDFAST_SAFE_SET, "another", std::string(100, 'x'), 0, 0), HOLDFAST_NO_MEMORY);
+  EXPECT_EQ(dict.store(HOLDFAST_SAFE_ADD, "another", std::string(100, 'x'), 0, 0), HOLDFAST_NO_MEMORY);
+  EXPECT_EQ(dict.store(HOLDFAST_SAFE_SET, "k0", std::string(4000, 'x'), 0, 0), HOLDFAST_NO_MEMORY)
       << "the old value stays when the new has no room";
   EXPECT_EQ(dict.get("another"), nothing());
   for (int i = 0; i < count; ++i) ASSERT_EQ(dict.get("k" + std::to_string(i)), text(std::string(100, 'a' + i % 26)));
   dict.remove("k1");
-  EXPECT_EQ(dict.set("another", std::string(100, 'x')), HOLDFAST_OK);
+  EXPECT_EQ(dict.store(HOLDFAST_SAFE_SET, "another", std::string(100, 'x'), 0, 0), HOLDFAST_OK);
 }
 
 TEST_F(DictionaryTest, expired_flushed_and_released_entries_make_room) {

@@ -1,0 +1,245 @@
+#include "dict/hand.h"
+
+#include <algorithm>
+
+#include "dict/list.h"
+
+namespace holdfast {
+
+namespace {
+
+// How much is moved for what is used before it gives way too: a multiple of what is asked for, and a bit.
+constexpr std::uint64_t kMovedPerGranule = 8;
+constexpr std::uint64_t kMovedMin = 256;
+
+}  // namespace
+
+bool Hand::clear(std::uint32_t count) noexcept {
+  count_ = count;
+  at_ = header_.hand.load(kRelaxed);
+  if (at_ == 0 || at_ >= shard_.granules()) at_ = 1;
+  forget_ahead();
+  const std::uint64_t lap = shard_.granules();
+  while (run_ < count_ && !arena_.damaged()) {
+    // The last lap begins somewhere in the arena and takes one more, for a window that lies across its beginning.
+    const bool last = evict_ == Evict::no || zeal_ == Zeal::own;
+    if (walked_ > (last ? 2 * lap : lap)) {
+      if (last) break;
+      grow_zeal();
+    } else if (evict_ == Evict::yes && zeal_ == Zeal::cold && moved_ > kMovedMin + count_ * kMovedPerGranule) {
+      grow_zeal();
+    }
+    Block block{};
+    if (!reach())
+      skip_pinned();
+    else if (look(at_, block))
+      visit(block);
+  }
+  const bool done = run_ >= count_ && !arena_.damaged();
+  header_.hand.store(done ? run_start_ : at_, kRelaxed);
+  return done;
+}
+
+void Hand::grow_zeal() noexcept {
+  zeal_ = zeal_ == Zeal::cold ? Zeal::warm : Zeal::own;
+  walked_ = 0;
+  forget_ahead();
+}
+
+// --- what lies there ---
+
+Hand::Kind Hand::kind_of(std::uint32_t at, const View& view) const noexcept {
+  if (view.type == EntryType::node) return Kind::node;
+  if (view.type == EntryType::waiter) return Kind::pinned;
+  if (!Shard::counts(view, flush_)) return Kind::dead;
+  if (view.type == EntryType::lock) return view.lock().head.load(kRelaxed) != 0 ? Kind::pinned : Kind::held;
+  return at == own_ && zeal_ != Zeal::own ? Kind::held : Kind::live;
+}
+
+// The block at `at`; false on damage. REQUIRES: a block begins there.
+bool Hand::look(std::uint32_t at, Block& block) noexcept {
+  block.at = at;
+  if (arena_.is_free(at)) {
+    block.kind = Kind::free;
+    block.granules = arena_.size_at(at);
+    return block.granules != 0;
+  }
+  if (!shard_.inspect(at, block.view)) {
+    arena_.set_damaged();
+    return false;
+  }
+  block.granules = block.view.granules;
+  block.kind = kind_of(at, block.view);
+  return true;
+}
+
+// What it may add to the window. A node may go when its list does, which is rare enough to count on only in the end.
+std::uint32_t Hand::gain(const Block& block) const noexcept {
+  switch (block.kind) {
+    case Kind::free:
+    case Kind::dead:
+      return block.granules;
+    case Kind::live:
+      return evict_ == Evict::yes ? block.granules : 0;
+    case Kind::node:
+      return evict_ == Evict::yes && zeal_ != Zeal::cold ? block.granules : 0;
+    default:
+      return 0;
+  }
+}
+
+// --- before anything gives way: whether a window can be had before the next pinned block ---
+
+bool Hand::reach() noexcept {
+  Block block{};
+  while (run_ + ahead_ < count_) {
+    if (seen_ >= shard_.granules() || !look(seen_, block) || block.kind == Kind::pinned) return false;
+    seen_ += block.granules;
+    ahead_ += gain(block);
+  }
+  return true;
+}
+
+// Goes on behind the pinned block, or the end of the arena, that reach() met.
+void Hand::skip_pinned() noexcept {
+  walked_ += seen_ - at_;
+  at_ = seen_;
+  run_ = 0;
+  Block block{};
+  if (at_ >= shard_.granules())
+    at_ = 1;
+  else if (look(at_, block))
+    pass(block.granules);
+  forget_ahead();
+}
+
+void Hand::forget_ahead() noexcept {
+  seen_ = at_;
+  ahead_ = 0;
+}
+
+// --- one block ---
+
+void Hand::visit(const Block& block) noexcept {
+  ahead_ -= std::min(ahead_, gain(block));  // no more than it can be: what ends meanwhile changes its kind
+  switch (block.kind) {
+    case Kind::free:
+      run_start_ = block.at;
+      run_ = block.granules;
+      return pass(block.granules);
+    case Kind::dead:
+      return remove(block);
+    case Kind::live:
+      return visit_live(block);
+    case Kind::held:
+    case Kind::node:
+      return keep(block);
+    case Kind::pinned:
+      run_ = 0;
+      return pass(block.granules);
+  }
+}
+
+void Hand::visit_live(const Block& block) noexcept {
+  if (evict_ == Evict::no) return keep(block);
+  if (zeal_ != Zeal::cold) return remove(block);
+  Word8& mark = shard_.mark(block.at);
+  const std::uint8_t uses = mark.load(kRelaxed);
+  if (uses == 0) return remove(block);
+  mark.store(uses - 1, kRelaxed);
+  // What has been gathered is not given up because what follows, up to the next pinned block, is too little.
+  if (run_ != 0 && !reach()) return remove(block);
+  keep(block);
+}
+
+// It stays: to the left of the window, else in a gap elsewhere, else the window begins anew behind it.
+void Hand::keep(const Block& block) noexcept {
+  if (run_ != 0 && block.granules <= run_) {
+    if (arena_.take(run_start_, block.granules) && move(block, run_start_)) return;
+  } else if (run_ != 0 && block.granules < count_) {  // no gap is as long as `count`
+    const std::uint32_t gap = arena_.allocate(block.granules);
+    if (gap != 0 && move(block, gap)) return;
+  }
+  run_ = 0;
+  pass(block.granules);
+}
+
+void Hand::pass(std::uint32_t granules) noexcept {
+  walked_ += granules;
+  at_ += granules;
+  if (at_ > seen_) forget_ahead();
+}
+
+// The link of a chain that leads to an entry; null on damage.
+Word32* Hand::link_to(const Block& block) const noexcept {
+  Word32* link = &shard_.bucket_of(block.view.entry->hash.load(kRelaxed));
+  for (std::uint32_t steps = 0; steps < shard_.granules(); ++steps) {
+    const std::uint32_t here = link->load(kRelaxed);
+    if (here == block.at) return link;
+    if (!shard_.holds_header(here)) return nullptr;
+    link = &shard_.entry(here).next;
+  }
+  return nullptr;
+}
+
+void Hand::remove(const Block& block) noexcept {
+  Word32* link = link_to(block);
+  if (link == nullptr) return arena_.set_damaged();
+  commit(*link, block.view.entry->next.load(kRelaxed));
+  header_.entries.store(header_.entries.load(kRelaxed) - 1, kRelaxed);
+  if (block.kind == Kind::dead) {
+    if (block.view.type != EntryType::lock) header_.expirations.store(header_.expirations.load(kRelaxed) + 1, kRelaxed);
+  } else if (block.at != own_) {
+    header_.evictions.store(header_.evictions.load(kRelaxed) + 1, kRelaxed);
+    evicted_ = true;
+  }
+  if (block.at == own_) own_ = 0;
+  absorb(room_.discard(block.at, block.view), block.at + block.granules);
+  // A list's nodes and a lock's waiters may have lain anywhere.
+  if (block.view.type == EntryType::list || block.view.type == EntryType::lock) forget_ahead();
+}
+
+// Copies the block to `to`, which was taken for it, and lets the copy take its place by one store. False, with the
+// memory at `to` given back, if nothing leads to the block.
+bool Hand::move(const Block& block, std::uint32_t to) noexcept {
+  Word64* source = reinterpret_cast<Word64*>(shard_.words32(block.at));
+  Word64* target = reinterpret_cast<Word64*>(shard_.words32(to));
+  for (std::uint32_t i = 0; i < block.granules * (kGranule / sizeof(Word64)); ++i)
+    target[i].store(source[i].load(kRelaxed), kRelaxed);
+  if (block.kind == Kind::node) {
+    if (!List::relink(shard_, block.at, to)) {
+      arena_.release(to, block.granules);
+      return false;
+    }
+  } else {
+    Word32* link = link_to(block);
+    if (link == nullptr) {
+      arena_.set_damaged();
+      return false;
+    }
+    commit(*link, to);
+  }
+  shard_.mark(to).store(shard_.mark(block.at).load(kRelaxed), kRelaxed);
+  if (block.at == own_) own_ = to;
+  moved_ += block.granules;
+  absorb(arena_.release(block.at, block.granules), block.at + block.granules);
+  return true;
+}
+
+// The window is now the free block that begins at `start`, to which everything up to `old_end` belongs and maybe what
+// was free behind it.
+void Hand::absorb(std::uint32_t start, std::uint32_t old_end) noexcept {
+  const std::uint32_t size = start != 0 ? arena_.size_at(start) : 0;
+  if (size == 0) return arena_.set_damaged();
+  run_start_ = start;
+  run_ = size;
+  const std::uint32_t end = start + size;
+  walked_ += end - at_;
+  at_ = end;
+  if (end > seen_)
+    forget_ahead();
+  else
+    ahead_ -= std::min(ahead_, end - old_end);
+}
+
+}  // namespace holdfast

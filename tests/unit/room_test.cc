@@ -1,0 +1,337 @@
+// Who gives way when a shard is full, what is moved, and what stays.
+#include "dict/room.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/shard_check.h"
+
+namespace holdfast {
+namespace {
+
+using test::check_segment;
+using test::Dict;
+using test::nothing;
+using test::text;
+
+const test::ScratchDirectory directory;
+
+class RoomTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
+  void TearDown() override {
+    EXPECT_EQ(check_segment(dict.segment()), "");
+    holdfast_remove(dict.dictionary().name().data(), dict.dictionary().name().size());
+  }
+
+  static std::string new_name() {
+    static int count = 0;
+    return "room-" + std::to_string(++count);
+  }
+  static std::string key(int i) { return "key-" + std::to_string(10000 + i); }
+  static std::string value(int i, std::size_t size) { return std::string(size, static_cast<char>('a' + i % 26)); }
+
+  Shard& shard() { return dict.segment().shards()[0]; }
+  ShardHeader& header() { return shard().header(); }
+  std::uint32_t arena() { return shard().granules() - 1; }
+  int safe_set(const std::string& name, const std::string& bytes) {
+    return dict.store(HOLDFAST_SAFE_SET, name, bytes, 0, 0);
+  }
+  /// `forcible`, of a set that must go well.
+  bool set_evicts(const std::string& name, const std::string& bytes) {
+    int forcible = 0;
+    EXPECT_EQ(holdfast_store(dict.handle, HOLDFAST_SET, name.data(), name.size(), HOLDFAST_STRING, bytes.data(),
+                             bytes.size(), 0, 0, 0, &forcible),
+              HOLDFAST_OK)
+        << holdfast_error();
+    EXPECT_EQ(check_segment(dict.segment()), "");
+    return forcible != 0;
+  }
+  /// Keys from `first` on with values of this size, until nothing more goes in. How many.
+  int fill(std::size_t size, int first = 0) {
+    int count = 0;
+    while (safe_set(key(first + count), value(first + count, size)) == HOLDFAST_OK) ++count;
+    return count;
+  }
+  int missing(int first, int count) {
+    int gone = 0;
+    for (int i = first; i < first + count; ++i) gone += dict.get(key(i)) == nothing() ? 1 : 0;
+    return gone;
+  }
+  Place place_of(const std::string& name) {
+    Place place{};
+    EXPECT_TRUE(shard().find(Key(name.data(), name.size(), dict.segment().seed()), place));
+    return place;
+  }
+  /// Forgets all use, so that a test says what was used.
+  void cool() {
+    for (std::uint32_t block = 0; block < shard().granules(); ++block) shard().mark(block).store(0);
+  }
+  static void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+  Dict dict{new_name(), {.size = 65536}};
+  holdfast_lease lease{};
+};
+
+TEST_F(RoomTest, what_was_not_used_gives_way_before_what_was) {
+  const int count = fill(60);
+  ASSERT_GT(count, 200);
+  cool();
+  for (int i = 0; i < count; i += 2) ASSERT_EQ(dict.get(key(i)).code, HOLDFAST_OK);
+  for (int i = 0; i < count / 2; ++i) ASSERT_TRUE(set_evicts("new-" + std::to_string(10000 + i), value(i, 60)));
+  for (int i = 0; i < count; i += 2) EXPECT_EQ(dict.get(key(i)), text(value(i, 60))) << "was used: " << i;
+  EXPECT_EQ(missing(0, count), count / 2) << "one for each new one";
+  EXPECT_EQ(header().evictions.load(), static_cast<std::uint64_t>(count / 2));
+}
+
+TEST_F(RoomTest, what_is_new_stays_longer_than_what_is_old) {
+  const int count = fill(60);
+  cool();
+  for (int i = 0; i < 20 * count; ++i) {
+    ASSERT_EQ(dict.set(key(count + i), value(i, 60)), HOLDFAST_OK);
+    if (i > count) {
+      ASSERT_NE(place_of(key(i + count - count / 2)).block, 0U) << "half a lap old, and not looked at";
+    }
+  }
+}
+
+TEST_F(RoomTest, where_all_was_used_something_gives_way_all_the_same) {
+  const int count = fill(60);
+  for (int round = 0; round < 4; ++round)
+    for (int i = 0; i < count; ++i) dict.get(key(i));
+  EXPECT_TRUE(set_evicts("new", value(0, 60)));
+  EXPECT_EQ(dict.get("new"), text(value(0, 60)));
+}
+
+TEST_F(RoomTest, expired_entries_go_before_live_ones) {
+  const int count = fill(60);
+  cool();
+  for (int i = 0; i < count; i += 3) ASSERT_EQ(dict.expire(key(i), 0.001), HOLDFAST_OK);
+  sleep_ms(30);
+  int expired = 0;
+  for (int i = 0; i < count; i += 3) ++expired;
+  for (int i = 0; i < expired; ++i) ASSERT_FALSE(set_evicts("new-" + std::to_string(10000 + i), value(i, 60))) << i;
+  for (int i = 0; i < count; ++i) {
+    if (i % 3 != 0) {
+      ASSERT_EQ(dict.get(key(i)), text(value(i, 60)));
+    }
+  }
+  EXPECT_EQ(header().expirations.load(), static_cast<std::uint64_t>(expired));
+  EXPECT_EQ(header().evictions.load(), 0U);
+  EXPECT_TRUE(set_evicts("one-more-key", value(0, 60))) << "now there are none left";
+}
+
+TEST_F(RoomTest, flushed_entries_go_before_live_ones) {
+  const int count = fill(60);
+  dict.flush_all();
+  for (int i = 0; i < count; ++i) ASSERT_FALSE(set_evicts(key(count + i), value(i, 60)));
+  EXPECT_TRUE(set_evicts("one-more-key", value(0, 60)));
+}
+
+TEST_F(RoomTest, a_sweep_that_found_little_rests_and_yet_no_memory_is_never_said_while_there_is_some) {
+  Dict large(new_name(), {.size = 1 << 20});
+  const auto safe = [&](int i, double exptime) {
+    return large.store(HOLDFAST_SAFE_SET, key(i), value(i, 60), exptime, 0);
+  };
+  int count = 0;
+  while (safe(count, 0) == HOLDFAST_OK) ++count;
+  for (int round = 0; round < 30; ++round) {
+    const int i = round * 7;
+    ASSERT_EQ(large.expire(key(i), 1e-9), HOLDFAST_OK);
+    ASSERT_TRUE(test::eventually([&] { return large.get(key(i)).code == HOLDFAST_NOT_FOUND; }));
+    ASSERT_EQ(safe(count + round, 0), HOLDFAST_OK) << round;
+  }
+  EXPECT_EQ(check_segment(large.segment()), "");
+  holdfast_remove(large.dictionary().name().data(), large.dictionary().name().size());
+}
+
+// --- locks ---
+
+TEST_F(RoomTest, held_locks_stay_through_everything_and_locks_that_nobody_holds_go) {
+  std::vector<holdfast_lease> leases(20);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(dict.try_lock("held-" + std::to_string(i), 0, &leases[static_cast<std::size_t>(i)]), HOLDFAST_OK);
+    ASSERT_EQ(dict.try_lock("free-" + std::to_string(i), 0, &lease), HOLDFAST_OK);
+    ASSERT_EQ(dict.unlock("free-" + std::to_string(i), &lease), HOLDFAST_OK);
+  }
+  fill(60);
+  EXPECT_EQ(header().free_locks.load(), 0U);
+  EXPECT_EQ(header().evictions.load(), 0U) << "free locks are nothing live";
+  // Of many sizes, so that locks are moved too; several times the whole arena.
+  for (int i = 0; i < 2000; ++i) set_evicts(key(i), value(i, static_cast<std::size_t>(i * 7919 % 700)));
+  for (std::size_t i = 0; i < 20; ++i) {
+    const std::string name = "held-" + std::to_string(i);
+    EXPECT_EQ(dict.get(name), test::boolean(true)) << name;
+    EXPECT_EQ(dict.try_lock(name, 0, &lease), HOLDFAST_LOCKED);
+    EXPECT_EQ(dict.renew(name, leases[i], 100), HOLDFAST_OK);
+    EXPECT_EQ(dict.unlock(name, &leases[i]), HOLDFAST_OK) << "owner and fencing number are what they were";
+  }
+}
+
+TEST_F(RoomTest, a_dictionary_full_of_held_locks_says_no_memory) {
+  std::vector<holdfast_lease> leases(5000);
+  std::size_t count = 0;
+  while (dict.try_lock("lock" + std::to_string(count), 0, &leases[count]) == HOLDFAST_OK) ++count;
+  EXPECT_EQ(dict.set("more", value(0, 60)), HOLDFAST_NO_MEMORY);
+  ASSERT_EQ(dict.unlock("lock7", &leases[7]), HOLDFAST_OK);
+  EXPECT_EQ(dict.set("more", "x"), HOLDFAST_OK);
+  for (std::size_t i = 0; i < count; ++i)
+    EXPECT_EQ(dict.unlock("lock" + std::to_string(i), &leases[i]), i != 7 ? HOLDFAST_OK : HOLDFAST_NOT_OWNER);
+}
+
+TEST_F(RoomTest, who_waits_for_a_lock_still_gets_it_after_everything_else_was_evicted) {
+  ASSERT_EQ(dict.try_lock("lock", 0, &lease), HOLDFAST_OK);
+  holdfast_parker* parker = holdfast_parker_new();
+  const std::uint32_t waiter = holdfast_waiter_open(parker);
+  holdfast_lease second{};
+  double pause = 0;
+  fill(10);
+  dict.remove(key(40));
+  ASSERT_EQ(dict.wait_lock("lock", 0, parker, waiter, &second, &pause), HOLDFAST_LOCKED);
+  const std::uint32_t block = place_of("lock").block;
+  for (int i = 0; i < 2000; ++i) set_evicts(key(i), value(i, static_cast<std::size_t>(i * 7919 % 700)));
+  EXPECT_EQ(place_of("lock").block, block) << "its words are watched by their address";
+  EXPECT_EQ(header().waiters.load(), 1U);
+  ASSERT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
+  std::uint32_t woken = 0;
+  EXPECT_EQ(holdfast_parker_sleep(parker, 5, &woken, 1), 1);
+  EXPECT_EQ(woken, waiter);
+  EXPECT_EQ(dict.wait_lock("lock", 0, parker, waiter, &second, &pause), HOLDFAST_OK);
+  EXPECT_GT(second.sequence, lease.sequence);
+  EXPECT_EQ(dict.unlock("lock", &second), HOLDFAST_OK);
+  holdfast_parker_free(parker);
+}
+
+// --- nothing live is removed ---
+
+TEST_F(RoomTest, safe_stores_and_pushes_remove_nothing) {
+  const int count = fill(60);
+  EXPECT_EQ(safe_set("more", value(0, 60)), HOLDFAST_NO_MEMORY);
+  EXPECT_EQ(dict.store(HOLDFAST_SAFE_ADD, "more", value(0, 60), 0, 0), HOLDFAST_NO_MEMORY);
+  EXPECT_EQ(dict.push("more", HOLDFAST_LEFT, value(0, 60)), -HOLDFAST_NO_MEMORY);
+  EXPECT_EQ(safe_set(key(3), value(0, 2000)), HOLDFAST_NO_MEMORY);
+  EXPECT_EQ(dict.get(key(3)), text(value(3, 60))) << "the old value stays";
+  EXPECT_EQ(missing(0, count), 0);
+  EXPECT_EQ(header().evictions.load(), 0U);
+}
+
+TEST_F(RoomTest, a_safe_store_brings_the_free_memory_together) {
+  const int count = fill(60);
+  int removed = 0;
+  for (int i = 0; i < count; i += 4, ++removed) dict.remove(key(i));
+  const std::uint32_t free = header().free_granules.load();
+  ASSERT_GT(free, arena() / 5);
+  ASSERT_EQ(safe_set("large", value(1, (free - 4) * kGranule - sizeof(Entry))), HOLDFAST_OK)
+      << "all that is free, which lay in " << removed << " pieces";
+  EXPECT_EQ(check_segment(dict.segment()), "");
+  for (int i = 0; i < count; ++i) ASSERT_EQ(dict.get(key(i)), i % 4 != 0 ? text(value(i, 60)) : nothing());
+  EXPECT_EQ(dict.get("large"), text(value(1, (free - 4) * kGranule - sizeof(Entry))));
+  EXPECT_EQ(header().evictions.load(), 0U);
+}
+
+TEST_F(RoomTest, what_is_impossible_is_known_until_memory_comes_back) {
+  const int count = fill(60);
+  // Gaps that nothing can be moved into: all entries are larger.
+  ASSERT_EQ(safe_set(key(count), value(0, 500)), HOLDFAST_NO_MEMORY);
+  const std::uint32_t impossible = header().no_run.load();
+  dict.remove(key(0));
+  EXPECT_EQ(header().no_run.load(), 0U) << "it was " << impossible;
+  EXPECT_EQ(safe_set(key(0), value(0, 60)), HOLDFAST_OK);
+}
+
+// --- what fits ---
+
+TEST_F(RoomTest, a_value_of_a_quarter_of_the_arena_always_fits) {
+  for (const std::size_t small : {1U, 60U, 300U, 1500U, 5000U}) {
+    fill(small);
+    for (int round = 0; round < 4; ++round)
+      for (int i = 0; i < 400; ++i) dict.get(key(i));  // all of it was used
+    const std::size_t quarter = arena() / 4 * kGranule - sizeof(Entry) - 16;
+    for (int i = 0; i < 9; ++i) {
+      set_evicts("quarter-" + std::to_string(i), value(i, quarter));
+      EXPECT_EQ(dict.get("quarter-" + std::to_string(i)), text(value(i, quarter)));
+    }
+  }
+}
+
+TEST_F(RoomTest, everything_but_one_fits_too_and_what_is_overwritten_goes_last) {
+  const std::uint64_t most = dict.dictionary().room_for_one() - key(0).size();
+  fill(60);
+  EXPECT_TRUE(set_evicts(key(0), value(1, most)));
+  EXPECT_EQ(dict.get(key(0)), text(value(1, most)));
+  EXPECT_EQ(dict.keys().size(), 1U);
+  EXPECT_FALSE(set_evicts(key(0), value(2, most))) << "only the old value itself had to go";
+  EXPECT_EQ(dict.get(key(0)), text(value(2, most)));
+  EXPECT_TRUE(set_evicts("other", value(2, 60)));
+}
+
+TEST_F(RoomTest, the_old_value_is_not_evicted_for_its_successor_while_others_can_be) {
+  const int count = fill(60);
+  cool();
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t before = header().evictions.load();
+    ASSERT_TRUE(set_evicts(key(i), value(i, 200)) || header().evictions.load() == before);
+    ASSERT_EQ(dict.get(key(i)), text(value(i, 200)));
+    cool();
+  }
+}
+
+// --- lists ---
+
+TEST_F(RoomTest, a_list_that_is_moved_keeps_its_elements_and_their_order) {
+  std::vector<std::string> elements;
+  const int count = fill(60);
+  for (int i = 0; i < count; i += 2) dict.remove(key(i));
+  for (int i = 0; i < 100; ++i) {
+    elements.push_back(value(i, static_cast<std::size_t>(i) % 50));
+    ASSERT_EQ(dict.push("list", HOLDFAST_RIGHT, elements.back()), i + 1);
+  }
+  std::vector<std::uint32_t> before;
+  for (std::uint32_t node = ListEnds::of(place_of("list").view.list().ends.load()).first; before.size() < 100;
+       node = reinterpret_cast<ListNode&>(shard().entry(node)).next.load())
+    before.push_back(node);
+  for (int i = 1; i < count; i += 4) dict.remove(key(i));
+  const std::uint32_t free = header().free_granules.load();
+  ASSERT_EQ(safe_set("large", value(1, (free - 4) * kGranule - sizeof(Entry))), HOLDFAST_OK);
+  EXPECT_EQ(check_segment(dict.segment()), "");
+  std::uint32_t node = ListEnds::of(place_of("list").view.list().ends.load()).first;
+  int moved = 0;
+  for (const std::uint32_t old : before) {
+    moved += node != old ? 1 : 0;
+    node = reinterpret_cast<ListNode&>(shard().entry(node)).next.load();
+  }
+  EXPECT_GT(moved, 10);
+  ASSERT_EQ(dict.llen("list"), 100);
+  for (const std::string& element : elements) ASSERT_EQ(dict.pop("list", HOLDFAST_LEFT), text(element));
+}
+
+TEST_F(RoomTest, a_list_is_evicted_whole) {
+  int length = 0;
+  while (dict.push("list", HOLDFAST_RIGHT, value(length, 60)) > 0) ++length;
+  ASSERT_GT(length, 300);
+  cool();
+  EXPECT_TRUE(set_evicts("large", value(1, arena() / 2 * kGranule)));
+  EXPECT_EQ(dict.llen("list"), 0);
+  EXPECT_EQ(header().evictions.load(), 1U);
+  EXPECT_EQ(test::count_shard(shard()).nodes, 0U);
+}
+
+TEST_F(RoomTest, a_list_that_was_used_outlives_what_was_not) {
+  for (int i = 0; i < 50; ++i) ASSERT_EQ(dict.push("list", HOLDFAST_RIGHT, value(i, 20)), i + 1);
+  const int count = fill(60);
+  for (int i = 0; i < 10 * count; ++i) {
+    ASSERT_EQ(dict.set(key(count + i), value(i, 60)), HOLDFAST_OK);
+    if (i % 50 == 0) {
+      ASSERT_EQ(dict.llen("list"), 50);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace holdfast
