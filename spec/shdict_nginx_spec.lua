@@ -81,7 +81,7 @@ describe("shdict beside ngx.shared", function ()
             pending(missing)
         end
         local said = run("full", { side_by_side_small = "256k" })
-        assert.equal(6, #said.full)
+        assert.equal(9, #said.full)
         for _, words in ipairs(said.full) do
             assert.equal(words[3], words[4], words[2])
         end

@@ -147,6 +147,61 @@ describe("shdict, values:", function ()
     end)
 
 
+    describe("a full dictionary", function ()
+        it("makes room by removing what is alive, and says so", function ()
+            local forced = 0
+            for i = 1, 5000 do
+                local ok, err, forcible = dict:set("key " .. i, ("x"):rep(1000))
+                assert.same(pack(true, nil), pack(ok, err))
+                forced = forced + (forcible and 1 or 0)
+            end
+            assert.is_true(forced > 0)
+            assert.is_true(dict:stats().evictions >= forced)
+            assert.equal(("x"):rep(1000), dict:get("key 5000"))
+            local sum, err, forcible
+            for i = 1, 20000 do
+                sum, err, forcible = dict:incr("counter " .. i, 1, 41)
+                assert.same(pack(42, nil), pack(sum, err))
+                if forcible then
+                    break
+                end
+            end
+            assert.is_true(forcible)
+        end)
+
+        it("removes what has expired first", function ()
+            local live = {}
+            for i = 1, 200 do
+                dict:set("live " .. i, ("x"):rep(1000))
+                live["live " .. i] = true
+            end
+            local i = 0
+            repeat
+                i = i + 1
+                local forcible = select(3, dict:set("goes " .. i, ("x"):rep(1000), 0.05))
+            until forcible or dict:free_space() < 20000
+            sleep(0.06)
+            local before = dict:stats().evictions
+            for n = 1, 300 do
+                assert.same(pack(true, nil, false), pack(dict:set("new " .. n, ("x"):rep(1000))))
+            end
+            assert.equal(before, dict:stats().evictions)
+            for key in pairs(live) do
+                assert.is_string(dict:get(key))
+            end
+        end)
+
+        it("keeps what is read often, as far as it can", function ()
+            dict:set("read often", "value")
+            for i = 1, 10000 do
+                dict:set("read never " .. i, ("x"):rep(500))
+                dict:get("read often")
+            end
+            assert.equal("value", dict:get("read often"))
+        end)
+    end)
+
+
     describe("add and replace", function ()
         it("add only where there is no value", function ()
             assert.same(pack(true, nil, false), pack(dict:add("key", 1)))

@@ -9,6 +9,9 @@ local ngx = ngx  -- luacheck: ignore 113
 local pack = dictionary.pack
 
 local FILLERS = {
+    set = function (dict, i) return dict:set("key " .. i, ("x"):rep(200)) end,
+    add = function (dict, i) return dict:add("key " .. i, i) end,
+    incr = function (dict, i) return dict:incr("key " .. i, 1, 41) end,
     safe_set = function (dict, i) return dict:safe_set("key " .. i, ("x"):rep(200)) end,
     safe_add = function (dict, i) return dict:safe_add("key " .. i, i) end,
     ["safe_set over a value"] = function (dict) return dict:safe_set("key 1", ("x"):rep(300000)) end,
