@@ -165,7 +165,7 @@ std::size_t wrong(const std::multiset<std::string>& stay, const std::multiset<st
 TEST_F(ScanTest, between_the_steps_of_a_scan_anything_may_happen_to_other_keys) {
   std::mt19937_64 random(seed_of_run());
   const auto stay = put(300, "stays");
-  for (int round = 0; round < 30; ++round) {
+  for (int round = 0; round < 8; ++round) {
     std::multiset<std::string> seen;
     std::uint64_t cursor = 0;
     do {
