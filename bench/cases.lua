@@ -19,6 +19,7 @@ return {
     { name = "set_hot", what = "set, one number", dict = HOT, target = 1, both = true },
     { name = "incr_hot", what = "incr, one number", dict = HOT, target = 1, both = true },
     { name = "add_delete", what = "add + delete, one number", dict = HOT, target = 1 },
+    { name = "get_1k_hot", what = "get, one string of 1 KB", dict = STRINGS, target = 1 },
     { name = "set_1k_hot", what = "set, one string of 1 KB", dict = STRINGS, target = 1 },
 
     { name = "get_100k", what = "get, 100k numbers", loop = "get", dict = HUNDRED_K, keys = 100000, target = 0.35,

@@ -83,16 +83,21 @@ function loops.get_hot(_, dict)
 end
 
 
-function loops.get_string_hot(_, dict)
-    assert(dict:set(KEY, ("x"):rep(100)))
-    return function (n)
-        local sum = 0
-        for _ = 1, n do
-            sum = sum + #dict:get(KEY)
+local function get_string_of(bytes)
+    return function (_, dict)
+        assert(dict:set(KEY, ("x"):rep(bytes)))
+        return function (n)
+            local sum = 0
+            for _ = 1, n do
+                sum = sum + #dict:get(KEY)
+            end
+            return n, sum
         end
-        return n, sum
     end
 end
+
+loops.get_string_hot = get_string_of(100)
+loops.get_1k_hot = get_string_of(1024)
 
 
 function loops.incr_hot(_, dict)
