@@ -83,7 +83,9 @@ Status judge_header(const std::string& path, const FileHeader& header, FileKind 
   if (header.layout != kLayoutVersion) {
     return {Code::corrupt, path + " has layout version " + std::to_string(header.layout) + ", this library uses " +
                                std::to_string(kLayoutVersion) +
-                               "; stop the processes that use it, or choose another HOLDFAST_DIR"};
+                               (header.persist != 0 && kind == FileKind::dictionary
+                                    ? "; remove it, or choose another HOLDFAST_DIR"
+                                    : "; stop the processes that use it, or choose another HOLDFAST_DIR")};
   }
   if (header.kind != kind) {
     return {Code::corrupt,
@@ -99,6 +101,20 @@ Status judge_header(const std::string& path, const FileHeader& header, FileKind 
   return {};
 }
 
+bool has_record_locks(int fd) {
+  constexpr std::uint64_t kEveryByte = std::uint64_t{1} << 62;
+  std::uint64_t holder = platform::kNoHolder;
+  return platform::find_record_lock(fd, 0, kEveryByte, holder) != 0 || holder != platform::kNoHolder;
+}
+
+// What another version of this library left behind, and nobody uses. Of a dictionary that is meant to stay a person
+// has to decide; any other one has no users, as those would have the process table of their version, which is judged
+// first.
+bool left_by_another_version(const FileHeader& header, FileKind kind, int fd) {
+  return header.magic == kMagic && header.layout != kLayoutVersion && header.kind == kind &&
+         (kind == FileKind::processes || header.persist == 0) && !has_record_locks(fd);
+}
+
 enum class Age { current, stale, foreign };
 
 // Clock stamps in the file mean nothing after a reboot or in another time namespace. A table that somebody holds a
@@ -110,10 +126,7 @@ Age age_of(const FileHeader& header, int fd) {
   if (here.time_namespace == 0 || header.time_namespace == 0 || header.time_namespace == here.time_namespace) {
     return Age::current;
   }
-  constexpr std::uint64_t kEveryByte = std::uint64_t{1} << 62;
-  std::uint64_t holder = platform::kNoHolder;
-  if (platform::find_record_lock(fd, 0, kEveryByte, holder) != 0) return Age::foreign;
-  return holder == platform::kNoHolder ? Age::stale : Age::foreign;
+  return has_record_locks(fd) ? Age::foreign : Age::stale;
 }
 
 // --- removing --------------------------------------------------------------------------------------------
@@ -188,6 +201,12 @@ Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const st
   if (Status inode = judge_inode(directory, path, info); !inode.ok()) return inode;
   if (Status read = read_header_page(path, file.fd.get(), file.page); !read.ok()) return read;
   const FileHeader& header = file.header();
+  const FileId id = id_of(info);
+  const auto retire = [&]() -> Status {
+    Status removed = remove_name(directory, name, &id, kRetiredWithWorld);
+    return removed.ok() || removed.code == Code::not_found ? not_found : removed;
+  };
+  if (left_by_another_version(header, kind, file.fd.get())) return retire();
   if (Status good = judge_header(path, header, kind, info); !good.ok()) return good;
 
   const Age age = age_of(header, file.fd.get());
@@ -197,12 +216,7 @@ Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const st
                                       std::to_string(this_boot().time_namespace) + "); choose another HOLDFAST_DIR"};
   }
   // A retired file that still has its name is what a process left that died while it removed it.
-  if (age == Age::stale || header.retired.load(std::memory_order_relaxed) != 0) {
-    const FileId id = id_of(info);
-    Status removed = remove_name(directory, name, &id, kRetiredWithWorld);
-    if (!removed.ok() && removed.code != Code::not_found) return removed;
-    return not_found;
-  }
+  if (age == Age::stale || header.retired.load(std::memory_order_relaxed) != 0) return retire();
   return file;
 }
 

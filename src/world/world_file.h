@@ -58,8 +58,9 @@ struct OpenedFile {
 
 /// Opens `name` and refuses, with a sentence naming found and expected, what is not a regular file of the directory's
 /// owner with one link, no more permissions than it was created with, of `kind`, kLayoutVersion, and of the size its
-/// header says. not_found when there is none. A file of another boot, or of a time namespace in which nobody of this
-/// world lives any more, is retired here and reported as not_found; one that lost its name meanwhile is not_found too.
+/// header says. not_found when there is none. A file of another boot, of another version of this library that nobody
+/// uses, or of a time namespace in which nobody of this world lives any more, is retired here and reported as
+/// not_found; one that lost its name meanwhile is not_found too.
 Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind);
 
 struct NewFile {

@@ -312,15 +312,31 @@ TEST_F(WorldFile, ATruncatedOneIsRefusedWithBothSizes) {
   expect_refusal(Code::corrupt, "it has 0 bytes");
 }
 
-TEST_F(WorldFile, AnOlderOrNewerLayoutIsRefusedWithBothNumbers) {
+TEST_F(WorldFile, AnOlderOrNewerLayoutThatIsMeantToStayIsRefusedWithBothNumbers) {
+  ASSERT_TRUE(create());
+  overwrite(offsetof(FileHeader, persist), std::uint32_t{1});
+  const std::string ours = ", this library uses " + std::to_string(kLayoutVersion) + "; remove it";
+  for (const std::uint32_t other : {kLayoutVersion - 1, kLayoutVersion + 1}) {
+    overwrite(offsetof(FileHeader, layout), other);
+    expect_refusal(Code::corrupt, "has layout version " + std::to_string(other) + ours);
+  }
+}
+
+TEST_F(WorldFile, AnotherLayoutIsRefusedWhileSomebodyUsesItAndReplacedAfterwards) {
   ASSERT_TRUE(create());
   overwrite(offsetof(FileHeader, layout), kLayoutVersion - 1);
-  const std::string now = std::to_string(kLayoutVersion);
-  expect_refusal(Code::corrupt,
-                 "has layout version " + std::to_string(kLayoutVersion - 1) + ", this library uses " + now);
-  overwrite(offsetof(FileHeader, layout), kLayoutVersion + 1);
-  expect_refusal(Code::corrupt,
-                 "has layout version " + std::to_string(kLayoutVersion + 1) + ", this library uses " + now);
+  test::Child user([this](test::Channel& channel) {
+    const FileDescriptor fd(::open(path().c_str(), O_RDWR));
+    channel.say(platform::try_record_lock(fd.get(), 7) == 0 ? "locked" : "failed");
+    channel.hear();
+    return 0;
+  });
+  ASSERT_EQ("locked", user.hear());
+  expect_refusal(Code::corrupt, "; stop the processes that use it");
+  user.say("leave");
+  ASSERT_EQ(0, user.wait());
+  expect_refusal(Code::not_found, "there is no ");
+  EXPECT_FALSE(test::exists(path()));
 }
 
 TEST_F(WorldFile, AnotherKindIsRefused) {
