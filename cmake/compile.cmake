@@ -29,6 +29,7 @@ if(HOLDFAST_SANITIZE)
   add_compile_options(-fsanitize=${HOLDFAST_SANITIZE} -fno-sanitize=vptr -fno-sanitize-recover=all
                       -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${HOLDFAST_SANITIZE})
+  add_compile_definitions(HOLDFAST_SANITIZED)
   # ThreadSanitizer emits fences but draws no conclusions from them. It need not: they order atomic words of segments
   # only, in which there are no data races; what is plain is handed over by release and acquire.
   if("thread" IN_LIST holdfast_wanted AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

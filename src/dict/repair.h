@@ -11,8 +11,8 @@
 
 namespace holdfast {
 
-/// Returns the number of chains and lists that had to be cut: 0 after a crash alone, more only if somebody wrote where they
-/// should not have.
+/// Returns the number of chains and lists that had to be cut: 0 after a crash alone, more only if somebody wrote where
+/// they should not have.
 std::uint32_t repair(const Shard& shard) noexcept;
 
 }  // namespace holdfast

@@ -136,6 +136,19 @@ bool Shard::copy_keys(std::uint32_t index, const KeyFilter& filter, std::string&
   return false;
 }
 
+void Shard::prefetch_for(std::uint32_t index) const noexcept {
+  const auto prefetch = [this](std::uint32_t block) {
+    if (!holds_header(block)) return;
+    const auto* at = reinterpret_cast<const char*>(&entry(block));
+    __builtin_prefetch(at);
+    __builtin_prefetch(at + sizeof(Entry) + kGranule);
+  };
+  // First what a bucket leads to, and later, when that has come, what follows it in the chain.
+  prefetch(bucket((index + 16) & bucket_mask_).load(kRelaxed));
+  const std::uint32_t first = bucket((index + 8) & bucket_mask_).load(kRelaxed);
+  if (holds_header(first)) prefetch(entry(first).next.load(kRelaxed));
+}
+
 std::size_t Shard::keys_bound(std::uint32_t index) const noexcept {
   std::size_t bytes = 0;
   std::uint32_t block = bucket(index).load(kRelaxed);

@@ -124,6 +124,8 @@ class Shard {
   /// Appends the keys of one bucket that pass to `packed` (uint32_t length, bytes); false if torn, as above, with
   /// `packed` as it was. Allocates only what exceeds packed.capacity().
   bool copy_keys(std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const;
+  /// Asks the processor for entries that copy_keys will need some buckets later, if it goes over all of them in order.
+  void prefetch_for(std::uint32_t bucket) const noexcept;
   /// Bytes that copy_keys may append for that bucket. REQUIRES: the shard's mutex is held.
   std::size_t keys_bound(std::uint32_t bucket) const noexcept;
 

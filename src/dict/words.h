@@ -7,15 +7,31 @@
 
 #include "base/atomic.h"
 #include "dict/key.h"
+#include "platform/platform.h"
 
 namespace holdfast {
 
+/// Below this a loop is as fast as a call.
+inline constexpr std::size_t kLongCopy = 128;
+
 inline void store_bytes(Word64* words, const char* bytes, std::size_t count) noexcept {
+  if (count >= kLongCopy) {
+    platform::copy_to_shared(words, bytes, count / 8);
+    words += count / 8;
+    bytes += count & ~std::size_t{7};
+    count &= 7;
+  }
   for (; count >= 8; count -= 8, bytes += 8, ++words) words->store(load_word(bytes), kRelaxed);
   if (count != 0) words->store(load_tail(bytes, count), kRelaxed);
 }
 
 inline void load_bytes(const Word64* words, char* bytes, std::size_t count) noexcept {
+  if (count >= kLongCopy) {
+    platform::copy_from_shared(bytes, words, count / 8);
+    words += count / 8;
+    bytes += count & ~std::size_t{7};
+    count &= 7;
+  }
   for (; count >= 8; count -= 8, bytes += 8, ++words) {
     const std::uint64_t word = words->load(kRelaxed);
     std::memcpy(bytes, &word, 8);

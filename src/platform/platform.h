@@ -170,6 +170,14 @@ int find_record_lock(int fd, std::uint64_t first, std::uint64_t count, std::uint
 int try_lock_description(int fd) noexcept;
 int unlock_description(int fd) noexcept;
 
+// --- copies (copy.cc) -----------------------------------------------------------------------------------
+
+/// Copies whole words into or out of shared memory, each with the effect of one relaxed store or load, in no order.
+/// What somebody else writes meanwhile makes the copy a mixture, which the caller has to notice. As fast as memcpy,
+/// which must not be used: of memory that others change a compiler may make two loads, or none.
+void copy_to_shared(std::atomic<std::uint64_t>* to, const char* from, std::size_t words) noexcept;
+void copy_from_shared(char* to, const std::atomic<std::uint64_t>* from, std::size_t words) noexcept;
+
 // --- threads and processors (thread.cc) -----------------------------------------------------------------
 
 /// Tells the processor that this is a spin loop.

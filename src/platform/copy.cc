@@ -1,0 +1,79 @@
+#include <cstring>
+
+#include "platform/platform.h"
+
+namespace holdfast::platform {
+
+namespace {
+
+constexpr std::size_t kChunkWords = 8;
+
+// Sanitizers do not see what assembler does.
+#if defined(HOLDFAST_SANITIZED) || !(defined(__x86_64__) || defined(__aarch64__))
+#define HOLDFAST_COPY_BY_WORDS
+#elif defined(__x86_64__)
+// From here on the string instruction is faster, which takes a while to begin.
+constexpr std::size_t kStringWords = 256;
+
+void copy_string(void* to, const void* from, std::size_t words) noexcept {
+  asm volatile("rep movsq" : "+D"(to), "+S"(from), "+c"(words)::"memory");
+}
+
+void copy_chunk(void* to, const void* from) noexcept {
+  asm volatile(
+      "movdqu (%1), %%xmm0\n\tmovdqu 16(%1), %%xmm1\n\tmovdqu 32(%1), %%xmm2\n\tmovdqu 48(%1), %%xmm3\n\t"
+      "movdqu %%xmm0, (%0)\n\tmovdqu %%xmm1, 16(%0)\n\tmovdqu %%xmm2, 32(%0)\n\tmovdqu %%xmm3, 48(%0)"
+      :
+      : "r"(to), "r"(from)
+      : "xmm0", "xmm1", "xmm2", "xmm3", "memory");
+}
+#else
+void copy_chunk(void* to, const void* from) noexcept {
+  asm volatile("ldp q0, q1, [%1]\n\tldp q2, q3, [%1, #32]\n\tstp q0, q1, [%0]\n\tstp q2, q3, [%0, #32]"
+               :
+               : "r"(to), "r"(from)
+               : "v0", "v1", "v2", "v3", "memory");
+}
+#endif
+
+#ifndef HOLDFAST_COPY_BY_WORDS
+std::size_t copy_chunks(void* to, const void* from, std::size_t words) noexcept {
+#ifdef __x86_64__
+  if (words >= kStringWords) {
+    copy_string(to, from, words);
+    return words;
+  }
+#endif
+  std::size_t done = 0;
+  for (; words - done >= kChunkWords; done += kChunkWords)
+    copy_chunk(static_cast<char*>(to) + done * 8, static_cast<const char*>(from) + done * 8);
+  return done;
+}
+#endif
+
+}  // namespace
+
+void copy_to_shared(std::atomic<std::uint64_t>* to, const char* from, std::size_t words) noexcept {
+  std::size_t done = 0;
+#ifndef HOLDFAST_COPY_BY_WORDS
+  done = copy_chunks(to, from, words);
+#endif
+  for (; done < words; ++done) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, from + done * 8, 8);
+    to[done].store(word, std::memory_order_relaxed);
+  }
+}
+
+void copy_from_shared(char* to, const std::atomic<std::uint64_t>* from, std::size_t words) noexcept {
+  std::size_t done = 0;
+#ifndef HOLDFAST_COPY_BY_WORDS
+  done = copy_chunks(to, from, words);
+#endif
+  for (; done < words; ++done) {
+    const std::uint64_t word = from[done].load(std::memory_order_relaxed);
+    std::memcpy(to + done * 8, &word, 8);
+  }
+}
+
+}  // namespace holdfast::platform
