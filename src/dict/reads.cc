@@ -155,6 +155,7 @@ Code Dictionary::keys(std::uint32_t max, std::string& packed, std::uint32_t& cou
   for (Shard& shard : now->shards()) {
     for (std::uint32_t bucket = 0; bucket < shard.buckets() && count < limit; ++bucket) {
       std::uint32_t here = 0;
+      shard.prefetch_for(bucket);
       const Code code = keys_of(shard, bucket, {now->flush_epoch(), limit - count, {}}, packed, here);
       if (code != Code::ok) return code;
       count += here;
