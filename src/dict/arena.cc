@@ -175,6 +175,7 @@ void Arena::reset() noexcept {
   clear_bins();
   header_.hand.store(0, kRelaxed);
   add_free(1, shard_.granules() - 1);
+  header_.in_use.store(1, kRelaxed);
 }
 
 }  // namespace holdfast

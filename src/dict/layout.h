@@ -75,10 +75,12 @@ struct ShardHeader {
   Word64 expirations;  // expired or flushed entries whose memory was taken back
   std::array<Word64, kBinWords> bin_map;
   std::array<Word32, kBins> bins;
+
+  Word32 in_use;  // 0: never was; all of the shard is zero then, and its arena one free run that does not say so
 };
 
 // docs/format.md names these offsets.
-static_assert(sizeof(ShardHeader) == 896 && offsetof(ShardHeader, bins) == 216);
+static_assert(sizeof(ShardHeader) == 896 && offsetof(ShardHeader, bins) == 216 && offsetof(ShardHeader, in_use) == 888);
 
 /// `table`: bytes that the host made of a table of its own.
 enum class EntryType : std::uint8_t {

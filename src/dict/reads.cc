@@ -194,7 +194,7 @@ Code Dictionary::stats(DictionaryStats& stats) noexcept {
   if (now == nullptr) return Code::removed;
   for (Shard& shard : now->shards()) {
     const ShardHeader& header = shard.header();
-    const std::uint64_t free = std::min(header.free_granules.load(kRelaxed), shard.granules());
+    const std::uint64_t free = shard.free_granules();
     const std::uint32_t entries = header.entries.load(kRelaxed);
     stats.entries += entries - std::min(entries, header.free_locks.load(kRelaxed));  // the two are of two moments
     stats.bytes_free += free * kGranule;
@@ -220,8 +220,7 @@ std::uint64_t Dictionary::free_space() noexcept {
   Segment* now = segment();
   if (now == nullptr) return 0;
   std::uint64_t granules = 0;
-  for (Shard& shard : now->shards())
-    granules += std::min(shard.header().free_granules.load(kRelaxed), shard.granules());
+  for (Shard& shard : now->shards()) granules += shard.free_granules();
   return granules * kGranule;
 }
 

@@ -145,7 +145,8 @@ std::uint32_t repair(const Shard& shard) noexcept {
   header.hand.store(0, kRelaxed);
   header.no_run.store(0, kRelaxed);
   header.rest_until.store(0, kRelaxed);
-  header.repairs.store(header.repairs.load(kRelaxed) + 1, kRelaxed);
+  if (header.in_use.load(kRelaxed) != 0) header.repairs.store(header.repairs.load(kRelaxed) + 1, kRelaxed);
+  header.in_use.store(1, kRelaxed);
   return census.cuts;
 }
 

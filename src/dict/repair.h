@@ -4,6 +4,8 @@
 // that makes no sense, then gives all that is not reached free. Writes only derived state and cuts, so it may be killed
 // and begun again at any point, and a repair of a repaired shard changes nothing. About 20 ns per entry.
 //
+// It is also what makes a shard out of zeros when it is first used.
+//
 // REQUIRES: the shard's mutex.
 #pragma once
 

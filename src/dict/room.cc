@@ -5,6 +5,7 @@
 #include "dict/expiry.h"
 #include "dict/hand.h"
 #include "dict/list.h"
+#include "dict/repair.h"
 #include "dict/wait_queue.h"
 #include "platform/platform.h"
 #include "sync/bell.h"
@@ -111,6 +112,7 @@ bool Room::clear(std::uint32_t count, Evict evict, const Place& place, bool& evi
 Code Room::make(std::uint32_t count, Evict evict, const Key& key, Place& place, bool& evicted) noexcept {
   // An arena without entries is one free block: all zero is what is left when somebody wrote over it.
   const ShardHeader& header = shard_.header();
+  if (header.in_use.load(kRelaxed) == 0) repair(shard_);
   if (arena_.damaged() || (header.entries.load(kRelaxed) == 0 && header.free_granules.load(kRelaxed) == 0))
     return Code::corrupt;
   bool swept = any_dead() && !rests();

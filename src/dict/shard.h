@@ -76,6 +76,12 @@ class Shard {
   ShardHeader& header() const noexcept { return *header_; }
   Shmtx& mutex() noexcept { return mutex_; }
   std::uint32_t granules() const noexcept { return granules_; }
+  /// Granules that no entry, node or waiter occupies. Needs no mutex.
+  std::uint32_t free_granules() const noexcept {
+    if (header_->in_use.load(kRelaxed) == 0) return granules_ - 1;
+    const std::uint32_t counted = header_->free_granules.load(kRelaxed);
+    return counted < granules_ ? counted : granules_;
+  }
   std::uint32_t buckets() const noexcept { return bucket_mask_ + 1; }
   Word32& bucket(std::uint32_t index) const noexcept { return buckets_[index]; }
   Word32& bucket_of(std::uint32_t short_hash) const noexcept { return buckets_[short_hash & bucket_mask_]; }

@@ -121,7 +121,7 @@ class Churn {
   /// Share of the arenas that entries take; nothing expires here, so all are live.
   double live() {
     std::uint64_t free = 0;
-    for (Shard& shard : dict_.segment().shards()) free += shard.header().free_granules.load();
+    for (Shard& shard : dict_.segment().shards()) free += shard.free_granules();
     return 1 - static_cast<double>(free) / static_cast<double>(granules_);
   }
 

@@ -14,6 +14,7 @@ class Walker {
   explicit Walker(const Shard& shard) : shard_(shard), taken_(shard.granules(), 0) {}
 
   std::string walk() {
+    if (shard_.header().in_use.load() == 0) return walk_unused();
     for (std::uint32_t bucket = 0; bucket < shard_.buckets() && problem_.empty(); ++bucket) walk_chain(bucket);
     for (std::uint32_t bin = 0; bin < kBins && problem_.empty(); ++bin) walk_bin(bin);
     if (problem_.empty()) check_totals();
@@ -26,6 +27,15 @@ class Walker {
   static constexpr char kUsed = 1;
   static constexpr char kFree = 2;
   static constexpr char kFreeStart = 3;
+
+  std::string walk_unused() {
+    for (std::uint32_t bucket = 0; bucket < shard_.buckets(); ++bucket)
+      if (shard_.bucket(bucket).load() != 0) fail("entry in a shard that nobody has used", bucket);
+    if (shard_.header().entries.load() != 0 || shard_.header().free_granules.load() != 0)
+      fail("counts in a shard that nobody has used", 0);
+    count_.free_granules = shard_.free_granules();
+    return problem_;
+  }
 
   void fail(const std::string& what, std::uint64_t where) {
     if (problem_.empty()) problem_ = what + " (" + std::to_string(where) + ")";
