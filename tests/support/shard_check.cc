@@ -11,7 +11,7 @@ constexpr std::uint32_t kWordsPerGranule = kGranule / 4;
 /// Goes over everything a shard holds and keeps a map of who has which granule.
 class Walker {
  public:
-  explicit Walker(const Shard& shard) : shard_(shard), taken_(shard.granules(), 0) {}
+  explicit Walker(const Shard& shard) : shard_(shard), taken_(shard.granules(), 0), begins_(shard.granules() + 1, 0) {}
 
   std::string walk() {
     if (shard_.header().in_use.load() == 0) return walk_unused();
@@ -46,6 +46,7 @@ class Walker {
       fail("block outside the arena", block);
       return false;
     }
+    begins_[block] = 1;
     for (std::uint32_t i = block; i < block + count; ++i) {
       if (taken_[i] != 0) {
         fail("granule of two blocks", i);
@@ -142,6 +143,9 @@ class Walker {
     std::uint32_t bits = 0;
     for (std::uint32_t i = 0; i < taken_.size(); ++i) bits += is_marked(i) ? 1 : 0;
     if (bits != marks_) return fail("free bits that belong to no free block", bits);
+    const std::uint32_t hand = header.hand.load();
+    if (hand != 0 && hand != taken_.size() && (hand > taken_.size() || begins_[hand] == 0))
+      return fail("the hand points into a block", hand);
     if (header.free_granules.load() != count_.free_granules)
       return fail("wrong count of free granules", header.free_granules.load());
     if (header.waiters.load() != count_.waiters) return fail("wrong count of waiters", header.waiters.load());
@@ -151,6 +155,7 @@ class Walker {
 
   const Shard& shard_;
   std::vector<char> taken_;
+  std::vector<char> begins_;  // a block does, in this granule
   ShardCount count_;
   std::uint32_t free_locks_ = 0;
   std::uint32_t marks_ = 0;

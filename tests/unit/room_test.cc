@@ -186,13 +186,14 @@ TEST_F(RoomTest, a_dictionary_full_of_held_locks_says_no_memory) {
 }
 
 TEST_F(RoomTest, who_waits_for_a_lock_still_gets_it_after_everything_else_was_evicted) {
+  for (int i = 0; i < 50; ++i) ASSERT_EQ(safe_set(key(i), value(i, 10)), HOLDFAST_OK);
   ASSERT_EQ(dict.try_lock("lock", 0, &lease), HOLDFAST_OK);
   holdfast_parker* parker = holdfast_parker_new();
   const std::uint32_t waiter = holdfast_waiter_open(parker);
   holdfast_lease second{};
   double pause = 0;
-  fill(10);
-  dict.remove(key(40));
+  fill(10, 50);
+  for (int i = 0; i < 50; ++i) dict.remove(key(i));
   ASSERT_EQ(dict.wait_lock("lock", 0, parker, waiter, &second, &pause), HOLDFAST_LOCKED);
   const std::uint32_t block = place_of("lock").block;
   for (int i = 0; i < 2000; ++i) set_evicts(key(i), value(i, static_cast<std::size_t>(i * 7919 % 700)));
@@ -236,13 +237,22 @@ TEST_F(RoomTest, a_safe_store_brings_the_free_memory_together) {
 }
 
 TEST_F(RoomTest, what_is_impossible_is_known_until_memory_comes_back) {
-  const int count = fill(60);
-  // Gaps that nothing can be moved into: all entries are larger.
-  ASSERT_EQ(safe_set(key(count), value(0, 500)), HOLDFAST_NO_MEMORY);
-  const std::uint32_t impossible = header().no_run.load();
-  dict.remove(key(0));
-  EXPECT_EQ(header().no_run.load(), 0U) << "it was " << impossible;
-  EXPECT_EQ(safe_set(key(0), value(0, 60)), HOLDFAST_OK);
+  // Gaps of 7 granules between entries of 41, which fit into none of them.
+  int count = 0;
+  while (safe_set(key(count), value(count, count % 2 == 0 ? 600 : 60)) == HOLDFAST_OK) ++count;
+  while (safe_set("rest", value(0, 0)) == HOLDFAST_OK && dict.remove("rest") == HOLDFAST_OK &&
+         safe_set(key(count), value(count, 0)) == HOLDFAST_OK)
+    ++count;
+  int gaps = 0;
+  for (int i = 1; i + 2 < count && dict.get(key(i + 1)).text.size() == 600; i += 2, ++gaps) dict.remove(key(i));
+  ASSERT_GT(gaps, 30);
+  ASSERT_EQ(safe_set("large", value(0, 500)), HOLDFAST_NO_MEMORY) << "though there is enough, in pieces";
+  EXPECT_EQ(header().no_run.load(), granules_for(5, 500));
+  ASSERT_EQ(safe_set("large", value(0, 500)), HOLDFAST_NO_MEMORY);
+  EXPECT_EQ(safe_set("small", value(0, 60)), HOLDFAST_OK) << "which says nothing about less";
+  dict.remove(key(20));
+  EXPECT_EQ(header().no_run.load(), 0U);
+  EXPECT_EQ(safe_set("large", value(0, 500)), HOLDFAST_OK);
 }
 
 // --- what fits ---
