@@ -96,45 +96,48 @@ std::uint32_t Arena::next_bin(std::uint32_t from) const noexcept {
 }
 
 // First block of the bin that is long enough. All of a higher bin are; those of the request's own bin may be shorter.
-std::uint32_t Arena::search(std::uint32_t bin, std::uint32_t count) noexcept {
+Arena::Run Arena::search(std::uint32_t bin, std::uint32_t count) noexcept {
   std::uint32_t block = header_.bins[bin].load(kRelaxed);
   for (std::uint32_t steps = 0; block != 0; ++steps) {
     const std::uint32_t size = size_at(block);
     if (size == 0 || bin_of(size) != bin || steps == shard_.granules()) {
       damaged_ = true;
-      return 0;
+      break;
     }
-    if (size >= count) return block;
+    if (size >= count) return {block, size};
     block = shard_.words32(block)[kNext].load(kRelaxed);
   }
-  return 0;
+  return {0, 0};
 }
 
-std::uint32_t Arena::find_run(std::uint32_t count) noexcept {
+Arena::Run Arena::find_run(std::uint32_t count) noexcept {
   for (std::uint32_t bin = next_bin(bin_of(count)); bin < kBins && !damaged_; bin = next_bin(bin + 1)) {
-    const std::uint32_t block = search(bin, count);
-    if (block != 0) return block;
+    const Run run = search(bin, count);
+    if (run.block != 0) return run;
   }
-  return 0;
+  return {0, 0};
 }
 
-bool Arena::can_allocate(std::uint32_t count) noexcept { return find_run(count) != 0; }
+bool Arena::can_allocate(std::uint32_t count) noexcept { return find_run(count).block != 0; }
+
+// REQUIRES: run.size is at least count.
+inline bool Arena::cut_off(const Run& run, std::uint32_t count) noexcept {
+  if (!remove(run.block, run.size)) return false;
+  if (run.size > count) add_free(run.block + count, run.size - count);
+  // What is new lies behind the hand, which then needs a whole lap to come to it.
+  if (header_.hand.load(kRelaxed) == run.block) header_.hand.store(run.block + count, kRelaxed);
+  return true;
+}
 
 std::uint32_t Arena::allocate(std::uint32_t count) noexcept {
-  const std::uint32_t block = find_run(count);
-  return block != 0 && take(block, count) ? block : 0;
+  const Run run = find_run(count);
+  return run.block != 0 && cut_off(run, count) ? run.block : 0;
 }
 
 bool Arena::take(std::uint32_t block, std::uint32_t count) noexcept {
-  const std::uint32_t size = size_at(block);
-  if (size < count || !remove(block, size)) {  // shorter than a moment ago: somebody writes over it
-    damaged_ = true;
-    return false;
-  }
-  if (size > count) add_free(block + count, size - count);
-  // What is new lies behind the hand, which then needs a whole lap to come to it.
-  if (header_.hand.load(kRelaxed) == block) header_.hand.store(block + count, kRelaxed);
-  return true;
+  const Run run{block, size_at(block)};
+  if (run.size < count) damaged_ = true;
+  return run.size >= count && cut_off(run, count);
 }
 
 std::uint32_t Arena::release(std::uint32_t block, std::uint32_t count) noexcept {

@@ -51,8 +51,13 @@ class Arena {
   bool is_marked(std::uint32_t block) const noexcept;
   void mark(std::uint32_t block, bool free) noexcept;
   bool remove(std::uint32_t block, std::uint32_t count) noexcept;
-  std::uint32_t search(std::uint32_t bin, std::uint32_t count) noexcept;
-  std::uint32_t find_run(std::uint32_t count) noexcept;
+  struct Run {
+    std::uint32_t block;  // 0: none
+    std::uint32_t size;
+  };
+  Run search(std::uint32_t bin, std::uint32_t count) noexcept;
+  Run find_run(std::uint32_t count) noexcept;
+  bool cut_off(const Run& run, std::uint32_t count) noexcept;
   std::uint32_t next_bin(std::uint32_t from) const noexcept;
 
   const Shard& shard_;
