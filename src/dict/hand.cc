@@ -202,8 +202,8 @@ void Hand::remove(const Block& block) noexcept {
 // Copies the block to `to`, which was taken for it, and lets the copy take its place by one store. False, with the
 // memory at `to` given back, if nothing leads to the block.
 bool Hand::move(const Block& block, std::uint32_t to) noexcept {
-  Word64* source = reinterpret_cast<Word64*>(shard_.words32(block.at));
-  Word64* target = reinterpret_cast<Word64*>(shard_.words32(to));
+  const auto* source = reinterpret_cast<const Word64*>(shard_.words32(block.at));
+  auto* target = reinterpret_cast<Word64*>(shard_.words32(to));
   for (std::uint32_t i = 0; i < block.granules * (kGranule / sizeof(Word64)); ++i)
     target[i].store(source[i].load(kRelaxed), kRelaxed);
   if (block.kind == Kind::node) {

@@ -33,8 +33,8 @@ Expected<Dictionary*> Registry::open(const std::string& name, const DictionaryOp
   if (!bad.ok()) return bad;
   if (options.size < kSizeMin || options.size > kSizeMax)
     return Status{Code::invalid, "bad size " + std::to_string(options.size) + " for dictionary \"" + name +
-                                     "\": expected at least " + std::to_string(kSizeMin) +
-                                     " bytes (12k), at most " + kSizeMaxText};
+                                     "\": expected at least " + std::to_string(kSizeMin) + " bytes (12k), at most " +
+                                     kSizeMaxText};
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto known = dictionaries_.find(name);
   if (known == dictionaries_.end()) return open_locked(name, options);

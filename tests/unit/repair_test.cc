@@ -29,8 +29,7 @@ class RepairTest : public ::testing::Test {
   void SetUp() override {
     ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
     for (int i = 0; i < kKeys; ++i) ASSERT_EQ(dict.set(key(i), value(i)), HOLDFAST_OK);
-    for (int i = 0; i < kElements; ++i)
-      ASSERT_GT(dict.push("list-" + std::to_string(i % 3), i / 3 % 2, value(i)), 0);
+    for (int i = 0; i < kElements; ++i) ASSERT_GT(dict.push("list-" + std::to_string(i % 3), i / 3 % 2, value(i)), 0);
     ASSERT_EQ(dict.try_lock("held", 0, &held), HOLDFAST_OK);
     ASSERT_EQ(dict.try_lock("free", 0, &lease), HOLDFAST_OK);
     ASSERT_EQ(dict.unlock("free", &lease), HOLDFAST_OK);
