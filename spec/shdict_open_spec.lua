@@ -253,6 +253,8 @@ describe("shdict", function ()
             assert.equal("131072\tnil\n", (process.run(source, { env = env })))
             env.HOLDFAST_DICTS = "spec_first"
             assert.matches("spec_first", (process.run(source, { env = env, stderr = true })), 1, true)
+            local open = [[say(require("resty.shdict").open("spec_first"))]]
+            assert.matches("^nil\t.*spec_first", (process.run(open, { env = env })))
         end)
     end)
 

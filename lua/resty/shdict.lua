@@ -174,9 +174,13 @@ local function read_options(opts)
 end
 
 
--- The size of the dictionary that exists or is declared, for an open that names none.
+-- The size of the dictionary that exists or is declared, for an open that names none. nil and the reason if a
+-- declaration makes no sense.
 local function known_size(name)
     local code = C.holdfast_attach(name, #name, handle_ptr)
+    if code ~= OK and code ~= NOT_FOUND then
+        return nil, sentence(code)
+    end
     local bytes = code == OK and C.holdfast_capacity(handle_ptr[0]) or 0
     return bytes > 0 and bytes or DEFAULT_SIZE
 end
@@ -195,7 +199,12 @@ function _M.open(name, opts)
         return nil, err
     end
     if options.size == 0 then
-        options.size = known_size(name)
+        local size
+        size, err = known_size(name)
+        if not size then
+            return nil, err
+        end
+        options.size = size
     end
     local code = C.holdfast_open(name, #name, options, handle_ptr)
     if code ~= OK then
