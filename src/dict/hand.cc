@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dict/list.h"
+#include "platform/platform.h"
 
 namespace holdfast {
 
@@ -121,7 +122,9 @@ void Hand::forget_ahead() noexcept {
 // --- one block ---
 
 void Hand::visit(const Block& block) noexcept {
-  ahead_ -= std::min(ahead_, gain(block));  // no more than it can be: what ends meanwhile changes its kind
+  // What ends meanwhile changes its kind, and a gap that was counted may be taken by what is moved: `ahead_` may be too
+  // much, and is made right where the hand comes to seen_.
+  ahead_ -= std::min(ahead_, gain(block));
   switch (block.kind) {
     case Kind::free:
       run_start_ = block.at;
@@ -167,7 +170,7 @@ void Hand::keep(const Block& block) noexcept {
 void Hand::pass(std::uint32_t granules) noexcept {
   walked_ += granules;
   at_ += granules;
-  if (at_ > seen_) forget_ahead();
+  if (at_ >= seen_) forget_ahead();
 }
 
 // The link of a chain that leads to an entry; null on damage.
@@ -202,10 +205,10 @@ void Hand::remove(const Block& block) noexcept {
 // Copies the block to `to`, which was taken for it, and lets the copy take its place by one store. False, with the
 // memory at `to` given back, if nothing leads to the block.
 bool Hand::move(const Block& block, std::uint32_t to) noexcept {
-  const auto* source = reinterpret_cast<const Word64*>(shard_.words32(block.at));
-  auto* target = reinterpret_cast<Word64*>(shard_.words32(to));
-  for (std::uint32_t i = 0; i < block.granules * (kGranule / sizeof(Word64)); ++i)
-    target[i].store(source[i].load(kRelaxed), kRelaxed);
+  // Nobody else writes into either of them.
+  platform::copy_to_shared(reinterpret_cast<Word64*>(shard_.words32(to)),
+                           reinterpret_cast<const char*>(shard_.words32(block.at)),
+                           std::size_t{block.granules} * (kGranule / sizeof(Word64)));
   if (block.kind == Kind::node) {
     if (!List::relink(shard_, block.at, to)) {
       arena_.release(to, block.granules);
@@ -236,7 +239,7 @@ void Hand::absorb(std::uint32_t start, std::uint32_t old_end) noexcept {
   const std::uint32_t end = start + size;
   walked_ += end - at_;
   at_ = end;
-  if (end > seen_)
+  if (end >= seen_)
     forget_ahead();
   else
     ahead_ -= std::min(ahead_, end - old_end);

@@ -6,7 +6,7 @@ namespace holdfast::platform {
 
 namespace {
 
-constexpr std::size_t kChunkWords = 8;
+[[maybe_unused]] constexpr std::size_t kChunkWords = 8;
 
 // Sanitizers do not see what assembler does.
 #if defined(HOLDFAST_SANITIZED) || !(defined(__x86_64__) || defined(__aarch64__))

@@ -53,6 +53,8 @@ class Model {
     ASSERT_EQ(dict_.keys(), live);
     for (const std::string& key : keys_) compare(key);
     ASSERT_EQ(test::check_segment(dict_.segment()), "");
+    for (const Shard& shard : dict_.segment().shards())
+      ASSERT_EQ(shard.header().repairs.load(), 0U) << "nobody died, so nothing was damaged";
   }
 
   /// Also what no longer counts, and locks that nobody holds.

@@ -27,6 +27,7 @@ class RoomTest : public ::testing::Test {
   void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
   void TearDown() override {
     EXPECT_EQ(check_segment(dict.segment()), "");
+    EXPECT_EQ(header().repairs.load(), 0U) << "nobody died, so nothing was damaged";
     holdfast_remove(dict.dictionary().name().data(), dict.dictionary().name().size());
   }
 
