@@ -255,7 +255,9 @@ function methods.incr(zone, key, value, init, init_ttl)
         end
         has_init = 1
     end
-    if init_ttl ~= nil then
+    if init_ttl == nil then
+        init_ttl = 0  -- and not a null pointer, which is nil, too
+    else
         local kind = type(init_ttl)
         init_ttl = tonumber(init_ttl)
         if not init_ttl then
@@ -270,7 +272,7 @@ function methods.incr(zone, key, value, init, init_ttl)
     end
 
     int_ptr[0] = 0
-    local code = C.holdfast_incr(handle, key, #key, by, has_init, init or 0, init_ttl or 0, double_ptr, int_ptr)
+    local code = C.holdfast_incr(handle, key, #key, by, has_init, init or 0, init_ttl, double_ptr, int_ptr)
     if code ~= OK then
         return nil, reason(code)
     end
