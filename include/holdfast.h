@@ -199,15 +199,16 @@ HOLDFAST_API int holdfast_llen(holdfast_dict *dict, const char *key, size_t key_
 
 /* --- the whole dictionary --- */
 
-/* At most `max` keys (0: all) in no order, packed as a uint32_t length and the bytes, one after the other
- * without padding. The buffer belongs to the calling thread and is valid until its next holdfast_keys. */
-HOLDFAST_API int holdfast_keys(holdfast_dict *dict, uint32_t max, const char **packed, size_t *bytes,
-                               uint32_t *count);
+/* At most `max` keys (0: all) in no order, packed as a uint32_t length and the bytes, one after the other without
+ * padding, into keys->data; keys->size is what they take. BUFFER if keys->capacity is too small, with the size that
+ * would have done; there may be more keys the next time. */
+HOLDFAST_API int holdfast_keys(holdfast_dict *dict, uint32_t max, holdfast_value *keys, uint32_t *count);
 /* Some more keys, packed as above: about `count` (at least 1) of those that begin with `prefix`, or fewer, or none.
- * *cursor is 0 to begin with, changes with each call, and is 0 again at the end. Every key that is there from the
- * first call to the last is given exactly once; others may be or not. Never waits for more than one chain of keys. */
+ * *cursor is 0 to begin with, changes with each call that is OK, and is 0 again at the end. Every key that is there
+ * from the first call to the last is given exactly once; others may be or not. Never waits for more than one chain of
+ * keys. */
 HOLDFAST_API int holdfast_scan(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix,
-                               size_t prefix_length, const char **packed, size_t *bytes, uint32_t *found);
+                               size_t prefix_length, holdfast_value *keys, uint32_t *found);
 
 typedef struct holdfast_stats {
   uint64_t entries;     /* those that expired and whose memory was not needed yet included        */

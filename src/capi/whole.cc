@@ -1,6 +1,6 @@
 // What concerns a dictionary as a whole: check the arguments, call one thing, map the result.
+#include <cstring>
 #include <string>
-#include <string_view>
 
 #include "capi/handle.h"
 
@@ -12,7 +12,15 @@ using holdfast::capi::unwrap;
 
 namespace {
 
+// Only while a call lasts: the caller gets a copy.
 thread_local std::string packed_keys;
+
+int give_keys(holdfast_value& keys) noexcept {
+  keys.size = packed_keys.size();
+  if (keys.size > keys.capacity) return HOLDFAST_BUFFER;
+  if (keys.size != 0) std::memcpy(keys.data, packed_keys.data(), keys.size);
+  return HOLDFAST_OK;
+}
 
 }  // namespace
 
@@ -22,24 +30,23 @@ int holdfast_flush_expired(holdfast_dict* dict, uint32_t max, uint32_t* count) {
   return outcome(unwrap(dict).flush_expired(max == 0 ? ~0U : max, *count), unwrap(dict));
 }
 
-int holdfast_keys(holdfast_dict* dict, uint32_t max, const char** packed, size_t* bytes, uint32_t* count) {
+int holdfast_keys(holdfast_dict* dict, uint32_t max, holdfast_value* keys, uint32_t* count) {
   return guarded([&] {
-    const int code = outcome(unwrap(dict).keys(max, packed_keys, *count), unwrap(dict));
-    *packed = packed_keys.data();
-    *bytes = packed_keys.size();
-    return code;
+    const Code code = unwrap(dict).keys(max, packed_keys, *count);
+    return code == Code::ok ? give_keys(*keys) : outcome(code, unwrap(dict));
   });
 }
 
 int holdfast_scan(holdfast_dict* dict, uint64_t* cursor, uint32_t count, const char* prefix, size_t prefix_length,
-                  const char** packed, size_t* bytes, uint32_t* found) {
+                  holdfast_value* keys, uint32_t* found) {
   if (count == 0) return fail(Code::invalid, "bad count: expected 1 or more");
   return guarded([&] {
-    const std::string_view beginning(prefix, prefix_length);
-    const int code = outcome(unwrap(dict).scan(*cursor, count, beginning, packed_keys, *found), unwrap(dict));
-    *packed = packed_keys.data();
-    *bytes = packed_keys.size();
-    return code;
+    std::uint64_t next = *cursor;
+    const Code code = unwrap(dict).scan(next, count, {prefix, prefix_length}, packed_keys, *found);
+    if (code != Code::ok) return outcome(code, unwrap(dict));
+    const int given = give_keys(*keys);
+    if (given == HOLDFAST_OK) *cursor = next;
+    return given;
   });
 }
 

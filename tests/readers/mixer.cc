@@ -104,6 +104,14 @@ class Mixer {
     return names;
   }
 
+  /// For the keys of any of the dictionaries here.
+  holdfast_value room() {
+    holdfast_value value{};
+    value.data = buffer_.data();
+    value.capacity = buffer_.size();
+    return value;
+  }
+
   static void unpack(const char* packed, std::size_t bytes, std::map<std::string, int>& names) {
     for (std::size_t at = 0; at < bytes;) {
       std::uint32_t length = 0;
@@ -118,27 +126,25 @@ class Mixer {
     std::map<std::string, int> names = present();
     std::uint64_t cursor = 0;
     do {
-      const char* packed = nullptr;
-      std::size_t bytes = 0;
       std::uint32_t found = 0;
-      const int code = holdfast_scan(dict_.handle, &cursor, 1 + static_cast<std::uint32_t>(random_() % 50), "", 0,
-                                     &packed, &bytes, &found);
+      holdfast_value packed = room();
+      const int code =
+          holdfast_scan(dict_.handle, &cursor, 1 + static_cast<std::uint32_t>(random_() % 50), "", 0, &packed, &found);
       expect("scan", code, {HOLDFAST_OK});
       if (code != HOLDFAST_OK) return {};
-      unpack(packed, bytes, names);
+      unpack(packed.data, packed.size, names);
     } while (cursor != 0);
     return names;
   }
 
   std::map<std::string, int> keys() {
     std::map<std::string, int> names = present();
-    const char* packed = nullptr;
-    std::size_t bytes = 0;
     std::uint32_t count = 0;
-    const int code = holdfast_keys(dict_.handle, 0, &packed, &bytes, &count);
+    holdfast_value packed = room();
+    const int code = holdfast_keys(dict_.handle, 0, &packed, &count);
     expect("keys", code, {HOLDFAST_OK});
     if (code != HOLDFAST_OK) return {};
-    unpack(packed, bytes, names);
+    unpack(packed.data, packed.size, names);
     return names;
   }
 
@@ -207,6 +213,7 @@ class Mixer {
   test::Dict& dict_;
   Ledger& ledger_;
   std::mt19937_64 random_;
+  std::string buffer_ = std::string(std::size_t{1} << 20, '\0');
   holdfast_parker* parker_;
   std::uint32_t waiter_;
   test::Dict side_;

@@ -1,6 +1,7 @@
 // The C ABI of dictionaries and locks in the types of C++, for tests.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <ostream>
@@ -134,20 +135,15 @@ class Dict {
   }
   int flush_all() { return holdfast_flush_all(handle); }
   std::multiset<std::string> keys(std::uint32_t max = 0) {
-    const char* packed = nullptr;
-    std::size_t bytes = 0;
     std::uint32_t count = 0;
-    if (holdfast_keys(handle, max, &packed, &bytes, &count) != HOLDFAST_OK) return {};
-    return unpacked(packed, bytes);
+    return unpacked([&](holdfast_value& keys) { return holdfast_keys(handle, max, &keys, &count); });
   }
   /// One step of a scan.
   std::multiset<std::string> scan(std::uint64_t* cursor, std::uint32_t count, std::string_view prefix = "") {
-    const char* packed = nullptr;
-    std::size_t bytes = 0;
     std::uint32_t found = 0;
-    if (holdfast_scan(handle, cursor, count, prefix.data(), prefix.size(), &packed, &bytes, &found) != HOLDFAST_OK)
-      return {};
-    return unpacked(packed, bytes);
+    return unpacked([&](holdfast_value& keys) {
+      return holdfast_scan(handle, cursor, count, prefix.data(), prefix.size(), &keys, &found);
+    });
   }
   /// All of it.
   std::multiset<std::string> scan_all(std::uint32_t count, std::string_view prefix = "") {
@@ -195,12 +191,24 @@ class Dict {
     thread_local std::string bytes(kBuffer, '\0');
     return bytes;
   }
-  static std::multiset<std::string> unpacked(const char* packed, std::size_t bytes) {
+  /// The keys that `call` packs.
+  template <class Call>
+  static std::multiset<std::string> unpacked(Call&& call) {
     std::multiset<std::string> keys;
-    for (std::size_t at = 0; at < bytes;) {
+    std::string room(4096, '\0');
+    holdfast_value packed{};
+    int code = HOLDFAST_BUFFER;
+    while (code == HOLDFAST_BUFFER) {
+      room.resize(std::max(room.size(), packed.size));
+      packed.data = room.data();
+      packed.capacity = room.size();
+      code = call(packed);
+    }
+    if (code != HOLDFAST_OK) return keys;
+    for (std::size_t at = 0; at < packed.size;) {
       std::uint32_t length = 0;
-      std::memcpy(&length, packed + at, sizeof length);
-      keys.emplace(packed + at + sizeof length, length);
+      std::memcpy(&length, packed.data + at, sizeof length);
+      keys.emplace(packed.data + at + sizeof length, length);
       at += sizeof length + length;
     }
     return keys;

@@ -106,10 +106,9 @@ TEST_F(ScanTest, one_call_gives_about_as_many_as_were_asked_for) {
 
 TEST_F(ScanTest, a_count_of_0_is_refused) {
   std::uint64_t cursor = 7;
-  const char* packed = nullptr;
-  std::size_t bytes = 0;
+  holdfast_value keys{};
   std::uint32_t found = 0;
-  EXPECT_EQ(holdfast_scan(dict.handle, &cursor, 0, "", 0, &packed, &bytes, &found), HOLDFAST_INVALID);
+  EXPECT_EQ(holdfast_scan(dict.handle, &cursor, 0, "", 0, &keys, &found), HOLDFAST_INVALID);
   EXPECT_NE(std::string(holdfast_error()).find("count"), std::string::npos);
   EXPECT_EQ(cursor, 7U);
 }

@@ -123,9 +123,9 @@ int holdfast_push(holdfast_dict *dict, const char *key, size_t key_length, int e
                   size_t length, double number, uint32_t *count);
 int holdfast_pop(holdfast_dict *dict, const char *key, size_t key_length, int end, holdfast_value *value);
 int holdfast_llen(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *count);
-int holdfast_keys(holdfast_dict *dict, uint32_t max, const char **packed, size_t *bytes, uint32_t *count);
+int holdfast_keys(holdfast_dict *dict, uint32_t max, holdfast_value *keys, uint32_t *count);
 int holdfast_scan(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix, size_t prefix_length,
-                  const char **packed, size_t *bytes, uint32_t *found);
+                  holdfast_value *keys, uint32_t *found);
 
 typedef struct holdfast_stats {
   uint64_t entries;
@@ -274,29 +274,55 @@ _M.path = path
 _M.version = ffi_str(C.holdfast_version())
 
 
--- Out-parameters. No call below yields between writing and reading them, and finalisers use none of them.
-_M.int_ptr = ffi_new("int[1]")
-_M.double_ptr = ffi_new("double[1]")
-_M.size_ptr = ffi_new("size_t[1]")
-_M.count_ptr = ffi_new("uint32_t[1]")
+-- A frame is what one call to the library writes to. A finaliser may run wherever Lua makes something, so also between
+-- such a call and the reading of what it wrote, and may make calls of its own: they have frames of their own.
+local frames = {}
+local depth = 0
 
-local buffer = ffi_new("char[?]", 4096)
-local value = ffi_new("holdfast_value")
-value.data = buffer
-value.capacity = 4096
-
--- What holdfast_get writes. Its buffer grows to the largest string that was read, and stays.
-_M.value = value
+local BUFFER_SIZE = 4096
 
 
--- Makes room for a string of `size` bytes in value.
-function _M.grow_value(size)
-    local capacity = tonumber(value.capacity)
+-- Out-parameters, and a value whose buffer grows to the longest that was read, and stays.
+local function make_frame()
+    local frame = {
+        int = ffi_new("int[1]"),
+        double = ffi_new("double[1]"),
+        count = ffi_new("uint32_t[1]"),
+        value = ffi_new("holdfast_value"),
+        buffer = ffi_new("char[?]", BUFFER_SIZE),
+    }
+    frame.value.data = frame.buffer
+    frame.value.capacity = BUFFER_SIZE
+    return frame
+end
+
+
+-- Each enter has its leave. What is raised in between, for want of memory, costs a frame.
+function _M.enter()
+    depth = depth + 1
+    local frame = frames[depth]
+    if not frame then
+        frame = make_frame()
+        frames[depth] = frame
+    end
+    return frame
+end
+
+
+function _M.leave()
+    depth = depth - 1
+end
+
+
+-- Makes room for what did not fit.
+function _M.grow(frame)
+    local value = frame.value
+    local size, capacity = tonumber(value.size), tonumber(value.capacity)
     while capacity < size do
         capacity = capacity * 2
     end
-    buffer = ffi_new("char[?]", capacity)
-    value.data = buffer
+    frame.buffer = ffi_new("char[?]", capacity)
+    value.data = frame.buffer
     value.capacity = capacity
 end
 

@@ -6,14 +6,13 @@ local ffi = require "ffi"
 
 local C = core.C
 local check_zone = checks.check_zone
-local count_ptr = core.count_ptr
+local enter = core.enter
 local ffi_str = ffi.string
-local grow_value = core.grow_value
+local grow = core.grow
 local key_string = core.key_string
+local leave = core.leave
 local reason = core.reason
-local tonumber = tonumber
 local type = type
-local value_ptr = core.value
 
 local BUFFER = core.BUFFER
 local LEFT = core.LEFT
@@ -47,11 +46,14 @@ local function push(zone, side, key, value)
         return nil, "bad value type"
     end
 
-    local code = C.holdfast_push(handle, key, #key, side, value_type, data, length, number, count_ptr)
+    local frame = enter()
+    local code = C.holdfast_push(handle, key, #key, side, value_type, data, length, number, frame.count)
+    local count = frame.count[0]
+    leave()
     if code ~= OK then
         return nil, reason(code)
     end
-    return count_ptr[0]
+    return count
 end
 
 
@@ -73,22 +75,23 @@ local function pop(zone, side, key)
         return nil, err
     end
 
-    local code = C.holdfast_pop(handle, key, #key, side, value_ptr)
+    local frame = enter()
+    local value = frame.value
+    local code = C.holdfast_pop(handle, key, #key, side, value)
     while code == BUFFER do  -- nothing was taken out
-        grow_value(tonumber(value_ptr.size))
-        code = C.holdfast_pop(handle, key, #key, side, value_ptr)
+        grow(frame)
+        code = C.holdfast_pop(handle, key, #key, side, value)
     end
-    if code ~= OK then
-        if code == NOT_FOUND then
-            return nil
-        end
-        return nil, reason(code)
+    if code == OK then
+        value = value.type == STRING and ffi_str(value.data, value.size) or value.number
     end
-
-    if value_ptr.type == STRING then
-        return ffi_str(value_ptr.data, value_ptr.size)
+    leave()
+    if code == OK then
+        return value
+    elseif code == NOT_FOUND then
+        return nil
     end
-    return value_ptr.number
+    return nil, reason(code)
 end
 
 
@@ -109,11 +112,14 @@ function methods.llen(zone, key)
     if not key then
         return nil, err
     end
-    local code = C.holdfast_llen(handle, key, #key, count_ptr)
+    local frame = enter()
+    local code = C.holdfast_llen(handle, key, #key, frame.count)
+    local count = frame.count[0]
+    leave()
     if code ~= OK then
         return nil, reason(code)
     end
-    return count_ptr[0]
+    return count
 end
 
 

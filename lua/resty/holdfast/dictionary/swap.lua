@@ -10,12 +10,13 @@ local bad_duration = checks.bad_duration
 local bad_whole = checks.bad_whole
 local check_zone = checks.check_zone
 local encode = tables.encode
+local enter = core.enter
 local ffi_copy = ffi.copy
 local ffi_new = ffi.new
-local int_ptr = core.int_ptr
 local is_duration = core.is_duration
 local is_whole = checks.is_whole
 local key_string = core.key_string
+local leave = core.leave
 local reason = core.reason
 local type = type
 
@@ -37,8 +38,16 @@ local function new_slot()
     return slot
 end
 
-local expected = new_slot()
-local desired = new_slot()
+
+-- The two of a frame.
+local function slots_of(frame)
+    local expected, desired = frame.expected, frame.desired
+    if not expected then
+        expected, desired = new_slot(), new_slot()
+        frame.expected, frame.desired = expected, desired
+    end
+    return expected, desired
+end
 
 
 local function put_bytes(slot, kind, bytes)
@@ -75,7 +84,7 @@ end
 
 
 -- As in the other methods, a new value that cannot be stored is no error to raise.
-local function put_desired(zone, value)
+local function put_desired(desired, zone, value)
     if put(desired, value) then
         return true
     end
@@ -88,6 +97,22 @@ local function put_desired(zone, value)
     end
     put_bytes(desired, TABLE, bytes)
     return true
+end
+
+
+-- nil and the reason when there is something wrong with a value; else the code and forcible.
+local function swap(frame, zone, handle, key, old, new, exptime, flags)
+    local expected, desired = slots_of(frame)
+    if not put(expected, old) then
+        return nil, "bad old value type: string, number, boolean or nil expected, got " .. type(old)
+    end
+    local ok, err = put_desired(desired, zone, new)
+    if not ok then
+        return nil, err
+    end
+    desired.value.flags = flags
+    local code = C.holdfast_cas(handle, key, #key, expected.value, desired.value, exptime, frame.int)
+    return code, frame.int[0] ~= 0
 end
 
 
@@ -110,22 +135,14 @@ function methods.cas(zone, key, old, new, exptime, flags)
     if not key then
         return nil, err
     end
-    if not put(expected, old) then
-        return nil, "bad old value type: string, number, boolean or nil expected, got " .. type(old)
-    end
-    local ok
-    ok, err = put_desired(zone, new)
-    if not ok then
-        return nil, err
-    end
-
-    desired.value.flags = flags
-    int_ptr[0] = 0
-    local code = C.holdfast_cas(handle, key, #key, expected.value, desired.value, exptime, int_ptr)
+    local code, forcible = swap(enter(), zone, handle, key, old, new, exptime, flags)
+    leave()
     if code == OK then
-        return true, nil, int_ptr[0] ~= 0
+        return true, nil, forcible
+    elseif not code then
+        return nil, forcible
     end
-    return false, reason(code), int_ptr[0] ~= 0
+    return false, reason(code), forcible
 end
 
 

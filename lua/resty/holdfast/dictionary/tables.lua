@@ -8,7 +8,6 @@ local ffi = require "ffi"
 
 local band = bit.band
 local ffi_cast = ffi.cast
-local ffi_str = ffi.string
 local find = string.find
 local lshift = bit.lshift
 local pcall = pcall
@@ -113,12 +112,12 @@ function _M.encode(value)
 end
 
 
--- The table of `size` bytes at `data`; nil and the reason when they are not those of a table.
-function _M.decode(data, size)
-    if not is_sound(ffi_cast(bytes_type, data), size) then
+-- The table that the bytes are; nil and the reason when they are not those of a table.
+function _M.decode(bytes)
+    if not is_sound(ffi_cast(bytes_type, bytes), #bytes) then
         return nil, "bad bytes of a table: they are not what string.buffer makes"
     end
-    local decoded, value = pcall(decode, ffi_str(data, size))
+    local decoded, value = pcall(decode, bytes)
     if not decoded then
         return nil, "bad bytes of a table: " .. tostring(value)
     end

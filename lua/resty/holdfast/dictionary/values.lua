@@ -10,20 +10,19 @@ local bad_duration = checks.bad_duration
 local bad_whole = checks.bad_whole
 local check_zone = checks.check_zone
 local decode = tables.decode
-local double_ptr = core.double_ptr
 local encode = tables.encode
+local enter = core.enter
 local error = error
 local ffi_str = ffi.string
 local floor = math.floor
-local grow_value = core.grow_value
-local int_ptr = core.int_ptr
+local grow = core.grow
 local is_duration = core.is_duration
 local is_whole = checks.is_whole
 local key_string = core.key_string
+local leave = core.leave
 local reason = core.reason
 local tonumber = tonumber
 local type = type
-local value_ptr = core.value
 
 local ADD = core.ADD
 local BOOLEAN = core.BOOLEAN
@@ -90,12 +89,14 @@ local function store(zone, op, key, value, exptime, flags)
         return nil, "bad value type"
     end
 
-    int_ptr[0] = 0
-    local code = C.holdfast_store(handle, op, key, #key, value_type, data, length, number, exptime, flags, int_ptr)
+    local frame = enter()
+    local code = C.holdfast_store(handle, op, key, #key, value_type, data, length, number, exptime, flags, frame.int)
+    local forcible = frame.int[0] ~= 0
+    leave()
     if code == OK then
-        return true, nil, int_ptr[0] ~= 0
+        return true, nil, forcible
     end
-    return false, reason(code), int_ptr[0] ~= 0
+    return false, reason(code), forcible
 end
 
 
@@ -139,34 +140,28 @@ function methods.delete(zone, key)
 end
 
 
-local function read_table(zone)
-    if not zone.tables then
+-- What the library wrote to a frame's value; nil and the reason if it cannot be read.
+local function read_value(zone, value)
+    local value_type = value.type
+    if value_type == STRING then
+        return ffi_str(value.data, value.size)
+    elseif value_type == NUMBER then
+        return value.number
+    elseif value_type == BOOLEAN then
+        return value.number ~= 0
+    elseif not zone.tables then
         return nil, "the value is a table: open the dictionary with { tables = true } to read it"
     end
-    return decode(value_ptr.data, tonumber(value_ptr.size))
-end
-
-
--- What the library wrote to value_ptr; nil and the reason if it cannot be read.
-local function read_value(zone)
-    local value_type = value_ptr.type
-    if value_type == STRING then
-        return ffi_str(value_ptr.data, value_ptr.size)
-    elseif value_type == NUMBER then
-        return value_ptr.number
-    elseif value_type == BOOLEAN then
-        return value_ptr.number ~= 0
-    end
-    return read_table(zone)
+    return decode(ffi_str(value.data, value.size))
 end
 
 
 -- A value that was longer than the buffer is read again. It may have grown once more, or gone, since.
-local function get_long(handle, key)
+local function get_long(handle, key, frame)
     local code
     repeat
-        grow_value(tonumber(value_ptr.size))
-        code = C.holdfast_get(handle, key, #key, value_ptr)
+        grow(frame)
+        code = C.holdfast_get(handle, key, #key, frame.value)
     until code ~= BUFFER
     return code
 end
@@ -180,27 +175,28 @@ function methods.get(zone, key)
         return nil, err
     end
 
-    local code = C.holdfast_get(handle, key, #key, value_ptr)
+    local frame = enter()
+    local value, flags = frame.value, nil
+    local code = C.holdfast_get(handle, key, #key, value)
     if code == BUFFER then
-        code = get_long(handle, key)
+        code = get_long(handle, key, frame)
     end
-    if code ~= OK then
-        if code == NOT_FOUND then
-            return nil
+    if code == OK then
+        flags = value.flags
+        value, err = read_value(zone, value)
+    end
+    leave()
+    if code == OK then
+        if err then
+            return nil, err
+        elseif flags ~= 0 then
+            return value, flags
         end
-        return nil, reason(code)
+        return value
+    elseif code == NOT_FOUND then
+        return nil
     end
-
-    local value
-    value, err = read_value(zone)
-    if err then
-        return nil, err
-    end
-    local flags = value_ptr.flags
-    if flags ~= 0 then
-        return value, flags
-    end
-    return value
+    return nil, reason(code)
 end
 
 
@@ -212,25 +208,27 @@ function methods.get_stale(zone, key)
         return nil, err
     end
 
-    local code = C.holdfast_get_stale(handle, key, #key, value_ptr, int_ptr)
+    local frame = enter()
+    local value, flags, stale = frame.value, nil, nil
+    local code = C.holdfast_get_stale(handle, key, #key, value, frame.int)
     while code == BUFFER do  -- as get_long
-        grow_value(tonumber(value_ptr.size))
-        code = C.holdfast_get_stale(handle, key, #key, value_ptr, int_ptr)
+        grow(frame)
+        code = C.holdfast_get_stale(handle, key, #key, value, frame.int)
     end
-    if code ~= OK then
-        if code == NOT_FOUND then
-            return nil
+    if code == OK then
+        flags, stale = value.flags, frame.int[0] ~= 0
+        value, err = read_value(zone, value)
+    end
+    leave()
+    if code == OK then
+        if err then
+            return nil, err
         end
-        return nil, reason(code)
+        return value, flags ~= 0 and flags or nil, stale
+    elseif code == NOT_FOUND then
+        return nil
     end
-
-    local value
-    value, err = read_value(zone)
-    if err then
-        return nil, err
-    end
-    local flags = value_ptr.flags
-    return value, flags ~= 0 and flags or nil, int_ptr[0] ~= 0
+    return nil, reason(code)
 end
 
 
@@ -271,15 +269,17 @@ function methods.incr(zone, key, value, init, init_ttl)
         end
     end
 
-    int_ptr[0] = 0
-    local code = C.holdfast_incr(handle, key, #key, by, has_init, init or 0, init_ttl, double_ptr, int_ptr)
+    local frame = enter()
+    local code = C.holdfast_incr(handle, key, #key, by, has_init, init or 0, init_ttl, frame.double, frame.int)
+    local sum, forcible = frame.double[0], frame.int[0] ~= 0
+    leave()
     if code ~= OK then
         return nil, reason(code)
     end
     if has_init == 0 then
-        return double_ptr[0]
+        return sum
     end
-    return double_ptr[0], nil, int_ptr[0] ~= 0
+    return sum, nil, forcible
 end
 
 
@@ -290,12 +290,15 @@ function methods.ttl(zone, key)
     if not key then
         return nil, err
     end
-    local code = C.holdfast_ttl(handle, key, #key, double_ptr)
+    local frame = enter()
+    local code = C.holdfast_ttl(handle, key, #key, frame.double)
+    local seconds = frame.double[0]
+    leave()
     if code ~= OK then
         return nil, reason(code)
     end
     -- Whole milliseconds, as in ngx.shared: never more than the exptime that was given.
-    return floor(double_ptr[0] * 1000) / 1000
+    return floor(seconds * 1000) / 1000
 end
 
 

@@ -8,24 +8,25 @@ local C = core.C
 local bad_argument = checks.bad_argument
 local bad_whole = checks.bad_whole
 local check_zone = checks.check_zone
-local count_ptr = core.count_ptr
+local enter = core.enter
 local ffi_cast = ffi.cast
 local ffi_new = ffi.new
 local ffi_str = ffi.string
 local floor = math.floor
+local grow = core.grow
 local ipairs = ipairs
 local is_whole = checks.is_whole
+local leave = core.leave
 local reason = core.reason
-local size_ptr = core.size_ptr
 local tonumber = tonumber
 local type = type
 
+local BUFFER = core.BUFFER
 local OK = core.OK
 
 local lengths_type = ffi.typeof("const uint32_t *")
-local packed_ptr = ffi_new("const char *[1]")
-local cursor_ptr = ffi_new("uint64_t[1]")
-local counts = ffi_new("holdfast_stats")
+local cursor_type = ffi.typeof("uint64_t[1]")
+local stats_type = ffi.typeof("holdfast_stats")
 
 local CURSOR_MAX = 2 ^ 53
 local STATS = {
@@ -51,11 +52,14 @@ function methods.flush_expired(zone, max_count)
     elseif not is_whole(max_count) then
         bad_whole("max_count", max_count)
     end
-    local code = C.holdfast_flush_expired(handle, max_count, count_ptr)
+    local frame = enter()
+    local code = C.holdfast_flush_expired(handle, max_count, frame.count)
+    local count = frame.count[0]
+    leave()
     if code ~= OK then
         return nil, reason(code)
     end
-    return count_ptr[0]
+    return count
 end
 
 
@@ -78,11 +82,18 @@ function methods.get_keys(zone, max_count)
     elseif not is_whole(max_count) then
         bad_whole("max_count", max_count)
     end
-    local code = C.holdfast_keys(handle, max_count, packed_ptr, size_ptr, count_ptr)
+    local frame = enter()
+    local code = C.holdfast_keys(handle, max_count, frame.value, frame.count)
+    while code == BUFFER do
+        grow(frame)
+        code = C.holdfast_keys(handle, max_count, frame.value, frame.count)
+    end
+    local keys = code == OK and unpack_keys(frame.value.data, frame.count[0])
+    leave()
     if code ~= OK then
         return nil, reason(code)
     end
-    return unpack_keys(packed_ptr[0], count_ptr[0])
+    return keys
 end
 
 
@@ -107,16 +118,24 @@ function methods.scan(zone, cursor, count, prefix)
         bad_argument("prefix", "a string", prefix)
     end
 
-    cursor_ptr[0] = cursor
-    local code = C.holdfast_scan(handle, cursor_ptr, count, prefix, #prefix, packed_ptr, size_ptr, count_ptr)
+    local cursor_ptr = ffi_new(cursor_type, cursor)
+    local frame = enter()
+    local code = C.holdfast_scan(handle, cursor_ptr, count, prefix, #prefix, frame.value, frame.count)
+    while code == BUFFER do
+        grow(frame)
+        code = C.holdfast_scan(handle, cursor_ptr, count, prefix, #prefix, frame.value, frame.count)
+    end
+    local keys = code == OK and unpack_keys(frame.value.data, frame.count[0])
+    leave()
     if code ~= OK then
         return nil, reason(code)
     end
-    return tonumber(cursor_ptr[0]), unpack_keys(packed_ptr[0], count_ptr[0])
+    return tonumber(cursor_ptr[0]), keys
 end
 
 
 function methods.stats(zone)
+    local counts = ffi_new(stats_type)
     local code = C.holdfast_dict_stats(check_zone(zone, "stats"), counts)
     if code ~= OK then
         return nil, reason(code)
