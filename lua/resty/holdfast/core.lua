@@ -5,7 +5,7 @@ local ffi = require "ffi"
 
 local error = error
 local getenv = os.getenv
-local getmetatable = getmetatable
+local getmetatable = debug and debug.getmetatable or getmetatable  -- not what a __metatable pretends
 local ipairs = ipairs
 local open = io.open
 local pcall = pcall
