@@ -6,8 +6,10 @@ local process = require "spec.support.process"
 local SOURCE = [[
     local shdict = require "resty.shdict"
     jit["%s"]()
-    local mine = assert(shdict.open("spec_mine", { size = "4m", tables = true }))
-    local other = assert(shdict.open("spec_other", { size = "4m" }))
+    shdict.remove("spec_finaliser_mine")
+    shdict.remove("spec_finaliser_other")
+    local mine = assert(shdict.open("spec_finaliser_mine", { size = "4m", tables = true }))
+    local other = assert(shdict.open("spec_finaliser_other", { size = "4m" }))
     local finalised = 0
 
     local function leave_garbage(finaliser)
