@@ -16,6 +16,7 @@ describe("shdict beside ngx.shared", function ()
     end)
 
     after_each(function ()
+        nginx.stop()
         process.clean_up()
         os.execute("rm -rf -- '" .. folder .. "'")
     end)
@@ -73,6 +74,20 @@ describe("shdict beside ngx.shared", function ()
         local said = run("random", { side_by_side = "64m" })
         assert.equal(0, #said.differs, "HOLDFAST_SPEC_SEED=" .. seed .. ": " .. the_first(said.differs))
         assert.equal(1, #said.calls)
+    end)
+
+    it("is open in all workers when init_by_lua has opened it", function ()
+        if missing then
+            pending(missing)
+        end
+        local options = { workers = 2, init = "spec/side_by_side/before_fork.lua" }
+        local child = nginx.start(folder, "spec/side_by_side/after_fork.lua", {}, options)
+        local lines = {}
+        for i = 1, 5 do
+            lines[i] = child:hear()
+        end
+        table.sort(lines)
+        assert.same({ "end", "end", "last\t20000\t3\tfirst", "worker\thello\t7", "worker\thello\t7" }, lines)
     end)
 
     -- Where the original fails, a value that was there before is lost or others are; the words are the same.

@@ -1,4 +1,4 @@
--- An nginx of one process, in the foreground, without a socket, that runs one Lua file and is ended by its pid.
+-- An nginx in the foreground, without a socket, that runs Lua files and is ended by its pid.
 
 local process = require "spec.support.process"
 
@@ -8,7 +8,7 @@ local CONFIGURATION = [[
 $load
 $user
 daemon off;
-master_process off;
+$processes
 env HOLDFAST_DIR;
 env HOLDFAST_LIB;
 env HOLDFAST_SPEC_SEED;
@@ -24,11 +24,14 @@ http {
   scgi_temp_path $folder/scgi;
   lua_package_path "$root/?.lua;$root/lua/?.lua;;";
   $dictionaries
+  $init
   init_worker_by_lua_file $file;
 }
 ]]
 
 local _M = {}
+
+local running
 
 
 local function output(command)
@@ -61,8 +64,11 @@ function _M.missing()
 end
 
 
--- Starts one in `folder` with the shared dictionaries { name = size }. What the Lua file prints is heard from it.
-function _M.start(folder, file, dictionaries)
+-- Starts one in `folder` with the shared dictionaries { name = size }: one process that runs the Lua file, whose lines
+-- are heard from it. options.workers: a master and so many workers instead, each of which runs the file; they outlive a
+-- master that is killed, so it has to be stopped. options.init: a Lua file that the master runs before it forks.
+function _M.start(folder, file, dictionaries, options)
+    options = options or {}
     local root = output("pwd")
     local declared = {}
     for name, size in pairs(dictionaries) do
@@ -75,11 +81,13 @@ function _M.start(folder, file, dictionaries)
         load = load_modules(),
         user = output("id -u") == "0" and "user root;" or "",
         dictionaries = table.concat(declared, "\n  "),
+        init = options.init and "init_by_lua_file " .. root .. "/" .. options.init .. ";" or "",
+        processes = options.workers and "worker_processes " .. options.workers .. ";" or "master_process off;",
     }
     local configuration = assert(io.open(folder .. "/nginx.conf", "w"))
     configuration:write((CONFIGURATION:gsub("%$(%w+)", values)))
     configuration:close()
-    return process.start(([[
+    running = process.start(([[
         local ffi = require "ffi"
         ffi.cdef "int execvp(const char *file, char *const arguments[]);"
         local arguments = ffi.new("const char *[6]", "nginx", "-p", %q, "-c", %q, nil)
@@ -87,6 +95,17 @@ function _M.start(folder, file, dictionaries)
         ffi.C.execvp("/usr/sbin/nginx", ffi.cast("char *const *", arguments))
         error "nginx does not start"
     ]]):format(folder, folder .. "/nginx.conf"), { stderr = true })
+    return running
+end
+
+
+-- Ends the one that was started last, and its workers.
+function _M.stop()
+    if running then
+        running:kill(process.TERM)
+        pcall(running.wait, running)
+        running = nil
+    end
 end
 
 
