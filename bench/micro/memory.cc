@@ -51,10 +51,9 @@ void repair_full_shard(benchmark::State& state) {
   const ScratchDictionary dictionary(state, kMegabyte);
   if (!dictionary) return;
   int entries = 0;
-  for (int i = 0; dictionary.set("k" + std::to_string(10'000'000 + i), i) == HOLDFAST_OK && i < 1'000'000; ++i) {
-    entries = i + 1;
-  }
   Shard& shard = dictionary.first_shard();
+  while (dictionary.set("k" + std::to_string(10'000'000 + entries), entries, HOLDFAST_SAFE_SET) == HOLDFAST_OK)
+    ++entries;
   const ShardGuard guard(shard);
   for (auto _ : state) benchmark::DoNotOptimize(repair(shard));
   state.SetLabel(std::to_string(entries) + " entries");

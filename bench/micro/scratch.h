@@ -36,11 +36,15 @@ class ScratchDictionary {
 
   explicit operator bool() const { return handle_ != nullptr; }
   holdfast_dict* handle() const { return handle_; }
-  Shard& first_shard() const { return capi::unwrap(handle_).segment()->shards().front(); }
+  /// In use, and empty. REQUIRES: the dictionary has one shard.
+  Shard& first_shard() const {
+    set("key", 1);
+    holdfast_delete(handle_, "key", 3);
+    return capi::unwrap(handle_).segment()->shards().front();
+  }
 
-  int set(const std::string& key, double value) const {
-    return holdfast_store(handle_, HOLDFAST_SET, key.data(), key.size(), HOLDFAST_NUMBER, nullptr, 0, value, 0, 0,
-                          nullptr);
+  int set(const std::string& key, double value, holdfast_store_op op = HOLDFAST_SET) const {
+    return holdfast_store(handle_, op, key.data(), key.size(), HOLDFAST_NUMBER, nullptr, 0, value, 0, 0, nullptr);
   }
 
  private:

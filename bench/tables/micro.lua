@@ -21,7 +21,7 @@ local function rows_of(context)
         return { { "not built: " .. program, NONE, NONE } }
     end
     local csv = process.output(process.quote(program) .. options
-                               .. " --benchmark_report_aggregates_only=true --benchmark_format=csv")
+                               .. " --benchmark_report_aggregates_only=true --benchmark_format=csv; echo status $?")
     local rows, deviations = {}, {}
     for name, time in csv:gmatch('"([^"\n]+)_stddev",[^,\n]*,[^,\n]*,([^,\n]+),') do
         deviations[name] = digits(tonumber(time))
@@ -29,8 +29,9 @@ local function rows_of(context)
     for name, time, unit in csv:gmatch('"([^"\n]+)_median",[^,\n]*,[^,\n]*,([^,\n]+),(%w+)') do
         rows[#rows + 1] = { name, digits(tonumber(time)) .. " " .. UNITS[unit], deviations[name] .. " " .. UNITS[unit] }
     end
-    if #rows == 0 then
-        rows[1] = { program, runs.failed(), NONE }
+    local status = csv:match("status (%d+)$")
+    if status ~= "0" then
+        rows[#rows + 1] = { program, runs.failed("it ended with status " .. (status or "unknown")), NONE }
     end
     return rows
 end
