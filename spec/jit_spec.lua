@@ -109,7 +109,7 @@ describe("compiled:", function ()
     for name, loop in pairs(LOOPS) do
         it(name, function ()
             local source = HARNESS:gsub("LOOP", function () return loop end, 1)
-            assert.equal("compiled\n", (process.run(source, { stderr = true })))
+            assert.same({ "compiled\n", 0 }, { process.run(source, { stderr = true }) })
         end)
     end
 
