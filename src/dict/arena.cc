@@ -174,11 +174,4 @@ void Arena::clear_bins() noexcept {
   header_.free_granules.store(0, kRelaxed);
 }
 
-void Arena::reset() noexcept {
-  clear_bins();
-  header_.hand.store(0, kRelaxed);
-  add_free(1, shard_.granules() - 1);
-  header_.in_use.store(1, kRelaxed);
-}
-
 }  // namespace holdfast

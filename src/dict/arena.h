@@ -36,8 +36,6 @@ class Arena {
   /// Granules of the free block that begins at `block`; 0 on damage.
   std::uint32_t size_at(std::uint32_t block) noexcept;
 
-  /// All free, nothing else. The whole arena becomes one block.
-  void reset() noexcept;
   /// Empties the bins, for a rebuild by add_free().
   void clear_bins() noexcept;
   /// Adds a run between two used blocks. REQUIRES: its free bits are clear.

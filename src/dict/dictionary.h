@@ -64,6 +64,10 @@ class Dictionary {
             std::uint32_t& found);
   std::uint64_t capacity() noexcept;
   std::uint64_t free_space() noexcept;
+  /// Largest key and value together, in bytes.
+  std::uint64_t room_for_one() noexcept;
+  /// 0 if there is no such key. not_a_list.
+  Code list_length(std::string_view key, std::uint32_t& length) noexcept;
   Code stats(DictionaryStats& stats) noexcept;
 
   // --- changes.cc ---
@@ -89,11 +93,6 @@ class Dictionary {
   Code push(std::string_view key, End end, const ValueIn& value, std::uint32_t& length) noexcept;
   /// not_found, not_a_list, buffer (then nothing was taken out).
   Code pop(std::string_view key, End end, ValueOut& out) noexcept;
-  /// 0 if there is no such key. not_a_list. Takes no mutex.
-  Code list_length(std::string_view key, std::uint32_t& length) noexcept;
-
-  /// Largest key and value together, in bytes.
-  std::uint64_t room_for_one() noexcept;
 
   /// Ok if the dictionary has this size and mutex; one that was removed is made again.
   Status reopen(const DictionaryOptions& options);

@@ -23,7 +23,7 @@ void initialise(std::byte* base, const Geometry& geometry, const DictionaryOptio
 }
 
 Shard shard_at(std::byte* base, std::uint32_t index, const Geometry& geometry, MutexStrategy strategy, World& world,
-               RecordLock* record_lock = nullptr) {
+               RecordLock* record_lock) {
   std::byte* at = base + kHeaderBytes + index * geometry.shard_bytes;
   ShmtxState& state = reinterpret_cast<ShardHeader*>(at)->mutex;
   return {at, geometry, Shmtx(state, strategy, world, record_lock, index)};

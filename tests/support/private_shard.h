@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "dict/arena.h"
 #include "dict/geometry.h"
 #include "dict/layout.h"
+#include "dict/repair.h"
 #include "dict/shard.h"
 #include "platform/platform.h"
 #include "world/world.h"
@@ -19,7 +19,7 @@ namespace holdfast::test {
 class PrivateShard {
  public:
   /// `size`: of the segment whose first shard it is. Ends right before a page that cannot be touched.
-  explicit PrivateShard(std::uint64_t size) : PrivateShard(size, nullptr) { Arena(shard_).reset(); }
+  explicit PrivateShard(std::uint64_t size) : PrivateShard(size, nullptr) { repair(shard_); }
   /// A copy of a shard's bytes.
   PrivateShard(std::uint64_t size, const void* image)
       : geometry_(Geometry::of(size)), mapping_(map(rounded())), shard_(at(), geometry_, mutex_of(at())) {
