@@ -2,63 +2,80 @@
 
 BUILD_TYPE ?= RelWithDebInfo
 PREFIX ?= /usr/local
+BUILD ?= build
 JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 
 # Ninja where it is installed. A folder that is configured already keeps the generator it has.
-GENERATOR := $(if $(wildcard build/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
+GENERATOR := $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 # Neither GoogleTest nor Google Benchmark is needed until somebody asks for tests or benchmarks.
-OPTIONAL_PARTS := $(if $(wildcard build/CMakeCache.txt),,-DHOLDFAST_TESTS=OFF -DHOLDFAST_BENCH=OFF)
+OPTIONAL_PARTS := $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DHOLDFAST_TESTS=OFF -DHOLDFAST_BENCH=OFF)
 
-configure = cmake -S . -B build $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(1) $(CMAKE_FLAGS) \
+configure = cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(1) $(CMAKE_FLAGS) \
   --log-level=WARNING >/dev/null
-compile = cmake --build build --parallel $(JOBS)
+compile = cmake --build $(BUILD) --parallel $(JOBS)
 
-.PHONY: all demo test bench bench-peers lint install clean help
+.PHONY: all demo test bench bench-peers bench-locks bench-hosts lint install uninstall clean help
 .DEFAULT_GOAL := all
 
 all: ## build/libholdfast.so and build/holdfast
 	@$(call configure,$(OPTIONAL_PARTS))
-	@$(compile) --target holdfast_library holdfast_command
+	@$(compile) --target holdfast_parts
 
 demo: ## install what is missing, build, and let four workers share one cache
 	@scripts/setup build
 	@$(MAKE) --no-print-directory all
-	build/holdfast run --workers 4 --dict stampede_locks=1m --dict stampede_cache=4m examples/stampede.lua
+	$(BUILD)/holdfast run --workers 4 --dict stampede_locks=1m --dict stampede_cache=4m examples/stampede.lua
 
 test: ## install what is missing, build, run the C++ tests and the Lua specs
 	@scripts/setup test
 	@$(call configure,-DHOLDFAST_TESTS=ON)
 	@$(compile)
-	@scripts/test build
+	@scripts/test $(BUILD)
 
 bench: ## install what is missing, build, print the table of measurements
 	@scripts/setup bench
 	@$(call configure,$(OPTIONAL_PARTS) -DHOLDFAST_BENCH=ON)
 	@$(compile)
-	@bench/run build
+	@bench/run $(BUILD)
 
 bench-peers: ## the same for the dictionary beside nginx's, in nginx, which it installs as well
 	@scripts/setup peers
 	@$(call configure,$(OPTIONAL_PARTS))
 	@$(compile) --target holdfast_library
-	@bench/run build --peers
+	@bench/run $(BUILD) --peers
+
+bench-locks: ## the locks beside those of nginx, which it installs as well, and of the operating system
+	@scripts/setup peers
+	@$(call configure,$(OPTIONAL_PARTS))
+	@$(compile) --target holdfast_library
+	@bench/run $(BUILD) --locks
+
+bench-hosts: ## how soon a waiter goes on in each event loop, and beside lua-resty-lock; installs the loops as well
+	@scripts/setup hosts
+	@$(call configure,$(OPTIONAL_PARTS))
+	@$(compile) --target holdfast_library
+	@bench/run $(BUILD) --hosts
 
 lint: ## clang-format, clang-tidy, luacheck, shellcheck and the project's own rules
 	@scripts/setup lint
 	@$(call configure,$(OPTIONAL_PARTS))
-	@scripts/lint build
+	@scripts/lint $(BUILD)
 
 install: ## into PREFIX (/usr/local); DESTDIR is respected
 	@$(call configure,$(OPTIONAL_PARTS) '-DCMAKE_INSTALL_PREFIX=$(PREFIX)')
-	@$(compile) --target holdfast_library holdfast_command
-	@cmake --install build --strip
+	@$(compile) --target holdfast_parts
+	@cmake --install $(BUILD) --strip
+
+uninstall: ## what the last install from this build put there; DESTDIR as it was then
+	@cmake -P cmake/uninstall.cmake "$(BUILD)/install_manifest.txt"
 
 clean: ## remove everything that was built
-	@cmake -E rm -rf build $(wildcard build-ci-*) build.luarocks
+	@cmake -E rm -rf $(BUILD) $(wildcard build-ci-*) build.luarocks
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\): ## /\1|/p' Makefile | while IFS='|' read -r name text; do \
 	  printf 'make %-11s %s\n' "$$name" "$$text"; done
 	@echo
-	@echo 'Variables: BUILD_TYPE=RelWithDebInfo|Release|Debug  PREFIX=/usr/local  DESTDIR=  JOBS=N  CMAKE_FLAGS=...'
+	@echo 'Variables: BUILD_TYPE=RelWithDebInfo|Release|Debug  PREFIX=/usr/local  DESTDIR=  BUILD=build'
+	@echo '           JOBS=N  CMAKE_FLAGS=...'

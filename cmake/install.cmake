@@ -1,7 +1,12 @@
 # One copy of the library is installed, where Lua's package.cpath finds it. C hosts link the same file through a link
 # in the library folder: two copies in one process would be two members of the world.
 
-install(TARGETS holdfast_library LIBRARY DESTINATION ${HOLDFAST_CLIBDIR})
+install(
+  TARGETS holdfast_library
+  EXPORT holdfast
+  LIBRARY DESTINATION ${HOLDFAST_CLIBDIR}
+  INCLUDES
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY lua/ DESTINATION ${HOLDFAST_LUADIR} FILES_MATCHING PATTERN "*.lua")
 if(TARGET holdfast_command)
   install(TARGETS holdfast_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -9,13 +14,36 @@ endif()
 
 if(HOLDFAST_INSTALL_C)
   install(FILES include/holdfast.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-  configure_file(cmake/holdfast.pc.in ${PROJECT_BINARY_DIR}/generated/holdfast.pc @ONLY)
-  install(FILES ${PROJECT_BINARY_DIR}/generated/holdfast.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
+  set(generated ${PROJECT_BINARY_DIR}/generated)
   cmake_path(ABSOLUTE_PATH HOLDFAST_CLIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX} OUTPUT_VARIABLE clibdir)
   cmake_path(RELATIVE_PATH clibdir BASE_DIRECTORY ${CMAKE_INSTALL_FULL_LIBDIR} OUTPUT_VARIABLE link_target)
   if(NOT link_target STREQUAL ".")
-    file(CREATE_LINK ${link_target}/libholdfast.so ${PROJECT_BINARY_DIR}/generated/libholdfast.so SYMBOLIC)
-    install(FILES ${PROJECT_BINARY_DIR}/generated/libholdfast.so DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    file(CREATE_LINK ${link_target}/libholdfast.so ${generated}/libholdfast.so SYMBOLIC)
+    install(FILES ${generated}/libholdfast.so DESTINATION ${CMAKE_INSTALL_LIBDIR})
   endif()
+
+  # pkg-config and CMake find everything from where their own files lie: the prefix may be chosen when installing, or the
+  # tree moved later.
+  set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  cmake_path(ABSOLUTE_PATH pkgconfig_dir BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX} OUTPUT_VARIABLE pkgconfig_full)
+  set(to_prefix ${CMAKE_INSTALL_PREFIX})
+  cmake_path(RELATIVE_PATH to_prefix BASE_DIRECTORY ${pkgconfig_full})
+  set(pc_libdir "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
+  set(pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
+  if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+    set(pc_libdir ${CMAKE_INSTALL_LIBDIR})
+  endif()
+  if(IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
+    set(pc_includedir ${CMAKE_INSTALL_INCLUDEDIR})
+  endif()
+  configure_file(cmake/holdfast.pc.in ${generated}/holdfast.pc @ONLY)
+  install(FILES ${generated}/holdfast.pc DESTINATION ${pkgconfig_dir})
+
+  include(CMakePackageConfigHelpers)
+  set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/holdfast)
+  # Before 1.0 a minor version may change anything.
+  write_basic_package_version_file(${generated}/holdfast-config-version.cmake COMPATIBILITY SameMinorVersion)
+  install(FILES cmake/holdfast-config.cmake ${generated}/holdfast-config-version.cmake DESTINATION ${package_dir})
+  install(EXPORT holdfast FILE holdfast-targets.cmake NAMESPACE holdfast:: DESTINATION ${package_dir})
 endif()

@@ -1,24 +1,45 @@
 /* holdfast: cross-process locks and a shared dictionary.
  *
- * The one public header: C and C++ hosts include it, LuaJIT declares the same calls by FFI.
+ * The one public header: C and C++ hosts include it, LuaJIT declares the same calls by FFI. docs/c.md shows how to use
+ * it. What holds for every call, unless the call says otherwise:
  *
- * Conventions, valid for every call below:
- *
- *  1. Handles are opaque. A holdfast_dict lives as long as the process; it is never freed, and opening
- *     one name twice gives the same handle. A holdfast_parker is freed by its owner.
- *  2. Strings are pointer plus length and may hold any byte. Pointers are never null unless a call says so.
- *  3. Times and durations are seconds in a double. An `exptime` of 0 means "never expires". A dictionary
- *     entry never expires early and at most 5 ms late.
- *  4. Every call returns a holdfast_code unless it says otherwise. Calls that can fail for a reason that a
- *     code cannot tell leave one English sentence in holdfast_error(). It belongs to the calling thread and
- *     is valid until that thread's next call.
- *  5. All calls may be made from any thread and after fork(). None may be made from a signal handler: one
- *     that interrupts a holdfast call in the same thread gets HOLDFAST_BUSY instead of a deadlock.
- *  6. No call throws, aborts, or calls back into the host. What another process wrote into shared memory is
- *     never trusted: damage costs entries, never a crash.
- *  7. A call that changes a dictionary may return HOLDFAST_TIMEOUT when the process that holds the internal
- *     mutex is alive but stopped (SIGSTOP, a debugger): after 1 second, lock_try, lock_wait and lock_leave after 0.05.
- *     Nothing was changed then. Reads do not wait for it.
+ *  1. Handles are opaque. A holdfast_dict lives as long as the process: it is never freed, and opening one name twice
+ *     gives the same handle. A holdfast_parker is freed by its owner, who sees to it that nobody uses it any more.
+ *  2. Memory. The library keeps no pointer that it is given, and gives none that has to be freed. Leases, waits and
+ *     values are plain data of the caller, and no two threads may use one at the same time.
+ *  3. Strings are pointer plus length, may hold any byte, and need no zero byte at the end. A pointer may be null where
+ *     its length or capacity is 0, else only where a call says so. A key that is null is INVALID, as an empty one is.
+ *  4. Times and durations are seconds in a double, of CLOCK_MONOTONIC. An `exptime` of 0, or of more than 34 years,
+ *     means "never expires"; a negative one and NaN are INVALID. An entry never expires early and at most 5 ms late.
+ *  5. Results. A call returns a holdfast_code. What it writes through pointers has a meaning with OK only. A code that
+ *     this header does not know, from a later library, is a failure like any other; holdfast_code_text() knows it.
+ *  6. holdfast_error() has one English sentence on the last call of this thread that failed, or "" where the code says
+ *     all there is to say. It is valid until the thread's next call.
+ *  7. What may sleep, and the codes that come with it, is told by a mark, so calls list only the codes of their own:
+ *     [set-up]  reads and makes files, and waits up to 5 s while another process does (BUSY then). Also:
+ *               PERMISSION, NO_MEMORY, CORRUPT, MISMATCH, SYSTEM, INVALID; the sentence tells what was found and what
+ *               was expected. The first call of a process, and of a forked child, may do all this, whatever its mark.
+ *     [read]    takes no mutex and does not wait for a process that is stopped. Only where writers disturb it without
+ *               end it sleeps for a moment, and gives TIMEOUT after a second of that. Also: INVALID (key), REMOVED.
+ *     [change]  holds a mutex of the dictionary for microseconds. When another has it, it sleeps; when that process is
+ *               alive but stopped (SIGSTOP, a debugger), it gives TIMEOUT after 1 second, and has changed nothing.
+ *               Also: INVALID (key, exptime), REMOVED, BUSY, CORRUPT, SYSTEM, or why a forked child cannot enter the
+ *               world.
+ *     [attempt] as [change], but TIMEOUT comes after 0.05 seconds: who asks again soon need not wait.
+ *     Without a mark, a call does not sleep, but for parker_sleep. None but that waits for a lock or for permits.
+ *  8. Threads. All calls may be made from any thread at any time, with the same handles. A lease belongs to the
+ *     process: any thread may give it back, and it outlives the thread that took it. Of threads that wait, each has a
+ *     parker of its own, as parker_sleep tells of all waiters of a parker. No thread may be cancelled inside a call.
+ *  9. Fork. A child may use its parent's handles, at any time and whatever other threads of the parent were doing.
+ *     It is a process of its own: leases of the parent are NOT_OWNER there, and parkers have no waiters.
+ * 10. The end. Whatever a process holds comes free with it, in whatever way it ends, exec included. It may end while
+ *     threads are inside calls.
+ * 11. Signals. No call may be made from a signal handler; one that changes a dictionary while the same thread does gets
+ *     BUSY instead of a deadlock. Signals end parker_sleep early and nothing else.
+ * 12. No call throws, aborts, or calls back into the host. What another process wrote into shared memory is never
+ *     trusted: damage costs entries, never a crash.
+ * 13. Versions. A host compares holdfast_abi() with HOLDFAST_ABI before any other call: no two with different numbers
+ *     fit each other. With the same number, calls, structs and values stay what they are; calls and codes may be added.
  */
 #ifndef HOLDFAST_H
 #define HOLDFAST_H
@@ -36,15 +57,15 @@
 extern "C" {
 #endif
 
-/* Grows with every incompatible change of this header. The Lua files refuse a library of another number. */
-#define HOLDFAST_ABI 2
+/* Grows with every incompatible change of this header. */
+#define HOLDFAST_ABI 4
 
 typedef enum holdfast_code {
   HOLDFAST_OK = 0,
-  HOLDFAST_NOT_FOUND = 1,     /* no such key; attach, remove: no such dictionary                */
+  HOLDFAST_NOT_FOUND = 1,     /* no such key, or dictionary                                     */
   HOLDFAST_EXISTS = 2,        /* add: the key has a value                                       */
   HOLDFAST_NO_MEMORY = 3,     /* the dictionary, /dev/shm or the process has no room            */
-  HOLDFAST_TIMEOUT = 4,       /* the deadline passed                                            */
+  HOLDFAST_TIMEOUT = 4,       /* another process is in the way, and stopped; nothing was done   */
   HOLDFAST_NOT_A_NUMBER = 5,  /* incr: the value is something else                              */
   HOLDFAST_LOCKED = 6,        /* the lock is held by another                                    */
   HOLDFAST_NOT_OWNER = 7,     /* unlock, renew: the lease is no longer the caller's             */
@@ -52,14 +73,16 @@ typedef enum holdfast_code {
   HOLDFAST_BUFFER = 9,        /* get: value->capacity is too small; value->size says what it is */
   HOLDFAST_INVALID = 10,      /* an argument is not acceptable; see holdfast_error()            */
   HOLDFAST_SYSTEM = 11,       /* the operating system said no; see holdfast_error()             */
-  HOLDFAST_MISMATCH = 12,     /* the dictionary exists with another size or mutex               */
+  HOLDFAST_MISMATCH = 12,     /* it exists with another size or mutex, or in another time       */
+                              /* namespace                                                      */
   HOLDFAST_CORRUPT = 13,      /* the file is not a segment of this version                      */
   HOLDFAST_PERMISSION = 14,   /* owner or mode of a directory or file is not acceptable         */
-  HOLDFAST_BUSY = 15,         /* called from inside another call of this thread                 */
-  HOLDFAST_REMOVED = 16,      /* the dictionary was removed; any call on its handle may say so  */
+  HOLDFAST_BUSY = 15,         /* called from inside a call of this thread; set-up: by another   */
+  HOLDFAST_REMOVED = 16,      /* the dictionary was removed, and there is no other of its name  */
   HOLDFAST_NOT_A_LIST = 17,   /* push, pop, llen: the value is something else                   */
   HOLDFAST_IS_A_LIST = 18,    /* get: the value is a list                                       */
-  HOLDFAST_DIFFERS = 19       /* cas: the value is another                                      */
+  HOLDFAST_DIFFERS = 19,      /* cas: the value is another                                      */
+  HOLDFAST_DEADLOCK = 20      /* lock_wait: would never end; see holdfast_deadlock_keys         */
 } holdfast_code;
 
 typedef enum holdfast_type {
@@ -89,26 +112,27 @@ typedef enum holdfast_end { HOLDFAST_LEFT = 0, HOLDFAST_RIGHT = 1 } holdfast_end
 enum {
   HOLDFAST_NAME_MAX = 64,      /* bytes of a dictionary's name, of [A-Za-z0-9._-], not starting with '.' */
   HOLDFAST_KEY_MAX = 65535,    /* bytes of a key; 0 is refused                                           */
-  HOLDFAST_SIZE_MIN = 12288    /* bytes of the smallest dictionary                                       */
+  HOLDFAST_SIZE_MIN = 12288,   /* bytes of the smallest dictionary                                       */
+  HOLDFAST_WHY_MAX = 127       /* bytes of the text that says why something is held                      */
 };
 
 /* --- the library and the world ----------------------------------------------------------------------- */
 
 /* HOLDFAST_ABI as the library was built. */
 HOLDFAST_API uint32_t holdfast_abi(void);
-/* "0.1.0" */
+/* "0.1.0"; static. */
 HOLDFAST_API const char *holdfast_version(void);
-/* The sentence of the last call of this thread that failed; "" if there was none. */
+/* The sentence of the last call of this thread that failed, see 6; never null. */
 HOLDFAST_API const char *holdfast_error(void);
-/* "not found", "exists", "no memory", "timeout", ...; "unknown code" for anything else. */
+/* "not found", "exists", "no memory", "timeout", ...; "unknown code" for anything else. Static. */
 HOLDFAST_API const char *holdfast_code_text(int code);
 /* CLOCK_MONOTONIC in seconds. */
 HOLDFAST_API double holdfast_now(void);
-/* Path of the runtime directory: $HOLDFAST_DIR, else /dev/shm/holdfast-<euid>. Enters the world.
- * NULL on failure, with holdfast_error(). */
+/* [set-up] Path of the runtime directory: $HOLDFAST_DIR, else /dev/shm/holdfast-<euid>. Enters the world, for good. The
+ * string lives as long as the process. NULL on failure, which is not remembered: the next call tries again. */
 HOLDFAST_API const char *holdfast_directory(void);
 /* Parses "12345", "100k", "1m", "8g" (factors of 1024, either case).
- * HOLDFAST_INVALID for anything else, zero, or more than 2^40 bytes (1024g). */
+ * INVALID for anything else, zero, or more than 2^40 bytes (1024g). */
 HOLDFAST_API int holdfast_parse_size(const char *text, size_t length, uint64_t *bytes);
 
 /* --- dictionaries ------------------------------------------------------------------------------------ */
@@ -122,91 +146,94 @@ typedef struct holdfast_options {
   uint32_t mode;   /* permission bits of the file; 0 means 0600                                          */
 } holdfast_options;
 
-/* Opens the dictionary, creating it if it does not exist. An existing one must have the same size and mutex
- * (HOLDFAST_MISMATCH names both). Also: INVALID, NO_MEMORY (says how much is free), PERMISSION, CORRUPT, SYSTEM. */
+/* [set-up] Opens the dictionary, creating it if it does not exist: by one process, whoever else tries at the same
+ * moment. An existing one must have the same size and mutex (MISMATCH names both); it keeps its mode and persist. Also:
+ * INVALID (name, size, mutex, mode), NO_MEMORY (says how much is free). */
 HOLDFAST_API int holdfast_open(const char *name, size_t length, const holdfast_options *options,
                                holdfast_dict **dict);
-/* Opens a dictionary that this process has open, that exists in the world, or that is declared in
- * $HOLDFAST_DICTS ("name=size,name=size"), in this order. Else HOLDFAST_NOT_FOUND. */
+/* [set-up] Opens a dictionary that this process has open, that exists in the world, or that is declared in
+ * $HOLDFAST_DICTS ("name=size,name=size"), in this order. NOT_FOUND, INVALID (name, $HOLDFAST_DICTS). */
 HOLDFAST_API int holdfast_attach(const char *name, size_t length, holdfast_dict **dict);
-/* Removes the dictionary from the world. Handles of it, in any process, find the next dictionary of that name,
- * or fail with HOLDFAST_REMOVED. */
+/* [set-up] Removes the dictionary from the world, with the locks in it. Handles of it, in any process, find the next
+ * dictionary of that name, or fail with REMOVED. NOT_FOUND, INVALID (name). */
 HOLDFAST_API int holdfast_remove(const char *name, size_t length);
 
 typedef struct holdfast_value {
-  int32_t type;    /* out: holdfast_type                                                    */
+  int32_t type;    /* out: holdfast_type; NIL unless the code is OK or BUFFER               */
   uint32_t flags;  /* out: user flags                                                       */
-  double number;   /* out: the number; 0 or 1 for a boolean                                 */
-  char *data;      /* in: the caller's buffer; out: unchanged, holds the string             */
+  double number;   /* out: of a number, or 0 or 1 of a boolean                              */
+  char *data;      /* in: the caller's buffer; out: unchanged, holds the string or table    */
   size_t capacity; /* in: bytes of the buffer                                               */
-  size_t size;     /* out: bytes of the string, also when it did not fit (HOLDFAST_BUFFER)  */
+  size_t size;     /* out: bytes of the string or table, also when it did not fit (BUFFER)  */
 } holdfast_value;
 
-/* OK, NOT_FOUND, BUFFER, IS_A_LIST, INVALID (key). Takes no lock. A key that is locked by holdfast_lock_* reads as
- * the boolean true. */
+/* [read] A key that is locked, or of which permits are in use, reads as the boolean true. NOT_FOUND, BUFFER,
+ * IS_A_LIST. */
 HOLDFAST_API int holdfast_get(holdfast_dict *dict, const char *key, size_t key_length, holdfast_value *value);
 
-/* The same, but also gives what has expired or was flushed and is still there; *stale is then nonzero. */
+/* [read] The same, but also gives what has expired or was flushed and is still there; *stale is then nonzero. */
 HOLDFAST_API int holdfast_get_stale(holdfast_dict *dict, const char *key, size_t key_length, holdfast_value *value,
                                     int *stale);
 
-/* Stores under the key: SET always, ADD only if there is no value (EXISTS), REPLACE only if there is one
+/* [change] Stores under the key: SET always, ADD only if there is no value (EXISTS), REPLACE only if there is one
  * (NOT_FOUND). `type` BOOLEAN and NUMBER use `number`, STRING and TABLE use data and length, NIL deletes (as in
- * ngx.shared; SET and SAFE_SET only). Where there is no room, entries that have expired go first, then live ones that
- * were used least; `forcible` (may be null) is set nonzero when live entries were removed. Locks that are held stay.
- * Also: NO_MEMORY, TOO_LARGE, TIMEOUT, INVALID. */
+ * ngx.shared; SET and SAFE_SET only). What had been under the key ends, be it a list or a lock that is held. Where
+ * there is no room, entries that have expired go first, then live ones that were used least; `forcible` (may be null)
+ * is set nonzero when live entries were removed. Locks that are held stay. Also: NO_MEMORY, TOO_LARGE,
+ * INVALID (op, type). */
 HOLDFAST_API int holdfast_store(holdfast_dict *dict, int op, const char *key, size_t key_length, int type,
                                 const char *data, size_t length, double number, double exptime, uint32_t flags,
                                 int *forcible);
 
-/* Compares and swaps in one step: stores `desired` if the key's value is `expected`. A null pointer or the type NIL
- * stands for "no value"; of the others type, flags (of desired), number, data and size are read. Numbers are compared
- * as numbers, strings and tables byte by byte, flags are not compared.
+/* [change] Compares and swaps in one step: stores `desired` if the key's value is `expected`. A null pointer or the
+ * type NIL stands for "no value"; of the others type, flags (of desired), number, data and size are read. Numbers are
+ * compared as numbers, strings and tables byte by byte, flags are not compared.
  * OK, NOT_FOUND (nothing is there), EXISTS (something is, though nothing was expected), DIFFERS; else as store. */
 HOLDFAST_API int holdfast_cas(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_value *expected,
                               const holdfast_value *desired, double exptime, int *forcible);
 
-/* OK also when there is no such key, as in ngx.shared. A lock under the key is released. */
+/* [change] OK also when there is no such key, as in ngx.shared. A lock under the key is released. */
 HOLDFAST_API int holdfast_delete(holdfast_dict *dict, const char *key, size_t key_length);
 
-/* Adds `by` to a number and gives the sum. Where there is no value: NOT_FOUND, or, with has_init, stores
- * init + by with init_ttl (0: never expires). NOT_A_NUMBER, NO_MEMORY, TIMEOUT, INVALID. */
+/* [change] Adds `by` to a number and gives the sum. Where there is no value: NOT_FOUND, or, with has_init, stores
+ * init + by with init_ttl (an exptime); forcible as in store. NOT_A_NUMBER, NO_MEMORY, TOO_LARGE. */
 HOLDFAST_API int holdfast_incr(holdfast_dict *dict, const char *key, size_t key_length, double by, int has_init,
                                double init, double init_ttl, double *sum, int *forcible);
 
-/* Seconds left; 0 for an entry that never expires. OK, NOT_FOUND, INVALID. */
+/* [read] Seconds left; 0 for an entry that never expires. NOT_FOUND. */
 HOLDFAST_API int holdfast_ttl(holdfast_dict *dict, const char *key, size_t key_length, double *seconds);
-/* New exptime of an existing entry (0: never). OK, NOT_FOUND, TIMEOUT, INVALID. */
+/* [change] New exptime of an existing entry. NOT_FOUND. */
 HOLDFAST_API int holdfast_expire(holdfast_dict *dict, const char *key, size_t key_length, double exptime);
-/* Every entry there is now is gone at one instant, locks included. */
+/* [change] Every entry there is now is gone at one instant, locks included. */
 HOLDFAST_API int holdfast_flush_all(holdfast_dict *dict);
 
-/* Removes at most `max` entries (0: all) that have expired or were flushed, and says how many. */
+/* [change] Removes at most `max` entries (0: all) that have expired or were flushed. *count says how many, also on
+ * TIMEOUT, when some may be left. Takes time for each entry there is. */
 HOLDFAST_API int holdfast_flush_expired(holdfast_dict *dict, uint32_t max, uint32_t *count);
 
 /* --- lists: a key's value may be a list of numbers and strings --- */
 
-/* Adds an element (`end`: a holdfast_end; `type` NUMBER or STRING); the list is made where there is no value.
- * *length is then the list's. Removes no live entry to make room. OK, NOT_A_LIST, NO_MEMORY, TOO_LARGE, TIMEOUT,
- * INVALID. */
+/* [change] Adds an element (`end`: a holdfast_end; `type` NUMBER or STRING); the list is made where there is no value.
+ * *count is the number of elements then. Removes no live entry to make room. NOT_A_LIST, NO_MEMORY, TOO_LARGE, INVALID
+ * (end, type). */
 HOLDFAST_API int holdfast_push(holdfast_dict *dict, const char *key, size_t key_length, int end, int type,
                                const char *data, size_t length, double number, uint32_t *count);
-/* Takes an element out; the key goes with the last one. OK, NOT_FOUND, NOT_A_LIST, BUFFER (as get; nothing was taken
- * out), TIMEOUT, INVALID. */
+/* [change] Takes an element out; the key goes with the last one. NOT_FOUND, NOT_A_LIST, BUFFER (as get; nothing was
+ * taken out), INVALID (end). */
 HOLDFAST_API int holdfast_pop(holdfast_dict *dict, const char *key, size_t key_length, int end, holdfast_value *value);
-/* Number of elements; 0 where there is no value. OK, NOT_A_LIST, INVALID. Takes no lock. */
+/* [read] Number of elements; 0 where there is no value. NOT_A_LIST. */
 HOLDFAST_API int holdfast_llen(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *count);
 
 /* --- the whole dictionary --- */
 
-/* At most `max` keys (0: all) in no order, packed as a uint32_t length and the bytes, one after the other without
- * padding, into keys->data; keys->size is what they take. BUFFER if keys->capacity is too small, with the size that
- * would have done; there may be more keys the next time. */
+/* [read] At most `max` keys (0: all) in no order, packed as a uint32_t length and the bytes, one after the other
+ * without padding, into keys->data; keys->size is what they take. BUFFER if keys->capacity is too small, with the size
+ * that would have done; there may be more keys the next time. NO_MEMORY (of the process). */
 HOLDFAST_API int holdfast_keys(holdfast_dict *dict, uint32_t max, holdfast_value *keys, uint32_t *count);
-/* Some more keys, packed as above: about `count` (at least 1) of those that begin with `prefix`, or fewer, or none.
- * *cursor is 0 to begin with, changes with each call that is OK, and is 0 again at the end. Every key that is there
- * from the first call to the last is given exactly once; others may be or not. Never waits for more than one chain of
- * keys. */
+/* [read] Some more keys, packed as above: about `count` (at least 1) of those that begin with `prefix`, or fewer, or
+ * none. *cursor is 0 to begin with, changes with each call that is OK, and is 0 again at the end. Every key that is
+ * there from the first call to the last is given exactly once; others may be or not. Never waits for more than one
+ * chain of keys. BUFFER (with the cursor as it was), NO_MEMORY (of the process), INVALID (count). */
 HOLDFAST_API int holdfast_scan(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix,
                                size_t prefix_length, holdfast_value *keys, uint32_t *found);
 
@@ -220,66 +247,195 @@ typedef struct holdfast_stats {
   uint64_t expirations; /* entries removed after they had expired or were flushed                 */
   uint64_t repairs;     /* shards put in order after a process died in the middle of a change     */
   uint64_t mutex_waits; /* times that a change found another at work in its shard                 */
+  uint64_t lock_waits;  /* waits that queued: for a lock, or for permits                          */
+  uint64_t lock_wakes;  /* waiters woken by those who gave something back                         */
 } holdfast_stats;
 
-/* Counts since the dictionary was made. Takes no lock. */
+/* [read] Counts since the dictionary was made. */
 HOLDFAST_API int holdfast_dict_stats(holdfast_dict *dict, holdfast_stats *stats);
-/* Bytes of the segment; 0 when the dictionary was removed. */
+/* [read] Bytes of the segment; 0 when the dictionary was removed. */
 HOLDFAST_API uint64_t holdfast_capacity(holdfast_dict *dict);
-/* Bytes that no entry occupies. */
+/* [read] Bytes that no entry occupies; 0 when the dictionary was removed. */
 HOLDFAST_API uint64_t holdfast_free_space(holdfast_dict *dict);
 
 /* --- locks ------------------------------------------------------------------------------------------- */
 
-/* What proves that a lock is held. Plain data of the caller; compare with nobody else's. */
+/* A lock is named by a dictionary and a key. It is not reentrant: who holds it, thread or coroutine, is LOCKED like
+ * anybody else. The lease proves that it is held; all 0 proves nothing. */
 typedef struct holdfast_lease {
   uint64_t owner;    /* token of the process; 0: nothing is held                                       */
   uint64_t sequence; /* fencing token: grows with every grant in this dictionary, below 2^53           */
 } holdfast_lease;
 
-/* Takes the lock if it is free, has expired, or its holder's process is dead.
- * OK fills the lease. LOCKED, NO_MEMORY, TIMEOUT (internal mutex), INVALID. */
+/* [attempt] Takes the lock if it is free, has expired, or its holder's process is dead. `agent` tells which coroutine
+ * of this process wants it (holdfast_agents), 0 if nobody is to know. With `fair` not 0 it is not taken before others
+ * that wait for it. OK fills the lease, all else clears it but INVALID. LOCKED (also by an ordinary value), NO_MEMORY,
+ * TOO_LARGE. */
 HOLDFAST_API int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
-                                   holdfast_lease *lease);
-/* OK, or NOT_OWNER when the lease is no longer the holder (expired and taken, deleted, flushed, or of
- * another process, as in a forked child). Wakes one waiter. The lease is cleared in both cases, not on TIMEOUT. */
+                                   uint32_t agent, int fair, holdfast_lease *lease);
+/* [change] Gives the lock back and wakes one waiter. NOT_OWNER when the lease does not hold it any more (expired and
+ * taken, deleted, flushed) or is of another process, as in a forked child. OK, NOT_OWNER and REMOVED clear the lease;
+ * with any other code it holds on, and the call may be made again. */
 HOLDFAST_API int holdfast_unlock(holdfast_dict *dict, const char *key, size_t key_length, holdfast_lease *lease);
-/* New exptime from now. OK, NOT_OWNER, TIMEOUT. */
+/* [change] New exptime from now. NOT_OWNER. */
 HOLDFAST_API int holdfast_lock_renew(holdfast_dict *dict, const char *key, size_t key_length,
                                      const holdfast_lease *lease, double exptime);
-/* Seconds until the lease expires; 0 if it never does. OK, NOT_OWNER. Takes no lock. */
+/* [read] Seconds until the lease expires; 0 if it never does. NOT_OWNER. */
 HOLDFAST_API int holdfast_lock_remaining(holdfast_dict *dict, const char *key, size_t key_length,
                                          const holdfast_lease *lease, double *seconds);
 
+/* [change] Says why the lease is held, in at most HOLDFAST_WHY_MAX bytes, for holdfast_lock_holder; 0 bytes take it
+ * back. It is forgotten with the lease. NOT_OWNER, NO_MEMORY (then it says what it did before), INVALID (length). */
+HOLDFAST_API int holdfast_lock_explain(holdfast_dict *dict, const char *key, size_t key_length,
+                                       const holdfast_lease *lease, const char *why, size_t length);
+
+typedef struct holdfast_holder {
+  uint64_t owner;    /* token of the process                                                             */
+  uint64_t sequence; /* fencing token of the grant                                                       */
+  double held;       /* seconds since the grant                                                          */
+  double remaining;  /* seconds until it expires; 0 if it never does                                     */
+  uint32_t pid;      /* in the process's own pid namespace; 0 if it is dead and another has its place    */
+  uint32_t worker;   /* number of a worker of `holdfast run`, 0xFFFFFFFF if it is none                   */
+  uint32_t waiters;  /* how many are in the queue                                                        */
+  uint32_t alive;    /* 0: the process is dead, and the next who wants the lock gets it                  */
+  char program[16];  /* name of the program, ended by a zero byte                                        */
+  char why[128];     /* what holdfast_lock_explain said, ended by a zero byte                            */
+} holdfast_holder;
+
+/* [change] Who holds the lock, at one instant; it changes nothing, and without a holder, *holder is all 0.
+ * Where several hold permits, the one who has held them longest. NOT_FOUND (nobody does). */
+HOLDFAST_API int holdfast_lock_holder(holdfast_dict *dict, const char *key, size_t key_length,
+                                      holdfast_holder *holder);
+
 /* --- waiting for a lock ------------------------------------------------------------------------------ */
 
-/* A parker is where one event loop (one Lua state) sleeps; a waiter is one of its coroutines that waits for a
- * lock. A wait is: waiter_open; then lock_wait until it says something else than LOCKED, between the calls
- * sleeping until parker_sleep names the waiter or *pause seconds have passed; lock_leave if it gives up;
- * waiter_close. A wake-up is a hint: the next lock_wait decides. A forked child has none of its parent's
- * parkers' waiters; it opens its own. */
+/* A parker is where one event loop, thread or Lua state sleeps; a waiter is one of its coroutines that waits for a
+ * lock. A wait is: waiter_open; then lock_wait until it says something else than LOCKED or TIMEOUT, between the calls
+ * sleeping until parker_sleep names the waiter or wait->pause seconds have passed; lock_leave if it gives up;
+ * waiter_close, or another wait. A waiter waits for one key at a time. A wake-up is a hint: the next lock_wait
+ * decides. */
 typedef struct holdfast_parker holdfast_parker;
 
-/* NULL when the world cannot be entered, with holdfast_error(). */
+/* [set-up] NULL on failure, with holdfast_error(). */
 HOLDFAST_API holdfast_parker *holdfast_parker_new(void);
-HOLDFAST_API void holdfast_parker_free(holdfast_parker *parker); /* null is allowed; closes its waiters */
-/* A waiter's number, never 0; 0 when there is no room (NO_MEMORY). */
+/* Closes its waiters, its descriptor and what it listens on. Null is allowed. */
+HOLDFAST_API void holdfast_parker_free(holdfast_parker *parker);
+/* A waiter's number, never 0; 0 when there is no room, with holdfast_error(). Not to be used after a fork, in the
+ * child. */
 HOLDFAST_API uint32_t holdfast_waiter_open(holdfast_parker *parker);
+/* A waiter that waits has to leave the queue first (lock_leave): a wake-up that finds nobody is one that somebody else
+ * has to wait longer for. A number that is no waiter is ignored. */
 HOLDFAST_API void holdfast_waiter_close(holdfast_parker *parker, uint32_t waiter);
 
-/* As lock_try; if the lock is held, queues the waiter (once) and says in *pause how long to sleep at most
- * before calling again; so too on TIMEOUT. The waiters of a dictionary take at most a quarter of its memory;
- * who finds no place looks again from time to time, rarer the more they are. */
+/* A range of 2^20 agents that nobody else in this process uses, for one Lua state: an agent is what this gives plus a
+ * number. The number 0 stands for the whole Lua state, where code outside of coroutines runs. 0: none are left; then
+ * nobody is told. Deadlocks are searched for between agents: one that waits does nothing else meanwhile. */
+HOLDFAST_API uint32_t holdfast_agents(void);
+
+typedef struct holdfast_wait {
+  holdfast_parker *parker;
+  uint32_t waiter;
+  uint32_t agent; /* which coroutine waits, 0: not told                                                */
+  int32_t fair;   /* not 0: nobody that comes later gets the lock first                                */
+  int32_t holds;  /* 0: the agent holds nothing that others wait for; 1: it may; 2: it may, and while  */
+                  /* it waits, nothing else of its Lua state runs                                      */
+  double timeout; /* seconds after which the caller gives up, 0: not told. Then others pass it, should  */
+                  /* its process be stopped                                                            */
+  double pause;   /* out: how long to sleep at most before calling again                               */
+} holdfast_wait;
+
+/* [attempt] As lock_try; does not wait itself. If the lock is held, queues the waiter (once) and says in wait->pause
+ * how long to sleep at most before calling again; so too on TIMEOUT. The waiters of a dictionary take at most a quarter
+ * of its memory; who finds no place looks again from time to time, rarer the more they are.
+ * After LOCKED, TIMEOUT and DEADLOCK the waiter may stand in the queue: call again, or lock_leave. Any other code ends
+ * the wait. INVALID also for a waiter that is not the parker's, as in a forked child.
+ * DEADLOCK: the holder waits, maybe by way of others, for what wait->agent holds, and the caller was the last of them
+ * to wait. The others go on when the caller lets go. */
 HOLDFAST_API int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
-                                    holdfast_parker *parker, uint32_t waiter, holdfast_lease *lease, double *pause);
-/* Takes the waiter out of the queue; if a release has already chosen it, the next waiter is woken instead. */
+                                    holdfast_wait *wait, holdfast_lease *lease);
+/* After DEADLOCK, until the waiter is used again: the keys that are waited for in a circle, beginning with the
+ * waiter's, packed as by holdfast_keys. Of a long key, the first 56 bytes. BUFFER, NOT_FOUND (there was no deadlock),
+ * NO_MEMORY. */
+HOLDFAST_API int holdfast_deadlock_keys(holdfast_parker *parker, uint32_t waiter, holdfast_value *keys,
+                                        uint32_t *count);
+/* [attempt] Takes the waiter out of the queue; if a release has already chosen it, the next waiter is woken instead. OK
+ * also where it was in none. On TIMEOUT its place may remain, which is passed over when its turn comes. */
 HOLDFAST_API int holdfast_lock_leave(holdfast_dict *dict, const char *key, size_t key_length,
                                      holdfast_parker *parker, uint32_t waiter);
 
+/* --- permits: rwlocks and semaphores ----------------------------------------------------------------- */
+
+/* Under a key there may be permits, of which several may have some at a time. holdfast_unlock, holdfast_lock_renew,
+ * holdfast_lock_remaining, holdfast_lock_explain, holdfast_lock_holder and holdfast_lock_leave work for a lease of
+ * permits as for one of a lock. Permits of a process that is dead come back when they are missed. Who waits gets them
+ * in the order of arrival: nobody passes a waiter for whom there are not enough. Each attempt that is refused, and each
+ * release, takes time for every holder. */
+typedef enum holdfast_permits_kind {
+  HOLDFAST_RWLOCK = 0,   /* `want` is 1 to read and HOLDFAST_ALL_PERMITS to write; `total` is not looked at */
+  HOLDFAST_SEMAPHORE = 1 /* `want` of `total`, which is below HOLDFAST_ALL_PERMITS; the last caller's counts */
+} holdfast_permits_kind;
+
+enum { HOLDFAST_ALL_PERMITS = 1073741824 /* 2^30 */ };
+
+/* [attempt] As holdfast_lock_try and holdfast_lock_wait. LOCKED also where the key holds something of another kind.
+ * INVALID (kind, want, total). */
+HOLDFAST_API int holdfast_permits_try(holdfast_dict *dict, const char *key, size_t key_length, int kind, uint32_t want,
+                                      uint32_t total, double exptime, uint32_t agent, int fair,
+                                      holdfast_lease *lease);
+HOLDFAST_API int holdfast_permits_wait(holdfast_dict *dict, const char *key, size_t key_length, int kind,
+                                       uint32_t want, uint32_t total, double exptime, holdfast_wait *wait,
+                                       holdfast_lease *lease);
+/* [change] Gives back all permits of the lease but `count`, in one step: with 1, who writes becomes one who reads.
+ * NOT_OWNER, INVALID (0, or more than the lease has). */
+HOLDFAST_API int holdfast_permits_keep(holdfast_dict *dict, const char *key, size_t key_length,
+                                       const holdfast_lease *lease, uint32_t count);
+/* [change] How many permits are in use by processes that live, and how many wait; 0 and 0 if there are none under the
+ * key. LOCKED (the key has a value, or is held as a lock). */
+HOLDFAST_API int holdfast_permits_count(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *used,
+                                        uint32_t *waiters);
+
 /* Sleeps until a waiter of this parker is woken or `seconds` have passed (0: do not sleep; negative: no limit).
- * Returns how many woken waiters it wrote to `waiters` (at most `max`), 0 after the time, -1 with
- * holdfast_error() on failure. Notices dead holders on behalf of the waiters. A signal ends the sleep early. */
+ * Returns how many woken waiters it wrote to `waiters` (at most `max`, at least 1), 0 after the time, -1 with
+ * holdfast_error() on failure (a bad argument, no memory). Notices dead holders on behalf of the waiters. A signal ends
+ * the sleep early, with what there is, be it 0. */
 HOLDFAST_API int holdfast_parker_sleep(holdfast_parker *parker, double seconds, uint32_t *waiters, int max);
+
+/* --- waiting in an event loop -------------------------------------------------------------------------
+ *
+ * A loop that sleeps in poll, select or epoll watches the parker's descriptor. While that is readable, call
+ * parker_sleep(parker, 0, waiters, max) until it gives less than `max`: that also makes it unreadable. A helper
+ * thread listens to the bell of the process, and looks for dead holders, while a parker that has a descriptor has
+ * waiters or a timer, and for a second after that. It has all signals blocked and calls nothing of the host's. Where it
+ * cannot be started, or there are no descriptors left, both calls say so, and wait->pause gets short: a loop that
+ * waits no longer than that needs neither. */
+
+/* The descriptor, which stays the parker's: never read, write or close it. -1 with holdfast_error() when there is no
+ * descriptor or no thread to be had; the next call tries again. Call it before each wait: it costs two system calls
+ * that do not sleep, brings back what the host has closed by mistake (the number may be another one then), and in a
+ * forked child makes the child's own. */
+HOLDFAST_API int holdfast_parker_fd(holdfast_parker *parker);
+/* For loops that can wait for a descriptor but for no time: makes it readable, once, after so many seconds. Replaces
+ * the time set before; a negative number only unsets it. OK, SYSTEM, NO_MEMORY, INVALID (not a number). */
+HOLDFAST_API int holdfast_parker_timer(holdfast_parker *parker, double seconds);
+
+/* For loops that can wait for a connection which they have made, but for no other descriptor: listen, let the loop
+ * connect to the path, accept. From then on one byte comes out of the loop's end whenever the parker's descriptor would
+ * get readable. Read it, then call parker_sleep(parker, 0, waiters, max) until it gives less than `max`; a byte for
+ * which there is nothing to tell is harmless. The loop's end is the loop's to close; after that, and in a forked child,
+ * listen again. */
+
+/* Enough for any path of a socket, with its 0 at the end. */
+#define HOLDFAST_PATH_MAX 108
+
+/* Makes a unix stream socket (SOCK_STREAM) in the runtime directory, in place of an earlier one and of the connection,
+ * and writes its path. OK, SYSTEM (also when the path of the runtime directory is too long), NO_MEMORY, INVALID (no
+ * room for the path). */
+HOLDFAST_API int holdfast_parker_listen(holdfast_parker *parker, char *path, size_t size);
+/* Takes the connection, which this very process must have made; others are closed. Removes the path. OK, NO_MEMORY,
+ * SYSTEM: there is none, and it listens still; or there is no thread to be had, and all is closed. */
+HOLDFAST_API int holdfast_parker_accept(holdfast_parker *parker);
+/* Closes what listens and what is connected, and removes the path. */
+HOLDFAST_API void holdfast_parker_disconnect(holdfast_parker *parker);
 
 #ifdef __cplusplus
 }

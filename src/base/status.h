@@ -30,6 +30,7 @@ enum class Code : int {
   not_a_list = 17,
   is_a_list = 18,
   differs = 19,
+  deadlock = 20,
 };
 
 /// A code and one English sentence for a person: what was found, what was expected.

@@ -41,12 +41,9 @@ bool to_value(const holdfast_value& given, ValueIn& value) noexcept {
 }
 
 int give(Code code, holdfast_dict* dict, const ValueOut& out, holdfast_value& value) noexcept {
-  if (code != Code::ok && code != Code::buffer) {
-    value.type = HOLDFAST_NIL;
-    return outcome(code, unwrap(dict));
-  }
-  from_value(out, value);
-  return static_cast<int>(code);
+  value.type = HOLDFAST_NIL;
+  if (code == Code::ok || code == Code::buffer) from_value(out, value);
+  return outcome(code, unwrap(dict));
 }
 
 void tell(const Effect& effect, int* forcible) noexcept {

@@ -44,10 +44,13 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
       case Code::busy:
         return fail(code, "called from inside another holdfast call of this thread");
       case Code::system:
-        return fail(World::last_failure());
+        if (dictionary.world().token() == kNobody) return fail(World::last_failure());
+        return fail({code, "cannot lock the file of dictionary \"" + dictionary.name() +
+                               "\", whose mutex is \"file\": no descriptor is left, or the file is gone"});
       case Code::corrupt:
         return fail(code, "another process writes over the dictionary");
-      default:
+      default:  // the code says all
+        last_error.clear();
         break;
     }
   } catch (...) {

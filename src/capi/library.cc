@@ -13,7 +13,7 @@ uint32_t holdfast_abi(void) { return HOLDFAST_ABI; }
 const char* holdfast_version(void) { return holdfast::kVersion; }
 
 const char* holdfast_code_text(int code) {
-  static_assert(static_cast<int>(Code::differs) == HOLDFAST_DIFFERS &&
+  static_assert(static_cast<int>(Code::deadlock) == HOLDFAST_DEADLOCK &&
                 static_cast<int>(Code::not_found) == HOLDFAST_NOT_FOUND &&
                 static_cast<int>(Code::locked) == HOLDFAST_LOCKED && static_cast<int>(Code::system) == HOLDFAST_SYSTEM);
   switch (code) {
@@ -57,6 +57,8 @@ const char* holdfast_code_text(int code) {
       return "value is a list";
     case HOLDFAST_DIFFERS:
       return "value differs";
+    case HOLDFAST_DEADLOCK:
+      return "deadlock";
     default:
       return "unknown code";
   }

@@ -41,9 +41,8 @@ int holdfast_pop(holdfast_dict* dict, const char* key, size_t key_length, int en
   ValueOut out = room_in(*value);
   const Code code = unwrap(dict).pop({key, key_length}, static_cast<End>(end), out);
   value->type = HOLDFAST_NIL;
-  if (code != Code::ok && code != Code::buffer) return outcome(code, unwrap(dict));
-  from_value(out, *value);
-  return static_cast<int>(code);
+  if (code == Code::ok || code == Code::buffer) from_value(out, *value);
+  return outcome(code, unwrap(dict));
 }
 
 int holdfast_llen(holdfast_dict* dict, const char* key, size_t key_length, uint32_t* count) {

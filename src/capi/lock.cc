@@ -2,9 +2,11 @@
 #include "lock/lock.h"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <memory>
 
+#include "capi/claim.h"
 #include "capi/handle.h"
 #include "lock/parking.h"
 #include "platform/platform.h"
@@ -15,7 +17,9 @@ using holdfast::Lease;
 using holdfast::Parker;
 using holdfast::capi::check_key;
 using holdfast::capi::check_seconds;
+using holdfast::capi::claim_of;
 using holdfast::capi::fail;
+using holdfast::capi::guarded;
 using holdfast::capi::outcome;
 using holdfast::capi::unwrap;
 
@@ -31,11 +35,12 @@ std::uint64_t deadline_after(double seconds) noexcept {
 
 }  // namespace
 
-int holdfast_lock_try(holdfast_dict* dict, const char* key, size_t key_length, double exptime, holdfast_lease* lease) {
+int holdfast_lock_try(holdfast_dict* dict, const char* key, size_t key_length, double exptime, uint32_t agent, int fair,
+                      holdfast_lease* lease) {
   if (const int bad = check_key(key, key_length)) return bad;
   if (const int bad = check_seconds("exptime", exptime)) return bad;
   Lease granted;
-  const Code code = lock_try(unwrap(dict), {key, key_length}, exptime, granted);
+  const Code code = lock_try(unwrap(dict), {key, key_length}, {exptime, agent, fair != 0}, granted);
   *lease = {granted.owner, granted.sequence};
   return outcome(code, unwrap(dict));
 }
@@ -92,12 +97,13 @@ uint32_t holdfast_waiter_open(holdfast_parker* parker) {
 
 void holdfast_waiter_close(holdfast_parker* parker, uint32_t waiter) { unwrap(parker).close_waiter(waiter); }
 
-int holdfast_lock_wait(holdfast_dict* dict, const char* key, size_t key_length, double exptime, holdfast_parker* parker,
-                       uint32_t waiter, holdfast_lease* lease, double* pause) {
+int holdfast_lock_wait(holdfast_dict* dict, const char* key, size_t key_length, double exptime, holdfast_wait* wait,
+                       holdfast_lease* lease) {
   if (const int bad = check_key(key, key_length)) return bad;
   if (const int bad = check_seconds("exptime", exptime)) return bad;
   Lease granted;
-  const Code code = lock_wait(unwrap(dict), {key, key_length}, exptime, unwrap(parker), waiter, granted, *pause);
+  const Code code = lock_wait(unwrap(dict), {key, key_length}, claim_of(*wait, exptime), unwrap(wait->parker),
+                              wait->waiter, granted, wait->pause);
   if (code == Code::invalid) return fail(code, "bad waiter: expected a number that holdfast_waiter_open gave");
   *lease = {granted.owner, granted.sequence};
   return outcome(code, unwrap(dict));
@@ -121,3 +127,44 @@ int holdfast_parker_sleep(holdfast_parker* parker, double seconds, uint32_t* wai
     return -1;
   }
 }
+
+int holdfast_parker_fd(holdfast_parker* parker) {
+  int fd = -1;
+  const int code = guarded([&] {
+    auto descriptor = unwrap(parker).descriptor();
+    if (!descriptor) return fail(descriptor.status());
+    fd = *descriptor;
+    return static_cast<int>(HOLDFAST_OK);
+  });
+  return code == HOLDFAST_OK ? fd : -1;
+}
+
+int holdfast_parker_timer(holdfast_parker* parker, double seconds) {
+  if (std::isnan(seconds)) return fail(Code::invalid, "bad seconds to parker_timer: expected a number");
+  return guarded([&] {
+    const holdfast::Status status = unwrap(parker).set_alarm(deadline_after(seconds));
+    return status.ok() ? static_cast<int>(HOLDFAST_OK) : fail(status);
+  });
+}
+
+int holdfast_parker_listen(holdfast_parker* parker, char* path, size_t size) {
+  return guarded([&] {
+    auto chosen = unwrap(parker).listen();
+    if (!chosen) return fail(chosen.status());
+    if (chosen->size() >= size) {
+      unwrap(parker).disconnect();
+      return fail(Code::invalid, "no room for the path in parker_listen: HOLDFAST_PATH_MAX bytes are always enough");
+    }
+    std::memcpy(path, chosen->c_str(), chosen->size() + 1);
+    return static_cast<int>(HOLDFAST_OK);
+  });
+}
+
+int holdfast_parker_accept(holdfast_parker* parker) {
+  return guarded([&] {
+    const holdfast::Status status = unwrap(parker).accept();
+    return status.ok() ? static_cast<int>(HOLDFAST_OK) : fail(status);
+  });
+}
+
+void holdfast_parker_disconnect(holdfast_parker* parker) { unwrap(parker).disconnect(); }

@@ -17,7 +17,7 @@ thread_local std::string packed_keys;
 
 int give_keys(holdfast_value& keys) noexcept {
   keys.size = packed_keys.size();
-  if (keys.size > keys.capacity) return HOLDFAST_BUFFER;
+  if (keys.size > keys.capacity) return fail(Code::buffer, "");
   if (keys.size != 0) std::memcpy(keys.data, packed_keys.data(), keys.size);
   return HOLDFAST_OK;
 }
@@ -53,8 +53,9 @@ int holdfast_scan(holdfast_dict* dict, uint64_t* cursor, uint32_t count, const c
 int holdfast_dict_stats(holdfast_dict* dict, holdfast_stats* stats) {
   holdfast::DictionaryStats counts{};
   const Code code = unwrap(dict).stats(counts);
-  *stats = {counts.entries,   counts.bytes_used,  counts.bytes_free, counts.hits,       counts.misses,
-            counts.evictions, counts.expirations, counts.repairs,    counts.mutex_waits};
+  *stats = {counts.entries,     counts.bytes_used, counts.bytes_free,  counts.hits,
+            counts.misses,      counts.evictions,  counts.expirations, counts.repairs,
+            counts.mutex_waits, counts.lock_waits, counts.lock_wakes};
   return outcome(code, unwrap(dict));
 }
 

@@ -40,6 +40,8 @@ struct DictionaryStats {
   std::uint64_t expirations;
   std::uint64_t repairs;
   std::uint64_t mutex_waits;
+  std::uint64_t lock_waits;
+  std::uint64_t lock_wakes;
 };
 
 class Dictionary {
@@ -124,6 +126,7 @@ class Dictionary {
   Segment* refresh() noexcept;
   Segment* adopt(std::unique_ptr<Segment> next);
   Code find_any(Segment& segment, std::string_view key, ValueOut& out, bool& stale) noexcept;
+  bool is_held(Segment& segment, const Key& key, const ValueOut& out) noexcept;
   void count_read(Segment& segment, bool hit) noexcept;
   Shard::Read read(Segment& segment, const Key& key, ValueOut& out) noexcept;
   Code read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::Read& result) noexcept;

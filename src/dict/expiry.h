@@ -47,6 +47,13 @@ inline bool time_passed(std::uint64_t ms) noexcept {
   return platform::monotonic_ns() / 1'000'000 >= ms;
 }
 
+/// The end of a hold that belongs to an entry: whichever comes first. A hold of another epoch than its entry's is
+/// flushed, as the entry's word is the later one.
+constexpr std::uint64_t earlier(std::uint64_t entry, std::uint64_t hold) noexcept {
+  if ((entry & kFlushMask) != (hold & kFlushMask) || expiry_ms(entry) == kExpiryNever) return hold;
+  return expiry_ms(hold) == kExpiryNever || entry < hold ? entry : hold;
+}
+
 /// Whether an entry with this word still counts, in a dictionary at this flush epoch.
 inline bool is_live(std::uint64_t word, std::uint32_t flush) noexcept {
   if ((word & kFlushMask) != (flush & kFlushMask)) return false;

@@ -51,9 +51,9 @@ void Hand::grow_zeal() noexcept {
 
 Hand::Kind Hand::kind_of(std::uint32_t at, const View& view) const noexcept {
   if (view.type == EntryType::node) return Kind::node;
-  if (view.type == EntryType::waiter) return Kind::pinned;
+  if (!has_key(view.type)) return Kind::pinned;
   if (!Shard::counts(view, flush_)) return Kind::dead;
-  if (view.type == EntryType::lock) return view.lock().head.load(kRelaxed) != 0 ? Kind::pinned : Kind::held;
+  if (is_holdable(view.type)) return view.queue().head.load(kRelaxed) != 0 ? Kind::pinned : Kind::held;
   return at == own_ && zeal_ != Zeal::own ? Kind::held : Kind::live;
 }
 
@@ -191,15 +191,15 @@ void Hand::remove(const Block& block) noexcept {
   commit(*link, block.view.entry->next.load(kRelaxed));
   header_.entries.store(header_.entries.load(kRelaxed) - 1, kRelaxed);
   if (block.kind == Kind::dead) {
-    if (block.view.type != EntryType::lock) header_.expirations.store(header_.expirations.load(kRelaxed) + 1, kRelaxed);
+    if (!is_holdable(block.view.type)) header_.expirations.store(header_.expirations.load(kRelaxed) + 1, kRelaxed);
   } else if (block.at != own_) {
     header_.evictions.store(header_.evictions.load(kRelaxed) + 1, kRelaxed);
     evicted_ = true;
   }
   if (block.at == own_) own_ = 0;
   absorb(room_.discard(block.at, block.view), block.at + block.granules);
-  // A list's nodes and a lock's waiters may have lain anywhere.
-  if (block.view.type == EntryType::list || block.view.type == EntryType::lock) forget_ahead();
+  // A list's nodes, waiters and holds may have lain anywhere.
+  if (block.view.type == EntryType::list || is_holdable(block.view.type)) forget_ahead();
 }
 
 // Copies the block to `to`, which was taken for it, and lets the copy take its place by one store. False, with the

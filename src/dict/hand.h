@@ -33,9 +33,9 @@ class Hand {
     free,
     dead,    // counts no more
     live,    // may be evicted
-    held,    // a lock, or the own entry: may only be moved
+    held,    // a lock, permits, or the own entry: may only be moved
     node,    // of a list, which is evicted whole, when its entry is met
-    pinned,  // a waiter, or a lock that processes wait for, which watch its words
+    pinned,  // a waiter, a hold, or what processes wait for, which watch its words
   };
   struct Block {
     std::uint32_t at;

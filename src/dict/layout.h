@@ -7,7 +7,7 @@
 //
 // An arena is cut into granules of 16 bytes; a block is a run of granules, named by the number of its first one.
 // Granule 0 is never handed out, so 0 can mean "none". Whatever is not free is an Entry (an entry of a chain, or a
-// waiter) or a ListNode, which tell their size: an arena can be read from left to right.
+// waiter, or a hold) or a ListNode, which tell their size: an arena can be read from left to right.
 #pragma once
 
 #include <array>
@@ -59,6 +59,9 @@ struct ShardHeader {
   /// Counts the times that memory a chain once reached was given free. A reader that finds it unchanged has read only
   /// what was reachable when it began.
   alignas(64) Word64 reuse_epoch;
+  // Written with the mutex held, and only where somebody has to wait; for people.
+  Word64 lock_waits;  // times that a waiter queued
+  Word64 lock_wakes;  // times that one was woken
 
   // Derived, guarded by the mutex.
   alignas(64) Word32 free_granules;
@@ -80,7 +83,8 @@ struct ShardHeader {
 };
 
 // docs/format.md names these offsets.
-static_assert(sizeof(ShardHeader) == 896 && offsetof(ShardHeader, bins) == 216 && offsetof(ShardHeader, in_use) == 888);
+static_assert(sizeof(ShardHeader) == 896 && offsetof(ShardHeader, lock_waits) == 72 &&
+              offsetof(ShardHeader, bins) == 216 && offsetof(ShardHeader, in_use) == 888);
 
 /// `table`: bytes that the host made of a table of its own.
 enum class EntryType : std::uint8_t {
@@ -92,7 +96,16 @@ enum class EntryType : std::uint8_t {
   lock = 8,
   waiter = 9,  // not in a chain, but in a lock's queue
   node = 10,   // a ListNode
+  permits = 11,
+  hold = 12,  // not in a chain, but on a lock's or a permits entry
 };
+
+/// What may stand in a chain under a key.
+constexpr bool has_key(EntryType type) noexcept {
+  return type != EntryType::waiter && type != EntryType::node && type != EntryType::hold;
+}
+/// Entries that are held, not stored: they stay when nobody holds them, until their memory is needed.
+constexpr bool is_holdable(EntryType type) noexcept { return type == EntryType::lock || type == EntryType::permits; }
 
 /// An entry of a chain, or a waiter of a lock's queue. Behind the header: the key, then the value, each padded with
 /// zero bytes to a multiple of 8. Everything but next and expiry is constant while a chain reaches the entry; a number,
@@ -150,23 +163,66 @@ struct ListEnds {
   }
 };
 
-/// Value of a lock entry. `owner` is the commit word: all others are written while it is 0.
+/// Who waits for an entry: the ends of a chain of waiter blocks. Derived, and only a hint.
+struct QueueFields {
+  Word32 head;
+  Word32 tail;
+};
+
+/// Value of a lock entry. `owner` is the commit word: sequence, reserved and since are written while it is 0.
 struct LockFields {
   Word64 owner;     // Token; 0: nobody
   Word64 sequence;  // fencing number of the grant
-  Word32 head;      // first waiter block, derived (a hint)
-  Word32 tail;      // last waiter block, derived (a hint)
+  QueueFields queue;
   Word32 reserved;  // not 0: granted by a release to this waiter of the owner, who has yet to claim it
-  Word32 spare;
-  Word64 since;  // time of the grant (ms)
+  Word32 agent;     // which coroutine of the owner holds it; 0: not told
+  Word64 since;     // time of the grant (ms)
+  Word32 note;      // block of a hold that says why; 0: none
+  Word32 passes;    // grants to somebody who came later than a waiter of the queue; wraps. Derived
 };
-static_assert(sizeof(LockFields) == 40);
+static_assert(sizeof(LockFields) == 48);
 
-/// Value of a waiter block.
+/// Value of a waiter block. Its number stands in Entry::flags, its patience's end in Entry::expiry. `woken` and `first`
+/// are in units of 1024 ns, and wrap.
 struct WaiterFields {
   Word64 owner;    // Token of the waiting process
   Word64 arrival;  // when the wait began (ns)
+  Word32 want;     // how many permits
+  Word32 passes;   // the entry's when this became the first
+  Word32 woken;    // when it was woken to come for what is free, or granted to it; 0: it was not, or has come
+  Word32 first;    // when it became the first of the queue; 0: it is not known to be
 };
+static_assert(sizeof(WaiterFields) == 32);
+
+/// What Entry::flags of a permits entry says.
+enum class PermitsKind : std::uint32_t { rwlock = 0, semaphore = 1 };
+/// The permits of a rwlock: who writes has them all, who reads has one. A semaphore has less.
+inline constexpr std::uint32_t kAllPermits = std::uint32_t{1} << 30;
+
+/// Value of a permits entry. Who has permits is said by the chain of holds alone. The entry's expiry is not before the
+/// end of any of them.
+struct PermitFields {
+  Word32 total;
+  Word32 holds;  // block of the first hold; 0: nobody has any
+  QueueFields queue;
+  Word32 used;    // derived: the holds' counts together
+  Word32 passes;  // as a lock's
+};
+static_assert(sizeof(PermitFields) == 24);
+
+/// Bytes of the text that says why something is held.
+inline constexpr std::uint32_t kWhyMax = 127;
+
+/// Value of a hold block. Its end stands in Entry::expiry, the hash of the key in Entry::hash, and the text that says
+/// why behind it.
+struct HoldFields {
+  Word64 owner;     // Token
+  Word64 sequence;  // fencing number of the grant
+  Word64 since;     // time of the grant (ms)
+  Word32 count;     // how many permits
+  Word32 agent;     // which coroutine of the owner has them; 0: not told
+};
+static_assert(sizeof(HoldFields) == 32);
 
 constexpr std::uint64_t padded(std::uint64_t bytes) noexcept { return (bytes + 7) & ~std::uint64_t{7}; }
 

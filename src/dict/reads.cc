@@ -1,8 +1,10 @@
 // What is read without the mutex of a shard. It is asked for only by a reader that was disturbed again and again.
 #include <algorithm>
 
+#include "base/owners.h"
 #include "dict/dictionary.h"
 #include "dict/expiry.h"
+#include "dict/holds.h"
 #include "platform/platform.h"
 #include "world/world.h"
 
@@ -51,6 +53,28 @@ Shard::Read Dictionary::read(Segment& segment, const Key& key, ValueOut& out) no
   return Shard::Read::torn;
 }
 
+// Whether a holder lives. Only where the one that was found is dead and others are there, the mutex is taken.
+bool Dictionary::is_held(Segment& segment, const Key& key, const ValueOut& out) noexcept {
+  if (out.bits == world_.token() || world_.alive(out.bits)) return true;
+  if (out.type == EntryType::lock || !out.shared) return false;
+  Owners owners;
+  const Code code = mutate(
+      segment, key.hash,
+      [&](Shard& shard, Arena& arena) {
+        Place place{};
+        if (!shard.find(key, place)) return Code::corrupt;
+        if (place.block == 0 || place.view.type != EntryType::permits) return Code::not_found;
+        const Holds holds = holds_of(shard, arena, place.view);
+        for (Holds::Cursor at(holds); at.found(); at.advance())
+          if (is_live(at.expiry().load(kRelaxed), segment.flush_epoch())) owners.add(at.fields().owner.load(kRelaxed));
+        return arena.damaged() ? Code::corrupt : Code::ok;
+      },
+      kReadPatienceNs);
+  if (code != Code::ok) return code != Code::not_found;
+  return owners.full() ||
+         std::any_of(owners.begin(), owners.end(), [this](Token owner) { return world_.alive(owner); });
+}
+
 // Live or not: `stale` says whether it is over.
 Code Dictionary::find_any(Segment& segment, std::string_view name, ValueOut& out, bool& stale) noexcept {
   const Key key(name.data(), name.size(), segment.seed());
@@ -58,8 +82,7 @@ Code Dictionary::find_any(Segment& segment, std::string_view name, ValueOut& out
   if (result == Shard::Read::missing) return Code::not_found;
   if (result == Shard::Read::torn) return Code::timeout;
   stale = !is_live(out.expiry, segment.flush_epoch());
-  const bool over = stale || (out.type == EntryType::lock && out.bits != world_.token() && !world_.alive(out.bits));
-  if (out.type == EntryType::lock && over) return Code::not_found;
+  if (is_holdable(out.type) && (stale || !is_held(segment, key, out))) return Code::not_found;
   return result == Shard::Read::found ? Code::ok : Code::buffer;
 }
 
@@ -203,6 +226,8 @@ Code Dictionary::stats(DictionaryStats& stats) noexcept {
     stats.expirations += header.expirations.load(kRelaxed);
     stats.repairs += header.repairs.load(kRelaxed);
     stats.mutex_waits += header.mutex.waits.load(kRelaxed);
+    stats.lock_waits += header.lock_waits.load(kRelaxed);
+    stats.lock_wakes += header.lock_wakes.load(kRelaxed);
   }
   for (const ReadCounts& reads : now->header().reads) {
     stats.hits += reads.hits.load(kRelaxed);

@@ -2,7 +2,9 @@
 
 #include <pthread.h>
 
+#include <cstddef>
 #include <cstdlib>
+#include <new>
 
 #include "base/parse.h"
 #include "world/world.h"
@@ -11,8 +13,9 @@
 namespace holdfast {
 
 Registry& Registry::get() {
-  static Registry registry;
-  return registry;
+  alignas(Registry) static std::byte storage[sizeof(Registry)];
+  static auto* const registry = new (storage) Registry;
+  return *registry;
 }
 
 // A fork while another thread opens a dictionary must not leave the child a mutex that nobody unlocks.

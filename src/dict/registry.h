@@ -13,6 +13,7 @@ namespace holdfast {
 
 class Registry {
  public:
+  /// Never destroyed: threads may be inside calls while the process runs its exit handlers.
   static Registry& get();
 
   /// Creates the dictionary if there is none; mismatch if there is one of another size or mutex.

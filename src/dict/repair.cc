@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "dict/arena.h"
+#include "dict/holds.h"
 #include "dict/list.h"
 
 namespace holdfast {
@@ -58,7 +59,7 @@ class Occupied {
 
 /// Whether the block may stand in this bucket's chain.
 bool belongs(const Shard& shard, std::uint32_t block, std::uint32_t bucket, View& view) noexcept {
-  return shard.inspect(block, view) && view.type != EntryType::waiter && view.type != EntryType::node &&
+  return shard.inspect(block, view) && has_key(view.type) &&
          &shard.bucket_of(view.entry->hash.load(kRelaxed)) == &shard.bucket(bucket);
 }
 
@@ -77,10 +78,39 @@ bool keep_list(const Shard& shard, const View& view, Occupied& occupied, Census&
   return list.length() != 0;
 }
 
-void forget_waiters(LockFields& lock, Census& census) noexcept {
-  lock.head.store(0, kRelaxed);
-  lock.tail.store(0, kRelaxed);
-  if (lock.owner.load(kRelaxed) == kNobody) ++census.free_locks;
+/// A note is kept while the grant lasts that it was written for. Number of cuts: that of another grant is left by a
+/// process that died between releasing the lock and giving the note back, which is no damage.
+template <class Claim>
+std::uint32_t keep_note(const Shard& shard, const View& view, Claim&& claim) noexcept {
+  LockFields& lock = view.lock();
+  const std::uint32_t block = lock.note.load(kRelaxed);
+  if (block == 0) return 0;
+  View note{};
+  const bool sound = shard.inspect(block, note) && is_hold(note, view.entry->hash.load(kRelaxed));
+  const bool current = sound && lock.owner.load(kRelaxed) != kNobody &&
+                       note.hold().sequence.load(kRelaxed) == lock.sequence.load(kRelaxed);
+  if (current && claim(block, note.granules)) {
+    note.entry->next.store(0, kRelaxed);
+    return 0;
+  }
+  commit(lock.note, 0U);
+  return sound && !current ? 0 : 1;
+}
+
+/// What hangs on a lock or on permits: waiters are forgotten, holds are kept.
+void keep_holds(const Shard& shard, const View& view, Occupied& occupied, Census& census) noexcept {
+  view.queue().head.store(0, kRelaxed);
+  view.queue().tail.store(0, kRelaxed);
+  Arena arena(shard);
+  const auto claim = [&occupied](std::uint32_t block, std::uint32_t count) { return occupied.claim(block, count); };
+  if (view.type == EntryType::permits) {
+    const Holds::Kept kept = holds_of(shard, arena, view).repair(claim);
+    census.cuts += kept.cuts;
+    view.permits().used.store(kept.used, kRelaxed);
+  } else {
+    census.cuts += keep_note(shard, view, claim);
+  }
+  if (view.is_free()) ++census.free_locks;
 }
 
 void walk_chain(const Shard& shard, std::uint32_t bucket, Occupied& occupied, Census& census) noexcept {
@@ -95,11 +125,12 @@ void walk_chain(const Shard& shard, std::uint32_t bucket, Occupied& occupied, Ce
     }
     if (view.type == EntryType::list && !keep_list(shard, view, occupied, census)) {
       occupied.set(block, view.granules, false);
-      commit(*link, 0U);
-      return;
+      commit(*link, view.entry->next.load(kRelaxed));
+      view.entry->next.store(0, kRelaxed);  // so that a circle of such lists ends
+      continue;
     }
     ++census.entries;
-    if (view.type == EntryType::lock) forget_waiters(view.lock(), census);
+    if (is_holdable(view.type)) keep_holds(shard, view, occupied, census);
     link = &view.entry->next;
   }
 }

@@ -4,6 +4,7 @@
 
 #include "dict/expiry.h"
 #include "dict/hand.h"
+#include "dict/holds.h"
 #include "dict/list.h"
 #include "dict/repair.h"
 #include "dict/wait_queue.h"
@@ -28,13 +29,13 @@ std::uint32_t short_now() noexcept { return static_cast<std::uint32_t>(platform:
 }  // namespace
 
 std::uint32_t Room::discard(std::uint32_t block, const View& view) noexcept {
-  if (view.type == EntryType::lock) {
-    LockFields& lock = view.lock();
+  if (is_holdable(view.type)) {
     ShardHeader& header = shard_.header();
-    if (lock.owner.load(kRelaxed) == kNobody) header.free_locks.store(header.free_locks.load(kRelaxed) - 1, kRelaxed);
-    WaitQueue queue(shard_, arena_, lock);
+    if (view.is_free()) header.free_locks.store(header.free_locks.load(kRelaxed) - 1, kRelaxed);
+    WaitQueue queue(shard_, arena_, view.queue());
     for (Waiter waiter = queue.pop(world_); waiter.number != 0; waiter = queue.pop(world_))
       ring_bell(world_, waiter.owner, waiter.number);
+    (view.type == EntryType::lock ? note_of : holds_of)(shard_, arena_, view).release_all();
   } else if (view.type == EntryType::list) {
     List(shard_, arena_, view).release_nodes();
   }
@@ -73,14 +74,14 @@ Room::Swept Room::sweep(std::uint32_t max) noexcept {
         return swept;
       }
       Entry& e = *view.entry;
-      const bool keep = Shard::counts(view, flush) || (view.type != EntryType::lock && swept.expired == max);
+      const bool keep = Shard::counts(view, flush) || (!is_holdable(view.type) && swept.expired == max);
       if (keep) {
         const std::uint64_t end = expiry_ms(e.expiry.load(kRelaxed));
         if (end != kExpiryNever) next_end = std::min(next_end, end);
         link = &e.next;
         continue;
       }
-      ++(view.type == EntryType::lock ? swept.locks : swept.expired);
+      ++(is_holdable(view.type) ? swept.locks : swept.expired);
       commit(*link, e.next.load(kRelaxed));
       discard(block, view);
     }

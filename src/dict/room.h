@@ -29,13 +29,13 @@ class Room {
   /// other than the key's own was removed, else left alone. ok, no_memory, corrupt.
   Code make(std::uint32_t count, Evict evict, const Key& key, Place& place, bool& evicted) noexcept;
 
-  /// Gives the memory of an entry that was just cut from its chain back: its block, a list's nodes. Who waited for a
-  /// lock looks again. Where the free block begins that the entry's is part of now; 0 on damage.
+  /// Gives the memory of an entry that was just cut from its chain back: its block, a list's nodes, holds. Who waited
+  /// for it looks again. Where the free block begins that the entry's is part of now; 0 on damage.
   std::uint32_t discard(std::uint32_t block, const View& view) noexcept;
 
   struct Swept {
     std::uint32_t expired = 0;  // or flushed
-    std::uint32_t locks = 0;    // that nobody held
+    std::uint32_t locks = 0;    // locks and permits that nobody held
   };
   /// Cuts what no longer counts; of what has expired or was flushed, at most `max`.
   Swept sweep(std::uint32_t max = ~0U) noexcept;

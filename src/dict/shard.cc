@@ -43,7 +43,7 @@ bool Shard::unchanged_since(std::uint64_t epoch) const noexcept {
   return header_->reuse_epoch.load(kRelaxed) == epoch;
 }
 
-Shard::Read Shard::copy_value(const View& view, ValueOut& out) noexcept {
+Shard::Read Shard::copy_value(const View& view, ValueOut& out) const noexcept {
   out.type = view.type;
   out.flags = view.entry->flags.load(kRelaxed);
   out.expiry = view.entry->expiry.load(kRelaxed);
@@ -53,8 +53,9 @@ Shard::Read Shard::copy_value(const View& view, ValueOut& out) noexcept {
     load_bytes(view.value(), out.buffer, out.size);
     return Read::found;
   }
-  if (view.type == EntryType::waiter || view.type == EntryType::node) return Read::torn;
+  if (!has_key(view.type)) return Read::torn;
   if (view.type == EntryType::lock) return copy_lock(view, out);
+  if (view.type == EntryType::permits) return copy_permits(view, out);
   out.bits = view.value()->load(kAcquire);
   return Read::found;
 }
@@ -70,6 +71,34 @@ Shard::Read Shard::copy_lock(const View& view, ValueOut& out) noexcept {
   if (out.bits == kNobody) return Read::missing;
   out.expiry = view.entry->expiry.load(kAcquire);
   return lock.sequence.load(kRelaxed) == out.sequence ? Read::found : Read::torn;
+}
+
+// A hold's words but its expiry and count are constant while the chain reaches it. Its end is not later than the
+// entry's; where only the one was flushed, it is the hold (src/lock/permits.h).
+Shard::Read Shard::copy_permits(const View& view, ValueOut& out) const noexcept {
+  out.flags = 0;  // the entry's are not the user's
+  const std::uint32_t hash = view.entry->hash.load(kRelaxed);
+  const std::uint32_t first = view.permits().holds.load(kAcquire);
+  std::uint32_t block = first;
+  for (std::uint32_t steps = 0; block != 0; ++steps) {
+    View hold{};
+    if (steps == granules_ || !inspect(block, hold) || hold.type != EntryType::hold ||
+        hold.entry->hash.load(kRelaxed) != hash)
+      return Read::torn;
+    const std::uint32_t next = hold.entry->next.load(kAcquire);
+    const std::uint64_t sequence = hold.hold().sequence.load(kRelaxed);
+    const std::uint64_t expiry = hold.entry->expiry.load(kRelaxed);
+    const std::uint64_t end = expiry_ms(expiry);
+    if (out.wanted != 0 ? sequence == out.wanted : end == kExpiryNever || !time_passed(end)) {
+      out.bits = hold.hold().owner.load(kRelaxed);
+      out.sequence = sequence;
+      out.shared = block != first || next != 0;
+      if (out.wanted != 0) out.expiry = earlier(out.expiry, expiry);
+      return Read::found;
+    }
+    block = next;
+  }
+  return Read::missing;
 }
 
 Shard::Read Shard::read(const Key& key, ValueOut& out) const noexcept {
@@ -97,10 +126,8 @@ Shard::Read Shard::read(const Key& key, ValueOut& out) const noexcept {
 }
 
 bool Shard::counts(const View& view, std::uint32_t flush) noexcept {
-  if (view.type == EntryType::waiter || view.type == EntryType::node ||
-      !is_live(view.entry->expiry.load(kRelaxed), flush))
-    return false;
-  return view.type != EntryType::lock || view.lock().owner.load(kRelaxed) != kNobody;
+  if (!has_key(view.type) || !is_live(view.entry->expiry.load(kRelaxed), flush)) return false;
+  return !is_holdable(view.type) || !view.is_free();
 }
 
 bool Shard::append_keys(std::uint32_t index, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const {

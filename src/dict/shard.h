@@ -22,8 +22,10 @@ namespace holdfast {
 struct ValueOut {
   EntryType type;
   std::uint32_t flags;
-  std::uint64_t bits;      // boolean, number: the word; list: its ends; lock: the owner's token
-  std::uint64_t sequence;  // lock: fencing number of the grant
+  std::uint64_t bits;      // boolean, number: the word; list: its ends; lock, permits: a holder's token
+  std::uint64_t sequence;  // lock, permits: fencing number of that holder's grant
+  std::uint64_t wanted;    // in: permits: fencing number of the grant that is asked for; 0: any that has not expired
+  bool shared;             // permits: there are other holders
   char* buffer;            // in: where a string goes
   std::size_t capacity;    // in
   std::size_t size;        // of the string or table, also when it did not fit
@@ -53,6 +55,16 @@ struct View {
   ListFields& list() const noexcept { return *reinterpret_cast<ListFields*>(value()); }
   /// REQUIRES: type is lock.
   LockFields& lock() const noexcept { return *reinterpret_cast<LockFields*>(value()); }
+  /// REQUIRES: type is permits.
+  PermitFields& permits() const noexcept { return *reinterpret_cast<PermitFields*>(value()); }
+  /// REQUIRES: type is hold.
+  HoldFields& hold() const noexcept { return *reinterpret_cast<HoldFields*>(value()); }
+  /// REQUIRES: the type is holdable.
+  QueueFields& queue() const noexcept { return type == EntryType::lock ? lock().queue : permits().queue; }
+  /// Whether nobody holds it, as far as its own words say. REQUIRES: the type is holdable.
+  bool is_free() const noexcept {
+    return type == EntryType::lock ? lock().owner.load(kRelaxed) == 0 : permits().holds.load(kRelaxed) == 0;
+  }
 };
 
 /// Where a key is, or would be: the link that reaches it.
@@ -112,7 +124,7 @@ class Shard {
 
   static Word64* key_words(Entry& entry) noexcept { return reinterpret_cast<Word64*>(&entry + 1); }
 
-  /// Whether there is something under this entry: neither expired nor flushed nor a lock that nobody holds.
+  /// Whether there is something under this entry: neither expired nor flushed nor something that nobody holds.
   static bool counts(const View& view, std::uint32_t flush) noexcept;
 
   /// The key's place. False on damage.
@@ -136,8 +148,9 @@ class Shard {
   std::size_t keys_bound(std::uint32_t bucket) const noexcept;
 
  private:
-  static Read copy_value(const View& view, ValueOut& out) noexcept;
+  Read copy_value(const View& view, ValueOut& out) const noexcept;
   static Read copy_lock(const View& view, ValueOut& out) noexcept;
+  Read copy_permits(const View& view, ValueOut& out) const noexcept;
   bool append_keys(std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const;
   bool unchanged_since(std::uint64_t epoch) const noexcept;
 
@@ -158,6 +171,8 @@ inline bool is_plausible(EntryType type, std::uint32_t size) noexcept {
   if (type == EntryType::string || type == EntryType::table || type == EntryType::node) return true;
   if (type == EntryType::number || type == EntryType::boolean || type == EntryType::list) return size == 8;
   if (type == EntryType::lock) return size == sizeof(LockFields);
+  if (type == EntryType::permits) return size == sizeof(PermitFields);
+  if (type == EntryType::hold) return size - sizeof(HoldFields) <= kWhyMax;
   return type == EntryType::waiter && size == sizeof(WaiterFields);
 }
 

@@ -1,5 +1,7 @@
 #include "dict/wait_queue.h"
 
+#include <algorithm>
+
 #include "dict/expiry.h"
 #include "platform/platform.h"
 #include "world/world.h"
@@ -11,7 +13,20 @@ namespace {
 constexpr std::uint32_t kShape = Entry::make_shape(0, EntryType::waiter);
 constexpr std::uint32_t kGranulesPerWaiter = static_cast<std::uint32_t>(granules_for(0, sizeof(WaiterFields)));
 
-std::uint64_t patience_end() noexcept { return platform::coarse_monotonic_ns() / 1'000'000 + kWaiterPatienceMs; }
+// WaiterFields::woken and first: never 0.
+constexpr std::uint32_t ticks(std::uint64_t ns) noexcept { return static_cast<std::uint32_t>(ns >> 10) | 1; }
+constexpr std::uint64_t ns_of(std::uint32_t ticks) noexcept { return std::uint64_t{ticks} << 10; }
+constexpr std::uint32_t kClaimTicks = ticks(kClaimNs);
+
+constexpr bool is_past_claim(std::uint32_t woken, std::uint32_t now) noexcept {
+  return woken != 0 && now - woken >= kClaimTicks && woken - now >= kClaimTicks;
+}
+
+// Whoever is stopped stands in nobody's way for longer than it would have waited.
+std::uint64_t patience_end(const Waiter& waiter) noexcept {
+  const std::uint64_t end = platform::coarse_monotonic_ns() / 1'000'000 + kWaiterPatienceMs;
+  return waiter.gives_up_ms != 0 ? std::min(end, waiter.gives_up_ms) : end;
+}
 
 }  // namespace
 
@@ -35,42 +50,50 @@ bool WaitQueue::is_here(const Waiter& waiter) const noexcept {
 
 // A queue that leads out of its waiters: forget it, and have the shard repaired, which gives the blocks back.
 std::uint32_t WaitQueue::give_up() noexcept {
-  lock_.head.store(0, kRelaxed);
-  lock_.tail.store(0, kRelaxed);
+  ends_.head.store(0, kRelaxed);
+  ends_.tail.store(0, kRelaxed);
   arena_.set_damaged();
   return 0;
 }
 
 // Waiters must not take the memory that values and other locks need.
-std::uint32_t WaitQueue::create(const Waiter& waiter) noexcept {
+std::uint32_t WaitQueue::create(const Waiter& waiter, std::uint32_t passes) noexcept {
   Word32& count = shard_.header().waiters;
   if (count.load(kRelaxed) >= shard_.granules() / 4 / kGranulesPerWaiter) return 0;
   const std::uint32_t block = arena_.allocate(kGranulesPerWaiter);
   if (block == 0) return 0;
   count.store(count.load(kRelaxed) + 1, kRelaxed);
+  Word64& waits = shard_.header().lock_waits;
+  waits.store(waits.load(kRelaxed) + 1, kRelaxed);
   Entry& e = shard_.entry(block);
   e.shape.store(kShape, kRelaxed);
   e.value_size.store(sizeof(WaiterFields), kRelaxed);
   e.flags.store(waiter.number, kRelaxed);
-  e.spare.store(0, kRelaxed);
-  e.expiry.store(patience_end(), kRelaxed);
+  e.spare.store(waiter.fair ? 1 : 0, kRelaxed);
+  e.expiry.store(patience_end(waiter), kRelaxed);
   fields(block).owner.store(waiter.owner, kRelaxed);
   fields(block).arrival.store(waiter.arrival, kRelaxed);
+  fields(block).want.store(waiter.want, kRelaxed);
+  fields(block).passes.store(passes, kRelaxed);
+  fields(block).woken.store(0, kRelaxed);
+  fields(block).first.store(0, kRelaxed);
   return block;
 }
 
-std::uint64_t WaitQueue::add(const Waiter& waiter) noexcept {
+std::uint64_t WaitQueue::add(const Waiter& waiter, std::uint32_t passes) noexcept {
   if (is_here(waiter)) {
-    shard_.entry(static_cast<std::uint32_t>(waiter.place)).expiry.store(patience_end(), kRelaxed);
+    const auto block = static_cast<std::uint32_t>(waiter.place);
+    shard_.entry(block).expiry.store(patience_end(waiter), kRelaxed);
+    fields(block).woken.store(0, kRelaxed);
     return waiter.place;
   }
   // Most arrive last. Who queues again, because another was faster, keeps its turn and is found near the head.
-  std::uint32_t before = lock_.tail.load(kRelaxed);
+  std::uint32_t before = ends_.tail.load(kRelaxed);
   std::uint32_t after = 0;
   if (before != 0 && !is_waiter(before)) return give_up();
   if (before != 0 && fields(before).arrival.load(kRelaxed) > waiter.arrival) {
     before = 0;
-    after = lock_.head.load(kRelaxed);
+    after = ends_.head.load(kRelaxed);
     for (std::uint32_t steps = 0;; ++steps) {
       if (!is_waiter(after) || steps == shard_.granules()) return give_up();
       if (fields(after).arrival.load(kRelaxed) > waiter.arrival) break;
@@ -78,12 +101,13 @@ std::uint64_t WaitQueue::add(const Waiter& waiter) noexcept {
       after = shard_.entry(after).next.load(kRelaxed);
     }
   }
-  const std::uint32_t block = create(waiter);
+  const std::uint32_t block = create(waiter, passes);
   if (block == 0) return 0;
   shard_.entry(block).next.store(after, kRelaxed);
   previous(block).store(before, kRelaxed);
-  (after != 0 ? previous(after) : lock_.tail).store(block, kRelaxed);
-  (before != 0 ? shard_.entry(before).next : lock_.head).store(block, kRelaxed);
+  (after != 0 ? previous(after) : ends_.tail).store(block, kRelaxed);
+  (before != 0 ? shard_.entry(before).next : ends_.head).store(block, kRelaxed);
+  if (before == 0) become_first(block, ticks(waiter.arrival), passes);
   return place_of(block);
 }
 
@@ -92,8 +116,8 @@ bool WaitQueue::unlink(std::uint32_t block) noexcept {
   const std::uint32_t before = previous(block).load(kRelaxed);
   const std::uint32_t after = shard_.entry(block).next.load(kRelaxed);
   if ((before != 0 && !is_waiter(before)) || (after != 0 && !is_waiter(after))) return give_up() != 0;
-  Word32& link = before != 0 ? shard_.entry(before).next : lock_.head;
-  Word32& back = after != 0 ? previous(after) : lock_.tail;
+  Word32& link = before != 0 ? shard_.entry(before).next : ends_.head;
+  Word32& back = after != 0 ? previous(after) : ends_.tail;
   if (link.load(kRelaxed) != block || back.load(kRelaxed) != block) return give_up() != 0;
   link.store(after, kRelaxed);
   back.store(before, kRelaxed);
@@ -109,21 +133,87 @@ bool WaitQueue::remove(const Waiter& waiter) noexcept {
   return is_here(waiter) && unlink(static_cast<std::uint32_t>(waiter.place));
 }
 
-Waiter WaitQueue::pop(World& world) noexcept {
+Waiter WaitQueue::waiter_of(std::uint32_t block) const noexcept {
+  const Entry& e = shard_.entry(block);
+  const WaiterFields& f = fields(block);
+  return {f.owner.load(kRelaxed), e.flags.load(kRelaxed), f.arrival.load(kRelaxed),
+          place_of(block),        f.want.load(kRelaxed),  e.spare.load(kRelaxed) != 0};
+}
+
+bool WaitQueue::is_gone(std::uint32_t block, World& world) const noexcept {
+  return shard_.entry(block).flags.load(kRelaxed) == 0 || world.slot(fields(block).owner.load(kRelaxed)) == nullptr ||
+         time_passed(shard_.entry(block).expiry.load(kRelaxed));
+}
+
+// The mark of a waiter that was woken tells whether it may still come.
+bool WaitQueue::is_late(std::uint32_t block, std::uint32_t now) const noexcept {
+  return is_past_claim(fields(block).woken.load(kRelaxed), now);
+}
+
+void WaitQueue::become_first(std::uint32_t block, std::uint32_t now, std::uint32_t passes) noexcept {
+  fields(block).first.store(now, kRelaxed);
+  fields(block).passes.store(passes, kRelaxed);
+}
+
+Head WaitQueue::first(World& world, std::uint64_t now_ns, std::uint32_t passes) noexcept {
+  const std::uint32_t now = ticks(now_ns);
   for (std::uint32_t steps = 0; steps < shard_.granules(); ++steps) {
-    const std::uint32_t block = lock_.head.load(kRelaxed);
+    const std::uint32_t block = ends_.head.load(kRelaxed);
     if (block == 0) break;
     if (!is_waiter(block)) {
       give_up();
       break;
     }
-    const Waiter first{fields(block).owner.load(kRelaxed), shard_.entry(block).flags.load(kRelaxed),
-                       fields(block).arrival.load(kRelaxed), 0};
-    const bool patient = !time_passed(shard_.entry(block).expiry.load(kRelaxed));
-    if (!unlink(block)) break;
-    if (patient && first.number != 0 && world.slot(first.owner) != nullptr) return first;
+    if (is_late(block, now) || is_gone(block, world)) {
+      if (!unlink(block)) break;
+      continue;
+    }
+    const WaiterFields& f = fields(block);
+    if (f.first.load(kRelaxed) == 0) become_first(block, now, passes);
+    return {block, waiter_of(block), f.passes.load(kRelaxed), ns_of(now - f.first.load(kRelaxed)),
+            f.woken.load(kRelaxed) != 0};
   }
-  return {kNobody, 0, 0, 0};
+  return {};
+}
+
+void WaitQueue::mark_woken(const Head& head, std::uint64_t now_ns) noexcept {
+  if (!head.woken) {
+    Word64& wakes = shard_.header().lock_wakes;
+    wakes.store(wakes.load(kRelaxed) + 1, kRelaxed);
+  }
+  fields(head.block).woken.store(ticks(now_ns), kRelaxed);
+}
+
+std::uint32_t WaitQueue::count() const noexcept {
+  std::uint32_t count = 0;
+  for (std::uint32_t block = ends_.head.load(kRelaxed); count < shard_.granules() && is_waiter(block); ++count)
+    block = shard_.entry(block).next.load(kRelaxed);
+  return count;
+}
+
+Glimpse glimpse_first(const Shard& shard, const QueueFields& ends) noexcept {
+  View view{};
+  if (!shard.inspect(ends.head.load(kRelaxed), view) || view.type != EntryType::waiter || view.key_length != 0)
+    return {};
+  const auto& f = *reinterpret_cast<const WaiterFields*>(view.value());
+  return {f.owner.load(kRelaxed), view.entry->flags.load(kRelaxed), f.want.load(kRelaxed),
+          is_past_claim(f.woken.load(kRelaxed), ticks(platform::monotonic_ns()))};
+}
+
+Waiter WaitQueue::pop(World& world) noexcept {
+  for (std::uint32_t steps = 0; steps < shard_.granules(); ++steps) {
+    const std::uint32_t block = ends_.head.load(kRelaxed);
+    if (block == 0) break;
+    if (!is_waiter(block)) {
+      give_up();
+      break;
+    }
+    const Waiter first = waiter_of(block);
+    const bool gone = is_gone(block, world);
+    if (!unlink(block)) break;
+    if (!gone) return first;
+  }
+  return {};
 }
 
 }  // namespace holdfast

@@ -1,9 +1,10 @@
-// Who waits for a lock, in order of arrival: blocks of the shard's arena, hung on the lock's entry.
+// Who waits for an entry, in order of arrival: blocks of the shard's arena, hung on it.
 //
 // The queue is a hint. It is not reached by a chain, so repair gives its blocks back; whoever waits looks again by
-// itself after a while and queues anew. A waiter that has not looked for kWaiterPatience is taken for gone.
+// itself after a while and queues anew. A waiter is taken for gone when its wait must be over, and when it has not
+// looked for kWaiterPatienceMs.
 //
-// REQUIRES, for every call: the shard's mutex.
+// REQUIRES, for every call but glimpse_first(): the shard's mutex.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +17,59 @@ namespace holdfast {
 
 class World;
 
-inline constexpr std::uint64_t kWaiterPatienceMs = 3000;
+inline constexpr std::uint64_t kWaiterPatienceMs = 1500;
+/// How long a waiter that was woken may take to come. After that it is out of the queue, until it queues again.
+inline constexpr std::uint64_t kClaimNs = 50'000'000;
 
 struct Waiter {
-  Token owner;            // the waiting process
-  std::uint32_t number;   // which of its waiters; 0: none
-  std::uint64_t arrival;  // when the wait began (CLOCK_MONOTONIC, ns)
-  std::uint64_t place;    // what add() gave: the block, and above it the shard's number of repairs; 0: none
+  Token owner = kNobody;      // the waiting process
+  std::uint32_t number = 0;   // which of its waiters; 0: none
+  std::uint64_t arrival = 0;  // when the wait began (CLOCK_MONOTONIC, ns)
+  std::uint64_t place = 0;    // what add() gave: the block, and above it the shard's number of repairs; 0: none
+  std::uint32_t want = 1;
+  bool fair = false;
+  std::uint64_t gives_up_ms = 0;  // when the wait is over at the latest (CLOCK_MONOTONIC); 0: not known
+};
+
+/// The first of a queue, as it is seen without the mutex.
+struct Glimpse {
+  Token owner = kNobody;  // kNobody: there is none
+  std::uint32_t number = 0;
+  std::uint32_t want = 0;
+  bool late = false;  // it was woken, and did not come
+};
+Glimpse glimpse_first(const Shard& shard, const QueueFields& ends) noexcept;
+
+/// The first of a queue.
+struct Head {
+  std::uint32_t block = 0;  // 0: the queue is empty
+  Waiter waiter;
+  std::uint32_t passes = 0;    // the entry's when it became the first
+  std::uint64_t first_ns = 0;  // for how long it has been the first
+  bool woken = false;          // it is on its way
 };
 
 class WaitQueue {
  public:
-  WaitQueue(const Shard& shard, Arena& arena, LockFields& lock) noexcept : shard_(shard), arena_(arena), lock_(lock) {}
+  WaitQueue(const Shard& shard, Arena& arena, QueueFields& ends) noexcept : shard_(shard), arena_(arena), ends_(ends) {}
 
-  bool empty() const noexcept { return lock_.head.load(kRelaxed) == 0; }
-  /// Adds the waiter, by its arrival, or refreshes it if it is there still. Its place, 0 if there is no memory.
-  std::uint64_t add(const Waiter& waiter) noexcept;
+  /// How many are in it, gone ones included.
+  std::uint32_t count() const noexcept;
+  /// Adds the waiter, by its arrival, or refreshes it if it is there still: it has come and looked, so the mark that it
+  /// was woken goes. `passes`: the entry's, also below. Its place, 0 if there is no memory.
+  std::uint64_t add(const Waiter& waiter, std::uint32_t passes) noexcept;
+  /// Whether `see(const Waiter&) -> bool` is true for all that arrived before `arrival`; false if they are more than
+  /// `max`.
+  template <class See>
+  bool every_before(std::uint64_t arrival, std::uint32_t max, See&& see) const noexcept;
   /// Takes it out; false if it was not there.
   bool remove(const Waiter& waiter) noexcept;
+  /// The first, which stays. Those who are gone are taken out: whose process has given up its slot, whose
+  /// patience has ended, who was woken and did not come. Who is found to be the first has been so from now on.
+  Head first(World& world, std::uint64_t now_ns, std::uint32_t passes) noexcept;
+  /// REQUIRES, for these two: `head` is what first() has just given, and not empty.
+  void mark_woken(const Head& head, std::uint64_t now_ns) noexcept;
+  void drop(const Head& head) noexcept { unlink(head.block); }
   /// Takes out and returns the first whose process has not given up its slot; number 0 if there is none.
   Waiter pop(World& world) noexcept;
 
@@ -45,13 +81,31 @@ class WaitQueue {
     return shard_.header().repairs.load(kRelaxed) << 32 | block;
   }
   Word32& previous(std::uint32_t block) const noexcept { return shard_.entry(block).hash; }
-  std::uint32_t create(const Waiter& waiter) noexcept;
+  Waiter waiter_of(std::uint32_t block) const noexcept;
+  bool is_gone(std::uint32_t block, World& world) const noexcept;
+  bool is_late(std::uint32_t block, std::uint32_t now) const noexcept;
+  void become_first(std::uint32_t block, std::uint32_t now, std::uint32_t passes) noexcept;
+  std::uint32_t create(const Waiter& waiter, std::uint32_t passes) noexcept;
   bool unlink(std::uint32_t block) noexcept;
   std::uint32_t give_up() noexcept;
 
   const Shard& shard_;
   Arena& arena_;
-  LockFields& lock_;
+  QueueFields& ends_;
 };
+
+template <class See>
+bool WaitQueue::every_before(std::uint64_t arrival, std::uint32_t max, See&& see) const noexcept {
+  std::uint32_t block = ends_.head.load(kRelaxed);
+  for (std::uint32_t steps = 0; steps < max; ++steps) {
+    if (block == 0) return true;
+    if (!is_waiter(block)) return false;
+    const Waiter waiter = waiter_of(block);
+    if (waiter.arrival >= arrival) return true;
+    if (!see(waiter)) return false;
+    block = shard_.entry(block).next.load(kRelaxed);
+  }
+  return block == 0;
+}
 
 }  // namespace holdfast

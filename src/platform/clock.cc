@@ -22,6 +22,8 @@ std::uint64_t monotonic_ns() noexcept { return read_clock(CLOCK_MONOTONIC); }
 
 std::uint64_t coarse_monotonic_ns() noexcept { return read_clock(CLOCK_MONOTONIC_COARSE); }
 
+std::uint64_t thread_cpu_ns() noexcept { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
+
 std::uint64_t coarse_resolution_ns() noexcept {
   static const std::uint64_t resolution = [] {
     timespec time;

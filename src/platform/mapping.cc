@@ -1,8 +1,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
-#include <cstring>
+#include <cstdint>
 
 #include "platform/platform.h"
 
@@ -46,7 +47,8 @@ bool Mapping::detach(std::size_t keep) noexcept {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   void* const copy = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, kFlags, -1, 0);
   if (copy == MAP_FAILED) return false;
-  std::memcpy(copy, data_, keep);
+  // By words: other threads may be writing there.
+  copy_from_shared(static_cast<char*>(copy), reinterpret_cast<const std::atomic<std::uint64_t>*>(data_), keep / 8);
   if (::mremap(copy, size_, size_, MREMAP_MAYMOVE | MREMAP_FIXED, data_) != MAP_FAILED) return true;
   ::munmap(copy, size_);
   return false;

@@ -76,6 +76,82 @@ std::uint64_t file_size_limit() noexcept;
 /// Free bytes of the file system that holds `fd`; the largest number when it has no limit or does not say.
 std::uint64_t free_bytes(int fd) noexcept;
 
+// --- what event loops watch (guarded_socket.cc, readiness.cc, self_connection.cc) -------------------------
+
+/// Owns one socket that a host may close behind our back, as closefrom() does, to open others under its number: those
+/// are neither used nor closed.
+class GuardedSocket {
+ public:
+  GuardedSocket() noexcept = default;
+  GuardedSocket(const GuardedSocket&) = delete;
+  GuardedSocket& operator=(const GuardedSocket&) = delete;
+  ~GuardedSocket() { close(); }
+
+  /// On failure all is as before, and the descriptor is closed.
+  int adopt(FileDescriptor fd) noexcept;
+  void close() noexcept;
+  bool is_open() const noexcept { return fd_ >= 0; }
+  /// Open, and nobody has closed it meanwhile. Asks the kernel.
+  bool intact() const noexcept;
+  int get() const noexcept { return fd_; }
+
+ private:
+  int fd_ = -1;
+  FileId id_;
+};
+
+/// A descriptor for event loops to watch: readable from signal() to drain(). Nothing else reads or writes it. One
+/// thread at a time.
+class Readiness {
+ public:
+  /// A new descriptor in place of the old one, not signalled. EMFILE, ENFILE, ENOMEM: nothing is open.
+  int open() noexcept;
+  void close() noexcept;
+  bool is_open() const noexcept { return reader_.is_open(); }
+  bool intact() const noexcept { return reader_.intact() && writer_.intact(); }
+  int descriptor() const noexcept { return reader_.get(); }
+
+  void signal() noexcept;
+  void drain() noexcept;
+
+ private:
+  GuardedSocket reader_;
+  GuardedSocket writer_;
+  bool signalled_ = false;
+};
+
+/// A stream connection of this process with itself, for loops that can wait for a connection they made, but for no
+/// descriptor of somebody else's. The loop has the other end. One thread at a time.
+class SelfConnection {
+ public:
+  SelfConnection() noexcept = default;
+  SelfConnection(const SelfConnection&) = delete;
+  SelfConnection& operator=(const SelfConnection&) = delete;
+  ~SelfConnection() { close(); }
+
+  /// Listens at a path that does not exist yet, for this user only, in place of all before. ENAMETOOLONG, EACCES, ...
+  int listen(const std::string& path) noexcept;
+  /// Takes the connection that this process made, and ends listening. EAGAIN: there is none; EPERM: only others'.
+  int accept() noexcept;
+  /// Ends listening, which removes the path unless it is a parent process's, and the connection.
+  void close() noexcept;
+  bool is_listening() const noexcept { return listener_.is_open(); }
+  bool is_open() const noexcept { return connection_.is_open(); }
+
+  /// Sends one byte, unless one was sent since the last drain(). The loop reads it before whoever calls drain().
+  void signal() noexcept;
+  void drain() noexcept { signalled_ = false; }
+
+ private:
+  void end_listening() noexcept;
+
+  GuardedSocket listener_;
+  GuardedSocket connection_;
+  std::string path_;
+  pid_t listening_pid_ = 0;
+  bool signalled_ = false;
+};
+
 // --- mappings (mapping.cc) ------------------------------------------------------------------------------
 
 /// Owns one memory mapping. Moving it keeps the address.
@@ -98,8 +174,8 @@ class Mapping {
   std::byte* release() noexcept;
   void reset() noexcept;
   /// Puts private memory in the place of what is mapped, in one step for other threads: a copy of the first `keep`
-  /// bytes, then zeros, which take no memory until somebody writes there. False if the kernel refuses; all is as before
-  /// then.
+  /// bytes (a multiple of 8), then zeros, which take no memory until somebody writes there. False if the kernel
+  /// refuses; all is as before then.
   bool detach(std::size_t keep) noexcept;
 
  private:
@@ -147,6 +223,8 @@ std::uint64_t monotonic_ns() noexcept;
 /// The same clock as of the last timer tick: cheaper, behind by at most coarse_resolution_ns().
 std::uint64_t coarse_monotonic_ns() noexcept;
 std::uint64_t coarse_resolution_ns() noexcept;
+/// Processor time that the calling thread has used.
+std::uint64_t thread_cpu_ns() noexcept;
 /// Sleeps until the deadline or until a signal handler ran.
 void sleep_until(std::uint64_t deadline_ns) noexcept;
 
@@ -195,6 +273,12 @@ void yield() noexcept;
 int processor_count() noexcept;
 /// Not for secrets. Another process gets another number.
 std::uint64_t random_number() noexcept;
+
+/// Starts a thread that nobody waits for, with all signals blocked, so that no handler of the process runs in it.
+/// EAGAIN: no more threads for this user or process.
+int start_thread(void* (*body)(void*), void* argument) noexcept;
+/// What ps and top call the calling thread; at most 15 characters.
+void name_this_thread(const char* name) noexcept;
 
 /// While one of these lives, no thread of this process forks (through libc), so nothing half-made gets into a child:
 /// a record lock not yet pinned, a mutex that nobody would unlock there. Take it before any mutex that a child may

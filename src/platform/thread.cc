@@ -1,7 +1,10 @@
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/random.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 #include "platform/platform.h"
 
@@ -53,6 +56,35 @@ std::uint64_t random_number() noexcept {
   // Too early after boot: the clock and the pid still tell processes apart, and callers retry on a clash.
   return monotonic_ns() * 0x9E3779B97F4A7C15U ^ static_cast<std::uint64_t>(::getpid()) << 32;
 }
+
+int start_thread(void* (*body)(void*), void* argument) noexcept {
+  // Address space only: pages are taken as they are used. Enough for the static TLS of most hosts, which lies there
+  // too.
+  constexpr std::size_t kStack = std::size_t{256} << 10;
+  pthread_attr_t attributes;
+  if (const int error = ::pthread_attr_init(&attributes)) return error;
+  ::pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits it
+  pthread_t thread;
+  int error = EINVAL;
+  if (::pthread_attr_setstacksize(&attributes, kStack) == 0) {
+    error = ::pthread_create(&thread, &attributes, body, argument);
+  }
+  if (error == EINVAL) {  // too small here
+    ::pthread_attr_destroy(&attributes);
+    ::pthread_attr_init(&attributes);
+    ::pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    error = ::pthread_create(&thread, &attributes, body, argument);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  ::pthread_attr_destroy(&attributes);
+  return error;
+}
+
+void name_this_thread(const char* name) noexcept { ::pthread_setname_np(::pthread_self(), name); }
 
 ForkGuard::ForkGuard() noexcept {
   if (guards_of_this_thread++ == 0) ::pthread_rwlock_rdlock(&fork_gate);

@@ -42,6 +42,16 @@ bool deposit(ProcessSlot& slot, std::uint32_t waiter) noexcept {
   return false;
 }
 
+void ring(ProcessSlot& slot) noexcept {
+  std::uint32_t word = slot.bell.load(std::memory_order_relaxed);
+  // Release: pairs with the acquire in bell_value(): who saw this ring finds its mail.
+  while (!slot.bell.compare_exchange_weak(word, rings(word) + kOneRing, std::memory_order_release,
+                                          std::memory_order_relaxed)) {
+  }
+  // All of them: any thread of that process may be the one whose waiter this is.
+  if ((word & kAsleep) != 0) platform::futex_wake(slot.bell, std::numeric_limits<int>::max());
+}
+
 }  // namespace
 
 void ring_bell(World& world, Token whom, std::uint32_t waiter) noexcept {
@@ -54,13 +64,11 @@ void ring_bell(World& world, Token whom, std::uint32_t waiter) noexcept {
   // Release: pairs with the acquire in take_mail(), which then finds the entry.
   slot->mail_state.fetch_or(deposit(*slot, waiter) ? kMailArrived : kMailOverflowed, std::memory_order_release);
 
-  std::uint32_t word = slot->bell.load(std::memory_order_relaxed);
-  // Release: pairs with the acquire in bell_value(): who saw this ring finds its mail.
-  while (!slot->bell.compare_exchange_weak(word, rings(word) + kOneRing, std::memory_order_release,
-                                           std::memory_order_relaxed)) {
-  }
-  // All of them: any thread of that process may be the one whose waiter this is.
-  if ((word & kAsleep) != 0) platform::futex_wake(slot->bell, std::numeric_limits<int>::max());
+  ring(*slot);
+}
+
+void ring_own_bell(World& world) noexcept {
+  if (ProcessSlot* const slot = own_slot(world)) ring(*slot);
 }
 
 Mail take_mail(World& world, std::span<std::uint32_t> waiters) noexcept {

@@ -21,6 +21,9 @@ class World;
 /// A process that does not sleep costs no system call.
 void ring_bell(World& world, Token whom, std::uint32_t waiter) noexcept;
 
+/// Ends the sleeps of this process's threads; there is no mail.
+void ring_own_bell(World& world) noexcept;
+
 /// What this process finds in its own mailbox.
 struct Mail {
   std::size_t count;  // numbers written

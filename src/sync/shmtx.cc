@@ -93,6 +93,11 @@ bool Shmtx::take_from_dead(std::uint32_t seen, std::uint32_t desired) noexcept {
   return state_->word.compare_exchange_strong(seen, desired, std::memory_order_acquire, std::memory_order_relaxed);
 }
 
+bool Shmtx::leave_mark(std::uint32_t seen) noexcept {
+  if ((seen & kShmtxWaiters) != 0) return true;
+  return state_->word.compare_exchange_strong(seen, seen | kShmtxWaiters, std::memory_order_relaxed);
+}
+
 LockResult Shmtx::wait_on_futex(std::uint32_t me, std::uint64_t deadline_ns) noexcept {
   std::atomic<std::uint32_t>& word = state_->word;
   std::uint64_t now = platform::monotonic_ns();
@@ -114,19 +119,21 @@ LockResult Shmtx::wait_on_futex(std::uint32_t me, std::uint64_t deadline_ns) noe
       continue;
     }
     if (now >= deadline_ns) {
-      return take_from_dead(seen, me | kShmtxWaiters) ? LockResult::owner_died : LockResult::timeout;
+      if (take_from_dead(seen, me | kShmtxWaiters)) return LockResult::owner_died;
+      // A wake-up may have ended here that took the mark with it: others who sleep would miss the next one.
+      if (mark == 0 || leave_mark(seen)) return LockResult::timeout;
+      continue;
     }
-    if ((seen & kShmtxWaiters) == 0) {
-      if (!word.compare_exchange_strong(seen, seen | kShmtxWaiters, std::memory_order_relaxed)) continue;
-      seen |= kShmtxWaiters;
-    }
+    if (!leave_mark(seen)) continue;
+    seen |= kShmtxWaiters;
     mark = kShmtxWaiters;
     const std::uint64_t wake_at = std::min(deadline_ns, now + sleep_ns);
     const platform::WaitResult slept = platform::futex_wait(word, seen, wake_at);
     if (slept == platform::WaitResult::failed) platform::sleep_until(wake_at);
     now = platform::monotonic_ns();
     if (slept == platform::WaitResult::timed_out || slept == platform::WaitResult::failed) {
-      if (take_from_dead(seen, me | kShmtxWaiters)) return LockResult::owner_died;
+      // Not the word it went to sleep on: the owner may have changed since, and died.
+      if (take_from_dead(word.load(std::memory_order_relaxed), me | kShmtxWaiters)) return LockResult::owner_died;
       sleep_ns = std::min(sleep_ns * 2, kLongestSleepNs);
     }
   }

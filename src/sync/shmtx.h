@@ -117,6 +117,8 @@ class Shmtx {
   LockResult lock_slow(std::uint64_t deadline_ns) noexcept;
   void unlock_slow() noexcept;
 
+  /// Sets WAITERS in the word, which is `seen`; false if it is no longer.
+  bool leave_mark(std::uint32_t seen) noexcept;
   LockResult wait_on_futex(std::uint32_t me, std::uint64_t deadline_ns) noexcept;
   LockResult wait_spinning(std::uint32_t me, std::uint64_t deadline_ns) noexcept;
   LockResult wait_for_file(std::uint32_t me, std::uint64_t deadline_ns) noexcept;

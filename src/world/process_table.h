@@ -1,4 +1,4 @@
-// The file `processes`: who is in this world. A header page, then one slot per process.
+// The file `processes`: who is in this world. A header page, one slot per process, then the table of waits.
 //
 // A process owns a slot by a kernel record lock on byte kSlotLocks + slot of this file; the slot's content is only what
 // it wrote there. Nothing read from a slot decides about life or death except the generation, and that only together
@@ -24,6 +24,7 @@
 #include "base/token.h"
 #include "platform/platform.h"
 #include "world/runtime_directory.h"
+#include "world/wait_table.h"
 #include "world/world_file.h"
 
 namespace holdfast {
@@ -52,7 +53,10 @@ struct alignas(64) ProcessSlot {
 };
 static_assert(sizeof(ProcessSlot) == 512);
 
-inline constexpr std::size_t kTableBytes = kHeaderBytes + std::size_t{kSlots} * sizeof(ProcessSlot);
+/// Behind the slots: who waits for whom.
+inline constexpr std::size_t kWaitTableOffset = kHeaderBytes + std::size_t{kSlots} * sizeof(ProcessSlot);
+inline constexpr std::size_t kTableBytes = kWaitTableOffset + sizeof(WaitTableMemory);
+static_assert(kWaitTableOffset % alignof(WaitTableMemory) == 0);
 
 /// The program's name from a slot, for people.
 std::string comm_of(const ProcessSlot& slot);
@@ -66,6 +70,7 @@ class ProcessTable {
   ProcessTable(ProcessTable&& other) noexcept;
 
   ProcessSlot& slot(std::uint32_t index) const noexcept { return slots()[index]; }
+  WaitTable waits() const noexcept { return WaitTable(mapping_.data() + kWaitTableOffset); }
   /// Anchored to this table.
   const RuntimeDirectory& directory() const noexcept { return directory_; }
 

@@ -32,8 +32,9 @@ std::string octal(mode_t mode) {
   return text.data();
 }
 
+// Root may write to any group's files anyway.
 bool is_our_group(gid_t group) {
-  if (::getegid() == group) return true;
+  if (::geteuid() == 0 || ::getegid() == group) return true;
   const int count = ::getgroups(0, nullptr);
   if (count <= 0) return false;
   std::vector<gid_t> groups(static_cast<std::size_t>(count));
@@ -72,6 +73,14 @@ Status explain_open_failure(const std::string& path, int error) {
   }
   return {error == EACCES ? Code::permission : Code::system,
           "runtime directory " + path + " cannot be opened: " + platform::error_text(error)};
+}
+
+// What was opened before setuid() is of no use after it: to enter a world, each process opens its directory.
+Status explain_changed_user(const std::string& path, uid_t before) {
+  return refuse(path, "was chosen when this process ran as uid " + std::to_string(before) + ", and is closed to uid " +
+                          std::to_string(::geteuid()) +
+                          " as which it runs now; open dictionaries only then (in nginx: in init_worker_by_lua, not in "
+                          "init_by_lua), or set HOLDFAST_DIR and HOLDFAST_SHARE=group for a directory of both users");
 }
 
 // Whatever the umask is, the result has mode 0700. Only the process that made it touches the mode.
@@ -135,6 +144,7 @@ Expected<RuntimeDirectory> RuntimeDirectory::at(const std::string& path, Sharing
   RuntimeDirectory directory;
   directory.path_ = std::move(*whole);
   directory.sharing_ = sharing;
+  directory.user_ = ::geteuid();
   auto opened = directory.open();
   if (!opened && ::access(directory.path_.c_str(), F_OK) != 0 && errno == ENOENT) {
     if (const int error = create_directory(directory.path_); error != 0 && error != ENOENT) {
@@ -157,12 +167,18 @@ Expected<RuntimeDirectory> RuntimeDirectory::at(const std::string& path, Sharing
 Expected<platform::FileDescriptor> RuntimeDirectory::open() const {
   if (path_.empty()) return Status{Code::invalid, "no runtime directory was chosen"};
   platform::FileDescriptor fd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!fd) return explain_open_failure(path_, errno);
+  if (!fd) {
+    const int error = errno;
+    return error == EACCES && ::geteuid() != user_ ? explain_changed_user(path_, user_)
+                                                   : explain_open_failure(path_, error);
+  }
   struct stat info;
   if (::fstat(fd.get(), &info) != 0) {
     return Status{Code::system, "stat of " + path_ + ": " + platform::error_text(errno)};
   }
-  if (Status owner = judge_owner(path_, info, sharing_); !owner.ok()) return owner;
+  if (Status owner = judge_owner(path_, info, sharing_); !owner.ok()) {
+    return ::geteuid() != user_ ? explain_changed_user(path_, user_) : owner;
+  }
   if (Status system = judge_file_system(path_, fd.get()); !system.ok()) return system;
 
   const platform::FileId now{.device = info.st_dev, .inode = info.st_ino};

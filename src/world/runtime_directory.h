@@ -3,7 +3,7 @@
 // $HOLDFAST_DIR, else /dev/shm/holdfast-<euid>. It is judged every time it is opened, because it decides who may write
 // into this process's memory: a real directory (no symbolic link) on tmpfs, of this user, closed to everybody else.
 // Sharing between users is asked for by HOLDFAST_SHARE=group: then the directory may belong to anybody as long as its
-// group is one of ours, its mode may be up to 0770, and files in it are judged by that group.
+// group is one of ours (root is in every group), its mode may be up to 0770, and files in it are judged by that group.
 //
 // The directory is remembered by its absolute path and its inode, not by a descriptor: a process that closes all its
 // descriptors keeps its world, and a directory that was removed and made again is noticed.
@@ -48,6 +48,7 @@ class RuntimeDirectory {
  private:
   std::string path_;
   Sharing sharing_ = Sharing::none;
+  uid_t user_ = 0;  // whom it was chosen for
   gid_t group_ = 0;
   platform::FileId id_;
   std::string anchor_name_;

@@ -164,6 +164,8 @@ ProcessSlot* World::slot(Token token) noexcept {
   return &slot;
 }
 
+WaitTable World::waits() const noexcept { return table_->waits(); }
+
 std::vector<Token> World::living() {
   std::vector<Token> tokens;
   for (const std::uint32_t index : table_->held_slots()) {

@@ -26,6 +26,7 @@ namespace holdfast {
 
 class ProcessTable;
 struct ProcessSlot;  // world/process_table.h
+class WaitTable;     // world/wait_table.h
 
 class World {
  public:
@@ -49,6 +50,9 @@ class World {
 
   /// The slot of that token if its generation is still current, else null. For hints: the owner may die at any time.
   ProcessSlot* slot(Token token) noexcept;
+
+  /// Who waits for whom in this world.
+  WaitTable waits() const noexcept;
 
   /// Who lives here now, in slot order, this process included if it has entered. For people: it is old when it returns.
   std::vector<Token> living();

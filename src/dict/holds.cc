@@ -1,0 +1,111 @@
+#include "dict/holds.h"
+
+#include "dict/words.h"
+
+namespace holdfast {
+
+namespace {
+
+constexpr std::uint32_t kShape = Entry::make_shape(0, EntryType::hold);
+
+Word64* why_of(const View& hold) noexcept { return hold.value() + sizeof(HoldFields) / 8; }
+
+}  // namespace
+
+bool Holds::inspect(std::uint32_t block, View& view) const noexcept {
+  return shard_.inspect(block, view) && is_hold(view, hash_);
+}
+
+std::uint32_t Holds::create(Arena& arena, const Shard& shard, std::uint32_t hash, const Hold& hold) noexcept {
+  const std::uint32_t block = arena.allocate(granules(hold.why.size()));
+  if (block == 0) return 0;
+  Entry& e = shard.entry(block);
+  e.next.store(0, kRelaxed);
+  e.hash.store(hash, kRelaxed);
+  e.shape.store(kShape, kRelaxed);
+  e.value_size.store(static_cast<std::uint32_t>(sizeof(HoldFields) + hold.why.size()), kRelaxed);
+  e.flags.store(0, kRelaxed);
+  e.spare.store(0, kRelaxed);
+  e.expiry.store(hold.expiry, kRelaxed);
+  auto& fields = *reinterpret_cast<HoldFields*>(&e + 1);
+  fields.owner.store(hold.owner, kRelaxed);
+  fields.sequence.store(hold.sequence, kRelaxed);
+  fields.since.store(hold.since_ms, kRelaxed);
+  fields.count.store(hold.count, kRelaxed);
+  fields.agent.store(hold.agent, kRelaxed);
+  store_bytes(reinterpret_cast<Word64*>(&fields + 1), hold.why.data(), hold.why.size());
+  return block;
+}
+
+void Holds::add(std::uint32_t block) noexcept {
+  shard_.entry(block).next.store(first_.load(kRelaxed), kRelaxed);
+  commit(first_, block);
+}
+
+// Not a hold any more before it is given back: a chain that runs in a circle must not give it back twice.
+void Holds::release_from(std::uint32_t block) noexcept {
+  while (block != 0 && !arena_.damaged()) {
+    View view{};
+    if (!inspect(block, view)) return arena_.set_damaged();
+    const std::uint32_t next = view.entry->next.load(kRelaxed);
+    view.entry->shape.store(0, kRelaxed);
+    arena_.release(block, view.granules);
+    block = next;
+  }
+}
+
+void Holds::clear() noexcept {
+  const std::uint32_t first = first_.load(kRelaxed);
+  if (first == 0) return;
+  commit(first_, 0U);
+  release_from(first);
+}
+
+// --- one after the other ---
+
+void Holds::Cursor::look() noexcept {
+  block_ = link_->load(kRelaxed);
+  if (block_ == 0) return;
+  if (steps_++ < holds_.shard_.granules() && holds_.inspect(block_, view_)) return;
+  holds_.arena_.set_damaged();
+  block_ = 0;
+}
+
+Hold Holds::Cursor::copy() const noexcept {
+  const HoldFields& f = fields();
+  return {f.owner.load(kRelaxed),
+          f.sequence.load(kRelaxed),
+          f.since.load(kRelaxed),
+          expiry().load(kRelaxed),
+          f.count.load(kRelaxed),
+          f.agent.load(kRelaxed),
+          {}};
+}
+
+std::size_t Holds::Cursor::copy_why(char* buffer, std::size_t capacity) const noexcept {
+  const std::size_t length = view_.value_size - sizeof(HoldFields);
+  load_bytes(why_of(view_), buffer, std::min(length, capacity));
+  return length;
+}
+
+void Holds::Cursor::give_back(std::uint32_t block) noexcept {
+  view_.entry->shape.store(0, kRelaxed);
+  holds_.arena_.release(block, view_.granules);
+}
+
+void Holds::Cursor::remove() noexcept {
+  const std::uint32_t old = block_;
+  commit(*link_, view_.entry->next.load(kRelaxed));
+  give_back(old);
+  look();
+}
+
+void Holds::Cursor::replace(std::uint32_t block) noexcept {
+  const std::uint32_t old = block_;
+  holds_.shard_.entry(block).next.store(view_.entry->next.load(kRelaxed), kRelaxed);
+  commit(*link_, block);
+  give_back(old);
+  look();
+}
+
+}  // namespace holdfast

@@ -1,0 +1,190 @@
+#include "lock/attempt.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "dict/expiry.h"
+#include "lock/agent.h"
+#include "lock/lock_entry.h"
+#include "platform/platform.h"
+#include "world/world.h"
+
+namespace holdfast {
+
+namespace {
+
+// What a waiter for a lock sees. A flush and a removal of the dictionary end every lease.
+Sight look_at_lock(const Watch& watch, Living& living, const Onlooker& waiter) noexcept {
+  const auto& fields = *static_cast<const LockFields*>(watch.fields);
+  const Token owner = fields.owner.load(kRelaxed);
+  if (owner == waiter.self && fields.reserved.load(kRelaxed) == waiter.number) return Sight::granted;
+  const bool held = owner != kNobody && living(owner) &&
+                    is_live(watch.entry->expiry.load(kRelaxed), watch.segment->flush_epoch()) &&
+                    !watch.segment->retired();
+  return held ? Sight::held : Sight::open;
+}
+
+// A grant's sequence, agent and owner are written in this order, and a fencing number is never given twice: between two
+// equal ones, all belongs to that grant. One that is reserved has no agent yet.
+Blocker blocker_of_lock(const Watch& watch) noexcept {
+  const auto& fields = *static_cast<const LockFields*>(watch.fields);
+  const std::uint64_t sequence = fields.sequence.load(kAcquire);
+  const Token owner = fields.owner.load(kAcquire);
+  const std::uint32_t agent = fields.agent.load(kAcquire);
+  const std::uint64_t expiry = watch.entry->expiry.load(kAcquire);
+  const bool same = watch.is_same_entry() && fields.sequence.load(kAcquire) == sequence;
+  if (!same || !is_live(expiry, watch.segment->flush_epoch()) || watch.segment->retired()) return {};
+  return {owner, agent, sequence, expiry_ms(expiry)};
+}
+
+constexpr WatchKind kLockWatch{&look_at_lock, &blocker_of_lock};
+
+bool fits(const Segment& segment, std::string_view key) noexcept {
+  return granules_for(key.size(), sizeof(LockFields)) <= segment.geometry().block_max();
+}
+
+// The key holds something else, or nothing: a free lock takes its place, unless that is a value that counts.
+Code make_lock(Dictionary& dictionary, Segment& segment, Shard& shard, Arena& arena, const Key& key, Place& place,
+               Refusal& refusal) noexcept {
+  if (place.block != 0 && Shard::counts(place.view, segment.flush_epoch())) {
+    refusal.place = 0;
+    refusal.watch = {};
+    refusal.end_ms = expiry_ms(place.view.entry->expiry.load(kRelaxed));
+    return Code::locked;
+  }
+  const ValueIn value{EntryType::lock, 0, kNobody, nullptr, sizeof(LockFields)};
+  Effect effect;
+  const Code code = dictionary.put(segment, shard, arena, key, place, value, kExpiryNever, Evict::yes, effect);
+  if (code == Code::ok) count_free_locks(shard, 1);
+  return code;
+}
+
+/// What became of an attempt.
+struct Result {
+  Lease& lease;
+  Refusal& refusal;
+  Waiter chosen;  // to be woken after the mutex
+};
+
+Code judge(const LockEntry& lock, World& world, const Attempt& attempt, const Owners& dead, Result& result) noexcept {
+  const Contender& contender = attempt.contender;
+  if (is_reserved_for(lock, contender.waiter)) {
+    result.lease = claim_reserved(lock, world, contender);
+    return Code::ok;
+  }
+  const Token owner = lock.fields.owner.load(kRelaxed);
+  if (owner != kNobody && (dead.has(owner) || !lock.live(lock.segment.flush_epoch()))) lock.free();
+  if (lock.fields.owner.load(kRelaxed) == kNobody && take_turn(lock, world, contender, dead, result.chosen)) {
+    result.lease = take(lock, world, contender);
+    return Code::ok;
+  }
+  Refusal& why = result.refusal;
+  why.holders.add(lock.fields.owner.load(kRelaxed));
+  why.end_ms = expiry_ms(lock.entry.expiry.load(kRelaxed));
+  why.place = attempt.queues ? lock.queue().add(*contender.waiter, lock.fields.passes.load(kRelaxed)) : 0;
+  why.watch = watch_entry(kLockWatch, lock, 1);
+  return Code::locked;
+}
+
+// --- looking out ---
+
+constexpr std::uint64_t kLookOutNs = 25'000;
+// Between two looks: each takes the entry's words away from the holder's processor for a moment.
+constexpr std::uint64_t kLookEveryNs = 6'000;
+constexpr int kPausesPerLook = 8;
+
+/// Whether looking out is worth while in this process: its success of late. Hints, and no more.
+class Worth {
+ public:
+  bool try_now() noexcept {
+    if (!several_processors_) return false;
+    if (credit_.load(kRelaxed) > 0) return true;
+    const std::uint32_t skipped = skipped_.load(kRelaxed) + 1;
+    skipped_.store(skipped, kRelaxed);
+    return skipped % kSkips == 0;
+  }
+  void note(bool success) noexcept {
+    const int credit = credit_.load(kRelaxed) + (success ? kPerSuccess : -1);
+    credit_.store(std::clamp(credit, 0, kMost), kRelaxed);
+  }
+
+ private:
+  static constexpr int kMost = 32;
+  static constexpr int kPerSuccess = 8;  // worth while where one in nine succeeds
+  static constexpr std::uint32_t kSkips = 64;
+
+  std::atomic<int> credit_{kPerSuccess};
+  std::atomic<std::uint32_t> skipped_{0};
+  const bool several_processors_ = platform::processor_count() > 1;
+};
+
+Worth& worth() noexcept {
+  static Worth of_this_process;
+  return of_this_process;
+}
+
+// Until the lock is free or granted to the waiter; false when it is too late.
+bool look_out(const LockFields& fields, const Contender& contender, std::uint64_t end_ns) noexcept {
+  for (std::uint64_t now_ns = platform::monotonic_ns(); now_ns < end_ns;) {
+    const std::uint64_t next_ns = now_ns + kLookEveryNs;
+    while (now_ns < next_ns) {
+      for (int i = 0; i < kPausesPerLook; ++i) platform::cpu_relax();
+      now_ns = platform::monotonic_ns();
+    }
+    const Token owner = fields.owner.load(kRelaxed);
+    if (owner == kNobody) return true;
+    if (owner == contender.self) return fields.reserved.load(kRelaxed) == contender.waiter->number;
+  }
+  return false;
+}
+
+}  // namespace
+
+Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const Owners& dead, Lease& lease,
+                  Refusal& refusal) noexcept {
+  Segment* const segment = dictionary.segment();
+  if (segment == nullptr) return Code::removed;
+  if (!fits(*segment, attempt.key)) return Code::too_large;
+  const Key key(attempt.key.data(), attempt.key.size(), segment->seed());
+  World& world = dictionary.world();
+  Result result{lease, refusal, {}};
+  const Code code = dictionary.mutate(
+      *segment, key.hash,
+      [&](Shard& shard, Arena& arena) {
+        Place place{};
+        if (!shard.find(key, place)) return Code::corrupt;
+        if (place.block == 0 || place.view.type != EntryType::lock) {
+          const Code made = make_lock(dictionary, *segment, shard, arena, key, place, refusal);
+          if (made != Code::ok) return made;
+        }
+        return judge({*segment, shard, arena, *place.view.entry, place.view.lock()}, world, attempt, dead, result);
+      },
+      kAttemptPatienceNs);
+  wake(world, result.chosen);
+  return code;
+}
+
+bool catch_lock(Dictionary& dictionary, const Attempt& attempt, Lease& lease) noexcept {
+  const std::uint32_t agent = attempt.contender.claim.agent;
+  if (agent != whole_state(agent) || !worth().try_now()) return false;
+  const Attempt glance{attempt.key, attempt.contender, false};
+  Owners nobody;  // not const: that would have all of it initialised
+  Refusal why;
+  const std::uint64_t end_ns = platform::monotonic_ns() + kLookOutNs;
+  for (;;) {
+    why.holders.clear();
+    why.watch = {};
+    const Code code = attempt_lock(dictionary, glance, nobody, lease, why);
+    if (code == Code::ok) break;
+    // A holder in this process, maybe a coroutine that waits for this thread, is not looked out for.
+    if (code != Code::locked || why.watch.kind == nullptr || why.holders.has(attempt.contender.self)) return false;
+    if (!look_out(*static_cast<const LockFields*>(why.watch.fields), attempt.contender, end_ns)) {
+      worth().note(false);
+      return false;
+    }
+  }
+  worth().note(true);
+  return true;
+}
+
+}  // namespace holdfast

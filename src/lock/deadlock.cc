@@ -1,0 +1,174 @@
+#include "lock/deadlock.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <span>
+#include <tuple>
+
+#include "dict/expiry.h"
+#include "lock/agent.h"
+#include "platform/platform.h"
+
+namespace holdfast {
+
+namespace {
+
+using Found = WaitTable::Found;
+
+constexpr std::uint64_t kRecordRetryNs = 100'000'000;
+
+/// The wait that keeps the agent from going on: its own, or that of all of its Lua state.
+Found find_wait(const WaitTable& table, Token token, std::uint32_t agent, Wait& wait) noexcept {
+  const Found found = table.find(token, agent, wait);
+  if (found != Found::no || whole_state(agent) == agent) return found;
+  return table.find(token, whole_state(agent), wait);
+}
+
+bool is_same_agent(const Wait& a, const Wait& b) noexcept { return a.token == b.token && a.agent == b.agent; }
+
+bool is_same_grant(const Blocker& a, const Blocker& b) noexcept {
+  return a.token == b.token && a.agent == b.agent && a.sequence == b.sequence;
+}
+
+bool is_same_wait(const Wait& a, const Wait& b) noexcept {
+  return is_same_agent(a, b) && a.since == b.since && is_same_grant(a.blocker, b.blocker);
+}
+
+/// Whether `a` is to be told rather than `b`.
+bool is_later(const Wait& a, const Wait& b) noexcept {
+  return std::tie(a.since, a.token, a.agent) > std::tie(b.since, b.token, b.agent);
+}
+
+/// The waits of the circle that `own` is in, `own` first; none if it is in none, or some could not be read.
+struct Walk {
+  std::array<Wait, kCycleMax> waits;
+  std::size_t length = 0;
+  Circle outcome = Circle::none;
+};
+
+void walk(const WaitTable& table, const Wait& own, Walk& walk) noexcept {
+  walk.waits[0] = own;
+  for (walk.length = 1;; ++walk.length) {
+    const Blocker& blocker = walk.waits[walk.length - 1].blocker;
+    Wait next;
+    if (!blocker.known()) return;
+    const Found found = find_wait(table, blocker.token, blocker.agent, next);
+    if (found == Found::unreadable) walk.outcome = Circle::there;  // it may be
+    if (found != Found::yes) return;
+    if (is_same_agent(next, own)) break;
+    if (walk.length == kCycleMax) return;
+    walk.waits[walk.length] = next;
+  }
+  if (walk.length > 1) walk.outcome = Circle::deadlock;
+}
+
+/// The conditions of the proof in deadlock.h, for waits that were read once.
+bool is_proved(const WaitTable& table, std::span<const Wait> waits, const std::function<bool(Token)>& is_alive) {
+  std::uint64_t last = 0;
+  for (const Wait& wait : waits) last = std::max(last, wait.since);
+  for (const Wait& wait : waits)
+    if (wait.seen <= last) return false;
+  for (const Wait& wait : waits) {
+    const bool expired = wait.blocker.end_ms != kExpiryNever && time_passed(wait.blocker.end_ms);
+    if (expired || !is_alive(wait.token)) return false;
+  }
+  for (const Wait& wait : waits) {
+    Wait again;
+    if (table.find(wait.token, wait.agent, again) != Found::yes || !is_same_wait(wait, again)) return false;
+  }
+  return true;
+}
+
+/// Whether it is `waits[0]` that is to be told by now.
+bool is_victim(std::span<const Wait> waits, std::uint64_t now_ns) noexcept {
+  std::uint64_t last = 0;
+  std::uint64_t later = 0;
+  for (const Wait& wait : waits) {
+    last = std::max(last, wait.since);
+    if (is_later(wait, waits[0])) ++later;
+  }
+  return now_ns - last >= later * kVictimPatienceNs;
+}
+
+}  // namespace
+
+Circle find_circle(const WaitTable& table, const Wait& own, std::uint64_t now_ns,
+                   const std::function<bool(Token)>& is_alive, std::vector<std::string>& keys) {
+  Walk found;
+  walk(table, own, found);
+  if (found.outcome != Circle::deadlock) return found.outcome;
+  const std::span<const Wait> waits(found.waits.data(), found.length);
+  if (!is_proved(table, waits, is_alive) || !is_victim(waits, now_ns)) return Circle::there;
+  keys.clear();
+  for (const Wait& wait : waits) keys.emplace_back(wait.kept_key());
+  return Circle::deadlock;
+}
+
+void TrackedWait::begin(Token self, std::uint32_t agent, std::string_view key) noexcept {
+  if (wait_.token == self) return;
+  keys_.clear();
+  in_circle_ = told_ = is_written_ = false;
+  retry_ns_ = 0;
+  record_ = nullptr;
+  wait_.blocker = {};
+  wait_.agent = agent;
+  wait_.set_key(key);
+  // What this agent did before is seen by whoever looks at a later time: deadlock.h.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  wait_.since = platform::monotonic_ns();
+  wait_.token = self;
+}
+
+void TrackedWait::end() noexcept {
+  if (record_ != nullptr && WaitTable::is_owner(*record_, wait_.token)) WaitTable::release(*record_);
+  record_ = nullptr;
+  wait_.token = kNobody;
+}
+
+// Whether the wait has a record. REQUIRES: it goes on.
+bool TrackedWait::has_record(WaitTable& table, const IsAlive& is_alive) {
+  if (record_ != nullptr && WaitTable::is_owner(*record_, wait_.token)) return true;
+  record_ = nullptr;
+  is_written_ = false;
+  const std::uint64_t now = platform::coarse_monotonic_ns();
+  if (now < retry_ns_) return false;
+  record_ = table.claim(wait_.token, wait_.agent, is_alive);
+  if (record_ == nullptr) retry_ns_ = now + kRecordRetryNs;
+  return record_ != nullptr;
+}
+
+Circle TrackedWait::search(WaitTable& table, const IsAlive& is_alive, const LookAtBlocker& blocker) {
+  wait_.seen = platform::monotonic_ns();
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const Blocker before = wait_.blocker;
+  wait_.blocker = blocker();
+  WaitTable::write(*record_, wait_);
+  // Who waits, too, looks again: this may have closed a circle.
+  if (!is_written_ || !is_same_grant(before, wait_.blocker)) table.count_change();
+  is_written_ = true;
+  std::vector<std::string> keys;
+  const Circle circle = find_circle(table, wait_, wait_.seen, is_alive, keys);
+  if (circle == Circle::deadlock) keys_ = std::move(keys);
+  return circle;
+}
+
+bool TrackedWait::look(WaitTable& table, const IsAlive& is_alive, const LookAtBlocker& blocker) {
+  if (!going_on()) return false;
+  if (!has_record(table, is_alive)) return false;
+  const std::uint64_t changes = table.changes();
+  if (is_written_ && changes == changes_ && !in_circle_ && (wait_.blocker.known() || !blocker().known())) return false;
+  changes_ = changes;
+  const Circle circle = search(table, is_alive, blocker);
+  in_circle_ = circle != Circle::none;
+  told_ = circle == Circle::deadlock;
+  return told_;
+}
+
+bool TrackedWait::settle(WaitTable& table, const IsAlive& is_alive, const LookAtBlocker& blocker) {
+  if (!told_ || !going_on()) return false;
+  told_ = false;
+  return has_record(table, is_alive) && search(table, is_alive, blocker) == Circle::deadlock;
+}
+
+}  // namespace holdfast

@@ -1,0 +1,48 @@
+// How a lock goes from one to the next (lock/turns.h says to whom). With the shard's mutex held: whoever is chosen is
+// woken after it.
+#pragma once
+
+#include <cstdint>
+
+#include "base/token.h"
+#include "dict/wait_queue.h"
+#include "lock/lease.h"
+#include "lock/lock_entry.h"
+#include "lock/waiting.h"
+
+namespace holdfast {
+
+class World;
+
+/// Somebody who wants a lock.
+struct Contender {
+  Token self;
+  Claim claim;
+  const Waiter* waiter;  // null: nobody waits
+};
+
+/// The first waiter, as of now.
+struct Turn {
+  std::uint64_t now_ns;
+  Head first;
+};
+Turn turn_of(const LockEntry& lock, World& world) noexcept;
+
+/// REQUIRES, for these: nobody holds the lock.
+
+/// Lets the first waiter know, and grants the lock to it if nobody may pass it any more. Gives the waiter to wake, if
+/// any.
+Waiter offer(const LockEntry& lock, World& world) noexcept;
+/// Whether the contender may have it now. If not, it has been granted to the first waiter, and `chosen` is to be woken.
+bool take_turn(const LockEntry& lock, World& world, const Contender& contender, const Owners& dead,
+               Waiter& chosen) noexcept;
+/// Counts that one who is not waiting passes the first waiter. False, with nothing done, if he must not.
+bool pass_first(const LockEntry& lock, const Head& first, bool fair) noexcept;
+Lease take(const LockEntry& lock, World& world, const Contender& contender) noexcept;
+
+/// Whether a release granted the lock to this very waiter, who has not claimed it yet.
+bool is_reserved_for(const LockEntry& lock, const Waiter* waiter) noexcept;
+/// REQUIRES: it is reserved for the contender's waiter.
+Lease claim_reserved(const LockEntry& lock, World& world, const Contender& contender) noexcept;
+
+}  // namespace holdfast

@@ -1,0 +1,133 @@
+#include "lock/holder.h"
+
+#include <cstring>
+
+#include "dict/expiry.h"
+#include "dict/holds.h"
+#include "dict/wait_queue.h"
+#include "lock/lock_entry.h"
+#include "platform/platform.h"
+#include "world/process_table.h"
+#include "world/world.h"
+
+namespace holdfast {
+
+namespace {
+
+void look_at_lock(const Shard& shard, Arena& arena, const View& view, Holder& holder) noexcept {
+  const LockFields& lock = view.lock();
+  holder.lease = {lock.owner.load(kRelaxed), lock.sequence.load(kRelaxed)};
+  holder.since_ms = lock.since.load(kRelaxed);
+  holder.end_ms = expiry_ms(view.entry->expiry.load(kRelaxed));
+  const Holds note = note_of(shard, arena, view);
+  const Holds::Cursor at(note);
+  if (at.found() && at.is_of(holder.lease.owner, holder.lease.sequence)) at.copy_why(holder.why.data(), kWhyMax);
+}
+
+// The first in the chain is the last who came.
+void look_at_permits(const Shard& shard, Arena& arena, const View& view, std::uint32_t flush, Holder& holder) noexcept {
+  const std::uint64_t entry_end = view.entry->expiry.load(kRelaxed);
+  const Holds holds = holds_of(shard, arena, view);
+  for (Holds::Cursor at(holds); at.found(); at.advance()) {
+    const std::uint64_t end = earlier(entry_end, at.expiry().load(kRelaxed));
+    if (!is_live(end, flush)) continue;
+    const Hold hold = at.copy();
+    holder.lease = {hold.owner, hold.sequence};
+    holder.since_ms = hold.since_ms;
+    holder.end_ms = expiry_ms(end);
+    holder.why = {};
+    at.copy_why(holder.why.data(), kWhyMax);
+  }
+}
+
+void ask_about(World& world, Holder& holder) noexcept {
+  holder.alive = holder.lease.owner == world.token() || world.alive(holder.lease.owner);
+  holder.worker = kNoWorker;
+  const ProcessSlot* slot = world.slot(holder.lease.owner);
+  if (slot == nullptr) return;
+  holder.pid = slot->pid.load(kRelaxed);
+  holder.worker = slot->worker.load(kRelaxed);
+  for (std::size_t i = 0; i < slot->comm.size(); ++i) {
+    const std::uint64_t word = slot->comm[i].load(kRelaxed);
+    std::memcpy(holder.program.data() + i * sizeof word, &word, sizeof word);
+  }
+  holder.program.back() = '\0';
+}
+
+/// Writes `why` for a lease that is found; not_owner if it is not, no_memory if there is no free run now.
+Code write_why(const Shard& shard, Arena& arena, const View& view, const Lease& lease, std::string_view why,
+               std::uint32_t flush) noexcept {
+  if (!is_holdable(view.type) || !Shard::counts(view, flush)) return Code::not_owner;
+  const bool is_lock = view.type == EntryType::lock;
+  if (is_lock && !is_held_by(view.lock(), lease)) return Code::not_owner;
+  const std::uint32_t hash = view.entry->hash.load(kRelaxed);
+  Holds holds = is_lock ? note_of(shard, arena, view) : holds_of(shard, arena, view);
+  Holds::Cursor at(holds);
+  while (!is_lock && at.found() && !at.is_of(lease.owner, lease.sequence)) at.advance();
+  if (arena.damaged()) return Code::corrupt;
+  if (!is_lock && (!at.found() || !is_live(at.expiry().load(kRelaxed), flush))) return Code::not_owner;
+  if (is_lock && why.empty()) {
+    holds.clear();
+    return arena.damaged() ? Code::corrupt : Code::ok;
+  }
+  Hold hold;
+  hold.owner = lease.owner;
+  hold.sequence = lease.sequence;
+  if (!is_lock) hold = at.copy();
+  hold.why = why;
+  const std::uint32_t block = Holds::create(arena, shard, hash, hold);
+  if (block == 0) return Code::no_memory;
+  if (at.found())
+    at.replace(block);
+  else
+    holds.add(block);
+  return Code::ok;
+}
+
+}  // namespace
+
+Code find_holder(Dictionary& dictionary, std::string_view name, Holder& holder) noexcept {
+  Segment* segment = dictionary.segment();
+  if (segment == nullptr) return Code::removed;
+  const Key key(name.data(), name.size(), segment->seed());
+  const Code code = dictionary.mutate(*segment, key.hash, [&](Shard& shard, Arena& arena) {
+    holder = {};
+    Place place{};
+    if (!shard.find(key, place)) return Code::corrupt;
+    if (place.block == 0 || !is_holdable(place.view.type) || !Shard::counts(place.view, segment->flush_epoch()))
+      return Code::not_found;
+    if (place.view.type == EntryType::lock)
+      look_at_lock(shard, arena, place.view, holder);
+    else
+      look_at_permits(shard, arena, place.view, segment->flush_epoch(), holder);
+    if (arena.damaged()) return Code::corrupt;
+    holder.waiters = WaitQueue(shard, arena, place.view.queue()).count();
+    return holder.lease.owner != kNobody ? Code::ok : Code::not_found;
+  });
+  if (code == Code::ok) ask_about(dictionary.world(), holder);
+  return code;
+}
+
+Code explain(Dictionary& dictionary, std::string_view name, const Lease& lease, std::string_view why) noexcept {
+  const Token self = dictionary.world().token();
+  if (self == kNobody || lease.owner != self) return Code::not_owner;
+  Segment* segment = dictionary.segment();
+  if (segment == nullptr) return Code::removed;
+  const Key key(name.data(), name.size(), segment->seed());
+  return dictionary.mutate(*segment, key.hash, [&](Shard& shard, Arena& arena) {
+    Place place{};
+    if (!shard.find(key, place)) return Code::corrupt;
+    // Making room takes time, in which the lease may come to its end, and moves what the place named.
+    for (int tries = 0;; ++tries) {
+      if (place.block == 0) return Code::not_owner;
+      const Code code = write_why(shard, arena, place.view, lease, why, segment->flush_epoch());
+      if (code != Code::no_memory || tries == 2) return arena.damaged() ? Code::corrupt : code;
+      bool evicted = false;
+      const Code room = Room(dictionary.world(), *segment, shard, arena)
+                            .make(Holds::granules(why.size()), Evict::yes, key, place, evicted);
+      if (room != Code::ok) return room;
+    }
+  });
+}
+
+}  // namespace holdfast

@@ -1,0 +1,93 @@
+// A lock's entry, with its shard's mutex held: the single stores that grant it and end a grant.
+#pragma once
+
+#include <cstdint>
+
+#include "base/atomic.h"
+#include "base/token.h"
+#include "dict/arena.h"
+#include "dict/expiry.h"
+#include "dict/holds.h"
+#include "dict/segment.h"
+#include "dict/shard.h"
+#include "dict/wait_queue.h"
+#include "lock/lease.h"
+#include "platform/platform.h"
+
+namespace holdfast {
+
+/// Lock entries that nobody holds are memory to be had.
+inline void count_free_locks(const Shard& shard, std::uint32_t change) noexcept {
+  Word32& count = shard.header().free_locks;
+  count.store(count.load(kRelaxed) + change, kRelaxed);
+}
+
+/// A sweep before this time would find nothing to reclaim, so an earlier end must be known.
+inline void note_end(const Shard& shard, std::uint64_t end_ms) noexcept {
+  Word64& reclaim_after = shard.header().reclaim_after;
+  if (end_ms != kExpiryNever && end_ms < reclaim_after.load(kRelaxed)) reclaim_after.store(end_ms, kRelaxed);
+}
+
+/// The next fencing number. With one shard its mutex guards it, and the atomic step, which costs as much as finding the
+/// lock, is saved.
+inline std::uint64_t next_sequence(Segment& segment) noexcept {
+  Word64& last = segment.header().sequence;
+  if (segment.geometry().shards > 1) return last.fetch_add(1, kRelaxed) + 1;
+  const std::uint64_t next = last.load(kRelaxed) + 1;
+  last.store(next, kRelaxed);
+  return next;
+}
+
+inline bool is_held_by(const LockFields& lock, const Lease& lease) noexcept {
+  return lock.owner.load(kRelaxed) == lease.owner && lock.sequence.load(kRelaxed) == lease.sequence;
+}
+
+struct LockEntry {
+  Segment& segment;
+  Shard& shard;
+  Arena& arena;
+  Entry& entry;
+  LockFields& fields;
+
+  bool live(std::uint32_t flush) const noexcept { return is_live(entry.expiry.load(kRelaxed), flush); }
+  bool flushed() const noexcept {
+    return (entry.expiry.load(kRelaxed) & kFlushMask) != (segment.flush_epoch() & kFlushMask);
+  }
+  WaitQueue queue() const noexcept { return {shard, arena, fields.queue}; }
+  bool has_waiters() const noexcept { return fields.queue.head.load(kRelaxed) != 0; }
+  bool held_by(const Lease& lease) const noexcept { return is_held_by(fields, lease); }
+
+  /// Gives a lease another end. `flush`: the epoch under which it was found live; a flush since then still ends it.
+  void extend(std::uint64_t end_ms, std::uint32_t flush) const noexcept {
+    commit(entry.expiry, expiry_word(end_ms, flush));
+    note_end(shard, end_ms);
+  }
+
+  /// From nobody to `owner`; the fencing number. `reserved`: not 0, to that waiter of his.
+  // All fields of a grant are written while nobody is the owner; the owner is the commit.
+  std::uint64_t grant(Token owner, const Claim& claim, std::uint32_t reserved) const noexcept {
+    const std::uint64_t now = claim.exptime == 0.0 ? platform::coarse_monotonic_ns() : platform::monotonic_ns();
+    const std::uint64_t end_ms = expiry_after(claim.exptime, now);
+    const std::uint64_t sequence = next_sequence(segment);
+    fields.sequence.store(sequence, kRelease);  // release: pairs with Shard::copy_value
+    fields.reserved.store(reserved, kRelaxed);
+    fields.agent.store(claim.agent, kRelease);  // after the sequence: pairs with the search for deadlocks
+    fields.since.store(now / 1'000'000, kRelaxed);
+    entry.expiry.store(expiry_word(end_ms, segment.flush_epoch()), kRelease);  // as the sequence
+    note_end(shard, end_ms);
+    crash_order();
+    commit(fields.owner, owner);
+    count_free_locks(shard, ~0U);
+    return sequence;
+  }
+
+  /// Ends the grant, and what was said about it.
+  void free() const noexcept {
+    commit(fields.owner, kNobody);
+    if (fields.note.load(kRelaxed) != 0) [[unlikely]]
+      Holds(shard, arena, fields.note, entry.hash.load(kRelaxed)).clear();
+    count_free_locks(shard, 1);
+  }
+};
+
+}  // namespace holdfast

@@ -1,0 +1,373 @@
+#include "lock/permits.h"
+
+#include <algorithm>
+#include <array>
+
+#include "dict/expiry.h"
+#include "lock/lock_entry.h"
+#include "lock/permits_entry.h"
+#include "lock/turns.h"
+#include "lock/waiting.h"
+#include "platform/platform.h"
+#include "world/world.h"
+
+namespace holdfast {
+
+namespace {
+
+/// More waiters than this are not passed, whatever they want: they would all have to be looked at.
+constexpr std::uint32_t kPassedAtOnce = 16;
+/// A look without the mutex goes over so many holds.
+constexpr std::uint32_t kHoldsSeen = 4;
+
+// --- what a waiter sees ---
+
+// Whether one of the first holders is gone, so that an attempt would find more permits than there seem to be.
+bool may_purge(const Watch& watch, const PermitFields& fields, Living& living) noexcept {
+  const std::uint32_t flush = watch.segment->flush_epoch();
+  std::uint32_t block = fields.holds.load(kAcquire);
+  for (std::uint32_t i = 0; i < kHoldsSeen && block != 0; ++i) {
+    View view{};
+    if (!watch.shard->inspect(block, view) || view.type != EntryType::hold) return true;
+    if (!is_live(view.entry->expiry.load(kRelaxed), flush) || !living(view.hold().owner.load(kRelaxed))) return true;
+    block = view.entry->next.load(kAcquire);
+  }
+  return false;
+}
+
+// Only the first of the queue has to be told that it may go: it wakes the next. But whoever is behind it sees to it
+// that it comes.
+Sight look_at_permits(const Watch& watch, Living& living, const Onlooker& waiter) noexcept {
+  const auto& fields = *static_cast<const PermitFields*>(watch.fields);
+  if (watch.segment->retired() || !is_live(watch.entry->expiry.load(kRelaxed), watch.segment->flush_epoch()))
+    return Sight::open;
+  const Glimpse first = glimpse_first(*watch.shard, fields.queue);
+  if (first.owner == kNobody || first.late) return Sight::open;
+  const bool ours = first.owner == waiter.self;
+  if (ours && first.number != waiter.number) return Sight::held;
+  if (!ours) return living(first.owner) && !may_purge(watch, fields, living) ? Sight::held : Sight::open;
+  const bool enough = std::uint64_t{fields.used.load(kRelaxed)} + first.want <= fields.total.load(kRelaxed);
+  return enough || may_purge(watch, fields, living) ? Sight::open : Sight::held;
+}
+
+// The one hold there is, if it leaves too few. A hold's words but its expiry and count are constant, and its fencing
+// number is never given twice: the same before and after means that all belongs to that hold, and that it was the
+// first. A semaphore's permit may be given back by another coroutine than took it: it leads to nobody.
+Blocker blocker_of_permits(const Watch& watch) noexcept {
+  const auto& fields = *static_cast<const PermitFields*>(watch.fields);
+  if (watch.entry->flags.load(kAcquire) != static_cast<std::uint32_t>(PermitsKind::rwlock)) return {};
+  const std::uint32_t block = fields.holds.load(kAcquire);
+  View view{};
+  if (!watch.shard->inspect(block, view) || view.type != EntryType::hold) return {};
+  const HoldFields& hold = view.hold();
+  const std::uint64_t sequence = hold.sequence.load(kAcquire);
+  const Token owner = hold.owner.load(kAcquire);
+  const std::uint32_t agent = hold.agent.load(kAcquire);
+  const bool alone = view.entry->next.load(kAcquire) == 0;
+  const bool enough = std::uint64_t{hold.count.load(kAcquire)} + watch.want <= fields.total.load(kAcquire);
+  const std::uint64_t end = earlier(watch.entry->expiry.load(kAcquire), view.entry->expiry.load(kAcquire));
+  const bool same =
+      hold.sequence.load(kAcquire) == sequence && fields.holds.load(kAcquire) == block && watch.is_same_entry();
+  if (!same || !alone || enough || !is_live(end, watch.segment->flush_epoch()) || watch.segment->retired()) return {};
+  return {owner, agent, sequence, expiry_ms(end)};
+}
+
+constexpr WatchKind kPermitsWatch{&look_at_permits, &blocker_of_permits};
+
+// --- an attempt ---
+
+struct Attempt {
+  const Key& key;
+  const PermitsClaim& what;
+  Token self;
+  const Waiter* waiter;  // null: do not queue
+};
+
+/// With the mutex held, and what was found out.
+class Desk {
+ public:
+  Desk(Dictionary& dictionary, Segment& segment, Shard& shard, Arena& arena, const Attempt& attempt, const Owners& dead,
+       Refusal& refusal) noexcept
+      : dictionary_(dictionary),
+        world_(dictionary.world()),
+        segment_(segment),
+        shard_(shard),
+        arena_(arena),
+        attempt_(attempt),
+        dead_(dead),
+        refusal_(refusal),
+        flush_(segment.flush_epoch()) {}
+
+  Code serve(Lease& lease, Waiter& chosen) noexcept {
+    Place place{};
+    if (!shard_.find(attempt_.key, place)) return Code::corrupt;
+    // All memory at once: when the hold is filled, nothing may move any more. Making room takes time, in which what is
+    // there may come to its end.
+    bool exists = false;
+    for (int tries = 0;; ++tries) {
+      exists = is_ours(place);
+      const Code code = exists ? judge(place, chosen) : take_over(place);
+      if (arena_.damaged()) return Code::corrupt;
+      if (code != Code::ok) return code;
+      const std::uint32_t need = Holds::granules(0) + (exists ? 0 : granules_of_entry());
+      if (arena_.can_allocate(need)) break;
+      if (tries == 2) return Code::no_memory;
+      bool evicted = false;
+      const Code room = Room(world_, segment_, shard_, arena_).make(need, Evict::yes, attempt_.key, place, evicted);
+      if (room == Code::no_memory && is_ours(place)) chosen = stand_back(place);
+      if (room != Code::ok) return room;
+    }
+    return admit(place, exists, lease, chosen);
+  }
+
+ private:
+  PermitsEntry entry_at(const Place& place) const noexcept { return {segment_, shard_, arena_, place.view}; }
+  std::uint32_t granules_of_entry() const noexcept {
+    return static_cast<std::uint32_t>(granules_for(attempt_.key.length, sizeof(PermitFields)));
+  }
+  std::uint32_t kind() const noexcept { return static_cast<std::uint32_t>(attempt_.what.kind); }
+  bool is_ours(const Place& place) const noexcept {
+    return place.block != 0 && place.view.type == EntryType::permits &&
+           place.view.entry->flags.load(kRelaxed) == kind();
+  }
+
+  // The key holds something else, or nothing: ok if that counts no more, and permits may take its place.
+  Code take_over(const Place& place) noexcept {
+    if (place.block == 0 || !Shard::counts(place.view, flush_)) return Code::ok;
+    refusal_.place = 0;
+    refusal_.watch = {};
+    refusal_.end_ms = expiry_ms(place.view.entry->expiry.load(kRelaxed));
+    if (place.view.type == EntryType::lock) {
+      const Token owner = place.view.lock().owner.load(kRelaxed);
+      if (dead_.has(owner)) return Code::ok;
+      refusal_.holders.add(owner);
+    } else if (place.view.type == EntryType::permits) {  // of the other kind
+      const PermitsEntry other = entry_at(place);
+      other.purge(flush_, dead_);
+      if (other.holds().empty()) return Code::ok;
+      other.collect_owners(refusal_.holders);
+    }
+    return Code::locked;
+  }
+
+  // Whether the permits may be had now; if not, the waiter is in the queue.
+  Code judge(const Place& place, Waiter& chosen) noexcept {
+    const PermitsEntry permits = entry_at(place);
+    const std::uint32_t want = attempt_.what.want;
+    permits.fields.total.store(attempt_.what.total, kRelaxed);
+    std::uint64_t next_end = kExpiryNever;
+    Head first = first_of(permits);
+    if (!is_live(permits.entry.expiry.load(kRelaxed), flush_) || !permits.has(want) ||
+        (first.block != 0 && !permits.has(first.waiter.want)))
+      next_end = permits.purge(flush_, dead_);
+    passing_ = false;
+    if (permits.has(want) && may_go(permits, first)) return Code::ok;
+    refuse(permits, first, next_end);
+    if (arena_.damaged()) return Code::corrupt;
+    chosen = permits.offer(world_);
+    return Code::locked;
+  }
+
+  Head first_of(const PermitsEntry& permits) noexcept {
+    if (!permits.has_waiters()) return {};
+    const std::uint64_t now_ns = platform::monotonic_ns();
+    const std::uint32_t passes = permits.fields.passes.load(kRelaxed);
+    Head first = permits.queue().first(world_, now_ns, passes);
+    while (first.block != 0 && dead_.has(first.waiter.owner)) {
+      permits.queue().drop(first);
+      first = permits.queue().first(world_, now_ns, passes);
+    }
+    return first;
+  }
+
+  // REQUIRES: there is enough.
+  bool may_go(const PermitsEntry& permits, const Head& first) noexcept {
+    if (first.block == 0) return true;
+    const Waiter* const self = attempt_.waiter;
+    if (self != nullptr && (self->arrival < first.waiter.arrival ||
+                            (first.waiter.owner == attempt_.self && first.waiter.number == self->number)))
+      return true;
+    if (!may_pass(first, permits.fields.passes.load(kRelaxed), attempt_.what.claim.fair)) return false;
+    passing_ =
+        permits.queue().every_before(self != nullptr ? self->arrival : ~std::uint64_t{0}, kPassedAtOnce,
+                                     [&](const Waiter& waiter) { return !waiter.fair && permits.has(waiter.want); });
+    return passing_;
+  }
+
+  void refuse(const PermitsEntry& permits, const Head& first, std::uint64_t next_end) noexcept {
+    permits.collect_owners(refusal_.holders);
+    if (first.block != 0) refusal_.holders.add(first.waiter.owner);
+    refusal_.end_ms = next_end;
+    refusal_.place = 0;
+    if (attempt_.waiter != nullptr)
+      refusal_.place = permits.queue().add(*attempt_.waiter, permits.fields.passes.load(kRelaxed));
+    refusal_.watch = watch_entry(kPermitsWatch, permits, attempt_.what.want);
+  }
+
+  // There is no memory for a hold: the waiter does not stand in the way of others meanwhile.
+  Waiter stand_back(const Place& place) noexcept {
+    if (attempt_.waiter == nullptr) return {};
+    const PermitsEntry permits = entry_at(place);
+    permits.queue().remove(*attempt_.waiter);
+    return permits.offer(world_);
+  }
+
+  Code admit(Place& place, bool exists, Lease& lease, Waiter& chosen) noexcept {
+    const std::uint64_t now_ns = platform::monotonic_ns();
+    const Claim& claim = attempt_.what.claim;
+    const std::uint64_t end_ms = expiry_after(claim.exptime, now_ns);
+    Hold hold;
+    hold.owner = attempt_.self;
+    hold.sequence = next_sequence(segment_);
+    hold.since_ms = now_ns / 1'000'000;
+    hold.expiry = expiry_word(end_ms, flush_);
+    hold.count = attempt_.what.want;
+    hold.agent = claim.agent;
+    const std::uint32_t block = Holds::create(arena_, shard_, attempt_.key.short_hash(), hold);
+    if (block == 0) return Code::corrupt;
+    if (exists) {
+      entry_at(place).add(block, hold);
+    } else {
+      const ValueIn value{EntryType::permits, kind(), std::uint64_t{block} << 32 | attempt_.what.total, nullptr,
+                          sizeof(PermitFields)};
+      Effect none;
+      const Code code = dictionary_.put(segment_, shard_, arena_, attempt_.key, place, value, end_ms, Evict::no, none);
+      if (code != Code::ok) return Code::corrupt;
+      place.view.permits().used.store(hold.count, kRelaxed);
+    }
+    lease = {hold.owner, hold.sequence};
+    shard_.touch(place.block);
+    const PermitsEntry permits = entry_at(place);
+    if (passing_) permits.fields.passes.store(permits.fields.passes.load(kRelaxed) + 1, kRelaxed);
+    if (attempt_.waiter != nullptr) permits.queue().remove(*attempt_.waiter);
+    chosen = permits.offer(world_);
+    return Code::ok;
+  }
+
+  Dictionary& dictionary_;
+  World& world_;
+  Segment& segment_;
+  Shard& shard_;
+  Arena& arena_;
+  const Attempt& attempt_;
+  const Owners& dead_;
+  Refusal& refusal_;
+  const std::uint32_t flush_;
+  bool passing_ = false;
+};
+
+bool fits(const Segment& segment, std::string_view key) noexcept {
+  return granules_for(key.size(), sizeof(PermitFields)) + Holds::granules(0) <= segment.geometry().block_max();
+}
+
+Code attempt_permits(Dictionary& dictionary, std::string_view name, const PermitsClaim& what, Token self,
+                     const Waiter* waiter, const Owners& dead, Lease& lease, Refusal& refusal) noexcept {
+  Segment* const segment = dictionary.segment();
+  if (segment == nullptr) return Code::removed;
+  if (!fits(*segment, name)) return Code::too_large;
+  const Key key(name.data(), name.size(), segment->seed());
+  const Attempt attempt{key, what, self, waiter};
+  Waiter chosen{};
+  const Code code = dictionary.mutate(
+      *segment, key.hash,
+      [&](Shard& shard, Arena& arena) {
+        return Desk(dictionary, *segment, shard, arena, attempt, dead, refusal).serve(lease, chosen);
+      },
+      kAttemptPatienceNs);
+  wake(dictionary.world(), chosen);
+  return code;
+}
+
+/// Permits by their owner.
+struct Shares {
+  Owners owners;
+  std::array<std::uint64_t, Owners::kMax> counts{};  // as the owners
+  std::uint64_t others = 0;                          // of those for whom there was no room
+
+  void add(Token owner, std::uint32_t count) noexcept {
+    owners.add(owner);
+    if (!owners.has(owner)) {
+      others += count;
+      return;
+    }
+    counts[static_cast<std::size_t>(std::find(owners.begin(), owners.end(), owner) - owners.begin())] += count;
+  }
+};
+
+}  // namespace
+
+Code permits_try(Dictionary& dictionary, std::string_view key, const PermitsClaim& claim, Lease& lease) noexcept {
+  World& world = dictionary.world();
+  const Token self = world.token();
+  if (self == kNobody) return Code::system;
+  Refusal refusal;
+  return try_past_the_dead(world, self, refusal, [&](const Owners& dead, Refusal& why) noexcept {
+    return attempt_permits(dictionary, key, claim, self, nullptr, dead, lease, why);
+  });
+}
+
+Code permits_wait(Dictionary& dictionary, std::string_view key, const PermitsClaim& claim, Parker& parker,
+                  std::uint32_t number, Lease& lease, double& pause) noexcept {
+  const Code code = wait_once(dictionary.world(), parker, number, claim.want, claim.claim, pause,
+                              [&](const Waiter& waiter, const Owners& dead, Refusal& why) noexcept {
+                                return attempt_permits(dictionary, key, claim, waiter.owner, &waiter, dead, lease, why);
+                              });
+  return search_deadlock(parker, number, claim.claim, key, code);
+}
+
+Code permits_keep(Dictionary& dictionary, std::string_view name, const Lease& lease, std::uint32_t count) noexcept {
+  World& world = dictionary.world();
+  const Token self = world.token();
+  if (self == kNobody || lease.owner != self) return Code::not_owner;
+  Segment* const segment = dictionary.segment();
+  if (segment == nullptr) return Code::removed;
+  const Key key(name.data(), name.size(), segment->seed());
+  Waiter next{};
+  const Code code = dictionary.mutate(*segment, key.hash, [&](Shard& shard, Arena& arena) {
+    Place place{};
+    if (!shard.find(key, place)) return Code::corrupt;
+    if (place.block == 0 || place.view.type != EntryType::permits) return Code::not_owner;
+    const PermitsEntry permits(*segment, shard, arena, place.view);
+    const Code kept = permits.keep(lease, count);
+    if (kept == Code::ok) next = permits.offer(world);
+    return kept;
+  });
+  wake(world, next);
+  return code;
+}
+
+Code count_permits(Dictionary& dictionary, std::string_view name, PermitsCount& count) noexcept {
+  count = {};
+  Segment* const segment = dictionary.segment();
+  if (segment == nullptr) return Code::removed;
+  const Key key(name.data(), name.size(), segment->seed());
+  Shares shares;
+  const Code code = dictionary.mutate(*segment, key.hash, [&](Shard& shard, Arena& arena) {
+    shares = {};
+    Place place{};
+    if (!shard.find(key, place)) return Code::corrupt;
+    if (place.block == 0) return Code::ok;
+    if (place.view.type != EntryType::permits)
+      return Shard::counts(place.view, segment->flush_epoch()) ? Code::locked : Code::ok;
+    const PermitsEntry permits(*segment, shard, arena, place.view);
+    count.waiters = permits.queue().count();
+    const std::uint64_t entry_end = permits.entry.expiry.load(kRelaxed);
+    const std::uint32_t flush = segment->flush_epoch();
+    const Holds holds = permits.holds();
+    for (Holds::Cursor at(holds); at.found(); at.advance())
+      if (is_live(earlier(entry_end, at.expiry().load(kRelaxed)), flush))
+        shares.add(at.fields().owner.load(kRelaxed), at.fields().count.load(kRelaxed));
+    return arena.damaged() ? Code::corrupt : Code::ok;
+  });
+  World& world = dictionary.world();
+  std::uint64_t used = shares.others;
+  std::size_t i = 0;
+  for (const Token owner : shares.owners) {
+    const std::uint64_t share = shares.counts[i++];
+    if (owner == world.token() || world.alive(owner)) used += share;
+  }
+  count.used = static_cast<std::uint32_t>(std::min<std::uint64_t>(used, ~0U));
+  return code;
+}
+
+}  // namespace holdfast

@@ -1,0 +1,129 @@
+#include "lock/permits_entry.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "lock/lock_entry.h"
+#include "platform/platform.h"
+#include "world/world.h"
+
+namespace holdfast {
+
+namespace {
+
+// Stands on the lease's hold, or on none.
+Holds::Cursor find(const Holds& holds, const Lease& lease) noexcept {
+  Holds::Cursor at(holds);
+  while (at.found() && !at.is_of(lease.owner, lease.sequence)) at.advance();
+  return at;
+}
+
+}  // namespace
+
+// A flush or an expire() of the entry ends all of its holds.
+bool PermitsEntry::is_live_hold(const Holds::Cursor& at, std::uint32_t flush) const noexcept {
+  return is_live(earlier(entry.expiry.load(kRelaxed), at.expiry().load(kRelaxed)), flush);
+}
+
+std::uint64_t PermitsEntry::purge(std::uint32_t flush, const Owners& dead) const noexcept {
+  const Holds chain = holds();
+  if (chain.empty()) {
+    fields.used.store(0, kRelaxed);
+    return kExpiryNever;
+  }
+  std::uint64_t used = 0;
+  std::uint64_t next_end = ~std::uint64_t{0};
+  for (Holds::Cursor at(chain); at.found();) {
+    if (!is_live_hold(at, flush) || dead.has(at.fields().owner.load(kRelaxed))) {
+      at.remove();
+      continue;
+    }
+    used += at.fields().count.load(kRelaxed);
+    const std::uint64_t end = expiry_ms(earlier(entry.expiry.load(kRelaxed), at.expiry().load(kRelaxed)));
+    if (end != kExpiryNever) next_end = std::min(next_end, end);
+    at.advance();
+  }
+  fields.used.store(static_cast<std::uint32_t>(std::min<std::uint64_t>(used, ~0U)), kRelaxed);
+  if (chain.empty()) count_free_locks(shard, 1);
+  return next_end != ~std::uint64_t{0} ? next_end : kExpiryNever;
+}
+
+// The first in two parts: from a place that is another one each time, then from the beginning.
+void PermitsEntry::collect_owners(Owners& owners) const noexcept {
+  static std::atomic<std::uint32_t> turn{0};
+  const Holds chain = holds();
+  std::uint32_t count = 0;
+  for (Holds::Cursor at(chain); at.found(); at.advance()) ++count;
+  const std::uint32_t start = count > Owners::kMax ? turn.fetch_add(Owners::kMax, kRelaxed) % count : 0;
+  for (const bool behind : {true, false}) {
+    std::uint32_t index = 0;
+    for (Holds::Cursor at(chain); at.found() && !owners.full(); at.advance())
+      if ((index++ >= start) == behind) owners.add(at.fields().owner.load(kRelaxed));
+  }
+}
+
+// The entry must not end before its holds, nor be of an older epoch.
+void PermitsEntry::make_room_for_end(std::uint64_t word) const noexcept {
+  const std::uint64_t now = entry.expiry.load(kRelaxed);
+  if (fields.holds.load(kRelaxed) == 0 || earlier(now, word) == now) commit(entry.expiry, word);
+  note_end(shard, expiry_ms(word));
+}
+
+void PermitsEntry::add(std::uint32_t block, const Hold& hold) const noexcept {
+  const bool was_free = fields.holds.load(kRelaxed) == 0;
+  make_room_for_end(hold.expiry);
+  holds().add(block);
+  const std::uint32_t used = was_free ? 0 : fields.used.load(kRelaxed);
+  fields.used.store(used + hold.count, kRelaxed);
+  if (was_free) count_free_locks(shard, ~0U);
+}
+
+Code PermitsEntry::give_back(const Lease& lease) const noexcept {
+  const Holds chain = holds();
+  Holds::Cursor at = find(chain, lease);
+  if (arena.damaged()) return Code::corrupt;
+  // What has expired but was not missed yet was still held; what was flushed was not.
+  if (!at.found() || (at.expiry().load(kRelaxed) & kFlushMask) != (segment.flush_epoch() & kFlushMask))
+    return Code::not_owner;
+  const std::uint32_t count = at.fields().count.load(kRelaxed);
+  at.remove();
+  fields.used.store(fields.used.load(kRelaxed) - count, kRelaxed);
+  if (chain.empty()) count_free_locks(shard, 1);
+  return Code::ok;
+}
+
+Code PermitsEntry::keep(const Lease& lease, std::uint32_t count) const noexcept {
+  const Holds chain = holds();
+  const Holds::Cursor at = find(chain, lease);
+  if (arena.damaged()) return Code::corrupt;
+  if (!at.found() || !is_live_hold(at, segment.flush_epoch())) return Code::not_owner;
+  const std::uint32_t had = at.fields().count.load(kRelaxed);
+  if (count == 0 || count > had) return Code::invalid;
+  commit(at.fields().count, count);
+  fields.used.store(fields.used.load(kRelaxed) - (had - count), kRelaxed);
+  return Code::ok;
+}
+
+Code PermitsEntry::extend(const Lease& lease, std::uint64_t end_ms) const noexcept {
+  const Holds chain = holds();
+  const Holds::Cursor at = find(chain, lease);
+  if (arena.damaged()) return Code::corrupt;
+  const std::uint32_t flush = segment.flush_epoch();
+  if (!at.found() || !is_live_hold(at, flush)) return Code::not_owner;
+  const std::uint64_t word = expiry_word(end_ms, flush);
+  make_room_for_end(word);
+  crash_order();
+  commit(at.expiry(), word);
+  return Code::ok;
+}
+
+Waiter PermitsEntry::offer(World& world) const noexcept {
+  if (!has_waiters()) return {};
+  const std::uint64_t now_ns = platform::monotonic_ns();
+  const Head first = queue().first(world, now_ns, fields.passes.load(kRelaxed));
+  if (first.block == 0 || first.woken || !has(first.waiter.want)) return {};
+  queue().mark_woken(first, now_ns);
+  return first.waiter;
+}
+
+}  // namespace holdfast

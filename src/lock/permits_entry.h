@@ -1,0 +1,65 @@
+// A permits entry, with its shard's mutex held: the single stores that grant permits and give them back.
+//
+// The chain of holds is the truth; `used`, what their counts come to, follows from it. A walk over the chain takes time
+// for each holder, so permits are granted by `used` alone where that is possible. Only when there seem to be too few
+// are the holds looked through, and what has expired, was flushed or is of a dead process is taken out.
+#pragma once
+
+#include <cstdint>
+
+#include "base/owners.h"
+#include "base/status.h"
+#include "dict/arena.h"
+#include "dict/expiry.h"
+#include "dict/holds.h"
+#include "dict/segment.h"
+#include "dict/shard.h"
+#include "dict/wait_queue.h"
+#include "lock/lease.h"
+
+namespace holdfast {
+
+class World;
+
+struct PermitsEntry {
+  Segment& segment;
+  Shard& shard;
+  Arena& arena;
+  Entry& entry;
+  PermitFields& fields;
+
+  PermitsEntry(Segment& in, Shard& of, Arena& memory, const View& view) noexcept
+      : segment(in), shard(of), arena(memory), entry(*view.entry), fields(view.permits()) {}
+
+  WaitQueue queue() const noexcept { return {shard, arena, fields.queue}; }
+  bool has_waiters() const noexcept { return fields.queue.head.load(kRelaxed) != 0; }
+  Holds holds() const noexcept { return {shard, arena, fields.holds, entry.hash.load(kRelaxed)}; }
+  /// Whether so many can be had now.
+  bool has(std::uint32_t want) const noexcept {
+    return std::uint64_t{fields.used.load(kRelaxed)} + want <= fields.total.load(kRelaxed);
+  }
+
+  // What changes the holds may meet damage: arena.damaged() then.
+
+  /// Takes out what no longer counts, and says when the next hold ends by itself.
+  std::uint64_t purge(std::uint32_t flush, const Owners& dead) const noexcept;
+  /// As many of the holders as fit. Where there are more, others each time.
+  void collect_owners(Owners& owners) const noexcept;
+  /// Adds a filled hold. `hold.expiry` is of this epoch.
+  void add(std::uint32_t block, const Hold& hold) const noexcept;
+
+  /// ok, not_owner, corrupt. Who waits may have to be woken after it: offer().
+  Code give_back(const Lease& lease) const noexcept;
+  /// Keeps `count` of the permits: also invalid, if that is none or not fewer than there are.
+  Code keep(const Lease& lease, std::uint32_t count) const noexcept;
+  Code extend(const Lease& lease, std::uint64_t end_ms) const noexcept;
+
+  /// Lets the first waiter know, if there is enough for it. Gives the waiter to wake, if any.
+  Waiter offer(World& world) const noexcept;
+
+ private:
+  bool is_live_hold(const Holds::Cursor& at, std::uint32_t flush) const noexcept;
+  void make_room_for_end(std::uint64_t word) const noexcept;
+};
+
+}  // namespace holdfast

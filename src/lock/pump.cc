@@ -1,0 +1,64 @@
+#include "lock/pump.h"
+
+#include <memory>
+
+#include "platform/platform.h"
+#include "sync/bell.h"
+#include "world/world.h"
+
+namespace holdfast {
+
+namespace {
+
+struct Job {
+  World& world;
+  Pump::Turn turn;
+};
+
+void* run(void* argument) noexcept {
+  const Job job = *std::unique_ptr<Job>(static_cast<Job*>(argument));
+  platform::name_this_thread("holdfast-pump");
+  for (;;) {
+    const std::uint32_t seen = bell_value(job.world);  // before the turn reads the mail
+    const std::uint64_t next = job.turn();
+    if (next == 0) return nullptr;
+    sleep_on_bell(job.world, seen, next);
+  }
+}
+
+}  // namespace
+
+Status Pump::be_up(World& world, Turn turn, std::uint64_t deadline_ns) {
+  const Token self = world.token();
+  if (self == kNobody) return World::last_failure();
+  if (owner_ == self) {
+    if (deadline_ns < until_) {
+      until_ = deadline_ns;
+      ring_own_bell(world);
+    }
+    return {};
+  }
+  // Whoever forks waits for the lot's mutex, so no child is made between the start and the note of it.
+  auto job = std::make_unique<Job>(Job{world, turn});
+  if (const int error = platform::start_thread(&run, job.get())) {
+    return {Code::system, "cannot start the thread that listens for wake-ups: " + platform::error_text(error)};
+  }
+  static_cast<void>(job.release());  // the thread's
+  owner_ = self;
+  until_ = 0;  // it begins with a turn
+  idle_since_ = 0;
+  return {};
+}
+
+std::uint64_t Pump::plan(std::uint64_t now_ns, bool needed, std::uint64_t due_ns) noexcept {
+  if (needed) {
+    idle_since_ = 0;
+    return until_ = due_ns;
+  }
+  if (idle_since_ == 0) idle_since_ = now_ns;
+  if (now_ns - idle_since_ < kLingerNs) return until_ = idle_since_ + kLingerNs;
+  forget();
+  return 0;
+}
+
+}  // namespace holdfast

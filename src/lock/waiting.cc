@@ -1,0 +1,62 @@
+#include "lock/waiting.h"
+
+#include <algorithm>
+
+#include "platform/platform.h"
+#include "sync/bell.h"
+
+namespace holdfast {
+
+namespace {
+
+// A waiter tries again by itself after this long, however long the holder may go on. (The parker looks more often.)
+constexpr double kPauseMax = 1.0;
+// Where a waiter cannot queue (no memory for it, or the key holds an ordinary value), or nobody listens for it (no
+// thread to be had), it polls.
+constexpr double kPausePolling = 0.01;
+// The more of them there are, the rarer each looks: a lock that comes free is found in about 0.2 ms by some of them.
+constexpr std::size_t kPollersPerPause = 64;
+
+}  // namespace
+
+bool find_dead(World& world, Token self, const Owners& holders, Owners& dead) noexcept {
+  bool found = false;
+  for (const Token holder : holders) {
+    if (holder == self || dead.has(holder) || world.alive(holder)) continue;
+    dead.add(holder);
+    found = true;
+  }
+  return found;
+}
+
+double seconds_until(std::uint64_t ms) noexcept {
+  return std::max(static_cast<double>(ms) / 1e3 - static_cast<double>(platform::monotonic_ns()) / 1e9, 0.0);
+}
+
+Code settle_wait(Parker& parker, const Waiter& waiter, Code code, const Refusal& refusal, double& pause) noexcept {
+  if (code != Code::locked && code != Code::timeout) {
+    parker.end(waiter.number);
+    return code;
+  }
+  if (code == Code::timeout && refusal.watch.kind == nullptr && waiter.place != 0) {
+    pause = kPauseMax;  // it still has its place, and what it watches
+    return code;
+  }
+  const std::size_t turns = 1 + parker.watch(waiter.number, refusal.watch, refusal.place) / kPollersPerPause;
+  pause = refusal.place != 0 && parker.attended() ? kPauseMax : kPausePolling * static_cast<double>(turns);
+  if (refusal.end_ms != kExpiryNever) pause = std::min(pause, seconds_until(refusal.end_ms));
+  return code;
+}
+
+Code search_deadlock(Parker& parker, std::uint32_t number, const Claim& claim, std::string_view key,
+                     Code code) noexcept {
+  if (code != Code::locked || claim.stake == Stake::nothing || claim.agent == kNoAgent) return code;
+  const std::uint32_t agent = claim.stake == Stake::everything ? whole_state(claim.agent) : claim.agent;
+  return parker.track(number, agent, key) ? Code::deadlock : code;
+}
+
+void wake(World& world, const Waiter& waiter) noexcept {
+  if (waiter.number != 0) ring_bell(world, waiter.owner, waiter.number);
+}
+
+}  // namespace holdfast

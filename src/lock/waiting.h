@@ -1,0 +1,84 @@
+// What the waits for all primitives have in common: attempts that get past dead owners, and one step of a wait.
+//
+// An attempt runs with a shard's mutex held, where nobody may ask the kernel whether a process lives. So it names the
+// owners that stand in its way; those who are dead are given to a second attempt, which treats exactly them as gone. A
+// token is never given out again: who was found dead stays dead.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/owners.h"
+#include "base/status.h"
+#include "base/token.h"
+#include "dict/expiry.h"
+#include "dict/wait_queue.h"
+#include "lock/lease.h"
+#include "lock/parking.h"
+#include "lock/watch.h"
+#include "world/world.h"
+
+namespace holdfast {
+
+/// Who wants something has a timeout of his own, and other coroutines that wait for him: he does not wait long for a
+/// shard whose mutex belongs to a process that is stopped, but looks again.
+inline constexpr std::uint64_t kAttemptPatienceNs = 50'000'000;
+
+/// Why an attempt was refused.
+struct Refusal {
+  Owners holders;                       // in whose way it stands; none: an ordinary value
+  std::uint64_t end_ms = kExpiryNever;  // when there may be a change without anybody's doing
+  std::uint64_t place = 0;              // the waiter's, in the queue
+  Watch watch;
+};
+
+/// Adds to `dead` those of the holders that are. Whether there were any that were not known. Asks the kernel.
+bool find_dead(World& world, Token self, const Owners& holders, Owners& dead) noexcept;
+
+/// Runs `attempt(const Owners& dead, Refusal&) -> Code`, again while that gets past somebody who is dead.
+template <class Attempt>
+Code try_past_the_dead(World& world, Token self, Refusal& refusal, Attempt&& attempt) noexcept {
+  constexpr int kAttempts = 3;  // a third owner lives, or did so just now
+  Owners dead;
+  for (int i = 1;; ++i) {
+    refusal.holders.clear();
+    const Code code = attempt(static_cast<const Owners&>(dead), refusal);
+    if (code != Code::locked || i == kAttempts || !find_dead(world, self, refusal.holders, dead)) return code;
+  }
+}
+
+/// What became of a step of a wait: ends the wait, or tells the parker what to watch and `pause` (s) how long.
+Code settle_wait(Parker& parker, const Waiter& waiter, Code code, const Refusal& refusal, double& pause) noexcept;
+
+/// One step of a wait by waiter `number`, who wants `want` permits and maybe strict order. Runs
+/// `attempt(const Waiter&, const Owners& dead, Refusal&) -> Code`, which queues the waiter where it says `locked`.
+/// invalid: there is no such waiter.
+template <class Attempt>
+Code wait_once(World& world, Parker& parker, std::uint32_t number, std::uint32_t want, const Claim& claim,
+               double& pause, Attempt&& attempt) noexcept {
+  const Token self = world.token();
+  if (self == kNobody) return Code::system;
+  Waiter waiter = parker.begin(number, self);
+  if (waiter.arrival == 0) return Code::invalid;
+  waiter.want = want;
+  waiter.fair = claim.fair;
+  waiter.gives_up_ms = claim.timeout > 0 ? expiry_after(claim.timeout) : 0;
+  Refusal refusal;
+  const Code code = try_past_the_dead(world, self, refusal, [&](const Owners& dead, Refusal& why) noexcept {
+    const Code result = attempt(static_cast<const Waiter&>(waiter), dead, why);
+    if (why.place != 0) waiter.place = why.place;  // where the next attempt takes it out
+    return result;
+  });
+  return settle_wait(parker, waiter, code, refusal, pause);
+}
+
+/// After each step of a wait: `deadlock` if it would never end.
+Code search_deadlock(Parker& parker, std::uint32_t number, const Claim& claim, std::string_view key,
+                     Code code) noexcept;
+
+/// Tells the waiter that a release chose. After the shard's mutex was given back.
+void wake(World& world, const Waiter& waiter) noexcept;
+
+double seconds_until(std::uint64_t ms) noexcept;
+
+}  // namespace holdfast

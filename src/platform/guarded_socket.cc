@@ -1,0 +1,27 @@
+#include <unistd.h>
+
+#include "platform/platform.h"
+
+namespace holdfast::platform {
+
+int GuardedSocket::adopt(FileDescriptor fd) noexcept {
+  FileId id;
+  if (const int error = file_id(fd.get(), id)) return error;
+  close();
+  fd_ = fd.release();
+  id_ = id;
+  return 0;
+}
+
+void GuardedSocket::close() noexcept {
+  if (intact()) ::close(fd_);
+  fd_ = -1;
+}
+
+// Each socket is a file of its own, so it can be told from whatever takes its number; all eventfds look the same.
+bool GuardedSocket::intact() const noexcept {
+  FileId now;
+  return is_open() && file_id(fd_, now) == 0 && now == id_;
+}
+
+}  // namespace holdfast::platform

@@ -1,0 +1,111 @@
+#include "world/wait_table.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace holdfast {
+
+namespace {
+
+std::uint64_t mix(std::uint64_t x) noexcept {
+  x = (x ^ x >> 32) * 0xD6E8FEB86659FD93;
+  x = (x ^ x >> 32) * 0xD6E8FEB86659FD93;
+  return x ^ x >> 32;
+}
+
+std::uint32_t begin_writing(WaitRecord& record) noexcept {
+  const std::uint32_t stamp = record.stamp.load(kRelaxed) | 1;
+  record.stamp.store(stamp, kRelaxed);
+  std::atomic_thread_fence(kRelease);  // pairs with the acquire fence in find(): who reads what follows sees it odd
+  return stamp;
+}
+
+void end_writing(WaitRecord& record, std::uint32_t stamp) noexcept {
+  record.stamp.store(stamp + 1, kRelease);  // pairs with the acquire load in find()
+}
+
+}  // namespace
+
+void Wait::set_key(std::string_view whole) noexcept {
+  key.fill('\0');
+  key_length = static_cast<std::uint32_t>(whole.size());
+  whole.copy(key.data(), key.size());
+}
+
+std::string_view Wait::kept_key() const noexcept { return {key.data(), std::min<std::size_t>(key_length, key.size())}; }
+
+WaitRecord& WaitTable::probe(Token token, std::uint32_t agent, std::uint32_t step) const noexcept {
+  return memory_->records[(mix(token ^ mix(agent)) + step) % kWaitRecords];
+}
+
+WaitRecord* WaitTable::claim(Token token, std::uint32_t agent, const std::function<bool(Token)>& is_alive) noexcept {
+  for (std::uint32_t step = 0; step < kProbe; ++step) {
+    WaitRecord& record = probe(token, agent, step);
+    Token owner = record.owner.load(kRelaxed);
+    if (owner == kNobody && record.owner.compare_exchange_strong(owner, token, kAcquire, kRelaxed)) return &record;
+  }
+  for (std::uint32_t step = 0; step < kProbe; ++step) {
+    WaitRecord& record = probe(token, agent, step);
+    Token owner = record.owner.load(kRelaxed);
+    if (owner != token && !is_alive(owner) && record.owner.compare_exchange_strong(owner, token, kAcquire, kRelaxed))
+      return &record;
+  }
+  return nullptr;
+}
+
+void WaitTable::write(WaitRecord& record, const Wait& wait) noexcept {
+  const std::uint32_t stamp = begin_writing(record);
+  record.agent.store(wait.agent, kRelaxed);
+  record.token.store(wait.token, kRelaxed);
+  record.since.store(wait.since, kRelaxed);
+  record.seen.store(wait.seen, kRelaxed);
+  record.holder.store(wait.blocker.token, kRelaxed);
+  record.holder_sequence.store(wait.blocker.sequence, kRelaxed);
+  record.holder_end.store(wait.blocker.end_ms, kRelaxed);
+  record.holder_agent.store(wait.blocker.agent, kRelaxed);
+  record.key_length.store(wait.key_length, kRelaxed);
+  for (std::size_t i = 0; i < record.key.size(); ++i) {
+    std::uint64_t word;
+    std::memcpy(&word, wait.key.data() + i * sizeof word, sizeof word);
+    record.key[i].store(word, kRelaxed);
+  }
+  end_writing(record, stamp);
+}
+
+// The agent goes first: should this process take the record again, the old wait must not be read before the new one is
+// written.
+void WaitTable::release(WaitRecord& record) noexcept {
+  const std::uint32_t stamp = begin_writing(record);
+  record.agent.store(0, kRelaxed);
+  end_writing(record, stamp);
+  record.owner.store(kNobody, kRelease);
+}
+
+WaitTable::Found WaitTable::find(Token token, std::uint32_t agent, Wait& wait) const noexcept {
+  bool torn = false;
+  for (std::uint32_t step = 0; step < kProbe; ++step) {
+    const WaitRecord& record = probe(token, agent, step);
+    if (record.owner.load(kAcquire) != token) continue;
+    const std::uint32_t stamp = record.stamp.load(kAcquire);
+    wait.agent = record.agent.load(kRelaxed);
+    if (wait.agent != agent) continue;
+    wait.token = record.token.load(kRelaxed);
+    wait.since = record.since.load(kRelaxed);
+    wait.seen = record.seen.load(kRelaxed);
+    wait.blocker = {record.holder.load(kRelaxed), record.holder_agent.load(kRelaxed),
+                    record.holder_sequence.load(kRelaxed), record.holder_end.load(kRelaxed)};
+    wait.key_length = record.key_length.load(kRelaxed);
+    for (std::size_t i = 0; i < record.key.size(); ++i) {
+      const std::uint64_t word = record.key[i].load(kRelaxed);
+      std::memcpy(wait.key.data() + i * sizeof word, &word, sizeof word);
+    }
+    std::atomic_thread_fence(kAcquire);
+    const bool whole = (stamp & 1) == 0 && record.stamp.load(kRelaxed) == stamp;
+    // The token in the rest: between two owners the rest is still the first one's.
+    if (whole && wait.token == token) return Found::yes;
+    torn = torn || !whole;
+  }
+  return torn ? Found::unreadable : Found::no;
+}
+
+}  // namespace holdfast
