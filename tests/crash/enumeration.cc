@@ -39,7 +39,11 @@ class Enumeration {
       to_repair_.clear();
       const std::vector<State> states = make_states(victim_, random_);
       for (const State& state : states)
-        for (const Scenario& scenario : make_scenarios(victim_, state, random_)) step(state, scenario);
+        for (const auto make : {make_scenarios, make_permits_scenarios})
+          for (const Scenario& scenario : make(victim_, state, random_)) {
+            step(state, scenario);
+            if (settings_.expect_violations && judge_.violations() > 0) return;
+          }
       for (const auto& [name, state, image] : sample()) step_repair(name, *state, image);
     }
   }
@@ -57,10 +61,16 @@ class Enumeration {
     Image image;
   };
 
-  std::vector<Image> images_of(const std::function<void()>& prepare, const std::function<int()>& run, Stepped& result) {
+  /// `start_ns`: when the preparations were over.
+  std::vector<Image> images_of(const std::function<void()>& prepare, const std::function<int()>& run, Stepped& result,
+                               std::uint64_t& start_ns) {
     std::vector<Image> images;
     result = step_through(
-        prepare, run, [&] { images.push_back(victim_.take()); },
+        prepare, run,
+        [&] {
+          start_ns = platform::monotonic_ns();
+          images.push_back(victim_.take());
+        },
         [&] {
           if (std::memcmp(images.back().data(), victim_.bytes(), victim_.size()) != 0) images.push_back(victim_.take());
         });
@@ -70,9 +80,9 @@ class Enumeration {
 
   void step(const State& state, const Scenario& scenario) {
     victim_.put(state.image);
-    const std::uint64_t start_ns = platform::monotonic_ns();
+    std::uint64_t start_ns = 0;
     Stepped result;
-    const std::vector<Image> images = images_of(scenario.prepare, scenario.run, result);
+    const std::vector<Image> images = images_of(scenario.prepare, scenario.run, result, start_ns);
     if (images.empty() && result.status == kSkip) {
       ++skipped_;
       return;
@@ -97,14 +107,14 @@ class Enumeration {
   void step_repair(const std::string& name, const State& state, const Image& image) {
     ++repairs_;
     victim_.put(image);
-    const std::uint64_t start_ns = platform::monotonic_ns();
+    std::uint64_t start_ns = 0;
     Stepped result;
     const std::vector<Image> images = images_of([&] { victim_.dict().get("enters the world"); },
                                                 [&] {
                                                   const ShardGuard guard(victim_.segment().shards()[0], 0);
                                                   return guard.held() ? 0 : 1;
                                                 },
-                                                result);
+                                                result, start_ns);
     if (!result.problem.empty() || result.status != 0)
       return judge_.fail("repair of " + name + ": " + result.problem + " status " + std::to_string(result.status));
     judge_.judge_repair(name, state, images, start_ns);

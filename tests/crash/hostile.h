@@ -34,6 +34,7 @@ class Scribbler {
   void scribble_anywhere(Segment& segment);
   void scribble_entry(Shard& shard);
   void scribble_list(Shard& shard, const View& list);
+  void scribble_hold(Shard& shard, const View& holdable);
   void scribble_header(Segment& segment, Shard& shard);
 
   test::Dict& dict_;

@@ -23,7 +23,7 @@ class User {
     double number = 0;
     double pause = 0;
     const int end = static_cast<int>(random_() % 2);
-    switch (random_() % 20) {
+    switch (random_() % 24) {
       case 0:
       case 1:
         dict_.set(key, std::string(random_() % 300, 'v'), random_() % 3 == 0 ? 0.01 : 0);
@@ -73,13 +73,48 @@ class User {
         dict_.pop(key, end);
         dict_.llen(key);
         break;
+      case 19:
+      case 20:
+        use_permits(key);
+        break;
+      case 21: {
+        holdfast_wait wait{};
+        wait.parker = parker_;
+        wait.waiter = waiter_;
+        dict_.wait_permits(key, HOLDFAST_RWLOCK, random_() % 3 == 0 ? HOLDFAST_ALL_PERMITS : 1, 0, 0.01, &wait, &last_);
+        std::uint32_t some;
+        holdfast_parker_sleep(parker_, random_() % 20 == 0 ? 0.009 : 0, &some, 1);
+        break;
+      }
+      case 22:
+        dict_.explain(key, last_, std::string(random_() % 100, 'w'));
+        holdfast_holder holder;
+        dict_.holder(key, &holder);
+        break;
       default:
         dict_.try_lock(key, 0.01, &lease);
+        if (random_() % 3 == 0) dict_.explain(key, lease, std::string(random_() % 128, 'w'));
         if (random_() % 2 == 0) dict_.unlock(key, &lease);
     }
   }
 
  private:
+  /// Some of them stay until they expire.
+  void use_permits(const std::string& key) {
+    const int kind = random_() % 3 == 0 ? HOLDFAST_RWLOCK : HOLDFAST_SEMAPHORE;
+    std::vector<holdfast_lease> leases(1 + random_() % 5);
+    for (holdfast_lease& lease : leases)
+      dict_.try_permits(key, kind, 1 + random_() % 3, 8, random_() % 4 == 0 ? 0 : 0.05, &lease);
+    for (holdfast_lease& lease : leases) {
+      if (random_() % 4 == 0) dict_.keep(key, lease, 1);
+      if (random_() % 4 == 0) dict_.renew(key, lease, 0.03);
+      if (random_() % 4 == 0) dict_.explain(key, lease, std::string(random_() % 128, 'w'));
+      if (random_() % 4 == 0) dict_.remaining(key, lease);
+      if (random_() % 4 != 0) dict_.unlock(key, &lease);
+    }
+    if (random_() % 4 == 0) dict_.used(key);
+  }
+
   void look_around() {
     dict_.keys();
     dict_.free_space();

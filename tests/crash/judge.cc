@@ -164,6 +164,7 @@ void Judge::use(const std::string& key) {
   if (taken == HOLDFAST_OK ? dict.get(key) != test::boolean(true) || dict.unlock(key, &lease) != HOLDFAST_OK
                            : taken != HOLDFAST_NO_MEMORY)
     fail("lock of " + key + " gives " + holdfast_code_text(taken));
+  use_permits(key);
   // Where memory is short, others may have had to go.
   Sight then = victim_.see_judged(state_->keys, start_ns_);
   std::uint64_t evictions = dict.segment().shards()[0].header().evictions.load() - evictions_before;
@@ -174,6 +175,20 @@ void Judge::use(const std::string& key) {
     }
   const std::string change = difference(others, then);
   if (!change.empty()) fail("using " + key + " changed another key: " + change);
+}
+
+void Judge::use_permits(const std::string& key) {
+  test::Dict& dict = victim_.judged();
+  holdfast_lease lease{};
+  const int taken = dict.try_permits(key, HOLDFAST_RWLOCK, HOLDFAST_ALL_PERMITS, 0, 100, &lease);
+  if (taken == HOLDFAST_NO_MEMORY) return;
+  if (taken != HOLDFAST_OK) return fail("permits of " + key + " give " + holdfast_code_text(taken));
+  holdfast_lease other{};
+  if (dict.get(key) != test::boolean(true) || dict.keep(key, lease, 1) != HOLDFAST_OK || dict.used(key) != 1 ||
+      dict.unlock(key, &lease) != HOLDFAST_OK ||
+      dict.try_permits(key, HOLDFAST_RWLOCK, HOLDFAST_ALL_PERMITS, 0, 100, &other) != HOLDFAST_OK ||
+      dict.unlock(key, &other) != HOLDFAST_OK || dict.get(key) != test::nothing())
+    fail("permits under " + key);
 }
 
 void Judge::use_list(const std::string& key) {

@@ -48,6 +48,7 @@ class Judge {
   void repair_and_check(const Image& image);
   void use(const std::string& key);
   void use_list(const std::string& key);
+  void use_permits(const std::string& key);
   void check_whole(const char* when);
 
   Victim& victim_;

@@ -264,8 +264,8 @@ class Maker {
       waiter.owner = judge_token_;
       waiter.number = static_cast<std::uint32_t>(1000 + i);
       waiter.arrival = long_ago + static_cast<std::uint64_t>(i);
-      if (!WaitQueue(shard, arena, lock).add(waiter)) ::_exit(kSkip);
-      if (!patient) shard.entry(lock.tail.load(kRelaxed)).expiry.store(1, kRelaxed);
+      if (!WaitQueue(shard, arena, lock.queue).add(waiter, 0)) ::_exit(kSkip);
+      if (!patient) shard.entry(lock.queue.tail.load(kRelaxed)).expiry.store(1, kRelaxed);
     }
   }
 

@@ -28,10 +28,13 @@ struct Scenario {
 /// `prepare` ends the child with this when the state has no room for what it needs.
 inline constexpr int kSkip = 250;
 
-/// Empty, mixed, long chains, full, full of expired entries, fragmented, flushed, lists, full of lists, locks.
+/// Empty, mixed, long chains, full, full of expired entries, fragmented, crowded, flushed, lists, full of lists, locks,
+/// permits.
 std::vector<State> make_states(Victim& victim, Random& random);
 
 /// Each kind of public operation once, on keys of the state that suit it.
 std::vector<Scenario> make_scenarios(Victim& victim, const State& state, Random& random);
+/// The same for permits, and for what is said about locks.
+std::vector<Scenario> make_permits_scenarios(Victim& victim, const State& state, Random& random);
 
 }  // namespace holdfast::crash

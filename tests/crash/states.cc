@@ -71,6 +71,8 @@ class Builder {
     holdfast_lease lease{};
     std::vector<std::string> keys = fill("h", 0, 20);
     for (const char* key : {"held 1", "held 2"}) dict_.try_lock(key, kLong, &lease);
+    dict_.explain("held 2", lease, "stays");
+    for (int i = 0; i < 3; ++i) dict_.try_permits("read", HOLDFAST_RWLOCK, 1, 0, kLong, &lease);
     for (int i = 0; i < 8; ++i) {
       dict_.push("list", i % 2, std::string(static_cast<std::size_t>(i) * 5, 'l'));
       const std::vector<std::string> more = fill("h" + std::to_string(i) + "-", 0, 3);
@@ -83,7 +85,7 @@ class Builder {
       if (i % 2 == 0) dict_.get(keys[i]);
     }
     std::vector<std::string> some = sample(keys);
-    for (const char* key : {"held 1", "held 2", "list"}) some.emplace_back(key);
+    for (const char* key : {"held 1", "held 2", "read", "list"}) some.emplace_back(key);
     return finish("crowded", some);
   }
 
@@ -132,6 +134,36 @@ class Builder {
     std::vector<std::string> all = keys;
     all.push_back("value");
     return finish("locks", all);
+  }
+
+  /// Held by the living, the dead, both; expired; free; a few with more than one hold.
+  State permits() {
+    std::vector<std::string> keys = colliding(6);
+    holdfast_lease lease{};
+    const auto take = [&](const std::string& key, std::uint32_t want, double exptime) {
+      dict_.try_permits(key, HOLDFAST_SEMAPHORE, want, 5, exptime, &lease);
+    };
+    for (const double exptime : {kLong, 0.0, 0.001}) take(keys[0], 1, exptime);
+    take(keys[1], 2, 0.001);
+    test::Child dies([&](test::Channel& channel) {
+      take(keys[2], 3, 0);
+      take(keys[3], 1, kLong);
+      channel.say(std::to_string(lease.owner));
+      return 0;
+    });
+    Victim::disregard(std::stoull(dies.hear()));
+    dies.wait();
+    take(keys[2], 2, 0);
+    take(keys[4], 5, kLong);
+    dict_.unlock(keys[4], &lease);
+    dict_.try_permits(keys[5], HOLDFAST_RWLOCK, HOLDFAST_ALL_PERMITS, 0, 0, &lease);
+    dict_.explain(keys[5], lease, "writes");
+    dict_.try_lock("lock", 0, &lease);
+    dict_.explain("lock", lease, "reads");
+    dict_.set("value", "v");
+    pass_time();
+    for (const char* key : {"value", "lock"}) keys.emplace_back(key);
+    return finish("permits", keys);
   }
 
  private:
@@ -221,6 +253,7 @@ std::vector<State> make_states(Victim& victim, Random& random) {
   states.push_back(builder.lists());
   states.push_back(builder.full_of_lists());
   states.push_back(builder.locks());
+  states.push_back(builder.permits());
   return states;
 }
 

@@ -12,6 +12,7 @@
 #include <random>
 
 #include "crash/storm.h"
+#include "crash/storm_pool.h"
 #include "dict/guard.h"
 #include "platform/platform.h"
 #include "support/process.h"
@@ -80,11 +81,18 @@ class Storm {
     for (const Worker& worker : ledger_.workers) calls += worker.calls.load();
     std::uint64_t sections = 0;
     for (const Section& section : ledger_.sections) sections += section.entered.load();
-    std::printf("%-25s %5d kills, %8" PRIu64 " calls, %6u list elements, %6" PRIu64 " critical sections, %4" PRIu64
-                " repairs; lock taken from the dead %4" PRIu64 " times, p50 <= %" PRIu64 " us, p99 <= %" PRIu64
-                " us, max %" PRIu64 " us; %" PRIu64 " violations; %.1f s\n",
-                shape_.name, kills_, calls, ledger_.next_element.load(), sections, repairs_, ledger_.takeovers.load(),
-                ledger_.takeover_us.quantile(0.5), ledger_.takeover_us.quantile(0.99),
+    std::uint64_t grants = 0;
+    std::uint64_t checks = 0;
+    for (const Pool& pool : ledger_.pools) {
+      grants += pool.grants.load();
+      checks += pool.checks.load();
+    }
+    std::printf("%-25s %5d kills, %8" PRIu64 " calls, %6u list elements, %6" PRIu64 " critical sections, %6" PRIu64
+                " grants of permits (%" PRIu64 " sums), %4" PRIu64 " repairs; lock taken from the dead %4" PRIu64
+                " times, p50 <= %" PRIu64 " us, p99 <= %" PRIu64 " us, max %" PRIu64 " us; %" PRIu64
+                " violations; %.1f s\n",
+                shape_.name, kills_, calls, ledger_.next_element.load(), sections, grants, checks, repairs_,
+                ledger_.takeovers.load(), ledger_.takeover_us.quantile(0.5), ledger_.takeover_us.quantile(0.99),
                 ledger_.takeover_us.longest_us.load(), ledger_.violations.count.load(), seconds_);
     ledger_.violations.print();
     return ledger_.violations.count.load();
@@ -185,6 +193,7 @@ class Storm {
     if (!problem.empty()) ledger_.violations.add("at the end: %s", problem.c_str());
     check_counters(0);
     empty_lists();
+    check_pools(dict_, ledger_);
     for (const std::string& key : dict_.keys()) {
       if (key.compare(0, 5, "value") != 0) continue;
       if (const test::Got got = dict_.get(key); got.code == HOLDFAST_OK && !is_value_of(key, got.text))

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -16,6 +17,7 @@ inline constexpr int kCounters = 8;
 inline constexpr int kLocks = 4;
 inline constexpr int kValues = 40;
 inline constexpr int kLists = 3;
+inline constexpr std::size_t kPools = 4;  // the first half are read-write locks, the others semaphores
 /// Elements that can be told apart; when all are used up, lists only become shorter.
 inline constexpr std::uint32_t kElements = 1 << 21;
 /// Times of kills are kept for this many lives of each worker: long enough for a successor to look them up.
@@ -40,6 +42,18 @@ struct Section {
   std::atomic<std::uint64_t> entered;    // acknowledged increments of it
 };
 
+/// A pool as those see it who hold permits of it.
+struct Pool {
+  struct alignas(64) Share {
+    std::atomic<std::uint64_t> count;  // permits (lower half); the upper half counts the changes
+    std::atomic<std::uint64_t> token;  // of the process that wrote it
+  };
+  std::array<Share, kWorkers> shares;
+  std::atomic<std::uint64_t> written;  // by load and store of writers: loses counts if two write; readers see it stand
+  std::atomic<std::uint64_t> grants;
+  std::atomic<std::uint64_t> checks;  // sums that were taken at one instant
+};
+
 /// What became of an element of a list.
 struct Element {
   static constexpr std::uint8_t kBegun = 1;   // a push of it has begun
@@ -51,6 +65,7 @@ struct Ledger {
   bool evicts;  // memory is so short that counters and lists give way to others
   std::array<Worker, kWorkers> workers;
   std::array<Section, kLocks> sections;
+  std::array<Pool, kPools> pools;
   std::array<std::atomic<std::uint64_t>, kCounters> maybe;  // increments of processes that died in the call
   std::atomic<std::uint32_t> next_element;
   std::array<std::atomic<std::uint8_t>, kElements> elements;

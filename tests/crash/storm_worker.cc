@@ -2,6 +2,7 @@
 
 #include "base/hash.h"
 #include "crash/storm.h"
+#include "crash/storm_pool.h"
 #include "platform/platform.h"
 #include "world/world.h"
 
@@ -28,11 +29,12 @@ class Work {
         life_(life),
         random_(seed),
         parker_(holdfast_parker_new()),
-        waiter_(holdfast_waiter_open(parker_)) {}
+        waiter_(holdfast_waiter_open(parker_)),
+        pools_(dict, ledger, self, random_, parker_, waiter_) {}
 
   void step() {
     // Half of the workers hardly ever enter a critical section: they are killed inside the dictionary instead.
-    const std::size_t kinds = self_ % 2 == 0 || below(50) == 0 ? 15 : 13;
+    const std::size_t kinds = self_ % 2 == 0 || below(50) == 0 ? 18 : 13;
     switch (below(kinds)) {
       case 0:
       case 1:
@@ -63,6 +65,11 @@ class Work {
       case 11:
       case 12:
         change_list(below(kLists));
+        break;
+      case 13:
+      case 14:
+      case 15:
+        pools_.use(below(kPools));
         break;
       default:
         critical_section(below(kLocks));
@@ -239,6 +246,7 @@ class Work {
   std::mt19937_64 random_;
   holdfast_parker* parker_;
   std::uint32_t waiter_;
+  PoolUser pools_;
   std::uint64_t last_sequence_ = 0;
   int lengths_[kLists] = {};
 };

@@ -1,9 +1,11 @@
 #include "crash/victim.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <vector>
 
 #include "dict/expiry.h"
 #include "dict/key.h"
@@ -40,6 +42,54 @@ bool look_at_list(const Shard& shard, const Key& key, const ListEnds& ends, std:
   return true;
 }
 
+std::vector<Token>& disregarded() {
+  static std::vector<Token> tokens;
+  return tokens;
+}
+
+std::string why_of(const View& hold) {
+  return {reinterpret_cast<const char*>(&hold.hold() + 1), hold.value_size - sizeof(HoldFields)};
+}
+
+/// What stands beside a lock, as long as it is held.
+std::string look_at_note(const Shard& shard, const Key& key, std::uint64_t sequence) {
+  Place place{};
+  View note{};
+  if (!shard.find(key, place) || place.block == 0 || place.view.type != EntryType::lock ||
+      !shard.inspect(place.view.lock().note.load(kRelaxed), note) || note.type != EntryType::hold ||
+      note.hold().sequence.load(kRelaxed) != sequence)
+    return "";
+  return why_of(note);
+}
+
+/// The holds of permits that count; false on damage.
+bool look_at_holds(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t start_ns, Seen& seen) {
+  Place place{};
+  if (!shard.find(key, place) || place.block == 0 || place.view.type != EntryType::permits) return false;
+  std::uint32_t block = place.view.permits().holds.load(kRelaxed);
+  for (std::uint32_t steps = 0; block != 0; ++steps) {
+    View hold{};
+    if (steps == shard.granules() || !shard.inspect(block, hold) || hold.type != EntryType::hold ||
+        hold.entry->hash.load(kRelaxed) != key.short_hash())
+      return false;
+    block = hold.entry->next.load(kRelaxed);
+    const HoldFields& fields = hold.hold();
+    const std::uint64_t expiry = hold.entry->expiry.load(kRelaxed);
+    const std::uint64_t end = expiry_ms(expiry);
+    const Token owner = fields.owner.load(kRelaxed);
+    if ((expiry & kFlushMask) != flush || (end != kExpiryNever && end * 1'000'000 <= start_ns) ||
+        std::count(disregarded().begin(), disregarded().end(), owner) != 0)
+      continue;
+    ++seen.bits;
+    seen.sequence = std::max(seen.sequence, fields.sequence.load(kRelaxed));
+    for (const std::uint64_t word :
+         {owner, fields.sequence.load(kRelaxed), end, std::uint64_t{fields.count.load(kRelaxed)}})
+      seen.text += std::to_string(word) + ":";
+    seen.text += why_of(hold) + ";";
+  }
+  return true;
+}
+
 Seen look(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t start_ns) {
   static std::string buffer(kBufferBytes, '\0');
   ValueOut out{};
@@ -54,8 +104,12 @@ Seen look(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t
   if (result == Shard::Read::missing) return seen;
   const std::uint64_t end = expiry_ms(out.expiry);
   if ((out.expiry & kFlushMask) != flush || (end != kExpiryNever && end * 1'000'000 <= start_ns)) return seen;
-  seen.kind = out.type == EntryType::lock ? Seen::Kind::lock : Seen::Kind::value;
+  seen.kind = is_holdable(out.type) ? Seen::Kind::lock : Seen::Kind::value;
   seen.type = out.type;
+  if (out.type == EntryType::permits) {  // its own end follows from the holds'
+    if (!look_at_holds(shard, key, flush, start_ns, seen)) seen.kind = Seen::Kind::torn;
+    return seen.bits != 0 || seen.kind == Seen::Kind::torn ? seen : Seen{};
+  }
   seen.expiry_ms = end;
   seen.flags = out.flags;
   if (out.type == EntryType::string) {
@@ -66,7 +120,10 @@ Seen look(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t
     if (!look_at_list(shard, key, ends, seen.text)) seen.kind = Seen::Kind::torn;
   } else {
     seen.bits = out.bits;
-    if (out.type == EntryType::lock) seen.sequence = out.sequence;
+    if (out.type == EntryType::lock) {
+      seen.sequence = out.sequence;
+      seen.text = look_at_note(shard, key, out.sequence);
+    }
   }
   return seen;
 }
@@ -80,8 +137,8 @@ std::string describe(const Seen& seen) {
     case Seen::Kind::torn:
       return "torn";
     case Seen::Kind::lock:
-      return "lock of " + std::to_string(seen.bits) + ", sequence " + std::to_string(seen.sequence) + ", until " +
-             std::to_string(seen.expiry_ms);
+      return "lock or permits of " + std::to_string(seen.bits) + ", sequence " + std::to_string(seen.sequence) +
+             ", until " + std::to_string(seen.expiry_ms) + " \"" + seen.text + "\"";
     case Seen::Kind::value:
       break;
   }
@@ -122,6 +179,8 @@ Victim::Victim(std::uint64_t size, std::uint64_t hash_seed) : size_(round_size(s
                      **World::current(), nullptr, 0);
   bare_shard_ = std::make_unique<Shard>(bare_.get() + kHeaderBytes, segment().geometry(), unused);
 }
+
+void Victim::disregard(Token dead) { disregarded().push_back(dead); }
 
 void Victim::put(const Image& image, test::Dict& where) const {
   std::memcpy(static_cast<void*>(&where.segment().header()), image.data(), size_);

@@ -17,15 +17,15 @@ namespace holdfast::crash {
 /// The bytes of a whole segment.
 using Image = std::vector<std::byte>;
 
-/// What a lock-free read finds under a key, and behind it in a list.
+/// What a lock-free read finds under a key, and behind it in a list or in holds.
 struct Seen {
   enum class Kind { missing, value, lock, torn } kind = Kind::missing;
   std::uint64_t expiry_ms = 0;
   std::uint32_t flags = 0;
-  std::uint64_t bits = 0;      // number, boolean; list: length; lock: owner
-  std::uint64_t sequence = 0;  // lock
+  std::uint64_t bits = 0;      // number, boolean; list: length; lock: owner; permits: number of holds
+  std::uint64_t sequence = 0;  // lock, permits: the last one
   EntryType type{};
-  std::string text;  // string; list: its elements
+  std::string text;  // string; list: its elements; lock: why; permits: the holds
 
   friend bool operator==(const Seen&, const Seen&) = default;
 };
@@ -49,6 +49,8 @@ class Victim {
   Image take() { return {bytes(), bytes() + size_}; }
   void put(const Image& image) { put(image, *dict_); }
   void put_judged(const Image& image) { put(image, *judged_); }
+  /// Permits of this process count as given back: it was dead before anything is looked at.
+  static void disregard(Token dead);
 
   /// All `keys` by lock-free reads on the bare image. Entries whose time was over at `start_ns` count as missing; no
   /// owner is asked whether it lives.

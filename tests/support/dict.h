@@ -162,7 +162,7 @@ class Dict {
   std::uint64_t free_space() { return holdfast_free_space(handle); }
 
   int try_lock(std::string_view key, double exptime, holdfast_lease* lease) {
-    return holdfast_lock_try(handle, key.data(), key.size(), exptime, lease);
+    return holdfast_lock_try(handle, key.data(), key.size(), exptime, 0, 0, lease);
   }
   int unlock(std::string_view key, holdfast_lease* lease) {
     return holdfast_unlock(handle, key.data(), key.size(), lease);
@@ -172,7 +172,37 @@ class Dict {
   }
   int wait_lock(std::string_view key, double exptime, holdfast_parker* parker, std::uint32_t waiter,
                 holdfast_lease* lease, double* pause) {
-    return holdfast_lock_wait(handle, key.data(), key.size(), exptime, parker, waiter, lease, pause);
+    holdfast_wait wait{};
+    wait.parker = parker;
+    wait.waiter = waiter;
+    const int code = holdfast_lock_wait(handle, key.data(), key.size(), exptime, &wait, lease);
+    *pause = wait.pause;
+    return code;
+  }
+  int explain(std::string_view key, const holdfast_lease& lease, std::string_view why) {
+    return holdfast_lock_explain(handle, key.data(), key.size(), &lease, why.data(), why.size());
+  }
+  int holder(std::string_view key, holdfast_holder* holder) {
+    return holdfast_lock_holder(handle, key.data(), key.size(), holder);
+  }
+  /// `kind` RWLOCK: `total` is not looked at.
+  int try_permits(std::string_view key, int kind, std::uint32_t want, std::uint32_t total, double exptime,
+                  holdfast_lease* lease, bool fair = false) {
+    return holdfast_permits_try(handle, key.data(), key.size(), kind, want, total, exptime, 0, fair ? 1 : 0, lease);
+  }
+  int wait_permits(std::string_view key, int kind, std::uint32_t want, std::uint32_t total, double exptime,
+                   holdfast_wait* wait, holdfast_lease* lease) {
+    return holdfast_permits_wait(handle, key.data(), key.size(), kind, want, total, exptime, wait, lease);
+  }
+  int keep(std::string_view key, const holdfast_lease& lease, std::uint32_t count) {
+    return holdfast_permits_keep(handle, key.data(), key.size(), &lease, count);
+  }
+  /// Permits in use, or a code as a negative number.
+  int used(std::string_view key) { return count(key, false); }
+  int waiters(std::string_view key) { return count(key, true); }
+  double remaining(std::string_view key, const holdfast_lease& lease) {
+    double seconds = 0;
+    return holdfast_lock_remaining(handle, key.data(), key.size(), &lease, &seconds) == HOLDFAST_OK ? seconds : -1;
   }
   int leave(std::string_view key, holdfast_parker* parker, std::uint32_t waiter) {
     return holdfast_lock_leave(handle, key.data(), key.size(), parker, waiter);
@@ -186,6 +216,13 @@ class Dict {
 
  private:
   static constexpr std::size_t kBuffer = 1 << 20;
+
+  int count(std::string_view key, bool of_waiters) {
+    std::uint32_t used = 0;
+    std::uint32_t waiters = 0;
+    const int code = holdfast_permits_count(handle, key.data(), key.size(), &used, &waiters);
+    return code != HOLDFAST_OK ? -code : static_cast<int>(of_waiters ? waiters : used);
+  }
 
   static std::string& buffer() {
     thread_local std::string bytes(kBuffer, '\0');

@@ -1,5 +1,6 @@
 #include "support/shard_check.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace holdfast::test {
@@ -62,23 +63,25 @@ class Walker {
     while (block != 0 && problem_.empty()) {
       View view{};
       if (!shard_.inspect(block, view)) return fail("entry that makes no sense", block);
-      if (view.type == EntryType::waiter) return fail("waiter in a chain", block);
-      if (view.type == EntryType::node) return fail("node of a list in a chain", block);
+      if (!has_key(view.type)) return fail("waiter, hold or node of a list in a chain", block);
       if (&shard_.bucket_of(view.entry->hash.load(kRelaxed)) != &shard_.bucket(bucket))
         return fail("entry in the wrong chain", block);
       if (!take(block, view.granules, kUsed)) return;
       count_.used_granules += view.granules;
       ++count_.entries;
-      if (view.type == EntryType::lock) walk_queue(view.lock());
+      if (is_holdable(view.type)) {
+        if (view.is_free()) ++free_locks_;
+        walk_queue(view.queue());
+        walk_holds(view);
+      }
       if (view.type == EntryType::list) walk_list(view);
       block = view.entry->next.load(kRelaxed);
     }
   }
 
-  void walk_queue(const LockFields& lock) {
-    if (lock.owner.load(kRelaxed) == kNobody) ++free_locks_;
+  void walk_queue(const QueueFields& queue) {
     std::uint32_t last = 0;
-    for (std::uint32_t block = lock.head.load(kRelaxed); block != 0 && problem_.empty();) {
+    for (std::uint32_t block = queue.head.load(kRelaxed); block != 0 && problem_.empty();) {
       View view{};
       if (!shard_.inspect(block, view) || view.type != EntryType::waiter) return fail("no waiter in a queue", block);
       if (!take(block, view.granules, kUsed)) return;
@@ -87,7 +90,29 @@ class Walker {
       last = block;
       block = view.entry->next.load(kRelaxed);
     }
-    if (lock.tail.load(kRelaxed) != last) fail("tail of a queue is not its last waiter", last);
+    if (queue.tail.load(kRelaxed) != last) fail("tail of a queue is not its last waiter", last);
+  }
+
+  void walk_holds(const View& holdable) {
+    const bool is_lock = holdable.type == EntryType::lock;
+    const std::uint32_t first = (is_lock ? holdable.lock().note : holdable.permits().holds).load(kRelaxed);
+    std::uint64_t used = 0;
+    for (std::uint32_t block = first; block != 0 && problem_.empty();) {
+      View view{};
+      if (!shard_.inspect(block, view) || view.type != EntryType::hold || view.key_length != 0)
+        return fail("no hold in a chain of holds", block);
+      if (!take(block, view.granules, kUsed)) return;
+      if (view.entry->hash.load(kRelaxed) != holdable.entry->hash.load(kRelaxed))
+        return fail("hold of another key", block);
+      used += view.hold().count.load(kRelaxed);
+      count_.used_granules += view.granules;
+      ++count_.holds;
+      block = view.entry->next.load(kRelaxed);
+      if (is_lock && block != 0) return fail("a lock with two notes", block);
+    }
+    if (is_lock && first != 0 && holdable.is_free()) return fail("note on a lock that nobody holds", first);
+    if (!is_lock && problem_.empty() && std::min<std::uint64_t>(used, ~0U) != holdable.permits().used.load(kRelaxed))
+      fail("wrong count of used permits", used);
   }
 
   void walk_list(const View& list) {

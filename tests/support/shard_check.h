@@ -1,5 +1,5 @@
-// The invariants of a shard, made executable: every granule belongs to exactly one entry, node, waiter
-// or free block.
+// The invariants of a shard, made executable: every granule belongs to exactly one entry, node, waiter,
+// hold or free block.
 //
 // REQUIRES, for every call: nobody changes the shard meanwhile.
 #pragma once
@@ -21,7 +21,8 @@ struct ShardCount {
   std::uint32_t entries = 0;
   std::uint32_t nodes = 0;  // of lists
   std::uint32_t waiters = 0;
-  std::uint32_t used_granules = 0;  // of all three
+  std::uint32_t holds = 0;
+  std::uint32_t used_granules = 0;  // of all four
   std::uint32_t free_granules = 0;  // of the free blocks, as counted
 };
 /// REQUIRES: check_shard() found nothing.

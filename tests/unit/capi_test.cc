@@ -1,6 +1,7 @@
 // The C ABI beyond the dictionary's operations: versions, texts, opening, bad arguments, lives of a world.
 // This program itself never enters a world, so that each child begins one.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -67,9 +68,99 @@ TEST(CapiTest, every_code_has_a_text) {
   EXPECT_STREQ(holdfast_code_text(HOLDFAST_EXISTS), "exists");
   EXPECT_STREQ(holdfast_code_text(HOLDFAST_NO_MEMORY), "no memory");
   EXPECT_STREQ(holdfast_code_text(HOLDFAST_TIMEOUT), "timeout");
-  for (int code = HOLDFAST_OK; code <= HOLDFAST_DIFFERS; ++code) EXPECT_STRNE(holdfast_code_text(code), "unknown code");
-  EXPECT_STREQ(holdfast_code_text(HOLDFAST_DIFFERS + 1), "unknown code");
+  for (int code = HOLDFAST_OK; code <= HOLDFAST_DEADLOCK; ++code)
+    EXPECT_STRNE(holdfast_code_text(code), "unknown code");
+  EXPECT_STREQ(holdfast_code_text(HOLDFAST_DEADLOCK + 1), "unknown code");
   EXPECT_STREQ(holdfast_code_text(-1), "unknown code");
+}
+
+TEST(CapiTest, an_error_of_which_the_code_says_all_has_no_sentence_not_that_of_an_earlier_one) {
+  in_a_world([] {
+    Dict dict("a");
+    holdfast_lease lease{};
+    holdfast_lease other{};
+    EXPECT_EQ(dict.set("", "v"), HOLDFAST_INVALID);
+    EXPECT_EQ(dict.get("k"), nothing());
+    EXPECT_STREQ(holdfast_error(), "");
+    EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+    EXPECT_EQ(dict.set("", "v"), HOLDFAST_INVALID);
+    EXPECT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_LOCKED);
+    EXPECT_STREQ(holdfast_error(), "");
+    holdfast_value keys{};
+    std::uint32_t count = 0;
+    EXPECT_EQ(dict.set("", "v"), HOLDFAST_INVALID);
+    EXPECT_EQ(holdfast_keys(dict.handle, 0, &keys, &count), HOLDFAST_BUFFER);
+    EXPECT_STREQ(holdfast_error(), "");
+  });
+}
+
+TEST(CapiTest, a_lease_that_holds_nothing_is_all_0) {
+  in_a_world([] {
+    Dict dict("a");
+    holdfast_lease held{};
+    ASSERT_EQ(dict.try_lock("k", 0, &held), HOLDFAST_OK);
+    ASSERT_EQ(dict.set("value", "v"), HOLDFAST_OK);
+    const auto is_empty = [](const holdfast_lease& lease) { return lease.owner == 0 && lease.sequence == 0; };
+    for (const char* key : {"k", "value"}) {
+      holdfast_lease other{7, 7};
+      EXPECT_EQ(dict.try_lock(key, 0, &other), HOLDFAST_LOCKED);
+      EXPECT_TRUE(is_empty(other)) << key;
+    }
+    holdfast_lease stranger{held.owner, held.sequence + 1};
+    EXPECT_EQ(dict.unlock("k", &stranger), HOLDFAST_NOT_OWNER);
+    EXPECT_TRUE(is_empty(stranger));
+    EXPECT_EQ(dict.unlock("k", &held), HOLDFAST_OK);
+    EXPECT_TRUE(is_empty(held));
+    EXPECT_EQ(dict.unlock("k", &held), HOLDFAST_NOT_OWNER);
+    holdfast_holder holder{};
+    holder.pid = 7;
+    EXPECT_EQ(dict.holder("k", &holder), HOLDFAST_NOT_FOUND);
+    EXPECT_EQ(holder.pid, 0U);
+    ASSERT_EQ(dict.try_lock("k", 0, &held), HOLDFAST_OK);
+    ASSERT_EQ(remove("a"), HOLDFAST_OK);
+    EXPECT_EQ(dict.unlock("k", &held), HOLDFAST_REMOVED);
+    EXPECT_TRUE(is_empty(held));
+  });
+}
+
+TEST(CapiTest, a_forked_child_has_neither_the_leases_nor_the_waiters_of_its_parent) {
+  in_a_world([] {
+    Dict dict("a");
+    holdfast_lease held{};
+    double pause = 0;
+    ASSERT_EQ(dict.try_lock("k", 0, &held), HOLDFAST_OK);
+    holdfast_parker* parker = holdfast_parker_new();
+    const std::uint32_t waiter = holdfast_waiter_open(parker);
+    Child child([&](test::Channel&) {
+      holdfast_lease lease = held;
+      EXPECT_EQ(dict.renew("k", lease, 1), HOLDFAST_NOT_OWNER);
+      EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER);
+      EXPECT_EQ(dict.wait_lock("k", 0, parker, waiter, &lease, &pause), HOLDFAST_INVALID);
+      EXPECT_EQ(dict.wait_lock("k", 0, parker, holdfast_waiter_open(parker), &lease, &pause), HOLDFAST_LOCKED);
+      return ::testing::Test::HasFailure() ? 1 : 0;
+    });
+    EXPECT_EQ(child.wait(), 0);
+    EXPECT_EQ(dict.unlock("k", &held), HOLDFAST_OK);
+    holdfast_parker_free(parker);
+  });
+}
+
+TEST(CapiTest, where_no_descriptor_is_left_a_change_behind_a_file_mutex_fails_and_says_why) {
+  in_a_world([] {
+    Dict dict("a", {.mutex = HOLDFAST_MUTEX_FILE});
+    EXPECT_EQ(dict.set("k", "before"), HOLDFAST_OK);
+    rlimit limit{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+    holdfast_lease lease{};
+    EXPECT_EQ(dict.set("k", "after"), HOLDFAST_SYSTEM);
+    EXPECT_TRUE(error_has("no descriptor is left"));
+    EXPECT_EQ(dict.try_lock("l", 0, &lease), HOLDFAST_SYSTEM);
+    EXPECT_EQ(dict.get("k"), text("before"));
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+    EXPECT_EQ(dict.set("k", "after"), HOLDFAST_OK);
+  });
 }
 
 TEST(CapiTest, sizes_are_parsed) {

@@ -370,11 +370,11 @@ TEST_F(DictionaryTest, a_renewed_lease_that_ended_sooner_makes_room_too) {
   std::size_t count = 0;
   while (dict.try_lock("lock" + std::to_string(count), 1000, &leases[count]) == HOLDFAST_OK) ++count;
   fill(dict, "k", 0);
-  EXPECT_EQ(dict.set("no", "room"), HOLDFAST_NO_MEMORY);
+  EXPECT_EQ(dict.store(HOLDFAST_SAFE_SET, "no", "room", 0, 0), HOLDFAST_NO_MEMORY);
   for (std::size_t i = 0; i < count; ++i)
     ASSERT_EQ(dict.renew("lock" + std::to_string(i), leases[i], 0.001), HOLDFAST_OK);
   sleep_ms(20);
-  EXPECT_EQ(dict.set("now", "there is"), HOLDFAST_OK);
+  EXPECT_EQ(dict.store(HOLDFAST_SAFE_SET, "now", "there is", 0, 0), HOLDFAST_OK);
 }
 
 TEST_F(DictionaryTest, deleting_everything_gives_all_memory_back) {

@@ -59,12 +59,13 @@ class ListRepairTest : public ::testing::Test {
   }
 
   Shard& shard() { return dict.segment().shards()[0]; }
-  View entry(const std::string& name = "list") {
-    Place place{};
-    EXPECT_TRUE(shard().find(Key(name.data(), name.size(), dict.segment().seed()), place));
-    EXPECT_NE(place.block, 0U);
-    return place.view;
+  Place place(const std::string& name = "list") {
+    Place found{};
+    EXPECT_TRUE(shard().find(Key(name.data(), name.size(), dict.segment().seed()), found));
+    EXPECT_NE(found.block, 0U);
+    return found;
   }
+  View entry(const std::string& name = "list") { return place(name).view; }
   Word64& word(const std::string& name = "list") { return entry(name).list().ends; }
   ListEnds ends(const std::string& name = "list") { return ListEnds::of(word(name).load()); }
   ListNode& node(std::uint32_t block) { return *reinterpret_cast<ListNode*>(shard().words32(block)); }
@@ -176,6 +177,32 @@ TEST_F(ListRepairTest, a_list_of_which_nothing_is_left_goes) {
     EXPECT_EQ(dict.get("list"), nothing());
     for (const std::string& element : all()) ASSERT_GT(dict.push("list", kRight, element), 0);
   }
+}
+
+TEST_F(ListRepairTest, a_list_of_which_nothing_is_left_takes_nobody_with_it) {
+  constexpr int kLists = 20;
+  const auto list = [](int number) { return "lost" + std::to_string(number); };
+  const auto other = [](int number) { return "key" + std::to_string(number); };
+  for (int i = 0; i < kLists; ++i) ASSERT_GT(dict.push(list(i), kRight, "x"), 0);
+  // Enough that there are some behind the lists in their chains.
+  for (int i = 0; i < 10 * kLists; ++i) ASSERT_EQ(dict.set(other(i), "x"), HOLDFAST_OK);
+  for (int i = 0; i < kLists; ++i) {
+    word(list(i)).store(0);
+    EXPECT_EQ(repair(shard()), 1U);
+    EXPECT_EQ(check_shard(shard()), "");
+    EXPECT_EQ(dict.llen(list(i)), 0);
+  }
+  for (int i = 0; i < 10 * kLists; ++i) EXPECT_EQ(dict.get(other(i)), text("x")) << other(i);
+}
+
+TEST_F(ListRepairTest, lists_of_which_nothing_is_left_may_stand_in_a_circle) {
+  const Place list = place();
+  word().store(0);
+  list.view.entry->next.store(list.block);
+  EXPECT_GE(repair(shard()), 1U);
+  EXPECT_EQ(check_shard(shard()), "");
+  EXPECT_EQ(dict.llen("list"), 0);
+  dict.set("value", "v");  // it may have stood behind
 }
 
 TEST_F(ListRepairTest, a_push_that_did_not_commit_leaves_nothing) {

@@ -154,8 +154,38 @@ TEST_F(Directory, SharingRefusesAForeignGroupAndWritersFromOutside) {
   EXPECT_TRUE(has(refusal(scratch_.path(), Sharing::group), "at most 0770"));
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to a foreign group";
-  ASSERT_EQ(0, ::chown(scratch_.path().c_str(), static_cast<uid_t>(-1), 54321));
-  EXPECT_TRUE(has(refusal(scratch_.path(), Sharing::group), "belongs to group 54321"));
+  ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 54321));
+  Child child([&](Channel& parent) {
+    if (::setgid(12345) != 0 || ::setuid(12345) != 0) return 1;
+    auto directory = RuntimeDirectory::at(scratch_.path(), Sharing::group);
+    parent.say(directory ? "accepted" : directory.status().message);
+    return 0;
+  });
+  const std::string said = child.hear();
+  EXPECT_NE(std::string::npos, said.find("belongs to group 54321")) << said;
+}
+
+TEST_F(Directory, SharingLetsRootIntoAnyGroup) {
+  if (::geteuid() != 0) GTEST_SKIP() << "this user is not root";
+  ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 54321));
+  auto directory = RuntimeDirectory::at(scratch_.path(), Sharing::group);
+  ASSERT_TRUE(directory) << directory.status().message;
+  EXPECT_EQ(54321U, directory->group());
+}
+
+TEST_F(Directory, WhoHasBecomeAnotherUserIsToldWhatToDo) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  auto directory = RuntimeDirectory::at(scratch_.path());
+  ASSERT_TRUE(directory) << directory.status().message;
+  Child child([&](Channel& parent) {
+    if (::setgid(12345) != 0 || ::setuid(12345) != 0) return 1;
+    auto opened = directory->open();
+    parent.say(opened ? "opened" : opened.status().message);
+    return 0;
+  });
+  const std::string said = child.hear();
+  EXPECT_NE(std::string::npos, said.find("ran as uid 0, and is closed to uid 12345")) << said;
+  EXPECT_NE(std::string::npos, said.find("init_worker_by_lua")) << said;
 }
 
 TEST_F(Directory, AnUnknownWayOfSharingIsRefused) {

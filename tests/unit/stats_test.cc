@@ -50,6 +50,8 @@ TEST_F(StatsTest, a_new_dictionary_has_counted_nothing) {
   EXPECT_EQ(stats.expirations, 0U);
   EXPECT_EQ(stats.repairs, 0U);
   EXPECT_EQ(stats.mutex_waits, 0U);
+  EXPECT_EQ(stats.lock_waits, 0U);
+  EXPECT_EQ(stats.lock_wakes, 0U);
   EXPECT_EQ(stats.bytes_free, dict.free_space());
 }
 

@@ -1,0 +1,295 @@
+// Operations on permits, and on what is said about locks.
+#include <unistd.h>
+
+#include <memory>
+
+#include "crash/scenario.h"
+#include "dict/guard.h"
+#include "dict/wait_queue.h"
+#include "platform/platform.h"
+#include "world/world.h"
+
+namespace holdfast::crash {
+
+namespace {
+
+constexpr std::uint32_t kTotal = 6;
+constexpr double kLong = 800;
+
+/// What the child that is stepped has besides the dictionary. Made in `prepare`, never freed: the child dies.
+struct Tools {
+  std::vector<holdfast_lease> leases;
+  holdfast_lease lease{};
+  holdfast_wait wait{};
+};
+
+class Maker {
+ public:
+  Maker(Victim& victim, const State& state, Random& random)
+      : victim_(victim), dict_(victim.dict()), state_(state), random_(random) {}
+
+  std::vector<Scenario> make() {
+    grants();
+    releases();
+    others();
+    waits();
+    notes();
+    // Each step of an instruction takes time: all of them only where the state matters to them.
+    const auto matters = [this](const char* name) { return state_.name == name; };
+    if (!matters("empty") && !matters("crowded") && !matters("permits"))
+      std::erase_if(scenarios_, [this](const Scenario&) { return random_() % 4 != 0; });
+    return std::move(scenarios_);
+  }
+
+ private:
+  using Run = std::function<int(Tools&, const std::string&)>;
+  using Prepare = std::function<void(Tools&, const std::string&)>;
+
+  void add(const std::string& name, const std::string& key, Prepare prepare, Run run) {
+    auto tools = std::make_shared<Tools>();
+    test::Dict& dict = dict_;
+    scenarios_.push_back({name, key,
+                          [&dict, key, tools, prepare = std::move(prepare)] {
+                            dict.get("enters the world");
+                            prepare(*tools, key);
+                          },
+                          [key, tools, run = std::move(run)] { return run(*tools, key); }});
+  }
+  void add(const std::string& name, Prepare prepare, Run run) {
+    add(name, state_.keys[random_() % state_.keys.size()], std::move(prepare), std::move(run));
+  }
+
+  /// `counts`: of the holds that the child has, the first of them the first in time; negative ones have expired.
+  Prepare holding(std::vector<int> counts, int waiters = 0, std::uint32_t want = 1) {
+    return [this, counts = std::move(counts), waiters, want](Tools& tools, const std::string& key) {
+      dict_.remove(key);
+      bool expired = false;
+      for (const int count : counts) {
+        tools.leases.emplace_back();
+        expired = expired || count < 0;
+        if (dict_.try_permits(key, HOLDFAST_SEMAPHORE, static_cast<std::uint32_t>(std::abs(count)), kTotal,
+                              count < 0 ? 0.001 : kLong, &tools.leases.back()) != HOLDFAST_OK)
+          ::_exit(kSkip);
+      }
+      if (expired) ::usleep(5000);
+      queue(key, waiters, want);
+    };
+  }
+
+  /// Waiters of the judging process, the first of them long ago.
+  void queue(const std::string& key, int waiters, std::uint32_t want) {
+    if (waiters == 0) return;
+    Shard& shard = victim_.segment().shards()[0];
+    const ShardGuard guard(shard);
+    Arena arena(shard);
+    Place place{};
+    shard.find(Key(key.data(), key.size(), victim_.segment().seed()), place);
+    const std::uint64_t long_ago = platform::monotonic_ns() - platform::kNsPerSecond;
+    for (int i = 0; i < waiters; ++i) {
+      Waiter waiter{};
+      waiter.owner = judge_token_;
+      waiter.number = static_cast<std::uint32_t>(2000 + i);
+      waiter.arrival = long_ago + static_cast<std::uint64_t>(i);
+      waiter.want = want;
+      if (!WaitQueue(shard, arena, place.view.permits().queue).add(waiter, 0)) ::_exit(kSkip);
+    }
+  }
+
+  Run acquiring(std::uint32_t want, std::uint32_t total = kTotal) {
+    return [this, want, total](Tools& tools, const std::string& key) {
+      return dict_.try_permits(key, HOLDFAST_SEMAPHORE, want, total, 600, &tools.lease);
+    };
+  }
+  Run giving_back(std::size_t number) {
+    return [this, number](Tools& tools, const std::string& key) { return dict_.unlock(key, &tools.leases[number]); };
+  }
+
+  void grants() {
+    const Prepare as_it_is = [](Tools&, const std::string&) {};
+    const std::vector<std::string> keys =
+        state_.name == "permits"
+            ? state_.keys
+            : std::vector<std::string>{state_.keys.front(), state_.keys[random_() % state_.keys.size()]};
+    for (const std::string& key : keys) {
+      add("acquire", key, as_it_is, acquiring(2));
+      add("acquire all", key, as_it_is, acquiring(5, 5));
+      add("write", key, as_it_is, [this](Tools& tools, const std::string& name) {
+        return dict_.try_permits(name, HOLDFAST_RWLOCK, HOLDFAST_ALL_PERMITS, 0, 0, &tools.lease);
+      });
+    }
+    add("acquire the first", holding({1, -1}), acquiring(3));
+    add("acquire beside others", holding({1, 2}), acquiring(3));
+    add("acquire too many", holding({1, 2}), acquiring(4));
+    add("acquire what has expired", holding({1, -2, 1, -1}), acquiring(4));
+    add("acquire where all have expired", holding({-2, -2}), acquiring(6));
+    add("acquire behind waiters", holding({4}, 2), acquiring(1));
+    add(
+        "acquire what is free",
+        [this](Tools& tools, const std::string& key) {
+          holding({2})(tools, key);
+          dict_.unlock(key, &tools.leases[0]);
+        },
+        acquiring(6));
+    add(
+        "acquire what was flushed",
+        [this](Tools& tools, const std::string& key) {
+          holding({2, 2, 1})(tools, key);
+          dict_.flush_all();
+        },
+        acquiring(4));
+  }
+
+  void releases() {
+    for (const std::size_t number : {0U, 1U, 2U})
+      add("give back number " + std::to_string(number), holding({1, 2, 1}), giving_back(number));
+    add("give back the only one", holding({2}), giving_back(0));
+    add("give back with waiters", holding({4, 2}, 3), giving_back(0));
+    add("give back with a waiter that wants more", holding({4, 2}, 1, 6), giving_back(0));
+    for (const std::size_t number : {0U, 2U})
+      add("renew number " + std::to_string(number), holding({1, 2, 1}),
+          [this, number](Tools& tools, const std::string& key) { return dict_.renew(key, tools.leases[number], 900); });
+    add("renew to an earlier end", holding({1, 2}),
+        [this](Tools& tools, const std::string& key) { return dict_.renew(key, tools.leases[1], 400); });
+    for (const int waiters : {0, 2})
+      add("keep some, " + std::to_string(waiters) + " waiters", holding({1, 5}, waiters),
+          [this](Tools& tools, const std::string& key) { return dict_.keep(key, tools.leases[1], 2); });
+  }
+
+  void others() {
+    const auto with = [this](const std::string& name, std::function<int(const std::string&)> run) {
+      add(name, holding({1, 2, 1}, 2, 6), [run = std::move(run)](Tools&, const std::string& key) { return run(key); });
+    };
+    with("delete permits", [this](const std::string& key) { return dict_.remove(key); });
+    with("set over permits", [this](const std::string& key) { return dict_.set(key, "value", 0, 2); });
+    with("add over permits", [this](const std::string& key) { return dict_.add(key, "value"); });
+    with("incr over permits", [this](const std::string& key) {
+      double sum = 0;
+      return dict_.incr(key, 1, &sum);
+    });
+    with("lock over permits", [this](const std::string& key) {
+      holdfast_lease lease{};
+      return dict_.try_lock(key, 600, &lease);
+    });
+    with("count permits",
+         [this](const std::string& key) { return dict_.used(key) == 4 ? HOLDFAST_OK : HOLDFAST_INVALID; });
+    with("who holds permits", [this](const std::string& key) {
+      holdfast_holder holder{};
+      return dict_.holder(key, &holder);
+    });
+    add("flush_expired of permits", holding({-1, -2, -1}), [this](Tools&, const std::string&) {
+      const int count = dict_.flush_expired();
+      return count < 0 ? -count : HOLDFAST_OK;
+    });
+    add(
+        "lock over free permits",
+        [this](Tools& tools, const std::string& key) {
+          holding({3})(tools, key);
+          dict_.unlock(key, &tools.leases[0]);
+        },
+        [this](Tools& tools, const std::string& key) { return dict_.try_lock(key, 600, &tools.lease); });
+    add(
+        "permits over a free lock",
+        [this](Tools& tools, const std::string& key) {
+          dict_.remove(key);
+          if (dict_.try_lock(key, 600, &tools.lease) != HOLDFAST_OK) ::_exit(kSkip);
+          dict_.unlock(key, &tools.lease);
+        },
+        acquiring(2));
+  }
+
+  Run waiting_for(std::uint32_t want) {
+    return [this, want](Tools& tools, const std::string& key) {
+      return dict_.wait_permits(key, HOLDFAST_SEMAPHORE, want, kTotal, 600, &tools.wait, &tools.lease);
+    };
+  }
+  Prepare with_waiter(Prepare prepare) {
+    return [prepare = std::move(prepare)](Tools& tools, const std::string& key) {
+      tools.wait.parker = holdfast_parker_new();
+      tools.wait.waiter = holdfast_waiter_open(tools.wait.parker);
+      prepare(tools, key);
+    };
+  }
+  Prepare queued(std::vector<int> counts, std::uint32_t want, int before) {
+    return with_waiter([this, counts, want, before](Tools& tools, const std::string& key) {
+      holding(counts, before, 2)(tools, key);
+      if (waiting_for(want)(tools, key) != HOLDFAST_LOCKED) ::_exit(kSkip);
+    });
+  }
+
+  void waits() {
+    add("wait for permits that are there", with_waiter(holding({1})), waiting_for(2));
+    add("wait for permits", with_waiter(holding({1, 3})), waiting_for(3));
+    add("wait for permits behind others", with_waiter(holding({5}, 2, 2)), waiting_for(1));
+    add("leave permits", queued({6}, 1, 0), [this](Tools& tools, const std::string& key) {
+      return dict_.leave(key, tools.wait.parker, tools.wait.waiter);
+    });
+    add("leave permits to the next", queued({5}, 2, 0), [this](Tools& tools, const std::string& key) {
+      queue(key, 1, 1);
+      return dict_.leave(key, tools.wait.parker, tools.wait.waiter);
+    });
+    add(
+        "come when woken",
+        [this](Tools& tools, const std::string& key) {
+          queued({6}, 3, 0)(tools, key);
+          dict_.unlock(key, &tools.leases[0]);
+        },
+        waiting_for(3));
+  }
+
+  void notes() {
+    const auto explaining = [this](std::size_t length) {
+      return [this, length](Tools& tools, const std::string& key) {
+        return dict_.explain(key, tools.leases[0], std::string(length, 'w'));
+      };
+    };
+    const auto locked = [this](std::size_t length) {
+      return [this, length](Tools& tools, const std::string& key) {
+        dict_.remove(key);
+        tools.leases.emplace_back();
+        if (dict_.try_lock(key, 600, &tools.leases[0]) != HOLDFAST_OK) ::_exit(kSkip);
+        if (length != 0 && dict_.explain(key, tools.leases[0], std::string(length, 'o')) != HOLDFAST_OK) ::_exit(kSkip);
+      };
+    };
+    for (const std::size_t before : {0U, 9U})
+      for (const std::size_t after : {0U, 100U}) add("explain a lock", locked(before), explaining(after));
+    add("unlock what was explained", locked(20), giving_back(0));
+    add("delete a lock that was explained", locked(20),
+        [this](Tools&, const std::string& key) { return dict_.remove(key); });
+    add("renew a lock that was explained", locked(20),
+        [this](Tools& tools, const std::string& key) { return dict_.renew(key, tools.leases[0], 50); });
+    add(
+        "lock what was explained and has expired",
+        [this, locked](Tools& tools, const std::string& key) {
+          locked(20)(tools, key);
+          dict_.expire(key, 0.001);
+          ::usleep(5000);
+        },
+        [this](Tools& tools, const std::string& key) { return dict_.try_lock(key, 600, &tools.lease); });
+    add("explain permits", holding({1, 2, 1}), explaining(50));
+    add(
+        "explain permits again",
+        [this](Tools& tools, const std::string& key) {
+          holding({1, 2, 1})(tools, key);
+          if (dict_.explain(key, tools.leases[0], "before") != HOLDFAST_OK) ::_exit(kSkip);
+        },
+        explaining(0));
+  }
+
+  Victim& victim_;
+  test::Dict& dict_;
+  const State& state_;
+  Random& random_;
+  const Token judge_token_ = (*World::current())->token();
+  std::vector<Scenario> scenarios_;
+};
+
+}  // namespace
+
+std::vector<Scenario> make_permits_scenarios(Victim& victim, const State& state, Random& random) {
+  // The scenarios refer to their maker.
+  static std::vector<std::unique_ptr<Maker>> makers;
+  makers.push_back(std::make_unique<Maker>(victim, state, random));
+  return makers.back()->make();
+}
+
+}  // namespace holdfast::crash

@@ -1,0 +1,96 @@
+// Who wants a key: one waiter with a parker of its own, and processes that consist of one.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "death/way.h"
+#include "support/process.h"
+
+namespace holdfast::test {
+
+double now();
+void sleep_ms(int ms);
+
+struct FreeParker {
+  void operator()(holdfast_parker* parker) const { holdfast_parker_free(parker); }
+};
+using OwnedParker = std::unique_ptr<holdfast_parker, FreeParker>;
+
+/// To be made in the process that uses it.
+class Contender {
+ public:
+  Contender(const Way& way, Dict& dict, std::string key = "k");
+  Contender(const Contender&) = delete;
+  Contender& operator=(const Contender&) = delete;
+
+  int take(double exptime = 0) { return way_.take(dict_, key_, exptime, &lease_); }
+  /// One call of a wait: queues if the key is held.
+  int queue(double exptime = 0);
+  /// A whole wait, as include/holdfast.h describes it. LOCKED: the time is over, and the queue left.
+  int wait(double timeout, double exptime = 0);
+  int leave() { return way_.leave(dict_, key_, parker_.get(), waiter_); }
+  int release() { return way_.release(dict_, key_, &lease_); }
+  int renew(double exptime) { return way_.renew(dict_, key_, lease_, exptime); }
+  /// Whether the waiter was woken within that time.
+  bool sleep(double seconds);
+
+  const holdfast_lease& lease() const { return lease_; }
+
+ private:
+  const Way& way_;
+  Dict& dict_;
+  std::string key_;
+  OwnedParker parker_;
+  std::uint32_t waiter_;
+  holdfast_lease lease_{};
+  double pause_ = 0;
+};
+
+/// Longer than any wait of these tests takes, shorter than kPatience.
+inline constexpr double kLong = 15;
+
+/// Takes the key and says "ok", or why not. Releases it when it hears a line, says what came of it, and ends.
+std::unique_ptr<Child> start_holder(const Way& way, Dict& dict, double exptime = 0);
+/// Queues and says "locked", or what came of it; waits and says what came of it; then as a holder.
+std::unique_ptr<Child> start_waiter(const Way& way, Dict& dict, double timeout = kLong);
+/// The same, but it does not sleep after it has queued until it hears a line: who is chosen, and does not come.
+std::unique_ptr<Child> start_sluggish_waiter(const Way& way, Dict& dict);
+
+/// The first of them that has something to say, or the end if none has in kPatience.
+std::vector<Child*>::iterator first_to_speak(std::vector<Child*>& children);
+std::vector<Child*> pointers(const std::vector<std::unique_ptr<Child>>& children);
+
+/// What came of a call, as a child says it.
+inline std::string outcome(int code) { return holdfast_code_text(code); }
+inline const std::string kOk = outcome(HOLDFAST_OK);
+inline const std::string kLocked = outcome(HOLDFAST_LOCKED);
+inline const std::string kNotOwner = outcome(HOLDFAST_NOT_OWNER);
+
+/// A dictionary of its own for each test, in which nobody waits and nothing is damaged when the test is over.
+class DeathTest : public ::testing::TestWithParam<Way> {
+ protected:
+  DeathTest();
+  void SetUp() override;
+  void TearDown() override;
+
+  std::unique_ptr<Child> holder(double exptime = 0) { return start_holder(GetParam(), dict, exptime); }
+  std::unique_ptr<Child> waiter(double timeout = kLong) { return start_waiter(GetParam(), dict, timeout); }
+  /// Each gets it, one after the other, and ends. In whatever order: what was the dead's goes to the first who looks.
+  static void expect_served(std::vector<Child*> waiting);
+  /// Waiter blocks in all queues of the dictionary.
+  std::uint32_t waiters();
+
+  const std::string name;
+  Dict dict;
+};
+
+std::string name_of_way(const ::testing::TestParamInfo<Way>& info);
+
+/// Whether the process has ended and its parent has not been told.
+bool is_zombie(pid_t pid);
+
+}  // namespace holdfast::test

@@ -1,0 +1,118 @@
+// Processes that are stopped (SIGSTOP, a debugger, a frozen container): they live, so nobody robs them; and nobody but
+// those who need what they hold waits for them.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <vector>
+
+#include "death/contender.h"
+
+namespace holdfast::test {
+namespace {
+
+class StoppedTest : public DeathTest {};
+
+INSTANTIATE_TEST_SUITE_P(, StoppedTest, ::testing::ValuesIn(kExclusiveWays), name_of_way);
+
+TEST_P(StoppedTest, a_holder_without_an_end_is_never_robbed_and_waiters_honour_their_timeouts) {
+  const auto stopped = holder();
+  ASSERT_EQ(stopped->hear(), kOk);
+  stopped->stop();
+  const auto patient = waiter();
+  ASSERT_EQ(patient->hear(), kLocked);
+  std::vector<std::unique_ptr<Child>> others;
+  // The longest is longer than a waiter that does not come is kept in the queue.
+  for (const double timeout : {0.0, 0.1, 1.0, 3.5}) others.push_back(waiter(timeout));
+  for (const auto& other : others) {
+    EXPECT_EQ(other->hear(), kLocked) << "queued";
+    EXPECT_EQ(other->hear(), kLocked) << "gave up";
+  }
+  EXPECT_EQ(waiters(), 1U) << "who gave up has left";
+  stopped->signal(SIGCONT);
+  EXPECT_EQ(stopped->ask("release"), kOk) << "it was robbed";
+  EXPECT_EQ(patient->hear(), kOk);
+  EXPECT_EQ(patient->ask("release"), kOk);
+}
+
+TEST_P(StoppedTest, a_holder_with_an_end_is_not_robbed_before_that) {
+  constexpr double kExptime = 1;
+  const double taken = now();
+  const auto stopped = holder(kExptime);
+  ASSERT_EQ(stopped->hear(), kOk);
+  stopped->stop();
+  const auto impatient = waiter(0.2);
+  const auto patient = waiter();
+  EXPECT_EQ(impatient->hear(), kLocked);
+  EXPECT_EQ(patient->hear(), kLocked);
+  EXPECT_EQ(impatient->hear(), kLocked);
+  EXPECT_EQ(patient->hear(), kOk);
+  EXPECT_GE(now() - taken, kExptime);
+  stopped->signal(SIGCONT);
+  EXPECT_EQ(stopped->ask("release"), kNotOwner);
+  EXPECT_EQ(patient->ask("release"), kOk) << "the late release took it from its new holder";
+}
+
+TEST_P(StoppedTest, a_waiter_that_is_chosen_while_it_is_stopped_holds_up_nobody_for_long) {
+  for (const int waited_ms : {0, 5}) {  // woken to be fast, and with the key reserved for it
+    const auto first = holder();
+    ASSERT_EQ(first->hear(), kOk);
+    const auto stopped = waiter();
+    ASSERT_EQ(stopped->hear(), kLocked);
+    sleep_ms(waited_ms);
+    stopped->stop();
+    std::vector<std::unique_ptr<Child>> others;
+    for (int i = 0; i < 3; ++i) {
+      others.push_back(waiter());
+      ASSERT_EQ(others.back()->hear(), kLocked);
+    }
+    EXPECT_EQ(first->ask("release"), kOk);
+    expect_served(pointers(others));
+    stopped->signal(SIGCONT);
+    EXPECT_EQ(stopped->hear(), kOk) << "it still wants it";
+    EXPECT_EQ(stopped->ask("release"), kOk);
+  }
+}
+
+TEST_P(StoppedTest, a_stopped_waiter_in_the_middle_of_the_queue_holds_up_nobody_for_long) {
+  const auto first = holder();
+  ASSERT_EQ(first->hear(), kOk);
+  constexpr std::size_t kWaiters = 5;
+  constexpr std::size_t kStopped = 2;
+  std::vector<std::unique_ptr<Child>> all;
+  for (std::size_t i = 0; i < kWaiters; ++i) {
+    all.push_back(waiter());
+    ASSERT_EQ(all.back()->hear(), kLocked);
+  }
+  all[kStopped]->stop();
+  EXPECT_EQ(first->ask("release"), kOk);
+  std::vector<Child*> others = pointers(all);
+  others.erase(others.begin() + kStopped);
+  expect_served(others);
+  all[kStopped]->signal(SIGCONT);
+  EXPECT_EQ(all[kStopped]->hear(), kOk);
+  EXPECT_EQ(all[kStopped]->ask("release"), kOk);
+  EXPECT_EQ(waiters(), 0U);
+}
+
+TEST_P(StoppedTest, a_waiter_that_goes_on_after_its_turn_was_given_away_does_not_hold_what_another_has) {
+  const auto first = holder();
+  ASSERT_EQ(first->hear(), kOk);
+  const auto stopped = waiter();
+  ASSERT_EQ(stopped->hear(), kLocked);
+  sleep_ms(5);
+  stopped->stop();
+  const auto other = waiter();
+  ASSERT_EQ(other->hear(), kLocked);
+  EXPECT_EQ(first->ask("release"), kOk);
+  ASSERT_EQ(other->hear(), kOk);
+  stopped->signal(SIGCONT);
+  const auto third = waiter(0.1);
+  EXPECT_EQ(third->hear(), kLocked);
+  EXPECT_EQ(third->hear(), kLocked);
+  EXPECT_EQ(other->ask("release"), kOk) << "it was robbed";
+  EXPECT_EQ(stopped->hear(), kOk);
+  EXPECT_EQ(stopped->ask("release"), kOk);
+}
+
+}  // namespace
+}  // namespace holdfast::test

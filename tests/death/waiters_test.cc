@@ -1,0 +1,118 @@
+// Waiters that die: wherever in the queue, chosen or not, the others get what they wait for, and nothing stays behind.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <set>
+#include <vector>
+
+#include "death/contender.h"
+
+namespace holdfast::test {
+namespace {
+
+class WaitersTest : public DeathTest {
+ protected:
+  /// So many, one behind the other.
+  std::vector<std::unique_ptr<Child>> queue_of(std::size_t count) {
+    std::vector<std::unique_ptr<Child>> all;
+    for (std::size_t i = 0; i < count; ++i) {
+      all.push_back(waiter());
+      EXPECT_EQ(all.back()->hear(), kLocked);
+    }
+    return all;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(, WaitersTest, ::testing::ValuesIn(kExclusiveWays), name_of_way);
+
+TEST_P(WaitersTest, the_dead_in_a_queue_hold_up_nobody) {
+  constexpr std::size_t kWaiters = 5;
+  const std::set<std::size_t> kDead[] = {{0}, {2}, {4}, {0, 1}, {1, 3}, {0, 1, 2, 3}, {0, 1, 2, 4}, {0, 1, 2, 3, 4}};
+  for (const auto& dead : kDead) {
+    Contender first(GetParam(), dict);
+    ASSERT_EQ(first.take(), HOLDFAST_OK);
+    const auto all = queue_of(kWaiters);
+    for (const std::size_t i : dead) all[i]->kill();
+    EXPECT_EQ(first.release(), HOLDFAST_OK);
+    std::vector<Child*> alive;
+    for (std::size_t i = 0; i < kWaiters; ++i)
+      if (dead.count(i) == 0) alive.push_back(all[i].get());
+    expect_served(alive);
+    EXPECT_EQ(first.wait(kLong), HOLDFAST_OK) << "it is for no dead";
+    EXPECT_EQ(first.release(), HOLDFAST_OK);
+  }
+}
+
+TEST_P(WaitersTest, the_dead_leave_the_queue_when_the_key_is_used) {
+  constexpr std::size_t kWaiters = 4;
+  Contender first(GetParam(), dict);
+  ASSERT_EQ(first.take(), HOLDFAST_OK);
+  {
+    const auto all = queue_of(kWaiters);
+    EXPECT_EQ(waiters(), kWaiters);
+  }
+  EXPECT_EQ(first.release(), HOLDFAST_OK);
+  // Some uses pass the first of them, who might still come.
+  for (int uses = 0; waiters() != 0; ++uses) {
+    ASSERT_LT(uses, 1000);
+    ASSERT_EQ(first.wait(kLong), HOLDFAST_OK);
+    ASSERT_EQ(first.release(), HOLDFAST_OK);
+  }
+}
+
+TEST_P(WaitersTest, the_death_of_the_chosen_holds_up_nobody) {
+  for (const bool stopped : {false, true}) {
+    for (const int waited_ms : {0, 5}) {  // woken to be fast, and with the key reserved for it
+      Contender first(GetParam(), dict);
+      ASSERT_EQ(first.take(), HOLDFAST_OK);
+      const auto chosen = start_sluggish_waiter(GetParam(), dict);
+      ASSERT_EQ(chosen->hear(), kLocked);
+      sleep_ms(waited_ms);
+      if (stopped) chosen->stop();
+      const auto others = queue_of(3);
+      EXPECT_EQ(first.release(), HOLDFAST_OK);
+      chosen->kill();
+      expect_served(pointers(others));
+    }
+  }
+}
+
+TEST_P(WaitersTest, one_that_is_woken_and_never_comes_holds_up_nobody) {
+  Contender holds(GetParam(), dict);
+  Contender absent(GetParam(), dict);
+  Contender waits(GetParam(), dict);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(holds.take(), HOLDFAST_OK);
+    ASSERT_EQ(absent.queue(), HOLDFAST_LOCKED);
+    ASSERT_EQ(waits.queue(), HOLDFAST_LOCKED);
+    ASSERT_EQ(holds.release(), HOLDFAST_OK);
+    ASSERT_EQ(waits.wait(kLong), HOLDFAST_OK);
+    ASSERT_EQ(waits.release(), HOLDFAST_OK);
+    ASSERT_EQ(absent.leave(), HOLDFAST_OK);
+  }
+  EXPECT_EQ(waiters(), 0U);
+}
+
+TEST_P(WaitersTest, holders_that_die_one_after_the_other_are_all_followed_by_another) {
+  constexpr std::size_t kWaiters = 6;
+  const auto first = holder();
+  ASSERT_EQ(first->hear(), kOk);
+  const auto all = queue_of(kWaiters);
+  first->kill();
+  for (auto left = pointers(all); !left.empty();) {
+    const auto next = first_to_speak(left);
+    ASSERT_NE(next, left.end()) << left.size() << " left";
+    if (GetParam().fair != 0) {
+      EXPECT_EQ(next, left.begin()) << "not in order of arrival";
+    }
+    EXPECT_EQ((*next)->hear(), kOk);
+    (*next)->kill();
+    left.erase(next);
+  }
+  Contender last(GetParam(), dict);
+  EXPECT_EQ(last.wait(kLong), HOLDFAST_OK);
+  EXPECT_EQ(last.release(), HOLDFAST_OK);
+}
+
+}  // namespace
+}  // namespace holdfast::test

@@ -1,0 +1,21 @@
+/* A host in C: counts in a dictionary that it shares with everybody, and says what it sees. */
+#include <holdfast.h>
+#include <stdio.h>
+
+int main(void) {
+  const holdfast_options options = {65536, HOLDFAST_MUTEX_FUTEX, 0, 0};
+  holdfast_dict *dict = NULL;
+  double runs = 0;
+
+  if (holdfast_abi() != HOLDFAST_ABI) {
+    fprintf(stderr, "built for ABI %d, the library has %u\n", HOLDFAST_ABI, (unsigned)holdfast_abi());
+    return 1;
+  }
+  if (holdfast_open("consumer", 8, &options, &dict) != HOLDFAST_OK ||
+      holdfast_incr(dict, "runs", 4, 1, 1, 0, 0, &runs, NULL) != HOLDFAST_OK) {
+    fprintf(stderr, "%s\n", holdfast_error());
+    return 1;
+  }
+  printf("a C host counts to %.0f with holdfast %s\n", runs, holdfast_version());
+  return 0;
+}

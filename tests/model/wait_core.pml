@@ -1,0 +1,708 @@
+/* The wait core, for an exclusive lock: how a process waits for it and is woken, over deaths
+   (src/lock, src/sync/bell.cc, src/dict/wait_queue.cc).
+
+   One lock; PROCESSES processes with one waiter each, who take the lock ROUNDS times; and Fate, which kills, ends
+   leases, ends slices of sleep, takes waiters' patience and has queues dropped, at any step of anybody. What a shmtx
+   guards is one step here; shmtx.pml shows that it may be. The functions that a step stands for are named beside it. A
+   killed process is followed by a new one, which takes any free slot, that of the dead included, and numbers its waiter
+   as the dead did.
+
+   What is shown, and how:
+
+   - Mutual exclusion: `inside` is the process with a lease that has not ended. Who takes or claims finds none.
+   - No wake-up is lost beyond one bounded sleep. Time passes only when nobody can take a step (STANDSTILL); each such
+     tick ends all slices of sleep. If somebody sleeps then though the lock is free, or owned by the dead, or granted
+     and not claimed, a wake-up was lost, and the tick must be paid for. A kill pays for TICKS_PER_KILL ticks, a repair
+     that drops the queue for one, nothing else for any. So without a death no wait depends on the clock, and after one
+     it does at most twice: for a mark or a wake-up that died with its process, and for a grant to the dead.
+   - Termination: there is no cycle of states at all (the runner has Spin look for cycles), so every run ends, and with
+     all rounds of all processes done or given up. With EARLY, where slices end by themselves at any time, as often as
+     they like, there are cycles, and `every_wait_ends` is shown under weak fairness.
+   - The bound on passes: `overtaken` counts, for each waiter, takers that came later than it. It is kPassesMax for each
+     place in the queue, and that and one more for each death, repair, end of a lease, and waiter that comes too late.
+   - At the end the lock is not owned by anybody alive.
+
+   -DMUTANT_... plants a fault. The runner (`run`, beside this file) demands that each is found.
+
+   Left out: several waiters of one process (each has its bit in the mailbox, and the parking lot's mutex guards who
+   reads it), waiters without a place in the queue (they poll), permits, and memory ordering: Spin's memory is
+   sequentially consistent. */
+
+#ifndef PROCESSES
+#define PROCESSES 3
+#endif
+#ifndef SLOTS
+#define SLOTS PROCESSES /* one more, and that of the dead may stay empty */
+#endif
+#ifndef ROUNDS
+#define ROUNDS 1 /* of each process */
+#endif
+#ifndef PASSES_MAX
+#define PASSES_MAX 1 /* kPassesMax */
+#endif
+#ifndef FAIR
+#define FAIR 0 /* bit s: who is in slot s asks for strict order */
+#endif
+
+/* How often Fate does what, in all. */
+#ifndef KILLS
+#define KILLS 0
+#endif
+#ifndef LOOKS
+#define LOOKS 0 /* slices of sleep that end before anybody needs it */
+#endif
+#ifndef ENDS
+#define ENDS 0 /* leases, and grants nobody has claimed yet, that expire */
+#endif
+#ifndef LEAVES
+#define LEAVES 0 /* waits that time out or are cancelled */
+#endif
+#ifndef REPAIRS
+#define REPAIRS 0 /* queues dropped by a repair of the shard */
+#endif
+#ifndef STALES
+#define STALES 0 /* waiters that come later than kClaimNs after they were woken, and are out of the queue by then */
+#endif
+#ifndef RESTS
+#define RESTS 0 /* times that somebody holds the lock, or stays away from it, for longer than a slice of sleep */
+#endif
+#ifndef TICKS_PER_KILL
+#define TICKS_PER_KILL 2
+#endif
+
+#define NOBODY 0
+#define TOKEN(slot, generation) (1 + (slot) + SLOTS * (generation))
+#define SLOT(token) (((token)-1) % SLOTS)
+#define GENERATION(token) (((token)-1) / SLOTS)
+#define SAME_GENERATION(token) (gen[SLOT(token)] == GENERATION(token)) /* World::slot() finds one */
+#define PLACES (PROCESSES + KILLS) /* the dead stay in the queue until somebody comes upon them */
+
+#define LIVES(token) (held[SLOT(token)] && SAME_GENERATION(token))
+/* What a process can find out: World::alive() */
+#ifdef MUTANT_GENERATION_IGNORED
+#define ALIVE(token) (held[SLOT(token)])
+#else
+#define ALIVE(token) LIVES(token)
+#endif
+#ifdef MUTANT_CLAIM_BY_SLOT
+#define IS_SELF(token) ((token) != NOBODY && SLOT(token) == slot)
+#else
+#define IS_SELF(token) ((token) == self)
+#endif
+
+/* LockFields, and the entry's expiry */
+byte owner = NOBODY;
+bit reserved = 0; /* granted by a release, not claimed yet */
+bit ended = 0;    /* the owner's lease has expired */
+
+/* WaitQueue: first comes who arrived first */
+byte entries = 0;
+byte who[PLACES];
+byte since[PLACES];  /* arrival */
+byte passed[PLACES]; /* LockFields::passes less WaiterFields::passes */
+byte turn[PLACES];   /* WaiterFields::first: 0 never was the first, 1 was found to be it, 2 for longer than kPassNs */
+bit woken[PLACES];   /* a wake-up is under way */
+
+/* ProcessSlot, and the kernel's part of it */
+bit held[SLOTS];
+byte gen[SLOTS];
+bit mail[SLOTS];
+bit rang[SLOTS];   /* since bell_value() */
+bit asleep[SLOTS]; /* the bell's bit ASLEEP */
+bit parked[SLOTS]; /* in futex_wait */
+
+/* By slot: when the wait began; 0: it does not wait. */
+byte arrival[SLOTS];
+byte arrivals = 0;
+
+/* Fate's hand: by number of the process, and by slot. */
+bit doomed[PROCESSES];
+bit over[PROCESSES];
+bit resting[PROCESSES];
+bit slice_over[SLOTS];
+bit leaving[SLOTS];
+
+/* What only the proof knows. */
+byte inside = NOBODY;
+byte overtaken[SLOTS];
+byte finished = 0;
+byte blows = 0; /* kills, ends, repairs, and stale marks */
+byte stales = 0;
+byte paid = 0;  /* ticks */
+byte rests = 0;
+
+hidden byte i, j;
+
+/* REQUIRES, for all of these: within a d_step. */
+
+inline move_entry(from, to) {
+  who[to] = who[from];
+  since[to] = since[from];
+  passed[to] = passed[from];
+  turn[to] = turn[from];
+  woken[to] = woken[from]
+}
+
+inline clear_entry(at) {
+  who[at] = NOBODY;
+  since[at] = 0;
+  passed[at] = 0;
+  turn[at] = 0;
+  woken[at] = 0
+}
+
+inline find_entry(token) { /* i: its place, or `entries` */
+  i = 0;
+  do
+  :: i < entries && who[i] != token -> i++
+  :: else -> break
+  od
+}
+
+inline unlink_at(at) { /* WaitQueue::unlink() */
+  j = at;
+  do
+  :: j + 1 < entries -> move_entry(j + 1, j); j++
+  :: else -> break
+  od;
+  clear_entry(j);
+  entries--
+}
+
+inline remove_waiter(token) { /* WaitQueue::remove() */
+  find_entry(token);
+  if
+  :: i < entries -> unlink_at(i)
+  :: else
+  fi
+}
+
+inline add_waiter(token, arrived) { /* WaitQueue::add(): who is there already has come, so no wake-up is under way */
+  find_entry(token);
+  if
+  :: i < entries ->
+#ifndef MUTANT_MARK_STAYS
+     woken[i] = 0
+#else
+     skip
+#endif
+  :: else ->
+     do
+     :: i > 0 && since[i - 1] > arrived -> move_entry(i - 1, i); i--
+     :: else -> break
+     od;
+     who[i] = token;
+     since[i] = arrived;
+     passed[i] = 0;
+     turn[i] = (i == 0 -> 1 : 0);
+     woken[i] = 0;
+     entries++
+  fi
+}
+
+/* Takes out those who are gone: whose slot has changed hands; who was woken and did not come (`stale`); who was found
+   dead. The next one is the first from now on. */
+inline find_first() { /* WaitQueue::first(), and take_turn() */
+  do
+  :: entries > 0 && (!SAME_GENERATION(who[0]) || (woken[0] && stale) || who[0] == dead) -> unlink_at(0); stale = 0
+  :: else -> break
+  od;
+  stale = 0;
+  if
+  :: entries > 0 && turn[0] == 0 -> turn[0] = 1; passed[0] = 0
+  :: else
+  fi
+}
+
+/* may_pass(), of one who came later than the first. `late`: kPassNs is over, as the clock happens to say. */
+#define MAY_PASS (!late && turn[0] != 2 && passed[0] < PASSES_MAX && !((FAIR >> SLOT(who[0])) & 1))
+
+/* `next` is whom to ring for: nobody, if a wake-up is under way already. */
+inline reserve() {
+  owner = who[0];
+  reserved = 1;
+  ended = 0;
+  next = (woken[0] -> NOBODY : who[0]);
+  woken[0] = 1
+}
+
+inline offer() { /* the lock has been freed */
+  owner = NOBODY;
+  reserved = 0;
+  ended = 0;
+  next = NOBODY;
+  find_first();
+  if
+  :: entries > 0 && !MAY_PASS -> reserve()
+  :: entries > 0 && MAY_PASS && !woken[0] -> next = who[0]; woken[0] = 1
+  :: else
+  fi;
+  late = 0
+}
+
+/* Whether who came at arrival[slot] may have the free lock: `ready`. If not, it is the first's. */
+inline take_turn() {
+  find_first();
+  ready = 1;
+  if
+  :: entries > 0 && since[0] < arrival[slot] ->
+     if
+     :: MAY_PASS && !((FAIR >> slot) & 1) ->
+#ifndef MUTANT_PASSES_NOT_COUNTED
+        passed[0]++
+#else
+        skip
+#endif
+     :: else ->
+#ifndef MUTANT_REFUSED_WITHOUT_GRANT
+        reserve();
+#endif
+        ready = 0
+     fi
+  :: else
+  fi;
+  late = 0
+}
+
+inline count_overtaken() {
+  i = 0;
+  do
+  :: i < SLOTS ->
+     if
+     :: arrival[i] != 0 && arrival[i] < arrival[slot] ->
+        overtaken[i]++;
+        assert(overtaken[i] <= PASSES_MAX * (PROCESSES - 1) + blows * (PASSES_MAX + 1))
+     :: else
+     fi;
+     i++
+  :: else -> break
+  od
+}
+
+inline end_wait() { /* Parker::end() */
+  arrival[slot] = 0;
+  overtaken[slot] = 0;
+  leaving[slot] = 0
+}
+
+/* What the clock says. REQUIRES: within an atomic, before its d_step. */
+inline read_clock() {
+  if
+  :: entries > 0 -> late = 1
+  :: late = 0
+  fi;
+  if
+  :: entries > 0 && woken[0] && stales < STALES -> stale = 1; stales++; blows++
+  :: stale = 0
+  fi
+}
+
+/* ring_bell(). Its steps are apart: the ringer may die between any two, and the slot may change hands. */
+inline deposit() {
+  mail[SLOT(next)] = 1
+}
+inline strike() { /* the compare-and-swap, then futex_wake if it took ASLEEP away */
+  if
+  :: d_step { asleep[SLOT(next)] -> asleep[SLOT(next)] = 0; rang[SLOT(next)] = 1 }
+     parked[SLOT(next)] = 0
+  :: d_step { else -> rang[SLOT(next)] = 1 }
+  fi
+}
+inline ring() {
+  if
+  :: next == NOBODY
+  :: d_step { next != NOBODY && !SAME_GENERATION(next) -> next = NOBODY }
+  :: next != NOBODY && SAME_GENERATION(next) ->
+#ifdef MUTANT_RING_BEFORE_MAIL
+     strike();
+     deposit();
+#else
+     deposit();
+     strike();
+#endif
+     next = NOBODY
+  fi
+}
+
+/* Somebody does something else for longer than a slice of sleep. */
+inline rest() {
+  if
+  :: skip
+  :: d_step { rests < RESTS -> rests++; resting[me] = 1 }
+     !resting[me]
+  fi
+}
+
+proctype Process(byte me) {
+  byte self, slot, holder, dead, next, round;
+  bit entered, late, stale, ready;
+
+life:
+  {
+    if
+    :: atomic { gen[me] == 0 -> slot = me; entered = 1; gen[me] = 1; self = TOKEN(me, 1) }
+       goto next_round
+    :: else
+    fi;
+    /* ProcessTable::enter(): the kernel's lock on the slot, an empty mailbox, and then the generation */
+    if
+    :: atomic { !held[0] -> held[0] = 1; slot = 0; entered = 1 }
+    :: atomic { !held[1] -> held[1] = 1; slot = 1; entered = 1 }
+#if SLOTS > 2
+    :: atomic { !held[2] -> held[2] = 1; slot = 2; entered = 1 }
+#endif
+#if SLOTS > 3
+    :: atomic { !held[3] -> held[3] = 1; slot = 3; entered = 1 }
+#endif
+    fi;
+    d_step { mail[slot] = 0; rang[slot] = 0; asleep[slot] = 0; gen[slot]++; self = TOKEN(slot, gen[slot]) }
+
+next_round:
+    rest();
+    if
+    :: atomic { round == ROUNDS -> held[slot] = 0; entered = 0; over[me] = 1; finished++; goto end }
+    :: d_step { else -> round++ }
+    fi;
+
+attempt: /* lock_wait() */
+#ifdef MUTANT_QUEUED_WITHOUT_CHECK
+    if
+    :: owner != NOBODY && !ended && owner != self && arrival[slot] == 0 ->
+       d_step { arrivals++; arrival[slot] = arrivals }
+       d_step { add_waiter(self, arrival[slot]) }
+       goto sleep
+    :: else
+    fi;
+#endif
+    atomic { /* attempt_lock() */
+      if
+      :: arrival[slot] == 0 -> d_step { arrivals++; arrival[slot] = arrivals } /* Parker::begin() */
+      :: else
+      fi;
+      if
+      :: IS_SELF(owner) && reserved ->
+         d_step { /* claim_reserved() */
+           assert(inside == NOBODY);
+           inside = self;
+           reserved = 0;
+           ended = 0;
+           remove_waiter(self);
+           find_first();
+           dead = NOBODY;
+           end_wait()
+         }
+         goto hold
+      :: else
+      fi;
+      if
+#ifdef MUTANT_BLIND_TAKEOVER
+      :: owner == NOBODY || ended || dead != NOBODY ->
+#else
+      :: owner == NOBODY || ended || owner == dead ->
+#endif
+         read_clock();
+         d_step { owner = NOBODY; reserved = 0; ended = 0; take_turn() }
+         if
+         :: ready ->
+            d_step { /* take() */
+              assert(inside == NOBODY);
+              inside = self;
+              owner = self;
+              remove_waiter(self);
+              find_first();
+              count_overtaken();
+              dead = NOBODY;
+              ready = 0;
+              end_wait()
+            }
+            goto hold
+         :: else
+         fi
+      :: else
+      fi;
+      d_step { dead = NOBODY; holder = owner; add_waiter(self, arrival[slot]) }
+    }
+    ring();
+    /* find_dead(): the kernel is asked outside the mutex, and the next attempt names the very owner it judged. */
+    if
+    :: atomic { holder == NOBODY || ALIVE(holder) -> holder = NOBODY }
+    :: atomic { else -> dead = holder; holder = NOBODY; goto attempt }
+    fi;
+
+sleep: /* Parker::sleep() */
+#ifdef MUTANT_MAIL_BEFORE_BELL
+    if
+    :: atomic { mail[slot] -> mail[slot] = 0; goto awake }
+    :: else
+    fi;
+    rang[slot] = 0;
+#else
+    rang[slot] = 0; /* bell_value() */
+#ifndef MUTANT_NO_SECOND_CHECK
+    if /* collect() */
+    :: atomic { mail[slot] -> mail[slot] = 0; goto awake }
+    :: atomic { else ->
+         if
+         :: leaving[slot] -> goto leave
+         :: else
+         fi
+       }
+    fi;
+#endif
+#endif
+#ifdef MUTANT_SLEEPLESS
+    goto awake;
+#endif
+    if /* sleep_on_bell() */
+    :: d_step { !rang[slot] && !leaving[slot] -> asleep[slot] = 1; parked[slot] = 1 }
+    :: else ->
+       if
+       :: leaving[slot] -> goto leave
+       :: else -> goto sleep
+       fi
+    fi;
+    if
+#ifdef EARLY
+    :: d_step { parked[slot] -> parked[slot] = 0; slice_over[slot] = 1 }
+#endif
+    :: !parked[slot]
+    fi;
+#ifdef MUTANT_NO_SECOND_CHECK
+    if
+    :: atomic { mail[slot] -> mail[slot] = 0; goto awake }
+    :: else
+    fi;
+#endif
+    if
+    :: d_step { /* ParkingLot::look() */
+         slice_over[slot] ->
+         slice_over[slot] = 0;
+#ifdef MUTANT_DEATH_UNSEEN
+         ready = (owner == NOBODY || ended || (owner == self && reserved))
+#else
+         ready = (owner == NOBODY || ended || (owner == self && reserved) || !ALIVE(owner))
+#endif
+       }
+       if
+       :: atomic { ready -> ready = 0 }
+       :: else -> goto sleep
+       fi
+    :: else -> goto sleep
+    fi;
+
+awake:
+    if
+    :: leaving[slot] -> goto leave
+    :: else -> goto attempt
+    fi;
+
+leave: /* lock_leave() */
+    atomic {
+      read_clock();
+      d_step {
+        ready = (owner == self && reserved);
+#ifndef MUTANT_LEAVE_KEEPS_GRANT
+        if
+        :: ready -> owner = NOBODY; reserved = 0
+        :: else
+        fi;
+#endif
+        remove_waiter(self);
+        end_wait();
+        if
+#ifdef MUTANT_LEAVE_KEEPS_WAKE_UP
+        :: owner == NOBODY && ready -> offer()
+#else
+        :: owner == NOBODY -> offer() /* it may have been woken to take what is free */
+#endif
+        :: else -> late = 0; stale = 0
+        fi;
+        ready = 0
+      }
+    }
+    ring();
+    goto next_round;
+
+hold:
+    rest();
+#ifdef MUTANT_RING_BEFORE_RELEASE
+    d_step { next = (entries > 0 -> who[0] : NOBODY) }
+    ring();
+#endif
+    atomic { /* unlock() */
+      read_clock();
+      d_step {
+        if
+        :: inside == self -> inside = NOBODY
+        :: else
+        fi;
+        if
+        :: owner == self -> offer()
+#ifdef MUTANT_UNLOCK_UNPROVED
+        :: else -> offer()
+#else
+        :: else -> late = 0; stale = 0 /* not_owner */
+#endif
+        fi
+      }
+    }
+#ifdef MUTANT_RING_BEFORE_RELEASE
+    next = NOBODY;
+#endif
+    ring();
+    goto next_round;
+  } unless { doomed[me] };
+
+  /* Killed: takes no step more. A moment later the kernel gives up its lock on the slot. */
+  d_step {
+    doomed[me] = 0;
+    resting[me] = 0;
+    if
+    :: entered ->
+       leaving[slot] = 0;
+       parked[slot] = 0;
+       slice_over[slot] = 0;
+       arrival[slot] = 0;
+       overtaken[slot] = 0;
+       if
+       :: self != NOBODY && inside == self -> inside = NOBODY
+       :: else
+       fi
+    :: else
+    fi
+  }
+  d_step {
+    if
+    :: entered -> held[slot] = 0
+    :: else
+    fi;
+    entered = 0;
+    self = 0;
+    slot = 0;
+    holder = 0;
+    dead = 0;
+    next = 0;
+    late = 0;
+    stale = 0;
+    ready = 0
+  }
+  goto life;
+
+end:
+  skip
+}
+
+/* Nobody can take a step. */
+#if SLOTS == 2
+#define ALL_PARKED (parked[0] + parked[1])
+#elif SLOTS == 3
+#define ALL_PARKED (parked[0] + parked[1] + parked[2])
+#else
+#define ALL_PARKED (parked[0] + parked[1] + parked[2] + parked[3])
+#endif
+#if PROCESSES == 2
+#define ALL_DOOMED (doomed[0] + doomed[1])
+#define ALL_RESTING (resting[0] + resting[1])
+#else
+#define ALL_DOOMED (doomed[0] + doomed[1] + doomed[2])
+#define ALL_RESTING (resting[0] + resting[1] + resting[2])
+#endif
+#define STANDSTILL (ALL_PARKED + ALL_RESTING + finished == PROCESSES && ALL_DOOMED == 0)
+
+/* One line for each thing that Fate may do to one process, or to its slot. */
+#define KILL(p)                                                      \
+  d_step {                                                           \
+    kills < KILLS && !over[p] && !doomed[p] -> doomed[p] = 1;        \
+    kills++; blows++; paid = paid + TICKS_PER_KILL                   \
+  }
+#define END_SLICE(s) \
+  d_step { looks < LOOKS && parked[s] -> parked[s] = 0; slice_over[s] = 1; looks++ }
+#define END_PATIENCE(s) \
+  d_step { leaves < LEAVES && arrival[s] != 0 && !leaving[s] -> leaving[s] = 1; parked[s] = 0; leaves++ }
+
+proctype Fate() {
+  byte kills = 0, looks = 0, ends = 0, leaves = 0, repairs = 0;
+
+  do
+  :: KILL(0)
+  :: KILL(1)
+#if PROCESSES > 2
+  :: KILL(2)
+#endif
+  :: END_SLICE(0)
+  :: END_SLICE(1)
+  :: END_PATIENCE(0)
+  :: END_PATIENCE(1)
+#if SLOTS > 2
+  :: END_SLICE(2)
+  :: END_PATIENCE(2)
+#endif
+#if SLOTS > 3
+  :: END_SLICE(3)
+  :: END_PATIENCE(3)
+#endif
+  :: d_step { ends < ENDS && owner != NOBODY && !ended && LIVES(owner) ->
+       ended = 1; ends++; blows++;
+       if
+       :: inside == owner -> inside = NOBODY
+       :: else
+       fi
+     }
+  :: d_step { repairs < REPAIRS && entries > 0 ->
+       do
+       :: entries > 0 -> entries--; clear_entry(entries)
+       :: else -> break
+       od;
+       repairs++; blows++; paid++
+     }
+#ifndef EARLY
+  :: d_step { STANDSTILL && finished < PROCESSES -> /* time passes */
+       if
+       :: ALL_PARKED != 0 && (owner == NOBODY || reserved || ended || !LIVES(owner)) ->
+          assert(paid > 0);
+          paid--
+       :: else -> assert(ALL_RESTING != 0)
+       fi;
+       j = 0;
+       do
+       :: j < PROCESSES -> resting[j] = 0; j++
+       :: else -> break
+       od;
+       turn[0] = (turn[0] != 0 -> 2 : 0);
+       j = 0;
+       do
+       :: j < SLOTS ->
+#ifndef MUTANT_UNBOUNDED_SLEEP
+          slice_over[j] = parked[j];
+          parked[j] = 0;
+#endif
+          j++
+       :: else -> break
+       od;
+       j = 0
+     }
+#endif
+  :: finished == PROCESSES -> break
+  od;
+  assert(owner == NOBODY || !LIVES(owner))
+}
+
+init {
+  atomic {
+    held[0] = 1;
+    held[1] = 1;
+#if PROCESSES > 2
+    held[2] = 1;
+#endif
+    run Process(0);
+    run Process(1);
+#if PROCESSES > 2
+    run Process(2);
+#endif
+    run Fate()
+  }
+}
+
+#ifdef EARLY
+ltl every_wait_ends { <>(finished == PROCESSES) }
+#endif

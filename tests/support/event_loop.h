@@ -1,0 +1,118 @@
+// What tests of waiting in an event loop share: a parker with a descriptor, and another process that holds the locks.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/waiting.h"
+
+namespace holdfast::test {
+
+inline bool readable(int fd, int patience_ms) {
+  pollfd waiting{.fd = fd, .events = POLLIN, .revents = 0};
+  return ::poll(&waiting, 1, patience_ms) == 1 && (waiting.revents & POLLIN) != 0;
+}
+inline constexpr int kLongMs = 20'000;
+
+/// Thread numbers of the helper threads of this process.
+inline std::vector<std::string> pumps() {
+  std::vector<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream comm(entry.path() / "comm");
+    std::string name;
+    if (std::getline(comm, name) && name == "holdfast-pump") found.push_back(entry.path().filename());
+  }
+  return found;
+}
+
+inline std::size_t descriptors() {
+  const auto all = std::filesystem::directory_iterator("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+/// A parker with one waiter, in a loop that waits for its descriptor.
+class LoopWaiting {
+ public:
+  LoopWaiting() : parker_(holdfast_parker_new()), waiter_(holdfast_waiter_open(parker_.get())) {}
+
+  int fd() { return holdfast_parker_fd(parker_.get()); }
+  int timer(double seconds) { return holdfast_parker_timer(parker_.get(), seconds); }
+  int once(Dict& dict, const std::string& key) {
+    return dict.wait_lock(key, 0, parker_.get(), waiter_, &lease_, &pause_);
+  }
+  int leave(Dict& dict, const std::string& key) { return dict.leave(key, parker_.get(), waiter_); }
+  int unlock(Dict& dict, const std::string& key) { return dict.unlock(key, &lease_); }
+  /// What an event loop does when the descriptor is readable: the number of waiters that were woken.
+  int collect() {
+    std::array<std::uint32_t, 16> woken{};
+    return holdfast_parker_sleep(parker_.get(), 0, woken.data(), woken.size());
+  }
+  /// Waits in a loop that knows the descriptor alone.
+  int lock(Dict& dict, const std::string& key) {
+    const double end = now() + 60;
+    while (now() < end) {
+      const int fd = this->fd();
+      if (const int code = once(dict, key); code != HOLDFAST_LOCKED) return code;
+      readable(fd, static_cast<int>(pause_ * 1000) + 1);
+      collect();
+    }
+    return HOLDFAST_TIMEOUT;
+  }
+  double pause() const { return pause_; }
+  holdfast_parker* parker() const { return parker_.get(); }
+  void free() { parker_.reset(); }
+
+ private:
+  std::unique_ptr<holdfast_parker, CloseParker> parker_;
+  std::uint32_t waiter_;
+  holdfast_lease lease_{};
+  double pause_ = 0;
+};
+
+/// Another process that holds the locks it is told to: "+key" takes, "-key" releases, ":key" does both for ever.
+inline int hold(Channel& parent) {
+  Dict dict("pump");
+  holdfast_lease lease{};
+  parent.say(std::to_string(dict.status));
+  for (;;) {
+    const std::string line = parent.hear();
+    if (line.empty() || line.front() == '(') return 0;
+    const std::string key = line.substr(1);
+    while (line.front() == ':') {
+      if (dict.try_lock(key, 0, &lease) == HOLDFAST_OK) dict.unlock(key, &lease);
+    }
+    parent.say(std::to_string(line.front() == '+' ? dict.try_lock(key, 0, &lease) : dict.unlock(key, &lease)));
+  }
+}
+
+/// A process has one helper thread, so what a test does, it does in a process of its own.
+class PumpTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(holder.hear(), "0"); }
+  /// Runs the test's body in a process of its own.
+  static void in_process(const std::function<void()>& body) {
+    Child child([&](Channel&) {
+      body();
+      return HasFailure() ? 1 : 0;
+    });
+    EXPECT_EQ(child.wait(), 0);
+  }
+  void take(const std::string& key) { ASSERT_EQ(holder.ask("+" + key), "0"); }
+  void release(const std::string& key) { ASSERT_EQ(holder.ask("-" + key), "0"); }
+
+  test::ScratchDirectory directory;
+  Child holder{hold};
+};
+
+}  // namespace holdfast::test

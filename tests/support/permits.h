@@ -1,0 +1,134 @@
+// Permits under one key, those who want them, and those who wait.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <thread>
+
+#include "support/dict.h"
+#include "support/shard_check.h"
+
+namespace holdfast::test {
+
+inline constexpr std::uint32_t kAll = HOLDFAST_ALL_PERMITS;
+
+inline void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+class PermitsTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
+  void TearDown() override {
+    EXPECT_EQ(check_shard(shard()), "");
+    const std::string& name = dict.dictionary().name();
+    holdfast_remove(name.data(), name.size());
+  }
+
+  Shard& shard() { return dict.segment().shards()[0]; }
+  View view(const std::string& key) {
+    Place place{};
+    EXPECT_TRUE(shard().find(Key(key.data(), key.size(), dict.segment().seed()), place));
+    EXPECT_NE(place.block, 0U);
+    return place.view;
+  }
+  PermitFields& fields(const std::string& key = "key") { return view(key).permits(); }
+
+  /// A semaphore of three.
+  int acquire(std::uint32_t want, holdfast_lease* lease, double exptime = 0) {
+    return dict.try_permits("key", HOLDFAST_SEMAPHORE, want, 3, exptime, lease);
+  }
+  holdfast_lease acquired(std::uint32_t want = 1, double exptime = 0) {
+    holdfast_lease lease{};
+    EXPECT_EQ(acquire(want, &lease, exptime), HOLDFAST_OK);
+    return lease;
+  }
+  int read(holdfast_lease* lease, double exptime = 0) {
+    return dict.try_permits("key", HOLDFAST_RWLOCK, 1, 0, exptime, lease);
+  }
+  int write(holdfast_lease* lease, double exptime = 0) {
+    return dict.try_permits("key", HOLDFAST_RWLOCK, kAll, 0, exptime, lease);
+  }
+  /// Gives back, when the first waiter has been that for so long that nobody passes it.
+  int post(holdfast_lease& lease) {
+    sleep_ms(1);
+    return dict.unlock("key", &lease);
+  }
+
+  static std::string new_name() {
+    static int count = 0;
+    return "permits-" + std::to_string(++count);
+  }
+
+  Dict dict{new_name(), {.size = 32768}};
+};
+
+/// A waiter of a semaphore of three, or of a rwlock.
+class Waiting {
+ public:
+  Waiting(Dict& dict, int kind, std::uint32_t want, bool fair = false)
+      : dict_(dict), kind_(kind), want_(want), parker_(holdfast_parker_new()) {
+    is_woken();  // reads the mail that somebody before it did not
+    wait_.parker = parker_;
+    wait_.waiter = holdfast_waiter_open(parker_);
+    wait_.fair = fair ? 1 : 0;
+  }
+  ~Waiting() {
+    if (waiting_) leave();
+    holdfast_parker_free(parker_);
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+  int wait() {
+    const int code = dict_.wait_permits("key", kind_, want_, 3, 0, &wait_, &lease);
+    waiting_ = code == HOLDFAST_LOCKED;
+    return code;
+  }
+  int leave() {
+    waiting_ = false;
+    return dict_.leave("key", parker_, wait_.waiter);
+  }
+  /// Whether it was woken within that time.
+  bool is_woken(double seconds = 0) {
+    std::uint32_t woken = 0;
+    return holdfast_parker_sleep(parker_, seconds, &woken, 1) == 1 && woken == wait_.waiter;
+  }
+  /// Waits until it has them; false after ten seconds.
+  bool get() {
+    for (const double end = holdfast_now() + 10; holdfast_now() < end;) {
+      if (wait() == HOLDFAST_OK) return true;
+      is_woken(std::min(wait_.pause, 0.5));
+    }
+    return false;
+  }
+  double pause() const { return wait_.pause; }
+
+  holdfast_lease lease{};
+
+ private:
+  Dict& dict_;
+  const int kind_;
+  const std::uint32_t want_;
+  holdfast_parker* parker_;
+  holdfast_wait wait_{};
+  bool waiting_ = false;
+};
+
+class Reader : public Waiting {
+ public:
+  explicit Reader(Dict& dict) : Waiting(dict, HOLDFAST_RWLOCK, 1) {}
+};
+class Writer : public Waiting {
+ public:
+  explicit Writer(Dict& dict) : Waiting(dict, HOLDFAST_RWLOCK, kAll) {}
+};
+class Taker : public Waiting {
+ public:
+  explicit Taker(Dict& dict, std::uint32_t want = 1, bool fair = false)
+      : Waiting(dict, HOLDFAST_SEMAPHORE, want, fair) {}
+};
+
+}  // namespace holdfast::test

@@ -1,0 +1,70 @@
+// One who waits for locks, as a host does it.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "holdfast.h"
+#include "platform/platform.h"
+#include "support/dict.h"
+
+namespace holdfast::test {
+
+inline double now() { return static_cast<double>(platform::monotonic_ns()) / 1e9; }
+inline void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+struct CloseParker {
+  void operator()(holdfast_parker* parker) const { holdfast_parker_free(parker); }
+};
+
+/// A parker with one waiter, and the loop that include/holdfast.h describes.
+class Waiting {
+ public:
+  explicit Waiting(bool fair = false)
+      : parker_(holdfast_parker_new()), waiter_(holdfast_waiter_open(parker_.get())), fair_(fair) {}
+
+  /// LOCKED when the time is over; the waiter has left the queue then.
+  int lock(Dict& dict, const std::string& key, double timeout, holdfast_lease* lease, double exptime = 0) {
+    const double end = now() + timeout;
+    for (;;) {
+      const int code = once(dict, key, lease, exptime);
+      if (code != HOLDFAST_LOCKED) return code;
+      if (now() >= end) return dict.leave(key, parker_.get(), waiter_) == HOLDFAST_OK ? HOLDFAST_LOCKED : -1;
+      sleep(std::min(pause_, end - now()));
+    }
+  }
+  int once(Dict& dict, const std::string& key, holdfast_lease* lease, double exptime = 0) {
+    holdfast_wait wait{};
+    wait.parker = parker_.get();
+    wait.waiter = waiter_;
+    wait.fair = fair_ ? 1 : 0;
+    const int code = holdfast_lock_wait(dict.handle, key.data(), key.size(), exptime, &wait, lease);
+    pause_ = wait.pause;
+    return code;
+  }
+  int leave(Dict& dict, const std::string& key) { return dict.leave(key, parker_.get(), waiter_); }
+  /// Whether the waiter was woken within that time.
+  bool sleep(double seconds) {
+    std::uint32_t woken = 0;
+    const double end = now() + std::max(seconds, 0.0);
+    do {
+      if (holdfast_parker_sleep(parker_.get(), std::max(end - now(), 0.0), &woken, 1) > 0) return woken == waiter_;
+    } while (now() < end);
+    return false;
+  }
+
+  double pause() const { return pause_; }
+  std::uint32_t waiter() const { return waiter_; }
+
+ private:
+  std::unique_ptr<holdfast_parker, CloseParker> parker_;
+  std::uint32_t waiter_;
+  bool fair_;
+  double pause_ = 0;
+};
+
+}  // namespace holdfast::test

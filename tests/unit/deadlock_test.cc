@@ -1,0 +1,454 @@
+// The search for deadlocks: over a table of waits that the test fills, and over agents that the test plays.
+#include "lock/deadlock.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lock/agent.h"
+#include "platform/platform.h"
+
+namespace holdfast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Found = WaitTable::Found;
+
+bool all_live(Token) { return true; }
+
+class DeadlockTest : public ::testing::Test {
+ protected:
+  /// A record of a wait for `key`, which began at `since` and was seen at `seen`.
+  WaitRecord* put(Token token, std::uint32_t agent, const std::string& key, const Blocker& blocker, std::uint64_t since,
+                  std::uint64_t seen) {
+    WaitRecord* const record = table.claim(token, agent, all_live);
+    if (record != nullptr) WaitTable::write(*record, wait(token, agent, key, blocker, since, seen));
+    return record;
+  }
+  static Wait wait(Token token, std::uint32_t agent, const std::string& key, const Blocker& blocker,
+                   std::uint64_t since, std::uint64_t seen) {
+    Wait wait;
+    wait.token = token;
+    wait.agent = agent;
+    wait.since = since;
+    wait.seen = seen;
+    wait.blocker = blocker;
+    wait.set_key(key);
+    return wait;
+  }
+  /// Processes 1 to `length`, each of which waits for the next one, the last for the first; the last one waits last.
+  std::vector<WaitRecord*> put_circle(std::size_t length, std::uint64_t seen) {
+    std::vector<WaitRecord*> records;
+    for (std::size_t i = 1; i <= length; ++i) {
+      const Token next = i % length + 1;
+      records.push_back(put(i, 7, "key" + std::to_string(i), {next, 7, next, 0}, kStart + i, seen));
+    }
+    return records;
+  }
+  void clear() {
+    auto* const words = reinterpret_cast<Word64*>(memory.get());
+    for (std::size_t i = 0; i < sizeof(WaitTableMemory) / 8; ++i) words[i].store(0);
+  }
+  Circle search(Token token, std::uint32_t agent, std::uint64_t now = kLater, bool (*is_alive)(Token) = all_live) {
+    Wait own;
+    EXPECT_EQ(table.find(token, agent, own), Found::yes);
+    keys.clear();
+    return find_circle(table, own, now, is_alive, keys);
+  }
+
+  static constexpr std::uint64_t kStart = 1'000'000'000;
+  static constexpr std::uint64_t kLater = kStart + 1'000'000;
+
+  std::unique_ptr<WaitTableMemory> memory = std::make_unique<WaitTableMemory>();
+  WaitTable table{reinterpret_cast<std::byte*>(memory.get())};
+  std::vector<std::string> keys;
+};
+
+// --- the table ---
+
+TEST_F(DeadlockTest, a_wait_is_found_as_it_was_written) {
+  put(5, 9, "some key", {6, 3, 44, 99}, 1, 2);
+  Wait found;
+  ASSERT_EQ(table.find(5, 9, found), Found::yes);
+  EXPECT_EQ(found.token, 5U);
+  EXPECT_EQ(found.agent, 9U);
+  EXPECT_EQ(found.since, 1U);
+  EXPECT_EQ(found.seen, 2U);
+  EXPECT_EQ(found.blocker, (Blocker{6, 3, 44, 99}));
+  EXPECT_EQ(found.kept_key(), "some key");
+  EXPECT_EQ(table.find(5, 8, found), Found::no);
+  EXPECT_EQ(table.find(4, 9, found), Found::no);
+}
+
+TEST_F(DeadlockTest, of_a_long_key_the_beginning_is_kept) {
+  const std::string key = std::string(kWaitKeyBytes, 'a') + "b";
+  put(5, 9, key, {}, 1, 2);
+  Wait found;
+  ASSERT_EQ(table.find(5, 9, found), Found::yes);
+  EXPECT_EQ(found.key_length, key.size());
+  EXPECT_EQ(found.kept_key(), key.substr(0, kWaitKeyBytes));
+}
+
+TEST_F(DeadlockTest, a_wait_that_is_over_is_not_found_again_by_way_of_its_record) {
+  WaitRecord* const record = put(5, 9, "key", {6, 3, 44, 0}, 1, 2);
+  WaitTable::release(*record);
+  Wait found;
+  EXPECT_EQ(table.find(5, 9, found), Found::no);
+  // Taken again and not written yet, by the same process and by another one.
+  record->owner.store(5);
+  EXPECT_EQ(table.find(5, 9, found), Found::no);
+  WaitTable::write(*record, wait(5, 9, "key", {6, 3, 44, 0}, 1, 2));
+  record->owner.store(6);
+  EXPECT_EQ(table.find(6, 9, found), Found::no);
+}
+
+TEST_F(DeadlockTest, a_record_that_is_being_written_is_unreadable) {
+  WaitRecord* const record = put(5, 9, "key", {6, 3, 44, 0}, 1, 2);
+  record->stamp.fetch_or(1);
+  Wait found;
+  EXPECT_EQ(table.find(5, 9, found), Found::unreadable);
+  WaitTable::write(*record, wait(5, 9, "key", {6, 3, 44, 0}, 1, 2));
+  EXPECT_EQ(table.find(5, 9, found), Found::yes);
+}
+
+TEST_F(DeadlockTest, a_full_table_gives_no_record_until_somebody_in_the_way_is_dead) {
+  std::vector<WaitRecord*> records;
+  for (std::uint32_t agent = 1; agent <= 4 * kWaitRecords; ++agent) {
+    WaitRecord* const record = table.claim(5, agent, all_live);
+    if (record != nullptr) records.push_back(record);
+  }
+  EXPECT_LE(records.size(), kWaitRecords);
+  EXPECT_GT(records.size(), kWaitRecords * 9 / 10);
+  std::sort(records.begin(), records.end());
+  EXPECT_EQ(std::adjacent_find(records.begin(), records.end()), records.end()) << "one record was given twice";
+  EXPECT_EQ(table.claim(6, 1, all_live), nullptr);
+  WaitRecord* const taken = table.claim(6, 1, [](Token token) { return token != 5; });
+  ASSERT_NE(taken, nullptr);
+  EXPECT_TRUE(WaitTable::is_owner(*taken, 6));
+}
+
+// --- the search ---
+
+TEST_F(DeadlockTest, circles_of_all_lengths_are_found_and_the_last_to_wait_is_told) {
+  for (const std::size_t length : {2U, 3U, 5U, static_cast<unsigned>(kCycleMax)}) {
+    clear();
+    put_circle(length, kLater);
+    for (Token token = 1; token < length; ++token) EXPECT_EQ(search(token, 7), Circle::there) << length;
+    EXPECT_EQ(search(length, 7), Circle::deadlock) << length;
+    ASSERT_EQ(keys.size(), length);
+    EXPECT_EQ(keys[0], "key" + std::to_string(length));
+    for (std::size_t i = 1; i < length; ++i) EXPECT_EQ(keys[i], "key" + std::to_string(i));
+  }
+}
+
+TEST_F(DeadlockTest, a_circle_that_is_too_long_is_not_found) {
+  put_circle(kCycleMax + 1, kLater);
+  EXPECT_EQ(search(kCycleMax + 1, 7), Circle::none);
+}
+
+TEST_F(DeadlockTest, who_waits_for_himself_is_not_told) {
+  put_circle(1, kLater);
+  EXPECT_EQ(search(1, 7), Circle::none);
+}
+
+TEST_F(DeadlockTest, a_chain_is_no_circle_and_nor_are_two_that_wait_for_one) {
+  put(1, 7, "a", {2, 7, 1, 0}, kStart, kLater);
+  put(2, 7, "b", {3, 7, 2, 0}, kStart, kLater);
+  put(4, 7, "b", {3, 7, 2, 0}, kStart, kLater);
+  for (const Token token : {1, 2, 4}) EXPECT_EQ(search(token, 7), Circle::none);
+}
+
+TEST_F(DeadlockTest, who_waits_for_a_circle_is_not_in_it) {
+  put_circle(3, kLater);
+  put(9, 7, "key2", {2, 7, 2, 0}, kStart + 100, kLater);
+  EXPECT_EQ(search(9, 7), Circle::none);
+  EXPECT_EQ(search(3, 7), Circle::deadlock);
+}
+
+TEST_F(DeadlockTest, what_was_seen_before_the_last_began_to_wait_proves_nothing) {
+  for (std::size_t early = 0; early < 3; ++early) {
+    clear();
+    const auto records = put_circle(3, kLater);
+    records[early]->seen.store(kStart + 3);
+    EXPECT_EQ(search(3, 7), Circle::there);
+    records[early]->seen.store(kStart + 4);
+    EXPECT_EQ(search(3, 7), Circle::deadlock);
+  }
+}
+
+TEST_F(DeadlockTest, the_dead_and_grants_that_have_expired_break_a_circle) {
+  const auto records = put_circle(3, kLater);
+  EXPECT_EQ(search(3, 7, kLater, [](Token token) { return token != 2; }), Circle::there);
+  records[0]->holder_end.store(1);
+  EXPECT_EQ(search(3, 7), Circle::there);
+  records[0]->holder_end.store(platform::monotonic_ns() / 1'000'000 + 60'000);
+  EXPECT_EQ(search(3, 7), Circle::deadlock);
+}
+
+TEST_F(DeadlockTest, a_holder_whose_coroutine_is_not_known_leads_nowhere) {
+  const auto records = put_circle(2, kLater);
+  records[0]->holder_agent.store(0);
+  EXPECT_EQ(search(2, 7), Circle::none);
+}
+
+TEST_F(DeadlockTest, a_wait_that_ends_between_the_two_readings_breaks_the_circle) {
+  const auto records = put_circle(2, kLater);
+  Wait own;
+  ASSERT_EQ(table.find(2, 7, own), Found::yes);
+  // The living are asked for after the first reading.
+  const auto end_it = [&](Token) {
+    WaitTable::release(*records[0]);
+    return true;
+  };
+  EXPECT_EQ(find_circle(table, own, kLater, end_it, keys), Circle::there);
+  clear();
+  const auto others = put_circle(2, kLater);
+  const auto begin_anew = [&](Token) {
+    WaitTable::write(*others[0], wait(1, 7, "key1", {2, 7, 2, 0}, kStart + 1, kLater + 1));
+    return true;
+  };
+  EXPECT_EQ(find_circle(table, own, kLater, begin_anew, keys), Circle::deadlock) << "it was only seen once more";
+  const auto wait_for_another = [&](Token) {
+    WaitTable::write(*others[0], wait(1, 7, "key1", {2, 7, 3, 0}, kStart + 1, kLater));
+    return true;
+  };
+  EXPECT_EQ(find_circle(table, own, kLater, wait_for_another, keys), Circle::there);
+}
+
+TEST_F(DeadlockTest, a_lua_state_that_waits_as_a_whole_keeps_its_coroutines_from_releasing) {
+  const std::uint32_t state = new_agents();
+  const std::uint32_t other_state = new_agents();
+  put(1, state, "a", {2, 7, 1, 0}, kStart, kLater);
+  put(2, 7, "b", {1, state + 5, 2, 0}, kStart + 1, kLater);
+  EXPECT_EQ(search(2, 7), Circle::deadlock);
+  EXPECT_THAT(keys, ElementsAre("b", "a"));
+  clear();
+  put(1, state, "a", {2, 7, 1, 0}, kStart, kLater);
+  put(2, 7, "b", {1, other_state + 5, 2, 0}, kStart + 1, kLater);
+  EXPECT_EQ(search(2, 7), Circle::none);
+}
+
+TEST_F(DeadlockTest, if_the_last_does_not_come_the_one_before_it_is_told) {
+  put_circle(3, kLater);
+  const std::uint64_t closed = kStart + 3;
+  EXPECT_EQ(search(2, 7, closed + kVictimPatienceNs - 1), Circle::there);
+  EXPECT_EQ(search(2, 7, closed + kVictimPatienceNs), Circle::deadlock);
+  EXPECT_EQ(search(1, 7, closed + kVictimPatienceNs), Circle::there);
+  EXPECT_EQ(search(1, 7, closed + 2 * kVictimPatienceNs), Circle::deadlock);
+}
+
+TEST_F(DeadlockTest, garbage_in_the_table_harms_nobody) {
+  const auto seed = std::random_device()();
+  std::mt19937_64 random(seed);
+  SCOPED_TRACE(seed);
+  auto* const words = reinterpret_cast<Word64*>(memory.get());
+  for (int round = 0; round < 20; ++round) {
+    // Few tokens and agents, so that much of it makes sense.
+    for (std::size_t i = 0; i < sizeof(WaitTableMemory) / 8; ++i)
+      words[i].store(random() % 4 == 0 ? random() : random() % 8 | (random() % 8) << 32);
+    for (Token token = 0; token < 8; ++token) {
+      for (std::uint32_t agent = 0; agent < 8; ++agent) {
+        Wait own;
+        if (table.find(token, agent, own) == Found::yes) find_circle(table, own, random(), all_live, keys);
+        for (const std::string& key : keys) ASSERT_LE(key.size(), kWaitKeyBytes);
+        TrackedWait tracked;
+        tracked.begin(token + 1, agent + 1, "key");
+        tracked.look(table, all_live, [&] {
+          return Blocker{random() % 8, static_cast<std::uint32_t>(random() % 8), 1, 0};
+        });
+        tracked.end();
+      }
+    }
+  }
+}
+
+// --- waits of this process ---
+
+TEST_F(DeadlockTest, a_wait_is_looked_at_again_only_when_the_table_has_changed) {
+  TrackedWait tracked;
+  tracked.begin(1, 7, "key");
+  int looks = 0;
+  const auto blocker = [&] {
+    ++looks;
+    return Blocker{2, 7, 1, 0};
+  };
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(tracked.look(table, all_live, blocker));
+  EXPECT_EQ(looks, 2) << "once to be recorded, once as that changed the table";
+  table.count_change();
+  for (int i = 0; i < 5; ++i) tracked.look(table, all_live, blocker);
+  EXPECT_EQ(looks, 3);
+  tracked.end();
+  Wait found;
+  EXPECT_EQ(table.find(1, 7, found), Found::no);
+}
+
+TEST_F(DeadlockTest, what_was_found_is_told_only_if_it_is_still_so) {
+  TrackedWait first;
+  TrackedWait last;
+  first.begin(1, 7, "a");
+  last.begin(2, 7, "b");
+  std::uint64_t grant = 1;
+  const auto of_last = [] { return Blocker{2, 7, 5, 0}; };
+  const auto of_first = [&] { return Blocker{1, 7, grant, 0}; };
+  const auto find_it = [&] {
+    bool told = false;
+    for (int i = 0; i < 3 && !told; ++i) {
+      first.look(table, all_live, of_last);
+      told = last.look(table, all_live, of_first);
+    }
+    return told;
+  };
+  ASSERT_TRUE(find_it());
+  EXPECT_TRUE(last.settle(table, all_live, of_first));
+  EXPECT_FALSE(last.settle(table, all_live, of_first)) << "it was told";
+  EXPECT_THAT(last.keys(), ElementsAre("b", "a"));
+  ASSERT_TRUE(find_it());
+  first.end();
+  EXPECT_FALSE(last.settle(table, all_live, of_first));
+}
+
+TEST_F(DeadlockTest, keys_stay_until_the_next_wait) {
+  TrackedWait first;
+  TrackedWait last;
+  first.begin(1, 7, "a");
+  last.begin(2, 7, "b");
+  for (int i = 0; i < 3; ++i) {
+    first.look(table, all_live, [] { return Blocker{2, 7, 5, 0}; });
+    last.look(table, all_live, [] { return Blocker{1, 7, 6, 0}; });
+  }
+  last.end();
+  EXPECT_THAT(last.keys(), ElementsAre("b", "a"));
+  last.begin(2, 7, "c");
+  EXPECT_THAT(last.keys(), IsEmpty());
+}
+
+// --- agents that the test plays: what is told is compared with what is so ---
+
+class Play {
+ public:
+  Play(WaitTable table, std::uint64_t seed) : table_(table), random_(seed) {}
+
+  /// Somebody does something. False if a deadlock was told that is none.
+  bool step() {
+    Agent& agent = agents_[pick(kAgents)];
+    if (agent.waits_for < 0) {
+      act(agent);
+      return true;
+    }
+    Lock& lock = locks_[agent.waits_for];
+    if (lock.holder < 0) return take(agent, lock), true;
+    if (pick(40) == 0) return stop_waiting(agent), true;  // its timeout
+    return pick(2) == 0 || look(agent);
+  }
+
+  /// Everybody looks until nobody is told anything. False as step().
+  bool settle() {
+    for (int quiet = 0; quiet < 4; ++quiet) {
+      for (Agent& agent : agents_) {
+        const int told = told_;
+        if (agent.waits_for >= 0 && locks_[agent.waits_for].holder >= 0 && !look(agent)) return false;
+        if (told_ != told) quiet = -1;
+      }
+    }
+    return true;
+  }
+  bool has_deadlock() {
+    for (std::size_t i = 0; i < kAgents; ++i)
+      if (circle_of(i) > 1) return true;
+    return false;
+  }
+  int told() const { return told_; }
+
+ private:
+  static constexpr std::size_t kAgents = 8;
+  static constexpr std::size_t kLocks = 6;
+  struct Agent {
+    int waits_for = -1;
+    TrackedWait tracked;
+  };
+  struct Lock {
+    int holder = -1;
+    std::uint64_t sequence = 0;
+  };
+
+  std::size_t pick(std::size_t n) { return random_() % n; }
+  int index(const Agent& agent) const { return static_cast<int>(&agent - agents_.data()); }
+
+  void act(Agent& agent) {
+    Lock& lock = locks_[pick(kLocks)];
+    if (lock.holder == index(agent)) {
+      lock.holder = -1;
+    } else if (lock.holder < 0) {
+      take(agent, lock);
+    } else {
+      agent.waits_for = static_cast<int>(&lock - locks_.data());
+      agent.tracked.begin(static_cast<Token>(index(agent)) + 1, 7, std::to_string(agent.waits_for));
+    }
+  }
+  void take(Agent& agent, Lock& lock) {
+    stop_waiting(agent);
+    lock = {index(agent), ++sequence_};
+  }
+  void stop_waiting(Agent& agent) {
+    agent.tracked.end();
+    agent.waits_for = -1;
+  }
+
+  bool look(Agent& agent) {
+    const auto blocker = [&] {
+      const Lock& lock = locks_[agent.waits_for];
+      return lock.holder < 0 ? Blocker{} : Blocker{static_cast<Token>(lock.holder) + 1, 7, lock.sequence, 0};
+    };
+    if (!agent.tracked.look(table_, all_live, blocker)) return true;
+    if (!agent.tracked.settle(table_, all_live, blocker)) return true;
+    ++told_;
+    const bool right = circle_of(index(agent)) == agent.tracked.keys().size();
+    stop_waiting(agent);
+    for (Lock& lock : locks_)
+      if (lock.holder == index(agent)) lock.holder = -1;
+    return right;
+  }
+
+  /// How many wait in the circle that this agent is in; 0 if it is in none.
+  std::size_t circle_of(std::size_t first) const {
+    std::size_t at = first;
+    for (std::size_t length = 1; length <= kAgents; ++length) {
+      if (agents_[at].waits_for < 0 || locks_[agents_[at].waits_for].holder < 0) return 0;
+      at = static_cast<std::size_t>(locks_[agents_[at].waits_for].holder);
+      if (at == first) return length;
+    }
+    return 0;
+  }
+
+  WaitTable table_;
+  std::mt19937_64 random_;
+  std::vector<Agent> agents_{kAgents};
+  std::vector<Lock> locks_{kLocks};
+  std::uint64_t sequence_ = 0;
+  int told_ = 0;
+};
+
+TEST_F(DeadlockTest, what_is_told_is_so_and_what_is_so_is_told) {
+  const auto seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  int told = 0;
+  for (std::uint64_t i = 0; i < 300; ++i) {
+    clear();
+    Play play(table, seed + i);
+    for (int step = 0; step < 1000; ++step) ASSERT_TRUE(play.step()) << "told of what is no deadlock, round " << i;
+    ASSERT_TRUE(play.settle()) << "told of what is no deadlock, round " << i;
+    ASSERT_FALSE(play.has_deadlock()) << "not told of a deadlock, round " << i;
+    told += play.told();
+  }
+  EXPECT_GT(told, 300);
+}
+
+}  // namespace
+}  // namespace holdfast

@@ -1,0 +1,312 @@
+// Who gets a lock that comes free: in which order waiters are served, how often one is passed, who is woken.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "dict/guard.h"
+#include "dict/repair.h"
+#include "lock/lock.h"
+#include "lock/turns.h"
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/shard_check.h"
+#include "support/waiting.h"
+
+namespace holdfast {
+namespace {
+
+using test::Dict;
+using test::sleep_ms;
+using test::Waiting;
+
+const test::ScratchDirectory directory;
+
+constexpr int kClaimMs = static_cast<int>(kClaimNs / 1'000'000);
+
+class FairnessTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+    ASSERT_EQ(dict.try_lock("k", 0, &held), HOLDFAST_OK);
+  }
+  void TearDown() override {
+    EXPECT_EQ(test::check_segment(dict.segment()), "");
+    holdfast_remove(name.data(), name.size());
+  }
+
+  static std::string new_name() {
+    static int count = 0;
+    return "fairness-" + std::to_string(++count);
+  }
+
+  int queue(Waiting& waiting) { return waiting.once(dict, "k", &lease); }
+  void release(holdfast_lease* which) { ASSERT_EQ(dict.unlock("k", which), HOLDFAST_OK); }
+  /// As somebody who has just come.
+  int try_it(bool fair = false) { return holdfast_lock_try(dict.handle, "k", 1, 0, 0, fair ? 1 : 0, &other); }
+  std::uint32_t waiters() { return test::count_shard(dict.segment().shards()[0]).waiters; }
+  std::uint64_t wakes() { return dict.stats().lock_wakes; }
+  /// As after the death of somebody in the middle of a change.
+  void repair_it() {
+    Shard& shard = dict.segment().shards()[0];
+    const ShardGuard guard(shard);
+    repair(shard);
+  }
+  /// How often somebody who comes later gets the lock that a waiter has just begun to wait for.
+  std::uint32_t passes_of_a_newcomer() {
+    Waiting first;
+    EXPECT_EQ(queue(first), HOLDFAST_LOCKED);
+    release(&held);
+    std::uint32_t passes = 0;
+    for (; try_it() == HOLDFAST_OK; ++passes) release(&other);
+    EXPECT_EQ(first.once(dict, "k", &held), HOLDFAST_OK) << "it is kept for the waiter now";
+    return passes;
+  }
+
+  /// The waiter has been woken, but `other` was faster. Sometimes this test is too slow for that, and tries again.
+  bool is_passed(Waiting& first) {
+    for (int round = 0; round < 1000; ++round) {
+      if (queue(first) != HOLDFAST_LOCKED || dict.unlock("k", &held) != HOLDFAST_OK) return false;
+      if (try_it() == HOLDFAST_OK) return true;
+      if (first.once(dict, "k", &held) != HOLDFAST_OK) return false;
+    }
+    return false;
+  }
+
+  const std::string name = new_name();
+  Dict dict{name};
+  holdfast_lease held{};
+  holdfast_lease other{};
+  holdfast_lease lease{};
+};
+
+TEST_F(FairnessTest, the_first_waiter_is_passed_a_stated_number_of_times_and_no_more) {
+  std::uint32_t most = 0;
+  // Fewer where the time for it was over first.
+  for (int round = 0; round < 1000 && most < kPassesMax; ++round) {
+    const std::uint32_t passes = passes_of_a_newcomer();
+    ASSERT_LE(passes, kPassesMax);
+    most = std::max(most, passes);
+  }
+  EXPECT_EQ(most, kPassesMax);
+}
+
+TEST_F(FairnessTest, nobody_passes_one_that_has_been_the_first_for_long) {
+  Waiting first;
+  ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+  sleep_ms(1);
+  release(&held);
+  EXPECT_EQ(try_it(), HOLDFAST_LOCKED);
+  EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
+}
+
+TEST_F(FairnessTest, a_waiter_is_the_first_from_when_the_one_before_it_has_the_lock) {
+  Waiting first;
+  Waiting second;
+  ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+  ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
+  sleep_ms(1);
+  release(&held);
+  ASSERT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
+  sleep_ms(1);
+  release(&lease);
+  EXPECT_EQ(try_it(), HOLDFAST_LOCKED);
+  EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_OK);
+}
+
+TEST_F(FairnessTest, nobody_passes_a_fair_waiter) {
+  Waiting first(true);
+  ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+  release(&held);
+  EXPECT_EQ(try_it(), HOLDFAST_LOCKED);
+  Waiting second;
+  EXPECT_EQ(queue(second), HOLDFAST_LOCKED);
+  EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
+}
+
+TEST_F(FairnessTest, who_is_fair_passes_nobody) {
+  Waiting first;
+  ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+  release(&held);
+  EXPECT_EQ(try_it(true), HOLDFAST_LOCKED);
+  EXPECT_EQ(try_it(), HOLDFAST_LOCKED) << "the fair one has kept it for the waiter";
+  EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
+}
+
+TEST_F(FairnessTest, the_fair_are_served_in_strict_order_of_arrival) {
+  std::array<Waiting, 5> all{Waiting(true), Waiting(true), Waiting(true), Waiting(true), Waiting(true)};
+  for (Waiting& one : all) ASSERT_EQ(queue(one), HOLDFAST_LOCKED);
+  release(&held);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (std::size_t later = all.size() - 1; later > i; --later)
+      ASSERT_EQ(all[later].once(dict, "k", &lease), HOLDFAST_LOCKED) << later << " before " << i;
+    ASSERT_EQ(all[i].once(dict, "k", &lease), HOLDFAST_OK) << i;
+    release(&lease);
+  }
+  EXPECT_EQ(waiters(), 0U);
+}
+
+TEST_F(FairnessTest, who_lost_a_race_keeps_its_place) {
+  Waiting first;
+  Waiting second;
+  ASSERT_TRUE(is_passed(first));
+  ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
+  ASSERT_EQ(queue(first), HOLDFAST_LOCKED) << "it has come, and lost";
+  EXPECT_EQ(waiters(), 2U);
+  sleep_ms(1);
+  release(&other);
+  EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_LOCKED);
+  EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
+}
+
+TEST_F(FairnessTest, a_waiter_is_woken_once_until_it_comes) {
+  Waiting first;
+  ASSERT_TRUE(is_passed(first));
+  const std::uint64_t before = wakes();
+  release(&other);
+  while (try_it() == HOLDFAST_OK) release(&other);
+  EXPECT_EQ(wakes(), before) << "it is on its way, be it that the lock is kept for it now";
+  EXPECT_TRUE(first.sleep(20));
+  EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
+}
+
+TEST_F(FairnessTest, a_waiter_that_came_and_lost_is_woken_again) {
+  Waiting first;
+  ASSERT_TRUE(is_passed(first));
+  ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+  const std::uint64_t before = wakes();
+  release(&other);
+  EXPECT_EQ(wakes(), before + 1);
+  EXPECT_TRUE(first.sleep(20));
+}
+
+TEST_F(FairnessTest, one_that_is_woken_and_does_not_come_makes_way_but_keeps_its_turn) {
+  for (const bool kept : {false, true}) {  // free for whoever is faster, and granted to the first
+    Waiting first;
+    Waiting second;
+    ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+    ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
+    if (kept) sleep_ms(1);
+    release(&held);
+    sleep_ms(kClaimMs + 10);
+    ASSERT_EQ(second.once(dict, "k", &held), HOLDFAST_OK);
+    EXPECT_EQ(waiters(), 0U) << "the first is taken for gone";
+    Waiting third;
+    ASSERT_EQ(queue(third), HOLDFAST_LOCKED);
+    ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+    release(&held);
+    EXPECT_EQ(third.once(dict, "k", &lease), HOLDFAST_LOCKED) << "the first came earlier";
+    EXPECT_EQ(first.once(dict, "k", &held), HOLDFAST_OK);
+    EXPECT_EQ(third.leave(dict, "k"), HOLDFAST_OK);
+  }
+}
+
+TEST_F(FairnessTest, one_that_is_woken_and_leaves_wakes_the_next) {
+  for (const bool kept : {false, true}) {
+    Waiting first;
+    Waiting second;
+    ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+    ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
+    if (kept) sleep_ms(1);
+    const std::uint64_t before = wakes();
+    release(&held);
+    ASSERT_EQ(first.leave(dict, "k"), HOLDFAST_OK);
+    EXPECT_EQ(wakes(), before + 2);
+    EXPECT_TRUE(second.sleep(20));
+    EXPECT_EQ(second.once(dict, "k", &held), HOLDFAST_OK);
+  }
+}
+
+TEST_F(FairnessTest, one_that_leaves_the_middle_of_the_queue_wakes_nobody) {
+  Waiting first;
+  Waiting second;
+  ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+  ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
+  release(&held);
+  const std::uint64_t before = wakes();
+  EXPECT_EQ(second.leave(dict, "k"), HOLDFAST_OK);
+  EXPECT_EQ(wakes(), before);
+  EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
+}
+
+TEST_F(FairnessTest, a_lease_that_expired_is_the_first_waiters) {
+  release(&held);
+  ASSERT_EQ(dict.try_lock("k", 0.1, &held), HOLDFAST_OK);
+  Waiting first;
+  ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+  sleep_ms(120);
+  EXPECT_EQ(try_it(), HOLDFAST_LOCKED);
+  EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
+}
+
+TEST_F(FairnessTest, who_came_first_and_lost_its_place_takes_the_lock_before_the_first_of_the_queue) {
+  release(&held);
+  ASSERT_EQ(dict.try_lock("k", 0.2, &held), HOLDFAST_OK);
+  Waiting first;
+  Waiting second;
+  ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+  repair_it();
+  ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
+  sleep_ms(220);
+  EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
+}
+
+TEST_F(FairnessTest, what_was_granted_to_one_that_died_is_the_next_ones_at_once) {
+  test::Child doomed([&](test::Channel& channel) {
+    Waiting waiting;
+    holdfast_lease mine{};
+    channel.say(std::to_string(waiting.once(dict, "k", &mine)));
+    channel.hear();
+    return 0;
+  });
+  ASSERT_EQ(doomed.hear(), std::to_string(HOLDFAST_LOCKED));
+  Waiting second;
+  ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
+  sleep_ms(1);
+  release(&held);
+  doomed.kill();
+  ASSERT_EQ(doomed.wait(), 128 + SIGKILL);
+  EXPECT_EQ(queue(second), HOLDFAST_OK);
+}
+
+TEST_F(FairnessTest, a_queue_that_a_repair_dropped_is_filled_again_in_order_of_arrival) {
+  Waiting first;
+  Waiting second;
+  ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+  ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
+  repair_it();
+  EXPECT_EQ(waiters(), 0U);
+  ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
+  ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+  EXPECT_EQ(waiters(), 2U);
+  sleep_ms(1);
+  release(&held);
+  EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_LOCKED);
+  EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
+}
+
+TEST_F(FairnessTest, a_repair_does_not_take_away_what_was_granted) {
+  Waiting first;
+  ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+  sleep_ms(1);
+  release(&held);
+  repair_it();
+  EXPECT_EQ(try_it(), HOLDFAST_LOCKED);
+  EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
+}
+
+TEST_F(FairnessTest, waits_are_counted_when_they_queue_and_once) {
+  Waiting first;
+  const std::uint64_t before = dict.stats().lock_waits;
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+  EXPECT_EQ(dict.stats().lock_waits, before + 1);
+  ASSERT_EQ(first.leave(dict, "k"), HOLDFAST_OK);
+  release(&held);
+  ASSERT_EQ(queue(first), HOLDFAST_OK);
+  EXPECT_EQ(dict.stats().lock_waits, before + 1) << "it did not have to wait";
+}
+
+}  // namespace
+}  // namespace holdfast

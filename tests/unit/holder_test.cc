@@ -1,0 +1,313 @@
+// Who holds a lock, and why: told by holdfast_lock_holder, kept in a block beside the lock.
+#include "lock/holder.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "dict/holds.h"
+#include "dict/repair.h"
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/shard_check.h"
+
+namespace holdfast {
+namespace {
+
+using test::check_shard;
+using test::Child;
+using test::count_shard;
+using test::Dict;
+
+const test::ScratchDirectory directory;
+
+class HolderTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
+  void TearDown() override {
+    EXPECT_EQ(check_shard(shard()), "");
+    const std::string& name = dict.dictionary().name();
+    holdfast_remove(name.data(), name.size());
+  }
+
+  Shard& shard() { return dict.segment().shards()[0]; }
+  LockFields& lock() { return view().lock(); }
+  View view() {
+    Place place{};
+    EXPECT_TRUE(shard().find(Key("lock", 4, dict.segment().seed()), place));
+    EXPECT_NE(place.block, 0U);
+    return place.view;
+  }
+  holdfast_lease take(double exptime = 0) {
+    holdfast_lease lease{};
+    EXPECT_EQ(dict.try_lock("lock", exptime, &lease), HOLDFAST_OK);
+    return lease;
+  }
+  holdfast_lease take_and_explain(const std::string& why, double exptime = 0) {
+    const holdfast_lease lease = take(exptime);
+    EXPECT_EQ(dict.explain("lock", lease, why), HOLDFAST_OK);
+    return lease;
+  }
+  /// "nobody" if nobody holds it.
+  std::string why() {
+    holdfast_holder holder{};
+    const int code = dict.holder("lock", &holder);
+    return code == HOLDFAST_OK ? holder.why : code == HOLDFAST_NOT_FOUND ? "nobody" : holdfast_code_text(code);
+  }
+  std::uint32_t notes() { return count_shard(shard()).holds; }
+  static std::string new_name() {
+    static int count = 0;
+    return "holder-" + std::to_string(++count);
+  }
+
+  Dict dict{new_name(), {.size = 16384}};
+};
+
+TEST_F(HolderTest, a_holder_is_told_with_its_process_and_times) {
+  const holdfast_lease lease = take(50);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  holdfast_holder holder{};
+  ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
+  EXPECT_EQ(holder.owner, lease.owner);
+  EXPECT_EQ(holder.sequence, lease.sequence);
+  EXPECT_GE(holder.held, 0.015);
+  EXPECT_LT(holder.held, 40);
+  EXPECT_LE(holder.remaining, 50.001);
+  EXPECT_GT(holder.remaining, 10);
+  EXPECT_EQ(holder.pid, static_cast<std::uint32_t>(::getpid()));
+  EXPECT_EQ(holder.worker, 0xFFFFFFFF);
+  EXPECT_EQ(holder.alive, 1U);
+  EXPECT_EQ(holder.waiters, 0U);
+  EXPECT_EQ(std::string(holder.program), "holder_test");
+  EXPECT_EQ(std::string(holder.why), "");
+}
+
+TEST_F(HolderTest, a_lock_that_never_expires_has_no_time_left) {
+  take();
+  holdfast_holder holder{};
+  ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
+  EXPECT_EQ(holder.remaining, 0);
+}
+
+TEST_F(HolderTest, nobody_holds_what_is_free_expired_flushed_a_value_or_not_there) {
+  EXPECT_EQ(why(), "nobody");
+  holdfast_lease lease = take();
+  dict.unlock("lock", &lease);
+  EXPECT_EQ(why(), "nobody");
+  take(0.001);
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(why(), "nobody");
+  take();
+  dict.flush_all();
+  EXPECT_EQ(why(), "nobody");
+  dict.set("lock", "value");
+  EXPECT_EQ(why(), "nobody");
+}
+
+TEST_F(HolderTest, waiters_are_counted) {
+  take();
+  holdfast_parker* parker = holdfast_parker_new();
+  for (int i = 0; i < 3; ++i) {
+    holdfast_lease other{};
+    double pause = 0;
+    EXPECT_EQ(dict.wait_lock("lock", 0, parker, holdfast_waiter_open(parker), &other, &pause), HOLDFAST_LOCKED);
+  }
+  holdfast_holder holder{};
+  ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
+  EXPECT_EQ(holder.waiters, 3U);
+  holdfast_parker_free(parker);
+  dict.remove("lock");
+}
+
+TEST_F(HolderTest, a_dead_holder_is_told_as_dead_until_another_takes_it) {
+  Child child([&](test::Channel& channel) {
+    take_and_explain("dies with it");
+    channel.say("ready");
+    ::pause();
+    return 0;
+  });
+  ASSERT_EQ(child.hear(), "ready");
+  holdfast_holder holder{};
+  ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
+  EXPECT_EQ(holder.alive, 1U);
+  EXPECT_EQ(holder.pid, static_cast<std::uint32_t>(child.pid()));
+  child.kill();
+  child.wait();
+  ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
+  EXPECT_EQ(holder.alive, 0U);
+  EXPECT_EQ(std::string(holder.why), "dies with it");
+  holdfast_lease lease = take();
+  EXPECT_EQ(why(), "") << "the next holder has said nothing yet";
+  EXPECT_EQ(notes(), 0U);
+  dict.unlock("lock", &lease);
+}
+
+// --- why ---
+
+TEST_F(HolderTest, what_was_said_stands_until_the_release) {
+  const std::uint64_t before = [&] {
+    holdfast_lease lease = take();
+    dict.unlock("lock", &lease);
+    return dict.free_space();
+  }();
+  holdfast_lease lease = take_and_explain("rebuilding the index");
+  EXPECT_EQ(why(), "rebuilding the index");
+  EXPECT_EQ(dict.explain("lock", lease, "still rebuilding the index, and a bit more than before"), HOLDFAST_OK);
+  EXPECT_EQ(why(), "still rebuilding the index, and a bit more than before");
+  EXPECT_EQ(notes(), 1U);
+  dict.renew("lock", lease, 50);
+  EXPECT_EQ(why(), "still rebuilding the index, and a bit more than before");
+  EXPECT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
+  EXPECT_EQ(dict.free_space(), before);
+  lease = take();
+  EXPECT_EQ(why(), "");
+}
+
+TEST_F(HolderTest, an_empty_text_takes_it_back) {
+  const holdfast_lease lease = take_and_explain("a reason");
+  EXPECT_EQ(dict.explain("lock", lease, ""), HOLDFAST_OK);
+  EXPECT_EQ(why(), "");
+  EXPECT_EQ(notes(), 0U);
+}
+
+TEST_F(HolderTest, a_text_of_any_length_and_bytes_up_to_the_limit_is_kept) {
+  const holdfast_lease lease = take();
+  for (std::size_t length = 1; length <= HOLDFAST_WHY_MAX; ++length) {
+    std::string text(length, '\xFF');
+    text.front() = static_cast<char>('a' + length % 26);
+    ASSERT_EQ(dict.explain("lock", lease, text), HOLDFAST_OK);
+    ASSERT_EQ(why(), text);
+  }
+  EXPECT_EQ(dict.explain("lock", lease, std::string(HOLDFAST_WHY_MAX + 1, 'x')), HOLDFAST_INVALID);
+  EXPECT_STREQ(holdfast_error(), "bad why of 128 bytes: expected at most 127");
+  EXPECT_EQ(why().size(), std::size_t{HOLDFAST_WHY_MAX}) << "nothing changed";
+}
+
+TEST_F(HolderTest, only_the_holder_explains) {
+  holdfast_lease lease = take_and_explain("mine");
+  holdfast_lease other = lease;
+  ++other.sequence;
+  EXPECT_EQ(dict.explain("lock", other, "no"), HOLDFAST_NOT_OWNER);
+  Child child([&](test::Channel&) { return dict.explain("lock", lease, "no") == HOLDFAST_NOT_OWNER ? 0 : 1; });
+  EXPECT_EQ(child.wait(), 0) << "a forked child does not hold its parent's lock";
+  EXPECT_EQ(why(), "mine");
+  dict.unlock("lock", &lease);
+  other = {lease.owner, 0};
+  EXPECT_EQ(dict.explain("lock", other, "no"), HOLDFAST_NOT_OWNER);
+  lease = take(0.001);
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(dict.explain("lock", lease, "late"), HOLDFAST_NOT_OWNER);
+  dict.set("lock", "value");
+  EXPECT_EQ(dict.explain("lock", lease, "a value"), HOLDFAST_NOT_OWNER);
+}
+
+TEST_F(HolderTest, a_note_goes_with_what_ends_its_lock) {
+  const auto expect_gone = [&](const char* how) {
+    EXPECT_EQ(notes(), 0U) << how;
+    EXPECT_EQ(check_shard(shard()), "") << how;
+  };
+  take_and_explain("deleted");
+  dict.remove("lock");
+  expect_gone("delete");
+  take_and_explain("written over");
+  dict.set("lock", "value");
+  expect_gone("set");
+  dict.remove("lock");
+  take_and_explain("flushed");
+  dict.flush_all();
+  dict.flush_expired();
+  expect_gone("flush");
+  take_and_explain("expires", 0.001);
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  holdfast_lease lease = take();
+  expect_gone("taken after it expired");
+  dict.unlock("lock", &lease);
+}
+
+TEST_F(HolderTest, a_note_is_not_left_to_the_waiter_that_is_granted_the_lock) {
+  holdfast_lease lease = take_and_explain("the holder's");
+  holdfast_parker* parker = holdfast_parker_new();
+  const std::uint32_t waiter = holdfast_waiter_open(parker);
+  holdfast_lease next{};
+  double pause = 0;
+  EXPECT_EQ(dict.wait_lock("lock", 0, parker, waiter, &next, &pause), HOLDFAST_LOCKED);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
+  EXPECT_EQ(notes(), 0U);
+  EXPECT_EQ(dict.wait_lock("lock", 0, parker, waiter, &next, &pause), HOLDFAST_OK);
+  EXPECT_EQ(why(), "");
+  dict.unlock("lock", &next);
+  holdfast_parker_free(parker);
+}
+
+TEST_F(HolderTest, a_full_dictionary_makes_room_for_a_note_or_says_so) {
+  const holdfast_lease lease = take();
+  for (int i = 0; dict.store(HOLDFAST_SAFE_SET, "fill" + std::to_string(i), std::string(40, 'f'), 0, 0) == HOLDFAST_OK;)
+    ++i;
+  EXPECT_EQ(dict.explain("lock", lease, std::string(127, 'w')), HOLDFAST_OK) << "values give way";
+  EXPECT_EQ(why(), std::string(127, 'w'));
+  dict.explain("lock", lease, "");
+  dict.flush_all();
+  std::vector<holdfast_lease> leases;
+  for (int i = 0;; ++i) {
+    holdfast_lease other{};
+    if (dict.try_lock("lock-" + std::to_string(i), 0, &other) != HOLDFAST_OK) break;
+    leases.push_back(other);
+  }
+  ASSERT_GT(leases.size(), 10U);
+  EXPECT_EQ(dict.explain("lock-0", leases[0], std::string(127, 'w')), HOLDFAST_NO_MEMORY) << "held locks do not";
+  holdfast_holder holder{};
+  EXPECT_EQ(dict.holder("lock-0", &holder), HOLDFAST_OK) << "and it is held still";
+}
+
+// --- repair ---
+
+TEST_F(HolderTest, repair_keeps_the_note_of_a_lock_that_is_held) {
+  take_and_explain("kept");
+  const std::uint64_t free = dict.free_space();
+  EXPECT_EQ(repair(shard()), 0U);
+  EXPECT_EQ(why(), "kept");
+  EXPECT_EQ(dict.free_space(), free);
+}
+
+TEST_F(HolderTest, repair_gives_back_what_a_dying_release_left) {
+  const std::uint64_t free = [&] {
+    take();
+    return dict.free_space();
+  }();
+  const holdfast_lease lease = [&] {
+    holdfast_holder holder{};
+    dict.holder("lock", &holder);
+    return holdfast_lease{holder.owner, holder.sequence};
+  }();
+  dict.explain("lock", lease, "left");
+  lock().owner.store(kNobody);  // and died
+  EXPECT_EQ(repair(shard()), 0U) << "which is no damage";
+  EXPECT_EQ(check_shard(shard()), "");
+  EXPECT_EQ(dict.free_space(), free);
+}
+
+TEST_F(HolderTest, repair_cuts_a_note_that_makes_no_sense) {
+  for (int damage = 0; damage < 5; ++damage) {
+    SCOPED_TRACE(damage);
+    holdfast_lease lease = take_and_explain("damaged");
+    Entry& note = shard().entry(lock().note.load());
+    if (damage == 0) lock().note.store(shard().granules());
+    if (damage == 1) note.shape.store(note.shape.load() ^ 0x10000);
+    if (damage == 2) note.hash.store(note.hash.load() ^ 1);
+    if (damage == 3) note.value_size.store(sizeof(HoldFields) + kWhyMax + 1);
+    if (damage == 4)
+      lock().note.store(static_cast<std::uint32_t>(
+          (reinterpret_cast<std::byte*>(view().entry) - reinterpret_cast<std::byte*>(&shard().entry(0))) / kGranule));
+    EXPECT_EQ(why(), "") << "a holder is found all the same";
+    EXPECT_EQ(check_shard(shard()), "");
+    EXPECT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
+  }
+}
+
+}  // namespace
+}  // namespace holdfast

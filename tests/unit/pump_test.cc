@@ -1,0 +1,313 @@
+// Waiting in an event loop: a parker's descriptor and the helper thread behind it, through the C ABI.
+#include "lock/pump.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cmath>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "support/event_loop.h"
+
+namespace holdfast {
+namespace {
+
+using test::Channel;
+using test::Child;
+using test::CloseParker;
+using test::descriptors;
+using test::Dict;
+using test::eventually;
+using test::hold;
+using test::kLongMs;
+using test::now;
+using test::pumps;
+using test::PumpTest;
+using test::readable;
+using test::sleep_ms;
+using Waiting = test::LoopWaiting;
+
+// --- the descriptor ---
+
+TEST_F(PumpTest, the_descriptor_is_readable_from_a_release_elsewhere_until_the_wake_up_is_collected) {
+  in_process([this] {
+    Dict dict("pump");
+    Waiting waiting;
+    const int fd = waiting.fd();
+    ASSERT_GE(fd, 0) << holdfast_error();
+    EXPECT_NE(::fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
+    take("k");
+    ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
+    EXPECT_FALSE(readable(fd, 50));
+    release("k");
+    EXPECT_TRUE(readable(fd, kLongMs));
+    EXPECT_TRUE(readable(fd, 0));
+    EXPECT_EQ(waiting.fd(), fd) << "it is the same for ever";
+    EXPECT_EQ(waiting.collect(), 1);
+    EXPECT_FALSE(readable(fd, 0));
+    EXPECT_EQ(waiting.once(dict, "k"), HOLDFAST_OK);
+  });
+}
+
+TEST_F(PumpTest, the_descriptor_stays_readable_while_there_is_more_to_collect) {
+  in_process([this] {
+    Dict dict("pump");
+    const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());
+    const int fd = holdfast_parker_fd(parker.get());
+    holdfast_lease lease{};
+    double pause = 0;
+    for (const char* key : {"a", "b", "c"}) {
+      take(key);
+      const std::uint32_t waiter = holdfast_waiter_open(parker.get());
+      ASSERT_EQ(dict.wait_lock(key, 0, parker.get(), waiter, &lease, &pause), HOLDFAST_LOCKED);
+    }
+    holder.kill();
+    for (int collected = 0; collected < 3;) {
+      ASSERT_TRUE(readable(fd, kLongMs)) << collected;
+      std::uint32_t woken = 0;
+      collected += holdfast_parker_sleep(parker.get(), 0, &woken, 1);
+      EXPECT_EQ(readable(fd, 0), collected < 3) << "one look finds them all";
+    }
+    EXPECT_FALSE(readable(fd, 0));
+  });
+}
+
+TEST_F(PumpTest, the_death_of_a_holder_makes_the_descriptor_readable) {
+  in_process([this] {
+    Dict dict("pump");
+    Waiting waiting;
+    const int fd = waiting.fd();
+    take("k");
+    ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
+    EXPECT_FALSE(readable(fd, 20));
+    holder.kill();
+    EXPECT_TRUE(readable(fd, kLongMs));
+    EXPECT_EQ(waiting.collect(), 1);
+    EXPECT_EQ(waiting.once(dict, "k"), HOLDFAST_OK);
+  });
+}
+
+TEST_F(PumpTest, a_process_that_was_stopped_meanwhile_finds_its_descriptor_readable) {
+  take("k");
+  Child waiter([](Channel& parent) {
+    Dict dict("pump");
+    Waiting waiting;
+    const int fd = waiting.fd();
+    if (waiting.once(dict, "k") != HOLDFAST_LOCKED) return 1;
+    parent.say("waits");
+    if (!readable(fd, kLongMs) || waiting.collect() != 1) return 2;
+    return waiting.lock(dict, "k") == HOLDFAST_OK ? 0 : 3;
+  });
+  ASSERT_EQ(waiter.hear(), "waits");
+  waiter.stop();
+  release("k");
+  sleep_ms(100);
+  waiter.signal(SIGCONT);
+  EXPECT_EQ(waiter.wait(), 0);
+}
+
+TEST_F(PumpTest, whoever_takes_the_mail_makes_the_descriptors_of_others_readable) {
+  in_process([this] {
+    Dict dict("pump");
+    Waiting in_loop;
+    const int fd = in_loop.fd();
+    std::atomic<bool> over{false};
+    std::thread sleeper([&] {
+      Waiting by_itself;
+      while (!over) {
+        std::uint32_t woken = 0;
+        holdfast_parker_sleep(by_itself.parker(), 0.05, &woken, 1);
+      }
+    });
+    for (int round = 0; round < 100; ++round) {
+      take("k");
+      ASSERT_EQ(in_loop.once(dict, "k"), HOLDFAST_LOCKED);
+      release("k");
+      ASSERT_TRUE(readable(fd, kLongMs)) << round;
+      ASSERT_EQ(in_loop.collect(), 1);
+      ASSERT_EQ(in_loop.once(dict, "k"), HOLDFAST_OK);
+      ASSERT_EQ(in_loop.unlock(dict, "k"), HOLDFAST_OK);
+    }
+    over = true;
+    sleeper.join();
+  });
+}
+
+TEST_F(PumpTest, a_parker_that_sleeps_by_itself_although_it_has_a_descriptor_is_woken_as_well) {
+  in_process([this] {
+    Dict dict("pump");
+    Waiting waiting;
+    const int fd = waiting.fd();
+    for (int round = 0; round < 100; ++round) {
+      take("k");
+      ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
+      release("k");
+      std::uint32_t woken = 0;
+      const double end = now() + 20;
+      while (holdfast_parker_sleep(waiting.parker(), 0.4, &woken, 1) == 0) ASSERT_LT(now(), end);
+      EXPECT_FALSE(readable(fd, 0));
+      ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_OK);
+      ASSERT_EQ(waiting.unlock(dict, "k"), HOLDFAST_OK);
+    }
+  });
+}
+
+TEST_F(PumpTest, loops_of_several_threads_share_one_helper_thread) {
+  constexpr int kThreads = 6;
+  constexpr int kRounds = 100;
+  in_process([] {
+    std::atomic<int> taken{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&] {
+        Dict dict("pump");
+        Waiting waiting;
+        for (int round = 0; round < kRounds; ++round) {
+          if (waiting.lock(dict, "shared") == HOLDFAST_OK) ++taken;
+          EXPECT_LE(pumps().size(), 1U);
+          waiting.unlock(dict, "shared");
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(taken, kThreads * kRounds);
+  });
+}
+
+// --- the timer ---
+
+TEST_F(PumpTest, the_timer_makes_the_descriptor_readable_once_and_not_early) {
+  in_process([] {
+    Waiting waiting;
+    const int fd = waiting.fd();
+    for (const double seconds : {0.0, 0.001, 0.03, 0.1}) {
+      const double start = now();
+      ASSERT_EQ(waiting.timer(seconds), HOLDFAST_OK) << holdfast_error();
+      ASSERT_TRUE(readable(fd, kLongMs)) << seconds;
+      EXPECT_GE(now() - start, seconds);
+      EXPECT_EQ(waiting.collect(), 0);
+      EXPECT_FALSE(readable(fd, 30)) << seconds;
+    }
+  });
+}
+
+TEST_F(PumpTest, the_timer_is_replaced_and_unset) {
+  in_process([] {
+    Waiting waiting;
+    const int fd = waiting.fd();
+    const double start = now();
+    ASSERT_EQ(waiting.timer(60), HOLDFAST_OK);
+    sleep_ms(30);
+    ASSERT_EQ(waiting.timer(0.05), HOLDFAST_OK) << "an earlier time counts although the thread sleeps already";
+    EXPECT_TRUE(readable(fd, kLongMs));
+    EXPECT_GE(now() - start, 0.08);
+    waiting.collect();
+    ASSERT_EQ(waiting.timer(0.05), HOLDFAST_OK);
+    ASSERT_EQ(waiting.timer(-1), HOLDFAST_OK);
+    EXPECT_FALSE(readable(fd, 150));
+    EXPECT_EQ(waiting.timer(std::nan("")), HOLDFAST_INVALID);
+  });
+}
+
+TEST_F(PumpTest, the_timer_works_without_a_wait_and_longer_than_the_thread_lingers) {
+  in_process([] {
+    Waiting waiting;
+    const double start = now();
+    ASSERT_EQ(waiting.timer(1.5), HOLDFAST_OK);
+    EXPECT_TRUE(readable(waiting.fd(), kLongMs));
+    EXPECT_GE(now() - start, 1.5);
+  });
+}
+
+// --- the thread ---
+
+TEST_F(PumpTest, the_thread_is_there_while_somebody_waits_and_soon_after_no_more) {
+  in_process([this] {
+    Dict dict("pump");
+    Waiting waiting;
+    EXPECT_EQ(pumps().size(), 0U);
+    take("k");
+    EXPECT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
+    EXPECT_EQ(pumps().size(), 0U) << "who sleeps by itself needs none";
+    for (int round = 0; round < 2; ++round) {
+      const int fd = waiting.fd();
+      ASSERT_TRUE(eventually([] { return pumps().size() == 1; }));
+      sleep_ms(1500);
+      EXPECT_EQ(pumps().size(), 1U);
+      EXPECT_EQ(waiting.leave(dict, "k"), HOLDFAST_OK);
+      EXPECT_TRUE(eventually([] { return pumps().empty(); }));
+      EXPECT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
+      EXPECT_TRUE(eventually([] { return pumps().size() == 1; })) << "a wait brings it back";
+      EXPECT_FALSE(readable(fd, 0));
+    }
+    release("k");
+    EXPECT_TRUE(readable(waiting.fd(), kLongMs));
+  });
+}
+
+TEST_F(PumpTest, no_signal_is_handled_in_the_thread) {
+  in_process([this] {
+    static std::atomic<int> handled{0};
+    ::signal(SIGUSR1, [](int) { ++handled; });
+    Dict dict("pump");
+    Waiting waiting;
+    take("k");
+    const int fd = waiting.fd();
+    ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
+    ASSERT_TRUE(eventually([] { return pumps().size() == 1; }));
+    sigset_t usr1;
+    ::sigemptyset(&usr1);
+    ::sigaddset(&usr1, SIGUSR1);
+    ::pthread_sigmask(SIG_BLOCK, &usr1, nullptr);
+    ::kill(::getpid(), SIGUSR1);
+    EXPECT_FALSE(readable(fd, 50));
+    EXPECT_EQ(handled, 0) << "there is no other thread that it could have come to";
+    ::pthread_sigmask(SIG_UNBLOCK, &usr1, nullptr);
+    EXPECT_EQ(handled, 1);
+  });
+}
+
+TEST_F(PumpTest, a_thousand_waits_leave_neither_descriptors_nor_threads) {
+  in_process([this] {
+    Dict dict("pump");
+    std::size_t before = 0;
+    for (int round = 0; round <= 1000; ++round) {
+      Waiting waiting;
+      const int fd = waiting.fd();
+      take("k");
+      ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
+      release("k");
+      ASSERT_TRUE(readable(fd, kLongMs));
+      ASSERT_EQ(waiting.lock(dict, "k"), HOLDFAST_OK);
+      ASSERT_EQ(waiting.unlock(dict, "k"), HOLDFAST_OK);
+      waiting.free();
+      if (round == 0) before = descriptors();
+    }
+    EXPECT_EQ(descriptors(), before);
+    EXPECT_TRUE(eventually([] { return pumps().empty(); }));
+  });
+}
+
+TEST_F(PumpTest, a_parker_may_be_freed_at_any_time) {
+  in_process([] {
+    Dict dict("pump");
+    Child ringer(hold);
+    ringer.hear();
+    ringer.say(":k");
+    for (int round = 0; round < 3000; ++round) {
+      Waiting waiting;
+      ASSERT_GE(waiting.fd(), 0);
+      if (waiting.once(dict, "k") == HOLDFAST_OK) waiting.unlock(dict, "k");
+      waiting.timer(0.0001 * (round % 3));
+      if (round % 2 == 0) waiting.leave(dict, "k");
+    }
+  });
+}
+
+}  // namespace
+}  // namespace holdfast

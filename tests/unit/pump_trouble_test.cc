@@ -1,0 +1,230 @@
+// The helper thread of event loops on bad days: exit, fork, closed descriptors, no descriptors, no threads.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "support/event_loop.h"
+
+namespace holdfast {
+namespace {
+
+using test::Channel;
+using test::Child;
+using test::descriptors;
+using test::Dict;
+using test::eventually;
+using test::hold;
+using test::kLongMs;
+using test::now;
+using test::pumps;
+using test::PumpTest;
+using test::readable;
+using test::sleep_ms;
+using Waiting = test::LoopWaiting;
+
+TEST_F(PumpTest, exit_while_the_thread_is_at_work_is_an_ordinary_exit) {
+  Child ringer(hold);
+  ringer.hear();
+  ringer.say(":k");
+  for (int round = 0; round < 30; ++round) {
+    Child child([round](Channel&) -> int {
+      Dict dict("pump");
+      auto waiting = std::make_unique<Waiting>().release();  // for the thread to find until the end
+      waiting->fd();
+      waiting->timer(0.001);
+      for (int i = 0; i <= round; ++i)
+        if (waiting->once(dict, "k") == HOLDFAST_OK) waiting->unlock(dict, "k");
+      std::exit(7);
+    });
+    ASSERT_EQ(child.wait(), 7) << round;
+  }
+}
+
+TEST_F(PumpTest, an_exit_handler_that_waits_is_told_that_there_is_no_thread) {
+  Child child([](Channel&) -> int {
+    static auto waiting = std::make_unique<Waiting>();
+    static int result = -2;
+    std::atexit([] {
+      result = waiting->fd();
+      ::_exit(result == -1 && std::string(holdfast_error()).find("exits") != std::string::npos ? 0 : 1);
+    });
+    Dict dict("pump");
+    holdfast_lease lease{};
+    dict.try_lock("own", 0, &lease);
+    waiting->fd();
+    waiting->once(dict, "own");
+    std::exit(2);
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
+// --- fork ---
+
+TEST_F(PumpTest, a_forked_child_has_no_thread_and_makes_a_descriptor_of_its_own) {
+  in_process([this] {
+    Dict dict("pump");
+    Waiting waiting;
+    take("k");
+    const int fd = waiting.fd();
+    platform::FileId parents;
+    ASSERT_EQ(platform::file_id(fd, parents), 0);
+    ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
+    ASSERT_TRUE(eventually([] { return pumps().size() == 1; }));
+    const std::unique_ptr<holdfast_parker, test::CloseParker> without_waiters(holdfast_parker_new());
+    ASSERT_GE(holdfast_parker_fd(without_waiters.get()), 0);
+    const std::size_t before = descriptors();
+    Child child([&](Channel& parent) {
+      EXPECT_EQ(pumps().size(), 0U);
+      EXPECT_EQ(descriptors(), before + 2 - 4) << "the parent's pairs are closed; the channel's two are new";
+      Waiting own;
+      const int own_fd = own.fd();
+      platform::FileId mine;
+      EXPECT_EQ(platform::file_id(own_fd, mine), 0);
+      EXPECT_FALSE(mine == parents);
+      EXPECT_EQ(own.once(dict, "k"), HOLDFAST_LOCKED);
+      EXPECT_TRUE(eventually([] { return pumps().size() == 1; }));
+      parent.say("waits");
+      EXPECT_EQ(own.lock(dict, "k"), HOLDFAST_OK);
+      EXPECT_EQ(own.unlock(dict, "k"), HOLDFAST_OK);
+      return HasFailure() ? 1 : 0;
+    });
+    ASSERT_EQ(child.hear(), "waits");
+    EXPECT_FALSE(readable(fd, 20));
+    release("k");
+    EXPECT_EQ(waiting.lock(dict, "k"), HOLDFAST_OK);
+    EXPECT_EQ(waiting.unlock(dict, "k"), HOLDFAST_OK);
+    EXPECT_EQ(child.wait(), 0);
+  });
+}
+
+TEST_F(PumpTest, forks_while_the_thread_is_at_work_leave_children_that_can_wait) {
+  constexpr int kForks = 60;
+  in_process([] {
+    Dict dict("pump");
+    Child ringer(hold);
+    ringer.hear();
+    ringer.say(":k");
+    Waiting waiting;
+    for (int round = 0; round < kForks; ++round) {
+      ASSERT_GE(waiting.fd(), 0);
+      if (waiting.once(dict, "k") == HOLDFAST_OK) waiting.unlock(dict, "k");
+      waiting.timer(0.0002);
+      sleep_ms(round % 2);
+      Child child([&](Channel&) {
+        Waiting own;
+        if (own.timer(0.001) != HOLDFAST_OK) return 1;
+        return readable(own.fd(), kLongMs) ? 0 : 2;
+      });
+      ASSERT_EQ(child.wait(), 0) << round;
+    }
+  });
+}
+
+// --- bad days ---
+
+TEST_F(PumpTest, a_descriptor_that_the_host_closed_is_made_anew_and_strangers_are_left_alone) {
+  in_process([this] {
+    Dict dict("pump");
+    Waiting waiting;
+    take("k");
+    const int fd = waiting.fd();
+    ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
+    ASSERT_TRUE(eventually([] { return pumps().size() == 1; }));
+    const std::size_t count = descriptors();
+    // All numbers that were ours are now ends of socket pairs of somebody else.
+    for (int number = fd; number < fd + 2; ++number) ASSERT_EQ(::close(number), 0);
+    int strangers[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, strangers), 0);
+    ASSERT_EQ(std::min(strangers[0], strangers[1]), fd);
+    release("k");
+    sleep_ms(100);
+    char byte = 0;
+    for (const int stranger : strangers) EXPECT_EQ(::recv(stranger, &byte, 1, 0), -1) << "nothing was sent";
+    ASSERT_EQ(::send(strangers[0], "x", 1, 0), 1);
+
+    const int fresh = waiting.fd();
+    ASSERT_GE(fresh, 0) << holdfast_error();
+    EXPECT_NE(fresh, fd);
+    EXPECT_TRUE(readable(fresh, kLongMs)) << "the wake-up from before is not lost";
+    EXPECT_EQ(waiting.collect(), 1);
+    waiting.free();
+    EXPECT_EQ(::recv(strangers[1], &byte, 1, 0), 1) << "nothing was read, and it is open";
+    EXPECT_EQ(descriptors(), count);
+  });
+}
+
+TEST_F(PumpTest, without_descriptors_the_host_is_told_and_polls_and_the_next_call_tries_again) {
+  in_process([this] {
+    Dict dict("pump");
+    Waiting waiting;
+    take("k");
+    rlimit limit{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+    EXPECT_EQ(waiting.fd(), -1);
+    EXPECT_EQ(std::string(holdfast_error()), "cannot make a descriptor for wake-ups: Too many open files");
+    EXPECT_EQ(waiting.timer(1), HOLDFAST_SYSTEM);
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
+    EXPECT_GE(waiting.fd(), 0) << holdfast_error();
+  });
+}
+
+TEST_F(PumpTest, without_threads_the_host_is_told_and_polls_and_the_next_call_tries_again) {
+  in_process([this] {
+    Dict dict("pump");
+    Waiting waiting;
+    take("k");
+    ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
+    EXPECT_GT(waiting.pause(), 0.1);
+    // The limit does not count for root.
+    const uid_t user = ::geteuid();
+    rlimit limit{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NPROC, &limit), 0);
+    const rlimit one{.rlim_cur = 1, .rlim_max = limit.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NPROC, &one), 0);
+    if (user == 0) {
+      ASSERT_EQ(::setresuid(65534, 65534, 0), 0);
+    }
+    EXPECT_EQ(waiting.fd(), -1);
+    EXPECT_EQ(std::string(holdfast_error()),
+              "cannot start the thread that listens for wake-ups: Resource temporarily unavailable");
+    ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
+    EXPECT_LE(waiting.pause(), 0.01) << "it has a descriptor, but nobody listens";
+    release("k");
+    ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_OK);
+    ASSERT_EQ(waiting.unlock(dict, "k"), HOLDFAST_OK);
+    if (user == 0) {
+      ASSERT_EQ(::setresuid(0, 0, 0), 0);
+    }
+    ASSERT_EQ(::setrlimit(RLIMIT_NPROC, &limit), 0);
+    EXPECT_GE(waiting.fd(), 0) << holdfast_error();
+    take("k");
+    ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
+    EXPECT_GT(waiting.pause(), 0.1);
+  });
+}
+
+TEST_F(PumpTest, a_parker_freed_and_a_host_that_closed_all_descriptors_before) {
+  in_process([] {
+    Waiting waiting;
+    const int fd = waiting.fd();
+    for (int number = fd; number < fd + 2; ++number) ::close(number);
+    int mine[2];
+    ASSERT_EQ(::pipe(mine), 0);
+    waiting.free();
+    for (const int number : mine) EXPECT_EQ(::fcntl(number, F_GETFD), 0) << "it is the host's";
+  });
+}
+
+}  // namespace
+}  // namespace holdfast

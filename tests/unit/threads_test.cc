@@ -1,0 +1,214 @@
+// What include/holdfast.h promises to hosts with threads: one handle for all, a parker each, leases that any may use.
+// Says most under ThreadSanitizer: what a lock guards here are plain variables.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/waiting.h"
+
+namespace holdfast {
+namespace {
+
+using test::Child;
+using test::Dict;
+using test::Waiting;
+
+constexpr int kThreads = 4;
+constexpr double kLong = 60;
+
+class ThreadsTest : public ::testing::Test {
+ protected:
+  /// Runs a body of EXPECTs in a process of its own.
+  static void in_process(const std::function<void()>& body) {
+    Child child([&](test::Channel&) {
+      body();
+      return HasFailure() ? 1 : 0;
+    });
+    EXPECT_EQ(child.wait(), 0);
+  }
+  /// Runs `body(number)` in each of the threads.
+  static void in_threads(const std::function<void(int)>& body) {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) threads.emplace_back(body, i);
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  const test::ScratchDirectory directory;
+};
+
+TEST_F(ThreadsTest, a_lock_that_each_thread_waits_for_with_its_own_parker_guards_plain_memory) {
+  constexpr int kRounds = 300;
+  in_process([] {
+    Dict dict("threads");
+    int count = 0;
+    in_threads([&](int) {
+      Waiting waiting;
+      holdfast_lease lease{};
+      for (int round = 0; round < kRounds; ++round) {
+        ASSERT_EQ(waiting.lock(dict, "lock", kLong, &lease), HOLDFAST_OK);
+        ++count;
+        ASSERT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
+      }
+    });
+    EXPECT_EQ(count, kThreads * kRounds);
+  });
+}
+
+TEST_F(ThreadsTest, waiters_of_one_parker_may_be_opened_used_and_closed_while_another_thread_sleeps_there) {
+  constexpr int kRounds = 200;
+  in_process([] {
+    Dict dict("threads");
+    const std::unique_ptr<holdfast_parker, test::CloseParker> parker(holdfast_parker_new());
+    std::atomic<bool> over{false};
+    std::thread sleeper([&] {
+      std::uint32_t woken[8];
+      while (!over) EXPECT_GE(holdfast_parker_sleep(parker.get(), 0.01, woken, 8), 0);
+    });
+    in_threads([&](int number) {
+      holdfast_lease lease{};
+      double pause = 0;
+      for (int round = 0; round < kRounds; ++round) {
+        const std::uint32_t waiter = holdfast_waiter_open(parker.get());
+        const int code = dict.wait_lock("lock", 0, parker.get(), waiter, &lease, &pause);
+        if (code == HOLDFAST_OK)
+          EXPECT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
+        else
+          EXPECT_EQ(dict.leave("lock", parker.get(), waiter), HOLDFAST_OK) << number;
+        holdfast_waiter_close(parker.get(), waiter);
+      }
+    });
+    over = true;
+    sleeper.join();
+  });
+}
+
+TEST_F(ThreadsTest, a_lease_belongs_to_the_process_so_another_thread_may_give_it_back) {
+  in_process([] {
+    Dict dict("threads");
+    holdfast_lease lease{};
+    std::thread([&] { EXPECT_EQ(dict.try_lock("lock", 0, &lease), HOLDFAST_OK); }).join();
+    holdfast_lease other{};
+    EXPECT_EQ(dict.try_lock("lock", 0, &other), HOLDFAST_LOCKED) << "the end of the thread is not the end of the lock";
+    EXPECT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
+    EXPECT_EQ(dict.try_lock("lock", 0, &other), HOLDFAST_OK);
+  });
+}
+
+TEST_F(ThreadsTest, threads_that_open_one_name_at_once_get_one_handle) {
+  in_process([] {
+    std::vector<holdfast_dict*> handles(kThreads);
+    in_threads([&](int number) {
+      Dict dict("threads");
+      EXPECT_EQ(dict.status, HOLDFAST_OK);
+      handles[static_cast<std::size_t>(number)] = dict.handle;
+    });
+    EXPECT_EQ(std::set<holdfast_dict*>(handles.begin(), handles.end()).size(), 1U);
+  });
+}
+
+TEST_F(ThreadsTest, a_handle_may_be_used_while_another_thread_removes_the_dictionary_and_opens_it_again) {
+  constexpr int kRounds = 30;
+  in_process([] {
+    Dict dict("threads");
+    std::atomic<bool> over{false};
+    std::thread remover([&] {
+      for (int round = 0; round < kRounds; ++round) {
+        EXPECT_EQ(holdfast_remove("threads", 7), HOLDFAST_OK);
+        EXPECT_EQ(Dict("threads").status, HOLDFAST_OK);
+      }
+      over = true;
+    });
+    in_threads([&](int number) {
+      const std::string key = "key" + std::to_string(number);
+      while (!over) {
+        const int set = dict.set(key, "value");
+        EXPECT_TRUE(set == HOLDFAST_OK || set == HOLDFAST_REMOVED) << set;
+        const int got = dict.get(key).code;
+        EXPECT_TRUE(got == HOLDFAST_OK || got == HOLDFAST_NOT_FOUND || got == HOLDFAST_REMOVED) << got;
+      }
+    });
+    remover.join();
+  });
+}
+
+TEST_F(ThreadsTest, an_error_belongs_to_the_thread_that_got_it) {
+  in_process([] {
+    Dict dict("threads");
+    EXPECT_EQ(dict.set("", "value"), HOLDFAST_INVALID);
+    std::thread([&] {
+      EXPECT_STREQ(holdfast_error(), "");
+      EXPECT_EQ(dict.set("key", "value", -1), HOLDFAST_INVALID);
+      EXPECT_NE(std::string(holdfast_error()).find("exptime"), std::string::npos) << holdfast_error();
+    }).join();
+    EXPECT_STREQ(holdfast_error(), "empty key");
+  });
+}
+
+TEST_F(ThreadsTest, threads_may_be_inside_calls_when_the_process_exits) {
+  constexpr int kProcesses = 60;
+  for (int i = 0; i < kProcesses; ++i) {
+    Child child([](test::Channel&) -> int {
+      Dict dict("threads");
+      std::atomic<int> begun{0};
+      std::vector<std::thread> busy;
+      for (int number = 0; number < kThreads; ++number) {
+        busy.emplace_back([&] {
+          holdfast_lease lease{};
+          for (++begun;;) {
+            dict.set("key", "value");
+            if (dict.try_lock("lock", 0, &lease) == HOLDFAST_OK) dict.unlock("lock", &lease);
+          }
+        });
+      }
+      while (begun < kThreads) std::this_thread::yield();
+      std::exit(0);
+    });
+    ASSERT_EQ(child.wait(), 0) << i;
+  }
+}
+
+#ifndef HOLDFAST_SANITIZED  // their run-time libraries have locks of their own, which a child may find taken
+TEST_F(ThreadsTest, a_child_that_is_forked_while_threads_are_inside_can_use_what_its_parent_opened) {
+  constexpr int kForks = 50;
+  in_process([] {
+    Dict dict("threads");
+    std::atomic<bool> over{false};
+    std::vector<std::thread> busy;
+    for (int i = 0; i < kThreads - 1; ++i)
+      busy.emplace_back([&, i] {
+        Waiting waiting;
+        holdfast_lease lease{};
+        while (!over) {
+          Dict("other " + std::to_string(i));  // not a name: fails, in the registry
+          Dict again("threads");
+          if (waiting.lock(again, "lock", kLong, &lease) == HOLDFAST_OK) again.unlock("lock", &lease);
+        }
+      });
+    for (int round = 0; round < kForks; ++round) {
+      Child child([&](test::Channel&) {
+        holdfast_lease lease{};
+        Waiting waiting;
+        if (Dict("threads").handle != dict.handle) return 1;
+        if (dict.set("key", "value") != HOLDFAST_OK) return 2;
+        return waiting.lock(dict, "lock", kLong, &lease) == HOLDFAST_OK ? 0 : 3;  // and dies with it
+      });
+      ASSERT_EQ(child.wait(), 0) << round;
+    }
+    over = true;
+    for (std::thread& thread : busy) thread.join();
+  });
+}
+#endif
+
+}  // namespace
+}  // namespace holdfast
