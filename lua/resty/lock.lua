@@ -1,30 +1,37 @@
 -- A lock that waits without stopping anybody else: lua-resty-lock for any LuaJIT process. Manual: docs/resty.lock.md.
 
+local agents = require "resty.holdfast.agents"
 local core = require "resty.holdfast.core"
+local acquire = require "resty.holdfast.lock.acquire"
 local ffi = require "ffi"
-local hosts = require "resty.holdfast.host"
+local grants = require "resty.holdfast.lock.grants"
+local holding = require "resty.holdfast.lock.holding"
+local keeping = require "resty.holdfast.lock.keeping"
+local memos = require "resty.holdfast.lock.memo"
+local options = require "resty.holdfast.lock.options"
+local scoped = require "resty.holdfast.lock.scoped"
 local shdict = require "resty.shdict"
-local waiting = require "resty.holdfast.waiting"
 
 local C = core.C
-local describe = core.describe
+local can_renew = keeping.can_renew
 local error = error
-local ffi_metatype = ffi.metatype
-local ffi_new = ffi.new
+local fill = grants.fill
 local find_dict = shdict.find
 local getenv = os.getenv
-local is_duration = core.is_duration
+local give_back = grants.give_back
 local key_string = core.key_string
 local min = math.min
-local pairs = pairs
+local read_call = options.read_call
 local reason = core.reason
 local setmetatable = setmetatable
-local tonumber = tonumber
-local tostring = tostring
+local settle = acquire.settle
+local take_grant = grants.take
 local type = type
+local wait_for = acquire.wait_for
+local wrong_receiver = holding.wrong_receiver
 
-local BUSY = core.BUSY
-local INFINITY = math.huge
+local CANNOT_RENEW = keeping.CANNOT_RENEW
+local DEFAULT_SETTINGS = options.DEFAULT_SETTINGS
 local LOCKED = core.LOCKED
 local OK = core.OK
 local TIMEOUT = core.TIMEOUT
@@ -32,212 +39,47 @@ local TIMEOUT = core.TIMEOUT
 local _M = { _VERSION = core.version }
 local mt = { __index = _M }
 
+local LOCK_OPTIONS = { exptime = true, timeout = true, why = true }
+local TRYLOCK_OPTIONS = { exptime = true, why = true }
+local DEFAULTS = { exptime = 30 }
+
 local ngx = rawget(_G, "ngx")
 local DEBUG = (ngx and ngx.config and ngx.config.debug) or getenv("HOLDFAST_DEBUG") == "1"
 
--- memo holds what a finaliser needs, because it gets nothing but its cdata: keys, and with DEBUG
--- dictionaries, each under a number. Free numbers form a list that starts at memo[FREE_LIST_REF]; 0 or nil ends it.
-local FREE_LIST_REF = 0
-local memo = {}
-
-
-local function ref_obj(obj)
-    if obj == nil then
-        return -1
-    end
-    local ref = memo[FREE_LIST_REF]
-    if ref and ref ~= 0 then
-        memo[FREE_LIST_REF] = memo[ref]
-    else
-        ref = #memo + 1
-    end
-    memo[ref] = obj
-    return ref
-end
-
-
-local function unref_obj(ref)
-    if ref >= 0 then
-        memo[ref] = memo[FREE_LIST_REF]
-        memo[FREE_LIST_REF] = ref
-    end
-end
-
-
-if DEBUG then
-    _M.memo = memo
-    _M.ref_obj = ref_obj
-    _M.unref_obj = unref_obj
-end
-
-
-local function default_wait()
-    local wait = getenv("HOLDFAST_WAIT")
-    if wait == nil or wait == "" then
-        return "wake"
-    end
-    if wait ~= "wake" and wait ~= "poll" then
-        error('holdfast: HOLDFAST_WAIT is "' .. wait .. '": accepted are "wake" and "poll"', 0)
-    end
-    return wait
-end
-
-local DEFAULT_WAIT = default_wait()
-
-
--- --- grants --------------------------------------------------------------------------------------------
-
--- A grant outlives the lock object until the collector has released what the object still held. Making one, with its
--- finaliser, costs ten times as much as making the object: objects have a grant only while they hold a lock, and pass
--- it on after that. key_id: 0 when nothing is held.
-
-
--- The library compares the lease with the holder's: a lock that has another owner by now, and one that this process
--- has from its parent, stay as they are. A lock that cannot be released now lapses.
-local function collect_grant(grant)
-    local key_id = grant.key_id
-    if key_id > 0 then
-        local key = memo[key_id]
-        grant.key_id = 0
-        unref_obj(key_id)
-        C.holdfast_unlock(grant.dict, key, #key, grant.lease)
-    end
-end
-
-
-local grant_type = ffi_metatype("struct { int32_t key_id; holdfast_dict *dict; holdfast_lease lease; }",
-                                { __gc = collect_grant })
-
-local spare, spare_count = {}, 0
-
-
--- The caller gives it back, or keeps it for the object that holds the lock.
-local function take_grant()
-    local grant = spare[spare_count]
-    if not grant then
-        return ffi_new(grant_type)
-    end
-    spare[spare_count] = nil
-    spare_count = spare_count - 1
-    return grant
-end
-
-
-local function give_back(grant)
-    spare_count = spare_count + 1
-    spare[spare_count] = grant
-end
-
-
-local function keep(self, grant, handle, key)
-    grant.key_id = ref_obj(key)
-    grant.dict = handle
-    self.cdata = grant
-end
-
-
 -- With DEBUG, memo shows which objects there are: each refers to its dictionary as long as it lives.
-local dict_ref_type = ffi_metatype("struct { int32_t id; }", { __gc = function (ref) unref_obj(ref.id) end })
-
-
--- --- options -------------------------------------------------------------------------------------------
-
--- `level` counts from here to the line to blame.
-local function bad_number(name, who, accepted, given, level)
-    error('bad option "' .. name .. '" to ' .. who .. ": a number" .. accepted .. " expected, got " .. describe(given),
-          level)
+local dict_ref_type
+if DEBUG then
+    _M.memo = memos.memo
+    _M.ref_obj = memos.ref_obj
+    _M.unref_obj = memos.unref_obj
+    dict_ref_type = ffi.metatype("struct { int32_t id; }", { __gc = function (ref) memos.unref_obj(ref.id) end })
 end
 
 
--- An option that is nil or a number of at least 0.
-local function number_option(opts, name, who, level, accept_infinity)
-    local given = opts[name]
-    if given == nil or is_duration(given) or (given == INFINITY and accept_infinity) then
-        return given
-    end
-    bad_number(name, who, ", 0 or more,", given, level + 1)
-end
-
-
-local function max_step_option(opts)
-    local given = opts.max_step
-    if given == nil or (given ~= 0 and (is_duration(given) or given == INFINITY)) then
-        return given
-    end
-    bad_number("max_step", "new", " greater than 0", given, 5)
-end
-
-
-local function wait_option(opts)
-    local given = opts.wait
-    if given == nil then
-        return DEFAULT_WAIT
-    end
-    if given ~= "wake" and given ~= "poll" then
-        error('bad option "wait" to new: "wake" or "poll" expected, got ' .. describe(given), 4)
-    end
-    return given
-end
-
-
-local function read_options(opts)
-    if type(opts) ~= "table" then
-        error("bad options to new: table expected, got " .. type(opts), 3)
-    end
-    local exptime = number_option(opts, "exptime", "new", 4) or 30
-    local timeout = number_option(opts, "timeout", "new", 4, true)
-    local step = number_option(opts, "step", "new", 4)
-    local ratio = number_option(opts, "ratio", "new", 4)
-    local max_step = max_step_option(opts)
+-- As in the original, timeout and first step are cut down where they are given.
+local function clamp(times)
+    local timeout, step = times.timeout, times.step
     if timeout then
-        timeout = min(timeout, exptime)
-        if step then
-            step = min(step, timeout)
-        end
+        timeout = min(timeout, times.exptime)
+        step = step and min(step, timeout)
     end
-    return exptime, timeout or 5, step or 0.001, ratio or 2, max_step or 0.5, wait_option(opts)
+    return times.exptime, timeout or 5, step or 0.001, times.ratio, times.max_step
 end
 
 
--- The exptime, timeout and first step of one call.
-local function call_options(self, opts, who, accepts_timeout)
-    if type(opts) ~= "table" then
-        error("bad options to " .. who .. ": table expected, got " .. type(opts), 3)
+function _M.new(class, dict_name, opts)
+    if type(class) == "string" and type(dict_name) ~= "string" then
+        error("bad call of new: call it as resty_lock:new(dictionary, options)", 2)
     end
-    for name in pairs(opts) do
-        if name ~= "exptime" and not (accepts_timeout and name == "timeout") then
-            error('unknown option "' .. tostring(name) .. '" to ' .. who .. ": accepted "
-                  .. (accepts_timeout and "are exptime and timeout" or "is exptime"), 3)
-        end
-    end
-    local exptime = number_option(opts, "exptime", who, 4) or self.exptime
-    local timeout = number_option(opts, "timeout", who, 4, true)
-    if timeout then
-        timeout = min(timeout, exptime)
-        return exptime, timeout, min(self.step, timeout)
-    end
-    return exptime, self.timeout, self.step
-end
-
-
--- --- methods -------------------------------------------------------------------------------------------
-
--- What is no lock object has no field cdata. The methods look for it themselves, because where Lua is interpreted one
--- more call shows in the time of a lock. The line to blame is the one that called the method.
-local function wrong_receiver(self, method)
-    error("bad receiver of " .. method .. ": a lock object expected, got " .. describe(self) .. "; call it as obj:"
-          .. method .. "(...)", 3)
-end
-
-
-function _M.new(_, dict_name, opts)
     local dict, err = find_dict(dict_name)
     if not dict then
         return nil, err
     end
-    local exptime, timeout, step, ratio, max_step, wait = 30, 5, 0.001, 2, 0.5, DEFAULT_WAIT
+    local exptime, timeout, step, ratio, max_step, settings = 30, 5, 0.001, 2, 0.5, DEFAULT_SETTINGS
     if opts then
-        exptime, timeout, step, ratio, max_step, wait = read_options(opts)
+        local times
+        times, settings = options.read_new(opts, nil, DEFAULTS)
+        exptime, timeout, step, ratio, max_step = clamp(times)
     end
     local self = setmetatable({
         cdata = false,
@@ -247,12 +89,12 @@ function _M.new(_, dict_name, opts)
         step = step,
         ratio = ratio,
         max_step = max_step,
-        wait = wait,
+        settings = settings,
     }, mt)
     if DEBUG then
         -- Not by an initialiser: that costs three times as much.
-        local dict_ref = ffi_new(dict_ref_type)
-        dict_ref.id = ref_obj(dict)
+        local dict_ref = ffi.new(dict_ref_type)
+        dict_ref.id = memos.ref_obj(dict)
         self.dict_ref = dict_ref
     end
     return self
@@ -268,38 +110,24 @@ local function lock_key(key)
 end
 
 
--- Waits for a lock that somebody else holds, or that a stopped process keeps from being looked at.
-local function wait_for(self, handle, key, exptime, timeout, step)
-    if timeout <= 0 then
-        return nil, "timeout"
-    end
-    local host, err = hosts.current()
-    if not host then
-        return nil, err
-    end
-    local grant = take_grant()
-    local elapsed
-    if self.wait == "wake" then
-        elapsed, err = waiting.wake(host, handle, key, exptime, timeout, grant.lease)
-    end
-    if not elapsed and not err then
-        elapsed, err = waiting.poll(host, handle, key, exptime, timeout, grant.lease, step, self.ratio, self.max_step)
-    end
-    if not elapsed then
-        give_back(grant)
-        return nil, err
-    end
-    if self.cdata then
-        -- Another coroutine got a lock with this object meanwhile.
-        C.holdfast_unlock(handle, key, #key, grant.lease)
-        give_back(grant)
-        return nil, "locked"
-    end
-    keep(self, grant, handle, key)
-    return elapsed
+local function wait_for_lock(self, handle, key, exptime, timeout, step, agent, why)
+    return wait_for(self, {
+        handle = handle,
+        key = key,
+        exptime = exptime,
+        timeout = timeout,
+        agent = agent,
+        fair = self.settings.fair,
+        why = why,
+        step = step,
+        ratio = self.ratio,
+        max_step = self.max_step,
+    })
 end
 
 
+-- What is no lock object has no field cdata. The methods look for it themselves, because where Lua is interpreted one
+-- more call shows in the time of a lock.
 function _M.lock(self, key, opts)
     if type(self) ~= "table" or self.cdata == nil then
         wrong_receiver(self, "lock")
@@ -312,23 +140,39 @@ function _M.lock(self, key, opts)
     if self.cdata then
         return nil, "locked"
     end
-    local exptime, timeout, step = self.exptime, self.timeout, self.step
+    local exptime, timeout, step, why = self.exptime, self.timeout, self.step, nil
     if opts then
-        exptime, timeout, step = call_options(self, opts, "lock", true)
+        local given_exptime, given_timeout
+        given_exptime, given_timeout, why = read_call(opts, "lock", LOCK_OPTIONS)
+        exptime = given_exptime or exptime
+        if given_timeout then
+            timeout = min(given_timeout, exptime)
+            step = min(step, timeout)
+        end
     end
 
+    local settings = self.settings
+    if settings.renew and exptime > 0 and not can_renew() then
+        return nil, CANNOT_RENEW
+    end
     local handle = self.dict[1]
     local grant = take_grant()
-    local code = C.holdfast_lock_try(handle, key, #key, exptime, grant.lease)
+    local agent = agents.current or agents.get()
+    local code = C.holdfast_lock_try(handle, key, #key, exptime, agent, settings.fair, grant.lease)
     if code == OK then
-        keep(self, grant, handle, key)
+        if why or settings.watched then
+            settle(self, grant, handle, key, exptime, why)
+        else
+            fill(grant, handle, key)
+            self.cdata = grant
+        end
         return 0
     end
     give_back(grant)
     if code ~= LOCKED and code ~= TIMEOUT then
         return nil, reason(code)
     end
-    return wait_for(self, handle, key, exptime, timeout, step)
+    return wait_for_lock(self, handle, key, exptime, timeout, step, agent, why)
 end
 
 
@@ -344,16 +188,28 @@ function _M.trylock(self, key, opts)
     if self.cdata then
         return nil, "locked"
     end
-    local exptime = self.exptime
+    local exptime, why = self.exptime, nil
     if opts then
-        exptime = call_options(self, opts, "trylock", false)
+        local given_exptime, _
+        given_exptime, _, why = read_call(opts, "trylock", TRYLOCK_OPTIONS)
+        exptime = given_exptime or exptime
     end
 
+    local settings = self.settings
+    if settings.renew and exptime > 0 and not can_renew() then
+        return nil, CANNOT_RENEW
+    end
     local handle = self.dict[1]
     local grant = take_grant()
-    local code = C.holdfast_lock_try(handle, key, #key, exptime, grant.lease)
+    local agent = agents.current or agents.get()
+    local code = C.holdfast_lock_try(handle, key, #key, exptime, agent, settings.fair, grant.lease)
     if code == OK then
-        keep(self, grant, handle, key)
+        if why or settings.watched then
+            settle(self, grant, handle, key, exptime, why)
+        else
+            fill(grant, handle, key)
+            self.cdata = grant
+        end
         return true
     end
     give_back(grant)
@@ -364,62 +220,17 @@ function _M.trylock(self, key, opts)
 end
 
 
-function _M.unlock(self)
-    if type(self) ~= "table" or self.cdata == nil then
-        wrong_receiver(self, "unlock")
-    end
-    local grant = self.cdata
-    if not grant then
-        return nil, "unlocked"
-    end
-    local key_id = grant.key_id
-    local key = memo[key_id]
-    local code = C.holdfast_unlock(grant.dict, key, #key, grant.lease)
-    if code == TIMEOUT or code == BUSY then
-        -- Nothing has changed; the caller may try again.
-        return nil, reason(code)
-    end
-    grant.key_id = 0
-    unref_obj(key_id)
-    self.cdata = false
-    give_back(grant)
-    if code == OK then
-        return 1
-    end
-    return nil, reason(code)
-end
+_M.unlock = holding.unlock
+_M.expire = holding.expire
+_M.token = holding.token
+_M.remaining = holding.remaining
+_M.valid = holding.valid
+_M.with = scoped.method("with", _M.lock, LOCK_OPTIONS)
 
 
-function _M.expire(self, time)
-    if type(self) ~= "table" or self.cdata == nil then
-        wrong_receiver(self, "expire")
-    end
-    if not self.cdata then
-        return nil, "unlocked"
-    end
-    if time == nil then
-        time = self.exptime
-    elseif not is_duration(time) then
-        error("bad time to expire: a number, 0 or more, expected, got " .. describe(time), 2)
-    end
-    local grant = self.cdata
-    local key = memo[grant.key_id]
-    local code = C.holdfast_lock_renew(grant.dict, key, #key, grant.lease, time)
-    if code == OK then
-        return true
-    end
-    return nil, reason(code)
-end
-
-
-function _M.token(self)
-    if type(self) ~= "table" or self.cdata == nil then
-        wrong_receiver(self, "token")
-    end
-    if not self.cdata then
-        return nil, "unlocked"
-    end
-    return tonumber(self.cdata.lease.sequence)
+-- As in lock(), false is no key.
+function _M.holder(self, key)
+    return holding.holder(self, key or nil)
 end
 
 

@@ -1,6 +1,7 @@
 -- Shared dictionaries by name: opening, finding, removing them. Manual: docs/resty.shdict.md.
 
 local core = require "resty.holdfast.core"
+local declared = require "resty.holdfast.declared"
 local ffi = require "ffi"
 local methods = require "resty.holdfast.dictionary"
 local tables = require "resty.holdfast.dictionary.tables"
@@ -22,6 +23,7 @@ local tonumber = tonumber
 local tostring = tostring
 local type = type
 
+local MISMATCH = core.MISMATCH
 local NOT_FOUND = core.NOT_FOUND
 local OK = core.OK
 
@@ -62,16 +64,81 @@ local function attach(name)
 end
 
 
+local function is_dictionary(given)
+    return type(given) == "table" and ffi_istype(handle_type, rawget(given, 1))
+end
+
+
+-- The dictionary that stands for a lua_shared_dict: the one there is, whatever its size, or a new one.
+local function open_declared(name, zone)
+    local size = declared.size(zone)
+    local dict, err, code = attach(name)
+    if code == NOT_FOUND then
+        local options = ffi_new("holdfast_options")
+        options.size = size
+        code = C.holdfast_open(name, #name, options, handle_ptr)
+        if code == OK then
+            return remember(name, handle_ptr[0])
+        end
+        if code ~= MISMATCH then
+            return nil, sentence(code)
+        end
+        dict, err = attach(name)  -- somebody was quicker
+    end
+    if dict then
+        declared.compare_sizes(name, size, tonumber(C.holdfast_capacity(dict[1])))
+    end
+    return dict, err
+end
+
+
+-- In place of a dictionary that init_by_lua must not open: what root has opened is closed to the workers of another
+-- user, and the master would be in the dictionary's world for nothing. It is opened by whoever uses it first.
+local unopened = {}
+
+function unopened.__index(dict, field)
+    local name = rawget(dict, "name")
+    local zone = declared.find(name)
+    local opened, err = zone, nil
+    if not is_dictionary(zone) then
+        opened, err = open_declared(name, zone)
+    end
+    if not opened then
+        error(format('holdfast: cannot open dictionary "%s": %s', name, err), 0)
+    end
+    rawset(dict, 1, opened[1])
+    setmetatable(dict, methods)
+    return dict[field]
+end
+
+
+local function find_by_name(name)
+    local zone = declared.find(name)
+    if is_dictionary(zone) then
+        return zone
+    end
+    local dict = rawget(shared, name)
+    if dict then
+        return dict
+    end
+    if zone and declared.before_workers() then
+        return setmetatable({ name = name }, unopened)
+    end
+    if zone then
+        return open_declared(name, zone)
+    end
+    local err, code
+    dict, err, code = attach(name)
+    return dict, code == NOT_FOUND and "dictionary not found" or err
+end
+
+
 -- The dictionary that a lock is to be in: by its name, or itself. Otherwise nil and the reason.
 function _M.find(name)
     if type(name) == "string" then
-        local dict, err, code = attach(name)
-        if dict then
-            return dict
-        end
-        return nil, code == NOT_FOUND and "dictionary not found" or err
+        return find_by_name(name)
     end
-    if type(name) == "table" and ffi_istype(handle_type, rawget(name, 1)) then
+    if is_dictionary(name) then
         return name
     end
     return nil, "dictionary not found"

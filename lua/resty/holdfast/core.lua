@@ -1,10 +1,13 @@
--- The one place that speaks to libholdfast: its declarations, the search for the library, the check that it fits, and
--- the constants and scratch memory that the other modules share.
+-- The one place that finds libholdfast: the search for it, the check that it fits, and the constants and scratch memory
+-- that the other modules share.
 
 local ffi = require "ffi"
 
+require "resty.holdfast.declarations"
+
 local error = error
 local getenv = os.getenv
+local getinfo = debug and debug.getinfo
 local getmetatable = debug and debug.getmetatable or getmetatable  -- not what a __metatable pretends
 local ipairs = ipairs
 local open = io.open
@@ -13,13 +16,14 @@ local tonumber = tonumber
 local tostring = tostring
 local type = type
 
+local ffi_cast = ffi.cast
 local ffi_load = ffi.load
 local ffi_new = ffi.new
 local ffi_str = ffi.string
 
 local _M = {
-    -- HOLDFAST_ABI of the header that the declarations below were written for.
-    ABI = 2,
+    -- HOLDFAST_ABI of the header that declarations.lua was written for.
+    ABI = 4,
 
     -- holdfast_code
     OK = 0,
@@ -42,6 +46,7 @@ local _M = {
     NOT_A_LIST = 17,
     IS_A_LIST = 18,
     DIFFERS = 19,
+    DEADLOCK = 20,
 
     -- holdfast_type
     NIL = 0,
@@ -66,114 +71,20 @@ local _M = {
     LEFT = 0,
     RIGHT = 1,
 
+    -- holdfast_permits_kind
+    RWLOCK = 0,
+    SEMAPHORE = 1,
+    ALL_PERMITS = 2 ^ 30,
+
     -- limits
     NAME_MAX = 64,
     KEY_MAX = 65535,
     SIZE_MIN = 12288,
+    WHY_MAX = 127,
 }
 
 local INFINITY = math.huge
 local KEY_MAX = _M.KEY_MAX
-
-local DECLARATIONS = [[
-uint32_t holdfast_abi(void);
-const char *holdfast_version(void);
-const char *holdfast_error(void);
-const char *holdfast_code_text(int code);
-double holdfast_now(void);
-const char *holdfast_directory(void);
-int holdfast_parse_size(const char *text, size_t length, uint64_t *bytes);
-
-typedef struct holdfast_dict holdfast_dict;
-
-typedef struct holdfast_options {
-  uint64_t size;
-  int32_t mutex;
-  int32_t persist;
-  uint32_t mode;
-} holdfast_options;
-
-int holdfast_open(const char *name, size_t length, const holdfast_options *options, holdfast_dict **dict);
-int holdfast_attach(const char *name, size_t length, holdfast_dict **dict);
-int holdfast_remove(const char *name, size_t length);
-
-typedef struct holdfast_value {
-  int32_t type;
-  uint32_t flags;
-  double number;
-  char *data;
-  size_t capacity;
-  size_t size;
-} holdfast_value;
-
-int holdfast_get(holdfast_dict *dict, const char *key, size_t key_length, holdfast_value *value);
-int holdfast_get_stale(holdfast_dict *dict, const char *key, size_t key_length, holdfast_value *value, int *stale);
-int holdfast_store(holdfast_dict *dict, int op, const char *key, size_t key_length, int type, const char *data,
-                   size_t length, double number, double exptime, uint32_t flags, int *forcible);
-int holdfast_cas(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_value *expected,
-                 const holdfast_value *desired, double exptime, int *forcible);
-int holdfast_delete(holdfast_dict *dict, const char *key, size_t key_length);
-int holdfast_incr(holdfast_dict *dict, const char *key, size_t key_length, double by, int has_init, double init,
-                  double init_ttl, double *sum, int *forcible);
-int holdfast_ttl(holdfast_dict *dict, const char *key, size_t key_length, double *seconds);
-int holdfast_expire(holdfast_dict *dict, const char *key, size_t key_length, double exptime);
-int holdfast_flush_all(holdfast_dict *dict);
-int holdfast_flush_expired(holdfast_dict *dict, uint32_t max, uint32_t *count);
-int holdfast_push(holdfast_dict *dict, const char *key, size_t key_length, int end, int type, const char *data,
-                  size_t length, double number, uint32_t *count);
-int holdfast_pop(holdfast_dict *dict, const char *key, size_t key_length, int end, holdfast_value *value);
-int holdfast_llen(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *count);
-int holdfast_keys(holdfast_dict *dict, uint32_t max, holdfast_value *keys, uint32_t *count);
-int holdfast_scan(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix, size_t prefix_length,
-                  holdfast_value *keys, uint32_t *found);
-
-typedef struct holdfast_stats {
-  uint64_t entries;
-  uint64_t bytes_used;
-  uint64_t bytes_free;
-  uint64_t hits;
-  uint64_t misses;
-  uint64_t evictions;
-  uint64_t expirations;
-  uint64_t repairs;
-  uint64_t mutex_waits;
-} holdfast_stats;
-
-int holdfast_dict_stats(holdfast_dict *dict, holdfast_stats *stats);
-uint64_t holdfast_capacity(holdfast_dict *dict);
-uint64_t holdfast_free_space(holdfast_dict *dict);
-
-typedef struct holdfast_lease {
-  uint64_t owner;
-  uint64_t sequence;
-} holdfast_lease;
-
-int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime, holdfast_lease *lease);
-int holdfast_unlock(holdfast_dict *dict, const char *key, size_t key_length, holdfast_lease *lease);
-int holdfast_lock_renew(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
-                        double exptime);
-int holdfast_lock_remaining(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
-                            double *seconds);
-
-typedef struct holdfast_parker holdfast_parker;
-
-holdfast_parker *holdfast_parker_new(void);
-void holdfast_parker_free(holdfast_parker *parker);
-uint32_t holdfast_waiter_open(holdfast_parker *parker);
-void holdfast_waiter_close(holdfast_parker *parker, uint32_t waiter);
-int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
-                       holdfast_parker *parker, uint32_t waiter, holdfast_lease *lease, double *pause);
-int holdfast_lock_leave(holdfast_dict *dict, const char *key, size_t key_length, holdfast_parker *parker,
-                        uint32_t waiter);
-int holdfast_parker_sleep(holdfast_parker *parker, double seconds, uint32_t *waiters, int max);
-
-int getpid(void);
-]]
-
--- A second load of this file in one Lua state (package.loaded cleared) finds the types there.
-if not pcall(ffi.typeof, "holdfast_lease") then
-    ffi.cdef(DECLARATIONS)
-end
 
 
 local function readable(path)
@@ -218,13 +129,32 @@ end
 
 
 -- The files that package.cpath has for libholdfast. A template without "?" (…/loadall.so) is of no use.
-local function candidates()
-    local found = {}
+local function add_templates(found)
     for template in package.cpath:gmatch("[^;]+") do
         if template:find("?", 1, true) then
             found[#found + 1] = as_path((template:gsub("?", "libholdfast")))
         end
     end
+end
+
+
+-- Where the library lies when these Lua files are those of an installation or of a checkout, so that who has found them
+-- need not be told of a second path. The source's name is missing from files that were compiled and stripped.
+local function add_neighbours(found)
+    local folder = getinfo and getinfo(1, "S").source:match("^@(.*)resty/holdfast/core%.lua$")
+    local prefix = folder and folder:match("^(.*)share/lua/5%.1/$")
+    if prefix then
+        found[#found + 1] = prefix .. "lib/lua/5.1/libholdfast.so"
+    elseif folder then
+        found[#found + 1] = folder .. "../build/libholdfast.so"
+    end
+end
+
+
+local function candidates()
+    local found = {}
+    add_templates(found)
+    add_neighbours(found)
     return found
 end
 
@@ -281,6 +211,8 @@ local depth = 0
 
 local BUFFER_SIZE = 4096
 
+local lengths_type = ffi.typeof("const uint32_t *")
+
 
 -- Out-parameters, and a value whose buffer grows to the longest that was read, and stays.
 local function make_frame()
@@ -288,6 +220,7 @@ local function make_frame()
         int = ffi_new("int[1]"),
         double = ffi_new("double[1]"),
         count = ffi_new("uint32_t[1]"),
+        count2 = ffi_new("uint32_t[1]"),
         value = ffi_new("holdfast_value"),
         buffer = ffi_new("char[?]", BUFFER_SIZE),
     }
@@ -311,6 +244,19 @@ end
 
 function _M.leave()
     depth = depth - 1
+end
+
+
+-- The keys that a call packed into the frame as "length, bytes, length, bytes, ...".
+function _M.unpack_keys(frame)
+    local keys = {}
+    local packed = frame.value.data
+    for i = 1, frame.count[0] do
+        local length = ffi_cast(lengths_type, packed)[0]
+        keys[i] = ffi_str(packed + 4, length)
+        packed = packed + 4 + length
+    end
+    return keys
 end
 
 
@@ -352,6 +298,7 @@ local TEXTS = {
     [_M.NOT_A_LIST] = "value not a list",
     [_M.IS_A_LIST] = "value is a list",
     [_M.DIFFERS] = "value differs",
+    [_M.DEADLOCK] = "deadlock",
 }
 
 

@@ -3,68 +3,179 @@
 --   name            what error messages call it
 --   now()           seconds of a clock that never jumps
 --   sleep(s)        waits s seconds; only the calling coroutine, if there are others
---   is_yieldable()  whether the calling coroutine may wait here; if not, false and the reason
+--   is_yieldable()  whether the calling coroutine may wait here; if not, false, the reason, and whether that is to be
+--                   raised as an error. A host of ours that gives no reason has nothing to do with the caller
 --   wait(w, s)      waits at most s seconds for the wake-up of the parker's waiter w:
---                   true, or nil, "timeout"; may return early, because a wake-up is only a hint
+--                   true, or nil, "timeout"; may return early, because a wake-up is only a hint. nil and another reason
+--                   ends the wait of the caller, who gets that reason
+--   wait_fd(fd, s)  waits at most s seconds for a descriptor to become readable, only the calling coroutine; may
+--                   return early
 --
--- A host given to set_host needs only name and sleep.
+-- A host given to set_host needs only name and sleep. With wait or wait_fd it hears of wake-ups at once; without them
+-- it looks for them from time to time.
 
+local agents = require "resty.holdfast.agents"
 local core = require "resty.holdfast.core"
 local none = require "resty.holdfast.host.none"
 local parker = require "resty.holdfast.parker"
 
-local C = core.C
 local error = error
 local ipairs = ipairs
+local loaded = package.loaded
 local min = math.min
+local pcall = pcall
+local rawget = rawget
+local require = require
+local tostring = tostring
 local type = type
 
 local _M = {}
 
--- Asked in this order, at each wait, whether the calling coroutine is one of theirs. The last one always says yes.
+-- In a thread of nginx's own pool nobody can sleep by ngx.sleep: there the thread waits.
+local ngx = rawget(_G, "ngx")
+local in_nginx = type(ngx) == "table" and ngx.sleep ~= nil
+
+-- In a thread of Neovim's there is no vim.wait(): there the thread waits.
+local vim = rawget(_G, "vim")
+local in_neovim = type(vim) == "table" and (vim.uv or vim.loop) and vim.wait and vim.schedule and vim.in_fast_event
+
+-- Asked in this order, at each wait, whether the calling coroutine is one of theirs. The last one always says yes. A
+-- library that the program has not loaded runs nothing. nginx and Neovim run all there is in their processes; cqueues
+-- and the scheduler know their coroutines; of the others any coroutine may be one.
 local DETECTED = {
-    require "resty.holdfast.host.scheduler",
-    none,
+    { host = in_nginx and require "resty.holdfast.host.nginx" },
+    { library = "cqueues", adapter = "resty.holdfast.host.cqueues" },
+    { host = require "resty.holdfast.host.scheduler" },
+    { library = "copas", adapter = "resty.holdfast.host.copas" },
+    { host = in_neovim and require "resty.holdfast.host.neovim" },
+    { library = "luv", adapter = "resty.holdfast.host.luv" },
+    { host = none },
 }
 
--- A host that can only sleep looks for wake-ups this often.
+-- A host that can only sleep, or gets no descriptor, looks for wake-ups this often.
 local LOOK_EVERY = 0.005
 
 local explicit
 
+-- Whether there are coroutines of a host other than our scheduler.
+local foreign = in_nginx or in_neovim and true or false
 
--- The host of the caller. nil and the reason where it may not wait.
-function _M.current()
-    if explicit then
-        local ok, why = explicit.is_yieldable()
+if in_nginx then
+    agents.set_identify(require("resty.holdfast.host.nginx_threads").identify)
+end
+
+
+-- The host of an entry, if the program has it. nil and the reason when its adapter cannot be read, as in a process that
+-- has no descriptors left; the next wait tries again.
+local function host_of(entry)
+    if not entry.host and entry.library and loaded[entry.library] then
+        local ok, host = pcall(require, entry.adapter)
         if not ok then
-            return nil, "cannot wait here (host " .. explicit.name .. "): " .. (why or "the host says no")
+            loaded[entry.adapter] = nil  -- require() keeps a mark of what has failed
+            return nil, "cannot load its adapter: " .. tostring(host):match("^[^\n]*")
         end
-        return explicit
+        entry.host = host
+        foreign = true
+        agents.set_foreign(true)
     end
-    for _, host in ipairs(DETECTED) do
-        if host.is_yieldable() then
-            return host
+    return entry.host
+end
+
+
+-- Now, if the program has loaded them already: later the files may not be readable any more.
+for _, entry in ipairs(DETECTED) do
+    host_of(entry)
+end
+agents.set_foreign(foreign)
+
+
+local function refuse(host, why, to_be_raised, block)
+    if block then
+        return none
+    end
+    if to_be_raised then
+        error(why, 0)
+    end
+    if why ~= nil and type(why) ~= "string" then
+        why = "the host says no, because of " .. core.describe(why)
+    end
+    return nil, "cannot wait here (host " .. host.name .. "): " .. (why or "the host says no")
+end
+
+
+-- The host of the caller. Where it may not wait: with `block` the one that blocks the process, otherwise nil and the
+-- reason, or an error, as its host wants it.
+function _M.current(block)
+    if explicit then
+        local ok, why, to_be_raised = explicit.is_yieldable()
+        if ok then
+            return explicit
+        end
+        return refuse(explicit, why, to_be_raised, block)
+    end
+    for _, entry in ipairs(DETECTED) do
+        local host, err = host_of(entry)
+        if err then
+            return refuse({ name = entry.library }, err, false, block)
+        end
+        if host then
+            local ok, why, to_be_raised = host.is_yieldable()
+            if ok then
+                return host
+            end
+            if why then
+                return refuse(host, why, to_be_raised, block)
+            end
         end
     end
     return none
 end
 
 
-local function sleepy_wait(sleep)
+local function wake(listener)
+    listener.woken = true
+end
+
+
+-- A wait made of another way to wait, which need not notice the wake-up.
+local function derived_wait(doze)
     return function (waiter, seconds)
-        local listener = {
-            woken = false,
-            wake = function (self) self.woken = true end,
-        }
+        local listener = { wake = wake, woken = false }
         parker.listen(waiter, listener)
-        sleep(min(seconds, LOOK_EVERY))
+        doze(seconds)
         parker.sleep(0)
         parker.forget(waiter)
         if listener.woken then
             return true
         end
         return nil, "timeout"
+    end
+end
+
+
+local function wait_of(host)
+    return host.wait or derived_wait(function (seconds)
+        local fd = host.wait_fd and parker.fd()
+        if fd then
+            host.wait_fd(fd, seconds)
+        else
+            host.sleep(min(seconds, LOOK_EVERY))
+        end
+    end)
+end
+
+
+local function clock_of(host)
+    local now = host.now
+    if not now then
+        return none.now
+    end
+    return function ()
+        local time = now()
+        if type(time) ~= "number" or time - time ~= 0 then
+            error("bad host " .. host.name .. ": now() gave " .. core.describe(time) .. ", no time in seconds", 0)
+        end
+        return time
     end
 end
 
@@ -81,6 +192,7 @@ end
 function _M.set_host(host)
     if host == nil then
         explicit = nil
+        agents.set_foreign(foreign)
         return
     end
     if type(host) ~= "table" then
@@ -93,13 +205,15 @@ function _M.set_host(host)
     check_function(host, "now", false)
     check_function(host, "is_yieldable", false)
     check_function(host, "wait", false)
+    check_function(host, "wait_fd", false)
     explicit = {
         name = host.name,
         sleep = host.sleep,
-        now = host.now or function () return C.holdfast_now() end,
+        now = clock_of(host),
         is_yieldable = host.is_yieldable or function () return true end,
-        wait = host.wait or sleepy_wait(host.sleep),
+        wait = wait_of(host),
     }
+    agents.set_foreign(true)
 end
 
 

@@ -8,6 +8,7 @@ local C = core.C
 local error = error
 local ffi_gc = ffi.gc
 local ffi_new = ffi.new
+local ffi_string = ffi.string
 local getpid = ffi.C.getpid
 local min = math.min
 local next = next
@@ -19,6 +20,7 @@ local _M = {}
 -- Longer sleeps than this are made of several.
 local LONGEST = 86400
 
+local PATH_MAX = 108
 local MAX_WOKEN = 64
 local woken = ffi_new("uint32_t[?]", MAX_WOKEN)
 
@@ -29,9 +31,16 @@ local parker_pid
 local listeners = {}
 
 
+-- What is to be done before the parker is freed.
+local before_free
+
+
 -- Also when the Lua state is closed, before or after the finalisers of those that still have waiters here.
 local function free(old)
     if old == parker then
+        if before_free then
+            before_free()
+        end
         parker = nil
         parker_pid = nil
     end
@@ -40,7 +49,7 @@ end
 
 
 -- The parker, or nil and the reason. A forked child makes its own, and is told nothing of its parent's waiters.
-function _M.get()
+local function get()
     local pid = getpid()
     if parker_pid ~= pid then
         local new = C.holdfast_parker_new()
@@ -52,6 +61,13 @@ function _M.get()
         listeners = {}
     end
     return parker
+end
+_M.get = get
+
+
+-- fn() is called before the parker is freed, when the Lua state is closed: the last chance to leave queues.
+function _M.before_free(fn)
+    before_free = fn
 end
 
 
@@ -72,29 +88,109 @@ function _M.forget(waiter)
 end
 
 
+-- The descriptor that is readable while sleep(0) has something to tell; nil and the reason when it cannot be had now.
+function _M.fd()
+    local here, err = _M.get()
+    if not here then
+        return nil, err
+    end
+    local fd = C.holdfast_parker_fd(here)
+    if fd < 0 then
+        return nil, sentence(SYSTEM)
+    end
+    return fd
+end
+
+
+-- Makes the descriptor readable after so many seconds; nil unsets that. true, or nil and the reason.
+function _M.timer(seconds)
+    local here, err = _M.get()
+    if not here then
+        return nil, err
+    end
+    if C.holdfast_parker_timer(here, seconds and min(seconds, LONGEST) or -1) ~= core.OK then
+        return nil, sentence(SYSTEM)
+    end
+    return true
+end
+
+
+-- For loops that can wait for a connection which they have made, but for no other descriptor. Listens at a path, in
+-- place of an earlier one and of the connection: the path, or nil and the reason. Once connected to and accepted, the
+-- connection gives a byte whenever sleep(0) has something to tell, or the time of timer() has come. Read it, then
+-- sleep(0). (listen, above, is about waiters.)
+function _M.listen_at()
+    local here, err = _M.get()
+    if not here then
+        return nil, err
+    end
+    local path = ffi_new("char[?]", PATH_MAX)
+    if C.holdfast_parker_listen(here, path, PATH_MAX) ~= core.OK then
+        return nil, sentence(SYSTEM)
+    end
+    return ffi_string(path)
+end
+
+
+-- Takes the connection to that path, which this very process must have made: true, or nil and the reason. The path is
+-- gone then.
+function _M.accept()
+    local here, err = _M.get()
+    if not here then
+        return nil, err
+    end
+    if C.holdfast_parker_accept(here) ~= core.OK then
+        return nil, sentence(SYSTEM)
+    end
+    return true
+end
+
+
+-- Closes what listens and what is connected, if anything does.
+function _M.disconnect()
+    if parker and _M.is_mine(parker) then
+        C.holdfast_parker_disconnect(parker)
+    end
+end
+
+
 function _M.has_listeners()
     return next(listeners) ~= nil
+end
+
+
+-- These two are functions, and have no loop, so that they get compiled: after a sleep, when the processor has forgotten
+-- nearly all, an interpreted access to a C object takes a microsecond.
+
+local function sleep_and_collect(here, seconds)
+    local count = C.holdfast_parker_sleep(here, seconds, woken, MAX_WOKEN)
+    return count
+end
+
+
+local function tell(place)
+    local listener = listeners[woken[place]]
+    if listener then
+        listener:wake()
+    end
 end
 
 
 -- Sleeps until a waiter is woken, `seconds` have passed, or a signal came, whichever is first; then tells the
 -- listeners. 0 only looks.
 function _M.sleep(seconds)
-    local here, err = _M.get()
+    local here, err = get()
     if not here then
         error("holdfast: cannot sleep: " .. err, 0)
     end
     local count
     repeat
-        count = C.holdfast_parker_sleep(here, min(seconds, LONGEST), woken, MAX_WOKEN)
+        count = sleep_and_collect(here, min(seconds, LONGEST))
         if count < 0 then
             error("holdfast: cannot sleep: " .. sentence(SYSTEM), 0)
         end
-        for i = 0, count - 1 do
-            local listener = listeners[woken[i]]
-            if listener then
-                listener:wake()
-            end
+        for place = 0, count - 1 do
+            tell(place)
         end
         seconds = 0
     until count < MAX_WOKEN

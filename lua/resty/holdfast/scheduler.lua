@@ -5,12 +5,17 @@
 -- that it joins, or in `stop_watchers`. Whatever comes first calls wake, which takes it out of the timers; the others
 -- are left by the task itself when it runs again.
 
+local agents = require "resty.holdfast.agents"
+local chores = require "resty.holdfast.chores"
 local core = require "resty.holdfast.core"
+local joining = require "resty.holdfast.joining"
 local parker = require "resty.holdfast.parker"
 local timers = require "resty.holdfast.timers"
+local traces = require "resty.holdfast.traces"
 local worker = require "resty.holdfast.worker"
 
 local C = core.C
+local add_timer = timers.add
 local co_create = coroutine.create
 local co_isyieldable = coroutine.isyieldable
 local co_resume = coroutine.resume
@@ -20,15 +25,22 @@ local co_yield = coroutine.yield
 local describe = core.describe
 local error = error
 local exiting = worker.exiting
-local getmetatable = getmetatable
+local first_timer = timers.first
+local forget = parker.forget
+local has_listeners = parker.has_listeners
 local is_duration = core.is_duration
-local max = math.max
+local listen = parker.listen
+local min = math.min
+local new_agent = agents.new
+local next_chore = chores.next
 local pairs = pairs
+local park = parker.sleep
 local pcall = pcall
+local remove_timer = timers.remove
+local run_chores = chores.run
 local select = select
 local setmetatable = setmetatable
 local tostring = tostring
-local traceback = debug.traceback
 local type = type
 local unpack = unpack
 
@@ -46,15 +58,16 @@ local current
 local deadlines = timers.new()
 local failed = 0
 local live = 0
-local looping = false
 local ready, ready_count = {}, 0
 local spare = {}
 local stop_watchers = {}
 local stopping = false
 
 
+-- No tail call: those of C functions are not compiled.
 local function now()
-    return C.holdfast_now()
+    local time = C.holdfast_now()
+    return time
 end
 
 
@@ -67,7 +80,7 @@ end
 
 function Task.wake(task)
     if task.state == "waiting" then
-        deadlines:remove(task)
+        remove_timer(deadlines, task)
         task.woken = true
         make_ready(task)
     end
@@ -85,7 +98,7 @@ end
 -- Lets the others run until somebody calls task:wake() or the deadline comes. Whether it was the former.
 local function suspend(task, deadline)
     if deadline then
-        deadlines:add(task, deadline)
+        add_timer(deadlines, task, deadline)
     end
     task.woken = false
     task.state = "waiting"
@@ -114,7 +127,7 @@ local function finish(task, ok, ...)
         task.state = "failed"
         task.err = ...
         failed = failed + 1
-        call_on_error(task, traceback(task.co, tostring(task.err)))
+        call_on_error(task, traces.describe(task.co, task.err))
     end
     task.co = nil
     local joiners = task.joiners
@@ -130,6 +143,7 @@ end
 -- What is to be done with a task after coroutine.resume.
 local function resumed(task, ok, ...)
     current = nil
+    agents.current = agents.outside
     if co_status(task.co) == "dead" then
         finish(task, ok, ...)
     elseif (...) ~= WAITING then
@@ -140,6 +154,7 @@ end
 
 local function resume(task)
     current = task
+    agents.current = task.agent
     task.state = "running"
     local arguments = task.arguments
     if arguments then
@@ -163,30 +178,35 @@ local function run_ready()
 end
 
 
-local function wake_due()
-    local task = deadlines:first()
-    if not task then
-        return
-    end
-    local time = now()
-    while task and task.deadline <= time do
-        deadlines:remove(task)
+local function next_timer()
+    local task = first_timer(deadlines)
+    return task and task.deadline or INFINITY
+end
+
+
+local function run_due(time)
+    run_chores(time)
+    while next_timer() <= time do
+        local task = first_timer(deadlines)
+        remove_timer(deadlines, task)
         make_ready(task)
-        task = deadlines:first()
     end
 end
 
 
--- How long nothing will happen, unless a waiter is woken.
+-- Does what is due. How long nothing will happen, unless a waiter is woken.
 local function idle_time()
-    if ready_count > 0 then
-        return 0
+    local idle = INFINITY
+    local deadline = min(next_chore(), next_timer())
+    if deadline < INFINITY then
+        local time = now()
+        if deadline <= time then
+            run_due(time)
+            deadline = min(next_chore(), next_timer())
+        end
+        idle = deadline - time
     end
-    local task = deadlines:first()
-    if task then
-        return max(task.deadline - now(), 0)
-    end
-    return INFINITY
+    return ready_count > 0 and 0 or idle
 end
 
 
@@ -199,27 +219,27 @@ local function is_stopping()
 end
 
 
+-- After the sleep come those who were woken, and before them nothing: each step in between is a part of a wake-up.
 local function loop(is_over)
     while not is_over() do
         is_stopping()
         local idle = idle_time()
-        if parker.has_listeners() then
-            parker.sleep(idle)
-        elseif idle == INFINITY then
+        local listeners = has_listeners()
+        if not listeners and ready_count == 0 and next_timer() == INFINITY then
             error("holdfast: every task waits for something that cannot come", 0)
-        elseif idle > 0 then
-            parker.sleep(idle)
         end
-        wake_due()
+        if listeners or idle > 0 then
+            park(idle)
+        end
         run_ready()
     end
 end
 
 
 local function loop_until(is_over)
-    looping = true
+    chores.looping = true
     local ok, err = pcall(loop, is_over)
-    looping = false
+    chores.looping = false
     if not ok then
         error(err, 0)
     end
@@ -248,7 +268,7 @@ function _M.spawn(fn, ...)
     if type(fn) ~= "function" then
         error("bad function to spawn: function expected, got " .. type(fn), 2)
     end
-    local task = setmetatable({ co = co_create(fn) }, Task)
+    local task = setmetatable({ agent = new_agent(), co = co_create(fn) }, Task)
     local count = select("#", ...)
     if count > 0 then
         task.arguments = { count = count, ... }
@@ -270,7 +290,7 @@ local function block(seconds, is_over)
     local deadline = now() + seconds
     local left = seconds
     repeat
-        parker.sleep(left)
+        park(left)
         left = deadline - now()
     until left <= 0 or (is_over and is_over())
 end
@@ -298,9 +318,9 @@ end
 -- Waits until the parker's waiter is woken, at most `seconds`. For host/scheduler.lua: the caller is a task.
 function _M.wait(waiter, seconds)
     local task = waiting_task()
-    parker.listen(waiter, task)
+    listen(waiter, task)
     local woken = suspend(task, now() + seconds)
-    parker.forget(waiter)
+    forget(waiter)
     if woken then
         return true
     end
@@ -309,7 +329,7 @@ end
 
 
 function _M.run()
-    if looping then
+    if chores.looping then
         error("run() is called inside a task", 2)
     end
     loop_until(all_ended)
@@ -350,74 +370,18 @@ function _M.stopping(seconds)
 end
 
 
--- Called with the task and its error with traceback; to be replaced by whoever wants to log elsewhere.
-function _M.on_error(_, message)
-    io.stderr:write("holdfast: a task failed: ", message, "\n")
+-- Called with the task and its error with traceback; to be replaced by whoever wants to log elsewhere. Without a task,
+-- the message says what has failed.
+function _M.on_error(task, message)
+    io.stderr:write("holdfast: ", task and "a task failed: " or "", message, "\n")
 end
 
 
--- --- task handles --------------------------------------------------------------------------------------
-
--- The line to blame is the one that called the method.
-local function check_receiver(task, method)
-    if getmetatable(task) ~= Task then
-        error("bad receiver of " .. method .. ": a task expected, got " .. describe(task) .. "; call it as task:"
-              .. method .. "()", 3)
-    end
-end
+-- Hands it to on_error. For other modules, whose callbacks may fail.
+_M.report = call_on_error
 
 
-function Task.status(task)
-    check_receiver(task, "status")
-    return task.state
-end
-
-
--- Would the wait of `task` for `other` close a circle of tasks that wait for each other?
-local function closes_circle(task, other)
-    while other do
-        if other == task then
-            return true
-        end
-        other = other.joining
-    end
-    return false
-end
-
-
-local function wait_for_end(task)
-    local me = waiting_task()
-    if not me then
-        if looping then
-            error("join() is called where a task cannot wait", 3)
-        end
-        return loop_until(function () return task.co == nil end)
-    end
-    if closes_circle(me, task) then
-        error("join() would wait for ever: the task waits for its caller", 3)
-    end
-    local joiners = task.joiners or {}
-    task.joiners = joiners
-    joiners[#joiners + 1] = me
-    me.joining = task
-    suspend(me)
-    me.joining = nil
-end
-
-
-function Task.join(task)
-    check_receiver(task, "join")
-    if task.co then
-        wait_for_end(task)
-    end
-    if task.state == "failed" then
-        return nil, task.err
-    end
-    if task.results then
-        return true, unpack(task.results, 1, task.count)
-    end
-    return true
-end
+joining.add_methods(Task, waiting_task, suspend, loop_until)
 
 
 return _M

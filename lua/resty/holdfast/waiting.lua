@@ -1,7 +1,12 @@
 -- Two ways to wait for a lock that somebody else holds. Both answer with the seconds waited, the lease being filled, or
--- with nil and the reason. An attempt that ends with TIMEOUT met a process that is stopped inside the dictionary; as it
--- may go on, so does the wait.
+-- with nil and the reason, after a deadlock its keys. An attempt that ends with TIMEOUT met a process that is stopped
+-- inside the dictionary; as it may go on, so does the wait.
+--
+-- A request says what is waited for, by whom and how: { handle, key, exptime, timeout, agent, fair, step, ratio,
+-- max_step }; of permits also what kind of thing has them, how many are wanted, and how many there are: kind, want,
+-- total.
 
+local agents = require "resty.holdfast.agents"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local parker = require "resty.holdfast.parker"
@@ -10,31 +15,77 @@ local C = core.C
 local error = error
 local ffi_gc = ffi.gc
 local ffi_new = ffi.new
+local ffi_typeof = ffi.typeof
+local get_parker = parker.get
+local is_mine = parker.is_mine
 local max = math.max
 local min = math.min
+local pairs = pairs
 local pcall = pcall
 local reason = core.reason
+local type = type
+local unpack_keys = core.unpack_keys
 
+local BUFFER = core.BUFFER
+local DEADLOCK = core.DEADLOCK
+local INVALID = core.INVALID
 local LOCKED = core.LOCKED
 local OK = core.OK
 local TIMEOUT = core.TIMEOUT
 
+-- A reason that no host can give.
+local FORKED = {}
+
+local wait_type = ffi_typeof("holdfast_wait")
+
 local _M = {}
 
-local pause_ptr = ffi_new("double[1]")
+
+local function try(request, lease)
+    local key = request.key
+    if request.kind then
+        return C.holdfast_permits_try(request.handle, key, #key, request.kind, request.want, request.total,
+                                      request.exptime, request.agent, request.fair, lease)
+    end
+    return C.holdfast_lock_try(request.handle, key, #key, request.exptime, request.agent, request.fair, lease)
+end
+
+
+-- No tail calls: those of C functions are not compiled.
+local function wait_once(request, wait, lease)
+    local key = request.key
+    local code
+    if request.kind then
+        code = C.holdfast_permits_wait(request.handle, key, #key, request.kind, request.want, request.total,
+                                       request.exptime, wait, lease)
+    else
+        code = C.holdfast_lock_wait(request.handle, key, #key, request.exptime, wait, lease)
+    end
+    return code
+end
+
+
+-- Whether a host's answer ends the wait: nil and a reason of its own.
+local function gives_up(answer, why)
+    return answer == nil and type(why) == "string" and why ~= "timeout"
+end
 
 
 -- Steps: sleep, try, a longer sleep. What is reported is their sum, not the clock's opinion; only attempts that were
 -- held up by a stopped process count as what they took.
-function _M.poll(host, handle, key, exptime, timeout, lease, step, ratio, max_step)
+function _M.poll(host, request, lease)
+    local timeout, step = request.timeout, request.step
     local elapsed = 0
     while timeout > 0 do
-        host.sleep(step)
+        local slept, why = host.sleep(step)
+        if gives_up(slept, why) then
+            return nil, why
+        end
         elapsed = elapsed + step
         timeout = timeout - step
 
         local before = host.now()
-        local code = C.holdfast_lock_try(handle, key, #key, exptime, lease)
+        local code = try(request, lease)
         if code == OK then
             return elapsed
         end
@@ -49,7 +100,7 @@ function _M.poll(host, handle, key, exptime, timeout, lease, step, ratio, max_st
             break
         end
 
-        step = min(max(0.001, step * ratio), timeout, max_step)
+        step = min(max(0.001, step * request.ratio), timeout, request.max_step)
     end
     return nil, "timeout"
 end
@@ -60,9 +111,12 @@ end
 -- what a finaliser refers to must not refer to the guard.
 local idle_places, idle_count = {}, 0
 
+-- Waiter number to state, of all places.
+local states = {}
+
 
 local function leave(state)
-    if state.handle and parker.is_mine(state.parker) then
+    if state.handle and is_mine(state.parker) then
         C.holdfast_lock_leave(state.handle, state.key, #state.key, state.parker, state.waiter)
     end
     state.handle = nil
@@ -75,20 +129,45 @@ local function make_place(here)
         return nil
     end
     local state = { parker = here, waiter = waiter, handle = nil, key = nil }
+    states[waiter] = state
     local function abandon()
         leave(state)
-        if parker.is_mine(here) then
+        if states[waiter] == state then  -- not so: a forked child has one of its own by that number
+            states[waiter] = nil
+        end
+        if is_mine(here) then
+            parker.forget(waiter)  -- its host may have left it there
             C.holdfast_waiter_close(here, waiter)
         end
     end
+    local wait = ffi_new(wait_type)
+    wait.parker, wait.waiter = here, waiter
     -- A coroutine that is never resumed gives nothing back; the collector does it.
-    return { state = state, guard = ffi_gc(ffi_new("char[1]"), abandon) }
+    return { state = state, wait = wait, guard = ffi_gc(ffi_new("char[1]"), abandon) }
 end
+
+
+-- For a host that knows that nobody will come back to a wait before the collector does. Who comes back nevertheless
+-- stands in the queue again.
+function _M.abandon(waiter)
+    local state = states[waiter]
+    if state then
+        leave(state)
+    end
+end
+
+
+-- A Lua state that is closed finalises in any order; without the parker nobody could leave.
+parker.before_free(function ()
+    for _, state in pairs(states) do
+        leave(state)
+    end
+end)
 
 
 -- nil when there is no room for another waiter.
 local function open_place()
-    local here = parker.get()
+    local here = get_parker()
     if not here then
         return nil
     end
@@ -113,35 +192,63 @@ local function close_place(place, granted)
     else
         leave(state)
     end
-    if parker.is_mine(state.parker) then
+    -- Who was granted something was still in the process of its parker.
+    if granted or is_mine(state.parker) then
         idle_count = idle_count + 1
         idle_places[idle_count] = place
     end
 end
 
 
--- Waits in the queue. true when the lock is granted; otherwise nil and the reason.
-local function wait_in_place(place, host, handle, key, exptime, deadline, lease)
+-- The keys of the circle that the library found, beginning with the one that is waited for here.
+local function deadlock_keys(here, waiter)
+    local frame = core.enter()
+    local code
+    repeat
+        code = C.holdfast_deadlock_keys(here, waiter, frame.value, frame.count)
+        if code == BUFFER then
+            core.grow(frame)
+        end
+    until code ~= BUFFER
+    local keys = code == OK and unpack_keys(frame) or {}
+    core.leave()
+    return keys
+end
+
+
+-- Waits in the queue. true when the lock is granted; otherwise nil and the reason, and with a deadlock its keys.
+local function wait_in_place(place, host, request, deadline, lease)
     local state = place.state
     local here, waiter = state.parker, state.waiter
+    local wait, host_wait = place.wait, host.wait
+    -- Before the first wait nobody knew that there are coroutines.
+    wait.agent = request.agent == agents.base and not host.stops_all and agents.get() or request.agent
+    wait.fair = request.fair
+    wait.holds = agents.held == 0 and 0 or host.stops_all and 2 or 1
+    wait.timeout = request.timeout
     while true do
-        local code = C.holdfast_lock_wait(handle, key, #key, exptime, here, waiter, lease, pause_ptr)
+        local code = wait_once(request, wait, lease)
         if code == OK then
             return true
         end
         if code == LOCKED then
-            state.handle, state.key = handle, key
+            state.handle, state.key = request.handle, request.key
+        elseif code == DEADLOCK then
+            return nil, reason(code), deadlock_keys(here, waiter)
+        elseif code == INVALID and not is_mine(here) then
+            return nil, FORKED  -- the library knows no waiters of a parent process
         elseif code ~= TIMEOUT then
             return nil, reason(code)
         end
-        local pause = pause_ptr[0]
+        local pause = wait.pause
         local left = deadline - host.now()
         if left <= 0 then
             return nil, "timeout"
         end
-        host.wait(waiter, max(min(pause, left), 0))
-        if not parker.is_mine(here) then
-            return nil, "forked"
+        wait.timeout = left
+        local woken, why = host_wait(waiter, max(min(pause, left), 0))
+        if gives_up(woken, why) then
+            return nil, why
         end
     end
 end
@@ -149,25 +256,28 @@ end
 
 -- Sleeps until the lock is released, and tries again at least as often as the library asks for. Without room for a
 -- waiter it is nil, nil.
-function _M.wake(host, handle, key, exptime, timeout, lease)
-    local start = host.now()
-    local deadline = start + timeout
-    local place, ok, granted, err
+function _M.wake(host, request, lease)
+    local start = C.holdfast_now()  -- not the host's clock: what is granted must not be lost to an error of that
+    local deadline = host.now() + request.timeout
+    local place, ok, granted, err, keys
     repeat
         place = open_place()
         if not place then
             return nil, nil
         end
-        ok, granted, err = pcall(wait_in_place, place, host, handle, key, exptime, deadline, lease)
+        ok, granted, err, keys = pcall(wait_in_place, place, host, request, deadline, lease)
         close_place(place, ok and granted)
-    until err ~= "forked"
+        if not ok and is_mine(place.state.parker) then
+            parker.forget(place.state.waiter)  -- the host that failed may have left it there
+        end
+    until err ~= FORKED
     if not ok then
         error(granted, 0)
     end
     if not granted then
-        return nil, err
+        return nil, err, keys
     end
-    return max(host.now() - start, 0)
+    return C.holdfast_now() - start
 end
 
 

@@ -9,9 +9,7 @@ local bad_argument = checks.bad_argument
 local bad_whole = checks.bad_whole
 local check_zone = checks.check_zone
 local enter = core.enter
-local ffi_cast = ffi.cast
 local ffi_new = ffi.new
-local ffi_str = ffi.string
 local floor = math.floor
 local grow = core.grow
 local ipairs = ipairs
@@ -20,17 +18,18 @@ local leave = core.leave
 local reason = core.reason
 local tonumber = tonumber
 local type = type
+local unpack_keys = core.unpack_keys
 
 local BUFFER = core.BUFFER
 local OK = core.OK
 
-local lengths_type = ffi.typeof("const uint32_t *")
 local cursor_type = ffi.typeof("uint64_t[1]")
 local stats_type = ffi.typeof("holdfast_stats")
 
 local CURSOR_MAX = 2 ^ 53
 local STATS = {
     "entries", "bytes_used", "bytes_free", "hits", "misses", "evictions", "expirations", "repairs", "mutex_waits",
+    "lock_waits", "lock_wakes",
 }
 
 local methods = {}
@@ -63,18 +62,6 @@ function methods.flush_expired(zone, max_count)
 end
 
 
--- The keys from "length, bytes, length, bytes, ...".
-local function unpack_keys(packed, count)
-    local keys = {}
-    for i = 1, count do
-        local length = ffi_cast(lengths_type, packed)[0]
-        keys[i] = ffi_str(packed + 4, length)
-        packed = packed + 4 + length
-    end
-    return keys
-end
-
-
 function methods.get_keys(zone, max_count)
     local handle = check_zone(zone, "get_keys")
     if max_count == nil then
@@ -88,7 +75,7 @@ function methods.get_keys(zone, max_count)
         grow(frame)
         code = C.holdfast_keys(handle, max_count, frame.value, frame.count)
     end
-    local keys = code == OK and unpack_keys(frame.value.data, frame.count[0])
+    local keys = code == OK and unpack_keys(frame)
     leave()
     if code ~= OK then
         return nil, reason(code)
@@ -125,7 +112,7 @@ function methods.scan(zone, cursor, count, prefix)
         grow(frame)
         code = C.holdfast_scan(handle, cursor_ptr, count, prefix, #prefix, frame.value, frame.count)
     end
-    local keys = code == OK and unpack_keys(frame.value.data, frame.count[0])
+    local keys = code == OK and unpack_keys(frame)
     leave()
     if code ~= OK then
         return nil, reason(code)

@@ -5,7 +5,8 @@ local parker = require "resty.holdfast.parker"
 
 local C = core.C
 
-local _M = { name = "none" }
+-- Who waits here stops the whole Lua state.
+local _M = { name = "none", stops_all = true }
 
 
 function _M.is_yieldable()
@@ -13,8 +14,10 @@ function _M.is_yieldable()
 end
 
 
+-- No tail call: those of C functions are not compiled.
 function _M.now()
-    return C.holdfast_now()
+    local time = C.holdfast_now()
+    return time
 end
 
 
@@ -41,12 +44,13 @@ function _M.wait(waiter, seconds)
     local left = seconds
     repeat
         parker.sleep(left)
+        if listener.woken then
+            parker.forget(waiter)
+            return true
+        end
         left = deadline - C.holdfast_now()
-    until listener.woken or left <= 0
+    until left <= 0
     parker.forget(waiter)
-    if listener.woken then
-        return true
-    end
     return nil, "timeout"
 end
 

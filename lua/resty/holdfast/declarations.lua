@@ -1,0 +1,151 @@
+-- What LuaJIT has to know of holdfast.h: the only declarations of libholdfast, and of the call of libc that goes with
+-- it.
+
+local ffi = require "ffi"
+
+local pcall = pcall
+
+local DECLARATIONS = [[
+uint32_t holdfast_abi(void);
+const char *holdfast_version(void);
+const char *holdfast_error(void);
+const char *holdfast_code_text(int code);
+double holdfast_now(void);
+const char *holdfast_directory(void);
+int holdfast_parse_size(const char *text, size_t length, uint64_t *bytes);
+
+typedef struct holdfast_dict holdfast_dict;
+
+typedef struct holdfast_options {
+  uint64_t size;
+  int32_t mutex;
+  int32_t persist;
+  uint32_t mode;
+} holdfast_options;
+
+int holdfast_open(const char *name, size_t length, const holdfast_options *options, holdfast_dict **dict);
+int holdfast_attach(const char *name, size_t length, holdfast_dict **dict);
+int holdfast_remove(const char *name, size_t length);
+
+typedef struct holdfast_value {
+  int32_t type;
+  uint32_t flags;
+  double number;
+  char *data;
+  size_t capacity;
+  size_t size;
+} holdfast_value;
+
+int holdfast_get(holdfast_dict *dict, const char *key, size_t key_length, holdfast_value *value);
+int holdfast_get_stale(holdfast_dict *dict, const char *key, size_t key_length, holdfast_value *value, int *stale);
+int holdfast_store(holdfast_dict *dict, int op, const char *key, size_t key_length, int type, const char *data,
+                   size_t length, double number, double exptime, uint32_t flags, int *forcible);
+int holdfast_cas(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_value *expected,
+                 const holdfast_value *desired, double exptime, int *forcible);
+int holdfast_delete(holdfast_dict *dict, const char *key, size_t key_length);
+int holdfast_incr(holdfast_dict *dict, const char *key, size_t key_length, double by, int has_init, double init,
+                  double init_ttl, double *sum, int *forcible);
+int holdfast_ttl(holdfast_dict *dict, const char *key, size_t key_length, double *seconds);
+int holdfast_expire(holdfast_dict *dict, const char *key, size_t key_length, double exptime);
+int holdfast_flush_all(holdfast_dict *dict);
+int holdfast_flush_expired(holdfast_dict *dict, uint32_t max, uint32_t *count);
+int holdfast_push(holdfast_dict *dict, const char *key, size_t key_length, int end, int type, const char *data,
+                  size_t length, double number, uint32_t *count);
+int holdfast_pop(holdfast_dict *dict, const char *key, size_t key_length, int end, holdfast_value *value);
+int holdfast_llen(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *count);
+int holdfast_keys(holdfast_dict *dict, uint32_t max, holdfast_value *keys, uint32_t *count);
+int holdfast_scan(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix, size_t prefix_length,
+                  holdfast_value *keys, uint32_t *found);
+
+typedef struct holdfast_stats {
+  uint64_t entries;
+  uint64_t bytes_used;
+  uint64_t bytes_free;
+  uint64_t hits;
+  uint64_t misses;
+  uint64_t evictions;
+  uint64_t expirations;
+  uint64_t repairs;
+  uint64_t mutex_waits;
+  uint64_t lock_waits;
+  uint64_t lock_wakes;
+} holdfast_stats;
+
+int holdfast_dict_stats(holdfast_dict *dict, holdfast_stats *stats);
+uint64_t holdfast_capacity(holdfast_dict *dict);
+uint64_t holdfast_free_space(holdfast_dict *dict);
+
+typedef struct holdfast_lease {
+  uint64_t owner;
+  uint64_t sequence;
+} holdfast_lease;
+
+int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime, uint32_t agent, int fair,
+                      holdfast_lease *lease);
+int holdfast_unlock(holdfast_dict *dict, const char *key, size_t key_length, holdfast_lease *lease);
+int holdfast_lock_renew(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
+                        double exptime);
+int holdfast_lock_remaining(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
+                            double *seconds);
+
+int holdfast_lock_explain(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
+                          const char *why, size_t length);
+
+typedef struct holdfast_holder {
+  uint64_t owner;
+  uint64_t sequence;
+  double held;
+  double remaining;
+  uint32_t pid;
+  uint32_t worker;
+  uint32_t waiters;
+  uint32_t alive;
+  char program[16];
+  char why[128];
+} holdfast_holder;
+
+int holdfast_lock_holder(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holder);
+
+typedef struct holdfast_parker holdfast_parker;
+
+holdfast_parker *holdfast_parker_new(void);
+void holdfast_parker_free(holdfast_parker *parker);
+uint32_t holdfast_waiter_open(holdfast_parker *parker);
+void holdfast_waiter_close(holdfast_parker *parker, uint32_t waiter);
+uint32_t holdfast_agents(void);
+typedef struct holdfast_wait {
+  holdfast_parker *parker;
+  uint32_t waiter;
+  uint32_t agent;
+  int32_t fair;
+  int32_t holds;
+  double timeout;
+  double pause;
+} holdfast_wait;
+
+int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t key_length, double exptime, holdfast_wait *wait,
+                       holdfast_lease *lease);
+int holdfast_deadlock_keys(holdfast_parker *parker, uint32_t waiter, holdfast_value *keys, uint32_t *count);
+int holdfast_lock_leave(holdfast_dict *dict, const char *key, size_t key_length, holdfast_parker *parker,
+                        uint32_t waiter);
+int holdfast_permits_try(holdfast_dict *dict, const char *key, size_t key_length, int kind, uint32_t want,
+                         uint32_t total, double exptime, uint32_t agent, int fair, holdfast_lease *lease);
+int holdfast_permits_wait(holdfast_dict *dict, const char *key, size_t key_length, int kind, uint32_t want,
+                          uint32_t total, double exptime, holdfast_wait *wait, holdfast_lease *lease);
+int holdfast_permits_keep(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
+                          uint32_t count);
+int holdfast_permits_count(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *used, uint32_t *waiters);
+int holdfast_parker_sleep(holdfast_parker *parker, double seconds, uint32_t *waiters, int max);
+int holdfast_parker_fd(holdfast_parker *parker);
+int holdfast_parker_timer(holdfast_parker *parker, double seconds);
+int holdfast_parker_listen(holdfast_parker *parker, char *path, size_t size);
+int holdfast_parker_accept(holdfast_parker *parker);
+void holdfast_parker_disconnect(holdfast_parker *parker);
+
+int getpid(void);
+]]
+
+-- A second load of this file in one Lua state (package.loaded cleared) finds the types there.
+if not pcall(ffi.typeof, "holdfast_lease") then
+    ffi.cdef(DECLARATIONS)
+end

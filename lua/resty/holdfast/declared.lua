@@ -1,0 +1,44 @@
+-- What nginx.conf declares by lua_shared_dict: which dictionary a lock gets that is asked for by such a name.
+
+local format = string.format
+local rawget = rawget
+local type = type
+
+local DEFAULT_SIZE = 1024 * 1024
+local PAGE = 4096
+
+local ngx = rawget(_G, "ngx") or package.loaded.ngx
+
+local _M = {}
+
+
+-- What ngx.shared has under the name, if this is nginx and there is something.
+function _M.find(name)
+    local zones = ngx and ngx.shared
+    return type(zones) == "table" and zones[name] or nil
+end
+
+
+-- Bytes that are declared for it. The smallest with which nginx starts, 12k, is our smallest, too.
+function _M.size(zone)
+    return zone.capacity and zone:capacity() or DEFAULT_SIZE  -- lua-resty-core gives it that method
+end
+
+
+-- Whether this is init_by_lua, which runs before nginx has forked its workers, and often as another user than they.
+function _M.before_workers()
+    return ngx.get_phase and ngx.get_phase() == "init"
+end
+
+
+-- A changed size counts only when the dictionary is made, which is worth a line in the log.
+function _M.compare_sizes(name, declared, found)
+    if ngx.log and found ~= declared and found ~= declared + -declared % PAGE then
+        ngx.log(ngx.WARN, format('holdfast: dictionary "%s" is there with %d bytes, not the %d of lua_shared_dict; '
+                                 .. "it gets a new size when no process has used it for a moment", name, found,
+                                 declared))
+    end
+end
+
+
+return _M

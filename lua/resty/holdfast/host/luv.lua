@@ -1,0 +1,28 @@
+-- The host of code that runs in a coroutine of a program whose loop is luv's: only the coroutine waits.
+
+local uv = require "luv"
+
+local co_isyieldable = coroutine.isyieldable
+
+local function at_once()
+    return nil
+end
+
+local _M = require("resty.holdfast.host.uv")(uv, at_once)
+
+_M.name = "luv"
+
+
+-- Which coroutine is the loop's, nobody can tell.
+function _M.is_yieldable()
+    if co_isyieldable() then
+        return true
+    end
+    if uv.loop_mode() then
+        return false, "a callback of the loop; start a coroutine there"
+    end
+    return false
+end
+
+
+return _M

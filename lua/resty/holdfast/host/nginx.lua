@@ -1,0 +1,113 @@
+-- The host of code that runs in a worker of nginx: only the light thread waits, by a semaphore of its own. The pump, in
+-- a timer (nginx_pump.lua), posts it; where there is no pump, whoever waits looks for himself from time to time.
+
+local none = require "resty.holdfast.host.none"
+local parker = require "resty.holdfast.parker"
+local pump = require "resty.holdfast.host.nginx_pump"
+local semaphore = require "ngx.semaphore"
+local threads = require "resty.holdfast.host.nginx_threads"
+
+require "resty.holdfast.host.nginx_chores"
+
+local get_phase = ngx.get_phase
+local max = math.max
+local min = math.min
+local pcall = pcall
+local sleep = ngx.sleep
+
+local _M = { name = "nginx", now = none.now }
+
+-- Without a pump a waiter looks this often.
+local LOOK_EVERY = 0.005
+-- Shorter waits are none for nginx, whose timers count milliseconds.
+local SHORTEST = 0.001
+
+-- Where one can wait. Of a phase that is not named here nginx itself is asked.
+local YIELDABLE = {
+    access = true, content = true, rewrite = true, server_rewrite = true, timer = true,
+    ssl_cert = true, ssl_client_hello = true, ssl_session_fetch = true,
+}
+
+local IN_INIT = "cannot wait in init_by_lua*, where nothing else runs yet; use init_worker_by_lua* and there "
+                .. "ngx.timer.at(0, ...)"
+
+-- Of earlier waits, to be used again.
+local idle, idle_count = {}, 0
+
+
+function _M.is_yieldable()
+    local phase = get_phase()
+    if not YIELDABLE[phase] then
+        if phase == "init" then
+            return false, IN_INIT, true
+        end
+        local ok, err = pcall(sleep, 0)
+        if not ok then
+            return false, err, true
+        end
+    end
+    if not threads.can_yield() then
+        return false, "Lua was called from C"
+    end
+    return true
+end
+
+
+function _M.sleep(seconds)
+    sleep(seconds)
+end
+
+
+local function wake(me)
+    if not me.woken then
+        me.woken = true
+        me.bell:post(1)
+    end
+end
+
+
+local function take()
+    local me = idle[idle_count]
+    if me then
+        idle[idle_count] = nil
+        idle_count = idle_count - 1
+        return me
+    end
+    return { bell = semaphore.new(0), wake = wake, woken = false }
+end
+
+
+local function give_back(me, heard)
+    if me.woken and not heard then
+        me.bell:wait(0)  -- came after the time was over
+    end
+    me.woken = false
+    idle_count = idle_count + 1
+    idle[idle_count] = me
+end
+
+
+-- A light thread that is killed while it waits does not come back here. The pump finds that out.
+function _M.wait(waiter, seconds)
+    local me = take()
+    local longest, visit = pump.enter(waiter, max(seconds, SHORTEST))
+    local heard
+    parker.listen(waiter, me)
+    if visit then
+        heard = me.bell:wait(longest)
+        pump.leave(waiter, visit, heard)
+    else
+        sleep(max(min(seconds, LOOK_EVERY), SHORTEST))
+        parker.sleep(0)
+    end
+    parker.forget(waiter)
+    local woken = me.woken
+    give_back(me, heard)
+    if woken then
+        return true
+    end
+    return nil, "timeout"
+end
+
+
+return _M

@@ -1,0 +1,92 @@
+-- Timers of nginx that run the chores of a worker: locks are renewed there.
+
+local chores = require "resty.holdfast.chores"
+local core = require "resty.holdfast.core"
+local scheduler = require "resty.holdfast.scheduler"
+local threads = require "resty.holdfast.host.nginx_threads"
+
+local C = core.C
+local exiting = ngx.worker.exiting
+local log = ngx.log
+local max = math.max
+local min = math.min
+local next_chore = chores.next
+local pcall = pcall
+local sleep = ngx.sleep
+local timer_at = ngx.timer.at
+
+local INFINITY = math.huge
+-- In a worker that is about to exit nobody stays for what is over.
+local EXITING_STEP = 0.2
+
+local _M = {
+    WHERE = "in nginx locks are renewed only where one can wait for them",
+    is_alive = threads.is_alive,
+    spawn = ngx.thread.spawn,
+    use_of = threads.use_of,
+}
+
+-- When a timer runs; earlier ones, which nobody needs any more, find nothing to do.
+local due = INFINITY
+
+
+local function run()
+    local ok, err = pcall(chores.run, C.holdfast_now())
+    if not ok then
+        log(ngx.ERR, "holdfast: ", err)
+    end
+end
+
+
+-- nginx sets no timers any more.
+local function run_until_exit()
+    chores.drop_over()
+    while next_chore() < INFINITY do
+        sleep(min(max(next_chore() - C.holdfast_now(), 0), EXITING_STEP))
+        chores.drop_over()
+        run()
+    end
+    due = INFINITY
+end
+
+
+local function turn(_, time)
+    if exiting() then
+        if due > 0 then
+            due = 0
+            run_until_exit()
+        end
+        return
+    end
+    if due == time then
+        due = INFINITY
+    end
+    run()
+    _M.changed()
+end
+
+
+-- Sees to it that a timer runs when the first chore is to.
+function _M.changed()
+    local time = next_chore()
+    if time >= due then
+        return
+    end
+    local delay = exiting() and 0 or max(time - C.holdfast_now(), 0)
+    local ok, err = timer_at(delay, turn, time)
+    if ok then
+        due = time
+    else
+        log(ngx.ERR, "holdfast: locks are not renewed: ", err)
+    end
+end
+
+
+function scheduler.on_error(_, message)
+    log(ngx.ERR, "holdfast: ", message)
+end
+
+
+chores.keeper = _M
+
+return _M

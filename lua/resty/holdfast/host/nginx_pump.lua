@@ -1,0 +1,205 @@
+-- What tells the light threads of a worker that they are woken. It runs in a timer and reads from a connection to the
+-- helper thread, which sends a byte when there is something to tell.
+--
+-- It lives only while somebody waits, and a little longer: it would keep a worker that is told to exit. No wait may
+-- rely on it, as nginx may drop the timer, and an error may end it: each wait is short, and the next one starts it
+-- again.
+
+local core = require "resty.holdfast.core"
+local parker = require "resty.holdfast.parker"
+
+local C = core.C
+local abandon = require("resty.holdfast.waiting").abandon
+local exiting = ngx.worker.exiting
+local log = ngx.log
+local min = math.min
+local pairs = pairs
+local pcall = pcall
+local tcp = ngx.socket.tcp
+local timer_at = ngx.timer.at
+
+local _M = {}
+
+-- The longest wait for it, in seconds.
+local LONGEST = 1
+-- How long it stays when nobody waits, in seconds, and how often it looks in a worker that is about to exit.
+local LINGER = 0.25
+local EXITING_STEP = 0.05
+-- How late it may be told that this time has come, and a waiter that its own has.
+local SLACK = 0.005
+local GRACE = 0.2
+-- How long one waits for the pump to come. nginx runs timers in the order of their times, so if it has not come then,
+-- its timer was dropped. Then none is asked for in a while, as nginx writes an alert each time.
+local PATIENCE = 0.05
+local REST = 1
+-- Only should the helper thread be gone. nginx writes an error each time.
+local READ_TIMEOUT_MS = 60000
+local BYTES = 64
+
+-- Whether it runs, whether it is to come, and until when it is not asked for again.
+local armed = false
+local coming = false
+local rest_until = 0
+local asked_times = 0
+
+-- Who waits, by his waiter's number; also who was killed while he waited, until that is found out.
+local visits, count = {}, 0
+local idle_since = 0
+
+local complained = false
+
+
+local function complain(why)
+    if not complained then
+        complained = true
+        log(ngx.WARN, "holdfast: locks are polled for: ", why)
+    end
+end
+
+
+local function rest(why)
+    coming = false
+    rest_until = C.holdfast_now() + REST
+    complain(why)
+end
+
+
+local function forget(waiter)
+    visits[waiter] = nil
+    count = count - 1
+end
+
+
+-- Who has not come back at the second look after his time was killed: nothing of him may stay in a queue. Should he
+-- come back after all, he queues up again.
+local function sweep(now)
+    for waiter, visit in pairs(visits) do
+        if now > visit.over_at + GRACE then
+            if visit.missed then
+                forget(waiter)
+                abandon(waiter)
+                parker.forget(waiter)
+            end
+            visit.missed = true
+        end
+    end
+end
+
+
+local function is_over(now)
+    if count > 0 then
+        sweep(now)
+    end
+    return count == 0 and (now - idle_since >= LINGER - SLACK or exiting())
+end
+
+
+-- Reads until nobody waits any more.
+local function attend(connection)
+    local look_at = 0
+    repeat
+        parker.sleep(0)
+        local now = C.holdfast_now()
+        if now >= look_at - SLACK then
+            if look_at > 0 and is_over(now) then
+                return true
+            end
+            local step = exiting() and EXITING_STEP or LINGER
+            look_at = now + step
+            local ok, err = parker.timer(step)
+            if not ok then
+                return nil, err
+            end
+        end
+        local bytes, err = connection:receiveany(BYTES)
+    until not bytes and err ~= "timeout"
+    return nil, "the connection to the helper thread is closed"
+end
+
+
+local function run(connection)
+    local path, err = parker.listen_at()
+    if not path then
+        return nil, err
+    end
+    connection:settimeouts(READ_TIMEOUT_MS, READ_TIMEOUT_MS, READ_TIMEOUT_MS)
+    local ok
+    ok, err = connection:connect("unix:" .. path)
+    if ok then
+        ok, err = parker.accept()
+    end
+    if not ok then
+        return nil, err
+    end
+    armed = true
+    return attend(connection)
+end
+
+
+local function start(premature, number)
+    if number ~= asked_times or armed then
+        return
+    end
+    coming = false
+    if premature then
+        return
+    end
+    local connection = tcp()
+    local ok, done, err = pcall(run, connection)
+    armed = false
+    pcall(connection.close, connection)
+    pcall(parker.disconnect)
+    if not ok or not done then
+        rest(ok and err or done)
+    end
+end
+
+
+-- Whether it is to come soon.
+local function ask()
+    local now = C.holdfast_now()
+    if now < rest_until then
+        return false
+    end
+    asked_times = asked_times + 1
+    local ok, err = timer_at(0, start, asked_times)
+    if not ok then
+        rest(err)
+        return false
+    end
+    coming = true
+    return true
+end
+
+
+-- The waiter is going to wait, at most so many seconds. How long he may rely on being woken, and what leave() is to be
+-- told; nil if he has to look himself.
+function _M.enter(waiter, seconds)
+    if not armed and not coming and not ask() then
+        return nil
+    end
+    local longest = min(seconds, armed and LONGEST or PATIENCE)
+    local visit = { asked = coming and asked_times, over_at = C.holdfast_now() + longest, missed = false }
+    if not visits[waiter] then  -- else the collector closed a waiter of that number before it was missed here
+        count = count + 1
+    end
+    visits[waiter] = visit
+    return longest, visit
+end
+
+
+-- The waiter goes on, because it was woken or because the time is over.
+function _M.leave(waiter, visit, woken)
+    if coming and visit.asked == asked_times and not woken then
+        rest("nginx does not run a timer, see lua_max_running_timers")
+    end
+    if visits[waiter] == visit then
+        forget(waiter)
+        if count == 0 then
+            idle_since = C.holdfast_now()
+        end
+    end
+end
+
+
+return _M

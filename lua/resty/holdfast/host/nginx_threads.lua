@@ -1,0 +1,120 @@
+-- What nginx's light threads are below: coroutines that nginx uses again, and whose state only LuaJIT knows.
+
+local ffi = require "ffi"
+
+local co_running = coroutine.running
+local ffi_cast = ffi.cast
+local getregistry = debug.getregistry
+local ipairs = ipairs
+local pairs = pairs
+local pcall = pcall
+local require = require
+local tonumber = tonumber
+local tostring = tostring
+local type = type
+
+-- lua_getexdata is in OpenResty's LuaJIT: of a coroutine of nginx it gives the request that uses it.
+local DECLARATIONS = {
+    "int lua_isyieldable(void *state);",
+    "int lua_status(void *state);",
+    "void *lua_getexdata(void *state);",
+}
+
+local SUSPENDED = 1
+
+local address_type = ffi.typeof "uintptr_t"
+
+local _M = {}
+
+for _, declaration in ipairs(DECLARATIONS) do
+    pcall(ffi.cdef, declaration)
+end
+
+
+-- fn(state) if LuaJIT has it, or what to answer otherwise.
+local function ask(name, otherwise)
+    local known = pcall(function () return ffi.C[name] end)
+    return function (co)
+        local address = known and co and tonumber(tostring(co):match("0x%x+"))
+        if not address then
+            return otherwise
+        end
+        return ffi.C[name](ffi_cast("void *", ffi_cast(address_type, address)))
+    end
+end
+
+local is_yieldable = ask("lua_isyieldable", 1)
+local status = ask("lua_status", SUSPENDED)
+local request = ask("lua_getexdata", nil)
+
+
+-- Whether a yield of the caller arrives where it should. nginx hides coroutine.isyieldable.
+function _M.can_yield()
+    return is_yieldable(co_running()) ~= 0
+end
+
+
+-- What nginx knows of the coroutine that runs; it is asked for without leaving compiled code.
+local has_context, context_of = pcall(require, "thread.exdata2")
+
+
+-- Who calls, for agents.lua. What the coroutine or its place in memory is used for, the table of the request tells.
+function _M.identify()
+    local context
+    if has_context then
+        context = context_of()
+        context = context ~= nil and tonumber(ffi_cast(address_type, context)) or nil
+    else
+        context = co_running()
+    end
+    if context then
+        return context, ngx.ctx
+    end
+end
+
+
+-- nginx keeps its light threads in a list in the registry, until they end or are killed.
+local kept
+
+
+-- The place of the coroutine in a list.
+local function place_in(list, co)
+    for place, value in pairs(list) do
+        if value == co then
+            return place
+        end
+    end
+end
+
+
+-- nil for a coroutine that is no light thread but runs inside one.
+local function place_of(co)
+    if kept then
+        return place_in(kept, co)
+    end
+    for key, list in pairs(getregistry()) do
+        local place = type(key) == "userdata" and type(list) == "table" and place_in(list, co)
+        if place then
+            kept = list
+            return place
+        end
+    end
+end
+
+
+-- What is_alive wants to know of the coroutine that runs.
+function _M.use_of(co)
+    return { request = request(co), place = place_of(co) }
+end
+
+
+-- Asked by another coroutine: whether this one is still to be resumed, and used as it was when use_of was called.
+function _M.is_alive(co, use)
+    if status(co) ~= SUSPENDED or request(co) ~= use.request then
+        return false
+    end
+    return not use.place or kept[use.place] == co
+end
+
+
+return _M

@@ -1,0 +1,79 @@
+-- Waits for what somebody else holds, or what a stopped process keeps from being looked at.
+
+local C = require("resty.holdfast.core").C
+local grants = require "resty.holdfast.lock.grants"
+local hosts = require "resty.holdfast.host"
+local keeping = require "resty.holdfast.lock.keeping"
+local waiting = require "resty.holdfast.waiting"
+
+local fill = grants.fill
+local give_back = grants.give_back
+local take_grant = grants.take
+
+local _M = {}
+
+
+-- The seconds waited and the grant, which is the caller's to release; nil and the reason, after a deadlock its keys.
+-- waiting.lua says what a request is, options.lua what settings are.
+function _M.wait(request, settings)
+    if request.timeout <= 0 then
+        return nil, "timeout"
+    end
+    local host, err = hosts.current(settings.block)
+    if not host then
+        return nil, err
+    end
+    local grant = take_grant()
+    local elapsed, keys
+    if settings.wait == "wake" then
+        elapsed, err, keys = waiting.wake(host, request, grant.lease)
+    end
+    if not elapsed and not err then
+        elapsed, err = waiting.poll(host, request, grant.lease)
+    end
+    if not elapsed then
+        give_back(grant)
+        if keys then
+            return nil, err, keys
+        end
+        return nil, err
+    end
+    return elapsed, grant
+end
+
+
+-- The grant is the object's from now on. `why`, if there is no memory for it, is not told to anybody.
+function _M.settle(self, grant, handle, key, exptime, why)
+    fill(grant, handle, key)
+    self.cdata = grant
+    if self.settings.watched then
+        keeping.begin(self, exptime)
+    end
+    if why then
+        C.holdfast_lock_explain(handle, key, #key, grant.lease, why, #why)
+    end
+end
+
+
+-- As wait, for an object that holds one thing at a time.
+function _M.wait_for(self, request)
+    local elapsed, grant, keys = _M.wait(request, self.settings)
+    if not elapsed then
+        if keys then
+            return nil, grant, keys
+        end
+        return nil, grant
+    end
+    if self.cdata then
+        -- Another coroutine got a lock with this object meanwhile.
+        local key = request.key
+        C.holdfast_unlock(request.handle, key, #key, grant.lease)
+        give_back(grant)
+        return nil, "locked"
+    end
+    _M.settle(self, grant, request.handle, request.key, request.exptime, request.why)
+    return elapsed
+end
+
+
+return _M

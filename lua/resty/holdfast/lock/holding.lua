@@ -1,0 +1,162 @@
+-- What an object that holds a lock can do with it: methods of resty.lock and its kin. An object holds one lock at a
+-- time, by the grant in its field `cdata`, which is false when it holds none.
+
+local core = require "resty.holdfast.core"
+local grants = require "resty.holdfast.lock.grants"
+local keeping = require "resty.holdfast.lock.keeping"
+local memos = require "resty.holdfast.lock.memo"
+
+local C = core.C
+local describe = core.describe
+local empty = grants.empty
+local enter = core.enter
+local error = error
+local find_holder = require("resty.holdfast.lock.holder").find
+local finish = keeping.finish
+local is_duration = core.is_duration
+local leave = core.leave
+local lost = keeping.lost
+local memo = memos.memo
+local reason = core.reason
+local restart = keeping.restart
+local tonumber = tonumber
+local type = type
+
+local BUSY = core.BUSY
+local INFINITY = math.huge
+local NOT_OWNER = core.NOT_OWNER
+local OK = core.OK
+local REMOVED = core.REMOVED
+local TIMEOUT = core.TIMEOUT
+
+local _M = {}
+
+
+-- The line to blame is the one that called the method.
+function _M.wrong_receiver(self, method)
+    error("bad receiver of " .. method .. ": a lock object expected, got " .. describe(self) .. "; call it as obj:"
+          .. method .. "(...)", 3)
+end
+
+local wrong_receiver = _M.wrong_receiver
+
+
+function _M.unlock(self)
+    if type(self) ~= "table" or self.cdata == nil then
+        wrong_receiver(self, "unlock")
+    end
+    local grant = self.cdata
+    if not grant then
+        return nil, "unlocked"
+    end
+    local key = memo[grant.key_id]
+    local code = C.holdfast_unlock(grant.dict, key, #key, grant.lease)
+    if code == TIMEOUT or code == BUSY then
+        -- Nothing has changed; the caller may try again.
+        return nil, reason(code)
+    end
+    self.cdata = false
+    empty(grant)
+    local watch = self.settings.watched and finish(self)
+    if code == OK then
+        return 1
+    end
+    local err = reason(code)
+    if watch then
+        lost(watch, self, key, err)
+    end
+    return nil, err
+end
+
+
+-- The reason for the caller, and for on_lost where it says that the lock is lost.
+local function failure(self, key, code)
+    local err = reason(code)
+    if self.settings.watched and (code == NOT_OWNER or code == REMOVED) then
+        lost(self.watch, self, key, err)
+    end
+    return err
+end
+_M.failure = failure
+
+
+function _M.expire(self, time)
+    if type(self) ~= "table" or self.cdata == nil then
+        wrong_receiver(self, "expire")
+    end
+    local grant = self.cdata
+    if not grant then
+        return nil, "unlocked"
+    end
+    if time == nil then
+        time = self.exptime
+    elseif not is_duration(time) then
+        error("bad time to expire: a number, 0 or more, expected, got " .. describe(time), 2)
+    end
+    local key = memo[grant.key_id]
+    local code = C.holdfast_lock_renew(grant.dict, key, #key, grant.lease, time)
+    if code == OK then
+        if self.settings.watched then
+            restart(self, time)
+        end
+        return true
+    end
+    return nil, failure(self, key, code)
+end
+
+
+function _M.token(self)
+    if type(self) ~= "table" or self.cdata == nil then
+        wrong_receiver(self, "token")
+    end
+    if not self.cdata then
+        return nil, "unlocked"
+    end
+    return tonumber(self.cdata.lease.sequence)
+end
+
+
+-- Seconds that the lock which is held has left; nil and the reason.
+local function time_left(self)
+    local grant = self.cdata
+    if not grant then
+        return nil, "unlocked"
+    end
+    local key = memo[grant.key_id]
+    local seconds = enter().double
+    local code = C.holdfast_lock_remaining(grant.dict, key, #key, grant.lease, seconds)
+    local left = seconds[0]
+    leave()
+    if code == OK then
+        return left == 0 and INFINITY or left
+    end
+    return nil, failure(self, key, code)
+end
+
+
+function _M.remaining(self)
+    if type(self) ~= "table" or self.cdata == nil then
+        wrong_receiver(self, "remaining")
+    end
+    return time_left(self)
+end
+
+
+function _M.valid(self)
+    if type(self) ~= "table" or self.cdata == nil then
+        wrong_receiver(self, "valid")
+    end
+    return time_left(self) ~= nil
+end
+
+
+-- Who holds the lock of a key, whichever object took it; nil if nobody does.
+function _M.holder(self, key)
+    if type(self) ~= "table" or self.cdata == nil then
+        wrong_receiver(self, "holder")
+    end
+    return find_holder(self.dict[1], key)
+end
+
+
+return _M

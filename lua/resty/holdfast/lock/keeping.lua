@@ -1,0 +1,172 @@
+-- The options renew and on_lost. An object that has one of them has a watch for each lock that it gets, in its field
+-- `watch`: the chore that renews the lock, and what is to be known when it turns out to be lost.
+
+local chores = require "resty.holdfast.chores"
+local core = require "resty.holdfast.core"
+local ffi = require "ffi"
+local memo = require("resty.holdfast.lock.memo").memo
+local scheduler = require "resty.holdfast.scheduler"
+
+require "resty.holdfast.host"  -- which says in chores who keeps them
+
+local C = core.C
+local add_chore = chores.add
+local co_running = coroutine.running
+local co_status = coroutine.status
+local getpid = ffi.C.getpid
+local reason = core.reason
+local remove_chore = chores.remove
+local setmetatable = setmetatable
+local tostring = tostring
+local traceback = debug.traceback
+local xpcall = xpcall
+
+local BUSY = core.BUSY
+local OK = core.OK
+local TIMEOUT = core.TIMEOUT
+
+-- Renewals per exptime, and how soon one is tried again that a stopped process kept from being made.
+local RENEWALS = 3
+local RETRIES = 10
+
+local keeper = chores.keeper
+
+local _M = {
+    CANNOT_RENEW = "cannot renew here: " .. (keeper and keeper.WHERE or "only in tasks of resty.holdfast.scheduler are "
+                                             .. "locks renewed"),
+}
+
+local Watch = {}
+Watch.__index = Watch
+
+-- A watch must keep neither the object nor the coroutine from being collected.
+local WEAK = { __mode = "v" }
+
+
+-- The coroutine that a lock can be renewed for: where it runs, chores are run.
+local function renewable()
+    local co, is_main = co_running()
+    return (keeper or chores.looping) and not is_main and co or nil
+end
+
+
+-- Whether what this coroutine takes can be renewed.
+function _M.can_renew()
+    return renewable() ~= nil
+end
+
+
+local spawn = keeper and keeper.spawn or scheduler.spawn
+
+
+local function tell(on_lost, lock, key, err)
+    local ok, message = xpcall(on_lost, function (e) return traceback(tostring(e), 2) end, lock, key, err)
+    if not ok then
+        scheduler.report(nil, "on_lost failed: " .. message)
+    end
+end
+
+
+-- The callback of a lock that is lost; nil if it was told, or has nothing to tell. In a forked child nothing is lost:
+-- the lock is its parent's.
+local function to_be_told(watch, lock)
+    if watch.told or watch.pid ~= getpid() then
+        return nil
+    end
+    watch.told = true
+    return lock.settings.on_lost or nil
+end
+
+
+local function schedule(watch, parts)
+    if watch.exptime > 0 then
+        add_chore(watch, C.holdfast_now() + watch.exptime / parts)
+    end
+end
+
+
+-- A watch whose object or coroutine is gone renews no more; the lock lapses, or the collector releases it.
+function Watch:is_over()
+    local refs = self.refs
+    local co = refs.co
+    if not refs.lock or not co then
+        return true
+    end
+    if keeper then
+        return not keeper.is_alive(co, self.use)
+    end
+    return co_status(co) == "dead"
+end
+
+
+function Watch:run()
+    if self:is_over() then
+        return
+    end
+    local lock = self.refs.lock
+    local grant = lock.cdata
+    local key = memo[grant.key_id]
+    local code = C.holdfast_lock_renew(grant.dict, key, #key, grant.lease, self.exptime)
+    if code == OK then
+        schedule(self, RENEWALS)
+    elseif code == TIMEOUT or code == BUSY then
+        schedule(self, RETRIES)
+    else
+        local on_lost = to_be_told(self, lock)
+        if on_lost then
+            spawn(tell, on_lost, lock, key, reason(code))
+        end
+    end
+end
+
+
+-- The object has got a lock.
+function _M.begin(lock, exptime)
+    local settings = lock.settings
+    local co = settings.renew and renewable()
+    local watch = setmetatable({
+        exptime = exptime,
+        pid = getpid(),
+        refs = setmetatable({ lock = lock, co = co }, WEAK),
+        renews = co and true or false,
+        told = false,
+        use = co and keeper and keeper.use_of(co),
+    }, Watch)
+    lock.watch = watch
+    if co then
+        schedule(watch, RENEWALS)
+    end
+end
+
+
+-- Its exptime has begun anew, and is this.
+function _M.restart(lock, exptime)
+    local watch = lock.watch
+    watch.exptime = exptime
+    if watch.renews then
+        remove_chore(watch)
+        schedule(watch, RENEWALS)
+    end
+end
+
+
+-- It holds the lock no more. The watch, for whoever finds that it was lost before.
+function _M.finish(lock)
+    local watch = lock.watch
+    remove_chore(watch)
+    lock.watch = nil
+    return watch
+end
+
+
+-- It turned out that the lock is lost. Whether the object still has to be unlocked is the caller's matter.
+function _M.lost(watch, lock, key, err)
+    remove_chore(watch)
+    local on_lost = to_be_told(watch, lock)
+    if on_lost then
+        tell(on_lost, lock, key, err)
+    end
+end
+
+
+return _M

@@ -1,0 +1,177 @@
+-- The options of locks, rwlocks and semaphores. What is wrong with them is blamed on the line that called the method:
+-- a method calls a reader, and the reader calls the checks.
+
+local core = require "resty.holdfast.core"
+
+local concat = table.concat
+local describe = core.describe
+local error = error
+local getenv = os.getenv
+local is_duration = core.is_duration
+local pairs = pairs
+local sort = table.sort
+local tostring = tostring
+local type = type
+
+local INFINITY = math.huge
+local WHY_MAX = core.WHY_MAX
+
+-- Who calls error, its check, the reader, the method, and then the line to blame.
+local BLAME_FROM_CHECK = 4
+local BLAME_FROM_READER = 3
+
+local _M = {}
+
+
+local function default_wait()
+    local wait = getenv("HOLDFAST_WAIT")
+    if wait == nil or wait == "" then
+        return "wake"
+    end
+    if wait ~= "wake" and wait ~= "poll" then
+        error('holdfast: HOLDFAST_WAIT is "' .. wait .. '": accepted are "wake" and "poll"', 0)
+    end
+    return wait
+end
+
+local DEFAULT_WAIT = default_wait()
+
+-- What an object has that was made without options. `block`: where the host says that nobody can wait, the process
+-- does. `watched`: something is to be done when it gets or loses a lock.
+_M.DEFAULT_SETTINGS = { wait = DEFAULT_WAIT, block = false, fair = 0, watched = false, renew = false,
+                         on_lost = false }
+
+
+-- --- checks: an option that is nil or acceptable -------------------------------------------------------
+
+local function refusal(name, who, accepted, given)
+    return 'bad option "' .. name .. '" to ' .. who .. ": " .. accepted .. " expected, got " .. describe(given)
+end
+
+
+local function duration(opts, name, who)
+    local given = opts[name]
+    if given == nil or is_duration(given) then
+        return given
+    end
+    local accepted = given == INFINITY and "a finite number" or "a number, 0 or more,"
+    error(refusal(name, who, accepted, given), BLAME_FROM_CHECK)
+end
+
+
+-- As a duration, but it may be endless.
+local function patience(opts, name, who)
+    local given = opts[name]
+    if given == nil or is_duration(given) or given == INFINITY then
+        return given
+    end
+    error(refusal(name, who, "a number, 0 or more,", given), BLAME_FROM_CHECK)
+end
+
+
+local function longest_step(opts, name, who)
+    local given = opts[name]
+    if given == nil or (given ~= 0 and (is_duration(given) or given == INFINITY)) then
+        return given
+    end
+    error(refusal(name, who, "a number greater than 0", given), BLAME_FROM_CHECK)
+end
+
+
+local function way_to_wait(opts, name, who)
+    local given = opts[name]
+    if given == nil or given == "wake" or given == "poll" then
+        return given or DEFAULT_WAIT
+    end
+    error(refusal(name, who, '"wake" or "poll"', given), BLAME_FROM_CHECK)
+end
+
+
+local function typed(opts, name, who, kind)
+    local given = opts[name]
+    if given == nil or type(given) == kind then
+        return given
+    end
+    error(refusal(name, who, "a " .. kind, given), BLAME_FROM_CHECK)
+end
+
+
+local function whole_number(opts, name, who, least, most)
+    local given = opts[name]
+    if type(given) == "number" and given >= least and given <= most and given % 1 == 0 then
+        return given
+    end
+    error(refusal(name, who, "a whole number from " .. least .. " to " .. most, given), BLAME_FROM_CHECK)
+end
+
+
+-- --- readers -------------------------------------------------------------------------------------------
+
+-- Other than resty.lock the newer modules take no option that they do not know.
+local function refuse_unknown(opts, who, known)
+    for name in pairs(opts) do
+        if not known[name] then
+            local names = {}
+            for accepted in pairs(known) do
+                names[#names + 1] = accepted
+            end
+            sort(names)
+            local last = names[#names]
+            names[#names] = nil
+            error('unknown option "' .. tostring(name) .. '" to ' .. who .. ": accepted "
+                  .. (#names == 0 and "is " or "are " .. concat(names, ", ") .. " and ") .. last, BLAME_FROM_CHECK)
+        end
+    end
+end
+
+
+-- The modules newer than resty.lock do not take new(dictionary) for new(nothing, dictionary).
+function _M.check_class(class, name)
+    if type(class) ~= "table" then
+        error("bad call of new: call it as " .. name .. ":new(dictionary, options)", BLAME_FROM_READER)
+    end
+end
+
+
+-- Times and settings of a new object; what is not given has the values of `defaults`.
+function _M.read_new(opts, known, defaults)
+    if type(opts) ~= "table" then
+        error("bad options to new: table expected, got " .. type(opts), BLAME_FROM_READER)
+    end
+    if known then
+        refuse_unknown(opts, "new", known)
+    end
+    local times = {
+        exptime = duration(opts, "exptime", "new") or defaults.exptime,
+        timeout = patience(opts, "timeout", "new"),
+        step = duration(opts, "step", "new"),
+        ratio = duration(opts, "ratio", "new") or 2,
+        max_step = longest_step(opts, "max_step", "new") or 0.5,
+    }
+    local wait = way_to_wait(opts, "wait", "new")
+    local block = typed(opts, "block", "new", "boolean") or false
+    local fair = typed(opts, "fair", "new", "boolean")
+    local renew = typed(opts, "renew", "new", "boolean") or false
+    local on_lost = typed(opts, "on_lost", "new", "function") or false
+    local settings = _M.DEFAULT_SETTINGS
+    if wait ~= DEFAULT_WAIT or block or fair or renew or on_lost then
+        settings = { wait = wait, block = block, fair = fair and 1 or 0, watched = renew or on_lost ~= false,
+                     renew = renew, on_lost = on_lost }
+    end
+    local permits = defaults.most_permits and whole_number(opts, "permits", "new", 1, defaults.most_permits)
+    return times, settings, permits
+end
+
+
+-- The options of one call that takes a lock.
+function _M.read_call(opts, who, known)
+    if type(opts) ~= "table" then
+        error("bad options to " .. who .. ": table expected, got " .. type(opts), BLAME_FROM_READER)
+    end
+    refuse_unknown(opts, who, known)
+    local why = typed(opts, "why", who, "string")
+    return duration(opts, "exptime", who), patience(opts, "timeout", who), why and why:sub(1, WHY_MAX)
+end
+
+
+return _M

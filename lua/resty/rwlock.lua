@@ -1,0 +1,182 @@
+-- A lock that many may hold to read, or one to write. Manual: docs/resty.rwlock.md.
+--
+-- In the dictionary it is a number of permits: a reader takes one, a writer takes all.
+
+local acquire = require "resty.holdfast.lock.acquire"
+local agents = require "resty.holdfast.agents"
+local core = require "resty.holdfast.core"
+local grants = require "resty.holdfast.lock.grants"
+local holding = require "resty.holdfast.lock.holding"
+local keeping = require "resty.holdfast.lock.keeping"
+local memo = require("resty.holdfast.lock.memo").memo
+local options = require "resty.holdfast.lock.options"
+local scoped = require "resty.holdfast.lock.scoped"
+local shdict = require "resty.shdict"
+
+local C = core.C
+local can_renew = keeping.can_renew
+local give_back = grants.give_back
+local key_string = core.key_string
+local read_call = options.read_call
+local reason = core.reason
+local settle = acquire.settle
+local setmetatable = setmetatable
+local take_grant = grants.take
+local type = type
+local wait_for = acquire.wait_for
+local wrong_receiver = holding.wrong_receiver
+
+local CANNOT_RENEW = keeping.CANNOT_RENEW
+local LOCKED = core.LOCKED
+local OK = core.OK
+local RWLOCK = core.RWLOCK
+local TIMEOUT = core.TIMEOUT
+
+local ALL = core.ALL_PERMITS
+
+local _M = { _VERSION = core.version }
+local mt = { __index = _M }
+
+local DEFAULTS = { exptime = 30 }
+local NEW_OPTIONS = { exptime = true, timeout = true, wait = true, block = true, fair = true, renew = true,
+                      on_lost = true, step = true, ratio = true, max_step = true }
+local LOCK_OPTIONS = { exptime = true, timeout = true, why = true }
+local TRY_OPTIONS = { exptime = true, why = true }
+
+
+function _M.new(class, dict_name, opts)
+    options.check_class(class, "rwlock")
+    local times, settings = options.read_new(opts or {}, NEW_OPTIONS, DEFAULTS)
+    local dict, err = shdict.find(dict_name)
+    if not dict then
+        return nil, err
+    end
+    return setmetatable({
+        cdata = false,
+        dict = dict,
+        timeout = times.timeout or 5,
+        exptime = times.exptime,
+        step = times.step or 0.001,
+        ratio = times.ratio,
+        max_step = times.max_step,
+        settings = settings,
+    }, mt)
+end
+
+
+-- Takes a share of `want` permits. Without a timeout it does not wait. The seconds waited; nil and the reason.
+local function take(self, key, want, exptime, timeout, why)
+    local err
+    key, err = key_string(key)
+    if not key then
+        return nil, err
+    end
+    if self.cdata then
+        return nil, "locked"
+    end
+    exptime = exptime or self.exptime
+    local settings = self.settings
+    if settings.renew and exptime > 0 and not can_renew() then
+        return nil, CANNOT_RENEW
+    end
+    local handle = self.dict[1]
+    local grant = take_grant()
+    local agent = agents.current or agents.get()
+    local code = C.holdfast_permits_try(handle, key, #key, RWLOCK, want, ALL, exptime, agent, settings.fair,
+                                        grant.lease)
+    if code == OK then
+        settle(self, grant, handle, key, exptime, why)
+        return 0
+    end
+    give_back(grant)
+    if code == LOCKED and not timeout then
+        return nil, "held"
+    end
+    if not timeout or (code ~= LOCKED and code ~= TIMEOUT) then
+        return nil, reason(code)
+    end
+    return wait_for(self, {
+        handle = handle,
+        key = key,
+        kind = RWLOCK,
+        want = want,
+        total = ALL,
+        exptime = exptime,
+        timeout = timeout,
+        agent = agent,
+        fair = settings.fair,
+        why = why,
+        step = self.step,
+        ratio = self.ratio,
+        max_step = self.max_step,
+    })
+end
+
+
+-- A method that waits.
+local function locker(name, want)
+    return function (self, key, opts)
+        if type(self) ~= "table" or self.cdata == nil then
+            wrong_receiver(self, name)
+        end
+        local exptime, timeout, why
+        if opts ~= nil then
+            exptime, timeout, why = read_call(opts, name, LOCK_OPTIONS)
+        end
+        return take(self, key, want, exptime, timeout or self.timeout, why)
+    end
+end
+
+
+-- A method that does not wait.
+local function trier(name, want)
+    return function (self, key, opts)
+        if type(self) ~= "table" or self.cdata == nil then
+            wrong_receiver(self, name)
+        end
+        local exptime, why, _
+        if opts ~= nil then
+            exptime, _, why = read_call(opts, name, TRY_OPTIONS)
+        end
+        local elapsed, err = take(self, key, want, exptime, nil, why)
+        if elapsed then
+            return true
+        end
+        return nil, err
+    end
+end
+
+
+_M.rdlock = locker("rdlock", 1)
+_M.wrlock = locker("wrlock", ALL)
+_M.tryrdlock = trier("tryrdlock", 1)
+_M.trywrlock = trier("trywrlock", ALL)
+_M.with_rd = scoped.method("with_rd", _M.rdlock, LOCK_OPTIONS)
+_M.with_wr = scoped.method("with_wr", _M.wrlock, LOCK_OPTIONS)
+_M.unlock = holding.unlock
+_M.expire = holding.expire
+_M.token = holding.token
+_M.remaining = holding.remaining
+_M.valid = holding.valid
+_M.holder = holding.holder
+
+
+-- From now on others may read, too. For a reader nothing changes.
+function _M.downgrade(self)
+    if type(self) ~= "table" or self.cdata == nil then
+        wrong_receiver(self, "downgrade")
+    end
+    local grant = self.cdata
+    if not grant then
+        return nil, "unlocked"
+    end
+    local key = memo[grant.key_id]
+    local code = C.holdfast_permits_keep(grant.dict, key, #key, grant.lease, 1)
+    if code == OK then
+        return true
+    end
+    return nil, holding.failure(self, key, code)
+end
+
+
+return _M

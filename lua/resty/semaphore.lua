@@ -1,0 +1,258 @@
+-- At most so many at once, over processes. Manual: docs/resty.semaphore.md.
+
+local acquire = require "resty.holdfast.lock.acquire"
+local agents = require "resty.holdfast.agents"
+local core = require "resty.holdfast.core"
+local grants = require "resty.holdfast.lock.grants"
+local options = require "resty.holdfast.lock.options"
+local shdict = require "resty.shdict"
+local traces = require "resty.holdfast.traces"
+
+local C = core.C
+local describe = core.describe
+local empty = grants.empty
+local enter = core.enter
+local error = error
+local fill = grants.fill
+local getmetatable = getmetatable
+local give_back = grants.give_back
+local is_duration = core.is_duration
+local key_string = core.key_string
+local leave = core.leave
+local max = math.max
+local note = traces.note
+local reason = core.reason
+local setmetatable = setmetatable
+local take_grant = grants.take
+local tonumber = tonumber
+local type = type
+local xpcall = xpcall
+
+local BUSY = core.BUSY
+local INFINITY = math.huge
+local LOCKED = core.LOCKED
+local OK = core.OK
+local SEMAPHORE = core.SEMAPHORE
+local TIMEOUT = core.TIMEOUT
+
+local _M = { _VERSION = core.version }
+local mt = { __index = _M }
+
+local DEFAULTS = { exptime = 0, most_permits = core.ALL_PERMITS - 1 }
+local NEW_OPTIONS = { permits = true, exptime = true, timeout = true, wait = true, block = true, fair = true,
+                      step = true, ratio = true, max_step = true }
+
+
+function _M.new(class, dict_name, opts)
+    options.check_class(class, "semaphore")
+    local times, settings, permits = options.read_new(opts or {}, NEW_OPTIONS, DEFAULTS)
+    local dict, err = shdict.find(dict_name)
+    if not dict then
+        return nil, err
+    end
+    return setmetatable({
+        dict = dict,
+        held = {},  -- key to the grants of this object, those from `first` to `last`
+        permits = permits,
+        timeout = times.timeout or 5,
+        exptime = times.exptime,
+        step = times.step or 0.001,
+        ratio = times.ratio,
+        max_step = times.max_step,
+        settings = settings,
+    }, mt)
+end
+
+
+-- The line to blame is the one that called the method.
+local function check_receiver(self, method)
+    if getmetatable(self) ~= mt then
+        error("bad receiver of " .. method .. ": a semaphore expected, got " .. describe(self) .. "; call it as obj:"
+              .. method .. "(...)", 3)
+    end
+end
+
+
+local function check_timeout(timeout, method)
+    if timeout ~= nil and not is_duration(timeout) and timeout ~= INFINITY then
+        error("bad timeout to " .. method .. ": a number, 0 or more, expected, got " .. describe(timeout), 3)
+    end
+end
+
+
+local function hold(self, key, grant)
+    fill(grant, self.dict[1], key)
+    local own = self.held[key]
+    if not own then
+        own = { first = 1, last = 0 }
+        self.held[key] = own
+    end
+    own.last = own.last + 1
+    own[own.last] = grant
+end
+
+
+local function wait_for(self, handle, key, timeout, agent)
+    local elapsed, grant, keys = acquire.wait({
+        handle = handle,
+        key = key,
+        kind = SEMAPHORE,
+        want = 1,
+        total = self.permits,
+        exptime = self.exptime,
+        timeout = timeout,
+        agent = agent,
+        fair = self.settings.fair,
+        step = self.step,
+        ratio = self.ratio,
+        max_step = self.max_step,
+    }, self.settings)
+    if not elapsed then
+        if keys then
+            return nil, grant, keys
+        end
+        return nil, grant
+    end
+    hold(self, key, grant)
+    return true
+end
+
+
+-- Takes a permit.
+local function take(self, key, timeout)
+    local handle = self.dict[1]
+    local grant = take_grant()
+    local agent = agents.current or agents.get()
+    local code = C.holdfast_permits_try(handle, key, #key, SEMAPHORE, 1, self.permits, self.exptime, agent,
+                                        self.settings.fair, grant.lease)
+    if code == OK then
+        hold(self, key, grant)
+        return true
+    end
+    give_back(grant)
+    if code ~= LOCKED and code ~= TIMEOUT then
+        return nil, reason(code)
+    end
+    return wait_for(self, handle, key, timeout, agent)
+end
+
+
+function _M.wait(self, key, timeout)
+    check_receiver(self, "wait")
+    check_timeout(timeout, "wait")
+    local err
+    key, err = key_string(key)
+    if not key then
+        return nil, err
+    end
+    return take(self, key, timeout or self.timeout)
+end
+
+
+-- Gives back the permit that was taken first. The code; nothing has changed after TIMEOUT and BUSY.
+local function give_one_back(own, key)
+    local grant = own[own.first]
+    local code = C.holdfast_unlock(grant.dict, key, #key, grant.lease)
+    if code ~= TIMEOUT and code ~= BUSY then
+        own[own.first] = nil
+        own.first = own.first + 1
+        empty(grant)
+    end
+    return code
+end
+
+
+function _M.post(self, key, n)
+    check_receiver(self, "post")
+    if n == nil then
+        n = 1
+    elseif type(n) ~= "number" or not (n >= 1 and n < INFINITY) or n % 1 ~= 0 then
+        error("bad number of permits to post: a whole number, 1 or more, expected, got " .. describe(n), 2)
+    end
+    local err
+    key, err = key_string(key)
+    if not key then
+        return nil, err
+    end
+    local own = self.held[key]
+    if not own or own.last - own.first + 1 < n then
+        return nil, "not owner"
+    end
+    for _ = 1, n do
+        local code = give_one_back(own, key)
+        if code ~= OK then
+            err = err or reason(code)
+            if code == TIMEOUT or code == BUSY then
+                break
+            end
+        end
+    end
+    if own.first > own.last then
+        self.held[key] = nil
+    end
+    if err then
+        return nil, err
+    end
+    return true
+end
+
+
+-- Permits that are free, and how many wait for one.
+function _M.count(self, key)
+    check_receiver(self, "count")
+    local err
+    key, err = key_string(key)
+    if not key then
+        return nil, err
+    end
+    local frame = enter()
+    local code = C.holdfast_permits_count(self.dict[1], key, #key, frame.count, frame.count2)
+    local used, waiters = tonumber(frame.count[0]), tonumber(frame.count2[0])
+    leave()
+    if code == LOCKED then
+        return nil, "held"
+    end
+    if code ~= OK then
+        return nil, reason(code)
+    end
+    return max(self.permits - used, 0), waiters
+end
+
+
+local function posted(self, key, ok, ...)
+    self:post(key)
+    if not ok then
+        error((...), 0)
+    end
+    return ...
+end
+
+
+local function run_with_permit(self, key, timeout, fn, ...)
+    local ok, err, keys = self:wait(key, timeout)
+    if not ok then
+        if keys then
+            return nil, err, keys
+        end
+        return nil, err
+    end
+    return posted(self, key, xpcall(fn, note, ...))
+end
+
+
+-- with(key, fn, ...) or with(key, timeout, fn, ...)
+function _M.with(self, key, ...)
+    check_receiver(self, "with")
+    local timeout, fn = ...
+    if type(timeout) == "function" then
+        return run_with_permit(self, key, nil, ...)
+    end
+    check_timeout(timeout, "with")
+    if type(fn) ~= "function" then
+        error("bad function to with: function expected, got " .. type(fn), 2)
+    end
+    return run_with_permit(self, key, ...)
+end
+
+
+return _M
