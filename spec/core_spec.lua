@@ -139,20 +139,48 @@ describe("core", function ()
             assert.equal(folder .. "/libholdfast.so\n", (process.run(TRY, { env = env })))
         end)
 
+        -- The Lua files as an installation or a checkout has them, away from any library.
+        local function copy_modules(place)
+            assert(os.execute(("mkdir -p %s/%s && cp -r lua/resty %s/%s"):format(folder, place, folder, place)) == 0)
+            return folder .. "/" .. place .. "/?.lua"
+        end
+
         it("skips templates of package.cpath without a question mark", function ()
             assert(os.execute("cp " .. library .. " " .. folder .. "/loadall.so") == 0)
-            local env = { HOLDFAST_LIB = "", LUA_CPATH = folder .. "/loadall.so;" .. folder .. "/?.so" }
+            local env = { HOLDFAST_LIB = "", LUA_PATH = copy_modules("modules"),
+                          LUA_CPATH = folder .. "/loadall.so;" .. folder .. "/?.so" }
             local text = process.run(TRY, { env = env })
             assert.matches("is not found", text, 1, true)
         end)
 
+        for place, home in pairs { ["share/lua/5.1"] = "lib/lua/5.1", ["checkout/lua"] = "checkout/build" } do
+            it("finds the one in " .. home .. " from Lua files in " .. place, function ()
+                local env = { HOLDFAST_LIB = false, LUA_PATH = copy_modules(place), LUA_CPATH = folder .. "/none/?.so" }
+                local target = folder .. "/" .. home
+                assert(os.execute(("mkdir -p %s && cp %s %s/libholdfast.so"):format(target, library, target)) == 0)
+                local text = process.run(TRY, { env = env })
+                assert.equal(target .. "/libholdfast.so\n", (text:gsub("/lua/%.%.", "")))
+            end)
+        end
+
+        it("takes the one of package.cpath before that of its own installation", function ()
+            assert(os.execute(("mkdir -p %s/lib/lua/5.1 %s/mine"):format(folder, folder)) == 0)
+            assert(os.execute(("echo text > %s/lib/lua/5.1/libholdfast.so"):format(folder)) == 0)
+            assert(os.execute(("cp %s %s/mine/libholdfast.so"):format(library, folder)) == 0)
+            local env = { HOLDFAST_LIB = false, LUA_PATH = copy_modules("share/lua/5.1"),
+                          LUA_CPATH = folder .. "/mine/?.so" }
+            assert.equal(folder .. "/mine/libholdfast.so\n", (process.run(TRY, { env = env })))
+        end)
+
         it("lists the places it has looked at", function ()
             assert(os.execute("echo text > " .. folder .. "/libholdfast.so") == 0)
-            local env = { HOLDFAST_LIB = false, LUA_CPATH = folder .. "/none/?.so;" .. folder .. "/?.so" }
+            local env = { HOLDFAST_LIB = false, LUA_PATH = copy_modules("share/lua/5.1"),
+                          LUA_CPATH = folder .. "/none/?.so;" .. folder .. "/?.so" }
             local text = process.run(TRY, { env = env })
             assert.matches("libholdfast is not found", text, 1, true)
             assert.matches(folder .. "/none/libholdfast.so: no such file", text, 1, true)
             assert.matches(folder .. "/libholdfast.so: ", text, 1, true)
+            assert.matches(folder .. "/lib/lua/5.1/libholdfast.so: no such file", text, 1, true)
             assert.matches("libholdfast.so: cannot open shared object file", text, 1, true)
         end)
 
@@ -164,11 +192,20 @@ describe("core", function ()
             return folder .. "/libholdfast.so"
         end
 
-        it("refuses a library of another ABI and names both", function ()
-            local fake = compile("unsigned holdfast_abi(void) { return 99; }")
-            local text = process.run(TRY, { env = { HOLDFAST_LIB = fake } })
-            local sentence = "holdfast: these Lua files need a library of ABI %d, but %s has ABI 99\n"
-            assert.equal(sentence:format(core.ABI, fake), text)
+        it("refuses an older and a newer library, and names both numbers", function ()
+            for _, abi in ipairs { core.ABI - 1, core.ABI + 1 } do
+                local fake = compile("unsigned holdfast_abi(void) { return " .. abi .. "; }")
+                local text = process.run(TRY, { env = { HOLDFAST_LIB = fake } })
+                local sentence = "holdfast: these Lua files need a library of ABI %d, but %s has ABI %d\n"
+                assert.equal(sentence:format(core.ABI, fake, abi), text)
+            end
+        end)
+
+        it("refuses an older library that package.cpath has first, and looks no further", function ()
+            local fake = compile("unsigned holdfast_abi(void) { return 1; }")
+            local env = { HOLDFAST_LIB = false, LUA_CPATH = folder .. "/?.so;" .. library:gsub("libholdfast", "?") }
+            local text = process.run(TRY, { env = env })
+            assert.matches(fake .. " has ABI 1", text, 1, true)
         end)
 
         it("refuses a library that is something else", function ()

@@ -1,7 +1,7 @@
 local command = require "spec.support.command"
 local snippets = require "spec.support.snippets"
 
-for _, path in ipairs({ "README.md", "docs/guide.md" }) do
+for _, path in ipairs({ "README.md", "docs/guide.md", "docs/hosts.md", "docs/migration.md" }) do
     describe("What " .. path .. " shows", function ()
         before_each(command.set_up)
         after_each(command.tear_down)

@@ -2,6 +2,7 @@ local command = require "spec.support.command"
 
 local root = assert(io.popen("pwd")):read("*l")
 local STAMPEDE = root .. "/examples/stampede.lua"
+local FENCING = root .. "/examples/fencing.lua"
 local ACCEPT_MUTEX = root .. "/examples/accept_mutex.lua"
 
 local environment = {
@@ -207,5 +208,26 @@ describe("examples/accept_mutex.lua", function ()
             assert.truthy(err:find("accept_mutex: bad option: " .. arguments[1], 1, true), err)
             assert.truthy(err:find("Usage: accept_mutex.lua", 1, true))
         end
+    end)
+end)
+
+describe("examples/fencing.lua", function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    it("the store that looks at the token refuses who has lost the lock", function ()
+        local ended, out, err = luajit(FENCING)
+        assert.same({ code = 0 }, ended, err)
+        assert.equal("", err)
+        assert.equal([[
+a store that takes everything
+  the quick one, who has the lock: written
+  the slow one, who has lost the lock: written
+  in the end: by the slow one
+a store that looks at the token
+  the quick one, who has the lock: written
+  the slow one, who has lost the lock: stale
+  in the end: by the quick one
+]], out)
     end)
 end)

@@ -52,6 +52,8 @@ describe("host", function ()
             assert.same({ nil, "cannot wait here (host mine): in a callback" }, { hosts.current() })
             hosts.set_host { name = "mine", sleep = none.sleep, is_yieldable = function () return false end }
             assert.same({ nil, "cannot wait here (host mine): the host says no" }, { hosts.current() })
+            hosts.set_host { name = "mine", sleep = none.sleep, is_yieldable = function () return false, 5 end }
+            assert.same({ nil, "cannot wait here (host mine): the host says no, because of 5" }, { hosts.current() })
         end)
     end)
 
@@ -81,11 +83,27 @@ describe("host", function ()
             assert.equal(">bad host: table or nil expected, got string", message("nginx"))
             assert.equal('>bad host: field "name": string expected, got nil', message { sleep = sleep })
             assert.equal('>bad host: field "sleep": function expected, got nil', message { name = "x" })
-            for _, field in ipairs { "now", "is_yieldable", "wait" } do
+            for _, field in ipairs { "now", "is_yieldable", "wait", "wait_fd" } do
                 assert.equal('>bad host: field "' .. field .. '": function expected, got number',
                              message { name = "x", sleep = sleep, [field] = 1 })
             end
             assert.equal("none", current_name())
+        end)
+
+        it("does not believe a clock that tells no time, and says so", function ()
+            assert(shdict.open("spec_locks", { size = "1m" })):flush_all()
+            local holder, lock = resty_lock:new("spec_locks"), resty_lock:new("spec_locks")
+            holder:lock("key")
+            for shown, time in pairs { ["nil"] = false, ['"noon"'] = "noon", ["inf"] = 1 / 0, ["nan"] = 0 / 0 } do
+                hosts.set_host { name = "mine", sleep = none.sleep, now = function () return time or nil end }
+                local ok, err = pcall(lock.lock, lock, "key")
+                assert.is_false(ok)
+                assert.equal("bad host mine: now() gave " .. shown .. ", no time in seconds", (err:gsub("-nan", "nan")))
+            end
+            hosts.set_host { name = "mine", sleep = none.sleep }
+            assert.equal(0, lock:holder("key").waiters)
+            assert.is_false(parker.has_listeners())
+            holder:unlock()
         end)
 
         it("lets a host that can only sleep wait for locks", function ()

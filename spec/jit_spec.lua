@@ -11,7 +11,12 @@ local dict = assert(shdict.open("spec_jit", { size = "1m" }))
 dict:flush_all()
 local lock = resty_lock:new("spec_jit")
 local other = resty_lock:new("spec_jit")
+local fair = resty_lock:new("spec_jit", { fair = true })
 other:lock("held")
+local rwlock = require("resty.rwlock"):new("spec_jit")
+local reader = require("resty.rwlock"):new("spec_jit")
+reader:rdlock("read")
+local semaphore = require("resty.semaphore"):new("spec_jit", { permits = 2 })
 dict:set("text", "some text")
 dict:set("long", ("x"):rep(10000))
 dict:set("number", 1)
@@ -99,6 +104,18 @@ local LOOPS = {
         end]],
     ["trylock and unlock"] = 'for _ = 1, 300 do lock:trylock("key") lock:unlock() end',
     ["trylock of a held lock"] = 'for _ = 1, 300 do lock:trylock("held") end',
+    ["lock and unlock of a fair object"] = 'for _ = 1, 300 do fair:lock("key") fair:unlock() end',
+    ["remaining and valid"] = 'lock:lock("key") for _ = 1, 300 do lock:remaining() lock:valid() end',
+    ["rdlock and unlock"] = 'for _ = 1, 300 do rwlock:rdlock("shared") rwlock:unlock() end',
+    ["wrlock, downgrade and unlock"] = [[
+        for _ = 1, 300 do
+            rwlock:wrlock("shared")
+            rwlock:downgrade()
+            rwlock:unlock()
+        end]],
+    ["trywrlock of what is held"] = 'for _ = 1, 300 do rwlock:trywrlock("read") end',
+    ["wait and post"] = 'for _ = 1, 300 do semaphore:wait("permits") semaphore:post("permits") end',
+    ["count"] = 'for _ = 1, 300 do semaphore:count("permits") end',
     ["expire and token"] = 'lock:lock("key") for _ = 1, 300 do lock:expire() lock:token() end',
 }
 

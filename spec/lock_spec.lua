@@ -1,16 +1,14 @@
+local expect = require "spec.support.expect"
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
 local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
 
+local pack = expect.pack
+
 
 -- Lua 5.1 has no table.pack; nils count.
-local function pack(...)
-    return { n = select("#", ...), ... }
-end
-
-
 -- A host for code that must not wait.
 local function forbid_waiting()
     local function fail() error("this must not wait") end
@@ -49,6 +47,15 @@ describe("lock", function ()
                 assert.same({ nil, "dictionary not found" }, { resty_lock:new(name) })
             end
             assert.same({ nil, "dictionary not found" }, { resty_lock:new(nil) })
+        end)
+
+        it("refuses to be called with a dot, at the line that called", function ()
+            local ok, err = pcall(function ()
+                local made = resty_lock.new("spec_locks", { timeout = 1 })
+                return made
+            end)
+            assert.is_false(ok)
+            assert.matches("^[^:]*lock_spec.lua:%d+: bad call of new: call it as resty_lock:new%(", err)
         end)
 
         it("says what is wrong with a name that no dictionary can have", function ()
@@ -90,13 +97,17 @@ describe("lock", function ()
                 assert.equal(start .. "boolean", message { [name] = false })
                 assert.matches("got %-?nan$", message { [name] = 0 / 0 })
             end
-            assert.equal('>bad option "exptime" to new: a number, 0 or more, expected, got inf',
+            assert.equal('>bad option "exptime" to new: a finite number expected, got inf',
                          message { exptime = 1 / 0 })
             assert.equal('>bad option "max_step" to new: a number greater than 0 expected, got 0',
                          message { max_step = 0 })
             assert.equal('>bad option "wait" to new: "wake" or "poll" expected, got "sleep"',
                          message { wait = "sleep" })
             assert.equal('>bad option "wait" to new: "wake" or "poll" expected, got 1', message { wait = 1 })
+            for value, shown in pairs { yes = '"yes"', [1] = "1", [{}] = "table" } do
+                assert.equal('>bad option "block" to new: a boolean expected, got ' .. shown,
+                             message { block = value })
+            end
         end)
     end)
 
@@ -201,7 +212,8 @@ describe("lock", function ()
                 return (err:gsub("^[^:]*lock_spec.lua:%d+: ", ">"))
             end
             assert.equal(">bad options to lock: table expected, got number", message(5))
-            assert.equal('>unknown option "why" to lock: accepted are exptime and timeout', message { why = "x" })
+            assert.equal('>unknown option "what" to lock: accepted are exptime, timeout and why',
+                         message { what = "x" })
             assert.equal('>bad option "timeout" to lock: a number, 0 or more, expected, got -1',
                          message { timeout = -1 })
             assert.equal('>bad option "exptime" to lock: a number, 0 or more, expected, got "1"',
@@ -227,7 +239,7 @@ describe("lock", function ()
             assert.same({ nil, "nil key" }, { lock:trylock(nil) })
             assert.same({ nil, "empty key" }, { lock:trylock("") })
             assert.error_matches(function () lock:trylock("key", { timeout = 1 }) end,
-                                 '^unknown option "timeout" to trylock: accepted is exptime$')
+                                 '^unknown option "timeout" to trylock: accepted are exptime and why$')
             assert.is_true(lock:trylock("key", { exptime = 50 }))
             assert.is_true(dict:ttl("key") > 40)
         end)
@@ -542,6 +554,36 @@ describe("lock", function ()
             assert.equal("child\ttrue\nchild\t1\nparent\t0\n", text)
         end)
 
+        it("is not had twice when a process forks between a wake-up and the waiter", function ()
+            local text = process.run [[
+                local ffi = require "ffi"
+                ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
+                local resty_lock = require "resty.lock"
+                local scheduler = require "resty.holdfast.scheduler"
+                local first, second = resty_lock:new("spec_locks"), resty_lock:new("spec_locks")
+                local pid
+                first:lock("key")
+                scheduler.spawn(function ()
+                    local elapsed, err = second:lock("key")
+                    scheduler.sleep(0.02)
+                    if pid == 0 then
+                        say("child", elapsed > 0, err, second:unlock())
+                        ffi.C._exit(0)
+                    end
+                    say("parent", elapsed > 0, err, second:unlock())
+                end)
+                scheduler.spawn(function ()
+                    scheduler.sleep(0.02)
+                    first:unlock()
+                    scheduler.sleep(0)  -- from here on both are ready, this one first
+                    pid = ffi.C.fork()
+                end)
+                scheduler.run()
+                ffi.C.waitpid(pid, nil, 0)
+            ]]
+            assert.equal("parent\ttrue\tnil\t1\nchild\ttrue\tnil\t1\n", text)
+        end)
+
         it("keeps the promise of one holder at a time", function ()
             dict:set("sum", 0)
             local source = [[
@@ -632,7 +674,7 @@ describe("lock", function ()
     it("HOLDFAST_WAIT sets how new objects wait, and refuses what it does not know", function ()
         local TRY = [[
             local ok, lock = pcall(require, "resty.lock")
-            say(ok and lock:new("spec_locks").wait or lock)
+            say(ok and lock:new("spec_locks").settings.wait or lock)
         ]]
         assert.equal("wake\n", (process.run(TRY, { env = { HOLDFAST_WAIT = false } })))
         assert.equal("wake\n", (process.run(TRY, { env = { HOLDFAST_WAIT = "" } })))

@@ -54,16 +54,17 @@ describe("parker", function ()
         dict:flush_all()
         local ffi = require "ffi"
         local held, wanted = ffi.new("holdfast_lease"), ffi.new("holdfast_lease")
-        local pause = ffi.new("double[1]")
         local here = parker.get()
         local first, second = C.holdfast_waiter_open(here), C.holdfast_waiter_open(here)
+        local wait = ffi.new("holdfast_wait")
+        wait.parker, wait.waiter = here, second
         local told = {}
         for _, waiter in ipairs { first, second } do
             parker.listen(waiter, { wake = function () told[#told + 1] = waiter end })
         end
         assert.is_true(parker.has_listeners())
-        assert.equal(core.OK, C.holdfast_lock_try(dict[1], "key", 3, 0, held))
-        assert.equal(core.LOCKED, C.holdfast_lock_wait(dict[1], "key", 3, 0, here, second, wanted, pause))
+        assert.equal(core.OK, C.holdfast_lock_try(dict[1], "key", 3, 0, 0, 0, held))
+        assert.equal(core.LOCKED, C.holdfast_lock_wait(dict[1], "key", 3, 0, wait, wanted))
         parker.sleep(0)
         assert.same({}, told)
         assert.equal(core.OK, C.holdfast_unlock(dict[1], "key", 3, held))
@@ -75,6 +76,198 @@ describe("parker", function ()
             C.holdfast_waiter_close(here, waiter)
         end
         assert.is_false(parker.has_listeners())
+    end)
+
+
+    describe("with a descriptor, in an event loop", function ()
+        -- What each child begins with: a lock that another process holds, and poll(2) for the descriptor.
+        local LOOP = [[
+            local ffi = require "ffi"
+            ffi.cdef "struct pollfd { int fd; short events, revents; }; int poll(struct pollfd *, unsigned long, int);"
+            local core = require "resty.holdfast.core"
+            local parker = require "resty.holdfast.parker"
+            local dict = require("resty.shdict").open("spec_pump", { size = "1m" })
+            local C = core.C
+            local here = parker.get()
+            local wait, lease = ffi.new("holdfast_wait"), ffi.new("holdfast_lease")
+            wait.parker, wait.waiter = here, C.holdfast_waiter_open(here)
+            local function try() return core.C.holdfast_lock_wait(dict[1], "key", 3, 0, wait, lease) end
+            local function readable(fd, ms)
+                local item = ffi.new("struct pollfd", fd, 1, 0)
+                return ffi.C.poll(item, 1, ms) == 1
+            end
+            local fd = C.holdfast_parker_fd(here)
+        ]]
+        local HOLDER = [[
+            local shdict = require "resty.shdict"
+            shdict.open("spec_pump", { size = "1m" })
+            local lock = require("resty.lock"):new("spec_pump")
+            say(lock:lock("key"))
+            hear()
+            say(lock:unlock())
+            hear()
+        ]]
+        local holder
+
+        before_each(function ()
+            holder = process.start(HOLDER)
+            assert.equal("0", holder:hear())
+        end)
+
+
+        it("finds it readable from a release elsewhere until it sleeps", function ()
+            local waiter = process.start(LOOP .. [[
+                say(fd >= 0, try() == core.LOCKED, readable(fd, 30))
+                say(readable(fd, 20000), readable(fd, 0))
+                local told = 0
+                parker.listen(wait.waiter, { wake = function () told = told + 1 end })
+                parker.sleep(0)
+                say(told, readable(fd, 0), try() == core.OK)
+            ]])
+            assert.equal("true\ttrue\tfalse", waiter:hear())
+            holder:say("release")
+            assert.equal("true\ttrue", waiter:hear())
+            assert.equal("1\tfalse\ttrue", waiter:hear())
+        end)
+
+
+        it("can have it readable at a time", function ()
+            assert.equal("true\ttrue\tfalse\n", (process.run(LOOP .. [[
+                local start = C.holdfast_now()
+                C.holdfast_parker_timer(here, 0.05)
+                local woken = readable(fd, 20000)
+                local in_time = C.holdfast_now() - start >= 0.05
+                parker.sleep(0)
+                say(woken, in_time, readable(fd, 60))
+            ]])))
+        end)
+
+
+        -- A connection to the path; what comes out of it within so many milliseconds.
+        local CONNECTED = LOOP .. [[
+            ffi.cdef "struct address { unsigned short family; char path[108]; };"
+            ffi.cdef "int socket(int, int, int); int connect(int, const struct address *, unsigned int);"
+            ffi.cdef "ssize_t recv(int, void *, size_t, int); int close(int);"
+            local function connect(path)
+                local address = ffi.new("struct address", 1, path)
+                local stream = ffi.C.socket(1, 1, 0)
+                return ffi.C.connect(stream, address, ffi.sizeof(address)) == 0 and stream
+            end
+            local buffer = ffi.new("char[16]")
+            local function bytes(stream, ms)
+                return readable(stream, ms) and tonumber(ffi.C.recv(stream, buffer, 16, 0)) or 0
+            end
+            local path = parker.listen_at()
+            local stream = connect(path)
+            local accepted = parker.accept()
+        ]]
+
+
+        it("can have a byte from a connection with itself instead", function ()
+            local waiter = process.start(CONNECTED .. [[
+                say(accepted, connect(path), try() == core.LOCKED, bytes(stream, 30))
+                say(bytes(stream, 20000))
+                local told = 0
+                parker.listen(wait.waiter, { wake = function () told = told + 1 end })
+                parker.sleep(0)
+                say(told, bytes(stream, 0), try() == core.OK)
+                parker.timer(0.02)
+                say(bytes(stream, 20000))
+                parker.disconnect()
+                parker.disconnect()
+                say(readable(stream, 0), bytes(stream, 0))
+            ]])
+            assert.equal("true\tfalse\ttrue\t0", waiter:hear())
+            holder:say("release")
+            assert.equal("1", waiter:hear())
+            assert.equal("1\t0\ttrue", waiter:hear())
+            assert.equal("1", waiter:hear())
+            assert.equal("true\t0", waiter:hear())
+            assert.is_nil(waiter:hear())
+        end)
+
+
+        it("accepts a connection of its own only, and says why not", function ()
+            local said = process.run(CONNECTED .. [[
+                ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
+                local path = parker.listen_at()
+                local none, reason = parker.accept()
+                local pid = ffi.C.fork()
+                if pid == 0 then
+                    connect(path)
+                    ffi.C._exit(0)
+                end
+                ffi.C.waitpid(pid, nil, 0)
+                local stranger, why = parker.accept()
+                connect(path)
+                local wanted = ": (.*)$"
+                say(none == true, reason:match(wanted), stranger == true, why:match(wanted), parker.accept())
+            ]])
+            assert.equal("false\tnobody has connected\tfalse\tanother process has connected\ttrue\n", said)
+        end)
+
+
+        it("disconnects in a forked child nothing of its parent's", function ()
+            assert.equal("1\n", (process.run(CONNECTED .. [[
+                ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
+                local pid = ffi.C.fork()
+                if pid == 0 then
+                    parker.disconnect()
+                    ffi.C._exit(0)
+                end
+                ffi.C.waitpid(pid, nil, 0)
+                parker.timer(0.01)
+                say(bytes(stream, 20000))
+            ]])))
+        end)
+
+
+        it("ends in any way while its helper thread listens", function ()
+            for _, ending in ipairs { "os.exit(7)", "os.exit(7, true)", "C.exit(7)", "ffi.C.raise(15)" } do
+                local text, status = process.run(LOOP .. [[
+                    ffi.cdef "void exit(int); int raise(int);"
+                    C = ffi.C
+                    say(try() == core.LOCKED)
+                ]] .. ending)
+                assert.equal("true\n", text, ending)
+                assert.equal(ending:find("raise", 1, true) and -15 or 7, status, ending)
+            end
+        end)
+
+
+        it("keeps the code of the thread mapped when the library is collected", function ()
+            assert.equal("true\ttrue\ttrue\n", (process.run [[
+                local ffi = require "ffi"
+                ffi.cdef "int usleep(unsigned int);"
+                local core = require "resty.holdfast.core"
+                local function mapped()
+                    for line in io.lines("/proc/self/maps") do
+                        if line:find("libholdfast", 1, true) then
+                            return true
+                        end
+                    end
+                    return false
+                end
+                local function threads()
+                    local file = io.open("/proc/self/status")
+                    local count = tonumber(file:read("*a"):match("Threads:%s+(%d+)"))
+                    file:close()
+                    return count
+                end
+                local parker = core.C.holdfast_parker_new()
+                assert(core.C.holdfast_parker_timer(parker, 0.3) == 0)
+                say(threads() == 2, mapped(), (function ()
+                    for name in pairs(package.loaded) do
+                        if name:find("^resty") then package.loaded[name] = nil end
+                    end
+                    core, parker = nil, nil
+                    collectgarbage()
+                    collectgarbage()
+                    ffi.C.usleep(500000)  -- the thread makes the descriptor readable, in the code that is still there
+                    return mapped()
+                end)())
+            ]]))
+        end)
     end)
 
 

@@ -1,17 +1,15 @@
+local expect = require "spec.support.expect"
 local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
 local shdict = require "resty.shdict"
 
+local pack = expect.pack
+
 local now, sleep, spawn = scheduler.now, scheduler.sleep, scheduler.spawn
 
 
 -- Lua 5.1 has no table.pack; nils count.
-local function pack(...)
-    return { n = select("#", ...), ... }
-end
-
-
 describe("scheduler", function ()
     local reports, on_error
 

@@ -43,6 +43,8 @@ end
 
 for _, mode in ipairs { "on", "off" } do
     describe("with the compiler " .. mode .. ", a finaliser that uses a dictionary", function ()
+        after_each(process.clean_up)
+
         it("does not change what get and get_stale return", function ()
             assert.equal("0\t0\ttrue\n", run(mode, [[
                 other:set("short", "o", 0, 99)

@@ -40,6 +40,8 @@ end
 C.setenv("LUA_PATH", absolute("lua") .. "/?.lua;" .. absolute(".") .. "/?.lua;;", 1)
 
 require "resty.lock"
+require "resty.rwlock"
+require "resty.semaphore"
 require "resty.shdict"
 require "resty.holdfast.scheduler"
 require "resty.holdfast.host"

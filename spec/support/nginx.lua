@@ -64,6 +64,33 @@ function _M.missing()
 end
 
 
+-- The configuration with its $names filled in: those given, and `load` and `root`. What is no name stays as it is.
+function _M.fill(configuration, values)
+    values.load = load_modules()
+    values.root = output("pwd")
+    return (configuration:gsub("%$(%w+)", values))
+end
+
+
+-- The directive for who the workers are; root's own processes stay root's unless it is said otherwise.
+function _M.user(name)
+    return output("id -u") == "0" and "user " .. (name or "root") .. ";" or ""
+end
+
+
+-- The process that runs nginx with nginx.conf of that folder; options of process.start.
+function _M.launch(folder, options)
+    return process.start(([[
+        local ffi = require "ffi"
+        ffi.cdef "int execvp(const char *file, char *const arguments[]);"
+        local arguments = ffi.new("const char *[6]", "nginx", "-p", %q, "-c", %q, nil)
+        ffi.C.execvp("nginx", ffi.cast("char *const *", arguments))
+        ffi.C.execvp("/usr/sbin/nginx", ffi.cast("char *const *", arguments))
+        error "nginx does not start"
+    ]]):format(folder, folder .. "/nginx.conf"), options)
+end
+
+
 -- Starts one in `folder` with the shared dictionaries { name = size }: one process that runs the Lua file, whose lines
 -- are heard from it. options.workers: a master and so many workers instead, each of which runs the file; they outlive a
 -- master that is killed, so it has to be stopped. options.init: a Lua file that the master runs before it forks.
@@ -74,27 +101,17 @@ function _M.start(folder, file, dictionaries, options)
     for name, size in pairs(dictionaries) do
         declared[#declared + 1] = "lua_shared_dict " .. name .. " " .. size .. ";"
     end
-    local values = {
+    local configuration = assert(io.open(folder .. "/nginx.conf", "w"))
+    configuration:write(_M.fill(CONFIGURATION, {
         folder = folder,
-        root = root,
         file = root .. "/" .. file,
-        load = load_modules(),
-        user = output("id -u") == "0" and "user root;" or "",
+        user = _M.user(),
         dictionaries = table.concat(declared, "\n  "),
         init = options.init and "init_by_lua_file " .. root .. "/" .. options.init .. ";" or "",
         processes = options.workers and "worker_processes " .. options.workers .. ";" or "master_process off;",
-    }
-    local configuration = assert(io.open(folder .. "/nginx.conf", "w"))
-    configuration:write((CONFIGURATION:gsub("%$(%w+)", values)))
+    }))
     configuration:close()
-    running = process.start(([[
-        local ffi = require "ffi"
-        ffi.cdef "int execvp(const char *file, char *const arguments[]);"
-        local arguments = ffi.new("const char *[6]", "nginx", "-p", %q, "-c", %q, nil)
-        ffi.C.execvp("nginx", ffi.cast("char *const *", arguments))
-        ffi.C.execvp("/usr/sbin/nginx", ffi.cast("char *const *", arguments))
-        error "nginx does not start"
-    ]]):format(folder, folder .. "/nginx.conf"), { stderr = true })
+    running = _M.launch(folder, { stderr = true })
     return running
 end
 

@@ -4,17 +4,25 @@
 --
 --   <!-- file: NAME -->        write it to this file, for the blocks that follow
 --   <!-- workers: N -->        run it by `holdfast run --workers N` (otherwise: luajit)
+--   <!-- nvim -->              run it by a Neovim without windows
 --   <!-- output -->            what the block before has printed; "like" in place of numbers that differ each time:
 --   <!-- output like -->       digits stand for any digits
 --   <!-- output unordered -->  its lines, in any order
+--   <!-- answers: PATHS -->    what the nginx before has answered to these requests, one after the other
 --   <!-- not run: REASON -->   leave it alone
 --
--- Without a comment, blocks of Lua and sh are run and must succeed; blocks of another language are left alone.
+-- Without a comment, blocks of Lua and sh are run and must succeed. A block of nginx with a server is what stands in
+-- http { } of a real nginx, which has a socket in place of port 8080, the modules of the checkout in place of its
+-- lua_package_path, and lives until the end of the section. Blocks of another language are left alone.
 
 local assert = require "luassert"
 local command = require "spec.support.command"
+local http = require "spec.support.http"
+local site = require "spec.support.site"
 
 local _M = {}
+
+local root = assert(io.popen("pwd")):read("*l")
 
 
 -- The blocks of a file: { heading =, language =, mark =, text =, line = }.
@@ -63,8 +71,6 @@ local function mark_argument(block, name)
 end
 
 
-local root = assert(io.popen("pwd")):read("*l")
-
 local function environment()
     return {
         PROGRAM = "/bin/sh",
@@ -85,6 +91,8 @@ local function command_of(block)
     local workers = mark_argument(block, "workers")
     if workers then
         return ("exec holdfast run --workers %s %s"):format(workers, file), file
+    elseif block.mark == "nvim" then
+        return ("exec nvim --headless -u NONE -i NONE -n -c 'luafile %s' -c 'qall!'"):format(file), file
     elseif block.language == "lua" then
         return "exec luajit " .. file, file
     elseif block.language == "sh" then
@@ -127,17 +135,54 @@ local function normal_form(text, mark)
 end
 
 
--- Runs the blocks of a section one after the other in one folder and one world. An error names the line.
-function _M.run(section, path)
+local function is_site(block)
+    return block.language == "nginx" and block.text:find("server {", 1, true) and not mark_argument(block, "not run")
+end
+
+
+local function start_site(block, where)
+    local missing = site.missing()
+    if missing then
+        error(where .. missing, 0)
+    end
+    local text, ports = block.text:gsub("listen 8080;", "listen unix:" .. command.path("shown.sock") .. ";")
+    assert.equal(1, ports, where .. "a server listens to port 8080")
+    text = text:gsub("[^\n]*lua_package_path[^\n]*\n", "")
+    -- In place of lua-resty-lock, of which Debian has no package, what behaves like it.
+    text = text:gsub("/usr/local/openresty/lualib/resty/lock.lua", root .. "/bench/support/peer_lock.lua")
+    return site.start { http = text, env = { HOLDFAST_DIR = command.world(), HOLDFAST_DICTS = false } }
+end
+
+
+local function ask(paths)
+    local bodies = {}
+    for path in paths:gmatch("%S+") do
+        local connection = http.connect(command.path("shown.sock"))
+        bodies[#bodies + 1] = connection:get(path)
+        connection:close()
+    end
+    return table.concat(bodies)
+end
+
+
+local function compare(block, shown, where)
+    assert.equal(normal_form(block.text, block.mark), normal_form(shown, block.mark), where .. "the output differs")
+end
+
+
+local function run_blocks(section, path)
     local printed = ""
     for _, block in ipairs(section) do
         local where = path .. ":" .. block.line .. ": "
-        local file = mark_argument(block, "file")
+        local file, paths = mark_argument(block, "file"), mark_argument(block, "answers")
         if file then
             command.write(file, block.text)
+        elseif paths then
+            compare(block, ask(paths), where)
+        elseif is_site(block) then
+            start_site(block, where)
         elseif block.mark and block.mark:find("^output") then
-            assert.equal(normal_form(block.text, block.mark), normal_form(printed, block.mark),
-                where .. "the output differs")
+            compare(block, printed, where)
         else
             local line, script = command_of(block)
             if line then
@@ -148,6 +193,16 @@ function _M.run(section, path)
                 printed = out
             end
         end
+    end
+end
+
+
+-- Runs the blocks of a section one after the other in one folder and one world. An error names the line.
+function _M.run(section, path)
+    local ok, err = pcall(run_blocks, section, path)
+    site.clean_up()
+    if not ok then
+        error(err, 0)
     end
 end
 

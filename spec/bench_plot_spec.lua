@@ -1,0 +1,116 @@
+local figures = require "bench.support.figures"
+local plot = require "bench.support.plot"
+
+local function figure(curves)
+    return {
+        title = "A < B",
+        subtitle = "of a test",
+        x = { title = "seconds", label = function (x) return ("x%g"):format(x) end },
+        y = { title = "share", unit = " %" },
+        curves = curves,
+    }
+end
+
+local function curve(name, ...)
+    return { name = name, points = { ... } }
+end
+
+describe("A plot", function ()
+    it("shows titles, units, the name of each curve and a mark at each power of ten", function ()
+        local svg = assert(plot.draw(figure { curve("mine", { 0.001, 0 }, { 100, 80 }), curve("theirs", { 1, 40 }) }))
+        for _, words in ipairs { ">A &lt; B<", ">of a test<", ">seconds<", ">share<", ">80 %<", ">mine<", ">theirs<",
+                                 ">x0.001<", ">x1<", ">x100<" } do
+            assert.truthy(svg:find(words, 1, true), words .. " is missing")
+        end
+        assert.equal(2, select(2, svg:gsub("<polyline", "")))
+    end)
+
+    it("puts points where they belong: the largest x to the right, the largest y on top", function ()
+        local svg = assert(plot.draw(figure { curve("mine", { 1, 0 }, { 10, 50 }, { 100, 100 }) }))
+        local x1, y1, x2, y2, x3, y3 = svg:match('points="([%d.]+),([%d.]+) ([%d.]+),([%d.]+) ([%d.]+),([%d.]+)"')
+        assert.is_near((x1 + x3) / 2, x2, 0.1)
+        assert.is_near((y1 + y3) / 2, y2, 0.1)
+        assert.is_true(x1 + 0 < x3 + 0 and y3 + 0 < y1 + 0)
+    end)
+
+    it("of a distribution has steps: it rises at its points, and stays to the right end", function ()
+        local distribution = figure { curve("mine", { 1, 50 }, { 10, 100 }), curve("theirs", { 100, 100 }) }
+        distribution.steps = true
+        local svg = assert(plot.draw(distribution))
+        local mine, theirs = svg:match('points="([^"]*)".*points="([^"]*)"')
+        local _, _, _, last_point, _, right_end =
+            mine:match("^([%d.]+),([%d.]+) %1,%2 %1,([%d.]+) ([%d.]+),%3 %4,([%d.]+) ([%d.]+),%5$")
+        assert.is_true(last_point and last_point + 0 < right_end + 0, mine)
+        assert.equal(right_end, theirs:match("([%d.]+),[%d.]+$"))
+    end)
+
+    it("has a form for dark pages", function ()
+        local svg = assert(plot.draw(figure { curve("mine", { 1, 1 }) }))
+        assert.truthy(svg:find("prefers-color-scheme: dark", 1, true))
+    end)
+
+    it("is drawn of a single point, and of nothing but zeros", function ()
+        for _, y in ipairs { 0, 5 } do
+            local svg = assert(plot.draw(figure { curve("mine", { 3, y }) }))
+            assert.is_nil(svg:find("nan", 1, true))
+            assert.is_nil(svg:find("inf", 1, true))
+        end
+    end)
+
+    it("is refused with the reason where data is missing or bad", function ()
+        local function refusal(...)
+            local svg, err = plot.draw(figure { ... })
+            assert.is_nil(svg)
+            return err
+        end
+        assert.equal("there are no curves", refusal())
+        assert.equal('curve "mine" has no points', refusal(curve("mine")))
+        local expected = 'curve "mine", point 2: x must be a number greater than 0 and y one of at least 0, got '
+        assert.equal(expected .. "0 and 1", refusal(curve("mine", { 1, 1 }, { 0, 1 })))
+        assert.equal(expected .. "1 and -1", refusal(curve("mine", { 1, 1 }, { 1, -1 })))
+        assert.equal(expected .. "inf and 1", refusal(curve("mine", { 1, 1 }, { math.huge, 1 })))
+        assert.equal(expected .. "1 and nil", refusal(curve("mine", { 1, 1 }, { 1 })))
+        assert.truthy(refusal(curve("mine", { 1, 1 }, { 1, 0 / 0 })):find("got 1 and %-?nan$"))
+        assert.equal("there are 5 curves; 4 can be told apart",
+                     refusal(curve("a", { 1, 1 }), curve("b"), curve("c"), curve("d"), curve("e")))
+    end)
+end)
+
+describe("A file of figures", function ()
+    local path
+
+    before_each(function () path = os.tmpname() end)
+    after_each(function () os.remove(path) end)
+
+    local function write(text)
+        local file = assert(io.open(path, "w"))
+        file:write(text)
+        file:close()
+    end
+
+    it("is read as it was written", function ()
+        local written = figures.new()
+        assert.is_true(written:is_empty())
+        written:add("waits", "mine", 0.5, 10)
+        written:add("waits", "lua-resty-lock", 0.25, 20)
+        written:add("waits", "mine", 1, 30.5)
+        written:write(path, { "date: today, or so" })
+        local read = assert(figures.read(path))
+        assert.equal("mine", read.waits[1].name)
+        assert.same({ { 0.5, 10 }, { 1, 30.5 } }, read.waits[1].points)
+        assert.same({ { 0.25, 20 } }, read.waits[2].points)
+    end)
+
+    it("is refused with the line that is wrong", function ()
+        write("figure,curve,x,y\nwaits,mine,1,2\nwaits,mine,one,2\n")
+        local read, err = figures.read(path)
+        assert.is_nil(read)
+        assert.equal(path .. ':3: expected figure,curve,x,y with two numbers, got "waits,mine,one,2"', err)
+    end)
+
+    it("is refused with the reason where there is none", function ()
+        local read, err = figures.read("/nowhere/at/all.csv")
+        assert.is_nil(read)
+        assert.truthy(err:find("/nowhere/at/all.csv", 1, true))
+    end)
+end)

@@ -1,0 +1,39 @@
+local command = require "spec.support.command"
+local ffi = require "ffi"
+local snippets = require "spec.support.snippets"
+
+local PATH = "docs/c.md"
+local LIBRARY = require("resty.holdfast.core").path
+
+-- Stands for what `make install` writes.
+local PACKAGE = [[
+Name: holdfast
+Description: the library of this build
+Version: 0
+Libs: -L%s -lholdfast
+Cflags: -I%s/include
+]]
+
+
+describe("What " .. PATH .. " shows", function ()
+    before_each(function ()
+        command.set_up()
+        local root = assert(io.popen("pwd")):read("*l")
+        local folder = LIBRARY:match("^(.*)/")
+        command.write("holdfast.pc", PACKAGE:format(folder, root))
+        ffi.C.setenv("PKG_CONFIG_PATH", command.path(""), 1)
+        ffi.C.setenv("LD_LIBRARY_PATH", folder, 1)
+    end)
+
+    after_each(function ()
+        ffi.C.unsetenv("PKG_CONFIG_PATH")
+        ffi.C.unsetenv("LD_LIBRARY_PATH")
+        command.tear_down()
+    end)
+
+    for _, section in ipairs(snippets.sections(PATH)) do
+        it("is compiled and happens: " .. section.heading, function ()
+            snippets.run(section, PATH)
+        end)
+    end
+end)

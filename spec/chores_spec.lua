@@ -1,0 +1,65 @@
+local chores = require "resty.holdfast.chores"
+local none = require "resty.holdfast.host.none"
+local scheduler = require "resty.holdfast.scheduler"
+
+
+describe("chores", function ()
+    -- A chore that calls fn.
+    local function chore(fn)
+        return { run = fn }
+    end
+
+    it("are run once, after their time, in the order of their deadlines, while tasks run", function ()
+        local order = {}
+        local start = none.now()
+        for _, delay in ipairs { 0.03, 0.01, 0.02 } do
+            chores.add(chore(function ()
+                assert.is_true(none.now() >= start + delay)
+                order[#order + 1] = delay
+            end), start + delay)
+        end
+        scheduler.spawn(scheduler.sleep, 0.1)
+        assert.is_true(scheduler.run())
+        assert.same({ 0.01, 0.02, 0.03 }, order)
+    end)
+
+    it("are not run after they were removed, and keep no run() from ending", function ()
+        local ran = false
+        local removed, late = chore(function () ran = true end), chore(function () ran = true end)
+        chores.add(removed, none.now())
+        chores.remove(removed)
+        chores.add(late, none.now() + 1000)
+        scheduler.spawn(scheduler.sleep, 0.01)
+        assert.is_true(scheduler.run())
+        chores.remove(late)
+        assert.is_false(ran)
+    end)
+
+    it("may wake a task whose own time has come: it runs once", function ()
+        local wakes = 0
+        local sleeper = scheduler.spawn(function ()
+            scheduler.sleep(0.01)
+            wakes = wakes + 1
+            scheduler.sleep(0.05)
+            wakes = wakes + 1
+        end)
+        scheduler.spawn(function ()
+            chores.add(chore(function () sleeper:wake() end), none.now() + 0.005)
+            none.sleep(0.02)
+        end)
+        scheduler.spawn(function ()
+            scheduler.sleep(0.03)
+            assert.equal(1, wakes)
+        end)
+        assert.is_true(scheduler.run())
+        assert.equal(2, wakes)
+    end)
+
+    it("may spawn tasks", function ()
+        local ran = false
+        chores.add(chore(function () scheduler.spawn(function () ran = true end) end), none.now() + 0.005)
+        scheduler.spawn(scheduler.sleep, 0.02)
+        assert.is_true(scheduler.run())
+        assert.is_true(ran)
+    end)
+end)

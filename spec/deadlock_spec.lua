@@ -1,0 +1,611 @@
+-- Waits that would never end, in real processes and coroutines: who is told, of what, and who never is.
+
+local loops = require "spec.support.loops"
+local process = require "spec.support.process"
+local scheduler = require "resty.holdfast.scheduler"
+
+local DICT = "spec_deadlock"
+
+local COMMON = [[
+local scheduler = require "resty.holdfast.scheduler"
+local resty_lock = require "resty.lock"
+local dict = assert(require("resty.shdict").open("spec_deadlock", { size = "1m" }))
+]]
+
+
+local function dictionary()
+    local shdict = require "resty.shdict"
+    local dict = assert(shdict.open(DICT, { size = "1m" }))
+    dict:flush_all()
+    return dict
+end
+
+
+-- --- circles -------------------------------------------------------------------------------------------
+
+-- Agents AGENTS of COUNT take a lock each; when all have theirs, each waits for the next one's.
+local CIRCLE = COMMON .. [[
+local function agent(number, round)
+    local mine = resty_lock:new("spec_deadlock")
+    local other = resty_lock:new("spec_deadlock", { timeout = 15 })
+    assert(mine:lock(round .. ":" .. number) == 0)
+    dict:incr(round, 1, 0)
+    while dict:get(round) < COUNT do scheduler.sleep(0.001) end
+    scheduler.sleep(math.random() * 0.02)
+    local before = scheduler.now()
+    local elapsed, err, keys = other:lock(round .. ":" .. number % COUNT + 1)
+    local after = scheduler.now()
+    say(("%d %d %s %.6f %.6f %s"):format(round, number, elapsed and "got" or err, before, after,
+                                         keys and table.concat(keys, ",") or "-"))
+    if elapsed then other:unlock() end
+    mine:unlock()
+end
+
+hear()
+for round = 1, ROUNDS do
+    if TASKS then
+        local tasks = {}
+        for _, number in ipairs(AGENTS) do tasks[#tasks + 1] = scheduler.spawn(agent, number, round) end
+        assert(scheduler.run())
+    else
+        agent(AGENTS[1], round)
+    end
+end
+]]
+
+
+-- Processes with these agents; without tasks, each has one. What they say, by round and agent.
+local function run_circle(processes, rounds, tasks)
+    dictionary()
+    local count = 0
+    for _, agents in ipairs(processes) do
+        count = count + #agents
+    end
+    local children = {}
+    for i, agents in ipairs(processes) do
+        local constants = ("local AGENTS, COUNT, ROUNDS, TASKS = { %s }, %d, %d, %s\n"):format(
+            table.concat(agents, ","), count, rounds, tostring(tasks))
+        children[i] = process.start(constants .. CIRCLE)
+    end
+    for _, child in ipairs(children) do
+        child:say("go")
+    end
+    local said = {}
+    for _, child in ipairs(children) do
+        for line in child:hear_all(60):gmatch("[^\n]+") do
+            local round, number, outcome, before, after, keys = line:match("^(%d+) (%d+) (%S+) (%S+) (%S+) (%S+)$")
+            assert(round, line)
+            said[tonumber(round)] = said[tonumber(round)] or {}
+            said[tonumber(round)][tonumber(number)] = { outcome = outcome, before = tonumber(before),
+                                                        after = tonumber(after), keys = keys }
+        end
+    end
+    return said, count
+end
+
+
+-- The keys of the circle from the one that `number` waits for.
+local function keys_for(round, number, count)
+    local keys = {}
+    for i = 1, count do
+        keys[i] = round .. ":" .. (number + i - 1) % count + 1
+    end
+    return table.concat(keys, ",")
+end
+
+
+-- Exactly one is told, of the right keys, and the others go on. The seconds from the closing of each circle to then.
+local function check_circle(processes, rounds, tasks)
+    local said, count = run_circle(processes, rounds, tasks)
+    local times = {}
+    for round = 1, rounds do
+        local told, closed = nil, 0
+        for number = 1, count do
+            local one = assert(said[round][number], "agent " .. number .. " said nothing in round " .. round)
+            closed = math.max(closed, one.before)
+            if one.outcome == "deadlock" then
+                assert.is_nil(told, "two were told in round " .. round)
+                told = one
+                assert.equal(keys_for(round, number, count), one.keys)
+            else
+                assert.equal("got", one.outcome)
+            end
+        end
+        assert.is_truthy(told, "nobody was told in round " .. round)
+        times[#times + 1] = told.after - closed
+    end
+    table.sort(times)
+    return times
+end
+
+
+local function print_times(what, times)
+    local function at(share)
+        return times[math.max(1, math.ceil(#times * share))] * 1e3
+    end
+    print(("\n%s: told after p50 %.1f ms, p99 %.1f ms, max %.1f ms (%d circles)"):format(
+        what, at(0.5), at(0.99), at(1), #times))
+end
+
+
+describe("a circle of waits", function ()
+    after_each(process.clean_up)
+
+    local SHAPES = {
+        ["of 2 processes"] = { { 1 }, { 2 } },
+        ["of 3 processes"] = { { 1 }, { 2 }, { 3 } },
+        ["of 5 processes"] = { { 1 }, { 2 }, { 3 }, { 4 }, { 5 } },
+        ["of 2 coroutines"] = { { 1, 2 } },
+        ["of 3 coroutines"] = { { 1, 2, 3 } },
+        ["of 5 coroutines"] = { { 1, 2, 3, 4, 5 } },
+        ["of 3 in 2 processes"] = { { 1, 3 }, { 2 } },
+        ["of 5 in 2 processes"] = { { 1, 3, 5 }, { 2, 4 } },
+        ["of 5 in 3 processes"] = { { 1, 2 }, { 3, 5 }, { 4 } },
+    }
+
+    for name, processes in pairs(SHAPES) do
+        it(name .. " is told to one, and the others go on", function ()
+            check_circle(processes, 5, true)
+        end)
+    end
+
+
+    for _, count in ipairs { 2, 3, 5 } do
+        it("of " .. count .. " processes that have no tasks is told to one, and the others go on", function ()
+            local processes = {}
+            for i = 1, count do
+                processes[i] = { i }
+            end
+            check_circle(processes, 5, false)
+        end)
+    end
+
+
+    it("is told soon after it closed", function ()
+        print_times("2 processes", check_circle({ { 1 }, { 2 } }, 40, true))
+        print_times("5 waits in 3 processes", check_circle({ { 1, 2 }, { 3, 5 }, { 4 } }, 40, true))
+    end)
+
+
+    it("is told under a host of the user's own", function ()
+        dictionary()
+        local child = process.start(COMMON .. [[
+            local ready = {}
+            local host = { name = "mine", sleep = function () coroutine.yield() end }
+            require("resty.holdfast.host").set_host(host)
+            local function agent(mine, other)
+                local first, second = resty_lock:new("spec_deadlock"), resty_lock:new("spec_deadlock")
+                assert(first:lock(mine))
+                coroutine.yield()
+                local elapsed, err, keys = second:lock(other)
+                say(mine, elapsed and "got" or err, keys and table.concat(keys, ",") or "-")
+                if elapsed then second:unlock() end
+                first:unlock()
+            end
+            local agents = { coroutine.create(agent), coroutine.create(agent) }
+            assert(coroutine.resume(agents[1], "a", "b"))
+            assert(coroutine.resume(agents[2], "b", "a"))
+            while coroutine.status(agents[1]) ~= "dead" or coroutine.status(agents[2]) ~= "dead" do
+                for _, co in ipairs(agents) do
+                    if coroutine.status(co) ~= "dead" then assert(coroutine.resume(co)) end
+                end
+            end
+        ]])
+        assert.equal("b\tdeadlock\ta,b", child:hear())
+        assert.equal("a\tgot\t-", child:hear())
+    end)
+
+
+    it("has long keys cut to what is kept of them", function ()
+        dictionary()
+        local child = process.start(COMMON .. [[
+            local long = ("k"):rep(300)
+            local function agent(mine, other)
+                local first, second = resty_lock:new("spec_deadlock"), resty_lock:new("spec_deadlock")
+                assert(first:lock(mine))
+                scheduler.sleep(0.01)
+                local elapsed, _, keys = second:lock(other)
+                if keys then say(keys[1], #keys) end
+                if elapsed then second:unlock() end
+                first:unlock()
+            end
+            scheduler.spawn(agent, long .. 1, long .. 2)
+            scheduler.spawn(agent, long .. 2, long .. 1)
+            assert(scheduler.run())
+        ]])
+        assert.equal(("k"):rep(56) .. "\t2", child:hear())
+    end)
+end)
+
+
+-- --- what is no circle ---------------------------------------------------------------------------------
+
+-- Does as it is told: take KEY [EXPTIME], release KEY, wait KEY TIMEOUT.
+local OBEDIENT = COMMON .. [[
+local held = {}
+for line in hear do
+    local what, key, number = line:match("^(%S+) (%S+) ?(%S*)$")
+    if what == "release" then
+        say(tostring(held[key]:unlock()))
+    else
+        local exptime = what == "take" and tonumber(number) or 30
+        held[key] = resty_lock:new("spec_deadlock", { exptime = exptime })
+        local elapsed, err = held[key]:lock(key, { timeout = what == "wait" and tonumber(number) or 0 })
+        say(elapsed and "got" or err)
+    end
+end
+]]
+
+
+local function start_agents(count)
+    dictionary()
+    local agents = {}
+    for i = 1, count do
+        agents[i] = process.start(OBEDIENT)
+    end
+    return unpack(agents)
+end
+
+
+local function ask(agent, line)
+    agent:say(line)
+    return agent:hear()
+end
+
+
+describe("what is no circle of waits", function ()
+    after_each(process.clean_up)
+
+
+    it("a chain ends by timeouts", function ()
+        local a, b, c = start_agents(3)
+        assert.equal("got", ask(a, "take a"))
+        assert.equal("got", ask(b, "take b"))
+        assert.equal("got", ask(c, "take c"))
+        b:say("wait a 0.3")
+        c:say("wait b 0.3")
+        assert.equal("timeout", b:hear())
+        assert.equal("timeout", c:hear())
+    end)
+
+
+    it("two that wait for one, and hold something, get it one after the other", function ()
+        local a, b, c = start_agents(3)
+        assert.equal("got", ask(a, "take a"))
+        assert.equal("got", ask(b, "take b"))
+        assert.equal("got", ask(c, "take c"))
+        b:say("wait a 10")
+        scheduler.sleep(0.2)
+        c:say("wait a 10")
+        scheduler.sleep(0.1)
+        assert.equal("1", ask(a, "release a"))
+        a:say("wait b 10")
+        assert.equal("got", b:hear())
+        assert.equal("1", ask(b, "release a"))
+        assert.equal("got", c:hear())
+        assert.equal("1", ask(b, "release b"))
+        assert.equal("got", a:hear())
+    end)
+
+
+    for _, name in ipairs(loops.names) do
+        it("the loop of " .. name .. ": one coroutine waits while another holds, and will release", function ()
+            require("resty.shdict").open("spec_hosts", { size = "1m" }):flush_all()
+            local child = loops.start(name, [[
+                spawn(function ()
+                    local a = new()
+                    assert(a:lock("a"))
+                    say "a"
+                    -- The other process holds b and waits for a; the one below waits for b.
+                    local function waiters(key)
+                        local holder = a:holder(key)
+                        return holder and holder.waiters or 0
+                    end
+                    repeat sleep(0.005) until waiters("a") == 1 and waiters("b") == 1
+                    sleep(0.05)
+                    a:unlock()
+                end)
+                spawn(function ()
+                    local b = new { timeout = 15 }
+                    repeat sleep(0.005) until b:holder("b")
+                    local elapsed, err = b:lock("b")
+                    say(elapsed and "got" or err)
+                end)
+                run()
+            ]])
+            assert.equal("a", child:hear())
+            local other = process.start(loops.COMMON .. [[
+                local b, a = new(), new { timeout = 15 }
+                assert(b:lock("b"))
+                local elapsed, err = a:lock("a")
+                say(elapsed and "got" or err)
+            ]])
+            assert.equal("got", other:hear())
+            assert.equal("got", child:hear())
+        end)
+    end
+
+
+    it("who released before it waited is in none", function ()
+        local a, b = start_agents(2)
+        assert.equal("got", ask(a, "take a"))
+        assert.equal("got", ask(a, "take other"))
+        assert.equal("got", ask(b, "take b"))
+        b:say("wait a 10")
+        scheduler.sleep(0.05)
+        assert.equal("1", ask(a, "release a"))
+        a:say("wait b 10")
+        assert.equal("got", b:hear())
+        scheduler.sleep(0.15)
+        assert.equal("1", ask(b, "release b"))
+        assert.equal("got", a:hear())
+    end)
+
+
+    it("a wait that timed out before the circle closed leaves none", function ()
+        local a, b = start_agents(2)
+        assert.equal("got", ask(a, "take a"))
+        assert.equal("got", ask(b, "take b"))
+        assert.equal("timeout", ask(a, "wait b 0.05"))
+        assert.equal("timeout", ask(b, "wait a 0.3"))
+    end)
+
+
+    it("a holder that expired before the circle closed leaves none", function ()
+        local a, b = start_agents(2)
+        assert.equal("got", ask(a, "take a 0.05"))
+        assert.equal("got", ask(a, "take other"))
+        assert.equal("got", ask(b, "take b"))
+        assert.equal("got", ask(b, "wait a 10"))
+        assert.equal("timeout", ask(a, "wait b 0.3"))
+    end)
+
+
+    it("a holder that is killed leaves none", function ()
+        local a, b, c = start_agents(3)
+        assert.equal("got", ask(a, "take a"))
+        assert.equal("got", ask(b, "take b"))
+        assert.equal("got", ask(c, "take c"))
+        a:say("wait b 10")
+        b:say("wait c 10")
+        scheduler.sleep(0.05)
+        c:kill()
+        assert.equal("got", b:hear())
+        assert.equal("1", ask(b, "release b"))
+        assert.equal("got", a:hear())
+    end)
+
+
+    it("the one that would be told is killed: the others go on without being told", function ()
+        for _ = 1, 5 do
+            local a, b, c = start_agents(3)
+            assert.equal("got", ask(a, "take a"))
+            assert.equal("got", ask(b, "take b"))
+            assert.equal("got", ask(c, "take c"))
+            a:say("wait b 10")
+            b:say("wait c 10")
+            scheduler.sleep(0.1)
+            c:say("wait a 10")
+            scheduler.sleep(0.005)
+            c:kill()
+            assert.equal("got", b:hear())
+            assert.equal("1", ask(b, "release b"))
+            assert.equal("got", a:hear())
+            process.clean_up()
+        end
+    end)
+
+
+    it("a coroutine that waits for itself ends by its timeout, as in lua-resty-lock", function ()
+        local a = start_agents(1)
+        assert.equal("got", ask(a, "take a"))
+        assert.equal("timeout", ask(a, "wait a 0.2"))
+    end)
+
+
+    it("a process that is stopped is in a circle when it goes on", function ()
+        local a, b = start_agents(2)
+        assert.equal("got", ask(a, "take a"))
+        assert.equal("got", ask(b, "take b"))
+        a:kill(process.STOP)
+        assert.equal("timeout", ask(b, "wait a 0.2"))
+        a:kill(process.CONT)
+        a:say("wait b 10")
+        scheduler.sleep(0.05)
+        assert.equal("deadlock", ask(b, "wait a 10"))
+    end)
+end)
+
+
+describe("with an rwlock", function ()
+    after_each(process.clean_up)
+
+    -- One holds a lock and waits to write; READERS hold the rwlock, and one of them waits for the lock.
+    local RWLOCK = COMMON .. [[
+        local resty_rwlock = require "resty.rwlock"
+        local waiting = { timeout = TIMEOUT }
+        local function writer()
+            local lock, rwlock = resty_lock:new("spec_deadlock"), resty_rwlock:new("spec_deadlock", waiting)
+            assert(lock:lock("lock"))
+            scheduler.sleep(0.02)
+            local _, err, keys = rwlock:wrlock("rwlock")
+            say("writer", err or "got", keys and table.concat(keys, ",") or "-")
+            lock:unlock()
+        end
+        local function holder(method)
+            local lock, rwlock = resty_lock:new("spec_deadlock", waiting), resty_rwlock:new("spec_deadlock")
+            assert(rwlock[method](rwlock, "rwlock"))
+            scheduler.sleep(0.05)
+            local _, err, keys = lock:lock("lock")
+            say("holder", err or "got", keys and table.concat(keys, ",") or "-")
+            rwlock:unlock()
+        end
+        scheduler.spawn(writer)
+        scheduler.spawn(holder, METHOD)
+        if READERS == 2 then
+            scheduler.spawn(function ()
+                local rwlock = resty_rwlock:new("spec_deadlock")
+                assert(rwlock:rdlock("rwlock"))
+                scheduler.sleep(0.6)
+                rwlock:unlock()
+            end)
+        end
+        assert(scheduler.run())
+    ]]
+
+    local function said(method, readers, timeout)
+        dictionary()
+        local constants = ("local METHOD, READERS, TIMEOUT = %q, %d, %s\n"):format(method, readers, timeout)
+        local child = process.start(constants .. RWLOCK)
+        return child:hear(), child:hear()
+    end
+
+
+    for _, method in ipairs { "wrlock", "rdlock" } do
+        it("a circle over a single holder by " .. method .. " is told", function ()
+            local first, second = said(method, 1, 10)
+            assert.equal("holder\tdeadlock\tlock,rwlock", first)
+            assert.equal("writer\tgot\t-", second)
+        end)
+    end
+
+
+    it("the circle that is left when another reader goes is told", function ()
+        local first, second = said("rdlock", 2, 10)
+        assert.equal("holder\tdeadlock\tlock,rwlock", first)
+        assert.equal("writer\tgot\t-", second)
+    end)
+
+
+    it("two readers lead nowhere", function ()
+        local first, second = said("rdlock", 2, 0.3)
+        assert.equal("writer\ttimeout\t-", first)
+        assert.equal("holder\tgot\t-", second)
+    end)
+
+
+    it("a semaphore leads nowhere, as another coroutine may post", function ()
+        dictionary()
+        local child = process.start(COMMON .. [[
+            local semaphore = require("resty.semaphore"):new("spec_deadlock", { permits = 1, timeout = 10 })
+            scheduler.spawn(function ()
+                local lock = resty_lock:new("spec_deadlock")
+                assert(semaphore:wait("permit"))
+                scheduler.sleep(0.05)
+                say(lock:lock("lock") and "got")
+                lock:unlock()
+            end)
+            scheduler.spawn(function ()
+                local lock = resty_lock:new("spec_deadlock")
+                assert(lock:lock("lock"))
+                say(semaphore:wait("permit"))
+                lock:unlock()
+            end)
+            scheduler.spawn(function ()
+                scheduler.sleep(0.3)
+                semaphore:post("permit")
+            end)
+            assert(scheduler.run())
+        ]])
+        assert.equal("true", child:hear())
+        assert.equal("got", child:hear())
+    end)
+end)
+
+
+-- --- a storm -------------------------------------------------------------------------------------------
+
+-- Tasks that take two locks of a few, in any order. Each says in the dictionary what it waits for, and each lock whose
+-- it is: a circle can be checked by whoever is told of it, as nobody in it can do anything.
+local STORM = COMMON .. [[
+math.randomseed(SEED)
+local finish = scheduler.now() + SECONDS
+local entered, told = 0, 0
+
+local function take(lock, key, me)
+    dict:set("waits:" .. me, key)
+    local elapsed, err, keys = lock:lock(key)
+    if elapsed then
+        if dict:incr("inside:" .. key, 1, 0) ~= 1 then say("two are inside of " .. key) end
+        dict:set("owner:" .. key, me)
+        dict:delete("waits:" .. me)
+        entered = entered + 1
+    end
+    return elapsed, err, keys
+end
+
+local function give_back(lock, key)
+    dict:delete("owner:" .. key)
+    dict:incr("inside:" .. key, -1)
+    assert(lock:unlock())
+end
+
+local function check(keys, me)
+    for i, key in ipairs(keys) do
+        local owner = dict:get("owner:" .. key)
+        local expected = i < #keys and keys[i + 1] or keys[1]
+        if (i == #keys) ~= (owner == me) then
+            say("circle of " .. me .. ": " .. table.concat(keys, ",") .. ": " .. key .. " has " .. tostring(owner))
+        elseif dict:get("waits:" .. tostring(owner)) ~= expected then
+            say("circle of " .. me .. ": " .. tostring(owner) .. " does not wait for " .. expected)
+        end
+    end
+end
+
+local function philosopher(me)
+    local first = resty_lock:new("spec_deadlock", { timeout = 20, exptime = 60 })
+    local second = resty_lock:new("spec_deadlock", { timeout = 20, exptime = 60 })
+    while scheduler.now() < finish do
+        local a = math.random(KEYS)
+        local b = (a + math.random(KEYS - 1) - 1) % KEYS + 1
+        local elapsed, err = take(first, "key" .. a, me)
+        if not elapsed then
+            say("without a lock: " .. err)
+            return
+        end
+        scheduler.sleep(math.random() * 0.003)
+        local keys
+        elapsed, err, keys = take(second, "key" .. b, me)
+        if elapsed then
+            scheduler.sleep(math.random() * 0.002)
+            give_back(second, "key" .. b)
+        elseif err == "deadlock" then
+            told = told + 1
+            check(keys, me)
+        else
+            say("with a lock: " .. err)
+        end
+        give_back(first, "key" .. a)
+    end
+end
+
+for i = 1, 5 do scheduler.spawn(philosopher, NAME .. ":" .. i) end
+if not scheduler.run() then say("a task failed") end
+say("done", entered, told)
+]]
+
+
+describe("a storm of philosophers", function ()
+    after_each(process.clean_up)
+
+
+    it("goes on, nobody meets another inside, and each circle that is told is one", function ()
+        dictionary()
+        local seed = os.time()
+        print("\nseed " .. seed)
+        local children = {}
+        for i = 1, 5 do
+            local constants = ("local SEED, SECONDS, KEYS, NAME = %d, 4, 12, 'p%d'\n"):format(seed + i, i)
+            children[i] = process.start(constants .. STORM, { stderr = true })
+        end
+        local entered, told = 0, 0
+        for _, child in ipairs(children) do
+            local text = child:hear_all(60)
+            local entries, circles = text:match("^done\t(%d+)\t(%d+)\n$")
+            assert.is_truthy(entries, text)
+            entered, told = entered + entries, told + circles
+        end
+        print(("%d locks taken, %d circles told"):format(entered, told))
+        assert.is_true(told > 0)
+    end)
+end)

@@ -1,0 +1,359 @@
+-- What becomes of a key when the process, the Lua state or the coroutine is gone that held it or waited for it.
+-- The same claims for processes that are no Lua: tests/death.
+
+local command = require "spec.support.command"
+local hosts = require "resty.holdfast.host"
+local none = require "resty.holdfast.host.none"
+local process = require "spec.support.process"
+local shdict = require "resty.shdict"
+
+-- The ways to hold a key alone. Each is code for children, too: new(timeout), take(object), give(object).
+local PRIMITIVES = {
+    lock = [[
+        local function new(timeout)
+            local resty_lock = require "resty.lock"
+            return assert(resty_lock:new("spec_death", { exptime = 3600, timeout = timeout or 15 }))
+        end
+        local function take(object) return object:lock("key") end
+        local function give(object) return object:unlock() end
+    ]],
+    rwlock = [[
+        local function new(timeout)
+            local resty_rwlock = require "resty.rwlock"
+            return assert(resty_rwlock:new("spec_death", { exptime = 3600, timeout = timeout or 15 }))
+        end
+        local function take(object) return object:wrlock("key") end
+        local function give(object) return object:unlock() end
+    ]],
+    semaphore = [[
+        local function new(timeout)
+            local resty_semaphore = require "resty.semaphore"
+            return { assert(resty_semaphore:new("spec_death", { permits = 1 })), timeout or 15 }
+        end
+        local function take(object) return object[1]:wait("key", object[2]) end
+        local function give(object) return object[1]:post("key", 1) end
+    ]],
+}
+
+-- Waits are what the test makes of them: each yields, and goes on when it is resumed.
+local MANUAL_HOST = [[
+    require("resty.holdfast.host").set_host { name = "manual", sleep = coroutine.yield, wait = coroutine.yield }
+]]
+
+local FORK = [[
+    local ffi = require "ffi"
+    ffi.cdef "int fork(void); int waitpid(int, int *, int); int getpid(void); unsigned int alarm(unsigned int);"
+]]
+
+local HOLDER = [[
+    local mine = new()
+    say(take(mine) and "holds" or "does not hold")
+    hear()
+    say(give(mine) and "released" or "was robbed")
+    hear()
+]]
+
+local WAITER = [[
+    local mine = new()
+    hear()
+    say(take(mine) and "holds" or "does not hold")
+    say(give(mine) and "released" or "was robbed")
+]]
+
+
+for name, primitive in pairs(PRIMITIVES) do
+    describe("death and " .. name .. ":", function ()
+        local dict
+        local new, take, give = assert(loadstring(primitive .. "return new, take, give"))()
+
+        before_each(function ()
+            dict = assert(shdict.open("spec_death", { size = "256k" }))
+            dict:flush_all()
+        end)
+
+        after_each(function ()
+            hosts.set_host(nil)
+            process.clean_up()
+            collectgarbage()
+            collectgarbage()
+            shdict.remove("spec_death")
+        end)
+
+        local function start(source)
+            return process.start(primitive .. source, { stderr = true })
+        end
+
+        local function start_holder()
+            local child = start(HOLDER)
+            assert.equal("holds", child:hear())
+            return child
+        end
+
+        -- A process that waits for the key. It is in the queue when this returns.
+        local function start_waiter()
+            local child = start(WAITER)
+            local before = dict:free_space()
+            child:say("wait")
+            assert(command.await(function () return dict:free_space() < before end), "it does not queue")
+            return child
+        end
+
+        local function expect_served(child)
+            assert.equal("holds", child:hear())
+            assert.equal("released", child:hear())
+        end
+
+        -- So many coroutines that wait for the key and go on only if they are resumed.
+        local function waiting_coroutines(count)
+            hosts.set_host { name = "manual", sleep = coroutine.yield, wait = coroutine.yield }
+            local all = {}
+            for i = 1, count do
+                all[i] = coroutine.create(function ()
+                    local mine = new()
+                    local ok, err = take(mine)
+                    return ok, err, ok and give(mine)
+                end)
+                assert(coroutine.resume(all[i]))
+                assert.equal("suspended", coroutine.status(all[i]))
+            end
+            hosts.set_host(nil)
+            return all
+        end
+
+
+        it("a coroutine that waits and is never resumed holds up nobody", function ()
+            local holder = start_holder()
+            local abandoned = waiting_coroutines(3)
+            local waiter = start_waiter()
+            holder:say("release")
+            assert.equal("released", holder:hear())
+            expect_served(waiter)
+            assert.equal("suspended", coroutine.status(abandoned[1]))
+        end)
+
+
+        it("a coroutine that is collected while it waits leaves the queue", function ()
+            local holder = start_holder()
+            local before = dict:free_space()
+            do
+                local abandoned = waiting_coroutines(50)
+                assert.equal("suspended", coroutine.status(abandoned[50]))
+                assert.is_true(dict:free_space() < before)
+            end
+            collectgarbage()
+            collectgarbage()
+            assert.equal(before, dict:free_space())
+            holder:say("release")
+            assert.equal("released", holder:hear())
+            assert.is_truthy(take(new(0)))
+        end)
+
+
+        it("a coroutine that is collected when it has been chosen hands on", function ()
+            local holder = start_holder()
+            local abandoned = waiting_coroutines(1)
+            local waiter = start_waiter()
+            holder:say("release")
+            assert.equal("released", holder:hear())
+            assert.equal("suspended", coroutine.status(table.remove(abandoned)))
+            collectgarbage()
+            collectgarbage()
+            expect_served(waiter)
+            assert.is_truthy(take(new(0)))
+        end)
+
+
+        it("a Lua state that is closed while its tasks wait leaves nothing behind", function ()
+            local holder = start_holder()
+            local before = dict:free_space()
+            local INNER = primitive .. [[
+                local scheduler = require "resty.holdfast.scheduler"
+                for _ = 1, 20 do
+                    scheduler.spawn(function () take(new()) end)
+                end
+                scheduler.spawn(function () scheduler.sleep(0.02) end):join()
+            ]] .. MANUAL_HOST .. [[
+                waiting = {}
+                for i = 1, 20 do
+                    waiting[i] = coroutine.create(function () take(new()) end)
+                    assert(coroutine.resume(waiting[i]))
+                end
+            ]]
+            local child = process.start(("local SOURCE = %q\n"):format(INNER) .. [[
+                local ffi = require "ffi"
+                ffi.cdef "typedef struct lua_State lua_State;"
+                ffi.cdef "lua_State *luaL_newstate(void); void luaL_openlibs(lua_State *); void lua_close(lua_State *);"
+                ffi.cdef "int luaL_loadstring(lua_State *, const char *); int lua_pcall(lua_State *, int, int, int);"
+                ffi.cdef "const char *lua_tolstring(lua_State *, int, size_t *);"
+                local C = ffi.C
+                local inner = C.luaL_newstate()
+                C.luaL_openlibs(inner)
+                local code = C.luaL_loadstring(inner, SOURCE)
+                if code == 0 then
+                    code = C.lua_pcall(inner, 0, 0, 0)
+                end
+                say(code == 0 and "waits" or ffi.string(C.lua_tolstring(inner, -1, nil)))
+                hear()
+                C.lua_close(inner)
+                say "closed"
+                hear()
+            ]], { stderr = true })
+            assert.equal("waits", child:hear())
+            assert.is_true(dict:free_space() < before)
+            child:say("close")
+            assert.equal("closed", child:hear())
+            assert.equal(before, dict:free_space())
+            local waiter = start_waiter()
+            holder:say("release")
+            assert.equal("released", holder:hear())
+            expect_served(waiter)
+        end)
+
+
+        it("the collector of a forked child takes no place of its parent's waiters", function ()
+            local holder = start_holder()
+            local before = dict:free_space()
+            local parent = start(FORK .. MANUAL_HOST .. [[
+                local waiting = {}
+                for i = 1, 10 do
+                    waiting[i] = coroutine.create(function () take(new()) end)
+                    assert(coroutine.resume(waiting[i]))
+                end
+                local pid = ffi.C.fork()
+                if pid == 0 then
+                    waiting = nil
+                    collectgarbage()
+                    collectgarbage()
+                    os.exit(0, true)
+                end
+                ffi.C.waitpid(pid, nil, 0)
+                say "forked"
+                hear()
+                waiting = nil
+                collectgarbage()
+                collectgarbage()
+                say "collected"
+                hear()
+            ]])
+            assert.equal("forked", parent:hear())
+            assert.is_true(before - dict:free_space() >= 10 * 16, "the child has emptied the queue")
+            parent:say("collect")
+            assert.equal("collected", parent:hear())
+            assert.equal(before, dict:free_space())
+            holder:say("release")
+            assert.equal("released", holder:hear())
+        end)
+
+
+        it("a forked child gets the lock of its parent when that is killed", function ()
+            local parent = start(FORK .. [[
+                local mine = new()
+                assert(take(mine))
+                if ffi.C.fork() == 0 then
+                    ffi.C.alarm(60)
+                    local own = new()
+                    say(give(mine) and "the child releases" or "the child does not release")
+                    say(take(own) and "the child holds" or "the child gets nothing")
+                    say(give(own) and "released" or "was robbed")
+                    os.exit(0, true)
+                end
+                hear()
+            ]])
+            assert.equal("the child does not release", parent:hear())
+            none.sleep(0.05)
+            assert.same({ nil, "timeout" }, { take(new(0.01)) })
+            parent:kill(process.KILL)
+            assert.equal("the child holds", parent:hear())
+            assert.equal("released", parent:hear())
+            assert.is_truthy(take(new()))
+        end)
+
+
+        it("what a killed task's process held goes to the tasks of the others, one at a time", function ()
+            local holder = start_holder()
+            local CROWD = [[
+                local scheduler = require "resty.holdfast.scheduler"
+                local dict = require("resty.shdict").shared.spec_death
+                local served = 0
+                hear()
+                for _ = 1, 10 do
+                    scheduler.spawn(function ()
+                        local mine = new()
+                        assert(take(mine))
+                        assert(dict:add("inside", true), "two hold the key")
+                        scheduler.sleep(0.001)
+                        dict:delete("inside")
+                        assert(give(mine))
+                        served = served + 1
+                    end)
+                end
+                scheduler.run()
+                say(served)
+            ]]
+            local crowds = {}
+            for i = 1, 3 do
+                crowds[i] = start(CROWD)
+                crowds[i]:say("wait")
+            end
+            none.sleep(0.05)
+            holder:kill(process.KILL)
+            for i = 1, 3 do
+                assert.equal("10", crowds[i]:hear())
+            end
+        end)
+    end)
+
+
+    describe("death of a worker of holdfast run and " .. name .. ":", function ()
+        before_each(command.set_up)
+        after_each(command.tear_down)
+
+        -- Each worker that gets the key leaves a file; the first keeps it.
+        local SCRIPT = [[
+            local ffi = require "ffi"
+            ffi.cdef "int getpid(void);"
+            local scheduler = require "resty.holdfast.scheduler"
+            local worker = require "resty.holdfast.worker"
+            local function mark(what)
+                assert(io.open("FOLDER/" .. what .. "." .. worker.id() .. "." .. ffi.C.getpid(), "w")):close()
+            end
+            mark("started")
+            scheduler.spawn(function ()
+                local mine = new()
+                assert(take(mine))
+                mark("got")
+                local keeps = require("resty.shdict").shared.spec_death:add("first", true)
+                if keeps then
+                    scheduler.stopping(60)
+                end
+                give(mine)
+                scheduler.stopping(60)
+            end)
+            scheduler.run()
+        ]]
+
+        local function holders()
+            return command.files("^got%.")
+        end
+
+        for workers = 1, 3 do
+            it("with kill -9, the one started in its place gets it too, of " .. workers, function ()
+                local file = command.write("script.lua", primitive
+                                           .. SCRIPT:gsub("FOLDER", function () return command.path("") end))
+                local master = command.start("run", "--respawn", "--workers", tostring(workers), "--dict",
+                                             "spec_death=64k", file)
+                assert(command.await(function () return #holders() == 1 end), master:err())
+                assert(command.await(function () return #command.files("^started%.") == workers end), master:err())
+                local first = holders()[1]
+                local number, pid = first:match("^got%.(%d+)%.(%d+)$")
+                command.sleep(0.05)
+                assert.same({ first }, holders())
+                command.kill(tonumber(pid), command.KILL)
+                assert(command.await(function () return #holders() == workers + 1 end), master:err())
+                assert.equal(2, #command.files("^got%." .. number .. "%.%d+$"), "the new worker " .. number)
+                master:signal(command.TERM)
+                assert.same({ signal = command.TERM }, master:wait())
+            end)
+        end
+    end)
+end

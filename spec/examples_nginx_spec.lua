@@ -1,0 +1,104 @@
+-- The example site, with a real Redis, nginx and wrk.
+
+local command = require "spec.support.command"
+local nginx = require "spec.support.nginx"
+
+local root = os.getenv("PWD")
+local RUN = root .. "/examples/nginx/run"
+
+local environment = {
+    PROGRAM = RUN,
+    HOLDFAST_LIB = os.getenv("HOLDFAST_LIB") or root .. "/build/libholdfast.so",
+}
+
+
+-- Nil, or why it cannot run here.
+local function missing()
+    for _, program in ipairs { "redis-server", "redis-cli", "wrk" } do
+        if os.execute("command -v " .. program .. " >/dev/null") ~= 0 then
+            return program .. " is not installed"
+        end
+    end
+    return nginx.missing()
+end
+
+local reason = missing()
+local it = reason and function (text) pending(text .. ": " .. reason) end or it
+
+
+-- With a folder for temporary files that is looked into afterwards.
+local function start(...)
+    environment.TMPDIR = command.path("temporary")
+    assert(os.execute("mkdir -p '" .. environment.TMPDIR .. "'") == 0)
+    local arguments = { ... }
+    arguments[#arguments + 1] = environment
+    return command.start(unpack(arguments))
+end
+
+
+-- How many processes have something of that folder on their command line. The pattern does not match itself.
+local function processes()
+    local pipe = assert(io.popen("grep -ls '" .. command.path("temporar[y]") .. "/' /proc/[0-9]*/cmdline | wc -l"))
+    local count = tonumber(pipe:read("*a"))
+    pipe:close()
+    return count
+end
+
+
+-- The numbers of a row of the table.
+local function row(out, name)
+    local numbers = {}
+    for number in (out:match("\n" .. name .. " +([%d. ]+)") or ""):gmatch("[%d.]+") do
+        numbers[#numbers + 1] = tonumber(number)
+    end
+    return unpack(numbers)
+end
+
+
+describe("examples/nginx", function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    local function assert_nothing_is_left()
+        assert.is_truthy(command.await(function () return processes() == 0 end))
+        local pipe = assert(io.popen("ls '" .. command.path("temporary") .. "'"))
+        assert.equal("", pipe:read("*a"))
+        pipe:close()
+    end
+
+
+    it("asks Redis once for each article with the lock, and more often without", function ()
+        local process = start("1", "300", "32")
+        assert.same({ code = 0 }, process:wait(60), process:err())
+        assert.equal("", process:err())
+        local requests, _, _, _, articles, calls = row(process:out(), "with the lock")
+        assert.is_true(requests > articles and articles > 0, process:out())
+        assert.equal(articles, calls)
+        _, _, _, _, articles, calls = row(process:out(), "without")
+        assert.is_true(calls > articles, process:out())
+        assert_nothing_is_left()
+    end)
+
+    it("leaves nothing behind when it is ended", function ()
+        local process = start("60")
+        assert.is_truthy(command.await(function ()
+            return os.execute("grep -qs . '" .. environment.TMPDIR .. "'/*/access.log") == 0
+        end), "it does not start")
+        assert.is_true(processes() >= 2)
+        process:signal(command.TERM)
+        assert.same({ code = 143 }, process:wait())
+        assert_nothing_is_left()
+    end)
+
+    it("refuses what is no number, and too many of them", function ()
+        for said, arguments in pairs {
+            ['run: a number, 1 to 999999, expected, got "0"\n'] = { "0" },
+            ['run: a number, 1 to 999999, expected, got "x"\n'] = { "2", "x" },
+            ["usage: run [SECONDS [ARTICLES [CONNECTIONS]]]\n"] = { "1", "2", "3", "4" },
+        } do
+            local process = start(unpack(arguments))
+            assert.same({ code = 2 }, process:wait())
+            assert.equal(said, process:err())
+        end
+    end)
+end)

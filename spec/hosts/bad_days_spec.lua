@@ -1,0 +1,314 @@
+-- Bad days, in every event loop: no threads, no descriptors, no memory, exit and fork while somebody waits.
+
+local loops = require "spec.support.loops"
+local process = require "spec.support.process"
+
+local HOLDER = loops.COMMON .. [[
+    local lock = new()
+    say(lock:lock("key"))
+    while true do
+        if not hear() then break end
+        say(lock:unlock())
+        hear()
+        say(lock:lock("key") ~= nil)
+    end
+]]
+
+-- What the operating system gives is limited from then on.
+local LIMITS = [[
+    local ffi = require "ffi"
+    ffi.cdef "typedef struct { unsigned long now, most; } limits;"
+    ffi.cdef "int getrlimit(int, limits *); int setrlimit(int, const limits *);"
+    ffi.cdef "int setresuid(unsigned int, unsigned int, unsigned int); unsigned int geteuid(void);"
+    local NPROC, NOFILE = 6, 7
+    local function limit(what, now)
+        local limits = ffi.new("limits")
+        assert(ffi.C.getrlimit(what, limits) == 0)
+        local before = limits.now
+        limits.now = now
+        assert(ffi.C.setrlimit(what, limits) == 0)
+        return tonumber(before)
+    end
+    ffi.cdef "int open(const char *, int); int dup2(int, int);"
+    -- No limit of threads holds for root. Neovim complains at its end that another user may not read its files.
+    local function limit_threads()
+        limit(NPROC, 1)
+        ffi.C.dup2(ffi.C.open("/dev/null", 1), 2)
+        if ffi.C.geteuid() == 0 then
+            assert(ffi.C.setresuid(65534, 65534, 65534) == 0)
+        end
+    end
+]]
+
+local FORK = [[
+    local ffi = require "ffi"
+    ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
+]]
+
+
+local function pause(seconds)
+    require("ffi").C.usleep(seconds * 1e6)
+end
+
+
+for _, name in ipairs(loops.names) do
+    describe("in the loop of " .. name, function ()
+        local holder
+
+        before_each(function ()
+            holder = process.start(HOLDER)
+            assert.equal("0", holder:hear())
+        end)
+
+        after_each(process.clean_up)
+
+        local function release()
+            holder:say("release")
+            assert.equal("1", holder:hear())
+        end
+
+
+        -- A day that is bad from the beginning, or from `later` on until it is good `again`. Others go on meanwhile,
+        -- and what is released is got.
+        local function assert_that_waits_go_on(bad, later, again)
+            local child = loops.start(name, LIMITS .. bad .. [[
+                local ticks, over = 0, false
+                spawn(function ()
+                    while not over do
+                        sleep(0.01)
+                        ticks = ticks + 1
+                    end
+                end)
+                spawn(function ()
+                    local lock = new()
+                    ]] .. (later or "") .. [[
+                    say("begin")
+                    local elapsed, err = lock:lock("key")
+                    ]] .. (again or "") .. [[
+                    say(elapsed and true, err, ticks > 2, lock:unlock())
+                    over = true
+                end)
+                run()
+                say("end")
+            ]])
+            assert.equal("begin", child:hear())
+            pause(0.2)
+            release()
+            assert.equal("true\tnil\ttrue\t1", child:hear())
+            assert.equal("end", child:hear())
+            assert.equal(0, child:wait())
+        end
+
+
+        it("a process that may have no more threads waits as well", function ()
+            assert_that_waits_go_on [[
+                limit_threads()
+                assert(not require("resty.holdfast.parker").fd())
+            ]]
+        end)
+
+
+        -- Also Neovim wants some at its end.
+        it("a process that may have no more descriptors waits as well, and as ever when it has some again", function ()
+            assert_that_waits_go_on("", [[
+                assert(select(2, new({ timeout = 0.02 }):lock("key")) == "timeout")
+                local before = limit(NOFILE, 0)
+                if "]] .. name .. [[" == "scheduler" then  -- that needs none, so it has none yet
+                    assert(not require("resty.holdfast.parker").fd())
+                end
+            ]], [[
+                limit(NOFILE, before)
+                assert(require("resty.holdfast.parker").fd())
+            ]])
+        end)
+
+
+        it("a process that has no descriptors for its first wait is told, and waits when it has some", function ()
+            local child = loops.start(name, LIMITS .. [[
+                spawn(function ()
+                    local lock = new { timeout = 0.02 }
+                    local before = limit(NOFILE, 0)
+                    local _, err = lock:lock("key")
+                    limit(NOFILE, before)
+                    say(err)
+                    say(select(2, lock:lock("key")))
+                end)
+                run()
+            ]])
+            local err = child:hear()
+            if err ~= "timeout" then
+                assert.equal("cannot wait here (host " .. name .. "): cannot load its adapter: module " ..
+                             "'resty.holdfast.host." .. name .. "' not found:", err)
+            end
+            assert.equal("timeout", child:hear())
+        end)
+
+
+        it("a process exits while its coroutines wait, and stands in nobody's way", function ()
+            -- luv crashes when the Lua state is closed in a callback, also without holdfast.
+            local crashes = name == "luv" or name == "neovim"
+            for _, close in ipairs(crashes and { "" } or { "", ", true" }) do
+                local child = loops.start(name, [[
+                    for i = 1, 3 do
+                        spawn(function ()
+                            if i == 1 then say("begin") end
+                            new():lock("key")
+                        end)
+                    end
+                    spawn(function ()
+                        sleep(0.05)
+                        os.exit(7]] .. close .. [[)
+                    end)
+                    run()
+                ]])
+                assert.equal("begin", child:hear())
+                assert.is_nil(child:hear())
+                assert.equal(7, child:wait())
+                release()
+                holder:say("take")
+                assert.equal("true", holder:hear())
+            end
+        end)
+
+
+        it("a process forks while its coroutines wait; both it and the child get what they wait for", function ()
+            local child = loops.start(name, FORK .. [[
+                local over
+                spawn(function ()
+                    local lock = new()
+                    local elapsed, err = lock:lock("key")
+                    say(elapsed and "parent", err)
+                    lock:unlock()
+                    over = true
+                end)
+                spawn(function ()
+                    sleep(0.05)
+                    for i = 1, 3 do
+                        if ffi.C.fork() == 0 then  -- a loop cannot be shared: the child blocks
+                            local none = require "resty.holdfast.host.none"
+                            hosts.set_host { name = "child", sleep = none.sleep, wait = none.wait }
+                            local lock = new()
+                            ffi.C._exit(lock:lock("key") and lock:unlock() and 0 or 1)
+                        end
+                    end
+                    say("forked")
+                end)
+                run()
+                local done = 0
+                for i = 1, 3 do
+                    local status = ffi.new("int[1]", -1)
+                    ffi.C.waitpid(-1, status, 0)
+                    if status[0] == 0 then done = done + 1 end
+                end
+                say("end", over, done)
+            ]])
+            assert.equal("forked", child:hear())
+            pause(0.05)
+            release()
+            assert.equal("parent\tnil", child:hear())
+            assert.equal("end\ttrue\t3", child:hear())
+        end)
+    end)
+end
+
+
+describe("a runtime directory", function ()
+    after_each(process.clean_up)
+
+    -- On a file system of its own, which goes with the process. Only root may do that, and not everywhere.
+    local MOUNTED = [[
+        local ffi = require "ffi"
+        ffi.cdef "int unshare(int); int mkdir(const char *, unsigned int); int rmdir(const char *);"
+        ffi.cdef "int mount(const char *, const char *, const char *, unsigned long, const char *);"
+        local NEWNS, RDONLY, REMOUNT, REC_PRIVATE = 0x20000, 1, 32, 0x44000
+        local place = os.getenv("HOLDFAST_DIR")
+        ffi.C.mkdir(place, 448)  -- 0700
+        local function mount(options, flags)
+            return ffi.C.mount("holdfast", place, "tmpfs", flags or 0, options) == 0
+        end
+        if ffi.C.unshare(NEWNS) ~= 0 or ffi.C.mount("none", "/", nil, REC_PRIVATE, nil) ~= 0
+           or not mount("mode=0700,size=3m") then
+            say("cannot mount")
+            os.exit(0)
+        end
+        local shdict = require "resty.shdict"
+    ]]
+
+    local place
+
+    before_each(function ()
+        place = os.getenv("HOLDFAST_DIR") .. "/mounted"
+    end)
+
+    after_each(function ()
+        os.remove(place)
+    end)
+
+    local function run_in_mounted(source)
+        local text, status = process.run(MOUNTED .. source, { env = { HOLDFAST_DIR = place } })
+        if text == "cannot mount\n" then
+            pending("only root can mount a file system here")
+            return
+        end
+        assert.equal(0, status, text)
+        return (text:gsub(place:gsub("%p", "%%%0"), "PLACE"))
+    end
+
+
+    it("that is full lets everybody go on who has what he needs, and tells the others", function ()
+        local text = run_in_mounted [[
+            local dict = assert(shdict.open("spec_full", { size = "64k" }))
+            local lock = require("resty.lock"):new("spec_full")
+            os.execute("head -c 4m /dev/zero 2>/dev/null >" .. place .. "/filler")
+            say(shdict.open("spec_more", { size = "64k" }))
+            local filled = 0
+            repeat
+                filled = filled + 1
+            until not dict:safe_set("entry" .. filled, ("x"):rep(1000))
+            say(filled > 10, lock:lock("key"), lock:unlock())
+            local cqueues = require "cqueues"
+            local loop = cqueues.new()
+            local other = require("resty.lock"):new("spec_full")
+            lock:lock("key")
+            loop:wrap(function ()
+                cqueues.sleep(0.05)
+                lock:unlock()
+            end)
+            loop:wrap(function () say(other:lock("key") > 0.01, other:unlock()) end)
+            assert(loop:loop())
+        ]]
+        if text then
+            assert.matches("^nil\t[^\n]*needs %d+ bytes, %d+ bytes are free in PLACE\ntrue\t0\t1\ntrue\t1\n$", text)
+        end
+    end)
+
+
+    it("that is full from the beginning is told", function ()
+        local text = run_in_mounted [[
+            os.execute("head -c 4m /dev/zero 2>/dev/null >" .. place .. "/filler")
+            say(shdict.open("spec_full", { size = "64k" }))
+            say(require("resty.holdfast.parker").listen_at())
+        ]]
+        if text then
+            assert.matches("^nil\t[^\n]*PLACE/processes needs %d+ bytes, 0 bytes are free[^\n]*\n" ..
+                           "nil\t[^\n]*bytes are free[^\n]*\n$", text)
+        end
+    end)
+
+
+    it("that does not let this user in any more still has what he has opened", function ()
+        local text = run_in_mounted [[
+            ffi.cdef "int setresuid(unsigned int, unsigned int, unsigned int);"
+            local dict = assert(shdict.open("spec_users", { size = "64k" }))
+            local parker = require "resty.holdfast.parker"
+            assert(ffi.C.setresuid(65534, 65534, 65534) == 0)
+            say((parker.fd() or -1) >= 0, dict:set("value", 1), dict:get("value"))
+            say(parker.listen_at())
+            local lock = require("resty.lock"):new("spec_users")
+            say(lock:lock("key"), lock:unlock())
+        ]]
+        if text then
+            assert.matches("^true\ttrue\t1\nnil\t[^\n]*PLACE[^\n]*uid 65534[^\n]*\n0\t1\n$", text)
+        end
+    end)
+end)

@@ -1,0 +1,195 @@
+-- The option `block`: where the host says that the caller cannot wait, the process does, because the program wants it.
+
+local hosts = require "resty.holdfast.host"
+local none = require "resty.holdfast.host.none"
+local process = require "spec.support.process"
+local resty_lock = require "resty.lock"
+local rwlock = require "resty.rwlock"
+local semaphore = require "resty.semaphore"
+local shdict = require "resty.shdict"
+local site = require "spec.support.site"
+
+local REFUSAL = "cannot wait here (host callback): in a callback"
+
+local COMMON = [[
+    local shdict = require "resty.shdict"
+    shdict.open("spec_hosts", { size = "1m" })
+    local resty_lock = require "resty.lock"
+]]
+
+-- What takes "key" from the others, and gives it back after a moment.
+local HOLDER = COMMON .. [[
+    local lock = resty_lock:new("spec_hosts")
+    assert(lock:lock("key"))
+    say("taken")
+    hear()
+    require("ffi").cdef "int usleep(unsigned int microseconds);"
+    require("ffi").C.usleep(100000)
+    assert(lock:unlock())
+    say("released")
+]]
+
+-- Each module: how an object is made, how "key" is taken, and how it is given back.
+local KINDS = {
+    lock = {
+        new = function (options) return resty_lock:new("spec_hosts", options) end,
+        take = function (lock) return lock:lock("key") end,
+        give = function (lock) return lock:unlock() end,
+    },
+    rwlock = {
+        new = function (options) return rwlock:new("spec_hosts", options) end,
+        take = function (lock) return lock:wrlock("key") end,
+        give = function (lock) return lock:unlock() end,
+    },
+    semaphore = {
+        new = function (options)
+            options.permits = 1
+            return semaphore:new("spec_hosts", options)
+        end,
+        take = function (sem) return sem:wait("key") end,
+        give = function (sem) return sem:post("key") end,
+    },
+}
+
+
+describe("where the host says that nobody can wait", function ()
+    local untouched
+
+    before_each(function ()
+        assert(shdict.open("spec_hosts", { size = "1m" })):flush_all()
+        untouched = true
+        hosts.set_host {
+            name = "callback",
+            sleep = function () untouched = false end,
+            is_yieldable = function () return false, "in a callback" end,
+        }
+    end)
+
+    after_each(function ()
+        hosts.set_host(nil)
+        process.clean_up()
+        assert.is_true(untouched, "the host was asked to sleep")
+    end)
+
+
+    for name, kind in pairs(KINDS) do
+        describe("a " .. name, function ()
+            for _, way in ipairs { "wake", "poll" } do
+                it("without block is refused, with block waits, also by " .. way, function ()
+                    local holder = kind.new {}
+                    assert(kind.take(holder))
+                    assert.same({ nil, REFUSAL }, { kind.take(kind.new { wait = way }) })
+                    assert.same({ nil, REFUSAL }, { kind.take(kind.new { wait = way, block = false }) })
+                    local start = none.now()
+                    local patient = kind.new { wait = way, block = true, timeout = 0.05 }
+                    assert.same({ nil, "timeout" }, { kind.take(patient) })
+                    assert.is_true(none.now() - start >= 0.05)
+                    assert(kind.give(holder))
+                end)
+            end
+
+            it("does not need it for what is free, nor where it does not wait", function ()
+                local first = kind.new {}
+                assert.truthy(kind.take(first))
+                assert.same({ nil, "timeout" }, { kind.take(kind.new { timeout = 0 }) })
+                assert.same({ nil, "timeout" }, { kind.take(kind.new { timeout = 0, block = true }) })
+                assert(kind.give(first))
+            end)
+        end)
+    end
+
+
+    it("with block, a lock is had as soon as another process releases it", function ()
+        local holder = process.start(HOLDER)
+        assert.equal("taken", holder:hear())
+        holder:say("release")
+        local lock = KINDS.lock.new { block = true }
+        assert.is_true(lock:lock("key") > 0)
+        assert.equal(1, lock:unlock())
+        assert.equal("released", holder:hear())
+    end)
+end)
+
+
+describe("block in a callback of luv's loop", function ()
+    after_each(process.clean_up)
+
+    it("stops the loop until the lock is released", function ()
+        local holder = process.start(HOLDER)
+        assert.equal("taken", holder:hear())
+        local child = process.start(COMMON .. [[
+            local uv = require "luv"
+            local ticks, ticker, once = 0, uv.new_timer(), uv.new_timer()
+            ticker:start(1, 1, function () ticks = ticks + 1 end)
+            once:start(20, 0, function ()
+                local _, refused = resty_lock:new("spec_hosts"):lock("key")
+                say(refused)
+                local before = ticks
+                local lock = resty_lock:new("spec_hosts", { block = true })
+                say(lock:lock("key") > 0, lock:unlock(), ticks - before)
+                ticker:close()
+                once:close()
+            end)
+            uv.run()
+        ]])
+        assert.equal("cannot wait here (host luv): a callback of the loop; start a coroutine there", child:hear())
+        holder:say("release")
+        assert.equal("true\t1\t0", child:hear())
+        assert.equal(0, child:wait())
+    end)
+end)
+
+
+describe("block in nginx", function ()
+    local dict, held
+    local missing = site.missing()
+    local it = missing and function (text) pending(text .. ": " .. missing) end or it
+
+    before_each(function ()
+        dict = assert(shdict.open("spec_hosts", { size = "1m" }))
+        dict:flush_all()
+        held = resty_lock:new(dict, { exptime = 600 })
+        assert(held:lock("held"))
+    end)
+
+    after_each(function ()
+        site.clean_up()
+        held:unlock()
+    end)
+
+
+    it("waits in the phases that cannot, until the timeout or until somebody releases", function ()
+        local probe = [[
+            function probe(phase)
+                local dict = require("resty.shdict").open("spec_hosts")
+                local function new(options) return require("resty.lock"):new(dict, options) end
+                local start = require("resty.holdfast.host.none").now()
+                local _, err = new({ block = true, timeout = 0.05 }):lock("held")
+                local waited = require("resty.holdfast.host.none").now() - start
+                dict:set(phase, tostring(err) .. " " .. tostring(waited >= 0.05))
+                if phase == "log" then
+                    local lock = new({ block = true, timeout = 20 })
+                    dict:set("got", lock:lock("held") and lock:unlock())
+                end
+            end
+        ]]
+        local here = site.start {
+            http = "init_by_lua_block {" .. probe .. [[ probe "init" }
+                init_worker_by_lua_block { probe "init_worker" }
+            ]],
+            locations = { ["/"] = {
+                content = "ngx.print('done')",
+                header_filter = "probe 'header_filter'",
+                body_filter = "if not ngx.arg[2] then probe 'body_filter' end",
+                log = "probe 'log'",
+            } },
+        }
+        assert.equal("done", (here:get("/")))
+        for _, phase in ipairs { "init", "init_worker", "header_filter", "body_filter", "log" } do
+            assert.equal("timeout true", site.await(phase, function () return dict:get(phase) end), phase)
+        end
+        assert.is_nil(dict:get("got"))
+        held:unlock()
+        assert.equal(1, site.await("the log phase gets the lock", function () return dict:get("got") end))
+    end)
+end)

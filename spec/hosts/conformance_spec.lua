@@ -1,0 +1,250 @@
+-- What holds in every event loop that holdfast knows: the same claims, each in a real loop of its own process.
+
+local loops = require "spec.support.loops"
+local process = require "spec.support.process"
+
+-- Takes what it is told, and releases when told again.
+local HOLDER = loops.COMMON .. [[
+    local lock = new()
+    while true do
+        local key = hear()
+        if not key then break end
+        say(lock:lock(key) and "taken")
+        hear()
+        say(lock:unlock() and "released")
+    end
+]]
+
+
+for _, name in ipairs(loops.names) do
+    describe("in the loop of " .. name, function ()
+        local holder
+
+        before_each(function ()
+            holder = process.start(HOLDER)
+        end)
+
+        after_each(process.clean_up)
+
+        local function take(key)
+            holder:say(key)
+            assert.equal("taken", holder:hear())
+        end
+
+        local function start(source, options)
+            return loops.start(name, source, options)
+        end
+
+
+        it("the host of a coroutine is known", function ()
+            local child = start [[
+                spawn(function () say(hosts.current().name) end)
+                run()
+            ]]
+            assert.equal(name .. "\n", child:hear_all())
+        end)
+
+
+        it("only the coroutine waits that wants what another process holds, until it is released", function ()
+            take("key")
+            local child = start [[
+                local ticks, over = 0, false
+                spawn(function ()
+                    while not over do
+                        sleep(0.01)
+                        ticks = ticks + 1
+                        if ticks == 10 then say("ticks") end
+                    end
+                end)
+                spawn(function ()
+                    local lock = new()
+                    local elapsed = lock:lock("key")
+                    say(elapsed and elapsed > 0.05, lock:unlock())
+                    over = true
+                end)
+                run()
+                say("end")
+            ]]
+            assert.equal("ticks", child:hear())
+            holder:say("release")
+            assert.equal("true\t1", child:hear())
+            assert.equal("end", child:hear())
+            assert.equal(0, child:wait())
+        end)
+
+
+        it("a wait ends with its timeout", function ()
+            take("key")
+            local child = start [[
+                spawn(function ()
+                    local start = now()
+                    local elapsed, err = new({ timeout = 0.1 }):lock("key")
+                    say(elapsed, err, now() - start >= 0.1)
+                end)
+                run()
+            ]]
+            assert.equal("nil\ttimeout\ttrue\n", child:hear_all())
+        end)
+
+
+        it("a coroutine gets what a killed process held", function ()
+            take("key")
+            local child = start [[
+                spawn(function () say("begin"); say(new():lock("key") ~= nil) end)
+                run()
+            ]]
+            assert.equal("begin", child:hear())
+            holder:kill()
+            assert.equal("true", child:hear())
+        end)
+
+
+        it("a hundred waiters of one key all get it", function ()
+            take("key")
+            local child = start [[
+                local got = {}
+                for i = 1, 100 do
+                    spawn(function ()
+                        local lock = new({ timeout = 60, exptime = 60 })
+                        local elapsed, err = lock:lock("key")
+                        if not elapsed then say(err) end
+                        got[#got + 1] = i
+                        lock:unlock()
+                    end)
+                end
+                spawn(function () sleep(0.05); say("wait") end)
+                run()
+                say(#got)
+            ]]
+            assert.equal("wait", child:hear())
+            holder:say("release")
+            assert.equal("100", child:hear())
+            assert.equal(0, child:wait())
+        end)
+
+
+        it("a hundred waiters of a hundred keys are woken each by its own", function ()
+            local child = start [[
+                local done = 0
+                for i = 1, 100 do
+                    local held = new({ exptime = 60 })
+                    assert(held:lock("key" .. i))
+                    spawn(function ()
+                        local lock = new({ timeout = 60 })
+                        assert(lock:lock("key" .. i))
+                        done = done + 1
+                    end)
+                    spawn(function ()
+                        sleep(0.02)
+                        assert(held:unlock())
+                    end)
+                end
+                run()
+                say(done)
+            ]]
+            assert.equal("100\n", child:hear_all())
+        end)
+
+
+        it("nothing is left of a thousand waits: no descriptor, no thread, no handle that keeps the loop", function ()
+            local child = start [[
+                local function count(what)
+                    local name = os.tmpname()  -- not a pipe, which would be one more descriptor
+                    os.execute("ls /proc/" .. require("ffi").C.getpid() .. "/" .. what .. " | wc -l > " .. name)
+                    local file = io.open(name)
+                    local number = file:read("*n")
+                    file:close()
+                    os.remove(name)
+                    return number
+                end
+                local function round(times)
+                    local held = new({ exptime = 60 })
+                    for _ = 1, times do
+                        assert(held:lock("key"))
+                        local waiting = true
+                        spawn(function ()
+                            local lock = new()
+                            assert(lock:lock("key"))
+                            assert(lock:unlock())
+                            waiting = false
+                        end)
+                        spawn(function () assert(held:unlock()) end)
+                        run()
+                        assert(not waiting)
+                    end
+                end
+                round(5)
+                local before = count("fd")
+                round(1000)
+                say(count("fd") - before)
+                local patience = now() + 20
+                while count("task") > 1 and now() < patience do end
+                say(count("task"))
+            ]]
+            assert.equal("0", child:hear())
+            assert.equal("1", child:hear())
+            assert.equal(0, child:wait())
+        end)
+
+
+        it("where no thread can be had, waits are polled", function ()
+            take("key")
+            local child = start [[
+                local core = require "resty.holdfast.core"
+                local parker = require "resty.holdfast.parker"
+                parker.fd = function () return nil, "no thread" end
+                parker.timer = parker.fd
+                local ticks, over = 0, false
+                spawn(function () while not over do sleep(0.01) ticks = ticks + 1 end end)
+                spawn(function ()
+                    say("begin")
+                    say(new():lock("key") ~= nil, ticks > 2)
+                    over = true
+                end)
+                run()
+            ]]
+            assert.equal("begin", child:hear())
+            require("ffi").C.usleep(200000)
+            holder:say("release")
+            assert.equal("true\ttrue", child:hear())
+        end)
+    end)
+end
+
+
+describe("where the caller cannot wait", function ()
+    for _, name in ipairs { "scheduler", "cqueues", "luv", "copas" } do
+        it(name .. ": the main program outside of the loop has no host", function ()
+            assert.equal("none\n", (process.run(loops.COMMON .. loops.LOOPS[name] .. "say(hosts.current().name)")))
+        end)
+    end
+
+
+    after_each(process.clean_up)
+
+    local function answer(name, source)
+        return (process.run(loops.COMMON .. loops.LOOPS[name] .. source))
+    end
+
+
+    it("cqueues: the host says so, in a coroutine of the program's own and in a callback from C", function ()
+        local prefix = "cannot wait here (host cqueues): "
+        assert.equal(prefix .. "a coroutine of the program's own, inside one of the controller's\n"
+                     .. prefix .. "Lua was called from C\n", answer("cqueues", [[
+            spawn(function ()
+                coroutine.wrap(function () say((select(2, hosts.current()))) end)()
+                table.sort({ 1, 2 }, function (a, b) say((select(2, hosts.current()))) return a < b end)
+            end)
+            run()
+        ]]))
+    end)
+
+
+    it("luv: the host says so, in a callback of the loop", function ()
+        assert.equal("cannot wait here (host luv): a callback of the loop; start a coroutine there\n", answer("luv", [[
+            local timer = uv.new_timer()
+            timer:start(1, 0, function () say((select(2, hosts.current()))) timer:close() end)
+            run()
+        ]]))
+    end)
+end)

@@ -1,0 +1,160 @@
+-- Real copas servers whose handlers wait for locks, and versions of copas that are not supported. What copas has in
+-- common with other event loops is in conformance_spec.lua.
+
+local loops = require "spec.support.loops"
+local process = require "spec.support.process"
+local socket = require "socket"
+
+local PATIENCE = 20  -- seconds; only for "does not hang"
+
+-- Each line of a connection is a command.
+local SERVER = loops.COMMON .. [[
+    local copas = require "copas"
+    local socket = require "socket"
+    local held = new({ exptime = 60 })
+    assert(held:lock("key"))
+    local commands = {
+        lock = function ()
+            local lock = new({ timeout = 20 })
+            local elapsed, err = lock:lock("key")
+            return tostring(elapsed and lock:unlock() or err)
+        end,
+        give_up = function () return (select(2, new({ timeout = 0.05 }):lock("key"))) end,
+        release = function () return tostring(held:unlock()) end,
+        fail = function ()
+            local lock = new()
+            lock:lock("key")
+            error("failed on purpose")
+        end,
+        echo = function () return "echo" end,
+    }
+    local server = assert(socket.bind("127.0.0.1", 0))
+    copas.addserver(server, function (connection)
+        connection = copas.wrap(connection)
+        while true do
+            local line = connection:receive("*l")
+            if not line then break end
+            connection:send(commands[line]() .. "\n")
+        end
+    end)
+    say((select(2, server:getsockname())))
+    copas.loop()
+]]
+
+
+describe("in a server of copas", function ()
+    local connections, port
+
+    before_each(function ()
+        connections = {}
+        port = tonumber(process.start(SERVER):hear())
+    end)
+
+    after_each(function ()
+        for _, connection in ipairs(connections) do
+            connection:close()
+        end
+        process.clean_up()
+    end)
+
+    local function connect()
+        local connection = assert(socket.connect("127.0.0.1", port))
+        connection:settimeout(PATIENCE)
+        connections[#connections + 1] = connection
+        return connection
+    end
+
+    local function send(connection, command)
+        assert(connection:send(command .. "\n"))
+    end
+
+    local function ask(connection, command)
+        send(connection, command)
+        return assert(connection:receive("*l"))
+    end
+
+
+    it("the other connections are served while handlers wait for a lock, which each gets after the release", function ()
+        local waiting = {}
+        for i = 1, 20 do
+            waiting[i] = connect()
+            send(waiting[i], "lock")
+        end
+        local other = connect()
+        for _ = 1, 100 do
+            assert.equal("echo", ask(other, "echo"))
+        end
+        assert.equal("1", ask(other, "release"))
+        for i = 1, 20 do
+            assert.equal("1", (waiting[i]:receive("*l")))
+        end
+    end)
+
+
+    it("a handler gives up after its timeout while others are served", function ()
+        local waiting, other = connect(), connect()
+        send(waiting, "give_up")
+        assert.equal("echo", ask(other, "echo"))
+        assert.equal("timeout", (waiting:receive("*l")))
+        assert.equal("echo", ask(waiting, "echo"))
+    end)
+
+
+    it("a handler goes on waiting when its client goes away, and others get the lock after it", function ()
+        local gone, waiting, other = connect(), connect(), connect()
+        send(gone, "lock")
+        gone:close()
+        send(waiting, "lock")
+        assert.equal("1", ask(other, "release"))
+        assert.equal("1", (waiting:receive("*l")))
+    end)
+
+
+    it("a handler that fails after its wait does not stop the server", function ()
+        local failing, other = connect(), connect()
+        send(failing, "fail")
+        assert.equal("echo", ask(other, "echo"))
+        assert.equal("1", ask(other, "release"))
+        assert.equal("echo", ask(other, "echo"))
+    end)
+end)
+
+
+describe("a version of copas that is not supported", function ()
+    after_each(process.clean_up)
+
+    local function answer(source)
+        return (process.run("package.loaded.copas = { _VERSION = 'Copas 4.7.0' }\n" .. loops.COMMON .. source))
+    end
+
+    it("is refused where one would wait, and named", function ()
+        assert.equal("0\nnil\tcannot wait here (host copas): Copas 4.7.0 is not supported, only 1.x; give set_host "
+                     .. "a host that sleeps as it does\n", answer [[
+            coroutine.wrap(function ()
+                local held = new()
+                say(held:lock("key"))
+                say(new():lock("key"))
+            end)()
+        ]])
+    end)
+
+    it("concerns nobody outside of coroutines, nor when it says that its loop does not run", function ()
+        assert.equal("none\nnone\n", answer [[
+            say(hosts.current().name)
+            package.loaded.copas.running = false
+            coroutine.wrap(function () say(hosts.current().name) end)()
+        ]])
+    end)
+
+    it("is used by a host that sleeps as it does", function ()
+        assert.equal("true\t1\n", answer [[
+            local held = new()
+            held:lock("key")
+            coroutine.wrap(function ()
+                hosts.set_host { name = "copas 4", sleep = function () held:unlock() end }
+                local lock = new()
+                say(lock:lock("key") >= 0, lock:unlock())
+            end)()
+        ]])
+    end)
+end)

@@ -1,0 +1,334 @@
+-- examples/embed: a program in C++ whose own loop is the host, and one in plain C.
+
+local command = require "spec.support.command"
+local process = require "spec.support.process"
+local site = require "spec.support.site"
+
+local FOLDER = command.program:match("^(.*)/") .. "/examples/embed/"
+local SIZE = "1m"
+
+-- Begins scripts of the program and scripts for plain LuaJIT.
+local OPEN = ([[
+    local resty_lock = require "resty.lock"
+    local shdict = require "resty.shdict"
+    shdict.open("spec_embed", { size = %q })
+    local function new(options) return assert(resty_lock:new("spec_embed", options)) end
+]]):format(SIZE)
+
+-- Begins with an empty dictionary, takes what it is told, and releases when told again.
+local HOLDER = OPEN .. [[
+    shdict.open("spec_embed"):flush_all()
+    local lock = new { exptime = 60 }
+    say "opened"
+    for key in hear do
+        say(lock:lock(key) and "taken")
+        hear()
+        say(lock:unlock() and "released")
+    end
+]]
+
+local SCRIPT = [[
+    io.stdout:setvbuf("line")
+    local say = print
+]] .. OPEN
+
+
+-- Starts a program of the folder as a child that is talked to like any other.
+local function run_program(name, ...)
+    local list = {}
+    for _, argument in ipairs { FOLDER .. name, ... } do
+        list[#list + 1] = ("%q"):format(argument)
+    end
+    return process.start(([[
+        local ffi = require "ffi"
+        ffi.cdef "int execv(const char *path, char *const arguments[]);"
+        local list = { %s }
+        local arguments = ffi.new("const char *[?]", #list + 1)
+        for i, argument in ipairs(list) do arguments[i - 1] = argument end
+        ffi.C.execv(list[1], ffi.cast("char *const *", arguments))
+        print "the program does not start: is it built?"
+    ]]):format(table.concat(list, ", ")), { stderr = true })
+end
+
+
+describe("examples/embed:", function ()
+    local holder
+
+    before_each(function ()
+        command.set_up()
+        holder = process.start(HOLDER)
+        assert.equal("opened", holder:hear())  -- the dictionary lives as long as a process that has it open
+    end)
+
+    after_each(function ()
+        site.clean_up()
+        command.tear_down()
+    end)
+
+    local function take(key)
+        holder:say(key)
+        assert.equal("taken", holder:hear())
+    end
+
+    local function release()
+        holder:say("release")
+        assert.equal("released", holder:hear())
+    end
+
+    -- The scripts, side by side.
+    local function embed(...)
+        local paths = {}
+        for i, source in ipairs { ... } do
+            paths[i] = command.write("script" .. i .. ".lua", SCRIPT .. source)
+        end
+        return run_program("embed", "--dict", "spec_embed=" .. SIZE, unpack(paths))
+    end
+
+
+    describe("the loop of the C++ program", function ()
+        it("runs other coroutines while one waits for what a plain script holds, until that releases it", function ()
+            take("key")
+            local child = embed([[
+                local elapsed = new():lock("key")
+                say("waited", elapsed > 0.05)
+                over = true
+            ]], [[
+                local ticks = 0
+                while not over do
+                    sleep(0.01)
+                    ticks = ticks + 1
+                    if ticks == 10 then say("ticks") end
+                end
+            ]])
+            assert.equal("ticks", child:hear())
+            release()
+            assert.equal("waited\ttrue", child:hear())
+            assert.equal(0, child:wait())
+        end)
+
+
+        it("wakes a coroutine by the release, not by the clock", function ()
+            local child = embed [[
+                local now = require("resty.holdfast.core").C.holdfast_now
+                local lock = new { timeout = 60 }
+                while io.read("*l") do
+                    say("begin")
+                    assert(lock:lock("key"))
+                    say(("%.6f"):format(now()))
+                    assert(lock:unlock())
+                end
+            ]]
+            local late
+            for _ = 1, 5 do
+                take("key")
+                child:say("go")
+                assert.equal("begin", child:hear())
+                command.sleep(0.2)
+                local released_at = command.now()
+                release()
+                late = tonumber(child:hear()) - released_at
+                if late < 0.4 then
+                    return
+                end
+            end
+            error("it looks by itself once a second: " .. late .. " s late")
+        end)
+
+
+        it("ends a wait with its timeout", function ()
+            take("key")
+            local child = embed [[
+                local now = require("resty.holdfast.core").C.holdfast_now
+                local start = now()
+                local elapsed, err = new({ timeout = 0.1 }):lock("key")
+                say(elapsed, err, now() - start >= 0.1)
+            ]]
+            assert.equal("nil\ttimeout\ttrue", child:hear())
+            assert.equal(0, child:wait())
+        end)
+
+
+        it("gives a coroutine what a killed process held", function ()
+            take("key")
+            local child = embed [[
+                say("begin")
+                say(new():lock("key") ~= nil)
+            ]]
+            assert.equal("begin", child:hear())
+            holder:kill()
+            assert.equal("true", child:hear())
+        end)
+
+
+        it("lets a hundred coroutines that wait for one key all have it, and ends when none waits", function ()
+            take("key")
+            local child = embed [[
+                local got = 0
+                for _ = 1, 100 do
+                    spawn(function ()
+                        local lock = new { timeout = 60, exptime = 60 }
+                        assert(lock:lock("key"))
+                        got = got + 1
+                        coroutine.yield()  -- to the loop
+                        assert(lock:unlock())
+                        if got == 100 then say("all") end
+                    end)
+                end
+                collectgarbage()  -- nothing but the program refers to them
+                sleep(0.05)
+                say("wait")
+            ]]
+            assert.equal("wait", child:hear())
+            release()
+            assert.equal("all", child:hear())
+            assert.equal(0, child:wait())
+        end)
+
+
+        it("is told of deadlocks between its coroutines", function ()
+            local child = embed [[
+                local function cross(first, second)
+                    return function ()
+                        local one, two = new(), new()
+                        assert(one:lock(first))
+                        sleep(0.02)
+                        local _, err = two:lock(second)
+                        if err then say(err) end
+                        one:unlock()
+                        two:unlock()
+                    end
+                end
+                spawn(cross("a", "b"))
+                spawn(cross("b", "a"))
+            ]]
+            assert.equal("deadlock", child:hear())
+            assert.equal(0, child:wait())
+        end)
+
+
+        it("says where a wait is not possible, and why", function ()
+            take("key")
+            local prefix = "nil\tcannot wait here (host embed): "
+            local child = embed [[
+                coroutine.wrap(function () say(new():lock("key")) end)()
+                table.sort({ 1, 2 }, function (a, b) say(new():lock("key")) return a < b end)
+                coroutine.wrap(function () say(new({ timeout = 0 }):lock("key")) end)()
+                say(pcall(coroutine.wrap(function () sleep(0) end)))
+            ]]
+            assert.equal(prefix .. "a coroutine that this program does not resume", child:hear())
+            assert.equal(prefix .. "Lua was called from C", child:hear())
+            assert.equal("nil\ttimeout", child:hear())
+            assert.matches("^false\t.*cannot wait here$", child:hear())
+            assert.equal(0, child:wait())
+        end)
+
+
+        it("goes on when a script ends with an error, and says so in the end", function ()
+            take("key")
+            local child = embed([[
+                local lock = new()
+                assert(lock:lock("other"))
+                sleep(0.02)
+                error "oh"
+            ]], [[
+                local elapsed, err = new({ timeout = 0.1 }):lock("key")
+                say(elapsed, err)
+            ]])
+            assert.matches("^embed: .*script1.lua:%d+: oh$", child:hear())
+            local text = child:hear_all()
+            assert.matches("nil\ttimeout", text)
+            assert.equal(1, child:wait())
+        end)
+
+
+        it("shares locks with a worker of nginx: each waits for the other", function ()
+            assert.is_nil(site.missing())
+            local nginx = site.start {
+                dictionaries = { spec_embed = SIZE },
+                locations = {
+                    ["/lock"] = [[
+                        lock = require("resty.lock"):new("spec_embed", { timeout = 30, exptime = 60 })
+                        ngx.print(lock:lock("key") and "nginx has it")
+                    ]],
+                    ["/unlock"] = [[ngx.print(tostring(lock:unlock()))]],
+                },
+            }
+            assert.equal("nginx has it", (nginx:get("/lock")))
+            local child = embed [[
+                say("begin")
+                local lock = new { timeout = 30, exptime = 60 }
+                say(lock:lock("key") and "embed has it")
+                io.read("*l")
+                assert(lock:unlock())
+            ]]
+            assert.equal("begin", child:hear())
+            assert.equal("1", (nginx:get("/unlock")))
+            assert.equal("embed has it", child:hear())
+
+            local request = nginx:connect()
+            request:send("/lock")
+            command.sleep(0.1)
+            assert.is_false(request:answered())
+            child:say("release")
+            assert.equal("nginx has it", (request:receive()))
+            assert.equal(0, child:wait())
+        end)
+
+
+        it("refuses what it cannot run", function ()
+            for _, case in ipairs {
+                { 2, "Usage: embed", },
+                { 1, "NAME=SIZE expected", "--dict", "jobs", "x.lua" },
+                { 1, 'bad size "4x"', "--dict", "jobs=4x", "x.lua" },
+                { 1, "cannot open /does/not/exist.lua", "/does/not/exist.lua" },
+            } do
+                local child = run_program("embed", unpack(case, 3))
+                local text = child:hear_all()
+                assert.truthy(text:find(case[2], 1, true), text)
+                assert.equal(case[1], child:wait())
+            end
+        end)
+    end)
+
+
+    describe("the C program", function ()
+        it("counts under a lock that it shares with Lua, and answers while it waits", function ()
+            take("counter lock")
+            local child = run_program("counter", "spec_embed")
+            child:say("how long?")
+            assert.matches("^waited %d", child:hear())
+            release()
+            assert.equal("count 1", child:hear())
+            assert.equal(0, child:wait())
+        end)
+
+
+        it("loses no count among many processes", function ()
+            local children = {}
+            for i = 1, 10 do
+                children[i] = run_program("counter", "spec_embed", "20")
+            end
+            local counts = {}
+            for _, child in ipairs(children) do
+                counts[#counts + 1] = tonumber(child:hear():match("^count (%d+)$"))
+                assert.equal(0, child:wait())
+            end
+            table.sort(counts)
+            assert.same({ 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 }, counts)
+        end)
+
+
+        it("gives up in time, and takes over from the dead", function ()
+            take("counter lock")
+            local child = run_program("counter", "spec_embed", "0.1")
+            assert.equal("counter: no lock: timeout", child:hear())
+            assert.equal(1, child:wait())
+            child = run_program("counter", "spec_embed", "20")
+            child:say("how long?")
+            assert.matches("^waited %d", child:hear())
+            holder:kill()
+            assert.equal("count 1", child:hear())
+            assert.equal(0, child:wait())
+        end)
+    end)
+end)

@@ -1,0 +1,538 @@
+-- What holds in every event loop when something goes wrong: a coroutine fails, or the host does not keep to what a host
+-- has to do. Nothing is lost, and nobody stands in the way of the others.
+
+local loops = require "spec.support.loops"
+local process = require "spec.support.process"
+
+local COMMON = [[
+    local parker = require "resty.holdfast.parker"
+
+    -- Somebody who holds "key" until the returned function is called, or for so many seconds.
+    local kept = {}  -- what is collected is released
+    local function hold(seconds)
+        local lock = new({ exptime = seconds or 60 })
+        assert(lock:lock("key"))
+        kept[#kept + 1] = lock
+        return function () return lock:unlock() end
+    end
+
+    -- In a coroutine: from now on all wait by wait(real, waiter, seconds); real is the host that was there before.
+    local function set_liar(wait)
+        local real = hosts.current()
+        hosts.set_host {
+            name = "liar",
+            sleep = real.sleep,
+            is_yieldable = real.is_yieldable,
+            wait = function (waiter, seconds) return wait(real, waiter, seconds) end,
+        }
+    end
+
+    -- What there must not be when all have ended.
+    local function say_leftovers()
+        collectgarbage()
+        collectgarbage()
+        local holder = new():holder("key")
+        say("left", parker.has_listeners(), holder and holder.waiters)
+    end
+]]
+
+
+for _, name in ipairs(loops.names) do
+    describe("in the loop of " .. name, function ()
+        after_each(process.clean_up)
+
+        local function answer(source)
+            local child = loops.start(name, COMMON .. source)
+            return child:hear_all(), child:wait()
+        end
+
+        -- The lines that begin with `word`.
+        local function lines_of(text, word)
+            local found = {}
+            for line in text:gmatch("[^\n]+") do
+                if line:sub(1, #word) == word then
+                    found[#found + 1] = line
+                end
+            end
+            return found
+        end
+
+
+        it("a coroutine that fails while it holds leaves the others waiting, until somebody releases it", function ()
+            local text = answer [[
+                local held, failed = new({ exptime = 60 }), false
+                local say_error = report
+                function report(message) failed = true say_error(message) end
+                spawn(function ()
+                    assert(held:lock("key"))
+                    spawn(function ()
+                        local lock = new()
+                        say("other", lock:lock("key") > 0, lock:unlock())
+                    end)
+                    sleep(0.01)
+                    error("failed: on purpose")
+                end)
+                spawn(function ()
+                    while not failed do sleep(0.005) end
+                    sleep(0.01)
+                    say("release", held:unlock())
+                end)
+                run()
+                say_leftovers()
+            ]]
+            assert.matches("failed: on purpose", text, 1, true)
+            assert.same({ "release\t1" }, lines_of(text, "release"))
+            assert.same({ "other\ttrue\t1" }, lines_of(text, "other"))
+            assert.same({ "left\tfalse\tnil" }, lines_of(text, "left"))
+        end)
+
+
+        it("what a coroutine held that failed is freed when its object is collected", function ()
+            local text = answer [[
+                local failed = false
+                local say_error = report
+                function report(message) failed = true say_error(message) end
+                spawn(function ()
+                    local lock = new({ exptime = 60 })
+                    assert(lock:lock("key"))
+                    spawn(function ()
+                        local other = new({ timeout = 20 })
+                        say("other", other:lock("key") > 0, other:unlock())
+                    end)
+                    sleep(0.01)
+                    error("failed: on purpose")
+                end)
+                spawn(function ()
+                    while not failed do sleep(0.005) end
+                    for _ = 1, 3 do
+                        sleep(0.001)
+                        collectgarbage()
+                    end
+                end)
+                run()
+            ]]
+            assert.matches("failed: on purpose", text, 1, true)
+            assert.same({ "other\ttrue\t1" }, lines_of(text, "other"))
+        end)
+
+
+        it("a function that with() runs after a wait, and that fails, lets the others have the lock", function ()
+            local text = answer [[
+                local release = hold()
+                spawn(function ()
+                    new():with("key", function ()
+                        sleep(0.01)
+                        error("failed: on purpose")
+                    end)
+                end)
+                spawn(function ()
+                    local lock = new()
+                    say("other", lock:lock("key") > 0, lock:unlock())
+                end)
+                spawn(function () sleep(0.01) release() end)
+                run()
+                say_leftovers()
+            ]]
+            assert.matches("failed: on purpose", text, 1, true)
+            assert.same({ "other\ttrue\t1" }, lines_of(text, "other"))
+            assert.same({ "left\tfalse\tnil" }, lines_of(text, "left"))
+        end)
+
+
+        -- Hosts that lie, and all the same two coroutines get the lock in turn, one of them after its release.
+        for lie, wait in pairs {
+            ["comes back early each time"] = [[
+                real.wait(waiter, math.min(seconds, 0.002))
+                return true
+            ]],
+            ["comes back late"] = [[
+                local woken, why = real.wait(waiter, seconds)
+                real.sleep(0.05)
+                return woken, why
+            ]],
+            ["says that it was in time when it was woken"] = [[
+                real.wait(waiter, seconds)
+                return nil, "timeout"
+            ]],
+            ["answers garbage"] = [[
+                real.wait(waiter, math.min(seconds, 0.002))
+                count = count + 1
+                local garbage = { 42, {}, false, print, "nonsense" }
+                return garbage[count % 6 + 1], count % 2 == 0 and {} or 7
+            ]],
+            ["sleeps and never hears of a wake-up"] = [[
+                real.sleep(math.min(seconds, 0.002))
+            ]],
+            ["forgets the waiter, and stops listening for it"] = [[
+                parker.forget(waiter)
+                real.sleep(math.min(seconds, 0.01))
+                parker.forget(waiter)
+                return true
+            ]],
+        } do
+            it("nothing is lost with a host that " .. lie, function ()
+                assert.equal("first\ttrue\t1\nsecond\ttrue\t1\nleft\tfalse\tnil\n", (answer([[
+                    local release = hold()
+                    local count = 0
+                    spawn(function ()
+                        set_liar(function (real, waiter, seconds) ]] .. wait .. [[ end)
+                        local lock = new({ timeout = 20, fair = true })
+                        say("first", lock:lock("key") > 0, lock:unlock())
+                        spawn(function ()
+                            release = hold()
+                            spawn(function () sleep(0.02) release() end)
+                            say("second", lock:lock("key") > 0, lock:unlock())
+                        end)
+                    end)
+                    spawn(function () sleep(0.02) release() end)
+                    run()
+                    say_leftovers()
+                ]])))
+            end)
+        end
+
+
+        it("nothing is lost with a host that does not wait at all", function ()
+            assert.equal("got\ttrue\t1\nleft\tfalse\tnil\n", answer [[
+                hold(0.2)
+                spawn(function ()
+                    set_liar(function () return true end)
+                    local lock = new()
+                    say("got", lock:lock("key") ~= nil, lock:unlock())
+                end)
+                run()
+                say_leftovers()
+            ]])
+        end)
+
+
+        it("nothing is lost when each wake-up is told twice", function ()
+            assert.equal("100\nleft\tfalse\tnil\n", answer [[
+                local listen, told = parker.listen, 0
+                function parker.listen(waiter, listener)
+                    listen(waiter, { wake = function ()
+                        told = told + 1
+                        listener:wake()
+                        listener:wake()
+                    end })
+                end
+                local scheduler = package.loaded["resty.holdfast.scheduler"]
+                local count, value = 1
+                repeat  -- the scheduler has its own reference
+                    count = count + 1
+                    value = debug.getupvalue(scheduler.wait, count)
+                    if value == "listen" then debug.setupvalue(scheduler.wait, count, parker.listen) end
+                until not value
+                local done = 0
+                for i = 1, 100 do
+                    local held = new({ exptime = 60 })
+                    assert(held:lock("key" .. i % 50 .. (i > 50 and "b" or "a")))
+                    spawn(function ()
+                        local lock = new({ timeout = 60 })
+                        assert(lock:lock("key" .. i % 50 .. (i > 50 and "b" or "a")))
+                        assert(lock:unlock())
+                        sleep(0.001)
+                        done = done + 1
+                    end)
+                    spawn(function ()
+                        sleep(0.02)
+                        assert(held:unlock())
+                    end)
+                end
+                run()
+                assert(told > 0)
+                say(done)
+                say_leftovers()
+            ]])
+        end)
+
+
+        it("a host that fails raises its error where the lock is wanted, and the waiter is given back", function ()
+            local text = answer [[
+                local release = hold()
+                spawn(function ()
+                    local real = hosts.current()
+                    set_liar(function () error("the host fails", 0) end)
+                    local lock = new()
+                    say("failed", pcall(lock.lock, lock, "key"))
+                    say("waiters", lock:holder("key").waiters, parker.has_listeners())
+                    set_liar(function (_, waiter, seconds)
+                        parker.listen(waiter, { wake = function () end })
+                        error("the host fails later", 0)
+                    end)
+                    say("failed", pcall(lock.lock, lock, "key"))
+                    say("waiters", lock:holder("key").waiters, parker.has_listeners())
+                    set_liar(function (_, waiter, seconds) return real.wait(waiter, seconds) end)
+                    spawn(function () sleep(0.01) release() end)
+                    say("got", lock:lock("key") > 0, lock:unlock())
+                end)
+                run()
+                say_leftovers()
+            ]]
+            assert.equal("failed\tfalse\tthe host fails\nwaiters\t0\tfalse\n"
+                         .. "failed\tfalse\tthe host fails later\nwaiters\t0\tfalse\n"
+                         .. "got\ttrue\t1\nleft\tfalse\tnil\n", text)
+        end)
+
+
+        it("a host that ends the wait has its reason told, and the waiter is given back", function ()
+            assert.equal("nil\tshutting down\nnil\tshutting down\n0\tfalse\n", answer [[
+                hold()
+                spawn(function ()
+                    set_liar(function (real, waiter, seconds)
+                        real.wait(waiter, 0.005)
+                        return nil, "shutting down"
+                    end)
+                    local lock = new()
+                    say(lock:lock("key"))
+                    say(lock:lock("key"))
+                    say(lock:holder("key").waiters, parker.has_listeners())
+                end)
+                run()
+            ]])
+        end)
+
+
+        it("who waits behind one that its host never resumes gets the lock after a while", function ()
+            assert.equal("second\ttrue\t1\n", answer [[
+                local release = hold()
+                local over, stuck
+                spawn(function ()
+                    stuck = coroutine.running()
+                    set_liar(function (real, waiter, seconds)
+                        if coroutine.running() ~= stuck then
+                            return real.wait(waiter, seconds)
+                        end
+                        repeat real.sleep(0.01) until over
+                        error("too late", 0)
+                    end)
+                    spawn(function ()
+                        sleep(0.02)
+                        spawn(function () sleep(0.01) release() end)
+                        local lock = new({ timeout = 20 })
+                        say("second", lock:lock("key") > 0, lock:unlock())
+                        over = true
+                    end)
+                    local lock = new({ timeout = 60, exptime = 60 })
+                    pcall(lock.lock, lock, "key")
+                end)
+                run()
+            ]])
+        end)
+
+
+        it("who waits goes on in the way it began when another host is set meanwhile", function ()
+            local text = answer [[
+                local release = hold()
+                spawn(function ()
+                    local lock = new()
+                    say("first", lock:lock("key") > 0)
+                    sleep(0.01)
+                    say(lock:unlock())
+                end)
+                spawn(function ()
+                    sleep(0.01)
+                    set_liar(function (real, waiter, seconds)
+                        say "set"
+                        return real.wait(waiter, seconds)
+                    end)
+                    spawn(function () sleep(0.01) release() end)
+                    local lock = new({ fair = true })
+                    say("second", lock:lock("key") > 0)
+                    say(lock:unlock())
+                end)
+                run()
+                say_leftovers()
+            ]]
+            assert.equal("set", lines_of(text, "set")[1])
+            assert.same({ "first\ttrue" }, lines_of(text, "first"))
+            assert.same({ "second\ttrue" }, lines_of(text, "second"))
+            assert.same({ "1", "1" }, lines_of(text, "1"))
+            assert.same({ "left\tfalse\tnil" }, lines_of(text, "left"))
+        end)
+    end)
+end
+
+
+describe("in the loop of", function ()
+    after_each(process.clean_up)
+
+    for _, name in ipairs { "luv", "neovim" } do
+        it(name .. ": a coroutine that a stranger resumes waits on, and is not resumed once more later", function ()
+            local child = loops.start(name, COMMON .. [[
+                local release = hold()
+                local waiting
+                spawn(function ()
+                    waiting = coroutine.running()
+                    local lock = new()
+                    say("got", lock:lock("key") > 0, lock:unlock())
+                    waiting = nil
+                    sleep(0.02)
+                    say("slept")
+                end)
+                spawn(function ()
+                    for _ = 1, 10 do
+                        sleep(0.002)
+                        assert(coroutine.resume(waiting))
+                    end
+                    release()
+                    coroutine.resume(waiting)
+                end)
+                run()
+                say_leftovers()
+            ]])
+            assert.equal("got\ttrue\t1\nslept\nleft\tfalse\tnil\n", child:hear_all())
+            assert.equal(0, child:wait())
+        end)
+
+        it(name .. ": a program that closes a descriptor of the library's loses no wake-up", function ()
+            local child = loops.start(name, COMMON .. [[
+                local ffi = require "ffi"
+                pcall(ffi.cdef, "int close(int descriptor);")
+                local release = hold()
+                spawn(function ()
+                    local lock = new()
+                    say("got", lock:lock("key") > 0, lock:unlock())
+                end)
+                spawn(function ()
+                    sleep(0.01)
+                    say("closed", ffi.C.close(parker.fd()))
+                    sleep(0.01)
+                    release()
+                end)
+                run()
+                release = hold()
+                spawn(function ()
+                    local lock = new()
+                    say("got", lock:lock("key") > 0, lock:unlock())
+                end)
+                spawn(function () release() end)
+                run()
+                say_leftovers()
+            ]])
+            assert.equal("closed\t0\ngot\ttrue\t1\ngot\ttrue\t1\nleft\tfalse\tnil\n", child:hear_all())
+            assert.equal(0, child:wait())
+        end)
+    end
+
+
+    it("luv: an error after a wait that nobody catches goes where those of callbacks go, with traceback", function ()
+        local function fate(source)
+            local child = loops.start("luv", COMMON .. source .. [[
+                run()
+                say("not reached")
+            ]], { stderr = true })
+            return child:hear_all(), child:wait()
+        end
+        local text, status = fate [[
+            local release = hold()
+            coroutine.wrap(function ()
+                new():lock("key")
+                error("failed on purpose")
+            end)()
+            spawn(function () sleep(0.01) release() end)
+        ]]
+        assert.matches("failed on purpose\nstack traceback:", text, 1, true)
+        local other_text, other_status = fate [[
+            local timer = uv.new_timer()
+            timer:start(1, 0, function () error("failed on purpose") end)
+        ]]
+        assert.matches("failed on purpose", other_text, 1, true)
+        assert.equal(other_status, status)
+        assert.equal(other_text:match("not reached"), text:match("not reached"))
+    end)
+
+
+    it("luv: threads, which have a Lua state and a loop of their own, wait each in its own", function ()
+        local child = loops.start("luv", [[
+            local held = new({ exptime = 60 })
+            assert(held:lock("key"))
+            local function work()
+                require("resty.shdict").open("spec_hosts")
+                local lock = require("resty.lock"):new("spec_hosts", { timeout = 20 })
+                local uv = require "luv"
+                local ticks, ticker = 0, uv.new_timer()
+                ticker:start(5, 5, function () ticks = ticks + 1 end)
+                coroutine.wrap(function ()
+                    local elapsed = lock:lock("key")
+                    ticker:close()
+                    local words = { tostring(elapsed > 0), tostring(ticks > 0), lock:unlock() }
+                    io.stdout:write(table.concat(words, " ") .. "\n")
+                end)()
+                uv.run()
+            end
+            local threads = {}
+            for i = 1, 3 do
+                threads[i] = uv.new_thread(work)
+            end
+            spawn(function ()
+                repeat sleep(0.01) until held:holder("key").waiters == 4
+                sleep(0.02)
+                held:unlock()
+            end)
+            work()
+            for i = 1, 3 do threads[i]:join() end
+        ]])
+        assert.equal(("true true 1\n"):rep(4), child:hear_all())
+        assert.equal(0, child:wait())
+    end)
+
+
+    it("luv: a program that closes all handles, ours with its own, waits as before afterwards", function ()
+        local child = loops.start("luv", [[
+            local held = new({ exptime = 60 })
+            assert(held:lock("key"))
+            local function wait()
+                spawn(function () assert(new():lock("key")) end)
+            end
+            local function polls()
+                local count = 0
+                uv.walk(function (handle)
+                    if handle:get_type() == "poll" and not handle:is_closing() then count = count + 1 end
+                end)
+                return count
+            end
+            wait()
+            say(polls())
+            uv.walk(function (handle) if not handle:is_closing() then handle:close() end end)
+            uv.run("nowait")
+            say(polls())
+            wait()
+            say(polls())
+        ]])
+        assert.equal("1\n0\n1\n", child:hear_all())
+        assert.equal(0, child:wait())
+    end)
+
+
+    it("cqueues: a controller that is not run any more delays nobody in another one", function ()
+        local child = loops.start("cqueues", [[
+            local stuck, other = new({ exptime = 60 }), new({ exptime = 60 })
+            assert(stuck:lock("stuck") and other:lock("other"))
+            spawn(function () new():lock("stuck") end)
+            controller:step(0)  -- and never again
+            local second = cqueues.new()
+            second:wrap(function () say(new():lock("other") ~= nil) end)
+            second:wrap(function () sleep(0.05) other:unlock() end)
+            second:wrap(function () sleep(0.6) say("later") end)
+            assert(second:loop())
+        ]])
+        assert.equal("true\nlater\n", child:hear_all())
+        assert.equal(0, child:wait())
+    end)
+
+
+    it("copas: sleep takes a time and nothing else", function ()
+        local child = loops.start("copas", [[
+            spawn(function ()
+                for _, seconds in ipairs { "x", -1, 0 / 0, 1 / 0 } do
+                    say((select(2, pcall(function () sleep(seconds) end)):gsub("^.-:%d+: ", "")))
+                end
+            end)
+            run()
+        ]])
+        local prefix = "bad seconds to sleep: a finite number, 0 or more, expected, got "
+        assert.equal(prefix .. '"x"\n' .. prefix .. "-1\n" .. prefix .. "nan\n" .. prefix
+                     .. "inf\n", child:hear_all())
+    end)
+end)

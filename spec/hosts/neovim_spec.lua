@@ -1,0 +1,447 @@
+-- Real Neovim instances: what its main loop, its coroutines and its fast events can do while a lock is held elsewhere.
+-- What they have in common with other event loops is in conformance_spec.lua.
+
+local neovim = require "spec.support.neovim"
+local process = require "spec.support.process"
+
+local COMMON = [[
+    local shdict = require "resty.shdict"
+    shdict.open("spec_hosts", { size = "1m" })
+    local resty_lock = require "resty.lock"
+    local hosts = require "resty.holdfast.host"
+    local now = require("resty.holdfast.core").C.holdfast_now
+    local uv = vim.loop
+    local function new(options) return assert(resty_lock:new("spec_hosts", options)) end
+    local function after(ms, fn)
+        local timer = uv.new_timer()
+        timer:start(ms, 0, function () timer:close() fn() end)
+    end
+    local function spawn(fn) coroutine.wrap(fn)() end
+]]
+
+-- Takes what it is told, and releases when told again.
+local HOLDER = COMMON .. [[
+    local lock = new()
+    while true do
+        local key = hear()
+        if not key then break end
+        say(lock:lock(key) and "taken")
+        hear()
+        say(lock:unlock() and "released")
+    end
+]]
+
+
+describe("in Neovim", function ()
+    local holder
+
+    before_each(function ()
+        holder = neovim.start(HOLDER)
+        holder:say("key")
+        assert.equal("taken", holder:hear())
+    end)
+
+    after_each(process.clean_up)
+
+    local function start(source, options)
+        return neovim.start(COMMON .. source, options)
+    end
+
+
+    describe("the main loop", function ()
+        it("waits while timers, scheduled callbacks and coroutines go on, until another instance releases", function ()
+            local child = start [[
+                local timer, ticks, scheduled, steps = uv.new_timer(), 0, 0, 0
+                timer:start(5, 5, function ()
+                    ticks = ticks + 1
+                    vim.schedule(function ()
+                        scheduled = scheduled + 1
+                        vim.api.nvim_buf_set_lines(0, 0, -1, true, { "line " .. scheduled })
+                        if scheduled == 5 then say("alive") end
+                    end)
+                end)
+                spawn(function ()
+                    local co = coroutine.running()
+                    while true do
+                        vim.defer_fn(function () coroutine.resume(co) end, 1)
+                        coroutine.yield()
+                        steps = steps + 1
+                    end
+                end)
+                local lock = new({ timeout = 20 })
+                local elapsed = lock:lock("key")
+                say(hosts.current().name, elapsed > 0, ticks >= 5, scheduled >= 5, steps >= 5, lock:unlock())
+            ]]
+            assert.equal("alive", child:hear())
+            holder:say("release")
+            assert.equal("neovim\ttrue\ttrue\ttrue\ttrue\t1", child:hear())
+            assert.equal(0, child:wait())
+        end)
+
+        it("gets what its own callback releases", function ()
+            local child = start [[
+                local held, lock = new(), new()
+                held:lock("own")
+                vim.defer_fn(function () say("release", held:unlock()) end, 20)
+                say(lock:lock("own") > 0)
+            ]]
+            assert.equal("release\t1\ntrue\n", child:hear_all())
+        end)
+
+        it("waits in a callback that is called while it waits", function ()
+            local child = start [[
+                local held, inner, outer = new(), new(), new()
+                held:lock("a")
+                vim.schedule(function ()
+                    say("inner", (inner:lock("key") or 0) > 0)
+                    held:unlock()
+                end)
+                vim.schedule(function () say("begin") end)
+                say("outer", (outer:lock("a") or 0) > 0)
+            ]]
+            assert.equal("begin", child:hear())
+            holder:say("release")
+            assert.equal("inner\ttrue", child:hear())
+            assert.equal("outer\ttrue", child:hear())
+        end)
+
+        it("waits where a coroutine cannot yield: in a callback from C", function ()
+            local child = start [[
+                spawn(function ()
+                    table.sort({ 1, 2 }, function (a, b)
+                        vim.schedule(function () say("begin") end)
+                        local lock = new()
+                        say((lock:lock("key") or 0) > 0, coroutine.isyieldable())
+                        lock:unlock()
+                        return a < b
+                    end)
+                end)
+            ]]
+            assert.equal("begin", child:hear())
+            holder:say("release")
+            assert.equal("true\tfalse", child:hear())
+        end)
+
+        for _, way in ipairs { "wake", "poll" } do
+            it("gives up after the timeout, by " .. way, function ()
+                local child = start(([[
+                    local start = now()
+                    local elapsed, err = new({ timeout = 0.1, wait = %q }):lock("key")
+                    say(elapsed, err, now() - start >= 0.1)
+                ]]):format(way))
+                assert.equal("nil\ttimeout\ttrue\n", child:hear_all())
+            end)
+
+            it("gives up when the user types Ctrl-C, by " .. way, function ()
+                local child = start(([[
+                    after(20, function () vim.api.nvim_input("<C-c>") end)
+                    say(new({ timeout = 20, wait = %q, max_step = 0.01 }):lock("key"))
+                    say(new({ timeout = 0.05 }):lock("key"))
+                ]]):format(way))
+                assert.equal("nil\tinterrupted\nnil\ttimeout\n", child:hear_all())
+            end)
+        end
+
+        it("polls where no thread can be had", function ()
+            local child = start [[
+                local parker = require "resty.holdfast.parker"
+                parker.fd = function () return nil, "no thread" end
+                vim.schedule(function () say("begin") end)
+                say((new():lock("key") or 0) > 0)
+            ]]
+            assert.equal("begin", child:hear())
+            holder:say("release")
+            assert.equal("true", child:hear())
+        end)
+    end)
+
+
+    describe("a coroutine", function ()
+        it("that began to wait in the main loop goes on there", function ()
+            local child = start [[
+                local over
+                spawn(function ()
+                    local lock = new()
+                    local elapsed = lock:lock("key")
+                    say(elapsed > 0, vim.in_fast_event(), pcall(vim.api.nvim_buf_set_name, 0, "name"))
+                    over = true
+                end)
+                say("begin")
+                vim.wait(20000, function () return over end)
+            ]]
+            assert.equal("begin", child:hear())
+            holder:say("release")
+            assert.equal("true\tfalse\ttrue", child:hear())
+        end)
+
+        it("may wait when it began in a fast event", function ()
+            local child = start [[
+                local over
+                after(1, function ()
+                    spawn(function ()
+                        say("begin", vim.in_fast_event())
+                        say(new():lock("key") ~= nil, vim.in_fast_event())
+                        over = true
+                    end)
+                end)
+                vim.wait(20000, function () return over end)
+            ]]
+            assert.equal("begin\ttrue", child:hear())
+            holder:say("release")
+            assert.equal("true\ttrue", child:hear())
+        end)
+
+        it("that somebody else resumes just before its time is not resumed once more after that", function ()
+            assert.equal("true\n", start([[
+                local over
+                spawn(function ()
+                    local co = coroutine.running()
+                    after(10, function ()
+                        vim.schedule(function () coroutine.resume(co) end)
+                    end)
+                    vim.schedule(function ()  -- the times of both come together
+                        local busy = now() + 0.05
+                        repeat until now() > busy
+                    end)
+                    hosts.current().sleep(0.02)
+                    vim.defer_fn(function ()
+                        over = true
+                        coroutine.resume(co)
+                    end, 30)
+                    coroutine.yield()
+                    say(over)
+                end)
+                vim.wait(20000, function () return over end)
+            ]]):hear_all())
+        end)
+
+        it("that fails after its wait is reported as a failed callback is, and the others go on", function ()
+            local child = start([[
+                local failing, other, over = new(), new()
+                spawn(function ()
+                    failing:lock("key")
+                    error("the coroutine fails")
+                end)
+                spawn(function ()
+                    say("other", other:lock("key") > 0)
+                    over = true
+                end)
+                vim.schedule(function () say("begin") end)
+                vim.wait(20000, function () return failing.cdata end)
+                say("release", failing:unlock())
+                vim.wait(20000, function () return over end)
+            ]], { stderr = true })
+            assert.equal("begin", child:hear())
+            holder:say("release")
+            local text = child:hear_all()
+            assert.matches("the coroutine fails", text, 1, true)
+            assert.matches("stack traceback", text, 1, true)
+            assert.matches("other\ttrue\n", text, 1, true)
+            assert.matches("release\t1\n", text, 1, true)
+        end)
+    end)
+
+
+    describe("a fast event", function ()
+        it("gets what is free, and does not wait for the rest", function ()
+            local child = start [[
+                local over
+                after(1, function ()
+                    say(vim.in_fast_event(), new():lock("free"))
+                    say(new({ timeout = 0 }):lock("key"))
+                    say(new():trylock("key"))
+                    say(new():lock("key"))
+                    say(new({ wait = "poll" }):lock("key"))
+                    over = true
+                end)
+                vim.wait(20000, function () return over end)
+                say("end")
+            ]]
+            local refusal = "nil\tcannot wait here (host neovim): a fast event; use vim.schedule\n"
+            assert.equal("true\t0\nnil\ttimeout\nnil\theld\n" .. refusal .. refusal .. "end\n", child:hear_all())
+            assert.equal(0, child:wait())
+        end)
+
+        it("may wait in vim.schedule, as the error says", function ()
+            local child = start [[
+                local over
+                after(1, function ()
+                    vim.schedule(function ()
+                        vim.schedule(function () say("begin") end)
+                        say((new():lock("key") or 0) > 0)
+                        over = true
+                    end)
+                end)
+                vim.wait(20000, function () return over end)
+            ]]
+            assert.equal("begin", child:hear())
+            holder:say("release")
+            assert.equal("true", child:hear())
+        end)
+
+        it("with block = true stops the editor until the lock is released", function ()
+            local child = start [[
+                local over
+                local ticks, timer = 0, uv.new_timer()
+                timer:start(1, 1, function () ticks = ticks + 1 end)
+                after(10, function ()
+                    say("begin")
+                    local before = ticks
+                    local elapsed, err = new({ block = true }):lock("key")
+                    say(elapsed ~= nil or err, ticks - before)
+                    over = true
+                end)
+                vim.wait(20000, function () return over end)
+            ]]
+            assert.equal("begin", child:hear())
+            holder:say("release")
+            assert.equal("true\t0", child:hear())
+        end)
+    end)
+
+
+    it("an instance that is killed leaves nothing locked", function ()
+        local child = start [[
+            vim.schedule(function () say("begin") end)
+            say((new():lock("key") or 0) > 0)
+        ]]
+        assert.equal("begin", child:hear())
+        holder:kill()
+        assert.equal("true", child:hear())
+    end)
+
+
+    it("an instance that ends while it holds and waits leaves nothing locked, and ends at once", function ()
+        local child = start [[
+            local held = new()
+            held:lock("held")
+            spawn(function () new({ timeout = 100, exptime = 100 }):lock("key") end)
+            vim.schedule(function () say("begin") vim.cmd("qa!") end)
+            new({ timeout = 100, exptime = 100 }):lock("key")
+        ]]
+        assert.equal("begin", child:hear())
+        assert.equal(0, child:wait())
+        holder:say("release")
+        assert.equal("released", holder:hear())
+        holder:say("held")
+        assert.equal("taken", holder:hear())
+    end)
+
+
+    it("nothing is left of waits: the loop watches for wake-ups only as long as somebody waits", function ()
+        local child = start [[
+            local parker = require "resty.holdfast.parker"
+            local function is_watched()
+                for name in uv.fs_scandir_next, uv.fs_scandir("/proc/self/fdinfo") do
+                    local file = io.open("/proc/self/fdinfo/" .. name)
+                    local text = file and file:read("*a") or ""
+                    if file then file:close() end
+                    for fd in text:gmatch("tfd:%s+(%d+)") do
+                        if tonumber(fd) == parker.fd() then return true end
+                    end
+                end
+                return false
+            end
+            local held = new()
+            say(is_watched())
+            for i = 1, 20 do
+                held:lock("own")
+                vim.defer_fn(function ()
+                    if i == 1 then say(is_watched()) end
+                    held:unlock()
+                end, 5)
+                local lock = new()
+                assert(lock:lock("own"))
+                lock:unlock()
+                local over
+                held:lock("own")
+                spawn(function ()
+                    local other = new()
+                    assert(other:lock("own"))
+                    other:unlock()
+                    over = true
+                end)
+                held:unlock()
+                vim.wait(20000, function () return over end)
+            end
+            say(is_watched())
+        ]]
+        assert.equal("false\ntrue\nfalse\n", child:hear_all())
+    end)
+
+
+    it("a hundred callbacks and the main program that wait at once all get the lock", function ()
+        local child = start [[
+            local done = 0
+            for _ = 1, 100 do
+                spawn(function ()
+                    local lock = new({ timeout = 60, exptime = 60 })
+                    assert(lock:lock("key"))
+                    done = done + 1
+                    lock:unlock()
+                end)
+            end
+            vim.schedule(function () say("begin") end)
+            local lock = new({ timeout = 60, exptime = 60 })
+            assert(lock:lock("key"))
+            lock:unlock()
+            vim.wait(20000, function () return done == 100 end)
+            say(done)
+        ]]
+        assert.equal("begin", child:hear())
+        holder:say("release")
+        assert.equal("100", child:hear())
+        assert.equal(0, child:wait())
+    end)
+
+
+    it("is found as a plugin, in the folder lua/ of what runtimepath names", function ()
+        local root = require("ffi").string(require("ffi").C.realpath(".", nil))
+        local child = start([[
+            say((vim.loop.fs_realpath(vim.api.nvim_get_runtime_file("lua/resty/lock.lua", false)[1])))
+            say(hosts.current().name, new({ timeout = 0.05 }):lock("key"))
+        ]], { env = { LUA_PATH = false }, command = "set runtimepath^=" .. root })
+        assert.equal(root .. "/lua/resty/lock.lua", child:hear())
+        assert.equal("neovim\tnil\ttimeout", child:hear())
+    end)
+
+
+    it("a task of the scheduler, run inside of it, is a task there, too", function ()
+        local child = start [[
+            local scheduler = require "resty.holdfast.scheduler"
+            scheduler.spawn(function ()
+                say(hosts.current().name)
+                say((new():lock("key") or 0) > 0)
+            end)
+            scheduler.spawn(function () scheduler.sleep(0.01) say("begin") end)
+            say(scheduler.run())
+        ]]
+        assert.equal("scheduler", child:hear())
+        assert.equal("begin", child:hear())
+        holder:say("release")
+        assert.equal("true", child:hear())
+        assert.equal("true", child:hear())
+    end)
+
+
+    it("a thread of it has no loop of its own: the thread waits", function ()
+        local child = start [[
+            local path = package.path
+            local over
+            local function work(lua_path)
+                package.path = lua_path
+                local name = require("resty.holdfast.host").current().name
+                local lock = require("resty.lock"):new(require("resty.shdict").open("spec_hosts"), { timeout = 20 })
+                local elapsed, err = lock:lock("key")
+                lock:unlock()
+                return name, tostring(elapsed ~= nil or err)
+            end
+            uv.new_work(work, function (name, waited) say(name, waited) over = true end):queue(path)
+            vim.defer_fn(function () say("begin") end, 20)
+            vim.wait(20000, function () return over end)
+        ]]
+        assert.equal("begin", child:hear())
+        holder:say("release")
+        assert.equal("none\ttrue", child:hear())
+    end)
+end)

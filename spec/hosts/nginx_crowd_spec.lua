@@ -1,0 +1,188 @@
+-- Many waiters in the workers of nginx, and what is left of many.
+
+local process = require "spec.support.process"
+local resty_lock = require "resty.lock"
+local shdict = require "resty.shdict"
+local site = require "spec.support.site"
+
+local NAME = "spec_nginx_crowd"
+
+local COMMON = [[
+    require("resty.shdict").open("spec_nginx_crowd")
+    local function new(options) return assert(require("resty.lock"):new("spec_nginx_crowd", options)) end
+]]
+
+-- arg_count light threads that each take a key, the same or one of its own, once. How many got it.
+local CROWD = COMMON .. [[
+    local count, first = tonumber(ngx.var.arg_count), tonumber(ngx.var.arg_first)
+    local threads = {}
+    for i = 1, count do
+        threads[i] = ngx.thread.spawn(function ()
+            local lock = new { timeout = 120, exptime = 120 }
+            assert(lock:lock(first and "key" .. first + i or "key"))
+            return lock:unlock()
+        end)
+    end
+    local got = 0
+    for i = 1, count do
+        local ok, unlocked = ngx.thread.wait(threads[i])
+        got = got + (ok and unlocked or 0)
+    end
+    ngx.print(got)
+]]
+
+local missing = site.missing()
+local it = missing and function (text) pending(text .. ": " .. missing) end or it
+
+
+describe("in nginx", function ()
+    local dict
+
+    before_each(function ()
+        dict = assert(shdict.open(NAME, { size = "8m" }))
+        dict:flush_all()
+    end)
+
+    after_each(site.clean_up)
+
+    local function waiters(lock, key)
+        local holder = lock:holder(key)
+        return holder and holder.waiters or 0
+    end
+
+    local function list(folder)
+        local listing = assert(io.popen("ls -l " .. folder .. " | awk '{ print $5, $9 }'"))
+        local text = listing:read("*a")
+        listing:close()
+        return text
+    end
+
+
+    it("2,000 waiters of one key in one worker are all served", function ()
+        local here = site.start { locations = { ["/crowd"] = CROWD } }
+        local lock = assert(resty_lock:new(NAME, { exptime = 600 }))
+        assert(lock:lock("key"))
+        local requests = {}
+        for i = 1, 20 do
+            requests[i] = here:connect()
+            requests[i]:send("/crowd?count=100")
+        end
+        site.await("2,000 wait", function () return waiters(lock, "key") == 2000 end, 60)
+        assert.equal(200, select(2, here:get("/worker")))
+        assert(lock:unlock())
+        for i = 1, 20 do
+            assert.equal("100", (requests[i]:receive(120)))
+        end
+    end)
+
+
+    it("2,000 waiters of 2,000 keys in one worker are all served", function ()
+        local here = site.start { locations = { ["/crowd"] = CROWD } }
+        local locks = {}
+        for i = 1, 2000 do
+            locks[i] = assert(resty_lock:new(NAME, { exptime = 600 }))
+            assert(locks[i]:lock("key" .. i))
+        end
+        local requests = {}
+        for i = 1, 20 do
+            requests[i] = here:connect()
+            requests[i]:send("/crowd?count=100&first=" .. 100 * (i - 1))
+        end
+        site.await("2,000 wait", function () return waiters(locks[1901], "key2000") == 1 end, 60)
+        for i = 1, 2000 do
+            assert(locks[i]:unlock())
+        end
+        for i = 1, 20 do
+            assert.equal("100", (requests[i]:receive(120)))
+        end
+    end)
+
+
+    it("1,000 contended requests and 20 reloads leave no descriptor, thread or shared memory", function ()
+        local folder = assert(os.getenv("HOLDFAST_DIR"))
+        local here = site.start { workers = 2, locations = { ["/contend"] = COMMON .. [[
+            local lock = new { timeout = 120, exptime = 120 }
+            local elapsed = assert(lock:lock("key"))
+            ngx.sleep(0.001)
+            assert(lock:unlock())
+            ngx.print(elapsed > 0 and "waited" or "at once")
+        ]] } }
+
+        local function contend(count)
+            local requests, waited = {}, 0
+            for i = 1, count do
+                requests[i] = here:connect()
+                requests[i]:send("/contend")
+            end
+            for i = 1, count do
+                waited = waited + (requests[i]:receive(120) == "waited" and 1 or 0)
+                requests[i]:close()
+            end
+            return waited
+        end
+
+        -- When all that lingers is gone.
+        local function count()
+            local workers = here:workers()
+            site.await("the helper threads end", function ()
+                return site.count(workers[1], "task") == 1 and site.count(workers[2], "task") == 1
+            end)
+            return {
+                workers = #workers,
+                master_descriptors = site.count(here.master.pid, "fd"),
+                master_threads = site.count(here.master.pid, "task"),
+                worker_descriptors = site.count(workers[1], "fd") + site.count(workers[2], "fd"),
+                free_space = dict:free_space(),
+                keys = #dict:get_keys(0),
+                files = list(folder),
+            }
+        end
+
+        contend(50)
+        here:reload()
+        contend(50)
+        local before = count()
+        local waited = 0
+        for _ = 1, 20 do
+            waited = waited + contend(50)
+            here:reload()
+        end
+        contend(50)
+        local after
+        -- A worker may be about to close a connection.
+        pcall(site.await, "all is as before", function ()
+            after = count()
+            return after.worker_descriptors == before.worker_descriptors
+        end)
+        assert.same(before, after)
+        assert.is_true(waited > 500)
+        assert.is_nil(here:log():find("%[error%]"))
+        assert.is_nil(here:log():find("%[alert%]"))
+    end)
+
+
+    it("a thousand waiters in a worker that is killed are gone, and others get what it held", function ()
+        local here = site.start { locations = { ["/crowd"] = CROWD, ["/hold"] = COMMON .. [[
+            local lock = new { exptime = 600 }
+            assert(lock:lock("key"))
+            ngx.sleep(600)
+            lock:unlock()
+        ]] } }
+        local lock = assert(resty_lock:new(NAME, { timeout = 60 }))
+        here:connect():send("/hold")
+        site.await("the key is held", function () return lock:holder("key") end)
+        for _ = 1, 10 do
+            here:connect():send("/crowd?count=100")
+        end
+        site.await("1,000 wait", function () return waiters(lock, "key") == 1000 end, 60)
+        here:signal("KILL", here:workers()[1])
+        assert.is_truthy(lock:lock("key"))
+        assert(lock:unlock())
+        assert.equal("1\n", (process.run([[
+            require("resty.shdict").open("spec_nginx_crowd")
+            local lock = require("resty.lock"):new("spec_nginx_crowd", { timeout = 60 })
+            assert(lock:lock("key"))
+            say(lock:unlock())
+        ]])))
+    end)
+end)

@@ -1,0 +1,467 @@
+-- What happens to locks when nginx reloads, ends, or loses a worker, and when others beside it use the same ones.
+
+local process = require "spec.support.process"
+local resty_lock = require "resty.lock"
+local shdict = require "resty.shdict"
+local site = require "spec.support.site"
+
+local C = require("ffi").C
+local now = require("resty.holdfast.core").C.holdfast_now
+
+local NAME = "spec_nginx_life"
+local EXIT_PATIENCE = 2  -- seconds in which an old worker exits after its last request
+local PATIENCE = 20
+
+-- Before each location.
+local COMMON = [[
+    local dict = assert(require("resty.shdict").open("spec_nginx_life", { size = "1m" }))
+    local function new(options)
+        return assert(require("resty.lock"):new("spec_nginx_life", options or { timeout = 20, exptime = 60 }))
+    end
+]]
+
+local LOCATIONS = {
+    -- Counts by reading and writing, which the lock makes right. Says how many were inside.
+    ["/count"] = [[
+        local lock = new()
+        local elapsed, err = lock:lock("counter")
+        if not elapsed then
+            return ngx.print(err)
+        end
+        local inside = dict:incr("inside", 1, 0)
+        local n = dict:get("n") or 0
+        ngx.sleep(0.001)
+        dict:set("n", n + 1)
+        dict:incr("inside", -1)
+        local ok, reason = lock:unlock()
+        ngx.print(ok and inside or reason)
+    ]],
+    -- Holds the lock until the dictionary says "go".
+    ["/hold"] = [[
+        local lock = new()
+        assert(lock:lock("key"))
+        dict:set("held", true)
+        while not dict:get("go") do
+            ngx.sleep(0.005)
+        end
+        ngx.print(lock:unlock())
+    ]],
+    -- Ends without giving it back; the worker has it.
+    ["/keep"] = [[
+        package.loaded.kept = new()
+        ngx.print(package.loaded.kept:lock("key"))
+    ]],
+    ["/wait"] = [[
+        local lock = new()
+        local elapsed, err = lock:lock("key")
+        ngx.print(elapsed and "got" or err)
+        if elapsed then
+            lock:unlock()
+        end
+    ]],
+    ["/wait-shortly"] = [[
+        local elapsed, err = new({ timeout = 0.2 }):lock("key")
+        ngx.print(elapsed or err)
+    ]],
+    ["/try"] = [[
+        local ok, err = new():trylock("key")
+        ngx.print(ok and "got" or err)
+    ]],
+}
+
+-- A plain script's lock.
+local SCRIPT = COMMON .. [[
+    local lock = new { timeout = 15, exptime = 60 }
+]]
+
+local missing = site.missing()
+local it = missing and function (text) pending(text .. ": " .. missing) end or it
+
+
+local function start(options)
+    options = options or {}
+    options.locations = options.locations or {}
+    for path, source in pairs(LOCATIONS) do
+        options.locations[path] = options.locations[path] or COMMON .. source
+    end
+    return site.start(options)
+end
+
+
+-- The worker that answers this connection.
+local function worker_of(connection)
+    return tonumber((connection:get("/worker")))
+end
+
+
+local function await_exit(pid, seconds)
+    site.await("worker " .. pid .. " exits", function () return not site.alive(pid) end, seconds or EXIT_PATIENCE)
+end
+
+
+-- Keeps 12 requests under way until `count` are answered; tells `hear` of each.
+local function storm(connect, path, count, hear)
+    local under_way, sent, answered = {}, 0, 0
+    local deadline = now() + 3 * PATIENCE
+    while answered < count do
+        assert(now() < deadline, answered .. " of " .. count .. " requests are answered")
+        while #under_way < 12 and sent < count do
+            local connection = connect(sent)
+            connection:send(path)
+            under_way[#under_way + 1] = connection
+            sent = sent + 1
+        end
+        for i = #under_way, 1, -1 do
+            if under_way[i]:answered() then
+                local connection = table.remove(under_way, i)
+                local body, status = connection:receive()
+                connection:close()
+                assert.same({ "1", 200 }, { body, status })
+                answered = answered + 1
+                if hear then
+                    hear(answered)
+                end
+            end
+        end
+        C.usleep(200)
+    end
+end
+
+
+describe("the life of nginx", function ()
+    local dict, lock
+
+    before_each(function ()
+        dict = assert(shdict.open(NAME, { size = "1m" }))
+        dict:flush_all()
+        lock = assert(resty_lock:new(NAME, { timeout = 0, exptime = 60 }))
+    end)
+
+    after_each(function ()
+        lock:unlock()
+        site.clean_up()
+    end)
+
+    local function await_waiters(count, key)
+        site.await(count .. " wait", function ()
+            local holder = lock:holder(key or "key")
+            return holder and holder.waiters == count
+        end)
+    end
+
+    local function await_held()
+        site.await("the request holds the lock", function () return dict:get("held") end)
+    end
+
+    -- Nobody has the lock, nobody waits.
+    local function assert_free(key)
+        site.await("nobody has the lock of " .. key, function () return lock:holder(key) == nil end)
+        assert.is_true(lock:trylock(key))
+        assert.equal(0, lock:holder(key).waiters)
+        assert.equal(1, lock:unlock())
+    end
+
+
+    it("four workers count right under a lock", function ()
+        local here = start { workers = 4 }
+        here:connect_to_each(4)
+        storm(function () return here:connect() end, "/count", 300)
+        assert.equal(300, dict:get("n"))
+        assert_free("counter")
+    end)
+
+    it("reloads under load lose no lock and leave nobody waiting", function ()
+        local here = start { workers = 2 }
+        local old = {}
+        storm(function () return here:connect() end, "/count", 600, function (answered)
+            if answered % 150 == 0 and answered < 600 then
+                for _, pid in ipairs(here:workers()) do
+                    old[pid] = true
+                end
+                here:signal("HUP")
+            end
+        end)
+        assert.equal(600, dict:get("n"))
+        for _, pid in ipairs(here:workers()) do
+            old[pid] = nil
+        end
+        assert.is_truthy(next(old), "nobody was replaced")
+        assert_free("counter")
+        site.await("only new workers are left", function () return #here:workers() == 2 end, EXIT_PATIENCE)
+    end)
+
+    it("a reload leaves the lock of a request that still runs to it", function ()
+        local here = start()
+        local holder = here:connect()
+        local old = worker_of(holder)
+        holder:send("/hold")
+        await_held()
+        here:signal("HUP")
+        site.await("a new worker answers", function () return tonumber((here:get("/worker"))) ~= old end)
+        assert.equal("held", here:get("/try"))
+
+        local waiter = here:connect()
+        waiter:send("/wait")
+        await_waiters(1)
+        assert.is_true(site.alive(old))
+        dict:set("go", true)
+        assert.equal("1", holder:receive())
+        await_exit(old)
+        assert.equal("got", waiter:receive())
+        assert_free("key")
+    end)
+
+    it("requests that wait when nginx reloads get the lock, and their worker exits soon after", function ()
+        local here = start()
+        assert.is_true(lock:trylock("key"))
+        local waiters = {}
+        for i = 1, 5 do
+            waiters[i] = here:connect()
+            waiters[i]:send("/wait")
+        end
+        await_waiters(5)
+        local old = here:workers()[1]
+        here:signal("HUP")
+        site.await("a new worker answers", function () return tonumber((here:get("/worker"))) ~= old end)
+        assert.is_true(site.alive(old))
+        assert.equal(1, lock:unlock())
+        for _, waiter in ipairs(waiters) do
+            assert.equal("got", waiter:receive())
+        end
+        await_exit(old)
+    end)
+
+    it("a worker that waited for locks a moment ago exits soon after a reload", function ()
+        local here = start()
+        assert.is_true(lock:trylock("key"))
+        assert.equal("timeout", here:get("/wait-shortly"))
+        local old = here:workers()[1]
+        here:signal("HUP")
+        await_exit(old)
+    end)
+
+    it("data outlive a reload where init_worker_by_lua opens them, and a restart where they persist", function ()
+        local OPEN = [[
+            local shdict = require "resty.shdict"
+            kept = shdict.open("spec_nginx_kept", { size = "100k", persist = true })
+            data = shdict.open("spec_nginx_data", { size = "100k" })
+        ]]
+        local world = os.getenv("HOLDFAST_DIR") .. "/data"  -- the spec itself is not in it
+        local here = site.start {
+            env = { HOLDFAST_DIR = world },
+            http = "init_worker_by_lua_block { " .. OPEN .. " }",
+            locations = {
+                ["/set"] = "kept:set('a', 1) data:set('b', 2)",
+                ["/get"] = "ngx.print(kept:get('a'), ' ', data:get('b'))",
+                ["/stay"] = "while not ngx.shared.go:get('go') do ngx.sleep(0.005) end",
+                ["/go"] = "ngx.shared.go:set('go', true)",
+            },
+            dictionaries = { go = "12k" },
+        }
+        here:get("/set")
+        local staying = here:connect()
+        local old = worker_of(staying)
+        staying:send("/stay")
+        here:signal("HUP")
+        site.await("a new worker answers", function () return tonumber((here:get("/worker"))) ~= old end)
+        here:get("/go")
+        staying:receive()
+        await_exit(old)
+        assert.equal("1 2", here:get("/get"))
+
+        here:signal("TERM")
+        await_exit(here.master.pid, PATIENCE)
+        local text = process.run(OPEN .. "print(kept:get('a'), data:get('b')) shdict.remove('spec_nginx_kept')",
+            { env = { HOLDFAST_DIR = world } })
+        assert.equal("1\tnil\n", text)
+        os.execute("rm -rf '" .. world .. "'")
+    end)
+
+    it("a graceful quit lets those who wait get the lock, or their timeout", function ()
+        local here = start { workers = 2 }
+        assert.is_true(lock:trylock("key"))
+        local patient, hasty = here:connect(), here:connect()
+        patient:send("/wait")
+        hasty:send("/wait-shortly")
+        await_waiters(2)
+        here:signal("QUIT")
+        assert.equal("timeout", hasty:receive())
+        assert.is_false(patient:answered())
+        assert.equal(1, lock:unlock())
+        assert.equal("got", patient:receive())
+        await_exit(here.master.pid)
+    end)
+
+    it("a worker that is killed while it holds a lock leaves it to one that waits in another", function ()
+        local here = start { workers = 2 }
+        local each = here:connect_to_each(2)
+        local victim = worker_of(each[1])
+        assert.equal("0", each[1]:get("/keep"))
+        each[2]:send("/wait")
+        await_waiters(1)
+        here:signal("KILL", victim)
+        assert.equal("got", each[2]:receive())  -- exptime is 60 seconds
+
+        site.await("the worker is replaced", function ()
+            return #here:workers() == 2 and not site.alive(victim)
+        end)
+        local again = here:connect_to_each(2)
+        for _, connection in ipairs(again) do
+            assert.equal("got", connection:get("/wait"))
+        end
+        assert_free("key")
+    end)
+
+    it("a worker that is killed while it waits stands in nobody's way", function ()
+        local here = start { workers = 2 }
+        local each = here:connect_to_each(2)
+        local victim = worker_of(each[1])
+        assert.is_true(lock:trylock("key"))
+        each[1]:send("/wait")
+        await_waiters(1)
+        each[2]:send("/wait")
+        await_waiters(2)
+        here:signal("KILL", victim)
+        await_exit(victim)
+        assert.equal(1, lock:unlock())
+        assert.equal("got", each[2]:receive())
+        assert_free("key")
+    end)
+
+    it("without the code cache requests wait for each other, and nothing of their Lua states is left", function ()
+        local here = start { http = "lua_code_cache off;" }
+        local pid = here:workers()[1]
+        local function settled()
+            site.await("the helper threads end", function () return site.count(pid, "task") == 1 end)
+            return site.count(pid, "fd")
+        end
+        storm(function () return here:connect() end, "/count", 24)
+        local before = settled()
+        storm(function () return here:connect() end, "/count", 36)
+        assert.equal(60, dict:get("n"))
+        site.await("descriptors are closed", function () return settled() <= before end)
+
+        -- What a request holds ends with its Lua state.
+        assert.equal("0", here:get("/keep"))
+        site.await("the lock is free", function () return lock:trylock("key") end)
+    end)
+
+    it("clients that go away while they wait stand in nobody's way", function ()
+        local here = start { http = "lua_check_client_abort on;" }
+        assert.is_true(lock:trylock("key"))
+        local gone = {}
+        for i = 1, 5 do
+            gone[i] = here:connect()
+            gone[i]:send("/wait")
+        end
+        await_waiters(5)
+        local waiter = here:connect()
+        waiter:send("/wait")
+        await_waiters(6)
+        for _, connection in ipairs(gone) do
+            connection:close()
+        end
+        site.await("nginx notices", function ()
+            return select(2, here:log():gsub("client prematurely closed connection", "")) == 5
+        end)
+        assert.equal(1, lock:unlock())
+        assert.equal("got", waiter:receive())
+        assert.equal("got", here:get("/wait"))
+        local old = here:workers()[1]
+        here:signal("HUP")
+        await_exit(old)
+    end)
+
+    it("the lock of a request whose client goes away expires, or is released by the collector before", function ()
+        local here = start {
+            http = "lua_check_client_abort on;",
+            locations = {
+                ["/hold"] = COMMON .. [[
+                    local lock = new { exptime = tonumber(ngx.var.arg_exptime) }
+                    assert(lock:lock("key"))
+                    dict:set("held", true)
+                    ngx.sleep(60)
+                ]],
+                ["/collect"] = "collectgarbage() collectgarbage() ngx.print('done')",
+            },
+        }
+        local function leave_behind(exptime)
+            dict:delete("held")
+            local holder = here:connect()
+            holder:send("/hold?exptime=" .. exptime)
+            await_held()
+            holder:close()
+        end
+        leave_behind(0.3)
+        assert.equal("got", here:get("/wait"))
+
+        leave_behind(600)
+        site.await("the lock is collected", function ()
+            return here:get("/collect") == "done" and here:get("/try") == "got"
+        end)
+    end)
+
+    it("two nginx share a dictionary and its locks", function ()
+        local one, other = start(), start()
+        storm(function (number) return (number % 2 == 0 and one or other):connect() end, "/count", 200)
+        assert.equal(200, dict:get("n"))
+
+        assert.equal("0", one:get("/keep"))
+        local waiter = other:connect()
+        waiter:send("/wait")
+        await_waiters(1)
+        one:signal("KILL", one:workers()[1])
+        assert.equal("got", waiter:receive())
+    end)
+
+    it("one of two nginx that share a dictionary may end", function ()
+        local one, other = start(), start()
+        storm(function () return one:connect() end, "/count", 20)
+        assert.equal("0", one:get("/keep"))
+        one:stop()
+        assert.equal("got", other:get("/wait"))
+        storm(function () return other:connect() end, "/count", 20)
+        assert.equal(40, dict:get("n"))
+    end)
+
+    it("nginx waits for a plain script, and gets the lock when that releases it or is killed", function ()
+        local here = start()
+        for _, ending in ipairs { "unlock", "kill" } do
+            local script = process.start(SCRIPT .. [[
+                say(lock:lock("key"))
+                hear()
+                lock:unlock()
+                hear()
+            ]])
+            assert.equal("0", script:hear())
+            local waiter = here:connect()
+            waiter:send("/wait")
+            await_waiters(1)
+            if ending == "unlock" then
+                script:say("unlock")
+            else
+                script:kill()
+            end
+            assert.equal("got", waiter:receive())
+            script:kill()
+            script:wait()
+        end
+        assert_free("key")
+    end)
+
+    it("a plain script waits for nginx", function ()
+        local here = start()
+        local holder = here:connect()
+        holder:send("/hold")
+        await_held()
+        local script = process.start(SCRIPT .. [[
+            local elapsed = lock:lock("key")
+            say(elapsed and elapsed > 0, lock:unlock())
+        ]])
+        await_waiters(1)
+        dict:set("go", true)
+        assert.equal("true\t1", script:hear())
+        assert.equal("1", holder:receive())
+        assert_free("key")
+    end)
+end)

@@ -1,0 +1,286 @@
+-- Which dictionary a lock gets in nginx, and who may use it.
+
+local process = require "spec.support.process"
+local site = require "spec.support.site"
+
+local missing = site.missing()
+local it = missing and function (text) pending(text .. ": " .. missing) end or it
+
+-- Says what the dictionary of that name is; in a location.
+local CAPACITY = [[
+    local name = ngx.var.arg_name
+    local dict = require("resty.shdict").shared[name]
+    ngx.print(dict and dict:capacity() or "none")
+]]
+
+-- Takes a lock in the dictionary of that name, and keeps it as long as the worker lives.
+local LOCK = [[
+    local lock, err = require("resty.lock"):new(ngx.var.arg_name, { timeout = 0, exptime = 100 })
+    if not lock then
+        return ngx.print("new: ", err)
+    end
+    local elapsed, err = lock:lock("key")
+    package.loaded.kept = package.loaded.kept or {}
+    table.insert(package.loaded.kept, lock)
+    ngx.print(elapsed or err)
+]]
+
+
+-- A plain script beside nginx: what it says.
+local function script(source)
+    local text, status = process.run([[
+        local resty_lock, shdict = require "resty.lock", require "resty.shdict"
+    ]] .. source)
+    assert.equal(0, status, text)
+    return (text:gsub("\n$", ""))
+end
+
+
+describe("names in nginx", function ()
+    after_each(function ()
+        site.clean_up()
+        for _, name in ipairs { "my_locks", "other", "small", "odd" } do
+            require("resty.shdict").remove(name)
+        end
+    end)
+
+
+    it("a lock opens our dictionary of the name and size of the lua_shared_dict", function ()
+        local here = site.start {
+            dictionaries = { my_locks = "100k" },
+            locations = { ["/lock"] = LOCK, ["/capacity"] = CAPACITY },
+        }
+        assert.equal("none", here:get("/capacity?name=my_locks"))
+        assert.equal("0", here:get("/lock?name=my_locks"))
+        assert.equal("102400", here:get("/capacity?name=my_locks"))
+        assert.equal("timeout", here:get("/lock?name=my_locks"))
+        assert.falsy(here:log():find("holdfast", 1, true))
+    end)
+
+    it("nothing is written to nginx's own dictionary", function ()
+        local here = site.start {
+            dictionaries = { my_locks = "100k" },
+            locations = { ["/lock"] = LOCK, ["/keys"] = "ngx.print(#ngx.shared.my_locks:get_keys())" },
+        }
+        assert.equal("0", here:get("/lock?name=my_locks"))
+        assert.equal("0", here:get("/keys"))
+    end)
+
+    it("rwlocks and semaphores find it too", function ()
+        local here = site.start {
+            dictionaries = { my_locks = "1m", other = "2m" },
+            locations = {
+                ["/rwlock"] = [[
+                    local lock = assert(require("resty.rwlock"):new("my_locks"))
+                    ngx.print(lock:rdlock("key"), lock:unlock())
+                ]],
+                ["/semaphore"] = [[
+                    local semaphore = assert(require("resty.semaphore"):new("other", { permits = 2 }))
+                    ngx.print(semaphore:wait("key"), semaphore:post("key"))
+                ]],
+                ["/capacity"] = CAPACITY,
+            },
+        }
+        assert.equal("01", here:get("/rwlock"))
+        assert.equal("1048576", here:get("/capacity?name=my_locks"))
+        assert.equal("truetrue", here:get("/semaphore"))
+        assert.equal("2097152", here:get("/capacity?name=other"))
+    end)
+
+    it("a dictionary of ours that somebody has put into ngx.shared is used as it is", function ()
+        local here = site.start {
+            dictionaries = { my_locks = "1m" },
+            http = [[init_worker_by_lua_block {
+                ngx.shared.my_locks = assert(require("resty.shdict").open("other", { size = "200k" }))
+            }]],
+            locations = { ["/lock"] = LOCK, ["/capacity"] = CAPACITY },
+        }
+        assert.equal("0", here:get("/lock?name=my_locks"))
+        assert.equal("none", here:get("/capacity?name=my_locks"))
+        assert.equal("true", script [[print(shdict.shared.other:get("key"))]])
+    end)
+
+    it("one that nobody has declared or opened is not found", function ()
+        local here = site.start {
+            dictionaries = { my_locks = "1m" },
+            locations = {
+                ["/lock"] = LOCK,
+                ["/others"] = [[
+                    local resty_lock = require "resty.lock"
+                    for _, given in ipairs { 1, {}, true, ngx.shared.my_locks } do
+                        local lock, err = resty_lock:new(given)
+                        ngx.print(tostring(lock), " ", err, ";")
+                    end
+                ]],
+            },
+        }
+        assert.equal("new: dictionary not found", here:get("/lock?name=other"))
+        assert.equal(("nil dictionary not found;"):rep(4), here:get("/others"))
+    end)
+
+    it("one that a script has opened is found without a declaration", function ()
+        local here = site.start { locations = { ["/lock"] = LOCK } }
+        local keeper = process.start [[
+            local dict = require("resty.shdict").open("other", { size = "100k" })
+            say "open"
+            hear()
+            say(require("resty.lock"):new("other", { timeout = 0 }):lock("key"))
+        ]]
+        assert.equal("open", keeper:hear())
+        assert.equal("0", here:get("/lock?name=other"))
+        keeper:say "go on"
+        assert.equal("nil\ttimeout", keeper:hear())
+    end)
+
+    it("the smallest size that nginx takes is large enough, and parts of pages do not matter", function ()
+        local here = site.start {
+            dictionaries = { small = "12k", odd = "13001" },
+            locations = { ["/lock"] = LOCK, ["/capacity"] = CAPACITY },
+        }
+        for name, capacity in pairs { small = 12288, odd = 13001 } do
+            assert.equal("0", here:get("/lock?name=" .. name))
+            assert.is_true(tonumber((here:get("/capacity?name=" .. name))) >= capacity)
+            -- In another worker it is there already.
+            here:reload()
+            assert.equal("0", here:get("/lock?name=" .. name))
+        end
+        assert.falsy(here:log():find("holdfast", 1, true))
+    end)
+
+    it("one that exists with another size is used as it is, and the log says so once", function ()
+        local keeper = process.start [[
+            require("resty.shdict").open("my_locks", { size = "200k" })
+            say "open"
+            hear()
+        ]]
+        assert.equal("open", keeper:hear())
+        local here = site.start {
+            dictionaries = { my_locks = "100k" },
+            locations = { ["/lock"] = LOCK, ["/capacity"] = CAPACITY },
+        }
+        assert.equal("0", here:get("/lock?name=my_locks"))
+        assert.equal("timeout", here:get("/lock?name=my_locks"))
+        assert.equal("204800", here:get("/capacity?name=my_locks"))
+        local _, count = here:log():gsub('dictionary "my_locks" is there with 204800 bytes, not the 102400', "")
+        assert.equal(1, count)
+    end)
+
+    it("a size that a reload changes counts when nobody uses the dictionary any more", function ()
+        local world = { HOLDFAST_DIR = os.getenv("HOLDFAST_DIR") .. "/sizes" }  -- the spec itself is not in it
+        local options = {
+            dictionaries = { my_locks = "100k" },
+            env = world,
+            locations = { ["/lock"] = LOCK, ["/capacity"] = CAPACITY },
+        }
+        local here = site.start(options)
+        assert.equal("0", here:get("/lock?name=my_locks"))
+        local beside = process.start([[
+            say(require("resty.shdict").shared.my_locks:capacity())
+            hear()
+        ]], { env = world })
+        assert.equal("102400", beside:hear())
+
+        options.dictionaries.my_locks = "200k"
+        here:configure(options)
+        here:reload()
+        assert.equal("0", here:get("/lock?name=my_locks"))  -- the holder was the old worker
+        assert.equal("102400", here:get("/capacity?name=my_locks"))
+
+        here:stop()
+        beside:kill()
+        beside:wait()
+        here = site.start(options)
+        assert.equal("0", here:get("/lock?name=my_locks"))
+        assert.equal("204800", here:get("/capacity?name=my_locks"))
+        os.execute("rm -rf '" .. world.HOLDFAST_DIR .. "'")
+    end)
+
+    it("a dictionary that somebody removes is not found any more, until a reload makes it anew", function ()
+        local here = site.start {
+            dictionaries = { my_locks = "100k" },
+            locations = { ["/lock"] = LOCK, ["/capacity"] = CAPACITY },
+        }
+        assert.equal("0", here:get("/lock?name=my_locks"))
+        assert.equal("true", script [[print(shdict.remove("my_locks"))]])
+        assert.equal("dictionary not found", here:get("/lock?name=my_locks"))
+        here:reload()
+        assert.equal("0", here:get("/lock?name=my_locks"))
+        assert.equal("102400", here:get("/capacity?name=my_locks"))
+    end)
+
+    it("a name that ours cannot have, or a dictionary that cannot be made, is told by new", function ()
+        local here = site.start {
+            dictionaries = { ["my:locks"] = "100k", other = "1m" },
+            env = { HOLDFAST_DIR = "/nowhere/x" },
+            locations = { ["/lock"] = LOCK },
+        }
+        assert.matches('^new: bad dictionary name "my:locks"', (here:get("/lock?name=my:locks")))
+        assert.matches("^new: runtime directory /nowhere/x cannot be created", (here:get("/lock?name=other")))
+    end)
+end)
+
+
+describe("init_by_lua", function ()
+    after_each(function ()
+        site.clean_up()
+        require("resty.shdict").remove("my_locks")
+    end)
+
+    local OBJECTS = [[
+        local name, options = "my_locks", { timeout = 0, exptime = 100 }
+        lock = assert(require("resty.lock"):new(name, options))
+        other = assert(require("resty.lock"):new(name, options))
+        rwlock = assert(require("resty.rwlock"):new(name, options))
+        semaphore = assert(require("resty.semaphore"):new(name, { permits = 1, timeout = 0 }))
+    ]]
+
+    local USE = [[
+        local function try(object, method)
+            local result, err = object[method](object, method)
+            ngx.print(result or err, " ")
+        end
+        try(lock, "lock")
+        other:lock("other")
+        try(rwlock, "rdlock")
+        try(semaphore, "wait")
+        ngx.print(tostring(lock.dict.name), " ", lock.dict:capacity())
+    ]]
+
+    it("may make the objects that the workers use", function ()
+        local here = site.start {
+            workers = 2,
+            dictionaries = { my_locks = "100k" },
+            http = "init_by_lua_block {\n" .. OBJECTS .. "}",
+            locations = { ["/use"] = USE },
+        }
+        local each = here:connect_to_each(2)
+        assert.equal("0 0 true my_locks 102400", each[1]:get("/use"))
+        assert.equal("timeout 0 timeout my_locks 102400", each[2]:get("/use"))
+    end)
+
+    it("may lock, too, when the master is the same user as its workers", function ()
+        local here = site.start {
+            dictionaries = { my_locks = "100k" },
+            http = "init_by_lua_block {\n" .. OBJECTS .. [[
+                assert(other:lock("lock"))
+            }]],
+            locations = { ["/use"] = USE, ["/unlock"] = "ngx.print(tostring(other:unlock()))" },
+        }
+        -- It is the master's, which lives.
+        assert.equal("timeout 0 true my_locks 102400", here:get("/use"))
+        assert.equal("nil", here:get("/unlock"))
+    end)
+
+    it("that uses an object whose dictionary cannot be opened gets an error that says why", function ()
+        local here = site.start {
+            dictionaries = { my_locks = "100k" },
+            env = { HOLDFAST_DIR = "/nowhere/x" },
+            http = "init_by_lua_block {\n" .. OBJECTS .. [[
+                reason = select(2, pcall(lock.lock, lock, "key"))
+            }]],
+            locations = { ["/why"] = "ngx.print(reason)" },
+        }
+        assert.matches('^holdfast: cannot open dictionary "my_locks": runtime directory /nowhere/x cannot be',
+                       (here:get("/why")))
+    end)
+end)

@@ -1,0 +1,227 @@
+-- Where in nginx one can wait for a lock, and what is said where not.
+
+local process = require "spec.support.process"
+local resty_lock = require "resty.lock"
+local resty_rwlock = require "resty.rwlock"
+local resty_semaphore = require "resty.semaphore"
+local shdict = require "resty.shdict"
+local site = require "spec.support.site"
+
+local NAME = "spec_phases"
+
+-- What becomes of locks in the phase from which it is called: in words, under the phase's name in the dictionary.
+local PROBE = [[
+    local function text(ok, ...)
+        local words = { ok and "ok" or "raised" }
+        for i = 1, select("#", ...) do
+            words[i + 1] = tostring((select(i, ...)))
+        end
+        return table.concat(words, " ")
+    end
+
+    function probe(phase)
+        local dict = require("resty.shdict").open("spec_phases")
+        local resty_lock = require "resty.lock"
+        local function new(timeout)
+            return assert(resty_lock:new("spec_phases", { timeout = timeout }))
+        end
+        local free = new(5)
+        dict:set(phase .. " free", text(true, free:lock("free " .. phase), free:unlock()))
+        dict:set(phase .. " no time", text(pcall(free.lock, new(0), "held")))
+        dict:set(phase .. " lock", text(pcall(free.lock, new(0.02), "held")))
+        dict:set(phase .. " with", text(pcall(free.with, new(0.02), "held", print)))
+        local rwlock = assert(require("resty.rwlock"):new("spec_phases", { timeout = 0.02 }))
+        dict:set(phase .. " rdlock", text(pcall(rwlock.rdlock, rwlock, "held rw")))
+        local semaphore = assert(require("resty.semaphore"):new("spec_phases", { permits = 1, timeout = 0.02 }))
+        dict:set(phase .. " semaphore", text(pcall(semaphore.wait, semaphore, "permit")))
+    end
+]]
+
+local CONTENDED = { "lock", "with", "rdlock", "semaphore" }
+
+local missing = site.missing()
+local it = missing and function (text) pending(text .. ": " .. missing) end or it
+
+
+describe("in nginx", function ()
+    local dict, lock, rwlock, semaphore
+
+    before_each(function ()
+        dict = assert(shdict.open(NAME, { size = "1m" }))
+        dict:flush_all()
+        lock = assert(resty_lock:new(NAME, { exptime = 600 }))
+        rwlock = assert(resty_rwlock:new(NAME, { exptime = 600 }))
+        semaphore = assert(resty_semaphore:new(NAME, { permits = 1 }))
+        assert(lock:lock("held"))
+        assert(rwlock:wrlock("held rw"))
+        assert(semaphore:wait("permit"))
+    end)
+
+    after_each(function ()
+        site.clean_up()
+        lock:unlock()
+        rwlock:unlock()
+        semaphore:post("permit")
+    end)
+
+
+    -- One that is gone after the test.
+    local function folder()
+        local listing = assert(io.popen("mktemp -d /dev/shm/holdfast-spec.XXXXXX"))
+        local path = listing:read("*l")
+        listing:close()
+        finally(function () os.execute("rm -rf -- '" .. path .. "'") end)
+        return path
+    end
+
+    local function found(phase, what)
+        return site.await(phase .. ": " .. what, function () return dict:get(phase .. " " .. what) end)
+    end
+
+    local function assert_works(phase)
+        assert.equal("ok 0 1", found(phase, "free"), phase)
+        assert.equal("ok nil timeout", found(phase, "no time"), phase)
+    end
+
+    local function assert_waits(phase)
+        assert_works(phase)
+        for _, what in ipairs(CONTENDED) do
+            assert.equal("ok nil timeout", found(phase, what), phase)
+        end
+    end
+
+    local function assert_raises(phase, message)
+        assert_works(phase)
+        for _, what in ipairs(CONTENDED) do
+            assert.equal("raised " .. message, found(phase, what), phase)
+        end
+    end
+
+
+    it("one can wait in rewrite, access, content, in timers and in the light threads of a request", function ()
+        local here = site.start { http = "init_by_lua_block {" .. PROBE .. "}", locations = { ["/probe"] = {
+            rewrite = "probe 'rewrite'",
+            access = "probe 'access'",
+            content = [[
+                probe "content"
+                assert(ngx.thread.wait(ngx.thread.spawn(probe, "light thread")))
+                coroutine.wrap(probe)("coroutine")
+                assert(ngx.timer.at(0, function () probe "timer" end))
+                ngx.print("done")
+            ]],
+        } } }
+        assert.equal("done", (here:get("/probe")))
+        for _, phase in ipairs { "rewrite", "access", "content", "light thread", "coroutine", "timer" } do
+            assert_waits(phase)
+        end
+    end)
+
+
+    it("one can wait while a TLS connection gets its certificate", function ()
+        local path = folder()
+        assert.equal(0, os.execute("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
+                                   .. "-subj /CN=spec -keyout " .. path .. "/key -out " .. path
+                                   .. "/certificate 2>/dev/null"))
+        local here = site.start {
+            http = "init_by_lua_block {" .. PROBE .. "}",
+            listen = { "unix:" .. path .. "/tls.sock ssl" },
+            server = "ssl_certificate " .. path .. "/certificate; ssl_certificate_key " .. path .. "/key;"
+                     .. "ssl_certificate_by_lua_block { probe 'certificate' }",
+            locations = { ["/secret"] = "ngx.print 'secret'" },
+        }
+        assert.equal("secret", (process.run("io.write(io.popen('curl -sk --max-time 20 --unix-socket " .. path
+                                            .. "/tls.sock https://spec/secret'):read('*a'))")))
+        assert_waits "certificate"
+        assert.is_true(site.alive(here.master.pid))
+    end)
+
+
+    it("nobody can wait in the phases where ngx.sleep cannot: that raises the error of lua-resty-lock", function ()
+        local here = site.start {
+            http = "init_by_lua_block {" .. PROBE .. [[}
+                init_worker_by_lua_block { probe "init_worker" }
+                exit_worker_by_lua_block { probe "exit_worker" }
+                upstream other {
+                    server 0.0.0.1;
+                    balancer_by_lua_block {
+                        probe "balancer"
+                        assert(require("ngx.balancer").set_current_peer("unix:" .. ngx.config.prefix() .. "http.sock"))
+                    }
+                }]],
+            locations = {
+                ["/probe"] = {
+                    directives = "set_by_lua_block $probed { probe 'set' return '' }",
+                    content = "ngx.print 'done'",
+                    header_filter = "probe 'header_filter'",
+                    body_filter = "probe 'body_filter'",
+                    log = "probe 'log'",
+                },
+                ["/balanced"] = { directives = "proxy_pass http://other/worker;" },
+            },
+        }
+        assert.equal("done", (here:get("/probe")))
+        here:get("/balanced")
+        for _, phase in ipairs { "set", "header_filter", "body_filter", "log", "init_worker", "balancer" } do
+            assert_raises(phase, "API disabled in the context of " .. phase .. "_by_lua*")
+        end
+        here:signal("QUIT")
+        assert_raises("exit_worker", "API disabled in the context of exit_worker_by_lua*")
+    end)
+
+
+    it("init_by_lua says what to do instead", function ()
+        site.start { http = "init_by_lua_block {" .. PROBE .. " probe 'init' }" }
+        assert_raises("init", "cannot wait in init_by_lua*, where nothing else runs yet; use init_worker_by_lua* and "
+                              .. "there ngx.timer.at(0, ...)")
+    end)
+
+
+    it("a function that C calls cannot wait, and is told so", function ()
+        local here = site.start { locations = { ["/sort"] = [[
+            local lock = require("resty.lock"):new("spec_phases", { timeout = 5 })
+            table.sort({ 1, 2 }, function (a, b) ngx.print(select(2, lock:lock("held")), "\n") return a < b end)
+            ngx.sleep(0.01)
+            ngx.print("end")
+        ]] } }
+        assert.equal("cannot wait here (host nginx): Lua was called from C\nend", (here:get("/sort")))
+    end)
+
+
+    it("a thread of nginx's own pool waits like any thread", function ()
+        local path = folder()
+        local file = assert(io.open(path .. "/spec_thread.lua", "w"))
+        file:write [[
+            return { wait = function ()
+                local lock = require("resty.lock"):new("spec_phases", { timeout = 0.05 })
+                local elapsed, err = lock:lock("held")
+                return tostring(elapsed) .. " " .. err .. " " .. require("resty.holdfast.host").current().name
+            end }
+        ]]
+        file:close()
+        local here = site.start {
+            main = "thread_pool spec threads=1;",
+            http = "init_by_lua_block { package.path = '" .. path .. "/?.lua;' .. package.path }",
+            locations = { ["/thread"] = "ngx.print(select(2, ngx.run_worker_thread('spec', 'spec_thread', 'wait')))" },
+        }
+        assert.equal("nil timeout none", (here:get("/thread")))
+    end)
+
+
+    it("HOLDFAST_WAIT=poll and wait = 'poll' sleep by ngx.sleep, in the steps of lua-resty-lock", function ()
+        local here = site.start {
+            main = "env HOLDFAST_WAIT;",
+            env = { HOLDFAST_WAIT = "poll" },
+            locations = { ["/poll"] = [[
+                local ticks = 0
+                ngx.thread.spawn(function ()
+                    while ticks < 10 do ngx.sleep(0.005) ticks = ticks + 1 end
+                end)
+                local lock = require("resty.lock"):new("spec_phases", { timeout = 0.2, wait = ngx.var.arg_wait })
+                local elapsed, err = lock:lock("held")
+                ngx.print(elapsed, " ", err, " ", ticks)
+            ]] },
+        }
+        assert.equal("nil timeout 10", (here:get("/poll")))
+        assert.equal("nil timeout 10", (here:get("/poll?wait=poll")))
+    end)
+end)

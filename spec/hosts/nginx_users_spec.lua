@@ -1,0 +1,170 @@
+-- A master that is root and workers that are not, which is how Debian installs nginx.
+
+local process = require "spec.support.process"
+local site = require "spec.support.site"
+
+local NAME = "holdfast_spec_locks"
+
+local function output(command)
+    local pipe = assert(io.popen(command .. " 2>&1"))
+    local text = pipe:read("*a")
+    pipe:close()
+    return (text:gsub("%s+$", ""))
+end
+
+local root = output("pwd")
+
+
+-- Nil, or why this cannot be tried here.
+local function missing()
+    if site.missing() then
+        return site.missing()
+    end
+    if output("id -u") ~= "0" then
+        return "only root can start workers as somebody else"
+    end
+    for _, needed in ipairs { root .. "/lua/resty/lock.lua", os.getenv("HOLDFAST_LIB") } do
+        if os.execute("runuser -u www-data -- test -r " .. needed) ~= 0 then
+            return "www-data cannot read " .. needed
+        end
+    end
+end
+
+local reason = missing()
+local it = reason and function (text) pending(text .. ": " .. reason) end or it
+
+
+local LOCK = [[
+    local lock = assert(require("resty.lock"):new("]] .. NAME .. [[", { timeout = 0, exptime = 100 }))
+    local elapsed, err = lock:lock("key")
+    package.loaded.kept = lock
+    ngx.print(elapsed or err)
+]]
+
+-- What is there, for people.
+local LOOK = [[
+    local lock, err = require("resty.lock"):new("]] .. NAME .. [[")
+    print(lock and lock:holder("key").program or err)
+]]
+
+
+describe("workers that are www-data under a master that is root", function ()
+    local default, made
+
+    before_each(function ()
+        default = "/dev/shm/holdfast-" .. output("id -u www-data")  -- where no runtime directory is named
+        made = os.execute("test -e " .. default) ~= 0
+    end)
+
+    after_each(function ()
+        site.clean_up()
+        if made then
+            os.execute("rm -rf " .. default)
+        end
+    end)
+
+    local function start(options)
+        options.user = "www-data"
+        options.dictionaries = { [NAME] = "100k" }
+        options.env = options.env or { HOLDFAST_DIR = false }
+        options.locations["/lock"] = options.locations["/lock"] or LOCK
+        return site.start(options)
+    end
+
+
+    it("need no set-up: they have a directory of their own", function ()
+        local here = start { workers = 2, locations = {} }
+        local each = here:connect_to_each(2)
+        assert.equal("0", each[1]:get("/lock"))
+        assert.equal("timeout", each[2]:get("/lock"))
+        assert.equal("700 www-data", output("stat -c '%a %U' " .. default))
+    end)
+
+    it("use objects that init_by_lua has made as root", function ()
+        local here = start {
+            workers = 2,
+            http = [[init_by_lua_block {
+                lock = assert(require("resty.lock"):new("]] .. NAME .. [[", { timeout = 0, exptime = 100 }))
+            }]],
+            locations = { ["/lock"] = "local elapsed, err = lock:lock('key') ngx.print(elapsed or err)" },
+        }
+        local each = here:connect_to_each(2)
+        assert.equal("0", each[1]:get("/lock"))
+        assert.equal("timeout", each[2]:get("/lock"))
+        assert.equal("700 www-data", output("stat -c '%a %U' " .. default))
+    end)
+
+    it("are told what to do when init_by_lua has opened a dictionary as root", function ()
+        local world = os.getenv("HOLDFAST_DIR") .. "/private"
+        local here = start {
+            env = { HOLDFAST_DIR = world },
+            http = [[init_by_lua_block {
+                dict = assert(require("resty.shdict").open("explicit", { size = "100k" }))
+                dict:set("a", 1)
+            }]],
+            locations = {
+                ["/set"] = "ngx.print(select(2, dict:set('b', 2)))",
+                ["/open"] = "ngx.print(select(2, require('resty.shdict').open('more', { size = '100k' })))",
+                ["/new"] = "ngx.print(select(2, require('resty.lock'):new('" .. NAME .. "')))",
+            },
+        }
+        for _, path in ipairs { "/set", "/open", "/new" } do
+            local text = here:get(path)
+            assert.matches("was chosen when this process ran as uid 0, and is closed to uid %d+", text)
+            assert.matches("in init_worker_by_lua, not in init_by_lua", text)
+            assert.matches("HOLDFAST_DIR and HOLDFAST_SHARE=group", text)
+        end
+        os.execute("rm -rf '" .. world .. "'")
+    end)
+
+    it("share what init_by_lua has opened as root in a directory of their group", function ()
+        local world = output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
+        assert(os.execute("chgrp www-data " .. world .. " && chmod 0770 " .. world) == 0)
+        local here = start {
+            workers = 2,
+            env = { HOLDFAST_DIR = world, HOLDFAST_SHARE = "group" },
+            main = "env HOLDFAST_SHARE;",
+            http = [[init_by_lua_block {
+                dict = assert(require("resty.shdict").open("explicit", { size = "100k" }))
+                dict:set("a", 1)
+            }]],
+            locations = { ["/incr"] = "ngx.print(dict:incr('a', 1))" },
+        }
+        local each = here:connect_to_each(2)
+        assert.equal("2", each[1]:get("/incr"))
+        assert.equal("3", each[2]:get("/incr"))
+        assert.equal("0", each[1]:get("/lock"))
+        assert.equal("timeout", each[2]:get("/lock"))
+        here:reload()
+        assert.equal("2", here:get("/incr"))  -- init_by_lua has set it to 1
+        os.execute("rm -rf " .. world)
+    end)
+
+    it("let their own user and root see what they do", function ()
+        local here = start { locations = {} }
+        assert.equal("0", here:get("/lock"))
+
+        local as_www_data = ("env -u HOLDFAST_DIR LUA_PATH='%s/lua/?.lua' HOLDFAST_LIB='%s' runuser -u www-data -- "
+            .. "luajit -e '%s'"):format(root, os.getenv("HOLDFAST_LIB"), LOOK)
+        assert.equal("nginx", output("cd / && " .. as_www_data))
+
+        local env = { HOLDFAST_DIR = default }
+        assert.matches("is owned by uid %d+, expected 0 %(to share one between users, set HOLDFAST_SHARE=group%)",
+                       (process.run(LOOK, { env = env })))
+        env.HOLDFAST_SHARE = "group"
+        assert.equal("nginx\n", (process.run(LOOK, { env = env })))
+
+        local file = os.tmpname()
+        local script = assert(io.open(file, "w"))
+        script:write(LOOK)
+        script:close()
+        assert.equal("nginx", output(("HOLDFAST_DIR=%s HOLDFAST_SHARE=group %s run --workers 1 %s"):format(default,
+            os.getenv("HOLDFAST_BIN") or "build/holdfast", file)))
+        os.remove(file)
+
+        -- Root was no disturbance.
+        assert.equal("timeout", here:get("/lock"))
+        here:reload()
+        assert.equal("0", here:get("/lock"))
+    end)
+end)

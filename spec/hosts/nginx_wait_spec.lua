@@ -1,0 +1,436 @@
+-- Waits for locks in the workers of a real nginx: what holds in every event loop (conformance_spec.lua), and what can
+-- happen to a wait, and to the pump that ends it, in nginx only.
+
+local process = require "spec.support.process"
+local resty_lock = require "resty.lock"
+local shdict = require "resty.shdict"
+local site = require "spec.support.site"
+
+local NAME = "spec_nginx"
+
+local COMMON = [[
+    local hosts = require "resty.holdfast.host"
+    local now = require("resty.holdfast.core").C.holdfast_now
+    local parker = require "resty.holdfast.parker"
+    require("resty.shdict").open("spec_nginx")
+    local function new(options) return assert(require("resty.lock"):new("spec_nginx", options)) end
+]]
+
+local LOCATIONS = {
+    ["/wait"] = COMMON .. [[
+        local lock = new { timeout = 30, exptime = 60 }
+        local elapsed, err = lock:lock(ngx.var.arg_key or "key")
+        ngx.print(elapsed and elapsed > 0 and "waited" or elapsed or err)
+        lock:unlock()
+    ]],
+    ["/get"] = COMMON .. [[
+        local lock = new { timeout = 30, exptime = 60 }
+        local elapsed, err = lock:lock("key")
+        ngx.print(elapsed and "got" or err)
+        lock:unlock()
+    ]],
+    ["/left"] = COMMON .. [[
+        collectgarbage() collectgarbage()
+        ngx.print(tostring(parker.has_listeners()))
+    ]],
+}
+
+local missing = site.missing()
+local it = missing and function (text) pending(text .. ": " .. missing) end or it
+
+
+local function with(more)
+    local locations = {}
+    for path, location in pairs(LOCATIONS) do
+        locations[path] = location
+    end
+    for path, source in pairs(more or {}) do
+        locations[path] = COMMON .. source
+    end
+    return locations
+end
+
+
+describe("in a worker of nginx", function ()
+    local dict, lock
+
+    before_each(function ()
+        dict = assert(shdict.open(NAME, { size = "4m" }))
+        dict:flush_all()
+        lock = assert(resty_lock:new(NAME, { exptime = 600 }))
+    end)
+
+    after_each(function ()
+        site.clean_up()
+        lock:unlock()
+    end)
+
+
+    local function waiters(key)
+        local holder = lock:holder(key or "key")
+        return holder and holder.waiters or 0
+    end
+
+    local function await_waiters(count, key)
+        site.await(count .. " wait", function () return waiters(key) == count end)
+    end
+
+    -- One that waits for the key, which is held.
+    local function waiting(here, path)
+        local connection = here:connect()
+        local before = waiters()
+        connection:send(path or "/wait")
+        await_waiters(before + 1)
+        return connection
+    end
+
+    -- What nginx has to complain of.
+    local function complaints(here)
+        local lines = {}
+        for line in here:log():gmatch("[^\n]+") do
+            if not line:find("%[notice%]") and not line:find("%[info%]") then
+                lines[#lines + 1] = line
+            end
+        end
+        return table.concat(lines, "\n")
+    end
+
+    local function await_pump(worker)
+        site.await("the helper thread runs", function () return site.count(worker, "task") == 2 end)
+    end
+
+    local function await_no_pump(here)
+        site.await("the helper threads end", function ()
+            for _, pid in ipairs(here:workers()) do
+                if site.count(pid, "task") > 1 then
+                    return false
+                end
+            end
+            return true
+        end)
+    end
+
+
+    it("only the light thread waits that wants what another process holds, until it is released", function ()
+        local here = site.start { locations = with() }
+        assert(lock:lock("key"))
+        local connection = waiting(here)
+        for _ = 1, 5 do
+            assert.equal(200, select(2, here:get("/worker")))
+        end
+        assert.is_false(connection:answered())
+        assert(lock:unlock())
+        assert.equal("waited", (connection:receive()))
+        assert.equal("", complaints(here))
+    end)
+
+
+    it("a wait ends with its timeout", function ()
+        local here = site.start { locations = with { ["/timeout"] = [[
+            local start = now()
+            local elapsed, err = new({ timeout = 0.1 }):lock("key")
+            ngx.print(tostring(elapsed), err, now() - start >= 0.1)
+        ]] } }
+        assert(lock:lock("key"))
+        assert.equal("niltimeouttrue", (here:get("/timeout")))
+    end)
+
+
+    it("a request gets what a killed process held", function ()
+        local here = site.start { locations = with() }
+        local holder = process.start([[
+            require("resty.shdict").open("spec_nginx")
+            assert(require("resty.lock"):new("spec_nginx"):lock("key"))
+            say "taken"
+            hear()
+        ]])
+        assert.equal("taken", holder:hear())
+        local connection = waiting(here)
+        holder:kill()
+        assert.equal("waited", (connection:receive()))
+    end)
+
+
+    it("a hundred waiters of one key all get it, in each of two workers", function ()
+        local here = site.start { workers = 2, locations = with { ["/hundred"] = [[
+            local threads = {}
+            for i = 1, 100 do
+                threads[i] = ngx.thread.spawn(function ()
+                    local lock = new { timeout = 60, exptime = 60 }
+                    assert(lock:lock("key"))
+                    return lock:unlock()
+                end)
+            end
+            local got = 0
+            for i = 1, 100 do
+                local ok, unlocked = ngx.thread.wait(threads[i])
+                got = got + (ok and unlocked or 0)
+            end
+            ngx.print(got)
+        ]] } }
+        assert(lock:lock("key"))
+        local connections = here:connect_to_each(2)
+        for _, connection in ipairs(connections) do
+            connection:send("/hundred")
+        end
+        await_waiters(200)
+        assert(lock:unlock())
+        for _, connection in ipairs(connections) do
+            assert.equal("100", (connection:receive(60)))
+        end
+    end)
+
+
+    it("a hundred waiters of a hundred keys are woken each by its own, in any order", function ()
+        local here = site.start { locations = with { ["/keys"] = [[
+            local held, threads, done = {}, {}, 0
+            for i = 1, 100 do
+                held[i] = new { exptime = 60 }
+                assert(held[i]:lock("key" .. i))
+                threads[i] = ngx.thread.spawn(function ()
+                    local lock = new { timeout = 60 }
+                    assert(lock:lock("key" .. i))
+                    done = done + lock:unlock()
+                end)
+            end
+            ngx.sleep(0.1)
+            for i = 100, 1, -1 do
+                assert(held[i]:unlock())
+                assert(ngx.thread.wait(threads[i]))
+            end
+            ngx.print(done)
+        ]] } }
+        assert.equal("100", (here:get("/keys", 30)))
+    end)
+
+
+    it("locks go between requests of one worker, and of two", function ()
+        local here = site.start { workers = 2, locations = with { ["/hold"] = [[
+            local lock = new()
+            assert(lock:lock("key"))
+            ngx.say "held"
+            ngx.flush(true)
+            repeat ngx.sleep(0.01) until lock:holder("key").waiters == 2
+            assert(lock:unlock())
+        ]] } }
+        local connections, of = here:connect_to_each(2)
+        local holder = here:connect()
+        holder:send("/hold")
+        site.await("the key is held", function () return lock:holder("key") end)
+        for _, connection in ipairs(connections) do
+            connection:send("/wait")
+        end
+        for pid in pairs(of) do
+            assert.equal("waited", (of[pid]:receive()))
+        end
+        assert.equal("held\n", (holder:receive()))
+    end)
+
+
+    it("light threads, coroutines of a request and timers wait alike", function ()
+        local here = site.start { locations = with { ["/all"] = [[
+            local function wait()
+                local lock = new { timeout = 30 }
+                assert(lock:lock("key"))
+                ngx.sleep(0.001)
+                return lock:unlock()
+            end
+            local timers = 0
+            ngx.timer.at(0, function () timers = wait() end)
+            local thread = ngx.thread.spawn(function () return coroutine.wrap(wait)() end)
+            local nested = coroutine.create(wait)
+            local _, a = coroutine.resume(nested)
+            local _, b = ngx.thread.wait(thread)
+            while timers == 0 do ngx.sleep(0.001) end
+            ngx.print(a, b, timers)
+        ]] } }
+        assert(lock:lock("key"))
+        local connection = here:connect()
+        connection:send("/all")
+        await_waiters(3)
+        assert(lock:unlock())
+        assert.equal("111", (connection:receive()))
+    end)
+
+
+    it("the pump goes when nobody waits, and leaves nothing: no thread, no descriptor, no line in the log", function ()
+        local here = site.start { locations = with() }
+        local pid = here:workers()[1]
+        local before
+        for round = 1, 3 do
+            assert(lock:lock("key"))
+            local connection = waiting(here)
+            await_pump(pid)
+            assert(lock:unlock())
+            assert.equal("waited", (connection:receive()))
+            connection:close()
+            await_no_pump(here)
+            local count = site.count(pid, "fd")
+            assert.equal(round > 1 and before or count, count)
+            before = count
+        end
+        assert.equal("", complaints(here))
+        assert.equal("false", (here:get("/left")))
+    end)
+
+
+    it("a worker that is told to exit goes when its last waiter is done", function ()
+        local here = site.start { locations = with() }
+        assert(lock:lock("key"))
+        local before = here:workers()[1]
+        local connection = waiting(here)
+        here:signal("HUP")
+        site.await("new workers", function () return #here:workers() == 2 end)
+        local later = waiting(here)  -- in the new one
+        assert(lock:unlock())
+        assert.equal("waited", (connection:receive()))
+        assert.equal("waited", (later:receive()))
+        site.await("the old worker is gone", function () return not site.alive(before) end, 10)
+        assert.equal("", complaints(here))
+    end)
+
+
+    it("in a worker that is told to exit a new wait is woken, too", function ()
+        local here = site.start { locations = with { ["/two"] = [[
+            local first, second = new { timeout = 30 }, new { timeout = 30 }
+            assert(first:lock("key"))
+            while not ngx.worker.exiting() do ngx.sleep(0.01) end
+            ngx.sleep(0.7)  -- longer than the pump of the first wait stays
+            local host = hosts.current()
+            local ok, elapsed = pcall(second.lock, second, "second")
+            ngx.print(ok and elapsed > 0 and "waited" or elapsed, first:unlock(), second:unlock())
+        ]] } }
+        assert(lock:lock("key"))
+        local second = assert(resty_lock:new(NAME, { exptime = 600 }))
+        assert(second:lock("second"))
+        local before = here:workers()[1]
+        local connection = waiting(here, "/two")
+        here:signal("HUP")
+        assert(lock:unlock())
+        await_waiters(1, "second")
+        await_pump(before)
+        assert(second:unlock())
+        assert.equal("waited11", (connection:receive()))
+        site.await("the old worker is gone", function () return not site.alive(before) end, 10)
+    end)
+
+
+    it("a killed light thread leaves nothing, and does not keep what it waited for from others", function ()
+        local here = site.start { locations = with { ["/kill"] = [[
+            for _ = 1, 50 do
+                local thread = ngx.thread.spawn(function () new({ timeout = 30 }):lock("key") end)
+                ngx.sleep(0.001)
+                assert(ngx.thread.kill(thread))
+            end
+            ngx.print "killed"
+        ]] } }
+        assert(lock:lock("key"))
+        assert.equal("killed", (here:get("/kill")))
+        local connection = here:connect()
+        connection:send("/get")
+        assert.equal("killed", (here:get("/kill")))
+        assert(lock:unlock())
+        assert.equal("got", (connection:receive()))
+        await_no_pump(here)
+        site.await("nothing is left", function () return here:get("/left") == "false" end)
+        assert(lock:lock("key"))
+        assert.equal(0, waiters())
+    end)
+
+
+    it("a client that goes away leaves nothing", function ()
+        local here = site.start { server = "lua_check_client_abort on;", locations = with() }
+        assert(lock:lock("key"))
+        for _ = 1, 20 do
+            local connection = here:connect()
+            connection:send("/wait")
+            site.await("somebody waits", function () return waiters() > 0 end)
+            connection:close()
+        end
+        local connection = here:connect()
+        connection:send("/get")
+        assert(lock:unlock())
+        assert.equal("got", (connection:receive()))
+        await_no_pump(here)
+        site.await("nothing is left", function () return here:get("/left") == "false" end)
+    end)
+
+
+    for what, directive in pairs {
+        ["runs no more timers"] = "lua_max_running_timers 1;",
+        ["takes no more timers"] = "lua_max_pending_timers 1;",
+    } do
+        it("where nginx " .. what .. ", waits are polled, until it does again", function ()
+            local here = site.start { http = directive, locations = with {
+                ["/occupy"] = [[
+                    BUSY = true
+                    if ngx.var.arg_pending then
+                        assert(ngx.timer.at(600, function () end))
+                    else
+                        assert(ngx.timer.at(0, function () while BUSY do ngx.sleep(0.001) end end))
+                    end
+                    ngx.sleep(0.01)
+                ]],
+                ["/vacate"] = "BUSY = false ngx.sleep(1.2)",
+            } }
+            local pending_timers = directive:find("pending")
+            here:get(pending_timers and "/occupy?pending=1" or "/occupy")
+            assert(lock:lock("key"))
+            local connection = waiting(here)
+            site.await("the waiter looks itself", function ()
+                return here:log():find("holdfast: locks are polled for: ", 1, true)
+            end)
+            assert(lock:unlock())
+            assert.equal("waited", (connection:receive()))
+            if not pending_timers then
+                here:get("/vacate")
+                assert(lock:lock("key"))
+                connection = waiting(here)
+                await_pump(here:workers()[1])
+                assert(lock:unlock())
+                assert.equal("waited", (connection:receive()))
+            end
+        end)
+    end
+
+
+    it("a pump that fails is started again by the next wait", function ()
+        local here = site.start { locations = with { ["/break"] = [[
+            local sleep = parker.sleep
+            function parker.sleep()
+                parker.sleep = sleep
+                error "broken on purpose"
+            end
+        ]] } }
+        assert(lock:lock("key"))
+        local connection = waiting(here)
+        here:get("/break")
+        assert(lock:unlock())
+        assert.equal("waited", (connection:receive()))
+        assert.is_truthy(here:log():find("broken on purpose", 1, true))
+        await_no_pump(here)
+        site.await("the log tells that it rests", function () return here:log():find("polled", 1, true) end)
+        require("ffi").C.usleep(1200000)  -- longer than it rests
+        assert(lock:lock("key"))
+        connection = waiting(here)
+        await_pump(here:workers()[1])
+        assert(lock:unlock())
+        assert.equal("waited", (connection:receive()))
+    end)
+
+
+    it("each of its requests has a pump of its own where the code cache is off", function ()
+        local here = site.start { http = "lua_code_cache off;", locations = with() }
+        assert(lock:lock("key"))
+        local connections = {}
+        for i = 1, 5 do
+            connections[i] = waiting(here)
+        end
+        assert(lock:unlock())
+        for i = 1, 5 do
+            assert.equal("waited", (connections[i]:receive()))
+        end
+        await_no_pump(here)
+        assert.is_nil(here:log():find("[error]", 1, true))
+    end)
+end)

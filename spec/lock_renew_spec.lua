@@ -1,0 +1,365 @@
+-- resty.lock with the options renew and on_lost.
+
+local chores = require "resty.holdfast.chores"
+local hosts = require "resty.holdfast.host"
+local none = require "resty.holdfast.host.none"
+local process = require "spec.support.process"
+local resty_lock = require "resty.lock"
+local scheduler = require "resty.holdfast.scheduler"
+local shdict = require "resty.shdict"
+
+local EXPTIME = 30
+
+
+describe("lock", function ()
+    local dict
+
+    before_each(function ()
+        dict = assert(shdict.open("spec_renew", { size = "1m" }))
+        dict:flush_all()
+    end)
+
+    after_each(function ()
+        hosts.set_host(nil)
+        process.clean_up()
+        collectgarbage()
+        collectgarbage()
+    end)
+
+    local function new(opts)
+        return assert(resty_lock:new("spec_renew", opts))
+    end
+
+    local function run(fn)
+        local task = scheduler.spawn(fn)
+        scheduler.run()
+        assert(task:join())
+    end
+
+    -- Whether the lock would be renewed in the next third of EXPTIME.
+    local function is_renewed(lock)
+        local before = lock:remaining()
+        dict:expire("key", 5)
+        dict:expire("first", 5)
+        chores.run(none.now() + EXPTIME / 3)
+        local after = lock:remaining()
+        if after <= 5.005 and before < math.huge then
+            lock:expire(before)
+        end
+        return after > 5.005
+    end
+
+    -- An object that notes what on_lost was told.
+    local function observed(opts)
+        local calls = {}
+        opts.on_lost = function (lock, key, reason) calls[#calls + 1] = { lock, key, reason } end
+        return new(opts), calls
+    end
+
+
+    describe("renew", function ()
+        it("keeps the lock while the task lives, and not longer than until unlock", function ()
+            run(function ()
+                local lock = new { exptime = 1, renew = true }
+                assert.equal(0, lock:lock("key"))
+                scheduler.sleep(1.5)
+                assert.is_true(lock:valid())
+                assert.equal(1, lock:unlock())
+                assert.is_nil(dict:get("key"))
+            end)
+        end)
+
+        it("comes each time that a third of exptime has passed", function ()
+            run(function ()
+                local lock = new { exptime = EXPTIME, renew = true }
+                lock:lock("key")
+                for _ = 1, 3 do
+                    assert.is_true(is_renewed(lock))
+                end
+                dict:expire("key", 5)
+                chores.run(none.now() + EXPTIME / 3 - 5)
+                assert.is_true(lock:remaining() <= 5.005)
+                lock:unlock()
+                chores.run(none.now() + EXPTIME)
+                assert.is_nil(dict:get("key"))
+            end)
+        end)
+
+        it("is made for a lock that was waited for, and while its task waits for another lock", function ()
+            run(function ()
+                local blocker = new()
+                blocker:lock("first")
+                scheduler.spawn(function ()
+                    scheduler.sleep(0.02)
+                    blocker:unlock()
+                    blocker:lock("second")
+                end)
+                local lock = new { exptime = EXPTIME, renew = true }
+                assert.is_true(lock:lock("first") > 0)
+                scheduler.spawn(function ()
+                    scheduler.sleep(0.01)
+                    assert.is_true(is_renewed(lock))
+                    blocker:unlock()
+                end)
+                assert.is_true(new():lock("second") > 0)
+                assert.equal(1, lock:unlock())
+            end)
+        end)
+
+        it("goes by the exptime of the call, and by the one of expire", function ()
+            run(function ()
+                local lock = new { exptime = 1000, renew = true }
+                assert.equal(0, lock:lock("key", { exptime = EXPTIME }))
+                assert.is_true(is_renewed(lock))
+                assert.is_true(lock:expire(1000))
+                assert.is_false(is_renewed(lock))
+                assert.is_true(lock:expire(EXPTIME))
+                assert.is_true(is_renewed(lock))
+                assert.is_true(lock:expire(0))
+                assert.equal(math.huge, lock:remaining())
+                assert.is_false(is_renewed(lock))
+                lock:unlock()
+            end)
+        end)
+
+        it("is so for trylock and with", function ()
+            run(function ()
+                local lock = new { exptime = EXPTIME, renew = true }
+                assert.is_true(lock:trylock("key"))
+                assert.is_true(is_renewed(lock))
+                assert.equal(1, lock:unlock())
+                assert.is_true(lock:with("key", is_renewed, lock))
+            end)
+        end)
+
+        it("works in a coroutine that a task runs", function ()
+            run(function ()
+                local lock = new { exptime = EXPTIME, renew = true }
+                local inner = coroutine.wrap(function ()
+                    assert.equal(0, lock:lock("key"))
+                    coroutine.yield()
+                end)
+                inner()
+                assert.is_true(is_renewed(lock))
+                inner()
+                assert.is_false(is_renewed(lock))
+                assert.equal(1, lock:unlock())
+            end)
+        end)
+
+        it("ends with the coroutine: the lock will lapse", function ()
+            local lock, calls = observed { exptime = EXPTIME, renew = true }
+            run(function () assert(lock:lock("key")) end)
+            run(function () assert.is_false(is_renewed(lock)) end)
+            assert.same({}, calls)
+            assert.equal(1, lock:unlock())
+        end)
+
+        it("does not keep an object from the collector, which releases the lock", function ()
+            run(function ()
+                do
+                    local lock = new { exptime = 30, renew = true }
+                    lock:lock("key")
+                end
+                collectgarbage()
+                collectgarbage()
+                assert.is_nil(dict:get("key"))
+            end)
+        end)
+
+        it("does not keep run() from ending", function ()
+            local lock = new { exptime = 30, renew = true }
+            scheduler.spawn(function () lock:lock("key") end)
+            local start = none.now()
+            assert.is_true(scheduler.run())
+            assert.is_true(none.now() - start < 9)
+            assert.equal(1, lock:unlock())
+        end)
+
+        it("does not hide that every task waits for something that cannot come", function ()
+            local text = process.run([[
+                local scheduler = require "resty.holdfast.scheduler"
+                local lock = require("resty.lock"):new("spec_renew", { renew = true })
+                local first, second
+                first = scheduler.spawn(function () lock:lock("key") scheduler.sleep(math.huge) end)
+                say(pcall(scheduler.run))
+            ]])
+            assert.matches("every task waits for something that cannot come", text, 1, true)
+        end)
+
+        it("says so where nothing could renew, and takes no lock there", function ()
+            local lock = new { renew = true }
+            local reason = "cannot renew here: only in tasks of resty.holdfast.scheduler are locks renewed"
+            assert.same({ nil, reason }, { lock:lock("key") })
+            assert.same({ nil, reason }, { lock:trylock("key") })
+            assert.same({ nil, reason }, { lock:with("key", print) })
+            coroutine.wrap(function () assert.same({ nil, reason }, { lock:lock("key") }) end)()
+            hosts.set_host { name = "sleeps", sleep = none.sleep }
+            assert.same({ nil, reason }, { lock:lock("key") })
+            assert.is_nil(dict:get("key"))
+        end)
+
+        it("has nothing to do for a lock that does not expire", function ()
+            local lock = new { exptime = 0, renew = true }
+            assert.equal(0, lock:lock("key"))
+            assert.equal(1, lock:unlock())
+        end)
+
+        it("makes no renewal in a forked child", function ()
+            local text = process.run([[
+                local ffi = require "ffi"
+                ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
+                local scheduler = require "resty.holdfast.scheduler"
+                local lock = require("resty.lock"):new("spec_renew", {
+                    exptime = 30, renew = true, on_lost = function () say("lost") end })
+                scheduler.spawn(function ()
+                    lock:lock("key")
+                    local pid = ffi.C.fork()
+                    if pid == 0 then
+                        require("resty.holdfast.chores").run(scheduler.now() + 10)
+                        scheduler.sleep(0)
+                        say("child", lock:valid(), lock:unlock())
+                        io.stdout:flush()
+                        ffi.C._exit(0)
+                    end
+                    ffi.C.waitpid(pid, nil, 0)
+                    say("parent", lock:valid(), lock:unlock())
+                end)
+                scheduler.run()
+            ]])
+            assert.equal("child\tfalse\tnil\tnot owner\nparent\ttrue\t1\n", text)
+        end)
+    end)
+
+
+    describe("on_lost", function ()
+        it("is called once by a renewal that fails; it may wait", function ()
+            local calls = 0
+            run(function ()
+                local lock = new { exptime = EXPTIME, renew = true, on_lost = function (lock, key, reason)
+                    scheduler.sleep(0.001)
+                    assert.equal("key", key)
+                    assert.equal("not owner", reason)
+                    assert.same({ nil, "not owner" }, { lock:unlock() })
+                    calls = calls + 1
+                end }
+                lock:lock("key")
+                dict:delete("key")
+                chores.run(none.now() + EXPTIME / 3)
+                scheduler.sleep(0.1)
+                assert.equal(1, calls)
+                assert.same({ nil, "unlocked" }, { lock:unlock() })
+                assert.equal(0, lock:lock("key"))
+                assert.equal(1, lock:unlock())
+            end)
+            assert.equal(1, calls)
+        end)
+
+        for _, method in ipairs { "unlock", "expire", "remaining", "valid" } do
+            it("is called when " .. method .. " finds out, and not again by another", function ()
+                local lock, calls = observed {}
+                lock:lock("key")
+                dict:delete("key")
+                assert.is_falsy(lock[method](lock))
+                assert.equal(1, #calls)
+                assert.equal(lock, calls[1][1])
+                assert.same({ "key", "not owner" }, { calls[1][2], calls[1][3] })
+                lock:valid()
+                lock:expire()
+                lock:unlock()
+                assert.equal(1, #calls)
+            end)
+        end
+
+        it("is called anew for each lock that is lost", function ()
+            local lock, calls = observed {}
+            for i = 1, 3 do
+                lock:lock("key")
+                dict:flush_all()
+                lock:unlock()
+                assert.equal(i, #calls)
+            end
+        end)
+
+        it("is not called for what was unlocked in time, nor for an answer that says something else", function ()
+            local lock, calls = observed {}
+            lock:unlock()
+            lock:lock("key")
+            lock:lock("key")
+            lock:unlock()
+            lock:valid()
+            lock:remaining()
+            assert.same({}, calls)
+        end)
+
+        it("is called in the with whose function lost the lock, and the results come nevertheless", function ()
+            local lock, calls = observed {}
+            assert.equal(5, lock:with("key", function ()
+                dict:delete("key")
+                return 5
+            end))
+            assert.equal(1, #calls)
+        end)
+
+        it("is told of a dictionary that was removed", function ()
+            shdict.open("spec_removed_renew", { size = "64k" })
+            local told
+            local lock = resty_lock:new("spec_removed_renew", { on_lost = function (_, _, why) told = why end })
+            lock:lock("key")
+            shdict.remove("spec_removed_renew")
+            lock:unlock()
+            assert.equal("dictionary not found", told)
+        end)
+
+        it("may fail: that is reported, and nothing else changes", function ()
+            local reports = {}
+            local on_error = scheduler.on_error
+            scheduler.on_error = function (task, message) reports[#reports + 1] = { task or false, message } end
+            local lock = new { exptime = EXPTIME, renew = true, on_lost = function () error("a fault") end }
+            run(function ()
+                lock:lock("key")
+                dict:delete("key")
+                assert.same({ nil, "not owner" }, { lock:unlock() })
+                lock:lock("key")
+                dict:delete("key")
+                chores.run(none.now() + EXPTIME / 3)
+                scheduler.sleep(0)
+                lock:unlock()
+            end)
+            scheduler.on_error = on_error
+            assert.equal(2, #reports)
+            for _, report in ipairs(reports) do
+                assert.is_false(report[1])
+                assert.matches("^on_lost failed: .*lock_renew_spec.lua:%d+: a fault\n", report[2])
+            end
+        end)
+
+        it("works without the scheduler and without renew", function ()
+            local text = process.run [[
+                local dict = require("resty.shdict").open("spec_renew")
+                local lock = require("resty.lock"):new("spec_renew", {
+                    on_lost = function (_, key, reason) say("lost", key, reason) end })
+                lock:lock("key")
+                dict:delete("key")
+                say("unlock", lock:unlock())
+            ]]
+            assert.equal("lost\tkey\tnot owner\nunlock\tnil\tnot owner\n", text)
+        end)
+    end)
+
+
+    it("refuses values that make no sense, at the line that called", function ()
+        for name, expected in pairs { renew = "boolean", fair = "boolean", on_lost = "function" } do
+            for _, value in ipairs { 1, "yes", {}, name == "on_lost" or print } do
+                local ok, err = pcall(function ()
+                    local lock = resty_lock:new("spec_renew", { [name] = value })
+                    return lock
+                end)
+                assert.is_false(ok)
+                assert.matches('^[^:]*lock_renew_spec.lua:%d+: bad option "' .. name .. '" to new: a ' .. expected
+                               .. " expected, got ", err)
+            end
+        end
+        assert.equal(0, new({ renew = false, fair = false }):lock("key"))
+    end)
+end)

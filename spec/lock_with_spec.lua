@@ -1,0 +1,222 @@
+-- resty.lock, beyond lua-resty-lock: with, remaining, valid.
+
+local expect = require "spec.support.expect"
+local hosts = require "resty.holdfast.host"
+local none = require "resty.holdfast.host.none"
+local process = require "spec.support.process"
+local resty_lock = require "resty.lock"
+local scheduler = require "resty.holdfast.scheduler"
+local shdict = require "resty.shdict"
+
+local blamed = expect.blamed
+local pack = expect.pack
+
+
+describe("lock", function ()
+    local dict
+
+    before_each(function ()
+        dict = assert(shdict.open("spec_with", { size = "1m" }))
+        dict:flush_all()
+    end)
+
+    after_each(function ()
+        hosts.set_host(nil)
+        process.clean_up()
+        collectgarbage()
+        collectgarbage()
+    end)
+
+    local function new(opts)
+        return assert(resty_lock:new("spec_with", opts))
+    end
+
+
+    describe("with", function ()
+        it("holds the lock while the function runs, and passes arguments and results on, nils included", function ()
+            local lock, other = new(), new()
+            local results = pack(lock:with("key", function (...)
+                assert.same({ nil, "held" }, { other:trylock("key") })
+                assert.same(pack(1, nil, "b", nil), pack(...))
+                return nil, 2, nil, nil
+            end, 1, nil, "b", nil))
+            assert.same(pack(nil, 2, nil, nil), results)
+            assert.is_true(other:trylock("key"))
+            assert.same(pack(), pack(lock:with("no results", function () end)))
+        end)
+
+        it("takes the options of lock", function ()
+            local lock = new()
+            assert.equal("done", lock:with("key", { exptime = 100, timeout = 1 }, function (...)
+                assert.same(pack("x"), pack(...))
+                assert.is_true(dict:ttl("key") > 50)
+                return "done"
+            end, "x"))
+            assert.equal("done", lock:with("key", nil, function (text) return text end, "done"))
+        end)
+
+        it("calls nothing where it does not get the lock", function ()
+            local holder, lock = new(), new { timeout = 0.01 }
+            holder:lock("key")
+            local function never() error("called") end
+            assert.same(pack(nil, "timeout"), pack(lock:with("key", never)))
+            assert.same(pack(nil, "timeout"), pack(lock:with("key", { timeout = 0 }, never)))
+            assert.same(pack(nil, "locked"), pack(holder:with("other", never)))
+            assert.same(pack(nil, "nil key"), pack(lock:with(nil, never)))
+        end)
+
+        it("releases on an error, which stays what it was", function ()
+            local lock, other = new(), new()
+            for _, err in ipairs { "text", { code = 5 }, 7, true } do
+                local results = pack(pcall(lock.with, lock, "key", function () error(err, 0) end))
+                assert.equal(2, results.n)
+                assert.is_true(rawequal(err, results[2]))
+                assert.is_true(other:trylock("key"))
+                other:unlock()
+            end
+            assert.same(pack(false, nil), pack(pcall(lock.with, lock, "key", error)))
+            local _, message = pcall(lock.with, lock, "key", function () error("with its place") end)
+            assert.matches("^[^:]*lock_with_spec.lua:%d+: with its place$", message)
+        end)
+
+        it("lets the function wait", function ()
+            local order = {}
+            local function visit(name)
+                local lock = new()
+                lock:with("key", function ()
+                    order[#order + 1] = name .. " in"
+                    scheduler.sleep(0.01)
+                    order[#order + 1] = name .. " out"
+                end)
+            end
+            scheduler.spawn(visit, "first")
+            scheduler.spawn(visit, "second")
+            assert.is_true(scheduler.run())
+            assert.same({ "first in", "first out", "second in", "second out" }, order)
+        end)
+
+        it("an error in a task is reported with the place where it was raised", function ()
+            local report
+            local on_error = scheduler.on_error
+            scheduler.on_error = function (_, message) report = message end
+            local function a_function_with_a_fault() error("in the middle") end
+            scheduler.spawn(function ()
+                new():with("outer", function ()
+                    new():with("inner", function () return a_function_with_a_fault() or 1 end)
+                end)
+            end)
+            scheduler.run()
+            scheduler.on_error = on_error
+            assert.matches("in the middle", report, 1, true)
+            assert.matches("a_function_with_a_fault", report, 1, true)
+        end)
+
+        it("releases nothing but what it took", function ()
+            local lock = new()
+            lock:with("key", function ()
+                assert.equal(1, lock:unlock())
+                assert.equal(0, lock:lock("another"))
+            end)
+            assert.is_nil(dict:get("key"))
+            assert.is_true(dict:get("another"))
+            assert.equal(1, lock:unlock())
+        end)
+
+        it("refuses what is no function, and options that lock does not take, at the line that called", function ()
+            local lock = new()
+            assert.equal("bad function to with: function expected, got nil", blamed(function () lock:with("key") end))
+            assert.equal("bad function to with: function expected, got string",
+                         blamed(function () lock:with("key", {}, "print") end))
+            assert.equal("bad options to with: table expected, got string",
+                         blamed(function () lock:with("key", "opts", print) end))
+            assert.equal('bad option "timeout" to with: a number, 0 or more, expected, got -1',
+                         blamed(function () lock:with("key", { timeout = -1 }, print) end))
+            assert.matches('^unknown option "timeuot" to with: accepted are ',
+                           blamed(function () lock:with("key", { timeuot = 1 }, print) end))
+            assert.matches("^bad receiver of with: a lock object expected, got \"key\"",
+                           blamed(function () lock.with("key", print) end))
+            assert.is_nil(dict:get("key"))
+        end)
+    end)
+
+
+    describe("remaining and valid", function ()
+        it("tell how long the lock is held without doing anything", function ()
+            local lock = new { exptime = 20 }
+            assert.same(pack(nil, "unlocked"), pack(lock:remaining()))
+            assert.same(pack(false), pack(lock:valid()))
+            lock:lock("key")
+            local left = lock:remaining()
+            assert.is_true(left > 10 and left <= 20.005, left)
+            assert.same(pack(true), pack(lock:valid()))
+            lock:expire(100)
+            assert.is_true(lock:remaining() > 50)
+            lock:unlock()
+            assert.same(pack(nil, "unlocked"), pack(lock:remaining()))
+        end)
+
+        it("is endless without exptime", function ()
+            local lock = new { exptime = 0 }
+            lock:lock("key", { timeout = 0 })
+            assert.same(pack(math.huge), pack(lock:remaining()))
+            assert.is_true(lock:valid())
+        end)
+
+        it("know when the lock is another's, has expired, or was flushed", function ()
+            local lock, other = new(), new()
+            lock:lock("key", { exptime = 0.01 })
+            none.sleep(0.02)
+            assert.same(pack(nil, "not owner"), pack(lock:remaining()))
+            other:lock("key")
+            assert.same(pack(nil, "not owner"), pack(lock:remaining()))
+            assert.is_false(lock:valid())
+            assert.is_true(other:valid())
+            dict:flush_all()
+            assert.is_false(other:valid())
+        end)
+
+        it("say that a forked child holds nothing", function ()
+            local text = process.run [[
+                local ffi = require "ffi"
+                ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
+                local lock = require("resty.lock"):new("spec_with")
+                lock:with("key", function ()
+                    local pid = ffi.C.fork()
+                    if pid == 0 then
+                        say("child", lock:valid(), lock:remaining())
+                        io.stdout:flush()
+                        return
+                    end
+                    ffi.C.waitpid(pid, nil, 0)
+                    say("parent", lock:valid())
+                end)
+                say("unlocked", lock:unlock())
+            ]]
+            assert.equal("child\tfalse\tnil\tnot owner\nunlocked\tnil\tunlocked\n"
+                         .. "parent\ttrue\nunlocked\tnil\tunlocked\n", text)
+        end)
+
+        it("say that the dictionary was removed", function ()
+            shdict.open("spec_removed_with", { size = "64k" })
+            local lock = assert(resty_lock:new("spec_removed_with"))
+            lock:lock("key")
+            shdict.remove("spec_removed_with")
+            assert.same(pack(nil, "dictionary not found"), pack(lock:remaining()))
+            assert.is_false(lock:valid())
+        end)
+    end)
+
+
+    it("raises for a wrong receiver of the newer methods, at the line that called", function ()
+        local lock = new()
+        for _, name in ipairs { "with", "remaining", "valid" } do
+            for _, receiver in ipairs { "key", 5, {}, false, print, resty_lock } do
+                assert.matches("^bad receiver of " .. name .. ": a lock object expected, got ",
+                               blamed(function ()
+                                   local result = lock[name](receiver, "key")
+                                   return result
+                               end))
+            end
+        end
+    end)
+end)

@@ -1,0 +1,443 @@
+local expect = require "spec.support.expect"
+local hosts = require "resty.holdfast.host"
+local none = require "resty.holdfast.host.none"
+local process = require "spec.support.process"
+local resty_lock = require "resty.lock"
+local rwlock = require "resty.rwlock"
+local scheduler = require "resty.holdfast.scheduler"
+local semaphore = require "resty.semaphore"
+local shdict = require "resty.shdict"
+
+local blamed = expect.blamed
+local pack = expect.pack
+
+
+describe("rwlock", function ()
+    local dict
+
+    before_each(function ()
+        dict = assert(shdict.open("spec_rwlock", { size = "1m" }))
+        dict:flush_all()
+    end)
+
+    after_each(function ()
+        hosts.set_host(nil)
+        process.clean_up()
+        collectgarbage()
+        collectgarbage()
+    end)
+
+    local function new(opts)
+        return assert(rwlock:new("spec_rwlock", opts))
+    end
+
+    local function run(fn)
+        local task = scheduler.spawn(fn)
+        scheduler.run()
+        assert(task:join())
+    end
+
+
+    describe("new", function ()
+        it("takes a dictionary by its name or itself, and no others", function ()
+            assert.equal(0, rwlock:new("spec_rwlock"):rdlock("by name"))
+            assert.equal(0, rwlock:new(dict):rdlock("by itself"))
+            assert.same({ nil, "dictionary not found" }, { rwlock:new("spec_nothing") })
+            assert.same({ nil, "dictionary not found" }, { rwlock:new(nil) })
+        end)
+
+        it("refuses options that it does not know, and bad values, at the line that called", function ()
+            local function message(opts)
+                return blamed(function ()
+                    local made = rwlock:new("spec_rwlock", opts)
+                    return made
+                end)
+            end
+            assert.equal("bad options to new: table expected, got number", message(5))
+            assert.equal('unknown option "exptiem" to new: accepted are block, exptime, fair, max_step, on_lost, '
+                         .. "ratio, renew, step, timeout and wait", message { exptiem = 5 })
+            for _, name in ipairs { "exptime", "timeout", "step", "ratio", "max_step" } do
+                local accepted = name == "max_step" and "a number greater than 0" or "a number, 0 or more,"
+                for _, value in ipairs { -1, "1", {}, false } do
+                    assert.matches('bad option "' .. name .. '" to new: ' .. accepted .. " expected, got ",
+                                   message { [name] = value }, 1, true)
+                end
+            end
+            for name, accepted in pairs { block = "a boolean", fair = "a boolean", renew = "a boolean",
+                                          on_lost = "a function", wait = '"wake" or "poll"' } do
+                assert.equal('bad option "' .. name .. '" to new: ' .. accepted .. " expected, got 1",
+                             message { [name] = 1 })
+            end
+        end)
+
+        it("gives the timeout of calls that have none", function ()
+            new():wrlock("key")
+            local function fail() error("this must not wait") end
+            hosts.set_host { name = "forbidden", sleep = fail, wait = fail }
+            assert.same(pack(nil, "timeout"), pack(new():rdlock("key", { timeout = 0 })))
+            assert.same(pack(nil, "timeout"), pack(new({ timeout = 0 }):wrlock("key")))
+            assert.error_matches(function () new({ timeout = 0 }):wrlock("key", { timeout = 1 }) end, "must not wait")
+        end)
+
+        it("does not cut the timeout down to exptime", function ()
+            local first, second = new(), new { exptime = 0.001, timeout = 10 }
+            first:wrlock("key", { exptime = 0.1 })
+            assert.is_true(second:rdlock("key") > 0.001)
+        end)
+    end)
+
+
+    describe("readers and writers", function ()
+        it("readers share, a writer excludes", function ()
+            local readers = { new(), new(), new() }
+            for _, reader in ipairs(readers) do
+                assert.same(pack(0), pack(reader:rdlock("key")))
+            end
+            assert.same(pack(nil, "held"), pack(new():trywrlock("key")))
+            assert.same(pack(nil, "timeout"), pack(new({ timeout = 0.01 }):wrlock("key")))
+            for _, reader in ipairs(readers) do
+                assert.same(pack(1), pack(reader:unlock()))
+            end
+            local writer = new()
+            assert.same(pack(true), pack(writer:trywrlock("key")))
+            assert.same(pack(nil, "held"), pack(new():tryrdlock("key")))
+            assert.same(pack(nil, "held"), pack(new():trywrlock("key")))
+            assert.same(pack(nil, "timeout"), pack(new({ timeout = 0 }):rdlock("key")))
+            assert.same(pack(true), pack(new():tryrdlock("another")))
+            assert.equal(1, writer:unlock())
+            assert.same(pack(true), pack(readers[1]:tryrdlock("key")))
+        end)
+
+        it("an object holds one share at a time", function ()
+            local lock = new()
+            lock:rdlock("key")
+            for _, method in ipairs { "rdlock", "wrlock", "tryrdlock", "trywrlock" } do
+                assert.same(pack(nil, "locked"), pack(lock[method](lock, "key")))
+                assert.same(pack(nil, "locked"), pack(lock[method](lock, "another")))
+            end
+            assert.equal(1, lock:unlock())
+            assert.same(pack(nil, "unlocked"), pack(lock:unlock()))
+        end)
+
+        it("downgrade lets readers in, and keeps writers out", function ()
+            local writer = new()
+            assert.same(pack(nil, "unlocked"), pack(writer:downgrade()))
+            writer:wrlock("key", { exptime = 100 })
+            local token = writer:token()
+            local got
+            run(function ()
+                scheduler.spawn(function ()
+                    local reader = new()
+                    got = reader:rdlock("key")
+                end)
+                scheduler.sleep(0.01)
+                assert.is_nil(got)
+                assert.same(pack(true), pack(writer:downgrade()))
+            end)
+            assert.is_true(got > 0)
+            assert.equal(token, writer:token())
+            assert.is_true(writer:remaining() > 50)
+            assert.is_true(new():tryrdlock("key"))
+            assert.same(pack(nil, "held"), pack(new():trywrlock("key")))
+            assert.same(pack(true), pack(writer:downgrade()))
+            assert.equal(1, writer:unlock())
+        end)
+
+        it("the last reader wakes the writer, and the writer all readers behind it", function ()
+            local order = {}
+            run(function ()
+                local first, second = new(), new()
+                first:rdlock("key")
+                second:rdlock("key")
+                scheduler.spawn(function ()
+                    local writer = new()
+                    assert.is_true(writer:wrlock("key") > 0)
+                    order[#order + 1] = "writer"
+                    scheduler.sleep(0.01)
+                    writer:unlock()
+                end)
+                scheduler.sleep(0.005)
+                for i = 1, 3 do
+                    scheduler.spawn(function ()
+                        local reader = new()
+                        assert.is_true(reader:rdlock("key") > 0)
+                        order[#order + 1] = "reader " .. i
+                        scheduler.sleep(0.01)
+                        order[#order + 1] = "end"
+                        reader:unlock()
+                    end)
+                end
+                scheduler.sleep(0.005)
+                assert.same({}, order)
+                first:unlock()
+                scheduler.sleep(0.005)
+                assert.same({}, order)
+                second:unlock()
+            end)
+            table.sort(order, function (a, b) return a < b end)
+            assert.same({ "end", "end", "end", "reader 1", "reader 2", "reader 3", "writer" }, order)
+        end)
+
+        for _, wait in ipairs { "wake", "poll" } do
+            it("wait with " .. wait .. " in the scheduler, without a host, and in one that only sleeps", function ()
+                local function try()
+                    local writer = new()
+                    writer:wrlock("key", { exptime = 0.05 })
+                    local reader = new { wait = wait }
+                    assert.is_true(reader:rdlock("key") > 0)
+                    assert.equal(1, reader:unlock())
+                    assert.same(pack(nil, "not owner"), pack(writer:unlock()))
+                end
+                run(try)
+                try()
+                hosts.set_host { name = "sleepy", sleep = none.sleep }
+                try()
+            end)
+        end
+
+        it("tryrdlock passes no writer that waits, and a reader that has a share does not get a second", function ()
+            run(function ()
+                local reader = new()
+                reader:rdlock("key")
+                scheduler.spawn(function ()
+                    local writer = new()
+                    assert.is_true(writer:wrlock("key") > 0)
+                    writer:unlock()
+                end)
+                scheduler.sleep(0.005)
+                assert.same(pack(nil, "held"), pack(new():tryrdlock("key")))
+                assert.equal(1, reader:holder("key").waiters)
+                reader:unlock()
+            end)
+            assert.is_true(new():tryrdlock("key"))
+        end)
+
+        it("a key is of one kind as long as it is held", function ()
+            local lock = assert(resty_lock:new("spec_rwlock", { timeout = 0.01 }))
+            local permits = assert(semaphore:new("spec_rwlock", { permits = 5, timeout = 0.01 }))
+            local reader = new { timeout = 0.01 }
+            reader:rdlock("key")
+            assert.same(pack(nil, "timeout"), pack(lock:lock("key")))
+            assert.same(pack(nil, "timeout"), pack(permits:wait("key")))
+            reader:unlock()
+            assert.equal(0, lock:lock("key"))
+            assert.same(pack(nil, "timeout"), pack(reader:rdlock("key")))
+            assert.same(pack(nil, "timeout"), pack(permits:wait("key")))
+            lock:unlock()
+            assert.is_true(permits:wait("key"))
+            assert.same(pack(nil, "held"), pack(reader:tryrdlock("key")))
+            assert.same(pack(nil, "held"), pack(lock:trylock("key")))
+            permits:post("key")
+            dict:set("key", "a value")
+            assert.same(pack(nil, "held"), pack(reader:tryrdlock("key")))
+            dict:delete("key")
+            assert.is_true(reader:tryrdlock("key"))
+        end)
+
+        it("readers that come one after the other do not keep a writer waiting", function ()
+            local ended
+            local reads = 0
+            for _ = 1, 4 do
+                scheduler.spawn(function ()
+                    local lock = new { timeout = 20 }
+                    while not ended do
+                        assert(lock:rdlock("key"))
+                        reads = reads + 1
+                        scheduler.sleep(0.004)
+                        lock:unlock()
+                    end
+                end)
+            end
+            scheduler.spawn(function ()
+                local lock = new { timeout = 20 }
+                for _ = 1, 5 do
+                    scheduler.sleep(0.01)
+                    assert(lock:wrlock("key"))
+                    lock:unlock()
+                end
+                ended = true
+            end)
+            assert.is_true(scheduler.run())
+            assert.is_true(reads > 0)
+        end)
+
+        it("writers that come one after the other do not keep a reader waiting", function ()
+            local ended
+            local writes = 0
+            for _ = 1, 4 do
+                scheduler.spawn(function ()
+                    local lock = new { timeout = 20 }
+                    while not ended do
+                        assert(lock:wrlock("key"))
+                        writes = writes + 1
+                        scheduler.sleep(0.001)
+                        lock:unlock()
+                    end
+                end)
+            end
+            scheduler.spawn(function ()
+                local lock = new { timeout = 20 }
+                for _ = 1, 5 do
+                    scheduler.sleep(0.002)
+                    assert(lock:rdlock("key"))
+                    lock:unlock()
+                end
+                ended = true
+            end)
+            assert.is_true(scheduler.run())
+            assert.is_true(writes > 0)
+        end)
+    end)
+
+
+    describe("what a share is", function ()
+        it("expires, and says so", function ()
+            local reader = new()
+            reader:rdlock("key", { exptime = 0.01 })
+            none.sleep(0.02)
+            assert.same(pack(nil, "not owner"), pack(reader:remaining()))
+            assert.is_false(reader:valid())
+            assert.is_true(new():trywrlock("key"))
+            assert.same(pack(nil, "not owner"), pack(reader:unlock()))
+        end)
+
+        it("is prolonged, each by itself", function ()
+            local first, second = new(), new()
+            first:rdlock("key", { exptime = 100 })
+            second:rdlock("key", { exptime = 20 })
+            assert.is_true(first:remaining() > 50)
+            assert.is_true(second:remaining() <= 20.005)
+            assert.same(pack(true), pack(second:expire(200)))
+            assert.is_true(second:remaining() > 150)
+            assert.is_true(first:remaining() <= 100.005)
+            assert.same(pack(true), pack(first:expire(0)))
+            assert.equal(math.huge, first:remaining())
+        end)
+
+        it("has a token of its own", function ()
+            local first, second = new(), new()
+            first:rdlock("key")
+            second:rdlock("key")
+            assert.is_true(second:token() > first:token())
+        end)
+
+        it("is renewed, and its loss is told", function ()
+            run(function ()
+                local lost = 0
+                local reader = new { exptime = 1, renew = true, on_lost = function () lost = lost + 1 end }
+                reader:rdlock("key")
+                scheduler.sleep(1.5)
+                assert.is_true(reader:valid())
+                dict:delete("key")
+                assert.is_false(reader:valid())
+                reader:unlock()
+                assert.equal(1, lost)
+            end)
+            assert.matches("cannot renew here", select(2, new({ renew = true }):rdlock("key")), 1, true)
+        end)
+
+        it("is released by the collector", function ()
+            new():rdlock("key")
+            new():rdlock("key")
+            new():wrlock("another")
+            collectgarbage()
+            collectgarbage()
+            assert.is_true(new():trywrlock("key"))
+            assert.is_true(new():trywrlock("another"))
+        end)
+
+        it("shows in the dictionary as a lock does", function ()
+            local reader = new()
+            reader:rdlock("key")
+            assert.is_true(dict:get("key"))
+            assert.same(pack(false, "exists", false), pack(dict:add("key", 1)))
+            reader:unlock()
+            assert.is_nil(dict:get("key"))
+        end)
+
+        it("is held by somebody", function ()
+            local writer = new()
+            assert.same(pack(nil), pack(writer:holder("key")))
+            writer:wrlock("key", { why = "to write it" })
+            local holder = new():holder("key")
+            assert.equal("to write it", holder.why)
+            assert.equal(writer:token(), holder.token)
+            assert.equal(0, holder.waiters)
+        end)
+    end)
+
+
+    describe("with_rd and with_wr", function ()
+        it("hold while the function runs", function ()
+            local first, second = new(), new()
+            assert.equal("both", first:with_rd("key", function ()
+                return second:with_rd("key", function (text) return text end, "both")
+            end))
+            assert.equal("alone", first:with_wr("key", { exptime = 10 }, function (text)
+                assert.same(pack(nil, "held"), pack(second:tryrdlock("key")))
+                return text
+            end, "alone"))
+            assert.is_true(second:trywrlock("key"))
+            assert.same(pack(nil, "timeout"), pack(first:with_rd("key", { timeout = 0.01 }, error)))
+        end)
+
+        it("release on an error, and blame the line that called for what is wrong with the call", function ()
+            local lock = new()
+            assert.has_error(function () lock:with_wr("key", error, { 1 }) end, { 1 })
+            assert.is_true(new():trywrlock("key"))
+            assert.equal("bad function to with_rd: function expected, got nil",
+                         blamed(function () lock:with_rd("key") end))
+            assert.equal('bad option "timeout" to with_wr: a number, 0 or more, expected, got -1',
+                         blamed(function () lock:with_wr("key", { timeout = -1 }, print) end))
+        end)
+    end)
+
+
+    it("keys are strings as everywhere", function ()
+        local lock = new()
+        assert.same(pack(nil, "nil key"), pack(lock:rdlock(nil)))
+        assert.same(pack(nil, "empty key"), pack(lock:trywrlock("")))
+        assert.same(pack(nil, "key too long"), pack(lock:wrlock(("k"):rep(65536))))
+        assert.same(pack(nil, "bad key type"), pack(lock:tryrdlock({})))
+        assert.same(pack(nil, "bad key type"), pack(lock:holder({})))
+        assert.equal(0, lock:rdlock(12))
+        assert.same(pack(nil, "held"), pack(new():trywrlock("12")))
+    end)
+
+
+    it("says that the dictionary was removed", function ()
+        assert(shdict.open("spec_removed_rwlock", { size = "64k" }))
+        local lock = assert(rwlock:new("spec_removed_rwlock"))
+        lock:wrlock("key")
+        shdict.remove("spec_removed_rwlock")
+        assert.same(pack(nil, "dictionary not found"), pack(lock:downgrade()))
+        assert.same(pack(nil, "dictionary not found"), pack(lock:unlock()))
+        assert.same(pack(nil, "dictionary not found"), pack(lock:rdlock("key")))
+    end)
+
+
+    it("raises for a wrong receiver of each method, and for bad options of a call, at the line that called", function ()
+        local lock = new()
+        for name, method in pairs(rwlock) do
+            if type(method) == "function" and name ~= "new" then
+                for _, receiver in ipairs { "key", 5, {}, false, print, rwlock } do
+                    assert.matches("^bad receiver of " .. name .. ": a lock object expected, got ",
+                                   blamed(function ()
+                                       local result = method(receiver, "key")
+                                       return result
+                                   end))
+                end
+            end
+        end
+        assert.equal('unknown option "timeout" to tryrdlock: accepted are exptime and why',
+                     blamed(function () lock:tryrdlock("key", { timeout = 1 }) end))
+        assert.equal('bad option "why" to wrlock: a string expected, got 5',
+                     blamed(function () lock:wrlock("key", { why = 5 }) end))
+        assert.equal("bad options to rdlock: table expected, got string",
+                     blamed(function () lock:rdlock("key", "opts") end))
+        assert.equal("bad time to expire: a number, 0 or more, expected, got -1", blamed(function ()
+            lock:rdlock("key")
+            lock:expire(-1)
+        end))
+    end)
+end)

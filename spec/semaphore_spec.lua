@@ -1,0 +1,390 @@
+local expect = require "spec.support.expect"
+local hosts = require "resty.holdfast.host"
+local none = require "resty.holdfast.host.none"
+local process = require "spec.support.process"
+local scheduler = require "resty.holdfast.scheduler"
+local semaphore = require "resty.semaphore"
+local shdict = require "resty.shdict"
+
+local blamed = expect.blamed
+local pack = expect.pack
+
+
+describe("semaphore", function ()
+    local dict
+
+    before_each(function ()
+        dict = assert(shdict.open("spec_semaphore", { size = "1m" }))
+        dict:flush_all()
+    end)
+
+    after_each(function ()
+        hosts.set_host(nil)
+        process.clean_up()
+        collectgarbage()
+        collectgarbage()
+    end)
+
+    local function new(permits, opts)
+        opts = opts or {}
+        opts.permits = permits
+        return assert(semaphore:new("spec_semaphore", opts))
+    end
+
+    local function run(fn)
+        local task = scheduler.spawn(fn)
+        scheduler.run()
+        assert(task:join())
+    end
+
+
+    describe("new", function ()
+        it("takes a dictionary by its name or itself, and no others", function ()
+            assert.is_true(semaphore:new("spec_semaphore", { permits = 1 }):wait("by name"))
+            assert.is_true(semaphore:new(dict, { permits = 1 }):wait("by itself"))
+            assert.same({ nil, "dictionary not found" }, { semaphore:new("spec_nothing", { permits = 1 }) })
+        end)
+
+        it("needs to know how many permits there are, and refuses what makes no sense", function ()
+            local function message(opts)
+                return blamed(function ()
+                    local made = semaphore:new("spec_semaphore", opts)
+                    return made
+                end)
+            end
+            local start = 'bad option "permits" to new: a whole number from 1 to 1073741823 expected, got '
+            assert.equal(start .. "nil", message(nil))
+            for _, permits in ipairs { 0, -1, 1.5, 2 ^ 30, 1 / 0, "5" } do
+                assert.matches(start, message { permits = permits }, 1, true)
+            end
+            assert.matches(start, message { permits = 0 / 0 }, 1, true)
+            assert.equal("bad options to new: table expected, got number", message(5))
+            assert.equal('unknown option "renew" to new: accepted are block, exptime, fair, max_step, permits, ratio, '
+                         .. "step, timeout and wait", message { permits = 1, renew = true })
+            for _, name in ipairs { "exptime", "timeout", "step", "ratio" } do
+                assert.equal('bad option "' .. name .. '" to new: a number, 0 or more, expected, got -1',
+                             message { permits = 1, [name] = -1 })
+            end
+            assert.equal('bad option "wait" to new: "wake" or "poll" expected, got "sleep"',
+                         message { permits = 1, wait = "sleep" })
+            assert.equal('bad option "fair" to new: a boolean expected, got 1', message { permits = 1, fair = 1 })
+            assert.equal('bad option "block" to new: a boolean expected, got "yes"',
+                         message { permits = 1, block = "yes" })
+        end)
+    end)
+
+
+    describe("wait and post", function ()
+        it("let at most so many in", function ()
+            local first, second = new(3), new(3)
+            assert.same(pack(true), pack(first:wait("key")))
+            assert.same(pack(true), pack(first:wait("key", 0)))
+            assert.same(pack(true), pack(second:wait("key", 1)))
+            assert.same(pack(nil, "timeout"), pack(second:wait("key", 0)))
+            assert.same(pack(nil, "timeout"), pack(first:wait("key", 0.01)))
+            assert.is_true(second:wait("another", 0))
+            assert.same(pack(true), pack(first:post("key")))
+            assert.same(pack(true), pack(second:wait("key", 0)))
+        end)
+
+        it("give back only what this object took", function ()
+            local first, second = new(3), new(3)
+            first:wait("key")
+            first:wait("key")
+            assert.same(pack(nil, "not owner"), pack(second:post("key")))
+            assert.same(pack(nil, "not owner"), pack(first:post("another")))
+            assert.same(pack(nil, "not owner"), pack(first:post("key", 3)))
+            assert.same(pack(1, 0), pack(first:count("key")))
+            assert.same(pack(true), pack(first:post("key", 2)))
+            assert.same(pack(3, 0), pack(first:count("key")))
+            assert.same(pack(nil, "not owner"), pack(first:post("key")))
+            assert.is_nil(next(first.held), "keys without permits take memory")
+        end)
+
+        it("have the timeout of new by default", function ()
+            new(1):wait("key")
+            local start = none.now()
+            assert.same(pack(nil, "timeout"), pack(new(1, { timeout = 0.05 }):wait("key")))
+            assert.is_true(none.now() - start >= 0.05)
+        end)
+
+        it("a post wakes one who waits, in the order of arrival", function ()
+            local order = {}
+            run(function ()
+                local shared = new(2)
+                shared:wait("key")
+                shared:wait("key")
+                for i = 1, 3 do
+                    scheduler.spawn(function ()
+                        local object = new(2)
+                        assert.is_true(object:wait("key"))
+                        order[#order + 1] = i
+                        scheduler.sleep(0.05)
+                        object:post("key")
+                    end)
+                    scheduler.sleep(0.002)
+                end
+                assert.same(pack(0, 3), pack(shared:count("key")))
+                shared:post("key")
+                scheduler.sleep(0.01)
+                assert.same({ 1 }, order)
+                shared:post("key")
+            end)
+            assert.same({ 1, 2, 3 }, order)
+        end)
+
+        it("one object serves any number of coroutines", function ()
+            local inside, most, done = 0, 0, 0
+            local shared = new(3, { timeout = 20 })
+            for _ = 1, 20 do
+                scheduler.spawn(function ()
+                    assert(shared:wait("key"))
+                    inside = inside + 1
+                    most = math.max(most, inside)
+                    scheduler.sleep(0.002)
+                    inside = inside - 1
+                    done = done + 1
+                    assert(shared:post("key"))
+                end)
+            end
+            assert.is_true(scheduler.run())
+            assert.same({ 20, 3 }, { done, most })
+            assert.same(pack(3, 0), pack(shared:count("key")))
+        end)
+
+        for _, wait in ipairs { "wake", "poll" } do
+            it("wait with " .. wait .. " in the scheduler, without a host, and in one that only sleeps", function ()
+                local function try()
+                    local short = new(1, { exptime = 0.05 })
+                    short:wait("key")
+                    local other = new(1, { wait = wait })
+                    assert.is_true(other:wait("key"))
+                    assert.is_true(other:post("key"))
+                    assert.same(pack(nil, "not owner"), pack(short:post("key")))
+                end
+                run(try)
+                try()
+                hosts.set_host { name = "sleepy", sleep = none.sleep }
+                try()
+            end)
+        end
+
+        it("a permit without exptime stays, one with it expires", function ()
+            local object = new(1)
+            object:wait("key")
+            assert.equal(0, dict:ttl("key"))
+            object:post("key")
+            local short = new(1, { exptime = 0.02 })
+            short:wait("key")
+            assert.same(pack(nil, "timeout"), pack(object:wait("key", 0)))
+            none.sleep(0.03)
+            assert.is_true(object:wait("key", 0))
+        end)
+
+        it("of several permits the one that was taken first goes first", function ()
+            local object = new(2, { exptime = 0.05 })
+            object:wait("key")
+            none.sleep(0.06)
+            object:wait("key")
+            assert.same(pack(nil, "not owner"), pack(object:post("key")))
+            assert.same(pack(true), pack(object:post("key")))
+        end)
+
+        it("the last who asks says how many there are", function ()
+            local many, few = new(3), new(1)
+            many:wait("key")
+            many:wait("key")
+            assert.same(pack(nil, "timeout"), pack(few:wait("key", 0)))
+            assert.same(pack(0, 0), pack(few:count("key")))
+            many:post("key")
+            assert.same(pack(nil, "timeout"), pack(few:wait("key", 0)))
+            many:post("key")
+            assert.is_true(few:wait("key", 0))
+        end)
+    end)
+
+
+    describe("with", function ()
+        it("has a permit while the function runs, and passes results on", function ()
+            local object = new(1)
+            assert.same(pack(nil, 1, nil), pack(object:with("key", function (...)
+                assert.same(pack(nil, "timeout"), pack(object:wait("key", 0)))
+                return ...
+            end, nil, 1, nil)))
+            assert.equal("with timeout", object:with("key", 0, function () return "with timeout" end))
+            assert.same(pack(1, 0), pack(object:count("key")))
+            object:wait("key")
+            assert.same(pack(nil, "timeout"), pack(object:with("key", 0.01, error)))
+        end)
+
+        it("gives the permit back on an error, which stays what it was", function ()
+            local object = new(1)
+            local err = {}
+            local _, caught = pcall(object.with, object, "key", error, err)
+            assert.is_true(rawequal(err, caught))
+            assert.same(pack(1, 0), pack(object:count("key")))
+        end)
+    end)
+
+
+    describe("the collector", function ()
+        it("gives back all that an object has", function ()
+            local object = new(5)
+            object:wait("key")
+            object:wait("key")
+            object:wait("another")
+            object = nil
+            collectgarbage()
+            collectgarbage()
+            assert.is_nil(object)
+            assert.same(pack(5, 0), pack(new(5):count("key")))
+            assert.same(pack(5, 0), pack(new(5):count("another")))
+        end)
+    end)
+
+
+    describe("across processes", function ()
+        local HOLDER = [[
+            local semaphore = require("resty.semaphore"):new("spec_semaphore", { permits = 2 })
+            say(semaphore:wait("key"))
+            hear()
+            say(semaphore:post("key"))
+            hear()
+        ]]
+
+        local function start_holder()
+            local child = process.start(HOLDER)
+            assert.equal("true", child:hear())
+            return child
+        end
+
+        it("permits are the same for all", function ()
+            local first, second = start_holder(), start_holder()
+            local object = new(2)
+            assert.same(pack(nil, "timeout"), pack(object:wait("key", 0.02)))
+            first:say("post")
+            assert.equal("true", first:hear())
+            assert.is_true(object:wait("key", 0))
+            second:say("post")
+            assert.equal("true", second:hear())
+        end)
+
+        it("permits of processes that were killed return", function ()
+            local first, second = start_holder(), start_holder()
+            local object = new(2, { timeout = 20 })
+            first:kill(process.KILL)
+            assert.is_true(object:wait("key"))
+            second:kill(process.KILL)
+            assert.is_true(object:wait("key"))
+            assert.same(pack(nil, "timeout"), pack(object:wait("key", 0)))
+        end)
+
+        it("a process that is stopped keeps its permit", function ()
+            local child = start_holder()
+            child:kill(process.STOP)
+            local object = new(1)
+            assert.same(pack(nil, "timeout"), pack(object:wait("key", 0.05)))
+            child:kill(process.CONT)
+            child:say("post")
+            assert.is_true(object:wait("key"))
+        end)
+
+        it("a forked child neither has nor gives back the permits of its parent", function ()
+            local text = process.run [[
+                local ffi = require "ffi"
+                ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
+                local semaphore = require("resty.semaphore"):new("spec_semaphore", { permits = 2 })
+                semaphore:wait("key")
+                local pid = ffi.C.fork()
+                if pid == 0 then
+                    say("child", semaphore:count("key"))
+                    say("child", semaphore:post("key"))
+                    semaphore:wait("key", 0)
+                    say("child", semaphore:wait("key", 0))
+                    semaphore = nil
+                    collectgarbage()
+                    collectgarbage()
+                    os.exit(0, true)
+                end
+                ffi.C.waitpid(pid, nil, 0)
+                say("parent", semaphore:count("key"))
+                say("parent", semaphore:post("key"))
+            ]]
+            assert.equal("child\t1\t0\nchild\tnil\tnot owner\nchild\tnil\ttimeout\nparent\t1\t0\nparent\ttrue\n", text)
+        end)
+
+        it("there are never more inside than there are permits", function ()
+            dict:set("inside", 0)
+            local source = [[
+                local semaphore = require("resty.semaphore"):new("spec_semaphore", { permits = 2, timeout = 20 })
+                local dict = require("resty.shdict").shared.spec_semaphore
+                for _ = 1, 150 do
+                    assert(semaphore:wait("key"))
+                    assert(dict:incr("inside", 1) <= 2)
+                    dict:incr("inside", -1)
+                    assert(semaphore:post("key"))
+                end
+                say "done"
+            ]]
+            local children = {}
+            for i = 1, 4 do
+                children[i] = process.start(source, { stderr = true })
+            end
+            for _, child in ipairs(children) do
+                assert.equal("done", child:hear())
+                assert.equal(0, child:wait())
+            end
+        end)
+    end)
+
+
+    it("keys are strings as everywhere", function ()
+        local object = new(1)
+        for _, method in ipairs { "wait", "post", "count" } do
+            assert.same(pack(nil, "nil key"), pack(object[method](object, nil)))
+            assert.same(pack(nil, "empty key"), pack(object[method](object, "")))
+            assert.same(pack(nil, "key too long"), pack(object[method](object, ("k"):rep(65536))))
+            assert.same(pack(nil, "bad key type"), pack(object[method](object, {})))
+        end
+        object:wait(12)
+        assert.is_true(object:post("12"))
+    end)
+
+
+    it("says that the dictionary was removed", function ()
+        assert(shdict.open("spec_removed_semaphore", { size = "64k" }))
+        local object = assert(semaphore:new("spec_removed_semaphore", { permits = 1 }))
+        object:wait("key")
+        shdict.remove("spec_removed_semaphore")
+        assert.same(pack(nil, "dictionary not found"), pack(object:post("key")))
+        assert.same(pack(nil, "dictionary not found"), pack(object:wait("key")))
+    end)
+
+
+    it("raises for misuse, at the line that called", function ()
+        local object = new(1)
+        for name, method in pairs(semaphore) do
+            if type(method) == "function" and name ~= "new" then
+                for _, receiver in ipairs { "key", 5, {}, false, print, semaphore } do
+                    assert.matches("^bad receiver of " .. name .. ": a semaphore expected, got ",
+                                   blamed(function ()
+                                       local result = method(receiver, "key")
+                                       return result
+                                   end))
+                end
+            end
+        end
+        for _, timeout in ipairs { -1, "1", {}, false } do
+            assert.matches("^bad timeout to wait: a number, 0 or more, expected, got ",
+                           blamed(function () object:wait("key", timeout) end))
+        end
+        assert.matches("^bad timeout to with: a number, 0 or more, expected, got ",
+                       blamed(function () object:with("key", -1, print) end))
+        assert.equal("bad function to with: function expected, got nil",
+                     blamed(function () object:with("key") end))
+        for _, n in ipairs { 0, -1, 1.5, 1 / 0, "1", {} } do
+            assert.matches("^bad number of permits to post: a whole number, 1 or more, expected, got ",
+                           blamed(function () object:post("key", n) end))
+        end
+    end)
+end)

@@ -1,0 +1,153 @@
+-- A small HTTP client for specs, over unix sockets: many requests at once need no processes. Every wait is bounded.
+
+local ffi = require "ffi"
+
+require "spec.support.process"  -- declares close, poll, read and write
+
+ffi.cdef [[
+struct holdfast_spec_sockaddr_un { unsigned short family; char path[108]; };
+int socket(int domain, int type, int protocol);
+int connect(int socket, const struct holdfast_spec_sockaddr_un *address, unsigned int size);
+]]
+
+local C = ffi.C
+
+local AF_UNIX = 1
+local POLLIN = 1
+local STREAM_CLOSED_ON_EXEC = 524289  -- SOCK_STREAM | SOCK_CLOEXEC
+local PATIENCE = 20  -- seconds; only for "does not hang"
+
+local _M = {}
+
+local Connection = {}
+Connection.__index = Connection
+
+local open = {}
+
+
+local function now()
+    return require("resty.holdfast.core").C.holdfast_now()
+end
+
+
+-- A connection to the server that listens at this path.
+function _M.connect(path)
+    local socket = C.socket(AF_UNIX, STREAM_CLOSED_ON_EXEC, 0)
+    assert(socket >= 0, "no socket")
+    local address = ffi.new("struct holdfast_spec_sockaddr_un", AF_UNIX, path)
+    if C.connect(socket, address, ffi.sizeof(address)) ~= 0 then
+        C.close(socket)
+        error("nobody listens at " .. path, 0)
+    end
+    local connection = setmetatable({ socket = socket, text = "" }, Connection)
+    open[connection] = true
+    return connection
+end
+
+
+function Connection:close()
+    if open[self] then
+        open[self] = nil
+        C.close(self.socket)
+    end
+end
+
+
+-- Asks, and does not wait for the answer.
+function Connection:send(path)
+    local request = "GET " .. path .. " HTTP/1.1\r\nHost: spec\r\n\r\n"
+    assert(C.write(self.socket, request, #request) == #request, "the server does not listen")
+end
+
+
+local function readable(self, milliseconds)
+    local poll = ffi.new("struct holdfast_spec_pollfd[1]", { { fd = self.socket, events = POLLIN } })
+    return C.poll(poll, 1, milliseconds) > 0
+end
+
+
+-- Whether the answer has begun to come.
+function Connection:answered()
+    return self.text ~= "" or readable(self, 0)
+end
+
+
+-- Reads until the text read begins with the pattern; its captures.
+local function expect(self, pattern, deadline)
+    local buffer = ffi.new("char[4096]")
+    while true do
+        local _, last, first, second = self.text:find(pattern)
+        if last then
+            self.text = self.text:sub(last + 1)
+            return first, second
+        end
+        local left = deadline - now()
+        if left <= 0 or not readable(self, left * 1000 + 1) then
+            error("no answer in time; so far: " .. self.text, 0)
+        end
+        local count = tonumber(C.read(self.socket, buffer, 4096))
+        if count <= 0 then
+            error("the server has closed the connection; before that: " .. self.text, 0)
+        end
+        self.text = self.text .. ffi.string(buffer, count)
+    end
+end
+
+
+local function read_bytes(self, count, deadline)
+    local bytes = {}
+    while count > 0 do
+        local step = math.min(count, 4096)
+        bytes[#bytes + 1] = expect(self, "^(" .. ("."):rep(step) .. ")", deadline)
+        count = count - step
+    end
+    return table.concat(bytes)
+end
+
+
+local function read_chunks(self, deadline)
+    local chunks = {}
+    while true do
+        local size = tonumber(expect(self, "^(%x+)\r\n", deadline), 16)
+        chunks[#chunks + 1] = read_bytes(self, size, deadline)
+        expect(self, "^\r\n", deadline)
+        if size == 0 then
+            return table.concat(chunks)
+        end
+    end
+end
+
+
+-- The body and the status of the answer to what was sent. The connection can be used again.
+function Connection:receive(seconds)
+    local deadline = now() + (seconds or PATIENCE)
+    local status, header = expect(self, "^HTTP/1.1 (%d+)[^\n]*\r\n(.-)\r\n\r\n", deadline)
+    header = header:lower()
+    local body
+    if header:find("transfer%-encoding: chunked") then
+        body = read_chunks(self, deadline)
+    else
+        body = read_bytes(self, tonumber(header:match("content%-length: (%d+)")) or 0, deadline)
+    end
+    if header:find("connection: close", 1, true) then
+        self:close()
+    end
+    return body, tonumber(status)
+end
+
+
+function Connection:get(path, seconds)
+    self:send(path)
+    return self:receive(seconds)
+end
+
+
+-- To be called after each test.
+function _M.clean_up()
+    for connection in pairs(open) do
+        connection:close()
+    end
+end
+
+
+return _M

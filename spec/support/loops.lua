@@ -1,0 +1,121 @@
+-- Programs of every event loop that holdfast knows, for claims that hold in all of them. Each runs in a process of its
+-- own.
+
+local neovim = require "spec.support.neovim"
+local process = require "spec.support.process"
+
+local _M = {}
+
+-- What each begins with.
+_M.COMMON = [[
+    local shdict = require "resty.shdict"
+    shdict.open("spec_hosts", { size = "1m" })
+    local resty_lock = require "resty.lock"
+    local hosts = require "resty.holdfast.host"
+    local now = require("resty.holdfast.core").C.holdfast_now
+    local function report(message) say(message) end
+    local function new(options) return assert(resty_lock:new("spec_hosts", options)) end
+]]
+
+-- How a program of each host begins a coroutine, sleeps in it, and runs its loop until all have ended. A coroutine that
+-- fails is told to report().
+_M.LOOPS = {
+    scheduler = [[
+        local scheduler = require "resty.holdfast.scheduler"
+        local spawn, sleep = scheduler.spawn, scheduler.sleep
+        scheduler.on_error = function (_, message) report(message) end
+        local function run() scheduler.run() end
+    ]],
+    cqueues = [[
+        local cqueues = require "cqueues"
+        local controller = cqueues.new()
+        local function spawn(fn) controller:wrap(fn) end
+        local sleep = cqueues.sleep
+        local function run()
+            for err in controller:errors() do report(err) end
+        end
+    ]],
+    -- A program's own loop that gives the least: wait_fd and sleep.
+    ["wait_fd of its own"] = [[
+        local cqueues = require "cqueues"
+        local controller = cqueues.new()
+        local function spawn(fn) controller:wrap(fn) end
+        local sleep = cqueues.sleep
+        require("resty.holdfast.host").set_host {
+            name = "wait_fd of its own",
+            sleep = sleep,
+            is_yieldable = function () return (select(2, cqueues.running())) end,
+            wait_fd = function (fd, seconds) cqueues.poll({ pollfd = fd, events = "r" }, seconds) end,
+        }
+        local function run()
+            for err in controller:errors() do report(err) end
+        end
+    ]],
+    luv = [[
+        local uv = require "luv"
+        local function spawn(fn)
+            coroutine.wrap(function ()
+                local ok, err = xpcall(fn, debug.traceback)
+                if not ok then report(err) end
+            end)()
+        end
+        local function sleep(seconds)
+            local co, timer = coroutine.running(), uv.new_timer()
+            uv.update_time()
+            timer:start(math.ceil(seconds * 1000), 0, function ()
+                timer:close()
+                assert(coroutine.resume(co))
+            end)
+            coroutine.yield()
+        end
+        local function run() uv.run() end
+    ]],
+    copas = [[
+        local copas = require "copas"
+        local sleep = require("resty.holdfast.host.copas").sleep
+        local live = 0
+        local function spawn(fn)
+            live = live + 1
+            copas.addthread(function ()
+                local ok, err = xpcall(fn, debug.traceback)
+                live = live - 1
+                if not ok then report(err) end
+            end)
+        end
+        local function run() while live > 0 do copas.step() end end
+    ]],
+    neovim = [[
+        local uv = vim.loop
+        local live = 0
+        local function spawn(fn)
+            live = live + 1
+            coroutine.wrap(function ()
+                local ok, err = xpcall(fn, debug.traceback)
+                live = live - 1
+                if not ok then report(err) end
+            end)()
+        end
+        local function sleep(seconds)
+            local co = coroutine.running()
+            vim.defer_fn(function () assert(coroutine.resume(co)) end, math.ceil(seconds * 1000))
+            coroutine.yield()
+        end
+        local function run() vim.wait(60000, function () return live == 0 end) end
+    ]],
+}
+
+_M.names = {}
+for name in pairs(_M.LOOPS) do
+    _M.names[#_M.names + 1] = name
+end
+table.sort(_M.names)
+
+
+-- A child that runs `source` as a program of the host; process.lua says what options are.
+function _M.start(name, source, options)
+    local start_in = name == "neovim" and neovim.start or process.start
+    return start_in(_M.COMMON .. _M.LOOPS[name] .. source, options)
+end
+
+
+return _M

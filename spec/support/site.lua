@@ -1,0 +1,313 @@
+-- A real nginx as a web server, for specs: a master and workers, Lua in the phases of the locations, answers over a
+-- unix socket. Nothing of holdfast is configured but where its modules are found.
+--
+--   local here = site.start {
+--       workers = 2,                             -- 1, if not given
+--       user = "www-data",                       -- of the workers; if not given, who runs the spec
+--       dictionaries = { my_locks = "1m" },      -- lua_shared_dict
+--       main = "...", events = "...", http = "...", server = "...",  -- more lines of the configuration there
+--       listen = { "unix:/path ssl" },           -- beside the unix socket here.socket
+--       env = { HOLDFAST_DIR = "/dev/shm/x" },   -- differently from the spec
+--       locations = {
+--           ["/name"] = "ngx.say(1)",            -- content_by_lua, or
+--           ["/other"] = { access = "...", content = "...", directives = "..." },
+--       },
+--   }
+
+local ffi = require "ffi"
+local http = require "spec.support.http"
+local nginx = require "spec.support.nginx"
+local process = require "spec.support.process"
+
+local C = ffi.C
+
+local CONFIGURATION = [[
+$load
+$user
+daemon off;
+worker_processes $workers;
+env HOLDFAST_DIR;
+env HOLDFAST_LIB;
+$main
+pid $folder/nginx.pid;
+error_log $folder/error.log info;
+events { worker_connections $connections; $events }
+http {
+  access_log off;
+  client_body_temp_path $folder/body;
+  proxy_temp_path $folder/proxy;
+  fastcgi_temp_path $folder/fastcgi;
+  uwsgi_temp_path $folder/uwsgi;
+  scgi_temp_path $folder/scgi;
+  lua_package_path "$root/lua/?.lua;;";
+  $dictionaries
+  $http
+  server {
+    listen unix:$folder/http.sock backlog=4096;
+    $listen
+    keepalive_requests 1000000;
+    keepalive_timeout 60s;
+    $server
+    location = /worker { return 200 $pid; }
+    $locations
+  }
+}
+]]
+
+local PATIENCE = 20  -- seconds; only for "does not hang"
+
+local _M = { missing = nginx.missing }
+
+local Site = {}
+Site.__index = Site
+
+local running = {}
+
+-- Of the signals that nginx knows, for signal().
+local SIGNALS = { HUP = 1, KILL = 9, QUIT = 3, TERM = 15, USR1 = 10, WINCH = 28 }
+
+
+local function now()
+    return require("resty.holdfast.core").C.holdfast_now()
+end
+
+
+-- The first true value of condition(); an error that names what did not happen if there is none in time.
+function _M.await(what, condition, seconds)
+    local deadline = now() + (seconds or PATIENCE)
+    repeat
+        local value = condition()
+        if value then
+            return value
+        end
+        C.usleep(5000)
+    until now() > deadline
+    error("does not happen: " .. what, 2)
+end
+
+
+local function read(path)
+    local file = io.open(path)
+    local text = file and file:read("*a")
+    if file then
+        file:close()
+    end
+    return text
+end
+
+
+local function phases(location)
+    if type(location) == "string" then
+        location = { content = location }
+    end
+    local lines = {}
+    for phase, source in pairs(location) do
+        if phase == "directives" then
+            lines[#lines + 1] = source
+        else
+            lines[#lines + 1] = phase .. "_by_lua_block {\n" .. source .. "\n}"
+        end
+    end
+    return table.concat(lines, "\n")
+end
+
+
+local function locations_of(options)
+    local lines = {}
+    for path, location in pairs(options.locations or {}) do
+        lines[#lines + 1] = "location = " .. path .. " {\n" .. phases(location) .. "\n}"
+    end
+    return table.concat(lines, "\n")
+end
+
+
+local function dictionaries_of(options)
+    local lines = {}
+    for name, size in pairs(options.dictionaries or {}) do
+        lines[#lines + 1] = "lua_shared_dict " .. name .. " " .. size .. ";"
+    end
+    return table.concat(lines, "\n  ")
+end
+
+
+local function listen_of(options)
+    local lines = {}
+    for _, address in ipairs(options.listen or {}) do
+        lines[#lines + 1] = "listen " .. address .. ";"
+    end
+    return table.concat(lines, "\n    ")
+end
+
+
+-- What stands in the file for this site; also to write another before a reload.
+local function configuration(self, options)
+    return nginx.fill(CONFIGURATION, {
+        folder = self.folder,
+        user = nginx.user(options.user),
+        workers = tostring(options.workers or 1),
+        connections = tostring(options.connections or 512),
+        main = options.main or "",
+        events = options.events or "",
+        http = options.http or "",
+        server = options.server or "",
+        listen = listen_of(options),
+        dictionaries = dictionaries_of(options),
+        locations = locations_of(options),
+    })
+end
+
+
+function Site:log()
+    return read(self.folder .. "/error.log") or ""
+end
+
+
+-- Writes the configuration anew, for the next reload.
+function Site:configure(options)
+    local file = assert(io.open(self.folder .. "/nginx.conf", "w"))
+    file:write(configuration(self, options))
+    file:close()
+end
+
+
+-- Starts one, and waits until it answers.
+function _M.start(options)
+    local listing = assert(io.popen("mktemp -d /dev/shm/holdfast-site.XXXXXX"))
+    local self = setmetatable({ folder = listing:read("*l") }, Site)
+    listing:close()
+    os.execute("chmod 755 " .. self.folder)  -- the workers may be somebody else
+    self.socket = self.folder .. "/http.sock"
+    running[self] = true
+    self:configure(options)
+    local env = { LUA_PATH = false, LUA_CPATH = false }
+    for name, value in pairs(options.env or {}) do
+        env[name] = value
+    end
+    self.master = nginx.launch(self.folder, { stderr = true, env = env })
+    local ok, err = pcall(_M.await, "nginx answers", function ()
+        return pcall(self.get, self, "/worker")
+    end)
+    if not ok then
+        error(err .. "; its log:\n" .. self:log() .. (select(2, pcall(self.master.hear, self.master, 0)) or ""), 2)
+    end
+    return self
+end
+
+
+-- A connection of spec/support/http.lua: send, receive, get, answered, close.
+function Site:connect()
+    return http.connect(self.socket)
+end
+
+
+-- The body and the status of the answer to one request.
+function Site:get(path, seconds)
+    local connection = self:connect()
+    local body, status = connection:get(path, seconds)
+    connection:close()
+    return body, status
+end
+
+
+-- The process ids of the master's children, those that are about to exit included.
+function Site:workers()
+    local pids = {}
+    local pid = self.master.pid
+    for child in (read("/proc/" .. pid .. "/task/" .. pid .. "/children") or ""):gmatch("%d+") do
+        pids[#pids + 1] = tonumber(child)
+    end
+    return pids
+end
+
+
+-- A connection to each of the `count` workers: a list, and by the worker's process id.
+function Site:connect_to_each(count)
+    local of, all, spare = {}, {}, {}
+    _M.await("each worker answers", function ()
+        local connection = self:connect()
+        local pid = tonumber((connection:get("/worker")))
+        if of[pid] then
+            spare[#spare + 1] = connection  -- keeps this worker a little busier than the others
+        else
+            of[pid] = connection
+            all[#all + 1] = connection
+        end
+        return #all == count
+    end)
+    for _, connection in ipairs(spare) do
+        connection:close()
+    end
+    return all, of
+end
+
+
+-- Sends a signal, by its name, to the master, or to the worker with that process id.
+function Site:signal(name, pid)
+    local signal = assert(SIGNALS[name], name)
+    C.kill(pid or self.master.pid, signal)
+end
+
+
+-- Whether a process lives and is no zombie.
+function _M.alive(pid)
+    local stat = read("/proc/" .. pid .. "/stat")
+    return stat ~= nil and not stat:match("^%d+ %(.*%) [ZX]")
+end
+
+
+-- How many entries there are in /proc/<pid>/<what>: "fd" or "task".
+function _M.count(pid, what)
+    local listing = assert(io.popen("ls /proc/" .. pid .. "/" .. what .. " 2>/dev/null | wc -l"))
+    local count = tonumber(listing:read("*a"))
+    listing:close()
+    return count
+end
+
+
+-- Reloads, and waits until the workers of before are gone.
+function Site:reload(seconds)
+    local before = self:workers()
+    self:signal("HUP")
+    _M.await("the old workers exit", function ()
+        for _, pid in ipairs(before) do
+            if _M.alive(pid) then
+                return false
+            end
+        end
+        return #self:workers() > 0
+    end, seconds)
+end
+
+
+-- Ends it at once, with all its workers.
+function Site:stop()
+    running[self] = nil
+    local pids = self:workers()
+    self.master:kill(process.TERM)
+    if not pcall(self.master.wait, self.master, 5) then
+        for _, pid in ipairs(self:workers()) do
+            pids[#pids + 1] = pid
+        end
+        self.master:kill()
+        pcall(self.master.wait, self.master)
+    end
+    for _, pid in ipairs(pids) do
+        if _M.alive(pid) then
+            self:signal("KILL", pid)
+        end
+    end
+    os.execute("rm -rf -- '" .. self.folder .. "'")
+end
+
+
+-- To be called after each test: closes what is open, and ends every site.
+function _M.clean_up()
+    http.clean_up()
+    for here in pairs(running) do
+        here:stop()
+    end
+    process.clean_up()
+end
+
+
+return _M
