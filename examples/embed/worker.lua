@@ -1,0 +1,15 @@
+-- Works three times under a lock that it shares with whoever else runs this. Run by `embed` or by `holdfast run`:
+--
+--   embed --dict jobs=100k worker.lua worker.lua
+
+local resty_lock = require "resty.lock"
+
+local sleep = sleep or require("resty.holdfast.scheduler").sleep  -- luacheck: read globals sleep
+local lock = assert(resty_lock:new("jobs"))
+
+for round = 1, 3 do
+    local elapsed = assert(lock:lock("nightly backup"))
+    print(("round %d, waited for %.1f s"):format(round, elapsed))
+    sleep(0.1)
+    assert(lock:unlock())
+end

@@ -1,0 +1,38 @@
+-- For wrk: readers who all want the newest articles. After each STEP requests of a thread there is a newer one.
+--   wrk ... -s load.lua URL -- ARTICLES
+
+local STEP = 20
+local NEWEST = 3
+
+local articles, url
+local asked = 0
+local threads = 0
+
+
+function setup(thread)
+    threads = threads + 1
+    thread:set("number", threads)
+end
+
+
+function init(arguments)
+    articles = tonumber(arguments[1])
+    url = wrk.path
+    math.randomseed(number)
+end
+
+
+function request()
+    local newest = math.floor(asked / STEP)
+    asked = asked + 1
+    return wrk.format("GET", url .. (newest + math.random(NEWEST)) % articles)
+end
+
+
+-- For `run`: requests, those per second, median and 99 % of the milliseconds they took, failures.
+function done(summary, latency)
+    local errors = summary.errors
+    io.write(("figures %d %.0f %.2f %.2f %d\n"):format(summary.requests, summary.requests / (summary.duration / 1e6),
+        latency:percentile(50) / 1000, latency:percentile(99) / 1000,
+        errors.connect + errors.read + errors.write + errors.status + errors.timeout))
+end

@@ -1,0 +1,89 @@
+-- Articles out of a cache. Of all the requests, in whatever worker, that miss the same one, the lock lets one ask the
+-- backend. These are the steps that the manual of lua-resty-lock gives.
+
+local backend = require "backend"
+local resty_lock = require "resty.lock"
+
+local cache = ngx.shared.cache
+
+-- Longer than a call of the backend ever takes.
+local EXPTIME = 10
+
+local _M = {}
+
+
+local function fail(status, what, err)
+    ngx.log(ngx.ERR, what, ": ", err)
+    return ngx.exit(status)
+end
+
+
+-- Asks the backend, and keeps the answer: false for what does not exist.
+local function load(name)
+    local text, err = backend.fetch(name)
+    if err then
+        return nil, err
+    end
+    text = text or false
+    local ok, reason = cache:set(name, text)
+    if not ok then
+        ngx.log(ngx.WARN, "not cached: ", reason)
+    end
+    return text
+end
+
+
+local function answer(text)
+    if not text then
+        return ngx.exit(ngx.HTTP_NOT_FOUND)
+    end
+    ngx.print(text)
+end
+
+
+function _M.show(name)
+    local text = cache:get(name)
+    if text ~= nil then
+        return answer(text)
+    end
+
+    local lock, err = resty_lock:new("my_locks", { exptime = EXPTIME })
+    if not lock then
+        return fail(500, "no lock", err)
+    end
+    local elapsed
+    elapsed, err = lock:lock(name)
+    if not elapsed then
+        return fail(503, "lock", err)
+    end
+
+    -- Somebody may have put it there while this request waited.
+    text = cache:get(name)
+    if text == nil then
+        text, err = load(name)
+    end
+
+    local ok, reason = lock:unlock()
+    if not ok then
+        ngx.log(ngx.WARN, "unlock: ", reason)
+    end
+    if err then
+        return fail(502, "backend", err)
+    end
+    answer(text)
+end
+
+
+function _M.show_unlocked(name)
+    local text, err = cache:get(name)
+    if text == nil then
+        text, err = load(name)
+    end
+    if text == nil then
+        return fail(502, "backend", err)
+    end
+    answer(text)
+end
+
+
+return _M
