@@ -6,12 +6,14 @@
 --   dict     the dictionary it works in
 --   keys     how many keys it goes over in a random order; none: always the same key
 --   target   at most this share of the other's time
+--   locks    in `make bench-locks`
 --   both     in `make bench`, too, where the locks are; otherwise in `make bench-peers` only
 
 local HOT, HUNDRED_K, MILLION, STRINGS = "bench_hot", "bench_100k", "bench_1m", "bench_strings"
 
 return {
-    { name = "lock_unlock", what = "lock + unlock, same object", target = 0.5, both = true },
+    { name = "lock_unlock", what = "lock + unlock, same object", target = 0.5, both = true,
+      locks = true },
     { name = "new_lock_unlock", what = "new + lock + unlock", target = 0.3, both = true },
 
     { name = "get_hot", what = "get, one number", dict = HOT, target = 0.8, both = true },

@@ -1,24 +1,18 @@
--- Runs one part in a plain LuaJIT process: luajit bench/child.lua PART
+-- Runs one part in a process of its own, in the loop of a host: luajit bench/child.lua PART. Without the argument it is
+-- the part that the environment names, because not every host's program has arguments.
 
+local loops_of_hosts = require "bench.support.loops_of_hosts"
 local options = require "bench.support.options"
 local sides = require "bench.support.sides"
-local scheduler = require "resty.holdfast.scheduler"
 
 local read = options.read()
+local sleep, run_all = loops_of_hosts[read.host or "scheduler"].start()
 
-
-local function run_all(count, task)
-    for i = 1, count do
-        scheduler.spawn(task, i)
-    end
-    assert(scheduler.run())
-end
-
-
-require("bench.parts." .. arg[1]).run({
+require("bench.parts." .. (arg and arg[1] or os.getenv("HOLDFAST_BENCH_PART"))).run({
     emit = options.emit,
+    number = read.process or 0,
     workers = read.workers or 1,
     run_all = run_all,
     sides = { sides.holdfast() },
-    sleep = scheduler.sleep,
+    sleep = sleep,
 }, read)

@@ -22,16 +22,23 @@ local function run_all(count, task)
 end
 
 
+-- nginx counts milliseconds. Less than one would be none, and a line in its log.
+local function sleep(seconds)
+    ngx.sleep(math.max(seconds, 0.001))
+end
+
+
 local function run()
     local read = options.read()
     local peer = sides.nginx()
     emit("peer", peer.label)
     require("bench.parts." .. part).run({
         emit = emit,
+        number = ngx.worker.id(),
         workers = ngx.worker.count(),
         run_all = run_all,
         sides = read.peer_only and { peer } or { sides.holdfast(), peer },
-        sleep = ngx.sleep,
+        sleep = sleep,
     }, read)
 end
 

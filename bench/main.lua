@@ -1,5 +1,6 @@
 -- Measures, and prints tables of what was found. Started by bench/run: main.lua BUILD SUITE [--quick] [--only=TABLE]
 
+local figures = require "bench.support.figures"
 local machine = require "bench.support.machine"
 local nginx = require "bench.support.nginx"
 local report = require "bench.support.report"
@@ -19,10 +20,21 @@ local SUITES = {
         { "side_by_side", "all" },
         { "mixed", "make" },
     },
+    locks = {
+        { "between_processes", "make" },
+        { "short_sections", "make" },
+        { "uncontended", "make" },
+        { "fairness", "make" },
+        { "waiters", "make" },
+        { "curves", "make" },
+    },
+    hosts = {
+        { "hosts", "make" },
+    },
 }
-local TITLES = { bench = "Benchmarks", peers = "Beside ngx.shared" }
+local TITLES = { bench = "Benchmarks", peers = "Beside ngx.shared", locks = "Locks", hosts = "Hosts" }
 -- How the name of a file of results begins.
-local PREFIXES = { bench = "", peers = "peers-" }
+local PREFIXES = { bench = "", peers = "peers-", locks = "locks-", hosts = "hosts-" }
 
 local build, suite = arg[1], arg[2]
 local quick, only = false, nil
@@ -42,12 +54,17 @@ local function say(...)
 end
 
 
-local function keep(name)
-    local path = "bench/results/" .. name .. ".md"
-    local file = assert(io.open(path, "w"))
+-- The tables, and the points of curves if there are any.
+local function keep(name, points, description)
+    local path = "bench/results/" .. name
+    local file = assert(io.open(path .. ".md", "w"))
     file:write(table.concat(text))
     file:close()
-    print("\nkept in " .. path)
+    print("\nkept in " .. path .. ".md")
+    if not points:is_empty() then
+        points:write(path .. ".csv", description)
+        print("kept in " .. path .. ".csv; bench/plot draws it")
+    end
 end
 
 
@@ -60,11 +77,14 @@ local context = {
     build = build,
     nginx = nginx_version and folder .. "/nginx",
     why_not = why_not,
+    figures = figures.new(),
 }
+local description = {}
 
 say("# ", TITLES[suite], quick and " (quick: for trying out only)" or "", "\n\n")
 for _, entry in ipairs(machine.describe(build)) do
     say("- ", entry[1], ": ", entry[2], "\n")
+    description[#description + 1] = entry[1] .. ": " .. entry[2]
 end
 say("- nginx: ", nginx_version or why_not, "\n- load before: ", machine.load(), "\n")
 
@@ -85,5 +105,5 @@ if runs.failures > 0 then
     os.exit(1)
 end
 if not quick and not only then
-    keep(PREFIXES[suite] .. begun)
+    keep(PREFIXES[suite] .. begun, context.figures, description)
 end

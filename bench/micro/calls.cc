@@ -14,7 +14,7 @@ void lock_and_unlock(benchmark::State& state) {
   if (!dictionary) return;
   holdfast_lease lease{};
   for (auto _ : state) {
-    benchmark::DoNotOptimize(holdfast_lock_try(dictionary.handle(), kKey.data(), kKey.size(), 30, &lease));
+    benchmark::DoNotOptimize(holdfast_lock_try(dictionary.handle(), kKey.data(), kKey.size(), 30, 0, 0, &lease));
     benchmark::DoNotOptimize(holdfast_unlock(dictionary.handle(), kKey.data(), kKey.size(), &lease));
   }
 }

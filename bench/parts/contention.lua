@@ -1,11 +1,17 @@
--- Processes with many coroutines each want one key, hold it for a moment, and want it again, at once or after a pause.
--- Tells how often somebody got it, how long everybody waited, and how many got it at all.
+-- Processes with coroutines, or without, each want one key, hold it for a moment, and want it again, at once or after a
+-- pause. Tells how often somebody got it, how long everybody waited, and how often each of them got it.
+--
+--   coroutines   of each process; 0: the process itself, without a scheduler
+--   held         seconds; busy: without giving up the processor
+--   pause        seconds
+--   fair         nonzero: strict order
 
 local clock = require "bench.support.clock"
+local histogram = require "bench.support.histogram"
+local sides = require "bench.support.sides"
 local stats = require "bench.support.stats"
+local together = require "bench.support.together"
 
-local COROUTINES = 50
-local HELD = 0.001
 local KEY = "contended"
 -- Longer than the run: with poll, some wait that long.
 local PATIENCE = 120
@@ -13,50 +19,74 @@ local PATIENCE = 120
 local _M = {}
 
 
-local function wait_for_the_others(host, side)
-    local sync = side.dict("bench_sync")
-    assert(sync:incr("ready", 1, 0))
-    while sync:get("ready") < host.workers do
-        host.sleep(0.001)
-    end
+local function spin(seconds)
+    local ending = clock.now() + seconds
+    repeat until clock.now() >= ending
 end
 
 
--- How often one coroutine got the lock before the deadline. Its last wait ends after that: it counts as a wait only.
-local function contend(host, side, pause, deadline, waits)
-    local lock = assert(side.lock:new(side.locks, { exptime = PATIENCE, timeout = PATIENCE }))
-    local acquired = 0
+-- How often one of them got the lock before the deadline, and its longest wait. The last wait ends after the deadline:
+-- it counts as a wait only.
+local function contend(host, side, options, deadline, waits)
+    local lock = assert(side.lock:new(side.locks, { exptime = PATIENCE, timeout = PATIENCE,
+                                                    fair = options.fair == 1 or nil }))
+    local hold = options.busy and spin or host.sleep
+    local acquired, longest = 0, 0
     while true do
         local start = clock.now()
         assert(lock:lock(KEY))
         local got = clock.now()
         waits[#waits + 1] = got - start
+        longest = math.max(longest, got - start)
         if got >= deadline then
             assert(lock:unlock())
-            return acquired
+            return acquired, longest
         end
         acquired = acquired + 1
-        host.sleep(HELD)
+        hold(options.held)
         assert(lock:unlock())
-        if pause > 0 then
-            host.sleep(pause)
+        if options.pause > 0 then
+            host.sleep(options.pause)
         end
     end
 end
 
 
-function _M.run(host, options)
-    local side = host.sides[1]
-    local waits, acquired, served = {}, 0, 0
-    wait_for_the_others(host, side)
-    local start = clock.now()
-    local deadline = start + options.seconds
-    host.run_all(COROUTINES, function ()
-        local count = contend(host, side, options.pause, deadline, waits)
+local function spread(durations)
+    local counts = {}
+    for _, seconds in ipairs(durations) do
+        histogram.add(counts, seconds)
+    end
+    return histogram.write(counts)
+end
+
+
+local function report(host, side, options, waits, counts, longest)
+    local acquired, served = 0, 0
+    for _, count in ipairs(counts) do
         acquired = acquired + count
         served = served + (count > 0 and 1 or 0)
-    end)
+    end
     host.emit("contention", side.name, acquired / options.seconds, stats.percentile(waits, 1), served)
+    host.emit("counts", side.name, unpack(counts))
+    host.emit("waits", side.name, spread(waits))
+    host.emit("longest", side.name, spread(longest))
+end
+
+
+function _M.run(host, options)
+    local side = sides.chosen(host, options)
+    local waits, counts, longest = {}, {}, {}
+    together.gather(host, side.dict("bench_sync"), "ready")
+    local deadline = clock.now() + options.seconds
+    if options.coroutines == 0 then
+        counts[1], longest[1] = contend(host, side, options, deadline, waits)
+    else
+        host.run_all(options.coroutines, function (number)
+            counts[number], longest[number] = contend(host, side, options, deadline, waits)
+        end)
+    end
+    report(host, side, options, waits, counts, longest)
 end
 
 

@@ -6,6 +6,7 @@ local KEY = "key000001"
 
 local concat = table.concat
 local min = math.min
+local now = require("bench.support.clock").now
 
 local loops = {}
 
@@ -44,6 +45,30 @@ function loops.new_lock_unlock(side)
             local elapsed, err = lock:lock(KEY)
             if not elapsed then
                 fail("lock", elapsed, err)
+            end
+            local ok
+            ok, err = lock:unlock()
+            if not ok then
+                fail("unlock", ok, err)
+            end
+        end
+        return n
+    end
+end
+
+
+-- Keeps the lock for a while, and the processor, too.
+function loops.short_section(side, seconds)
+    local lock = side.lock:new(side.locks)
+    return function (n)
+        for _ = 1, n do
+            local elapsed, err = lock:lock(KEY)
+            if not elapsed then
+                fail("lock", elapsed, err)
+            end
+            if seconds > 0 then
+                local ending = now() + seconds
+                repeat until now() >= ending
             end
             local ok
             ok, err = lock:unlock()

@@ -2,31 +2,12 @@
 
 local clock = require "bench.support.clock"
 local keys = require "bench.support.keys"
+local together = require "bench.support.together"
 
 -- Steps between two looks at the clock.
 local BATCH = 1000
--- Longer than it takes the slowest process to come.
-local PATIENCE = 60
--- Seconds from the last arrival to the start of all.
-local RUN_UP = 0.003
 
 local _M = {}
-
-
--- Waits for all others, wherever they are; then all go at the same time.
-local function start_together(host, sync, name)
-    local arrived = assert(sync:incr(name .. " arrived", 1, 0))
-    if arrived == host.workers then
-        assert(sync:set(name .. " start", clock.now() + RUN_UP))
-    end
-    local patience = clock.now() + PATIENCE
-    local start
-    repeat
-        start = sync:get(name .. " start")
-        assert(clock.now() < patience, "the other processes do not come")
-    until start and clock.now() >= start
-    return start
-end
 
 
 -- Steps per second of this process.
@@ -63,7 +44,7 @@ local function compare(host, options, sync, name, list, dict, reads)
     for round = 1, options.rounds do
         for turn = 1, #host.sides do
             local i = round % 2 == 1 and turn or #host.sides + 1 - turn
-            local start = start_together(host, sync, name .. " " .. round .. " " .. turn)
+            local start = together.start(host, sync, name .. " " .. round .. " " .. turn)
             rates[i][round] = rate(loops[i], start, options.seconds)
         end
     end

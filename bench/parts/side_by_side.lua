@@ -4,6 +4,7 @@
 local cases = require "bench.cases"
 local clock = require "bench.support.clock"
 local keys = require "bench.support.keys"
+local sides = require "bench.support.sides"
 
 local _M = {}
 
@@ -39,30 +40,36 @@ local function make_loop(case, side, options)
 end
 
 
-local function compare(case, sides, options, emit)
+local function compare(case, all, options, emit)
     local loops, steps, times = {}, {}, {}
-    for i, side in ipairs(sides) do
+    for i, side in ipairs(all) do
         loops[i] = make_loop(case, side, options)
         steps[i] = calibrate(loops[i], options.seconds)
         times[i] = {}
     end
     for round = 1, options.rounds do
-        for turn = 1, #sides do
-            local i = round % 2 == 1 and turn or #sides + 1 - turn
+        for turn = 1, #all do
+            local i = round % 2 == 1 and turn or #all + 1 - turn
             times[i][round] = time(loops[i], steps[i])
         end
     end
-    for i, side in ipairs(sides) do
+    for i, side in ipairs(all) do
         emit("loop", case.name, side.name, unpack(times[i]))
     end
 end
 
 
--- options.all: every case of a dictionary; otherwise those of `make bench`.
+-- options.which: which cases: those of bench/cases.lua that have a field of this name. With "locks" there are two more
+-- sides.
 function _M.run(host, options)
+    local all = { unpack(host.sides) }
+    if options.which == "locks" then
+        all[#all + 1] = sides.robust_mutex(options.folder)
+        all[#all + 1] = sides.flock(options.folder)
+    end
     for _, case in ipairs(cases) do
-        if case[options.all and "dict" or "both"] then
-            compare(case, host.sides, options, host.emit)
+        if case[options.which] then
+            compare(case, all, options, host.emit)
         end
     end
 end

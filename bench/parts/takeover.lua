@@ -1,7 +1,9 @@
--- How long from kill -9 of a lock's holder until a coroutine of another process, which waits for it, has the lock.
+-- How long from kill -9 of a lock's holder until the first of those that wait for it, in other processes, has the lock.
+-- The first process kills, `waiters` others wait; for each kill there is a new holder.
 
 local clock = require "bench.support.clock"
 local ffi = require "ffi"
+local together = require "bench.support.together"
 
 local KEY = "orphan"
 local PATIENCE = 30
@@ -12,9 +14,13 @@ ffi.cdef "int getpid(void); int kill(int pid, int signal);"
 local _M = {}
 
 
+local function new_lock(side)
+    return assert(side.lock:new(side.locks, { exptime = PATIENCE, timeout = PATIENCE }))
+end
+
+
 local function hold(host, side)
-    local lock = assert(side.lock:new(side.locks, { exptime = PATIENCE, timeout = PATIENCE }))
-    assert(lock:lock(KEY))
+    assert(new_lock(side):lock(KEY))
     host.emit("holder", ffi.C.getpid())
     host.sleep(PATIENCE)
 end
@@ -28,24 +34,43 @@ local function start_holder(options)
 end
 
 
-local function measure(host, side, options)
+local function wait(host, side, sync, kills)
+    local lock = new_lock(side)
+    for kill = 1, kills do
+        together.await(host, sync, "held", kill)
+        sync:incr("waiting " .. kill, 1, 0)
+        assert(lock:lock(KEY))
+        local got = clock.now()
+        -- There is one holder at a time, so the first one comes first.
+        sync:add("got " .. kill, got)
+        assert(lock:unlock())
+        sync:incr("served " .. kill, 1, 0)
+    end
+end
+
+
+-- Milliseconds.
+local function kill_and_measure(host, sync, options, kill)
     local pid, pipe = start_holder(options)
-    local killed, got
-    host.run_all(2, function (task)
-        if task == 1 then
-            local lock = assert(side.lock:new(side.locks, { exptime = PATIENCE, timeout = PATIENCE }))
-            assert(lock:lock(KEY))
-            got = clock.now()
-            assert(lock:unlock())
-        else
-            -- At no particular moment of whatever the waiter does from time to time.
-            host.sleep(0.002 + math.random() * 0.03)
-            killed = clock.now()
-            ffi.C.kill(pid, SIGKILL)
-        end
-    end)
+    sync:set("held", kill)
+    together.await(host, sync, "waiting " .. kill, options.waiters)
+    -- At no particular moment of whatever a waiter does from time to time.
+    host.sleep(0.002 + math.random() * 0.03)
+    local killed = clock.now()
+    ffi.C.kill(pid, SIGKILL)
+    together.await(host, sync, "served " .. kill, options.waiters)
     pipe:close()
-    return (got - killed) * 1000
+    return (sync:get("got " .. kill) - killed) * 1000
+end
+
+
+local function kill_all(host, sync, options)
+    math.randomseed(os.time())
+    local times = {}
+    for kill = 1, options.kills do
+        times[kill] = kill_and_measure(host, sync, options, kill)
+    end
+    host.emit("takeover", unpack(times))
 end
 
 
@@ -54,12 +79,15 @@ function _M.run(host, options)
     if options.holder then
         return hold(host, side)
     end
-    math.randomseed(os.time())
-    local times = {}
-    for i = 1, options.kills do
-        times[i] = measure(host, side, options)
-    end
-    host.emit("takeover", unpack(times))
+    local sync = side.dict("bench_sync")
+    host.run_all(1, function ()
+        if host.number == 0 then
+            kill_all(host, sync, options)
+        else
+            wait(host, side, sync, options.kills)
+        end
+    end)
+    host.emit("done")
 end
 
 

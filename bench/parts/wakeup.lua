@@ -1,9 +1,13 @@
 -- How long from the release of a lock in one process to the waiter's next line in another; and, in turns with it, how
 -- long from a bare futex wake to the sleeper's next line. Both after the same rest: both meet an idle processor.
+--
+-- Options: way (lock or futex: only that one), shortest and longest (between which the rest is drawn), seed (of the
+-- drawing), warm_up (so many samples before those that count).
 
 local bit = require "bit"
 local clock = require "bench.support.clock"
 local ffi = require "ffi"
+local shared = require "bench.support.shared"
 local stats = require "bench.support.stats"
 
 local C = ffi.C
@@ -16,9 +20,6 @@ typedef struct {
   int32_t word;       // the futex
   double sent;        // when
 } holdfast_bench_ping;
-int open(const char *path, int flags, int mode);
-int ftruncate(int descriptor, long length);
-void *mmap(void *address, size_t length, int protection, int flags, int descriptor, long offset);
 long syscall(long number, ...);
 int usleep(unsigned microseconds);
 ]]
@@ -30,20 +31,8 @@ local SHORT_REST = 0.0002
 
 local FUTEX = ({ x64 = 202, arm64 = 98 })[jit.arch]
 local FUTEX_WAIT, FUTEX_WAKE = 0, 1
-local O_RDWR_CREATE = 0x42
-local READ_WRITE, SHARED = 3, 1
 
 local _M = {}
-
-
-local function map(path)
-    local size = ffi.sizeof("holdfast_bench_ping")
-    local descriptor = C.open(path, O_RDWR_CREATE, tonumber("600", 8))
-    assert(descriptor >= 0 and C.ftruncate(descriptor, size) == 0, "cannot make " .. path)
-    local address = C.mmap(nil, size, READ_WRITE, SHARED, descriptor, 0)
-    assert(ffi.cast("intptr_t", address) ~= -1, "cannot map " .. path)
-    return ffi.cast("holdfast_bench_ping *", address)
-end
 
 
 local function futex(ping, operation, value)
@@ -109,10 +98,16 @@ local function futex_way(ping)
 end
 
 
-local function send(host, way, ping, number)
+local function draw_rest(options)
+    local shortest = options.shortest or REST
+    return shortest + math.random() * ((options.longest or shortest) - shortest)
+end
+
+
+local function send(host, way, ping, number, rest)
     way.prepare()
     ping.announced = number
-    way.rest(REST)
+    way.rest(rest)
     ping.sent = now()
     way.send()
     wait_until(host, function () return ping.received == number end)
@@ -138,29 +133,44 @@ local function report(host, name, rounds)
         end
     end
     host.emit("wakeup", name, #all, stats.percentile(all, 0.5), stats.percentile(all, 0.99), unpack(medians))
+    host.emit("latencies", name, unpack(all))
+end
+
+
+local function ways_of(host, options, ping)
+    local ways = {}
+    if options.way ~= "futex" then
+        ways[#ways + 1] = { name = "lock", way = lock_way(host) }
+    end
+    if options.way ~= "lock" then
+        ways[#ways + 1] = { name = "futex", way = futex_way(ping) }
+    end
+    return ways
 end
 
 
 local function run(host, options)
-    local ping = map(options.folder .. "/ping")
-    local ways = { { name = "lock", way = lock_way(host) }, { name = "futex", way = futex_way(ping) } }
-    local number = 0
+    local ping = shared.map(options.folder .. "/ping", "holdfast_bench_ping")
+    local ways = ways_of(host, options, ping)
+    local number, warm_up = 0, options.warm_up or 0
+    math.randomseed(options.seed or 1)
     for round = 1, options.rounds do
         for turn = 1, #ways do
             local entry = ways[bit.band(round, 1) == 1 and turn or #ways + 1 - turn]
             entry[round] = {}
-            for _ = 1, options.samples do
+            for sample = 1, warm_up + options.samples do
                 number = number + 1
-                if options.process == 0 then
-                    send(host, entry.way, ping, number)
+                if host.number == 0 then
+                    send(host, entry.way, ping, number, draw_rest(options))
                 else
-                    table.insert(entry[round], (receive(host, entry.way, ping, number)))
+                    local latency = receive(host, entry.way, ping, number)
+                    table.insert(entry[round], sample > warm_up and latency or nil)
                 end
             end
         end
     end
     for _, entry in ipairs(ways) do
-        if options.process == 1 then
+        if host.number == 1 then
             report(host, entry.name, entry)
         end
     end

@@ -11,6 +11,7 @@ int clock_gettime(int clock, holdfast_bench_time *time);
 ]]
 
 local MONOTONIC = 1
+local PROCESS_CPU = 2
 local THREAD_CPU = 3
 
 local time = ffi.new("holdfast_bench_time")
@@ -34,6 +35,12 @@ end
 -- What this thread has used of a processor: what others do on the same processor does not count.
 function _M.cpu()
     return read(THREAD_CPU)
+end
+
+
+-- The same for all threads of the process.
+function _M.process_cpu()
+    return read(PROCESS_CPU)
 end
 
 

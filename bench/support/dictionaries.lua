@@ -3,6 +3,7 @@
 
 return {
     bench_locks = "1m",
+    bench_crowd = "16m",     -- 10,000 locks
     bench_sync = "100k",     -- where processes wait for each other
     bench_hot = "1m",        -- few keys
     bench_100k = "16m",      -- 100,000 numbers

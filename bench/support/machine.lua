@@ -32,6 +32,15 @@ function _M.load()
 end
 
 
+-- On a machine that does other work, too, a benchmark may be given priority; then that has to be told.
+local function priority()
+    local niceness = output("nice")
+    local policy = output("chrt -p $$ | sed -n 's/.*policy: //p'")
+    return (niceness ~= "" and niceness ~= "0" and ", at niceness " .. niceness or "")
+        .. (policy ~= "" and policy ~= "SCHED_OTHER" and ", at the priority of " .. policy or "")
+end
+
+
 -- Pairs of a name and a text, in order.
 function _M.describe(build)
     return {
@@ -39,7 +48,7 @@ function _M.describe(build)
         { "holdfast", commit() },
         { "CPU", output("LC_ALL=C lscpu | sed -n 's/^Model name: *//p' | head -n 1") .. ", " .. output("nproc")
                  .. " cores" },
-        { "kernel", output("uname -srm") },
+        { "kernel", output("uname -srm") .. priority() },
         { "compiler", compiler(build) },
         { "LuaJIT", output("luajit -v | sed 's/ -- .*//'") },
     }

@@ -1,5 +1,6 @@
 -- Children that print lines of words with tabs between them.
 
+local loops_of_hosts = require "bench.support.loops_of_hosts"
 local options = require "bench.support.options"
 
 -- No part takes as long as this; a child that hangs is ended.
@@ -68,12 +69,14 @@ function _M.check(lines)
 end
 
 
--- Runs a part in `count` LuaJIT processes at the same time; their lines, all together.
-function _M.run(part, told, count)
+-- Runs a part in `count` LuaJIT processes at the same time; their lines, all together. hosts: a list of the hosts of
+-- bench/support/loops_of_hosts.lua that they run in, one for each; the scheduler if there is none.
+function _M.run(part, told, count, hosts)
     local children, lines = {}, {}
     for i = 1, count do
-        told.process, told.workers = i - 1, count
-        local command = "luajit " .. quote(told.root .. "/bench/child.lua") .. " " .. part
+        told.process, told.workers, told.host = i - 1, count, hosts and hosts[i]
+        local command = told.host and loops_of_hosts[told.host].command
+                        or "luajit " .. quote(told.root .. "/bench/child.lua") .. " " .. part
         children[i] = _M.start(count > 1 and _M.pinned(command, i - 1) or command, part, told)
     end
     for _, child in ipairs(children) do

@@ -17,9 +17,9 @@ end
 
 
 -- Runs a part in `count` LuaJIT processes: the lines of its results; or nil and what went wrong.
-function _M.here(context, part, options, count)
+function _M.here(context, part, options, count, hosts)
     options.root = context.root
-    return process.run(part, options, count or 1)
+    return process.run(part, options, count or 1, hosts)
 end
 
 

@@ -6,16 +6,45 @@ local sizes = require "bench.support.dictionaries"
 local _M = {}
 
 
+local function our_dictionary(name)
+    return assert(require("resty.shdict").open(name, { size = sizes[name] }))
+end
+
+
 function _M.holdfast()
-    local shdict = require "resty.shdict"
     return {
         name = "holdfast",
         lock = require "resty.lock",
         locks = "bench_locks",
-        dict = function (name)
-            return assert(shdict.open(name, { size = sizes[name] }))
-        end,
+        dict = our_dictionary,
     }
+end
+
+
+-- Two that the operating system has: they have no dictionaries, so processes meet in ours.
+function _M.robust_mutex(folder)
+    return {
+        name = "robust mutex",
+        lock = require "bench.support.robust_mutex",
+        locks = folder .. "/robust_mutex",
+        dict = our_dictionary,
+    }
+end
+
+
+function _M.flock(folder)
+    return {
+        name = "flock",
+        lock = require "bench.support.file_lock",
+        locks = folder .. "/flock",
+        dict = our_dictionary,
+    }
+end
+
+
+-- The one that the options name, or else the host's first.
+function _M.chosen(host, options)
+    return options.side and _M[options.side](options.folder) or host.sides[1]
 end
 
 

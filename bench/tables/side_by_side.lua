@@ -43,7 +43,7 @@ local function measure(context, all)
     local why_not, why_not_here = context.why_not, nil
     local processes = context.quick and 1 or (all and 4 or 5)
     for _ = 1, processes do
-        local told = { rounds = 3, seconds = context.quick and 0.01 or 0.04, all = all and 1 or nil }
+        local told = { rounds = 3, seconds = context.quick and 0.01 or 0.04, which = all and "dict" or "both" }
         local lines, err
         if not all or context.why_not then
             lines, err = runs.here(context, "side_by_side", told)

@@ -1,0 +1,90 @@
+-- Runs of bench/parts/contention.lua, several sides in turns.
+
+local histogram = require "bench.support.histogram"
+local report = require "bench.support.report"
+local runs = require "bench.support.runs"
+local stats = require "bench.support.stats"
+
+local NONE = report.NONE
+
+local _M = {}
+
+
+-- All processes of one run together, added to what there is of earlier runs.
+local function add(sum, lines)
+    local rate, served = 0, 0
+    for _, words in ipairs(lines) do
+        if words[1] == "contention" then
+            rate = rate + words[3]
+            sum.longest = math.max(sum.longest, words[4])
+            served = served + words[5]
+        elseif words[1] == "counts" then
+            for i = 3, #words do
+                table.insert(sum.counts, words[i])
+            end
+        elseif words[1] == "waits" then
+            histogram.read(sum.waits, unpack(words, 3))
+        elseif words[1] == "longest" then
+            histogram.read(sum.longest_waits, unpack(words, 3))
+        end
+    end
+    table.insert(sum.rates, rate)
+    sum.served = math.min(sum.served, served)
+end
+
+
+local function run(context, side, told)
+    local options = { side = side.side, seconds = side.seconds, coroutines = side.coroutines }
+    for name, value in pairs(told) do
+        options[name] = value
+    end
+    if side.name == "nginx" then
+        options.peer_only = "yes"
+        return runs.in_nginx(context, "contention", options, side.workers)
+    end
+    return runs.here(context, "contention", options, side.workers)
+end
+
+
+-- What stands in a table: a result has all texts, and the numbers if there are any.
+local function texts(sum, side, why_not)
+    if why_not then
+        return { rate_text = why_not, longest_text = NONE, served_text = NONE }
+    end
+    sum.rate = stats.median(sum.rates)
+    sum.rate_text = ("%.0f/s"):format(sum.rate)
+    sum.longest_text = ("%.2f s of %.3g s"):format(sum.longest, side.seconds)
+    sum.served_text = ("%d of %d"):format(sum.served, math.max(side.coroutines, 1) * side.workers)
+    return sum
+end
+
+
+-- sides: a list of { name =, workers =, coroutines =, seconds = }. The name "nginx" means lua-resty-lock; `side` may be
+-- one of bench/support/sides.lua. told: what is the same for all. The result has for each name the median of the rates,
+-- the longest wait and the fewest served of all rounds, how often each contender was served in each round, and two
+-- histograms: of all waits, and of the longest wait of each contender in each round.
+function _M.compare(context, sides, told, rounds)
+    local sums, why_not = {}, {}
+    for round = 1, rounds do
+        for turn = 1, #sides do
+            local side = sides[round % 2 == 1 and turn or #sides + 1 - turn]
+            local sum = sums[side.name] or { rates = {}, longest = 0, served = math.huge, counts = {}, waits = {},
+                                             longest_waits = {} }
+            sums[side.name] = sum
+            local lines, err = run(context, side, told)
+            if lines then
+                add(sum, lines)
+            else
+                why_not[side.name] = err == context.why_not and err or runs.failed(err)
+            end
+        end
+    end
+    local results = {}
+    for _, side in ipairs(sides) do
+        results[side.name] = texts(sums[side.name], side, why_not[side.name])
+    end
+    return results
+end
+
+
+return _M

@@ -1,0 +1,138 @@
+-- How a program of each host runs coroutines. By name:
+--
+--   command   what starts the program (luajit)
+--   needs     the Lua library of the host, or the program, without which it cannot be measured
+--   start()   sleep, and run_all(count, task), which returns when all coroutines have ended
+
+local _M = {}
+
+
+-- run_all of a loop: spawn(fn, ...) begins a coroutine, run() returns when there is nothing left to do.
+local function run_all_by(spawn, run)
+    return function (count, task)
+        local ended = 0
+        for i = 1, count do
+            spawn(function ()
+                task(i)
+                ended = ended + 1
+            end)
+        end
+        run(function () return ended == count end)
+        assert(ended == count, "the loop has ended before its coroutines")
+    end
+end
+
+
+local function spawn_at_once(fn)
+    local co = coroutine.create(fn)
+    local ok, err = coroutine.resume(co)
+    assert(ok, not ok and debug.traceback(co, err))
+end
+
+
+local function uv_sleep(uv)
+    return function (seconds)
+        local co, timer = coroutine.running(), uv.new_timer()
+        uv.update_time()
+        timer:start(math.ceil(seconds * 1000), 0, function ()
+            timer:close()
+            local ok, err = coroutine.resume(co)
+            assert(ok, not ok and debug.traceback(co, err))
+        end)
+        coroutine.yield()
+    end
+end
+
+
+_M.scheduler = {
+    start = function ()
+        local scheduler = require "resty.holdfast.scheduler"
+        return scheduler.sleep, run_all_by(scheduler.spawn, function () assert(scheduler.run()) end)
+    end,
+}
+
+-- Whoever waits stops the process, so there is one coroutine only, the main one.
+_M.none = {
+    start = function ()
+        local none = require "resty.holdfast.host.none"
+        return none.sleep, function (count, task)
+            assert(count == 1, "a process that blocks has one waiter")
+            task(1)
+        end
+    end,
+}
+
+_M.luv = {
+    needs = "luv",
+    start = function ()
+        local uv = require "luv"
+        return uv_sleep(uv), run_all_by(spawn_at_once, function () uv.run() end)
+    end,
+}
+
+_M.cqueues = {
+    needs = "cqueues",
+    start = function ()
+        local cqueues = require "cqueues"
+        local controller = cqueues.new()
+        return cqueues.sleep, run_all_by(function (fn) controller:wrap(fn) end,
+                                         function () assert(controller:loop()) end)
+    end,
+}
+
+_M.copas = {
+    needs = "copas",
+    start = function ()
+        local copas = require "copas"
+        return require("resty.holdfast.host.copas").sleep, run_all_by(copas.addthread, function (is_over)
+            while not is_over() do
+                copas.step()
+            end
+        end)
+    end,
+}
+
+_M.wait_fd = {
+    start = function ()
+        local loop = require "bench.support.poll_loop"
+        require("resty.holdfast.host").set_host {
+            name = "poll(2)",
+            sleep = loop.sleep,
+            wait_fd = loop.wait_fd,
+            is_yieldable = loop.is_inside,
+        }
+        return loop.sleep, run_all_by(loop.spawn, loop.run)
+    end,
+}
+
+local NVIM = "nvim --headless -u NONE -i NONE -n -c 'luafile bench/child.lua' -c 'qall!' </dev/null"
+
+_M.neovim = {
+    command = NVIM,
+    needs = "nvim",
+    start = function ()
+        local vim = vim  -- luacheck: ignore 113
+        return uv_sleep(vim.uv or vim.loop), run_all_by(spawn_at_once, function (is_over)
+            while not vim.wait(10000, is_over, 1000) do end
+        end)
+    end,
+}
+
+-- No coroutine: the main loop, whose events go on while it waits.
+_M.neovim_main = {
+    command = NVIM,
+    needs = "nvim",
+    start = function ()
+        local vim = vim  -- luacheck: ignore 113
+        local function sleep(seconds)
+            vim.wait(math.ceil(seconds * 1000), function () return false end, 1000)
+        end
+        return sleep, function (count, task)
+            assert(count == 1, "there is one main loop")
+            task(1)
+        end
+    end,
+}
+
+
+return _M

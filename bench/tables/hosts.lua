@@ -1,0 +1,266 @@
+-- In each host: how soon a coroutine goes on when another process has released what it waits for, and what it costs
+-- that coroutines wait while nothing happens.
+
+local loops_of_hosts = require "bench.support.loops_of_hosts"
+local process = require "bench.support.process"
+local report = require "bench.support.report"
+local runs = require "bench.support.runs"
+local stats = require "bench.support.stats"
+
+local digits = report.digits
+local median = stats.median
+local percentile = stats.percentile
+
+local NONE = report.NONE
+-- Of the bare futex, and of what lua-resty-lock takes.
+local FUTEX_TARGET, PEER_TARGET = 4, 20
+-- For how long locks are held, in seconds; how many in a round, and in a trial; and how many before those that count.
+local SHORT = { shortest = 0.002, longest = 0.02, samples = 60, quick = 10, warm_up = 5 }
+local LONG = { shortest = 0.05, longest = 0.15, samples = 10, quick = 2, warm_up = 2 }
+local ROUNDS = 6
+local IDLE_WAITERS = 100
+-- Percent of a core.
+local IDLE_TARGET = 1
+
+local FUTEX = { what = "bare futex, no host", host = "none", way = "futex", hold = SHORT }
+local NGINX = { what = "nginx", host = "nginx", way = "lock", hold = SHORT }
+local NGINX_LONG = { what = "nginx, held for longer", host = "nginx", way = "lock", hold = LONG }
+-- This one waits for its own locks, all others for ours.
+local PEER = { what = "lua-resty-lock in nginx", host = "nginx", way = "lock", hold = SHORT, peer = true }
+local PEER_LONG = { what = "lua-resty-lock, held for longer", host = "nginx", way = "lock", hold = LONG, peer = true }
+
+local SIDES = {
+    FUTEX,
+    { what = "none: the process waits", host = "none", way = "lock", hold = SHORT },
+    { what = "scheduler", host = "scheduler", way = "lock", hold = SHORT },
+    { what = "a loop of its own, wait_fd", host = "wait_fd", way = "lock", hold = SHORT },
+    { what = "cqueues", host = "cqueues", way = "lock", hold = SHORT },
+    { what = "copas", host = "copas", way = "lock", hold = SHORT },
+    { what = "luv", host = "luv", way = "lock", hold = SHORT },
+    { what = "Neovim, coroutine", host = "neovim", way = "lock", hold = SHORT },
+    { what = "Neovim, main loop", host = "neovim_main", way = "lock", hold = SHORT },
+    NGINX,
+    PEER,
+    NGINX_LONG,
+    PEER_LONG,
+}
+
+local _M = {}
+
+
+-- Nil, or why a host cannot be measured.
+local function missing(context, host)
+    if host == "nginx" then
+        return not context.nginx and (context.why_not or "not installed") or nil
+    end
+    local needs = loops_of_hosts[host].needs
+    local command = loops_of_hosts[host].command and "command -v " .. needs
+                    or needs and "luajit -e 'require " .. '"' .. needs .. '"; print "there"' .. "'"
+    if command and process.output(command) == "" then
+        return "not installed"
+    end
+end
+
+
+-- --- from release to resume ---------------------------------------------------------------------------
+
+local function measure(context, side, told)
+    os.remove(context.folder .. "/ping")
+    told.way = side.way
+    told.peer_only = side.peer and "yes" or nil
+    told.folder = context.folder
+    if side.host == "nginx" then
+        return runs.in_nginx(context, "wakeup", told, 2)
+    end
+    return runs.here(context, "wakeup", told, 2, { side.way == "lock" and "scheduler" or "none", side.host })
+end
+
+
+-- Microseconds: those of each round, by the side.
+local function measure_rounds(context, count)
+    local found = {}
+    for _, side in ipairs(SIDES) do
+        found[side] = { rounds = {}, err = missing(context, side.host) }
+        found[side].absent = found[side].err ~= nil
+    end
+    for round = 1, count do
+        for turn = 1, #SIDES do
+            local side = SIDES[(turn + round * 3) % #SIDES + 1]
+            local mine = found[side]
+            if not mine.err then
+                local hold = side.hold
+                local lines, err = measure(context, side, {
+                    rounds = 1, samples = context.quick and hold.quick or hold.samples, warm_up = hold.warm_up,
+                    shortest = hold.shortest, longest = hold.longest, seed = round,
+                })
+                local words = runs.find(lines, "latencies")
+                mine.err = not words and (err or "no result") or nil
+                mine.rounds[round] = words and { unpack(words, 3) }
+            end
+        end
+    end
+    return found
+end
+
+
+local function medians(rounds)
+    local list = {}
+    for i, values in ipairs(rounds) do
+        list[i] = median(values)
+    end
+    return list
+end
+
+
+local function all_of(rounds)
+    local all = {}
+    for _, values in ipairs(rounds) do
+        for _, value in ipairs(values) do
+            all[#all + 1] = value
+        end
+    end
+    return all
+end
+
+
+-- The median over the rounds of how many times the median of the other; NaN if one was not measured.
+local function times(found, side, other)
+    local mine, theirs = found[side], found[other]
+    if mine.err or theirs.err then
+        return 0 / 0
+    end
+    return median(stats.ratios(medians(mine.rounds), medians(theirs.rounds)))
+end
+
+
+local function time(microseconds)
+    if microseconds >= 1000 then
+        return digits(microseconds / 1000) .. " ms"
+    end
+    return digits(microseconds) .. " µs"
+end
+
+
+local function factor(value)
+    return value == value and digits(value) .. "x" or NONE
+end
+
+
+local function latency_row(found, side)
+    local mine = found[side]
+    if mine.err then
+        return { side.what, mine.absent and mine.err or runs.failed(mine.err), NONE, NONE, NONE, NONE, NONE }
+    end
+    local all = all_of(mine.rounds)
+    return {
+        side.what, time(percentile(all, 0.5)), time(percentile(all, 0.99)), time(percentile(all, 1)),
+        tostring(#all), factor(times(found, side, FUTEX)),
+        side.peer and NONE or factor(times(found, side.hold == LONG and PEER_LONG or PEER, side)),
+    }
+end
+
+
+local function hold_text(hold)
+    return ("held for %.0f to %.0f ms"):format(hold.shortest * 1000, hold.longest * 1000)
+end
+
+
+local function peer_row(found, ours, peer)
+    local ratio = times(found, peer, ours)
+    return { "p50 of lua-resty-lock / p50 of nginx, " .. hold_text(ours.hold), factor(ratio),
+             ">= " .. PEER_TARGET .. "x", report.distance(ratio, PEER_TARGET, true) }
+end
+
+
+-- Ours in nginx is what there are targets for.
+local function target_rows(found)
+    local ratio = times(found, NGINX, FUTEX)
+    return {
+        { "p50 of nginx / p50 of the bare futex", factor(ratio), "<= " .. FUTEX_TARGET .. "x",
+          report.distance(ratio, FUTEX_TARGET) },
+        peer_row(found, NGINX, PEER),
+        peer_row(found, NGINX_LONG, PEER_LONG),
+    }
+end
+
+
+local function latency(context)
+    local rounds = context.quick and 1 or ROUNDS
+    local found = measure_rounds(context, rounds)
+    local rows = {}
+    for i, side in ipairs(SIDES) do
+        rows[i] = latency_row(found, side)
+    end
+    return {
+        title = "From release to resume, in another process",
+        headings = { "who waits", "p50", "p99", "longest", "n", "of the futex", "lua-resty-lock takes" },
+        rows = rows,
+        note = ("Locks %s, in the last two rows %s. The last two columns: median over %d rounds of the ratio of "
+                .. "medians."):format(hold_text(SHORT), hold_text(LONG), rounds),
+    }, {
+        title = "Targets",
+        headings = { "what", "measured", "target", "distance" },
+        rows = target_rows(found),
+    }
+end
+
+
+-- --- while nothing happens ----------------------------------------------------------------------------
+
+local IDLE_HOSTS = { "scheduler", "wait_fd", "cqueues", "copas", "luv", "neovim" }
+
+
+local function percent(value)
+    return ("%.2f %%"):format(value * 100)
+end
+
+
+local function idle_row(what, lines, why_not)
+    local words = runs.find(lines, "idle")
+    if not words then
+        return { what, why_not or runs.failed(), NONE, NONE }
+    end
+    return { what, percent(words[3]), "<= " .. IDLE_TARGET .. " %", report.distance(words[3] * 100, IDLE_TARGET) }
+end
+
+
+-- All hosts wait for the same lock at the same time, nginx and lua-resty-lock after them.
+local function idle(context)
+    local told = { coroutines = IDLE_WAITERS, keys = 1, seconds = context.quick and 0.5 or 5,
+                   hasty = context.quick and "yes" or nil }
+    local rows = {}
+    local hosts, absent = { "scheduler" }, {}
+    for _, host in ipairs(IDLE_HOSTS) do
+        absent[host] = missing(context, host)
+        hosts[#hosts + 1] = not absent[host] and host or nil
+    end
+    local lines, err = runs.here(context, "idle", told, #hosts, hosts)
+    for i, host in ipairs(IDLE_HOSTS) do
+        local mine = {}
+        for _, words in ipairs(lines or {}) do
+            mine[#mine + 1] = words[4] == host and words or nil
+        end
+        rows[i] = idle_row(host, mine, absent[host] or not lines and runs.failed(err))
+    end
+    told.host = nil
+    for _, peer in ipairs { "no", "yes" } do
+        told.peer_only = peer == "yes" and peer or nil
+        lines, err = runs.in_nginx(context, "idle", told, 2)
+        rows[#rows + 1] = idle_row(peer == "yes" and "lua-resty-lock in nginx" or "nginx", lines,
+                                   context.why_not or not lines and runs.failed(err))
+    end
+    return {
+        title = ("%d coroutines wait for one lock, and nothing happens"):format(IDLE_WAITERS),
+        headings = { "who waits", "of one core", "target", "distance" },
+        rows = rows,
+    }
+end
+
+
+function _M.make(context)
+    local latencies, targets = latency(context)
+    return { latencies, targets, idle(context) }
+end
+
+
+return _M

@@ -1,0 +1,146 @@
+-- Many that wait: what they cost while nothing happens, what memory they take, and how soon all of them go on.
+
+local report = require "bench.support.report"
+local runs = require "bench.support.runs"
+local stats = require "bench.support.stats"
+
+local digits = report.digits
+local failed = runs.failed
+local find = runs.find
+
+local NONE = report.NONE
+-- Percent of a core.
+local IDLE_TARGET = 1
+
+local _M = {}
+
+
+-- --- memory, and going on -----------------------------------------------------------------------------
+
+local MEMORY = { { "Lua", 3 }, { "C and C++", 4 }, { "shared", 5 } }
+
+
+-- Column `place` of the line of each round.
+local function median_of(rounds, name, place)
+    local values = {}
+    for i, lines in ipairs(rounds) do
+        values[i] = find(lines, name)[place]
+    end
+    return stats.median(values)
+end
+
+
+local function crowd_column(rounds, why_not)
+    local column = {}
+    if not rounds[1] then
+        return { why_not, NONE, NONE, NONE, NONE, NONE, NONE }
+    end
+    local sum = 0
+    for i, entry in ipairs(MEMORY) do
+        local bytes = median_of(rounds, "crowd", entry[2])
+        sum = sum + bytes
+        column[i + 1] = ("%.0f"):format(bytes)
+    end
+    column[1] = ("%.0f"):format(sum)
+    column[5] = digits(median_of(rounds, "released", 3) * 1e3) .. " ms"
+    column[6] = digits(median_of(rounds, "crowd", 6) * 1e3) .. " ms"
+    column[7] = digits(median_of(rounds, "crowd", 7) * 1e3) .. " ms"
+    return column
+end
+
+
+local function crowd(context)
+    local count = context.quick and 1000 or 10000
+    local here, there, err, why_not = {}, {}, nil, context.why_not
+    for _ = 1, context.quick and 1 or 3 do
+        local told = { count = count }
+        local lines
+        lines, err = runs.here(context, "crowd", told, 2)
+        here[#here + 1] = lines
+        if context.nginx then
+            told.peer_only = "yes"
+            lines, why_not = runs.in_nginx(context, "crowd", told, 2)
+            there[#there + 1] = lines
+        end
+    end
+    local mine = crowd_column(here, not here[1] and failed(err))
+    local theirs = crowd_column(there, not there[1] and (context.why_not or failed(why_not)))
+    local rows = {}
+    for i, what in ipairs { "bytes per waiter", "  of Lua", "  of C and C++", "  of shared memory",
+                            "releasing all", "first release to first resume", "first release to last resume" } do
+        rows[i] = { what, mine[i], theirs[i] }
+    end
+    return {
+        title = ("%d coroutines of one process, each waits for a lock of its own"):format(count),
+        headings = { "what", "holdfast", "lua-resty-lock" },
+        rows = rows,
+        note = "Another process holds all of the locks and releases one after the other. Medians of all rounds.",
+    }
+end
+
+
+-- --- doing nothing ------------------------------------------------------------------------------------
+
+-- Percent of a core that all waiting processes use together.
+local function add_idle(list, lines)
+    local sum = 0
+    for _, words in ipairs(lines) do
+        sum = sum + (words[1] == "idle" and words[3] * 100 or 0)
+    end
+    list[#list + 1] = sum
+end
+
+
+local function percent(list)
+    return ("%.2f %%"):format(stats.median(list))
+end
+
+
+local function idle_row(context, what, processes, coroutines, keys, rounds)
+    local told = { coroutines = coroutines, keys = keys, seconds = context.quick and 0.5 or 5 }
+    local here, there, err, why_not = {}, {}, nil, context.why_not
+    for _ = 1, context.quick and 1 or rounds do
+        local lines
+        told.peer_only = nil
+        lines, err = runs.here(context, "idle", told, processes + 1)
+        if lines then
+            add_idle(here, lines)
+        end
+        if context.nginx then
+            told.peer_only = "yes"
+            lines, why_not = runs.in_nginx(context, "idle", told, processes + 1)
+            if lines then
+                add_idle(there, lines)
+            end
+        end
+    end
+    return {
+        what,
+        here[1] and percent(here) or failed(err),
+        there[1] and percent(there) or context.why_not or failed(why_not),
+        "<= " .. IDLE_TARGET .. " %",
+        here[1] and report.distance(stats.median(here), IDLE_TARGET) or NONE,
+    }
+end
+
+
+local function idle(context)
+    return {
+        title = "1,000 that wait, and nothing happens",
+        headings = { "waiters", "holdfast", "lua-resty-lock", "target", "distance" },
+        rows = {
+            idle_row(context, "1 process x 1,000 coroutines, 1 key", 1, 1000, 1, 2),
+            idle_row(context, "1 process x 1,000 coroutines, 1,000 keys", 1, 1000, 1000, 1),
+            idle_row(context, "10 processes x 100 coroutines, 1 key", 10, 100, 1, 2),
+        },
+        note = "Processor time of all waiting processes together, as a share of one core.",
+    }
+end
+
+
+function _M.make(context)
+    return { crowd(context), idle(context) }
+end
+
+
+return _M
