@@ -121,6 +121,22 @@ describe("in nginx", function ()
             return waited
         end
 
+        -- A worker has more descriptors once it has waited.
+        local function contend_in_both()
+            local connections = here:connect_to_each(2)
+            local lock = assert(resty_lock:new(NAME, { exptime = 600 }))
+            assert(lock:lock("key"))
+            for _, connection in ipairs(connections) do
+                connection:send("/contend")
+            end
+            site.await("both workers wait", function () return waiters(lock, "key") == 2 end)
+            assert(lock:unlock())
+            for _, connection in ipairs(connections) do
+                assert.equal("waited", (connection:receive(120)))
+                connection:close()
+            end
+        end
+
         -- When all that lingers is gone.
         local function count()
             local workers = here:workers()
@@ -140,20 +156,21 @@ describe("in nginx", function ()
 
         contend(50)
         here:reload()
-        contend(50)
+        contend_in_both()
         local before = count()
         local waited = 0
         for _ = 1, 20 do
             waited = waited + contend(50)
             here:reload()
         end
-        contend(50)
+        contend_in_both()
         local after
-        -- A worker may be about to close a connection.
-        pcall(site.await, "all is as before", function ()
+        -- A worker may be about to close a connection, now as before: there may be fewer descriptors, too.
+        site.await("the workers have no more descriptors than before", function ()
             after = count()
-            return after.worker_descriptors == before.worker_descriptors
+            return after.worker_descriptors <= before.worker_descriptors
         end)
+        before.worker_descriptors, after.worker_descriptors = nil, nil
         assert.same(before, after)
         assert.is_true(waited > 500)
         assert.is_nil(here:log():find("%[error%]"))

@@ -64,10 +64,11 @@ function _M.missing()
 end
 
 
--- The configuration with its $names filled in: those given, and `load` and `root`. What is no name stays as it is.
+-- The configuration with its $names filled in: those given, `load`, and `root` where it is not given. What is no name
+-- stays as it is.
 function _M.fill(configuration, values)
     values.load = load_modules()
-    values.root = output("pwd")
+    values.root = values.root or output("pwd")
     return (configuration:gsub("%$(%w+)", values))
 end
 

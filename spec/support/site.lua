@@ -143,6 +143,7 @@ end
 local function configuration(self, options)
     return nginx.fill(CONFIGURATION, {
         folder = self.folder,
+        root = self.copy,
         user = nginx.user(options.user),
         workers = tostring(options.workers or 1),
         connections = tostring(options.connections or 512),
@@ -170,6 +171,19 @@ function Site:configure(options)
 end
 
 
+-- Somebody else may be kept out of the folder of this project: he has a copy. Not in /dev/shm, from which libraries are
+-- not loaded everywhere.
+local function copy_for_others(env)
+    local listing = assert(io.popen("mktemp -d /tmp/holdfast-site.XXXXXX"))
+    local copy = listing:read("*l")
+    listing:close()
+    env.HOLDFAST_LIB = copy .. "/libholdfast.so"
+    assert(os.execute(("cp -r lua %s && cp '%s' %s && chmod -R a+rX %s")
+           :format(copy, os.getenv("HOLDFAST_LIB"), env.HOLDFAST_LIB, copy)) == 0)
+    return copy
+end
+
+
 -- Starts one, and waits until it answers.
 function _M.start(options)
     local listing = assert(io.popen("mktemp -d /dev/shm/holdfast-site.XXXXXX"))
@@ -178,11 +192,12 @@ function _M.start(options)
     os.execute("chmod 755 " .. self.folder)  -- the workers may be somebody else
     self.socket = self.folder .. "/http.sock"
     running[self] = true
-    self:configure(options)
     local env = { LUA_PATH = false, LUA_CPATH = false }
     for name, value in pairs(options.env or {}) do
         env[name] = value
     end
+    self.copy = options.user and copy_for_others(env)
+    self:configure(options)
     self.master = nginx.launch(self.folder, { stderr = true, env = env })
     local ok, err = pcall(_M.await, "nginx answers", function ()
         return pcall(self.get, self, "/worker")
@@ -296,7 +311,7 @@ function Site:stop()
             self:signal("KILL", pid)
         end
     end
-    os.execute("rm -rf -- '" .. self.folder .. "'")
+    os.execute("rm -rf -- '" .. self.folder .. "' '" .. (self.copy or self.folder) .. "'")
 end
 
 
