@@ -93,7 +93,7 @@ rule("free_space counts bytes, not free pages", function (case)
 end)
 
 rule("get_keys gives keys in no order", function (case)
-    return case.state == "five keys" and case.call.method == "get_keys" and returned(case.ours)
+    return case.state == "forty keys" and case.call.method == "get_keys" and returned(case.ours)
         and #case.ours.results[2] == #case.theirs.results[2]
 end)
 
