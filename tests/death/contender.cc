@@ -1,6 +1,7 @@
 #include "death/contender.h"
 
 #include <poll.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <chrono>
@@ -121,6 +122,21 @@ void DeathTest::SetUp() { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(
 void DeathTest::TearDown() {
   EXPECT_EQ(check_segment(dict.segment()), "");
   holdfast_remove(name.data(), name.size());
+}
+
+void DeathTest::stop(const Child& child) {
+  const auto free = [](Shard& shard) {
+    if (shard.mutex().try_lock() != LockResult::acquired) return false;
+    shard.mutex().unlock();
+    return true;
+  };
+  ASSERT_TRUE(eventually([&] {
+    child.stop();
+    auto& shards = dict.segment().shards();
+    if (std::all_of(shards.begin(), shards.end(), free)) return true;
+    child.signal(SIGCONT);
+    return false;
+  }));
 }
 
 void DeathTest::expect_served(std::vector<Child*> waiting) {

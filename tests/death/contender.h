@@ -79,6 +79,8 @@ class DeathTest : public ::testing::TestWithParam<Way> {
 
   std::unique_ptr<Child> holder(double exptime = 0) { return start_holder(GetParam(), dict, exptime); }
   std::unique_ptr<Child> waiter(double timeout = kLong) { return start_waiter(GetParam(), dict, timeout); }
+  /// Stops it (SIGSTOP) outside the dictionary: inside a mutex it would keep out everybody, which is another claim.
+  void stop(const Child& child);
   /// Each gets it, one after the other, and ends. In whatever order: what was the dead's goes to the first who looks.
   static void expect_served(std::vector<Child*> waiting);
   /// Waiter blocks in all queues of the dictionary.

@@ -17,7 +17,7 @@ INSTANTIATE_TEST_SUITE_P(, StoppedTest, ::testing::ValuesIn(kExclusiveWays), nam
 TEST_P(StoppedTest, a_holder_without_an_end_is_never_robbed_and_waiters_honour_their_timeouts) {
   const auto stopped = holder();
   ASSERT_EQ(stopped->hear(), kOk);
-  stopped->stop();
+  stop(*stopped);
   const auto patient = waiter();
   ASSERT_EQ(patient->hear(), kLocked);
   std::vector<std::unique_ptr<Child>> others;
@@ -39,7 +39,7 @@ TEST_P(StoppedTest, a_holder_with_an_end_is_not_robbed_before_that) {
   const double taken = now();
   const auto stopped = holder(kExptime);
   ASSERT_EQ(stopped->hear(), kOk);
-  stopped->stop();
+  stop(*stopped);
   const auto impatient = waiter(0.2);
   const auto patient = waiter();
   EXPECT_EQ(impatient->hear(), kLocked);
@@ -59,7 +59,7 @@ TEST_P(StoppedTest, a_waiter_that_is_chosen_while_it_is_stopped_holds_up_nobody_
     const auto stopped = waiter();
     ASSERT_EQ(stopped->hear(), kLocked);
     sleep_ms(waited_ms);
-    stopped->stop();
+    stop(*stopped);
     std::vector<std::unique_ptr<Child>> others;
     for (int i = 0; i < 3; ++i) {
       others.push_back(waiter());
@@ -83,7 +83,7 @@ TEST_P(StoppedTest, a_stopped_waiter_in_the_middle_of_the_queue_holds_up_nobody_
     all.push_back(waiter());
     ASSERT_EQ(all.back()->hear(), kLocked);
   }
-  all[kStopped]->stop();
+  stop(*all[kStopped]);
   EXPECT_EQ(first->ask("release"), kOk);
   std::vector<Child*> others = pointers(all);
   others.erase(others.begin() + kStopped);
@@ -100,7 +100,7 @@ TEST_P(StoppedTest, a_waiter_that_goes_on_after_its_turn_was_given_away_does_not
   const auto stopped = waiter();
   ASSERT_EQ(stopped->hear(), kLocked);
   sleep_ms(5);
-  stopped->stop();
+  stop(*stopped);
   const auto other = waiter();
   ASSERT_EQ(other->hear(), kLocked);
   EXPECT_EQ(first->ask("release"), kOk);

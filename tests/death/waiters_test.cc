@@ -68,7 +68,7 @@ TEST_P(WaitersTest, the_death_of_the_chosen_holds_up_nobody) {
       const auto chosen = start_sluggish_waiter(GetParam(), dict);
       ASSERT_EQ(chosen->hear(), kLocked);
       sleep_ms(waited_ms);
-      if (stopped) chosen->stop();
+      if (stopped) stop(*chosen);
       const auto others = queue_of(3);
       EXPECT_EQ(first.release(), HOLDFAST_OK);
       chosen->kill();
