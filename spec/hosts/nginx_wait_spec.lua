@@ -407,7 +407,7 @@ describe("in a worker of nginx", function ()
         here:get("/break")
         assert(lock:unlock())
         assert.equal("waited", (connection:receive()))
-        assert.is_truthy(here:log():find("broken on purpose", 1, true))
+        site.await("the log tells why", function () return here:log():find("broken on purpose", 1, true) end)
         await_no_pump(here)
         site.await("the log tells that it rests", function () return here:log():find("polled", 1, true) end)
         require("ffi").C.usleep(1200000)  -- longer than it rests
