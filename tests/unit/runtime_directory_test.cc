@@ -56,14 +56,14 @@ TEST_F(Directory, AMissingOneIsMadePrivateWhateverTheUmask) {
 }
 
 TEST_F(Directory, TheDefaultIsNamedAfterTheUser) {
+  const std::string expected = "/dev/shm/holdfast-" + std::to_string(::geteuid());
+  const bool was_there = test::exists(expected);
   Child child([](Channel& parent) {
     ::unsetenv("HOLDFAST_DIR");
     auto directory = RuntimeDirectory::from_environment();
     parent.say(directory ? directory->path() : directory.status().message);
     return 0;
   });
-  const std::string expected = "/dev/shm/holdfast-" + std::to_string(::geteuid());
-  const bool was_there = test::exists(expected);
   EXPECT_EQ(expected, child.hear());
   child.wait();
   if (!was_there) ::rmdir(expected.c_str());
