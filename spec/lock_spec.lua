@@ -5,6 +5,7 @@ local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
 
+local in_time = expect.in_time
 local pack = expect.pack
 
 
@@ -182,11 +183,13 @@ describe("lock", function ()
             end)
 
             it("gets a lock that expires (" .. wait .. ")", function ()
-                local first, second = new { exptime = 0.05 }, new { wait = wait }
-                first:lock("key")
-                local elapsed = second:lock("key")
-                assert.is_true(elapsed > 0)
-                assert.equal(1, second:unlock())
+                in_time(function ()
+                    local first, second = new { exptime = 0.05 }, new { wait = wait }
+                    first:lock("key")
+                    local elapsed = second:lock("key")
+                    assert.equal(1, second:unlock())
+                    return elapsed > 0
+                end)
             end)
         end
 
@@ -451,12 +454,16 @@ describe("lock", function ()
         end)
 
         it("wakes who waits when it is released", function ()
-            local child = start_holder()
-            local answers = watch_waits(function () child:say("unlock") end)
-            local elapsed = new():lock("key")
-            assert.is_true(elapsed > 0)
-            assert.is_true(answers[#answers], "the wait has ended by itself, not by the release")
-            assert.equal("1", child:hear())
+            in_time(function ()
+                local child = start_holder()
+                local answers = watch_waits(function () child:say("unlock") end)
+                local lock = new { timeout = 20 }
+                assert.is_true(lock:lock("key") > 0)
+                assert.equal("1", child:hear())
+                hosts.set_host(nil)
+                lock:unlock()
+                return answers[#answers]  -- or else the wait has ended by itself, not by the release
+            end)
         end)
 
         it("is taken over at once when its holder is killed", function ()
@@ -478,7 +485,7 @@ describe("lock", function ()
 
         it("is taken from a stopped holder only when it has expired", function ()
             local child = process.start [[
-                local lock = require("resty.lock"):new("spec_locks", { exptime = 0.2 })
+                local lock = require("resty.lock"):new("spec_locks", { exptime = 2 })
                 say(tostring(lock:lock("key")))
                 hear()
                 say(tostring(select(2, lock:unlock())))
@@ -546,7 +553,7 @@ describe("lock", function ()
                     say("child", mine:unlock())
                     os.exit(0, true)
                 end
-                none.sleep(0.05)
+                repeat none.sleep(0.005) until lock:holder("key").waiters == 1
                 lock:unlock()
                 ffi.C.waitpid(pid, nil, 0)
                 say("parent", lock:lock("key"))
@@ -560,17 +567,19 @@ describe("lock", function ()
                 ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
                 local resty_lock = require "resty.lock"
                 local scheduler = require "resty.holdfast.scheduler"
+                local dict = require("resty.shdict").shared.spec_locks
                 local first, second = resty_lock:new("spec_locks"), resty_lock:new("spec_locks")
                 local pid
                 first:lock("key")
                 scheduler.spawn(function ()
                     local elapsed, err = second:lock("key")
+                    local alone = dict:add("inside", true)
                     scheduler.sleep(0.02)
+                    dict:delete("inside")
+                    say(pid == 0 and "child" or "parent", elapsed > 0, err, alone, second:unlock())
                     if pid == 0 then
-                        say("child", elapsed > 0, err, second:unlock())
                         ffi.C._exit(0)
                     end
-                    say("parent", elapsed > 0, err, second:unlock())
                 end)
                 scheduler.spawn(function ()
                     scheduler.sleep(0.02)
@@ -581,13 +590,16 @@ describe("lock", function ()
                 scheduler.run()
                 ffi.C.waitpid(pid, nil, 0)
             ]]
-            assert.equal("parent\ttrue\tnil\t1\nchild\ttrue\tnil\t1\n", text)
+            -- In either order: the parent may be stopped just when it should be the first.
+            local lines = { text:match("^(.-\n)(.-\n)$") }
+            table.sort(lines)
+            assert.equal("child\ttrue\tnil\ttrue\t1\nparent\ttrue\tnil\ttrue\t1\n", table.concat(lines), text)
         end)
 
         it("keeps the promise of one holder at a time", function ()
             dict:set("sum", 0)
             local source = [[
-                local lock = require("resty.lock"):new("spec_locks")
+                local lock = require("resty.lock"):new("spec_locks", { timeout = 20 })
                 local dict = require("resty.shdict").shared.spec_locks
                 for _ = 1, 500 do
                     assert(lock:lock("key"))

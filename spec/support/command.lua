@@ -26,7 +26,7 @@ local CLOCK_MONOTONIC = 1
 local WNOHANG = 1
 local KILL = 9
 local POLL_US = 5000
-local PATIENCE = 20  -- seconds; only for "does not hang"
+local PATIENCE = 60  -- seconds; only for "does not hang"
 
 local _M = { HUP = 1, INT = 2, QUIT = 3, KILL = KILL, TERM = 15 }
 

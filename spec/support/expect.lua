@@ -22,4 +22,16 @@ function _M.blamed(fn)
 end
 
 
+-- For what has to happen before a short time is over, though this process may stand still for a while at any point:
+-- calls `try` until it returns true, which says that it was in time.
+function _M.in_time(try)
+    for _ = 1, 50 do
+        if try() then
+            return
+        end
+    end
+    error("it is never in time", 2)
+end
+
+
 return _M

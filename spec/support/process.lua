@@ -23,9 +23,9 @@ int poll(struct holdfast_spec_pollfd *fds, unsigned long count, int timeout);
 
 local C = ffi.C
 
-local POLLIN = 1
+local POLLIN, POLLOUT, POLLERR = 1, 4, 8
 local WNOHANG = 1
-local PATIENCE = 20  -- seconds; only for "does not hang"
+local PATIENCE = 60  -- seconds; only for "does not hang"
 
 local _M = { CONT = 18, KILL = 9, STOP = 19, TERM = 15 }
 
@@ -93,10 +93,12 @@ function _M.start(source, options)
 end
 
 
--- Sends a line.
+-- Sends a line. To one that has ended it is not even tried: the signal for that would end everything.
 function Child:say(line)
     line = line .. "\n"
-    assert(C.write(self.input, line, #line) == #line, "the child does not listen")
+    local poll = ffi.new("struct holdfast_spec_pollfd[1]", { { fd = self.input, events = POLLOUT } })
+    assert(C.poll(poll, 1, PATIENCE * 1000) == 1 and bit.band(poll[0].revents, POLLERR) == 0
+           and C.write(self.input, line, #line) == #line, "the child does not listen")
 end
 
 

@@ -54,7 +54,7 @@ http {
 }
 ]]
 
-local PATIENCE = 20  -- seconds; only for "does not hang"
+local PATIENCE = 60  -- seconds; only for "does not hang"
 
 local _M = { missing = nginx.missing }
 
@@ -235,22 +235,33 @@ function Site:workers()
 end
 
 
--- A connection to each of the `count` workers: a list, and by the worker's process id.
+local function is_stopped(pid)
+    local stat = read("/proc/" .. pid .. "/stat")
+    return stat ~= nil and stat:match("^%d+ %(.*%) T") ~= nil
+end
+
+
+-- A connection to each of the `count` workers: a list, and by the worker's process id. Left alone, one worker may take
+-- all of them for a long time; so those that have theirs are stopped until the others have answered.
 function Site:connect_to_each(count)
-    local of, all, spare = {}, {}, {}
-    _M.await("each worker answers", function ()
+    local of, all = {}, {}
+    local ok, err = pcall(_M.await, "each worker answers", function ()
         local connection = self:connect()
         local pid = tonumber((connection:get("/worker")))
-        if of[pid] then
-            spare[#spare + 1] = connection  -- keeps this worker a little busier than the others
-        else
-            of[pid] = connection
-            all[#all + 1] = connection
+        assert(not of[pid], "a worker answers twice")
+        of[pid] = connection
+        all[#all + 1] = connection
+        if #all == count then
+            return true
         end
-        return #all == count
+        C.kill(pid, process.STOP)
+        _M.await("the worker is stopped", function () return is_stopped(pid) end)
     end)
-    for _, connection in ipairs(spare) do
-        connection:close()
+    for pid in pairs(of) do
+        C.kill(pid, process.CONT)
+    end
+    if not ok then
+        error(err, 2)
     end
     return all, of
 end
