@@ -1,7 +1,9 @@
 -- Waits that would never end, in real processes and coroutines: who is told, of what, and who never is.
 
+local command = require "spec.support.command"
 local loops = require "spec.support.loops"
 local process = require "spec.support.process"
+local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
 
 local DICT = "spec_deadlock"
@@ -253,6 +255,32 @@ local function ask(agent, line)
 end
 
 
+-- Until so many wait for the lock.
+local function await_waiters(key, count)
+    local lock = assert(resty_lock:new(DICT))
+    assert.is_truthy(command.await(function ()
+        local holder = lock:holder(key)
+        return holder and holder.waiters == count
+    end), "nobody waits for " .. key)
+end
+
+
+-- Who of the two speaks first, what it says, and the other.
+local function first_of(a, b)
+    local speaker, line
+    assert.is_truthy(command.await(function ()
+        for _, agent in ipairs { a, b } do
+            local ok, heard = pcall(agent.hear, agent, 0.01)
+            if ok then
+                speaker, line = agent, heard
+                return true
+            end
+        end
+    end), "neither says anything")
+    return speaker, line, speaker == a and b or a
+end
+
+
 describe("what is no circle of waits", function ()
     after_each(process.clean_up)
 
@@ -275,14 +303,17 @@ describe("what is no circle of waits", function ()
         assert.equal("got", ask(b, "take b"))
         assert.equal("got", ask(c, "take c"))
         b:say("wait a 10")
-        scheduler.sleep(0.2)
+        await_waiters("a", 1)
         c:say("wait a 10")
+        await_waiters("a", 2)
         scheduler.sleep(0.1)
         assert.equal("1", ask(a, "release a"))
         a:say("wait b 10")
-        assert.equal("got", b:hear())
-        assert.equal("1", ask(b, "release a"))
-        assert.equal("got", c:hear())
+        local first, line, second = first_of(b, c)  -- c, if b stood still when it was woken
+        assert.equal("got", line)
+        assert.equal("1", ask(first, "release a"))
+        assert.equal("got", second:hear())
+        assert.equal("1", ask(second, "release a"))
         assert.equal("1", ask(b, "release b"))
         assert.equal("got", a:hear())
     end)
@@ -368,6 +399,8 @@ describe("what is no circle of waits", function ()
         assert.equal("got", ask(c, "take c"))
         a:say("wait b 10")
         b:say("wait c 10")
+        await_waiters("b", 1)
+        await_waiters("c", 1)
         scheduler.sleep(0.05)
         c:kill()
         assert.equal("got", b:hear())
@@ -384,6 +417,8 @@ describe("what is no circle of waits", function ()
             assert.equal("got", ask(c, "take c"))
             a:say("wait b 10")
             b:say("wait c 10")
+            await_waiters("b", 1)
+            await_waiters("c", 1)
             scheduler.sleep(0.1)
             c:say("wait a 10")
             scheduler.sleep(0.005)
@@ -411,8 +446,12 @@ describe("what is no circle of waits", function ()
         assert.equal("timeout", ask(b, "wait a 0.2"))
         a:kill(process.CONT)
         a:say("wait b 10")
-        scheduler.sleep(0.05)
-        assert.equal("deadlock", ask(b, "wait a 10"))
+        await_waiters("b", 1)
+        b:say("wait a 10")
+        local told, line, other = first_of(a, b)  -- mostly b, which is the last
+        assert.equal("deadlock", line)
+        assert.equal("1", ask(told, told == a and "release a" or "release b"))
+        assert.equal("got", other:hear())
     end)
 end)
 
@@ -420,12 +459,14 @@ end)
 describe("with an rwlock", function ()
     after_each(process.clean_up)
 
-    -- One holds a lock and waits to write; READERS hold the rwlock, and one of them waits for the lock.
+    -- One holds a lock and waits to write; READERS hold the rwlock, and one of them waits for the lock. Another holds it
+    -- for the seconds HELD, or until all is over.
     local RWLOCK = COMMON .. [[
         local resty_rwlock = require "resty.rwlock"
-        local waiting = { timeout = TIMEOUT }
+        local over
         local function writer()
-            local lock, rwlock = resty_lock:new("spec_deadlock"), resty_rwlock:new("spec_deadlock", waiting)
+            local lock = resty_lock:new("spec_deadlock")
+            local rwlock = resty_rwlock:new("spec_deadlock", { timeout = TIMEOUT })
             assert(lock:lock("lock"))
             scheduler.sleep(0.02)
             local _, err, keys = rwlock:wrlock("rwlock")
@@ -433,12 +474,14 @@ describe("with an rwlock", function ()
             lock:unlock()
         end
         local function holder(method)
-            local lock, rwlock = resty_lock:new("spec_deadlock", waiting), resty_rwlock:new("spec_deadlock")
+            local lock = resty_lock:new("spec_deadlock", { timeout = 10 })
+            local rwlock = resty_rwlock:new("spec_deadlock")
             assert(rwlock[method](rwlock, "rwlock"))
             scheduler.sleep(0.05)
             local _, err, keys = lock:lock("lock")
             say("holder", err or "got", keys and table.concat(keys, ",") or "-")
             rwlock:unlock()
+            over = true
         end
         scheduler.spawn(writer)
         scheduler.spawn(holder, METHOD)
@@ -446,34 +489,46 @@ describe("with an rwlock", function ()
             scheduler.spawn(function ()
                 local rwlock = resty_rwlock:new("spec_deadlock")
                 assert(rwlock:rdlock("rwlock"))
-                scheduler.sleep(0.6)
+                if HELD then
+                    scheduler.sleep(HELD)
+                else
+                    repeat scheduler.sleep(0.005) until over
+                end
                 rwlock:unlock()
             end)
         end
         assert(scheduler.run())
     ]]
 
-    local function said(method, readers, timeout)
+    local function said(method, readers, timeout, held)
         dictionary()
-        local constants = ("local METHOD, READERS, TIMEOUT = %q, %d, %s\n"):format(method, readers, timeout)
+        local constants = ("local METHOD, READERS, TIMEOUT, HELD = %q, %d, %s, %s\n"):format(
+            method, readers, timeout, tostring(held))
         local child = process.start(constants .. RWLOCK)
         return child:hear(), child:hear()
+    end
+
+    -- Of the two of the circle one, mostly the holder, which is the last to wait.
+    local function assert_one_is_told(first, second)
+        if first:find("^writer") then
+            assert.equal("writer\tdeadlock\trwlock,lock", first)
+            assert.equal("holder\tgot\t-", second)
+        else
+            assert.equal("holder\tdeadlock\tlock,rwlock", first)
+            assert.equal("writer\tgot\t-", second)
+        end
     end
 
 
     for _, method in ipairs { "wrlock", "rdlock" } do
         it("a circle over a single holder by " .. method .. " is told", function ()
-            local first, second = said(method, 1, 10)
-            assert.equal("holder\tdeadlock\tlock,rwlock", first)
-            assert.equal("writer\tgot\t-", second)
+            assert_one_is_told(said(method, 1, 10))
         end)
     end
 
 
     it("the circle that is left when another reader goes is told", function ()
-        local first, second = said("rdlock", 2, 10)
-        assert.equal("holder\tdeadlock\tlock,rwlock", first)
-        assert.equal("writer\tgot\t-", second)
+        assert_one_is_told(said("rdlock", 2, 10, 0.6))
     end)
 
 

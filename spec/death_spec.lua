@@ -321,8 +321,8 @@ for name, primitive in pairs(PRIMITIVES) do
             scheduler.spawn(function ()
                 local mine = new()
                 assert(take(mine))
-                mark("got")
                 local keeps = require("resty.shdict").shared.spec_death:add("first", true)
+                mark("got")
                 if keeps then
                     scheduler.stopping(60)
                 end

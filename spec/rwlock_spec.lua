@@ -9,6 +9,7 @@ local semaphore = require "resty.semaphore"
 local shdict = require "resty.shdict"
 
 local blamed = expect.blamed
+local in_time = expect.in_time
 local pack = expect.pack
 
 
@@ -80,9 +81,13 @@ describe("rwlock", function ()
         end)
 
         it("does not cut the timeout down to exptime", function ()
-            local first, second = new(), new { exptime = 0.001, timeout = 10 }
-            first:wrlock("key", { exptime = 0.1 })
-            assert.is_true(second:rdlock("key") > 0.001)
+            in_time(function ()
+                local first, second = new(), new { exptime = 0.001, timeout = 10 }
+                first:wrlock("key", { exptime = 0.1 })
+                local elapsed = assert(second:rdlock("key"))
+                second:unlock()
+                return elapsed > 0.001
+            end)
         end)
     end)
 
@@ -184,14 +189,15 @@ describe("rwlock", function ()
                     local writer = new()
                     writer:wrlock("key", { exptime = 0.05 })
                     local reader = new { wait = wait }
-                    assert.is_true(reader:rdlock("key") > 0)
+                    local elapsed = assert(reader:rdlock("key"))
                     assert.equal(1, reader:unlock())
                     assert.same(pack(nil, "not owner"), pack(writer:unlock()))
+                    return elapsed > 0
                 end
-                run(try)
-                try()
+                run(function () in_time(try) end)
+                in_time(try)
                 hosts.set_host { name = "sleepy", sleep = none.sleep }
-                try()
+                in_time(try)
             end)
         end
 
@@ -324,9 +330,9 @@ describe("rwlock", function ()
         it("is renewed, and its loss is told", function ()
             run(function ()
                 local lost = 0
-                local reader = new { exptime = 1, renew = true, on_lost = function () lost = lost + 1 end }
+                local reader = new { exptime = 2, renew = true, on_lost = function () lost = lost + 1 end }
                 reader:rdlock("key")
-                scheduler.sleep(1.5)
+                scheduler.sleep(2.2)
                 assert.is_true(reader:valid())
                 dict:delete("key")
                 assert.is_false(reader:valid())

@@ -7,6 +7,7 @@ local semaphore = require "resty.semaphore"
 local shdict = require "resty.shdict"
 
 local blamed = expect.blamed
+local in_time = expect.in_time
 local pack = expect.pack
 
 
@@ -174,20 +175,33 @@ describe("semaphore", function ()
             object:wait("key")
             assert.equal(0, dict:ttl("key"))
             object:post("key")
-            local short = new(1, { exptime = 0.02 })
-            short:wait("key")
-            assert.same(pack(nil, "timeout"), pack(object:wait("key", 0)))
-            none.sleep(0.03)
-            assert.is_true(object:wait("key", 0))
+            in_time(function ()
+                local start = none.now()
+                local short = new(1, { exptime = 0.1 })
+                assert.is_true(short:wait("key"))
+                local got, err = object:wait("key", 0)
+                if none.now() - start >= 0.1 then
+                    object:post("key")
+                    return false
+                end
+                assert.same(pack(nil, "timeout"), pack(got, err))
+                none.sleep(0.11)
+                assert.is_true(object:wait("key", 0))
+                return true
+            end)
         end)
 
         it("of several permits the one that was taken first goes first", function ()
-            local object = new(2, { exptime = 0.05 })
-            object:wait("key")
-            none.sleep(0.06)
-            object:wait("key")
-            assert.same(pack(nil, "not owner"), pack(object:post("key")))
-            assert.same(pack(true), pack(object:post("key")))
+            in_time(function ()
+                local object = new(2, { exptime = 0.1 })
+                object:wait("key")
+                none.sleep(0.11)
+                local start = none.now()
+                object:wait("key")
+                assert.same(pack(nil, "not owner"), pack(object:post("key")))
+                local posted = object:post("key")
+                return none.now() - start < 0.1 and assert.is_true(posted)
+            end)
         end)
 
         it("the last who asks says how many there are", function ()

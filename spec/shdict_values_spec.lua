@@ -1,4 +1,6 @@
 local dictionary = require "spec.support.dictionary"
+local in_time = require("spec.support.expect").in_time
+local now = require("resty.holdfast.host.none").now
 local shdict = require "resty.shdict"
 
 local pack = dictionary.pack
@@ -60,10 +62,18 @@ describe("shdict, values:", function ()
         end)
 
         it("forget after exptime, and not before", function ()
-            dict:set("key", 1, 0.05)
-            assert.equal(1, dict:get("key"))
-            sleep(0.06)
-            assert.is_nil(dict:get("key"))
+            in_time(function ()
+                local start = now()
+                dict:set("key", 1, 0.05)
+                local value = dict:get("key")
+                if now() - start >= 0.05 then
+                    return false
+                end
+                assert.equal(1, value)
+                sleep(0.06)
+                assert.is_nil(dict:get("key"))
+                return true
+            end)
         end)
 
         it("read strings that are longer than any before", function ()

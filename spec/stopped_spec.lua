@@ -1,6 +1,7 @@
 -- A process that is stopped in the middle of a change of a dictionary: who wants a lock there waits for as long as it
 -- was told to, and gets the lock if the process goes on.
 
+local in_time = require("spec.support.expect").in_time
 local none = require "resty.holdfast.host.none"
 local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
@@ -57,7 +58,7 @@ describe("while a process is stopped inside the dictionary,", function ()
                 stop_inside()
                 local ticks, start, waited, result = 0, scheduler.now(), nil, nil
                 local waiter = scheduler.spawn(function ()
-                    result = { resty_lock:new("spec_stopped", { wait = wait, timeout = 0.3 }):lock("key") }
+                    result = { resty_lock:new("spec_stopped", { wait = wait, timeout = 1 }):lock("key") }
                     waited = scheduler.now() - start
                 end)
                 scheduler.spawn(function ()
@@ -68,8 +69,8 @@ describe("while a process is stopped inside the dictionary,", function ()
                 end)
                 assert.is_true(scheduler.run())
                 assert.same({ nil, "timeout" }, result)
-                assert.is_true(waited >= 0.3, waited)
-                assert.is_true(waited < 5, "it does not end: " .. waited)
+                assert.is_true(waited >= 1, waited)
+                assert.is_true(waited < 15, "it does not end: " .. waited)
                 assert.is_true(ticks > 1, ticks)
             end)
 
@@ -107,8 +108,9 @@ describe("while a process is stopped inside the dictionary,", function ()
         assert.same({ nil, "timeout" }, { lock:unlock() })
         assert.is_false(lost)
         child:kill(process.CONT)
-        assert.is_true(lock:valid())
-        assert.equal(1, lock:unlock())
+        -- It may stand still inside once more.
+        in_time(function () return lock:valid() end)
+        in_time(function () return lock:unlock() == 1 end)
         assert.is_false(lost)
     end)
 end)
