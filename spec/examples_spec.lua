@@ -108,11 +108,14 @@ describe("examples/stampede.lua", function ()
             local cache = shdict.open("stampede_cache", { size = "4m" })
             local locks = shdict.open("stampede_locks", { size = "1m" })
             cache:set("kept", true)
+            io.open(os.getenv "KEPT", "w"):close()
             while not cache:get("over") do require("resty.holdfast.scheduler").sleep(0.01) end
             for _, key in ipairs(cache:get_keys(0)) do
                 if key:find("word") or key:find("calls") then print(key) end
             end
-        ]], { PROGRAM = "/usr/bin/env", HOLDFAST_LIB = environment.HOLDFAST_LIB, LUA_PATH = root .. "/lua/?.lua;;" })
+        ]], { PROGRAM = "/usr/bin/env", HOLDFAST_LIB = environment.HOLDFAST_LIB, LUA_PATH = root .. "/lua/?.lua;;",
+              KEPT = command.path("kept") })
+        assert.truthy(command.await(function() return command.read("kept") end), keeper:err())
         local trace = write_trace(300, 20)
         for _ = 1, 2 do
             local ended, out = run_workers(2, STAMPEDE, trace)

@@ -26,7 +26,7 @@ describe("shdict beside ngx.shared", function ()
     local function run(name, dictionaries)
         local said = { cases = {}, calls = {}, differs = {}, full = {}, rule = {} }
         local child = nginx.start(folder, "spec/side_by_side/" .. name .. ".lua", dictionaries)
-        for line in function () return child:hear(60) end do
+        for line in function () return child:hear(200) end do
             local words = {}
             for word in (line .. "\t"):gmatch("(.-)\t") do
                 words[#words + 1] = word

@@ -136,6 +136,7 @@ describe("shdict, values:", function ()
 
         it("remove nothing that is alive, and say so", function ()
             local stored, ok, err, forcible = 0, true, nil, nil
+            local before = dict:stats().evictions
             while ok and stored < 100000 do
                 ok, err, forcible = dict:safe_set("key " .. stored, ("x"):rep(1000))
                 stored = ok and stored + 1 or stored
@@ -143,7 +144,7 @@ describe("shdict, values:", function ()
             assert.same(pack(false, "no memory", false), pack(ok, err, forcible))
             assert.same(pack(false, "no memory", false), pack(dict:safe_add("another", ("x"):rep(1000))))
             assert.equal(stored, #dict:get_keys(0))
-            assert.equal(0, dict:stats().evictions)
+            assert.equal(before, dict:stats().evictions)
         end)
 
         it("take the place of what has expired", function ()

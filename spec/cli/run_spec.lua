@@ -190,13 +190,13 @@ describe("holdfast run", function()
 
         it("kills a worker that ignores TERM when the time of grace is over", function()
             local process = start_ready(2, "if id == 1 then ignore_term() end mark('deaf' .. id) for_ever()",
-                "--grace", "0.3")
+                "--grace", "1.5")
             assert.truthy(count_files("^deaf", 2))
             local before = command.now()
             process:signal(command.TERM)
             assert.same({ signal = command.TERM }, process:wait())
-            assert.is_true(command.now() - before >= 0.3)
-            assert.equal(("holdfast: worker 1 (pid %d) did not end within 0.3 s and is killed\n"):format(pids_of(1)[1]),
+            assert.is_true(command.now() - before >= 1.5)
+            assert.equal(("holdfast: worker 1 (pid %d) did not end within 1.5 s and is killed\n"):format(pids_of(1)[1]),
                 process:err())
         end)
 
@@ -205,8 +205,12 @@ describe("holdfast run", function()
             assert.truthy(count_files("^deaf", 1))
             process:signal(command.TERM)
             assert.is_nil(process:wait(0.2))
-            process:signal(command.TERM)
-            assert.same({ signal = command.TERM }, process:wait())
+            -- Again and again: to one that has not seen the first, two are one.
+            local ended = await(function()
+                process:signal(command.TERM)
+                return process:wait(0.2)
+            end)
+            assert.same({ signal = command.TERM }, ended)
         end)
 
         it("takes an INT of the terminal once: the workers leave it to the master", function()
@@ -447,9 +451,12 @@ describe("holdfast run", function()
 
         it("uses no processor time while nothing happens", function()
             local process = start_ready(1, "while not worker.exiting() do sleep(0.05) end")
-            local before = cpu_ticks(process.pid)
-            command.sleep(1)
-            assert.is_true(cpu_ticks(process.pid) - before <= 1)
+            -- It may have something left to do when its worker is ready.
+            assert.truthy(await(function()
+                local before = cpu_ticks(process.pid)
+                command.sleep(1)
+                return cpu_ticks(process.pid) - before <= 1
+            end, 5))
         end)
 
         it("works where its parent has CHLD ignored", function()

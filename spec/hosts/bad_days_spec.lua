@@ -77,29 +77,30 @@ for _, name in ipairs(loops.names) do
         -- and what is released is got.
         local function assert_that_waits_go_on(bad, later, again)
             local child = loops.start(name, LIMITS .. bad .. [[
-                local ticks, over = 0, false
+                local ticks, over
                 spawn(function ()
                     while not over do
                         sleep(0.01)
-                        ticks = ticks + 1
+                        ticks = ticks and ticks + 1
+                        if ticks == 3 then say("others go on") end
                     end
                 end)
                 spawn(function ()
-                    local lock = new()
+                    local lock = new { timeout = 20 }
                     ]] .. (later or "") .. [[
-                    say("begin")
+                    ticks = 0
                     local elapsed, err = lock:lock("key")
                     ]] .. (again or "") .. [[
-                    say(elapsed and true, err, ticks > 2, lock:unlock())
+                    say(elapsed and elapsed > 0, err, lock:unlock())
                     over = true
                 end)
                 run()
                 say("end")
             ]])
-            assert.equal("begin", child:hear())
-            pause(0.2)
+            assert.equal("others go on", child:hear())
+            pause(0.1)
             release()
-            assert.equal("true\tnil\ttrue\t1", child:hear())
+            assert.equal("true\tnil\t1", child:hear())
             assert.equal("end", child:hear())
             assert.equal(0, child:wait())
         end
@@ -279,7 +280,7 @@ describe("a runtime directory", function ()
                 cqueues.sleep(0.05)
                 lock:unlock()
             end)
-            loop:wrap(function () say(other:lock("key") > 0.01, other:unlock()) end)
+            loop:wrap(function () say(other:lock("key") > 0, other:unlock()) end)
             assert(loop:loop())
         ]]
         if text then

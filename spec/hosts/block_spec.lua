@@ -17,14 +17,15 @@ local COMMON = [[
     local resty_lock = require "resty.lock"
 ]]
 
--- What takes "key" from the others, and gives it back after a moment.
+-- What takes "key" from the others, and gives it back a moment after somebody has begun to wait for it.
 local HOLDER = COMMON .. [[
     local lock = resty_lock:new("spec_hosts")
     assert(lock:lock("key"))
     say("taken")
     hear()
-    require("ffi").cdef "int usleep(unsigned int microseconds);"
-    require("ffi").C.usleep(100000)
+    local sleep = require("resty.holdfast.host.none").sleep
+    repeat sleep(0.005) until lock:holder("key").waiters == 1
+    sleep(0.1)
     assert(lock:unlock())
     say("released")
 ]]

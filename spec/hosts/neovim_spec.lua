@@ -51,13 +51,16 @@ describe("in Neovim", function ()
     describe("the main loop", function ()
         it("waits while timers, scheduled callbacks and coroutines go on, until another instance releases", function ()
             local child = start [[
-                local timer, ticks, scheduled, steps = uv.new_timer(), 0, 0, 0
+                local timer, ticks, scheduled, steps, alive = uv.new_timer(), 0, 0, 0, false
                 timer:start(5, 5, function ()
                     ticks = ticks + 1
                     vim.schedule(function ()
                         scheduled = scheduled + 1
                         vim.api.nvim_buf_set_lines(0, 0, -1, true, { "line " .. scheduled })
-                        if scheduled == 5 then say("alive") end
+                        if not alive and scheduled >= 5 and steps >= 5 then
+                            alive = true
+                            say("alive")
+                        end
                     end)
                 end)
                 spawn(function ()

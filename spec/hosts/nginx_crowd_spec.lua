@@ -110,10 +110,14 @@ describe("in nginx", function ()
 
         local function contend(count)
             local requests, waited = {}, 0
+            local lock = assert(resty_lock:new(NAME, { exptime = 600 }))
+            assert(lock:lock("key"))
             for i = 1, count do
                 requests[i] = here:connect()
                 requests[i]:send("/contend")
             end
+            site.await("all wait", function () return waiters(lock, "key") == count end)
+            assert(lock:unlock())
             for i = 1, count do
                 waited = waited + (requests[i]:receive(120) == "waited" and 1 or 0)
                 requests[i]:close()
@@ -172,7 +176,7 @@ describe("in nginx", function ()
         end)
         before.worker_descriptors, after.worker_descriptors = nil, nil
         assert.same(before, after)
-        assert.is_true(waited > 500)
+        assert.equal(1000, waited)
         assert.is_nil(here:log():find("%[error%]"))
         assert.is_nil(here:log():find("%[alert%]"))
     end)

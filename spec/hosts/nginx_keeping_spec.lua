@@ -89,7 +89,7 @@ describe("in nginx", function ()
 
     describe("renew", function ()
         local HOLD = [[
-            local lock = new { exptime = 1, renew = true }
+            local lock = new { exptime = 2, renew = true }
             assert(lock:lock("key"))
             done "locked"
             await "go on"

@@ -3,6 +3,7 @@
 local shdict = require "resty.shdict"
 
 local dict = assert(shdict.open("spec_before_fork", { size = "256k" }))
+dict:flush_all()
 dict:set("from the master", "hello", 0, 7)
 dict:rpush("list", "first")
 dict:set("rounds", 0)

@@ -41,7 +41,12 @@ end
 worker.run(function ()
     local theirs = ngx.shared.side_by_side_small
     local ours = assert(shdict.open("side_by_side_small", { size = "256k" }))
-    for method, filler in pairs(FILLERS) do
-        worker.say("full", method, fill(theirs, filler), fill(ours, filler))
+    local methods = {}
+    for method in pairs(FILLERS) do
+        methods[#methods + 1] = method
+    end
+    table.sort(methods)
+    for _, method in ipairs(methods) do
+        worker.say("full", method, fill(theirs, FILLERS[method]), fill(ours, FILLERS[method]))
     end
 end)
