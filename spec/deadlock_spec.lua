@@ -459,8 +459,8 @@ end)
 describe("with an rwlock", function ()
     after_each(process.clean_up)
 
-    -- One holds a lock and waits to write; READERS hold the rwlock, and one of them waits for the lock. The other has it
-    -- for the seconds HELD, or until all is over.
+    -- One holds a lock and waits to write; READERS hold the rwlock, and one of them waits for the lock. The other one
+    -- keeps it for the seconds HELD, or until all is over.
     local RWLOCK = COMMON .. [[
         local resty_rwlock = require "resty.rwlock"
         local over

@@ -31,7 +31,7 @@ for path, module in pairs(MANUALS) do
         it("begins with a synopsis that shows its output", function ()
             assert.equal("Synopsis", sections[1].heading)
             assert.equal("lua", sections[1][1].language)
-            assert.equal("output", sections[1][2].mark)
+            assert.matches("^output", sections[1][2].mark)
         end)
 
         for _, section in ipairs(sections) do
