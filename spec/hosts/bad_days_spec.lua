@@ -207,12 +207,12 @@ for _, name in ipairs(loops.names) do
                     if status[0] == 0 then done = done + 1 end
                 end
                 say("end", over, done)
-            ]])
-            assert.equal("forked", child:hear())
+            ]], { stderr = true })
+            child:expect("forked")
             pause(0.05)
             release()
-            assert.equal("parent\tnil", child:hear())
-            assert.equal("end\ttrue\t3", child:hear())
+            child:expect("parent\tnil")
+            child:expect("end\ttrue\t3")
         end)
     end)
 end

@@ -136,6 +136,18 @@ function Child:hear(seconds)
 end
 
 
+-- The next line, which has to be this one. If it is not, the error tells what else it says, and how it ended if it did.
+function Child:expect(line, seconds)
+    local heard = self:hear(seconds)
+    if heard ~= line then
+        local ok, rest = pcall(self.hear_all, self, 1)
+        local status = select(2, pcall(self.wait, self, 1))
+        error(("expected %q, heard %q; then %q; its end: %s"):format(line, tostring(heard), ok and rest or self.text,
+                                                                    tostring(status)), 2)
+    end
+end
+
+
 -- Everything it says until it ends.
 function Child:hear_all(seconds)
     local deadline = now() + (seconds or PATIENCE)
