@@ -165,6 +165,7 @@ end
 
 -- Writes the configuration anew, for the next reload.
 function Site:configure(options)
+    self.count = options.workers or 1
     local file = assert(io.open(self.folder .. "/nginx.conf", "w"))
     file:write(configuration(self, options))
     file:close()
@@ -200,7 +201,7 @@ function _M.start(options)
     self:configure(options)
     self.master = nginx.launch(self.folder, { stderr = true, env = env })
     local ok, err = pcall(_M.await, "nginx answers", function ()
-        return pcall(self.get, self, "/worker")
+        return pcall(self.get, self, "/worker") and #self:workers() == self.count
     end)
     if not ok then
         error(err .. "; its log:\n" .. self:log() .. (select(2, pcall(self.master.hear, self.master, 0)) or ""), 2)
@@ -224,13 +225,19 @@ function Site:get(path, seconds)
 end
 
 
--- The process ids of the master's children, those that are about to exit included.
+-- The process ids of the master's children, those that are about to exit included, but no zombies. (Not from the
+-- master's `children` in /proc: there some may be missing while others exit.)
 function Site:workers()
     local pids = {}
-    local pid = self.master.pid
-    for child in (read("/proc/" .. pid .. "/task/" .. pid .. "/children") or ""):gmatch("%d+") do
-        pids[#pids + 1] = tonumber(child)
+    local master = tostring(self.master.pid)
+    local listing = assert(io.popen("cat /proc/[0-9]*/stat 2>/dev/null"))
+    for line in listing:lines() do
+        local pid, state, parent = line:match("^(%d+) %(.*%) (%S) (%d+)")
+        if parent == master and not state:find("[ZX]") then
+            pids[#pids + 1] = tonumber(pid)
+        end
     end
+    listing:close()
     return pids
 end
 
@@ -290,17 +297,21 @@ function _M.count(pid, what)
 end
 
 
--- Reloads, and waits until the workers of before are gone.
+-- Reloads, and waits until the workers of before are gone, and all the new ones there.
 function Site:reload(seconds)
-    local before = self:workers()
+    local old = {}
+    for _, pid in ipairs(self:workers()) do
+        old[pid] = true
+    end
     self:signal("HUP")
     _M.await("the old workers exit", function ()
-        for _, pid in ipairs(before) do
-            if _M.alive(pid) then
+        local pids = self:workers()
+        for _, pid in ipairs(pids) do
+            if old[pid] then
                 return false
             end
         end
-        return #self:workers() > 0
+        return #pids == self.count
     end, seconds)
 end
 
