@@ -6,16 +6,12 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <thread>
 #include <utility>
 
-#include "platform/platform.h"
+#include "dict/guard.h"
 #include "support/shard_check.h"
 
 namespace holdfast::test {
-
-double now() { return static_cast<double>(platform::monotonic_ns()) / 1e9; }
-void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 Contender::Contender(const Way& way, Dict& dict, std::string key)
     : way_(way),
@@ -25,7 +21,7 @@ Contender::Contender(const Way& way, Dict& dict, std::string key)
       waiter_(holdfast_waiter_open(parker_.get())) {}
 
 int Contender::queue(double exptime) {
-  return way_.wait(dict_, key_, exptime, parker_.get(), waiter_, &lease_, &pause_);
+  return unless_held_up([&] { return way_.wait(dict_, key_, exptime, parker_.get(), waiter_, &lease_, &pause_); });
 }
 
 int Contender::wait(double timeout, double exptime) {
@@ -69,8 +65,9 @@ std::unique_ptr<Child> start_waiter(const Way& way, Dict& dict, double timeout) 
   return std::make_unique<Child>([&way, &dict, timeout](Channel& channel) {
     Contender contender(way, dict);
     const double start = now();
-    channel.say(outcome(contender.queue()));
-    const int code = contender.wait(timeout);
+    int code = contender.queue();
+    channel.say(outcome(code));
+    if (code == HOLDFAST_LOCKED) code = contender.wait(timeout);
     const bool early = code == HOLDFAST_LOCKED && now() < start + timeout;
     channel.say(early ? "gave up too early" : outcome(code));
     return hold_until_told(contender, channel);
@@ -119,7 +116,9 @@ DeathTest::DeathTest() : name(new_name()), dict(name) {}
 
 void DeathTest::SetUp() { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
 
+// Those of its processes who have not ended were killed when the test was over, maybe in the middle of a change.
 void DeathTest::TearDown() {
+  for (Shard& shard : dict.segment().shards()) EXPECT_TRUE(ShardGuard(shard).held());
   EXPECT_EQ(check_segment(dict.segment()), "");
   holdfast_remove(name.data(), name.size());
 }
@@ -152,8 +151,13 @@ void DeathTest::expect_served(std::vector<Child*> waiting) {
 }
 
 std::uint32_t DeathTest::waiters() {
+  constexpr std::uint64_t kForCounting = 20 * platform::kNsPerSecond;
   std::uint32_t count = 0;
-  for (const Shard& shard : dict.segment().shards()) count += count_shard(shard).waiters;
+  for (Shard& shard : dict.segment().shards()) {
+    const ShardGuard guard(shard, kForCounting);  // who waits comes and looks now and then
+    EXPECT_TRUE(guard.held());
+    count += count_shard(shard).waiters;
+  }
   return count;
 }
 

@@ -8,12 +8,10 @@
 #include <vector>
 
 #include "death/way.h"
+#include "support/clock.h"
 #include "support/process.h"
 
 namespace holdfast::test {
-
-double now();
-void sleep_ms(int ms);
 
 struct FreeParker {
   void operator()(holdfast_parker* parker) const { holdfast_parker_free(parker); }
@@ -27,12 +25,16 @@ class Contender {
   Contender(const Contender&) = delete;
   Contender& operator=(const Contender&) = delete;
 
-  int take(double exptime = 0) { return way_.take(dict_, key_, exptime, &lease_); }
+  int take(double exptime = 0) {
+    return unless_held_up([&] { return way_.take(dict_, key_, exptime, &lease_); });
+  }
   /// One call of a wait: queues if the key is held.
   int queue(double exptime = 0);
   /// A whole wait, as include/holdfast.h describes it. LOCKED: the time is over, and the queue left.
   int wait(double timeout, double exptime = 0);
-  int leave() { return way_.leave(dict_, key_, parker_.get(), waiter_); }
+  int leave() {
+    return unless_held_up([&] { return way_.leave(dict_, key_, parker_.get(), waiter_); });
+  }
   int release() { return way_.release(dict_, key_, &lease_); }
   int renew(double exptime) { return way_.renew(dict_, key_, lease_, exptime); }
   /// Whether the waiter was woken within that time.
@@ -51,7 +53,7 @@ class Contender {
 };
 
 /// Longer than any wait of these tests takes, shorter than kPatience.
-inline constexpr double kLong = 15;
+inline constexpr double kLong = 40;
 
 /// Takes the key and says "ok", or why not. Releases it when it hears a line, says what came of it, and ends.
 std::unique_ptr<Child> start_holder(const Way& way, Dict& dict, double exptime = 0);

@@ -42,11 +42,23 @@ TEST_P(StoppedTest, a_holder_with_an_end_is_not_robbed_before_that) {
   stop(*stopped);
   const auto impatient = waiter(0.2);
   const auto patient = waiter();
-  EXPECT_EQ(impatient->hear(), kLocked);
-  EXPECT_EQ(patient->hear(), kLocked);
-  EXPECT_EQ(impatient->hear(), kLocked);
-  EXPECT_EQ(patient->hear(), kOk);
-  EXPECT_GE(now() - taken, kExptime);
+  // Either may be so late, on a busy machine, that it is after the end.
+  const auto gets_it = [&](Child& one) {
+    bool got = false;
+    for (int said = 0; said < 2; ++said) {
+      const std::string line = one.hear();
+      got = line == kOk;
+      if (got)
+        EXPECT_GE(now() - taken, kExptime);
+      else
+        EXPECT_EQ(line, kLocked);
+    }
+    return got;
+  };
+  if (gets_it(*impatient)) {
+    EXPECT_EQ(impatient->ask("release"), kOk);
+  }
+  EXPECT_TRUE(gets_it(*patient));
   stopped->signal(SIGCONT);
   EXPECT_EQ(stopped->ask("release"), kNotOwner);
   EXPECT_EQ(patient->ask("release"), kOk) << "the late release took it from its new holder";

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "death/contender.h"
+#include "lock/lease.h"
 #include "world/process_table.h"
 #include "world/world.h"
 
@@ -32,6 +33,18 @@ std::uint64_t rings() {
     if (slot != nullptr) sum += slot->bell.load() >> 1;
   }
   return sum;
+}
+
+/// Whether the process has gone to sleep on its bell since that was rung.
+bool is_asleep(pid_t pid) {
+  constexpr std::uint32_t kAsleep = 1;
+  World& world = **World::current();
+  for (const Token token : world.living()) {
+    const ProcessSlot* const slot = world.slot(token);
+    if (slot != nullptr && slot->pid.load() == static_cast<std::uint32_t>(pid))
+      return (slot->bell.load() & kAsleep) != 0;
+  }
+  return false;
 }
 
 /// One event loop with many waiters for one key, each of which wants it so many times. Gives the number of grants.
@@ -91,14 +104,20 @@ TEST_P(WakesTest, a_release_wakes_one_of_a_hundred_waiters) {
   EXPECT_EQ(waiters(), kProcesses * kWaiters);
   const std::uint64_t before = rings();
   const std::uint64_t counted_before = dict.stats().lock_wakes;
+  const double start = now();
   EXPECT_EQ(first.release(), HOLDFAST_OK);
   for (const auto& crowd : crowds) EXPECT_EQ(crowd->hear(), std::to_string(kTimes * static_cast<int>(kWaiters)));
   const double per_release = static_cast<double>(rings() - before) / (kGrants + 1);
+  const double counted = static_cast<double>(dict.stats().lock_wakes - counted_before) / (kGrants + 1);
   RecordProperty("wakes_per_release", std::to_string(per_release));
-  EXPECT_LE(per_release, 1.1);
-  EXPECT_LE(static_cast<double>(dict.stats().lock_wakes - counted_before) / (kGrants + 1), 1.1);
-  EXPECT_GE(static_cast<double>(dict.stats().lock_wakes - counted_before) / (kGrants + 1), 0.9);
-  EXPECT_GE(per_release, 0.9) << "they did not come because they were woken: this test sees nothing";
+  // A waiter that is held up for that long does not come, and the next one is woken, or finds it out: seldom, but on a
+  // busy machine.
+  const double held_up = (now() - start) / kClaimSeconds;
+  const double slack = 0.05 + 2 * held_up / (kGrants + 1);
+  EXPECT_LE(per_release, 1 + slack);
+  EXPECT_LE(counted, 1 + slack);
+  EXPECT_GE(counted, 1 - slack);
+  EXPECT_GE(per_release, 1 - slack) << "they did not come because they were woken: this test sees nothing";
   EXPECT_EQ(waiters(), 0U);
 }
 
@@ -178,7 +197,7 @@ TEST_P(WakesTest, a_release_that_nobody_waits_for_makes_no_system_call_and_one_w
         mine->take();
         sleeper = waiter();
         sleeper->hear();
-        sleep_ms(50);  // until it sleeps
+        eventually([&] { return is_asleep(sleeper->pid()); });
       },
       [&] { code = mine->release(); });
   ASSERT_EQ(watched.problem, "");

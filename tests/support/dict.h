@@ -45,6 +45,17 @@ struct Options {
   std::uint32_t mode = 0;
 };
 
+/// Asks again while the answer is that whoever is inside the dictionary is held up there: on a busy machine that is
+/// nobody's fault, and such calls wait for 50 ms only.
+template <class Call>
+int unless_held_up(Call&& call) {
+  constexpr double kPatienceSeconds = 20;
+  const double end = holdfast_now() + kPatienceSeconds;
+  int code = call();
+  while (code == HOLDFAST_TIMEOUT && holdfast_now() < end) code = call();
+  return code;
+}
+
 /// An open dictionary. `status` tells whether opening it went well.
 class Dict {
  public:

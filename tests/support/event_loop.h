@@ -63,7 +63,7 @@ class LoopWaiting {
     const double end = now() + 60;
     while (now() < end) {
       const int fd = this->fd();
-      if (const int code = once(dict, key); code != HOLDFAST_LOCKED) return code;
+      if (const int code = once(dict, key); code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return code;
       readable(fd, static_cast<int>(pause_ * 1000) + 1);
       collect();
     }

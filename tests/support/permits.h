@@ -4,19 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <string>
-#include <thread>
 
+#include "support/clock.h"
 #include "support/dict.h"
 #include "support/shard_check.h"
 
 namespace holdfast::test {
 
 inline constexpr std::uint32_t kAll = HOLDFAST_ALL_PERMITS;
-
-inline void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 class PermitsTest : public ::testing::Test {
  protected:
@@ -93,8 +90,12 @@ class Waiting {
   }
   /// Whether it was woken within that time.
   bool is_woken(double seconds = 0) {
-    std::uint32_t woken = 0;
-    return holdfast_parker_sleep(parker_, seconds, &woken, 1) == 1 && woken == wait_.waiter;
+    const double end = now() + seconds;
+    for (;;) {
+      std::uint32_t woken = 0;
+      if (holdfast_parker_sleep(parker_, std::max(end - now(), 0.0), &woken, 1) == 1) return woken == wait_.waiter;
+      if (now() >= end) return false;  // else it was a signal, or a ring for somebody else
+    }
   }
   /// Waits until it has them; false after ten seconds.
   bool get() {

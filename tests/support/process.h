@@ -13,7 +13,7 @@
 namespace holdfast::test {
 
 /// Nothing in a test waits longer than this for another process.
-inline constexpr std::chrono::seconds kPatience{20};
+inline constexpr std::chrono::seconds kPatience{60};
 
 /// A line at a time between a parent and its child.
 class Channel {

@@ -2,20 +2,15 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "holdfast.h"
-#include "platform/platform.h"
+#include "support/clock.h"
 #include "support/dict.h"
 
 namespace holdfast::test {
-
-inline double now() { return static_cast<double>(platform::monotonic_ns()) / 1e9; }
-inline void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 struct CloseParker {
   void operator()(holdfast_parker* parker) const { holdfast_parker_free(parker); }
@@ -32,8 +27,9 @@ class Waiting {
     const double end = now() + timeout;
     for (;;) {
       const int code = once(dict, key, lease, exptime);
-      if (code != HOLDFAST_LOCKED) return code;
-      if (now() >= end) return dict.leave(key, parker_.get(), waiter_) == HOLDFAST_OK ? HOLDFAST_LOCKED : -1;
+      // TIMEOUT: whoever is inside the dictionary is held up there.
+      if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return code;
+      if (now() >= end) return leave(dict, key) == HOLDFAST_OK ? HOLDFAST_LOCKED : -1;
       sleep(std::min(pause_, end - now()));
     }
   }
@@ -46,7 +42,9 @@ class Waiting {
     pause_ = wait.pause;
     return code;
   }
-  int leave(Dict& dict, const std::string& key) { return dict.leave(key, parker_.get(), waiter_); }
+  int leave(Dict& dict, const std::string& key) {
+    return unless_held_up([&] { return dict.leave(key, parker_.get(), waiter_); });
+  }
   /// Whether the waiter was woken within that time.
   bool sleep(double seconds) {
     std::uint32_t woken = 0;

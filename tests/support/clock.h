@@ -1,0 +1,24 @@
+// Time, as tests take it.
+#pragma once
+
+#include <chrono>
+#include <thread>
+
+#include "platform/platform.h"
+
+namespace holdfast::test {
+
+inline double now() { return static_cast<double>(platform::monotonic_ns()) / 1e9; }
+
+/// How long this thread has meant to sleep until now (s).
+inline double& slept() {
+  thread_local double seconds = 0;
+  return seconds;
+}
+
+inline void sleep_ms(int ms) {
+  slept() += ms / 1e3;
+  std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+}
+
+}  // namespace holdfast::test
