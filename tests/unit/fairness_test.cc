@@ -11,6 +11,7 @@
 #include "lock/lock.h"
 #include "lock/turns.h"
 #include "support/dict.h"
+#include "support/in_time.h"
 #include "support/process.h"
 #include "support/shard_check.h"
 #include "support/waiting.h"
@@ -82,7 +83,7 @@ class FairnessTest : public ::testing::Test {
   holdfast_lease lease{};
 };
 
-TEST_F(FairnessTest, the_first_waiter_is_passed_a_stated_number_of_times_and_no_more) {
+TEST_IN_TIME(FairnessTest, the_first_waiter_is_passed_a_stated_number_of_times_and_no_more) {
   std::uint32_t most = 0;
   // Fewer where the time for it was over first.
   for (int round = 0; round < 1000 && most < kPassesMax; ++round) {
@@ -93,7 +94,7 @@ TEST_F(FairnessTest, the_first_waiter_is_passed_a_stated_number_of_times_and_no_
   EXPECT_EQ(most, kPassesMax);
 }
 
-TEST_F(FairnessTest, nobody_passes_one_that_has_been_the_first_for_long) {
+TEST_IN_TIME(FairnessTest, nobody_passes_one_that_has_been_the_first_for_long) {
   Waiting first;
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
   sleep_ms(1);
@@ -102,7 +103,7 @@ TEST_F(FairnessTest, nobody_passes_one_that_has_been_the_first_for_long) {
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_F(FairnessTest, a_waiter_is_the_first_from_when_the_one_before_it_has_the_lock) {
+TEST_IN_TIME(FairnessTest, a_waiter_is_the_first_from_when_the_one_before_it_has_the_lock) {
   Waiting first;
   Waiting second;
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
@@ -116,7 +117,7 @@ TEST_F(FairnessTest, a_waiter_is_the_first_from_when_the_one_before_it_has_the_l
   EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_F(FairnessTest, nobody_passes_a_fair_waiter) {
+TEST_IN_TIME(FairnessTest, nobody_passes_a_fair_waiter) {
   Waiting first(true);
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
   release(&held);
@@ -126,7 +127,7 @@ TEST_F(FairnessTest, nobody_passes_a_fair_waiter) {
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_F(FairnessTest, who_is_fair_passes_nobody) {
+TEST_IN_TIME(FairnessTest, who_is_fair_passes_nobody) {
   Waiting first;
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
   release(&held);
@@ -135,7 +136,7 @@ TEST_F(FairnessTest, who_is_fair_passes_nobody) {
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_F(FairnessTest, the_fair_are_served_in_strict_order_of_arrival) {
+TEST_IN_TIME(FairnessTest, the_fair_are_served_in_strict_order_of_arrival) {
   std::array<Waiting, 5> all{Waiting(true), Waiting(true), Waiting(true), Waiting(true), Waiting(true)};
   for (Waiting& one : all) ASSERT_EQ(queue(one), HOLDFAST_LOCKED);
   release(&held);
@@ -148,7 +149,7 @@ TEST_F(FairnessTest, the_fair_are_served_in_strict_order_of_arrival) {
   EXPECT_EQ(waiters(), 0U);
 }
 
-TEST_F(FairnessTest, who_lost_a_race_keeps_its_place) {
+TEST_IN_TIME(FairnessTest, who_lost_a_race_keeps_its_place) {
   Waiting first;
   Waiting second;
   ASSERT_TRUE(is_passed(first));
@@ -161,7 +162,7 @@ TEST_F(FairnessTest, who_lost_a_race_keeps_its_place) {
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_F(FairnessTest, a_waiter_is_woken_once_until_it_comes) {
+TEST_IN_TIME(FairnessTest, a_waiter_is_woken_once_until_it_comes) {
   Waiting first;
   ASSERT_TRUE(is_passed(first));
   const std::uint64_t before = wakes();
@@ -172,7 +173,7 @@ TEST_F(FairnessTest, a_waiter_is_woken_once_until_it_comes) {
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_F(FairnessTest, a_waiter_that_came_and_lost_is_woken_again) {
+TEST_IN_TIME(FairnessTest, a_waiter_that_came_and_lost_is_woken_again) {
   Waiting first;
   ASSERT_TRUE(is_passed(first));
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
@@ -182,7 +183,7 @@ TEST_F(FairnessTest, a_waiter_that_came_and_lost_is_woken_again) {
   EXPECT_TRUE(first.sleep(20));
 }
 
-TEST_F(FairnessTest, one_that_is_woken_and_does_not_come_makes_way_but_keeps_its_turn) {
+TEST_IN_TIME(FairnessTest, one_that_is_woken_and_does_not_come_makes_way_but_keeps_its_turn) {
   for (const bool kept : {false, true}) {  // free for whoever is faster, and granted to the first
     Waiting first;
     Waiting second;
@@ -203,7 +204,7 @@ TEST_F(FairnessTest, one_that_is_woken_and_does_not_come_makes_way_but_keeps_its
   }
 }
 
-TEST_F(FairnessTest, one_that_is_woken_and_leaves_wakes_the_next) {
+TEST_IN_TIME(FairnessTest, one_that_is_woken_and_leaves_wakes_the_next) {
   for (const bool kept : {false, true}) {
     Waiting first;
     Waiting second;
@@ -219,7 +220,7 @@ TEST_F(FairnessTest, one_that_is_woken_and_leaves_wakes_the_next) {
   }
 }
 
-TEST_F(FairnessTest, one_that_leaves_the_middle_of_the_queue_wakes_nobody) {
+TEST_IN_TIME(FairnessTest, one_that_leaves_the_middle_of_the_queue_wakes_nobody) {
   Waiting first;
   Waiting second;
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
@@ -231,7 +232,7 @@ TEST_F(FairnessTest, one_that_leaves_the_middle_of_the_queue_wakes_nobody) {
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_F(FairnessTest, a_lease_that_expired_is_the_first_waiters) {
+TEST_IN_TIME(FairnessTest, a_lease_that_expired_is_the_first_waiters) {
   release(&held);
   ASSERT_EQ(dict.try_lock("k", 0.1, &held), HOLDFAST_OK);
   Waiting first;
@@ -241,7 +242,7 @@ TEST_F(FairnessTest, a_lease_that_expired_is_the_first_waiters) {
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_F(FairnessTest, who_came_first_and_lost_its_place_takes_the_lock_before_the_first_of_the_queue) {
+TEST_IN_TIME(FairnessTest, who_came_first_and_lost_its_place_takes_the_lock_before_the_first_of_the_queue) {
   release(&held);
   ASSERT_EQ(dict.try_lock("k", 0.2, &held), HOLDFAST_OK);
   Waiting first;
@@ -253,7 +254,7 @@ TEST_F(FairnessTest, who_came_first_and_lost_its_place_takes_the_lock_before_the
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_F(FairnessTest, what_was_granted_to_one_that_died_is_the_next_ones_at_once) {
+TEST_IN_TIME(FairnessTest, what_was_granted_to_one_that_died_is_the_next_ones_at_once) {
   test::Child doomed([&](test::Channel& channel) {
     Waiting waiting;
     holdfast_lease mine{};
@@ -271,7 +272,7 @@ TEST_F(FairnessTest, what_was_granted_to_one_that_died_is_the_next_ones_at_once)
   EXPECT_EQ(queue(second), HOLDFAST_OK);
 }
 
-TEST_F(FairnessTest, a_queue_that_a_repair_dropped_is_filled_again_in_order_of_arrival) {
+TEST_IN_TIME(FairnessTest, a_queue_that_a_repair_dropped_is_filled_again_in_order_of_arrival) {
   Waiting first;
   Waiting second;
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
@@ -287,7 +288,7 @@ TEST_F(FairnessTest, a_queue_that_a_repair_dropped_is_filled_again_in_order_of_a
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_F(FairnessTest, a_repair_does_not_take_away_what_was_granted) {
+TEST_IN_TIME(FairnessTest, a_repair_does_not_take_away_what_was_granted) {
   Waiting first;
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
   sleep_ms(1);
@@ -297,7 +298,7 @@ TEST_F(FairnessTest, a_repair_does_not_take_away_what_was_granted) {
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_F(FairnessTest, waits_are_counted_when_they_queue_and_once) {
+TEST_IN_TIME(FairnessTest, waits_are_counted_when_they_queue_and_once) {
   Waiting first;
   const std::uint64_t before = dict.stats().lock_waits;
   for (int i = 0; i < 3; ++i) ASSERT_EQ(queue(first), HOLDFAST_LOCKED);

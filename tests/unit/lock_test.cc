@@ -12,6 +12,7 @@
 
 #include "platform/platform.h"
 #include "support/dict.h"
+#include "support/in_time.h"
 #include "support/process.h"
 #include "support/shard_check.h"
 #include "support/waiting.h"
@@ -54,7 +55,7 @@ class LockTest : public ::testing::Test {
 
 // --- one process ---
 
-TEST_F(LockTest, a_held_lock_refuses_others_and_itself_and_reads_as_true) {
+TEST_IN_TIME(LockTest, a_held_lock_refuses_others_and_itself_and_reads_as_true) {
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   EXPECT_NE(lease.owner, 0U);
   EXPECT_NE(lease.sequence, 0U);
@@ -69,7 +70,7 @@ TEST_F(LockTest, a_held_lock_refuses_others_and_itself_and_reads_as_true) {
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
 }
 
-TEST_F(LockTest, a_released_lock_is_not_owned_and_cannot_be_renewed) {
+TEST_IN_TIME(LockTest, a_released_lock_is_not_owned_and_cannot_be_renewed) {
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   const holdfast_lease copy = lease;
   ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
@@ -80,7 +81,7 @@ TEST_F(LockTest, a_released_lock_is_not_owned_and_cannot_be_renewed) {
   EXPECT_EQ(dict.unlock("never locked", &lease), HOLDFAST_NOT_OWNER);
 }
 
-TEST_F(LockTest, an_ordinary_value_is_a_lock_that_somebody_else_holds) {
+TEST_IN_TIME(LockTest, an_ordinary_value_is_a_lock_that_somebody_else_holds) {
   dict.set("k", "v");
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_LOCKED);
   EXPECT_EQ(dict.get("k"), text("v"));
@@ -91,7 +92,7 @@ TEST_F(LockTest, an_ordinary_value_is_a_lock_that_somebody_else_holds) {
   EXPECT_EQ(dict.get("k"), text("w"));
 }
 
-TEST_F(LockTest, a_lease_ends_with_its_exptime_and_never_earlier) {
+TEST_IN_TIME(LockTest, a_lease_ends_with_its_exptime_and_never_earlier) {
   for (int round = 0; round < 20; ++round) {
     const double exptime = 0.001 * (1 + round % 10);
     const double taken = now();
@@ -103,7 +104,7 @@ TEST_F(LockTest, a_lease_ends_with_its_exptime_and_never_earlier) {
   }
 }
 
-TEST_F(LockTest, renewing_gives_a_lease_another_end) {
+TEST_IN_TIME(LockTest, renewing_gives_a_lease_another_end) {
   ASSERT_EQ(dict.try_lock("k", 0.05, &lease), HOLDFAST_OK);
   EXPECT_EQ(dict.renew("k", lease, 0), HOLDFAST_OK);
   sleep_ms(80);
@@ -122,13 +123,13 @@ TEST_F(LockTest, renewing_gives_a_lease_another_end) {
   EXPECT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_OK);
 }
 
-TEST_F(LockTest, a_lease_that_expired_but_was_not_taken_can_still_be_released) {
+TEST_IN_TIME(LockTest, a_lease_that_expired_but_was_not_taken_can_still_be_released) {
   ASSERT_EQ(dict.try_lock("k", 0.001, &lease), HOLDFAST_OK);
   sleep_ms(20);
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
 }
 
-TEST_F(LockTest, fencing_numbers_grow_with_every_grant_in_the_dictionary) {
+TEST_IN_TIME(LockTest, fencing_numbers_grow_with_every_grant_in_the_dictionary) {
   std::uint64_t last = 0;
   for (int i = 0; i < 200; ++i) {
     const std::string key = "k" + std::to_string(i % 7);
@@ -144,7 +145,7 @@ TEST_F(LockTest, fencing_numbers_grow_with_every_grant_in_the_dictionary) {
   }
 }
 
-TEST_F(LockTest, deleting_or_flushing_a_lock_ends_the_lease) {
+TEST_IN_TIME(LockTest, deleting_or_flushing_a_lock_ends_the_lease) {
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   dict.remove("k");
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER);
@@ -157,7 +158,7 @@ TEST_F(LockTest, deleting_or_flushing_a_lock_ends_the_lease) {
   EXPECT_GT(lease.sequence, copy.sequence);
 }
 
-TEST_F(LockTest, a_waiter_of_this_process_is_woken_by_a_release) {
+TEST_IN_TIME(LockTest, a_waiter_of_this_process_is_woken_by_a_release) {
   Waiting waiting;
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   EXPECT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
@@ -170,7 +171,7 @@ TEST_F(LockTest, a_waiter_of_this_process_is_woken_by_a_release) {
   EXPECT_EQ(dict.unlock("k", &other), HOLDFAST_OK);
 }
 
-TEST_F(LockTest, a_waiter_that_gives_up_leaves_nothing_behind) {
+TEST_IN_TIME(LockTest, a_waiter_that_gives_up_leaves_nothing_behind) {
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   const std::uint64_t before = dict.free_space();
   Waiting waiting[3];
@@ -185,7 +186,7 @@ TEST_F(LockTest, a_waiter_that_gives_up_leaves_nothing_behind) {
   EXPECT_EQ(waiting[0].leave(dict, "k"), HOLDFAST_OK) << "leaving twice is no fault";
 }
 
-TEST_F(LockTest, deleting_a_lock_wakes_all_who_wait_for_it) {
+TEST_IN_TIME(LockTest, deleting_a_lock_wakes_all_who_wait_for_it) {
   Waiting waiting[3];
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   for (Waiting& one : waiting) ASSERT_EQ(one.once(dict, "k", &other), HOLDFAST_LOCKED);
@@ -193,7 +194,7 @@ TEST_F(LockTest, deleting_a_lock_wakes_all_who_wait_for_it) {
   for (Waiting& one : waiting) EXPECT_TRUE(one.sleep(20));
 }
 
-TEST_F(LockTest, a_release_reserves_the_lock_for_a_waiter_that_has_waited_long) {
+TEST_IN_TIME(LockTest, a_release_reserves_the_lock_for_a_waiter_that_has_waited_long) {
   Waiting first;
   Waiting second;
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
@@ -211,7 +212,7 @@ TEST_F(LockTest, a_release_reserves_the_lock_for_a_waiter_that_has_waited_long) 
   EXPECT_GT(other.sequence, lease.sequence);
 }
 
-TEST_F(LockTest, a_reservation_that_nobody_claims_lapses) {
+TEST_IN_TIME(LockTest, a_reservation_that_nobody_claims_lapses) {
   Waiting first;
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   ASSERT_EQ(first.once(dict, "k", &other), HOLDFAST_LOCKED);
@@ -224,7 +225,7 @@ TEST_F(LockTest, a_reservation_that_nobody_claims_lapses) {
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK) << "leaving did not release what another holds";
 }
 
-TEST_F(LockTest, those_that_are_woken_and_never_come_do_not_keep_the_next_of_their_parker_asleep) {
+TEST_IN_TIME(LockTest, those_that_are_woken_and_never_come_do_not_keep_the_next_of_their_parker_asleep) {
   const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   std::vector<holdfast_wait> waits(3);
@@ -246,7 +247,7 @@ TEST_F(LockTest, those_that_are_woken_and_never_come_do_not_keep_the_next_of_the
   EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &waits[2], &lease), HOLDFAST_OK);
 }
 
-TEST_F(LockTest, leaving_after_being_chosen_wakes_the_next) {
+TEST_IN_TIME(LockTest, leaving_after_being_chosen_wakes_the_next) {
   for (const int waited_ms : {0, 10}) {  // woken to be fast, and with a reservation
     Waiting first;
     Waiting second;
@@ -263,7 +264,7 @@ TEST_F(LockTest, leaving_after_being_chosen_wakes_the_next) {
   }
 }
 
-TEST_F(LockTest, waiting_for_an_ordinary_value_looks_again_soon) {
+TEST_IN_TIME(LockTest, waiting_for_an_ordinary_value_looks_again_soon) {
   Waiting waiting;
   dict.set("k", "v");
   EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
@@ -279,7 +280,7 @@ TEST_F(LockTest, waiting_for_an_ordinary_value_looks_again_soon) {
 
 // --- several processes ---
 
-TEST_F(LockTest, a_lock_excludes_processes) {
+TEST_IN_TIME(LockTest, a_lock_excludes_processes) {
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   Child child([&](Channel& channel) {
     holdfast_lease mine{};
@@ -295,7 +296,7 @@ TEST_F(LockTest, a_lock_excludes_processes) {
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_LOCKED);
 }
 
-TEST_F(LockTest, a_forked_child_neither_releases_nor_renews_its_parents_lock) {
+TEST_IN_TIME(LockTest, a_forked_child_neither_releases_nor_renews_its_parents_lock) {
   ASSERT_EQ(dict.try_lock("k", 50, &lease), HOLDFAST_OK);
   Child child([&](Channel&) {
     double seconds = 0;
@@ -311,7 +312,7 @@ TEST_F(LockTest, a_forked_child_neither_releases_nor_renews_its_parents_lock) {
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
 }
 
-TEST_F(LockTest, the_lock_of_a_killed_process_is_free_at_once) {
+TEST_IN_TIME(LockTest, the_lock_of_a_killed_process_is_free_at_once) {
   Child holder([&](Channel& channel) {
     holdfast_lease mine{};
     channel.say(std::to_string(dict.try_lock("k", 0, &mine)));
@@ -327,7 +328,7 @@ TEST_F(LockTest, the_lock_of_a_killed_process_is_free_at_once) {
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
 }
 
-TEST_F(LockTest, a_waiter_takes_over_from_a_killed_process_without_any_release) {
+TEST_IN_TIME(LockTest, a_waiter_takes_over_from_a_killed_process_without_any_release) {
   Child holder([&](Channel& channel) {
     holdfast_lease mine{};
     channel.say(std::to_string(dict.try_lock("k", 0, &mine)));
@@ -342,7 +343,7 @@ TEST_F(LockTest, a_waiter_takes_over_from_a_killed_process_without_any_release) 
   EXPECT_EQ(test::count_shard(dict.segment().shards()[0]).waiters, 0U);
 }
 
-TEST_F(LockTest, whoever_finds_the_holder_dead_when_it_begins_to_wait_is_not_left_in_the_queue) {
+TEST_IN_TIME(LockTest, whoever_finds_the_holder_dead_when_it_begins_to_wait_is_not_left_in_the_queue) {
   Child holder([&](Channel&) {
     holdfast_lease mine{};
     return dict.try_lock("k", 0, &mine);
@@ -355,7 +356,7 @@ TEST_F(LockTest, whoever_finds_the_holder_dead_when_it_begins_to_wait_is_not_lef
   EXPECT_EQ(dict.get("k"), nothing()) << "it was reserved for nobody";
 }
 
-TEST_F(LockTest, a_waiter_keeps_its_one_place_while_the_dictionary_cannot_be_changed) {
+TEST_IN_TIME(LockTest, a_waiter_keeps_its_one_place_while_the_dictionary_cannot_be_changed) {
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   Waiting waiting;
   ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
@@ -378,7 +379,7 @@ TEST_F(LockTest, a_waiter_keeps_its_one_place_while_the_dictionary_cannot_be_cha
   EXPECT_EQ(test::count_shard(dict.segment().shards()[0]).waiters, 0U);
 }
 
-TEST_F(LockTest, a_stopped_holder_is_not_robbed) {
+TEST_IN_TIME(LockTest, a_stopped_holder_is_not_robbed) {
   Child holder([&](Channel& channel) {
     holdfast_lease mine{};
     channel.say(std::to_string(dict.try_lock("k", 0, &mine)));
@@ -395,7 +396,7 @@ TEST_F(LockTest, a_stopped_holder_is_not_robbed) {
   EXPECT_EQ(waiting.lock(dict, "k", 20, &lease), HOLDFAST_OK);
 }
 
-TEST_F(LockTest, a_release_wakes_a_waiter_in_another_process) {
+TEST_IN_TIME(LockTest, a_release_wakes_a_waiter_in_another_process) {
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   Child waiter([&](Channel& channel) {
     Waiting waiting;
@@ -412,7 +413,7 @@ TEST_F(LockTest, a_release_wakes_a_waiter_in_another_process) {
   EXPECT_EQ(waiter.wait(), 0);
 }
 
-TEST_F(LockTest, waiters_that_waited_long_are_served_in_order_of_arrival) {
+TEST_IN_TIME(LockTest, waiters_that_waited_long_are_served_in_order_of_arrival) {
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   std::vector<std::unique_ptr<Child>> waiters;
   for (int i = 0; i < 3; ++i) {
@@ -435,7 +436,7 @@ TEST_F(LockTest, waiters_that_waited_long_are_served_in_order_of_arrival) {
   EXPECT_EQ(dict.get("order"), text("012"));
 }
 
-TEST_F(LockTest, a_killed_waiter_does_not_hold_up_the_queue) {
+TEST_IN_TIME(LockTest, a_killed_waiter_does_not_hold_up_the_queue) {
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   Child doomed([&](Channel& channel) {
     Waiting waiting;
@@ -454,7 +455,7 @@ TEST_F(LockTest, a_killed_waiter_does_not_hold_up_the_queue) {
   EXPECT_EQ(waiting.lock(dict, "k", 20, &lease), HOLDFAST_OK) << "the lock was reserved for the dead";
 }
 
-TEST_F(LockTest, a_critical_section_under_the_lock_is_never_entered_twice) {
+TEST_IN_TIME(LockTest, a_critical_section_under_the_lock_is_never_entered_twice) {
   constexpr int kEach = 2000;
   const auto work = [&](Channel&) {
     Waiting waiting;
@@ -477,7 +478,7 @@ TEST_F(LockTest, a_critical_section_under_the_lock_is_never_entered_twice) {
   EXPECT_EQ(test::count_shard(dict.segment().shards()[0]).waiters, 0U);
 }
 
-TEST_F(LockTest, a_forked_child_has_parkers_but_none_of_its_parents_waiters) {
+TEST_IN_TIME(LockTest, a_forked_child_has_parkers_but_none_of_its_parents_waiters) {
   Waiting waiting;
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
@@ -494,7 +495,7 @@ TEST_F(LockTest, a_forked_child_has_parkers_but_none_of_its_parents_waiters) {
   EXPECT_EQ(waiting.once(dict, "k", &other), HOLDFAST_OK);
 }
 
-TEST_F(LockTest, any_number_of_waiters_leaves_memory_for_others_and_all_are_served) {
+TEST_IN_TIME(LockTest, any_number_of_waiters_leaves_memory_for_others_and_all_are_served) {
   constexpr int kWaiters = 3000;
   Dict small(name + "-small", {.size = 65536});
   const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dict/repair.h"
+#include "support/in_time.h"
 #include "support/permits.h"
 #include "support/process.h"
 
@@ -28,7 +29,7 @@ const test::ScratchDirectory directory;
 
 // --- what ends a hold ---
 
-TEST_F(PermitsTest, permits_of_a_dead_process_come_back) {
+TEST_IN_TIME(PermitsTest, permits_of_a_dead_process_come_back) {
   Child child([&](Channel& channel) {
     acquired(2);
     channel.say("ready");
@@ -47,7 +48,7 @@ TEST_F(PermitsTest, permits_of_a_dead_process_come_back) {
   EXPECT_EQ(post(mine), HOLDFAST_OK) << "those of others are left alone";
 }
 
-TEST_F(PermitsTest, a_waiter_gets_what_a_dead_process_had) {
+TEST_IN_TIME(PermitsTest, a_waiter_gets_what_a_dead_process_had) {
   Child child([&](Channel& channel) {
     holdfast_lease lease{};
     read(&lease);
@@ -63,7 +64,7 @@ TEST_F(PermitsTest, a_waiter_gets_what_a_dead_process_had) {
   EXPECT_EQ(writer.wait(), HOLDFAST_OK);
 }
 
-TEST_F(PermitsTest, more_dead_processes_than_are_asked_for_at_once_do_not_hold_it_up) {
+TEST_IN_TIME(PermitsTest, more_dead_processes_than_are_asked_for_at_once_do_not_hold_it_up) {
   std::vector<std::unique_ptr<Child>> children;
   for (int i = 0; i < 100; ++i) {
     children.push_back(std::make_unique<Child>([&](Channel& channel) {
@@ -84,7 +85,7 @@ TEST_F(PermitsTest, more_dead_processes_than_are_asked_for_at_once_do_not_hold_i
   EXPECT_EQ(count_shard(shard()).holds, 1U);
 }
 
-TEST_F(PermitsTest, a_forked_child_neither_holds_nor_gives_back_its_parents_permits) {
+TEST_IN_TIME(PermitsTest, a_forked_child_neither_holds_nor_gives_back_its_parents_permits) {
   holdfast_lease lease{};
   ASSERT_EQ(write(&lease), HOLDFAST_OK);
   Child child([&](Channel&) {
@@ -100,7 +101,7 @@ TEST_F(PermitsTest, a_forked_child_neither_holds_nor_gives_back_its_parents_perm
   EXPECT_EQ(post(lease), HOLDFAST_OK);
 }
 
-TEST_F(PermitsTest, expiry_lets_the_next_waiter_in) {
+TEST_IN_TIME(PermitsTest, expiry_lets_the_next_waiter_in) {
   holdfast_lease lease{};
   ASSERT_EQ(write(&lease, 0.05), HOLDFAST_OK);
   Reader reader(dict);
@@ -109,7 +110,7 @@ TEST_F(PermitsTest, expiry_lets_the_next_waiter_in) {
   EXPECT_TRUE(reader.get());
 }
 
-TEST_F(PermitsTest, flush_delete_set_and_expire_end_all_holds) {
+TEST_IN_TIME(PermitsTest, flush_delete_set_and_expire_end_all_holds) {
   const auto expect_ended = [&](const char* how, const std::vector<holdfast_lease>& leases) {
     for (holdfast_lease lease : leases) EXPECT_EQ(dict.remaining("key", lease), -1) << how;
     for (holdfast_lease lease : leases) EXPECT_EQ(dict.renew("key", lease, 10), HOLDFAST_NOT_OWNER) << how;
@@ -143,7 +144,7 @@ TEST_F(PermitsTest, flush_delete_set_and_expire_end_all_holds) {
   EXPECT_EQ(count_shard(shard()).holds, 0U);
 }
 
-TEST_F(PermitsTest, waiters_are_told_when_all_holds_are_ended) {
+TEST_IN_TIME(PermitsTest, waiters_are_told_when_all_holds_are_ended) {
   holdfast_lease lease{};
   const auto end_it = [&](int how) {
     if (how == 0) return dict.remove("key");
@@ -164,7 +165,7 @@ TEST_F(PermitsTest, waiters_are_told_when_all_holds_are_ended) {
 
 // --- repair ---
 
-TEST_F(PermitsTest, repair_keeps_holds_and_counts_them_anew) {
+TEST_IN_TIME(PermitsTest, repair_keeps_holds_and_counts_them_anew) {
   holdfast_lease one = acquired(1, 100);
   holdfast_lease two = acquired(2);
   Taker waiter(dict);
@@ -180,7 +181,7 @@ TEST_F(PermitsTest, repair_keeps_holds_and_counts_them_anew) {
   EXPECT_EQ(post(two), HOLDFAST_OK);
 }
 
-TEST_F(PermitsTest, repair_cuts_a_chain_before_the_first_hold_that_makes_no_sense) {
+TEST_IN_TIME(PermitsTest, repair_cuts_a_chain_before_the_first_hold_that_makes_no_sense) {
   for (int damage = 0; damage < 6; ++damage) {
     SCOPED_TRACE(damage);
     holdfast_lease leases[3] = {acquired(), acquired(), acquired()};
@@ -203,7 +204,7 @@ TEST_F(PermitsTest, repair_cuts_a_chain_before_the_first_hold_that_makes_no_sens
   }
 }
 
-TEST_F(PermitsTest, calls_that_meet_damage_repair_and_go_on) {
+TEST_IN_TIME(PermitsTest, calls_that_meet_damage_repair_and_go_on) {
   const auto damaged = [&] {
     dict.remove("key");
     holdfast_lease lease = acquired();

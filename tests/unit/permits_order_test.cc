@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lock/turns.h"
+#include "support/in_time.h"
 #include "support/permits.h"
 #include "support/process.h"
 
@@ -25,7 +26,7 @@ const test::ScratchDirectory directory;
 
 // --- order ---
 
-TEST_F(PermitsTest, readers_that_come_after_a_waiting_writer_wait_behind_it) {
+TEST_IN_TIME(PermitsTest, readers_that_come_after_a_waiting_writer_wait_behind_it) {
   holdfast_lease reader{};
   ASSERT_EQ(read(&reader), HOLDFAST_OK);
   Writer writer(dict);
@@ -44,7 +45,7 @@ TEST_F(PermitsTest, readers_that_come_after_a_waiting_writer_wait_behind_it) {
   EXPECT_EQ(behind.wait(), HOLDFAST_OK);
 }
 
-TEST_F(PermitsTest, readers_are_not_starved_by_writers) {
+TEST_IN_TIME(PermitsTest, readers_are_not_starved_by_writers) {
   Writer writers[3] = {Writer(dict), Writer(dict), Writer(dict)};
   ASSERT_EQ(writers[0].wait(), HOLDFAST_OK);
   ASSERT_EQ(writers[1].wait(), HOLDFAST_LOCKED);
@@ -62,7 +63,7 @@ TEST_F(PermitsTest, readers_are_not_starved_by_writers) {
   EXPECT_EQ(writers[2].wait(), HOLDFAST_OK);
 }
 
-TEST_F(PermitsTest, one_release_lets_all_readers_in_each_woken_by_the_one_before) {
+TEST_IN_TIME(PermitsTest, one_release_lets_all_readers_in_each_woken_by_the_one_before) {
   holdfast_lease writer{};
   ASSERT_EQ(write(&writer), HOLDFAST_OK);
   std::vector<std::unique_ptr<Reader>> readers;
@@ -82,7 +83,7 @@ TEST_F(PermitsTest, one_release_lets_all_readers_in_each_woken_by_the_one_before
   EXPECT_EQ(dict.waiters("key"), 0);
 }
 
-TEST_F(PermitsTest, who_wants_little_does_not_pass_who_wants_more_than_there_is) {
+TEST_IN_TIME(PermitsTest, who_wants_little_does_not_pass_who_wants_more_than_there_is) {
   holdfast_lease two = acquired(2);
   Taker large(dict, 3);
   ASSERT_EQ(large.wait(), HOLDFAST_LOCKED);
@@ -96,7 +97,7 @@ TEST_F(PermitsTest, who_wants_little_does_not_pass_who_wants_more_than_there_is)
   post(two);
 }
 
-TEST_F(PermitsTest, a_woken_waiter_is_passed_for_a_short_time_and_a_fair_one_never) {
+TEST_IN_TIME(PermitsTest, a_woken_waiter_is_passed_for_a_short_time_and_a_fair_one_never) {
   for (const bool fair : {false, true}) {
     SCOPED_TRACE(fair);
     holdfast_lease lease = acquired(3);
@@ -110,7 +111,7 @@ TEST_F(PermitsTest, a_woken_waiter_is_passed_for_a_short_time_and_a_fair_one_nev
   }
 }
 
-TEST_F(PermitsTest, a_woken_waiter_is_passed_a_few_times_at_most) {
+TEST_IN_TIME(PermitsTest, a_woken_waiter_is_passed_a_few_times_at_most) {
   std::uint32_t most = 0;
   for (int round = 0; round < 50; ++round) {
     holdfast_lease lease = acquired(3);
@@ -130,7 +131,7 @@ TEST_F(PermitsTest, a_woken_waiter_is_passed_a_few_times_at_most) {
   EXPECT_GT(most, 0U) << "short sections go on while a waiter wakes up";
 }
 
-TEST_F(PermitsTest, nobody_passes_a_fair_waiter_behind_the_first) {
+TEST_IN_TIME(PermitsTest, nobody_passes_a_fair_waiter_behind_the_first) {
   holdfast_lease one = acquired(1);
   Taker large(dict, 3);
   Taker fair(dict, 1, true);
@@ -144,7 +145,7 @@ TEST_F(PermitsTest, nobody_passes_a_fair_waiter_behind_the_first) {
   EXPECT_EQ(fair.wait(), HOLDFAST_OK);
 }
 
-TEST_F(PermitsTest, a_woken_waiter_that_does_not_come_is_out_of_the_queue_after_a_while) {
+TEST_IN_TIME(PermitsTest, a_woken_waiter_that_does_not_come_is_out_of_the_queue_after_a_while) {
   holdfast_lease lease = acquired(3);
   Taker first(dict, 1);
   Taker second(dict, 3);
@@ -160,7 +161,7 @@ TEST_F(PermitsTest, a_woken_waiter_that_does_not_come_is_out_of_the_queue_after_
   EXPECT_EQ(first.wait(), HOLDFAST_OK);
 }
 
-TEST_F(PermitsTest, a_waiter_of_a_dead_process_is_not_waited_for) {
+TEST_IN_TIME(PermitsTest, a_waiter_of_a_dead_process_is_not_waited_for) {
   holdfast_lease reader{};
   ASSERT_EQ(read(&reader), HOLDFAST_OK);
   Child child([&](Channel& channel) {

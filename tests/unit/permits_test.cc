@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "support/in_time.h"
 #include "support/permits.h"
 #include "support/process.h"
 
@@ -30,7 +31,7 @@ const test::ScratchDirectory directory;
 
 // --- semaphores ---
 
-TEST_F(PermitsTest, a_semaphore_gives_out_as_many_as_it_has) {
+TEST_IN_TIME(PermitsTest, a_semaphore_gives_out_as_many_as_it_has) {
   holdfast_lease one = acquired();
   holdfast_lease two = acquired(2);
   holdfast_lease none{};
@@ -49,7 +50,7 @@ TEST_F(PermitsTest, a_semaphore_gives_out_as_many_as_it_has) {
   EXPECT_EQ(post(again), HOLDFAST_NOT_OWNER);
 }
 
-TEST_F(PermitsTest, the_last_caller_says_how_many_there_are) {
+TEST_IN_TIME(PermitsTest, the_last_caller_says_how_many_there_are) {
   holdfast_lease leases[4]{};
   ASSERT_EQ(dict.try_permits("key", HOLDFAST_SEMAPHORE, 2, 2, 0, &leases[0]), HOLDFAST_OK);
   EXPECT_EQ(dict.try_permits("key", HOLDFAST_SEMAPHORE, 1, 2, 0, &leases[1]), HOLDFAST_LOCKED);
@@ -61,7 +62,7 @@ TEST_F(PermitsTest, the_last_caller_says_how_many_there_are) {
   EXPECT_EQ(dict.try_permits("key", HOLDFAST_SEMAPHORE, 1, 1, 0, &leases[2]), HOLDFAST_OK);
 }
 
-TEST_F(PermitsTest, what_makes_no_sense_is_refused_with_a_sentence) {
+TEST_IN_TIME(PermitsTest, what_makes_no_sense_is_refused_with_a_sentence) {
   holdfast_lease lease{};
   const auto attempt = [&](int kind, std::uint32_t want, std::uint32_t total) {
     EXPECT_EQ(dict.try_permits("key", kind, want, total, 0, &lease), HOLDFAST_INVALID);
@@ -84,7 +85,7 @@ TEST_F(PermitsTest, what_makes_no_sense_is_refused_with_a_sentence) {
   EXPECT_EQ(dict.used("key"), 0);
 }
 
-TEST_F(PermitsTest, permits_expire_each_at_its_time) {
+TEST_IN_TIME(PermitsTest, permits_expire_each_at_its_time) {
   holdfast_lease longer = acquired(1, 100);
   holdfast_lease shorter = acquired(2, 0.05);
   holdfast_lease lease{};
@@ -101,7 +102,7 @@ TEST_F(PermitsTest, permits_expire_each_at_its_time) {
   EXPECT_EQ(post(longer), HOLDFAST_OK);
 }
 
-TEST_F(PermitsTest, a_renewal_moves_the_end_of_one_hold_in_either_direction) {
+TEST_IN_TIME(PermitsTest, a_renewal_moves_the_end_of_one_hold_in_either_direction) {
   holdfast_lease first = acquired(1, 0.05);
   holdfast_lease second = acquired(1, 100);
   EXPECT_EQ(dict.renew("key", first, 0), HOLDFAST_OK);
@@ -117,7 +118,7 @@ TEST_F(PermitsTest, a_renewal_moves_the_end_of_one_hold_in_either_direction) {
 
 // --- rwlocks ---
 
-TEST_F(PermitsTest, readers_share_and_a_writer_is_alone) {
+TEST_IN_TIME(PermitsTest, readers_share_and_a_writer_is_alone) {
   holdfast_lease readers[3]{};
   holdfast_lease writer{};
   for (holdfast_lease& reader : readers) EXPECT_EQ(read(&reader), HOLDFAST_OK);
@@ -130,7 +131,7 @@ TEST_F(PermitsTest, readers_share_and_a_writer_is_alone) {
   EXPECT_EQ(read(&readers[0]), HOLDFAST_OK);
 }
 
-TEST_F(PermitsTest, a_writer_that_keeps_one_permit_reads_and_lets_readers_in) {
+TEST_IN_TIME(PermitsTest, a_writer_that_keeps_one_permit_reads_and_lets_readers_in) {
   holdfast_lease writer{};
   ASSERT_EQ(write(&writer), HOLDFAST_OK);
   Reader first(dict);
@@ -158,7 +159,7 @@ TEST_F(PermitsTest, a_writer_that_keeps_one_permit_reads_and_lets_readers_in) {
 
 // --- beside other things ---
 
-TEST_F(PermitsTest, what_is_held_reads_as_true_and_what_is_free_as_nothing) {
+TEST_IN_TIME(PermitsTest, what_is_held_reads_as_true_and_what_is_free_as_nothing) {
   EXPECT_EQ(dict.get("key"), nothing());
   holdfast_lease first = acquired(1, 50);
   holdfast_lease second = acquired(1, 100);
@@ -175,7 +176,7 @@ TEST_F(PermitsTest, what_is_held_reads_as_true_and_what_is_free_as_nothing) {
   EXPECT_EQ(dict.add("key", "value"), HOLDFAST_OK);
 }
 
-TEST_F(PermitsTest, what_only_dead_processes_hold_reads_as_nothing) {
+TEST_IN_TIME(PermitsTest, what_only_dead_processes_hold_reads_as_nothing) {
   const auto make_reader = [&] {
     return std::make_unique<Child>([&](Channel& channel) {
       holdfast_lease lease{};
@@ -197,7 +198,7 @@ TEST_F(PermitsTest, what_only_dead_processes_hold_reads_as_nothing) {
   EXPECT_EQ(dict.get("key"), nothing());
 }
 
-TEST_F(PermitsTest, something_of_another_kind_that_is_held_is_waited_for_and_a_free_one_replaced) {
+TEST_IN_TIME(PermitsTest, something_of_another_kind_that_is_held_is_waited_for_and_a_free_one_replaced) {
   holdfast_lease lock{};
   holdfast_lease lease{};
   ASSERT_EQ(dict.try_lock("key", 0, &lock), HOLDFAST_OK);
@@ -220,7 +221,7 @@ TEST_F(PermitsTest, something_of_another_kind_that_is_held_is_waited_for_and_a_f
   EXPECT_TRUE(reader.get());
 }
 
-TEST_F(PermitsTest, a_dead_process_holds_nothing_of_any_kind) {
+TEST_IN_TIME(PermitsTest, a_dead_process_holds_nothing_of_any_kind) {
   for (const bool is_lock : {true, false}) {
     Child child([&](Channel& channel) {
       holdfast_lease lease{};
@@ -238,7 +239,7 @@ TEST_F(PermitsTest, a_dead_process_holds_nothing_of_any_kind) {
   }
 }
 
-TEST_F(PermitsTest, a_holder_is_told_and_may_say_why) {
+TEST_IN_TIME(PermitsTest, a_holder_is_told_and_may_say_why) {
   holdfast_lease first = acquired(1, 50);
   holdfast_lease second = acquired(1);
   EXPECT_EQ(dict.explain("key", second, "the later one"), HOLDFAST_OK);
@@ -264,7 +265,7 @@ TEST_F(PermitsTest, a_holder_is_told_and_may_say_why) {
 
 // --- memory ---
 
-TEST_F(PermitsTest, without_memory_nothing_changes) {
+TEST_IN_TIME(PermitsTest, without_memory_nothing_changes) {
   std::vector<holdfast_lease> leases;
   holdfast_lease lease{};
   int code = HOLDFAST_OK;
@@ -281,7 +282,7 @@ TEST_F(PermitsTest, without_memory_nothing_changes) {
   EXPECT_EQ(count_shard(shard()).holds, 0U);
 }
 
-TEST_F(PermitsTest, holds_stay_where_they_are_while_values_make_way_for_each_other) {
+TEST_IN_TIME(PermitsTest, holds_stay_where_they_are_while_values_make_way_for_each_other) {
   std::vector<holdfast_lease> leases;
   for (int i = 0; i < 40; ++i) {
     holdfast_lease lease{};
@@ -298,7 +299,7 @@ TEST_F(PermitsTest, holds_stay_where_they_are_while_values_make_way_for_each_oth
     EXPECT_EQ(dict.unlock("key-" + std::to_string(i % 7), &leases[i]), HOLDFAST_OK) << i;
 }
 
-TEST_F(PermitsTest, free_permits_are_memory_to_be_had) {
+TEST_IN_TIME(PermitsTest, free_permits_are_memory_to_be_had) {
   for (int i = 0; i < 60; ++i) {
     const std::string key = "free-" + std::to_string(i);
     holdfast_lease lease{};
