@@ -36,6 +36,12 @@ inline std::vector<std::string> pumps() {
   return found;
 }
 
+/// Of this process.
+inline std::size_t threads() {
+  const auto all = std::filesystem::directory_iterator("/proc/self/task");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
 inline std::size_t descriptors() {
   const auto all = std::filesystem::directory_iterator("/proc/self/fd");
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
@@ -48,6 +54,13 @@ class LoopWaiting {
 
   int fd() { return holdfast_parker_fd(parker_.get()); }
   int timer(double seconds) { return holdfast_parker_timer(parker_.get(), seconds); }
+  /// Sets the timer and unsets it. False if that took so long, on a busy machine, that it may have been due.
+  bool set_and_unset_timer(double seconds) {
+    const double start = now();
+    EXPECT_EQ(timer(seconds), HOLDFAST_OK);
+    EXPECT_EQ(timer(-1), HOLDFAST_OK);
+    return now() - start < seconds;
+  }
   int once(Dict& dict, const std::string& key) {
     return dict.wait_lock(key, 0, parker_.get(), waiter_, &lease_, &pause_);
   }

