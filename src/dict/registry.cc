@@ -7,6 +7,7 @@
 #include <new>
 
 #include "base/parse.h"
+#include "platform/platform.h"
 #include "world/world.h"
 #include "world/world_file.h"
 
@@ -17,6 +18,9 @@ Registry& Registry::get() {
   static auto* const registry = new (storage) Registry;
   return *registry;
 }
+
+// When the library is loaded: a child that is forked while another thread makes it would wait for that thread for ever.
+[[maybe_unused]] const bool kRegistryMade = (platform::install_fork_gate(), Registry::get(), true);
 
 // A fork while another thread opens a dictionary must not leave the child a mutex that nobody unlocks.
 Registry::Registry() {

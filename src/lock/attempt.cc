@@ -97,7 +97,7 @@ constexpr int kPausesPerLook = 8;
 class Worth {
  public:
   bool try_now() noexcept {
-    if (!several_processors_) return false;
+    if (platform::processor_count() == 1) return false;
     if (credit_.load(kRelaxed) > 0) return true;
     const std::uint32_t skipped = skipped_.load(kRelaxed) + 1;
     skipped_.store(skipped, kRelaxed);
@@ -115,11 +115,10 @@ class Worth {
 
   std::atomic<int> credit_{kPerSuccess};
   std::atomic<std::uint32_t> skipped_{0};
-  const bool several_processors_ = platform::processor_count() > 1;
 };
 
 Worth& worth() noexcept {
-  static Worth of_this_process;
+  static constinit Worth of_this_process;
   return of_this_process;
 }
 

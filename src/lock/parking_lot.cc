@@ -36,6 +36,9 @@ ParkingLot& ParkingLot::get() {
   return *lot;
 }
 
+// When the library is loaded: a child that is forked while another thread makes it would wait for that thread for ever.
+[[maybe_unused]] const bool kLotMade = (platform::install_fork_gate(), ParkingLot::get(), true);
+
 ParkingLot::ParkingLot() { pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child); }
 
 /// The parent's waiters are not ours: our parkers start empty.

@@ -280,6 +280,10 @@ int start_thread(void* (*body)(void*), void* argument) noexcept;
 /// What ps and top call the calling thread; at most 15 characters.
 void name_this_thread(const char* name) noexcept;
 
+/// Has forks wait for ForkGuards, if that is not so yet. To be called by those who, when the library is loaded, install
+/// handlers of forks that take a mutex: theirs come before this one's then, as who holds such a mutex may want a guard.
+void install_fork_gate() noexcept;
+
 /// While one of these lives, no thread of this process forks (through libc), so nothing half-made gets into a child:
 /// a record lock not yet pinned, a mutex that nobody would unlock there. Take it before any mutex that a child may
 /// need. Nests. Keep it short: fork() waits for it.

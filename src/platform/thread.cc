@@ -4,6 +4,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 
 #include "platform/platform.h"
@@ -16,6 +17,13 @@ namespace {
 // guard may nest in another one.
 pthread_rwlock_t fork_gate = PTHREAD_RWLOCK_INITIALIZER;
 constinit thread_local int guards_of_this_thread = 0;
+
+int count_processors() noexcept {
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
+  const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
+  return online > 0 ? static_cast<int>(online) : 1;
+}
 
 // A signal handler may fork inside a guard of its own thread; waiting for that guard would never end.
 void before_fork() noexcept {
@@ -33,20 +41,25 @@ void after_fork_in_child() noexcept {
   if (guards_of_this_thread != 0) ::pthread_rwlock_rdlock(&fork_gate);
 }
 
-[[maybe_unused]] const int kForkHandlersInstalled =
-    ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+[[maybe_unused]] const bool kForkGateInstalled = (install_fork_gate(), true);
 
 }  // namespace
+
+void install_fork_gate() noexcept {
+  [[maybe_unused]] static const int installed =
+      ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
 
 void yield() noexcept { ::sched_yield(); }
 
 int processor_count() noexcept {
-  static const int count = [] {
-    cpu_set_t allowed;
-    if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
-    const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 ? static_cast<int>(online) : 1;
-  }();
+  // Not a static of that value: a child that is forked while another thread makes one waits for that thread for ever.
+  static std::atomic<int> known{0};
+  int count = known.load(std::memory_order_relaxed);
+  if (count == 0) {
+    count = count_processors();
+    known.store(count, std::memory_order_relaxed);
+  }
   return count;
 }
 

@@ -209,6 +209,32 @@ TEST_F(ThreadsTest, a_child_that_is_forked_while_threads_are_inside_can_use_what
     for (std::thread& thread : busy) thread.join();
   });
 }
+
+TEST_F(ThreadsTest, a_child_that_is_forked_while_another_thread_waits_for_the_first_time_can_wait_too) {
+  constexpr int kProcesses = 200;
+  for (int i = 0; i < kProcesses && !HasFailure(); ++i) {
+    in_process([i] {
+      Dict dict("threads");
+      std::atomic<bool> begins{false};
+      std::thread first([&] {
+        begins = true;
+        // At some time of the fork below.
+        const double end = test::now() + 1e-6 * i;
+        while (test::now() < end) {
+        }
+        Waiting waiting;
+      });
+      while (!begins) {
+      }
+      Child child([&](test::Channel&) {
+        holdfast_lease lease{};
+        return Waiting().lock(dict, "lock", kLong, &lease) == HOLDFAST_OK ? 0 : 1;
+      });
+      EXPECT_EQ(child.wait(), 0);
+      first.join();
+    });
+  }
+}
 #endif
 
 }  // namespace
