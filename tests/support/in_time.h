@@ -60,7 +60,6 @@ class Attempt : public Body {
 
 }  // namespace holdfast::test
 
-// NOLINTNEXTLINE(cppcoreguidelines-macro-usage): as TEST_F is one
 #define TEST_IN_TIME(Fixture, name)                                                            \
   struct Fixture##_##name##_Body : Fixture {                                                   \
     void body();                                                                               \
