@@ -9,7 +9,8 @@ local C = require("ffi").C
 local now = require("resty.holdfast.core").C.holdfast_now
 
 local NAME = "spec_nginx_life"
-local EXIT_PATIENCE = 15  -- seconds in which an old worker exits after its last request; it would keep others for 20
+-- Seconds in which an old worker exits after its last request: 2, and 3 for a machine that stands still.
+local EXIT_PATIENCE = 5
 local PATIENCE = 20
 
 -- Before each location.
