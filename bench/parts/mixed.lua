@@ -1,6 +1,5 @@
 -- Several processes read and write the same keys at the same time. Each side has its turn, in all processes at once.
 
-local clock = require "bench.support.clock"
 local keys = require "bench.support.keys"
 local together = require "bench.support.together"
 
@@ -8,17 +7,6 @@ local together = require "bench.support.together"
 local BATCH = 1000
 
 local _M = {}
-
-
--- Steps per second of this process.
-local function rate(loop, start, seconds)
-    local steps, now = 0
-    repeat
-        steps = steps + loop(BATCH)
-        now = clock.now()
-    until now >= start + seconds
-    return steps / (now - start)
-end
 
 
 -- The keys, from a place on that is another one in each process.
@@ -45,7 +33,7 @@ local function compare(host, options, sync, name, list, dict, reads)
         for turn = 1, #host.sides do
             local i = round % 2 == 1 and turn or #host.sides + 1 - turn
             local start = together.start(host, sync, name .. " " .. round .. " " .. turn)
-            rates[i][round] = rate(loops[i], start, options.seconds)
+            rates[i][round] = together.rate(loops[i], BATCH, start, options.seconds)
         end
     end
     for i, side in ipairs(host.sides) do

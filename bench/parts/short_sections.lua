@@ -1,7 +1,6 @@
 -- Two processes without coroutines want one lock all the time and hold it for a few microseconds. Each side has its
 -- turn, in all processes at once, by the same loop in Lua: what differs is the lock alone.
 
-local clock = require "bench.support.clock"
 local sides = require "bench.support.sides"
 local together = require "bench.support.together"
 
@@ -9,17 +8,6 @@ local together = require "bench.support.together"
 local BATCH = 20
 
 local _M = {}
-
-
--- Steps per second of this process.
-local function rate(loop, start, seconds)
-    local steps, now = 0
-    repeat
-        steps = steps + loop(BATCH)
-        now = clock.now()
-    until now >= start + seconds
-    return steps / (now - start)
-end
 
 
 local function compare(host, options, sync, all, microseconds)
@@ -34,7 +22,7 @@ local function compare(host, options, sync, all, microseconds)
         for turn = 1, #all do
             local i = round % 2 == 1 and turn or #all + 1 - turn
             local start = together.start(host, sync, microseconds .. " " .. round .. " " .. turn)
-            rates[i][round] = rate(loops[i], start, options.seconds)
+            rates[i][round] = together.rate(loops[i], BATCH, start, options.seconds)
         end
     end
     for i, side in ipairs(all) do

@@ -44,4 +44,16 @@ function _M.start(host, sync, name)
 end
 
 
+-- Steps per second of this process from that start on: loop(count) does so many and returns how many it did, `batch` of
+-- them between two looks at the clock.
+function _M.rate(loop, batch, start, seconds)
+    local steps, now = 0
+    repeat
+        steps = steps + loop(batch)
+        now = clock.now()
+    until now >= start + seconds
+    return steps / (now - start)
+end
+
+
 return _M
