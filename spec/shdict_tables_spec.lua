@@ -81,6 +81,76 @@ describe("shdict, tables as values:", function ()
         assert.is_nil(dict:get("new"))
     end)
 
+    -- A loop is compiled with what is right, and then entered with what is wrong by a caller deep in the stack. Its
+    -- frames are where the message of an error in compiled code would be written: where C code was called last.
+    it("are refused in compiled code as anywhere else: nothing is written over the stack", function ()
+        local text = process.run([[
+            local core = require "resty.holdfast.core"
+            local dict = require("resty.shdict").open("spec_tables", { size = "1m", tables = true })
+            local good = { [true] = true, [false] = true }
+            local twice_the_same_key = "\9\2\2\2\2\2"
+
+            local function store(bytes)
+                core.C.holdfast_store(dict[1], core.SET, "key", 3, core.TABLE, bytes, #bytes, 0, 0, 0, nil)
+            end
+
+            local function loop(method, value)
+                local ok, err
+                for _ = 1, 100 do
+                    ok, err = dict[method](dict, "key", value)
+                end
+                return ok, err
+            end
+
+            local function loop_deep(depth, method, value)
+                if depth == 0 then
+                    return loop(method, value)
+                end
+                local ok, err = loop_deep(depth - 1, method, value)
+                return ok, err
+            end
+            jit.off(loop_deep)
+
+            for method, value in pairs { set = { print }, get = false } do
+                for _ = 1, 100 do
+                    dict:set("key", good)
+                    loop(method, good)
+                end
+                store(twice_the_same_key)
+                for i = 1, 20 do
+                    os.getenv("HOME", unpack({}, 1, i))
+                    local ok, err = loop_deep(40, method, value)
+                    assert(not ok and err:find("^bad "), err)
+                end
+                say(select(2, dict[method](dict, "key", value)))
+            end
+        ]], { stderr = true })
+        assert.matches("bad table: cannot serialize 'function'\n", text, 1, true)
+        assert.matches("bad bytes of a table: duplicate table key\n", text, 1, true)
+    end)
+
+    it("are refused in a finaliser that runs while another table is stored", function ()
+        local text = process.run([[
+            local dict = require("resty.shdict").open("spec_tables", { size = "1m", tables = true })
+            local ffi = require "ffi"
+            local inner = 0
+            local function finalise()
+                local ok, err = dict:set("inner", { print })
+                if not ok and err == "bad table: cannot serialize 'function'" and dict:set("inner", { "inner" }) then
+                    inner = inner + 1
+                end
+            end
+            for i = 1, 20000 do
+                ffi.gc(ffi.new("char[1]"), finalise)
+                assert(dict:set("outer", { "outer", i }))
+                local value = dict:get("outer")
+                assert(value[1] == "outer" and value[2] == i)
+            end
+            say(inner > 1000, dict:get("inner")[1])
+        ]], { stderr = true })
+        assert.equal("true\tinner\n", text)
+    end)
+
     it("that are too large are out of memory like strings", function ()
         assert.same(pack(false, "no memory", false), pack(dict:set("key", { ("x"):rep(2 ^ 21) })))
     end)

@@ -5,10 +5,12 @@
 
 local bit = require "bit"
 local ffi = require "ffi"
+local jit = require "jit"
 
 local band = bit.band
 local ffi_cast = ffi.cast
 local find = string.find
+local gsub = string.gsub
 local lshift = bit.lshift
 local pcall = pcall
 local tonumber = tonumber
@@ -16,8 +18,6 @@ local tostring = tostring
 local type = type
 
 local known, buffer = pcall(require, "string.buffer")
-local encode = known and buffer.encode
-local decode = known and buffer.decode
 
 local bytes_type = ffi.typeof("const uint8_t *")
 local words_type = ffi.typeof("const uint32_t *")
@@ -27,6 +27,35 @@ local _M = {}
 
 -- Nil, or why this LuaJIT has no tables as values.
 _M.missing = not known and "tables as values need LuaJIT's string.buffer, which this LuaJIT does not have" or nil
+
+
+-- pcall of fn, but never in compiled code. What string.buffer raises there is written over the frames of the callers,
+-- and LuaJIT crashes as it returns to them, that of August 2026 still; its issue 1034 is of the same kind. What calls
+-- this is compiled up to gsub, which never is, and again after it. A finaliser may call it inside of itself: therefore
+-- a place for each depth.
+local function pcall_uncompiled(fn)
+    local depth = 0
+    local values, oks, results = {}, {}, {}
+
+    local function call()
+        oks[depth], results[depth] = pcall(fn, values[depth])
+    end
+    jit.off(call)
+
+    return function (value)
+        depth = depth + 1
+        values[depth] = value
+        gsub("x", "x", call)
+        local ok, result = oks[depth], results[depth]
+        values[depth], results[depth] = nil, nil
+        depth = depth - 1
+        return ok, result
+    end
+end
+
+
+local encode = known and pcall_uncompiled(buffer.encode)
+local decode = known and pcall_uncompiled(buffer.decode)
 
 
 -- The format is in LuaJIT's documentation of string.buffer. An object is a tag and what belongs to it.
@@ -99,7 +128,7 @@ end
 
 -- The table's bytes; nil and the reason when something in it has none (a function, a userdata, itself).
 function _M.encode(value)
-    local encoded, bytes = pcall(encode, value)
+    local encoded, bytes = encode(value)
     if not encoded then
         return nil, "bad table: " .. tostring(bytes)
     end
@@ -117,7 +146,7 @@ function _M.decode(bytes)
     if not is_sound(ffi_cast(bytes_type, bytes), #bytes) then
         return nil, "bad bytes of a table: they are not what string.buffer makes"
     end
-    local decoded, value = pcall(decode, bytes)
+    local decoded, value = decode(bytes)
     if not decoded then
         return nil, "bad bytes of a table: " .. tostring(value)
     end
