@@ -36,6 +36,24 @@ if not os.getenv("HOLDFAST_DIR") then
     end)
 end
 
+-- The name of the spec that runs, for whoever finds this process dead; none at the end.
+local running = os.getenv("HOLDFAST_SPEC_RUNNING")
+if running then
+    local busted = require "busted"
+    local function note(text)
+        local file = assert(io.open(running, "w"))
+        file:write(text)
+        file:close()
+        return nil, true
+    end
+    busted.subscribe({ "test", "start" }, function (test, parent)
+        return note(("%s @ %d: %s %s"):format(test.trace.short_src, test.trace.currentline, parent.name, test.name))
+    end)
+    busted.subscribe({ "suite", "end" }, function ()
+        return note("")
+    end)
+end
+
 -- Children get the same modules, whatever folder they start in.
 C.setenv("LUA_PATH", absolute("lua") .. "/?.lua;" .. absolute(".") .. "/?.lua;;", 1)
 
