@@ -60,9 +60,9 @@ describe("lock", function ()
     describe("renew", function ()
         it("keeps the lock while the task lives, and not longer than until unlock", function ()
             run(function ()
-                local lock = new { exptime = 2, renew = true }
+                local lock = new { exptime = 4, renew = true }
                 assert.equal(0, lock:lock("key"))
-                scheduler.sleep(2.2)
+                scheduler.sleep(4.2)
                 assert.is_true(lock:valid())
                 assert.equal(1, lock:unlock())
                 assert.is_nil(dict:get("key"))

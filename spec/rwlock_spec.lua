@@ -330,9 +330,9 @@ describe("rwlock", function ()
         it("is renewed, and its loss is told", function ()
             run(function ()
                 local lost = 0
-                local reader = new { exptime = 2, renew = true, on_lost = function () lost = lost + 1 end }
+                local reader = new { exptime = 4, renew = true, on_lost = function () lost = lost + 1 end }
                 reader:rdlock("key")
-                scheduler.sleep(2.2)
+                scheduler.sleep(4.2)
                 assert.is_true(reader:valid())
                 dict:delete("key")
                 assert.is_false(reader:valid())

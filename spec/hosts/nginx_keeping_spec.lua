@@ -89,7 +89,7 @@ describe("in nginx", function ()
 
     describe("renew", function ()
         local HOLD = [[
-            local lock = new { exptime = 2, renew = true }
+            local lock = new { exptime = 4, renew = true }
             assert(lock:lock("key"))
             done "locked"
             await "go on"
@@ -101,7 +101,7 @@ describe("in nginx", function ()
             local connection = here:connect()
             connection:send("/hold")
             await "locked"
-            assert_kept("key", 2.5)
+            assert_kept("key", 4.5)
             dict:set("go on", true)
             assert.equal("1", (connection:receive()))
             assert.is_nil(lock:holder("key"))
@@ -116,7 +116,7 @@ describe("in nginx", function ()
             await "locked"
             local worker = here:workers()[1]
             here:signal("HUP")
-            assert_kept("key", 2.5)
+            assert_kept("key", 4.5)
             dict:set("go on", true)
             assert.equal("1", (connection:receive()))
             site.await("the old worker is gone", function () return not site.alive(worker) end, 10)
