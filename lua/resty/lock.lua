@@ -15,10 +15,10 @@ local shdict = require "resty.shdict"
 local C = core.C
 local can_renew = keeping.can_renew
 local error = error
-local fill = grants.fill
 local find_dict = shdict.find
 local getenv = os.getenv
 local give_back = grants.give_back
+local hold = grants.hold
 local key_string = core.key_string
 local min = math.min
 local read_call = options.read_call
@@ -156,14 +156,14 @@ function _M.lock(self, key, opts)
         return nil, CANNOT_RENEW
     end
     local handle = self.dict[1]
-    local grant = take_grant()
+    local grant = take_grant(handle, key)
     local agent = agents.current or agents.get()
     local code = C.holdfast_lock_try(handle, key, #key, exptime, agent, settings.fair, grant.lease)
     if code == OK then
         if why or settings.watched then
             settle(self, grant, handle, key, exptime, why)
         else
-            fill(grant, handle, key)
+            hold(grant)
             self.cdata = grant
         end
         return 0
@@ -200,14 +200,14 @@ function _M.trylock(self, key, opts)
         return nil, CANNOT_RENEW
     end
     local handle = self.dict[1]
-    local grant = take_grant()
+    local grant = take_grant(handle, key)
     local agent = agents.current or agents.get()
     local code = C.holdfast_lock_try(handle, key, #key, exptime, agent, settings.fair, grant.lease)
     if code == OK then
         if why or settings.watched then
             settle(self, grant, handle, key, exptime, why)
         else
-            fill(grant, handle, key)
+            hold(grant)
             self.cdata = grant
         end
         return true

@@ -8,7 +8,6 @@ local core = require "resty.holdfast.core"
 local grants = require "resty.holdfast.lock.grants"
 local holding = require "resty.holdfast.lock.holding"
 local keeping = require "resty.holdfast.lock.keeping"
-local memo = require("resty.holdfast.lock.memo").memo
 local options = require "resty.holdfast.lock.options"
 local scoped = require "resty.holdfast.lock.scoped"
 local shdict = require "resty.shdict"
@@ -16,6 +15,7 @@ local shdict = require "resty.shdict"
 local C = core.C
 local can_renew = keeping.can_renew
 local give_back = grants.give_back
+local held_by = holding.held_by
 local key_string = core.key_string
 local read_call = options.read_call
 local reason = core.reason
@@ -80,7 +80,7 @@ local function take(self, key, want, exptime, timeout, why)
         return nil, CANNOT_RENEW
     end
     local handle = self.dict[1]
-    local grant = take_grant()
+    local grant = take_grant(handle, key)
     local agent = agents.current or agents.get()
     local code = C.holdfast_permits_try(handle, key, #key, RWLOCK, want, ALL, exptime, agent, settings.fair,
                                         grant.lease)
@@ -166,11 +166,10 @@ function _M.downgrade(self)
     if type(self) ~= "table" or self.cdata == nil then
         wrong_receiver(self, "downgrade")
     end
-    local grant = self.cdata
+    local grant, key = held_by(self)
     if not grant then
         return nil, "unlocked"
     end
-    local key = memo[grant.key_id]
     local code = C.holdfast_permits_keep(grant.dict, key, #key, grant.lease, 1)
     if code == OK then
         return true

@@ -13,9 +13,9 @@ local describe = core.describe
 local empty = grants.empty
 local enter = core.enter
 local error = error
-local fill = grants.fill
 local getmetatable = getmetatable
 local give_back = grants.give_back
+local hold = grants.hold
 local is_duration = core.is_duration
 local key_string = core.key_string
 local leave = core.leave
@@ -80,15 +80,16 @@ local function check_timeout(timeout, method)
 end
 
 
-local function hold(self, key, grant)
-    fill(grant, self.dict[1], key)
+local function keep(self, key, grant)
+    hold(grant)
     local own = self.held[key]
     if not own then
         own = { first = 1, last = 0 }
         self.held[key] = own
     end
-    own.last = own.last + 1
-    own[own.last] = grant
+    local last = own.last + 1
+    own[last] = grant
+    own.last = last
 end
 
 
@@ -113,7 +114,7 @@ local function wait_for(self, handle, key, timeout, agent)
         end
         return nil, grant
     end
-    hold(self, key, grant)
+    keep(self, key, grant)
     return true
 end
 
@@ -121,12 +122,12 @@ end
 -- Takes a permit.
 local function take(self, key, timeout)
     local handle = self.dict[1]
-    local grant = take_grant()
+    local grant = take_grant(handle, key)
     local agent = agents.current or agents.get()
     local code = C.holdfast_permits_try(handle, key, #key, SEMAPHORE, 1, self.permits, self.exptime, agent,
                                         self.settings.fair, grant.lease)
     if code == OK then
-        hold(self, key, grant)
+        keep(self, key, grant)
         return true
     end
     give_back(grant)

@@ -6,8 +6,8 @@ local hosts = require "resty.holdfast.host"
 local keeping = require "resty.holdfast.lock.keeping"
 local waiting = require "resty.holdfast.waiting"
 
-local fill = grants.fill
 local give_back = grants.give_back
+local hold = grants.hold
 local take_grant = grants.take
 
 local _M = {}
@@ -23,7 +23,7 @@ function _M.wait(request, settings)
     if not host then
         return nil, err
     end
-    local grant = take_grant()
+    local grant = take_grant(request.handle, request.key)
     local elapsed, keys
     if settings.wait == "wake" then
         elapsed, err, keys = waiting.wake(host, request, grant.lease)
@@ -44,7 +44,7 @@ end
 
 -- The grant is the object's from now on. `why`, if there is no memory for it, is not told to anybody.
 function _M.settle(self, grant, handle, key, exptime, why)
-    fill(grant, handle, key)
+    hold(grant)
     self.cdata = grant
     if self.settings.watched then
         keeping.begin(self, exptime)

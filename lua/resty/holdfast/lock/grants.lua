@@ -1,6 +1,7 @@
 -- A grant outlives the lock object until the collector has released what the object still held. Making one, with its
 -- finaliser, costs ten times as much as making the object: objects have a grant only while they hold a lock, and pass
--- it on after that. key_id: the number of the key in the memo; 0 when nothing is held.
+-- it on after that. key_id: the number of the key in the memo; 0 when nothing is held, nor asked for. counted: 1 when
+-- it is among agents.held.
 
 local agents = require "resty.holdfast.agents"
 local core = require "resty.holdfast.core"
@@ -23,54 +24,62 @@ local function collect(grant)
     local key_id = grant.key_id
     if key_id > 0 then
         local key = memo[key_id]
+        C.holdfast_unlock(grant.dict, key, #key, grant.lease)
         grant.key_id = 0
         unref_obj(key_id)
-        agents.held = agents.held - 1
-        C.holdfast_unlock(grant.dict, key, #key, grant.lease)
+        agents.held = agents.held - grant.counted
+        grant.counted = 0
     end
 end
 
 
-local grant_type = ffi_metatype("struct { int32_t key_id; holdfast_dict *dict; holdfast_lease lease; }",
+local grant_type = ffi_metatype("struct { int32_t key_id, counted; holdfast_dict *dict; holdfast_lease lease; }",
                                 { __gc = collect })
 
 local spare, spare_count = {}, 0
 
 
--- The caller gives it back, or fills it for who holds the lock.
-function _M.take()
+-- For what is about to be asked for: an error at any point after that, even of a stack that overflows, leaves it to
+-- the collector, which does nothing if there is nothing: the library has cleared the lease then.
+function _M.take(handle, key)
     local grant = spare[spare_count]
-    if not grant then
-        return ffi_new(grant_type)
+    if grant then
+        spare[spare_count] = nil
+        spare_count = spare_count - 1
+    else
+        grant = ffi_new(grant_type)
     end
-    spare[spare_count] = nil
-    spare_count = spare_count - 1
+    grant.dict = handle
+    grant.key_id = ref_obj(key)
     return grant
 end
 
 
-function _M.give_back(grant)
-    spare_count = spare_count + 1
-    spare[spare_count] = grant
-end
-
-
--- From now on the collector releases what the lease stands for, unless `empty` comes first.
-function _M.fill(grant, handle, key)
-    grant.key_id = ref_obj(key)
-    grant.dict = handle
+-- The library has filled the lease.
+function _M.hold(grant)
+    grant.counted = 1
     agents.held = agents.held + 1
 end
 
 
+-- What was asked for was not given. What the collector has had before is not used again: it has no finaliser any more.
+local function give_back(grant)
+    local key_id = grant.key_id
+    if key_id > 0 then
+        grant.key_id = 0
+        unref_obj(key_id)
+        spare_count = spare_count + 1
+        spare[spare_count] = grant
+    end
+end
+_M.give_back = give_back
+
+
 -- Nothing is held any more.
 function _M.empty(grant)
-    local key_id = grant.key_id
-    grant.key_id = 0
-    unref_obj(key_id)
-    agents.held = agents.held - 1
-    spare_count = spare_count + 1
-    spare[spare_count] = grant
+    agents.held = agents.held - grant.counted
+    grant.counted = 0
+    give_back(grant)
 end
 
 

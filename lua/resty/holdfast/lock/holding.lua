@@ -41,15 +41,29 @@ end
 local wrong_receiver = _M.wrong_receiver
 
 
+-- The grant of an object and its key. None where the collector was there first: in a finaliser that has the object.
+local function held_by(self)
+    local grant = self.cdata
+    if grant then
+        local key_id = grant.key_id
+        if key_id > 0 then
+            return grant, memo[key_id]
+        end
+        self.cdata = false
+    end
+    return nil
+end
+_M.held_by = held_by
+
+
 function _M.unlock(self)
     if type(self) ~= "table" or self.cdata == nil then
         wrong_receiver(self, "unlock")
     end
-    local grant = self.cdata
+    local grant, key = held_by(self)
     if not grant then
         return nil, "unlocked"
     end
-    local key = memo[grant.key_id]
     local code = C.holdfast_unlock(grant.dict, key, #key, grant.lease)
     if code == TIMEOUT or code == BUSY then
         -- Nothing has changed; the caller may try again.
@@ -84,7 +98,7 @@ function _M.expire(self, time)
     if type(self) ~= "table" or self.cdata == nil then
         wrong_receiver(self, "expire")
     end
-    local grant = self.cdata
+    local grant, key = held_by(self)
     if not grant then
         return nil, "unlocked"
     end
@@ -93,7 +107,6 @@ function _M.expire(self, time)
     elseif not is_duration(time) then
         error("bad time to expire: a number, 0 or more, expected, got " .. describe(time), 2)
     end
-    local key = memo[grant.key_id]
     local code = C.holdfast_lock_renew(grant.dict, key, #key, grant.lease, time)
     if code == OK then
         if self.settings.watched then
@@ -109,20 +122,20 @@ function _M.token(self)
     if type(self) ~= "table" or self.cdata == nil then
         wrong_receiver(self, "token")
     end
-    if not self.cdata then
+    local grant = held_by(self)
+    if not grant then
         return nil, "unlocked"
     end
-    return tonumber(self.cdata.lease.sequence)
+    return tonumber(grant.lease.sequence)
 end
 
 
 -- Seconds that the lock which is held has left; nil and the reason.
 local function time_left(self)
-    local grant = self.cdata
+    local grant, key = held_by(self)
     if not grant then
         return nil, "unlocked"
     end
-    local key = memo[grant.key_id]
     local seconds = enter().double
     local code = C.holdfast_lock_remaining(grant.dict, key, #key, grant.lease, seconds)
     local left = seconds[0]
