@@ -14,7 +14,7 @@ local ffi_istype = ffi.istype
 local ffi_new = ffi.new
 local floor = math.floor
 local format = string.format
-local pairs = pairs
+local next = next
 local rawget = rawget
 local rawset = rawset
 local sentence = core.sentence
@@ -223,7 +223,8 @@ local READERS = { size = read_size, mode = read_mode, mutex = read_mutex, persis
 -- The options as the library takes them; nil and the reason when a value is not acceptable.
 local function read_options(opts)
     local options = ffi_new("holdfast_options")
-    for name, given in pairs(opts) do
+    local name, given = next(opts)  -- not by pairs: see lock/options.lua
+    while name ~= nil do
         local reader = READERS[name]
         if not reader then
             error(format('unknown option "%s" to open: accepted are mode, mutex, persist, size and tables',
@@ -236,6 +237,7 @@ local function read_options(opts)
         if name ~= "tables" then
             options[name] = value
         end
+        name, given = next(opts, name)
     end
     return options
 end

@@ -20,7 +20,7 @@ local get_parker = parker.get
 local is_mine = parker.is_mine
 local max = math.max
 local min = math.min
-local pairs = pairs
+local next = next
 local pcall = pcall
 local reason = core.reason
 local type = type
@@ -159,8 +159,10 @@ end
 
 -- A Lua state that is closed finalises in any order; without the parker nobody could leave.
 parker.before_free(function ()
-    for _, state in pairs(states) do
+    local waiter, state = next(states)  -- not by pairs: see lock/options.lua
+    while waiter do
         leave(state)
+        waiter, state = next(states, waiter)
     end
 end)
 

@@ -8,6 +8,7 @@ local describe = core.describe
 local error = error
 local getenv = os.getenv
 local is_duration = core.is_duration
+local next = next
 local pairs = pairs
 local sort = table.sort
 local tostring = tostring
@@ -107,9 +108,12 @@ end
 
 -- --- readers -------------------------------------------------------------------------------------------
 
--- Other than resty.lock the newer modules take no option that they do not know.
+-- Other than resty.lock the newer modules take no option that they do not know. Not by pairs: a loop over pairs that is
+-- compiled never ends in a finaliser when it is entered with another table, because LuaJIT goes back to what it has
+-- compiled until it may record more, which it may not there.
 local function refuse_unknown(opts, who, known)
-    for name in pairs(opts) do
+    local name = next(opts)
+    while name ~= nil do
         if not known[name] then
             local names = {}
             for accepted in pairs(known) do
@@ -121,6 +125,7 @@ local function refuse_unknown(opts, who, known)
             error('unknown option "' .. tostring(name) .. '" to ' .. who .. ": accepted "
                   .. (#names == 0 and "is " or "are " .. concat(names, ", ") .. " and ") .. last, BLAME_FROM_CHECK)
         end
+        name = next(opts, name)
     end
 end
 
