@@ -205,7 +205,12 @@ _M.version = ffi_str(C.holdfast_version())
 
 
 -- A frame is what one call to the library writes to. A finaliser may run wherever Lua makes something, so also between
--- such a call and the reading of what it wrote, and may make calls of its own: they have frames of their own.
+-- such a call and the reading of what it wrote, and may make calls of its own: they have frames of their own. There are
+-- more than can be in use at once: one and a finaliser's, and those of a hook in each. They are used in turns, so that
+-- what is raised between `enter` and `leave`, for want of stack or memory, costs none.
+local FRAMES = 4
+_M.FRAMES = FRAMES
+
 local frames = {}
 local depth = 0
 
@@ -230,9 +235,9 @@ local function make_frame()
 end
 
 
--- Each enter has its leave. What is raised in between, for want of memory, costs a frame.
+-- Each enter has its leave.
 function _M.enter()
-    depth = depth + 1
+    depth = (depth + 1) % FRAMES
     local frame = frames[depth]
     if not frame then
         frame = make_frame()
@@ -243,7 +248,7 @@ end
 
 
 function _M.leave()
-    depth = depth - 1
+    depth = (depth - 1) % FRAMES
 end
 
 

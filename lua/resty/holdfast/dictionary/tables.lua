@@ -4,6 +4,7 @@
 -- no other process is to be trusted that far, bytes are checked before.
 
 local bit = require "bit"
+local FRAMES = require("resty.holdfast.core").FRAMES
 local ffi = require "ffi"
 local jit = require "jit"
 
@@ -31,24 +32,29 @@ _M.missing = not known and "tables as values need LuaJIT's string.buffer, which 
 
 -- pcall of fn, but never in compiled code. What string.buffer raises there is written over the frames of the callers,
 -- and LuaJIT crashes as it returns to them, that of August 2026 still; its issue 1034 is of the same kind. What calls
--- this is compiled up to gsub, which never is, and again after it. A finaliser may call it inside of itself: therefore
--- a place for each depth.
+-- this is compiled up to gsub, which never is, and again after it. A finaliser may call it inside of itself, hence the
+-- places, in turns as the frames of core.lua.
 local function pcall_uncompiled(fn)
-    local depth = 0
-    local values, oks, results = {}, {}, {}
-
-    local function call()
-        oks[depth], results[depth] = pcall(fn, values[depth])
+    local places = {}
+    for depth = 0, FRAMES - 1 do
+        local place = {}
+        function place.call()
+            place.ok, place.result = pcall(fn, place.value)
+        end
+        jit.off(place.call)
+        places[depth] = place
     end
-    jit.off(call)
+    local depth = 0
 
     return function (value)
-        depth = depth + 1
-        values[depth] = value
-        gsub("x", "x", call)
-        local ok, result = oks[depth], results[depth]
-        values[depth], results[depth] = nil, nil
-        depth = depth - 1
+        local mine = (depth + 1) % FRAMES
+        depth = mine
+        local place = places[mine]
+        place.value = value
+        gsub("x", "x", place.call)
+        local ok, result = place.ok, place.result
+        place.value, place.result = nil, nil
+        depth = (mine - 1) % FRAMES
         return ok, result
     end
 end
