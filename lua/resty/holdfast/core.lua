@@ -209,7 +209,7 @@ _M.version = ffi_str(C.holdfast_version())
 -- more than can be in use at once: one and a finaliser's, and those of a hook in each. They are used in turns, so that
 -- what is raised between `enter` and `leave`, for want of stack or memory, costs none.
 local FRAMES = 4
-_M.FRAMES = FRAMES
+_M.frame_count = FRAMES
 
 local frames = {}
 local depth = 0

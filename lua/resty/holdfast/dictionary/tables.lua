@@ -4,7 +4,7 @@
 -- no other process is to be trusted that far, bytes are checked before.
 
 local bit = require "bit"
-local FRAMES = require("resty.holdfast.core").FRAMES
+local FRAMES = require("resty.holdfast.core").frame_count
 local ffi = require "ffi"
 local jit = require "jit"
 
