@@ -335,6 +335,21 @@ describe("lock", function ()
             end
         end)
 
+        it("may fail with an error that has no text: unlock returns as ever", function ()
+            local report
+            local on_error = scheduler.on_error
+            scheduler.on_error = function (_, message) report = message end
+            for _, to_text in ipairs { error, function () return {} end } do
+                local lock = new { on_lost = function () error(setmetatable({}, { __tostring = to_text })) end }
+                lock:lock("key")
+                dict:delete("key")
+                assert.same({ true, nil, "not owner" }, { pcall(lock.unlock, lock) })
+                assert.matches("on_lost failed: (error object is a table value)\nstack traceback:", report, 1, true)
+                report = nil
+            end
+            scheduler.on_error = on_error
+        end)
+
         it("works without the scheduler and without renew", function ()
             local text = process.run [[
                 local dict = require("resty.shdict").open("spec_renew")

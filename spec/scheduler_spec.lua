@@ -232,6 +232,57 @@ describe("scheduler", function ()
             assert.matches("still here\nnil\t1 task failed\t1\n", text, 1, true)
         end)
 
+        -- What luajit says of such an error.
+        local NO_TEXT = "(error object is a table value)"
+
+        for fault, to_text in pairs {
+            ["raises"] = function () error("in __tostring") end,
+            ["raises itself"] = error,
+            ["gives a table"] = function () return {} end,
+            ["gives nothing"] = function () end,
+        } do
+            it("goes on after an error whose __tostring " .. fault .. ", and wakes who joins the task", function ()
+                local trouble, joined, other = setmetatable({}, { __tostring = to_text }), nil, false
+                local task = spawn(function () error(trouble) end)
+                spawn(function () joined = pack(task:join()) end)
+                spawn(function ()
+                    sleep(0.001)
+                    other = true
+                end)
+                assert.same(pack(nil, "1 task failed", 1), pack(scheduler.run()))
+                assert.is_true(other)
+                assert.equal(2, joined.n)
+                assert.is_nil(joined[1])
+                assert.equal(trouble, joined[2])
+                assert.equal(1, #reports)
+                assert.equal(NO_TEXT .. "\nstack traceback:\n", reports[1]:match("^[^\n]*\n[^\n]*\n"))
+            end)
+        end
+
+        it("goes on when neither the report nor standard error can be written", function ()
+            local text = process.run [[
+                local scheduler = require "resty.holdfast.scheduler"
+                local function trouble() error(setmetatable({}, { __tostring = error })) end
+                scheduler.on_error = trouble
+                scheduler.spawn(trouble)
+                scheduler.spawn(function () say "still here" end)
+                say(scheduler.run())
+                io.stderr:close()
+                scheduler.spawn(trouble)
+                scheduler.spawn(function () say "and here" end)
+                say(scheduler.run())
+            ]]
+            assert.equal("still here\nnil\t1 task failed\t1\nand here\nnil\t1 task failed\t1\n", text)
+        end)
+
+        it("has ended a task before on_error is told of it", function ()
+            local joined
+            scheduler.on_error = function (task) joined = pack(task:join()) end
+            spawn(error, "trouble")
+            scheduler.run()
+            assert.same(pack(nil, "trouble"), joined)
+        end)
+
         it("writes errors to standard error unless told otherwise", function ()
             local text = process.run([[
                 local scheduler = require "resty.holdfast.scheduler"

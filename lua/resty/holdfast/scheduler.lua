@@ -40,7 +40,7 @@ local remove_timer = timers.remove
 local run_chores = chores.run
 local select = select
 local setmetatable = setmetatable
-local tostring = tostring
+local text_of = traces.text_of
 local type = type
 local unpack = unpack
 
@@ -107,15 +107,23 @@ local function suspend(task, deadline)
 end
 
 
+local function write_both(err, message)
+    io.stderr:write("holdfast: scheduler.on_error failed: ", text_of(err), "\nwhile reporting: ", message, "\n")
+end
+
+
+-- Raises nothing: the program may even have closed its standard error.
 local function call_on_error(task, message)
     local ok, err = pcall(_M.on_error, task, message)
     if not ok then
-        io.stderr:write("holdfast: scheduler.on_error failed: ", tostring(err), "\nwhile reporting: ", message, "\n")
+        pcall(write_both, err, message)
     end
 end
 
 
+-- Whoever waits for the task is told before anything of the user's runs: on_error, and __tostring of the error.
 local function finish(task, ok, ...)
+    local co, joiners = task.co, task.joiners
     live = live - 1
     if ok then
         task.state = "done"
@@ -127,15 +135,16 @@ local function finish(task, ok, ...)
         task.state = "failed"
         task.err = ...
         failed = failed + 1
-        call_on_error(task, traces.describe(task.co, task.err))
     end
     task.co = nil
-    local joiners = task.joiners
     if joiners then
         task.joiners = nil
         for i = 1, #joiners do
             joiners[i]:wake()
         end
+    end
+    if not ok then
+        call_on_error(task, traces.describe(co, task.err))
     end
 end
 

@@ -1,10 +1,12 @@
 -- Where errors come from that are caught and raised again: the second error() would make the traceback its own.
 
 local co_running = coroutine.running
+local pcall = pcall
 local rawequal = rawequal
 local setmetatable = setmetatable
 local tostring = tostring
 local traceback = debug.traceback
+local type = type
 
 local _M = {}
 
@@ -12,12 +14,21 @@ local _M = {}
 local noted = setmetatable({}, { __mode = "k" })
 
 
+-- Any error value as a string. What its __tostring does wrong must not become an error of whoever reports it; what is
+-- said then is what luajit says.
+local function text_of(err)
+    local ok, text = pcall(tostring, err)
+    return ok and type(text) == "string" and text or "(error object is a " .. type(err) .. " value)"
+end
+_M.text_of = text_of
+
+
 -- A message handler for xpcall: leaves the error as it is. Of one that is raised again the first note stays.
 function _M.note(err)
     local co = co_running()
     local last = co and noted[co]
     if co and not (last and rawequal(last.err, err)) then
-        noted[co] = { err = err, text = traceback(tostring(err), 2) }
+        noted[co] = { err = err, text = traceback(text_of(err), 2) }
     end
     return err
 end
@@ -29,7 +40,7 @@ function _M.describe(co, err)
     if last and rawequal(last.err, err) then
         return last.text
     end
-    return traceback(co, tostring(err))
+    return traceback(co, text_of(err))
 end
 
 

@@ -17,7 +17,7 @@ local getpid = ffi.C.getpid
 local reason = core.reason
 local remove_chore = chores.remove
 local setmetatable = setmetatable
-local tostring = tostring
+local text_of = require("resty.holdfast.traces").text_of
 local traceback = debug.traceback
 local xpcall = xpcall
 
@@ -60,7 +60,7 @@ local spawn = keeper and keeper.spawn or scheduler.spawn
 
 
 local function tell(on_lost, lock, key, err)
-    local ok, message = xpcall(on_lost, function (e) return traceback(tostring(e), 2) end, lock, key, err)
+    local ok, message = xpcall(on_lost, function (e) return traceback(text_of(e), 2) end, lock, key, err)
     if not ok then
         scheduler.report(nil, "on_lost failed: " .. message)
     end
