@@ -79,6 +79,18 @@ describe("lock", function ()
             assert.matches("^[^:]*lock_with_spec.lua:%d+: with its place$", message)
         end)
 
+        it("lets an error pass as it was from a coroutine too, though it has no text", function ()
+            for _, to_text in ipairs { error, function () return {} end } do
+                local lock, err = new(), setmetatable({}, { __tostring = to_text })
+                local co = coroutine.create(function () lock:with("key", error, err) end)
+                local results = pack(coroutine.resume(co))
+                assert.is_false(results[1])
+                assert.is_true(rawequal(err, results[2]))
+                assert.is_true(lock:trylock("key"))
+                lock:unlock()
+            end
+        end)
+
         it("lets the function wait", function ()
             local order = {}
             local function visit(name)
