@@ -48,6 +48,109 @@ describe("timers", function ()
     end)
 
 
+    it("have their last deadline when added again", function ()
+        local heap = timers.new()
+        local items = {}
+        for name in ("abcd"):gmatch(".") do
+            items[name] = { name = name }
+            heap:add(items[name], name:byte())
+        end
+        heap:add(items.a, ("c"):byte() + 0.5)
+        heap:add(items.d, 0)
+        assert.equal("dbca", drain(heap))
+    end)
+
+
+    it("are taken out first by first", function ()
+        local heap = timers.new()
+        for name in ("cabd"):gmatch(".") do
+            heap:add({ name = name }, name:byte())
+        end
+        local names = {}
+        while heap:first() do
+            names[#names + 1] = heap:take_first().name
+        end
+        assert.equal("abcd", table.concat(names))
+        assert.equal(0, heap.count)
+    end)
+
+
+    describe("of which one is worked on when a hook raises an error", function ()
+        local COUNT = 20
+
+        before_each(function ()
+            jit.off()  -- as compiled code calls no hooks
+            jit.flush()
+        end)
+
+        after_each(function () jit.on() end)
+
+        -- The names of those that are missing, after an error at the nth step of work(heap, item); nil when there are
+        -- not so many steps.
+        local function missing_after(n, work)
+            local heap, items = timers.new(), {}
+            for i = 1, COUNT do
+                items[i] = { name = i }
+                heap:add(items[i], i * 7 % COUNT)
+            end
+            local struck = false
+            pcall(function ()
+                debug.sethook(function ()
+                    debug.sethook()
+                    struck = true
+                    error("time is over", 0)
+                end, "", n)
+                work(heap, items)
+                debug.sethook()
+            end)
+            debug.sethook()
+            heap:add({ name = "later" }, COUNT)
+            if items.mine then
+                heap:remove(items.mine)
+            end
+            local seen, taken = {}, 0
+            while heap:first() do
+                seen[heap:take_first()] = true
+                taken = taken + 1
+                assert.is_true(taken <= 2 * COUNT)
+            end
+            local missing = {}
+            for i = 1, COUNT do
+                if not seen[items[i]] and items[i] ~= items.mine then
+                    missing[#missing + 1] = i
+                end
+            end
+            return struck and missing or nil
+        end
+
+        for name, work in pairs {
+            add = function (heap, items)
+                items.mine = { name = "mine" }
+                heap:add(items.mine, -1)
+            end,
+            remove = function (heap, items)
+                items.mine = items[3]
+                heap:remove(items.mine)
+            end,
+            take_first = function (heap, items)
+                items.mine = heap:first()
+                heap:take_first()
+            end,
+        } do
+            it("by " .. name .. ", no other is lost, and none stays for ever", function ()
+                local n = 1
+                local missing
+                repeat
+                    missing = missing_after(n, work)
+                    assert.same({}, missing or {})
+                    n = n + 1
+                until not missing
+                assert.is_true(n > 20)
+            end)
+        end
+    end)
+
+
     it("keep their order through any sequence of adding and removing", function ()
         local seed = os.time()
         print("seed " .. seed)

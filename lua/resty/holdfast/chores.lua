@@ -40,7 +40,7 @@ end
 function _M.run(time)
     local chore = deadlines:first()
     while chore and chore.deadline <= time do
-        deadlines:remove(chore)
+        deadlines:take_first()
         chore:run()
         chore = deadlines:first()
     end

@@ -1,5 +1,9 @@
 -- Deadlines in order: a binary heap of tables. Each is in one heap at most and holds its place there, so that taking it
 -- out before its time does not search. Equal deadlines come in the order in which they were added.
+--
+-- An error may come from anywhere: the hook of a time limit raises it between any two steps. The steps come in such an
+-- order that it leaves an item twice in the heap, or one behind its end, rather than loses one; remove and take_first
+-- cope with that.
 
 local floor = math.floor
 local setmetatable = setmetatable
@@ -38,8 +42,7 @@ local function rise(heap, place, item)
 end
 
 
-local function sink(heap, place, item)
-    local count = heap.count
+local function sink(heap, place, item, count)
     while true do
         local below = 2 * place
         if below > count then
@@ -58,35 +61,60 @@ local function sink(heap, place, item)
 end
 
 
--- Adds an item that is in no heap.
-function _M.add(heap, item, deadline)
-    item.deadline = deadline
-    item.timer_order = heap.added
-    heap.added = heap.added + 1
-    heap.count = heap.count + 1
-    rise(heap, heap.count, item)
+local function clear(heap, place)
+    local count = heap.count
+    if place > count then
+        heap[place] = nil
+        return
+    end
+    if place < count then
+        local last = heap[count]
+        if before(last, heap[place]) then
+            rise(heap, place, last)
+        else
+            sink(heap, place, last, count - 1)
+        end
+    end
+    heap.count = count - 1
+    heap[count] = nil
 end
 
 
 -- Takes the item out if it is in.
-function _M.remove(heap, item)
+local function remove(heap, item)
     local place = item.timer_place
     if not place then
         return
     end
     item.timer_place = nil
-    local count = heap.count
-    local last = heap[count]
-    heap[count] = nil
-    heap.count = count - 1
-    if last == item then
-        return
+    if heap[place] == item then
+        clear(heap, place)
     end
-    if before(last, item) then
-        rise(heap, place, last)
-    else
-        sink(heap, place, last)
+end
+_M.remove = remove
+
+
+-- Adds an item; if it is in this heap, its deadline changes.
+function _M.add(heap, item, deadline)
+    if item.timer_place then
+        remove(heap, item)
     end
+    item.deadline = deadline
+    item.timer_order = heap.added
+    heap.added = heap.added + 1
+    local place = heap.count + 1
+    put(heap, place, item)
+    heap.count = place
+    rise(heap, place, item)
+end
+
+
+-- Takes out the item with the earliest deadline, whatever it thinks of its place.
+function _M.take_first(heap)
+    local item = heap[1]
+    item.timer_place = nil
+    clear(heap, 1)
+    return item
 end
 
 
