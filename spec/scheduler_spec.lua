@@ -70,6 +70,20 @@ describe("scheduler", function ()
             assert.has_error(function () spawn(nil) end, "bad function to spawn: function expected, got nil")
         end)
 
+        it("refuses more arguments than it can hand on, at the line that called", function ()
+            local arguments, ok, err = {}, nil, nil
+            local function call(...)
+                ok, err = pcall(function (...) return spawn(print, ...) and true end, ...)
+            end
+            call(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, unpack(arguments, 1, 7990))
+            assert.is_false(ok)
+            assert.matches("scheduler_spec.lua:%d+: too many arguments to spawn: at most 7990 expected, got 8000$", err)
+            local count
+            spawn(function (...) count = select("#", ...) end, unpack(arguments, 1, 7990))
+            run()
+            assert.equal(7990, count)
+        end)
+
         it("takes 50,000 tasks", function ()
             local count = 0
             for _ = 1, 50000 do
@@ -260,7 +274,7 @@ describe("scheduler", function ()
         end
 
         it("goes on when neither the report nor standard error can be written", function ()
-            local text = process.run [[
+            local text = process.run([[
                 local scheduler = require "resty.holdfast.scheduler"
                 local function trouble() error(setmetatable({}, { __tostring = error })) end
                 scheduler.on_error = trouble
@@ -271,8 +285,10 @@ describe("scheduler", function ()
                 scheduler.spawn(trouble)
                 scheduler.spawn(function () say "and here" end)
                 say(scheduler.run())
-            ]]
-            assert.equal("still here\nnil\t1 task failed\t1\nand here\nnil\t1 task failed\t1\n", text)
+            ]], { stderr = true })
+            local RESULT = "here\nnil\t1 task failed\t1\n"
+            assert.matches("still " .. RESULT, text, 1, true)
+            assert.matches("and " .. RESULT .. "$", text)
         end)
 
         it("has ended a task before on_error is told of it", function ()
@@ -290,6 +306,17 @@ describe("scheduler", function ()
                 scheduler.run()
             ]], { stderr = true })
             assert.matches("^holdfast: a task failed: .*trouble\nstack traceback:", text)
+        end)
+
+        it("goes on after a task that returns more values than join could give", function ()
+            local done = false
+            local task = spawn(function () return 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, unpack({}, 1, 7990) end)
+            local most = spawn(function () return unpack({}, 1, 7990) end)
+            spawn(function () done = true end)
+            assert.same(pack(nil, "1 task failed", 1), pack(scheduler.run()))
+            assert.is_true(done)
+            assert.same(pack(nil, "a task returns too many values: at most 7990, not 8000"), pack(task:join()))
+            assert.equal(7991, select("#", most:join()))
         end)
 
         it("inside a task is refused", function ()
@@ -324,6 +351,110 @@ describe("scheduler", function ()
                 scheduler.run()
             ]]
             assert.equal("true\n", text)
+        end)
+    end)
+
+
+    -- The usual way to limit the time of a program. The hook may come to pass in the midst of the scheduler.
+    describe("after an error raised by a hook", function ()
+        local HARNESS = [[
+            jit.off()  -- as compiled code calls no hooks
+            local scheduler = require "resty.holdfast.scheduler"
+            local sleep, spawn = scheduler.sleep, scheduler.spawn
+            scheduler.on_error = function () end
+
+            -- The nth step raises from now on, of those that is_meant() accepts.
+            local function strike(n, is_meant)
+                debug.sethook(function ()
+                    n = n - (is_meant() and 1 or 0)
+                    if n == 0 then
+                        debug.sethook()
+                        error("time is over", 0)
+                    end
+                end, "", 1)
+            end
+            local function outside_of_tasks() return not coroutine.running() end
+            local function always() return true end
+            local function run(n)
+                local ok, err = pcall(function ()
+                    if n then
+                        strike(n, outside_of_tasks)
+                    end
+                    return scheduler.run()
+                end)
+                debug.sethook()
+                return ok, err
+            end
+        ]]
+
+        local function check(source)
+            assert.same({ "checked\n", 0 }, { process.run(HARNESS .. source .. '\nsay "checked"', { stderr = true }) })
+        end
+
+        it("between two tasks, the others have their turns in the next run", function ()
+            check [[
+                local ways = { ends = function () end, yields = function () sleep(0) end, fails = error,
+                               sleeps = function () sleep(0.00001) end }
+                for name, way in pairs(ways) do
+                    for n = 1, 25 do
+                        local turns, joined = 0, 0
+                        local task = spawn(function ()
+                            strike(n, outside_of_tasks)
+                            way()
+                        end)
+                        for _ = 1, 3 do
+                            spawn(function () sleep(0) turns = turns + 1 end)
+                        end
+                        spawn(function () task:join() joined = joined + 1 end)
+                        local first, err = run()
+                        local second, later = run()
+                        if first or err ~= "time is over" or not second or turns ~= 3 or joined ~= 1 then
+                            say(name, n, first, err, second, later, turns, joined)
+                        end
+                    end
+                end
+            ]]
+        end)
+
+        it("in sleep, who has ended is not resumed, and who goes on sleeps as long as it shall", function ()
+            check [[
+                for n = 1, 150 do
+                    local ended = spawn(function () strike(n, always) sleep(0.0001) debug.sethook() end)
+                    local first, err = run()
+                    local went_on = spawn(function ()
+                        strike(n, always)
+                        pcall(sleep, 0.0001)
+                        debug.sethook()
+                        local start = scheduler.now()
+                        sleep(0.0005)
+                        return scheduler.now() - start >= 0.0005
+                    end)
+                    local second, later = run()
+                    local third, last = run()
+                    local state = ended:status()
+                    if state ~= "failed" and state ~= "done" or not third then
+                        say("ended", n, first, err, third, last, state)
+                    end
+                    state = went_on:status()
+                    if state ~= "failed" and (state ~= "done" or not select(2, went_on:join())) then
+                        say("went on", n, second, later, third, last, state)
+                    end
+                end
+            ]]
+        end)
+
+        it("at the begin of run, run may be called again", function ()
+            check [[
+                for n = 1, 40 do
+                    local done = false
+                    spawn(function () done = true end)
+                    local first, err = run(n)
+                    local second, later = run()
+                    if not second or not done then
+                        say(n, first, err, second, later, done)
+                    end
+                end
+            ]]
         end)
     end)
 
@@ -448,6 +579,30 @@ describe("scheduler", function ()
             run()
             assert.equal(0, turns)
             assert.is_false(scheduler.stopping())
+        end)
+
+        it("may be called by a finaliser, also when it has been compiled", function ()
+            local text = process.run [[
+                local scheduler = require "resty.holdfast.scheduler"
+                local function ask(task_count, ...)
+                    for _ = 1, task_count do
+                        scheduler.spawn(function () assert(scheduler.stopping(60)) end, ...)
+                    end
+                end
+                for _ = 1, 3 do
+                    ask(500)
+                    scheduler.spawn(scheduler.stop)
+                    scheduler.run()
+                end
+                ask(3, "an argument", "and another")
+                scheduler.spawn(function ()
+                    getmetatable(newproxy(true)).__gc = scheduler.stop
+                    collectgarbage()
+                    collectgarbage()
+                end)
+                say(scheduler.run())
+            ]]
+            assert.equal("true\n", text)
         end)
 
         it("cuts no other sleep short", function ()

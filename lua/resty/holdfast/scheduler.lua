@@ -10,6 +10,7 @@ local chores = require "resty.holdfast.chores"
 local core = require "resty.holdfast.core"
 local joining = require "resty.holdfast.joining"
 local parker = require "resty.holdfast.parker"
+local ready = require "resty.holdfast.ready"
 local timers = require "resty.holdfast.timers"
 local traces = require "resty.holdfast.traces"
 local worker = require "resty.holdfast.worker"
@@ -30,21 +31,26 @@ local forget = parker.forget
 local has_listeners = parker.has_listeners
 local is_duration = core.is_duration
 local listen = parker.listen
+local make_ready = ready.add
 local min = math.min
 local new_agent = agents.new
+local next = next
 local next_chore = chores.next
-local pairs = pairs
+local none_ready = ready.is_empty
 local park = parker.sleep
 local pcall = pcall
 local remove_timer = timers.remove
 local run_chores = chores.run
+local run_ready = ready.run
 local select = select
 local setmetatable = setmetatable
+local take_first_timer = timers.take_first
 local text_of = traces.text_of
 local type = type
 local unpack = unpack
 
 local INFINITY = math.huge
+local MOST_VALUES = 7990  -- that a task takes or returns: unpack gives less than 8000
 
 local _M = {}
 
@@ -58,8 +64,6 @@ local current
 local deadlines = timers.new()
 local failed = 0
 local live = 0
-local ready, ready_count = {}, 0
-local spare = {}
 local stop_watchers = {}
 local stopping = false
 
@@ -71,18 +75,11 @@ local function now()
 end
 
 
-local function make_ready(task)
-    task.state = "ready"
-    ready_count = ready_count + 1
-    ready[ready_count] = task
-end
-
-
 function Task.wake(task)
     if task.state == "waiting" then
-        remove_timer(deadlines, task)
         task.woken = true
         make_ready(task)
+        remove_timer(deadlines, task)
     end
 end
 
@@ -121,29 +118,35 @@ local function call_on_error(task, message)
 end
 
 
--- Whoever waits for the task is told before anything of the user's runs: on_error, and __tostring of the error.
+-- What comes before the count is done again when an error has cut it off. Nothing of the user's runs until the task has
+-- ended and whoever joins it is woken: on_error, and __tostring of the error.
 local function finish(task, ok, ...)
-    local co, joiners = task.co, task.joiners
-    live = live - 1
+    local count = select("#", ...)
+    if ok and count > MOST_VALUES then
+        return finish(task, false, "a task returns too many values: at most " .. MOST_VALUES .. ", not " .. count)
+    end
     if ok then
-        task.state = "done"
-        task.count = select("#", ...)
-        if task.count > 0 then
-            task.results = { ... }
+        if count > 0 then
+            task.count, task.results = count, { ... }
         end
     else
-        task.state = "failed"
         task.err = ...
-        failed = failed + 1
     end
-    task.co = nil
+    remove_timer(deadlines, task)
+    local co, joiners = task.co, task.joiners
     if joiners then
-        task.joiners = nil
         for i = 1, #joiners do
             joiners[i]:wake()
         end
+        task.joiners = nil
     end
-    if not ok then
+    live = live - 1
+    task.co = nil
+    if ok then
+        task.state = "done"
+    else
+        task.state = "failed"
+        failed = failed + 1
         call_on_error(task, traces.describe(co, task.err))
     end
 end
@@ -174,19 +177,6 @@ local function resume(task)
 end
 
 
--- Runs each task that is ready now; those that become ready meanwhile have to wait for the next turn.
-local function run_ready()
-    local batch, count = ready, ready_count
-    ready, ready_count = spare, 0
-    spare = batch
-    for i = 1, count do
-        local task = batch[i]
-        batch[i] = false
-        resume(task)
-    end
-end
-
-
 local function next_timer()
     local task = first_timer(deadlines)
     return task and task.deadline or INFINITY
@@ -197,8 +187,10 @@ local function run_due(time)
     run_chores(time)
     while next_timer() <= time do
         local task = first_timer(deadlines)
-        remove_timer(deadlines, task)
-        make_ready(task)
+        if task.state == "waiting" then
+            make_ready(task)
+        end
+        take_first_timer(deadlines)
     end
 end
 
@@ -215,7 +207,7 @@ local function idle_time()
         end
         idle = deadline - time
     end
-    return ready_count > 0 and 0 or idle
+    return none_ready() and idle or 0
 end
 
 
@@ -230,26 +222,33 @@ end
 
 -- After the sleep come those who were woken, and before them nothing: each step in between is a part of a wake-up.
 local function loop(is_over)
+    chores.looping = true
     while not is_over() do
         is_stopping()
         local idle = idle_time()
         local listeners = has_listeners()
-        if not listeners and ready_count == 0 and next_timer() == INFINITY then
+        if not listeners and none_ready() and next_timer() == INFINITY then
             error("holdfast: every task waits for something that cannot come", 0)
         end
         if listeners or idle > 0 then
             park(idle)
         end
-        run_ready()
+        run_ready(resume)
     end
 end
 
 
+-- The error may be one of a hook. What it has met between the scheduler and a task is the task's error as well.
 local function loop_until(is_over)
-    chores.looping = true
     local ok, err = pcall(loop, is_over)
     chores.looping = false
     if not ok then
+        current = nil
+        agents.current = agents.outside
+        local broken = ready.recover()
+        if broken then
+            finish(broken, false, err)
+        end
         error(err, 0)
     end
 end
@@ -277,13 +276,16 @@ function _M.spawn(fn, ...)
     if type(fn) ~= "function" then
         error("bad function to spawn: function expected, got " .. type(fn), 2)
     end
-    local task = setmetatable({ agent = new_agent(), co = co_create(fn) }, Task)
     local count = select("#", ...)
+    if count > MOST_VALUES then
+        error("too many arguments to spawn: at most " .. MOST_VALUES .. " expected, got " .. count, 2)
+    end
+    local task = setmetatable({ agent = new_agent(), co = co_create(fn) }, Task)
     if count > 0 then
         task.arguments = { count = count, ... }
     end
-    live = live + 1
     make_ready(task)
+    live = live + 1
     return task
 end
 
@@ -356,8 +358,10 @@ function _M.stop()
     stopping = true
     local watchers = stop_watchers
     stop_watchers = {}
-    for task in pairs(watchers) do
+    local task = next(watchers)
+    while task do  -- Not by pairs: see options.lua.
         task:wake()
+        task = next(watchers, task)
     end
 end
 
