@@ -359,7 +359,7 @@ function _M.stop()
     local watchers = stop_watchers
     stop_watchers = {}
     local task = next(watchers)
-    while task do  -- Not by pairs: see options.lua.
+    while task do  -- not by pairs: see lock/options.lua
         task:wake()
         task = next(watchers, task)
     end
