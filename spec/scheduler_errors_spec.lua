@@ -1,0 +1,188 @@
+-- The scheduler goes on after errors that are hard to report, and after those that come in its midst.
+
+local expect = require "spec.support.expect"
+local process = require "spec.support.process"
+local scheduler = require "resty.holdfast.scheduler"
+
+local pack = expect.pack
+
+local sleep, spawn = scheduler.sleep, scheduler.spawn
+
+
+describe("scheduler", function ()
+    local reports, on_error
+
+    before_each(function ()
+        reports = {}
+        on_error = scheduler.on_error
+        scheduler.on_error = function (_, message)
+            reports[#reports + 1] = message
+        end
+    end)
+
+    after_each(function ()
+        scheduler.run()
+        scheduler.on_error = on_error
+        process.clean_up()
+    end)
+
+
+    describe("run", function ()
+        -- What luajit says of such an error.
+        local NO_TEXT = "(error object is a table value)"
+
+        for fault, to_text in pairs {
+            ["raises"] = function () error("in __tostring") end,
+            ["raises itself"] = error,
+            ["gives a table"] = function () return {} end,
+            ["gives nothing"] = function () end,
+        } do
+            it("goes on after an error whose __tostring " .. fault .. ", and wakes who joins the task", function ()
+                local trouble, joined, other = setmetatable({}, { __tostring = to_text }), nil, false
+                local task = spawn(function () error(trouble) end)
+                spawn(function () joined = pack(task:join()) end)
+                spawn(function ()
+                    sleep(0.001)
+                    other = true
+                end)
+                assert.same(pack(nil, "1 task failed", 1), pack(scheduler.run()))
+                assert.is_true(other)
+                assert.equal(2, joined.n)
+                assert.is_nil(joined[1])
+                assert.equal(trouble, joined[2])
+                assert.equal(1, #reports)
+                assert.equal(NO_TEXT .. "\nstack traceback:\n", reports[1]:match("^[^\n]*\n[^\n]*\n"))
+            end)
+        end
+
+        it("goes on when neither the report nor standard error can be written", function ()
+            local text = process.run([[
+                local scheduler = require "resty.holdfast.scheduler"
+                local function trouble() error(setmetatable({}, { __tostring = error })) end
+                scheduler.on_error = trouble
+                scheduler.spawn(trouble)
+                scheduler.spawn(function () say "still here" end)
+                say(scheduler.run())
+                io.stderr:close()
+                scheduler.spawn(trouble)
+                scheduler.spawn(function () say "and here" end)
+                say(scheduler.run())
+            ]], { stderr = true })
+            local RESULT = "here\nnil\t1 task failed\t1\n"
+            assert.matches("still " .. RESULT, text, 1, true)
+            assert.matches("and " .. RESULT .. "$", text)
+        end)
+
+        it("has ended a task before on_error is told of it", function ()
+            local joined
+            scheduler.on_error = function (task) joined = pack(task:join()) end
+            spawn(error, "trouble")
+            scheduler.run()
+            assert.same(pack(nil, "trouble"), joined)
+        end)
+    end)
+
+
+    -- The usual way to limit the time of a program. The hook may come to pass in the midst of the scheduler.
+    describe("after an error raised by a hook", function ()
+        local HARNESS = [[
+            jit.off()  -- as compiled code calls no hooks
+            local scheduler = require "resty.holdfast.scheduler"
+            local sleep, spawn = scheduler.sleep, scheduler.spawn
+            scheduler.on_error = function () end
+
+            -- The nth step raises from now on, of those that is_meant() accepts.
+            local function strike(n, is_meant)
+                debug.sethook(function ()
+                    n = n - (is_meant() and 1 or 0)
+                    if n == 0 then
+                        debug.sethook()
+                        error("time is over", 0)
+                    end
+                end, "", 1)
+            end
+            local function outside_of_tasks() return not coroutine.running() end
+            local function always() return true end
+            local function run(n)
+                local ok, err = pcall(function ()
+                    if n then
+                        strike(n, outside_of_tasks)
+                    end
+                    return scheduler.run()
+                end)
+                debug.sethook()
+                return ok, err
+            end
+        ]]
+
+        local function check(source)
+            assert.same({ "checked\n", 0 }, { process.run(HARNESS .. source .. '\nsay "checked"', { stderr = true }) })
+        end
+
+        it("between two tasks, the others have their turns in the next run", function ()
+            check [[
+                local ways = { ends = function () end, yields = function () sleep(0) end, fails = error,
+                               sleeps = function () sleep(0.00001) end }
+                for name, way in pairs(ways) do
+                    for n = 1, 25 do
+                        local turns, joined = 0, 0
+                        local task = spawn(function ()
+                            strike(n, outside_of_tasks)
+                            way()
+                        end)
+                        for _ = 1, 3 do
+                            spawn(function () sleep(0) turns = turns + 1 end)
+                        end
+                        spawn(function () task:join() joined = joined + 1 end)
+                        local first, err = run()
+                        local second, later = run()
+                        if first or err ~= "time is over" or not second or turns ~= 3 or joined ~= 1 then
+                            say(name, n, first, err, second, later, turns, joined)
+                        end
+                    end
+                end
+            ]]
+        end)
+
+        it("in sleep, who has ended is not resumed, and who goes on sleeps as long as it shall", function ()
+            check [[
+                for n = 1, 150 do
+                    local ended = spawn(function () strike(n, always) sleep(0.0001) debug.sethook() end)
+                    local first, err = run()
+                    local went_on = spawn(function ()
+                        strike(n, always)
+                        pcall(sleep, 0.0001)
+                        debug.sethook()
+                        local start = scheduler.now()
+                        sleep(0.0005)
+                        return scheduler.now() - start >= 0.0005
+                    end)
+                    local second, later = run()
+                    local third, last = run()
+                    local state = ended:status()
+                    if state ~= "failed" and state ~= "done" or not third then
+                        say("ended", n, first, err, third, last, state)
+                    end
+                    state = went_on:status()
+                    if state ~= "failed" and (state ~= "done" or not select(2, went_on:join())) then
+                        say("went on", n, second, later, third, last, state)
+                    end
+                end
+            ]]
+        end)
+
+        it("at the begin of run, run may be called again", function ()
+            check [[
+                for n = 1, 40 do
+                    local done = false
+                    spawn(function () done = true end)
+                    local first, err = run(n)
+                    local second, later = run()
+                    if not second or not done then
+                        say(n, first, err, second, later, done)
+                    end
+                end
+            ]]
+        end)
+    end)
+end)
