@@ -3,7 +3,7 @@
 
 local process = require "spec.support.process"
 
--- take[name]() takes "key" and gives it back; is_free(name) tells whether nobody has it.
+-- MAKE[name]() makes a function that takes "key" and gives it back; is_free(name) tells whether nobody has it.
 local PRIMITIVES = [[
 local dict = require("resty.shdict").open("spec_errors", { size = "1m", tables = true })
 local resty_lock, rwlock, semaphore = require "resty.lock", require "resty.rwlock", require "resty.semaphore"

@@ -1,6 +1,7 @@
 -- resty.lock with the options renew and on_lost.
 
 local chores = require "resty.holdfast.chores"
+local collect_reports = require("spec.support.reports").collect
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
 local process = require "spec.support.process"
@@ -336,18 +337,16 @@ describe("lock", function ()
         end)
 
         it("may fail with an error that has no text: unlock returns as ever", function ()
-            local report
-            local on_error = scheduler.on_error
-            scheduler.on_error = function (_, message) report = message end
-            for _, to_text in ipairs { error, function () return {} end } do
+            local reports, stop_collecting = collect_reports()
+            for i, to_text in ipairs { error, function () return {} end } do
                 local lock = new { on_lost = function () error(setmetatable({}, { __tostring = to_text })) end }
                 lock:lock("key")
                 dict:delete("key")
                 assert.same({ true, nil, "not owner" }, { pcall(lock.unlock, lock) })
-                assert.matches("on_lost failed: (error object is a table value)\nstack traceback:", report, 1, true)
-                report = nil
+                assert.equal(i, #reports)
+                assert.matches("on_lost failed: (error object is a table value)\nstack traceback:", reports[i], 1, true)
             end
-            scheduler.on_error = on_error
+            stop_collecting()
         end)
 
         it("works without the scheduler and without renew", function ()

@@ -1,5 +1,6 @@
 -- The scheduler goes on after errors that are hard to report, and after those that come in its midst.
 
+local collect_reports = require("spec.support.reports").collect
 local expect = require "spec.support.expect"
 local process = require "spec.support.process"
 local scheduler = require "resty.holdfast.scheduler"
@@ -10,19 +11,15 @@ local sleep, spawn = scheduler.sleep, scheduler.spawn
 
 
 describe("scheduler", function ()
-    local reports, on_error
+    local reports, stop_collecting
 
     before_each(function ()
-        reports = {}
-        on_error = scheduler.on_error
-        scheduler.on_error = function (_, message)
-            reports[#reports + 1] = message
-        end
+        reports, stop_collecting = collect_reports()
     end)
 
     after_each(function ()
         scheduler.run()
-        scheduler.on_error = on_error
+        stop_collecting()
         process.clean_up()
     end)
 

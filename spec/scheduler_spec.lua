@@ -1,3 +1,4 @@
+local collect_reports = require("spec.support.reports").collect
 local expect = require "spec.support.expect"
 local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
@@ -12,19 +13,15 @@ local now, sleep, spawn = scheduler.now, scheduler.sleep, scheduler.spawn
 
 -- Lua 5.1 has no table.pack; nils count.
 describe("scheduler", function ()
-    local reports, on_error
+    local reports, stop_collecting
 
     before_each(function ()
-        reports = {}
-        on_error = scheduler.on_error
-        scheduler.on_error = function (_, message)
-            reports[#reports + 1] = message
-        end
+        reports, stop_collecting = collect_reports()
     end)
 
     after_each(function ()
         scheduler.run()
-        scheduler.on_error = on_error
+        stop_collecting()
         process.clean_up()
     end)
 

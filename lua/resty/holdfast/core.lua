@@ -206,10 +206,10 @@ _M.version = ffi_str(C.holdfast_version())
 
 -- A frame is what one call to the library writes to. A finaliser may run wherever Lua makes something, so also between
 -- such a call and the reading of what it wrote, and may make calls of its own: they have frames of their own. There are
--- more than can be in use at once: one and a finaliser's, and those of a hook in each. They are used in turns, so that
--- what is raised between `enter` and `leave`, for want of stack or memory, costs none.
-local FRAMES = 4
-_M.frame_count = FRAMES
+-- more than can be in use at once: two of a call that makes a table, two of a finaliser in it, and two of a hook in
+-- each. They are used in turns, so that what is raised between `enter` and `leave`, for want of stack or memory, costs
+-- none.
+local FRAMES = 8
 
 local frames = {}
 local depth = 0

@@ -4,14 +4,16 @@
 -- no other process is to be trusted that far, bytes are checked before.
 
 local bit = require "bit"
-local FRAMES = require("resty.holdfast.core").frame_count
+local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local jit = require "jit"
 
 local band = bit.band
+local enter = core.enter
 local ffi_cast = ffi.cast
 local find = string.find
 local gsub = string.gsub
+local leave = core.leave
 local lshift = bit.lshift
 local pcall = pcall
 local tonumber = tonumber
@@ -32,29 +34,29 @@ _M.missing = not known and "tables as values need LuaJIT's string.buffer, which 
 
 -- pcall of fn, but never in compiled code. What string.buffer raises there is written over the frames of the callers,
 -- and LuaJIT crashes as it returns to them, that of August 2026 still; its issue 1034 is of the same kind. What calls
--- this is compiled up to gsub, which never is, and again after it. A finaliser may call it inside of itself, hence the
--- places, in turns as the frames of core.lua.
+-- this is compiled up to gsub, which never is, and again after it. A finaliser may call it inside of itself: therefore
+-- a place for each frame.
 local function pcall_uncompiled(fn)
     local places = {}
-    for depth = 0, FRAMES - 1 do
+
+    local function make_place(frame)
         local place = {}
         function place.call()
             place.ok, place.result = pcall(fn, place.value)
         end
-        jit.off(place.call)
-        places[depth] = place
+        places[frame] = place
+        return place
     end
-    local depth = 0
+    jit.off(make_place, true)  -- and what it makes: in a finaliser it would be too late to say so
 
     return function (value)
-        local mine = (depth + 1) % FRAMES
-        depth = mine
-        local place = places[mine]
+        local frame = enter()
+        local place = places[frame] or make_place(frame)
         place.value = value
         gsub("x", "x", place.call)
         local ok, result = place.ok, place.result
         place.value, place.result = nil, nil
-        depth = (mine - 1) % FRAMES
+        leave()
         return ok, result
     end
 end
