@@ -58,7 +58,7 @@ extern "C" {
 #endif
 
 /* Grows with every incompatible change of this header. */
-#define HOLDFAST_ABI 4
+#define HOLDFAST_ABI 5
 
 typedef enum holdfast_code {
   HOLDFAST_OK = 0,

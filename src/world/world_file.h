@@ -21,7 +21,7 @@ namespace holdfast {
 class RuntimeDirectory;
 
 inline constexpr std::size_t kHeaderBytes = 4096;
-inline constexpr std::uint32_t kLayoutVersion = 3;
+inline constexpr std::uint32_t kLayoutVersion = 4;
 
 enum class FileKind : std::uint32_t { processes = 1, dictionary = 2 };
 

@@ -23,7 +23,7 @@ local ffi_str = ffi.string
 
 local _M = {
     -- HOLDFAST_ABI of the header that declarations.lua was written for.
-    ABI = 4,
+    ABI = 5,
 
     -- holdfast_code
     OK = 0,
