@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "base/failpoint.h"
+
 namespace holdfast {
 
 namespace {
@@ -141,6 +143,7 @@ bool Arena::take(std::uint32_t block, std::uint32_t count) noexcept {
 }
 
 std::uint32_t Arena::release(std::uint32_t block, std::uint32_t count) noexcept {
+  HOLDFAST_FAILPOINT("arena.release");
   // The release store comes after the cut of the link that reached the block: who sees the new epoch sees the cut. The
   // fence comes before the first store into the block: who reads that store sees the new epoch
   // (Shard::unchanged_since).

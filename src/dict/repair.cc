@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/failpoint.h"
 #include "dict/arena.h"
 #include "dict/holds.h"
 #include "dict/list.h"
@@ -164,6 +165,7 @@ std::uint32_t repair(const Shard& shard) noexcept {
   Census census;
   for (std::uint32_t bucket = 0; bucket < shard.buckets(); ++bucket) walk_chain(shard, bucket, occupied, census);
   if (census.cuts != 0) {
+    HOLDFAST_FAILPOINT("repair.cut");
     // Readers may stand on what was cut off.
     header.reuse_epoch.store(header.reuse_epoch.load(kRelaxed) + 1, kRelease);
     std::atomic_thread_fence(kRelease);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/failpoint.h"
 #include "dict/expiry.h"
 #include "dict/words.h"
 
@@ -50,6 +51,7 @@ Shard::Read Shard::copy_value(const View& view, ValueOut& out) const noexcept {
   out.size = view.value_size;
   if (view.type == EntryType::string || view.type == EntryType::table) {
     if (out.size > out.capacity) return Read::no_room;
+    HOLDFAST_FAILPOINT("read.found");
     load_bytes(view.value(), out.buffer, out.size);
     return Read::found;
   }

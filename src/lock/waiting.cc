@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/failpoint.h"
 #include "platform/platform.h"
 #include "sync/bell.h"
 
@@ -56,7 +57,9 @@ Code search_deadlock(Parker& parker, std::uint32_t number, const Claim& claim, s
 }
 
 void wake(World& world, const Waiter& waiter) noexcept {
-  if (waiter.number != 0) ring_bell(world, waiter.owner, waiter.number);
+  if (waiter.number == 0) return;
+  HOLDFAST_FAILPOINT("wake.ring");
+  ring_bell(world, waiter.owner, waiter.number);
 }
 
 }  // namespace holdfast

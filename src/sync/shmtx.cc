@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/failpoint.h"
 #include "platform/platform.h"
 #include "sync/record_lock.h"
 
@@ -89,6 +90,7 @@ bool Shmtx::take_from_dead(std::uint32_t seen, std::uint32_t desired) noexcept {
   if (seen == 0) return false;
   // WAITERS without an owner is no state of this protocol. Shared memory was overwritten, and repair is the answer too.
   if (without_waiters(seen) != 0 && world_->owner_alive(without_waiters(seen))) return false;
+  HOLDFAST_FAILPOINT("shmtx.judged");
   // Acquire: pairs with the dead owner's own stores, which the kernel ordered before it gave up the slot's lock.
   return state_->word.compare_exchange_strong(seen, desired, std::memory_order_acquire, std::memory_order_relaxed);
 }
@@ -128,6 +130,7 @@ LockResult Shmtx::wait_on_futex(std::uint32_t me, std::uint64_t deadline_ns) noe
     seen |= kShmtxWaiters;
     mark = kShmtxWaiters;
     const std::uint64_t wake_at = std::min(deadline_ns, now + sleep_ns);
+    HOLDFAST_FAILPOINT("shmtx.marked");
     const platform::WaitResult slept = platform::futex_wait(word, seen, wake_at);
     if (slept == platform::WaitResult::failed) platform::sleep_until(wake_at);
     now = platform::monotonic_ns();
@@ -167,6 +170,7 @@ LockResult Shmtx::wait_for_file(std::uint32_t me, std::uint64_t deadline_ns) noe
     switch (file_->try_acquire(byte_, pin)) {
       case RecordLock::Attempt::acquired: {
         critical_section.pin = pin.release();
+        HOLDFAST_FAILPOINT("shmtx.record_locked");
         // Acquire: pairs with the release in unlock_slow(), for readers of the word; the kernel orders the rest.
         const std::uint32_t last = state_->word.exchange(me, std::memory_order_acquire);
         return last == 0 ? LockResult::acquired : LockResult::owner_died;
@@ -192,6 +196,7 @@ void Shmtx::unlock_slow() noexcept {
   while (mine.owner != 0 && without_waiters(seen) == mine.owner) {
     // Release: pairs with the acquire of the next owner.
     if (!state_->word.compare_exchange_weak(seen, 0, std::memory_order_release, std::memory_order_relaxed)) continue;
+    HOLDFAST_FAILPOINT("shmtx.released");
     if ((seen & kShmtxWaiters) != 0) platform::futex_wake(state_->word, 1);
     seen = mine.owner;
     break;

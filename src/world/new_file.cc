@@ -11,6 +11,7 @@
 #include <new>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "world/boot.h"
 #include "world/runtime_directory.h"
 #include "world/world_file.h"
@@ -167,6 +168,7 @@ Expected<Mapping> create_world_file_by(Birth birth, const RuntimeDirectory& dire
   auto mapping = fill(directory, name, file, unborn.fd(), initialise);
   if (!mapping) return mapping;
 
+  HOLDFAST_FAILPOINT("new_file.publish");
   const int error = unborn.publish(name);
   if (error == 0) return mapping;
   if (error == EEXIST) return Status{Code::exists, directory.path_of(name) + " exists"};

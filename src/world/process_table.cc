@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/failpoint.h"
+
 namespace holdfast {
 
 namespace {
@@ -181,6 +183,7 @@ Expected<Token> ProcessTable::enter(const Lock& held) {
       return Status{Code::system, "a record lock on " + directory_.path_of(kTableName) +
                                       " does not outlive its descriptor; the directory must be on tmpfs"};
     }
+    HOLDFAST_FAILPOINT("enter.record_locked");
     ProcessSlot& slot = slots()[index];
     describe_self(slot);
     const std::uint64_t before = slot.generation.load(std::memory_order_relaxed) & kGenerationMask;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/failpoint.h"
 #include "world/boot.h"
 #include "world/directory_lock.h"
 #include "world/runtime_directory.h"
@@ -162,6 +163,7 @@ Status remove_name(const RuntimeDirectory& directory, const std::string& name, c
     const FileDescriptor fd(::openat(directory_fd->get(), name.c_str(), kOpenFlags));
     if (fd) mark_retired(fd.get(), reason);
   }
+  HOLDFAST_FAILPOINT("remove.retired");
   if (::unlinkat(directory_fd->get(), name.c_str(), 0) != 0 && errno != ENOENT) {
     return {errno == EACCES || errno == EPERM ? Code::permission : Code::system,
             "cannot remove " + directory.path_of(name) + ": " + platform::error_text(errno)};

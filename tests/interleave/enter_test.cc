@@ -1,0 +1,136 @@
+// Entering the world, and making files, with a process held or killed between two steps.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "base/token.h"
+#include "interleave/failpoint.h"
+#include "support/dict.h"
+#include "support/process.h"
+#include "world/process_table.h"
+
+namespace holdfast::test {
+namespace {
+
+/// Leaves newcomers one slot of the process table: the test itself has the record locks of all others.
+class OneSlot {
+ public:
+  OneSlot(const std::string& table, std::uint32_t slot) : fd_(::open(table.c_str(), O_RDWR | O_CLOEXEC)) {
+    take(0, slot);
+    take(slot + 1, kSlots);
+  }
+  ~OneSlot() { ::close(fd_); }
+  OneSlot(const OneSlot&) = delete;
+  OneSlot& operator=(const OneSlot&) = delete;
+
+ private:
+  // One by one: some belong to processes that live.
+  void take(std::uint32_t first, std::uint32_t end) const {
+    for (std::uint32_t slot = first; slot < end; ++slot) platform::try_record_lock(fd_, kSlotLocks + slot);
+  }
+  int fd_;
+};
+
+class InterleaveEnter : public testing::Test {
+ protected:
+  /// Takes the lock for good and says which slot it has.
+  static int hold(Channel& parent) {
+    Dict dict("dict");
+    holdfast_lease lease{};
+    if (dict.try_lock("key", 0, &lease) != HOLDFAST_OK) return 1;
+    parent.say(std::to_string(slot_of(lease.owner)));
+    parent.hear();
+    return 0;
+  }
+  /// Tries for the lock whenever it is told to, and says what came of it.
+  static int look(Channel& parent) {
+    Dict dict("dict");
+    parent.say(dict.set("value", "there") == HOLDFAST_OK ? "ready" : holdfast_error());
+    while (parent.hear() == "try") {
+      holdfast_lease lease{};
+      parent.say(holdfast_code_text(unless_held_up([&] { return dict.try_lock("key", 0, &lease); })));
+    }
+    return 0;
+  }
+  static int enter(Channel& parent) {
+    pause_at("enter.record_locked", parent);
+    parent.say(holdfast_directory() != nullptr ? "entered" : holdfast_error());
+    parent.hear();
+    return 0;
+  }
+
+  const ScratchDirectory directory_;
+};
+
+TEST_F(InterleaveEnter, ADeathBetweenRecordLockAndGenerationLeavesTheSlotFree) {
+  Child holder(hold);
+  const std::string slot = holder.hear();
+  holder.kill();
+  holder.wait();
+  const OneSlot only(directory_ / "processes", static_cast<std::uint32_t>(std::stoul(slot)));
+  Child first(enter);
+  ASSERT_EQ(first.hear(), "at enter.record_locked");
+  first.kill();
+  first.wait();
+  Child second(look);
+  EXPECT_EQ(second.hear(), "ready");
+  EXPECT_EQ(second.ask("try"), "ok");
+}
+
+// No half-made file ever has a name, and one that nobody finished is nobody's burden.
+TEST_F(InterleaveEnter, ADeathBeforeADictionaryGetsItsNameLeavesNothing) {
+  const auto open = [](Channel& parent) {
+    if (holdfast_directory() == nullptr) return 1;
+    pause_at("new_file.publish", parent);
+    Dict dict("dict");
+    parent.say(dict.set("key", "value") == HOLDFAST_OK ? "stored" : holdfast_error());
+    parent.hear();
+    return 0;
+  };
+  Child first(open);
+  ASSERT_EQ(first.hear(), "at new_file.publish");
+  Child second(look);
+  ASSERT_EQ(second.hear(), "ready");
+  first.kill();
+  first.wait();
+  EXPECT_TRUE(exists(directory_ / "dict.dict"));
+  EXPECT_EQ(second.ask("try"), "ok");
+}
+
+TEST_F(InterleaveEnter, TheSecondOfTwoWhoMakeADictionaryAtOnceAttachesToTheFirsts) {
+  const auto open = [](Channel& parent) {
+    if (holdfast_directory() == nullptr) return 1;
+    pause_at("new_file.publish", parent);
+    Dict dict("dict");
+    parent.say(dict.get("value") == text("there") ? "attached" : holdfast_error());
+    parent.hear();
+    return 0;
+  };
+  Child slow(open);
+  ASSERT_EQ(slow.hear(), "at new_file.publish");
+  Child quick(look);
+  ASSERT_EQ(quick.hear(), "ready");
+  EXPECT_EQ(slow.ask("go on"), "attached");
+}
+
+// Its users see it as removed from the first step on; the name goes with the second.
+TEST_F(InterleaveEnter, ADeathBetweenTheMarkOfARemovalAndItsNameLeavesNameAndWorldUsable) {
+  Child user(look);
+  ASSERT_EQ(user.hear(), "ready");
+  Child remover([](Channel& parent) {
+    if (holdfast_directory() == nullptr) return 1;
+    pause_at("remove.retired", parent);
+    return holdfast_remove("dict", 4);
+  });
+  ASSERT_EQ(remover.hear(), "at remove.retired");
+  remover.kill();
+  remover.wait();
+  Child next(look);
+  EXPECT_EQ(next.hear(), "ready");
+  EXPECT_EQ(next.ask("try"), "ok");
+}
+
+}  // namespace
+}  // namespace holdfast::test

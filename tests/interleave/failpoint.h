@@ -1,0 +1,17 @@
+// What a process of a test does when it comes to a failpoint (base/failpoint.h).
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "support/process.h"
+
+namespace holdfast::test {
+
+/// The next time that this process reaches the failpoint, `action` runs there, once.
+void at_failpoint(const std::string& name, std::function<void()> action);
+
+/// The next time that this process reaches the failpoint, it says "at NAME" and waits until it hears something.
+void pause_at(const std::string& name, Channel& channel);
+
+}  // namespace holdfast::test

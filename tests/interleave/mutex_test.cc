@@ -1,0 +1,192 @@
+// The mutex inside a segment, with a process held between two of its steps.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "crash/ledger.h"
+#include "interleave/failpoint.h"
+#include "platform/platform.h"
+#include "support/dict.h"
+#include "support/process.h"
+#include "sync/shmtx.h"
+#include "world/world.h"
+
+namespace holdfast {
+namespace {
+
+using platform::kNsPerMs;
+using platform::kNsPerSecond;
+using platform::monotonic_ns;
+using test::at_failpoint;
+using test::Channel;
+using test::Child;
+using test::pause_at;
+
+std::string text_of(LockResult result) {
+  switch (result) {
+    case LockResult::acquired:
+      return "acquired";
+    case LockResult::owner_died:
+      return "owner died";
+    case LockResult::timeout:
+      return "timeout";
+    default:
+      return "busy or failed";
+  }
+}
+
+class Interleave : public testing::TestWithParam<MutexStrategy> {
+ protected:
+  static constexpr std::uint64_t kLongNs = 60 * kNsPerSecond;
+
+  Shmtx mutex() {
+    auto world = World::current();
+    if (!world) std::abort();
+    return {state_, GetParam(), **world, nullptr, 0};
+  }
+  /// A process that locks, says how that ended, and does as it is told: "unlock", "end".
+  int contend(Channel& parent, std::uint64_t patience_ns) {
+    Shmtx mine = mutex();
+    parent.say(text_of(mine.lock_for(patience_ns)));
+    while (parent.hear() == "unlock") {
+      mine.unlock();
+      parent.say("unlocked");
+    }
+    return 0;
+  }
+  /// The same, held at the failpoint on its way.
+  int contend_by(const char* failpoint, Channel& parent, std::uint64_t patience_ns) {
+    pause_at(failpoint, parent);
+    return contend(parent, patience_ns);
+  }
+  std::uint32_t word() const { return state_.word.load(); }
+
+  const test::ScratchDirectory directory_;
+  ShmtxState& state_ = crash::make_shared_memory<ShmtxState>();
+};
+
+class InterleaveAsleep : public Interleave {};
+
+INSTANTIATE_TEST_SUITE_P(Strategies, Interleave, testing::Values(MutexStrategy::futex, MutexStrategy::spin),
+                         [](const auto& strategy) {
+                           return strategy.param == MutexStrategy::futex ? "futex" : "spin";
+                         });
+INSTANTIATE_TEST_SUITE_P(Strategies, InterleaveAsleep, testing::Values(MutexStrategy::futex),
+                         [](const auto&) { return "futex"; });
+
+// Fails if the word of the dead is taken without a comparison.
+TEST_P(Interleave, TwoWhoJudgeOneDeathDoNotBothGetTheMutex) {
+  Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
+  ASSERT_EQ(owner.hear(), "acquired");
+  owner.kill();
+  owner.wait();
+
+  constexpr std::uint64_t kShortNs = 100 * kNsPerMs;
+  Child slow([&](Channel& parent) { return contend_by("shmtx.judged", parent, kShortNs); });
+  ASSERT_EQ(slow.hear(), "at shmtx.judged");
+  Child quick([&](Channel& parent) { return contend(parent, kLongNs); });
+  ASSERT_EQ(quick.hear(), "owner died");
+  slow.say("go on");
+  EXPECT_EQ(slow.hear(), "timeout");
+  EXPECT_EQ(quick.ask("unlock"), "unlocked");
+  EXPECT_EQ(word(), 0U);
+}
+
+TEST_P(Interleave, ADeathBetweenJudgementAndTakeoverLeavesTheMutexToTheNext) {
+  Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
+  ASSERT_EQ(owner.hear(), "acquired");
+  owner.kill();
+  owner.wait();
+  Child first([&](Channel& parent) { return contend_by("shmtx.judged", parent, kLongNs); });
+  ASSERT_EQ(first.hear(), "at shmtx.judged");
+  first.kill();
+  first.wait();
+  Child second([&](Channel& parent) { return contend(parent, kLongNs); });
+  EXPECT_EQ(second.hear(), "owner died");
+}
+
+// Fails if a time-out leaves no mark: a wake-up that came to the one who gives up is another waiter's.
+TEST_P(InterleaveAsleep, OneThatGivesUpAfterASleepLeavesTheMarkForOthersThatSleep) {
+  Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
+  ASSERT_EQ(owner.hear(), "acquired");
+  Child waiter([&](Channel& parent) {
+    const std::uint64_t deadline = monotonic_ns() + 20 * kNsPerMs;
+    at_failpoint("shmtx.marked", [&, deadline] {
+      parent.say("marked");
+      parent.hear();
+      while (monotonic_ns() < deadline) platform::sleep_until(deadline);
+    });
+    Shmtx mine = mutex();
+    parent.say(text_of(mine.lock(deadline)));
+    parent.hear();
+    return 0;
+  });
+  ASSERT_EQ(waiter.hear(), "marked");
+  ASSERT_EQ(owner.ask("unlock"), "unlocked");
+  EXPECT_EQ(word(), 0U);
+  Child next([&](Channel& parent) { return contend(parent, kLongNs); });
+  ASSERT_EQ(next.hear(), "acquired");
+  EXPECT_EQ(word() & kShmtxWaiters, 0U);
+  waiter.say("go on");
+  EXPECT_EQ(waiter.hear(), "timeout");
+  EXPECT_EQ(word() & kShmtxWaiters, kShmtxWaiters);
+}
+
+TEST_P(InterleaveAsleep, AReleaseBetweenMarkAndSleepIsNotSleptOver) {
+  Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
+  ASSERT_EQ(owner.hear(), "acquired");
+  Child waiter([&](Channel& parent) { return contend_by("shmtx.marked", parent, kLongNs); });
+  ASSERT_EQ(waiter.hear(), "at shmtx.marked");
+  ASSERT_EQ(owner.ask("unlock"), "unlocked");
+  waiter.say("go on");
+  EXPECT_EQ(waiter.hear(), "acquired");
+}
+
+TEST_P(InterleaveAsleep, ADeathBetweenMarkAndSleepHarmsNobody) {
+  Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
+  ASSERT_EQ(owner.hear(), "acquired");
+  Child waiter([&](Channel& parent) { return contend_by("shmtx.marked", parent, kLongNs); });
+  ASSERT_EQ(waiter.hear(), "at shmtx.marked");
+  waiter.kill();
+  waiter.wait();
+  ASSERT_EQ(owner.ask("unlock"), "unlocked");
+  EXPECT_EQ(word(), 0U);
+  Child next([&](Channel& parent) { return contend(parent, kLongNs); });
+  EXPECT_EQ(next.hear(), "acquired");
+}
+
+TEST_P(InterleaveAsleep, ADeathBetweenReleaseAndWakeUpCostsASleeperNoMoreThanItsSlice) {
+  Child owner([&](Channel& parent) {
+    pause_at("shmtx.released", parent);
+    return contend(parent, kLongNs);
+  });
+  ASSERT_EQ(owner.hear(), "acquired");
+  Child waiter([&](Channel& parent) { return contend_by("shmtx.marked", parent, kLongNs); });
+  ASSERT_EQ(waiter.hear(), "at shmtx.marked");
+  // It may have been woken by its slice of sleep meanwhile, and has left its mark again.
+  ASSERT_EQ(owner.ask("unlock"), "at shmtx.released");
+  waiter.say("go on");
+  owner.kill();
+  EXPECT_EQ(waiter.hear(), "acquired");
+}
+
+// The record lock is the mutex there; the word only tells the next owner whether the last one died inside.
+TEST(InterleaveFile, ADeathBetweenRecordLockAndWordLeavesTheMutexFree) {
+  const test::ScratchDirectory directory;
+  const auto store = [](Channel& parent, const char* failpoint) {
+    test::Dict dict("file", {.size = 65536, .mutex = HOLDFAST_MUTEX_FILE});
+    if (failpoint != nullptr) pause_at(failpoint, parent);
+    parent.say(dict.set("key", "value") == HOLDFAST_OK && dict.stats().repairs == 0 ? "stored" : holdfast_error());
+    parent.hear();
+    return 0;
+  };
+  Child first([&](Channel& parent) { return store(parent, "shmtx.record_locked"); });
+  ASSERT_EQ(first.hear(), "at shmtx.record_locked");
+  first.kill();
+  first.wait();
+  Child second([&](Channel& parent) { return store(parent, nullptr); });
+  EXPECT_EQ(second.hear(), "stored");
+}
+
+}  // namespace
+}  // namespace holdfast

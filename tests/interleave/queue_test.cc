@@ -1,0 +1,121 @@
+// Waiters of a lock, with a process held or killed between two steps of a hand-over.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "interleave/failpoint.h"
+#include "support/clock.h"
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/waiting.h"
+
+namespace holdfast::test {
+namespace {
+
+constexpr double kLong = 30;
+
+class InterleaveQueue : public testing::Test {
+ protected:
+  /// Takes the lock, says so, and does as it is told: "unlock", "end".
+  static int hold(Channel& parent, const char* failpoint) {
+    Dict dict("locks");
+    holdfast_lease lease{};
+    if (dict.try_lock("key", 0, &lease) != HOLDFAST_OK) return 1;
+    if (failpoint != nullptr) pause_at(failpoint, parent);
+    parent.say("held");
+    while (parent.hear() == "unlock") parent.say(dict.unlock("key", &lease) == HOLDFAST_OK ? "unlocked" : "not");
+    return 0;
+  }
+  /// Queues, says so, and waits for the lock when it is told to.
+  static int wait_for(Channel& parent) {
+    Dict dict("locks");
+    Waiting waiting;
+    holdfast_lease lease{};
+    if (waiting.once(dict, "key", &lease) != HOLDFAST_LOCKED) return 1;
+    parent.say("queued");
+    parent.hear();
+    parent.say(waiting.lock(dict, "key", kLong, &lease) == HOLDFAST_OK ? "has it" : holdfast_error());
+    parent.hear();
+    return 0;
+  }
+
+  const ScratchDirectory directory_;
+};
+
+TEST_F(InterleaveQueue, ADeathBetweenReleaseAndWakeUpLosesNoWaiter) {
+  Child holder([](Channel& parent) { return hold(parent, "wake.ring"); });
+  ASSERT_EQ(holder.hear(), "held");
+  Child waiter(wait_for);
+  ASSERT_EQ(waiter.hear(), "queued");
+  ASSERT_EQ(holder.ask("unlock"), "at wake.ring");
+  holder.kill();
+  holder.wait();
+  EXPECT_EQ(waiter.ask("wait"), "has it");
+}
+
+TEST_F(InterleaveQueue, ADeathBetweenWakeUpAndClaimLeavesTheLockToTheNextWaiter) {
+  Child holder([](Channel& parent) { return hold(parent, nullptr); });
+  ASSERT_EQ(holder.hear(), "held");
+  Child first(wait_for);
+  ASSERT_EQ(first.hear(), "queued");
+  Child second(wait_for);
+  ASSERT_EQ(second.hear(), "queued");
+  ASSERT_EQ(holder.ask("unlock"), "unlocked");
+  first.kill();
+  first.wait();
+  EXPECT_EQ(second.ask("wait"), "has it");
+}
+
+TEST_F(InterleaveQueue, AWaiterStoppedBetweenWakeUpAndClaimLeavesTheLockToTheNextWaiter) {
+  Child holder([](Channel& parent) { return hold(parent, nullptr); });
+  ASSERT_EQ(holder.hear(), "held");
+  Child first(wait_for);
+  ASSERT_EQ(first.hear(), "queued");
+  Child second(wait_for);
+  ASSERT_EQ(second.hear(), "queued");
+  first.stop();
+  ASSERT_EQ(holder.ask("unlock"), "unlocked");
+  EXPECT_EQ(second.ask("wait"), "has it");
+}
+
+// Its place was taken from it while it did nothing, and the block merged with a free one before it: of the block's
+// words the owner alone tells then. Fails if whoever takes a waiter out of the queue leaves the owner in the block.
+TEST_F(InterleaveQueue, AWaiterWhosePlaceWasGivenFreeQueuesAnew) {
+  Child child([](Channel& parent) {
+    Dict dict("locks");
+    holdfast_lease lease{};
+    if (dict.try_lock("key", 0, &lease) != HOLDFAST_OK) return 1;
+    Waiting neighbour;  // whose block lies before
+    holdfast_lease none{};
+    if (neighbour.once(dict, "key", &none) != HOLDFAST_LOCKED) return 2;
+    holdfast_parker* const parker = holdfast_parker_new();
+    holdfast_wait wait{};
+    wait.parker = parker;
+    wait.waiter = holdfast_waiter_open(parker);
+    wait.timeout = 0.001;
+    const auto step = [&] { return holdfast_lock_wait(dict.handle, "key", 3, 0, &wait, &none); };
+    const auto waiters = [&] {
+      holdfast_holder holder{};
+      return dict.holder("key", &holder) == HOLDFAST_OK ? static_cast<int>(holder.waiters) : -1;
+    };
+    if (step() != HOLDFAST_LOCKED || waiters() != 2) return 3;
+    if (neighbour.leave(dict, "key") != HOLDFAST_OK || waiters() != 1) return 4;
+    // When its patience is over, the release that comes to it takes it out of the queue.
+    sleep_ms(50);
+    if (dict.unlock("key", &lease) != HOLDFAST_OK || dict.try_lock("key", 0, &lease) != HOLDFAST_OK) return 5;
+    if (waiters() != 0) return 6;
+    wait.timeout = 0;
+    if (step() != HOLDFAST_LOCKED) return 7;
+    parent.say(waiters() == 1 ? "queued anew" : "believes to be queued");
+    if (dict.stats().repairs != 0) return 8;
+    if (dict.unlock("key", &lease) != HOLDFAST_OK) return 9;
+    std::uint32_t woken = 0;
+    if (holdfast_parker_sleep(parker, kLong, &woken, 1) != 1 || woken != wait.waiter) return 10;
+    return step() == HOLDFAST_OK ? 0 : 11;
+  });
+  EXPECT_EQ(child.hear(), "queued anew");
+  EXPECT_EQ(child.wait(), 0);
+}
+
+}  // namespace
+}  // namespace holdfast::test

@@ -1,0 +1,73 @@
+// Readers without a lock beside a writer that dies and the process that repairs after it.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "interleave/failpoint.h"
+#include "support/dict.h"
+#include "support/process.h"
+
+namespace holdfast::test {
+namespace {
+
+constexpr std::uint64_t kSize = 32768;  // one shard
+
+/// Fills what is free, and evicts nothing.
+int fill_with(Dict& dict, char byte) {
+  constexpr std::size_t kPiece = 1000;
+  for (int i = 0; dict.free_space() > 4 * kPiece; ++i)
+    if (const int code = dict.store(HOLDFAST_SAFE_SET, "filler-" + std::to_string(i), std::string(kPiece, byte), 0, 0);
+        code != HOLDFAST_OK)
+      return code;
+  return HOLDFAST_OK;
+}
+
+// The writer cut the entry off, and died before it said so to readers that stand on it. The repair finds nothing to
+// cut. Fails if it does not say so in its stead, before it writes over the entry: "a repair without its first epoch".
+TEST(InterleaveRepair, AReaderOfAnEntryThatADeadWriterCutOffNeverSeesWhatCameAfterIt) {
+  const ScratchDirectory directory;
+  const std::string old(4000, 'o');
+  Dict* opened = nullptr;
+  const auto open = [&] {
+    static Dict dict("dict", {.size = kSize});
+    opened = &dict;
+    return dict.status;
+  };
+  Child reader([&](Channel& parent) {
+    if (open() != HOLDFAST_OK || opened->set("key", old) != HOLDFAST_OK) return 1;
+    parent.say("stored");
+    parent.hear();
+    pause_at("read.found", parent);
+    const Got got = opened->get("key");
+    parent.say(got == text(old)   ? "the old value"
+               : got == nothing() ? "nothing"
+                                  : "code " + std::to_string(got.code) + ", " + std::to_string(got.text.size()) +
+                                        " bytes, first '" + got.text.substr(0, 1) + "'");
+    return 0;
+  });
+  ASSERT_EQ(reader.hear(), "stored");
+  ASSERT_EQ(reader.ask("read"), "at read.found");
+
+  Child writer([&](Channel& parent) {
+    if (open() != HOLDFAST_OK) return 1;
+    pause_at("arena.release", parent);
+    return opened->remove("key");
+  });
+  ASSERT_EQ(writer.hear(), "at arena.release");
+  writer.kill();
+  writer.wait();
+
+  Child repairer([&](Channel& parent) {
+    if (open() != HOLDFAST_OK) return 1;
+    const int code = fill_with(*opened, 'n');
+    parent.say(code == HOLDFAST_OK && opened->stats().repairs == 1 ? "repaired and filled" : holdfast_error());
+    return 0;
+  });
+  ASSERT_EQ(repairer.hear(), "repaired and filled");
+  reader.say("go on");
+  const std::string seen = reader.hear();
+  EXPECT_TRUE(seen == "the old value" || seen == "nothing") << seen;
+}
+
+}  // namespace
+}  // namespace holdfast::test
