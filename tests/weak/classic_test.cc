@@ -1,0 +1,377 @@
+// The simulator itself: the classic litmus tests, with the verdicts that C++20 (RC11) is known to give.
+#include <gtest/gtest.h>
+
+#include "weak/litmus.h"
+
+namespace holdfast::weak {
+namespace {
+
+constexpr auto kRelaxed = Order::relaxed;
+constexpr auto kAcquire = Order::acquire;
+constexpr auto kRelease = Order::release;
+constexpr auto kAcqRel = Order::acq_rel;
+constexpr auto kSeqCst = Order::seq_cst;
+
+/// Two locations, and what the threads do with them.
+struct Litmus {
+  Program program;
+  Location x = program.location("x");
+  Location y = program.location("y");
+
+  Findings run() const { return explore(program); }
+};
+
+// --- store buffering ---
+
+Findings store_buffering(Order store, Order load, Order fence) {
+  Litmus litmus;
+  const Location x = litmus.x;
+  const Location y = litmus.y;
+  const auto side = [=](Location mine, Location other, const char* name) {
+    return [=](Thread& t) {
+      t.store(mine, 1, store);
+      if (fence != kRelaxed) t.fence(fence);
+      t.observe(name, t.load(other, load));
+    };
+  };
+  litmus.program.thread(side(x, y, "a"));
+  litmus.program.thread(side(y, x, "b"));
+  return litmus.run();
+}
+
+TEST(Weak, store_buffering_is_forbidden_by_seq_cst_only) {
+  EXPECT_TRUE(store_buffering(kRelaxed, kRelaxed, kRelaxed).allows("a=0 b=0"));
+  EXPECT_TRUE(store_buffering(kRelease, kAcquire, kRelaxed).allows("a=0 b=0"));
+  EXPECT_TRUE(store_buffering(kRelaxed, kRelaxed, kAcqRel).allows("a=0 b=0"));
+  EXPECT_FALSE(store_buffering(kRelaxed, kRelaxed, kSeqCst).allows("a=0 b=0"));
+  EXPECT_FALSE(store_buffering(kSeqCst, kSeqCst, kRelaxed).allows("a=0 b=0"));
+  EXPECT_TRUE(store_buffering(kSeqCst, kAcquire, kRelaxed).allows("a=0 b=0"));
+}
+
+TEST(Weak, store_buffering_has_all_its_other_outcomes) {
+  const Findings findings = store_buffering(kRelaxed, kRelaxed, kRelaxed);
+  EXPECT_EQ(findings.outcomes, (std::set<std::string>{"a=0 b=0", "a=0 b=1", "a=1 b=0", "a=1 b=1"}));
+  EXPECT_EQ(findings.executions, 4U);
+}
+
+// --- message passing ---
+
+struct Passing {
+  Order store = kRelaxed;
+  Order store_fence = kRelaxed;
+  Order load = kRelaxed;
+  Order load_fence = kRelaxed;
+};
+
+bool loses_message(const Passing& how) {
+  Litmus litmus;
+  const Location x = litmus.x;
+  const Location y = litmus.y;
+  litmus.program.thread([=](Thread& t) {
+    t.store(x, 1, kRelaxed);
+    if (how.store_fence != kRelaxed) t.fence(how.store_fence);
+    t.store(y, 1, how.store);
+  });
+  litmus.program.thread([=](Thread& t) {
+    t.observe("flag", t.load(y, how.load));
+    if (how.load_fence != kRelaxed) t.fence(how.load_fence);
+    t.observe("data", t.load(x, kRelaxed));
+  });
+  return litmus.run().allows("data=0 flag=1");
+}
+
+TEST(Weak, a_message_needs_a_release_and_an_acquire) {
+  EXPECT_TRUE(loses_message({}));
+  EXPECT_TRUE(loses_message({.store = kRelease}));
+  EXPECT_TRUE(loses_message({.load = kAcquire}));
+  EXPECT_FALSE(loses_message({.store = kRelease, .load = kAcquire}));
+}
+
+TEST(Weak, fences_stand_for_release_and_acquire) {
+  EXPECT_FALSE(loses_message({.store_fence = kRelease, .load_fence = kAcquire}));
+  EXPECT_FALSE(loses_message({.store_fence = kRelease, .load = kAcquire}));
+  EXPECT_FALSE(loses_message({.store = kRelease, .load_fence = kAcquire}));
+  EXPECT_FALSE(loses_message({.store_fence = kSeqCst, .load_fence = kSeqCst}));
+  EXPECT_TRUE(loses_message({.store_fence = kAcquire, .load_fence = kAcquire}));
+  EXPECT_TRUE(loses_message({.store_fence = kRelease, .load_fence = kRelease}));
+}
+
+TEST(Weak, a_fence_after_the_store_or_before_the_load_says_nothing) {
+  Litmus litmus;
+  const Location x = litmus.x;
+  const Location y = litmus.y;
+  litmus.program.thread([=](Thread& t) {
+    t.store(x, 1, kRelaxed);
+    t.store(y, 1, kRelaxed);
+    t.fence(kRelease);
+  });
+  litmus.program.thread([=](Thread& t) {
+    t.fence(kAcquire);
+    t.observe("flag", t.load(y, kRelaxed));
+    t.observe("data", t.load(x, kRelaxed));
+  });
+  EXPECT_TRUE(litmus.run().allows("data=0 flag=1"));
+}
+
+// --- release sequences ---
+
+enum class Between { own_store, foreign_store, foreign_update };
+
+/// A flag that is released, and written once more before it is read.
+bool loses_message_through(Between between) {
+  Litmus litmus;
+  const Location x = litmus.x;
+  const Location y = litmus.y;
+  litmus.program.thread([=](Thread& t) {
+    t.store(x, 1, kRelaxed);
+    t.store(y, 1, kRelease);
+    if (between == Between::own_store) t.store(y, 2, kRelaxed);
+  });
+  if (between != Between::own_store) {
+    litmus.program.thread([=](Thread& t) {
+      Value expected = 1;
+      if (between == Between::foreign_update)
+        t.compare_exchange(y, expected, 2, kRelaxed);
+      else if (t.load(y, kRelaxed) == 1)
+        t.store(y, 2, kRelaxed);
+    });
+  }
+  litmus.program.thread([=](Thread& t) {
+    t.observe("flag", t.load(y, kAcquire));
+    t.observe("data", t.load(x, kRelaxed));
+  });
+  return litmus.run().allows("data=0 flag=2");
+}
+
+TEST(Weak, a_release_sequence_goes_on_through_updates_and_ends_at_stores) {
+  EXPECT_FALSE(loses_message_through(Between::foreign_update));
+  EXPECT_TRUE(loses_message_through(Between::foreign_store));
+  EXPECT_TRUE(loses_message_through(Between::own_store)) << "C++11 had it otherwise, C++20 has not";
+}
+
+// --- load buffering, and what depends on values ---
+
+TEST(Weak, load_buffering_and_values_out_of_thin_air_are_forbidden) {
+  Litmus litmus;
+  const Location x = litmus.x;
+  const Location y = litmus.y;
+  litmus.program.thread([=](Thread& t) {
+    t.observe("a", t.load(x, kRelaxed));
+    t.store(y, 1, kRelaxed);
+  });
+  litmus.program.thread([=](Thread& t) {
+    t.observe("b", t.load(y, kRelaxed));
+    t.store(x, 1, kRelaxed);
+  });
+  EXPECT_FALSE(litmus.run().allows("a=1 b=1"));
+  EXPECT_TRUE(litmus.run().allows("a=0 b=1"));
+}
+
+// --- three and four threads ---
+
+/// Two readers of two writers see them in different orders.
+bool disagrees_on_independent_writes(Order store, Order load, Order fence) {
+  Litmus litmus;
+  const Location x = litmus.x;
+  const Location y = litmus.y;
+  litmus.program.thread([=](Thread& t) { t.store(x, 1, store); });
+  litmus.program.thread([=](Thread& t) { t.store(y, 1, store); });
+  const auto reader = [=](Location first, Location second, const char* one, const char* two) {
+    return [=](Thread& t) {
+      t.observe(one, t.load(first, load));
+      if (fence != kRelaxed) t.fence(fence);
+      t.observe(two, t.load(second, load));
+    };
+  };
+  litmus.program.thread(reader(x, y, "a", "b"));
+  litmus.program.thread(reader(y, x, "c", "d"));
+  return litmus.run().allows("a=1 b=0 c=1 d=0");
+}
+
+TEST(Weak, readers_may_disagree_on_independent_writes_but_for_seq_cst) {
+  EXPECT_TRUE(disagrees_on_independent_writes(kRelease, kAcquire, kRelaxed));
+  EXPECT_TRUE(disagrees_on_independent_writes(kRelaxed, kRelaxed, kAcqRel));
+  EXPECT_FALSE(disagrees_on_independent_writes(kRelaxed, kRelaxed, kSeqCst));
+  EXPECT_FALSE(disagrees_on_independent_writes(kSeqCst, kSeqCst, kRelaxed));
+}
+
+/// Thread 1 sees thread 0's write and passes the word on to thread 2.
+bool breaks_causality(Order middle_load, Order middle_store, Order load) {
+  Litmus litmus;
+  const Location x = litmus.x;
+  const Location y = litmus.y;
+  litmus.program.thread([=](Thread& t) { t.store(x, 1, kRelaxed); });
+  litmus.program.thread([=](Thread& t) {
+    t.observe("a", t.load(x, middle_load));
+    t.store(y, 1, middle_store);
+  });
+  litmus.program.thread([=](Thread& t) {
+    t.observe("b", t.load(y, load));
+    t.observe("c", t.load(x, kRelaxed));
+  });
+  return litmus.run().allows("a=1 b=1 c=0");
+}
+
+TEST(Weak, what_was_seen_is_passed_on_by_release_and_acquire) {
+  EXPECT_FALSE(breaks_causality(kRelaxed, kRelease, kAcquire)) << "coherence: the read itself happens before";
+  EXPECT_TRUE(breaks_causality(kAcquire, kRelaxed, kAcquire));
+  EXPECT_TRUE(breaks_causality(kAcquire, kRelease, kRelaxed));
+}
+
+bool isa2(Order middle_load, Order middle_store) {
+  Litmus litmus;
+  const Location x = litmus.x;
+  const Location y = litmus.y;
+  const Location z = litmus.program.location("z");
+  litmus.program.thread([=](Thread& t) {
+    t.store(x, 1, kRelaxed);
+    t.store(y, 1, kRelease);
+  });
+  litmus.program.thread([=](Thread& t) {
+    t.observe("a", t.load(y, middle_load));
+    t.store(z, 1, middle_store);
+  });
+  litmus.program.thread([=](Thread& t) {
+    t.observe("b", t.load(z, kAcquire));
+    t.observe("c", t.load(x, kRelaxed));
+  });
+  return litmus.run().allows("a=1 b=1 c=0");
+}
+
+TEST(Weak, a_chain_of_messages_needs_each_link) {
+  EXPECT_FALSE(isa2(kAcquire, kRelease));
+  EXPECT_TRUE(isa2(kRelaxed, kRelease));
+  EXPECT_TRUE(isa2(kAcquire, kRelaxed));
+}
+
+// --- one location ---
+
+TEST(Weak, reads_of_one_location_do_not_go_back) {
+  Litmus litmus;
+  const Location x = litmus.x;
+  litmus.program.thread([=](Thread& t) { t.store(x, 1, kRelaxed); });
+  litmus.program.thread([=](Thread& t) {
+    t.observe("a", t.load(x, kRelaxed));
+    t.observe("b", t.load(x, kRelaxed));
+  });
+  EXPECT_FALSE(litmus.run().allows("a=1 b=0"));
+  EXPECT_TRUE(litmus.run().allows("a=0 b=1"));
+}
+
+TEST(Weak, readers_agree_on_the_order_of_one_location) {
+  Litmus litmus;
+  const Location x = litmus.x;
+  litmus.program.thread([=](Thread& t) { t.store(x, 1, kRelaxed); });
+  litmus.program.thread([=](Thread& t) { t.store(x, 2, kRelaxed); });
+  for (const auto& names : {std::pair("a", "b"), std::pair("c", "d")})
+    litmus.program.thread([=](Thread& t) {
+      t.observe(names.first, t.load(x, kRelaxed));
+      t.observe(names.second, t.load(x, kRelaxed));
+    });
+  EXPECT_FALSE(litmus.run().allows("a=1 b=2 c=2 d=1"));
+  EXPECT_TRUE(litmus.run().allows("a=1 b=2 c=1 d=2"));
+}
+
+/// Both threads write both locations, in opposite order; each location ends with the other's.
+bool two_plus_two_writes(Order fence) {
+  Litmus litmus;
+  const Location x = litmus.x;
+  const Location y = litmus.y;
+  const auto writer = [=](Location first, Location second) {
+    return [=](Thread& t) {
+      t.store(first, 1, kRelaxed);
+      if (fence != kRelaxed) t.fence(fence);
+      t.store(second, 2, kRelaxed);
+    };
+  };
+  litmus.program.thread(writer(x, y));
+  litmus.program.thread(writer(y, x));
+  // A read that comes back with 1 after 2 was read tells the order of the writes.
+  const auto reader = [](Location at, const char* name) {
+    return [=](Thread& t) { t.observe(name, t.load(at, kRelaxed) == 2 && t.load(at, kRelaxed) == 1); };
+  };
+  litmus.program.thread(reader(x, "a"));
+  litmus.program.thread(reader(y, "b"));
+  return litmus.run().allows("a=1 b=1");
+}
+
+TEST(Weak, writes_of_two_locations_may_end_crosswise_but_for_seq_cst) {
+  EXPECT_TRUE(two_plus_two_writes(kRelaxed));
+  EXPECT_TRUE(two_plus_two_writes(kAcqRel));
+  EXPECT_FALSE(two_plus_two_writes(kSeqCst));
+}
+
+TEST(Weak, updates_lose_nothing) {
+  Litmus litmus;
+  const Location x = litmus.x;
+  for (const char* name : {"a", "b", "c"})
+    litmus.program.thread([=](Thread& t) { t.observe(name, t.fetch_add(x, 1, kRelaxed)); });
+  const Findings findings = litmus.run();
+  EXPECT_EQ(findings.outcomes.size(), 6U);
+  for (const std::string& outcome : findings.outcomes) {
+    EXPECT_NE(outcome.find('0'), std::string::npos);
+    EXPECT_NE(outcome.find('1'), std::string::npos);
+    EXPECT_NE(outcome.find('2'), std::string::npos);
+  }
+}
+
+TEST(Weak, one_of_two_compare_and_swaps_wins) {
+  Litmus litmus;
+  const Location x = litmus.x;
+  for (const char* name : {"a", "b"})
+    litmus.program.thread([=](Thread& t) {
+      Value expected = 0;
+      t.observe(name, t.compare_exchange(x, expected, 1, kRelaxed));
+    });
+  EXPECT_EQ(litmus.run().outcomes, (std::set<std::string>{"a=0 b=1", "a=1 b=0"}));
+}
+
+// --- seq_cst fences, beyond store buffering ---
+
+TEST(Weak, a_fence_and_a_read_between_restore_the_order) {  // RWC with fences: RC11 forbids, C++11 did not
+  Litmus litmus;
+  const Location x = litmus.x;
+  const Location y = litmus.y;
+  litmus.program.thread([=](Thread& t) { t.store(x, 1, kRelaxed); });
+  litmus.program.thread([=](Thread& t) {
+    t.observe("a", t.load(x, kRelaxed));
+    t.fence(kSeqCst);
+    t.observe("b", t.load(y, kRelaxed));
+  });
+  litmus.program.thread([=](Thread& t) {
+    t.store(y, 1, kRelaxed);
+    t.fence(kSeqCst);
+    t.observe("c", t.load(x, kRelaxed));
+  });
+  EXPECT_FALSE(litmus.run().allows("a=1 b=0 c=0"));
+}
+
+// --- the simulator's own promises ---
+
+TEST(Weak, a_claim_is_checked_also_if_the_others_never_go_on) {
+  Litmus litmus;
+  const Location x = litmus.x;
+  const Location y = litmus.y;
+  litmus.program.thread([=](Thread& t) {
+    t.store(x, 1, kRelaxed);
+    t.require(t.load(y, kRelaxed) == 7);
+    t.store(x, 2, kRelaxed);
+  });
+  litmus.program.thread([=](Thread& t) { t.claim(t.load(x, kRelaxed) != 1, "x is never 1"); });
+  const Findings findings = litmus.run();
+  EXPECT_EQ(findings.broken.count("x is never 1"), 1U) << findings.text();
+}
+
+TEST(Weak, a_broken_claim_comes_with_the_execution_that_breaks_it) {
+  Litmus litmus;
+  const Location x = litmus.x;
+  litmus.program.thread([=](Thread& t) { t.store(x, 1, kRelease); });
+  litmus.program.thread([=](Thread& t) { t.claim(t.load(x, kAcquire) == 0, "nobody writes"); });
+  EXPECT_EQ(litmus.run().text(),
+            "broken: nobody writes\n"
+            "  thread 0\n    write release x := 1\n"
+            "  thread 1\n    read acquire x = 1 of thread 0\n");
+}
+
+}  // namespace
+}  // namespace holdfast::weak

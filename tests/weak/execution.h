@@ -1,0 +1,108 @@
+// One execution of a small program under the memory model of C++20, built up event by event.
+//
+// The model is RC11 (Lahav, Vafeiadis, Kang, Hur, Dreyer: Repairing Sequential Consistency in C/C++11) with the release
+// sequences of C++20: a write, and the updates that read from it in a chain. An execution is a graph: the events of
+// each thread in program order, for each read the write that it reads from, for each location the order of its writes.
+//
+//   happens-before   program order, and a release (or a release fence before the write) to an acquire (or an acquire
+//                    fence after the read) that reads from its release sequence; closed under transitivity
+//   coherence        no read and no write of a location contradicts happens-before
+//   atomicity        an update comes right after the write that it reads from
+//   SC               the order of sequentially consistent events has no cycle
+//   no thin air      an event reads only from events that were added before it
+//
+// A graph that breaks one of them is never completed: whatever is added later leaves the contradiction in place.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace holdfast::weak {
+
+using Value = std::uint64_t;
+using EventId = std::uint8_t;
+/// A set of events, as bits.
+using EventSet = std::uint64_t;
+
+inline constexpr std::size_t kEventsMax = 64;
+inline constexpr EventId kNoEvent = 0xFF;
+/// Wrote the initial values, before everything.
+inline constexpr std::uint8_t kInitialThread = 0xFF;
+
+enum class Order : std::uint8_t { relaxed, acquire, release, acq_rel, seq_cst };
+
+constexpr bool acquires(Order order) noexcept {
+  return order == Order::acquire || order == Order::acq_rel || order == Order::seq_cst;
+}
+constexpr bool releases(Order order) noexcept {
+  return order == Order::release || order == Order::acq_rel || order == Order::seq_cst;
+}
+
+/// An update reads and writes in one step.
+enum class Kind : std::uint8_t { read, write, update, fence };
+
+struct Event {
+  Kind kind;
+  Order order;
+  std::uint8_t thread;
+  std::uint8_t location;  // not of a fence
+  EventId from;           // read, update: the write that it reads from
+  Value read;
+  Value written;
+  EventSet before;  // all that happens before it
+  EventSet given;   // write, update: all that happens before whoever acquires from it
+
+  bool reads() const noexcept { return kind == Kind::read || kind == Kind::update; }
+  bool writes() const noexcept { return kind == Kind::write || kind == Kind::update; }
+};
+
+class Execution {
+ public:
+  Execution(const std::vector<Value>& initial, std::size_t threads);
+
+  const std::vector<Event>& events() const noexcept { return events_; }
+  /// The writes of a location in their order.
+  const std::vector<EventId>& writes(std::size_t location) const noexcept { return writes_[location]; }
+  const std::vector<EventId>& events_of(std::size_t thread) const noexcept { return threads_[thread].events; }
+
+  void add_fence(std::uint8_t thread, Order order);
+  /// A read from the write at this place of the order.
+  void add_read(std::uint8_t thread, std::size_t location, Order order, std::size_t place);
+  /// A write that comes to stand at this place of the order.
+  void add_write(std::uint8_t thread, std::size_t location, Order order, std::size_t place, Value value);
+  /// An update that reads the write at this place and comes right after it.
+  void add_update(std::uint8_t thread, std::size_t location, Order order, std::size_t place, Value value);
+
+  /// Whether the event that was added last contradicts nothing.
+  bool consistent() const;
+  /// The first place of the order from which this thread's next event may read if it does not synchronise.
+  std::size_t oldest_readable(std::uint8_t thread, std::size_t location) const noexcept;
+
+  /// The same for two executions whose graphs are the same, in whatever order they were built.
+  std::array<std::uint64_t, 2> fingerprint() const noexcept;
+
+ private:
+  struct Thread {
+    std::vector<EventId> events;
+    EventSet before;      // all that happens before its next event
+    EventSet acquirable;  // what its next acquire fence acquires
+    EventSet released;    // what its writes give since its last release fence
+  };
+
+  Event& append(std::uint8_t thread, Kind kind, Order order);
+  void read_from(Event& event, EventId write);
+  void give(Event& event) const noexcept;
+  void finish(Event& event);
+  std::size_t place_of(std::size_t location, EventId write) const noexcept;
+  std::size_t floor_of(EventSet before, std::size_t location) const noexcept;
+  bool coherent(EventId id) const noexcept;
+  bool atomic(std::size_t location) const noexcept;
+  bool sequentially_consistent() const;
+
+  std::vector<Event> events_;
+  std::vector<std::vector<EventId>> writes_;
+  std::vector<Thread> threads_;
+};
+
+}  // namespace holdfast::weak
