@@ -11,6 +11,9 @@
 //   SC               the order of sequentially consistent events has no cycle
 //   no thin air      an event reads only from events that were added before it
 //
+// The last rule is stronger than C++20 and aarch64, which let a relaxed load be followed by a store that others see
+// first (load buffering). Nothing of ours may rely on it: what is stored after a load goes by a release or an update.
+//
 // A graph that breaks one of them is never completed: whatever is added later leaves the contradiction in place.
 #pragma once
 

@@ -45,7 +45,9 @@ bool Thread::compare_exchange(Location at, Value& expected, Value desired, Order
   expected = found;
   return same;
 }
-void Thread::fence(Order order) { decide({.kind = Step::Kind::fence, .order = order}); }
+void Thread::fence(Order order) {
+  if (order != Order::relaxed) decide({.kind = Step::Kind::fence, .order = order});
+}
 
 void Thread::require(bool holds) {
   if (holds) return;

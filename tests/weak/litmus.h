@@ -53,6 +53,7 @@ class Thread {
   Value fetch_or(Location at, Value bits, Order order);
   /// As std::atomic's: false leaves what was found in `expected`.
   bool compare_exchange(Location at, Value& expected, Value desired, Order success, Order failure = Order::relaxed);
+  /// A relaxed one is none.
   void fence(Order order);
 
   /// Goes no further unless this is so: a loop that is not worth following, or a death.

@@ -1,0 +1,180 @@
+// The bell and the mailbox (src/sync/bell.cc), and the sleep of a parker around them (src/lock/parking.cc).
+#include "weak/protocol.h"
+
+namespace holdfast::weak {
+namespace {
+
+struct Ringing {
+  Order deposit_fence = kSeqCst;     // ring_bell
+  Order collect_fence = kSeqCst;     // take_mail
+  Order arrived = kRelease;          // ring_bell: mail_state
+  Order collect = kAcquire;          // take_mail: mail_state
+  Order ring = kRelease;             // ring
+  Order bell_value = kAcquire;       // bell_value
+  bool value_before_mail = true;     // Parker::sleep
+  bool marks_sleep = true;           // sleep_on_bell
+  bool ring_after_mail = true;       // ring_bell
+  bool state_before_entries = true;  // take_mail
+};
+
+constexpr Value kAsleep = 1;
+constexpr Value kOneRing = 2;
+constexpr Value kWaiter = 7;
+
+/// A process slot with a mailbox of one entry, and what its waiter waits for.
+struct Slot {
+  Program program;
+  Location thing = program.location("what is waited for");
+  Location entry = program.location("entry");
+  Location state = program.location("mail_state");
+  Location bell = program.location("bell");
+
+  /// Whether the sleeper may have to be woken.
+  bool ring(const Ringing& how, Thread& t) const {
+    Value word = t.load(bell, kRelaxed);
+    while (!t.compare_exchange(bell, word, (word & ~kAsleep) + kOneRing, how.ring)) {
+    }
+    return (word & kAsleep) != 0;
+  }
+
+  /// ring_bell. Gives whether it found an older letter to the same waiter, and left it at that.
+  bool deposit(const Ringing& how, Thread& t) const {
+    t.fence(how.deposit_fence);
+    Value found = t.load(entry, kRelaxed);
+    const bool older = found == kWaiter || !t.compare_exchange(entry, found, kWaiter, kRelaxed);
+    t.fetch_or(state, 1, how.arrived);
+    return older;
+  }
+
+  /// take_mail. Gives whether there was any.
+  bool collect(const Ringing& how, Thread& t) const {
+    if (t.load(state, kRelaxed) == 0) return false;
+    bool any = false;
+    const auto take_entry = [&] { any = t.load(entry, kRelaxed) != 0 && t.exchange(entry, 0, kRelaxed) != 0; };
+    if (!how.state_before_entries) take_entry();
+    t.exchange(state, 0, how.collect);
+    if (how.state_before_entries) take_entry();
+    t.fence(how.collect_fence);
+    return any;
+  }
+
+  /// sleep_on_bell. Gives whether the kernel lets it sleep.
+  bool sleep(const Ringing& how, Thread& t, Value seen) const {
+    Value word = t.load(bell, kRelaxed);
+    do {
+      if ((word & ~kAsleep) != (seen & ~kAsleep)) return false;
+    } while (how.marks_sleep && (word & kAsleep) == 0 && !t.compare_exchange(bell, word, word | kAsleep, kRelaxed));
+    return t.load(bell, kRelaxed) == (how.marks_sleep ? word | kAsleep : word);
+  }
+};
+
+/// One letter to a process that looks once and goes to sleep.
+Program ringing_a_sleeper(const Ringing& how) {
+  Slot slot;
+  slot.program.thread([=](Thread& t) {
+    bool woken = !how.ring_after_mail && slot.ring(how, t);
+    slot.deposit(how, t);
+    if (how.ring_after_mail) woken = slot.ring(how, t);
+    t.observe("woken", woken ? 1 : 0);
+  });
+  slot.program.thread([=](Thread& t) {
+    Value seen = how.value_before_mail ? t.load(slot.bell, how.bell_value) : 0;
+    t.require(!slot.collect(how, t));
+    if (!how.value_before_mail) seen = t.load(slot.bell, how.bell_value);
+    t.observe("sleeps", slot.sleep(how, t, seen) ? 1 : 0);
+  });
+  slot.program.finally("nobody sleeps over a letter without being woken", [](const Outcome& outcome) {
+    return !outcome.contains("sleeps") || outcome.at("sleeps") == 0 || outcome.at("woken") == 1;
+  });
+  return slot.program;
+}
+
+/// A second letter to the same waiter finds the first, which is being collected just then.
+Program finding_an_older_letter(const Ringing& how) {
+  Slot slot;
+  slot.program.thread([=](Thread& t) { slot.deposit(how, t); });
+  slot.program.thread([=](Thread& t) {
+    t.store(slot.thing, 1, kRelaxed);
+    t.observe("found older", slot.deposit(how, t) ? 1 : 0);
+  });
+  slot.program.thread([=](Thread& t) {
+    const bool any = slot.collect(how, t);
+    t.require(any);
+    t.observe("saw", t.load(slot.thing, kRelaxed));
+  });
+  slot.program.finally("a letter that was left at an older one is as good as collected", [](const Outcome& outcome) {
+    if (!outcome.contains("saw") || outcome.at("found older") == 0) return true;
+    return outcome.at("saw") == 1;
+  });
+  return slot.program;
+}
+
+/// Who collects a letter sees what was changed before it was sent, also without the fences.
+Program collecting(const Ringing& how) {
+  Slot slot;
+  slot.program.thread([=](Thread& t) {
+    t.store(slot.thing, 1, kRelaxed);
+    slot.deposit(how, t);
+  });
+  slot.program.thread([=](Thread& t) {
+    t.require(slot.collect(how, t));
+    t.claim(t.load(slot.thing, kRelaxed) == 1, "who collects a letter sees what it tells");
+  });
+  return slot.program;
+}
+
+/// The mail's state is cleared before the entries are read: what arrives meanwhile sets it again.
+Program arriving_while_collected(const Ringing& how) {
+  Slot slot;
+  const Location sent = slot.program.location("letters sent");
+  for (int i = 0; i < 2; ++i)
+    slot.program.thread([=](Thread& t) {
+      slot.deposit(how, t);
+      t.fetch_add(sent, 1, kAcqRel);
+    });
+  slot.program.thread([=](Thread& t) {
+    slot.collect(how, t);
+    t.require(t.load(sent, kAcquire) == 2);
+    const bool empty = t.load(slot.entry, kRelaxed) == 0;
+    t.claim(empty || t.load(slot.state, kRelaxed) != 0, "no letter lies in a mailbox that says it is empty");
+  });
+  return slot.program;
+}
+
+std::vector<Program> programs(const Ringing& how) {
+  return {ringing_a_sleeper(how), finding_an_older_letter(how), collecting(how), arriving_while_collected(how)};
+}
+
+TEST(WeakBell, no_wake_up_is_lost_and_each_ordering_is_needed) {
+  expect_proof<Ringing>(
+      programs, {
+                    {"no fence before the deposit", [](Ringing& r) { r.deposit_fence = kRelaxed; }},
+                    {"an acq_rel fence before the deposit", [](Ringing& r) { r.deposit_fence = kAcqRel; }},
+                    {"no fence after the collection", [](Ringing& r) { r.collect_fence = kRelaxed; }},
+                    {"an acq_rel fence after the collection", [](Ringing& r) { r.collect_fence = kAcqRel; }},
+                    {"mail state set relaxed", [](Ringing& r) { r.arrived = kRelaxed; }},
+                    {"mail state taken relaxed", [](Ringing& r) { r.collect = kRelaxed; }},
+                    {"rung relaxed", [](Ringing& r) { r.ring = kRelaxed; }},
+                    {"bell read relaxed", [](Ringing& r) { r.bell_value = kRelaxed; }},
+                    {"bell read after the mail", [](Ringing& r) { r.value_before_mail = false; }},
+                    {"a sleep without a mark", [](Ringing& r) { r.marks_sleep = false; }},
+                    {"rung before the mail", [](Ringing& r) { r.ring_after_mail = false; }},
+                    {"mail state cleared after the entries", [](Ringing& r) { r.state_before_entries = false; }},
+                });
+}
+
+TEST(WeakBell, the_sources_say_what_is_modelled) {
+  expect_quotes({
+      {"src/sync/bell.cc", "slot.bell.compare_exchange_weak(word, rings(word) + kOneRing, std::memory_order_release,"},
+      {"src/sync/bell.cc",
+       "std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in ring_bell()"},
+      {"src/sync/bell.cc",
+       "slot->mail_state.fetch_or(deposit(*slot, waiter) ? kMailArrived : kMailOverflowed, "
+       "std::memory_order_release);"},
+      {"src/sync/bell.cc", "slot->mail_state.exchange(0, std::memory_order_acquire);"},
+      {"src/sync/bell.cc", "return slot == nullptr ? 0 : slot->bell.load(std::memory_order_acquire);"},
+  });
+}
+
+}  // namespace
+}  // namespace holdfast::weak

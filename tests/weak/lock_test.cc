@@ -1,0 +1,126 @@
+// The words of a lock's grant, read without the mutex (src/lock/lock_entry.h, Shard::copy_lock, blocker_of_lock).
+#include "weak/protocol.h"
+
+namespace holdfast::weak {
+namespace {
+
+struct Granting {
+  Order sequence_store = kRelease;
+  Order agent_store = kRelease;
+  Order expiry_store = kRelease;
+  Order owner_store = kRelease;  // commit()
+  Order sequence_load = kAcquire;
+  Order owner_load = kAcquire;
+  Order agent_load = kAcquire;
+  Order expiry_load = kAcquire;
+  bool owner_is_cleared_first = true;
+  bool owner_is_last = true;
+  bool sequence_is_read_twice = true;
+};
+
+/// Grant n has the fencing number n, the agent n and the expiry n.
+struct Entry {
+  Program program;
+  Location owner = program.location("owner", 1);
+  Location sequence = program.location("sequence", 1);
+  Location agent = program.location("agent", 1);
+  Location expiry = program.location("expiry", 1);
+  Location mutex = program.location("mutex", 1);
+
+  void grant(const Granting& how, Thread& t, Value to, Value number) const {
+    if (how.owner_is_cleared_first) t.store(owner, 0, how.owner_store);
+    if (!how.owner_is_last) t.store(owner, to, how.owner_store);
+    t.store(sequence, number, how.sequence_store);
+    t.store(agent, number, how.agent_store);
+    t.store(expiry, number, how.expiry_store);
+    if (how.owner_is_last) t.store(owner, to, how.owner_store);
+  }
+
+  /// One process takes the lock again that it gives back; then another takes it over.
+  void write(const Granting& how) {
+    program.thread([*this, how](Thread& t) {
+      grant(how, t, 1, 2);
+      Value mine = 1;
+      t.compare_exchange(mutex, mine, 0, kRelease);
+    });
+    program.thread([*this, how](Thread& t) {
+      Value free = 0;
+      t.require(t.compare_exchange(mutex, free, 2, kAcquire));
+      grant(how, t, 2, 3);
+    });
+  }
+};
+
+Value owner_of(Value number) { return number == 3 ? 2 : 1; }
+
+/// Shard::copy_lock.
+Program looking_up_a_holder(const Granting& how) {
+  Entry entry;
+  entry.write(how);
+  entry.program.thread([=](Thread& t) {
+    const Value sequence = t.load(entry.sequence, how.sequence_load);
+    const Value owner = t.load(entry.owner, how.owner_load);
+    t.require(owner != 0);
+    const Value expiry = t.load(entry.expiry, how.expiry_load);
+    if (how.sequence_is_read_twice) t.require(t.load(entry.sequence, kRelaxed) == sequence);
+    t.claim(owner == owner_of(sequence), "the owner is that of the fencing number");
+    t.claim(expiry == sequence, "the expiry is that of the fencing number");
+  });
+  return entry.program;
+}
+
+/// blocker_of_lock, which reads the agent too.
+Program searching_for_a_circle(const Granting& how) {
+  Entry entry;
+  entry.write(how);
+  entry.program.thread([=](Thread& t) {
+    const Value sequence = t.load(entry.sequence, how.sequence_load);
+    const Value owner = t.load(entry.owner, how.owner_load);
+    const Value agent = t.load(entry.agent, how.agent_load);
+    if (how.sequence_is_read_twice) t.require(t.load(entry.sequence, kAcquire) == sequence);
+    t.require(owner != 0);
+    t.claim(owner == owner_of(sequence), "the owner is that of the fencing number");
+    t.claim(agent == sequence, "the agent is that of the fencing number");
+  });
+  return entry.program;
+}
+
+std::vector<Program> programs(const Granting& how) { return {looking_up_a_holder(how), searching_for_a_circle(how)}; }
+
+TEST(WeakLock, what_is_read_together_is_of_one_grant_and_each_ordering_is_needed) {
+  expect_proof<Granting>(programs,
+                         {
+                             {"sequence stored relaxed", [](Granting& g) { g.sequence_store = kRelaxed; }},
+                             {"agent stored relaxed", [](Granting& g) { g.agent_store = kRelaxed; }},
+                             {"expiry stored relaxed", [](Granting& g) { g.expiry_store = kRelaxed; }},
+                             {"owner stored relaxed", [](Granting& g) { g.owner_store = kRelaxed; }},
+                             {"sequence loaded relaxed", [](Granting& g) { g.sequence_load = kRelaxed; }},
+                             {"owner loaded relaxed", [](Granting& g) { g.owner_load = kRelaxed; }},
+                             {"agent loaded relaxed", [](Granting& g) { g.agent_load = kRelaxed; }},
+                             {"expiry loaded relaxed", [](Granting& g) { g.expiry_load = kRelaxed; }},
+                             {"granted over an owner", [](Granting& g) { g.owner_is_cleared_first = false; }},
+                             {"owner before the expiry", [](Granting& g) { g.owner_is_last = false; }},
+                             {"no second look at the sequence", [](Granting& g) { g.sequence_is_read_twice = false; }},
+                         });
+}
+
+TEST(WeakLock, the_sources_say_what_is_modelled) {
+  expect_quotes({
+      {"src/lock/lock_entry.h", "fields.sequence.store(sequence, kRelease);"},
+      {"src/lock/lock_entry.h", "fields.agent.store(claim.agent, kRelease);"},
+      {"src/lock/lock_entry.h", "entry.expiry.store(expiry_word(end_ms, segment.flush_epoch()), kRelease);"},
+      {"src/lock/lock_entry.h", "commit(fields.owner, owner);"},
+      {"src/lock/lock_entry.h", "commit(fields.owner, kNobody);"},
+      {"src/dict/shard.cc", "out.sequence = lock.sequence.load(kAcquire);\nout.bits = lock.owner.load(kAcquire);"},
+      {"src/dict/shard.cc",
+       "out.expiry = view.entry->expiry.load(kAcquire);\n"
+       "return lock.sequence.load(kRelaxed) == out.sequence ? Read::found : Read::torn;"},
+      {"src/lock/attempt.cc",
+       "const std::uint64_t sequence = fields.sequence.load(kAcquire);\n"
+       "const Token owner = fields.owner.load(kAcquire);\n"
+       "const std::uint32_t agent = fields.agent.load(kAcquire);"},
+  });
+}
+
+}  // namespace
+}  // namespace holdfast::weak

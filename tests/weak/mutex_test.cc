@@ -1,0 +1,148 @@
+// The mutex of a shard (src/sync/shmtx.h, shmtx.cc), strategies futex and spin.
+#include "weak/protocol.h"
+
+#include <array>
+
+namespace holdfast::weak {
+namespace {
+
+struct Locking {
+  Order take = kAcquire;      // Shmtx::lock_fast, take_free
+  Order give = kRelease;      // Shmtx::unlock, unlock_slow
+  bool exact = true;          // take_from_dead compares the word that was judged
+  bool marks = true;          // leave_mark before a sleep
+  bool kernel_orders = true;  // a record lock is given up after all that its owner did
+};
+
+constexpr Value kWaiters = 1 << 8;
+
+/// What three processes do, one of which may die: each adds one to what the mutex guards.
+Program excluding(const Locking& how) {
+  Program program;
+  const Location word = program.location("word");
+  const Location guarded = program.location("guarded");
+  for (Value me = 1; me <= 3; ++me) {
+    program.thread([=](Thread& t) {
+      Value free = 0;
+      t.require(t.compare_exchange(word, free, me, how.take));
+      const Value before = t.load(guarded, kRelaxed);
+      t.store(guarded, before + 1, kRelaxed);
+      static constexpr std::array kNames{"", "a", "b", "c"};
+      t.observe(kNames[me], before);
+      Value mine = me;
+      t.compare_exchange(word, mine, 0, how.give);
+    });
+  }
+  program.finally("each sees what those did that were inside before", [](const Outcome& outcome) {
+    std::set<Value> values;
+    for (const auto& [name, value] : outcome) values.insert(value);
+    return values.size() == outcome.size() && (values.empty() || *values.rbegin() == values.size() - 1);
+  });
+  return program;
+}
+
+/// The owner dies inside. Two processes have judged that, and take over.
+Program taking_over(const Locking& how) {
+  Program program;
+  const Location word = program.location("word", 1);
+  const Location slot = program.location("record lock of the slot", 1);
+  const Location guarded = program.location("guarded");
+  program.thread([=](Thread& t) {
+    t.store(guarded, 1, kRelaxed);
+    t.store(slot, 0, how.kernel_orders ? kRelease : kRelaxed);
+  });
+  for (Value me = 2; me <= 3; ++me) {
+    program.thread([=](Thread& t) {
+      Value seen = t.load(word, kRelaxed);
+      if (seen == 0) {
+        t.require(t.compare_exchange(word, seen, me, how.take));
+      } else {
+        t.require(seen == 1 && t.load(slot, how.kernel_orders ? kAcquire : kRelaxed) == 0);
+        if (how.exact)
+          t.require(t.compare_exchange(word, seen, me, how.take));
+        else
+          t.exchange(word, me, how.take);
+      }
+      const Value before = t.load(guarded, kRelaxed);
+      t.store(guarded, before + 1, kRelaxed);
+      t.claim(before != 0, "who takes over sees what the dead has done");
+      t.observe(me == 2 ? "b" : "c", before);
+      Value mine = me;
+      t.compare_exchange(word, mine, 0, how.give);
+    });
+  }
+  program.finally("one takes over, and the next sees what it did",
+                  [](const Outcome& outcome) { return outcome.size() < 2 || outcome.at("b") != outcome.at("c"); });
+  return program;
+}
+
+/// A waiter leaves its mark and goes to sleep; the kernel compares the word while it holds the futex's bucket.
+Program waking(const Locking& how) {
+  Program program;
+  const Location word = program.location("word", 1);
+  const Location bucket = program.location("the kernel's lock of the futex");
+  const Location asleep = program.location("asleep");
+  const auto in_kernel = [=](Thread& t, const std::function<void()>& what) {
+    Value free = 0;
+    t.require(t.compare_exchange(bucket, free, 1, kAcquire));
+    what();
+    t.store(bucket, 0, kRelease);
+  };
+  program.thread([=](Thread& t) {
+    Value seen = t.load(word, kRelaxed);
+    t.compare_exchange(word, seen, 0, how.give);
+    if (seen != 1) t.require(t.compare_exchange(word, seen, 0, how.give));
+    t.observe("unlocked", 1);
+    if ((seen & kWaiters) != 0) in_kernel(t, [&] { t.observe("woken", t.load(asleep, kRelaxed)); });
+    t.observe("unlock ended", 1);
+  });
+  program.thread([=](Thread& t) {
+    Value seen = t.load(word, kRelaxed);
+    t.require(seen == 1);
+    if (how.marks) {
+      t.require(t.compare_exchange(word, seen, seen | kWaiters, kRelaxed));
+      seen |= kWaiters;
+    }
+    in_kernel(t, [&] {
+      t.require(t.load(word, kRelaxed) == seen);
+      t.store(asleep, 1, kRelaxed);
+    });
+    t.observe("sleeps", 1);
+  });
+  program.finally("nobody sleeps on a mutex that was given back, unless the wake-up is on its way",
+                  [](const Outcome& outcome) {
+                    if (!outcome.contains("sleeps") || !outcome.contains("unlock ended")) return true;
+                    return outcome.contains("woken") && outcome.at("woken") == 1;
+                  });
+  return program;
+}
+
+std::vector<Program> programs(const Locking& how) { return {excluding(how), taking_over(how), waking(how)}; }
+
+TEST(WeakMutex, it_excludes_and_loses_no_wake_up_and_each_ordering_is_needed) {
+  expect_proof<Locking>(programs,
+                        {
+                            {"taken relaxed", [](Locking& l) { l.take = kRelaxed; }},
+                            {"given back relaxed", [](Locking& l) { l.give = kRelaxed; }},
+                            {"a blind takeover", [](Locking& l) { l.exact = false; }},
+                            {"a sleep without a mark", [](Locking& l) { l.marks = false; }},
+                            {"a record lock that orders nothing", [](Locking& l) { l.kernel_orders = false; }},
+                        });
+}
+
+TEST(WeakMutex, the_sources_say_what_is_modelled) {
+  expect_quotes({
+      {"src/sync/shmtx.h",
+       "state_->word.compare_exchange_strong(expected, 0, std::memory_order_release, std::memory_order_relaxed)"},
+      {"src/sync/shmtx.h", "state_->word.compare_exchange_strong(expected, mine.owner, std::memory_order_acquire,"},
+      {"src/sync/shmtx.cc",
+       "state_->word.compare_exchange_strong(seen, desired, std::memory_order_acquire, std::memory_order_relaxed);"},
+      {"src/sync/shmtx.cc",
+       "state_->word.compare_exchange_weak(seen, 0, std::memory_order_release, std::memory_order_relaxed)"},
+      {"src/sync/shmtx.cc",
+       "state_->word.compare_exchange_strong(seen, seen | kShmtxWaiters, std::memory_order_relaxed);"},
+  });
+}
+
+}  // namespace
+}  // namespace holdfast::weak

@@ -1,0 +1,39 @@
+#include "weak/protocol.h"
+
+#include <fstream>
+#include <iterator>
+
+namespace holdfast::weak {
+
+Findings explore_all(const std::vector<Program>& programs) {
+  Findings all;
+  for (const Program& program : programs) {
+    Findings one = explore(program);
+    all.executions += one.executions;
+    all.graphs += one.graphs;
+    all.broken.merge(one.broken);
+  }
+  return all;
+}
+
+namespace {
+
+std::string without_spaces(const std::string& text) {
+  std::string result;
+  for (const char c : text)
+    if (c != ' ' && c != '\n') result += c;
+  return result;
+}
+
+}  // namespace
+
+void expect_quotes(const std::vector<Quote>& quotes) {
+  for (const Quote& quote : quotes) {
+    std::ifstream file(std::string(HOLDFAST_SOURCE_DIR) + "/" + quote.file);
+    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    EXPECT_NE(without_spaces(text).find(without_spaces(quote.line)), std::string::npos)
+        << quote.file << " no longer says\n  " << quote.line << "\nIs what the test shows still true of it?";
+  }
+}
+
+}  // namespace holdfast::weak

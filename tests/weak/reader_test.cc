@@ -1,0 +1,241 @@
+// Reads without a lock: the epoch of given-back memory (src/dict/shard.cc, arena.cc, repair.cc).
+#include "weak/protocol.h"
+
+namespace holdfast::weak {
+namespace {
+
+struct Reading {
+  Order link_store = kRelease;      // commit()
+  Order link_load = kAcquire;       // Shard::read
+  Order epoch_store = kRelease;     // Arena::release, repair
+  Order epoch_load = kAcquire;      // Shard::read
+  Order reuse_fence = kRelease;     // Arena::release, repair
+  Order allocate_fence = kRelease;  // Arena::allocate
+  Order check_fence = kAcquire;     // Shard::unchanged_since
+  Order lock = kAcquire;            // Shmtx::lock_fast
+  bool repair_begins_with_epoch = true;
+  bool cut_entries_keep_next = true;  // until the second epoch of a repair
+  bool epoch_after_cut = true;
+};
+
+constexpr Value kGarbage = 99;
+constexpr Value kOldBlock = 1;
+constexpr Value kNewBlock = 2;
+constexpr Value kOldValue = 10;
+constexpr Value kNewValue = 20;
+
+/// A chain of one bucket: a link, and two blocks that it may reach.
+struct Chain {
+  Program program;
+  Location epoch = program.location("epoch");
+  Location link = program.location("link", kOldBlock);
+  Location old_value = program.location("old block", kOldValue);
+  Location new_value = program.location("new block");
+
+  void give_back(const Reading& how, Thread& t, Value next_epoch) const {
+    t.store(epoch, next_epoch, how.epoch_store);
+    t.fence(how.reuse_fence);
+  }
+
+  /// Shard::read of one key, once; `check` is asked if the read is not torn.
+  void read(const Reading& how, const std::function<bool(Value block, Value value)>& good) {
+    program.thread([*this, how, good](Thread& t) {
+      const Value before = t.load(epoch, how.epoch_load);
+      const Value block = t.load(link, how.link_load);
+      Value value = 0;
+      if (block == kOldBlock) value = t.load(old_value, kRelaxed);
+      if (block == kNewBlock) value = t.load(new_value, kRelaxed);
+      t.fence(how.check_fence);
+      t.require(t.load(epoch, kRelaxed) == before);
+      t.claim(good(block, value), "a read that is not torn gives a value that was stored");
+    });
+  }
+};
+
+bool is_stored(Value block, Value value) { return block == 0 || value == (block == kOldBlock ? kOldValue : kNewValue); }
+
+/// set() over an entry: the new block is filled and linked, the old one given back and written over.
+Program replacing(const Reading& how) {
+  Chain chain;
+  chain.program.thread([=](Thread& t) {
+    t.store(chain.new_value, kNewValue, kRelaxed);
+    if (!how.epoch_after_cut) chain.give_back(how, t, 1);
+    t.store(chain.link, kNewBlock, how.link_store);
+    if (how.epoch_after_cut) chain.give_back(how, t, 1);
+    t.store(chain.old_value, kGarbage, kRelaxed);
+  });
+  chain.read(how, is_stored);
+  return chain.program;
+}
+
+/// One process deletes and gives the block back; another one, next to hold the mutex, takes the block for itself.
+Program reusing_by_another_process(const Reading& how) {
+  Chain chain;
+  const Location mutex = chain.program.location("mutex", 1);
+  chain.program.thread([=](Thread& t) {
+    t.store(chain.link, 0, how.link_store);
+    chain.give_back(how, t, 1);
+    Value mine = 1;
+    t.compare_exchange(mutex, mine, 0, kRelease);
+  });
+  chain.program.thread([=](Thread& t) {
+    Value free = 0;
+    t.require(t.compare_exchange(mutex, free, 2, how.lock));
+    t.fence(how.allocate_fence);
+    t.store(chain.old_value, kGarbage, kRelaxed);
+  });
+  chain.read(how, is_stored);
+  return chain.program;
+}
+
+/// The same, and the block comes back into the chain under the same key with another value.
+Program reusing_for_the_same_key(const Reading& how) {
+  Chain chain;
+  const Location mutex = chain.program.location("mutex", 1);
+  const Location second_word = chain.program.location("second word of the old block", kOldValue);
+  chain.program.thread([=](Thread& t) {
+    t.store(chain.link, 0, how.link_store);
+    chain.give_back(how, t, 1);
+    Value mine = 1;
+    t.compare_exchange(mutex, mine, 0, kRelease);
+  });
+  chain.program.thread([=](Thread& t) {
+    Value free = 0;
+    t.require(t.compare_exchange(mutex, free, 2, how.lock));
+    t.fence(how.allocate_fence);
+    t.store(chain.old_value, kNewValue, kRelaxed);
+    t.store(second_word, kNewValue, kRelaxed);
+    t.store(chain.link, kOldBlock, how.link_store);
+  });
+  chain.program.thread([=](Thread& t) {
+    const Value before = t.load(chain.epoch, how.epoch_load);
+    t.require(t.load(chain.link, how.link_load) == kOldBlock);
+    const Value first = t.load(chain.old_value, kRelaxed);
+    const Value second = t.load(second_word, kRelaxed);
+    t.fence(how.check_fence);
+    t.require(t.load(chain.epoch, kRelaxed) == before);
+    t.claim(first == second, "the words of a value are of one value");
+  });
+  return chain.program;
+}
+
+/// A walk comes by an entry that is deleted; what stands behind it stays.
+Program walking_past_a_deletion(const Reading& how) {
+  Program program;
+  const Location epoch = program.location("epoch");
+  const Location link = program.location("link", 1);
+  const Location next = program.location("next of the deleted", 2);
+  program.thread([=](Thread& t) {
+    t.store(link, 2, how.link_store);
+    t.store(epoch, 1, how.epoch_store);
+    t.fence(how.reuse_fence);
+    t.store(next, 0, kRelaxed);
+  });
+  program.thread([=](Thread& t) {
+    const Value before = t.load(epoch, how.epoch_load);
+    Value block = t.load(link, how.link_load);
+    if (block == 1) block = t.load(next, how.link_load);
+    t.fence(how.check_fence);
+    t.require(t.load(epoch, kRelaxed) == before);
+    t.claim(block == 2, "what stands behind a deleted entry is found");
+  });
+  return program;
+}
+
+/// A writer is killed between its cut and the new epoch; who takes the mutex over repairs, and writes over the block.
+Program repairing_after_a_death(const Reading& how) {
+  Chain chain;
+  const Location slot = chain.program.location("record lock of the slot", 1);
+  chain.program.thread([=](Thread& t) {
+    t.store(chain.link, 0, how.link_store);
+    t.store(slot, 0, kRelease);  // the kernel orders all that the dead has done
+  });
+  chain.program.thread([=](Thread& t) {
+    t.require(t.load(slot, kAcquire) == 0);
+    if (how.repair_begins_with_epoch) chain.give_back(how, t, 1);
+    t.store(chain.old_value, kGarbage, kRelaxed);
+  });
+  chain.read(how, is_stored);
+  return chain.program;
+}
+
+/// A repair cuts an entry out: a reader that stands on it goes on to what followed it.
+Program cutting_in_a_repair(const Reading& how) {
+  Program program;
+  const Location epoch = program.location("epoch");
+  const Location link = program.location("link", 1);
+  const Location next = program.location("next of the cut", 2);
+  program.thread([=](Thread& t) {
+    t.store(epoch, 1, how.epoch_store);
+    t.fence(how.reuse_fence);
+    t.store(link, 2, how.link_store);
+    if (!how.cut_entries_keep_next) t.store(next, 0, kRelaxed);
+    t.store(epoch, 2, how.epoch_store);
+    t.fence(how.reuse_fence);
+    t.store(next, 0, kRelaxed);
+  });
+  program.thread([=](Thread& t) {
+    const Value before = t.load(epoch, how.epoch_load);
+    Value block = t.load(link, how.link_load);
+    if (block == 1) block = t.load(next, how.link_load);
+    t.fence(how.check_fence);
+    t.require(t.load(epoch, kRelaxed) == before);
+    t.claim(block == 2, "what stands behind a cut entry is found");
+  });
+  return program;
+}
+
+std::vector<Program> programs(const Reading& how) {
+  return {replacing(how),
+          reusing_by_another_process(how),
+          reusing_for_the_same_key(how),
+          walking_past_a_deletion(how),
+          repairing_after_a_death(how),
+          cutting_in_a_repair(how)};
+}
+
+TEST(WeakReader, a_read_that_is_not_torn_is_whole_and_each_ordering_is_needed) {
+  expect_proof<Reading>(
+      programs,
+      {
+          {"link stored relaxed", [](Reading& r) { r.link_store = kRelaxed; }},
+          {"link loaded relaxed", [](Reading& r) { r.link_load = kRelaxed; }},
+          {"epoch stored relaxed", [](Reading& r) { r.epoch_store = kRelaxed; }},
+          {"epoch loaded relaxed", [](Reading& r) { r.epoch_load = kRelaxed; }},
+          {"no fence after the new epoch", [](Reading& r) { r.reuse_fence = kRelaxed; }},
+          {"no fence where a block is taken", [](Reading& r) { r.allocate_fence = kRelaxed; }},
+          {"no fence before the second look", [](Reading& r) { r.check_fence = kRelaxed; }},
+          {"mutex taken relaxed", [](Reading& r) { r.lock = kRelaxed; }},
+          {"repair without its first epoch", [](Reading& r) { r.repair_begins_with_epoch = false; }},
+          {"next of a cut entry cleared before the second epoch", [](Reading& r) { r.cut_entries_keep_next = false; }},
+          {"epoch before the cut", [](Reading& r) { r.epoch_after_cut = false; }},
+      });
+}
+
+TEST(WeakReader, the_fence_where_a_block_is_taken_closes_just_the_case_of_three_processes) {
+  Reading without;
+  without.allocate_fence = kRelaxed;
+  EXPECT_TRUE(explore(replacing(without)).holds());
+  EXPECT_FALSE(explore(reusing_by_another_process(without)).holds());
+  EXPECT_TRUE(explore(reusing_by_another_process({})).holds());
+}
+
+TEST(WeakReader, the_sources_say_what_is_modelled) {
+  expect_quotes({
+      {"src/base/atomic.h", "where.store(value, kRelease);"},
+      {"src/dict/arena.cc",
+       "header_.reuse_epoch.store(header_.reuse_epoch.load(kRelaxed) + 1, kRelease);\n"
+       "std::atomic_thread_fence(kRelease);"},
+      {"src/dict/repair.cc",
+       "header.reuse_epoch.store(header.reuse_epoch.load(kRelaxed) + 1, kRelease);\n"
+       "std::atomic_thread_fence(kRelease);"},
+      {"src/dict/shard.cc", "const std::uint64_t epoch = header_->reuse_epoch.load(kAcquire);"},
+      {"src/dict/shard.cc", "std::uint32_t block = bucket_of(short_hash).load(kAcquire);"},
+      {"src/dict/shard.cc", "block = e.next.load(kAcquire);"},
+      {"src/dict/shard.cc",
+       "std::atomic_thread_fence(kAcquire);\nreturn header_->reuse_epoch.load(kRelaxed) == epoch;"},
+  });
+}
+
+}  // namespace
+}  // namespace holdfast::weak
