@@ -14,7 +14,8 @@
  *  5. Results. A call returns a holdfast_code. What it writes through pointers has a meaning with OK only. A code that
  *     this header does not know, from a later library, is a failure like any other; holdfast_code_text() knows it.
  *  6. holdfast_error() has one English sentence on the last call of this thread that failed, or "" where the code says
- *     all there is to say. It is valid until the thread's next call.
+ *     all there is to say. It is valid until the thread's next call. One of more than 767 bytes is cut, and ends in
+ *     "..."; where there is no memory for it, a shorter one stands for it.
  *  7. What may sleep, and the codes that come with it, is told by a mark, so calls list only the codes of their own:
  *     [set-up]  reads and makes files, and waits up to 5 s while another process does (BUSY then). Also:
  *               PERMISSION, NO_MEMORY, CORRUPT, MISMATCH, SYSTEM, INVALID; the sentence tells what was found and what
@@ -27,7 +28,9 @@
  *               world.
  *     [attempt] as [change], but TIMEOUT comes after 0.05 seconds: who asks again soon need not wait.
  *     Without a mark, a call does not sleep, but for parker_sleep. None but that waits for a lock or for permits.
- *  8. Threads. All calls may be made from any thread at any time, with the same handles. A lease belongs to the
+ *  8. Threads. All calls may be made from any thread at any time, with the same handles: also from destructors of
+ *     pthread keys, of thread-local and of static objects, from functions of atexit, and in a thread that outlives main.
+ *     A parker's descriptor and timer may be refused (SYSTEM) once the process exits. A lease belongs to the
  *     process: any thread may give it back, and it outlives the thread that took it. Of threads that wait, each has a
  *     parker of its own, as parker_sleep tells of all waiters of a parker. No thread may be cancelled inside a call.
  *  9. Fork. A child may use its parent's handles, at any time and whatever other threads of the parent were doing.
@@ -36,7 +39,8 @@
  *     threads are inside calls.
  * 11. Signals. No call may be made from a signal handler; one that changes a dictionary while the same thread does gets
  *     BUSY instead of a deadlock. Signals end parker_sleep early and nothing else.
- * 12. No call throws, aborts, or calls back into the host. What another process wrote into shared memory is never
+ * 12. No call throws, aborts, or calls back into the host, also where malloc gives nothing: the code is NO_MEMORY then,
+ *     or one of those above. What another process wrote into shared memory is never
  *     trusted: damage costs entries, never a crash.
  * 13. Versions. A host compares holdfast_abi() with HOLDFAST_ABI before any other call: no two with different numbers
  *     fit each other. With the same number, calls, structs and values stay what they are; calls and codes may be added.

@@ -81,81 +81,97 @@ int holdfast_remove(const char* name, size_t length) {
 }
 
 int holdfast_get(holdfast_dict* dict, const char* key, size_t key_length, holdfast_value* value) {
-  if (const int bad = check_key(key, key_length)) return bad;
-  ValueOut out = room_in(*value);
-  return give(unwrap(dict).get({key, key_length}, out), dict, out, *value);
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    ValueOut out = room_in(*value);
+    return give(unwrap(dict).get({key, key_length}, out), dict, out, *value);
+  });
 }
 
 int holdfast_get_stale(holdfast_dict* dict, const char* key, size_t key_length, holdfast_value* value, int* stale) {
-  if (const int bad = check_key(key, key_length)) return bad;
-  ValueOut out = room_in(*value);
-  bool over = false;
-  const Code code = unwrap(dict).get_stale({key, key_length}, out, over);
-  *stale = over ? 1 : 0;
-  return give(code, dict, out, *value);
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    ValueOut out = room_in(*value);
+    bool over = false;
+    const Code code = unwrap(dict).get_stale({key, key_length}, out, over);
+    *stale = over ? 1 : 0;
+    return give(code, dict, out, *value);
+  });
 }
 
 int holdfast_store(holdfast_dict* dict, int op, const char* key, size_t key_length, int type, const char* data,
                    size_t length, double number, double exptime, uint32_t flags, int* forcible) {
-  if (forcible != nullptr) *forcible = 0;
-  if (const int bad = check_key(key, key_length)) return bad;
-  if (const int bad = check_seconds("exptime", exptime)) return bad;
-  if (op < HOLDFAST_SET || op > HOLDFAST_SAFE_ADD)
-    return fail(Code::invalid, "bad op: expected set, add, replace, safe_set or safe_add");
-  if (type == HOLDFAST_NIL && (op == HOLDFAST_SET || op == HOLDFAST_SAFE_SET))
-    return holdfast_delete(dict, key, key_length);
-  ValueIn value{};
-  if (!to_value(type, data, length, number, flags, value))
-    return fail(Code::invalid, "bad value type: expected boolean, number, string or table (or nil, in set)");
-  Effect effect;
-  const Code code = unwrap(dict).store(static_cast<StoreOp>(op), {key, key_length}, value, exptime, effect);
-  tell(effect, forcible);
-  return outcome(code, unwrap(dict));
+  return guarded([&]() -> int {
+    if (forcible != nullptr) *forcible = 0;
+    if (const int bad = check_key(key, key_length)) return bad;
+    if (const int bad = check_seconds("exptime", exptime)) return bad;
+    if (op < HOLDFAST_SET || op > HOLDFAST_SAFE_ADD)
+      return fail(Code::invalid, "bad op: expected set, add, replace, safe_set or safe_add");
+    if (type == HOLDFAST_NIL && (op == HOLDFAST_SET || op == HOLDFAST_SAFE_SET))
+      return holdfast_delete(dict, key, key_length);
+    ValueIn value{};
+    if (!to_value(type, data, length, number, flags, value))
+      return fail(Code::invalid, "bad value type: expected boolean, number, string or table (or nil, in set)");
+    Effect effect;
+    const Code code = unwrap(dict).store(static_cast<StoreOp>(op), {key, key_length}, value, exptime, effect);
+    tell(effect, forcible);
+    return outcome(code, unwrap(dict));
+  });
 }
 
 int holdfast_cas(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_value* expected,
                  const holdfast_value* desired, double exptime, int* forcible) {
-  if (forcible != nullptr) *forcible = 0;
-  if (const int bad = check_key(key, key_length)) return bad;
-  if (const int bad = check_seconds("exptime", exptime)) return bad;
-  ValueIn before{};
-  ValueIn after{};
-  const bool was = expected != nullptr && expected->type != HOLDFAST_NIL;
-  const bool will = desired != nullptr && desired->type != HOLDFAST_NIL;
-  if ((was && !to_value(*expected, before)) || (will && !to_value(*desired, after)))
-    return fail(Code::invalid, "bad value type: expected boolean, number, string, table or nil");
-  Effect effect;
-  const Code code = unwrap(dict).compare_and_swap({key, key_length}, was ? &before : nullptr, will ? &after : nullptr,
-                                                  exptime, effect);
-  tell(effect, forcible);
-  return outcome(code, unwrap(dict));
+  return guarded([&]() -> int {
+    if (forcible != nullptr) *forcible = 0;
+    if (const int bad = check_key(key, key_length)) return bad;
+    if (const int bad = check_seconds("exptime", exptime)) return bad;
+    ValueIn before{};
+    ValueIn after{};
+    const bool was = expected != nullptr && expected->type != HOLDFAST_NIL;
+    const bool will = desired != nullptr && desired->type != HOLDFAST_NIL;
+    if ((was && !to_value(*expected, before)) || (will && !to_value(*desired, after)))
+      return fail(Code::invalid, "bad value type: expected boolean, number, string, table or nil");
+    Effect effect;
+    const Code code = unwrap(dict).compare_and_swap({key, key_length}, was ? &before : nullptr, will ? &after : nullptr,
+                                                    exptime, effect);
+    tell(effect, forcible);
+    return outcome(code, unwrap(dict));
+  });
 }
 
 int holdfast_delete(holdfast_dict* dict, const char* key, size_t key_length) {
-  if (const int bad = check_key(key, key_length)) return bad;
-  const Code code = unwrap(dict).remove({key, key_length});
-  return code == Code::not_found ? static_cast<int>(HOLDFAST_OK) : outcome(code, unwrap(dict));
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    const Code code = unwrap(dict).remove({key, key_length});
+    return code == Code::not_found ? static_cast<int>(HOLDFAST_OK) : outcome(code, unwrap(dict));
+  });
 }
 
 int holdfast_incr(holdfast_dict* dict, const char* key, size_t key_length, double by, int has_init, double init,
                   double init_ttl, double* sum, int* forcible) {
-  if (forcible != nullptr) *forcible = 0;
-  if (const int bad = check_key(key, key_length)) return bad;
-  if (const int bad = check_seconds("init_ttl", init_ttl)) return bad;
-  const Dictionary::Initial initial{init, init_ttl};
-  Effect effect;
-  const Code code = unwrap(dict).increment({key, key_length}, by, has_init != 0 ? &initial : nullptr, *sum, effect);
-  tell(effect, forcible);
-  return outcome(code, unwrap(dict));
+  return guarded([&]() -> int {
+    if (forcible != nullptr) *forcible = 0;
+    if (const int bad = check_key(key, key_length)) return bad;
+    if (const int bad = check_seconds("init_ttl", init_ttl)) return bad;
+    const Dictionary::Initial initial{init, init_ttl};
+    Effect effect;
+    const Code code = unwrap(dict).increment({key, key_length}, by, has_init != 0 ? &initial : nullptr, *sum, effect);
+    tell(effect, forcible);
+    return outcome(code, unwrap(dict));
+  });
 }
 
 int holdfast_ttl(holdfast_dict* dict, const char* key, size_t key_length, double* seconds) {
-  if (const int bad = check_key(key, key_length)) return bad;
-  return outcome(unwrap(dict).ttl({key, key_length}, *seconds), unwrap(dict));
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    return outcome(unwrap(dict).ttl({key, key_length}, *seconds), unwrap(dict));
+  });
 }
 
 int holdfast_expire(holdfast_dict* dict, const char* key, size_t key_length, double exptime) {
-  if (const int bad = check_key(key, key_length)) return bad;
-  if (const int bad = check_seconds("exptime", exptime)) return bad;
-  return outcome(unwrap(dict).expire({key, key_length}, exptime), unwrap(dict));
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    if (const int bad = check_seconds("exptime", exptime)) return bad;
+    return outcome(unwrap(dict).expire({key, key_length}, exptime), unwrap(dict));
+  });
 }

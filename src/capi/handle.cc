@@ -1,60 +1,55 @@
 #include "capi/handle.h"
 
-#include <cmath>
-#include <string>
+#include <exception>
+#include <new>
 
+#include "platform/sentences.h"
 #include "world/world.h"
 
 namespace holdfast::capi {
 
-namespace {
-
-thread_local std::string last_error;
-
-}  // namespace
+using platform::About;
 
 int fail(const Status& status) noexcept {
-  try {
-    last_error = status.message;
-  } catch (...) {
-    last_error.clear();
-  }
+  platform::keep_sentence(About::call, status.message);
   return static_cast<int>(status.code);
 }
 
 int fail(Code code, const char* message) noexcept {
-  try {
-    last_error = message;
-  } catch (...) {
-    last_error.clear();
-  }
+  platform::keep_literal(About::call, message);
   return static_cast<int>(code);
 }
 
 int fail_outcome(Code code, Dictionary& dictionary) noexcept {
-  try {
-    switch (code) {
-      case Code::removed:
-        return fail({code, "dictionary \"" + dictionary.name() + "\" was removed"});
-      case Code::too_large:
-        return fail({code, "key and value are too large: a dictionary of " + std::to_string(dictionary.capacity()) +
-                               " bytes takes at most " + std::to_string(dictionary.room_for_one()) + " for both"});
-      case Code::timeout:
-        return fail(code, "the process that changes this part of the dictionary is stopped");
-      case Code::busy:
-        return fail(code, "called from inside another holdfast call of this thread");
-      case Code::system:
-        if (dictionary.world().token() == kNobody) return fail(World::last_failure());
-        return fail({code, "cannot lock the file of dictionary \"" + dictionary.name() +
-                               "\", whose mutex is \"file\": no descriptor is left, or the file is gone"});
-      case Code::corrupt:
-        return fail(code, "another process writes over the dictionary");
-      default:  // the code says all
-        last_error.clear();
-        break;
-    }
-  } catch (...) {
-    return fail(code, "out of memory");
+  const char* const name = dictionary.name().c_str();
+  switch (code) {
+    case Code::removed:
+      platform::keep_formatted(About::call, "the dictionary was removed", "dictionary \"%s\" was removed", name);
+      break;
+    case Code::too_large:
+      platform::keep_formatted(About::call, "key and value are too large",
+                               "key and value are too large: a dictionary of %llu bytes takes at most %llu for both",
+                               static_cast<unsigned long long>(dictionary.capacity()),
+                               static_cast<unsigned long long>(dictionary.room_for_one()));
+      break;
+    case Code::timeout:
+      return fail(code, "the process that changes this part of the dictionary is stopped");
+    case Code::busy:
+      return fail(code, "called from inside another holdfast call of this thread");
+    case Code::system:
+      if (dictionary.world().token() == kNobody) {
+        platform::keep_sentence(About::call, platform::kept_sentence(About::entering));
+        return static_cast<int>(World::last_failure_code());
+      }
+      platform::keep_formatted(About::call, "cannot lock the file of a dictionary whose mutex is \"file\"",
+                               "cannot lock the file of dictionary \"%s\", whose mutex is \"file\": no descriptor is "
+                               "left, or the file is gone",
+                               name);
+      break;
+    case Code::corrupt:
+      return fail(code, "another process writes over the dictionary");
+    default:  // the code says all
+      return fail(code, "");
   }
   return static_cast<int>(code);
 }
@@ -66,16 +61,29 @@ int fail_key(const char* key, std::size_t length) noexcept {
 }
 
 int fail_seconds(const char* name, double seconds) noexcept {
+  platform::keep_formatted(About::call, "bad number of seconds: expected 0 or more",
+                           "bad \"%s\": %f, expected a number of seconds, 0 or more", name, seconds);
+  return static_cast<int>(Code::invalid);
+}
+
+int fail_number(const char* name, std::uint32_t given, const char* expected) noexcept {
+  platform::keep_formatted(About::call, "bad number", "bad %s %u: expected %s", name, given, expected);
+  return static_cast<int>(Code::invalid);
+}
+
+int fail_exception() noexcept {
   try {
-    return fail({Code::invalid, std::string("bad \"") + name + "\": " + std::to_string(seconds) +
-                                    ", expected a number of seconds, 0 or more"});
+    throw;
+  } catch (const std::bad_alloc&) {
+    return fail(Code::no_memory, "out of memory");
+  } catch (const std::exception& error) {
+    platform::keep_sentence(About::call, error.what());
   } catch (...) {
-    return fail(Code::invalid, "bad seconds");
+    fail(Code::system, "a fault that nobody has named");
   }
+  return static_cast<int>(Code::system);
 }
 
 }  // namespace holdfast::capi
 
-using holdfast::capi::last_error;
-
-const char* holdfast_error(void) { return last_error.c_str(); }
+const char* holdfast_error(void) { return holdfast::platform::kept_sentence(holdfast::platform::About::call); }

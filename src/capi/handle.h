@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -16,11 +15,15 @@ inline holdfast_dict* wrap(Dictionary* dictionary) noexcept { return reinterpret
 
 /// Keeps the sentence for holdfast_error() and gives the code.
 int fail(const Status& status) noexcept;
+/// `message` is a literal: it needs no memory.
 int fail(Code code, const char* message) noexcept;
 
 int fail_outcome(Code code, Dictionary& dictionary) noexcept;
 int fail_key(const char* key, std::size_t length) noexcept;
 int fail_seconds(const char* name, double seconds) noexcept;
+int fail_number(const char* name, std::uint32_t given, const char* expected) noexcept;
+/// Of what a call has thrown. REQUIRES: it is being caught.
+int fail_exception() noexcept;
 
 /// The code alone, for outcomes that need no sentence; one is added for those that do.
 inline int outcome(Code code, Dictionary& dictionary) noexcept {
@@ -36,13 +39,25 @@ inline int check_seconds(const char* name, double seconds) noexcept {
   return seconds >= 0.0 ? HOLDFAST_OK : fail_seconds(name, seconds);
 }
 
-/// Runs a call that may allocate.
+/// The body of every call that a host can make: gives its code, whatever is thrown inside. Costs nothing where nothing
+/// is. scripts/lint sees to it that no call is without.
 template <class Call>
 int guarded(Call&& call) noexcept {
   try {
     return call();
   } catch (...) {
-    return fail(Code::no_memory, "out of memory");
+    return fail_exception();
+  }
+}
+
+/// The same for calls that give something else than a code.
+template <class Result, class Call>
+Result guarded_or(Result failed, Call&& call) noexcept {
+  try {
+    return call();
+  } catch (...) {
+    fail_exception();
+    return failed;
   }
 }
 

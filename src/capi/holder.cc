@@ -23,33 +23,36 @@ static_assert(sizeof(holdfast_holder::program) == sizeof(Holder::program));
 
 int holdfast_lock_explain(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease,
                           const char* why, size_t length) {
-  if (const int bad = check_key(key, key_length)) return bad;
-  if (length > HOLDFAST_WHY_MAX)
-    return guarded([&] {
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    if (length > HOLDFAST_WHY_MAX) {
       return fail({Code::invalid, "bad why of " + std::to_string(length) + " bytes: expected at most " +
                                       std::to_string(HOLDFAST_WHY_MAX)});
-    });
-  const Code code = explain(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence}, {why, length});
-  return outcome(code, unwrap(dict));
+    }
+    const Code code = explain(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence}, {why, length});
+    return outcome(code, unwrap(dict));
+  });
 }
 
 int holdfast_lock_holder(holdfast_dict* dict, const char* key, size_t key_length, holdfast_holder* holder) {
-  if (const int bad = check_key(key, key_length)) return bad;
-  Holder found;
-  const Code code = find_holder(unwrap(dict), {key, key_length}, found);
-  *holder = {};
-  if (code != Code::ok) return outcome(code, unwrap(dict));
-  const double now = static_cast<double>(holdfast::platform::monotonic_ns()) / 1e9;
-  holder->owner = found.lease.owner;
-  holder->sequence = found.lease.sequence;
-  holder->held = std::max(now - static_cast<double>(found.since_ms) / 1e3, 0.0);
-  if (found.end_ms != holdfast::kExpiryNever)
-    holder->remaining = std::max(static_cast<double>(found.end_ms) / 1e3 - now, 0.001);  // 0 would say "never"
-  holder->pid = found.pid;
-  holder->worker = found.worker;
-  holder->waiters = found.waiters;
-  holder->alive = found.alive ? 1 : 0;
-  std::memcpy(holder->program, found.program.data(), sizeof holder->program);
-  std::memcpy(holder->why, found.why.data(), sizeof holder->why);
-  return HOLDFAST_OK;
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    Holder found;
+    const Code code = find_holder(unwrap(dict), {key, key_length}, found);
+    *holder = {};
+    if (code != Code::ok) return outcome(code, unwrap(dict));
+    const double now = static_cast<double>(holdfast::platform::monotonic_ns()) / 1e9;
+    holder->owner = found.lease.owner;
+    holder->sequence = found.lease.sequence;
+    holder->held = std::max(now - static_cast<double>(found.since_ms) / 1e3, 0.0);
+    if (found.end_ms != holdfast::kExpiryNever)
+      holder->remaining = std::max(static_cast<double>(found.end_ms) / 1e3 - now, 0.001);  // 0 would say "never"
+    holder->pid = found.pid;
+    holder->worker = found.worker;
+    holder->waiters = found.waiters;
+    holder->alive = found.alive ? 1 : 0;
+    std::memcpy(holder->program, found.program.data(), sizeof holder->program);
+    std::memcpy(holder->why, found.why.data(), sizeof holder->why);
+    return HOLDFAST_OK;
+  });
 }

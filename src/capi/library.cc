@@ -7,6 +7,8 @@
 
 using holdfast::Code;
 using holdfast::capi::fail;
+using holdfast::capi::guarded;
+using holdfast::capi::guarded_or;
 
 uint32_t holdfast_abi(void) { return HOLDFAST_ABI; }
 
@@ -67,23 +69,19 @@ const char* holdfast_code_text(int code) {
 double holdfast_now(void) { return static_cast<double>(holdfast::platform::monotonic_ns()) / 1e9; }
 
 const char* holdfast_directory(void) {
-  try {
+  return guarded_or<const char*>(nullptr, []() -> const char* {
     auto world = holdfast::World::current();
     if (world) return (*world)->directory().path().c_str();
     fail(world.status());
-  } catch (...) {
-    fail(Code::no_memory, "out of memory");
-  }
-  return nullptr;
+    return nullptr;
+  });
 }
 
 int holdfast_parse_size(const char* text, size_t length, uint64_t* bytes) {
-  try {
+  return guarded([&]() -> int {
     auto size = holdfast::parse_size({text, length});
     if (!size) return fail(size.status());
     *bytes = *size;
     return HOLDFAST_OK;
-  } catch (...) {
-    return fail(Code::no_memory, "out of memory");
-  }
+  });
 }

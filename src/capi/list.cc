@@ -11,6 +11,7 @@ using holdfast::ValueOut;
 using holdfast::capi::check_key;
 using holdfast::capi::fail;
 using holdfast::capi::from_value;
+using holdfast::capi::guarded;
 using holdfast::capi::outcome;
 using holdfast::capi::room_in;
 using holdfast::capi::to_value;
@@ -27,26 +28,32 @@ int check_end(int end) noexcept {
 
 int holdfast_push(holdfast_dict* dict, const char* key, size_t key_length, int end, int type, const char* data,
                   size_t length, double number, uint32_t* count) {
-  if (const int bad = check_key(key, key_length)) return bad;
-  if (const int bad = check_end(end)) return bad;
-  ValueIn value{};
-  if ((type != HOLDFAST_NUMBER && type != HOLDFAST_STRING) || !to_value(type, data, length, number, 0, value))
-    return fail(Code::invalid, "bad value type: expected number or string");
-  return outcome(unwrap(dict).push({key, key_length}, static_cast<End>(end), value, *count), unwrap(dict));
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    if (const int bad = check_end(end)) return bad;
+    ValueIn value{};
+    if ((type != HOLDFAST_NUMBER && type != HOLDFAST_STRING) || !to_value(type, data, length, number, 0, value))
+      return fail(Code::invalid, "bad value type: expected number or string");
+    return outcome(unwrap(dict).push({key, key_length}, static_cast<End>(end), value, *count), unwrap(dict));
+  });
 }
 
 int holdfast_pop(holdfast_dict* dict, const char* key, size_t key_length, int end, holdfast_value* value) {
-  if (const int bad = check_key(key, key_length)) return bad;
-  if (const int bad = check_end(end)) return bad;
-  ValueOut out = room_in(*value);
-  const Code code = unwrap(dict).pop({key, key_length}, static_cast<End>(end), out);
-  value->type = HOLDFAST_NIL;
-  if (code == Code::ok || code == Code::buffer) from_value(out, *value);
-  return outcome(code, unwrap(dict));
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    if (const int bad = check_end(end)) return bad;
+    ValueOut out = room_in(*value);
+    const Code code = unwrap(dict).pop({key, key_length}, static_cast<End>(end), out);
+    value->type = HOLDFAST_NIL;
+    if (code == Code::ok || code == Code::buffer) from_value(out, *value);
+    return outcome(code, unwrap(dict));
+  });
 }
 
 int holdfast_llen(holdfast_dict* dict, const char* key, size_t key_length, uint32_t* count) {
-  *count = 0;
-  if (const int bad = check_key(key, key_length)) return bad;
-  return outcome(unwrap(dict).list_length({key, key_length}, *count), unwrap(dict));
+  return guarded([&]() -> int {
+    *count = 0;
+    if (const int bad = check_key(key, key_length)) return bad;
+    return outcome(unwrap(dict).list_length({key, key_length}, *count), unwrap(dict));
+  });
 }

@@ -20,6 +20,7 @@ using holdfast::capi::check_seconds;
 using holdfast::capi::claim_of;
 using holdfast::capi::fail;
 using holdfast::capi::guarded;
+using holdfast::capi::guarded_or;
 using holdfast::capi::outcome;
 using holdfast::capi::unwrap;
 
@@ -37,111 +38,120 @@ std::uint64_t deadline_after(double seconds) noexcept {
 
 int holdfast_lock_try(holdfast_dict* dict, const char* key, size_t key_length, double exptime, uint32_t agent, int fair,
                       holdfast_lease* lease) {
-  if (const int bad = check_key(key, key_length)) return bad;
-  if (const int bad = check_seconds("exptime", exptime)) return bad;
-  Lease granted;
-  const Code code = lock_try(unwrap(dict), {key, key_length}, {exptime, agent, fair != 0}, granted);
-  *lease = {granted.owner, granted.sequence};
-  return outcome(code, unwrap(dict));
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    if (const int bad = check_seconds("exptime", exptime)) return bad;
+    Lease granted;
+    const Code code = lock_try(unwrap(dict), {key, key_length}, {exptime, agent, fair != 0}, granted);
+    *lease = {granted.owner, granted.sequence};
+    return outcome(code, unwrap(dict));
+  });
 }
 
 int holdfast_unlock(holdfast_dict* dict, const char* key, size_t key_length, holdfast_lease* lease) {
-  if (const int bad = check_key(key, key_length)) return bad;
-  Lease held{lease->owner, lease->sequence};
-  const Code code = unlock(unwrap(dict), {key, key_length}, held);
-  *lease = {held.owner, held.sequence};
-  return outcome(code, unwrap(dict));
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    Lease held{lease->owner, lease->sequence};
+    const Code code = unlock(unwrap(dict), {key, key_length}, held);
+    *lease = {held.owner, held.sequence};
+    return outcome(code, unwrap(dict));
+  });
 }
 
 int holdfast_lock_renew(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease,
                         double exptime) {
-  if (const int bad = check_key(key, key_length)) return bad;
-  if (const int bad = check_seconds("exptime", exptime)) return bad;
-  return outcome(renew(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence}, exptime), unwrap(dict));
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    if (const int bad = check_seconds("exptime", exptime)) return bad;
+    return outcome(renew(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence}, exptime), unwrap(dict));
+  });
 }
 
 int holdfast_lock_remaining(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease,
                             double* seconds) {
-  if (const int bad = check_key(key, key_length)) return bad;
-  return outcome(remaining(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence}, *seconds), unwrap(dict));
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    return outcome(remaining(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence}, *seconds), unwrap(dict));
+  });
 }
 
 holdfast_parker* holdfast_parker_new(void) {
-  try {
+  return guarded_or<holdfast_parker*>(nullptr, []() -> holdfast_parker* {
     auto world = holdfast::World::current();
     if (!world) {
       fail(world.status());
       return nullptr;
     }
     return reinterpret_cast<holdfast_parker*>(std::make_unique<Parker>(**world).release());
-  } catch (...) {
-    fail(Code::no_memory, "out of memory");
-    return nullptr;
-  }
+  });
 }
 
 void holdfast_parker_free(holdfast_parker* parker) {
-  const std::unique_ptr<Parker> owned(reinterpret_cast<Parker*>(parker));
+  guarded([&]() -> int {
+    const std::unique_ptr<Parker> owned(reinterpret_cast<Parker*>(parker));
+    return HOLDFAST_OK;
+  });
 }
 
 uint32_t holdfast_waiter_open(holdfast_parker* parker) {
-  try {
+  return guarded_or<uint32_t>(0, [&] {
     const std::uint32_t number = unwrap(parker).open_waiter();
     if (number == 0) fail(Code::no_memory, "too many waiters in this process: at most 1048576");
     return number;
-  } catch (...) {
-    fail(Code::no_memory, "out of memory");
-    return 0;
-  }
+  });
 }
 
-void holdfast_waiter_close(holdfast_parker* parker, uint32_t waiter) { unwrap(parker).close_waiter(waiter); }
+void holdfast_waiter_close(holdfast_parker* parker, uint32_t waiter) {
+  guarded([&]() -> int {
+    unwrap(parker).close_waiter(waiter);
+    return HOLDFAST_OK;
+  });
+}
 
 int holdfast_lock_wait(holdfast_dict* dict, const char* key, size_t key_length, double exptime, holdfast_wait* wait,
                        holdfast_lease* lease) {
-  if (const int bad = check_key(key, key_length)) return bad;
-  if (const int bad = check_seconds("exptime", exptime)) return bad;
-  Lease granted;
-  const Code code = lock_wait(unwrap(dict), {key, key_length}, claim_of(*wait, exptime), unwrap(wait->parker),
-                              wait->waiter, granted, wait->pause);
-  if (code == Code::invalid) return fail(code, "bad waiter: expected a number that holdfast_waiter_open gave");
-  *lease = {granted.owner, granted.sequence};
-  return outcome(code, unwrap(dict));
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    if (const int bad = check_seconds("exptime", exptime)) return bad;
+    Lease granted;
+    const Code code = lock_wait(unwrap(dict), {key, key_length}, claim_of(*wait, exptime), unwrap(wait->parker),
+                                wait->waiter, granted, wait->pause);
+    if (code == Code::invalid) return fail(code, "bad waiter: expected a number that holdfast_waiter_open gave");
+    *lease = {granted.owner, granted.sequence};
+    return outcome(code, unwrap(dict));
+  });
 }
 
 int holdfast_lock_leave(holdfast_dict* dict, const char* key, size_t key_length, holdfast_parker* parker,
                         uint32_t waiter) {
-  if (const int bad = check_key(key, key_length)) return bad;
-  return outcome(lock_leave(unwrap(dict), {key, key_length}, unwrap(parker), waiter), unwrap(dict));
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    return outcome(lock_leave(unwrap(dict), {key, key_length}, unwrap(parker), waiter), unwrap(dict));
+  });
 }
 
 int holdfast_parker_sleep(holdfast_parker* parker, double seconds, uint32_t* waiters, int max) {
-  if (std::isnan(seconds) || max < 1) {
-    fail(Code::invalid, "parker_sleep: expected a number of seconds and room for at least one waiter");
-    return -1;
-  }
-  try {
+  return guarded_or(-1, [&] {
+    if (std::isnan(seconds) || max < 1) {
+      fail(Code::invalid, "parker_sleep: expected a number of seconds and room for at least one waiter");
+      return -1;
+    }
     return static_cast<int>(unwrap(parker).sleep(deadline_after(seconds), {waiters, static_cast<std::size_t>(max)}));
-  } catch (...) {
-    fail(Code::no_memory, "out of memory");
-    return -1;
-  }
+  });
 }
 
 int holdfast_parker_fd(holdfast_parker* parker) {
-  int fd = -1;
-  const int code = guarded([&] {
+  return guarded_or(-1, [&] {
     auto descriptor = unwrap(parker).descriptor();
-    if (!descriptor) return fail(descriptor.status());
-    fd = *descriptor;
-    return static_cast<int>(HOLDFAST_OK);
+    if (descriptor) return *descriptor;
+    fail(descriptor.status());
+    return -1;
   });
-  return code == HOLDFAST_OK ? fd : -1;
 }
 
 int holdfast_parker_timer(holdfast_parker* parker, double seconds) {
-  if (std::isnan(seconds)) return fail(Code::invalid, "bad seconds to parker_timer: expected a number");
-  return guarded([&] {
+  return guarded([&]() -> int {
+    if (std::isnan(seconds)) return fail(Code::invalid, "bad seconds to parker_timer: expected a number");
     const holdfast::Status status = unwrap(parker).set_alarm(deadline_after(seconds));
     return status.ok() ? static_cast<int>(HOLDFAST_OK) : fail(status);
   });
@@ -167,4 +177,9 @@ int holdfast_parker_accept(holdfast_parker* parker) {
   });
 }
 
-void holdfast_parker_disconnect(holdfast_parker* parker) { unwrap(parker).disconnect(); }
+void holdfast_parker_disconnect(holdfast_parker* parker) {
+  guarded([&]() -> int {
+    unwrap(parker).disconnect();
+    return HOLDFAST_OK;
+  });
+}

@@ -15,6 +15,7 @@ using holdfast::capi::check_key;
 using holdfast::capi::check_seconds;
 using holdfast::capi::claim_of;
 using holdfast::capi::fail;
+using holdfast::capi::fail_number;
 using holdfast::capi::guarded;
 using holdfast::capi::outcome;
 using holdfast::capi::unwrap;
@@ -25,74 +26,77 @@ static_assert(HOLDFAST_SEMAPHORE == static_cast<int>(PermitsKind::semaphore));
 
 namespace {
 
-int fail_number(const char* name, std::uint32_t given, const std::string& expected) noexcept {
-  return guarded([&] {
-    return fail({Code::invalid, std::string("bad ") + name + " " + std::to_string(given) + ": expected " + expected});
-  });
-}
-
 /// INVALID, or what is wanted.
-int to_claim(int kind, std::uint32_t want, std::uint32_t total, PermitsClaim& claim) noexcept {
+int to_claim(int kind, std::uint32_t want, std::uint32_t total, PermitsClaim& claim) {
   if (kind != HOLDFAST_RWLOCK && kind != HOLDFAST_SEMAPHORE)
     return fail(Code::invalid, "bad kind of permits: expected HOLDFAST_RWLOCK or HOLDFAST_SEMAPHORE");
   claim.kind = static_cast<PermitsKind>(kind);
   claim.want = want;
   claim.total = kind == HOLDFAST_RWLOCK ? holdfast::kAllPermits : total;
-  return guarded([&]() -> int {
-    if (kind == HOLDFAST_SEMAPHORE && (total == 0 || total >= holdfast::kAllPermits))
-      return fail_number("number of permits", total, "1 to " + std::to_string(holdfast::kAllPermits - 1));
-    if (want == 0 || want > claim.total)
-      return fail_number("number of wanted permits", want, "1 to " + std::to_string(claim.total) + ", all there are");
-    return HOLDFAST_OK;
-  });
+  if (kind == HOLDFAST_SEMAPHORE && (total == 0 || total >= holdfast::kAllPermits)) {
+    return fail_number("number of permits", total, ("1 to " + std::to_string(holdfast::kAllPermits - 1)).c_str());
+  }
+  if (want == 0 || want > claim.total) {
+    return fail_number("number of wanted permits", want,
+                       ("1 to " + std::to_string(claim.total) + ", all there are").c_str());
+  }
+  return HOLDFAST_OK;
 }
 
 }  // namespace
 
 int holdfast_permits_try(holdfast_dict* dict, const char* key, size_t key_length, int kind, uint32_t want,
                          uint32_t total, double exptime, uint32_t agent, int fair, holdfast_lease* lease) {
-  if (const int bad = check_key(key, key_length)) return bad;
-  if (const int bad = check_seconds("exptime", exptime)) return bad;
-  PermitsClaim claim{{.exptime = exptime, .agent = agent, .fair = fair != 0}, {}, 0, 0};
-  if (const int bad = to_claim(kind, want, total, claim)) return bad;
-  Lease granted;
-  const Code code = permits_try(unwrap(dict), {key, key_length}, claim, granted);
-  *lease = {granted.owner, granted.sequence};
-  return outcome(code, unwrap(dict));
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    if (const int bad = check_seconds("exptime", exptime)) return bad;
+    PermitsClaim claim{{.exptime = exptime, .agent = agent, .fair = fair != 0}, {}, 0, 0};
+    if (const int bad = to_claim(kind, want, total, claim)) return bad;
+    Lease granted;
+    const Code code = permits_try(unwrap(dict), {key, key_length}, claim, granted);
+    *lease = {granted.owner, granted.sequence};
+    return outcome(code, unwrap(dict));
+  });
 }
 
 int holdfast_permits_wait(holdfast_dict* dict, const char* key, size_t key_length, int kind, uint32_t want,
                           uint32_t total, double exptime, holdfast_wait* wait, holdfast_lease* lease) {
-  if (const int bad = check_key(key, key_length)) return bad;
-  if (const int bad = check_seconds("exptime", exptime)) return bad;
-  PermitsClaim claim{claim_of(*wait, exptime), {}, 0, 0};
-  if (const int bad = to_claim(kind, want, total, claim)) return bad;
-  Lease granted;
-  const Code code =
-      permits_wait(unwrap(dict), {key, key_length}, claim, *reinterpret_cast<holdfast::Parker*>(wait->parker),
-                   wait->waiter, granted, wait->pause);
-  if (code == Code::invalid) return fail(code, "bad waiter: expected a number that holdfast_waiter_open gave");
-  *lease = {granted.owner, granted.sequence};
-  return outcome(code, unwrap(dict));
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    if (const int bad = check_seconds("exptime", exptime)) return bad;
+    PermitsClaim claim{claim_of(*wait, exptime), {}, 0, 0};
+    if (const int bad = to_claim(kind, want, total, claim)) return bad;
+    Lease granted;
+    const Code code =
+        permits_wait(unwrap(dict), {key, key_length}, claim, *reinterpret_cast<holdfast::Parker*>(wait->parker),
+                     wait->waiter, granted, wait->pause);
+    if (code == Code::invalid) return fail(code, "bad waiter: expected a number that holdfast_waiter_open gave");
+    *lease = {granted.owner, granted.sequence};
+    return outcome(code, unwrap(dict));
+  });
 }
 
 int holdfast_permits_keep(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease,
                           uint32_t count) {
-  if (const int bad = check_key(key, key_length)) return bad;
-  const Code code = permits_keep(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence}, count);
-  if (code == Code::invalid) return fail_number("number of permits to keep", count, "1 up to what the lease has");
-  return outcome(code, unwrap(dict));
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    const Code code = permits_keep(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence}, count);
+    if (code == Code::invalid) return fail_number("number of permits to keep", count, "1 up to what the lease has");
+    return outcome(code, unwrap(dict));
+  });
 }
 
 int holdfast_permits_count(holdfast_dict* dict, const char* key, size_t key_length, uint32_t* used, uint32_t* waiters) {
-  *used = 0;
-  *waiters = 0;
-  if (const int bad = check_key(key, key_length)) return bad;
-  holdfast::PermitsCount count;
-  const Code code = count_permits(unwrap(dict), {key, key_length}, count);
-  if (code == Code::ok) {
-    *used = count.used;
-    *waiters = count.waiters;
-  }
-  return outcome(code, unwrap(dict));
+  return guarded([&]() -> int {
+    *used = 0;
+    *waiters = 0;
+    if (const int bad = check_key(key, key_length)) return bad;
+    holdfast::PermitsCount count;
+    const Code code = count_permits(unwrap(dict), {key, key_length}, count);
+    if (code == Code::ok) {
+      *used = count.used;
+      *waiters = count.waiters;
+    }
+    return outcome(code, unwrap(dict));
+  });
 }

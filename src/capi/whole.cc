@@ -7,58 +7,67 @@
 using holdfast::Code;
 using holdfast::capi::fail;
 using holdfast::capi::guarded;
+using holdfast::capi::guarded_or;
 using holdfast::capi::outcome;
 using holdfast::capi::unwrap;
 
 namespace {
 
-// Only while a call lasts: the caller gets a copy.
-thread_local std::string packed_keys;
-
-int give_keys(holdfast_value& keys) noexcept {
-  keys.size = packed_keys.size();
+int give_keys(const std::string& packed, holdfast_value& keys) noexcept {
+  keys.size = packed.size();
   if (keys.size > keys.capacity) return fail(Code::buffer, "");
-  if (keys.size != 0) std::memcpy(keys.data, packed_keys.data(), keys.size);
+  if (keys.size != 0) std::memcpy(keys.data, packed.data(), keys.size);
   return HOLDFAST_OK;
 }
 
 }  // namespace
 
-int holdfast_flush_all(holdfast_dict* dict) { return outcome(unwrap(dict).flush_all(), unwrap(dict)); }
+int holdfast_flush_all(holdfast_dict* dict) {
+  return guarded([&] { return outcome(unwrap(dict).flush_all(), unwrap(dict)); });
+}
 
 int holdfast_flush_expired(holdfast_dict* dict, uint32_t max, uint32_t* count) {
-  return outcome(unwrap(dict).flush_expired(max == 0 ? ~0U : max, *count), unwrap(dict));
+  return guarded(
+      [&]() -> int { return outcome(unwrap(dict).flush_expired(max == 0 ? ~0U : max, *count), unwrap(dict)); });
 }
 
 int holdfast_keys(holdfast_dict* dict, uint32_t max, holdfast_value* keys, uint32_t* count) {
   return guarded([&] {
-    const Code code = unwrap(dict).keys(max, packed_keys, *count);
-    return code == Code::ok ? give_keys(*keys) : outcome(code, unwrap(dict));
+    std::string packed;
+    const Code code = unwrap(dict).keys(max, packed, *count);
+    return code == Code::ok ? give_keys(packed, *keys) : outcome(code, unwrap(dict));
   });
 }
 
 int holdfast_scan(holdfast_dict* dict, uint64_t* cursor, uint32_t count, const char* prefix, size_t prefix_length,
                   holdfast_value* keys, uint32_t* found) {
-  if (count == 0) return fail(Code::invalid, "bad count: expected 1 or more");
-  return guarded([&] {
+  return guarded([&]() -> int {
+    if (count == 0) return fail(Code::invalid, "bad count: expected 1 or more");
     std::uint64_t next = *cursor;
-    const Code code = unwrap(dict).scan(next, count, {prefix, prefix_length}, packed_keys, *found);
+    std::string packed;
+    const Code code = unwrap(dict).scan(next, count, {prefix, prefix_length}, packed, *found);
     if (code != Code::ok) return outcome(code, unwrap(dict));
-    const int given = give_keys(*keys);
+    const int given = give_keys(packed, *keys);
     if (given == HOLDFAST_OK) *cursor = next;
     return given;
   });
 }
 
 int holdfast_dict_stats(holdfast_dict* dict, holdfast_stats* stats) {
-  holdfast::DictionaryStats counts{};
-  const Code code = unwrap(dict).stats(counts);
-  *stats = {counts.entries,     counts.bytes_used, counts.bytes_free,  counts.hits,
-            counts.misses,      counts.evictions,  counts.expirations, counts.repairs,
-            counts.mutex_waits, counts.lock_waits, counts.lock_wakes};
-  return outcome(code, unwrap(dict));
+  return guarded([&]() -> int {
+    holdfast::DictionaryStats counts{};
+    const Code code = unwrap(dict).stats(counts);
+    *stats = {counts.entries,     counts.bytes_used, counts.bytes_free,  counts.hits,
+              counts.misses,      counts.evictions,  counts.expirations, counts.repairs,
+              counts.mutex_waits, counts.lock_waits, counts.lock_wakes};
+    return outcome(code, unwrap(dict));
+  });
 }
 
-uint64_t holdfast_capacity(holdfast_dict* dict) { return unwrap(dict).capacity(); }
+uint64_t holdfast_capacity(holdfast_dict* dict) {
+  return guarded_or<uint64_t>(0, [&] { return unwrap(dict).capacity(); });
+}
 
-uint64_t holdfast_free_space(holdfast_dict* dict) { return unwrap(dict).free_space(); }
+uint64_t holdfast_free_space(holdfast_dict* dict) {
+  return guarded_or<uint64_t>(0, [&] { return unwrap(dict).free_space(); });
+}

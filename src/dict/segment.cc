@@ -1,7 +1,6 @@
 #include "dict/segment.h"
 
 #include <cstring>
-#include <random>
 
 #include "base/parse.h"
 #include "world/world.h"
@@ -10,16 +9,11 @@ namespace holdfast {
 
 namespace {
 
-std::uint64_t random_seed() {
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
-}
-
 void initialise(std::byte* base, const Geometry& geometry, const DictionaryOptions& options) {
   auto& header = *reinterpret_cast<DictionaryHeader*>(base);
   header.strategy = static_cast<std::uint32_t>(options.mutex);
   header.shards = geometry.shards;
-  header.seed = random_seed();
+  header.seed = platform::random_number();
 }
 
 Shard shard_at(std::byte* base, std::uint32_t index, const Geometry& geometry, MutexStrategy strategy, World& world,

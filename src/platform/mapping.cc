@@ -12,7 +12,13 @@ namespace holdfast::platform {
 namespace {
 
 std::size_t page_bytes() noexcept {
-  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  // Not a static of that value: a child that is forked while another thread makes one waits for that thread for ever.
+  static constinit std::atomic<std::size_t> known{0};
+  std::size_t bytes = known.load(std::memory_order_relaxed);
+  if (bytes == 0) {
+    bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    known.store(bytes, std::memory_order_relaxed);
+  }
   return bytes;
 }
 

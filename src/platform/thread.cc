@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <type_traits>
 
 #include "platform/platform.h"
 
@@ -17,6 +18,7 @@ namespace {
 // guard may nest in another one.
 pthread_rwlock_t fork_gate = PTHREAD_RWLOCK_INITIALIZER;
 constinit thread_local int guards_of_this_thread = 0;
+static_assert(std::is_trivially_destructible_v<decltype(guards_of_this_thread)>);
 
 int count_processors() noexcept {
   cpu_set_t allowed;

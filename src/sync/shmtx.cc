@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "base/failpoint.h"
 #include "platform/platform.h"
@@ -13,6 +14,7 @@ namespace holdfast {
 namespace shmtx_internal {
 
 constinit thread_local CriticalSection critical_section{};
+static_assert(std::is_trivially_destructible_v<decltype(critical_section)>);
 
 }  // namespace shmtx_internal
 

@@ -5,8 +5,10 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <type_traits>
 
 #include "platform/platform.h"
+#include "platform/sentences.h"
 #include "world/process_table.h"
 #include "world/world_file.h"
 
@@ -27,10 +29,9 @@ std::atomic<World*> the_world{nullptr};
 // The world is never destroyed: threads may use it while the process runs its exit handlers.
 alignas(World) std::byte world_storage[sizeof(World)];
 
-Status& failure_of_this_thread() noexcept {
-  thread_local Status status;
-  return status;
-}
+// Why the last token() of a thread was kNobody; its sentence is kept elsewhere.
+constinit thread_local Code failure_of_this_thread = Code::ok;
+static_assert(std::is_trivially_destructible_v<decltype(failure_of_this_thread)>);
 
 }  // namespace
 
@@ -91,7 +92,9 @@ Expected<World*> World::current() {
   return made;
 }
 
-const Status& World::last_failure() noexcept { return failure_of_this_thread(); }
+Code World::last_failure_code() noexcept { return failure_of_this_thread; }
+
+Status World::last_failure() { return {failure_of_this_thread, platform::kept_sentence(platform::About::entering)}; }
 
 Status World::enter() {
   auto lock = table_->lock(kEnterPatienceNs);
@@ -117,10 +120,11 @@ Token World::enter_again() noexcept {
     if (const Token token = identity_->load(std::memory_order_relaxed); token != kNobody) return token;
     Status entered = enter();
     if (entered.ok()) return identity_->load(std::memory_order_relaxed);
-    failure_of_this_thread() = std::move(entered);
+    failure_of_this_thread = entered.code;
+    platform::keep_sentence(platform::About::entering, entered.message);
   } catch (...) {
-    failure_of_this_thread().code = Code::no_memory;
-    failure_of_this_thread().message.clear();
+    failure_of_this_thread = Code::no_memory;
+    platform::keep_literal(platform::About::entering, "out of memory");
   }
   return kNobody;
 }

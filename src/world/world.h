@@ -39,8 +39,9 @@ class World {
     const Token token = identity_->load(std::memory_order_relaxed);
     return token != kNobody ? token : enter_again();
   }
-  /// Why the last token() of this thread was kNobody.
-  static const Status& last_failure() noexcept;
+  /// Why the last token() of this thread was kNobody. The sentence: platform::kept_sentence(About::entering).
+  static Code last_failure_code() noexcept;
+  static Status last_failure();
 
   /// Whether that process still lives: the kernel is asked (about 0.5 µs). False for kNobody and for any token that
   /// was never given out. Not to be called while holding a shmtx.

@@ -1,0 +1,139 @@
+#include "platform/sentences.h"
+
+#include <pthread.h>
+
+#include <array>
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
+
+namespace holdfast::platform {
+
+namespace {
+
+constexpr std::size_t kKinds = 2;
+
+struct Room {
+  std::atomic<bool> taken;
+  std::array<std::array<char, kSentenceBytes>, kKinds> sentences;
+};
+
+struct Kept {
+  Room* room;
+  std::array<const char*, kKinds> sentences;  // null: none
+};
+constinit thread_local Kept kept{};
+static_assert(std::is_trivially_destructible_v<decltype(kept)>);
+
+// So that the first threads need no memory.
+constexpr std::size_t kPrepared = 16;
+constinit std::array<Room, kPrepared> prepared{};
+
+bool is_prepared(const Room* room) noexcept { return room >= prepared.data() && room < prepared.data() + kPrepared; }
+
+void give_back(Room* room) noexcept {
+  // Release: pairs with the acquire in take_room().
+  if (is_prepared(room)) {
+    room->taken.store(false, std::memory_order_release);
+  } else {
+    std::free(room);
+  }
+}
+
+// A thread ends. What fails in it later, in the destructor of another key, takes room again, and this runs once more.
+void end_of_thread(void* room) noexcept {
+  kept = {};
+  give_back(static_cast<Room*>(room));
+}
+
+struct Key {
+  pthread_key_t key;
+  bool made;
+};
+
+// When the library is loaded. Never deleted: threads end while the process runs its exit handlers, and after them.
+const Key room_key = [] {
+  Key made{};
+  made.made = ::pthread_key_create(&made.key, &end_of_thread) == 0;
+  return made;
+}();
+
+Room* take_room() noexcept {
+  for (Room& room : prepared) {
+    bool free = false;
+    // Acquire: the last owner has ended with it.
+    if (!room.taken.load(std::memory_order_relaxed) &&
+        room.taken.compare_exchange_strong(free, true, std::memory_order_acquire, std::memory_order_relaxed)) {
+      return &room;
+    }
+  }
+  return static_cast<Room*>(std::calloc(1, sizeof(Room)));
+}
+
+// Null: no memory, or nothing would give the room back when the thread ends.
+Room* room_of_this_thread() noexcept {
+  if (kept.room != nullptr || !room_key.made) return kept.room;
+  Room* const room = take_room();
+  if (room == nullptr) return nullptr;
+  if (::pthread_setspecific(room_key.key, room) != 0) {
+    give_back(room);
+    return nullptr;
+  }
+  return kept.room = room;
+}
+
+// `length` of the whole sentence, of which the buffer has as much as it can take.
+void cut(char* text, std::size_t length) noexcept {
+  constexpr std::string_view kEllipsis = "...";
+  if (length < kSentenceBytes) return;
+  std::size_t end = kSentenceBytes - 1 - kEllipsis.size();
+  const std::size_t longest = end;
+  while (end > longest / 2 && text[end] != ' ') --end;
+  if (text[end] != ' ') {  // no words: between two characters of UTF-8 then
+    end = longest;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  }
+  std::memcpy(text + end, kEllipsis.data(), kEllipsis.size());
+  text[end + kEllipsis.size()] = '\0';
+}
+
+std::size_t index_of(About about) noexcept { return static_cast<std::size_t>(about); }
+
+}  // namespace
+
+void keep_literal(About about, const char* text) noexcept { kept.sentences[index_of(about)] = text; }
+
+void keep_sentence(About about, std::string_view text) noexcept {
+  if (text.empty()) return keep_literal(about, nullptr);
+  Room* const room = room_of_this_thread();
+  if (room == nullptr) return keep_literal(about, "a call failed, and there is no memory for a sentence about it");
+  char* const to = room->sentences[index_of(about)].data();
+  const std::size_t fits = text.size() < kSentenceBytes ? text.size() : kSentenceBytes - 1;
+  std::memmove(to, text.data(), fits);
+  to[fits] = '\0';
+  cut(to, text.size());
+  kept.sentences[index_of(about)] = to;
+}
+
+void keep_formatted(About about, const char* instead, const char* format, ...) noexcept {
+  Room* const room = room_of_this_thread();
+  if (room == nullptr) return keep_literal(about, instead);
+  char* const to = room->sentences[index_of(about)].data();
+  va_list values;
+  va_start(values, format);
+  const int length = std::vsnprintf(to, kSentenceBytes, format, values);
+  va_end(values);
+  if (length < 0) return keep_literal(about, instead);
+  cut(to, static_cast<std::size_t>(length));
+  kept.sentences[index_of(about)] = to;
+}
+
+const char* kept_sentence(About about) noexcept {
+  const char* const text = kept.sentences[index_of(about)];
+  return text != nullptr ? text : "";
+}
+
+}  // namespace holdfast::platform

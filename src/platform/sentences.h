@@ -1,0 +1,28 @@
+// What failed last in the calling thread, in one English sentence.
+//
+// A thread may call the library until its very end, after the destructors of its thread-local objects and with no
+// memory to be had. So nothing thread-local here has a destructor: a thread keeps a pointer to room for its sentences,
+// and a key of pthreads gives the room back.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace holdfast::platform {
+
+enum class About : std::size_t { call, entering };
+
+/// Bytes of a sentence, the zero byte included. A longer one is cut behind a word and ends in "...".
+inline constexpr std::size_t kSentenceBytes = 768;
+
+/// Keeps a copy. Where there is no memory for it, a fixed sentence that says so.
+void keep_sentence(About about, std::string_view text) noexcept;
+/// Keeps the pointer: `text` lives as long as the process.
+void keep_literal(About about, const char* text) noexcept;
+/// As printf makes it. Where there is no memory for it, `instead`, a literal.
+void keep_formatted(About about, const char* instead, const char* format, ...) noexcept
+    __attribute__((format(printf, 3, 4)));
+/// Never null; "" if there is none.
+const char* kept_sentence(About about) noexcept;
+
+}  // namespace holdfast::platform

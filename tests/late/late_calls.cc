@@ -1,0 +1,197 @@
+// Makes calls where a host may make its last ones. Says where each went well; ends with 1 where one did not.
+//
+//   late_calls WHERE     key, thread_local, static, atexit, on_exit, quick_exit, outlive, fork
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <thread>
+
+#include "holdfast.h"
+
+namespace {
+
+holdfast_dict* dict = nullptr;
+std::string_view where;
+
+void say(const char* text) {
+  if (::write(STDOUT_FILENO, text, std::strlen(text)) < 0) _exit(2);
+}
+
+void check(bool well, const char* what) {
+  if (well) return;
+  say(what);
+  say(": ");
+  say(holdfast_error());
+  say("\n");
+  _exit(1);
+}
+
+/// Memory of the host, of all sizes in which the library could have kept something.
+class Blocks {
+ public:
+  Blocks() {
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      blocks_[i] = static_cast<char*>(std::malloc(kStep * (i + 1)));
+      std::memset(blocks_[i], 'A', kStep * (i + 1));
+    }
+  }
+  void check_untouched() {
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      for (std::size_t at = 0; at < kStep * (i + 1); ++at)
+        check(blocks_[i][at] == 'A', "memory of the host was changed");
+      std::free(blocks_[i]);
+    }
+  }
+
+ private:
+  static constexpr std::size_t kStep = 8;
+  std::array<char*, 128> blocks_{};
+};
+
+int set(int op, double exptime) {
+  return holdfast_store(dict, op, "key", 3, HOLDFAST_NUMBER, nullptr, 0, 1, exptime, 0, nullptr);
+}
+
+/// Each way in which a call keeps something for its thread: sentences that are fixed, and made; lists of keys.
+void call() {
+  check(set(HOLDFAST_SET, 0) == HOLDFAST_OK, "set");
+  check(set(99, 0) == HOLDFAST_INVALID && std::strstr(holdfast_error(), "bad op") != nullptr, "a bad op");
+  check(set(HOLDFAST_SET, -1) == HOLDFAST_INVALID && std::strstr(holdfast_error(), "bad \"exptime\": -1") != nullptr,
+        "a bad exptime");
+  std::array<char, 256> buffer{};
+  holdfast_value keys{};
+  keys.data = buffer.data();
+  keys.capacity = buffer.size();
+  std::uint32_t count = 0;
+  check(holdfast_keys(dict, 0, &keys, &count) == HOLDFAST_OK && count >= 1, "keys");
+  std::uint64_t cursor = 0;
+  check(holdfast_scan(dict, &cursor, 100, "", 0, &keys, &count) == HOLDFAST_OK, "scan");
+  holdfast_dict* other = nullptr;
+  check(holdfast_attach("none", 4, &other) == HOLDFAST_NOT_FOUND && std::strstr(holdfast_error(), "none") != nullptr,
+        "attach");
+  holdfast_lease lease{};
+  check(holdfast_lock_try(dict, "lock", 4, 0, 0, 0, &lease) == HOLDFAST_OK, "lock");
+  check(holdfast_unlock(dict, "lock", 4, &lease) == HOLDFAST_OK, "unlock");
+  holdfast_parker* const parker = holdfast_parker_new();
+  check(parker != nullptr, "parker_new");
+  std::uint32_t woken = 0;
+  check(holdfast_parker_sleep(parker, 0, &woken, 1) == 0, "parker_sleep");
+  holdfast_parker_free(parker);
+}
+
+void call_at(const char* place) {
+  set(99, 0);
+  set(HOLDFAST_SET, -1);
+  Blocks blocks;
+  call();
+  blocks.check_untouched();
+  say(place);
+  say("\n");
+}
+
+// --- the end of a thread ---
+
+std::array<pthread_key_t, 3> keys{};
+
+void end_of_key(void*) {
+  call_at("key");
+  // For the later rounds of destructors, of which there are three.
+  pthread_setspecific(keys.front(), "again");
+}
+
+struct AtEndOfThread {
+  ~AtEndOfThread() {
+    if (used) call_at("thread_local");
+  }
+  bool used = false;
+};
+// Made before and after the first call of the thread.
+thread_local AtEndOfThread made_before;
+thread_local AtEndOfThread made_after;
+
+void in_a_thread(void (*body)()) {
+  std::thread thread(body);
+  thread.join();
+}
+
+void use_keys() {
+  for (const pthread_key_t key : keys) pthread_setspecific(key, "set");
+  call();
+}
+
+void use_thread_locals() {
+  made_before.used = true;
+  call();
+  made_after.used = true;
+}
+
+// --- the end of the process ---
+
+struct AtEndOfProcess {
+  ~AtEndOfProcess() {
+    if (where == "static") call_at("static");
+  }
+};
+// Before the library's own ones are made, and after.
+AtEndOfProcess made_when_loaded __attribute__((init_priority(101)));
+AtEndOfProcess made_later;
+
+void on_exit_call(int, void*) { call_at("on_exit"); }
+
+void* outlive(void* main_thread) {
+  pthread_join(*static_cast<pthread_t*>(main_thread), nullptr);
+  call_at("after main has ended");
+  std::exit(0);
+}
+
+int main_of(std::string_view place) {
+  if (place == "key") {
+    for (pthread_key_t& key : keys) pthread_key_create(&key, end_of_key);
+    in_a_thread(use_keys);
+    in_a_thread(use_keys);
+  } else if (place == "thread_local") {
+    in_a_thread(use_thread_locals);
+    in_a_thread(use_thread_locals);
+  } else if (place == "atexit") {
+    std::atexit([] { call_at("atexit"); });
+  } else if (place == "on_exit") {
+    on_exit(on_exit_call, nullptr);
+  } else if (place == "quick_exit") {
+    std::at_quick_exit([] { call_at("at_quick_exit"); });
+    std::quick_exit(0);
+  } else if (place == "outlive") {
+    static pthread_t self = pthread_self();
+    pthread_t thread;
+    pthread_create(&thread, nullptr, outlive, &self);
+    pthread_exit(nullptr);
+  } else if (place == "fork") {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      call_at("child");
+      std::atexit([] { call_at("exit of the child"); });
+      return 0;
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return status == 0 ? 0 : 1;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int count, char** values) {
+  if (count != 2) return 2;
+  where = values[1];
+  if (where == "atexit") std::atexit([] { call_at("atexit, set before the library was used"); });
+  const holdfast_options options{65536, HOLDFAST_MUTEX_FUTEX, 0, 0};
+  check(holdfast_open("late", 4, &options, &dict) == HOLDFAST_OK, "open");
+  if (where != "thread_local" && where != "key") call();
+  return main_of(where);
+}

@@ -1,0 +1,81 @@
+// A call may come at any time of a thread's and of a process's life, and when there is no memory left: it gives a code,
+// and a sentence, and leaves the host's memory alone.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+
+#include "support/process.h"
+
+namespace holdfast::test {
+
+namespace {
+
+struct Outcome {
+  int status;
+  std::string output;
+};
+
+/// Runs a program with one argument in a runtime directory of its own.
+Outcome run(const std::string& program, const std::string& argument) {
+  const ScratchDirectory scratch;
+  FILE* const pipe = ::popen(("exec timeout 60 " + program + " " + argument + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return {-1, "popen failed"};
+  Outcome result{};
+  std::array<char, 256> line{};
+  while (std::fgets(line.data(), line.size(), pipe) != nullptr) result.output += line.data();
+  result.status = ::pclose(pipe);
+  return result;
+}
+
+std::string times(int count, const std::string& line) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += line + "\n";
+  return text;
+}
+
+void expect_calls(const std::string& place, const std::string& output) {
+  const Outcome late = run(LATE_CALLS, place);
+  EXPECT_EQ(late.status, 0);
+  EXPECT_EQ(late.output, output);
+}
+
+}  // namespace
+
+// Two threads; three keys, and the first one three times more.
+TEST(LateCalls, GoWellInDestructorsOfPthreadKeys) { expect_calls("key", times(12, "key")); }
+
+TEST(LateCalls, GoWellInDestructorsOfThreadLocalObjects) { expect_calls("thread_local", times(4, "thread_local")); }
+
+TEST(LateCalls, GoWellInDestructorsOfStaticObjects) { expect_calls("static", times(2, "static")); }
+
+TEST(LateCalls, GoWellInFunctionsOfAtexit) {
+  expect_calls("atexit", times(1, "atexit") + times(1, "atexit, set before the library was used"));
+}
+
+TEST(LateCalls, GoWellInFunctionsOfOnExit) { expect_calls("on_exit", times(1, "on_exit")); }
+
+TEST(LateCalls, GoWellInFunctionsOfQuickExit) { expect_calls("quick_exit", times(1, "at_quick_exit")); }
+
+TEST(LateCalls, GoWellInAThreadThatOutlivesMain) { expect_calls("outlive", times(1, "after main has ended")); }
+
+TEST(LateCalls, GoWellInAForkedChildAndAtItsEnd) {
+  expect_calls("fork", times(1, "child") + times(1, "exit of the child"));
+}
+
+TEST(CallsWithoutMemory, GiveACodeAndASentenceInAThreadThatHasMadeNone) {
+  const Outcome result = run(NO_MEMORY, "first");
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.output, "done\n");
+}
+
+TEST(CallsWithoutMemory, GiveACodeAndASentenceWhicheverAllocationFails) {
+  const Outcome result = run(NO_MEMORY, "120");
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.output, "done\n");
+}
+
+}  // namespace holdfast::test
