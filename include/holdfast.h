@@ -212,7 +212,7 @@ HOLDFAST_API int holdfast_expire(holdfast_dict *dict, const char *key, size_t ke
 HOLDFAST_API int holdfast_flush_all(holdfast_dict *dict);
 
 /* [change] Removes at most `max` entries (0: all) that have expired or were flushed. *count says how many, also on
- * TIMEOUT, when some may be left. Takes time for each entry there is. */
+ * TIMEOUT, when some may be left. Takes time for each entry there is. Finds and repairs damage, too. */
 HOLDFAST_API int holdfast_flush_expired(holdfast_dict *dict, uint32_t max, uint32_t *count);
 
 /* --- lists: a key's value may be a list of numbers and strings --- */
@@ -249,7 +249,8 @@ typedef struct holdfast_stats {
   uint64_t misses;
   uint64_t evictions;   /* live entries removed to make room                                      */
   uint64_t expirations; /* entries removed after they had expired or were flushed                 */
-  uint64_t repairs;     /* shards put in order after a process died in the middle of a change     */
+  uint64_t repairs;     /* shards put in order after a process died in the middle of a change,    */
+                        /* or damage was found                                                   */
   uint64_t mutex_waits; /* times that a change found another at work in its shard                 */
   uint64_t lock_waits;  /* waits that queued: for a lock, or for permits                          */
   uint64_t lock_wakes;  /* waiters woken by those who gave something back                         */

@@ -171,6 +171,14 @@ std::uint32_t Arena::release(std::uint32_t block, std::uint32_t count) noexcept 
   return block;
 }
 
+bool Arena::next_in_bin(std::uint32_t bin, std::uint32_t block, std::uint32_t& next) noexcept {
+  next = block == 0 ? header_.bins[bin].load(kRelaxed) : shard_.words32(block)[kNext].load(kRelaxed);
+  if (block == 0 && (next != 0) != ((header_.bin_map[bin / 64].load(kRelaxed) >> bin % 64 & 1) != 0)) return false;
+  if (next == 0) return true;
+  const std::uint32_t size = size_at(next);
+  return size != 0 && bin_of(size) == bin && shard_.words32(next)[kPrevious].load(kRelaxed) == block;
+}
+
 void Arena::clear_bins() noexcept {
   for (Word64& word : header_.bin_map) word.store(0, kRelaxed);
   for (Word32& bin : header_.bins) bin.store(0, kRelaxed);

@@ -41,11 +41,18 @@ class Arena {
   /// Adds a run between two used blocks. REQUIRES: its free bits are clear.
   void add_free(std::uint32_t block, std::uint32_t count) noexcept;
 
+  /// Whether bins and their map fit each other and the blocks in them; `see(block)` is told of each. Ends also where a
+  /// bin runs in a circle.
+  template <class See>
+  bool tally_free(See&& see) noexcept;
+
   /// The free blocks contradict themselves: the shard must be repaired.
   bool damaged() const noexcept { return damaged_; }
   void set_damaged() noexcept { damaged_ = true; }
 
  private:
+  /// Of a bin: the block after `block`, the first of it after 0; false on damage, `next` is 0 at the end.
+  bool next_in_bin(std::uint32_t bin, std::uint32_t block, std::uint32_t& next) noexcept;
   bool is_marked(std::uint32_t block) const noexcept;
   void mark(std::uint32_t block, bool free) noexcept;
   bool remove(std::uint32_t block, std::uint32_t count) noexcept;
@@ -62,5 +69,18 @@ class Arena {
   ShardHeader& header_;
   bool damaged_ = false;
 };
+
+template <class See>
+bool Arena::tally_free(See&& see) noexcept {
+  std::uint32_t steps = 0;
+  for (std::uint32_t bin = 0; bin < kBins; ++bin) {
+    std::uint32_t block = 0;
+    do {
+      if (!next_in_bin(bin, block, block) || steps++ > shard_.granules() + kBins) return false;
+      if (block != 0) see(block);
+    } while (block != 0);
+  }
+  return true;
+}
 
 }  // namespace holdfast

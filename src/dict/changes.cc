@@ -2,6 +2,7 @@
 #include <bit>
 #include <limits>
 
+#include "dict/audit.h"
 #include "dict/dictionary.h"
 #include "dict/expiry.h"
 
@@ -220,6 +221,8 @@ Code Dictionary::flush_expired(std::uint32_t max, std::uint32_t& count) noexcept
     if (count == max) break;
     const ShardGuard guard(shard);
     if (!guard.held()) return guard.code();
+    // It goes over all entries anyway; what a sweep frees must not be freed twice.
+    if (!audit(shard, now->seed())) repair(shard);
     Arena arena(shard);
     count += Room(world_, *now, shard, arena).sweep(max - count).expired;
     if (arena.damaged()) repair(shard);

@@ -1,0 +1,224 @@
+#include "dict/audit.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "dict/arena.h"
+#include "dict/holds.h"
+#include "dict/words.h"
+
+namespace holdfast {
+
+namespace {
+
+/// A set of blocks, compared by number and sum of squares: one word of damage leaves no other set with both the same.
+struct Tally {
+  std::uint32_t count = 0;
+  std::uint64_t sum = 0;
+
+  void add(std::uint32_t block) noexcept {
+    ++count;
+    sum += std::uint64_t{block} * block;
+  }
+  bool operator==(const Tally&) const = default;
+};
+
+enum Kind : std::size_t { kKeyed, kWaiter, kNode, kHold, kFree, kKinds };
+using Census = std::array<Tally, kKinds>;
+
+Kind kind_of(EntryType type) noexcept {
+  switch (type) {
+    case EntryType::waiter:
+      return kWaiter;
+    case EntryType::node:
+      return kNode;
+    case EntryType::hold:
+      return kHold;
+    default:
+      return kKeyed;
+  }
+}
+
+std::uint32_t hash_of(Entry& entry, std::uint32_t length, std::uint64_t seed) noexcept {
+  constexpr std::uint32_t kChunk = 512;
+  alignas(64) std::array<char, kChunk> bytes;
+  const Word64* const words = Shard::key_words(entry);
+  if (length <= kChunk) {
+    load_bytes(words, bytes.data(), length);
+    return static_cast<std::uint32_t>(hash_key(bytes.data(), length, seed));
+  }
+  XXH3_state_t state;
+  XXH3_64bits_reset_withSeed(&state, seed);
+  for (std::uint32_t at = 0; at < length; at += kChunk) {
+    const std::uint32_t here = std::min(length - at, kChunk);
+    load_bytes(words + at / 8, bytes.data(), here);
+    XXH3_64bits_update(&state, bytes.data(), here);
+  }
+  return static_cast<std::uint32_t>(XXH3_64bits_digest(&state));
+}
+
+class Audit {
+ public:
+  Audit(const Shard& shard, std::uint64_t seed) noexcept
+      : shard_(shard), header_(shard.header()), arena_(shard), seed_(seed) {}
+
+  bool run() noexcept {
+    if (header_.in_use.load(kRelaxed) == 0) return is_blank();
+    return walk_arena() && walk_chains() &&
+           arena_.tally_free([this](std::uint32_t block) { reached_[kFree].add(block); }) && lies_ == reached_ &&
+           counts_fit();
+  }
+
+ private:
+  bool is_blank() noexcept;
+  bool walk_arena() noexcept;
+  bool is_sound_free(std::uint32_t block, std::uint32_t& size) noexcept;
+  bool walk_chains() noexcept;
+  bool walk_chain(std::uint32_t bucket) noexcept;
+  bool walk_parts(const View& view) noexcept;
+  bool walk_queue(const QueueFields& queue) noexcept;
+  bool walk_holds(const View& view) noexcept;
+  bool walk_list(const View& view) noexcept;
+  bool counts_fit() const noexcept;
+  /// Whether so many blocks of the kind may still be reached.
+  bool more(Kind kind) const noexcept { return reached_[kind].count < lies_[kind].count; }
+
+  const Shard& shard_;
+  ShardHeader& header_;
+  Arena arena_;
+  const std::uint64_t seed_;
+  Census lies_;     // in the arena
+  Census reached_;  // by links
+  std::uint32_t free_granules_ = 0;
+  std::uint32_t free_bits_ = 0;
+  std::uint32_t free_locks_ = 0;
+  bool foreign_ = false;  // an entry was cut off
+};
+
+// A shard that was used must not take itself for one that never was: repair counts only the former.
+bool Audit::is_blank() noexcept {
+  bool blank = header_.entries.load(kRelaxed) == 0 && header_.free_granules.load(kRelaxed) == 0;
+  for (std::uint32_t bucket = 0; bucket < shard_.buckets() && blank; ++bucket)
+    blank = shard_.bucket(bucket).load(kRelaxed) == 0;
+  if (!blank) header_.in_use.store(1, kRelaxed);
+  return blank;
+}
+
+// --- from left to right ---
+
+bool Audit::is_sound_free(std::uint32_t block, std::uint32_t& size) noexcept {
+  size = arena_.size_at(block);
+  if (size == 0 || shard_.words32(block)[size * (kGranule / 4) - 1].load(kRelaxed) != size) return false;
+  free_granules_ += size;
+  free_bits_ += size == 1 ? 1 : 2;
+  return true;
+}
+
+bool Audit::walk_arena() noexcept {
+  const std::uint32_t hand = header_.hand.load(kRelaxed);
+  bool hand_fits = hand == 0 || hand == shard_.granules();
+  bool after_free = false;
+  for (std::uint32_t at = 1; at < shard_.granules();) {
+    View view{};
+    hand_fits = hand_fits || hand == at;
+    const bool is_free = arena_.is_free(at);
+    if (is_free ? after_free || !is_sound_free(at, view.granules) : !shard_.inspect(at, view)) return false;
+    lies_[is_free ? kFree : kind_of(view.type)].add(at);
+    after_free = is_free;
+    at += view.granules;
+  }
+  std::uint32_t bits = 0;
+  for (std::uint32_t word = 0; word < (shard_.granules() + 63) / 64; ++word)
+    bits += static_cast<std::uint32_t>(std::popcount(shard_.free_bits()[word].load(kRelaxed)));
+  return hand_fits && bits == free_bits_;
+}
+
+// --- along the links ---
+
+bool Audit::walk_chains() noexcept {
+  for (std::uint32_t bucket = 0; bucket < shard_.buckets(); ++bucket)
+    if (!walk_chain(bucket)) return false;
+  return !foreign_;
+}
+
+bool Audit::walk_chain(std::uint32_t bucket) noexcept {
+  Word32* link = &shard_.bucket(bucket);
+  for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
+    View view{};
+    if (!more(kKeyed) || !shard_.inspect(block, view) || !has_key(view.type)) return false;
+    reached_[kKeyed].add(block);
+    const std::uint32_t hash = view.entry->hash.load(kRelaxed);
+    if (&shard_.bucket_of(hash) != &shard_.bucket(bucket)) return false;
+    if (hash_of(*view.entry, view.key_length, seed_) != hash) {
+      foreign_ = true;
+      commit(*link, view.entry->next.load(kRelaxed));
+      continue;
+    }
+    if (!walk_parts(view)) return false;
+    link = &view.entry->next;
+  }
+  return true;
+}
+
+bool Audit::walk_parts(const View& view) noexcept {
+  if (view.type == EntryType::list) return walk_list(view);
+  if (!is_holdable(view.type)) return true;
+  if (view.is_free()) ++free_locks_;
+  return walk_queue(view.queue()) && walk_holds(view);
+}
+
+bool Audit::walk_queue(const QueueFields& queue) noexcept {
+  std::uint32_t last = 0;
+  for (std::uint32_t block = queue.head.load(kRelaxed); block != 0; last = block, block = shard_.entry(last).next) {
+    View view{};
+    if (!more(kWaiter) || !shard_.inspect(block, view) || view.type != EntryType::waiter) return false;
+    reached_[kWaiter].add(block);
+  }
+  return queue.tail.load(kRelaxed) == last;
+}
+
+bool Audit::walk_holds(const View& view) noexcept {
+  const bool is_lock = view.type == EntryType::lock;
+  const std::uint32_t hash = view.entry->hash.load(kRelaxed);
+  std::uint64_t used = 0;
+  std::uint32_t block = (is_lock ? view.lock().note : view.permits().holds).load(kRelaxed);
+  while (block != 0) {
+    View hold{};
+    if (!more(kHold) || !shard_.inspect(block, hold) || !is_hold(hold, hash)) return false;
+    reached_[kHold].add(block);
+    used += hold.hold().count.load(kRelaxed);
+    block = hold.entry->next.load(kRelaxed);
+    if (is_lock && block != 0) return false;
+  }
+  return is_lock || view.permits().used.load(kRelaxed) == std::min<std::uint64_t>(used, ~0U);
+}
+
+bool Audit::walk_list(const View& view) noexcept {
+  const ListEnds ends = ListEnds::of(view.list().ends.load(kRelaxed));
+  const std::uint32_t hash = view.entry->hash.load(kRelaxed);
+  std::uint32_t block = ends.first;
+  std::uint32_t last = 0;
+  for (std::uint32_t i = 0; i < ends.length; ++i) {
+    View at{};
+    if (!more(kNode) || !shard_.inspect(block, at) || at.type != EntryType::node) return false;
+    reached_[kNode].add(block);
+    const auto& node = *reinterpret_cast<const ListNode*>(at.entry);
+    if (node.hash.load(kRelaxed) != hash || (i != 0 && node.previous.load(kRelaxed) != last)) return false;
+    last = block;
+    block = node.next.load(kRelaxed);
+  }
+  return last != 0 && last == ends.last;
+}
+
+bool Audit::counts_fit() const noexcept {
+  return header_.free_granules.load(kRelaxed) == free_granules_ && header_.free_locks.load(kRelaxed) == free_locks_ &&
+         header_.entries.load(kRelaxed) == lies_[kKeyed].count &&
+         header_.waiters.load(kRelaxed) == lies_[kWaiter].count;
+}
+
+}  // namespace
+
+bool audit(const Shard& shard, std::uint64_t seed) noexcept { return Audit(shard, seed).run(); }
+
+}  // namespace holdfast

@@ -1,0 +1,62 @@
+// Every call of a dictionary, made to a box that may be damaged, and what is to be said about their answers.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "damage/box.h"
+#include "support/call_limit.h"
+
+namespace holdfast::damage {
+
+class Battery {
+ public:
+  Battery(Box& box, test::CallLimit& limit);
+  ~Battery();
+  Battery(const Battery&) = delete;
+  Battery& operator=(const Battery&) = delete;
+
+  /// Makes all the calls. The first thing in their answers that must never be, as a sentence; "" if there is none.
+  std::string run();
+
+  /// Whether something that was stored or held was not found, though nobody had removed it.
+  bool lost() const { return lost_; }
+  /// Whether an answer named the damage.
+  bool named() const { return named_; }
+  /// Whether the lock of the living process was granted to somebody else.
+  bool robbed() const { return robbed_; }
+
+ private:
+  void look();
+  void look_at(const Item& item);
+  void look_at_all();
+  void change();
+  void change_value(const Item& item);
+  void change_list(const Item& item);
+  void change_lock(const Item& item);
+  void change_permits(const Item& item);
+  void wait_for(const Item& item);
+  void fill_up();
+  void finish();
+  void use_as_new();
+  void use_locks_as_new();
+
+  int heard(const char* name, int code);
+  void fail(const std::string& what);
+  template <class Call>
+  int call(const char* name, Call&& call);
+  void expect(const char* name, bool good);
+
+  Box& box_;
+  test::CallLimit& limit_;
+  holdfast_parker* parker_;
+  std::uint32_t waiter_;
+  std::uint64_t repairs_ = 0;
+  std::string problem_;
+  bool lost_ = false;
+  bool named_ = false;
+  bool robbed_ = false;
+  bool removed_ = false;  // told so: there is nothing left to be in order
+};
+
+}  // namespace holdfast::damage

@@ -1,0 +1,93 @@
+// A dictionary with some of everything in it, which can be damaged and made whole again thousands of times a second.
+//
+// Three processes have a part in it: the one that uses the box, one that lives and does nothing, and one that is dead.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "support/dict.h"
+#include "support/process.h"
+#include "world/world.h"
+
+namespace holdfast::damage {
+
+enum class Kind {
+  text,
+  number,
+  list,
+  mine,     // a lock that the user of the box holds
+  theirs,   // a lock of the living process
+  dead,     // a lock of the dead process
+  quiet,    // a lock that nobody holds
+  rwlock,   // three readers: one of each process
+  permits,  // a semaphore: likewise
+  expired,
+};
+
+struct Item {
+  std::string key;
+  Kind kind;
+};
+
+/// What of the table of processes is kept and may be damaged: the header page, slots that are in use, some waits.
+struct Piece {
+  std::size_t offset;  // in the table
+  std::size_t size;
+  std::vector<std::byte> copy;
+};
+
+class Box {
+ public:
+  /// REQUIRES: this process has entered the world. `size`: of the dictionary.
+  explicit Box(std::uint64_t size);
+
+  test::Dict& dict() { return *dict_; }
+  const std::vector<Item>& items() const { return items_; }
+  const holdfast_lease& lease() const { return lease_; }  // of the item `mine`
+  /// The largest fencing number of a grant in the box.
+  std::uint64_t last_sequence() const { return last_sequence_; }
+  Token self() const { return self_; }
+  Token living() const { return living_token_; }
+  Token dead() const { return dead_token_; }
+
+  /// The mapped dictionary.
+  std::byte* bytes() const { return bytes_; }
+  std::size_t size() const { return copy_.size(); }
+  const std::vector<std::byte>& copy() const { return copy_; }
+  /// The mapped table.
+  std::byte* table() const { return table_; }
+  const std::vector<Piece>& pieces() const { return pieces_; }
+
+  /// As it was. Makes a new dictionary where the old one was given up.
+  void restore();
+
+ private:
+  void make();
+  void fill();
+  void let_others_in();
+  void live(test::Channel& parent);
+  void take_part();
+  void find_table();
+
+  std::uint64_t size_;
+  unsigned made_ = 0;
+  std::optional<test::Dict> dict_;
+  std::unique_ptr<test::Child> living_;
+  std::vector<Item> items_;
+  holdfast_lease lease_{};
+  std::uint64_t last_sequence_ = 0;
+  Token self_ = kNobody;
+  Token living_token_ = kNobody;
+  Token dead_token_ = kNobody;
+  std::byte* bytes_ = nullptr;
+  std::byte* table_ = nullptr;
+  std::vector<std::byte> copy_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace holdfast::damage

@@ -1,0 +1,228 @@
+#include "damage/places.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "sync/shmtx.h"
+#include "world/process_table.h"
+
+namespace holdfast::damage {
+
+namespace {
+
+constexpr const char* name_of(EntryType type) {
+  switch (type) {
+    case EntryType::boolean:
+      return "boolean";
+    case EntryType::number:
+      return "number";
+    case EntryType::string:
+      return "string";
+    case EntryType::table:
+      return "table";
+    case EntryType::list:
+      return "list";
+    case EntryType::lock:
+      return "lock";
+    case EntryType::waiter:
+      return "waiter";
+    case EntryType::node:
+      return "node of a list";
+    case EntryType::permits:
+      return "permits";
+    case EntryType::hold:
+      return "hold";
+  }
+  return "free block";
+}
+
+}  // namespace
+
+Places::Places(const Box& box)
+    : box_(box), geometry_(Geometry::of(box.size())), segment_words_(box.size() / 4), structure_(box.size() / 4) {
+  for (const Piece& piece : box.pieces()) table_words_ += piece.size / 4;
+  walk();
+}
+
+// From left to right over the arena, as the box was made.
+void Places::walk() {
+  Segment& segment = *const_cast<Box&>(box_).dict().dictionary().segment();
+  const Shard& shard = segment.shards().front();
+  for (std::uint32_t bucket = 0; bucket < shard.buckets(); ++bucket)
+    structure_[(kHeaderBytes + sizeof(ShardHeader)) / 4 + bucket] = true;
+  for (std::uint32_t at = 1; at < shard.granules();) {
+    Block block{at, 0, EntryType{0}, false};
+    View view{};
+    const bool is_free = (shard.free_bits()[at / 64].load(kRelaxed) >> at % 64 & 1) != 0;
+    if (is_free) {
+      block.granules = shard.words32(at)[0].load(kRelaxed);
+    } else if (shard.inspect(at, view)) {
+      block = {at, view.granules, view.type, false};
+      const auto* const key = reinterpret_cast<const char*>(view.entry + 1);
+      block.theirs = view.key_length == 6 && std::memcmp(key, "theirs", 6) == 0;
+      note_structure(shard, block);
+    }
+    if (block.granules == 0) break;
+    blocks_.push_back(block);
+    at += block.granules;
+  }
+}
+
+void Places::note_structure(const Shard& shard, const Block& block) {
+  const std::size_t first = (kHeaderBytes + geometry_.arena_at) / 4 + std::size_t{block.at} * (kGranule / 4);
+  if (block.type == EntryType::waiter) return;  // derived
+  View view{};
+  if (!shard.inspect(block.at, view)) return;
+  for (std::size_t word = 0; word < 4; ++word) structure_[first + word] = true;  // next, hash, shape, value_size
+  const auto note = [&](const void* field, std::size_t words) {
+    const auto at = static_cast<std::size_t>(static_cast<const std::byte*>(field) - box_.bytes()) / 4;
+    for (std::size_t i = 0; i < words; ++i) structure_[at + i] = true;
+  };
+  if (block.type == EntryType::list) note(&view.list(), 2);
+  if (block.type == EntryType::permits) note(&view.permits().holds, 1);
+}
+
+const Places::Block* Places::block_at(std::size_t offset) const {
+  if (offset < kHeaderBytes + geometry_.arena_at) return nullptr;
+  const std::size_t granule = (offset - kHeaderBytes - geometry_.arena_at) / kGranule;
+  for (const Block& block : blocks_)
+    if (granule >= block.at && granule < block.at + block.granules) return &block;
+  return nullptr;
+}
+
+std::uint32_t Places::first_of(EntryType type) const {
+  for (const Block& block : blocks_)
+    if (block.type == type) return block.at;
+  return 1;
+}
+
+Damage Places::at(std::uint64_t index) const {
+  const std::uint64_t kind = index % kValues;
+  std::uint64_t word = index / kValues;
+  Damage damage{word >= segment_words_, word * 4, 4, 0};
+  const std::byte* base = box_.bytes();
+  if (damage.in_table) {
+    word -= segment_words_;
+    base = box_.table();
+    for (const Piece& piece : box_.pieces()) {
+      damage.offset = piece.offset + word * 4;
+      if (word < piece.size / 4) break;
+      word -= piece.size / 4;
+    }
+  }
+  if (kind >= kNarrow) {
+    damage.bytes = 8;
+    damage.offset = damage.offset / 8 * 8;
+  }
+  std::uint64_t old = 0;
+  std::memcpy(&old, base + damage.offset, damage.bytes);
+  damage.value = kind < kNarrow ? narrow(kind, static_cast<std::uint32_t>(old), damage.offset, damage.in_table)
+                                : wide(kind - kNarrow, old);
+  return damage;
+}
+
+// Other numbers, owners of mutexes, and blocks of each kind.
+std::uint32_t Places::narrow(std::uint64_t kind, std::uint32_t old, std::size_t offset, bool in_table) const {
+  const Block* const own = in_table ? nullptr : block_at(offset);
+  switch (kind) {
+    case 0:
+      return 0;
+    case 1:
+      return 0xFFFFFFFF;
+    case 2:
+      return 1;
+    case 3:
+      return old ^ 1;
+    case 4:
+      return old ^ 1U << 31;
+    case 5:
+      return old + 1;
+    case 6:
+      return old ^ 1U << offset / 4 % 32;
+    case 7:
+      return owner_bits(box_.self());
+    case 8:
+      return owner_bits(box_.living());
+    case 9:
+      return owner_bits(box_.dead());
+    case 10:
+      return owner_bits(box_.living()) | kShmtxWaiters;
+    case 11:
+      return own != nullptr ? own->at : geometry_.granules - 1;  // of an entry: a chain that leads to itself
+    case 12:
+      return own != nullptr ? own->at + own->granules : geometry_.granules;
+    case 13:
+      return first_of(EntryType::string);
+    case 14:
+      return first_of(EntryType::lock);
+    case 15:
+      return first_of(EntryType::list);
+    case 16:
+      return first_of(EntryType::node);
+    case 17:
+      return first_of(EntryType::waiter);
+    case 18:
+      return first_of(EntryType::hold);
+    default:
+      return first_of(EntryType{0});
+  }
+}
+
+std::uint64_t Places::wide(std::uint64_t kind, std::uint64_t old) const {
+  switch (kind) {
+    case 0:
+      return 0;
+    case 1:
+      return ~std::uint64_t{0};
+    case 2:
+      return old ^ std::uint64_t{1} << 52;
+    case 3:
+      return old - 1;
+    case 4:
+      return box_.self();
+    case 5:
+      return box_.living();
+    case 6:
+      return box_.dead();
+    default:
+      return box_.living() + 1;  // of the same slot, but another process
+  }
+}
+
+std::string Places::describe(const Damage& damage) const {
+  const auto plus = [](const std::string& what, std::size_t offset) { return what + " +" + std::to_string(offset); };
+  if (damage.in_table) {
+    if (damage.offset < kHeaderBytes) return plus("header of the table", damage.offset);
+    if (damage.offset >= kWaitTableOffset) return plus("waits", damage.offset - kWaitTableOffset);
+    const std::size_t at = damage.offset - kHeaderBytes;
+    const auto slot = static_cast<std::uint32_t>(at / sizeof(ProcessSlot));
+    const char* const of = slot == slot_of(box_.self()) ? "own" : slot == slot_of(box_.living()) ? "living" : "dead";
+    return plus(std::string(of) + " process's slot", at % sizeof(ProcessSlot));
+  }
+  if (damage.offset < kHeaderBytes) return plus("header", damage.offset);
+  const std::size_t at = damage.offset - kHeaderBytes;
+  if (at < sizeof(ShardHeader)) return plus("header of the shard", at);
+  if (at < geometry_.free_bits_at) return plus("bucket", at - sizeof(ShardHeader));
+  if (at < geometry_.marks_at) return plus("free bits", at - geometry_.free_bits_at);
+  if (at < geometry_.arena_at) return plus("marks", at - geometry_.marks_at);
+  const Block* const block = block_at(damage.offset);
+  if (block == nullptr) return "no block";
+  return plus(name_of(block->type), at - geometry_.arena_at - std::size_t{block->at} * kGranule);
+}
+
+bool Places::is_structure(const Damage& damage) const {
+  if (damage.in_table) return false;
+  return structure_[damage.offset / 4] || (damage.bytes == 8 && structure_[damage.offset / 4 + 1]);
+}
+
+bool Places::frees_theirs(const Damage& damage) const {
+  if (damage.in_table) return false;
+  if (is_structure(damage)) return true;
+  if (damage.offset <= offsetof(DictionaryHeader, flush_epoch) &&
+      damage.offset + damage.bytes > offsetof(DictionaryHeader, flush_epoch))
+    return true;
+  const Block* const block = block_at(damage.offset);
+  return block != nullptr && block->theirs;
+}
+
+}  // namespace holdfast::damage

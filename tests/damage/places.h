@@ -1,0 +1,63 @@
+// The words of a box, one by one, and what each of them may be set to.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "damage/box.h"
+
+namespace holdfast::damage {
+
+/// One word to be damaged, and its new value.
+struct Damage {
+  bool in_table;
+  std::size_t offset;  // in the dictionary or the table
+  std::size_t bytes;   // 4 or 8
+  std::uint64_t value;
+};
+
+class Places {
+ public:
+  explicit Places(const Box& box);
+
+  /// How many there are: each word of the dictionary and of the pieces of the table, with each value.
+  std::uint64_t count() const { return (segment_words_ + table_words_) * kValues; }
+  Damage at(std::uint64_t index) const;
+
+  std::string describe(const Damage& damage) const;
+  /// Whether the word says where an entry, or something that hangs on one, is and how long it is: damage to it can be
+  /// found out, and what is lost by it must be counted.
+  bool is_structure(const Damage& damage) const;
+  /// Whether others may take the lock of the living process after this: the word is one of the lock's own, or flushes.
+  bool frees_theirs(const Damage& damage) const;
+
+ private:
+  static constexpr std::uint64_t kNarrow = 20;  // values of 4 bytes
+  static constexpr std::uint64_t kWide = 8;     // values of 8 bytes, at every second word
+  static constexpr std::uint64_t kValues = kNarrow + kWide;
+
+  struct Block {
+    std::uint32_t at;
+    std::uint32_t granules;
+    EntryType type;  // EntryType{0}: free
+    bool theirs;
+  };
+
+  void walk();
+  void note_structure(const Shard& shard, const Block& block);
+  const Block* block_at(std::size_t offset) const;
+  std::uint32_t first_of(EntryType type) const;
+  std::uint32_t narrow(std::uint64_t kind, std::uint32_t old, std::size_t offset, bool in_table) const;
+  std::uint64_t wide(std::uint64_t kind, std::uint64_t old) const;
+
+  const Box& box_;
+  Geometry geometry_;
+  std::uint64_t segment_words_;
+  std::uint64_t table_words_ = 0;
+  std::vector<Block> blocks_;
+  std::vector<bool> structure_;  // by word
+};
+
+}  // namespace holdfast::damage
