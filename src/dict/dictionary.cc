@@ -16,6 +16,7 @@ Expected<std::unique_ptr<Dictionary>> Dictionary::open(World& world, std::string
 }
 
 Segment* Dictionary::adopt(std::unique_ptr<Segment> next) {
+  const platform::ForkGuard no_fork;  // a child must not find the list in the middle of a change
   segments_.push_back(std::move(next));
   segment_.store(segments_.back().get(), std::memory_order_release);  // pairs with segment()
   return segments_.back().get();
@@ -27,8 +28,7 @@ void Dictionary::world_token() noexcept { (void)world_.token(); }
 // makes a new one.
 Segment* Dictionary::refresh() noexcept {
   try {
-    const platform::ForkGuard no_fork;  // a child must not find the mutex held by a thread that it does not have
-    const std::lock_guard<std::mutex> lock(refreshing_);
+    const platform::LongMutex::Hold lock(refreshing_);
     Segment* now = segment_.load(std::memory_order_acquire);
     if (!now->retired()) return now;
     now->abandon();
@@ -44,14 +44,15 @@ Segment* Dictionary::refresh() noexcept {
 Status Dictionary::reopen(const DictionaryOptions& options) {
   Segment* now = segment();
   if (now == nullptr) {
-    const std::lock_guard<std::mutex> lock(refreshing_);
+    const platform::LongMutex::Hold lock(refreshing_);
     auto next = Segment::open(world_, name_, options);
     if (!next) return next.status();
     now = adopt(std::move(*next));
   }
   Status same = now->check_same(name_, options);
   if (same.ok()) {
-    const std::lock_guard<std::mutex> lock(refreshing_);
+    const platform::LongMutex::Hold lock(refreshing_);
+    const platform::ForkGuard no_fork;
     options_ = options;
   }
   return same;

@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "dict/room.h"
 #include "dict/segment.h"
 #include "dict/shard.h"
+#include "platform/platform.h"
 
 namespace holdfast {
 
@@ -137,9 +137,9 @@ class Dictionary {
 
   World& world_;
   std::string name_;
-  DictionaryOptions options_;
   std::atomic<Segment*> segment_{nullptr};
-  std::mutex refreshing_;                           // guards options_ and segments_
+  platform::LongMutex refreshing_;  // guards the two below, which change inside a ForkGuard only
+  DictionaryOptions options_;
   std::vector<std::unique_ptr<Segment>> segments_;  // every one this handle had: a reader may still be in an old one
 };
 

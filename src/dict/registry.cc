@@ -1,7 +1,5 @@
 #include "dict/registry.h"
 
-#include <pthread.h>
-
 #include <cstddef>
 #include <cstdlib>
 #include <new>
@@ -20,18 +18,14 @@ Registry& Registry::get() {
 }
 
 // When the library is loaded: a child that is forked while another thread makes it would wait for that thread for ever.
-[[maybe_unused]] const bool kRegistryMade = (platform::install_fork_gate(), Registry::get(), true);
-
-// A fork while another thread opens a dictionary must not leave the child a mutex that nobody unlocks.
-Registry::Registry() {
-  pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); }, [] { get().mutex_.unlock(); });
-}
+[[maybe_unused]] const bool kRegistryMade = (Registry::get(), true);
 
 Expected<Dictionary*> Registry::open_locked(const std::string& name, const DictionaryOptions& options) {
   auto world = World::current();
   if (!world) return world.status();
   auto handle = Dictionary::open(**world, name, options);
   if (!handle) return handle.status();
+  const platform::ForkGuard no_fork;  // a child must not find the map in the middle of a change
   return (dictionaries_[name] = std::move(*handle)).get();
 }
 
@@ -42,7 +36,7 @@ Expected<Dictionary*> Registry::open(const std::string& name, const DictionaryOp
     return Status{Code::invalid, "bad size " + std::to_string(options.size) + " for dictionary \"" + name +
                                      "\": expected at least " + std::to_string(kSizeMin) + " bytes (12k), at most " +
                                      kSizeMaxText};
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const platform::LongMutex::Hold lock(mutex_);
   const auto known = dictionaries_.find(name);
   if (known == dictionaries_.end()) return open_locked(name, options);
   Dictionary* dictionary = known->second.get();
@@ -54,7 +48,7 @@ Expected<Dictionary*> Registry::open(const std::string& name, const DictionaryOp
 Expected<Dictionary*> Registry::attach(const std::string& name) {
   const Status bad = check_name(name);
   if (!bad.ok()) return bad;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const platform::LongMutex::Hold lock(mutex_);
   const char* declarations = std::getenv("HOLDFAST_DICTS");
   const auto declared = find_declaration(declarations != nullptr ? declarations : "", name);
   if (!declared && declared.status().code != Code::not_found) return declared.status();
@@ -83,7 +77,7 @@ Status Registry::remove(const std::string& name) {
   if (!bad.ok()) return bad;
   auto world = World::current();
   if (!world) return world.status();
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const platform::LongMutex::Hold lock(mutex_);
   Status removed = retire_world_file((*world)->directory(), Segment::file_name(name));
   const auto known = dictionaries_.find(name);
   if (known != dictionaries_.end()) known->second->segment();  // notices, and gives the memory back

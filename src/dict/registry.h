@@ -3,11 +3,11 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "base/status.h"
 #include "dict/dictionary.h"
+#include "platform/platform.h"
 
 namespace holdfast {
 
@@ -23,10 +23,10 @@ class Registry {
   Status remove(const std::string& name);
 
  private:
-  Registry();
+  Registry() = default;
   Expected<Dictionary*> open_locked(const std::string& name, const DictionaryOptions& options);
 
-  std::mutex mutex_;
+  platform::LongMutex mutex_;  // guards dictionaries_, which change inside a ForkGuard only
   std::map<std::string, std::unique_ptr<Dictionary>> dictionaries_;
 };
 

@@ -280,19 +280,46 @@ int start_thread(void* (*body)(void*), void* argument) noexcept;
 /// What ps and top call the calling thread; at most 15 characters.
 void name_this_thread(const char* name) noexcept;
 
+// --- forks (fork_gate.cc) -------------------------------------------------------------------------------
+
 /// Has forks wait for ForkGuards, if that is not so yet. To be called by those who, when the library is loaded, install
 /// handlers of forks that take a mutex: theirs come before this one's then, as who holds such a mutex may want a guard.
 void install_fork_gate() noexcept;
 
-/// While one of these lives, no thread of this process forks (through libc), so nothing half-made gets into a child:
-/// a record lock not yet pinned, a mutex that nobody would unlock there. Take it before any mutex that a child may
-/// need. Nests. Keep it short: fork() waits for it.
+/// While one of these lives, no thread of this process forks (through libc), so nothing half-made gets into a child: a
+/// record lock not yet pinned, a container in the middle of a change. Nests. A fork waits for those that live, and new
+/// ones wait for the fork: sleep for nobody with one alive.
 class ForkGuard {
  public:
   ForkGuard() noexcept;
   ~ForkGuard();
   ForkGuard(const ForkGuard&) = delete;
   ForkGuard& operator=(const ForkGuard&) = delete;
+};
+
+/// A mutex that may be held for long, as forks do not wait for it: in a child it is free, whoever held it in the
+/// parent. So whatever it guards is fit for use at any time, but while a ForkGuard lives. Lock it with none alive.
+class LongMutex {
+ public:
+  /// Holds it for a scope.
+  class Hold {
+   public:
+    explicit Hold(LongMutex& mutex) noexcept : mutex_(mutex), word_(mutex.lock()) {}
+    ~Hold() { mutex_.unlock(word_); }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    LongMutex& mutex_;
+    std::uint32_t word_;
+  };
+
+ private:
+  std::uint32_t lock() noexcept;
+  void unlock(std::uint32_t word) noexcept;
+
+  // 0: free. Bit 0: somebody may sleep; above: in which process of a line of forks it was locked.
+  std::atomic<std::uint32_t> word_{0};
 };
 
 }  // namespace holdfast::platform

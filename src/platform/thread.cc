@@ -6,19 +6,12 @@
 
 #include <atomic>
 #include <cerrno>
-#include <type_traits>
 
 #include "platform/platform.h"
 
 namespace holdfast::platform {
 
 namespace {
-
-// Readers are ForkGuards, the writer is a fork in progress. glibc's default lets readers pass a waiting writer, so a
-// guard may nest in another one.
-pthread_rwlock_t fork_gate = PTHREAD_RWLOCK_INITIALIZER;
-constinit thread_local int guards_of_this_thread = 0;
-static_assert(std::is_trivially_destructible_v<decltype(guards_of_this_thread)>);
 
 int count_processors() noexcept {
   cpu_set_t allowed;
@@ -27,30 +20,7 @@ int count_processors() noexcept {
   return online > 0 ? static_cast<int>(online) : 1;
 }
 
-// A signal handler may fork inside a guard of its own thread; waiting for that guard would never end.
-void before_fork() noexcept {
-  if (guards_of_this_thread == 0) ::pthread_rwlock_wrlock(&fork_gate);
-}
-
-void after_fork_in_parent() noexcept {
-  if (guards_of_this_thread == 0) ::pthread_rwlock_unlock(&fork_gate);
-}
-
-// Unlocking is not enough: the lock still counts threads that waited for it and do not exist here.
-void after_fork_in_child() noexcept {
-  after_fork_in_parent();
-  ::pthread_rwlock_init(&fork_gate, nullptr);
-  if (guards_of_this_thread != 0) ::pthread_rwlock_rdlock(&fork_gate);
-}
-
-[[maybe_unused]] const bool kForkGateInstalled = (install_fork_gate(), true);
-
 }  // namespace
-
-void install_fork_gate() noexcept {
-  [[maybe_unused]] static const int installed =
-      ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-}
 
 void yield() noexcept { ::sched_yield(); }
 
@@ -100,13 +70,5 @@ int start_thread(void* (*body)(void*), void* argument) noexcept {
 }
 
 void name_this_thread(const char* name) noexcept { ::pthread_setname_np(::pthread_self(), name); }
-
-ForkGuard::ForkGuard() noexcept {
-  if (guards_of_this_thread++ == 0) ::pthread_rwlock_rdlock(&fork_gate);
-}
-
-ForkGuard::~ForkGuard() {
-  if (--guards_of_this_thread == 0) ::pthread_rwlock_unlock(&fork_gate);
-}
 
 }  // namespace holdfast::platform

@@ -15,11 +15,14 @@ constexpr std::uint64_t kRetryNs = platform::kNsPerMs;
 Expected<DirectoryLock> DirectoryLock::acquire(int directory_fd, const std::string& path) {
   const std::uint64_t deadline = platform::monotonic_ns() + kPatienceNs;
   for (;;) {
-    // The guard is in the object, so that no fork comes between locking and owning.
-    DirectoryLock lock(directory_fd);
-    const int error = platform::try_lock_description(directory_fd);
-    if (error == 0) return Expected<DirectoryLock>(std::move(lock));
-    lock.fd_ = -1;
+    int error = 0;
+    {
+      // The guard is in the object, so that no fork comes between locking and owning, and forks do not wait below.
+      DirectoryLock lock(directory_fd);
+      error = platform::try_lock_description(directory_fd);
+      if (error == 0) return Expected<DirectoryLock>(std::move(lock));
+      lock.fd_ = -1;
+    }
     if (error != EWOULDBLOCK) {
       return Status{Code::system, "cannot lock directory " + path + ": " + platform::error_text(error)};
     }

@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <type_traits>
 
@@ -23,8 +22,8 @@ constexpr std::uint64_t kLeavePatienceNs = platform::kNsPerSecond / 2;
 constexpr std::uint64_t kWordGenerationMask = (std::uint64_t{1} << 20) - 1;
 constexpr std::uint64_t kNeverUsed = 0;  // generation
 
-// Guards the birth of the world, entering and leaving. Taken only inside a ForkGuard, so no child finds it locked.
-std::mutex entering;
+// Guards the birth of the world, entering and leaving.
+platform::LongMutex entering;
 std::atomic<World*> the_world{nullptr};
 // The world is never destroyed: threads may use it while the process runs its exit handlers.
 alignas(World) std::byte world_storage[sizeof(World)];
@@ -62,7 +61,8 @@ struct WorldMaker {
       std::atexit([] {
         if (World* const world = the_world.load(std::memory_order_acquire)) world->leave();
       });
-      // The page wipes itself; this is for kernels that cannot. Runs while no thread is entering (ForkGuard).
+      // The page wipes itself; this is for kernels that cannot. No thread is entering then: it would have the table's
+      // lock.
       ::pthread_atfork(nullptr, nullptr, [] {
         if (World* const world = the_world.load(std::memory_order_acquire)) {
           world->identity_->store(kNobody, std::memory_order_relaxed);
@@ -82,11 +82,11 @@ World::~World() = default;
 Expected<World*> World::current() {
   // Acquire: pairs with the release below.
   if (World* const world = the_world.load(std::memory_order_acquire)) return world;
-  const platform::ForkGuard no_fork;
-  const std::lock_guard only_one(entering);
+  const platform::LongMutex::Hold only_one(entering);
   if (World* const world = the_world.load(std::memory_order_relaxed)) return world;
   auto made = WorldMaker::make();
   if (!made) return made;
+  const platform::ForkGuard no_fork;  // a child has both, or neither
   the_world.store(*made, std::memory_order_release);
   WorldMaker::install_handlers();
   return made;
@@ -115,8 +115,7 @@ Status World::enter() {
 
 Token World::enter_again() noexcept {
   try {
-    const platform::ForkGuard no_fork;
-    const std::lock_guard only_one(entering);
+    const platform::LongMutex::Hold only_one(entering);
     if (const Token token = identity_->load(std::memory_order_relaxed); token != kNobody) return token;
     Status entered = enter();
     if (entered.ok()) return identity_->load(std::memory_order_relaxed);
@@ -133,8 +132,7 @@ Token World::enter_again() noexcept {
 void World::leave() noexcept {
   try {
     if (identity_->load(std::memory_order_relaxed) == kNobody) return;  // a child that never did anything here
-    const platform::ForkGuard no_fork;
-    const std::lock_guard only_one(entering);
+    const platform::LongMutex::Hold only_one(entering);
     auto lock = table_->lock(kLeavePatienceNs);
     if (!lock) return;
     presence_.reset();

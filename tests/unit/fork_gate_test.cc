@@ -1,0 +1,218 @@
+// fork() waits for the calls in flight, and for nothing else.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <thread>
+#include <vector>
+
+#include "platform/platform.h"
+#include "support/clock.h"
+#include "support/dict.h"
+#include "support/process.h"
+
+namespace holdfast::test {
+
+namespace {
+
+constexpr int kThreads = 8;
+/// Where a fork waits for threads that go on calling, it waits until they have called so often.
+constexpr long kCallsMax = 20'000;
+
+std::atomic<long> calls{0};
+std::atomic<long> calls_before_fork{0};
+
+/// Exit status of a child that does `body`, 128 and more for one that had to be killed.
+template <class Body>
+int status_of_fork(Body&& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(30);
+    ::_exit(body());
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/// How many calls the threads made between the beginning of fork() and the child's.
+long calls_during_fork() {
+  calls = 0;
+  eventually([] { return calls > kThreads; });
+  return status_of_fork([] { return static_cast<int>(std::min(calls - calls_before_fork, 255L)); });
+}
+
+/// The median of several forks, as a thread that is held up between two steps lets the others call meanwhile.
+template <class Call>
+long median_of_calls_during_fork(Call&& call) {
+  ::pthread_atfork([] { calls_before_fork = calls.load(); }, nullptr, nullptr);
+  std::atomic<bool> done{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      while (!done) {
+        if (calls >= kCallsMax) {
+          sleep_ms(1);
+          continue;
+        }
+        call(i);
+        ++calls;
+      }
+    });
+  }
+  std::array<long, 15> counts{};
+  for (long& count : counts) count = calls_during_fork();
+  done = true;
+  for (std::thread& thread : threads) thread.join();
+  std::sort(counts.begin(), counts.end());
+  return counts[counts.size() / 2];
+}
+
+}  // namespace
+
+TEST(Fork, WaitsForTheCallsInFlightOnly) {
+  const ScratchDirectory scratch;
+  Child child([](Channel&) {
+    // So large that the threads are in the way of nothing but the fork.
+    Dict dict("d", {.size = 16 << 20, .mutex = HOLDFAST_MUTEX_FILE});
+    const long made = median_of_calls_during_fork([&](int i) { dict.set("key" + std::to_string(i), "value"); });
+    return static_cast<int>(std::min(made, 255L));
+  });
+  EXPECT_LE(child.wait(), 2 * kThreads);
+}
+
+TEST(Fork, ComesBeforeNewGuardsAndAfterNestedOnes) {
+  Child child([](Channel&) {
+    std::atomic<bool> held{false};
+    std::atomic<bool> nest{false};
+    std::atomic<bool> forked{false};
+    std::thread holder([&] {
+      const platform::ForkGuard outer;
+      held = true;
+      while (!nest) sleep_ms(1);
+      const platform::ForkGuard inner;
+    });
+    while (!held) sleep_ms(1);
+    std::thread forking([&] {
+      status_of_fork([] { return 0; });
+      forked = true;
+    });
+    // As long as guards begin, the fork has not.
+    std::atomic<long> begun{0};
+    std::atomic<bool> done{false};
+    std::thread newcomer([&] {
+      while (!done) {
+        const platform::ForkGuard guard;
+        ++begun;
+      }
+    });
+    const bool stopped = eventually([&] {
+      const long before = begun;
+      sleep_ms(100);
+      return begun == before;
+    });
+    const bool waited = !forked;
+    nest = true;
+    const bool went_on = eventually([&] { return forked.load(); });
+    done = true;
+    if (!stopped || !waited || !went_on) ::_exit(1);
+    for (std::thread* thread : {&holder, &forking, &newcomer}) thread->join();
+    return 0;
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST(Fork, DoesNotWaitForTheGuardOfItsOwnThread) {
+  Child child([](Channel&) {
+    static std::atomic<int> status{-1};
+    std::signal(SIGUSR1, [](int) { status = status_of_fork([] { return 7; }); });
+    {
+      const platform::ForkGuard guard;
+      ::raise(SIGUSR1);
+    }
+    // The gate is as it was, here and in a child.
+    return status == 7 && status_of_fork([] {
+                            const platform::ForkGuard guard;
+                            return status_of_fork([] { return 5; });
+                          }) == 5
+               ? 0
+               : 1;
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST(Fork, FindsALongMutexFreeThatAnotherThreadHeld) {
+  Child child([](Channel&) {
+    static platform::LongMutex mutex;
+    std::atomic<bool> held{false};
+    std::atomic<bool> done{false};
+    std::thread holder([&] {
+      const platform::LongMutex::Hold hold(mutex);
+      held = true;
+      while (!done) sleep_ms(1);
+    });
+    while (!held) sleep_ms(1);
+    const int status = status_of_fork([] {
+      const platform::LongMutex::Hold hold(mutex);
+      return 3;
+    });
+    done = true;
+    holder.join();
+    const platform::LongMutex::Hold hold(mutex);
+    return status == 3 ? 0 : 1;
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST(LongMutex, IsHeldByOneThreadAtATime) {
+  platform::LongMutex mutex;
+  long plain = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 5000; ++round) {
+        const platform::LongMutex::Hold hold(mutex);
+        ++plain;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(plain, kThreads * 5000);
+}
+
+// Somebody who is stopped while making a file has the directory's lock.
+TEST(Fork, DoesNotWaitForAnOpenThatWaits) {
+  const ScratchDirectory scratch;
+  Child child([&](Channel&) {
+    Dict known("known");
+    const int directory = ::open(scratch.path().c_str(), O_RDONLY | O_DIRECTORY);
+    if (::flock(directory, LOCK_EX) != 0) return 2;
+    std::atomic<bool> waits{false};
+    int removed = -1;
+    std::thread removing([&] {
+      waits = true;
+      removed = holdfast_remove("known", 5);
+    });
+    while (!waits) sleep_ms(1);
+    sleep_ms(200);
+    // The child uses what the thread of its parent has locked.
+    const int status = status_of_fork([] {
+      Dict again("known");
+      return again.status == HOLDFAST_OK ? 3 : 1;
+    });
+    ::flock(directory, LOCK_UN);
+    removing.join();
+    // Had the fork waited for it, its patience would have ended.
+    return status == 3 && removed == HOLDFAST_OK ? 0 : 1;
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
+}  // namespace holdfast::test
