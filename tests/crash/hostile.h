@@ -6,6 +6,7 @@
 #include <random>
 
 #include "crash/ledger.h"
+#include "support/call_limit.h"
 #include "support/dict.h"
 
 namespace holdfast::crash {
@@ -14,13 +15,13 @@ inline constexpr int kUsers = 3;
 
 struct HostileLedger {
   std::atomic<std::uint64_t> calls[kUsers];
-  /// When the call that is running now began; 0 between calls.
-  std::atomic<std::uint64_t> since_ns[kUsers];
-  Histogram call_us;
+  std::atomic<const char*> current[kUsers];  // the call that is running
+  Histogram turn_us;                         // a few calls
   Violations violations;
 };
 
-/// All operations on the dictionary, again and again, until killed. Any result will do, as long as there is one.
+/// All operations on the dictionary, again and again, until killed. Any result will do, as long as it comes in time
+/// (support/call_limit.h).
 [[noreturn]] void use_anyhow(test::Dict& dict, HostileLedger& ledger, int self, std::uint64_t seed);
 
 /// A changed word somewhere in the dictionary's file: anywhere, or where it hurts.

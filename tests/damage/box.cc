@@ -15,6 +15,7 @@ namespace {
 
 constexpr double kLong = 1000;
 constexpr std::size_t kWaitsKept = 1024;
+constexpr std::uint64_t kRoomForLongKeys = 1 << 19;
 
 World& world() {
   auto world = World::current();
@@ -53,6 +54,10 @@ void Box::fill() {
   for (int i = 0; i < 12; ++i) {
     items_.push_back({"text " + std::to_string(i), Kind::text});
     require(dict_->set(items_.back().key, std::string(static_cast<std::size_t>(i * i), 't')) == HOLDFAST_OK, "text");
+  }
+  if (size_ >= kRoomForLongKeys) {
+    items_.push_back({std::string(60'000, 'K'), Kind::text});
+    require(dict_->set(items_.back().key, "long key") == HOLDFAST_OK, "long key");
   }
   for (int i = 0; i < 3; ++i) {
     items_.push_back({"number " + std::to_string(i), Kind::number});

@@ -66,6 +66,8 @@ void Places::walk() {
     blocks_.push_back(block);
     at += block.granules;
   }
+  for (std::uint64_t word = (kHeaderBytes + geometry_.arena_at) / 4; word < segment_words_; ++word)
+    if (structure_[word]) links_.push_back(word);
 }
 
 void Places::note_structure(const Shard& shard, const Block& block) {
@@ -96,9 +98,7 @@ std::uint32_t Places::first_of(EntryType type) const {
   return 1;
 }
 
-Damage Places::at(std::uint64_t index) const {
-  const std::uint64_t kind = index % kValues;
-  std::uint64_t word = index / kValues;
+Damage Places::word_at(std::uint64_t word, std::uint64_t kind) const {
   Damage damage{word >= segment_words_, word * 4, 4, 0};
   const std::byte* base = box_.bytes();
   if (damage.in_table) {

@@ -24,7 +24,10 @@ class Places {
 
   /// How many there are: each word of the dictionary and of the pieces of the table, with each value.
   std::uint64_t count() const { return (segment_words_ + table_words_) * kValues; }
-  Damage at(std::uint64_t index) const;
+  Damage at(std::uint64_t index) const { return word_at(index / kValues, index % kValues); }
+  /// Of these, the ones that say where and how long a block is.
+  std::uint64_t link_count() const { return links_.size() * kValues; }
+  Damage link_at(std::uint64_t index) const { return word_at(links_[index / kValues], index % kValues); }
 
   std::string describe(const Damage& damage) const;
   /// Whether the word says where an entry, or something that hangs on one, is and how long it is: damage to it can be
@@ -45,6 +48,7 @@ class Places {
     bool theirs;
   };
 
+  Damage word_at(std::uint64_t word, std::uint64_t kind) const;
   void walk();
   void note_structure(const Shard& shard, const Block& block);
   const Block* block_at(std::size_t offset) const;
@@ -57,7 +61,8 @@ class Places {
   std::uint64_t segment_words_;
   std::uint64_t table_words_ = 0;
   std::vector<Block> blocks_;
-  std::vector<bool> structure_;  // by word
+  std::vector<bool> structure_;       // by word
+  std::vector<std::uint64_t> links_;  // words of blocks among these
 };
 
 }  // namespace holdfast::damage

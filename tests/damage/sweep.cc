@@ -34,19 +34,19 @@ struct Ledger {
 };
 
 /// The cases of this run: all, or some of them.
-class Choice {
- public:
-  Choice(std::uint64_t wanted, std::uint64_t seed) : wanted_(wanted), seed_(seed) {}
-  std::uint64_t count(std::uint64_t all) const { return wanted_ == 0 ? all : std::min(wanted_, all); }
-  std::uint64_t index(std::uint64_t number, std::uint64_t all) const {
-    if (wanted_ == 0) return number;
-    std::mt19937_64 random(seed_ + number);
-    return random() % all;
-  }
+struct Choice {
+  std::uint64_t wanted = 20'000;  // 0: all
+  std::uint64_t seed = std::random_device()();
+  std::uint64_t size = 12'288;
+  bool links = false;  // only words that say where and how long a block is
 
- private:
-  std::uint64_t wanted_;
-  std::uint64_t seed_;
+  std::uint64_t all(const Places& places) const { return links ? places.link_count() : places.count(); }
+  std::uint64_t count(const Places& places) const { return wanted == 0 ? all(places) : std::min(wanted, all(places)); }
+  Damage damage(const Places& places, std::uint64_t number) const {
+    std::mt19937_64 random(seed + number);
+    const std::uint64_t index = wanted == 0 ? number : random() % all(places);
+    return links ? places.link_at(index) : places.at(index);
+  }
 };
 
 std::string judge(const Battery& battery, const Places& places, const Damage& damage, std::string problem) {
@@ -62,18 +62,18 @@ void apply(const Box& box, const Damage& damage) {
 }
 
 /// Goes on where the last one ended.
-int damage_all(Ledger& ledger, const Choice& choice, std::uint64_t size) {
+int damage_all(Ledger& ledger, const Choice& choice) {
   test::CallLimit limit(ledger.call);
   if (!World::current()) return 2;
-  Box box(size);
+  Box box(choice.size);
   for (;;) {
     const Places places(box);
-    ledger.count = choice.count(places.count());
+    ledger.count = choice.count(places);
     const std::byte* const bytes = box.bytes();
     // Until the box had to be made anew, and has its blocks elsewhere.
     for (; box.bytes() == bytes; ledger.done.fetch_add(1), box.restore()) {
       if (ledger.done >= ledger.count) return 0;
-      const Damage damage = places.at(choice.index(ledger.done, places.count()));
+      const Damage damage = choice.damage(places, ledger.done);
       std::snprintf(ledger.place, sizeof ledger.place, "%s = %" PRIx64, places.describe(damage).c_str(), damage.value);
       Battery battery(box, limit);
       apply(box, damage);
@@ -83,9 +83,9 @@ int damage_all(Ledger& ledger, const Choice& choice, std::uint64_t size) {
   }
 }
 
-void watch(Ledger& ledger, const Choice& choice, std::uint64_t size, std::uint32_t most) {
+void watch(Ledger& ledger, const Choice& choice, std::uint32_t most) {
   do {
-    test::Child child([&](test::Channel&) { return damage_all(ledger, choice, size); });
+    test::Child child([&](test::Channel&) { return damage_all(ledger, choice); });
     siginfo_t info{};
     ::waitid(P_PID, static_cast<id_t>(child.pid()), &info, WEXITED | WNOWAIT);
     const int status = child.wait();
@@ -111,19 +111,19 @@ std::uint32_t report(const Ledger& ledger, std::uint64_t size) {
 
 int main(int argc, char** argv) {
   using namespace holdfast;
-  std::uint64_t seed = std::random_device()();
-  std::uint64_t cases = 20'000;
-  std::uint64_t size = 12'288;
+  damage::Choice choice;
   std::uint32_t most = 40;
   CLI::App app("Sets single words of a dictionary and of its world to anything, and uses them");
-  app.add_option("--seed", seed, "of the choice of cases");
-  app.add_option("--cases", cases, "how many; 0: all");
-  app.add_option("--size", size, "bytes of the dictionary, of one shard");
+  app.add_option("--seed", choice.seed, "of the choice of cases");
+  app.add_option("--cases", choice.wanted, "how many; 0: all");
+  app.add_option("--size", choice.size, "bytes of the dictionary, of one shard");
+  app.add_flag("--links", choice.links, "only words that say where and how long a block is");
   app.add_option("--violations", most, "after so many processes that ended it ends");
   CLI11_PARSE(app, argc, argv);
-  std::printf("seed %" PRIu64 "\n", seed);
+  std::printf("seed %" PRIu64 "\n", choice.seed);
+  std::fflush(stdout);
   const test::ScratchDirectory directory;
   auto& ledger = crash::make_shared_memory<damage::Ledger>();
-  damage::watch(ledger, {cases, seed}, size, most);
-  return damage::report(ledger, size) == 0 ? 0 : 1;
+  damage::watch(ledger, choice, most);
+  return damage::report(ledger, choice.size) == 0 ? 0 : 1;
 }
