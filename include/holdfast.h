@@ -254,6 +254,8 @@ typedef struct holdfast_stats {
   uint64_t mutex_waits; /* times that a change found another at work in its shard                 */
   uint64_t lock_waits;  /* waits that queued: for a lock, or for permits                          */
   uint64_t lock_wakes;  /* waiters woken by those who gave something back                         */
+  uint64_t lock_reserved_ms; /* for so long, all together, locks were granted to waiters that had */
+                             /* yet to come for them                                              */
 } holdfast_stats;
 
 /* [read] Counts since the dictionary was made. */

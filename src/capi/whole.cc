@@ -59,7 +59,7 @@ int holdfast_dict_stats(holdfast_dict* dict, holdfast_stats* stats) {
     const Code code = unwrap(dict).stats(counts);
     *stats = {counts.entries,     counts.bytes_used, counts.bytes_free,  counts.hits,
               counts.misses,      counts.evictions,  counts.expirations, counts.repairs,
-              counts.mutex_waits, counts.lock_waits, counts.lock_wakes};
+              counts.mutex_waits, counts.lock_waits, counts.lock_wakes,  counts.lock_reserved_ms};
     return outcome(code, unwrap(dict));
   });
 }

@@ -42,6 +42,7 @@ struct DictionaryStats {
   std::uint64_t mutex_waits;
   std::uint64_t lock_waits;
   std::uint64_t lock_wakes;
+  std::uint64_t lock_reserved_ms;
 };
 
 class Dictionary {

@@ -60,8 +60,9 @@ struct ShardHeader {
   /// what was reachable when it began.
   alignas(64) Word64 reuse_epoch;
   // Written with the mutex held, and only where somebody has to wait; for people.
-  Word64 lock_waits;  // times that a waiter queued
-  Word64 lock_wakes;  // times that one was woken
+  Word64 lock_waits;        // times that a waiter queued
+  Word64 lock_wakes;        // times that one was woken
+  Word64 lock_reserved_ms;  // for so long, all together, locks were granted to waiters that had yet to claim them
 
   // Derived, guarded by the mutex.
   alignas(64) Word32 free_granules;
@@ -83,7 +84,7 @@ struct ShardHeader {
 };
 
 // docs/format.md names these offsets.
-static_assert(sizeof(ShardHeader) == 896 && offsetof(ShardHeader, lock_waits) == 72 &&
+static_assert(sizeof(ShardHeader) == 896 && offsetof(ShardHeader, lock_reserved_ms) == 88 &&
               offsetof(ShardHeader, bins) == 216 && offsetof(ShardHeader, in_use) == 888);
 
 /// `table`: bytes that the host made of a table of its own.
@@ -182,8 +183,9 @@ struct LockFields {
 };
 static_assert(sizeof(LockFields) == 48);
 
-/// Value of a waiter block. Its number stands in Entry::flags, its patience's end in Entry::expiry. `woken` and `first`
-/// are in units of 1024 ns, and wrap.
+/// Value of a waiter block. Its number stands in Entry::flags, its patience's end in Entry::expiry, and what it is like
+/// in Entry::spare: bit 0 it is fair, bit 1 it is present, from bit 2 on how long its loop takes to come when it is
+/// woken. That, `woken` and `first` are in units of 1024 ns, and these two wrap.
 struct WaiterFields {
   Word64 owner;    // Token of the waiting process
   Word64 arrival;  // when the wait began (ns)

@@ -228,6 +228,7 @@ Code Dictionary::stats(DictionaryStats& stats) noexcept {
     stats.mutex_waits += header.mutex.waits.load(kRelaxed);
     stats.lock_waits += header.lock_waits.load(kRelaxed);
     stats.lock_wakes += header.lock_wakes.load(kRelaxed);
+    stats.lock_reserved_ms += header.lock_reserved_ms.load(kRelaxed);
   }
   for (const ReadCounts& reads : now->header().reads) {
     stats.hits += reads.hits.load(kRelaxed);

@@ -16,10 +16,23 @@ constexpr std::uint32_t kGranulesPerWaiter = static_cast<std::uint32_t>(granules
 // WaiterFields::woken and first: never 0.
 constexpr std::uint32_t ticks(std::uint64_t ns) noexcept { return static_cast<std::uint32_t>(ns >> 10) | 1; }
 constexpr std::uint64_t ns_of(std::uint32_t ticks) noexcept { return std::uint64_t{ticks} << 10; }
-constexpr std::uint32_t kClaimTicks = ticks(kClaimNs);
 
-constexpr bool is_past_claim(std::uint32_t woken, std::uint32_t now) noexcept {
-  return woken != 0 && now - woken >= kClaimTicks && woken - now >= kClaimTicks;
+// A waiter's Entry::spare: what it is like, in one word.
+constexpr std::uint32_t kFair = 1;
+constexpr std::uint32_t kPresent = 2;
+constexpr std::uint32_t kDelayShift = 2;
+
+constexpr std::uint32_t traits_of(const Waiter& waiter) noexcept {
+  return ticks(std::min(waiter.delay_ns, kDelayMaxNs)) << kDelayShift | (waiter.fair ? kFair : 0) |
+         (waiter.present ? kPresent : 0);
+}
+constexpr std::uint64_t delay_in(std::uint32_t traits) noexcept {
+  return std::min(ns_of(traits >> kDelayShift & ~1U), kDelayMaxNs);
+}
+
+constexpr bool is_past_claim(std::uint32_t woken, std::uint32_t now, std::uint32_t traits) noexcept {
+  const std::uint32_t claim = ticks(claim_ns(delay_in(traits)));
+  return woken != 0 && now - woken >= claim && woken - now >= claim;
 }
 
 // Whoever is stopped stands in nobody's way for longer than it would have waited.
@@ -69,7 +82,7 @@ std::uint32_t WaitQueue::create(const Waiter& waiter, std::uint32_t passes) noex
   e.shape.store(kShape, kRelaxed);
   e.value_size.store(sizeof(WaiterFields), kRelaxed);
   e.flags.store(waiter.number, kRelaxed);
-  e.spare.store(waiter.fair ? 1 : 0, kRelaxed);
+  e.spare.store(traits_of(waiter), kRelaxed);
   e.expiry.store(patience_end(waiter), kRelaxed);
   fields(block).owner.store(waiter.owner, kRelaxed);
   fields(block).arrival.store(waiter.arrival, kRelaxed);
@@ -84,6 +97,7 @@ std::uint64_t WaitQueue::add(const Waiter& waiter, std::uint32_t passes) noexcep
   if (is_here(waiter)) {
     const auto block = static_cast<std::uint32_t>(waiter.place);
     shard_.entry(block).expiry.store(patience_end(waiter), kRelaxed);
+    shard_.entry(block).spare.store(traits_of(waiter), kRelaxed);
     fields(block).woken.store(0, kRelaxed);
     return waiter.place;
   }
@@ -136,8 +150,15 @@ bool WaitQueue::remove(const Waiter& waiter) noexcept {
 Waiter WaitQueue::waiter_of(std::uint32_t block) const noexcept {
   const Entry& e = shard_.entry(block);
   const WaiterFields& f = fields(block);
-  return {f.owner.load(kRelaxed), e.flags.load(kRelaxed), f.arrival.load(kRelaxed),
-          place_of(block),        f.want.load(kRelaxed),  e.spare.load(kRelaxed) != 0};
+  const std::uint32_t traits = e.spare.load(kRelaxed);
+  return {.owner = f.owner.load(kRelaxed),
+          .number = e.flags.load(kRelaxed),
+          .arrival = f.arrival.load(kRelaxed),
+          .place = place_of(block),
+          .want = f.want.load(kRelaxed),
+          .fair = (traits & kFair) != 0,
+          .present = (traits & kPresent) != 0,
+          .delay_ns = delay_in(traits)};
 }
 
 bool WaitQueue::is_gone(std::uint32_t block, World& world) const noexcept {
@@ -147,7 +168,15 @@ bool WaitQueue::is_gone(std::uint32_t block, World& world) const noexcept {
 
 // The mark of a waiter that was woken tells whether it may still come.
 bool WaitQueue::is_late(std::uint32_t block, std::uint32_t now) const noexcept {
-  return is_past_claim(fields(block).woken.load(kRelaxed), now);
+  return is_past_claim(fields(block).woken.load(kRelaxed), now, shard_.entry(block).spare.load(kRelaxed));
+}
+
+std::uint64_t WaitQueue::delay_of(const Waiter& waiter) const noexcept {
+  // Had a place and has lost it, not by a repair: it was dropped while it was on its way.
+  const bool had_place = waiter.place != 0 && waiter.place == place_of(static_cast<std::uint32_t>(waiter.place));
+  if (!is_here(waiter)) return had_place ? claim_ns(waiter.delay_ns) : 0;
+  const std::uint32_t woken = fields(static_cast<std::uint32_t>(waiter.place)).woken.load(kRelaxed);
+  return woken != 0 ? ns_of(ticks(platform::monotonic_ns()) - woken) + 1 : 0;
 }
 
 void WaitQueue::become_first(std::uint32_t block, std::uint32_t now, std::uint32_t passes) noexcept {
@@ -155,32 +184,49 @@ void WaitQueue::become_first(std::uint32_t block, std::uint32_t now, std::uint32
   fields(block).passes.store(passes, kRelaxed);
 }
 
-Head WaitQueue::first(World& world, std::uint64_t now_ns, std::uint32_t passes) noexcept {
+Head WaitQueue::at_or_after(std::uint32_t block, World& world, std::uint64_t now_ns) noexcept {
   const std::uint32_t now = ticks(now_ns);
   for (std::uint32_t steps = 0; steps < shard_.granules(); ++steps) {
-    const std::uint32_t block = ends_.head.load(kRelaxed);
     if (block == 0) break;
     if (!is_waiter(block)) {
       give_up();
       break;
     }
     if (is_late(block, now) || is_gone(block, world)) {
-      if (!unlink(block)) break;
+      const std::uint32_t gone = block;
+      block = shard_.entry(gone).next.load(kRelaxed);
+      if (!unlink(gone)) break;
       continue;
     }
     const WaiterFields& f = fields(block);
-    if (f.first.load(kRelaxed) == 0) become_first(block, now, passes);
-    return {block, waiter_of(block), f.passes.load(kRelaxed), ns_of(now - f.first.load(kRelaxed)),
-            f.woken.load(kRelaxed) != 0};
+    const std::uint32_t first = f.first.load(kRelaxed);
+    const std::uint32_t woken = f.woken.load(kRelaxed);
+    return {.block = block,
+            .waiter = waiter_of(block),
+            .passes = f.passes.load(kRelaxed),
+            .first_ns = first != 0 ? ns_of(now - first) : 0,
+            .woken_ns = woken != 0 ? ns_of(now - woken) : 0,
+            .woken = woken != 0};
   }
   return {};
 }
 
+void WaitQueue::make_first(Head& head, std::uint64_t now_ns, std::uint32_t passes) noexcept {
+  if (fields(head.block).first.load(kRelaxed) != 0) return;
+  become_first(head.block, ticks(now_ns), passes);
+  head.passes = passes;
+}
+
+Head WaitQueue::first(World& world, std::uint64_t now_ns, std::uint32_t passes) noexcept {
+  Head head = at_or_after(ends_.head.load(kRelaxed), world, now_ns);
+  if (head.block != 0) make_first(head, now_ns, passes);
+  return head;
+}
+
 void WaitQueue::mark_woken(const Head& head, std::uint64_t now_ns) noexcept {
-  if (!head.woken) {
-    Word64& wakes = shard_.header().lock_wakes;
-    wakes.store(wakes.load(kRelaxed) + 1, kRelaxed);
-  }
+  if (head.woken) return;
+  Word64& wakes = shard_.header().lock_wakes;
+  wakes.store(wakes.load(kRelaxed) + 1, kRelaxed);
   fields(head.block).woken.store(ticks(now_ns), kRelaxed);
 }
 
@@ -197,7 +243,7 @@ Glimpse glimpse_first(const Shard& shard, const QueueFields& ends) noexcept {
     return {};
   const auto& f = *reinterpret_cast<const WaiterFields*>(view.value());
   return {f.owner.load(kRelaxed), view.entry->flags.load(kRelaxed), f.want.load(kRelaxed),
-          is_past_claim(f.woken.load(kRelaxed), ticks(platform::monotonic_ns()))};
+          is_past_claim(f.woken.load(kRelaxed), ticks(platform::monotonic_ns()), view.entry->spare.load(kRelaxed))};
 }
 
 Waiter WaitQueue::pop(World& world) noexcept {

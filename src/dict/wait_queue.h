@@ -18,8 +18,11 @@ namespace holdfast {
 class World;
 
 inline constexpr std::uint64_t kWaiterPatienceMs = 1500;
-/// How long a waiter that was woken may take to come. After that it is out of the queue, until it queues again.
+/// How long a waiter that was woken may take to come: this, or twice what it is known to take. After that it is out of
+/// the queue, until it queues again.
 inline constexpr std::uint64_t kClaimNs = 50'000'000;
+/// No waiter is known to take longer than this to come.
+inline constexpr std::uint64_t kDelayMaxNs = 1'000'000'000;
 
 struct Waiter {
   Token owner = kNobody;      // the waiting process
@@ -28,8 +31,21 @@ struct Waiter {
   std::uint64_t place = 0;    // what add() gave: the block, and above it the shard's number of repairs; 0: none
   std::uint32_t want = 1;
   bool fair = false;
+  bool present = false;           // its thread looks for the next release, for a moment
+  std::uint64_t delay_ns = 0;     // how long its loop takes to come when it is woken; 0: not known
   std::uint64_t gives_up_ms = 0;  // when the wait is over at the latest (CLOCK_MONOTONIC); 0: not known
 };
+
+/// Whom to wake. Number 0: nobody.
+struct Callee {
+  Token owner = kNobody;
+  std::uint32_t number = 0;
+};
+constexpr Callee callee_of(const Waiter& waiter) noexcept { return {waiter.owner, waiter.number}; }
+
+constexpr std::uint64_t claim_ns(std::uint64_t delay_ns) noexcept {
+  return 2 * delay_ns > kClaimNs ? 2 * delay_ns : kClaimNs;
+}
 
 /// The first of a queue, as it is seen without the mutex.
 struct Glimpse {
@@ -40,12 +56,13 @@ struct Glimpse {
 };
 Glimpse glimpse_first(const Shard& shard, const QueueFields& ends) noexcept;
 
-/// The first of a queue.
+/// The first of a queue, or of those that nobody stands aside for.
 struct Head {
-  std::uint32_t block = 0;  // 0: the queue is empty
+  std::uint32_t block = 0;  // 0: there is none
   Waiter waiter;
   std::uint32_t passes = 0;    // the entry's when it became the first
   std::uint64_t first_ns = 0;  // for how long it has been the first
+  std::uint64_t woken_ns = 0;  // for how long it has been on its way
   bool woken = false;          // it is on its way
 };
 
@@ -64,10 +81,18 @@ class WaitQueue {
   bool every_before(std::uint64_t arrival, std::uint32_t max, See&& see) const noexcept;
   /// Takes it out; false if it was not there.
   bool remove(const Waiter& waiter) noexcept;
-  /// The first, which stays. Those who are gone are taken out: whose process has given up its slot, whose
-  /// patience has ended, who was woken and did not come. Who is found to be the first has been so from now on.
+  /// The first, which stays. Those who are gone are taken out: the process has given up its slot, the patience has
+  /// ended, the waiter was woken and did not come. Who is found to be the first has been so from now on.
   Head first(World& world, std::uint64_t now_ns, std::uint32_t passes) noexcept;
-  /// REQUIRES, for these two: `head` is what first() has just given, and not empty.
+  // REQUIRES, for all that take a `head`: it is what first() or after() has just given, and not empty.
+  /// The next one of the queue, gone ones left out as above.
+  Head after(const Head& head, World& world, std::uint64_t now_ns) noexcept {
+    return at_or_after(shard_.entry(head.block).next.load(kRelaxed), world, now_ns);
+  }
+  /// It is the first from now on, unless it is already: those before it stand aside.
+  void make_first(Head& head, std::uint64_t now_ns, std::uint32_t passes) noexcept;
+  /// How long the waiter, which has come, took since it was woken; 0: it was not.
+  std::uint64_t delay_of(const Waiter& waiter) const noexcept;
   void mark_woken(const Head& head, std::uint64_t now_ns) noexcept;
   void drop(const Head& head) noexcept { unlink(head.block); }
   /// Takes out and returns the first whose process has not given up its slot; number 0 if there is none.
@@ -85,6 +110,7 @@ class WaitQueue {
   bool is_gone(std::uint32_t block, World& world) const noexcept;
   bool is_late(std::uint32_t block, std::uint32_t now) const noexcept;
   void become_first(std::uint32_t block, std::uint32_t now, std::uint32_t passes) noexcept;
+  Head at_or_after(std::uint32_t block, World& world, std::uint64_t now_ns) noexcept;
   std::uint32_t create(const Waiter& waiter, std::uint32_t passes) noexcept;
   bool unlink(std::uint32_t block) noexcept;
   std::uint32_t give_up() noexcept;

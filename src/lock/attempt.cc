@@ -63,22 +63,23 @@ Code make_lock(Dictionary& dictionary, Segment& segment, Shard& shard, Arena& ar
 struct Result {
   Lease& lease;
   Refusal& refusal;
-  Waiter chosen;  // to be woken after the mutex
+  Chosen chosen;  // to be woken after the mutex
 };
 
 Code judge(const LockEntry& lock, World& world, const Attempt& attempt, const Owners& dead, Result& result) noexcept {
   const Contender& contender = attempt.contender;
+  Refusal& why = result.refusal;
+  if (contender.waiter != nullptr && why.delay_ns == 0) why.delay_ns = lock.queue().delay_of(*contender.waiter);
   if (is_reserved_for(lock, contender.waiter)) {
     result.lease = claim_reserved(lock, world, contender);
     return Code::ok;
   }
   const Token owner = lock.fields.owner.load(kRelaxed);
-  if (owner != kNobody && (dead.has(owner) || !lock.live(lock.segment.flush_epoch()))) lock.free();
+  if (owner != kNobody && (dead.has(owner) || !lock.live(lock.segment.flush_epoch()))) end_grant(lock);
   if (lock.fields.owner.load(kRelaxed) == kNobody && take_turn(lock, world, contender, dead, result.chosen)) {
     result.lease = take(lock, world, contender);
     return Code::ok;
   }
-  Refusal& why = result.refusal;
   why.holders.add(lock.fields.owner.load(kRelaxed));
   why.end_ms = expiry_ms(lock.entry.expiry.load(kRelaxed));
   why.place = attempt.queues ? lock.queue().add(*contender.waiter, lock.fields.passes.load(kRelaxed)) : 0;
@@ -163,12 +164,11 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const Owners& 
   return code;
 }
 
-bool catch_lock(Dictionary& dictionary, const Attempt& attempt, Lease& lease) noexcept {
+bool catch_lock(Dictionary& dictionary, const Attempt& attempt, Lease& lease, Refusal& why) noexcept {
   const std::uint32_t agent = attempt.contender.claim.agent;
   if (agent != whole_state(agent) || !worth().try_now()) return false;
   const Attempt glance{attempt.key, attempt.contender, false};
   Owners nobody;  // not const: that would have all of it initialised
-  Refusal why;
   const std::uint64_t end_ns = platform::monotonic_ns() + kLookOutNs;
   for (;;) {
     why.holders.clear();

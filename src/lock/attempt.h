@@ -25,6 +25,6 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const Owners& 
 /// Looks out for the lock for about as long as it takes to be put to sleep and woken: where critical sections are
 /// short, this saves both sides system calls. Only where the waiter stops no other coroutine, and where it has been
 /// worth while of late. Whether the lock was taken.
-bool catch_lock(Dictionary& dictionary, const Attempt& attempt, Lease& lease) noexcept;
+bool catch_lock(Dictionary& dictionary, const Attempt& attempt, Lease& lease, Refusal& refusal) noexcept;
 
 }  // namespace holdfast

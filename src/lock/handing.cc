@@ -1,6 +1,7 @@
 #include "lock/handing.h"
 
-#include "lock/turns.h"
+#include <algorithm>
+
 #include "platform/platform.h"
 #include "world/world.h"
 
@@ -11,36 +12,50 @@ namespace {
 std::uint32_t passes_of(const LockEntry& lock) noexcept { return lock.fields.passes.load(kRelaxed); }
 
 // Gives the waiter to wake, if it is not on its way already.
-Waiter reserve(const LockEntry& lock, const Turn& turn) noexcept {
+Callee call(const LockEntry& lock, const Head& head, std::uint64_t now_ns) noexcept {
+  if (head.block == 0 || head.woken) return {};
+  lock.queue().mark_woken(head, now_ns);
+  return callee_of(head.waiter);
+}
+
+Callee reserve(const LockEntry& lock, const Turn& turn) noexcept {
   const Waiter& waiter = turn.first.waiter;
-  lock.grant(waiter.owner, {.exptime = kClaimSeconds}, waiter.number);
-  lock.queue().mark_woken(turn.first, turn.now_ns);
-  return turn.first.woken ? Waiter{} : waiter;
+  lock.grant(waiter.owner, {.exptime = static_cast<double>(claim_ns(waiter.delay_ns)) / 1e9}, waiter.number);
+  return call(lock, turn.first, turn.now_ns);
+}
+
+// For people: how long the lock was granted to a waiter that had not come for it. By the millisecond: the sum of many
+// is right, as a grant begins at any time of one.
+void note_reserved_time(const LockEntry& lock) noexcept {
+  const std::uint64_t now_ms = platform::monotonic_ns() / 1'000'000;
+  const std::uint64_t since_ms = lock.fields.since.load(kRelaxed);
+  if (now_ms <= since_ms) return;
+  Word64& sum = lock.shard.header().lock_reserved_ms;
+  sum.store(sum.load(kRelaxed) + std::min(now_ms - since_ms, claim_ns(kDelayMaxNs) / 1'000'000), kRelaxed);
 }
 
 // The next waiter is the first from this moment on, not from when the lock is released again.
 void leave_queue(const LockEntry& lock, World& world, const Waiter* waiter) noexcept {
-  if (waiter != nullptr && lock.queue().remove(*waiter) && lock.has_waiters()) turn_of(lock, world);
+  if (waiter != nullptr && lock.queue().remove(*waiter) && lock.has_waiters()) turn_of(lock, world, false);
 }
 
 }  // namespace
 
-Turn turn_of(const LockEntry& lock, World& world) noexcept {
-  const std::uint64_t now_ns = platform::monotonic_ns();
-  return {now_ns, lock.queue().first(world, now_ns, passes_of(lock))};
+Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept {
+  return turn_of(lock.queue(), world, platform::monotonic_ns(), passes_of(lock),
+                 [fair](const Waiter&) { return !fair; });
 }
 
-Waiter offer(const LockEntry& lock, World& world) noexcept {
+Chosen offer(const LockEntry& lock, World& world) noexcept {
   if (!lock.has_waiters()) return {};
-  const Turn turn = turn_of(lock, world);
-  if (turn.first.block == 0) return {};
-  if (!may_pass(turn.first, passes_of(lock), false)) return reserve(lock, turn);
-  if (turn.first.woken) return {};
-  lock.queue().mark_woken(turn.first, turn.now_ns);
-  return turn.first.waiter;
+  const Turn turn = turn_of(lock, world, false);
+  const bool kept = turn.first.block != 0 && !may_pass(turn.first, passes_of(lock), false);
+  return {.first = kept ? reserve(lock, turn) : call(lock, turn.first, turn.now_ns),
+          .aside = call(lock, turn.aside, turn.now_ns)};
 }
 
 bool pass_first(const LockEntry& lock, const Head& first, bool fair) noexcept {
+  if (first.block == 0) return true;
   const std::uint32_t passes = passes_of(lock);
   if (!may_pass(first, passes, fair)) return false;
   lock.fields.passes.store(passes + 1, kRelaxed);
@@ -48,12 +63,12 @@ bool pass_first(const LockEntry& lock, const Head& first, bool fair) noexcept {
 }
 
 bool take_turn(const LockEntry& lock, World& world, const Contender& contender, const Owners& dead,
-               Waiter& chosen) noexcept {
+               Chosen& chosen) noexcept {
   if (!lock.has_waiters()) return true;
-  Turn turn = turn_of(lock, world);
+  Turn turn = turn_of(lock, world, contender.claim.fair);
   while (turn.first.block != 0 && dead.has(turn.first.waiter.owner)) {
     lock.queue().drop(turn.first);
-    turn = turn_of(lock, world);
+    turn = turn_of(lock, world, contender.claim.fair);
   }
   const Waiter& first = turn.first.waiter;
   if (turn.first.block == 0) return true;
@@ -62,7 +77,7 @@ bool take_turn(const LockEntry& lock, World& world, const Contender& contender, 
     if (contender.self == first.owner && contender.waiter->number == first.number) return true;
   }
   if (pass_first(lock, turn.first, contender.claim.fair)) return true;
-  chosen = reserve(lock, turn);
+  chosen.first = reserve(lock, turn);
   return false;
 }
 
@@ -72,12 +87,18 @@ Lease take(const LockEntry& lock, World& world, const Contender& contender) noex
   return lease;
 }
 
+void end_grant(const LockEntry& lock) noexcept {
+  if (lock.fields.reserved.load(kRelaxed) != 0) note_reserved_time(lock);
+  lock.free();
+}
+
 bool is_reserved_for(const LockEntry& lock, const Waiter* waiter) noexcept {
   return waiter != nullptr && lock.fields.owner.load(kRelaxed) == waiter->owner &&
          lock.fields.reserved.load(kRelaxed) == waiter->number;
 }
 
 Lease claim_reserved(const LockEntry& lock, World& world, const Contender& contender) noexcept {
+  note_reserved_time(lock);
   lock.fields.reserved.store(0, kRelaxed);
   lock.fields.agent.store(contender.claim.agent, kRelaxed);
   lock.extend(expiry_after(contender.claim.exptime), lock.segment.flush_epoch());

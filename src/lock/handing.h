@@ -1,5 +1,5 @@
-// How a lock goes from one to the next (lock/turns.h says to whom). With the shard's mutex held: whoever is chosen is
-// woken after it.
+// How a lock goes from one to the next (lock/turns.h says to whom). With the shard's mutex held: who is chosen is woken
+// after it.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include "dict/wait_queue.h"
 #include "lock/lease.h"
 #include "lock/lock_entry.h"
+#include "lock/turns.h"
 #include "lock/waiting.h"
 
 namespace holdfast {
@@ -21,23 +22,22 @@ struct Contender {
   const Waiter* waiter;  // null: nobody waits
 };
 
-/// The first waiter, as of now.
-struct Turn {
-  std::uint64_t now_ns;
-  Head first;
-};
-Turn turn_of(const LockEntry& lock, World& world) noexcept;
+/// Of the waiters, as of now. `fair`: for somebody who passes nobody, so that nobody stands aside.
+Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept;
 
 /// REQUIRES, for these: nobody holds the lock.
 
-/// Lets the first waiter know, and grants the lock to it if nobody may pass it any more. Gives the waiter to wake, if
-/// any.
-Waiter offer(const LockEntry& lock, World& world) noexcept;
+/// Lets the first waiter know, and grants the lock to it if nobody may pass it any more; also lets the first one know
+/// that stands aside. Gives whom to wake.
+Chosen offer(const LockEntry& lock, World& world) noexcept;
 /// Whether the contender may have it now. If not, it has been granted to the first waiter, and `chosen` is to be woken.
 bool take_turn(const LockEntry& lock, World& world, const Contender& contender, const Owners& dead,
-               Waiter& chosen) noexcept;
-/// Counts that one who is not waiting passes the first waiter. False, with nothing done, if he must not.
+               Chosen& chosen) noexcept;
+/// Counts that one who is not waiting passes the first waiter, if there is one. False, with nothing done, if he must
+/// not.
 bool pass_first(const LockEntry& lock, const Head& first, bool fair) noexcept;
+/// Ends what a grant to a waiter was that did not come for it, or any other.
+void end_grant(const LockEntry& lock) noexcept;
 Lease take(const LockEntry& lock, World& world, const Contender& contender) noexcept;
 
 /// Whether a release granted the lock to this very waiter, who has not claimed it yet.

@@ -65,15 +65,15 @@ class QuietLock {
     if (!found_ || place_.view.lock().owner.load(kRelaxed) != kNobody) return std::nullopt;
     const LockEntry lock = entry();
     if (lock.has_waiters()) {
-      const Turn turn = turn_of(lock, world);
-      if (turn.first.block == 0 || !pass_first(lock, turn.first, claim.fair)) return std::nullopt;
+      const Turn turn = turn_of(lock, world, claim.fair);
+      if (!pass_first(lock, turn.first, claim.fair)) return std::nullopt;
     }
     lease = {self, lock.grant(self, claim, 0)};
     return Code::ok;
   }
 
   /// `next`: whom to wake, after the mutex.
-  std::optional<Code> give_back(World& world, Lease& lease, Waiter& next) noexcept {
+  std::optional<Code> give_back(World& world, Lease& lease, Chosen& next) noexcept {
     if (!guard_.held()) return guard_.code();
     if (!found_) return std::nullopt;
     const LockEntry lock = entry();
@@ -118,7 +118,7 @@ Code lock_wait(Dictionary& dictionary, std::string_view key, const Claim& claim,
   const Code code = wait_once(dictionary.world(), parker, number, 1, claim, pause,
                               [&](const Waiter& waiter, const Owners& dead, Refusal& why) noexcept {
                                 const Attempt attempt{key, {waiter.owner, claim, &waiter}, true};
-                                if (!std::exchange(looked_out, true) && catch_lock(dictionary, attempt, lease))
+                                if (!std::exchange(looked_out, true) && catch_lock(dictionary, attempt, lease, why))
                                   return Code::ok;
                                 return attempt_lock(dictionary, attempt, dead, lease, why);
                               });
@@ -130,11 +130,11 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
   const Waiter waiter = parker.begin(number, self);
   parker.end(number);
   if (self == kNobody || waiter.arrival == 0) return Code::ok;
-  Waiter next{};
+  Chosen next;
   const Code code = with_entry(
       dictionary, key,
       [&](const LockEntry& lock) {
-        if (is_reserved_for(lock, &waiter)) lock.free();
+        if (is_reserved_for(lock, &waiter)) end_grant(lock);
         lock.queue().remove(waiter);
         // It may have been woken to take what is still free.
         if (lock.fields.owner.load(kRelaxed) == kNobody) next = offer(lock, dictionary.world());
@@ -154,7 +154,7 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
 Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {
   const Token self = dictionary.world().token();
   Code code = Code::not_owner;
-  Waiter next{};
+  Chosen next;
   if (self != kNobody && lease.owner == self) {
     Segment* segment = dictionary.segment();
     if (segment == nullptr) {

@@ -20,7 +20,7 @@ std::uint32_t Parker::open_waiter() { return ParkingLot::get().open(*this); }
 void Parker::close_waiter(std::uint32_t number) noexcept { ParkingLot::get().close(*this, number); }
 
 Waiter Parker::begin(std::uint32_t number, Token self) noexcept {
-  Waiter waiter{.owner = self, .number = number};
+  Waiter waiter{.owner = self, .number = number, .delay_ns = promptness_.delay_ns()};
   ParkingLot::get().with(*this, number, [&](WaiterSlot& slot) {
     if (slot.arrival == 0) {
       slot.arrival = platform::monotonic_ns();

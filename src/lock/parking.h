@@ -25,6 +25,7 @@
 #include "base/status.h"
 #include "base/token.h"
 #include "dict/wait_queue.h"
+#include "lock/promptness.h"
 #include "lock/watch.h"
 #include "platform/platform.h"
 
@@ -79,6 +80,9 @@ class Parker {
   /// False when the parker has a descriptor and no helper thread that listens for it: its waiters have to poll.
   bool attended() const noexcept;
 
+  Promptness& promptness() noexcept { return promptness_; }
+  const Promptness& promptness() const noexcept { return promptness_; }
+
  private:
   friend class ParkingLot;
 
@@ -90,6 +94,7 @@ class Parker {
   void signal_rest() noexcept;
 
   World& world_;
+  Promptness promptness_;
 
   // Guarded by the lot's mutex.
   std::vector<std::uint32_t> ready_;

@@ -98,7 +98,7 @@ class Desk {
         refusal_(refusal),
         flush_(segment.flush_epoch()) {}
 
-  Code serve(Lease& lease, Waiter& chosen) noexcept {
+  Code serve(Lease& lease, Chosen& chosen) noexcept {
     Place place{};
     if (!shard_.find(attempt_.key, place)) return Code::corrupt;
     // All memory at once: when the hold is filled, nothing may move any more. Making room takes time, in which what is
@@ -151,9 +151,11 @@ class Desk {
   }
 
   // Whether the permits may be had now; if not, the waiter is in the queue.
-  Code judge(const Place& place, Waiter& chosen) noexcept {
+  Code judge(const Place& place, Chosen& chosen) noexcept {
     const PermitsEntry permits = entry_at(place);
     const std::uint32_t want = attempt_.what.want;
+    if (attempt_.waiter != nullptr && refusal_.delay_ns == 0)
+      refusal_.delay_ns = permits.queue().delay_of(*attempt_.waiter);
     permits.fields.total.store(attempt_.what.total, kRelaxed);
     std::uint64_t next_end = kExpiryNever;
     Head first = first_of(permits);
@@ -170,24 +172,25 @@ class Desk {
 
   Head first_of(const PermitsEntry& permits) noexcept {
     if (!permits.has_waiters()) return {};
-    const std::uint64_t now_ns = platform::monotonic_ns();
-    const std::uint32_t passes = permits.fields.passes.load(kRelaxed);
-    Head first = permits.queue().first(world_, now_ns, passes);
+    const bool fair = attempt_.what.claim.fair;
+    Head first = permits.turn_of(world_, fair).first;
     while (first.block != 0 && dead_.has(first.waiter.owner)) {
       permits.queue().drop(first);
-      first = permits.queue().first(world_, now_ns, passes);
+      first = permits.turn_of(world_, fair).first;
     }
     return first;
   }
 
   // REQUIRES: there is enough.
   bool may_go(const PermitsEntry& permits, const Head& first) noexcept {
-    if (first.block == 0) return true;
+    if (!permits.has_waiters()) return true;
     const Waiter* const self = attempt_.waiter;
-    if (self != nullptr && (self->arrival < first.waiter.arrival ||
-                            (first.waiter.owner == attempt_.self && first.waiter.number == self->number)))
+    if (first.block != 0 && self != nullptr &&
+        (self->arrival < first.waiter.arrival ||
+         (first.waiter.owner == attempt_.self && first.waiter.number == self->number)))
       return true;
-    if (!may_pass(first, permits.fields.passes.load(kRelaxed), attempt_.what.claim.fair)) return false;
+    if (first.block != 0 && !may_pass(first, permits.fields.passes.load(kRelaxed), attempt_.what.claim.fair))
+      return false;
     passing_ =
         permits.queue().every_before(self != nullptr ? self->arrival : ~std::uint64_t{0}, kPassedAtOnce,
                                      [&](const Waiter& waiter) { return !waiter.fair && permits.has(waiter.want); });
@@ -205,14 +208,14 @@ class Desk {
   }
 
   // There is no memory for a hold: the waiter does not stand in the way of others meanwhile.
-  Waiter stand_back(const Place& place) noexcept {
+  Chosen stand_back(const Place& place) noexcept {
     if (attempt_.waiter == nullptr) return {};
     const PermitsEntry permits = entry_at(place);
     permits.queue().remove(*attempt_.waiter);
     return permits.offer(world_);
   }
 
-  Code admit(Place& place, bool exists, Lease& lease, Waiter& chosen) noexcept {
+  Code admit(Place& place, bool exists, Lease& lease, Chosen& chosen) noexcept {
     const std::uint64_t now_ns = platform::monotonic_ns();
     const Claim& claim = attempt_.what.claim;
     const std::uint64_t end_ms = expiry_after(claim.exptime, now_ns);
@@ -267,7 +270,7 @@ Code attempt_permits(Dictionary& dictionary, std::string_view name, const Permit
   if (!fits(*segment, name)) return Code::too_large;
   const Key key(name.data(), name.size(), segment->seed());
   const Attempt attempt{key, what, self, waiter};
-  Waiter chosen{};
+  Chosen chosen;
   const Code code = dictionary.mutate(
       *segment, key.hash,
       [&](Shard& shard, Arena& arena) {
@@ -322,7 +325,7 @@ Code permits_keep(Dictionary& dictionary, std::string_view name, const Lease& le
   Segment* const segment = dictionary.segment();
   if (segment == nullptr) return Code::removed;
   const Key key(name.data(), name.size(), segment->seed());
-  Waiter next{};
+  Chosen next;
   const Code code = dictionary.mutate(*segment, key.hash, [&](Shard& shard, Arena& arena) {
     Place place{};
     if (!shard.find(key, place)) return Code::corrupt;

@@ -117,13 +117,20 @@ Code PermitsEntry::extend(const Lease& lease, std::uint64_t end_ms) const noexce
   return Code::ok;
 }
 
-Waiter PermitsEntry::offer(World& world) const noexcept {
+Turn PermitsEntry::turn_of(World& world, bool fair) const noexcept {
+  return holdfast::turn_of(queue(), world, platform::monotonic_ns(), fields.passes.load(kRelaxed),
+                           [&](const Waiter& waiter) { return !fair && has(waiter.want); });
+}
+
+Chosen PermitsEntry::offer(World& world) const noexcept {
   if (!has_waiters()) return {};
-  const std::uint64_t now_ns = platform::monotonic_ns();
-  const Head first = queue().first(world, now_ns, fields.passes.load(kRelaxed));
-  if (first.block == 0 || first.woken || !has(first.waiter.want)) return {};
-  queue().mark_woken(first, now_ns);
-  return first.waiter;
+  const Turn turn = turn_of(world, false);
+  const auto call = [&](const Head& head) -> Callee {
+    if (head.block == 0 || head.woken || !has(head.waiter.want)) return {};
+    queue().mark_woken(head, turn.now_ns);
+    return callee_of(head.waiter);
+  };
+  return {.first = call(turn.first), .aside = call(turn.aside)};
 }
 
 }  // namespace holdfast

@@ -16,6 +16,7 @@
 #include "dict/shard.h"
 #include "dict/wait_queue.h"
 #include "lock/lease.h"
+#include "lock/turns.h"
 
 namespace holdfast {
 
@@ -54,8 +55,10 @@ struct PermitsEntry {
   Code keep(const Lease& lease, std::uint32_t count) const noexcept;
   Code extend(const Lease& lease, std::uint64_t end_ms) const noexcept;
 
-  /// Lets the first waiter know, if there is enough for it. Gives the waiter to wake, if any.
-  Waiter offer(World& world) const noexcept;
+  /// Of the waiters, as of now: nobody stands aside for whom there is not enough, nor for somebody who is fair.
+  Turn turn_of(World& world, bool fair) const noexcept;
+  /// Lets the first waiter know, if there is enough for it, and the first one that stands aside. Gives whom to wake.
+  Chosen offer(World& world) const noexcept;
 
  private:
   bool is_live_hold(const Holds::Cursor& at, std::uint32_t flush) const noexcept;

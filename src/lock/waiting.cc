@@ -17,6 +17,9 @@ constexpr double kPauseMax = 1.0;
 constexpr double kPausePolling = 0.01;
 // The more of them there are, the rarer each looks: a lock that comes free is found in about 0.2 ms by some of them.
 constexpr std::size_t kPollersPerPause = 64;
+// How long a waiter that is present looks for its turn, and how often.
+constexpr std::uint64_t kPresentNs = 500'000;
+constexpr std::uint64_t kGlanceNs = 20'000;
 
 }  // namespace
 
@@ -32,6 +35,27 @@ bool find_dead(World& world, Token self, const Owners& holders, Owners& dead) no
 
 double seconds_until(std::uint64_t ms) noexcept {
   return std::max(static_cast<double>(ms) / 1e3 - static_cast<double>(platform::monotonic_ns()) / 1e9, 0.0);
+}
+
+bool may_be_present(const Parker& parker, const Waiter& waiter) noexcept {
+  if (is_prompt(waiter)) return false;
+  const std::uint64_t now_ns = platform::monotonic_ns();
+  return now_ns - waiter.arrival > kPassNs && parker.promptness().may_look(now_ns);
+}
+
+// The holder may be a coroutine that waits for this very thread: none in this process is waited for.
+void look_for_turn(World& world, Parker& parker, const Waiter& waiter, const Refusal& refusal) noexcept {
+  const Watch& watch = refusal.watch;
+  if (watch.kind == nullptr || refusal.place == 0 || refusal.holders.has(waiter.owner)) return;
+  const std::uint64_t start_ns = platform::monotonic_ns();
+  std::uint64_t now_ns = start_ns;
+  Living living(world, waiter.owner);
+  do {
+    platform::sleep_until(now_ns + kGlanceNs);
+    now_ns = platform::monotonic_ns();
+  } while (now_ns - start_ns < kPresentNs &&
+           watch.kind->look(watch, living, {waiter.owner, waiter.number}) == Sight::held);
+  parker.promptness().note_look(now_ns, now_ns - start_ns);
 }
 
 Code settle_wait(Parker& parker, const Waiter& waiter, Code code, const Refusal& refusal, double& pause) noexcept {
@@ -56,10 +80,12 @@ Code search_deadlock(Parker& parker, std::uint32_t number, const Claim& claim, s
   return parker.track(number, agent, key) ? Code::deadlock : code;
 }
 
-void wake(World& world, const Waiter& waiter) noexcept {
-  if (waiter.number == 0) return;
-  HOLDFAST_FAILPOINT("wake.ring");
-  ring_bell(world, waiter.owner, waiter.number);
+void wake(World& world, const Chosen& chosen) noexcept {
+  for (const Callee& callee : {chosen.first, chosen.aside}) {
+    if (callee.number == 0) continue;
+    HOLDFAST_FAILPOINT("wake.ring");
+    ring_bell(world, callee.owner, callee.number);
+  }
 }
 
 }  // namespace holdfast

@@ -15,6 +15,7 @@
 #include "dict/wait_queue.h"
 #include "lock/lease.h"
 #include "lock/parking.h"
+#include "lock/turns.h"
 #include "lock/watch.h"
 #include "world/world.h"
 
@@ -30,6 +31,7 @@ struct Refusal {
   std::uint64_t end_ms = kExpiryNever;  // when there may be a change without anybody's doing
   std::uint64_t place = 0;              // the waiter's, in the queue
   Watch watch;
+  std::uint64_t delay_ns = 0;  // how long the waiter took to come when it was woken; 0: it was not
 };
 
 /// Adds to `dead` those of the holders that are. Whether there were any that were not known. Asks the kernel.
@@ -50,6 +52,11 @@ Code try_past_the_dead(World& world, Token self, Refusal& refusal, Attempt&& att
 /// What became of a step of a wait: ends the wait, or tells the parker what to watch and `pause` (s) how long.
 Code settle_wait(Parker& parker, const Waiter& waiter, Code code, const Refusal& refusal, double& pause) noexcept;
 
+/// Whether a waiter that comes too late for its turn, again and again, looks for it for a moment (lock/turns.h).
+bool may_be_present(const Parker& parker, const Waiter& waiter) noexcept;
+/// Does so, until it would get what it waits for or the moment is over.
+void look_for_turn(World& world, Parker& parker, const Waiter& waiter, const Refusal& refusal) noexcept;
+
 /// One step of a wait by waiter `number`, who wants `want` permits and maybe strict order. Runs
 /// `attempt(const Waiter&, const Owners& dead, Refusal&) -> Code`, which queues the waiter where it says `locked`.
 /// invalid: there is no such waiter.
@@ -63,12 +70,20 @@ Code wait_once(World& world, Parker& parker, std::uint32_t number, std::uint32_t
   waiter.want = want;
   waiter.fair = claim.fair;
   waiter.gives_up_ms = claim.timeout > 0 ? expiry_after(claim.timeout) : 0;
+  waiter.present = may_be_present(parker, waiter);
   Refusal refusal;
-  const Code code = try_past_the_dead(world, self, refusal, [&](const Owners& dead, Refusal& why) noexcept {
+  const auto step = [&](const Owners& dead, Refusal& why) noexcept {
     const Code result = attempt(static_cast<const Waiter&>(waiter), dead, why);
     if (why.place != 0) waiter.place = why.place;  // where the next attempt takes it out
     return result;
-  });
+  };
+  Code code = try_past_the_dead(world, self, refusal, step);
+  if (refusal.delay_ns != 0) parker.promptness().note_delay(refusal.delay_ns);
+  if (waiter.present && code == Code::locked) {
+    look_for_turn(world, parker, waiter, refusal);
+    waiter.present = false;
+    code = try_past_the_dead(world, self, refusal, step);
+  }
   return settle_wait(parker, waiter, code, refusal, pause);
 }
 
@@ -76,8 +91,8 @@ Code wait_once(World& world, Parker& parker, std::uint32_t number, std::uint32_t
 Code search_deadlock(Parker& parker, std::uint32_t number, const Claim& claim, std::string_view key,
                      Code code) noexcept;
 
-/// Tells the waiter that a release chose. After the shard's mutex was given back.
-void wake(World& world, const Waiter& waiter) noexcept;
+/// Tells the waiters that a release chose. After the shard's mutex was given back.
+void wake(World& world, const Chosen& chosen) noexcept;
 
 double seconds_until(std::uint64_t ms) noexcept;
 

@@ -69,6 +69,7 @@ typedef struct holdfast_stats {
   uint64_t mutex_waits;
   uint64_t lock_waits;
   uint64_t lock_wakes;
+  uint64_t lock_reserved_ms;
 } holdfast_stats;
 
 int holdfast_dict_stats(holdfast_dict *dict, holdfast_stats *stats);

@@ -1,0 +1,38 @@
+// How long the waiters of one loop take to come when they are woken, and how much of its time the loop may spend on
+// looking for a release that is near (lock/turns.h).
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "base/atomic.h"
+#include "dict/wait_queue.h"
+
+namespace holdfast {
+
+/// Thread safety: all calls, from any thread. What is lost when two note something at once does not matter.
+class Promptness {
+ public:
+  /// A running mean.
+  std::uint64_t delay_ns() const noexcept { return delay_ns_.load(kRelaxed); }
+  void note_delay(std::uint64_t ns) noexcept {
+    const std::uint64_t mean = delay_ns();
+    delay_ns_.store(mean - mean / kWeight + std::min(ns, kDelayMaxNs) / kWeight, kRelaxed);
+  }
+
+  /// Whether the thread may look for a release now.
+  bool may_look(std::uint64_t now_ns) const noexcept { return now_ns >= rested_ns_.load(kRelaxed); }
+  void note_look(std::uint64_t now_ns, std::uint64_t took_ns) noexcept {
+    rested_ns_.store(now_ns + kRest * took_ns, kRelaxed);
+  }
+
+ private:
+  static constexpr std::uint64_t kWeight = 4;
+  static constexpr std::uint64_t kRest = 16;
+
+  std::atomic<std::uint64_t> delay_ns_{0};
+  std::atomic<std::uint64_t> rested_ns_{0};
+};
+
+}  // namespace holdfast

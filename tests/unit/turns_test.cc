@@ -1,0 +1,223 @@
+// Whose turn it is where some waiters are known to be slow (lock/turns.h): on a queue whose waiters are put there by
+// hand, so that nothing depends on how fast this process is.
+#include "lock/turns.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "dict/guard.h"
+#include "lock/handing.h"
+#include "lock/lock_entry.h"
+#include "lock/promptness.h"
+#include "support/clock.h"
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/shard_check.h"
+#include "world/world.h"
+
+namespace holdfast {
+namespace {
+
+using test::Dict;
+
+const test::ScratchDirectory directory;
+
+constexpr std::uint64_t kMs = 1'000'000;
+constexpr std::uint64_t kSlow = 30 * kMs;
+
+class TurnsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+    holdfast_lease lease{};
+    ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+    ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+    Place place{};
+    ASSERT_TRUE(shard().find(Key("k", 1, dict.segment().seed()), place));
+    lock.emplace(LockEntry{dict.segment(), shard(), arena, *place.view.entry, place.view.lock()});
+  }
+  void TearDown() override {
+    if (lock->fields.owner.load(kRelaxed) != kNobody) lock->free();
+    while (queue().pop(world).number != 0) {
+    }
+    EXPECT_EQ(test::check_segment(dict.segment()), "");
+    holdfast_remove(name.data(), name.size());
+  }
+
+  Shard& shard() { return dict.segment().shards()[0]; }
+  WaitQueue queue() const { return lock->queue(); }
+  /// A waiter that has been in the queue for `ago`. They are told apart by their numbers.
+  Waiter add(std::uint32_t number, std::uint64_t delay_ns, std::uint64_t ago = 10 * kMs, bool fair = false) {
+    Waiter waiter{.owner = world.token(), .number = number, .arrival = start - ago, .fair = fair, .delay_ns = delay_ns};
+    waiter.place = queue().add(waiter, 0);
+    EXPECT_NE(waiter.place, 0U);
+    return waiter;
+  }
+  void be_present(Waiter& waiter, bool present) {
+    waiter.present = present;
+    EXPECT_EQ(queue().add(waiter, 0), waiter.place);
+  }
+  /// Somebody who has just come, and gives it back at once.
+  bool newcomer_gets_it(bool fair = false) {
+    Claim claim{};
+    claim.fair = fair;
+    const Contender newcomer{world.token(), claim, nullptr};
+    Chosen chosen;
+    if (!take_turn(*lock, world, newcomer, {}, chosen)) return false;
+    take(*lock, world, newcomer);
+    lock->free();
+    return true;
+  }
+  /// 0: nobody.
+  std::uint32_t reserved_for() const {
+    return lock->fields.owner.load(kRelaxed) != kNobody ? lock->fields.reserved.load(kRelaxed) : 0;
+  }
+
+  const std::string name = "turns";
+  Dict dict{name};
+  World& world = dict.dictionary().world();
+  Arena arena{shard()};
+  std::optional<LockEntry> lock;
+  const std::uint64_t start = platform::monotonic_ns();
+};
+
+TEST_F(TurnsTest, what_comes_free_is_kept_for_a_prompt_waiter_that_is_overdue) {
+  add(1, 0);
+  EXPECT_EQ(offer(*lock, world).first.number, 1U);
+  EXPECT_EQ(reserved_for(), 1U);
+}
+
+TEST_F(TurnsTest, it_is_not_kept_for_a_slow_one_that_is_not_there) {
+  add(1, kSlow);
+  const Chosen chosen = offer(*lock, world);
+  EXPECT_EQ(chosen.first.number, 0U);
+  EXPECT_EQ(chosen.aside.number, 1U) << "but it is woken";
+  EXPECT_EQ(reserved_for(), 0U);
+  EXPECT_EQ(offer(*lock, world).aside.number, 0U) << "once";
+  for (std::uint32_t i = 0; i < 2 * kPassesMax; ++i) ASSERT_TRUE(newcomer_gets_it()) << i;
+}
+
+TEST_F(TurnsTest, it_is_kept_for_a_slow_one_that_is_there) {
+  Waiter slow = add(1, kSlow);
+  be_present(slow, true);
+  EXPECT_FALSE(newcomer_gets_it());
+  EXPECT_EQ(reserved_for(), 1U);
+  lock->free();
+  be_present(slow, false);
+  EXPECT_TRUE(newcomer_gets_it()) << "it has gone again";
+}
+
+TEST_F(TurnsTest, one_that_is_there_has_its_turn_before_those_who_stand_aside) {
+  add(1, kSlow, 30 * kMs);
+  Waiter second = add(2, kSlow, 20 * kMs);
+  be_present(second, true);
+  const Chosen chosen = offer(*lock, world);
+  EXPECT_EQ(chosen.first.number, 2U);
+  EXPECT_EQ(chosen.aside.number, 1U);
+  EXPECT_EQ(reserved_for(), 2U);
+}
+
+TEST_F(TurnsTest, a_prompt_waiter_is_not_kept_waiting_by_slow_ones_before_it) {
+  add(1, kSlow, 30 * kMs);
+  add(2, kSlow, 20 * kMs);
+  add(3, 0);
+  const Chosen chosen = offer(*lock, world);
+  EXPECT_EQ(chosen.first.number, 3U);
+  EXPECT_EQ(chosen.aside.number, 1U);
+  // It is the first from now on: what holds for the first of a queue holds for it.
+  std::uint32_t passes = 0;
+  while (newcomer_gets_it()) ++passes;
+  EXPECT_LE(passes, kPassesMax);
+  EXPECT_EQ(reserved_for(), 3U);
+}
+
+TEST_F(TurnsTest, a_slow_one_takes_what_is_free_when_it_comes_whoever_is_behind_it) {
+  const Waiter slow = add(1, kSlow, 30 * kMs);
+  add(2, 0);
+  offer(*lock, world);
+  ASSERT_EQ(reserved_for(), 0U);
+  Chosen chosen;
+  EXPECT_TRUE(take_turn(*lock, world, {world.token(), Claim{}, &slow}, {}, chosen));
+}
+
+TEST_F(TurnsTest, it_is_kept_for_a_slow_one_after_many_times_what_it_takes) {
+  constexpr std::uint64_t kDelay = 2 * kMs;
+  add(1, kDelay, kShare * kDelay + kMs);
+  EXPECT_EQ(offer(*lock, world).first.number, 1U);
+  EXPECT_EQ(reserved_for(), 1U);
+}
+
+TEST_F(TurnsTest, it_is_kept_for_longer_where_that_is_needed) {
+  constexpr std::uint64_t kDelay = 100 * kMs;
+  add(1, kDelay, kShare * kDelay + kMs);
+  offer(*lock, world);
+  const std::uint64_t now_ms = platform::monotonic_ns() / kMs;
+  EXPECT_EQ(reserved_for(), 1U);
+  EXPECT_GT(expiry_ms(lock->entry.expiry.load(kRelaxed)), now_ms + kClaimNs / kMs);
+}
+
+TEST_F(TurnsTest, time_is_lost_for_one_of_them_at_a_time) {
+  const Waiter first = add(1, kSlow, 2 * kShare * kSlow);
+  add(2, kSlow, 2 * kShare * kSlow - 1);
+  offer(*lock, world);
+  ASSERT_EQ(reserved_for(), 1U);
+  claim_reserved(*lock, world, {world.token(), Claim{}, &first});
+  lock->free();
+  EXPECT_EQ(offer(*lock, world).first.number, 0U) << "the second is the first only from now on";
+}
+
+TEST_F(TurnsTest, who_is_fair_stands_aside_for_nobody_and_passes_nobody) {
+  add(1, kSlow);
+  EXPECT_FALSE(newcomer_gets_it(true));
+  EXPECT_EQ(reserved_for(), 1U);
+  lock->free();
+  add(2, 0, 9 * kMs, true);
+  EXPECT_EQ(offer(*lock, world).first.number, 0U);
+  EXPECT_EQ(reserved_for(), 0U);
+}
+
+TEST_F(TurnsTest, a_fair_waiter_is_never_passed_however_slow) {
+  add(1, kSlow, 10 * kMs, true);
+  EXPECT_EQ(offer(*lock, world).first.number, 1U);
+  lock->free();
+  EXPECT_FALSE(newcomer_gets_it());
+}
+
+TEST_F(TurnsTest, how_long_a_waiter_took_to_come_is_known_when_it_comes) {
+  const Waiter waiter = add(1, kSlow);
+  EXPECT_EQ(queue().delay_of(waiter), 0U) << "nobody has woken it";
+  offer(*lock, world);
+  test::sleep_ms(2);
+  EXPECT_GE(queue().delay_of(waiter), 2 * kMs - 2048);
+}
+
+TEST_F(TurnsTest, one_that_has_lost_its_place_came_too_late) {
+  const Waiter waiter = add(1, 0);
+  ASSERT_TRUE(queue().remove(waiter));
+  EXPECT_GE(queue().delay_of(waiter), kClaimNs);
+}
+
+TEST(PromptnessTest, one_slip_does_not_make_a_loop_slow_for_long_and_many_do) {
+  Promptness promptness;
+  promptness.note_delay(kPromptNs * 2);
+  EXPECT_LE(promptness.delay_ns(), kPromptNs);
+  for (int i = 0; i < 30; ++i) promptness.note_delay(kSlow);
+  EXPECT_GT(promptness.delay_ns(), kSlow / 10 * 9);
+  for (int i = 0; i < 30; ++i) promptness.note_delay(50'000);
+  EXPECT_LE(promptness.delay_ns(), kPromptNs);
+  promptness.note_delay(~std::uint64_t{0});
+  EXPECT_LE(promptness.delay_ns(), kDelayMaxNs);
+}
+
+TEST(PromptnessTest, looking_takes_a_small_part_of_the_time) {
+  Promptness promptness;
+  ASSERT_TRUE(promptness.may_look(kMs));
+  promptness.note_look(kMs, 100'000);
+  EXPECT_FALSE(promptness.may_look(2 * kMs));
+  EXPECT_TRUE(promptness.may_look(3 * kMs));
+}
+
+}  // namespace
+}  // namespace holdfast
