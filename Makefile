@@ -15,7 +15,7 @@ configure = cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
   --log-level=WARNING >/dev/null
 compile = cmake --build $(BUILD) --parallel $(JOBS)
 
-.PHONY: all demo test bench bench-peers bench-locks bench-hosts lint install uninstall clean help
+.PHONY: all demo test prove mutants bench bench-peers bench-locks bench-hosts lint install uninstall clean help
 .DEFAULT_GOAL := all
 
 all: ## build/libholdfast.so and build/holdfast
@@ -32,6 +32,16 @@ test: ## install what is missing, build, run the C++ tests and the Lua specs
 	@$(call configure,-DHOLDFAST_TESTS=ON)
 	@$(compile)
 	@scripts/test $(BUILD)
+
+prove: ## every proof of docs/proof.md at length: 45 minutes on two processors
+	@scripts/setup test
+	@$(call configure,-DHOLDFAST_TESTS=ON)
+	@$(compile)
+	@scripts/prove $(BUILD)
+
+mutants: ## plant faults into a copy of the tree; the tests must notice each
+	@scripts/setup test
+	@tests/mutants/run $(BUILD)-mutants
 
 bench: ## install what is missing, build, print the table of measurements
 	@scripts/setup bench
