@@ -47,8 +47,10 @@ struct KeyInfo {
   bool always_there;
 };
 
-/// Of each kind, or of locks that change hands alone.
-std::vector<KeyInfo> make_keys(std::uint32_t writers, bool only_locks);
+/// What kinds of keys there are. Locks of a writer that is killed are nobody's: readers cannot tell what they must
+/// find.
+enum class Kinds { all, passing_locks, no_locks };
+std::vector<KeyInfo> make_keys(std::uint32_t writers, Kinds kinds);
 
 struct alignas(64) Written {
   std::atomic<std::uint32_t> version;  // the last that was stored for certain
@@ -74,6 +76,7 @@ struct Ledger {
   std::array<Notes, kWritersMax> notes;
   std::array<Reader, kReadersMax> readers;
   std::array<std::atomic<std::uint64_t>, kWritersMax> writes;
+  std::array<std::atomic<std::uint32_t>, kWritersMax> versions;  // the last that a writer began to store
   std::array<std::atomic<std::uint64_t>, kMixersMax> mixed;
   std::atomic<std::uint64_t> begin_ms;
   std::atomic<std::uint32_t> ready;
@@ -92,9 +95,10 @@ struct Ledger {
 struct Shape {
   const char* name;
   std::uint64_t size;
-  double share;          // of the reads
-  bool safe;             // nothing may be evicted, so nothing that is always there may be missing
-  bool only_locks;       // those that change hands, again and again
+  double share;  // of the reads
+  bool safe;     // nothing may be evicted, so nothing that is always there may be missing
+  Kinds kinds;
+  bool kills;            // of writers, of which others take the place
   std::uint32_t filler;  // entries that take the rest of the memory, so that room must be made all the time
 
   /// No room, and yet nothing evicted: only with calls that never evict.

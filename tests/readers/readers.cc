@@ -7,6 +7,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <cinttypes>
 #include <functional>
 #include <memory>
@@ -22,11 +24,12 @@ namespace holdfast::readers {
 namespace {
 
 constexpr Shape kShapes[] = {
-    {"1 shard, room for all", 1 << 20, 0.38, true, false, 0},
-    {"8 shards, room for all", 9 << 20, 0.2, true, false, 0},
-    {"1 shard, full, nothing evicted", 512 << 10, 0.2, true, false, 1500},
-    {"1 shard, full, with eviction", 512 << 10, 0.2, false, false, 1500},
-    {"8 shards, locks alone", 9 << 20, 0.02, true, true, 0},
+    {"1 shard, room for all", 1 << 20, 0.3, true, Kinds::all, false, 0},
+    {"8 shards, room for all", 9 << 20, 0.2, true, Kinds::all, false, 0},
+    {"1 shard, full, nothing evicted", 512 << 10, 0.2, true, Kinds::all, false, 1500},
+    {"1 shard, full, with eviction", 512 << 10, 0.2, false, Kinds::all, false, 1500},
+    {"8 shards, locks alone", 9 << 20, 0.02, true, Kinds::passing_locks, false, 0},
+    {"1 shard, writers killed", 1 << 20, 0.08, true, Kinds::no_locks, true, 0},
 };
 
 struct Plan {
@@ -56,6 +59,18 @@ class Runner {
     ::_exit(0);
   }
 
+  bool has_ended() {
+    int status = 0;
+    if (pid_ > 0 && ::waitpid(pid_, &status, WNOHANG) == pid_) end(status);
+    return ended_;
+  }
+  /// At whatever it does. REQUIRES: it is a process.
+  void kill() {
+    int status = 0;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+  }
   /// Whether it ended as it should.
   bool wait() {
     if (thread_.joinable()) {
@@ -63,10 +78,18 @@ class Runner {
       return true;
     }
     int status = 0;
-    return ::waitpid(pid_, &status, 0) == pid_ && status == 0;
+    if (!ended_ && ::waitpid(pid_, &status, 0) == pid_) end(status);
+    return well_;
   }
 
  private:
+  void end(int status) {
+    ended_ = true;
+    well_ = status == 0;
+  }
+
+  bool ended_ = false;
+  bool well_ = false;
   std::thread thread_;
   pid_t pid_ = -1;
 };
@@ -77,7 +100,7 @@ class Run {
       : plan_(plan),
         shape_(shape),
         random_(seed),
-        keys_(make_keys(plan.writers, shape.only_locks)),
+        keys_(make_keys(plan.writers, shape.kinds)),
         ledger_(crash::make_shared_memory<Ledger>()),
         dict_(name, {.size = shape.size}) {
     ledger_.begin_ms.store(platform::monotonic_ns() / platform::kNsPerMs);
@@ -88,8 +111,7 @@ class Run {
     const std::uint64_t begin = platform::monotonic_ns();
     prepare_mixed(dict_);
     std::vector<std::unique_ptr<Runner>> others;
-    for (std::uint32_t i = 0; i < plan_.writers; ++i)
-      others.push_back(start(i, [this](const Work& work) { write(work, plan_.writers); }));
+    for (std::uint32_t i = 0; i < plan_.writers; ++i) others.push_back(start_writer(i));
     while (ledger_.ready.load() < plan_.writers && platform::monotonic_ns() - begin < 20 * platform::kNsPerSecond)
       std::this_thread::yield();
     if (ledger_.ready.load() < plan_.writers) ledger_.violations.add("the writers do not begin");
@@ -99,9 +121,11 @@ class Run {
     std::vector<std::unique_ptr<Runner>> readers;
     for (std::uint32_t i = 0; i < plan_.readers; ++i)
       readers.push_back(start(i, [share](const Work& work) { read(work, share); }));
+    if (shape_.kills && !plan_.threads) kill_writers(others, readers);
     for (auto& one : readers) finish(*one);
     ledger_.stop.store(true);
     for (auto& one : others) finish(*one);
+    dict_.flush_expired();  // comes to each shard, and repairs what one that was killed left
 
     if (const std::string problem = test::check_segment(dict_.segment()); !problem.empty())
       ledger_.violations.add("at the end: %s", problem.c_str());
@@ -127,14 +151,31 @@ class Run {
     for (const auto& count : ledger_.mixed) mixed += count.load();
     const holdfast_stats stats = dict_.stats();
     std::printf("%-32s %10" PRIu64 " reads and %9" PRIu64 " in vain, %9" PRIu64 " writes, %7" PRIu64
-                " other calls, %" PRIu64 " evictions, %" PRIu64 " mutex waits; %" PRIu64 " violations; %.1f s\n",
-                shape_.name, reads(), missing, writes, mixed, stats.evictions, stats.mutex_waits,
+                " other calls, %" PRIu64 " evictions, %" PRIu64 " mutex waits, %" PRIu64 " kills, %" PRIu64
+                " repairs; %" PRIu64 " violations; %.1f s\n",
+                shape_.name, reads(), missing, writes, mixed, stats.evictions, stats.mutex_waits, kills_, stats.repairs,
                 ledger_.violations.count.load(), seconds_);
     ledger_.violations.print();
     return ledger_.violations.count.load();
   }
 
  private:
+  std::unique_ptr<Runner> start_writer(std::uint32_t self) {
+    return start(self, [this](const Work& work) { write(work, plan_.writers); });
+  }
+  /// While there are readers. REQUIRES: the writers are the first of `others`.
+  void kill_writers(std::vector<std::unique_ptr<Runner>>& others, std::vector<std::unique_ptr<Runner>>& readers) {
+    const auto read = [&] {
+      return std::all_of(readers.begin(), readers.end(), [](auto& one) { return one->has_ended(); });
+    };
+    while (!read()) {
+      std::this_thread::sleep_for(std::chrono::microseconds(500 + random_() % 3000));
+      const auto victim = static_cast<std::uint32_t>(random_() % plan_.writers);
+      others[victim]->kill();
+      others[victim] = start_writer(victim);
+      ++kills_;
+    }
+  }
   std::unique_ptr<Runner> start(std::uint32_t self, const std::function<void(const Work&)>& body) {
     const std::uint64_t seed = random_();
     return std::make_unique<Runner>(plan_.threads, [this, self, seed, body] {
@@ -151,6 +192,7 @@ class Run {
   std::vector<KeyInfo> keys_;
   Ledger& ledger_;
   test::Dict dict_;
+  std::uint64_t kills_ = 0;
   double seconds_ = 0;
 };
 

@@ -14,13 +14,18 @@ class Writer {
       if (key.writer == work.self) own_.push_back(&key);
     leases_.resize(work.keys.size());
     lengths_.resize(work.keys.size());
+    count_ = ledger_.versions[work.self].load();
   }
 
   /// What is always there must be there before the first read.
   void begin() {
     const auto world = World::current();
     ledger_.tokens[work_.self].store((*world)->token());
-    for (const KeyInfo* key : own_) change(*key);
+    for (const KeyInfo* key : own_) {
+      // One that was killed may have left a list.
+      if (key->kind == Kind::list_length) find_length(*key);
+      change(*key);
+    }
     for (std::uint32_t i = 0; i < work_.shape.filler; ++i) fill();
   }
 
@@ -56,6 +61,7 @@ class Writer {
 
   void store(const KeyInfo& key, double exptime) {
     const std::uint32_t version = ++count_;
+    ledger_.versions[work_.self].store(version, std::memory_order_relaxed);
     double number = 0;
     std::uint32_t flags = version;
     int type = HOLDFAST_NUMBER;
@@ -97,6 +103,11 @@ class Writer {
       default:
         return store(key, 0);
     }
+  }
+
+  void find_length(const KeyInfo& key) {
+    const int code = holdfast_llen(dict_.handle, key.name.data(), key.name.size(), &lengths_[key.number]);
+    expect("llen", key, code, {HOLDFAST_OK});
   }
 
   void change_list(const KeyInfo& key) {
@@ -181,14 +192,15 @@ class Writer {
 
 }  // namespace
 
-std::vector<KeyInfo> make_keys(std::uint32_t writers, bool only_locks) {
+std::vector<KeyInfo> make_keys(std::uint32_t writers, Kinds kinds) {
   constexpr const char* kNames[kKinds] = {"number", "number-anew", "boolean", "string", "table",
                                           "list",   "held",        "passing", "coming"};
   std::vector<KeyInfo> keys;
   for (std::uint32_t writer = 0; writer < writers; ++writer) {
     for (int i = 0; i < kKinds; ++i) {
       const Kind kind = static_cast<Kind>(i);
-      if (only_locks && kind != Kind::passing_lock) continue;
+      const bool is_lock = kind == Kind::passing_lock || kind == Kind::held_lock;
+      if (kinds == Kinds::passing_locks ? kind != Kind::passing_lock : kinds == Kinds::no_locks && is_lock) continue;
       for (std::uint32_t j = 0; j < keys_of_kind(kind); ++j) {
         std::string name = std::string(kNames[i]) + "-" + std::to_string(writer) + "-" + std::to_string(j);
         name.append(j * 7 % 40, 'k');
