@@ -67,8 +67,8 @@ Status judge_inode(const RuntimeDirectory& directory, const std::string& path, c
 Status read_header_page(const std::string& path, int fd, std::array<std::byte, kHeaderBytes>& page) {
   std::size_t have = 0;
   while (have < page.size()) {
-    const ssize_t got = ::pread(fd, page.data() + have, page.size() - have, static_cast<off_t>(have));
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got = platform::uninterrupted(
+        [&] { return ::pread(fd, page.data() + have, page.size() - have, static_cast<off_t>(have)); });
     if (got < 0) return {Code::system, "cannot read " + path + ": " + platform::error_text(errno)};
     if (got == 0) {
       return {Code::corrupt, path + " is no file of this library: it has " + std::to_string(have) +
@@ -132,19 +132,28 @@ Age age_of(const FileHeader& header, int fd) {
 
 // --- removing --------------------------------------------------------------------------------------------
 
-// For those who have it mapped. Only in a file that is long enough and ours: nothing else is written to.
-void mark_retired(int fd, Retired reason) {
+// For those who have it mapped. Only in a file that is long enough and ours: nothing else is written to. 0, or an errno
+// value: then those who have it mapped do not know.
+int mark_retired(int fd, Retired reason) {
   struct stat info;
   std::array<char, 8> magic{};
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size < static_cast<off_t>(kHeaderBytes)) return;
-  if (::pread(fd, magic.data(), magic.size(), 0) != static_cast<ssize_t>(magic.size()) || magic != kMagic) return;
+  if (::fstat(fd, &info) != 0) return errno;
+  if (!S_ISREG(info.st_mode) || info.st_size < static_cast<off_t>(kHeaderBytes)) return 0;
+  if (platform::uninterrupted([&] { return ::pread(fd, magic.data(), magic.size(), 0); }) < 0) return errno;
+  if (magic != kMagic) return 0;
   const platform::Mapping page = platform::map_shared(fd, kHeaderBytes);
-  if (!page) return;
+  if (!page) return errno;
   // Release: pairs with the acquire load of whoever looks for a successor after seeing it.
   // The first reason stays.
   std::uint32_t not_yet = 0;
   reinterpret_cast<FileHeader*>(page.data())
       ->retired.compare_exchange_strong(not_yet, reason, std::memory_order_release, std::memory_order_relaxed);
+  return 0;
+}
+
+Status cannot_remove(const RuntimeDirectory& directory, const std::string& name, int error) {
+  return {error == EACCES || error == EPERM ? Code::permission : Code::system,
+          "cannot remove " + directory.path_of(name) + ": " + platform::error_text(error)};
 }
 
 // Removes the name if it still leads to `id` (or to anything, without one).
@@ -155,19 +164,20 @@ Status remove_name(const RuntimeDirectory& directory, const std::string& name, c
   if (!lock) return lock.status();
 
   struct stat info;
-  if (::fstatat(directory_fd->get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 ||
-      (id != nullptr && id_of(info) != *id)) {
+  const bool known = ::fstatat(directory_fd->get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
+  if (!known && errno != ENOENT) return cannot_remove(directory, name, errno);
+  if (!known || (id != nullptr && id_of(info) != *id)) {
     return {Code::not_found, "there is no " + directory.path_of(name)};
   }
+  // Without the mark it keeps its name: two files under one name, each with users, would be two holders of one lock.
   if (S_ISREG(info.st_mode)) {
     const FileDescriptor fd(::openat(directory_fd->get(), name.c_str(), kOpenFlags));
-    if (fd) mark_retired(fd.get(), reason);
+    if (const int error = fd ? mark_retired(fd.get(), reason) : errno; error != 0)
+      return cannot_remove(directory, name, error);
   }
   HOLDFAST_FAILPOINT("remove.retired");
-  if (::unlinkat(directory_fd->get(), name.c_str(), 0) != 0 && errno != ENOENT) {
-    return {errno == EACCES || errno == EPERM ? Code::permission : Code::system,
-            "cannot remove " + directory.path_of(name) + ": " + platform::error_text(errno)};
-  }
+  if (::unlinkat(directory_fd->get(), name.c_str(), 0) != 0 && errno != ENOENT)
+    return cannot_remove(directory, name, errno);
   return {};
 }
 
