@@ -105,7 +105,7 @@ void ParkingLot::remember_loop(Parker& parker) {
 }
 
 Status ParkingLot::describe(Parker& parker) {
-  if (parker.readiness_.is_open() && parker.readiness_.intact()) return {};
+  if (parker.readiness_.is_open() && !parker.readiness_.is_lost()) return {};
   remember_loop(parker);
   if (const int error = parker.readiness_.open())
     return {Code::system, "cannot make a descriptor for wake-ups: " + platform::error_text(error)};

@@ -42,9 +42,11 @@ int reserve(int fd, std::uint64_t size) noexcept {
   constexpr std::uint64_t kStep = std::uint64_t{4} << 20;
   for (std::uint64_t at = 0; at < size;) {
     const std::uint64_t step = std::min(kStep, size - at);
-    const int error = ::posix_fallocate(fd, static_cast<off_t>(at), static_cast<off_t>(step));
-    if (error == EINTR) continue;
-    if (error != 0) return error;
+    const auto reserve_step = [&] {
+      errno = ::posix_fallocate(fd, static_cast<off_t>(at), static_cast<off_t>(step));
+      return errno == 0 ? 0 : -1;
+    };
+    if (uninterrupted(reserve_step) != 0) return errno;
     at += step;
   }
   return 0;

@@ -1,5 +1,7 @@
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "platform/platform.h"
 
 namespace holdfast::platform {
@@ -22,6 +24,12 @@ void GuardedSocket::close() noexcept {
 bool GuardedSocket::intact() const noexcept {
   FileId now;
   return is_open() && file_id(fd_, now) == 0 && now == id_;
+}
+
+bool GuardedSocket::is_lost() const noexcept {
+  FileId now;
+  const int error = file_id(fd_, now);
+  return error == 0 ? now != id_ : error == EBADF;
 }
 
 }  // namespace holdfast::platform

@@ -40,11 +40,7 @@ std::byte* Mapping::release() noexcept {
 }
 
 void Mapping::reset() noexcept {
-  if (data_ != nullptr) {
-    const int saved = errno;
-    ::munmap(data_, size_);
-    errno = saved;
-  }
+  if (data_ != nullptr) unmap(data_, size_);
   data_ = nullptr;
   size_ = 0;
 }
@@ -56,7 +52,7 @@ bool Mapping::detach(std::size_t keep) noexcept {
   // By words: other threads may be writing there.
   copy_from_shared(static_cast<char*>(copy), reinterpret_cast<const std::atomic<std::uint64_t>*>(data_), keep / 8);
   if (::mremap(copy, size_, size_, MREMAP_MAYMOVE | MREMAP_FIXED, data_) != MAP_FAILED) return true;
-  ::munmap(copy, size_);
+  unmap(copy, size_);
   return false;
 }
 
@@ -82,7 +78,7 @@ Mapping pin_description(int fd, AtFork at_fork) noexcept {
   return pin;
 }
 
-void unpin(void* pin) noexcept { ::munmap(pin, page_bytes()); }
+void unpin(void* pin) noexcept { unmap(pin, page_bytes()); }
 
 Mapping map_wiped_on_fork() noexcept {
   const std::size_t bytes = page_bytes();

@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -25,6 +26,16 @@ namespace holdfast::platform {
 inline constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
 inline constexpr std::uint64_t kNsPerMs = 1'000'000;
 inline constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
+
+/// Makes a system call again while signals interrupt it, within reason: a call that is refused for ever fails with
+/// EINTR.
+template <class Call>
+auto uninterrupted(Call&& call) noexcept {
+  constexpr int kTries = 100;
+  auto result = call();
+  for (int tries = 1; result < 0 && errno == EINTR && tries < kTries; ++tries) result = call();
+  return result;
+}
 
 /// The system's sentence for an errno value. Any thread.
 std::string error_text(int error);
@@ -91,8 +102,10 @@ class GuardedSocket {
   int adopt(FileDescriptor fd) noexcept;
   void close() noexcept;
   bool is_open() const noexcept { return fd_ >= 0; }
-  /// Open, and nobody has closed it meanwhile. Asks the kernel.
+  /// Open, and nobody has closed it meanwhile. Asks the kernel; false also when it does not say.
   bool intact() const noexcept;
+  /// Somebody has closed it. Not the opposite: when the kernel does not say, neither is true.
+  bool is_lost() const noexcept;
   int get() const noexcept { return fd_; }
 
  private:
@@ -108,7 +121,7 @@ class Readiness {
   int open() noexcept;
   void close() noexcept;
   bool is_open() const noexcept { return reader_.is_open(); }
-  bool intact() const noexcept { return reader_.intact() && writer_.intact(); }
+  bool is_lost() const noexcept { return reader_.is_lost() || writer_.is_lost(); }
   int descriptor() const noexcept { return reader_.get(); }
 
   void signal() noexcept;
@@ -196,6 +209,11 @@ enum class AtFork { drop, inherit };
 Mapping pin_description(int fd, AtFork at_fork) noexcept;
 /// Ends a pin whose Mapping was released to its address.
 void unpin(void* pin) noexcept;
+
+/// Unmaps; where the kernel refuses, at the next unmap_what_is_left(). Keeps errno.
+void unmap(void* data, std::size_t size) noexcept;
+/// Before each try for a record lock: a pin that could not be unmapped still holds one.
+void unmap_what_is_left() noexcept;
 
 /// One private page that reads as zero after fork. Where the kernel cannot do that (before Linux 4.14) the page is
 /// ordinary, and the caller's own fork handler has to clear it.

@@ -20,12 +20,10 @@ struct flock region(short type, std::uint64_t first, std::uint64_t count) noexce
 }
 
 int set_lock(int fd, short type, std::uint64_t byte) noexcept {
+  unmap_what_is_left();
   struct flock lock = region(type, byte, 1);
-  while (::fcntl(fd, F_OFD_SETLK, &lock) != 0) {
-    if (errno == EINTR) continue;
-    return errno == EACCES ? EAGAIN : errno;
-  }
-  return 0;
+  if (uninterrupted([&] { return ::fcntl(fd, F_OFD_SETLK, &lock); }) == 0) return 0;
+  return errno == EACCES ? EAGAIN : errno;
 }
 
 }  // namespace
@@ -40,16 +38,13 @@ int find_record_lock(int fd, std::uint64_t first, std::uint64_t count, std::uint
   holder = kNoHolder;
   if (count == 0) return 0;
   struct flock lock = region(F_WRLCK, first, count);
-  if (::fcntl(fd, F_OFD_GETLK, &lock) != 0) return errno;
+  if (uninterrupted([&] { return ::fcntl(fd, F_OFD_GETLK, &lock); }) != 0) return errno;
   if (lock.l_type != F_UNLCK) holder = static_cast<std::uint64_t>(lock.l_start);
   return 0;
 }
 
 int try_lock_description(int fd) noexcept {
-  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EINTR) return errno;
-  }
-  return 0;
+  return uninterrupted([&] { return ::flock(fd, LOCK_EX | LOCK_NB); }) == 0 ? 0 : errno;
 }
 
 int unlock_description(int fd) noexcept { return ::flock(fd, LOCK_UN) == 0 ? 0 : errno; }

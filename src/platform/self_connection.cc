@@ -51,9 +51,10 @@ int SelfConnection::accept() noexcept {
   if (!listener_.intact()) return EAGAIN;
   int error = EAGAIN;
   for (;;) {
-    FileDescriptor connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    FileDescriptor connection(
+        uninterrupted([this] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); }));
     if (!connection) {
-      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno == ECONNABORTED) continue;
       return errno == EAGAIN ? error : errno;
     }
     error = EPERM;
