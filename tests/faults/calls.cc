@@ -1,0 +1,209 @@
+#include "faults/calls.h"
+
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/futex.h>
+#include <linux/seccomp.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+namespace holdfast::faults {
+
+namespace {
+
+/// No call of any kernel: how the victim talks to who answers.
+constexpr int kMark = 0x4F46;
+
+struct Way {
+  int number;
+  Call call;
+};
+
+// What is not here cannot fail as it is used, or is not the library's: what ends, waits for or signals a process, masks
+// of signals, closing a descriptor (which is gone also where close fails).
+constexpr Way kWays[] = {
+#ifdef SYS_open
+    {SYS_open, {"open", EMFILE, EACCES}},
+    {SYS_stat, {"stat", ENOMEM, EACCES}},
+    {SYS_lstat, {"lstat", ENOMEM, EACCES}},
+    {SYS_mkdir, {"mkdir", ENOSPC, EACCES}},
+    {SYS_unlink, {"unlink", EACCES, EPERM}},
+    {SYS_readlink, {"readlink", EACCES, ENOMEM}},
+    {SYS_chmod, {"chmod", EPERM, 0}},
+    {SYS_poll, {"poll", EINTR, ENOMEM}},
+    {SYS_fork, {"fork", EAGAIN, ENOMEM}},
+    {SYS_vfork, {"vfork", EAGAIN, ENOMEM}},
+    {SYS_pipe, {"pipe", EMFILE, 0}},
+    {SYS_access, {"access", EACCES, 0}},
+#endif
+    {SYS_openat, {"openat", EMFILE, EACCES}},
+    {SYS_fstat, {"fstat", ENOMEM, EACCES}},
+    {SYS_newfstatat, {"fstatat", ENOMEM, EACCES}},
+    {SYS_statx, {"statx", ENOMEM, EACCES}},
+    {SYS_fstatfs, {"fstatfs", ENOMEM, EINTR}},
+    {SYS_statfs, {"statfs", ENOMEM, EACCES}},
+    {SYS_mmap, {"mmap", ENOMEM, EPERM}},
+    {SYS_munmap, {"munmap", ENOMEM, 0}},
+    {SYS_mremap, {"mremap", ENOMEM, 0}},
+    {SYS_mprotect, {"mprotect", ENOMEM, EACCES}},
+    {SYS_madvise, {"madvise", EINVAL, ENOMEM}},
+    {SYS_fallocate, {"fallocate", ENOSPC, EINTR}},
+    {SYS_ftruncate, {"ftruncate", EINTR, EPERM}},
+    {SYS_fchmod, {"fchmod", EPERM, 0}},
+    {SYS_fchmodat, {"fchmodat", EPERM, 0}},
+    {SYS_fchown, {"fchown", EPERM, 0}},
+    {SYS_linkat, {"linkat", EACCES, ENOSPC}},
+    {SYS_unlinkat, {"unlinkat", EACCES, EPERM}},
+    {SYS_mkdirat, {"mkdirat", ENOSPC, EACCES}},
+    {SYS_renameat2, {"renameat2", EACCES, ENOSPC}},
+    {SYS_readlinkat, {"readlinkat", EACCES, ENOMEM}},
+    {SYS_getdents64, {"getdents64", ENOENT, ENOMEM}},
+    {SYS_flock, {"flock", EINTR, ENOLCK}},
+    {SYS_read, {"read", EINTR, EIO}},
+    {SYS_pread64, {"pread", EINTR, EIO}},
+    {SYS_write, {"write", EINTR, ENOSPC}},
+    {SYS_pwrite64, {"pwrite", EINTR, ENOSPC}},
+    {SYS_getrandom, {"getrandom", EINTR, EAGAIN}},
+    {SYS_clone, {"clone", EAGAIN, ENOMEM}},
+    {SYS_clone3, {"clone3", EAGAIN, ENOMEM}},
+    {SYS_clock_nanosleep, {"clock_nanosleep", EINTR, 0}},
+    {SYS_nanosleep, {"nanosleep", EINTR, 0}},
+    {SYS_ppoll, {"ppoll", EINTR, ENOMEM}},
+    {SYS_socket, {"socket", EMFILE, ENOBUFS}},
+    {SYS_socketpair, {"socketpair", EMFILE, ENOBUFS}},
+    {SYS_bind, {"bind", EACCES, ENOMEM}},
+    {SYS_listen, {"listen", ENOBUFS, 0}},
+    {SYS_connect, {"connect", EAGAIN, ECONNREFUSED}},
+    {SYS_accept4, {"accept4", EMFILE, EAGAIN}},
+    {SYS_sendto, {"sendto", EAGAIN, ENOBUFS}},
+    {SYS_recvfrom, {"recvfrom", EAGAIN, EINTR}},
+    {SYS_getsockopt, {"getsockopt", ENOBUFS, 0}},
+    {SYS_setsockopt, {"setsockopt", ENOBUFS, 0}},
+    {SYS_getsockname, {"getsockname", ENOBUFS, 0}},
+    {SYS_eventfd2, {"eventfd", EMFILE, 0}},
+    {SYS_pipe2, {"pipe2", EMFILE, 0}},
+    {SYS_dup3, {"dup3", EMFILE, 0}},
+    {SYS_sched_getaffinity, {"sched_getaffinity", EPERM, 0}},
+    {SYS_prlimit64, {"prlimit", EPERM, 0}},
+    {SYS_faccessat, {"faccessat", EACCES, 0}},
+    {SYS_prctl, {"prctl", EINVAL, 0}},
+};
+
+// A lock that another has (EAGAIN) is waited for by design, so it is only once so.
+Call way_of_fcntl(int command) {
+  if (command == F_OFD_SETLK) return {"fcntl(F_OFD_SETLK)", ENOLCK, EAGAIN};
+  if (command == F_OFD_GETLK) return {"fcntl(F_OFD_GETLK)", ENOLCK, EINTR};
+  return {"fcntl", EINTR, EMFILE};
+}
+
+// Futexes of one process alone are the C library's, whose wake-ups no kernel refuses. A sandbox may refuse ours.
+Call way_of_futex(std::uint64_t operation) {
+  const bool is_wake = (operation & FUTEX_CMD_MASK) == FUTEX_WAKE;
+  if ((operation & FUTEX_PRIVATE_FLAG) != 0) return is_wake ? Call{} : Call{"futex(wait, private)", EAGAIN, EINTR};
+  return is_wake ? Call{"futex(wake)", EPERM, 0} : Call{"futex(wait)", EINTR, EPERM};
+}
+
+Call way_of(int number, const std::uint64_t* arguments) {
+  if (number == SYS_fcntl) return way_of_fcntl(static_cast<int>(arguments[1]));
+  if (number == SYS_futex) return way_of_futex(arguments[1]);
+  for (const Way& way : kWays)
+    if (way.number == number) return way.call;
+  return {};
+}
+
+int send_descriptor(int channel, int fd) noexcept {
+  char byte = 'd';
+  iovec part{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof fd);
+  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  return ::sendmsg(channel, &message, 0) == 1 ? 0 : errno;
+}
+
+}  // namespace
+
+int ask_about_calls(int channel) noexcept {
+  // sendmsg, by which the descriptor goes to who answers, cannot be asked about before.
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sendmsg, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{sizeof program / sizeof *program, program};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return errno;
+  const auto listener =
+      static_cast<int>(::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &filter));
+  if (listener < 0) return errno;
+  const int error = send_descriptor(channel, listener);
+  ::close(listener);
+  return error;
+}
+
+void arm_calls() noexcept { ::syscall(kMark, 1); }
+void disarm_calls() noexcept { ::syscall(kMark, 0); }
+
+int receive_descriptor(int channel) noexcept {
+  char byte = 0;
+  iovec part{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  if (::recvmsg(channel, &message, MSG_CMSG_CLOEXEC) != 1) return -1;
+  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return -1;
+  int fd = -1;
+  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+  return fd;
+}
+
+// The errno value to give, 0 to let the call go on, -1 for an answer of our own.
+int CallJudge::judge(int number, const std::uint64_t* arguments) {
+  if (number == kMark) {
+    armed_ = arguments[0] != 0;
+    return -1;
+  }
+  if (!armed_) return 0;
+  Call call = way_of(number, arguments);
+  if (call.name == nullptr) return 0;
+  calls_.push_back(call);
+  const std::uint64_t count = calls_.size();
+  if (first_ == 0 || count < first_ || (count > first_ && !from_then_on_)) return 0;
+  if (other_ && call.other_error != 0 && !(from_then_on_ && call.other_error == EAGAIN)) call.error = call.other_error;
+  failed_.push_back(call);
+  return call.error;
+}
+
+bool CallJudge::answer() {
+  seccomp_notif question{};
+  if (::ioctl(listener_, SECCOMP_IOCTL_NOTIF_RECV, &question) != 0) return errno == EINTR || errno == ENOENT;
+  const int error = judge(question.data.nr, reinterpret_cast<const std::uint64_t*>(question.data.args));
+  seccomp_notif_resp response{};
+  response.id = question.id;
+  if (error == 0) response.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+  if (error > 0) response.error = -error;
+  // Who asked may have been killed, or interrupted, meanwhile.
+  ::ioctl(listener_, SECCOMP_IOCTL_NOTIF_SEND, &response);
+  return true;
+}
+
+}  // namespace holdfast::faults

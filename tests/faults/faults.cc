@@ -1,0 +1,168 @@
+// Every allocation fails, or every system call, one after the other, once or from then on, in every scenario. After
+// each, when nothing fails any more, everything must work: in that process, beside it, and after its end.
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "faults/victim.h"
+
+namespace holdfast::faults {
+namespace {
+
+struct Plan {
+  Kind kind = Kind::allocations;
+  double seconds = 0;
+  double limit = 10;
+  std::uint64_t seed = std::random_device()();
+  std::string only;
+  std::string repeat;  // "N", "N on", "N other", "N on other"
+  bool list = false;
+};
+
+/// More of a scenario's allocations or calls than this fail in runs behind the last of the undisturbed run.
+constexpr std::uint64_t kMoreThanUndisturbed = 200;
+
+std::string describe(const Module& module, const Case& one) {
+  return std::string("\"") + module.scenarios[one.scenario].name + "\", number " + std::to_string(one.first) +
+         (one.from_then_on ? " on" : "") + (one.other ? " other" : "");
+}
+
+class Faults {
+ public:
+  Faults(const Module& module, const Plan& plan) : module_(module), plan_(plan) {}
+
+  int run() {
+    for (int i = 0; i < module_.count; ++i)
+      if (plan_.only.empty() || plan_.only == module_.scenarios[i].name) look_at(i);
+    if (plan_.repeat.empty()) std::shuffle(cases_.begin(), cases_.end(), std::mt19937_64(plan_.seed));
+    for (const Case& one : cases_) {
+      if (is_over()) break;
+      run_one(one);
+    }
+    // What fails may make more calls necessary than there are undisturbed.
+    if (plan_.repeat.empty() && !is_over()) go_on_behind();
+    std::printf("%llu runs of %zu and more, %llu with a fault in them, %d went wrong; seed %llu\n", runs_,
+                cases_.size(), faults_, wrong_, static_cast<unsigned long long>(plan_.seed));
+    return wrong_ == 0 && faults_ != 0 ? 0 : 1;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  bool is_over() const {
+    return plan_.seconds > 0 && std::chrono::duration<double>(Clock::now() - begin_).count() > plan_.seconds;
+  }
+
+  /// The undisturbed run tells what there is to fail.
+  void look_at(int scenario) {
+    Case one{plan_.kind, scenario};
+    const Outcome undisturbed = run_case(module_, one, plan_.limit);
+    if (!undisturbed.problem.empty()) return complain(one, undisturbed);
+    descriptors_[scenario] = undisturbed.descriptors;
+    counted_[scenario] = undisturbed.counted;
+    if (plan_.list) list(one, undisturbed);
+    if (!plan_.repeat.empty()) return add_repeated(one);
+    for (one.first = 1; one.first <= undisturbed.counted; ++one.first) {
+      for (const bool from_then_on : {false, true}) {
+        one.from_then_on = from_then_on;
+        one.other = false;
+        cases_.push_back(one);
+        one.other = true;
+        if (plan_.kind == Kind::calls && undisturbed.calls[one.first - 1].other_error != 0) cases_.push_back(one);
+      }
+    }
+  }
+
+  void list(const Case& one, const Outcome& undisturbed) const {
+    std::printf("\"%s\": %llu", module_.scenarios[one.scenario].name,
+                static_cast<unsigned long long>(undisturbed.counted));
+    for (const Call& call : undisturbed.calls) std::printf(" %s", call.name);
+    std::printf("\n");
+  }
+
+  void add_repeated(Case one) {
+    one.first = std::stoull(plan_.repeat);
+    one.from_then_on = plan_.repeat.find("on") != std::string::npos;
+    one.other = plan_.repeat.find("other") != std::string::npos;
+    cases_.push_back(one);
+  }
+
+  /// Number of faults in the run.
+  std::uint64_t run_one(const Case& one) {
+    ++runs_;
+    Outcome outcome = run_case(module_, one, plan_.limit);
+    if (outcome.failed != 0) ++faults_;
+    if (outcome.problem.empty()) outcome.problem = descriptors_too_many(one, outcome);
+    if (!outcome.problem.empty()) complain(one, outcome);
+    return outcome.failed;
+  }
+
+  /// Of those that were open at the end of the undisturbed run there may be fewer.
+  std::string descriptors_too_many(const Case& one, const Outcome& outcome) const {
+    std::vector<std::string> more;
+    const auto& [least, open] = std::tie(descriptors_.at(one.scenario), outcome.descriptors);
+    std::set_difference(open.begin(), open.end(), least.begin(), least.end(), std::back_inserter(more));
+    if (open.size() <= least.size()) return "";
+    std::string text = "it has more descriptors than undisturbed:";
+    for (const std::string& name : more) text += " " + name;
+    return text;
+  }
+
+  void go_on_behind() {
+    for (const auto& [scenario, counted] : counted_) {
+      if (!plan_.only.empty() && plan_.only != module_.scenarios[scenario].name) continue;
+      for (const bool from_then_on : {false, true}) {
+        Case one{plan_.kind, scenario, counted + 1, from_then_on};
+        while (!is_over() && one.first <= counted + kMoreThanUndisturbed && run_one(one) != 0) ++one.first;
+      }
+    }
+  }
+
+  void complain(const Case& one, const Outcome& outcome) {
+    ++wrong_;
+    std::printf("%s, %s: %s\n", describe(module_, one).c_str(),
+                outcome.first_failed.empty() ? "nothing failed" : outcome.first_failed.c_str(),
+                outcome.problem.c_str());
+    std::fflush(stdout);
+  }
+
+  const Module& module_;
+  const Plan& plan_;
+  const Clock::time_point begin_ = Clock::now();
+  std::vector<Case> cases_;
+  std::map<int, std::vector<std::string>> descriptors_;
+  std::map<int, std::uint64_t> counted_;
+  unsigned long long runs_ = 0;
+  unsigned long long faults_ = 0;
+  int wrong_ = 0;
+};
+
+}  // namespace
+}  // namespace holdfast::faults
+
+int main(int argc, char** argv) {
+  using namespace holdfast::faults;
+  Plan plan;
+  CLI::App app("Lets each allocation or system call fail, and sees that everything works afterwards");
+  app.add_option("kind", plan.kind, "what fails: allocations or calls")
+      ->required()
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, Kind>{{"allocations", Kind::allocations}, {"calls", Kind::calls}}));
+  app.add_option("--seconds", plan.seconds, "runs chosen at random, for so long; 0: all of them");
+  app.add_option("--limit", plan.limit, "seconds that one run may take");
+  app.add_option("--seed", plan.seed, "of that choice");
+  app.add_option("--only", plan.only, "this scenario alone");
+  app.add_option("--repeat", plan.repeat, "one run, as it was named: \"12\", \"12 on\", \"12 on other\"");
+  app.add_flag("--list", plan.list, "says what there is to fail in each scenario");
+  CLI11_PARSE(app, argc, argv);
+  // In this process nothing fails and nobody enters a world: it only forks.
+  const Module* const module = load_module();
+  return module != nullptr ? Faults(*module, plan).run() : 1;
+}

@@ -1,0 +1,38 @@
+// One run of one scenario: a victim whose allocations or calls fail, its neighbour, and who judges what is left.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "faults/calls.h"
+#include "faults/scenario.h"
+
+namespace holdfast::faults {
+
+enum class Kind { allocations, calls };
+
+struct Case {
+  Kind kind = Kind::allocations;
+  int scenario = 0;
+  std::uint64_t first = 0;    // which fails; 0: none
+  bool from_then_on = false;  // all after it too
+  bool other = false;         // calls: with the other of their two errors
+};
+
+struct Outcome {
+  std::string problem;  // "" if all that must hold does
+  std::uint64_t counted = 0;
+  std::uint64_t failed = 0;
+  std::string first_failed;  // what, in words
+  std::vector<Call> calls;
+  std::vector<std::string> descriptors;  // what the victim has open at the end, in order
+};
+
+/// In processes and a world of its own; none of them is left when it returns. `limit_seconds`: for the victim.
+Outcome run_case(const Module& module, const Case& one, double limit_seconds);
+
+/// Loads the scenarios, and the library with them; null, with a sentence on stderr, where that fails.
+const Module* load_module();
+
+}  // namespace holdfast::faults
