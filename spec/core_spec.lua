@@ -123,6 +123,12 @@ describe("core", function ()
 
         local TRY = "local ok, result = pcall(require, 'resty.holdfast.core') say(ok and result.path or result)"
 
+        -- The Lua files as an installation or a checkout has them, away from any library.
+        local function copy_modules(place)
+            assert(os.execute(("mkdir -p %s/%s && cp -r lua/resty %s/%s"):format(folder, place, folder, place)) == 0)
+            return folder .. "/" .. place .. "/?.lua"
+        end
+
         it("takes the one that HOLDFAST_LIB names", function ()
             assert.equal(library .. "\n", (process.run(TRY, { env = { HOLDFAST_LIB = library } })))
         end)
@@ -133,17 +139,18 @@ describe("core", function ()
             assert.matches(folder .. "/nowhere.so", text, 1, true)
         end)
 
+        it("does not take a name without a slash from the current folder", function ()
+            assert(os.execute("cp " .. library .. " " .. folder .. "/mine.so") == 0)
+            local text = process.run(('require("ffi").cdef "int chdir(const char *);" require("ffi").C.chdir(%q) ')
+                :format(folder) .. TRY, { env = { HOLDFAST_LIB = "mine.so", LUA_PATH = copy_modules("modules") } })
+            assert.matches("cannot load the library that HOLDFAST_LIB names: ", text, 1, true)
+        end)
+
         it("searches package.cpath", function ()
             assert(os.execute("cp " .. library .. " " .. folder .. "/libholdfast.so") == 0)
             local env = { HOLDFAST_LIB = false, LUA_CPATH = folder .. "/none/?.so;" .. folder .. "/?.so" }
             assert.equal(folder .. "/libholdfast.so\n", (process.run(TRY, { env = env })))
         end)
-
-        -- The Lua files as an installation or a checkout has them, away from any library.
-        local function copy_modules(place)
-            assert(os.execute(("mkdir -p %s/%s && cp -r lua/resty %s/%s"):format(folder, place, folder, place)) == 0)
-            return folder .. "/" .. place .. "/?.lua"
-        end
 
         it("skips templates of package.cpath without a question mark", function ()
             assert(os.execute("cp " .. library .. " " .. folder .. "/loadall.so") == 0)

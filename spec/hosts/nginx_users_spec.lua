@@ -142,17 +142,20 @@ describe("workers that are www-data under a master that is root", function ()
         assert.equal("nginx", output("cd / && " .. as_www_data))
 
         local env = { HOLDFAST_DIR = default }
-        assert.matches("is owned by uid %d+, expected 0 %(to share one between users, set HOLDFAST_SHARE=group%)",
+        assert.matches("is owned by uid %d+, expected 0; have it removed by that user or by root",
                        (process.run(LOOK, { env = env })))
         env.HOLDFAST_SHARE = "group"
+        assert.matches("accepted are directories of root, of uid 0 .* HOLDFAST_OWNER names",
+                       (process.run(LOOK, { env = env })))
+        env.HOLDFAST_OWNER = output("id -u www-data")
         assert.equal("nginx\n", (process.run(LOOK, { env = env })))
 
         local file = os.tmpname()
         local script = assert(io.open(file, "w"))
         script:write(LOOK)
         script:close()
-        assert.equal("nginx", output(("HOLDFAST_DIR=%s HOLDFAST_SHARE=group %s run --workers 1 %s"):format(default,
-            os.getenv("HOLDFAST_BIN") or "build/holdfast", file)))
+        assert.equal("nginx", output(("HOLDFAST_DIR=%s HOLDFAST_SHARE=group HOLDFAST_OWNER=%s %s run --workers 1 %s")
+            :format(default, env.HOLDFAST_OWNER, os.getenv("HOLDFAST_BIN") or "build/holdfast", file)))
         os.remove(file)
 
         -- Root was no disturbance.

@@ -50,7 +50,7 @@ Expected<Declaration> parse_declaration(std::string_view text) {
 }
 
 Expected<std::vector<Declaration>> environment_declarations() {
-  const char* value = std::getenv(kVariable);
+  const char* value = ::secure_getenv(kVariable);
   std::string_view rest = value == nullptr ? "" : value;
   std::vector<Declaration> declarations;
   while (!rest.empty()) {

@@ -47,8 +47,9 @@ void set_package_field(lua_State* state, const char* name, const std::string& va
 
 void set_search_paths(lua_State* state) {
   const SearchPaths own = search_paths();
-  set_package_field(state, "path", join_path(std::getenv("LUA_PATH"), own.lua, package_field(state, "path")));
-  set_package_field(state, "cpath", join_path(std::getenv("LUA_CPATH"), own.library, package_field(state, "cpath")));
+  set_package_field(state, "path", join_path(::secure_getenv("LUA_PATH"), own.lua, package_field(state, "path")));
+  set_package_field(state, "cpath",
+                    join_path(::secure_getenv("LUA_CPATH"), own.library, package_field(state, "cpath")));
 }
 
 /// With the environment's paths left out, so that the defaults can be told from them.

@@ -49,7 +49,7 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
   const Status bad = check_name(name);
   if (!bad.ok()) return bad;
   const platform::LongMutex::Hold lock(mutex_);
-  const char* declarations = std::getenv("HOLDFAST_DICTS");
+  const char* declarations = ::secure_getenv("HOLDFAST_DICTS");
   const auto declared = find_declaration(declarations != nullptr ? declarations : "", name);
   if (!declared && declared.status().code != Code::not_found) return declared.status();
   DictionaryOptions options;

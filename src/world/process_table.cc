@@ -27,7 +27,7 @@ constexpr std::size_t kLockHolderOffset = 256;
 static_assert(kLockHolderOffset >= sizeof(FileHeader));
 
 std::uint32_t worker_number() noexcept {
-  const char* const text = ::getenv("HOLDFAST_WORKER");
+  const char* const text = ::secure_getenv("HOLDFAST_WORKER");
   if (text == nullptr) return kNoWorker;
   std::uint32_t number = kNoWorker;
   const char* const end = text + std::strlen(text);

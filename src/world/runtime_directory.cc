@@ -8,9 +8,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,7 +35,7 @@ std::string octal(mode_t mode) {
   return text.data();
 }
 
-// Root may write to any group's files anyway.
+// Root needs no membership: the owner, whom it trusts, has chosen the group.
 bool is_our_group(gid_t group) {
   if (::geteuid() == 0 || ::getegid() == group) return true;
   const int count = ::getgroups(0, nullptr);
@@ -58,18 +61,55 @@ Expected<std::string> absolute(const std::string& path) {
   return without_tail((here / path).string());
 }
 
-Status explain_open_failure(const std::string& path, int error) {
+bool is_tmpfs(const struct statfs& info) { return static_cast<std::uint32_t>(info.f_type) == kTmpfsMagic; }
+
+Status judge_file_system(const std::string& path, int fd) {
+  struct statfs info;
+  if (::fstatfs(fd, &info) != 0) return {Code::system, "statfs of " + path + ": " + platform::error_text(errno)};
+  if (is_tmpfs(info)) return {};
+  std::array<char, 16> type;
+  std::snprintf(type.data(), type.size(), "0x%x", static_cast<unsigned>(info.f_type));
+  return {Code::invalid, "runtime directory " + path + " is not on tmpfs (file system type " + type.data() +
+                             "); choose one under /dev/shm"};
+}
+
+// A place that nobody else can have taken, if this user has one.
+std::string place_to_suggest() {
+  const std::string fallback = "/dev/shm/ANOTHER_NAME";
+  const char* const session = ::secure_getenv("XDG_RUNTIME_DIR");
+  struct stat info;
+  struct statfs system;
+  if (session == nullptr || *session != '/' || ::lstat(session, &info) != 0 || ::statfs(session, &system) != 0) {
+    return fallback;
+  }
+  const bool private_to_us =
+      S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() && (info.st_mode & 0777 & ~kPrivateMode) == 0;
+  return private_to_us && is_tmpfs(system) ? without_tail(session) + "/holdfast" : fallback;
+}
+
+// Taking another directory by itself would split the world: not every process of this user sees the same environment.
+Status explain_foreign_owner(const std::string& path, uid_t owner) {
+  return refuse(path, "is owned by uid " + std::to_string(owner) + ", expected " + std::to_string(::geteuid()) +
+                          "; have it removed by that user or by root, or name another one to all programs that are to "
+                          "share it: export HOLDFAST_DIR=" +
+                          place_to_suggest());
+}
+
+Status explain_open_failure(const std::string& path, int error, RuntimeDirectory::Sharing sharing) {
   struct stat info;
   const bool there = ::lstat(path.c_str(), &info) == 0;
-  if (there && S_ISLNK(info.st_mode)) return refuse(path, "is a symbolic link; name the directory itself");
-  if (there && !S_ISDIR(info.st_mode)) return refuse(path, "is not a directory");
+  if (there && S_ISLNK(info.st_mode)) {
+    return refuse(path, "is a symbolic link of uid " + std::to_string(info.st_uid) + "; name the directory itself");
+  }
+  if (there && !S_ISDIR(info.st_mode)) {
+    return refuse(path, "is not a directory; it is owned by uid " + std::to_string(info.st_uid));
+  }
   if (there && error == EACCES) {
+    if (sharing == RuntimeDirectory::Sharing::none && info.st_uid != ::geteuid()) {
+      return explain_foreign_owner(path, info.st_uid);
+    }
     return refuse(path, "cannot be opened: owned by uid " + std::to_string(info.st_uid) + " with mode " +
                             octal(info.st_mode) + ", this process runs as uid " + std::to_string(::geteuid()));
-  }
-  if (error == ENOENT) {
-    return refuse(path,
-                  "cannot be created: its parent directory does not exist (a new one is made only one level deep)");
   }
   return {error == EACCES ? Code::permission : Code::system,
           "runtime directory " + path + " cannot be opened: " + platform::error_text(error)};
@@ -83,77 +123,106 @@ Status explain_changed_user(const std::string& path, uid_t before) {
                           "init_by_lua), or set HOLDFAST_DIR and HOLDFAST_SHARE=group for a directory of both users");
 }
 
-// Whatever the umask is, the result has mode 0700. Only the process that made it touches the mode.
-int create_directory(const std::string& path) {
-  if (::mkdir(path.c_str(), kPrivateMode) != 0) return errno == EEXIST ? 0 : errno;
-  return ::chmod(path.c_str(), kPrivateMode) == 0 ? 0 : errno;
+Status explain_creation_failure(const std::string& path, int error) {
+  if (error == ENOENT) {
+    return refuse(path,
+                  "cannot be created: its parent directory does not exist (a new one is made only one level deep)");
+  }
+  return {error == EACCES ? Code::permission : Code::system,
+          "runtime directory " + path + " cannot be created: " + platform::error_text(error)};
 }
 
-Status judge_owner(const std::string& path, const struct stat& info, RuntimeDirectory::Sharing sharing) {
-  const mode_t mode = info.st_mode & 07777;
+// A umask may have taken bits of the mode, even those that open() needs. O_PATH needs none, and chmod through the
+// descriptor meets no other directory than the one that was looked at.
+Status make_private(const std::string& path, int parent, const std::string& name) {
+  const platform::FileDescriptor made(::openat(parent, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat info;
+  if (!made || ::fstat(made.get(), &info) != 0 || info.st_uid != ::geteuid() ||
+      (info.st_mode & 07777) == kPrivateMode) {
+    return {};  // nothing to do; whether it is a good one is judged by open()
+  }
+  const std::string link = "/proc/self/fd/" + std::to_string(made.get());
+  return ::chmod(link.c_str(), kPrivateMode) == 0 ? Status{} : explain_creation_failure(path, errno);
+}
+
+// Made where it would be accepted only. When another process is first, that one sets the mode.
+Status create_directory(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string name = path.substr(slash + 1);
+  const platform::FileDescriptor parent(
+      ::open(path.substr(0, std::max<std::size_t>(slash, 1)).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!parent) return explain_creation_failure(path, errno);
+  if (Status system = judge_file_system(path, parent.get()); !system.ok()) return system;
+  if (::mkdirat(parent.get(), name.c_str(), kPrivateMode) == 0) return make_private(path, parent.get(), name);
+  return errno == EEXIST ? Status{} : explain_creation_failure(path, errno);
+}
+
+Status judge_mode(const std::string& path, mode_t mode, RuntimeDirectory::Sharing sharing) {
   if (sharing == RuntimeDirectory::Sharing::group) {
-    if (!is_our_group(info.st_gid)) {
-      return refuse(path, "belongs to group " + std::to_string(info.st_gid) +
-                              ", which is none of this process's groups (HOLDFAST_SHARE=group)");
-    }
-    if ((mode & 0777 & ~kGroupMode) != 0) {
-      return refuse(path, "has mode " + octal(mode) + "; with HOLDFAST_SHARE=group at most 0770 is accepted");
-    }
-    return {};
+    if ((mode & 0777 & ~kGroupMode) == 0) return {};
+    return refuse(path, "has mode " + octal(mode) + "; with HOLDFAST_SHARE=group at most 0770 is accepted");
   }
-  if (info.st_uid != ::geteuid()) {
-    return refuse(path, "is owned by uid " + std::to_string(info.st_uid) + ", expected " + std::to_string(::geteuid()) +
-                            " (to share one between users, set HOLDFAST_SHARE=group)");
-  }
-  if ((mode & 0777 & ~kPrivateMode) != 0) {
-    return refuse(path, "has mode " + octal(mode) + ", expected 0700: others must not get in");
-  }
-  return {};
+  if ((mode & 0777 & ~kPrivateMode) == 0) return {};
+  return refuse(path, "has mode " + octal(mode) + ", expected 0700: others must not get in");
 }
 
-Status judge_file_system(const std::string& path, int fd) {
-  struct statfs info;
-  if (::fstatfs(fd, &info) != 0) return {Code::system, "statfs of " + path + ": " + platform::error_text(errno)};
-  if (static_cast<std::uint32_t>(info.f_type) == kTmpfsMagic) return {};
-  std::array<char, 16> type;
-  std::snprintf(type.data(), type.size(), "0x%x", static_cast<unsigned>(info.f_type));
-  return {Code::invalid, "runtime directory " + path + " is not on tmpfs (file system type " + type.data() +
-                             "); choose one under /dev/shm"};
+// An owner may change group and mode at any time, and remove every file: the group alone says nothing.
+Status judge_shared_owner(const std::string& path, const struct stat& info, std::optional<uid_t> named) {
+  if (info.st_uid != 0 && info.st_uid != ::geteuid() && info.st_uid != named) {
+    return refuse(path, "is owned by uid " + std::to_string(info.st_uid) +
+                            "; with HOLDFAST_SHARE=group accepted are directories of root, of uid " +
+                            std::to_string(::geteuid()) + " (this process)" +
+                            (named ? " and of uid " + std::to_string(*named) + " (HOLDFAST_OWNER)"
+                                   : ", and of a user whose number HOLDFAST_OWNER names"));
+  }
+  if (is_our_group(info.st_gid)) return {};
+  return refuse(path, "belongs to group " + std::to_string(info.st_gid) +
+                          ", which is none of this process's groups (HOLDFAST_SHARE=group)");
+}
+
+Expected<RuntimeDirectory::Sharing> sharing_from_environment() {
+  const char* const share = ::secure_getenv("HOLDFAST_SHARE");
+  if (share == nullptr || *share == '\0') return RuntimeDirectory::Sharing::none;
+  if (std::string_view(share) == "group") return RuntimeDirectory::Sharing::group;
+  return Status{Code::invalid, "HOLDFAST_SHARE is \"" + std::string(share) + "\"; accepted: \"group\", or unset"};
+}
+
+// Numbers only: to look up a name, the C library loads modules into every program.
+Expected<std::optional<uid_t>> owner_from_environment() {
+  const char* const text = ::secure_getenv("HOLDFAST_OWNER");
+  if (text == nullptr || *text == '\0') return std::optional<uid_t>();
+  uid_t user = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [stopped, error] = std::from_chars(text, end, user);
+  if (error == std::errc() && stopped == end && user != static_cast<uid_t>(-1)) return std::optional<uid_t>(user);
+  return Status{Code::invalid, "HOLDFAST_OWNER is \"" + std::string(text) +
+                                   "\"; accepted: the number of a user, as `id -u NAME` prints it, or unset"};
 }
 
 }  // namespace
 
 Expected<RuntimeDirectory> RuntimeDirectory::from_environment() {
-  // secure_getenv: who runs a set-uid program must not choose where it keeps its locks.
-  const char* const share = ::secure_getenv("HOLDFAST_SHARE");
-  Sharing sharing = Sharing::none;
-  if (share != nullptr && *share != '\0') {
-    if (std::string_view(share) != "group") {
-      return Status{Code::invalid, "HOLDFAST_SHARE is \"" + std::string(share) + "\"; accepted: \"group\", or unset"};
-    }
-    sharing = Sharing::group;
-  }
+  const auto sharing = sharing_from_environment();
+  if (!sharing) return sharing.status();
+  const auto owner = owner_from_environment();
+  if (!owner) return owner.status();
   const char* const chosen = ::secure_getenv("HOLDFAST_DIR");
-  if (chosen != nullptr && *chosen != '\0') return at(chosen, sharing);
-  return at("/dev/shm/holdfast-" + std::to_string(::geteuid()), sharing);
+  if (chosen != nullptr && *chosen != '\0') return at(chosen, *sharing, *owner);
+  return at("/dev/shm/holdfast-" + std::to_string(::geteuid()), *sharing, *owner);
 }
 
-Expected<RuntimeDirectory> RuntimeDirectory::at(const std::string& path, Sharing sharing) {
+Expected<RuntimeDirectory> RuntimeDirectory::at(const std::string& path, Sharing sharing, std::optional<uid_t> owner) {
   auto whole = absolute(path);
   if (!whole) return whole.status();
   RuntimeDirectory directory;
   directory.path_ = std::move(*whole);
   directory.sharing_ = sharing;
+  directory.owner_ = owner;
   directory.user_ = ::geteuid();
-  auto opened = directory.open();
-  if (!opened && ::access(directory.path_.c_str(), F_OK) != 0 && errno == ENOENT) {
-    if (const int error = create_directory(directory.path_); error != 0 && error != ENOENT) {
-      return Status{error == EACCES ? Code::permission : Code::system,
-                    "runtime directory " + directory.path_ + " cannot be created: " + platform::error_text(error)};
-    }
-    opened = directory.open();
-    if (!opened) ::rmdir(directory.path_.c_str());  // not a place for it, and it is of no use there
+  if (::access(directory.path_.c_str(), F_OK) != 0 && errno == ENOENT) {
+    if (Status made = create_directory(directory.path_); !made.ok()) return made;
   }
+  auto opened = directory.open();
   if (!opened) return opened.status();
   struct stat info;
   if (::fstat(opened->get(), &info) != 0) {
@@ -164,21 +233,29 @@ Expected<RuntimeDirectory> RuntimeDirectory::at(const std::string& path, Sharing
   return directory;
 }
 
+Status RuntimeDirectory::judge(const struct stat& info) const {
+  if (sharing_ == Sharing::group) {
+    if (Status owner = judge_shared_owner(path_, info, owner_); !owner.ok()) return owner;
+  } else if (info.st_uid != ::geteuid()) {
+    return explain_foreign_owner(path_, info.st_uid);
+  }
+  return judge_mode(path_, info.st_mode & 07777, sharing_);
+}
+
 Expected<platform::FileDescriptor> RuntimeDirectory::open() const {
   if (path_.empty()) return Status{Code::invalid, "no runtime directory was chosen"};
+  const bool user_changed = ::geteuid() != user_;
   platform::FileDescriptor fd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd) {
     const int error = errno;
-    return error == EACCES && ::geteuid() != user_ ? explain_changed_user(path_, user_)
-                                                   : explain_open_failure(path_, error);
+    return error == EACCES && user_changed ? explain_changed_user(path_, user_)
+                                           : explain_open_failure(path_, error, sharing_);
   }
   struct stat info;
   if (::fstat(fd.get(), &info) != 0) {
     return Status{Code::system, "stat of " + path_ + ": " + platform::error_text(errno)};
   }
-  if (Status owner = judge_owner(path_, info, sharing_); !owner.ok()) {
-    return ::geteuid() != user_ ? explain_changed_user(path_, user_) : owner;
-  }
+  if (Status judged = judge(info); !judged.ok()) return user_changed ? explain_changed_user(path_, user_) : judged;
   if (Status system = judge_file_system(path_, fd.get()); !system.ok()) return system;
 
   const platform::FileId now{.device = info.st_dev, .inode = info.st_ino};

@@ -2,15 +2,18 @@
 //
 // $HOLDFAST_DIR, else /dev/shm/holdfast-<euid>. It is judged every time it is opened, because it decides who may write
 // into this process's memory: a real directory (no symbolic link) on tmpfs, of this user, closed to everybody else.
-// Sharing between users is asked for by HOLDFAST_SHARE=group: then the directory may belong to anybody as long as its
-// group is one of ours (root is in every group), its mode may be up to 0770, and files in it are judged by that group.
+// Sharing between users is asked for by HOLDFAST_SHARE=group: then the directory may belong to root, to this user, or
+// to the user whose number HOLDFAST_OWNER is. Its group must be one of ours (root: any), its mode may be up to 0770,
+// and files in it are judged by that group.
 //
 // The directory is remembered by its absolute path and its inode, not by a descriptor: a process that closes all its
 // descriptors keeps its world, and a directory that was removed and made again is noticed.
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -25,10 +28,12 @@ class RuntimeDirectory {
   /// No directory: open() fails.
   RuntimeDirectory() = default;
 
-  /// The directory that the environment names, created with mode 0700 if only it is missing (not its parent).
+  /// The directory that the environment names, created with mode 0700 if only it is missing (not its parent). A set-uid
+  /// program takes the default: its caller must not choose where it keeps its locks.
   static Expected<RuntimeDirectory> from_environment();
-  /// The same for a given path; a relative one is made absolute now.
-  static Expected<RuntimeDirectory> at(const std::string& path, Sharing sharing = Sharing::none);
+  /// The same for a given path; a relative one is made absolute now. With sharing it may also belong to `owner`.
+  static Expected<RuntimeDirectory> at(const std::string& path, Sharing sharing = Sharing::none,
+                                       std::optional<uid_t> owner = std::nullopt);
 
   /// Absolute, without a slash at the end.
   const std::string& path() const noexcept { return path_; }
@@ -46,9 +51,12 @@ class RuntimeDirectory {
   void anchor(std::string name, platform::FileId id);
 
  private:
+  Status judge(const struct stat& info) const;
+
   std::string path_;
   Sharing sharing_ = Sharing::none;
-  uid_t user_ = 0;  // whom it was chosen for
+  std::optional<uid_t> owner_;
+  uid_t user_ = 0;  // for whom it was chosen
   gid_t group_ = 0;
   platform::FileId id_;
   std::string anchor_name_;

@@ -5,10 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <thread>
 
+#include "platform/platform.h"
 #include "support/process.h"
 
 namespace holdfast {
@@ -28,8 +32,8 @@ mode_t mode_of(const std::string& path) {
 
 class Directory : public Test {
  protected:
-  Status refusal(const std::string& path, Sharing sharing = Sharing::none) {
-    auto directory = RuntimeDirectory::at(path, sharing);
+  Status refusal(const std::string& path, Sharing sharing = Sharing::none, std::optional<uid_t> owner = std::nullopt) {
+    auto directory = RuntimeDirectory::at(path, sharing, owner);
     EXPECT_FALSE(directory) << path << " was accepted";
     return directory ? Status{} : directory.status();
   }
@@ -45,7 +49,7 @@ TEST_F(Directory, AGoodOneIsAcceptedWithItsAbsolutePath) {
 }
 
 TEST_F(Directory, AMissingOneIsMadePrivateWhateverTheUmask) {
-  for (const mode_t mask : {0, 077, 0777}) {
+  for (const mode_t mask : {0, 077, 0277, 0777}) {
     const std::string path = scratch_ / ("new" + std::to_string(mask));
     const mode_t before = ::umask(mask);
     auto directory = RuntimeDirectory::at(path);
@@ -53,6 +57,36 @@ TEST_F(Directory, AMissingOneIsMadePrivateWhateverTheUmask) {
     ASSERT_TRUE(directory) << directory.status().message;
     EXPECT_EQ(0700U, mode_of(path));
   }
+}
+
+// Somebody who may rename in the parent puts a link to a directory of ours where the new one has just been made.
+TEST_F(Directory, WhileItIsMadeNoOtherDirectoryGetsItsMode) {
+  const std::string other = scratch_ / "other";
+  const std::string path = scratch_ / "new";
+  const std::string link = scratch_ / "link";
+  ASSERT_EQ(0, ::mkdir(other.c_str(), 0700));
+  ASSERT_EQ(0, ::chmod(other.c_str(), 0500));
+  ASSERT_EQ(0, ::symlink(other.c_str(), link.c_str()));
+  std::atomic<bool> done = false;
+  std::thread attacker([&] {
+    while (!done) {
+      if (::renameat2(AT_FDCWD, link.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) != 0) continue;
+      while (!done && test::exists(path)) std::this_thread::yield();
+    }
+  });
+  const mode_t before = ::umask(0277);
+  const std::uint64_t end = platform::monotonic_ns() + 300 * platform::kNsPerMs;
+  while (platform::monotonic_ns() < end && mode_of(other) == 0500) {
+    static_cast<void>(RuntimeDirectory::at(path));
+    for (const std::string& name : {path, link}) {
+      if (::rmdir(name.c_str()) != 0) ::unlink(name.c_str());
+    }
+    ::symlink(other.c_str(), link.c_str());
+  }
+  done = true;
+  attacker.join();
+  ::umask(before);
+  EXPECT_EQ(0500U, mode_of(other));
 }
 
 TEST_F(Directory, TheDefaultIsNamedAfterTheUser) {
@@ -109,6 +143,11 @@ TEST_F(Directory, AMissingParentIsNamedAsTheReason) {
   EXPECT_TRUE(has(status, "parent directory does not exist")) << status.message;
 }
 
+TEST_F(Directory, OnAFileSystemOfTheKernelItIsTheKindThatIsWrongNotTheParent) {
+  const Status status = refusal("/proc/x");
+  EXPECT_TRUE(has(status, "is not on tmpfs")) << status.message;
+}
+
 TEST_F(Directory, OneThatOthersMayEnterIsRefusedWithTheModeFound) {
   for (const mode_t mode : {0770, 0720, 0701, 0777, 01777}) {
     ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), mode));
@@ -139,14 +178,78 @@ TEST_F(Directory, OneOfAnotherUserIsRefusedWithBothNumbers) {
   EXPECT_TRUE(has(status, "owned by uid 12345, expected 0")) << status.message;
 }
 
-TEST_F(Directory, SharingAcceptsAnyOwnerOfOneOfOurGroups) {
+TEST_F(Directory, OneOfAnotherUserIsNoReasonToAdviseSharing) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
+  ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 12345));
+  const Status status = refusal(scratch_.path());
+  EXPECT_FALSE(has(status, "HOLDFAST_SHARE")) << status.message;
+  EXPECT_TRUE(has(status, "removed by that user or by root")) << status.message;
+  EXPECT_TRUE(has(status, "export HOLDFAST_DIR=/")) << status.message;
+}
+
+// Somebody else has taken the place where a user's directory is by default, as a rootless container does by accident.
+TEST_F(Directory, WhoseDefaultIsTakenIsToldByWhomAndIsNotSentToAnotherWorld) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can play two users";
+  constexpr uid_t kUser = 54001;
+  constexpr uid_t kSquatter = 54002;
+  const std::string taken = "/dev/shm/holdfast-" + std::to_string(kUser);
+  ASSERT_EQ(0, ::mkdir(taken.c_str(), 0700));
+  ASSERT_EQ(0, ::chown(taken.c_str(), kSquatter, kSquatter));
+  const std::string session = scratch_ / "session";
+  ASSERT_EQ(0, ::mkdir(session.c_str(), 0700));
+  ASSERT_EQ(0, ::chown(session.c_str(), kUser, kUser));
+  ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0711));
+  for (const bool has_session : {true, false}) {
+    Child child([&](Channel& parent) {
+      ::unsetenv("HOLDFAST_DIR");
+      has_session ? ::setenv("XDG_RUNTIME_DIR", session.c_str(), 1) : ::unsetenv("XDG_RUNTIME_DIR");
+      if (::setgid(kUser) != 0 || ::setuid(kUser) != 0) return 1;
+      auto directory = RuntimeDirectory::from_environment();
+      parent.say(directory ? "accepted " + directory->path() : directory.status().message);
+      return 0;
+    });
+    const std::string said = child.hear();
+    EXPECT_NE(std::string::npos, said.find(taken + " is owned by uid 54002, expected 54001")) << said;
+    const std::string place = has_session ? session + "/holdfast" : "/dev/shm/ANOTHER_NAME";
+    EXPECT_NE(std::string::npos, said.find("export HOLDFAST_DIR=" + place)) << said;
+    EXPECT_FALSE(test::exists(session + "/holdfast"));
+  }
+  ::rmdir(taken.c_str());
+}
+
+TEST_F(Directory, SharingAcceptsOneOfRootOfOneselfAndOfAnOwnerWhoIsNamed) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
+  constexpr gid_t kGroup = 54321;
+  const auto as_member = [&](uid_t user, std::optional<uid_t> named) {
+    Child child([&](Channel& parent) {
+      if (::setgid(kGroup) != 0 || ::setuid(user) != 0) return 1;
+      auto directory = RuntimeDirectory::at(scratch_.path(), Sharing::group, named);
+      parent.say(directory ? "accepted" : directory.status().message);
+      return 0;
+    });
+    return child.hear();
+  };
+  ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
+  ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 0, kGroup));
+  EXPECT_EQ("accepted", as_member(12345, std::nullopt));
+  ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, kGroup));
+  EXPECT_EQ("accepted", as_member(12345, std::nullopt));
+  EXPECT_EQ("accepted", as_member(20001, 12345));
+  const std::string nobody_named = as_member(20001, std::nullopt);
+  EXPECT_NE(std::string::npos, nobody_named.find("is owned by uid 12345; with HOLDFAST_SHARE=group accepted are"));
+  const std::string another_named = as_member(20001, 20002);
+  EXPECT_NE(std::string::npos, another_named.find("and of uid 20002 (HOLDFAST_OWNER)")) << another_named;
+}
+
+// The documented recipe, where an outsider was there first: mode and group are right, the owner is not.
+TEST_F(Directory, SharingRefusesOneThatAnOutsiderHasMadeBeforeAlsoToRoot) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, ::getegid()));
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
-  auto directory = RuntimeDirectory::at(scratch_.path(), Sharing::group);
-  ASSERT_TRUE(directory) << directory.status().message;
-  EXPECT_EQ(::getegid(), directory->group());
-  EXPECT_TRUE(has(refusal(scratch_.path()), "HOLDFAST_SHARE=group"));
+  const Status status = refusal(scratch_.path(), Sharing::group);
+  EXPECT_EQ(Code::permission, status.code);
+  EXPECT_TRUE(has(status, "is owned by uid 12345;")) << status.message;
+  EXPECT_TRUE(has(status, "HOLDFAST_OWNER")) << status.message;
 }
 
 TEST_F(Directory, SharingRefusesAForeignGroupAndWritersFromOutside) {
@@ -165,12 +268,37 @@ TEST_F(Directory, SharingRefusesAForeignGroupAndWritersFromOutside) {
   EXPECT_NE(std::string::npos, said.find("belongs to group 54321")) << said;
 }
 
-TEST_F(Directory, SharingLetsRootIntoAnyGroup) {
+TEST_F(Directory, SharingLetsRootIntoTheGroupThatATrustedOwnerHasChosen) {
   if (::geteuid() != 0) GTEST_SKIP() << "this user is not root";
-  ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 54321));
-  auto directory = RuntimeDirectory::at(scratch_.path(), Sharing::group);
-  ASSERT_TRUE(directory) << directory.status().message;
-  EXPECT_EQ(54321U, directory->group());
+  ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
+  for (const uid_t owner : {0U, 12345U}) {
+    ASSERT_EQ(0, ::chown(scratch_.path().c_str(), owner, 54321));
+    auto directory = RuntimeDirectory::at(scratch_.path(), Sharing::group, 12345);
+    ASSERT_TRUE(directory) << directory.status().message;
+    EXPECT_EQ(54321U, directory->group());
+  }
+}
+
+TEST_F(Directory, TheOwnerIsNamedByANumber) {
+  for (const char* name : {"root", "-1", "1x", "4294967295", "4294967296", " 1"}) {
+    ::setenv("HOLDFAST_OWNER", name, 1);
+    auto directory = RuntimeDirectory::from_environment();
+    ::unsetenv("HOLDFAST_OWNER");
+    ASSERT_FALSE(directory) << name;
+    EXPECT_TRUE(has(directory.status(), "HOLDFAST_OWNER is \"" + std::string(name) + "\"; accepted: the number"))
+        << directory.status().message;
+  }
+}
+
+TEST_F(Directory, TheNamedOwnerIsTakenFromTheEnvironment) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
+  ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 12345));
+  ::setenv("HOLDFAST_SHARE", "group", 1);
+  ::setenv("HOLDFAST_OWNER", "12345", 1);
+  auto directory = RuntimeDirectory::from_environment();
+  ::unsetenv("HOLDFAST_SHARE");
+  ::unsetenv("HOLDFAST_OWNER");
+  EXPECT_TRUE(directory) << directory.status().message;
 }
 
 TEST_F(Directory, WhoHasBecomeAnotherUserIsToldWhatToDo) {

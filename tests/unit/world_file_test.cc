@@ -473,7 +473,7 @@ TEST_F(WorldFile, ASweepRemovesWhatIsNotPersistentAndWhatWasNeverBornAndNothingE
 TEST_F(WorldFile, WithSharingFilesBelongToTheGroupAndAnyOwnerIsAccepted) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can play two users";
   constexpr gid_t kGroup = 54321;
-  ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, kGroup));
+  ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 0, kGroup));
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
   const auto as_user = [&](uid_t user, const std::function<std::string(const RuntimeDirectory&)>& what) {
     Child child([&](Channel& parent) {

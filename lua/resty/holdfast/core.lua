@@ -6,7 +6,7 @@ local ffi = require "ffi"
 require "resty.holdfast.declarations"
 
 local error = error
-local getenv = os.getenv
+local getenv = require("resty.holdfast.environment").get
 local getinfo = debug and debug.getinfo
 local getmetatable = debug and debug.getmetatable or getmetatable  -- not what a __metatable pretends
 local ipairs = ipairs
@@ -96,15 +96,6 @@ local function readable(path)
 end
 
 
--- The dynamic loader takes a name without a slash as one to look up in the system's folders.
-local function as_path(name)
-    if not name:find("/", 1, true) and readable(name) then
-        return "./" .. name
-    end
-    return name
-end
-
-
 -- Raises unless the library is one for these Lua files.
 local function check_abi(library, path)
     local known, abi = pcall(function ()
@@ -132,7 +123,9 @@ end
 local function add_templates(found)
     for template in package.cpath:gmatch("[^;]+") do
         if template:find("?", 1, true) then
-            found[#found + 1] = as_path((template:gsub("?", "libholdfast")))
+            local name = template:gsub("?", "libholdfast")
+            -- The dynamic loader takes a name without a slash as one to look up in the system's folders.
+            found[#found + 1] = name:find("/", 1, true) and name or "./" .. name
         end
     end
 end
@@ -187,7 +180,7 @@ local function load_library()
     local named = getenv("HOLDFAST_LIB")
     local library, path
     if named and named ~= "" then
-        library, path = load_named(as_path(named))
+        library, path = load_named(named)
     else
         library, path = search()
     end

@@ -1,0 +1,80 @@
+-- A program with rights that its caller does not have takes nothing from the environment: no library, no directory, no
+-- dictionaries, no options.
+
+local core = require "resty.holdfast.core"
+
+-- A user that nobody else is.
+local USER = 54003
+local WORLD = "/dev/shm/holdfast-" .. USER
+
+local LOOK = [[
+    local folder = os.getenv("SPEC_FOLDER")
+    package.path = folder .. "/lua/?.lua"
+    package.cpath = folder .. "/?.so"
+    local core = require "resty.holdfast.core"
+    print(core.path)
+    print(require("resty.shdict").open("spec_dict", { size = "100k" }))
+    print(require("ffi").string(core.C.holdfast_directory()))
+    print(require("resty.lock"):new("declared"))
+    print(require("resty.holdfast.worker").id())
+    print(require("resty.lock"):new("spec_dict"):lock("key"))
+    print(require("resty.lock"):new("spec_dict"):holder("key").worker)
+]]
+
+
+local function run(command)
+    local pipe = assert(io.popen(command .. " 2>&1"))
+    local text = pipe:read("*a")
+    pipe:close()
+    return (text:gsub("%s+$", ""))
+end
+
+
+describe("a set-uid program", function ()
+    local folder
+
+    before_each(function ()
+        folder = run("mktemp -d /var/tmp/holdfast-spec.XXXXXX")
+    end)
+
+    after_each(function ()
+        os.execute(("rm -rf -- '%s' '%s'"):format(folder, WORLD))
+    end)
+
+    local function look(program)
+        local file = assert(io.open(folder .. "/look.lua", "w"))
+        file:write(LOOK)
+        file:close()
+        local variables = "SPEC_FOLDER=%s HOLDFAST_LIB=%s/theirs.so HOLDFAST_DIR=%s HOLDFAST_DICTS=declared=100k "
+            .. "HOLDFAST_WORKER=3 HOLDFAST_WAIT=poll HOLDFAST_SHARE=group"
+        return run("cd / && env " .. variables:format(folder, folder, folder) .. " " .. program .. " " .. folder
+                   .. "/look.lua")
+    end
+
+    it("takes nothing from the environment", function ()
+        if run("id -u") ~= "0" then
+            pending("only root can give a program another user")
+            return
+        end
+        local program = folder .. "/program"
+        run(("chmod 755 %s && cp -r lua %s && cp %s %s/libholdfast.so && chmod -R a+rX %s && "
+             .. "cp $(readlink -f $(command -v luajit)) %s && chown %d %s && chmod 4755 %s")
+            :format(folder, folder, core.path, folder, folder, program, USER, program, program))
+        if not run(program .. " -e 'io.open([[/proc/self/status]]):read(1) os.execute([[true]]) "
+                   .. "local s = io.open([[/proc/self/status]]):read([[*a]]) print(s:match([[Uid:%s+%d+%s+(%d+)]]))'")
+                :find(tostring(USER), 1, true) then
+            pending("set-uid programs are not allowed in /var/tmp")
+            return
+        end
+        local text = look(program)
+        local lines = {}
+        for line in text:gmatch("[^\n]+") do
+            lines[#lines + 1] = line
+        end
+        assert.equal(folder .. "/libholdfast.so", lines[1], text)
+        assert.matches("^table", lines[2], text)
+        assert.equal(WORLD, lines[3])
+        assert.matches("^nil\t.*dictionary not found", lines[4])
+        assert.same({ "0", "0", "nil" }, { lines[5], lines[6], lines[7] })
+    end)
+end)
