@@ -232,8 +232,12 @@ describe("a runtime directory", function ()
         local function mount(options, flags)
             return ffi.C.mount("holdfast", place, "tmpfs", flags or 0, options) == 0
         end
-        if ffi.C.unshare(NEWNS) ~= 0 or ffi.C.mount("none", "/", nil, REC_PRIVATE, nil) ~= 0
-           or not mount("mode=0700,size=3m") then
+        -- What is mounted here is for this process only. In a chroot "/" may be no place where something is mounted.
+        local function keep_to_oneself()
+            return ffi.C.mount("none", "/", nil, REC_PRIVATE, nil) == 0
+                or ffi.C.mount("none", "/dev/shm", nil, REC_PRIVATE, nil) == 0
+        end
+        if ffi.C.unshare(NEWNS) ~= 0 or not keep_to_oneself() or not mount("mode=0700,size=3m") then
             say("cannot mount")
             os.exit(0)
         end
