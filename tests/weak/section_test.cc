@@ -1,0 +1,93 @@
+// A mutex whose word was overwritten with the name of a process that lives and is not inside.
+//
+// Each process counts its critical sections: how many it has begun, which numbers the word, and in how many it is now.
+// Who finds that a process that the word names is in none takes the very word away from it.
+#include "weak/protocol.h"
+
+namespace holdfast::weak {
+namespace {
+
+struct Counting {
+  Order begin = kRelaxed;
+  Order take = kAcqRel;
+  Order give = kRelease;
+  Order judge_fence = kAcquire;
+  // These two keep the end of the count behind the release of the word. Without them only load buffering goes wrong,
+  // which this model forbids and aarch64 does not.
+  Order end = kRelease;
+  Order judge_load = kAcquire;
+  bool numbered = true;
+  bool counts_before_word = true;
+  bool counts_until_after_word = true;
+  bool exact = true;
+};
+
+constexpr Value kOneBegun = 256;
+constexpr Value kInside = kOneBegun - 1;
+
+struct Mutex {
+  Program program;
+  Location word = program.location("word");
+  Location sections = program.location("sections");
+
+  /// One critical section of a thread of the process.
+  void section(const Counting& how, Thread& t) const {
+    Value number = how.counts_before_word ? (t.fetch_add(sections, kOneBegun + 1, how.begin) + kOneBegun) & ~kInside
+                                          : (t.load(sections, kRelaxed) + kOneBegun) & ~kInside;
+    const Value mine = (how.numbered ? number : 0) | 1;
+    Value free = 0;
+    t.require(t.compare_exchange(word, free, mine, how.take));
+    if (!how.counts_before_word) t.fetch_add(sections, kOneBegun + 1, how.begin);
+    if (!how.counts_until_after_word) t.fetch_add(sections, ~Value{0}, how.end);
+    Value seen = mine;
+    t.claim(t.compare_exchange(word, seen, 0, how.give), "nobody is robbed who is inside");
+    if (how.counts_until_after_word) t.fetch_add(sections, ~Value{0}, how.end);
+  }
+
+  void judge(const Counting& how) {
+    program.thread([*this, how](Thread& t) {
+      Value seen = t.load(word, kRelaxed);
+      t.require(seen != 0);
+      t.fence(how.judge_fence);
+      t.require((t.load(sections, how.judge_load) & kInside) == 0);
+      if (how.exact)
+        t.compare_exchange(word, seen, 2, how.take);
+      else
+        t.exchange(word, 2, how.take);
+    });
+  }
+};
+
+Program going_in_twice(const Counting& how) {
+  Mutex mutex;
+  mutex.program.thread([=](Thread& t) {
+    mutex.section(how, t);
+    mutex.section(how, t);
+  });
+  mutex.judge(how);
+  return mutex.program;
+}
+
+Program going_in_with_two_threads(const Counting& how) {
+  Mutex mutex;
+  for (int i = 0; i < 2; ++i) mutex.program.thread([=](Thread& t) { mutex.section(how, t); });
+  mutex.judge(how);
+  return mutex.program;
+}
+
+std::vector<Program> programs(const Counting& how) { return {going_in_twice(how), going_in_with_two_threads(how)}; }
+
+TEST(WeakSection, nobody_is_robbed_who_is_inside_and_each_part_is_needed) {
+  expect_proof<Counting>(
+      programs, {
+                    {"taken without a release", [](Counting& c) { c.take = kAcquire; }},
+                    {"no fence between word and count", [](Counting& c) { c.judge_fence = kRelaxed; }},
+                    {"words without a number", [](Counting& c) { c.numbered = false; }},
+                    {"counted after the word", [](Counting& c) { c.counts_before_word = false; }},
+                    {"counted until before the release", [](Counting& c) { c.counts_until_after_word = false; }},
+                    {"taken whatever stands there", [](Counting& c) { c.exact = false; }},
+                });
+}
+
+}  // namespace
+}  // namespace holdfast::weak
