@@ -87,6 +87,7 @@ void Parker::forget() noexcept {
   connection_.close();
   alarm_ns_ = kNever;
   attended_ = true;
+  berth_.asleep = false;
 }
 
 void Parker::signal() noexcept {
@@ -114,16 +115,15 @@ bool Parker::attended() const noexcept { return ParkingLot::get().attended(*this
 std::size_t Parker::sleep(std::uint64_t deadline_ns, std::span<std::uint32_t> woken) {
   ParkingLot& lot = ParkingLot::get();
   std::uint64_t now = platform::monotonic_ns();
-  for (bool interrupted = false;;) {
+  for (bool interrupted = false;;) {  // by a signal: report what there is, be it nothing
     // Read before the mail: a ring after that ends the sleep.
     const std::uint32_t seen = bell_value(world_);
-    std::uint64_t next_look = kNever;
-    const std::size_t count = lot.collect(*this, woken, now, next_look);
-    if (count != 0 || now >= deadline_ns || interrupted) return count;
-    const std::uint64_t slice = std::min(deadline_ns, next_look);
-    sleep_on_bell(world_, seen, slice);
+    const bool may_sleep = now < deadline_ns && !interrupted;
+    const Rest rest = lot.collect(*this, woken, now, may_sleep);
+    if (!rest.sleeps) return rest.count;
+    const std::uint64_t slice = std::min(deadline_ns, rest.next_look_ns);
+    interrupted = !(rest.listens ? sleep_on_bell(world_, seen, slice) : sleep_on_word(berth_.word, rest.seen, slice));
     now = platform::monotonic_ns();
-    interrupted = now < slice;  // a ring, or a signal: report what there is, be it nothing
   }
 }
 

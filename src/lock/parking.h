@@ -6,7 +6,8 @@
 //
 // A wake-up may get lost: its sender can die, or the one it was sent to. So a parker with waiters sleeps in short
 // slices and looks, without any lock, at what they wait for (lock/watch.h): open, or granted to the waiter, is as good
-// as mail. It looks at once when the box has overflowed.
+// as mail. It looks at once when the box has overflowed. Where several threads sleep, one of them listens and looks for
+// all (lock/sleepers.h).
 //
 // A parker whose loop sleeps elsewhere has a descriptor for that loop to watch, or a connection with it, and the helper
 // thread (lock/pump.h) to listen and look for it. Whoever hands out mail makes the descriptors readable of those who
@@ -26,6 +27,7 @@
 #include "base/token.h"
 #include "dict/wait_queue.h"
 #include "lock/promptness.h"
+#include "lock/sleepers.h"
 #include "lock/watch.h"
 #include "platform/platform.h"
 
@@ -101,6 +103,7 @@ class Parker {
   std::size_t waiting_ = 0;    // waiters between begin and end
   std::size_t polling_ = 0;    // those of them without a place in a queue
   std::uint64_t look_ns_ = 0;  // when to look at what they wait for
+  Berth berth_;
   platform::Readiness readiness_;
   platform::SelfConnection connection_;
   std::uint64_t alarm_ns_ = platform::kForever;

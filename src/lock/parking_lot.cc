@@ -19,6 +19,8 @@ namespace holdfast {
 namespace {
 
 constexpr std::size_t kWaitersMax = std::size_t{1} << 20;
+// A listener that is later than this is held up. The others wake so rarely that many cost little.
+constexpr std::uint64_t kReliedOnNs = 24 * kLookNs;
 
 bool look_for_deadlock(World& world, Living& living, std::uint64_t changes, WaiterSlot& slot) {
   if (slot.tracked == nullptr || slot.quiet_at == changes) return false;
@@ -50,6 +52,7 @@ void ParkingLot::after_fork_in_child() {
   lot.slots_.clear();
   lot.free_.clear();
   lot.in_loops_.clear();
+  lot.sleepers_.forget();
   lot.pump_.forget();
   lot.mutex_.unlock();
 }
@@ -87,6 +90,8 @@ void ParkingLot::close_all(Parker& parker) noexcept {
     free_.push_back(i + 1);
   }
   std::erase(in_loops_, &parker);
+  sleepers_.get_up(parker.berth_);
+  sleepers_.appoint();
   parker.readiness_.close();
   parker.connection_.close();
 }
@@ -106,21 +111,45 @@ void ParkingLot::stop_waiting(Parker& parker, WaiterSlot& slot) noexcept {
   if (slot.tracked != nullptr) slot.tracked->end();
 }
 
-std::size_t ParkingLot::collect(Parker& parker, std::span<std::uint32_t> woken, std::uint64_t now_ns,
-                                std::uint64_t& next_look_ns) {
+Rest ParkingLot::collect(Parker& parker, std::span<std::uint32_t> woken, std::uint64_t now_ns, bool may_sleep) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  const bool listened = sleepers_.is_listener(parker.berth_);
+  sleepers_.get_up(parker.berth_);
   hand_out_mail(parker.world_);
+  look_in_time(parker, listened, now_ns);
   signal_ready(&parker);
-  next_look_ns = kNever;
-  if (parker.waiting_ != 0) {
-    if (now_ns >= parker.look_ns_) parker.look_ns_ = look_after(now_ns, look_for(parker.world_, &parker));
-    next_look_ns = parker.look_ns_;
-  }
   const std::size_t count = std::min(woken.size(), parker.ready_.size());
   std::copy_n(parker.ready_.begin(), count, woken.begin());
   parker.ready_.erase(parker.ready_.begin(), parker.ready_.begin() + static_cast<std::ptrdiff_t>(count));
   parker.signal_rest();
-  return count;
+  if (count != 0 || !may_sleep) {
+    sleepers_.appoint();
+    return {.count = count};
+  }
+  // One without waiters of its own looks for nobody: who has some relieves it.
+  const bool relieves = parker.waiting_ != 0 && look_ns_ == kNever;
+  Rest rest{.sleeps = true, .listens = sleepers_.lie_down(parker.berth_, relieves)};
+  if (rest.listens && sleepers_.alone()) look_ns_ = parker.waiting_ != 0 ? parker.look_ns_ : kNever;
+  if (rest.listens && parker.waiting_ != 0) look_ns_ = std::min(look_ns_, parker.look_ns_);
+  rest.seen = parker.berth_.word.load(kRelaxed);
+  rest.next_look_ns = next_look(parker);
+  return rest;
+}
+
+void ParkingLot::look_in_time(Parker& parker, bool listened, std::uint64_t now_ns) {
+  if (listened && look_ns_ != kNever && now_ns >= look_ns_) {
+    look_ns_ = look_after(now_ns, look_for(parker.world_, nullptr));
+    parker.look_ns_ = look_ns_;
+  } else if (!listened && parker.waiting_ != 0 && now_ns >= parker.look_ns_) {
+    parker.look_ns_ = look_after(now_ns, look_for(parker.world_, &parker));
+  }
+}
+
+// A thread that does not listen relies on the one that does, but not for ever.
+std::uint64_t ParkingLot::next_look(const Parker& parker) const noexcept {
+  if (sleepers_.is_listener(parker.berth_)) return look_ns_;
+  if (parker.waiting_ == 0 || parker.look_ns_ == kNever) return kNever;
+  return look_ns_ <= parker.look_ns_ ? parker.look_ns_ + kReliedOnNs : parker.look_ns_;
 }
 
 void ParkingLot::hand_out_mail(World& world) {
@@ -136,6 +165,7 @@ void ParkingLot::make_ready(std::uint32_t number) {
   if (slot.parker == nullptr || slot.ready || slot.arrival == 0) return;
   slot.ready = true;
   slot.parker->ready_.push_back(number);
+  sleepers_.call(slot.parker->berth_);
 }
 
 std::uint32_t ParkingLot::look_for(World& world, const Parker* parker) {

@@ -15,9 +15,19 @@
 #include "base/status.h"
 #include "lock/parking.h"
 #include "lock/pump.h"
+#include "lock/sleepers.h"
 #include "lock/waiter_slot.h"
 
 namespace holdfast {
+
+/// What a parker's thread is to do next.
+struct Rest {
+  std::size_t count = 0;  // waiters that are ready
+  bool sleeps = false;
+  bool listens = false;            // on the bell; else on the parker's own word
+  std::uint32_t seen = 0;          // of that word
+  std::uint64_t next_look_ns = 0;  // not longer than that
+};
 
 /// A waiter's number is an index into `slots_`, plus one.
 class ParkingLot {
@@ -42,10 +52,10 @@ class ParkingLot {
   /// A waiter of the parker has begun to watch. Nobody hears of it if there is no thread to be had: it polls then.
   void attend_watching(Parker& parker) noexcept;
 
-  /// Hands out the mail of this process, then moves what is ready for `parker`. `next_look_ns`: when it has to look
-  /// again. Looks at what they wait for when it is time to, so also where mail keeps the process awake.
-  std::size_t collect(Parker& parker, std::span<std::uint32_t> woken, std::uint64_t now_ns,
-                      std::uint64_t& next_look_ns);
+  /// Hands out the mail of this process, then moves what is ready for `parker`; if that is nothing and it may sleep,
+  /// its thread has to do so now, and to call again. Looks at what they wait for when it is time to, so also where mail
+  /// keeps the process awake.
+  Rest collect(Parker& parker, std::span<std::uint32_t> woken, std::uint64_t now_ns, bool may_sleep);
 
   // --- parkers whose loop sleeps elsewhere: see parking.h ---
   Expected<int> descriptor(Parker& parker);
@@ -68,6 +78,10 @@ class ParkingLot {
     return number - 1 < slots_.size() && slots_[number - 1].parker == &parker ? &slots_[number - 1] : nullptr;
   }
   void hand_out_mail(World& world);
+  /// Looks for the parker if it is time to, or for all if it listens.
+  void look_in_time(Parker& parker, bool listened, std::uint64_t now_ns);
+  /// Until when the parker's thread may sleep.
+  std::uint64_t next_look(const Parker& parker) const noexcept;
   void make_ready(std::uint32_t number);
   /// Marks those waiters of the parker ready, of all parkers if none is given, that would find what they wait for open
   /// or granted to them, or are in a deadlock. Of those who wait for one open entry only the first is marked: one is
@@ -88,6 +102,8 @@ class ParkingLot {
 
   std::mutex mutex_;
   bool closed_ = false;  // the process exits
+  Sleepers sleepers_;
+  std::uint64_t look_ns_ = 0;  // when the listener looks
   Pump pump_;
   std::vector<Parker*> in_loops_;  // those whose loop sleeps elsewhere, or did
   std::vector<WaiterSlot> slots_;

@@ -21,6 +21,12 @@ constexpr std::uint32_t kMailOverflowed = 2;
 /// Without an identity there is no bell; a wait is then a short sleep and the caller looks again.
 constexpr std::uint64_t kDeafSleepNs = 10 * platform::kNsPerMs;
 
+bool sleep_deaf(std::uint64_t deadline_ns) noexcept {
+  const std::uint64_t end_ns = std::min(deadline_ns, platform::monotonic_ns() + kDeafSleepNs);
+  platform::sleep_until(end_ns);
+  return platform::monotonic_ns() >= end_ns;
+}
+
 constexpr std::uint32_t rings(std::uint32_t word) noexcept { return word & ~kAsleep; }
 
 ProcessSlot* own_slot(World& world) noexcept {
@@ -96,19 +102,25 @@ std::uint32_t bell_value(World& world) noexcept {
   return slot == nullptr ? 0 : slot->bell.load(std::memory_order_acquire);
 }
 
-void sleep_on_bell(World& world, std::uint32_t seen, std::uint64_t deadline_ns) noexcept {
+bool sleep_on_bell(World& world, std::uint32_t seen, std::uint64_t deadline_ns) noexcept {
   ProcessSlot* const slot = own_slot(world);
-  if (slot == nullptr) {
-    platform::sleep_until(std::min(deadline_ns, platform::monotonic_ns() + kDeafSleepNs));
-    return;
-  }
+  if (slot == nullptr) return sleep_deaf(deadline_ns);
   std::uint32_t word = slot->bell.load(std::memory_order_relaxed);
   do {
-    if (rings(word) != rings(seen)) return;
+    if (rings(word) != rings(seen)) return true;
   } while ((word & kAsleep) == 0 && !slot->bell.compare_exchange_weak(word, word | kAsleep, std::memory_order_relaxed));
   // A ring from here on changes the word, so the kernel does not let this thread sleep.
-  if (platform::futex_wait(slot->bell, word | kAsleep, deadline_ns) == platform::WaitResult::failed) {
-    platform::sleep_until(std::min(deadline_ns, platform::monotonic_ns() + kDeafSleepNs));
+  return sleep_on_word(slot->bell, word | kAsleep, deadline_ns);
+}
+
+bool sleep_on_word(const std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t deadline_ns) noexcept {
+  switch (platform::futex_wait(word, seen, deadline_ns)) {
+    case platform::WaitResult::failed:
+      return sleep_deaf(deadline_ns);
+    case platform::WaitResult::interrupted:
+      return false;
+    default:
+      return true;
   }
 }
 

@@ -7,6 +7,7 @@
 //                 31..1   count of rings; a change ends the sleep
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -34,6 +35,9 @@ Mail take_mail(World& world, std::span<std::uint32_t> waiters) noexcept;
 /// Value to pass to sleep_on_bell. Read it before looking for mail the last time: a ring in between ends the sleep.
 std::uint32_t bell_value(World& world) noexcept;
 /// Sleeps until the bell rings after `seen` was read, a signal comes, or the deadline (CLOCK_MONOTONIC, ns) passes.
-void sleep_on_bell(World& world, std::uint32_t seen, std::uint64_t deadline_ns) noexcept;
+/// False if it was a signal that ended it.
+bool sleep_on_bell(World& world, std::uint32_t seen, std::uint64_t deadline_ns) noexcept;
+/// The same on any word, while it is `seen`, until somebody wakes those who sleep on it.
+bool sleep_on_word(const std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t deadline_ns) noexcept;
 
 }  // namespace holdfast

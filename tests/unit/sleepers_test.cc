@@ -1,0 +1,191 @@
+// A hand-over wakes the thread that is meant, however many sleep for keys of their own.
+#include "lock/sleepers.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/clock.h"
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/waiting.h"
+
+namespace holdfast {
+namespace {
+
+using test::Dict;
+using test::now;
+using test::sleep_ms;
+using test::Waiting;
+
+const test::ScratchDirectory directory;
+constexpr double kLong = 30;
+
+TEST(SleepersTest, the_first_to_sleep_listens_and_appoints_another_when_it_gets_up) {
+  Sleepers sleepers;
+  Berth one;
+  Berth two;
+  EXPECT_TRUE(sleepers.lie_down(one, false));
+  EXPECT_TRUE(sleepers.alone());
+  EXPECT_FALSE(sleepers.lie_down(two, false));
+  EXPECT_FALSE(sleepers.alone());
+  sleepers.appoint();
+  EXPECT_EQ(two.word, 0U) << "somebody listens";
+  sleepers.get_up(one);
+  sleepers.appoint();
+  EXPECT_EQ(two.word, 1U);
+  sleepers.get_up(two);
+  EXPECT_TRUE(sleepers.lie_down(two, false));
+}
+
+TEST(SleepersTest, who_is_called_is_woken_once_and_nobody_else_is) {
+  Sleepers sleepers;
+  Berth listener;
+  Berth called;
+  Berth other;
+  sleepers.lie_down(listener, false);
+  sleepers.lie_down(called, false);
+  sleepers.lie_down(other, false);
+  sleepers.call(called);
+  sleepers.call(called);
+  sleepers.call(listener);
+  EXPECT_EQ(called.word, 1U);
+  EXPECT_EQ(listener.word, 0U) << "it sleeps on the bell";
+  EXPECT_EQ(other.word, 0U);
+  sleepers.get_up(listener);
+  sleepers.appoint();
+  EXPECT_EQ(called.word, 1U) << "it is getting up";
+  EXPECT_EQ(other.word, 1U);
+}
+
+TEST(SleepersTest, one_that_has_waiters_relieves_one_that_has_none) {
+  Sleepers sleepers;
+  Berth one;
+  Berth two;
+  sleepers.lie_down(one, false);
+  EXPECT_TRUE(sleepers.lie_down(two, true));
+  EXPECT_FALSE(sleepers.is_listener(one));
+  sleepers.get_up(one);
+  EXPECT_TRUE(sleepers.is_listener(two));
+}
+
+class HandOverTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
+  void TearDown() override { holdfast_remove(name.data(), name.size()); }
+
+  std::uint32_t waiters(const std::string& key) {
+    holdfast_holder holder{};
+    return dict.holder(key, &holder) == HOLDFAST_OK ? holder.waiters : 0;
+  }
+  void until_somebody_waits(const std::string& key) {
+    for (const double end = now() + kLong; waiters(key) == 0 && now() < end;) sleep_ms(1);
+  }
+
+  const std::string name = "sleepers";
+  Dict dict{name, {.size = 1 << 20}};
+};
+
+/// Times that the calling thread went to sleep.
+std::uint64_t sleeps() {
+  rusage usage{};
+  ::getrusage(RUSAGE_THREAD, &usage);
+  return static_cast<std::uint64_t>(usage.ru_nvcsw);
+}
+
+TEST_F(HandOverTest, a_release_wakes_no_thread_that_waits_for_another_key) {
+  constexpr std::size_t kSleepers = 40;
+  constexpr int kPasses = 200;
+  std::vector<holdfast_lease> held(kSleepers);
+  std::vector<std::thread> threads;
+  std::atomic<std::uint64_t> before{0};
+  std::atomic<std::uint64_t> after{0};
+  for (std::size_t i = 0; i < kSleepers; ++i) {
+    const std::string key = "own " + std::to_string(i);
+    ASSERT_EQ(dict.try_lock(key, 0, &held[i]), HOLDFAST_OK);
+    threads.emplace_back([&, key] {
+      Waiting waiting;
+      holdfast_lease lease{};
+      before += sleeps();
+      EXPECT_EQ(waiting.lock(dict, key, kLong, &lease), HOLDFAST_OK);
+      after += sleeps();
+      EXPECT_EQ(dict.unlock(key, &lease), HOLDFAST_OK);
+    });
+    until_somebody_waits(key);
+  }
+  const double start = now();
+  const auto pass_on = [&] {
+    Waiting waiting(true);  // in turns
+    for (int i = 1; i <= kPasses; ++i) {
+      holdfast_lease lease{};
+      EXPECT_EQ(waiting.lock(dict, "k", kLong, &lease), HOLDFAST_OK);
+      if (i < kPasses) until_somebody_waits("k");
+      EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+    }
+  };
+  std::thread other(pass_on);
+  pass_on();
+  other.join();
+  const double seconds = now() - start;
+  for (std::size_t i = 0; i < kSleepers; ++i) dict.unlock("own " + std::to_string(i), &held[i]);
+  for (std::thread& thread : threads) thread.join();
+  // One of them listens: it wakes for each pass, and a hundred times a second to look. The others wake by the clock, a
+  // few times a second. That they meet at a mutex is in the slack.
+  const double most = 3.0 * 2 * kPasses + seconds * (200 + 8.0 * kSleepers) + 20.0 * kSleepers;
+  RecordProperty("sleeps", std::to_string(after - before));
+  RecordProperty("seconds", std::to_string(seconds));
+  EXPECT_LE(static_cast<double>(after - before), most);
+}
+
+std::atomic<bool> caught{false};
+std::atomic<bool> go_on{false};
+
+void hang(int /*signal*/) {
+  caught = true;
+  for (const double end = now() + kLong; !go_on && now() < end;) {
+    const timespec pause{0, 1'000'000};
+    ::nanosleep(&pause, nullptr);
+  }
+}
+
+TEST_F(HandOverTest, a_listener_that_is_held_up_loses_no_wake_up) {
+  struct sigaction action {};
+  action.sa_handler = &hang;
+  ASSERT_EQ(::sigaction(SIGUSR1, &action, nullptr), 0);
+  holdfast_lease held[2] = {};
+  ASSERT_EQ(dict.try_lock("listener", 0, &held[0]), HOLDFAST_OK);
+  ASSERT_EQ(dict.try_lock("other", 0, &held[1]), HOLDFAST_OK);
+  const auto wait_for = [&](const char* key, std::atomic<bool>& has) {
+    Waiting waiting;
+    holdfast_lease lease{};
+    EXPECT_EQ(waiting.lock(dict, key, kLong, &lease), HOLDFAST_OK);
+    has = true;
+    dict.unlock(key, &lease);
+  };
+  std::atomic<bool> has[2] = {};
+  std::thread listener(wait_for, "listener", std::ref(has[0]));
+  until_somebody_waits("listener");
+  sleep_ms(20);
+  std::thread other(wait_for, "other", std::ref(has[1]));
+  until_somebody_waits("other");
+  sleep_ms(20);
+  ::pthread_kill(listener.native_handle(), SIGUSR1);
+  for (const double end = now() + kLong; !caught && now() < end;) sleep_ms(1);
+  EXPECT_EQ(dict.unlock("other", &held[1]), HOLDFAST_OK);
+  for (const double end = now() + kLong / 2; !has[1] && now() < end;) sleep_ms(1);
+  EXPECT_TRUE(has[1]);
+  EXPECT_FALSE(has[0]);
+  go_on = true;
+  EXPECT_EQ(dict.unlock("listener", &held[0]), HOLDFAST_OK);
+  listener.join();
+  other.join();
+}
+
+}  // namespace
+}  // namespace holdfast
