@@ -304,7 +304,8 @@ typedef struct holdfast_holder {
   uint32_t pid;      /* in the process's own pid namespace; 0 if it is dead and another has its place    */
   uint32_t worker;   /* number of a worker of `holdfast run`, 0xFFFFFFFF if it is none                   */
   uint32_t waiters;  /* how many are in the queue                                                        */
-  uint32_t alive;    /* 0: the process is dead, and the next who wants the lock gets it                  */
+  uint32_t alive;    /* 0: the process is dead, and the next who wants the lock gets it; 1: it lives; 2: */
+                     /* that cannot be told                                                              */
   char program[16];  /* name of the program, ended by a zero byte                                        */
   char why[128];     /* what holdfast_lock_explain said, ended by a zero byte                            */
 } holdfast_holder;

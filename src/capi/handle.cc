@@ -37,10 +37,11 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
     case Code::busy:
       return fail(code, "called from inside another holdfast call of this thread");
     case Code::system:
-      if (dictionary.world().token() == kNobody) {
+      if (dictionary.world().known_token() == kNobody) {
         platform::keep_sentence(About::call, platform::kept_sentence(About::entering));
         return static_cast<int>(World::last_failure_code());
       }
+      if (const Status trouble = dictionary.world().judge_trouble(); !trouble.ok()) return fail(trouble);
       platform::keep_formatted(About::call, "cannot lock the file of a dictionary whose mutex is \"file\"",
                                "cannot lock the file of dictionary \"%s\", whose mutex is \"file\": no descriptor is "
                                "left, or the file is gone",

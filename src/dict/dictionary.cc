@@ -22,10 +22,7 @@ Segment* Dictionary::adopt(std::unique_ptr<Segment> next) {
   return segments_.back().get();
 }
 
-void Dictionary::world_token() noexcept { (void)world_.token(); }
-
-// The dictionary was removed, or its world ended while this process, a forked child, was not in it. Only the latter
-// makes a new one.
+// The dictionary was removed, or its world ended. Only after the latter a new one is made.
 Segment* Dictionary::refresh() noexcept {
   try {
     const platform::LongMutex::Hold lock(refreshing_);

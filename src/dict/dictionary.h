@@ -102,9 +102,8 @@ class Dictionary {
 
   // --- for src/lock ---
 
-  /// The segment as it is now, null when the dictionary was removed. Enters the world if this process has not.
+  /// The segment as it is now, null when the dictionary was removed. Needs no identity.
   Segment* segment() noexcept {
-    world_token();
     Segment* now = segment_.load(std::memory_order_acquire);  // pairs with refresh()
     return now != nullptr && !now->retired() ? now : refresh();
   }
@@ -123,7 +122,6 @@ class Dictionary {
   Dictionary(World& world, std::string name, const DictionaryOptions& options) noexcept
       : world_(world), name_(std::move(name)), options_(options) {}
 
-  void world_token() noexcept;
   Segment* refresh() noexcept;
   Segment* adopt(std::unique_ptr<Segment> next);
   Code find_any(Segment& segment, std::string_view key, ValueOut& out, bool& stale) noexcept;

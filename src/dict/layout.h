@@ -42,7 +42,9 @@ struct DictionaryHeader {
 
   // One atomic step each.
   alignas(64) Word32 flush_epoch;  // entries of another epoch are flushed; 24 bits are used
-  alignas(64) Word64 sequence;     // last fencing number given out
+  alignas(64) Word64 sequence;     // last fencing number given out (dict/fencing.h)
+  Word64 range;                    // the range it is of; else it was overwritten
+  Word64 range_copy;               // sealed (world/fencing.h)
 
   std::array<ReadCounts, kReadCounts> reads;
 };

@@ -55,7 +55,7 @@ Shard::Read Dictionary::read(Segment& segment, const Key& key, ValueOut& out) no
 
 // Whether a holder lives. Only where the one that was found is dead and others are there, the mutex is taken.
 bool Dictionary::is_held(Segment& segment, const Key& key, const ValueOut& out) noexcept {
-  if (out.bits == world_.token() || world_.alive(out.bits)) return true;
+  if (!world_.is_dead(out.bits)) return true;
   if (out.type == EntryType::lock || !out.shared) return false;
   Owners owners;
   const Code code = mutate(
@@ -72,7 +72,7 @@ bool Dictionary::is_held(Segment& segment, const Key& key, const ValueOut& out) 
       kReadPatienceNs);
   if (code != Code::ok) return code != Code::not_found;
   return owners.full() ||
-         std::any_of(owners.begin(), owners.end(), [this](Token owner) { return world_.alive(owner); });
+         std::any_of(owners.begin(), owners.end(), [this](Token owner) { return !world_.is_dead(owner); });
 }
 
 // Live or not: `stale` says whether it is over.
@@ -87,9 +87,10 @@ Code Dictionary::find_any(Segment& segment, std::string_view name, ValueOut& out
 }
 
 // A plain addition, not an atomic one: two processes share a count only if more than kReadCounts of them live, and
-// threads of one process may lose a few of each other's.
+// threads of one process may lose a few of each other's. Those that have not entered the world share one, too: no read
+// needs an identity.
 void Dictionary::count_read(Segment& segment, bool hit) noexcept {
-  ReadCounts& counts = segment.header().reads[slot_of(world_.token()) % kReadCounts];
+  ReadCounts& counts = segment.header().reads[slot_of(world_.known_token()) % kReadCounts];
   Word64& count = hit ? counts.hits : counts.misses;
   count.store(count.load(kRelaxed) + 1, kRelaxed);
 }

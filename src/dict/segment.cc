@@ -3,17 +3,21 @@
 #include <cstring>
 
 #include "base/parse.h"
+#include "dict/fencing.h"
+#include "dict/repair.h"
+#include "world/file_use.h"
 #include "world/world.h"
 
 namespace holdfast {
 
 namespace {
 
-void initialise(std::byte* base, const Geometry& geometry, const DictionaryOptions& options) {
+void initialise(std::byte* base, const Geometry& geometry, const DictionaryOptions& options, const World& world) {
   auto& header = *reinterpret_cast<DictionaryHeader*>(base);
   header.strategy = static_cast<std::uint32_t>(options.mutex);
   header.shards = geometry.shards;
   header.seed = platform::random_number();
+  initialise_fencing(header, world.fencing());
 }
 
 Shard shard_at(std::byte* base, std::uint32_t index, const Geometry& geometry, MutexStrategy strategy, World& world,
@@ -43,7 +47,8 @@ const char* strategy_name(MutexStrategy strategy) noexcept {
 
 Segment::Segment(World& world, platform::Mapping mapping, const Geometry& geometry, MutexStrategy strategy,
                  std::uint64_t seed, std::unique_ptr<RecordLock> record_lock)
-    : mapping_(std::move(mapping)),
+    : world_(world),
+      mapping_(std::move(mapping)),
       geometry_(geometry),
       strategy_(strategy),
       seed_(seed),
@@ -67,8 +72,9 @@ Expected<std::unique_ptr<Segment>> Segment::make(World& world, const std::string
 }
 
 Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::string& name) {
-  auto file = open_world_file(world.directory(), file_name(name), FileKind::dictionary);
-  if (!file) return file.status();
+  auto used = use_dictionary_file(world.directory(), file_name(name), world.id());
+  if (!used) return used.status();
+  const OpenedFile* const file = &used->file;
   // Everything is judged, and the geometry computed, from the private copy of the header.
   const auto& header = *reinterpret_cast<const DictionaryHeader*>(file->page.data());
   if (header.file.size < kSizeMin || header.file.size > kSizeMax || header.file.size != round_size(header.file.size))
@@ -82,17 +88,35 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   const std::uint64_t seed = header.seed;
   auto mapping = map_world_file(*file);
   if (!mapping) return mapping.status();
-  return make(world, name, std::move(*mapping), geometry, strategy, seed);
+  auto segment = make(world, name, std::move(*mapping), geometry, strategy, seed);
+  if (segment && used->adopting != nullptr) {
+    if (Status adopted = (*segment)->adopt(*file); !adopted.ok()) return adopted;
+  }
+  return segment;
+}
+
+// Its processes are those of a world that nobody is in any more. Their tokens are nobody's here, so locks and holds
+// come free as those of the dead do; what must not wait for that is dropped. Done again from the beginning if this is
+// killed.
+Status Segment::adopt(const OpenedFile& file) {
+  for (const Shard& shard : shards_) {
+    if (shard.header().in_use.load(kRelaxed) == 0) continue;
+    shard.header().mutex.word.store(0, kRelaxed);
+    repair(shard);
+  }
+  // In a range of this world, above all that the other one gave here.
+  number_of_new_range(*this, header().sequence.load(kRelaxed));
+  return finish_adoption(file, world_.id());
 }
 
 Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::string& name,
                                                    const DictionaryOptions& options) {
   const Geometry geometry = Geometry::of(options.size);
-  const NewFile file{FileKind::dictionary, geometry.size, options.persist, options.mode};
+  const NewFile file{FileKind::dictionary, geometry.size, options.persist, options.mode, world.id()};
   // All the rest is zero, as shards are that nobody has used yet (ShardHeader::in_use). Touching each of them here
   // would cost a tenth of the time that the kernel's allocation takes.
   auto mapping = create_world_file(world.directory(), file_name(name), file,
-                                   [&](std::byte* base) { initialise(base, geometry, options); });
+                                   [&](std::byte* base) { initialise(base, geometry, options, world); });
   if (!mapping) return mapping.status();
   const std::uint64_t seed = reinterpret_cast<DictionaryHeader*>(mapping->data())->seed;
   return make(world, name, std::move(*mapping), geometry, options.mutex, seed);

@@ -45,6 +45,8 @@ class Segment {
   Shard& shard_of(std::uint64_t hash) noexcept { return shard_array_[(hash >> 32) & (geometry_.shards - 1)]; }
   std::vector<Shard>& shards() noexcept { return shards_; }
 
+  World& world() const noexcept { return world_; }
+
   /// Gives the memory of a retired segment back, whoever still looks at it: from now on it is all zero, and retired.
   void abandon() noexcept;
 
@@ -57,9 +59,11 @@ class Segment {
           std::unique_ptr<RecordLock> record_lock);
   static Expected<std::unique_ptr<Segment>> make(World& world, const std::string& name, platform::Mapping mapping,
                                                  const Geometry& geometry, MutexStrategy strategy, std::uint64_t seed);
+  Status adopt(const OpenedFile& file);
   static Expected<std::unique_ptr<Segment>> create(World& world, const std::string& name,
                                                    const DictionaryOptions& options);
 
+  World& world_;
   platform::Mapping mapping_;
   bool abandoned_ = false;
   Geometry geometry_;

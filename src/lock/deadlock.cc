@@ -64,14 +64,14 @@ void walk(const WaitTable& table, const Wait& own, Walk& walk) noexcept {
 }
 
 /// The conditions of the proof in deadlock.h, for waits that were read once.
-bool is_proved(const WaitTable& table, std::span<const Wait> waits, const std::function<bool(Token)>& is_alive) {
+bool is_proved(const WaitTable& table, std::span<const Wait> waits, const std::function<Liveness(Token)>& judge) {
   std::uint64_t last = 0;
   for (const Wait& wait : waits) last = std::max(last, wait.since);
   for (const Wait& wait : waits)
     if (wait.seen <= last) return false;
   for (const Wait& wait : waits) {
     const bool expired = wait.blocker.end_ms != kExpiryNever && time_passed(wait.blocker.end_ms);
-    if (expired || !is_alive(wait.token)) return false;
+    if (expired || judge(wait.token) != Liveness::alive) return false;
   }
   for (const Wait& wait : waits) {
     Wait again;
@@ -94,12 +94,12 @@ bool is_victim(std::span<const Wait> waits, std::uint64_t now_ns) noexcept {
 }  // namespace
 
 Circle find_circle(const WaitTable& table, const Wait& own, std::uint64_t now_ns,
-                   const std::function<bool(Token)>& is_alive, std::vector<std::string>& keys) {
+                   const std::function<Liveness(Token)>& judge, std::vector<std::string>& keys) {
   Walk found;
   walk(table, own, found);
   if (found.outcome != Circle::deadlock) return found.outcome;
   const std::span<const Wait> waits(found.waits.data(), found.length);
-  if (!is_proved(table, waits, is_alive) || !is_victim(waits, now_ns)) return Circle::there;
+  if (!is_proved(table, waits, judge) || !is_victim(waits, now_ns)) return Circle::there;
   keys.clear();
   for (const Wait& wait : waits) keys.emplace_back(wait.kept_key());
   return Circle::deadlock;
@@ -127,18 +127,18 @@ void TrackedWait::end() noexcept {
 }
 
 // Whether the wait has a record. REQUIRES: it goes on.
-bool TrackedWait::has_record(WaitTable& table, const IsAlive& is_alive) {
+bool TrackedWait::has_record(WaitTable& table, const Judge& judge) {
   if (record_ != nullptr && WaitTable::is_owner(*record_, wait_.token)) return true;
   record_ = nullptr;
   is_written_ = false;
   const std::uint64_t now = platform::coarse_monotonic_ns();
   if (now < retry_ns_) return false;
-  record_ = table.claim(wait_.token, wait_.agent, is_alive);
+  record_ = table.claim(wait_.token, wait_.agent, judge);
   if (record_ == nullptr) retry_ns_ = now + kRecordRetryNs;
   return record_ != nullptr;
 }
 
-Circle TrackedWait::search(WaitTable& table, const IsAlive& is_alive, const LookAtBlocker& blocker) {
+Circle TrackedWait::search(WaitTable& table, const Judge& judge, const LookAtBlocker& blocker) {
   wait_.seen = platform::monotonic_ns();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const Blocker before = wait_.blocker;
@@ -148,27 +148,27 @@ Circle TrackedWait::search(WaitTable& table, const IsAlive& is_alive, const Look
   if (!is_written_ || !is_same_grant(before, wait_.blocker)) table.count_change();
   is_written_ = true;
   std::vector<std::string> keys;
-  const Circle circle = find_circle(table, wait_, wait_.seen, is_alive, keys);
+  const Circle circle = find_circle(table, wait_, wait_.seen, judge, keys);
   if (circle == Circle::deadlock) keys_ = std::move(keys);
   return circle;
 }
 
-bool TrackedWait::look(WaitTable& table, const IsAlive& is_alive, const LookAtBlocker& blocker) {
+bool TrackedWait::look(WaitTable& table, const Judge& judge, const LookAtBlocker& blocker) {
   if (!going_on()) return false;
-  if (!has_record(table, is_alive)) return false;
+  if (!has_record(table, judge)) return false;
   const std::uint64_t changes = table.changes();
   if (is_written_ && changes == changes_ && !in_circle_ && (wait_.blocker.known() || !blocker().known())) return false;
   changes_ = changes;
-  const Circle circle = search(table, is_alive, blocker);
+  const Circle circle = search(table, judge, blocker);
   in_circle_ = circle != Circle::none;
   told_ = circle == Circle::deadlock;
   return told_;
 }
 
-bool TrackedWait::settle(WaitTable& table, const IsAlive& is_alive, const LookAtBlocker& blocker) {
+bool TrackedWait::settle(WaitTable& table, const Judge& judge, const LookAtBlocker& blocker) {
   if (!told_ || !going_on()) return false;
   told_ = false;
-  return has_record(table, is_alive) && search(table, is_alive, blocker) == Circle::deadlock;
+  return has_record(table, judge) && search(table, judge, blocker) == Circle::deadlock;
 }
 
 }  // namespace holdfast

@@ -51,12 +51,12 @@ enum class Circle { none, there, deadlock };
 /// Follows the holders from `own`, which is recorded. there: it is in a circle, but that is not proved, or another is
 /// to be told. deadlock: it is to be told; `keys` are then what the waits of the circle are for, its own first.
 Circle find_circle(const WaitTable& table, const Wait& own, std::uint64_t now_ns,
-                   const std::function<bool(Token)>& is_alive, std::vector<std::string>& keys);
+                   const std::function<Liveness(Token)>& judge, std::vector<std::string>& keys);
 
 /// One wait of this process. REQUIRES for all calls: one thread at a time.
 class TrackedWait {
  public:
-  using IsAlive = std::function<bool(Token)>;
+  using Judge = std::function<Liveness(Token)>;
   using LookAtBlocker = std::function<Blocker()>;
 
   /// The wait begins, or goes on.
@@ -72,16 +72,16 @@ class TrackedWait {
   }
   static constexpr std::uint64_t kNothing = ~std::uint64_t{0};
   /// To be called now and then. True when the waiter is to be told of a deadlock, which it then settles.
-  bool look(WaitTable& table, const IsAlive& is_alive, const LookAtBlocker& blocker);
+  bool look(WaitTable& table, const Judge& judge, const LookAtBlocker& blocker);
   /// Whether what the last look found is still so.
-  bool settle(WaitTable& table, const IsAlive& is_alive, const LookAtBlocker& blocker);
+  bool settle(WaitTable& table, const Judge& judge, const LookAtBlocker& blocker);
 
   /// Of the last deadlock.
   const std::vector<std::string>& keys() const noexcept { return keys_; }
 
  private:
-  bool has_record(WaitTable& table, const IsAlive& is_alive);
-  Circle search(WaitTable& table, const IsAlive& is_alive, const LookAtBlocker& blocker);
+  bool has_record(WaitTable& table, const Judge& judge);
+  Circle search(WaitTable& table, const Judge& judge, const LookAtBlocker& blocker);
 
   Wait wait_;  // token: nobody if it does not go on
   WaitRecord* record_ = nullptr;

@@ -41,7 +41,7 @@ void look_at_permits(const Shard& shard, Arena& arena, const View& view, std::ui
 }
 
 void ask_about(World& world, Holder& holder) noexcept {
-  holder.alive = holder.lease.owner == world.token() || world.alive(holder.lease.owner);
+  holder.liveness = world.judge(holder.lease.owner);
   holder.worker = kNoWorker;
   const ProcessSlot* slot = world.slot(holder.lease.owner);
   if (slot == nullptr) return;

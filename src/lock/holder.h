@@ -20,14 +20,14 @@ struct Holder {
   std::array<char, kWhyMax + 1> why{};  // ends with a zero byte
 
   // Of its process, if that has not been forgotten.
-  bool alive = false;
+  Liveness liveness = Liveness::dead;
   std::uint32_t pid = 0;
   std::uint32_t worker = 0;
   std::array<char, 16> program{};  // ends with a zero byte
 };
 
 /// ok, not_found (nobody holds it, or the lease is over), timeout, busy, removed. A holder that is dead is told, with
-/// `alive` false.
+/// `liveness` dead.
 Code find_holder(Dictionary& dictionary, std::string_view key, Holder& holder) noexcept;
 
 /// Says why the lease is held; an empty text takes that back. ok, not_owner, no_memory (nothing changed), timeout,

@@ -107,9 +107,10 @@ Code lock_try(Dictionary& dictionary, std::string_view key, const Claim& claim, 
   if (const auto code = QuietLock(*segment, key, kAttemptPatienceNs).take(world, self, claim, lease)) return *code;
   const Attempt attempt{key, {self, claim, nullptr}, false};
   Refusal refusal;
-  return try_past_the_dead(world, self, refusal, [&](const Owners& dead, Refusal& why) noexcept {
+  const Code code = try_past_the_dead(world, self, refusal, [&](const Owners& dead, Refusal& why) noexcept {
     return attempt_lock(dictionary, attempt, dead, lease, why);
   });
+  return told(code, refusal);
 }
 
 Code lock_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, Parker& parker, std::uint32_t number,

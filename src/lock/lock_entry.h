@@ -7,6 +7,7 @@
 #include "base/token.h"
 #include "dict/arena.h"
 #include "dict/expiry.h"
+#include "dict/fencing.h"
 #include "dict/holds.h"
 #include "dict/segment.h"
 #include "dict/shard.h"
@@ -26,16 +27,6 @@ inline void count_free_locks(const Shard& shard, std::uint32_t change) noexcept 
 inline void note_end(const Shard& shard, std::uint64_t end_ms) noexcept {
   Word64& reclaim_after = shard.header().reclaim_after;
   if (end_ms != kExpiryNever && end_ms < reclaim_after.load(kRelaxed)) reclaim_after.store(end_ms, kRelaxed);
-}
-
-/// The next fencing number. With one shard its mutex guards it, and the atomic step, which costs as much as finding the
-/// lock, is saved.
-inline std::uint64_t next_sequence(Segment& segment) noexcept {
-  Word64& last = segment.header().sequence;
-  if (segment.geometry().shards > 1) return last.fetch_add(1, kRelaxed) + 1;
-  const std::uint64_t next = last.load(kRelaxed) + 1;
-  last.store(next, kRelaxed);
-  return next;
 }
 
 inline bool is_held_by(const LockFields& lock, const Lease& lease) noexcept {
@@ -68,7 +59,7 @@ struct LockEntry {
   std::uint64_t grant(Token owner, const Claim& claim, std::uint32_t reserved) const noexcept {
     const std::uint64_t now = claim.exptime == 0.0 ? platform::coarse_monotonic_ns() : platform::monotonic_ns();
     const std::uint64_t end_ms = expiry_after(claim.exptime, now);
-    const std::uint64_t sequence = next_sequence(segment);
+    const std::uint64_t sequence = next_sequence(segment, fields.sequence.load(kRelaxed));
     fields.sequence.store(sequence, kRelease);  // release: pairs with Shard::copy_value
     fields.reserved.store(reserved, kRelaxed);
     fields.agent.store(claim.agent, kRelease);  // after the sequence: pairs with the search for deadlocks

@@ -59,7 +59,9 @@ bool Parker::track(std::uint32_t number, std::uint32_t agent, std::string_view k
       look_ns_ = std::min(look_ns_, platform::coarse_monotonic_ns() + kLookNs);
       ParkingLot::get().attend_watching(*this);
       Living living(world_, self);
-      deadlock = slot.tracked->settle(table, std::ref(living), [&] { return slot.watch.kind->blocker(slot.watch); });
+      deadlock = slot.tracked->settle(
+          table, [&living](Token token) { return living.judge(token); },
+          [&] { return slot.watch.kind->blocker(slot.watch); });
     } catch (...) {
       // No memory to search with: the wait ends by its timeout.
     }

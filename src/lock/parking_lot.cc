@@ -25,7 +25,9 @@ constexpr std::uint64_t kReliedOnNs = 24 * kLookNs;
 bool look_for_deadlock(World& world, Living& living, std::uint64_t changes, WaiterSlot& slot) {
   if (slot.tracked == nullptr || slot.quiet_at == changes) return false;
   WaitTable table = world.waits();
-  const bool told = slot.tracked->look(table, std::ref(living), [&] { return slot.watch.kind->blocker(slot.watch); });
+  const bool told = slot.tracked->look(
+      table, [&living](Token token) { return living.judge(token); },
+      [&] { return slot.watch.kind->blocker(slot.watch); });
   slot.quiet_at = slot.tracked->going_on() ? slot.tracked->quiet_at() : changes;
   return told;
 }

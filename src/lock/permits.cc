@@ -221,7 +221,7 @@ class Desk {
     const std::uint64_t end_ms = expiry_after(claim.exptime, now_ns);
     Hold hold;
     hold.owner = attempt_.self;
-    hold.sequence = next_sequence(segment_);
+    hold.sequence = next_sequence(segment_, 0);
     hold.since_ms = now_ns / 1'000'000;
     hold.expiry = expiry_word(end_ms, flush_);
     hold.count = attempt_.what.want;
@@ -304,9 +304,10 @@ Code permits_try(Dictionary& dictionary, std::string_view key, const PermitsClai
   const Token self = world.token();
   if (self == kNobody) return Code::system;
   Refusal refusal;
-  return try_past_the_dead(world, self, refusal, [&](const Owners& dead, Refusal& why) noexcept {
+  const Code code = try_past_the_dead(world, self, refusal, [&](const Owners& dead, Refusal& why) noexcept {
     return attempt_permits(dictionary, key, claim, self, nullptr, dead, lease, why);
   });
+  return told(code, refusal);
 }
 
 Code permits_wait(Dictionary& dictionary, std::string_view key, const PermitsClaim& claim, Parker& parker,
@@ -367,7 +368,7 @@ Code count_permits(Dictionary& dictionary, std::string_view name, PermitsCount& 
   std::size_t i = 0;
   for (const Token owner : shares.owners) {
     const std::uint64_t share = shares.counts[i++];
-    if (owner == world.token() || world.alive(owner)) used += share;
+    if (!world.is_dead(owner)) used += share;
   }
   count.used = static_cast<std::uint32_t>(std::min<std::uint64_t>(used, ~0U));
   return code;

@@ -23,10 +23,14 @@ constexpr std::uint64_t kGlanceNs = 20'000;
 
 }  // namespace
 
-bool find_dead(World& world, Token self, const Owners& holders, Owners& dead) noexcept {
+bool find_dead(World& world, Token self, Refusal& refusal, Owners& dead) noexcept {
   bool found = false;
-  for (const Token holder : holders) {
-    if (holder == self || dead.has(holder) || world.alive(holder)) continue;
+  refusal.unjudged = false;
+  for (const Token holder : refusal.holders) {
+    if (holder == self || dead.has(holder)) continue;
+    const Liveness liveness = world.judge(holder);
+    if (liveness == Liveness::unknown) refusal.unjudged = true;
+    if (liveness != Liveness::dead) continue;
     dead.add(holder);
     found = true;
   }

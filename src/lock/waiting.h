@@ -2,7 +2,9 @@
 //
 // An attempt runs with a shard's mutex held, where nobody may ask the kernel whether a process lives. So it names the
 // owners that stand in its way; those who are dead are given to a second attempt, which treats exactly them as gone. A
-// token is never given out again: who was found dead stays dead.
+// token is never given out again: who was found dead stays dead. Where it cannot be told whether a holder lives,
+// nothing is taken from it: an attempt ends with `system`, and a wait goes on, as there may be a release, and ends with
+// that.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +34,11 @@ struct Refusal {
   std::uint64_t place = 0;              // the waiter's, in the queue
   Watch watch;
   std::uint64_t delay_ns = 0;  // how long the waiter took to come when it was woken; 0: it was not
+  bool unjudged = false;  // it cannot be told whether one of the holders lives
 };
 
 /// Adds to `dead` those of the holders that are. Whether there were any that were not known. Asks the kernel.
-bool find_dead(World& world, Token self, const Owners& holders, Owners& dead) noexcept;
+bool find_dead(World& world, Token self, Refusal& refusal, Owners& dead) noexcept;
 
 /// Runs `attempt(const Owners& dead, Refusal&) -> Code`, again while that gets past somebody who is dead.
 template <class Attempt>
@@ -45,8 +48,13 @@ Code try_past_the_dead(World& world, Token self, Refusal& refusal, Attempt&& att
   for (int i = 1;; ++i) {
     refusal.holders.clear();
     const Code code = attempt(static_cast<const Owners&>(dead), refusal);
-    if (code != Code::locked || i == kAttempts || !find_dead(world, self, refusal.holders, dead)) return code;
+    if (code != Code::locked || i == kAttempts || !find_dead(world, self, refusal, dead)) return code;
   }
+}
+
+/// What an attempt that does not wait tells: nobody is said to hold what may be a dead process's.
+inline Code told(Code code, const Refusal& refusal) noexcept {
+  return code == Code::locked && refusal.unjudged ? Code::system : code;
 }
 
 /// What became of a step of a wait: ends the wait, or tells the parker what to watch and `pause` (s) how long.

@@ -4,11 +4,11 @@
 
 namespace holdfast {
 
-bool Living::operator()(Token token) noexcept {
-  if (token == self_) return true;
+Liveness Living::judge(Token token) noexcept {
+  if (token == self_) return Liveness::alive;
   Answer& answer = answers_[slot_of(token) % kAnswers];
-  if (answer.token != token) answer = {token, world_.alive(token)};
-  return answer.alive;
+  if (answer.token != token) answer = {token, world_.judge(token)};
+  return answer.liveness;
 }
 
 }  // namespace holdfast

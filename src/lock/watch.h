@@ -9,6 +9,7 @@
 
 #include "base/token.h"
 #include "dict/layout.h"
+#include "world/liveness.h"
 #include "world/wait_table.h"
 
 namespace holdfast {
@@ -21,12 +22,14 @@ class World;
 class Living {
  public:
   Living(World& world, Token self) noexcept : world_(world), self_(self) {}
-  bool operator()(Token token) noexcept;
+  Liveness judge(Token token) noexcept;
+  /// Not known to be dead: what it holds is held.
+  bool operator()(Token token) noexcept { return judge(token) != Liveness::dead; }
 
  private:
   struct Answer {
     Token token = kNobody;
-    bool alive = false;
+    Liveness liveness = Liveness::dead;
   };
   static constexpr std::uint32_t kAnswers = 64;
 

@@ -91,10 +91,16 @@ bool Shmtx::take_free(std::uint32_t desired) noexcept {
 bool Shmtx::take_from_dead(std::uint32_t seen, std::uint32_t desired) noexcept {
   if (seen == 0) return false;
   // WAITERS without an owner is no state of this protocol. Shared memory was overwritten, and repair is the answer too.
-  if (without_waiters(seen) != 0 && world_->owner_alive(without_waiters(seen))) return false;
+  if (without_waiters(seen) != 0 && world_->judge_owner(without_waiters(seen)) != Liveness::dead) return false;
   HOLDFAST_FAILPOINT("shmtx.judged");
   // Acquire: pairs with the dead owner's own stores, which the kernel ordered before it gave up the slot's lock.
   return state_->word.compare_exchange_strong(seen, desired, std::memory_order_acquire, std::memory_order_relaxed);
+}
+
+LockResult Shmtx::given_up(std::uint32_t seen) noexcept {
+  const std::uint32_t owner = without_waiters(seen);
+  if (owner != 0 && world_->judge_owner(owner) == Liveness::unknown) return LockResult::failed;
+  return LockResult::timeout;
 }
 
 bool Shmtx::leave_mark(std::uint32_t seen) noexcept {
@@ -125,7 +131,7 @@ LockResult Shmtx::wait_on_futex(std::uint32_t me, std::uint64_t deadline_ns) noe
     if (now >= deadline_ns) {
       if (take_from_dead(seen, me | kShmtxWaiters)) return LockResult::owner_died;
       // A wake-up may have ended here that took the mark with it: others who sleep would miss the next one.
-      if (mark == 0 || leave_mark(seen)) return LockResult::timeout;
+      if (mark == 0 || leave_mark(seen)) return given_up(seen);
       continue;
     }
     if (!leave_mark(seen)) continue;
@@ -158,7 +164,9 @@ LockResult Shmtx::wait_spinning(std::uint32_t me, std::uint64_t deadline_ns) noe
       if (take_from_dead(state_->word.load(std::memory_order_relaxed), me)) return LockResult::owner_died;
       probe_at = now + kProbeNs;
     }
-    if (now >= deadline_ns) return take_free(me) ? LockResult::acquired : LockResult::timeout;
+    if (now >= deadline_ns) {
+      return take_free(me) ? LockResult::acquired : given_up(state_->word.load(std::memory_order_relaxed));
+    }
     platform::yield();
   }
 }

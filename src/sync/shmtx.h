@@ -49,7 +49,8 @@ enum class LockResult {
   owner_died,  // acquired too, and the caller must now repair what the mutex guards
   timeout,     // of try_lock: somebody alive has it
   busy,        // this thread is inside a critical section already (a signal handler, a finaliser)
-  failed,      // no identity in the world, or the file strategy cannot reach the segment's file
+  failed,      // no identity in the world; the file strategy cannot reach the segment's file; it cannot be told
+               // whether the owner lives
 };
 
 namespace shmtx_internal {
@@ -118,6 +119,8 @@ class Shmtx {
   void unlock_slow() noexcept;
 
   /// Sets WAITERS in the word, which is `seen`; false if it is no longer.
+  /// What a waiter is told whose patience is over.
+  LockResult given_up(std::uint32_t seen) noexcept;
   bool leave_mark(std::uint32_t seen) noexcept;
   LockResult wait_on_futex(std::uint32_t me, std::uint64_t deadline_ns) noexcept;
   LockResult wait_spinning(std::uint32_t me, std::uint64_t deadline_ns) noexcept;

@@ -6,12 +6,25 @@
 
 namespace holdfast {
 
+using BootId = std::array<char, 40>;
+
 struct Boot {
-  std::array<char, 40> id;       // /proc/sys/kernel/random/boot_id; zeros where /proc is missing
+  BootId id;                     // /proc/sys/kernel/random/boot_id; zeros where /proc is missing
   std::uint64_t time_namespace;  // inode of /proc/self/ns/time; 0 where there is none
 };
 
 /// Read once per process.
 const Boot& this_boot() noexcept;
+
+/// As it is now: a child may have been forked into another one.
+std::uint64_t time_namespace_now() noexcept;
+
+/// What is not known counts as the same: what decides is who holds a record lock.
+inline bool is_same_boot(const BootId& one, const BootId& other) noexcept {
+  return one[0] == '\0' || other[0] == '\0' || one == other;
+}
+inline bool is_same_time_namespace(std::uint64_t one, std::uint64_t other) noexcept {
+  return one == 0 || other == 0 || one == other;
+}
 
 }  // namespace holdfast

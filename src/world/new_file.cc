@@ -13,6 +13,7 @@
 
 #include "base/failpoint.h"
 #include "world/boot.h"
+#include "world/file_use.h"
 #include "world/runtime_directory.h"
 #include "world/world_file.h"
 
@@ -112,7 +113,9 @@ Status set_access(const RuntimeDirectory& directory, const std::string& name, in
   return {};
 }
 
-void write_header(std::byte* base, const NewFile& file, std::uint32_t mode) {
+WorldId new_world_id() { return {.high = platform::random_number(), .low = platform::random_number()}; }
+
+void write_header(std::byte* base, const NewFile& file, std::uint32_t mode, ino_t inode) {
   auto* const header = new (base) FileHeader{};
   header->magic = kMagic;
   header->layout = kLayoutVersion;
@@ -122,6 +125,8 @@ void write_header(std::byte* base, const NewFile& file, std::uint32_t mode) {
   header->boot = this_boot().id;
   header->time_namespace = this_boot().time_namespace;
   header->mode = mode;
+  header->inode = inode;
+  header->world = file.kind == FileKind::processes ? new_world_id() : file.world;
 }
 
 // What both ways of birth share: a complete file, not yet named.
@@ -135,13 +140,18 @@ Expected<Mapping> fill(const RuntimeDirectory& directory, const std::string& nam
     return Status{Code::system, "cannot reserve " + std::to_string(file.size) + " bytes for " +
                                     directory.path_of(name) + ": " + platform::error_text(error)};
   }
+  // Before it is mapped: the mapping keeps the lock.
+  if (const int error = file.kind == FileKind::dictionary ? platform::try_shared_record_lock(fd, kUseLock) : 0) {
+    return Status{Code::system,
+                  "cannot lock the new file " + directory.path_of(name) + ": " + platform::error_text(error)};
+  }
   Mapping mapping = platform::map_shared(fd, file.size);
   if (!mapping) {
     return Status{errno == ENOMEM ? Code::no_memory : Code::system, "cannot map " + std::to_string(file.size) +
                                                                         " bytes of " + directory.path_of(name) + ": " +
                                                                         platform::error_text(errno)};
   }
-  write_header(mapping.data(), file, mode);
+  write_header(mapping.data(), file, mode, mapping.file().inode);
   initialise(mapping.data());
   return mapping;
 }

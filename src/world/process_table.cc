@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/failpoint.h"
+#include "world/boot.h"
 
 namespace holdfast {
 
@@ -22,9 +23,17 @@ using platform::FileId;
 constexpr const char* kTableName = "processes";
 constexpr std::uint32_t kTableMode = 0600;
 constexpr std::uint64_t kRetryNs = platform::kNsPerMs / 2;
-/// Behind the FileHeader in the header page: pid of whoever has kTableLock, for people.
-constexpr std::size_t kLockHolderOffset = 256;
-static_assert(kLockHolderOffset >= sizeof(FileHeader));
+constexpr std::uint64_t kNeverUsed = 0;  // generation
+
+/// Where the generations of a world begin: elsewhere in each, so that tokens of another world, which a dictionary may
+/// still hold, are those of nobody here.
+std::uint64_t first_generation(const WorldId& id) noexcept { return (id.low & kGenerationMask >> 1) + 1; }
+
+/// What two of three say, else kNeverUsed.
+std::uint64_t majority(const std::array<std::uint64_t, 3>& words) noexcept {
+  if (words[0] == words[1] || words[0] == words[2]) return words[0];
+  return words[1] == words[2] ? words[1] : kNeverUsed;
+}
 
 std::uint32_t worker_number() noexcept {
   const char* const text = ::secure_getenv("HOLDFAST_WORKER");
@@ -58,9 +67,50 @@ std::string comm_of(const ProcessSlot& slot) {
 
 // --- opening ---------------------------------------------------------------------------------------------
 
+namespace {
+
+bool anybody_holds(int fd) noexcept {
+  constexpr std::uint64_t kEveryByte = std::uint64_t{1} << 62;
+  std::uint64_t holder = platform::kNoHolder;
+  return platform::find_record_lock(fd, 0, kEveryByte, holder) != 0 || holder != platform::kNoHolder;
+}
+
+// Under the table's lock, so that nobody enters a table that is about to go.
+Status retire_table(const RuntimeDirectory& directory, const OpenedFile& file) {
+  const int error = platform::try_record_lock(file.fd.get(), kTableLock);
+  if (error == EAGAIN || (error == 0 && anybody_holds(file.fd.get()))) return {};  // somebody has entered meanwhile
+  if (error != 0) {
+    return {Code::system, "cannot lock " + directory.path_of(kTableName) + ": " + platform::error_text(error)};
+  }
+  return retire_opened_file(directory, kTableName, file);
+}
+
+/// Whether a table that was opened still means something. If not, and nobody uses it, it is retired.
+Status judge_table(const RuntimeDirectory& directory, const OpenedFile& file, bool& usable) {
+  const FileHeader& header = file.header();
+  const bool in_use = anybody_holds(file.fd.get());
+  const bool same_clock = is_same_time_namespace(header.time_namespace, this_boot().time_namespace);
+  const bool genuine = header.inode == file.id.inode;
+  usable = genuine && same_clock && (in_use || is_same_boot(header.boot, this_boot().id));
+  if (usable) return {};
+  if (!in_use) return retire_table(directory, file);
+  const std::string path = directory.path_of(kTableName);
+  if (!genuine) {
+    return {Code::corrupt, path + " is a copy, or was overwritten: it names inode " + std::to_string(header.inode) +
+                               ", its own is " + std::to_string(file.id.inode) + "; stop the processes that use it"};
+  }
+  return {Code::mismatch, path + " is used by processes of another time namespace (" +
+                              std::to_string(header.time_namespace) + ", this process is in " +
+                              std::to_string(this_boot().time_namespace) + "); choose another HOLDFAST_DIR"};
+}
+
+}  // namespace
+
 ProcessTable::ProcessTable(ProcessTable&& other) noexcept
     : directory_(std::move(other.directory_)),
       mapping_(std::move(other.mapping_)),
+      id_(other.id_),
+      time_namespace_(other.time_namespace_),
       probe_fd_(other.probe_fd_.exchange(-1, std::memory_order_relaxed)) {}
 
 Expected<ProcessTable> ProcessTable::attach(const RuntimeDirectory& directory, const OpenedFile& file) {
@@ -78,10 +128,17 @@ Expected<ProcessTable> ProcessTable::open(const RuntimeDirectory& directory) {
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     auto file = open_world_file(directory, kTableName, FileKind::processes);
-    if (file) return attach(directory, *file);
+    if (file) {
+      bool usable = false;
+      if (Status judged = judge_table(directory, *file, usable); !judged.ok()) return judged;
+      if (usable) return attach(directory, *file);
+      continue;
+    }
     if (file.status().code != Code::not_found) return file.status();
     const NewFile table{.kind = FileKind::processes, .size = kTableBytes, .persist = true, .mode = kTableMode};
-    auto created = create_world_file(directory, kTableName, table, [](std::byte*) {});  // zero is a free slot
+    auto created = create_world_file(directory, kTableName, table, [](std::byte* base) {
+      FencingRanges(reinterpret_cast<TableHeader*>(base)->fencing).initialise();  // the rest is zero: free slots
+    });
     if (created) return ProcessTable(directory, std::move(*created));
     if (created.status().code != Code::exists) return created.status();
   }
@@ -89,8 +146,19 @@ Expected<ProcessTable> ProcessTable::open(const RuntimeDirectory& directory) {
 }
 
 ProcessTable::ProcessTable(RuntimeDirectory directory, platform::Mapping mapping)
-    : directory_(std::move(directory)), mapping_(std::move(mapping)) {
+    : directory_(std::move(directory)),
+      mapping_(std::move(mapping)),
+      id_(header().file.world),
+      time_namespace_(header().file.time_namespace) {
   directory_.anchor(kTableName, mapping_.file());
+}
+
+bool ProcessTable::is_current() const noexcept {
+  try {
+    return is_current_file(directory_, kTableName, mapping_.file());
+  } catch (...) {
+    return true;  // no memory for a path
+  }
 }
 
 Expected<FileDescriptor> ProcessTable::open_file() const {
@@ -109,10 +177,6 @@ Expected<FileDescriptor> ProcessTable::open_file() const {
 
 // --- the table's lock ------------------------------------------------------------------------------------
 
-std::atomic<std::uint32_t>& ProcessTable::lock_holder() const noexcept {
-  return *reinterpret_cast<std::atomic<std::uint32_t>*>(mapping_.data() + kLockHolderOffset);
-}
-
 Expected<ProcessTable::Lock> ProcessTable::lock(std::uint64_t patience_ns) const {
   const std::uint64_t deadline = platform::monotonic_ns() + patience_ns;
   for (;;) {
@@ -122,8 +186,10 @@ Expected<ProcessTable::Lock> ProcessTable::lock(std::uint64_t patience_ns) const
     if (!fd) return fd.status();
     const int error = platform::try_record_lock(fd->get(), kTableLock);
     if (error == 0) {
-      lock_holder().store(static_cast<std::uint32_t>(::getpid()), std::memory_order_relaxed);
-      return Lock(std::move(guard), std::move(*fd), &lock_holder());
+      // Who found nobody here may have retired it since it was opened.
+      if (!is_current()) return Status{Code::system, directory_.path_of(kTableName) + " was removed or replaced"};
+      header().lock_holder.store(static_cast<std::uint32_t>(::getpid()), std::memory_order_relaxed);
+      return Lock(std::move(guard), std::move(*fd), &header().lock_holder);
     }
     if (error != EAGAIN) {
       return Status{Code::system, "cannot lock " + directory_.path_of(kTableName) + ": " + platform::error_text(error)};
@@ -132,7 +198,8 @@ Expected<ProcessTable::Lock> ProcessTable::lock(std::uint64_t patience_ns) const
     if (now >= deadline) {
       return Status{Code::busy, directory_.path_of(kTableName) + " has been locked for " +
                                     std::to_string(patience_ns / platform::kNsPerMs) + " ms by process " +
-                                    std::to_string(lock_holder().load(std::memory_order_relaxed)) + "; is it stopped?"};
+                                    std::to_string(header().lock_holder.load(std::memory_order_relaxed)) +
+                                    "; is it stopped?"};
     }
     fd->reset();
     guard.reset();
@@ -161,40 +228,60 @@ void ProcessTable::describe_self(ProcessSlot& slot) const noexcept {
   for (auto& entry : slot.mail) entry.store(0, std::memory_order_relaxed);
 }
 
+// Nobody has the slot's lock, and with the table's lock nobody else can take it: its last owner is dead. So the
+// generation grows before the lock is taken, and what it was means a dead process from then on. Killed or stopped in
+// between, this process has only skipped a number.
+Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std::uint32_t index) {
+  ProcessSlot& slot = slots()[index];
+  describe_self(slot);
+  const std::uint64_t before = generation_of_slot(index);
+  const std::uint64_t next = before == kNeverUsed ? first_generation(id_) : (before + 1) & kGenerationMask;
+  const std::uint64_t generation = next == kNeverUsed ? 1 : next;
+  // Release: who sees this generation (World::slot) sees the description and the empty mailbox.
+  for (auto& word : slot.generations) word.store(generation, std::memory_order_release);
+
+  HOLDFAST_FAILPOINT("enter.generation_raised");
+  const int error = platform::try_record_lock(fd.get(), kSlotLocks + index);
+  if (error != 0) {
+    return Status{Code::system,
+                  "record locks do not work on " + directory_.path_of(kTableName) + ": " + platform::error_text(error)};
+  }
+  HOLDFAST_FAILPOINT("enter.record_locked");
+  platform::Mapping pin = platform::pin_description(fd.get(), platform::AtFork::drop);
+  if (!pin) return Status{Code::system, "cannot pin a process slot: " + platform::error_text(errno)};
+  fd.reset();
+  std::uint64_t holder = platform::kNoHolder;
+  if (platform::find_record_lock(held.fd_.get(), kSlotLocks + index, 1, holder) != 0 || holder == platform::kNoHolder) {
+    return Status{Code::system, "a record lock on " + directory_.path_of(kTableName) +
+                                    " does not outlive its descriptor; the directory must be on tmpfs"};
+  }
+  pin.release();  // from here on only the end of the process gives the slot back
+  return make_token(index, generation);
+}
+
 Expected<Token> ProcessTable::enter(const Lock& held) {
+  if (const std::uint64_t here = time_namespace_now(); !is_same_time_namespace(here, time_namespace_)) {
+    return Status{Code::mismatch, "this process is in another time namespace (" + std::to_string(here) + ") than " +
+                                      directory_.path_of(kTableName) + " (" + std::to_string(time_namespace_) +
+                                      "), where the clock is another; choose another HOLDFAST_DIR"};
+  }
   auto fd = open_file();
   if (!fd) return fd.status();
   // A random start spreads the use, so that no slot's generation wears out first.
   const auto start = static_cast<std::uint32_t>(platform::random_number() % kSlots);
   for (std::uint32_t i = 0; i < kSlots; ++i) {
     const std::uint32_t index = (start + i) % kSlots;
-    const int error = platform::try_record_lock(fd->get(), kSlotLocks + index);
-    if (error == EAGAIN) continue;
-    if (error != 0) {
+    std::uint64_t holder = platform::kNoHolder;
+    if (const int error = platform::find_record_lock(held.fd_.get(), kSlotLocks + index, 1, holder)) {
       return Status{Code::system, "record locks do not work on " + directory_.path_of(kTableName) + ": " +
                                       platform::error_text(error)};
     }
-    platform::Mapping pin = platform::pin_description(fd->get(), platform::AtFork::drop);
-    if (!pin) return Status{Code::system, "cannot pin a process slot: " + platform::error_text(errno)};
-    fd->reset();
-    std::uint64_t holder = platform::kNoHolder;
-    if (platform::find_record_lock(held.fd_.get(), kSlotLocks + index, 1, holder) != 0 ||
-        holder == platform::kNoHolder) {
-      return Status{Code::system, "a record lock on " + directory_.path_of(kTableName) +
-                                      " does not outlive its descriptor; the directory must be on tmpfs"};
-    }
-    HOLDFAST_FAILPOINT("enter.record_locked");
-    ProcessSlot& slot = slots()[index];
-    describe_self(slot);
-    const std::uint64_t before = slot.generation.load(std::memory_order_relaxed) & kGenerationMask;
-    const std::uint64_t generation = before == kGenerationMask ? 1 : before + 1;
-    // Release: who sees this generation (World::slot) sees the description and the empty mailbox.
-    slot.generation.store(generation, std::memory_order_release);
-    pin.release();  // from here on only the end of the process gives the slot back
-    return make_token(index, generation);
+    if (holder != platform::kNoHolder) continue;
+    return take_slot(held, std::move(*fd), index);
   }
-  return Status{Code::no_memory, "all " + std::to_string(kSlots) + " process slots of " + directory_.path() +
-                                     " are taken by living processes"};
+  return Status{Code::system, "all " + std::to_string(kSlots) + " process slots of " + directory_.path() +
+                                  " are taken: at most " + std::to_string(kSlots) +
+                                  " processes can be in one runtime directory"};
 }
 
 bool ProcessTable::anybody_present(const Lock& held) noexcept {
@@ -235,33 +322,77 @@ int ProcessTable::probe_descriptor() noexcept {
   return is_ours(known) ? known : -1;
 }
 
-bool ProcessTable::is_held(std::uint32_t index) noexcept {
+Status ProcessTable::prepare_to_judge() noexcept {
+  if (probe_descriptor() >= 0) return {};
+  try {
+    auto fresh = open_file();
+    return fresh ? Status{Code::system, directory_.path_of(kTableName) + " was not to be had"} : fresh.status();
+  } catch (...) {
+    return {Code::no_memory, {}};
+  }
+}
+
+Status ProcessTable::judge_trouble() noexcept {
+  if (probe_descriptor() >= 0) return {};
+  Status why = prepare_to_judge();
+  try {
+    if (!why.ok()) why.message = "it cannot be told whether the process in the way lives: " + why.message;
+  } catch (...) {
+    why.message.clear();  // no memory for a sentence
+  }
+  if (!why.ok()) why.code = Code::system;
+  return why;
+}
+
+ProcessTable::Kernel ProcessTable::ask(std::uint32_t index) noexcept {
   std::uint64_t holder = platform::kNoHolder;
   const int fast = probe_fd_.load(std::memory_order_relaxed);
   if (fast >= 0 && platform::find_record_lock(fast, kSlotLocks + index, 1, holder) == 0 &&
       holder != platform::kNoHolder) {
-    return true;
+    return Kernel::holds;
   }
   // Before a death is believed: it was this file that was asked, before and after. A host that closes all descriptors
-  // and opens others must not make the living look dead; when the table cannot be asked, everybody lives.
+  // and opens others must not make the living look dead.
   constexpr int kAttempts = 3;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const int fd = probe_descriptor();
-    if (fd < 0) return true;
+    if (fd < 0) return Kernel::silent;
     const int error = platform::find_record_lock(fd, kSlotLocks + index, 1, holder);
     FileId id;
-    if (error == 0 && platform::file_id(fd, id) == 0 && id == mapping_.file()) return holder != platform::kNoHolder;
+    if (error == 0 && platform::file_id(fd, id) == 0 && id == mapping_.file())
+      return holder != platform::kNoHolder ? Kernel::holds : Kernel::free;
   }
-  return true;
+  return Kernel::silent;
 }
 
-bool ProcessTable::is_alive(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept {
-  if (index >= kSlots) return false;
-  // The owner's generation stays while it lives, so a difference is proof without asking the kernel. Equal, and held by
-  // a successor that has not counted up yet: alive for a few microseconds more, which is harmless.
-  const std::uint64_t current = slots()[index].generation.load(std::memory_order_acquire);
-  if ((current & generation_mask) != generation) return false;
-  return is_held(index);
+std::uint64_t ProcessTable::generation_of_slot(std::uint32_t index) noexcept {
+  auto& words = slots()[index].generations;
+  std::array<std::uint64_t, 3> seen{};
+  // Acquire: pairs with the release in take_slot().
+  for (std::size_t i = 0; i < seen.size(); ++i) seen[i] = words[i].load(std::memory_order_acquire);
+  const std::uint64_t generation = majority(seen);
+  if (generation == kNeverUsed || (seen[0] == seen[1] && seen[1] == seen[2])) return generation;
+  // A successor that is between its three stores writes them all: an exact exchange spoils none of them.
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    if (seen[i] != generation &&
+        words[i].compare_exchange_strong(seen[i], generation, std::memory_order_release, std::memory_order_relaxed)) {
+      fencing().count_mended();
+    }
+  }
+  return generation;
+}
+
+// The kernel first: as long as the slot is held, its generation does not change.
+Liveness ProcessTable::judge(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept {
+  if (index >= kSlots) return Liveness::dead;
+  const Kernel kernel = ask(index);
+  if (kernel == Kernel::free) return Liveness::dead;
+  if (kernel == Kernel::holds) {
+    const std::uint64_t current = generation_of_slot(index);
+    if (current != kNeverUsed) return (current & generation_mask) == generation ? Liveness::alive : Liveness::dead;
+  }
+  header().unjudged.fetch_add(1, std::memory_order_relaxed);
+  return Liveness::unknown;
 }
 
 std::vector<std::uint32_t> ProcessTable::held_slots() {

@@ -9,6 +9,14 @@
 //   kPresenceLock        shared: the world lives. Unlike a slot it is inherited by fork: a child without an identity
 //                        is in the world too (a server that forks into the background must not lose what it stored)
 //   kSlotLocks + slot    that process lives
+//
+// While nobody has any of them, the boot id and the time namespace in the header tell whether the file still means
+// something; a table in use is joined whatever its boot id, as containers have boot ids of their own. A copy of a table
+// is none: its header names another inode.
+//
+// The generation of a slot is kept three times, and two that agree count: who overwrites one word kills nobody. It is
+// raised under the table's lock while nobody has the slot's lock, so that no successor is ever taken for its
+// predecessor, wherever it is stopped.
 #pragma once
 
 #include <array>
@@ -23,6 +31,9 @@
 #include "base/status.h"
 #include "base/token.h"
 #include "platform/platform.h"
+#include "world/fencing.h"
+#include "world/file_use.h"
+#include "world/liveness.h"
 #include "world/runtime_directory.h"
 #include "world/wait_table.h"
 #include "world/world_file.h"
@@ -31,19 +42,30 @@ namespace holdfast {
 
 inline constexpr std::uint32_t kSlots = 1024;
 inline constexpr std::uint64_t kTableLock = std::uint64_t{1} << 39;
-inline constexpr std::uint64_t kPresenceLock = kTableLock + 1;
+inline constexpr std::uint64_t kPresenceLock = kUseLock;
+static_assert(kPresenceLock == kTableLock + 1);
 inline constexpr std::uint64_t kSlotLocks = std::uint64_t{1} << 40;
 inline constexpr std::uint32_t kMailboxEntries = 64;
 inline constexpr std::uint32_t kNoWorker = ~std::uint32_t{0};
 
+/// The header page of the table.
+struct TableHeader {
+  FileHeader file;
+  alignas(64) Word32 lock_holder;  // pid of the process that has kTableLock; for people
+  Word64 unjudged;                 // times that it could not be told whether a process lives; for people
+  alignas(64) FencingMemory fencing;
+};
+static_assert(sizeof(TableHeader) <= kHeaderBytes && offsetof(TableHeader, lock_holder) == 128 &&
+              offsetof(TableHeader, fencing) == 192);
+
 /// One process. Written by its owner, except where noted; read by anybody, as hints.
 struct alignas(64) ProcessSlot {
-  // The owner writes the rest of this line before it stores `generation` (release), and never again.
-  std::atomic<std::uint64_t> generation;           // grows with every owner; 0: never had one
-  std::atomic<std::uint64_t> entered_ns;           // CLOCK_MONOTONIC
-  std::array<std::atomic<std::uint64_t>, 2> comm;  // the program's name, zero-padded
-  std::atomic<std::uint32_t> pid;                  // in the owner's pid namespace: for people only
-  std::atomic<std::uint32_t> worker;               // $HOLDFAST_WORKER, else kNoWorker
+  // The owner writes the rest of this line before it stores the generations (release), and never again.
+  std::array<std::atomic<std::uint64_t>, 3> generations;  // grow with every owner; 0: never had one. All the same
+  std::atomic<std::uint64_t> entered_ns;                  // CLOCK_MONOTONIC
+  std::array<std::atomic<std::uint64_t>, 2> comm;         // the program's name, zero-padded
+  std::atomic<std::uint32_t> pid;                         // in the owner's pid namespace: for people only
+  std::atomic<std::uint32_t> worker;                      // $HOLDFAST_WORKER, else kNoWorker
 
   // sync/bell.h. Written by ringers too.
   alignas(64) std::atomic<std::uint32_t> bell;
@@ -71,13 +93,23 @@ class ProcessTable {
 
   ProcessSlot& slot(std::uint32_t index) const noexcept { return slots()[index]; }
   WaitTable waits() const noexcept { return WaitTable(mapping_.data() + kWaitTableOffset); }
+  FencingRanges fencing() const noexcept { return FencingRanges(header().fencing); }
+  const WorldId& id() const noexcept { return id_; }
   /// Anchored to this table.
   const RuntimeDirectory& directory() const noexcept { return directory_; }
 
-  /// Whether the kernel still holds the byte of that slot for somebody.
-  bool is_held(std::uint32_t index) noexcept;
+  /// Whether the directory still has this table. The kernel is asked.
+  bool is_current() const noexcept;
+
   /// Whether that very process lives. `generation_mask`: which bits of the generation the caller knows.
-  bool is_alive(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept;
+  Liveness judge(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept;
+  /// Times, in this world, that judge() could not tell.
+  std::uint64_t unjudged() const noexcept { return header().unjudged.load(std::memory_order_relaxed); }
+  /// Why judge() cannot tell now; ok if it can.
+  Status judge_trouble() noexcept;
+  /// The generation of the slot's owner, put right if one of its words was overwritten. 0: it cannot be told, or it
+  /// never had an owner.
+  std::uint64_t generation_of_slot(std::uint32_t index) noexcept;
 
   /// The table's record lock, for as long as it lives. Also keeps the process from forking.
   class Lock {
@@ -97,9 +129,12 @@ class ProcessTable {
   /// A process may be stopped while it holds it: `busy` after `patience_ns`, naming it.
   Expected<Lock> lock(std::uint64_t patience_ns) const;
 
-  /// Takes a free slot for this process, for as long as it lives, and gives its token.
+  /// Takes a free slot for this process, for as long as it lives, and gives its token. mismatch: in this process the
+  /// clock is not the table's.
   /// REQUIRES: this process has none.
   Expected<Token> enter(const Lock& held);
+  /// Sees to it that judge() works later, when descriptors, paths or rights may be gone.
+  Status prepare_to_judge() noexcept;
 
   /// Whether any process is in this world.
   static bool anybody_present(const Lock& held) noexcept;
@@ -113,8 +148,12 @@ class ProcessTable {
   ProcessTable(RuntimeDirectory directory, platform::Mapping mapping);
 
   static Expected<ProcessTable> attach(const RuntimeDirectory& directory, const OpenedFile& file);
+  enum class Kernel { holds, free, silent };
+  /// Whether the kernel holds the byte of that slot for somebody.
+  Kernel ask(std::uint32_t index) noexcept;
+  Expected<Token> take_slot(const Lock& held, platform::FileDescriptor fd, std::uint32_t index);
+  TableHeader& header() const noexcept { return *reinterpret_cast<TableHeader*>(mapping_.data()); }
   ProcessSlot* slots() const noexcept { return reinterpret_cast<ProcessSlot*>(mapping_.data() + kHeaderBytes); }
-  std::atomic<std::uint32_t>& lock_holder() const noexcept;
   /// A new description of the table's file.
   Expected<platform::FileDescriptor> open_file() const;
   int probe_descriptor() noexcept;
@@ -122,8 +161,11 @@ class ProcessTable {
 
   RuntimeDirectory directory_;
   platform::Mapping mapping_;
-  // Long-lived, and therefore possibly closed by the host (daemons close everything): checked against the file before
-  // a death is believed, and never closed here, as its number may be somebody else's by then.
+  WorldId id_;
+  std::uint64_t time_namespace_ = 0;
+  // Open from the time a process enters, so that a lack of descriptors, rights or paths later does no harm, and kept by
+  // its children. The host may close it (daemons close everything): it is checked against the file before a death is
+  // believed, and never closed here, as its number may be somebody else's by then.
   std::atomic<int> probe_fd_{-1};
 };
 

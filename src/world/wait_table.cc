@@ -38,7 +38,7 @@ WaitRecord& WaitTable::probe(Token token, std::uint32_t agent, std::uint32_t ste
   return memory_->records[(mix(token ^ mix(agent)) + step) % kWaitRecords];
 }
 
-WaitRecord* WaitTable::claim(Token token, std::uint32_t agent, const std::function<bool(Token)>& is_alive) noexcept {
+WaitRecord* WaitTable::claim(Token token, std::uint32_t agent, const std::function<Liveness(Token)>& judge) noexcept {
   for (std::uint32_t step = 0; step < kProbe; ++step) {
     WaitRecord& record = probe(token, agent, step);
     Token owner = record.owner.load(kRelaxed);
@@ -47,7 +47,8 @@ WaitRecord* WaitTable::claim(Token token, std::uint32_t agent, const std::functi
   for (std::uint32_t step = 0; step < kProbe; ++step) {
     WaitRecord& record = probe(token, agent, step);
     Token owner = record.owner.load(kRelaxed);
-    if (owner != token && !is_alive(owner) && record.owner.compare_exchange_strong(owner, token, kAcquire, kRelaxed))
+    if (owner != token && judge(owner) == Liveness::dead &&
+        record.owner.compare_exchange_strong(owner, token, kAcquire, kRelaxed))
       return &record;
   }
   return nullptr;

@@ -20,6 +20,7 @@
 
 #include "base/atomic.h"
 #include "base/token.h"
+#include "world/liveness.h"
 
 namespace holdfast {
 
@@ -86,8 +87,8 @@ class WaitTable {
   /// Changes when a record was made, or got another holder.
   std::uint64_t changes() const noexcept { return memory_->changes.load(kAcquire); }
 
-  /// A record for that agent's wait, not yet readable; null: none is free. `is_alive` is asked about those in the way.
-  WaitRecord* claim(Token token, std::uint32_t agent, const std::function<bool(Token)>& is_alive) noexcept;
+  /// A record for that agent's wait, not yet readable; null: none is free. `judge` is asked about those in the way.
+  WaitRecord* claim(Token token, std::uint32_t agent, const std::function<Liveness(Token)>& judge) noexcept;
   /// Whether the record is still that process's; damage may have taken it.
   static bool is_owner(const WaitRecord& record, Token token) noexcept { return record.owner.load(kRelaxed) == token; }
   /// REQUIRES, as the next: the record is the caller's.

@@ -1,21 +1,27 @@
 #include "world/world.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <type_traits>
 
 #include "platform/platform.h"
 #include "platform/sentences.h"
+#include "world/file_use.h"
 #include "world/process_table.h"
-#include "world/world_file.h"
 
 namespace holdfast {
 
 namespace {
 
 constexpr std::uint64_t kEnterPatienceNs = 5 * platform::kNsPerSecond;
+/// The same for a forked child that enters in the midst of a call, and when it tries again after it could not.
+constexpr std::uint64_t kEnterAgainPatienceNs = platform::kNsPerSecond / 20;
+constexpr std::uint64_t kFirstRetryNs = platform::kNsPerSecond / 10;
+constexpr std::uint64_t kLongestRetryNs = platform::kNsPerSecond;
 /// A process that exits does not wait long to tidy up: the next one that enters does it too.
 constexpr std::uint64_t kLeavePatienceNs = platform::kNsPerSecond / 2;
 
@@ -24,6 +30,9 @@ constexpr std::uint64_t kNeverUsed = 0;  // generation
 
 // Guards the birth of the world, entering and leaving.
 platform::LongMutex entering;
+// Guards the sentence that says why this process could not enter. Taken only inside a ForkGuard, so no child finds it
+// locked.
+std::mutex failing;
 std::atomic<World*> the_world{nullptr};
 // The world is never destroyed: threads may use it while the process runs its exit handlers.
 alignas(World) std::byte world_storage[sizeof(World)];
@@ -39,21 +48,26 @@ struct WorldMaker {
   static Expected<World*> make() {
     auto chosen = RuntimeDirectory::from_environment();
     if (!chosen) return chosen.status();
-    auto table = ProcessTable::open(*chosen);
-    if (!table) return table.status();
     platform::Mapping page = platform::map_wiped_on_fork();
     if (!page) return Status{Code::no_memory, "cannot map a page: " + platform::error_text(errno)};
-
-    auto* const identity = new (page.data()) std::atomic<Token>(kNobody);
-    const RuntimeDirectory directory = table->directory();
-    auto* const world =
-        new (world_storage) World(directory, std::make_unique<ProcessTable>(std::move(*table)), identity);
-    if (Status entered = world->enter(); !entered.ok()) {
+    auto* const identity = new (page.data()) World::Identity{};
+    // Who found nobody in a table of another boot may retire it while this process is about to enter it.
+    constexpr int kAttempts = 10;
+    for (int attempt = 1;; ++attempt) {
+      auto table = ProcessTable::open(*chosen);
+      if (!table) return table.status();
+      const RuntimeDirectory directory = table->directory();
+      auto* const world =
+          new (world_storage) World(directory, std::make_unique<ProcessTable>(std::move(*table)), identity);
+      Status entered = world->enter(kEnterPatienceNs);
+      if (entered.ok()) {
+        page.release();
+        return world;
+      }
+      const bool retired = !world->table_->is_current();
       world->~World();
-      return entered;
+      if (!retired || attempt == kAttempts) return entered;
     }
-    page.release();
-    return world;
   }
 
   static void install_handlers() {
@@ -65,7 +79,9 @@ struct WorldMaker {
       // lock.
       ::pthread_atfork(nullptr, nullptr, [] {
         if (World* const world = the_world.load(std::memory_order_acquire)) {
-          world->identity_->store(kNobody, std::memory_order_relaxed);
+          world->identity_->token.store(kNobody, std::memory_order_relaxed);
+          world->identity_->retry_ns.store(0, std::memory_order_relaxed);
+          world->identity_->patience_ns.store(0, std::memory_order_relaxed);
         }
       });
       return true;
@@ -74,7 +90,7 @@ struct WorldMaker {
   }
 };
 
-World::World(RuntimeDirectory directory, std::unique_ptr<ProcessTable> table, std::atomic<Token>* identity)
+World::World(RuntimeDirectory directory, std::unique_ptr<ProcessTable> table, Identity* identity)
     : directory_(std::move(directory)), table_(std::move(table)), identity_(identity) {}
 
 World::~World() = default;
@@ -96,74 +112,112 @@ Code World::last_failure_code() noexcept { return failure_of_this_thread; }
 
 Status World::last_failure() { return {failure_of_this_thread, platform::kept_sentence(platform::About::entering)}; }
 
-Status World::enter() {
-  auto lock = table_->lock(kEnterPatienceNs);
+Status World::enter(std::uint64_t patience_ns) {
+  auto lock = table_->lock(patience_ns);
   if (!lock) return lock.status();
   // A forked child that enters has its parent's presence: it does not find its own world dead.
-  if (!ProcessTable::anybody_present(*lock)) retire_unpersistent_files(directory_);
+  if (!ProcessTable::anybody_present(*lock)) retire_unpersistent_files(directory_, table_->id());
   if (!presence_) {
     auto presence = table_->stay_present(*lock);
     if (!presence) return presence.status();
     presence_ = std::move(*presence);
   }
+  if (Status ready = table_->prepare_to_judge(); !ready.ok()) return ready;
   auto token = table_->enter(*lock);
   if (!token) return token.status();
   // Relaxed: other threads need nothing but the number.
-  identity_->store(*token, std::memory_order_relaxed);
+  identity_->token.store(*token, std::memory_order_relaxed);
   return {};
 }
 
+void World::note_failure(Code code, std::string_view why) noexcept {
+  const platform::ForkGuard no_fork;
+  const std::lock_guard not_read(failing);
+  Identity::Failure& failure = identity_->failure;
+  failure.code = code;
+  failure.length = std::min(why.size(), failure.text.size());
+  why.copy(failure.text.data(), failure.length);
+  const std::uint64_t last = identity_->patience_ns.load(std::memory_order_relaxed);
+  const std::uint64_t next = last == 0 ? kFirstRetryNs : std::min(2 * last, kLongestRetryNs);
+  identity_->patience_ns.store(next, std::memory_order_relaxed);
+  identity_->retry_ns.store(platform::monotonic_ns() + next, std::memory_order_relaxed);
+}
+
+void World::tell_failure() const noexcept {
+  const platform::ForkGuard no_fork;
+  const std::lock_guard not_written(failing);
+  const Identity::Failure& failure = identity_->failure;
+  failure_of_this_thread = failure.code;
+  platform::keep_sentence(platform::About::entering, {failure.text.data(), failure.length});
+}
+
+bool World::is_too_early() const noexcept {
+  return platform::coarse_monotonic_ns() < identity_->retry_ns.load(std::memory_order_relaxed);
+}
+
 Token World::enter_again() noexcept {
-  try {
+  if (!is_too_early()) {
     const platform::LongMutex::Hold only_one(entering);
-    if (const Token token = identity_->load(std::memory_order_relaxed); token != kNobody) return token;
-    Status entered = enter();
-    if (entered.ok()) return identity_->load(std::memory_order_relaxed);
-    failure_of_this_thread = entered.code;
-    platform::keep_sentence(platform::About::entering, entered.message);
-  } catch (...) {
-    failure_of_this_thread = Code::no_memory;
-    platform::keep_literal(platform::About::entering, "out of memory");
+    if (const Token token = known_token(); token != kNobody) return token;
+    if (!is_too_early()) {
+      try {
+        const Status entered = enter(kEnterAgainPatienceNs);
+        if (entered.ok()) return known_token();
+        note_failure(entered.code, entered.message);
+      } catch (...) {
+        note_failure(Code::no_memory, "out of memory");
+      }
+    }
   }
+  tell_failure();
   return kNobody;
 }
 
 // The slot stays until the kernel takes it: other threads may still be inside critical sections.
 void World::leave() noexcept {
   try {
-    if (identity_->load(std::memory_order_relaxed) == kNobody) return;  // a child that never did anything here
+    if (known_token() == kNobody) return;  // a child that never did anything here
     const platform::LongMutex::Hold only_one(entering);
     auto lock = table_->lock(kLeavePatienceNs);
     if (!lock) return;
     presence_.reset();
-    if (!ProcessTable::anybody_present(*lock)) retire_unpersistent_files(directory_);
+    if (!ProcessTable::anybody_present(*lock)) retire_unpersistent_files(directory_, table_->id());
   } catch (...) {
     // No memory to tidy up with; the next one that enters does it.
   }
 }
 
-bool World::alive(Token token) noexcept {
-  if (token == kNobody) return false;
-  if (token == identity_->load(std::memory_order_relaxed)) return true;
-  if (generation_of(token) == kNeverUsed) return false;
-  return table_->is_alive(slot_of(token), generation_of(token), kGenerationMask);
+Liveness World::judge(Token token) noexcept {
+  if (token == kNobody) return Liveness::dead;
+  if (token == known_token()) return Liveness::alive;
+  if (generation_of(token) == kNeverUsed) return Liveness::dead;
+  return table_->judge(slot_of(token), generation_of(token), kGenerationMask);
 }
 
-bool World::owner_alive(std::uint32_t owner) noexcept {
-  const Token own = identity_->load(std::memory_order_relaxed);
+Liveness World::judge_owner(std::uint32_t owner) noexcept {
+  const Token own = known_token();
   const std::uint32_t slot = (owner >> 20 & 0x7FF) - 1;
   const std::uint64_t generation = owner & kWordGenerationMask;
-  if (own != kNobody && slot_of(own) == slot && (own & kWordGenerationMask) == generation) return true;
-  return table_->is_alive(slot, generation, kWordGenerationMask);
+  if (own != kNobody && slot_of(own) == slot && (own & kWordGenerationMask) == generation) return Liveness::alive;
+  return table_->judge(slot, generation, kWordGenerationMask);
 }
+
+Status World::judge_trouble() noexcept { return table_->judge_trouble(); }
+
+std::uint64_t World::unjudged() const noexcept { return table_->unjudged(); }
+
+const WorldId& World::id() const noexcept { return table_->id(); }
+
+FencingRanges World::fencing() const noexcept { return table_->fencing(); }
 
 ProcessSlot* World::slot(Token token) noexcept {
   const std::uint32_t index = slot_of(token);
   if (token == kNobody || index >= kSlots) return nullptr;
   ProcessSlot& slot = table_->slot(index);
-  // Acquire: pairs with the release in ProcessTable::enter.
-  if (slot.generation.load(std::memory_order_acquire) != generation_of(token)) return nullptr;
-  return &slot;
+  const std::uint64_t generation = generation_of(token);
+  // Acquire: pairs with the release in ProcessTable::take_slot. One of the words may have been overwritten.
+  if (slot.generations[0].load(std::memory_order_acquire) == generation) return &slot;
+  return table_->generation_of_slot(index) == generation ? &slot : nullptr;
 }
 
 WaitTable World::waits() const noexcept { return table_->waits(); }
@@ -171,7 +225,7 @@ WaitTable World::waits() const noexcept { return table_->waits(); }
 std::vector<Token> World::living() {
   std::vector<Token> tokens;
   for (const std::uint32_t index : table_->held_slots()) {
-    const std::uint64_t generation = table_->slot(index).generation.load(std::memory_order_acquire);
+    const std::uint64_t generation = table_->generation_of_slot(index);
     if (generation != kNeverUsed) tokens.push_back(make_token(index, generation));
   }
   return tokens;

@@ -11,16 +11,21 @@
 // record lock.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
 #include "base/token.h"
 #include "platform/platform.h"
+#include "world/fencing.h"
+#include "world/liveness.h"
 #include "world/runtime_directory.h"
+#include "world/world_file.h"
 
 namespace holdfast {
 
@@ -34,20 +39,30 @@ class World {
   /// Cheap after that. A failure is not remembered: the next call tries again. Any thread.
   static Expected<World*> current();
 
-  /// This process's token; enters (again) after a fork. kNobody on failure, with the reason in last_failure().
+  /// This process's token; enters (again) after a fork. kNobody on failure, with the reason in last_failure(). A
+  /// failure counts for a while, 0.1 s to 1 s: a process that cannot enter is told so at once, and costs others
+  /// nothing.
   Token token() noexcept {
-    const Token token = identity_->load(std::memory_order_relaxed);
+    const Token token = known_token();
     return token != kNobody ? token : enter_again();
   }
+  /// The same, but kNobody in a forked child that has not entered yet. Does nothing else.
+  Token known_token() const noexcept { return identity_->token.load(std::memory_order_relaxed); }
   /// Why the last token() of this thread was kNobody. The sentence: platform::kept_sentence(About::entering).
   static Code last_failure_code() noexcept;
   static Status last_failure();
 
-  /// Whether that process still lives: the kernel is asked (about 0.5 µs). False for kNobody and for any token that
-  /// was never given out. Not to be called while holding a shmtx.
-  bool alive(Token token) noexcept;
+  /// Whether that process still lives: the kernel is asked (about 0.5 µs). dead for kNobody and for any token that
+  /// was never given out. Not to be called while holding a shmtx. Needs no identity.
+  Liveness judge(Token token) noexcept;
   /// The same for the 31 owner bits of a shmtx word (sync/shmtx.h), which hold 20 bits of the generation.
-  bool owner_alive(std::uint32_t owner_bits) noexcept;
+  Liveness judge_owner(std::uint32_t owner_bits) noexcept;
+  /// Known to be dead: what it held may be taken.
+  bool is_dead(Token token) noexcept { return judge(token) == Liveness::dead; }
+  /// Why judge() says unknown; ok when it does not now.
+  Status judge_trouble() noexcept;
+  /// Times that it did, in any process of this world.
+  std::uint64_t unjudged() const noexcept;
 
   /// The slot of that token if its generation is still current, else null. For hints: the owner may die at any time.
   ProcessSlot* slot(Token token) noexcept;
@@ -59,17 +74,36 @@ class World {
   std::vector<Token> living();
 
   const RuntimeDirectory& directory() const noexcept { return directory_; }
+  const WorldId& id() const noexcept;
+  FencingRanges fencing() const noexcept;
 
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
  private:
-  World(RuntimeDirectory directory, std::unique_ptr<ProcessTable> table, std::atomic<Token>* identity);
+  /// In a page that reads as zero after fork.
+  struct Identity {
+    struct Failure {
+      Code code;
+      std::size_t length;
+      std::array<char, 500> text;
+    };
+    std::atomic<Token> token;                // written once per process, when it enters
+    std::atomic<std::uint64_t> retry_ns;     // no entering before this time: the last attempt failed
+    std::atomic<std::uint64_t> patience_ns;  // between the last attempt and the next
+    Failure failure;                         // why; guarded by a mutex
+  };
+
+  World(RuntimeDirectory directory, std::unique_ptr<ProcessTable> table, Identity* identity);
   ~World();
   friend struct WorldMaker;  // world.cc
 
   Token enter_again() noexcept;
-  Status enter();
+  Status enter(std::uint64_t patience_ns);
+  void note_failure(Code code, std::string_view why) noexcept;
+  /// Tells the calling thread why this process could not enter.
+  void tell_failure() const noexcept;
+  bool is_too_early() const noexcept;
   void leave() noexcept;
 
   // Constant after construction.
@@ -77,8 +111,7 @@ class World {
   std::unique_ptr<ProcessTable> table_;
   // Guarded by the mutex of entering. Inherited by fork; empty in a process that has left.
   platform::Mapping presence_;
-  // In a page that reads as zero after fork. Written once per process by enter().
-  std::atomic<Token>* identity_;
+  Identity* identity_;
 };
 
 }  // namespace holdfast

@@ -1,19 +1,14 @@
 #include "world/world_file.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <memory>
-#include <vector>
 
 #include "base/failpoint.h"
-#include "world/boot.h"
 #include "world/directory_lock.h"
 #include "world/runtime_directory.h"
 
@@ -116,20 +111,6 @@ bool left_by_another_version(const FileHeader& header, FileKind kind, int fd) {
          (kind == FileKind::processes || header.persist == 0) && !has_record_locks(fd);
 }
 
-enum class Age { current, stale, foreign };
-
-// Clock stamps in the file mean nothing after a reboot or in another time namespace. A table that somebody holds a
-// record lock on is in use there right now, and must not be taken from him.
-Age age_of(const FileHeader& header, int fd) {
-  const Boot& here = this_boot();
-  const auto is_unknown = [](const std::array<char, 40>& id) { return id[0] == '\0'; };
-  if (!is_unknown(here.id) && !is_unknown(header.boot) && header.boot != here.id) return Age::stale;
-  if (here.time_namespace == 0 || header.time_namespace == 0 || header.time_namespace == here.time_namespace) {
-    return Age::current;
-  }
-  return has_record_locks(fd) ? Age::foreign : Age::stale;
-}
-
 // --- removing --------------------------------------------------------------------------------------------
 
 // For those who have it mapped. Only in a file that is long enough and ours: nothing else is written to. 0, or an errno
@@ -213,23 +194,20 @@ Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const st
   if (Status inode = judge_inode(directory, path, info); !inode.ok()) return inode;
   if (Status read = read_header_page(path, file.fd.get(), file.page); !read.ok()) return read;
   const FileHeader& header = file.header();
-  const FileId id = id_of(info);
-  const auto retire = [&]() -> Status {
-    Status removed = remove_name(directory, name, &id, kRetiredWithWorld);
-    return removed.ok() || removed.code == Code::not_found ? not_found : removed;
-  };
-  if (left_by_another_version(header, kind, file.fd.get())) return retire();
-  if (Status good = judge_header(path, header, kind, info); !good.ok()) return good;
-
-  const Age age = age_of(header, file.fd.get());
-  if (age == Age::foreign) {
-    return Status{Code::mismatch, path + " is used by processes of another time namespace (" +
-                                      std::to_string(header.time_namespace) + ", this process is in " +
-                                      std::to_string(this_boot().time_namespace) + "); choose another HOLDFAST_DIR"};
+  file.id = id_of(info);
+  const bool left = left_by_another_version(header, kind, file.fd.get());
+  if (!left) {
+    if (Status good = judge_header(path, header, kind, info); !good.ok()) return good;
+    if (header.retired.load(std::memory_order_relaxed) == 0) return file;
+    // A retired file that still has its name is what a process left that died while it removed it.
   }
-  // A retired file that still has its name is what a process left that died while it removed it.
-  if (age == Age::stale || header.retired.load(std::memory_order_relaxed) != 0) return retire();
-  return file;
+  Status removed = retire_opened_file(directory, name, file);
+  return removed.ok() ? not_found : removed;
+}
+
+Status retire_opened_file(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file) {
+  Status removed = remove_name(directory, name, &file.id, kRetiredWithWorld);
+  return removed.code == Code::not_found ? Status{} : removed;
 }
 
 Expected<platform::Mapping> map_world_file(const OpenedFile& file) {
@@ -249,29 +227,6 @@ Status retire_world_file(const RuntimeDirectory& directory, const std::string& n
 bool is_current_file(const RuntimeDirectory& directory, const std::string& name, const FileId& id) {
   struct stat info;
   return ::lstat(directory.path_of(name).c_str(), &info) == 0 && id_of(info) == id;
-}
-
-void retire_unpersistent_files(const RuntimeDirectory& directory) {
-  auto directory_fd = directory.open();
-  if (!directory_fd) return;
-  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(directory_fd->get()), ::closedir);
-  if (stream == nullptr) return;
-  const int fd = directory_fd->release();  // the stream owns it now
-
-  std::vector<std::string> dictionaries;
-  while (const dirent* const entry = ::readdir(stream.get())) {
-    const std::string name = entry->d_name;
-    if (name.starts_with(kTemporaryPrefix)) ::unlinkat(fd, name.c_str(), 0);
-    if (name.ends_with(kDictionarySuffix)) dictionaries.push_back(name);
-  }
-  for (const std::string& name : dictionaries) {
-    auto file = open_world_file(directory, name, FileKind::dictionary);
-    if (!file || file->header().persist != 0) continue;
-    FileId id;
-    if (platform::file_id(file->fd.get(), id) != 0) continue;
-    // What cannot be removed stays, and the next one that finds nobody tries again.
-    static_cast<void>(remove_name(directory, name, &id, kRetiredWithWorld));
-  }
 }
 
 }  // namespace holdfast

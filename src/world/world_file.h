@@ -34,7 +34,15 @@ inline constexpr std::string_view kTemporaryPrefix = ".new-";
 /// Why a file is no longer part of its world. A handle makes a new dictionary only after the second.
 enum Retired : std::uint32_t { kRetiredByName = 1, kRetiredWithWorld = 2 };
 
-/// First bytes of every file. All but `retired` is constant after creation.
+/// A world's name: random, and never used again. Made with the process table, and kept by every dictionary: tokens and
+/// fencing numbers mean something only together with it.
+struct WorldId {
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+  friend bool operator==(const WorldId&, const WorldId&) = default;
+};
+
+/// First bytes of every file. All but `retired` is constant while anybody uses the file.
 struct FileHeader {
   std::array<char, 8> magic;  // kMagic
   std::uint32_t layout;       // kLayoutVersion, in the machine's byte order: a foreign order mismatches
@@ -46,21 +54,25 @@ struct FileHeader {
   std::uint64_t time_namespace;        // nor do those of another time namespace, whose clocks differ
   std::uint32_t mode;                  // permission bits it was created with; more than these is refused
   std::uint32_t reserved;              // 0
+  std::uint64_t inode;                 // the file's own: a copy of it has another one
+  WorldId world;                       // which it is part of
 };
-static_assert(sizeof(FileHeader) == 88 && std::atomic<std::uint32_t>::is_always_lock_free);
+static_assert(sizeof(FileHeader) == 112 && offsetof(FileHeader, world) == 96);
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 /// A file that was opened and judged, but not yet mapped.
 struct OpenedFile {
   platform::FileDescriptor fd;
+  platform::FileId id;
   alignas(64) std::array<std::byte, kHeaderBytes> page;  // private copy; geometry is taken from here only
   const FileHeader& header() const { return *reinterpret_cast<const FileHeader*>(page.data()); }
 };
 
 /// Opens `name` and refuses, with a sentence naming found and expected, what is not a regular file of the directory's
 /// owner with one link, no more permissions than it was created with, of `kind`, kLayoutVersion, and of the size its
-/// header says. not_found when there is none. A file of another boot, of another version of this library that nobody
-/// uses, or of a time namespace in which nobody of this world lives any more, is retired here and reported as
-/// not_found; one that lost its name meanwhile is not_found too.
+/// header says. not_found when there is none. A file of another version of this library that nobody uses is retired
+/// here and reported as not_found; one that lost its name meanwhile is not_found too. Whether its content still counts
+/// is for world/file_use.h to say.
 Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind);
 
 struct NewFile {
@@ -68,10 +80,12 @@ struct NewFile {
   std::uint64_t size;
   bool persist;
   std::uint32_t mode;  // exact permission bits, whatever the umask
+  WorldId world{};     // of a dictionary; a process table gets one of its own
 };
 
 /// Creates the file with its FileHeader filled in and everything behind it zero, runs `initialise` on the mapping,
 /// then gives it its name. exists when another process was first: open its file then. no_memory says how much is free.
+/// The mapping of a dictionary also says that it is in use (world/file_use.h).
 Expected<platform::Mapping> create_world_file(const RuntimeDirectory& directory, const std::string& name,
                                               const NewFile& file,
                                               const std::function<void(std::byte* base)>& initialise);
@@ -83,13 +97,11 @@ Expected<platform::Mapping> map_world_file(const OpenedFile& file);
 /// is none. Two processes that retire the same name at once cannot remove the file that a third one makes in between.
 Status retire_world_file(const RuntimeDirectory& directory, const std::string& name);
 
+/// The same for the file that was opened, if it still has the name. What is there afterwards is another one, or none.
+Status retire_opened_file(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file);
+
 /// Whether `name` still leads to that file. One system call or two.
 bool is_current_file(const RuntimeDirectory& directory, const std::string& name, const platform::FileId& id);
-
-/// What a process does that enters a world in which nobody lives, and the last one that leaves: retires every
-/// dictionary that is not persistent, and removes what creators that died left unnamed. Files that cannot be judged
-/// stay, so that opening them says what is wrong with them. REQUIRES: the process table's record lock.
-void retire_unpersistent_files(const RuntimeDirectory& directory);
 
 /// How a new file comes into being before it has its name. `unnamed` needs O_TMPFILE and /proc, `temporary_name` is for
 /// where one of them is missing. create_world_file chooses; tests name one.

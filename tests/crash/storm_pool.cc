@@ -56,7 +56,7 @@ std::optional<std::uint64_t> sum_of_living(const Pool& pool) {
   std::uint64_t sum = 0;
   for (const Seen& one : first) {
     const std::uint64_t count = one.count & 0xFFFFFFFF;
-    if (count != 0 && (*World::current())->alive(one.token)) sum += count;
+    if (count != 0 && (*World::current())->judge(one.token) == Liveness::alive) sum += count;
   }
   return sum;
 }

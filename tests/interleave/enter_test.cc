@@ -79,6 +79,26 @@ TEST_F(InterleaveEnter, ADeathBetweenRecordLockAndGenerationLeavesTheSlotFree) {
   EXPECT_EQ(second.ask("try"), "ok");
 }
 
+// Whoever takes over the slot of a dead process does not lend it its life, wherever it is stopped.
+TEST_F(InterleaveEnter, ASuccessorThatIsStoppedDoesNotKeepItsPredecessorAlive) {
+  for (const char* const place : {"enter.generation_raised", "enter.record_locked"}) {
+    Child looker(look);
+    ASSERT_EQ(looker.hear(), "ready");
+    Child holder(hold);
+    const std::string slot = holder.hear();
+    const OneSlot only(directory_ / "processes", static_cast<std::uint32_t>(std::stoul(slot)));
+    EXPECT_EQ(looker.ask("try"), "locked");
+    holder.kill();
+    holder.wait();
+    Child successor([place](Channel& parent) {
+      pause_at(place, parent);
+      return holdfast_directory() != nullptr ? 0 : 1;
+    });
+    ASSERT_EQ(successor.hear(), std::string("at ") + place);
+    EXPECT_EQ(looker.ask("try"), "ok");
+  }
+}
+
 // No half-made file ever has a name, and one that nobody finished is nobody's burden.
 TEST_F(InterleaveEnter, ADeathBeforeADictionaryGetsItsNameLeavesNothing) {
   const auto open = [](Channel& parent) {

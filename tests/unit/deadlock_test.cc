@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using Found = WaitTable::Found;
 
-bool all_live(Token) { return true; }
+Liveness all_live(Token) { return Liveness::alive; }
 
 class DeadlockTest : public ::testing::Test {
  protected:
@@ -56,11 +56,11 @@ class DeadlockTest : public ::testing::Test {
     auto* const words = reinterpret_cast<Word64*>(memory.get());
     for (std::size_t i = 0; i < sizeof(WaitTableMemory) / 8; ++i) words[i].store(0);
   }
-  Circle search(Token token, std::uint32_t agent, std::uint64_t now = kLater, bool (*is_alive)(Token) = all_live) {
+  Circle search(Token token, std::uint32_t agent, std::uint64_t now = kLater, Liveness (*judge)(Token) = all_live) {
     Wait own;
     EXPECT_EQ(table.find(token, agent, own), Found::yes);
     keys.clear();
-    return find_circle(table, own, now, is_alive, keys);
+    return find_circle(table, own, now, judge, keys);
   }
 
   static constexpr std::uint64_t kStart = 1'000'000'000;
@@ -129,7 +129,8 @@ TEST_F(DeadlockTest, a_full_table_gives_no_record_until_somebody_in_the_way_is_d
   std::sort(records.begin(), records.end());
   EXPECT_EQ(std::adjacent_find(records.begin(), records.end()), records.end()) << "one record was given twice";
   EXPECT_EQ(table.claim(6, 1, all_live), nullptr);
-  WaitRecord* const taken = table.claim(6, 1, [](Token token) { return token != 5; });
+  WaitRecord* const taken =
+      table.claim(6, 1, [](Token token) { return token != 5 ? Liveness::alive : Liveness::dead; });
   ASSERT_NE(taken, nullptr);
   EXPECT_TRUE(WaitTable::is_owner(*taken, 6));
 }
@@ -185,7 +186,9 @@ TEST_F(DeadlockTest, what_was_seen_before_the_last_began_to_wait_proves_nothing)
 
 TEST_F(DeadlockTest, the_dead_and_grants_that_have_expired_break_a_circle) {
   const auto records = put_circle(3, kLater);
-  EXPECT_EQ(search(3, 7, kLater, [](Token token) { return token != 2; }), Circle::there);
+  EXPECT_EQ(search(3, 7, kLater, [](Token token) { return token != 2 ? Liveness::alive : Liveness::dead; }),
+            Circle::there);
+  EXPECT_EQ(search(3, 7, kLater, [](Token) { return Liveness::unknown; }), Circle::there);
   records[0]->holder_end.store(1);
   EXPECT_EQ(search(3, 7), Circle::there);
   records[0]->holder_end.store(platform::monotonic_ns() / 1'000'000 + 60'000);
@@ -205,19 +208,19 @@ TEST_F(DeadlockTest, a_wait_that_ends_between_the_two_readings_breaks_the_circle
   // The living are asked for after the first reading.
   const auto end_it = [&](Token) {
     WaitTable::release(*records[0]);
-    return true;
+    return Liveness::alive;
   };
   EXPECT_EQ(find_circle(table, own, kLater, end_it, keys), Circle::there);
   clear();
   const auto others = put_circle(2, kLater);
   const auto begin_anew = [&](Token) {
     WaitTable::write(*others[0], wait(1, 7, "key1", {2, 7, 2, 0}, kStart + 1, kLater + 1));
-    return true;
+    return Liveness::alive;
   };
   EXPECT_EQ(find_circle(table, own, kLater, begin_anew, keys), Circle::deadlock) << "it was only seen once more";
   const auto wait_for_another = [&](Token) {
     WaitTable::write(*others[0], wait(1, 7, "key1", {2, 7, 3, 0}, kStart + 1, kLater));
-    return true;
+    return Liveness::alive;
   };
   EXPECT_EQ(find_circle(table, own, kLater, wait_for_another, keys), Circle::there);
 }

@@ -359,31 +359,6 @@ TEST_F(WorldFile, RefusingAFileChangesNothingInIt) {
   EXPECT_EQ(0, std::memcmp(&before.st_mtim, &after.st_mtim, sizeof before.st_mtim));
 }
 
-TEST_F(WorldFile, OneOfAnotherBootIsRemovedAndNotFound) {
-  auto created = create();
-  ASSERT_TRUE(created);
-  overwrite(offsetof(FileHeader, boot), 'X');
-  auto file = open();
-  ASSERT_FALSE(file);
-  EXPECT_EQ(Code::not_found, file.status().code) << file.status().message;
-  EXPECT_FALSE(test::exists(path()));
-  EXPECT_EQ(kRetiredWithWorld, reinterpret_cast<FileHeader*>(created->data())->retired.load());
-  EXPECT_TRUE(create());
-}
-
-TEST_F(WorldFile, OneOfAnotherTimeNamespaceIsRemovedOnlyIfNobodyHasALockOnIt) {
-  ASSERT_TRUE(create());
-  overwrite(offsetof(FileHeader, time_namespace), std::uint64_t{1});
-  {
-    const FileDescriptor user(::open(path().c_str(), O_RDWR));
-    ASSERT_EQ(0, platform::try_record_lock(user.get(), 1 << 20));
-    expect_refusal(Code::mismatch, "another time namespace (1, ");
-    EXPECT_TRUE(test::exists(path()));
-  }
-  EXPECT_EQ(Code::not_found, open().status().code);
-  EXPECT_FALSE(test::exists(path()));
-}
-
 TEST_F(WorldFile, WhatARetirerLeftThatDiedHalfWayIsFinished) {
   ASSERT_TRUE(create());
   overwrite(offsetof(FileHeader, retired), std::uint32_t{kRetiredByName});
@@ -449,23 +424,6 @@ TEST_F(WorldFile, ManyWhoRetireAndCreateAtOnceNeverLoseAFileThatWasJustMade) {
   std::vector<std::unique_ptr<Child>> children;
   for (int i = 0; i < 4; ++i) children.push_back(std::make_unique<Child>(work));
   for (auto& child : children) EXPECT_EQ(0, child->wait());
-}
-
-TEST_F(WorldFile, ASweepRemovesWhatIsNotPersistentAndWhatWasNeverBornAndNothingElse) {
-  ASSERT_TRUE(create());
-  NewFile kept = plain_file();
-  kept.persist = true;
-  ASSERT_TRUE(create_world_file(directory_, "kept.dict", kept, nothing));
-  ASSERT_TRUE(create_world_file(directory_, "other", plain_file(), nothing));
-  for (const char* name : {"rubbish.dict", ".new-0123"}) {
-    FileDescriptor(::open((scratch_ / name).c_str(), O_CREAT | O_WRONLY, 0600));
-  }
-  retire_unpersistent_files(directory_);
-  EXPECT_FALSE(test::exists(path()));
-  EXPECT_FALSE(test::exists(scratch_ / ".new-0123"));
-  EXPECT_TRUE(test::exists(scratch_ / "kept.dict"));
-  EXPECT_TRUE(test::exists(scratch_ / "other"));
-  EXPECT_TRUE(test::exists(scratch_ / "rubbish.dict")) << "opening it should say what is wrong with it";
 }
 
 // --- sharing ---------------------------------------------------------------------------------------------

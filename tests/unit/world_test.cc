@@ -2,6 +2,7 @@
 #include "world/world.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sched.h>
@@ -39,6 +40,17 @@ World& enter() {
   return **world;
 }
 
+std::string in_words(Liveness liveness) {
+  switch (liveness) {
+    case Liveness::dead:
+      return "dead";
+    case Liveness::alive:
+      return "alive";
+    default:
+      return "unknown";
+  }
+}
+
 std::string text(Token token) { return std::to_string(token); }
 
 void close_all_but(const Channel& channel) {
@@ -48,7 +60,8 @@ void close_all_but(const Channel& channel) {
 }
 
 bool create_dictionary(World& world, const std::string& name, bool persist) {
-  const NewFile file{.kind = FileKind::dictionary, .size = kHeaderBytes + 4096, .persist = persist, .mode = 0600};
+  const NewFile file{
+      .kind = FileKind::dictionary, .size = kHeaderBytes + 4096, .persist = persist, .mode = 0600, .world = world.id()};
   return static_cast<bool>(create_world_file(world.directory(), name, file, [](std::byte*) {}));
 }
 
@@ -60,9 +73,9 @@ int member(Channel& parent) {
     const std::string order = parent.hear();
     const std::string argument = order.substr(std::min(order.size(), order.find(' ') + 1));
     if (order.starts_with("alive ")) {
-      parent.say(world.alive(std::stoull(argument)) ? "alive" : "dead");
+      parent.say(in_words(world.judge(std::stoull(argument))));
     } else if (order.starts_with("owner ")) {
-      parent.say(world.owner_alive(static_cast<std::uint32_t>(std::stoul(argument))) ? "alive" : "dead");
+      parent.say(in_words(world.judge_owner(static_cast<std::uint32_t>(std::stoul(argument)))));
     } else if (order == "living") {
       std::string list;
       for (const Token token : world.living()) list += text(token) + ";";
@@ -120,15 +133,14 @@ TEST_F(Liveness, AProcessThatClosesAllItsDescriptorsLivesAndCanStillJudge) {
   Child daemon([&](Channel& parent) {
     World& world = enter();
     const Token other = std::stoull(parent.hear());
-    world.alive(other);  // the probe descriptor is open now
     close_all_but(parent);
     parent.say(text(world.token()));
-    parent.say(world.alive(other) ? "alive" : "dead");
+    parent.say(in_words(world.judge(other)));
     // Its numbers are soon used for other files, which know no locks.
     std::vector<platform::FileDescriptor> others;
     close_all_but(parent);
     for (int i = 0; i < 32; ++i) others.emplace_back(::open("/dev/null", O_RDWR));
-    parent.say(world.alive(other) ? "alive" : "dead");
+    parent.say(in_words(world.judge(other)));
     parent.hear();
     return 0;
   });
@@ -139,7 +151,7 @@ TEST_F(Liveness, AProcessThatClosesAllItsDescriptorsLivesAndCanStillJudge) {
   EXPECT_EQ("alive", watcher.ask("alive " + token));
 }
 
-TEST_F(Liveness, WhenTheTableCannotBeAskedEverybodyLives) {
+TEST_F(Liveness, WhenTheTableCannotBeAskedThatIsSaidAndCounted) {
   Child watcher([](Channel& parent) {
     World& world = enter();
     parent.say(text(world.token()));
@@ -147,9 +159,12 @@ TEST_F(Liveness, WhenTheTableCannotBeAskedEverybodyLives) {
     close_all_but(parent);
     const std::string away = world.directory().path() + "-away";
     if (::rename(world.directory().path().c_str(), away.c_str()) != 0) return 1;
-    parent.say(world.alive(other) ? "alive" : "dead");
+    parent.say(in_words(world.judge(other)));
+    parent.say(world.judge_trouble().message);
+    parent.say(text(world.unjudged()));
     ::rename(away.c_str(), world.directory().path().c_str());
-    parent.say(world.alive(other) ? "alive" : "dead");
+    parent.say(in_words(world.judge(other)));
+    parent.say(world.judge_trouble().message);
     return 0;
   });
   Child victim(member);
@@ -158,8 +173,11 @@ TEST_F(Liveness, WhenTheTableCannotBeAskedEverybodyLives) {
   victim.kill();
   victim.wait();
   watcher.say(token);
-  EXPECT_EQ("alive", watcher.hear());
+  EXPECT_EQ("unknown", watcher.hear());
+  EXPECT_THAT(watcher.hear(), testing::StartsWith("it cannot be told whether the process in the way lives: "));
+  EXPECT_EQ("1", watcher.hear());
   EXPECT_EQ("dead", watcher.hear());
+  EXPECT_EQ("", watcher.hear());
 }
 
 TEST_F(Liveness, ExecEndsIt) {
@@ -188,7 +206,7 @@ TEST_F(Liveness, AForkedChildHasNoIdentityUntilItNeedsOne) {
     parent.say(text(own));
     Child child([&](Channel& up) {
       up.say(text(world.living().size()));  // watcher and parent
-      up.say(world.alive(own) ? "alive" : "dead");
+      up.say(in_words(world.judge(own)));
       up.say(text(world.token()));
       up.say(text(world.living().size()));
       up.hear();
@@ -285,7 +303,7 @@ TEST_F(Liveness, ProcessesOfAnotherPidNamespaceAreJudgedAlike) {
       up.say(std::to_string(::getpid()));
       World& world = enter();
       up.say(text(world.token()));
-      up.say(world.alive(std::stoull(watcher_token)) ? "alive" : "dead");
+      up.say(in_words(world.judge(std::stoull(watcher_token))));
       up.hear();
       return 0;
     });
@@ -313,7 +331,7 @@ TEST_F(Liveness, AUsedSlotGetsANewGenerationAndTheOldTokenStaysDead) {
     for (;;) {
       const std::string line = parent.hear();
       if (line.front() == '(') return 0;
-      parent.say(world.alive(std::stoull(line)) ? "alive" : "dead");
+      parent.say(in_words(world.judge(std::stoull(line))));
     }
   });
   ASSERT_EQ("ready", watcher.hear());

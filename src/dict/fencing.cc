@@ -1,0 +1,43 @@
+#include "dict/fencing.h"
+
+#include <algorithm>
+
+#include "world/world.h"
+
+namespace holdfast {
+
+void initialise_fencing(DictionaryHeader& header, const FencingRanges& ranges) noexcept {
+  const std::uint64_t range = ranges.take(0);
+  header.sequence.store(range * kFencingRange, kRelaxed);
+  header.range.store(range, kRelaxed);
+  header.range_copy.store(seal(range), kRelaxed);
+}
+
+std::uint64_t known_range(const DictionaryHeader& header) noexcept {
+  if (const std::uint64_t copy = header.range_copy.load(kRelaxed); is_sealed(copy)) return unseal(copy);
+  const std::uint64_t range = header.range.load(kRelaxed);
+  return header.sequence.load(kRelaxed) / kFencingRange == range ? range : 0;
+}
+
+// Several shards may be here at once. Each has a range of its own, and the number that it returns is the first of that,
+// which nobody else gives. A range is begun by whoever stores it into `range`, and its count never goes back: it is
+// left only for a higher one.
+std::uint64_t number_of_new_range(Segment& segment, std::uint64_t last) noexcept {
+  DictionaryHeader& header = segment.header();
+  const FencingRanges ranges = segment.world().fencing();
+  const std::uint64_t old = header.range.load(kRelaxed);
+  // At its end, or begun by another; anything else is damage, or a process that was killed in here.
+  if (last / kFencingRange != old && last / kFencingRange != old + 1) ranges.count_mended();
+  const std::uint64_t range = ranges.take(known_range(header));
+  header.range.store(range, kRelaxed);
+  header.range_copy.store(seal(range), kRelaxed);
+  std::uint64_t count = header.sequence.load(kRelaxed);
+  for (;;) {
+    const std::uint64_t of = count / kFencingRange;
+    const bool further = of >= range && of <= std::max(range, ranges.last());
+    if (further || header.sequence.compare_exchange_weak(count, range * kFencingRange, kRelaxed)) break;
+  }
+  return range * kFencingRange;
+}
+
+}  // namespace holdfast

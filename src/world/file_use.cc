@@ -1,0 +1,144 @@
+#include "world/file_use.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "platform/platform.h"
+#include "world/boot.h"
+#include "world/runtime_directory.h"
+
+namespace holdfast {
+
+namespace {
+
+constexpr std::uint64_t kPatienceNs = 5 * platform::kNsPerSecond;
+constexpr std::uint64_t kRetryNs = platform::kNsPerMs;
+/// One who is about to be refused holds the lock for a moment, too: others look so often before they believe in users.
+constexpr int kLooks = 5;
+
+bool is_of(const OpenedFile& file, const WorldId& world) noexcept {
+  return file.header().world == world && file.header().inode == file.id.inode;
+}
+
+bool outlives_its_world(const FileHeader& header) noexcept {
+  return header.persist != 0 && is_same_boot(header.boot, this_boot().id) &&
+         is_same_time_namespace(header.time_namespace, this_boot().time_namespace);
+}
+
+// Since it was opened, and before the lock was held, the file may have lost its name or come into another world.
+bool read_again(OpenedFile& file) noexcept {
+  struct stat info;
+  if (::fstat(file.fd.get(), &info) != 0 || info.st_nlink == 0) return false;
+  if (::pread(file.fd.get(), file.page.data(), file.page.size(), 0) != static_cast<ssize_t>(file.page.size()))
+    return false;
+  return file.header().retired.load(std::memory_order_relaxed) == 0;
+}
+
+Status refuse_other_world(const std::string& path) {
+  return {Code::mismatch,
+          path + " is used by processes that entered by another process table: the file \"processes\" beside it, or " +
+              path +
+              " itself, was removed or replaced meanwhile; stop those processes, or choose another HOLDFAST_DIR"};
+}
+
+enum class Claim { shared, alone, none, failed };
+
+// `errno` tells why it failed.
+Claim try_claim(int fd, bool ours) noexcept {
+  int error = ours ? platform::try_shared_record_lock(fd, kUseLock) : platform::try_record_lock(fd, kUseLock);
+  if (error == 0) return ours ? Claim::shared : Claim::alone;
+  // Another world's users share it; one who adopts or retires it has it alone, for a moment.
+  if (error == EAGAIN && !ours && platform::try_shared_record_lock(fd, kUseLock) == 0) return Claim::shared;
+  if (error == EAGAIN) return Claim::none;
+  errno = error;
+  return Claim::failed;
+}
+
+}  // namespace
+
+Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
+                                       const WorldId& world) {
+  const std::string path = directory.path_of(name);
+  const std::uint64_t deadline = platform::monotonic_ns() + kPatienceNs;
+  int users_seen = 0;
+  for (;;) {
+    auto file = open_world_file(directory, name, FileKind::dictionary);
+    if (!file) return file.status();
+    const bool ours = is_of(*file, world);
+    std::unique_ptr<platform::ForkGuard> no_fork;
+    if (!ours) no_fork = std::make_unique<platform::ForkGuard>();
+    const Claim claim = try_claim(file->fd.get(), ours);
+    if (claim == Claim::failed) return Status{Code::system, "cannot lock " + path + ": " + platform::error_text(errno)};
+    if (claim != Claim::none && read_again(*file) && is_of(*file, world) == ours) {
+      if (ours) return UsedFile{std::move(*file), nullptr};
+      if (claim == Claim::shared && ++users_seen >= kLooks) return refuse_other_world(path);
+      if (claim == Claim::alone && outlives_its_world(file->header()))
+        return UsedFile{std::move(*file), std::move(no_fork)};
+      if (claim == Claim::alone) {
+        no_fork.reset();
+        Status retired = retire_opened_file(directory, name, *file);
+        return retired.ok() ? Status{Code::not_found, "there is no " + path} : retired;
+      }
+    }
+    file->fd.reset();
+    no_fork.reset();
+    const std::uint64_t now = platform::monotonic_ns();
+    if (now >= deadline)
+      return Status{Code::busy, path + " has been locked by another process for 5 s; is it stopped?"};
+    platform::sleep_until(now + kRetryNs);
+  }
+}
+
+Status finish_adoption(const OpenedFile& file, const WorldId& world) {
+  FileHeader header{};
+  header.boot = this_boot().id;
+  header.time_namespace = this_boot().time_namespace;
+  header.inode = file.id.inode;
+  header.world = world;
+  const auto write = [&](std::size_t at, std::size_t size) {
+    const auto* const from = reinterpret_cast<const std::byte*>(&header) + at;
+    return ::pwrite(file.fd.get(), from, size, static_cast<off_t>(at)) == static_cast<ssize_t>(size);
+  };
+  // The world last: until then the file is another's.
+  if (!write(offsetof(FileHeader, boot), sizeof header.boot) ||
+      !write(offsetof(FileHeader, time_namespace), sizeof header.time_namespace) ||
+      !write(offsetof(FileHeader, inode), sizeof header.inode) ||
+      !write(offsetof(FileHeader, world), sizeof header.world)) {
+    return {Code::system, "cannot write the header of a dictionary: " + platform::error_text(errno)};
+  }
+  const int error = platform::try_shared_record_lock(file.fd.get(), kUseLock);  // in place of the exclusive one
+  if (error != 0) return {Code::system, "cannot lock a dictionary: " + platform::error_text(error)};
+  return {};
+}
+
+void retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId& world) {
+  auto directory_fd = directory.open();
+  if (!directory_fd) return;
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(directory_fd->get()), ::closedir);
+  if (stream == nullptr) return;
+  const int fd = directory_fd->release();  // the stream owns it now
+
+  std::vector<std::string> dictionaries;
+  while (const dirent* const entry = ::readdir(stream.get())) {
+    const std::string name = entry->d_name;
+    if (name.starts_with(kTemporaryPrefix)) ::unlinkat(fd, name.c_str(), 0);
+    if (name.ends_with(kDictionarySuffix)) dictionaries.push_back(name);
+  }
+  for (const std::string& name : dictionaries) {
+    auto file = open_world_file(directory, name, FileKind::dictionary);
+    if (!file || file->header().persist != 0) continue;
+    // Nobody is present, so nobody uses what is of this world, but those who exit right now, as the caller may.
+    if (!is_of(*file, world) && platform::try_record_lock(file->fd.get(), kUseLock) != 0) continue;
+    // What cannot be removed stays, and the next one that finds nobody tries again.
+    static_cast<void>(retire_opened_file(directory, name, *file));
+  }
+}
+
+}  // namespace holdfast

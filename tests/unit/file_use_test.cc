@@ -1,0 +1,207 @@
+// Who may use a dictionary's file, by the world that it is of and by who holds a lock on it.
+#include "world/file_use.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/process.h"
+#include "world/boot.h"
+#include "world/runtime_directory.h"
+
+namespace holdfast {
+namespace {
+
+using platform::FileDescriptor;
+using platform::Mapping;
+using test::Channel;
+using test::Child;
+
+const std::string kName = "a.dict";
+constexpr WorldId kOurs{.high = 1, .low = 2};
+constexpr WorldId kOther{.high = 1, .low = 3};
+
+void nothing(std::byte*) {}
+
+NewFile plain_file(bool persist = false) {
+  return {.kind = FileKind::dictionary, .size = kHeaderBytes + 8192, .persist = persist, .mode = 0600, .world = kOurs};
+}
+
+class FileUse : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto directory = RuntimeDirectory::at(scratch_.path());
+    ASSERT_TRUE(directory) << directory.status().message;
+    directory_ = *directory;
+  }
+
+  Expected<Mapping> create(bool persist = false) {
+    return create_world_file(directory_, kName, plain_file(persist), nothing);
+  }
+  Expected<UsedFile> use(const WorldId& world) { return use_dictionary_file(directory_, kName, world); }
+  /// As a process does that joins: it has the file mapped, and no descriptor.
+  Mapping join(const WorldId& world) {
+    const platform::ForkGuard no_fork;
+    auto used = use(world);
+    if (!used || used->adopting) return {};
+    auto mapping = map_world_file(used->file);
+    return mapping ? std::move(*mapping) : Mapping();
+  }
+  void expect_refusal(const WorldId& world) {
+    auto used = use(world);
+    ASSERT_FALSE(used);
+    EXPECT_EQ(Code::mismatch, used.status().code) << used.status().message;
+    EXPECT_NE(std::string::npos, used.status().message.find("entered by another process table"))
+        << used.status().message;
+    EXPECT_TRUE(test::exists(path()));
+  }
+  std::string path() const { return scratch_ / kName; }
+
+  template <class T>
+  void overwrite(std::size_t at, T value) {
+    const FileDescriptor fd(::open(path().c_str(), O_WRONLY));
+    ASSERT_EQ(static_cast<ssize_t>(sizeof value), ::pwrite(fd.get(), &value, sizeof value, static_cast<off_t>(at)));
+  }
+
+  test::ScratchDirectory scratch_;
+  RuntimeDirectory directory_;
+};
+
+TEST_F(FileUse, ThoseOfItsWorldJoinAndAMappingAloneSaysThatItIsInUse) {
+  auto created = create();
+  ASSERT_TRUE(created);
+  expect_refusal(kOther);  // its maker has it mapped
+  Mapping second = join(kOurs);
+  ASSERT_TRUE(second);
+  created->reset();
+  expect_refusal(kOther);
+  second.reset();
+  EXPECT_EQ(Code::not_found, use(kOther).status().code);
+}
+
+TEST_F(FileUse, AForkedChildUsesWhatItsParentUsed) {
+  Child parent_process([this](Channel& parent) {
+    const auto created = create();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      parent.hear();
+      ::_exit(0);
+    }
+    parent.say(std::to_string(child));
+    return 0;
+  });
+  const pid_t child = std::stoi(parent_process.hear());
+  EXPECT_EQ(0, parent_process.wait());
+  expect_refusal(kOther);
+  ::kill(child, SIGKILL);
+  EXPECT_TRUE(test::eventually([&] { return use(kOther).status().code == Code::not_found; }));
+}
+
+TEST_F(FileUse, OneThatNobodyUsesIsRetiredByAnotherWorldUnlessItIsToStay) {
+  Mapping mapping;
+  {
+    auto created = create();
+    ASSERT_TRUE(created);
+  }
+  EXPECT_EQ(Code::not_found, use(kOther).status().code);
+  EXPECT_FALSE(test::exists(path()));
+
+  { ASSERT_TRUE(create(true)); }
+  auto adopted = use(kOther);
+  ASSERT_TRUE(adopted) << adopted.status().message;
+  EXPECT_NE(nullptr, adopted->adopting);
+}
+
+TEST_F(FileUse, WhoAdoptsHasItAloneAndOthersJoinAfterwards) {
+  { ASSERT_TRUE(create(true)); }
+  auto adopted = use(kOther);
+  ASSERT_TRUE(adopted && adopted->adopting);
+  {
+    // Neither those of its old world get in meanwhile, nor others of the new one.
+    const FileDescriptor fd(::open(path().c_str(), O_RDWR));
+    EXPECT_EQ(EAGAIN, platform::try_shared_record_lock(fd.get(), kUseLock));
+  }
+  auto mapping = map_world_file(adopted->file);
+  ASSERT_TRUE(mapping);
+  ASSERT_TRUE(finish_adoption(adopted->file, kOther).ok());
+  adopted->file.fd.reset();
+  EXPECT_TRUE(join(kOther));
+  expect_refusal(kOurs);
+}
+
+TEST_F(FileUse, OneWhoseAdopterWasKilledIsAdoptedByTheNext) {
+  { ASSERT_TRUE(create(true)); }
+  Child adopter([this](Channel& parent) {
+    auto adopted = use(kOther);
+    parent.say(adopted && adopted->adopting ? "adopting" : "not so");
+    parent.hear();
+    return 0;
+  });
+  ASSERT_EQ("adopting", adopter.hear());
+  adopter.kill();
+  adopter.wait();
+  auto next = use(kOther);
+  ASSERT_TRUE(next) << next.status().message;
+  EXPECT_NE(nullptr, next->adopting);
+}
+
+TEST_F(FileUse, OneOfAnotherBootOrTimeNamespaceDoesNotOutliveItsWorld) {
+  for (const bool boot : {true, false}) {
+    { ASSERT_TRUE(create(true)); }
+    if (boot) overwrite(offsetof(FileHeader, boot), 'X');
+    if (!boot) overwrite(offsetof(FileHeader, time_namespace), std::uint64_t{1});
+    EXPECT_EQ(Code::not_found, use(kOther).status().code);
+    EXPECT_FALSE(test::exists(path()));
+  }
+}
+
+TEST_F(FileUse, ABootIdSaysNothingAboutAFileOfThisWorld) {
+  const auto created = create();
+  ASSERT_TRUE(created);
+  overwrite(offsetof(FileHeader, boot), 'X');
+  EXPECT_TRUE(join(kOurs));
+}
+
+TEST_F(FileUse, ACopyIsNotTheFileThatItWasCopiedFrom) {
+  auto created = create(true);
+  ASSERT_TRUE(created);
+  const std::string copy = scratch_ / "copy";
+  ASSERT_TRUE(std::filesystem::copy_file(path(), copy));
+  ASSERT_EQ(0, ::rename(copy.c_str(), path().c_str()));
+  auto used = use(kOurs);
+  ASSERT_TRUE(used) << used.status().message;
+  EXPECT_NE(nullptr, used->adopting) << "what it says of processes is not true of those who use the original";
+}
+
+TEST_F(FileUse, ASweepRemovesWhatIsNotPersistentAndWhatWasNeverBornAndNothingElse) {
+  { ASSERT_TRUE(create()); }
+  NewFile others = plain_file();
+  others.world = kOther;
+  const auto used_elsewhere = create_world_file(directory_, "used.dict", others, nothing);
+  ASSERT_TRUE(used_elsewhere);
+  NewFile kept = plain_file();
+  kept.persist = true;
+  ASSERT_TRUE(create_world_file(directory_, "kept.dict", kept, nothing));
+  ASSERT_TRUE(create_world_file(directory_, "other", plain_file(), nothing));
+  for (const char* name : {"rubbish.dict", ".new-0123"}) {
+    FileDescriptor(::open((scratch_ / name).c_str(), O_CREAT | O_WRONLY, 0600));
+  }
+  retire_unpersistent_files(directory_, kOurs);
+  EXPECT_FALSE(test::exists(path()));
+  EXPECT_FALSE(test::exists(scratch_ / ".new-0123"));
+  EXPECT_TRUE(test::exists(scratch_ / "kept.dict"));
+  EXPECT_TRUE(test::exists(scratch_ / "used.dict")) << "processes of another world use it";
+  EXPECT_TRUE(test::exists(scratch_ / "other"));
+  EXPECT_TRUE(test::exists(scratch_ / "rubbish.dict")) << "opening it should say what is wrong with it";
+}
+
+}  // namespace
+}  // namespace holdfast
