@@ -50,7 +50,8 @@ int holdfast_lock_holder(holdfast_dict* dict, const char* key, size_t key_length
     holder->pid = found.pid;
     holder->worker = found.worker;
     holder->waiters = found.waiters;
-    static_assert(static_cast<int>(holdfast::Liveness::dead) == 0 && static_cast<int>(holdfast::Liveness::unknown) == 2);
+    static_assert(static_cast<int>(holdfast::Liveness::dead) == 0 &&
+                  static_cast<int>(holdfast::Liveness::unknown) == 2);
     holder->alive = static_cast<uint32_t>(found.liveness);
     std::memcpy(holder->program, found.program.data(), sizeof holder->program);
     std::memcpy(holder->why, found.why.data(), sizeof holder->why);

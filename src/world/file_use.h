@@ -40,7 +40,7 @@ struct UsedFile {
 };
 
 /// not_found as open_world_file(). mismatch: processes of another world use it. busy: somebody adopts it, and is
-/// stopped. REQUIRES: no fork until the file is mapped and its descriptor closed.
+/// stopped.
 Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
                                        const WorldId& world);
 
