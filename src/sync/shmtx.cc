@@ -97,15 +97,15 @@ bool Shmtx::take_from_dead(std::uint32_t seen, std::uint32_t desired) noexcept {
   return state_->word.compare_exchange_strong(seen, desired, std::memory_order_acquire, std::memory_order_relaxed);
 }
 
+bool Shmtx::leave_mark(std::uint32_t seen) noexcept {
+  if ((seen & kShmtxWaiters) != 0) return true;
+  return state_->word.compare_exchange_strong(seen, seen | kShmtxWaiters, std::memory_order_relaxed);
+}
+
 LockResult Shmtx::given_up(std::uint32_t seen) noexcept {
   const std::uint32_t owner = without_waiters(seen);
   if (owner != 0 && world_->judge_owner(owner) == Liveness::unknown) return LockResult::failed;
   return LockResult::timeout;
-}
-
-bool Shmtx::leave_mark(std::uint32_t seen) noexcept {
-  if ((seen & kShmtxWaiters) != 0) return true;
-  return state_->word.compare_exchange_strong(seen, seen | kShmtxWaiters, std::memory_order_relaxed);
 }
 
 LockResult Shmtx::wait_on_futex(std::uint32_t me, std::uint64_t deadline_ns) noexcept {
