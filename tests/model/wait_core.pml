@@ -20,6 +20,9 @@
      they like, there are cycles, and `every_wait_ends` is shown under weak fairness.
    - The bound on passes: `overtaken` counts, for each waiter, takers that came later than it. It is kPassesMax for each
      place in the queue, and that and one more for each death, repair, end of a lease, and waiter that comes too late.
+   - Slow waiters (SLOW), who stay away for long between a wake-up and the attempt, stand aside: the lock does not lie
+     idle for them while somebody else sleeps for it, but where their turn is due (DUES), which is paid for as a death is.
+     Nobody passes one that is present and has no prompt waiter before it.
    - At the end the lock is not owned by anybody alive.
 
    -DMUTANT_... plants a fault. The runner (`run`, beside this file) demands that each is found.
@@ -44,6 +47,10 @@
 #define FAIR 0 /* bit s: who is in slot s asks for strict order */
 #endif
 
+#ifndef SLOW
+#define SLOW 0 /* bit s: who is in slot s is slow (is_prompt() in lock/turns.h) */
+#endif
+
 /* How often Fate does what, in all. */
 #ifndef KILLS
 #define KILLS 0
@@ -65,6 +72,9 @@
 #endif
 #ifndef RESTS
 #define RESTS 0 /* times that somebody holds the lock, or stays away from it, for longer than a slice of sleep */
+#endif
+#ifndef DUES
+#define DUES 0 /* times that the lock is kept for a slow waiter which is not there */
 #endif
 #ifndef TICKS_PER_KILL
 #define TICKS_PER_KILL 2
@@ -102,6 +112,7 @@ byte since[PLACES];  /* arrival */
 byte passed[PLACES]; /* LockFields::passes less WaiterFields::passes */
 byte turn[PLACES];   /* WaiterFields::first: 0 never was the first, 1 was found to be it, 2 for longer than kPassNs */
 bit woken[PLACES];   /* a wake-up is under way */
+bit here[PLACES];    /* Waiter::present */
 
 /* ProcessSlot, and the kernel's part of it */
 bit held[SLOTS];
@@ -126,12 +137,14 @@ bit leaving[SLOTS];
 byte inside = NOBODY;
 byte overtaken[SLOTS];
 byte finished = 0;
+bit present_is_first = 1;
 byte blows = 0; /* kills, ends, repairs, and stale marks */
 byte stales = 0;
 byte paid = 0;  /* ticks */
 byte rests = 0;
+byte dues = 0;
 
-hidden byte i, j;
+hidden byte i, j, c;
 
 /* REQUIRES, for all of these: within a d_step. */
 
@@ -140,7 +153,8 @@ inline move_entry(from, to) {
   since[to] = since[from];
   passed[to] = passed[from];
   turn[to] = turn[from];
-  woken[to] = woken[from]
+  woken[to] = woken[from];
+  here[to] = here[from]
 }
 
 inline clear_entry(at) {
@@ -148,7 +162,8 @@ inline clear_entry(at) {
   since[at] = 0;
   passed[at] = 0;
   turn[at] = 0;
-  woken[at] = 0
+  woken[at] = 0;
+  here[at] = 0
 }
 
 inline find_entry(token) { /* i: its place, or `entries` */
@@ -177,7 +192,7 @@ inline remove_waiter(token) { /* WaitQueue::remove() */
   fi
 }
 
-inline add_waiter(token, arrived) { /* WaitQueue::add(): who is there already has come, so no wake-up is under way */
+inline add_waiter(token, arrived, is_present) { /* WaitQueue::add(): who is there already has come, so no wake-up is under way */
   find_entry(token);
   if
   :: i < entries ->
@@ -186,6 +201,8 @@ inline add_waiter(token, arrived) { /* WaitQueue::add(): who is there already ha
 #else
      skip
 #endif
+     ;
+     here[i] = is_present
   :: else ->
      do
      :: i > 0 && since[i - 1] > arrived -> move_entry(i - 1, i); i--
@@ -196,6 +213,7 @@ inline add_waiter(token, arrived) { /* WaitQueue::add(): who is there already ha
      passed[i] = 0;
      turn[i] = (i == 0 -> 1 : 0);
      woken[i] = 0;
+     here[i] = is_present;
      entries++
   fi
 }
@@ -214,16 +232,50 @@ inline find_first() { /* WaitQueue::first(), and take_turn() */
   fi
 }
 
-/* may_pass(), of one who came later than the first. `late`: kPassNs is over, as the clock happens to say. */
-#define MAY_PASS (!late && turn[0] != 2 && passed[0] < PASSES_MAX && !((FAIR >> SLOT(who[0])) & 1))
+#define IS_FAIR(at) ((FAIR >> SLOT(who[at])) & 1)
+#ifdef MUTANT_KEPT_FOR_THE_ABSENT
+#define IS_AWAY(at) (0)
+#else
+#define IS_AWAY(at) (((SLOW >> SLOT(who[at])) & 1) && !IS_FAIR(at) && !here[at])
+#endif
+
+/* turn_of(). c: the place of the one that it is the turn of, or `entries`. `due`: kShare has come for the first. */
+inline find_turn(fair) {
+  find_first();
+  c = 0;
+  if
+  :: !(fair) && entries > 0 && IS_AWAY(0) && !due ->
+     do
+     :: c < entries && IS_AWAY(c) -> c++
+     :: else -> break
+     od;
+     if
+     :: c < entries && IS_FAIR(c) -> c = entries
+     :: else
+     fi;
+     if
+     :: c < entries && turn[c] == 0 -> turn[c] = 1; passed[c] = 0
+     :: else
+     fi
+  :: else
+  fi
+}
+
+/* may_pass(), of one who came later than who is at c. `late`: kPassNs is over, as the clock happens to say. */
+#ifdef MUTANT_PRESENT_IS_PASSED
+#define WAITS_FOR_NOBODY(at) (0)
+#else
+#define WAITS_FOR_NOBODY(at) (((SLOW >> SLOT(who[at])) & 1) != 0 && !IS_FAIR(at))
+#endif
+#define MAY_PASS (!late && turn[c] != 2 && passed[c] < PASSES_MAX && !IS_FAIR(c) && !WAITS_FOR_NOBODY(c))
 
 /* `next` is whom to ring for: nobody, if a wake-up is under way already. */
 inline reserve() {
-  owner = who[0];
+  owner = who[c];
   reserved = 1;
   ended = 0;
-  next = (woken[0] -> NOBODY : who[0]);
-  woken[0] = 1
+  next = (woken[c] -> NOBODY : who[c]);
+  woken[c] = 1
 }
 
 inline offer() { /* the lock has been freed */
@@ -231,25 +283,38 @@ inline offer() { /* the lock has been freed */
   reserved = 0;
   ended = 0;
   next = NOBODY;
-  find_first();
+  find_turn(0);
+#ifdef MUTANT_NOBODY_BEHIND_IS_WOKEN
   if
-  :: entries > 0 && !MAY_PASS -> reserve()
-  :: entries > 0 && MAY_PASS && !woken[0] -> next = who[0]; woken[0] = 1
+  :: c > 0 -> c = entries
   :: else
   fi;
-  late = 0
+#endif
+  if
+  :: c < entries && !MAY_PASS -> reserve()
+  :: c < entries && MAY_PASS && !woken[c] -> next = who[c]; woken[c] = 1
+  :: else
+  fi;
+#ifndef MUTANT_ASIDE_IS_NOT_WOKEN
+  if
+  :: c > 0 && entries > 0 && !woken[0] -> aside = who[0]; woken[0] = 1
+  :: else
+  fi;
+#endif
+  late = 0;
+  due = 0
 }
 
 /* Whether who came at arrival[slot] may have the free lock: `ready`. If not, it is the first's. */
 inline take_turn() {
-  find_first();
+  find_turn((FAIR >> slot) & 1);
   ready = 1;
   if
-  :: entries > 0 && since[0] < arrival[slot] ->
+  :: c < entries && since[c] < arrival[slot] ->
      if
      :: MAY_PASS && !((FAIR >> slot) & 1) ->
 #ifndef MUTANT_PASSES_NOT_COUNTED
-        passed[0]++
+        passed[c]++
 #else
         skip
 #endif
@@ -261,15 +326,23 @@ inline take_turn() {
      fi
   :: else
   fi;
-  late = 0
+  late = 0;
+  due = 0
 }
 
 inline count_overtaken() {
   i = 0;
   do
+  :: i < entries && IS_AWAY(i) -> i++
+  :: else -> break
+  od;
+  present_is_first = (i == entries || !here[i] || since[i] > arrival[slot]);
+  assert(present_is_first);
+  i = 0;
+  do
   :: i < SLOTS ->
      if
-     :: arrival[i] != 0 && arrival[i] < arrival[slot] ->
+     :: arrival[i] != 0 && arrival[i] < arrival[slot] && !((SLOW >> i) & 1) ->
         overtaken[i]++;
         assert(overtaken[i] <= PASSES_MAX * (PROCESSES - 1) + blows * (PASSES_MAX + 1))
      :: else
@@ -292,6 +365,10 @@ inline read_clock() {
   :: late = 0
   fi;
   if
+  :: entries > 0 && IS_AWAY(0) && dues < DUES -> due = 1; dues++; paid++
+  :: due = 0
+  fi;
+  if
   :: entries > 0 && woken[0] && stales < STALES -> stale = 1; stales++; blows++
   :: stale = 0
   fi
@@ -306,6 +383,14 @@ inline strike() { /* the compare-and-swap, then futex_wake if it took ASLEEP awa
   :: d_step { asleep[SLOT(next)] -> asleep[SLOT(next)] = 0; rang[SLOT(next)] = 1 }
      parked[SLOT(next)] = 0
   :: d_step { else -> rang[SLOT(next)] = 1 }
+  fi
+}
+inline ring_for_all() {
+  ring();
+  if
+  :: d_step { aside != NOBODY -> next = aside; aside = NOBODY }
+     ring()
+  :: else
   fi
 }
 inline ring() {
@@ -334,8 +419,8 @@ inline rest() {
 }
 
 proctype Process(byte me) {
-  byte self, slot, holder, dead, next, round;
-  bit entered, late, stale, ready;
+  byte self, slot, holder, dead, next, aside, round;
+  bit entered, late, due, stale, ready, looks_out;
 
 life:
   {
@@ -369,7 +454,7 @@ attempt: /* lock_wait() */
     if
     :: owner != NOBODY && !ended && owner != self && arrival[slot] == 0 ->
        d_step { arrivals++; arrival[slot] = arrivals }
-       d_step { add_waiter(self, arrival[slot]) }
+       d_step { add_waiter(self, arrival[slot], 0) }
        goto sleep
     :: else
     fi;
@@ -387,8 +472,9 @@ attempt: /* lock_wait() */
            reserved = 0;
            ended = 0;
            remove_waiter(self);
-           find_first();
+           find_turn(0);
            dead = NOBODY;
+           looks_out = 0;
            end_wait()
          }
          goto hold
@@ -409,10 +495,11 @@ attempt: /* lock_wait() */
               inside = self;
               owner = self;
               remove_waiter(self);
-              find_first();
+              find_turn(0);
               count_overtaken();
               dead = NOBODY;
               ready = 0;
+              looks_out = 0;
               end_wait()
             }
             goto hold
@@ -420,13 +507,17 @@ attempt: /* lock_wait() */
          fi
       :: else
       fi;
-      d_step { dead = NOBODY; holder = owner; add_waiter(self, arrival[slot]) }
+      d_step { dead = NOBODY; holder = owner; add_waiter(self, arrival[slot], looks_out) }
     }
-    ring();
+    ring_for_all();
     /* find_dead(): the kernel is asked outside the mutex, and the next attempt names the very owner it judged. */
     if
     :: atomic { holder == NOBODY || ALIVE(holder) -> holder = NOBODY }
     :: atomic { else -> dead = holder; holder = NOBODY; goto attempt }
+    fi;
+    if /* look_for_turn(), for as long as it happens to take */
+    :: atomic { looks_out -> looks_out = 0; goto attempt }
+    :: else
     fi;
 
 sleep: /* Parker::sleep() */
@@ -492,9 +583,18 @@ sleep: /* Parker::sleep() */
 
 awake:
     if
-    :: leaving[slot] -> goto leave
-    :: else -> goto attempt
+    :: (SLOW >> slot) & 1 -> rest()
+    :: else
     fi;
+    if
+    :: leaving[slot] -> goto leave
+    :: else
+    fi;
+    if /* may_be_present() */
+    :: d_step { (SLOW >> slot) & 1 -> looks_out = 1 }
+    :: skip
+    fi;
+    goto attempt;
 
 leave: /* lock_leave() */
     atomic {
@@ -515,12 +615,13 @@ leave: /* lock_leave() */
 #else
         :: owner == NOBODY -> offer() /* it may have been woken to take what is free */
 #endif
-        :: else -> late = 0; stale = 0
+        :: else -> late = 0; due = 0; stale = 0
         fi;
-        ready = 0
+        ready = 0;
+        looks_out = 0
       }
     }
-    ring();
+    ring_for_all();
     goto next_round;
 
 hold:
@@ -541,7 +642,7 @@ hold:
 #ifdef MUTANT_UNLOCK_UNPROVED
         :: else -> offer()
 #else
-        :: else -> late = 0; stale = 0 /* not_owner */
+        :: else -> late = 0; due = 0; stale = 0 /* not_owner */
 #endif
         fi
       }
@@ -549,7 +650,7 @@ hold:
 #ifdef MUTANT_RING_BEFORE_RELEASE
     next = NOBODY;
 #endif
-    ring();
+    ring_for_all();
     goto next_round;
   } unless { doomed[me] };
 
@@ -582,9 +683,12 @@ hold:
     holder = 0;
     dead = 0;
     next = 0;
+    aside = 0;
     late = 0;
+    due = 0;
     stale = 0;
-    ready = 0
+    ready = 0;
+    looks_out = 0
   }
   goto life;
 
