@@ -5,6 +5,7 @@ PREFIX ?= /usr/local
 BUILD ?= build
 JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
+SECONDS ?= 60
 
 # Ninja where it is installed. A folder that is configured already keeps the generator it has.
 GENERATOR := $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
@@ -15,7 +16,7 @@ configure = cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
   --log-level=WARNING >/dev/null
 compile = cmake --build $(BUILD) --parallel $(JOBS)
 
-.PHONY: all demo test prove mutants bench bench-peers bench-locks bench-hosts lint install uninstall clean help
+.PHONY: all demo test prove mutants bench bench-peers bench-locks bench-hosts fuzz lint install uninstall clean help
 .DEFAULT_GOAL := all
 
 all: ## build/libholdfast.so and build/holdfast
@@ -67,6 +68,14 @@ bench-hosts: ## how soon a waiter goes on in each event loop, and beside lua-res
 	@$(compile) --target holdfast_library
 	@bench/run $(BUILD) --hosts
 
+fuzz: ## install what is missing, build in a folder of its own, search for inputs that break it: SECONDS=60 each
+	@scripts/setup fuzz
+	@cmake -S . -B $(BUILD)-fuzz -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG='-O1 -g' \
+	  -DCMAKE_CXX_COMPILER=clang++ -DHOLDFAST_CLI=OFF -DHOLDFAST_TESTS=ON -DHOLDFAST_FUZZ=ON \
+	  -DHOLDFAST_SANITIZE=address,undefined $(CMAKE_FLAGS) --log-level=WARNING >/dev/null
+	@cmake --build $(BUILD)-fuzz --parallel $(JOBS) --target fuzz_targets
+	@tests/fuzz/run $(BUILD)-fuzz $(SECONDS)
+
 lint: ## clang-format, clang-tidy, luacheck, shellcheck and the project's own rules
 	@scripts/setup lint
 	@$(call configure,$(OPTIONAL_PARTS))
@@ -81,7 +90,7 @@ uninstall: ## what the last install from this build put there; DESTDIR as it was
 	@cmake -P cmake/uninstall.cmake "$(BUILD)/install_manifest.txt"
 
 clean: ## remove everything that was built
-	@cmake -E rm -rf $(BUILD) $(wildcard build-ci-*) build.luarocks
+	@cmake -E rm -rf $(BUILD) $(BUILD)-fuzz $(wildcard build-ci-*) build.luarocks
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\): ## /\1|/p' Makefile | while IFS='|' read -r name text; do \

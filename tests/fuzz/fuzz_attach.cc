@@ -1,0 +1,134 @@
+// The input is a file, under the name of a dictionary or of the table of processes: any bytes, or a good file of which
+// some words and the size were changed. It is refused with a sentence, or it can be used.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <vector>
+
+#include "damage/box.h"
+#include "fuzz/world_of_one.h"
+#include "world/process_table.h"
+
+namespace holdfast::fuzz {
+namespace {
+
+constexpr std::uint64_t kSize = 12288;
+constexpr std::size_t kSizeMax = 1 << 20;
+
+using Bytes = std::vector<char>;
+
+void write_file(const std::string& path, const Bytes& bytes) {
+  ::unlink(path.c_str());
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0 || ::write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) std::perror("write");
+  ::close(fd);
+}
+
+Bytes read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The good files, and a folder for a table that is not this world's.
+struct Templates {
+  Templates() {
+    World& world = world_of_one();
+    damage::Box box(kSize);
+    dictionary = read_file(world.directory().path_of(box.dict().dictionary().name() + ".dict"));
+    table = read_file(world.directory().path_of("processes"));
+    folder = world.directory().path_of("other");
+    ::mkdir(folder.c_str(), 0700);
+  }
+  Bytes dictionary;
+  Bytes table;
+  std::string folder;
+};
+
+Bytes changed(Bytes bytes, Input& input) {
+  const auto size = input.take<std::uint32_t>();
+  while (!input.empty()) {
+    // Most of what decides stands in the header page.
+    const auto where = input.take<std::uint16_t>();
+    const std::size_t words = where % 2 == 0 ? 128 : bytes.size() / 4;
+    const auto value = input.take<std::uint32_t>();
+    std::memcpy(bytes.data() + std::size_t{where} / 2 % words * 4, &value, sizeof value);
+  }
+  if (size % 4 == 1) bytes.resize(size / 4 % kSizeMax);
+  return bytes;
+}
+
+void use(Dictionary& dictionary) {
+  char buffer[256];
+  ValueOut out{};
+  out.buffer = buffer;
+  out.capacity = sizeof buffer;
+  const ValueIn value{EntryType::string, 0, 0, "value", 5};
+  std::string packed;
+  std::uint32_t count = 0;
+  double sum = 0;
+  Effect effect;
+  test::CallLimit& limit = call_limit();
+  for (const char* key : {"text 1", "number 1", "list", "theirs"}) {
+    limit("get", [&] { return dictionary.get(key, out); });
+    limit("set", [&] { return dictionary.store(StoreOp::set, key, value, 1, effect); });
+    limit("incr", [&] { return dictionary.increment(key, 1, nullptr, sum, effect); });
+    limit("push", [&] { return dictionary.push(key, End::left, value, count); });
+    limit("delete", [&] { return dictionary.remove(key); });
+  }
+  limit("keys", [&] { return dictionary.keys(0, packed, count); });
+  limit("flush_all", [&] { return dictionary.flush_all(); });
+  limit("flush_expired", [&] { return dictionary.flush_expired(~0U, count); });
+  limit("free_space", [&] { return dictionary.free_space(); });
+}
+
+void open_dictionary(World& world, const Bytes& bytes) {
+  write_file(world.directory().path_of("bad.dict"), bytes);
+  auto opened = call_limit()("open", [&] { return Dictionary::open(world, "bad", {}); });
+  if (opened)
+    use(**opened);
+  else
+    require(!opened.status().message.empty(), "a dictionary is refused without a reason");
+}
+
+void open_table(const std::string& folder, const Bytes& bytes) {
+  write_file(folder + "/processes", bytes);
+  auto directory = RuntimeDirectory::at(folder);
+  if (!directory) fail(directory.status().message);
+  auto table = call_limit()("open", [&] { return ProcessTable::open(*directory); });
+  if (!table) return require(!table.status().message.empty(), "a table is refused without a reason");
+  call_limit()("held_slots", [&] { return table->held_slots(); });
+  call_limit()("is_alive", [&] {
+    bool alive = false;
+    for (const std::uint32_t slot : {0U, 1U, kSlots - 1, kSlots, ~0U})
+      alive = static_cast<int>(table->is_alive(slot, 1, kGenerationMask)) != 0 || alive;
+    return alive;
+  });
+  std::string names;
+  for (std::uint32_t slot = 0; slot < kSlots; slot += 97) names += comm_of(table->slot(slot));
+}
+
+}  // namespace
+}  // namespace holdfast::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace holdfast::fuzz;
+  static const Templates templates;
+  Input input(data, size);
+  const auto how = input.take<std::uint8_t>();
+  const bool is_table = (how & 2) != 0;
+  Bytes bytes;
+  if ((how & 1) != 0) {
+    const std::string raw = input.rest();
+    bytes.assign(raw.begin(), raw.end());
+  } else {
+    bytes = changed(is_table ? templates.table : templates.dictionary, input);
+  }
+  if (is_table)
+    open_table(templates.folder, bytes);
+  else
+    open_dictionary(world_of_one(), bytes);
+  return 0;
+}

@@ -1,0 +1,108 @@
+// The input is text: a size, a name, declarations, options of holdfast_open, or a command line. What is refused is
+// refused with a sentence that can be printed; what is accepted means what it says.
+#include <cstdlib>
+
+#include "base/parse.h"
+#include "cli/command_line.h"
+#include "fuzz/world_of_one.h"
+#include "holdfast.h"
+
+namespace holdfast::fuzz {
+namespace {
+
+constexpr std::uint64_t kAffordable = 1 << 16;
+
+void require_sentence(const std::string& message) {
+  require(!message.empty() && message.size() < 1000, "refused without a sentence, or with a very long one");
+  for (const char c : message) require(c >= ' ' && c <= '~', "a sentence with what cannot be printed");
+}
+
+void parse_sizes(const std::string& text) {
+  const auto size = parse_size(text);
+  std::uint64_t bytes = 0;
+  const int code = holdfast_parse_size(text.data(), text.size(), &bytes);
+  require((code == HOLDFAST_OK) == static_cast<bool>(size), "two parsers of sizes differ");
+  if (!size) return require_sentence(size.status().message);
+  require(*size == bytes && *size > 0 && *size <= kSizeMax, "a size out of its range");
+  const auto again = parse_size(std::to_string(*size));
+  require(again && *again == *size, "a size is another when it is written in bytes");
+}
+
+void parse_declarations(Input& input) {
+  const std::string name = input.take_text(input.take<std::uint8_t>() % 16U);
+  const std::string text = input.rest();
+  const Status good = check_name(name);
+  if (!good.ok()) require_sentence(good.message);
+  const auto found = find_declaration(text, name);
+  if (!found) return require_sentence(found.status().message);
+  require(good.ok() && *found > 0 && text.find(name + "=") != std::string::npos, "a declaration that is not there");
+}
+
+// Through the environment, as a program meets it. What is not declared is not there.
+void attach_declared(const std::string& text) {
+  const std::string declared = text.substr(0, text.find('\0'));
+  ::setenv("HOLDFAST_DICTS", declared.c_str(), 1);
+  holdfast_dict* dict = nullptr;
+  const int code = call_limit()("attach", [&] { return holdfast_attach("\"none\"", 6, &dict); });
+  ::unsetenv("HOLDFAST_DICTS");
+  require(code == HOLDFAST_INVALID, "a name that is none is found");
+  require_sentence(holdfast_error());
+}
+
+void open_with(Input& input) {
+  holdfast_options options{};
+  options.size = input.take<std::uint64_t>();
+  options.mutex = input.take<std::int32_t>();
+  options.persist = input.take<std::int32_t>();
+  options.mode = input.take<std::uint32_t>();
+  // A handle lives as long as the process, so there are not many names that are good.
+  std::string name = input.rest();
+  if (check_name(name).ok()) name = name.substr(0, 1);
+  if (options.size > kAffordable && options.size <= kSizeMax) options.size %= kAffordable;
+  holdfast_dict* dict = nullptr;
+  const int code = call_limit()("open", [&] { return holdfast_open(name.data(), name.size(), &options, &dict); });
+  if (code != HOLDFAST_OK) return require_sentence(holdfast_error());
+  require(holdfast_capacity(dict) >= options.size && options.size >= HOLDFAST_SIZE_MIN, "opened with another size");
+  require(options.mutex >= 0 && options.mutex <= HOLDFAST_MUTEX_FILE, "opened with a mutex that there is not");
+  call_limit()("remove", [&] { return holdfast_remove(name.data(), name.size()); });
+}
+
+void parse_commands(const std::string& text) {
+  std::vector<std::string> arguments;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    arguments.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  const cli::Parsed parsed = cli::parse_command_line(arguments);
+  const auto* const options = std::get_if<cli::RunOptions>(&parsed);
+  if (options == nullptr) return;
+  require(options->workers >= 1 && options->workers <= cli::kWorkersMax, "a number of workers out of its range");
+  require(options->grace.count() >= 0 && options->grace.count() <= cli::kGraceMax, "a time of grace out of its range");
+}
+
+}  // namespace
+}  // namespace holdfast::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace holdfast::fuzz;
+  world_of_one();
+  Input input(data, size);
+  switch (input.take<std::uint8_t>() % 5) {
+    case 0:
+      parse_sizes(input.rest());
+      break;
+    case 1:
+      parse_declarations(input);
+      break;
+    case 2:
+      attach_declared(input.rest());
+      break;
+    case 3:
+      open_with(input);
+      break;
+    default:
+      parse_commands(input.rest());
+  }
+  return 0;
+}

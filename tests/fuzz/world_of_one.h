@@ -1,0 +1,55 @@
+// What the fuzz targets share: a world of their own, the limit of a call, and the input as numbers.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "support/call_limit.h"
+#include "world/world.h"
+
+namespace holdfast::fuzz {
+
+/// Enters the world in $HOLDFAST_DIR, or in a folder in /dev/shm that goes with the process.
+World& world_of_one();
+/// Of the one thread that makes calls.
+test::CallLimit& call_limit();
+
+/// Prints the sentence and ends the process, so that libFuzzer keeps the input.
+[[noreturn]] void fail(const std::string& what);
+inline void require(bool good, const char* what) {
+  if (!good) fail(what);
+}
+
+/// Takes the input apart; all that lies behind its end is 0.
+class Input {
+ public:
+  Input(const std::uint8_t* data, std::size_t size) : data_(data), left_(size) {}
+
+  bool empty() const { return left_ == 0; }
+  template <class Number>
+  Number take() {
+    Number number{};
+    const std::size_t bytes = std::min(sizeof number, left_);
+    if (bytes != 0) std::memcpy(&number, data_, bytes);
+    data_ += bytes;
+    left_ -= bytes;
+    return number;
+  }
+  std::string take_text(std::size_t length) {
+    const std::size_t bytes = std::min(length, left_);
+    std::string text(reinterpret_cast<const char*>(data_), bytes);
+    data_ += bytes;
+    left_ -= bytes;
+    return text;
+  }
+  std::string rest() { return take_text(left_); }
+
+ private:
+  const std::uint8_t* data_;
+  std::size_t left_;
+};
+
+}  // namespace holdfast::fuzz
