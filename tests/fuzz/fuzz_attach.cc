@@ -100,11 +100,11 @@ void open_table(const std::string& folder, const Bytes& bytes) {
   auto table = call_limit()("open", [&] { return ProcessTable::open(*directory); });
   if (!table) return require(!table.status().message.empty(), "a table is refused without a reason");
   call_limit()("held_slots", [&] { return table->held_slots(); });
-  call_limit()("is_alive", [&] {
-    bool alive = false;
+  call_limit()("judge", [&] {
+    std::uint64_t known = 0;
     for (const std::uint32_t slot : {0U, 1U, kSlots - 1, kSlots, ~0U})
-      alive = static_cast<int>(table->is_alive(slot, 1, kGenerationMask)) != 0 || alive;
-    return alive;
+      known += table->judge(slot, 1, kGenerationMask) == Liveness::alive ? 1 : 0;
+    return known + table->generation_of_slot(0) + table->generation_of_slot(kSlots - 1);
   });
   std::string names;
   for (std::uint32_t slot = 0; slot < kSlots; slot += 97) names += comm_of(table->slot(slot));
