@@ -38,10 +38,16 @@
  * 10. The end. Whatever a process holds comes free with it, in whatever way it ends, exec included. It may end while
  *     threads are inside calls.
  * 11. Signals. No call may be made from a signal handler; one that changes a dictionary while the same thread does gets
- *     BUSY instead of a deadlock. Signals end parker_sleep early and nothing else.
+ *     BUSY instead of a deadlock. Signals end parker_sleep early and nothing else. No handler may leave a call by
+ *     longjmp or an exception: the thread would stay inside, and what it locked there stays locked until the process
+ *     ends. A handler may fork.
  * 12. No call throws, aborts, or calls back into the host, also where malloc gives nothing: the code is NO_MEMORY then,
- *     or one of those above. What another process wrote into shared memory is never
- *     trusted: damage costs entries, never a crash.
+ *     or one of those above. What another process wrote into shared memory is never trusted: damage costs entries, never
+ *     a crash. A file that is cut short while it is in use (truncate, cp over it), or loses a page that a full file
+ *     system cannot replace, is another matter: the kernel ends the process by SIGBUS. After holdfast_guard_sigbus() the
+ *     call goes on with memory that is all zero, and what it gives is worth nothing; from then on the dictionary is
+ *     REMOVED, with its locks, for every process, and may be removed by name and opened anew. Of the table of
+ *     processes: calls that need it are SYSTEM until the process ends, and nobody's lock is taken over.
  * 13. Versions. A host compares holdfast_abi() with HOLDFAST_ABI before any other call: no two with different numbers
  *     fit each other. With the same number, calls, structs and values stay what they are; calls and codes may be added.
  */
@@ -135,6 +141,11 @@ HOLDFAST_API double holdfast_now(void);
 /* [set-up] Path of the runtime directory: $HOLDFAST_DIR, else /dev/shm/holdfast-<euid>. Enters the world, for good. The
  * string lives as long as the process. NULL on failure, which is not remembered: the next call tries again. */
 HOLDFAST_API const char *holdfast_directory(void);
+/* Installs a handler of SIGBUS, once for the process, that keeps it alive when somebody cuts a file of this library short
+ * while it is in use, see 12. Signals that are about something else go to the handler that was there before, with what
+ * it was installed with; one that is installed later has to call this one in the same way. Any time, any thread. SYSTEM.
+ */
+HOLDFAST_API int holdfast_guard_sigbus(void);
 /* Parses "12345", "100k", "1m", "8g" (factors of 1024, either case).
  * INVALID for anything else, zero, or more than 2^40 bytes (1024g). */
 HOLDFAST_API int holdfast_parse_size(const char *text, size_t length, uint64_t *bytes);

@@ -24,6 +24,11 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
   const char* const name = dictionary.name().c_str();
   switch (code) {
     case Code::removed:
+      if (dictionary.was_cut_short()) {
+        platform::keep_formatted(About::call, "the dictionary's file was cut short by somebody, so it was removed",
+                                 "the file of dictionary \"%s\" was cut short by somebody, so it was removed", name);
+        break;
+      }
       platform::keep_formatted(About::call, "the dictionary was removed", "dictionary \"%s\" was removed", name);
       break;
     case Code::too_large:

@@ -77,6 +77,14 @@ const char* holdfast_directory(void) {
   });
 }
 
+int holdfast_guard_sigbus(void) {
+  return guarded([]() -> int {
+    const int error = holdfast::platform::install_bus_guard();
+    if (error == 0) return HOLDFAST_OK;
+    return fail({Code::system, "cannot install a handler of SIGBUS: " + holdfast::platform::error_text(error)});
+  });
+}
+
 int holdfast_parse_size(const char* text, size_t length, uint64_t* bytes) {
   return guarded([&]() -> int {
     auto size = holdfast::parse_size({text, length});

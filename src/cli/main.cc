@@ -9,12 +9,15 @@
 #include "cli/master.h"
 #include "cli/message.h"
 #include "cli/run_options.h"
+#include "holdfast.h"
 
 namespace holdfast::cli {
 
 namespace {
 
 int run(const RunOptions& options) {
+  // The workers have it too, as they are forked. Where it cannot be had, they run as any host does.
+  static_cast<void>(holdfast_guard_sigbus());
   export_declarations(options.dictionaries);
   if (const Status opened = open_declarations(options.dictionaries); !opened.ok()) {
     say("{}", opened.message);

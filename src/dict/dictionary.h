@@ -97,6 +97,12 @@ class Dictionary {
   /// not_found, not_a_list, buffer (then nothing was taken out).
   Code pop(std::string_view key, End end, ValueOut& out) noexcept;
 
+  /// Whether it was removed because a part of its file was gone (platform/bus_guard.h).
+  bool was_cut_short() const noexcept {
+    const Segment* const last = segment_.load(std::memory_order_acquire);
+    return last != nullptr && (last->header().file.retired.load(kRelaxed) & kRetiredByDamage) != 0;
+  }
+
   /// Ok if the dictionary has this size and mutex; one that was removed is made again.
   Status reopen(const DictionaryOptions& options);
 

@@ -40,7 +40,10 @@ std::byte* Mapping::release() noexcept {
 }
 
 void Mapping::reset() noexcept {
-  if (data_ != nullptr) unmap(data_, size_);
+  if (data_ != nullptr) {
+    forget_mapping(data_);
+    unmap(data_, size_);
+  }
   data_ = nullptr;
   size_ = 0;
 }
@@ -56,7 +59,7 @@ bool Mapping::detach(std::size_t keep) noexcept {
   return false;
 }
 
-Mapping map_shared(int fd, std::size_t size) noexcept {
+Mapping map_shared(int fd, std::size_t size, const LossMark& mark) noexcept {
   FileId id;
   if (const int error = file_id(fd, id); error != 0) {
     errno = error;
@@ -64,6 +67,11 @@ Mapping map_shared(int fd, std::size_t size) noexcept {
   }
   void* const data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) return {};
+  if (!note_mapping(data, size, mark)) {
+    ::munmap(data, size);
+    errno = ENOMEM;
+    return {};
+  }
   return {data, size, id};
 }
 

@@ -21,6 +21,8 @@
 #include <string>
 #include <utility>
 
+#include "platform/bus_guard.h"
+
 namespace holdfast::platform {
 
 inline constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
@@ -199,7 +201,8 @@ class Mapping {
 
 /// Maps bytes [0, size) of the file, shared, readable and writable.
 /// pre: size > 0 and not beyond the end of the file.
-Mapping map_shared(int fd, std::size_t size) noexcept;
+/// What becomes of it when somebody cuts the file short: platform/bus_guard.h.
+Mapping map_shared(int fd, std::size_t size, const LossMark& mark = {}) noexcept;
 
 /// Pins the open file description behind `fd` with a page of address space, so that a record lock taken through it
 /// outlives the descriptor: it ends with this mapping or with the process (also by exec). A forked child has no part in

@@ -145,7 +145,7 @@ Expected<Mapping> fill(const RuntimeDirectory& directory, const std::string& nam
     return Status{Code::system,
                   "cannot lock the new file " + directory.path_of(name) + ": " + platform::error_text(error)};
   }
-  Mapping mapping = platform::map_shared(fd, file.size);
+  Mapping mapping = platform::map_shared(fd, file.size, loss_mark(file.kind));
   if (!mapping) {
     return Status{errno == ENOMEM ? Code::no_memory : Code::system, "cannot map " + std::to_string(file.size) +
                                                                         " bytes of " + directory.path_of(name) + ": " +

@@ -161,7 +161,16 @@ bool ProcessTable::is_current() const noexcept {
   }
 }
 
+bool ProcessTable::lost() const noexcept {
+  return (header().file.retired.load(std::memory_order_relaxed) & kRetiredByDamage) != 0;
+}
+
 Expected<FileDescriptor> ProcessTable::open_file() const {
+  if (lost()) {
+    return Status{Code::system, directory_.path_of(kTableName) +
+                                    " was cut short by somebody while this process used it; end all processes that use "
+                                    "it, and remove it"};
+  }
   auto directory_fd = directory_.open();  // also finds out that the table is no longer this one
   if (!directory_fd) return directory_fd.status();
   FileDescriptor fd(::openat(directory_fd->get(), kTableName, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));

@@ -101,6 +101,13 @@ class ProcessTable {
   /// Whether the directory still has this table. The kernel is asked.
   bool is_current() const noexcept;
 
+  /// Somebody cut the file short, and the guard (platform/bus_guard.h) put zeros in its place: nothing there is true.
+  bool lost() const noexcept;
+  /// `identity` becomes kNobody then.
+  void clear_when_lost(std::atomic<Token>& identity) const noexcept {
+    platform::clear_when_lost(mapping_.data(), identity);
+  }
+
   /// Whether that very process lives. `generation_mask`: which bits of the generation the caller knows.
   Liveness judge(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept;
   /// Times, in this world, that judge() could not tell.

@@ -59,6 +59,7 @@ struct WorldMaker {
       const RuntimeDirectory directory = table->directory();
       auto* const world =
           new (world_storage) World(directory, std::make_unique<ProcessTable>(std::move(*table)), identity);
+      world->table_->clear_when_lost(identity->token);
       Status entered = world->enter(kEnterPatienceNs);
       if (entered.ok()) {
         page.release();
@@ -125,9 +126,11 @@ Status World::enter(std::uint64_t patience_ns) {
   if (Status ready = table_->prepare_to_judge(); !ready.ok()) return ready;
   auto token = table_->enter(*lock);
   if (!token) return token.status();
-  // Relaxed: other threads need nothing but the number.
-  identity_->token.store(*token, std::memory_order_relaxed);
-  return {};
+  // In one order with the loss of the table, which comes first or finds this token: platform/bus_guard.cc.
+  identity_->token.store(*token, std::memory_order_seq_cst);
+  if (!table_->lost()) return {};
+  identity_->token.store(kNobody, std::memory_order_relaxed);
+  return {Code::system, "the table of processes was cut short by somebody"};
 }
 
 void World::note_failure(Code code, std::string_view why) noexcept {

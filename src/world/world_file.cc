@@ -211,7 +211,7 @@ Status retire_opened_file(const RuntimeDirectory& directory, const std::string& 
 }
 
 Expected<platform::Mapping> map_world_file(const OpenedFile& file) {
-  platform::Mapping mapping = platform::map_shared(file.fd.get(), file.header().size);
+  platform::Mapping mapping = platform::map_shared(file.fd.get(), file.header().size, loss_mark(file.header().kind));
   if (!mapping) {
     const int error = errno;
     return Status{error == ENOMEM ? Code::no_memory : Code::system,

@@ -31,8 +31,9 @@ inline constexpr std::string_view kDictionarySuffix = ".dict";
 /// Files that are not born yet, where they need a name for that. No user's name begins with a dot.
 inline constexpr std::string_view kTemporaryPrefix = ".new-";
 
-/// Why a file is no longer part of its world. A handle makes a new dictionary only after the second.
-enum Retired : std::uint32_t { kRetiredByName = 1, kRetiredWithWorld = 2 };
+/// Why a file is no longer part of its world. A handle makes a new dictionary only after the second. The third is a bit
+/// of its own, set by whoever could not reach a part of the file any more: platform/bus_guard.h.
+enum Retired : std::uint32_t { kRetiredByName = 1, kRetiredWithWorld = 2, kRetiredByDamage = 4 };
 
 /// A world's name: random, and never used again. Made with the process table, and kept by every dictionary: tokens and
 /// fencing numbers mean something only together with it.
@@ -59,6 +60,12 @@ struct FileHeader {
 };
 static_assert(sizeof(FileHeader) == 112 && offsetof(FileHeader, world) == 96);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+
+/// How users of a lost mapping of such a file notice. Of a dictionary, all of them. Of the table only its own:
+/// newcomers would make another table beside those who still have this one.
+inline platform::LossMark loss_mark(FileKind kind) noexcept {
+  return {.offset = offsetof(FileHeader, retired), .bits = kRetiredByDamage, .for_all = kind == FileKind::dictionary};
+}
 
 /// A file that was opened and judged, but not yet mapped.
 struct OpenedFile {

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <string>
 
@@ -22,7 +23,7 @@ struct Outcome {
 /// Runs a program with one argument in a runtime directory of its own.
 Outcome run(const std::string& program, const std::string& argument) {
   const ScratchDirectory scratch;
-  FILE* const pipe = ::popen(("exec timeout 60 " + program + " " + argument + " 2>&1").c_str(), "r");
+  FILE* const pipe = ::popen(("exec timeout --foreground 60 " + program + " " + argument + " 2>&1").c_str(), "r");
   if (pipe == nullptr) return {-1, "popen failed"};
   Outcome result{};
   std::array<char, 256> line{};
@@ -76,6 +77,37 @@ TEST(CallsWithoutMemory, GiveACodeAndASentenceWhicheverAllocationFails) {
   const Outcome result = run(NO_MEMORY, "120");
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.output, "done\n");
+}
+
+// What somebody who may write there does to files that are in use. Without the guard it ends the process: so says the
+// header.
+class FilesTakenAway : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(FilesTakenAway, AreRemovedDictionariesWithTheGuard) {
+  const Outcome result = run(BUS_CALLS, GetParam());
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.output, "done\n");
+}
+
+TEST_P(FilesTakenAway, EndTheProcessWithoutTheGuard) {
+  const Outcome result = run(BUS_CALLS, std::string(GetParam()) + " unguarded");
+  EXPECT_TRUE(WIFSIGNALED(result.status) && WTERMSIG(result.status) == SIGBUS) << result.status << result.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(, FilesTakenAway, ::testing::Values("truncate", "half", "threads", "copy", "table"),
+                         [](const auto& way) { return std::string(way.param); });
+
+TEST(TheGuard, LeavesTheHostsHandlerWhatIsTheHosts) {
+  const Outcome result = run(BUS_CALLS, "host_handles");
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.output, "done\n");
+}
+
+TEST(TheGuard, LetsTheProcessEndByWhatIsNotOurs) {
+  for (const char* const how : {"host_does_not", "sent"}) {
+    const Outcome result = run(BUS_CALLS, how);
+    EXPECT_TRUE(WIFSIGNALED(result.status) && WTERMSIG(result.status) == SIGBUS) << how << result.status;
+  }
 }
 
 }  // namespace holdfast::test

@@ -306,6 +306,17 @@ function _M.reason(code)
 end
 
 
+-- Keeps the process alive when somebody cuts a dictionary's file short: holdfast_guard_sigbus in holdfast.h. For hosts
+-- that want it, as nginx in init_by_lua; `holdfast run` has it. True, or nil and a sentence.
+function _M.guard_sigbus()
+    local code = C.holdfast_guard_sigbus()
+    if code ~= _M.OK then
+        return nil, sentence(code)
+    end
+    return true
+end
+
+
 -- Whether this is a number of seconds that has an end: NaN and negative numbers are none.
 function _M.is_duration(seconds)
     return type(seconds) == "number" and seconds >= 0 and seconds < INFINITY

@@ -12,6 +12,7 @@ const char *holdfast_error(void);
 const char *holdfast_code_text(int code);
 double holdfast_now(void);
 const char *holdfast_directory(void);
+int holdfast_guard_sigbus(void);
 int holdfast_parse_size(const char *text, size_t length, uint64_t *bytes);
 
 typedef struct holdfast_dict holdfast_dict;

@@ -1,0 +1,185 @@
+#include "platform/bus_guard.h"
+
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <new>
+
+namespace holdfast::platform {
+
+namespace {
+
+constexpr std::uintptr_t kFree = 0;
+constexpr std::uintptr_t kBeingWritten = 1;  // no address of a page
+
+struct Noted {
+  std::atomic<std::uintptr_t> begin;  // or one of the above
+  std::atomic<std::size_t> size;
+  std::atomic<std::size_t> mark_offset;
+  std::atomic<std::uint32_t> mark_bits;
+  std::atomic<bool> for_all;
+  std::atomic<std::atomic<std::uint64_t>*> cleared;
+};
+
+struct Chunk {
+  std::atomic<Chunk*> next;
+  std::array<Noted, 80> notes;
+};
+static_assert(sizeof(Chunk) <= 4096);
+
+constinit Chunk first{};
+
+/// The chunk after this one, made where there is none. Null: no memory.
+Chunk* chunk_after(Chunk& chunk) noexcept {
+  if (Chunk* const next = chunk.next.load(std::memory_order_acquire)) return next;
+  void* const page = ::mmap(nullptr, sizeof(Chunk), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return nullptr;
+  auto* const fresh = new (page) Chunk{};
+  Chunk* other = nullptr;
+  // Release: pairs with the acquire loads of `next`.
+  if (chunk.next.compare_exchange_strong(other, fresh, std::memory_order_release, std::memory_order_acquire)) {
+    return fresh;
+  }
+  ::munmap(page, sizeof(Chunk));
+  return other;
+}
+
+/// The note of the mapping that has this address, or null.
+Noted* find(std::uintptr_t address) noexcept {
+  for (Chunk* chunk = &first; chunk != nullptr; chunk = chunk->next.load(std::memory_order_acquire)) {
+    for (Noted& noted : chunk->notes) {
+      // Acquire: pairs with the release in note_mapping().
+      const std::uintptr_t begin = noted.begin.load(std::memory_order_acquire);
+      if (begin > kBeingWritten && address >= begin && address - begin < noted.size.load(std::memory_order_relaxed)) {
+        return &noted;
+      }
+    }
+  }
+  return nullptr;
+}
+
+// --- the handler: async-signal-safe, any number of threads at once ---
+
+/// Sets bits of a word that may be gone; the kernel finds out without a signal.
+void set_bits_if_there(void* word, std::uint32_t bits) noexcept {
+  static constinit std::atomic<std::uint32_t> nobody_sleeps_here{0};
+  const auto operation = FUTEX_OP(FUTEX_OP_OR, bits, FUTEX_OP_CMP_EQ, 0x7FF);
+  ::syscall(SYS_futex, &nobody_sleeps_here, FUTEX_WAKE_OP, 0, nullptr, word, operation);
+}
+
+/// False where the kernel refuses. Two threads may do it to one mapping: what the first wrote there is worth nothing.
+bool replace(Noted& noted) noexcept {
+  auto* const begin = reinterpret_cast<std::byte*>(noted.begin.load(std::memory_order_acquire));
+  const std::size_t size = noted.size.load(std::memory_order_relaxed);
+  const std::size_t offset = noted.mark_offset.load(std::memory_order_relaxed);
+  const std::uint32_t bits = noted.mark_bits.load(std::memory_order_relaxed);
+  void* const zeros = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (zeros == MAP_FAILED) return false;
+  if (bits != 0) {
+    reinterpret_cast<std::atomic<std::uint32_t>*>(static_cast<std::byte*>(zeros) + offset)
+        ->store(bits, std::memory_order_relaxed);
+    if (noted.for_all.load(std::memory_order_relaxed)) set_bits_if_there(begin + offset, bits);
+  }
+  // Also afterwards: somebody may have set it meanwhile who had not seen the mark yet.
+  auto* const cleared = noted.cleared.load(std::memory_order_acquire);
+  if (cleared != nullptr) cleared->store(0, std::memory_order_seq_cst);
+  if (::mremap(zeros, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, begin) == MAP_FAILED) {
+    ::munmap(zeros, size);
+    return false;
+  }
+  if (cleared != nullptr) cleared->store(0, std::memory_order_seq_cst);
+  return true;
+}
+
+struct sigaction before_guard {};
+constinit std::atomic<bool> once_is_over{false};  // of a handler with SA_RESETHAND
+
+void end_as_by_default(bool from_kernel) noexcept {
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  ::sigaction(SIGBUS, &standard, nullptr);
+  // The kernel repeats its own when the access is made again.
+  if (!from_kernel) ::raise(SIGBUS);
+}
+
+void pass_on(int signal, siginfo_t* info, void* context) noexcept {
+  const bool from_kernel = info->si_code > 0;
+  const bool has_handler = before_guard.sa_handler != SIG_DFL && before_guard.sa_handler != SIG_IGN;
+  if (has_handler && ((before_guard.sa_flags & SA_RESETHAND) == 0 || !once_is_over.exchange(true))) {
+    if ((before_guard.sa_flags & SA_SIGINFO) != 0) {
+      before_guard.sa_sigaction(signal, info, context);
+    } else {
+      before_guard.sa_handler(signal);
+    }
+    return;
+  }
+  // An access cannot be ignored.
+  if (before_guard.sa_handler != SIG_IGN || from_kernel) end_as_by_default(from_kernel);
+}
+
+void on_bus_error(int signal, siginfo_t* info, void* context) noexcept {
+  const int saved = errno;
+  Noted* const noted = info->si_code > 0 ? find(reinterpret_cast<std::uintptr_t>(info->si_addr)) : nullptr;
+  if (noted == nullptr || !replace(*noted)) pass_on(signal, info, context);
+  errno = saved;
+}
+
+}  // namespace
+
+bool note_mapping(const void* data, std::size_t size, const LossMark& mark) noexcept {
+  for (Chunk* chunk = &first; chunk != nullptr; chunk = chunk_after(*chunk)) {
+    for (Noted& noted : chunk->notes) {
+      std::uintptr_t free = kFree;
+      if (noted.begin.load(std::memory_order_relaxed) != kFree ||
+          !noted.begin.compare_exchange_strong(free, kBeingWritten, std::memory_order_relaxed)) {
+        continue;
+      }
+      noted.size.store(size, std::memory_order_relaxed);
+      noted.mark_offset.store(mark.offset, std::memory_order_relaxed);
+      noted.mark_bits.store(mark.bits, std::memory_order_relaxed);
+      noted.for_all.store(mark.for_all, std::memory_order_relaxed);
+      noted.cleared.store(nullptr, std::memory_order_relaxed);
+      // Release: pairs with the acquire in find().
+      noted.begin.store(reinterpret_cast<std::uintptr_t>(data), std::memory_order_release);
+      return true;
+    }
+  }
+  return false;
+}
+
+void forget_mapping(const void* data) noexcept {
+  Noted* const noted = find(reinterpret_cast<std::uintptr_t>(data));
+  if (noted != nullptr) noted->begin.store(kFree, std::memory_order_release);
+}
+
+void clear_when_lost(const void* data, std::atomic<std::uint64_t>& word) noexcept {
+  Noted* const noted = find(reinterpret_cast<std::uintptr_t>(data));
+  // Release: pairs with the acquire in replace().
+  if (noted != nullptr) noted->cleared.store(&word, std::memory_order_release);
+}
+
+int install_bus_guard() noexcept {
+  static constinit std::atomic<int> installing{0};
+  struct sigaction now {};
+  if (::sigaction(SIGBUS, nullptr, &now) != 0) return errno;
+  const bool is_function = now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN;
+  // A handler that came after the guard is supposed to call it: to call that one in turn would never end.
+  int not_yet = 0;
+  if (!installing.compare_exchange_strong(not_yet, 1) && is_function) return 0;
+  if (is_function && (now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == &on_bus_error) return 0;
+  before_guard = now;
+  struct sigaction guard {};
+  guard.sa_sigaction = &on_bus_error;
+  guard.sa_mask = now.sa_mask;
+  // The host's handler runs on the stack, and with the signals blocked, that it was made for.
+  constexpr int kKept = SA_ONSTACK | SA_NODEFER | SA_RESTART;
+  guard.sa_flags = SA_SIGINFO | (is_function ? now.sa_flags & kKept : SA_ONSTACK | SA_RESTART);
+  return ::sigaction(SIGBUS, &guard, nullptr) == 0 ? 0 : errno;
+}
+
+}  // namespace holdfast::platform
