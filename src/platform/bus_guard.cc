@@ -74,6 +74,7 @@ void set_bits_if_there(void* word, std::uint32_t bits) noexcept {
 
 /// False where the kernel refuses. Two threads may do it to one mapping: what the first wrote there is worth nothing.
 bool replace(Noted& noted) noexcept {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): an address that was noted, once for each loss
   auto* const begin = reinterpret_cast<std::byte*>(noted.begin.load(std::memory_order_acquire));
   const std::size_t size = noted.size.load(std::memory_order_relaxed);
   const std::size_t offset = noted.mark_offset.load(std::memory_order_relaxed);

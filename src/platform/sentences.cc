@@ -39,7 +39,7 @@ void give_back(Room* room) noexcept {
   if (is_prepared(room)) {
     room->taken.store(false, std::memory_order_release);
   } else {
-    std::free(room);
+    std::free(room);  // NOLINT(cppcoreguidelines-no-malloc): it may fail, and nothing is thrown
   }
 }
 
@@ -55,7 +55,7 @@ struct Key {
 };
 
 // When the library is loaded. Never deleted: threads end while the process runs its exit handlers, and after them.
-const Key room_key = [] {
+const Key kRoomKey = [] {
   Key made{};
   made.made = ::pthread_key_create(&made.key, &end_of_thread) == 0;
   return made;
@@ -70,15 +70,15 @@ Room* take_room() noexcept {
       return &room;
     }
   }
-  return static_cast<Room*>(std::calloc(1, sizeof(Room)));
+  return static_cast<Room*>(std::calloc(1, sizeof(Room)));  // NOLINT(cppcoreguidelines-no-malloc)
 }
 
 // Null: no memory, or nothing would give the room back when the thread ends.
 Room* room_of_this_thread() noexcept {
-  if (kept.room != nullptr || !room_key.made) return kept.room;
+  if (kept.room != nullptr || !kRoomKey.made) return kept.room;
   Room* const room = take_room();
   if (room == nullptr) return nullptr;
-  if (::pthread_setspecific(room_key.key, room) != 0) {
+  if (::pthread_setspecific(kRoomKey.key, room) != 0) {
     give_back(room);
     return nullptr;
   }
@@ -124,6 +124,7 @@ void keep_formatted(About about, const char* instead, const char* format, ...) n
   char* const to = room->sentences[index_of(about)].data();
   va_list values;
   va_start(values, format);
+  // NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start is above
   const int length = std::vsnprintf(to, kSentenceBytes, format, values);
   va_end(values);
   if (length < 0) return keep_literal(about, instead);
