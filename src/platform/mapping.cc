@@ -68,7 +68,7 @@ Mapping map_shared(int fd, std::size_t size, const LossMark& mark) noexcept {
   void* const data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) return {};
   if (!note_mapping(data, size, mark)) {
-    ::munmap(data, size);
+    unmap(data, size);
     errno = ENOMEM;
     return {};
   }
