@@ -117,14 +117,17 @@ bool Parker::attended() const noexcept { return ParkingLot::get().attended(*this
 std::size_t Parker::sleep(std::uint64_t deadline_ns, std::span<std::uint32_t> woken) {
   ParkingLot& lot = ParkingLot::get();
   std::uint64_t now = platform::monotonic_ns();
+  bool slept = false;
   for (bool interrupted = false;;) {  // by a signal: report what there is, be it nothing
     // Read before the mail: a ring after that ends the sleep.
     const std::uint32_t seen = bell_value(world_);
     const bool may_sleep = now < deadline_ns && !interrupted;
     const Rest rest = lot.collect(*this, woken, now, may_sleep);
+    if (slept && rest.count != 0) promptness_.note_awake(now);
     if (!rest.sleeps) return rest.count;
     const std::uint64_t slice = std::min(deadline_ns, rest.next_look_ns);
     interrupted = !(rest.listens ? sleep_on_bell(world_, seen, slice) : sleep_on_word(berth_.word, rest.seen, slice));
+    slept = true;
     now = platform::monotonic_ns();
   }
 }

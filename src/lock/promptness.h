@@ -16,10 +16,15 @@ class Promptness {
  public:
   /// A running mean.
   std::uint64_t delay_ns() const noexcept { return delay_ns_.load(kRelaxed); }
-  void note_delay(std::uint64_t ns) noexcept {
+  /// A waiter has come, `ns` after it was woken. Where the loop slept for it, only what came after its sleep counts:
+  /// that a thread has to wait for a processor does not make it a busy one.
+  void note_delay(std::uint64_t ns, std::uint64_t now_ns) noexcept {
     const std::uint64_t mean = delay_ns();
-    delay_ns_.store(mean - mean / kWeight + std::min(ns, kDelayMaxNs) / kWeight, kRelaxed);
+    const std::uint64_t counted = std::min({ns, now_ns - awake_ns_.load(kRelaxed), kDelayMaxNs});
+    delay_ns_.store(mean - mean / kWeight + counted / kWeight, kRelaxed);
   }
+  /// The loop slept, and was woken for a waiter.
+  void note_awake(std::uint64_t now_ns) noexcept { awake_ns_.store(now_ns, kRelaxed); }
 
   /// Whether the thread may look for a release now.
   bool may_look(std::uint64_t now_ns) const noexcept { return now_ns >= rested_ns_.load(kRelaxed); }
@@ -32,6 +37,7 @@ class Promptness {
   static constexpr std::uint64_t kRest = 16;
 
   std::atomic<std::uint64_t> delay_ns_{0};
+  std::atomic<std::uint64_t> awake_ns_{0};
   std::atomic<std::uint64_t> rested_ns_{0};
 };
 

@@ -19,6 +19,7 @@
 #include "lock/parking.h"
 #include "lock/turns.h"
 #include "lock/watch.h"
+#include "platform/platform.h"
 #include "world/world.h"
 
 namespace holdfast {
@@ -34,7 +35,7 @@ struct Refusal {
   std::uint64_t place = 0;              // the waiter's, in the queue
   Watch watch;
   std::uint64_t delay_ns = 0;  // how long the waiter took to come when it was woken; 0: it was not
-  bool unjudged = false;  // it cannot be told whether one of the holders lives
+  bool unjudged = false;       // it cannot be told whether one of the holders lives
 };
 
 /// Adds to `dead` those of the holders that are. Whether there were any that were not known. Asks the kernel.
@@ -86,7 +87,7 @@ Code wait_once(World& world, Parker& parker, std::uint32_t number, std::uint32_t
     return result;
   };
   Code code = try_past_the_dead(world, self, refusal, step);
-  if (refusal.delay_ns != 0) parker.promptness().note_delay(refusal.delay_ns);
+  if (refusal.delay_ns != 0) parker.promptness().note_delay(refusal.delay_ns, platform::monotonic_ns());
   if (waiter.present && code == Code::locked) {
     look_for_turn(world, parker, waiter, refusal);
     waiter.present = false;

@@ -199,15 +199,26 @@ TEST_F(TurnsTest, one_that_has_lost_its_place_came_too_late) {
   EXPECT_GE(queue().delay_of(waiter), kClaimNs);
 }
 
+constexpr std::uint64_t kNow = 1'000'000 * kMs;
+
+TEST(PromptnessTest, a_thread_that_slept_is_not_slow_because_it_waits_for_a_processor) {
+  Promptness promptness;
+  promptness.note_awake(kNow);
+  for (int i = 0; i < 30; ++i) promptness.note_delay(kSlow, kNow + 50'000);
+  EXPECT_LE(promptness.delay_ns(), kPromptNs);
+  for (int i = 0; i < 30; ++i) promptness.note_delay(kSlow, kNow + kSlow);
+  EXPECT_GT(promptness.delay_ns(), kPromptNs) << "but because it does other things then";
+}
+
 TEST(PromptnessTest, one_slip_does_not_make_a_loop_slow_for_long_and_many_do) {
   Promptness promptness;
-  promptness.note_delay(kPromptNs * 2);
+  promptness.note_delay(kPromptNs * 2, kNow);
   EXPECT_LE(promptness.delay_ns(), kPromptNs);
-  for (int i = 0; i < 30; ++i) promptness.note_delay(kSlow);
+  for (int i = 0; i < 30; ++i) promptness.note_delay(kSlow, kNow);
   EXPECT_GT(promptness.delay_ns(), kSlow / 10 * 9);
-  for (int i = 0; i < 30; ++i) promptness.note_delay(50'000);
+  for (int i = 0; i < 30; ++i) promptness.note_delay(50'000, kNow);
   EXPECT_LE(promptness.delay_ns(), kPromptNs);
-  promptness.note_delay(~std::uint64_t{0});
+  promptness.note_delay(~std::uint64_t{0}, kNow);
   EXPECT_LE(promptness.delay_ns(), kDelayMaxNs);
 }
 
