@@ -82,7 +82,8 @@ typedef enum holdfast_code {
   HOLDFAST_TOO_LARGE = 8,     /* key or value can never fit; holdfast_error() names the limit   */
   HOLDFAST_BUFFER = 9,        /* get: value->capacity is too small; value->size says what it is */
   HOLDFAST_INVALID = 10,      /* an argument is not acceptable; see holdfast_error()            */
-  HOLDFAST_SYSTEM = 11,       /* the operating system said no; see holdfast_error()             */
+  HOLDFAST_SYSTEM = 11,       /* the operating system said no, also to the question whether a   */
+                              /* holder lives; see holdfast_error()                             */
   HOLDFAST_MISMATCH = 12,     /* it exists with another size or mutex, or in another time       */
                               /* namespace                                                      */
   HOLDFAST_CORRUPT = 13,      /* the file is not a segment of this version                      */
@@ -267,9 +268,11 @@ typedef struct holdfast_stats {
   uint64_t lock_wakes;  /* waiters woken by those who gave something back                         */
   uint64_t lock_reserved_ms; /* for so long, all together, locks were granted to waiters that had */
                              /* yet to come for them                                              */
+  uint64_t lives_unknown; /* times that it could not be told whether a process lives                 */
+  uint64_t words_mended;  /* overwritten words that were put right outside of the shards             */
 } holdfast_stats;
 
-/* [read] Counts since the dictionary was made. */
+/* [read] Counts since the dictionary was made; the last two are those of all dictionaries of the runtime directory. */
 HOLDFAST_API int holdfast_dict_stats(holdfast_dict *dict, holdfast_stats *stats);
 /* [read] Bytes of the segment; 0 when the dictionary was removed. */
 HOLDFAST_API uint64_t holdfast_capacity(holdfast_dict *dict);
@@ -378,7 +381,9 @@ HOLDFAST_API int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t
 HOLDFAST_API int holdfast_deadlock_keys(holdfast_parker *parker, uint32_t waiter, holdfast_value *keys,
                                         uint32_t *count);
 /* [attempt] Takes the waiter out of the queue; if a release has already chosen it, the next waiter is woken instead. OK
- * also where it was in none. On TIMEOUT its place may remain, which is passed over when its turn comes. */
+ * also where it was in none. On TIMEOUT its place may remain, which is passed over when its turn comes. SYSTEM: it is
+ * out, and the wait may have been in vain, as it cannot be told whether a holder lives. (A wait goes on then, as the
+ * holder may release; lock_try and permits_try say SYSTEM at once.) */
 HOLDFAST_API int holdfast_lock_leave(holdfast_dict *dict, const char *key, size_t key_length,
                                      holdfast_parker *parker, uint32_t waiter);
 

@@ -34,6 +34,7 @@ local CANNOT_RENEW = keeping.CANNOT_RENEW
 local DEFAULT_SETTINGS = options.DEFAULT_SETTINGS
 local LOCKED = core.LOCKED
 local OK = core.OK
+local SYSTEM = core.SYSTEM
 local TIMEOUT = core.TIMEOUT
 
 local _M = { _VERSION = core.version }
@@ -169,7 +170,7 @@ function _M.lock(self, key, opts)
         return 0
     end
     give_back(grant)
-    if code ~= LOCKED and code ~= TIMEOUT then
+    if code ~= LOCKED and code ~= TIMEOUT and (code ~= SYSTEM or timeout <= 0) then
         return nil, reason(code)
     end
     return wait_for_lock(self, handle, key, exptime, timeout, step, agent, why)

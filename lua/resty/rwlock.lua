@@ -29,6 +29,7 @@ local wrong_receiver = holding.wrong_receiver
 local CANNOT_RENEW = keeping.CANNOT_RENEW
 local LOCKED = core.LOCKED
 local OK = core.OK
+local SYSTEM = core.SYSTEM
 local RWLOCK = core.RWLOCK
 local TIMEOUT = core.TIMEOUT
 
@@ -92,7 +93,7 @@ local function take(self, key, want, exptime, timeout, why)
     if code == LOCKED and not timeout then
         return nil, "held"
     end
-    if not timeout or (code ~= LOCKED and code ~= TIMEOUT) then
+    if not timeout or (code ~= LOCKED and code ~= TIMEOUT and code ~= SYSTEM) then
         return nil, reason(code)
     end
     return wait_for(self, {

@@ -32,6 +32,7 @@ local BUSY = core.BUSY
 local INFINITY = math.huge
 local LOCKED = core.LOCKED
 local OK = core.OK
+local SYSTEM = core.SYSTEM
 local SEMAPHORE = core.SEMAPHORE
 local TIMEOUT = core.TIMEOUT
 
@@ -131,7 +132,7 @@ local function take(self, key, timeout)
         return true
     end
     give_back(grant)
-    if code ~= LOCKED and code ~= TIMEOUT then
+    if code ~= LOCKED and code ~= TIMEOUT and (code ~= SYSTEM or timeout <= 0) then
         return nil, reason(code)
     end
     return wait_for(self, handle, key, timeout, agent)

@@ -36,6 +36,11 @@ int check_options(const holdfast_options& options) noexcept {
   return HOLDFAST_OK;
 }
 
+int check_name_given(const char* name) noexcept {
+  return name != nullptr ? HOLDFAST_OK
+                         : fail(Code::invalid, "bad dictionary name: a null pointer, expected 1 to 64 bytes of text");
+}
+
 bool to_value(const holdfast_value& given, ValueIn& value) noexcept {
   return holdfast::capi::to_value(given.type, given.data, given.size, given.number, given.flags, value);
 }
@@ -54,6 +59,7 @@ void tell(const Effect& effect, int* forcible) noexcept {
 
 int holdfast_open(const char* name, size_t length, const holdfast_options* options, holdfast_dict** dict) {
   return guarded([&] {
+    if (const int bad = check_name_given(name)) return bad;
     if (const int bad = check_options(*options)) return bad;
     const DictionaryOptions wanted{options->size, static_cast<MutexStrategy>(options->mutex), options->persist != 0,
                                    options->mode != 0 ? options->mode : 0600};
@@ -66,6 +72,7 @@ int holdfast_open(const char* name, size_t length, const holdfast_options* optio
 
 int holdfast_attach(const char* name, size_t length, holdfast_dict** dict) {
   return guarded([&] {
+    if (const int bad = check_name_given(name)) return bad;
     auto opened = Registry::get().attach(std::string(name, length));
     if (!opened) return fail(opened.status());
     *dict = wrap(*opened);
@@ -75,6 +82,7 @@ int holdfast_attach(const char* name, size_t length, holdfast_dict** dict) {
 
 int holdfast_remove(const char* name, size_t length) {
   return guarded([&] {
+    if (const int bad = check_name_given(name)) return bad;
     const auto status = Registry::get().remove(std::string(name, length));
     return status.ok() ? static_cast<int>(HOLDFAST_OK) : fail(status);
   });

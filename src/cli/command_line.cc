@@ -54,7 +54,8 @@ bool parse_number(const std::string& text, Number& number) {
 /// A CLI11 validator's answer: empty, or what is wrong.
 std::string read_workers(const std::string& text, int& workers) {
   if (parse_number(text, workers) && workers >= 1 && workers <= kWorkersMax) return {};
-  return fmt::format("bad number \"{}\": expected 1 to {}", text, kWorkersMax);
+  return fmt::format("bad number \"{}\": expected 1 to {} (a runtime directory has room for {} processes)", text,
+                     kWorkersMax, kWorkersMax + 1);
 }
 
 std::string read_grace(const std::string& text, std::chrono::duration<double>& grace) {

@@ -9,7 +9,8 @@
 
 namespace holdfast::cli {
 
-inline constexpr int kWorkersMax = 1024;
+/// As many processes as can be in a runtime directory, but for the command itself.
+inline constexpr int kWorkersMax = 1023;
 inline constexpr double kGraceMax = 86400;
 
 struct RunOptions {

@@ -231,6 +231,8 @@ Code Dictionary::stats(DictionaryStats& stats) noexcept {
     stats.lock_wakes += header.lock_wakes.load(kRelaxed);
     stats.lock_reserved_ms += header.lock_reserved_ms.load(kRelaxed);
   }
+  stats.lives_unknown = world_.unjudged();
+  stats.words_mended = world_.fencing().mended();
   for (const ReadCounts& reads : now->header().reads) {
     stats.hits += reads.hits.load(kRelaxed);
     stats.misses += reads.misses.load(kRelaxed);

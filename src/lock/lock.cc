@@ -96,6 +96,12 @@ class QuietLock {
   bool found_;
 };
 
+// Whether the wait may have been in vain, for something that a dead process holds.
+bool cannot_judge(World& world, const Owners& holders) noexcept {
+  return std::any_of(holders.begin(), holders.end(),
+                     [&](Token holder) { return world.judge(holder) == Liveness::unknown; });
+}
+
 }  // namespace
 
 Code lock_try(Dictionary& dictionary, std::string_view key, const Claim& claim, Lease& lease) noexcept {
@@ -132,10 +138,12 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
   parker.end(number);
   if (self == kNobody || waiter.arrival == 0) return Code::ok;
   Chosen next;
+  Owners holders;
   const Code code = with_entry(
       dictionary, key,
       [&](const LockEntry& lock) {
         if (is_reserved_for(lock, &waiter)) end_grant(lock);
+        holders.add(lock.fields.owner.load(kRelaxed));
         lock.queue().remove(waiter);
         // It may have been woken to take what is still free.
         if (lock.fields.owner.load(kRelaxed) == kNobody) next = offer(lock, dictionary.world());
@@ -143,12 +151,15 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
       },
       [&](const PermitsEntry& permits) {
         permits.queue().remove(waiter);
+        const Holds holds = permits.holds();
+        for (Holds::Cursor at(holds); at.found(); at.advance()) holders.add(at.fields().owner.load(kRelaxed));
         // Who wanted less than it may go now.
         next = permits.offer(dictionary.world());
         return Code::ok;
       },
       kAttemptPatienceNs);
   wake(dictionary.world(), next);
+  if (code == Code::ok && cannot_judge(dictionary.world(), holders)) return Code::system;
   return code == Code::not_owner || code == Code::removed ? Code::ok : code;
 }
 

@@ -28,7 +28,8 @@ Code lock_wait(Dictionary& dictionary, std::string_view key, const Claim& claim,
 
 // The rest works for permits (lock/permits.h), too.
 
-/// Ends a wait: leaves the queue, and hands on what was granted but not claimed.
+/// Ends a wait: leaves the queue, and hands on what was granted but not claimed. system, too, when that is done, but it
+/// cannot be told whether one of those lives who hold what was waited for.
 Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t waiter) noexcept;
 
 /// ok or not_owner (the lease is cleared); timeout, busy (it is not).

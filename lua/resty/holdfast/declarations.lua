@@ -71,6 +71,8 @@ typedef struct holdfast_stats {
   uint64_t lock_waits;
   uint64_t lock_wakes;
   uint64_t lock_reserved_ms;
+  uint64_t lives_unknown;
+  uint64_t words_mended;
 } holdfast_stats;
 
 int holdfast_dict_stats(holdfast_dict *dict, holdfast_stats *stats);

@@ -31,6 +31,7 @@ local DEADLOCK = core.DEADLOCK
 local INVALID = core.INVALID
 local LOCKED = core.LOCKED
 local OK = core.OK
+local SYSTEM = core.SYSTEM
 local TIMEOUT = core.TIMEOUT
 
 -- A reason that no host can give.
@@ -116,10 +117,12 @@ local states = {}
 
 
 local function leave(state)
+    local code = OK
     if state.handle and is_mine(state.parker) then
-        C.holdfast_lock_leave(state.handle, state.key, #state.key, state.parker, state.waiter)
+        code = C.holdfast_lock_leave(state.handle, state.key, #state.key, state.parker, state.waiter)
     end
     state.handle = nil
+    return code
 end
 
 
@@ -189,16 +192,18 @@ end
 
 local function close_place(place, granted)
     local state = place.state
+    local code = OK
     if granted then
         state.handle = nil
     else
-        leave(state)
+        code = leave(state)
     end
     -- Who was granted something was still in the process of its parker.
     if granted or is_mine(state.parker) then
         idle_count = idle_count + 1
         idle_places[idle_count] = place
     end
+    return code
 end
 
 
@@ -268,7 +273,10 @@ function _M.wake(host, request, lease)
             return nil, nil
         end
         ok, granted, err, keys = pcall(wait_in_place, place, host, request, deadline, lease)
-        close_place(place, ok and granted)
+        -- Whether the holder lives cannot be told: more than that it took too long.
+        if close_place(place, ok and granted) == SYSTEM and err == "timeout" then
+            err = reason(SYSTEM)
+        end
         if not ok and is_mine(place.state.parker) then
             parker.forget(place.state.waiter)  -- the host that failed may have left it there
         end

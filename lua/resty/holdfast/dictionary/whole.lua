@@ -29,7 +29,8 @@ local stats_type = ffi.typeof("holdfast_stats")
 local CURSOR_MAX = 2 ^ 53
 local STATS = {
     "entries", "bytes_used", "bytes_free", "hits", "misses", "evictions", "expirations", "repairs", "mutex_waits",
-    "lock_waits", "lock_wakes", "lock_reserved_ms",
+    "lock_waits", "lock_wakes", "lock_reserved_ms", "lives_unknown",
+    "words_mended",
 }
 
 local methods = {}

@@ -1,0 +1,126 @@
+// A dead holder is found out by whoever wants its lock, whatever has become of that process meanwhile.
+#include <dirent.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "identity/participant.h"
+
+namespace holdfast::test {
+namespace {
+
+using testing::HasSubstr;
+
+void close_all_but(const Channel& channel) {
+  for (int fd = 3; fd < 1024; ++fd)
+    if (fd != channel.read_fd() && fd != channel.write_fd()) ::close(fd);
+}
+
+std::string error_now() { return std::strerror(errno); }
+
+/// What a process does after it has entered. "" or why it could not.
+using Change = std::function<std::string(const Channel&)>;
+
+std::string run_out_of_descriptors(const Channel&) {
+  const rlimit few{64, 64};
+  if (::setrlimit(RLIMIT_NOFILE, &few) != 0) return error_now();
+  while (::open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0) {
+  }
+  return errno == EMFILE ? "" : error_now();
+}
+
+std::string become_nobody(const Channel&) { return ::setuid(65534) == 0 ? "" : error_now(); }
+
+std::string change_root(const Channel&) {
+  std::string root = "/tmp/holdfast-identity.XXXXXX";
+  if (::mkdtemp(root.data()) == nullptr) return error_now();
+  const bool changed = ::chroot(root.c_str()) == 0;
+  const std::string why = changed ? "" : error_now();
+  if (!changed) ::rmdir(root.c_str());
+  return changed && ::chdir("/") == 0 ? "" : why;
+}
+
+std::string close_everything(const Channel& channel) {
+  close_all_but(channel);
+  return "";
+}
+
+class DeathSeenAfter : public testing::Test {
+ protected:
+  /// A process enters, changes, and then finds out that a holder dies.
+  static void expect_found_out(const Change& change) {
+    Child seeker([&](Channel& parent) {
+      Dict dict("dict");
+      parent.say(in_words(dict.set("value", "there")));
+      const std::string trouble = change(parent);
+      parent.say(trouble.empty() ? "changed" : trouble);
+      holdfast_lease lease{};
+      while (parent.hear() == "lock") {
+        parent.say(in_words(unless_held_up([&] { return dict.try_lock("key", 0, &lease); })));
+      }
+      return 0;
+    });
+    ASSERT_EQ(seeker.hear(), "ok");
+    const std::string changed = seeker.hear();
+    if (changed != "changed") GTEST_SKIP() << changed;
+    Child holder([](Channel& parent) { return obey(parent); });
+    ASSERT_EQ(holder.hear(), "ready");
+    ASSERT_EQ(holder.ask("lock"), "ok");
+    EXPECT_EQ(seeker.ask("lock"), "locked");
+    holder.kill();
+    holder.wait();  // all of it is gone
+    EXPECT_EQ(seeker.ask("lock"), "ok");
+  }
+
+  const ScratchDirectory directory_;
+};
+
+TEST_F(DeathSeenAfter, RunningOutOfDescriptors) { expect_found_out(run_out_of_descriptors); }
+TEST_F(DeathSeenAfter, ClosingAllDescriptors) { expect_found_out(close_everything); }
+TEST_F(DeathSeenAfter, ChangingTheUser) { expect_found_out(become_nobody); }
+TEST_F(DeathSeenAfter, ChangingTheRoot) { expect_found_out(change_root); }
+
+TEST_F(DeathSeenAfter, NothingThatKeepsItFromAskingIsHiddenFromWhoWantsTheLock) {
+  // Descriptors closed, and the paths gone: nobody can be asked.
+  Child seeker([&](Channel& parent) {
+    Dict dict("dict");
+    parent.say(in_words(dict.set("value", "there")));
+    const std::string trouble = change_root(parent);
+    close_all_but(parent);
+    parent.say(trouble.empty() ? "changed" : trouble);
+    holdfast_lease lease{};
+    parent.hear();
+    parent.say(in_words(unless_held_up([&] { return dict.try_lock("key", 0, &lease); })));
+    // A wait goes on, as the holder may release it, and says the same when it is given up.
+    holdfast_parker* const parker = holdfast_parker_new();
+    const std::uint32_t waiter = holdfast_waiter_open(parker);
+    double pause = 0;
+    parent.say(in_words(unless_held_up([&] { return dict.wait_lock("key", 0, parker, waiter, &lease, &pause); })));
+    parent.say(in_words(dict.leave("key", parker, waiter)));
+    parent.say(std::to_string(dict.stats().lives_unknown));
+    parent.hear();
+    return 0;
+  });
+  ASSERT_EQ(seeker.hear(), "ok");
+  const std::string changed = seeker.hear();
+  if (changed != "changed") GTEST_SKIP() << changed;
+  Child holder([](Channel& parent) { return obey(parent); });
+  ASSERT_EQ(holder.hear(), "ready");
+  ASSERT_EQ(holder.ask("lock"), "ok");
+  EXPECT_THAT(seeker.ask("lock"), HasSubstr("it cannot be told whether the process in the way lives"));
+  EXPECT_EQ(seeker.hear(), "locked");
+  EXPECT_THAT(seeker.hear(), HasSubstr("it cannot be told whether the process in the way lives"));
+  EXPECT_NE(seeker.hear(), "0");
+  EXPECT_EQ(holder.ask("held"), "yes");
+}
+
+}  // namespace
+}  // namespace holdfast::test

@@ -1,0 +1,47 @@
+// Processes that do what they are told with a lock of the dictionary "dict".
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "support/dict.h"
+#include "support/process.h"
+
+namespace holdfast::test {
+
+/// Answers of a code: its text, or the sentence where there is one.
+inline std::string in_words(int code) {
+  const std::string sentence = holdfast_error();
+  return sentence.empty() || code == HOLDFAST_OK ? holdfast_code_text(code) : sentence;
+}
+
+/// Says "ready" after it has opened the dictionary, or why it could not. Then obeys: lock, unlock, held, get, set, remake
+/// (remove the dictionary and open it anew), end. "lock" answers "ok" and keeps the lease.
+inline int obey(Channel& parent, const Options& options = {}) {
+  Dict dict("dict", options);
+  parent.say(dict.status == HOLDFAST_OK ? "ready" : in_words(dict.status));
+  holdfast_lease lease{};
+  for (;;) {
+    const std::string order = parent.hear();
+    if (order == "lock") {
+      holdfast_lease next{};
+      const int code = unless_held_up([&] { return dict.try_lock("key", 0, &next); });
+      if (code == HOLDFAST_OK) lease = next;
+      parent.say(in_words(code));
+    } else if (order == "unlock") {
+      parent.say(in_words(dict.unlock("key", &lease)));
+    } else if (order == "held") {
+      parent.say(dict.remaining("key", lease) >= 0 ? "yes" : "no");
+    } else if (order == "number") {
+      parent.say(std::to_string(lease.sequence));
+    } else if (order == "get") {
+      parent.say(dict.get("value").text);
+    } else if (order == "set") {
+      parent.say(in_words(dict.set("value", "there")));
+    } else {
+      return 0;
+    }
+  }
+}
+
+}  // namespace holdfast::test

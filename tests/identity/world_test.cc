@@ -1,0 +1,277 @@
+// Which processes share a dictionary, and which must not: never do two hold one lock.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string>
+
+#include "identity/participant.h"
+#include "world/process_table.h"
+
+namespace holdfast::test {
+namespace {
+
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+int obey_one_that_persists(Channel& parent) { return obey(parent, {.persist = true}); }
+int obey_as_ever(Channel& parent) { return obey(parent); }
+
+class IdentityWorld : public testing::Test {
+ protected:
+  void write_word(const std::string& name, std::size_t at, std::uint64_t word) const {
+    const platform::FileDescriptor fd(::open((directory_ / name).c_str(), O_RDWR));
+    ASSERT_EQ(::pwrite(fd.get(), &word, sizeof word, static_cast<off_t>(at)), static_cast<ssize_t>(sizeof word));
+  }
+  std::uint64_t read_word(const std::string& name, std::size_t at) const {
+    const platform::FileDescriptor fd(::open((directory_ / name).c_str(), O_RDWR));
+    std::uint64_t word = 0;
+    EXPECT_EQ(::pread(fd.get(), &word, sizeof word, static_cast<off_t>(at)), static_cast<ssize_t>(sizeof word));
+    return word;
+  }
+
+  const ScratchDirectory directory_;
+};
+
+TEST_F(IdentityWorld, ProcessesWithBootIdsOfTheirOwnShareWhatTheyUse) {
+  for (const auto body : {obey_as_ever, obey_one_that_persists}) {
+    Child holder(body);
+    ASSERT_EQ(holder.hear(), "ready");
+    ASSERT_EQ(holder.ask("lock"), "ok");
+    Child elsewhere([&](Channel& parent) {
+      const std::string other_id = directory_ / "boot_id";
+      const platform::FileDescriptor fd(::open(other_id.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600));
+      const std::string id = "74574225-a18e-46ca-b425-96fcea6e86b4\n";
+      if (::write(fd.get(), id.data(), id.size()) < 0 || ::unshare(CLONE_NEWNS) != 0 ||
+          ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+          ::mount(other_id.c_str(), "/proc/sys/kernel/random/boot_id", nullptr, MS_BIND, nullptr) != 0) {
+        parent.say(std::string("skip: ") + std::strerror(errno));
+        return 0;
+      }
+      return body(parent);
+    });
+    const std::string ready = elsewhere.hear();
+    if (ready.starts_with("skip")) GTEST_SKIP() << ready;
+    EXPECT_EQ(ready, "ready");
+    EXPECT_EQ(elsewhere.ask("lock"), "locked");
+    EXPECT_EQ(holder.ask("held"), "yes");
+    EXPECT_EQ(holder.ask("unlock"), "ok");
+    EXPECT_EQ(elsewhere.ask("lock"), "ok");
+  }
+}
+
+TEST_F(IdentityWorld, WhereTheTableWasDeletedNewcomersAreRefusedAndTheLockStaysHeld) {
+  for (const auto body : {obey_as_ever, obey_one_that_persists}) {
+    Child holder(body);
+    ASSERT_EQ(holder.hear(), "ready");
+    ASSERT_EQ(holder.ask("lock"), "ok");
+    ASSERT_EQ(::unlink((directory_ / "processes").c_str()), 0);
+    Child newcomer(body);
+    EXPECT_THAT(newcomer.hear(), HasSubstr("is used by processes that entered by another process table"));
+    EXPECT_EQ(holder.ask("held"), "yes");
+    EXPECT_EQ(holder.ask("unlock"), "ok");
+    // A child of the old world's, without an identity yet, is told.
+    holder.say("end");
+    EXPECT_EQ(holder.wait(), 0);
+    Child later(body);
+    EXPECT_EQ(later.hear(), "ready");
+    EXPECT_EQ(later.ask("lock"), "ok");
+  }
+}
+
+TEST_F(IdentityWorld, WhatAWorldThatIsGoneLeftInAPersistentDictionaryIsDataOnly) {
+  Child holder(obey_one_that_persists);
+  ASSERT_EQ(holder.hear(), "ready");
+  ASSERT_EQ(holder.ask("set"), "ok");
+  ASSERT_EQ(holder.ask("lock"), "ok");
+  const std::string number = holder.ask("number");
+  holder.kill();
+  holder.wait();
+  ASSERT_EQ(::unlink((directory_ / "processes").c_str()), 0);
+  Child next(obey_one_that_persists);
+  ASSERT_EQ(next.hear(), "ready");
+  EXPECT_EQ(next.ask("get"), "there");
+  EXPECT_EQ(next.ask("lock"), "ok");
+  EXPECT_GT(std::stoull(next.ask("number")), std::stoull(number));
+}
+
+TEST_F(IdentityWorld, ACopyOfTheTableIsNotTheTable) {
+  Child holder(obey_one_that_persists);
+  ASSERT_EQ(holder.hear(), "ready");
+  ASSERT_EQ(holder.ask("lock"), "ok");
+  const std::string table = directory_ / "processes";
+  std::filesystem::copy_file(table, table + ".copy");
+  ASSERT_EQ(::rename((table + ".copy").c_str(), table.c_str()), 0);
+  Child newcomer(obey_one_that_persists);
+  EXPECT_THAT(newcomer.hear(), HasSubstr("is used by processes that entered by another process table"));
+  EXPECT_EQ(holder.ask("held"), "yes");
+}
+
+TEST_F(IdentityWorld, ALeaseOfADictionaryThatWasMadeAnewIsNotThatOfTheOldOne) {
+  for (const bool persist : {false, true}) {
+    Child child([persist](Channel& parent) {
+      Dict first("again", {.persist = persist});
+      holdfast_lease old{};
+      holdfast_lease current{};
+      if (first.try_lock("key", 0, &old) != HOLDFAST_OK || holdfast_remove("again", 5) != HOLDFAST_OK) return 1;
+      Dict second("again", {.persist = persist});
+      if (second.try_lock("key", 0, &current) != HOLDFAST_OK) return 2;
+      parent.say(current.sequence > old.sequence ? "larger" : "not larger");
+      parent.say(in_words(second.unlock("key", &old)));
+      parent.say(second.remaining("key", current) >= 0 ? "held" : "lost");
+      return 0;
+    });
+    EXPECT_EQ(child.hear(), "larger");
+    EXPECT_EQ(child.hear(), "not owner");
+    EXPECT_EQ(child.hear(), "held");
+  }
+}
+
+TEST_F(IdentityWorld, AFencingCountThatWasOverwrittenDoesNotBeginAnew) {
+  Child child(obey_as_ever);
+  ASSERT_EQ(child.hear(), "ready");
+  std::uint64_t last = 0;
+  constexpr std::size_t kInDictionary[] = {192, 200, 208};  // docs/format.md
+  constexpr std::size_t kInTable[] = {192, 200};
+  const auto expect_larger = [&](const std::string& what) {
+    ASSERT_EQ(child.ask("lock"), "ok") << what;
+    const std::uint64_t number = std::stoull(child.ask("number"));
+    EXPECT_GT(number, last) << what;
+    EXPECT_LT(number, std::uint64_t{1} << 53) << what;
+    last = number;
+    ASSERT_EQ(child.ask("unlock"), "ok") << what;
+  };
+  expect_larger("before");
+  for (const std::uint64_t word : {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}, last - 1, last * 3}) {
+    for (const std::size_t at : kInDictionary) {
+      write_word("dict.dict", at, word);
+      expect_larger("dictionary, " + std::to_string(at) + ": " + std::to_string(word));
+    }
+    for (const std::size_t at : kInTable) {
+      write_word("processes", at, word);
+      write_word("dict.dict", 192, 0);  // so that a new range is asked for
+      expect_larger("table, " + std::to_string(at) + ": " + std::to_string(word));
+    }
+  }
+}
+
+TEST_F(IdentityWorld, OneOverwrittenGenerationRobsNobodyAndIsPutRight) {
+  Child holder(obey_as_ever);
+  ASSERT_EQ(holder.hear(), "ready");
+  ASSERT_EQ(holder.ask("lock"), "ok");
+  Child other(obey_as_ever);
+  ASSERT_EQ(other.hear(), "ready");
+  for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
+    for (std::size_t word = 0; word < 3; ++word) {
+      const std::size_t at = kHeaderBytes + slot * sizeof(ProcessSlot) + word * sizeof(std::uint64_t);
+      const std::uint64_t before = read_word("processes", at);
+      if (before == 0) continue;
+      write_word("processes", at, before ^ 1);
+      EXPECT_EQ(other.ask("lock"), "locked");
+      EXPECT_EQ(holder.ask("held"), "yes");
+      write_word("processes", at, before);
+    }
+  }
+  holder.kill();
+  holder.wait();
+  EXPECT_EQ(other.ask("lock"), "ok");
+}
+
+TEST_F(IdentityWorld, AChildInAnotherTimeNamespaceReadsButTakesNothing) {
+  Child holder(obey_as_ever);
+  ASSERT_EQ(holder.hear(), "ready");
+  ASSERT_EQ(holder.ask("set"), "ok");
+  Child outer([](Channel& parent) {
+    Dict dict("dict");
+    parent.say(in_words(dict.set("other", "there")));
+#ifdef CLONE_NEWTIME
+    constexpr int kNewTime = CLONE_NEWTIME;
+#else
+    constexpr int kNewTime = 0x80;
+#endif
+    if (::unshare(kNewTime) != 0) {
+      parent.say(std::string("skip: ") + std::strerror(errno));
+      return 0;
+    }
+    // Its clock is ahead by a day: each lease would seem to have expired.
+    const platform::FileDescriptor offsets(::open("/proc/self/timens_offsets", O_WRONLY));
+    if (::write(offsets.get(), "monotonic 86400 0", 17) != 17) {
+      parent.say(std::string("skip: ") + std::strerror(errno));
+      return 0;
+    }
+    Child inner([&](Channel& up) {
+      holdfast_lease lease{};
+      up.say(dict.get("value").text);
+      up.say(in_words(dict.try_lock("key", 30, &lease)));
+      return 0;
+    });
+    parent.say(inner.hear());
+    parent.say(inner.hear());
+    return 0;
+  });
+  ASSERT_EQ(outer.hear(), "ok");
+  ASSERT_EQ(holder.ask("lock"), "ok");
+  const std::string read = outer.hear();
+  if (read.starts_with("skip")) GTEST_SKIP() << read;
+  EXPECT_EQ(read, "there");
+  EXPECT_THAT(outer.hear(), StartsWith("this process is in another time namespace ("));
+  EXPECT_EQ(holder.ask("held"), "yes");
+}
+
+TEST_F(IdentityWorld, WhereAllPlacesAreTakenAChildReadsAndIsToldWhyItCannotChangeAnything) {
+  Child parent_process([this](Channel& parent) {
+    Dict dict("dict");
+    dict.set("value", "there");
+    const platform::FileDescriptor table(::open((directory_ / "processes").c_str(), O_RDWR | O_CLOEXEC));
+    for (std::uint32_t slot = 0; slot < kSlots; ++slot) platform::try_record_lock(table.get(), kSlotLocks + slot);
+    Child child([&](Channel& up) {
+      up.say(dict.get("value").text);
+      up.say(in_words(dict.set("value", "changed")));
+      // As long as it is remembered that this failed, the table is not even looked at.
+      holdfast_lease lease{};
+      up.say(in_words(dict.try_lock("key", 0, &lease)));
+      up.say(dict.get("value").text);
+      return 0;
+    });
+    for (int i = 0; i < 4; ++i) parent.say(child.hear());
+    return 0;
+  });
+  EXPECT_EQ(parent_process.hear(), "there");
+  EXPECT_THAT(parent_process.hear(), HasSubstr("all 1024 process slots of "));
+  EXPECT_THAT(parent_process.hear(), HasSubstr("at most 1024 processes can be in one runtime directory"));
+  EXPECT_EQ(parent_process.hear(), "there");
+}
+
+TEST_F(IdentityWorld, WhileTheTableIsLockedByAStoppedProcessAChildReads) {
+  Child parent_process([this](Channel& parent) {
+    Dict dict("dict");
+    dict.set("value", "there");
+    const platform::FileDescriptor table(::open((directory_ / "processes").c_str(), O_RDWR | O_CLOEXEC));
+    platform::try_record_lock(table.get(), kTableLock);
+    Child child([&](Channel& up) {
+      // Each of these waited for 5 s.
+      const double start = holdfast_now();
+      int found = 0;
+      for (int i = 0; i < 1000; ++i) found += dict.get("value").code == HOLDFAST_OK ? 1 : 0;
+      up.say(std::to_string(found));
+      up.say(holdfast_now() - start < 1000 ? "in time" : "late");
+      up.say(in_words(dict.set("value", "changed")));
+      return 0;
+    });
+    for (int i = 0; i < 3; ++i) parent.say(child.hear());
+    return 0;
+  });
+  EXPECT_EQ(parent_process.hear(), "1000");
+  EXPECT_EQ(parent_process.hear(), "in time");
+  EXPECT_THAT(parent_process.hear(), HasSubstr("is it stopped?"));
+}
+
+}  // namespace
+}  // namespace holdfast::test
