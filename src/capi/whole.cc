@@ -57,10 +57,9 @@ int holdfast_dict_stats(holdfast_dict* dict, holdfast_stats* stats) {
   return guarded([&]() -> int {
     holdfast::DictionaryStats counts{};
     const Code code = unwrap(dict).stats(counts);
-    *stats = {counts.entries,     counts.bytes_used, counts.bytes_free,  counts.hits,
-              counts.misses,      counts.evictions,  counts.expirations, counts.repairs,
-              counts.mutex_waits, counts.lock_waits, counts.lock_wakes,  counts.lock_reserved_ms,
-              counts.lives_unknown, counts.words_mended};
+    *stats = {counts.entries,    counts.bytes_used,       counts.bytes_free,    counts.hits,        counts.misses,
+              counts.evictions,  counts.expirations,      counts.repairs,       counts.mutex_waits, counts.lock_waits,
+              counts.lock_wakes, counts.lock_reserved_ms, counts.lives_unknown, counts.words_mended};
     return outcome(code, unwrap(dict));
   });
 }

@@ -86,13 +86,18 @@ Code Dictionary::find_any(Segment& segment, std::string_view name, ValueOut& out
   return result == Shard::Read::found ? Code::ok : Code::buffer;
 }
 
-// A plain addition, not an atomic one: two processes share a count only if more than kReadCounts of them live, and
-// threads of one process may lose a few of each other's. Those that have not entered the world share one, too: no read
-// needs an identity.
+// No read needs an identity: processes that have none share the last count, by atomic steps. Else a plain addition: two
+// processes share a count only if more than the rest of kReadCounts live, and threads of one process may lose a few of
+// each other's.
 void Dictionary::count_read(Segment& segment, bool hit) noexcept {
-  ReadCounts& counts = segment.header().reads[slot_of(world_.known_token()) % kReadCounts];
+  const Token self = world_.known_token();
+  const std::uint32_t place = self == kNobody ? kReadCounts - 1 : slot_of(self) % (kReadCounts - 1);
+  ReadCounts& counts = segment.header().reads[place];
   Word64& count = hit ? counts.hits : counts.misses;
-  count.store(count.load(kRelaxed) + 1, kRelaxed);
+  if (self == kNobody) [[unlikely]]
+    count.fetch_add(1, kRelaxed);
+  else
+    count.store(count.load(kRelaxed) + 1, kRelaxed);
 }
 
 Code Dictionary::get_stale(std::string_view name, ValueOut& out, bool& stale) noexcept {

@@ -15,8 +15,8 @@ inline std::string in_words(int code) {
   return sentence.empty() || code == HOLDFAST_OK ? holdfast_code_text(code) : sentence;
 }
 
-/// Says "ready" after it has opened the dictionary, or why it could not. Then obeys: lock, unlock, held, get, set, remake
-/// (remove the dictionary and open it anew), end. "lock" answers "ok" and keeps the lease.
+/// Says "ready" after it has opened the dictionary, or why it could not. Then obeys: lock, unlock, held, get, set,
+/// remake (remove the dictionary and open it anew), end. "lock" answers "ok" and keeps the lease.
 inline int obey(Channel& parent, const Options& options = {}) {
   Dict dict("dict", options);
   parent.say(dict.status == HOLDFAST_OK ? "ready" : in_words(dict.status));

@@ -171,6 +171,15 @@ TEST(CapiTest, sizes_are_parsed) {
   EXPECT_TRUE(error_has("64mb"));
 }
 
+TEST(CapiTest, a_name_that_is_null_is_refused_with_a_sentence) {
+  holdfast_dict* dict = nullptr;
+  const holdfast_options options{};
+  EXPECT_EQ(holdfast_open(nullptr, 5, &options, &dict), HOLDFAST_INVALID);
+  EXPECT_TRUE(error_has("bad dictionary name: a null pointer"));
+  EXPECT_EQ(holdfast_attach(nullptr, 5, &dict), HOLDFAST_INVALID);
+  EXPECT_EQ(holdfast_remove(nullptr, 5), HOLDFAST_INVALID);
+}
+
 TEST(CapiTest, the_directory_is_the_one_of_the_environment) {
   const test::ScratchDirectory directory;
   Child child([&](test::Channel&) { return holdfast_directory() == directory.path() ? 0 : 1; });
