@@ -21,7 +21,7 @@
  *               PERMISSION, NO_MEMORY, CORRUPT, MISMATCH, SYSTEM, INVALID; the sentence tells what was found and what
  *               was expected. The first call of a process, and of a forked child, may do all this, whatever its mark.
  *     [read]    takes no mutex and does not wait for a process that is stopped. Only where writers disturb it without
- *               end it sleeps for a moment, and gives TIMEOUT after a second of that. Also: INVALID (key), REMOVED.
+ *               end it sleeps for a moment, and gives TIMEOUT after half a second. Also: INVALID (key), REMOVED.
  *     [change]  holds a mutex of the dictionary for microseconds. When another has it, it sleeps; when that process is
  *               alive but stopped (SIGSTOP, a debugger), it gives TIMEOUT after 1 second, and has changed nothing.
  *               Also: INVALID (key, exptime), REMOVED, BUSY, CORRUPT, SYSTEM, or why a forked child cannot enter the
@@ -224,7 +224,8 @@ HOLDFAST_API int holdfast_expire(holdfast_dict *dict, const char *key, size_t ke
 HOLDFAST_API int holdfast_flush_all(holdfast_dict *dict);
 
 /* [change] Removes at most `max` entries (0: all) that have expired or were flushed. *count says how many, also on
- * TIMEOUT, when some may be left. Takes time for each entry there is. Finds and repairs damage, too. */
+ * TIMEOUT, when some may be left. Frees what dead processes held, too, and finds and repairs damage. Takes time for each
+ * entry there is. */
 HOLDFAST_API int holdfast_flush_expired(holdfast_dict *dict, uint32_t max, uint32_t *count);
 
 /* --- lists: a key's value may be a list of numbers and strings --- */

@@ -4,6 +4,8 @@
 #include <new>
 
 #include "platform/sentences.h"
+#include "sync/shmtx.h"
+#include "world/process_table.h"
 #include "world/world.h"
 
 namespace holdfast::capi {
@@ -19,6 +21,19 @@ int fail(Code code, const char* message) noexcept {
   platform::keep_literal(About::call, message);
   return static_cast<int>(code);
 }
+
+namespace {
+
+int fail_timeout(World& world) noexcept {
+  constexpr const char* kUnnamed = "the process that changes this part of the dictionary is stopped";
+  const ProcessSlot* const slot = world.owner_slot(shmtx_blocker());
+  if (slot == nullptr) return fail(Code::timeout, kUnnamed);
+  platform::keep_formatted(About::call, kUnnamed, "process %u, which changes this part of the dictionary, is stopped",
+                           slot->pid.load(std::memory_order_relaxed));
+  return static_cast<int>(Code::timeout);
+}
+
+}  // namespace
 
 int fail_outcome(Code code, Dictionary& dictionary) noexcept {
   const char* const name = dictionary.name().c_str();
@@ -38,7 +53,7 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
                                static_cast<unsigned long long>(dictionary.room_for_one()));
       break;
     case Code::timeout:
-      return fail(code, "the process that changes this part of the dictionary is stopped");
+      return fail_timeout(dictionary.world());
     case Code::busy:
       return fail(code, "called from inside another holdfast call of this thread");
     case Code::system:

@@ -60,14 +60,15 @@ void Arena::add_free(std::uint32_t block, std::uint32_t count) noexcept {
   header_.free_granules.store(header_.free_granules.load(kRelaxed) + count, kRelaxed);
 }
 
-// Takes a block out of its bin. Its neighbours there must point back at it: a link that somebody overwrote is not
-// followed into the middle of an entry.
+// Takes a block out of its bin. Its two sizes must agree and its neighbours in the bin must point back at it: a word
+// that was overwritten does not give an entry's memory away, and is not followed into the middle of one.
 bool Arena::remove(std::uint32_t block, std::uint32_t count) noexcept {
   const std::uint32_t bin = bin_of(count);
   const Word32* words = shard_.words32(block);
   const std::uint32_t next = words[kNext].load(kRelaxed);
   const std::uint32_t previous = words[kPrevious].load(kRelaxed);
-  if ((next != 0 && (size_at(next) == 0 || shard_.words32(next)[kPrevious].load(kRelaxed) != block)) ||
+  if (words[count * kWordsPerGranule - 1].load(kRelaxed) != count ||
+      (next != 0 && (size_at(next) == 0 || shard_.words32(next)[kPrevious].load(kRelaxed) != block)) ||
       (previous != 0 && (size_at(previous) == 0 || shard_.words32(previous)[kNext].load(kRelaxed) != block)) ||
       (previous == 0 && header_.bins[bin].load(kRelaxed) != block)) {
     damaged_ = true;

@@ -46,6 +46,10 @@ class Arena {
   template <class See>
   bool tally_free(See&& see) noexcept;
 
+  /// Memory was short, and something that is held stood in the way: some of it may belong to dead processes.
+  bool crowded() const noexcept { return crowded_; }
+  void set_crowded() noexcept { crowded_ = true; }
+
   /// The free blocks contradict themselves: the shard must be repaired.
   bool damaged() const noexcept { return damaged_; }
   void set_damaged() noexcept { damaged_ = true; }
@@ -68,6 +72,7 @@ class Arena {
   const Shard& shard_;
   ShardHeader& header_;
   bool damaged_ = false;
+  bool crowded_ = false;
 };
 
 template <class See>

@@ -3,12 +3,17 @@
 #include <limits>
 
 #include "dict/audit.h"
+#include "dict/dead_owners.h"
 #include "dict/dictionary.h"
 #include "dict/expiry.h"
+#include "platform/platform.h"
 
 namespace holdfast {
 
 namespace {
+
+/// For a shard of which memory is to be reclaimed: not more than an attempt waits for it.
+constexpr std::uint64_t kReclaimPatienceNs = 50'000'000;
 
 /// Whether storing the value over this entry would change nothing but the word of a number or a boolean: one store,
 /// then, and no new entry.
@@ -219,15 +224,38 @@ Code Dictionary::flush_expired(std::uint32_t max, std::uint32_t& count) noexcept
   if (now == nullptr) return Code::removed;
   for (Shard& shard : now->shards()) {
     if (count == max) break;
+    const DeadOwners dead(shard, world_);
     const ShardGuard guard(shard);
     if (!guard.held()) return guard.code();
     // Before the sweep, which must free nothing twice. Only in sound chains a look comes to all keys, hence the second.
     for (int looks = 0; looks < 2 && !audit(shard, now->seed()); ++looks) repair(shard);
     Arena arena(shard);
-    count += Room(world_, *now, shard, arena).sweep(max - count).expired;
+    count += Room(world_, *now, shard, arena).sweep(max - count, &dead).expired;
     if (arena.damaged()) repair(shard);
   }
   return Code::ok;
+}
+
+// Where memory is short though something is held: whether any could be taken from dead processes, or from damage. It is
+// not looked for all the time: a dictionary full of locks of living processes would go over itself at each call. After
+// a look in vain it rests for about 20 times as long as that took; where nothing depends on it, for much longer.
+bool Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed) noexcept {
+  const std::uint32_t rest_us = (1000 + shard.granules() / 2) * (needed ? 1 : 30);
+  const auto now = static_cast<std::uint32_t>(platform::monotonic_ns() / 1000);
+  Word32& asked = shard.header().asked;
+  const std::uint32_t last = asked.load(kRelaxed);
+  if (last != 0 && now - last < rest_us) return false;
+  const DeadOwners dead(shard, world_);
+  const ShardGuard guard(shard, kReclaimPatienceNs);
+  if (!guard.held()) return false;
+  const bool damaged = needed && !audit(shard, segment.seed());
+  if (damaged) repair(shard);
+  Arena arena(shard);
+  const Room::Swept swept = Room(world_, segment, shard, arena).sweep(~0U, &dead);
+  if (arena.damaged()) repair(shard);
+  const bool found = damaged || arena.damaged() || swept.dead + swept.locks + swept.expired != 0;
+  asked.store(found ? 0 : now | 1, kRelaxed);
+  return found;
 }
 
 }  // namespace holdfast

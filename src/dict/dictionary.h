@@ -117,7 +117,8 @@ class Dictionary {
   }
 
   /// Runs `operation(Shard&, Arena&) -> Code` with the mutex of the key's shard. It must either commit, or return
-  /// Code::corrupt before having changed anything: the shard is repaired then, and the operation run again.
+  /// Code::corrupt before having changed anything: the shard is repaired then, and the operation run again. So it is
+  /// after Code::no_memory, if dead processes held memory that can be had now.
   template <class Operation>
   Code mutate(Segment& segment, std::uint64_t hash, Operation&& operation,
               std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
@@ -136,10 +137,12 @@ class Dictionary {
   bool is_held(Segment& segment, const Key& key, const ValueOut& out) noexcept;
   void count_read(Segment& segment, bool hit) noexcept;
   Shard::Read read(Segment& segment, const Key& key, ValueOut& out) noexcept;
+  Shard::Read read_again(Shard& shard, const Key& key, ValueOut& out, Shard::Read result) noexcept;
   Code read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::Read& result) noexcept;
   Code keys_of(Shard& shard, std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count);
   Code write(Segment& segment, Shard& shard, Arena& arena, const Key& key, Place& place, const ValueIn& value,
              std::uint64_t expiry_at_ms, Evict evict, Effect& effect) noexcept;
+  bool reclaim_from_dead(Segment& segment, Shard& shard, bool needed) noexcept;
   void cut(Segment& segment, Shard& shard, Arena& arena, const Place& place) noexcept;
 
   World& world_;
@@ -154,16 +157,24 @@ template <class Operation>
 Code Dictionary::mutate(Segment& segment, std::uint64_t hash, Operation&& operation,
                         std::uint64_t patience_ns) noexcept {
   Shard& shard = segment.shard_of(hash);
-  const ShardGuard guard(shard, patience_ns);
-  if (!guard.held()) return guard.code();
-  Code result = Code::corrupt;
-  for (int attempt = 0; attempt < 2 && result == Code::corrupt; ++attempt) {
-    Arena arena(shard);
-    result = operation(shard, arena);
-    if (result == Code::corrupt || arena.damaged()) [[unlikely]]
-      repair(shard);
+  for (bool again = false;; again = true) {
+    Code result = Code::corrupt;
+    bool crowded = false;
+    {
+      const ShardGuard guard(shard, patience_ns);
+      if (!guard.held()) return guard.code();
+      for (int attempt = 0; attempt < 2 && result == Code::corrupt; ++attempt) {
+        Arena arena(shard);
+        result = operation(shard, arena);
+        crowded = arena.crowded();
+        if (result == Code::corrupt || arena.damaged()) [[unlikely]]
+          repair(shard);
+      }
+    }
+    if (!crowded || again) [[likely]]
+      return result;
+    if (!reclaim_from_dead(segment, shard, result == Code::no_memory) || result != Code::no_memory) return result;
   }
-  return result;
 }
 
 }  // namespace holdfast

@@ -1,6 +1,9 @@
 // The mutex of a shard, held for a scope. What a dead owner left behind is repaired before anything else happens.
 #pragma once
 
+#include <atomic>
+
+#include "base/atomic.h"
 #include "base/status.h"
 #include "dict/repair.h"
 #include "dict/shard.h"
@@ -14,6 +17,9 @@ class ShardGuard {
  public:
   explicit ShardGuard(Shard& shard, std::uint64_t patience_ns = kMutexPatienceNs) noexcept
       : shard_(shard), result_(shard.mutex().lock_for(patience_ns)) {
+    // Before all stores of this critical section: a reader that reads one of them, in memory that somebody else gave
+    // free earlier, sees the epoch of that too (Shard::unchanged_since).
+    std::atomic_thread_fence(kRelease);
     if (result_ == LockResult::owner_died) [[unlikely]]
       repair(shard_);
   }

@@ -103,6 +103,7 @@ bool Hand::reach() noexcept {
 
 // Goes on behind the pinned block, or the end of the arena, that reach() met.
 void Hand::skip_pinned() noexcept {
+  met_held_ = true;
   walked_ += seen_ - at_;
   at_ = seen_;
   run_ = 0;
@@ -135,9 +136,12 @@ void Hand::visit(const Block& block) noexcept {
     case Kind::live:
       return visit_live(block);
     case Kind::held:
+      met_held_ = met_held_ || block.at != own_;
+      return keep(block);
     case Kind::node:
       return keep(block);
     case Kind::pinned:
+      met_held_ = true;
       run_ = 0;
       return pass(block.granules);
   }
@@ -175,11 +179,12 @@ void Hand::pass(std::uint32_t granules) noexcept {
 
 // The link of a chain that leads to an entry; null on damage.
 Word32* Hand::link_to(const Block& block) const noexcept {
-  Word32* link = &shard_.bucket_of(block.view.entry->hash.load(kRelaxed));
+  const std::uint32_t hash = block.view.entry->hash.load(kRelaxed);
+  Word32* link = &shard_.bucket_of(hash);
   for (std::uint32_t steps = 0; steps < shard_.granules(); ++steps) {
     const std::uint32_t here = link->load(kRelaxed);
     if (here == block.at) return link;
-    if (!shard_.holds_header(here)) return nullptr;
+    if (!shard_.holds_header(here) || !shard_.same_bucket(shard_.entry(here).hash.load(kRelaxed), hash)) return nullptr;
     link = &shard_.entry(here).next;
   }
   return nullptr;
@@ -202,8 +207,8 @@ void Hand::remove(const Block& block) noexcept {
   if (block.view.type == EntryType::list || is_holdable(block.view.type)) forget_ahead();
 }
 
-// Copies the block to `to`, which was taken for it, and lets the copy take its place by one store. False, with the
-// memory at `to` given back, if nothing leads to the block.
+// Copies the block to `to`, which was taken for it, and lets the copy take its place by one store. False on damage:
+// nothing leads to the block.
 bool Hand::move(const Block& block, std::uint32_t to) noexcept {
   // Nobody else writes into either of them.
   platform::copy_to_shared(reinterpret_cast<Word64*>(shard_.words32(to)),
@@ -211,7 +216,7 @@ bool Hand::move(const Block& block, std::uint32_t to) noexcept {
                            std::size_t{block.granules} * (kGranule / sizeof(Word64)));
   if (block.kind == Kind::node) {
     if (!List::relink(shard_, block.at, to)) {
-      arena_.release(to, block.granules);
+      arena_.set_damaged();
       return false;
     }
   } else {
@@ -220,6 +225,8 @@ bool Hand::move(const Block& block, std::uint32_t to) noexcept {
       arena_.set_damaged();
       return false;
     }
+    // A copy is as young as its place: readers who copy large values rely on it.
+    shard_.entry(to).stamp.store(shard_.stamp(), kRelaxed);
     commit(*link, to);
   }
   shard_.mark(to).store(shard_.mark(block.at).load(kRelaxed), kRelaxed);

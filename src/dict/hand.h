@@ -27,6 +27,8 @@ class Hand {
 
   /// Whether a live entry other than the own one was removed.
   bool evicted() const noexcept { return evicted_; }
+  /// Whether something else was removed or moved for the sake of what is held, or waits.
+  bool met_held() const noexcept { return met_held_ && (evicted_ || moved_ != 0); }
 
  private:
   enum class Kind {
@@ -72,6 +74,7 @@ class Hand {
   const Evict evict_;
   std::uint32_t own_;
   bool evicted_ = false;
+  bool met_held_ = false;
 
   std::uint32_t count_ = 0;
   Zeal zeal_ = Zeal::cold;

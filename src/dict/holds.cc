@@ -1,5 +1,6 @@
 #include "dict/holds.h"
 
+#include "dict/dead_owners.h"
 #include "dict/words.h"
 
 namespace holdfast {
@@ -25,7 +26,7 @@ std::uint32_t Holds::create(Arena& arena, const Shard& shard, std::uint32_t hash
   e.shape.store(kShape, kRelaxed);
   e.value_size.store(static_cast<std::uint32_t>(sizeof(HoldFields) + hold.why.size()), kRelaxed);
   e.flags.store(0, kRelaxed);
-  e.spare.store(0, kRelaxed);
+  e.stamp.store(0, kRelaxed);
   e.expiry.store(hold.expiry, kRelaxed);
   auto& fields = *reinterpret_cast<HoldFields*>(&e + 1);
   fields.owner.store(hold.owner, kRelaxed);
@@ -59,6 +60,22 @@ void Holds::clear() noexcept {
   if (first == 0) return;
   commit(first_, 0U);
   release_from(first);
+}
+
+std::uint32_t Holds::remove_dead(const DeadOwners& dead, Word32& used) noexcept {
+  std::uint32_t found = 0;
+  std::uint64_t left = 0;
+  for (Cursor at(*this); at.found();) {
+    if (dead.has(at.fields().owner.load(kRelaxed))) {
+      at.remove();
+      ++found;
+    } else {
+      left += at.fields().count.load(kRelaxed);
+      at.advance();
+    }
+  }
+  used.store(static_cast<std::uint32_t>(std::min<std::uint64_t>(left, ~0U)), kRelaxed);
+  return found;
 }
 
 // --- one after the other ---

@@ -22,6 +22,8 @@
 
 namespace holdfast {
 
+class DeadOwners;
+
 /// What a block says.
 struct Hold {
   Token owner = kNobody;
@@ -90,6 +92,8 @@ class Holds {
 
   /// Cuts the whole chain off by one store, and gives its blocks back.
   void clear() noexcept;
+  /// Takes out what `dead` hold. How many that were. `used`: where the counts of the rest are summed up.
+  std::uint32_t remove_dead(const DeadOwners& dead, Word32& used) noexcept;
   /// Gives the blocks back. REQUIRES: the entry is cut from its chain.
   void release_all() noexcept { release_from(first_.load(kRelaxed)); }
 

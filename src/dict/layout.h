@@ -83,6 +83,7 @@ struct ShardHeader {
   std::array<Word32, kBins> bins;
 
   Word32 in_use;  // 0: never was; all of the shard is zero then, and its arena one free run that does not say so
+  Word32 asked;   // when dead owners were last looked for in vain (µs, lower half); 0: not lately
 };
 
 // docs/format.md names these offsets.
@@ -118,9 +119,9 @@ struct Entry {
   Word32 hash;        // lower half of the key's hash
   Word32 shape;       // key length (low 16 bits), EntryType (next 8)
   Word32 value_size;  // bytes
-  Word32 flags;       // the user's
-  Word32 spare;
-  Word64 expiry;  // dict/expiry.h
+  Word32 flags;       // the user's; a waiter's number
+  Word32 stamp;       // lower half of the shard's reuse epoch when it was filled; of a waiter: what it is like
+  Word64 expiry;      // dict/expiry.h
 
   static constexpr std::uint32_t make_shape(std::uint32_t key_length, EntryType type) noexcept {
     return key_length | static_cast<std::uint32_t>(type) << 16;

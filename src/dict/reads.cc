@@ -12,8 +12,13 @@ namespace holdfast {
 
 namespace {
 
-constexpr int kReadTries = 64;
+constexpr std::size_t kReadTries = 64;
+/// A large value counts as more than one try.
+constexpr std::size_t kBytesPerTry = 32768;
+/// For the mutex, each time. All in all a reader gives up after so many times, but not before the other time is over.
 constexpr std::uint64_t kReadPatienceNs = 10'000'000;
+constexpr int kReadRounds = 16;
+constexpr std::uint64_t kReadGivesUpNs = 400'000'000;
 // A scan looks at no more buckets in one call than this and so many for each key asked for.
 constexpr std::uint64_t kScanBuckets = 1024;
 constexpr std::uint64_t kScanBucketsPerKey = 16;
@@ -23,34 +28,57 @@ double seconds_until(std::uint64_t ms) noexcept {
   return std::max(left, 0.001);  // live, though its end may be less than a tick away: 0 would say "never"
 }
 
+constexpr bool is_whole(Shard::Read result) noexcept {
+  return result != Shard::Read::torn && result != Shard::Read::damaged;
+}
+
+/// Bounds what a reader does that is disturbed again and again. The clock is read only then.
+class ReadPatience {
+ public:
+  /// To be asked before each round.
+  bool over() noexcept {
+    if (rounds_++ < kReadRounds) return false;
+    const std::uint64_t now = platform::monotonic_ns();
+    if (end_ns_ == 0) end_ns_ = now + kReadGivesUpNs - kReadRounds * kReadPatienceNs;
+    return now >= end_ns_;
+  }
+
+ private:
+  int rounds_ = 0;
+  std::uint64_t end_ns_ = 0;
+};
+
 }  // namespace
 
 Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::Read& result) noexcept {
   const ShardGuard guard(shard, kReadPatienceNs);
   if (!guard.held()) return guard.code();
   result = shard.read(key, out);
-  if (result == Shard::Read::torn) {  // nobody else writes: the chain is damaged
-    repair(shard);
-    result = shard.read(key, out);
-  }
+  if (is_whole(result)) return Code::ok;
+  repair(shard);  // nobody else writes: the chain is damaged
+  result = shard.read(key, out);
   return Code::ok;
 }
 
 Shard::Read Dictionary::read(Segment& segment, const Key& key, ValueOut& out) noexcept {
   Shard& shard = segment.shard_of(key.hash);
-  // Torn again and again means that writers are at work, so the mutex will come free; if it does not, because its owner
-  // was stopped, then nobody writes and the next read is whole.
-  for (int round = 0; round < 100; ++round) {
-    for (int i = 0; i < kReadTries; ++i) {
-      const Shard::Read result = shard.read(key, out);
-      if (result != Shard::Read::torn) [[likely]]
-        return result;
+  const Shard::Read result = shard.read(key, out);
+  return is_whole(result) ? result : read_again(shard, key, out, result);
+}
+
+// Torn again and again means that writers are at work, so the mutex will come free; if it does not, because its owner
+// was stopped, then nobody writes and the next read is whole.
+Shard::Read Dictionary::read_again(Shard& shard, const Key& key, ValueOut& out, Shard::Read result) noexcept {
+  for (ReadPatience patience; !patience.over();) {
+    for (std::size_t cost = 0; result == Shard::Read::torn && cost < kReadTries; cost += 1 + out.size / kBytesPerTry) {
       platform::cpu_relax();
+      out.size = 0;
+      result = shard.read(key, out);
     }
-    Shard::Read result{};
-    if (read_busy(shard, key, out, result) == Code::ok) return result;
+    if (is_whole(result) || read_busy(shard, key, out, result) == Code::ok) return result;
+    result = Shard::Read::torn;
   }
-  return Shard::Read::torn;
+  return result;
 }
 
 // Whether a holder lives. Only where the one that was found is dead and others are there, the mutex is taken.
@@ -81,6 +109,7 @@ Code Dictionary::find_any(Segment& segment, std::string_view name, ValueOut& out
   const Shard::Read result = read(segment, key, out);
   if (result == Shard::Read::missing) return Code::not_found;
   if (result == Shard::Read::torn) return Code::timeout;
+  if (result == Shard::Read::damaged) return Code::corrupt;
   stale = !is_live(out.expiry, segment.flush_epoch());
   if (is_holdable(out.type) && (stale || !is_held(segment, key, out))) return Code::not_found;
   return result == Shard::Read::found ? Code::ok : Code::buffer;
@@ -153,21 +182,22 @@ Code Dictionary::list_length(std::string_view name, std::uint32_t& length) noexc
 
 Code Dictionary::keys_of(Shard& shard, std::uint32_t bucket, const KeyFilter& filter, std::string& packed,
                          std::uint32_t& count) {
-  for (int round = 0; round < 100; ++round) {
-    for (int i = 0; i < kReadTries; ++i)
-      if (shard.copy_keys(bucket, filter, packed, count)) return Code::ok;
+  for (ReadPatience patience; !patience.over();) {
+    Shard::Copy copy = Shard::Copy::torn;
+    for (std::size_t i = 0; i < kReadTries && copy == Shard::Copy::torn; ++i)
+      copy = shard.copy_keys(bucket, filter, packed, count);
+    if (copy == Shard::Copy::whole) return Code::ok;
     std::size_t bound = 0;
     {
       const ShardGuard guard(shard, kReadPatienceNs);
       if (!guard.held()) continue;
+      if (copy == Shard::Copy::damaged) repair(shard);
       bound = shard.keys_bound(bucket);
       // No allocation while a mutex is held.
       if (packed.capacity() - packed.size() >= bound) {
-        if (!shard.copy_keys(bucket, filter, packed, count)) {
-          repair(shard);
-          shard.copy_keys(bucket, filter, packed, count);
-        }
-        return Code::ok;
+        if (shard.copy_keys(bucket, filter, packed, count) == Shard::Copy::whole) return Code::ok;
+        repair(shard);
+        continue;
       }
     }
     packed.reserve(packed.size() + bound);

@@ -23,14 +23,15 @@ class Occupied {
 
   /// Marks the run; false, with nothing marked, if a part of it is marked already.
   bool claim(std::uint32_t block, std::uint32_t count) noexcept {
-    if (find(block, true) < block + count) return false;
+    if (find(block, true, block + count) < block + count) return false;
     set(block, count, true);
     return true;
   }
 
-  /// First granule from `from` on that is occupied (or is not); the number of granules if there is none.
-  std::uint32_t find(std::uint32_t from, bool occupied) const noexcept {
-    while (from < granules_) {
+  /// First granule from `from` on that is occupied (or is not); the number of granules if there is none. From `end` on
+  /// it does not look any further.
+  std::uint32_t find(std::uint32_t from, bool occupied, std::uint32_t end = ~0U) const noexcept {
+    while (from < std::min(granules_, end)) {
       std::uint64_t word = bits_[from / 64].load(kRelaxed);
       word = (occupied ? word : ~word) >> from % 64;
       if (word != 0) {
@@ -58,16 +59,11 @@ class Occupied {
   std::uint32_t granules_;
 };
 
-/// Whether the block may stand in this bucket's chain.
-bool belongs(const Shard& shard, std::uint32_t block, std::uint32_t bucket, View& view) noexcept {
-  return shard.inspect(block, view) && has_key(view.type) &&
-         &shard.bucket_of(view.entry->hash.load(kRelaxed)) == &shard.bucket(bucket);
-}
-
 struct Census {
   std::uint32_t entries = 0;
   std::uint32_t free_locks = 0;
   std::uint32_t cuts = 0;
+  std::uint32_t dropped = 0;  // lists of which nothing was left: cut, and still marked as occupied
 };
 
 /// Whether anything is left of the list.
@@ -114,26 +110,34 @@ void keep_holds(const Shard& shard, const View& view, Occupied& occupied, Census
   if (view.is_free()) ++census.free_locks;
 }
 
+// What is cut off is not written to: readers may stand on it until the next epoch.
 void walk_chain(const Shard& shard, std::uint32_t bucket, Occupied& occupied, Census& census) noexcept {
   Word32* link = &shard.bucket(bucket);
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
     View view{};
     // A run that is taken already also ends a chain that runs in a circle.
-    if (!belongs(shard, block, bucket, view) || !occupied.claim(block, view.granules)) {
+    if (!shard.inspect_in(bucket, block, view) || !occupied.claim(block, view.granules)) {
       commit(*link, 0U);
       ++census.cuts;
       return;
     }
     if (view.type == EntryType::list && !keep_list(shard, view, occupied, census)) {
-      occupied.set(block, view.granules, false);
+      ++census.dropped;
       commit(*link, view.entry->next.load(kRelaxed));
-      view.entry->next.store(0, kRelaxed);  // so that a circle of such lists ends
       continue;
     }
     ++census.entries;
     if (is_holdable(view.type)) keep_holds(shard, view, occupied, census);
     link = &view.entry->next;
   }
+}
+
+/// All chains. Cuts what makes no sense, and marks what is left as occupied.
+Census walk_all(const Shard& shard, Occupied& occupied) noexcept {
+  occupied.clear();
+  Census census;
+  for (std::uint32_t bucket = 0; bucket < shard.buckets(); ++bucket) walk_chain(shard, bucket, occupied, census);
+  return census;
 }
 
 // Turns the map of occupied granules into free blocks, from left to right: what lies behind the reader is already in
@@ -161,10 +165,10 @@ std::uint32_t repair(const Shard& shard) noexcept {
   crash_order();
 
   Occupied occupied(shard);
-  occupied.clear();
-  Census census;
-  for (std::uint32_t bucket = 0; bucket < shard.buckets(); ++bucket) walk_chain(shard, bucket, occupied, census);
-  if (census.cuts != 0) {
+  Census census = walk_all(shard, occupied);
+  const std::uint32_t cuts = census.cuts;
+  if (census.dropped != 0) census = walk_all(shard, occupied);  // what was dropped is free now
+  if (cuts != 0) {
     HOLDFAST_FAILPOINT("repair.cut");
     // Readers may stand on what was cut off.
     header.reuse_epoch.store(header.reuse_epoch.load(kRelaxed) + 1, kRelease);
@@ -178,9 +182,10 @@ std::uint32_t repair(const Shard& shard) noexcept {
   header.hand.store(0, kRelaxed);
   header.no_run.store(0, kRelaxed);
   header.rest_until.store(0, kRelaxed);
-  if (header.in_use.load(kRelaxed) != 0) header.repairs.store(header.repairs.load(kRelaxed) + 1, kRelaxed);
+  if (header.in_use.load(kRelaxed) != 0 || census.entries != 0)
+    header.repairs.store(header.repairs.load(kRelaxed) + 1, kRelaxed);
   header.in_use.store(1, kRelaxed);
-  return census.cuts;
+  return cuts;
 }
 
 }  // namespace holdfast

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dict/dead_owners.h"
 #include "dict/expiry.h"
 #include "dict/hand.h"
 #include "dict/holds.h"
@@ -58,40 +59,67 @@ void Room::rest_if_in_vain(std::uint32_t looked_at, const Swept& swept) noexcept
   shard_.header().rest_until.store(in_vain ? short_now() + kRestMs : 0, kRelaxed);
 }
 
-Room::Swept Room::sweep(std::uint32_t max) noexcept {
-  ShardHeader& header = shard_.header();
-  const std::uint32_t flush = segment_.flush_epoch();
-  Swept swept;
-  std::uint64_t next_end = kNoEnd;
-  for (std::uint32_t bucket = 0; bucket < shard_.buckets(); ++bucket) {
-    Word32* link = &shard_.bucket(bucket);
-    for (std::uint32_t steps = 0; steps < shard_.granules(); ++steps) {
-      const std::uint32_t block = link->load(kRelaxed);
-      if (block == 0) break;
-      View view{};
-      if (!shard_.inspect(block, view)) {
-        arena_.set_damaged();
-        return swept;
-      }
-      Entry& e = *view.entry;
-      const bool keep = Shard::counts(view, flush) || (!is_holdable(view.type) && swept.expired == max);
-      if (keep) {
-        const std::uint64_t end = expiry_ms(e.expiry.load(kRelaxed));
-        if (end != kExpiryNever) next_end = std::min(next_end, end);
-        link = &e.next;
-        continue;
-      }
-      ++(is_holdable(view.type) ? swept.locks : swept.expired);
-      commit(*link, e.next.load(kRelaxed));
-      discard(block, view);
-    }
+// Ends the grants of the dead, and takes their waiters out of the queue. How many that were.
+std::uint32_t Room::take_from_dead(const View& view, const DeadOwners& dead) noexcept {
+  std::uint32_t found = WaitQueue(shard_, arena_, view.queue()).drop_dead(dead);
+  if (view.is_free()) return found;
+  if (view.type == EntryType::lock) {
+    LockFields& lock = view.lock();
+    if (!dead.has(lock.owner.load(kRelaxed))) return found;
+    ++found;
+    commit(lock.owner, kNobody);
+    note_of(shard_, arena_, view).clear();
+  } else {
+    found += holds_of(shard_, arena_, view).remove_dead(dead, view.permits().used);
   }
+  Word32& free_locks = shard_.header().free_locks;
+  if (view.is_free()) free_locks.store(free_locks.load(kRelaxed) + 1, kRelaxed);
+  return found;
+}
+
+// False on damage.
+bool Room::sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept {
+  Word32* link = &shard_.bucket(bucket);
+  for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
+    View view{};
+    if (!shard_.inspect_in(bucket, block, view)) return false;
+    // All entries are distinct: chains that run in a circle, or into each other, are longer than the arena.
+    sweep.walked += view.granules;
+    if (sweep.walked > shard_.granules()) return false;
+    const bool held = is_holdable(view.type);
+    if (held && sweep.dead != nullptr) sweep.swept.dead += take_from_dead(view, *sweep.dead);
+    Entry& e = *view.entry;
+    if (Shard::counts(view, sweep.flush) || (!held && sweep.swept.expired == sweep.max)) {
+      ++sweep.kept;
+      const std::uint64_t end = expiry_ms(e.expiry.load(kRelaxed));
+      if (end != kExpiryNever) sweep.next_end = std::min(sweep.next_end, end);
+      link = &e.next;
+      continue;
+    }
+    ++(held ? sweep.swept.locks : sweep.swept.expired);
+    commit(*link, e.next.load(kRelaxed));
+    discard(block, view);
+    if (arena_.damaged()) return false;
+  }
+  return true;
+}
+
+Room::Swept Room::sweep(std::uint32_t max, const DeadOwners* dead) noexcept {
+  ShardHeader& header = shard_.header();
+  Sweep sweep{max, dead, segment_.flush_epoch(), {}, 0, 0, kNoEnd};
   const std::uint32_t entries = header.entries.load(kRelaxed);
+  for (std::uint32_t bucket = 0; bucket < shard_.buckets(); ++bucket) {
+    if (sweep_chain(bucket, sweep)) continue;
+    arena_.set_damaged();
+    return sweep.swept;
+  }
+  const Swept& swept = sweep.swept;
+  if (sweep.kept + swept.expired + swept.locks != entries) arena_.set_damaged();
   rest_if_in_vain(entries, swept);
-  header.entries.store(entries - swept.expired - swept.locks, kRelaxed);
+  header.entries.store(sweep.kept, kRelaxed);
   header.expirations.store(header.expirations.load(kRelaxed) + swept.expired, kRelaxed);
-  header.reclaim_after.store(next_end, kRelaxed);
-  if (swept.expired < max) header.reclaim_flush.store(flush, kRelaxed);
+  header.reclaim_after.store(sweep.next_end, kRelaxed);
+  if (swept.expired < max) header.reclaim_flush.store(sweep.flush, kRelaxed);
   return swept;
 }
 
@@ -101,11 +129,15 @@ bool Room::clear(std::uint32_t count, Evict evict, const Place& place, bool& evi
   Word32& no_run = shard_.header().no_run;
   if (evict == Evict::no) {
     const std::uint32_t impossible = no_run.load(kRelaxed);
-    if (shard_.header().free_granules.load(kRelaxed) < count || (impossible != 0 && impossible <= count)) return false;
+    if (shard_.header().free_granules.load(kRelaxed) < count || (impossible != 0 && impossible <= count)) {
+      arena_.set_crowded();
+      return false;
+    }
   }
   Hand hand(*this, shard_, arena_, segment_.flush_epoch(), evict, place.block);
   const bool cleared = hand.clear(count);
   if (!cleared && evict == Evict::no) no_run.store(count, kRelaxed);
+  if (!cleared || hand.met_held()) arena_.set_crowded();
   evicted = evicted || hand.evicted();
   return cleared;
 }

@@ -13,6 +13,7 @@
 
 namespace holdfast {
 
+class DeadOwners;
 class World;
 
 /// Whether live entries may be removed to make room.
@@ -36,11 +37,24 @@ class Room {
   struct Swept {
     std::uint32_t expired = 0;  // or flushed
     std::uint32_t locks = 0;    // locks and permits that nobody held
+    std::uint32_t dead = 0;     // grants and waiters of dead processes
   };
-  /// Cuts what no longer counts; of what has expired or was flushed, at most `max`.
-  Swept sweep(std::uint32_t max = ~0U) noexcept;
+  /// Cuts what no longer counts; of what has expired or was flushed, at most `max`. What `dead` hold counts no more.
+  Swept sweep(std::uint32_t max = ~0U, const DeadOwners* dead = nullptr) noexcept;
 
  private:
+  /// A sweep under way.
+  struct Sweep {
+    std::uint32_t max;
+    const DeadOwners* dead;
+    std::uint32_t flush;
+    Swept swept;
+    std::uint32_t kept = 0;
+    std::uint32_t walked = 0;  // granules
+    std::uint64_t next_end;
+  };
+  bool sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept;
+  std::uint32_t take_from_dead(const View& view, const DeadOwners& dead) noexcept;
   bool any_dead() const noexcept;
   bool rests() const noexcept;
   void rest_if_in_vain(std::uint32_t looked_at, const Swept& swept) noexcept;

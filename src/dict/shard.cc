@@ -8,6 +8,17 @@
 
 namespace holdfast {
 
+namespace {
+
+/// Bytes from which on it pays to look whether a copy is whole though the epoch has changed.
+constexpr std::size_t kLargeValue = 2048;
+/// Such a look takes a fraction of a microsecond, so it fits between two changes of others after a few tries.
+constexpr int kLookBackTries = 64;
+/// Epochs that a stamp of 32 bits can tell apart.
+constexpr std::uint64_t kStampRange = std::uint64_t{1} << 31;
+
+}  // namespace
+
 Shard::Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex) noexcept
     : header_(reinterpret_cast<ShardHeader*>(base)),
       buckets_(reinterpret_cast<Word32*>(base + sizeof(ShardHeader))),
@@ -25,7 +36,7 @@ void Shard::fill(std::uint32_t block, const Key& key, const ValueIn& value, std:
   e.shape.store(shape, kRelaxed);
   e.value_size.store(static_cast<std::uint32_t>(value.size), kRelaxed);
   e.flags.store(value.flags, kRelaxed);
-  e.spare.store(0, kRelaxed);
+  e.stamp.store(stamp(), kRelaxed);
   e.expiry.store(expiry, kRelaxed);
   store_bytes(key_words(e), key.data, key.length);
   Word64* words = key_words(e) + padded(key.length) / 8;
@@ -55,7 +66,7 @@ Shard::Read Shard::copy_value(const View& view, ValueOut& out) const noexcept {
     load_bytes(view.value(), out.buffer, out.size);
     return Read::found;
   }
-  if (!has_key(view.type)) return Read::torn;
+  if (!has_key(view.type)) return Read::damaged;
   if (view.type == EntryType::lock) return copy_lock(view, out);
   if (view.type == EntryType::permits) return copy_permits(view, out);
   out.bits = view.value()->load(kAcquire);
@@ -86,7 +97,7 @@ Shard::Read Shard::copy_permits(const View& view, ValueOut& out) const noexcept 
     View hold{};
     if (steps == granules_ || !inspect(block, hold) || hold.type != EntryType::hold ||
         hold.entry->hash.load(kRelaxed) != hash)
-      return Read::torn;
+      return Read::damaged;
     const std::uint32_t next = hold.entry->next.load(kAcquire);
     const std::uint64_t sequence = hold.hold().sequence.load(kRelaxed);
     const std::uint64_t expiry = hold.entry->expiry.load(kRelaxed);
@@ -103,28 +114,69 @@ Shard::Read Shard::copy_permits(const View& view, ValueOut& out) const noexcept 
   return Read::missing;
 }
 
-Shard::Read Shard::read(const Key& key, ValueOut& out) const noexcept {
-  // Pairs with the release store of the epoch: whoever sees it also sees the links that were cut before it.
-  const std::uint64_t epoch = header_->reuse_epoch.load(kAcquire);
+// What makes no sense is `damaged` here; whether it is, the epoch tells.
+Shard::Read Shard::find_and_copy(const Key& key, ValueOut& out, View& view) const noexcept {
   const std::uint32_t short_hash = key.short_hash();
   // Acquire pairs with commit(): the entry behind a link is complete.
   std::uint32_t block = bucket_of(short_hash).load(kAcquire);
-  Read result = Read::missing;
+  std::uint32_t compared = 0;  // granules; as in find()
   for (std::uint32_t steps = 0; block != 0; ++steps) {
-    if (!holds_header(block) || steps == granules_) return Read::torn;
+    if (!holds_header(block) || steps == granules_) return Read::damaged;
     Entry& e = entry(block);
-    if (e.hash.load(kRelaxed) == short_hash && Entry::key_length_of(e.shape.load(kRelaxed)) == key.length) {
-      View view{};
-      if (!inspect(block, view) || view.key_length != key.length) return Read::torn;
+    const std::uint32_t hash = e.hash.load(kRelaxed);
+    if (hash == short_hash && Entry::key_length_of(e.shape.load(kRelaxed)) == key.length) {
+      if (!inspect(block, view) || view.key_length != key.length) return Read::damaged;
       if (key_equals(e, key)) {
-        result = copy_value(view, out);
         touch(block);
-        break;
+        return copy_value(view, out);
       }
+      compared += view.granules;
+      if (compared > granules_) return Read::damaged;
+    } else if (!same_bucket(hash, short_hash)) {
+      return Read::damaged;
     }
     block = e.next.load(kAcquire);
   }
-  return result != Read::torn && unchanged_since(epoch) ? result : Read::torn;
+  return Read::missing;
+}
+
+Shard::Read Shard::read(const Key& key, ValueOut& out) const noexcept {
+  // Pairs with the release store of the epoch: whoever sees it also sees the links that were cut before it.
+  const std::uint64_t epoch = header_->reuse_epoch.load(kAcquire);
+  View view{};
+  const Read result = find_and_copy(key, out, view);
+  if (unchanged_since(epoch)) [[likely]]
+    return result;
+  HOLDFAST_FAILPOINT("read.copied");
+  if (result == Read::found && out.size >= kLargeValue && still_stands(view, key.short_hash(), epoch)) return result;
+  return Read::torn;
+}
+
+// Whether a chain of that hash leads to the entry now.
+bool Shard::leads_to(const Entry* wanted, std::uint32_t hash) const noexcept {
+  std::uint32_t block = bucket_of(hash).load(kAcquire);
+  for (std::uint32_t steps = 0; holds_header(block) && steps < granules_; ++steps) {
+    if (&entry(block) == wanted) return true;
+    block = entry(block).next.load(kAcquire);
+  }
+  return false;
+}
+
+// A copy may be whole though memory elsewhere was given free meanwhile: where its own entry stands in its chain still,
+// and was filled before `epoch`, its memory was never given free while it was copied. (docs/design.md has the proof.)
+bool Shard::still_stands(const View& view, std::uint32_t hash, std::uint64_t epoch) const noexcept {
+  for (int tries = 0; tries < kLookBackTries; ++tries) {
+    // Before the first load the fence of unchanged_since(); acquire, as at the beginning of a read.
+    const std::uint64_t now = header_->reuse_epoch.load(kAcquire);
+    if (now - epoch > kStampRange) return false;
+    const bool reached = leads_to(view.entry, hash);
+    const std::uint32_t age = static_cast<std::uint32_t>(epoch) - view.entry->stamp.load(kRelaxed);
+    const bool same = view.entry->value_size.load(kRelaxed) == view.value_size;
+    if (!unchanged_since(now)) continue;
+    // 0 would be: filled in this very epoch, so maybe after it began.
+    return reached && same && age - 1 < kStampRange;
+  }
+  return false;
 }
 
 bool Shard::counts(const View& view, std::uint32_t flush) noexcept {
@@ -133,13 +185,13 @@ bool Shard::counts(const View& view, std::uint32_t flush) noexcept {
 }
 
 bool Shard::append_keys(std::uint32_t index, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const {
-  const std::size_t before = packed.size();
   std::uint32_t block = bucket(index).load(kAcquire);
-  for (std::uint32_t steps = 0; block != 0 && count < filter.max; ++steps) {
+  std::uint32_t walked = 0;  // granules: the entries of a chain are distinct
+  while (block != 0 && count < filter.max) {
     View view{};
-    if (steps == granules_ || !inspect(block, view)) return false;
-    // A chain that runs in a circle of long keys: more than the arena could hold.
-    if (packed.size() - before > std::size_t{granules_} * kGranule) return false;
+    if (!inspect_in(index, block, view)) return false;
+    walked += view.granules;
+    if (walked > granules_) return false;
     if (view.key_length >= filter.prefix.size() && counts(view, filter.flush)) {
       const std::size_t at = packed.size();
       const std::size_t key_at = at + sizeof view.key_length;
@@ -156,13 +208,17 @@ bool Shard::append_keys(std::uint32_t index, const KeyFilter& filter, std::strin
   return true;
 }
 
-bool Shard::copy_keys(std::uint32_t index, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const {
+Shard::Copy Shard::copy_keys(std::uint32_t index, const KeyFilter& filter, std::string& packed,
+                             std::uint32_t& count) const {
   const std::size_t before = packed.size();
   const std::uint64_t epoch = header_->reuse_epoch.load(kAcquire);
   count = 0;
-  if (append_keys(index, filter, packed, count) && unchanged_since(epoch)) return true;
+  const bool sense = append_keys(index, filter, packed, count);
+  const bool unchanged = unchanged_since(epoch);
+  if (sense && unchanged) return Copy::whole;
   packed.resize(before);
-  return false;
+  count = 0;
+  return unchanged ? Copy::damaged : Copy::torn;
 }
 
 void Shard::prefetch_for(std::uint32_t index) const noexcept {

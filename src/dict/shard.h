@@ -110,6 +110,14 @@ class Shard {
   }
   /// The entry at `block`; false if it does not lie inside the arena or is of no known type.
   bool inspect(std::uint32_t block, View& view) const noexcept;
+  /// The same, and false if it may not stand in the chain of that bucket.
+  bool inspect_in(std::uint32_t bucket, std::uint32_t block, View& view) const noexcept;
+  /// Whether an entry with this hash is in the same bucket as one with that.
+  bool same_bucket(std::uint32_t hash, std::uint32_t other) const noexcept {
+    return ((hash ^ other) & bucket_mask_) == 0;
+  }
+  /// What an entry filled now carries (Entry::stamp).
+  std::uint32_t stamp() const noexcept { return static_cast<std::uint32_t>(header_->reuse_epoch.load(kRelaxed)); }
 
   /// Tells eviction that the entry was used. May be called without the mutex, also for a block that was given free
   /// meanwhile: a mark is only a hint, and marks lie where nothing else ever does.
@@ -134,25 +142,30 @@ class Shard {
   /// granules_for(key, value).
   void fill(std::uint32_t block, const Key& key, const ValueIn& value, std::uint64_t expiry) const noexcept;
 
-  enum class Read { found, missing, no_room, torn };
-  /// Copies what is stored under the key, live or not, as it was at one instant during the call. Takes no lock; `torn`
-  /// when memory was given free meanwhile (a writer is at work: try again) or the chain is damaged.
+  /// `torn`: memory was given free meanwhile, so a writer is at work; try again. `damaged`: nothing was given free, and
+  /// what was met makes no sense; the shard must be repaired.
+  enum class Read { found, missing, no_room, torn, damaged };
+  /// Copies what is stored under the key, live or not, as it was at one instant during the call. Takes no lock.
   Read read(const Key& key, ValueOut& out) const noexcept;
 
-  /// Appends the keys of one bucket that pass to `packed` (uint32_t length, bytes); false if torn, as above, with
-  /// `packed` as it was. Allocates only what exceeds packed.capacity().
-  bool copy_keys(std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const;
+  enum class Copy { whole, torn, damaged };
+  /// Appends the keys of one bucket that pass to `packed` (uint32_t length, bytes), or leaves it as it was. Allocates
+  /// only what exceeds packed.capacity().
+  Copy copy_keys(std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const;
   /// Asks the processor for entries that copy_keys will need some buckets later, if it goes over all of them in order.
   void prefetch_for(std::uint32_t bucket) const noexcept;
   /// Bytes that copy_keys may append for that bucket. REQUIRES: the shard's mutex is held.
   std::size_t keys_bound(std::uint32_t bucket) const noexcept;
 
  private:
+  Read find_and_copy(const Key& key, ValueOut& out, View& view) const noexcept;
   Read copy_value(const View& view, ValueOut& out) const noexcept;
   static Read copy_lock(const View& view, ValueOut& out) noexcept;
   Read copy_permits(const View& view, ValueOut& out) const noexcept;
   bool append_keys(std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const;
   bool unchanged_since(std::uint64_t epoch) const noexcept;
+  bool still_stands(const View& view, std::uint32_t hash, std::uint64_t epoch) const noexcept;
+  bool leads_to(const Entry* entry, std::uint32_t hash) const noexcept;
 
   ShardHeader* header_;
   Word32* buckets_;
@@ -190,6 +203,10 @@ inline bool Shard::inspect(std::uint32_t block, View& view) const noexcept {
   return count <= granules_ - block && is_plausible(view.type, view.value_size);
 }
 
+inline bool Shard::inspect_in(std::uint32_t bucket, std::uint32_t block, View& view) const noexcept {
+  return inspect(block, view) && has_key(view.type) && same_bucket(view.entry->hash.load(kRelaxed), bucket);
+}
+
 /// REQUIRES: the entry's key, of the same length, lies inside the arena.
 inline bool key_equals(Entry& entry, const Key& key) noexcept {
   const Word64* words = Shard::key_words(entry);
@@ -198,9 +215,11 @@ inline bool key_equals(Entry& entry, const Key& key) noexcept {
   return (key.length & 7) == 0 || words->load(kRelaxed) == key.tail;
 }
 
+// A chain of distinct entries is no longer than the arena, and so are all keys that are compared.
 inline bool Shard::find(const Key& key, Place& place) const noexcept {
   const std::uint32_t short_hash = key.short_hash();
   Word32* link = &bucket_of(short_hash);
+  std::uint32_t compared = 0;  // granules
   for (std::uint32_t steps = 0; steps < granules_; ++steps) {
     const std::uint32_t block = link->load(kRelaxed);
     place.link = link;
@@ -208,9 +227,14 @@ inline bool Shard::find(const Key& key, Place& place) const noexcept {
     if (block == 0) return true;
     if (!holds_header(block)) return false;
     Entry& e = entry(block);
-    if (e.hash.load(kRelaxed) == short_hash && Entry::key_length_of(e.shape.load(kRelaxed)) == key.length) {
+    const std::uint32_t hash = e.hash.load(kRelaxed);
+    if (hash == short_hash && Entry::key_length_of(e.shape.load(kRelaxed)) == key.length) {
       if (!inspect(block, place.view) || place.view.key_length != key.length) return false;
-      if (key_equals(e, key)) return true;
+      if (key_equals(e, key)) return has_key(place.view.type);
+      compared += place.view.granules;
+      if (compared > granules_) return false;
+    } else if (!same_bucket(hash, short_hash)) {
+      return false;
     }
     link = &e.next;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dict/dead_owners.h"
 #include "dict/expiry.h"
 #include "platform/platform.h"
 #include "world/world.h"
@@ -72,9 +73,12 @@ std::uint32_t WaitQueue::give_up() noexcept {
 // Waiters must not take the memory that values and other locks need.
 std::uint32_t WaitQueue::create(const Waiter& waiter, std::uint32_t passes) noexcept {
   Word32& count = shard_.header().waiters;
-  if (count.load(kRelaxed) >= shard_.granules() / 4 / kGranulesPerWaiter) return 0;
-  const std::uint32_t block = arena_.allocate(kGranulesPerWaiter);
-  if (block == 0) return 0;
+  const bool too_many = count.load(kRelaxed) >= shard_.granules() / 4 / kGranulesPerWaiter;
+  const std::uint32_t block = too_many ? 0 : arena_.allocate(kGranulesPerWaiter);
+  if (block == 0) {
+    arena_.set_crowded();
+    return 0;
+  }
   count.store(count.load(kRelaxed) + 1, kRelaxed);
   Word64& waits = shard_.header().lock_waits;
   waits.store(waits.load(kRelaxed) + 1, kRelaxed);
@@ -82,7 +86,7 @@ std::uint32_t WaitQueue::create(const Waiter& waiter, std::uint32_t passes) noex
   e.shape.store(kShape, kRelaxed);
   e.value_size.store(sizeof(WaiterFields), kRelaxed);
   e.flags.store(waiter.number, kRelaxed);
-  e.spare.store(traits_of(waiter), kRelaxed);
+  e.stamp.store(traits_of(waiter), kRelaxed);
   e.expiry.store(patience_end(waiter), kRelaxed);
   fields(block).owner.store(waiter.owner, kRelaxed);
   fields(block).arrival.store(waiter.arrival, kRelaxed);
@@ -97,7 +101,7 @@ std::uint64_t WaitQueue::add(const Waiter& waiter, std::uint32_t passes) noexcep
   if (is_here(waiter)) {
     const auto block = static_cast<std::uint32_t>(waiter.place);
     shard_.entry(block).expiry.store(patience_end(waiter), kRelaxed);
-    shard_.entry(block).spare.store(traits_of(waiter), kRelaxed);
+    shard_.entry(block).stamp.store(traits_of(waiter), kRelaxed);
     fields(block).woken.store(0, kRelaxed);
     return waiter.place;
   }
@@ -150,7 +154,7 @@ bool WaitQueue::remove(const Waiter& waiter) noexcept {
 Waiter WaitQueue::waiter_of(std::uint32_t block) const noexcept {
   const Entry& e = shard_.entry(block);
   const WaiterFields& f = fields(block);
-  const std::uint32_t traits = e.spare.load(kRelaxed);
+  const std::uint32_t traits = e.stamp.load(kRelaxed);
   return {.owner = f.owner.load(kRelaxed),
           .number = e.flags.load(kRelaxed),
           .arrival = f.arrival.load(kRelaxed),
@@ -168,7 +172,7 @@ bool WaitQueue::is_gone(std::uint32_t block, World& world) const noexcept {
 
 // The mark of a waiter that was woken tells whether it may still come.
 bool WaitQueue::is_late(std::uint32_t block, std::uint32_t now) const noexcept {
-  return is_past_claim(fields(block).woken.load(kRelaxed), now, shard_.entry(block).spare.load(kRelaxed));
+  return is_past_claim(fields(block).woken.load(kRelaxed), now, shard_.entry(block).stamp.load(kRelaxed));
 }
 
 std::uint64_t WaitQueue::delay_of(const Waiter& waiter) const noexcept {
@@ -231,10 +235,30 @@ void WaitQueue::mark_woken(const Head& head, std::uint64_t now_ns) noexcept {
 }
 
 std::uint32_t WaitQueue::count() const noexcept {
+  const std::uint32_t most = shard_.granules() / kGranulesPerWaiter;
   std::uint32_t count = 0;
-  for (std::uint32_t block = ends_.head.load(kRelaxed); count < shard_.granules() && is_waiter(block); ++count)
-    block = shard_.entry(block).next.load(kRelaxed);
+  std::uint32_t block = ends_.head.load(kRelaxed);
+  for (; block != 0 && count <= most && is_waiter(block); ++count) block = shard_.entry(block).next.load(kRelaxed);
+  if (block != 0) arena_.set_damaged();
   return count;
+}
+
+std::uint32_t WaitQueue::drop_dead(const DeadOwners& dead) noexcept {
+  std::uint32_t found = 0;
+  std::uint32_t block = ends_.head.load(kRelaxed);
+  for (std::uint32_t steps = 0; block != 0; ++steps) {
+    if (!is_waiter(block) || steps == shard_.granules() / kGranulesPerWaiter) {
+      give_up();
+      break;
+    }
+    const std::uint32_t next = shard_.entry(block).next.load(kRelaxed);
+    if (dead.has(fields(block).owner.load(kRelaxed))) {
+      if (!unlink(block)) break;
+      ++found;
+    }
+    block = next;
+  }
+  return found;
 }
 
 Glimpse glimpse_first(const Shard& shard, const QueueFields& ends) noexcept {
@@ -243,7 +267,7 @@ Glimpse glimpse_first(const Shard& shard, const QueueFields& ends) noexcept {
     return {};
   const auto& f = *reinterpret_cast<const WaiterFields*>(view.value());
   return {f.owner.load(kRelaxed), view.entry->flags.load(kRelaxed), f.want.load(kRelaxed),
-          is_past_claim(f.woken.load(kRelaxed), ticks(platform::monotonic_ns()), view.entry->spare.load(kRelaxed))};
+          is_past_claim(f.woken.load(kRelaxed), ticks(platform::monotonic_ns()), view.entry->stamp.load(kRelaxed))};
 }
 
 Waiter WaitQueue::pop(World& world) noexcept {

@@ -15,6 +15,7 @@
 
 namespace holdfast {
 
+class DeadOwners;
 class World;
 
 inline constexpr std::uint64_t kWaiterPatienceMs = 1500;
@@ -95,6 +96,8 @@ class WaitQueue {
   std::uint64_t delay_of(const Waiter& waiter) const noexcept;
   void mark_woken(const Head& head, std::uint64_t now_ns) noexcept;
   void drop(const Head& head) noexcept { unlink(head.block); }
+  /// Takes out the waiters of dead processes. How many that were.
+  std::uint32_t drop_dead(const DeadOwners& dead) noexcept;
   /// Takes out and returns the first whose process has not given up its slot; number 0 if there is none.
   Waiter pop(World& world) noexcept;
 

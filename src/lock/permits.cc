@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "dict/expiry.h"
 #include "lock/lock_entry.h"
@@ -274,6 +275,7 @@ Code attempt_permits(Dictionary& dictionary, std::string_view name, const Permit
   const Code code = dictionary.mutate(
       *segment, key.hash,
       [&](Shard& shard, Arena& arena) {
+        wake(dictionary.world(), std::exchange(chosen, {}));  // of a first run, which found no memory
         return Desk(dictionary, *segment, shard, arena, attempt, dead, refusal).serve(lease, chosen);
       },
       kAttemptPatienceNs);

@@ -23,6 +23,11 @@
 
 #include "platform/bus_guard.h"
 
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#define HOLDFAST_KNOWS_SINGLE_THREADED
+#endif
+
 namespace holdfast::platform {
 
 inline constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
@@ -278,6 +283,15 @@ void copy_to_shared(std::atomic<std::uint64_t>* to, const char* from, std::size_
 void copy_from_shared(char* to, const std::atomic<std::uint64_t>* from, std::size_t words) noexcept;
 
 // --- threads and processors (thread.cc) -----------------------------------------------------------------
+
+/// Whether this process has no other thread than the calling one; false where that is not known.
+inline bool is_single_threaded() noexcept {
+#ifdef HOLDFAST_KNOWS_SINGLE_THREADED
+  return __libc_single_threaded != 0;
+#else
+  return false;
+#endif
+}
 
 /// Tells the processor that this is a spin loop.
 inline void cpu_relax() noexcept {

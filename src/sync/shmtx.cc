@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <bit>
 #include <type_traits>
 
 #include "base/failpoint.h"
@@ -36,17 +37,27 @@ constexpr std::uint64_t kFirstPollNs = 50'000;
 constexpr std::uint64_t kLongestPollNs = kNsPerMs;
 
 /// An owner that never is: more slots than there are.
-constexpr std::uint32_t kLostByFork = 0x7FFFFFFF;
+constexpr std::uint64_t kLostByFork = 0x7FFFFFFF;
+std::atomic<std::uint64_t> sections_of_nobody{0};
 
 std::atomic<std::uint64_t> robberies{0};
 
 // A signal handler that forks inside a critical section: the child is another process and does not own what its parent
 // holds. What it leaves later is counted as lost, and nothing is touched. The pin is not mapped in the child.
 [[maybe_unused]] const int kForkHandlerInstalled = ::pthread_atfork(nullptr, nullptr, [] {
-  if (critical_section.owner != 0) critical_section = {.owner = kLostByFork, .pin = nullptr};
+  if (critical_section.word != 0)
+    critical_section = {.word = kLostByFork, .sections = &sections_of_nobody, .pin = nullptr, .blocker = 0};
 });
 
-constexpr std::uint32_t without_waiters(std::uint32_t word) noexcept { return word & ~kShmtxWaiters; }
+constexpr std::uint64_t without_waiters(std::uint64_t word) noexcept { return word & ~kShmtxWaiters; }
+constexpr std::uint32_t owner_of(std::uint64_t word) noexcept {
+  return static_cast<std::uint32_t>(word & (kShmtxWaiters - 1));
+}
+/// The half of the word that is a futex. Only the kernel looks at it alone.
+std::atomic<std::uint32_t>& futex_of(std::atomic<std::uint64_t>& word) noexcept {
+  return reinterpret_cast<std::atomic<std::uint32_t>&>(word);
+}
+static_assert(std::endian::native == std::endian::little);
 
 void relax(int pauses) noexcept {
   for (int i = 0; i < pauses; ++i) platform::cpu_relax();
@@ -57,79 +68,85 @@ void relax(int pauses) noexcept {
 std::uint64_t shmtx_robberies() noexcept { return robberies.load(std::memory_order_relaxed); }
 
 LockResult Shmtx::lock_slow(std::uint64_t deadline_ns) noexcept {
-  if (critical_section.owner != 0) return LockResult::busy;
+  if (critical_section.word != 0) return LockResult::busy;
   const Token token = world_->token();
   if (token == kNobody) return LockResult::failed;
-  const std::uint32_t me = owner_bits(token);
-  critical_section.owner = me;
+  critical_section.word = owner_bits(token);
+  critical_section.sections = &world_->sections(token);
+  critical_section.blocker = 0;
   std::atomic_signal_fence(std::memory_order_seq_cst);
 
   if (strategy_ != MutexStrategy::file) state_->waits.fetch_add(1, std::memory_order_relaxed);
   LockResult result = LockResult::failed;
   switch (strategy_) {
     case MutexStrategy::futex:
-      result = wait_on_futex(me, deadline_ns);
+      result = wait_on_futex(deadline_ns);
       break;
     case MutexStrategy::spin:
-      result = wait_spinning(me, deadline_ns);
+      result = wait_spinning(deadline_ns);
       break;
     case MutexStrategy::file:
-      result = wait_for_file(me, deadline_ns);
+      result = wait_for_file(deadline_ns);
       break;
   }
-  if (result != LockResult::acquired && result != LockResult::owner_died) critical_section.owner = 0;
+  if (result == LockResult::timeout) critical_section.blocker = owner_of(state_->word.load(std::memory_order_relaxed));
+  if (result != LockResult::acquired && result != LockResult::owner_died) critical_section.word = 0;
   return result;
 }
 
-bool Shmtx::take_free(std::uint32_t desired) noexcept {
-  std::uint32_t expected = 0;
-  // Acquire: pairs with the release in unlock().
-  return state_->word.compare_exchange_strong(expected, desired, std::memory_order_acquire, std::memory_order_relaxed);
+// Whether the word, which was read before, names a process that is not in the section of its number.
+bool Shmtx::is_nobodys(std::uint64_t seen) noexcept {
+  const std::uint32_t slot = (owner_of(seen) >> 20) - 1;
+  // Acquire: after the load of the word, with the count that its owner made before it (take()).
+  std::atomic_thread_fence(std::memory_order_acquire);
+  // Acquire: pairs with end_section(). The word that was given back before that is not `seen` any more.
+  const std::uint64_t sections = world_->sections(make_token(slot, 0)).load(std::memory_order_acquire);
+  return (sections & shmtx_internal::kInsideMask) == 0;
 }
 
-// The exact word that was judged: between the kernel's answer and this, somebody else may have taken over already.
-bool Shmtx::take_from_dead(std::uint32_t seen, std::uint32_t desired) noexcept {
+// The exact word that was judged: between the answer and this, somebody else may have taken over already.
+bool Shmtx::take_from_dead(std::uint64_t seen, std::uint64_t mark) noexcept {
   if (seen == 0) return false;
-  // WAITERS without an owner is no state of this protocol. Shared memory was overwritten, and repair is the answer too.
-  if (without_waiters(seen) != 0 && world_->judge_owner(without_waiters(seen)) != Liveness::dead) return false;
+  // A word without an owner is no state of this protocol. Shared memory was overwritten, and repair is the answer too.
+  const std::uint32_t owner = owner_of(seen);
+  if (owner != 0 && world_->judge_owner(owner) != Liveness::dead && !is_nobodys(seen)) return false;
   HOLDFAST_FAILPOINT("shmtx.judged");
-  // Acquire: pairs with the dead owner's own stores, which the kernel ordered before it gave up the slot's lock.
-  return state_->word.compare_exchange_strong(seen, desired, std::memory_order_acquire, std::memory_order_relaxed);
+  return take(seen, mark);
 }
 
-bool Shmtx::leave_mark(std::uint32_t seen) noexcept {
+bool Shmtx::leave_mark(std::uint64_t seen) noexcept {
   if ((seen & kShmtxWaiters) != 0) return true;
   return state_->word.compare_exchange_strong(seen, seen | kShmtxWaiters, std::memory_order_relaxed);
 }
 
-LockResult Shmtx::given_up(std::uint32_t seen) noexcept {
-  const std::uint32_t owner = without_waiters(seen);
+LockResult Shmtx::given_up(std::uint64_t seen) noexcept {
+  const std::uint32_t owner = owner_of(seen);
   if (owner != 0 && world_->judge_owner(owner) == Liveness::unknown) return LockResult::failed;
   return LockResult::timeout;
 }
 
-LockResult Shmtx::wait_on_futex(std::uint32_t me, std::uint64_t deadline_ns) noexcept {
-  std::atomic<std::uint32_t>& word = state_->word;
+LockResult Shmtx::wait_on_futex(std::uint64_t deadline_ns) noexcept {
+  std::atomic<std::uint64_t>& word = state_->word;
   std::uint64_t now = platform::monotonic_ns();
   // With one processor the owner cannot run while this spins.
   const std::uint64_t spin_end = platform::processor_count() > 1 ? std::min(now + kSpinNs, deadline_ns) : now;
   while (now < spin_end) {
-    if (word.load(std::memory_order_relaxed) == 0 && take_free(me)) return LockResult::acquired;
+    if (word.load(std::memory_order_relaxed) == 0 && take(0, 0)) return LockResult::acquired;
     relax(kPausesPerLook);
     now = platform::monotonic_ns();
   }
 
   // Once this thread may have slept, others may sleep too and it cannot know: it keeps the mark when it takes the word.
-  std::uint32_t mark = 0;
+  std::uint64_t mark = 0;
   std::uint64_t sleep_ns = kFirstSleepNs;
   for (;;) {
-    std::uint32_t seen = word.load(std::memory_order_relaxed);
+    std::uint64_t seen = word.load(std::memory_order_relaxed);
     if (seen == 0) {
-      if (take_free(me | mark)) return LockResult::acquired;
+      if (take(0, mark)) return LockResult::acquired;
       continue;
     }
     if (now >= deadline_ns) {
-      if (take_from_dead(seen, me | kShmtxWaiters)) return LockResult::owner_died;
+      if (take_from_dead(seen, kShmtxWaiters)) return LockResult::owner_died;
       // A wake-up may have ended here that took the mark with it: others who sleep would miss the next one.
       if (mark == 0 || leave_mark(seen)) return given_up(seen);
       continue;
@@ -139,39 +156,39 @@ LockResult Shmtx::wait_on_futex(std::uint32_t me, std::uint64_t deadline_ns) noe
     mark = kShmtxWaiters;
     const std::uint64_t wake_at = std::min(deadline_ns, now + sleep_ns);
     HOLDFAST_FAILPOINT("shmtx.marked");
-    const platform::WaitResult slept = platform::futex_wait(word, seen, wake_at);
+    const platform::WaitResult slept = platform::futex_wait(futex_of(word), static_cast<std::uint32_t>(seen), wake_at);
     if (slept == platform::WaitResult::failed) platform::sleep_until(wake_at);
     now = platform::monotonic_ns();
     if (slept == platform::WaitResult::timed_out || slept == platform::WaitResult::failed) {
       // Not the word it went to sleep on: the owner may have changed since, and died.
-      if (take_from_dead(word.load(std::memory_order_relaxed), me | kShmtxWaiters)) return LockResult::owner_died;
+      if (take_from_dead(word.load(std::memory_order_relaxed), kShmtxWaiters)) return LockResult::owner_died;
       sleep_ns = std::min(sleep_ns * 2, kLongestSleepNs);
     }
   }
 }
 
-LockResult Shmtx::wait_spinning(std::uint32_t me, std::uint64_t deadline_ns) noexcept {
+LockResult Shmtx::wait_spinning(std::uint64_t deadline_ns) noexcept {
   const bool alone = platform::processor_count() == 1;
   std::uint64_t probe_at = platform::monotonic_ns() + kProbeNs;
   for (;;) {
     for (int pauses = 1; !alone && pauses <= kLongestPause; pauses *= 2) {
-      if (state_->word.load(std::memory_order_relaxed) == 0 && take_free(me)) return LockResult::acquired;
+      if (state_->word.load(std::memory_order_relaxed) == 0 && take(0, 0)) return LockResult::acquired;
       relax(pauses);
     }
-    if (take_free(me)) return LockResult::acquired;
+    if (take(0, 0)) return LockResult::acquired;
     const std::uint64_t now = platform::monotonic_ns();
     if (now >= probe_at || now >= deadline_ns) {
-      if (take_from_dead(state_->word.load(std::memory_order_relaxed), me)) return LockResult::owner_died;
+      if (take_from_dead(state_->word.load(std::memory_order_relaxed), 0)) return LockResult::owner_died;
       probe_at = now + kProbeNs;
     }
     if (now >= deadline_ns) {
-      return take_free(me) ? LockResult::acquired : given_up(state_->word.load(std::memory_order_relaxed));
+      return take(0, 0) ? LockResult::acquired : given_up(state_->word.load(std::memory_order_relaxed));
     }
     platform::yield();
   }
 }
 
-LockResult Shmtx::wait_for_file(std::uint32_t me, std::uint64_t deadline_ns) noexcept {
+LockResult Shmtx::wait_for_file(std::uint64_t deadline_ns) noexcept {
   if (file_ == nullptr) return LockResult::failed;
   bool counted = false;
   std::uint64_t sleep_ns = kFirstPollNs;
@@ -182,7 +199,8 @@ LockResult Shmtx::wait_for_file(std::uint32_t me, std::uint64_t deadline_ns) noe
         critical_section.pin = pin.release();
         HOLDFAST_FAILPOINT("shmtx.record_locked");
         // Acquire: pairs with the release in unlock_slow(), for readers of the word; the kernel orders the rest.
-        const std::uint32_t last = state_->word.exchange(me, std::memory_order_acquire);
+        critical_section.word |= shmtx_internal::begin_section(*critical_section.sections);
+        const std::uint64_t last = state_->word.exchange(critical_section.word, std::memory_order_acq_rel);
         return last == 0 ? LockResult::acquired : LockResult::owner_died;
       }
       case RecordLock::Attempt::unreachable:
@@ -201,19 +219,20 @@ LockResult Shmtx::wait_for_file(std::uint32_t me, std::uint64_t deadline_ns) noe
 
 void Shmtx::unlock_slow() noexcept {
   const shmtx_internal::CriticalSection mine = critical_section;
-  std::uint32_t seen = state_->word.load(std::memory_order_relaxed);
+  std::uint64_t seen = state_->word.load(std::memory_order_relaxed);
   // A waiter may set WAITERS between the load and the exchange; nothing else may happen to a word of ours.
-  while (mine.owner != 0 && without_waiters(seen) == mine.owner) {
+  while (mine.word != 0 && without_waiters(seen) == mine.word) {
     // Release: pairs with the acquire of the next owner.
     if (!state_->word.compare_exchange_weak(seen, 0, std::memory_order_release, std::memory_order_relaxed)) continue;
     HOLDFAST_FAILPOINT("shmtx.released");
-    if ((seen & kShmtxWaiters) != 0) platform::futex_wake(state_->word, 1);
-    seen = mine.owner;
+    if ((seen & kShmtxWaiters) != 0) platform::futex_wake(futex_of(state_->word), 1);
+    seen = mine.word;
     break;
   }
-  if (mine.owner == 0 || without_waiters(seen) != mine.owner) robberies.fetch_add(1, std::memory_order_relaxed);
+  if (mine.word == 0 || without_waiters(seen) != mine.word) robberies.fetch_add(1, std::memory_order_relaxed);
   // After the word, so that the next owner finds it clear.
   if (mine.pin != nullptr) platform::unpin(mine.pin);
+  if (mine.word != 0) shmtx_internal::end_section(*mine.sections, mine.word & ~shmtx_internal::kInsideMask);
   std::atomic_signal_fence(std::memory_order_seq_cst);
   critical_section = {};
 }

@@ -1,9 +1,11 @@
 // shmtx: the mutex inside a segment, robust against the death of its owner.
 //
-// The word (32 bits, on a cache line that nothing else is on but the count of waits):
+// The word (64 bits, on a cache line that nothing else is on but the count of waits; its lower half is a futex):
 //
 //   bits    | meaning                           | set by                        | cleared by
 //   --------+-----------------------------------+-------------------------------+----------------------------
+//   63..32  | number of the critical section:   | with the slot                 | with the slot
+//           | how many the owner had begun      |                               |
 //   31      | WAITERS: somebody may sleep here  | a waiter, before it sleeps    | unlock (the whole word)
 //   30..20  | owner's slot + 1; 0: free         | lock (CAS from 0), takeover   | unlock
 //   19..0   | owner's generation, lowest 20 bits| with the slot                 | with the slot
@@ -12,6 +14,11 @@
 // word, so there is no instant at which it is locked by nobody. A waiter asks the kernel whether the owner lives and
 // takes over by an exact compare-and-swap. Every sleep is bounded, so every wake is only a hint. A live owner that is
 // stopped is never robbed.
+//
+// A word that was overwritten may name a process that lives and is not inside. So each process counts in its slot how
+// many of its threads are inside any critical section (ProcessSlot::sections): from before the word is taken until
+// after it is given back. A waiter that read the word, then finds this count 0, knows that the section of this number
+// is over or never was; as a number is not used again, the exact compare-and-swap takes only a word that is damage.
 //
 // Strategies: `futex` and `spin` own by that word; `file` owns by a record lock (OFD) on one byte of the segment's file
 // and writes the word only to leave its name: after getting the record lock, a word that is not 0 tells that the last
@@ -22,6 +29,7 @@
 #include <cstdint>
 
 #include "base/token.h"
+#include "platform/platform.h"
 #include "world/world.h"
 
 namespace holdfast {
@@ -32,12 +40,12 @@ enum class MutexStrategy : std::uint32_t { futex = 0, spin = 1, file = 2 };
 
 /// What of a shmtx lies in shared memory. All zero is a free one.
 struct alignas(64) ShmtxState {
-  std::atomic<std::uint32_t> word;
+  std::atomic<std::uint64_t> word;
   std::atomic<std::uint64_t> waits;  // times that somebody found it held; for people
 };
 static_assert(sizeof(ShmtxState) == 64);
 
-inline constexpr std::uint32_t kShmtxWaiters = 1U << 31;
+inline constexpr std::uint64_t kShmtxWaiters = std::uint64_t{1} << 31;
 
 /// The 31 owner bits of a token.
 constexpr std::uint32_t owner_bits(Token token) noexcept {
@@ -57,10 +65,34 @@ namespace shmtx_internal {
 
 /// What this thread holds. Initial-exec: reading it must cost a load, not a call.
 struct CriticalSection {
-  std::uint32_t owner;  // the word it put into the shmtx; 0: outside
-  void* pin;            // strategy `file`: the mapping that holds the record lock
+  std::uint64_t word;                    // what it put into the shmtx; not 0 also while it tries to; 0: outside
+  std::atomic<std::uint64_t>* sections;  // of the process
+  void* pin;                             // strategy `file`: the mapping that holds the record lock
+  std::uint32_t blocker;                 // owner bits of the word that the last attempt waited for in vain
 };
 extern constinit thread_local CriticalSection critical_section __attribute__((tls_model("initial-exec")));
+
+inline constexpr std::uint64_t kOneInside = 1;
+inline constexpr std::uint64_t kOneBegun = std::uint64_t{1} << 32;
+inline constexpr std::uint64_t kInsideMask = kOneBegun - 1;
+
+/// Counts a critical section that may begin; gives its number, in the upper half. An atomic step is needed only where
+/// there are other threads.
+inline std::uint64_t begin_section(std::atomic<std::uint64_t>& sections) noexcept {
+  if (!platform::is_single_threaded()) [[unlikely]]
+    return (sections.fetch_add(kOneBegun + kOneInside, std::memory_order_relaxed) + kOneBegun) & ~kInsideMask;
+  const std::uint64_t number = (sections.load(std::memory_order_relaxed) | kInsideMask) + 1;
+  sections.store(number + kOneInside, std::memory_order_relaxed);
+  return number;
+}
+/// The end of the section of that number. Release: a count of 0 is seen only together with the word given back before
+/// it.
+inline void end_section(std::atomic<std::uint64_t>& sections, std::uint64_t number) noexcept {
+  if (platform::is_single_threaded()) [[likely]]
+    sections.store(number, std::memory_order_release);
+  else
+    sections.fetch_sub(kOneInside, std::memory_order_release);
+}
 
 }  // namespace shmtx_internal
 
@@ -85,12 +117,13 @@ class Shmtx {
   /// REQUIRES: this thread holds it. Wakes one waiter if there may be one.
   void unlock() noexcept {
     auto& mine = shmtx_internal::critical_section;
-    std::uint32_t expected = mine.owner;
+    std::uint64_t expected = mine.word;
     // Release: the next owner's acquire sees all that was done inside.
-    if (strategy_ != MutexStrategy::file &&
+    if (mine.word != 0 && strategy_ != MutexStrategy::file &&
         state_->word.compare_exchange_strong(expected, 0, std::memory_order_release, std::memory_order_relaxed)) {
+      shmtx_internal::end_section(*mine.sections, mine.word & ~shmtx_internal::kInsideMask);
       std::atomic_signal_fence(std::memory_order_seq_cst);
-      mine.owner = 0;
+      mine.word = 0;
       return;
     }
     unlock_slow();
@@ -99,34 +132,47 @@ class Shmtx {
  private:
   bool lock_fast() noexcept {
     auto& mine = shmtx_internal::critical_section;
-    if (strategy_ == MutexStrategy::file || mine.owner != 0) return false;
+    if (strategy_ == MutexStrategy::file || mine.word != 0) return false;
     const Token token = world_->token();
     if (token == kNobody) return false;
-    // Before the word, so that a signal handler that comes in between finds this thread inside and does not wait for
+    // Before all else, so that a signal handler that comes in between finds this thread inside and does not wait for
     // it.
-    mine.owner = owner_bits(token);
+    mine.word = owner_bits(token);
+    mine.sections = &world_->sections(token);
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    std::uint32_t expected = 0;
-    // Acquire: pairs with the release in unlock().
-    if (state_->word.compare_exchange_strong(expected, mine.owner, std::memory_order_acquire,
+    if (take(0, 0)) return true;
+    mine.word = 0;
+    return false;
+  }
+  /// From exactly `seen` to this thread, with the mark WAITERS or 0. REQUIRES: `word` has the owner's bits.
+  bool take(std::uint64_t seen, std::uint64_t mark) noexcept {
+    auto& mine = shmtx_internal::critical_section;
+    const std::uint64_t number = shmtx_internal::begin_section(*mine.sections);
+    const std::uint64_t desired = number | (mine.word & kOwnerBits);
+    // Acquire: pairs with the release in unlock(), or with the dead owner's own stores, which the kernel ordered before
+    // it gave up the slot's lock. Release: the word is seen only together with the count made before it.
+    if (state_->word.compare_exchange_strong(seen, desired | mark, std::memory_order_acq_rel,
                                              std::memory_order_relaxed)) {
+      mine.word = desired;
       return true;
     }
-    mine.owner = 0;
+    shmtx_internal::end_section(*mine.sections, number);
     return false;
   }
   LockResult lock_slow(std::uint64_t deadline_ns) noexcept;
   void unlock_slow() noexcept;
 
   /// Sets WAITERS in the word, which is `seen`; false if it is no longer.
+  bool leave_mark(std::uint64_t seen) noexcept;
+  LockResult wait_on_futex(std::uint64_t deadline_ns) noexcept;
+  LockResult wait_spinning(std::uint64_t deadline_ns) noexcept;
+  LockResult wait_for_file(std::uint64_t deadline_ns) noexcept;
   /// What a waiter is told whose patience is over.
-  LockResult given_up(std::uint32_t seen) noexcept;
-  bool leave_mark(std::uint32_t seen) noexcept;
-  LockResult wait_on_futex(std::uint32_t me, std::uint64_t deadline_ns) noexcept;
-  LockResult wait_spinning(std::uint32_t me, std::uint64_t deadline_ns) noexcept;
-  LockResult wait_for_file(std::uint32_t me, std::uint64_t deadline_ns) noexcept;
-  bool take_free(std::uint32_t desired) noexcept;
-  bool take_from_dead(std::uint32_t seen, std::uint32_t desired) noexcept;
+  LockResult given_up(std::uint64_t seen) noexcept;
+  bool take_from_dead(std::uint64_t seen, std::uint64_t mark) noexcept;
+  bool is_nobodys(std::uint64_t seen) noexcept;
+
+  static constexpr std::uint64_t kOwnerBits = kShmtxWaiters - 1;
 
   ShmtxState* state_;
   World* world_;
@@ -138,5 +184,8 @@ class Shmtx {
 /// How often a thread of this process unlocked a shmtx that was no longer its own. Must stay 0: anything else means
 /// that a living process was taken for dead, or that shared memory was overwritten.
 std::uint64_t shmtx_robberies() noexcept;
+
+/// After a timeout of this thread: the owner bits that it found to the last; 0: not known.
+inline std::uint32_t shmtx_blocker() noexcept { return shmtx_internal::critical_section.blocker; }
 
 }  // namespace holdfast

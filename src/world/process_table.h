@@ -71,7 +71,10 @@ struct alignas(64) ProcessSlot {
   alignas(64) std::atomic<std::uint32_t> bell;
   std::atomic<std::uint32_t> mail_state;
   alignas(64) std::array<std::atomic<std::uint32_t>, kMailboxEntries> mail;
-  alignas(64) std::array<std::byte, 128> reserved;
+  // sync/shmtx.h. Critical sections of this process: how many its threads are in now (lower half), and how many they
+  // have begun. A line of its own: the owner writes it all the time, others look only if they wait for the owner.
+  alignas(64) std::atomic<std::uint64_t> sections;
+  alignas(64) std::array<std::byte, 64> reserved;
 };
 static_assert(sizeof(ProcessSlot) == 512);
 

@@ -92,7 +92,12 @@ struct WorldMaker {
 };
 
 World::World(RuntimeDirectory directory, std::unique_ptr<ProcessTable> table, Identity* identity)
-    : directory_(std::move(directory)), table_(std::move(table)), identity_(identity) {}
+    : directory_(std::move(directory)),
+      table_(std::move(table)),
+      sections_(&table_->slot(0).sections),
+      identity_(identity) {
+  static_assert(sizeof(ProcessSlot) == 64 * sizeof(std::uint64_t));  // World::sections()
+}
 
 World::~World() = default;
 
@@ -221,6 +226,14 @@ ProcessSlot* World::slot(Token token) noexcept {
   // Acquire: pairs with the release in ProcessTable::take_slot. One of the words may have been overwritten.
   if (slot.generations[0].load(std::memory_order_acquire) == generation) return &slot;
   return table_->generation_of_slot(index) == generation ? &slot : nullptr;
+}
+
+ProcessSlot* World::owner_slot(std::uint32_t owner) noexcept {
+  const std::uint32_t index = (owner >> 20 & 0x7FF) - 1;
+  if (index >= kSlots) return nullptr;
+  ProcessSlot& slot = table_->slot(index);
+  const std::uint64_t generation = table_->generation_of_slot(index);
+  return (generation & kWordGenerationMask) == (owner & kWordGenerationMask) ? &slot : nullptr;
 }
 
 WaitTable World::waits() const noexcept { return table_->waits(); }

@@ -67,6 +67,15 @@ class World {
   /// The slot of that token if its generation is still current, else null. For hints: the owner may die at any time.
   ProcessSlot* slot(Token token) noexcept;
 
+  /// The same for the owner bits of a shmtx word.
+  ProcessSlot* owner_slot(std::uint32_t owner_bits) noexcept;
+
+  /// ProcessSlot::sections of that token's slot. REQUIRES: it is or was somebody's.
+  std::atomic<std::uint64_t>& sections(Token token) noexcept {
+    constexpr std::size_t kWordsPerSlot = 64;
+    return sections_[std::size_t{slot_of(token)} * kWordsPerSlot];
+  }
+
   /// Who waits for whom in this world.
   WaitTable waits() const noexcept;
 
@@ -109,6 +118,7 @@ class World {
   // Constant after construction.
   RuntimeDirectory directory_;
   std::unique_ptr<ProcessTable> table_;
+  std::atomic<std::uint64_t>* sections_;  // of the table's first slot
   // Guarded by the mutex of entering. Inherited by fork; empty in a process that has left.
   platform::Mapping presence_;
   Identity* identity_;

@@ -105,7 +105,7 @@ void Scribbler::scribble_header(Segment& segment, Shard& shard) {
     case 3:
     case 4:
       // A living owner who does not have it would hold up all writers for ever: so it is mostly freed.
-      shard.header().mutex.word.store(random_() % 8 == 0 ? static_cast<std::uint32_t>(random_()) : 0, kRelaxed);
+      shard.header().mutex.word.store(random_() % 8 == 0 ? random_() : 0, kRelaxed);
       return;
     default:
       break;

@@ -97,7 +97,7 @@ Seen look(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t
   out.capacity = buffer.size();
   Seen seen;
   const Shard::Read result = shard.read(key, out);
-  if (result == Shard::Read::torn || result == Shard::Read::no_room) {
+  if (result == Shard::Read::torn || result == Shard::Read::damaged || result == Shard::Read::no_room) {
     seen.kind = Seen::Kind::torn;
     return seen;
   }

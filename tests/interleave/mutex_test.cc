@@ -170,6 +170,24 @@ TEST_P(InterleaveAsleep, ADeathBetweenReleaseAndWakeUpCostsASleeperNoMoreThanIts
   EXPECT_EQ(waiter.hear(), "acquired");
 }
 
+// The word was given back, and overwritten with the name of who did: until it counts as outside nobody takes it.
+TEST_P(InterleaveAsleep, AProcessThatIsStoppedOnItsWayOutCountsAsInside) {
+  Child owner([&](Channel& parent) {
+    pause_at("shmtx.released", parent);
+    return contend(parent, kLongNs);
+  });
+  ASSERT_EQ(owner.hear(), "acquired");
+  const std::uint64_t held = state_.word.load();
+  state_.word.store(held | kShmtxWaiters);  // so that it takes the long way out
+  ASSERT_EQ(owner.ask("unlock"), "at shmtx.released");
+  state_.word.store(held);
+  Child impatient([&](Channel& parent) { return contend(parent, 100 * kNsPerMs); });
+  EXPECT_EQ(impatient.hear(), "timeout");
+  EXPECT_EQ(owner.ask("go on"), "unlocked");
+  Child next([&](Channel& parent) { return contend(parent, kLongNs); });
+  EXPECT_EQ(next.hear(), "owner died");
+}
+
 // The record lock is the mutex there; the word only tells the next owner whether the last one died inside.
 TEST(InterleaveFile, ADeathBetweenRecordLockAndWordLeavesTheMutexFree) {
   const test::ScratchDirectory directory;

@@ -1,8 +1,9 @@
 /* shmtx with the strategy `futex` (src/sync/shmtx.cc): mutual exclusion, over the deaths of owners and waiters.
 
-   PROCESSES processes take and release it ROUNDS times each. Fate kills, ends slices of sleep and waiters' patience, at
-   any step of anybody. A killed process is followed by a new one, which takes any free slot. As long as a process
-   lives, the kernel holds a lock on its slot; the generation in the slot grows with each owner.
+   PROCESSES processes take and release it ROUNDS times each. Fate kills, ends slices of sleep and waiters' patience, and
+   overwrites a free word with the name of a process that lives, at any step of anybody. A killed process is followed by a
+   new one, which takes any free slot. As long as a process lives, the kernel holds a lock on its slot; the generation in
+   the slot grows with each owner. With THREADS the first so many processes are threads of one; nobody is killed then.
 
    What is shown, and how:
 
@@ -34,6 +35,15 @@
 #ifndef LEAVES
 #define LEAVES 0 /* deadlines that pass */
 #endif
+#ifndef LIES
+#define LIES 0 /* words overwritten */
+#endif
+#ifndef TICKS_PER_LIE
+#define TICKS_PER_LIE 1
+#endif
+#ifndef THREADS
+#define THREADS 1
+#endif
 #ifndef TICKS_PER_KILL
 #define TICKS_PER_KILL 1
 #endif
@@ -46,10 +56,14 @@
 /* ShmtxState::word */
 byte owner = NOBODY;
 bit waiters = 0;
+byte section = 0; /* its number */
+#define IS_SEEN (owner == seen && section == seen_section)
 
-/* The slots: the kernel's lock, and the generation */
+/* The slots: the kernel's lock, the generation, and ProcessSlot::sections */
 bit held[SLOTS];
 byte gen[SLOTS];
+byte within[SLOTS]; /* threads that are in a section, or try to begin one */
+byte begun[SLOTS];
 
 /* By process. */
 bit parked[PROCESSES]; /* in futex_wait */
@@ -69,11 +83,16 @@ inline come_in() {
   inside = self
 }
 
+inline forget() {
+  seen = NOBODY;
+  seen_section = 0;
+  marked = 0;
+  dead = 0
+}
+
 inline give_up() { /* LockResult::timeout */
   leaving[me] = 0;
-  seen = NOBODY;
-  marked = 0;
-  dead = 0;
+  forget();
   goto next_round
 }
 
@@ -89,13 +108,17 @@ inline futex_wake() { /* one of them, or nobody */
 }
 
 proctype Process(byte me) {
-  byte self, slot, seen, round;
+  byte self, slot, seen, seen_section, number, round;
   bit entered, mark, marked, dead;
 
 life:
   {
     if
-    :: atomic { gen[me] == 0 -> slot = me; entered = 1; gen[me] = 1; self = TOKEN(me, 1) }
+    :: atomic { gen[me] == 0 ->
+         gen[me] = 1;
+         entered = 1;
+         slot = (me < THREADS -> 0 : me);
+         self = TOKEN(slot, 1) }
        goto next_round
     :: else
     fi;
@@ -110,23 +133,40 @@ life:
     :: d_step { !held[3] -> held[3] = 1; slot = 3; entered = 1 }
 #endif
     fi;
+    d_step { within[slot] = 0; begun[slot] = 0 }
     d_step { gen[slot]++; self = TOKEN(slot, gen[slot]) }
 
 next_round:
     if
-    :: atomic { round == ROUNDS -> held[slot] = 0; entered = 0; over[me] = 1; finished++; goto end }
+    :: atomic { round == ROUNDS ->
+#if THREADS == 1
+         held[slot] = 0;
+#endif
+         entered = 0;
+         over[me] = 1;
+         finished++;
+         goto end }
     :: d_step { else -> round++; mark = 0 }
     fi;
 
 look: /* wait_on_futex(); the first time it is lock_fast() */
+    atomic { begun[slot]++; number = begun[slot] } /* take(): begin_section() */
+#ifndef MUTANT_COUNTED_TOO_LATE
+    within[slot]++;
+#endif
     if
-    :: atomic { owner == NOBODY && !waiters -> /* take_free() */
+    :: atomic { owner == NOBODY && !waiters ->
          owner = self;
          waiters = mark;
+         section = number;
          come_in();
          assert(!dirty);
          goto hold }
-    :: d_step { else -> seen = owner; marked = waiters }
+    :: d_step { else -> seen = owner; marked = waiters; seen_section = section; number = 0;
+#ifndef MUTANT_COUNTED_TOO_LATE
+         within[slot]--
+#endif
+       }
     fi;
     if
     :: leaving[me] -> goto judge
@@ -134,8 +174,8 @@ look: /* wait_on_futex(); the first time it is lock_fast() */
     fi;
     if
     :: marked
-    :: d_step { !marked && owner == seen && !waiters -> waiters = 1; marked = 1 } /* the exact word */
-    :: d_step { !marked && !(owner == seen && !waiters) -> seen = NOBODY } goto look
+    :: d_step { !marked && IS_SEEN && !waiters -> waiters = 1; marked = 1 } /* the exact word */
+    :: d_step { !marked && !(IS_SEEN && !waiters) -> forget() } goto look
     fi;
 #ifndef MUTANT_MARK_FORGOTTEN
     mark = 1;
@@ -145,7 +185,7 @@ look: /* wait_on_futex(); the first time it is lock_fast() */
     :: d_step { !leaving[me] -> parked[me] = 1 }
 #else
     :: d_step { owner == seen && waiters && !leaving[me] -> parked[me] = 1 }
-    :: d_step { !(owner == seen && waiters) && !leaving[me] -> seen = NOBODY; marked = 0 } goto look
+    :: d_step { !(owner == seen && waiters) && !leaving[me] -> forget() } goto look
 #endif
     :: leaving[me]
     fi;
@@ -154,14 +194,14 @@ look: /* wait_on_futex(); the first time it is lock_fast() */
 #ifdef MUTANT_JUDGES_WHAT_IT_SLEPT_ON
     :: d_step { slice_over[me] -> slice_over[me] = 0 }
 #else
-    :: d_step { slice_over[me] -> slice_over[me] = 0; seen = owner; marked = waiters }
+    :: d_step { slice_over[me] -> slice_over[me] = 0; seen = owner; marked = waiters; seen_section = section }
 #endif
-    :: d_step { else -> seen = NOBODY; marked = 0 } goto look
+    :: d_step { else -> forget() } goto look
     fi;
 
-judge: /* take_from_dead(): the kernel is asked first, then the generation is read */
+judge: /* take_from_dead(): the kernel is asked first, then the generation is read, then who is inside */
     if
-    :: d_step { seen == NOBODY -> marked = 0 } goto look
+    :: d_step { seen == NOBODY -> forget() } goto look
     :: d_step { else -> dead = !held[SLOT(seen)] }
     fi;
 #ifndef MUTANT_GENERATION_IGNORED
@@ -170,16 +210,41 @@ judge: /* take_from_dead(): the kernel is asked first, then the generation is re
     :: dead
     fi;
 #endif
+#ifndef MUTANT_LIE_BELIEVED
     if
-#ifdef MUTANT_BLIND_TAKEOVER
-    :: atomic { dead ->
-#else
-    :: atomic { dead && owner == seen && waiters == marked ->
+    :: d_step { !dead -> dead = (within[SLOT(seen)] == 0) }
+    :: dead
+    fi;
 #endif
-         owner = self;
-         waiters = 1;
-         come_in();
-         goto repair }
+    if
+    :: dead ->
+       d_step { begun[slot]++; number = begun[slot] }
+#ifndef MUTANT_COUNTED_TOO_LATE
+       within[slot]++;
+#endif
+       if
+#ifdef MUTANT_BLIND_TAKEOVER
+       :: atomic { true ->
+#else
+#ifdef MUTANT_NUMBER_IGNORED
+       :: atomic { owner == seen && waiters == marked ->
+#else
+       :: atomic { IS_SEEN && waiters == marked ->
+#endif
+#endif
+            owner = self;
+            waiters = 1;
+            section = number;
+            come_in();
+            goto repair }
+#ifndef MUTANT_BLIND_TAKEOVER
+       :: d_step { else -> number = 0;
+#ifndef MUTANT_COUNTED_TOO_LATE
+            within[slot]--
+#endif
+          }
+#endif
+       fi
     :: else
     fi;
     if
@@ -187,10 +252,10 @@ judge: /* take_from_dead(): the kernel is asked first, then the generation is re
 #ifdef MUTANT_GAVE_UP_WITHOUT_MARK
     :: atomic { leaving[me] && mark && !marked -> give_up() }
 #else
-    :: atomic { leaving[me] && mark && !marked && owner == seen && !waiters -> waiters = 1; give_up() }
-    :: d_step { leaving[me] && mark && !marked && !(owner == seen && !waiters) -> seen = NOBODY; dead = 0 } goto look
+    :: atomic { leaving[me] && mark && !marked && IS_SEEN && !waiters -> waiters = 1; give_up() }
+    :: d_step { leaving[me] && mark && !marked && !(IS_SEEN && !waiters) -> forget() } goto look
 #endif
-    :: d_step { !leaving[me] -> seen = NOBODY; marked = 0; dead = 0 } goto look
+    :: d_step { !leaving[me] -> forget() } goto look
     fi;
 
 repair: /* LockResult::owner_died; it may be killed in here like anywhere */
@@ -201,15 +266,25 @@ repair: /* LockResult::owner_died; it may be killed in here like anywhere */
     assert(!dirty);
 
 hold:
-    atomic { dirty = 1; leaving[me] = 0; seen = NOBODY; marked = 0; dead = 0 }
+#ifdef MUTANT_COUNTED_TOO_LATE
+    within[slot]++;
+#endif
+    atomic { dirty = 1; leaving[me] = 0; forget(); number = 0 }
     dirty = 0;
+#ifdef MUTANT_COUNTED_TOO_SHORT
+    within[slot]--;
+#endif
     d_step { /* unlock(): the word becomes 0, and what it was is known */
       assert(owner == self);
       owner = NOBODY;
       marked = waiters;
       waiters = 0;
+      section = 0;
       inside = NOBODY
     }
+#ifndef MUTANT_COUNTED_TOO_SHORT
+    within[slot]--; /* end_section() */
+#endif
     if
     :: atomic { marked -> marked = 0; futex_wake() }
     :: else
@@ -236,10 +311,9 @@ hold:
     entered = 0;
     self = 0;
     slot = 0;
-    seen = 0;
-    mark = 0;
-    marked = 0;
-    dead = 0
+    forget();
+    number = 0;
+    mark = 0
   }
   goto life;
 
@@ -258,6 +332,12 @@ end:
 /* One line for each thing that Fate may do to one process. */
 #define KILL(p) \
   d_step { kills < KILLS && !over[p] && !doomed[p] -> doomed[p] = 1; kills++; paid = paid + TICKS_PER_KILL }
+/* The newest number: that of a section that is over. */
+#define LIE(s)                                                                        \
+  d_step {                                                                            \
+    lies < LIES && owner == NOBODY && !waiters && held[s] && gen[s] > 0 ->            \
+    owner = TOKEN(s, gen[s]); section = begun[s]; dirty = 1; lies++; paid = paid + TICKS_PER_LIE \
+  }
 #define END_SLICE(p) \
   d_step { looks < LOOKS && parked[p] -> parked[p] = 0; slice_over[p] = 1; looks++ }
 #define END_PATIENCE(p)                                                \
@@ -273,11 +353,13 @@ end:
 #endif
 
 proctype Fate() {
-  byte kills = 0, looks = 0, leaves = 0;
+  byte kills = 0, looks = 0, leaves = 0, lies = 0;
 
   do
   :: KILL(0)
   :: KILL(1)
+  :: LIE(0)
+  :: LIE(1)
   :: END_SLICE(0)
   :: END_SLICE(1)
   :: END_PATIENCE(0)

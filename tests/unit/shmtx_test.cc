@@ -403,6 +403,33 @@ TYPED_TEST(ShmtxTest, ANonsenseWordIsTakenOverAndReported) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ("owner died", child.hear());
 }
 
+// Shared memory was overwritten with the name of a process that is idle, or with that of the caller.
+TYPED_TEST(ShmtxTest, AWordThatNamesALivingProcessWhichIsNotInsideIsTakenOverAndReported) {
+  Child idle([](Channel& parent) {
+    Participant self(TestFixture::kStrategy);
+    self.mutex().try_lock();
+    self.mutex().unlock();
+    parent.say(std::to_string(self.world().token()));
+    parent.hear();
+    return 0;
+  });
+  const Token other = std::stoull(idle.hear());
+  Child child([=](Channel& parent) {
+    Participant self(TestFixture::kStrategy);
+    for (const Token token : {other, self.world().token()}) {
+      for (const std::uint64_t more : {std::uint64_t{0}, kShmtxWaiters, std::uint64_t{1} << 32}) {
+        self.shared().mutex.word.store(owner_bits(token) | more);
+        parent.say(text_of(self.mutex().lock(monotonic_ns() + kLongNs)));
+        self.mutex().unlock();
+      }
+    }
+    parent.say("robberies " + std::to_string(shmtx_robberies()));
+    return 0;
+  });
+  for (int i = 0; i < 6; ++i) EXPECT_EQ("owner died", child.hear());
+  EXPECT_EQ("robberies 0", child.hear());
+}
+
 TYPED_TEST(ShmtxTest, UnlockingWhatSomebodyElseTookTouchesNothing) {
   Child child([](Channel& parent) {
     Participant self(TestFixture::kStrategy);

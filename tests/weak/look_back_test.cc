@@ -110,5 +110,13 @@ TEST(WeakLookBack, a_copy_that_is_believed_is_whole_and_each_part_is_needed) {
                             });
 }
 
+TEST(WeakLookBack, the_sources_say_what_is_modelled) {
+  expect_quotes({
+      {"src/dict/guard.h", "std::atomic_thread_fence(kRelease);"},
+      {"src/dict/shard.cc", "const std::uint64_t now = header_->reuse_epoch.load(kAcquire);"},
+      {"src/dict/shard.cc", "return reached && same && age - 1 < kStampRange;"},
+  });
+}
+
 }  // namespace
 }  // namespace holdfast::weak

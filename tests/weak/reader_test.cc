@@ -10,7 +10,7 @@ struct Reading {
   Order epoch_store = kRelease;     // Arena::release, repair
   Order epoch_load = kAcquire;      // Shard::read
   Order reuse_fence = kRelease;     // Arena::release, repair
-  Order allocate_fence = kRelease;  // Arena::allocate
+  Order allocate_fence = kRelease;  // ShardGuard
   Order check_fence = kAcquire;     // Shard::unchanged_since
   Order lock = kAcquire;            // Shmtx::lock_fast
   bool repair_begins_with_epoch = true;
@@ -226,6 +226,7 @@ TEST(WeakReader, the_sources_say_what_is_modelled) {
       {"src/dict/arena.cc",
        "header_.reuse_epoch.store(header_.reuse_epoch.load(kRelaxed) + 1, kRelease);\n"
        "std::atomic_thread_fence(kRelease);"},
+      {"src/dict/guard.h", "std::atomic_thread_fence(kRelease);"},
       {"src/dict/repair.cc",
        "header.reuse_epoch.store(header.reuse_epoch.load(kRelaxed) + 1, kRelease);\n"
        "std::atomic_thread_fence(kRelease);"},

@@ -1,0 +1,50 @@
+#include "dict/dead_owners.h"
+
+#include "world/world.h"
+
+namespace holdfast {
+
+void DeadOwners::add(Token token) noexcept {
+  const std::uint32_t slot = slot_of(token);
+  if (token == kNobody || slot >= kSlots) return;
+  Token& oldest = oldest_[slot];
+  if (oldest == kNobody || token < oldest) oldest = token;
+}
+
+// Waiters or holds, from that block on. How many granules they take.
+std::uint32_t DeadOwners::add_chain(const Shard& shard, std::uint32_t block, EntryType type) noexcept {
+  std::uint32_t walked = 0;
+  View view{};
+  while (walked < shard.granules() && shard.inspect(block, view) && view.type == type) {
+    // Of a waiter, too, the owner is the first word of the value.
+    add(view.value()->load(kRelaxed));
+    walked += view.granules;
+    block = view.entry->next.load(kRelaxed);
+  }
+  return walked;
+}
+
+std::uint32_t DeadOwners::add_holders(const Shard& shard, const View& view) noexcept {
+  const std::uint32_t waiters = add_chain(shard, view.queue().head.load(kRelaxed), EntryType::waiter);
+  if (view.type == EntryType::permits)
+    return waiters + add_chain(shard, view.permits().holds.load(kRelaxed), EntryType::hold);
+  add(view.lock().owner.load(kRelaxed));
+  return waiters;
+}
+
+// Without the mutex, so what is seen may be of different moments: it only says about whom to ask.
+DeadOwners::DeadOwners(const Shard& shard, World& world) noexcept {
+  std::uint32_t walked = 0;  // granules: nothing is met twice, but for damage and changes of the moment
+  for (std::uint32_t bucket = 0; bucket < shard.buckets() && walked < shard.granules(); ++bucket) {
+    View view{};
+    for (std::uint32_t block = shard.bucket(bucket).load(kRelaxed);
+         walked < shard.granules() && shard.inspect_in(bucket, block, view); block = view.entry->next.load(kRelaxed)) {
+      walked += view.granules;
+      if (is_holdable(view.type)) walked += add_holders(shard, view);
+    }
+  }
+  for (Token& token : oldest_)
+    if (token != kNobody && !world.is_dead(token)) token = kNobody;
+}
+
+}  // namespace holdfast

@@ -1,0 +1,37 @@
+// The processes that hold something in a shard, or wait for it, and are dead.
+//
+// The kernel is asked here, outside of the shard's mutex. With the mutex held, exactly the dead that were found count
+// as gone: a token is never given out again, so they stay dead.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/token.h"
+#include "dict/shard.h"
+#include "world/process_table.h"
+
+namespace holdfast {
+
+class World;
+
+class DeadOwners {
+ public:
+  /// Looks through the shard and asks about each owner once. REQUIRES: the caller does not hold a shmtx.
+  DeadOwners(const Shard& shard, World& world) noexcept;
+
+  bool has(Token token) const noexcept {
+    const std::uint32_t slot = slot_of(token);
+    return token != kNobody && (slot >= kSlots || oldest_[slot] == token);  // a slot that is none was never given out
+  }
+
+ private:
+  void add(Token token) noexcept;
+  std::uint32_t add_holders(const Shard& shard, const View& holdable) noexcept;
+  std::uint32_t add_chain(const Shard& shard, std::uint32_t block, EntryType type) noexcept;
+
+  /// By slot, the oldest owner: every earlier owner of a slot is dead, so a living one never hides it.
+  std::array<Token, kSlots> oldest_{};
+};
+
+}  // namespace holdfast

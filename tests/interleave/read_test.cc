@@ -1,0 +1,123 @@
+// Readers of large values, beside writers that change other keys, or this one, while it is copied.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "interleave/failpoint.h"
+#include "support/dict.h"
+#include "support/process.h"
+
+namespace holdfast::test {
+namespace {
+
+constexpr std::uint64_t kSize = 65536;  // one shard
+constexpr std::size_t kLarge = 20000;
+
+std::string say_what(const Got& got) {
+  if (got.code != HOLDFAST_OK) return "code " + std::to_string(got.code);
+  const bool one_byte = got.text.find_first_not_of(got.text[0]) == std::string::npos;
+  return std::to_string(got.text.size()) + (one_byte ? std::string(" ") + got.text[0] : " of several");
+}
+
+class InterleaveRead : public ::testing::Test {
+ protected:
+  static Dict& dict() {
+    static Dict opened("dict", {.size = kSize});
+    return opened;
+  }
+  const ScratchDirectory directory_;
+};
+
+// Fails if a reader begins anew because of any change in the shard: large values would be read many times over.
+TEST_F(InterleaveRead, ACopyOfALargeValueCountsThoughOtherKeysWereChangedMeanwhile) {
+  Child reader([](Channel& parent) {
+    if (dict().set("large", std::string(kLarge, 'v')) != HOLDFAST_OK || dict().set("other", "1") != HOLDFAST_OK)
+      return 1;
+    pause_at("read.found", parent);
+    parent.say("stored");
+    parent.hear();
+    int copies = 1;
+    at_failpoint("read.copied", [&] { at_failpoint("read.found", [&] { ++copies; }); });
+    parent.say(say_what(dict().get("large")) + ", copied " + std::to_string(copies));
+    return 0;
+  });
+  ASSERT_EQ(reader.hear(), "stored");
+  ASSERT_EQ(reader.ask("read"), "at read.found");
+  Child writer([](Channel& parent) {
+    int code = HOLDFAST_OK;
+    for (int i = 0; i < 100; ++i) code |= dict().set("other", std::to_string(i));
+    parent.say(std::to_string(code));
+    return 0;
+  });
+  ASSERT_EQ(writer.hear(), "0");
+  EXPECT_EQ(reader.ask("go on"), "20000 v, copied 1");
+}
+
+// The entry is where it was, of the same key and size. Fails if its stamp is not looked at.
+TEST_F(InterleaveRead, ACopyDoesNotCountIfTheEntryWasGivenBackAndMadeAnewInTheSamePlace) {
+  Child reader([](Channel& parent) {
+    if (dict().set("large", std::string(kLarge, 'o')) != HOLDFAST_OK) return 1;
+    pause_at("read.found", parent);
+    parent.say("stored");
+    parent.hear();
+    at_failpoint("read.copied", [&] {
+      parent.say("at read.copied");
+      parent.hear();
+    });
+    parent.say(say_what(dict().get("large")));
+    return 0;
+  });
+  ASSERT_EQ(reader.hear(), "stored");
+  ASSERT_EQ(reader.ask("read"), "at read.found");
+  Child writer([](Channel& parent) {
+    const auto block = [] {
+      Place place{};
+      Segment& segment = dict().segment();
+      segment.shards()[0].find(Key("large", 5, segment.seed()), place);
+      return place.block;
+    };
+    const std::uint32_t before = block();
+    int code = dict().remove("large");
+    for (int i = 0; i < 15; ++i) code |= dict().set("wrong-" + std::to_string(i), std::string(2000, 'w'));
+    parent.say(std::to_string(code));
+    parent.hear();
+    for (int i = 0; i < 15; ++i) code |= dict().remove("wrong-" + std::to_string(i));
+    code |= dict().set("large", std::string(kLarge, 'n'));
+    parent.say(code == HOLDFAST_OK && block() == before ? "in the same place" : "elsewhere");
+    return 0;
+  });
+  ASSERT_EQ(writer.hear(), "0");
+  ASSERT_EQ(reader.ask("go on"), "at read.copied");
+  ASSERT_EQ(writer.ask("go on"), "in the same place");
+  EXPECT_EQ(reader.ask("go on"), "20000 n");
+}
+
+// Fails if a repair clears the link of an entry that it cuts: a reader on it would not find what comes behind it.
+TEST_F(InterleaveRead, WhatARepairCutsOffLeadsOnUntilReadersAreTold) {
+  Child child([](Channel& parent) {
+    Segment& segment = dict().segment();
+    Shard& shard = segment.shards()[0];
+    const auto key_of = [&](const std::string& name) { return Key(name.data(), name.size(), segment.seed()); };
+    if (dict().push("list", 1, "element") != 1) return 1;
+    std::string behind;  // in the chain of the list
+    for (int i = 0; behind.empty(); ++i)
+      if (const std::string name = "key-" + std::to_string(i);
+          &shard.bucket_of(key_of(name).short_hash()) == &shard.bucket_of(key_of("list").short_hash()))
+        behind = name;
+    if (dict().set(behind, "value") != HOLDFAST_OK) return 1;
+    Place list{};
+    Place other{};
+    if (!shard.find(key_of("list"), list) || !shard.find(key_of(behind), other)) return 1;
+    list.view.list().ends.store(ListEnds{5, 5, 1}.packed());  // not a node
+    at_failpoint("repair.cut",
+                 [&] { parent.say(list.view.entry->next.load() == other.block ? "leads on" : "leads nowhere"); });
+    if (dict().pop("list", 0) != nothing()) return 1;
+    parent.say(dict().get(behind) == text("value") ? "kept" : "lost");
+    return 0;
+  });
+  EXPECT_EQ(child.hear(), "leads on");
+  EXPECT_EQ(child.hear(), "kept");
+}
+
+}  // namespace
+}  // namespace holdfast::test

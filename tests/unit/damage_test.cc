@@ -1,0 +1,255 @@
+// Shared memory in which one word was overwritten: each call ends soon, the shard is repaired, and that is counted.
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "dict/guard.h"
+#include "dict/holds.h"
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/shard_check.h"
+
+namespace holdfast {
+namespace {
+
+using test::check_segment;
+using test::Dict;
+using test::nothing;
+
+const test::ScratchDirectory directory;
+
+/// Of the processor, so that a busy machine does not count.
+double used_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
+}
+
+class DamageTest : public ::testing::Test {
+ protected:
+  static constexpr double kAtMostSeconds = 0.5;  // half of what is promised
+
+  void SetUp() override {
+    ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+    ASSERT_EQ(dict.set(big + "a", "v"), HOLDFAST_OK);
+    for (int i = 0; i < 100; ++i) ASSERT_EQ(dict.set("key-" + std::to_string(i), "v"), HOLDFAST_OK);
+  }
+  void TearDown() override {
+    EXPECT_EQ(check_segment(dict.segment()), "");
+    holdfast_remove(dict.dictionary().name().data(), dict.dictionary().name().size());
+  }
+
+  static std::string new_name() {
+    static int count = 0;
+    return "damage-" + std::to_string(++count);
+  }
+  Shard& shard() { return dict.segment().shards()[0]; }
+  ShardHeader& header() { return shard().header(); }
+  Key key_of(const std::string& name) { return Key(name.data(), name.size(), dict.segment().seed()); }
+  Place place_of(const std::string& name) {
+    Place place{};
+    EXPECT_TRUE(shard().find(key_of(name), place));
+    EXPECT_NE(place.block, 0U) << name;
+    return place;
+  }
+  /// A word of the shard that leads to the longest key, in a circle, and looks like another key of that length.
+  void make_circle(const std::string& other) {
+    const Place place = place_of(big + "a");
+    place.link->store(0);
+    const std::uint32_t hash = key_of(other).short_hash();
+    place.view.entry->hash.store(hash);
+    place.view.entry->next.store(place.block);
+    shard().bucket_of(hash).store(place.block);
+  }
+
+  /// The call ends soon and has the shard repaired, once; the next one has nothing to repair.
+  void expect_repair(const std::function<void()>& call) {
+    const std::uint64_t repairs = dict.stats().repairs;
+    double start = used_seconds();
+    call();
+    EXPECT_LT(used_seconds() - start, kAtMostSeconds);
+    EXPECT_EQ(dict.stats().repairs, repairs + 1) << "damage was not repaired, or not counted";
+    EXPECT_EQ(check_segment(dict.segment()), "");
+    start = used_seconds();
+    call();
+    EXPECT_LT(used_seconds() - start, kAtMostSeconds);
+    EXPECT_EQ(dict.stats().repairs, repairs + 1);
+  }
+
+  const std::string big = std::string(HOLDFAST_KEY_MAX - 1, 'K');
+  Dict dict{new_name(), {.size = 1 << 20}};
+};
+
+TEST_F(DamageTest, get_set_and_delete_find_a_circle_of_long_keys) {
+  for (int call = 0; call < 3; ++call) {
+    SCOPED_TRACE(call);
+    ASSERT_EQ(dict.set(big + "a", "v"), HOLDFAST_OK);
+    make_circle(big + "b");
+    expect_repair([&] {
+      if (call == 0) {
+        EXPECT_EQ(dict.get(big + "b"), nothing());
+      }
+      if (call == 1) {
+        EXPECT_EQ(dict.set(big + "b", "v"), HOLDFAST_OK);
+      }
+      if (call == 2) {
+        EXPECT_EQ(dict.remove(big + "b"), HOLDFAST_OK);
+      }
+    });
+    EXPECT_EQ(dict.remove(big + "b"), HOLDFAST_OK);
+  }
+}
+
+TEST_F(DamageTest, a_scan_and_a_list_of_keys_find_a_circle_of_long_keys) {
+  for (const bool scan : {false, true}) {
+    ASSERT_EQ(dict.set(big + "a", "v"), HOLDFAST_OK);
+    const Place place = place_of(big + "a");
+    place.view.entry->next.store(place.block);
+    expect_repair([&] { EXPECT_LE((scan ? dict.scan_all(100, "zz") : dict.keys()).size(), 101U); });
+  }
+}
+
+TEST_F(DamageTest, flush_expired_finds_buckets_that_all_lead_to_one_circle) {
+  const Place place = place_of("key-1");
+  place.view.entry->next.store(place.block);
+  for (std::uint32_t bucket = 0; bucket < shard().buckets(); ++bucket) shard().bucket(bucket).store(place.block);
+  expect_repair([&] { EXPECT_EQ(dict.flush_expired(), 0); });
+}
+
+TEST_F(DamageTest, an_entry_in_the_chain_of_another_bucket_is_found_by_whoever_passes_it) {
+  std::string passing;  // a key that is not there, in a bucket that is empty
+  for (int i = 0; passing.empty(); ++i)
+    if (shard().bucket_of(key_of("other-" + std::to_string(i)).short_hash()).load() == 0)
+      passing = "other-" + std::to_string(i);
+  for (int call = 0; call < 3; ++call) {
+    SCOPED_TRACE(call);
+    shard().bucket_of(key_of(passing).short_hash()).store(place_of("key-1").block);
+    expect_repair([&] {
+      if (call == 0) {
+        EXPECT_EQ(dict.get(passing), nothing());
+      }
+      if (call == 1) {
+        EXPECT_EQ(dict.set(passing, "v"), HOLDFAST_OK);
+      }
+      if (call == 2) {
+        EXPECT_EQ(dict.flush_expired(), 0);
+      }
+    });
+    if (call == 1) {
+      EXPECT_EQ(dict.remove(passing), HOLDFAST_OK);
+    }
+  }
+}
+
+TEST_F(DamageTest, holds_that_run_in_a_circle_are_found) {
+  for (int call = 0; call < 3; ++call) {
+    SCOPED_TRACE(call);
+    const std::string name = "permits-" + std::to_string(call);
+    holdfast_lease lease{};
+    ASSERT_EQ(dict.try_permits(name, HOLDFAST_SEMAPHORE, 1, 3, 0, &lease), HOLDFAST_OK);
+    View hold{};
+    const std::uint32_t block = place_of(name).view.permits().holds.load();
+    ASSERT_TRUE(shard().inspect(block, hold));
+    hold.entry->next.store(block);
+    expect_repair([&] {
+      if (call == 0) {
+        EXPECT_GE(dict.used(name), 0);
+      }
+      if (call == 1) {
+        EXPECT_EQ(dict.flush_expired(), 0);
+      }
+      holdfast_lease other{};
+      if (call == 2) {
+        EXPECT_EQ(dict.try_permits(name, HOLDFAST_SEMAPHORE, 3, 3, 0, &other), HOLDFAST_LOCKED);
+      }
+    });
+  }
+}
+
+// What is moved is looked for in its list, which takes time: not for each node of it.
+TEST_F(DamageTest, nodes_that_no_list_leads_to_are_given_back) {
+  for (int i = 0; i < 7000; ++i) ASSERT_GT(dict.push("list", 1, std::string(60, 'e')), 0);
+  Place place = place_of("list");
+  ListEnds ends = ListEnds::of(place.view.list().ends.load());
+  ends.length = 2;
+  place.view.list().ends.store(ends.packed());
+  expect_repair([&] { EXPECT_EQ(dict.set("large", std::string(500'000, 'v')), HOLDFAST_OK); });
+}
+
+TEST_F(DamageTest, a_free_block_whose_size_was_overwritten_gives_no_entrys_memory_away) {
+  // Two free blocks with an entry between them; the first says that it ends where the second does.
+  ASSERT_EQ(dict.set("left", std::string(3000, 'l')), HOLDFAST_OK);
+  ASSERT_EQ(dict.set("middle", std::string(3000, 'm')), HOLDFAST_OK);
+  ASSERT_EQ(dict.set("right", std::string(3000, 'r')), HOLDFAST_OK);
+  ASSERT_EQ(dict.set("end", "v"), HOLDFAST_OK);
+  const Place left = place_of("left");
+  const Place right = place_of("right");
+  const std::uint32_t size = right.block + right.view.granules - left.block;
+  ASSERT_EQ(dict.remove("left"), HOLDFAST_OK);
+  ASSERT_EQ(dict.remove("right"), HOLDFAST_OK);
+  shard().words32(left.block)[0].store(size);
+  // In the bin of that size, too.
+  const std::uint64_t repairs = dict.stats().repairs;
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(dict.set("new-" + std::to_string(i), std::string(2900, 'n')), HOLDFAST_OK);
+  EXPECT_EQ(dict.get("middle"), test::text(std::string(3000, 'm')));
+  EXPECT_EQ(dict.flush_expired(), 0);
+  EXPECT_EQ(dict.stats().repairs, repairs + 1);
+}
+
+TEST_F(DamageTest, counts_that_were_overwritten_are_made_right_by_flush_expired) {
+  ASSERT_EQ(dict.remove("key-7"), HOLDFAST_OK);  // a free block between others
+  std::uint32_t bin = 1;
+  while (header().bins[bin].load() == 0) ++bin;
+  const std::vector<Word32*> words = {&header().free_granules, &header().entries, &header().waiters,
+                                      &header().bins[bin]};
+  for (Word32* word : words) {
+    SCOPED_TRACE(word - &header().free_granules);
+    word->store(word->load() ^ 1);
+    expect_repair([&] { EXPECT_EQ(dict.flush_expired(), 0); });
+  }
+  header().bin_map[1].store(header().bin_map[1].load() ^ 1);
+  expect_repair([&] { EXPECT_EQ(dict.flush_expired(), 0); });
+  header().in_use.store(0);
+  expect_repair([&] { EXPECT_EQ(dict.flush_expired(), 0); });
+}
+
+TEST_F(DamageTest, counts_that_were_overwritten_make_no_memory_scarce) {
+  header().free_granules.store(1);
+  header().no_run.store(1);
+  for (Word32& bin : header().bins) bin.store(0);
+  EXPECT_EQ(dict.store(HOLDFAST_SAFE_SET, "new", std::string(5000, 'n'), 0, 0), HOLDFAST_OK);
+  EXPECT_EQ(dict.stats().repairs, 1U);
+}
+
+TEST_F(DamageTest, a_mutex_that_names_an_idle_process_is_taken_over) {
+  test::Child idle([&](test::Channel& parent) {
+    parent.say(std::to_string(dict.set("key", "v") == HOLDFAST_OK ? dict.dictionary().world().token() : 0));
+    parent.hear();
+    return 0;
+  });
+  const Token other = std::stoull(idle.hear());
+  ASSERT_NE(other, kNobody);
+  for (const Token token : {other, dict.dictionary().world().token()}) {
+    header().mutex.word.store(owner_bits(token));
+    expect_repair([&] { EXPECT_EQ(dict.set("key", "v"), HOLDFAST_OK) << holdfast_error(); });
+  }
+}
+
+TEST_F(DamageTest, a_timeout_names_the_process_that_is_inside) {
+  test::Child inside([&](test::Channel& parent) {
+    const ShardGuard guard(shard());
+    parent.say(guard.held() ? "inside" : "outside");
+    parent.hear();
+    return 0;
+  });
+  ASSERT_EQ(inside.hear(), "inside");
+  ASSERT_EQ(dict.set("key", "v"), HOLDFAST_TIMEOUT);
+  EXPECT_NE(std::string(holdfast_error()).find("process " + std::to_string(inside.pid()) + ","), std::string::npos)
+      << holdfast_error();
+}
+
+}  // namespace
+}  // namespace holdfast

@@ -1,0 +1,173 @@
+// What dead processes held is memory to be had, without anybody asking for their keys; what the living hold is not.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+#include <vector>
+
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/shard_check.h"
+
+namespace holdfast {
+namespace {
+
+using test::check_segment;
+using test::Child;
+using test::Dict;
+
+const test::ScratchDirectory directory;
+
+class DeadOwnersTest : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kSize = 100 << 10;
+  /// More than fit into the dictionary.
+  static constexpr int kMany = 1200;
+  static constexpr int kShared = 9 * kMany;  // a key that only shares are of
+
+  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
+  void TearDown() override {
+    EXPECT_EQ(check_segment(dict.segment()), "");
+    EXPECT_EQ(dict.stats().repairs, 0U) << "nothing was damaged";
+    holdfast_remove(dict.dictionary().name().data(), dict.dictionary().name().size());
+  }
+
+  static std::string new_name() {
+    static int count = 0;
+    return "dead-" + std::to_string(++count);
+  }
+  static std::string key(int i) { return "request-" + std::to_string(100000 + i); }
+  ShardHeader& header() { return dict.segment().shards()[0].header(); }
+
+  int take(int i) {
+    holdfast_lease lease{};
+    return dict.try_lock(key(i), 0, &lease);
+  }
+  int share(int i) {
+    holdfast_lease lease{};
+    return dict.try_permits(key(i), HOLDFAST_RWLOCK, 1, 0, 0, &lease);
+  }
+  /// Has a process take them, by `take(i) -> code`, and killed. The first code that is not ok.
+  template <class Take>
+  static int killed_with(int first, int count, Take&& take) {
+    Child child([&](test::Channel& parent) {
+      int code = HOLDFAST_OK;
+      for (int i = first; i < first + count && code == HOLDFAST_OK; ++i) code = take(i);
+      parent.say(std::to_string(code));
+      parent.hear();
+      return 0;
+    });
+    const int code = std::stoi(child.hear());
+    child.kill();
+    child.wait();
+    return code;
+  }
+
+  Dict dict{new_name(), {.size = kSize}};
+};
+
+TEST_F(DeadOwnersTest, locks_without_an_end_of_processes_that_are_killed_never_fill_a_dictionary) {
+  constexpr int kEach = 100;
+  for (int first = 0; first < 4 * kMany; first += kEach)
+    ASSERT_EQ(killed_with(first, kEach, [&](int i) { return take(i); }), HOLDFAST_OK) << "after " << first << " locks";
+}
+
+// More than fit into any set of owners that an attempt may ask about.
+TEST_F(DeadOwnersTest, so_it_is_with_many_processes_that_held_a_few_locks_each) {
+  constexpr int kEach = 6;
+  for (int first = 0; first < 2 * kMany; first += kEach)
+    ASSERT_EQ(killed_with(first, kEach, [&](int i) { return take(i); }), HOLDFAST_OK) << "after " << first << " locks";
+}
+
+TEST_F(DeadOwnersTest, permits_and_notes_of_the_dead_are_memory_too) {
+  constexpr int kEach = 60;
+  const auto with_note = [&](int i) {
+    holdfast_lease lease{};
+    const int code = dict.try_lock(key(i), 0, &lease);
+    return code == HOLDFAST_OK ? dict.explain(key(i), lease, std::string(120, 'w')) : code;
+  };
+  for (int first = 0; first < kMany; first += 2 * kEach) {
+    ASSERT_EQ(killed_with(first, kEach, [&](int i) { return share(i); }), HOLDFAST_OK) << "after " << first;
+    ASSERT_EQ(killed_with(first + kEach, kEach, with_note), HOLDFAST_OK) << "after " << first;
+  }
+}
+
+TEST_F(DeadOwnersTest, what_a_living_process_holds_is_never_taken_also_when_it_is_stopped) {
+  constexpr int kLiving = 150;
+  Child stopped([&](test::Channel& parent) {
+    std::vector<holdfast_lease> leases(kLiving);
+    int bad = 0;
+    for (int i = 0; i < kLiving; ++i) bad += dict.try_lock(key(i), 0, &leases[i]) != HOLDFAST_OK ? 1 : 0;
+    bad += share(kShared) != HOLDFAST_OK ? 1 : 0;
+    parent.say(std::to_string(bad));
+    parent.hear();
+    for (int i = 0; i < kLiving; ++i) bad += dict.unlock(key(i), &leases[i]) != HOLDFAST_OK ? 1 : 0;
+    parent.say(std::to_string(bad));
+    return 0;
+  });
+  ASSERT_EQ(stopped.hear(), "0");
+  stopped.stop();
+  // Beside the permit of the stopped one, under the same key, the dead have one each.
+  for (int first = kLiving; first < 3 * kMany; first += 100)
+    ASSERT_EQ(killed_with(first, 100, [&](int i) { return share(kShared) != HOLDFAST_OK ? share(kShared) : take(i); }),
+              HOLDFAST_OK);
+  for (int i = 0; i < kLiving; ++i) ASSERT_EQ(take(i), HOLDFAST_LOCKED);
+  EXPECT_EQ(dict.flush_expired(), 0);
+  EXPECT_EQ(dict.used(key(kShared)), 1);
+  stopped.signal(SIGCONT);
+  EXPECT_EQ(stopped.ask("go on"), "0");
+}
+
+TEST_F(DeadOwnersTest, a_dictionary_full_of_locks_of_the_living_says_so) {
+  int code = HOLDFAST_OK;
+  int count = 0;
+  for (; code == HOLDFAST_OK && count < kMany; ++count) code = take(count);
+  EXPECT_EQ(code, HOLDFAST_NO_MEMORY);
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(take(kMany + i), HOLDFAST_NO_MEMORY);
+  for (int i = 0; i < count - 1; ++i) ASSERT_EQ(take(i), HOLDFAST_LOCKED);
+}
+
+TEST_F(DeadOwnersTest, flush_expired_gives_the_memory_of_the_dead_back) {
+  const std::uint64_t before = dict.free_space();
+  ASSERT_EQ(killed_with(0, 300, [&](int i) { return take(i); }), HOLDFAST_OK);
+  ASSERT_EQ(killed_with(300, 100, [&](int i) { return share(i); }), HOLDFAST_OK);
+  ASSERT_LT(dict.free_space(), before);
+  EXPECT_EQ(dict.flush_expired(), 0) << "they are locks, not values that have expired";
+  EXPECT_EQ(dict.free_space(), before);
+}
+
+TEST_F(DeadOwnersTest, values_do_not_give_way_while_the_dead_hold_memory) {
+  ASSERT_EQ(killed_with(0, 500, [&](int i) { return take(i); }), HOLDFAST_OK);
+  int code = HOLDFAST_OK;
+  for (int i = 0; i < 500 && code == HOLDFAST_OK; ++i)
+    code = dict.set("value-" + std::to_string(i), std::string(60, 'v'));
+  EXPECT_EQ(code, HOLDFAST_OK);
+  // One or a few are enough to see that memory is short.
+  EXPECT_LE(dict.stats().evictions, 4U);
+}
+
+TEST_F(DeadOwnersTest, dead_waiters_leave_the_queue_of_a_lock_that_goes_on) {
+  holdfast_lease lease{};
+  ASSERT_EQ(dict.try_lock("key", 0, &lease), HOLDFAST_OK);
+  {
+    Child waiter([&](test::Channel& parent) {
+      holdfast_parker* parker = holdfast_parker_new();
+      holdfast_lease mine{};
+      double pause = 0;
+      int queued = 0;
+      for (int i = 0; i < 20; ++i)
+        queued += dict.wait_lock("key", 0, parker, holdfast_waiter_open(parker), &mine, &pause) == HOLDFAST_LOCKED;
+      parent.say(std::to_string(queued));
+      parent.hear();
+      return 0;
+    });
+    ASSERT_EQ(waiter.hear(), "20");
+    EXPECT_EQ(header().waiters.load(), 20U);
+  }
+  EXPECT_EQ(dict.flush_expired(), 0);
+  EXPECT_EQ(header().waiters.load(), 0U);
+  EXPECT_EQ(dict.unlock("key", &lease), HOLDFAST_OK);
+}
+
+}  // namespace
+}  // namespace holdfast
