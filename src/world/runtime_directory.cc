@@ -75,16 +75,16 @@ Status judge_file_system(const std::string& path, int fd) {
 
 // A place that nobody else can have taken, if this user has one.
 std::string place_to_suggest() {
-  const std::string fallback = "/dev/shm/ANOTHER_NAME";
+  constexpr const char* kAny = "/dev/shm/ANOTHER_NAME";
   const char* const session = ::secure_getenv("XDG_RUNTIME_DIR");
   struct stat info;
   struct statfs system;
   if (session == nullptr || *session != '/' || ::lstat(session, &info) != 0 || ::statfs(session, &system) != 0) {
-    return fallback;
+    return kAny;
   }
   const bool private_to_us =
       S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() && (info.st_mode & 0777 & ~kPrivateMode) == 0;
-  return private_to_us && is_tmpfs(system) ? without_tail(session) + "/holdfast" : fallback;
+  return private_to_us && is_tmpfs(system) ? without_tail(session) + "/holdfast" : kAny;
 }
 
 // Taking another directory by itself would split the world: not every process of this user sees the same environment.
