@@ -264,8 +264,9 @@ describe("shdict, as a whole:", function ()
                 names[#names + 1] = name
             end
             table.sort(names)
-            assert.same({ "bytes_free", "bytes_used", "entries", "evictions", "expirations", "hits", "lock_reserved_ms",
-                          "lock_waits", "lock_wakes", "misses", "mutex_waits", "repairs" }, names)
+            assert.same({ "bytes_free", "bytes_used", "entries", "evictions", "expirations", "hits", "lives_unknown",
+                          "lock_reserved_ms", "lock_waits", "lock_wakes", "misses", "mutex_waits", "repairs",
+                          "words_mended" }, names)
         end)
     end)
 end)

@@ -113,6 +113,13 @@ ProcessTable::ProcessTable(ProcessTable&& other) noexcept
       time_namespace_(other.time_namespace_),
       probe_fd_(other.probe_fd_.exchange(-1, std::memory_order_relaxed)) {}
 
+// Left alone only where it is known to be another file by now: the number was taken a moment ago.
+ProcessTable::~ProcessTable() {
+  const int fd = probe_fd_.load(std::memory_order_relaxed);
+  FileId id;
+  if (fd >= 0 && (platform::file_id(fd, id) != 0 || id == mapping_.file())) ::close(fd);
+}
+
 Expected<ProcessTable> ProcessTable::attach(const RuntimeDirectory& directory, const OpenedFile& file) {
   if (file.header().size != kTableBytes) {
     return Status{Code::corrupt, directory.path_of(kTableName) + " has " + std::to_string(file.header().size) +

@@ -93,6 +93,8 @@ class ProcessTable {
   static Expected<ProcessTable> open(const RuntimeDirectory& directory);
 
   ProcessTable(ProcessTable&& other) noexcept;
+  /// Only of a table that could not be entered: the world's is never destroyed.
+  ~ProcessTable();
 
   ProcessSlot& slot(std::uint32_t index) const noexcept { return slots()[index]; }
   WaitTable waits() const noexcept { return WaitTable(mapping_.data() + kWaitTableOffset); }

@@ -1,6 +1,10 @@
 #include "crash/victim.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -9,7 +13,9 @@
 
 #include "dict/expiry.h"
 #include "dict/key.h"
+#include "platform/platform.h"
 #include "world/world.h"
+#include "world/world_file.h"
 
 namespace holdfast::crash {
 
@@ -24,6 +30,15 @@ void demand(bool condition, const char* what) {
 }
 
 std::string path_of(const std::string& name) { return std::string(holdfast_directory()) + "/" + name + ".dict"; }
+
+/// A copy of a dictionary is none until its header names the inode that it has.
+void name_own_inode(const std::string& path) {
+  const platform::FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  platform::FileId id;
+  demand(fd && platform::file_id(fd.get(), id) == 0 &&
+             ::pwrite(fd.get(), &id.inode, sizeof id.inode, offsetof(FileHeader, inode)) == sizeof id.inode,
+         "cannot write into a copy");
+}
 
 ShardHeader& shard_header(Image& image) { return *reinterpret_cast<ShardHeader*>(image.data() + kHeaderBytes); }
 
@@ -167,8 +182,10 @@ Victim::Victim(std::uint64_t size, std::uint64_t hash_seed) : size_(round_size(s
   blank.segment().header().seed = hash_seed;
   const auto copy_of = [&](const std::string& name) {
     std::filesystem::copy_file(path_of(template_name), path_of(name));
+    name_own_inode(path_of(name));
     auto dict = std::make_unique<test::Dict>(name, test::Options{.size = size});
     demand(dict->status == HOLDFAST_OK, "cannot open a copy");
+    demand(dict->segment().seed() == hash_seed, "another dictionary took the place of a copy");
     return dict;
   };
   dict_ = copy_of("victim-" + number);
