@@ -134,8 +134,9 @@ TEST(WeakMutex, the_sources_say_what_is_modelled) {
   expect_quotes({
       {"src/sync/shmtx.h",
        "state_->word.compare_exchange_strong(expected, 0, std::memory_order_release, std::memory_order_relaxed)"},
-      // A thread that may have slept keeps the mark of others that sleep: tests/model shows what becomes of them otherwise.
       {"src/sync/shmtx.h", "state_->word.compare_exchange_strong(seen, desired | mark, std::memory_order_acq_rel,"},
+      // Who may have slept keeps the mark of others that sleep: tests/model shows what becomes of them otherwise.
+      {"src/sync/shmtx.cc", "if (take(0, mark)) return LockResult::acquired;"},
       {"src/sync/shmtx.cc",
        "state_->word.compare_exchange_weak(seen, 0, std::memory_order_release, std::memory_order_relaxed)"},
       {"src/sync/shmtx.cc",
