@@ -15,7 +15,8 @@ inline constexpr std::uint64_t kMutexPatienceNs = 1'000'000'000;
 
 class ShardGuard {
  public:
-  explicit ShardGuard(Shard& shard, std::uint64_t patience_ns = kMutexPatienceNs) noexcept
+  /// On the path of every change: a call would be a tenth of the shortest.
+  [[gnu::always_inline]] explicit ShardGuard(Shard& shard, std::uint64_t patience_ns = kMutexPatienceNs) noexcept
       : shard_(shard), result_(shard.mutex().lock_for(patience_ns)) {
     // Before all stores of this critical section: a reader that reads one of them, in memory that somebody else gave
     // free earlier, sees the epoch of that too (Shard::unchanged_since).

@@ -17,6 +17,14 @@ namespace shmtx_internal {
 constinit thread_local CriticalSection critical_section{};
 static_assert(std::is_trivially_destructible_v<decltype(critical_section)>);
 
+std::uint64_t begin_section_beside_threads(std::atomic<std::uint64_t>& sections) noexcept {
+  return (sections.fetch_add(kOneBegun + kOneInside, std::memory_order_relaxed) + kOneBegun) & ~kInsideMask;
+}
+
+void end_section_beside_threads(std::atomic<std::uint64_t>& sections) noexcept {
+  sections.fetch_sub(kOneInside, std::memory_order_release);
+}
+
 }  // namespace shmtx_internal
 
 namespace {

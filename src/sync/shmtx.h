@@ -76,11 +76,14 @@ inline constexpr std::uint64_t kOneInside = 1;
 inline constexpr std::uint64_t kOneBegun = std::uint64_t{1} << 32;
 inline constexpr std::uint64_t kInsideMask = kOneBegun - 1;
 
-/// Counts a critical section that may begin; gives its number, in the upper half. An atomic step is needed only where
-/// there are other threads.
+/// For processes with several threads: by atomic steps.
+std::uint64_t begin_section_beside_threads(std::atomic<std::uint64_t>& sections) noexcept;
+void end_section_beside_threads(std::atomic<std::uint64_t>& sections) noexcept;
+
+/// Counts a critical section that may begin; gives its number, in the upper half.
 inline std::uint64_t begin_section(std::atomic<std::uint64_t>& sections) noexcept {
   if (!platform::is_single_threaded()) [[unlikely]]
-    return (sections.fetch_add(kOneBegun + kOneInside, std::memory_order_relaxed) + kOneBegun) & ~kInsideMask;
+    return begin_section_beside_threads(sections);
   const std::uint64_t number = (sections.load(std::memory_order_relaxed) | kInsideMask) + 1;
   sections.store(number + kOneInside, std::memory_order_relaxed);
   return number;
@@ -91,7 +94,7 @@ inline void end_section(std::atomic<std::uint64_t>& sections, std::uint64_t numb
   if (platform::is_single_threaded()) [[likely]]
     sections.store(number, std::memory_order_release);
   else
-    sections.fetch_sub(kOneInside, std::memory_order_release);
+    end_section_beside_threads(sections);
 }
 
 }  // namespace shmtx_internal

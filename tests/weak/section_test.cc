@@ -92,7 +92,7 @@ TEST(WeakSection, nobody_is_robbed_who_is_inside_and_each_part_is_needed) {
 TEST(WeakSection, the_sources_say_what_is_modelled) {
   expect_quotes({
       {"src/sync/shmtx.h", "sections.store(number, std::memory_order_release);"},
-      {"src/sync/shmtx.h", "sections.fetch_sub(kOneInside, std::memory_order_release);"},
+      {"src/sync/shmtx.cc", "sections.fetch_sub(kOneInside, std::memory_order_release);"},
       {"src/sync/shmtx.cc",
        "std::atomic_thread_fence(std::memory_order_acquire);\n"
        "// Acquire: pairs with end_section(). The word that was given back before that is not `seen` any more.\n"
