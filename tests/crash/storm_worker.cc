@@ -231,7 +231,8 @@ class Work {
   /// Who is still noted as inside must be dead.
   void take_over(const std::string& key, Section& section, std::uint64_t token) {
     ledger_.takeovers.fetch_add(1);
-    if ((*World::current())->judge(token) == Liveness::alive) ledger_.violations.add("%s was taken from a living process", key.c_str());
+    if ((*World::current())->judge(token) == Liveness::alive)
+      ledger_.violations.add("%s was taken from a living process", key.c_str());
     const std::uint64_t inside = section.inside.load();
     const Worker& dead = ledger_.workers[(inside >> 32) % kWorkers];
     const std::uint64_t killed = dead.killed_at_ns[(inside & 0xFFFFFFFF) % kLivesKept].load();
