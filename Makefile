@@ -34,7 +34,7 @@ test: ## install what is missing, build, run the C++ tests and the Lua specs
 	@$(compile)
 	@scripts/test $(BUILD)
 
-prove: ## every proof of docs/proof.md at length: 45 minutes on two processors
+prove: ## every proof of docs/proof.md at length
 	@scripts/setup test
 	@$(call configure,-DHOLDFAST_TESTS=ON)
 	@$(compile)
