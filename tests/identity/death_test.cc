@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -40,12 +41,8 @@ std::string run_out_of_descriptors(const Channel&) {
 std::string become_nobody(const Channel&) { return ::setuid(65534) == 0 ? "" : error_now(); }
 
 std::string change_root(const Channel&) {
-  std::string root = "/tmp/holdfast-identity.XXXXXX";
-  if (::mkdtemp(root.data()) == nullptr) return error_now();
-  const bool changed = ::chroot(root.c_str()) == 0;
-  const std::string why = changed ? "" : error_now();
-  if (!changed) ::rmdir(root.c_str());
-  return changed && ::chdir("/") == 0 ? "" : why;
+  const std::string root = std::string(::getenv("HOLDFAST_DIR")) + "/root";  // goes with the directory
+  return ::mkdir(root.c_str(), 0700) == 0 && ::chroot(root.c_str()) == 0 && ::chdir("/") == 0 ? "" : error_now();
 }
 
 std::string close_everything(const Channel& channel) {
