@@ -46,8 +46,9 @@
  *     a crash. A file that is cut short while it is in use (truncate, cp over it), or loses a page that a full file
  *     system cannot replace, is another matter: the kernel ends the process by SIGBUS. After holdfast_guard_sigbus() the
  *     call goes on with memory that is all zero, and what it gives is worth nothing; from then on the dictionary is
- *     REMOVED, with its locks, for every process, and may be removed by name and opened anew. Of the table of
- *     processes: calls that need it are SYSTEM until the process ends, and nobody's lock is taken over.
+ *     REMOVED, with its locks, and may be removed by name and opened anew. So it is for every process, with the guard
+ *     or without, as soon as one has noticed; but if the first page of the file is gone each has to notice by itself.
+ *     Of the table of processes: calls that need it are SYSTEM until the process ends, and nobody's lock is taken over.
  * 13. Versions. A host compares holdfast_abi() with HOLDFAST_ABI before any other call: no two with different numbers
  *     fit each other. With the same number, calls, structs and values stay what they are; calls and codes may be added.
  */
@@ -144,8 +145,9 @@ HOLDFAST_API double holdfast_now(void);
 HOLDFAST_API const char *holdfast_directory(void);
 /* Installs a handler of SIGBUS, once for the process, that keeps it alive when somebody cuts a file of this library short
  * while it is in use, see 12. Signals that are about something else go to the handler that was there before, with what
- * it was installed with; one that is installed later has to call this one in the same way. Any time, any thread. SYSTEM.
- */
+ * it was installed with; one that is installed later has to call this one in the same way. A forked child has it, too;
+ * after exec it is gone. It is of no use to a thread that blocks SIGBUS: the kernel ends the process there. Any time, any
+ * thread. SYSTEM. */
 HOLDFAST_API int holdfast_guard_sigbus(void);
 /* Parses "12345", "100k", "1m", "8g" (factors of 1024, either case).
  * INVALID for anything else, zero, or more than 2^40 bytes (1024g). */

@@ -111,6 +111,28 @@ describe("holdfast run", function()
             end
         end)
 
+        it("live on when the file of a dictionary is cut short, and make it anew", function()
+            local process = start_ready(2, [[
+                local shdict = require "resty.shdict"
+                local dict = assert(shdict.open("cut" .. id, { size = "100k" }))
+                dict:set("key", "value")
+                mark("opened." .. id)
+                while not io.open("]] .. path("cut_short") .. [[") do sleep(0.005) end
+                mark("told." .. id, tostring(select(2, dict:set("key", "value"))))
+                shdict.remove("cut" .. id)
+                dict = assert(shdict.open("cut" .. id, { size = "100k" }))
+                mark("anew." .. id, tostring(dict:set("key", "value")))
+            ]])
+            assert(count_files("^opened%.%d$", 2), process:err())
+            assert.equal(0, os.execute("truncate -s 0 " .. command.world() .. "/cut?.dict"))
+            write("cut_short", "")
+            assert.same({ code = 0 }, process:wait(), process:err())
+            for _, id in ipairs { 0, 1 } do
+                assert.equal("dictionary not found", read("told." .. id))
+                assert.equal("true", read("anew." .. id))
+            end
+        end)
+
         it("see the declared dictionaries; an option wins over the environment", function()
             local file = script('print(os.getenv("HOLDFAST_DICTS"))')
             local _, out, err = command.run("run", "--workers", "1", "--dict", "a=1m", "--dict", "b=64K", file,
