@@ -14,14 +14,16 @@ namespace holdfast {
 /// Thread safety: all calls, from any thread. What is lost when two note something at once does not matter.
 class Promptness {
  public:
-  /// A running mean.
+  /// A running mean, which follows longer delays faster than shorter ones: a loop that looks by itself may have been
+  /// woken shortly before, by chance.
   std::uint64_t delay_ns() const noexcept { return delay_ns_.load(kRelaxed); }
   /// A waiter has come, `ns` after it was woken. Where the loop slept for it, only what came after its sleep counts:
   /// that a thread has to wait for a processor does not make it a busy one.
   void note_delay(std::uint64_t ns, std::uint64_t now_ns) noexcept {
     const std::uint64_t mean = delay_ns();
     const std::uint64_t counted = std::min({ns, now_ns - awake_ns_.load(kRelaxed), kDelayMaxNs});
-    delay_ns_.store(mean - mean / kWeight + counted / kWeight, kRelaxed);
+    const std::uint64_t weight = counted > mean ? kWeightOfLonger : kWeightOfShorter;
+    delay_ns_.store(mean - mean / weight + counted / weight, kRelaxed);
   }
   /// The loop slept, and was woken for a waiter.
   void note_awake(std::uint64_t now_ns) noexcept { awake_ns_.store(now_ns, kRelaxed); }
@@ -33,7 +35,8 @@ class Promptness {
   }
 
  private:
-  static constexpr std::uint64_t kWeight = 4;
+  static constexpr std::uint64_t kWeightOfLonger = 4;
+  static constexpr std::uint64_t kWeightOfShorter = 32;
   static constexpr std::uint64_t kRest = 16;
 
   std::atomic<std::uint64_t> delay_ns_{0};
