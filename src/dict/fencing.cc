@@ -22,12 +22,12 @@ std::uint64_t known_range(const DictionaryHeader& header) noexcept {
 // Several shards may be here at once. Each has a range of its own, and the number that it returns is the first of that,
 // which nobody else gives. A range is begun by whoever stores it into `range`, and its count never goes back: it is
 // left only for a higher one.
-std::uint64_t number_of_new_range(Segment& segment, std::uint64_t last) noexcept {
+std::uint64_t number_of_new_range(Segment& segment, std::uint64_t last, std::uint64_t given) noexcept {
   DictionaryHeader& header = segment.header();
   const FencingRanges ranges = segment.world().fencing();
   const std::uint64_t old = header.range.load(kRelaxed);
   // At its end, or begun by another; anything else is damage, or a process that was killed in here.
-  if (last / kFencingRange != old && last / kFencingRange != old + 1) ranges.count_mended();
+  if (last < given || (last / kFencingRange != old && last / kFencingRange != old + 1)) ranges.count_mended();
   const std::uint64_t range = ranges.take(known_range(header));
   header.range.store(range, kRelaxed);
   header.range_copy.store(seal(range), kRelaxed);
@@ -37,6 +37,7 @@ std::uint64_t number_of_new_range(Segment& segment, std::uint64_t last) noexcept
     const bool further = of >= range && of <= std::max(range, ranges.last());
     if (further || header.sequence.compare_exchange_weak(count, range * kFencingRange, kRelaxed)) break;
   }
+  header.given.store(range * kFencingRange, kRelease);  // as in next_sequence()
   return range * kFencingRange;
 }
 

@@ -2,6 +2,10 @@
 //
 // Numbers come from a range that the world gave to this dictionary (world/fencing.h). A count that has left its range
 // is either at the range's end or was overwritten; either way the dictionary goes on in a range that nobody had.
+//
+// Inside the range, a count that was set back is below the number that was given last, which stands in a word of its
+// own. It is written after the count, so with several shards it may be behind by the numbers that are being given in
+// this instant, and is never before it.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +19,8 @@ namespace holdfast {
 /// Gives the first range to a dictionary that is being made.
 void initialise_fencing(DictionaryHeader& header, const FencingRanges& ranges) noexcept;
 /// The first number of a new range, for the caller alone; the dictionary goes on behind it. `last`: its count, as
-/// found.
-std::uint64_t number_of_new_range(Segment& segment, std::uint64_t last) noexcept;
+/// found; `given`: a number that was given before.
+std::uint64_t number_of_new_range(Segment& segment, std::uint64_t last, std::uint64_t given) noexcept;
 /// A range that was given to this dictionary, or 0.
 std::uint64_t known_range(const DictionaryHeader& header) noexcept;
 
@@ -25,6 +29,8 @@ std::uint64_t known_range(const DictionaryHeader& header) noexcept;
 /// finding the lock, is saved.
 inline std::uint64_t next_sequence(Segment& segment, std::uint64_t before) noexcept {
   DictionaryHeader& header = segment.header();
+  // Acquire: pairs with the release below. What was given by then was counted before, so the count is not below it.
+  const std::uint64_t given = header.given.load(kAcquire);
   std::uint64_t last = 0;
   if (segment.geometry().shards > 1) {
     last = header.sequence.fetch_add(1, kRelaxed);
@@ -33,9 +39,12 @@ inline std::uint64_t next_sequence(Segment& segment, std::uint64_t before) noexc
     header.sequence.store(last + 1, kRelaxed);
   }
   const std::uint64_t range = header.range.load(kRelaxed);
-  if (last / kFencingRange == range && (last + 1) / kFencingRange == range && last >= before) [[likely]]
+  const bool in_range = last / kFencingRange == range && (last + 1) / kFencingRange == range;
+  if (in_range && last >= given && last >= before) [[likely]] {
+    header.given.store(last + 1, kRelease);
     return last + 1;
-  return number_of_new_range(segment, last);
+  }
+  return number_of_new_range(segment, last, given);
 }
 
 }  // namespace holdfast

@@ -45,6 +45,7 @@ struct DictionaryHeader {
   alignas(64) Word64 sequence;     // last fencing number given out (dict/fencing.h)
   Word64 range;                    // the range it is of; else it was overwritten
   Word64 range_copy;               // sealed (world/fencing.h)
+  Word64 given;                    // last fencing number once more, written after it
 
   std::array<ReadCounts, kReadCounts> reads;
 };

@@ -105,7 +105,7 @@ Status Segment::adopt(const OpenedFile& file) {
     repair(shard);
   }
   // In a range of this world, above all that the other one gave here.
-  number_of_new_range(*this, header().sequence.load(kRelaxed));
+  number_of_new_range(*this, header().sequence.load(kRelaxed), 0);
   return finish_adoption(file, world_.id());
 }
 

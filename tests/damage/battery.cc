@@ -4,7 +4,6 @@
 #include <array>
 
 #include "support/shard_check.h"
-#include "world/fencing.h"
 
 namespace holdfast::damage {
 
@@ -163,19 +162,12 @@ void Battery::change_lock(const Item& item) {
   }
   const int code = call("lock_try", [&] { return dict.try_lock(item.key, kShort, &lease); });
   if (code == HOLDFAST_OK && item.kind == Kind::theirs) robbed_ = true;
-  if (code == HOLDFAST_OK && lease.sequence <= sequence_before(item))
+  if (code == HOLDFAST_OK && lease.sequence <= box_.last_sequence())
     fail("the fencing number " + std::to_string(lease.sequence) + " is given again");
   if (code == HOLDFAST_OK && lease.sequence >= kSequenceMax)
     fail("the fencing number " + std::to_string(lease.sequence) + " is no number of a double");
   wait_for(item);
   if (code == HOLDFAST_OK) call("unlock", [&] { return dict.unlock(item.key, &lease); });
-}
-
-// A key never has a number twice. Of a count that was set back a little, another key may have one that is not the next.
-std::uint64_t Battery::sequence_before(const Item& item) const {
-  if (item.kind == Kind::mine) return box_.lease().sequence;
-  if (item.kind == Kind::quiet) return box_.last_sequence();
-  return box_.last_sequence() - std::min(box_.last_sequence(), kFencingRange);
 }
 
 void Battery::wait_for(const Item& item) {

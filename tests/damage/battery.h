@@ -35,7 +35,6 @@ class Battery {
   void change_list(const Item& item);
   void change_lock(const Item& item);
   void change_permits(const Item& item);
-  std::uint64_t sequence_before(const Item& item) const;
   void wait_for(const Item& item);
   void fill_up();
   void finish();

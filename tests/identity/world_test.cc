@@ -138,7 +138,7 @@ TEST_F(IdentityWorld, AFencingCountThatWasOverwrittenDoesNotBeginAnew) {
   Child child(obey_as_ever);
   ASSERT_EQ(child.hear(), "ready");
   std::uint64_t last = 0;
-  constexpr std::size_t kInDictionary[] = {192, 200, 208};  // docs/format.md
+  constexpr std::size_t kInDictionary[] = {192, 200, 208, 216};  // docs/format.md
   constexpr std::size_t kInTable[] = {192, 200};
   const auto expect_larger = [&](const std::string& what) {
     ASSERT_EQ(child.ask("lock"), "ok") << what;
@@ -159,6 +159,35 @@ TEST_F(IdentityWorld, AFencingCountThatWasOverwrittenDoesNotBeginAnew) {
       write_word("dict.dict", 192, 0);  // so that a new range is asked for
       expect_larger("table, " + std::to_string(at) + ": " + std::to_string(word));
     }
+  }
+}
+
+// Each key had another number, so none of them can tell by its own that the count went back.
+TEST_F(IdentityWorld, AFencingCountThatWasSetBackALittleGivesNoNumberToAnotherKey) {
+  for (const std::uint64_t size : {std::uint64_t{65536}, std::uint64_t{4} << 20}) {
+    Child child([&](Channel& parent) {
+      Dict dict("dict", {.size = size});
+      const std::uint64_t mended = dict.stats().words_mended;
+      std::uint64_t last = 0;
+      int grants = 0;
+      for (const std::uint64_t back : {1, 2, 7, 100}) {
+        for (int i = 0; i < 200; ++i) {
+          holdfast_lease lease{};
+          const std::string key = "key " + std::to_string(grants++);
+          if (dict.try_lock(key, 0, &lease) != HOLDFAST_OK) return 1;
+          if (lease.sequence <= last) parent.say("given again, after " + std::to_string(back) + " less");
+          last = lease.sequence;
+          if (dict.unlock(key, &lease) != HOLDFAST_OK) return 2;
+        }
+        write_word("dict.dict", 192, last - back);
+      }
+      parent.say("done");
+      parent.say(std::to_string(dict.stats().words_mended - mended));
+      return 0;
+    });
+    EXPECT_EQ(child.hear(), "done");
+    EXPECT_EQ(child.hear(), "3");
+    EXPECT_EQ(child.wait(), 0);
   }
 }
 
