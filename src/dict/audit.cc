@@ -49,6 +49,7 @@ std::uint32_t hash_of(Entry& entry, std::uint32_t length, std::uint64_t seed) no
     return static_cast<std::uint32_t>(hash_key(bytes.data(), length, seed));
   }
   XXH3_state_t state;
+  XXH3_INITSTATE(&state);
   XXH3_64bits_reset_withSeed(&state, seed);
   for (std::uint32_t at = 0; at < length; at += kChunk) {
     const std::uint32_t here = std::min(length - at, kChunk);
