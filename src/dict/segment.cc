@@ -6,6 +6,7 @@
 #include "dict/fencing.h"
 #include "dict/repair.h"
 #include "world/file_use.h"
+#include "world/name_use.h"
 #include "world/world.h"
 
 namespace holdfast {
@@ -45,10 +46,11 @@ const char* strategy_name(MutexStrategy strategy) noexcept {
   return "unknown";
 }
 
-Segment::Segment(World& world, platform::Mapping mapping, const Geometry& geometry, MutexStrategy strategy,
-                 std::uint64_t seed, std::unique_ptr<RecordLock> record_lock)
+Segment::Segment(World& world, MappedFile file, const Geometry& geometry, MutexStrategy strategy, std::uint64_t seed,
+                 std::unique_ptr<RecordLock> record_lock)
     : world_(world),
-      mapping_(std::move(mapping)),
+      mapping_(std::move(file.mapping)),
+      name_use_(std::move(file.name_use)),
       geometry_(geometry),
       strategy_(strategy),
       seed_(seed),
@@ -59,16 +61,16 @@ Segment::Segment(World& world, platform::Mapping mapping, const Geometry& geomet
   shard_array_ = shards_.data();
 }
 
-Expected<std::unique_ptr<Segment>> Segment::make(World& world, const std::string& name, platform::Mapping mapping,
+Expected<std::unique_ptr<Segment>> Segment::make(World& world, const std::string& name, MappedFile file,
                                                  const Geometry& geometry, MutexStrategy strategy, std::uint64_t seed) {
   std::unique_ptr<RecordLock> record_lock;
   if (strategy == MutexStrategy::file) {
-    auto opened = RecordLock::open(world.directory(), file_name(name), mapping.file());
+    auto opened = RecordLock::open(world.directory(), file_name(name), file.mapping.file());
     if (!opened) return opened.status();
     record_lock = std::move(*opened);
   }
   return std::unique_ptr<Segment>(
-      new Segment(world, std::move(mapping), geometry, strategy, seed, std::move(record_lock)));
+      new Segment(world, std::move(file), geometry, strategy, seed, std::move(record_lock)));
 }
 
 Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::string& name) {
@@ -88,7 +90,7 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   const std::uint64_t seed = header.seed;
   auto mapping = map_world_file(*file);
   if (!mapping) return mapping.status();
-  auto segment = make(world, name, std::move(*mapping), geometry, strategy, seed);
+  auto segment = make(world, name, {std::move(*mapping), std::move(used->name)}, geometry, strategy, seed);
   if (segment && used->adopting != nullptr) {
     if (Status adopted = (*segment)->adopt(*file); !adopted.ok()) return adopted;
   }
@@ -112,14 +114,25 @@ Status Segment::adopt(const OpenedFile& file) {
 Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::string& name,
                                                    const DictionaryOptions& options) {
   const Geometry geometry = Geometry::of(options.size);
-  const NewFile file{FileKind::dictionary, geometry.size, options.persist, options.mode, world.id()};
+  platform::Mapping name_use;
+  const NewFile file{FileKind::dictionary,
+                     geometry.size,
+                     options.persist,
+                     options.mode,
+                     world.id(),
+                     [&](std::uint64_t inode) -> Status {
+                       auto held = hold_new_name(world.directory(), file_name(name), inode);
+                       if (!held) return held.status();
+                       name_use = std::move(*held);
+                       return {};
+                     }};
   // All the rest is zero, as shards are that nobody has used yet (ShardHeader::in_use). Touching each of them here
   // would cost a tenth of the time that the kernel's allocation takes.
   auto mapping = create_world_file(world.directory(), file_name(name), file,
                                    [&](std::byte* base) { initialise(base, geometry, options, world); });
   if (!mapping) return mapping.status();
   const std::uint64_t seed = reinterpret_cast<DictionaryHeader*>(mapping->data())->seed;
-  return make(world, name, std::move(*mapping), geometry, options.mutex, seed);
+  return make(world, name, {std::move(*mapping), std::move(name_use)}, geometry, options.mutex, seed);
 }
 
 Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string& name,
@@ -141,6 +154,7 @@ Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string
 
 void Segment::abandon() noexcept {
   if (!abandoned_) abandoned_ = mapping_.detach(kHeaderBytes);
+  name_use_.reset();
 }
 
 Status Segment::check_same(const std::string& name, const DictionaryOptions& options) const {

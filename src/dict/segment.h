@@ -55,9 +55,13 @@ class Segment {
  private:
   static constexpr std::uint32_t kFlushBits = 0xFFFFFF;
 
-  Segment(World& world, platform::Mapping mapping, const Geometry& geometry, MutexStrategy strategy, std::uint64_t seed,
+  struct MappedFile {
+    platform::Mapping mapping;
+    platform::Mapping name_use;  // world/name_use.h
+  };
+  Segment(World& world, MappedFile file, const Geometry& geometry, MutexStrategy strategy, std::uint64_t seed,
           std::unique_ptr<RecordLock> record_lock);
-  static Expected<std::unique_ptr<Segment>> make(World& world, const std::string& name, platform::Mapping mapping,
+  static Expected<std::unique_ptr<Segment>> make(World& world, const std::string& name, MappedFile file,
                                                  const Geometry& geometry, MutexStrategy strategy, std::uint64_t seed);
   Status adopt(const OpenedFile& file);
   static Expected<std::unique_ptr<Segment>> create(World& world, const std::string& name,
@@ -65,6 +69,7 @@ class Segment {
 
   World& world_;
   platform::Mapping mapping_;
+  platform::Mapping name_use_;  // until it is abandoned
   bool abandoned_ = false;
   Geometry geometry_;
   MutexStrategy strategy_;

@@ -12,11 +12,14 @@
 
 #include "platform/platform.h"
 #include "world/boot.h"
+#include "world/name_use.h"
 #include "world/runtime_directory.h"
 
 namespace holdfast {
 
 namespace {
+
+using platform::Mapping;
 
 constexpr std::uint64_t kPatienceNs = 5 * platform::kNsPerSecond;
 constexpr std::uint64_t kRetryNs = platform::kNsPerMs;
@@ -68,6 +71,7 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
   const std::string path = directory.path_of(name);
   const std::uint64_t deadline = platform::monotonic_ns() + kPatienceNs;
   int users_seen = 0;
+  int others_seen = 0;
   for (;;) {
     auto file = open_world_file(directory, name, FileKind::dictionary);
     if (!file) return file.status();
@@ -76,12 +80,20 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
     if (!ours) no_fork = std::make_unique<platform::ForkGuard>();
     const Claim claim = try_claim(file->fd.get(), ours);
     if (claim == Claim::failed) return Status{Code::system, "cannot lock " + path + ": " + platform::error_text(errno)};
-    if (claim != Claim::none && read_again(*file) && is_of(*file, world) == ours) {
-      if (ours) return UsedFile{std::move(*file), nullptr};
-      if (claim == Claim::shared && ++users_seen >= kLooks) return refuse_other_world(path);
-      if (claim == Claim::alone && outlives_its_world(file->header()))
-        return UsedFile{std::move(*file), std::move(no_fork)};
-      if (claim == Claim::alone) {
+    const bool wanted = ours || (claim == Claim::alone && outlives_its_world(file->header()));
+    Mapping use;
+    if (claim != Claim::none && wanted) {
+      auto held = hold_name(directory, name, file->id.inode);
+      if (!held) return held.status();
+      use = std::move(*held);
+    }
+    if (claim != Claim::none && read_again(*file) && is_of(*file, world) == ours &&
+        is_current_file(directory, name, file->id)) {
+      const bool named = use || !directory.is_anchored();
+      if (wanted && named) return UsedFile{std::move(*file), std::move(no_fork), std::move(use)};
+      if (wanted && ++others_seen >= kLooks) return refuse_replaced(directory, name);
+      if (!ours && claim == Claim::shared && ++users_seen >= kLooks) return refuse_other_world(path);
+      if (!wanted && claim == Claim::alone) {
         no_fork.reset();
         Status retired = retire_opened_file(directory, name, *file);
         return retired.ok() ? Status{Code::not_found, "there is no " + path} : retired;

@@ -37,10 +37,12 @@ struct UsedFile {
   /// Not null: the caller has it alone, until finish_adoption(), and drops what the file says of processes first. No
   /// child is forked meanwhile, which would have it alone, too.
   std::unique_ptr<platform::ForkGuard> adopting;
+  /// Says to others that the name is this file's; the caller keeps it as long as the file is mapped.
+  platform::Mapping name;
 };
 
-/// not_found as open_world_file(). mismatch: processes of another world use it. busy: somebody adopts it, and is
-/// stopped.
+/// not_found as open_world_file(). mismatch: processes of another world use it, or processes of this world use another
+/// file that had its name. busy: somebody adopts it, and is stopped.
 Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
                                        const WorldId& world);
 

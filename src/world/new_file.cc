@@ -178,6 +178,10 @@ Expected<Mapping> create_world_file_by(Birth birth, const RuntimeDirectory& dire
   auto mapping = fill(directory, name, file, unborn.fd(), initialise);
   if (!mapping) return mapping;
 
+  if (file.before_naming) {
+    if (Status ready = file.before_naming(mapping->file().inode); !ready.ok()) return ready;
+  }
+
   HOLDFAST_FAILPOINT("new_file.publish");
   const int error = unborn.publish(name);
   if (error == 0) return mapping;

@@ -178,17 +178,7 @@ Expected<FileDescriptor> ProcessTable::open_file() const {
                                     " was cut short by somebody while this process used it; end all processes that use "
                                     "it, and remove it"};
   }
-  auto directory_fd = directory_.open();  // also finds out that the table is no longer this one
-  if (!directory_fd) return directory_fd.status();
-  FileDescriptor fd(::openat(directory_fd->get(), kTableName, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!fd) {
-    return Status{Code::system, "cannot open " + directory_.path_of(kTableName) + ": " + platform::error_text(errno)};
-  }
-  FileId id;
-  if (const int error = platform::file_id(fd.get(), id); error != 0 || id != mapping_.file()) {
-    return Status{Code::system, directory_.path_of(kTableName) + " was replaced while this process used it"};
-  }
-  return fd;
+  return directory_.open_anchor();
 }
 
 // --- the table's lock ------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@
 //   kPresenceLock        shared: the world lives. Unlike a slot it is inherited by fork: a child without an identity
 //                        is in the world too (a server that forks into the background must not lose what it stored)
 //   kSlotLocks + slot    that process lives
+//   from kNameLocks on   shared: a dictionary of that name is in use (world/name_use.h)
 //
 // While nobody has any of them, the boot id and the time namespace in the header tell whether the file still means
 // something; a table in use is joined whatever its boot id, as containers have boot ids of their own. A copy of a table
@@ -34,6 +35,7 @@
 #include "world/fencing.h"
 #include "world/file_use.h"
 #include "world/liveness.h"
+#include "world/name_use.h"
 #include "world/runtime_directory.h"
 #include "world/wait_table.h"
 #include "world/world_file.h"
@@ -54,9 +56,10 @@ struct TableHeader {
   alignas(64) Word32 lock_holder;  // pid of the process that has kTableLock; for people
   Word64 unjudged;                 // times that it could not be told whether a process lives; for people
   alignas(64) FencingMemory fencing;
+  alignas(64) std::array<Word64, kRemovedNotes> removed;  // world/name_use.h; through the file only
 };
 static_assert(sizeof(TableHeader) <= kHeaderBytes && offsetof(TableHeader, lock_holder) == 128 &&
-              offsetof(TableHeader, fencing) == 192);
+              offsetof(TableHeader, fencing) == 192 && offsetof(TableHeader, removed) == kRemovedNotesOffset);
 
 /// One process. Written by its owner, except where noted; read by anybody, as hints.
 struct alignas(64) ProcessSlot {

@@ -276,4 +276,16 @@ void RuntimeDirectory::anchor(std::string name, platform::FileId id) {
   anchor_id_ = id;
 }
 
+Expected<platform::FileDescriptor> RuntimeDirectory::open_anchor() const {
+  auto directory_fd = open();  // also finds out that it is no longer this file
+  if (!directory_fd) return directory_fd.status();
+  platform::FileDescriptor fd(
+      ::openat(directory_fd->get(), anchor_name_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd) return Status{Code::system, "cannot open " + path_of(anchor_name_) + ": " + platform::error_text(errno)};
+  platform::FileId id;
+  if (const int error = platform::file_id(fd.get(), id); error != 0 || id != anchor_id_)
+    return Status{Code::system, path_of(anchor_name_) + " was replaced while this process used it"};
+  return fd;
+}
+
 }  // namespace holdfast

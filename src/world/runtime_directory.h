@@ -49,6 +49,9 @@ class RuntimeDirectory {
   /// From now on open() demands that `name` in here is that file: a process must not meet others through dictionaries
   /// while the process table that tells who lives is no longer the one it is in.
   void anchor(std::string name, platform::FileId id);
+  bool is_anchored() const noexcept { return !anchor_name_.empty(); }
+  /// A fresh description of that file. REQUIRES: is_anchored().
+  Expected<platform::FileDescriptor> open_anchor() const;
 
  private:
   Status judge(const struct stat& info) const;

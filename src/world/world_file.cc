@@ -10,6 +10,7 @@
 
 #include "base/failpoint.h"
 #include "world/directory_lock.h"
+#include "world/name_use.h"
 #include "world/runtime_directory.h"
 
 namespace holdfast {
@@ -113,13 +114,19 @@ bool left_by_another_version(const FileHeader& header, FileKind kind, int fd) {
 
 // --- removing --------------------------------------------------------------------------------------------
 
-// For those who have it mapped. Only in a file that is long enough and ours: nothing else is written to. 0, or an errno
-// value: then those who have it mapped do not know.
-int mark_retired(int fd, Retired reason) {
+// For those who have it mapped. Only in a file that is long enough and ours: nothing else is written to. `told`: they
+// know, or will, as of a file that was cut short nothing is left that they could change without a signal. 0, or an
+// errno value: then those who have it mapped do not know.
+int mark_retired(int fd, Retired reason, bool& told) {
+  told = false;
   struct stat info;
   std::array<char, 8> magic{};
   if (::fstat(fd, &info) != 0) return errno;
-  if (!S_ISREG(info.st_mode) || info.st_size < static_cast<off_t>(kHeaderBytes)) return 0;
+  if (!S_ISREG(info.st_mode)) return 0;
+  if (info.st_size < static_cast<off_t>(kHeaderBytes)) {
+    told = true;
+    return 0;
+  }
   if (platform::uninterrupted([&] { return ::pread(fd, magic.data(), magic.size(), 0); }) < 0) return errno;
   if (magic != kMagic) return 0;
   const platform::Mapping page = platform::map_shared(fd, kHeaderBytes);
@@ -129,6 +136,7 @@ int mark_retired(int fd, Retired reason) {
   std::uint32_t not_yet = 0;
   reinterpret_cast<FileHeader*>(page.data())
       ->retired.compare_exchange_strong(not_yet, reason, std::memory_order_release, std::memory_order_relaxed);
+  told = true;
   return 0;
 }
 
@@ -151,10 +159,14 @@ Status remove_name(const RuntimeDirectory& directory, const std::string& name, c
     return {Code::not_found, "there is no " + directory.path_of(name)};
   }
   // Without the mark it keeps its name: two files under one name, each with users, would be two holders of one lock.
+  auto note = RemovedNote::prepare(directory, name);
+  if (!note) return note.status();
   if (S_ISREG(info.st_mode)) {
+    bool told = false;
     const FileDescriptor fd(::openat(directory_fd->get(), name.c_str(), kOpenFlags));
-    if (const int error = fd ? mark_retired(fd.get(), reason) : errno; error != 0)
+    if (const int error = fd ? mark_retired(fd.get(), reason, told) : errno; error != 0)
       return cannot_remove(directory, name, error);
+    if (told) note->write(info.st_ino);
   }
   HOLDFAST_FAILPOINT("remove.retired");
   if (::unlinkat(directory_fd->get(), name.c_str(), 0) != 0 && errno != ENOENT)

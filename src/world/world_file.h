@@ -88,6 +88,8 @@ struct NewFile {
   bool persist;
   std::uint32_t mode;  // exact permission bits, whatever the umask
   WorldId world{};     // of a dictionary; a process table gets one of its own
+  /// Called with the inode before the file gets its name, which it does not get unless this succeeds. May be empty.
+  std::function<Status(std::uint64_t inode)> before_naming{};
 };
 
 /// Creates the file with its FileHeader filled in and everything behind it zero, runs `initialise` on the mapping,

@@ -1,0 +1,146 @@
+#include "world/name_use.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "base/hash.h"
+#include "world/runtime_directory.h"
+#include "world/world_file.h"
+
+namespace holdfast {
+
+namespace {
+
+using platform::FileDescriptor;
+using platform::Mapping;
+
+constexpr int kInodeBits = 26;
+constexpr std::uint64_t kInodes = std::uint64_t{1} << kInodeBits;
+/// Who has opened a file that was removed meanwhile holds its byte for a moment: others look so often.
+constexpr int kLooks = 5;
+constexpr std::uint64_t kRetryNs = platform::kNsPerMs;
+/// Notes that may stand for one byte.
+constexpr std::size_t kProbe = 16;
+
+// Notes are written under the directory's lock, and read by whoever finds a lock in the way: a torn one is that of no
+// file in use, and the reader looks again.
+off_t place_of(std::uint64_t byte, std::size_t step) noexcept {
+  const std::size_t index = (byte * 0x9E3779B97F4A7C15U >> 32) + step;
+  return static_cast<off_t>(kRemovedNotesOffset + index % kRemovedNotes * sizeof byte);
+}
+
+std::uint64_t read_note(int table, off_t at) noexcept {
+  std::uint64_t byte = 0;
+  return ::pread(table, &byte, sizeof byte, at) == static_cast<ssize_t>(sizeof byte) ? byte : 0;
+}
+
+void write_note(int table, off_t at, std::uint64_t byte) noexcept {
+  if (::pwrite(table, &byte, sizeof byte, at) < 0) return;  // not noted: newcomers are refused for longer
+}
+
+bool is_noted(int table, std::uint64_t byte) noexcept {
+  for (std::size_t step = 0; step < kProbe; ++step)
+    if (read_note(table, place_of(byte, step)) == byte) return true;
+  return false;
+}
+
+bool is_held(int table, std::uint64_t byte) noexcept {
+  std::uint64_t holder = platform::kNoHolder;
+  return platform::find_record_lock(table, byte, 1, holder) != 0 || holder != platform::kNoHolder;
+}
+
+/// Whether somebody uses another file of that name which was not removed in order.
+bool is_other_in_use(int table, std::uint64_t own) noexcept {
+  const std::uint64_t first = own & ~(kInodes - 1);
+  // The kernel names any one lock of a range, so what it names splits the range.
+  std::array<std::pair<std::uint64_t, std::uint64_t>, 64> ranges{{{first, own}, {own + 1, first + kInodes}}};
+  std::size_t count = 2;
+  while (count > 0) {
+    const auto [begin, end] = ranges[--count];
+    std::uint64_t holder = platform::kNoHolder;
+    if (begin >= end) continue;
+    if (platform::find_record_lock(table, begin, end - begin, holder) != 0) return true;  // not known
+    if (holder < begin || holder >= end) continue;  // nobody, or a lock that is not ours
+    if (!is_noted(table, holder) || count + 2 > ranges.size()) return true;
+    ranges[count++] = {begin, holder};
+    ranges[count++] = {holder + 1, end};
+  }
+  return false;
+}
+
+}  // namespace
+
+std::uint64_t name_byte(const std::string& name, std::uint64_t inode) noexcept {
+  const std::uint64_t hash = hash_key(name.data(), name.size(), 0) >> (kInodeBits + 2);
+  return kNameLocks + (hash << kInodeBits | inode % kInodes);
+}
+
+Expected<Mapping> hold_name(const RuntimeDirectory& directory, const std::string& name, std::uint64_t inode) {
+  if (!directory.is_anchored()) return Mapping();
+  const platform::ForkGuard no_fork;
+  auto table = directory.open_anchor();
+  if (!table) return table.status();
+  const std::uint64_t byte = name_byte(name, inode);
+  if (const int error = platform::try_shared_record_lock(table->get(), byte); error != 0) {
+    return Status{Code::system,
+                  "cannot lock the name of " + directory.path_of(name) + ": " + platform::error_text(error)};
+  }
+  if (is_other_in_use(table->get(), byte)) return Mapping();
+  Mapping pin = platform::pin_description(table->get(), platform::AtFork::inherit);
+  if (!pin) {
+    return Status{Code::system,
+                  "cannot pin the name of " + directory.path_of(name) + ": " + platform::error_text(errno)};
+  }
+  return pin;
+}
+
+Expected<Mapping> hold_new_name(const RuntimeDirectory& directory, const std::string& name, std::uint64_t inode) {
+  if (!directory.is_anchored()) return Mapping();
+  for (int look = 1;; ++look) {
+    auto held = hold_name(directory, name, inode);
+    if (!held) return held;
+    if (*held) {
+      // A file that had the inode's number before may have been removed.
+      auto table = directory.open_anchor();
+      if (!table) return table.status();
+      const std::uint64_t byte = name_byte(name, inode);
+      for (std::size_t step = 0; step < kProbe; ++step)
+        if (read_note(table->get(), place_of(byte, step)) == byte) write_note(table->get(), place_of(byte, step), 0);
+      return held;
+    }
+    if (look == kLooks) return refuse_replaced(directory, name);
+    platform::sleep_until(platform::monotonic_ns() + kRetryNs);
+  }
+}
+
+Status refuse_replaced(const RuntimeDirectory& directory, const std::string& name) {
+  return {Code::mismatch, directory.path_of(name) +
+                              " was deleted, moved or replaced while processes used it, and they still do; stop those "
+                              "processes, or choose another name"};
+}
+
+Expected<RemovedNote> RemovedNote::prepare(const RuntimeDirectory& directory, const std::string& name) {
+  if (!directory.is_anchored() || !name.ends_with(kDictionarySuffix)) return RemovedNote(FileDescriptor(), name);
+  auto table = directory.open_anchor();
+  if (!table) return table.status();
+  return RemovedNote(std::move(*table), name);
+}
+
+void RemovedNote::write(std::uint64_t inode) const noexcept {
+  if (!table_) return;
+  const std::uint64_t byte = name_byte(name_, inode);
+  if (is_noted(table_.get(), byte)) return;
+  for (std::size_t step = 0; step < kProbe; ++step) {
+    const off_t at = place_of(byte, step);
+    const std::uint64_t there = read_note(table_.get(), at);
+    // Overwritten memory may say anything; only a byte of names can be held.
+    if (there >= kNameLocks && there >> 63 == 0 && is_held(table_.get(), there)) continue;
+    write_note(table_.get(), at, byte);
+    return;
+  }
+}
+
+}  // namespace holdfast

@@ -1,0 +1,151 @@
+// A dictionary's file is deleted, moved or replaced by hand while processes use it: newcomers are refused as long as
+// they do, so that a lock never has two holders. One that was removed in order is in nobody's way.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include <filesystem>
+#include <string>
+
+#include "identity/participant.h"
+
+namespace holdfast::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kRefusal = "was deleted, moved or replaced while processes used it, and they still do";
+
+class IdentityName : public testing::TestWithParam<bool> {
+ protected:
+  static int take_part(Channel& parent) { return obey(parent, {.persist = GetParam()}); }
+  void SetUp() override {
+    ASSERT_EQ(holder_.hear(), "ready");
+    ASSERT_EQ(holder_.ask("lock"), "ok");
+  }
+  /// Nobody else gets it as long as the holder lives, and afterwards somebody does.
+  void expect_one_holder() {
+    {
+      Child newcomer(take_part);
+      EXPECT_THAT(newcomer.hear(), HasSubstr(kRefusal));
+    }
+    EXPECT_EQ(holder_.ask("held"), "yes");
+    holder_.kill();
+    holder_.wait();
+    Child next(take_part);
+    EXPECT_EQ(next.hear(), "ready");
+    EXPECT_EQ(next.ask("lock"), "ok");
+  }
+
+  const ScratchDirectory directory_;
+  const std::string file_ = directory_ / "dict.dict";
+  Child holder_{take_part};
+};
+
+TEST_P(IdentityName, IsKeptForTheUsersOfADeletedFile) {
+  ASSERT_EQ(::unlink(file_.c_str()), 0);
+  expect_one_holder();
+}
+
+TEST_P(IdentityName, IsKeptForTheUsersOfAFileThatACopyOfItReplaced) {
+  std::filesystem::copy_file(file_, file_ + ".copy");
+  ASSERT_EQ(::rename((file_ + ".copy").c_str(), file_.c_str()), 0);
+  expect_one_holder();
+}
+
+TEST_P(IdentityName, IsKeptForTheUsersOfAFileThatAnotherOnesReplaced) {
+  Child other([](Channel& parent) {
+    Dict dict("other", {.persist = GetParam()});
+    parent.say(in_words(dict.status));
+    parent.hear();
+    return 0;
+  });
+  ASSERT_EQ(other.hear(), "ok");
+  ASSERT_EQ(::rename((directory_ / "other.dict").c_str(), file_.c_str()), 0);
+  expect_one_holder();
+}
+
+TEST_P(IdentityName, IsKeptForAForkedChildThatInheritedTheFile) {
+  Child parent_process([](Channel& parent) {
+    const Dict dict("dict", {.persist = GetParam()});
+    const pid_t child = ::fork();
+    while (child == 0) ::pause();
+    parent.say(std::to_string(child));
+    parent.hear();
+    return 0;
+  });
+  const auto child = static_cast<pid_t>(std::stoi(parent_process.hear()));
+  parent_process.kill();
+  parent_process.wait();
+  holder_.kill();
+  holder_.wait();
+  ASSERT_EQ(::unlink(file_.c_str()), 0);
+  {
+    Child newcomer(take_part);
+    EXPECT_THAT(newcomer.hear(), HasSubstr(kRefusal));
+  }
+  ::kill(child, SIGKILL);
+}
+
+TEST_P(IdentityName, ComesBackWithTheFile) {
+  ASSERT_EQ(::rename(file_.c_str(), (directory_ / "away").c_str()), 0);
+  {
+    Child newcomer(take_part);
+    EXPECT_THAT(newcomer.hear(), HasSubstr(kRefusal));
+  }
+  ASSERT_EQ(::rename((directory_ / "away").c_str(), file_.c_str()), 0);
+  Child newcomer(take_part);
+  EXPECT_EQ(newcomer.hear(), "ready");
+  EXPECT_EQ(newcomer.ask("lock"), "locked");
+}
+
+TEST_P(IdentityName, IsFreeAfterARemovalThoughUsersHaveNotLookedYet) {
+  for (int i = 0; i < 3; ++i) {
+    Child remover([](Channel& parent) {
+      parent.say(in_words(holdfast_remove("dict", 4)));
+      return 0;
+    });
+    ASSERT_EQ(remover.hear(), "ok");
+    Child newcomer(take_part);
+    ASSERT_EQ(newcomer.hear(), "ready");
+    EXPECT_EQ(newcomer.ask("lock"), "ok");
+  }
+  EXPECT_EQ(holder_.ask("held"), "no");
+}
+
+// The note of a removal says nothing of the file that came after it.
+TEST_P(IdentityName, IsKeptForTheUsersOfADeletedFileThatFollowedARemovedOne) {
+  Child second([](Channel& parent) {
+    holdfast_remove("dict", 4);
+    return obey(parent, {.persist = GetParam()});
+  });
+  ASSERT_EQ(second.hear(), "ready");
+  ASSERT_EQ(second.ask("lock"), "ok");
+  ASSERT_EQ(::unlink(file_.c_str()), 0);
+  Child newcomer(take_part);
+  EXPECT_THAT(newcomer.hear(), HasSubstr(kRefusal));
+  EXPECT_EQ(second.ask("held"), "yes");
+}
+
+TEST_P(IdentityName, IsRefusedToAProcessThatHadTheRemovedFileAndOpensItsSuccessorLate) {
+  // The holder's file is removed, its successor deleted while it is in use: the holder, too, is a newcomer now.
+  Child second([](Channel& parent) {
+    holdfast_remove("dict", 4);
+    return obey(parent, {.persist = GetParam()});
+  });
+  ASSERT_EQ(second.hear(), "ready");
+  ASSERT_EQ(second.ask("lock"), "ok");
+  ASSERT_EQ(::unlink(file_.c_str()), 0);
+  EXPECT_EQ(holder_.ask("held"), "no");
+  EXPECT_NE(holder_.ask("lock"), "ok");
+  EXPECT_EQ(second.ask("held"), "yes");
+}
+
+INSTANTIATE_TEST_SUITE_P(, IdentityName, testing::Bool(),
+                         [](const auto& persist) { return std::string(persist.param ? "persistent" : "plain"); });
+
+}  // namespace
+}  // namespace holdfast::test
