@@ -236,18 +236,21 @@ Code Dictionary::flush_expired(std::uint32_t max, std::uint32_t& count) noexcept
   return Code::ok;
 }
 
-// Where memory is short though something is held: whether any could be taken from dead processes, or from damage. It is
-// not looked for all the time: a dictionary full of locks of living processes would go over itself at each call. After
-// a look in vain it rests for about 20 times as long as that took; where nothing depends on it, for much longer.
-bool Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed) noexcept {
+// Where memory is short though something is held: takes what the dead have, or damage. Not ok if the mutex is not to be
+// had. It is not done all the time: a dictionary full of locks of living processes would go over itself at each call.
+// After a look in vain it rests for about 20 times as long as that took; where nothing depends on it, for much longer.
+// An operation that would fail still looks meanwhile whether anybody has died since, without the mutex.
+Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed) noexcept {
   const std::uint32_t rest_us = (1000 + shard.granules() / 2) * (needed ? 1 : 30);
   const auto now = static_cast<std::uint32_t>(platform::monotonic_ns() / 1000);
   Word32& asked = shard.header().asked;
   const std::uint32_t last = asked.load(kRelaxed);
-  if (last != 0 && now - last < rest_us) return false;
+  const bool rests = last != 0 && now - last < rest_us;
+  if (rests && !needed) return Code::ok;
   const DeadOwners dead(shard, world_);
+  if (rests && !dead.any()) return Code::ok;
   const ShardGuard guard(shard, kReclaimPatienceNs);
-  if (!guard.held()) return false;
+  if (!guard.held()) return guard.code();
   const bool damaged = needed && !audit(shard, segment.seed());
   if (damaged) repair(shard);
   Arena arena(shard);
@@ -255,7 +258,7 @@ bool Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed) 
   if (arena.damaged()) repair(shard);
   const bool found = damaged || arena.damaged() || swept.dead + swept.locks + swept.expired != 0;
   asked.store(found ? 0 : now | 1, kRelaxed);
-  return found;
+  return Code::ok;
 }
 
 }  // namespace holdfast

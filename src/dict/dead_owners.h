@@ -4,6 +4,7 @@
 // as gone: a token is never given out again, so they stay dead.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -23,6 +24,9 @@ class DeadOwners {
   bool has(Token token) const noexcept {
     const std::uint32_t slot = slot_of(token);
     return token != kNobody && (slot >= kSlots || oldest_[slot] == token);  // a slot that is none was never given out
+  }
+  bool any() const noexcept {
+    return std::any_of(oldest_.begin(), oldest_.end(), [](Token token) { return token != kNobody; });
   }
 
  private:

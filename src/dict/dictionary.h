@@ -118,7 +118,7 @@ class Dictionary {
 
   /// Runs `operation(Shard&, Arena&) -> Code` with the mutex of the key's shard. It must either commit, or return
   /// Code::corrupt before having changed anything: the shard is repaired then, and the operation run again. So it is
-  /// after Code::no_memory, if dead processes held memory that can be had now.
+  /// after Code::no_memory, once the memory of dead processes was looked for.
   template <class Operation>
   Code mutate(Segment& segment, std::uint64_t hash, Operation&& operation,
               std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
@@ -142,7 +142,7 @@ class Dictionary {
   Code keys_of(Shard& shard, std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count);
   Code write(Segment& segment, Shard& shard, Arena& arena, const Key& key, Place& place, const ValueIn& value,
              std::uint64_t expiry_at_ms, Evict evict, Effect& effect) noexcept;
-  bool reclaim_from_dead(Segment& segment, Shard& shard, bool needed) noexcept;
+  Code reclaim_from_dead(Segment& segment, Shard& shard, bool needed) noexcept;
   void cut(Segment& segment, Shard& shard, Arena& arena, const Place& place) noexcept;
 
   World& world_;
@@ -173,7 +173,10 @@ Code Dictionary::mutate(Segment& segment, std::uint64_t hash, Operation&& operat
     }
     if (!crowded || again) [[likely]]
       return result;
-    if (!reclaim_from_dead(segment, shard, result == Code::no_memory) || result != Code::no_memory) return result;
+    // Again in any case: others may have found what there was after this had failed.
+    const bool needed = result == Code::no_memory;
+    const Code looked = reclaim_from_dead(segment, shard, needed);
+    if (!needed || looked != Code::ok) return needed ? looked : result;
   }
 }
 

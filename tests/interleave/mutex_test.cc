@@ -142,6 +142,19 @@ TEST_P(InterleaveAsleep, AReleaseBetweenMarkAndSleepIsNotSleptOver) {
   EXPECT_EQ(waiter.hear(), "acquired");
 }
 
+// Fails if it takes the mutex without the mark: whoever sleeps beside it would not be woken next.
+TEST_P(InterleaveAsleep, OneThatMayHaveSleptTakesTheMutexWithTheMarkOfOthers) {
+  Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
+  ASSERT_EQ(owner.hear(), "acquired");
+  Child waiter([&](Channel& parent) { return contend_by("shmtx.marked", parent, kLongNs); });
+  ASSERT_EQ(waiter.hear(), "at shmtx.marked");
+  ASSERT_EQ(owner.ask("unlock"), "unlocked");
+  EXPECT_EQ(word(), 0U);
+  waiter.say("go on");
+  ASSERT_EQ(waiter.hear(), "acquired");
+  EXPECT_EQ(word() & kShmtxWaiters, kShmtxWaiters);
+}
+
 TEST_P(InterleaveAsleep, ADeathBetweenMarkAndSleepHarmsNobody) {
   Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
   ASSERT_EQ(owner.hear(), "acquired");

@@ -1,0 +1,157 @@
+// Two processes at a time take locks without an end, each under a key of its own, and are killed by SIGKILL somewhere
+// on their way; others follow. No attempt may fail: what the dead hold is memory to be had, however much that was.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include <array>
+#include <cinttypes>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "crash/ledger.h"
+#include "platform/platform.h"
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/shard_check.h"
+
+namespace holdfast::test {
+namespace {
+
+constexpr std::uint64_t kSize = 100 << 10;
+constexpr std::size_t kProcesses = 2;
+/// Of one process. About 900 fit into the dictionary, and the living keep theirs.
+constexpr std::uint64_t kLocksMax = 400;
+constexpr int kAttemptsMax = 100;
+
+struct Settings {
+  std::uint64_t seed = std::random_device()();
+  std::uint64_t locks = 100'000;
+};
+
+/// What the processes of a run share beside the dictionary.
+struct Ledger {
+  std::atomic<std::uint64_t> begun;  // attempts, and the number in the key of the next
+  std::atomic<std::uint64_t> taken;
+  std::array<std::atomic<std::uint64_t>, kProcesses> taken_by_each;
+  std::atomic<std::uint64_t> longest_ns;
+  crash::Violations violations;
+};
+
+class Run {
+ public:
+  explicit Run(const Settings& settings) : settings_(settings), random_(settings.seed) {}
+
+  bool is_open() const { return dict_.status == HOLDFAST_OK; }
+
+  void run() {
+    while (ledger_.taken < settings_.locks && ledger_.violations.count == 0)
+      for (std::size_t i = 0; i < kProcesses; ++i) replace(i);
+    for (auto& process : processes_) process.reset();
+    finish();
+  }
+
+  /// Number of violations.
+  std::uint64_t report() const {
+    std::printf("%" PRIu64 " locks of %" PRIu64 " processes that were killed, in %" PRIu64
+                " KB: longest attempt %.1f ms, %" PRIu64 " repairs; %" PRIu64 " violations\n",
+                ledger_.taken.load(), killed_, kSize >> 10, static_cast<double>(ledger_.longest_ns.load()) / 1e6,
+                repairs_, ledger_.violations.count.load());
+    ledger_.violations.print();
+    return ledger_.violations.count.load();
+  }
+
+ private:
+  void take(std::size_t i) {
+    const std::string key = "request-" + std::to_string(10'000'000 + ledger_.begun.fetch_add(1));
+    holdfast_lease lease{};
+    const std::uint64_t begin = platform::monotonic_ns();
+    int code = HOLDFAST_TIMEOUT;
+    // A machine that stalls may stop one process inside for longer than the other has patience.
+    for (int attempts = 0; code == HOLDFAST_TIMEOUT && attempts < kAttemptsMax; ++attempts)
+      code = dict_.try_lock(key, 0, &lease);
+    const std::uint64_t ns = platform::monotonic_ns() - begin;
+    if (code != HOLDFAST_OK)
+      ledger_.violations.add("after %" PRIu64 " locks: %s: %s", ledger_.taken.load(), holdfast_code_text(code),
+                             holdfast_error());
+    ledger_.taken.fetch_add(1);
+    ledger_.taken_by_each[i].fetch_add(1);
+    std::uint64_t longest = ledger_.longest_ns.load();
+    while (longest < ns && !ledger_.longest_ns.compare_exchange_weak(longest, ns)) {
+    }
+  }
+
+  /// Returns soon enough for the process to be in the middle of something.
+  void await_locks(std::size_t i, std::uint64_t count) {
+    const auto has_them = [&] { return ledger_.taken_by_each[i] >= count || ledger_.violations.count != 0; };
+    for (int looks = 0; looks < 1000; ++looks) {
+      if (has_them()) return;
+      ::usleep(10);
+    }
+    if (!eventually(has_them)) ledger_.violations.add("a process takes no more locks");
+  }
+
+  /// Kills the process of that number once it has taken some locks, and starts the next one.
+  void replace(std::size_t i) {
+    if (processes_[i] != nullptr) {
+      await_locks(i, 1 + random_() % kLocksMax);
+      processes_[i]->kill();
+      if (processes_[i]->wait() != 128 + SIGKILL) ledger_.violations.add("a process ended by itself");
+      ++killed_;
+    }
+    ledger_.taken_by_each[i] = 0;
+    processes_[i] = std::make_unique<Child>([this, i](Channel& parent) {
+      for (std::uint64_t n = 0; n < kLocksMax && ledger_.violations.count == 0; ++n) take(i);
+      parent.hear();
+      return 0;
+    });
+  }
+
+  /// In a process of its own: this one never enters the world.
+  void finish() {
+    Child last([this](Channel& parent) {
+      if (const std::string wrong = check_segment(dict_.segment()); !wrong.empty())
+        ledger_.violations.add("left damaged: %s", wrong.c_str());
+      if (dict_.set("value", std::string(kSize / 4, 'v')) != HOLDFAST_OK)
+        ledger_.violations.add("a value of a quarter of the dictionary: %s", holdfast_error());
+      parent.say(std::to_string(dict_.stats().repairs));
+      return 0;
+    });
+    const std::string repairs = last.hear();
+    if (last.wait() != 0) return ledger_.violations.add("the last process ended");
+    repairs_ = std::stoull(repairs);
+  }
+
+  const Settings settings_;
+  std::mt19937_64 random_;
+  Ledger& ledger_ = crash::make_shared_memory<Ledger>();
+  Dict dict_{"requests", {.size = kSize}};
+  std::array<std::unique_ptr<Child>, kProcesses> processes_;
+  std::uint64_t killed_ = 0;
+  std::uint64_t repairs_ = 0;
+};
+
+}  // namespace
+}  // namespace holdfast::test
+
+int main(int argc, char** argv) {
+  using namespace holdfast::test;
+  Settings settings;
+  CLI::App app("Kills processes that hold locks without an end under ever new keys: memory never runs out");
+  app.add_option("--seed", settings.seed, "of the times of death; processes race all the same");
+  app.add_option("--locks", settings.locks, "in all")->check(CLI::Range(1UL, 90'000'000UL));
+  CLI11_PARSE(app, argc, argv);
+  const ScratchDirectory directory;
+  std::printf("seed %" PRIu64 "\n", settings.seed);
+  std::fflush(stdout);
+  Run run(settings);
+  if (!run.is_open()) {
+    std::printf("%s\n", holdfast_error());
+    return 2;
+  }
+  run.run();
+  return run.report() == 0 ? 0 : 1;
+}
