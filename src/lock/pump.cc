@@ -21,7 +21,10 @@ void* run(void* argument) noexcept {
   for (;;) {
     const std::uint32_t seen = bell_value(job.world);  // before the turn reads the mail
     const std::uint64_t next = job.turn();
-    if (next == 0) return nullptr;
+    if (next == 0) {
+      platform::helper_ends();
+      return nullptr;
+    }
     sleep_on_bell(job.world, seen, next);
   }
 }

@@ -312,6 +312,11 @@ std::uint64_t random_number() noexcept;
 /// Starts a thread that nobody waits for, with all signals blocked, so that no handler of the process runs in it.
 /// EAGAIN: no more threads for this user or process.
 int start_thread(void* (*body)(void*), void* argument) noexcept;
+/// To be called by such a thread when nothing is left for it to do.
+void helper_ends() noexcept;
+/// Whether this process has no threads but the calling one and those that start_thread() started; false where the
+/// kernel does not say.
+bool is_alone_with_helpers() noexcept;
 /// What ps and top call the calling thread; at most 15 characters.
 void name_this_thread(const char* name) noexcept;
 

@@ -2,6 +2,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -20,7 +21,29 @@ int count_processors() noexcept {
   return online > 0 ? static_cast<int>(online) : 1;
 }
 
+// Threads that start_thread() started, below the pid: a child has none of them.
+std::atomic<std::uint64_t> helpers{0};
+
+void count_helper(std::uint64_t by) noexcept {
+  const std::uint64_t none = static_cast<std::uint64_t>(::getpid()) << 32;
+  std::uint64_t count = helpers.load(std::memory_order_relaxed);
+  std::uint64_t next = 0;
+  do {
+    next = (count >> 32 == none >> 32 ? count : none) + by;
+  } while (!helpers.compare_exchange_weak(count, next, std::memory_order_relaxed));
+}
+
 }  // namespace
+
+void helper_ends() noexcept { count_helper(~std::uint64_t{0}); }
+
+bool is_alone_with_helpers() noexcept {
+  struct stat tasks;
+  if (::stat("/proc/self/task", &tasks) != 0 || tasks.st_nlink < 3) return false;
+  const std::uint64_t count = helpers.load(std::memory_order_relaxed);
+  const bool own = count >> 32 == static_cast<std::uint64_t>(::getpid());
+  return tasks.st_nlink - 3 <= (own ? count & 0xFFFFFFFFU : 0);
+}
 
 void yield() noexcept { ::sched_yield(); }
 
@@ -66,6 +89,7 @@ int start_thread(void* (*body)(void*), void* argument) noexcept {
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::pthread_attr_destroy(&attributes);
+  if (error == 0) count_helper(1);
   return error;
 }
 

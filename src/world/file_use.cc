@@ -145,6 +145,8 @@ void retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId&
   }
   for (const std::string& name : dictionaries) {
     auto file = open_world_file(directory, name, FileKind::dictionary);
+    // One that cannot be opened now keeps name and world, so whoever can open it later joins the same file, and those
+    // who held something in it are dead: its data lives longer, and no lock has two holders.
     if (!file || file->header().persist != 0) continue;
     // Nobody is present, so nobody uses what is of this world, but those who exit right now, as the caller may.
     if (!is_of(*file, world) && platform::try_record_lock(file->fd.get(), kUseLock) != 0) continue;

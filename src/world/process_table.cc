@@ -297,6 +297,16 @@ bool ProcessTable::anybody_present(const Lock& held) noexcept {
   return platform::find_record_lock(held.fd_.get(), kPresenceLock, 1, holder) != 0 || holder != platform::kNoHolder;
 }
 
+bool ProcessTable::anybody_alive(const Lock& held, std::optional<std::uint32_t> own) noexcept {
+  const auto is_free = [&](std::uint32_t first, std::uint32_t end) {
+    std::uint64_t holder = platform::kNoHolder;
+    return platform::find_record_lock(held.fd_.get(), kSlotLocks + first, end - first, holder) == 0 &&
+           holder == platform::kNoHolder;
+  };
+  const std::uint32_t index = own.value_or(kSlots);
+  return !is_free(0, index) || !is_free(std::min(index + 1, kSlots), kSlots);
+}
+
 Expected<platform::Mapping> ProcessTable::stay_present(const Lock&) {
   auto fd = open_file();
   if (!fd) return fd.status();

@@ -25,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -153,6 +154,8 @@ class ProcessTable {
 
   /// Whether any process is in this world.
   static bool anybody_present(const Lock& held) noexcept;
+  /// Whether any process has a slot, `own` aside: one that exits is not present any more, but may hold locks still.
+  static bool anybody_alive(const Lock& held, std::optional<std::uint32_t> own) noexcept;
   /// Keeps the world alive until the result is unmapped here and in every child forked meanwhile.
   Expected<platform::Mapping> stay_present(const Lock& held);
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <type_traits>
 
 #include "platform/platform.h"
@@ -24,6 +25,8 @@ constexpr std::uint64_t kFirstRetryNs = platform::kNsPerSecond / 10;
 constexpr std::uint64_t kLongestRetryNs = platform::kNsPerSecond;
 /// A process that exits does not wait long to tidy up: the next one that enters does it too.
 constexpr std::uint64_t kLeavePatienceNs = platform::kNsPerSecond / 2;
+/// One that exits at the same time is gone soon, mostly. A millisecond each.
+constexpr int kLeaveLooks = 20;
 
 constexpr std::uint64_t kWordGenerationMask = (std::uint64_t{1} << 20) - 1;
 constexpr std::uint64_t kNeverUsed = 0;  // generation
@@ -71,11 +74,12 @@ struct WorldMaker {
     }
   }
 
+  static void leave() noexcept {
+    if (World* const world = the_world.load(std::memory_order_acquire)) world->leave();
+  }
+
   static void install_handlers() {
     static const bool once = [] {
-      std::atexit([] {
-        if (World* const world = the_world.load(std::memory_order_acquire)) world->leave();
-      });
       // The page wipes itself; this is for kernels that cannot. No thread is entering then: it would have the table's
       // lock.
       ::pthread_atfork(nullptr, nullptr, [] {
@@ -90,6 +94,10 @@ struct WorldMaker {
     static_cast<void>(once);
   }
 };
+
+// With the library, not by atexit(): what depends on it, exit handlers and destructors of the host first of all, may
+// hold and take locks until then.
+[[gnu::destructor]] void leave_at_the_end() noexcept { WorldMaker::leave(); }
 
 World::World(RuntimeDirectory directory, std::unique_ptr<ProcessTable> table, Identity* identity)
     : directory_(std::move(directory)),
@@ -122,7 +130,9 @@ Status World::enter(std::uint64_t patience_ns) {
   auto lock = table_->lock(patience_ns);
   if (!lock) return lock.status();
   // A forked child that enters has its parent's presence: it does not find its own world dead.
-  if (!ProcessTable::anybody_present(*lock)) retire_unpersistent_files(directory_, table_->id());
+  // Nor does it end the world of one that is exiting: that may hold locks until its last instruction.
+  if (!ProcessTable::anybody_present(*lock) && !ProcessTable::anybody_alive(*lock, std::nullopt))
+    retire_unpersistent_files(directory_, table_->id());
   if (!presence_) {
     auto presence = table_->stay_present(*lock);
     if (!presence) return presence.status();
@@ -181,15 +191,25 @@ Token World::enter_again() noexcept {
   return kNobody;
 }
 
-// The slot stays until the kernel takes it: other threads may still be inside critical sections.
+// The slot stays until the kernel takes it: other threads may still be inside critical sections, and what this process
+// holds stays its own. So nothing is removed beside another process that exits, and nothing under threads of this one:
+// the next process that enters does it.
 void World::leave() noexcept {
   try {
-    if (known_token() == kNobody) return;  // a child that never did anything here
+    const Token self = known_token();
+    if (self == kNobody) return;  // a child that never did anything here
     const platform::LongMutex::Hold only_one(entering);
-    auto lock = table_->lock(kLeavePatienceNs);
-    if (!lock) return;
-    presence_.reset();
-    if (!ProcessTable::anybody_present(*lock)) retire_unpersistent_files(directory_, table_->id());
+    for (int look = 1; look <= kLeaveLooks; ++look) {
+      {
+        auto lock = table_->lock(kLeavePatienceNs);
+        if (!lock) return;
+        presence_.reset();
+        if (ProcessTable::anybody_present(*lock) || !platform::is_alone_with_helpers()) return;
+        if (!ProcessTable::anybody_alive(*lock, slot_of(self)))
+          return retire_unpersistent_files(directory_, table_->id());
+      }
+      platform::sleep_until(platform::monotonic_ns() + platform::kNsPerMs);
+    }
   } catch (...) {
     // No memory to tidy up with; the next one that enters does it.
   }

@@ -1,6 +1,6 @@
 // Makes calls where a host may make its last ones. Says where each went well; ends with 1 where one did not.
 //
-//   late_calls WHERE     key, thread_local, static, atexit, on_exit, quick_exit, outlive, fork
+//   late_calls WHERE     key, thread_local, static, atexit, on_exit, quick_exit, outlive, fork, holds, contend
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -133,9 +133,34 @@ void use_thread_locals() {
 
 // --- the end of the process ---
 
+holdfast_lease kept{};
+
+int try_lock(const char* key, holdfast_lease* lease) {
+  return holdfast_lock_try(dict, key, std::strlen(key), 0, 0, 0, lease);
+}
+
+/// Another process finds held what this one held before it began to exit, and what it has locked since.
+void hold_at_the_end() {
+  holdfast_lease late{};
+  check(try_lock("late", &late) == HOLDFAST_OK, "a late lock");
+  const pid_t contender = ::fork();
+  if (contender == 0) {
+    ::execl("/proc/self/exe", "late_calls", "contend", nullptr);
+    _exit(2);
+  }
+  int status = -1;
+  check(::waitpid(contender, &status, 0) == contender && status == 0, "the contender");
+  double seconds = 0;
+  check(holdfast_lock_remaining(dict, "kept", 4, &kept, &seconds) == HOLDFAST_OK, "the lock that was kept");
+  check(holdfast_lock_remaining(dict, "late", 4, &late, &seconds) == HOLDFAST_OK, "the late lock");
+  check(holdfast_unlock(dict, "late", 4, &late) == HOLDFAST_OK, "the late lock's end");
+  say("held\n");
+}
+
 struct AtEndOfProcess {
   ~AtEndOfProcess() {
     if (where == "static") call_at("static");
+    if (where == "holds") hold_at_the_end();
   }
 };
 // Before the library's own ones are made, and after.
@@ -170,6 +195,12 @@ int main_of(std::string_view place) {
     pthread_t thread;
     pthread_create(&thread, nullptr, outlive, &self);
     pthread_exit(nullptr);
+  } else if (place == "holds") {
+    check(try_lock("kept", &kept) == HOLDFAST_OK, "a lock");
+  } else if (place == "contend") {
+    holdfast_lease lease{};
+    check(try_lock("kept", &lease) == HOLDFAST_LOCKED, "what is held");
+    check(try_lock("late", &lease) == HOLDFAST_LOCKED, "what is held since lately");
   } else if (place == "fork") {
     const pid_t child = ::fork();
     if (child == 0) {

@@ -75,6 +75,9 @@ TEST(LateCalls, GoWellInAForkedChildAndAtItsEnd) {
   expect_calls("fork", times(1, "child") + times(1, "exit of the child"));
 }
 
+// In two static destructors, of which one comes after the functions of atexit.
+TEST(LateCalls, FindEveryLockHeldThatAProcessHoldsWhileItExits) { expect_calls("holds", times(2, "held")); }
+
 TEST(CallsWithoutMemory, GiveACodeAndASentenceInAThreadThatHasMadeNone) {
   const Outcome result = run(NO_MEMORY, "first");
   EXPECT_EQ(result.status, 0);
