@@ -34,7 +34,8 @@
  *     process: any thread may give it back, and it outlives the thread that took it. Of threads that wait, each has a
  *     parker of its own, as parker_sleep tells of all waiters of a parker. No thread may be cancelled inside a call.
  *  9. Fork. A child may use its parent's handles, at any time and whatever other threads of the parent were doing.
- *     It is a process of its own: leases of the parent are NOT_OWNER there, and parkers have no waiters.
+ *     It is a process of its own: leases of the parent are NOT_OWNER there, and parkers have no waiters. At most 1,024
+ *     processes are in one runtime directory; one more can only read, and gets SYSTEM from all else.
  * 10. The end. Whatever a process holds comes free with it, in whatever way it ends, exec included. It may end while
  *     threads are inside calls.
  * 11. Signals. No call may be made from a signal handler; one that changes a dictionary while the same thread does gets
