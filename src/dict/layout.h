@@ -42,6 +42,7 @@ struct DictionaryHeader {
 
   // One atomic step each.
   alignas(64) Word32 flush_epoch;  // entries of another epoch are flushed; 24 bits are used
+  std::uint64_t seed_complement;   // constant: a process with another seed would find none of the locks
   alignas(64) Word64 sequence;     // last fencing number given out (dict/fencing.h)
   Word64 range;                    // the range it is of; else it was overwritten
   Word64 range_copy;               // sealed (world/fencing.h)

@@ -18,6 +18,7 @@ void initialise(std::byte* base, const Geometry& geometry, const DictionaryOptio
   header.strategy = static_cast<std::uint32_t>(options.mutex);
   header.shards = geometry.shards;
   header.seed = platform::random_number();
+  header.seed_complement = ~header.seed;
   initialise_fencing(header, world.fencing());
 }
 
@@ -88,6 +89,10 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
                                      std::to_string(geometry.shards)};
   const auto strategy = static_cast<MutexStrategy>(header.strategy);
   const std::uint64_t seed = header.seed;
+  if (header.seed_complement != ~seed)
+    return Status{Code::corrupt, "dictionary \"" + name +
+                                     "\": the seed of its hash was overwritten; those who have it "
+                                     "open can use it, others cannot"};
   auto mapping = map_world_file(*file);
   if (!mapping) return mapping.status();
   auto segment = make(world, name, {std::move(*mapping), std::move(used->name)}, geometry, strategy, seed);

@@ -1,5 +1,7 @@
 #include <time.h>
 
+#include <atomic>
+
 #include "platform/platform.h"
 
 namespace holdfast::platform {
@@ -25,12 +27,14 @@ std::uint64_t coarse_monotonic_ns() noexcept { return read_clock(CLOCK_MONOTONIC
 std::uint64_t thread_cpu_ns() noexcept { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 
 std::uint64_t coarse_resolution_ns() noexcept {
-  static const std::uint64_t resolution = [] {
-    timespec time;
-    ::clock_getres(CLOCK_MONOTONIC_COARSE, &time);
-    return nanoseconds(time);
-  }();
-  return resolution;
+  // Not a static that is initialised on first use: a child forked meanwhile would wait for it for ever.
+  static constinit std::atomic<std::uint64_t> resolution{0};
+  const std::uint64_t known = resolution.load(std::memory_order_relaxed);
+  if (known != 0) return known;
+  timespec time;
+  ::clock_getres(CLOCK_MONOTONIC_COARSE, &time);
+  resolution.store(nanoseconds(time), std::memory_order_relaxed);
+  return nanoseconds(time);
 }
 
 void sleep_until(std::uint64_t deadline_ns) noexcept {

@@ -75,6 +75,7 @@ int start_thread(void* (*body)(void*), void* argument) noexcept {
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
+  ::sigdelset(&all, SIGBUS);  // blocked, it ends the process whatever its handler (bus_guard.h) would do
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits it
   pthread_t thread;
   int error = EINVAL;

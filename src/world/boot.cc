@@ -4,6 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <mutex>
+
 #include "platform/platform.h"
 
 namespace holdfast {
@@ -21,8 +24,17 @@ Boot read_boot() noexcept {
 
 }  // namespace
 
+// Not a static that is initialised on first use: a child forked meanwhile would wait for ever for the thread that does.
 const Boot& this_boot() noexcept {
-  static const Boot boot = read_boot();
+  static constinit Boot boot{};
+  static constinit std::atomic<bool> known{false};
+  static constinit std::mutex filling;                     // inside a ForkGuard only, so no child finds it locked
+  if (known.load(std::memory_order_acquire)) return boot;  // pairs with the store below
+  const Boot found = read_boot();
+  const platform::ForkGuard no_fork;
+  const std::lock_guard alone(filling);
+  if (!known.load(std::memory_order_relaxed)) boot = found;
+  known.store(true, std::memory_order_release);
   return boot;
 }
 

@@ -7,13 +7,12 @@ namespace holdfast {
 
 namespace {
 
-constexpr std::uint64_t kPatienceNs = 5 * platform::kNsPerSecond;
 constexpr std::uint64_t kRetryNs = platform::kNsPerMs;
 
 }  // namespace
 
-Expected<DirectoryLock> DirectoryLock::acquire(int directory_fd, const std::string& path) {
-  const std::uint64_t deadline = platform::monotonic_ns() + kPatienceNs;
+Expected<DirectoryLock> DirectoryLock::acquire(int directory_fd, const std::string& path, std::uint64_t patience_ns) {
+  const std::uint64_t deadline = platform::monotonic_ns() + patience_ns;
   for (;;) {
     int error = 0;
     {
@@ -28,7 +27,8 @@ Expected<DirectoryLock> DirectoryLock::acquire(int directory_fd, const std::stri
     }
     const std::uint64_t now = platform::monotonic_ns();
     if (now >= deadline) {
-      return Status{Code::busy, "directory " + path + " has been locked by another process for 5 s (is one stopped?)"};
+      return Status{Code::busy, "directory " + path + " has been locked by another process for " +
+                                    std::to_string(patience_ns / platform::kNsPerSecond) + " s (is one stopped?)"};
     }
     platform::sleep_until(now + kRetryNs);
   }

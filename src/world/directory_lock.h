@@ -2,6 +2,9 @@
 // process of this library can put a new file there and lose it. Giving names needs no lock (linkat never replaces).
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "base/status.h"
 #include "platform/platform.h"
 
@@ -9,9 +12,11 @@ namespace holdfast {
 
 class DirectoryLock {
  public:
-  /// `directory_fd`: a description of its own, which outlives the lock. `busy` after five seconds: a process may be
+  static constexpr std::uint64_t kPatienceNs = 5 * platform::kNsPerSecond;
+  /// `directory_fd`: a description of its own, which outlives the lock. `busy` after the patience: a process may be
   /// stopped while it holds it.
-  static Expected<DirectoryLock> acquire(int directory_fd, const std::string& path);
+  static Expected<DirectoryLock> acquire(int directory_fd, const std::string& path,
+                                         std::uint64_t patience_ns = kPatienceNs);
 
   DirectoryLock(DirectoryLock&& other) noexcept;
   DirectoryLock& operator=(DirectoryLock&&) = delete;

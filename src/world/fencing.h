@@ -25,7 +25,11 @@ constexpr std::uint64_t seal(std::uint64_t count) noexcept {
   return count << 20 | ((count + 1) * kOdd) >> 44;
 }
 constexpr std::uint64_t unseal(std::uint64_t word) noexcept { return word >> 20; }
-constexpr bool is_sealed(std::uint64_t word) noexcept { return word == seal(unseal(word)); }
+/// Not what would lead to numbers of 2^53 and more, which Lua cannot tell apart.
+constexpr bool is_sealed(std::uint64_t word) noexcept {
+  constexpr std::uint64_t kRanges = (std::uint64_t{1} << 53) / kFencingRange;
+  return word == seal(unseal(word)) && unseal(word) < kRanges - 1;
+}
 
 /// What of it lies in the process table. Zero is not a valid content.
 struct FencingMemory {

@@ -30,9 +30,10 @@ bool is_of(const OpenedFile& file, const WorldId& world) noexcept {
   return file.header().world == world && file.header().inode == file.id.inode;
 }
 
-bool outlives_its_world(const FileHeader& header) noexcept {
-  return header.persist != 0 && is_same_boot(header.boot, this_boot().id) &&
-         is_same_time_namespace(header.time_namespace, this_boot().time_namespace);
+// Whatever its boot id says: after another boot nothing is left of a file in memory, and containers have ids of their
+// own. In another time namespace its times would mean something else.
+bool has_our_clock(const FileHeader& header) noexcept {
+  return is_same_time_namespace(header.time_namespace, this_boot().time_namespace);
 }
 
 // Since it was opened, and before the lock was held, the file may have lost its name or come into another world.
@@ -49,6 +50,12 @@ Status refuse_other_world(const std::string& path) {
           path + " is used by processes that entered by another process table: the file \"processes\" beside it, or " +
               path +
               " itself, was removed or replaced meanwhile; stop those processes, or choose another HOLDFAST_DIR"};
+}
+
+Status refuse_other_clock(const std::string& path) {
+  return {Code::mismatch, path +
+                              " is of another time namespace, whose clock is not this one's; open it there, or remove "
+                              "it"};
 }
 
 enum class Claim { shared, alone, none, failed };
@@ -80,7 +87,8 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
     if (!ours) no_fork = std::make_unique<platform::ForkGuard>();
     const Claim claim = try_claim(file->fd.get(), ours);
     if (claim == Claim::failed) return Status{Code::system, "cannot lock " + path + ": " + platform::error_text(errno)};
-    const bool wanted = ours || (claim == Claim::alone && outlives_its_world(file->header()));
+    const bool wanted = ours || (claim == Claim::alone && file->header().persist != 0);
+    if (!ours && wanted && !has_our_clock(file->header())) return refuse_other_clock(path);
     Mapping use;
     if (claim != Claim::none && wanted) {
       auto held = hold_name(directory, name, file->id.inode);
@@ -150,8 +158,9 @@ void retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId&
     if (!file || file->header().persist != 0) continue;
     // Nobody is present, so nobody uses what is of this world, but those who exit right now, as the caller may.
     if (!is_of(*file, world) && platform::try_record_lock(file->fd.get(), kUseLock) != 0) continue;
-    // What cannot be removed stays, and the next one that finds nobody tries again.
-    static_cast<void>(retire_opened_file(directory, name, *file));
+    // What cannot be removed stays, and the next one that finds nobody tries again. Nobody waits here for a process
+    // that is stopped: the caller has the table's lock, which others wait for.
+    if (retire_opened_file(directory, name, *file, 0).code == Code::busy) break;
   }
 }
 

@@ -9,9 +9,9 @@
 //   the file is of     | somebody uses it                  | nobody does
 //   -------------------+-----------------------------------+---------------------------------------------------------
 //   this world         | joined                            | joined
-//   another world, or  | refused: those who use it and     | not persistent, or its clock is another boot's or time
-//   it is a copy       | this process would not know of    | namespace's: retired; else adopted: what it says of
-//                      | each other                        | processes is dropped, its data stays
+//   another world, or  | refused: those who use it and     | not persistent: retired; persistent: adopted, that is,
+//   it is a copy       | this process would not know of    | what it says of processes is dropped and its data stays,
+//                      | each other                        | but refused in another time namespace, whose clock differs
 //
 // What was decided is decided again once the lock is held.
 #pragma once

@@ -13,6 +13,7 @@
 
 #include "base/failpoint.h"
 #include "world/boot.h"
+#include "world/directory_lock.h"
 #include "world/file_use.h"
 #include "world/runtime_directory.h"
 #include "world/world_file.h"
@@ -178,12 +179,20 @@ Expected<Mapping> create_world_file_by(Birth birth, const RuntimeDirectory& dire
   auto mapping = fill(directory, name, file, unborn.fd(), initialise);
   if (!mapping) return mapping;
 
-  if (file.before_naming) {
-    if (Status ready = file.before_naming(mapping->file().inode); !ready.ok()) return ready;
-  }
-
   HOLDFAST_FAILPOINT("new_file.publish");
-  const int error = unborn.publish(name);
+  int error = 0;
+  if (file.before_naming) {
+    // One at a time: what is said before a name is given must not look like use of a file that has lost it.
+    auto alone = DirectoryLock::acquire(directory_fd->get(), directory.path());
+    if (!alone) return alone.status();
+    struct stat taken;
+    if (::fstatat(directory_fd->get(), name.c_str(), &taken, AT_SYMLINK_NOFOLLOW) == 0)
+      return Status{Code::exists, directory.path_of(name) + " exists"};
+    if (Status ready = file.before_naming(mapping->file().inode); !ready.ok()) return ready;
+    error = unborn.publish(name);
+  } else {
+    error = unborn.publish(name);
+  }
   if (error == 0) return mapping;
   if (error == EEXIST) return Status{Code::exists, directory.path_of(name) + " exists"};
   if (birth == Birth::automatic) {  // without /proc an unnamed file cannot get a name

@@ -364,8 +364,9 @@ Status ProcessTable::judge_trouble() noexcept {
 ProcessTable::Kernel ProcessTable::ask(std::uint32_t index) noexcept {
   std::uint64_t holder = platform::kNoHolder;
   const int fast = probe_fd_.load(std::memory_order_relaxed);
+  // That very byte: another file may have got the number of the descriptor, and have a lock on all of it.
   if (fast >= 0 && platform::find_record_lock(fast, kSlotLocks + index, 1, holder) == 0 &&
-      holder != platform::kNoHolder) {
+      holder == kSlotLocks + index) {
     return Kernel::holds;
   }
   // Before a death is believed: it was this file that was asked, before and after. A host that closes all descriptors
@@ -376,8 +377,10 @@ ProcessTable::Kernel ProcessTable::ask(std::uint32_t index) noexcept {
     if (fd < 0) return Kernel::silent;
     const int error = platform::find_record_lock(fd, kSlotLocks + index, 1, holder);
     FileId id;
-    if (error == 0 && platform::file_id(fd, id) == 0 && id == mapping_.file())
-      return holder != platform::kNoHolder ? Kernel::holds : Kernel::free;
+    if (error != 0 || platform::file_id(fd, id) != 0 || id != mapping_.file()) continue;
+    if (holder == platform::kNoHolder) return Kernel::free;
+    if (holder == kSlotLocks + index) return Kernel::holds;
+    break;  // somebody has locked more of the table than a slot, which hides what the slot's owner has
   }
   return Kernel::silent;
 }

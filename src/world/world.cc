@@ -19,7 +19,9 @@ namespace holdfast {
 namespace {
 
 constexpr std::uint64_t kEnterPatienceNs = 5 * platform::kNsPerSecond;
-/// The same for a forked child that enters in the midst of a call, and when it tries again after it could not.
+/// The same for a forked child that enters in the midst of a call: hundreds may, one after the other. Then for one that
+/// tries again after it could not: somebody who has the table's lock may be stopped.
+constexpr std::uint64_t kFirstPatienceOfChildNs = platform::kNsPerSecond;
 constexpr std::uint64_t kEnterAgainPatienceNs = platform::kNsPerSecond / 20;
 constexpr std::uint64_t kFirstRetryNs = platform::kNsPerSecond / 10;
 constexpr std::uint64_t kLongestRetryNs = platform::kNsPerSecond;
@@ -179,7 +181,8 @@ Token World::enter_again() noexcept {
     if (const Token token = known_token(); token != kNobody) return token;
     if (!is_too_early()) {
       try {
-        const Status entered = enter(kEnterAgainPatienceNs);
+        const bool is_first = identity_->patience_ns.load(std::memory_order_relaxed) == 0;
+        const Status entered = enter(is_first ? kFirstPatienceOfChildNs : kEnterAgainPatienceNs);
         if (entered.ok()) return known_token();
         note_failure(entered.code, entered.message);
       } catch (...) {

@@ -145,11 +145,22 @@ Status cannot_remove(const RuntimeDirectory& directory, const std::string& name,
           "cannot remove " + directory.path_of(name) + ": " + platform::error_text(error)};
 }
 
+// Whether the kernel will let us remove the name of that file. 0 or an errno value.
+int check_unlink(int directory_fd, const struct stat& file) noexcept {
+  if (::faccessat(directory_fd, ".", W_OK | X_OK, AT_EACCESS) != 0) return errno;
+  struct stat directory;
+  if (::fstat(directory_fd, &directory) != 0) return errno;
+  const uid_t self = ::geteuid();
+  const bool is_sticky = (directory.st_mode & S_ISVTX) != 0;
+  return is_sticky && self != 0 && self != file.st_uid && self != directory.st_uid ? EPERM : 0;
+}
+
 // Removes the name if it still leads to `id` (or to anything, without one).
-Status remove_name(const RuntimeDirectory& directory, const std::string& name, const FileId* id, Retired reason) {
+Status remove_name(const RuntimeDirectory& directory, const std::string& name, const FileId* id, Retired reason,
+                   std::uint64_t patience_ns) {
   auto directory_fd = directory.open();
   if (!directory_fd) return directory_fd.status();
-  auto lock = DirectoryLock::acquire(directory_fd->get(), directory.path());
+  auto lock = DirectoryLock::acquire(directory_fd->get(), directory.path(), patience_ns);
   if (!lock) return lock.status();
 
   struct stat info;
@@ -158,6 +169,9 @@ Status remove_name(const RuntimeDirectory& directory, const std::string& name, c
   if (!known || (id != nullptr && id_of(info) != *id)) {
     return {Code::not_found, "there is no " + directory.path_of(name)};
   }
+  // Before it is marked: a dictionary whose name stays must stay, too.
+  if (const int error = check_unlink(directory_fd->get(), info); error != 0)
+    return cannot_remove(directory, name, error);
   // Without the mark it keeps its name: two files under one name, each with users, would be two holders of one lock.
   auto note = RemovedNote::prepare(directory, name);
   if (!note) return note.status();
@@ -217,8 +231,9 @@ Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const st
   return removed.ok() ? not_found : removed;
 }
 
-Status retire_opened_file(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file) {
-  Status removed = remove_name(directory, name, &file.id, kRetiredWithWorld);
+Status retire_opened_file(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file,
+                          std::uint64_t patience_ns) {
+  Status removed = remove_name(directory, name, &file.id, kRetiredWithWorld, patience_ns);
   return removed.code == Code::not_found ? Status{} : removed;
 }
 
@@ -233,7 +248,7 @@ Expected<platform::Mapping> map_world_file(const OpenedFile& file) {
 }
 
 Status retire_world_file(const RuntimeDirectory& directory, const std::string& name) {
-  return remove_name(directory, name, nullptr, kRetiredByName);
+  return remove_name(directory, name, nullptr, kRetiredByName, DirectoryLock::kPatienceNs);
 }
 
 bool is_current_file(const RuntimeDirectory& directory, const std::string& name, const FileId& id) {

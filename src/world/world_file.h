@@ -15,6 +15,7 @@
 
 #include "base/status.h"
 #include "platform/platform.h"
+#include "world/directory_lock.h"
 
 namespace holdfast {
 
@@ -107,7 +108,8 @@ Expected<platform::Mapping> map_world_file(const OpenedFile& file);
 Status retire_world_file(const RuntimeDirectory& directory, const std::string& name);
 
 /// The same for the file that was opened, if it still has the name. What is there afterwards is another one, or none.
-Status retire_opened_file(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file);
+Status retire_opened_file(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file,
+                          std::uint64_t patience_ns = DirectoryLock::kPatienceNs);
 
 /// Whether `name` still leads to that file. One system call or two.
 bool is_current_file(const RuntimeDirectory& directory, const std::string& name, const platform::FileId& id);

@@ -153,14 +153,16 @@ TEST_F(FileUse, OneWhoseAdopterWasKilledIsAdoptedByTheNext) {
   EXPECT_NE(nullptr, next->adopting);
 }
 
-TEST_F(FileUse, OneOfAnotherBootOrTimeNamespaceDoesNotOutliveItsWorld) {
-  for (const bool boot : {true, false}) {
-    { ASSERT_TRUE(create(true)); }
-    if (boot) overwrite(offsetof(FileHeader, boot), 'X');
-    if (!boot) overwrite(offsetof(FileHeader, time_namespace), std::uint64_t{1});
-    EXPECT_EQ(Code::not_found, use(kOther).status().code);
-    EXPECT_FALSE(test::exists(path()));
-  }
+TEST_F(FileUse, OneOfAnotherBootIdOutlivesItsWorldAndOneOfAnotherTimeNamespaceIsRefused) {
+  { ASSERT_TRUE(create(true)); }
+  overwrite(offsetof(FileHeader, time_namespace), std::uint64_t{1});
+  EXPECT_EQ(Code::mismatch, use(kOther).status().code);
+  EXPECT_TRUE(test::exists(path())) << "nobody uses it, but its data is somebody's";
+  overwrite(offsetof(FileHeader, time_namespace), time_namespace_now());
+  overwrite(offsetof(FileHeader, boot), 'X');
+  auto used = use(kOther);
+  ASSERT_TRUE(used) << used.status().message;
+  EXPECT_NE(nullptr, used->adopting) << "a container has a boot id of its own, and the same memory";
 }
 
 TEST_F(FileUse, ABootIdSaysNothingAboutAFileOfThisWorld) {
