@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -50,6 +51,17 @@ std::string close_everything(const Channel& channel) {
   return "";
 }
 
+// As a program does that becomes a daemon, and locks a pid file: the number of our descriptor is that of another file,
+// all of which is locked.
+std::string lock_other_files_instead(const Channel& channel) {
+  close_all_but(channel);
+  for (int i = 0; i < 64; ++i) {
+    const int fd = ::memfd_create("pid file", MFD_CLOEXEC);
+    if (fd < 0 || ::lockf(fd, F_TLOCK, 0) != 0) return error_now();
+  }
+  return "";
+}
+
 class DeathSeenAfter : public testing::Test {
  protected:
   /// A process enters, changes, and then finds out that a holder dies.
@@ -82,6 +94,7 @@ class DeathSeenAfter : public testing::Test {
 
 TEST_F(DeathSeenAfter, RunningOutOfDescriptors) { expect_found_out(run_out_of_descriptors); }
 TEST_F(DeathSeenAfter, ClosingAllDescriptors) { expect_found_out(close_everything); }
+TEST_F(DeathSeenAfter, LockingAllOfOtherFilesInstead) { expect_found_out(lock_other_files_instead); }
 TEST_F(DeathSeenAfter, ChangingTheUser) { expect_found_out(become_nobody); }
 TEST_F(DeathSeenAfter, ChangingTheRoot) { expect_found_out(change_root); }
 

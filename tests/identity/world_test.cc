@@ -302,5 +302,35 @@ TEST_F(IdentityWorld, WhileTheTableIsLockedByAStoppedProcessAChildReads) {
   EXPECT_THAT(parent_process.hear(), HasSubstr("is it stopped?"));
 }
 
+// A newcomer with another seed would look for the lock elsewhere, and find it free.
+TEST_F(IdentityWorld, ADictionaryWhoseSeedWasOverwrittenIsOpenedByNobodyElse) {
+  Child holder(obey_as_ever);
+  ASSERT_EQ(holder.hear(), "ready");
+  ASSERT_EQ(holder.ask("lock"), "ok");
+  constexpr std::size_t kSeedOffset = 120;
+  write_word("dict.dict", kSeedOffset, read_word("dict.dict", kSeedOffset) + 1);
+  Child newcomer(obey_as_ever);
+  EXPECT_THAT(newcomer.hear(), HasSubstr("the seed of its hash was overwritten"));
+  EXPECT_EQ(holder.ask("held"), "yes");
+}
+
+TEST_F(IdentityWorld, ARemovalThatCannotSucceedChangesNothing) {
+  Child user([&](Channel& parent) {
+    constexpr uid_t kNobody = 65534;  // root may write anywhere
+    if (::geteuid() == 0 && (::chown(directory_.path().c_str(), kNobody, kNobody) != 0 || ::setuid(kNobody) != 0))
+      return 1;
+    Dict dict("dict");
+    parent.say(in_words(dict.set("value", "there")));
+    if (::chmod(directory_.path().c_str(), 0500) != 0) return 1;
+    parent.say(in_words(holdfast_remove("dict", 4)));
+    parent.say(dict.get("value").text);
+    ::chmod(directory_.path().c_str(), 0700);
+    return 0;
+  });
+  EXPECT_EQ(user.hear(), "ok");
+  EXPECT_THAT(user.hear(), HasSubstr("cannot remove"));
+  EXPECT_EQ(user.hear(), "there");
+}
+
 }  // namespace
 }  // namespace holdfast::test

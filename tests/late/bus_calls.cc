@@ -123,6 +123,36 @@ void truncate_under_threads() {
   begin_anew();
 }
 
+/// A loop waits for a lock, so a thread of the library looks at the dictionary now and then.
+void truncate_under_our_thread() {
+  Partner holder("holder");
+  holder.expect("holds it");
+  holdfast_parker* const parker = holdfast_parker_new();
+  check(holdfast_parker_fd(parker) >= 0, "descriptor");
+  holdfast_lease lease{};
+  holdfast_wait wait{};
+  wait.parker = parker;
+  wait.waiter = holdfast_waiter_open(parker);
+  check(holdfast_lock_wait(dict, "l", 1, 0, &wait, &lease) == HOLDFAST_LOCKED, "wait");
+  truncate_to("d.dict", 0);
+  int code = HOLDFAST_LOCKED;
+  for (int i = 0; i < 600 && code == HOLDFAST_LOCKED; ++i) {
+    ::usleep(100'000);
+    code = holdfast_lock_wait(dict, "l", 1, 0, &wait, &lease);
+  }
+  check(code == HOLDFAST_REMOVED, "the wait goes on");
+  holder.go_on();
+  begin_anew();
+}
+
+int be_holder() {
+  open_dict();
+  holdfast_lease lease{};
+  check(holdfast_lock_try(dict, "l", 1, 0, 0, 0, &lease) == HOLDFAST_OK, "lock");
+  report("holds it");
+  return 0;
+}
+
 /// What `cp` does: another file's bytes in the place of these, which are gone for a moment.
 void copy_over() {
   const std::string path = path_of("d.dict");
@@ -309,6 +339,7 @@ void hole_instead_of_all() { lose_pages(0, kSize); }
 constexpr std::array kWays = {Way{"truncate", truncate_dict},
                               Way{"half", truncate_half},
                               Way{"threads", truncate_under_threads},
+                              Way{"our_thread", truncate_under_our_thread},
                               Way{"copy", copy_over},
                               Way{"table", truncate_table},
                               Way{"hole", hole_behind_the_head, mount_small},
@@ -326,5 +357,6 @@ int main(int count, char** values) {
   if (how == "another_user") return be_another_user();
   if (how == "image_maker") return be_image();
   if (how == "newcomer") return be_newcomer();
+  if (how == "holder") return be_holder();
   return run_way(kWays, values[1], count == 2);
 }

@@ -108,7 +108,8 @@ TEST_P(FilesTakenAway, EndTheProcessWithoutTheGuard) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, FilesTakenAway,
-                         ::testing::Values("truncate", "half", "threads", "copy", "table", "hole", "all_is_hole"),
+                         ::testing::Values("truncate", "half", "threads", "our_thread", "copy", "table", "hole",
+                                           "all_is_hole"),
                          [](const auto& way) { return std::string(way.param); });
 
 TEST(FilesTakenAwayFromMany, AreRemovedForProcessesWithoutTheGuardByTheMarkInTheFile) {
