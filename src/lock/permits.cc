@@ -160,7 +160,9 @@ class Desk {
     permits.fields.total.store(attempt_.what.total, kRelaxed);
     std::uint64_t next_end = kExpiryNever;
     Head first = first_of(permits);
-    if (!is_live(permits.entry.expiry.load(kRelaxed), flush_) || !permits.has(want) ||
+    const bool lied = permits.is_understated();
+    if (lied) world_.fencing().count_mended();
+    if (lied || !is_live(permits.entry.expiry.load(kRelaxed), flush_) || !permits.has(want) ||
         (first.block != 0 && !permits.has(first.waiter.want)))
       next_end = permits.purge(flush_, dead_);
     passing_ = false;

@@ -40,6 +40,15 @@ struct PermitsEntry {
     return std::uint64_t{fields.used.load(kRelaxed)} + want <= fields.total.load(kRelaxed);
   }
 
+  /// Whether `used` is less than what the first holder has: it was overwritten. Of a writer this shows any such change,
+  /// and what would let a writer in beside readers.
+  bool is_understated() const noexcept {
+    const Holds chain = holds();
+    if (chain.empty()) return false;
+    const Holds::Cursor first(chain);
+    return first.found() && fields.used.load(kRelaxed) < first.fields().count.load(kRelaxed);
+  }
+
   // What changes the holds may meet damage: arena.damaged() then.
 
   /// Takes out what no longer counts, and says when the next hold ends by itself.

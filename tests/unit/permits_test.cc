@@ -131,6 +131,25 @@ TEST_IN_TIME(PermitsTest, readers_share_and_a_writer_is_alone) {
   EXPECT_EQ(read(&readers[0]), HOLDFAST_OK);
 }
 
+// The sum of the holds is derived from them, and may be overwritten.
+TEST_IN_TIME(PermitsTest, nobody_comes_in_beside_others_because_a_word_says_that_nobody_is_there) {
+  holdfast_lease readers[2]{};
+  holdfast_lease writer{};
+  holdfast_lease none{};
+  const std::uint64_t mended = dict.stats().words_mended;
+  ASSERT_EQ(write(&writer), HOLDFAST_OK);
+  fields().used.store(0);
+  EXPECT_EQ(read(&none), HOLDFAST_LOCKED);
+  fields().used.store(1);
+  EXPECT_EQ(write(&none), HOLDFAST_LOCKED);
+  ASSERT_EQ(post(writer), HOLDFAST_OK);
+  for (holdfast_lease& reader : readers) ASSERT_EQ(read(&reader), HOLDFAST_OK);
+  fields().used.store(0);
+  EXPECT_EQ(write(&none), HOLDFAST_LOCKED);
+  EXPECT_EQ(dict.stats().words_mended, mended + 3);
+  for (holdfast_lease& reader : readers) EXPECT_EQ(post(reader), HOLDFAST_OK);
+}
+
 TEST_IN_TIME(PermitsTest, a_writer_that_keeps_one_permit_reads_and_lets_readers_in) {
   holdfast_lease writer{};
   ASSERT_EQ(write(&writer), HOLDFAST_OK);
