@@ -28,7 +28,7 @@ constexpr std::uint64_t kLongestRetryNs = platform::kNsPerSecond;
 /// A process that exits does not wait long to tidy up: the next one that enters does it too.
 constexpr std::uint64_t kLeavePatienceNs = platform::kNsPerSecond / 2;
 /// One that exits at the same time is gone soon, mostly. A millisecond each.
-constexpr int kLeaveLooks = 20;
+constexpr int kLeaveLooks = 250;
 
 constexpr std::uint64_t kWordGenerationMask = (std::uint64_t{1} << 20) - 1;
 constexpr std::uint64_t kNeverUsed = 0;  // generation
