@@ -180,6 +180,7 @@ Victim::Victim(std::uint64_t size, std::uint64_t hash_seed) : size_(round_size(s
   demand(blank.status == HOLDFAST_OK, "cannot create a dictionary");
   demand(blank.segment().geometry().shards == 1, "images of one shard only");
   blank.segment().header().seed = hash_seed;
+  blank.segment().header().seed_complement = ~hash_seed;
   const auto copy_of = [&](const std::string& name) {
     std::filesystem::copy_file(path_of(template_name), path_of(name));
     name_own_inode(path_of(name));
