@@ -63,7 +63,8 @@ bool is_other_in_use(int table, std::uint64_t own) noexcept {
     std::uint64_t holder = platform::kNoHolder;
     if (begin >= end) continue;
     if (platform::find_record_lock(table, begin, end - begin, holder) != 0) return true;  // not known
-    if (holder < begin || holder >= end) continue;  // nobody, or a lock that is not ours
+    if (holder == platform::kNoHolder) continue;
+    if (holder < begin || holder >= end) return true;  // a lock of more than a byte is none of ours, and hides them
     if (!is_noted(table, holder) || count + 2 > ranges.size()) return true;
     ranges[count++] = {begin, holder};
     ranges[count++] = {holder + 1, end};
