@@ -189,7 +189,7 @@ struct LockFields {
 static_assert(sizeof(LockFields) == 48);
 
 /// Value of a waiter block. Its number stands in Entry::flags, its patience's end in Entry::expiry, and what it is like
-/// in Entry::spare: bit 0 it is fair, bit 1 it is present, from bit 2 on how long its loop takes to come when it is
+/// in Entry::stamp: bit 0 it is fair, bit 1 it is present, from bit 2 on how long its loop takes to come when it is
 /// woken. That, `woken` and `first` are in units of 1024 ns, and these two wrap.
 struct WaiterFields {
   Word64 owner;    // Token of the waiting process

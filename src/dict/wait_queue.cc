@@ -18,7 +18,7 @@ constexpr std::uint32_t kGranulesPerWaiter = static_cast<std::uint32_t>(granules
 constexpr std::uint32_t ticks(std::uint64_t ns) noexcept { return static_cast<std::uint32_t>(ns >> 10) | 1; }
 constexpr std::uint64_t ns_of(std::uint32_t ticks) noexcept { return std::uint64_t{ticks} << 10; }
 
-// A waiter's Entry::spare: what it is like, in one word.
+// A waiter's Entry::stamp: what it is like, in one word.
 constexpr std::uint32_t kFair = 1;
 constexpr std::uint32_t kPresent = 2;
 constexpr std::uint32_t kDelayShift = 2;

@@ -93,7 +93,7 @@ Status check_room(const RuntimeDirectory& directory, const std::string& name, st
   if (const std::uint64_t limit = platform::file_size_limit(); size > limit) {
     return {Code::no_memory, directory.path_of(name) + " needs " + std::to_string(size) +
                                  " bytes, but files of this process are limited to " + std::to_string(limit) +
-                                 " bytes (ulimit -f)"};
+                                 " bytes (ulimit -f); raise that, or ask for less"};
   }
   if (const std::uint64_t free = platform::free_bytes(directory_fd); size > free) {
     return no_room(directory, name, size, free);

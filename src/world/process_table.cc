@@ -202,9 +202,10 @@ Expected<ProcessTable::Lock> ProcessTable::lock(std::uint64_t patience_ns) const
     }
     const std::uint64_t now = platform::monotonic_ns();
     if (now >= deadline) {
+      const std::uint32_t holder = header().lock_holder.load(std::memory_order_relaxed);
       return Status{Code::busy, directory_.path_of(kTableName) + " has been locked for " +
-                                    std::to_string(patience_ns / platform::kNsPerMs) + " ms by process " +
-                                    std::to_string(header().lock_holder.load(std::memory_order_relaxed)) +
+                                    std::to_string(patience_ns / platform::kNsPerMs) + " ms by " +
+                                    (holder != 0 ? "process " + std::to_string(holder) : "another process") +
                                     "; is it stopped?"};
     }
     fd->reset();
@@ -288,7 +289,8 @@ Expected<Token> ProcessTable::enter(const Lock& held) {
   }
   return Status{Code::system, "all " + std::to_string(kSlots) + " process slots of " + directory_.path() +
                                   " are taken: at most " + std::to_string(kSlots) +
-                                  " processes can be in one runtime directory"};
+                                  " processes can be in one runtime directory; end some, or give programs that share "
+                                  "nothing a HOLDFAST_DIR each"};
 }
 
 bool ProcessTable::anybody_present(const Lock& held) noexcept {

@@ -132,6 +132,12 @@ Status explain_creation_failure(const std::string& path, int error) {
           "runtime directory " + path + " cannot be created: " + platform::error_text(error)};
 }
 
+Status explain_missing_shared_directory(const std::string& path) {
+  return {Code::not_found, "there is no runtime directory " + path +
+                               ", and with HOLDFAST_SHARE=group none is made; make it first: mkdir -m 0700 " + path +
+                               " && chgrp GROUP " + path + " && chmod 0770 " + path};
+}
+
 // A umask may have taken bits of the mode, even those that open() needs. O_PATH needs none, and chmod through the
 // descriptor meets no other directory than the one that was looked at.
 Status make_private(const std::string& path, int parent, const std::string& name) {
@@ -160,10 +166,12 @@ Status create_directory(const std::string& path) {
 Status judge_mode(const std::string& path, mode_t mode, RuntimeDirectory::Sharing sharing) {
   if (sharing == RuntimeDirectory::Sharing::group) {
     if ((mode & 0777 & ~kGroupMode) == 0) return {};
-    return refuse(path, "has mode " + octal(mode) + "; with HOLDFAST_SHARE=group at most 0770 is accepted");
+    return refuse(path, "has mode " + octal(mode) + "; with HOLDFAST_SHARE=group at most 0770 is accepted: chmod 0770 it, or name another one");
   }
   if ((mode & 0777 & ~kPrivateMode) == 0) return {};
-  return refuse(path, "has mode " + octal(mode) + ", expected 0700: others must not get in");
+  return refuse(path, "has mode " + octal(mode) +
+                          ", expected 0700: others must not get in; name another one: export HOLDFAST_DIR=" +
+                          place_to_suggest());
 }
 
 // An owner may change group and mode at any time, and remove every file: the group alone says nothing.
@@ -206,6 +214,9 @@ Expected<RuntimeDirectory> RuntimeDirectory::from_environment() {
   if (!sharing) return sharing.status();
   const auto owner = owner_from_environment();
   if (!owner) return owner.status();
+  if (*owner && *sharing == Sharing::none) {
+    return Status{Code::invalid, "HOLDFAST_OWNER is set, which counts only with HOLDFAST_SHARE=group; set both or none"};
+  }
   const char* const chosen = ::secure_getenv("HOLDFAST_DIR");
   if (chosen != nullptr && *chosen != '\0') return at(chosen, *sharing, *owner);
   return at("/dev/shm/holdfast-" + std::to_string(::geteuid()), *sharing, *owner);
@@ -220,6 +231,8 @@ Expected<RuntimeDirectory> RuntimeDirectory::at(const std::string& path, Sharing
   directory.owner_ = owner;
   directory.user_ = ::geteuid();
   if (::access(directory.path_.c_str(), F_OK) != 0 && errno == ENOENT) {
+    // For which group, nobody has said; one of this user's own would shut out those it is to be shared with.
+    if (sharing == Sharing::group) return explain_missing_shared_directory(directory.path_);
     if (Status made = create_directory(directory.path_); !made.ok()) return made;
   }
   auto opened = directory.open();

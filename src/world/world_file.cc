@@ -20,6 +20,7 @@ namespace {
 using platform::FileDescriptor;
 using platform::FileId;
 
+constexpr const char* kWayOut = "; stop the processes that use it and remove it, or choose another HOLDFAST_DIR";
 constexpr int kOpenFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
 std::string octal(std::uint32_t mode) {
@@ -46,7 +47,8 @@ FileId id_of(const struct stat& info) { return {.device = info.st_dev, .inode = 
 Status judge_inode(const RuntimeDirectory& directory, const std::string& path, const struct stat& info) {
   if (!S_ISREG(info.st_mode)) return {Code::permission, path + " is not a regular file"};
   if (info.st_nlink > 1) {
-    return {Code::permission, path + " has " + std::to_string(info.st_nlink) + " names (hard links), expected 1"};
+    return {Code::permission, path + " has " + std::to_string(info.st_nlink) +
+                                  " names (hard links), expected 1; remove the others"};
   }
   if (directory.sharing() == RuntimeDirectory::Sharing::group) {
     if (info.st_gid != directory.group()) {
@@ -67,8 +69,8 @@ Status read_header_page(const std::string& path, int fd, std::array<std::byte, k
         [&] { return ::pread(fd, page.data() + have, page.size() - have, static_cast<off_t>(have)); });
     if (got < 0) return {Code::system, "cannot read " + path + ": " + platform::error_text(errno)};
     if (got == 0) {
-      return {Code::corrupt, path + " is no file of this library: it has " + std::to_string(have) +
-                                 " bytes, its header alone needs " + std::to_string(page.size())};
+      return {Code::corrupt, path + " is no file of this library, or was cut short: it has " + std::to_string(have) +
+                                 " bytes, its header alone needs " + std::to_string(page.size()) + kWayOut};
     }
     have += static_cast<std::size_t>(got);
   }
@@ -76,12 +78,14 @@ Status read_header_page(const std::string& path, int fd, std::array<std::byte, k
 }
 
 Status judge_header(const std::string& path, const FileHeader& header, FileKind kind, const struct stat& info) {
-  if (header.magic != kMagic) return {Code::corrupt, path + " is no file of this library (its first bytes are others)"};
+  if (header.magic != kMagic) {
+    return {Code::corrupt, path + " is no file of this library: its first bytes are others" + kWayOut};
+  }
   if (header.layout != kLayoutVersion) {
     return {Code::corrupt, path + " has layout version " + std::to_string(header.layout) + ", this library uses " +
                                std::to_string(kLayoutVersion) +
                                (header.persist != 0 && kind == FileKind::dictionary
-                                    ? "; remove it, or choose another HOLDFAST_DIR"
+                                    ? kWayOut
                                     : "; stop the processes that use it, or choose another HOLDFAST_DIR")};
   }
   if (header.kind != kind) {
@@ -89,8 +93,8 @@ Status judge_header(const std::string& path, const FileHeader& header, FileKind 
             path + " is " + std::string(kind_name(header.kind)) + ", expected " + std::string(kind_name(kind))};
   }
   if (header.size != static_cast<std::uint64_t>(info.st_size)) {
-    return {Code::corrupt,
-            path + " has " + std::to_string(info.st_size) + " bytes, its header says " + std::to_string(header.size)};
+    return {Code::corrupt, path + " has " + std::to_string(info.st_size) + " bytes and was made with " +
+                               std::to_string(header.size) + kWayOut};
   }
   if (const std::uint32_t mode = info.st_mode & 07777; (mode & ~header.mode) != 0) {
     return {Code::permission, path + " has mode " + octal(mode) + ", it was created with " + octal(header.mode)};

@@ -289,7 +289,8 @@ TEST_F(ListRepairTest, no_words_of_a_list_make_a_call_crash_or_hang) {
     if (random() % 3 == 0) dict.set("list", "v"), dict.remove("list");
     repair(shard());
     ASSERT_EQ(check_shard(shard()), "") << "round " << round;
-    if (dict.get("value") == nothing()) dict.set("value", "v");
+    // A node whose length was overwritten gives back what lies behind it, when it goes.
+    if (dict.get("value") != text("v")) dict.set("value", "v");
   }
 }
 

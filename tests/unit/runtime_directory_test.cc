@@ -290,6 +290,22 @@ TEST_F(Directory, TheOwnerIsNamedByANumber) {
   }
 }
 
+TEST_F(Directory, AnOwnerWithoutSharingIsRefused) {
+  ::setenv("HOLDFAST_OWNER", "12345", 1);
+  auto directory = RuntimeDirectory::from_environment();
+  ::unsetenv("HOLDFAST_OWNER");
+  ASSERT_FALSE(directory);
+  EXPECT_TRUE(has(directory.status(), "counts only with HOLDFAST_SHARE=group")) << directory.status().message;
+}
+
+TEST_F(Directory, OneThatIsToBeSharedIsNotMadeForThisUserAlone) {
+  const std::string path = scratch_ / "shared";
+  const Status status = refusal(path, Sharing::group);
+  EXPECT_EQ(Code::not_found, status.code);
+  EXPECT_TRUE(has(status, "make it first: mkdir -m 0700 " + path)) << status.message;
+  EXPECT_FALSE(test::exists(path));
+}
+
 TEST_F(Directory, TheNamedOwnerIsTakenFromTheEnvironment) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 12345));

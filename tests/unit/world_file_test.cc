@@ -305,7 +305,7 @@ TEST_F(WorldFile, RandomBytesAreRefused) {
 TEST_F(WorldFile, ATruncatedOneIsRefusedWithBothSizes) {
   ASSERT_TRUE(create());
   ASSERT_EQ(0, ::truncate(path().c_str(), kSize - 1));
-  expect_refusal(Code::corrupt, "has 12287 bytes, its header says 12288");
+  expect_refusal(Code::corrupt, "has 12287 bytes and was made with 12288; stop the processes");
   ASSERT_EQ(0, ::truncate(path().c_str(), 100));
   expect_refusal(Code::corrupt, "it has 100 bytes, its header alone needs 4096");
   ASSERT_EQ(0, ::truncate(path().c_str(), 0));
@@ -315,7 +315,7 @@ TEST_F(WorldFile, ATruncatedOneIsRefusedWithBothSizes) {
 TEST_F(WorldFile, AnOlderOrNewerLayoutThatIsMeantToStayIsRefusedWithBothNumbers) {
   ASSERT_TRUE(create());
   overwrite(offsetof(FileHeader, persist), std::uint32_t{1});
-  const std::string ours = ", this library uses " + std::to_string(kLayoutVersion) + "; remove it";
+  const std::string ours = ", this library uses " + std::to_string(kLayoutVersion) + "; stop the processes that use it and remove it";
   for (const std::uint32_t other : {kLayoutVersion - 1, kLayoutVersion + 1}) {
     overwrite(offsetof(FileHeader, layout), other);
     expect_refusal(Code::corrupt, "has layout version " + std::to_string(other) + ours);
