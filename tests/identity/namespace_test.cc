@@ -1,0 +1,119 @@
+// Processes of other namespaces: process ids and user ids mean something else there, and in a time namespace the clock
+// does. Never do two hold one lock.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "identity/participant.h"
+#include "platform/platform.h"
+
+namespace holdfast::test {
+namespace {
+
+using testing::HasSubstr;
+
+#ifdef CLONE_NEWTIME
+constexpr int kNewTime = CLONE_NEWTIME;
+#else
+constexpr int kNewTime = 0x80;
+#endif
+
+bool write_to(const char* path, const std::string& text) {
+  const platform::FileDescriptor fd(::open(path, O_WRONLY));
+  return fd && ::write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+bool be_root_as_outside() {
+  return write_to("/proc/self/uid_map", "0 0 1") && write_to("/proc/self/setgroups", "deny") &&
+         write_to("/proc/self/gid_map", "0 0 1");
+}
+bool be_ahead_by_a_day() { return write_to("/proc/self/timens_offsets", "monotonic 86400 0"); }
+bool be_as_it_is() { return true; }
+
+/// A participant in a new namespace, and between it and the test a process that hands on: orders, and what it says.
+/// "kill" kills it. It begins with "skip: ..." where the kernel does not give a namespace.
+int hand_on(Channel& test, int kind, const std::function<bool()>& prepare) {
+  if (::unshare(kind) != 0 || !prepare()) {
+    test.say(std::string("skip: ") + std::strerror(errno));
+    return 0;
+  }
+  Child participant([](Channel& outside) { return obey(outside); });
+  for (std::string line = participant.hear();; line = test.hear()) {
+    if (line == "(end)" || line == "(silence)") return 0;
+    if (line == "kill") {
+      participant.kill();
+      participant.wait();
+      test.say("killed");
+    } else if (line == "lock" || line == "held" || line == "unlock") {
+      test.say(participant.ask(line));
+    } else {
+      test.say(line);
+    }
+  }
+}
+
+class IdentityNamespace : public testing::Test {
+ protected:
+  /// They share what they use, and see each other's death.
+  void expect_one_world(int kind, const std::function<bool()>& prepare) {
+    Child inside([&](Channel& test) { return hand_on(test, kind, prepare); });
+    const std::string ready = inside.hear();
+    if (ready.starts_with("skip")) GTEST_SKIP() << ready;
+    ASSERT_EQ(ready, "ready");
+    ASSERT_EQ(outside_.ask("lock"), "ok");
+    EXPECT_EQ(inside.ask("lock"), "locked");
+    ASSERT_EQ(outside_.ask("unlock"), "ok");
+    ASSERT_EQ(inside.ask("lock"), "ok");
+    EXPECT_EQ(outside_.ask("lock"), "locked");
+    EXPECT_EQ(inside.ask("held"), "yes");
+    ASSERT_EQ(inside.ask("kill"), "killed");
+    EXPECT_EQ(outside_.ask("lock"), "ok");
+
+    Child next([&](Channel& test) { return hand_on(test, kind, prepare); });
+    ASSERT_EQ(next.hear(), "ready");
+    EXPECT_EQ(next.ask("lock"), "locked");
+    outside_.kill();
+    outside_.wait();
+    EXPECT_EQ(next.ask("lock"), "ok");
+  }
+  void SetUp() override { ASSERT_EQ(outside_.hear(), "ready"); }
+
+  const ScratchDirectory directory_;
+  Child outside_{[](Channel& test) { return obey(test); }};
+};
+
+TEST_F(IdentityNamespace, OfProcessIdsIsNoBorder) { expect_one_world(CLONE_NEWPID, be_as_it_is); }
+
+TEST_F(IdentityNamespace, OfUsersIsNoBorderForTheSameUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "maps root";
+  expect_one_world(CLONE_NEWUSER, be_root_as_outside);
+}
+
+TEST_F(IdentityNamespace, OfUsersWithoutAMapIsNoBorderForTheSameUser) { expect_one_world(CLONE_NEWUSER, be_as_it_is); }
+
+TEST_F(IdentityNamespace, OfTimeIsRefusedWhileTheWorldIsInUseAndMakesItsOwnAfterwards) {
+  ASSERT_EQ(outside_.ask("lock"), "ok");
+  const auto in_another_time = [](Channel& test) { return hand_on(test, kNewTime, be_ahead_by_a_day); };
+  {
+    Child newcomer(in_another_time);
+    const std::string refused = newcomer.hear();
+    if (refused.starts_with("skip")) GTEST_SKIP() << refused;
+    EXPECT_THAT(refused, HasSubstr("is used by processes of another time namespace"));
+  }
+  EXPECT_EQ(outside_.ask("held"), "yes");
+  outside_.kill();
+  outside_.wait();
+  Child next(in_another_time);
+  EXPECT_EQ(next.hear(), "ready");
+  EXPECT_EQ(next.ask("lock"), "ok");
+}
+
+}  // namespace
+}  // namespace holdfast::test
