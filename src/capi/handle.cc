@@ -64,7 +64,7 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
       if (const Status trouble = dictionary.world().judge_trouble(); !trouble.ok()) return fail(trouble);
       platform::keep_formatted(About::call, "cannot lock the file of a dictionary whose mutex is \"file\"",
                                "cannot lock the file of dictionary \"%s\", whose mutex is \"file\": no descriptor is "
-                               "left, or the file is gone",
+                               "left, or this process cannot open the file any more",
                                name);
       break;
     case Code::corrupt:

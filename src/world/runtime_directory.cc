@@ -166,12 +166,13 @@ Status create_directory(const std::string& path) {
 Status judge_mode(const std::string& path, mode_t mode, RuntimeDirectory::Sharing sharing) {
   if (sharing == RuntimeDirectory::Sharing::group) {
     if ((mode & 0777 & ~kGroupMode) == 0) return {};
-    return refuse(path, "has mode " + octal(mode) + "; with HOLDFAST_SHARE=group at most 0770 is accepted: chmod 0770 it, or name another one");
+    return refuse(path, "has mode " + octal(mode) +
+                            "; with HOLDFAST_SHARE=group at most 0770 is accepted: chmod 0770 it, or name another one");
   }
   if ((mode & 0777 & ~kPrivateMode) == 0) return {};
-  return refuse(path, "has mode " + octal(mode) +
-                          ", expected 0700: others must not get in; name another one: export HOLDFAST_DIR=" +
-                          place_to_suggest());
+  return refuse(
+      path, "has mode " + octal(mode) +
+                ", expected 0700: others must not get in; name another one: export HOLDFAST_DIR=" + place_to_suggest());
 }
 
 // An owner may change group and mode at any time, and remove every file: the group alone says nothing.
@@ -215,7 +216,8 @@ Expected<RuntimeDirectory> RuntimeDirectory::from_environment() {
   const auto owner = owner_from_environment();
   if (!owner) return owner.status();
   if (*owner && *sharing == Sharing::none) {
-    return Status{Code::invalid, "HOLDFAST_OWNER is set, which counts only with HOLDFAST_SHARE=group; set both or none"};
+    return Status{Code::invalid,
+                  "HOLDFAST_OWNER is set, which counts only with HOLDFAST_SHARE=group; set both or none"};
   }
   const char* const chosen = ::secure_getenv("HOLDFAST_DIR");
   if (chosen != nullptr && *chosen != '\0') return at(chosen, *sharing, *owner);
