@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "base/failpoint.h"
@@ -180,19 +181,19 @@ Expected<Mapping> create_world_file_by(Birth birth, const RuntimeDirectory& dire
   if (!mapping) return mapping;
 
   HOLDFAST_FAILPOINT("new_file.publish");
-  int error = 0;
+  std::optional<DirectoryLock> alone;
   if (file.before_naming) {
     // One at a time: what is said before a name is given must not look like use of a file that has lost it.
-    auto alone = DirectoryLock::acquire(directory_fd->get(), directory.path());
-    if (!alone) return alone.status();
+    auto lock = DirectoryLock::acquire(directory_fd->get(), directory.path());
+    if (!lock) return lock.status();
+    alone.emplace(std::move(*lock));
     struct stat taken;
     if (::fstatat(directory_fd->get(), name.c_str(), &taken, AT_SYMLINK_NOFOLLOW) == 0)
       return Status{Code::exists, directory.path_of(name) + " exists"};
     if (Status ready = file.before_naming(mapping->file().inode); !ready.ok()) return ready;
-    error = unborn.publish(name);
-  } else {
-    error = unborn.publish(name);
   }
+  const int error = unborn.publish(name);
+  alone.reset();
   if (error == 0) return mapping;
   if (error == EEXIST) return Status{Code::exists, directory.path_of(name) + " exists"};
   if (birth == Birth::automatic) {  // without /proc an unnamed file cannot get a name

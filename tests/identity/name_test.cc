@@ -22,6 +22,10 @@ constexpr const char* kRefusal = "was deleted, moved or replaced while processes
 class IdentityName : public testing::TestWithParam<bool> {
  protected:
   static int take_part(Channel& parent) { return obey(parent, {.persist = GetParam()}); }
+  static int remove_and_take_part(Channel& parent) {
+    holdfast_remove("dict", 4);
+    return take_part(parent);
+  }
   void SetUp() override {
     ASSERT_EQ(holder_.hear(), "ready");
     ASSERT_EQ(holder_.ask("lock"), "ok");
@@ -118,10 +122,7 @@ TEST_P(IdentityName, IsFreeAfterARemovalThoughUsersHaveNotLookedYet) {
 
 // The note of a removal says nothing of the file that came after it.
 TEST_P(IdentityName, IsKeptForTheUsersOfADeletedFileThatFollowedARemovedOne) {
-  Child second([](Channel& parent) {
-    holdfast_remove("dict", 4);
-    return obey(parent, {.persist = GetParam()});
-  });
+  Child second(remove_and_take_part);
   ASSERT_EQ(second.hear(), "ready");
   ASSERT_EQ(second.ask("lock"), "ok");
   ASSERT_EQ(::unlink(file_.c_str()), 0);
@@ -132,10 +133,7 @@ TEST_P(IdentityName, IsKeptForTheUsersOfADeletedFileThatFollowedARemovedOne) {
 
 TEST_P(IdentityName, IsRefusedToAProcessThatHadTheRemovedFileAndOpensItsSuccessorLate) {
   // The holder's file is removed, its successor deleted while it is in use: the holder, too, is a newcomer now.
-  Child second([](Channel& parent) {
-    holdfast_remove("dict", 4);
-    return obey(parent, {.persist = GetParam()});
-  });
+  Child second(remove_and_take_part);
   ASSERT_EQ(second.hear(), "ready");
   ASSERT_EQ(second.ask("lock"), "ok");
   ASSERT_EQ(::unlink(file_.c_str()), 0);
