@@ -47,12 +47,12 @@ describe("shdict, bad input", function ()
                         return result
                     end)
                     assert.is_false(ok)
-                    assert.matches('^[^:]*shdict_%w+_spec.lua:%d+: bad "exptime" argument: a number of seconds, ' ..
-                                   "0 or more, expected, got ", err)
+                    assert.matches('^[^:]*shdict_%w+_spec.lua:%d+: bad "exptime" argument: a finite number ' ..
+                                   "of seconds, 0 or more, expected, got ", err)
                     assert.matches(core.describe(exptime), err, 1, true)
                 end
                 assert.has_error(function () dict:cas("key", 1, 1, exptime) end,
-                                 'bad "exptime" argument: a number of seconds, 0 or more, expected, got ' ..
+                                 'bad "exptime" argument: a finite number of seconds, 0 or more, expected, got ' ..
                                  core.describe(exptime))
             end
         end)
@@ -78,7 +78,7 @@ describe("shdict, bad input", function ()
             assert.equal("bad value arg: number expected, got nil", message())
             assert.equal("bad init arg: number expected, got string", message(1, "bar"))
             assert.equal("bad init_ttl arg: number expected, got string", message(1, 0, "bar"))
-            local start = 'bad "init_ttl" argument: a number of seconds, 0 or more, expected, got '
+            local start = 'bad "init_ttl" argument: a finite number of seconds, 0 or more, expected, got '
             assert.equal(start .. "-1", message(1, 0, -1))
             assert.equal(start .. core.describe(0 / 0), message(1, 0, 0 / 0))
             assert.equal('must provide "init" when providing "init_ttl"', message(1, nil, 0.01))

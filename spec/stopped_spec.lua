@@ -54,6 +54,34 @@ describe("while a process is stopped inside the dictionary,", function ()
 
     for _, wait in ipairs { "wake", "poll" } do
         describe(wait .. ":", function ()
+            it("a forked child that cannot enter yet goes on as well", function ()
+                local source = [[
+                    local ffi = require "ffi"
+                    ffi.cdef "int fork(void); int open(const char *, int, ...); int fcntl(int, int, ...);"
+                    ffi.cdef "int close(int); void _exit(int);"
+                    ffi.cdef "struct region { short type, whence; int64_t start, length; int pid; };"
+                    local dict = require("resty.shdict").shared.spec_stopped
+                    dict:set("entered", true)
+                    -- As one that was stopped while it entered (docs/format.md).
+                    local processes = ffi.C.open(os.getenv("HOLDFAST_DIR") .. "/processes", 2)
+                    assert(ffi.C.fcntl(processes, 37, ffi.new("struct region", 1, 0, 2 ^ 39, 1)) == 0)
+                    if ffi.C.fork() == 0 then
+                        ffi.C.close(processes)
+                        local lock = require("resty.lock"):new("spec_stopped", { timeout = 30, wait = "WAIT" })
+                        say(select(2, dict:set("key", 1)))
+                        say(lock:lock("key"))
+                        ffi.C._exit(0)
+                    end
+                    hear()
+                    ffi.C.close(processes)
+                    hear()
+                ]]
+                local child = process.start((source:gsub("WAIT", wait)))
+                assert.matches("processes has been locked for %d+ ms by ", child:hear())
+                child:say("release it")
+                assert.is_number(tonumber(child:hear()))
+            end)
+
             it("lock waits until its timeout and lets other tasks run meanwhile", function ()
                 stop_inside()
                 local ticks, start, waited, result = 0, scheduler.now(), nil, nil

@@ -30,6 +30,7 @@ local type = type
 local wait_for = acquire.wait_for
 local wrong_receiver = holding.wrong_receiver
 
+local BUSY = core.BUSY
 local CANNOT_RENEW = keeping.CANNOT_RENEW
 local DEFAULT_SETTINGS = options.DEFAULT_SETTINGS
 local LOCKED = core.LOCKED
@@ -170,7 +171,7 @@ function _M.lock(self, key, opts)
         return 0
     end
     give_back(grant)
-    if code ~= LOCKED and code ~= TIMEOUT and (code ~= SYSTEM or timeout <= 0) then
+    if code ~= LOCKED and code ~= TIMEOUT and (timeout <= 0 or (code ~= SYSTEM and code ~= BUSY)) then
         return nil, reason(code)
     end
     return wait_for_lock(self, handle, key, exptime, timeout, step, agent, why)

@@ -27,6 +27,7 @@ local wait_for = acquire.wait_for
 local wrong_receiver = holding.wrong_receiver
 
 local CANNOT_RENEW = keeping.CANNOT_RENEW
+local BUSY = core.BUSY
 local LOCKED = core.LOCKED
 local OK = core.OK
 local SYSTEM = core.SYSTEM
@@ -93,7 +94,7 @@ local function take(self, key, want, exptime, timeout, why)
     if code == LOCKED and not timeout then
         return nil, "held"
     end
-    if not timeout or (code ~= LOCKED and code ~= TIMEOUT and code ~= SYSTEM) then
+    if not timeout or (code ~= LOCKED and code ~= TIMEOUT and code ~= SYSTEM and code ~= BUSY) then
         return nil, reason(code)
     end
     return wait_for(self, {

@@ -132,7 +132,7 @@ local function take(self, key, timeout)
         return true
     end
     give_back(grant)
-    if code ~= LOCKED and code ~= TIMEOUT and (code ~= SYSTEM or timeout <= 0) then
+    if code ~= LOCKED and code ~= TIMEOUT and (timeout <= 0 or (code ~= SYSTEM and code ~= BUSY)) then
         return nil, reason(code)
     end
     return wait_for(self, handle, key, timeout, agent)

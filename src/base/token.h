@@ -17,5 +17,14 @@ constexpr Token make_token(std::uint32_t slot, std::uint64_t generation) noexcep
 }
 constexpr std::uint32_t slot_of(Token token) noexcept { return static_cast<std::uint32_t>(token >> kSlotShift) - 1; }
 constexpr std::uint64_t generation_of(Token token) noexcept { return token & kGenerationMask; }
+inline constexpr std::uint64_t kNeverUsed = 0;  // generation of a slot
+
+/// The 31 bits of a token that a mutex has room for: slot + 1, and the lower bits of the generation.
+inline constexpr int kOwnerSlotShift = 20;
+inline constexpr std::uint64_t kOwnerGenerationMask = (std::uint64_t{1} << kOwnerSlotShift) - 1;
+constexpr std::uint32_t owner_bits(Token token) noexcept {
+  return (slot_of(token) + 1) << kOwnerSlotShift | static_cast<std::uint32_t>(token & kOwnerGenerationMask);
+}
+constexpr std::uint32_t slot_of_owner(std::uint32_t bits) noexcept { return (bits >> kOwnerSlotShift & 0x7FF) - 1; }
 
 }  // namespace holdfast

@@ -15,7 +15,7 @@ inline Claim claim_of(const holdfast_wait& wait, double exptime) noexcept {
   return {.exptime = exptime,
           .agent = wait.agent,
           .fair = wait.fair != 0,
-          .timeout = wait.timeout > 0 ? wait.timeout : 0,  // not so: also when it is not a number
+          .timeout = wait.timeout > 0 ? wait.timeout : 0,  // 0 also for what is not a number
           .stake = stake_of(wait)};
 }
 

@@ -36,9 +36,13 @@ int check_options(const holdfast_options& options) noexcept {
   return HOLDFAST_OK;
 }
 
-int check_name_given(const char* name) noexcept {
-  return name != nullptr ? HOLDFAST_OK
-                         : fail(Code::invalid, "bad dictionary name: a null pointer, expected 1 to 64 bytes of text");
+int check_name_given(const char* name, std::size_t length) noexcept {
+  if (name == nullptr)
+    return fail(Code::invalid, "bad dictionary name: a null pointer, expected 1 to 64 bytes of text");
+  // What is a little too long is quoted by check_name().
+  constexpr std::size_t kQuotable = 4096;
+  return length <= kQuotable ? HOLDFAST_OK
+                             : holdfast::capi::fail_number("length of a dictionary's name", length, "1 to 64");
 }
 
 bool to_value(const holdfast_value& given, ValueIn& value) noexcept {
@@ -59,7 +63,7 @@ void tell(const Effect& effect, int* forcible) noexcept {
 
 int holdfast_open(const char* name, size_t length, const holdfast_options* options, holdfast_dict** dict) {
   return guarded([&] {
-    if (const int bad = check_name_given(name)) return bad;
+    if (const int bad = check_name_given(name, length)) return bad;
     if (const int bad = check_options(*options)) return bad;
     const DictionaryOptions wanted{options->size, static_cast<MutexStrategy>(options->mutex), options->persist != 0,
                                    options->mode != 0 ? options->mode : 0600};
@@ -72,7 +76,7 @@ int holdfast_open(const char* name, size_t length, const holdfast_options* optio
 
 int holdfast_attach(const char* name, size_t length, holdfast_dict** dict) {
   return guarded([&] {
-    if (const int bad = check_name_given(name)) return bad;
+    if (const int bad = check_name_given(name, length)) return bad;
     auto opened = Registry::get().attach(std::string(name, length));
     if (!opened) return fail(opened.status());
     *dict = wrap(*opened);
@@ -82,7 +86,7 @@ int holdfast_attach(const char* name, size_t length, holdfast_dict** dict) {
 
 int holdfast_remove(const char* name, size_t length) {
   return guarded([&] {
-    if (const int bad = check_name_given(name)) return bad;
+    if (const int bad = check_name_given(name, length)) return bad;
     const auto status = Registry::get().remove(std::string(name, length));
     return status.ok() ? static_cast<int>(HOLDFAST_OK) : fail(status);
   });

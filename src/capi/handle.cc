@@ -61,7 +61,11 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
         platform::keep_sentence(About::call, platform::kept_sentence(About::entering));
         return static_cast<int>(World::last_failure_code());
       }
-      if (const Status trouble = dictionary.world().judge_trouble(); !trouble.ok()) return fail(trouble);
+      if (const Segment* const segment = dictionary.segment();
+          segment == nullptr || segment->strategy() != MutexStrategy::file) {
+        const Status trouble = dictionary.world().judge_trouble();
+        return trouble.ok() ? fail(code, "it cannot be told whether the process in the way lives") : fail(trouble);
+      }
       platform::keep_formatted(About::call, "cannot lock the file of a dictionary whose mutex is \"file\"",
                                "cannot lock the file of dictionary \"%s\", whose mutex is \"file\": no descriptor is "
                                "left, or this process cannot open the file any more",
@@ -87,8 +91,9 @@ int fail_seconds(const char* name, double seconds) noexcept {
   return static_cast<int>(Code::invalid);
 }
 
-int fail_number(const char* name, std::uint32_t given, const char* expected) noexcept {
-  platform::keep_formatted(About::call, "bad number", "bad %s %u: expected %s", name, given, expected);
+int fail_number(const char* name, std::uint64_t given, const char* expected) noexcept {
+  platform::keep_formatted(About::call, "bad number", "bad %s %llu: expected %s", name,
+                           static_cast<unsigned long long>(given), expected);
   return static_cast<int>(Code::invalid);
 }
 

@@ -21,7 +21,7 @@ int fail(Code code, const char* message) noexcept;
 int fail_outcome(Code code, Dictionary& dictionary) noexcept;
 int fail_key(const char* key, std::size_t length) noexcept;
 int fail_seconds(const char* name, double seconds) noexcept;
-int fail_number(const char* name, std::uint32_t given, const char* expected) noexcept;
+int fail_number(const char* name, std::uint64_t given, const char* expected) noexcept;
 /// Of what a call has thrown. REQUIRES: it is being caught.
 int fail_exception() noexcept;
 

@@ -36,6 +36,8 @@ int to_claim(int kind, std::uint32_t want, std::uint32_t total, PermitsClaim& cl
   if (kind == HOLDFAST_SEMAPHORE && (total == 0 || total >= holdfast::kAllPermits)) {
     return fail_number("number of permits", total, ("1 to " + std::to_string(holdfast::kAllPermits - 1)).c_str());
   }
+  if (kind == HOLDFAST_RWLOCK && want != 1 && want != holdfast::kAllPermits)
+    return fail_number("number of wanted permits", want, "1 to read, HOLDFAST_ALL_PERMITS to write");
   if (want == 0 || want > claim.total) {
     return fail_number("number of wanted permits", want,
                        ("1 to " + std::to_string(claim.total) + ", all there are").c_str());

@@ -2,6 +2,7 @@
 #include <bit>
 #include <limits>
 
+#include "base/failpoint.h"
 #include "dict/audit.h"
 #include "dict/dead_owners.h"
 #include "dict/dictionary.h"
@@ -227,7 +228,7 @@ Code Dictionary::flush_expired(std::uint32_t max, std::uint32_t& count) noexcept
     const DeadOwners dead(shard, world_);
     const ShardGuard guard(shard);
     if (!guard.held()) return guard.code();
-    // Before the sweep, which must free nothing twice. Only in sound chains a look comes to all keys, hence the second.
+    // Before the sweep, which must free nothing twice. A look that meets a broken chain misses keys, hence the second.
     for (int looks = 0; looks < 2 && !audit(shard, now->seed()); ++looks) repair(shard);
     Arena arena(shard);
     count += Room(world_, *now, shard, arena).sweep(max - count, &dead).expired;
@@ -238,9 +239,11 @@ Code Dictionary::flush_expired(std::uint32_t max, std::uint32_t& count) noexcept
 
 // Where memory is short though something is held: takes what the dead have, or damage. Not ok if the mutex is not to be
 // had. It is not done all the time: a dictionary full of locks of living processes would go over itself at each call.
-// After a look in vain it rests for about 20 times as long as that took; where nothing depends on it, for much longer.
-// An operation that would fail still looks meanwhile whether anybody has died since, without the mutex.
-Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed) noexcept {
+// After a look in vain it rests for a time that grows with the shard; where nothing depends on it, for much longer.
+// An operation that would fail still looks meanwhile whether anybody has died since, without the mutex. `found`:
+// whether there was anything.
+Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, bool& found) noexcept {
+  found = false;
   const std::uint32_t rest_us = (1000 + shard.granules() / 2) * (needed ? 1 : 30);
   const auto now = static_cast<std::uint32_t>(platform::monotonic_ns() / 1000);
   Word32& asked = shard.header().asked;
@@ -249,15 +252,18 @@ Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed) 
   if (rests && !needed) return Code::ok;
   const DeadOwners dead(shard, world_);
   if (rests && !dead.any()) return Code::ok;
-  const ShardGuard guard(shard, kReclaimPatienceNs);
-  if (!guard.held()) return guard.code();
-  const bool damaged = needed && !audit(shard, segment.seed());
-  if (damaged) repair(shard);
-  Arena arena(shard);
-  const Room::Swept swept = Room(world_, segment, shard, arena).sweep(~0U, &dead);
-  if (arena.damaged()) repair(shard);
-  const bool found = damaged || arena.damaged() || swept.dead + swept.locks + swept.expired != 0;
-  asked.store(found ? 0 : now | 1, kRelaxed);
+  {
+    const ShardGuard guard(shard, kReclaimPatienceNs);
+    if (!guard.held()) return guard.code();
+    const bool damaged = needed && !audit(shard, segment.seed());
+    if (damaged) repair(shard);
+    Arena arena(shard);
+    const Room::Swept swept = Room(world_, segment, shard, arena).sweep(~0U, &dead);
+    if (arena.damaged()) repair(shard);
+    found = damaged || arena.damaged() || swept.dead + swept.locks + swept.expired != 0;
+    asked.store(found ? 0 : now | 1, kRelaxed);
+  }
+  HOLDFAST_FAILPOINT("reclaim.done");
   return Code::ok;
 }
 

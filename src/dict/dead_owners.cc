@@ -4,11 +4,12 @@
 
 namespace holdfast {
 
+// A token that is not the slot's own is a dead process's for certain: the slot's own never hides it.
 void DeadOwners::add(Token token) noexcept {
   const std::uint32_t slot = slot_of(token);
   if (token == kNobody || slot >= kSlots) return;
-  Token& oldest = oldest_[slot];
-  if (oldest == kNobody || token < oldest) oldest = token;
+  Token& chosen = chosen_[slot];
+  if (chosen == kNobody || world_.slot(token) == nullptr) chosen = token;
 }
 
 // Waiters or holds, from that block on. How many granules they take.
@@ -33,7 +34,7 @@ std::uint32_t DeadOwners::add_holders(const Shard& shard, const View& view) noex
 }
 
 // Without the mutex, so what is seen may be of different moments: it only says about whom to ask.
-DeadOwners::DeadOwners(const Shard& shard, World& world) noexcept {
+DeadOwners::DeadOwners(const Shard& shard, World& world) noexcept : world_(world) {
   std::uint32_t walked = 0;  // granules: nothing is met twice, but for damage and changes of the moment
   for (std::uint32_t bucket = 0; bucket < shard.buckets() && walked < shard.granules(); ++bucket) {
     View view{};
@@ -43,7 +44,7 @@ DeadOwners::DeadOwners(const Shard& shard, World& world) noexcept {
       if (is_holdable(view.type)) walked += add_holders(shard, view);
     }
   }
-  for (Token& token : oldest_)
+  for (Token& token : chosen_)
     if (token != kNobody && !world.is_dead(token)) token = kNobody;
 }
 

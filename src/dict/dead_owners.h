@@ -23,10 +23,10 @@ class DeadOwners {
 
   bool has(Token token) const noexcept {
     const std::uint32_t slot = slot_of(token);
-    return token != kNobody && (slot >= kSlots || oldest_[slot] == token);  // a slot that is none was never given out
+    return token != kNobody && (slot >= kSlots || chosen_[slot] == token);  // a slot that is none was never given out
   }
   bool any() const noexcept {
-    return std::any_of(oldest_.begin(), oldest_.end(), [](Token token) { return token != kNobody; });
+    return std::any_of(chosen_.begin(), chosen_.end(), [](Token token) { return token != kNobody; });
   }
 
  private:
@@ -34,8 +34,9 @@ class DeadOwners {
   std::uint32_t add_holders(const Shard& shard, const View& holdable) noexcept;
   std::uint32_t add_chain(const Shard& shard, std::uint32_t block, EntryType type) noexcept;
 
-  /// By slot, the oldest owner: every earlier owner of a slot is dead, so a living one never hides it.
-  std::array<Token, kSlots> oldest_{};
+  World& world_;
+  /// By slot, one of its owners, a dead one if there is any. Of several dead ones the others are found the next time.
+  std::array<Token, kSlots> chosen_{};
 };
 
 }  // namespace holdfast

@@ -142,8 +142,10 @@ class Dictionary {
   Code keys_of(Shard& shard, std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count);
   Code write(Segment& segment, Shard& shard, Arena& arena, const Key& key, Place& place, const ValueIn& value,
              std::uint64_t expiry_at_ms, Evict evict, Effect& effect) noexcept;
-  Code reclaim_from_dead(Segment& segment, Shard& shard, bool needed) noexcept;
+  Code reclaim_from_dead(Segment& segment, Shard& shard, bool needed, bool& found) noexcept;
   void cut(Segment& segment, Shard& shard, Arena& arena, const Place& place) noexcept;
+
+  static constexpr int kLooksMax = 8;  // for the memory of the dead, in one call
 
   World& world_;
   std::string name_;
@@ -157,7 +159,7 @@ template <class Operation>
 Code Dictionary::mutate(Segment& segment, std::uint64_t hash, Operation&& operation,
                         std::uint64_t patience_ns) noexcept {
   Shard& shard = segment.shard_of(hash);
-  for (bool again = false;; again = true) {
+  for (int looks = 0;; ++looks) {
     Code result = Code::corrupt;
     bool crowded = false;
     {
@@ -171,12 +173,16 @@ Code Dictionary::mutate(Segment& segment, std::uint64_t hash, Operation&& operat
           repair(shard);
       }
     }
-    if (!crowded || again) [[likely]]
+    if (!crowded || looks == kLooksMax) [[likely]]
       return result;
-    // Again in any case: others may have found what there was after this had failed.
+    // Again in any case: others may have found what there was after this had failed. And as long as there is something:
+    // others may have taken it, and died since.
     const bool needed = result == Code::no_memory;
-    const Code looked = reclaim_from_dead(segment, shard, needed);
+    if (looks != 0 && !needed) return result;
+    bool found = false;
+    const Code looked = reclaim_from_dead(segment, shard, needed, found);
     if (!needed || looked != Code::ok) return needed ? looked : result;
+    if (looks != 0 && !found) return result;
   }
 }
 

@@ -26,15 +26,19 @@ std::uint64_t number_of_new_range(Segment& segment, std::uint64_t last, std::uin
   DictionaryHeader& header = segment.header();
   const FencingRanges ranges = segment.world().fencing();
   const std::uint64_t old = header.range.load(kRelaxed);
-  // At its end, or begun by another; anything else is damage, or a process that was killed in here.
-  if (last < given || (last / kFencingRange != old && last / kFencingRange != old + 1)) ranges.count_mended();
+  // At its end, or begun by another; anything else is damage, or a process that was killed in here. Where other shards
+  // begin ranges at the same time, `old` may be of a later one: there, what no dictionary can have had yet.
+  const std::uint64_t of = last / kFencingRange;
+  const bool possible =
+      segment.geometry().shards == 1 ? of == old || of == old + 1 : of <= std::max(old, ranges.last()) + 1;
+  if (last < given || !possible) ranges.count_mended();
   const std::uint64_t range = ranges.take(known_range(header));
   header.range.store(range, kRelaxed);
   header.range_copy.store(seal(range), kRelaxed);
   std::uint64_t count = header.sequence.load(kRelaxed);
   for (;;) {
-    const std::uint64_t of = count / kFencingRange;
-    const bool further = of >= range && of <= std::max(range, ranges.last());
+    const std::uint64_t counts = count / kFencingRange;
+    const bool further = counts >= range && counts <= std::max(range, ranges.last());
     if (further || header.sequence.compare_exchange_weak(count, range * kFencingRange, kRelaxed)) break;
   }
   header.given.store(range * kFencingRange, kRelease);  // as in next_sequence()

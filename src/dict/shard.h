@@ -1,7 +1,8 @@
 // One shard as a process sees it: addresses, range checks, chains. Owns nothing.
 //
 // Thread and process safety: read() and copy_keys() take no lock and may run at any time, also while the mutex's owner
-// is dead or stopped. Everything else REQUIRES the shard's mutex. Nothing here trusts what it loads: a link or a length
+// is dead or stopped; so may touch() and what looks without changing anything, where another may change it meanwhile.
+// Everything else REQUIRES the shard's mutex. Nothing here trusts what it loads: a link or a length
 // that points outside the arena reads as damage, which repair() (dict/repair.h) cuts away.
 #pragma once
 

@@ -96,6 +96,11 @@ class QuietLock {
   bool found_;
 };
 
+// Of a lease that this process has not. Where the table of processes was cut short, nobody can tell any more.
+Code code_of_no_owner(World& world) noexcept {
+  return world.known_token() == kNobody && world.lost() ? Code::system : Code::not_owner;
+}
+
 // Whether the wait may have been in vain, for something that a dead process holds.
 bool cannot_judge(World& world, const Owners& holders) noexcept {
   return std::any_of(holders.begin(), holders.end(),
@@ -165,7 +170,7 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
 
 Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {
   const Token self = dictionary.world().token();
-  Code code = Code::not_owner;
+  Code code = code_of_no_owner(dictionary.world());
   Chosen next;
   if (self != kNobody && lease.owner == self) {
     Segment* segment = dictionary.segment();
@@ -198,7 +203,7 @@ Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept
 
 Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, double exptime) noexcept {
   const Token self = dictionary.world().token();
-  if (self == kNobody || lease.owner != self) return Code::not_owner;
+  if (self == kNobody || lease.owner != self) return code_of_no_owner(dictionary.world());
   const std::uint64_t end = expiry_after(exptime);
   return with_entry(
       dictionary, key,
@@ -216,9 +221,9 @@ Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease,
   out.wanted = lease.sequence;
   const Code code = dictionary.get(key, out);
   if (code == Code::removed) return code;
-  if (code != Code::ok || !is_holdable(out.type) || out.bits != lease.owner || out.sequence != lease.sequence ||
-      lease.owner != dictionary.world().token())
+  if (code != Code::ok || !is_holdable(out.type) || out.bits != lease.owner || out.sequence != lease.sequence)
     return Code::not_owner;
+  if (lease.owner != dictionary.world().token()) return code_of_no_owner(dictionary.world());
   const std::uint64_t end = expiry_ms(out.expiry);
   seconds = end == kExpiryNever ? 0.0 : std::max(seconds_until(end), 0.001);
   return Code::ok;

@@ -60,7 +60,7 @@ struct LockEntry {
     const std::uint64_t now = claim.exptime == 0.0 ? platform::coarse_monotonic_ns() : platform::monotonic_ns();
     const std::uint64_t end_ms = expiry_after(claim.exptime, now);
     const std::uint64_t sequence = next_sequence(segment, fields.sequence.load(kRelaxed));
-    fields.sequence.store(sequence, kRelease);  // release: pairs with Shard::copy_value
+    fields.sequence.store(sequence, kRelease);  // release: pairs with Shard::copy_lock
     fields.reserved.store(reserved, kRelaxed);
     fields.agent.store(claim.agent, kRelease);  // after the sequence: pairs with the search for deadlocks
     fields.since.store(now / 1'000'000, kRelaxed);

@@ -89,7 +89,6 @@ void Parker::forget() noexcept {
   connection_.close();
   alarm_ns_ = kNever;
   attended_ = true;
-  berth_.asleep = false;
 }
 
 void Parker::signal() noexcept {

@@ -165,8 +165,8 @@ void ParkingLot::hand_out_mail(World& world) {
 void ParkingLot::make_ready(std::uint32_t number) {
   WaiterSlot& slot = slots_[number - 1];
   if (slot.parker == nullptr || slot.ready || slot.arrival == 0) return;
+  slot.parker->ready_.push_back(number);  // may throw: then it is as if nobody had looked
   slot.ready = true;
-  slot.parker->ready_.push_back(number);
   sleepers_.call(slot.parker->berth_);
 }
 

@@ -36,6 +36,11 @@ void Sleepers::call(Berth& berth) noexcept {
   platform::futex_wake(berth.word, 1);
 }
 
+void Sleepers::forget() noexcept {
+  while (first_ != nullptr) unlink(*first_);
+  listener_ = nullptr;
+}
+
 void Sleepers::appoint() noexcept {
   if (listener_ == nullptr && first_ != nullptr) call(*first_);
 }

@@ -37,8 +37,8 @@ class Sleepers {
   /// Whether nobody sleeps but the listener.
   bool alone() const noexcept { return first_ == nullptr; }
   bool is_listener(const Berth& berth) const noexcept { return listener_ == &berth; }
-  /// In a forked child: nobody sleeps. The berths are to be made anew.
-  void forget() noexcept { *this = Sleepers(); }
+  /// In a forked child: nobody sleeps. REQUIRES: no berth that was in the list has been freed since.
+  void forget() noexcept;
 
  private:
   void unlink(Berth& berth) noexcept;

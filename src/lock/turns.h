@@ -33,8 +33,8 @@ inline constexpr std::uint64_t kPassNs = 500'000;
 // More than a thread takes to wake up, less than a loop takes that has other work to do.
 inline constexpr std::uint64_t kPromptNs = 1'000'000;
 inline constexpr std::uint64_t kShare = 32;
-// A release looks at so many of those who stand aside.
-inline constexpr int kAsideMax = 16;
+// A release looks at so many of those who stand aside; behind more of them, waiters find a free lock by themselves.
+inline constexpr int kAsideMax = 128;
 
 inline bool is_prompt(const Waiter& waiter) noexcept { return waiter.fair || waiter.delay_ns <= kPromptNs; }
 

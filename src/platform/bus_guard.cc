@@ -55,7 +55,9 @@ Noted* find(std::uintptr_t address) noexcept {
     for (Noted& noted : chunk->notes) {
       // Acquire: pairs with the release in note_mapping().
       const std::uintptr_t begin = noted.begin.load(std::memory_order_acquire);
-      if (begin > kBeingWritten && address >= begin && address - begin < noted.size.load(std::memory_order_relaxed)) {
+      // Acquire: the size is loaded before `begin` once more, so that both are of one mapping.
+      if (begin > kBeingWritten && address >= begin && address - begin < noted.size.load(std::memory_order_acquire) &&
+          noted.begin.load(std::memory_order_relaxed) == begin) {
         return &noted;
       }
     }
@@ -140,7 +142,7 @@ bool note_mapping(const void* data, std::size_t size, const LossMark& mark) noex
           !noted.begin.compare_exchange_strong(free, kBeingWritten, std::memory_order_relaxed)) {
         continue;
       }
-      noted.size.store(size, std::memory_order_relaxed);
+      noted.size.store(size, std::memory_order_release);  // pairs with the acquire in find()
       noted.mark_offset.store(mark.offset, std::memory_order_relaxed);
       noted.mark_bits.store(mark.bits, std::memory_order_relaxed);
       noted.for_all.store(mark.for_all, std::memory_order_relaxed);
@@ -180,7 +182,10 @@ int install_bus_guard() noexcept {
   // The host's handler runs on the stack, and with the signals blocked, that it was made for.
   constexpr int kKept = SA_ONSTACK | SA_NODEFER | SA_RESTART;
   guard.sa_flags = SA_SIGINFO | (is_function ? now.sa_flags & kKept : SA_ONSTACK | SA_RESTART);
-  return ::sigaction(SIGBUS, &guard, nullptr) == 0 ? 0 : errno;
+  if (::sigaction(SIGBUS, &guard, nullptr) == 0) return 0;
+  const int error = errno;
+  installing.store(0);
+  return error;
 }
 
 }  // namespace holdfast::platform

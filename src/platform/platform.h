@@ -269,6 +269,8 @@ int record_unlock(int fd, std::uint64_t byte) noexcept;
 /// a byte of it, or kNoHolder.
 inline constexpr std::uint64_t kNoHolder = std::numeric_limits<std::uint64_t>::max();
 int find_record_lock(int fd, std::uint64_t first, std::uint64_t count, std::uint64_t& holder) noexcept;
+/// Whether another description holds any lock of the file. Not knowing counts as one.
+bool has_record_locks(int fd) noexcept;
 
 /// Locks a directory (or any file) as a whole, for this description. 0, or EWOULDBLOCK.
 int try_lock_description(int fd) noexcept;
@@ -328,7 +330,7 @@ void install_fork_gate() noexcept;
 
 /// While one of these lives, no thread of this process forks (through libc), so nothing half-made gets into a child: a
 /// record lock not yet pinned, a container in the middle of a change. Nests. A fork waits for those that live, and new
-/// ones wait for the fork: sleep for nobody with one alive.
+/// ones wait for the fork: wait for nobody with one alive, but for a few milliseconds.
 class ForkGuard {
  public:
   ForkGuard() noexcept;

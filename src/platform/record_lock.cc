@@ -43,6 +43,12 @@ int find_record_lock(int fd, std::uint64_t first, std::uint64_t count, std::uint
   return 0;
 }
 
+bool has_record_locks(int fd) noexcept {
+  constexpr std::uint64_t kEveryByte = std::uint64_t{1} << 62;
+  std::uint64_t holder = kNoHolder;
+  return find_record_lock(fd, 0, kEveryByte, holder) != 0 || holder != kNoHolder;
+}
+
 int try_lock_description(int fd) noexcept {
   return uninterrupted([&] { return ::flock(fd, LOCK_EX | LOCK_NB); }) == 0 ? 0 : errno;
 }

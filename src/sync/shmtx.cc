@@ -104,7 +104,7 @@ LockResult Shmtx::lock_slow(std::uint64_t deadline_ns) noexcept {
 
 // Whether the word, which was read before, names a process that is not in the section of its number.
 bool Shmtx::is_nobodys(std::uint64_t seen) noexcept {
-  const std::uint32_t slot = (owner_of(seen) >> 20) - 1;
+  const std::uint32_t slot = slot_of_owner(owner_of(seen));
   // Acquire: after the load of the word, with the count that its owner made before it (take()).
   std::atomic_thread_fence(std::memory_order_acquire);
   // Acquire: pairs with end_section(). The word that was given back before that is not `seen` any more.

@@ -47,11 +47,6 @@ static_assert(sizeof(ShmtxState) == 64);
 
 inline constexpr std::uint64_t kShmtxWaiters = std::uint64_t{1} << 31;
 
-/// The 31 owner bits of a token.
-constexpr std::uint32_t owner_bits(Token token) noexcept {
-  return (slot_of(token) + 1) << 20 | static_cast<std::uint32_t>(token & 0xFFFFF);
-}
-
 enum class LockResult {
   acquired,
   owner_died,  // acquired too, and the caller must now repair what the mutex guards

@@ -1,5 +1,6 @@
 // The lock on a runtime directory under which names are removed: between judging a file and unlinking its name no other
-// process of this library can put a new file there and lose it. Giving names needs no lock (linkat never replaces).
+// process of this library can put a new file there and lose it. Dictionaries get their names under it, too, one at a
+// time (world/new_file.cc); other files need no lock for that, as linkat never replaces.
 #pragma once
 
 #include <cstdint>

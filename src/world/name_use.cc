@@ -66,8 +66,9 @@ bool is_other_in_use(int table, std::uint64_t own) noexcept {
     if (holder == platform::kNoHolder) continue;
     if (holder < begin || holder >= end) return true;  // a lock of more than a byte is none of ours, and hides them
     if (!is_noted(table, holder) || count + 2 > ranges.size()) return true;
-    ranges[count++] = {begin, holder};
+    // It names the first one, mostly: the part before that is looked at next, and is done with at once.
     ranges[count++] = {holder + 1, end};
+    ranges[count++] = {begin, holder};
   }
   return false;
 }

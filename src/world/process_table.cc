@@ -23,7 +23,6 @@ using platform::FileId;
 constexpr const char* kTableName = "processes";
 constexpr std::uint32_t kTableMode = 0600;
 constexpr std::uint64_t kRetryNs = platform::kNsPerMs / 2;
-constexpr std::uint64_t kNeverUsed = 0;  // generation
 
 /// Where the generations of a world begin: elsewhere in each, so that tokens of another world, which a dictionary may
 /// still hold, are those of nobody here.
@@ -69,16 +68,11 @@ std::string comm_of(const ProcessSlot& slot) {
 
 namespace {
 
-bool anybody_holds(int fd) noexcept {
-  constexpr std::uint64_t kEveryByte = std::uint64_t{1} << 62;
-  std::uint64_t holder = platform::kNoHolder;
-  return platform::find_record_lock(fd, 0, kEveryByte, holder) != 0 || holder != platform::kNoHolder;
-}
-
 // Under the table's lock, so that nobody enters a table that is about to go.
 Status retire_table(const RuntimeDirectory& directory, const OpenedFile& file) {
   const int error = platform::try_record_lock(file.fd.get(), kTableLock);
-  if (error == EAGAIN || (error == 0 && anybody_holds(file.fd.get()))) return {};  // somebody has entered meanwhile
+  if (error == EAGAIN || (error == 0 && platform::has_record_locks(file.fd.get())))
+    return {};  // somebody has entered meanwhile
   if (error != 0) {
     return {Code::system, "cannot lock " + directory.path_of(kTableName) + ": " + platform::error_text(error)};
   }
@@ -88,7 +82,7 @@ Status retire_table(const RuntimeDirectory& directory, const OpenedFile& file) {
 /// Whether a table that was opened still means something. If not, and nobody uses it, it is retired.
 Status judge_table(const RuntimeDirectory& directory, const OpenedFile& file, bool& usable) {
   const FileHeader& header = file.header();
-  const bool in_use = anybody_holds(file.fd.get());
+  const bool in_use = platform::has_record_locks(file.fd.get());
   const bool same_clock = is_same_time_namespace(header.time_namespace, this_boot().time_namespace);
   const bool genuine = header.inode == file.id.inode;
   usable = genuine && same_clock && (in_use || is_same_boot(header.boot, this_boot().id));

@@ -88,28 +88,34 @@ std::string place_to_suggest() {
 }
 
 // Taking another directory by itself would split the world: not every process of this user sees the same environment.
+std::string another_one() {
+  return "have it removed by that user or by root, or name another one to all programs that are to share it: export "
+         "HOLDFAST_DIR=" +
+         place_to_suggest();
+}
+
 Status explain_foreign_owner(const std::string& path, uid_t owner) {
-  return refuse(path, "is owned by uid " + std::to_string(owner) + ", expected " + std::to_string(::geteuid()) +
-                          "; have it removed by that user or by root, or name another one to all programs that are to "
-                          "share it: export HOLDFAST_DIR=" +
-                          place_to_suggest());
+  return refuse(path, "is owned by uid " + std::to_string(owner) + ", expected " + std::to_string(::geteuid()) + "; " +
+                          another_one());
 }
 
 Status explain_open_failure(const std::string& path, int error, RuntimeDirectory::Sharing sharing) {
   struct stat info;
   const bool there = ::lstat(path.c_str(), &info) == 0;
   if (there && S_ISLNK(info.st_mode)) {
-    return refuse(path, "is a symbolic link of uid " + std::to_string(info.st_uid) + "; name the directory itself");
+    return refuse(path, "is a symbolic link of uid " + std::to_string(info.st_uid) + "; " +
+                            (info.st_uid == ::geteuid() ? "name the directory itself" : another_one()));
   }
   if (there && !S_ISDIR(info.st_mode)) {
-    return refuse(path, "is not a directory; it is owned by uid " + std::to_string(info.st_uid));
+    return refuse(path, "is not a directory; it is owned by uid " + std::to_string(info.st_uid) + "; " + another_one());
   }
   if (there && error == EACCES) {
     if (sharing == RuntimeDirectory::Sharing::none && info.st_uid != ::geteuid()) {
       return explain_foreign_owner(path, info.st_uid);
     }
     return refuse(path, "cannot be opened: owned by uid " + std::to_string(info.st_uid) + " with mode " +
-                            octal(info.st_mode) + ", this process runs as uid " + std::to_string(::geteuid()));
+                            octal(info.st_mode) + ", this process runs as uid " + std::to_string(::geteuid()) + "; " +
+                            another_one());
   }
   return {error == EACCES ? Code::permission : Code::system,
           "runtime directory " + path + " cannot be opened: " + platform::error_text(error)};
@@ -165,7 +171,8 @@ Status create_directory(const std::string& path) {
 
 Status judge_mode(const std::string& path, mode_t mode, RuntimeDirectory::Sharing sharing) {
   if (sharing == RuntimeDirectory::Sharing::group) {
-    if ((mode & 0777 & ~kGroupMode) == 0) return {};
+    // Under a sticky bit nobody may remove the others' files, as the first of a new world must.
+    if ((mode & (0777 | S_ISVTX) & ~kGroupMode) == 0) return {};
     return refuse(path, "has mode " + octal(mode) +
                             "; with HOLDFAST_SHARE=group at most 0770 is accepted: chmod 0770 it, or name another one");
   }

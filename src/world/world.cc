@@ -30,9 +30,6 @@ constexpr std::uint64_t kLeavePatienceNs = platform::kNsPerSecond / 2;
 /// One that exits at the same time is gone soon, mostly. A millisecond each.
 constexpr int kLeaveLooks = 250;
 
-constexpr std::uint64_t kWordGenerationMask = (std::uint64_t{1} << 20) - 1;
-constexpr std::uint64_t kNeverUsed = 0;  // generation
-
 // Guards the birth of the world, entering and leaving.
 platform::LongMutex entering;
 // Guards the sentence that says why this process could not enter. Taken only inside a ForkGuard, so no child finds it
@@ -227,11 +224,11 @@ Liveness World::judge(Token token) noexcept {
 
 Liveness World::judge_owner(std::uint32_t owner) noexcept {
   const Token own = known_token();
-  const std::uint32_t slot = (owner >> 20 & 0x7FF) - 1;
-  const std::uint64_t generation = owner & kWordGenerationMask;
-  if (own != kNobody && slot_of(own) == slot && (own & kWordGenerationMask) == generation) return Liveness::alive;
-  return table_->judge(slot, generation, kWordGenerationMask);
+  if (own != kNobody && owner_bits(own) == owner) return Liveness::alive;
+  return table_->judge(slot_of_owner(owner), owner & kOwnerGenerationMask, kOwnerGenerationMask);
 }
+
+bool World::lost() const noexcept { return table_->lost(); }
 
 Status World::judge_trouble() noexcept { return table_->judge_trouble(); }
 
@@ -252,11 +249,11 @@ ProcessSlot* World::slot(Token token) noexcept {
 }
 
 ProcessSlot* World::owner_slot(std::uint32_t owner) noexcept {
-  const std::uint32_t index = (owner >> 20 & 0x7FF) - 1;
+  const std::uint32_t index = slot_of_owner(owner);
   if (index >= kSlots) return nullptr;
   ProcessSlot& slot = table_->slot(index);
   const std::uint64_t generation = table_->generation_of_slot(index);
-  return (generation & kWordGenerationMask) == (owner & kWordGenerationMask) ? &slot : nullptr;
+  return (generation & kOwnerGenerationMask) == (owner & kOwnerGenerationMask) ? &slot : nullptr;
 }
 
 WaitTable World::waits() const noexcept { return table_->waits(); }

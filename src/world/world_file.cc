@@ -47,8 +47,8 @@ FileId id_of(const struct stat& info) { return {.device = info.st_dev, .inode = 
 Status judge_inode(const RuntimeDirectory& directory, const std::string& path, const struct stat& info) {
   if (!S_ISREG(info.st_mode)) return {Code::permission, path + " is not a regular file"};
   if (info.st_nlink > 1) {
-    return {Code::permission, path + " has " + std::to_string(info.st_nlink) +
-                                  " names (hard links), expected 1; remove the others"};
+    return {Code::permission,
+            path + " has " + std::to_string(info.st_nlink) + " names (hard links), expected 1; remove the others"};
   }
   if (directory.sharing() == RuntimeDirectory::Sharing::group) {
     if (info.st_gid != directory.group()) {
@@ -102,18 +102,12 @@ Status judge_header(const std::string& path, const FileHeader& header, FileKind 
   return {};
 }
 
-bool has_record_locks(int fd) {
-  constexpr std::uint64_t kEveryByte = std::uint64_t{1} << 62;
-  std::uint64_t holder = platform::kNoHolder;
-  return platform::find_record_lock(fd, 0, kEveryByte, holder) != 0 || holder != platform::kNoHolder;
-}
-
 // What another version of this library left behind, and nobody uses. Of a dictionary that is meant to stay a person
 // has to decide; any other one has no users, as those would have the process table of their version, which is judged
 // first.
 bool left_by_another_version(const FileHeader& header, FileKind kind, int fd) {
   return header.magic == kMagic && header.layout != kLayoutVersion && header.kind == kind &&
-         (kind == FileKind::processes || header.persist == 0) && !has_record_locks(fd);
+         (kind == FileKind::processes || header.persist == 0) && !platform::has_record_locks(fd);
 }
 
 // --- removing --------------------------------------------------------------------------------------------

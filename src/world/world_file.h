@@ -103,7 +103,7 @@ Expected<platform::Mapping> create_world_file(const RuntimeDirectory& directory,
 /// Maps all of it, shared and writable.
 Expected<platform::Mapping> map_world_file(const OpenedFile& file);
 
-/// Marks the file retired, then unlinks it. A file that cannot be judged is unlinked all the same. not_found when there
+/// Marks the file retired, then unlinks it; one that cannot be opened to be marked keeps its name. not_found when there
 /// is none. Two processes that retire the same name at once cannot remove the file that a third one makes in between.
 Status retire_world_file(const RuntimeDirectory& directory, const std::string& name);
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <new>
 
 namespace holdfast::crash {
@@ -23,15 +24,18 @@ T& make_shared_memory() {
 /// Violations of any process. All zero is an empty one.
 struct Violations {
   std::atomic<std::uint64_t> count;
+  std::atomic<std::uint64_t> begun;
   char text[16][160];
 
   [[gnu::format(printf, 2, 3)]] void add(const char* format, ...) {
-    const std::uint64_t number = count.fetch_add(1);
-    if (number >= 16) return;
-    std::va_list arguments;
-    va_start(arguments, format);
-    std::vsnprintf(text[number], sizeof text[number], format, arguments);
-    va_end(arguments);
+    // Counted last: whoever sees the count may kill the process that writes.
+    if (const std::uint64_t number = begun.fetch_add(1); number < std::size(text)) {
+      std::va_list arguments;
+      va_start(arguments, format);
+      std::vsnprintf(text[number], sizeof text[number], format, arguments);
+      va_end(arguments);
+    }
+    count.fetch_add(1);
   }
   void print() const {
     for (const auto& line : text)

@@ -113,6 +113,8 @@ class Run {
   /// In a process of its own: this one never enters the world.
   void finish() {
     Child last([this](Channel& parent) {
+      // One may have been killed inside: who comes next repairs.
+      if (dict_.set("next", "one") != HOLDFAST_OK) ledger_.violations.add("after the end: %s", holdfast_error());
       if (const std::string wrong = check_segment(dict_.segment()); !wrong.empty())
         ledger_.violations.add("left damaged: %s", wrong.c_str());
       if (dict_.set("value", std::string(kSize / 4, 'v')) != HOLDFAST_OK)

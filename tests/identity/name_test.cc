@@ -8,7 +8,9 @@
 #include <csignal>
 
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "identity/participant.h"
 
@@ -118,6 +120,14 @@ TEST_P(IdentityName, IsFreeAfterARemovalThoughUsersHaveNotLookedYet) {
     EXPECT_EQ(newcomer.ask("lock"), "ok");
   }
   EXPECT_EQ(holder_.ask("held"), "no");
+}
+
+TEST_P(IdentityName, IsFreeHoweverManyUsersOfRemovedFilesAreLeft) {
+  std::vector<std::unique_ptr<Child>> idle;
+  for (int i = 0; i < 100; ++i) {
+    idle.push_back(std::make_unique<Child>(remove_and_take_part));
+    ASSERT_EQ(idle.back()->hear(), "ready") << i;
+  }
 }
 
 // The note of a removal says nothing of the file that came after it.

@@ -1,4 +1,6 @@
 // What dead processes held is memory to be had, without anybody asking for their keys; what the living hold is not.
+#include "dict/dead_owners.h"
+
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -8,6 +10,7 @@
 #include "support/dict.h"
 #include "support/process.h"
 #include "support/shard_check.h"
+#include "world/world.h"
 
 namespace holdfast {
 namespace {
@@ -70,6 +73,28 @@ TEST_F(DeadOwnersTest, locks_without_an_end_of_processes_that_are_killed_never_f
   constexpr int kEach = 100;
   for (int first = 0; first < 4 * kMany; first += kEach)
     ASSERT_EQ(killed_with(first, kEach, [&](int i) { return take(i); }), HOLDFAST_OK) << "after " << first << " locks";
+}
+
+// Of a world that a persistent dictionary was adopted from, a dead process's token may be above those of this one.
+TEST_F(DeadOwnersTest, a_living_process_hides_no_dead_one_that_had_its_slot) {
+  World& world = **World::current();
+  const Token living = world.token();
+  const Token dead = make_token(slot_of(living), generation_of(living) + 7);
+  for (const int first : {1, 2}) {
+    ASSERT_EQ(take(1), HOLDFAST_OK);
+    ASSERT_EQ(take(2), HOLDFAST_OK);
+    const std::string of_the_dead = key(first);
+    Shard& shard = dict.segment().shards()[0];
+    const Key found(of_the_dead.data(), of_the_dead.size(), dict.segment().seed());
+    Place place{};
+    ASSERT_TRUE(shard.find(found, place) && place.block != 0);
+    place.view.lock().owner.store(dead);
+    const DeadOwners owners(shard, world);
+    EXPECT_TRUE(owners.has(dead));
+    EXPECT_FALSE(owners.has(living));
+    dict.remove(key(1));
+    dict.remove(key(2));
+  }
 }
 
 // More than fit into any set of owners that an attempt may ask about.

@@ -74,7 +74,9 @@ TEST_IN_TIME(PermitsTest, what_makes_no_sense_is_refused_with_a_sentence) {
   EXPECT_EQ(attempt(HOLDFAST_SEMAPHORE, 0, 3), "bad number of wanted permits 0: expected 1 to 3, all there are");
   EXPECT_EQ(attempt(HOLDFAST_SEMAPHORE, 4, 3), "bad number of wanted permits 4: expected 1 to 3, all there are");
   EXPECT_EQ(attempt(HOLDFAST_RWLOCK, kAll + 1, 0),
-            "bad number of wanted permits 1073741825: expected 1 to 1073741824, all there are");
+            "bad number of wanted permits 1073741825: expected 1 to read, HOLDFAST_ALL_PERMITS to write");
+  EXPECT_EQ(attempt(HOLDFAST_RWLOCK, 2, 0),
+            "bad number of wanted permits 2: expected 1 to read, HOLDFAST_ALL_PERMITS to write");
   EXPECT_EQ(dict.try_permits("", HOLDFAST_RWLOCK, 1, 0, 0, &lease), HOLDFAST_INVALID);
   EXPECT_EQ(dict.try_permits("key", HOLDFAST_RWLOCK, 1, 0, -1, &lease), HOLDFAST_INVALID);
   EXPECT_EQ(dict.keep("key", lease, 1), HOLDFAST_NOT_OWNER);

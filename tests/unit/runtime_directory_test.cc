@@ -255,6 +255,8 @@ TEST_F(Directory, SharingRefusesOneThatAnOutsiderHasMadeBeforeAlsoToRoot) {
 TEST_F(Directory, SharingRefusesAForeignGroupAndWritersFromOutside) {
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0772));
   EXPECT_TRUE(has(refusal(scratch_.path(), Sharing::group), "at most 0770"));
+  ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 01770));
+  EXPECT_TRUE(has(refusal(scratch_.path(), Sharing::group), "at most 0770")) << "the others' files are to be removed";
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to a foreign group";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 54321));

@@ -44,6 +44,23 @@ TEST(SleepersTest, the_first_to_sleep_listens_and_appoints_another_when_it_gets_
   EXPECT_TRUE(sleepers.lie_down(two, false));
 }
 
+TEST(SleepersTest, in_a_forked_child_nobody_sleeps_and_no_berth_leads_to_another) {
+  Sleepers sleepers;
+  Berth listener;
+  std::vector<Berth> others(3);
+  sleepers.lie_down(listener, false);
+  for (Berth& berth : others) sleepers.lie_down(berth, false);
+  sleepers.forget();
+  EXPECT_TRUE(sleepers.alone());
+  for (const Berth& berth : others) EXPECT_FALSE(berth.asleep);
+  // As a parker that ends does, after others that have.
+  for (std::size_t i = others.size(); i != 0; --i) {
+    sleepers.get_up(others.back());
+    others.pop_back();
+  }
+  EXPECT_TRUE(sleepers.lie_down(listener, false));
+}
+
 TEST(SleepersTest, who_is_called_is_woken_once_and_nobody_else_is) {
   Sleepers sleepers;
   Berth listener;

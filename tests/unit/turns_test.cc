@@ -99,6 +99,13 @@ TEST_F(TurnsTest, it_is_not_kept_for_a_slow_one_that_is_not_there) {
   for (std::uint32_t i = 0; i < 2 * kPassesMax; ++i) ASSERT_TRUE(newcomer_gets_it()) << i;
 }
 
+TEST_F(TurnsTest, many_who_stand_aside_do_not_hide_a_prompt_one) {
+  constexpr std::uint32_t kMany = 40;
+  for (std::uint32_t number = 1; number <= kMany; ++number) add(number, kSlow);
+  add(kMany + 1, 0);
+  EXPECT_EQ(offer(*lock, world).first.number, kMany + 1);
+}
+
 TEST_F(TurnsTest, it_is_kept_for_a_slow_one_that_is_there) {
   Waiter slow = add(1, kSlow);
   be_present(slow, true);

@@ -315,7 +315,8 @@ TEST_F(WorldFile, ATruncatedOneIsRefusedWithBothSizes) {
 TEST_F(WorldFile, AnOlderOrNewerLayoutThatIsMeantToStayIsRefusedWithBothNumbers) {
   ASSERT_TRUE(create());
   overwrite(offsetof(FileHeader, persist), std::uint32_t{1});
-  const std::string ours = ", this library uses " + std::to_string(kLayoutVersion) + "; stop the processes that use it and remove it";
+  const std::string ours =
+      ", this library uses " + std::to_string(kLayoutVersion) + "; stop the processes that use it and remove it";
   for (const std::uint32_t other : {kLayoutVersion - 1, kLayoutVersion + 1}) {
     overwrite(offsetof(FileHeader, layout), other);
     expect_refusal(Code::corrupt, "has layout version " + std::to_string(other) + ours);

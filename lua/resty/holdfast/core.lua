@@ -291,7 +291,6 @@ local TEXTS = {
     [_M.NOT_A_NUMBER] = "not a number",
     [_M.NOT_OWNER] = "not owner",
     [_M.TOO_LARGE] = "no memory",
-    [_M.BUSY] = "busy",
     [_M.REMOVED] = "dictionary not found",
     [_M.NOT_A_LIST] = "value not a list",
     [_M.IS_A_LIST] = "value is a list",

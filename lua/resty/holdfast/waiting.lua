@@ -1,6 +1,7 @@
 -- Two ways to wait for a lock that somebody else holds. Both answer with the seconds waited, the lease being filled, or
 -- with nil and the reason, after a deadlock its keys. An attempt that ends with TIMEOUT met a process that is stopped
--- inside the dictionary; as it may go on, so does the wait.
+-- inside the dictionary, one that ends with BUSY, in a forked child, somebody who enters the world; as they may go on,
+-- so does the wait.
 --
 -- A request says what is waited for, by whom and how: { handle, key, exptime, timeout, agent, fair, step, ratio,
 -- max_step }; of permits also what kind of thing has them, how many are wanted, and how many there are: kind, want,
@@ -27,6 +28,7 @@ local type = type
 local unpack_keys = core.unpack_keys
 
 local BUFFER = core.BUFFER
+local BUSY = core.BUSY
 local DEADLOCK = core.DEADLOCK
 local INVALID = core.INVALID
 local LOCKED = core.LOCKED
@@ -36,6 +38,8 @@ local TIMEOUT = core.TIMEOUT
 
 -- A reason that no host can give.
 local FORKED = {}
+-- Seconds until another attempt to enter.
+local BUSY_PAUSE = 0.05
 
 local wait_type = ffi_typeof("holdfast_wait")
 
@@ -90,7 +94,7 @@ function _M.poll(host, request, lease)
         if code == OK then
             return elapsed
         end
-        if code == TIMEOUT then
+        if code == TIMEOUT or code == BUSY then
             local blocked = max(host.now() - before, 0)
             elapsed = elapsed + blocked
             timeout = timeout - blocked
@@ -244,6 +248,8 @@ local function wait_in_place(place, host, request, deadline, lease)
             return nil, reason(code), deadlock_keys(here, waiter)
         elseif code == INVALID and not is_mine(here) then
             return nil, FORKED  -- the library knows no waiters of a parent process
+        elseif code == BUSY then
+            wait.pause = BUSY_PAUSE
         elseif code ~= TIMEOUT then
             return nil, reason(code)
         end

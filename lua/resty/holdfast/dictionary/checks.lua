@@ -28,7 +28,7 @@ end
 
 -- The check is core.is_duration.
 function _M.bad_duration(name, given)
-    error('bad "' .. name .. '" argument: a number of seconds, 0 or more, expected, got ' .. describe(given), 3)
+    error('bad "' .. name .. '" argument: a finite number of seconds, 0 or more, expected, got ' .. describe(given), 3)
 end
 
 

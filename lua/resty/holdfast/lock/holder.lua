@@ -14,6 +14,8 @@ local INFINITY = math.huge
 local NOT_FOUND = core.NOT_FOUND
 local NO_WORKER = 0xFFFFFFFF
 local OK = core.OK
+-- holdfast_holder.alive
+local ALIVE = { [0] = false, [1] = true }
 
 local _M = {}
 
@@ -24,7 +26,7 @@ local function describe(found)
         process = found.pid > 0 and found.pid or nil,
         program = program ~= "" and program or nil,
         worker = found.worker ~= NO_WORKER and found.worker or nil,
-        alive = found.alive ~= 0,
+        alive = ALIVE[tonumber(found.alive)],
         why = why ~= "" and why or nil,
         since = C.holdfast_now() - found.held,
         held = found.held,

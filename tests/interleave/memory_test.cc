@@ -1,0 +1,53 @@
+// Memory of the dead, with others that take it and die in the midst of an attempt.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "interleave/failpoint.h"
+#include "support/dict.h"
+#include "support/process.h"
+
+namespace holdfast::test {
+namespace {
+
+class InterleaveMemory : public testing::Test {
+ protected:
+  /// Takes locks under keys of its own until there is no memory, and says so.
+  static int take_all(Channel& parent, const std::string& prefix) {
+    Dict dict("locks", {.size = 65536});
+    holdfast_lease lease{};
+    int taken = 0;
+    while (dict.try_lock(prefix + std::to_string(taken), 0, &lease) == HOLDFAST_OK) ++taken;
+    parent.say(taken > 10 ? "full" : holdfast_error());
+    parent.hear();
+    return 0;
+  }
+  static void take_all_and_die(const std::string& prefix) {
+    Child process([&](Channel& parent) { return take_all(parent, prefix); });
+    ASSERT_EQ(process.hear(), "full");
+    process.kill();
+    process.wait();
+  }
+
+  const ScratchDirectory directory_;
+};
+
+TEST_F(InterleaveMemory, OfThoseWhoDieWhileItIsLookedForIsFoundToo) {
+  Child living([](Channel& parent) {
+    Dict dict("locks", {.size = 65536});
+    parent.say("ready");
+    parent.hear();
+    pause_at("reclaim.done", parent);
+    holdfast_lease lease{};
+    parent.say(holdfast_code_text(dict.try_lock("mine", 0, &lease)));
+    return 0;
+  });
+  ASSERT_EQ(living.hear(), "ready");
+  take_all_and_die("first ");
+  ASSERT_EQ(living.ask("lock"), "at reclaim.done");
+  take_all_and_die("second ");
+  EXPECT_EQ(living.ask("go on"), "ok");
+}
+
+}  // namespace
+}  // namespace holdfast::test
