@@ -84,7 +84,7 @@ Code search_deadlock(Parker& parker, std::uint32_t number, const Claim& claim, s
   return parker.track(number, agent, key) ? Code::deadlock : code;
 }
 
-void wake(World& world, const Chosen& chosen) noexcept {
+void wake_chosen(World& world, const Chosen& chosen) noexcept {
   for (const Callee& callee : {chosen.first, chosen.aside}) {
     if (callee.number == 0) continue;
     HOLDFAST_FAILPOINT("wake.ring");

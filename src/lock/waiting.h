@@ -101,7 +101,10 @@ Code search_deadlock(Parker& parker, std::uint32_t number, const Claim& claim, s
                      Code code) noexcept;
 
 /// Tells the waiters that a release chose. After the shard's mutex was given back.
-void wake(World& world, const Chosen& chosen) noexcept;
+void wake_chosen(World& world, const Chosen& chosen) noexcept;
+inline void wake(World& world, const Chosen& chosen) noexcept {
+  if ((chosen.first.number | chosen.aside.number) != 0) wake_chosen(world, chosen);
+}
 
 double seconds_until(std::uint64_t ms) noexcept;
 
