@@ -27,7 +27,8 @@ struct Settings {
   int repairs = 10;               // images of each round whose repair is stepped too
   std::uint64_t at_least = 2000;  // distinct images, or the run counts as failed
   bool expect_violations = false;
-  std::string only;  // operations with this in their names
+  std::string only;          // operations with this in their names
+  std::uint64_t one_in = 1;  // of how many operations one is stepped, drawn
 };
 
 class Enumeration {
@@ -42,7 +43,7 @@ class Enumeration {
       for (const State& state : states)
         for (const auto make : {make_scenarios, make_permits_scenarios})
           for (const Scenario& scenario : make(victim_, state, random_)) {
-            if (scenario.name.find(settings_.only) == std::string::npos) continue;
+            if (scenario.name.find(settings_.only) == std::string::npos || random_() % settings_.one_in != 0) continue;
             step(state, scenario);
             if (settings_.expect_violations && judge_.violations() > 0) return;
           }
@@ -169,6 +170,8 @@ int main(int argc, char** argv) {
   app.add_option("--at-least", settings.at_least, "distinct images without which the run failed");
   app.add_flag("--expect-violations", settings.expect_violations, "succeed only if the images are wrong");
   app.add_option("--only", settings.only, "operations that have this in their names");
+  app.add_option("--one-in", settings.one_in, "of so many operations one is stepped, drawn")
+      ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   return holdfast::crash::run(settings);
 }
