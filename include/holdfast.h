@@ -41,7 +41,8 @@
  * 11. Signals. No call may be made from a signal handler; one that changes a dictionary while the same thread does gets
  *     BUSY instead of a deadlock. Signals end parker_sleep early and nothing else. No handler may leave a call by
  *     longjmp or an exception: the thread would stay inside, and what it locked there stays locked until the process
- *     ends. A handler may not fork while its thread may be in a call, or in fork() itself: it waits for that thread.
+ *     ends. A handler may not fork while its thread may be in a call, or in fork() itself: that fork may wait for the
+ *     thread which it interrupts, or leave a lock of the call to the child.
  * 12. No call throws, aborts, or calls back into the host, also where malloc gives nothing: the code is NO_MEMORY then,
  *     or one of those above. What another process wrote into shared memory is never trusted: damage costs entries, never
  *     a crash. A file that is cut short while it is in use (truncate, cp over it), or loses a page that a full file

@@ -26,8 +26,8 @@ local type = type
 local wait_for = acquire.wait_for
 local wrong_receiver = holding.wrong_receiver
 
-local CANNOT_RENEW = keeping.CANNOT_RENEW
 local BUSY = core.BUSY
+local CANNOT_RENEW = keeping.CANNOT_RENEW
 local LOCKED = core.LOCKED
 local OK = core.OK
 local SYSTEM = core.SYSTEM

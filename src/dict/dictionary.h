@@ -118,7 +118,7 @@ class Dictionary {
 
   /// Runs `operation(Shard&, Arena&) -> Code` with the mutex of the key's shard. It must either commit, or return
   /// Code::corrupt before having changed anything: the shard is repaired then, and the operation run again. So it is
-  /// after Code::no_memory, once the memory of dead processes was looked for.
+  /// after each Code::no_memory for which memory of dead processes was looked for, kLooksMax times at most.
   template <class Operation>
   Code mutate(Segment& segment, std::uint64_t hash, Operation&& operation,
               std::uint64_t patience_ns = kMutexPatienceNs) noexcept;

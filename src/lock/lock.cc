@@ -170,33 +170,35 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
 
 Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {
   const Token self = dictionary.world().token();
-  Code code = code_of_no_owner(dictionary.world());
-  Chosen next;
-  if (self != kNobody && lease.owner == self) {
-    Segment* segment = dictionary.segment();
-    if (segment == nullptr) {
-      lease = {};
-      return Code::removed;
-    }
-    if (const auto quiet = QuietLock(*segment, key, kMutexPatienceNs).give_back(dictionary.world(), lease, next)) {
-      wake(dictionary.world(), next);
-      return *quiet;
-    }
-    code = with_entry(
-        dictionary, key,
-        [&](const LockEntry& lock) {
-          if (!lock.held_by(lease) || lock.flushed()) return Code::not_owner;
-          lock.free();
-          next = offer(lock, dictionary.world());
-          return Code::ok;
-        },
-        [&](const PermitsEntry& permits) {
-          const Code given = permits.give_back(lease);
-          if (given == Code::ok) next = permits.offer(dictionary.world());
-          return given;
-        });
-    wake(dictionary.world(), next);
+  if (self == kNobody || lease.owner != self) {
+    const Code code = code_of_no_owner(dictionary.world());
+    if (code == Code::not_owner) lease = {};
+    return code;
   }
+  Segment* segment = dictionary.segment();
+  if (segment == nullptr) {
+    lease = {};
+    return Code::removed;
+  }
+  Chosen next;
+  if (const auto quiet = QuietLock(*segment, key, kMutexPatienceNs).give_back(dictionary.world(), lease, next)) {
+    wake(dictionary.world(), next);
+    return *quiet;
+  }
+  const Code code = with_entry(
+      dictionary, key,
+      [&](const LockEntry& lock) {
+        if (!lock.held_by(lease) || lock.flushed()) return Code::not_owner;
+        lock.free();
+        next = offer(lock, dictionary.world());
+        return Code::ok;
+      },
+      [&](const PermitsEntry& permits) {
+        const Code given = permits.give_back(lease);
+        if (given == Code::ok) next = permits.offer(dictionary.world());
+        return given;
+      });
+  wake(dictionary.world(), next);
   if (code == Code::ok || code == Code::not_owner || code == Code::removed) lease = {};
   return code;
 }

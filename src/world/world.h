@@ -56,9 +56,9 @@ class World {
   /// was never given out. Not to be called while holding a shmtx. Needs no identity.
   Liveness judge(Token token) noexcept;
   /// The same for the 31 owner bits of a shmtx word (sync/shmtx.h), which hold 20 bits of the generation.
+  Liveness judge_owner(std::uint32_t owner_bits) noexcept;
   /// Whether the table of processes was cut short: then this process has no identity any more, and gets none.
   bool lost() const noexcept;
-  Liveness judge_owner(std::uint32_t owner_bits) noexcept;
   /// Known to be dead: what it held may be taken.
   bool is_dead(Token token) noexcept { return judge(token) == Liveness::dead; }
   /// Why judge() says unknown; ok when it does not now.
