@@ -147,7 +147,7 @@ bool Audit::walk_chain(std::uint32_t bucket) noexcept {
   Word32* link = &shard_.bucket(bucket);
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
     View view{};
-    if (!more(kKeyed) || !shard_.inspect(block, view) || !has_key(view.type)) return false;
+    if (!more(kKeyed) || !shard_.inspect_keyed(block, view)) return false;
     reached_[kKeyed].add(block);
     const std::uint32_t hash = view.entry->hash.load(kRelaxed);
     if (&shard_.bucket_of(hash) != &shard_.bucket(bucket)) return false;

@@ -91,8 +91,10 @@ Code Dictionary::put(Segment& segment, Shard& shard, Arena& arena, const Key& ke
   return Code::ok;
 }
 
-Code Dictionary::write(Segment& segment, Shard& shard, Arena& arena, const Key& key, Place& place, const ValueIn& value,
-                       std::uint64_t expiry_at_ms, Evict evict, Effect& effect) noexcept {
+// Inline: to hand its arguments on would be a tenth of setting a number again.
+[[gnu::always_inline]] inline Code Dictionary::write(Segment& segment, Shard& shard, Arena& arena, const Key& key,
+                                                     Place& place, const ValueIn& value, std::uint64_t expiry_at_ms,
+                                                     Evict evict, Effect& effect) noexcept {
   if (place.block != 0 && differs_by_a_word(place.view, value, expiry_word(expiry_at_ms, segment.flush_epoch()))) {
     commit(*place.view.value(), value.bits);
     shard.touch(place.block);
@@ -235,6 +237,21 @@ Code Dictionary::flush_expired(std::uint32_t max, std::uint32_t& count) noexcept
     if (arena.damaged()) repair(shard);
   }
   return Code::ok;
+}
+
+// After an operation that met memory short, and `looks` looks for memory of the dead: what the call ends with; nothing
+// if the operation is to be run again.
+std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, int looks, Code result) noexcept {
+  const bool needed = result == Code::no_memory;
+  if (looks == kLooksMax || (looks != 0 && !needed)) return result;
+  bool found = false;
+  const Code looked = reclaim_from_dead(segment, shard, needed, found);
+  if (!needed) return result;
+  if (looked != Code::ok) return looked;
+  // Again in any case: others may have found what there was after this had failed. And as long as there is something:
+  // others may have taken it, and died since.
+  if (looks == 0 || found) return std::nullopt;
+  return result;
 }
 
 // Where memory is short though something is held: takes what the dead have, or damage. Not ok if the mutex is not to be

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -142,6 +143,7 @@ class Dictionary {
   Code keys_of(Shard& shard, std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count);
   Code write(Segment& segment, Shard& shard, Arena& arena, const Key& key, Place& place, const ValueIn& value,
              std::uint64_t expiry_at_ms, Evict evict, Effect& effect) noexcept;
+  std::optional<Code> reclaim(Segment& segment, Shard& shard, int looks, Code result) noexcept;
   Code reclaim_from_dead(Segment& segment, Shard& shard, bool needed, bool& found) noexcept;
   void cut(Segment& segment, Shard& shard, Arena& arena, const Place& place) noexcept;
 
@@ -173,16 +175,9 @@ Code Dictionary::mutate(Segment& segment, std::uint64_t hash, Operation&& operat
           repair(shard);
       }
     }
-    if (!crowded || looks == kLooksMax) [[likely]]
+    if (!crowded) [[likely]]
       return result;
-    // Again in any case: others may have found what there was after this had failed. And as long as there is something:
-    // others may have taken it, and died since.
-    const bool needed = result == Code::no_memory;
-    if (looks != 0 && !needed) return result;
-    bool found = false;
-    const Code looked = reclaim_from_dead(segment, shard, needed, found);
-    if (!needed || looked != Code::ok) return needed ? looked : result;
-    if (looks != 0 && !found) return result;
+    if (const std::optional<Code> end = reclaim(segment, shard, looks, result)) return *end;
   }
 }
 

@@ -108,7 +108,11 @@ enum class EntryType : std::uint8_t {
 
 /// What may stand in a chain under a key.
 constexpr bool has_key(EntryType type) noexcept {
-  return type != EntryType::waiter && type != EntryType::node && type != EntryType::hold;
+  constexpr auto bit = [](EntryType of) { return 1U << static_cast<unsigned>(of); };
+  constexpr unsigned kWithKey = bit(EntryType::boolean) | bit(EntryType::number) | bit(EntryType::string) |
+                                bit(EntryType::table) | bit(EntryType::list) | bit(EntryType::lock) |
+                                bit(EntryType::permits);
+  return static_cast<unsigned>(type) < 32 && (kWithKey >> static_cast<unsigned>(type) & 1) != 0;
 }
 /// Entries that are held, not stored: they stay when nobody holds them, until their memory is needed.
 constexpr bool is_holdable(EntryType type) noexcept { return type == EntryType::lock || type == EntryType::permits; }

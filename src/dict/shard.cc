@@ -55,6 +55,7 @@ bool Shard::unchanged_since(std::uint64_t epoch) const noexcept {
   return header_->reuse_epoch.load(kRelaxed) == epoch;
 }
 
+// REQUIRES: an entry with a key.
 Shard::Read Shard::copy_value(const View& view, ValueOut& out) const noexcept {
   out.type = view.type;
   out.flags = view.entry->flags.load(kRelaxed);
@@ -66,7 +67,6 @@ Shard::Read Shard::copy_value(const View& view, ValueOut& out) const noexcept {
     load_bytes(view.value(), out.buffer, out.size);
     return Read::found;
   }
-  if (!has_key(view.type)) return Read::damaged;
   if (view.type == EntryType::lock) return copy_lock(view, out);
   if (view.type == EntryType::permits) return copy_permits(view, out);
   out.bits = view.value()->load(kAcquire);
@@ -119,21 +119,22 @@ Shard::Read Shard::find_and_copy(const Key& key, ValueOut& out, View& view) cons
   const std::uint32_t short_hash = key.short_hash();
   // Acquire pairs with commit(): the entry behind a link is complete.
   std::uint32_t block = bucket_of(short_hash).load(kAcquire);
-  std::uint32_t compared = 0;  // granules; as in find()
-  for (std::uint32_t steps = 0; block != 0; ++steps) {
-    if (!holds_header(block) || steps == granules_) return Read::damaged;
+  std::uint32_t walked = 0;  // as in find()
+  while (block != 0) {
+    if (!holds_header(block) || walked >= granules_) return Read::damaged;
     Entry& e = entry(block);
     const std::uint32_t hash = e.hash.load(kRelaxed);
-    if (hash == short_hash && Entry::key_length_of(e.shape.load(kRelaxed)) == key.length) {
-      if (!inspect(block, view) || view.key_length != key.length) return Read::damaged;
+    const std::uint32_t shape = e.shape.load(kRelaxed);
+    if (hash == short_hash && Entry::key_length_of(shape) == key.length) {
+      if (!inspect_keyed(block, shape, view)) return Read::damaged;
       if (key_equals(e, key)) {
         touch(block);
         return copy_value(view, out);
       }
-      compared += view.granules;
-      if (compared > granules_) return Read::damaged;
-    } else if (!same_bucket(hash, short_hash)) {
-      return Read::damaged;
+      walked += view.granules;
+    } else {
+      if (!same_bucket(hash, short_hash)) return Read::damaged;
+      ++walked;
     }
     block = e.next.load(kAcquire);
   }

@@ -6,6 +6,7 @@
 // that points outside the arena reads as damage, which repair() (dict/repair.h) cuts away.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -111,6 +112,8 @@ class Shard {
   }
   /// The entry at `block`; false if it does not lie inside the arena or is of no known type.
   bool inspect(std::uint32_t block, View& view) const noexcept;
+  /// The same, and false if it may not stand in a chain.
+  bool inspect_keyed(std::uint32_t block, View& view) const noexcept;
   /// The same, and false if it may not stand in the chain of that bucket.
   bool inspect_in(std::uint32_t bucket, std::uint32_t block, View& view) const noexcept;
   /// Whether an entry with this hash is in the same bucket as one with that.
@@ -159,6 +162,11 @@ class Shard {
   std::size_t keys_bound(std::uint32_t bucket) const noexcept;
 
  private:
+  static void describe(Entry& entry, std::uint32_t shape, View& view) noexcept;
+  /// REQUIRES: an Entry at `block` lies inside the arena; `shape` is what was loaded from it.
+  bool inspect_keyed(std::uint32_t block, std::uint32_t shape, View& view) const noexcept;
+  /// Whether an entry of so many granules lies inside the arena and its type is known.
+  bool is_sound(std::uint32_t block, View& view, std::uint64_t granules) const noexcept;
   Read find_and_copy(const Key& key, ValueOut& out, View& view) const noexcept;
   Read copy_value(const View& view, ValueOut& out) const noexcept;
   static Read copy_lock(const View& view, ValueOut& out) noexcept;
@@ -180,32 +188,60 @@ class Shard {
 
 // --- inline: on the path of every operation ---
 
-/// Known types; values that are words, not bytes, have just one size.
+/// Sizes of the values of a type: from `least` on, `more` more of them. Of a type that there is not: one that no arena
+/// can hold.
+struct Sizes {
+  std::uint32_t least = ~0U;
+  std::uint32_t more = 0;
+};
+inline constexpr auto kSizes = [] {
+  std::array<Sizes, static_cast<std::size_t>(EntryType::hold) + 1> sizes{};
+  const auto of = [&sizes](EntryType type) -> Sizes& { return sizes[static_cast<std::size_t>(type)]; };
+  of(EntryType::string) = of(EntryType::table) = of(EntryType::node) = {0, ~0U};
+  of(EntryType::boolean) = of(EntryType::number) = of(EntryType::list) = {8, 0};
+  of(EntryType::lock) = {sizeof(LockFields), 0};
+  of(EntryType::permits) = {sizeof(PermitFields), 0};
+  of(EntryType::hold) = {sizeof(HoldFields), kWhyMax};
+  of(EntryType::waiter) = {sizeof(WaiterFields), 0};
+  return sizes;
+}();
 inline bool is_plausible(EntryType type, std::uint32_t size) noexcept {
-  if (type == EntryType::string || type == EntryType::table || type == EntryType::node) return true;
-  if (type == EntryType::number || type == EntryType::boolean || type == EntryType::list) return size == 8;
-  if (type == EntryType::lock) return size == sizeof(LockFields);
-  if (type == EntryType::permits) return size == sizeof(PermitFields);
-  if (type == EntryType::hold) return size - sizeof(HoldFields) <= kWhyMax;
-  return type == EntryType::waiter && size == sizeof(WaiterFields);
+  const auto index = static_cast<std::size_t>(type);
+  return index < kSizes.size() && size - kSizes[index].least <= kSizes[index].more;
+}
+
+inline void Shard::describe(Entry& entry, std::uint32_t shape, View& view) noexcept {
+  view.entry = &entry;
+  view.type = Entry::type_of(shape);
+  view.key_length = Entry::key_length_of(shape);
+  view.value_size = entry.value_size.load(kRelaxed);
+}
+
+inline bool Shard::is_sound(std::uint32_t block, View& view, std::uint64_t count) const noexcept {
+  view.granules = static_cast<std::uint32_t>(count);
+  return count <= granules_ - block && is_plausible(view.type, view.value_size);
 }
 
 inline bool Shard::inspect(std::uint32_t block, View& view) const noexcept {
   if (!holds_header(block)) return false;
   Entry& e = entry(block);
-  const std::uint32_t shape = e.shape.load(kRelaxed);
-  view.entry = &e;
-  view.type = Entry::type_of(shape);
-  view.key_length = Entry::key_length_of(shape);
-  view.value_size = e.value_size.load(kRelaxed);
-  const std::uint64_t count = view.type == EntryType::node ? granules_for_node(view.value_size)
-                                                           : granules_for(view.key_length, view.value_size);
-  view.granules = static_cast<std::uint32_t>(count);
-  return count <= granules_ - block && is_plausible(view.type, view.value_size);
+  describe(e, e.shape.load(kRelaxed), view);
+  return is_sound(block, view,
+                  view.type == EntryType::node ? granules_for_node(view.value_size)
+                                               : granules_for(view.key_length, view.value_size));
+}
+
+inline bool Shard::inspect_keyed(std::uint32_t block, std::uint32_t shape, View& view) const noexcept {
+  describe(entry(block), shape, view);
+  return has_key(view.type) && is_sound(block, view, granules_for(view.key_length, view.value_size));
+}
+
+inline bool Shard::inspect_keyed(std::uint32_t block, View& view) const noexcept {
+  return holds_header(block) && inspect_keyed(block, entry(block).shape.load(kRelaxed), view);
 }
 
 inline bool Shard::inspect_in(std::uint32_t bucket, std::uint32_t block, View& view) const noexcept {
-  return inspect(block, view) && has_key(view.type) && same_bucket(view.entry->hash.load(kRelaxed), bucket);
+  return inspect_keyed(block, view) && same_bucket(view.entry->hash.load(kRelaxed), bucket);
 }
 
 /// REQUIRES: the entry's key, of the same length, lies inside the arena.
@@ -220,8 +256,7 @@ inline bool key_equals(Entry& entry, const Key& key) noexcept {
 inline bool Shard::find(const Key& key, Place& place) const noexcept {
   const std::uint32_t short_hash = key.short_hash();
   Word32* link = &bucket_of(short_hash);
-  std::uint32_t compared = 0;  // granules
-  for (std::uint32_t steps = 0; steps < granules_; ++steps) {
+  for (std::uint32_t walked = 0; walked < granules_;) {  // granules, at least
     const std::uint32_t block = link->load(kRelaxed);
     place.link = link;
     place.block = block;
@@ -229,13 +264,14 @@ inline bool Shard::find(const Key& key, Place& place) const noexcept {
     if (!holds_header(block)) return false;
     Entry& e = entry(block);
     const std::uint32_t hash = e.hash.load(kRelaxed);
-    if (hash == short_hash && Entry::key_length_of(e.shape.load(kRelaxed)) == key.length) {
-      if (!inspect(block, place.view) || place.view.key_length != key.length) return false;
-      if (key_equals(e, key)) return has_key(place.view.type);
-      compared += place.view.granules;
-      if (compared > granules_) return false;
-    } else if (!same_bucket(hash, short_hash)) {
-      return false;
+    const std::uint32_t shape = e.shape.load(kRelaxed);
+    if (hash == short_hash && Entry::key_length_of(shape) == key.length) {
+      if (!inspect_keyed(block, shape, place.view)) return false;
+      if (key_equals(e, key)) return true;
+      walked += place.view.granules;
+    } else {
+      if (!same_bucket(hash, short_hash)) return false;
+      ++walked;
     }
     link = &e.next;
   }
