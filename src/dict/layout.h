@@ -108,11 +108,18 @@ enum class EntryType : std::uint8_t {
 
 /// What may stand in a chain under a key.
 constexpr bool has_key(EntryType type) noexcept {
-  constexpr auto bit = [](EntryType of) { return 1U << static_cast<unsigned>(of); };
-  constexpr unsigned kWithKey = bit(EntryType::boolean) | bit(EntryType::number) | bit(EntryType::string) |
-                                bit(EntryType::table) | bit(EntryType::list) | bit(EntryType::lock) |
-                                bit(EntryType::permits);
-  return static_cast<unsigned>(type) < 32 && (kWithKey >> static_cast<unsigned>(type) & 1) != 0;
+  switch (type) {
+    case EntryType::boolean:
+    case EntryType::number:
+    case EntryType::string:
+    case EntryType::table:
+    case EntryType::list:
+    case EntryType::lock:
+    case EntryType::permits:
+      return true;
+    default:
+      return false;
+  }
 }
 /// Entries that are held, not stored: they stay when nobody holds them, until their memory is needed.
 constexpr bool is_holdable(EntryType type) noexcept { return type == EntryType::lock || type == EntryType::permits; }
