@@ -342,6 +342,46 @@ describe("in a worker of nginx", function ()
     end)
 
 
+    it("after light threads that were killed while they waited the next goes on as soon as after none", function ()
+        local here = site.start { locations = with { ["/queue"] = [[
+            local spawn, wait, kill = ngx.thread.spawn, ngx.thread.wait, ngx.thread.kill
+            local function round(count, key)
+                local holder = new()
+                assert(holder:lock(key))
+                local gone = {}
+                for place = 1, count do
+                    gone[place] = spawn(function () return new({ timeout = 30 }):lock(key) end)
+                end
+                local living = spawn(function ()
+                    local lock = new({ timeout = 30 })
+                    assert(lock:lock(key))
+                    local time = now()
+                    assert(lock:unlock())
+                    return time
+                end)
+                ngx.sleep(0.02)
+                for _, thread in ipairs(gone) do
+                    assert(kill(thread))
+                end
+                local start = now()
+                assert(holder:unlock())
+                return select(2, wait(living)) - start
+            end
+            local took = {}
+            for _ = 1, 7 do
+                took[#took + 1] = round(tonumber(ngx.var.arg_count), "queue")
+            end
+            table.sort(took)
+            ngx.print(took[1])
+        ]] } }
+        -- The quickest of seven: 0.2 ms for 60 on a machine that does nothing else, 1 s before they were told apart.
+        for _, count in ipairs { 0, 1, 5, 20, 60 } do
+            local seconds = tonumber((here:get("/queue?count=" .. count)))
+            assert.is_true(seconds < 0.05, count .. " killed: " .. seconds .. " s")
+        end
+    end)
+
+
     it("a client that goes away leaves nothing", function ()
         local here = site.start { server = "lua_check_client_abort on;", locations = with() }
         assert(lock:lock("key"))

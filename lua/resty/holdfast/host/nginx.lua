@@ -58,11 +58,17 @@ function _M.sleep(seconds)
 end
 
 
+-- nginx takes a light thread that is killed, or whose request ends, out of those who wait for the bell. Nobody waits for
+-- it then, and nothing of that waiter may stay in a queue.
 local function wake(me)
-    if not me.woken then
-        me.woken = true
-        me.bell:post(1)
+    if me.woken then
+        return
     end
+    if me.rings and me.bell:count() >= 0 then
+        return pump.drop(me.waiter)
+    end
+    me.woken = true
+    me.bell:post(1)
 end
 
 
@@ -73,7 +79,7 @@ local function take()
         idle_count = idle_count - 1
         return me
     end
-    return { bell = semaphore.new(0), wake = wake, woken = false }
+    return { bell = semaphore.new(0), wake = wake, woken = false, waiter = 0, rings = false }
 end
 
 
@@ -92,6 +98,7 @@ function _M.wait(waiter, seconds)
     local me = take()
     local longest, visit = pump.enter(waiter, max(seconds, SHORTEST))
     local heard
+    me.waiter, me.rings = waiter, visit ~= nil
     parker.listen(waiter, me)
     if visit then
         heard = me.bell:wait(longest)

@@ -67,18 +67,29 @@ end
 local function forget(waiter)
     visits[waiter] = nil
     count = count - 1
+    if count == 0 then
+        idle_since = C.holdfast_now()
+    end
 end
 
 
--- Who has not come back at the second look after his time was killed: nothing of him may stay in a queue. Should he
--- come back after all, he queues up again.
+-- Of a waiter whose light thread is gone: nothing of it may stay in a queue. Should it come back after all, it queues up
+-- again.
+function _M.drop(waiter)
+    if visits[waiter] then
+        forget(waiter)
+    end
+    abandon(waiter)
+    parker.forget(waiter)
+end
+
+
+-- Who has not come back at the second look after its time was killed.
 local function sweep(now)
     for waiter, visit in pairs(visits) do
         if now > visit.over_at + GRACE then
             if visit.missed then
-                forget(waiter)
-                abandon(waiter)
-                parker.forget(waiter)
+                _M.drop(waiter)
             end
             visit.missed = true
         end
@@ -195,9 +206,6 @@ function _M.leave(waiter, visit, woken)
     end
     if visits[waiter] == visit then
         forget(waiter)
-        if count == 0 then
-            idle_since = C.holdfast_now()
-        end
     end
 end
 
