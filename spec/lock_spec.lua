@@ -9,7 +9,6 @@ local in_time = expect.in_time
 local pack = expect.pack
 
 
--- Lua 5.1 has no table.pack; nils count.
 -- A host for code that must not wait.
 local function forbid_waiting()
     local function fail() error("this must not wait") end
@@ -34,6 +33,15 @@ describe("lock", function ()
 
     local function new(opts)
         return assert(resty_lock:new("spec_locks", opts))
+    end
+
+    -- What a process that does this three times writes to its log.
+    local function told(source)
+        return (process.run([[
+            require("resty.shdict").open("spec_locks", { size = "1m" })
+            local resty_lock = require "resty.lock"
+            local function new(opts) return assert(resty_lock:new("spec_locks", opts)) end
+            for i = 1, 3 do ]] .. source .. " end", { stderr = true }))
     end
 
 
@@ -79,6 +87,33 @@ describe("lock", function ()
             assert.equal(0.001, lock.step)
         end)
 
+        it("takes what lua-resty-lock takes: numbers as text, false for none, a timeout below 0, no end", function ()
+            forbid_waiting()
+            local lock = new { exptime = "20", timeout = "2.5", step = 0.01, ratio = "-1", max_step = "0x10" }
+            assert.same({ 20, 2.5, 0.01, 0, 16 }, { lock.exptime, lock.timeout, lock.step, lock.ratio, lock.max_step })
+            lock = new { exptime = false, timeout = false, step = false, ratio = false, max_step = false }
+            assert.same({ 30, 5, 0.001, 2, 0.5 }, { lock.exptime, lock.timeout, lock.step, lock.ratio, lock.max_step })
+            assert.equal(30, new({ exptime = 30LL }).exptime)
+            lock = new { exptime = math.huge, timeout = math.huge }
+            assert.same({ math.huge, math.huge }, { lock.exptime, lock.timeout })
+            assert.equal(0, lock:lock("key"))
+            assert.equal(0, dict:ttl("key"))
+            assert.same({ nil, "timeout" }, { new({ timeout = -1 }):lock("key") })
+            assert.equal(0, new { ratio = math.huge }:lock("other"))
+        end)
+
+        it("says once what it does not look at, and goes on", function ()
+            assert.equal([[
+holdfast: bad options to new: table expected, got number; not looked at
+holdfast: bad options to new: table expected, got string; not looked at
+holdfast: unknown option "exptiem" to new: accepted are block, exptime, fair, max_step, on_lost, ratio, renew, step, ]]
+                .. "timeout and wait\n", told [[
+                    assert(new(5):lock("one" .. i) == 0)
+                    assert(new("timeout=5"):lock("two" .. i) == 0)
+                    assert(new({ exptiem = 5 }):lock("three" .. i) == 0)
+                ]])
+        end)
+
         it("refuses options of the wrong type or value, at the line that called", function ()
             local function message(opts)
                 local ok, err = pcall(function ()
@@ -88,18 +123,18 @@ describe("lock", function ()
                 assert.is_false(ok)
                 return (err:gsub("^[^:]*lock_spec.lua:%d+: ", ">"))
             end
-            assert.equal(">bad options to new: table expected, got number", message(5))
             for _, name in ipairs { "exptime", "timeout", "step", "ratio", "max_step" } do
                 local accepted = name == "max_step" and "a number greater than 0" or "a number, 0 or more,"
                 local start = '>bad option "' .. name .. '" to new: ' .. accepted .. " expected, got "
-                assert.equal(start .. "-1", message { [name] = -1 })
-                assert.equal(start .. '"1"', message { [name] = "1" })
+                if name ~= "timeout" and name ~= "ratio" then
+                    assert.equal(start .. "-1", message { [name] = -1 })
+                end
+                assert.equal(start .. '"soon"', message { [name] = "soon" })
                 assert.equal(start .. "table", message { [name] = {} })
-                assert.equal(start .. "boolean", message { [name] = false })
+                assert.equal(start .. "boolean", message { [name] = true })
                 assert.matches("got %-?nan$", message { [name] = 0 / 0 })
             end
-            assert.equal('>bad option "exptime" to new: a finite number expected, got inf',
-                         message { exptime = 1 / 0 })
+            assert.equal('>bad option "step" to new: a finite number expected, got inf', message { step = 1 / 0 })
             assert.equal('>bad option "max_step" to new: a number greater than 0 expected, got 0',
                          message { max_step = 0 })
             assert.equal('>bad option "wait" to new: "wake" or "poll" expected, got "sleep"',
@@ -204,7 +239,17 @@ describe("lock", function ()
             assert.is_true(dict:ttl("key") <= 30.005)
         end)
 
-        it("refuses other options for one call, and names the accepted ones", function ()
+        it("says once which options of a call it does not know, and takes the lock", function ()
+            assert.equal([[
+holdfast: bad options to lock: table expected, got number; not looked at
+holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
+]], told [[
+                assert(new():lock("one" .. i, 5) == 0)
+                assert(new():lock("two" .. i, { what = "x" }) == 0)
+            ]])
+        end)
+
+        it("refuses what is no time for one call, at the line that called", function ()
             local lock = new()
             local function message(opts)
                 local ok, err = pcall(function ()
@@ -214,14 +259,11 @@ describe("lock", function ()
                 assert.is_false(ok)
                 return (err:gsub("^[^:]*lock_spec.lua:%d+: ", ">"))
             end
-            assert.equal(">bad options to lock: table expected, got number", message(5))
-            assert.equal('>unknown option "what" to lock: accepted are exptime, timeout and why',
-                         message { what = "x" })
-            assert.equal('>bad option "timeout" to lock: a number, 0 or more, expected, got -1',
-                         message { timeout = -1 })
-            assert.equal('>bad option "exptime" to lock: a number, 0 or more, expected, got "1"',
-                         message { exptime = "1" })
-            assert.equal(0, lock:lock("key"))
+            assert.equal('>bad option "timeout" to lock: a number, 0 or more, expected, got table',
+                         message { timeout = {} })
+            assert.equal('>bad option "exptime" to lock: a number, 0 or more, expected, got -1',
+                         message { exptime = -1 })
+            assert.equal(0, lock:lock("key", { exptime = "1", timeout = -1 }))
         end)
     end)
 
@@ -323,7 +365,9 @@ describe("lock", function ()
         it("refuses what is no time, at the line that called", function ()
             local lock = new()
             lock:lock("key")
-            for _, time in ipairs { -1, 0 / 0, 1 / 0, "1", {}, true } do
+            assert.is_true(lock:expire(false))
+            assert.is_true(lock:expire(math.huge))
+            for _, time in ipairs { -1, 0 / 0, "1", {}, true } do
                 local ok, err = pcall(function ()
                     local done = lock:expire(time)
                     return done

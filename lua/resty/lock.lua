@@ -41,8 +41,12 @@ local TIMEOUT = core.TIMEOUT
 local _M = { _VERSION = core.version }
 local mt = { __index = _M }
 
-local LOCK_OPTIONS = { exptime = true, timeout = true, why = true }
-local TRYLOCK_OPTIONS = { exptime = true, why = true }
+-- Of lua-resty-lock's methods: what it did not look at is told, and not refused.
+local NEW_OPTIONS = options.known({ "exptime", "timeout", "wait", "block", "fair", "renew", "on_lost", "step", "ratio",
+                                    "max_step" }, true)
+local LOCK_OPTIONS = options.known({ "exptime", "timeout", "why" }, true)
+local TRYLOCK_OPTIONS = options.known { "exptime", "why" }
+local WITH_OPTIONS = options.known { "exptime", "timeout", "why" }
 local DEFAULTS = { exptime = 30 }
 
 local ngx = rawget(_G, "ngx")
@@ -80,7 +84,7 @@ function _M.new(class, dict_name, opts)
     local exptime, timeout, step, ratio, max_step, settings = 30, 5, 0.001, 2, 0.5, DEFAULT_SETTINGS
     if opts then
         local times
-        times, settings = options.read_new(opts, nil, DEFAULTS)
+        times, settings = options.read_new(opts, NEW_OPTIONS, DEFAULTS)
         exptime, timeout, step, ratio, max_step = clamp(times)
     end
     local self = setmetatable({
@@ -227,7 +231,7 @@ _M.expire = holding.expire
 _M.token = holding.token
 _M.remaining = holding.remaining
 _M.valid = holding.valid
-_M.with = scoped.method("with", _M.lock, LOCK_OPTIONS)
+_M.with = scoped.method("with", _M.lock, WITH_OPTIONS)
 
 
 -- As in lock(), false is no key.

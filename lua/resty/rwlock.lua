@@ -40,10 +40,10 @@ local _M = { _VERSION = core.version }
 local mt = { __index = _M }
 
 local DEFAULTS = { exptime = 30 }
-local NEW_OPTIONS = { exptime = true, timeout = true, wait = true, block = true, fair = true, renew = true,
-                      on_lost = true, step = true, ratio = true, max_step = true }
-local LOCK_OPTIONS = { exptime = true, timeout = true, why = true }
-local TRY_OPTIONS = { exptime = true, why = true }
+local NEW_OPTIONS = options.known { "exptime", "timeout", "wait", "block", "fair", "renew", "on_lost", "step", "ratio",
+                                    "max_step" }
+local LOCK_OPTIONS = options.known { "exptime", "timeout", "why" }
+local TRY_OPTIONS = options.known { "exptime", "why" }
 
 
 function _M.new(class, dict_name, opts)

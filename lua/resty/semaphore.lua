@@ -40,8 +40,8 @@ local _M = { _VERSION = core.version }
 local mt = { __index = _M }
 
 local DEFAULTS = { exptime = 0, most_permits = core.ALL_PERMITS - 1 }
-local NEW_OPTIONS = { permits = true, exptime = true, timeout = true, wait = true, block = true, fair = true,
-                      step = true, ratio = true, max_step = true }
+local NEW_OPTIONS = options.known { "permits", "exptime", "timeout", "wait", "block", "fair", "step", "ratio",
+                                    "max_step" }
 
 
 function _M.new(class, dict_name, opts)

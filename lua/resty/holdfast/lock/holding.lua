@@ -102,9 +102,9 @@ function _M.expire(self, time)
     if not grant then
         return nil, "unlocked"
     end
-    if time == nil then
+    if not time then
         time = self.exptime
-    elseif not is_duration(time) then
+    elseif not is_duration(time) and time ~= INFINITY then
         error("bad time to expire: a number, 0 or more, expected, got " .. describe(time), 2)
     end
     local code = C.holdfast_lock_renew(grant.dict, key, #key, grant.lease, time)

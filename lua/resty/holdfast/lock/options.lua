@@ -11,10 +11,13 @@ local is_duration = core.is_duration
 local next = next
 local pairs = pairs
 local sort = table.sort
+local tonumber = tonumber
 local tostring = tostring
 local type = type
+local warn_once = require("resty.holdfast.warning").once
 
 local INFINITY = math.huge
+local NONE = {}
 local WHY_MAX = core.WHY_MAX
 
 -- Who calls error, its check, the reader, the method, and then the line to blame.
@@ -50,23 +53,23 @@ local function refusal(name, who, accepted, given)
 end
 
 
+-- A time that may be endless.
 local function duration(opts, name, who)
+    local given = opts[name]
+    if given == nil or is_duration(given) or given == INFINITY then
+        return given
+    end
+    error(refusal(name, who, "a number, 0 or more,", given), BLAME_FROM_CHECK)
+end
+
+
+local function finite(opts, name, who)
     local given = opts[name]
     if given == nil or is_duration(given) then
         return given
     end
     local accepted = given == INFINITY and "a finite number" or "a number, 0 or more,"
     error(refusal(name, who, accepted, given), BLAME_FROM_CHECK)
-end
-
-
--- As a duration, but it may be endless.
-local function patience(opts, name, who)
-    local given = opts[name]
-    if given == nil or is_duration(given) or given == INFINITY then
-        return given
-    end
-    error(refusal(name, who, "a number, 0 or more,", given), BLAME_FROM_CHECK)
 end
 
 
@@ -108,25 +111,88 @@ end
 
 -- --- readers -------------------------------------------------------------------------------------------
 
--- Other than resty.lock the newer modules take no option that they do not know. Not by pairs: a loop over pairs that is
--- compiled never ends in a finaliser when it is entered with another table, because LuaJIT goes back to what it has
--- compiled until it may record more, which it may not there.
-local function refuse_unknown(opts, who, known)
+local function accepted_names(known)
+    local names = {}
+    for accepted in pairs(known) do
+        names[#names + 1] = accepted
+    end
+    sort(names)
+    local last = names[#names]
+    names[#names] = nil
+    return "accepted " .. (#names == 0 and "is " or "are " .. concat(names, ", ") .. " and ") .. last
+end
+
+
+-- An option of that name that is not known; nil if all are. Not by pairs: a loop over pairs that is compiled never ends
+-- in a finaliser when it is entered with another table, because LuaJIT goes back to what it has compiled until it may
+-- record more, which it may not there.
+local function unknown(opts, known)
     local name = next(opts)
-    while name ~= nil do
-        if not known[name] then
-            local names = {}
-            for accepted in pairs(known) do
-                names[#names + 1] = accepted
-            end
-            sort(names)
-            local last = names[#names]
-            names[#names] = nil
-            error('unknown option "' .. tostring(name) .. '" to ' .. who .. ": accepted "
-                  .. (#names == 0 and "is " or "are " .. concat(names, ", ") .. " and ") .. last, BLAME_FROM_CHECK)
-        end
+    while name ~= nil and known[name] do
         name = next(opts, name)
     end
+    return name
+end
+
+
+-- A number as lua-resty-lock takes one: false is none, and a string or a cdata number is what it says.
+local function loose_number(given)
+    if type(given) == "string" or type(given) == "cdata" then
+        return tonumber(given) or given
+    end
+    return given or nil
+end
+
+
+-- The options as lua-resty-lock understands them. A wait that is over before it begins is none, and a step is no shorter
+-- than a millisecond whatever it is multiplied by.
+local function as_the_original(opts)
+    local timeout, ratio = loose_number(opts.timeout), loose_number(opts.ratio)
+    return {
+        exptime = loose_number(opts.exptime),
+        timeout = type(timeout) == "number" and timeout < 0 and 0 or timeout,
+        step = loose_number(opts.step),
+        ratio = type(ratio) == "number" and ratio < 0 and 0 or ratio,
+        max_step = loose_number(opts.max_step),
+        wait = opts.wait,
+        block = opts.block,
+        fair = opts.fair,
+        renew = opts.renew,
+        on_lost = opts.on_lost,
+        why = opts.why,
+    }
+end
+
+
+-- The newer modules take no option that they do not know; of what lua-resty-lock took no notice of is told once.
+local function check_names(opts, who, known)
+    if type(opts) ~= "table" then
+        local text = "bad options to " .. who .. ": table expected, got " .. type(opts)
+        if not known.lenient then
+            error(text, BLAME_FROM_CHECK)
+        end
+        warn_once(text .. "; not looked at")
+        return NONE
+    end
+    local name = unknown(opts, known.names)
+    if name ~= nil then
+        local text = 'unknown option "' .. tostring(name) .. '" to ' .. who .. ": " .. accepted_names(known.names)
+        if not known.lenient then
+            error(text, BLAME_FROM_CHECK)
+        end
+        warn_once(text)
+    end
+    return known.lenient and as_the_original(opts) or opts
+end
+
+
+-- What a call may be given. `lenient`: what worked with lua-resty-lock works.
+function _M.known(names, lenient)
+    local known = {}
+    for i = 1, #names do
+        known[names[i]] = true
+    end
+    return { names = known, lenient = lenient or false }
 end
 
 
@@ -140,16 +206,11 @@ end
 
 -- Times and settings of a new object; what is not given has the values of `defaults`.
 function _M.read_new(opts, known, defaults)
-    if type(opts) ~= "table" then
-        error("bad options to new: table expected, got " .. type(opts), BLAME_FROM_READER)
-    end
-    if known then
-        refuse_unknown(opts, "new", known)
-    end
+    opts = check_names(opts, "new", known)
     local times = {
         exptime = duration(opts, "exptime", "new") or defaults.exptime,
-        timeout = patience(opts, "timeout", "new"),
-        step = duration(opts, "step", "new"),
+        timeout = duration(opts, "timeout", "new"),
+        step = finite(opts, "step", "new"),
         ratio = duration(opts, "ratio", "new") or 2,
         max_step = longest_step(opts, "max_step", "new") or 0.5,
     }
@@ -170,12 +231,9 @@ end
 
 -- The options of one call that takes a lock.
 function _M.read_call(opts, who, known)
-    if type(opts) ~= "table" then
-        error("bad options to " .. who .. ": table expected, got " .. type(opts), BLAME_FROM_READER)
-    end
-    refuse_unknown(opts, who, known)
+    opts = check_names(opts, who, known)
     local why = typed(opts, "why", who, "string")
-    return duration(opts, "exptime", who), patience(opts, "timeout", who), why and why:sub(1, WHY_MAX)
+    return duration(opts, "exptime", who), duration(opts, "timeout", who), why and why:sub(1, WHY_MAX)
 end
 
 

@@ -1,0 +1,37 @@
+-- What a program does that is most likely a mistake, and yet worked with lua-resty-lock: a line in the log of the host,
+-- each text once per Lua state.
+
+local ngx = rawget(_G, "ngx")
+local vim = rawget(_G, "vim")
+local pcall = pcall
+local type = type
+
+local _M = {}
+
+-- A program that makes its texts up as it goes must not fill the memory.
+local MOST = 100
+local told, count = {}, 0
+
+
+local function write(text)
+    if type(ngx) == "table" and ngx.log and ngx.WARN then
+        ngx.log(ngx.WARN, text)
+    elseif type(vim) == "table" and vim.schedule and vim.notify then
+        vim.schedule(function () vim.notify(text, vim.log.levels.WARN) end)
+    else
+        io.stderr:write(text, "\n")
+    end
+end
+
+
+-- Raises nothing: the program may have closed its standard error.
+function _M.once(text)
+    if not told[text] and count < MOST then
+        told[text] = true
+        count = count + 1
+        pcall(write, "holdfast: " .. text)
+    end
+end
+
+
+return _M
