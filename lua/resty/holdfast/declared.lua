@@ -1,6 +1,7 @@
 -- What nginx.conf declares by lua_shared_dict: which dictionary a lock gets that is asked for by such a name.
 
 local format = string.format
+local pcall = pcall
 local rawget = rawget
 local type = type
 
@@ -14,26 +15,28 @@ local _M = {}
 
 -- What ngx.shared has under the name, if this is nginx and there is something.
 function _M.find(name)
-    local zones = ngx and ngx.shared
+    local zones = type(ngx) == "table" and ngx.shared
     return type(zones) == "table" and zones[name] or nil
 end
 
 
--- Bytes that are declared for it. The smallest with which nginx starts, 12k, is our smallest, too.
+-- Bytes that are declared for it. The smallest with which nginx starts, 12k, is our smallest, too. lua-resty-core gives it
+-- that method; what stands in for a dictionary may have none, or one that knows nothing.
 function _M.size(zone)
-    return zone.capacity and zone:capacity() or DEFAULT_SIZE  -- lua-resty-core gives it that method
+    local known, bytes = pcall(function () return zone:capacity() end)
+    return known and type(bytes) == "number" and bytes > 0 and bytes or DEFAULT_SIZE
 end
 
 
 -- Whether this is init_by_lua, which runs before nginx has forked its workers, and often as another user than they.
 function _M.before_workers()
-    return ngx.get_phase and ngx.get_phase() == "init"
+    return type(ngx.get_phase) == "function" and ngx.get_phase() == "init"
 end
 
 
 -- A changed size counts only when the dictionary is made, which is worth a line in the log.
 function _M.compare_sizes(name, declared, found)
-    if ngx.log and found ~= declared and found ~= declared + -declared % PAGE then
+    if type(ngx.log) == "function" and ngx.WARN and found ~= declared and found ~= declared + -declared % PAGE then
         ngx.log(ngx.WARN, format('holdfast: dictionary "%s" is there with %d bytes, not the %d of lua_shared_dict; '
                                  .. "it gets a new size when no process has used it for a moment", name, found,
                                  declared))

@@ -31,9 +31,7 @@ local type = type
 
 local _M = {}
 
--- In a thread of nginx's own pool nobody can sleep by ngx.sleep: there the thread waits.
-local ngx = rawget(_G, "ngx")
-local in_nginx = type(ngx) == "table" and ngx.sleep ~= nil
+local in_nginx = require("resty.holdfast.host.nginx_here").is_nginx
 
 -- In a thread of Neovim's there is no vim.wait(): there the thread waits.
 local vim = rawget(_G, "vim")

@@ -1,0 +1,48 @@
+-- Whether this is nginx: not so where a stand-in has the name `ngx`, as in unit tests and command-line tools. Locks work
+-- there as in a plain script.
+
+local ipairs = ipairs
+local pairs = pairs
+local pcall = pcall
+local rawget = rawget
+local require = require
+local tostring = tostring
+local type = type
+local warn_once = require("resty.holdfast.warning").once
+
+-- What a light thread waits with. In a thread of nginx's own pool nobody can sleep: there the thread waits.
+local NEEDED = {
+    socket = { "tcp" }, thread = { "spawn" }, timer = { "at" }, worker = { "exiting" },
+}
+
+
+local function has_functions(ngx)
+    if type(ngx.sleep) ~= "function" or type(ngx.get_phase) ~= "function" or type(ngx.log) ~= "function" then
+        return false
+    end
+    for part, names in pairs(NEEDED) do
+        for _, name in ipairs(names) do
+            if type(ngx[part]) ~= "table" or type(ngx[part][name]) ~= "function" then
+                return false
+            end
+        end
+    end
+    return true
+end
+
+
+local function is_nginx()
+    local ngx = rawget(_G, "ngx")
+    if type(ngx) ~= "table" or not has_functions(ngx) then
+        return false
+    end
+    local ok, err = pcall(require, "ngx.semaphore")
+    if not ok then
+        warn_once("this ngx has no semaphores, so whoever waits for a lock stops the process: " .. tostring(err):match("^[^\n]*"))
+        return false
+    end
+    return true
+end
+
+
+return { is_nginx = is_nginx() }

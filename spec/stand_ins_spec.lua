@@ -1,0 +1,68 @@
+-- What stands in for nginx in unit tests and command-line tools (a global `ngx`, an `ngx.shared` of Lua tables) is not
+-- nginx, and in nobody's way: resty.lock and resty.shdict work as in a plain script.
+
+local process = require "spec.support.process"
+
+-- The programs' own part: a lock that another holds for a moment, and one that is free.
+local USE = [[
+    local resty_lock = require "resty.lock"
+    local first = assert(resty_lock:new("stand_in", { exptime = 0.05 }))
+    assert(first:lock("key") == 0)
+    local elapsed = assert(resty_lock:new("stand_in", { timeout = 10 }):lock("key"))
+    assert(elapsed > 0.04)
+    say(require("resty.holdfast.host").current().name)
+]]
+
+local ZONES = [[
+    local Zone = {}
+    Zone.__index = Zone
+    function Zone:capacity() return 0 end
+    function Zone:get(key) return self.values[key] end
+    local shared = { stand_in = setmetatable({ values = {} }, Zone) }
+]]
+
+local STAND_INS = {
+    ["with zones that know no size"] = ZONES .. "ngx = { shared = shared }",
+    ["with zones that are empty tables"] = "ngx = { shared = { stand_in = {} } }",
+    ["with zones whose methods fail"] = "ngx = { shared = { stand_in = { capacity = function () error 'no' end } } }",
+    ["with a sleep and a clock"] = ZONES .. [[
+        ngx = { shared = shared, sleep = function () end, now = os.time, log = function () end, get_phase = function ()
+            return "timer"
+        end, config = {} }
+    ]],
+    ["of strings and numbers"] = "ngx = { shared = { stand_in = 1 }, log = 1, get_phase = 'x', sleep = 2, config = 3 }",
+    ["with everything but semaphores"] = ZONES .. [[
+        local function nothing() end
+        ngx = { shared = shared, sleep = nothing, log = nothing, get_phase = function () return "content" end,
+                socket = { tcp = nothing }, thread = { spawn = nothing }, timer = { at = nothing },
+                worker = { exiting = nothing }, config = { debug = false } }
+    ]],
+    ["that is no table"] = "ngx = 'nginx'",
+}
+
+
+describe("a stand-in for ngx", function ()
+    after_each(process.clean_up)
+
+    for what, stand_in in pairs(STAND_INS) do
+        it(what .. " is in nobody's way", function ()
+            assert.equal("none\n0\n", table.concat({ process.run([[
+                require("resty.shdict").open("stand_in", { size = "100k" })
+            ]] .. stand_in .. USE, {}) }, "") .. "\n")
+        end)
+
+        it(what .. " declares what is opened by its name", function ()
+            if stand_in:find("shared", 1, true) then
+                assert.equal("none\n0\n", table.concat({ process.run(stand_in .. USE, {}) }, "") .. "\n")
+            end
+        end)
+    end
+
+    it("that lacks semaphores is told of", function ()
+        local stand_in = STAND_INS["with everything but semaphores"]:gsub("log = nothing", [[
+            WARN = 5, log = function (_, ...) say("log: " .. table.concat({ ... })) end
+        ]])
+        local said = process.run(stand_in .. 'require "resty.lock"', {})
+        assert.matches("^log: holdfast: this ngx has no semaphores", said)
+    end)
+end)
