@@ -455,6 +455,31 @@ describe("scheduler", function ()
             run()
         end)
 
+        for _, endless in ipairs { "scheduler.stopping(math.huge)", "scheduler.stopping(1e300)" } do
+            it("is what " .. endless .. " waits for, also when nothing else is there to wait for", function ()
+                local child = process.start([[
+                    local scheduler = require "resty.holdfast.scheduler"
+                    scheduler.spawn(function () say(]] .. endless .. [[) end)
+                    scheduler.spawn(function () scheduler.sleep(0.01) scheduler.stop() end)
+                    say(scheduler.run())
+                ]])
+                assert.equal("true\ntrue\n", (child:hear_all()))
+            end)
+        end
+
+        it("not coming, a task that sleeps without end keeps the others running", function ()
+            local child = process.start [[
+                local scheduler = require "resty.holdfast.scheduler"
+                scheduler.spawn(function () scheduler.sleep(math.huge) end)
+                scheduler.spawn(function () scheduler.sleep(0.01) say "slept" end)
+                say(pcall(scheduler.run))
+            ]]
+            child:expect "slept"
+            scheduler.sleep(0.05)
+            child:kill()
+            assert.equal(-9, child:wait())
+        end)
+
         it("not coming, stopping waits its time", function ()
             spawn(function ()
                 local start = now()

@@ -38,12 +38,13 @@ local vim = rawget(_G, "vim")
 local in_neovim = type(vim) == "table" and (vim.uv or vim.loop) and vim.wait and vim.schedule and vim.in_fast_event
 
 -- Asked in this order, at each wait, whether the calling coroutine is one of theirs. The last one always says yes. A
--- library that the program has not loaded runs nothing. nginx and Neovim run all there is in their processes; cqueues
--- and the scheduler know their coroutines; of the others any coroutine may be one.
+-- library that the program has not loaded runs nothing. nginx and Neovim run all there is in their processes; the
+-- scheduler and cqueues know their coroutines, and only the scheduler a task that runs inside one of cqueues'; of the
+-- others any coroutine may be one.
 local DETECTED = {
     { host = in_nginx and require "resty.holdfast.host.nginx" },
-    { library = "cqueues", adapter = "resty.holdfast.host.cqueues" },
     { host = require "resty.holdfast.host.scheduler" },
+    { library = "cqueues", adapter = "resty.holdfast.host.cqueues" },
     { library = "copas", adapter = "resty.holdfast.host.copas" },
     { host = in_neovim and require "resty.holdfast.host.neovim" },
     { library = "luv", adapter = "resty.holdfast.host.luv" },

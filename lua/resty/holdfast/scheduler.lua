@@ -227,7 +227,7 @@ local function loop(is_over)
         is_stopping()
         local idle = idle_time()
         local listeners = has_listeners()
-        if not listeners and none_ready() and next_timer() == INFINITY then
+        if not listeners and none_ready() and not first_timer(deadlines) then
             error("holdfast: every task waits for something that cannot come", 0)
         end
         if listeners or idle > 0 then

@@ -36,6 +36,8 @@ end
 local grant_type = ffi_metatype("struct { int32_t key_id, counted; holdfast_dict *dict; holdfast_lease lease; }",
                                 { __gc = collect })
 
+-- More than a program takes and gives back between two collections are not worth their memory.
+local MOST_SPARE = 1024
 local spare, spare_count = {}, 0
 
 
@@ -68,8 +70,10 @@ local function give_back(grant)
     if key_id > 0 then
         grant.key_id = 0
         unref_obj(key_id)
-        spare_count = spare_count + 1
-        spare[spare_count] = grant
+        if spare_count < MOST_SPARE then
+            spare_count = spare_count + 1
+            spare[spare_count] = grant
+        end
     end
 end
 _M.give_back = give_back
