@@ -172,6 +172,7 @@ function _M.lock(self, key, opts)
             hold(grant)
             self.cdata = grant
         end
+        self.key = key
         return 0
     end
     give_back(grant)
@@ -216,6 +217,7 @@ function _M.trylock(self, key, opts)
             hold(grant)
             self.cdata = grant
         end
+        self.key = key
         return true
     end
     give_back(grant)

@@ -37,6 +37,7 @@ local new_agent = agents.new
 local next = next
 local next_chore = chores.next
 local none_ready = ready.is_empty
+local pairs = pairs
 local park = parker.sleep
 local pcall = pcall
 local remove_timer = timers.remove
@@ -395,6 +396,17 @@ _M.report = call_on_error
 
 
 joining.add_methods(Task, waiting_task, suspend, loop_until)
+
+
+-- nginx runs light threads of its own, and a loop inside one of them would stop the worker.
+if require("resty.holdfast.host.nginx_here").is_nginx then
+    for name, instead in pairs { spawn = "ngx.thread.spawn", run = "ngx.thread.wait", sleep = "ngx.sleep",
+                                 stopping = "ngx.worker.exiting" } do
+        _M[name] = function ()
+            error("the scheduler does not run inside nginx: instead of " .. name .. " use " .. instead, 2)
+        end
+    end
+end
 
 
 return _M

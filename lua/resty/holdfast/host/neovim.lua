@@ -91,9 +91,9 @@ local function wait_in_main_loop(waiter, seconds)
         return me.woken
     end
     parker.listen(waiter, me)
-    local watched = coroutines.watch()
-    local ok, come, why = pcall(run_loop, watched and seconds or min(seconds, LOOK_EVERY), is_woken)
-    coroutines.unwatch()
+    local mine, hears = coroutines.watch()
+    local ok, come, why = pcall(run_loop, hears and seconds or min(seconds, LOOK_EVERY), is_woken)
+    coroutines.unwatch(mine)
     parker.sleep(0)
     parker.forget(waiter)
     if not ok then

@@ -2,8 +2,10 @@
 -- and is resumed from a callback of the loop.
 --
 -- Each wait has a timer. One poll handle watches the parker's descriptor as long as somebody waits, so that a loop
--- without waiters ends.
+-- without waiters ends. A program may close all handles of its loop (uv.walk) while somebody waits: nobody comes back
+-- from that wait.
 
+local abandon = require("resty.holdfast.waiting").abandon
 local core = require "resty.holdfast.core"
 local none = require "resty.holdfast.host.none"
 local parker = require "resty.holdfast.parker"
@@ -34,8 +36,8 @@ end
 -- defer() gives: a function to be called with the one that resumes, or nil when that may be done in any callback.
 return function (uv, defer)
     local host = { now = none.now }
-    local watchers = 0
     local poll, poll_fd
+    local watch = { count = 0 }  -- of this poll handle: who waits
 
     local function look()
         parker.sleep(0)
@@ -43,18 +45,20 @@ return function (uv, defer)
 
     local function close_poll()
         if poll then
-            if not poll:is_closing() then  -- so when the program closed all handles
+            if not poll:is_closing() then
                 poll:close()
             end
             poll, poll_fd = nil, nil
         end
     end
 
-    -- Whether the loop hears of wake-ups. unwatch() has to follow.
+    -- What unwatch() is to be given, and whether the loop hears of wake-ups.
     function host.watch()
-        watchers = watchers + 1
         local fd = parker.fd()
         if fd ~= poll_fd or poll and poll:is_closing() then
+            if poll and poll:is_closing() then
+                watch = { count = 0 }
+            end
             close_poll()
             poll = fd and uv.new_poll(fd)
             if poll then
@@ -62,12 +66,13 @@ return function (uv, defer)
                 poll:start("r", look)
             end
         end
-        return poll ~= nil
+        watch.count = watch.count + 1
+        return watch, poll ~= nil
     end
 
-    function host.unwatch()
-        watchers = watchers - 1
-        if watchers == 0 then
+    function host.unwatch(mine)
+        mine.count = mine.count - 1
+        if mine == watch and mine.count == 0 then
             close_poll()
         end
     end
@@ -93,7 +98,9 @@ return function (uv, defer)
         arm(sleeper, seconds)
         co_yield()
         over = true
-        sleeper.timer:close()
+        if not sleeper.timer:is_closing() then
+            sleeper.timer:close()
+        end
     end
 
     function host.sleep(seconds)
@@ -107,22 +114,28 @@ return function (uv, defer)
 
     -- Resumes the coroutine soon, but not from inside whoever found out that it is woken.
     local function wake(me)
-        if not me.woken then
-            me.woken = true
-            arm(me, 0)
+        if me.woken then
+            return
         end
+        if me.timer:is_closing() then
+            abandon(me.waiter)
+            return parker.forget(me.waiter)
+        end
+        me.woken = true
+        arm(me, 0)
     end
 
     function host.wait(waiter, seconds)
-        local me = { wake = wake, woken = false }
+        local me = { wake = wake, woken = false, waiter = waiter }
         parker.listen(waiter, me)
-        if host.watch() then
+        local mine, hears = host.watch()
+        if hears then
             suspend(me, seconds)
         else
             suspend(me, min(seconds, LOOK_EVERY))
             look()
         end
-        host.unwatch()
+        host.unwatch(mine)
         parker.forget(waiter)
         if me.woken then
             return true

@@ -1,0 +1,41 @@
+-- What belongs to no lock and no dictionary. Manual: docs/hosts.md.
+
+local core = require "resty.holdfast.core"
+local current = require("resty.holdfast.host").current
+
+local describe = core.describe
+local error = error
+local is_duration = core.is_duration
+local min = math.min
+local type = type
+
+local INFINITY = math.huge
+-- What every host can sleep at once, in seconds.
+local LONGEST = 86400
+
+local _M = { _VERSION = core.version }
+
+
+-- Sleeps so many seconds, or math.huge, as the host of the caller sleeps: only the calling coroutine where there are
+-- others. true; nil and the reason where it may not wait, or where its host breaks the sleep off.
+function _M.sleep(seconds)
+    if not is_duration(seconds) and seconds ~= INFINITY then
+        error("bad seconds to sleep: a number, 0 or more, expected, got " .. describe(seconds), 2)
+    end
+    local host, err = current(false)
+    if not host then
+        return nil, err
+    end
+    repeat
+        local step = min(seconds, LONGEST)
+        local slept, why = host.sleep(step)
+        if slept == nil and type(why) == "string" then
+            return nil, why
+        end
+        seconds = seconds - step
+    until seconds <= 0
+    return true
+end
+
+
+return _M
