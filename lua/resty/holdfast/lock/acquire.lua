@@ -45,7 +45,7 @@ end
 -- The grant is the object's from now on. `why`, if there is no memory for it, is not told to anybody.
 function _M.settle(self, grant, handle, key, exptime, why)
     hold(grant)
-    self.cdata = grant
+    self.cdata, self.key = grant, key
     if self.settings.watched then
         keeping.begin(self, exptime)
     end

@@ -1,0 +1,56 @@
+-- Dictionaries of holdfast in nginx's table of them, so that what walks ngx.shared (exporters, status pages) sees them.
+-- Manual: docs/resty.shdict.md.
+
+local shdict = require "resty.shdict"
+
+local error = error
+local find = shdict.find
+local next = next
+local rawget = rawget
+local select = select
+local type = type
+
+local _M = {}
+
+
+local function install(zones, name)
+    local dict, err = find(name)
+    if not dict then
+        return nil, 'dictionary "' .. name .. '": ' .. err
+    end
+    zones[name] = dict
+    return true
+end
+
+
+-- From now on ngx.shared has the dictionaries of these names, in place of zones that are so called; without a name all
+-- that this Lua state has opened so far. true; nil and the reason at the first that cannot be had.
+function _M.install(...)
+    local ngx = rawget(_G, "ngx")
+    local zones = type(ngx) == "table" and ngx.shared
+    if type(zones) ~= "table" then
+        return nil, "there is no ngx.shared here"
+    end
+    local count = select("#", ...)
+    for place = 1, count do
+        local name = select(place, ...)
+        if type(name) ~= "string" then
+            error("bad name to install: string expected, got " .. type(name), 2)
+        end
+        local ok, err = install(zones, name)
+        if not ok then
+            return nil, err
+        end
+    end
+    if count == 0 then
+        local name, dict = next(shdict.shared)
+        while name do
+            zones[name] = dict
+            name, dict = next(shdict.shared, name)
+        end
+    end
+    return true
+end
+
+
+return _M
