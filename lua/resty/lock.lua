@@ -27,6 +27,7 @@ local setmetatable = setmetatable
 local settle = acquire.settle
 local take_grant = grants.take
 local type = type
+local vacate = require("resty.holdfast.lock.scopes").vacate
 local wait_for = acquire.wait_for
 local wrong_receiver = holding.wrong_receiver
 
@@ -143,7 +144,7 @@ function _M.lock(self, key, opts)
     if not key then
         return nil, err
     end
-    if self.cdata then
+    if self.cdata and not vacate(self) then
         return nil, "locked"
     end
     local exptime, timeout, step, why = self.exptime, self.timeout, self.step, nil
@@ -192,7 +193,7 @@ function _M.trylock(self, key, opts)
     if not key then
         return nil, err
     end
-    if self.cdata then
+    if self.cdata and not vacate(self) then
         return nil, "locked"
     end
     local exptime, why = self.exptime, nil

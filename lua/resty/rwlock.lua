@@ -23,6 +23,7 @@ local settle = acquire.settle
 local setmetatable = setmetatable
 local take_grant = grants.take
 local type = type
+local vacate = require("resty.holdfast.lock.scopes").vacate
 local wait_for = acquire.wait_for
 local wrong_receiver = holding.wrong_receiver
 
@@ -73,7 +74,7 @@ local function take(self, key, want, exptime, timeout, why)
     if not key then
         return nil, err
     end
-    if self.cdata then
+    if self.cdata and not vacate(self) then
         return nil, "locked"
     end
     exptime = exptime or self.exptime

@@ -18,7 +18,9 @@ local give_back = grants.give_back
 local hold = grants.hold
 local is_duration = core.is_duration
 local key_string = core.key_string
+local enter_scope = require("resty.holdfast.lock.scopes").enter
 local leave = core.leave
+local leave_scope = require("resty.holdfast.lock.scopes").leave
 local max = math.max
 local note = traces.note
 local reason = core.reason
@@ -221,7 +223,10 @@ function _M.count(self, key)
 end
 
 
-local function posted(self, key, ok, ...)
+local function posted(self, key, scope, ok, ...)
+    if scope then
+        leave_scope(scope)
+    end
     self:post(key)
     if not ok then
         error((...), 0)
@@ -238,7 +243,7 @@ local function run_with_permit(self, key, timeout, fn, ...)
         end
         return nil, err
     end
-    return posted(self, key, xpcall(fn, note, ...))
+    return posted(self, key, enter_scope(self, self.post, key), xpcall(fn, note, ...))
 end
 
 

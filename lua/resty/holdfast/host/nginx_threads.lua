@@ -4,6 +4,7 @@ local ffi = require "ffi"
 
 local co_running = coroutine.running
 local ffi_cast = ffi.cast
+local getinfo = debug.getinfo
 local getregistry = debug.getregistry
 local ipairs = ipairs
 local pairs = pairs
@@ -102,9 +103,9 @@ local function place_of(co)
 end
 
 
--- What is_alive wants to know of the coroutine that runs.
+-- What is_alive and is_gone want to know of the coroutine that runs.
 function _M.use_of(co)
-    return { request = request(co), place = place_of(co) }
+    return { request = request(co), place = place_of(co), context = ngx.ctx }
 end
 
 
@@ -114,6 +115,19 @@ function _M.is_alive(co, use)
         return false
     end
     return not use.place or kept[use.place] == co
+end
+
+
+-- Asked by anybody: whether the coroutine will never run again as it was used when use_of was called. One that runs may
+-- do so for another request. One that has resumed the one that runs has frames but no status.
+function _M.is_gone(co, use)
+    if co == co_running() then
+        return use.context ~= ngx.ctx
+    end
+    if status(co) ~= SUSPENDED and getinfo(co, 0) and request(co) == use.request then
+        return false
+    end
+    return not _M.is_alive(co, use)
 end
 
 

@@ -1,6 +1,8 @@
 -- Locks that are held while a function runs.
 
+local enter_scope = require("resty.holdfast.lock.scopes").enter
 local error = error
+local leave_scope = require("resty.holdfast.lock.scopes").leave
 local read_call = require("resty.holdfast.lock.options").read_call
 local note = require("resty.holdfast.traces").note
 local tonumber = tonumber
@@ -12,11 +14,20 @@ local _M = {}
 
 
 -- Of the object only what this call has taken: the function may have unlocked it, and locked another key.
-local function release(self, token, ok, ...)
+local function give_back(self, token)
     local grant = self.cdata
     if grant and tonumber(grant.lease.sequence) == token then
         self:unlock()
     end
+end
+
+
+local function release(self, token, scope, ok, ...)
+    if scope then
+        leave_scope(scope)
+        self.scope = nil
+    end
+    give_back(self, token)
     if not ok then
         error((...), 0)
     end
@@ -32,7 +43,12 @@ local function run_locked(self, lock, key, opts, fn, ...)
         end
         return nil, err
     end
-    return release(self, tonumber(self.cdata.lease.sequence), xpcall(fn, note, ...))
+    local token = tonumber(self.cdata.lease.sequence)
+    local scope = enter_scope(self, give_back, token)
+    if scope then
+        self.scope = scope
+    end
+    return release(self, token, scope, xpcall(fn, note, ...))
 end
 
 

@@ -1,0 +1,93 @@
+-- What is held while a function runs that may never return: where a request of nginx ends inside of it (ngx.exit, a
+-- client that goes away, ngx.thread.kill), its coroutine is left as it is. Elsewhere a function returns or raises.
+
+local chores = require "resty.holdfast.chores"
+local core = require "resty.holdfast.core"
+
+require "resty.holdfast.host"  -- which says in chores who keeps them
+
+local C = core.C
+local add_chore = chores.add
+local co_running = coroutine.running
+local next = next
+local pcall = pcall
+
+local keeper = chores.keeper
+
+-- How often those that are open are looked at, in seconds.
+local LOOK_EVERY = 0.1
+
+local _M = {}
+
+local open = {}
+local sweep = { due = false }
+
+
+local function close(scope)
+    open[scope] = nil
+    scope.give_back(scope.owner, scope.what)
+end
+
+
+function sweep:run()
+    self.due = false
+    local scope = next(open)
+    while scope do
+        local following = next(open, scope)
+        if keeper.is_gone(scope.co, scope.use) then
+            pcall(close, scope)
+        end
+        scope = following
+    end
+    if next(open) then
+        self.due = true
+        add_chore(self, C.holdfast_now() + LOOK_EVERY)
+    end
+end
+
+
+function sweep.is_over()
+    return not next(open)
+end
+
+
+-- From now on give_back(owner, what) is called when the caller's coroutine is gone. What leave() is to be given.
+local function enter(owner, give_back, what)
+    local co = co_running()
+    local scope = { owner = owner, give_back = give_back, what = what, co = co, use = keeper.use_of(co) }
+    open[scope] = true
+    if not sweep.due then
+        sweep.due = true
+        add_chore(sweep, C.holdfast_now() + LOOK_EVERY)
+    end
+    return scope
+end
+
+
+-- The function has returned.
+local function leave(scope)
+    open[scope] = nil
+end
+
+
+local function nothing()
+    return false
+end
+
+
+_M.enter = keeper and enter or nothing
+_M.leave = keeper and leave or nothing
+
+
+-- Whether what the object holds was held by a coroutine that is gone; it is given back then.
+function _M.vacate(owner)
+    local scope = owner.scope
+    if scope and open[scope] and keeper.is_gone(scope.co, scope.use) then
+        pcall(close, scope)
+        return true
+    end
+    return false
+end
+
+
+return _M

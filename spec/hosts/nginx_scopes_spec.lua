@@ -1,0 +1,121 @@
+-- What `with` holds is given back also where the request of nginx ends inside of it, and its object can be used again.
+
+local resty_lock = require "resty.lock"
+local shdict = require "resty.shdict"
+local site = require "spec.support.site"
+
+local NAME = "spec_nginx_scopes"
+
+-- Objects that a module keeps from one request to the next.
+local COMMON = [[
+    local dict = require("resty.shdict").open("spec_nginx_scopes")
+    local kept = package.loaded.kept or {}
+    package.loaded.kept = kept
+    kept.lock = kept.lock or assert(require("resty.lock"):new(dict, { exptime = 600, timeout = 0 }))
+    kept.rwlock = kept.rwlock or assert(require("resty.rwlock"):new(dict, { exptime = 600, timeout = 0 }))
+    kept.semaphore = kept.semaphore or assert(require("resty.semaphore"):new(dict, { permits = 1, timeout = 0 }))
+    local function with(fn)
+        local what = ngx.var.arg_what
+        if what == "lock" then
+            return kept.lock:with("key", fn)
+        elseif what == "rwlock" then
+            return kept.rwlock:with_wr("key", fn)
+        end
+        return kept.semaphore:with("key", fn)
+    end
+]]
+
+local LOCATIONS = {
+    ["/exit"] = COMMON .. "with(function () ngx.exit(204) end)",
+    ["/redirect"] = COMMON .. "with(function () ngx.redirect('/elsewhere') end)",
+    ["/exec"] = COMMON .. "with(function () ngx.exec('/other') end)",
+    ["/other"] = "ngx.print 'other'",
+    ["/killed"] = COMMON .. [[
+        local thread = ngx.thread.spawn(function () with(function () ngx.sleep(600) end) end)
+        ngx.sleep(0.01)
+        assert(ngx.thread.kill(thread))
+        ngx.print "killed"
+    ]],
+    ["/elsewhere_exit"] = COMMON .. [[
+        ngx.thread.spawn(function () with(function () ngx.sleep(600) end) end)
+        ngx.exit(200)
+    ]],
+    ["/sleep"] = COMMON .. "dict:set('inside', true) with(function () ngx.sleep(600) end)",
+    ["/use"] = COMMON .. "ngx.print(with(function () ngx.sleep(0.001) return 'ran' end))",
+    -- Its own coroutine, or one that this has resumed, is not gone.
+    ["/nested"] = COMMON .. [[
+        ngx.print(tostring(with(function ()
+            local co = coroutine.create(function () return select(2, with(function () return "twice" end)) end)
+            return select(2, coroutine.resume(co))
+        end)))
+    ]],
+    ["/long"] = COMMON .. "ngx.print(with(function () ngx.sleep(0.5) return 'ran' end))",
+}
+
+local missing = site.missing()
+local it = missing and function (text) pending(text .. ": " .. missing) end or it
+
+
+describe("with, in nginx,", function ()
+    local dict
+
+    before_each(function ()
+        dict = assert(shdict.open(NAME, { size = "1m" }))
+        dict:flush_all()
+    end)
+
+    after_each(site.clean_up)
+
+    local function is_free()
+        local lock = resty_lock:new(NAME)
+        return not dict:get("key") and (lock:trylock("key") and lock:unlock())
+    end
+
+    for _, what in ipairs { "lock", "rwlock", "semaphore" } do
+        for _, ending in ipairs { "exit", "redirect", "exec", "killed", "elsewhere_exit" } do
+            it("of a " .. what .. " in a request that ends by " .. ending .. " leaves nothing held", function ()
+                local here = site.start { locations = LOCATIONS }
+                for _ = 1, 3 do
+                    here:get("/" .. ending .. "?what=" .. what)
+                end
+                if what ~= "semaphore" then
+                    assert.equal("ran", (here:get("/use?what=" .. what)))
+                end
+                here:get("/" .. ending .. "?what=" .. what)
+                site.await("it is given back", function ()
+                    return here:get("/use?what=" .. what) == "ran"
+                end, 5)
+            end)
+        end
+
+        it("of a " .. what .. " is given back though nobody uses the object again", function ()
+            local here = site.start { locations = LOCATIONS }
+            here:get("/exit?what=" .. what)
+            if what == "lock" then
+                site.await("it is free", is_free, 5)
+            end
+            site.await("it is given back", function () return here:get("/use?what=" .. what) == "ran" end, 5)
+        end)
+
+        it("of a " .. what .. " in a request whose client has gone away leaves nothing held", function ()
+            local here = site.start { server = "lua_check_client_abort on;", locations = LOCATIONS }
+            local connection = here:connect()
+            connection:send("/sleep?what=" .. what)
+            site.await("it is inside", function () return dict:get("inside") end)
+            connection:close()
+            site.await("it is given back", function () return here:get("/use?what=" .. what) == "ran" end, 5)
+        end)
+
+        it("of a " .. what .. " is not given back while the function runs", function ()
+            local here = site.start { locations = LOCATIONS }
+            local connection = here:connect()
+            connection:send("/long?what=" .. what)
+            site.await("it is inside", function () return here:get("/use?what=" .. what) ~= "ran" end)
+            local refused = here:get("/use?what=" .. what)
+            assert.is_true(refused ~= "ran", refused)
+            assert.equal("ran", (connection:receive()))
+            assert.equal("ran", (here:get("/use?what=" .. what)))
+            assert.not_equal("twice", (here:get("/nested?what=" .. what)))
+        end)
+    end
+end)
