@@ -1,13 +1,33 @@
 -- The methods of task handles: who waits for the end of a task, and what it gets.
 
 local chores = require "resty.holdfast.chores"
-local describe = require("resty.holdfast.core").describe
+local core = require "resty.holdfast.core"
 
+local add_chore = chores.add
+local describe = core.describe
 local error = error
 local getmetatable = getmetatable
+local is_duration = core.is_duration
+local remove_chore = chores.remove
+local type = type
 local unpack = unpack
 
+local INFINITY = math.huge
+
 local _M = {}
+
+local methods
+
+
+-- The line to blame is the one that called the function or method.
+function _M.check_receiver(task, method)
+    if getmetatable(task) ~= methods then
+        error("bad receiver of " .. method .. ": a task expected, got " .. describe(task) .. "; call it as task:"
+              .. method .. "()", 3)
+    end
+end
+
+local check_receiver = _M.check_receiver
 
 
 -- Would the wait of `task` for `other` close a circle of tasks that wait for each other?
@@ -22,29 +42,65 @@ local function closes_circle(task, other)
 end
 
 
--- For the scheduler, which lends what it knows: waiting_task() is the caller, if it may wait; suspend(task) lets the
--- others run until somebody wakes it; loop_until(is_over) runs tasks.
-function _M.add_methods(Task, waiting_task, suspend, loop_until)
-    -- The line to blame is the one that called the method.
-    local function check_receiver(task, method)
-        if getmetatable(task) ~= Task then
-            error("bad receiver of " .. method .. ": a task expected, got " .. describe(task) .. "; call it as task:"
-                  .. method .. "()", 3)
+local function leave(task, me)
+    me.joining = nil
+    local joiners = task.joiners or {}
+    for place = #joiners, 1, -1 do
+        if joiners[place] == me then
+            joiners[place] = joiners[#joiners]
+            joiners[#joiners] = nil
         end
     end
+end
+
+
+local function nothing()
+end
+
+
+-- For the scheduler, which lends what it knows: waiting_task() is the caller, if it may wait; suspend(task, deadline)
+-- lets the others run until somebody wakes it, and go_on(task) has to follow; loop_until(is_over) runs tasks.
+function _M.add_methods(Task, scheduler)
+    local go_on, loop_until, now = scheduler.go_on, scheduler.loop_until, scheduler.now
+    local suspend, waiting_task = scheduler.suspend, scheduler.waiting_task
+    methods = Task
 
     function Task.status(task)
         check_receiver(task, "status")
         return task.state
     end
 
-    local function wait_for_end(task)
+    -- A name for error messages.
+    function Task.name(task, text)
+        check_receiver(task, "name")
+        if text == nil then
+            return task.label
+        end
+        if type(text) ~= "string" then
+            error("bad name of a task: string expected, got " .. type(text), 2)
+        end
+        task.label = text
+        return task
+    end
+
+    local function run_until_end(task, deadline)
+        if chores.looping then
+            error("join() is called where a task cannot wait", 4)
+        end
+        local alarm = deadline and { run = nothing }
+        if alarm then
+            add_chore(alarm, deadline)
+        end
+        loop_until(function () return task.co == nil or deadline and now() >= deadline end)
+        if alarm then
+            remove_chore(alarm)
+        end
+    end
+
+    local function wait_for_end(task, deadline)
         local me = waiting_task()
         if not me then
-            if chores.looping then
-                error("join() is called where a task cannot wait", 3)
-            end
-            return loop_until(function () return task.co == nil end)
+            return run_until_end(task, deadline)
         end
         if closes_circle(me, task) then
             error("join() would wait for ever: the task waits for its caller", 3)
@@ -53,16 +109,23 @@ function _M.add_methods(Task, waiting_task, suspend, loop_until)
         task.joiners = joiners
         joiners[#joiners + 1] = me
         me.joining = task
-        suspend(me)
-        me.joining = nil
+        suspend(me, deadline)
+        leave(task, me)
+        go_on(me)
     end
 
-    function Task.join(task)
+    function Task.join(task, timeout)
         check_receiver(task, "join")
-        if task.co then
-            wait_for_end(task)
+        if timeout ~= nil and not is_duration(timeout) and timeout ~= INFINITY then
+            error("bad timeout to join: a number, 0 or more, expected, got " .. describe(timeout), 2)
         end
-        if task.state == "failed" then
+        if task.co then
+            wait_for_end(task, timeout and now() + timeout)
+        end
+        if task.co then
+            return nil, "timeout"
+        end
+        if task.state == "failed" or task.state == "cancelled" then
             return nil, task.err
         end
         if task.results then

@@ -60,6 +60,8 @@ Task.__index = Task
 
 -- What a task that waits yields; any other yield only lets the others run.
 local WAITING = {}
+-- What a task is ended with by cancel().
+local CANCELLED = "cancelled"
 
 local current
 local deadlines = timers.new()
@@ -105,6 +107,16 @@ local function suspend(task, deadline)
 end
 
 
+-- After a wait, when nothing of it is left: the end of a task that was cancelled meanwhile. It unwinds as any error.
+local function go_on(task)
+    if task.cancelled then
+        task.cancelled = false
+        task.ends = true
+        error(CANCELLED, 0)
+    end
+end
+
+
 local function write_both(err, message)
     io.stderr:write("holdfast: scheduler.on_error failed: ", text_of(err), "\nwhile reporting: ", message, "\n")
 end
@@ -145,10 +157,13 @@ local function finish(task, ok, ...)
     task.co = nil
     if ok then
         task.state = "done"
+    elseif task.ends and task.err == CANCELLED then
+        task.state = "cancelled"
     else
         task.state = "failed"
         failed = failed + 1
-        call_on_error(task, traces.describe(co, task.err))
+        local label = task.label
+        call_on_error(task, (label and 'task "' .. label .. '": ' or "") .. traces.describe(co, task.err))
     end
 end
 
@@ -170,6 +185,13 @@ local function resume(task)
     agents.current = task.agent
     task.state = "running"
     local arguments = task.arguments
+    if task.cancelled and not task.begun then
+        task.ends = true
+        current = nil
+        agents.current = agents.outside
+        return finish(task, false, CANCELLED)
+    end
+    task.begun = true
     if arguments then
         task.arguments = nil
         return resumed(task, co_resume(task.co, unpack(arguments, 1, arguments.count)))
@@ -281,7 +303,7 @@ function _M.spawn(fn, ...)
     if count > MOST_VALUES then
         error("too many arguments to spawn: at most " .. MOST_VALUES .. " expected, got " .. count, 2)
     end
-    local task = setmetatable({ agent = new_agent(), co = co_create(fn) }, Task)
+    local task = setmetatable({ agent = new_agent(), begun = false, cancelled = false, co = co_create(fn) }, Task)
     if count > 0 then
         task.arguments = { count = count, ... }
     end
@@ -315,8 +337,10 @@ function _M.sleep(seconds)
         block(seconds)
     elseif seconds == 0 then
         co_yield()
+        go_on(task)
     else
         suspend(task, now() + seconds)
+        go_on(task)
     end
 end
 
@@ -333,6 +357,7 @@ function _M.wait(waiter, seconds)
     listen(waiter, task)
     local woken = suspend(task, now() + seconds)
     forget(waiter)
+    go_on(task)
     if woken then
         return true
     end
@@ -380,6 +405,7 @@ function _M.stopping(seconds)
     stop_watchers[task] = true
     suspend(task, now() + seconds)
     stop_watchers[task] = nil
+    go_on(task)
     return stopping
 end
 
@@ -395,7 +421,24 @@ end
 _M.report = call_on_error
 
 
-joining.add_methods(Task, waiting_task, suspend, loop_until)
+-- Ends a task where it waits, or will wait next, by an error: what releases locks on its way out runs. One that has not
+-- begun never does. Whether there was something to end.
+function _M.cancel(task)
+    joining.check_receiver(task, "cancel")
+    if not task.co then
+        return false
+    end
+    task.cancelled = true
+    if task == current and co_running() == task.co then
+        go_on(task)
+    end
+    task:wake()
+    return true
+end
+
+
+joining.add_methods(Task, { waiting_task = waiting_task, suspend = suspend, go_on = go_on, loop_until = loop_until,
+                            now = now })
 
 
 -- nginx runs light threads of its own, and a loop inside one of them would stop the worker.

@@ -58,8 +58,8 @@ function _M.sleep(seconds)
 end
 
 
--- nginx takes a light thread that is killed, or whose request ends, out of those who wait for the bell. Nobody waits for
--- it then, and nothing of that waiter may stay in a queue.
+-- nginx takes a light thread that is killed, or ends with its request, out of those who wait for the bell. Nobody waits
+-- for it then, and nothing of that waiter may stay in a queue.
 local function wake(me)
     if me.woken then
         return

@@ -1,5 +1,5 @@
--- Whether this is nginx: not so where a stand-in has the name `ngx`, as in unit tests and command-line tools. Locks work
--- there as in a plain script.
+-- Whether this is nginx: not so where a stand-in has the name `ngx`, as in unit tests and command-line tools. Locks
+-- work there as in a plain script.
 
 local ipairs = ipairs
 local pairs = pairs
@@ -38,7 +38,8 @@ local function is_nginx()
     end
     local ok, err = pcall(require, "ngx.semaphore")
     if not ok then
-        warn_once("this ngx has no semaphores, so whoever waits for a lock stops the process: " .. tostring(err):match("^[^\n]*"))
+        warn_once("this ngx has no semaphores, so whoever waits for a lock stops the process: "
+                  .. tostring(err):match("^[^\n]*"))
         return false
     end
     return true

@@ -73,8 +73,8 @@ local function forget(waiter)
 end
 
 
--- Of a waiter whose light thread is gone: nothing of it may stay in a queue. Should it come back after all, it queues up
--- again.
+-- Of a waiter whose light thread is gone: nothing of it may stay in a queue. Should it come back after all, it queues
+-- up again.
 function _M.drop(waiter)
     if visits[waiter] then
         forget(waiter)

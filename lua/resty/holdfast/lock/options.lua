@@ -144,8 +144,8 @@ local function loose_number(given)
 end
 
 
--- The options as lua-resty-lock understands them. A wait that is over before it begins is none, and a step is no shorter
--- than a millisecond whatever it is multiplied by.
+-- The options as lua-resty-lock understands them. A wait that is over before it begins is none, and a step is no
+-- shorter than a millisecond whatever it is multiplied by.
 local function as_the_original(opts)
     local timeout, ratio = loose_number(opts.timeout), loose_number(opts.ratio)
     return {

@@ -1,0 +1,198 @@
+-- resty.holdfast.scheduler: tasks that are cancelled, joins that do not wait for ever, and names of tasks.
+
+local collect = require("spec.support.reports").collect
+local resty_lock = require "resty.lock"
+local scheduler = require "resty.holdfast.scheduler"
+local shdict = require "resty.shdict"
+
+local now, sleep, spawn = scheduler.now, scheduler.sleep, scheduler.spawn
+
+
+-- What on_error is told while the function runs.
+local function collect_reports(fn)
+    local reports, restore = collect()
+    fn()
+    restore()
+    return reports
+end
+
+
+describe("scheduler", function ()
+    after_each(function ()
+        scheduler.stop()
+        scheduler.run()
+    end)
+
+
+    describe("cancel", function ()
+        local WAITS = {
+            ["sleeps"] = function () sleep(600) end,
+            ["sleeps without end"] = function () sleep(math.huge) end,
+            ["asks whether it is to stop"] = function () scheduler.stopping(600) end,
+            ["lets others run"] = function () while true do sleep(0) end end,
+            ["joins another"] = function () spawn(function () scheduler.stopping(600) end):join() end,
+            ["waits for a lock"] = function ()
+                resty_lock:new("spec_cancel", { timeout = 600, exptime = 600 }):lock("held")
+            end,
+            ["waits for a lock by polling"] = function ()
+                resty_lock:new("spec_cancel", { timeout = 600, exptime = 600, wait = "poll" }):lock("held")
+            end,
+        }
+
+        local dict, holder
+
+        before_each(function ()
+            dict = assert(shdict.open("spec_cancel", { size = "200k" }))
+            dict:flush_all()
+            holder = resty_lock:new("spec_cancel")
+            assert(holder:lock("held"))
+        end)
+
+        for what, wait in pairs(WAITS) do
+            it("ends a task that " .. what .. ", and what it holds by with is released", function ()
+                local reports = collect_reports(function ()
+                    local task, inside
+                    task = spawn(function ()
+                        resty_lock:new("spec_cancel"):with("own", function ()
+                            inside = true
+                            wait()
+                        end)
+                    end)
+                    local start = now()
+                    spawn(function ()
+                        sleep(0.01)
+                        assert.is_true(inside)
+                        assert.is_true(scheduler.cancel(task))
+                        assert.same({ nil, "cancelled" }, { task:join() })
+                        assert.equal("cancelled", task:status())
+                        assert.is_nil(dict:get("own"))
+                        assert.is_false(scheduler.cancel(task))
+                        scheduler.stop()
+                    end)
+                    assert.is_true(scheduler.run())
+                    assert.is_true(now() - start < 30)
+                end)
+                assert.same({}, reports)
+                assert.equal(0, resty_lock:new("spec_cancel"):holder("held").waiters)
+            end)
+        end
+
+        it("of a task that has not begun lets it never begin", function ()
+            local begun = false
+            local task = spawn(function () begun = true end)
+            assert.is_true(scheduler.cancel(task))
+            assert.is_true(scheduler.run())
+            assert.is_false(begun)
+            assert.same({ nil, "cancelled" }, { task:join() })
+        end)
+
+        it("of the caller itself ends it there", function ()
+            local after = false
+            local task = spawn(function ()
+                scheduler.cancel(scheduler.running())
+                after = true
+            end)
+            assert.is_true(scheduler.run())
+            assert.is_false(after)
+            assert.equal("cancelled", task:status())
+        end)
+
+        it("is an error that a task may catch, to tidy up or to go on", function ()
+            local caught, result
+            local task = spawn(function ()
+                caught = { pcall(sleep, 600) }
+                sleep(0.001)
+                return "went on"
+            end)
+            spawn(function () sleep(0.001) scheduler.cancel(task) end)
+            assert.is_true(scheduler.run())
+            result = { task:join() }
+            assert.same({ false, "cancelled" }, caught)
+            assert.same({ true, "went on" }, result)
+        end)
+
+        it("is no excuse for an error that comes after it", function ()
+            local reports = collect_reports(function ()
+                local task = spawn(function ()
+                    pcall(sleep, 600)
+                    error "another"
+                end)
+                spawn(function () sleep(0.001) scheduler.cancel(task) end)
+                assert.is_nil((scheduler.run()))
+                assert.equal("failed", task:status())
+            end)
+            assert.equal(1, #reports)
+        end)
+
+        it("wants a task", function ()
+            assert.error_matches(function () local done = scheduler.cancel("x") return done end,
+                                 '^bad receiver of cancel: a task expected, got "x"')
+        end)
+    end)
+
+
+    describe("join with a timeout", function ()
+        it("answers what join answers, or \"timeout\" when the time is over", function ()
+            local slow = spawn(function () scheduler.stopping(600) return "slow" end)
+            local quick = spawn(function () return "quick" end)
+            local got = {}
+            spawn(function ()
+                got[1] = { quick:join(10) }
+                local start = now()
+                got[2] = { slow:join(0.01) }
+                got[3] = now() - start >= 0.01
+                got[4] = { slow:join(0) }
+                scheduler.stop()
+                got[5] = { slow:join(600) }
+            end)
+            assert.is_true(scheduler.run())
+            assert.same({ { true, "quick" }, { nil, "timeout" }, true, { nil, "timeout" }, { true, "slow" } }, got)
+        end)
+
+        it("leaves nothing behind that would cut a later wait short", function ()
+            local other = spawn(function () sleep(0.02) end)
+            local slept
+            spawn(function ()
+                assert.same({ nil, "timeout" }, { other:join(0.001) })
+                local start = now()
+                sleep(0.06)
+                slept = now() - start
+            end)
+            assert.is_true(scheduler.run())
+            assert.is_true(slept >= 0.06)
+        end)
+
+        it("outside of tasks runs the others meanwhile", function ()
+            local turns = 0
+            local other = spawn(function () while not scheduler.stopping(0.001) do turns = turns + 1 end end)
+            assert.same({ nil, "timeout" }, { other:join(0.03) })
+            assert.is_true(turns > 0)
+            scheduler.stop()
+            assert.same({ true }, { other:join(10) })
+        end)
+
+        it("refuses what is no time", function ()
+            local task = spawn(function () end)
+            for _, given in ipairs { -1, 0 / 0, "1", {} } do
+                assert.error_matches(function () local done = task:join(given) return done end,
+                                     "^bad timeout to join: a number, 0 or more")
+            end
+        end)
+    end)
+
+
+    it("says the name of a task that has failed", function ()
+        local reports = collect_reports(function ()
+            local task = spawn(function () error "went wrong" end)
+            assert.is_nil(task:name())
+            assert.equal(task, task:name("page 7"))
+            assert.equal("page 7", task:name())
+            scheduler.run()
+        end)
+        assert.matches('^task "page 7": .*went wrong\nstack traceback', reports[1])
+        assert.error_matches(function ()
+            local named = spawn(function () end):name(5)
+            return named
+        end, "bad name of a task: string expected")
+    end)
+end)
