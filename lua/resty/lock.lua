@@ -51,7 +51,8 @@ local WITH_OPTIONS = options.known { "exptime", "timeout", "why" }
 local DEFAULTS = { exptime = 30 }
 
 local ngx = rawget(_G, "ngx")
-local DEBUG = (type(ngx) == "table" and type(ngx.config) == "table" and ngx.config.debug) or getenv("HOLDFAST_DEBUG") == "1"
+local DEBUG = type(ngx) == "table" and type(ngx.config) == "table" and ngx.config.debug
+              or getenv("HOLDFAST_DEBUG") == "1"
 
 -- With DEBUG, memo shows which objects there are: each refers to its dictionary as long as it lives.
 local dict_ref_type

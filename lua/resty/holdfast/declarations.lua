@@ -1,4 +1,4 @@
--- What LuaJIT has to know of holdfast.h: the only declarations of libholdfast, and of the call of libc that goes with
+-- What LuaJIT has to know of holdfast.h: the only declarations of libholdfast, and of the calls of libc that go with
 -- it.
 
 local ffi = require "ffi"
@@ -147,6 +147,10 @@ int holdfast_parker_accept(holdfast_parker *parker);
 void holdfast_parker_disconnect(holdfast_parker *parker);
 
 int getpid(void);
+struct holdfast_pollfd { int fd; short events, revents; };
+struct holdfast_timespec { long sec, nsec; };
+int holdfast_ppoll(struct holdfast_pollfd *set, unsigned long count, const struct holdfast_timespec *timeout,
+                   const void *signals) __asm__("ppoll");
 ]]
 
 -- A second load of this file in one Lua state (package.loaded cleared) finds the types there.

@@ -20,8 +20,8 @@ function _M.find(name)
 end
 
 
--- Bytes that are declared for it. The smallest with which nginx starts, 12k, is our smallest, too. lua-resty-core gives it
--- that method; what stands in for a dictionary may have none, or one that knows nothing.
+-- Bytes that are declared for it. The smallest with which nginx starts, 12k, is our smallest, too. lua-resty-core gives
+-- it that method; what stands in for a dictionary may have none, or one that knows nothing.
 function _M.size(zone)
     local known, bytes = pcall(function () return zone:capacity() end)
     return known and type(bytes) == "number" and bytes > 0 and bytes or DEFAULT_SIZE

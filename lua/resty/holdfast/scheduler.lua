@@ -24,6 +24,7 @@ local co_running = coroutine.running
 local co_status = coroutine.status
 local co_yield = coroutine.yield
 local describe = core.describe
+local descriptors = require "resty.holdfast.descriptors"
 local error = error
 local exiting = worker.exiting
 local first_timer = timers.first
@@ -36,9 +37,11 @@ local min = math.min
 local new_agent = agents.new
 local next = next
 local next_chore = chores.next
+local no_descriptors = descriptors.is_empty
 local none_ready = ready.is_empty
 local pairs = pairs
 local park = parker.sleep
+local park_with_descriptors = descriptors.park
 local pcall = pcall
 local remove_timer = timers.remove
 local run_chores = chores.run
@@ -250,10 +253,12 @@ local function loop(is_over)
         is_stopping()
         local idle = idle_time()
         local listeners = has_listeners()
-        if not listeners and none_ready() and not first_timer(deadlines) then
-            error("holdfast: every task waits for something that cannot come", 0)
-        end
-        if listeners or idle > 0 then
+        if not no_descriptors() then
+            park_with_descriptors(idle)
+        elseif listeners or idle > 0 then
+            if not listeners and none_ready() and not first_timer(deadlines) then
+                error("holdfast: every task waits for something that cannot come", 0)
+            end
             park(idle)
         end
         run_ready(resume)
@@ -351,6 +356,48 @@ function _M.is_yieldable()
 end
 
 
+local function check_descriptor(fd, mode)
+    if type(fd) ~= "number" or fd < 0 or fd % 1 ~= 0 then
+        error("bad descriptor to wait_fd: a whole number, 0 or more, expected, got " .. describe(fd), 3)
+    end
+    local events = descriptors.EVENTS[mode]
+    if not events then
+        error('bad mode to wait_fd: "r" or "w" expected, got ' .. describe(mode), 3)
+    end
+    return events
+end
+
+
+local function answer(events)
+    if events == 0 then
+        return nil, "timeout"
+    end
+    if descriptors.is_closed(events) then
+        return nil, "bad descriptor"
+    end
+    return true
+end
+
+
+-- Waits until a descriptor can be read ("r") or written ("w") without waiting, at most `timeout` seconds.
+function _M.wait_fd(fd, mode, timeout)
+    local events = check_descriptor(fd, mode)
+    if timeout == nil then
+        timeout = INFINITY
+    end
+    check_seconds(timeout, "wait_fd")
+    local task = waiting_task()
+    if not task then
+        return answer(descriptors.wait(fd, events, timeout))
+    end
+    local wait = descriptors.add(task, fd, events)
+    suspend(task, now() + timeout)
+    descriptors.remove(wait)
+    go_on(task)
+    return answer(wait.events)
+end
+
+
 -- Waits until the parker's waiter is woken, at most `seconds`. For host/scheduler.lua: the caller is a task.
 function _M.wait(waiter, seconds)
     local task = waiting_task()
@@ -444,7 +491,7 @@ joining.add_methods(Task, { waiting_task = waiting_task, suspend = suspend, go_o
 -- nginx runs light threads of its own, and a loop inside one of them would stop the worker.
 if require("resty.holdfast.host.nginx_here").is_nginx then
     for name, instead in pairs { spawn = "ngx.thread.spawn", run = "ngx.thread.wait", sleep = "ngx.sleep",
-                                 stopping = "ngx.worker.exiting" } do
+                                 stopping = "ngx.worker.exiting", wait_fd = "cosockets" } do
         _M[name] = function ()
             error("the scheduler does not run inside nginx: instead of " .. name .. " use " .. instead, 2)
         end
