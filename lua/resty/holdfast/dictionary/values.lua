@@ -20,6 +20,8 @@ local is_duration = core.is_duration
 local is_whole = checks.is_whole
 local key_string = core.key_string
 local leave = core.leave
+local loose_duration = checks.loose_duration
+local loose_flags = checks.loose_flags
 local reason = core.reason
 local tonumber = tonumber
 local type = type
@@ -51,13 +53,13 @@ local function store(zone, op, key, value, exptime, flags)
     if not exptime then
         exptime = 0
     elseif not is_duration(exptime) then
-        bad_duration("exptime", exptime)
+        exptime = loose_duration(exptime) or bad_duration("exptime", exptime)
     end
 
     if not flags then
         flags = 0
     elseif not is_whole(flags) then
-        bad_whole("flags", flags)
+        flags = loose_flags(flags) or bad_whole("flags", flags)
     end
 
     local err
@@ -262,7 +264,7 @@ function methods.incr(zone, key, value, init, init_ttl)
             error("bad init_ttl arg: number expected, got " .. kind, 2)
         end
         if not is_duration(init_ttl) then
-            bad_duration("init_ttl", init_ttl)
+            init_ttl = loose_duration(init_ttl) or bad_duration("init_ttl", init_ttl)
         end
         if not init then
             error('must provide "init" when providing "init_ttl"', 2)
@@ -305,7 +307,9 @@ end
 function methods.expire(zone, key, exptime)
     local handle = check_zone(zone, "expire")
     if not is_duration(exptime) then
-        bad_duration("exptime", exptime)
+        -- As in the original, which takes a negative one for none.
+        local seconds = tonumber(exptime) or bad_duration("exptime", exptime)
+        exptime = loose_duration(seconds) or 0
     end
     local err
     key, err = key_string(key)

@@ -6,7 +6,6 @@ local ffi = require "ffi"
 
 local C = core.C
 local bad_argument = checks.bad_argument
-local bad_whole = checks.bad_whole
 local check_zone = checks.check_zone
 local enter = core.enter
 local ffi_new = ffi.new
@@ -15,6 +14,7 @@ local grow = core.grow
 local ipairs = ipairs
 local is_whole = checks.is_whole
 local leave = core.leave
+local loose_count = checks.loose_count
 local reason = core.reason
 local tonumber = tonumber
 local type = type
@@ -50,7 +50,7 @@ function methods.flush_expired(zone, max_count)
     if max_count == nil then
         max_count = 0
     elseif not is_whole(max_count) then
-        bad_whole("max_count", max_count)
+        max_count = loose_count(max_count) or bad_argument("max_count", "a number", max_count)
     end
     local frame = enter()
     local code = C.holdfast_flush_expired(handle, max_count, frame.count)
@@ -68,7 +68,7 @@ function methods.get_keys(zone, max_count)
     if max_count == nil then
         max_count = 1024
     elseif not is_whole(max_count) then
-        bad_whole("max_count", max_count)
+        max_count = loose_count(max_count) or bad_argument("max_count", "a number", max_count)
     end
     local frame = enter()
     local code = C.holdfast_keys(handle, max_count, frame.value, frame.count)
