@@ -1,0 +1,64 @@
+-- Each row of the table in docs/migration.md is true, and each difference that is known is in it.
+
+local nginx = require "spec.support.nginx"
+local process = require "spec.support.process"
+
+local PAGE = "docs/migration.md"
+local HEADINGS = "| what | before | now | why | what to do |"
+
+local missing = nginx.missing()
+
+
+-- The first words of the rows.
+local function names_in_table()
+    local names, is_in_table = {}, false
+    for line in io.lines(PAGE) do
+        if line == HEADINGS then
+            is_in_table = true
+        elseif is_in_table and not line:find("^|") then
+            break
+        elseif is_in_table and not line:find("^|%-") then
+            names[#names + 1] = line:match("^| ([^|]*[^| ]) +|")
+        end
+    end
+    return names
+end
+
+
+describe("the table of differences", function ()
+    local folder
+
+    before_each(function ()
+        local listing = assert(io.popen("mktemp -d /dev/shm/holdfast-spec.XXXXXX"))
+        folder = listing:read("*l")
+        listing:close()
+    end)
+
+    after_each(function ()
+        nginx.stop()
+        process.clean_up()
+        os.execute("rm -rf -- '" .. folder .. "'")
+    end)
+
+    it("has rows that are true, and no other differences are known", function ()
+        if missing then
+            pending(missing)
+        end
+        local dictionaries = { rows_locks = "1m", rows_small = "100k", rows_values = "256k", rows_large = "8m" }
+        local child = nginx.start(folder, "spec/side_by_side/rows.lua", dictionaries)
+        local shown, told = {}, {}
+        for _, name in ipairs(names_in_table()) do
+            shown[name] = true
+        end
+        for line in function () return child:hear(60) end do
+            if line == "end" then
+                break
+            end
+            local name, outcome = line:match("^row\t([^\t]+)\t(.*)$")
+            assert(name, line)
+            told[name] = true
+            assert.equal("true", outcome, name)
+        end
+        assert.same(told, shown)
+    end)
+end)
