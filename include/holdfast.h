@@ -124,10 +124,11 @@ typedef enum holdfast_store_op {
 typedef enum holdfast_end { HOLDFAST_LEFT = 0, HOLDFAST_RIGHT = 1 } holdfast_end;
 
 enum {
-  HOLDFAST_NAME_MAX = 64,      /* bytes of a dictionary's name, of [A-Za-z0-9._-], not starting with '.' */
-  HOLDFAST_KEY_MAX = 65535,    /* bytes of a key; 0 is refused                                           */
-  HOLDFAST_SIZE_MIN = 12288,   /* bytes of the smallest dictionary                                       */
-  HOLDFAST_WHY_MAX = 127       /* bytes of the text that says why something is held                      */
+  HOLDFAST_NAME_MAX = 250,     /* bytes of a dictionary's name, any but zero; those not of [A-Za-z0-9._-] */
+                               /* count 3 each, as %XX in the name of its file, and so does a first '.'   */
+  HOLDFAST_KEY_MAX = 65535,    /* bytes of a key; 0 is refused                                            */
+  HOLDFAST_SIZE_MIN = 12288,   /* bytes of the smallest dictionary                                        */
+  HOLDFAST_WHY_MAX = 127       /* bytes of the text that says why something is held                       */
 };
 
 /* --- the library and the world ----------------------------------------------------------------------- */
@@ -172,7 +173,8 @@ typedef struct holdfast_options {
 HOLDFAST_API int holdfast_open(const char *name, size_t length, const holdfast_options *options,
                                holdfast_dict **dict);
 /* [set-up] Opens a dictionary that this process has open, that exists in the world, or that is declared in
- * $HOLDFAST_DICTS ("name=size,name=size"), in this order. NOT_FOUND, INVALID (name, $HOLDFAST_DICTS). */
+ * $HOLDFAST_DICTS ("name=size,name=size", where %XX is a byte of a name), in this order. NOT_FOUND, INVALID (name,
+ * $HOLDFAST_DICTS). */
 HOLDFAST_API int holdfast_attach(const char *name, size_t length, holdfast_dict **dict);
 /* [set-up] Removes the dictionary from the world, with the locks in it. Handles of it, in any process, find the next
  * dictionary of that name, or fail with REMOVED. NOT_FOUND, INVALID (name). */

@@ -49,13 +49,42 @@ describe("shdict", function ()
         end)
 
         it("refuses bad names with a sentence", function ()
-            for _, name in ipairs { "", "a/b", ("n"):rep(65), ".hidden", "a b", "..", "a\0b" } do
+            for name, message in pairs {
+                [""] = "empty dictionary name: expected 1 to 250 bytes, none of them zero; each but A-Z a-z 0-9 . _ - "
+                       .. 'counts three times, as does a first "."',
+                [("n"):rep(251)] = "dictionary name of 251 bytes, \"nnn",
+                [(":"):rep(84)] = "dictionary name of 84 bytes, which count as 252, \":::",
+                ["a\0b"] = 'bad dictionary name "a\\x00b", with a zero byte: expected',
+            } do
                 local made, err = shdict.open(name, { size = "64k" })
                 assert.is_nil(made)
-                assert.matches("name", err, 1, true)
+                assert.matches(message, err, 1, true)
             end
-            assert(shdict.open(("n"):rep(64), { size = "64k" }))
-            shdict.remove(("n"):rep(64))
+        end)
+
+        it("takes any other name, each for a dictionary of its own", function ()
+            local names = { "a/b", "a%2Fb", "../x", ".hidden", ".", "..", "a b", "my:cache", "caf\195\169", "\27[2J\n",
+                            "\255", ("n"):rep(250), (":"):rep(83) }
+            local quoted = {}
+            for i, name in ipairs(names) do
+                assert(assert(shdict.open(name, { size = "64k" })):set("key", name))
+                quoted[i] = ("%q"):format(name)
+            end
+            local seen = process.run(([[
+                for _, name in ipairs { %s } do
+                    print(require("resty.shdict").shared[name]:get "key" == name)
+                end
+            ]]):format(table.concat(quoted, ", ")))
+            assert.equal(("true\n"):rep(#names), seen)
+            for _, name in ipairs(names) do
+                assert.equal(name, shdict.shared[name]:get("key"))
+                assert.is_true(shdict.remove(name))
+            end
+        end)
+
+        it("shows a name without letting it write to the terminal", function ()
+            local _, err = shdict.open("\27[2J\194\155", { size = 1 })
+            assert.matches('for dictionary "\\x1B[2J\\xC2\\x9B": expected', err, 1, true)
         end)
 
         it("refuses bad sizes, and says what it was given", function ()
@@ -229,7 +258,7 @@ describe("shdict", function ()
         end)
 
         it("raises where a nil would hide a mistake", function ()
-            assert.error_matches(function () return shdict.shared["a/b"] end, "name")
+            assert.error_matches(function () return shdict.shared["a\0b"] end, "name")
         end)
 
         it("has what another process made", function ()
@@ -305,7 +334,7 @@ describe("shdict", function ()
 
         it("refuses what is no name", function ()
             assert.error_matches(function () shdict.remove(nil) end, "bad name to remove: string expected, got nil")
-            local ok, err = shdict.remove("a/b")
+            local ok, err = shdict.remove(("n"):rep(251))
             assert.is_nil(ok)
             assert.matches("name", err, 1, true)
         end)

@@ -15,6 +15,7 @@ local ffi_new = ffi.new
 local floor = math.floor
 local format = string.format
 local next = next
+local quote = core.quote
 local rawget = rawget
 local rawset = rawset
 local sentence = core.sentence
@@ -104,7 +105,7 @@ function unopened.__index(dict, field)
         opened, err = open_declared(name, zone)
     end
     if not opened then
-        error(format('holdfast: cannot open dictionary "%s": %s', name, err), 0)
+        error(format("holdfast: cannot open dictionary %s: %s", quote(name), err), 0)
     end
     rawset(dict, 1, opened[1])
     setmetatable(dict, methods)

@@ -139,6 +139,20 @@ describe("holdfast run", function()
                 { HOLDFAST_DICTS = "c=20480,a=2m" })
             assert.equal("a=1048576,b=65536,c=20480\n", out, err)
         end)
+
+        it("see declared dictionaries of any name", function()
+            local file = script([[
+                local shared = require("resty.shdict").shared
+                for _, name in ipairs { "my:cache", "a,b=c", "100%", "caf\195\169" } do
+                    print(shared[name]:capacity())
+                end
+                print(os.getenv("HOLDFAST_DICTS"))
+            ]])
+            local _, out, err = command.run("run", "--workers", "1", "--dict", "my:cache=1m", "--dict", "a%2Cb%3dc=2m",
+                file, { HOLDFAST_DICTS = "100%25=3m,caf\195\169=4m" })
+            assert.equal("1048576\n2097152\n3145728\n4194304\n"
+                         .. "my%3Acache=1048576,a%2Cb%3Dc=2097152,100%25=3145728,caf%C3%A9=4194304\n", out, err)
+        end)
     end)
 
     describe("exit status", function()

@@ -8,14 +8,14 @@ local it = missing and function (text) pending(text .. ": " .. missing) end or i
 
 -- Says what the dictionary of that name is; in a location.
 local CAPACITY = [[
-    local name = ngx.var.arg_name
+    local name = ngx.unescape_uri(ngx.var.arg_name)
     local dict = require("resty.shdict").shared[name]
     ngx.print(dict and dict:capacity() or "none")
 ]]
 
 -- Takes a lock in the dictionary of that name, and keeps it as long as the worker lives.
 local LOCK = [[
-    local lock, err = require("resty.lock"):new(ngx.var.arg_name, { timeout = 0, exptime = 100 })
+    local lock, err = require("resty.lock"):new(ngx.unescape_uri(ngx.var.arg_name), { timeout = 0, exptime = 100 })
     if not lock then
         return ngx.print("new: ", err)
     end
@@ -208,14 +208,67 @@ describe("names in nginx", function ()
         assert.equal("102400", here:get("/capacity?name=my_locks"))
     end)
 
-    it("a name that ours cannot have, or a dictionary that cannot be made, is told by new", function ()
+    -- As nginx's own dictionaries take them; the last is as long as the name of a file can be.
+    local NAMES = { "my:cache", "a/b", "../a", ".hidden", "a b", 'a"b\\', "100%", "a%2Fb", "a,b=1", "caf\195\169",
+                    "\255\1", ("n"):rep(250) }
+
+    local function escaped(name)
+        return (name:gsub("[^%w]", function (byte) return ("%%%02X"):format(byte:byte()) end))
+    end
+
+    it("any name that nginx takes is that of one dictionary of ours", function ()
+        local declared, capacities = {}, {}
+        for i, name in ipairs(NAMES) do
+            declared[name] = 12 + 4 * i .. "k"
+            capacities[i] = ("%d\n"):format((12 + 4 * i) * 1024)
+        end
+        local here = site.start { dictionaries = declared, locations = { ["/lock"] = LOCK, ["/capacity"] = CAPACITY } }
+        finally(function ()
+            for _, name in ipairs(NAMES) do
+                require("resty.shdict").remove(name)
+            end
+        end)
+        for i, name in ipairs(NAMES) do
+            assert.equal("0", here:get("/lock?name=" .. escaped(name)))
+            assert.equal("timeout", here:get("/lock?name=" .. escaped(name)))
+            assert.equal(capacities[i], here:get("/capacity?name=" .. escaped(name)) .. "\n")
+        end
+        -- A script finds them under the same names.
+        local quoted = {}
+        for i, name in ipairs(NAMES) do
+            quoted[i] = ("%q"):format(name)
+        end
+        local said = script(([[
+            for _, name in ipairs { %s } do
+                print(shdict.shared[name]:capacity())
+            end
+        ]]):format(table.concat(quoted, ", ")))
+        assert.equal(table.concat(capacities), said .. "\n")
+        assert.falsy(here:log():find("holdfast", 1, true))
+    end)
+
+    it("a name of which no file can be called, or a dictionary that cannot be made, is told by new", function ()
+        local long = ("n"):rep(251)
         local here = site.start {
-            dictionaries = { ["my:locks"] = "100k", other = "1m" },
+            dictionaries = { [long] = "100k", other = "1m" },
             env = { HOLDFAST_DIR = "/nowhere/x" },
             locations = { ["/lock"] = LOCK },
         }
-        assert.matches('^new: bad dictionary name "my:locks"', (here:get("/lock?name=my:locks")))
+        assert.matches('^new: dictionary name of 251 bytes, "n+%.%.%.": expected 1 to 250 bytes',
+                       (here:get("/lock?name=" .. long)))
         assert.matches("^new: runtime directory /nowhere/x cannot be created", (here:get("/lock?name=other")))
+    end)
+
+    it("a name with control characters leaves the lines of the log as they are", function ()
+        local keeper = process.start [[
+            require("resty.shdict").open("two\nlines\27[2J", { size = "200k" })
+            say "open"
+            hear()
+        ]]
+        assert.equal("open", keeper:hear())
+        local here = site.start { dictionaries = { ["two\nlines\27[2J"] = "100k" }, locations = { ["/lock"] = LOCK } }
+        assert.equal("0", here:get("/lock?name=" .. escaped("two\nlines\27[2J")))
+        assert.truthy(here:log():find([[dictionary "two\x0Alines\x1B[2J" is there with 204800 bytes]], 1, true))
     end)
 end)
 

@@ -124,7 +124,7 @@ end
 local function dictionaries_of(options)
     local lines = {}
     for name, size in pairs(options.dictionaries or {}) do
-        lines[#lines + 1] = "lua_shared_dict " .. name .. " " .. size .. ";"
+        lines[#lines + 1] = ('lua_shared_dict "%s" %s;'):format(name:gsub('[\\"]', "\\%0"), size)
     end
     return table.concat(lines, "\n  ")
 end

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
+
+#include "base/name.h"
 
 namespace holdfast {
 
 namespace {
-
-bool is_name_char(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
-}
 
 /// 0 for a letter that is no unit.
 std::uint64_t unit_of(char c) noexcept {
@@ -28,20 +27,12 @@ std::uint64_t unit_of(char c) noexcept {
   }
 }
 
-/// For messages: printable, and not longer than a line.
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text.substr(0, 80)) out += (c >= ' ' && c <= '~') ? c : '?';
-  return out + (text.size() > 80 ? "...\"" : "\"");
-}
-
-Status bad_declaration(std::string_view item, const std::string& why) {
-  return {Code::invalid, "bad declaration " + quoted(item) + " in HOLDFAST_DICTS: " + why};
-}
+// What would end the name, or is most likely a slip, as in "a=1m, b=1m". A '%' is judged by what follows it.
+bool is_written_otherwise(char c) noexcept { return static_cast<unsigned char>(c) <= ' ' || c == 0x7F || c == ','; }
 
 Status bad_size(std::string_view text) {
   return {Code::invalid,
-          "bad size " + quoted(text) + ": expected a number of bytes above 0, with an optional k, m or g"};
+          "bad size " + quote(text) + ": expected a number of bytes above 0, with an optional k, m or g"};
 }
 
 }  // namespace
@@ -57,33 +48,42 @@ Expected<std::uint64_t> parse_size(std::string_view text) {
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
   if (digits.empty() || error != std::errc() || end != digits.data() + digits.size() || count == 0)
     return bad_size(text);
-  if (count > kSizeMax / unit) return Status{Code::invalid, "bad size " + quoted(text) + ": at most " + kSizeMaxText};
+  if (count > kSizeMax / unit) return Status{Code::invalid, "bad size " + quote(text) + ": at most " + kSizeMaxText};
   return count * unit;
 }
 
-Status check_name(std::string_view name) {
-  const std::string rule = ": expected 1 to 64 of A-Z a-z 0-9 . _ -, not beginning with \".\"";
-  if (name.empty()) return {Code::invalid, "empty dictionary name" + rule};
-  if (name.size() > kNameMax)
-    return {Code::invalid, "dictionary name of " + std::to_string(name.size()) + " bytes, " + quoted(name) + rule};
-  if (name.front() == '.' || !std::all_of(name.begin(), name.end(), is_name_char))
-    return {Code::invalid, "bad dictionary name " + quoted(name) + rule};
-  return {};
+Expected<Declaration> parse_declaration(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos)
+    return Status{Code::invalid, "bad dictionary " + quote(text) + ": expected NAME=SIZE, as in my_locks=1m"};
+  const std::string_view written = text.substr(0, equals);
+  std::optional<std::string> name;
+  if (std::none_of(written.begin(), written.end(), is_written_otherwise)) name = decode_percents(written);
+  if (!name) {
+    return Status{Code::invalid, "bad dictionary name " + quote(written) +
+                                     " in a declaration: a blank, a control character, \",\", \"=\" and \"%\" are "
+                                     "written as %20 or the like, with their numbers in hexadecimal"};
+  }
+  if (Status bad = check_name(*name); !bad.ok()) return bad;
+  Declaration declaration{std::move(*name), std::string(text.substr(equals + 1))};
+  const auto bytes = parse_size(declaration.size);
+  if (!bytes) return bytes.status();
+  declaration.bytes = *bytes;
+  return declaration;
 }
 
 Expected<std::uint64_t> find_declaration(std::string_view declarations, std::string_view name) {
-  Expected<std::uint64_t> found = Status{Code::not_found, "no dictionary " + quoted(name)};
+  Expected<std::uint64_t> found = Status{Code::not_found, "no dictionary " + quote(name)};
   while (!declarations.empty()) {
     const std::string_view item = declarations.substr(0, declarations.find(','));
     declarations.remove_prefix(std::min(declarations.size(), item.size() + 1));
     if (item.empty()) continue;
-    const std::size_t equals = item.find('=');
-    if (equals == std::string_view::npos) return bad_declaration(item, "expected name=size");
-    const std::string_view declared = item.substr(0, equals);
-    if (const Status bad = check_name(declared); !bad.ok()) return bad_declaration(item, bad.message);
-    auto size = parse_size(item.substr(equals + 1));
-    if (!size) return bad_declaration(item, size.status().message);
-    if (declared == name) found = *size;
+    auto declaration = parse_declaration(item);
+    if (!declaration) {
+      return Status{Code::invalid,
+                    "bad declaration " + quote(item) + " in HOLDFAST_DICTS: " + declaration.status().message};
+    }
+    if (declaration->name == name) found = declaration->bytes;
   }
   return found;
 }

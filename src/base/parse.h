@@ -1,4 +1,4 @@
-// Texts that people write: sizes, dictionary names, declarations.
+// Texts that people write: sizes and declarations of dictionaries.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,6 @@
 
 namespace holdfast {
 
-inline constexpr std::size_t kNameMax = 64;
 /// Of a dictionary. With the most shards there may be, an arena has at most 2^20 granules (dict/geometry.cc).
 inline constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 40;
 inline constexpr const char* kSizeMaxText = "1024g";
@@ -17,8 +16,14 @@ inline constexpr const char* kSizeMaxText = "1024g";
 /// "12345", "100k", "1m", "8g": factors of 1024, either case. At least 1, at most kSizeMax.
 Expected<std::uint64_t> parse_size(std::string_view text);
 
-/// 1 to kNameMax bytes of [A-Za-z0-9._-], not beginning with '.'.
-Status check_name(std::string_view name);
+struct Declaration {
+  std::string name;
+  std::string size;  // as it was written
+  std::uint64_t bytes = 0;
+};
+
+/// "my_locks=1m". In the name every %XX is a byte; so written are ',', '=' and '%', blanks and control characters.
+Expected<Declaration> parse_declaration(std::string_view text);
 
 /// Size of `name` in "name=size,name=size", the last one if there are several. not_found when it is not declared,
 /// invalid when any part of the text is malformed.

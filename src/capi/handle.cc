@@ -36,15 +36,16 @@ int fail_timeout(World& world) noexcept {
 }  // namespace
 
 int fail_outcome(Code code, Dictionary& dictionary) noexcept {
-  const char* const name = dictionary.name().c_str();
   switch (code) {
     case Code::removed:
       if (dictionary.was_cut_short()) {
         platform::keep_formatted(About::call, "the dictionary's file was cut short by somebody, so it was removed",
-                                 "the file of dictionary \"%s\" was cut short by somebody, so it was removed", name);
+                                 "the file of dictionary %s was cut short by somebody, so it was removed",
+                                 dictionary.quoted_name());
         break;
       }
-      platform::keep_formatted(About::call, "the dictionary was removed", "dictionary \"%s\" was removed", name);
+      platform::keep_formatted(About::call, "the dictionary was removed", "dictionary %s was removed",
+                               dictionary.quoted_name());
       break;
     case Code::too_large:
       platform::keep_formatted(About::call, "key and value are too large",
@@ -67,9 +68,9 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
         return trouble.ok() ? fail(code, "it cannot be told whether the process in the way lives") : fail(trouble);
       }
       platform::keep_formatted(About::call, "cannot lock the file of a dictionary whose mutex is \"file\"",
-                               "cannot lock the file of dictionary \"%s\", whose mutex is \"file\": no descriptor is "
+                               "cannot lock the file of dictionary %s, whose mutex is \"file\": no descriptor is "
                                "left, or this process cannot open the file any more",
-                               name);
+                               dictionary.quoted_name());
       break;
     case Code::corrupt:
       return fail(code, "another process writes over the dictionary");

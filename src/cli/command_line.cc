@@ -68,7 +68,7 @@ std::string read_grace(const std::string& text, std::chrono::duration<double>& g
 }
 
 std::string read_dictionary(const std::string& text, std::vector<Declaration>& dictionaries) {
-  const Expected<Declaration> declaration = parse_declaration(text);
+  const Expected<Declaration> declaration = read_declaration(text);
   if (!declaration) return declaration.status().message;
   dictionaries.push_back(*declaration);
   return {};

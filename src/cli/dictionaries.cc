@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "base/parse.h"
+#include "base/name.h"
 #include "holdfast.h"
 
 namespace holdfast::cli {
@@ -26,7 +26,7 @@ Status add(std::vector<Declaration>& declarations, const Declaration& wanted) {
   if (known == nullptr) {
     declarations.push_back(wanted);
   } else if (known->bytes != wanted.bytes) {
-    return {Code::invalid, fmt::format("dictionary \"{}\" is declared twice, with sizes {} and {}", wanted.name,
+    return {Code::invalid, fmt::format("dictionary {} is declared twice, with sizes {} and {}", quote_name(wanted.name),
                                        known->size, wanted.size)};
   }
   return {};
@@ -34,18 +34,11 @@ Status add(std::vector<Declaration>& declarations, const Declaration& wanted) {
 
 }  // namespace
 
-Expected<Declaration> parse_declaration(std::string_view text) {
-  const std::size_t equals = text.find('=');
-  if (equals == std::string_view::npos)
-    return Status{Code::invalid, fmt::format("bad dictionary \"{}\": expected NAME=SIZE, as in my_locks=1m", text)};
-  Declaration declaration{std::string(text.substr(0, equals)), std::string(text.substr(equals + 1))};
-  if (Status status = check_name(declaration.name); !status.ok()) return status;
-  const Expected<std::uint64_t> bytes = parse_size(declaration.size);
-  if (!bytes) return bytes.status();
-  declaration.bytes = *bytes;
-  if (declaration.bytes < HOLDFAST_SIZE_MIN)
-    return Status{Code::invalid, fmt::format("bad size \"{}\" of dictionary \"{}\": at least {} bytes (12k)",
-                                             declaration.size, declaration.name, int{HOLDFAST_SIZE_MIN})};
+Expected<Declaration> read_declaration(std::string_view text) {
+  auto declaration = parse_declaration(text);
+  if (declaration && declaration->bytes < HOLDFAST_SIZE_MIN)
+    return Status{Code::invalid, fmt::format("bad size \"{}\" of dictionary {}: at least {} bytes (12k)",
+                                             declaration->size, quote_name(declaration->name), int{HOLDFAST_SIZE_MIN})};
   return declaration;
 }
 
@@ -57,7 +50,7 @@ Expected<std::vector<Declaration>> environment_declarations() {
     const std::string_view item = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), item.size() + 1));
     if (item.empty()) continue;
-    const Expected<Declaration> declaration = parse_declaration(item);
+    const Expected<Declaration> declaration = read_declaration(item);
     if (!declaration) return Status{declaration.status().code, "HOLDFAST_DICTS: " + declaration.status().message};
     if (Status status = add(declarations, *declaration); !status.ok())
       return Status{status.code, "HOLDFAST_DICTS: " + status.message};
@@ -78,7 +71,7 @@ Expected<std::vector<Declaration>> merge_declarations(const std::vector<Declarat
 void export_declarations(const std::vector<Declaration>& declarations) {
   std::string value;
   for (const Declaration& declaration : declarations)
-    value += fmt::format("{}{}={}", value.empty() ? "" : ",", declaration.name, declaration.bytes);
+    value += fmt::format("{}{}={}", value.empty() ? "" : ",", encode_name(declaration.name), declaration.bytes);
   ::setenv(kVariable, value.c_str(), 1);
 }
 
@@ -89,7 +82,8 @@ Status open_declarations(const std::vector<Declaration>& declarations) {
     holdfast_dict* dict = nullptr;
     const int code = holdfast_open(declaration.name.data(), declaration.name.size(), &options, &dict);
     if (code != HOLDFAST_OK)
-      return {static_cast<Code>(code), fmt::format("dictionary \"{}\": {}", declaration.name, holdfast_error())};
+      return {static_cast<Code>(code),
+              fmt::format("dictionary {}: {}", quote_name(declaration.name), holdfast_error())};
   }
   return {};
 }

@@ -1,23 +1,16 @@
 // Dictionaries that are declared before anybody opens them: --dict NAME=SIZE and $HOLDFAST_DICTS.
 #pragma once
 
-#include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/parse.h"
 #include "base/status.h"
 
 namespace holdfast::cli {
 
-struct Declaration {
-  std::string name;
-  std::string size;  // as it was written
-  std::uint64_t bytes = 0;
-};
-
-/// "my_locks=1m"
-Expected<Declaration> parse_declaration(std::string_view text);
+/// A declaration of a size that a dictionary can have.
+Expected<Declaration> read_declaration(std::string_view text);
 
 /// $HOLDFAST_DICTS, empty when it is not set.
 Expected<std::vector<Declaration>> environment_declarations();

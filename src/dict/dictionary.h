@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/name.h"
 #include "base/status.h"
 #include "dict/arena.h"
 #include "dict/guard.h"
@@ -54,6 +55,8 @@ class Dictionary {
   static Expected<std::unique_ptr<Dictionary>> open(World& world, std::string name, const DictionaryOptions& options);
 
   const std::string& name() const noexcept { return name_; }
+  /// For sentences that are made where there may be no memory.
+  const char* quoted_name() const noexcept { return quoted_name_.c_str(); }
   World& world() const noexcept { return world_; }
 
   // --- reads.cc: no mutex ---
@@ -129,8 +132,8 @@ class Dictionary {
            std::uint64_t expiry_at_ms, Evict evict, Effect& effect) noexcept;
 
  private:
-  Dictionary(World& world, std::string name, const DictionaryOptions& options) noexcept
-      : world_(world), name_(std::move(name)), options_(options) {}
+  Dictionary(World& world, std::string name, const DictionaryOptions& options)
+      : world_(world), name_(std::move(name)), options_(options), quoted_name_(quote_name(name_)) {}
 
   Segment* refresh() noexcept;
   Segment* adopt(std::unique_ptr<Segment> next);
@@ -155,6 +158,7 @@ class Dictionary {
   platform::LongMutex refreshing_;  // guards the two below, which change inside a ForkGuard only
   DictionaryOptions options_;
   std::vector<std::unique_ptr<Segment>> segments_;  // every one this handle had: a reader may still be in an old one
+  std::string quoted_name_;
 };
 
 template <class Operation>

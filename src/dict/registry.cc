@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "base/name.h"
 #include "base/parse.h"
 #include "platform/platform.h"
 #include "world/world.h"
@@ -33,8 +34,8 @@ Expected<Dictionary*> Registry::open(const std::string& name, const DictionaryOp
   const Status bad = check_name(name);
   if (!bad.ok()) return bad;
   if (options.size < kSizeMin || options.size > kSizeMax)
-    return Status{Code::invalid, "bad size " + std::to_string(options.size) + " for dictionary \"" + name +
-                                     "\": expected at least " + std::to_string(kSizeMin) + " bytes (12k), at most " +
+    return Status{Code::invalid, "bad size " + std::to_string(options.size) + " for dictionary " + quote_name(name) +
+                                     ": expected at least " + std::to_string(kSizeMin) + " bytes (12k), at most " +
                                      kSizeMaxText};
   const platform::LongMutex::Hold lock(mutex_);
   const auto known = dictionaries_.find(name);
@@ -58,7 +59,7 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
   const auto known = dictionaries_.find(name);
   if (known != dictionaries_.end()) {
     if (known->second->segment() != nullptr) return known->second.get();
-    if (!declared) return Status{Code::not_found, "dictionary \"" + name + "\" was removed"};
+    if (!declared) return Status{Code::not_found, "dictionary " + quote_name(name) + " was removed"};
     const Status status = known->second->reopen(options);
     if (!status.ok()) return status;
     return known->second.get();
@@ -67,7 +68,7 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
   auto existing = open_locked(name, {});
   if (existing || existing.status().code != Code::not_found || !declared) return existing;
   if (options.size < kSizeMin)
-    return Status{Code::invalid, "bad size of \"" + name + "\" in HOLDFAST_DICTS: expected at least " +
+    return Status{Code::invalid, "bad size of " + quote_name(name) + " in HOLDFAST_DICTS: expected at least " +
                                      std::to_string(kSizeMin) + " bytes (12k)"};
   return open_locked(name, options);
 }

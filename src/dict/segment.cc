@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/name.h"
 #include "base/parse.h"
 #include "dict/fencing.h"
 #include "dict/repair.h"
@@ -47,6 +48,8 @@ const char* strategy_name(MutexStrategy strategy) noexcept {
   return "unknown";
 }
 
+std::string Segment::file_name(const std::string& name) { return encode_name(name) + std::string(kDictionarySuffix); }
+
 Segment::Segment(World& world, MappedFile file, const Geometry& geometry, MutexStrategy strategy, std::uint64_t seed,
                  std::unique_ptr<RecordLock> record_lock)
     : world_(world),
@@ -81,17 +84,18 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   // Everything is judged, and the geometry computed, from the private copy of the header.
   const auto& header = *reinterpret_cast<const DictionaryHeader*>(file->page.data());
   if (header.file.size < kSizeMin || header.file.size > kSizeMax || header.file.size != round_size(header.file.size))
-    return Status{Code::corrupt, "dictionary \"" + name + "\": impossible size " + std::to_string(header.file.size)};
+    return Status{Code::corrupt,
+                  "dictionary " + quote_name(name) + ": impossible size " + std::to_string(header.file.size)};
   const Geometry geometry = Geometry::of(header.file.size);
   if (header.strategy > static_cast<std::uint32_t>(MutexStrategy::file) || header.shards != geometry.shards)
-    return Status{Code::corrupt, "dictionary \"" + name + "\": header says mutex " + std::to_string(header.strategy) +
-                                     " and " + std::to_string(header.shards) + " shards, expected 0 to 2 and " +
-                                     std::to_string(geometry.shards)};
+    return Status{Code::corrupt, "dictionary " + quote_name(name) + ": header says mutex " +
+                                     std::to_string(header.strategy) + " and " + std::to_string(header.shards) +
+                                     " shards, expected 0 to 2 and " + std::to_string(geometry.shards)};
   const auto strategy = static_cast<MutexStrategy>(header.strategy);
   const std::uint64_t seed = header.seed;
   if (header.seed_complement != ~seed)
-    return Status{Code::corrupt, "dictionary \"" + name +
-                                     "\": the seed of its hash was overwritten; those who have it "
+    return Status{Code::corrupt, "dictionary " + quote_name(name) +
+                                     ": the seed of its hash was overwritten; those who have it "
                                      "open can use it, others cannot"};
   auto mapping = map_world_file(*file);
   if (!mapping) return mapping.status();
@@ -154,7 +158,7 @@ Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string
     auto created = create(world, name, options);
     if (created || created.status().code != Code::exists) return created;
   }
-  return Status{Code::busy, "dictionary \"" + name + "\" is created and removed by others all the time"};
+  return Status{Code::busy, "dictionary " + quote_name(name) + " is created and removed by others all the time"};
 }
 
 void Segment::abandon() noexcept {
@@ -164,7 +168,7 @@ void Segment::abandon() noexcept {
 
 Status Segment::check_same(const std::string& name, const DictionaryOptions& options) const {
   if (geometry_.size == round_size(options.size) && strategy_ == options.mutex) return {};
-  return {Code::mismatch, "dictionary \"" + name + "\" exists with " + describe(geometry_.size, strategy_) +
+  return {Code::mismatch, "dictionary " + quote_name(name) + " exists with " + describe(geometry_.size, strategy_) +
                               ", asked for " + describe(round_size(options.size), options.mutex)};
 }
 

@@ -33,7 +33,7 @@ class Segment {
                                                  const DictionaryOptions& options);
 
   /// File of the dictionary in the runtime directory.
-  static std::string file_name(const std::string& name) { return name + std::string(kDictionarySuffix); }
+  static std::string file_name(const std::string& name);
 
   DictionaryHeader& header() const noexcept { return *reinterpret_cast<DictionaryHeader*>(mapping_.data()); }
   const Geometry& geometry() const noexcept { return geometry_; }

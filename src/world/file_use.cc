@@ -7,9 +7,11 @@
 #include <cerrno>
 #include <cstddef>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/name.h"
 #include "platform/platform.h"
 #include "world/boot.h"
 #include "world/name_use.h"
@@ -69,6 +71,12 @@ Claim try_claim(int fd, bool ours) noexcept {
   if (error == EAGAIN) return Claim::none;
   errno = error;
   return Claim::failed;
+}
+
+// Not every file that ends so is one: others may have put theirs here.
+bool is_dictionary_file(std::string_view file) {
+  return file.ends_with(kDictionarySuffix) &&
+         decode_name(file.substr(0, file.size() - kDictionarySuffix.size())).has_value();
 }
 
 }  // namespace
@@ -149,7 +157,7 @@ void retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId&
   while (const dirent* const entry = ::readdir(stream.get())) {
     const std::string name = entry->d_name;
     if (name.starts_with(kTemporaryPrefix)) ::unlinkat(fd, name.c_str(), 0);
-    if (name.ends_with(kDictionarySuffix)) dictionaries.push_back(name);
+    if (is_dictionary_file(name)) dictionaries.push_back(name);
   }
   for (const std::string& name : dictionaries) {
     auto file = open_world_file(directory, name, FileKind::dictionary);

@@ -2,6 +2,7 @@
 // refused with a sentence that can be printed; what is accepted means what it says.
 #include <cstdlib>
 
+#include "base/name.h"
 #include "base/parse.h"
 #include "cli/command_line.h"
 #include "fuzz/world_of_one.h"
@@ -14,7 +15,7 @@ constexpr std::uint64_t kAffordable = 1 << 16;
 
 void require_sentence(const std::string& message) {
   require(!message.empty() && message.size() < 1000, "refused without a sentence, or with a very long one");
-  for (const char c : message) require(c >= ' ' && c <= '~', "a sentence with what cannot be printed");
+  require(quote(message, message.size()) == "\"" + message + "\"", "a sentence with what cannot be printed");
 }
 
 void parse_sizes(const std::string& text) {
@@ -35,17 +36,34 @@ void parse_declarations(Input& input) {
   if (!good.ok()) require_sentence(good.message);
   const auto found = find_declaration(text, name);
   if (!found) return require_sentence(found.status().message);
-  require(good.ok() && *found > 0 && text.find(name + "=") != std::string::npos, "a declaration that is not there");
+  require(good.ok() && *found > 0, "a size of a name that is none");
+  const auto again = find_declaration(encode_name(name) + "=" + std::to_string(*found), name);
+  require(again && *again == *found, "a name is another when it is declared again");
+}
+
+// Any bytes are a name or not, and any are that of a dictionary's file or not: one name, one file.
+void encode_names(const std::string& text) {
+  const Status good = check_name(text);
+  if (!good.ok()) require_sentence(good.message);
+  const std::string file = encode_name(text);
+  require(!good.ok() || (file.size() <= kNameMax && decode_name(file) == text), "a name whose file is another's");
+  require(file.find_first_of(std::string_view("/\0", 2)) == std::string::npos && !file.starts_with('.'),
+          "a name of a file that leads elsewhere");
+  const auto name = decode_name(text);
+  require(!name || encode_name(*name) == text, "two files of one name");
+  const std::string shown = quote(text, text.size());
+  require(quote(shown, shown.size()) == "\"" + shown + "\"", "a name is shown with what cannot be printed");
 }
 
 // Through the environment, as a program meets it. What is not declared is not there.
 void attach_declared(const std::string& text) {
   const std::string declared = text.substr(0, text.find('\0'));
+  if (find_declaration(declared, "\"none\"")) return;
   ::setenv("HOLDFAST_DICTS", declared.c_str(), 1);
   holdfast_dict* dict = nullptr;
   const int code = call_limit()("attach", [&] { return holdfast_attach("\"none\"", 6, &dict); });
   ::unsetenv("HOLDFAST_DICTS");
-  require(code == HOLDFAST_INVALID, "a name that is none is found");
+  require(code == HOLDFAST_INVALID || code == HOLDFAST_NOT_FOUND, "a dictionary that nobody has made is found");
   require_sentence(holdfast_error());
 }
 
@@ -88,7 +106,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace holdfast::fuzz;
   world_of_one();
   Input input(data, size);
-  switch (input.take<std::uint8_t>() % 5) {
+  switch (input.take<std::uint8_t>() % 6) {
     case 0:
       parse_sizes(input.rest());
       break;
@@ -101,8 +119,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 3:
       open_with(input);
       break;
-    default:
+    case 4:
       parse_commands(input.rest());
+      break;
+    default:
+      encode_names(input.rest());
   }
   return 0;
 }

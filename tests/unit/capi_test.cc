@@ -9,8 +9,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "support/dict.h"
 #include "support/process.h"
@@ -206,14 +208,44 @@ TEST(CapiTest, a_directory_that_cannot_be_used_is_explained_by_every_call_and_re
 TEST(CapiTest, bad_names_are_refused) {
   in_a_world([] {
     holdfast_dict* dict = nullptr;
-    for (const std::string& name : {std::string(""), std::string("a/b"), std::string("../x"), std::string(65, 'x'),
-                                    std::string(".hidden"), std::string("a\0b", 3)}) {
+    for (const std::string& name :
+         {std::string(""), std::string(251, 'x'), std::string(84, ':'), std::string("a\0b", 3)}) {
       EXPECT_EQ(Dict(name).status, HOLDFAST_INVALID);
       EXPECT_EQ(attach(name, &dict), HOLDFAST_INVALID);
       EXPECT_EQ(remove(name), HOLDFAST_INVALID);
       EXPECT_TRUE(error_has("name"));
     }
-    EXPECT_EQ(Dict(std::string(64, 'x')).status, HOLDFAST_OK);
+  });
+}
+
+TEST(CapiTest, any_other_name_is_that_of_one_dictionary_and_of_one_file_in_the_directory) {
+  in_a_world([] {
+    const std::vector<std::string> names{"a/b",
+                                         "a%2Fb",
+                                         "a%252Fb",
+                                         "../x",
+                                         ".hidden",
+                                         "processes",
+                                         "my:cache",
+                                         "a,b=c",
+                                         "caf\xC3\xA9",
+                                         "\x1B[2J\n",
+                                         std::string(250, 'x'),
+                                         std::string(83, ':')};
+    for (const std::string& name : names) EXPECT_EQ(Dict(name).set("key", name), HOLDFAST_OK) << holdfast_error();
+    for (const std::string& name : names) {
+      Dict dict(name);
+      EXPECT_EQ(dict.get("key"), text(name));
+    }
+    std::size_t files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(holdfast_directory())) {
+      if (entry.path().extension() == ".dict") ++files;
+    }
+    EXPECT_EQ(files, names.size());
+    EXPECT_TRUE(std::filesystem::exists(std::string(holdfast_directory()) + "/a%252Fb.dict"));
+    for (const std::string& name : names) EXPECT_EQ(remove(name), HOLDFAST_OK) << name;
+    EXPECT_NE(Dict("\x1B[2J", {.size = 1}).status, HOLDFAST_OK);
+    EXPECT_TRUE(error_has("dictionary \"\\x1B[2J\""));
   });
 }
 

@@ -193,11 +193,17 @@ TEST_F(FileUse, ASweepRemovesWhatIsNotPersistentAndWhatWasNeverBornAndNothingEls
   kept.persist = true;
   ASSERT_TRUE(create_world_file(directory_, "kept.dict", kept, nothing));
   ASSERT_TRUE(create_world_file(directory_, "other", plain_file(), nothing));
+  // No names that a dictionary's file can have.
+  const std::vector<std::string> strangers{"a:b.dict", "%61.dict", "%3a.dict", ".x.dict", ".dict"};
+  for (const std::string& name : strangers) ASSERT_TRUE(create_world_file(directory_, name, plain_file(), nothing));
+  ASSERT_TRUE(create_world_file(directory_, "%3A.dict", plain_file(), nothing));
   for (const char* name : {"rubbish.dict", ".new-0123"}) {
     FileDescriptor(::open((scratch_ / name).c_str(), O_CREAT | O_WRONLY, 0600));
   }
   retire_unpersistent_files(directory_, kOurs);
   EXPECT_FALSE(test::exists(path()));
+  EXPECT_FALSE(test::exists(scratch_ / "%3A.dict"));
+  for (const std::string& name : strangers) EXPECT_TRUE(test::exists(scratch_ / name)) << name;
   EXPECT_FALSE(test::exists(scratch_ / ".new-0123"));
   EXPECT_TRUE(test::exists(scratch_ / "kept.dict"));
   EXPECT_TRUE(test::exists(scratch_ / "used.dict")) << "processes of another world use it";

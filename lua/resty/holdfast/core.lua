@@ -6,6 +6,7 @@ local ffi = require "ffi"
 require "resty.holdfast.declarations"
 
 local error = error
+local format = string.format
 local getenv = require("resty.holdfast.environment").get
 local getinfo = debug and debug.getinfo
 local getmetatable = debug and debug.getmetatable or getmetatable  -- not what a __metatable pretends
@@ -77,7 +78,7 @@ local _M = {
     ALL_PERMITS = 2 ^ 30,
 
     -- limits
-    NAME_MAX = 64,
+    NAME_MAX = 250,
     KEY_MAX = 65535,
     SIZE_MIN = 12288,
     WHY_MAX = 127,
@@ -322,13 +323,25 @@ function _M.is_duration(seconds)
 end
 
 
+local function escape(bytes)
+    return (bytes:gsub(".", function (byte) return format("\\x%02X", byte:byte()) end))
+end
+
+
+-- A text in quotes, for messages and logs: control characters, those of UTF-8 too, as \xXX.
+local function quote(text)
+    return '"' .. text:gsub("[%c%z]", escape):gsub("\194[\128-\159]", escape) .. '"'
+end
+_M.quote = quote
+
+
 -- How an error message names a value that is not acceptable.
 function _M.describe(given)
     if type(given) == "number" then
         return tostring(given)
     end
     if type(given) == "string" then
-        return '"' .. given .. '"'
+        return quote(given)
     end
     return type(given)
 end

@@ -2,6 +2,7 @@
 
 local format = string.format
 local pcall = pcall
+local quote = require("resty.holdfast.core").quote
 local rawget = rawget
 local type = type
 
@@ -37,8 +38,8 @@ end
 -- A changed size counts only when the dictionary is made, which is worth a line in the log.
 function _M.compare_sizes(name, declared, found)
     if type(ngx.log) == "function" and ngx.WARN and found ~= declared and found ~= declared + -declared % PAGE then
-        ngx.log(ngx.WARN, format('holdfast: dictionary "%s" is there with %d bytes, not the %d of lua_shared_dict; '
-                                 .. "it gets a new size when no process has used it for a moment", name, found,
+        ngx.log(ngx.WARN, format("holdfast: dictionary %s is there with %d bytes, not the %d of lua_shared_dict; it "
+                                 .. "gets a new size when no process has used it for a moment", quote(name), found,
                                  declared))
     end
 end

@@ -6,6 +6,7 @@ local shdict = require "resty.shdict"
 local error = error
 local find = shdict.find
 local next = next
+local quote = require("resty.holdfast.core").quote
 local rawget = rawget
 local select = select
 local type = type
@@ -16,7 +17,7 @@ local _M = {}
 local function install(zones, name)
     local dict, err = find(name)
     if not dict then
-        return nil, 'dictionary "' .. name .. '": ' .. err
+        return nil, "dictionary " .. quote(name) .. ": " .. err
     end
     zones[name] = dict
     return true
