@@ -152,6 +152,10 @@ HOLDFAST_API const char *holdfast_directory(void);
  * after exec it is gone. It is of no use to a thread that blocks SIGBUS: the kernel ends the process there. Any time, any
  * thread. SYSTEM. */
 HOLDFAST_API int holdfast_guard_sigbus(void);
+/* What holdfast_holder.program says of this process and of its forked children: the first 15 bytes of it, instead of the
+ * name that the kernel has for the process. The first name stays: EXISTS. It counts from when the process enters the
+ * world, so call it before what is marked [change] or opens anything. Any thread. INVALID (no bytes). */
+HOLDFAST_API int holdfast_name_program(const char *name, size_t length);
 /* Parses "12345", "100k", "1m", "8g" (factors of 1024, either case).
  * INVALID for anything else, zero, or more than 2^40 bytes (1024g). */
 HOLDFAST_API int holdfast_parse_size(const char *text, size_t length, uint64_t *bytes);

@@ -136,7 +136,7 @@ describe("examples/stampede.lua", function ()
             for pid in (command.read(children) or ""):gmatch("%d+") do
                 pids[#pids + 1] = tonumber(pid)
             end
-            return #pids == 3 and command.read("/proc/" .. pids[3] .. "/comm"):find("holdfast") and pids[3]
+            return #pids == 3 and command.read("/proc/" .. pids[3] .. "/comm"):find("stampede") and pids[3]
         end)
         command.sleep(0.3)
         command.kill(victim, command.KILL)

@@ -91,6 +91,45 @@ describe("holdfast run", function()
             assert.equal("1\t--\n", out)
         end)
 
+        it("run the code of -e, each a line of one script, with its arguments behind --", function()
+            for _, case in ipairs {
+                { { "-e", "print(arg[0], #arg, ...)" }, "nil\t0\n" },
+                { { "-e", "print(arg[0], #arg, ...)", "--", "a", "-b", "--" }, "nil\t3\ta\t-b\t--\n" },
+                { { "-e", "local a = 1", "-e", "print(a)" }, "1\n" },
+                { { "-e", "" }, "" },
+                { { "-e", "-- a comment" }, "" },
+                { { "-e", "--[[ ]] print[[a\\nb]]" }, "a\\nb\n" },
+            } do
+                local ended, out, err = command.run("run", "--workers=1", unpack(case[1]))
+                assert.same({ code = 0 }, ended, err)
+                assert.equal(case[2], out)
+            end
+        end)
+
+        it("with -e say where an error comes from, and start nothing that does not compile", function()
+            local ended, _, err = command.run("run", "--workers", "1", "-e", "local a", "-e", "error 'no luck'")
+            assert.same({ code = 1 }, ended)
+            assert.matches("^holdfast: worker 0 %(pid %d+%): %-e:2: no luck\nstack traceback:", err)
+            ended, _, err = command.run("run", "--workers", "3", "-e", "x x")
+            assert.same({ code = 1 }, ended)
+            assert.equal("holdfast: -e:1: '=' expected near 'x'\n", err)
+        end)
+
+        it("with -e are started anew by HUP", function()
+            local process = command.start("run", "--workers", "1", "-e", ([[
+                local worker = require "resty.holdfast.worker"
+                print "began"
+                while not worker.exiting() do require("resty.holdfast.scheduler").sleep(0.005) end
+                print "ended"
+            ]]))
+            local function said(text) return await(function() return process:out() == text end) end
+            assert.truthy(said("began\n"), process:err())
+            process:signal(command.HUP)
+            assert.truthy(await(function() return #process:out() == #"began\nbegan\nended\n" end), process:out())
+            process:signal(command.QUIT)
+            assert.same({ code = 0 }, process:wait())
+        end)
+
         it("find the modules of the command's own tree behind those of LUA_PATH", function()
             write("mine.lua", "return 'mine'")
             local file = script('print(require "mine", package.path:find(os.getenv("LUA_PATH"), 1, true))')

@@ -6,10 +6,15 @@ local REFUSED = {
     { { "" }, 'unknown command ""; accepted: run' },
     { { "walk" }, 'unknown command "walk"; accepted: run' },
     { { "--walk" }, 'unknown option "--walk"; accepted: --help, --version' },
-    { { "run" }, "no script was given" },
-    { { "run", "--" }, "no script was given" },
+    { { "run" }, "no script was given, and no -e" },
+    { { "run", "--" }, "no script was given, and no -e" },
+    { { "run", "-e" }, "-e: 1 required CODE missing" },
+    { { "run", "-e", "print(1)", "SCRIPT" }, "-e and the script" },
+    { { "run", "-e", "print(1)", "a.lua" },
+        '-e and the script "a.lua" were given: expected one of them; arguments of -e follow "--"' },
+    { { "run", "SCRIPT.lua", "-e", "print(1)" }, 'cannot read the script "SCRIPT.lua"' },
     { { "run", "--fast", "SCRIPT" },
-        'unknown option "--fast"; accepted: --help, --workers, --dict, --grace, --respawn' },
+        'unknown option "--fast"; accepted: --help, -e, --workers, --dict, --grace, --respawn' },
     { { "run", "-n", "SCRIPT" }, 'unknown option "-n"; accepted: --help' },
     { { "run", "--workers" }, "--workers: 1 required N missing" },
     { { "run", "--workers", "0", "SCRIPT" }, '--workers: bad number "0": expected 1 to 1023' },
@@ -109,7 +114,8 @@ describe("The command line", function()
         local ended, out, err = command.run("run", "--help")
         assert.same({ code = 0 }, ended)
         assert.equal("", err)
-        for _, text in ipairs({ "Usage: holdfast run [OPTIONS] SCRIPT [ARGUMENTS...]", "--workers N",
+        for _, text in ipairs({ "Usage: holdfast run [OPTIONS] SCRIPT [ARGUMENTS...]",
+            "holdfast run [OPTIONS] -e CODE [-- ARGUMENTS...]", "-e CODE", "--workers N",
             "--dict NAME=SIZE", "--grace SECONDS", "--respawn", "TERM, INT", "QUIT", "HUP", "Exit status" }) do
             assert.truthy(out:find(text, 1, true), text)
         end

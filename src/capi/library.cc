@@ -3,6 +3,7 @@
 #include "base/version.h"
 #include "capi/handle.h"
 #include "platform/platform.h"
+#include "world/process_table.h"
 #include "world/world.h"
 
 using holdfast::Code;
@@ -83,6 +84,11 @@ int holdfast_guard_sigbus(void) {
     if (error == 0) return HOLDFAST_OK;
     return fail({Code::system, "cannot install a handler of SIGBUS: " + holdfast::platform::error_text(error)});
   });
+}
+
+int holdfast_name_program(const char* name, size_t length) {
+  if (name == nullptr || length == 0) return fail(Code::invalid, "the name of a program has no bytes");
+  return holdfast::name_program({name, length}) ? HOLDFAST_OK : HOLDFAST_EXISTS;
 }
 
 int holdfast_parse_size(const char* text, size_t length, uint64_t* bytes) {

@@ -20,6 +20,7 @@ namespace {
 
 constexpr const char* kRunFooter =
     R"(SCRIPT runs once in every worker; what follows it are its arguments (the table arg).
+With -e, the arguments of CODE follow "--".
 In the script, require "resty.holdfast.worker" tells id(), count() and exiting().
 
 Signals to the master:
@@ -34,7 +35,9 @@ ended by TERM or INT, the master ends by that signal.)";
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App* app, std::string /*name*/) const override {
-    if (app->get_name() == "run") return "Usage: holdfast run [OPTIONS] SCRIPT [ARGUMENTS...]\n";
+    if (app->get_name() == "run")
+      return "Usage: holdfast run [OPTIONS] SCRIPT [ARGUMENTS...]\n"
+             "       holdfast run [OPTIONS] -e CODE [-- ARGUMENTS...]\n";
     return "Usage: holdfast [OPTIONS] COMMAND ...\n";
   }
 };
@@ -74,6 +77,12 @@ std::string read_dictionary(const std::string& text, std::vector<Declaration>& d
   return {};
 }
 
+/// As lines of one script: a second one sees the local variables of the first.
+std::string read_code(const std::string& text, std::optional<std::string>& code) {
+  code = code ? *code + "\n" + text : text;
+  return {};
+}
+
 /// Why the file cannot be run; empty if it can. Workers read it one by one, so a pipe will not do.
 std::string judge_script(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
@@ -96,6 +105,8 @@ class Parser {
     run_->group("Commands");
     run_->footer(kRunFooter);
     run_->allow_extras();
+    add_value("-e", "CODE", "Run CODE instead of a script; of several, each is a line of one script",
+              [this](const std::string& text) { return read_code(text, options_.script.code); });
     add_value("--workers", "N", "Number of workers; default: the number of processors",
               [this](const std::string& text) { return read_workers(text, options_.workers); });
     add_value("--dict", "NAME=SIZE", "Open a shared dictionary, as in --dict my_locks=1m; may be repeated",
@@ -107,9 +118,8 @@ class Parser {
   }
 
   Parsed parse(const std::vector<std::string>& arguments) {
-    const std::size_t script = script_index(arguments);
-    std::vector<std::string> own(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(script));
-    if (!own.empty() && own.back() == "--") own.pop_back();
+    const Parts parts = split(arguments);
+    std::vector<std::string> own = parts.own;
     std::reverse(own.begin(), own.end());  // as CLI11 takes it
     try {
       app_.parse(own);
@@ -120,10 +130,7 @@ class Parser {
     }
     if (!run_->parsed()) return refuse_command(arguments);
     for (const std::string& extra : run_->remaining()) return refuse(unknown_option(extra, *run_));
-    if (script == arguments.size()) return refuse("no script was given");
-    options_.script = arguments[script];
-    options_.arguments.assign(arguments.begin() + static_cast<std::ptrdiff_t>(script) + 1, arguments.end());
-    if (const std::string reason = judge_script(options_.script); !reason.empty()) return refuse(reason);
+    if (const std::string reason = read_script(parts); !reason.empty()) return refuse(reason);
     const auto environment = environment_declarations();
     if (!environment) return refuse(environment.status().message);
     const auto declarations = merge_declarations(*environment, options_.dictionaries);
@@ -145,18 +152,41 @@ class Parser {
         ->check([read](const std::string& text) { return read(text); });
   }
 
-  /// Where the script stands in `arguments`; their number if there is none. CLI11 never sees it nor what follows.
-  std::size_t script_index(const std::vector<std::string>& arguments) const {
-    if (arguments.empty() || arguments.front() != "run") return arguments.size();
+  /// The arguments of `holdfast`, and those of the script, with its name. CLI11 never sees the latter.
+  struct Parts {
+    std::vector<std::string> own;
+    std::vector<std::string> rest;
+    bool dashes;  // between them
+  };
+
+  Parts split(const std::vector<std::string>& arguments) const {
+    if (arguments.empty() || arguments.front() != "run") return {arguments, {}, false};
     std::size_t i = 1;
-    for (; i < arguments.size(); ++i) {
+    for (; i < arguments.size() && arguments[i] != "--"; ++i) {
       const std::string& argument = arguments[i];
-      if (argument == "--") return i + 1;
       if (argument.size() < 2 || argument.front() != '-') break;
       const CLI::Option* option = run_->get_option_no_throw(argument);
       if (option != nullptr && option->get_items_expected_max() > 0) ++i;
     }
-    return std::min(i, arguments.size());
+    const auto end = arguments.begin() + static_cast<std::ptrdiff_t>(std::min(i, arguments.size()));
+    const bool dashes = end != arguments.end() && *end == "--";
+    return {{arguments.begin(), end}, {end + (dashes ? 1 : 0), arguments.end()}, dashes};
+  }
+
+  /// Empty, or what is wrong.
+  std::string read_script(const Parts& parts) {
+    Script& script = options_.script;
+    script.arguments = parts.rest;
+    if (script.code) {
+      script.path = "-e";
+      if (parts.rest.empty() || parts.dashes) return {};
+      return fmt::format("-e and the script \"{}\" were given: expected one of them; arguments of -e follow \"--\"",
+                         parts.rest.front());
+    }
+    if (parts.rest.empty()) return "no script was given, and no -e";
+    script.path = parts.rest.front();
+    script.arguments.erase(script.arguments.begin());
+    return judge_script(script.path);
   }
 
   static std::string unknown_option(const std::string& given, const CLI::App& app) {

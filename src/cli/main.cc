@@ -1,4 +1,6 @@
 // The `holdfast` command.
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <exception>
 #include <string>
@@ -9,6 +11,7 @@
 #include "cli/master.h"
 #include "cli/message.h"
 #include "cli/run_options.h"
+#include "cli/title.h"
 #include "holdfast.h"
 
 namespace holdfast::cli {
@@ -23,6 +26,7 @@ int run(const RunOptions& options) {
     say("{}", opened.message);
     return EXIT_FAILURE;
   }
+  set_title(fmt::format("holdfast: master {}", options.script.path));
   return Master(options).run();
 }
 
@@ -32,7 +36,9 @@ int run(const RunOptions& options) {
 
 int main(int count, char** values) try {
   using namespace holdfast::cli;
-  const Parsed parsed = parse_command_line({values + 1, values + count});
+  const std::vector<std::string> arguments(values + 1, values + count);
+  make_room_for_title(count, values);
+  const Parsed parsed = parse_command_line(arguments);
   if (const Done* done = std::get_if<Done>(&parsed)) return done->status;
   return run(std::get<RunOptions>(parsed));
 } catch (const std::exception& error) {

@@ -37,7 +37,6 @@ double seconds(std::chrono::duration<double> duration) { return duration.count()
 
 Master::Master(const RunOptions& options)
     : options_(options),
-      script_{options.script, options.arguments},
       pid_(::getpid()),
       had_terminal_(has_terminal()),
       places_(static_cast<std::size_t>(options.workers)) {}
@@ -66,11 +65,11 @@ bool Master::script_compiles() {
   }
   if (child == 0) {
     follow_master(pid_, SIGKILL);
-    std::_Exit(compiles(script_.path) ? EXIT_SUCCESS : EXIT_FAILURE);
+    std::_Exit(compiles(options_.script) ? EXIT_SUCCESS : EXIT_FAILURE);
   }
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-  if (WIFSIGNALED(status)) say("the process that compiles {} {}", script_.path, describe_end(status));
+  if (WIFSIGNALED(status)) say("the process that compiles {} {}", options_.script.path, describe_end(status));
   return WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS;
 }
 
@@ -92,7 +91,7 @@ void Master::become_worker(int number, ChannelPair channel) {
   channel.master.reset();
   for (Worker& worker : workers_) worker.channel.reset();
   signals_.become_worker();
-  be_worker({number, options_.workers, pid_}, script_, std::move(channel.worker));
+  be_worker({number, options_.workers, pid_}, options_.script, std::move(channel.worker));
 }
 
 bool Master::start_all() {

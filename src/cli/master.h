@@ -19,7 +19,6 @@
 #include "cli/backoff.h"
 #include "cli/channel.h"
 #include "cli/run_options.h"
-#include "cli/script.h"
 #include "cli/signals.h"
 
 namespace holdfast::cli {
@@ -77,7 +76,6 @@ class Master {
   std::optional<Time> next_deadline() const;
 
   const RunOptions& options_;
-  const Script script_;
   const pid_t pid_;
   const bool had_terminal_;
   SignalQueue signals_;

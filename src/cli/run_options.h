@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/dictionaries.h"
+#include "cli/script.h"
 
 namespace holdfast::cli {
 
@@ -18,8 +19,7 @@ struct RunOptions {
   std::vector<Declaration> dictionaries;  // of --dict and $HOLDFAST_DICTS
   bool respawn = false;
   std::chrono::duration<double> grace{5};  // from the polite end of a worker to the forced one
-  std::string script;
-  std::vector<std::string> arguments;  // of the script
+  Script script;
 };
 
 }  // namespace holdfast::cli

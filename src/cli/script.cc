@@ -91,8 +91,10 @@ void preload_channel(lua_State* state, ExitRequest& request) {
 
 void set_arguments(lua_State* state, const Script& script) {
   lua_createtable(state, static_cast<int>(script.arguments.size()), 1);
-  lua_pushlstring(state, script.path.data(), script.path.size());
-  lua_rawseti(state, -2, 0);
+  if (!script.code) {
+    lua_pushlstring(state, script.path.data(), script.path.size());
+    lua_rawseti(state, -2, 0);
+  }
   for (std::size_t i = 0; i < script.arguments.size(); ++i) {
     lua_pushlstring(state, script.arguments[i].data(), script.arguments[i].size());
     lua_rawseti(state, -2, static_cast<int>(i) + 1);
@@ -131,8 +133,14 @@ bool call(lua_State* state, int count, int results, const std::string& who) {
   return error == 0;
 }
 
+/// Leaves the compiled script on the stack, or what is wrong with it.
+bool load(lua_State* state, const Script& script) {
+  if (script.code) return luaL_loadbuffer(state, script.code->data(), script.code->size(), "=-e") == 0;
+  return luaL_loadfile(state, script.path.c_str()) == 0;
+}
+
 bool run_chunk(lua_State* state, const Script& script, const std::string& who) {
-  if (luaL_loadfile(state, script.path.c_str()) != 0) {
+  if (!load(state, script)) {
     say("{}: {}", who, pop_message(state));
     return false;
   }
@@ -169,10 +177,10 @@ bool flush_output(const std::string& who) {
 
 }  // namespace
 
-bool compiles(const std::string& path) {
+bool compiles(const Script& script) {
   const State state = new_state();
   if (state == nullptr) return false;
-  if (luaL_loadfile(state.get(), path.c_str()) == 0) return true;
+  if (load(state.get(), script)) return true;
   say("{}", pop_message(state.get()));
   return false;
 }

@@ -1,6 +1,7 @@
 // A Lua script and the LuaJIT state that it runs in.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,12 +10,13 @@
 namespace holdfast::cli {
 
 struct Script {
-  std::string path;
+  std::string path;                 // of its file; "-e" if there is none but only code
+  std::optional<std::string> code;  // from the command line
   std::vector<std::string> arguments;
 };
 
 /// Compiles the script without running it. Says on standard error what is wrong with it.
-bool compiles(const std::string& path);
+bool compiles(const Script& script);
 
 /// Runs the script to its end, then the tasks that it left in the scheduler. An error goes to standard error, headed by
 /// `who`, with its traceback. Returns the exit status of the process.

@@ -10,6 +10,7 @@
 
 #include "cli/message.h"
 #include "cli/paths.h"
+#include "cli/title.h"
 
 namespace holdfast::cli {
 
@@ -21,6 +22,12 @@ void set_environment(const WorkerPlace& place) {
   // The library that this process has already: a second copy would be a second member of the world.
   const std::string library = loaded_library();
   if (!library.empty()) ::setenv("HOLDFAST_LIB", library.c_str(), 0);
+}
+
+// The script's name is the program's: for `ps -C`, `top`, and the holder of a lock.
+void show_name(const WorkerPlace& place, const Script& script) {
+  set_title(fmt::format("holdfast: worker {}/{} {}", place.number, place.count, script.path));
+  if (!script.code) ::prctl(PR_SET_NAME, script.path.substr(script.path.rfind('/') + 1).c_str());
 }
 
 }  // namespace
@@ -35,6 +42,7 @@ void be_worker(const WorkerPlace& place, const Script& script, Descriptor channe
   int status = EXIT_FAILURE;
   try {
     set_environment(place);
+    show_name(place, script);
     // Whole lines, also into a pipe, so that those of the workers do not mix.
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
     status = run_script(script, who, listen_to_master(std::move(channel)));

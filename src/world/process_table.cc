@@ -43,9 +43,18 @@ std::uint32_t worker_number() noexcept {
   return error == std::errc() && stopped == end ? number : kNoWorker;
 }
 
-/// Name of the program (not of the calling thread, where /proc can tell).
-std::array<char, 16> program_name() noexcept {
-  std::array<char, 16> name{};
+using ProgramName = std::array<char, 16>;
+
+// Written once, by the thread that has begun, and read when it is done (release, acquire).
+enum class Naming : std::uint32_t { none, begun, done };
+std::atomic<Naming> naming{Naming::none};
+ProgramName given_name{};
+
+/// What name_program() was told, else what the kernel says of the program (not of the calling thread, where /proc can
+/// tell).
+ProgramName program_name() noexcept {
+  if (naming.load(std::memory_order_acquire) == Naming::done) return given_name;
+  ProgramName name{};
   const FileDescriptor fd(::open("/proc/self/comm", O_RDONLY | O_CLOEXEC));
   if (!fd || ::read(fd.get(), name.data(), name.size() - 1) <= 0) ::prctl(PR_GET_NAME, name.data());
   name.back() = '\0';
@@ -55,8 +64,16 @@ std::array<char, 16> program_name() noexcept {
 
 }  // namespace
 
+bool name_program(std::string_view name) noexcept {
+  Naming before = Naming::none;
+  if (!naming.compare_exchange_strong(before, Naming::begun, std::memory_order_relaxed)) return false;
+  name.copy(given_name.data(), given_name.size() - 1);
+  naming.store(Naming::done, std::memory_order_release);
+  return true;
+}
+
 std::string comm_of(const ProcessSlot& slot) {
-  std::array<char, 16> name{};
+  ProgramName name{};
   for (std::size_t i = 0; i < slot.comm.size(); ++i) {
     const std::uint64_t word = slot.comm[i].load(std::memory_order_relaxed);
     std::memcpy(name.data() + i * sizeof word, &word, sizeof word);
@@ -215,7 +232,7 @@ ProcessTable::Lock::~Lock() {
 // --- entering --------------------------------------------------------------------------------------------
 
 void ProcessTable::describe_self(ProcessSlot& slot) const noexcept {
-  const std::array<char, 16> name = program_name();
+  const ProgramName name = program_name();
   for (std::size_t i = 0; i < slot.comm.size(); ++i) {
     std::uint64_t word;
     std::memcpy(&word, name.data() + i * sizeof word, sizeof word);

@@ -27,6 +27,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -67,7 +68,7 @@ struct alignas(64) ProcessSlot {
   // The owner writes the rest of this line before it stores the generations (release), and never again.
   std::array<std::atomic<std::uint64_t>, 3> generations;  // grow with every owner; 0: never had one. All the same
   std::atomic<std::uint64_t> entered_ns;                  // CLOCK_MONOTONIC
-  std::array<std::atomic<std::uint64_t>, 2> comm;         // the program's name, zero-padded
+  std::array<std::atomic<std::uint64_t>, 2> comm;         // the program's name, cut to 15 bytes, zero-padded
   std::atomic<std::uint32_t> pid;                         // in the owner's pid namespace: for people only
   std::atomic<std::uint32_t> worker;                      // $HOLDFAST_WORKER, else kNoWorker
 
@@ -89,6 +90,10 @@ static_assert(kWaitTableOffset % alignof(WaitTableMemory) == 0);
 
 /// The program's name from a slot, for people.
 std::string comm_of(const ProcessSlot& slot);
+
+/// What the slots of this process, and of its forked children, say from now on instead of the name that the kernel has.
+/// The first one stays. Whether this was it.
+bool name_program(std::string_view name) noexcept;
 
 /// This process's view of the table. Thread-safe; the slots are shared with everybody.
 class ProcessTable {

@@ -13,6 +13,7 @@ local getmetatable = debug and debug.getmetatable or getmetatable  -- not what a
 local ipairs = ipairs
 local open = io.open
 local pcall = pcall
+local rawget = rawget
 local tonumber = tonumber
 local tostring = tostring
 local type = type
@@ -191,6 +192,19 @@ end
 
 
 local C, path = load_library()
+
+
+-- An interpreter has one name, whatever it runs. The process tells others the name of its script instead, unless the
+-- program has named itself. nginx and Neovim are programs of their own.
+local function name_program()
+    local script = not (rawget(_G, "ngx") or rawget(_G, "vim")) and rawget(_G, "arg")
+    script = type(script) == "table" and rawget(script, 0)
+    local name = type(script) == "string" and script:match("[^/]+$")
+    if name and name ~= "-" then
+        C.holdfast_name_program(name, #name)
+    end
+end
+name_program()
 
 _M.C = C
 -- Where the library was found.

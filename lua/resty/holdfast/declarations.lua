@@ -13,6 +13,7 @@ const char *holdfast_code_text(int code);
 double holdfast_now(void);
 const char *holdfast_directory(void);
 int holdfast_guard_sigbus(void);
+int holdfast_name_program(const char *name, size_t length);
 int holdfast_parse_size(const char *text, size_t length, uint64_t *bytes);
 
 typedef struct holdfast_dict holdfast_dict;

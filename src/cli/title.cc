@@ -1,0 +1,53 @@
+#include "cli/title.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <span>
+
+namespace holdfast::cli {
+
+namespace {
+
+// Where the kernel has put the command line, and right behind it the environment. The kernel shows what is there up to
+// the end of the command line, or, if that is no zero byte any more, up to the first one.
+std::span<char> room;
+
+/// What the string at `end` is to begin with, if it is one of these in a row: the end moves behind it.
+bool follows(const char* text, const char*& end) noexcept {
+  if (text != end) return false;
+  end += std::strlen(text) + 1;
+  return true;
+}
+
+}  // namespace
+
+void make_room_for_title(int count, char** values) noexcept {
+  if (count < 1) return;
+  const char* end = values[0];
+  for (int i = 0; i < count; ++i)
+    if (!follows(values[i], end)) return;
+  // Others keep pointers to these strings: they are copied, never freed.
+  for (char** variable = environ; *variable != nullptr && follows(*variable, end); ++variable) {
+    char* const copy = ::strdup(*variable);
+    if (copy == nullptr) return;
+    *variable = copy;
+  }
+  // The C library names the program in messages of its own.
+  char* const name = ::strdup(program_invocation_name);
+  if (name == nullptr) return;
+  program_invocation_short_name = name + (program_invocation_short_name - program_invocation_name);
+  program_invocation_name = name;
+  room = {values[0], static_cast<std::size_t>(end - values[0])};
+}
+
+void set_title(const std::string& title) noexcept {
+  if (room.empty()) return;
+  const std::size_t length = std::min(title.size(), room.size() - 1);
+  std::copy_n(title.begin(), length, room.begin());
+  std::fill(room.begin() + static_cast<std::ptrdiff_t>(length), room.end(), '\0');
+}
+
+}  // namespace holdfast::cli
