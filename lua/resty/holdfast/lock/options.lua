@@ -20,6 +20,9 @@ local INFINITY = math.huge
 local NONE = {}
 local WHY_MAX = core.WHY_MAX
 
+-- Seconds of a wait for which no other time is given.
+local DEFAULT_TIMEOUT = 5
+
 -- Who calls error, its check, the reader, the method, and then the line to blame.
 local BLAME_FROM_CHECK = 4
 local BLAME_FROM_READER = 3
@@ -144,16 +147,42 @@ local function loose_number(given)
 end
 
 
+local function is_number(given)
+    return given == given
+end
+
+
+local function is_endless_or_duration(given)
+    return is_duration(given) or given == INFINITY
+end
+
+
+local function is_longest_step(given)
+    return given ~= 0 and is_endless_or_duration(given)
+end
+
+
+-- What lua-resty-lock did not notice before it had to wait, if ever, has its default, and is a warning.
+local function noticed(name, given, is_acceptable, who)
+    if given == nil or is_acceptable(given) then
+        return given
+    end
+    warn_once('bad option "' .. name .. '" to ' .. who .. ": " .. describe(given) .. "; not looked at")
+    return nil
+end
+
+
 -- The options as lua-resty-lock understands them. A wait that is over before it begins is none, and a step is no
 -- shorter than a millisecond whatever it is multiplied by.
-local function as_the_original(opts)
+local function as_the_original(opts, who)
     local timeout, ratio = loose_number(opts.timeout), loose_number(opts.ratio)
+    local step = noticed("step", loose_number(opts.step), is_endless_or_duration, who)
     return {
-        exptime = loose_number(opts.exptime),
-        timeout = type(timeout) == "number" and timeout < 0 and 0 or timeout,
-        step = loose_number(opts.step),
-        ratio = type(ratio) == "number" and ratio < 0 and 0 or ratio,
-        max_step = loose_number(opts.max_step),
+        exptime = noticed("exptime", loose_number(opts.exptime), is_number, who),
+        timeout = noticed("timeout", type(timeout) == "number" and timeout < 0 and 0 or timeout, is_number, who),
+        step = step == INFINITY and DEFAULT_TIMEOUT or step,
+        ratio = noticed("ratio", type(ratio) == "number" and ratio < 0 and 0 or ratio, is_endless_or_duration, who),
+        max_step = noticed("max_step", loose_number(opts.max_step), is_longest_step, who),
         wait = opts.wait,
         block = opts.block,
         fair = opts.fair,
@@ -182,7 +211,7 @@ local function check_names(opts, who, known)
         end
         warn_once(text)
     end
-    return known.lenient and as_the_original(opts) or opts
+    return known.lenient and as_the_original(opts, who) or opts
 end
 
 
