@@ -2,6 +2,7 @@
 
 local command = require "spec.support.command"
 local nginx = require "spec.support.nginx"
+local succeeds = require("spec.support.shell").succeeds
 
 local root = os.getenv("PWD")
 local RUN = root .. "/examples/nginx/run"
@@ -15,7 +16,7 @@ local environment = {
 -- Nil, or why it cannot run here.
 local function missing()
     for _, program in ipairs { "redis-server", "redis-cli", "wrk" } do
-        if os.execute("command -v " .. program .. " >/dev/null") ~= 0 then
+        if not succeeds("command -v " .. program .. " >/dev/null") then
             return program .. " is not installed"
         end
     end
@@ -29,7 +30,7 @@ local it = reason and function (text) pending(text .. ": " .. reason) end or it
 -- With a folder for temporary files that is looked into afterwards.
 local function start(...)
     environment.TMPDIR = command.path("temporary")
-    assert(os.execute("mkdir -p '" .. environment.TMPDIR .. "'") == 0)
+    assert(succeeds("mkdir -p '" .. environment.TMPDIR .. "'"))
     local arguments = { ... }
     arguments[#arguments + 1] = environment
     return command.start(unpack(arguments))
@@ -82,7 +83,7 @@ describe("examples/nginx", function ()
     it("leaves nothing behind when it is ended", function ()
         local process = start("60")
         assert.is_truthy(command.await(function ()
-            return os.execute("grep -qs . '" .. environment.TMPDIR .. "'/*/access.log") == 0
+            return succeeds("grep -qs . '" .. environment.TMPDIR .. "'/*/access.log")
         end), "it does not start")
         assert.is_true(processes() >= 2)
         process:signal(command.TERM)

@@ -2,6 +2,7 @@ local core = require "resty.holdfast.core"
 local dictionary = require "spec.support.dictionary"
 local process = require "spec.support.process"
 local shdict = require "resty.shdict"
+local succeeds = require("spec.support.shell").succeeds
 
 local pack = dictionary.pack
 
@@ -178,7 +179,7 @@ describe("shdict", function ()
         end)
 
         local function sh(command)
-            assert(os.execute("cd '" .. folder .. "' && " .. command) == 0, command)
+            assert(succeeds("cd '" .. folder .. "' && " .. command), command)
         end
 
         -- What open says in a process of the world `name` of the folder.
@@ -212,7 +213,7 @@ describe("shdict", function ()
 
         it("is somebody else's", function ()
             sh "mkdir -m 700 world"
-            if os.execute("chown 65534 " .. folder .. "/world 2>/dev/null") ~= 0 then
+            if not succeeds("chown 65534 " .. folder .. "/world 2>/dev/null") then
                 pending("only root can give a directory away")
             end
             assert.matches("^nil: .*world.*65534", open_in("world"))

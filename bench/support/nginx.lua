@@ -5,9 +5,6 @@ local sizes = require "bench.support.dictionaries"
 
 local quote = process.quote
 
-local MODULES = "/usr/lib/nginx/modules"
-local PLACES = { "nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/local/openresty/nginx/sbin/nginx" }
-
 local CONFIGURATION = [[
 $load
 $user
@@ -32,46 +29,13 @@ http {
   fastcgi_temp_path $folder/fastcgi;
   uwsgi_temp_path $folder/uwsgi;
   scgi_temp_path $folder/scgi;
-  lua_package_path "$root/?.lua;$root/lua/?.lua;/usr/local/openresty/lualib/?.lua;;";
+  lua_package_path "$root/?.lua;$root/lua/?.lua;;";
   $dictionaries
   init_worker_by_lua_file $root/bench/in_nginx.lua;
 }
 ]]
 
 local _M = {}
-
-
-local function readable(path)
-    local file = io.open(path, "rb")
-    if file then
-        file:close()
-    end
-    return file ~= nil
-end
-
-
-local function find_program()
-    local named = os.getenv("NGINX")
-    for _, place in ipairs(named and { named } or PLACES) do
-        local path = process.output("command -v " .. quote(place))
-        if path ~= "" then
-            return path
-        end
-    end
-end
-
-
--- Modules of Debian's packages; an OpenResty has them inside.
-local function load_modules()
-    local lines = {}
-    for _, name in ipairs { "ndk_http_module", "ngx_http_lua_module" } do
-        local path = MODULES .. "/" .. name .. ".so"
-        if readable(path) then
-            lines[#lines + 1] = "load_module " .. path .. ";"
-        end
-    end
-    return table.concat(lines, "\n")
-end
 
 
 local function declare_dictionaries()
@@ -88,7 +52,7 @@ local function write_configuration(folder, root, workers)
         folder = folder,
         root = root,
         workers = workers,
-        load = load_modules(),
+        load = _M.load_modules or "",
         dictionaries = declare_dictionaries(),
         user = process.output("id -u") == "0" and "user root;" or "",
     }
@@ -103,18 +67,18 @@ end
 
 -- "nginx/1.22.1", or nil and why there is none with Lua.
 function _M.find(folder, root)
-    local program = find_program()
+    local find = quote(root .. "/scripts/find-nginx")
+    local program, load_modules = process.output(find .. " 2>/dev/null"):match("^([^\n]+)\n?(.*)$")
     if not program then
-        return nil, "not installed"
+        return nil, process.output(find .. " 2>&1 >/dev/null")
     end
+    _M.program, _M.load_modules = program, load_modules
     local configuration = write_configuration(folder, root, 1)
     local answer = process.output(quote(program) .. " -t -p " .. quote(folder) .. " -c " .. quote(configuration)
                                   .. " 2>&1")
     if not answer:find("test is successful", 1, true) then
-        local unknown = answer:find('unknown directive "lua', 1, true)
-        return nil, unknown and "no Lua module installed" or "does not start: " .. answer:gsub("\n.*", "")
+        return nil, "does not start: " .. answer:gsub("\n.*", "")
     end
-    _M.program = program
     return process.output(quote(program) .. " -v 2>&1"):match("%S+$")
 end
 

@@ -6,6 +6,7 @@ local resty_rwlock = require "resty.rwlock"
 local resty_semaphore = require "resty.semaphore"
 local shdict = require "resty.shdict"
 local site = require "spec.support.site"
+local succeeds = require("spec.support.shell").succeeds
 
 local NAME = "spec_phases"
 
@@ -119,7 +120,7 @@ describe("in nginx", function ()
 
     it("one can wait while a TLS connection gets its certificate", function ()
         local path = folder()
-        assert.equal(0, os.execute("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
+        assert.is_true(succeeds("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
                                    .. "-subj /CN=spec -keyout " .. path .. "/key -out " .. path
                                    .. "/certificate 2>/dev/null"))
         local here = site.start {

@@ -2,6 +2,7 @@
 
 local process = require "spec.support.process"
 local site = require "spec.support.site"
+local succeeds = require("spec.support.shell").succeeds
 
 local NAME = "holdfast_spec_locks"
 
@@ -46,7 +47,7 @@ describe("workers that are www-data under a master that is root", function ()
 
     before_each(function ()
         default = "/dev/shm/holdfast-" .. output("id -u www-data")  -- where no runtime directory is named
-        made = os.execute("test -e " .. default) ~= 0
+        made = not succeeds("test -e " .. default)
     end)
 
     after_each(function ()
@@ -112,7 +113,7 @@ describe("workers that are www-data under a master that is root", function ()
 
     it("share what init_by_lua has opened as root in a directory of their group", function ()
         local world = output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
-        assert(os.execute("chgrp www-data " .. world .. " && chmod 0770 " .. world) == 0)
+        assert(succeeds("chgrp www-data " .. world .. " && chmod 0770 " .. world))
         local here = start {
             workers = 2,
             env = { HOLDFAST_DIR = world, HOLDFAST_SHARE = "group" },

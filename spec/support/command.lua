@@ -1,6 +1,7 @@
 -- Runs the holdfast command as a user would: a process of its own, in a process group, a folder and a world of its own.
 
 local ffi = require "ffi"
+local succeeds = require("spec.support.shell").succeeds
 
 ffi.cdef [[
 int fork(void);
@@ -113,7 +114,7 @@ function _M.set_up()
     local template = ffi.new("char[64]", "/tmp/holdfast-spec.XXXXXX")
     assert(C.mkdtemp(template) ~= nil, "no temporary folder")
     folder = ffi.string(template)
-    assert(os.execute("mkdir -m 700 " .. _M.world()) == 0)
+    assert(succeeds("mkdir -m 700 " .. _M.world()))
 end
 
 function _M.world()

@@ -9,6 +9,7 @@ int setenv(const char *name, const char *value, int overwrite);
 char *mkdtemp(char *path);
 char *realpath(const char *path, char *resolved);
 int getpid(void);
+int symlink(const char *target, const char *path);
 ]]
 
 local C = ffi.C
@@ -18,15 +19,11 @@ local function absolute(path)
     return resolved ~= nil and ffi.string(resolved) or path
 end
 
-if not os.getenv("HOLDFAST_LIB") then
-    C.setenv("HOLDFAST_LIB", absolute("build/libholdfast.so"), 1)
-end
-
-if not os.getenv("HOLDFAST_DIR") then
-    local folder = ffi.new("char[64]", "/dev/shm/holdfast-spec.XXXXXX")
-    assert(C.mkdtemp(folder) ~= nil, "no folder in /dev/shm")
+-- A folder that is gone when the specs have ended.
+local function make_folder(template)
+    local folder = ffi.new("char[64]", template)
+    assert(C.mkdtemp(folder) ~= nil, "no folder " .. template)
     folder = ffi.string(folder)
-    C.setenv("HOLDFAST_DIR", folder, 1)
     local owner = C.getpid()
     require("busted").subscribe({ "exit" }, function ()
         if C.getpid() == owner then
@@ -34,6 +31,24 @@ if not os.getenv("HOLDFAST_DIR") then
         end
         return nil, true
     end)
+    return folder
+end
+
+-- What specs and documents start as `luajit` is the one that HOLDFAST_LUAJIT names. Anybody may start it.
+local luajit = os.getenv("HOLDFAST_LUAJIT")
+if luajit then
+    local folder = make_folder("/tmp/holdfast-spec.XXXXXX")
+    os.execute("chmod 755 '" .. folder .. "'")
+    assert(C.symlink(absolute(luajit), folder .. "/luajit") == 0, "no link to " .. luajit)
+    C.setenv("PATH", folder .. ":" .. os.getenv("PATH"), 1)
+end
+
+if not os.getenv("HOLDFAST_LIB") then
+    C.setenv("HOLDFAST_LIB", absolute("build/libholdfast.so"), 1)
+end
+
+if not os.getenv("HOLDFAST_DIR") then
+    C.setenv("HOLDFAST_DIR", make_folder("/dev/shm/holdfast-spec.XXXXXX"), 1)
 end
 
 -- The name of the spec that runs, for whoever finds this process dead; none at the end.

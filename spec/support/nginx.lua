@@ -2,7 +2,7 @@
 
 local process = require "spec.support.process"
 
-local MODULES = "/usr/lib/nginx/modules/"
+local output = require("spec.support.shell").output
 
 local CONFIGURATION = [[
 $load
@@ -32,42 +32,28 @@ http {
 local _M = {}
 
 local running
+local program, load_modules
 
 
-local function output(command)
-    local pipe = assert(io.popen(command))
-    local text = pipe:read("*a")
-    pipe:close()
-    return (text:gsub("%s+$", ""))
-end
-
-
-local function load_modules()
-    local lines = {}
-    for _, name in ipairs { "ndk_http_module.so", "ngx_http_lua_module.so" } do
-        if os.execute("test -f " .. MODULES .. name) == 0 then
-            lines[#lines + 1] = "load_module " .. MODULES .. name .. ";"
-        end
+-- Its path and its load_module lines; nil if there is none with Lua.
+local function find()
+    if not program then
+        program, load_modules = output("scripts/find-nginx 2>/dev/null"):match("^([^\n]+)\n?(.*)$")
     end
-    return table.concat(lines, "\n")
+    return program, load_modules
 end
 
 
 -- Nil, or why there is no nginx with Lua to compare with.
 function _M.missing()
-    if output("command -v nginx || ls /usr/sbin/nginx 2>/dev/null") == "" then
-        return "nginx is not installed"
-    end
-    if output("nginx -V 2>&1") == "" or load_modules() == "" and not output("nginx -V 2>&1"):find("lua", 1, true) then
-        return "nginx has no Lua module"
-    end
+    return not find() and output("scripts/find-nginx 2>&1 >/dev/null") or nil
 end
 
 
 -- The configuration with its $names filled in: those given, `load`, and `root` where it is not given. What is no name
 -- stays as it is.
 function _M.fill(configuration, values)
-    values.load = load_modules()
+    values.load = select(2, find())
     values.root = values.root or output("pwd")
     return (configuration:gsub("%$(%w+)", values))
 end
@@ -83,12 +69,11 @@ end
 function _M.launch(folder, options)
     return process.start(([[
         local ffi = require "ffi"
-        ffi.cdef "int execvp(const char *file, char *const arguments[]);"
+        ffi.cdef "int execv(const char *path, char *const arguments[]);"
         local arguments = ffi.new("const char *[6]", "nginx", "-p", %q, "-c", %q, nil)
-        ffi.C.execvp("nginx", ffi.cast("char *const *", arguments))
-        ffi.C.execvp("/usr/sbin/nginx", ffi.cast("char *const *", arguments))
+        ffi.C.execv(%q, ffi.cast("char *const *", arguments))
         error "nginx does not start"
-    ]]):format(folder, folder .. "/nginx.conf"), options)
+    ]]):format(folder, folder .. "/nginx.conf", (find())), options)
 end
 
 

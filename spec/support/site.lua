@@ -18,6 +18,7 @@ local ffi = require "ffi"
 local http = require "spec.support.http"
 local nginx = require "spec.support.nginx"
 local process = require "spec.support.process"
+local succeeds = require("spec.support.shell").succeeds
 
 local C = ffi.C
 
@@ -179,8 +180,8 @@ local function copy_for_others(env)
     local copy = listing:read("*l")
     listing:close()
     env.HOLDFAST_LIB = copy .. "/libholdfast.so"
-    assert(os.execute(("cp -r lua %s && cp '%s' %s && chmod -R a+rX %s")
-           :format(copy, os.getenv("HOLDFAST_LIB"), env.HOLDFAST_LIB, copy)) == 0)
+    assert(succeeds(("cp -r lua %s && cp '%s' %s && chmod -R a+rX %s")
+           :format(copy, os.getenv("HOLDFAST_LIB"), env.HOLDFAST_LIB, copy)))
     return copy
 end
 
