@@ -65,8 +65,10 @@ function _M.user(name)
 end
 
 
--- The process that runs nginx with nginx.conf of that folder; options of process.start.
+-- The process that runs nginx with nginx.conf of that folder; options of process.start. Until it has read where its log
+-- is, nginx may look for logs/error.log, and says so when there is none.
 function _M.launch(folder, options)
+    output("mkdir -p '" .. folder .. "/logs'")
     return process.start(([[
         local ffi = require "ffi"
         ffi.cdef "int execv(const char *path, char *const arguments[]);"

@@ -205,7 +205,7 @@ function _M.start(options)
         return pcall(self.get, self, "/worker") and #self:workers() == self.count
     end)
     if not ok then
-        error(err .. "; its log:\n" .. self:log() .. (select(2, pcall(self.master.hear, self.master, 0)) or ""), 2)
+        error(err .. "; its log:\n" .. self:log() .. (select(2, pcall(self.master.hear, self.master, 1)) or ""), 2)
     end
     return self
 end
