@@ -141,6 +141,41 @@ describe("scheduler", function ()
             ]]
         end)
 
+        it("in a wait for something, no later wait of the task is ended by that", function ()
+            check [[
+                local ffi = require "ffi"
+                ffi.cdef "int pipe(int *); ssize_t write(int, const char *, size_t); int close(int);"
+                local waits = {
+                    descriptor = function (from) scheduler.wait_fd(from, "r", 0.0001) end,
+                    join = function (_, other) other:join(0.0001) end,
+                    stop = function () scheduler.stopping(0.0001) end,
+                }
+                for name, wait in pairs(waits) do
+                    for n = 1, 300, 3 do
+                        local ends = ffi.new("int[2]")
+                        assert(ffi.C.pipe(ends) == 0)
+                        local other = spawn(function () sleep(0.0008) assert(ffi.C.write(ends[1], "x", 1) == 1) end)
+                        local task = spawn(function ()
+                            strike(n, always)
+                            pcall(wait, ends[0], other)
+                            debug.sethook()
+                            local start = scheduler.now()
+                            sleep(0.0015)
+                            return scheduler.now() - start >= 0.0015
+                        end)
+                        local stopper = spawn(function () sleep(0.0006) scheduler.stop() end)
+                        local first, err = run()
+                        local second, later = run()
+                        if not second or task:status() == "done" and not select(2, task:join()) then
+                            say(name, n, first, err, second, later, task:status(), task:join())
+                        end
+                        ffi.C.close(ends[0])
+                        ffi.C.close(ends[1])
+                    end
+                end
+            ]]
+        end)
+
         it("in sleep, who has ended is not resumed, and who goes on sleeps as long as it shall", function ()
             check [[
                 for n = 1, 150 do

@@ -10,6 +10,8 @@ local now, sleep, spawn, wait_fd = scheduler.now, scheduler.sleep, scheduler.spa
 
 local C = ffi.C
 
+ffi.cdef "int socketpair(int domain, int type, int protocol, int *ends);"
+
 
 -- Both ends of a pipe.
 local function pipe()
@@ -96,6 +98,131 @@ describe("scheduler.wait_fd", function ()
         assert.is_true(scheduler.run())
         assert.same({ nil, "bad descriptor" }, got)
         assert.same({ nil, "bad descriptor" }, { wait_fd(from, "r", 30) })
+        for _, fd in ipairs { 1e6, 2 ^ 31 - 1, 2 ^ 31, 2 ^ 32 + 5, 1e300 } do
+            spawn(function () got = { wait_fd(fd, "r", 30) } end)
+            assert.is_true(scheduler.run())
+            assert.same({ nil, "bad descriptor" }, got)
+            assert.same({ nil, "bad descriptor" }, { wait_fd(fd, "r", 30) })
+        end
+    end)
+
+    it("with timeout 0 looks and does not wait, with math.huge it waits for ever", function ()
+        local from, to = new_pipe()
+        local got = {}
+        local endless = spawn(function () return wait_fd(from, "r", math.huge) end)
+        spawn(function ()
+            got[1] = { wait_fd(from, "r", 0) }
+            sleep(0.02)
+            got[2] = endless:status()
+            write(to)
+            got[3] = { endless:join() }
+            got[4] = { wait_fd(from, "r", 0) }
+        end)
+        assert.is_true(scheduler.run())
+        assert.same({ { nil, "timeout" }, "waiting", { true, true }, { true } }, got)
+        assert.is_true(wait_fd(from, "r", 0))
+        assert.is_true(wait_fd(from, "r", math.huge))
+    end)
+
+    it("goes on after a signal, in a task and where the process waits", function ()
+        local text = process.run [[
+            local ffi = require "ffi"
+            ffi.cdef "int pipe(int *); void (*signal(int, void (*)(int)))(int); int getpid(void);"
+            local ends = ffi.new("int[2]")
+            assert(ffi.C.pipe(ends) == 0)
+            local scheduler = require "resty.holdfast.scheduler"
+            -- Anything that C calls and that does no harm: a signal whose handler is no Lua.
+            ffi.C.signal(10, ffi.cast("void (*)(int)", ffi.C.getpid))
+            os.execute("for i in 1 2 3 4 5; do sleep 0.02; kill -USR1 " .. ffi.C.getpid() .. "; done &")
+            local function wait()
+                local start = scheduler.now()
+                local answer, why = scheduler.wait_fd(ends[0], "r", 0.3)
+                say(answer, why, scheduler.now() - start >= 0.3)
+            end
+            wait()
+            os.execute("for i in 1 2 3 4 5; do sleep 0.02; kill -USR1 " .. ffi.C.getpid() .. "; done &")
+            scheduler.spawn(wait)
+            scheduler.run()
+        ]]
+        assert.equal("nil\ttimeout\ttrue\nnil\ttimeout\ttrue\n", text)
+    end)
+
+    -- Each wait is a place for poll(2), which takes no more than the process may have descriptors.
+    it("works for more tasks than the process may have descriptors", function ()
+        local text = process.run [[
+            local ffi = require "ffi"
+            ffi.cdef "int pipe(int *); int setrlimit(int, const uint64_t *); ssize_t write(int, const char *, size_t);"
+            assert(ffi.C.setrlimit(7, ffi.new("uint64_t[2]", 64, 64)) == 0)
+            local scheduler = require "resty.holdfast.scheduler"
+            local ends = ffi.new("int[2]")
+            assert(ffi.C.pipe(ends) == 0)
+            local woken, closed, ticks = 0, 0, 0
+            for i = 1, 300 do
+                scheduler.spawn(function ()
+                    local ok, err = scheduler.wait_fd(i <= 200 and ends[0] or 1000 + i, "r", 30)
+                    woken = woken + (ok and 1 or 0)
+                    closed = closed + (err == "bad descriptor" and 1 or 0)
+                end)
+            end
+            scheduler.spawn(function ()
+                for _ = 1, 5 do
+                    scheduler.sleep(0.01)
+                    ticks = ticks + 1
+                end
+                say(woken, closed, ticks)
+                assert(ffi.C.write(ends[1], "x", 1) == 1)
+            end)
+            scheduler.run()
+            say(woken, closed, ticks)
+        ]]
+        assert.equal("0\t100\t5\n200\t100\t5\n", text)
+    end)
+
+    it("uses no processor while nothing is ready", function ()
+        local from, to = new_pipe()
+        local start = os.clock()
+        spawn(function () assert(wait_fd(from, "r", 60)) end)
+        spawn(function () sleep(0.5) write(to) end)
+        assert.is_true(scheduler.run())
+        assert.is_true(os.clock() - start < 0.1)
+    end)
+
+    it("in a forked child waits on", function ()
+        local text = process.run [[
+            local ffi = require "ffi"
+            ffi.cdef "int pipe(int *); int fork(void); int waitpid(int, int *, int);"
+            ffi.cdef "ssize_t write(int, const char *, size_t);"
+            local scheduler = require "resty.holdfast.scheduler"
+            local resty_lock = require "resty.lock"
+            assert(require("resty.shdict").open("spec_fd_fork", { size = "100k" }))
+            local ends = ffi.new("int[2]")
+            assert(ffi.C.pipe(ends) == 0)
+            local keeper = resty_lock:new("spec_fd_fork")
+            assert(keeper:lock("key"))
+            local got
+            scheduler.spawn(function () got = scheduler.wait_fd(ends[0], "r", 30) end)
+            scheduler.spawn(function ()
+                local lock = resty_lock:new("spec_fd_fork", { timeout = 30 })
+                assert(lock:lock("key"))
+                assert(lock:unlock())
+                assert(ffi.C.write(ends[1], "x", 1) == 1)
+            end)
+            local release = scheduler.spawn(function () scheduler.sleep(0.05) end)
+            release:join()
+            local child = ffi.C.fork()
+            if child == 0 then
+                local turn = scheduler.spawn(function () scheduler.sleep(0.02) end)
+                turn:join()
+                io.write("child waits: ", tostring(got == nil), "\n")
+                io.stdout:flush()
+                os.exit(true, false)
+            end
+            ffi.C.waitpid(child, nil, 0)
+            assert(keeper:unlock())
+            scheduler.run()
+            say(got)
+        ]]
+        assert.equal("child waits: true\ntrue\n", text)
     end)
 
     it("of many tasks wakes each for its own", function ()
@@ -120,6 +247,25 @@ describe("scheduler.wait_fd", function ()
         for i = 1, count do
             assert.equal(i, woken[i])
         end
+    end)
+
+    it("wakes one task that reads and one that writes the same descriptor, each for its own", function ()
+        local ends = ffi.new("int[2]")
+        assert(C.socketpair(1, 1, 0, ends) == 0)
+        open[#open + 1], open[#open + 2] = ends[0], ends[1]
+        local order = {}
+        spawn(function ()
+            assert(wait_fd(ends[0], "r", 30))
+            order[#order + 1] = "read"
+        end)
+        spawn(function ()
+            assert(wait_fd(ends[0], "w", 30))
+            order[#order + 1] = "written"
+            sleep(0.005)
+            write(ends[1])
+        end)
+        assert.is_true(scheduler.run())
+        assert.same({ "written", "read" }, order)
     end)
 
     it("of two tasks for one descriptor wakes both", function ()

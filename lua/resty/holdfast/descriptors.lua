@@ -1,19 +1,22 @@
 -- The scheduler's tasks that wait for a descriptor. While there are any, the process sleeps in poll(2), where it hears
 -- of wake-ups by the parker's own descriptor.
 
+local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local parker = require "resty.holdfast.parker"
 
-require "resty.holdfast.core"  -- declares ppoll
-
 local C = ffi.C
-local ffi_new = ffi.new
 local band = bit.band
+local errno = ffi.errno
+local ffi_new = ffi.new
 local floor = math.floor
+local has_listeners = parker.has_listeners
 local max = math.max
 local min = math.min
 
+local EINVAL = 22
 local EVENTS = { r = 0x001, w = 0x004 }  -- POLLIN, POLLOUT
+local INT_MAX = 2 ^ 31 - 1
 local POLLNVAL = 0x020
 local POLLIN = EVENTS.r
 
@@ -23,17 +26,24 @@ local LONGEST = 86400
 
 local _M = { EVENTS = EVENTS }
 
--- Place 0 of the set is the parker's; then the waits, each at its place.
+-- Place 0 of the set is the parker's; then the waits, each at its place. An error may come from anywhere, as the hook
+-- of a time limit raises it between any two steps: what is counted is in its place, and a wait may stay that nobody
+-- removes.
 local waits, count = {}, 0
 local room = 16
 local set = ffi_new("struct holdfast_pollfd[?]", room)
 local timeout = ffi_new("struct holdfast_timespec")
 
+-- The kernel takes no more places at once than the process may have descriptors. There may be more: several waits for
+-- one, and for what is none.
+local most = INT_MAX
+
 
 local function grow()
     local larger = ffi_new("struct holdfast_pollfd[?]", 2 * room)
     ffi.copy(larger, set, room * ffi.sizeof("struct holdfast_pollfd"))
-    set, room = larger, 2 * room
+    set = larger
+    room = 2 * room
 end
 
 
@@ -42,29 +52,30 @@ function _M.is_empty()
 end
 
 
--- A wait for the descriptor: task:wake() is called when it is ready. Its field `events` says then what for.
+-- A wait for the descriptor, which has to be the cause of the task's wait: task:wake() is called when it is ready. The
+-- field `events` says then what for.
 function _M.add(task, fd, events)
     if count + 1 == room then
         grow()
     end
-    count = count + 1
-    local wait = { task = task, place = count, events = 0 }
-    waits[count] = wait
-    set[count].fd, set[count].events, set[count].revents = fd, events, 0
+    local place = count + 1
+    local wait = { task = task, place = place, events = 0 }
+    waits[place] = wait
+    set[place].fd, set[place].events, set[place].revents = min(fd, INT_MAX), events, 0
+    count = place
     return wait
 end
 
 
 function _M.remove(wait)
-    local place = wait.place
-    if place ~= count then
-        local last = waits[count]
-        waits[place], last.place = last, place
-        set[place].fd, set[place].events = set[count].fd, set[count].events
-        set[place].revents = set[count].revents
+    local place, last = wait.place, count
+    if place ~= last then
+        set[place].fd, set[place].events, set[place].revents = set[last].fd, set[last].events, set[last].revents
+        waits[place] = waits[last]
+        waits[place].place = place
     end
-    waits[count] = nil
-    count = count - 1
+    count = last - 1
+    waits[last] = nil
 end
 
 
@@ -77,34 +88,70 @@ local function poll(descriptors, number, seconds)
 end
 
 
--- The same for one descriptor that nobody else waits for meanwhile: what it is ready for; 0 for nothing.
+-- The same for one descriptor that nobody else waits for meanwhile: what it is ready for; 0 for nothing. A signal does
+-- not end it.
 function _M.wait(fd, events, seconds)
     local one = ffi_new("struct holdfast_pollfd[1]")
-    one[0].fd, one[0].events = fd, events
+    one[0].fd, one[0].events = min(fd, INT_MAX), events
+    local now = core.C.holdfast_now
+    local deadline = now() + seconds
+    local left = seconds
     local ready
     repeat
-        ready = poll(one, 1, seconds)
-        seconds = seconds - LONGEST
-    until ready ~= 0 or seconds <= 0
+        ready = poll(one, 1, left)
+        left = deadline - now()
+    until ready > 0 or left <= 0
     return ready > 0 and one[0].revents or 0
+end
+
+
+-- In as many parts as it takes, of which the last one to be looked at, with the parker in it, is the one to sleep in.
+local function poll_all(number, seconds)
+    local ready = 0
+    for first = floor((number - 1) / most) * most, 0, -most do
+        local part = min(number - first, most)
+        local found = poll(set + first, part, first == 0 and ready == 0 and seconds or 0)
+        if found < 0 and part > 1 and errno() == EINVAL then
+            most = floor(part / 2)
+            return ready  -- the rest is looked at in the next turn
+        end
+        ready = ready + max(found, 0)
+    end
+    return ready
+end
+
+
+-- Backwards, because removing one puts the last one in its place.
+local function wake_ready()
+    for place = count, 1, -1 do
+        local wait = waits[place]
+        local events = set[place].revents
+        if events ~= 0 then
+            if wait.task.cause ~= wait then
+                _M.remove(wait)
+            else
+                wait.events = events
+                wait.task:wake()
+            end
+        end
+    end
 end
 
 
 -- Sleeps until a descriptor is ready, a waiter of the parker is woken, `seconds` have passed, or a signal came.
 function _M.park(seconds)
-    local own = parker.fd()
+    local listeners = has_listeners()
+    local own = listeners and parker.fd() or nil
     set[0].fd, set[0].events, set[0].revents = own or -1, POLLIN, 0
-    local ready = poll(set, count + 1, own and seconds or min(seconds, LOOK_EVERY))
-    if ready > 0 then
-        for place = 1, count do
-            local wait = waits[place]
-            if set[place].revents ~= 0 then
-                wait.events = set[place].revents
-                wait.task:wake()
-            end
-        end
+    if listeners and not own or count >= most then
+        seconds = min(seconds, LOOK_EVERY)
     end
-    parker.sleep(0)
+    if poll_all(count + 1, seconds) > 0 then
+        wake_ready()
+    end
+    if listeners then
+        parker.sleep(0)
+    end
 end
 
 

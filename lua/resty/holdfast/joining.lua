@@ -36,14 +36,13 @@ local function closes_circle(task, other)
         if other == task then
             return true
         end
-        other = other.joining
+        other = other.state == "waiting" and other.cause
     end
     return false
 end
 
 
 local function leave(task, me)
-    me.joining = nil
     local joiners = task.joiners or {}
     for place = #joiners, 1, -1 do
         if joiners[place] == me then
@@ -58,8 +57,8 @@ local function nothing()
 end
 
 
--- For the scheduler, which lends what it knows: waiting_task() is the caller, if it may wait; suspend(task, deadline)
--- lets the others run until somebody wakes it, and go_on(task) has to follow; loop_until(is_over) runs tasks.
+-- For the scheduler, which lends what it knows: waiting_task() is the caller, if it may wait; suspend(task, deadline,
+-- cause) lets the others run until somebody wakes it, and go_on(task) has to follow; loop_until(is_over) runs tasks.
 function _M.add_methods(Task, scheduler)
     local go_on, loop_until, now = scheduler.go_on, scheduler.loop_until, scheduler.now
     local suspend, waiting_task = scheduler.suspend, scheduler.waiting_task
@@ -108,8 +107,7 @@ function _M.add_methods(Task, scheduler)
         local joiners = task.joiners or {}
         task.joiners = joiners
         joiners[#joiners + 1] = me
-        me.joining = task
-        suspend(me, deadline)
+        suspend(me, deadline, task)
         leave(task, me)
         go_on(me)
     end

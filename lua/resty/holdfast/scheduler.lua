@@ -63,6 +63,8 @@ Task.__index = Task
 
 -- What a task that waits yields; any other yield only lets the others run.
 local WAITING = {}
+-- The cause of the wait of a task in `stop_watchers`.
+local STOP = {}
 -- What a task is ended with by cancel().
 local CANCELLED = "cancelled"
 
@@ -98,11 +100,17 @@ local function waiting_task()
 end
 
 
--- Lets the others run until somebody calls task:wake() or the deadline comes. Whether it was the former.
-local function suspend(task, deadline)
+-- Lets the others run until somebody calls task:wake() or the deadline comes. Whether it was the former. One that is
+-- cancelled already does not wait. go_on() has to follow. `cause` is what the task waits for besides. An error of a
+-- hook may leave the task in a list of before; what is found in a list is compared with it.
+local function suspend(task, deadline, cause)
+    if task.cancelled then
+        return false
+    end
     if deadline then
         add_timer(deadlines, task, deadline)
     end
+    task.cause = cause
     task.woken = false
     task.state = "waiting"
     co_yield(WAITING)
@@ -152,7 +160,10 @@ local function finish(task, ok, ...)
     local co, joiners = task.co, task.joiners
     if joiners then
         for i = 1, #joiners do
-            joiners[i]:wake()
+            local joiner = joiners[i]
+            if joiner.cause == task then
+                joiner:wake()
+            end
         end
         task.joiners = nil
     end
@@ -391,7 +402,7 @@ function _M.wait_fd(fd, mode, timeout)
         return answer(descriptors.wait(fd, events, timeout))
     end
     local wait = descriptors.add(task, fd, events)
-    suspend(task, now() + timeout)
+    suspend(task, now() + timeout, wait)
     descriptors.remove(wait)
     go_on(task)
     return answer(wait.events)
@@ -433,7 +444,9 @@ function _M.stop()
     stop_watchers = {}
     local task = next(watchers)
     while task do  -- not by pairs: see lock/options.lua
-        task:wake()
+        if task.cause == STOP then
+            task:wake()
+        end
         task = next(watchers, task)
     end
 end
@@ -450,7 +463,7 @@ function _M.stopping(seconds)
         return stopping
     end
     stop_watchers[task] = true
-    suspend(task, now() + seconds)
+    suspend(task, now() + seconds, STOP)
     stop_watchers[task] = nil
     go_on(task)
     return stopping
