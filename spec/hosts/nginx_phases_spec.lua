@@ -118,21 +118,89 @@ describe("in nginx", function ()
     end)
 
 
+    it("one can wait in server_rewrite", function ()
+        local here = site.start {
+            http = "init_by_lua_block {" .. PROBE .. "}",
+            server = "server_rewrite_by_lua_block { if ngx.var.uri == '/probe' then probe 'server_rewrite' end }",
+            locations = { ["/probe"] = "ngx.print 'done'" },
+        }
+        assert.equal("done", (here:get("/probe")))
+        assert_waits "server_rewrite"
+    end)
+
+
+    -- Phases are known by their names; nginx gets new ones.
+    it("nginx is asked where the phase is a new one, and complains of nothing", function ()
+        local here = site.start {
+            http = "init_by_lua_block {" .. PROBE .. "; local get_phase = ngx.get_phase;"
+                   .. "function ngx.get_phase() return get_phase() == 'init' and 'init' or 'new' end }",
+            locations = { ["/probe"] = { content = "probe 'new' ngx.print 'done'", log = "probe 'new_log'" } },
+        }
+        assert.equal("done", (here:get("/probe")))
+        assert_waits "new"
+        assert_works "new_log"
+        assert.equal("raised API disabled in the context of log_by_lua*", found("new_log", "semaphore"))
+        assert.falsy(here:log():find("patch", 1, true))
+    end)
+
+
+    local function make_certificate(path)
+        assert(succeeds("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
+                        .. "-subj /CN=spec -keyout " .. path .. "/key -out " .. path .. "/certificate 2>/dev/null"))
+        return "ssl_certificate " .. path .. "/certificate; ssl_certificate_key " .. path .. "/key;"
+    end
+
+    -- What a TLS client gets from /secret, "" if nothing.
+    local function ask_for_secret(path)
+        return (process.run("io.write(io.popen('curl -sk --max-time 20 --unix-socket " .. path
+                            .. "/tls.sock https://spec/secret'):read('*a'))"))
+    end
+
+
     it("one can wait while a TLS connection gets its certificate", function ()
         local path = folder()
-        assert.is_true(succeeds("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
-                                   .. "-subj /CN=spec -keyout " .. path .. "/key -out " .. path
-                                   .. "/certificate 2>/dev/null"))
         local here = site.start {
             http = "init_by_lua_block {" .. PROBE .. "}",
             listen = { "unix:" .. path .. "/tls.sock ssl" },
-            server = "ssl_certificate " .. path .. "/certificate; ssl_certificate_key " .. path .. "/key;"
-                     .. "ssl_certificate_by_lua_block { probe 'certificate' }",
+            server = make_certificate(path) .. "ssl_certificate_by_lua_block { probe 'certificate' }",
             locations = { ["/secret"] = "ngx.print 'secret'" },
         }
-        assert.equal("secret", (process.run("io.write(io.popen('curl -sk --max-time 20 --unix-socket " .. path
-                                            .. "/tls.sock https://spec/secret'):read('*a'))")))
+        assert.equal("secret", ask_for_secret(path))
         assert_waits "certificate"
+        assert.is_true(site.alive(here.master.pid))
+    end)
+
+
+    -- That takes OpenResty's patch, without which nginx ends the connection when anything yields there.
+    it("one can wait in ssl_client_hello where ngx.sleep can; a free lock is to be had in any case", function ()
+        local path = folder()
+        local here = site.start {
+            http = "init_by_lua_block {" .. PROBE .. "}",
+            listen = { "unix:" .. path .. "/tls.sock ssl" },
+            server = make_certificate(path) .. [[ssl_client_hello_by_lua_block {
+                local dict = require("resty.shdict").open "spec_phases"
+                local free = assert(require("resty.lock"):new("spec_phases", { timeout = 0 }))
+                dict:set("hello free", free:lock "free hello" .. " " .. free:unlock())
+                dict:set("hello no time", select(2, free:lock "held"))
+                if dict:get "may sleep" then
+                    ngx.sleep(0.001)
+                end
+                if dict:get "may wait" then
+                    probe "hello"
+                end
+            }]],
+            locations = { ["/secret"] = "ngx.print 'secret'" },
+        }
+        assert.equal("secret", ask_for_secret(path))
+        assert.equal("0 1", found("hello", "free"))
+        assert.equal("timeout", found("hello", "no time"))
+        dict:set("may sleep", true)
+        local patched = ask_for_secret(path) == "secret"
+        dict:set("may wait", true)
+        assert.equal(patched and "secret" or "", ask_for_secret(path))
+        if patched then
+            assert_waits "hello"
+        end
         assert.is_true(site.alive(here.master.pid))
     end)
 

@@ -12,7 +12,6 @@ require "resty.holdfast.host.nginx_chores"
 local get_phase = ngx.get_phase
 local max = math.max
 local min = math.min
-local pcall = pcall
 local sleep = ngx.sleep
 
 local _M = { name = "nginx", now = none.now }
@@ -22,10 +21,11 @@ local LOOK_EVERY = 0.005
 -- Shorter waits are none for nginx, whose timers count milliseconds.
 local SHORTEST = 0.001
 
--- Where one can wait. Of a phase that is not named here nginx itself is asked.
+-- Where one can wait, in http { } and in stream { }. Of a phase that is not named here nginx itself is asked.
 local YIELDABLE = {
-    access = true, content = true, rewrite = true, server_rewrite = true, timer = true,
-    ssl_cert = true, ssl_client_hello = true, ssl_session_fetch = true,
+    access = true, content = true, precontent = true, preread = true, rewrite = true, server_rewrite = true,
+    timer = true, proxy_ssl_cert = true, proxy_ssl_verify = true, ssl_cert = true, ssl_client_hello = true,
+    ssl_session_fetch = true,
 }
 
 local IN_INIT = "cannot wait in init_by_lua*, where nothing else runs yet; use init_worker_by_lua* and there "
@@ -34,6 +34,17 @@ local IN_INIT = "cannot wait in init_by_lua*, where nothing else runs yet; use i
 -- Of earlier waits, to be used again.
 local idle, idle_count = {}, 0
 
+local nobodys_bell
+
+
+-- Whether one can wait in the phase that runs, or what nginx says against it. Not by sleep(0): of that an nginx without
+-- OpenResty's patch for it complains in its log.
+local function ask()
+    nobodys_bell = nobodys_bell or semaphore.new(0)
+    local _, err = nobodys_bell:wait(0)
+    return err == "timeout", err
+end
+
 
 function _M.is_yieldable()
     local phase = get_phase()
@@ -41,7 +52,7 @@ function _M.is_yieldable()
         if phase == "init" then
             return false, IN_INIT, true
         end
-        local ok, err = pcall(sleep, 0)
+        local ok, err = ask()
         if not ok then
             return false, err, true
         end
