@@ -300,7 +300,7 @@ typedef struct holdfast_lease {
 } holdfast_lease;
 
 /* [attempt] Takes the lock if it is free, has expired, or its holder's process is dead. `agent` tells which coroutine
- * of this process wants it (holdfast_agents), 0 if nobody is to know. With `fair` not 0 it is not taken before others
+ * of this process is then its holder (see lock_adopt), 0 for none. With `fair` not 0 it is not taken before others
  * that wait for it. OK fills the lease, all else clears it but INVALID. LOCKED (also by an ordinary value), NO_MEMORY,
  * TOO_LARGE. */
 HOLDFAST_API int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
@@ -312,6 +312,10 @@ HOLDFAST_API int holdfast_unlock(holdfast_dict *dict, const char *key, size_t ke
 /* [change] New exptime from now. NOT_OWNER. */
 HOLDFAST_API int holdfast_lock_renew(holdfast_dict *dict, const char *key, size_t key_length,
                                      const holdfast_lease *lease, double exptime);
+/* [change] Tells which coroutine of this process holds the lease from now on: `agent`, which is to make the call itself
+ * (see holdfast_agents); 0: none, as when it is not certain which one will give it back. NOT_OWNER. */
+HOLDFAST_API int holdfast_lock_adopt(holdfast_dict *dict, const char *key, size_t key_length,
+                                     const holdfast_lease *lease, uint32_t agent);
 /* [read] Seconds until the lease expires; 0 if it never does. NOT_OWNER. */
 HOLDFAST_API int holdfast_lock_remaining(holdfast_dict *dict, const char *key, size_t key_length,
                                          const holdfast_lease *lease, double *seconds);
@@ -361,8 +365,10 @@ HOLDFAST_API uint32_t holdfast_waiter_open(holdfast_parker *parker);
 HOLDFAST_API void holdfast_waiter_close(holdfast_parker *parker, uint32_t waiter);
 
 /* A range of 2^20 agents that nobody else in this process uses, for one Lua state: an agent is what this gives plus a
- * number. The number 0 stands for the whole Lua state, where code outside of coroutines runs. 0: none are left; then
- * nobody is told. Deadlocks are searched for between agents: one that waits does nothing else meanwhile. */
+ * number. The number 0 stands for the whole Lua state, where code outside of coroutines runs; as a holder, for any of its
+ * coroutines, which one is not certain. 0: none are left; then nobody is told. Deadlocks are searched for between agents:
+ * one that waits does nothing else meanwhile, and what it holds is given back by itself, or by nobody. Only of what is
+ * certain to be so is an agent told to be the holder: it may be told of a deadlock that is none otherwise. */
 HOLDFAST_API uint32_t holdfast_agents(void);
 
 typedef struct holdfast_wait {
@@ -375,6 +381,7 @@ typedef struct holdfast_wait {
   double timeout; /* seconds after which the caller gives up, 0: not told. Then others pass it, should  */
                   /* its process be stopped                                                            */
   double pause;   /* out: how long to sleep at most before calling again                               */
+  uint32_t holder_agent; /* which coroutine holds what is granted, 0: none, see holdfast_lock_adopt     */
 } holdfast_wait;
 
 /* [attempt] As lock_try; does not wait itself. If the lock is held, queues the waiter (once) and says in wait->pause
@@ -401,8 +408,8 @@ HOLDFAST_API int holdfast_lock_leave(holdfast_dict *dict, const char *key, size_
 /* --- permits: rwlocks and semaphores ----------------------------------------------------------------- */
 
 /* Under a key there may be permits, of which several may have some at a time. holdfast_unlock, holdfast_lock_renew,
- * holdfast_lock_remaining, holdfast_lock_explain, holdfast_lock_holder and holdfast_lock_leave work for a lease of
- * permits as for one of a lock. Permits of a process that is dead come back when they are missed. Who waits gets them
+ * holdfast_lock_adopt, holdfast_lock_remaining, holdfast_lock_explain, holdfast_lock_holder and holdfast_lock_leave work
+ * for a lease of permits as for one of a lock. Permits of a process that is dead come back when they are missed. Who waits gets them
  * in the order of arrival: nobody passes a waiter for whom there are not enough. Each attempt that is refused, and each
  * release, takes time for every holder. */
 typedef enum holdfast_permits_kind {

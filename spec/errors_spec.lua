@@ -90,8 +90,8 @@ describe("an error at any point", function ()
                 for size = 40, 115 do  -- the stack ends at another instruction with each
                     overflow(make(), size)
                     collect()
-                    if not is_free(name) or agents.held ~= 0 then
-                        say(name, size, is_free(name), agents.held)
+                    if not is_free(name) or agents.named ~= 0 or agents.unnamed ~= 0 then
+                        say(name, size, is_free(name), agents.named, agents.unnamed)
                         os.exit(1)
                     end
                 end

@@ -107,9 +107,9 @@ describe("lock", function ()
             assert.equal([[
 holdfast: bad options to new: table expected, got number; not looked at
 holdfast: bad options to new: table expected, got string; not looked at
-holdfast: unknown option "exptiem" to new: accepted are block, exptime, fair, max_step, on_lost, ratio, renew, step, ]]
+holdfast: unknown option "exptiem" to new: accepted are block, deadlock, exptime, fair, max_step, on_lost, ratio, ]]
                 .. [[
-timeout and wait
+renew, step, timeout and wait
 holdfast: bad option "step" to new: -1; not looked at
 holdfast: bad option "ratio" to new: table; not looked at
 holdfast: bad option "max_step" to new: 0; not looked at

@@ -35,6 +35,7 @@ local BUSY = core.BUSY
 local CANNOT_RENEW = keeping.CANNOT_RENEW
 local DEFAULT_SETTINGS = options.DEFAULT_SETTINGS
 local LOCKED = core.LOCKED
+local NOBODY = agents.NOBODY
 local OK = core.OK
 local SYSTEM = core.SYSTEM
 local TIMEOUT = core.TIMEOUT
@@ -43,8 +44,8 @@ local _M = { _VERSION = core.version }
 local mt = { __index = _M }
 
 -- Of lua-resty-lock's methods: what it did not look at is told, and not refused.
-local NEW_OPTIONS = options.known({ "exptime", "timeout", "wait", "block", "fair", "renew", "on_lost", "step", "ratio",
-                                    "max_step" }, true)
+local NEW_OPTIONS = options.known({ "exptime", "timeout", "wait", "block", "fair", "deadlock", "renew", "on_lost",
+                                    "step", "ratio", "max_step" }, true)
 local LOCK_OPTIONS = options.known({ "exptime", "timeout", "why" }, true)
 local TRYLOCK_OPTIONS = options.known { "exptime", "why" }
 local WITH_OPTIONS = options.known { "exptime", "timeout", "why" }
@@ -118,13 +119,13 @@ local function lock_key(key)
 end
 
 
-local function wait_for_lock(self, handle, key, exptime, timeout, step, agent, why)
+local function wait_for_lock(self, handle, key, exptime, timeout, step, certain, why)
     return wait_for(self, {
         handle = handle,
         key = key,
         exptime = exptime,
         timeout = timeout,
-        agent = agent,
+        certain = certain,
         fair = self.settings.fair,
         why = why,
         step = step,
@@ -135,54 +136,62 @@ end
 
 
 -- What is no lock object has no field cdata. The methods look for it themselves, because where Lua is interpreted one
--- more call shows in the time of a lock.
-function _M.lock(self, key, opts)
-    if type(self) ~= "table" or self.cdata == nil then
-        wrong_receiver(self, "lock")
-    end
-    local err
-    key, err = lock_key(key)
-    if not key then
-        return nil, err
-    end
-    if self.cdata and not vacate(self) then
-        return nil, "locked"
-    end
-    local exptime, timeout, step, why = self.exptime, self.timeout, self.step, nil
-    if opts then
-        local given_exptime, given_timeout
-        given_exptime, given_timeout, why = read_call(opts, "lock", LOCK_OPTIONS)
-        exptime = given_exptime or exptime
-        if given_timeout then
-            timeout = min(given_timeout, exptime)
-            step = min(step, timeout)
+-- more call shows in the time of a lock. For the same reason there are two of this one. `certain`: the caller will
+-- release the lock.
+local function locker(certain)
+    return function (self, key, opts)
+        if type(self) ~= "table" or self.cdata == nil then
+            wrong_receiver(self, "lock")
         end
-    end
+        local err
+        key, err = lock_key(key)
+        if not key then
+            return nil, err
+        end
+        if self.cdata and not vacate(self) then
+            return nil, "locked"
+        end
+        local exptime, timeout, step, why = self.exptime, self.timeout, self.step, nil
+        if opts then
+            local given_exptime, given_timeout
+            given_exptime, given_timeout, why = read_call(opts, "lock", LOCK_OPTIONS)
+            exptime = given_exptime or exptime
+            if given_timeout then
+                timeout = min(given_timeout, exptime)
+                step = min(step, timeout)
+            end
+        end
 
-    local settings = self.settings
-    if settings.renew and exptime > 0 and not can_renew() then
-        return nil, CANNOT_RENEW
-    end
-    local handle = self.dict[1]
-    local grant = take_grant(handle, key)
-    local agent = agents.current or agents.get()
-    local code = C.holdfast_lock_try(handle, key, #key, exptime, agent, settings.fair, grant.lease)
-    if code == OK then
-        if why or settings.watched then
-            settle(self, grant, handle, key, exptime, why)
-        else
-            hold(grant)
-            self.cdata = grant
+        local settings = self.settings
+        if settings.renew and exptime > 0 and not can_renew() then
+            return nil, CANNOT_RENEW
         end
-        self.key = key
-        return 0
+        local agent = settings.holder
+        if not agent or certain and agent ~= NOBODY then
+            agent = agents.current or agents.get()
+        end
+        local handle = self.dict[1]
+        local grant = take_grant(handle, key)
+        local code = C.holdfast_lock_try(handle, key, #key, exptime, agent, settings.fair, grant.lease)
+        if code == OK then
+            if why or settings.watched then
+                settle(self, grant, agent, handle, key, exptime, why)
+            else
+                hold(grant, agent)
+                self.cdata = grant
+            end
+            self.key = key
+            return 0
+        end
+        give_back(grant)
+        if code ~= LOCKED and code ~= TIMEOUT and (timeout <= 0 or (code ~= SYSTEM and code ~= BUSY)) then
+            return nil, reason(code)
+        end
+        return wait_for_lock(self, handle, key, exptime, timeout, step, certain, why)
     end
-    give_back(grant)
-    if code ~= LOCKED and code ~= TIMEOUT and (timeout <= 0 or (code ~= SYSTEM and code ~= BUSY)) then
-        return nil, reason(code)
-    end
-    return wait_for_lock(self, handle, key, exptime, timeout, step, agent, why)
 end
+
+_M.lock = locker(false)
 
 
 function _M.trylock(self, key, opts)
@@ -210,13 +219,13 @@ function _M.trylock(self, key, opts)
     end
     local handle = self.dict[1]
     local grant = take_grant(handle, key)
-    local agent = agents.current or agents.get()
+    local agent = settings.holder or agents.current or agents.get()
     local code = C.holdfast_lock_try(handle, key, #key, exptime, agent, settings.fair, grant.lease)
     if code == OK then
         if why or settings.watched then
-            settle(self, grant, handle, key, exptime, why)
+            settle(self, grant, agent, handle, key, exptime, why)
         else
-            hold(grant)
+            hold(grant, agent)
             self.cdata = grant
         end
         self.key = key
@@ -235,7 +244,8 @@ _M.expire = holding.expire
 _M.token = holding.token
 _M.remaining = holding.remaining
 _M.valid = holding.valid
-_M.with = scoped.method("with", _M.lock, WITH_OPTIONS)
+_M.hand_over = holding.hand_over
+_M.with = scoped.method("with", locker(true), WITH_OPTIONS)
 
 
 -- As in lock(), false is no key.

@@ -16,6 +16,7 @@ local C = core.C
 local can_renew = keeping.can_renew
 local give_back = grants.give_back
 local held_by = holding.held_by
+local holder = agents.holder
 local key_string = core.key_string
 local read_call = options.read_call
 local reason = core.reason
@@ -23,6 +24,7 @@ local settle = acquire.settle
 local setmetatable = setmetatable
 local take_grant = grants.take
 local type = type
+local used = require("resty.holdfast.lock.handing").used
 local vacate = require("resty.holdfast.lock.scopes").vacate
 local wait_for = acquire.wait_for
 local wrong_receiver = holding.wrong_receiver
@@ -41,8 +43,8 @@ local _M = { _VERSION = core.version }
 local mt = { __index = _M }
 
 local DEFAULTS = { exptime = 30 }
-local NEW_OPTIONS = options.known { "exptime", "timeout", "wait", "block", "fair", "renew", "on_lost", "step", "ratio",
-                                    "max_step" }
+local NEW_OPTIONS = options.known { "exptime", "timeout", "wait", "block", "fair", "deadlock", "renew", "on_lost",
+                                    "step", "ratio", "max_step" }
 local LOCK_OPTIONS = options.known { "exptime", "timeout", "why" }
 local TRY_OPTIONS = options.known { "exptime", "why" }
 
@@ -67,8 +69,9 @@ function _M.new(class, dict_name, opts)
 end
 
 
--- Takes a share of `want` permits. Without a timeout it does not wait. The seconds waited; nil and the reason.
-local function take(self, key, want, exptime, timeout, why)
+-- Takes a share of `want` permits. Without a timeout it does not wait. `certain`: the caller will release the share.
+-- The seconds waited; nil and the reason.
+local function take(self, key, want, certain, exptime, timeout, why)
     local err
     key, err = key_string(key)
     if not key then
@@ -84,11 +87,11 @@ local function take(self, key, want, exptime, timeout, why)
     end
     local handle = self.dict[1]
     local grant = take_grant(handle, key)
-    local agent = agents.current or agents.get()
+    local agent = holder(settings.holder, certain)
     local code = C.holdfast_permits_try(handle, key, #key, RWLOCK, want, ALL, exptime, agent, settings.fair,
                                         grant.lease)
     if code == OK then
-        settle(self, grant, handle, key, exptime, why)
+        settle(self, grant, agent, handle, key, exptime, why)
         return 0
     end
     give_back(grant)
@@ -106,7 +109,7 @@ local function take(self, key, want, exptime, timeout, why)
         total = ALL,
         exptime = exptime,
         timeout = timeout,
-        agent = agent,
+        certain = certain,
         fair = settings.fair,
         why = why,
         step = self.step,
@@ -117,7 +120,7 @@ end
 
 
 -- A method that waits.
-local function locker(name, want)
+local function locker(name, want, certain)
     return function (self, key, opts)
         if type(self) ~= "table" or self.cdata == nil then
             wrong_receiver(self, name)
@@ -126,7 +129,7 @@ local function locker(name, want)
         if opts ~= nil then
             exptime, timeout, why = read_call(opts, name, LOCK_OPTIONS)
         end
-        return take(self, key, want, exptime, timeout or self.timeout, why)
+        return take(self, key, want, certain, exptime, timeout or self.timeout, why)
     end
 end
 
@@ -141,7 +144,7 @@ local function trier(name, want)
         if opts ~= nil then
             exptime, _, why = read_call(opts, name, TRY_OPTIONS)
         end
-        local elapsed, err = take(self, key, want, exptime, nil, why)
+        local elapsed, err = take(self, key, want, false, exptime, nil, why)
         if elapsed then
             return true
         end
@@ -150,17 +153,18 @@ local function trier(name, want)
 end
 
 
-_M.rdlock = locker("rdlock", 1)
-_M.wrlock = locker("wrlock", ALL)
+_M.rdlock = locker("rdlock", 1, false)
+_M.wrlock = locker("wrlock", ALL, false)
 _M.tryrdlock = trier("tryrdlock", 1)
 _M.trywrlock = trier("trywrlock", ALL)
-_M.with_rd = scoped.method("with_rd", _M.rdlock, LOCK_OPTIONS)
-_M.with_wr = scoped.method("with_wr", _M.wrlock, LOCK_OPTIONS)
+_M.with_rd = scoped.method("with_rd", locker("rdlock", 1, true), LOCK_OPTIONS)
+_M.with_wr = scoped.method("with_wr", locker("wrlock", ALL, true), LOCK_OPTIONS)
 _M.unlock = holding.unlock
 _M.expire = holding.expire
 _M.token = holding.token
 _M.remaining = holding.remaining
 _M.valid = holding.valid
+_M.hand_over = holding.hand_over
 _M.holder = holding.holder
 
 
@@ -173,6 +177,7 @@ function _M.downgrade(self)
     if not grant then
         return nil, "unlocked"
     end
+    used(self, grant, key)
     local code = C.holdfast_permits_keep(grant.dict, key, #key, grant.lease, 1)
     if code == OK then
         return true

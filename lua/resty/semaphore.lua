@@ -1,7 +1,6 @@
 -- At most so many at once, over processes. Manual: docs/resty.semaphore.md.
 
 local acquire = require "resty.holdfast.lock.acquire"
-local agents = require "resty.holdfast.agents"
 local core = require "resty.holdfast.core"
 local grants = require "resty.holdfast.lock.grants"
 local options = require "resty.holdfast.lock.options"
@@ -33,6 +32,8 @@ local xpcall = xpcall
 local BUSY = core.BUSY
 local INFINITY = math.huge
 local LOCKED = core.LOCKED
+-- Any coroutine may post a permit.
+local NOBODY = require("resty.holdfast.agents").NOBODY
 local OK = core.OK
 local SYSTEM = core.SYSTEM
 local SEMAPHORE = core.SEMAPHORE
@@ -84,7 +85,7 @@ end
 
 
 local function keep(self, key, grant)
-    hold(grant)
+    hold(grant, NOBODY)
     local own = self.held[key]
     if not own then
         own = { first = 1, last = 0 }
@@ -96,7 +97,7 @@ local function keep(self, key, grant)
 end
 
 
-local function wait_for(self, handle, key, timeout, agent)
+local function wait_for(self, handle, key, timeout)
     local elapsed, grant, keys = acquire.wait({
         handle = handle,
         key = key,
@@ -105,7 +106,7 @@ local function wait_for(self, handle, key, timeout, agent)
         total = self.permits,
         exptime = self.exptime,
         timeout = timeout,
-        agent = agent,
+        holder = NOBODY,
         fair = self.settings.fair,
         step = self.step,
         ratio = self.ratio,
@@ -126,8 +127,7 @@ end
 local function take(self, key, timeout)
     local handle = self.dict[1]
     local grant = take_grant(handle, key)
-    local agent = agents.current or agents.get()
-    local code = C.holdfast_permits_try(handle, key, #key, SEMAPHORE, 1, self.permits, self.exptime, agent,
+    local code = C.holdfast_permits_try(handle, key, #key, SEMAPHORE, 1, self.permits, self.exptime, NOBODY,
                                         self.settings.fair, grant.lease)
     if code == OK then
         keep(self, key, grant)
@@ -137,7 +137,7 @@ local function take(self, key, timeout)
     if code ~= LOCKED and code ~= TIMEOUT and (timeout <= 0 or (code ~= SYSTEM and code ~= BUSY)) then
         return nil, reason(code)
     end
-    return wait_for(self, handle, key, timeout, agent)
+    return wait_for(self, handle, key, timeout)
 end
 
 

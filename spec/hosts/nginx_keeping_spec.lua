@@ -1,5 +1,4 @@
--- Locks that the light threads of nginx hold for long: they are renewed as long as the light thread lives, and a
--- deadlock between requests is told, but none where somebody could still release.
+-- Locks that the light threads of nginx hold for long: they are renewed as long as the light thread lives.
 
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
@@ -16,15 +15,6 @@ local COMMON = [[
     end
     local function done(step, ...)
         dict:set(step, table.concat({ ... }, " "))
-    end
-    -- What came of the wait for a key, which is released if it was got.
-    local function try(key)
-        local lock = new { timeout = 15 }
-        local elapsed, err, keys = lock:lock(key)
-        if elapsed then
-            lock:unlock()
-        end
-        return elapsed and "got" or err .. (keys and " " .. table.concat(keys, ",") or "")
     end
 ]]
 
@@ -63,13 +53,6 @@ describe("in nginx", function ()
 
     local function await(step)
         return site.await(step, function () return dict:get(step) end)
-    end
-
-    local function await_waiter(key)
-        site.await("somebody waits for " .. key, function ()
-            local holder = lock:holder(key)
-            return holder and holder.waiters > 0
-        end)
     end
 
     local function sleep(seconds)
@@ -196,149 +179,6 @@ describe("in nginx", function ()
             here:get("/log")
             assert.equal("cannot renew here: in nginx locks are renewed only where one can wait for them", await "log")
             assert.is_nil(lock:holder("key"))
-        end)
-    end)
-
-
-    describe("a deadlock", function ()
-        -- Takes one key, and then wants the other.
-        local CROSS = [[
-            local mine, other = ngx.var.arg_mine, ngx.var.arg_other
-            local lock = new { exptime = 60 }
-            assert(lock:lock(mine))
-            done(mine .. " taken", "")
-            await(other .. " taken")
-            local outcome = try(other)
-            lock:unlock()
-            ngx.print(outcome)
-        ]]
-
-        local function assert_one_is_told(first, second)
-            first:send("/cross?mine=a&other=b")
-            second:send("/cross?mine=b&other=a")
-            local outcomes = { (first:receive(30)), (second:receive(30)) }
-            local told = outcomes[1] == "got" and 2 or 1
-            assert.equal("got", outcomes[3 - told])
-            assert.equal(told == 1 and "deadlock b,a" or "deadlock a,b", outcomes[told])
-        end
-
-        it("of two requests of one worker is told to one, and the other goes on", function ()
-            local here = site.start { locations = locations { ["/cross"] = CROSS } }
-            assert_one_is_told(here:connect(), here:connect())
-        end)
-
-
-        it("of requests of two workers is told to one, and the other goes on", function ()
-            local here = site.start { workers = 2, locations = locations { ["/cross"] = CROSS } }
-            local connections = here:connect_to_each(2)
-            assert_one_is_told(connections[1], connections[2])
-        end)
-
-
-        -- Holds b and wants a, whoever has that.
-        local HOLDER_OF_B = [[
-            local lock = new { exptime = 60 }
-            assert(lock:lock("b"))
-            done "b taken"
-            await "a taken"
-            local outcome = try "a"
-            lock:unlock()
-            ngx.print(outcome)
-        ]]
-
-        it("is none while another light thread of the request holds what is waited for", function ()
-            local here = site.start { locations = locations { ["/b"] = HOLDER_OF_B, ["/a"] = [[
-                local lock = new { exptime = 60 }
-                await "b taken"
-                assert(lock:lock("a"))
-                done "a taken"
-                local thread = ngx.thread.spawn(function () return try "b" end)
-                await "go on"
-                lock:unlock()
-                ngx.print(select(2, ngx.thread.wait(thread)))
-            ]] } }
-            local a, b = here:connect(), here:connect()
-            b:send("/b")
-            a:send("/a")
-            await_waiter "a"
-            await_waiter "b"
-            sleep(0.1)
-            dict:set("go on", true)
-            assert.equal("got", (a:receive()))
-            assert.equal("got", (b:receive()))
-        end)
-
-
-        -- nginx uses the coroutine of a request again as soon as that is over.
-        it("is none when another request has the coroutine of the one that took the lock", function ()
-            local here = site.start { locations = locations {
-                ["/b"] = HOLDER_OF_B,
-                ["/a"] = [[
-                    TAKEN = new { exptime = 60 }
-                    assert(TAKEN:lock("a"))
-                    done "a taken"
-                ]],
-                ["/release"] = [[
-                    await "go on"
-                    ngx.print(TAKEN:unlock())
-                ]],
-                ["/want"] = "ngx.print(try 'b')",
-            } }
-            local b, release, wanting = here:connect(), here:connect(), {}
-            b:send("/b")
-            release:send("/release")
-            await "b taken"
-            here:get("/a")
-            for i = 1, 5 do
-                wanting[i] = here:connect()
-                wanting[i]:send("/want")
-            end
-            await_waiter "a"
-            await_waiter "b"
-            sleep(0.1)
-            dict:set("go on", true)
-            assert.equal("1", (release:receive()))
-            assert.equal("got", (b:receive()))
-            for i = 1, 5 do
-                assert.equal("got", (wanting[i]:receive()))
-            end
-        end)
-
-
-        it("is none where somebody waited whose client went away", function ()
-            local here = site.start { server = "lua_check_client_abort on;", locations = locations {
-                ["/other"] = [[
-                    OTHER = new { exptime = 60 }
-                    assert(OTHER:lock("other"))  -- who holds nothing is in no circle
-                    collectgarbage "stop"
-                ]],
-                ["/want"] = "try 'b'",
-                ["/b"] = HOLDER_OF_B,
-                ["/a"] = [[
-                    local lock = new { exptime = 60 }
-                    assert(lock:lock("a"))
-                    done "a taken"
-                    await "go on"
-                    ngx.print(lock:unlock())
-                ]],
-            } }
-            here:get("/other")
-            local a, b = here:connect(), here:connect()
-            b:send("/b")
-            await "b taken"
-            for _ = 1, 5 do
-                local wanting = here:connect()
-                wanting:send("/want")
-                await_waiter "b"
-                wanting:close()
-            end
-            sleep(0.1)
-            a:send("/a")
-            await_waiter "a"
-            sleep(0.1)
-            dict:set("go on", true)
-            assert.equal("1", (a:receive()))
-            assert.equal("got", (b:receive()))
         end)
     end)
 end)

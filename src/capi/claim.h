@@ -13,6 +13,7 @@ inline Stake stake_of(const holdfast_wait& wait) noexcept {
 
 inline Claim claim_of(const holdfast_wait& wait, double exptime) noexcept {
   return {.exptime = exptime,
+          .holder_agent = wait.holder_agent,
           .agent = wait.agent,
           .fair = wait.fair != 0,
           .timeout = wait.timeout > 0 ? wait.timeout : 0,  // 0 also for what is not a number

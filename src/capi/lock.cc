@@ -42,7 +42,8 @@ int holdfast_lock_try(holdfast_dict* dict, const char* key, size_t key_length, d
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
     Lease granted;
-    const Code code = lock_try(unwrap(dict), {key, key_length}, {exptime, agent, fair != 0}, granted);
+    const Code code = lock_try(unwrap(dict), {key, key_length},
+                               {.exptime = exptime, .holder_agent = agent, .fair = fair != 0}, granted);
     *lease = {granted.owner, granted.sequence};
     return outcome(code, unwrap(dict));
   });
@@ -64,6 +65,14 @@ int holdfast_lock_renew(holdfast_dict* dict, const char* key, size_t key_length,
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
     return outcome(renew(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence}, exptime), unwrap(dict));
+  });
+}
+
+int holdfast_lock_adopt(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease,
+                        uint32_t agent) {
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    return outcome(adopt(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence}, agent), unwrap(dict));
   });
 }
 

@@ -52,7 +52,7 @@ int holdfast_permits_try(holdfast_dict* dict, const char* key, size_t key_length
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
-    PermitsClaim claim{{.exptime = exptime, .agent = agent, .fair = fair != 0}, {}, 0, 0};
+    PermitsClaim claim{{.exptime = exptime, .holder_agent = agent, .fair = fair != 0}, {}, 0, 0};
     if (const int bad = to_claim(kind, want, total, claim)) return bad;
     Lease granted;
     const Code code = permits_try(unwrap(dict), {key, key_length}, claim, granted);

@@ -4,8 +4,8 @@
 // one block, the note, which says why the lock is held; who holds it is said by the lock's owner word.
 //
 // A block is filled, then added by one store of the chain's first link; it is taken out by one store of the link that
-// leads to it, then given back. Only its expiry and its count change in between, by one store each. Each carries the
-// hash of its entry's key, so that a link which was overwritten does not lead into another chain.
+// leads to it, then given back. Only its expiry, its count and its agent change in between, by one store each. Each
+// carries the hash of its entry's key, so that a link which was overwritten does not lead into another chain.
 //
 // Nothing here trusts what it loads. What makes no sense ends a walk and has the shard repaired.
 //

@@ -192,7 +192,7 @@ struct LockFields {
   Word64 sequence;  // fencing number of the grant
   QueueFields queue;
   Word32 reserved;  // not 0: granted by a release to this waiter of the owner, who has yet to claim it
-  Word32 agent;     // which coroutine of the owner holds it; 0: not told
+  Word32 agent;     // which coroutine of the owner is taken for the holder; 0: none
   Word64 since;     // time of the grant (ms)
   Word32 note;      // block of a hold that says why; 0: none
   Word32 passes;    // grants to somebody who came later than a waiter of the queue; wraps. Derived
@@ -238,7 +238,7 @@ struct HoldFields {
   Word64 sequence;  // fencing number of the grant
   Word64 since;     // time of the grant (ms)
   Word32 count;     // how many permits
-  Word32 agent;     // which coroutine of the owner has them; 0: not told
+  Word32 agent;     // which coroutine of the owner is taken for the holder; 0: none
 };
 static_assert(sizeof(HoldFields) == 32);
 

@@ -12,7 +12,8 @@
 //      circle are there, of the same waits, when they are read a second time after all were read once. So from T until
 //      between the two readings, no agent of the circle did anything: none got a lock, and none released one.
 //   2. At the time its record was seen, after T, what agent i waits for was held by agent i + 1, by a grant with a
-//      number of its own. That grant was not made after T (1.), so it was made before, and i + 1 held the thing at T.
+//      number of its own. An agent becomes the holder by what it does itself: it takes the thing, or adopts the grant.
+//      That was not after T (1.), so it was before, and i + 1 held the thing at T.
 //   3. So at T each agent waited for what the next one held, and none could release anything.
 // Without "seen after T" the fault is: i is seen waiting for i + 1, which then releases that, and only later begins to
 // wait for something else, while i has not looked again.
@@ -20,12 +21,14 @@
 // of a look before one, so what an agent did before it waited is seen by whoever looks at a later time.
 //
 // What may still end such a circle is somebody outside of it, or the clock: a timeout, the exptime of a lock, a death,
-// a delete of the lock's key. Who is dead, and grants that have expired, are found out before a circle counts.
+// a delete of the lock's key, another coroutine that adopts a grant. Who is dead, and grants that have expired, are
+// found out before a circle counts.
 //
 // Not found: waits for what several hold; waits that are not for locks or rwlocks; a circle of more than kCycleMax
 // waits; waits for which there was no free record; waits that poll; processes of other worlds; and a circle of one
 // wait, which is an agent that waits for itself. A process that is stopped, or busy, is found to wait only when it goes
-// on. A coroutine that got a lock counts as its holder until the release, whoever was given the object meanwhile.
+// on. Nor is it known which agent holds a grant where the process names none, because it is not certain which of its
+// coroutines is to release it.
 //
 // Who is told: the last one to wait, as that closed the circle. If it does not come, because its coroutine is no longer
 // resumed or its process is stopped, the one before it is told after kVictimPatienceNs, and so on.

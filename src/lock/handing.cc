@@ -100,7 +100,7 @@ bool is_reserved_for(const LockEntry& lock, const Waiter* waiter) noexcept {
 Lease claim_reserved(const LockEntry& lock, World& world, const Contender& contender) noexcept {
   note_reserved_time(lock);
   lock.fields.reserved.store(0, kRelaxed);
-  lock.fields.agent.store(contender.claim.agent, kRelaxed);
+  lock.name_holder(contender.claim.holder_agent);
   lock.extend(expiry_after(contender.claim.exptime), lock.segment.flush_epoch());
   leave_queue(lock, world, contender.waiter);
   return {contender.self, lock.fields.sequence.load(kRelaxed)};

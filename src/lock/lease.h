@@ -20,10 +20,11 @@ struct Lease {
 /// What somebody wants.
 struct Claim {
   double exptime;
-  std::uint32_t agent = 0;  // which coroutine it is; 0: not told
-  bool fair = false;        // waits its turn, and is not overtaken
-  double timeout = 0;       // seconds after which it stops waiting; 0: not known
-  Stake stake = Stake::nothing;
+  std::uint32_t holder_agent = 0;  // the coroutine that is to be taken for the holder; 0: none
+  std::uint32_t agent = 0;         // the one that waits; 0: not told
+  bool fair = false;               // waits its turn, and is not overtaken
+  double timeout = 0;              // seconds after which it stops waiting; 0: not known
+  Stake stake = Stake::nothing;    // of the one that waits
 };
 
 }  // namespace holdfast

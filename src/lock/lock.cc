@@ -218,6 +218,19 @@ Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, dou
       [&](const PermitsEntry& permits) { return permits.extend(lease, end); });
 }
 
+Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t agent) noexcept {
+  const Token self = dictionary.world().token();
+  if (self == kNobody || lease.owner != self) return code_of_no_owner(dictionary.world());
+  return with_entry(
+      dictionary, key,
+      [&](const LockEntry& lock) {
+        if (!lock.held_by(lease) || !lock.live(lock.segment.flush_epoch())) return Code::not_owner;
+        lock.name_holder(agent);
+        return Code::ok;
+      },
+      [&](const PermitsEntry& permits) { return permits.name_holder(lease, agent); });
+}
+
 Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept {
   ValueOut out{};
   out.wanted = lease.sequence;

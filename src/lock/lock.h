@@ -36,6 +36,8 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
 Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
 /// ok, not_owner, timeout, busy.
 Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, double exptime) noexcept;
+/// Which coroutine is taken for the holder from now on, 0: none. ok, not_owner, timeout, busy.
+Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t agent) noexcept;
 /// Seconds left, 0 for never: ok, not_owner.
 Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept;
 

@@ -62,7 +62,7 @@ struct LockEntry {
     const std::uint64_t sequence = next_sequence(segment, fields.sequence.load(kRelaxed));
     fields.sequence.store(sequence, kRelease);  // release: pairs with Shard::copy_lock
     fields.reserved.store(reserved, kRelaxed);
-    fields.agent.store(claim.agent, kRelease);  // after the sequence: pairs with the search for deadlocks
+    name_holder(claim.holder_agent);
     fields.since.store(now / 1'000'000, kRelaxed);
     entry.expiry.store(expiry_word(end_ms, segment.flush_epoch()), kRelease);  // as the sequence
     note_end(shard, end_ms);
@@ -71,6 +71,10 @@ struct LockEntry {
     count_free_locks(shard, ~0U);
     return sequence;
   }
+
+  /// Which coroutine is taken for the holder.
+  // release: who sees this agent sees the sequence of its grant; pairs with blocker_of_lock.
+  void name_holder(std::uint32_t agent) const noexcept { fields.agent.store(agent, kRelease); }
 
   /// Ends the grant, and what was said about it.
   void free() const noexcept {

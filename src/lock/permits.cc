@@ -51,9 +51,9 @@ Sight look_at_permits(const Watch& watch, Living& living, const Onlooker& waiter
   return enough || may_purge(watch, fields, living) ? Sight::open : Sight::held;
 }
 
-// The one hold there is, if it leaves too few. A hold's words but its expiry and count are constant, and its fencing
-// number is never given twice: the same before and after means that all belongs to that hold, and that it was the
-// first. A semaphore's permit may be given back by another coroutine than took it: it leads to nobody.
+// The one hold there is, if it leaves too few. A hold's owner and fencing number are constant, and the number is never
+// given twice: the same before and after means that all belongs to that hold, and that it was the first. A semaphore's
+// permit may be given back by another coroutine than took it: it leads to nobody.
 Blocker blocker_of_permits(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
   if (watch.entry->flags.load(kAcquire) != static_cast<std::uint32_t>(PermitsKind::rwlock)) return {};
@@ -228,7 +228,7 @@ class Desk {
     hold.since_ms = now_ns / 1'000'000;
     hold.expiry = expiry_word(end_ms, flush_);
     hold.count = attempt_.what.want;
-    hold.agent = claim.agent;
+    hold.agent = claim.holder_agent;
     const std::uint32_t block = Holds::create(arena_, shard_, attempt_.key.short_hash(), hold);
     if (block == 0) return Code::corrupt;
     if (exists) {

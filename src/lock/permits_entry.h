@@ -63,6 +63,8 @@ struct PermitsEntry {
   /// Keeps `count` of the permits: also invalid, if that is none or not fewer than there are.
   Code keep(const Lease& lease, std::uint32_t count) const noexcept;
   Code extend(const Lease& lease, std::uint64_t end_ms) const noexcept;
+  /// Which coroutine is taken for the holder. ok, not_owner, corrupt.
+  Code name_holder(const Lease& lease, std::uint32_t agent) const noexcept;
 
   /// Of the waiters, as of now: nobody stands aside for whom there is not enough, nor for somebody who is fair.
   Turn turn_of(World& world, bool fair) const noexcept;

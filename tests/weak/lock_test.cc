@@ -7,6 +7,7 @@ namespace {
 struct Granting {
   Order sequence_store = kRelease;
   Order agent_store = kRelease;
+  Order adoption_store = kRelease;
   Order expiry_store = kRelease;
   Order owner_store = kRelease;  // commit()
   Order sequence_load = kAcquire;
@@ -18,7 +19,7 @@ struct Granting {
   bool sequence_is_read_twice = true;
 };
 
-/// Grant n has the fencing number n, the agent n and the expiry n.
+/// Grant n has the fencing number n, the agent n or none, and the expiry n.
 struct Entry {
   Program program;
   Location owner = program.location("owner", 1);
@@ -27,26 +28,28 @@ struct Entry {
   Location expiry = program.location("expiry", 1);
   Location mutex = program.location("mutex", 1);
 
-  void grant(const Granting& how, Thread& t, Value to, Value number) const {
+  void grant(const Granting& how, Thread& t, Value to, Value number, Value holder) const {
     if (how.owner_is_cleared_first) t.store(owner, 0, how.owner_store);
     if (!how.owner_is_last) t.store(owner, to, how.owner_store);
     t.store(sequence, number, how.sequence_store);
-    t.store(agent, number, how.agent_store);
+    t.store(agent, holder, how.agent_store);
     t.store(expiry, number, how.expiry_store);
     if (how.owner_is_last) t.store(owner, to, how.owner_store);
   }
 
-  /// One process takes the lock again that it gives back; then another takes it over.
-  void write(const Granting& how) {
+  /// One process takes the lock again that it gives back; then another takes it over, and if it `adopts`, it says
+  /// only after that which of its coroutines is the holder.
+  void write(const Granting& how, bool adopts) {
     program.thread([*this, how](Thread& t) {
-      grant(how, t, 1, 2);
+      grant(how, t, 1, 2, 2);
       Value mine = 1;
       t.compare_exchange(mutex, mine, 0, kRelease);
     });
-    program.thread([*this, how](Thread& t) {
+    program.thread([*this, how, adopts](Thread& t) {
       Value free = 0;
       t.require(t.compare_exchange(mutex, free, 2, kAcquire));
-      grant(how, t, 2, 3);
+      grant(how, t, 2, 3, adopts ? 0 : 3);
+      if (adopts) t.store(agent, 3, how.adoption_store);
     });
   }
 };
@@ -56,7 +59,7 @@ Value owner_of(Value number) { return number == 3 ? 2 : 1; }
 /// Shard::copy_lock.
 Program looking_up_a_holder(const Granting& how) {
   Entry entry;
-  entry.write(how);
+  entry.write(how, false);
   entry.program.thread([=](Thread& t) {
     const Value sequence = t.load(entry.sequence, how.sequence_load);
     const Value owner = t.load(entry.owner, how.owner_load);
@@ -70,9 +73,9 @@ Program looking_up_a_holder(const Granting& how) {
 }
 
 /// blocker_of_lock, which reads the agent too.
-Program searching_for_a_circle(const Granting& how) {
+Program searching_for_a_circle(const Granting& how, bool adopts) {
   Entry entry;
-  entry.write(how);
+  entry.write(how, adopts);
   entry.program.thread([=](Thread& t) {
     const Value sequence = t.load(entry.sequence, how.sequence_load);
     const Value owner = t.load(entry.owner, how.owner_load);
@@ -80,18 +83,21 @@ Program searching_for_a_circle(const Granting& how) {
     if (how.sequence_is_read_twice) t.require(t.load(entry.sequence, kAcquire) == sequence);
     t.require(owner != 0);
     t.claim(owner == owner_of(sequence), "the owner is that of the fencing number");
-    t.claim(agent == sequence, "the agent is that of the fencing number");
+    t.claim(agent == sequence || (adopts && agent == 0), "the agent is that of the fencing number");
   });
   return entry.program;
 }
 
-std::vector<Program> programs(const Granting& how) { return {looking_up_a_holder(how), searching_for_a_circle(how)}; }
+std::vector<Program> programs(const Granting& how) {
+  return {looking_up_a_holder(how), searching_for_a_circle(how, false), searching_for_a_circle(how, true)};
+}
 
 TEST(WeakLock, what_is_read_together_is_of_one_grant_and_each_ordering_is_needed) {
   expect_proof<Granting>(programs,
                          {
                              {"sequence stored relaxed", [](Granting& g) { g.sequence_store = kRelaxed; }},
                              {"agent stored relaxed", [](Granting& g) { g.agent_store = kRelaxed; }},
+                             {"adoption stored relaxed", [](Granting& g) { g.adoption_store = kRelaxed; }},
                              {"expiry stored relaxed", [](Granting& g) { g.expiry_store = kRelaxed; }},
                              {"owner stored relaxed", [](Granting& g) { g.owner_store = kRelaxed; }},
                              {"sequence loaded relaxed", [](Granting& g) { g.sequence_load = kRelaxed; }},
@@ -107,7 +113,8 @@ TEST(WeakLock, what_is_read_together_is_of_one_grant_and_each_ordering_is_needed
 TEST(WeakLock, the_sources_say_what_is_modelled) {
   expect_quotes({
       {"src/lock/lock_entry.h", "fields.sequence.store(sequence, kRelease);"},
-      {"src/lock/lock_entry.h", "fields.agent.store(claim.agent, kRelease);"},
+      {"src/lock/lock_entry.h",
+       "void name_holder(std::uint32_t agent) const noexcept { fields.agent.store(agent, kRelease); }"},
       {"src/lock/lock_entry.h", "entry.expiry.store(expiry_word(end_ms, segment.flush_epoch()), kRelease);"},
       {"src/lock/lock_entry.h", "commit(fields.owner, owner);"},
       {"src/lock/lock_entry.h", "commit(fields.owner, kNobody);"},

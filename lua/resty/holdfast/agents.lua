@@ -1,11 +1,15 @@
--- Which coroutine takes a lock or waits for one, as a number that the library keeps with it: the search for deadlocks
+-- Which coroutine waits for a lock, and which one holds it, as numbers that the library keeps: the search for deadlocks
 -- follows from who waits to who holds. A number is never given to two coroutines.
 --
 -- `current` is the caller's number where that is known beforehand: the one of the task that runs, or outside of tasks
 -- `base`, which stands for the whole Lua state, as who waits there stops all of it. It is nil under a host of the
 -- user's own, which runs coroutines that nobody tells us of: get() tells them apart.
 --
--- `held` is how many locks this Lua state holds. Who waits and holds nothing is no part of a deadlock.
+-- As a holder, `base` stands for any coroutine of this Lua state: it is not certain which one will release the lock.
+-- The search follows such a hold only where all of the Lua state waits.
+--
+-- `named` is how many locks this Lua state holds of which a coroutine is the holder, `unnamed` of how many `base` is.
+-- Who waits and holds nothing is no part of a deadlock.
 
 local C = require("resty.holdfast.core").C
 
@@ -15,14 +19,19 @@ local setmetatable = setmetatable
 -- The lower bits of a number; 0 stands for the whole Lua state.
 local RANGE = 2 ^ 20
 
+-- The holder of what is no part of a deadlock.
+local NOBODY = 0
+
 local base = C.holdfast_agents()
 local last = base
 
 local _M = {
+    NOBODY = NOBODY,
     base = base,
     current = base,
-    held = 0,
+    named = 0,
     outside = base,  -- what `current` is outside of tasks
+    unnamed = 0,
 }
 
 -- Of coroutines that are not tasks. Where a host uses coroutines again: in which of its runs each has its number.
@@ -85,6 +94,22 @@ function _M.get()
         runs[key] = run
     end
     return number
+end
+
+
+-- Who is named the holder of what the caller takes. `told`: what options.lua says of its object; `certain`: the caller
+-- will release it.
+function _M.holder(told, certain)
+    if told and not (certain and told ~= NOBODY) then
+        return told
+    end
+    return _M.current or _M.get()
+end
+
+
+-- How many locks that can be part of a deadlock a waiter may hold. `stops_all`: nothing else of its Lua state runs.
+function _M.held(stops_all)
+    return stops_all and _M.named + _M.unnamed or _M.named
 end
 
 

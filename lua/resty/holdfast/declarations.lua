@@ -90,6 +90,8 @@ int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, d
 int holdfast_unlock(holdfast_dict *dict, const char *key, size_t key_length, holdfast_lease *lease);
 int holdfast_lock_renew(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
                         double exptime);
+int holdfast_lock_adopt(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
+                        uint32_t agent);
 int holdfast_lock_remaining(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
                             double *seconds);
 
@@ -126,6 +128,7 @@ typedef struct holdfast_wait {
   int32_t holds;
   double timeout;
   double pause;
+  uint32_t holder_agent;
 } holdfast_wait;
 
 int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t key_length, double exptime, holdfast_wait *wait,

@@ -3,9 +3,9 @@
 -- inside the dictionary, one that ends with BUSY, in a forked child, somebody who enters the world; as they may go on,
 -- so does the wait.
 --
--- A request says what is waited for, by whom and how: { handle, key, exptime, timeout, agent, fair, step, ratio,
--- max_step }; of permits also what kind of thing has them, how many are wanted, and how many there are: kind, want,
--- total.
+-- A request says what is waited for, who is then its holder (agents.lua), and how: { handle, key, exptime, timeout,
+-- holder, fair, step, ratio, max_step }; of permits also what kind of thing has them, how many are wanted, and how many
+-- there are: kind, want, total.
 
 local agents = require "resty.holdfast.agents"
 local core = require "resty.holdfast.core"
@@ -50,9 +50,9 @@ local function try(request, lease)
     local key = request.key
     if request.kind then
         return C.holdfast_permits_try(request.handle, key, #key, request.kind, request.want, request.total,
-                                      request.exptime, request.agent, request.fair, lease)
+                                      request.exptime, request.holder, request.fair, lease)
     end
-    return C.holdfast_lock_try(request.handle, key, #key, request.exptime, request.agent, request.fair, lease)
+    return C.holdfast_lock_try(request.handle, key, #key, request.exptime, request.holder, request.fair, lease)
 end
 
 
@@ -232,10 +232,10 @@ local function wait_in_place(place, host, request, deadline, lease)
     local state = place.state
     local here, waiter = state.parker, state.waiter
     local wait, host_wait = place.wait, host.wait
-    -- Before the first wait nobody knew that there are coroutines.
-    wait.agent = request.agent == agents.base and not host.stops_all and agents.get() or request.agent
+    wait.agent = agents.current or agents.get()
+    wait.holder_agent = request.holder
     wait.fair = request.fair
-    wait.holds = agents.held == 0 and 0 or host.stops_all and 2 or 1
+    wait.holds = agents.held(host.stops_all) == 0 and 0 or host.stops_all and 2 or 1
     wait.timeout = request.timeout
     while true do
         local code = wait_once(request, wait, lease)

@@ -1,6 +1,7 @@
 -- Waits for what somebody else holds, or what a stopped process keeps from being looked at.
 
 local C = require("resty.holdfast.core").C
+local agents = require "resty.holdfast.agents"
 local grants = require "resty.holdfast.lock.grants"
 local hosts = require "resty.holdfast.host"
 local keeping = require "resty.holdfast.lock.keeping"
@@ -14,7 +15,8 @@ local _M = {}
 
 
 -- The seconds waited and the grant, which is the caller's to release; nil and the reason, after a deadlock its keys.
--- waiting.lua says what a request is, options.lua what settings are.
+-- waiting.lua says what a request is, options.lua what settings are. Where the request names no holder, it is named as
+-- agents.lua says; not before, as only who waits is sure to have a host that is known.
 function _M.wait(request, settings)
     if request.timeout <= 0 then
         return nil, "timeout"
@@ -23,6 +25,7 @@ function _M.wait(request, settings)
     if not host then
         return nil, err
     end
+    request.holder = request.holder or agents.holder(settings.holder, request.certain)
     local grant = take_grant(request.handle, request.key)
     local elapsed, keys
     if settings.wait == "wake" then
@@ -42,9 +45,10 @@ function _M.wait(request, settings)
 end
 
 
--- The grant is the object's from now on. `why`, if there is no memory for it, is not told to anybody.
-function _M.settle(self, grant, handle, key, exptime, why)
-    hold(grant)
+-- The grant is the object's from now on; the library has named `agent` its holder. `why`, if there is no memory for it,
+-- is not told to anybody.
+function _M.settle(self, grant, agent, handle, key, exptime, why)
+    hold(grant, agent)
     self.cdata, self.key = grant, key
     if self.settings.watched then
         keeping.begin(self, exptime)
@@ -71,7 +75,7 @@ function _M.wait_for(self, request)
         give_back(grant)
         return nil, "locked"
     end
-    _M.settle(self, grant, request.handle, request.key, request.exptime, request.why)
+    _M.settle(self, grant, request.holder, request.handle, request.key, request.exptime, request.why)
     return elapsed
 end
 

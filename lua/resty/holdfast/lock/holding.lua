@@ -3,6 +3,7 @@
 
 local core = require "resty.holdfast.core"
 local grants = require "resty.holdfast.lock.grants"
+local handing = require "resty.holdfast.lock.handing"
 local keeping = require "resty.holdfast.lock.keeping"
 local memos = require "resty.holdfast.lock.memo"
 
@@ -21,6 +22,7 @@ local reason = core.reason
 local restart = keeping.restart
 local tonumber = tonumber
 local type = type
+local used = handing.used
 
 local BUSY = core.BUSY
 local INFINITY = math.huge
@@ -107,6 +109,7 @@ function _M.expire(self, time)
     elseif not is_duration(time) and time ~= INFINITY then
         error("bad time to expire: a number, 0 or more, expected, got " .. describe(time), 2)
     end
+    used(self, grant, key)
     local code = C.holdfast_lock_renew(grant.dict, key, #key, grant.lease, time)
     if code == OK then
         if self.settings.watched then
@@ -118,14 +121,31 @@ function _M.expire(self, time)
 end
 
 
+function _M.hand_over(self)
+    if type(self) ~= "table" or self.cdata == nil then
+        wrong_receiver(self, "hand_over")
+    end
+    local grant, key = held_by(self)
+    if not grant then
+        return nil, "unlocked"
+    end
+    local code = handing.hand_over(self, grant, key)
+    if code == OK then
+        return true
+    end
+    return nil, failure(self, key, code)
+end
+
+
 function _M.token(self)
     if type(self) ~= "table" or self.cdata == nil then
         wrong_receiver(self, "token")
     end
-    local grant = held_by(self)
+    local grant, key = held_by(self)
     if not grant then
         return nil, "unlocked"
     end
+    used(self, grant, key)
     return tonumber(grant.lease.sequence)
 end
 
@@ -136,6 +156,7 @@ local function time_left(self)
     if not grant then
         return nil, "unlocked"
     end
+    used(self, grant, key)
     local seconds = enter().double
     local code = C.holdfast_lock_remaining(grant.dict, key, #key, grant.lease, seconds)
     local left = seconds[0]

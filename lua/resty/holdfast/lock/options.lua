@@ -1,6 +1,7 @@
 -- The options of locks, rwlocks and semaphores. What is wrong with them is blamed on the line that called the method:
 -- a method calls a reader, and the reader calls the checks.
 
+local agents = require "resty.holdfast.agents"
 local core = require "resty.holdfast.core"
 
 local concat = table.concat
@@ -8,6 +9,7 @@ local describe = core.describe
 local error = error
 local getenv = require("resty.holdfast.environment").get
 local is_duration = core.is_duration
+local is_nginx = require("resty.holdfast.host.nginx_here").is_nginx
 local next = next
 local pairs = pairs
 local sort = table.sort
@@ -43,10 +45,14 @@ end
 
 local DEFAULT_WAIT = default_wait()
 
+-- Who is named the holder of what an object takes: agents.NOBODY, agents.base, or false for the coroutine that takes
+-- it. In nginx locks are given to timers and other light threads, so it is not certain that this one releases it.
+local DEFAULT_HOLDER = is_nginx and agents.base or false
+
 -- What an object has that was made without options. `block`: where the host says that nobody can wait, the process
 -- does. `watched`: something is to be done when it gets or loses a lock.
-_M.DEFAULT_SETTINGS = { wait = DEFAULT_WAIT, block = false, fair = 0, watched = false, renew = false,
-                         on_lost = false }
+_M.DEFAULT_SETTINGS = { wait = DEFAULT_WAIT, block = false, fair = 0, holder = DEFAULT_HOLDER, watched = false,
+                         renew = false, on_lost = false }
 
 
 -- --- checks: an option that is nil or acceptable -------------------------------------------------------
@@ -186,6 +192,7 @@ local function as_the_original(opts, who)
         wait = opts.wait,
         block = opts.block,
         fair = opts.fair,
+        deadlock = opts.deadlock,
         renew = opts.renew,
         on_lost = opts.on_lost,
         why = opts.why,
@@ -233,6 +240,14 @@ function _M.check_class(class, name)
 end
 
 
+local function holder_of(deadlock)
+    if deadlock == nil then
+        return DEFAULT_HOLDER
+    end
+    return not deadlock and agents.NOBODY
+end
+
+
 -- Times and settings of a new object; what is not given has the values of `defaults`.
 function _M.read_new(opts, known, defaults)
     opts = check_names(opts, "new", known)
@@ -246,12 +261,13 @@ function _M.read_new(opts, known, defaults)
     local wait = way_to_wait(opts, "wait", "new")
     local block = typed(opts, "block", "new", "boolean") or false
     local fair = typed(opts, "fair", "new", "boolean")
+    local deadlock = typed(opts, "deadlock", "new", "boolean")
     local renew = typed(opts, "renew", "new", "boolean") or false
     local on_lost = typed(opts, "on_lost", "new", "function") or false
     local settings = _M.DEFAULT_SETTINGS
-    if wait ~= DEFAULT_WAIT or block or fair or renew or on_lost then
-        settings = { wait = wait, block = block, fair = fair and 1 or 0, watched = renew or on_lost ~= false,
-                     renew = renew, on_lost = on_lost }
+    if wait ~= DEFAULT_WAIT or block or fair or deadlock ~= nil or renew or on_lost then
+        settings = { wait = wait, block = block, fair = fair and 1 or 0, holder = holder_of(deadlock),
+                     watched = renew or on_lost ~= false, renew = renew, on_lost = on_lost }
     end
     local permits = defaults.most_permits and whole_number(opts, "permits", "new", 1, defaults.most_permits)
     return times, settings, permits

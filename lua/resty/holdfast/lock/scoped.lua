@@ -2,6 +2,7 @@
 
 local enter_scope = require("resty.holdfast.lock.scopes").enter
 local error = error
+local keep = require("resty.holdfast.lock.handing").keep
 local leave_scope = require("resty.holdfast.lock.scopes").leave
 local read_call = require("resty.holdfast.lock.options").read_call
 local note = require("resty.holdfast.traces").note
@@ -44,6 +45,7 @@ local function run_locked(self, lock, key, opts, fn, ...)
         return nil, err
     end
     local token = tonumber(self.cdata.lease.sequence)
+    keep(self, token)
     local scope = enter_scope(self, give_back, token)
     if scope then
         self.scope = scope

@@ -1,0 +1,416 @@
+-- Locks that change hands: which coroutine the search for deadlocks takes for the one that will release a lock.
+
+local blamed = require("spec.support.expect").blamed
+local loops = require "spec.support.loops"
+local process = require "spec.support.process"
+local resty_lock = require "resty.lock"
+local rwlock = require "resty.rwlock"
+local scheduler = require "resty.holdfast.scheduler"
+local shdict = require "resty.shdict"
+
+local NAME = "spec_hosts"
+
+-- make(options) makes an object, take(object, key) takes the key with it, and hold(object, key, fn) while fn runs.
+local PRIMITIVES = {
+    lock = [[
+        local make = new
+        local function take(object, key) return object:lock(key) end
+        local function hold(object, key, fn) return object:with(key, fn) end
+    ]],
+    rwlock = [[
+        local function make(options) return assert(require("resty.rwlock"):new("spec_hosts", options)) end
+        local function take(object, key) return object:wrlock(key) end
+        local function hold(object, key, fn) return object:with_wr(key, fn) end
+    ]],
+}
+
+local COMMON = [[
+    local steps = {}
+    local function await(step)
+        while not steps[step] do sleep(0.002) end
+    end
+    -- A loop that is loaded later than the library is known from the first wait on.
+    local function make_known()
+        local first = new()
+        assert(first:lock("first"))
+        new({ timeout = 0.001 }):lock("first")
+        first:unlock()
+    end
+    -- Says what came of the wait for a key, which is released if it was got.
+    local function try(key, timeout)
+        local wanted = make { timeout = timeout }
+        local elapsed, err, keys = take(wanted, key)
+        if elapsed then
+            wanted:unlock()
+        end
+        say((elapsed and "got" or err) .. (keys and " " .. table.concat(keys, ",") or ""))
+    end
+]]
+
+
+local function start(loop, primitive, source)
+    assert(shdict.open(NAME, { size = "1m" })):flush_all()
+    return loops.start(loop, PRIMITIVES[primitive] .. COMMON .. source)
+end
+
+
+-- What the two of the program say, in the order of the alphabet.
+local function outcomes(child)
+    local said = { child:hear(30), child:hear(30) }
+    table.sort(said)
+    return table.concat(said, "; ")
+end
+
+
+local function assert_told(child)
+    local said = outcomes(child)
+    assert.is_true(said == "deadlock a,b; got" or said == "deadlock b,a; got", said)
+end
+
+
+-- The one of which the time is over first lets the other go on.
+local function assert_not_told(child)
+    local said = outcomes(child)
+    assert.is_truthy(said:find("timeout", 1, true) and not said:find("deadlock", 1, true), said)
+end
+
+
+describe("a lock that is given to another coroutine", function ()
+    after_each(process.clean_up)
+
+    -- Each takes a lock, gives it to somebody who releases it, and waits for the other's.
+    local GIVEN = [[
+        local function page(mine, other)
+            local lock = make { timeout = 0, deadlock = DEADLOCK }
+            make_known()
+            assert(take(lock, mine))
+            GIVE
+            spawn(function ()
+                await "both wait"
+                assert(lock:unlock())
+            end)
+            sleep(0.02)
+            try(other, 15)
+        end
+        spawn(function () page("a", "b") end)
+        spawn(function () page("b", "a") end)
+        spawn(function ()
+            sleep(0.3)
+            steps["both wait"] = true
+        end)
+        run()
+    ]]
+
+    local function given(give, deadlock)
+        return (GIVEN:gsub("%u%u%u%u+", { GIVE = give, DEADLOCK = deadlock or "nil" }))
+    end
+
+    for _, loop in ipairs(loops.names) do
+        for primitive in pairs(PRIMITIVES) do
+            it("by hand_over is in no deadlock: a " .. primitive .. " in the loop of " .. loop, function ()
+                assert.equal("got; got", outcomes(start(loop, primitive, given "assert(lock:hand_over())")))
+            end)
+        end
+    end
+
+
+    it("is in none if the object was made with deadlock = false", function ()
+        assert.equal("got; got", outcomes(start("scheduler", "lock", given("", "false"))))
+    end)
+
+
+    it("counts as held by the one that took it, if nothing is said", function ()
+        assert_told(start("scheduler", "lock", given ""))
+    end)
+
+
+    -- One takes a, and another one, to whom it is given, waits for b, whose holder waits for a.
+    local CIRCLE = [[
+        local lock = make { deadlock = DEADLOCK }
+        spawn(function ()
+            make_known()
+            assert(take(lock, "a"))
+            TAKER
+            steps["a is given"] = true
+        end)
+        spawn(function ()
+            await "a is given"
+            USER
+            steps["a is used"] = true
+            await "b is taken"
+            try("b", TIMEOUT)
+            lock:unlock()
+        end)
+        spawn(function ()
+            local other = make()
+            await "a is given"
+            assert(take(other, "b"))
+            steps["b is taken"] = true
+            await "a is used"
+            sleep(0.02)
+            try("a", TIMEOUT)
+            other:unlock()
+        end)
+        run()
+    ]]
+
+    local function circle(taker, user, timeout)
+        return (CIRCLE:gsub("%u%u%u%u+", { DEADLOCK = "nil", TAKER = taker, USER = user, TIMEOUT = timeout }))
+    end
+
+    for _, loop in ipairs { "scheduler", "cqueues", "luv" } do
+        for primitive in pairs(PRIMITIVES) do
+            it("by hand_over is held by its next user: a " .. primitive .. " in the loop of " .. loop, function ()
+                assert_told(start(loop, primitive, circle("lock:hand_over()", "assert(lock:valid())", 15)))
+            end)
+        end
+    end
+
+
+    for _, use in ipairs { "expire()", "remaining()", "valid()", "token()" } do
+        it("is used by " .. use, function ()
+            assert_told(start("scheduler", "lock", circle("lock:hand_over()", "assert(lock:" .. use .. ")", 15)))
+        end)
+    end
+
+
+    it("is used by downgrade()", function ()
+        assert_told(start("scheduler", "rwlock", circle("lock:hand_over()", "assert(lock:downgrade())", 15)))
+    end)
+
+
+    it("may be given on and on", function ()
+        assert_told(start("scheduler", "lock", circle([[
+            lock:hand_over()
+            lock:valid()
+            lock:hand_over()
+            spawn(function ()
+                lock:valid()
+                lock:hand_over()
+                steps["it came back"] = true
+            end)
+            await "it came back"
+        ]], "assert(lock:valid())", 15)))
+    end)
+
+
+    it("by hand_over is nobody's until somebody uses it", function ()
+        assert_not_told(start("scheduler", "lock", circle("lock:hand_over()", "", 0.5)))
+    end)
+
+
+    it("without a word, and that is used, is nobody's: it is not certain who will release it", function ()
+        assert_not_told(start("scheduler", "lock", circle("", "lock:valid() lock:valid()", 0.5)))
+    end)
+end)
+
+
+describe("a lock that another coroutine looks after", function ()
+    after_each(process.clean_up)
+
+    -- One works under a lock, and another one renews that, and waits for somebody who waits for the first one.
+    local KEEPER = [[
+        local lock = make()
+        local function work()
+            steps["a is taken"] = true
+            await "both wait"
+        end
+        spawn(function ()
+            WORK
+        end)
+        spawn(function ()
+            await "a is taken"
+            for _ = 1, 3 do
+                assert(lock:expire() and lock:valid() and lock:remaining() > 0 and lock:token())
+            end
+            await "b is taken"
+            try("b", 15)
+        end)
+        spawn(function ()
+            local other = make()
+            assert(take(other, "b"))
+            steps["b is taken"] = true
+            try("a", 15)
+            other:unlock()
+        end)
+        spawn(function ()
+            sleep(0.3)
+            steps["both wait"] = true
+        end)
+        run()
+    ]]
+
+    local WORKS = {
+        ["by plain calls"] = 'assert(take(lock, "a")) work() lock:unlock()',
+        ["by with"] = 'hold(lock, "a", work)',
+        ["by with, and that is handed over"] = 'hold(lock, "a", function () assert(lock:hand_over()) work() end)',
+    }
+
+    for how, work in pairs(WORKS) do
+        for primitive in pairs(PRIMITIVES) do
+            it("is in no deadlock with it: a " .. primitive .. " held " .. how, function ()
+                assert.equal("got; got", outcomes(start("scheduler", primitive, (KEEPER:gsub("WORK", work)))))
+            end)
+        end
+    end
+
+
+    -- Both hold by `with`, and wait for each other's.
+    local WITHIN = [[
+        local function one(mine, other)
+            local lock = make { deadlock = DEADLOCK }
+            hold(lock, mine, function ()
+                steps[mine] = true
+                await(other)
+                BEFORE
+                try(other, TIMEOUT)
+            end)
+        end
+        spawn(function () one("a", "b") end)
+        spawn(function () one("b", "a") end)
+        run()
+    ]]
+
+    local function within(before, deadlock, timeout)
+        return (WITHIN:gsub("%u%u%u%u+", { BEFORE = before, DEADLOCK = deadlock, TIMEOUT = timeout }))
+    end
+
+    for primitive in pairs(PRIMITIVES) do
+        it("stays its holder's, if that is with: a " .. primitive, function ()
+            assert_told(start("scheduler", primitive, within([[
+                local used
+                spawn(function () used = lock:valid() and lock:expire() end)
+                while not used do sleep(0.002) end
+            ]], "nil", 15)))
+        end)
+    end
+
+
+    it("is in no circle, even in a real one, if it was made with deadlock = false", function ()
+        assert_not_told(start("scheduler", "lock", within("", "false", 0.5)))
+    end)
+
+
+    it("is not looked after by the library's renewals", function ()
+        assert_told(start("scheduler", "lock", [[
+            local function one(mine, other)
+                local lock = make { exptime = 0.3, renew = true }
+                assert(take(lock, mine))
+                local grant = lock:token()
+                sleep(0.5)
+                assert(lock:token() == grant)
+                try(other, 15)
+                lock:unlock()
+            end
+            spawn(function () one("a", "b") end)
+            spawn(function () one("b", "a") end)
+            run()
+        ]]))
+    end)
+end)
+
+
+describe("hand_over", function ()
+    local dict
+
+    before_each(function ()
+        dict = assert(shdict.open(NAME, { size = "1m" }))
+        dict:flush_all()
+    end)
+
+    after_each(process.clean_up)
+
+    local MAKE = {
+        lock = function (opts)
+            local lock = assert(resty_lock:new(NAME, opts))
+            return lock, function (key) return lock:lock(key) end
+        end,
+        rwlock = function (opts)
+            local lock = assert(rwlock:new(NAME, opts))
+            return lock, function (key) return lock:rdlock(key) end
+        end,
+    }
+
+    for primitive, make in pairs(MAKE) do
+        describe("of a " .. primitive, function ()
+            it("is true, as often as it is called, and nothing that is held changes", function ()
+                for _, deadlock in ipairs { "nil", "true", "false" } do
+                    local lock, take = make { deadlock = loadstring("return " .. deadlock)() }
+                    assert(take "key")
+                    local token = lock:token()
+                    assert.is_true(lock:hand_over())
+                    assert.is_true(lock:hand_over())
+                    assert.equal(token, lock:token())
+                    assert.is_true(lock:valid())
+                    assert.equal(1, lock:unlock())
+                end
+            end)
+
+
+            it("says so where nothing is held", function ()
+                local lock, take = make()
+                assert.same({ nil, "unlocked" }, { lock:hand_over() })
+                assert(take "key")
+                assert(lock:unlock())
+                assert.same({ nil, "unlocked" }, { lock:hand_over() })
+            end)
+
+
+            it("says so where what was held is lost, and tells on_lost", function ()
+                local lost
+                local lock, take = make { exptime = 0.01, on_lost = function (_, key, why) lost = key .. why end }
+                assert(take "key")
+                scheduler.sleep(0.05)
+                assert.same({ nil, "not owner" }, { lock:hand_over() })
+                assert.equal("keynot owner", lost)
+                lock:unlock()
+                lock, take = make()
+                assert(take "key")
+                dict:delete("key")
+                assert.same({ nil, "not owner" }, { lock:hand_over() })
+            end)
+        end)
+    end
+
+
+    it("in a forked child says that the lock is another's", function ()
+        local child = process.start [[
+            local ffi = require "ffi"
+            ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
+            local lock = require("resty.lock"):new("spec_hosts")
+            assert(lock:lock("key"))
+            local pid = ffi.C.fork()
+            if pid == 0 then
+                local ok, err = lock:hand_over()
+                say(tostring(ok), err)
+                io.stdout:flush()
+                ffi.C._exit(0)
+            end
+            ffi.C.waitpid(pid, nil, 0)
+            say(lock:hand_over(), lock:unlock())
+        ]]
+        assert.equal("nil\tnot owner", child:hear())
+        assert.equal("true\t1", child:hear())
+    end)
+
+
+    it("is called as a method", function ()
+        local lock = assert(resty_lock:new(NAME))
+        assert.matches("^bad receiver of hand_over: a lock object expected, got nil; call it as obj:hand_over",
+                       blamed(function () lock.hand_over() end))
+    end)
+
+
+    it("and its option deadlock is a boolean", function ()
+        for _, module in ipairs { resty_lock, rwlock } do
+            assert.equal('bad option "deadlock" to new: a boolean expected, got 1', blamed(function ()
+                local made = module:new(NAME, { deadlock = 1 })
+                return made
+            end))
+        end
+        assert.matches('^unknown option "deadlock" to new', blamed(function ()
+            local made = require("resty.semaphore"):new(NAME, { permits = 1, deadlock = true })
+            return made
+        end))
+    end)
+end)

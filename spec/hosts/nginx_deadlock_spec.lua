@@ -1,0 +1,439 @@
+-- Deadlocks in nginx: those of locks that are certain to be released by their takers are told, and a lock that is given
+-- to a timer or another light thread is in none.
+
+local process = require "spec.support.process"
+local resty_lock = require "resty.lock"
+local shdict = require "resty.shdict"
+local site = require "spec.support.site"
+
+local NAME = "spec_nginx_deadlock"
+
+-- A request does one step after the other when the spec says so, by steps(n) in the dictionary.
+local COMMON = [[
+    local dict = require("resty.shdict").open("spec_nginx_deadlock")
+    local function new(options) return assert(require("resty.lock"):new("spec_nginx_deadlock", options)) end
+    local function new_rwlock(options) return assert(require("resty.rwlock"):new("spec_nginx_deadlock", options)) end
+    local function await(step)
+        while not dict:get(step) do ngx.sleep(0.002) end
+    end
+    local function done(step, ...)
+        dict:set(step, table.concat({ ... }, " "))
+    end
+    -- What came of the wait of an object, which releases what it got.
+    local function told(lock, elapsed, err, keys)
+        if elapsed then
+            lock:unlock()
+        end
+        return elapsed and "got" or err .. (keys and " " .. table.concat(keys, ",") or "")
+    end
+    local function try(key, timeout)
+        local lock = new { timeout = timeout or 15 }
+        return told(lock, lock:lock(key))
+    end
+    local function try_to_write(key, timeout)
+        local lock = new_rwlock { timeout = timeout }
+        return told(lock, lock:wrlock(key))
+    end
+    -- What came of both, each of which is begun in a light thread of its own.
+    local function both(fn)
+        local threads = { ngx.thread.spawn(fn, "a", "b"), ngx.thread.spawn(fn, "b", "a") }
+        local outcomes = {}
+        for i = 1, 2 do
+            outcomes[i] = tostring(select(2, ngx.thread.wait(threads[i])))
+        end
+        ngx.print(table.concat(outcomes, "; "))
+    end
+]]
+
+local missing = site.missing()
+local it = missing and function (text) pending(text .. ": " .. missing) end or it
+
+
+local function locations(sources)
+    local all = {}
+    for path, location in pairs(sources) do
+        if type(location) == "string" then
+            location = { content = location }
+        end
+        for phase, source in pairs(location) do
+            location[phase] = COMMON .. source
+        end
+        all[path] = location
+    end
+    return all
+end
+
+
+describe("in nginx", function ()
+    local dict, lock
+
+    before_each(function ()
+        dict = assert(shdict.open(NAME, { size = "1m" }))
+        dict:flush_all()
+        lock = assert(resty_lock:new(NAME, { exptime = 600 }))
+    end)
+
+    after_each(function ()
+        site.clean_up()
+        lock:unlock()
+    end)
+
+    local function await(step)
+        return site.await(step, function () return dict:get(step) end)
+    end
+
+    local function await_waiter(key)
+        site.await("somebody waits for " .. key, function ()
+            local holder = lock:holder(key)
+            return holder and holder.waiters > 0
+        end)
+    end
+
+    local function sleep(seconds)
+        require("ffi").C.usleep(seconds * 1e6)
+    end
+
+
+    -- A request takes a lock without waiting, gives it to somebody who refreshes something and unlocks it, and goes on.
+    local REVALIDATE = [[
+        local function refresh(lock, renews)
+            if renews then assert(lock:expire(20) and lock:valid() and lock:remaining() > 0 and lock:token()) end
+            ngx.sleep(0.1)
+            assert(lock:unlock())
+        end
+        both(function (mine, other)
+            local lock = new { timeout = 0, exptime = 20, deadlock = DEADLOCK }
+            assert(lock:lock(mine))
+            GIVE
+            ngx.sleep(0.01)
+            local outcome = try(other)
+            AFTER
+            return outcome
+        end)
+    ]]
+
+    local WAYS = {
+        ["to a timer"] = "ngx.timer.at(0, function () refresh(lock) end)",
+        ["to a timer, as its argument"] = "ngx.timer.at(0, function (_, given) refresh(given) end, lock)",
+        ["to a timer that uses it"] = "ngx.timer.at(0, function () refresh(lock, true) end)",
+        ["to a timer, and looks at it later"] = {
+            give = "ngx.timer.at(0, function () refresh(lock) end)",
+            after = "assert(select(2, lock:remaining()) == 'unlocked')",
+        },
+        ["to a light thread"] = "ngx.thread.spawn(refresh, lock)",
+        ["to a light thread that uses it"] = "ngx.thread.spawn(refresh, lock, true)",
+        ["to a timer that takes it again"] = [[
+            ngx.timer.at(0, function ()
+                refresh(lock)
+                assert(lock:lock(mine, { timeout = 15 }))
+                refresh(lock)
+            end)]],
+        ["to a timer that gives it to another one"] = [[
+            ngx.timer.at(0, function ()
+                assert(lock:valid())
+                ngx.timer.at(0, function () refresh(lock) end)
+                assert(try "something else" == "got")
+            end)]],
+        ["as a share of a rwlock to a timer"] = [[
+            local share = new_rwlock()
+            assert(share:wrlock(mine .. " too"))
+            ngx.timer.at(0, function ()
+                assert(share:expire() and share:downgrade())
+                refresh(share)
+                refresh(lock)
+            end)]],
+    }
+
+    describe("a lock that a request gives", function ()
+        local function outcome(way, deadlock)
+            local give, after = way.give or way, way.after or ""
+            local source = REVALIDATE:gsub("%u%u%u%u+", { GIVE = give, AFTER = after, DEADLOCK = deadlock })
+            local here = site.start { locations = locations { ["/"] = source } }
+            local body = here:get("/", 30)
+            assert.is_nil(here:log():find("[error]", 1, true))
+            return body
+        end
+
+        for name, way in pairs(WAYS) do
+            it(name .. " is in no deadlock", function ()
+                assert.equal("got; got", outcome(way, "nil"))
+            end)
+        end
+
+
+        it("to a timer is in none where the object was made with deadlock = true and it was handed over", function ()
+            assert.equal("got; got", outcome("assert(lock:hand_over()) " .. WAYS["to a timer"], "true"))
+            assert.equal("got; got", outcome("assert(lock:hand_over()) " .. WAYS["to a timer that uses it"], "true"))
+        end)
+
+
+        it("to a timer without a word is in one where the object was made with deadlock = true", function ()
+            assert.matches("deadlock", outcome(WAYS["to a timer"], "true"))
+        end)
+    end)
+
+
+    describe("a circle of two light threads", function ()
+        local CIRCLE = [[
+            both(function (mine, other)
+                local outcome
+                hold(mine, function ()
+                    done(mine .. " taken", "")
+                    await(other .. " taken")
+                    outcome = try(other, TIMEOUT)
+                end)
+                return outcome
+            end)
+        ]]
+
+        local HOLDS = {
+            ["by plain calls"] = [[
+                local function hold(key, fn)
+                    local lock = new { deadlock = DEADLOCK }
+                    assert(lock:lock(key))
+                    fn()
+                    lock:unlock()
+                end]],
+            ["by with"] = "local function hold(key, fn) new({ deadlock = DEADLOCK }):with(key, fn) end",
+            ["by with_wr of a rwlock"] = [[
+                local try = try_to_write
+                local function hold(key, fn) new_rwlock({ deadlock = DEADLOCK }):with_wr(key, fn) end]],
+            ["by wrlock of a rwlock"] = [[
+                local try = try_to_write
+                local function hold(key, fn)
+                    local lock = new_rwlock { deadlock = DEADLOCK }
+                    assert(lock:wrlock(key))
+                    fn()
+                    lock:unlock()
+                end]],
+            ["by with, after a wait"] = [[
+                local function hold(key, fn)
+                    local first = new()
+                    assert(first:lock(key))
+                    ngx.timer.at(0, function () ngx.sleep(0.05) first:unlock() end)
+                    new({ deadlock = DEADLOCK }):with(key, fn)
+                end]],
+        }
+        local CERTAIN = { "by with", "by with_wr of a rwlock", "by with, after a wait" }
+        local BY_CALLS = { "by plain calls", "by wrlock of a rwlock" }
+
+        local function outcome(how, deadlock, timeout)
+            local source = (HOLDS[how] .. "\n" .. CIRCLE):gsub("%u%u%u%u+", { DEADLOCK = deadlock, TIMEOUT = timeout })
+            return (site.start { locations = locations { ["/"] = source } }:get("/", 30))
+        end
+
+        local function assert_told(said)
+            assert.is_true(said == "deadlock b,a; got" or said == "got; deadlock a,b", said)
+        end
+
+        -- The one of which the time is over first lets the other go on.
+        local function assert_not_told(said)
+            assert.is_truthy(said:find("timeout", 1, true) and not said:find("deadlock", 1, true), said)
+        end
+
+        for _, how in ipairs(CERTAIN) do
+            it(how .. " is told to one, and the other goes on", function ()
+                assert_told(outcome(how, "nil", 15))
+            end)
+        end
+
+        for _, how in ipairs(BY_CALLS) do
+            it(how .. " ends by a timeout, as in lua-resty-lock", function ()
+                assert_not_told(outcome(how, "nil", 0.5))
+            end)
+
+            it(how .. " is told where the objects were made with deadlock = true", function ()
+                assert_told(outcome(how, "true", 15))
+            end)
+        end
+
+        it("by with ends by a timeout where the objects were made with deadlock = false", function ()
+            assert_not_told(outcome("by with", "false", 0.5))
+        end)
+    end)
+
+
+    -- Nobody of a worker can release anything while all of it waits.
+    it("a circle with a worker that waits as a whole is told, whoever of it was to release", function ()
+        local here = site.start { locations = locations { ["/"] = {
+            content = [[
+                KEPT = new()
+                assert(KEPT:lock("a"))
+                done "a taken"
+                await "b taken"
+                ngx.print "body"
+            ]],
+            header_filter = [[
+                local lock = new { timeout = 15, block = true }
+                local elapsed, err, keys = lock:lock("b")
+                done("outcome", err or "got", table.concat(keys or {}, ","))
+                if elapsed then lock:unlock() end
+                KEPT:unlock()
+            ]],
+        } } }
+        local other = process.start [[
+            local dict = require("resty.shdict").open("spec_nginx_deadlock")
+            local mine = require("resty.lock"):new("spec_nginx_deadlock")
+            assert(mine:lock("b"))
+            hear()
+            dict:set("b taken", true)
+            local elapsed, err, keys = require("resty.lock"):new("spec_nginx_deadlock", { timeout = 15 }):lock("a")
+            say(err or "got", table.concat(keys or {}, ","))
+            mine:unlock()
+        ]]
+        local connection = here:connect()
+        connection:send("/")
+        await "a taken"
+        other:say("go on")
+        local theirs, ours = other:hear(30), await "outcome"
+        if ours == "got " then
+            assert.equal("deadlock\ta,b", theirs)
+        else
+            assert.equal("deadlock b,a", ours)
+            assert.equal("got\t", theirs)
+        end
+    end)
+
+
+    describe("a circle of locks that count as held by their takers", function ()
+        -- Takes one key, and then wants the other.
+        local CROSS = [[
+            local mine, other = ngx.var.arg_mine, ngx.var.arg_other
+            local lock = new { exptime = 60, deadlock = true }
+            assert(lock:lock(mine))
+            done(mine .. " taken", "")
+            await(other .. " taken")
+            local outcome = try(other)
+            lock:unlock()
+            ngx.print(outcome)
+        ]]
+
+        local function assert_one_is_told(first, second)
+            first:send("/cross?mine=a&other=b")
+            second:send("/cross?mine=b&other=a")
+            local outcomes = { (first:receive(30)), (second:receive(30)) }
+            local told = outcomes[1] == "got" and 2 or 1
+            assert.equal("got", outcomes[3 - told])
+            assert.equal(told == 1 and "deadlock b,a" or "deadlock a,b", outcomes[told])
+        end
+
+        it("of two requests of one worker is told to one, and the other goes on", function ()
+            local here = site.start { locations = locations { ["/cross"] = CROSS } }
+            assert_one_is_told(here:connect(), here:connect())
+        end)
+
+
+        it("of requests of two workers is told to one, and the other goes on", function ()
+            local here = site.start { workers = 2, locations = locations { ["/cross"] = CROSS } }
+            local connections = here:connect_to_each(2)
+            assert_one_is_told(connections[1], connections[2])
+        end)
+
+
+        -- Holds b and wants a, whoever has that.
+        local HOLDER_OF_B = [[
+            local lock = new { exptime = 60, deadlock = true }
+            assert(lock:lock("b"))
+            done "b taken"
+            await "a taken"
+            local outcome = try "a"
+            lock:unlock()
+            ngx.print(outcome)
+        ]]
+
+        it("is none while another light thread of the request holds what is waited for", function ()
+            local here = site.start { locations = locations { ["/b"] = HOLDER_OF_B, ["/a"] = [[
+                local lock = new { exptime = 60, deadlock = true }
+                await "b taken"
+                assert(lock:lock("a"))
+                done "a taken"
+                local thread = ngx.thread.spawn(function () return try "b" end)
+                await "go on"
+                lock:unlock()
+                ngx.print(select(2, ngx.thread.wait(thread)))
+            ]] } }
+            local a, b = here:connect(), here:connect()
+            b:send("/b")
+            a:send("/a")
+            await_waiter "a"
+            await_waiter "b"
+            sleep(0.1)
+            dict:set("go on", true)
+            assert.equal("got", (a:receive()))
+            assert.equal("got", (b:receive()))
+        end)
+
+
+        -- nginx uses the coroutine of a request again as soon as that is over.
+        it("is none when another request has the coroutine of the one that took the lock", function ()
+            local here = site.start { locations = locations {
+                ["/b"] = HOLDER_OF_B,
+                ["/a"] = [[
+                    TAKEN = new { exptime = 60, deadlock = true }
+                    assert(TAKEN:lock("a"))
+                    done "a taken"
+                ]],
+                ["/release"] = [[
+                    await "go on"
+                    ngx.print(TAKEN:unlock())
+                ]],
+                ["/want"] = "ngx.print(try 'b')",
+            } }
+            local b, release, wanting = here:connect(), here:connect(), {}
+            b:send("/b")
+            release:send("/release")
+            await "b taken"
+            here:get("/a")
+            for i = 1, 5 do
+                wanting[i] = here:connect()
+                wanting[i]:send("/want")
+            end
+            await_waiter "a"
+            await_waiter "b"
+            sleep(0.1)
+            dict:set("go on", true)
+            assert.equal("1", (release:receive()))
+            assert.equal("got", (b:receive()))
+            for i = 1, 5 do
+                assert.equal("got", (wanting[i]:receive()))
+            end
+        end)
+
+
+        it("is none where somebody waited whose client went away", function ()
+            local here = site.start { server = "lua_check_client_abort on;", locations = locations {
+                ["/other"] = [[
+                    OTHER = new { exptime = 60, deadlock = true }
+                    assert(OTHER:lock("other"))  -- who holds nothing is in no circle
+                    collectgarbage "stop"
+                ]],
+                ["/want"] = "try 'b'",
+                ["/b"] = HOLDER_OF_B,
+                ["/a"] = [[
+                    local lock = new { exptime = 60, deadlock = true }
+                    assert(lock:lock("a"))
+                    done "a taken"
+                    await "go on"
+                    ngx.print(lock:unlock())
+                ]],
+            } }
+            here:get("/other")
+            local a, b = here:connect(), here:connect()
+            b:send("/b")
+            await "b taken"
+            for _ = 1, 5 do
+                local wanting = here:connect()
+                wanting:send("/want")
+                await_waiter "b"
+                wanting:close()
+            end
+            sleep(0.1)
+            a:send("/a")
+            await_waiter "a"
+            sleep(0.1)
+            dict:set("go on", true)
+            assert.equal("1", (a:receive()))
+            assert.equal("got", (b:receive()))
+        end)
+    end)
+end)

@@ -1,0 +1,183 @@
+// Which coroutine the search for deadlocks takes for the holder of a lease: as it is named with the grant, and by
+// holdfast_lock_adopt. Through the C ABI.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/waiting.h"
+
+namespace holdfast {
+namespace {
+
+using test::Channel;
+using test::Child;
+using test::CloseParker;
+using test::Dict;
+using test::now;
+using test::sleep_ms;
+
+const test::ScratchDirectory directory;
+
+/// How a key is held alone: as a lock, or as a rwlock by one who writes.
+enum class Kind { lock, rwlock };
+
+/// A coroutine, which waits in a loop of its own.
+class Agent {
+ public:
+  explicit Agent(std::uint32_t number) {
+    parker_.reset(holdfast_parker_new());
+    wait_.parker = parker_.get();
+    wait_.waiter = holdfast_waiter_open(parker_.get());
+    wait_.agent = number;
+    wait_.holds = 1;
+  }
+
+  std::uint32_t number() const { return wait_.agent; }
+  void stops_its_lua_state() { wait_.holds = 2; }
+
+  int take(Dict& dict, Kind kind, const std::string& key, std::uint32_t holder, double exptime = 0) {
+    return kind == Kind::lock ? holdfast_lock_try(dict.handle, key.data(), key.size(), exptime, holder, 0, &lease)
+                              : holdfast_permits_try(dict.handle, key.data(), key.size(), HOLDFAST_RWLOCK,
+                                                     HOLDFAST_ALL_PERMITS, 0, exptime, holder, 0, &lease);
+  }
+  /// One step of a wait for it.
+  int wait(Dict& dict, Kind kind, const std::string& key, std::uint32_t holder, holdfast_lease* granted) {
+    wait_.holder_agent = holder;
+    std::uint32_t woken = 0;
+    holdfast_parker_sleep(parker_.get(), 0.002, &woken, 1);
+    return kind == Kind::lock ? holdfast_lock_wait(dict.handle, key.data(), key.size(), 0, &wait_, granted)
+                              : holdfast_permits_wait(dict.handle, key.data(), key.size(), HOLDFAST_RWLOCK,
+                                                      HOLDFAST_ALL_PERMITS, 0, 0, &wait_, granted);
+  }
+  void leave(Dict& dict, const std::string& key) { dict.leave(key, parker_.get(), wait_.waiter); }
+  int adopt(Dict& dict, const std::string& key, std::uint32_t holder) {
+    return holdfast_lock_adopt(dict.handle, key.data(), key.size(), &lease, holder);
+  }
+
+  holdfast_lease lease{};
+
+ private:
+  std::unique_ptr<holdfast_parker, CloseParker> parker_;
+  holdfast_wait wait_{};
+};
+
+class AdoptTest : public ::testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
+  void TearDown() override { holdfast_remove(name.data(), name.size()); }
+
+  static std::string new_name() {
+    static int count = 0;
+    return "adopt-" + std::to_string(++count);
+  }
+
+  /// Each takes its key; who is named the holder.
+  void take_both(std::uint32_t holder_of_a, std::uint32_t holder_of_b) {
+    ASSERT_EQ(a.take(dict, GetParam(), "a", holder_of_a), HOLDFAST_OK);
+    ASSERT_EQ(b.take(dict, GetParam(), "b", holder_of_b), HOLDFAST_OK);
+  }
+
+  /// Each waits for the other's key: whether one of them is told of a deadlock before that time is over.
+  bool is_told(double seconds) {
+    const double end = now() + seconds;
+    bool told = false;
+    while (!told && now() < end) {
+      holdfast_lease none{};
+      const int of_a = a.wait(dict, GetParam(), "b", a.number(), &none);
+      const int of_b = b.wait(dict, GetParam(), "a", b.number(), &none);
+      told = of_a == HOLDFAST_DEADLOCK || of_b == HOLDFAST_DEADLOCK;
+    }
+    a.leave(dict, "b");
+    b.leave(dict, "a");
+    return told;
+  }
+
+  static constexpr double kSurely = 20;   // seconds in which a circle is told
+  static constexpr double kHardly = 0.3;  // in which one would be told
+
+  const std::string name = new_name();
+  Dict dict{name};
+  const std::uint32_t state = holdfast_agents();
+  Agent a{state + 1};
+  Agent b{state + 2};
+};
+
+INSTANTIATE_TEST_SUITE_P(Kinds, AdoptTest, ::testing::Values(Kind::lock, Kind::rwlock),
+                         [](const auto& tested) { return tested.param == Kind::lock ? "lock" : "rwlock"; });
+
+TEST_P(AdoptTest, a_circle_of_those_who_are_named_is_told) {
+  take_both(a.number(), b.number());
+  EXPECT_TRUE(is_told(kSurely));
+}
+
+TEST_P(AdoptTest, a_hold_of_nobody_is_in_no_circle_until_somebody_adopts_it) {
+  take_both(0, b.number());
+  EXPECT_FALSE(is_told(kHardly));
+  EXPECT_EQ(a.adopt(dict, "a", a.number()), HOLDFAST_OK);
+  EXPECT_TRUE(is_told(kSurely));
+}
+
+TEST_P(AdoptTest, what_is_given_away_is_in_no_circle) {
+  take_both(a.number(), b.number());
+  EXPECT_EQ(a.adopt(dict, "a", 0), HOLDFAST_OK);
+  EXPECT_FALSE(is_told(kHardly)) << "to nobody";
+  EXPECT_EQ(a.adopt(dict, "a", state + 3), HOLDFAST_OK);
+  EXPECT_FALSE(is_told(kHardly)) << "to another one, who does not wait";
+}
+
+TEST_P(AdoptTest, what_any_coroutine_of_a_state_may_release_is_in_a_circle_when_all_of_it_waits) {
+  take_both(state, b.number());
+  EXPECT_FALSE(is_told(kHardly));
+  a.stops_its_lua_state();
+  EXPECT_TRUE(is_told(kSurely));
+}
+
+TEST_P(AdoptTest, who_waits_says_who_is_to_be_the_holder) {
+  for (const bool named : {false, true}) {
+    take_both(0, b.number());
+    Agent other{state + 4};
+    holdfast_lease granted{};
+    ASSERT_EQ(other.wait(dict, GetParam(), "a", 0, &granted), HOLDFAST_LOCKED);
+    other.leave(dict, "a");
+    ASSERT_EQ(a.wait(dict, GetParam(), "a", named ? a.number() : 0, &granted), HOLDFAST_LOCKED);
+    ASSERT_EQ(dict.unlock("a", &a.lease), HOLDFAST_OK);
+    int code = HOLDFAST_LOCKED;
+    for (const double end = now() + kSurely; code == HOLDFAST_LOCKED && now() < end;)
+      code = a.wait(dict, GetParam(), "a", named ? a.number() : 0, &a.lease);
+    ASSERT_EQ(code, HOLDFAST_OK);
+    EXPECT_EQ(is_told(named ? kSurely : kHardly), named);
+    ASSERT_EQ(dict.unlock("a", &a.lease), HOLDFAST_OK);
+    ASSERT_EQ(dict.unlock("b", &b.lease), HOLDFAST_OK);
+  }
+}
+
+TEST_P(AdoptTest, only_what_is_held_can_be_adopted) {
+  EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_NOT_OWNER) << "nothing";
+  ASSERT_EQ(a.take(dict, GetParam(), "a", 0, 50), HOLDFAST_OK);
+  EXPECT_EQ(a.adopt(dict, "", 1), HOLDFAST_INVALID);
+  EXPECT_EQ(a.adopt(dict, "another", 1), HOLDFAST_NOT_OWNER);
+  Child child([&](Channel&) { return a.adopt(dict, "a", 1) == HOLDFAST_NOT_OWNER ? 0 : 1; });
+  EXPECT_EQ(child.wait(), 0) << "by a forked child";
+  EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_OK);
+  EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_OK);
+
+  holdfast_lease released = a.lease;
+  ASSERT_EQ(dict.unlock("a", &released), HOLDFAST_OK);
+  EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_NOT_OWNER) << "released";
+  ASSERT_EQ(a.take(dict, GetParam(), "a", 0, 0.001), HOLDFAST_OK);
+  sleep_ms(20);
+  EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_NOT_OWNER) << "expired";
+  ASSERT_EQ(a.take(dict, GetParam(), "a", 0, 50), HOLDFAST_OK);
+  ASSERT_EQ(dict.flush_all(), HOLDFAST_OK);
+  EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_NOT_OWNER) << "flushed";
+  ASSERT_EQ(dict.set("a", "a value"), HOLDFAST_OK);
+  EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_NOT_OWNER) << "a value";
+}
+
+}  // namespace
+}  // namespace holdfast
