@@ -39,12 +39,18 @@ local _M = { _VERSION = core.version }
 
 -- Every dictionary that this Lua state has seen, under its name: one table per dictionary.
 local shared = {}
+-- Those that are to be opened by whoever uses them first; see `unopened`.
+local promised = {}
 
 
 local function remember(name, handle)
     local dict = rawget(shared, name)
     if not dict then
-        dict = setmetatable({ handle, name = name }, methods)
+        dict = promised[name] or { name = name }
+        promised[name] = nil
+        dict.zone = nil
+        dict[1] = handle
+        setmetatable(dict, methods)
         rawset(shared, name, dict)
     end
     return dict
@@ -93,8 +99,8 @@ local function open_declared(name, zone)
 end
 
 
--- In place of a dictionary that init_by_lua must not open: what root has opened is closed to the workers of another
--- user, and the master would be in the dictionary's world for nothing. It is opened by whoever uses it first.
+-- The metatable of a dictionary that init_by_lua must not open: what root has opened is closed to the workers of
+-- another user, and the master would be in the dictionary's world for nothing. It is opened by whoever uses it first.
 local unopened = {}
 
 function unopened.__index(dict, field)
@@ -102,14 +108,28 @@ function unopened.__index(dict, field)
     local zone = declared.find(name)
     local opened, err = zone, nil
     if not is_dictionary(zone) then
-        opened, err = open_declared(name, zone)
+        opened, err = open_declared(name, rawget(dict, "zone"))
     end
     if not opened then
         error(format("holdfast: cannot open dictionary %s: %s", quote(name), err), 0)
     end
-    rawset(dict, 1, opened[1])
-    setmetatable(dict, methods)
+    if opened ~= dict then  -- somebody has put another one into ngx.shared, or it is open already
+        promised[name] = nil
+        rawset(dict, 1, opened[1])
+        setmetatable(dict, methods)
+    end
     return dict[field]
+end
+
+
+-- One table for each name, so that all have the same when it is opened.
+local function promise(name, zone)
+    local dict = promised[name]
+    if not dict then
+        dict = setmetatable({ name = name, zone = zone }, unopened)
+        promised[name] = dict
+    end
+    return dict
 end
 
 
@@ -122,8 +142,11 @@ local function find_by_name(name)
     if dict then
         return dict
     end
+    if zone and promised[name] == zone then
+        zone = rawget(zone, "zone")  -- it is in ngx.shared itself
+    end
     if zone and declared.before_workers() then
-        return setmetatable({ name = name }, unopened)
+        return promise(name, zone)
     end
     if zone then
         return open_declared(name, zone)

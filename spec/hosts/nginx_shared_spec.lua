@@ -1,0 +1,186 @@
+-- Dictionaries of ours in ngx.shared, as exporters, status pages and other libraries find them there.
+
+local process = require "spec.support.process"
+local site = require "spec.support.site"
+
+local missing = site.missing()
+local it = missing and function (text) pending(text .. ": " .. missing) end or it
+
+-- As an exporter walks.
+local WALK = [[
+    local lines = {}
+    for name, dict in pairs(ngx.shared) do
+        dict:set("walked", true)
+        lines[#lines + 1] = table.concat({ name, dict:capacity(), tostring(dict:free_space() <= dict:capacity()),
+                                           #dict:get_keys(), dict.cas and "ours" or "nginx's" }, " ")
+    end
+    table.sort(lines)
+    ngx.print(table.concat(lines, "\n"))
+]]
+
+local METHODS = [[get get_stale set safe_set add safe_add replace delete incr lpush rpush lpop rpop llen ttl expire
+                  flush_all flush_expired get_keys capacity free_space]]
+
+
+describe("ngx.shared", function ()
+    after_each(function ()
+        site.clean_up()
+        for _, name in ipairs { "zone", "opened", "my:zone" } do
+            require("resty.shdict").remove(name)
+        end
+    end)
+
+    -- With the zones `other`, which stays nginx's, and `zone`; `where` is init or init_worker.
+    local function start(where, source, options)
+        options = options or {}
+        options.dictionaries = { other = "300k", zone = "100k", ["my:zone"] = "200k" }
+        options.http = where .. "_by_lua_block {\n" .. source .. "\n}"
+        options.locations = options.locations or {}
+        options.locations["/walk"] = WALK
+        return site.start(options)
+    end
+
+    local INSTALL = [[assert(require("resty.holdfast.shared").install("zone", "my:zone"))]]
+
+
+    it("has ours in place of zones and beside them, for whatever walks it", function ()
+        local here = start("init_worker", [[
+            assert(require("resty.shdict").open("opened", { size = "400k" }))
+            assert(require("resty.holdfast.shared").install("zone", "my:zone", "opened"))
+        ]], { workers = 2 })
+        local expected = "my:zone 204800 true 1 ours\nopened 409600 true 1 ours\nother 307200 true 1 nginx's\n"
+                         .. "zone 102400 true 1 ours"
+        for _, connection in ipairs(here:connect_to_each(2)) do
+            assert.equal(expected, connection:get("/walk"))
+        end
+        here:reload()
+        assert.equal(expected, here:get("/walk"))
+        assert.falsy(here:log():find("%[error%]"), here:log())
+    end)
+
+    it("has all that were opened when no name is given", function ()
+        local here = start("init_worker", [[
+            assert(require("resty.shdict").open("opened", { size = "400k" }))
+            assert(require("resty.lock"):new("zone"))
+            assert(require("resty.holdfast.shared").install())
+        ]])
+        assert.equal("my:zone 204800 true 1 nginx's\nopened 409600 true 1 ours\nother 307200 true 1 nginx's\n"
+                     .. "zone 102400 true 1 ours", here:get("/walk"))
+    end)
+
+    it("can be given them by init_by_lua, and each worker opens what it uses", function ()
+        local here = start("init", INSTALL .. INSTALL, { workers = 2 })
+        local expected = "my:zone 204800 true 1 ours\nother 307200 true 1 nginx's\nzone 102400 true 1 ours"
+        for _, connection in ipairs(here:connect_to_each(2)) do
+            assert.equal(expected, connection:get("/walk"))
+        end
+        here:reload()
+        assert.equal(expected, here:get("/walk"))
+    end)
+
+    it("can be given them by a master that is root, for workers that are not", function ()
+        local listing = io.popen "id -u"
+        local user = listing:read "*l"
+        listing:close()
+        if user ~= "0" then
+            return pending "only root can start workers as somebody else"
+        end
+        local folder = "/dev/shm/" .. os.getenv("HOLDFAST_DIR"):match("[^/]*$") .. ".www"
+        os.execute(("mkdir -m 700 %s && chown www-data %s"):format(folder, folder))
+        finally(function () os.execute("rm -rf " .. folder) end)
+        local here = start("init", INSTALL, { user = "www-data", env = { HOLDFAST_DIR = folder } })
+        assert.equal("my:zone 204800 true 1 ours\nother 307200 true 1 nginx's\nzone 102400 true 1 ours",
+                     here:get("/walk"))
+        assert.falsy(here:log():find("%[error%]"), here:log())
+    end)
+
+    -- One table for a name, before it is opened and after.
+    it("has the dictionary that locks and shdict.shared of that name have", function ()
+        local made = [[
+            lock = assert(require("resty.lock"):new("zone", { timeout = 0 }))
+            require("resty.holdfast.shared").install("zone")
+        ]]
+        for _, where in ipairs { "init", "init_worker" } do
+            local here = start(where, made, { locations = { ["/same"] = [[
+                local later = assert(require("resty.lock"):new("zone", { timeout = 0 }))
+                ngx.print(lock:lock("key"), select(2, later:lock("key")), " ")
+                local dict, shdict = ngx.shared.zone, require "resty.shdict"
+                ngx.print(tostring(dict == shdict.shared.zone), tostring(dict == lock.dict),
+                          tostring(dict == later.dict), tostring(dict == shdict.find("zone")), dict:capacity())
+            ]] } })
+            assert.equal("0timeout truetruetruetrue102400", here:get("/same"), where)
+            here:stop()
+        end
+    end)
+
+    it("has every method of nginx's dictionaries on them, to be called with the dictionary, too", function ()
+        local here = start("init", INSTALL, { locations = { ["/methods"] = ([[
+            local get, set, incr = ngx.shared.zone.get, ngx.shared.zone.set, getmetatable(ngx.shared.zone).__index.incr
+            local dict = ngx.shared["my:zone"]
+            ngx.print(tostring(set(dict, "key", 1)), get(dict, "key"), incr(dict, "key", 1))
+            for name in ([=[%s]=]):gmatch("%%S+") do
+                if type(dict[name]) ~= "function" or type(ngx.shared.other[name]) ~= "function" then
+                    ngx.print(" no ", name)
+                end
+            end
+        ]]):format(METHODS) } })
+        assert.equal("true12", here:get("/methods"))
+    end)
+
+    -- A method belongs to its kind of dictionaries; neither reads the other's memory.
+    it("refuses a method of one kind for the other", function ()
+        local here = start("init_worker", "before = ngx.shared.zone.get\n" .. INSTALL, { locations = { ["/mixed"] = [[
+            ngx.say(select(2, pcall(before, ngx.shared.zone, "key")))
+            ngx.say(select(2, pcall(ngx.shared.zone.get, ngx.shared.other, "key")))
+        ]] } })
+        local theirs, ours = here:get("/mixed"):match("^(.-)\n(.-)\n$")
+        assert.matches('bad "zone" argument$', theirs)
+        assert.matches('bad "zone" argument: a dictionary expected, got table', ours)
+    end)
+
+    it("lets libraries that lock by add and delete exclude each other in all processes", function ()
+        local ADD = "ngx.print(tostring(ngx.shared.zone:add('lock:' .. ngx.var.arg_key, true, 30)))"
+        local here = start("init", INSTALL, { workers = 2, locations = {
+            ["/add"] = ADD, ["/delete"] = "ngx.print(tostring(ngx.shared.zone:delete('lock:' .. ngx.var.arg_key)))",
+        } })
+        local each = here:connect_to_each(2)
+        assert.equal("true", each[1]:get("/add?key=a"))
+        assert.equal("false", each[2]:get("/add?key=a"))
+        assert.equal("false\texists\tfalse\n", (process.run [[
+            print(require("resty.shdict").shared.zone:add("lock:a", true))
+        ]]))
+        assert.equal("true", each[1]:get("/delete?key=a"))
+        assert.equal("true", each[2]:get("/add?key=a"))
+    end)
+
+    it("gets none that cannot be had, and install says why", function ()
+        local here = start("init_worker", [[
+            local install = require("resty.holdfast.shared").install
+            said = {}
+            for _, name in ipairs { "nothing", "", ("n"):rep(251), "a\nb" } do
+                local ok, err = install(name)
+                said[#said + 1] = tostring(ok) .. " " .. err
+            end
+            said[#said + 1] = select(2, pcall(install, 1))
+            said[#said + 1] = tostring(install("zone", "nothing", "my:zone"))
+        ]], { locations = { ["/said"] = "ngx.print(table.concat(said, '\\n'))" } })
+        local lines = {}
+        for line in (here:get("/said") .. "\n"):gmatch("(.-)\n") do
+            lines[#lines + 1] = line
+        end
+        assert.equal('nil dictionary "nothing": dictionary not found', lines[1])
+        assert.matches('^nil dictionary "": empty dictionary name', lines[2])
+        assert.matches('^nil dictionary "n+": dictionary name of 251 bytes', lines[3])
+        assert.equal('nil dictionary "a\\x0Ab": dictionary not found', lines[4])
+        assert.matches("bad name to install: string expected, got number$", lines[5])
+        assert.equal("nil", lines[6])
+        -- Those before the one that cannot be had are there.
+        assert.equal("my:zone 204800 true 1 nginx's\nother 307200 true 1 nginx's\nzone 102400 true 1 ours",
+                     here:get("/walk"))
+    end)
+
+    it("is not there in a plain script, which install says", function ()
+        assert.equal("nil\tthere is no ngx.shared here\n",
+                     (process.run "print(require('resty.holdfast.shared').install())"))
+    end)
+end)
