@@ -332,9 +332,10 @@ typedef struct holdfast_holder {
   double remaining;  /* seconds until it expires; 0 if it never does                                     */
   uint32_t pid;      /* in the process's own pid namespace; 0 if it is dead and another has its place    */
   uint32_t worker;   /* number of a worker of `holdfast run`, 0xFFFFFFFF if it is none                   */
-  uint32_t waiters;  /* how many are in the queue                                                        */
+  uint32_t waiters;  /* how many wait, those in lock_watch included                                      */
   uint32_t alive;    /* 0: the process is dead, and the next who wants the lock gets it; 1: it lives; 2: */
                      /* that cannot be told                                                              */
+  uint32_t permits;  /* how many permits; 1 of a lock, HOLDFAST_ALL_PERMITS of a rwlock: to write        */
   char program[16];  /* name of the program, ended by a zero byte                                        */
   char why[128];     /* what holdfast_lock_explain said, ended by a zero byte                            */
 } holdfast_holder;
@@ -343,6 +344,14 @@ typedef struct holdfast_holder {
  * Where several hold permits, the one who has held them longest. NOT_FOUND (nobody does). */
 HOLDFAST_API int holdfast_lock_holder(holdfast_dict *dict, const char *key, size_t key_length,
                                       holdfast_holder *holder);
+
+enum { HOLDFAST_HOLDERS_MAX = 4096 /* holders that one call tells of */ };
+
+/* [change] All who hold what is under the key, be it a lock or permits, at one instant: *count is how many they are,
+ * *waiters how many wait. Writes at most `max` of them, and at most HOLDFAST_HOLDERS_MAX: those who have held it longest,
+ * in this order. With `max` 0, holders may be null. Without a holder *count is 0. NO_MEMORY (of the process). */
+HOLDFAST_API int holdfast_holders(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holders,
+                                  uint32_t max, uint32_t *count, uint32_t *waiters);
 
 /* --- waiting for a lock ------------------------------------------------------------------------------ */
 
@@ -393,6 +402,15 @@ typedef struct holdfast_wait {
  * to wait. The others go on when the caller lets go. */
 HOLDFAST_API int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
                                     holdfast_wait *wait, holdfast_lease *lease);
+/* [attempt] Waits for the end of a grant, without taking the lock: OK when the grant that held it when the wait began has
+ * ended (released, expired, of a dead process, deleted, flushed), also if somebody else has the lock by then. All who
+ * wait so are woken at once, and stand in nobody's way. `grant` is that of the wait: set it to 0 to begin one; while the
+ * code is LOCKED it names the fencing token of what is waited for, so call again with what it says. LOCKED queues the
+ * waiter as lock_wait does, which tells the rest: pause, codes, lock_leave. `wait` may be null: then it only looks.
+ * OK also where nobody holds the key. Where it holds permits, those which were held when the wait began have to end; a
+ * value of another kind has to go. For both wait->pause is short, as nobody is woken. */
+HOLDFAST_API int holdfast_lock_watch(holdfast_dict *dict, const char *key, size_t key_length, holdfast_wait *wait,
+                                     uint64_t *grant);
 /* After DEADLOCK, until the waiter is used again: the keys that are waited for in a circle, beginning with the
  * waiter's, packed as by holdfast_keys. Of a long key, the first 56 bytes. BUFFER, NOT_FOUND (there was no deadlock),
  * NO_MEMORY. */

@@ -3,9 +3,12 @@
 local expect = require "spec.support.expect"
 local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
+local rwlock = require "resty.rwlock"
 local scheduler = require "resty.holdfast.scheduler"
+local semaphore = require "resty.semaphore"
 local shdict = require "resty.shdict"
 
+local blamed = expect.blamed
 local pack = expect.pack
 
 local getpid = require("ffi").C.getpid
@@ -140,5 +143,121 @@ describe("holder", function ()
         lock:lock("key")
         shdict.remove("spec_removed_holder")
         assert.same(pack(nil, "dictionary not found"), pack(lock:holder("key")))
+    end)
+
+
+    describe("and holders and waiters,", function ()
+        local rw, sem
+
+        before_each(function ()
+            rw = assert(rwlock:new("spec_holder", { timeout = 10 }))
+            sem = assert(semaphore:new("spec_holder", { permits = 3 }))
+        end)
+
+        -- Whatever can be asked, each for any kind of key.
+        local function each(check)
+            for name, asked in pairs { dictionary = dict, lock = new(), rwlock = rw, semaphore = sem } do
+                check(asked, name)
+            end
+        end
+
+        it("of a dictionary, a lock, a rwlock and a semaphore, say the same of any key", function ()
+            assert(new():lock("lock", { why = "alone" }))
+            assert(rw:wrlock("written", { why = "to write" }))
+            assert(sem:wait("permits", { why = "a permit" }))
+            each(function (asked, name)
+                assert.same({ "alone", 1 }, { asked:holder("lock").why, #asked:holders("lock") }, name)
+                assert.same({ "to write", true }, { asked:holder("written").why, asked:holder("written").writes }, name)
+                assert.equal("a permit", asked:holders("permits")[1].why, name)
+                assert.equal(getpid(), asked:holders("permits")[1].process, name)
+                assert.equal(0, asked:waiters("permits"), name)
+            end)
+        end)
+
+        it("are nil, an empty array and 0 where nobody holds the key, or it has a value", function ()
+            dict:set("value", 5)
+            local lock = new()
+            lock:lock("free")
+            lock:unlock()
+            each(function (asked)
+                for _, key in ipairs { "nothing", "value", "free" } do
+                    assert.same(pack(nil), pack(asked:holder(key)))
+                    assert.same(pack({}), pack(asked:holders(key)))
+                    assert.same(pack(0), pack(asked:waiters(key)))
+                end
+            end)
+        end)
+
+        it("tell all readers and all permits, those first who have had them longest, but no more than max", function ()
+            local readers = {}
+            for i = 1, 5 do
+                readers[i] = assert(rwlock:new("spec_holder"))
+                assert(readers[i]:rdlock("read", { why = "reader " .. i }))
+            end
+            local function whys(holders)
+                for i, holder in ipairs(holders) do
+                    holders[i] = holder.why
+                end
+                return holders
+            end
+            assert.same({ "reader 1", "reader 2", "reader 3", "reader 4", "reader 5" }, whys(dict:holders("read")))
+            assert.same({ "reader 1", "reader 2" }, whys(dict:holders("read", 2)))
+            assert.same({}, dict:holders("read", 0))
+            assert.equal("reader 1", dict:holder("read").why)
+            assert.equal(1, dict:holders("read")[5].permits)
+            assert.is_nil(dict:holders("read")[5].writes)
+            for i = 1, 3 do
+                assert(sem:wait("permits", { why = "permit " .. i }))
+            end
+            assert.same({ "permit 1", "permit 2", "permit 3" }, whys(sem:holders("permits")))
+        end)
+
+        it("tell a dead process, until somebody wants what it held", function ()
+            local child = process.start [[
+                local rw = require("resty.rwlock"):new("spec_holder", { exptime = 0 })
+                say(rw:rdlock("read", { why = "from afar" }))
+                hear()
+            ]]
+            assert.equal("0", child:hear())
+            assert(rw:rdlock("read", { why = "here" }))
+            child:kill(process.KILL)
+            child:wait()
+            local holders = dict:holders("read")
+            assert.same({ false, "from afar", true, "here" },
+                        { holders[1].alive, holders[1].why, holders[2].alive, holders[2].why })
+        end)
+
+        it("count all who wait, those who only wait for a release, too", function ()
+            local lock = new { timeout = 10 }
+            lock:lock("key")
+            rw:wrlock("written")
+            scheduler.spawn(function () assert(new { timeout = 10 }:lock("key")) end)
+            scheduler.spawn(function () assert(new { timeout = 10 }:wait("key")) end)
+            for _ = 1, 2 do
+                scheduler.spawn(function () assert(rwlock:new("spec_holder"):rdlock("written")) end)
+            end
+            scheduler.spawn(function ()
+                scheduler.sleep(0.02)
+                each(function (asked)
+                    assert.same({ 2, 2 }, { asked:waiters("key"), asked:waiters("written") })
+                    assert.equal(2, asked:holder("key").waiters)
+                end)
+                lock:unlock()
+                rw:unlock()
+            end)
+            assert.is_true(scheduler.run())
+        end)
+
+        it("take keys as lock does, and raise what is no number of holders", function ()
+            each(function (asked)
+                assert.same(pack(nil, "nil key"), pack(asked:holders()))
+                assert.same(pack(nil, "empty key"), pack(asked:waiters("")))
+                assert.same(pack(nil, "bad key type"), pack(asked:holder({})))
+                assert.matches("^bad \"?max\"? .*whole number.*expected, got 0.5$",
+                               blamed(function () asked:holders("key", 0.5) end))
+                assert.matches("^bad .*expected, got nil; call it as %a+:waiters",
+                               blamed(function () asked.waiters(nil, "key") end))
+            end)
+        end)
     end)
 end)

@@ -218,6 +218,32 @@ describe("semaphore", function ()
     end)
 
 
+    describe("wait and with", function ()
+        it("take the options of locks: timeout, exptime and why", function ()
+            local object, other = new(1), new(1)
+            assert.is_true(object:wait("key", { exptime = 100, why = "by wait" }))
+            local holder = object:holder("key")
+            assert.same({ "by wait", true }, { holder.why, holder.remaining > 50 })
+            assert.same(pack(nil, "timeout"), pack(other:wait("key", { timeout = 0.01 })))
+            assert.same(pack(nil, "timeout"), pack(other:with("key", { timeout = 0 }, error)))
+            object:post("key")
+            assert.equal("done", other:with("key", { exptime = 100, why = "in with" }, function (text)
+                assert.same({ "in with", true }, { object:holder("key").why, object:holder("key").remaining > 50 })
+                return text
+            end, "done"))
+            assert.equal(math.huge, object:with("key", function () return object:holder("key").remaining end))
+        end)
+
+        it("name an option that they do not know", function ()
+            local object = new(1)
+            assert.equal('unknown option "fair" to wait: accepted are exptime, timeout and why',
+                         blamed(function () object:wait("key", { fair = true }) end))
+            assert.equal('unknown option "fair" to with: accepted are exptime, timeout and why',
+                         blamed(function () object:with("key", { fair = true }, print) end))
+        end)
+    end)
+
+
     describe("with", function ()
         it("has a permit while the function runs, and passes results on", function ()
             local object = new(1)
@@ -388,7 +414,7 @@ describe("semaphore", function ()
                 end
             end
         end
-        for _, timeout in ipairs { -1, "1", {}, false } do
+        for _, timeout in ipairs { -1, "1", print, false } do
             assert.matches("^bad timeout to wait: a number, 0 or more, expected, got ",
                            blamed(function () object:wait("key", timeout) end))
         end

@@ -246,12 +246,10 @@ _M.remaining = holding.remaining
 _M.valid = holding.valid
 _M.hand_over = holding.hand_over
 _M.with = scoped.method("with", locker(true), WITH_OPTIONS)
-
-
--- As in lock(), false is no key.
-function _M.holder(self, key)
-    return holding.holder(self, key or nil)
-end
+_M.holder = holding.holder
+_M.holders = holding.holders
+_M.waiters = holding.waiters
+_M.wait = require("resty.holdfast.lock.watching").wait
 
 
 return _M

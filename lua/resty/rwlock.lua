@@ -166,6 +166,8 @@ _M.remaining = holding.remaining
 _M.valid = holding.valid
 _M.hand_over = holding.hand_over
 _M.holder = holding.holder
+_M.holders = holding.holders
+_M.waiters = holding.waiters
 
 
 -- From now on others may read, too. For a reader nothing changes.

@@ -3,15 +3,20 @@
 local acquire = require "resty.holdfast.lock.acquire"
 local core = require "resty.holdfast.core"
 local grants = require "resty.holdfast.lock.grants"
+local holders = require "resty.holdfast.lock.holder"
 local options = require "resty.holdfast.lock.options"
 local shdict = require "resty.shdict"
 local traces = require "resty.holdfast.traces"
 
 local C = core.C
+local check_max = require("resty.holdfast.lock.holding").check_max
+local count_waiters = holders.count_waiters
 local describe = core.describe
 local empty = grants.empty
 local enter = core.enter
 local error = error
+local find_all = holders.find_all
+local find_holder = holders.find
 local getmetatable = getmetatable
 local give_back = grants.give_back
 local hold = grants.hold
@@ -22,6 +27,7 @@ local leave = core.leave
 local leave_scope = require("resty.holdfast.lock.scopes").leave
 local max = math.max
 local note = traces.note
+local read_call = options.read_call
 local reason = core.reason
 local setmetatable = setmetatable
 local take_grant = grants.take
@@ -45,6 +51,7 @@ local mt = { __index = _M }
 local DEFAULTS = { exptime = 0, most_permits = core.ALL_PERMITS - 1 }
 local NEW_OPTIONS = options.known { "permits", "exptime", "timeout", "wait", "block", "fair", "step", "ratio",
                                     "max_step" }
+local CALL_OPTIONS = options.known { "exptime", "timeout", "why" }
 
 
 function _M.new(class, dict_name, opts)
@@ -84,8 +91,12 @@ local function check_timeout(timeout, method)
 end
 
 
-local function keep(self, key, grant)
+-- `why`, if there is no memory for it, is not told to anybody.
+local function keep(self, key, grant, why)
     hold(grant, NOBODY)
+    if why then
+        C.holdfast_lock_explain(grant.dict, key, #key, grant.lease, why, #why)
+    end
     local own = self.held[key]
     if not own then
         own = { first = 1, last = 0 }
@@ -97,14 +108,14 @@ local function keep(self, key, grant)
 end
 
 
-local function wait_for(self, handle, key, timeout)
+local function wait_for(self, handle, key, exptime, timeout, why)
     local elapsed, grant, keys = acquire.wait({
         handle = handle,
         key = key,
         kind = SEMAPHORE,
         want = 1,
         total = self.permits,
-        exptime = self.exptime,
+        exptime = exptime,
         timeout = timeout,
         holder = NOBODY,
         fair = self.settings.fair,
@@ -118,38 +129,44 @@ local function wait_for(self, handle, key, timeout)
         end
         return nil, grant
     end
-    keep(self, key, grant)
+    keep(self, key, grant, why)
     return true
 end
 
 
 -- Takes a permit.
-local function take(self, key, timeout)
+local function take(self, key, exptime, timeout, why)
     local handle = self.dict[1]
     local grant = take_grant(handle, key)
-    local code = C.holdfast_permits_try(handle, key, #key, SEMAPHORE, 1, self.permits, self.exptime, NOBODY,
+    local code = C.holdfast_permits_try(handle, key, #key, SEMAPHORE, 1, self.permits, exptime, NOBODY,
                                         self.settings.fair, grant.lease)
     if code == OK then
-        keep(self, key, grant)
+        keep(self, key, grant, why)
         return true
     end
     give_back(grant)
     if code ~= LOCKED and code ~= TIMEOUT and (timeout <= 0 or (code ~= SYSTEM and code ~= BUSY)) then
         return nil, reason(code)
     end
-    return wait_for(self, handle, key, timeout)
+    return wait_for(self, handle, key, exptime, timeout, why)
 end
 
 
-function _M.wait(self, key, timeout)
+-- A number in place of the options is a timeout.
+function _M.wait(self, key, opts)
     check_receiver(self, "wait")
-    check_timeout(timeout, "wait")
-    local err
+    local exptime, timeout, why, err
+    if type(opts) == "table" then
+        exptime, timeout, why = read_call(opts, "wait", CALL_OPTIONS)
+    else
+        check_timeout(opts, "wait")
+        timeout = opts
+    end
     key, err = key_string(key)
     if not key then
         return nil, err
     end
-    return take(self, key, timeout or self.timeout)
+    return take(self, key, exptime or self.exptime, timeout or self.timeout, why)
 end
 
 
@@ -223,6 +240,25 @@ function _M.count(self, key)
 end
 
 
+function _M.holder(self, key)
+    check_receiver(self, "holder")
+    return find_holder(self.dict[1], key)
+end
+
+
+function _M.holders(self, key, max_count)
+    check_receiver(self, "holders")
+    max_count = check_max(max_count)
+    return find_all(self.dict[1], key, max_count)
+end
+
+
+function _M.waiters(self, key)
+    check_receiver(self, "waiters")
+    return count_waiters(self.dict[1], key)
+end
+
+
 local function posted(self, key, scope, ok, ...)
     if scope then
         leave_scope(scope)
@@ -235,8 +271,8 @@ local function posted(self, key, scope, ok, ...)
 end
 
 
-local function run_with_permit(self, key, timeout, fn, ...)
-    local ok, err, keys = self:wait(key, timeout)
+local function run_with_permit(self, key, opts, fn, ...)
+    local ok, err, keys = self:wait(key, opts)
     if not ok then
         if keys then
             return nil, err, keys
@@ -247,14 +283,18 @@ local function run_with_permit(self, key, timeout, fn, ...)
 end
 
 
--- with(key, fn, ...) or with(key, timeout, fn, ...)
+-- with(key, fn, ...) or with(key, opts, fn, ...)
 function _M.with(self, key, ...)
     check_receiver(self, "with")
-    local timeout, fn = ...
-    if type(timeout) == "function" then
+    local opts, fn = ...
+    if type(opts) == "function" then
         return run_with_permit(self, key, nil, ...)
     end
-    check_timeout(timeout, "with")
+    if type(opts) == "table" then
+        read_call(opts, "with", CALL_OPTIONS)
+    else
+        check_timeout(opts, "with")
+    end
     if type(fn) ~= "function" then
         error("bad function to with: function expected, got " .. type(fn), 2)
     end

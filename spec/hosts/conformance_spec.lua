@@ -123,6 +123,28 @@ for _, name in ipairs(loops.names) do
         end)
 
 
+        it("a hundred who only wait for a release all go on with it, and nobody has the lock", function ()
+            take("key")
+            local child = start [[
+                local went_on = 0
+                for _ = 1, 100 do
+                    spawn(function ()
+                        local elapsed, err = new({ timeout = 60 }):wait("key")
+                        if not elapsed then say(err) end
+                        went_on = went_on + 1
+                    end)
+                end
+                spawn(function () sleep(0.05); say("wait") end)
+                run()
+                say(went_on, (new():trylock("key")))
+            ]]
+            assert.equal("wait", child:hear())
+            holder:say("release")
+            assert.equal("100\ttrue", child:hear())
+            assert.equal(0, child:wait())
+        end)
+
+
         it("a hundred waiters of a hundred keys are woken each by its own", function ()
             local child = start [[
                 local done = 0

@@ -30,6 +30,7 @@ local PROBE = [[
         dict:set(phase .. " free", text(true, free:lock("free " .. phase), free:unlock()))
         dict:set(phase .. " no time", text(pcall(free.lock, new(0), "held")))
         dict:set(phase .. " lock", text(pcall(free.lock, new(0.02), "held")))
+        dict:set(phase .. " wait", text(pcall(free.wait, new(0.02), "held")))
         dict:set(phase .. " with", text(pcall(free.with, new(0.02), "held", print)))
         local rwlock = assert(require("resty.rwlock"):new("spec_phases", { timeout = 0.02 }))
         dict:set(phase .. " rdlock", text(pcall(rwlock.rdlock, rwlock, "held rw")))
@@ -38,7 +39,7 @@ local PROBE = [[
     end
 ]]
 
-local CONTENDED = { "lock", "with", "rdlock", "semaphore" }
+local CONTENDED = { "lock", "wait", "with", "rdlock", "semaphore" }
 
 local missing = site.missing()
 local it = missing and function (text) pending(text .. ": " .. missing) end or it

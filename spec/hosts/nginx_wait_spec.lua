@@ -181,6 +181,62 @@ describe("in a worker of nginx", function ()
     end)
 
 
+    it("all light threads that only wait for a release go on with one, in each of two workers", function ()
+        local here = site.start { workers = 2, locations = with { ["/hundred"] = [[
+            local threads = {}
+            for i = 1, 100 do
+                threads[i] = ngx.thread.spawn(function ()
+                    return new({ timeout = 60 }):wait("key")
+                end)
+            end
+            local went_on = 0
+            for i = 1, 100 do
+                local ok, elapsed = ngx.thread.wait(threads[i])
+                went_on = went_on + (ok and elapsed and 1 or 0)
+            end
+            ngx.print(went_on)
+        ]] } }
+        assert(lock:lock("key"))
+        local connections = here:connect_to_each(2)
+        for _, connection in ipairs(connections) do
+            connection:send("/hundred")
+        end
+        await_waiters(200)
+        assert(lock:unlock())
+        for _, connection in ipairs(connections) do
+            assert.equal("100", (connection:receive(60)))
+        end
+        assert.is_true(lock:trylock("key"))
+        assert.equal("", complaints(here))
+    end)
+
+
+    it("a killed light thread that only waited for a release leaves nothing, and tells the others", function ()
+        local here = site.start { locations = with { ["/some"] = [[
+            local killed, living = {}, {}
+            local function wait() return (new({ timeout = 60 }):wait("key")) end
+            for i = 1, 20 do killed[i] = ngx.thread.spawn(wait) end
+            for i = 1, 5 do living[i] = ngx.thread.spawn(wait) end
+            ngx.sleep(0.05)
+            for i = 1, 20 do ngx.thread.kill(killed[i]) end
+            require("resty.shdict").find("spec_nginx"):set("killed", true)
+            local went_on = 0
+            for i = 1, 5 do
+                local ok, elapsed = ngx.thread.wait(living[i])
+                went_on = went_on + (ok and elapsed and 1 or 0)
+            end
+            ngx.print(went_on)
+        ]] } }
+        assert(lock:lock("key"))
+        local connection = here:connect()
+        connection:send("/some")
+        site.await("some are killed", function () return dict:get("killed") end)
+        lock:unlock()
+        assert.equal("5", (connection:receive(60)))
+        site.await("nothing is left", function () return here:get("/left") == "false" and dict:waiters("key") == 0 end)
+    end)
+
+
     it("a hundred waiters of a hundred keys are woken each by its own, in any order", function ()
         local here = site.start { locations = with { ["/keys"] = [[
             local held, threads, done = {}, {}, 0

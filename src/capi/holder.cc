@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "capi/handle.h"
 #include "dict/expiry.h"
@@ -11,6 +12,7 @@
 
 using holdfast::Code;
 using holdfast::Holder;
+using holdfast::HolderCount;
 using holdfast::capi::check_key;
 using holdfast::capi::fail;
 using holdfast::capi::guarded;
@@ -20,6 +22,31 @@ using holdfast::capi::unwrap;
 static_assert(HOLDFAST_WHY_MAX == holdfast::kWhyMax);
 static_assert(sizeof(holdfast_holder::why) == sizeof(Holder::why));
 static_assert(sizeof(holdfast_holder::program) == sizeof(Holder::program));
+
+namespace {
+
+/// More holders than these are counted, and not told.
+constexpr std::size_t kHoldersAtOnce = HOLDFAST_HOLDERS_MAX;
+
+void fill(holdfast_holder& out, const Holder& found, const HolderCount& count) {
+  const double now = static_cast<double>(holdfast::platform::monotonic_ns()) / 1e9;
+  out = {};
+  out.owner = found.lease.owner;
+  out.sequence = found.lease.sequence;
+  out.held = std::max(now - static_cast<double>(found.since_ms) / 1e3, 0.0);
+  if (found.end_ms != holdfast::kExpiryNever)
+    out.remaining = std::max(static_cast<double>(found.end_ms) / 1e3 - now, 0.001);  // 0 would say "never"
+  out.pid = found.pid;
+  out.worker = found.worker;
+  out.waiters = count.waiters;
+  static_assert(static_cast<int>(holdfast::Liveness::dead) == 0 && static_cast<int>(holdfast::Liveness::unknown) == 2);
+  out.alive = static_cast<uint32_t>(found.liveness);
+  out.permits = found.permits;
+  std::memcpy(out.program, found.program.data(), sizeof out.program);
+  std::memcpy(out.why, found.why.data(), sizeof out.why);
+}
+
+}  // namespace
 
 int holdfast_lock_explain(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease,
                           const char* why, size_t length) {
@@ -38,23 +65,29 @@ int holdfast_lock_holder(holdfast_dict* dict, const char* key, size_t key_length
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
     Holder found;
-    const Code code = find_holder(unwrap(dict), {key, key_length}, found);
+    HolderCount count;
+    const Code code = find_holders(unwrap(dict), {key, key_length}, {&found, 1}, count);
     *holder = {};
     if (code != Code::ok) return outcome(code, unwrap(dict));
-    const double now = static_cast<double>(holdfast::platform::monotonic_ns()) / 1e9;
-    holder->owner = found.lease.owner;
-    holder->sequence = found.lease.sequence;
-    holder->held = std::max(now - static_cast<double>(found.since_ms) / 1e3, 0.0);
-    if (found.end_ms != holdfast::kExpiryNever)
-      holder->remaining = std::max(static_cast<double>(found.end_ms) / 1e3 - now, 0.001);  // 0 would say "never"
-    holder->pid = found.pid;
-    holder->worker = found.worker;
-    holder->waiters = found.waiters;
-    static_assert(static_cast<int>(holdfast::Liveness::dead) == 0 &&
-                  static_cast<int>(holdfast::Liveness::unknown) == 2);
-    holder->alive = static_cast<uint32_t>(found.liveness);
-    std::memcpy(holder->program, found.program.data(), sizeof holder->program);
-    std::memcpy(holder->why, found.why.data(), sizeof holder->why);
+    if (count.holders == 0) return HOLDFAST_NOT_FOUND;
+    fill(*holder, found, count);
+    return HOLDFAST_OK;
+  });
+}
+
+int holdfast_holders(holdfast_dict* dict, const char* key, size_t key_length, holdfast_holder* holders, uint32_t max,
+                     uint32_t* count, uint32_t* waiters) {
+  return guarded([&]() -> int {
+    *count = 0;
+    *waiters = 0;
+    if (const int bad = check_key(key, key_length)) return bad;
+    std::vector<Holder> found(std::min<std::size_t>(max, kHoldersAtOnce));
+    HolderCount counted;
+    const Code code = find_holders(unwrap(dict), {key, key_length}, found, counted);
+    if (code != Code::ok) return outcome(code, unwrap(dict));
+    *count = counted.holders;
+    *waiters = counted.waiters;
+    for (std::size_t i = 0; i < found.size() && i < counted.holders; ++i) fill(holders[i], found[i], counted);
     return HOLDFAST_OK;
   });
 }

@@ -9,6 +9,7 @@
 #include "capi/claim.h"
 #include "capi/handle.h"
 #include "lock/parking.h"
+#include "lock/watchers.h"
 #include "platform/platform.h"
 #include "world/world.h"
 
@@ -25,6 +26,8 @@ using holdfast::capi::outcome;
 using holdfast::capi::unwrap;
 
 namespace {
+
+constexpr const char* kBadWaiter = "bad waiter: expected a number that holdfast_waiter_open gave";
 
 Parker& unwrap(holdfast_parker* parker) noexcept { return *reinterpret_cast<Parker*>(parker); }
 
@@ -125,8 +128,19 @@ int holdfast_lock_wait(holdfast_dict* dict, const char* key, size_t key_length, 
     Lease granted;
     const Code code = lock_wait(unwrap(dict), {key, key_length}, claim_of(*wait, exptime), unwrap(wait->parker),
                                 wait->waiter, granted, wait->pause);
-    if (code == Code::invalid) return fail(code, "bad waiter: expected a number that holdfast_waiter_open gave");
+    if (code == Code::invalid) return fail(code, kBadWaiter);
     *lease = {granted.owner, granted.sequence};
+    return outcome(code, unwrap(dict));
+  });
+}
+
+int holdfast_lock_watch(holdfast_dict* dict, const char* key, size_t key_length, holdfast_wait* wait, uint64_t* grant) {
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    if (wait == nullptr) return outcome(watch_try(unwrap(dict), {key, key_length}, *grant), unwrap(dict));
+    const Code code = watch_wait(unwrap(dict), {key, key_length}, claim_of(*wait, 0), unwrap(wait->parker),
+                                 wait->waiter, *grant, wait->pause);
+    if (code == Code::invalid) return fail(code, kBadWaiter);
     return outcome(code, unwrap(dict));
   });
 }

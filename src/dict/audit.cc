@@ -30,6 +30,7 @@ using Census = std::array<Tally, kKinds>;
 Kind kind_of(EntryType type) noexcept {
   switch (type) {
     case EntryType::waiter:
+    case EntryType::watcher:
       return kWaiter;
     case EntryType::node:
       return kNode;
@@ -78,7 +79,7 @@ class Audit {
   bool walk_chains() noexcept;
   bool walk_chain(std::uint32_t bucket) noexcept;
   bool walk_parts(const View& view) noexcept;
-  bool walk_queue(const QueueFields& queue) noexcept;
+  bool walk_queue(const QueueFields& queue, EntryType type) noexcept;
   bool walk_holds(const View& view) noexcept;
   bool walk_list(const View& view) noexcept;
   bool counts_fit() const noexcept;
@@ -166,14 +167,16 @@ bool Audit::walk_parts(const View& view) noexcept {
   if (view.type == EntryType::list) return walk_list(view);
   if (!is_holdable(view.type)) return true;
   if (view.is_free()) ++free_locks_;
-  return walk_queue(view.queue()) && walk_holds(view);
+  const bool watched = view.type == EntryType::lock;
+  return walk_queue(view.queue(), EntryType::waiter) &&
+         (!watched || walk_queue(view.lock().watchers, EntryType::watcher)) && walk_holds(view);
 }
 
-bool Audit::walk_queue(const QueueFields& queue) noexcept {
+bool Audit::walk_queue(const QueueFields& queue, EntryType type) noexcept {
   std::uint32_t last = 0;
   for (std::uint32_t block = queue.head.load(kRelaxed); block != 0; last = block, block = shard_.entry(last).next) {
     View view{};
-    if (!more(kWaiter) || !shard_.inspect(block, view) || view.type != EntryType::waiter) return false;
+    if (!more(kWaiter) || !shard_.inspect(block, view) || view.type != type) return false;
     reached_[kWaiter].add(block);
   }
   return queue.tail.load(kRelaxed) == last;

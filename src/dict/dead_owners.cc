@@ -26,10 +26,11 @@ std::uint32_t DeadOwners::add_chain(const Shard& shard, std::uint32_t block, Ent
 }
 
 std::uint32_t DeadOwners::add_holders(const Shard& shard, const View& view) noexcept {
-  const std::uint32_t waiters = add_chain(shard, view.queue().head.load(kRelaxed), EntryType::waiter);
+  std::uint32_t waiters = add_chain(shard, view.queue().head.load(kRelaxed), EntryType::waiter);
   if (view.type == EntryType::permits)
     return waiters + add_chain(shard, view.permits().holds.load(kRelaxed), EntryType::hold);
   add(view.lock().owner.load(kRelaxed));
+  waiters += add_chain(shard, view.lock().watchers.head.load(kRelaxed), EntryType::watcher);
   return waiters;
 }
 

@@ -53,7 +53,7 @@ Hand::Kind Hand::kind_of(std::uint32_t at, const View& view) const noexcept {
   if (view.type == EntryType::node) return Kind::node;
   if (!has_key(view.type)) return Kind::pinned;
   if (!Shard::counts(view, flush_)) return Kind::dead;
-  if (is_holdable(view.type)) return view.queue().head.load(kRelaxed) != 0 ? Kind::pinned : Kind::held;
+  if (is_holdable(view.type)) return view.is_waited_for() ? Kind::pinned : Kind::held;
   return at == own_ && zeal_ != Zeal::own ? Kind::held : Kind::live;
 }
 

@@ -103,7 +103,8 @@ enum class EntryType : std::uint8_t {
   waiter = 9,  // not in a chain, but in a lock's queue
   node = 10,   // a ListNode
   permits = 11,
-  hold = 12,  // not in a chain, but on a lock's or a permits entry
+  hold = 12,     // not in a chain, but on a lock's or a permits entry
+  watcher = 13,  // not in a chain, but in a lock's queue of those who only wait for a grant to end
 };
 
 /// What may stand in a chain under a key.
@@ -191,17 +192,19 @@ struct LockFields {
   Word64 owner;     // Token; 0: nobody
   Word64 sequence;  // fencing number of the grant
   QueueFields queue;
-  Word32 reserved;  // not 0: granted by a release to this waiter of the owner, who has yet to claim it
-  Word32 agent;     // which coroutine of the owner is taken for the holder; 0: none
-  Word64 since;     // time of the grant (ms)
-  Word32 note;      // block of a hold that says why; 0: none
-  Word32 passes;    // grants to somebody who came later than a waiter of the queue; wraps. Derived
+  QueueFields watchers;  // who waits for a grant to end, without wanting the lock
+  Word32 reserved;       // not 0: granted by a release to this waiter of the owner, who has yet to claim it
+  Word32 agent;          // which coroutine of the owner is taken for the holder; 0: none
+  Word64 since;          // time of the grant (ms)
+  Word32 note;           // block of a hold that says why; 0: none
+  Word32 passes;         // grants to somebody who came later than a waiter of the queue; wraps. Derived
 };
-static_assert(sizeof(LockFields) == 48);
+static_assert(sizeof(LockFields) == 56);
 
 /// Value of a waiter block. Its number stands in Entry::flags, its patience's end in Entry::expiry, and what it is like
 /// in Entry::stamp: bit 0 it is fair, bit 1 it is present, from bit 2 on how long its loop takes to come when it is
-/// woken. That, `woken` and `first` are in units of 1024 ns, and these two wrap.
+/// woken. That, `woken` and `first` are in units of 1024 ns, and these two wrap. A watcher's is the same, but that
+/// `want` and `passes` are the lower and the upper half of the grant's fencing number, and `woken` and `first` 0.
 struct WaiterFields {
   Word64 owner;    // Token of the waiting process
   Word64 arrival;  // when the wait began (ns)

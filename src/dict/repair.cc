@@ -94,10 +94,15 @@ std::uint32_t keep_note(const Shard& shard, const View& view, Claim&& claim) noe
   return sound && !current ? 0 : 1;
 }
 
+void forget(QueueFields& queue) noexcept {
+  queue.head.store(0, kRelaxed);
+  queue.tail.store(0, kRelaxed);
+}
+
 /// What hangs on a lock or on permits: waiters are forgotten, holds are kept.
 void keep_holds(const Shard& shard, const View& view, Occupied& occupied, Census& census) noexcept {
-  view.queue().head.store(0, kRelaxed);
-  view.queue().tail.store(0, kRelaxed);
+  forget(view.queue());
+  if (view.type == EntryType::lock) forget(view.lock().watchers);
   Arena arena(shard);
   const auto claim = [&occupied](std::uint32_t block, std::uint32_t count) { return occupied.claim(block, count); };
   if (view.type == EntryType::permits) {

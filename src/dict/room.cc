@@ -1,6 +1,7 @@
 #include "dict/room.h"
 
 #include <algorithm>
+#include <bitset>
 
 #include "dict/dead_owners.h"
 #include "dict/expiry.h"
@@ -8,9 +9,9 @@
 #include "dict/holds.h"
 #include "dict/list.h"
 #include "dict/repair.h"
-#include "dict/wait_queue.h"
 #include "platform/platform.h"
 #include "sync/bell.h"
+#include "world/process_table.h"
 #include "world/world.h"
 
 namespace holdfast {
@@ -29,6 +30,17 @@ std::uint32_t short_now() noexcept { return static_cast<std::uint32_t>(platform:
 
 }  // namespace
 
+// Each process once: it sees which of its watchers have lost their places.
+void Room::call_watchers(WaitQueue watchers) noexcept {
+  std::bitset<kSlots> called;
+  for (Waiter watcher = watchers.pop(world_); watcher.number != 0; watcher = watchers.pop(world_)) {
+    const std::uint32_t slot = slot_of(watcher.owner);
+    if (slot >= kSlots || called[slot]) continue;
+    called[slot] = true;
+    ring_bell_for_all(world_, watcher.owner);
+  }
+}
+
 std::uint32_t Room::discard(std::uint32_t block, const View& view) noexcept {
   if (is_holdable(view.type)) {
     ShardHeader& header = shard_.header();
@@ -36,6 +48,7 @@ std::uint32_t Room::discard(std::uint32_t block, const View& view) noexcept {
     WaitQueue queue(shard_, arena_, view.queue());
     for (Waiter waiter = queue.pop(world_); waiter.number != 0; waiter = queue.pop(world_))
       ring_bell(world_, waiter.owner, waiter.number);
+    if (view.type == EntryType::lock) call_watchers({shard_, arena_, view.lock().watchers, EntryType::watcher});
     (view.type == EntryType::lock ? note_of : holds_of)(shard_, arena_, view).release_all();
   } else if (view.type == EntryType::list) {
     List(shard_, arena_, view).release_nodes();
@@ -62,6 +75,8 @@ void Room::rest_if_in_vain(std::uint32_t looked_at, const Swept& swept) noexcept
 // Ends the grants of the dead, and takes their waiters out of the queue. How many that were.
 std::uint32_t Room::take_from_dead(const View& view, const DeadOwners& dead) noexcept {
   std::uint32_t found = WaitQueue(shard_, arena_, view.queue()).drop_dead(dead);
+  if (view.type == EntryType::lock)
+    found += WaitQueue(shard_, arena_, view.lock().watchers, EntryType::watcher).drop_dead(dead);
   if (view.is_free()) return found;
   if (view.type == EntryType::lock) {
     LockFields& lock = view.lock();

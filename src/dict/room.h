@@ -10,6 +10,7 @@
 #include "dict/key.h"
 #include "dict/segment.h"
 #include "dict/shard.h"
+#include "dict/wait_queue.h"
 
 namespace holdfast {
 
@@ -54,6 +55,7 @@ class Room {
     std::uint64_t next_end;
   };
   bool sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept;
+  void call_watchers(WaitQueue watchers) noexcept;
   std::uint32_t take_from_dead(const View& view, const DeadOwners& dead) noexcept;
   bool any_dead() const noexcept;
   bool rests() const noexcept;

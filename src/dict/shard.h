@@ -63,6 +63,10 @@ struct View {
   HoldFields& hold() const noexcept { return *reinterpret_cast<HoldFields*>(value()); }
   /// REQUIRES: the type is holdable.
   QueueFields& queue() const noexcept { return type == EntryType::lock ? lock().queue : permits().queue; }
+  /// Whether anybody waits for it, as its own words say. REQUIRES: the type is holdable.
+  bool is_waited_for() const noexcept {
+    return queue().head.load(kRelaxed) != 0 || (type == EntryType::lock && lock().watchers.head.load(kRelaxed) != 0);
+  }
   /// Whether nobody holds it, as far as its own words say. REQUIRES: the type is holdable.
   bool is_free() const noexcept {
     return type == EntryType::lock ? lock().owner.load(kRelaxed) == 0 : permits().holds.load(kRelaxed) == 0;
@@ -195,14 +199,14 @@ struct Sizes {
   std::uint32_t more = 0;
 };
 inline constexpr auto kSizes = [] {
-  std::array<Sizes, static_cast<std::size_t>(EntryType::hold) + 1> sizes{};
+  std::array<Sizes, static_cast<std::size_t>(EntryType::watcher) + 1> sizes{};
   const auto of = [&sizes](EntryType type) -> Sizes& { return sizes[static_cast<std::size_t>(type)]; };
   of(EntryType::string) = of(EntryType::table) = of(EntryType::node) = {0, ~0U};
   of(EntryType::boolean) = of(EntryType::number) = of(EntryType::list) = {8, 0};
   of(EntryType::lock) = {sizeof(LockFields), 0};
   of(EntryType::permits) = {sizeof(PermitFields), 0};
   of(EntryType::hold) = {sizeof(HoldFields), kWhyMax};
-  of(EntryType::waiter) = {sizeof(WaiterFields), 0};
+  of(EntryType::waiter) = of(EntryType::watcher) = {sizeof(WaiterFields), 0};
   return sizes;
 }();
 inline bool is_plausible(EntryType type, std::uint32_t size) noexcept {

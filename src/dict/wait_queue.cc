@@ -11,7 +11,6 @@ namespace holdfast {
 
 namespace {
 
-constexpr std::uint32_t kShape = Entry::make_shape(0, EntryType::waiter);
 constexpr std::uint32_t kGranulesPerWaiter = static_cast<std::uint32_t>(granules_for(0, sizeof(WaiterFields)));
 
 // WaiterFields::woken and first: never 0.
@@ -46,7 +45,7 @@ std::uint64_t patience_end(const Waiter& waiter) noexcept {
 
 bool WaitQueue::is_waiter(std::uint32_t block) const noexcept {
   View view{};
-  return shard_.inspect(block, view) && view.type == EntryType::waiter && view.key_length == 0;
+  return shard_.inspect(block, view) && view.type == kind_ && view.key_length == 0;
 }
 
 WaiterFields& WaitQueue::fields(std::uint32_t block) const noexcept {
@@ -83,7 +82,7 @@ std::uint32_t WaitQueue::create(const Waiter& waiter, std::uint32_t passes) noex
   Word64& waits = shard_.header().lock_waits;
   waits.store(waits.load(kRelaxed) + 1, kRelaxed);
   Entry& e = shard_.entry(block);
-  e.shape.store(kShape, kRelaxed);
+  e.shape.store(Entry::make_shape(0, kind_), kRelaxed);
   e.value_size.store(sizeof(WaiterFields), kRelaxed);
   e.flags.store(waiter.number, kRelaxed);
   e.stamp.store(traits_of(waiter), kRelaxed);
@@ -97,14 +96,24 @@ std::uint32_t WaitQueue::create(const Waiter& waiter, std::uint32_t passes) noex
   return block;
 }
 
+// REQUIRES: is_here(waiter).
+std::uint64_t WaitQueue::refresh(const Waiter& waiter) noexcept {
+  const auto block = static_cast<std::uint32_t>(waiter.place);
+  shard_.entry(block).expiry.store(patience_end(waiter), kRelaxed);
+  shard_.entry(block).stamp.store(traits_of(waiter), kRelaxed);
+  fields(block).woken.store(0, kRelaxed);
+  return waiter.place;
+}
+
+void WaitQueue::link(std::uint32_t block, std::uint32_t before, std::uint32_t after) noexcept {
+  shard_.entry(block).next.store(after, kRelaxed);
+  previous(block).store(before, kRelaxed);
+  (after != 0 ? previous(after) : ends_.tail).store(block, kRelaxed);
+  (before != 0 ? shard_.entry(before).next : ends_.head).store(block, kRelaxed);
+}
+
 std::uint64_t WaitQueue::add(const Waiter& waiter, std::uint32_t passes) noexcept {
-  if (is_here(waiter)) {
-    const auto block = static_cast<std::uint32_t>(waiter.place);
-    shard_.entry(block).expiry.store(patience_end(waiter), kRelaxed);
-    shard_.entry(block).stamp.store(traits_of(waiter), kRelaxed);
-    fields(block).woken.store(0, kRelaxed);
-    return waiter.place;
-  }
+  if (is_here(waiter)) return refresh(waiter);
   // Most arrive last. Who queues again, because another was faster, keeps its turn and is found near the head.
   std::uint32_t before = ends_.tail.load(kRelaxed);
   std::uint32_t after = 0;
@@ -121,12 +130,30 @@ std::uint64_t WaitQueue::add(const Waiter& waiter, std::uint32_t passes) noexcep
   }
   const std::uint32_t block = create(waiter, passes);
   if (block == 0) return 0;
-  shard_.entry(block).next.store(after, kRelaxed);
-  previous(block).store(before, kRelaxed);
-  (after != 0 ? previous(after) : ends_.tail).store(block, kRelaxed);
-  (before != 0 ? shard_.entry(before).next : ends_.head).store(block, kRelaxed);
+  link(block, before, after);
   if (before == 0) become_first(block, ticks(waiter.arrival), passes);
   return place_of(block);
+}
+
+std::uint64_t WaitQueue::append(const Waiter& watcher, std::uint64_t grant) noexcept {
+  if (is_here(watcher)) return refresh(watcher);
+  const std::uint32_t last = ends_.tail.load(kRelaxed);
+  if (last != 0 && !is_waiter(last)) return give_up();
+  const std::uint32_t block = create(watcher, static_cast<std::uint32_t>(grant >> 32));
+  if (block == 0) return 0;
+  fields(block).want.store(static_cast<std::uint32_t>(grant), kRelaxed);
+  link(block, last, 0);
+  return place_of(block);
+}
+
+// REQUIRES: is_waiter(block).
+std::uint64_t WaitQueue::grant_of(std::uint32_t block) const noexcept {
+  return std::uint64_t{fields(block).passes.load(kRelaxed)} << 32 | fields(block).want.load(kRelaxed);
+}
+
+bool WaitQueue::is_first_of_another(std::uint64_t current) const noexcept {
+  const std::uint32_t first = ends_.head.load(kRelaxed);
+  return first != 0 && (!is_waiter(first) || grant_of(first) != current);
 }
 
 // REQUIRES: is_waiter(block). False on damage: its neighbours must point back at it.
@@ -270,7 +297,7 @@ Glimpse glimpse_first(const Shard& shard, const QueueFields& ends) noexcept {
           is_past_claim(f.woken.load(kRelaxed), ticks(platform::monotonic_ns()), view.entry->stamp.load(kRelaxed))};
 }
 
-Waiter WaitQueue::pop(World& world) noexcept {
+Waiter WaitQueue::pop(World& world, std::uint64_t kept) noexcept {
   for (std::uint32_t steps = 0; steps < shard_.granules(); ++steps) {
     const std::uint32_t block = ends_.head.load(kRelaxed);
     if (block == 0) break;
@@ -278,6 +305,7 @@ Waiter WaitQueue::pop(World& world) noexcept {
       give_up();
       break;
     }
+    if (kept != 0 && grant_of(block) == kept) break;
     const Waiter first = waiter_of(block);
     const bool gone = is_gone(block, world);
     if (!unlink(block)) break;

@@ -4,6 +4,9 @@
 // itself after a while and queues anew. A waiter is taken for gone when its wait must be over, and when it has not
 // looked for kWaiterPatienceMs.
 //
+// There are two kinds: waiters, who want what the entry stands for, and watchers, who wait for a grant to end
+// (lock/watchers.h). What is not said of one kind holds for both.
+//
 // REQUIRES, for every call but glimpse_first(): the shard's mutex.
 #pragma once
 
@@ -69,13 +72,19 @@ struct Head {
 
 class WaitQueue {
  public:
-  WaitQueue(const Shard& shard, Arena& arena, QueueFields& ends) noexcept : shard_(shard), arena_(arena), ends_(ends) {}
+  /// `kind`: waiter or watcher.
+  WaitQueue(const Shard& shard, Arena& arena, QueueFields& ends, EntryType kind = EntryType::waiter) noexcept
+      : shard_(shard), arena_(arena), ends_(ends), kind_(kind) {}
 
   /// How many are in it, gone ones included.
   std::uint32_t count() const noexcept;
   /// Adds the waiter, by its arrival, or refreshes it if it is there still: it has come and looked, so the mark that it
   /// was woken goes. `passes`: the entry's, also below. Its place, 0 if there is no memory.
   std::uint64_t add(const Waiter& waiter, std::uint32_t passes) noexcept;
+  /// Of watchers: adds it as the last, or refreshes it. `grant`: the fencing number of what it watches.
+  std::uint64_t append(const Waiter& watcher, std::uint64_t grant) noexcept;
+  /// Of watchers: whether the first is of another grant than `current`, which is 0 if there is none.
+  bool is_first_of_another(std::uint64_t current) const noexcept;
   /// Whether `see(const Waiter&) -> bool` is true for all that arrived before `arrival`; false if they are more than
   /// `max`.
   template <class See>
@@ -98,8 +107,9 @@ class WaitQueue {
   void drop(const Head& head) noexcept { unlink(head.block); }
   /// Takes out the waiters of dead processes. How many that were.
   std::uint32_t drop_dead(const DeadOwners& dead) noexcept;
-  /// Takes out and returns the first whose process has not given up its slot; number 0 if there is none.
-  Waiter pop(World& world) noexcept;
+  /// Takes out and returns the first whose process has not given up its slot; number 0 if there is none. A watcher of
+  /// the grant `kept`, and who stands behind it, stays.
+  Waiter pop(World& world, std::uint64_t kept = 0) noexcept;
 
  private:
   bool is_waiter(std::uint32_t block) const noexcept;
@@ -114,13 +124,17 @@ class WaitQueue {
   bool is_late(std::uint32_t block, std::uint32_t now) const noexcept;
   void become_first(std::uint32_t block, std::uint32_t now, std::uint32_t passes) noexcept;
   Head at_or_after(std::uint32_t block, World& world, std::uint64_t now_ns) noexcept;
+  std::uint64_t refresh(const Waiter& waiter) noexcept;
   std::uint32_t create(const Waiter& waiter, std::uint32_t passes) noexcept;
+  void link(std::uint32_t block, std::uint32_t before, std::uint32_t after) noexcept;
+  std::uint64_t grant_of(std::uint32_t block) const noexcept;
   bool unlink(std::uint32_t block) noexcept;
   std::uint32_t give_up() noexcept;
 
   const Shard& shard_;
   Arena& arena_;
   QueueFields& ends_;
+  const EntryType kind_;
 };
 
 template <class See>

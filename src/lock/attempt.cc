@@ -6,6 +6,7 @@
 #include "dict/expiry.h"
 #include "lock/agent.h"
 #include "lock/lock_entry.h"
+#include "lock/watchers.h"
 #include "platform/platform.h"
 #include "world/world.h"
 
@@ -22,19 +23,6 @@ Sight look_at_lock(const Watch& watch, Living& living, const Onlooker& waiter) n
                     is_live(watch.entry->expiry.load(kRelaxed), watch.segment->flush_epoch()) &&
                     !watch.segment->retired();
   return held ? Sight::held : Sight::open;
-}
-
-// A grant's sequence, agent and owner are written in this order, and a fencing number is never given twice: between two
-// equal ones, all belongs to that grant. One that is reserved has no agent yet.
-Blocker blocker_of_lock(const Watch& watch) noexcept {
-  const auto& fields = *static_cast<const LockFields*>(watch.fields);
-  const std::uint64_t sequence = fields.sequence.load(kAcquire);
-  const Token owner = fields.owner.load(kAcquire);
-  const std::uint32_t agent = fields.agent.load(kAcquire);
-  const std::uint64_t expiry = watch.entry->expiry.load(kAcquire);
-  const bool same = watch.is_same_entry() && fields.sequence.load(kAcquire) == sequence;
-  if (!same || !is_live(expiry, watch.segment->flush_epoch()) || watch.segment->retired()) return {};
-  return {owner, agent, sequence, expiry_ms(expiry)};
 }
 
 constexpr WatchKind kLockWatch{&look_at_lock, &blocker_of_lock};
@@ -75,7 +63,10 @@ Code judge(const LockEntry& lock, World& world, const Attempt& attempt, const Ow
     return Code::ok;
   }
   const Token owner = lock.fields.owner.load(kRelaxed);
-  if (owner != kNobody && (dead.has(owner) || !lock.live(lock.segment.flush_epoch()))) end_grant(lock);
+  if (owner != kNobody && (dead.has(owner) || !lock.live(lock.segment.flush_epoch()))) {
+    end_grant(lock);
+    result.chosen.watchers = lock.has_watchers();
+  }
   if (lock.fields.owner.load(kRelaxed) == kNobody && take_turn(lock, world, contender, dead, result.chosen)) {
     result.lease = take(lock, world, contender);
     return Code::ok;
@@ -140,6 +131,19 @@ bool look_out(const LockFields& fields, const Contender& contender, std::uint64_
 
 }  // namespace
 
+// A grant's sequence, agent and owner are written in this order, and a fencing number is never given twice: between two
+// equal ones, all belongs to that grant. One that is reserved has no agent yet.
+Blocker blocker_of_lock(const Watch& watch) noexcept {
+  const auto& fields = *static_cast<const LockFields*>(watch.fields);
+  const std::uint64_t sequence = fields.sequence.load(kAcquire);
+  const Token owner = fields.owner.load(kAcquire);
+  const std::uint32_t agent = fields.agent.load(kAcquire);
+  const std::uint64_t expiry = watch.entry->expiry.load(kAcquire);
+  const bool same = watch.is_same_entry() && fields.sequence.load(kAcquire) == sequence;
+  if (!same || !is_live(expiry, watch.segment->flush_epoch()) || watch.segment->retired()) return {};
+  return {owner, agent, sequence, expiry_ms(expiry)};
+}
+
 Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const Owners& dead, Lease& lease,
                   Refusal& refusal) noexcept {
   Segment* const segment = dictionary.segment();
@@ -160,7 +164,7 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const Owners& 
         return judge({*segment, shard, arena, *place.view.entry, place.view.lock()}, world, attempt, dead, result);
       },
       kAttemptPatienceNs);
-  wake(world, result.chosen);
+  tell(dictionary, attempt.key, result.chosen);
   return code;
 }
 

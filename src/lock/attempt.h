@@ -22,6 +22,9 @@ struct Attempt {
 Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const Owners& dead, Lease& lease,
                   Refusal& refusal) noexcept;
 
+/// Who holds the lock that is watched.
+Blocker blocker_of_lock(const Watch& watch) noexcept;
+
 /// Looks out for the lock for about as long as it takes to be put to sleep and woken: where critical sections are
 /// short, this saves both sides system calls. Only where the waiter stops no other coroutine, and where it has been
 /// worth while of late. Whether the lock was taken.

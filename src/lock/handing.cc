@@ -47,11 +47,13 @@ Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept {
 }
 
 Chosen offer(const LockEntry& lock, World& world) noexcept {
-  if (!lock.has_waiters()) return {};
+  const bool watchers = lock.has_watchers();
+  if (!lock.has_waiters()) return {{}, {}, watchers};
   const Turn turn = turn_of(lock, world, false);
   const bool kept = turn.first.block != 0 && !may_pass(turn.first, passes_of(lock), false);
   return {.first = kept ? reserve(lock, turn) : call(lock, turn.first, turn.now_ns),
-          .aside = call(lock, turn.aside, turn.now_ns)};
+          .aside = call(lock, turn.aside, turn.now_ns),
+          .watchers = watchers};
 }
 
 bool pass_first(const LockEntry& lock, const Head& first, bool fair) noexcept {

@@ -28,7 +28,7 @@ Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept;
 /// REQUIRES, for these: nobody holds the lock.
 
 /// Lets the first waiter know, and grants the lock to it if nobody may pass it any more; also lets the first one know
-/// that stands aside. Gives whom to wake.
+/// that stands aside. Gives whom to wake, and whether there are watchers.
 Chosen offer(const LockEntry& lock, World& world) noexcept;
 /// Whether the contender may have it now. If not, it has been granted to the first waiter, and `chosen` is to be woken.
 bool take_turn(const LockEntry& lock, World& world, const Contender& contender, const Owners& dead,

@@ -1,5 +1,6 @@
 #include "lock/holder.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "dict/expiry.h"
@@ -24,20 +25,32 @@ void look_at_lock(const Shard& shard, Arena& arena, const View& view, Holder& ho
   if (at.found() && at.is_of(holder.lease.owner, holder.lease.sequence)) at.copy_why(holder.why.data(), kWhyMax);
 }
 
-// The first in the chain is the last who came.
-void look_at_permits(const Shard& shard, Arena& arena, const View& view, std::uint32_t flush, Holder& holder) noexcept {
+// The first in the chain is the last who came: the last ones are kept.
+void look_at_permits(const Shard& shard, Arena& arena, const View& view, std::uint32_t flush, std::span<Holder> holders,
+                     std::uint32_t& count) noexcept {
   const std::uint64_t entry_end = view.entry->expiry.load(kRelaxed);
   const Holds holds = holds_of(shard, arena, view);
   for (Holds::Cursor at(holds); at.found(); at.advance()) {
     const std::uint64_t end = earlier(entry_end, at.expiry().load(kRelaxed));
     if (!is_live(end, flush)) continue;
+    const std::uint32_t index = count++;
+    if (holders.empty()) continue;
     const Hold hold = at.copy();
+    Holder& holder = holders[index % holders.size()];
+    holder = {};
     holder.lease = {hold.owner, hold.sequence};
     holder.since_ms = hold.since_ms;
     holder.end_ms = expiry_ms(end);
-    holder.why = {};
+    holder.permits = hold.count;
     at.copy_why(holder.why.data(), kWhyMax);
   }
+}
+
+// The one who came first comes first.
+void put_in_order(std::span<Holder> holders, std::uint32_t count) noexcept {
+  if (count > holders.size() && !holders.empty())
+    std::rotate(holders.begin(), holders.begin() + count % holders.size(), holders.end());
+  std::reverse(holders.begin(), holders.begin() + std::min<std::size_t>(count, holders.size()));
 }
 
 void ask_about(World& world, Holder& holder) noexcept {
@@ -86,25 +99,32 @@ Code write_why(const Shard& shard, Arena& arena, const View& view, const Lease& 
 
 }  // namespace
 
-Code find_holder(Dictionary& dictionary, std::string_view name, Holder& holder) noexcept {
+Code find_holders(Dictionary& dictionary, std::string_view name, std::span<Holder> holders,
+                  HolderCount& count) noexcept {
   Segment* segment = dictionary.segment();
   if (segment == nullptr) return Code::removed;
   const Key key(name.data(), name.size(), segment->seed());
   const Code code = dictionary.mutate(*segment, key.hash, [&](Shard& shard, Arena& arena) {
-    holder = {};
+    count = {};
     Place place{};
     if (!shard.find(key, place)) return Code::corrupt;
-    if (place.block == 0 || !is_holdable(place.view.type) || !Shard::counts(place.view, segment->flush_epoch()))
-      return Code::not_found;
-    if (place.view.type == EntryType::lock)
-      look_at_lock(shard, arena, place.view, holder);
-    else
-      look_at_permits(shard, arena, place.view, segment->flush_epoch(), holder);
-    if (arena.damaged()) return Code::corrupt;
-    holder.waiters = WaitQueue(shard, arena, place.view.queue()).count();
-    return holder.lease.owner != kNobody ? Code::ok : Code::not_found;
+    if (place.block == 0 || !is_holdable(place.view.type)) return Code::ok;
+    const View& view = place.view;
+    count.waiters = WaitQueue(shard, arena, view.queue()).count();
+    if (view.type == EntryType::lock)
+      count.waiters += WaitQueue(shard, arena, view.lock().watchers, EntryType::watcher).count();
+    if (Shard::counts(view, segment->flush_epoch())) {
+      if (view.type == EntryType::permits)
+        look_at_permits(shard, arena, view, segment->flush_epoch(), holders, count.holders);
+      else if (++count.holders, !holders.empty())
+        look_at_lock(shard, arena, view, holders.front() = {});
+    }
+    return arena.damaged() ? Code::corrupt : Code::ok;
   });
-  if (code == Code::ok) ask_about(dictionary.world(), holder);
+  if (code != Code::ok) return code;
+  put_in_order(holders, count.holders);
+  for (Holder& holder : holders.first(std::min<std::size_t>(count.holders, holders.size())))
+    ask_about(dictionary.world(), holder);
   return code;
 }
 

@@ -11,6 +11,7 @@
 #include "lock/lock_entry.h"
 #include "lock/permits_entry.h"
 #include "lock/waiting.h"
+#include "lock/watchers.h"
 #include "platform/platform.h"
 #include "world/world.h"
 
@@ -150,8 +151,10 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
         if (is_reserved_for(lock, &waiter)) end_grant(lock);
         holders.add(lock.fields.owner.load(kRelaxed));
         lock.queue().remove(waiter);
-        // It may have been woken to take what is still free.
+        lock.watchers().remove(waiter);
+        // It may have been woken to take what is still free, or to call others.
         if (lock.fields.owner.load(kRelaxed) == kNobody) next = offer(lock, dictionary.world());
+        next.watchers = has_watchers_to_call(lock);
         return Code::ok;
       },
       [&](const PermitsEntry& permits) {
@@ -163,7 +166,7 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
         return Code::ok;
       },
       kAttemptPatienceNs);
-  wake(dictionary.world(), next);
+  tell(dictionary, key, next);
   if (code == Code::ok && cannot_judge(dictionary.world(), holders)) return Code::system;
   return code == Code::not_owner || code == Code::removed ? Code::ok : code;
 }
@@ -182,7 +185,7 @@ Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept
   }
   Chosen next;
   if (const auto quiet = QuietLock(*segment, key, kMutexPatienceNs).give_back(dictionary.world(), lease, next)) {
-    wake(dictionary.world(), next);
+    tell(dictionary, key, next);
     return *quiet;
   }
   const Code code = with_entry(
@@ -198,7 +201,7 @@ Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept
         if (given == Code::ok) next = permits.offer(dictionary.world());
         return given;
       });
-  wake(dictionary.world(), next);
+  tell(dictionary, key, next);
   if (code == Code::ok || code == Code::not_owner || code == Code::removed) lease = {};
   return code;
 }

@@ -46,6 +46,8 @@ struct LockEntry {
   }
   WaitQueue queue() const noexcept { return {shard, arena, fields.queue}; }
   bool has_waiters() const noexcept { return fields.queue.head.load(kRelaxed) != 0; }
+  WaitQueue watchers() const noexcept { return {shard, arena, fields.watchers, EntryType::watcher}; }
+  bool has_watchers() const noexcept { return fields.watchers.head.load(kRelaxed) != 0; }
   bool held_by(const Lease& lease) const noexcept { return is_held_by(fields, lease); }
 
   /// Gives a lease another end. `flush`: the epoch under which it was found live; a flush since then still ends it.

@@ -62,6 +62,7 @@ inline bool may_pass(const Head& first, std::uint32_t passes, bool fair) noexcep
 struct Chosen {
   Callee first;
   Callee aside;
+  bool watchers = false;  // there are some to be called (lock/watchers.h)
 };
 
 /// Who is to come now.

@@ -66,6 +66,8 @@ struct Watch {
   std::uint32_t hash = 0;              // the entry's when the watch was made
   std::uint32_t shape = 0;             // also
   std::uint32_t want = 1;              // how many permits the waiter wants
+  std::uint64_t grant = 0;             // of a watcher: fencing number of the grant whose end it waits for
+  std::uint32_t block = 0;             // also: where it stands in the queue
 
   /// False when the words belong to something else by now. Where it matters, look at a fencing number before and after.
   bool is_same_entry() const noexcept {
@@ -84,7 +86,9 @@ Watch watch_entry(const WatchKind& kind, const Held& held, std::uint32_t want) n
           &held.fields.queue,
           held.entry.hash.load(kRelaxed),
           held.entry.shape.load(kRelaxed),
-          want};
+          want,
+          0,
+          0};
 }
 
 }  // namespace holdfast

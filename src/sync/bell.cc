@@ -73,6 +73,14 @@ void ring_bell(World& world, Token whom, std::uint32_t waiter) noexcept {
   ring(*slot);
 }
 
+void ring_bell_for_all(World& world, Token whom) noexcept {
+  ProcessSlot* const slot = world.slot(whom);
+  if (slot == nullptr) return;
+  // Release: pairs with the acquire in take_mail(): who finds this looks at what was changed before.
+  slot->mail_state.fetch_or(kMailOverflowed, std::memory_order_release);
+  ring(*slot);
+}
+
 void ring_own_bell(World& world) noexcept {
   if (ProcessSlot* const slot = own_slot(world)) ring(*slot);
 }

@@ -22,6 +22,9 @@ class World;
 /// A process that does not sleep costs no system call.
 void ring_bell(World& world, Token whom, std::uint32_t waiter) noexcept;
 
+/// The same for all of its waiters: they look.
+void ring_bell_for_all(World& world, Token whom) noexcept;
+
 /// Ends the sleeps of this process's threads; there is no mail.
 void ring_own_bell(World& world) noexcept;
 

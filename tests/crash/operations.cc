@@ -19,6 +19,7 @@ struct Tools {
   holdfast_parker* parker = nullptr;
   std::uint32_t waiter = 0;
   double pause = 0;
+  std::uint64_t grant = 0;
 };
 
 class Maker {
@@ -42,6 +43,7 @@ class Maker {
     for (const std::string& key : state_.name == "locks" ? state_.keys : std::vector<std::string>{any()}) acquire(key);
     releases();
     waits();
+    watches();
     reads();
     return std::move(scenarios_);
   }
@@ -248,8 +250,8 @@ class Maker {
     add("lock", key, [this, key, tools] { return dict_.try_lock(key, 600, &tools->lease); });
   }
 
-  /// The child holds the lock, and waiters of the judging process queue for it, in order of arrival.
-  void hold(const std::string& key, Tools& tools, int waiters, bool patient) {
+  /// The child holds the lock, and waiters of the judging process queue for it, in order of arrival; so do watchers.
+  void hold(const std::string& key, Tools& tools, int waiters, bool patient, int watchers = 0) {
     dict_.remove(key);
     if (dict_.try_lock(key, 600, &tools.lease) != HOLDFAST_OK) ::_exit(kSkip);
     Shard& shard = victim_.segment().shards()[0];
@@ -267,14 +269,23 @@ class Maker {
       if (!WaitQueue(shard, arena, lock.queue).add(waiter, 0)) ::_exit(kSkip);
       if (!patient) shard.entry(lock.queue.tail.load(kRelaxed)).expiry.store(1, kRelaxed);
     }
+    WaitQueue watching(shard, arena, lock.watchers, EntryType::watcher);
+    for (int i = 0; i < watchers; ++i) {
+      Waiter watcher{};
+      watcher.owner = judge_token_;
+      watcher.number = static_cast<std::uint32_t>(2000 + i);
+      watcher.arrival = long_ago;
+      if (!watching.append(watcher, tools.lease.sequence)) ::_exit(kSkip);
+    }
   }
 
-  void held(const std::string& name, int waiters, bool patient, std::function<int(Tools&, const std::string&)> run) {
+  void held(const std::string& name, int waiters, bool patient, std::function<int(Tools&, const std::string&)> run,
+            int watchers = 0) {
     const std::string key = any();
     auto tools = std::make_shared<Tools>();
     add(
         name, key, [run, tools, key] { return run(*tools, key); },
-        [this, tools, key, waiters, patient] { hold(key, *tools, waiters, patient); });
+        [this, tools, key, waiters, patient, watchers] { hold(key, *tools, waiters, patient, watchers); });
   }
 
   void releases() {
@@ -283,6 +294,11 @@ class Maker {
     held("unlock, with a waiter for whom it is reserved", 1, true, unlock);
     held("unlock, with three waiters", 3, true, unlock);
     held("unlock, with waiters that are gone", 2, false, unlock);
+    held("unlock, with a waiter and watchers", 1, true, unlock, 3);
+    held("unlock, with more watchers than are called at once", 0, true, unlock, 70);
+    held(
+        "delete a lock with watchers", 0, true, [this](Tools&, const std::string& key) { return dict_.remove(key); },
+        3);
     held("renew", 0, true, [this](Tools& tools, const std::string& key) { return dict_.renew(key, tools.lease, 900); });
     held("delete a lock", 0, true, [this](Tools&, const std::string& key) { return dict_.remove(key); });
     held("delete a lock with waiters", 3, true, [this](Tools&, const std::string& key) { return dict_.remove(key); });
@@ -354,6 +370,35 @@ class Maker {
     waiting(
         "leave what was reserved to the next", key, [be_chosen](Tools& tools) { be_chosen(tools, 1); },
         [this, key](Tools& tools) { return dict_.leave(key, tools.parker, tools.waiter); });
+  }
+
+  int watch(const std::string& key, Tools& tools) {
+    holdfast_wait wait{};
+    wait.parker = tools.parker;
+    wait.waiter = tools.waiter;
+    return holdfast_lock_watch(dict_.handle, key.data(), key.size(), &wait, &tools.grant);
+  }
+
+  void watches() {
+    const std::string key = any();
+    waiting(
+        "watch a held lock", key, [this, key](Tools& tools) { hold(key, tools, 1, true, 2); },
+        [this, key](Tools& tools) { return watch(key, tools); });
+    waiting(
+        "watch no more", key,
+        [this, key](Tools& tools) {
+          hold(key, tools, 1, true, 2);
+          watch(key, tools);
+        },
+        [this, key](Tools& tools) { return dict_.leave(key, tools.parker, tools.waiter); });
+    waiting(
+        "go on, and call others", key,
+        [this, key](Tools& tools) {
+          hold(key, tools, 0, true, 70);
+          watch(key, tools);
+          dict_.unlock(key, &tools.lease);
+        },
+        [this, key](Tools& tools) { return watch(key, tools); });
   }
 
   void reads() {

@@ -187,6 +187,15 @@ void Battery::wait_for(const Item& item) {
     call("unlock", [&] { return dict.unlock(item.key, &lease); });
   else
     call("lock_leave", [&] { return dict.leave(item.key, parker_, waiter_); });
+  std::uint64_t grant = 0;
+  call("lock_watch", [&] { return holdfast_lock_watch(dict.handle, item.key.data(), item.key.size(), &wait, &grant); });
+  call("lock_leave", [&] { return dict.leave(item.key, parker_, waiter_); });
+  std::array<holdfast_holder, 3> holders{};
+  std::uint32_t count = 0;
+  std::uint32_t waiters = 0;
+  call("holders", [&] {
+    return holdfast_holders(dict.handle, item.key.data(), item.key.size(), holders.data(), 3, &count, &waiters);
+  });
 }
 
 void Battery::change_permits(const Item& item) {

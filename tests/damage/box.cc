@@ -89,6 +89,11 @@ void Box::take_part() {
   double pause = 0;
   require(dict_->wait_lock("mine", kLong, parker, holdfast_waiter_open(parker), &lease, &pause) == HOLDFAST_LOCKED,
           "queue");
+  holdfast_wait wait{};
+  wait.parker = parker;
+  wait.waiter = holdfast_waiter_open(parker);
+  std::uint64_t grant = 0;
+  require(holdfast_lock_watch(dict_->handle, "mine", 4, &wait, &grant) == HOLDFAST_LOCKED, "watch");
 }
 
 void Box::live(test::Channel& parent) {

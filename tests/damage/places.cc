@@ -32,6 +32,8 @@ constexpr const char* name_of(EntryType type) {
       return "permits";
     case EntryType::hold:
       return "hold";
+    case EntryType::watcher:
+      return "watcher";
   }
   return "free block";
 }
@@ -72,7 +74,7 @@ void Places::walk() {
 
 void Places::note_structure(const Shard& shard, const Block& block) {
   const std::size_t first = (kHeaderBytes + geometry_.arena_at) / 4 + std::size_t{block.at} * (kGranule / 4);
-  if (block.type == EntryType::waiter) return;  // derived
+  if (block.type == EntryType::waiter || block.type == EntryType::watcher) return;  // derived
   View view{};
   if (!shard.inspect(block.at, view)) return;
   for (std::size_t word = 0; word < 4; ++word) structure_[first + word] = true;  // next, hash, shape, value_size
@@ -163,6 +165,8 @@ std::uint32_t Places::narrow(std::uint64_t kind, std::uint32_t old, std::size_t 
       return first_of(EntryType::waiter);
     case 18:
       return first_of(EntryType::hold);
+    case 19:
+      return first_of(EntryType::watcher);
     default:
       return first_of(EntryType{0});
   }

@@ -388,6 +388,9 @@ struct With {
     holdfast_parker_sleep(mine().parker, 0.005, &woken, 1);
     mine().code = holdfast_lock_wait(dict.handle, "theirs", 6, 0, &mine().wait, &mine().lease);
     holdfast_lock_leave(dict.handle, "theirs", 6, mine().parker, mine().wait.waiter);
+    std::uint64_t grant = 0;
+    holdfast_lock_watch(dict.handle, "theirs", 6, &mine().wait, &grant);
+    holdfast_lock_leave(dict.handle, "theirs", 6, mine().parker, mine().wait.waiter);
     holdfast_permits_wait(dict.handle, "theirs too", 10, HOLDFAST_SEMAPHORE, 1, 3, 0, &mine().wait, &mine().permits);
     holdfast_lock_leave(dict.handle, "theirs too", 10, mine().parker, mine().wait.waiter);
     holdfast_parker_fd(mine().parker);

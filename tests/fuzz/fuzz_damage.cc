@@ -149,6 +149,8 @@ class Program {
         return call("lock_holder", [&] { dict_.holder(name, &holder); });
       case 7:
         return leave();
+      case 8:
+        return watch(name);
       default:
         return wait_for(name);
     }
@@ -170,6 +172,16 @@ class Program {
     if (code == HOLDFAST_OK) held_ = lease;
     std::uint32_t woken = 0;
     call("parker_sleep", [&] { holdfast_parker_sleep(parker_, 0, &woken, 1); });
+  }
+
+  void watch(const std::string& name) {
+    if (!waits_for_.empty()) leave();
+    holdfast_wait wait{};
+    wait.parker = parker_;
+    wait.waiter = waiter_;
+    std::uint64_t grant = 0;
+    call("lock_watch", [&] { holdfast_lock_watch(dict_.handle, name.data(), name.size(), &wait, &grant); });
+    waits_for_ = name;
   }
 
   void leave() {

@@ -1,6 +1,7 @@
 // Waiters of a lock, with a process held or killed between two steps of a hand-over.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 
 #include "interleave/failpoint.h"
@@ -38,6 +39,28 @@ class InterleaveQueue : public testing::Test {
     parent.hear();
     return 0;
   }
+  /// Queues, says so, and waits for the end of the grant when it is told to.
+  static int watch(Channel& parent) {
+    Dict dict("locks");
+    const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());
+    holdfast_wait wait{};
+    wait.parker = parker.get();
+    wait.waiter = holdfast_waiter_open(parker.get());
+    std::uint64_t grant = 0;
+    if (holdfast_lock_watch(dict.handle, "key", 3, &wait, &grant) != HOLDFAST_LOCKED) return 1;
+    parent.say("queued");
+    parent.hear();
+    const double end = now() + kLong;
+    int code = HOLDFAST_LOCKED;
+    std::uint32_t woken = 0;
+    while (code == HOLDFAST_LOCKED && now() < end) {
+      holdfast_parker_sleep(parker.get(), wait.pause, &woken, 1);
+      code = holdfast_lock_watch(dict.handle, "key", 3, &wait, &grant);
+    }
+    parent.say(code == HOLDFAST_OK ? "went on" : holdfast_code_text(code));
+    parent.hear();
+    return 0;
+  }
 
   const ScratchDirectory directory_;
 };
@@ -51,6 +74,17 @@ TEST_F(InterleaveQueue, ADeathBetweenReleaseAndWakeUpLosesNoWaiter) {
   holder.kill();
   holder.wait();
   EXPECT_EQ(waiter.ask("wait"), "has it");
+}
+
+TEST_F(InterleaveQueue, ADeathBetweenReleaseAndTheCallOfWatchersLosesNone) {
+  Child holder([](Channel& parent) { return hold(parent, "watchers.ring"); });
+  ASSERT_EQ(holder.hear(), "held");
+  Child watcher(watch);
+  ASSERT_EQ(watcher.hear(), "queued");
+  ASSERT_EQ(holder.ask("unlock"), "at watchers.ring");
+  holder.kill();
+  holder.wait();
+  EXPECT_EQ(watcher.ask("wait"), "went on");
 }
 
 TEST_F(InterleaveQueue, ADeathBetweenWakeUpAndClaimLeavesTheLockToTheNextWaiter) {

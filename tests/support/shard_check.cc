@@ -71,7 +71,8 @@ class Walker {
       ++count_.entries;
       if (is_holdable(view.type)) {
         if (view.is_free()) ++free_locks_;
-        walk_queue(view.queue());
+        walk_queue(view.queue(), EntryType::waiter);
+        if (view.type == EntryType::lock) walk_queue(view.lock().watchers, EntryType::watcher);
         walk_holds(view);
       }
       if (view.type == EntryType::list) walk_list(view);
@@ -79,11 +80,11 @@ class Walker {
     }
   }
 
-  void walk_queue(const QueueFields& queue) {
+  void walk_queue(const QueueFields& queue, EntryType type) {
     std::uint32_t last = 0;
     for (std::uint32_t block = queue.head.load(kRelaxed); block != 0 && problem_.empty();) {
       View view{};
-      if (!shard_.inspect(block, view) || view.type != EntryType::waiter) return fail("no waiter in a queue", block);
+      if (!shard_.inspect(block, view) || view.type != type) return fail("no waiter in a queue", block);
       if (!take(block, view.granules, kUsed)) return;
       count_.used_granules += view.granules;
       ++count_.waiters;

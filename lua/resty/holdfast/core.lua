@@ -83,6 +83,7 @@ local _M = {
     KEY_MAX = 65535,
     SIZE_MIN = 12288,
     WHY_MAX = 127,
+    HOLDERS_MAX = 4096,
 }
 
 local INFINITY = math.huge

@@ -107,11 +107,14 @@ typedef struct holdfast_holder {
   uint32_t worker;
   uint32_t waiters;
   uint32_t alive;
+  uint32_t permits;
   char program[16];
   char why[128];
 } holdfast_holder;
 
 int holdfast_lock_holder(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holder);
+int holdfast_holders(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holders, uint32_t max,
+                     uint32_t *count, uint32_t *waiters);
 
 typedef struct holdfast_parker holdfast_parker;
 
@@ -133,6 +136,7 @@ typedef struct holdfast_wait {
 
 int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t key_length, double exptime, holdfast_wait *wait,
                        holdfast_lease *lease);
+int holdfast_lock_watch(holdfast_dict *dict, const char *key, size_t key_length, holdfast_wait *wait, uint64_t *grant);
 int holdfast_deadlock_keys(holdfast_parker *parker, uint32_t waiter, holdfast_value *keys, uint32_t *count);
 int holdfast_lock_leave(holdfast_dict *dict, const char *key, size_t key_length, holdfast_parker *parker,
                         uint32_t waiter);

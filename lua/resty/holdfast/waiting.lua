@@ -5,7 +5,8 @@
 --
 -- A request says what is waited for, who is then its holder (agents.lua), and how: { handle, key, exptime, timeout,
 -- holder, fair, step, ratio, max_step }; of permits also what kind of thing has them, how many are wanted, and how many
--- there are: kind, want, total.
+-- there are: kind, want, total. One that only waits for the end of a grant has the cell of its number, watched, and no
+-- lease, exptime, holder and fair.
 
 local agents = require "resty.holdfast.agents"
 local core = require "resty.holdfast.core"
@@ -48,6 +49,9 @@ local _M = {}
 
 local function try(request, lease)
     local key = request.key
+    if request.watched then
+        return C.holdfast_lock_watch(request.handle, key, #key, nil, request.watched)
+    end
     if request.kind then
         return C.holdfast_permits_try(request.handle, key, #key, request.kind, request.want, request.total,
                                       request.exptime, request.holder, request.fair, lease)
@@ -60,7 +64,9 @@ end
 local function wait_once(request, wait, lease)
     local key = request.key
     local code
-    if request.kind then
+    if request.watched then
+        code = C.holdfast_lock_watch(request.handle, key, #key, wait, request.watched)
+    elseif request.kind then
         code = C.holdfast_permits_wait(request.handle, key, #key, request.kind, request.want, request.total,
                                        request.exptime, wait, lease)
     else
@@ -233,8 +239,8 @@ local function wait_in_place(place, host, request, deadline, lease)
     local here, waiter = state.parker, state.waiter
     local wait, host_wait = place.wait, host.wait
     wait.agent = agents.current or agents.get()
-    wait.holder_agent = request.holder
-    wait.fair = request.fair
+    wait.holder_agent = request.holder or agents.NOBODY
+    wait.fair = request.fair or 0
     wait.holds = agents.held(host.stops_all) == 0 and 0 or host.stops_all and 2 or 1
     wait.timeout = request.timeout
     while true do

@@ -1,15 +1,22 @@
--- Who holds something, and why: for people.
+-- Who holds something and why, and how many wait for it: for people.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 
 local C = core.C
+local enter = core.enter
 local ffi_new = ffi.new
 local ffi_str = ffi.string
 local key_string = core.key_string
+local leave = core.leave
+local min = math.min
 local reason = core.reason
 local tonumber = tonumber
 
+local holders_type = ffi.typeof("holdfast_holder[?]")
+
+local ALL_PERMITS = core.ALL_PERMITS
+local HOLDERS_MAX = core.HOLDERS_MAX
 local INFINITY = math.huge
 local NOT_FOUND = core.NOT_FOUND
 local NO_WORKER = 0xFFFFFFFF
@@ -17,7 +24,9 @@ local OK = core.OK
 -- holdfast_holder.alive
 local ALIVE = { [0] = false, [1] = true }
 
-local _M = {}
+local _M = {
+    DEFAULT_MAX = 100,
+}
 
 
 local function describe(found)
@@ -33,6 +42,8 @@ local function describe(found)
         remaining = found.remaining == 0 and INFINITY or found.remaining,
         token = tonumber(found.sequence),
         waiters = found.waiters,
+        permits = tonumber(found.permits),
+        writes = found.permits == ALL_PERMITS or nil,
     }
 end
 
@@ -53,6 +64,57 @@ function _M.find(handle, key)
         return nil
     end
     return nil, reason(code)
+end
+
+
+-- How many hold the key, and how many wait for it; nil and the reason. At most `max` of the holders are written.
+local function look(handle, key, holders, max)
+    local frame = enter()
+    local code = C.holdfast_holders(handle, key, #key, holders, max, frame.count, frame.count2)
+    local held, waiters = tonumber(frame.count[0]), tonumber(frame.count2[0])
+    leave()
+    if code == OK then
+        return held, waiters
+    end
+    return nil, reason(code)
+end
+
+
+-- An array of those who hold the key, the one first who has held it longest, but at most `max`; empty where nobody
+-- does. nil and the reason where that cannot be said.
+function _M.find_all(handle, key, max)
+    local err
+    key, err = key_string(key)
+    if not key then
+        return nil, err
+    end
+    max = min(max, HOLDERS_MAX)
+    local found = ffi_new(holders_type, max)
+    local held
+    held, err = look(handle, key, found, max)
+    if not held then
+        return nil, err
+    end
+    local holders = {}
+    for i = 1, min(held, max) do
+        holders[i] = describe(found[i - 1])
+    end
+    return holders
+end
+
+
+-- How many wait for the key; nil and the reason.
+function _M.count_waiters(handle, key)
+    local err
+    key, err = key_string(key)
+    if not key then
+        return nil, err
+    end
+    local held, waiters = look(handle, key, nil, 0)
+    if not held then
+        return nil, waiters
+    end
+    return waiters
 end
 
 

@@ -4,15 +4,18 @@
 local core = require "resty.holdfast.core"
 local grants = require "resty.holdfast.lock.grants"
 local handing = require "resty.holdfast.lock.handing"
+local holders = require "resty.holdfast.lock.holder"
 local keeping = require "resty.holdfast.lock.keeping"
 local memos = require "resty.holdfast.lock.memo"
 
 local C = core.C
+local count_waiters = holders.count_waiters
 local describe = core.describe
 local empty = grants.empty
 local enter = core.enter
 local error = error
-local find_holder = require("resty.holdfast.lock.holder").find
+local find_all = holders.find_all
+local find_holder = holders.find
 local finish = keeping.finish
 local is_duration = core.is_duration
 local leave = core.leave
@@ -25,6 +28,7 @@ local type = type
 local used = handing.used
 
 local BUSY = core.BUSY
+local DEFAULT_MAX = holders.DEFAULT_MAX
 local INFINITY = math.huge
 local NOT_OWNER = core.NOT_OWNER
 local OK = core.OK
@@ -189,7 +193,40 @@ function _M.holder(self, key)
     if type(self) ~= "table" or self.cdata == nil then
         wrong_receiver(self, "holder")
     end
-    return find_holder(self.dict[1], key)
+    return find_holder(self.dict[1], key or nil)
+end
+
+
+-- How many of those that are told of: a whole number.
+function _M.check_max(max)
+    if max == nil then
+        return DEFAULT_MAX
+    end
+    if type(max) ~= "number" or not (max >= 0 and max < INFINITY) or max % 1 ~= 0 then
+        error("bad max to holders: a whole number, 0 or more, expected, got " .. describe(max), 3)
+    end
+    return max
+end
+
+local check_max = _M.check_max
+
+
+-- All of them.
+function _M.holders(self, key, max)
+    if type(self) ~= "table" or self.cdata == nil then
+        wrong_receiver(self, "holders")
+    end
+    max = check_max(max)
+    return find_all(self.dict[1], key or nil, max)
+end
+
+
+-- How many wait for what is under a key.
+function _M.waiters(self, key)
+    if type(self) ~= "table" or self.cdata == nil then
+        wrong_receiver(self, "waiters")
+    end
+    return count_waiters(self.dict[1], key or nil)
 end
 
 

@@ -1,0 +1,459 @@
+-- lock:wait(): until what holds a key now is released, without taking it.
+
+local expect = require "spec.support.expect"
+local hosts = require "resty.holdfast.host"
+local none = require "resty.holdfast.host.none"
+local process = require "spec.support.process"
+local resty_lock = require "resty.lock"
+local rwlock = require "resty.rwlock"
+local scheduler = require "resty.holdfast.scheduler"
+local semaphore = require "resty.semaphore"
+local shdict = require "resty.shdict"
+
+local blamed = expect.blamed
+local now = scheduler.now
+local pack = expect.pack
+local sleep = scheduler.sleep
+local spawn = scheduler.spawn
+
+-- Far more than a wake-up takes, and far less than a wait that nobody wakes.
+local AT_ONCE = 0.5
+
+local HOLDER = [[
+    local lock = require("resty.lock"):new("spec_wait", { exptime = 0 })
+    say(lock:lock("key"))
+    hear()
+    say(lock:unlock())
+]]
+
+-- A process in which so many wait, that tells when they do, how long ago the last one went on, and how each did.
+local WATCHERS = [[
+    local scheduler = require "resty.holdfast.scheduler"
+    local resty_lock = require "resty.lock"
+    local bad, last = 0, 0
+    for _ = 1, %d do
+        scheduler.spawn(function ()
+            local elapsed = resty_lock:new("spec_wait", { timeout = 60 }):wait("key")
+            last = scheduler.now()
+            if not elapsed then bad = bad + 1 end
+        end)
+    end
+    scheduler.spawn(function () scheduler.sleep(0); say("waiting") end)
+    scheduler.run()
+    say(bad, ("%%.6f"):format(last))
+]]
+
+
+describe("lock:wait", function ()
+    local dict
+
+    before_each(function ()
+        dict = assert(shdict.open("spec_wait", { size = "4m" }))
+        dict:flush_all()
+    end)
+
+    after_each(function ()
+        hosts.set_host(nil)
+        process.clean_up()
+        collectgarbage()
+        collectgarbage()
+    end)
+
+    local function new(opts)
+        return assert(resty_lock:new("spec_wait", opts))
+    end
+
+    local function run(...)
+        for i = 1, select("#", ...) do
+            spawn((select(i, ...)))
+        end
+        assert.is_true(scheduler.run())
+    end
+
+    local function await(what)
+        local deadline = now() + 20
+        repeat
+            none.sleep(0.002)
+            assert(now() < deadline, "too late")
+        until what()
+    end
+
+    local function await_waiters(count)
+        await(function () return dict:waiters("key") == count end)
+    end
+
+    -- The results of a wait that `release` ends, and the seconds from that to the end.
+    local function wait_until(release, lock)
+        local results, over, released
+        run(function ()
+            results = pack((lock or new { timeout = 10 }):wait("key"))
+            over = now()
+        end, function ()
+            sleep(0.05)
+            assert.is_nil(over)
+            released = now()
+            release()
+        end)
+        return results, over - released
+    end
+
+
+    describe("on a key that nobody holds", function ()
+        it("returns 0 at once, and takes nothing", function ()
+            assert.same(pack(0), pack(new():wait("key")))
+            assert.is_true(new():trylock("key"))
+        end)
+
+        it("does so where it was held before, or the holder's lease is over", function ()
+            local lock = new()
+            lock:lock("key")
+            lock:unlock()
+            assert.equal(0, new():wait("key"))
+            new { exptime = 0.01 }:lock("key")
+            none.sleep(0.02)
+            assert.equal(0, new():wait("key"))
+        end)
+    end)
+
+
+    it("returns the seconds that it took until the release, and takes nothing", function ()
+        local holder = new()
+        holder:lock("key")
+        local results, late = wait_until(function () holder:unlock() end)
+        assert.equal(1, results.n)
+        assert.is_true(results[1] >= 0.04 and late < AT_ONCE)
+        assert.is_true(new():trylock("key"))
+    end)
+
+
+    it("ends with a timeout: its own, or the object's", function ()
+        new():lock("key")
+        run(function ()
+            assert.same(pack(nil, "timeout"), pack(new { timeout = 10 }:wait("key", { timeout = 0.02 })))
+            assert.same(pack(nil, "timeout"), pack(new { timeout = 0.02 }:wait("key")))
+            assert.same(pack(nil, "timeout"), pack(new():wait("key", { timeout = 0 })))
+        end)
+        assert.equal(0, dict:waiters("key"))
+    end)
+
+
+    it("lets all who wait go on with one release, and each of them at once", function ()
+        local holder, times = new(), {}
+        holder:lock("key")
+        for _ = 1, 200 do
+            spawn(function ()
+                assert(new { timeout = 30 }:wait("key"))
+                times[#times + 1] = now()
+            end)
+        end
+        local released
+        run(function ()
+            sleep(0.05)
+            assert.equal(200, dict:waiters("key"))
+            released = now()
+            holder:unlock()
+        end)
+        assert.equal(200, #times)
+        assert.is_true(times[200] - released < AT_ONCE)
+        assert.equal(0, dict:waiters("key"))
+        assert.equal(0, dict:stats().repairs)
+    end)
+
+
+    it("is over when its holder has released, though somebody else has the lock by then", function ()
+        local holder, next_one = new(), new { timeout = 10 }
+        holder:lock("key")
+        run(function ()
+            assert(next_one:lock("key"))
+        end, function ()
+            assert.is_number((new { timeout = 10 }:wait("key")))
+            sleep(0.03)
+            assert.is_true(next_one:valid())
+        end, function ()
+            sleep(0.03)
+            holder:unlock()
+        end)
+    end)
+
+
+    it("is over though the lock is taken again in the same breath, each time", function ()
+        local holder, over = new(), 0
+        holder:lock("key")
+        for _ = 1, 20 do
+            spawn(function ()
+                assert.is_number((new { timeout = 10 }:wait("key")))
+                over = over + 1
+            end)
+        end
+        run(function ()
+            sleep(0.03)
+            holder:unlock()
+            holder:lock("key")
+            local deadline = now() + AT_ONCE
+            repeat sleep(0.002) until over == 20 or now() > deadline
+            assert.equal(20, over)
+            holder:unlock()
+        end)
+    end)
+
+
+    it("waits for the one who holds it when it begins, not for the one before", function ()
+        local a, b, over = new(), new(), nil
+        a:lock("key")
+        a:unlock()
+        b:lock("key")
+        run(function ()
+            assert(new { timeout = 10 }:wait("key"))
+            over = true
+        end, function ()
+            sleep(0.05)
+            assert.is_nil(over)
+            b:unlock()
+        end)
+        assert.is_true(over)
+    end)
+
+
+    it("is no object's business: on one that holds another key, and that key stays held", function ()
+        local lock, holder = new { timeout = 10 }, new()
+        lock:lock("own")
+        holder:lock("key")
+        local results = wait_until(function () holder:unlock() end, lock)
+        assert.is_number(results[1])
+        assert.is_true(lock:valid())
+    end)
+
+
+    it("waits on the key that the object itself holds until another coroutine releases it", function ()
+        local lock = new { timeout = 10 }
+        lock:lock("key")
+        local results, late = wait_until(function () lock:unlock() end, lock)
+        assert.is_true(results[1] > 0 and late < AT_ONCE)
+        lock:lock("key")
+        run(function ()
+            assert.same(pack(nil, "timeout"), pack(lock:wait("key", { timeout = 0.02 })))
+        end)
+    end)
+
+
+    describe("ends as well when the lock", function ()
+        local ends = {
+            ["expires"] = function (holder) holder:expire(0.001) end,
+            ["is deleted"] = function () dict:delete("key") end,
+            ["is flushed"] = function () dict:flush_all() end,
+            ["gives way to a value that is deleted"] = function () dict:set("key", 1); dict:delete("key") end,
+        }
+        for what, finish in pairs(ends) do
+            it(what, function ()
+                local holder = new { exptime = 60 }
+                holder:lock("key")
+                local results, late = wait_until(function () finish(holder) end)
+                assert.is_number(results[1])
+                assert.is_true(late < AT_ONCE)
+            end)
+        end
+
+        it("comes to the end of its lease by itself", function ()
+            new { exptime = 0.1 }:lock("key")
+            run(function ()
+                local elapsed = new { timeout = 10 }:wait("key")
+                assert.is_true(elapsed >= 0.05 and elapsed < 0.1 + AT_ONCE)
+            end)
+        end)
+    end)
+
+
+    it("stands in nobody's way: waiters keep their order, and nothing is kept for one who only looks", function ()
+        local holder, order = new(), {}
+        holder:lock("key")
+        for i = 1, 8 do
+            spawn(function ()
+                local lock = new { timeout = 10, fair = true }
+                local took = i % 2 == 0 and lock:wait("key") or lock:lock("key")
+                assert.is_number(took)
+                if i % 2 == 1 then
+                    order[#order + 1] = i
+                    lock:unlock()
+                end
+            end)
+            spawn(function () sleep(0.01 * i) end)
+        end
+        run(function () sleep(0.05); holder:unlock() end)
+        assert.same({ 1, 3, 5, 7 }, order)
+    end)
+
+
+    it("leaves a lock free at once for whoever tries, though those who look have not come yet", function ()
+        local holder = new()
+        holder:lock("key")
+        run(function ()
+            assert(new { timeout = 10 }:wait("key"))
+        end, function ()
+            sleep(0.02)
+            holder:unlock()
+            assert.is_true(new { fair = true }:trylock("key"))
+        end)
+    end)
+
+
+    it("polls where the object polls", function ()
+        local holder = new()
+        holder:lock("key")
+        local results = wait_until(function () holder:unlock() end, new { timeout = 10, wait = "poll" })
+        assert.is_true(results[1] >= 0.04)
+        holder:lock("key")
+        run(function ()
+            assert.same(pack(nil, "timeout"), pack(new { timeout = 0.02, wait = "poll" }:wait("key")))
+        end)
+    end)
+
+
+    it("is refused where one cannot wait, or stops the process if the object may", function ()
+        hosts.set_host {
+            name = "callback",
+            sleep = function () return nil, "never" end,
+            is_yieldable = function () return false, "in a callback" end,
+        }
+        assert.equal(0, new():wait("key"))
+        new { exptime = 0.1 }:lock("key")
+        assert.same(pack(nil, "cannot wait here (host callback): in a callback"), pack(new():wait("key")))
+        assert.is_number((new { block = true }:wait("key")))
+    end)
+
+
+    it("waits for those who hold permits when it begins, and for a value to go", function ()
+        local sem = assert(semaphore:new("spec_wait", { permits = 2 }))
+        sem:wait("key")
+        local later = assert(semaphore:new("spec_wait", { permits = 2 }))
+        local results = wait_until(function ()
+            later:wait("key")
+            sem:post("key")
+        end)
+        assert.is_number(results[1])
+        later:post("key")
+        local rw = assert(rwlock:new("spec_wait"))
+        rw:rdlock("key")
+        assert.is_number(wait_until(function () rw:unlock() end)[1])
+        dict:set("key", "value")
+        assert.is_number(wait_until(function () dict:delete("key") end)[1])
+    end)
+
+
+    it("tells of a deadlock as lock does", function ()
+        local a, b = new { timeout = 10 }, new { timeout = 10 }
+        local results
+        run(function ()
+            a:lock("a")
+            sleep(0.02)
+            assert.is_number((a.lock(new { timeout = 10 }, "b")))
+        end, function ()
+            b:lock("b")
+            sleep(0.05)
+            results = pack(new { timeout = 10 }:wait("a"))
+            b:unlock()
+            a:unlock()
+        end)
+        assert.same({ nil, "deadlock", { "a", "b" } }, { results[1], results[2], results[3] })
+    end)
+
+
+    it("raises what is wrong at the line that called it", function ()
+        local lock = new()
+        assert.same(pack(nil, "nil key"), pack(lock:wait()))
+        assert.same(pack(nil, "empty key"), pack(lock:wait("")))
+        assert.equal('bad option "timeout" to wait: a number, 0 or more, expected, got "5"',
+                     blamed(function () lock:wait("key", { timeout = "5" }) end))
+        assert.equal('unknown option "exptime" to wait: accepted is timeout',
+                     blamed(function () lock:wait("key", { exptime = 5 }) end))
+        assert.equal("bad receiver of wait: a lock object expected, got nil; call it as obj:wait(...)",
+                     blamed(function () lock.wait(nil, "key") end))
+    end)
+
+
+    describe("over processes", function ()
+        it("all of ten processes go on when another releases", function ()
+            local children = {}
+            local holder = new { exptime = 600 }
+            holder:lock("key")
+            for i = 1, 10 do
+                children[i] = process.start(WATCHERS:format(20))
+            end
+            await_waiters(200)
+            local released = now()
+            holder:unlock()
+            for i = 1, 10 do
+                assert.equal("waiting", children[i]:hear())
+                local bad, last = children[i]:hear():match("(%S+)\t(%S+)")
+                assert.equal("0", bad)
+                assert.is_true(tonumber(last) - released < AT_ONCE)
+            end
+            assert.equal(0, dict:waiters("key"))
+        end)
+
+        it("they go on when the holder is killed", function ()
+            local holder = process.start(HOLDER)
+            assert.equal("0", holder:hear())
+            local child = process.start(WATCHERS:format(20))
+            await_waiters(20)
+            local killed = now()
+            holder:kill()
+            assert.equal("waiting", child:hear())
+            local bad, last = child:hear():match("(%S+)\t(%S+)")
+            assert.equal("0", bad)
+            assert.is_true(tonumber(last) - killed < AT_ONCE)
+        end)
+
+        for what, signal in pairs { killed = process.KILL, stopped = process.STOP } do
+            it("those who wait cost nobody anything when they are " .. what, function ()
+                local holder = new { exptime = 600 }
+                holder:lock("key")
+                local gone = {}
+                for i = 1, 4 do
+                    gone[i] = process.start(WATCHERS:format(40))
+                    await_waiters(40 * i)
+                end
+                local child = process.start(WATCHERS:format(20))
+                await_waiters(180)
+                for i = 1, 4 do
+                    gone[i]:kill(signal)
+                end
+                local released = now()
+                holder:unlock()
+                assert.is_true(new { fair = true }:trylock("key"))
+                assert.equal("waiting", child:hear())
+                local bad, last = child:hear():match("(%S+)\t(%S+)")
+                assert.equal("0", bad)
+                assert.is_true(tonumber(last) - released < AT_ONCE)
+            end)
+        end
+
+        it("a forked child has no part in the waits of its parent", function ()
+            local child = process.run [[
+                local ffi = require "ffi"
+                ffi.cdef "int fork(void); int waitpid(int pid, int *status, int options); void _exit(int);"
+                local scheduler = require "resty.holdfast.scheduler"
+                local resty_lock = require "resty.lock"
+                local holder = resty_lock:new("spec_wait", { exptime = 600 })
+                holder:lock("key")
+                local child
+                scheduler.spawn(function ()
+                    local elapsed = resty_lock:new("spec_wait", { timeout = 10 }):wait("key")
+                    say(child == 0 and "child" or "parent", elapsed ~= nil)
+                    if child == 0 then ffi.C._exit(0) end
+                end)
+                scheduler.spawn(function ()
+                    scheduler.sleep(0.02)
+                    child = ffi.C.fork()
+                    scheduler.sleep(0.02)
+                    if child ~= 0 then
+                        holder:unlock()
+                    end
+                end)
+                scheduler.run()
+                ffi.C.waitpid(child, nil, 0)
+            ]]
+            assert.matches("parent\ttrue", child)
+            assert.matches("child\ttrue", child)
+        end)
+    end)
+end)

@@ -1,0 +1,199 @@
+#include "lock/watchers.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/failpoint.h"
+#include "dict/expiry.h"
+#include "lock/attempt.h"
+#include "lock/handing.h"
+#include "lock/permits_entry.h"
+#include "sync/bell.h"
+
+namespace holdfast {
+
+namespace {
+
+// Who has been called has lost its place. So has everybody after a repair.
+bool has_place(const Watch& watch, const Onlooker& watcher) noexcept {
+  View view{};
+  return watch.shard->inspect(watch.block, view) && view.type == EntryType::watcher &&
+         view.value()->load(kRelaxed) == watcher.self && view.entry->flags.load(kRelaxed) == watcher.number;
+}
+
+// What a watcher sees. granted: the grant seems to have ended; the next attempt tells.
+Sight look_at_grant(const Watch& watch, Living& living, const Onlooker& watcher) noexcept {
+  if (watch.block != 0 && !has_place(watch, watcher)) return Sight::granted;
+  const auto& fields = *static_cast<const LockFields*>(watch.fields);
+  const Token owner = fields.owner.load(kRelaxed);
+  const bool goes_on = watch.is_same_entry() && fields.sequence.load(kRelaxed) == watch.grant && owner != kNobody &&
+                       living(owner) && is_live(watch.entry->expiry.load(kRelaxed), watch.segment->flush_epoch()) &&
+                       !watch.segment->retired();
+  return goes_on ? Sight::held : Sight::granted;
+}
+
+Blocker blocker_of_grant(const Watch& watch) noexcept {
+  const Blocker blocker = blocker_of_lock(watch);
+  return blocker.sequence == watch.grant ? blocker : Blocker{};
+}
+
+constexpr WatchKind kGrantWatch{&look_at_grant, &blocker_of_grant};
+
+/// One look at the key, with its shard's mutex held.
+struct Look {
+  World& world;
+  const Waiter* waiter;  // null: nobody is queued
+  const Owners& dead;
+  std::uint64_t& grant;
+  Refusal& why;
+  Chosen chosen;
+
+  Code at_lock(const LockEntry& lock) noexcept;
+  Code at_permits(const PermitsEntry& permits) noexcept;
+  Code at_value(const Segment& segment, const View& view) noexcept;
+};
+
+Code Look::at_lock(const LockEntry& lock) noexcept {
+  const Token owner = lock.fields.owner.load(kRelaxed);
+  const std::uint64_t sequence = lock.fields.sequence.load(kRelaxed);
+  if (grant == 0 && owner != kNobody) grant = sequence;
+  bool held = owner != kNobody;
+  if (held && (dead.has(owner) || !lock.live(lock.segment.flush_epoch()))) {
+    end_grant(lock);
+    chosen = offer(lock, world);
+    held = false;
+  }
+  if (!held || sequence != grant) {
+    if (waiter != nullptr) lock.watchers().remove(*waiter);
+    chosen.watchers = has_watchers_to_call(lock);
+    return Code::ok;
+  }
+  why.holders.add(owner);
+  why.end_ms = expiry_ms(lock.entry.expiry.load(kRelaxed));
+  why.place = waiter != nullptr ? lock.watchers().append(*waiter, grant) : 0;
+  why.watch = watch_entry(kGrantWatch, lock, 1);
+  why.watch.queue = &lock.fields.watchers;
+  why.watch.grant = grant;
+  why.watch.block = static_cast<std::uint32_t>(why.place);
+  return Code::locked;
+}
+
+Code Look::at_permits(const PermitsEntry& permits) noexcept {
+  const std::uint32_t flush = permits.segment.flush_epoch();
+  const std::uint64_t entry_end = permits.entry.expiry.load(kRelaxed);
+  const Holds holds = permits.holds();
+  const auto counts = [&](const Holds::Cursor& at) {
+    return is_live(earlier(entry_end, at.expiry().load(kRelaxed)), flush) &&
+           !dead.has(at.fields().owner.load(kRelaxed));
+  };
+  std::uint64_t oldest = ~std::uint64_t{0};
+  std::uint64_t newest = 0;
+  for (Holds::Cursor at(holds); at.found(); at.advance()) {
+    if (!counts(at)) continue;
+    const std::uint64_t sequence = at.fields().sequence.load(kRelaxed);
+    oldest = std::min(oldest, sequence);
+    newest = std::max(newest, sequence);
+  }
+  if (permits.arena.damaged()) return Code::corrupt;
+  if (grant == 0) grant = newest;
+  if (oldest > grant) return Code::ok;
+  permits.collect_owners(why.holders);
+  return Code::locked;
+}
+
+// As for somebody who wants the lock, a value is in the way.
+Code Look::at_value(const Segment& segment, const View& view) noexcept {
+  if (!Shard::counts(view, segment.flush_epoch())) return Code::ok;
+  why.end_ms = expiry_ms(view.entry->expiry.load(kRelaxed));
+  return Code::locked;
+}
+
+Code attempt_watch(Dictionary& dictionary, std::string_view name, const Waiter* waiter, const Owners& dead,
+                   std::uint64_t& grant, Refusal& why) noexcept {
+  Segment* const segment = dictionary.segment();
+  if (segment == nullptr) return Code::removed;
+  const Key key(name.data(), name.size(), segment->seed());
+  Look look{dictionary.world(), waiter, dead, grant, why, {}};
+  const Code code = dictionary.mutate(
+      *segment, key.hash,
+      [&](Shard& shard, Arena& arena) {
+        why.place = 0;
+        why.watch = {};
+        why.end_ms = kExpiryNever;
+        Place place{};
+        if (!shard.find(key, place)) return Code::corrupt;
+        if (place.block == 0) return Code::ok;
+        if (place.view.type == EntryType::permits) return look.at_permits({*segment, shard, arena, place.view});
+        if (place.view.type != EntryType::lock) return look.at_value(*segment, place.view);
+        return look.at_lock({*segment, shard, arena, *place.view.entry, place.view.lock()});
+      },
+      kAttemptPatienceNs);
+  tell(dictionary, name, look.chosen);
+  return code;
+}
+
+}  // namespace
+
+Code watch_try(Dictionary& dictionary, std::string_view key, std::uint64_t& grant) noexcept {
+  World& world = dictionary.world();
+  const Token self = world.token();
+  if (self == kNobody) return Code::system;
+  Refusal refusal;
+  const Code code = try_past_the_dead(world, self, refusal, [&](const Owners& dead, Refusal& why) noexcept {
+    return attempt_watch(dictionary, key, nullptr, dead, grant, why);
+  });
+  return told(code, refusal);
+}
+
+Code watch_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, Parker& parker, std::uint32_t number,
+                std::uint64_t& grant, double& pause) noexcept {
+  World& world = dictionary.world();
+  const Token self = world.token();
+  if (self == kNobody) return Code::system;
+  Waiter waiter = parker.begin(number, self);
+  if (waiter.arrival == 0) return Code::invalid;
+  waiter.gives_up_ms = claim.timeout > 0 ? expiry_after(claim.timeout) : 0;
+  Refusal refusal;
+  Code code = try_past_the_dead(world, self, refusal, [&](const Owners& dead, Refusal& why) noexcept {
+    const Code result = attempt_watch(dictionary, key, &waiter, dead, grant, why);
+    if (why.place != 0) waiter.place = why.place;  // where the next attempt takes it out
+    return result;
+  });
+  code = settle_wait(parker, waiter, code, refusal, pause);
+  return search_deadlock(parker, number, claim, key, code);
+}
+
+void call_watchers(Dictionary& dictionary, std::string_view name) noexcept {
+  Segment* const segment = dictionary.segment();
+  if (segment == nullptr) return;
+  World& world = dictionary.world();
+  const Key key(name.data(), name.size(), segment->seed());
+  std::array<Callee, kCalledAtOnce> called;
+  std::size_t count = 0;
+  dictionary.mutate(
+      *segment, key.hash,
+      [&](Shard& shard, Arena& arena) {
+        Place place{};
+        if (!shard.find(key, place)) return Code::corrupt;
+        if (place.block == 0 || place.view.type != EntryType::lock) return Code::ok;
+        const LockEntry lock{*segment, shard, arena, *place.view.entry, place.view.lock()};
+        const bool held = lock.fields.owner.load(kRelaxed) != kNobody;
+        const std::uint64_t kept = held ? lock.fields.sequence.load(kRelaxed) : 0;
+        const std::size_t before = count;
+        while (count < called.size()) {
+          const Waiter watcher = lock.watchers().pop(world, kept);
+          if (watcher.number == 0) break;
+          called[count++] = callee_of(watcher);
+        }
+        Word64& wakes = shard.header().lock_wakes;
+        wakes.store(wakes.load(kRelaxed) + (count - before), kRelaxed);
+        return arena.damaged() ? Code::corrupt : Code::ok;
+      },
+      kAttemptPatienceNs);
+  for (std::size_t i = 0; i < count; ++i) {
+    HOLDFAST_FAILPOINT("watchers.ring");
+    ring_bell(world, called[i].owner, called[i].number);
+  }
+}
+
+}  // namespace holdfast

@@ -1,0 +1,418 @@
+// Those who wait for the end of a grant, without wanting the lock.
+#include "lock/watchers.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/shard_check.h"
+#include "support/waiting.h"
+
+namespace holdfast {
+namespace {
+
+using test::Channel;
+using test::check_segment;
+using test::Child;
+using test::CloseParker;
+using test::Dict;
+using test::now;
+using test::sleep_ms;
+using test::Waiting;
+
+const test::ScratchDirectory directory;
+constexpr double kLong = 30;
+const std::string kKey = "key";
+
+/// A parker, with as many watchers as are asked for.
+class Watchers {
+ public:
+  explicit Watchers(std::size_t count) : waiters_(count), grants_(count), pauses_(count) {
+    for (std::uint32_t& waiter : waiters_) waiter = holdfast_waiter_open(parker_.get());
+    while (woken() != 0) {  // mail of an earlier test
+    }
+  }
+
+  int once(Dict& dict, std::size_t index = 0) {
+    holdfast_wait wait{};
+    wait.parker = parker_.get();
+    wait.waiter = waiters_[index];
+    const int code = holdfast_lock_watch(dict.handle, kKey.data(), kKey.size(), &wait, &grants_[index]);
+    pauses_[index] = wait.pause;
+    return code;
+  }
+  /// How many of them are LOCKED.
+  std::size_t queue(Dict& dict) {
+    std::size_t locked = 0;
+    for (std::size_t i = 0; i < waiters_.size(); ++i) locked += once(dict, i) == HOLDFAST_LOCKED ? 1 : 0;
+    return locked;
+  }
+  int leave(Dict& dict, std::size_t index = 0) { return dict.leave(kKey, parker_.get(), waiters_[index]); }
+  /// How many are woken by now.
+  std::size_t woken() {
+    std::vector<std::uint32_t> numbers(waiters_.size() + 1);
+    const int count = holdfast_parker_sleep(parker_.get(), 0, numbers.data(), static_cast<int>(numbers.size()));
+    return static_cast<std::size_t>(std::max(count, 0));
+  }
+  /// As a host does it: how many have gone on when all have, or the time is over. `over`: that have already.
+  std::size_t run(Dict& dict, double timeout, std::size_t over = 0) {
+    const double end = now() + timeout;
+    std::vector<std::uint32_t> numbers(waiters_.size());
+    while (over < waiters_.size() && now() < end) {
+      const int count =
+          holdfast_parker_sleep(parker_.get(), end - now(), numbers.data(), static_cast<int>(numbers.size()));
+      for (int i = 0; i < count; ++i) {
+        const auto at = std::find(waiters_.begin(), waiters_.end(), numbers[static_cast<std::size_t>(i)]);
+        if (once(dict, static_cast<std::size_t>(at - waiters_.begin())) == HOLDFAST_OK) ++over;
+      }
+    }
+    return over;
+  }
+
+  std::uint64_t grant(std::size_t index = 0) const { return grants_[index]; }
+  double pause(std::size_t index = 0) const { return pauses_[index]; }
+
+ private:
+  std::unique_ptr<holdfast_parker, CloseParker> parker_{holdfast_parker_new()};
+  std::vector<std::uint32_t> waiters_;
+  std::vector<std::uint64_t> grants_;
+  std::vector<double> pauses_;
+};
+
+class WatchersTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
+  void TearDown() override {
+    EXPECT_EQ(check_segment(dict.segment()), "");
+    EXPECT_EQ(dict.stats().repairs, 0U);
+    holdfast_remove(name.data(), name.size());
+  }
+
+  static std::string new_name() {
+    static int count = 0;
+    return "watched-" + std::to_string(++count);
+  }
+  void lock(double exptime = 0) { ASSERT_EQ(dict.try_lock(kKey, exptime, &lease), HOLDFAST_OK); }
+  int unlock() { return dict.unlock(kKey, &lease); }
+  int look(std::uint64_t* grant) { return holdfast_lock_watch(dict.handle, kKey.data(), kKey.size(), nullptr, grant); }
+  std::uint32_t waiters() {
+    std::uint32_t held = 0;
+    std::uint32_t waiting = 0;
+    EXPECT_EQ(holdfast_holders(dict.handle, kKey.data(), kKey.size(), nullptr, 0, &held, &waiting), HOLDFAST_OK);
+    return waiting;
+  }
+  std::uint32_t blocks() { return dict.segment().shards()[0].header().waiters.load(kRelaxed); }
+
+  const std::string name = new_name();
+  Dict dict{name, {.size = 1 << 20}};
+  holdfast_lease lease{};
+};
+
+TEST_F(WatchersTest, what_nobody_holds_is_not_waited_for) {
+  Watchers one(1);
+  EXPECT_EQ(one.once(dict), HOLDFAST_OK) << "no such key";
+  lock();
+  unlock();
+  EXPECT_EQ(one.once(dict), HOLDFAST_OK) << "free";
+  EXPECT_EQ(one.grant(), 0U);
+  EXPECT_EQ(blocks(), 0U);
+}
+
+TEST_F(WatchersTest, a_look_names_the_grant_and_queues_nobody) {
+  std::uint64_t grant = 0;
+  lock();
+  EXPECT_EQ(look(&grant), HOLDFAST_LOCKED);
+  EXPECT_EQ(grant, lease.sequence);
+  EXPECT_EQ(look(&grant), HOLDFAST_LOCKED);
+  EXPECT_EQ(waiters(), 0U);
+  unlock();
+  lock();
+  EXPECT_EQ(look(&grant), HOLDFAST_OK) << "another grant";
+  grant = 0;
+  EXPECT_EQ(look(&grant), HOLDFAST_LOCKED);
+  unlock();
+}
+
+TEST_F(WatchersTest, a_release_calls_them_and_takes_them_out) {
+  Watchers some(5);
+  lock();
+  EXPECT_EQ(some.queue(dict), 5U);
+  EXPECT_EQ(some.queue(dict), 5U) << "once each";
+  EXPECT_EQ(waiters(), 5U);
+  EXPECT_EQ(some.woken(), 0U);
+  unlock();
+  EXPECT_EQ(waiters(), 0U);
+  EXPECT_EQ(some.woken(), 5U);
+  lock();
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(some.once(dict, i), HOLDFAST_OK) << "its own grant has ended";
+  EXPECT_EQ(blocks(), 0U);
+  unlock();
+}
+
+TEST_F(WatchersTest, a_release_calls_so_many_and_those_call_the_rest) {
+  constexpr std::size_t kMany = 4 * kCalledAtOnce + 3;
+  Watchers many(kMany);
+  lock();
+  ASSERT_EQ(many.queue(dict), kMany);
+  unlock();
+  EXPECT_EQ(waiters(), kMany - kCalledAtOnce) << "no more under one mutex";
+  EXPECT_EQ(many.once(dict), HOLDFAST_OK);
+  EXPECT_EQ(waiters(), kMany - 2 * kCalledAtOnce);
+  EXPECT_EQ(many.leave(dict, 1), HOLDFAST_OK) << "called, and not coming";
+  EXPECT_EQ(waiters(), kMany - 3 * kCalledAtOnce);
+  lock();
+  EXPECT_EQ(many.once(dict, 2), HOLDFAST_OK);
+  EXPECT_EQ(many.once(dict, 3), HOLDFAST_OK);
+  EXPECT_EQ(waiters(), 0U);
+  unlock();
+}
+
+TEST_F(WatchersTest, those_of_a_new_grant_stay_when_the_old_ones_are_called) {
+  Watchers old(kCalledAtOnce + 1);
+  Watchers fresh(2);
+  lock();
+  ASSERT_EQ(old.queue(dict), kCalledAtOnce + 1);
+  unlock();
+  lock();
+  ASSERT_EQ(fresh.queue(dict), 2U);
+  EXPECT_EQ(waiters(), 3U);
+  EXPECT_EQ(old.once(dict), HOLDFAST_OK);
+  EXPECT_EQ(waiters(), 2U) << "the last old one was called, the fresh ones were not";
+  EXPECT_EQ(fresh.woken(), 0U);
+  unlock();
+  EXPECT_EQ(fresh.woken(), 2U);
+}
+
+TEST_F(WatchersTest, hundreds_of_one_process_go_on_with_one_release) {
+  constexpr std::size_t kMany = 700;
+  Watchers many(kMany);
+  lock();
+  ASSERT_EQ(many.queue(dict), kMany);
+  unlock();
+  EXPECT_EQ(many.run(dict, kLong), kMany);
+}
+
+TEST_F(WatchersTest, who_wants_the_lock_gets_it_as_if_they_were_not_there) {
+  Watchers some(3);
+  Waiting waiter(true);
+  holdfast_lease other{};
+  lock();
+  ASSERT_EQ(some.queue(dict), 3U);
+  ASSERT_EQ(waiter.once(dict, kKey, &other), HOLDFAST_LOCKED);
+  ASSERT_EQ(some.queue(dict), 3U);
+  unlock();
+  EXPECT_EQ(dict.try_lock(kKey, 0, &lease), HOLDFAST_LOCKED) << "it is kept for the one who is fair";
+  EXPECT_EQ(waiter.once(dict, kKey, &other), HOLDFAST_OK);
+  EXPECT_EQ(some.once(dict), HOLDFAST_OK);
+  EXPECT_EQ(dict.unlock(kKey, &other), HOLDFAST_OK);
+  EXPECT_EQ(holdfast_lock_try(dict.handle, kKey.data(), kKey.size(), 0, 0, 1, &lease), HOLDFAST_OK)
+      << "it is kept for nobody";
+  unlock();
+}
+
+TEST_F(WatchersTest, the_end_of_a_lease_ends_the_wait) {
+  Watchers one(1);
+  lock(0.05);
+  ASSERT_EQ(one.once(dict), HOLDFAST_LOCKED);
+  EXPECT_LE(one.pause(), 0.06);
+  EXPECT_EQ(one.run(dict, 0.02), 0U);
+  sleep_ms(60);
+  EXPECT_EQ(one.once(dict), HOLDFAST_OK);
+  EXPECT_EQ(blocks(), 0U);
+}
+
+TEST_F(WatchersTest, a_waiter_that_finds_the_lease_over_calls_them) {
+  Watchers some(3);
+  lock(0.02);
+  ASSERT_EQ(some.queue(dict), 3U);
+  sleep_ms(30);
+  EXPECT_EQ(dict.try_lock(kKey, 0, &lease), HOLDFAST_OK);
+  EXPECT_EQ(blocks(), 0U);
+  EXPECT_EQ(some.run(dict, kLong), 3U);
+  unlock();
+}
+
+TEST_F(WatchersTest, a_lock_that_is_deleted_or_overwritten_calls_them_all) {
+  for (const bool overwritten : {false, true}) {
+    Watchers many(3 * kCalledAtOnce);
+    lock();
+    ASSERT_EQ(many.queue(dict), 3 * kCalledAtOnce);
+    EXPECT_EQ(overwritten ? dict.set(kKey, "value") : dict.remove(kKey), HOLDFAST_OK);
+    EXPECT_EQ(blocks(), 0U);
+    if (overwritten) {
+      EXPECT_EQ(many.once(dict), HOLDFAST_LOCKED) << "a value is in the way, as for lock()";
+      EXPECT_LE(many.pause(), 0.1) << "nobody calls it";
+      EXPECT_EQ(dict.remove(kKey), HOLDFAST_OK);
+      EXPECT_EQ(many.once(dict), HOLDFAST_OK);
+    }
+    EXPECT_EQ(many.run(dict, kLong, overwritten ? 1 : 0), 3 * kCalledAtOnce);
+  }
+}
+
+TEST_F(WatchersTest, a_flush_ends_the_wait) {
+  Watchers some(3);
+  lock();
+  ASSERT_EQ(some.queue(dict), 3U);
+  ASSERT_EQ(holdfast_flush_all(dict.handle), HOLDFAST_OK);
+  EXPECT_EQ(some.run(dict, kLong), 3U);
+}
+
+TEST_F(WatchersTest, a_lock_that_is_watched_does_not_move_and_one_that_leaves_is_out) {
+  Watchers some(2);
+  lock();
+  ASSERT_EQ(some.queue(dict), 2U);
+  EXPECT_EQ(some.leave(dict, 0), HOLDFAST_OK);
+  EXPECT_EQ(waiters(), 1U);
+  EXPECT_EQ(some.leave(dict, 0), HOLDFAST_OK) << "it was in none";
+  EXPECT_EQ(waiters(), 1U);
+  unlock();
+  EXPECT_EQ(some.woken(), 1U);
+}
+
+TEST_F(WatchersTest, in_permits_those_that_are_held_now_have_to_end) {
+  holdfast_lease early{};
+  holdfast_lease late{};
+  Watchers one(1);
+  ASSERT_EQ(dict.try_permits(kKey, HOLDFAST_SEMAPHORE, 1, 3, 0, &early), HOLDFAST_OK);
+  ASSERT_EQ(one.once(dict), HOLDFAST_LOCKED);
+  EXPECT_LE(one.pause(), 0.02) << "nobody calls it";
+  ASSERT_EQ(dict.try_permits(kKey, HOLDFAST_SEMAPHORE, 1, 3, 0, &late), HOLDFAST_OK);
+  EXPECT_EQ(one.once(dict), HOLDFAST_LOCKED);
+  ASSERT_EQ(dict.unlock(kKey, &early), HOLDFAST_OK);
+  EXPECT_EQ(one.once(dict), HOLDFAST_OK);
+  ASSERT_EQ(dict.unlock(kKey, &late), HOLDFAST_OK);
+}
+
+TEST_F(WatchersTest, without_room_they_look_from_time_to_time) {
+  Dict small("watched-small", {.size = 12288});
+  ASSERT_EQ(small.try_lock(kKey, 0, &lease), HOLDFAST_OK);
+  Watchers many(400);
+  ASSERT_EQ(many.queue(small), 400U);
+  EXPECT_LE(many.pause(399), 0.1) << "it has no place";
+  EXPECT_EQ(small.unlock(kKey, &lease), HOLDFAST_OK);
+  for (std::size_t i = 0; i < 400; ++i) EXPECT_EQ(many.once(small, i), HOLDFAST_OK);
+  EXPECT_EQ(check_segment(small.segment()), "");
+  holdfast_remove("watched-small", 13);
+}
+
+TEST_F(WatchersTest, a_dead_holder_is_found_and_all_go_on) {
+  Child holder([this](Channel& parent) {
+    Dict mine(name, {.size = 1 << 20});
+    holdfast_lease held{};
+    parent.say(std::to_string(mine.try_lock(kKey, 0, &held)));
+    parent.hear();
+    return 0;
+  });
+  ASSERT_EQ(holder.hear(), "0");
+  Watchers many(2 * kCalledAtOnce);
+  ASSERT_EQ(many.queue(dict), 2 * kCalledAtOnce);
+  holder.kill();
+  holder.wait();
+  EXPECT_EQ(many.run(dict, kLong), 2 * kCalledAtOnce);
+}
+
+TEST_F(WatchersTest, dead_ones_cost_the_living_nothing_and_their_memory_comes_back) {
+  lock();
+  {
+    Child dying([this](Channel& parent) {
+      Dict mine(name, {.size = 1 << 20});
+      Watchers many(2 * kCalledAtOnce);
+      parent.say(std::to_string(many.queue(mine)));
+      parent.hear();
+      return 0;
+    });
+    ASSERT_EQ(dying.hear(), std::to_string(2 * kCalledAtOnce));
+    Watchers living(10);
+    ASSERT_EQ(living.queue(dict), 10U);
+    dying.kill();
+    dying.wait();
+    unlock();
+    EXPECT_EQ(living.run(dict, kLong), 10U);
+    EXPECT_EQ(blocks(), 0U);
+    lock();
+  }
+  Child dying([this](Channel& parent) {
+    Dict mine(name, {.size = 1 << 20});
+    Watchers some(3);
+    parent.say(std::to_string(some.queue(mine)));
+    parent.hear();
+    return 0;
+  });
+  ASSERT_EQ(dying.hear(), "3");
+  dying.kill();
+  dying.wait();
+  std::uint32_t count = 0;
+  EXPECT_EQ(holdfast_flush_expired(dict.handle, 0, &count), HOLDFAST_OK);
+  EXPECT_EQ(blocks(), 0U);
+  unlock();
+}
+
+TEST_F(WatchersTest, a_child_has_no_part_in_the_wait_of_its_parent) {
+  Watchers one(1);
+  lock();
+  ASSERT_EQ(one.once(dict), HOLDFAST_LOCKED);
+  Child child([&](Channel& parent) {
+    parent.say(std::to_string(one.once(dict)));
+    return 0;
+  });
+  EXPECT_EQ(child.hear(), std::to_string(HOLDFAST_INVALID));
+  EXPECT_EQ(waiters(), 1U);
+  unlock();
+  EXPECT_EQ(one.run(dict, kLong), 1U);
+}
+
+// --- who holds it ---
+
+std::vector<holdfast_holder> holders_of(Dict& dict, std::uint32_t max, std::uint32_t* count) {
+  std::vector<holdfast_holder> holders(max);
+  std::uint32_t waiting = 0;
+  EXPECT_EQ(holdfast_holders(dict.handle, kKey.data(), kKey.size(), holders.data(), max, count, &waiting), HOLDFAST_OK);
+  return holders;
+}
+
+TEST_F(WatchersTest, all_holders_are_told_those_first_who_have_held_it_longest) {
+  std::uint32_t count = 9;
+  holders_of(dict, 3, &count);
+  EXPECT_EQ(count, 0U) << "no such key";
+  std::vector<holdfast_lease> leases(5);
+  for (std::size_t i = 0; i < 5; ++i)
+    ASSERT_EQ(dict.try_permits(kKey, HOLDFAST_SEMAPHORE, static_cast<std::uint32_t>(i + 1), 20, 0, &leases[i]),
+              HOLDFAST_OK);
+  ASSERT_EQ(dict.explain(kKey, leases[1], "second"), HOLDFAST_OK);
+  for (const std::uint32_t max : {5, 7}) {
+    const auto all = holders_of(dict, max, &count);
+    EXPECT_EQ(count, 5U);
+    for (std::size_t i = 0; i < 5; ++i) {
+      EXPECT_EQ(all[i].sequence, leases[i].sequence);
+      EXPECT_EQ(all[i].permits, i + 1);
+      EXPECT_STREQ(all[i].why, i == 1 ? "second" : "");
+    }
+  }
+  const auto some = holders_of(dict, 2, &count);
+  EXPECT_EQ(count, 5U);
+  EXPECT_EQ(some[0].sequence, leases[0].sequence);
+  EXPECT_EQ(some[1].sequence, leases[1].sequence);
+  for (holdfast_lease& each : leases) EXPECT_EQ(dict.unlock(kKey, &each), HOLDFAST_OK);
+  holders_of(dict, 1, &count);
+  EXPECT_EQ(count, 0U);
+}
+
+TEST_F(WatchersTest, the_holder_of_a_lock_and_a_writer_are_one) {
+  std::uint32_t count = 0;
+  lock();
+  EXPECT_EQ(holders_of(dict, 4, &count)[0].permits, 1U);
+  EXPECT_EQ(count, 1U);
+  unlock();
+  ASSERT_EQ(dict.try_permits(kKey, HOLDFAST_RWLOCK, HOLDFAST_ALL_PERMITS, 0, 0, &lease), HOLDFAST_OK);
+  EXPECT_EQ(holders_of(dict, 4, &count)[0].permits, static_cast<std::uint32_t>(HOLDFAST_ALL_PERMITS));
+  EXPECT_EQ(count, 1U);
+  unlock();
+}
+
+}  // namespace
+}  // namespace holdfast
