@@ -57,6 +57,14 @@ describe("names in nginx", function ()
         assert.falsy(here:log():find("holdfast", 1, true))
     end)
 
+    it("an object that init_worker_by_lua makes has opened the dictionary before the first request", function ()
+        site.start {
+            dictionaries = { my_locks = "100k" },
+            http = [[init_worker_by_lua_block { assert(require("resty.lock"):new("my_locks")) }]],
+        }
+        assert.equal("102400", script [[print(shdict.shared.my_locks:capacity())]])
+    end)
+
     it("nothing is written to nginx's own dictionary", function ()
         local here = site.start {
             dictionaries = { my_locks = "100k" },

@@ -50,6 +50,17 @@ function _M.missing()
 end
 
 
+-- The same of Lua in stream { }.
+function _M.missing_stream()
+    local why = _M.missing()
+    if not why and not load_modules:find("stream_lua", 1, true)
+       and not output(program .. " -V 2>&1"):find("%-%-add%-module=%S*stream%S*lua") then
+        return program .. " has no Lua in stream"
+    end
+    return why
+end
+
+
 -- The configuration with its $names filled in: those given, `load`, and `root` where it is not given. What is no name
 -- stays as it is.
 function _M.fill(configuration, values)

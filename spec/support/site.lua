@@ -6,6 +6,7 @@
 --       user = "www-data",                       -- of the workers; if not given, who runs the spec
 --       dictionaries = { my_locks = "1m" },      -- lua_shared_dict
 --       main = "...", events = "...", http = "...", server = "...",  -- more lines of the configuration there
+--       stream = "...",                          -- the lines of stream { }, if there is to be one
 --       listen = { "unix:/path ssl" },           -- beside the unix socket here.socket
 --       env = { HOLDFAST_DIR = "/dev/shm/x" },   -- differently from the spec
 --       locations = {
@@ -18,7 +19,7 @@ local ffi = require "ffi"
 local http = require "spec.support.http"
 local nginx = require "spec.support.nginx"
 local process = require "spec.support.process"
-local succeeds = require("spec.support.shell").succeeds
+local shell = require "spec.support.shell"
 
 local C = ffi.C
 
@@ -33,6 +34,7 @@ $main
 pid $folder/nginx.pid;
 error_log $folder/error.log info;
 events { worker_connections $connections; $events }
+$stream
 http {
   access_log off;
   client_body_temp_path $folder/body;
@@ -57,7 +59,7 @@ http {
 
 local PATIENCE = 60  -- seconds; only for "does not hang"
 
-local _M = { missing = nginx.missing }
+local _M = { missing = nginx.missing, missing_stream = nginx.missing_stream }
 
 local Site = {}
 Site.__index = Site
@@ -151,6 +153,8 @@ local function configuration(self, options)
         main = options.main or "",
         events = options.events or "",
         http = options.http or "",
+        stream = options.stream and ('stream {\n  lua_package_path "%s/lua/?.lua;;";\n  %s\n}'):format(
+            self.copy or shell.output("pwd"), options.stream) or "",
         server = options.server or "",
         listen = listen_of(options),
         dictionaries = dictionaries_of(options),
@@ -180,7 +184,7 @@ local function copy_for_others(env)
     local copy = listing:read("*l")
     listing:close()
     env.HOLDFAST_LIB = copy .. "/libholdfast.so"
-    assert(succeeds(("cp -r lua %s && cp '%s' %s && chmod -R a+rX %s")
+    assert(shell.succeeds(("cp -r lua %s && cp '%s' %s && chmod -R a+rX %s")
            :format(copy, os.getenv("HOLDFAST_LIB"), env.HOLDFAST_LIB, copy)))
     return copy
 end
@@ -202,6 +206,7 @@ function _M.start(options)
     self:configure(options)
     self.master = nginx.launch(self.folder, { stderr = true, env = env })
     local ok, err = pcall(_M.await, "nginx answers", function ()
+        assert(_M.alive(self.master.pid), "nginx does not start")
         return pcall(self.get, self, "/worker") and #self:workers() == self.count
     end)
     if not ok then
