@@ -143,8 +143,8 @@ for _, name in ipairs(loops.names) do
             ]])
             local err = child:hear()
             if err ~= "timeout" then
-                assert.equal("cannot wait here (host " .. name .. "): cannot load its adapter: module " ..
-                             "'resty.holdfast.host." .. name .. "' not found:", err)
+                assert.equal("cannot wait here (host " .. loops.hosts[name] .. "): cannot load its adapter: module " ..
+                             "'resty.holdfast.host." .. loops.hosts[name] .. "' not found:", err)
             end
             assert.equal("timeout", child:hear())
         end)

@@ -1,10 +1,11 @@
--- Real copas servers whose handlers wait for locks, and versions of copas that are not supported. What copas has in
--- common with other event loops is in conformance_spec.lua.
+-- Real copas servers whose handlers wait for locks, what newer versions of copas can do, and versions that are not
+-- supported. What copas has in common with other event loops is in conformance_spec.lua.
 
 local loops = require "spec.support.loops"
 local process = require "spec.support.process"
 local socket = require "socket"
 
+local COPASES = loops.LOOPS["new copas"] and { "copas", "new copas" } or { "copas" }
 local PATIENCE = 20  -- seconds; only for "does not hang"
 
 -- Each line of a connection is a command.
@@ -42,94 +43,96 @@ local SERVER = loops.COMMON .. [[
 ]]
 
 
-describe("in a server of copas", function ()
-    local connections, port
+for _, name in ipairs(COPASES) do
+    describe("in a server of " .. name, function ()
+        local connections, port
 
-    before_each(function ()
-        connections = {}
-        port = tonumber(process.start(SERVER):hear())
-    end)
+        before_each(function ()
+            connections = {}
+            port = tonumber(process.start(loops.path(name) .. SERVER):hear())
+        end)
 
-    after_each(function ()
-        for _, connection in ipairs(connections) do
-            connection:close()
+        after_each(function ()
+            for _, connection in ipairs(connections) do
+                connection:close()
+            end
+            process.clean_up()
+        end)
+
+        local function connect()
+            local connection = assert(socket.connect("127.0.0.1", port))
+            connection:settimeout(PATIENCE)
+            connections[#connections + 1] = connection
+            return connection
         end
-        process.clean_up()
-    end)
 
-    local function connect()
-        local connection = assert(socket.connect("127.0.0.1", port))
-        connection:settimeout(PATIENCE)
-        connections[#connections + 1] = connection
-        return connection
-    end
-
-    local function send(connection, command)
-        assert(connection:send(command .. "\n"))
-    end
-
-    local function ask(connection, command)
-        send(connection, command)
-        return assert(connection:receive("*l"))
-    end
-
-
-    it("the other connections are served while handlers wait for a lock, which each gets after the release", function ()
-        local waiting = {}
-        for i = 1, 20 do
-            waiting[i] = connect()
-            send(waiting[i], "lock")
+        local function send(connection, command)
+            assert(connection:send(command .. "\n"))
         end
-        local other = connect()
-        for _ = 1, 100 do
+
+        local function ask(connection, command)
+            send(connection, command)
+            return assert(connection:receive("*l"))
+        end
+
+
+        it("other connections are served while handlers wait for a lock, which each gets after the release", function ()
+            local waiting = {}
+            for i = 1, 20 do
+                waiting[i] = connect()
+                send(waiting[i], "lock")
+            end
+            local other = connect()
+            for _ = 1, 100 do
+                assert.equal("echo", ask(other, "echo"))
+            end
+            assert.equal("1", ask(other, "release"))
+            for i = 1, 20 do
+                assert.equal("1", (waiting[i]:receive("*l")))
+            end
+        end)
+
+
+        it("a handler gives up after its timeout while others are served", function ()
+            local waiting, other = connect(), connect()
+            send(waiting, "give_up")
             assert.equal("echo", ask(other, "echo"))
-        end
-        assert.equal("1", ask(other, "release"))
-        for i = 1, 20 do
-            assert.equal("1", (waiting[i]:receive("*l")))
-        end
+            assert.equal("timeout", (waiting:receive("*l")))
+            assert.equal("echo", ask(waiting, "echo"))
+        end)
+
+
+        it("a handler goes on waiting when its client goes away, and others get the lock after it", function ()
+            local gone, waiting, other = connect(), connect(), connect()
+            send(gone, "lock")
+            gone:close()
+            send(waiting, "lock")
+            assert.equal("1", ask(other, "release"))
+            assert.equal("1", (waiting:receive("*l")))
+        end)
+
+
+        it("a handler that fails after its wait does not stop the server", function ()
+            local failing, other = connect(), connect()
+            send(failing, "fail")
+            assert.equal("echo", ask(other, "echo"))
+            assert.equal("1", ask(other, "release"))
+            assert.equal("echo", ask(other, "echo"))
+        end)
     end)
-
-
-    it("a handler gives up after its timeout while others are served", function ()
-        local waiting, other = connect(), connect()
-        send(waiting, "give_up")
-        assert.equal("echo", ask(other, "echo"))
-        assert.equal("timeout", (waiting:receive("*l")))
-        assert.equal("echo", ask(waiting, "echo"))
-    end)
-
-
-    it("a handler goes on waiting when its client goes away, and others get the lock after it", function ()
-        local gone, waiting, other = connect(), connect(), connect()
-        send(gone, "lock")
-        gone:close()
-        send(waiting, "lock")
-        assert.equal("1", ask(other, "release"))
-        assert.equal("1", (waiting:receive("*l")))
-    end)
-
-
-    it("a handler that fails after its wait does not stop the server", function ()
-        local failing, other = connect(), connect()
-        send(failing, "fail")
-        assert.equal("echo", ask(other, "echo"))
-        assert.equal("1", ask(other, "release"))
-        assert.equal("echo", ask(other, "echo"))
-    end)
-end)
+end
 
 
 describe("a version of copas that is not supported", function ()
     after_each(process.clean_up)
 
     local function answer(source)
-        return (process.run("package.loaded.copas = { _VERSION = 'Copas 4.7.0' }\n" .. loops.COMMON .. source))
+        return (process.run("package.loaded.copas = { _VERSION = 'Copas 3.0.0' }\n" .. loops.COMMON .. source))
     end
 
     it("is refused where one would wait, and named", function ()
-        assert.equal("0\nnil\tcannot wait here (host copas): Copas 4.7.0 is not supported, only 1.x; give set_host "
-                     .. "a host that sleeps as it does\n", answer [[
+        assert.equal("0\nnil\tcannot wait here (host copas): Copas 3.0.0 is not supported, only 1.x, and 4.0 or "
+                     .. "newer; give set_host a host that sleeps as it does\n", answer [[
             coroutine.wrap(function ()
                 local held = new()
                 say(held:lock("key"))
@@ -151,7 +154,7 @@ describe("a version of copas that is not supported", function ()
             local held = new()
             held:lock("key")
             coroutine.wrap(function ()
-                hosts.set_host { name = "copas 4", sleep = function () held:unlock() end }
+                hosts.set_host { name = "copas 3", sleep = function () held:unlock() end }
                 local lock = new()
                 say(lock:lock("key") >= 0, lock:unlock())
             end)()

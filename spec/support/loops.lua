@@ -104,6 +104,26 @@ _M.LOOPS = {
     ]],
 }
 
+-- A folder with a copas of version 4 or newer and what it requires, such as share/lua/5.1 of a tree of luarocks.
+local copas_path = os.getenv "COPAS_PATH"
+if copas_path and copas_path ~= "" then
+    _M.LOOPS["new copas"] = [[
+        local copas = require "copas"
+        assert(not copas._VERSION:match "^Copas 1%.", "COPAS_PATH names an old copas")
+        local sleep = copas.pause or copas.sleep
+        local function spawn(fn)
+            copas.addthread(function ()
+                local ok, err = xpcall(fn, debug.traceback)
+                if not ok then report(err) end
+            end)
+        end
+        local function run() copas.loop() end
+    ]]
+end
+
+-- What hosts are called where not as the loop.
+_M.hosts = setmetatable({ ["new copas"] = "copas" }, { __index = function (_, name) return name end })
+
 _M.names = {}
 for name in pairs(_M.LOOPS) do
     _M.names[#_M.names + 1] = name
@@ -111,10 +131,17 @@ end
 table.sort(_M.names)
 
 
+-- What comes before everything else, so that the library of the loop is found.
+function _M.path(name)
+    return name == "new copas" and ("package.path = %q .. package.path\n"):format(
+        copas_path .. "/?.lua;" .. copas_path .. "/?/init.lua;") or ""
+end
+
+
 -- A child that runs `source` as a program of the host; process.lua says what options are.
 function _M.start(name, source, options)
     local start_in = name == "neovim" and neovim.start or process.start
-    return start_in(_M.COMMON .. _M.LOOPS[name] .. source, options)
+    return start_in(_M.path(name) .. _M.COMMON .. _M.LOOPS[name] .. source, options)
 end
 
 

@@ -10,6 +10,7 @@
 --                   ends the wait of the caller, who gets that reason
 --   wait_fd(fd, s)  waits at most s seconds for a descriptor to become readable, only the calling coroutine; may
 --                   return early
+--   keeper()        of ours only: who renews the locks that the calling coroutine takes
 --
 -- A host given to set_host needs only name and sleep. With wait or wait_fd it hears of wake-ups at once; without them
 -- it looks for them from time to time.
@@ -131,6 +132,23 @@ function _M.current(block)
 end
 
 
+-- Who renews the locks that the caller takes (lock/keeping.lua says what that is); nil where nobody does. The scheduler
+-- and nginx are not asked.
+function _M.keeper()
+    if explicit then
+        return explicit.keeper()
+    end
+    for _, entry in ipairs(DETECTED) do
+        local host = host_of(entry)
+        local keeper = host and host.keeper and host.keeper()
+        if keeper then
+            return keeper
+        end
+    end
+    return nil
+end
+
+
 local function wake(listener)
     listener.woken = true
 end
@@ -179,6 +197,22 @@ local function clock_of(host)
 end
 
 
+local function nobody()
+    return nil
+end
+
+
+-- A host that the program has made renews nothing.
+local function keeper_of(host)
+    for _, entry in ipairs(DETECTED) do
+        if host_of(entry) == host then
+            return host.keeper or nobody
+        end
+    end
+    return nobody
+end
+
+
 local function check_function(host, field, required)
     local kind = type(host[field])
     if kind ~= "function" and (required or kind ~= "nil") then
@@ -211,6 +245,7 @@ function _M.set_host(host)
         now = clock_of(host),
         is_yieldable = host.is_yieldable or function () return true end,
         wait = wait_of(host),
+        keeper = keeper_of(host),
     }
     agents.set_foreign(true)
 end

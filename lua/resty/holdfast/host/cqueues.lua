@@ -8,6 +8,7 @@
 local condition = require "cqueues.condition"
 local core = require "resty.holdfast.core"
 local cqueues = require "cqueues"
+local keepers = require "resty.holdfast.host.cqueues_keeper"
 local none = require "resty.holdfast.host.none"
 local parker = require "resty.holdfast.parker"
 
@@ -41,6 +42,12 @@ function _M.is_yieldable()
         return false, "Lua was called from C"
     end
     return true
+end
+
+
+function _M.keeper()
+    local controller, inside = cqueues.running()
+    return controller and inside and keepers.of(controller) or nil
 end
 
 

@@ -3,6 +3,7 @@
 local uv = require "luv"
 
 local co_isyieldable = coroutine.isyieldable
+local co_wrap = coroutine.wrap
 
 local function at_once()
     return nil
@@ -11,6 +12,8 @@ end
 local _M = require("resty.holdfast.host.uv")(uv, at_once)
 
 _M.name = "luv"
+
+local keeper = require("resty.holdfast.host.uv_keeper")(uv, function (fn, ...) co_wrap(fn)(...) end)
 
 
 -- Which coroutine is the loop's, nobody can tell.
@@ -22,6 +25,12 @@ function _M.is_yieldable()
         return false, "a callback of the loop; start a coroutine there"
     end
     return false
+end
+
+
+-- Also in callbacks, whose locks are renewed as long as their objects are there.
+function _M.keeper()
+    return (co_isyieldable() or uv.loop_mode()) and keeper or nil
 end
 
 

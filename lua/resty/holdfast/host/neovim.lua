@@ -9,12 +9,15 @@ local parker = require "resty.holdfast.parker"
 local C = core.C
 local ceil = math.ceil
 local co_isyieldable = coroutine.isyieldable
+local co_wrap = coroutine.wrap
 local error = error
 local in_fast_event = vim.in_fast_event
 local max = math.max
 local min = math.min
 local pcall = pcall
 local schedule = vim.schedule
+local select = select
+local unpack = unpack
 local vim_wait = vim.wait
 
 -- Without a descriptor a waiter looks this often.
@@ -33,7 +36,16 @@ local function defer()
     return not in_fast_event() and schedule or nil
 end
 
-local coroutines = require("resty.holdfast.host.uv")(vim.uv or vim.loop, defer)
+local uv = vim.uv or vim.loop
+local coroutines = require("resty.holdfast.host.uv")(uv, defer)
+
+-- The timer runs in a fast event: renewals may be made there, and on_lost wants to call the editor.
+local function spawn(fn, ...)
+    local count, arguments = select("#", ...), { ... }
+    schedule(function () co_wrap(fn)(unpack(arguments, 1, count)) end)
+end
+
+local keeper = require("resty.holdfast.host.uv_keeper")(uv, spawn)
 
 
 function _M.is_yieldable()
@@ -41,6 +53,12 @@ function _M.is_yieldable()
         return true
     end
     return false, "a fast event; use vim.schedule"
+end
+
+
+-- Everywhere: outside of coroutines locks are renewed as long as their objects are there.
+function _M.keeper()
+    return keeper
 end
 
 

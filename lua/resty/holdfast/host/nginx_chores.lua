@@ -21,6 +21,7 @@ local EXITING_STEP = 0.2
 
 local _M = {
     WHERE = "in nginx locks are renewed only where one can wait for them",
+    chores = chores,
     is_alive = threads.is_alive,
     is_gone = threads.is_gone,
     spawn = ngx.thread.spawn,

@@ -4,18 +4,15 @@
 local chores = require "resty.holdfast.chores"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
+local hosts = require "resty.holdfast.host"  -- which says in chores who keeps them
 local memo = require("resty.holdfast.lock.memo").memo
 local scheduler = require "resty.holdfast.scheduler"
 
-require "resty.holdfast.host"  -- which says in chores who keeps them
-
 local C = core.C
-local add_chore = chores.add
 local co_running = coroutine.running
 local co_status = coroutine.status
 local getpid = ffi.C.getpid
 local reason = core.reason
-local remove_chore = chores.remove
 local setmetatable = setmetatable
 local text_of = require("resty.holdfast.traces").text_of
 local traceback = debug.traceback
@@ -29,11 +26,14 @@ local TIMEOUT = core.TIMEOUT
 local RENEWALS = 3
 local RETRIES = 10
 
-local keeper = chores.keeper
+-- A keeper is who renews locks: `chores`, the list of its chores; spawn(fn, ...), which begins a coroutine; and where
+-- the status of a coroutine does not tell whether it will go on, is_alive(co, use) and use_of(co).
+local in_nginx = chores.keeper
+local in_scheduler = { chores = chores, spawn = scheduler.spawn }
 
 local _M = {
-    CANNOT_RENEW = "cannot renew here: " .. (keeper and keeper.WHERE or "only in tasks of resty.holdfast.scheduler are "
-                                             .. "locks renewed"),
+    CANNOT_RENEW = "cannot renew here: " .. (in_nginx and in_nginx.WHERE or "locks are renewed in tasks of "
+                                             .. "resty.holdfast.scheduler and in coroutines of an event loop"),
 }
 
 local Watch = {}
@@ -43,20 +43,21 @@ Watch.__index = Watch
 local WEAK = { __mode = "v" }
 
 
--- The coroutine that a lock can be renewed for: where it runs, chores are run.
-local function renewable()
+-- Who renews what the caller takes, and the coroutine that has to live for that, if the caller is one.
+local function find_keeper()
     local co, is_main = co_running()
-    return (keeper or chores.looping) and not is_main and co or nil
+    co = not is_main and co or nil
+    if in_nginx or chores.looping then
+        return co and (in_nginx or in_scheduler), co
+    end
+    return hosts.keeper(), co
 end
 
 
--- Whether what this coroutine takes can be renewed.
+-- Whether what the caller takes can be renewed.
 function _M.can_renew()
-    return renewable() ~= nil
+    return (find_keeper()) ~= nil
 end
-
-
-local spawn = keeper and keeper.spawn or scheduler.spawn
 
 
 local function tell(on_lost, lock, key, err)
@@ -80,19 +81,29 @@ end
 
 local function schedule(watch, parts)
     if watch.exptime > 0 then
-        add_chore(watch, C.holdfast_now() + watch.exptime / parts)
+        watch.keeper.chores.add(watch, C.holdfast_now() + watch.exptime / parts)
+    end
+end
+
+
+local function stop(watch)
+    if watch.keeper then
+        watch.keeper.chores.remove(watch)
     end
 end
 
 
 -- A watch whose object or coroutine is gone renews no more; the lock lapses, or the collector releases it.
 function Watch:is_over()
-    local refs = self.refs
+    local refs, keeper = self.refs, self.keeper
     local co = refs.co
-    if not refs.lock or not co then
+    if not refs.lock then
         return true
     end
-    if keeper then
+    if not co then
+        return self.is_bound
+    end
+    if keeper.is_alive then
         return not keeper.is_alive(co, self.use)
     end
     return co_status(co) == "dead"
@@ -114,7 +125,7 @@ function Watch:run()
     else
         local on_lost = to_be_told(self, lock)
         if on_lost then
-            spawn(tell, on_lost, lock, key, reason(code))
+            self.keeper.spawn(tell, on_lost, lock, key, reason(code))
         end
     end
 end
@@ -123,17 +134,21 @@ end
 -- The object has got a lock.
 function _M.begin(lock, exptime)
     local settings = lock.settings
-    local co = settings.renew and renewable()
+    local keeper, co
+    if settings.renew then
+        keeper, co = find_keeper()
+    end
     local watch = setmetatable({
         exptime = exptime,
+        is_bound = co ~= nil,
+        keeper = keeper or false,
         pid = getpid(),
         refs = setmetatable({ lock = lock, co = co }, WEAK),
-        renews = co and true or false,
         told = false,
-        use = co and keeper and keeper.use_of(co),
+        use = co and keeper and keeper.use_of and keeper.use_of(co),
     }, Watch)
     lock.watch = watch
-    if co then
+    if keeper then
         schedule(watch, RENEWALS)
     end
 end
@@ -143,8 +158,8 @@ end
 function _M.restart(lock, exptime)
     local watch = lock.watch
     watch.exptime = exptime
-    if watch.renews then
-        remove_chore(watch)
+    if watch.keeper then
+        stop(watch)
         schedule(watch, RENEWALS)
     end
 end
@@ -153,7 +168,7 @@ end
 -- It holds the lock no more. The watch, for whoever finds that it was lost before.
 function _M.finish(lock)
     local watch = lock.watch
-    remove_chore(watch)
+    stop(watch)
     lock.watch = nil
     return watch
 end
@@ -161,7 +176,7 @@ end
 
 -- It turned out that the lock is lost. Whether the object still has to be unlocked is the caller's matter.
 function _M.lost(watch, lock, key, err)
-    remove_chore(watch)
+    stop(watch)
     local on_lost = to_be_told(watch, lock)
     if on_lost then
         tell(on_lost, lock, key, err)

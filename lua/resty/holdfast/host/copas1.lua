@@ -1,0 +1,187 @@
+-- The host of code that runs in a copas 1.x coroutine: only the coroutine waits.
+--
+-- That copas knows neither sleeping nor waking, only sockets that somebody reads from. So each wait reads from an
+-- object that looks like a socket: "dirty", which LuaSocket's select takes for readable, as soon as it is to go on, and
+-- without a descriptor before that. Only the first of them, the leader, has the parker's descriptor, and the parker's
+-- timer makes that readable when the first deadline comes.
+
+local copas = require "copas"
+local core = require "resty.holdfast.core"
+local new_chores = require("resty.holdfast.chores").new
+local none = require "resty.holdfast.host.none"
+local parker = require "resty.holdfast.parker"
+local timers = require "resty.holdfast.timers"
+
+local C = core.C
+local co_isyieldable = coroutine.isyieldable
+local error = error
+local max = math.max
+local setmetatable = setmetatable
+
+local _M = { name = "copas", now = none.now }
+
+local INFINITY = math.huge
+local NO_DESCRIPTOR = -1
+-- What select(2) can take. Also the number of what is dirty: LuaSocket wants one, but does not pass it on.
+local LARGEST_DESCRIPTOR = 1023
+-- Without a descriptor the whole loop sleeps in steps of this.
+local STEP = 0.001
+
+local Sleeper = {}
+Sleeper.__index = Sleeper
+
+local deadlines = timers.new()
+local leader, leader_fd
+local timer_at
+-- The parker whose descriptor that is. In a forked child it is nobody's, and the descriptor is closed.
+local armed_parker
+
+
+-- Which coroutine is the loop's, nobody can tell.
+function _M.is_yieldable()
+    return co_isyieldable()
+end
+
+
+function Sleeper.wake(me)
+    me.woken = true
+end
+
+
+-- --- what copas and LuaSocket call ---
+
+local function may_go_on(me)
+    return me.woken or me.deadline <= C.holdfast_now()
+end
+
+
+local function is_armed()
+    return leader_fd and parker.is_mine(armed_parker)
+end
+
+
+function Sleeper.dirty(me)
+    return not is_armed() or may_go_on(me)
+end
+
+
+function Sleeper.getfd(me)
+    if Sleeper.dirty(me) then
+        return LARGEST_DESCRIPTOR
+    end
+    return me == leader and leader_fd or NO_DESCRIPTOR
+end
+
+
+-- Also when the leader's descriptor is readable.
+function Sleeper.receive(me)
+    if not leader_fd then
+        parker.sleep(STEP)
+    elseif not is_armed() then
+        timer_at = nil
+        _M.arm()
+    elseif me == leader then
+        parker.sleep(0)
+        timer_at = nil
+        _M.arm()
+    end
+    if may_go_on(me) then
+        return ""
+    end
+    return nil, "timeout"
+end
+
+
+function Sleeper.close()
+end
+
+
+-- ---
+
+-- Sees to it that the leader has the descriptor and that it becomes readable when somebody's time is over.
+function _M.arm()
+    local first = deadlines:first()
+    leader = first
+    local fd = first and parker.fd()
+    leader_fd = fd and fd < LARGEST_DESCRIPTOR and fd or nil
+    armed_parker = parker.get()
+    if first and first.deadline ~= timer_at then
+        timer_at = first.deadline
+        if not parker.timer(max(timer_at - C.holdfast_now(), 0)) then
+            leader_fd, timer_at = nil, nil
+        end
+    elseif not first and timer_at then
+        parker.timer(nil)
+        timer_at = nil
+    end
+end
+
+
+local function suspend(me, seconds)
+    deadlines:add(me, C.holdfast_now() + seconds)
+    _M.arm()
+    copas.receive(me)
+    deadlines:remove(me)
+    _M.arm()
+end
+
+
+function _M.sleep(seconds)
+    if not core.is_duration(seconds) then
+        error("bad seconds to sleep: a finite number, 0 or more, expected, got " .. core.describe(seconds), 2)
+    end
+    suspend(setmetatable({}, Sleeper), seconds)
+end
+
+
+function _M.wait(waiter, seconds)
+    local me = setmetatable({ woken = false }, Sleeper)
+    parker.listen(waiter, me)
+    suspend(me, seconds)
+    parker.forget(waiter)
+    if me.woken then
+        return true
+    end
+    return nil, "timeout"
+end
+
+
+-- --- renewals, by a coroutine that is there as long as there is something to renew ---
+
+local chores, keeper
+
+local function keep()
+    repeat
+        suspend(keeper, max(chores.next() - C.holdfast_now(), 0))
+        keeper.woken = false
+        chores.run(C.holdfast_now())
+    until chores.next() == INFINITY
+    keeper = nil
+end
+
+
+chores = new_chores(function ()
+    local time = chores.next()
+    if keeper then
+        keeper.woken = keeper.woken or time < keeper.deadline or time == INFINITY
+    elseif time < INFINITY then
+        keeper = setmetatable({ woken = false }, Sleeper)
+        copas.addthread(keep)
+    end
+end)
+
+
+-- addthread gives the function a socket first, which there is none.
+local function spawn(fn, ...)
+    copas.addthread(function (_, ...) fn(...) end, ...)
+end
+
+local renewals = { chores = chores, spawn = spawn }
+
+
+function _M.keeper()
+    return co_isyieldable() and renewals or nil
+end
+
+
+return _M

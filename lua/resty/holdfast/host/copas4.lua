@@ -1,0 +1,271 @@
+-- The host of code that runs in a coroutine of copas 4 or newer: only the coroutine waits.
+--
+-- A wait is a pause that wakeup() ends. Of descriptors copas knows only those of sockets. So an object that looks like
+-- a socket that listens, the post, stands in its select while somebody waits or a lock is to be renewed. It has the
+-- parker's descriptor; when that is readable, and by the parker's timer every STEP, copas calls its accept().
+--
+-- copas.loop() ends when there is nothing to do, and nothing of ours may keep it. accept() is called when all that has
+-- something to do is in the lists of copas: there finished() tells whether there is anything but the post.
+
+local abandon = require("resty.holdfast.waiting").abandon
+local copas = require "copas"
+local core = require "resty.holdfast.core"
+local new_chores = require("resty.holdfast.chores").new
+local none = require "resty.holdfast.host.none"
+local parker = require "resty.holdfast.parker"
+
+local C = core.C
+local co_isyieldable = coroutine.isyieldable
+local co_running = coroutine.running
+local co_status = coroutine.status
+local max = math.max
+local min = math.min
+local next = next
+local pause = copas.pause or copas.sleep
+local setmetatable = setmetatable
+
+local INFINITY = math.huge
+-- What select(2) can take.
+local LARGEST_DESCRIPTOR = 1023
+-- Without a descriptor a waiter looks this often.
+local LOOK_EVERY = 0.005
+-- How often accept() is called at least; how soon again when somebody was woken.
+local STEP = 0.1
+local SOON = 0.001
+-- A waiter that does not come back this long after its time is never resumed.
+local GRACE = 0.05
+
+local _M = { name = "copas", now = none.now }
+
+-- Without LuaSocket copas looks at no descriptor.
+local has_select = package.loaded.socket ~= nil
+
+-- Coroutine to its wait: { waiter, due, called }.
+local waiting = {}
+-- Coroutines that the program has removed: none of them is resumed.
+local removed = setmetatable({}, { __mode = "k" })
+
+local chores
+-- How often accept() was called, and when it is called at the latest.
+local turn, next_turn = 0, 0
+local stands = false
+
+local post = setmetatable({}, { __tostring = function () return "tcp{holdfast}" end })
+
+
+-- Which coroutine is the loop's, nobody can tell.
+function _M.is_yieldable()
+    return copas.running and co_isyieldable() or false
+end
+
+
+-- --- what copas and LuaSocket call ---
+
+-- In a forked child the descriptor is closed. accept() makes another: LuaSocket takes what is "dirty" for readable,
+-- whatever number it has.
+function post:dirty()
+    return not parker.is_mine(self.parker)
+end
+
+
+function post:getfd()
+    return self:dirty() and LARGEST_DESCRIPTOR or self.fd
+end
+
+
+function post.settimeout()
+end
+
+
+function post.close()
+end
+
+
+local function never()
+end
+
+
+-- --- the post ---
+
+-- The descriptor; nil when copas cannot be given one.
+local function usable_fd()
+    local fd = has_select and parker.fd()
+    return fd and fd <= LARGEST_DESCRIPTOR and fd or nil
+end
+
+
+-- The next turn comes after so many seconds, or when a chore is due.
+local function stand(fd, seconds)
+    post.fd, post.parker = fd, parker.get()
+    copas.addserver(post, never)  -- does nothing if it is there
+    stands = true
+    local now = C.holdfast_now()
+    local time = min(now + seconds, chores.next())
+    if next_turn <= now or time < next_turn then
+        next_turn = time
+        parker.timer(max(time - now, 0))
+    end
+end
+
+
+local function is_needed()
+    return next(waiting) ~= nil or chores.next() < INFINITY
+end
+
+
+local function step_down()
+    stands = false
+    copas.removeserver(post, true)
+end
+
+
+-- Nobody comes back to this wait.
+local function drop(co)
+    local waiter = waiting[co].waiter
+    waiting[co] = nil
+    abandon(waiter)
+    parker.forget(waiter)
+end
+
+
+-- Who was woken two turns ago has run since, and whose time is over has been resumed.
+local function is_gone(me, time)
+    return me.called and turn >= me.called + 2 or time > me.due + GRACE
+end
+
+
+-- Whether there is somebody left of whom the next turn will tell that.
+local function drop_gone(everybody)
+    local time = C.holdfast_now()
+    local unsure = false
+    local co, me = next(waiting)
+    while co do
+        local following, its = next(waiting, co)
+        if everybody or is_gone(me, time) then
+            drop(co)
+        elseif me.called then
+            unsure = true
+        end
+        co, me = following, its
+    end
+    return unsure
+end
+
+
+-- As copas.loop() does when it has nothing to do: what waits for the exit comes first. Whether there is nothing.
+local function is_over()
+    if not copas.finished() then
+        return false
+    end
+    if copas.exiting and copas.exiting() == false then
+        copas.exit()
+        return false
+    end
+    return true
+end
+
+
+function post.accept()
+    step_down()
+    turn, next_turn = turn + 1, 0
+    parker.sleep(0)
+    if is_over() then
+        drop_gone(true)
+        return
+    end
+    chores.run(C.holdfast_now())
+    local unsure = drop_gone(false)
+    local fd = is_needed() and usable_fd()
+    if fd then
+        stand(fd, unsure and SOON or STEP)
+    end
+end
+
+
+-- ---
+
+local function wake(me)
+    me.woken = true
+    if me.co and not me.called then
+        me.called = turn
+        copas.wakeup(me.co)
+    end
+end
+
+
+function _M.sleep(seconds)
+    local deadline = C.holdfast_now() + seconds
+    local left = seconds
+    repeat
+        pause(left)
+        left = deadline - C.holdfast_now()
+    until left <= 0
+end
+
+
+function _M.wait(waiter, seconds)
+    local fd = usable_fd()
+    local co = co_running()
+    local me = { wake = wake, woken = false, co = fd and co, waiter = waiter, due = C.holdfast_now() + seconds }
+    parker.listen(waiter, me)
+    if fd then
+        waiting[co] = me
+        stand(fd, STEP)
+        pause(seconds)
+        waiting[co] = nil
+        if stands and not is_needed() then
+            step_down()
+        end
+    else
+        pause(min(seconds, LOOK_EVERY))
+        parker.sleep(0)
+    end
+    parker.forget(waiter)
+    if me.woken then
+        return true
+    end
+    return nil, "timeout"
+end
+
+
+-- A coroutine that is removed while it waits is known at once, not only when it should have gone on. Some versions
+-- notice the removal only when they are to resume it.
+local remove = copas.removethread
+if remove then
+    function copas.removethread(co)
+        remove(co)
+        if co then
+            removed[co] = true
+        end
+        if waiting[co] then
+            drop(co)
+            copas.wakeup(co)
+        end
+    end
+end
+
+
+-- --- renewals ---
+
+chores = new_chores(function ()
+    local fd = chores.next() < INFINITY and usable_fd()
+    if fd then
+        stand(fd, STEP)
+    elseif stands and not is_needed() then
+        step_down()
+    end
+end)
+
+local keeper = {
+    chores = chores,
+    spawn = copas.addthread,
+    is_alive = function (co) return not removed[co] and co_status(co) ~= "dead" end,
+}
+
+
+function _M.keeper()
+    return _M.is_yieldable() and usable_fd() and keeper or nil
+end
+
+
+return _M

@@ -1,0 +1,56 @@
+-- Who renews locks in a loop of libuv's: one timer, which keeps no loop from ending. A program may close all handles of
+-- its loop (uv.walk): the timer comes back with the next lock. We do not close it ourselves: luv ends the process by a
+-- fault when a Lua state is closed before the loop has run once more.
+
+local core = require "resty.holdfast.core"
+local new_chores = require("resty.holdfast.chores").new
+
+local C = core.C
+local ceil = math.ceil
+local max = math.max
+
+local INFINITY = math.huge
+
+
+-- spawn(fn, ...) begins a coroutine.
+return function (uv, spawn)
+    local chores, timer
+    local due = INFINITY  -- when the timer runs
+
+    local function is_ready()
+        return timer and not timer:is_closing()
+    end
+
+    local function stop()
+        if is_ready() then
+            timer:stop()
+        end
+        due = INFINITY
+    end
+
+    -- Sees to it that the timer runs when the first chore is to. Earlier ones find nothing to do.
+    local function changed()
+        local time = chores.next()
+        if time == INFINITY then
+            return stop()
+        end
+        if time >= due and is_ready() then
+            return
+        end
+        if not is_ready() then
+            timer = uv.new_timer()
+            timer:unref()
+        end
+        uv.update_time()
+        timer:start(ceil(max(time - C.holdfast_now(), 0) * 1000), 0, function ()
+            due = INFINITY
+            chores.run(C.holdfast_now())
+            changed()
+        end)
+        due = time
+    end
+
+    chores = new_chores(function () changed() end)
+
+    return { chores = chores, spawn = spawn }
+end

@@ -1,0 +1,231 @@
+-- What copas has since version 4 and other loops have not: coroutines that are removed, loops that tell of their end.
+-- What it has in common with them is in conformance_spec.lua and beside it.
+
+local loops = require "spec.support.loops"
+local process = require "spec.support.process"
+
+local it = loops.LOOPS["new copas"] and it
+           or function (text) pending(text .. ": COPAS_PATH names no folder with copas 4 or newer") end
+
+
+describe("in new copas", function ()
+    after_each(process.clean_up)
+
+    local function start(source)
+        return loops.start("new copas", source, { stderr = true })
+    end
+
+    -- Sixty coroutines that wait for what `held` holds, are removed and never come back; then one that waits.
+    local CROWD = [[
+        local held, came_back, waited = new({ exptime = 60 }), 0, nil
+        local gone = {}
+        local function crowd()
+            assert(held:lock("key"))
+            for i = 1, 60 do
+                gone[i] = copas.addthread(function ()
+                    new({ timeout = 60, exptime = 60 }):lock("key")
+                    came_back = came_back + 1
+                end)
+            end
+            sleep(0.05)
+            assert(held:holder("key").waiters == 60)
+        end
+        local function one_more()
+            spawn(function ()
+                local lock = new({ timeout = 60, exptime = 60 })
+                assert(lock:lock("key"))
+                waited = now()
+                assert(lock:unlock())
+            end)
+            sleep(0.05)
+            local released = now()
+            assert(held:unlock())
+            while not waited do sleep(0.001) end
+            say(waited - released < 2, came_back)
+        end
+    ]]
+
+
+    it("those who are removed while they wait are gone at once", function ()
+        assert.equal("0\ntrue\t0\n", start(CROWD .. [[
+            spawn(function ()
+                crowd()
+                for _, co in ipairs(gone) do copas.removethread(co) end
+                say(held:holder("key").waiters)
+                one_more()
+            end)
+            run()
+        ]]):hear_all())
+    end)
+
+
+    it("those whom a removethread from before removes are found when they are woken", function ()
+        assert.equal("60\ntrue\t0\n", start(CROWD .. [[
+            local removethread = copas.removethread
+            assert(not package.loaded["resty.holdfast.host.copas"])
+            spawn(function ()
+                crowd()
+                for _, co in ipairs(gone) do removethread(co) end
+                say(held:holder("key").waiters)
+                one_more()
+            end)
+            run()
+        ]]):hear_all())
+    end)
+
+
+    it("a writer who is removed while it waits keeps no reader out", function ()
+        assert.equal("nil\theld\ntrue\n", start([[
+            local rwlock = require "resty.rwlock"
+            local function rw() return assert(rwlock:new("spec_hosts", { timeout = 60, exptime = 60 })) end
+            spawn(function ()
+                local reader, other = rw(), rw()
+                assert(reader:rdlock("key"))
+                local writer = copas.addthread(function () rw():wrlock("key") end)
+                sleep(0.02)
+                say(other:tryrdlock("key"))
+                copas.removethread(writer)
+                say(other:tryrdlock("key"))
+            end)
+            run()
+        ]]):hear_all())
+    end)
+
+
+    it("what somebody renewed who was removed is renewed no more", function ()
+        assert.equal("true\n", start([[
+            local lock = new { exptime = 1, renew = true }
+            spawn(function ()
+                local holder = copas.addthread(function ()
+                    assert(lock:lock("key"))
+                    while true do sleep(0.02) end
+                end)
+                sleep(0.05)
+                assert(lock:valid())
+                copas.removethread(holder)
+                say(new({ timeout = 20, exptime = 60 }):lock("key") ~= nil)
+            end)
+            run()
+        ]]):hear_all())
+    end)
+
+
+    it("the loop ends though somebody was removed who waited, and another loop runs after it", function ()
+        local child = start([[
+            local held = new({ exptime = 60 })
+            assert(held:lock("key"))
+            for round = 1, 2 do
+                local start = now()
+                spawn(function ()
+                    local waiting = copas.addthread(function ()
+                        new({ timeout = 60, exptime = 60 }):lock("key")
+                    end)
+                    sleep(0.02)
+                    copas.removethread(waiting)
+                end)
+                run()
+                say(now() - start < 10)
+            end
+            spawn(function ()
+                spawn(function () sleep(0.02) held:unlock() end)
+                say(new():lock("key") > 0)
+            end)
+            run()
+        ]])
+        assert.equal("true\ntrue\ntrue\n", child:hear_all())
+        assert.equal(0, child:wait())
+    end)
+
+
+    it("a program may cancel all there is, and go on with another loop", function ()
+        assert.equal("ended\nnext\ttrue\n", start([[
+            if not copas.cancelall then  -- which is younger than 4.10
+                say("ended\nnext", true)
+                os.exit(0)
+            end
+            local held = new({ exptime = 60 })
+            assert(held:lock("key"))
+            spawn(function () new({ timeout = 60, exptime = 60 }):lock("key") end)
+            spawn(function () sleep(0.02) copas.cancelall() end)
+            run()
+            say "ended"
+            spawn(function ()
+                spawn(function () sleep(0.02) held:unlock() end)
+                say("next", new():lock("key") > 0)
+            end)
+            run()
+        ]]):hear_all())
+    end)
+
+
+    it("who waits for the exit of the loop has its lock renewed until it has done what is to be done then", function ()
+        assert.equal("exit\nvalid\ttrue\n", start([[
+            spawn(function ()
+                local lock = new { exptime = 1.5, renew = true }
+                assert(lock:lock("key"))
+                if copas.waitforexit then copas.waitforexit() end  -- younger than 4.0
+                say "exit"
+                sleep(2)
+                say("valid", lock:valid())
+            end)
+            run()
+        ]]):hear_all())
+    end)
+
+
+    it("a coroutine that is told to go on by somebody else waits on", function ()
+        assert.equal("true\n", start([[
+            local held = new({ exptime = 60 })
+            assert(held:lock("key"))
+            spawn(function ()
+                local waited, released
+                local co = copas.addthread(function ()
+                    assert(new():lock("key"))
+                    waited = true
+                    say(released)
+                end)
+                for _ = 1, 10 do
+                    sleep(0.01)
+                    copas.wakeup(co)
+                end
+                released = not waited
+                held:unlock()
+            end)
+            run()
+        ]]):hear_all())
+    end)
+
+
+    it("a forked child that goes on in the loop it has from its parent waits there", function ()
+        local child = start [[
+            local ffi = require "ffi"
+            ffi.cdef "int fork(void); void _exit(int); int waitpid(int, int *, int);"
+            local held = new({ exptime = 60 })
+            assert(held:lock("key"))
+            local in_child
+            spawn(function ()
+                local lock = new()
+                lock:lock("key")
+                lock:unlock()
+            end)
+            spawn(function ()
+                sleep(0.05)
+                in_child = ffi.C.fork() == 0
+                if in_child then
+                    local lock = new({ timeout = 30 })
+                    say("child", lock:lock("key") > 0, lock:unlock())
+                else
+                    sleep(0.2)
+                    say("parent", held:unlock())
+                end
+            end)
+            run()
+            io.stdout:flush()
+            if in_child then ffi.C._exit(0) end
+            ffi.C.waitpid(-1, nil, 0)
+        ]]
+        local text = child:hear_all()
+        assert.matches("child\ttrue\t1\n", text)
+        assert.matches("parent\t1\n", text)
+    end)
+end)

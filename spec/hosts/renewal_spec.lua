@@ -1,0 +1,291 @@
+-- Locks with renew = true in every event loop: they are renewed while the loop runs and their coroutine lives, and keep
+-- no loop from ending.
+
+local loops = require "spec.support.loops"
+local process = require "spec.support.process"
+local resty_lock = require "resty.lock"
+local shdict = require "resty.shdict"
+
+-- In the process of another: whether "key" is held.
+local function is_held()
+    local lock = assert(resty_lock:new("spec_hosts"))
+    local got, err = lock:trylock("key")
+    if got then
+        lock:unlock()
+        return false
+    end
+    assert.equal("held", err)
+    return true
+end
+
+
+local CANNOT_RENEW = "cannot renew here: locks are renewed in tasks of resty.holdfast.scheduler and in coroutines of "
+                     .. "an event loop"
+
+for _, name in ipairs(loops.names) do
+    if name ~= "wait_fd of its own" then
+        describe("in the loop of " .. name, function ()
+            before_each(function ()
+                assert(shdict.open("spec_hosts", { size = "1m" })):flush_all()
+            end)
+
+            after_each(process.clean_up)
+
+            local function start(source, options)
+                return loops.start(name, source, options)
+            end
+
+
+            it("a lock is renewed while its coroutine lives, and lapses when that has ended without unlock", function ()
+                local child = start [[
+                    local left
+                    local function work()
+                        local lock = new { exptime = 3, renew = true, on_lost = print }
+                        assert(lock:lock("key"))
+                        spawn(function ()
+                            left = new { exptime = 3, renew = true }
+                            assert(left:lock("left"))
+                        end)
+                        spawn(function ()
+                            while not left or not left:valid() do sleep(0.001) end
+                            local other = new { exptime = 60, timeout = 30 }
+                            say("lapsed", other:lock("left") > 1, other:unlock())
+                        end)
+                        sleep(3.5)
+                        say("kept", lock:valid(), lock:remaining() > 0.5)
+                        assert(hear())
+                        say("unlock", lock:unlock())
+                    end
+                    spawn(work)
+                    run()
+                    say(left:valid())
+                ]]
+                child:expect "lapsed\ttrue\t1"
+                child:expect "kept\ttrue\ttrue"
+                assert.is_true(is_held())
+                child:say "unlock"
+                child:expect "unlock\t1"
+                assert.is_false(is_held())
+                child:expect "false"
+                assert.equal(0, child:wait())
+            end)
+
+
+            it("a lock that is held and renewed keeps no loop from ending, and a second loop renews, too", function ()
+                local child = start [[
+                    local locks = {}
+                    for round = 1, 2 do
+                        local start = now()
+                        spawn(function ()
+                            locks[round] = new { exptime = 60, renew = true }
+                            assert(locks[round]:lock("key" .. round))
+                            sleep(0.01)
+                        end)
+                        run()
+                        say(now() - start < 10)
+                    end
+                    local lost
+                    spawn(function ()
+                        local lock = new { exptime = 0.6, renew = true, on_lost = function () lost = true end }
+                        assert(lock:lock("key"))
+                        shdict.open("spec_hosts"):delete("key")
+                        local patience = now() + 20
+                        while not lost and now() < patience do sleep(0.01) end
+                        say(lost)
+                    end)
+                    run()
+                    for round = 1, 2 do say(locks[round]:unlock()) end
+                ]]
+                assert.equal("true\ntrue\ntrue\n1\n1\n", child:hear_all())
+                assert.equal(0, child:wait())
+            end)
+
+
+            it("the renewal that finds a lock lost calls on_lost once, which may wait and may fail", function ()
+                local text = start([[
+                    local sleep_here = require("resty.holdfast").sleep
+                    local calls, ended = 0, false
+                    spawn(function ()
+                        local lock
+                        lock = new { exptime = 0.3, renew = true, on_lost = function (object, key, reason)
+                            calls = calls + 1
+                            local waiting = new { timeout = 30 }
+                            say("lost", object == lock, key, reason, waiting:lock("other") > 0, waiting:unlock())
+                            say(sleep_here(0.01))
+                            ended = true
+                            error("failed on purpose")
+                        end }
+                        local held = new()
+                        assert(held:lock("other"))
+                        assert(lock:lock("key"))
+                        shdict.open("spec_hosts"):delete("key")
+                        local patience = now() + 20
+                        while calls == 0 and now() < patience do sleep(0.01) end
+                        held:unlock()
+                        while not ended and now() < patience do sleep(0.01) end
+                        sleep(0.3)
+                        say("calls", calls, lock:unlock())
+                    end)
+                    run()
+                ]], { stderr = true }):hear_all()
+                assert.matches("^lost\ttrue\tkey\tnot owner\ttrue\t1\ntrue\n", text)
+                assert.matches("on_lost failed: [^\n]*failed on purpose\n", text)
+                assert.matches("calls\t1\tnil\tnot owner\n$", text)
+            end)
+
+
+            it("a loop that stands still for longer than exptime loses its lock, and on_lost is told", function ()
+                local child = start [[
+                    local lost
+                    spawn(function ()
+                        local lock = new { exptime = 0.3, renew = true,
+                                           on_lost = function (_, key, reason) lost = key .. " " .. reason end }
+                        assert(lock:lock("key"))
+                        say "locked"
+                        hear()
+                        local patience = now() + 20
+                        while not lost and now() < patience do sleep(0.01) end
+                        say(lost)
+                    end)
+                    run()
+                ]]
+                child:expect "locked"
+                local lock = assert(resty_lock:new("spec_hosts", { timeout = 20 }))
+                assert.is_number((lock:lock("key")))
+                child:say "go on"
+                child:expect "key not owner"
+                lock:unlock()
+            end)
+
+
+            it("what a process renews is free when it is killed, though it has a forked child", function ()
+                local child = start [[
+                    local ffi = require "ffi"
+                    ffi.cdef "int fork(void); int usleep(unsigned int); void _exit(int);"
+                    spawn(function ()
+                        local lock = new { exptime = 60, renew = true, on_lost = print }
+                        assert(lock:lock("key"))
+                        if ffi.C.fork() == 0 then
+                            ffi.C.usleep(2000000)
+                            ffi.C._exit(0)
+                        end
+                        say "locked"
+                        sleep(30)
+                    end)
+                    run()
+                ]]
+                child:expect "locked"
+                assert.is_true(is_held())
+                child:kill()
+                assert.equal(-9, child:wait())
+                local lock = assert(resty_lock:new("spec_hosts", { timeout = 20 }))
+                assert.is_true(lock:lock("key") < 10)
+                lock:unlock()
+            end)
+
+
+            it("rwlocks are renewed as well", function ()
+                assert.equal("lost\ttrue\nnil\tnot owner\n", start([[
+                    spawn(function ()
+                        local lost
+                        local lock = assert(require("resty.rwlock"):new("spec_hosts", {
+                            exptime = 0.3, renew = true, on_lost = function () lost = true end }))
+                        assert(lock:wrlock("key"))
+                        shdict.open("spec_hosts"):delete("key")
+                        local patience = now() + 20
+                        while not lost and now() < patience do sleep(0.01) end
+                        say("lost", lost)
+                        say(lock:unlock())
+                    end)
+                    run()
+                ]]):hear_all())
+            end)
+        end)
+    end
+end
+
+
+describe("where no loop runs the caller", function ()
+    after_each(process.clean_up)
+
+    for _, name in ipairs(loops.names) do
+        if name ~= "neovim" then
+            it("nothing is renewed, and no lock is taken: " .. name, function ()
+                assert.equal("nil\t" .. CANNOT_RENEW .. "\n", loops.start(name, [[
+                    say(new({ renew = true }):lock("key"))
+                ]]):hear_all())
+            end)
+        end
+    end
+
+
+    it("nor for a host of the program's own", function ()
+        assert.equal("nil\t" .. CANNOT_RENEW .. "\n", loops.start("wait_fd of its own", [[
+            spawn(function () say(new({ renew = true }):lock("key")) end)
+            run()
+        ]]):hear_all())
+    end)
+
+
+    for _, name in ipairs { "luv", "neovim" } do
+        it(name .. ": what a callback of the loop takes is renewed as long as its object is there", function ()
+            assert.equal("true\tlost\n", loops.start(name, [[
+                local uv = vim and vim.loop or require "luv"
+                local lost, lock, over
+                local timer = uv.new_timer()
+                timer:start(1, 0, function ()
+                    timer:close()
+                    lock = new { exptime = 0.6, renew = true, on_lost = function () lost = true end }
+                    say(lock:trylock("key"), "lost")
+                    shdict.open("spec_hosts"):delete("key")
+                    over = true
+                end)
+                spawn(function ()
+                    local patience = now() + 20
+                    while not lost and now() < patience do sleep(0.01) end
+                    assert(over and lost)
+                end)
+                run()
+            ]]):hear_all())
+        end)
+    end
+
+
+    it("neovim: on_lost may call the editor, also for what the main program took", function ()
+        assert.equal("false\t1\n", loops.start("neovim", [[
+            local lost
+            local lock = new { exptime = 0.6, renew = true, on_lost = function ()
+                lost = true
+                say(vim.in_fast_event(), vim.api.nvim_get_current_buf())
+            end }
+            assert(lock:lock("key"))
+            shdict.open("spec_hosts"):delete("key")
+            vim.wait(20000, function () return lost end)
+        ]]):hear_all())
+    end)
+
+
+    it("luv: a program that closes all handles has its next locks renewed", function ()
+        assert.equal("true\n", loops.start("luv", [[
+            local kept = {}
+            spawn(function ()
+                local lock = new { exptime = 60, renew = true }
+                assert(lock:lock("first"))
+                kept[1] = lock
+                sleep(60)
+            end)
+            uv.walk(function (handle) if not handle:is_closing() then handle:close() end end)
+            run()
+            local lost
+            spawn(function ()
+                local lock = new { exptime = 0.6, renew = true, on_lost = function () lost = true end }
+                assert(lock:lock("key"))
+                shdict.open("spec_hosts"):delete("key")
+                local patience = now() + 20
+                while not lost and now() < patience do sleep(0.01) end
+                say(lost)
+            end)
+            run()
+        ]]):hear_all())
+    end)
+end)
