@@ -11,6 +11,8 @@ SECONDS ?= 60
 GENERATOR := $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 # Neither GoogleTest nor Google Benchmark is needed until somebody asks for tests or benchmarks.
 OPTIONAL_PARTS := $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DHOLDFAST_TESTS=OFF -DHOLDFAST_BENCH=OFF)
+# Nor is the command, where what it is made of is missing: a plugin of Neovim wants the library only.
+OPTIONAL_COMMAND := $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DHOLDFAST_CLI=AUTO)
 
 configure = cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(1) $(CMAKE_FLAGS) \
   --log-level=WARNING >/dev/null
@@ -20,8 +22,9 @@ compile = cmake --build $(BUILD) --parallel $(JOBS)
 .DEFAULT_GOAL := all
 
 all: ## build/libholdfast.so and build/holdfast
-	@$(call configure,$(OPTIONAL_PARTS))
+	@$(call configure,$(OPTIONAL_PARTS) $(OPTIONAL_COMMAND))
 	@$(compile) --target holdfast_parts
+	@[ -e $(BUILD)/holdfast ] || echo 'Built without the command: scripts/setup build installs what that needs.'
 
 demo: ## install what is missing, build, and let four workers share one cache
 	@scripts/setup build
