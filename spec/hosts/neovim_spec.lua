@@ -3,6 +3,7 @@
 
 local neovim = require "spec.support.neovim"
 local process = require "spec.support.process"
+local snippets = require "spec.support.snippets"
 
 local COMMON = [[
     local shdict = require "resty.shdict"
@@ -406,6 +407,39 @@ describe("in Neovim", function ()
         ]], { env = { LUA_PATH = false }, command = "set runtimepath^=" .. root })
         assert.equal(root .. "/lua/resty/lock.lua", child:hear())
         assert.equal("neovim\tnil\ttimeout", child:hear())
+    end)
+
+
+    for way, place in pairs {
+        ["in the folder that a plugin manager puts into runtimepath"] = "plugins/holdfast",
+        ["in pack/*/start of a folder in packpath"] = "site/pack/some/start/holdfast",
+    } do
+        it("as a plugin finds the library beside the Lua files of a checkout " .. way, function ()
+            local root = os.getenv "HOLDFAST_DIR" .. "/nvim"
+            local folder = root .. "/" .. place
+            assert(os.execute(("mkdir -p %s/build && cp -r lua %s && cp %s %s/build/libholdfast.so"):format(
+                folder, folder, require("resty.holdfast.core").path, folder)) == 0)
+            local option = place:match "^site" and "packpath^=" .. root .. "/site" or "runtimepath^=" .. folder
+            local child = start([[
+                say(require("resty.holdfast.core").path)
+                say(hosts.current().name, new({ timeout = 0.05 }):lock("key"))
+            ]], { env = { LUA_PATH = false, LUA_CPATH = false, HOLDFAST_LIB = false }, command = "set " .. option })
+            local path, answer = child:hear(), child:hear()
+            os.execute("rm -rf " .. root)
+            assert.equal(folder .. "/lua/../build/libholdfast.so", path)
+            assert.equal("neovim\tnil\ttimeout", answer)
+        end)
+    end
+
+
+    it("is shown as a plugin by docs/install.md: lazy.nvim can read that, and builds it by make", function ()
+        local plugin
+        for _, block in ipairs(snippets.read "docs/install.md") do
+            if block.heading == "A plugin of Neovim" and block.language == "lua" then
+                plugin = assert(loadstring(block.text))()
+            end
+        end
+        assert.equal("make", plugin.dependencies[1].build)
     end)
 
 

@@ -3,6 +3,7 @@
 
 local loops = require "spec.support.loops"
 local process = require "spec.support.process"
+local snippets = require "spec.support.snippets"
 
 local it = loops.LOOPS["new copas"] and it
            or function (text) pending(text .. ": COPAS_PATH names no folder with copas 4 or newer") end
@@ -14,6 +15,19 @@ describe("in new copas", function ()
     local function start(source)
         return loops.start("new copas", source, { stderr = true })
     end
+
+    it("what docs/hosts.md shows happens", function ()
+        local blocks = snippets.read "docs/hosts.md"
+        local shown
+        for place, block in ipairs(blocks) do
+            if block.mark and block.mark:find("new_copas_spec.lua", 1, true) then
+                assert.equal(blocks[place + 1].text, (process.run(loops.path "new copas" .. block.text)))
+                shown = true
+            end
+        end
+        assert.is_true(shown)
+    end)
+
 
     -- Sixty coroutines that wait for what `held` holds, are removed and never come back; then one that waits.
     local CROWD = [[
