@@ -1,4 +1,5 @@
--- A small HTTP client for specs, over unix sockets: many requests at once need no processes. Every wait is bounded.
+-- A small HTTP client for specs, over unix sockets and to ports of this machine: many requests at once need no
+-- processes. Every wait is bounded.
 
 local ffi = require "ffi"
 
@@ -7,12 +8,16 @@ require "spec.support.process"  -- declares close, poll and read
 ffi.cdef [[
 struct holdfast_spec_sockaddr_un { unsigned short family; char path[108]; };
 int socket(int domain, int type, int protocol);
-int connect(int socket, const struct holdfast_spec_sockaddr_un *address, unsigned int size);
+struct holdfast_spec_sockaddr_in { unsigned short family; uint8_t port[2]; uint8_t address[4]; char zero[8]; };
+int connect(int socket, const void *address, unsigned int size);
+int bind(int socket, const void *address, unsigned int size);
+int getsockname(int socket, void *address, unsigned int *size);
 ssize_t send(int socket, const void *buffer, size_t count, int flags);
 ]]
 
 local C = ffi.C
 
+local AF_INET = 2
 local AF_UNIX = 1
 local POLLIN = 1
 local NO_SIGNAL = 16384  -- MSG_NOSIGNAL
@@ -32,11 +37,29 @@ local function now()
 end
 
 
--- A connection to the server that listens at this path.
+local function local_address(port)
+    local bytes = { math.floor(port / 256), port % 256 }
+    return ffi.new("struct holdfast_spec_sockaddr_in", AF_INET, bytes, { 127, 0, 0, 1 })
+end
+
+
+-- A port that nobody listens at.
+function _M.free_port()
+    local socket = C.socket(AF_INET, STREAM_CLOSED_ON_EXEC, 0)
+    local address = local_address(0)
+    local size = ffi.new("unsigned int[1]", ffi.sizeof(address))
+    assert(C.bind(socket, address, size[0]) == 0 and C.getsockname(socket, address, size) == 0, "no port")
+    C.close(socket)
+    return address.port[0] * 256 + address.port[1]
+end
+
+
+-- A connection to the server that listens at this path, or, if it is a number, port.
 function _M.connect(path)
-    local socket = C.socket(AF_UNIX, STREAM_CLOSED_ON_EXEC, 0)
+    local is_port = type(path) == "number"
+    local socket = C.socket(is_port and AF_INET or AF_UNIX, STREAM_CLOSED_ON_EXEC, 0)
     assert(socket >= 0, "no socket")
-    local address = ffi.new("struct holdfast_spec_sockaddr_un", AF_UNIX, path)
+    local address = is_port and local_address(path) or ffi.new("struct holdfast_spec_sockaddr_un", AF_UNIX, path)
     if C.connect(socket, address, ffi.sizeof(address)) ~= 0 then
         C.close(socket)
         error("nobody listens at " .. path, 0)

@@ -1,0 +1,107 @@
+-- examples/http_cache.lua: a server that lives in the scheduler, asked by real clients.
+
+local command = require "spec.support.command"
+local http = require "spec.support.http"
+
+local await = command.await
+
+local root = assert(io.popen("pwd")):read("*l")
+local SCRIPT = root .. "/examples/http_cache.lua"
+local LIBRARY = os.getenv("HOLDFAST_LIB") or root .. "/build/libholdfast.so"
+
+
+describe("examples/http_cache.lua", function ()
+    local backend, server, backend_port, port
+
+    local function serves(at)
+        return await(function ()
+            local ok, connection = pcall(http.connect, at)
+            if ok then
+                connection:close()
+            end
+            return ok
+        end)
+    end
+
+    local function start(seconds)
+        backend_port, port = http.free_port(), http.free_port()
+        backend = command.start("luajit", SCRIPT, "--slow", tostring(seconds), "--listen", tostring(backend_port),
+            { PROGRAM = "/usr/bin/env", HOLDFAST_LIB = LIBRARY, LUA_PATH = root .. "/lua/?.lua;;" })
+        server = command.start("run", "--workers", "2", "--dict", "http_pages=1m", "--dict", "http_locks=100k", SCRIPT,
+            "--upstream", "127.0.0.1:" .. backend_port, "--listen", tostring(port))
+        assert.truthy(serves(backend_port), backend:err())
+        assert.truthy(serves(port), server:err())
+    end
+
+    before_each(command.set_up)
+
+    after_each(function ()
+        http.clean_up()
+        command.tear_down()
+    end)
+
+    it("fetches each page once, whoever asks in whatever worker, and serves others meanwhile", function ()
+        start(0.5)
+        local connections = {}
+        for i = 1, 40 do
+            connections[i] = http.connect(port)
+            connections[i]:send("/page" .. i % 2)
+        end
+        local request = {}
+        for i = 1, 40 do
+            local body, status = connections[i]:receive()
+            assert.equal(200, status, body)
+            local page, number = body:match("^page (/page%d), request (%d) here\n$")
+            assert.equal("/page" .. i % 2, page)
+            request[page] = request[page] or number
+            assert.equal(request[page], number)
+        end
+        local numbers = { request["/page0"], request["/page1"] }
+        table.sort(numbers)
+        assert.same({ "1", "2" }, numbers)
+        local body = http.connect(port):get("/other")
+        assert.equal("page /other, request 3 here\n", body)
+        assert.equal("", server:err())
+    end)
+
+    it("says what the server behind says, and refuses what is no GET", function ()
+        start(0)
+        backend:signal(command.KILL)
+        assert.truthy(backend:wait())
+        local body, status = http.connect(port):get("/page")
+        assert.equal(502, status)
+        assert.matches("^the server behind: ", body)
+        body, status = http.connect(port):get("no path")
+        assert.same({ "GET only\n", 400 }, { body, status })
+        assert.equal("", server:err())
+    end)
+
+    it("after TERM answers what it has begun and ends; so after QUIT", function ()
+        for _, signal in ipairs { command.TERM, command.QUIT } do
+            start(1)
+            local connection = http.connect(port)
+            connection:send("/page" .. signal)
+            assert.truthy(await(function () return not pcall(connection.receive, connection, 0.2) end))
+            server:signal(signal)
+            local body, status = connection:receive()
+            assert.same({ "page /page" .. signal .. ", request 1 here\n", 200 }, { body, status })
+            assert.same(signal == command.TERM and { signal = signal } or { code = 0 }, server:wait())
+            assert.equal("", server:err())
+            assert.is_false(pcall(http.connect, port))
+            backend:signal(command.TERM)
+            assert.same({ code = 0 }, backend:wait())
+            assert.equal("", backend:err())
+        end
+    end)
+
+    it("refuses bad options", function ()
+        for _, arguments in ipairs { {}, { "--listen" }, { "--listen", "x", "--slow", "1" }, { "--fast", "1" },
+                                     { "--listen", "80" }, { "--listen", "80", "--upstream", "name:80" },
+                                     { "--listen", "80", "--upstream", "127.0.0.1:80", "--slow", "1" } } do
+            local ended, out, err = command.run("run", "--workers", "1", SCRIPT, unpack(arguments))
+            assert.same({ code = 1 }, ended)
+            assert.equal("", out)
+            assert.matches("^http_cache: .-\nUsage: http_cache.lua %-%-listen PORT", err)
+        end
+    end)
+end)
