@@ -78,6 +78,7 @@ class User {
       within("lock_leave", [&] { dict_.leave(key, parker_, waiter_); });
     } else {
       within("renew", [&] { dict_.renew(key, last_, 0.02); });
+      within("adopt", [&] { dict_.adopt(key, last_, 1 << 20 | 5); });
       within("unlock", [&] { dict_.unlock(key, &last_); });
     }
   }

@@ -300,6 +300,7 @@ class Maker {
         "delete a lock with watchers", 0, true, [this](Tools&, const std::string& key) { return dict_.remove(key); },
         3);
     held("renew", 0, true, [this](Tools& tools, const std::string& key) { return dict_.renew(key, tools.lease, 900); });
+    held("adopt", 0, true, [this](Tools& tools, const std::string& key) { return dict_.adopt(key, tools.lease, 5); });
     held("delete a lock", 0, true, [this](Tools&, const std::string& key) { return dict_.remove(key); });
     held("delete a lock with waiters", 3, true, [this](Tools&, const std::string& key) { return dict_.remove(key); });
     held("set over a lock with waiters", 2, true,

@@ -148,6 +148,8 @@ class Maker {
     for (const std::size_t number : {0U, 2U})
       add("renew number " + std::to_string(number), holding({1, 2, 1}),
           [this, number](Tools& tools, const std::string& key) { return dict_.renew(key, tools.leases[number], 900); });
+    add("adopt", holding({1, 2, 1}),
+        [this](Tools& tools, const std::string& key) { return dict_.adopt(key, tools.leases[1], 5); });
     add("renew to an earlier end", holding({1, 2}),
         [this](Tools& tools, const std::string& key) { return dict_.renew(key, tools.leases[1], 400); });
     for (const int waiters : {0, 2})

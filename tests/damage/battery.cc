@@ -158,6 +158,7 @@ void Battery::change_lock(const Item& item) {
   if (item.kind == Kind::mine) {
     call("lock_explain", [&] { return dict.explain(item.key, lease, "why"); });
     call("lock_renew", [&] { return dict.renew(item.key, lease, kShort); });
+    call("lock_adopt", [&] { return dict.adopt(item.key, lease, 1 << 20 | 5); });
     call("unlock", [&] { return dict.unlock(item.key, &lease); });
   }
   const int code = call("lock_try", [&] { return dict.try_lock(item.key, kShort, &lease); });
@@ -219,6 +220,7 @@ void Battery::change_permits(const Item& item) {
     call("lock_explain", [&] { return dict.explain(item.key, lease, "why"); });
     call("permits_keep", [&] { return dict.keep(item.key, lease, 1); });
     call("lock_renew", [&] { return dict.renew(item.key, lease, kShort); });
+    call("lock_adopt", [&] { return dict.adopt(item.key, lease, 1 << 20 | 5); });
     call("unlock", [&] { return dict.unlock(item.key, &lease); });
   }
   if (all.owner != 0) call("unlock", [&] { return dict.unlock(item.key, &all); });

@@ -339,6 +339,7 @@ struct With {
     double seconds = 0;
     holdfast_lock_remaining(dict.handle, "mine", 4, &mine().lease, &seconds);
     holdfast_lock_renew(dict.handle, "mine", 4, &mine().lease, 1000);
+    holdfast_lock_adopt(dict.handle, "mine", 4, &mine().lease, holdfast_agents());
     holdfast_holder holder{};
     holdfast_lock_holder(dict.handle, "mine", 4, &holder);
     holdfast_lease lease{};

@@ -140,6 +140,7 @@ class Program {
       case 2:
         return call("unlock", [&] { dict_.unlock(name, &held_); });
       case 3:
+        call("lock_adopt", [&] { dict_.adopt(name, held_, 1 << 20 | 5); });
         return call("lock_renew", [&] { dict_.renew(name, held_, kShort); });
       case 4:
         return call("lock_remaining", [&] { dict_.remaining(name, held_); });

@@ -137,6 +137,7 @@ void call_locks() {
   holdfast_lease lease{};
   check("lock_try", holdfast_lock_try(dict, "lock", 4, 0, 0, 0, &lease));
   check("lock_explain", holdfast_lock_explain(dict, "lock", 4, &lease, "why", 3));
+  check("lock_adopt", holdfast_lock_adopt(dict, "lock", 4, &lease, 1));
   holdfast_holder holder{};
   check("lock_holder", holdfast_lock_holder(dict, "lock", 4, &holder));
   holdfast_parker* const parker = holdfast_parker_new();

@@ -181,6 +181,9 @@ class Dict {
   int renew(std::string_view key, const holdfast_lease& lease, double exptime) {
     return holdfast_lock_renew(handle, key.data(), key.size(), &lease, exptime);
   }
+  int adopt(std::string_view key, const holdfast_lease& lease, std::uint32_t agent) {
+    return holdfast_lock_adopt(handle, key.data(), key.size(), &lease, agent);
+  }
   int wait_lock(std::string_view key, double exptime, holdfast_parker* parker, std::uint32_t waiter,
                 holdfast_lease* lease, double* pause) {
     holdfast_wait wait{};

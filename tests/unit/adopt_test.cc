@@ -55,9 +55,7 @@ class Agent {
                                                       HOLDFAST_ALL_PERMITS, 0, 0, &wait_, granted);
   }
   void leave(Dict& dict, const std::string& key) { dict.leave(key, parker_.get(), wait_.waiter); }
-  int adopt(Dict& dict, const std::string& key, std::uint32_t holder) {
-    return holdfast_lock_adopt(dict.handle, key.data(), key.size(), &lease, holder);
-  }
+  int adopt(Dict& dict, const std::string& key, std::uint32_t holder) { return dict.adopt(key, lease, holder); }
 
   holdfast_lease lease{};
 

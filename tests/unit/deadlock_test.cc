@@ -377,8 +377,9 @@ class Play {
     TrackedWait tracked;
   };
   struct Lock {
-    int holder = -1;
+    int holder = -1;  // the one that will release it
     std::uint64_t sequence = 0;
+    int named = -1;  // the one that counts as the holder
   };
 
   std::size_t pick(std::size_t n) { return random_() % n; }
@@ -387,6 +388,7 @@ class Play {
   void act(Agent& agent) {
     Lock& lock = locks_[pick(kLocks)];
     if (lock.holder == index(agent)) {
+      if (pick(3) == 0) return change_hands(agent, lock);
       lock.holder = -1;
     } else if (lock.holder < 0) {
       take(agent, lock);
@@ -397,7 +399,16 @@ class Play {
   }
   void take(Agent& agent, Lock& lock) {
     stop_waiting(agent);
-    lock = {index(agent), ++sequence_};
+    lock = {index(agent), ++sequence_, pick(8) == 0 ? -1 : index(agent)};
+  }
+  /// It adopts what it was given, or gives away what it has, be it to one that waits.
+  void change_hands(const Agent& agent, Lock& lock) {
+    if (lock.named < 0) {
+      lock.named = index(agent);
+    } else {
+      lock.named = -1;
+      lock.holder = static_cast<int>(pick(kAgents));
+    }
   }
   void stop_waiting(Agent& agent) {
     agent.tracked.end();
@@ -407,7 +418,9 @@ class Play {
   bool look(Agent& agent) {
     const auto blocker = [&] {
       const Lock& lock = locks_[agent.waits_for];
-      return lock.holder < 0 ? Blocker{} : Blocker{static_cast<Token>(lock.holder) + 1, 7, lock.sequence, 0};
+      if (lock.holder < 0) return Blocker{};
+      const Token token = static_cast<Token>(std::max(lock.named, 0)) + 1;
+      return Blocker{token, lock.named < 0 ? kNoAgent : 7, lock.sequence, 0};
     };
     if (!agent.tracked.look(table_, all_live, blocker)) return true;
     if (!agent.tracked.settle(table_, all_live, blocker)) return true;
@@ -419,12 +432,15 @@ class Play {
     return right;
   }
 
-  /// How many wait in the circle that this agent is in; 0 if it is in none.
+  /// How many wait in the circle that this agent is in; 0 if it is in none of those in which it is known who will
+  /// release what.
   std::size_t circle_of(std::size_t first) const {
     std::size_t at = first;
     for (std::size_t length = 1; length <= kAgents; ++length) {
-      if (agents_[at].waits_for < 0 || locks_[agents_[at].waits_for].holder < 0) return 0;
-      at = static_cast<std::size_t>(locks_[agents_[at].waits_for].holder);
+      if (agents_[at].waits_for < 0) return 0;
+      const Lock& lock = locks_[agents_[at].waits_for];
+      if (lock.holder < 0 || lock.named != lock.holder) return 0;
+      at = static_cast<std::size_t>(lock.holder);
       if (at == first) return length;
     }
     return 0;
