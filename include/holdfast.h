@@ -5,12 +5,15 @@
  *
  *  1. Handles are opaque. A holdfast_dict lives as long as the process: it is never freed, and opening one name twice
  *     gives the same handle. A holdfast_parker is freed by its owner, who sees to it that nobody uses it any more.
- *  2. Memory. The library keeps no pointer that it is given, and gives none that has to be freed. Leases, waits and
- *     values are plain data of the caller, and no two threads may use one at the same time.
+ *  2. Memory. The library keeps no pointer that it is given (but the one to a clock, see holdfast_follow_clock), and
+ *     gives none that has to be freed. Leases, waits and values are plain data of the caller, and no two threads may use
+ *     one at the same time.
  *  3. Strings are pointer plus length, may hold any byte, and need no zero byte at the end. A pointer may be null where
  *     its length or capacity is 0, else only where a call says so. A key that is null is INVALID, as an empty one is.
- *  4. Times and durations are seconds in a double, of CLOCK_MONOTONIC. An `exptime` of 0, or of more than 34 years,
- *     means "never expires"; a negative one and NaN are INVALID. An entry never expires early and at most 5 ms late.
+ *  4. Times and durations are seconds in a double, of CLOCK_MONOTONIC. An `exptime` of 0, or of more than 1e10 (317
+ *     years), means "never expires"; a negative one and NaN are INVALID. It counts from the call. A value ends up to 1
+ *     ms early and never late: a call that begins when its exptime has passed does not find it. What is held (locks,
+ *     permits) never ends early, and at most 1 ms late. See also holdfast_follow_clock().
  *  5. Results. A call returns a holdfast_code. What it writes through pointers has a meaning with OK only. A code that
  *     this header does not know, from a later library, is a failure like any other; holdfast_code_text() knows it.
  *  6. holdfast_error() has one English sentence on the last call of this thread that failed, or "" where the code says
@@ -143,6 +146,13 @@ HOLDFAST_API const char *holdfast_error(void);
 HOLDFAST_API const char *holdfast_code_text(int code);
 /* CLOCK_MONOTONIC in seconds. */
 HOLDFAST_API double holdfast_now(void);
+/* From now on values of this process count their exptime from the time that `milliseconds` says, and end by it; what is
+ * held does not. For a host whose loop reads the clock once a round and counts its timers from that: a value that a
+ * handler stores ends when a timer of the same length fires that it sets, not before, however long the handler runs. An
+ * exptime is cut to whole milliseconds then. The word is the host's: CLOCK_MONOTONIC as of each round. It has to stay
+ * where it is as long as the process lives. While it is behind by more than a minute it is not followed. NULL: the
+ * system's clock again, as at first. Any time, any thread. INVALID (it is ahead of that clock). */
+HOLDFAST_API int holdfast_follow_clock(const volatile uintptr_t *milliseconds);
 /* [set-up] Path of the runtime directory: $HOLDFAST_DIR, else /dev/shm/holdfast-<euid>. Enters the world, for good. The
  * string lives as long as the process. NULL on failure, which is not remembered: the next call tries again. */
 HOLDFAST_API const char *holdfast_directory(void);
@@ -226,7 +236,8 @@ HOLDFAST_API int holdfast_delete(holdfast_dict *dict, const char *key, size_t ke
 HOLDFAST_API int holdfast_incr(holdfast_dict *dict, const char *key, size_t key_length, double by, int has_init,
                                double init, double init_ttl, double *sum, int *forcible);
 
-/* [read] Seconds left; 0 for an entry that never expires. NOT_FOUND. */
+/* [read] Seconds left, in whole milliseconds; 0 for an entry that never expires, negative for a value that has expired
+ * and is still there. NOT_FOUND. */
 HOLDFAST_API int holdfast_ttl(holdfast_dict *dict, const char *key, size_t key_length, double *seconds);
 /* [change] New exptime of an existing entry. NOT_FOUND. */
 HOLDFAST_API int holdfast_expire(holdfast_dict *dict, const char *key, size_t key_length, double exptime);
@@ -309,7 +320,8 @@ HOLDFAST_API int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t 
  * taken, deleted, flushed) or is of another process, as in a forked child. OK, NOT_OWNER and REMOVED clear the lease;
  * with any other code it holds on, and the call may be made again. */
 HOLDFAST_API int holdfast_unlock(holdfast_dict *dict, const char *key, size_t key_length, holdfast_lease *lease);
-/* [change] New exptime from now. NOT_OWNER. */
+/* [change] New exptime from now. NOT_OWNER when another has it, or a value is in its place; NOT_FOUND when it is lost
+ * and nobody has it. */
 HOLDFAST_API int holdfast_lock_renew(holdfast_dict *dict, const char *key, size_t key_length,
                                      const holdfast_lease *lease, double exptime);
 /* [change] Tells which coroutine of this process holds the lease from now on: `agent`, which is to make the call itself

@@ -296,18 +296,45 @@ describe("shdict, values:", function ()
             assert.equal(0, dict:ttl("key"))
             assert.is_true(dict:expire("key", 100))
             local left = dict:ttl("key")
-            assert.is_true(left > 90 and left <= 100.005, left)
+            assert.is_true(left > 90 and left <= 100, left)
             assert.is_true(dict:expire("key", 0))
             assert.equal(0, dict:ttl("key"))
         end)
 
-        it("know nothing of what is not there or has expired", function ()
-            assert.same(pack(nil, "not found"), pack(dict:ttl("key")))
-            assert.same(pack(nil, "not found"), pack(dict:expire("key", 1)))
+        it("know nothing of what is not there, or was flushed", function ()
+            for _, key in ipairs { "never there", "flushed" } do
+                dict:set("flushed", 1, 100)
+                dict:flush_all()
+                assert.same(pack(nil, "not found"), pack(dict:ttl(key)))
+                assert.same(pack(nil, "not found"), pack(dict:expire(key, 1)))
+            end
+        end)
+
+        it("say since when a value has expired that is still there, and do not bring it back", function ()
+            local stored = now()
             dict:set("key", 1, 0.01)
             sleep(0.02)
-            assert.same(pack(nil, "not found"), pack(dict:ttl("key")))
+            local left = dict:ttl("key")
+            assert.is_true(left <= -0.009 and left >= stored + 0.008 - now(), left)
             assert.same(pack(nil, "not found"), pack(dict:expire("key", 1)))
+            dict:flush_expired()
+            assert.same(pack(nil, "not found"), pack(dict:ttl("key")))
+        end)
+
+        it("give an exptime back, to the millisecond, from 1 ms to 10^10 seconds", function ()
+            for _, exptime in ipairs { 0.029, 0.57, 1, 86400, 2 ^ 31, 2 ^ 32, 1e10 } do
+                local given = false
+                for _ = 1, 1000 do  -- time may pass in between
+                    dict:set("key", 1, exptime)
+                    local left = dict:ttl("key")
+                    assert.is_true(left <= exptime and left > 0, left)
+                    given = given or left > exptime - 0.0015
+                end
+                assert.is_true(given, exptime)
+                assert.equal(1, dict:get("key"))
+            end
+            dict:set("key", 1, 1.001e10)
+            assert.equal(0, dict:ttl("key"))
         end)
     end)
 

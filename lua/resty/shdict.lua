@@ -6,6 +6,8 @@ local ffi = require "ffi"
 local methods = require "resty.holdfast.dictionary"
 local tables = require "resty.holdfast.dictionary.tables"
 
+require "resty.holdfast.loop_clock"
+
 local C = core.C
 local band = bit.band
 local describe = core.describe

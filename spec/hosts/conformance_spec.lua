@@ -210,6 +210,36 @@ for _, name in ipairs(loops.names) do
         end)
 
 
+        it("no value is there after its exptime was slept", function ()
+            local child = start([[
+                -- A timer of Neovim counts from its loop's own time, which may be behind.
+                local sleeps = { require("resty.holdfast").sleep, ]] .. (name == "neovim" and "nil" or "sleep") .. [[ }
+                local dict = shdict.shared.spec_hosts
+                local stores = {
+                    function (key, t) dict:set(key, 1, t) end,
+                    function (key, t) dict:delete(key) dict:incr(key, 1, 0, t) end,
+                    function (key, t) dict:set(key, 1) dict:expire(key, t) end,
+                    function (key, t) dict:delete(key) dict:rpush(key, 1) dict:expire(key, t) end,
+                }
+                local rounds = 0
+                for i = 1, 40 do
+                    spawn(function ()
+                        for _ = 1, 30 do
+                            local store, exptime = math.random(#stores), math.random(1, 20) / 1000
+                            stores[store](i, exptime)
+                            sleeps[math.random(#sleeps)](exptime)
+                            if dict:get(i) ~= nil or dict:llen(i) ~= 0 then say("late", store, exptime) end
+                            rounds = rounds + 1
+                        end
+                    end)
+                end
+                run()
+                say(rounds)
+            ]])
+            assert.equal("1200\n", child:hear_all())
+        end)
+
+
         it("where no thread can be had, waits are polled", function ()
             take("key")
             local child = start [[

@@ -85,11 +85,6 @@ rule("flush_all frees nothing yet, the original up to three entries", function (
              or case.call.method == "flush_expired" and case.ours.results[2] == 1)
 end)
 
-rule("what has expired has no ttl", function (case)
-    return case.state:find("expired") and case.call.method == "ttl" and case.ours.results[3] == "not found"
-        and case.theirs.results[2] ~= nil
-end)
-
 rule("expire does not bring back what has expired", function (case)
     return case.state:find("expired") and case.call.method == "expire" and case.ours.results[3] == "not found"
         and case.theirs.results[2] == true

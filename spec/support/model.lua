@@ -7,7 +7,7 @@ local _M = {}
 local pack = require("spec.support.dictionary").pack
 
 local NEVER = math.huge
-local LATEST = 0.006  -- seconds that an entry may stay after its end; 5 ms are promised, and clocks have ticks
+local EARLY = 0.001  -- seconds that a value may end before its exptime has passed
 
 local ops = {}
 _M.ops = ops
@@ -17,7 +17,7 @@ _M.ops = ops
 function _M.is_live(entry, from, to)
     if to < entry.ends_after then
         return true
-    elseif from > entry.ends_before then
+    elseif from >= entry.ends_before then
         return false
     end
     return nil
@@ -26,8 +26,8 @@ end
 
 local function ends(entry, exptime, time)
     if exptime and exptime > 0 then
-        entry.ends_after = time.before + exptime
-        entry.ends_before = time.after + exptime + LATEST
+        entry.ends_after = time.before + exptime - EARLY
+        entry.ends_before = time.after + exptime
     else
         entry.ends_after, entry.ends_before = NEVER, NEVER
     end

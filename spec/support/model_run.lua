@@ -134,8 +134,8 @@ end
 local function same(method, expected, results, time, entry)
     if method == "ttl" and expected[1] == "some" then
         local left = results[1]
-        return results.n == 1 and type(left) == "number" and left > 0 and left <= entry.ends_before - time.before
-            and left >= entry.ends_after - time.after - 0.001
+        return results.n == 1 and type(left) == "number" and left > 0
+            and left <= entry.ends_before - time.before + 0.001 and left >= entry.ends_after - time.after - 0.001
     end
     if expected.n ~= results.n then
         return false
@@ -159,6 +159,13 @@ local function is_stale_of(entry, results)
 end
 
 
+local function has_been_over(entry, results, time)
+    local left = results[1]
+    return results.n == 1 and type(left) == "number" and left < 0
+        and left <= entry.ends_before - time.before + 0.001 and left >= entry.ends_after - time.after - 0.001
+end
+
+
 -- Whether a sum does not tell if it comes from the entry or, as that was evicted, from the initial value.
 local function is_ambiguous(method, entry, results, time, arguments)
     return method == "incr" and arguments[2]
@@ -175,7 +182,8 @@ function Run:judge(method, key, arguments, results, time)
         self.entries[key] = nil
         return
     end
-    if method == "get_stale" and entry and not live and is_stale_of(entry, results) then
+    if entry and not live and (method == "get_stale" and is_stale_of(entry, results)
+                               or method == "ttl" and has_been_over(entry, results, time)) then
         return
     end
 

@@ -2,6 +2,7 @@
 #include "base/parse.h"
 #include "base/version.h"
 #include "capi/handle.h"
+#include "dict/loop_clock.h"
 #include "platform/platform.h"
 #include "world/process_table.h"
 #include "world/world.h"
@@ -68,6 +69,15 @@ const char* holdfast_code_text(int code) {
 }
 
 double holdfast_now(void) { return static_cast<double>(holdfast::platform::monotonic_ns()) / 1e9; }
+
+int holdfast_follow_clock(const volatile uintptr_t* milliseconds) {
+  return guarded([&]() -> int {
+    if (milliseconds != nullptr && !holdfast::is_loop_clock(milliseconds))
+      return fail(Code::invalid, "bad clock: expected milliseconds of CLOCK_MONOTONIC that have passed");
+    holdfast::follow_clock(milliseconds);
+    return HOLDFAST_OK;
+  });
+}
 
 const char* holdfast_directory(void) {
   return guarded_or<const char*>(nullptr, []() -> const char* {

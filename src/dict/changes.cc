@@ -117,7 +117,7 @@ Code Dictionary::store(StoreOp op, std::string_view name, const ValueIn& value, 
   if (now == nullptr) return Code::removed;
   if (!can_ever_fit(*now, name.size(), value.size)) return Code::too_large;
   const Key key(name.data(), name.size(), now->seed());
-  const std::uint64_t end = expiry_after(exptime);
+  const std::uint64_t end = end_of_value(exptime);
   return mutate(*now, key.hash, [&](Shard& shard, Arena& arena) {
     Place place{};
     if (!shard.find(key, place)) return Code::corrupt;
@@ -150,7 +150,7 @@ Code Dictionary::compare_and_swap(std::string_view name, const ValueIn* expected
   if (now == nullptr) return Code::removed;
   if (desired != nullptr && !can_ever_fit(*now, name.size(), desired->size)) return Code::too_large;
   const Key key(name.data(), name.size(), now->seed());
-  const std::uint64_t end = expiry_after(exptime);
+  const std::uint64_t end = end_of_value(exptime);
   return mutate(*now, key.hash, [&](Shard& shard, Arena& arena) {
     Place place{};
     if (!shard.find(key, place)) return Code::corrupt;
@@ -170,7 +170,7 @@ Code Dictionary::increment(std::string_view name, double by, const Initial* init
   if (now == nullptr) return Code::removed;
   if (!can_ever_fit(*now, name.size(), sizeof(double))) return Code::too_large;
   const Key key(name.data(), name.size(), now->seed());
-  const std::uint64_t end = initial != nullptr ? expiry_after(initial->exptime) : kExpiryNever;
+  const std::uint64_t end = initial != nullptr ? end_of_value(initial->exptime) : kExpiryNever;
   return mutate(*now, key.hash, [&](Shard& shard, Arena& arena) {
     Place place{};
     if (!shard.find(key, place)) return Code::corrupt;
@@ -193,12 +193,13 @@ Code Dictionary::expire(std::string_view name, double exptime) noexcept {
   Segment* now = segment();
   if (now == nullptr) return Code::removed;
   const Key key(name.data(), name.size(), now->seed());
-  const std::uint64_t end = expiry_after(exptime);
+  const std::uint64_t value_end = end_of_value(exptime);
   return mutate(*now, key.hash, [&](Shard& shard, Arena&) {
     Place place{};
     if (!shard.find(key, place)) return Code::corrupt;
     const std::uint32_t flush = now->flush_epoch();
     if (place.block == 0 || !Shard::counts(place.view, flush)) return Code::not_found;
+    const std::uint64_t end = is_holdable(place.view.type) ? end_of_lease(exptime) : value_end;
     commit(place.view.entry->expiry, expiry_word(end, flush));
     ShardHeader& header = shard.header();
     if (end != kExpiryNever && end < header.reclaim_after.load(kRelaxed)) header.reclaim_after.store(end, kRelaxed);
@@ -206,7 +207,7 @@ Code Dictionary::expire(std::string_view name, double exptime) noexcept {
   });
 }
 
-// One step for all shards: whatever carries another epoch is gone. The epoch has 24 bits; before it could come round to
+// One step for all shards: whatever carries another epoch is gone. The epoch has 20 bits; before it could come round to
 // one that an entry still carries, the dead are swept out. Killed in the sweep, the next flush begins it again.
 Code Dictionary::flush_all() noexcept {
   Segment* now = segment();

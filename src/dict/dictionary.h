@@ -65,7 +65,7 @@ class Dictionary {
   Code get(std::string_view key, ValueOut& out) noexcept;
   /// Also what has expired and is still there.
   Code get_stale(std::string_view key, ValueOut& out, bool& stale) noexcept;
-  /// 0 for never.
+  /// 0 for never; negative for what has expired and is still there.
   Code ttl(std::string_view key, double& seconds) noexcept;
   Code keys(std::uint32_t max, std::string& packed, std::uint32_t& count);
   /// The keys of some more buckets, about `count`; `cursor` 0 begins, and is 0 again after the last.

@@ -41,7 +41,7 @@ struct DictionaryHeader {
   std::uint64_t seed;  // of the hash
 
   // One atomic step each, but for the complement, which is constant.
-  alignas(64) Word32 flush_epoch;  // entries of another epoch are flushed; 24 bits are used
+  alignas(64) Word32 flush_epoch;  // entries of another epoch are flushed; 20 bits are used
   std::uint64_t seed_complement;   // a process with another seed would find none of the locks
   alignas(64) Word64 sequence;     // last fencing number given out (dict/fencing.h)
   Word64 range;                    // the range it is of; else it was overwritten

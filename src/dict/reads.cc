@@ -23,9 +23,12 @@ constexpr std::uint64_t kReadGivesUpNs = 400'000'000;
 constexpr std::uint64_t kScanBuckets = 1024;
 constexpr std::uint64_t kScanBucketsPerKey = 16;
 
-double seconds_until(std::uint64_t ms) noexcept {
-  const double left = static_cast<double>(ms) / 1e3 - static_cast<double>(platform::monotonic_ns()) / 1e9;
-  return std::max(left, 0.001);  // live, though its end may be less than a tick away: 0 would say "never"
+// Whole milliseconds: of a value that is stored now the exptime it was given, of what is held no more than that. Not 0,
+// which would say "never", and on the side that `stale` says, though the clock may have gone on since.
+double seconds_left(std::uint64_t end_ms, bool held, bool stale) noexcept {
+  const std::uint64_t now_ms = held ? platform::monotonic_ns() / 1'000'000 + 1 : value_ms();
+  const auto left = static_cast<std::int64_t>(end_ms - now_ms);
+  return static_cast<double>(stale ? std::min<std::int64_t>(left, -1) : std::max<std::int64_t>(left, 1)) / 1e3;
 }
 
 constexpr bool is_whole(Shard::Read result) noexcept {
@@ -110,7 +113,8 @@ Code Dictionary::find_any(Segment& segment, std::string_view name, ValueOut& out
   if (result == Shard::Read::missing) return Code::not_found;
   if (result == Shard::Read::torn) return Code::timeout;
   if (result == Shard::Read::damaged) return Code::corrupt;
-  stale = !is_live(out.expiry, segment.flush_epoch());
+  const std::uint32_t flush = segment.flush_epoch();
+  stale = !(is_holdable(out.type) ? is_live(out.expiry, flush) : is_live_value(out.expiry, flush));
   if (is_holdable(out.type) && (stale || !is_held(segment, key, out))) return Code::not_found;
   return result == Shard::Read::found ? Code::ok : Code::buffer;
 }
@@ -160,9 +164,9 @@ Code Dictionary::ttl(std::string_view name, double& seconds) noexcept {
   bool stale = false;
   const Code code = find_any(*now, name, out, stale);
   if (code != Code::ok && code != Code::buffer) return code;
-  if (stale) return Code::not_found;
+  if (is_flushed(out.expiry, now->flush_epoch())) return Code::not_found;
   const std::uint64_t end = expiry_ms(out.expiry);
-  seconds = end == kExpiryNever ? 0.0 : seconds_until(end);
+  seconds = end == kExpiryNever ? 0.0 : seconds_left(end, is_holdable(out.type), stale);
   return Code::ok;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "dict/expiry.h"
 #include "dict/geometry.h"
 #include "dict/layout.h"
 #include "dict/shard.h"
@@ -39,7 +40,7 @@ class Segment {
   const Geometry& geometry() const noexcept { return geometry_; }
   MutexStrategy strategy() const noexcept { return strategy_; }
   std::uint64_t seed() const noexcept { return seed_; }
-  std::uint32_t flush_epoch() const noexcept { return header().flush_epoch.load(kAcquire) & kFlushBits; }
+  std::uint32_t flush_epoch() const noexcept { return header().flush_epoch.load(kAcquire) & kFlushMask; }
   bool retired() const noexcept { return header().file.retired.load(kRelaxed) != 0; }
 
   Shard& shard_of(std::uint64_t hash) noexcept { return shard_array_[(hash >> 32) & (geometry_.shards - 1)]; }
@@ -53,8 +54,6 @@ class Segment {
   Status check_same(const std::string& name, const DictionaryOptions& options) const;
 
  private:
-  static constexpr std::uint32_t kFlushBits = 0xFFFFFF;
-
   struct MappedFile {
     platform::Mapping mapping;
     platform::Mapping name_use;  // world/name_use.h

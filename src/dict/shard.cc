@@ -181,8 +181,9 @@ bool Shard::still_stands(const View& view, std::uint32_t hash, std::uint64_t epo
 }
 
 bool Shard::counts(const View& view, std::uint32_t flush) noexcept {
-  if (!has_key(view.type) || !is_live(view.entry->expiry.load(kRelaxed), flush)) return false;
-  return !is_holdable(view.type) || !view.is_free();
+  if (!has_key(view.type)) return false;
+  const std::uint64_t expiry = view.entry->expiry.load(kRelaxed);
+  return is_holdable(view.type) ? is_live(expiry, flush) && !view.is_free() : is_live_value(expiry, flush);
 }
 
 bool Shard::append_keys(std::uint32_t index, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const {

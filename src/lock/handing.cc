@@ -103,7 +103,7 @@ Lease claim_reserved(const LockEntry& lock, World& world, const Contender& conte
   note_reserved_time(lock);
   lock.fields.reserved.store(0, kRelaxed);
   lock.name_holder(contender.claim.holder_agent);
-  lock.extend(expiry_after(contender.claim.exptime), lock.segment.flush_epoch());
+  lock.extend(end_of_lease(contender.claim.exptime), lock.segment.flush_epoch());
   leave_queue(lock, world, contender.waiter);
   return {contender.self, lock.fields.sequence.load(kRelaxed)};
 }

@@ -19,8 +19,8 @@ namespace holdfast {
 
 namespace {
 
-// Runs `on_lock(const LockEntry&) -> Code` or `on_permits(const PermitsEntry&) -> Code`, by what the key is; not_owner
-// if it is neither.
+// Runs `on_lock(const LockEntry&) -> Code` or `on_permits(const PermitsEntry&) -> Code`, by what the key is; if it
+// is neither, not_owner where there is a value, and not_found.
 template <class OnLock, class OnPermits>
 Code with_entry(Dictionary& dictionary, std::string_view name, OnLock&& on_lock, OnPermits&& on_permits,
                 std::uint64_t patience_ns = kMutexPatienceNs) noexcept {
@@ -32,9 +32,10 @@ Code with_entry(Dictionary& dictionary, std::string_view name, OnLock&& on_lock,
       [&](Shard& shard, Arena& arena) {
         Place place{};
         if (!shard.find(key, place)) return Code::corrupt;
-        if (place.block == 0) return Code::not_owner;
+        if (place.block == 0) return Code::not_found;
         if (place.view.type == EntryType::permits) return on_permits(PermitsEntry(*segment, shard, arena, place.view));
-        if (place.view.type != EntryType::lock) return Code::not_owner;
+        if (place.view.type != EntryType::lock)
+          return Shard::counts(place.view, segment->flush_epoch()) ? Code::not_owner : Code::not_found;
         return on_lock(LockEntry{*segment, shard, arena, *place.view.entry, place.view.lock()});
       },
       patience_ns);
@@ -168,7 +169,7 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
       kAttemptPatienceNs);
   tell(dictionary, key, next);
   if (code == Code::ok && cannot_judge(dictionary.world(), holders)) return Code::system;
-  return code == Code::not_owner || code == Code::removed ? Code::ok : code;
+  return code == Code::not_owner || code == Code::not_found || code == Code::removed ? Code::ok : code;
 }
 
 Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {
@@ -188,7 +189,7 @@ Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept
     tell(dictionary, key, next);
     return *quiet;
   }
-  const Code code = with_entry(
+  Code code = with_entry(
       dictionary, key,
       [&](const LockEntry& lock) {
         if (!lock.held_by(lease) || lock.flushed()) return Code::not_owner;
@@ -202,6 +203,7 @@ Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept
         return given;
       });
   tell(dictionary, key, next);
+  if (code == Code::not_found) code = Code::not_owner;
   if (code == Code::ok || code == Code::not_owner || code == Code::removed) lease = {};
   return code;
 }
@@ -209,22 +211,16 @@ Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept
 Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, double exptime) noexcept {
   const Token self = dictionary.world().token();
   if (self == kNobody || lease.owner != self) return code_of_no_owner(dictionary.world());
-  const std::uint64_t end = expiry_after(exptime);
+  const std::uint64_t end = end_of_lease(exptime);
   return with_entry(
-      dictionary, key,
-      [&](const LockEntry& lock) {
-        const std::uint32_t flush = lock.segment.flush_epoch();
-        if (!lock.held_by(lease) || !lock.live(flush)) return Code::not_owner;
-        lock.extend(end, flush);
-        return Code::ok;
-      },
+      dictionary, key, [&](const LockEntry& lock) { return lock.extend(lease, end); },
       [&](const PermitsEntry& permits) { return permits.extend(lease, end); });
 }
 
 Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t agent) noexcept {
   const Token self = dictionary.world().token();
   if (self == kNobody || lease.owner != self) return code_of_no_owner(dictionary.world());
-  return with_entry(
+  const Code code = with_entry(
       dictionary, key,
       [&](const LockEntry& lock) {
         if (!lock.held_by(lease) || !lock.live(lock.segment.flush_epoch())) return Code::not_owner;
@@ -232,6 +228,7 @@ Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std
         return Code::ok;
       },
       [&](const PermitsEntry& permits) { return permits.name_holder(lease, agent); });
+  return code == Code::not_found ? Code::not_owner : code;
 }
 
 Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept {

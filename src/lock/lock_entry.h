@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/atomic.h"
+#include "base/status.h"
 #include "base/token.h"
 #include "dict/arena.h"
 #include "dict/expiry.h"
@@ -41,9 +42,7 @@ struct LockEntry {
   LockFields& fields;
 
   bool live(std::uint32_t flush) const noexcept { return is_live(entry.expiry.load(kRelaxed), flush); }
-  bool flushed() const noexcept {
-    return (entry.expiry.load(kRelaxed) & kFlushMask) != (segment.flush_epoch() & kFlushMask);
-  }
+  bool flushed() const noexcept { return is_flushed(entry.expiry.load(kRelaxed), segment.flush_epoch()); }
   WaitQueue queue() const noexcept { return {shard, arena, fields.queue}; }
   bool has_waiters() const noexcept { return fields.queue.head.load(kRelaxed) != 0; }
   WaitQueue watchers() const noexcept { return {shard, arena, fields.watchers, EntryType::watcher}; }
@@ -56,11 +55,20 @@ struct LockEntry {
     note_end(shard, end_ms);
   }
 
+  /// The same by its holder. not_owner where another has it, not_found where nobody has.
+  Code extend(const Lease& lease, std::uint64_t end_ms) const noexcept {
+    const std::uint32_t flush = segment.flush_epoch();
+    if (fields.owner.load(kRelaxed) == kNobody || !live(flush)) return Code::not_found;
+    if (!held_by(lease)) return Code::not_owner;
+    extend(end_ms, flush);
+    return Code::ok;
+  }
+
   /// From nobody to `owner`; the fencing number. `reserved`: not 0, to that waiter of his.
   // All fields of a grant are written while nobody is the owner; the owner is the commit.
   std::uint64_t grant(Token owner, const Claim& claim, std::uint32_t reserved) const noexcept {
     const std::uint64_t now = claim.exptime == 0.0 ? platform::coarse_monotonic_ns() : platform::monotonic_ns();
-    const std::uint64_t end_ms = expiry_after(claim.exptime, now);
+    const std::uint64_t end_ms = end_of_lease(claim.exptime, now);
     const std::uint64_t sequence = next_sequence(segment, fields.sequence.load(kRelaxed));
     fields.sequence.store(sequence, kRelease);  // release: pairs with Shard::copy_lock
     fields.reserved.store(reserved, kRelaxed);

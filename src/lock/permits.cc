@@ -221,7 +221,7 @@ class Desk {
   Code admit(Place& place, bool exists, Lease& lease, Chosen& chosen) noexcept {
     const std::uint64_t now_ns = platform::monotonic_ns();
     const Claim& claim = attempt_.what.claim;
-    const std::uint64_t end_ms = expiry_after(claim.exptime, now_ns);
+    const std::uint64_t end_ms = end_of_lease(claim.exptime, now_ns);
     Hold hold;
     hold.owner = attempt_.self;
     hold.sequence = next_sequence(segment_, 0);

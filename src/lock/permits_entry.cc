@@ -25,6 +25,13 @@ bool PermitsEntry::is_live_hold(const Holds::Cursor& at, std::uint32_t flush) co
   return is_live(earlier(entry.expiry.load(kRelaxed), at.expiry().load(kRelaxed)), flush);
 }
 
+bool PermitsEntry::has_live_hold(std::uint32_t flush) const noexcept {
+  const Holds chain = holds();
+  Holds::Cursor at(chain);
+  while (at.found() && !is_live_hold(at, flush)) at.advance();
+  return at.found();
+}
+
 std::uint64_t PermitsEntry::purge(std::uint32_t flush, const Owners& dead) const noexcept {
   const Holds chain = holds();
   if (chain.empty()) {
@@ -83,8 +90,7 @@ Code PermitsEntry::give_back(const Lease& lease) const noexcept {
   Holds::Cursor at = find(chain, lease);
   if (arena.damaged()) return Code::corrupt;
   // What has expired but was not missed yet was still held; what was flushed was not.
-  if (!at.found() || (at.expiry().load(kRelaxed) & kFlushMask) != (segment.flush_epoch() & kFlushMask))
-    return Code::not_owner;
+  if (!at.found() || is_flushed(at.expiry().load(kRelaxed), segment.flush_epoch())) return Code::not_owner;
   const std::uint32_t count = at.fields().count.load(kRelaxed);
   at.remove();
   fields.used.store(fields.used.load(kRelaxed) - count, kRelaxed);
@@ -109,7 +115,7 @@ Code PermitsEntry::extend(const Lease& lease, std::uint64_t end_ms) const noexce
   const Holds::Cursor at = find(chain, lease);
   if (arena.damaged()) return Code::corrupt;
   const std::uint32_t flush = segment.flush_epoch();
-  if (!at.found() || !is_live_hold(at, flush)) return Code::not_owner;
+  if (!at.found() || !is_live_hold(at, flush)) return has_live_hold(flush) ? Code::not_owner : Code::not_found;
   const std::uint64_t word = expiry_word(end_ms, flush);
   make_room_for_end(word);
   crash_order();

@@ -62,6 +62,7 @@ struct PermitsEntry {
   Code give_back(const Lease& lease) const noexcept;
   /// Keeps `count` of the permits: also invalid, if that is none or not fewer than there are.
   Code keep(const Lease& lease, std::uint32_t count) const noexcept;
+  /// Also not_found, where nobody has any.
   Code extend(const Lease& lease, std::uint64_t end_ms) const noexcept;
   /// Which coroutine is taken for the holder. ok, not_owner, corrupt.
   Code name_holder(const Lease& lease, std::uint32_t agent) const noexcept;
@@ -73,6 +74,7 @@ struct PermitsEntry {
 
  private:
   bool is_live_hold(const Holds::Cursor& at, std::uint32_t flush) const noexcept;
+  bool has_live_hold(std::uint32_t flush) const noexcept;
   void make_room_for_end(std::uint64_t word) const noexcept;
 };
 

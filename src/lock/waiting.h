@@ -78,7 +78,7 @@ Code wait_once(World& world, Parker& parker, std::uint32_t number, std::uint32_t
   if (waiter.arrival == 0) return Code::invalid;
   waiter.want = want;
   waiter.fair = claim.fair;
-  waiter.gives_up_ms = claim.timeout > 0 ? expiry_after(claim.timeout) : 0;
+  waiter.gives_up_ms = claim.timeout > 0 ? end_of_lease(claim.timeout) : 0;
   waiter.present = may_be_present(parker, waiter);
   Refusal refusal;
   const auto step = [&](const Owners& dead, Refusal& why) noexcept {

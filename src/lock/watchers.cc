@@ -152,7 +152,7 @@ Code watch_wait(Dictionary& dictionary, std::string_view key, const Claim& claim
   if (self == kNobody) return Code::system;
   Waiter waiter = parker.begin(number, self);
   if (waiter.arrival == 0) return Code::invalid;
-  waiter.gives_up_ms = claim.timeout > 0 ? expiry_after(claim.timeout) : 0;
+  waiter.gives_up_ms = claim.timeout > 0 ? end_of_lease(claim.timeout) : 0;
   Refusal refusal;
   Code code = try_past_the_dead(world, self, refusal, [&](const Owners& dead, Refusal& why) noexcept {
     const Code result = attempt_watch(dictionary, key, &waiter, dead, grant, why);

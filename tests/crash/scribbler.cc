@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "crash/hostile.h"
+#include "dict/expiry.h"
 #include "world/world.h"
 
 namespace holdfast::crash {
@@ -92,8 +93,8 @@ void Scribbler::scribble_entry(Shard& shard) {
 void Scribbler::scribble_header(Segment& segment, Shard& shard) {
   switch (random_() % 40) {
     case 0:
-      segment.header().flush_epoch.store(random_() % 2 == 0 ? 0x7FFFFE : static_cast<std::uint32_t>(random_()),
-                                         kRelaxed);
+      segment.header().flush_epoch.store(
+          random_() % 2 == 0 ? kFlushMask / 2 - 1 : static_cast<std::uint32_t>(random_()), kRelaxed);
       return;
     case 1:
       segment.header().sequence.store(random_(), kRelaxed);

@@ -178,7 +178,8 @@ class Work {
     if (code != HOLDFAST_OK) return;
     if (lease.sequence <= last_sequence_) ledger_.violations.add("fencing number of %s does not grow", key.c_str());
     last_sequence_ = lease.sequence;
-    if (below(2) == 0) expect("renew", dict_.renew(key, lease, 0.001), {HOLDFAST_OK, HOLDFAST_NOT_OWNER});
+    if (below(2) == 0)
+      expect("renew", dict_.renew(key, lease, 0.001), {HOLDFAST_OK, HOLDFAST_NOT_OWNER, HOLDFAST_NOT_FOUND});
     expect("unlock", dict_.unlock(key, &lease), {HOLDFAST_OK, HOLDFAST_NOT_OWNER});
   }
 

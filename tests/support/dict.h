@@ -139,10 +139,10 @@ class Dict {
     return holdfast_incr(handle, key.data(), key.size(), by, 1, init, init_ttl, sum, nullptr);
   }
   int expire(std::string_view key, double exptime) { return holdfast_expire(handle, key.data(), key.size(), exptime); }
-  /// -1 when there is no such key.
+  static constexpr double kNoKey = -1e15;
   double ttl(std::string_view key) {
     double seconds = 0;
-    return holdfast_ttl(handle, key.data(), key.size(), &seconds) == HOLDFAST_OK ? seconds : -1;
+    return holdfast_ttl(handle, key.data(), key.size(), &seconds) == HOLDFAST_OK ? seconds : kNoKey;
   }
   int flush_all() { return holdfast_flush_all(handle); }
   std::multiset<std::string> keys(std::uint32_t max = 0) {

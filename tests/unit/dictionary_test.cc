@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -36,8 +35,6 @@ std::string new_name() {
   static int count = 0;
   return "dictionary-" + std::to_string(++count);
 }
-
-double now() { return static_cast<double>(platform::monotonic_ns()) / 1e9; }
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
@@ -203,75 +200,6 @@ TEST_F(DictionaryTest, incr_with_init_begins_a_number_that_may_expire) {
   EXPECT_EQ(dict.get("t"), nothing());
   EXPECT_EQ(dict.incr_from("t", 1, 5, 0, &sum), HOLDFAST_OK);
   EXPECT_EQ(sum, 6);
-}
-
-// --- time ---
-
-TEST_F(DictionaryTest, an_entry_never_expires_early) {
-  for (int round = 0; round < 40; ++round) {
-    const double exptime = 0.001 * (1 + round % 13);
-    const double stored = now();
-    ASSERT_EQ(dict.set("k", "v", exptime), HOLDFAST_OK);
-    while (dict.get("k").code == HOLDFAST_OK) ASSERT_LT(now(), stored + 20) << "it never expires";
-    ASSERT_GE(now() - stored, exptime) << "exptime " << exptime;
-  }
-}
-
-TEST_F(DictionaryTest, expire_never_ends_an_entry_early) {
-  for (int round = 0; round < 20; ++round) {
-    const double exptime = 0.001 * (1 + round % 7);
-    dict.set("k", "v");
-    const double changed = now();
-    ASSERT_EQ(dict.expire("k", exptime), HOLDFAST_OK);
-    while (dict.get("k").code == HOLDFAST_OK) ASSERT_LT(now(), changed + 20);
-    ASSERT_GE(now() - changed, exptime);
-  }
-}
-
-TEST_F(DictionaryTest, ttl_counts_down_and_is_0_for_ever) {
-  dict.set("k", "v", 50);
-  const double first = dict.ttl("k");
-  EXPECT_LE(first, 50.01);
-  EXPECT_GT(first, 20);
-  sleep_ms(30);
-  EXPECT_LT(dict.ttl("k"), first);
-  dict.set("k", "v");
-  EXPECT_EQ(dict.ttl("k"), 0);
-  EXPECT_EQ(dict.ttl("missing"), -1);
-  dict.set("long", std::string(3000, 'x'), 50);
-  EXPECT_GT(dict.ttl("long"), 20) << "needs no buffer for the value";
-}
-
-TEST_F(DictionaryTest, expire_gives_an_existing_entry_another_end) {
-  EXPECT_EQ(dict.expire("k", 5), HOLDFAST_NOT_FOUND);
-  // On a busy machine it may be gone before that.
-  EXPECT_TRUE(eventually([&] {
-    dict.set("k", "v", 0.05, 3);
-    return dict.expire("k", 0) == HOLDFAST_OK;
-  }));
-  sleep_ms(80);
-  EXPECT_EQ(dict.get("k"), text("v", 3));
-  EXPECT_EQ(dict.ttl("k"), 0);
-  EXPECT_EQ(dict.expire("k", 0.001), HOLDFAST_OK);
-  sleep_ms(20);
-  EXPECT_EQ(dict.get("k"), nothing());
-  EXPECT_EQ(dict.expire("k", 5), HOLDFAST_NOT_FOUND);
-}
-
-TEST_F(DictionaryTest, times_that_make_no_sense_are_refused_and_change_nothing) {
-  dict.set("k", "v");
-  for (const double bad : {-1.0, -0.001, std::numeric_limits<double>::quiet_NaN()}) {
-    EXPECT_EQ(dict.set("k", "w", bad), HOLDFAST_INVALID);
-    EXPECT_NE(std::string(holdfast_error()).find("exptime"), std::string::npos);
-    EXPECT_EQ(dict.expire("k", bad), HOLDFAST_INVALID);
-    EXPECT_EQ(dict.incr_from("n", 1, 0, bad, &sum), HOLDFAST_INVALID);
-  }
-  EXPECT_EQ(dict.get("k"), text("v"));
-  EXPECT_EQ(dict.ttl("k"), 0);
-  EXPECT_EQ(dict.get("n"), nothing());
-  EXPECT_EQ(dict.set("k", "w", 1e300), HOLDFAST_OK) << "so far away that it is never";
-  EXPECT_EQ(dict.ttl("k"), 0);
-  EXPECT_EQ(dict.set("k", "w", 1e-300), HOLDFAST_OK);
 }
 
 // --- everything at once ---

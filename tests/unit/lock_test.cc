@@ -78,7 +78,7 @@ TEST_IN_TIME(LockTest, a_released_lock_is_not_owned_and_cannot_be_renewed) {
   const holdfast_lease copy = lease;
   ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
   lease = copy;
-  EXPECT_EQ(dict.renew("k", lease, 5), HOLDFAST_NOT_OWNER);
+  EXPECT_EQ(dict.renew("k", lease, 5), HOLDFAST_NOT_FOUND);
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER);
   EXPECT_EQ(lease.owner, 0U);
   EXPECT_EQ(dict.unlock("never locked", &lease), HOLDFAST_NOT_OWNER);
@@ -121,9 +121,35 @@ TEST_IN_TIME(LockTest, renewing_gives_a_lease_another_end) {
   EXPECT_LE(seconds, 50.01);
   EXPECT_EQ(dict.renew("k", lease, 0.001), HOLDFAST_OK);
   sleep_ms(20);
-  EXPECT_EQ(dict.renew("k", lease, 50), HOLDFAST_NOT_OWNER) << "too late";
+  EXPECT_EQ(dict.renew("k", lease, 50), HOLDFAST_NOT_FOUND) << "too late";
   EXPECT_EQ(holdfast_lock_remaining(dict.handle, "k", 1, &lease, &seconds), HOLDFAST_NOT_OWNER);
   EXPECT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_OK);
+  EXPECT_EQ(dict.renew("k", lease, 50), HOLDFAST_NOT_OWNER) << "another has it now";
+}
+
+TEST_IN_TIME(LockTest, renewing_says_whether_somebody_has_what_is_lost) {
+  const auto renewed_after = [&](auto&& loss) {
+    dict.remove("k");
+    EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+    loss();
+    return dict.renew("k", lease, 50);
+  };
+  EXPECT_EQ(renewed_after([&] { dict.remove("k"); }), HOLDFAST_NOT_FOUND);
+  EXPECT_EQ(renewed_after([&] { dict.flush_all(); }), HOLDFAST_NOT_FOUND);
+  EXPECT_EQ(renewed_after([&] { dict.set("k", "v", 1000); }), HOLDFAST_NOT_OWNER);
+  EXPECT_EQ(dict.get("k"), text("v")) << "it is not prolonged";
+  EXPECT_LE(dict.ttl("k"), 1000);
+  EXPECT_EQ(renewed_after([&] {
+              dict.set("k", "v", 0.001);
+              sleep_ms(20);
+            }),
+            HOLDFAST_NOT_FOUND);
+  EXPECT_EQ(renewed_after([&] {
+              dict.remove("k");
+              dict.try_lock("k", 100, &other);
+            }),
+            HOLDFAST_NOT_OWNER);
+  EXPECT_LE(dict.remaining("k", other), 100.01) << "nor is another's";
 }
 
 TEST_IN_TIME(LockTest, a_lease_that_expired_but_was_not_taken_can_still_be_released) {
@@ -155,7 +181,7 @@ TEST_IN_TIME(LockTest, deleting_or_flushing_a_lock_ends_the_lease) {
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   dict.flush_all();
   const holdfast_lease copy = lease;
-  EXPECT_EQ(dict.renew("k", lease, 5), HOLDFAST_NOT_OWNER);
+  EXPECT_EQ(dict.renew("k", lease, 5), HOLDFAST_NOT_FOUND);
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER);
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   EXPECT_GT(lease.sequence, copy.sequence);

@@ -88,6 +88,13 @@ class PermitsModel : public ::testing::Test {
     leases_.erase(leases_.begin() + static_cast<std::ptrdiff_t>(number));
   }
 
+  void renew(const Had& had) {
+    const bool others = values_.count(had.key) != 0 || !things_[had.key].holds.empty();
+    ASSERT_EQ(dict_.renew(name(had.key), had.lease, 500), is_held(had) ? HOLDFAST_OK
+                                                          : others     ? HOLDFAST_NOT_OWNER
+                                                                       : HOLDFAST_NOT_FOUND);
+  }
+
   void keep(const Had& had) {
     const auto count = static_cast<std::uint32_t>(pick(3));
     Thing& thing = things_[had.key];
@@ -164,9 +171,7 @@ class PermitsModel : public ::testing::Test {
       case 1:
         return explain(leases_[number]);
       case 2:
-        ASSERT_EQ(dict_.renew(name(leases_[number].key), leases_[number].lease, 500),
-                  is_held(leases_[number]) ? HOLDFAST_OK : HOLDFAST_NOT_OWNER);
-        return;
+        return renew(leases_[number]);
       case 3:
         ASSERT_EQ(dict_.remaining(name(leases_[number].key), leases_[number].lease) >= 0, is_held(leases_[number]));
         return;

@@ -14,6 +14,7 @@ double holdfast_now(void);
 const char *holdfast_directory(void);
 int holdfast_guard_sigbus(void);
 int holdfast_name_program(const char *name, size_t length);
+int holdfast_follow_clock(const volatile uintptr_t *milliseconds);
 int holdfast_parse_size(const char *text, size_t length, uint64_t *bytes);
 
 typedef struct holdfast_dict holdfast_dict;
@@ -159,6 +160,7 @@ struct holdfast_pollfd { int fd; short events, revents; };
 struct holdfast_timespec { long sec, nsec; };
 int holdfast_ppoll(struct holdfast_pollfd *set, unsigned long count, const struct holdfast_timespec *timeout,
                    const void *signals) __asm__("ppoll");
+extern volatile uintptr_t holdfast_nginx_msec[1] __asm__("ngx_current_msec");
 ]]
 
 -- A second load of this file in one Lua state (package.loaded cleared) finds the types there.

@@ -14,7 +14,6 @@ local encode = tables.encode
 local enter = core.enter
 local error = error
 local ffi_str = ffi.string
-local floor = math.floor
 local grow = core.grow
 local is_duration = core.is_duration
 local is_whole = checks.is_whole
@@ -299,8 +298,7 @@ function methods.ttl(zone, key)
     if code ~= OK then
         return nil, reason(code)
     end
-    -- Whole milliseconds, as in ngx.shared: never more than the exptime that was given.
-    return floor(seconds * 1000) / 1000
+    return seconds
 end
 
 

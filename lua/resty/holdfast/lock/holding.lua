@@ -19,6 +19,7 @@ local find_holder = holders.find
 local finish = keeping.finish
 local is_duration = core.is_duration
 local leave = core.leave
+local loss = keeping.loss
 local lost = keeping.lost
 local memo = memos.memo
 local reason = core.reason
@@ -30,6 +31,7 @@ local used = handing.used
 local BUSY = core.BUSY
 local DEFAULT_MAX = holders.DEFAULT_MAX
 local INFINITY = math.huge
+local NOT_FOUND = core.NOT_FOUND
 local NOT_OWNER = core.NOT_OWNER
 local OK = core.OK
 local REMOVED = core.REMOVED
@@ -92,8 +94,8 @@ end
 -- The reason for the caller, and for on_lost where it says that the lock is lost.
 local function failure(self, key, code)
     local err = reason(code)
-    if self.settings.watched and (code == NOT_OWNER or code == REMOVED) then
-        lost(self.watch, self, key, err)
+    if self.settings.watched and (code == NOT_OWNER or code == NOT_FOUND or code == REMOVED) then
+        lost(self.watch, self, key, loss(code))
     end
     return err
 end

@@ -19,6 +19,8 @@ local traceback = debug.traceback
 local xpcall = xpcall
 
 local BUSY = core.BUSY
+local NOT_FOUND = core.NOT_FOUND
+local NOT_OWNER = core.NOT_OWNER
 local OK = core.OK
 local TIMEOUT = core.TIMEOUT
 
@@ -57,6 +59,12 @@ end
 -- Whether what the caller takes can be renewed.
 function _M.can_renew()
     return (find_keeper()) ~= nil
+end
+
+
+-- The reason for on_lost: to it, all is one whether another has the lock by now.
+function _M.loss(code)
+    return reason(code == NOT_FOUND and NOT_OWNER or code)
 end
 
 
@@ -125,7 +133,7 @@ function Watch:run()
     else
         local on_lost = to_be_told(self, lock)
         if on_lost then
-            self.keeper.spawn(tell, on_lost, lock, key, reason(code))
+            self.keeper.spawn(tell, on_lost, lock, key, _M.loss(code))
         end
     end
 end

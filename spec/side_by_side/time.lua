@@ -1,0 +1,167 @@
+-- Runs in a worker of nginx: values that end, on ngx.shared and on resty.shdict, in many light threads at a time that
+-- really sleep. Says "differs" and what, "late" and what was still there after its exptime was slept, "early" and what
+-- was held ended when; then "times", "rounds" and "leases" with their numbers.
+
+local shdict = require "resty.shdict"
+local worker = require "spec.side_by_side.worker"
+
+local ngx = ngx  -- luacheck: ignore 113
+local now = require("resty.holdfast.core").C.holdfast_now
+local random = math.random
+local say = worker.say
+
+local THREADS = 500
+local ROUNDS = 20
+local LONGEST = 0.05
+-- Milliseconds of the original's clock begin at other moments than those of ours, and at its end its values are there.
+local TICK = 0.001
+local ROUNDING = 1e-6
+
+local theirs, ours
+
+
+-- Stores under a key that holds nothing.
+local STORES = {
+    set = function (dict, key, exptime) dict:set(key, "value", exptime) end,
+    safe_set = function (dict, key, exptime) dict:safe_set(key, true, exptime) end,
+    add = function (dict, key, exptime) dict:add(key, 5, exptime, 7) end,
+    safe_add = function (dict, key, exptime) dict:safe_add(key, "value", exptime) end,
+    replace = function (dict, key, exptime) dict:set(key, 1) dict:replace(key, 2, exptime) end,
+    incr = function (dict, key, exptime) dict:incr(key, 1, 0, exptime) end,
+    expire = function (dict, key, exptime) dict:set(key, 1) dict:expire(key, exptime) end,
+    list = function (dict, key, exptime) dict:rpush(key, 1) dict:expire(key, exptime) end,
+}
+
+local NAMES = {}
+for name in pairs(STORES) do
+    NAMES[#NAMES + 1] = name
+end
+table.sort(NAMES)
+
+
+-- As a handler that takes long, while the time of its loop stands still.
+local function compute(seconds)
+    local over = now() + seconds
+    repeat until now() >= over
+end
+
+
+local function is_there(dict, key)
+    return dict:get(key) ~= nil or dict:llen(key) > 0
+end
+
+
+-- Where the original's has ended ours has; and where it has not, unless it is about to. Left is the same to the tick.
+local function compare(name, key, exptime, when)
+    local original, mine = is_there(theirs, key), is_there(ours, key)
+    local their_ttl, our_ttl = theirs:ttl(key), ours:ttl(key)
+    local is_near = their_ttl and math.abs(their_ttl) < TICK + ROUNDING
+    if mine ~= original and not (original and is_near)
+        or their_ttl and our_ttl and not is_near and math.abs(their_ttl - our_ttl) > TICK + ROUNDING
+        or our_ttl and (our_ttl > 0) ~= mine then
+        say("differs", when, name, exptime, original, their_ttl, mine, our_ttl)
+    end
+    return mine
+end
+
+
+local function one_round(key)
+    local name, exptime = NAMES[random(#NAMES)], random(1, LONGEST * 1000) / 1000
+    theirs:delete(key)
+    ours:delete(key)
+    local busy = random(50) == 1
+    if busy then
+        compute(random() * 0.01)
+    end
+    STORES[name](theirs, key, exptime)
+    STORES[name](ours, key, exptime)
+    if busy then
+        compute(random() * 0.01)
+    end
+    if not compare(name, key, exptime, "in the same handler") then
+        say("differs", "gone at once", name, exptime)
+    end
+    local way = random(4)
+    if way == 1 then
+        ngx.sleep(random() * exptime)
+        compare(name, key, exptime, "earlier")
+    elseif way == 2 then
+        ngx.sleep(exptime + 2 * TICK)
+        if compare(name, key, exptime, "later") or is_there(theirs, key) then
+            say("differs", "there later", name, exptime)
+        end
+    else
+        ngx.sleep(exptime)
+        if compare(name, key, exptime, "after it") then
+            say("late", name, exptime)
+        end
+    end
+end
+
+
+local function in_threads(count, fn)
+    local threads = {}
+    for i = 1, count do
+        threads[i] = ngx.thread.spawn(fn, i)
+    end
+    for i = 1, count do
+        assert(ngx.thread.wait(threads[i]))
+    end
+end
+
+
+-- Of times that nobody sleeps: 1 ms, as less is never to the original, to 10^10 s.
+local function compare_long_times()
+    for digits = -2, 10 do
+        for _ = 1, 50 do
+            local exptime = math.min(TICK + random() * 10 ^ digits, 1e10)
+            theirs:set("long", 1, exptime)
+            ours:set("long", 1, exptime)
+            if theirs:ttl("long") ~= ours:ttl("long") then
+                say("differs", "ttl of", ("%.17g"):format(exptime), theirs:ttl("long"), ours:ttl("long"))
+            end
+        end
+    end
+    return 13 * 50
+end
+
+
+-- A lease counts from its grant, however far the loop's time is behind.
+local function hold(number)
+    local resty_lock = require "resty.lock"
+    local lock, other = resty_lock:new("side_by_side_time"), resty_lock:new("side_by_side_time")
+    local key = "lock " .. number
+    for _ = 1, ROUNDS do
+        local exptime = random(1, 10) / 1000
+        if random(20) == 1 then
+            compute(random() * 0.01)
+        end
+        local taken = now()
+        assert(lock:lock(key, { exptime = exptime }))
+        while not other:trylock(key, { exptime = 0.001 }) do
+            ngx.sleep(random() < 0.5 and exptime or TICK)
+        end
+        local held = now() - taken
+        if held < exptime then
+            say("early", held, exptime)
+        end
+        lock:unlock()
+        other:unlock()
+    end
+end
+
+
+worker.run(function ()
+    math.randomseed(tonumber(os.getenv("HOLDFAST_SPEC_SEED")))
+    theirs = ngx.shared.side_by_side_time
+    ours = assert(shdict.open("side_by_side_time", { size = "4m" }))
+    say("times", compare_long_times())
+    in_threads(THREADS, function (number)
+        for _ = 1, ROUNDS do
+            one_round("key " .. number)
+        end
+    end)
+    say("rounds", THREADS * ROUNDS)
+    in_threads(20, hold)
+    say("leases", 20 * ROUNDS)
+end)

@@ -1,0 +1,359 @@
+// When values, and what is held, come to their end.
+#include "dict/expiry.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "platform/platform.h"
+#include "support/clock.h"
+#include "support/dict.h"
+#include "support/process.h"
+#include "support/shard_check.h"
+
+namespace holdfast {
+namespace {
+
+using test::Dict;
+using test::eventually;
+using test::Got;
+using test::nothing;
+using test::now;
+using test::sleep_ms;
+using test::text;
+
+const test::ScratchDirectory directory;
+
+std::string new_name() {
+  static int count = 0;
+  return "expiry-" + std::to_string(++count);
+}
+
+constexpr double kMs = 0.001;
+
+class ExpiryTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
+  void TearDown() override {
+    holdfast_follow_clock(nullptr);
+    EXPECT_EQ(test::check_segment(dict.segment()), "");
+    const std::string& name = dict.dictionary().name();
+    holdfast_remove(name.data(), name.size());
+  }
+
+  /// Stores by `store(exptime) -> int` and asks all the time by `is_there() -> bool`, for many exptimes. It may end so
+  /// much before its exptime has passed; who asks so much after that must not find it.
+  template <class Store, class IsThere>
+  void expect_ends(Store&& store, IsThere&& is_there, double early, double late) {
+    for (int round = 0; round < 60; ++round) {
+      const double exptime = kMs * (1 + round % 12);
+      const double before = now();
+      ASSERT_EQ(store(exptime), HOLDFAST_OK);
+      const double after = now();
+      for (;;) {
+        const double asked = now();
+        if (!is_there()) break;
+        ASSERT_LT(asked - after, exptime + late);
+      }
+      ASSERT_GE(now() - before, exptime - early);
+    }
+  }
+  /// As values do.
+  template <class Store>
+  void expect_never_late(Store&& store) {
+    expect_ends(
+        store, [this] { return dict.ttl("k") > 0; }, kMs, 0);
+  }
+  /// As what is held does.
+  template <class Store, class IsThere>
+  void expect_never_early(Store&& store, IsThere&& is_there) {
+    expect_ends(store, is_there, 0, kMs);
+  }
+
+  Dict dict{new_name()};
+  double sum = 0;
+};
+
+// --- the system's clock ---
+
+TEST_F(ExpiryTest, a_value_is_never_there_when_its_exptime_has_passed) {
+  expect_never_late([&](double exptime) { return dict.set("k", "v", exptime); });
+  expect_never_late([&](double exptime) { return dict.add("k", "v", exptime); });
+  expect_never_late([&](double exptime) {
+    dict.set("k", "v");
+    return dict.replace("k", "w", exptime);
+  });
+  expect_never_late([&](double exptime) {
+    const Got value = text("v");
+    dict.remove("k");
+    return dict.cas("k", nullptr, &value, exptime);
+  });
+}
+
+TEST_F(ExpiryTest, a_number_that_incr_begins_is_never_there_when_its_time_has_passed) {
+  expect_never_late([&](double exptime) { return dict.incr_from("k", 1, 0, exptime, &sum); });
+}
+
+TEST_F(ExpiryTest, expire_ends_values_and_lists_no_later) {
+  expect_never_late([&](double exptime) {
+    dict.set("k", "v");
+    return dict.expire("k", exptime);
+  });
+  expect_never_late([&](double exptime) {
+    dict.remove("k");
+    dict.push("k", HOLDFAST_RIGHT, "element");
+    return dict.expire("k", exptime);
+  });
+}
+
+TEST_F(ExpiryTest, every_call_finds_a_value_ended_at_the_same_time) {
+  for (int round = 0; round < 40; ++round) {
+    const Got value = text("v");
+    ASSERT_EQ(dict.set("k", "v", 0.002), HOLDFAST_OK);
+    const double end = now() + 0.002;
+    while (now() < end) {
+    }
+    bool stale = false;
+    ASSERT_EQ(dict.get_stale("k", &stale), value);
+    ASSERT_TRUE(stale);
+    ASSERT_EQ(dict.get("k"), nothing());
+    ASSERT_LT(dict.ttl("k"), 0);
+    ASSERT_EQ(dict.expire("k", 1), HOLDFAST_NOT_FOUND);
+    ASSERT_EQ(dict.replace("k", "w"), HOLDFAST_NOT_FOUND);
+    ASSERT_EQ(dict.cas("k", &value, nullptr), HOLDFAST_NOT_FOUND);
+    ASSERT_EQ(dict.incr("k", 1, &sum), HOLDFAST_NOT_FOUND);
+    ASSERT_TRUE(dict.keys().empty());
+    ASSERT_EQ(dict.flush_expired(), 1);
+  }
+}
+
+TEST_F(ExpiryTest, what_is_held_never_ends_early) {
+  holdfast_lease lease{};
+  holdfast_lease other{};
+  const auto is_held = [&] { return dict.try_lock("lock", 0.0001, &other) == HOLDFAST_LOCKED; };
+  expect_never_early(
+      [&](double exptime) {
+        dict.remove("lock");
+        return dict.try_lock("lock", exptime, &lease);
+      },
+      is_held);
+  expect_never_early(
+      [&](double exptime) {
+        dict.remove("lock");
+        dict.try_lock("lock", 0, &lease);
+        return dict.renew("lock", lease, exptime);
+      },
+      is_held);
+  expect_never_early(
+      [&](double exptime) {
+        dict.remove("lock");
+        dict.try_lock("lock", 0, &lease);
+        return dict.expire("lock", exptime);
+      },
+      is_held);
+  expect_never_early(
+      [&](double exptime) {
+        dict.remove("permits");
+        return dict.try_permits("permits", HOLDFAST_RWLOCK, HOLDFAST_ALL_PERMITS, 0, exptime, &lease);
+      },
+      [&] { return dict.try_permits("permits", HOLDFAST_RWLOCK, 1, 0, 0.0001, &other) == HOLDFAST_LOCKED; });
+}
+
+TEST_F(ExpiryTest, ttl_gives_an_exptime_back_up_to_10_billion_seconds) {
+  for (const double exptime : {0.5, 1.0, 3600.0, 86400.0 * 365, 2147483648.0, 4294967296.0, 1e10}) {
+    ASSERT_EQ(dict.set("k", "v", exptime), HOLDFAST_OK);
+    // On a busy machine time may pass meanwhile.
+    EXPECT_TRUE(eventually([&] { return dict.set("k", "v", exptime) == 0 && dict.ttl("k") >= exptime - 0.0015; }));
+    EXPECT_LE(dict.ttl("k"), exptime) << exptime;
+    EXPECT_EQ(dict.get("k"), text("v")) << exptime;
+  }
+  EXPECT_EQ(dict.set("k", "v", 1.0001e10), HOLDFAST_OK);
+  EXPECT_EQ(dict.ttl("k"), 0) << "never";
+}
+
+TEST_F(ExpiryTest, ttl_is_negative_for_what_has_expired_and_is_still_there) {
+  const double before = now();
+  dict.set("k", "v", 0.03);
+  const double after = now();
+  dict.set("stays", "v");
+  sleep_ms(60);
+  const double ttl = dict.ttl("k");
+  EXPECT_LE(ttl, 0.03 - (60 - 1) * kMs);
+  EXPECT_GE(ttl, 0.03 - (now() - before) - kMs);
+  EXPECT_LE(ttl, after + 0.03 - now() + (now() - after));
+  dict.flush_expired();
+  EXPECT_EQ(dict.ttl("k"), Dict::kNoKey);
+  dict.flush_all();
+  EXPECT_EQ(dict.ttl("stays"), Dict::kNoKey) << "nobody knows when it was flushed";
+  holdfast_lease lease{};
+  dict.try_lock("lock", 0.001, &lease);
+  sleep_ms(20);
+  EXPECT_EQ(dict.ttl("lock"), Dict::kNoKey) << "a lock that nobody holds is nothing";
+}
+
+TEST_F(ExpiryTest, ttl_counts_down_and_is_0_for_ever) {
+  dict.set("k", "v", 50);
+  const double first = dict.ttl("k");
+  EXPECT_LE(first, 50.01);
+  EXPECT_GT(first, 20);
+  sleep_ms(30);
+  EXPECT_LT(dict.ttl("k"), first);
+  dict.set("k", "v");
+  EXPECT_EQ(dict.ttl("k"), 0);
+  EXPECT_EQ(dict.ttl("missing"), Dict::kNoKey);
+  dict.set("long", std::string(3000, 'x'), 50);
+  EXPECT_GT(dict.ttl("long"), 20) << "needs no buffer for the value";
+}
+
+TEST_F(ExpiryTest, expire_gives_an_existing_entry_another_end) {
+  EXPECT_EQ(dict.expire("k", 5), HOLDFAST_NOT_FOUND);
+  // On a busy machine it may be gone before that.
+  EXPECT_TRUE(eventually([&] {
+    dict.set("k", "v", 0.05, 3);
+    return dict.expire("k", 0) == HOLDFAST_OK;
+  }));
+  sleep_ms(80);
+  EXPECT_EQ(dict.get("k"), text("v", 3));
+  EXPECT_EQ(dict.ttl("k"), 0);
+  EXPECT_EQ(dict.expire("k", 0.001), HOLDFAST_OK);
+  sleep_ms(20);
+  EXPECT_EQ(dict.get("k"), nothing());
+  EXPECT_EQ(dict.expire("k", 5), HOLDFAST_NOT_FOUND);
+}
+
+TEST_F(ExpiryTest, times_that_make_no_sense_are_refused_and_change_nothing) {
+  dict.set("k", "v");
+  for (const double bad : {-1.0, -0.001, std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_EQ(dict.set("k", "w", bad), HOLDFAST_INVALID);
+    EXPECT_NE(std::string(holdfast_error()).find("exptime"), std::string::npos);
+    EXPECT_EQ(dict.expire("k", bad), HOLDFAST_INVALID);
+    EXPECT_EQ(dict.incr_from("n", 1, 0, bad, &sum), HOLDFAST_INVALID);
+  }
+  EXPECT_EQ(dict.get("k"), text("v"));
+  EXPECT_EQ(dict.ttl("k"), 0);
+  EXPECT_EQ(dict.get("n"), nothing());
+  EXPECT_EQ(dict.set("k", "w", 1e300), HOLDFAST_OK) << "so far away that it is never";
+  EXPECT_EQ(dict.ttl("k"), 0);
+  EXPECT_EQ(dict.set("k", "w", 1e-300), HOLDFAST_OK);
+}
+
+TEST_F(ExpiryTest, a_dictionary_can_be_flushed_more_often_than_an_entry_can_count) {
+  dict.set("old", "v");
+  Word32& epoch = dict.segment().header().flush_epoch;
+  for (const std::uint32_t next : {kFlushMask / 2 - 1, kFlushMask - 1}) {
+    dict.flush_all();
+    epoch.store(next);
+    dict.set("k", "v");
+    for (int i = 0; i < 4; ++i) {
+      dict.flush_all();
+      EXPECT_EQ(dict.get("k"), nothing());
+      EXPECT_EQ(dict.get("old"), nothing());
+    }
+  }
+  EXPECT_EQ(dict.stats().entries, 0U) << "what is flushed is swept out before its number comes again";
+}
+
+// --- a loop's clock ---
+
+class LoopClockTest : public ExpiryTest {
+ protected:
+  void SetUp() override {
+    ExpiryTest::SetUp();
+    ASSERT_EQ(holdfast_follow_clock(&clock), HOLDFAST_OK) << holdfast_error();
+  }
+  static std::uintptr_t now_ms() { return platform::monotonic_ns() / 1'000'000; }
+  /// Lets so much time pass in the loop, and not in the world.
+  void pass(std::uintptr_t ms) { clock = clock + ms; }
+
+  volatile std::uintptr_t clock = now_ms() - 1000;
+};
+
+TEST_F(LoopClockTest, values_are_there_until_the_loops_own_time_says_that_they_ended) {
+  const Got value = text("v");
+  const auto expect_lives = [&](const char* how, std::uintptr_t ms) {
+    EXPECT_EQ(dict.ttl("k"), static_cast<double>(ms) / 1e3) << how;
+    pass(ms - 1);
+    EXPECT_EQ(dict.ttl("k"), kMs) << how;
+    pass(1);
+    EXPECT_LT(dict.ttl("k"), 0) << how;
+    EXPECT_EQ(dict.get("k"), nothing()) << how;
+    EXPECT_EQ(dict.flush_expired(), 1) << how;
+  };
+  dict.set("k", "v", 0.02);
+  expect_lives("set", 20);
+  dict.add("k", "v", 0.001);
+  expect_lives("add", 1);
+  dict.cas("k", nullptr, &value, 0.03);
+  expect_lives("cas", 30);
+  dict.incr_from("k", 1, 0, 0.011, &sum);
+  expect_lives("incr", 11);
+  dict.set("k", "v");
+  dict.expire("k", 0.05);
+  expect_lives("expire", 50);
+  dict.push("k", HOLDFAST_LEFT, "element");
+  dict.expire("k", 0.007);
+  expect_lives("a list", 7);
+}
+
+TEST_F(LoopClockTest, an_exptime_is_cut_to_whole_milliseconds_and_is_not_never_then) {
+  dict.set("k", "v", 0.0029);
+  EXPECT_EQ(dict.ttl("k"), 2 * kMs);
+  dict.set("k", "v", 0.0009);
+  EXPECT_EQ(dict.get("k"), nothing());
+  EXPECT_EQ(dict.ttl("k"), -kMs);
+  dict.set("k", "v", 1e10);
+  EXPECT_EQ(dict.ttl("k"), 1e10);
+}
+
+TEST_F(LoopClockTest, an_exptime_that_the_loop_is_behind_by_is_not_over_and_not_never) {
+  ASSERT_GE(now_ms() - clock, 1000U);
+  dict.set("k", "v", 0.5);
+  EXPECT_EQ(dict.get("k"), text("v"));
+  clock = now_ms();
+  EXPECT_EQ(dict.get("k"), nothing()) << "it ended half a second before now";
+}
+
+TEST_F(LoopClockTest, what_is_held_ends_by_the_clock_of_the_system) {
+  holdfast_lease lease{};
+  holdfast_lease other{};
+  expect_never_early(
+      [&](double exptime) {
+        dict.remove("lock");
+        return dict.try_lock("lock", exptime, &lease);
+      },
+      [&] { return dict.try_lock("lock", 0.0001, &other) == HOLDFAST_LOCKED; });
+  dict.remove("lock");
+  ASSERT_EQ(dict.try_lock("lock", 0, &lease), HOLDFAST_OK);
+  ASSERT_EQ(dict.expire("lock", 0.9), HOLDFAST_OK);
+  EXPECT_EQ(dict.try_lock("lock", 0, &other), HOLDFAST_LOCKED) << "by the loop's time it would have ended";
+}
+
+TEST_F(LoopClockTest, a_loop_that_stands_still_for_more_than_a_minute_is_not_followed) {
+  clock = now_ms() - kLoopLagMaxMs - 1000;
+  const double before = now();
+  dict.set("k", "v", 1000);
+  EXPECT_LE(dict.ttl("k"), 1000);
+  EXPECT_GE(dict.ttl("k"), 1000 - (now() - before) - kMs);
+  clock = now_ms() - kLoopLagMaxMs + 20'000;
+  EXPECT_GT(dict.ttl("k"), 1010) << "now it is";
+}
+
+TEST_F(LoopClockTest, the_systems_clock_can_be_had_again) {
+  clock = now_ms() - 10'000;
+  dict.set("k", "v", 5);
+  EXPECT_EQ(dict.get("k"), text("v"));
+  EXPECT_EQ(holdfast_follow_clock(nullptr), HOLDFAST_OK);
+  EXPECT_EQ(dict.get("k"), nothing());
+}
+
+TEST_F(LoopClockTest, a_clock_of_another_kind_is_refused) {
+  const volatile std::uintptr_t since_1970 = 1'800'000'000'000;
+  EXPECT_EQ(holdfast_follow_clock(&since_1970), HOLDFAST_INVALID);
+  EXPECT_STREQ(holdfast_error(), "bad clock: expected milliseconds of CLOCK_MONOTONIC that have passed");
+  dict.set("k", "v", 0.5);
+  EXPECT_EQ(dict.ttl("k"), 0.5) << "the one before is followed on";
+}
+
+}  // namespace
+}  // namespace holdfast
