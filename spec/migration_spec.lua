@@ -44,7 +44,8 @@ describe("the table of differences", function ()
         if missing then
             pending(missing)
         end
-        local dictionaries = { rows_locks = "1m", rows_small = "100k", rows_values = "256k", rows_large = "8m" }
+        local dictionaries = { rows_locks = "1m", rows_small = "100k", rows_values = "256k", rows_large = "8m",
+                               rows_later = "1m", [("n"):rep(251)] = "100k" }
         local child = nginx.start(folder, "spec/side_by_side/rows.lua", dictionaries)
         local shown, told = {}, {}
         for _, name in ipairs(names_in_table()) do

@@ -2,6 +2,7 @@
 -- is there to be asked. Says "row", its name, and "true" or what is not so.
 
 local ffi = require "ffi"
+local now = require("resty.holdfast.core").C.holdfast_now
 local pack = require("spec.support.dictionary").pack
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
@@ -48,6 +49,13 @@ local function refused(expected, fn, ...)
     if not tostring(err):find(expected, 1, true) then
         error("expected an error that has " .. expected .. ", got " .. tostring(err), 2)
     end
+end
+
+
+-- As a handler that takes long, while nginx's clock stands still.
+local function compute(seconds)
+    local over = now() + seconds
+    repeat until now() >= over
 end
 
 
@@ -145,6 +153,19 @@ row("expire after exptime", function ()
     equal(0, second:lock(KEY))
     same('nil, "not owner"', first:expire(10))
     second:unlock()
+end)
+
+row("end of a lock", function ()
+    -- Whether somebody else gets it at once.
+    local function is_over(module)
+        ngx.update_time()
+        compute(0.05)
+        assert(module:new("rows_locks", { exptime = 0.03 }):lock(KEY))
+        ngx.update_time()
+        return module:new("rows_locks", { timeout = 0 }):lock(KEY) ~= nil
+    end
+    equal(false, is_over(resty_lock))
+    equal(true, is_over(original_lock))
 end)
 
 row("collected object", function ()
@@ -267,6 +288,30 @@ row("pairs of dictionaries", function ()
     ngx.shared.rows_opened = nil
 end)
 
+row("names", function ()
+    local name = ("n"):rep(251)
+    equal(true, ngx.shared[name] ~= nil)
+    local dict, err = shdict.open(name, { size = "100k" })
+    equal(nil, dict)
+    equal(true, err:find("251", 1, true) ~= nil, "the length")
+end)
+
+row("opening", function ()
+    local bytes = 1024 * 1024
+    local file = os.getenv("HOLDFAST_DIR") .. "/rows_later.dict"
+    equal(bytes, ngx.shared.rows_later:capacity())
+    equal(nil, io.open(file))
+    assert(resty_lock:new("rows_later")):trylock(KEY)
+    local pipe = assert(io.popen("stat -c '%b %B' '" .. file .. "'"))
+    local blocks, size = pipe:read("*n", "*n")
+    pipe:close()
+    equal(true, blocks * size >= bytes, "its memory")
+end)
+
+row("methods taken early", function ()
+    refused('bad "zone" argument', theirs.get, ours, KEY)
+end)
+
 row("who is evicted", function ()
     -- What is read often, and then longer ago than all else.
     local function has_often_read(dict)
@@ -372,6 +417,55 @@ row("what has expired", function ()
     end
     equal(true, remains(ours))
     equal(false, remains(theirs))
+end)
+
+row("value at its exptime", function ()
+    -- Of many that sleep at a time, as a loop with one alone wakes late.
+    local function count_late(dict)
+        local threads, late = {}, 0
+        for i = 1, 200 do
+            threads[i] = ngx.thread.spawn(function ()
+                local exptime = i % 20 / 1000 + 0.001
+                dict:set(KEY .. i, 1, exptime)
+                ngx.sleep(exptime)
+                late = late + (dict:get(KEY .. i) and 1 or 0)
+            end)
+        end
+        for i = 1, #threads do
+            ngx.thread.wait(threads[i])
+        end
+        return late
+    end
+    local late = 0
+    for _ = 1, 20 do
+        equal(0, count_late(ours))
+        late = late + count_late(theirs)
+    end
+    equal(true, late > 0)
+end)
+
+row("exptime below 1 ms", function ()
+    ours:set(KEY, 1, 0.0005)
+    equal(nil, ours:get(KEY))
+    theirs:set(KEY, 1, 0.0005)
+    equal(0, theirs:ttl(KEY))
+end)
+
+row("exptime above 10^10 s", function ()
+    ours:set(KEY, 1, 2e10)
+    equal(0, ours:ttl(KEY))
+    theirs:set(KEY, 1, 2e10)
+    equal(2e10, theirs:ttl(KEY))
+end)
+
+row("expire of what has expired", function ()
+    local function bring_back(dict)
+        dict:set(KEY, 1, 0.001)
+        ngx.sleep(0.005)
+        return dict:expire(KEY, 10)
+    end
+    same('nil, "not found"', bring_back(ours))
+    same("true", bring_back(theirs))
 end)
 
 row("flags", function ()

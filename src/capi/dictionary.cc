@@ -41,7 +41,7 @@ int check_name_given(const char* name, std::size_t length) noexcept {
   // What is a little too long is quoted by check_name().
   constexpr std::size_t kQuotable = 4096;
   return length <= kQuotable ? HOLDFAST_OK
-                             : holdfast::capi::fail_number("length of a dictionary's name", length, "1 to 64");
+                             : holdfast::capi::fail_number("length of a dictionary's name", length, "1 to 250");
 }
 
 bool to_value(const holdfast_value& given, ValueIn& value) noexcept {
