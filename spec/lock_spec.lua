@@ -385,12 +385,25 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             end
         end)
 
+        it("takes numbers as new does: as text, of the FFI, and not a number for none", function ()
+            local lock = new { exptime = 40 }
+            lock:lock("key")
+            for time, least in pairs { ["20"] = 19, [5LL] = 4, [0 / 0 .. ""] = 39 } do
+                assert.is_true(lock:expire(time))
+                local left = lock:remaining()
+                assert.is_true(left > least and left < least + 1.5, left)
+            end
+            assert.is_true(lock:expire(10))
+            assert.is_true(lock:expire(0 / 0))
+            assert.is_true(lock:remaining() > 39)
+        end)
+
         it("refuses what is no time, at the line that called", function ()
             local lock = new()
             lock:lock("key")
             assert.is_true(lock:expire(false))
             assert.is_true(lock:expire(math.huge))
-            for _, time in ipairs { -1, 0 / 0, "1", {}, true } do
+            for _, time in ipairs { -1, "x", {}, true } do
                 local ok, err = pcall(function ()
                     local done = lock:expire(time)
                     return done

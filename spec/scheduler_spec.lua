@@ -299,6 +299,13 @@ describe("scheduler", function ()
     end)
 
 
+    it("raises for what is no task in cancel, and names the call", function ()
+        for _, given in ipairs { "task", 5, {}, false } do
+            assert.error_matches(function () scheduler.cancel(given) end,
+                                 "scheduler_spec.lua:%d+: bad receiver of cancel: .*; call it as scheduler.cancel%(task%)$")
+        end
+    end)
+
     it("raises for a wrong receiver of a task's methods, at the line that called", function ()
         local task = spawn(function () end)
         for _, name in ipairs { "join", "status" } do

@@ -20,10 +20,10 @@ local methods
 
 
 -- The line to blame is the one that called the function or method.
-function _M.check_receiver(task, method)
+function _M.check_receiver(task, method, usage)
     if getmetatable(task) ~= methods then
-        error("bad receiver of " .. method .. ": a task expected, got " .. describe(task) .. "; call it as task:"
-              .. method .. "()", 3)
+        error("bad receiver of " .. method .. ": a task expected, got " .. describe(task) .. "; call it as "
+              .. (usage or "task:" .. method .. "()"), 3)
     end
 end
 

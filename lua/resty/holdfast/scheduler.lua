@@ -484,7 +484,7 @@ _M.report = call_on_error
 -- Ends a task where it waits, or will wait next, by an error: what releases locks on its way out runs. One that has not
 -- begun never does. Whether there was something to end.
 function _M.cancel(task)
-    joining.check_receiver(task, "cancel")
+    joining.check_receiver(task, "cancel", "scheduler.cancel(task)")
     if not task.co then
         return false
     end

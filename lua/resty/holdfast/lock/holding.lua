@@ -22,6 +22,7 @@ local leave = core.leave
 local loss = keeping.loss
 local lost = keeping.lost
 local memo = memos.memo
+local read_time = require("resty.holdfast.lock.options").read_time
 local reason = core.reason
 local restart = keeping.restart
 local tonumber = tonumber
@@ -110,6 +111,7 @@ function _M.expire(self, time)
     if not grant then
         return nil, "unlocked"
     end
+    time = read_time(time)
     if not time then
         time = self.exptime
     elseif not is_duration(time) and time ~= INFINITY then

@@ -178,6 +178,17 @@ local function noticed(name, given, is_acceptable, who)
 end
 
 
+-- The time that expire() is given, read as the option exptime.
+function _M.read_time(given)
+    local time = loose_number(given)
+    if time == nil or is_number(time) then
+        return time
+    end
+    warn_once("bad time to expire: " .. describe(time) .. "; not looked at")
+    return nil
+end
+
+
 -- The options as lua-resty-lock understands them. A wait that is over before it begins is none, and a step is no
 -- shorter than a millisecond whatever it is multiplied by.
 local function as_the_original(opts, who)
