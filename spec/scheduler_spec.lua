@@ -302,7 +302,7 @@ describe("scheduler", function ()
     it("raises for what is no task in cancel, and names the call", function ()
         for _, given in ipairs { "task", 5, {}, false } do
             assert.error_matches(function () scheduler.cancel(given) end,
-                                 "scheduler_spec.lua:%d+: bad receiver of cancel: .*; call it as scheduler.cancel%(task%)$")
+                                 "bad receiver of cancel: .*; call it as scheduler.cancel%(task%)$")
         end
     end)
 
