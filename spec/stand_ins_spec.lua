@@ -37,6 +37,11 @@ local STAND_INS = {
                 socket = { tcp = nothing }, thread = { spawn = nothing }, timer = { at = nothing },
                 worker = { exiting = nothing }, config = { debug = false } }
     ]],
+    ["that raises for what it does not have"] = ZONES .. [[
+        local function refuse(_, name) error("no " .. name) end
+        ngx = setmetatable({ shared = setmetatable(shared, { __index = refuse }) }, { __index = refuse })
+        require("resty.shdict").open("beside_it", { size = "100k" })
+    ]],
     ["that is no table"] = "ngx = 'nginx'",
 }
 

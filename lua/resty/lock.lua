@@ -51,9 +51,14 @@ local TRYLOCK_OPTIONS = options.known { "exptime", "why" }
 local WITH_OPTIONS = options.known { "exptime", "timeout", "why" }
 local DEFAULTS = { exptime = 30 }
 
-local ngx = rawget(_G, "ngx")
-local DEBUG = type(ngx) == "table" and type(ngx.config) == "table" and ngx.config.debug
-              or getenv("HOLDFAST_DEBUG") == "1"
+-- What stands in for nginx may raise for what it does not have.
+local function is_debug_build()
+    local ngx = rawget(_G, "ngx")
+    return type(ngx) == "table" and type(ngx.config) == "table" and ngx.config.debug
+end
+
+local asked, answer = pcall(is_debug_build)
+local DEBUG = asked and answer or getenv("HOLDFAST_DEBUG") == "1"
 
 -- With DEBUG, memo shows which objects there are: each refers to its dictionary as long as it lives.
 local dict_ref_type

@@ -31,12 +31,15 @@ local function has_functions(ngx)
 end
 
 
+-- One that raises for what it does not have is none, either.
 local function is_nginx()
     local ngx = rawget(_G, "ngx")
-    if type(ngx) ~= "table" or not has_functions(ngx) then
+    local ok, has = pcall(has_functions, ngx)
+    if type(ngx) ~= "table" or not ok or not has then
         return false
     end
-    local ok, err = pcall(require, "ngx.semaphore")
+    local err
+    ok, err = pcall(require, "ngx.semaphore")
     if not ok then
         warn_once("this ngx has no semaphores, so whoever waits for a lock stops the process: "
                   .. tostring(err):match("^[^\n]*"))
