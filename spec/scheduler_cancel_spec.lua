@@ -267,6 +267,25 @@ describe("scheduler", function ()
             assert.same({ true, true, "first" }, { third:join() })
         end)
 
+        it("closes no circle, as it ends", function ()
+            local first, second, own, got, own_got
+            first = spawn(function () got = { second:join(0.01) } return "first" end)
+            second = spawn(function () return first:join() end)
+            own = spawn(function () own_got = { own:join(0.001) } end)
+            assert.is_true(scheduler.run())
+            assert.same({ nil, "timeout" }, got)
+            assert.same({ true, true, "first" }, { second:join() })
+            assert.same({ nil, "timeout" }, own_got)
+        end)
+
+        it("that has no end closes a circle", function ()
+            local first, second
+            first = spawn(function () return second:join(math.huge) end)
+            second = spawn(function () return first:join(math.huge) end)
+            local reports = collect_reports(function () scheduler.run() end)
+            assert.matches("join() would wait for ever", reports[1], 1, true)
+        end)
+
         it("outside of tasks runs the others meanwhile", function ()
             local turns = 0
             local other = spawn(function () while not scheduler.stopping(0.001) do turns = turns + 1 end end)

@@ -49,6 +49,19 @@ local LOCATIONS = {
             return select(2, coroutine.resume(co))
         end)))
     ]],
+    -- One comes to its end before the worker looks, and one is cut off after that.
+    ["/draining"] = COMMON .. [[
+        while not ngx.worker.exiting() do
+            with(function () dict:set("inside", true) end)
+            ngx.sleep(0.01)
+        end
+        ngx.sleep(0.5)
+        local thread = ngx.thread.spawn(function () with(function () ngx.sleep(600) end) end)
+        ngx.sleep(0.01)
+        assert(ngx.thread.kill(thread))
+        dict:set("cut off", true)
+        while dict:get("cut off") do ngx.sleep(0.01) end
+    ]],
     ["/long"] = COMMON .. "ngx.print(with(function () ngx.sleep(0.5) return 'ran' end))",
 }
 
@@ -118,4 +131,16 @@ describe("with, in nginx,", function ()
             assert.not_equal("twice", (here:get("/nested?what=" .. what)))
         end)
     end
+
+    it("is given back in a worker that is about to exit, too", function ()
+        local here = site.start { locations = LOCATIONS }
+        local connection = here:connect()
+        connection:send("/draining?what=lock")
+        site.await("it is inside", function () return dict:get("inside") end)
+        here:signal("HUP")
+        site.await("one is cut off", function () return dict:get("cut off") end)
+        site.await("it is free", is_free, 5)
+        dict:delete("cut off")
+        assert(connection:receive())
+    end)
 end)

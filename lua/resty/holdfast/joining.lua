@@ -30,13 +30,14 @@ end
 local check_receiver = _M.check_receiver
 
 
--- Would the wait of `task` for `other` close a circle of tasks that wait for each other?
+-- Would the wait of `task` for `other` close a circle of tasks that wait for each other, and for ever?
 local function closes_circle(task, other)
     while other do
         if other == task then
             return true
         end
-        other = other.state == "waiting" and other.cause
+        local has_end = other.timer_place and other.deadline < INFINITY
+        other = other.state == "waiting" and not has_end and other.cause
     end
     return false
 end
@@ -101,7 +102,7 @@ function _M.add_methods(Task, scheduler)
         if not me then
             return run_until_end(task, deadline)
         end
-        if closes_circle(me, task) then
+        if (deadline or INFINITY) == INFINITY and closes_circle(me, task) then
             error("join() would wait for ever: the task waits for its caller", 3)
         end
         local joiners = task.joiners or {}

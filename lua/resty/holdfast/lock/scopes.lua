@@ -46,8 +46,10 @@ function sweep:run()
 end
 
 
-function sweep.is_over()
-    return not next(open)
+-- Who asks takes it out of the list then.
+function sweep:is_over()
+    self.due = next(open) ~= nil
+    return not self.due
 end
 
 
