@@ -150,8 +150,8 @@ HOLDFAST_API double holdfast_now(void);
  * held does not. For a host whose loop reads the clock once a round and counts its timers from that: a value that a
  * handler stores ends when a timer of the same length fires that it sets, not before, however long the handler runs. An
  * exptime is cut to whole milliseconds then. The word is the host's: CLOCK_MONOTONIC as of each round. It has to stay
- * where it is as long as the process lives. While it is behind by more than a minute it is not followed. NULL: the
- * system's clock again, as at first. Any time, any thread. INVALID (it is ahead of that clock). */
+ * where it is as long as the process lives. While it is ahead, or behind by more than a minute, it is not followed.
+ * NULL: the system's clock again, as at first. Any time, any thread. INVALID (it is ahead of that clock). */
 HOLDFAST_API int holdfast_follow_clock(const volatile uintptr_t *milliseconds);
 /* [set-up] Path of the runtime directory: $HOLDFAST_DIR, else /dev/shm/holdfast-<euid>. Enters the world, for good. The
  * string lives as long as the process. NULL on failure, which is not remembered: the next call tries again. */

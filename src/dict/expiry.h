@@ -51,9 +51,6 @@ inline std::uint64_t end_of_value(double seconds) noexcept {
   return std::max(end, kExpiryNever + 1);
 }
 
-/// How far behind the coarse clock may be: by more than the resolution it states (8 to 16 ms seen for 4).
-inline constexpr std::uint64_t kCoarseLagMs = 50;
-
 /// Whether that time has come. By the coarse clock, which is cheap, and by the exact one when it is near.
 inline bool time_passed(std::uint64_t ms) noexcept {
   const std::uint64_t coarse = platform::coarse_monotonic_ns() / 1'000'000;

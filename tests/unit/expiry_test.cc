@@ -339,6 +339,15 @@ TEST_F(LoopClockTest, a_loop_that_stands_still_for_more_than_a_minute_is_not_fol
   EXPECT_GT(dict.ttl("k"), 1010) << "now it is";
 }
 
+TEST_F(LoopClockTest, a_clock_that_was_set_ahead_is_not_followed) {
+  clock = now_ms() + 10'000;
+  dict.set("k", "v", 5);
+  EXPECT_LE(dict.ttl("k"), 5);
+  clock = 1'800'000'000'000;
+  EXPECT_EQ(dict.get("k"), text("v"));
+  EXPECT_LE(dict.ttl("k"), 5);
+}
+
 TEST_F(LoopClockTest, the_systems_clock_can_be_had_again) {
   clock = now_ms() - 10'000;
   dict.set("k", "v", 5);
