@@ -29,6 +29,7 @@ local take_grant = grants.take
 local type = type
 local vacate = require("resty.holdfast.lock.scopes").vacate
 local wait_for = acquire.wait_for
+local waiting = require "resty.holdfast.waiting"
 local wrong_receiver = holding.wrong_receiver
 
 local BUSY = core.BUSY
@@ -226,6 +227,9 @@ function _M.trylock(self, key, opts)
     local grant = take_grant(handle, key)
     local agent = settings.holder or agents.current or agents.get()
     local code = C.holdfast_lock_try(handle, key, #key, exptime, agent, settings.fair, grant.lease)
+    if code == LOCKED and waiting.find_gone() then
+        code = C.holdfast_lock_try(handle, key, #key, exptime, agent, settings.fair, grant.lease)
+    end
     if code == OK then
         if why or settings.watched then
             settle(self, grant, agent, handle, key, exptime, why)

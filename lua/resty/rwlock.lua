@@ -27,6 +27,7 @@ local type = type
 local used = require("resty.holdfast.lock.handing").used
 local vacate = require("resty.holdfast.lock.scopes").vacate
 local wait_for = acquire.wait_for
+local waiting = require "resty.holdfast.waiting"
 local wrong_receiver = holding.wrong_receiver
 
 local BUSY = core.BUSY
@@ -90,6 +91,9 @@ local function take(self, key, want, certain, exptime, timeout, why)
     local agent = holder(settings.holder, certain)
     local code = C.holdfast_permits_try(handle, key, #key, RWLOCK, want, ALL, exptime, agent, settings.fair,
                                         grant.lease)
+    if code == LOCKED and not timeout and waiting.find_gone() then
+        code = C.holdfast_permits_try(handle, key, #key, RWLOCK, want, ALL, exptime, agent, settings.fair, grant.lease)
+    end
     if code == OK then
         settle(self, grant, agent, handle, key, exptime, why)
         return 0

@@ -438,6 +438,44 @@ describe("in a worker of nginx", function ()
     end)
 
 
+    it("what is free is not refused because of light threads that were killed while they waited", function ()
+        local here = site.start { locations = with { ["/refused"] = [[
+            local function rwlock() return assert(require("resty.rwlock"):new("spec_nginx", { timeout = 0 })) end
+            local function permits()
+                return assert(require("resty.semaphore"):new("spec_nginx", { timeout = 0, permits = 1 }))
+            end
+            local ways = {
+                lock = { new, "lock", "unlock" },
+                trylock = { new, "trylock", "unlock" },
+                wrlock = { rwlock, "wrlock", "unlock" },
+                tryrdlock = { rwlock, "tryrdlock", "unlock" },
+                wait = { permits, "wait", "post" },
+            }
+            local way = ways[ngx.var.arg_way]
+            local make, take, give = way[1], way[2], way[3]
+            local key, held, gone = ngx.var.arg_way, make(), {}
+            assert(held[take:gsub("rd", "wr")](held, key))
+            for place = 1, 20 do
+                local other = make()
+                gone[place] = ngx.thread.spawn(function () other[take:gsub("try", "")](other, key, {
+                    timeout = 30,
+                }) end)
+            end
+            ngx.sleep(0.02)                         -- the first of them is first for long enough that none may pass it
+            for _, thread in ipairs(gone) do
+                assert(ngx.thread.kill(thread))
+            end
+            assert(held[give](held, key))
+            local next_one = make()
+            local ok, err = next_one[take](next_one, key, { timeout = take:find "try" == nil and 0 or nil })
+            ngx.print(ok and "taken" or err)
+        ]] } }
+        for _, way in ipairs { "lock", "trylock", "wrlock", "tryrdlock", "wait" } do
+            assert.equal("taken", (here:get("/refused?way=" .. way)), way)
+        end
+    end)
+
+
     it("a client that goes away leaves nothing", function ()
         local here = site.start { server = "lua_check_client_abort on;", locations = with() }
         assert(lock:lock("key"))

@@ -58,6 +58,14 @@ local function try(request, lease)
     end
     return C.holdfast_lock_try(request.handle, key, #key, request.exptime, request.holder, request.fair, lease)
 end
+_M.try = try
+
+
+-- A host replaces it where a coroutine may vanish while it waits: takes such out of their queues, and says whether
+-- there were any. Who does not wait asks before giving up, as what is free may be kept for one of them.
+function _M.find_gone()
+    return false
+end
 
 
 -- No tail calls: those of C functions are not compiled.

@@ -7,9 +7,10 @@
 
 local core = require "resty.holdfast.core"
 local parker = require "resty.holdfast.parker"
+local waiting = require "resty.holdfast.waiting"
 
 local C = core.C
-local abandon = require("resty.holdfast.waiting").abandon
+local abandon = waiting.abandon
 local exiting = ngx.worker.exiting
 local log = ngx.log
 local min = math.min
@@ -44,6 +45,8 @@ local asked_times = 0
 
 -- Who waits, by his waiter's number; also who was killed while he waited, until that is found out.
 local visits, count = {}, 0
+-- How many were dropped so far.
+local dropped = 0
 local idle_since = 0
 
 local complained = false
@@ -81,6 +84,19 @@ function _M.drop(waiter)
     end
     abandon(waiter)
     parker.forget(waiter)
+    dropped = dropped + 1
+end
+
+
+-- Of those who are dropped when they are woken (nginx.lua). What one of them was kept goes to the next, which may be
+-- gone, too.
+function waiting.find_gone()
+    local before = dropped
+    local last
+    repeat
+        last = dropped
+    until count == 0 or not pcall(parker.sleep, 0) or dropped == last
+    return dropped ~= before
 end
 
 

@@ -1,17 +1,35 @@
 -- Waits for what somebody else holds, or what a stopped process keeps from being looked at.
 
-local C = require("resty.holdfast.core").C
 local agents = require "resty.holdfast.agents"
+local core = require "resty.holdfast.core"
 local grants = require "resty.holdfast.lock.grants"
 local hosts = require "resty.holdfast.host"
 local keeping = require "resty.holdfast.lock.keeping"
 local waiting = require "resty.holdfast.waiting"
 
+local C = core.C
 local give_back = grants.give_back
 local hold = grants.hold
 local take_grant = grants.take
 
+local OK = core.OK
+
 local _M = {}
+
+
+-- For one that does not wait, and who has been refused.
+local function attempt(request, settings)
+    if not waiting.find_gone() then
+        return nil, "timeout"
+    end
+    request.holder = request.holder or agents.holder(settings.holder, request.certain)
+    local grant = take_grant(request.handle, request.key)
+    if waiting.try(request, grant.lease) == OK then
+        return 0, grant
+    end
+    give_back(grant)
+    return nil, "timeout"
+end
 
 
 -- The seconds waited and the grant, which is the caller's to release; nil and the reason, after a deadlock its keys.
@@ -19,7 +37,7 @@ local _M = {}
 -- agents.lua says; not before, as only who waits is sure to have a host that is known.
 function _M.wait(request, settings)
     if request.timeout <= 0 then
-        return nil, "timeout"
+        return attempt(request, settings)
     end
     local host, err = hosts.current(settings.block)
     if not host then
