@@ -39,7 +39,8 @@ TEST_F(InterleaveMemory, OfThoseWhoDieWhileItIsLookedForIsFoundToo) {
     parent.hear();
     pause_at("reclaim.done", parent);
     holdfast_lease lease{};
-    parent.say(holdfast_code_text(dict.try_lock("mine", 0, &lease)));
+    // As long a key as theirs: it does not fit where theirs did not.
+    parent.say(holdfast_code_text(dict.try_lock("third 1000", 0, &lease)));
     return 0;
   });
   ASSERT_EQ(living.hear(), "ready");
