@@ -213,12 +213,16 @@ Code Dictionary::flush_all() noexcept {
   Segment* now = segment();
   if (now == nullptr) return Code::removed;
   Word32& epoch = now->header().flush_epoch;
-  if (((epoch.load(kRelaxed) + 1) & (kFlushMask >> 1)) == 0) {
+  std::uint32_t before = epoch.load(kRelaxed);
+  if (((before + 1) & (kFlushMask >> 1)) == 0) {
     std::uint32_t count = 0;
     const Code code = flush_expired(~0U, count);
     if (code != Code::ok) return code;
   }
-  epoch.fetch_add(1, std::memory_order_acq_rel);
+  HOLDFAST_FAILPOINT("flush.looked");
+  // Where another has counted meanwhile, that flushed all there was when this call began. To count on from there could
+  // pass over a sweep.
+  epoch.compare_exchange_strong(before, before + 1, std::memory_order_acq_rel);
   return Code::ok;
 }
 

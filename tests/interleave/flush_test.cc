@@ -1,0 +1,34 @@
+// Flushes beside each other, where the epoch is about to come round.
+#include <gtest/gtest.h>
+
+#include "dict/expiry.h"
+#include "dict/segment.h"
+#include "interleave/failpoint.h"
+#include "support/dict.h"
+
+namespace holdfast::test {
+namespace {
+
+constexpr std::uint32_t kLastBeforeASweep = (kFlushMask >> 1) - 1;
+
+// Fails if a flush counts on from what another has made of the epoch since it looked whether to sweep.
+TEST(InterleaveFlush, NoStepOfTheEpochIsMadeWithoutTheSweepThatBelongsToIt) {
+  const ScratchDirectory directory;
+  Dict dict("dict");
+  ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+  Word32& epoch = dict.segment().header().flush_epoch;
+  epoch.store(kLastBeforeASweep);
+  ASSERT_EQ(dict.set("key", "flushed"), HOLDFAST_OK);
+  int other = -1;
+  at_failpoint("flush.looked", [&] { other = holdfast_flush_all(dict.handle); });
+  EXPECT_EQ(holdfast_flush_all(dict.handle), HOLDFAST_OK);
+  EXPECT_EQ(other, HOLDFAST_OK);
+  EXPECT_EQ(dict.get("key"), nothing());
+  EXPECT_EQ(holdfast_flush_all(dict.handle), HOLDFAST_OK);
+  EXPECT_GT(epoch.load(), kLastBeforeASweep + 1);
+  epoch.store(kLastBeforeASweep + kFlushMask + 1);
+  EXPECT_EQ(dict.get("key"), nothing()) << "it has come back";
+}
+
+}  // namespace
+}  // namespace holdfast::test
