@@ -143,4 +143,20 @@ describe("with, in nginx,", function ()
         dict:delete("cut off")
         assert(connection:receive())
     end)
+
+    it("works where there is no request, in init_by_lua", function ()
+        local here = site.start {
+            http = [[init_by_lua_block {
+                local dict = require("resty.shdict").open("spec_nginx_scopes")
+                local lock = require("resty.lock"):new(dict, { exptime = 600 })
+                local function with()
+                    return lock:with("key", function () return "ran" end)
+                end
+                ran = with() .. coroutine.wrap(with)()
+            }]],
+            locations = { ["/ran"] = "ngx.print(ran)" },
+        }
+        assert.equal("ranran", (here:get("/ran")))
+        assert(is_free())
+    end)
 end)

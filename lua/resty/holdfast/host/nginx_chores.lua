@@ -7,6 +7,7 @@ local threads = require "resty.holdfast.host.nginx_threads"
 
 local C = core.C
 local exiting = ngx.worker.exiting
+local get_phase = ngx.get_phase
 local log = ngx.log
 local max = math.max
 local min = math.min
@@ -22,6 +23,7 @@ local EXITING_STEP = 0.2
 local _M = {
     WHERE = "in nginx locks are renewed only where one can wait for them",
     chores = chores,
+    has_request = function () return get_phase() ~= "init" end,
     is_alive = threads.is_alive,
     is_gone = threads.is_gone,
     spawn = ngx.thread.spawn,

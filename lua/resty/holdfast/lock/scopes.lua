@@ -53,9 +53,13 @@ function sweep:is_over()
 end
 
 
--- From now on give_back(owner, what) is called when the caller's coroutine is gone. What leave() is to be given.
+-- From now on give_back(owner, what) is called when the caller's coroutine is gone. What leave() is to be given; false
+-- where nothing is cut off: outside of coroutines, and where there is no request.
 local function enter(owner, give_back, what)
     local co = co_running()
+    if not co or not keeper.has_request() then
+        return false
+    end
     local scope = { owner = owner, give_back = give_back, what = what, co = co, use = keeper.use_of(co) }
     open[scope] = true
     if not sweep.due then
