@@ -1,4 +1,5 @@
--- Many that wait: what they cost while nothing happens, what memory they take, and how soon all of them go on.
+-- Many that wait: what they cost while nothing happens, what memory they take, how soon all of them go on, and how soon
+-- where they want the same.
 
 local report = require "bench.support.report"
 local runs = require "bench.support.runs"
@@ -11,6 +12,8 @@ local find = runs.find
 local NONE = report.NONE
 -- Percent of a core.
 local IDLE_TARGET = 1
+-- Milliseconds.
+local ONE_VALUE_TARGET = 3
 
 local _M = {}
 
@@ -138,8 +141,48 @@ local function idle(context)
 end
 
 
+-- --- one value for all --------------------------------------------------------------------------------
+
+-- Milliseconds of each round; both ways in turns, each in processes of its own.
+local function one_value_row(context, what, processes, coroutines)
+    local times, err = {}, nil
+    for _ = 1, context.quick and 1 or 5 do
+        for _, way in ipairs { "wait", "lock" } do
+            local lines
+            lines, err = runs.here(context, "one_value",
+                                   { way = way, count = coroutines, rounds = context.quick and 3 or 10 }, processes + 1)
+            runs.collect(times, lines, "last")
+        end
+    end
+    local wait, lock = times["wait ms"], times["lock ms"]
+    if not wait or not lock then
+        return { what, failed(err), NONE, NONE, NONE }
+    end
+    local function shown(list)
+        return digits(stats.median(list)) .. " ms (" .. digits(math.min(unpack(list))) .. ")"
+    end
+    local median = stats.median(wait)
+    return { what, shown(wait), shown(lock), "<= " .. ONE_VALUE_TARGET .. " ms",
+             report.distance(median, ONE_VALUE_TARGET) }
+end
+
+
+local function one_value(context)
+    return {
+        title = "100 that wait for one value",
+        headings = { "waiters", "lock:wait", "lock, one after the other", "target", "distance" },
+        rows = {
+            one_value_row(context, "1 process x 100 coroutines", 1, 100),
+            one_value_row(context, "10 processes x 10 coroutines", 10, 10),
+        },
+        note = "From the release until the last one goes on: the median (and the shortest) of all rounds. Another "
+               .. "process holds the lock.",
+    }
+end
+
+
 function _M.make(context)
-    return { crowd(context), idle(context) }
+    return { crowd(context), idle(context), one_value(context) }
 end
 
 
