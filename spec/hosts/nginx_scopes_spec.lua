@@ -62,6 +62,12 @@ local LOCATIONS = {
         dict:set("cut off", true)
         while dict:get("cut off") do ngx.sleep(0.01) end
     ]],
+    ["/waits"] = COMMON .. [[
+        local lock = assert(require("resty.lock"):new(dict, { timeout = 5 }))
+        local elapsed, err = lock:lock("key")
+        ngx.print(elapsed and "got" or err)
+        lock:unlock()
+    ]],
     ["/long"] = COMMON .. "ngx.print(with(function () ngx.sleep(0.5) return 'ran' end))",
 }
 
@@ -83,6 +89,14 @@ describe("with, in nginx,", function ()
         local lock = resty_lock:new(NAME)
         return not dict:get("key") and (lock:trylock("key") and lock:unlock())
     end
+
+    it("a request that nginx puts where the one was that ended waits in vain for nothing", function ()
+        local here = site.start { locations = LOCATIONS }
+        for _ = 1, 3 do
+            here:get("/exit?what=lock")
+            assert.equal("got", (here:get("/waits")))
+        end
+    end)
 
     for _, what in ipairs { "lock", "rwlock", "semaphore" } do
         for _, ending in ipairs { "exit", "redirect", "exec", "killed", "elsewhere_exit" } do

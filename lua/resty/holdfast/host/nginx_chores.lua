@@ -20,11 +20,15 @@ local INFINITY = math.huge
 -- In a worker that is about to exit nobody stays for what is over.
 local EXITING_STEP = 0.2
 
+-- nginx's timers come up to so much early, and then would be set anew again and again until it is time.
+local TICK = 0.001
+
 local _M = {
     WHERE = "in nginx locks are renewed only where one can wait for them",
     chores = chores,
     has_request = function () return get_phase() ~= "init" end,
     is_alive = threads.is_alive,
+    has_local = threads.has_local,
     is_gone = threads.is_gone,
     spawn = ngx.thread.spawn,
     use_of = threads.use_of,
@@ -76,7 +80,7 @@ function _M.changed()
     if time >= due then
         return
     end
-    local delay = exiting() and 0 or max(time - C.holdfast_now(), 0)
+    local delay = exiting() and 0 or max(time - C.holdfast_now(), 0) + TICK
     local ok, err = timer_at(delay, turn, time)
     if ok then
         due = time

@@ -5,10 +5,12 @@ local ffi = require "ffi"
 local co_running = coroutine.running
 local ffi_cast = ffi.cast
 local getinfo = debug.getinfo
+local getlocal = debug.getlocal
 local getregistry = debug.getregistry
 local ipairs = ipairs
 local pairs = pairs
 local pcall = pcall
+local rawequal = rawequal
 local require = require
 local tonumber = tonumber
 local tostring = tostring
@@ -128,6 +130,26 @@ function _M.is_gone(co, use)
         return false
     end
     return not _M.is_alive(co, use)
+end
+
+
+-- Whether a function that the coroutine is in has the value in a local variable. nginx uses coroutines and the memory
+-- of requests again, so what runs in one may be another request at the same place.
+function _M.has_local(co, value)
+    local level = 0
+    while getinfo(co, level, "f") do
+        local place = 1
+        local name, found = getlocal(co, level, place)
+        while name do
+            if rawequal(found, value) then
+                return true
+            end
+            place = place + 1
+            name, found = getlocal(co, level, place)
+        end
+        level = level + 1
+    end
+    return false
 end
 
 

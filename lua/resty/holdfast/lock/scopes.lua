@@ -29,12 +29,18 @@ local function close(scope)
 end
 
 
+-- The function that entered has the scope in a local variable as long as it runs.
+local function is_left(scope)
+    return keeper.is_gone(scope.co, scope.use) or not keeper.has_local(scope.co, scope)
+end
+
+
 function sweep:run()
     self.due = false
     local scope = next(open)
     while scope do
         local following = next(open, scope)
-        if keeper.is_gone(scope.co, scope.use) then
+        if is_left(scope) then
             pcall(close, scope)
         end
         scope = following
@@ -88,7 +94,7 @@ _M.leave = keeper and leave or nothing
 -- Whether what the object holds was held by a coroutine that is gone; it is given back then.
 function _M.vacate(owner)
     local scope = owner.scope
-    if scope and open[scope] and keeper.is_gone(scope.co, scope.use) then
+    if scope and open[scope] and is_left(scope) then
         pcall(close, scope)
         return true
     end
