@@ -87,6 +87,14 @@ describe("lock", function ()
             assert.equal(0.001, lock.step)
         end)
 
+        it("says what the original says first where no dictionary can have the name", function ()
+            for _, name in ipairs { "", "a\0b", ("x"):rep(300) } do
+                local lock, err = resty_lock:new(name)
+                assert.is_nil(lock)
+                assert.matches("^dictionary not found: .*dictionary name", err)
+            end
+        end)
+
         it("takes what lua-resty-lock takes: numbers as text, false for none, a timeout below 0, no end", function ()
             forbid_waiting()
             local lock = new { exptime = "20", timeout = "2.5", step = 0.01, ratio = "-1", max_step = "0x10" }

@@ -68,8 +68,7 @@ describe("shdict, bad input", function ()
         it("is refused as flags", function ()
             for _, flags in ipairs { "1", {}, print } do
                 assert.has_error(function () dict:set("key", 1, 0, flags) end,
-                                 'bad "flags" argument: a whole number, 0 to 4294967295, expected, got ' ..
-                                 core.describe(flags))
+                                 'bad "flags" argument: a number expected, got ' .. core.describe(flags))
             end
             for _, flags in ipairs { -1, 1.5, 0 / 0, 4294967296, "1" } do
                 assert.has_error(function () dict:cas("key", 1, 1, 0, flags) end,

@@ -27,6 +27,7 @@ local tostring = tostring
 local type = type
 
 local MISMATCH = core.MISMATCH
+local INVALID = core.INVALID
 local NOT_FOUND = core.NOT_FOUND
 local OK = core.OK
 
@@ -155,7 +156,10 @@ local function find_by_name(name)
     end
     local err, code
     dict, err, code = attach(name)
-    return dict, code == NOT_FOUND and "dictionary not found" or err
+    if code == NOT_FOUND then
+        return nil, "dictionary not found"
+    end
+    return dict, code == INVALID and "dictionary not found: " .. err or err
 end
 
 

@@ -97,8 +97,10 @@ int holdfast_guard_sigbus(void) {
 }
 
 int holdfast_name_program(const char* name, size_t length) {
-  if (name == nullptr || length == 0) return fail(Code::invalid, "the name of a program has no bytes");
-  return holdfast::name_program({name, length}) ? HOLDFAST_OK : HOLDFAST_EXISTS;
+  return guarded([&]() -> int {
+    if (name == nullptr || length == 0) return fail(Code::invalid, "the name of a program has no bytes");
+    return holdfast::name_program({name, length}) ? HOLDFAST_OK : HOLDFAST_EXISTS;
+  });
 }
 
 int holdfast_parse_size(const char* text, size_t length, uint64_t* bytes) {

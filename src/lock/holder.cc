@@ -48,9 +48,12 @@ void look_at_permits(const Shard& shard, Arena& arena, const View& view, std::ui
 
 // The one who came first comes first.
 void put_in_order(std::span<Holder> holders, std::uint32_t count) noexcept {
-  if (count > holders.size() && !holders.empty())
-    std::rotate(holders.begin(), holders.begin() + count % holders.size(), holders.end());
-  std::reverse(holders.begin(), holders.begin() + std::min<std::size_t>(count, holders.size()));
+  if (count > holders.size() && !holders.empty()) {
+    const std::span<Holder> oldest = holders.subspan(count % holders.size());
+    std::rotate(holders.begin(), oldest.begin(), holders.end());
+  }
+  const std::span<Holder> written = holders.first(std::min<std::size_t>(count, holders.size()));
+  std::reverse(written.begin(), written.end());
 }
 
 void ask_about(World& world, Holder& holder) noexcept {

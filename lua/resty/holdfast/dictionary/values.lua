@@ -6,8 +6,8 @@ local ffi = require "ffi"
 local tables = require "resty.holdfast.dictionary.tables"
 
 local C = core.C
+local bad_argument = checks.bad_argument
 local bad_duration = checks.bad_duration
-local bad_whole = checks.bad_whole
 local check_zone = checks.check_zone
 local decode = tables.decode
 local encode = tables.encode
@@ -58,7 +58,7 @@ local function store(zone, op, key, value, exptime, flags)
     if not flags then
         flags = 0
     elseif not is_whole(flags) then
-        flags = loose_flags(flags) or bad_whole("flags", flags)
+        flags = loose_flags(flags) or bad_argument("flags", "a number", flags)
     end
 
     local err
