@@ -46,8 +46,54 @@ local STAND_INS = {
 }
 
 
+-- A test of somebody's module, which runs in busted as theirs do.
+local MOCKED = [[
+describe("a module that locks", function ()
+    local before = _G.ngx
+
+    setup(function ()
+        local zone = { capacity = function () return 0 end, get = function () end, add = function () return true end }
+        _G.ngx = mock({ shared = { mocked_locks = zone }, log = function () end, sleep = function () end,
+                        now = os.time, var = {}, ctx = {}, say = function () end, ERR = 4, WARN = 5 })
+    end)
+
+    teardown(function () _G.ngx = before end)
+
+    it("locks and unlocks", function ()
+        local lock = assert(require("resty.lock"):new("mocked_locks", { timeout = "0" }))
+        assert.equal(0, lock:lock("key"))
+        assert.same({ nil, "timeout" }, { require("resty.lock"):new("mocked_locks", { timeout = 0 }):lock("key") })
+        assert.equal(1, lock:unlock())
+        assert.stub(ngx.sleep).was_not_called()
+    end)
+
+    it("has dictionaries", function ()
+        local dict = assert(require("resty.shdict").open("mocked_values", { size = "100k" }))
+        assert.is_true((dict:set("key", 1, 10)))
+        assert.equal(1, dict:get("key"))
+    end)
+end)
+]]
+
+
 describe("a stand-in for ngx", function ()
     after_each(process.clean_up)
+
+    it("made by busted's mock is in nobody's way, in busted", function ()
+        local name = os.tmpname()
+        local path = name .. "_spec.lua"  -- or busted takes it for something else
+        local file = assert(io.open(path, "w"))
+        file:write(MOCKED)
+        file:close()
+        local command = "cd /tmp && timeout 60 busted --lua='%s' --output=TAP '%s' 2>&1"
+        local pipe = assert(io.popen(command:format(os.getenv("HOLDFAST_LUAJIT") or "luajit", path)))
+        local said = pipe:read("*a")
+        pipe:close()
+        os.remove(path)
+        os.remove(name)
+        assert.matches("^ok 1 .*\nok 2 .*\n1%.%.2%s*$", said)
+        assert.is_nil(said:find("not ok", 1, true), said)
+    end)
 
     for what, stand_in in pairs(STAND_INS) do
         it(what .. " is in nobody's way", function ()
