@@ -169,8 +169,8 @@ describe("ngx.shared", function ()
             lines[#lines + 1] = line
         end
         assert.equal('nil dictionary "nothing": dictionary not found', lines[1])
-        assert.matches('^nil dictionary "": empty dictionary name', lines[2])
-        assert.matches('^nil dictionary "n+": dictionary name of 251 bytes', lines[3])
+        assert.matches('^nil dictionary "": dictionary not found: empty dictionary name', lines[2])
+        assert.matches('^nil dictionary "n+": dictionary not found: dictionary name of 251 bytes', lines[3])
         assert.equal('nil dictionary "a\\x0Ab": dictionary not found', lines[4])
         assert.matches("bad name to install: string expected, got number$", lines[5])
         assert.equal("nil", lines[6])
