@@ -105,6 +105,7 @@ function _M.new(class, dict_name, opts)
         ratio = ratio,
         max_step = max_step,
         settings = settings,
+        key = nil,  -- leaves room for it: a table that grows with its first lock costs three times as much
     }, mt)
     if DEBUG then
         -- Not by an initialiser: that costs three times as much.

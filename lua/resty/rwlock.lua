@@ -66,6 +66,7 @@ function _M.new(class, dict_name, opts)
         ratio = times.ratio,
         max_step = times.max_step,
         settings = settings,
+        key = nil,  -- as in resty.lock
     }, mt)
 end
 
