@@ -29,15 +29,12 @@ describe("the table of differences", function ()
     local folder
 
     before_each(function ()
-        local listing = assert(io.popen("mktemp -d /dev/shm/holdfast-spec.XXXXXX"))
-        folder = listing:read("*l")
-        listing:close()
+        folder = nginx.folder()
     end)
 
     after_each(function ()
         nginx.stop()
         process.clean_up()
-        os.execute("rm -rf -- '" .. folder .. "'")
     end)
 
     it("has rows that are true, and no other differences are known", function ()

@@ -26,8 +26,8 @@ local tonumber = tonumber
 local tostring = tostring
 local type = type
 
-local MISMATCH = core.MISMATCH
 local INVALID = core.INVALID
+local MISMATCH = core.MISMATCH
 local NOT_FOUND = core.NOT_FOUND
 local OK = core.OK
 

@@ -50,17 +50,7 @@ local it = missing and function (text) pending(text .. ": " .. missing) end or i
 
 
 local function locations(sources)
-    local all = {}
-    for path, location in pairs(sources) do
-        if type(location) == "string" then
-            location = { content = location }
-        end
-        for phase, source in pairs(location) do
-            location[phase] = COMMON .. source
-        end
-        all[path] = location
-    end
-    return all
+    return site.with_common(COMMON, sources)
 end
 
 

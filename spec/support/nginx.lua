@@ -31,7 +31,7 @@ http {
 
 local _M = {}
 
-local running
+local running, made
 local program, load_modules
 
 
@@ -115,12 +115,23 @@ function _M.start(folder, file, dictionaries, options)
 end
 
 
+-- A new folder in shared memory, which stop() removes.
+function _M.folder()
+    made = output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
+    return made
+end
+
+
 -- Ends the one that was started last, and its workers.
 function _M.stop()
     if running then
         running:kill(process.TERM)
         pcall(running.wait, running)
         running = nil
+    end
+    if made then
+        os.execute("rm -rf -- '" .. made .. "'")
+        made = nil
     end
 end
 

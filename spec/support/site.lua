@@ -115,6 +115,22 @@ local function phases(location)
 end
 
 
+-- Locations of which each source begins with `common`.
+function _M.with_common(common, locations)
+    local all = {}
+    for path, location in pairs(locations) do
+        if type(location) == "string" then
+            location = { content = location }
+        end
+        for phase, source in pairs(location) do
+            location[phase] = common .. source
+        end
+        all[path] = location
+    end
+    return all
+end
+
+
 local function locations_of(options)
     local lines = {}
     for path, location in pairs(options.locations or {}) do

@@ -195,17 +195,15 @@ end
 
 
 local function resume(task)
+    if task.cancelled and not task.begun then
+        task.ends = true
+        return finish(task, false, CANCELLED)
+    end
     current = task
     agents.current = task.agent
     task.state = "running"
-    local arguments = task.arguments
-    if task.cancelled and not task.begun then
-        task.ends = true
-        current = nil
-        agents.current = agents.outside
-        return finish(task, false, CANCELLED)
-    end
     task.begun = true
+    local arguments = task.arguments
     if arguments then
         task.arguments = nil
         return resumed(task, co_resume(task.co, unpack(arguments, 1, arguments.count)))

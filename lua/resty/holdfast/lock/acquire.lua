@@ -32,6 +32,20 @@ local function attempt(request, settings)
 end
 
 
+-- As the object's settings say: the seconds waited; nil and the reason, after a deadlock its keys.
+function _M.wait_by(host, request, settings, lease)
+    if settings.wait == "wake" then
+        local elapsed, err, keys = waiting.wake(host, request, lease)
+        if elapsed or err then
+            return elapsed, err, keys
+        end
+    end
+    return waiting.poll(host, request, lease)
+end
+
+local wait_by = _M.wait_by
+
+
 -- The seconds waited and the grant, which is the caller's to release; nil and the reason, after a deadlock its keys.
 -- waiting.lua says what a request is, options.lua what settings are. Where the request names no holder, it is named as
 -- agents.lua says; not before, as only who waits is sure to have a host that is known.
@@ -46,12 +60,7 @@ function _M.wait(request, settings)
     request.holder = request.holder or agents.holder(settings.holder, request.certain)
     local grant = take_grant(request.handle, request.key)
     local elapsed, keys
-    if settings.wait == "wake" then
-        elapsed, err, keys = waiting.wake(host, request, grant.lease)
-    end
-    if not elapsed and not err then
-        elapsed, err = waiting.poll(host, request, grant.lease)
-    end
+    elapsed, err, keys = wait_by(host, request, settings, grant.lease)
     if not elapsed then
         give_back(grant)
         if keys then

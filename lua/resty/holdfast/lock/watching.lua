@@ -4,7 +4,6 @@ local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local hosts = require "resty.holdfast.host"
 local options = require "resty.holdfast.lock.options"
-local waiting = require "resty.holdfast.waiting"
 
 local C = core.C
 local ffi_new = ffi.new
@@ -13,6 +12,7 @@ local key_string = core.key_string
 local read_call = options.read_call
 local reason = core.reason
 local type = type
+local wait_by = require("resty.holdfast.lock.acquire").wait_by
 local wrong_receiver = require("resty.holdfast.lock.holding").wrong_receiver
 
 local BUSY = core.BUSY
@@ -30,18 +30,12 @@ local function wait_for(self, request)
     if request.timeout <= 0 then
         return nil, "timeout"
     end
-    local settings = self.settings
-    local host, err = hosts.current(settings.block)
+    local host, err = hosts.current(self.settings.block)
     if not host then
         return nil, err
     end
     local elapsed, keys
-    if settings.wait == "wake" then
-        elapsed, err, keys = waiting.wake(host, request)
-    end
-    if not elapsed and not err then
-        elapsed, err = waiting.poll(host, request)
-    end
+    elapsed, err, keys = wait_by(host, request, self.settings)
     if elapsed then
         return elapsed
     end
