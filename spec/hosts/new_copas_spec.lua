@@ -6,7 +6,7 @@ local process = require "spec.support.process"
 local snippets = require "spec.support.snippets"
 
 local it = loops.LOOPS["new copas"] and it
-           or function (text) pending(text .. ": COPAS_PATH names no folder with copas 4 or newer") end
+           or function (text) pending(text .. ": COPAS_PATH names no copas 4 or newer (not in Debian 12)") end
 
 
 describe("in new copas", function ()

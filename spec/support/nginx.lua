@@ -55,7 +55,7 @@ function _M.missing_stream()
     local why = _M.missing()
     if not why and not load_modules:find("stream_lua", 1, true)
        and not output(program .. " -V 2>&1"):find("%-%-add%-module=%S*stream%S*lua") then
-        return program .. " has no Lua in stream"
+        return program .. " has no Lua in stream (not in Debian 12)"
     end
     return why
 end
