@@ -1,6 +1,5 @@
 // What changes one entry, or all.
 #include <bit>
-#include <limits>
 
 #include "base/failpoint.h"
 #include "dict/audit.h"
@@ -15,13 +14,6 @@ namespace {
 
 /// For a shard of which memory is to be reclaimed: not more than an attempt waits for it.
 constexpr std::uint64_t kReclaimPatienceNs = 50'000'000;
-
-/// Whether storing the value over this entry would change nothing but the word of a number or a boolean: one store,
-/// then, and no new entry.
-bool differs_by_a_word(const View& view, const ValueIn& value, std::uint64_t expiry) noexcept {
-  return view.type == value.type && (value.type == EntryType::number || value.type == EntryType::boolean) &&
-         view.entry->flags.load(kRelaxed) == value.flags && view.entry->expiry.load(kRelaxed) == expiry;
-}
 
 bool same_bytes(const Word64* words, const char* bytes, std::size_t count) noexcept {
   for (; count >= 8; count -= 8, bytes += 8, ++words)
@@ -45,164 +37,78 @@ bool same_value(const View& view, const ValueIn& value) noexcept {
   }
 }
 
-bool can_ever_fit(const Segment& segment, std::size_t key_length, std::size_t value_size) noexcept {
-  return value_size <= std::numeric_limits<std::uint32_t>::max() &&
-         granules_for(key_length, value_size) <= segment.geometry().block_max();
-}
-
 Evict eviction_for(StoreOp op) noexcept {
   return op == StoreOp::safe_set || op == StoreOp::safe_add ? Evict::no : Evict::yes;
 }
 
+Code finish(Code code, const Transaction& change, Effect& effect) noexcept {
+  effect.evicted |= change.evicted();
+  return code;
+}
+
 }  // namespace
 
-Code Dictionary::put(Segment& segment, Shard& shard, Arena& arena, const Key& key, Place& place, const ValueIn& value,
-                     std::uint64_t expiry_at_ms, Evict evict, Effect& effect) noexcept {
-  const auto count = static_cast<std::uint32_t>(granules_for(key.length, value.size));
-  Room room(world_, segment, shard, arena);
-  std::uint32_t block = arena.allocate(count);
-  if (block == 0) {
-    const Code code = room.make(count, evict, key, place, effect.evicted);
-    if (code != Code::ok) return code;
-    block = arena.allocate(count);
-    if (block == 0) return Code::corrupt;
-  }
-#ifdef HOLDFAST_TEST_MISORDER  // links the entry before it is filled: tests/crash proves with it that it would notice
-  commit(*place.link, block);
-#endif
-  shard.fill(block, key, value, expiry_word(expiry_at_ms, segment.flush_epoch()));
-  ShardHeader& header = shard.header();
-  if (expiry_at_ms != kExpiryNever && expiry_at_ms < header.reclaim_after.load(kRelaxed))
-    header.reclaim_after.store(expiry_at_ms, kRelaxed);
-  const Place old = place;
-  shard.entry(block).next.store(old.block != 0 ? old.view.entry->next.load(kRelaxed) : 0, kRelaxed);
-  commit(*place.link, block);
-  if (old.block != 0) {
-    const std::uint8_t uses = shard.mark(old.block).load(kRelaxed);
-    room.discard(old.block, old.view);
-    shard.mark(block).store(uses, kRelaxed);
-    shard.touch(block);
-  } else {
-    shard.mark(block).store(0, kRelaxed);
-    header.entries.store(header.entries.load(kRelaxed) + 1, kRelaxed);
-  }
-  place.block = block;
-  place.view = {&shard.entry(block), value.type, key.length, static_cast<std::uint32_t>(value.size), count};
-  return Code::ok;
-}
-
-// Inline: to hand its arguments on would be a tenth of setting a number again.
-[[gnu::always_inline]] inline Code Dictionary::write(Segment& segment, Shard& shard, Arena& arena, const Key& key,
-                                                     Place& place, const ValueIn& value, std::uint64_t expiry_at_ms,
-                                                     Evict evict, Effect& effect) noexcept {
-  if (place.block != 0 && differs_by_a_word(place.view, value, expiry_word(expiry_at_ms, segment.flush_epoch()))) {
-    commit(*place.view.value(), value.bits);
-    shard.touch(place.block);
-    return Code::ok;
-  }
-  return put(segment, shard, arena, key, place, value, expiry_at_ms, evict, effect);
-}
-
-// REQUIRES: place.block is not 0.
-void Dictionary::cut(Segment& segment, Shard& shard, Arena& arena, const Place& place) noexcept {
-  commit(*place.link, place.view.entry->next.load(kRelaxed));
-  Room(world_, segment, shard, arena).discard(place.block, place.view);
-  ShardHeader& header = shard.header();
-  header.entries.store(header.entries.load(kRelaxed) - 1, kRelaxed);
-}
-
-Code Dictionary::store(StoreOp op, std::string_view name, const ValueIn& value, double exptime,
+Code Dictionary::store(StoreOp op, std::string_view key, const ValueIn& value, double exptime,
                        Effect& effect) noexcept {
-  Segment* now = segment();
-  if (now == nullptr) return Code::removed;
-  if (!can_ever_fit(*now, name.size(), value.size)) return Code::too_large;
-  const Key key(name.data(), name.size(), now->seed());
   const std::uint64_t end = end_of_value(exptime);
-  return mutate(*now, key.hash, [&](Shard& shard, Arena& arena) {
-    Place place{};
-    if (!shard.find(key, place)) return Code::corrupt;
+  return transact(key, [&](Transaction& change) {
     if (op != StoreOp::set && op != StoreOp::safe_set) {
-      const bool exists = place.block != 0 && Shard::counts(place.view, now->flush_epoch());
+      const bool exists = change.exists();
       if (op == StoreOp::replace && !exists) return Code::not_found;
       if (op != StoreOp::replace && exists) return Code::exists;
     }
-    return write(*now, shard, arena, key, place, value, end, eviction_for(op), effect);
+    return finish(change.write(value, end, eviction_for(op)), change, effect);
   });
 }
 
-Code Dictionary::remove(std::string_view name) noexcept {
-  Segment* now = segment();
-  if (now == nullptr) return Code::removed;
-  const Key key(name.data(), name.size(), now->seed());
-  return mutate(*now, key.hash, [&](Shard& shard, Arena& arena) {
-    Place place{};
-    if (!shard.find(key, place)) return Code::corrupt;
-    if (place.block == 0) return Code::not_found;
-    const bool existed = Shard::counts(place.view, now->flush_epoch());
-    cut(*now, shard, arena, place);
+Code Dictionary::remove(std::string_view key) noexcept {
+  return transact(key, [](Transaction& change) {
+    const bool existed = change.exists();
+    if (change.found()) change.cut();
     return existed ? Code::ok : Code::not_found;
   });
 }
 
-Code Dictionary::compare_and_swap(std::string_view name, const ValueIn* expected, const ValueIn* desired,
-                                  double exptime, Effect& effect) noexcept {
-  Segment* now = segment();
-  if (now == nullptr) return Code::removed;
-  if (desired != nullptr && !can_ever_fit(*now, name.size(), desired->size)) return Code::too_large;
-  const Key key(name.data(), name.size(), now->seed());
+Code Dictionary::compare_and_swap(std::string_view key, const ValueIn* expected, const ValueIn* desired, double exptime,
+                                  Effect& effect) noexcept {
   const std::uint64_t end = end_of_value(exptime);
-  return mutate(*now, key.hash, [&](Shard& shard, Arena& arena) {
-    Place place{};
-    if (!shard.find(key, place)) return Code::corrupt;
-    const bool exists = place.block != 0 && Shard::counts(place.view, now->flush_epoch());
+  return transact(key, [&](Transaction& change) {
+    const bool exists = change.exists();
     if (expected == nullptr && exists) return Code::exists;
     if (expected != nullptr && !exists) return Code::not_found;
-    if (expected != nullptr && !same_value(place.view, *expected)) return Code::differs;
-    if (desired != nullptr) return write(*now, shard, arena, key, place, *desired, end, Evict::yes, effect);
-    if (exists) cut(*now, shard, arena, place);
+    if (expected != nullptr && !same_value(change.view(), *expected)) return Code::differs;
+    if (desired != nullptr) return finish(change.write(*desired, end, Evict::yes), change, effect);
+    if (exists) change.cut();
     return Code::ok;
   });
 }
 
-Code Dictionary::increment(std::string_view name, double by, const Initial* initial, double& sum,
+Code Dictionary::increment(std::string_view key, double by, const Initial* initial, double& sum,
                            Effect& effect) noexcept {
-  Segment* now = segment();
-  if (now == nullptr) return Code::removed;
-  if (!can_ever_fit(*now, name.size(), sizeof(double))) return Code::too_large;
-  const Key key(name.data(), name.size(), now->seed());
   const std::uint64_t end = initial != nullptr ? end_of_value(initial->exptime) : kExpiryNever;
-  return mutate(*now, key.hash, [&](Shard& shard, Arena& arena) {
-    Place place{};
-    if (!shard.find(key, place)) return Code::corrupt;
-    if (place.block != 0 && Shard::counts(place.view, now->flush_epoch())) {
-      if (place.view.type != EntryType::number) return Code::not_a_number;
-      Word64& word = *place.view.value();
+  return transact(key, [&](Transaction& change) {
+    if (change.exists()) {
+      if (!change.is(EntryType::number)) return Code::not_a_number;
+      Word64& word = *change.view().value();
       sum = std::bit_cast<double>(word.load(kRelaxed)) + by;
       commit(word, std::bit_cast<std::uint64_t>(sum));
-      shard.touch(place.block);
+      change.touch();
       return Code::ok;
     }
     if (initial == nullptr) return Code::not_found;
     sum = initial->value + by;
     const ValueIn value{EntryType::number, 0, std::bit_cast<std::uint64_t>(sum), nullptr, sizeof(double)};
-    return put(*now, shard, arena, key, place, value, end, Evict::yes, effect);
+    return finish(change.put(value, end, Evict::yes), change, effect);
   });
 }
 
-Code Dictionary::expire(std::string_view name, double exptime) noexcept {
-  Segment* now = segment();
-  if (now == nullptr) return Code::removed;
-  const Key key(name.data(), name.size(), now->seed());
+Code Dictionary::expire(std::string_view key, double exptime) noexcept {
   const std::uint64_t value_end = end_of_value(exptime);
-  return mutate(*now, key.hash, [&](Shard& shard, Arena&) {
-    Place place{};
-    if (!shard.find(key, place)) return Code::corrupt;
-    const std::uint32_t flush = now->flush_epoch();
-    if (place.block == 0 || !Shard::counts(place.view, flush)) return Code::not_found;
-    const std::uint64_t end = is_holdable(place.view.type) ? end_of_lease(exptime) : value_end;
-    commit(place.view.entry->expiry, expiry_word(end, flush));
-    ShardHeader& header = shard.header();
-    if (end != kExpiryNever && end < header.reclaim_after.load(kRelaxed)) header.reclaim_after.store(end, kRelaxed);
+  return transact(key, [&](Transaction& change) {
+    if (!change.exists()) return Code::not_found;
+    const std::uint64_t end = is_holdable(change.view().type) ? end_of_lease(exptime) : value_end;
+    commit(change.view().entry->expiry, expiry_word(end, change.flush_epoch()));
+    change.note_end(end);
     return Code::ok;
   });
 }

@@ -21,6 +21,7 @@
 #include "dict/room.h"
 #include "dict/segment.h"
 #include "dict/shard.h"
+#include "dict/transaction.h"
 #include "platform/platform.h"
 
 namespace holdfast {
@@ -120,16 +121,12 @@ class Dictionary {
     return now != nullptr && !now->retired() ? now : refresh();
   }
 
-  /// Runs `operation(Shard&, Arena&) -> Code` with the mutex of the key's shard. It must either commit, or return
-  /// Code::corrupt before having changed anything: the shard is repaired then, and the operation run again. So it is
-  /// after each Code::no_memory for which memory of dead processes was looked for, kLooksMax times at most.
+  /// Runs `operation(Transaction&) -> Code` with the mutex of the key's shard, after the key was looked up. It must
+  /// either commit, or return Code::corrupt before having changed anything: the shard is repaired then, and the
+  /// operation run again. So it is after each Code::no_memory for which memory of dead processes was looked for,
+  /// kLooksMax times at most. Also: removed, timeout, busy, system.
   template <class Operation>
-  Code mutate(Segment& segment, std::uint64_t hash, Operation&& operation,
-              std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
-
-  /// Adds or overwrites the key's entry at `place`, which names the new one afterwards. ok, no_memory, corrupt.
-  Code put(Segment& segment, Shard& shard, Arena& arena, const Key& key, Place& place, const ValueIn& value,
-           std::uint64_t expiry_at_ms, Evict evict, Effect& effect) noexcept;
+  Code transact(std::string_view key, Operation&& operation, std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 
  private:
   Dictionary(World& world, std::string name, const DictionaryOptions& options)
@@ -138,17 +135,14 @@ class Dictionary {
   Segment* refresh() noexcept;
   Segment* adopt(std::unique_ptr<Segment> next);
   Code find_any(Segment& segment, std::string_view key, ValueOut& out, bool& stale) noexcept;
-  bool is_held(Segment& segment, const Key& key, const ValueOut& out) noexcept;
+  bool is_held(const Key& key, const ValueOut& out) noexcept;
   void count_read(Segment& segment, bool hit) noexcept;
   Shard::Read read(Segment& segment, const Key& key, ValueOut& out) noexcept;
   Shard::Read read_again(Shard& shard, const Key& key, ValueOut& out, Shard::Read result) noexcept;
   Code read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::Read& result) noexcept;
   Code keys_of(Shard& shard, std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count);
-  Code write(Segment& segment, Shard& shard, Arena& arena, const Key& key, Place& place, const ValueIn& value,
-             std::uint64_t expiry_at_ms, Evict evict, Effect& effect) noexcept;
   std::optional<Code> reclaim(Segment& segment, Shard& shard, int looks, Code result) noexcept;
   Code reclaim_from_dead(Segment& segment, Shard& shard, bool needed, bool& found) noexcept;
-  void cut(Segment& segment, Shard& shard, Arena& arena, const Place& place) noexcept;
 
   static constexpr int kLooksMax = 8;  // for the memory of the dead, in one call
 
@@ -162,9 +156,11 @@ class Dictionary {
 };
 
 template <class Operation>
-Code Dictionary::mutate(Segment& segment, std::uint64_t hash, Operation&& operation,
-                        std::uint64_t patience_ns) noexcept {
-  Shard& shard = segment.shard_of(hash);
+Code Dictionary::transact(std::string_view name, Operation&& operation, std::uint64_t patience_ns) noexcept {
+  Segment* const now = segment();
+  if (now == nullptr) return Code::removed;
+  const Key key(name.data(), name.size(), now->seed());
+  Shard& shard = now->shard_of(key.hash);
   for (int looks = 0;; ++looks) {
     Code result = Code::corrupt;
     bool crowded = false;
@@ -172,16 +168,16 @@ Code Dictionary::mutate(Segment& segment, std::uint64_t hash, Operation&& operat
       const ShardGuard guard(shard, patience_ns);
       if (!guard.held()) return guard.code();
       for (int attempt = 0; attempt < 2 && result == Code::corrupt; ++attempt) {
-        Arena arena(shard);
-        result = operation(shard, arena);
-        crowded = arena.crowded();
-        if (result == Code::corrupt || arena.damaged()) [[unlikely]]
+        Transaction change(world_, *now, shard, key);
+        if (change.find()) result = operation(change);
+        crowded = change.arena().crowded();
+        if (result == Code::corrupt || change.arena().damaged()) [[unlikely]]
           repair(shard);
       }
     }
     if (!crowded) [[likely]]
       return result;
-    if (const std::optional<Code> end = reclaim(segment, shard, looks, result)) return *end;
+    if (const std::optional<Code> end = reclaim(*now, shard, looks, result)) return *end;
   }
 }
 

@@ -85,20 +85,18 @@ Shard::Read Dictionary::read_again(Shard& shard, const Key& key, ValueOut& out, 
 }
 
 // Whether a holder lives. Only where the one that was found is dead and others are there, the mutex is taken.
-bool Dictionary::is_held(Segment& segment, const Key& key, const ValueOut& out) noexcept {
+bool Dictionary::is_held(const Key& key, const ValueOut& out) noexcept {
   if (!world_.is_dead(out.bits)) return true;
   if (out.type == EntryType::lock || !out.shared) return false;
   Owners owners;
-  const Code code = mutate(
-      segment, key.hash,
-      [&](Shard& shard, Arena& arena) {
-        Place place{};
-        if (!shard.find(key, place)) return Code::corrupt;
-        if (place.block == 0 || place.view.type != EntryType::permits) return Code::not_found;
-        const Holds holds = holds_of(shard, arena, place.view);
+  const Code code = transact(
+      {key.data, key.length},
+      [&](Transaction& change) {
+        if (!change.is(EntryType::permits)) return Code::not_found;
+        const Holds holds = holds_of(change.shard(), change.arena(), change.view());
         for (Holds::Cursor at(holds); at.found(); at.advance())
-          if (is_live(at.expiry().load(kRelaxed), segment.flush_epoch())) owners.add(at.fields().owner.load(kRelaxed));
-        return arena.damaged() ? Code::corrupt : Code::ok;
+          if (is_live(at.expiry().load(kRelaxed), change.flush_epoch())) owners.add(at.fields().owner.load(kRelaxed));
+        return change.arena().damaged() ? Code::corrupt : Code::ok;
       },
       kReadPatienceNs);
   if (code != Code::ok) return code != Code::not_found;
@@ -115,7 +113,7 @@ Code Dictionary::find_any(Segment& segment, std::string_view name, ValueOut& out
   if (result == Shard::Read::damaged) return Code::corrupt;
   const std::uint32_t flush = segment.flush_epoch();
   stale = !(is_holdable(out.type) ? is_live(out.expiry, flush) : is_live_value(out.expiry, flush));
-  if (is_holdable(out.type) && (stale || !is_held(segment, key, out))) return Code::not_found;
+  if (is_holdable(out.type) && (stale || !is_held(key, out))) return Code::not_found;
   return result == Shard::Read::found ? Code::ok : Code::buffer;
 }
 

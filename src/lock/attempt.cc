@@ -27,23 +27,17 @@ Sight look_at_lock(const Watch& watch, Living& living, const Onlooker& waiter) n
 
 constexpr WatchKind kLockWatch{&look_at_lock, &blocker_of_lock};
 
-bool fits(const Segment& segment, std::string_view key) noexcept {
-  return granules_for(key.size(), sizeof(LockFields)) <= segment.geometry().block_max();
-}
-
 // The key holds something else, or nothing: a free lock takes its place, unless that is a value that counts.
-Code make_lock(Dictionary& dictionary, Segment& segment, Shard& shard, Arena& arena, const Key& key, Place& place,
-               Refusal& refusal) noexcept {
-  if (place.block != 0 && Shard::counts(place.view, segment.flush_epoch())) {
+Code make_lock(Transaction& change, Refusal& refusal) noexcept {
+  if (change.exists()) {
     refusal.place = 0;
     refusal.watch = {};
-    refusal.end_ms = expiry_ms(place.view.entry->expiry.load(kRelaxed));
+    refusal.end_ms = expiry_ms(change.view().entry->expiry.load(kRelaxed));
     return Code::locked;
   }
   const ValueIn value{EntryType::lock, 0, kNobody, nullptr, sizeof(LockFields)};
-  Effect effect;
-  const Code code = dictionary.put(segment, shard, arena, key, place, value, kExpiryNever, Evict::yes, effect);
-  if (code == Code::ok) count_free_locks(shard, 1);
+  const Code code = change.put(value, kExpiryNever, Evict::yes);
+  if (code == Code::ok) count_free_locks(change.shard(), 1);
   return code;
 }
 
@@ -146,22 +140,16 @@ Blocker blocker_of_lock(const Watch& watch) noexcept {
 
 Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const Owners& dead, Lease& lease,
                   Refusal& refusal) noexcept {
-  Segment* const segment = dictionary.segment();
-  if (segment == nullptr) return Code::removed;
-  if (!fits(*segment, attempt.key)) return Code::too_large;
-  const Key key(attempt.key.data(), attempt.key.size(), segment->seed());
   World& world = dictionary.world();
   Result result{lease, refusal, {}};
-  const Code code = dictionary.mutate(
-      *segment, key.hash,
-      [&](Shard& shard, Arena& arena) {
-        Place place{};
-        if (!shard.find(key, place)) return Code::corrupt;
-        if (place.block == 0 || place.view.type != EntryType::lock) {
-          const Code made = make_lock(dictionary, *segment, shard, arena, key, place, refusal);
+  const Code code = dictionary.transact(
+      attempt.key,
+      [&](Transaction& change) {
+        if (!change.is(EntryType::lock)) {
+          const Code made = make_lock(change, refusal);
           if (made != Code::ok) return made;
         }
-        return judge({*segment, shard, arena, *place.view.entry, place.view.lock()}, world, attempt, dead, result);
+        return judge(LockEntry::of(change), world, attempt, dead, result);
       },
       kAttemptPatienceNs);
   tell(dictionary, attempt.key, result.chosen);

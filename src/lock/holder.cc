@@ -15,21 +15,22 @@ namespace holdfast {
 
 namespace {
 
-void look_at_lock(const Shard& shard, Arena& arena, const View& view, Holder& holder) noexcept {
+void look_at_lock(Transaction& change, Holder& holder) noexcept {
+  const View& view = change.view();
   const LockFields& lock = view.lock();
   holder.lease = {lock.owner.load(kRelaxed), lock.sequence.load(kRelaxed)};
   holder.since_ms = lock.since.load(kRelaxed);
   holder.end_ms = expiry_ms(view.entry->expiry.load(kRelaxed));
-  const Holds note = note_of(shard, arena, view);
+  const Holds note = note_of(change.shard(), change.arena(), view);
   const Holds::Cursor at(note);
   if (at.found() && at.is_of(holder.lease.owner, holder.lease.sequence)) at.copy_why(holder.why.data(), kWhyMax);
 }
 
 // The first in the chain is the last who came: the last ones are kept.
-void look_at_permits(const Shard& shard, Arena& arena, const View& view, std::uint32_t flush, std::span<Holder> holders,
-                     std::uint32_t& count) noexcept {
-  const std::uint64_t entry_end = view.entry->expiry.load(kRelaxed);
-  const Holds holds = holds_of(shard, arena, view);
+void look_at_permits(Transaction& change, std::span<Holder> holders, std::uint32_t& count) noexcept {
+  const std::uint32_t flush = change.flush_epoch();
+  const std::uint64_t entry_end = change.view().entry->expiry.load(kRelaxed);
+  const Holds holds = holds_of(change.shard(), change.arena(), change.view());
   for (Holds::Cursor at(holds); at.found(); at.advance()) {
     const std::uint64_t end = earlier(entry_end, at.expiry().load(kRelaxed));
     if (!is_live(end, flush)) continue;
@@ -71,17 +72,17 @@ void ask_about(World& world, Holder& holder) noexcept {
 }
 
 /// Writes `why` for a lease that is found; not_owner if it is not, no_memory if there is no free run now.
-Code write_why(const Shard& shard, Arena& arena, const View& view, const Lease& lease, std::string_view why,
-               std::uint32_t flush) noexcept {
-  if (!is_holdable(view.type) || !Shard::counts(view, flush)) return Code::not_owner;
+Code write_why(Transaction& change, const Lease& lease, std::string_view why) noexcept {
+  if (!change.exists() || !is_holdable(change.view().type)) return Code::not_owner;
+  const View& view = change.view();
+  Arena& arena = change.arena();
   const bool is_lock = view.type == EntryType::lock;
   if (is_lock && !is_held_by(view.lock(), lease)) return Code::not_owner;
-  const std::uint32_t hash = view.entry->hash.load(kRelaxed);
-  Holds holds = is_lock ? note_of(shard, arena, view) : holds_of(shard, arena, view);
+  Holds holds = is_lock ? note_of(change.shard(), arena, view) : holds_of(change.shard(), arena, view);
   Holds::Cursor at(holds);
   while (!is_lock && at.found() && !at.is_of(lease.owner, lease.sequence)) at.advance();
   if (arena.damaged()) return Code::corrupt;
-  if (!is_lock && (!at.found() || !is_live(at.expiry().load(kRelaxed), flush))) return Code::not_owner;
+  if (!is_lock && (!at.found() || !is_live(at.expiry().load(kRelaxed), change.flush_epoch()))) return Code::not_owner;
   if (is_lock && why.empty()) {
     holds.clear();
     return arena.damaged() ? Code::corrupt : Code::ok;
@@ -91,7 +92,7 @@ Code write_why(const Shard& shard, Arena& arena, const View& view, const Lease& 
   hold.sequence = lease.sequence;
   if (!is_lock) hold = at.copy();
   hold.why = why;
-  const std::uint32_t block = Holds::create(arena, shard, hash, hold);
+  const std::uint32_t block = Holds::create(arena, change.shard(), view.entry->hash.load(kRelaxed), hold);
   if (block == 0) return Code::no_memory;
   if (at.found())
     at.replace(block);
@@ -102,27 +103,22 @@ Code write_why(const Shard& shard, Arena& arena, const View& view, const Lease& 
 
 }  // namespace
 
-Code find_holders(Dictionary& dictionary, std::string_view name, std::span<Holder> holders,
+Code find_holders(Dictionary& dictionary, std::string_view key, std::span<Holder> holders,
                   HolderCount& count) noexcept {
-  Segment* segment = dictionary.segment();
-  if (segment == nullptr) return Code::removed;
-  const Key key(name.data(), name.size(), segment->seed());
-  const Code code = dictionary.mutate(*segment, key.hash, [&](Shard& shard, Arena& arena) {
+  const Code code = dictionary.transact(key, [&](Transaction& change) {
     count = {};
-    Place place{};
-    if (!shard.find(key, place)) return Code::corrupt;
-    if (place.block == 0 || !is_holdable(place.view.type)) return Code::ok;
-    const View& view = place.view;
-    count.waiters = WaitQueue(shard, arena, view.queue()).count();
+    if (!change.found() || !is_holdable(change.view().type)) return Code::ok;
+    const View& view = change.view();
+    count.waiters = WaitQueue(change.shard(), change.arena(), view.queue()).count();
     if (view.type == EntryType::lock)
-      count.waiters += WaitQueue(shard, arena, view.lock().watchers, EntryType::watcher).count();
-    if (Shard::counts(view, segment->flush_epoch())) {
+      count.waiters += WaitQueue(change.shard(), change.arena(), view.lock().watchers, EntryType::watcher).count();
+    if (change.exists()) {
       if (view.type == EntryType::permits)
-        look_at_permits(shard, arena, view, segment->flush_epoch(), holders, count.holders);
+        look_at_permits(change, holders, count.holders);
       else if (++count.holders, !holders.empty())
-        look_at_lock(shard, arena, view, holders.front() = {});
+        look_at_lock(change, holders.front() = {});
     }
-    return arena.damaged() ? Code::corrupt : Code::ok;
+    return change.arena().damaged() ? Code::corrupt : Code::ok;
   });
   if (code != Code::ok) return code;
   put_in_order(holders, count.holders);
@@ -131,23 +127,16 @@ Code find_holders(Dictionary& dictionary, std::string_view name, std::span<Holde
   return code;
 }
 
-Code explain(Dictionary& dictionary, std::string_view name, const Lease& lease, std::string_view why) noexcept {
+Code explain(Dictionary& dictionary, std::string_view key, const Lease& lease, std::string_view why) noexcept {
   const Token self = dictionary.world().token();
   if (self == kNobody || lease.owner != self) return Code::not_owner;
-  Segment* segment = dictionary.segment();
-  if (segment == nullptr) return Code::removed;
-  const Key key(name.data(), name.size(), segment->seed());
-  return dictionary.mutate(*segment, key.hash, [&](Shard& shard, Arena& arena) {
-    Place place{};
-    if (!shard.find(key, place)) return Code::corrupt;
-    // Making room takes time, in which the lease may come to its end, and moves what the place named.
+  return dictionary.transact(key, [&](Transaction& change) {
+    // Making room takes time, in which the lease may come to its end.
     for (int tries = 0;; ++tries) {
-      if (place.block == 0) return Code::not_owner;
-      const Code code = write_why(shard, arena, place.view, lease, why, segment->flush_epoch());
-      if (code != Code::no_memory || tries == 2) return arena.damaged() ? Code::corrupt : code;
-      bool evicted = false;
-      const Code room = Room(dictionary.world(), *segment, shard, arena)
-                            .make(Holds::granules(why.size()), Evict::yes, key, place, evicted);
+      if (!change.found()) return Code::not_owner;
+      const Code code = write_why(change, lease, why);
+      if (code != Code::no_memory || tries == 2) return change.arena().damaged() ? Code::corrupt : code;
+      const Code room = change.make_room(Holds::granules(why.size()), Evict::yes);
       if (room != Code::ok) return room;
     }
   });

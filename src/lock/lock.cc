@@ -22,81 +22,38 @@ namespace {
 // Runs `on_lock(const LockEntry&) -> Code` or `on_permits(const PermitsEntry&) -> Code`, by what the key is; if it
 // is neither, not_owner where there is a value, and not_found.
 template <class OnLock, class OnPermits>
-Code with_entry(Dictionary& dictionary, std::string_view name, OnLock&& on_lock, OnPermits&& on_permits,
+Code with_entry(Dictionary& dictionary, std::string_view key, OnLock&& on_lock, OnPermits&& on_permits,
                 std::uint64_t patience_ns = kMutexPatienceNs) noexcept {
-  Segment* segment = dictionary.segment();
-  if (segment == nullptr) return Code::removed;
-  const Key key(name.data(), name.size(), segment->seed());
-  return dictionary.mutate(
-      *segment, key.hash,
-      [&](Shard& shard, Arena& arena) {
-        Place place{};
-        if (!shard.find(key, place)) return Code::corrupt;
-        if (place.block == 0) return Code::not_found;
-        if (place.view.type == EntryType::permits) return on_permits(PermitsEntry(*segment, shard, arena, place.view));
-        if (place.view.type != EntryType::lock)
-          return Shard::counts(place.view, segment->flush_epoch()) ? Code::not_owner : Code::not_found;
-        return on_lock(LockEntry{*segment, shard, arena, *place.view.entry, place.view.lock()});
+  return dictionary.transact(
+      key,
+      [&](Transaction& change) {
+        if (change.is(EntryType::permits)) return on_permits(PermitsEntry(change));
+        if (change.is(EntryType::lock)) return on_lock(LockEntry::of(change));
+        return change.exists() ? Code::not_owner : Code::not_found;
       },
       patience_ns);
 }
 
-// --- the common case at full speed: the lock's entry is there ---
-
-/// The lock entry of the key, with its shard's mutex held. No answer means that the long way has to be gone.
-class QuietLock {
- public:
-  QuietLock(Segment& segment, std::string_view name, std::uint64_t patience_ns) noexcept
-      : segment_(segment),
-        key_(name.data(), name.size(), segment.seed()),
-        shard_(segment.shard_of(key_.hash)),
-        arena_(shard_),
-        guard_(shard_, patience_ns) {
-    found_ = guard_.held() && shard_.find(key_, place_) && place_.block != 0 && place_.view.type == EntryType::lock;
-  }
-
-  ~QuietLock() {
-    if (arena_.damaged()) [[unlikely]]
-      repair(shard_);
-  }
-  QuietLock(const QuietLock&) = delete;
-  QuietLock& operator=(const QuietLock&) = delete;
-
-  std::optional<Code> take(World& world, Token self, const Claim& claim, Lease& lease) noexcept {
-    if (!guard_.held()) return guard_.code();
-    if (!found_ || place_.view.lock().owner.load(kRelaxed) != kNobody) return std::nullopt;
-    const LockEntry lock = entry();
-    if (lock.has_waiters()) {
-      const Turn turn = turn_of(lock, world, claim.fair);
-      if (!pass_first(lock, turn.first, claim.fair)) return std::nullopt;
-    }
-    lease = {self, lock.grant(self, claim, 0)};
-    return Code::ok;
-  }
-
-  /// `next`: whom to wake, after the mutex.
-  std::optional<Code> give_back(World& world, Lease& lease, Chosen& next) noexcept {
-    if (!guard_.held()) return guard_.code();
-    if (!found_) return std::nullopt;
-    const LockEntry lock = entry();
-    if (!lock.held_by(lease) || lock.flushed()) return std::nullopt;
-    lock.free();
-    next = offer(lock, world);
-    lease = {};
-    return Code::ok;
-  }
-
- private:
-  LockEntry entry() noexcept { return {segment_, shard_, arena_, *place_.view.entry, place_.view.lock()}; }
-
-  Segment& segment_;
-  const Key key_;
-  Shard& shard_;
-  Arena arena_;
-  const ShardGuard guard_;
-  Place place_;
-  bool found_;
-};
+// The common case: nobody holds the lock, and nobody waits who must not be passed. No answer means that the long way
+// has to be gone.
+std::optional<Code> take_free(Dictionary& dictionary, std::string_view key, Token self, const Claim& claim,
+                              Lease& lease) noexcept {
+  const Code code = dictionary.transact(
+      key,
+      [&](Transaction& change) {
+        if (!change.is(EntryType::lock) || change.view().lock().owner.load(kRelaxed) != kNobody) return Code::locked;
+        const LockEntry lock = LockEntry::of(change);
+        if (lock.has_waiters()) {
+          const Turn turn = turn_of(lock, change.world(), claim.fair);
+          if (!pass_first(lock, turn.first, claim.fair)) return Code::locked;
+        }
+        lease = {self, lock.grant(self, claim, 0)};
+        return Code::ok;
+      },
+      kAttemptPatienceNs);
+  if (code == Code::locked) return std::nullopt;
+  return code;
+}
 
 // Of a lease that this process has not. Where the table of processes was cut short, nobody can tell any more.
 Code code_of_no_owner(World& world) noexcept {
@@ -115,9 +72,7 @@ Code lock_try(Dictionary& dictionary, std::string_view key, const Claim& claim, 
   World& world = dictionary.world();
   const Token self = world.token();
   if (self == kNobody) return Code::system;
-  Segment* segment = dictionary.segment();
-  if (segment == nullptr) return Code::removed;
-  if (const auto code = QuietLock(*segment, key, kAttemptPatienceNs).take(world, self, claim, lease)) return *code;
+  if (const std::optional<Code> code = take_free(dictionary, key, self, claim, lease)) return *code;
   const Attempt attempt{key, {self, claim, nullptr}, false};
   Refusal refusal;
   const Code code = try_past_the_dead(world, self, refusal, [&](const Owners& dead, Refusal& why) noexcept {
@@ -179,16 +134,7 @@ Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept
     if (code == Code::not_owner) lease = {};
     return code;
   }
-  Segment* segment = dictionary.segment();
-  if (segment == nullptr) {
-    lease = {};
-    return Code::removed;
-  }
   Chosen next;
-  if (const auto quiet = QuietLock(*segment, key, kMutexPatienceNs).give_back(dictionary.world(), lease, next)) {
-    tell(dictionary, key, next);
-    return *quiet;
-  }
   Code code = with_entry(
       dictionary, key,
       [&](const LockEntry& lock) {

@@ -12,6 +12,7 @@
 #include "dict/holds.h"
 #include "dict/segment.h"
 #include "dict/shard.h"
+#include "dict/transaction.h"
 #include "dict/wait_queue.h"
 #include "lock/lease.h"
 #include "platform/platform.h"
@@ -35,6 +36,11 @@ inline bool is_held_by(const LockFields& lock, const Lease& lease) noexcept {
 }
 
 struct LockEntry {
+  /// REQUIRES: the transaction found a lock.
+  static LockEntry of(Transaction& change) noexcept {
+    return {change.segment(), change.shard(), change.arena(), *change.view().entry, change.view().lock()};
+  }
+
   Segment& segment;
   Shard& shard;
   Arena& arena;

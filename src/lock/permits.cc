@@ -78,7 +78,6 @@ constexpr WatchKind kPermitsWatch{&look_at_permits, &blocker_of_permits};
 // --- an attempt ---
 
 struct Attempt {
-  const Key& key;
   const PermitsClaim& what;
   Token self;
   const Waiter* waiter;  // null: do not queue
@@ -87,63 +86,50 @@ struct Attempt {
 /// With the mutex held, and what was found out.
 class Desk {
  public:
-  Desk(Dictionary& dictionary, Segment& segment, Shard& shard, Arena& arena, const Attempt& attempt, const Owners& dead,
-       Refusal& refusal) noexcept
-      : dictionary_(dictionary),
-        world_(dictionary.world()),
-        segment_(segment),
-        shard_(shard),
-        arena_(arena),
-        attempt_(attempt),
-        dead_(dead),
-        refusal_(refusal),
-        flush_(segment.flush_epoch()) {}
+  Desk(Transaction& change, const Attempt& attempt, const Owners& dead, Refusal& refusal) noexcept
+      : change_(change), attempt_(attempt), dead_(dead), refusal_(refusal), flush_(change.flush_epoch()) {}
 
   Code serve(Lease& lease, Chosen& chosen) noexcept {
-    Place place{};
-    if (!shard_.find(attempt_.key, place)) return Code::corrupt;
     // All memory at once: when the hold is filled, nothing may move any more. Making room takes time, in which what is
     // there may come to its end.
     bool exists = false;
     for (int tries = 0;; ++tries) {
-      exists = is_ours(place);
-      const Code code = exists ? judge(place, chosen) : take_over(place);
-      if (arena_.damaged()) return Code::corrupt;
+      exists = is_ours();
+      const Code code = exists ? judge(chosen) : take_over();
+      if (change_.arena().damaged()) return Code::corrupt;
       if (code != Code::ok) return code;
       const std::uint32_t need = Holds::granules(0) + (exists ? 0 : granules_of_entry());
-      if (arena_.can_allocate(need)) break;
+      if (change_.arena().can_allocate(need)) break;
       if (tries == 2) return Code::no_memory;
-      bool evicted = false;
-      const Code room = Room(world_, segment_, shard_, arena_).make(need, Evict::yes, attempt_.key, place, evicted);
-      if (room == Code::no_memory && is_ours(place)) chosen = stand_back(place);
+      const Code room = change_.make_room(need, Evict::yes);
+      if (room == Code::no_memory && is_ours()) chosen = stand_back();
       if (room != Code::ok) return room;
     }
-    return admit(place, exists, lease, chosen);
+    return admit(exists, lease, chosen);
   }
 
  private:
-  PermitsEntry entry_at(const Place& place) const noexcept { return {segment_, shard_, arena_, place.view}; }
+  PermitsEntry entry() const noexcept { return PermitsEntry(change_); }
   std::uint32_t granules_of_entry() const noexcept {
-    return static_cast<std::uint32_t>(granules_for(attempt_.key.length, sizeof(PermitFields)));
+    return static_cast<std::uint32_t>(granules_for(change_.key().length, sizeof(PermitFields)));
   }
   std::uint32_t kind() const noexcept { return static_cast<std::uint32_t>(attempt_.what.kind); }
-  bool is_ours(const Place& place) const noexcept {
-    return place.block != 0 && place.view.type == EntryType::permits &&
-           place.view.entry->flags.load(kRelaxed) == kind();
+  bool is_ours() const noexcept {
+    return change_.is(EntryType::permits) && change_.view().entry->flags.load(kRelaxed) == kind();
   }
 
   // The key holds something else, or nothing: ok if that counts no more, and permits may take its place.
-  Code take_over(const Place& place) noexcept {
-    if (place.block == 0 || !Shard::counts(place.view, flush_)) return Code::ok;
+  Code take_over() noexcept {
+    if (!change_.exists()) return Code::ok;
     refusal_.place = 0;
     refusal_.watch = {};
-    refusal_.end_ms = expiry_ms(place.view.entry->expiry.load(kRelaxed));
-    if (place.view.type == EntryType::lock) {
-      const Token owner = place.view.lock().owner.load(kRelaxed);
+    refusal_.end_ms = expiry_ms(change_.view().entry->expiry.load(kRelaxed));
+    if (change_.is(EntryType::lock)) {
+      const Token owner = change_.view().lock().owner.load(kRelaxed);
       if (dead_.has(owner)) return Code::ok;
       refusal_.holders.add(owner);
-    } else if (place.view.type == EntryType::permits) {  // of the other kind
-      const PermitsEntry other = entry_at(place);
+    } else if (change_.is(EntryType::permits)) {  // of the other kind
+      const PermitsEntry other = entry();
       other.purge(flush_, dead_);
       if (other.holds().empty()) return Code::ok;
       other.collect_owners(refusal_.holders);
@@ -152,8 +138,8 @@ class Desk {
   }
 
   // Whether the permits may be had now; if not, the waiter is in the queue.
-  Code judge(const Place& place, Chosen& chosen) noexcept {
-    const PermitsEntry permits = entry_at(place);
+  Code judge(Chosen& chosen) noexcept {
+    const PermitsEntry permits = entry();
     const std::uint32_t want = attempt_.what.want;
     if (attempt_.waiter != nullptr && refusal_.delay_ns == 0)
       refusal_.delay_ns = permits.queue().delay_of(*attempt_.waiter);
@@ -161,25 +147,25 @@ class Desk {
     std::uint64_t next_end = kExpiryNever;
     Head first = first_of(permits);
     const bool lied = permits.is_understated();
-    if (lied) world_.fencing().count_mended();
+    if (lied) change_.world().fencing().count_mended();
     if (lied || !is_live(permits.entry.expiry.load(kRelaxed), flush_) || !permits.has(want) ||
         (first.block != 0 && !permits.has(first.waiter.want)))
       next_end = permits.purge(flush_, dead_);
     passing_ = false;
     if (permits.has(want) && may_go(permits, first)) return Code::ok;
     refuse(permits, first, next_end);
-    if (arena_.damaged()) return Code::corrupt;
-    chosen = permits.offer(world_);
+    if (change_.arena().damaged()) return Code::corrupt;
+    chosen = permits.offer(change_.world());
     return Code::locked;
   }
 
   Head first_of(const PermitsEntry& permits) noexcept {
     if (!permits.has_waiters()) return {};
     const bool fair = attempt_.what.claim.fair;
-    Head first = permits.turn_of(world_, fair).first;
+    Head first = permits.turn_of(change_.world(), fair).first;
     while (first.block != 0 && dead_.has(first.waiter.owner)) {
       permits.queue().drop(first);
-      first = permits.turn_of(world_, fair).first;
+      first = permits.turn_of(change_.world(), fair).first;
     }
     return first;
   }
@@ -211,50 +197,44 @@ class Desk {
   }
 
   // There is no memory for a hold: the waiter does not stand in the way of others meanwhile.
-  Chosen stand_back(const Place& place) noexcept {
+  Chosen stand_back() noexcept {
     if (attempt_.waiter == nullptr) return {};
-    const PermitsEntry permits = entry_at(place);
+    const PermitsEntry permits = entry();
     permits.queue().remove(*attempt_.waiter);
-    return permits.offer(world_);
+    return permits.offer(change_.world());
   }
 
-  Code admit(Place& place, bool exists, Lease& lease, Chosen& chosen) noexcept {
+  Code admit(bool exists, Lease& lease, Chosen& chosen) noexcept {
     const std::uint64_t now_ns = platform::monotonic_ns();
     const Claim& claim = attempt_.what.claim;
     const std::uint64_t end_ms = end_of_lease(claim.exptime, now_ns);
     Hold hold;
     hold.owner = attempt_.self;
-    hold.sequence = next_sequence(segment_, 0);
+    hold.sequence = next_sequence(change_.segment(), 0);
     hold.since_ms = now_ns / 1'000'000;
     hold.expiry = expiry_word(end_ms, flush_);
     hold.count = attempt_.what.want;
     hold.agent = claim.holder_agent;
-    const std::uint32_t block = Holds::create(arena_, shard_, attempt_.key.short_hash(), hold);
+    const std::uint32_t block = Holds::create(change_.arena(), change_.shard(), change_.key().short_hash(), hold);
     if (block == 0) return Code::corrupt;
     if (exists) {
-      entry_at(place).add(block, hold);
+      entry().add(block, hold);
     } else {
       const ValueIn value{EntryType::permits, kind(), std::uint64_t{block} << 32 | attempt_.what.total, nullptr,
                           sizeof(PermitFields)};
-      Effect none;
-      const Code code = dictionary_.put(segment_, shard_, arena_, attempt_.key, place, value, end_ms, Evict::no, none);
-      if (code != Code::ok) return Code::corrupt;
-      place.view.permits().used.store(hold.count, kRelaxed);
+      if (change_.put(value, end_ms, Evict::no) != Code::ok) return Code::corrupt;
+      change_.view().permits().used.store(hold.count, kRelaxed);
     }
     lease = {hold.owner, hold.sequence};
-    shard_.touch(place.block);
-    const PermitsEntry permits = entry_at(place);
+    change_.touch();
+    const PermitsEntry permits = entry();
     if (passing_) permits.fields.passes.store(permits.fields.passes.load(kRelaxed) + 1, kRelaxed);
     if (attempt_.waiter != nullptr) permits.queue().remove(*attempt_.waiter);
-    chosen = permits.offer(world_);
+    chosen = permits.offer(change_.world());
     return Code::ok;
   }
 
-  Dictionary& dictionary_;
-  World& world_;
-  Segment& segment_;
-  Shard& shard_;
-  Arena& arena_;
+  Transaction& change_;
   const Attempt& attempt_;
   const Owners& dead_;
   Refusal& refusal_;
@@ -262,23 +242,14 @@ class Desk {
   bool passing_ = false;
 };
 
-bool fits(const Segment& segment, std::string_view key) noexcept {
-  return granules_for(key.size(), sizeof(PermitFields)) + Holds::granules(0) <= segment.geometry().block_max();
-}
-
-Code attempt_permits(Dictionary& dictionary, std::string_view name, const PermitsClaim& what, Token self,
-                     const Waiter* waiter, const Owners& dead, Lease& lease, Refusal& refusal) noexcept {
-  Segment* const segment = dictionary.segment();
-  if (segment == nullptr) return Code::removed;
-  if (!fits(*segment, name)) return Code::too_large;
-  const Key key(name.data(), name.size(), segment->seed());
-  const Attempt attempt{key, what, self, waiter};
+Code attempt_permits(Dictionary& dictionary, std::string_view key, const Attempt& attempt, const Owners& dead,
+                     Lease& lease, Refusal& refusal) noexcept {
   Chosen chosen;
-  const Code code = dictionary.mutate(
-      *segment, key.hash,
-      [&](Shard& shard, Arena& arena) {
+  const Code code = dictionary.transact(
+      key,
+      [&](Transaction& change) {
         wake(dictionary.world(), std::exchange(chosen, {}));  // of a first run, which found no memory
-        return Desk(dictionary, *segment, shard, arena, attempt, dead, refusal).serve(lease, chosen);
+        return Desk(change, attempt, dead, refusal).serve(lease, chosen);
       },
       kAttemptPatienceNs);
   wake(dictionary.world(), chosen);
@@ -309,33 +280,29 @@ Code permits_try(Dictionary& dictionary, std::string_view key, const PermitsClai
   if (self == kNobody) return Code::system;
   Refusal refusal;
   const Code code = try_past_the_dead(world, self, refusal, [&](const Owners& dead, Refusal& why) noexcept {
-    return attempt_permits(dictionary, key, claim, self, nullptr, dead, lease, why);
+    return attempt_permits(dictionary, key, {claim, self, nullptr}, dead, lease, why);
   });
   return told(code, refusal);
 }
 
 Code permits_wait(Dictionary& dictionary, std::string_view key, const PermitsClaim& claim, Parker& parker,
                   std::uint32_t number, Lease& lease, double& pause) noexcept {
-  const Code code = wait_once(dictionary.world(), parker, number, claim.want, claim.claim, pause,
-                              [&](const Waiter& waiter, const Owners& dead, Refusal& why) noexcept {
-                                return attempt_permits(dictionary, key, claim, waiter.owner, &waiter, dead, lease, why);
-                              });
+  const Code code =
+      wait_once(dictionary.world(), parker, number, claim.want, claim.claim, pause,
+                [&](const Waiter& waiter, const Owners& dead, Refusal& why) noexcept {
+                  return attempt_permits(dictionary, key, {claim, waiter.owner, &waiter}, dead, lease, why);
+                });
   return search_deadlock(parker, number, claim.claim, key, code);
 }
 
-Code permits_keep(Dictionary& dictionary, std::string_view name, const Lease& lease, std::uint32_t count) noexcept {
+Code permits_keep(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t count) noexcept {
   World& world = dictionary.world();
   const Token self = world.token();
   if (self == kNobody || lease.owner != self) return Code::not_owner;
-  Segment* const segment = dictionary.segment();
-  if (segment == nullptr) return Code::removed;
-  const Key key(name.data(), name.size(), segment->seed());
   Chosen next;
-  const Code code = dictionary.mutate(*segment, key.hash, [&](Shard& shard, Arena& arena) {
-    Place place{};
-    if (!shard.find(key, place)) return Code::corrupt;
-    if (place.block == 0 || place.view.type != EntryType::permits) return Code::not_owner;
-    const PermitsEntry permits(*segment, shard, arena, place.view);
+  const Code code = dictionary.transact(key, [&](Transaction& change) {
+    if (!change.is(EntryType::permits)) return Code::not_owner;
+    const PermitsEntry permits(change);
     const Code kept = permits.keep(lease, count);
     if (kept == Code::ok) next = permits.offer(world);
     return kept;
@@ -344,28 +311,21 @@ Code permits_keep(Dictionary& dictionary, std::string_view name, const Lease& le
   return code;
 }
 
-Code count_permits(Dictionary& dictionary, std::string_view name, PermitsCount& count) noexcept {
+Code count_permits(Dictionary& dictionary, std::string_view key, PermitsCount& count) noexcept {
   count = {};
-  Segment* const segment = dictionary.segment();
-  if (segment == nullptr) return Code::removed;
-  const Key key(name.data(), name.size(), segment->seed());
   Shares shares;
-  const Code code = dictionary.mutate(*segment, key.hash, [&](Shard& shard, Arena& arena) {
+  const Code code = dictionary.transact(key, [&](Transaction& change) {
     shares = {};
-    Place place{};
-    if (!shard.find(key, place)) return Code::corrupt;
-    if (place.block == 0) return Code::ok;
-    if (place.view.type != EntryType::permits)
-      return Shard::counts(place.view, segment->flush_epoch()) ? Code::locked : Code::ok;
-    const PermitsEntry permits(*segment, shard, arena, place.view);
+    if (!change.is(EntryType::permits)) return change.exists() ? Code::locked : Code::ok;
+    const PermitsEntry permits(change);
     count.waiters = permits.queue().count();
     const std::uint64_t entry_end = permits.entry.expiry.load(kRelaxed);
-    const std::uint32_t flush = segment->flush_epoch();
+    const std::uint32_t flush = change.flush_epoch();
     const Holds holds = permits.holds();
     for (Holds::Cursor at(holds); at.found(); at.advance())
       if (is_live(earlier(entry_end, at.expiry().load(kRelaxed)), flush))
         shares.add(at.fields().owner.load(kRelaxed), at.fields().count.load(kRelaxed));
-    return arena.damaged() ? Code::corrupt : Code::ok;
+    return change.arena().damaged() ? Code::corrupt : Code::ok;
   });
   World& world = dictionary.world();
   std::uint64_t used = shares.others;

@@ -14,6 +14,7 @@
 #include "dict/holds.h"
 #include "dict/segment.h"
 #include "dict/shard.h"
+#include "dict/transaction.h"
 #include "dict/wait_queue.h"
 #include "lock/lease.h"
 #include "lock/turns.h"
@@ -29,8 +30,13 @@ struct PermitsEntry {
   Entry& entry;
   PermitFields& fields;
 
-  PermitsEntry(Segment& in, Shard& of, Arena& memory, const View& view) noexcept
-      : segment(in), shard(of), arena(memory), entry(*view.entry), fields(view.permits()) {}
+  /// REQUIRES: the transaction found permits.
+  explicit PermitsEntry(Transaction& change) noexcept
+      : segment(change.segment()),
+        shard(change.shard()),
+        arena(change.arena()),
+        entry(*change.view().entry),
+        fields(change.view().permits()) {}
 
   WaitQueue queue() const noexcept { return {shard, arena, fields.queue}; }
   bool has_waiters() const noexcept { return fields.queue.head.load(kRelaxed) != 0; }

@@ -50,7 +50,7 @@ struct Look {
 
   Code at_lock(const LockEntry& lock) noexcept;
   Code at_permits(const PermitsEntry& permits) noexcept;
-  Code at_value(const Segment& segment, const View& view) noexcept;
+  Code at_value(const Transaction& change) noexcept;
 };
 
 Code Look::at_lock(const LockEntry& lock) noexcept {
@@ -102,33 +102,27 @@ Code Look::at_permits(const PermitsEntry& permits) noexcept {
 }
 
 // As for somebody who wants the lock, a value is in the way.
-Code Look::at_value(const Segment& segment, const View& view) noexcept {
-  if (!Shard::counts(view, segment.flush_epoch())) return Code::ok;
-  why.end_ms = expiry_ms(view.entry->expiry.load(kRelaxed));
+Code Look::at_value(const Transaction& change) noexcept {
+  if (!change.exists()) return Code::ok;
+  why.end_ms = expiry_ms(change.view().entry->expiry.load(kRelaxed));
   return Code::locked;
 }
 
-Code attempt_watch(Dictionary& dictionary, std::string_view name, const Waiter* waiter, const Owners& dead,
+Code attempt_watch(Dictionary& dictionary, std::string_view key, const Waiter* waiter, const Owners& dead,
                    std::uint64_t& grant, Refusal& why) noexcept {
-  Segment* const segment = dictionary.segment();
-  if (segment == nullptr) return Code::removed;
-  const Key key(name.data(), name.size(), segment->seed());
   Look look{dictionary.world(), waiter, dead, grant, why, {}};
-  const Code code = dictionary.mutate(
-      *segment, key.hash,
-      [&](Shard& shard, Arena& arena) {
+  const Code code = dictionary.transact(
+      key,
+      [&](Transaction& change) {
         why.place = 0;
         why.watch = {};
         why.end_ms = kExpiryNever;
-        Place place{};
-        if (!shard.find(key, place)) return Code::corrupt;
-        if (place.block == 0) return Code::ok;
-        if (place.view.type == EntryType::permits) return look.at_permits({*segment, shard, arena, place.view});
-        if (place.view.type != EntryType::lock) return look.at_value(*segment, place.view);
-        return look.at_lock({*segment, shard, arena, *place.view.entry, place.view.lock()});
+        if (change.is(EntryType::permits)) return look.at_permits(PermitsEntry(change));
+        if (change.is(EntryType::lock)) return look.at_lock(LockEntry::of(change));
+        return look.at_value(change);
       },
       kAttemptPatienceNs);
-  tell(dictionary, name, look.chosen);
+  tell(dictionary, key, look.chosen);
   return code;
 }
 
@@ -163,20 +157,15 @@ Code watch_wait(Dictionary& dictionary, std::string_view key, const Claim& claim
   return search_deadlock(parker, number, claim, key, code);
 }
 
-void call_watchers(Dictionary& dictionary, std::string_view name) noexcept {
-  Segment* const segment = dictionary.segment();
-  if (segment == nullptr) return;
+void call_watchers(Dictionary& dictionary, std::string_view key) noexcept {
   World& world = dictionary.world();
-  const Key key(name.data(), name.size(), segment->seed());
   std::array<Callee, kCalledAtOnce> called;
   std::size_t count = 0;
-  dictionary.mutate(
-      *segment, key.hash,
-      [&](Shard& shard, Arena& arena) {
-        Place place{};
-        if (!shard.find(key, place)) return Code::corrupt;
-        if (place.block == 0 || place.view.type != EntryType::lock) return Code::ok;
-        const LockEntry lock{*segment, shard, arena, *place.view.entry, place.view.lock()};
+  dictionary.transact(
+      key,
+      [&](Transaction& change) {
+        if (!change.is(EntryType::lock)) return Code::ok;
+        const LockEntry lock = LockEntry::of(change);
         const bool held = lock.fields.owner.load(kRelaxed) != kNobody;
         const std::uint64_t kept = held ? lock.fields.sequence.load(kRelaxed) : 0;
         const std::size_t before = count;
@@ -185,9 +174,9 @@ void call_watchers(Dictionary& dictionary, std::string_view name) noexcept {
           if (watcher.number == 0) break;
           called[count++] = callee_of(watcher);
         }
-        Word64& wakes = shard.header().lock_wakes;
+        Word64& wakes = change.shard().header().lock_wakes;
         wakes.store(wakes.load(kRelaxed) + (count - before), kRelaxed);
-        return arena.damaged() ? Code::corrupt : Code::ok;
+        return change.arena().damaged() ? Code::corrupt : Code::ok;
       },
       kAttemptPatienceNs);
   for (std::size_t i = 0; i < count; ++i) {

@@ -1,0 +1,80 @@
+#include "dict/transaction.h"
+
+#include <limits>
+
+#include "dict/room.h"
+
+namespace holdfast {
+
+namespace {
+
+/// Whether storing the value over this entry would change nothing but the word of a number or a boolean.
+bool differs_by_a_word(const View& view, const ValueIn& value, std::uint64_t expiry) noexcept {
+  return view.type == value.type && (value.type == EntryType::number || value.type == EntryType::boolean) &&
+         view.entry->flags.load(kRelaxed) == value.flags && view.entry->expiry.load(kRelaxed) == expiry;
+}
+
+}  // namespace
+
+void Transaction::note_end(std::uint64_t end_ms) const noexcept {
+  Word64& reclaim_after = shard_.header().reclaim_after;
+  if (end_ms != kExpiryNever && end_ms < reclaim_after.load(kRelaxed)) reclaim_after.store(end_ms, kRelaxed);
+}
+
+Code Transaction::make_room(std::uint32_t granules, Evict evict) noexcept {
+  if (granules > segment_.geometry().block_max()) return Code::too_large;
+  return Room(world_, segment_, shard_, arena_).make(granules, evict, key_, position_, evicted_);
+}
+
+Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept {
+  if (value.size > std::numeric_limits<std::uint32_t>::max()) return Code::too_large;
+  const std::uint64_t needed = granules_for(key_.length, value.size);
+  if (needed > segment_.geometry().block_max()) return Code::too_large;
+  const auto granules = static_cast<std::uint32_t>(needed);
+  std::uint32_t block = arena_.allocate(granules);
+  if (block == 0) {
+    const Code code = make_room(granules, evict);
+    if (code != Code::ok) return code;
+    block = arena_.allocate(granules);
+    if (block == 0) return Code::corrupt;
+  }
+#ifdef HOLDFAST_TEST_MISORDER  // links the entry before it is filled: tests/crash proves with it that it would notice
+  commit(*position_.link, block);
+#endif
+  shard_.fill(block, key_, value, expiry_word(end_ms, flush_epoch()));
+  note_end(end_ms);
+  const Place old = position_;
+  shard_.entry(block).next.store(old.block != 0 ? old.view.entry->next.load(kRelaxed) : 0, kRelaxed);
+  commit(*position_.link, block);
+  if (old.block != 0) {
+    const std::uint8_t uses = shard_.mark(old.block).load(kRelaxed);
+    Room(world_, segment_, shard_, arena_).discard(old.block, old.view);
+    shard_.mark(block).store(uses, kRelaxed);
+    shard_.touch(block);
+  } else {
+    Word32& entries = shard_.header().entries;
+    shard_.mark(block).store(0, kRelaxed);
+    entries.store(entries.load(kRelaxed) + 1, kRelaxed);
+  }
+  position_.block = block;
+  position_.view = {&shard_.entry(block), value.type, key_.length, static_cast<std::uint32_t>(value.size), granules};
+  return Code::ok;
+}
+
+Code Transaction::write(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept {
+  if (found() && differs_by_a_word(view(), value, expiry_word(end_ms, flush_epoch()))) {
+    commit(*view().value(), value.bits);
+    touch();
+    return Code::ok;
+  }
+  return put(value, end_ms, evict);
+}
+
+void Transaction::cut() noexcept {
+  commit(*position_.link, view().entry->next.load(kRelaxed));
+  Room(world_, segment_, shard_, arena_).discard(position_.block, view());
+  Word32& entries = shard_.header().entries;
+  entries.store(entries.load(kRelaxed) - 1, kRelaxed);
+}
+
+}  // namespace holdfast

@@ -1,0 +1,76 @@
+// A change of one key, with its shard's mutex held: the key's entry, and what may be done to it. Dictionary::transact()
+// makes one and runs an operation on it.
+//
+// An operation commits by one store, or returns before it has changed anything. Code::corrupt means that it met damage
+// and changed nothing.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "dict/arena.h"
+#include "dict/expiry.h"
+#include "dict/key.h"
+#include "dict/room.h"
+#include "dict/segment.h"
+#include "dict/shard.h"
+
+namespace holdfast {
+
+class World;
+
+class Transaction {
+ public:
+  /// REQUIRES: the mutex of `shard`, the key's shard, is held for as long as this lives.
+  Transaction(World& world, Segment& segment, Shard& shard, const Key& key) noexcept
+      : world_(world), segment_(segment), shard_(shard), key_(key), arena_(shard) {}
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+
+  World& world() const noexcept { return world_; }
+  Segment& segment() const noexcept { return segment_; }
+  Shard& shard() const noexcept { return shard_; }
+  Arena& arena() noexcept { return arena_; }
+  const Key& key() const noexcept { return key_; }
+  std::uint32_t flush_epoch() const noexcept { return segment_.flush_epoch(); }
+
+  /// Looks the key up. False on damage. REQUIRED before all that follows.
+  bool find() noexcept { return shard_.find(key_, position_); }
+  /// Whether the key has an entry, be it expired, flushed or free.
+  bool found() const noexcept { return position_.block != 0; }
+  /// Whether there is something under the key: a value, or something that is held.
+  bool exists() const noexcept { return found() && Shard::counts(view(), flush_epoch()); }
+  bool is(EntryType type) const noexcept { return found() && view().type == type; }
+  /// REQUIRES: found().
+  const View& view() const noexcept { return position_.view; }
+
+  /// Tells eviction that the entry was used.
+  void touch() const noexcept { shard_.touch(position_.block); }
+  /// A sweep before this time would find nothing to reclaim, so an earlier end must be known.
+  void note_end(std::uint64_t end_ms) const noexcept;
+
+  /// Adds the entry, or puts it in the place of what is there; it is the one found afterwards. ok, no_memory,
+  /// too_large, corrupt.
+  Code put(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept;
+  /// As put; a number over a number is one store.
+  Code write(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept;
+  /// Removes the entry. REQUIRES: found().
+  void cut() noexcept;
+  /// Makes sure that `granules` can be allocated at once. The entry is found anew, as entries move. ok, no_memory,
+  /// too_large, corrupt.
+  Code make_room(std::uint32_t granules, Evict evict) noexcept;
+
+  /// Whether a live entry of another key was removed to make room.
+  bool evicted() const noexcept { return evicted_; }
+
+ private:
+  World& world_;
+  Segment& segment_;
+  Shard& shard_;
+  const Key& key_;
+  Arena arena_;
+  Place position_;
+  bool evicted_ = false;
+};
+
+}  // namespace holdfast
