@@ -9,7 +9,6 @@ files[".busted"] = { std = "luajit" }
 files["rockspec/*.rockspec"] = { std = "rockspec" }
 -- Each host adapter knows the globals of its host, and nobody else does.
 files["lua/resty/holdfast/host/nginx*.lua"] = { read_globals = { "ngx" } }
-files["lua/resty/holdfast/host/nvim.lua"] = { read_globals = { "vim" } }
 files["lua/resty/holdfast/host/neovim.lua"] = { read_globals = { "vim" } }
 files["lua/resty/holdfast/host.lua"] = { read_globals = { "ngx", "vim" } }
 files["examples/nginx/lua"] = { read_globals = { "ngx" } }

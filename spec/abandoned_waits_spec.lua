@@ -2,7 +2,7 @@
 -- for longer than it would have waited.
 
 local hosts = require "resty.holdfast.host"
-local parker = require "resty.holdfast.parker"
+local parker = require "resty.holdfast.wait.parker"
 local rwlock = require "resty.rwlock"
 local shdict = require "resty.shdict"
 

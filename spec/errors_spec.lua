@@ -7,7 +7,7 @@ local process = require "spec.support.process"
 local PRIMITIVES = [[
 local dict = require("resty.shdict").open("spec_errors", { size = "1m", tables = true })
 local resty_lock, rwlock, semaphore = require "resty.lock", require "resty.rwlock", require "resty.semaphore"
-local agents = require "resty.holdfast.agents"
+local task_ids = require "resty.holdfast.tasks.task_ids"
 local OPTIONS = { exptime = 0, timeout = 0 }
 
 local function pass() end
@@ -90,8 +90,8 @@ describe("an error at any point", function ()
                 for size = 40, 115 do  -- the stack ends at another instruction with each
                     overflow(make(), size)
                     collect()
-                    if not is_free(name) or agents.named ~= 0 or agents.unnamed ~= 0 then
-                        say(name, size, is_free(name), agents.named, agents.unnamed)
+                    if not is_free(name) or task_ids.named ~= 0 or task_ids.unnamed ~= 0 then
+                        say(name, size, is_free(name), task_ids.named, task_ids.unnamed)
                         os.exit(1)
                     end
                 end

@@ -1,6 +1,6 @@
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
-local parker = require "resty.holdfast.parker"
+local parker = require "resty.holdfast.wait.parker"
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
 local shdict = require "resty.shdict"

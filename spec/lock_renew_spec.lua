@@ -1,6 +1,6 @@
 -- resty.lock with the options renew and on_lost.
 
-local chores = require "resty.holdfast.chores"
+local background_jobs = require "resty.holdfast.tasks.background_jobs"
 local collect_reports = require("spec.support.reports").collect
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
@@ -42,7 +42,7 @@ describe("lock", function ()
         local before = lock:remaining()
         dict:expire("key", 5)
         dict:expire("first", 5)
-        chores.run(none.now() + EXPTIME / 3)
+        background_jobs.run(none.now() + EXPTIME / 3)
         local after = lock:remaining()
         if after <= 5.005 and before < math.huge then
             lock:expire(before)
@@ -78,10 +78,10 @@ describe("lock", function ()
                     assert.is_true(is_renewed(lock))
                 end
                 dict:expire("key", 5)
-                chores.run(none.now() + EXPTIME / 3 - 5)
+                background_jobs.run(none.now() + EXPTIME / 3 - 5)
                 assert.is_true(lock:remaining() <= 5.005)
                 lock:unlock()
-                chores.run(none.now() + EXPTIME)
+                background_jobs.run(none.now() + EXPTIME)
                 assert.is_nil(dict:get("key"))
             end)
         end)
@@ -221,7 +221,7 @@ describe("lock", function ()
                     lock:lock("key")
                     local pid = ffi.C.fork()
                     if pid == 0 then
-                        require("resty.holdfast.chores").run(scheduler.now() + 10)
+                        require("resty.holdfast.tasks.background_jobs").run(scheduler.now() + 10)
                         scheduler.sleep(0)
                         say("child", lock:valid(), lock:unlock())
                         io.stdout:flush()
@@ -250,7 +250,7 @@ describe("lock", function ()
                 end }
                 lock:lock("key")
                 dict:delete("key")
-                chores.run(none.now() + EXPTIME / 3)
+                background_jobs.run(none.now() + EXPTIME / 3)
                 repeat scheduler.sleep(0.001) until calls > 0
                 scheduler.sleep(0.1)
                 assert.equal(1, calls)
@@ -328,7 +328,7 @@ describe("lock", function ()
                 assert.same({ nil, "not owner" }, { lock:unlock() })
                 lock:lock("key")
                 dict:delete("key")
-                chores.run(none.now() + EXPTIME / 3)
+                background_jobs.run(none.now() + EXPTIME / 3)
                 scheduler.sleep(0)
                 lock:unlock()
             end)

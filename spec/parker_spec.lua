@@ -1,5 +1,5 @@
 local core = require "resty.holdfast.core"
-local parker = require "resty.holdfast.parker"
+local parker = require "resty.holdfast.wait.parker"
 local process = require "spec.support.process"
 
 local C = core.C
@@ -20,7 +20,7 @@ describe("parker", function ()
         assert.equal("child true true\nparent true\n", (process.run [[
             local ffi = require "ffi"
             ffi.cdef "int fork(void); int waitpid(int, int *, int);"
-            local parker = require "resty.holdfast.parker"
+            local parker = require "resty.holdfast.wait.parker"
             local C = require("resty.holdfast.core").C
             local mine = parker.get()
             local waiter = C.holdfast_waiter_open(mine)
@@ -85,7 +85,7 @@ describe("parker", function ()
             local ffi = require "ffi"
             ffi.cdef "struct pollfd { int fd; short events, revents; }; int poll(struct pollfd *, unsigned long, int);"
             local core = require "resty.holdfast.core"
-            local parker = require "resty.holdfast.parker"
+            local parker = require "resty.holdfast.wait.parker"
             local dict = require("resty.shdict").open("spec_pump", { size = "1m" })
             local C = core.C
             local here = parker.get()

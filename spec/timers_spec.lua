@@ -1,4 +1,4 @@
-local timers = require "resty.holdfast.timers"
+local timers = require "resty.holdfast.tasks.timers"
 
 
 -- The names of all items in the order in which they are due.

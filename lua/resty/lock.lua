@@ -1,42 +1,42 @@
 -- A lock that waits without stopping anybody else: lua-resty-lock for any LuaJIT process. Manual: docs/resty.lock.md.
 
-local agents = require "resty.holdfast.agents"
+local task_ids = require "resty.holdfast.tasks.task_ids"
 local core = require "resty.holdfast.core"
 local acquire = require "resty.holdfast.lock.acquire"
 local ffi = require "ffi"
-local grants = require "resty.holdfast.lock.grants"
-local holding = require "resty.holdfast.lock.holding"
-local keeping = require "resty.holdfast.lock.keeping"
-local memos = require "resty.holdfast.lock.memo"
+local lease_pool = require "resty.holdfast.lock.lease_pool"
+local held_lock = require "resty.holdfast.lock.held_lock"
+local renewal = require "resty.holdfast.lock.renewal"
+local refs = require "resty.holdfast.lock.refs"
 local options = require "resty.holdfast.lock.options"
-local scoped = require "resty.holdfast.lock.scoped"
+local with = require "resty.holdfast.lock.with"
 local shdict = require "resty.shdict"
 
 local C = core.C
-local can_renew = keeping.can_renew
+local can_renew = renewal.can_renew
 local error = error
 local find_dict = shdict.find
-local getenv = require("resty.holdfast.environment").get
-local give_back = grants.give_back
-local hold = grants.hold
+local getenv = require("resty.holdfast.ffi.environment").get
+local give_back = lease_pool.give_back
+local hold = lease_pool.hold
 local key_string = core.key_string
 local min = math.min
 local read_call = options.read_call
 local reason = core.reason
 local setmetatable = setmetatable
 local settle = acquire.settle
-local take_grant = grants.take
+local take_grant = lease_pool.take
 local type = type
 local vacate = require("resty.holdfast.lock.scopes").vacate
 local wait_for = acquire.wait_for
-local waiting = require "resty.holdfast.waiting"
-local wrong_receiver = holding.wrong_receiver
+local waiting = require "resty.holdfast.wait.wait"
+local wrong_receiver = held_lock.wrong_receiver
 
 local BUSY = core.BUSY
-local CANNOT_RENEW = keeping.CANNOT_RENEW
+local CANNOT_RENEW = renewal.CANNOT_RENEW
 local DEFAULT_SETTINGS = options.DEFAULT_SETTINGS
 local LOCKED = core.LOCKED
-local NOBODY = agents.NOBODY
+local NOBODY = task_ids.NOBODY
 local OK = core.OK
 local SYSTEM = core.SYSTEM
 local TIMEOUT = core.TIMEOUT
@@ -64,10 +64,10 @@ local DEBUG = asked and answer or getenv("HOLDFAST_DEBUG") == "1"
 -- With DEBUG, memo shows which objects there are: each refers to its dictionary as long as it lives.
 local dict_ref_type
 if DEBUG then
-    _M.memo = memos.memo
-    _M.ref_obj = memos.ref_obj
-    _M.unref_obj = memos.unref_obj
-    dict_ref_type = ffi.metatype("struct { int32_t id; }", { __gc = function (ref) memos.unref_obj(ref.id) end })
+    _M.memo = refs.memo
+    _M.ref_obj = refs.ref_obj
+    _M.unref_obj = refs.unref_obj
+    dict_ref_type = ffi.metatype("struct { int32_t id; }", { __gc = function (ref) refs.unref_obj(ref.id) end })
 end
 
 
@@ -110,7 +110,7 @@ function _M.new(class, dict_name, opts)
     if DEBUG then
         -- Not by an initialiser: that costs three times as much.
         local dict_ref = ffi.new(dict_ref_type)
-        dict_ref.id = memos.ref_obj(dict)
+        dict_ref.id = refs.ref_obj(dict)
         self.dict_ref = dict_ref
     end
     return self
@@ -173,18 +173,18 @@ local function locker(certain)
         if settings.renew and exptime > 0 and not can_renew() then
             return nil, CANNOT_RENEW
         end
-        local agent = settings.holder
-        if not agent or certain and agent ~= NOBODY then
-            agent = agents.current or agents.get()
+        local task_id = settings.holder
+        if not task_id or certain and task_id ~= NOBODY then
+            task_id = task_ids.current or task_ids.get()
         end
         local handle = self.dict[1]
         local grant = take_grant(handle, key)
-        local code = C.holdfast_lock_try(handle, key, #key, exptime, agent, settings.fair, grant.lease)
+        local code = C.holdfast_lock_try(handle, key, #key, exptime, task_id, settings.fair, grant.lease)
         if code == OK then
             if why or settings.watched then
-                settle(self, grant, agent, handle, key, exptime, why)
+                settle(self, grant, task_id, handle, key, exptime, why)
             else
-                hold(grant, agent)
+                hold(grant, task_id)
                 self.cdata = grant
             end
             self.key = key
@@ -226,16 +226,16 @@ function _M.trylock(self, key, opts)
     end
     local handle = self.dict[1]
     local grant = take_grant(handle, key)
-    local agent = settings.holder or agents.current or agents.get()
-    local code = C.holdfast_lock_try(handle, key, #key, exptime, agent, settings.fair, grant.lease)
+    local task_id = settings.holder or task_ids.current or task_ids.get()
+    local code = C.holdfast_lock_try(handle, key, #key, exptime, task_id, settings.fair, grant.lease)
     if code == LOCKED and waiting.find_gone() then
-        code = C.holdfast_lock_try(handle, key, #key, exptime, agent, settings.fair, grant.lease)
+        code = C.holdfast_lock_try(handle, key, #key, exptime, task_id, settings.fair, grant.lease)
     end
     if code == OK then
         if why or settings.watched then
-            settle(self, grant, agent, handle, key, exptime, why)
+            settle(self, grant, task_id, handle, key, exptime, why)
         else
-            hold(grant, agent)
+            hold(grant, task_id)
             self.cdata = grant
         end
         self.key = key
@@ -249,17 +249,17 @@ function _M.trylock(self, key, opts)
 end
 
 
-_M.unlock = holding.unlock
-_M.expire = holding.expire
-_M.token = holding.token
-_M.remaining = holding.remaining
-_M.valid = holding.valid
-_M.hand_over = holding.hand_over
-_M.with = scoped.method("with", locker(true), WITH_OPTIONS)
-_M.holder = holding.holder
-_M.holders = holding.holders
-_M.waiters = holding.waiters
-_M.wait = require("resty.holdfast.lock.watching").wait
+_M.unlock = held_lock.unlock
+_M.expire = held_lock.expire
+_M.token = held_lock.token
+_M.remaining = held_lock.remaining
+_M.valid = held_lock.valid
+_M.hand_over = held_lock.hand_over
+_M.with = with.method("with", locker(true), WITH_OPTIONS)
+_M.holder = held_lock.holder
+_M.holders = held_lock.holders
+_M.waiters = held_lock.waiters
+_M.wait = require("resty.holdfast.lock.watch").wait
 
 
 return _M

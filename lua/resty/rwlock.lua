@@ -3,35 +3,35 @@
 -- In the dictionary it is a number of permits: a reader takes one, a writer takes all.
 
 local acquire = require "resty.holdfast.lock.acquire"
-local agents = require "resty.holdfast.agents"
+local task_ids = require "resty.holdfast.tasks.task_ids"
 local core = require "resty.holdfast.core"
-local grants = require "resty.holdfast.lock.grants"
-local holding = require "resty.holdfast.lock.holding"
-local keeping = require "resty.holdfast.lock.keeping"
+local lease_pool = require "resty.holdfast.lock.lease_pool"
+local held_lock = require "resty.holdfast.lock.held_lock"
+local renewal = require "resty.holdfast.lock.renewal"
 local options = require "resty.holdfast.lock.options"
-local scoped = require "resty.holdfast.lock.scoped"
+local with = require "resty.holdfast.lock.with"
 local shdict = require "resty.shdict"
 
 local C = core.C
-local can_renew = keeping.can_renew
-local give_back = grants.give_back
-local held_by = holding.held_by
-local holder = agents.holder
+local can_renew = renewal.can_renew
+local give_back = lease_pool.give_back
+local held_by = held_lock.held_by
+local holder = task_ids.holder
 local key_string = core.key_string
 local read_call = options.read_call
 local reason = core.reason
 local settle = acquire.settle
 local setmetatable = setmetatable
-local take_grant = grants.take
+local take_grant = lease_pool.take
 local type = type
-local used = require("resty.holdfast.lock.handing").used
+local used = require("resty.holdfast.lock.hand_over").used
 local vacate = require("resty.holdfast.lock.scopes").vacate
 local wait_for = acquire.wait_for
-local waiting = require "resty.holdfast.waiting"
-local wrong_receiver = holding.wrong_receiver
+local waiting = require "resty.holdfast.wait.wait"
+local wrong_receiver = held_lock.wrong_receiver
 
 local BUSY = core.BUSY
-local CANNOT_RENEW = keeping.CANNOT_RENEW
+local CANNOT_RENEW = renewal.CANNOT_RENEW
 local LOCKED = core.LOCKED
 local OK = core.OK
 local SYSTEM = core.SYSTEM
@@ -89,14 +89,15 @@ local function take(self, key, want, certain, exptime, timeout, why)
     end
     local handle = self.dict[1]
     local grant = take_grant(handle, key)
-    local agent = holder(settings.holder, certain)
-    local code = C.holdfast_permits_try(handle, key, #key, RWLOCK, want, ALL, exptime, agent, settings.fair,
+    local task_id = holder(settings.holder, certain)
+    local code = C.holdfast_permits_try(handle, key, #key, RWLOCK, want, ALL, exptime, task_id, settings.fair,
                                         grant.lease)
     if code == LOCKED and not timeout and waiting.find_gone() then
-        code = C.holdfast_permits_try(handle, key, #key, RWLOCK, want, ALL, exptime, agent, settings.fair, grant.lease)
+        code = C.holdfast_permits_try(handle, key, #key, RWLOCK, want, ALL, exptime, task_id, settings.fair,
+                                      grant.lease)
     end
     if code == OK then
-        settle(self, grant, agent, handle, key, exptime, why)
+        settle(self, grant, task_id, handle, key, exptime, why)
         return 0
     end
     give_back(grant)
@@ -162,17 +163,17 @@ _M.rdlock = locker("rdlock", 1, false)
 _M.wrlock = locker("wrlock", ALL, false)
 _M.tryrdlock = trier("tryrdlock", 1)
 _M.trywrlock = trier("trywrlock", ALL)
-_M.with_rd = scoped.method("with_rd", locker("rdlock", 1, true), LOCK_OPTIONS)
-_M.with_wr = scoped.method("with_wr", locker("wrlock", ALL, true), LOCK_OPTIONS)
-_M.unlock = holding.unlock
-_M.expire = holding.expire
-_M.token = holding.token
-_M.remaining = holding.remaining
-_M.valid = holding.valid
-_M.hand_over = holding.hand_over
-_M.holder = holding.holder
-_M.holders = holding.holders
-_M.waiters = holding.waiters
+_M.with_rd = with.method("with_rd", locker("rdlock", 1, true), LOCK_OPTIONS)
+_M.with_wr = with.method("with_wr", locker("wrlock", ALL, true), LOCK_OPTIONS)
+_M.unlock = held_lock.unlock
+_M.expire = held_lock.expire
+_M.token = held_lock.token
+_M.remaining = held_lock.remaining
+_M.valid = held_lock.valid
+_M.hand_over = held_lock.hand_over
+_M.holder = held_lock.holder
+_M.holders = held_lock.holders
+_M.waiters = held_lock.waiters
 
 
 -- From now on others may read, too. For a reader nothing changes.
@@ -189,7 +190,7 @@ function _M.downgrade(self)
     if code == OK then
         return true
     end
-    return nil, holding.failure(self, key, code)
+    return nil, held_lock.failure(self, key, code)
 end
 
 

@@ -1,12 +1,12 @@
 -- Shared dictionaries by name: opening, finding, removing them. Manual: docs/resty.shdict.md.
 
 local core = require "resty.holdfast.core"
-local declared = require "resty.holdfast.declared"
+local nginx_zones = require "resty.holdfast.dictionary.nginx_zones"
 local ffi = require "ffi"
-local methods = require "resty.holdfast.dictionary"
+local methods = require "resty.holdfast.dictionary.methods"
 local tables = require "resty.holdfast.dictionary.tables"
 
-require "resty.holdfast.loop_clock"
+require "resty.holdfast.dictionary.loop_clock"
 
 local C = core.C
 local band = bit.band
@@ -81,7 +81,7 @@ end
 
 -- The dictionary that stands for a lua_shared_dict: the one there is, whatever its size, or a new one.
 local function open_declared(name, zone)
-    local size = declared.size(zone)
+    local size = nginx_zones.size(zone)
     local dict, err, code = attach(name)
     if code == NOT_FOUND then
         local options = ffi_new("holdfast_options")
@@ -96,7 +96,7 @@ local function open_declared(name, zone)
         dict, err = attach(name)  -- somebody was quicker
     end
     if dict then
-        declared.compare_sizes(name, size, tonumber(C.holdfast_capacity(dict[1])))
+        nginx_zones.compare_sizes(name, size, tonumber(C.holdfast_capacity(dict[1])))
     end
     return dict, err
 end
@@ -108,7 +108,7 @@ local unopened = {}
 
 function unopened.__index(dict, field)
     local name = rawget(dict, "name")
-    local zone = declared.find(name)
+    local zone = nginx_zones.find(name)
     local opened, err = zone, nil
     if not is_dictionary(zone) then
         opened, err = open_declared(name, rawget(dict, "zone"))
@@ -137,7 +137,7 @@ end
 
 
 local function find_by_name(name)
-    local zone = declared.find(name)
+    local zone = nginx_zones.find(name)
     if is_dictionary(zone) then
         return zone
     end
@@ -148,7 +148,7 @@ local function find_by_name(name)
     if zone and promised[name] == zone then
         zone = rawget(zone, "zone")  -- it is in ngx.shared itself
     end
-    if zone and declared.before_workers() then
+    if zone and nginx_zones.before_workers() then
         return promise(name, zone)
     end
     if zone then

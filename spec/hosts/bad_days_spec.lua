@@ -109,7 +109,7 @@ for _, name in ipairs(loops.names) do
         it("a process that may have no more threads waits as well", function ()
             assert_that_waits_go_on [[
                 limit_threads()
-                assert(not require("resty.holdfast.parker").fd())
+                assert(not require("resty.holdfast.wait.parker").fd())
             ]]
         end)
 
@@ -120,11 +120,11 @@ for _, name in ipairs(loops.names) do
                 assert(select(2, new({ timeout = 0.02 }):lock("key")) == "timeout")
                 local before = limit(NOFILE, 0)
                 if "]] .. name .. [[" == "scheduler" then  -- that needs none, so it has none yet
-                    assert(not require("resty.holdfast.parker").fd())
+                    assert(not require("resty.holdfast.wait.parker").fd())
                 end
             ]], [[
                 limit(NOFILE, before)
-                assert(require("resty.holdfast.parker").fd())
+                assert(require("resty.holdfast.wait.parker").fd())
             ]])
         end)
 
@@ -297,7 +297,7 @@ describe("a runtime directory", function ()
         local text = run_in_mounted [[
             os.execute("head -c 4m /dev/zero 2>/dev/null >" .. place .. "/filler")
             say(shdict.open("spec_full", { size = "64k" }))
-            say(require("resty.holdfast.parker").listen_at())
+            say(require("resty.holdfast.wait.parker").listen_at())
         ]]
         if text then
             assert.matches("^nil\t[^\n]*PLACE/processes needs %d+ bytes, 0 bytes are free[^\n]*\n" ..
@@ -310,7 +310,7 @@ describe("a runtime directory", function ()
         local text = run_in_mounted [[
             ffi.cdef "int setresuid(unsigned int, unsigned int, unsigned int);"
             local dict = assert(shdict.open("spec_users", { size = "64k" }))
-            local parker = require "resty.holdfast.parker"
+            local parker = require "resty.holdfast.wait.parker"
             require "resty.lock"  -- this user may be kept out of its folder
             assert(ffi.C.setresuid(65534, 65534, 65534) == 0)
             say((parker.fd() or -1) >= 0, dict:set("value", 1), dict:get("value"))

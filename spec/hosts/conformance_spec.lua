@@ -244,7 +244,7 @@ for _, name in ipairs(loops.names) do
             take("key")
             local child = start [[
                 local core = require "resty.holdfast.core"
-                local parker = require "resty.holdfast.parker"
+                local parker = require "resty.holdfast.wait.parker"
                 parker.fd = function () return nil, "no thread" end
                 parker.timer = parker.fd
                 local ticks, over = 0, false

@@ -5,7 +5,7 @@ local loops = require "spec.support.loops"
 local process = require "spec.support.process"
 
 local COMMON = [[
-    local parker = require "resty.holdfast.parker"
+    local parker = require "resty.holdfast.wait.parker"
 
     -- Somebody who holds "key" until the returned function is called, or for so many seconds.
     local kept = {}  -- what is collected is released

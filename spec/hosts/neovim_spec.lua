@@ -148,7 +148,7 @@ describe("in Neovim", function ()
 
         it("polls where no thread can be had", function ()
             local child = start [[
-                local parker = require "resty.holdfast.parker"
+                local parker = require "resty.holdfast.wait.parker"
                 parker.fd = function () return nil, "no thread" end
                 vim.schedule(function () say("begin") end)
                 say((new():lock("key") or 0) > 0)
@@ -334,7 +334,7 @@ describe("in Neovim", function ()
 
     it("nothing is left of waits: the loop watches for wake-ups only as long as somebody waits", function ()
         local child = start [[
-            local parker = require "resty.holdfast.parker"
+            local parker = require "resty.holdfast.wait.parker"
             local function is_watched()
                 for name in uv.fs_scandir_next, uv.fs_scandir("/proc/self/fdinfo") do
                     local file = io.open("/proc/self/fdinfo/" .. name)

@@ -11,7 +11,7 @@ local NAME = "spec_nginx"
 local COMMON = [[
     local hosts = require "resty.holdfast.host"
     local now = require("resty.holdfast.core").C.holdfast_now
-    local parker = require "resty.holdfast.parker"
+    local parker = require "resty.holdfast.wait.parker"
     require("resty.shdict").open("spec_nginx")
     local function new(options) return assert(require("resty.lock"):new("spec_nginx", options)) end
 ]]

@@ -3,11 +3,11 @@
 
 local ffi = require "ffi"
 
-require "resty.holdfast.declarations"
+require "resty.holdfast.ffi.cdef"
 
 local error = error
 local format = string.format
-local getenv = require("resty.holdfast.environment").get
+local getenv = require("resty.holdfast.ffi.environment").get
 local getinfo = debug and debug.getinfo
 local getmetatable = debug and debug.getmetatable or getmetatable  -- not what a __metatable pretends
 local ipairs = ipairs

@@ -10,15 +10,15 @@
 --                   ends the wait of the caller, who gets that reason
 --   wait_fd(fd, s)  waits at most s seconds for a descriptor to become readable, only the calling coroutine; may
 --                   return early
---   keeper()        of ours only: who renews the locks that the calling coroutine takes
+--   job_runner()        of ours only: who renews the locks that the calling coroutine takes
 --
 -- A host given to set_host needs only name and sleep. With wait or wait_fd it hears of wake-ups at once; without them
 -- it looks for them from time to time.
 
-local agents = require "resty.holdfast.agents"
+local task_ids = require "resty.holdfast.tasks.task_ids"
 local core = require "resty.holdfast.core"
 local none = require "resty.holdfast.host.none"
-local parker = require "resty.holdfast.parker"
+local parker = require "resty.holdfast.wait.parker"
 
 local error = error
 local ipairs = ipairs
@@ -61,7 +61,7 @@ local explicit
 local foreign = in_nginx or in_neovim and true or false
 
 if in_nginx then
-    agents.set_identify(require("resty.holdfast.host.nginx_threads").identify)
+    task_ids.set_identify(require("resty.holdfast.host.nginx_threads").identify)
 end
 
 
@@ -76,7 +76,7 @@ local function host_of(entry)
         end
         entry.host = host
         foreign = true
-        agents.set_foreign(true)
+        task_ids.set_foreign(true)
     end
     return entry.host
 end
@@ -86,7 +86,7 @@ end
 for _, entry in ipairs(DETECTED) do
     host_of(entry)
 end
-agents.set_foreign(foreign)
+task_ids.set_foreign(foreign)
 
 
 local function refuse(host, why, to_be_raised, block)
@@ -132,17 +132,17 @@ function _M.current(block)
 end
 
 
--- Who renews the locks that the caller takes (lock/keeping.lua says what that is); nil where nobody does. The scheduler
+-- Who renews the locks that the caller takes (lock/renewal.lua says what that is); nil where nobody does. The scheduler
 -- and nginx are not asked.
-function _M.keeper()
+function _M.job_runner()
     if explicit then
-        return explicit.keeper()
+        return explicit.job_runner()
     end
     for _, entry in ipairs(DETECTED) do
         local host = host_of(entry)
-        local keeper = host and host.keeper and host.keeper()
-        if keeper then
-            return keeper
+        local runner = host and host.job_runner and host.job_runner()
+        if runner then
+            return runner
         end
     end
     return nil
@@ -203,10 +203,10 @@ end
 
 
 -- A host that the program has made renews nothing.
-local function keeper_of(host)
+local function runner_of(host)
     for _, entry in ipairs(DETECTED) do
         if host_of(entry) == host then
-            return host.keeper or nobody
+            return host.job_runner or nobody
         end
     end
     return nobody
@@ -225,7 +225,7 @@ end
 function _M.set_host(host)
     if host == nil then
         explicit = nil
-        agents.set_foreign(foreign)
+        task_ids.set_foreign(foreign)
         return
     end
     if type(host) ~= "table" then
@@ -245,9 +245,9 @@ function _M.set_host(host)
         now = clock_of(host),
         is_yieldable = host.is_yieldable or function () return true end,
         wait = wait_of(host),
-        keeper = keeper_of(host),
+        job_runner = runner_of(host),
     }
-    agents.set_foreign(true)
+    task_ids.set_foreign(true)
 end
 
 

@@ -5,14 +5,14 @@
 -- that it joins, or in `stop_watchers`. Whatever comes first calls wake, which takes it out of the timers; the others
 -- are left by the task itself when it runs again.
 
-local agents = require "resty.holdfast.agents"
-local chores = require "resty.holdfast.chores"
+local task_ids = require "resty.holdfast.tasks.task_ids"
+local background_jobs = require "resty.holdfast.tasks.background_jobs"
 local core = require "resty.holdfast.core"
-local joining = require "resty.holdfast.joining"
-local parker = require "resty.holdfast.parker"
-local ready = require "resty.holdfast.ready"
-local timers = require "resty.holdfast.timers"
-local traces = require "resty.holdfast.traces"
+local join = require "resty.holdfast.tasks.join"
+local parker = require "resty.holdfast.wait.parker"
+local ready = require "resty.holdfast.tasks.run_queue"
+local timers = require "resty.holdfast.tasks.timers"
+local traceback = require "resty.holdfast.tasks.traceback"
 local worker = require "resty.holdfast.worker"
 
 local C = core.C
@@ -24,7 +24,7 @@ local co_running = coroutine.running
 local co_status = coroutine.status
 local co_yield = coroutine.yield
 local describe = core.describe
-local descriptors = require "resty.holdfast.descriptors"
+local descriptors = require "resty.holdfast.wait.descriptors"
 local error = error
 local exiting = worker.exiting
 local first_timer = timers.first
@@ -34,9 +34,9 @@ local is_duration = core.is_duration
 local listen = parker.listen
 local make_ready = ready.add
 local min = math.min
-local new_agent = agents.new
+local new_task_id = task_ids.new
 local next = next
-local next_chore = chores.next
+local next_job = background_jobs.next
 local no_descriptors = descriptors.is_empty
 local none_ready = ready.is_empty
 local pairs = pairs
@@ -44,12 +44,12 @@ local park = parker.sleep
 local park_with_descriptors = descriptors.park
 local pcall = pcall
 local remove_timer = timers.remove
-local run_chores = chores.run
+local run_jobs = background_jobs.run
 local run_ready = ready.run
 local select = select
 local setmetatable = setmetatable
 local take_first_timer = timers.take_first
-local text_of = traces.text_of
+local text_of = traceback.text_of
 local type = type
 local unpack = unpack
 
@@ -177,7 +177,7 @@ local function finish(task, ok, ...)
         task.state = "failed"
         failed = failed + 1
         local label = task.label
-        call_on_error(task, (label and 'task "' .. label .. '": ' or "") .. traces.describe(co, task.err))
+        call_on_error(task, (label and 'task "' .. label .. '": ' or "") .. traceback.describe(co, task.err))
     end
 end
 
@@ -185,7 +185,7 @@ end
 -- What is to be done with a task after coroutine.resume.
 local function resumed(task, ok, ...)
     current = nil
-    agents.current = agents.outside
+    task_ids.current = task_ids.outside
     if co_status(task.co) == "dead" then
         finish(task, ok, ...)
     elseif (...) ~= WAITING then
@@ -200,7 +200,7 @@ local function resume(task)
         return finish(task, false, CANCELLED)
     end
     current = task
-    agents.current = task.agent
+    task_ids.current = task.task_id
     task.state = "running"
     task.begun = true
     local arguments = task.arguments
@@ -219,7 +219,7 @@ end
 
 
 local function run_due(time)
-    run_chores(time)
+    run_jobs(time)
     while next_timer() <= time do
         local task = first_timer(deadlines)
         if task.state == "waiting" then
@@ -233,12 +233,12 @@ end
 -- Does what is due. How long nothing will happen, unless a waiter is woken.
 local function idle_time()
     local idle = INFINITY
-    local deadline = min(next_chore(), next_timer())
+    local deadline = min(next_job(), next_timer())
     if deadline < INFINITY then
         local time = now()
         if deadline <= time then
             run_due(time)
-            deadline = min(next_chore(), next_timer())
+            deadline = min(next_job(), next_timer())
         end
         idle = deadline - time
     end
@@ -257,7 +257,7 @@ end
 
 -- After the sleep come those who were woken, and before them nothing: each step in between is a part of a wake-up.
 local function loop(is_over)
-    chores.looping = true
+    background_jobs.looping = true
     while not is_over() do
         is_stopping()
         local idle = idle_time()
@@ -278,10 +278,10 @@ end
 -- The error may be one of a hook. What it has met between the scheduler and a task is the task's error as well.
 local function loop_until(is_over)
     local ok, err = pcall(loop, is_over)
-    chores.looping = false
+    background_jobs.looping = false
     if not ok then
         current = nil
-        agents.current = agents.outside
+        task_ids.current = task_ids.outside
         local broken = ready.recover()
         if broken then
             finish(broken, false, err)
@@ -317,7 +317,7 @@ function _M.spawn(fn, ...)
     if count > MOST_VALUES then
         error("too many arguments to spawn: at most " .. MOST_VALUES .. " expected, got " .. count, 2)
     end
-    local task = setmetatable({ agent = new_agent(), begun = false, cancelled = false, co = co_create(fn) }, Task)
+    local task = setmetatable({ task_id = new_task_id(), begun = false, cancelled = false, co = co_create(fn) }, Task)
     if count > 0 then
         task.arguments = { count = count, ... }
     end
@@ -422,7 +422,7 @@ end
 
 
 function _M.run()
-    if chores.looping then
+    if background_jobs.looping then
         error("run() is called inside a task", 2)
     end
     loop_until(all_ended)
@@ -482,7 +482,7 @@ _M.report = call_on_error
 -- Ends a task where it waits, or will wait next, by an error: what releases locks on its way out runs. One that has not
 -- begun never does. Whether there was something to end.
 function _M.cancel(task)
-    joining.check_receiver(task, "cancel", "scheduler.cancel(task)")
+    join.check_receiver(task, "cancel", "scheduler.cancel(task)")
     if not task.co then
         return false
     end
@@ -495,7 +495,7 @@ function _M.cancel(task)
 end
 
 
-joining.add_methods(Task, { waiting_task = waiting_task, suspend = suspend, go_on = go_on, loop_until = loop_until,
+join.add_methods(Task, { waiting_task = waiting_task, suspend = suspend, go_on = go_on, loop_until = loop_until,
                             now = now })
 
 

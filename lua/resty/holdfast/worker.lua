@@ -1,7 +1,7 @@
 -- Which worker of `holdfast run` this is, and whether it is asked to end.
 -- In any other process: worker 0 of 1, never asked to.
 
-local getenv = require("resty.holdfast.environment").get
+local getenv = require("resty.holdfast.ffi.environment").get
 local floor = math.floor
 local preload = package.preload
 local tonumber = tonumber

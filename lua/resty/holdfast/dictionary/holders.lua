@@ -1,7 +1,7 @@
 -- Who holds what is under a key, be it a lock or permits, and how many wait for it.
 
 local checks = require "resty.holdfast.dictionary.checks"
-local holders = require "resty.holdfast.lock.holder"
+local holders = require "resty.holdfast.lock.lock_info"
 
 local bad_whole = checks.bad_whole
 local check_zone = checks.check_zone

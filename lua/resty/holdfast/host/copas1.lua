@@ -7,10 +7,10 @@
 
 local copas = require "copas"
 local core = require "resty.holdfast.core"
-local new_chores = require("resty.holdfast.chores").new
+local new_jobs = require("resty.holdfast.tasks.background_jobs").new
 local none = require "resty.holdfast.host.none"
-local parker = require "resty.holdfast.parker"
-local timers = require "resty.holdfast.timers"
+local parker = require "resty.holdfast.wait.parker"
+local timers = require "resty.holdfast.tasks.timers"
 
 local C = core.C
 local co_isyieldable = coroutine.isyieldable
@@ -148,24 +148,24 @@ end
 
 -- --- renewals, by a coroutine that is there as long as there is something to renew ---
 
-local chores, keeper
+local jobs, runner
 
 local function keep()
     repeat
-        suspend(keeper, max(chores.next() - C.holdfast_now(), 0))
-        keeper.woken = false
-        chores.run(C.holdfast_now())
-    until chores.next() == INFINITY
-    keeper = nil
+        suspend(runner, max(jobs.next() - C.holdfast_now(), 0))
+        runner.woken = false
+        jobs.run(C.holdfast_now())
+    until jobs.next() == INFINITY
+    runner = nil
 end
 
 
-chores = new_chores(function ()
-    local time = chores.next()
-    if keeper then
-        keeper.woken = keeper.woken or time < keeper.deadline or time == INFINITY
+jobs = new_jobs(function ()
+    local time = jobs.next()
+    if runner then
+        runner.woken = runner.woken or time < runner.deadline or time == INFINITY
     elseif time < INFINITY then
-        keeper = setmetatable({ woken = false }, Sleeper)
+        runner = setmetatable({ woken = false }, Sleeper)
         copas.addthread(keep)
     end
 end)
@@ -176,10 +176,10 @@ local function spawn(fn, ...)
     copas.addthread(function (_, ...) fn(...) end, ...)
 end
 
-local renewals = { chores = chores, spawn = spawn }
+local renewals = { jobs = jobs, spawn = spawn }
 
 
-function _M.keeper()
+function _M.job_runner()
     return co_isyieldable() and renewals or nil
 end
 

@@ -7,12 +7,12 @@
 -- copas.loop() ends when there is nothing to do, and nothing of ours may keep it. accept() is called when all that has
 -- something to do is in the lists of copas: there finished() tells whether there is anything but the post.
 
-local abandon = require("resty.holdfast.waiting").abandon
+local abandon = require("resty.holdfast.wait.wait").abandon
 local copas = require "copas"
 local core = require "resty.holdfast.core"
-local new_chores = require("resty.holdfast.chores").new
+local new_jobs = require("resty.holdfast.tasks.background_jobs").new
 local none = require "resty.holdfast.host.none"
-local parker = require "resty.holdfast.parker"
+local parker = require "resty.holdfast.wait.parker"
 
 local C = core.C
 local co_isyieldable = coroutine.isyieldable
@@ -45,7 +45,7 @@ local waiting = {}
 -- Coroutines that the program has removed: none of them is resumed.
 local removed = setmetatable({}, { __mode = "k" })
 
-local chores
+local jobs
 -- How often accept() was called, and when it is called at the latest.
 local turn, next_turn = 0, 0
 local stands = false
@@ -94,13 +94,13 @@ local function usable_fd()
 end
 
 
--- The next turn comes after so many seconds, or when a chore is due.
+-- The next turn comes after so many seconds, or when a job is due.
 local function stand(fd, seconds)
     post.fd, post.parker = fd, parker.get()
     copas.addserver(post, never)  -- does nothing if it is there
     stands = true
     local now = C.holdfast_now()
-    local time = min(now + seconds, chores.next())
+    local time = min(now + seconds, jobs.next())
     if next_turn <= now or time < next_turn then
         next_turn = time
         parker.timer(max(time - now, 0))
@@ -109,7 +109,7 @@ end
 
 
 local function is_needed()
-    return next(waiting) ~= nil or chores.next() < INFINITY
+    return next(waiting) ~= nil or jobs.next() < INFINITY
 end
 
 
@@ -173,7 +173,7 @@ function post.accept()
         drop_gone(true)
         return
     end
-    chores.run(C.holdfast_now())
+    jobs.run(C.holdfast_now())
     local unsure = drop_gone(false)
     local fd = is_needed() and usable_fd()
     if fd then
@@ -247,8 +247,8 @@ end
 
 -- --- renewals ---
 
-chores = new_chores(function ()
-    local fd = chores.next() < INFINITY and usable_fd()
+jobs = new_jobs(function ()
+    local fd = jobs.next() < INFINITY and usable_fd()
     if fd then
         stand(fd, STEP)
     elseif stands and not is_needed() then
@@ -256,15 +256,15 @@ chores = new_chores(function ()
     end
 end)
 
-local keeper = {
-    chores = chores,
+local runner = {
+    jobs = jobs,
     spawn = copas.addthread,
     is_alive = function (co) return not removed[co] and co_status(co) ~= "dead" end,
 }
 
 
-function _M.keeper()
-    return _M.is_yieldable() and usable_fd() and keeper or nil
+function _M.job_runner()
+    return _M.is_yieldable() and usable_fd() and runner or nil
 end
 
 

@@ -8,9 +8,9 @@
 local condition = require "cqueues.condition"
 local core = require "resty.holdfast.core"
 local cqueues = require "cqueues"
-local keepers = require "resty.holdfast.host.cqueues_keeper"
+local runners = require "resty.holdfast.host.cqueues_job_runner"
 local none = require "resty.holdfast.host.none"
-local parker = require "resty.holdfast.parker"
+local parker = require "resty.holdfast.wait.parker"
 
 local C = core.C
 local co_isyieldable = coroutine.isyieldable
@@ -45,9 +45,9 @@ function _M.is_yieldable()
 end
 
 
-function _M.keeper()
+function _M.job_runner()
     local controller, inside = cqueues.running()
-    return controller and inside and keepers.of(controller) or nil
+    return controller and inside and runners.of(controller) or nil
 end
 
 

@@ -13,7 +13,7 @@ local _M = require("resty.holdfast.host.uv")(uv, at_once)
 
 _M.name = "luv"
 
-local keeper = require("resty.holdfast.host.uv_keeper")(uv, function (fn, ...) co_wrap(fn)(...) end)
+local runner = require("resty.holdfast.host.uv_job_runner")(uv, function (fn, ...) co_wrap(fn)(...) end)
 
 
 -- Which coroutine is the loop's, nobody can tell.
@@ -29,8 +29,8 @@ end
 
 
 -- Also in callbacks, whose locks are renewed as long as their objects are there.
-function _M.keeper()
-    return (co_isyieldable() or uv.loop_mode()) and keeper or nil
+function _M.job_runner()
+    return (co_isyieldable() or uv.loop_mode()) and runner or nil
 end
 
 

@@ -4,7 +4,7 @@
 -- must not be called: some versions end the editor then.
 
 local core = require "resty.holdfast.core"
-local parker = require "resty.holdfast.parker"
+local parker = require "resty.holdfast.wait.parker"
 
 local C = core.C
 local ceil = math.ceil
@@ -45,7 +45,7 @@ local function spawn(fn, ...)
     schedule(function () co_wrap(fn)(unpack(arguments, 1, count)) end)
 end
 
-local keeper = require("resty.holdfast.host.uv_keeper")(uv, spawn)
+local runner = require("resty.holdfast.host.uv_job_runner")(uv, spawn)
 
 
 function _M.is_yieldable()
@@ -57,8 +57,8 @@ end
 
 
 -- Everywhere: outside of coroutines locks are renewed as long as their objects are there.
-function _M.keeper()
-    return keeper
+function _M.job_runner()
+    return runner
 end
 
 

@@ -1,13 +1,13 @@
--- The host of code that runs in a worker of nginx: only the light thread waits, by a semaphore of its own. The pump, in
--- a timer (nginx_pump.lua), posts it; where there is no pump, whoever waits looks for himself from time to time.
+-- The host of code that runs in a worker of nginx: only the light thread waits, by a semaphore of its own. The wake
+-- timer (nginx_wake_timer.lua) posts it; without one, the waiter looks from time to time.
 
 local none = require "resty.holdfast.host.none"
-local parker = require "resty.holdfast.parker"
-local pump = require "resty.holdfast.host.nginx_pump"
+local parker = require "resty.holdfast.wait.parker"
+local wake_timer = require "resty.holdfast.host.nginx_wake_timer"
 local semaphore = require "ngx.semaphore"
 local threads = require "resty.holdfast.host.nginx_threads"
 
-require "resty.holdfast.host.nginx_chores"
+require "resty.holdfast.host.nginx_jobs"
 
 local get_phase = ngx.get_phase
 local max = math.max
@@ -16,7 +16,7 @@ local sleep = ngx.sleep
 
 local _M = { name = "nginx", now = none.now }
 
--- Without a pump a waiter looks this often.
+-- Without a wake timer a waiter looks this often.
 local LOOK_EVERY = 0.005
 -- Shorter waits are none for nginx, whose timers count milliseconds.
 local SHORTEST = 0.001
@@ -76,7 +76,7 @@ local function wake(me)
         return
     end
     if me.rings and me.bell:count() >= 0 then
-        return pump.drop(me.waiter)
+        return wake_timer.drop(me.waiter)
     end
     me.woken = true
     me.bell:post(1)
@@ -104,16 +104,16 @@ local function give_back(me, heard)
 end
 
 
--- A light thread that is killed while it waits does not come back here. The pump finds that out.
+-- A light thread that is killed while it waits does not come back here. The wake timer finds that out.
 function _M.wait(waiter, seconds)
     local me = take()
-    local longest, visit = pump.enter(waiter, max(seconds, SHORTEST))
+    local longest, visit = wake_timer.enter(waiter, max(seconds, SHORTEST))
     local heard
     me.waiter, me.rings = waiter, visit ~= nil
     parker.listen(waiter, me)
     if visit then
         heard = me.bell:wait(longest)
-        pump.leave(waiter, visit, heard)
+        wake_timer.leave(waiter, visit, heard)
     else
         sleep(max(min(seconds, LOOK_EVERY), SHORTEST))
         parker.sleep(0)

@@ -8,7 +8,7 @@ local rawget = rawget
 local require = require
 local tostring = tostring
 local type = type
-local warn_once = require("resty.holdfast.warning").once
+local warn_once = require("resty.holdfast.host.warning").once
 
 -- What a light thread waits with. In a thread of nginx's own pool nobody can sleep: there the thread waits.
 local NEEDED = {

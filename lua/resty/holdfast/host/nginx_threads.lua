@@ -61,7 +61,7 @@ end
 local has_context, context_of = pcall(require, "thread.exdata2")
 
 
--- Who calls, for agents.lua. What the coroutine or its place in memory is used for, the table of the request tells.
+-- Who calls, for task_ids.lua. What the coroutine or its place in memory is used for, the table of the request tells.
 function _M.identify()
     local context
     if has_context then

@@ -1,7 +1,7 @@
 -- The host of code that nobody could run something else for: the process sleeps.
 
 local core = require "resty.holdfast.core"
-local parker = require "resty.holdfast.parker"
+local parker = require "resty.holdfast.wait.parker"
 
 local C = core.C
 

@@ -5,10 +5,10 @@
 -- without waiters ends. A program may close all handles of its loop (uv.walk) while somebody waits: nobody comes back
 -- from that wait.
 
-local abandon = require("resty.holdfast.waiting").abandon
+local abandon = require("resty.holdfast.wait.wait").abandon
 local core = require "resty.holdfast.core"
 local none = require "resty.holdfast.host.none"
-local parker = require "resty.holdfast.parker"
+local parker = require "resty.holdfast.wait.parker"
 
 local C = core.C
 local ceil = math.ceil

@@ -1,16 +1,16 @@
 -- Waits for what somebody else holds, or what a stopped process keeps from being looked at.
 
-local agents = require "resty.holdfast.agents"
+local task_ids = require "resty.holdfast.tasks.task_ids"
 local core = require "resty.holdfast.core"
-local grants = require "resty.holdfast.lock.grants"
+local lease_pool = require "resty.holdfast.lock.lease_pool"
 local hosts = require "resty.holdfast.host"
-local keeping = require "resty.holdfast.lock.keeping"
-local waiting = require "resty.holdfast.waiting"
+local renewal = require "resty.holdfast.lock.renewal"
+local waiting = require "resty.holdfast.wait.wait"
 
 local C = core.C
-local give_back = grants.give_back
-local hold = grants.hold
-local take_grant = grants.take
+local give_back = lease_pool.give_back
+local hold = lease_pool.hold
+local take_grant = lease_pool.take
 
 local OK = core.OK
 
@@ -22,7 +22,7 @@ local function attempt(request, settings)
     if not waiting.find_gone() then
         return nil, "timeout"
     end
-    request.holder = request.holder or agents.holder(settings.holder, request.certain)
+    request.holder = request.holder or task_ids.holder(settings.holder, request.certain)
     local grant = take_grant(request.handle, request.key)
     if waiting.try(request, grant.lease) == OK then
         return 0, grant
@@ -48,7 +48,7 @@ local wait_by = _M.wait_by
 
 -- The seconds waited and the grant, which is the caller's to release; nil and the reason, after a deadlock its keys.
 -- waiting.lua says what a request is, options.lua what settings are. Where the request names no holder, it is named as
--- agents.lua says; not before, as only who waits is sure to have a host that is known.
+-- task_ids.lua says; not before, as only who waits is sure to have a host that is known.
 function _M.wait(request, settings)
     if request.timeout <= 0 then
         return attempt(request, settings)
@@ -57,7 +57,7 @@ function _M.wait(request, settings)
     if not host then
         return nil, err
     end
-    request.holder = request.holder or agents.holder(settings.holder, request.certain)
+    request.holder = request.holder or task_ids.holder(settings.holder, request.certain)
     local grant = take_grant(request.handle, request.key)
     local elapsed, keys
     elapsed, err, keys = wait_by(host, request, settings, grant.lease)
@@ -72,13 +72,13 @@ function _M.wait(request, settings)
 end
 
 
--- The grant is the object's from now on; the library has named `agent` its holder. `why`, if there is no memory for it,
--- is not told to anybody.
-function _M.settle(self, grant, agent, handle, key, exptime, why)
-    hold(grant, agent)
+-- The grant is the object's from now on; the library has named `task_id` its holder. `why` is lost without memory
+-- for it.
+function _M.settle(self, grant, task_id, handle, key, exptime, why)
+    hold(grant, task_id)
     self.cdata, self.key = grant, key
     if self.settings.watched then
-        keeping.begin(self, exptime)
+        renewal.begin(self, exptime)
     end
     if why then
         C.holdfast_lock_explain(handle, key, #key, grant.lease, why, #why)

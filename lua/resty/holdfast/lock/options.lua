@@ -1,13 +1,13 @@
 -- The options of locks, rwlocks and semaphores. What is wrong with them is blamed on the line that called the method:
 -- a method calls a reader, and the reader calls the checks.
 
-local agents = require "resty.holdfast.agents"
+local task_ids = require "resty.holdfast.tasks.task_ids"
 local core = require "resty.holdfast.core"
 
 local concat = table.concat
 local describe = core.describe
 local error = error
-local getenv = require("resty.holdfast.environment").get
+local getenv = require("resty.holdfast.ffi.environment").get
 local is_duration = core.is_duration
 local is_nginx = require("resty.holdfast.host.nginx_here").is_nginx
 local next = next
@@ -16,7 +16,7 @@ local sort = table.sort
 local tonumber = tonumber
 local tostring = tostring
 local type = type
-local warn_once = require("resty.holdfast.warning").once
+local warn_once = require("resty.holdfast.host.warning").once
 
 local INFINITY = math.huge
 local NONE = {}
@@ -45,9 +45,9 @@ end
 
 local DEFAULT_WAIT = default_wait()
 
--- Who is named the holder of what an object takes: agents.NOBODY, agents.base, or false for the coroutine that takes
--- it. In nginx locks are given to timers and other light threads, so it is not certain that this one releases it.
-local DEFAULT_HOLDER = is_nginx and agents.base or false
+-- The holder that is named for what an object takes: task_ids.NOBODY, task_ids.base, or false for the coroutine that
+-- takes it. In nginx locks are given to timers and other light threads, so it is not certain that this one releases it.
+local DEFAULT_HOLDER = is_nginx and task_ids.base or false
 
 -- What an object has that was made without options. `block`: where the host says that nobody can wait, the process
 -- does. `watched`: something is to be done when it gets or loses a lock.
@@ -255,7 +255,7 @@ local function holder_of(deadlock)
     if deadlock == nil then
         return DEFAULT_HOLDER
     end
-    return not deadlock and agents.NOBODY
+    return not deadlock and task_ids.NOBODY
 end
 
 

@@ -1,18 +1,18 @@
 -- What is held while a function runs that may never return: where a request of nginx ends inside of it (ngx.exit, a
 -- client that goes away, ngx.thread.kill), its coroutine is left as it is. Elsewhere a function returns or raises.
 
-local chores = require "resty.holdfast.chores"
+local background_jobs = require "resty.holdfast.tasks.background_jobs"
 local core = require "resty.holdfast.core"
 
-require "resty.holdfast.host"  -- which says in chores who keeps them
+require "resty.holdfast.host"  -- which says in background_jobs who keeps them
 
 local C = core.C
-local add_chore = chores.add
+local add_job = background_jobs.add
 local co_running = coroutine.running
 local next = next
 local pcall = pcall
 
-local keeper = chores.keeper
+local runner = background_jobs.runner
 
 -- How often those that are open are looked at, in seconds.
 local LOOK_EVERY = 0.1
@@ -31,7 +31,7 @@ end
 
 -- The function that entered has the scope in a local variable as long as it runs.
 local function is_left(scope)
-    return keeper.is_gone(scope.co, scope.use) or not keeper.has_local(scope.co, scope)
+    return runner.is_gone(scope.co, scope.use) or not runner.has_local(scope.co, scope)
 end
 
 
@@ -47,7 +47,7 @@ function sweep:run()
     end
     if next(open) then
         self.due = true
-        add_chore(self, C.holdfast_now() + LOOK_EVERY)
+        add_job(self, C.holdfast_now() + LOOK_EVERY)
     end
 end
 
@@ -63,14 +63,14 @@ end
 -- where nothing is cut off: outside of coroutines, and where there is no request.
 local function enter(owner, give_back, what)
     local co = co_running()
-    if not co or not keeper.has_request() then
+    if not co or not runner.has_request() then
         return false
     end
-    local scope = { owner = owner, give_back = give_back, what = what, co = co, use = keeper.use_of(co) }
+    local scope = { owner = owner, give_back = give_back, what = what, co = co, use = runner.use_of(co) }
     open[scope] = true
     if not sweep.due then
         sweep.due = true
-        add_chore(sweep, C.holdfast_now() + LOOK_EVERY)
+        add_job(sweep, C.holdfast_now() + LOOK_EVERY)
     end
     return scope
 end
@@ -87,8 +87,8 @@ local function nothing()
 end
 
 
-_M.enter = keeper and enter or nothing
-_M.leave = keeper and leave or nothing
+_M.enter = runner and enter or nothing
+_M.leave = runner and leave or nothing
 
 
 -- Whether what the object holds was held by a coroutine that is gone; it is given back then.

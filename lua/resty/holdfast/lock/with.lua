@@ -2,13 +2,13 @@
 
 local enter_scope = require("resty.holdfast.lock.scopes").enter
 local error = error
-local keep = require("resty.holdfast.lock.handing").keep
+local keep = require("resty.holdfast.lock.hand_over").keep
 local leave_scope = require("resty.holdfast.lock.scopes").leave
 local read_call = require("resty.holdfast.lock.options").read_call
-local note = require("resty.holdfast.traces").note
+local note = require("resty.holdfast.tasks.traceback").note
 local tonumber = tonumber
 local type = type
-local wrong_receiver = require("resty.holdfast.lock.holding").wrong_receiver
+local wrong_receiver = require("resty.holdfast.lock.held_lock").wrong_receiver
 local xpcall = xpcall
 
 local _M = {}

@@ -6,8 +6,8 @@
 -- again.
 
 local core = require "resty.holdfast.core"
-local parker = require "resty.holdfast.parker"
-local waiting = require "resty.holdfast.waiting"
+local parker = require "resty.holdfast.wait.parker"
+local waiting = require "resty.holdfast.wait.wait"
 
 local C = core.C
 local abandon = waiting.abandon
@@ -29,8 +29,8 @@ local EXITING_STEP = 0.05
 -- How late it may be told that this time has come, and a waiter that its own has.
 local SLACK = 0.005
 local GRACE = 0.2
--- How long one waits for the pump to come. nginx runs timers in the order of their times, so if it has not come then,
--- its timer was dropped. Then none is asked for in a while, as nginx writes an alert each time.
+-- How long a waiter waits for the wake timer to come. nginx runs timers in the order of their times: one that has not
+-- come by then was dropped. Then none is asked for in a while, as nginx writes an alert each time.
 local PATIENCE = 0.05
 local REST = 1
 -- Only should the helper thread be gone. nginx writes an error each time.

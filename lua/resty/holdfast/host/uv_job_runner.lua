@@ -3,7 +3,7 @@
 -- fault when a Lua state is closed before the loop has run once more.
 
 local core = require "resty.holdfast.core"
-local new_chores = require("resty.holdfast.chores").new
+local new_jobs = require("resty.holdfast.tasks.background_jobs").new
 
 local C = core.C
 local ceil = math.ceil
@@ -14,7 +14,7 @@ local INFINITY = math.huge
 
 -- spawn(fn, ...) begins a coroutine.
 return function (uv, spawn)
-    local chores, timer
+    local jobs, timer
     local due = INFINITY  -- when the timer runs
 
     local function is_ready()
@@ -28,9 +28,9 @@ return function (uv, spawn)
         due = INFINITY
     end
 
-    -- Sees to it that the timer runs when the first chore is to. Earlier ones find nothing to do.
+    -- Sees to it that the timer runs when the first job is to. Earlier ones find nothing to do.
     local function changed()
-        local time = chores.next()
+        local time = jobs.next()
         if time == INFINITY then
             return stop()
         end
@@ -44,13 +44,13 @@ return function (uv, spawn)
         uv.update_time()
         timer:start(ceil(max(time - C.holdfast_now(), 0) * 1000), 0, function ()
             due = INFINITY
-            chores.run(C.holdfast_now())
+            jobs.run(C.holdfast_now())
             changed()
         end)
         due = time
     end
 
-    chores = new_chores(function () changed() end)
+    jobs = new_jobs(function () changed() end)
 
-    return { chores = chores, spawn = spawn }
+    return { jobs = jobs, spawn = spawn }
 end

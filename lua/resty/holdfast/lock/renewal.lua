@@ -1,11 +1,11 @@
 -- The options renew and on_lost. An object that has one of them has a watch for each lock that it gets, in its field
--- `watch`: the chore that renews the lock, and what is to be known when it turns out to be lost.
+-- `watch`: the job that renews the lock, and what is to be known when it turns out to be lost.
 
-local chores = require "resty.holdfast.chores"
+local background_jobs = require "resty.holdfast.tasks.background_jobs"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
-local hosts = require "resty.holdfast.host"  -- which says in chores who keeps them
-local memo = require("resty.holdfast.lock.memo").memo
+local hosts = require "resty.holdfast.host"  -- which says in background_jobs who keeps them
+local memo = require("resty.holdfast.lock.refs").memo
 local scheduler = require "resty.holdfast.scheduler"
 
 local C = core.C
@@ -14,7 +14,7 @@ local co_status = coroutine.status
 local getpid = ffi.C.getpid
 local reason = core.reason
 local setmetatable = setmetatable
-local text_of = require("resty.holdfast.traces").text_of
+local text_of = require("resty.holdfast.tasks.traceback").text_of
 local traceback = debug.traceback
 local xpcall = xpcall
 
@@ -28,10 +28,10 @@ local TIMEOUT = core.TIMEOUT
 local RENEWALS = 3
 local RETRIES = 10
 
--- A keeper is who renews locks: `chores`, the list of its chores; spawn(fn, ...), which begins a coroutine; and where
--- the status of a coroutine does not tell whether it will go on, is_alive(co, use) and use_of(co).
-local in_nginx = chores.keeper
-local in_scheduler = { chores = chores, spawn = scheduler.spawn }
+-- A job runner renews locks: `jobs`, the list of its jobs; spawn(fn, ...), which begins a coroutine; and where the
+-- status of a coroutine does not tell whether it will go on, is_alive(co, use) and use_of(co).
+local in_nginx = background_jobs.runner
+local in_scheduler = { jobs = background_jobs, spawn = scheduler.spawn }
 
 local _M = {
     CANNOT_RENEW = "cannot renew here: " .. (in_nginx and in_nginx.WHERE or "locks are renewed in tasks of "
@@ -46,19 +46,19 @@ local WEAK = { __mode = "v" }
 
 
 -- Who renews what the caller takes, and the coroutine that has to live for that, if the caller is one.
-local function find_keeper()
+local function find_runner()
     local co, is_main = co_running()
     co = not is_main and co or nil
-    if in_nginx or chores.looping then
+    if in_nginx or background_jobs.looping then
         return co and (in_nginx or in_scheduler), co
     end
-    return hosts.keeper(), co
+    return hosts.job_runner(), co
 end
 
 
 -- Whether what the caller takes can be renewed.
 function _M.can_renew()
-    return (find_keeper()) ~= nil
+    return (find_runner()) ~= nil
 end
 
 
@@ -89,21 +89,21 @@ end
 
 local function schedule(watch, parts)
     if watch.exptime > 0 then
-        watch.keeper.chores.add(watch, C.holdfast_now() + watch.exptime / parts)
+        watch.runner.jobs.add(watch, C.holdfast_now() + watch.exptime / parts)
     end
 end
 
 
 local function stop(watch)
-    if watch.keeper then
-        watch.keeper.chores.remove(watch)
+    if watch.runner then
+        watch.runner.jobs.remove(watch)
     end
 end
 
 
 -- A watch whose object or coroutine is gone renews no more; the lock lapses, or the collector releases it.
 function Watch:is_over()
-    local refs, keeper = self.refs, self.keeper
+    local refs, runner = self.refs, self.runner
     local co = refs.co
     if not refs.lock then
         return true
@@ -111,8 +111,8 @@ function Watch:is_over()
     if not co then
         return self.is_bound
     end
-    if keeper.is_alive then
-        return not keeper.is_alive(co, self.use)
+    if runner.is_alive then
+        return not runner.is_alive(co, self.use)
     end
     return co_status(co) == "dead"
 end
@@ -133,7 +133,7 @@ function Watch:run()
     else
         local on_lost = to_be_told(self, lock)
         if on_lost then
-            self.keeper.spawn(tell, on_lost, lock, key, _M.loss(code))
+            self.runner.spawn(tell, on_lost, lock, key, _M.loss(code))
         end
     end
 end
@@ -142,21 +142,21 @@ end
 -- The object has got a lock.
 function _M.begin(lock, exptime)
     local settings = lock.settings
-    local keeper, co
+    local runner, co
     if settings.renew then
-        keeper, co = find_keeper()
+        runner, co = find_runner()
     end
     local watch = setmetatable({
         exptime = exptime,
         is_bound = co ~= nil,
-        keeper = keeper or false,
+        runner = runner or false,
         pid = getpid(),
         refs = setmetatable({ lock = lock, co = co }, WEAK),
         told = false,
-        use = co and keeper and keeper.use_of and keeper.use_of(co),
+        use = co and runner and runner.use_of and runner.use_of(co),
     }, Watch)
     lock.watch = watch
-    if keeper then
+    if runner then
         schedule(watch, RENEWALS)
     end
 end
@@ -166,7 +166,7 @@ end
 function _M.restart(lock, exptime)
     local watch = lock.watch
     watch.exptime = exptime
-    if watch.keeper then
+    if watch.runner then
         stop(watch)
         schedule(watch, RENEWALS)
     end

@@ -1,11 +1,11 @@
-local chores = require "resty.holdfast.chores"
+local background_jobs = require "resty.holdfast.tasks.background_jobs"
 local none = require "resty.holdfast.host.none"
 local scheduler = require "resty.holdfast.scheduler"
 
 
-describe("chores", function ()
-    -- A chore that calls fn.
-    local function chore(fn)
+describe("background_jobs", function ()
+    -- A job that calls fn.
+    local function job(fn)
         return { run = fn }
     end
 
@@ -13,7 +13,7 @@ describe("chores", function ()
         local order = {}
         local start = none.now()
         for _, delay in ipairs { 0.03, 0.01, 0.02 } do
-            chores.add(chore(function ()
+            background_jobs.add(job(function ()
                 assert.is_true(none.now() >= start + delay)
                 order[#order + 1] = delay
             end), start + delay)
@@ -25,13 +25,13 @@ describe("chores", function ()
 
     it("are not run after they were removed, and keep no run() from ending", function ()
         local ran = false
-        local removed, late = chore(function () ran = true end), chore(function () ran = true end)
-        chores.add(removed, none.now())
-        chores.remove(removed)
-        chores.add(late, none.now() + 1000)
+        local removed, late = job(function () ran = true end), job(function () ran = true end)
+        background_jobs.add(removed, none.now())
+        background_jobs.remove(removed)
+        background_jobs.add(late, none.now() + 1000)
         scheduler.spawn(scheduler.sleep, 0.01)
         assert.is_true(scheduler.run())
-        chores.remove(late)
+        background_jobs.remove(late)
         assert.is_false(ran)
     end)
 
@@ -44,7 +44,7 @@ describe("chores", function ()
             wakes = wakes + 1
         end)
         scheduler.spawn(function ()
-            chores.add(chore(function () sleeper:wake() end), none.now() + 0.005)
+            background_jobs.add(job(function () sleeper:wake() end), none.now() + 0.005)
             none.sleep(0.02)
         end)
         scheduler.spawn(function ()
@@ -57,7 +57,7 @@ describe("chores", function ()
 
     it("may spawn tasks", function ()
         local ran = false
-        chores.add(chore(function () scheduler.spawn(function () ran = true end) end), none.now() + 0.005)
+        background_jobs.add(job(function () scheduler.spawn(function () ran = true end) end), none.now() + 0.005)
         scheduler.spawn(scheduler.sleep, 0.02)
         assert.is_true(scheduler.run())
         assert.is_true(ran)

@@ -3,7 +3,7 @@
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
-local parker = require "resty.holdfast.parker"
+local parker = require "resty.holdfast.wait.parker"
 
 local C = ffi.C
 local band = bit.band

@@ -1,5 +1,5 @@
 -- A lock object may be given to another coroutine, which then releases what the object holds. Who is named the holder
--- (agents.lua) must be that one: the search for deadlocks takes for certain that nobody else releases it.
+-- (task_ids.lua) must be that one: the search for deadlocks takes for certain that nobody else releases it.
 --
 -- The coroutine that took the lock counts as that one; after hand_over(), the next one that uses the object. If two use
 -- it without that, it is not certain which of them will release the lock, and none is named any more. What `with` holds
@@ -8,15 +8,15 @@
 -- Fields of an object, each the token of the grant that it is about: `scoped`, held by `with`; `handed`, handed over
 -- and not used since.
 
-local agents = require "resty.holdfast.agents"
+local task_ids = require "resty.holdfast.tasks.task_ids"
 local core = require "resty.holdfast.core"
-local pass = require("resty.holdfast.lock.grants").pass
+local pass = require("resty.holdfast.lock.lease_pool").pass
 
 local C = core.C
-local base = agents.base
+local base = task_ids.base
 local tonumber = tonumber
 
-local NOBODY = agents.NOBODY
+local NOBODY = task_ids.NOBODY
 local OK = core.OK
 
 local _M = {}
@@ -27,11 +27,11 @@ local function token_of(grant)
 end
 
 
--- From now on `agent` is named the holder. The code.
-local function name(grant, key, agent)
-    local code = C.holdfast_lock_adopt(grant.dict, key, #key, grant.lease, agent)
+-- From now on `task_id` is named the holder. The code.
+local function name(grant, key, task_id)
+    local code = C.holdfast_lock_adopt(grant.dict, key, #key, grant.lease, task_id)
     if code == OK then
-        pass(grant, agent)
+        pass(grant, task_id)
     end
     return code
 end
@@ -44,20 +44,20 @@ local function change_hands(self, grant, key, user)
         if name(grant, key, user) == OK then
             self.handed = nil
         end
-    elseif grant.agent ~= base and self.scoped ~= token then
+    elseif grant.task_id ~= base and self.scoped ~= token then
         name(grant, key, base)
     end
 end
 
 
--- The calling coroutine uses the object, which holds something. Not to be called for the library's own chores.
+-- The calling coroutine uses the object, which holds something. Not to be called for the library's own jobs.
 function _M.used(self, grant, key)
-    local agent = grant.agent
-    if agent == NOBODY or agent == base and not self.handed then
+    local task_id = grant.task_id
+    if task_id == NOBODY or task_id == base and not self.handed then
         return
     end
-    local user = agents.current or agents.get()
-    if user ~= agent then
+    local user = task_ids.current or task_ids.get()
+    if user ~= task_id then
         change_hands(self, grant, key, user)
     end
 end

@@ -2,32 +2,32 @@
 -- time, by the grant in its field `cdata`, which is false when it holds none.
 
 local core = require "resty.holdfast.core"
-local grants = require "resty.holdfast.lock.grants"
-local handing = require "resty.holdfast.lock.handing"
-local holders = require "resty.holdfast.lock.holder"
-local keeping = require "resty.holdfast.lock.keeping"
-local memos = require "resty.holdfast.lock.memo"
+local lease_pool = require "resty.holdfast.lock.lease_pool"
+local hand_over = require "resty.holdfast.lock.hand_over"
+local holders = require "resty.holdfast.lock.lock_info"
+local renewal = require "resty.holdfast.lock.renewal"
+local refs = require "resty.holdfast.lock.refs"
 
 local C = core.C
 local count_waiters = holders.count_waiters
 local describe = core.describe
-local empty = grants.empty
+local empty = lease_pool.empty
 local enter = core.enter
 local error = error
 local find_all = holders.find_all
 local find_holder = holders.find
-local finish = keeping.finish
+local finish = renewal.finish
 local is_duration = core.is_duration
 local leave = core.leave
-local loss = keeping.loss
-local lost = keeping.lost
-local memo = memos.memo
+local loss = renewal.loss
+local lost = renewal.lost
+local memo = refs.memo
 local read_time = require("resty.holdfast.lock.options").read_time
 local reason = core.reason
-local restart = keeping.restart
+local restart = renewal.restart
 local tonumber = tonumber
 local type = type
-local used = handing.used
+local used = hand_over.used
 
 local BUSY = core.BUSY
 local DEFAULT_MAX = holders.DEFAULT_MAX
@@ -137,7 +137,7 @@ function _M.hand_over(self)
     if not grant then
         return nil, "unlocked"
     end
-    local code = handing.hand_over(self, grant, key)
+    local code = hand_over.hand_over(self, grant, key)
     if code == OK then
         return true
     end

@@ -1,6 +1,6 @@
--- Timers of nginx that run the chores of a worker: locks are renewed there.
+-- Timers of nginx that run the background jobs of a worker: locks are renewed there.
 
-local chores = require "resty.holdfast.chores"
+local background_jobs = require "resty.holdfast.tasks.background_jobs"
 local core = require "resty.holdfast.core"
 local scheduler = require "resty.holdfast.scheduler"
 local threads = require "resty.holdfast.host.nginx_threads"
@@ -11,7 +11,7 @@ local get_phase = ngx.get_phase
 local log = ngx.log
 local max = math.max
 local min = math.min
-local next_chore = chores.next
+local next_job = background_jobs.next
 local pcall = pcall
 local sleep = ngx.sleep
 local timer_at = ngx.timer.at
@@ -25,7 +25,7 @@ local TICK = 0.001
 
 local _M = {
     WHERE = "in nginx locks are renewed only where one can wait for them",
-    chores = chores,
+    jobs = background_jobs,
     has_request = function () return get_phase() ~= "init" end,
     is_alive = threads.is_alive,
     has_local = threads.has_local,
@@ -39,7 +39,7 @@ local due = INFINITY
 
 
 local function run()
-    local ok, err = pcall(chores.run, C.holdfast_now())
+    local ok, err = pcall(background_jobs.run, C.holdfast_now())
     if not ok then
         log(ngx.ERR, "holdfast: ", err)
     end
@@ -48,10 +48,10 @@ end
 
 -- nginx sets no timers any more.
 local function run_until_exit()
-    chores.drop_over()
-    while next_chore() < INFINITY do
-        sleep(min(max(next_chore() - C.holdfast_now(), 0), EXITING_STEP))
-        chores.drop_over()
+    background_jobs.drop_over()
+    while next_job() < INFINITY do
+        sleep(min(max(next_job() - C.holdfast_now(), 0), EXITING_STEP))
+        background_jobs.drop_over()
         run()
     end
     due = INFINITY
@@ -74,9 +74,9 @@ local function turn(_, time)
 end
 
 
--- Sees to it that a timer runs when the first chore is to.
+-- Sees to it that a timer runs when the first job is to.
 function _M.changed()
-    local time = next_chore()
+    local time = next_job()
     if time >= due then
         return
     end
@@ -95,6 +95,6 @@ function scheduler.on_error(_, message)
 end
 
 
-chores.keeper = _M
+background_jobs.runner = _M
 
 return _M

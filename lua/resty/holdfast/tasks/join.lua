@@ -1,14 +1,14 @@
 -- The methods of task handles: who waits for the end of a task, and what it gets.
 
-local chores = require "resty.holdfast.chores"
+local background_jobs = require "resty.holdfast.tasks.background_jobs"
 local core = require "resty.holdfast.core"
 
-local add_chore = chores.add
+local add_job = background_jobs.add
 local describe = core.describe
 local error = error
 local getmetatable = getmetatable
 local is_duration = core.is_duration
-local remove_chore = chores.remove
+local remove_job = background_jobs.remove
 local type = type
 local unpack = unpack
 
@@ -84,16 +84,16 @@ function _M.add_methods(Task, scheduler)
     end
 
     local function run_until_end(task, deadline)
-        if chores.looping then
+        if background_jobs.looping then
             error("join() is called where a task cannot wait", 4)
         end
         local alarm = deadline and { run = nothing }
         if alarm then
-            add_chore(alarm, deadline)
+            add_job(alarm, deadline)
         end
         loop_until(function () return task.co == nil or deadline and now() >= deadline end)
         if alarm then
-            remove_chore(alarm)
+            remove_job(alarm)
         end
     end
 

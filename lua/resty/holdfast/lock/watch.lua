@@ -13,7 +13,7 @@ local read_call = options.read_call
 local reason = core.reason
 local type = type
 local wait_by = require("resty.holdfast.lock.acquire").wait_by
-local wrong_receiver = require("resty.holdfast.lock.holding").wrong_receiver
+local wrong_receiver = require("resty.holdfast.lock.held_lock").wrong_receiver
 
 local BUSY = core.BUSY
 local LOCKED = core.LOCKED

@@ -1,31 +1,31 @@
 -- A grant outlives the lock object until the collector has released what the object still held. Making one, with its
 -- finaliser, costs ten times as much as making the object: objects have a grant only while they hold a lock, and pass
--- it on after that. key_id: the number of the key in the memo; 0 when nothing is held, nor asked for. agent: who is
--- named its holder (agents.lua).
+-- it on after that. key_id: the number of the key in the memo; 0 when nothing is held, nor asked for. task_id: who is
+-- named its holder (task_ids.lua).
 
-local agents = require "resty.holdfast.agents"
+local task_ids = require "resty.holdfast.tasks.task_ids"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
-local memos = require "resty.holdfast.lock.memo"
+local refs = require "resty.holdfast.lock.refs"
 
 local C = core.C
-local base = agents.base
+local base = task_ids.base
 local ffi_metatype = ffi.metatype
 local ffi_new = ffi.new
-local memo = memos.memo
-local ref_obj = memos.ref_obj
-local unref_obj = memos.unref_obj
+local memo = refs.memo
+local ref_obj = refs.ref_obj
+local unref_obj = refs.unref_obj
 
-local NOBODY = agents.NOBODY
+local NOBODY = task_ids.NOBODY
 
 local _M = {}
 
 
-local function count(agent, change)
-    if agent == base then
-        agents.unnamed = agents.unnamed + change
-    elseif agent ~= NOBODY then
-        agents.named = agents.named + change
+local function count(task_id, change)
+    if task_id == base then
+        task_ids.unnamed = task_ids.unnamed + change
+    elseif task_id ~= NOBODY then
+        task_ids.named = task_ids.named + change
     end
 end
 
@@ -39,15 +39,15 @@ local function collect(grant)
         C.holdfast_unlock(grant.dict, key, #key, grant.lease)
         grant.key_id = 0
         unref_obj(key_id)
-        local agent = grant.agent
-        grant.agent = NOBODY
-        count(agent, -1)
+        local task_id = grant.task_id
+        grant.task_id = NOBODY
+        count(task_id, -1)
     end
 end
 
 
-local grant_type = ffi_metatype("struct { int32_t key_id; uint32_t agent; holdfast_dict *dict; holdfast_lease lease; }",
-                                { __gc = collect })
+local grant_type = ffi_metatype(
+    "struct { int32_t key_id; uint32_t task_id; holdfast_dict *dict; holdfast_lease lease; }", { __gc = collect })
 
 -- More than a program takes and gives back between two collections are not worth their memory.
 local MOST_SPARE = 1024
@@ -72,21 +72,21 @@ end
 
 -- The library has filled the lease, and named that holder. Where the stack is too short for a field of a grant, here or
 -- in empty(), nothing has been counted yet.
-function _M.hold(grant, agent)
-    grant.agent = agent
-    if agent == base then
-        agents.unnamed = agents.unnamed + 1
-    elseif agent ~= NOBODY then
-        agents.named = agents.named + 1
+function _M.hold(grant, task_id)
+    grant.task_id = task_id
+    if task_id == base then
+        task_ids.unnamed = task_ids.unnamed + 1
+    elseif task_id ~= NOBODY then
+        task_ids.named = task_ids.named + 1
     end
 end
 
 
 -- The library has named another one.
-function _M.pass(grant, agent)
-    local before = grant.agent
-    count(agent, 1)
-    grant.agent = agent
+function _M.pass(grant, task_id)
+    local before = grant.task_id
+    count(task_id, 1)
+    grant.task_id = task_id
     count(before, -1)
 end
 
@@ -108,12 +108,12 @@ _M.give_back = give_back
 
 -- Nothing is held any more.
 function _M.empty(grant)
-    local agent = grant.agent
-    grant.agent = NOBODY
-    if agent == base then
-        agents.unnamed = agents.unnamed - 1
-    elseif agent ~= NOBODY then
-        agents.named = agents.named - 1
+    local task_id = grant.task_id
+    grant.task_id = NOBODY
+    if task_id == base then
+        task_ids.unnamed = task_ids.unnamed - 1
+    elseif task_id ~= NOBODY then
+        task_ids.named = task_ids.named - 1
     end
     give_back(grant)
 end

@@ -3,15 +3,15 @@
 -- inside the dictionary, one that ends with BUSY, in a forked child, somebody who enters the world; as they may go on,
 -- so does the wait.
 --
--- A request says what is waited for, who is then its holder (agents.lua), and how: { handle, key, exptime, timeout,
+-- A request says what is waited for, who is then its holder (task_ids.lua), and how: { handle, key, exptime, timeout,
 -- holder, fair, step, ratio, max_step }; of permits also what kind of thing has them, how many are wanted, and how many
 -- there are: kind, want, total. One that only waits for the end of a grant has the cell of its number, watched, and no
 -- lease, exptime, holder and fair.
 
-local agents = require "resty.holdfast.agents"
+local task_ids = require "resty.holdfast.tasks.task_ids"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
-local parker = require "resty.holdfast.parker"
+local parker = require "resty.holdfast.wait.parker"
 
 local C = core.C
 local error = error
@@ -246,10 +246,10 @@ local function wait_in_place(place, host, request, deadline, lease)
     local state = place.state
     local here, waiter = state.parker, state.waiter
     local wait, host_wait = place.wait, host.wait
-    wait.agent = agents.current or agents.get()
-    wait.holder_agent = request.holder or agents.NOBODY
+    wait.agent = task_ids.current or task_ids.get()
+    wait.holder_agent = request.holder or task_ids.NOBODY
     wait.fair = request.fair or 0
-    wait.holds = agents.held(host.stops_all) == 0 and 0 or host.stops_all and 2 or 1
+    wait.holds = task_ids.held(host.stops_all) == 0 and 0 or host.stops_all and 2 or 1
     wait.timeout = request.timeout
     while true do
         local code = wait_once(request, wait, lease)
