@@ -1,0 +1,46 @@
+-- What went wrong, in words: the strings that callers compare, and the sentences of the library.
+
+local constants = require "resty.holdfast.ffi.constants"
+local ffi = require "ffi"
+local C = require("resty.holdfast.ffi.library").C
+
+local ffi_str = ffi.string
+
+local _M = {}
+
+
+-- The sentence of the call that just failed.
+local function sentence(code)
+    local text = ffi_str(C.holdfast_error())
+    if text == "" then
+        return ffi_str(C.holdfast_code_text(code))
+    end
+    return text
+end
+_M.sentence = sentence
+
+
+-- Strings that callers compare. A value that can never fit is "no memory" in ngx.shared, too.
+local TEXTS = {
+    [constants.NOT_FOUND] = "not found",
+    [constants.EXISTS] = "exists",
+    [constants.NO_MEMORY] = "no memory",
+    [constants.TIMEOUT] = "timeout",
+    [constants.NOT_A_NUMBER] = "not a number",
+    [constants.NOT_OWNER] = "not owner",
+    [constants.TOO_LARGE] = "no memory",
+    [constants.REMOVED] = "dictionary not found",
+    [constants.NOT_A_LIST] = "value not a list",
+    [constants.IS_A_LIST] = "value is a list",
+    [constants.DIFFERS] = "value differs",
+    [constants.DEADLOCK] = "deadlock",
+}
+
+
+-- What a call on a key reports for a code.
+function _M.reason(code)
+    return TEXTS[code] or sentence(code)
+end
+
+
+return _M

@@ -1,0 +1,136 @@
+-- Finds and loads libholdfast, and checks that it fits these Lua files.
+
+local ABI = require("resty.holdfast.ffi.constants").ABI
+local ffi = require "ffi"
+local getenv = require("resty.holdfast.ffi.environment").get
+
+require "resty.holdfast.ffi.cdef"
+
+local error, ipairs, pcall, rawget, tonumber, type = error, ipairs, pcall, rawget, tonumber, type
+local ffi_load, open = ffi.load, io.open
+local getinfo = debug and debug.getinfo
+
+
+local function readable(path)
+    local file = open(path, "rb")
+    if file then
+        file:close()
+    end
+    return file ~= nil
+end
+
+
+-- Raises unless the library is one for these Lua files.
+local function check_abi(library, path)
+    local known, abi = pcall(function ()
+        return tonumber(library.holdfast_abi())
+    end)
+    if not known then
+        error("holdfast: " .. path .. " is not libholdfast: it has no holdfast_abi", 0)
+    end
+    if abi ~= ABI then
+        error("holdfast: these Lua files need a library of ABI " .. ABI .. ", but " .. path .. " has ABI " .. abi, 0)
+    end
+end
+
+
+local function load_named(path)
+    local loaded, library = pcall(ffi_load, path)
+    if not loaded then
+        error("holdfast: cannot load the library that HOLDFAST_LIB names: " .. library, 0)
+    end
+    return library, path
+end
+
+
+-- The files that package.cpath has for libholdfast. A template without "?" (…/loadall.so) is of no use.
+local function add_templates(found)
+    for template in package.cpath:gmatch("[^;]+") do
+        if template:find("?", 1, true) then
+            local name = template:gsub("?", "libholdfast")
+            -- The dynamic loader takes a name without a slash as one to look up in the system's folders.
+            found[#found + 1] = name:find("/", 1, true) and name or "./" .. name
+        end
+    end
+end
+
+
+-- Where the library lies beside these Lua files, in an installation or a checkout: LUA_PATH alone is enough to find it.
+-- The source's name is missing from files that were compiled and stripped.
+local function add_neighbours(found)
+    local folder = getinfo and getinfo(1, "S").source:match("^@(.*)resty/holdfast/ffi/library%.lua$")
+    local prefix = folder and folder:match("^(.*)share/lua/5%.1/$")
+    if prefix then
+        found[#found + 1] = prefix .. "lib/lua/5.1/libholdfast.so"
+    elseif folder then
+        found[#found + 1] = folder .. "../build/libholdfast.so"
+    end
+end
+
+
+local function candidates()
+    local found = {}
+    add_templates(found)
+    add_neighbours(found)
+    return found
+end
+
+
+local function search()
+    local looked_at = {}
+    for _, path in ipairs(candidates()) do
+        if readable(path) then
+            local loaded, library = pcall(ffi_load, path)
+            if loaded then
+                return library, path
+            end
+            looked_at[#looked_at + 1] = library
+        else
+            looked_at[#looked_at + 1] = path .. ": no such file"
+        end
+    end
+
+    local loaded, library = pcall(ffi_load, "holdfast")
+    if loaded then
+        return library, "libholdfast.so"
+    end
+    looked_at[#looked_at + 1] = library
+    error("holdfast: libholdfast is not found; HOLDFAST_LIB is not set, and these places were looked at:\n\t"
+          .. table.concat(looked_at, "\n\t"), 0)
+end
+
+
+local function load_library()
+    local named = getenv("HOLDFAST_LIB")
+    local library, path
+    if named and named ~= "" then
+        library, path = load_named(named)
+    else
+        library, path = search()
+    end
+    check_abi(library, path)
+    return library, path
+end
+
+
+local C, path = load_library()
+
+
+-- An interpreter has one name, whatever it runs. The process tells others the name of its script instead, unless the
+-- program has named itself. nginx and Neovim are programs of their own.
+local function name_program()
+    local script = not (rawget(_G, "ngx") or rawget(_G, "vim")) and rawget(_G, "arg")
+    script = type(script) == "table" and rawget(script, 0)
+    local name = type(script) == "string" and script:match("[^/]+$")
+    if name and name ~= "-" then
+        C.holdfast_name_program(name, #name)
+    end
+end
+name_program()
+
+
+return {
+    C = C,
+    path = path,  -- where the library was found
+    version = ffi.string(C.holdfast_version()),
+}

@@ -1,0 +1,86 @@
+-- Scratch memory: what calls to the library write to.
+
+local ffi = require "ffi"
+
+require "resty.holdfast.ffi.cdef"
+
+local ffi_cast, ffi_new, ffi_str = ffi.cast, ffi.new, ffi.string
+local tonumber = tonumber
+
+local _M = {}
+
+-- A frame is what one call to the library writes to. A finaliser may run wherever Lua makes something, so also between
+-- such a call and the reading of what it wrote, and may make calls of its own: they have frames of their own. There are
+-- more than can be in use at once: two of a call that makes a table, two of a finaliser in it, and two of a hook in
+-- each. They are used in turns, so that what is raised between `enter` and `leave`, for want of stack or memory, costs
+-- none.
+local FRAMES = 8
+
+local frames = {}
+local depth = 0
+
+local BUFFER_SIZE = 4096
+
+local lengths_type = ffi.typeof("const uint32_t *")
+
+
+-- Out-parameters, and a value whose buffer grows to the longest that was read, and stays.
+local function make_frame()
+    local frame = {
+        int = ffi_new("int[1]"),
+        double = ffi_new("double[1]"),
+        count = ffi_new("uint32_t[1]"),
+        count2 = ffi_new("uint32_t[1]"),
+        value = ffi_new("holdfast_value"),
+        buffer = ffi_new("char[?]", BUFFER_SIZE),
+    }
+    frame.value.data = frame.buffer
+    frame.value.capacity = BUFFER_SIZE
+    return frame
+end
+
+
+-- Each enter has its leave.
+function _M.enter()
+    depth = (depth + 1) % FRAMES
+    local frame = frames[depth]
+    if not frame then
+        frame = make_frame()
+        frames[depth] = frame
+    end
+    return frame
+end
+
+
+function _M.leave()
+    depth = (depth - 1) % FRAMES
+end
+
+
+-- The keys that a call packed into the frame as "length, bytes, length, bytes, ...".
+function _M.unpack_keys(frame)
+    local keys = {}
+    local packed = frame.value.data
+    for i = 1, frame.count[0] do
+        local length = ffi_cast(lengths_type, packed)[0]
+        keys[i] = ffi_str(packed + 4, length)
+        packed = packed + 4 + length
+    end
+    return keys
+end
+
+
+-- Makes room for what did not fit.
+function _M.grow(frame)
+    local value = frame.value
+    local size, capacity = tonumber(value.size), tonumber(value.capacity)
+    while capacity < size do
+        capacity = capacity * 2
+    end
+    frame.buffer = ffi_new("char[?]", capacity)
+    value.data = frame.buffer
+    value.capacity = capacity
+end
+
+
+return _M
