@@ -1,6 +1,7 @@
 -- The example site, with a real Redis, nginx and wrk.
 
 local command = require "spec.support.command"
+local fixture = require "spec.support.fixture"
 local nginx = require "spec.support.nginx"
 local succeeds = require("spec.support.shell").succeeds
 
@@ -23,8 +24,7 @@ local function missing()
     return nginx.missing()
 end
 
-local reason = missing()
-local it = reason and function (text) pending(text .. ": " .. reason) end or it
+local it = fixture.it_unless(missing())
 
 
 -- With a folder for temporary files that is looked into afterwards.

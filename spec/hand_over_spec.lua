@@ -1,6 +1,7 @@
 -- Locks that change hands: which coroutine the search for deadlocks takes for the one that will release a lock.
 
 local blamed = require("spec.support.expect").blamed
+local fixture = require "spec.support.fixture"
 local loops = require "spec.support.loops"
 local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
@@ -311,14 +312,7 @@ end)
 
 
 describe("hand_over", function ()
-    local dict
-
-    before_each(function ()
-        dict = assert(shdict.open(NAME, { size = "1m" }))
-        dict:flush_all()
-    end)
-
-    after_each(process.clean_up)
+    local dict = fixture.dictionary(NAME)
 
     local MAKE = {
         lock = function (opts)

@@ -1,6 +1,9 @@
 -- Who holds a lock, and why.
 
 local expect = require "spec.support.expect"
+local fixture = require "spec.support.fixture"
+local getpid = require("ffi").C.getpid
+local pack = require "spec.support.pack"
 local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
 local rwlock = require "resty.rwlock"
@@ -9,24 +12,10 @@ local semaphore = require "resty.semaphore"
 local shdict = require "resty.shdict"
 
 local blamed = expect.blamed
-local pack = expect.pack
-
-local getpid = require("ffi").C.getpid
 
 
 describe("holder", function ()
-    local dict
-
-    before_each(function ()
-        dict = assert(shdict.open("spec_holder", { size = "1m" }))
-        dict:flush_all()
-    end)
-
-    after_each(function ()
-        process.clean_up()
-        collectgarbage()
-        collectgarbage()
-    end)
+    local dict = fixture.locks("spec_holder")
 
     local function new(opts)
         return assert(resty_lock:new("spec_holder", opts))

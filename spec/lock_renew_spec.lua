@@ -2,6 +2,7 @@
 
 local background_jobs = require "resty.holdfast.tasks.background_jobs"
 local collect_reports = require("spec.support.reports").collect
+local fixture = require "spec.support.fixture"
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
 local process = require "spec.support.process"
@@ -13,19 +14,7 @@ local EXPTIME = 30
 
 
 describe("lock", function ()
-    local dict
-
-    before_each(function ()
-        dict = assert(shdict.open("spec_renew", { size = "1m" }))
-        dict:flush_all()
-    end)
-
-    after_each(function ()
-        hosts.set_host(nil)
-        process.clean_up()
-        collectgarbage()
-        collectgarbage()
-    end)
+    local dict = fixture.locks("spec_renew")
 
     local function new(opts)
         return assert(resty_lock:new("spec_renew", opts))

@@ -1,12 +1,13 @@
 local expect = require "spec.support.expect"
+local fixture = require "spec.support.fixture"
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
+local pack = require "spec.support.pack"
 local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
 
 local in_time = expect.in_time
-local pack = expect.pack
 
 
 -- A host for code that must not wait.
@@ -17,19 +18,7 @@ end
 
 
 describe("lock", function ()
-    local dict
-
-    before_each(function ()
-        dict = assert(shdict.open("spec_locks", { size = "1m" }))
-        dict:flush_all()
-    end)
-
-    after_each(function ()
-        hosts.set_host(nil)
-        process.clean_up()
-        collectgarbage()
-        collectgarbage()
-    end)
+    local dict = fixture.locks("spec_locks")
 
     local function new(opts)
         return assert(resty_lock:new("spec_locks", opts))

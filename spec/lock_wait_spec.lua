@@ -1,18 +1,18 @@
 -- lock:wait(): until what holds a key now is released, without taking it.
 
 local expect = require "spec.support.expect"
+local fixture = require "spec.support.fixture"
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
+local pack = require "spec.support.pack"
 local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
 local rwlock = require "resty.rwlock"
 local scheduler = require "resty.holdfast.scheduler"
 local semaphore = require "resty.semaphore"
-local shdict = require "resty.shdict"
 
 local blamed = expect.blamed
 local now = scheduler.now
-local pack = expect.pack
 local sleep = scheduler.sleep
 local spawn = scheduler.spawn
 
@@ -45,19 +45,7 @@ local WATCHERS = [[
 
 
 describe("lock:wait", function ()
-    local dict
-
-    before_each(function ()
-        dict = assert(shdict.open("spec_wait", { size = "4m" }))
-        dict:flush_all()
-    end)
-
-    after_each(function ()
-        hosts.set_host(nil)
-        process.clean_up()
-        collectgarbage()
-        collectgarbage()
-    end)
+    local dict = fixture.locks("spec_wait", { size = "4m" })
 
     local function new(opts)
         return assert(resty_lock:new("spec_wait", opts))

@@ -1,31 +1,19 @@
 -- resty.lock, beyond lua-resty-lock: with, remaining, valid.
 
 local expect = require "spec.support.expect"
-local hosts = require "resty.holdfast.host"
+local fixture = require "spec.support.fixture"
 local none = require "resty.holdfast.host.none"
+local pack = require "spec.support.pack"
 local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
 local shdict = require "resty.shdict"
 
 local blamed = expect.blamed
-local pack = expect.pack
 
 
 describe("lock", function ()
-    local dict
-
-    before_each(function ()
-        dict = assert(shdict.open("spec_with", { size = "1m" }))
-        dict:flush_all()
-    end)
-
-    after_each(function ()
-        hosts.set_host(nil)
-        process.clean_up()
-        collectgarbage()
-        collectgarbage()
-    end)
+    local dict = fixture.locks("spec_with")
 
     local function new(opts)
         return assert(resty_lock:new("spec_with", opts))

@@ -1,12 +1,12 @@
 -- Each row of the table in docs/migration.md is true, and each difference that is known is in it.
 
+local fixture = require "spec.support.fixture"
 local nginx = require "spec.support.nginx"
-local process = require "spec.support.process"
 
 local PAGE = "docs/migration.md"
 local HEADINGS = "| what | before | now | why | what to do |"
 
-local missing = nginx.missing()
+local it = fixture.it_unless(nginx.missing())
 
 
 -- The first words of the rows.
@@ -26,24 +26,12 @@ end
 
 
 describe("the table of differences", function ()
-    local folder
-
-    before_each(function ()
-        folder = nginx.folder()
-    end)
-
-    after_each(function ()
-        nginx.stop()
-        process.clean_up()
-    end)
+    after_each(nginx.stop)
 
     it("has rows that are true, and no other differences are known", function ()
-        if missing then
-            pending(missing)
-        end
         local dictionaries = { rows_locks = "1m", rows_small = "100k", rows_values = "256k", rows_large = "8m",
                                rows_later = "1m", [("n"):rep(251)] = "100k" }
-        local child = nginx.start(folder, "spec/side_by_side/rows.lua", dictionaries)
+        local child = nginx.start("spec/side_by_side/rows.lua", dictionaries)
         local shown, told = {}, {}
         for _, name in ipairs(names_in_table()) do
             shown[name] = true

@@ -1,27 +1,14 @@
 -- resty.rwlock over several processes: shares, deaths, stops, forks.
 
-local expect = require "spec.support.expect"
+local fixture = require "spec.support.fixture"
+local pack = require "spec.support.pack"
 local process = require "spec.support.process"
 local rwlock = require "resty.rwlock"
 local scheduler = require "resty.holdfast.scheduler"
-local shdict = require "resty.shdict"
-
-local pack = expect.pack
 
 
 describe("rwlock, across processes:", function ()
-    local dict
-
-    before_each(function ()
-        dict = assert(shdict.open("spec_rwlock", { size = "1m" }))
-        dict:flush_all()
-    end)
-
-    after_each(function ()
-        process.clean_up()
-        collectgarbage()
-        collectgarbage()
-    end)
+    local dict = fixture.locks("spec_rwlock")
 
     local function new(opts)
         return assert(rwlock:new("spec_rwlock", opts))

@@ -1,7 +1,8 @@
 local expect = require "spec.support.expect"
+local fixture = require "spec.support.fixture"
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
-local process = require "spec.support.process"
+local pack = require "spec.support.pack"
 local resty_lock = require "resty.lock"
 local rwlock = require "resty.rwlock"
 local scheduler = require "resty.holdfast.scheduler"
@@ -10,23 +11,10 @@ local shdict = require "resty.shdict"
 
 local blamed = expect.blamed
 local in_time = expect.in_time
-local pack = expect.pack
 
 
 describe("rwlock", function ()
-    local dict
-
-    before_each(function ()
-        dict = assert(shdict.open("spec_rwlock", { size = "1m" }))
-        dict:flush_all()
-    end)
-
-    after_each(function ()
-        hosts.set_host(nil)
-        process.clean_up()
-        collectgarbage()
-        collectgarbage()
-    end)
+    local dict = fixture.locks("spec_rwlock")
 
     local function new(opts)
         return assert(rwlock:new("spec_rwlock", opts))

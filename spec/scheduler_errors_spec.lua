@@ -1,11 +1,9 @@
 -- The scheduler goes on after errors that are hard to report, and after those that come in its midst.
 
 local collect_reports = require("spec.support.reports").collect
-local expect = require "spec.support.expect"
+local pack = require "spec.support.pack"
 local process = require "spec.support.process"
 local scheduler = require "resty.holdfast.scheduler"
-
-local pack = expect.pack
 
 local sleep, spawn = scheduler.sleep, scheduler.spawn
 

@@ -1,12 +1,12 @@
 local collect_reports = require("spec.support.reports").collect
 local expect = require "spec.support.expect"
+local fixture = require "spec.support.fixture"
+local pack = require "spec.support.pack"
 local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
-local shdict = require "resty.shdict"
 
 local in_time = expect.in_time
-local pack = expect.pack
 
 local now, sleep, spawn = scheduler.now, scheduler.sleep, scheduler.spawn
 
@@ -500,12 +500,7 @@ describe("scheduler", function ()
 
 
     describe("with locks", function ()
-        local dict
-
-        before_each(function ()
-            dict = assert(shdict.open("spec_locks", { size = "1m" }))
-            dict:flush_all()
-        end)
+        local dict = fixture.dictionary("spec_locks")
 
         it("lets the other tasks run while one waits for a lock", function ()
             local ticks, elapsed = 0, nil

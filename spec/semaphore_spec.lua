@@ -1,6 +1,8 @@
 local expect = require "spec.support.expect"
+local fixture = require "spec.support.fixture"
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
+local pack = require "spec.support.pack"
 local process = require "spec.support.process"
 local scheduler = require "resty.holdfast.scheduler"
 local semaphore = require "resty.semaphore"
@@ -8,23 +10,10 @@ local shdict = require "resty.shdict"
 
 local blamed = expect.blamed
 local in_time = expect.in_time
-local pack = expect.pack
 
 
 describe("semaphore", function ()
-    local dict
-
-    before_each(function ()
-        dict = assert(shdict.open("spec_semaphore", { size = "1m" }))
-        dict:flush_all()
-    end)
-
-    after_each(function ()
-        hosts.set_host(nil)
-        process.clean_up()
-        collectgarbage()
-        collectgarbage()
-    end)
+    local dict = fixture.locks("spec_semaphore")
 
     local function new(permits, opts)
         opts = opts or {}

@@ -1,20 +1,11 @@
-local dictionary = require "spec.support.dictionary"
+local fixture = require "spec.support.fixture"
+local pack = require "spec.support.pack"
 local process = require "spec.support.process"
-local shdict = require "resty.shdict"
-
-local pack = dictionary.pack
-local sleep = dictionary.sleep
+local sleep = require("resty.holdfast.host.none").sleep
 
 
 describe("shdict, cas", function ()
-    local dict
-
-    before_each(function ()
-        dict = assert(shdict.open("spec_dict", { size = "1m" }))
-        dict:flush_all()
-    end)
-
-    after_each(process.clean_up)
+    local dict = fixture.dictionary("spec_dict")
 
 
     it("stores where the value is the old one, whatever types old and new have", function ()

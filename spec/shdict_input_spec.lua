@@ -1,15 +1,9 @@
 local core = require "resty.holdfast.core"
-local shdict = require "resty.shdict"
-
+local fixture = require "spec.support.fixture"
 
 
 describe("shdict, bad input", function ()
-    local dict
-
-    before_each(function ()
-        dict = assert(shdict.open("spec_dict", { size = "1m" }))
-        dict:flush_all()
-    end)
+    local dict = fixture.dictionary("spec_dict")
 
 
     describe("bad input", function ()

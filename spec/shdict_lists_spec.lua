@@ -1,17 +1,10 @@
-local dictionary = require "spec.support.dictionary"
-local shdict = require "resty.shdict"
-
-local pack = dictionary.pack
-local sleep = dictionary.sleep
+local fixture = require "spec.support.fixture"
+local pack = require "spec.support.pack"
+local sleep = require("resty.holdfast.host.none").sleep
 
 
 describe("shdict, lists:", function ()
-    local dict
-
-    before_each(function ()
-        dict = assert(shdict.open("spec_dict", { size = "1m" }))
-        dict:flush_all()
-    end)
+    local dict = fixture.dictionary("spec_dict")
 
 
     it("lpush adds at the head, rpush at the tail, and both return the length", function ()

@@ -1,28 +1,19 @@
 -- The proof that code for ngx.shared.DICT runs on resty.shdict: the same calls on both, in one worker of a real nginx.
 
+local fixture = require "spec.support.fixture"
 local nginx = require "spec.support.nginx"
-local process = require "spec.support.process"
 
-local missing = nginx.missing()
+local it = fixture.it_unless(nginx.missing())
 
 
 describe("shdict beside ngx.shared", function ()
-    local folder
-
-    before_each(function ()
-        folder = nginx.folder()
-    end)
-
-    after_each(function ()
-        nginx.stop()
-        process.clean_up()
-    end)
+    after_each(nginx.stop)
 
 
     -- The lines of one of the files in spec/side_by_side, each in words, by their first word.
     local function run(name, dictionaries)
         local said = { cases = {}, calls = {}, differs = {}, full = {}, rule = {} }
-        local child = nginx.start(folder, "spec/side_by_side/" .. name .. ".lua", dictionaries)
+        local child = nginx.start("spec/side_by_side/" .. name .. ".lua", dictionaries)
         for line in function () return child:hear(200) end do
             local words = {}
             for word in (line .. "\t"):gmatch("(.-)\t") do
@@ -47,9 +38,6 @@ describe("shdict beside ngx.shared", function ()
 
 
     it("answers each call in each state alike, but for the known differences", function ()
-        if missing then
-            pending(missing)
-        end
         local dictionaries = {}
         for i = 1, 30 do
             dictionaries["side_by_side_" .. i] = "256k"
@@ -63,9 +51,6 @@ describe("shdict beside ngx.shared", function ()
     end)
 
     it("answers a long row of random calls alike", function ()
-        if missing then
-            pending(missing)
-        end
         local seed = os.getenv("HOLDFAST_SPEC_SEED") or tostring(os.time())
         require("ffi").C.setenv("HOLDFAST_SPEC_SEED", seed, 1)
         local said = run("random", { side_by_side = "64m" })
@@ -74,11 +59,8 @@ describe("shdict beside ngx.shared", function ()
     end)
 
     it("is open in all workers when init_by_lua has opened it", function ()
-        if missing then
-            pending(missing)
-        end
         local options = { workers = 2, init = "spec/side_by_side/before_fork.lua" }
-        local child = nginx.start(folder, "spec/side_by_side/after_fork.lua", {}, options)
+        local child = nginx.start("spec/side_by_side/after_fork.lua", {}, options)
         local lines = {}
         for i = 1, 5 do
             lines[i] = child:hear()
@@ -89,9 +71,6 @@ describe("shdict beside ngx.shared", function ()
 
     -- Where the original fails, a value that was there before is lost or others are; the words are the same.
     it("answers alike when there is no more room", function ()
-        if missing then
-            pending(missing)
-        end
         local said = run("full", { side_by_side_small = "256k" })
         assert.equal(9, #said.full)
         for _, words in ipairs(said.full) do

@@ -1,21 +1,13 @@
 local core = require "resty.holdfast.core"
-local dictionary = require "spec.support.dictionary"
+local fixture = require "spec.support.fixture"
+local pack = require "spec.support.pack"
 local process = require "spec.support.process"
 local shdict = require "resty.shdict"
 local succeeds = require("spec.support.shell").succeeds
 
-local pack = dictionary.pack
-
 
 describe("shdict", function ()
-    local dict
-
-    before_each(function ()
-        dict = assert(shdict.open("spec_dict", { size = "1m" }))
-        dict:flush_all()
-    end)
-
-    after_each(process.clean_up)
+    local dict = fixture.dictionary("spec_dict")
 
 
     describe("open", function ()

@@ -1,6 +1,7 @@
 -- What several handles, Lua states and processes share.
 
 local ffi = require "ffi"
+local fixture = require "spec.support.fixture"
 local process = require "spec.support.process"
 local shdict = require "resty.shdict"
 
@@ -22,14 +23,7 @@ end
 
 
 describe("shdict, shared:", function ()
-    local dict
-
-    before_each(function ()
-        dict = assert(shdict.open("spec_dict", { size = "1m" }))
-        dict:flush_all()
-    end)
-
-    after_each(process.clean_up)
+    local dict = fixture.dictionary("spec_dict")
 
 
     it("all dictionaries share one metatable of methods, which clients patch", function ()

@@ -1,21 +1,13 @@
 local core = require "resty.holdfast.core"
-local dictionary = require "spec.support.dictionary"
+local fixture = require "spec.support.fixture"
+local pack = require "spec.support.pack"
 local process = require "spec.support.process"
 local shdict = require "resty.shdict"
-
-local pack = dictionary.pack
-local sleep = dictionary.sleep
+local sleep = require("resty.holdfast.host.none").sleep
 
 
 describe("shdict, tables as values:", function ()
-    local dict
-
-    before_each(function ()
-        dict = assert(shdict.open("spec_tables", { size = "1m", tables = true }))
-        dict:flush_all()
-    end)
-
-    after_each(process.clean_up)
+    local dict = fixture.dictionary("spec_tables", { size = "1m", tables = true })
 
 
     it("get gives a copy of what was set", function ()

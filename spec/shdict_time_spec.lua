@@ -1,9 +1,7 @@
 -- When values and locks end where nothing but the process sleeps.
 
-local dictionary = require "spec.support.dictionary"
+local pack = require "spec.support.pack"
 local process = require "spec.support.process"
-
-local pack = dictionary.pack
 
 local COMMON = [[
     local dict = assert(require("resty.shdict").open("spec_time", { size = "64k" }))

@@ -1,19 +1,12 @@
-local dictionary = require "spec.support.dictionary"
+local fixture = require "spec.support.fixture"
 local in_time = require("spec.support.expect").in_time
 local now = require("resty.holdfast.host.none").now
-local shdict = require "resty.shdict"
-
-local pack = dictionary.pack
-local sleep = dictionary.sleep
+local pack = require "spec.support.pack"
+local sleep = require("resty.holdfast.host.none").sleep
 
 
 describe("shdict, values:", function ()
-    local dict
-
-    before_each(function ()
-        dict = assert(shdict.open("spec_dict", { size = "1m" }))
-        dict:flush_all()
-    end)
+    local dict = fixture.dictionary("spec_dict")
 
 
     describe("set and get", function ()

@@ -1,18 +1,11 @@
 local core = require "resty.holdfast.core"
-local dictionary = require "spec.support.dictionary"
-local shdict = require "resty.shdict"
-
-local pack = dictionary.pack
-local sleep = dictionary.sleep
+local fixture = require "spec.support.fixture"
+local pack = require "spec.support.pack"
+local sleep = require("resty.holdfast.host.none").sleep
 
 
 describe("shdict, as a whole:", function ()
-    local dict
-
-    before_each(function ()
-        dict = assert(shdict.open("spec_dict", { size = "1m" }))
-        dict:flush_all()
-    end)
+    local dict = fixture.dictionary("spec_dict")
 
 
     it("flush_all leaves nothing", function ()

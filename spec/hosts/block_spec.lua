@@ -1,5 +1,6 @@
 -- The option `block`: where the host says that the caller cannot wait, the process does, because the program wants it.
 
+local fixture = require "spec.support.fixture"
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
 local process = require "spec.support.process"
@@ -142,20 +143,11 @@ end)
 
 
 describe("block in nginx", function ()
-    local dict, held
-    local missing = site.missing()
-    local it = missing and function (text) pending(text .. ": " .. missing) end or it
+    local dict, held = fixture.site("spec_hosts")
+    local it = fixture.it_unless(site.missing())
 
     before_each(function ()
-        dict = assert(shdict.open("spec_hosts", { size = "1m" }))
-        dict:flush_all()
-        held = resty_lock:new(dict, { exptime = 600 })
         assert(held:lock("held"))
-    end)
-
-    after_each(function ()
-        site.clean_up()
-        held:unlock()
     end)
 
 

@@ -1,9 +1,10 @@
 -- What programs do with a loop of luv's own, beside what holds in every loop (conformance_spec.lua).
 
+local fixture = require "spec.support.fixture"
 local process = require "spec.support.process"
 
 local missing = not package.searchpath("luv", package.cpath) and "luv is not installed"
-local it = missing and function (text) pending(text .. ": " .. missing) end or it
+local it = fixture.it_unless(missing)
 
 
 describe("in luv", function ()

@@ -1,8 +1,8 @@
 -- Many waiters in the workers of nginx, and what is left of many.
 
+local fixture = require "spec.support.fixture"
 local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
-local shdict = require "resty.shdict"
 local site = require "spec.support.site"
 
 local NAME = "spec_nginx_crowd"
@@ -31,19 +31,11 @@ local CROWD = COMMON .. [[
     ngx.print(got)
 ]]
 
-local missing = site.missing()
-local it = missing and function (text) pending(text .. ": " .. missing) end or it
+local it = fixture.it_unless(site.missing())
 
 
 describe("in nginx", function ()
-    local dict
-
-    before_each(function ()
-        dict = assert(shdict.open(NAME, { size = "8m" }))
-        dict:flush_all()
-    end)
-
-    after_each(site.clean_up)
+    local dict = fixture.site(NAME, { size = "8m" })
 
     local function waiters(lock, key)
         local holder = lock:holder(key)

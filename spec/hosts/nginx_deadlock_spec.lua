@@ -1,24 +1,15 @@
 -- Deadlocks in nginx: those of locks that are certain to be released by their takers are told, and a lock that is given
 -- to a timer or another light thread is in none.
 
+local fixture = require "spec.support.fixture"
 local process = require "spec.support.process"
-local resty_lock = require "resty.lock"
-local shdict = require "resty.shdict"
 local site = require "spec.support.site"
+local steps = require "spec.support.steps"
 
 local NAME = "spec_nginx_deadlock"
 
--- A request does one step after the other when the spec says so, by steps(n) in the dictionary.
-local COMMON = [[
-    local dict = require("resty.shdict").open("spec_nginx_deadlock")
-    local function new(options) return assert(require("resty.lock"):new("spec_nginx_deadlock", options)) end
+local locations = steps.locations_with(NAME, [[
     local function new_rwlock(options) return assert(require("resty.rwlock"):new("spec_nginx_deadlock", options)) end
-    local function await(step)
-        while not dict:get(step) do ngx.sleep(0.002) end
-    end
-    local function done(step, ...)
-        dict:set(step, table.concat({ ... }, " "))
-    end
     -- What came of the wait of an object, which releases what it got.
     local function told(lock, elapsed, err, keys)
         if elapsed then
@@ -43,34 +34,14 @@ local COMMON = [[
         end
         ngx.print(table.concat(outcomes, "; "))
     end
-]]
+]])
 
-local missing = site.missing()
-local it = missing and function (text) pending(text .. ": " .. missing) end or it
-
-
-local function locations(sources)
-    return site.with_common(COMMON, sources)
-end
+local it = fixture.it_unless(site.missing())
 
 
 describe("in nginx", function ()
-    local dict, lock
-
-    before_each(function ()
-        dict = assert(shdict.open(NAME, { size = "1m" }))
-        dict:flush_all()
-        lock = assert(resty_lock:new(NAME, { exptime = 600 }))
-    end)
-
-    after_each(function ()
-        site.clean_up()
-        lock:unlock()
-    end)
-
-    local function await(step)
-        return site.await(step, function () return dict:get(step) end)
-    end
+    local dict, lock = fixture.site(NAME)
+    local await = steps.await_in(dict)
 
     local function await_waiter(key)
         site.await("somebody waits for " .. key, function ()

@@ -1,49 +1,19 @@
 -- Locks that the light threads of nginx hold for long: they are renewed as long as the light thread lives.
 
-local resty_lock = require "resty.lock"
-local shdict = require "resty.shdict"
+local fixture = require "spec.support.fixture"
 local site = require "spec.support.site"
+local steps = require "spec.support.steps"
 
 local NAME = "spec_nginx_keeping"
 
--- A request does one step after the other when the spec says so, by steps(n) in the dictionary.
-local COMMON = [[
-    local dict = require("resty.shdict").open("spec_nginx_keeping")
-    local function new(options) return assert(require("resty.lock"):new("spec_nginx_keeping", options)) end
-    local function await(step)
-        while not dict:get(step) do ngx.sleep(0.002) end
-    end
-    local function done(step, ...)
-        dict:set(step, table.concat({ ... }, " "))
-    end
-]]
+local locations = steps.locations_with(NAME)
 
-local missing = site.missing()
-local it = missing and function (text) pending(text .. ": " .. missing) end or it
-
-
-local function locations(sources)
-    return site.with_common(COMMON, sources)
-end
+local it = fixture.it_unless(site.missing())
 
 
 describe("in nginx", function ()
-    local dict, lock
-
-    before_each(function ()
-        dict = assert(shdict.open(NAME, { size = "1m" }))
-        dict:flush_all()
-        lock = assert(resty_lock:new(NAME, { exptime = 600 }))
-    end)
-
-    after_each(function ()
-        site.clean_up()
-        lock:unlock()
-    end)
-
-    local function await(step)
-        return site.await(step, function () return dict:get(step) end)
-    end
+    local dict, lock = fixture.site(NAME)
+    local await = steps.await_in(dict)
 
     local function sleep(seconds)
         require("ffi").C.usleep(seconds * 1e6)

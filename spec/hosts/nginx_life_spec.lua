@@ -1,12 +1,10 @@
 -- What happens to locks when nginx reloads, ends, or loses a worker, and when others beside it use the same ones.
 
-local process = require "spec.support.process"
-local resty_lock = require "resty.lock"
-local shdict = require "resty.shdict"
-local site = require "spec.support.site"
-
 local C = require("ffi").C
+local fixture = require "spec.support.fixture"
 local now = require("resty.holdfast.core").C.holdfast_now
+local process = require "spec.support.process"
+local site = require "spec.support.site"
 
 local NAME = "spec_nginx_life"
 -- Seconds in which an old worker exits after its last request: 2, and 3 for a machine that stands still.
@@ -75,8 +73,7 @@ local SCRIPT = COMMON .. [[
     local lock = new { timeout = 15, exptime = 60 }
 ]]
 
-local missing = site.missing()
-local it = missing and function (text) pending(text .. ": " .. missing) end or it
+local it = fixture.it_unless(site.missing())
 
 
 local function start(options)
@@ -130,18 +127,7 @@ end
 
 
 describe("the life of nginx", function ()
-    local dict, lock
-
-    before_each(function ()
-        dict = assert(shdict.open(NAME, { size = "1m" }))
-        dict:flush_all()
-        lock = assert(resty_lock:new(NAME, { timeout = 0, exptime = 60 }))
-    end)
-
-    after_each(function ()
-        lock:unlock()
-        site.clean_up()
-    end)
+    local dict, lock = fixture.site(NAME)
 
     local function await_waiters(count, key)
         site.await(count .. " wait", function ()

@@ -1,10 +1,10 @@
 -- Which dictionary a lock gets in nginx, and who may use it.
 
+local fixture = require "spec.support.fixture"
 local process = require "spec.support.process"
 local site = require "spec.support.site"
 
-local missing = site.missing()
-local it = missing and function (text) pending(text .. ": " .. missing) end or it
+local it = fixture.it_unless(site.missing())
 
 -- Says what the dictionary of that name is; in a location.
 local CAPACITY = [[

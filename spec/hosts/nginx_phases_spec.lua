@@ -1,10 +1,9 @@
 -- Where in nginx one can wait for a lock, and what is said where not.
 
+local fixture = require "spec.support.fixture"
 local process = require "spec.support.process"
-local resty_lock = require "resty.lock"
 local resty_rwlock = require "resty.rwlock"
 local resty_semaphore = require "resty.semaphore"
-local shdict = require "resty.shdict"
 local site = require "spec.support.site"
 local succeeds = require("spec.support.shell").succeeds
 
@@ -41,17 +40,14 @@ local PROBE = [[
 
 local CONTENDED = { "lock", "wait", "with", "rdlock", "semaphore" }
 
-local missing = site.missing()
-local it = missing and function (text) pending(text .. ": " .. missing) end or it
+local it = fixture.it_unless(site.missing())
 
 
 describe("in nginx", function ()
-    local dict, lock, rwlock, semaphore
+    local dict, lock = fixture.site(NAME)
+    local rwlock, semaphore
 
     before_each(function ()
-        dict = assert(shdict.open(NAME, { size = "1m" }))
-        dict:flush_all()
-        lock = assert(resty_lock:new(NAME, { exptime = 600 }))
         rwlock = assert(resty_rwlock:new(NAME, { exptime = 600 }))
         semaphore = assert(resty_semaphore:new(NAME, { permits = 1 }))
         assert(lock:lock("held"))
@@ -60,8 +56,6 @@ describe("in nginx", function ()
     end)
 
     after_each(function ()
-        site.clean_up()
-        lock:unlock()
         rwlock:unlock()
         semaphore:post("permit")
     end)

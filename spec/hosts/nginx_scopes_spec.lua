@@ -1,7 +1,7 @@
 -- What `with` holds is given back also where the request of nginx ends inside of it, and its object can be used again.
 
+local fixture = require "spec.support.fixture"
 local resty_lock = require "resty.lock"
-local shdict = require "resty.shdict"
 local site = require "spec.support.site"
 
 local NAME = "spec_nginx_scopes"
@@ -71,19 +71,11 @@ local LOCATIONS = {
     ["/long"] = COMMON .. "ngx.print(with(function () ngx.sleep(0.5) return 'ran' end))",
 }
 
-local missing = site.missing()
-local it = missing and function (text) pending(text .. ": " .. missing) end or it
+local it = fixture.it_unless(site.missing())
 
 
 describe("with, in nginx,", function ()
-    local dict
-
-    before_each(function ()
-        dict = assert(shdict.open(NAME, { size = "1m" }))
-        dict:flush_all()
-    end)
-
-    after_each(site.clean_up)
+    local dict = fixture.site(NAME)
 
     local function is_free()
         local lock = resty_lock:new(NAME)

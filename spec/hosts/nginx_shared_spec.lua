@@ -1,10 +1,10 @@
 -- Dictionaries of ours in ngx.shared, as exporters, status pages and other libraries find them there.
 
+local fixture = require "spec.support.fixture"
 local process = require "spec.support.process"
 local site = require "spec.support.site"
 
-local missing = site.missing()
-local it = missing and function (text) pending(text .. ": " .. missing) end or it
+local it = fixture.it_unless(site.missing())
 
 -- As an exporter walks.
 local WALK = [[

@@ -1,14 +1,14 @@
 -- Locks between http { } and stream { } of one nginx, whose Lua states know nothing of each other. Debian has no Lua
 -- for stream; HOLDFAST_NGINX may name an nginx that has, as OpenResty's.
 
+local fixture = require "spec.support.fixture"
 local http = require "spec.support.http"
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
 local shell = require "spec.support.shell"
 local site = require "spec.support.site"
 
-local missing = site.missing_stream()
-local it = missing and function (text) pending(text .. ": " .. missing) end or it
+local it = fixture.it_unless(site.missing_stream())
 
 local NAME = "holdfast_spec_stream"
 

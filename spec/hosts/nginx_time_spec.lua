@@ -1,32 +1,20 @@
 -- When values end in nginx: as those of ngx.shared, by the time of the loop, and what is held by the clock.
 
 local ffi = require "ffi"
+local fixture = require "spec.support.fixture"
 local nginx = require "spec.support.nginx"
-local process = require "spec.support.process"
 
-local missing = nginx.missing()
+local it = fixture.it_unless(nginx.missing())
 
 
 describe("time in nginx", function ()
-    local folder
-
-    before_each(function ()
-        folder = nginx.folder()
-    end)
-
-    after_each(function ()
-        nginx.stop()
-        process.clean_up()
-    end)
+    after_each(nginx.stop)
 
 
     it("is that of ngx.shared in 10,000 rounds of drawn times, and never late; locks are never early", function ()
-        if missing then
-            pending(missing)
-        end
         local seed = os.getenv("HOLDFAST_SPEC_SEED") or tostring(os.time())
         ffi.C.setenv("HOLDFAST_SPEC_SEED", seed, 1)
-        local child = nginx.start(folder, "spec/side_by_side/time.lua", { side_by_side_time = "4m" })
+        local child = nginx.start("spec/side_by_side/time.lua", { side_by_side_time = "4m" })
         local lines = {}
         repeat
             lines[#lines + 1] = child:hear(200)

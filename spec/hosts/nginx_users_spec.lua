@@ -1,5 +1,6 @@
 -- A master that is root and workers that are not, which is how Debian installs nginx.
 
+local fixture = require "spec.support.fixture"
 local process = require "spec.support.process"
 local site = require "spec.support.site"
 local succeeds = require("spec.support.shell").succeeds
@@ -24,8 +25,7 @@ local function missing()
     end
 end
 
-local reason = missing()
-local it = reason and function (text) pending(text .. ": " .. reason) end or it
+local it = fixture.it_unless(missing())
 
 
 local LOCK = [[

@@ -1,9 +1,9 @@
 -- Waits for locks in the workers of a real nginx: what holds in every event loop (conformance_spec.lua), and what can
 -- happen to a wait, and to the pump that ends it, in nginx only.
 
+local fixture = require "spec.support.fixture"
 local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
-local shdict = require "resty.shdict"
 local site = require "spec.support.site"
 
 local NAME = "spec_nginx"
@@ -35,8 +35,7 @@ local LOCATIONS = {
     ]],
 }
 
-local missing = site.missing()
-local it = missing and function (text) pending(text .. ": " .. missing) end or it
+local it = fixture.it_unless(site.missing())
 
 
 local function with(more)
@@ -52,18 +51,7 @@ end
 
 
 describe("in a worker of nginx", function ()
-    local dict, lock
-
-    before_each(function ()
-        dict = assert(shdict.open(NAME, { size = "4m" }))
-        dict:flush_all()
-        lock = assert(resty_lock:new(NAME, { exptime = 600 }))
-    end)
-
-    after_each(function ()
-        site.clean_up()
-        lock:unlock()
-    end)
+    local dict, lock = fixture.site(NAME, { size = "4m" })
 
 
     local function waiters(key)

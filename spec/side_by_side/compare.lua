@@ -2,12 +2,11 @@
 -- words separated by tabs: "differs", the state, the call, results and content of theirs and of ours; "rule", how many
 -- differences it explains, its reason; "cases" and their number.
 
-local dictionary = require "spec.support.dictionary"
+local pack = require "spec.support.pack"
 local shdict = require "resty.shdict"
 local worker = require "spec.side_by_side.worker"
 
 local ngx = ngx  -- luacheck: ignore 113
-local pack = dictionary.pack
 local say = worker.say
 local show = worker.show
 local show_all = worker.show_all

@@ -1,12 +1,11 @@
 -- Runs in a worker of nginx: fills a dictionary of each side in every way there is. Says "full", the method, and what
 -- it returned when there was no more room, of theirs and of ours.
 
-local dictionary = require "spec.support.dictionary"
+local pack = require "spec.support.pack"
 local shdict = require "resty.shdict"
 local worker = require "spec.side_by_side.worker"
 
 local ngx = ngx  -- luacheck: ignore 113
-local pack = dictionary.pack
 
 local FILLERS = {
     set = function (dict, i) return dict:set("key " .. i, ("x"):rep(200)) end,

@@ -2,12 +2,11 @@
 -- that expires or is evicted. Says "differs", the number of the call, the call, their results and ours for the first
 -- that differs, then "calls" and their number.
 
-local dictionary = require "spec.support.dictionary"
+local pack = require "spec.support.pack"
 local shdict = require "resty.shdict"
 local worker = require "spec.side_by_side.worker"
 
 local ngx = ngx  -- luacheck: ignore 113
-local pack = dictionary.pack
 local random = math.random
 
 local CALLS = 200000

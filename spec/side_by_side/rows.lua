@@ -3,7 +3,7 @@
 
 local ffi = require "ffi"
 local now = require("resty.holdfast.core").C.holdfast_now
-local pack = require("spec.support.dictionary").pack
+local pack = require "spec.support.pack"
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
 local worker = require "spec.side_by_side.worker"

@@ -2,9 +2,10 @@
 -- are never changed, only replaced: { value =, flags =, ends_after =, ends_before = }, or `list` instead of `value`.
 -- The time at which an entry ends is known to lie between the two.
 
+local pack = require "spec.support.pack"
+
 local _M = {}
 
-local pack = require("spec.support.dictionary").pack
 
 local NEVER = math.huge
 local EARLY = 0.001  -- seconds that a value may end before its exptime has passed

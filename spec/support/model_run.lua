@@ -2,13 +2,13 @@
 -- be missing. Where the dictionary is too small, what is missing must have been evicted; what is there must be right.
 
 local core = require "resty.holdfast.core"
-local dictionary = require "spec.support.dictionary"
 local model = require "spec.support.model"
+local pack = require "spec.support.pack"
+local sleep = require("resty.holdfast.host.none").sleep
 
 local C = core.C
 local is_live = model.is_live
 local ops = model.ops
-local pack = dictionary.pack
 local random = math.random
 
 local LIST_MAX = 30
@@ -301,7 +301,7 @@ end
 
 -- At rest: scan, get_keys and the model have the same keys, but for those that were evicted. `evicted` is how many.
 function Run:compare_keys()
-    dictionary.sleep(0.15)  -- until those that were to live for a moment are over
+    sleep(0.15)  -- until those that were to live for a moment are over
     local listed = self:listed()
     for _, count in ipairs { 1, 10, 100000 } do
         local scanned = self:scanned(count)

@@ -17,16 +17,21 @@ error_log $folder/error.log warn;
 events { worker_connections 64; }
 http {
   access_log off;
-  client_body_temp_path $folder/body;
-  proxy_temp_path $folder/proxy;
-  fastcgi_temp_path $folder/fastcgi;
-  uwsgi_temp_path $folder/uwsgi;
-  scgi_temp_path $folder/scgi;
+  $temporary
   lua_package_path "$root/?.lua;$root/lua/?.lua;;";
   $dictionaries
   $init
   init_worker_by_lua_file $file;
 }
+]]
+
+-- Where it may write, in http { }.
+local TEMPORARY = [[
+  client_body_temp_path $folder/body;
+  proxy_temp_path $folder/proxy;
+  fastcgi_temp_path $folder/fastcgi;
+  uwsgi_temp_path $folder/uwsgi;
+  scgi_temp_path $folder/scgi;
 ]]
 
 local _M = {}
@@ -61,10 +66,11 @@ function _M.missing_stream()
 end
 
 
--- The configuration with its $names filled in: those given, `load`, and `root` where it is not given. What is no name
--- stays as it is.
+-- The configuration with its $names filled in: those given, `load`, `temporary`, and `root` where it is not given. What
+-- is no name stays as it is.
 function _M.fill(configuration, values)
     values.load = select(2, find())
+    values.temporary = TEMPORARY:gsub("%$folder", values.folder)
     values.root = values.root or output("pwd")
     return (configuration:gsub("%$(%w+)", values))
 end
@@ -90,11 +96,13 @@ function _M.launch(folder, options)
 end
 
 
--- Starts one in `folder` with the shared dictionaries { name = size }: one process that runs the Lua file, whose lines
--- are heard from it. options.workers: a master and so many workers instead, each of which runs the file; they outlive a
--- master that is killed, so it has to be stopped. options.init: a Lua file that the master runs before it forks.
-function _M.start(folder, file, dictionaries, options)
+-- Starts one in a new folder, with the shared dictionaries { name = size }: one process that runs the Lua file. The
+-- spec hears what the file says. options.workers: a master and so many workers instead, each of which runs the file;
+-- they outlive a master that is killed, so it has to be stopped. options.init: a Lua file that the master runs before
+-- it forks.
+function _M.start(file, dictionaries, options)
     options = options or {}
+    local folder = output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
     local root = output("pwd")
     local declared = {}
     for name, size in pairs(dictionaries) do
@@ -110,19 +118,13 @@ function _M.start(folder, file, dictionaries, options)
         processes = options.workers and "worker_processes " .. options.workers .. ";" or "master_process off;",
     }))
     configuration:close()
+    made = folder
     running = _M.launch(folder, { stderr = true })
     return running
 end
 
 
--- A new folder in shared memory, which stop() removes.
-function _M.folder()
-    made = output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
-    return made
-end
-
-
--- Ends the one that was started last, and its workers.
+-- To be called after each test: ends the one that was started, with its workers, and removes its folder.
 function _M.stop()
     if running then
         running:kill(process.TERM)
@@ -133,6 +135,7 @@ function _M.stop()
         os.execute("rm -rf -- '" .. made .. "'")
         made = nil
     end
+    process.clean_up()
 end
 
 

@@ -37,11 +37,7 @@ events { worker_connections $connections; $events }
 $stream
 http {
   access_log off;
-  client_body_temp_path $folder/body;
-  proxy_temp_path $folder/proxy;
-  fastcgi_temp_path $folder/fastcgi;
-  uwsgi_temp_path $folder/uwsgi;
-  scgi_temp_path $folder/scgi;
+  $temporary
   lua_package_path "$root/lua/?.lua;;";
   $dictionaries
   $http

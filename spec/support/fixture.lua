@@ -1,0 +1,64 @@
+-- What each claim of a describe begins and ends with. Call these in the body of the describe.
+
+local busted = require "busted"
+local hosts = require "resty.holdfast.host"
+local process = require "spec.support.process"
+local resty_lock = require "resty.lock"
+local shdict = require "resty.shdict"
+
+local _M = {}
+
+
+-- Calls the finalisers of all objects that nothing refers to; what the finalisers drop goes in the second round.
+function _M.collect()
+    collectgarbage()
+    collectgarbage()
+end
+
+
+local function open(name, settings)
+    local dict = assert(shdict.open(name, settings or { size = "1m" }))
+    busted.before_each(function () dict:flush_all() end)
+    return dict
+end
+
+
+-- A dictionary that is empty when a claim begins; `settings` are those of shdict.open. Children end with the claim.
+function _M.dictionary(name, settings)
+    local dict = open(name, settings)
+    busted.after_each(process.clean_up)
+    return dict
+end
+
+
+-- The same for claims about locks: each ends without a host that it set and without objects that it dropped.
+function _M.locks(name, settings)
+    local dict = _M.dictionary(name, settings)
+    busted.after_each(function ()
+        hosts.set_host(nil)
+        _M.collect()
+    end)
+    return dict
+end
+
+
+-- The same for claims about sites, which end with the claim. The second result is a lock object of the spec itself. It
+-- holds nothing when a claim begins.
+function _M.site(name, settings)
+    local dict = open(name, settings)
+    local lock = assert(resty_lock:new(name, { exptime = 600 }))
+    busted.after_each(function ()
+        require("spec.support.site").clean_up()
+        lock:unlock()
+    end)
+    return dict, lock
+end
+
+
+-- `it` of busted; where something is missing, each claim is pending instead, and says what is.
+function _M.it_unless(missing)
+    return missing and function (text) busted.pending(text .. ": " .. missing) end or busted.it
+end
+
+
+return _M
