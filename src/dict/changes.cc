@@ -116,38 +116,38 @@ Code Dictionary::expire(std::string_view key, double exptime) noexcept {
 // One step for all shards: whatever carries another epoch is gone. The epoch has 20 bits; before it could come round to
 // one that an entry still carries, the dead are swept out. Killed in the sweep, the next flush begins it again.
 Code Dictionary::flush_all() noexcept {
-  Segment* now = segment();
-  if (now == nullptr) return Code::removed;
-  Word32& epoch = now->header().flush_epoch;
-  std::uint32_t before = epoch.load(kRelaxed);
-  if (((before + 1) & (kFlushMask >> 1)) == 0) {
-    std::uint32_t count = 0;
-    const Code code = flush_expired(~0U, count);
-    if (code != Code::ok) return code;
-  }
-  HOLDFAST_FAILPOINT("flush.looked");
-  // Where another has counted meanwhile, that flushed all there was when this call began. To count on from there could
-  // pass over a sweep.
-  epoch.compare_exchange_strong(before, before + 1, std::memory_order_acq_rel);
-  return Code::ok;
+  return in_segment([&](Segment& segment) {
+    Word32& epoch = segment.header().flush_epoch;
+    std::uint32_t before = epoch.load(kRelaxed);
+    if (((before + 1) & (kFlushMask >> 1)) == 0) {
+      std::uint32_t count = 0;
+      const Code code = flush_expired(~0U, count);
+      if (code != Code::ok) return code;
+    }
+    HOLDFAST_FAILPOINT("flush.looked");
+    // Where another has counted meanwhile, that flushed all there was when this call began. To count on from there could
+    // pass over a sweep.
+    epoch.compare_exchange_strong(before, before + 1, std::memory_order_acq_rel);
+    return Code::ok;
+  });
 }
 
 Code Dictionary::flush_expired(std::uint32_t max, std::uint32_t& count) noexcept {
   count = 0;
-  Segment* now = segment();
-  if (now == nullptr) return Code::removed;
-  for (Shard& shard : now->shards()) {
-    if (count == max) break;
-    const DeadOwners dead(shard, world_);
-    const ShardGuard guard(shard);
-    if (!guard.held()) return guard.code();
-    // Before the sweep, which must free nothing twice. A look that meets a broken chain misses keys, hence the second.
-    for (int looks = 0; looks < 2 && !audit(shard, now->seed()); ++looks) repair(shard);
-    Arena arena(shard);
-    count += Room(world_, *now, shard, arena).sweep(max - count, &dead).expired;
-    if (arena.damaged()) repair(shard);
-  }
-  return Code::ok;
+  return in_segment([&](Segment& segment) {
+    for (Shard& shard : segment.shards()) {
+      if (count == max) break;
+      const DeadOwners dead(shard, world_);
+      const ShardGuard guard(shard);
+      if (!guard.held()) return guard.code();
+      // Before the sweep, which must free nothing twice. A look that meets a broken chain misses keys, hence the second.
+      for (int looks = 0; looks < 2 && !audit(shard, segment.seed()); ++looks) repair(shard);
+      Arena arena(shard);
+      count += Room(world_, segment, shard, arena).sweep(max - count, &dead).expired;
+      if (arena.damaged()) repair(shard);
+    }
+    return Code::ok;
+  });
 }
 
 // After an operation that met memory short, and `looks` looks for memory of the dead: what the call ends with; nothing

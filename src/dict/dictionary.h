@@ -2,7 +2,7 @@
 // killed at any instruction leaves the key before or after, nothing between.
 //
 // Thread and process safety: all calls, from any thread, at any time. A handle survives the removal of its dictionary:
-// it finds the next one of the name, or says not_found.
+// it finds the next one of the name, or says `removed`.
 #pragma once
 
 #include <atomic>
@@ -126,7 +126,7 @@ class Dictionary {
   /// operation run again. So it is after each Code::no_memory for which memory of dead processes was looked for,
   /// kLooksMax times at most. Also: removed, timeout, busy, system.
   template <class Operation>
-  Code transact(std::string_view key, Operation&& operation, std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
+  Code transact(std::string_view bytes, Operation&& operation, std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 
  private:
   Dictionary(World& world, std::string name, const DictionaryOptions& options)
@@ -134,7 +134,14 @@ class Dictionary {
 
   Segment* refresh() noexcept;
   Segment* adopt(std::unique_ptr<Segment> next);
-  Code find_any(Segment& segment, std::string_view key, ValueOut& out, bool& stale) noexcept;
+  /// Runs `read(Segment&) -> Code` on the segment as it is now. Also: removed.
+  template <class Read>
+  Code in_segment(Read&& read) {
+    Segment* const now = segment();
+    return now != nullptr ? read(*now) : Code::removed;
+  }
+  Code get_any(std::string_view key, ValueOut& out, bool& stale, bool stale_too) noexcept;
+  Code find_any(Segment& segment, std::string_view bytes, ValueOut& out, bool& stale) noexcept;
   bool is_held(const Key& key, const ValueOut& out) noexcept;
   void count_read(Segment& segment, bool hit) noexcept;
   Shard::Read read(Segment& segment, const Key& key, ValueOut& out) noexcept;
@@ -156,10 +163,10 @@ class Dictionary {
 };
 
 template <class Operation>
-Code Dictionary::transact(std::string_view name, Operation&& operation, std::uint64_t patience_ns) noexcept {
+Code Dictionary::transact(std::string_view bytes, Operation&& operation, std::uint64_t patience_ns) noexcept {
   Segment* const now = segment();
   if (now == nullptr) return Code::removed;
-  const Key key(name.data(), name.size(), now->seed());
+  const Key key(bytes, now->seed());
   Shard& shard = now->shard_of(key.hash);
   for (int looks = 0;; ++looks) {
     Code result = Code::corrupt;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 
 #include "base/hash.h"
 
@@ -39,13 +40,14 @@ struct Key {
   std::uint64_t tail;
   std::uint64_t hash;
 
-  Key(const char* bytes, std::size_t count, std::uint64_t seed) noexcept
-      : data(bytes),
-        length(static_cast<std::uint32_t>(count)),
+  Key(std::string_view bytes, std::uint64_t seed) noexcept
+      : data(bytes.data()),
+        length(static_cast<std::uint32_t>(bytes.size())),
         tail_at(length & ~7U),
-        tail(load_tail(bytes + tail_at, length & 7)),
-        hash(hash_key(bytes, count, seed)) {}
+        tail(load_tail(data + tail_at, length & 7)),
+        hash(hash_key(data, bytes.size(), seed)) {}
 
+  std::string_view bytes() const noexcept { return {data, length}; }
   std::uint32_t short_hash() const noexcept { return static_cast<std::uint32_t>(hash); }
 };
 

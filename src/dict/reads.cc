@@ -90,7 +90,7 @@ bool Dictionary::is_held(const Key& key, const ValueOut& out) noexcept {
   if (out.type == EntryType::lock || !out.shared) return false;
   Owners owners;
   const Code code = transact(
-      {key.data, key.length},
+      key.bytes(),
       [&](Transaction& change) {
         if (!change.is(EntryType::permits)) return Code::not_found;
         const Holds holds = holds_of(change.shard(), change.arena(), change.view());
@@ -105,8 +105,8 @@ bool Dictionary::is_held(const Key& key, const ValueOut& out) noexcept {
 }
 
 // Live or not: `stale` says whether it is over.
-Code Dictionary::find_any(Segment& segment, std::string_view name, ValueOut& out, bool& stale) noexcept {
-  const Key key(name.data(), name.size(), segment.seed());
+Code Dictionary::find_any(Segment& segment, std::string_view bytes, ValueOut& out, bool& stale) noexcept {
+  const Key key(bytes, segment.seed());
   const Shard::Read result = read(segment, key, out);
   if (result == Shard::Read::missing) return Code::not_found;
   if (result == Shard::Read::torn) return Code::timeout;
@@ -131,55 +131,54 @@ void Dictionary::count_read(Segment& segment, bool hit) noexcept {
     count.store(count.load(kRelaxed) + 1, kRelaxed);
 }
 
-Code Dictionary::get_stale(std::string_view name, ValueOut& out, bool& stale) noexcept {
-  Segment* now = segment();
-  if (now == nullptr) return Code::removed;
-  Code code = find_any(*now, name, out, stale);
-  if (code == Code::ok && out.type == EntryType::list) code = Code::is_a_list;
-  if (code != Code::buffer) count_read(*now, code != Code::not_found);  // who has no room asks again
-  return code;
-}
-
-Code Dictionary::get(std::string_view name, ValueOut& out) noexcept {
-  Segment* now = segment();
-  if (now == nullptr) return Code::removed;
+Code Dictionary::get(std::string_view key, ValueOut& out) noexcept {
   bool stale = false;
-  Code code = find_any(*now, name, out, stale);
-  if (code == Code::ok || code == Code::buffer) {
-    if (stale)
-      code = Code::not_found;
-    else if (out.type == EntryType::list)
-      code = Code::is_a_list;
-  }
-  if (code != Code::buffer) count_read(*now, code != Code::not_found);
-  return code;
+  return get_any(key, out, stale, false);
 }
 
-Code Dictionary::ttl(std::string_view name, double& seconds) noexcept {
-  Segment* now = segment();
-  if (now == nullptr) return Code::removed;
-  ValueOut out{};
-  bool stale = false;
-  const Code code = find_any(*now, name, out, stale);
-  if (code != Code::ok && code != Code::buffer) return code;
-  if (is_flushed(out.expiry, now->flush_epoch())) return Code::not_found;
-  const std::uint64_t end = expiry_ms(out.expiry);
-  seconds = end == kExpiryNever ? 0.0 : seconds_left(end, is_holdable(out.type), stale);
-  return Code::ok;
+Code Dictionary::get_stale(std::string_view key, ValueOut& out, bool& stale) noexcept {
+  return get_any(key, out, stale, true);
 }
 
-Code Dictionary::list_length(std::string_view name, std::uint32_t& length) noexcept {
+Code Dictionary::get_any(std::string_view key, ValueOut& out, bool& stale, bool stale_too) noexcept {
+  return in_segment([&](Segment& segment) {
+    Code code = find_any(segment, key, out, stale);
+    if (code == Code::ok || code == Code::buffer) {
+      if (stale && !stale_too)
+        code = Code::not_found;
+      else if (out.type == EntryType::list)
+        code = Code::is_a_list;
+    }
+    if (code != Code::buffer) count_read(segment, code != Code::not_found);  // the caller asks again with more room
+    return code;
+  });
+}
+
+Code Dictionary::ttl(std::string_view key, double& seconds) noexcept {
+  return in_segment([&](Segment& segment) {
+    ValueOut out{};
+    bool stale = false;
+    const Code code = find_any(segment, key, out, stale);
+    if (code != Code::ok && code != Code::buffer) return code;
+    if (is_flushed(out.expiry, segment.flush_epoch())) return Code::not_found;
+    const std::uint64_t end = expiry_ms(out.expiry);
+    seconds = end == kExpiryNever ? 0.0 : seconds_left(end, is_holdable(out.type), stale);
+    return Code::ok;
+  });
+}
+
+Code Dictionary::list_length(std::string_view key, std::uint32_t& length) noexcept {
   length = 0;
-  Segment* now = segment();
-  if (now == nullptr) return Code::removed;
-  ValueOut out{};
-  bool stale = false;
-  const Code code = find_any(*now, name, out, stale);
-  if (code == Code::not_found || stale) return Code::ok;
-  if (code != Code::ok && code != Code::buffer) return code;
-  if (out.type != EntryType::list) return Code::not_a_list;
-  length = ListEnds::of(out.bits).length;
-  return Code::ok;
+  return in_segment([&](Segment& segment) {
+    ValueOut out{};
+    bool stale = false;
+    const Code code = find_any(segment, key, out, stale);
+    if (code == Code::not_found || stale) return Code::ok;
+    if (code != Code::ok && code != Code::buffer) return code;
+    if (out.type != EntryType::list) return Code::not_a_list;
+    length = ListEnds::of(out.bits).length;
+    return Code::ok;
+  });
 }
 
 Code Dictionary::keys_of(Shard& shard, std::uint32_t bucket, const KeyFilter& filter, std::string& packed,
@@ -208,73 +207,73 @@ Code Dictionary::keys_of(Shard& shard, std::uint32_t bucket, const KeyFilter& fi
 }
 
 Code Dictionary::keys(std::uint32_t max, std::string& packed, std::uint32_t& count) {
-  Segment* now = segment();
-  if (now == nullptr) return Code::removed;
-  packed.clear();
-  count = 0;
-  const std::uint32_t limit = max == 0 ? ~0U : max;
-  for (Shard& shard : now->shards()) {
-    for (std::uint32_t bucket = 0; bucket < shard.buckets() && count < limit; ++bucket) {
-      std::uint32_t here = 0;
-      shard.prefetch_for(bucket);
-      const Code code = keys_of(shard, bucket, {now->flush_epoch(), limit - count, {}}, packed, here);
-      if (code != Code::ok) return code;
-      count += here;
+  return in_segment([&](Segment& segment) {
+    packed.clear();
+    count = 0;
+    const std::uint32_t limit = max == 0 ? ~0U : max;
+    for (Shard& shard : segment.shards()) {
+      for (std::uint32_t bucket = 0; bucket < shard.buckets() && count < limit; ++bucket) {
+        std::uint32_t here = 0;
+        shard.prefetch_for(bucket);
+        const Code code = keys_of(shard, bucket, {segment.flush_epoch(), limit - count, {}}, packed, here);
+        if (code != Code::ok) return code;
+        count += here;
+      }
     }
-  }
-  return Code::ok;
+    return Code::ok;
+  });
 }
 
 // An entry never leaves its bucket, so a walk over the buckets meets all that stay. The cursor is the number of the
 // next bucket, counted over all shards.
 Code Dictionary::scan(std::uint64_t& cursor, std::uint32_t count, std::string_view prefix, std::string& packed,
                       std::uint32_t& found) {
-  Segment* now = segment();
-  if (now == nullptr) return Code::removed;
-  packed.clear();
-  found = 0;
-  const std::uint64_t buckets = now->shards().front().buckets();
-  const std::uint64_t end = buckets * now->shards().size();
-  const std::uint64_t last = std::min(end, cursor + kScanBuckets + kScanBucketsPerKey * count);
-  std::uint64_t at = cursor;
-  for (; at < last && found < count; ++at) {
-    std::uint32_t here = 0;
-    const KeyFilter filter{now->flush_epoch(), ~0U, prefix};
-    const Code code =
-        keys_of(now->shards()[at / buckets], static_cast<std::uint32_t>(at % buckets), filter, packed, here);
-    if (code != Code::ok) return code;
-    found += here;
-  }
-  cursor = at < end ? at : 0;
-  return Code::ok;
+  return in_segment([&](Segment& segment) {
+    packed.clear();
+    found = 0;
+    const std::uint64_t buckets = segment.shards().front().buckets();
+    const std::uint64_t end = buckets * segment.shards().size();
+    const std::uint64_t last = std::min(end, cursor + kScanBuckets + kScanBucketsPerKey * count);
+    std::uint64_t at = cursor;
+    for (; at < last && found < count; ++at) {
+      std::uint32_t here = 0;
+      const KeyFilter filter{segment.flush_epoch(), ~0U, prefix};
+      const Code code =
+          keys_of(segment.shards()[at / buckets], static_cast<std::uint32_t>(at % buckets), filter, packed, here);
+      if (code != Code::ok) return code;
+      found += here;
+    }
+    cursor = at < end ? at : 0;
+    return Code::ok;
+  });
 }
 
 Code Dictionary::stats(DictionaryStats& stats) noexcept {
   stats = {};
-  Segment* now = segment();
-  if (now == nullptr) return Code::removed;
-  for (Shard& shard : now->shards()) {
-    const ShardHeader& header = shard.header();
-    const std::uint64_t free = shard.free_granules();
-    const std::uint32_t entries = header.entries.load(kRelaxed);
-    stats.entries += entries - std::min(entries, header.free_locks.load(kRelaxed));  // the two are of two moments
-    stats.bytes_free += free * kGranule;
-    stats.bytes_used += (shard.granules() - free) * kGranule;
-    stats.evictions += header.evictions.load(kRelaxed);
-    stats.expirations += header.expirations.load(kRelaxed);
-    stats.repairs += header.repairs.load(kRelaxed);
-    stats.mutex_waits += header.mutex.waits.load(kRelaxed);
-    stats.lock_waits += header.lock_waits.load(kRelaxed);
-    stats.lock_wakes += header.lock_wakes.load(kRelaxed);
-    stats.lock_reserved_ms += header.lock_reserved_ms.load(kRelaxed);
-  }
-  stats.lives_unknown = world_.unjudged();
-  stats.words_mended = world_.fencing().mended();
-  for (const ReadCounts& reads : now->header().reads) {
-    stats.hits += reads.hits.load(kRelaxed);
-    stats.misses += reads.misses.load(kRelaxed);
-  }
-  return Code::ok;
+  return in_segment([&](Segment& segment) {
+    for (Shard& shard : segment.shards()) {
+      const ShardHeader& header = shard.header();
+      const std::uint64_t free = shard.free_granules();
+      const std::uint32_t entries = header.entries.load(kRelaxed);
+      stats.entries += entries - std::min(entries, header.free_locks.load(kRelaxed));  // the two are of two moments
+      stats.bytes_free += free * kGranule;
+      stats.bytes_used += (shard.granules() - free) * kGranule;
+      stats.evictions += header.evictions.load(kRelaxed);
+      stats.expirations += header.expirations.load(kRelaxed);
+      stats.repairs += header.repairs.load(kRelaxed);
+      stats.mutex_waits += header.mutex.waits.load(kRelaxed);
+      stats.lock_waits += header.lock_waits.load(kRelaxed);
+      stats.lock_wakes += header.lock_wakes.load(kRelaxed);
+      stats.lock_reserved_ms += header.lock_reserved_ms.load(kRelaxed);
+    }
+    stats.lives_unknown = world_.unjudged();
+    stats.words_mended = world_.fencing().mended();
+    for (const ReadCounts& reads : segment.header().reads) {
+      stats.hits += reads.hits.load(kRelaxed);
+      stats.misses += reads.misses.load(kRelaxed);
+    }
+    return Code::ok;
+  });
 }
 
 std::uint64_t Dictionary::capacity() noexcept {

@@ -231,7 +231,7 @@ class Maker {
     const ShardGuard guard(shard);
     Arena arena(shard);
     Place place{};
-    shard.find(Key(key.data(), key.size(), victim_.segment().seed()), place);
+    shard.find(Key(key, victim_.segment().seed()), place);
     std::uint32_t from = ListEnds::of(place.view.list().ends.load(kRelaxed)).first;
     for (int i = 0; i < number; ++i) from = shard.words32(from)[0].load(kRelaxed);
     View node{};
@@ -258,7 +258,7 @@ class Maker {
     const ShardGuard guard(shard);
     Arena arena(shard);
     Place place{};
-    shard.find(Key(key.data(), key.size(), victim_.segment().seed()), place);
+    shard.find(Key(key, victim_.segment().seed()), place);
     LockFields& lock = place.view.lock();
     const std::uint64_t long_ago = platform::monotonic_ns() - platform::kNsPerSecond;
     for (int i = 0; i < waiters; ++i) {

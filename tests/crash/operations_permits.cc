@@ -83,7 +83,7 @@ class Maker {
     const ShardGuard guard(shard);
     Arena arena(shard);
     Place place{};
-    shard.find(Key(key.data(), key.size(), victim_.segment().seed()), place);
+    shard.find(Key(key, victim_.segment().seed()), place);
     const std::uint64_t long_ago = platform::monotonic_ns() - platform::kNsPerSecond;
     for (int i = 0; i < waiters; ++i) {
       Waiter waiter{};

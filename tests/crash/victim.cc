@@ -210,7 +210,7 @@ Sight Victim::see(const Image& image, const std::vector<std::string>& keys, std:
   const std::uint32_t flush = header.flush_epoch.load(kRelaxed) & kFlushMask;
   Sight view;
   for (const std::string& key : keys)
-    view[key] = look(*bare_shard_, Key(key.data(), key.size(), segment().seed()), flush, start_ns);
+    view[key] = look(*bare_shard_, Key(key, segment().seed()), flush, start_ns);
   return view;
 }
 
@@ -218,7 +218,7 @@ Sight Victim::see_judged(const std::vector<std::string>& keys, std::uint64_t sta
   Segment& segment = judged_->segment();
   Sight view;
   for (const std::string& key : keys)
-    view[key] = look(segment.shards()[0], Key(key.data(), key.size(), segment.seed()), segment.flush_epoch(), start_ns);
+    view[key] = look(segment.shards()[0], Key(key, segment.seed()), segment.flush_epoch(), start_ns);
   return view;
 }
 
@@ -241,7 +241,7 @@ Image Victim::normalised(Image image) const {
 }
 
 std::uint32_t Victim::bucket_of(const std::string& key) {
-  return Key(key.data(), key.size(), segment().seed()).short_hash() & (segment().geometry().buckets - 1);
+  return Key(key, segment().seed()).short_hash() & (segment().geometry().buckets - 1);
 }
 
 }  // namespace holdfast::crash

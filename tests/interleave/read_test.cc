@@ -76,7 +76,7 @@ TEST_F(InterleaveRead, ACopyDoesNotCountIfTheEntryWasGivenBackAndMadeAnewInTheSa
     const auto block = [] {
       Place place{};
       Segment& segment = dict().segment();
-      segment.shards()[0].find(Key("large", 5, segment.seed()), place);
+      segment.shards()[0].find(Key("large", segment.seed()), place);
       return place.block;
     };
     const std::uint32_t before = block();
@@ -100,7 +100,7 @@ TEST_F(InterleaveRead, WhatARepairCutsOffLeadsOnUntilReadersAreTold) {
   Child child([](Channel& parent) {
     Segment& segment = dict().segment();
     Shard& shard = segment.shards()[0];
-    const auto key_of = [&](const std::string& name) { return Key(name.data(), name.size(), segment.seed()); };
+    const auto key_of = [&](const std::string& name) { return Key(name, segment.seed()); };
     if (dict().push("list", 1, "element") != 1) return 1;
     std::string behind;  // in the chain of the list
     for (int i = 0; behind.empty(); ++i)

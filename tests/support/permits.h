@@ -27,7 +27,7 @@ class PermitsTest : public ::testing::Test {
   Shard& shard() { return dict.segment().shards()[0]; }
   View view(const std::string& key) {
     Place place{};
-    EXPECT_TRUE(shard().find(Key(key.data(), key.size(), dict.segment().seed()), place));
+    EXPECT_TRUE(shard().find(Key(key, dict.segment().seed()), place));
     EXPECT_NE(place.block, 0U);
     return place.view;
   }

@@ -83,7 +83,7 @@ TEST(Audit, an_entry_that_a_lost_link_led_to_is_missed_and_its_memory_comes_back
               const std::uint64_t free = dict.free_space();
               dict.set("lost", std::string(2000, 'v'));
               Segment& segment = dict.segment();
-              const Key key("lost", 4, segment.seed());
+              const Key key("lost", segment.seed());
               segment.shards().front().bucket_of(key.short_hash()).store(0);
               EXPECT_EQ(dict.get("lost"), nothing());
               EXPECT_EQ(dict.stats().repairs, 0U);
@@ -104,7 +104,7 @@ TEST(Audit, an_entry_that_its_key_does_not_lead_to_is_given_up) {
               dict.set("a key of some length", "value");
               Segment& segment = dict.segment();
               const Shard& shard = segment.shards().front();
-              const Key key("a key of some length", 20, segment.seed());
+              const Key key("a key of some length", segment.seed());
               const std::uint32_t block = shard.bucket_of(key.short_hash()).load();
               shard.key_words(shard.entry(block))->store(0);
               dict.flush_expired();

@@ -48,7 +48,7 @@ class DamageTest : public ::testing::Test {
   }
   Shard& shard() { return dict.segment().shards()[0]; }
   ShardHeader& header() { return shard().header(); }
-  Key key_of(const std::string& name) { return Key(name.data(), name.size(), dict.segment().seed()); }
+  Key key_of(const std::string& name) { return Key(name, dict.segment().seed()); }
   Place place_of(const std::string& name) {
     Place place{};
     EXPECT_TRUE(shard().find(key_of(name), place));

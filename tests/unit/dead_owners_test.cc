@@ -85,7 +85,7 @@ TEST_F(DeadOwnersTest, a_living_process_hides_no_dead_one_that_had_its_slot) {
     ASSERT_EQ(take(2), HOLDFAST_OK);
     const std::string of_the_dead = key(first);
     Shard& shard = dict.segment().shards()[0];
-    const Key found(of_the_dead.data(), of_the_dead.size(), dict.segment().seed());
+    const Key found(of_the_dead, dict.segment().seed());
     Place place{};
     ASSERT_TRUE(shard.find(found, place) && place.block != 0);
     place.view.lock().owner.store(dead);

@@ -38,7 +38,7 @@ class HolderTest : public ::testing::Test {
   LockFields& lock() { return view().lock(); }
   View view() {
     Place place{};
-    EXPECT_TRUE(shard().find(Key("lock", 4, dict.segment().seed()), place));
+    EXPECT_TRUE(shard().find(Key("lock", dict.segment().seed()), place));
     EXPECT_NE(place.block, 0U);
     return place.view;
   }

@@ -61,7 +61,7 @@ class ListRepairTest : public ::testing::Test {
   Shard& shard() { return dict.segment().shards()[0]; }
   Place place(const std::string& name = "list") {
     Place found{};
-    EXPECT_TRUE(shard().find(Key(name.data(), name.size(), dict.segment().seed()), found));
+    EXPECT_TRUE(shard().find(Key(name, dict.segment().seed()), found));
     EXPECT_NE(found.block, 0U);
     return found;
   }
@@ -211,7 +211,7 @@ TEST_F(ListRepairTest, a_push_that_did_not_commit_leaves_nothing) {
   for (const bool left : {true, false}) {
     Arena arena(shard());
     const ValueIn value{EntryType::string, 0, 0, "lost", 4};
-    const Key key(name.data(), name.size(), dict.segment().seed());
+    const Key key(name, dict.segment().seed());
     const std::uint32_t added = List::create(shard(), arena, key, value);
     ASSERT_NE(added, 0U);
     (left ? node(ends().first).previous : node(ends().last).next).store(added);
@@ -386,7 +386,7 @@ TEST_F(NodeMove, a_node_of_no_list_is_refused_with_nothing_changed) {
   const std::string name = "list";
   Arena arena(shard());
   const ValueIn value{EntryType::string, 0, 0, "lost", 4};
-  const std::uint32_t lone = List::create(shard(), arena, Key(name.data(), name.size(), dict.segment().seed()), value);
+  const std::uint32_t lone = List::create(shard(), arena, Key(name, dict.segment().seed()), value);
   const std::uint32_t other = copy_of(lone);
   EXPECT_FALSE(List::relink(shard(), lone, other)) << "in no list";
   EXPECT_FALSE(List::relink(shard(), shard().granules() + 5, other));

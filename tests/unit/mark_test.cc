@@ -63,7 +63,7 @@ TEST(MarkTest, every_kind_of_use_is_marked_and_a_look_at_the_whole_is_not) {
   Shard& shard = dict.segment().shards().front();
   const auto mark_of = [&](const std::string& name) -> Word8& {
     Place place{};
-    EXPECT_TRUE(shard.find(Key(name.data(), name.size(), dict.segment().seed()), place));
+    EXPECT_TRUE(shard.find(Key(name, dict.segment().seed()), place));
     EXPECT_NE(place.block, 0U);
     return shard.mark(place.block);
   };

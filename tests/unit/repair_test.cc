@@ -53,7 +53,7 @@ class RepairTest : public ::testing::Test {
   Shard& shard() { return dict.segment().shards()[0]; }
   Place place_of(const std::string& name) {
     Place place{};
-    EXPECT_TRUE(shard().find(Key(name.data(), name.size(), dict.segment().seed()), place));
+    EXPECT_TRUE(shard().find(Key(name, dict.segment().seed()), place));
     return place;
   }
   int lost() {

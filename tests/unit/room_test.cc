@@ -67,7 +67,7 @@ class RoomTest : public ::testing::Test {
   }
   Place place_of(const std::string& name) {
     Place place{};
-    EXPECT_TRUE(shard().find(Key(name.data(), name.size(), dict.segment().seed()), place));
+    EXPECT_TRUE(shard().find(Key(name, dict.segment().seed()), place));
     return place;
   }
   /// Forgets all use, so that a test says what was used.

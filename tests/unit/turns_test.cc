@@ -35,7 +35,7 @@ class TurnsTest : public ::testing::Test {
     ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
     ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
     Place place{};
-    ASSERT_TRUE(shard().find(Key("k", 1, dict.segment().seed()), place));
+    ASSERT_TRUE(shard().find(Key("k", dict.segment().seed()), place));
     lock.emplace(LockEntry{dict.segment(), shard(), arena, *place.view.entry, place.view.lock()});
   }
   void TearDown() override {
