@@ -88,7 +88,7 @@ end
 
 -- --- locks ---------------------------------------------------------------------------------------------
 
-row("how one waits", function ()
+row("how a caller waits", function ()
     local held, waiting = lock_of(), lock_of { timeout = 10, step = 5, max_step = 5 }
     held:lock(KEY)
     local thread = ngx.thread.spawn(function () return waiting:lock(KEY) end)
@@ -312,7 +312,7 @@ row("methods taken early", function ()
     refused('bad "zone" argument', theirs.get, ours, KEY)
 end)
 
-row("who is evicted", function ()
+row("which value is evicted", function ()
     -- What is read often, and then longer ago than all else.
     local function has_often_read(dict)
         for i = 1, 1000 do
