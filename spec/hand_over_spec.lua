@@ -368,21 +368,12 @@ describe("hand_over", function ()
 
 
     it("in a forked child says that the lock is another's", function ()
-        local child = process.start [[
-            local ffi = require "ffi"
-            ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
+        local child = process.start(process.FORK .. [[
             local lock = require("resty.lock"):new("spec_hosts")
             assert(lock:lock("key"))
-            local pid = ffi.C.fork()
-            if pid == 0 then
-                local ok, err = lock:hand_over()
-                say(tostring(ok), err)
-                io.stdout:flush()
-                ffi.C._exit(0)
-            end
-            ffi.C.waitpid(pid, nil, 0)
+            in_child(function () say(lock:hand_over()) end)
             say(lock:hand_over(), lock:unlock())
-        ]]
+        ]])
         assert.equal("nil\tnot owner", child:hear())
         assert.equal("true\t1", child:hear())
     end)

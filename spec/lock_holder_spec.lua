@@ -9,7 +9,6 @@ local resty_lock = require "resty.lock"
 local rwlock = require "resty.rwlock"
 local scheduler = require "resty.holdfast.scheduler"
 local semaphore = require "resty.semaphore"
-local shdict = require "resty.shdict"
 
 local blamed = expect.blamed
 
@@ -125,15 +124,6 @@ describe("holder", function ()
         assert.error_matches(function () new():trylock("key", { why = 5 }) end,
                              '^bad option "why" to trylock: a string expected, got 5$')
     end)
-
-    it("says that the dictionary was removed", function ()
-        shdict.open("spec_removed_holder", { size = "64k" })
-        local lock = assert(resty_lock:new("spec_removed_holder"))
-        lock:lock("key")
-        shdict.remove("spec_removed_holder")
-        assert.same(pack(nil, "dictionary not found"), pack(lock:holder("key")))
-    end)
-
 
     describe("and holders and waiters,", function ()
         local rw, sem

@@ -7,6 +7,7 @@ local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
 local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
+local run = require("spec.support.tasks").run
 local scheduler = require "resty.holdfast.scheduler"
 local shdict = require "resty.shdict"
 
@@ -18,12 +19,6 @@ describe("lock", function ()
 
     local function new(opts)
         return assert(resty_lock:new("spec_renew", opts))
-    end
-
-    local function run(fn)
-        local task = scheduler.spawn(fn)
-        scheduler.run()
-        assert(task:join())
     end
 
     -- Whether the lock would be renewed in the next third of EXPTIME.
@@ -200,23 +195,17 @@ describe("lock", function ()
         end)
 
         it("makes no renewal in a forked child", function ()
-            local text = process.run([[
-                local ffi = require "ffi"
-                ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
+            local text = process.run(process.FORK .. [[
                 local scheduler = require "resty.holdfast.scheduler"
                 local lock = require("resty.lock"):new("spec_renew", {
                     exptime = 30, renew = true, on_lost = function () say("lost") end })
                 scheduler.spawn(function ()
                     lock:lock("key")
-                    local pid = ffi.C.fork()
-                    if pid == 0 then
+                    in_child(function ()
                         require("resty.holdfast.tasks.background_jobs").run(scheduler.now() + 10)
                         scheduler.sleep(0)
                         say("child", lock:valid(), lock:unlock())
-                        io.stdout:flush()
-                        ffi.C._exit(0)
-                    end
-                    ffi.C.waitpid(pid, nil, 0)
+                    end)
                     say("parent", lock:valid(), lock:unlock())
                 end)
                 scheduler.run()

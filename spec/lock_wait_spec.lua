@@ -416,9 +416,7 @@ describe("lock:wait", function ()
         end
 
         it("a forked child has no part in the waits of its parent", function ()
-            local child = process.run [[
-                local ffi = require "ffi"
-                ffi.cdef "int fork(void); int waitpid(int pid, int *status, int options); void _exit(int);"
+            local child = process.run(process.FORK .. [[
                 local scheduler = require "resty.holdfast.scheduler"
                 local resty_lock = require "resty.lock"
                 local holder = resty_lock:new("spec_wait", { exptime = 600 })
@@ -439,7 +437,7 @@ describe("lock:wait", function ()
                 end)
                 scheduler.run()
                 ffi.C.waitpid(child, nil, 0)
-            ]]
+            ]])
             assert.matches("parent\ttrue", child)
             assert.matches("child\ttrue", child)
         end)

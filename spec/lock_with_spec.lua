@@ -7,7 +7,6 @@ local pack = require "spec.support.pack"
 local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
-local shdict = require "resty.shdict"
 
 local blamed = expect.blamed
 
@@ -176,9 +175,7 @@ describe("lock", function ()
         end)
 
         it("say that a forked child holds nothing", function ()
-            local text = process.run [[
-                local ffi = require "ffi"
-                ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
+            local text = process.run(process.FORK .. [[
                 local lock = require("resty.lock"):new("spec_with")
                 lock:with("key", function ()
                     local pid = ffi.C.fork()
@@ -191,32 +188,9 @@ describe("lock", function ()
                     say("parent", lock:valid())
                 end)
                 say("unlocked", lock:unlock())
-            ]]
+            ]])
             assert.equal("child\tfalse\tnil\tnot owner\nunlocked\tnil\tunlocked\n"
                          .. "parent\ttrue\nunlocked\tnil\tunlocked\n", text)
         end)
-
-        it("say that the dictionary was removed", function ()
-            shdict.open("spec_removed_with", { size = "64k" })
-            local lock = assert(resty_lock:new("spec_removed_with"))
-            lock:lock("key")
-            shdict.remove("spec_removed_with")
-            assert.same(pack(nil, "dictionary not found"), pack(lock:remaining()))
-            assert.is_false(lock:valid())
-        end)
-    end)
-
-
-    it("raises for a wrong receiver of the newer methods, at the line that called", function ()
-        local lock = new()
-        for _, name in ipairs { "with", "remaining", "valid" } do
-            for _, receiver in ipairs { "key", 5, {}, false, print, resty_lock } do
-                assert.matches("^bad receiver of " .. name .. ": a lock object expected, got ",
-                               blamed(function ()
-                                   local result = lock[name](receiver, "key")
-                                   return result
-                               end))
-            end
-        end
     end)
 end)

@@ -17,25 +17,19 @@ describe("parker", function ()
 
 
     it("is another one in a forked child, which leaves its parent's alone", function ()
-        assert.equal("child true true\nparent true\n", (process.run [[
-            local ffi = require "ffi"
-            ffi.cdef "int fork(void); int waitpid(int, int *, int);"
+        assert.equal("child\ttrue\ttrue\nparent\ttrue\n", (process.run(process.FORK .. [[
             local parker = require "resty.holdfast.wait.parker"
             local C = require("resty.holdfast.core").C
             local mine = parker.get()
             local waiter = C.holdfast_waiter_open(mine)
-            local pid = ffi.C.fork()
-            if pid == 0 then
-                local ours = not parker.is_mine(mine)
-                local other = parker.get()
-                say("child " .. tostring(ours) .. " " .. tostring(other ~= mine))
+            in_child(function ()
+                say("child", not parker.is_mine(mine), parker.get() ~= mine)
                 os.exit(0, true)
-            end
-            ffi.C.waitpid(pid, nil, 0)
+            end)
             parker.sleep(0)
             C.holdfast_waiter_close(mine, waiter)
-            say("parent " .. tostring(parker.is_mine(mine)))
-        ]]))
+            say("parent", parker.is_mine(mine))
+        ]])))
     end)
 
 
@@ -188,16 +182,10 @@ describe("parker", function ()
 
 
         it("accepts a connection of its own only, and says why not", function ()
-            local said = process.run(CONNECTED .. [[
-                ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
+            local said = process.run(process.FORK .. CONNECTED .. [[
                 local path = parker.listen_at()
                 local none, reason = parker.accept()
-                local pid = ffi.C.fork()
-                if pid == 0 then
-                    connect(path)
-                    ffi.C._exit(0)
-                end
-                ffi.C.waitpid(pid, nil, 0)
+                in_child(function () connect(path) end)
                 local stranger, why = parker.accept()
                 connect(path)
                 local wanted = ": (.*)$"
@@ -208,14 +196,8 @@ describe("parker", function ()
 
 
         it("disconnects in a forked child nothing of its parent's", function ()
-            assert.equal("1\n", (process.run(CONNECTED .. [[
-                ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
-                local pid = ffi.C.fork()
-                if pid == 0 then
-                    parker.disconnect()
-                    ffi.C._exit(0)
-                end
-                ffi.C.waitpid(pid, nil, 0)
+            assert.equal("1\n", (process.run(process.FORK .. CONNECTED .. [[
+                in_child(parker.disconnect)
                 parker.timer(0.01)
                 say(bytes(stream, 20000))
             ]])))

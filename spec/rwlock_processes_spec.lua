@@ -3,6 +3,7 @@
 local fixture = require "spec.support.fixture"
 local pack = require "spec.support.pack"
 local process = require "spec.support.process"
+local run = require("spec.support.tasks").run
 local rwlock = require "resty.rwlock"
 local scheduler = require "resty.holdfast.scheduler"
 
@@ -12,12 +13,6 @@ describe("rwlock, across processes:", function ()
 
     local function new(opts)
         return assert(rwlock:new("spec_rwlock", opts))
-    end
-
-    local function run(fn)
-        local task = scheduler.spawn(fn)
-        scheduler.run()
-        assert(task:join())
     end
 
     -- Takes a share and keeps it.
@@ -89,29 +84,6 @@ describe("rwlock, across processes:", function ()
         assert.is_true(writer:valid())
     end)
 
-    it("a forked child neither holds nor releases the shares of its parent", function ()
-        local text = process.run [[
-            local ffi = require "ffi"
-            ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
-            local rwlock = require "resty.rwlock"
-            local reader, writer = rwlock:new("spec_rwlock"), rwlock:new("spec_rwlock")
-            reader:rdlock("key")
-            writer:wrlock("another")
-            local pid = ffi.C.fork()
-            if pid == 0 then
-                say("child", reader:valid(), writer:valid(), select(2, writer:downgrade()))
-                say("child", select(2, reader:unlock()), select(2, rwlock:new("spec_rwlock"):trywrlock("key")))
-                reader, writer = nil, nil
-                collectgarbage()
-                collectgarbage()
-                os.exit(0, true)
-            end
-            ffi.C.waitpid(pid, nil, 0)
-            say("parent", reader:valid(), writer:valid(), reader:unlock(), writer:unlock())
-        ]]
-        assert.equal("child\tfalse\tfalse\tnot owner\nchild\tnot owner\theld\nparent\ttrue\ttrue\t1\t1\n", text)
-    end)
-
     it("readers see both halves of what a writer changes", function ()
         dict:set("left", 0)
         dict:set("right", 0)
@@ -124,7 +96,6 @@ describe("rwlock, across processes:", function ()
                 dict:set("right", dict:get("right") + 1)
                 assert(lock:unlock())
             end
-            say "done"
         ]]
         local reader = [[
             local lock = require("resty.rwlock"):new("spec_rwlock", { timeout = 20 })
@@ -134,16 +105,8 @@ describe("rwlock, across processes:", function ()
                 assert(dict:get("left") == dict:get("right"))
                 assert(lock:unlock())
             end
-            say "done"
         ]]
-        local children = {}
-        for i, source in ipairs { writer, reader, writer, reader } do
-            children[i] = process.start(source, { stderr = true })
-        end
-        for _, child in ipairs(children) do
-            assert.equal("done", child:hear())
-            assert.equal(0, child:wait())
-        end
+        process.run_together { writer, reader, writer, reader }
         assert.equal(300, dict:get("left"))
     end)
 end)

@@ -4,10 +4,10 @@ local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
 local pack = require "spec.support.pack"
 local resty_lock = require "resty.lock"
+local run = require("spec.support.tasks").run
 local rwlock = require "resty.rwlock"
 local scheduler = require "resty.holdfast.scheduler"
 local semaphore = require "resty.semaphore"
-local shdict = require "resty.shdict"
 
 local blamed = expect.blamed
 local in_time = expect.in_time
@@ -20,21 +20,8 @@ describe("rwlock", function ()
         return assert(rwlock:new("spec_rwlock", opts))
     end
 
-    local function run(fn)
-        local task = scheduler.spawn(fn)
-        scheduler.run()
-        assert(task:join())
-    end
-
 
     describe("new", function ()
-        it("takes a dictionary by its name or itself, and no others", function ()
-            assert.equal(0, rwlock:new("spec_rwlock"):rdlock("by name"))
-            assert.equal(0, rwlock:new(dict):rdlock("by itself"))
-            assert.same({ nil, "dictionary not found" }, { rwlock:new("spec_nothing") })
-            assert.same({ nil, "dictionary not found" }, { rwlock:new(nil) })
-        end)
-
         it("refuses options that it does not know, and bad values, at the line that called", function ()
             local function message(opts)
                 return blamed(function ()
@@ -171,24 +158,6 @@ describe("rwlock", function ()
             assert.same({ "end", "end", "end", "reader 1", "reader 2", "reader 3", "writer" }, order)
         end)
 
-        for _, wait in ipairs { "wake", "poll" } do
-            it("wait with " .. wait .. " in the scheduler, without a host, and in one that only sleeps", function ()
-                local function try()
-                    local writer = new()
-                    writer:wrlock("key", { exptime = 0.05 })
-                    local reader = new { wait = wait }
-                    local elapsed = assert(reader:rdlock("key"))
-                    assert.equal(1, reader:unlock())
-                    assert.same(pack(nil, "not owner"), pack(writer:unlock()))
-                    return elapsed > 0
-                end
-                run(function () in_time(try) end)
-                in_time(try)
-                hosts.set_host { name = "sleepy", sleep = none.sleep }
-                in_time(try)
-            end)
-        end
-
         it("tryrdlock passes no writer that waits, and a reader that has a share does not get a second", function ()
             run(function ()
                 local reader = new()
@@ -228,59 +197,41 @@ describe("rwlock", function ()
             assert.is_true(reader:tryrdlock("key"))
         end)
 
-        it("readers that come one after the other do not keep a writer waiting", function ()
-            local ended
-            local reads = 0
-            for _ = 1, 4 do
-                scheduler.spawn(function ()
-                    local lock = new { timeout = 20 }
-                    while not ended do
-                        assert(lock:rdlock("key"))
-                        reads = reads + 1
-                        scheduler.sleep(0.004)
-                        lock:unlock()
-                    end
-                end)
-            end
-            scheduler.spawn(function ()
-                local lock = new { timeout = 20 }
-                for _ = 1, 5 do
-                    scheduler.sleep(0.01)
-                    assert(lock:wrlock("key"))
-                    lock:unlock()
-                end
-                ended = true
-            end)
-            assert.is_true(scheduler.run())
-            assert.is_true(reads > 0)
-        end)
+        -- Each takes its share by `method`, and sleeps for so many seconds with it, or before it.
+        local READER, WRITER = { name = "reader", method = "rdlock" }, { name = "writer", method = "wrlock" }
 
-        it("writers that come one after the other do not keep a reader waiting", function ()
-            local ended
-            local writes = 0
-            for _ = 1, 4 do
+        for _, case in ipairs {
+            { crowd = READER, crowd_keeps = 0.004, other = WRITER, other_pauses = 0.01 },
+            { crowd = WRITER, crowd_keeps = 0.001, other = READER, other_pauses = 0.002 },
+        } do
+            local crowd, other = case.crowd, case.other
+            it(crowd.name .. "s that come one after the other do not keep a " .. other.name .. " waiting", function ()
+                local ended
+                local shares = 0
+                for _ = 1, 4 do
+                    scheduler.spawn(function ()
+                        local lock = new { timeout = 20 }
+                        while not ended do
+                            assert(lock[crowd.method](lock, "key"))
+                            shares = shares + 1
+                            scheduler.sleep(case.crowd_keeps)
+                            lock:unlock()
+                        end
+                    end)
+                end
                 scheduler.spawn(function ()
                     local lock = new { timeout = 20 }
-                    while not ended do
-                        assert(lock:wrlock("key"))
-                        writes = writes + 1
-                        scheduler.sleep(0.001)
+                    for _ = 1, 5 do
+                        scheduler.sleep(case.other_pauses)
+                        assert(lock[other.method](lock, "key"))
                         lock:unlock()
                     end
+                    ended = true
                 end)
-            end
-            scheduler.spawn(function ()
-                local lock = new { timeout = 20 }
-                for _ = 1, 5 do
-                    scheduler.sleep(0.002)
-                    assert(lock:rdlock("key"))
-                    lock:unlock()
-                end
-                ended = true
+                assert.is_true(scheduler.run())
+                assert.is_true(shares > 0)
             end)
-            assert.is_true(scheduler.run())
-            assert.is_true(writes > 0)
-        end)
+        end
     end)
 
 
@@ -387,42 +338,8 @@ describe("rwlock", function ()
     end)
 
 
-    it("keys are strings as everywhere", function ()
+    it("raises for bad options of a call, at the line that called", function ()
         local lock = new()
-        assert.same(pack(nil, "nil key"), pack(lock:rdlock(nil)))
-        assert.same(pack(nil, "empty key"), pack(lock:trywrlock("")))
-        assert.same(pack(nil, "key too long"), pack(lock:wrlock(("k"):rep(65536))))
-        assert.same(pack(nil, "bad key type"), pack(lock:tryrdlock({})))
-        assert.same(pack(nil, "bad key type"), pack(lock:holder({})))
-        assert.equal(0, lock:rdlock(12))
-        assert.same(pack(nil, "held"), pack(new():trywrlock("12")))
-    end)
-
-
-    it("says that the dictionary was removed", function ()
-        assert(shdict.open("spec_removed_rwlock", { size = "64k" }))
-        local lock = assert(rwlock:new("spec_removed_rwlock"))
-        lock:wrlock("key")
-        shdict.remove("spec_removed_rwlock")
-        assert.same(pack(nil, "dictionary not found"), pack(lock:downgrade()))
-        assert.same(pack(nil, "dictionary not found"), pack(lock:unlock()))
-        assert.same(pack(nil, "dictionary not found"), pack(lock:rdlock("key")))
-    end)
-
-
-    it("raises for a wrong receiver of each method, and for bad options of a call, at the line that called", function ()
-        local lock = new()
-        for name, method in pairs(rwlock) do
-            if type(method) == "function" and name ~= "new" then
-                for _, receiver in ipairs { "key", 5, {}, false, print, rwlock } do
-                    assert.matches("^bad receiver of " .. name .. ": a lock object expected, got ",
-                                   blamed(function ()
-                                       local result = method(receiver, "key")
-                                       return result
-                                   end))
-                end
-            end
-        end
         assert.equal('unknown option "timeout" to tryrdlock: accepted are exptime and why',
                      blamed(function () lock:tryrdlock("key", { timeout = 1 }) end))
         assert.equal('bad option "why" to wrlock: a string expected, got 5',

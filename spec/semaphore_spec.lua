@@ -1,12 +1,11 @@
 local expect = require "spec.support.expect"
 local fixture = require "spec.support.fixture"
-local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
 local pack = require "spec.support.pack"
 local process = require "spec.support.process"
+local run = require("spec.support.tasks").run
 local scheduler = require "resty.holdfast.scheduler"
 local semaphore = require "resty.semaphore"
-local shdict = require "resty.shdict"
 
 local blamed = expect.blamed
 local in_time = expect.in_time
@@ -21,20 +20,8 @@ describe("semaphore", function ()
         return assert(semaphore:new("spec_semaphore", opts))
     end
 
-    local function run(fn)
-        local task = scheduler.spawn(fn)
-        scheduler.run()
-        assert(task:join())
-    end
-
 
     describe("new", function ()
-        it("takes a dictionary by its name or itself, and no others", function ()
-            assert.is_true(semaphore:new("spec_semaphore", { permits = 1 }):wait("by name"))
-            assert.is_true(semaphore:new(dict, { permits = 1 }):wait("by itself"))
-            assert.same({ nil, "dictionary not found" }, { semaphore:new("spec_nothing", { permits = 1 }) })
-        end)
-
         it("needs to know how many permits there are, and refuses what makes no sense", function ()
             local function message(opts)
                 return blamed(function ()
@@ -141,23 +128,6 @@ describe("semaphore", function ()
             assert.same({ 20, 3 }, { done, most })
             assert.same(pack(3, 0), pack(shared:count("key")))
         end)
-
-        for _, wait in ipairs { "wake", "poll" } do
-            it("wait with " .. wait .. " in the scheduler, without a host, and in one that only sleeps", function ()
-                local function try()
-                    local short = new(1, { exptime = 0.05 })
-                    short:wait("key")
-                    local other = new(1, { wait = wait })
-                    assert.is_true(other:wait("key"))
-                    assert.is_true(other:post("key"))
-                    assert.same(pack(nil, "not owner"), pack(short:post("key")))
-                end
-                run(try)
-                try()
-                hosts.set_host { name = "sleepy", sleep = none.sleep }
-                try()
-            end)
-        end
 
         it("a permit without exptime stays, one with it expires", function ()
             local object = new(1)
@@ -318,30 +288,6 @@ describe("semaphore", function ()
             assert.is_true(object:wait("key"))
         end)
 
-        it("a forked child neither has nor gives back the permits of its parent", function ()
-            local text = process.run [[
-                local ffi = require "ffi"
-                ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
-                local semaphore = require("resty.semaphore"):new("spec_semaphore", { permits = 2 })
-                semaphore:wait("key")
-                local pid = ffi.C.fork()
-                if pid == 0 then
-                    say("child", semaphore:count("key"))
-                    say("child", semaphore:post("key"))
-                    semaphore:wait("key", 0)
-                    say("child", semaphore:wait("key", 0))
-                    semaphore = nil
-                    collectgarbage()
-                    collectgarbage()
-                    os.exit(0, true)
-                end
-                ffi.C.waitpid(pid, nil, 0)
-                say("parent", semaphore:count("key"))
-                say("parent", semaphore:post("key"))
-            ]]
-            assert.equal("child\t1\t0\nchild\tnil\tnot owner\nchild\tnil\ttimeout\nparent\t1\t0\nparent\ttrue\n", text)
-        end)
-
         it("there are never more inside than there are permits", function ()
             dict:set("inside", 0)
             local source = [[
@@ -353,56 +299,14 @@ describe("semaphore", function ()
                     dict:incr("inside", -1)
                     assert(semaphore:post("key"))
                 end
-                say "done"
             ]]
-            local children = {}
-            for i = 1, 4 do
-                children[i] = process.start(source, { stderr = true })
-            end
-            for _, child in ipairs(children) do
-                assert.equal("done", child:hear())
-                assert.equal(0, child:wait())
-            end
+            process.run_together { source, source, source, source }
         end)
-    end)
-
-
-    it("keys are strings as everywhere", function ()
-        local object = new(1)
-        for _, method in ipairs { "wait", "post", "count" } do
-            assert.same(pack(nil, "nil key"), pack(object[method](object, nil)))
-            assert.same(pack(nil, "empty key"), pack(object[method](object, "")))
-            assert.same(pack(nil, "key too long"), pack(object[method](object, ("k"):rep(65536))))
-            assert.same(pack(nil, "bad key type"), pack(object[method](object, {})))
-        end
-        object:wait(12)
-        assert.is_true(object:post("12"))
-    end)
-
-
-    it("says that the dictionary was removed", function ()
-        assert(shdict.open("spec_removed_semaphore", { size = "64k" }))
-        local object = assert(semaphore:new("spec_removed_semaphore", { permits = 1 }))
-        object:wait("key")
-        shdict.remove("spec_removed_semaphore")
-        assert.same(pack(nil, "dictionary not found"), pack(object:post("key")))
-        assert.same(pack(nil, "dictionary not found"), pack(object:wait("key")))
     end)
 
 
     it("raises for misuse, at the line that called", function ()
         local object = new(1)
-        for name, method in pairs(semaphore) do
-            if type(method) == "function" and name ~= "new" then
-                for _, receiver in ipairs { "key", 5, {}, false, print, semaphore } do
-                    assert.matches("^bad receiver of " .. name .. ": a semaphore expected, got ",
-                                   blamed(function ()
-                                       local result = method(receiver, "key")
-                                       return result
-                                   end))
-                end
-            end
-        end
         for _, timeout in ipairs { -1, "1", print, false } do
             assert.matches("^bad timeout to wait: a number, 0 or more, expected, got ",
                            blamed(function () object:wait("key", timeout) end))

@@ -57,7 +57,7 @@ end
 
 -- `it` of busted; where something is missing, each claim is pending instead, and says what is.
 function _M.it_unless(missing)
-    return missing and function (text) busted.pending(text .. ": " .. missing) end or busted.it
+    return missing and function (text) return busted.pending(text .. ": " .. missing) end or busted.it
 end
 
 

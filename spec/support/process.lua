@@ -40,6 +40,22 @@ io.stdout:setvbuf("line")
 local say, hear = print, function () return io.read("*l") end
 ]]
 
+-- For children that fork: in_child(fn) runs fn in a forked child, and returns when that has ended. The child does not
+-- close its Lua state, unless fn does it by os.exit(0, true).
+_M.FORK = [[
+    local ffi = require "ffi"
+    ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
+    local function in_child(fn)
+        local pid = ffi.C.fork()
+        if pid == 0 then
+            fn()
+            io.stdout:flush()
+            ffi.C._exit(0)
+        end
+        ffi.C.waitpid(pid, nil, 0)
+    end
+]]
+
 
 local function now()
     return require("resty.holdfast.core").C.holdfast_now()
@@ -196,6 +212,20 @@ function _M.run(source, options)
     child.input = -1
     local text = child:hear_all()
     return text, child:wait()
+end
+
+
+-- Runs children at the same time. Each has to say "done" and nothing else, and to exit well.
+function _M.run_together(sources)
+    local children = {}
+    for i, source in ipairs(sources) do
+        children[i] = _M.start(source .. ' say "done"', { stderr = true })
+    end
+    for _, child in ipairs(children) do
+        child:expect "done"
+        local text, status = child:hear_all(), child:wait()
+        assert(text == "" and status == 0, text .. status)
+    end
 end
 
 
