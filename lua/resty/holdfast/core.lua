@@ -1,5 +1,5 @@
--- What all modules share of ffi/, as one table: the library `C`, its constants and errors, scratch memory, and the checks
--- of arguments.
+-- What all modules share of ffi/, as one table: the library `C`, its constants and errors, scratch memory, and the
+-- checks of arguments.
 
 local errors = require "resty.holdfast.ffi.errors"
 local library = require "resty.holdfast.ffi.library"

@@ -4,24 +4,13 @@ local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 
-local C = core.C
-local bad_argument = checks.bad_argument
-local check_zone = checks.check_zone
-local enter = core.enter
-local ffi_new = ffi.new
-local floor = math.floor
-local grow = core.grow
-local ipairs = ipairs
-local is_whole = checks.is_whole
-local leave = core.leave
-local loose_count = checks.loose_count
-local reason = core.reason
-local tonumber = tonumber
-local type = type
+local C, answer, enter, grow, leave, reason = core.C, core.answer, core.enter, core.grow, core.leave, core.reason
+local bad_argument, check_zone = checks.bad_argument, checks.check_zone
+local ffi_new, floor, ipairs, tonumber, type = ffi.new, math.floor, ipairs, tonumber, type
+local is_whole, loose_count = checks.is_whole, checks.loose_count
 local unpack_keys = core.unpack_keys
 
-local BUFFER = core.BUFFER
-local OK = core.OK
+local BUFFER, OK = core.BUFFER, core.OK
 
 local cursor_type = ffi.typeof("uint64_t[1]")
 local stats_type = ffi.typeof("holdfast_stats")
@@ -29,8 +18,7 @@ local stats_type = ffi.typeof("holdfast_stats")
 local CURSOR_MAX = 2 ^ 53
 local STATS = {
     "entries", "bytes_used", "bytes_free", "hits", "misses", "evictions", "expirations", "repairs", "mutex_waits",
-    "lock_waits", "lock_wakes", "lock_reserved_ms", "lives_unknown",
-    "words_mended",
+    "lock_waits", "lock_wakes", "lock_reserved_ms", "lives_unknown", "words_mended",
 }
 
 local methods = {}
@@ -38,50 +26,50 @@ local methods = {}
 
 function methods.flush_all(zone)
     local code = C.holdfast_flush_all(check_zone(zone, "flush_all"))
-    if code ~= OK then
-        return nil, reason(code)
+    return answer(code, true)
+end
+
+
+-- How many at most. The line to blame is the one that called the method.
+local function read_max(max_count, default)
+    if max_count == nil then
+        return default
+    elseif is_whole(max_count) then
+        return max_count
     end
-    return true
+    return loose_count(max_count) or bad_argument("max_count", "a number", max_count, 4)
 end
 
 
 function methods.flush_expired(zone, max_count)
     local handle = check_zone(zone, "flush_expired")
-    if max_count == nil then
-        max_count = 0
-    elseif not is_whole(max_count) then
-        max_count = loose_count(max_count) or bad_argument("max_count", "a number", max_count)
-    end
+    max_count = read_max(max_count, 0)
     local frame = enter()
     local code = C.holdfast_flush_expired(handle, max_count, frame.count)
     local count = frame.count[0]
     leave()
-    if code ~= OK then
-        return nil, reason(code)
-    end
-    return count
+    return answer(code, count)
+end
+
+
+-- The keys that a call has packed into the frame, which is left; nil and the reason.
+local function keys_in(frame, code)
+    local keys = code == OK and unpack_keys(frame)
+    leave()
+    return answer(code, keys)
 end
 
 
 function methods.get_keys(zone, max_count)
     local handle = check_zone(zone, "get_keys")
-    if max_count == nil then
-        max_count = 1024
-    elseif not is_whole(max_count) then
-        max_count = loose_count(max_count) or bad_argument("max_count", "a number", max_count)
-    end
+    max_count = read_max(max_count, 1024)
     local frame = enter()
     local code = C.holdfast_keys(handle, max_count, frame.value, frame.count)
     while code == BUFFER do
         grow(frame)
         code = C.holdfast_keys(handle, max_count, frame.value, frame.count)
     end
-    local keys = code == OK and unpack_keys(frame)
-    leave()
-    if code ~= OK then
-        return nil, reason(code)
-    end
-    return keys
+    return keys_in(frame, code)
 end
 
 
@@ -113,10 +101,9 @@ function methods.scan(zone, cursor, count, prefix)
         grow(frame)
         code = C.holdfast_scan(handle, cursor_ptr, count, prefix, #prefix, frame.value, frame.count)
     end
-    local keys = code == OK and unpack_keys(frame)
-    leave()
-    if code ~= OK then
-        return nil, reason(code)
+    local keys, err = keys_in(frame, code)
+    if not keys then
+        return nil, err
     end
     return tonumber(cursor_ptr[0]), keys
 end

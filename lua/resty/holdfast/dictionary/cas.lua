@@ -3,29 +3,16 @@
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
-local tables = require "resty.holdfast.dictionary.tables"
 
-local C = core.C
-local bad_duration = checks.bad_duration
-local bad_whole = checks.bad_whole
-local check_zone = checks.check_zone
-local encode = tables.encode
-local enter = core.enter
-local ffi_copy = ffi.copy
-local ffi_new = ffi.new
-local is_duration = core.is_duration
-local is_whole = checks.is_whole
-local key_string = core.key_string
-local leave = core.leave
-local reason = core.reason
+local C, enter, leave, reason = core.C, core.enter, core.leave, core.reason
+local bad_duration, bad_whole = checks.bad_duration, checks.bad_whole
+local encode = require("resty.holdfast.dictionary.tables").encode
+local ffi_copy, ffi_new = ffi.copy, ffi.new
+local is_duration, is_whole = core.is_duration, checks.is_whole
+local locate, scalar = checks.locate, checks.scalar
 local type = type
 
-local BOOLEAN = core.BOOLEAN
-local NIL = core.NIL
-local NUMBER = core.NUMBER
-local OK = core.OK
-local STRING = core.STRING
-local TABLE = core.TABLE
+local OK, STRING, TABLE = core.OK, core.STRING, core.TABLE
 
 local methods = {}
 
@@ -65,21 +52,14 @@ end
 
 -- False when the value is of a type that no dictionary stores without more ado.
 local function put(slot, value)
-    local kind = type(value)
-    if kind == "string" then
-        put_bytes(slot, STRING, value)
-    elseif kind == "number" then
-        slot.value.type = NUMBER
-        slot.value.number = value
-    elseif kind == "boolean" then
-        slot.value.type = BOOLEAN
-        slot.value.number = value and 1 or 0
-    elseif value == nil then
-        slot.value.type = NIL
-    else
-        return false
+    local kind, bytes, _, number = scalar(value)
+    if kind == STRING then
+        put_bytes(slot, STRING, bytes)
+    elseif kind then
+        slot.value.type = kind
+        slot.value.number = number
     end
-    return true
+    return kind ~= nil
 end
 
 
@@ -117,8 +97,6 @@ end
 
 
 function methods.cas(zone, key, old, new, exptime, flags)
-    local handle = check_zone(zone, "cas")
-
     if not exptime then
         exptime = 0
     elseif not is_duration(exptime) then
@@ -129,11 +107,10 @@ function methods.cas(zone, key, old, new, exptime, flags)
     elseif not is_whole(flags) then
         bad_whole("flags", flags)
     end
-
-    local err
-    key, err = key_string(key)
-    if not key then
-        return nil, err
+    local handle
+    handle, key = locate(zone, key, "cas")
+    if not handle then
+        return nil, key
     end
     local code, forcible = swap(enter(), zone, handle, key, old, new, exptime, flags)
     leave()

@@ -1,16 +1,15 @@
--- The arguments of a dictionary's methods. What raises is called by a method itself (or by what the method returns the
--- result of): the line to blame is the one that called the method.
+-- The arguments of a dictionary's methods. What raises is called by a method itself (or by a function that the method
+-- tail-calls): the line to blame is the one that called the method.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 
-local describe = core.describe
-local error = error
+local describe, is_duration, key_string = core.describe, core.is_duration, core.key_string
+local error, floor, tonumber, type = error, math.floor, tonumber, type
 local ffi_istype = ffi.istype
-local floor = math.floor
-local is_duration = core.is_duration
-local tonumber = tonumber
-local type = type
+
+local BOOLEAN, NIL, NUMBER, STRING = core.BOOLEAN, core.NIL, core.NUMBER, core.STRING
+local KEY_MAX = core.KEY_MAX
 
 local handle_type = ffi.typeof("holdfast_dict *")
 
@@ -22,19 +21,53 @@ local NO_INTEGER = 2 ^ 31
 local _M = {}
 
 
+local function bad_zone(zone, method)
+    error('bad "zone" argument: a dictionary expected, got ' .. describe(zone) .. "; call it as dict:" .. method
+          .. "(...)", 4)
+end
+
+
 -- The C handle of a dictionary.
 function _M.check_zone(zone, method)
     local handle = type(zone) == "table" and zone[1]
     if not ffi_istype(handle_type, handle) then
-        error('bad "zone" argument: a dictionary expected, got ' .. describe(zone) .. "; call it as dict:" .. method
-              .. "(...)", 3)
+        bad_zone(zone, method)
     end
     return handle
 end
 
 
-function _M.bad_duration(name, given)
-    error('bad "' .. name .. '" argument: a number of seconds, 0 or more, expected, got ' .. describe(given), 3)
+-- The C handle of a dictionary, and a key of it as the library takes it; nil and the reason for what is no key. Most
+-- keys are strings: one call checks both.
+function _M.locate(zone, key, method)
+    local handle = type(zone) == "table" and zone[1]
+    if not ffi_istype(handle_type, handle) then
+        bad_zone(zone, method)
+    end
+    if type(key) == "string" and #key > 0 and #key <= KEY_MAX then
+        return handle, key
+    end
+    local err
+    key, err = key_string(key)
+    if not key then
+        return nil, err
+    end
+    return handle, key
+end
+
+
+-- A single value as the library takes it: type, bytes, their number, and a number. Nothing for any other.
+function _M.scalar(value)
+    local kind = type(value)
+    if kind == "string" then
+        return STRING, value, #value, 0
+    elseif kind == "number" then
+        return NUMBER, nil, 0, value
+    elseif kind == "boolean" then
+        return BOOLEAN, nil, 0, value and 1 or 0
+    elseif value == nil then
+        return NIL, nil, 0, 0
+    end
 end
 
 
@@ -82,14 +115,20 @@ function _M.is_whole(number)
 end
 
 
-function _M.bad_whole(name, given)
-    error('bad "' .. name .. '" argument: a whole number, 0 to 4294967295, expected, got ' .. describe(given), 3)
+-- For what has rules of its own; `accepted` says them. `level`: of the line to blame, if a method does not call this
+-- itself.
+function _M.bad_argument(name, accepted, given, level)
+    error('bad "' .. name .. '" argument: ' .. accepted .. " expected, got " .. describe(given), level or 3)
 end
 
 
--- For what has rules of its own; `accepted` says them.
-function _M.bad_argument(name, accepted, given)
-    error('bad "' .. name .. '" argument: ' .. accepted .. " expected, got " .. describe(given), 3)
+function _M.bad_duration(name, given)
+    _M.bad_argument(name, "a number of seconds, 0 or more,", given, 4)
+end
+
+
+function _M.bad_whole(name, given)
+    _M.bad_argument(name, "a whole number, 0 to 4294967295,", given, 4)
 end
 
 

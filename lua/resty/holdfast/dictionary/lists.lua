@@ -4,23 +4,14 @@ local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 
-local C = core.C
-local check_zone = checks.check_zone
-local enter = core.enter
+local C, answer, enter, grow, leave = core.C, core.answer, core.enter, core.grow, core.leave
 local ffi_str = ffi.string
-local grow = core.grow
-local key_string = core.key_string
-local leave = core.leave
+local locate, scalar = checks.locate, checks.scalar
 local reason = core.reason
-local type = type
 
-local BUFFER = core.BUFFER
-local LEFT = core.LEFT
-local NOT_FOUND = core.NOT_FOUND
-local NUMBER = core.NUMBER
-local OK = core.OK
-local RIGHT = core.RIGHT
-local STRING = core.STRING
+local BUFFER, NOT_FOUND, OK = core.BUFFER, core.NOT_FOUND, core.OK
+local LEFT, RIGHT = core.LEFT, core.RIGHT
+local NUMBER, STRING = core.NUMBER, core.STRING
 
 local methods = {}
 
@@ -29,31 +20,20 @@ local POP_METHODS = { [LEFT] = "lpop", [RIGHT] = "rpop" }
 
 
 local function push(zone, side, key, value)
-    local handle = check_zone(zone, PUSH_METHODS[side])
-    local err
-    key, err = key_string(key)
-    if not key then
-        return nil, err
+    local handle
+    handle, key = locate(zone, key, PUSH_METHODS[side])
+    if not handle then
+        return nil, key
     end
-
-    local value_type = type(value)
-    local data, length, number = nil, 0, 0
-    if value_type == "string" then
-        value_type, data, length = STRING, value, #value
-    elseif value_type == "number" then
-        value_type, number = NUMBER, value
-    else
+    local kind, data, length, number = scalar(value)
+    if kind ~= STRING and kind ~= NUMBER then
         return nil, "bad value type"
     end
-
     local frame = enter()
-    local code = C.holdfast_push(handle, key, #key, side, value_type, data, length, number, frame.count)
+    local code = C.holdfast_push(handle, key, #key, side, kind, data, length, number, frame.count)
     local count = frame.count[0]
     leave()
-    if code ~= OK then
-        return nil, reason(code)
-    end
-    return count
+    return answer(code, count)
 end
 
 
@@ -68,13 +48,11 @@ end
 
 
 local function pop(zone, side, key)
-    local handle = check_zone(zone, POP_METHODS[side])
-    local err
-    key, err = key_string(key)
-    if not key then
-        return nil, err
+    local handle
+    handle, key = locate(zone, key, POP_METHODS[side])
+    if not handle then
+        return nil, key
     end
-
     local frame = enter()
     local value = frame.value
     local code = C.holdfast_pop(handle, key, #key, side, value)
@@ -106,20 +84,16 @@ end
 
 
 function methods.llen(zone, key)
-    local handle = check_zone(zone, "llen")
-    local err
-    key, err = key_string(key)
-    if not key then
-        return nil, err
+    local handle
+    handle, key = locate(zone, key, "llen")
+    if not handle then
+        return nil, key
     end
     local frame = enter()
     local code = C.holdfast_llen(handle, key, #key, frame.count)
     local count = frame.count[0]
     leave()
-    if code ~= OK then
-        return nil, reason(code)
-    end
-    return count
+    return answer(code, count)
 end
 
 

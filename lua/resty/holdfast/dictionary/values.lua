@@ -5,39 +5,19 @@ local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local tables = require "resty.holdfast.dictionary.tables"
 
-local C = core.C
-local bad_argument = checks.bad_argument
-local bad_duration = checks.bad_duration
-local check_zone = checks.check_zone
-local decode = tables.decode
-local encode = tables.encode
-local enter = core.enter
-local error = error
+local C, answer, enter, grow, leave = core.C, core.answer, core.enter, core.grow, core.leave
+local bad_argument, bad_duration = checks.bad_argument, checks.bad_duration
+local decode, encode = tables.decode, tables.encode
+local error, tonumber, type = error, tonumber, type
 local ffi_str = ffi.string
-local grow = core.grow
-local is_duration = core.is_duration
-local is_whole = checks.is_whole
-local key_string = core.key_string
-local leave = core.leave
-local loose_duration = checks.loose_duration
-local loose_flags = checks.loose_flags
+local is_duration, is_whole = core.is_duration, checks.is_whole
+local locate, scalar = checks.locate, checks.scalar
+local loose_duration, loose_flags = checks.loose_duration, checks.loose_flags
 local reason = core.reason
-local tonumber = tonumber
-local type = type
 
-local ADD = core.ADD
-local BOOLEAN = core.BOOLEAN
-local BUFFER = core.BUFFER
-local NIL = core.NIL
-local NOT_FOUND = core.NOT_FOUND
-local NUMBER = core.NUMBER
-local OK = core.OK
-local REPLACE = core.REPLACE
-local SAFE_ADD = core.SAFE_ADD
-local SAFE_SET = core.SAFE_SET
-local SET = core.SET
-local STRING = core.STRING
-local TABLE = core.TABLE
+local ADD, REPLACE, SAFE_ADD, SAFE_SET, SET = core.ADD, core.REPLACE, core.SAFE_ADD, core.SAFE_SET, core.SET
+local BOOLEAN, NIL, NUMBER, STRING, TABLE = core.BOOLEAN, core.NIL, core.NUMBER, core.STRING, core.TABLE
+local BUFFER, NOT_FOUND, OK = core.BUFFER, core.NOT_FOUND, core.OK
 
 local methods = {}
 
@@ -47,51 +27,39 @@ local STORE_METHODS = {
 
 
 local function store(zone, op, key, value, exptime, flags)
-    local handle = check_zone(zone, STORE_METHODS[op])
-
     if not exptime then
         exptime = 0
     elseif not is_duration(exptime) then
         exptime = loose_duration(exptime) or bad_duration("exptime", exptime)
     end
-
     if not flags then
         flags = 0
     elseif not is_whole(flags) then
         flags = loose_flags(flags) or bad_argument("flags", "a number", flags)
     end
-
-    local err
-    key, err = key_string(key)
-    if not key then
-        return nil, err
+    local handle
+    handle, key = locate(zone, key, STORE_METHODS[op])
+    if not handle then
+        return nil, key
     end
 
-    local value_type = type(value)
-    local data, length, number = nil, 0, 0
-    if value_type == "string" then
-        value_type, data, length = STRING, value, #value
-    elseif value_type == "number" then
-        value_type, number = NUMBER, value
-    elseif value_type == "boolean" then
-        value_type, number = BOOLEAN, value and 1 or 0
-    elseif value == nil then
-        if op ~= SET and op ~= SAFE_SET then
-            return false, "attempt to add or replace nil values", false
+    local kind, data, length, number = scalar(value)
+    if kind == NIL and op ~= SET and op ~= SAFE_SET then
+        return false, "attempt to add or replace nil values", false
+    elseif not kind then
+        if type(value) ~= "table" or not zone.tables then
+            return nil, "bad value type"
         end
-        value_type = NIL
-    elseif value_type == "table" and zone.tables then
+        local err
         data, err = encode(value)
         if not data then
             return nil, err
         end
-        value_type, length = TABLE, #data
-    else
-        return nil, "bad value type"
+        kind, length, number = TABLE, #data, 0
     end
 
     local frame = enter()
-    local code = C.holdfast_store(handle, op, key, #key, value_type, data, length, number, exptime, flags, frame.int)
+    local code = C.holdfast_store(handle, op, key, #key, kind, data, length, number, exptime, flags, frame.int)
     local forcible = frame.int[0] ~= 0
     leave()
     if code == OK then
@@ -127,11 +95,10 @@ end
 
 
 function methods.delete(zone, key)
-    local handle = check_zone(zone, "delete")
-    local err
-    key, err = key_string(key)
-    if not key then
-        return nil, err
+    local handle
+    handle, key = locate(zone, key, "delete")
+    if not handle then
+        return nil, key
     end
     local code = C.holdfast_delete(handle, key, #key)
     if code == OK then
@@ -157,88 +124,73 @@ local function read_value(zone, value)
 end
 
 
+-- Reads into the frame. No tail calls: those of C functions are not compiled.
+local function read(handle, key, frame, stale)
+    local code
+    if stale then
+        code = C.holdfast_get_stale(handle, key, #key, frame.value, frame.int)
+    else
+        code = C.holdfast_get(handle, key, #key, frame.value)
+    end
+    return code
+end
+
+
 -- A value that was longer than the buffer is read again. It may have grown once more, or gone, since.
-local function get_long(handle, key, frame)
+local function read_long(handle, key, frame, stale)
     local code
     repeat
         grow(frame)
-        code = C.holdfast_get(handle, key, #key, frame.value)
+        code = read(handle, key, frame, stale)
     until code ~= BUFFER
     return code
 end
 
 
-function methods.get(zone, key)
-    local handle = check_zone(zone, "get")
-    local err
-    key, err = key_string(key)
-    if not key then
-        return nil, err
-    end
-
-    local frame = enter()
-    local value, flags = frame.value, nil
-    local code = C.holdfast_get(handle, key, #key, value)
-    if code == BUFFER then
-        code = get_long(handle, key, frame)
-    end
-    if code == OK then
-        flags = value.flags
-        value, err = read_value(zone, value)
-    end
-    leave()
-    if code == OK then
+-- get and get_stale, which say of a value whether it has expired.
+local function getter(method, stale)
+    return function (zone, key)
+        local handle
+        handle, key = locate(zone, key, method)
+        if not handle then
+            return nil, key
+        end
+        local frame = enter()
+        local value = frame.value
+        local code = read(handle, key, frame, stale)
+        if code == BUFFER then
+            code = read_long(handle, key, frame, stale)
+        end
+        local flags, expired, err
+        if code == OK then
+            flags, expired = value.flags, stale and frame.int[0] ~= 0
+            value, err = read_value(zone, value)
+        end
+        leave()
         if err then
             return nil, err
+        elseif code == NOT_FOUND then
+            return nil
+        elseif code ~= OK then
+            return nil, reason(code)
+        elseif stale then
+            return value, flags ~= 0 and flags or nil, expired
         elseif flags ~= 0 then
             return value, flags
         end
         return value
-    elseif code == NOT_FOUND then
-        return nil
     end
-    return nil, reason(code)
 end
 
-
-function methods.get_stale(zone, key)
-    local handle = check_zone(zone, "get_stale")
-    local err
-    key, err = key_string(key)
-    if not key then
-        return nil, err
-    end
-
-    local frame = enter()
-    local value, flags, stale = frame.value, nil, nil
-    local code = C.holdfast_get_stale(handle, key, #key, value, frame.int)
-    while code == BUFFER do  -- as get_long
-        grow(frame)
-        code = C.holdfast_get_stale(handle, key, #key, value, frame.int)
-    end
-    if code == OK then
-        flags, stale = value.flags, frame.int[0] ~= 0
-        value, err = read_value(zone, value)
-    end
-    leave()
-    if code == OK then
-        if err then
-            return nil, err
-        end
-        return value, flags ~= 0 and flags or nil, stale
-    elseif code == NOT_FOUND then
-        return nil
-    end
-    return nil, reason(code)
-end
+methods.get = getter("get", false)
+methods.get_stale = getter("get_stale", true)
 
 
 function methods.incr(zone, key, value, init, init_ttl)
-    local handle = check_zone(zone, "incr")
-    local err
-    key, err = key_string(key)
-    if not key then
-        return nil, err
+    local handle
+    handle, key = locate(zone, key, "incr")
+    if not handle then
+        return nil, key
     end
 
     local by = tonumber(value)
@@ -285,40 +237,32 @@ end
 
 
 function methods.ttl(zone, key)
-    local handle = check_zone(zone, "ttl")
-    local err
-    key, err = key_string(key)
-    if not key then
-        return nil, err
+    local handle
+    handle, key = locate(zone, key, "ttl")
+    if not handle then
+        return nil, key
     end
     local frame = enter()
     local code = C.holdfast_ttl(handle, key, #key, frame.double)
     local seconds = frame.double[0]
     leave()
-    if code ~= OK then
-        return nil, reason(code)
-    end
-    return seconds
+    return answer(code, seconds)
 end
 
 
 function methods.expire(zone, key, exptime)
-    local handle = check_zone(zone, "expire")
     if not is_duration(exptime) then
         -- As in the original, which takes a negative one for none.
         local seconds = tonumber(exptime) or bad_duration("exptime", exptime)
         exptime = loose_duration(seconds) or 0
     end
-    local err
-    key, err = key_string(key)
-    if not key then
-        return nil, err
+    local handle
+    handle, key = locate(zone, key, "expire")
+    if not handle then
+        return nil, key
     end
     local code = C.holdfast_expire(handle, key, #key, exptime)
-    if code ~= OK then
-        return nil, reason(code)
-    end
-    return true
+    return answer(code, true)
 end
 
 

@@ -6,6 +6,8 @@ local C = require("resty.holdfast.ffi.library").C
 
 local ffi_str = ffi.string
 
+local OK = constants.OK
+
 local _M = {}
 
 
@@ -40,6 +42,15 @@ local TEXTS = {
 -- What a call on a key reports for a code.
 function _M.reason(code)
     return TEXTS[code] or sentence(code)
+end
+
+
+-- The value, after a call that succeeded; otherwise nil and the reason.
+function _M.answer(code, value)
+    if code == OK then
+        return value
+    end
+    return nil, TEXTS[code] or sentence(code)
 end
 
 

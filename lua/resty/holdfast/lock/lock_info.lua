@@ -3,15 +3,9 @@
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 
-local C = core.C
-local enter = core.enter
-local ffi_new = ffi.new
-local ffi_str = ffi.string
-local key_string = core.key_string
-local leave = core.leave
-local min = math.min
-local reason = core.reason
-local tonumber = tonumber
+local C, enter, key_string, leave, reason = core.C, core.enter, core.key_string, core.leave, core.reason
+local ffi_new, ffi_str = ffi.new, ffi.string
+local min, tonumber = math.min, tonumber
 
 local holders_type = ffi.typeof("holdfast_holder[?]")
 
@@ -69,6 +63,11 @@ end
 
 -- How many hold the key, and how many wait for it; nil and the reason. At most `max` of the holders are written.
 local function look(handle, key, holders, max)
+    local err
+    key, err = key_string(key)
+    if not key then
+        return nil, err
+    end
     local frame = enter()
     local code = C.holdfast_holders(handle, key, #key, holders, max, frame.count, frame.count2)
     local held, waiters = tonumber(frame.count[0]), tonumber(frame.count2[0])
@@ -80,18 +79,12 @@ local function look(handle, key, holders, max)
 end
 
 
--- An array of those who hold the key, the one first who has held it longest, but at most `max`; empty where nobody
--- does. nil and the reason where that cannot be said.
+-- An array of the holders of the key, at most `max`, longest holder first. nil and the reason where that cannot be
+-- said.
 function _M.find_all(handle, key, max)
-    local err
-    key, err = key_string(key)
-    if not key then
-        return nil, err
-    end
     max = min(max, HOLDERS_MAX)
     local found = ffi_new(holders_type, max)
-    local held
-    held, err = look(handle, key, found, max)
+    local held, err = look(handle, key, found, max)
     if not held then
         return nil, err
     end
@@ -105,11 +98,6 @@ end
 
 -- How many wait for the key; nil and the reason.
 function _M.count_waiters(handle, key)
-    local err
-    key, err = key_string(key)
-    if not key then
-        return nil, err
-    end
     local held, waiters = look(handle, key, nil, 0)
     if not held then
         return nil, waiters
