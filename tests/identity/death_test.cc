@@ -92,13 +92,13 @@ class DeathSeenAfter : public testing::Test {
   const ScratchDirectory directory_;
 };
 
-TEST_F(DeathSeenAfter, RunningOutOfDescriptors) { expect_found_out(run_out_of_descriptors); }
-TEST_F(DeathSeenAfter, ClosingAllDescriptors) { expect_found_out(close_everything); }
-TEST_F(DeathSeenAfter, LockingAllOfOtherFilesInstead) { expect_found_out(lock_other_files_instead); }
-TEST_F(DeathSeenAfter, ChangingTheUser) { expect_found_out(become_nobody); }
-TEST_F(DeathSeenAfter, ChangingTheRoot) { expect_found_out(change_root); }
+TEST_F(DeathSeenAfter, running_out_of_descriptors) { expect_found_out(run_out_of_descriptors); }
+TEST_F(DeathSeenAfter, closing_all_descriptors) { expect_found_out(close_everything); }
+TEST_F(DeathSeenAfter, locking_all_of_other_files_instead) { expect_found_out(lock_other_files_instead); }
+TEST_F(DeathSeenAfter, changing_the_user) { expect_found_out(become_nobody); }
+TEST_F(DeathSeenAfter, changing_the_root) { expect_found_out(change_root); }
 
-TEST_F(DeathSeenAfter, NothingThatKeepsItFromAskingIsHiddenFromWhoWantsTheLock) {
+TEST_F(DeathSeenAfter, nothing_that_keeps_it_from_asking_is_hidden_from_who_wants_the_lock) {
   // Descriptors closed, and the paths gone: nobody can be asked.
   Child seeker([&](Channel& parent) {
     Dict dict("dict");

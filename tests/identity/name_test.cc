@@ -51,18 +51,18 @@ class IdentityName : public testing::TestWithParam<bool> {
   Child holder_{take_part};
 };
 
-TEST_P(IdentityName, IsKeptForTheUsersOfADeletedFile) {
+TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file) {
   ASSERT_EQ(::unlink(file_.c_str()), 0);
   expect_one_holder();
 }
 
-TEST_P(IdentityName, IsKeptForTheUsersOfAFileThatACopyOfItReplaced) {
+TEST_P(IdentityName, is_kept_for_the_users_of_a_file_that_a_copy_of_it_replaced) {
   std::filesystem::copy_file(file_, file_ + ".copy");
   ASSERT_EQ(::rename((file_ + ".copy").c_str(), file_.c_str()), 0);
   expect_one_holder();
 }
 
-TEST_P(IdentityName, IsKeptForTheUsersOfAFileThatAnotherOnesReplaced) {
+TEST_P(IdentityName, is_kept_for_the_users_of_a_file_that_another_ones_replaced) {
   Child other([](Channel& parent) {
     Dict dict("other", {.persist = GetParam()});
     parent.say(in_words(dict.status));
@@ -74,7 +74,7 @@ TEST_P(IdentityName, IsKeptForTheUsersOfAFileThatAnotherOnesReplaced) {
   expect_one_holder();
 }
 
-TEST_P(IdentityName, IsKeptForAForkedChildThatInheritedTheFile) {
+TEST_P(IdentityName, is_kept_for_a_forked_child_that_inherited_the_file) {
   Child parent_process([](Channel& parent) {
     const Dict dict("dict", {.persist = GetParam()});
     const pid_t child = ::fork();
@@ -96,7 +96,7 @@ TEST_P(IdentityName, IsKeptForAForkedChildThatInheritedTheFile) {
   ::kill(child, SIGKILL);
 }
 
-TEST_P(IdentityName, ComesBackWithTheFile) {
+TEST_P(IdentityName, comes_back_with_the_file) {
   ASSERT_EQ(::rename(file_.c_str(), (directory_ / "away").c_str()), 0);
   {
     Child newcomer(take_part);
@@ -108,7 +108,7 @@ TEST_P(IdentityName, ComesBackWithTheFile) {
   EXPECT_EQ(newcomer.ask("lock"), "locked");
 }
 
-TEST_P(IdentityName, IsFreeAfterARemovalThoughUsersHaveNotLookedYet) {
+TEST_P(IdentityName, is_free_after_a_removal_though_users_have_not_looked_yet) {
   for (int i = 0; i < 3; ++i) {
     Child remover([](Channel& parent) {
       parent.say(in_words(holdfast_remove("dict", 4)));
@@ -122,7 +122,7 @@ TEST_P(IdentityName, IsFreeAfterARemovalThoughUsersHaveNotLookedYet) {
   EXPECT_EQ(holder_.ask("held"), "no");
 }
 
-TEST_P(IdentityName, IsFreeHoweverManyUsersOfRemovedFilesAreLeft) {
+TEST_P(IdentityName, is_free_however_many_users_of_removed_files_are_left) {
   std::vector<std::unique_ptr<Child>> idle;
   for (int i = 0; i < 100; ++i) {
     idle.push_back(std::make_unique<Child>(remove_and_take_part));
@@ -131,7 +131,7 @@ TEST_P(IdentityName, IsFreeHoweverManyUsersOfRemovedFilesAreLeft) {
 }
 
 // The note of a removal says nothing of the file that came after it.
-TEST_P(IdentityName, IsKeptForTheUsersOfADeletedFileThatFollowedARemovedOne) {
+TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_that_followed_a_removed_one) {
   Child second(remove_and_take_part);
   ASSERT_EQ(second.hear(), "ready");
   ASSERT_EQ(second.ask("lock"), "ok");
@@ -141,7 +141,7 @@ TEST_P(IdentityName, IsKeptForTheUsersOfADeletedFileThatFollowedARemovedOne) {
   EXPECT_EQ(second.ask("held"), "yes");
 }
 
-TEST_P(IdentityName, IsRefusedToAProcessThatHadTheRemovedFileAndOpensItsSuccessorLate) {
+TEST_P(IdentityName, is_refused_to_a_process_that_had_the_removed_file_and_opens_its_successor_late) {
   // The holder's file is removed, its successor deleted while it is in use: the holder, too, is a newcomer now.
   Child second(remove_and_take_part);
   ASSERT_EQ(second.hear(), "ready");

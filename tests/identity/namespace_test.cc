@@ -89,16 +89,18 @@ class IdentityNamespace : public testing::Test {
   Child outside_{[](Channel& test) { return obey(test); }};
 };
 
-TEST_F(IdentityNamespace, OfProcessIdsIsNoBorder) { expect_one_world(CLONE_NEWPID, be_as_it_is); }
+TEST_F(IdentityNamespace, of_process_ids_is_no_border) { expect_one_world(CLONE_NEWPID, be_as_it_is); }
 
-TEST_F(IdentityNamespace, OfUsersIsNoBorderForTheSameUser) {
+TEST_F(IdentityNamespace, of_users_is_no_border_for_the_same_user) {
   if (::geteuid() != 0) GTEST_SKIP() << "maps root";
   expect_one_world(CLONE_NEWUSER, be_root_as_outside);
 }
 
-TEST_F(IdentityNamespace, OfUsersWithoutAMapIsNoBorderForTheSameUser) { expect_one_world(CLONE_NEWUSER, be_as_it_is); }
+TEST_F(IdentityNamespace, of_users_without_a_map_is_no_border_for_the_same_user) {
+  expect_one_world(CLONE_NEWUSER, be_as_it_is);
+}
 
-TEST_F(IdentityNamespace, OfTimeIsRefusedWhileTheWorldIsInUseAndMakesItsOwnAfterwards) {
+TEST_F(IdentityNamespace, of_time_is_refused_while_the_world_is_in_use_and_makes_its_own_afterwards) {
   ASSERT_EQ(outside_.ask("lock"), "ok");
   const auto in_another_time = [](Channel& test) { return hand_on(test, kNewTime, be_ahead_by_a_day); };
   {

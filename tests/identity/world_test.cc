@@ -40,7 +40,7 @@ class IdentityWorld : public testing::Test {
   const ScratchDirectory directory_;
 };
 
-TEST_F(IdentityWorld, ProcessesWithBootIdsOfTheirOwnShareWhatTheyUse) {
+TEST_F(IdentityWorld, processes_with_boot_ids_of_their_own_share_what_they_use) {
   for (const auto body : {obey_as_ever, obey_one_that_persists}) {
     Child holder(body);
     ASSERT_EQ(holder.hear(), "ready");
@@ -67,7 +67,7 @@ TEST_F(IdentityWorld, ProcessesWithBootIdsOfTheirOwnShareWhatTheyUse) {
   }
 }
 
-TEST_F(IdentityWorld, WhereTheTableWasDeletedNewcomersAreRefusedAndTheLockStaysHeld) {
+TEST_F(IdentityWorld, where_the_table_was_deleted_newcomers_are_refused_and_the_lock_stays_held) {
   for (const auto body : {obey_as_ever, obey_one_that_persists}) {
     Child holder(body);
     ASSERT_EQ(holder.hear(), "ready");
@@ -86,7 +86,7 @@ TEST_F(IdentityWorld, WhereTheTableWasDeletedNewcomersAreRefusedAndTheLockStaysH
   }
 }
 
-TEST_F(IdentityWorld, WhatAWorldThatIsGoneLeftInAPersistentDictionaryIsDataOnly) {
+TEST_F(IdentityWorld, what_a_world_that_is_gone_left_in_a_persistent_dictionary_is_data_only) {
   Child holder(obey_one_that_persists);
   ASSERT_EQ(holder.hear(), "ready");
   ASSERT_EQ(holder.ask("set"), "ok");
@@ -102,7 +102,7 @@ TEST_F(IdentityWorld, WhatAWorldThatIsGoneLeftInAPersistentDictionaryIsDataOnly)
   EXPECT_GT(std::stoull(next.ask("number")), std::stoull(number));
 }
 
-TEST_F(IdentityWorld, ACopyOfTheTableIsNotTheTable) {
+TEST_F(IdentityWorld, a_copy_of_the_table_is_not_the_table) {
   Child holder(obey_one_that_persists);
   ASSERT_EQ(holder.hear(), "ready");
   ASSERT_EQ(holder.ask("lock"), "ok");
@@ -114,7 +114,7 @@ TEST_F(IdentityWorld, ACopyOfTheTableIsNotTheTable) {
   EXPECT_EQ(holder.ask("held"), "yes");
 }
 
-TEST_F(IdentityWorld, ALeaseOfADictionaryThatWasMadeAnewIsNotThatOfTheOldOne) {
+TEST_F(IdentityWorld, a_lease_of_a_dictionary_that_was_made_anew_is_not_that_of_the_old_one) {
   for (const bool persist : {false, true}) {
     Child child([persist](Channel& parent) {
       Dict first("again", {.persist = persist});
@@ -134,7 +134,7 @@ TEST_F(IdentityWorld, ALeaseOfADictionaryThatWasMadeAnewIsNotThatOfTheOldOne) {
   }
 }
 
-TEST_F(IdentityWorld, AFencingCountThatWasOverwrittenDoesNotBeginAnew) {
+TEST_F(IdentityWorld, a_fencing_count_that_was_overwritten_does_not_begin_anew) {
   Child child(obey_as_ever);
   ASSERT_EQ(child.hear(), "ready");
   std::uint64_t last = 0;
@@ -163,7 +163,7 @@ TEST_F(IdentityWorld, AFencingCountThatWasOverwrittenDoesNotBeginAnew) {
 }
 
 // Each key had another number, so none of them can tell by its own that the count went back.
-TEST_F(IdentityWorld, AFencingCountThatWasSetBackALittleGivesNoNumberToAnotherKey) {
+TEST_F(IdentityWorld, a_fencing_count_that_was_set_back_a_little_gives_no_number_to_another_key) {
   for (const std::uint64_t size : {std::uint64_t{65536}, std::uint64_t{4} << 20}) {
     Child child([&](Channel& parent) {
       Dict dict("dict", {.size = size});
@@ -191,7 +191,7 @@ TEST_F(IdentityWorld, AFencingCountThatWasSetBackALittleGivesNoNumberToAnotherKe
   }
 }
 
-TEST_F(IdentityWorld, OneOverwrittenGenerationRobsNobodyAndIsPutRight) {
+TEST_F(IdentityWorld, one_overwritten_generation_robs_nobody_and_is_put_right) {
   Child holder(obey_as_ever);
   ASSERT_EQ(holder.hear(), "ready");
   ASSERT_EQ(holder.ask("lock"), "ok");
@@ -213,7 +213,7 @@ TEST_F(IdentityWorld, OneOverwrittenGenerationRobsNobodyAndIsPutRight) {
   EXPECT_EQ(other.ask("lock"), "ok");
 }
 
-TEST_F(IdentityWorld, AChildInAnotherTimeNamespaceReadsButTakesNothing) {
+TEST_F(IdentityWorld, a_child_in_another_time_namespace_reads_but_takes_nothing) {
   Child holder(obey_as_ever);
   ASSERT_EQ(holder.hear(), "ready");
   ASSERT_EQ(holder.ask("set"), "ok");
@@ -254,7 +254,7 @@ TEST_F(IdentityWorld, AChildInAnotherTimeNamespaceReadsButTakesNothing) {
   EXPECT_EQ(holder.ask("held"), "yes");
 }
 
-TEST_F(IdentityWorld, WhereAllPlacesAreTakenAChildReadsAndIsToldWhyItCannotChangeAnything) {
+TEST_F(IdentityWorld, where_all_places_are_taken_a_child_reads_and_is_told_why_it_cannot_change_anything) {
   Child parent_process([this](Channel& parent) {
     Dict dict("dict");
     dict.set("value", "there");
@@ -278,7 +278,7 @@ TEST_F(IdentityWorld, WhereAllPlacesAreTakenAChildReadsAndIsToldWhyItCannotChang
   EXPECT_EQ(parent_process.hear(), "there");
 }
 
-TEST_F(IdentityWorld, WhileTheTableIsLockedByAStoppedProcessAChildReads) {
+TEST_F(IdentityWorld, while_the_table_is_locked_by_a_stopped_process_a_child_reads) {
   Child parent_process([this](Channel& parent) {
     Dict dict("dict");
     dict.set("value", "there");
@@ -303,7 +303,7 @@ TEST_F(IdentityWorld, WhileTheTableIsLockedByAStoppedProcessAChildReads) {
 }
 
 // A newcomer with another seed would look for the lock elsewhere, and find it free.
-TEST_F(IdentityWorld, ADictionaryWhoseSeedWasOverwrittenIsOpenedByNobodyElse) {
+TEST_F(IdentityWorld, a_dictionary_whose_seed_was_overwritten_is_opened_by_nobody_else) {
   Child holder(obey_as_ever);
   ASSERT_EQ(holder.hear(), "ready");
   ASSERT_EQ(holder.ask("lock"), "ok");
@@ -314,7 +314,7 @@ TEST_F(IdentityWorld, ADictionaryWhoseSeedWasOverwrittenIsOpenedByNobodyElse) {
   EXPECT_EQ(holder.ask("held"), "yes");
 }
 
-TEST_F(IdentityWorld, ARemovalThatCannotSucceedChangesNothing) {
+TEST_F(IdentityWorld, a_removal_that_cannot_succeed_changes_nothing) {
   Child user([&](Channel& parent) {
     constexpr uid_t kNobody = 65534;  // root may write anywhere
     if (::geteuid() == 0 && (::chown(directory_.path().c_str(), kNobody, kNobody) != 0 || ::setuid(kNobody) != 0))

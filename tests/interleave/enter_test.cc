@@ -64,7 +64,7 @@ class InterleaveEnter : public testing::Test {
   const ScratchDirectory directory_;
 };
 
-TEST_F(InterleaveEnter, ADeathBetweenRecordLockAndGenerationLeavesTheSlotFree) {
+TEST_F(InterleaveEnter, a_death_between_record_lock_and_generation_leaves_the_slot_free) {
   Child holder(hold);
   const std::string slot = holder.hear();
   holder.kill();
@@ -80,7 +80,7 @@ TEST_F(InterleaveEnter, ADeathBetweenRecordLockAndGenerationLeavesTheSlotFree) {
 }
 
 // Whoever takes over the slot of a dead process does not lend it its life, wherever it is stopped.
-TEST_F(InterleaveEnter, ASuccessorThatIsStoppedDoesNotKeepItsPredecessorAlive) {
+TEST_F(InterleaveEnter, a_successor_that_is_stopped_does_not_keep_its_predecessor_alive) {
   for (const char* const place : {"enter.generation_raised", "enter.record_locked"}) {
     Child looker(look);
     ASSERT_EQ(looker.hear(), "ready");
@@ -100,7 +100,7 @@ TEST_F(InterleaveEnter, ASuccessorThatIsStoppedDoesNotKeepItsPredecessorAlive) {
 }
 
 // No half-made file ever has a name, and one that nobody finished is nobody's burden.
-TEST_F(InterleaveEnter, ADeathBeforeADictionaryGetsItsNameLeavesNothing) {
+TEST_F(InterleaveEnter, a_death_before_a_dictionary_gets_its_name_leaves_nothing) {
   const auto open = [](Channel& parent) {
     if (holdfast_directory() == nullptr) return 1;
     pause_at("new_file.publish", parent);
@@ -119,7 +119,7 @@ TEST_F(InterleaveEnter, ADeathBeforeADictionaryGetsItsNameLeavesNothing) {
   EXPECT_EQ(second.ask("try"), "ok");
 }
 
-TEST_F(InterleaveEnter, TheSecondOfTwoWhoMakeADictionaryAtOnceAttachesToTheFirsts) {
+TEST_F(InterleaveEnter, the_second_of_two_who_make_a_dictionary_at_once_attaches_to_the_firsts) {
   const auto open = [](Channel& parent) {
     if (holdfast_directory() == nullptr) return 1;
     pause_at("new_file.publish", parent);
@@ -136,7 +136,7 @@ TEST_F(InterleaveEnter, TheSecondOfTwoWhoMakeADictionaryAtOnceAttachesToTheFirst
 }
 
 // Its users see it as removed from the first step on; the name goes with the second.
-TEST_F(InterleaveEnter, ADeathBetweenTheMarkOfARemovalAndItsNameLeavesNameAndWorldUsable) {
+TEST_F(InterleaveEnter, a_death_between_the_mark_of_a_removal_and_its_name_leaves_name_and_world_usable) {
   Child user(look);
   ASSERT_EQ(user.hear(), "ready");
   Child remover([](Channel& parent) {

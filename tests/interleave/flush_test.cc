@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint32_t kLastBeforeASweep = (kFlushMask >> 1) - 1;
 
 // Fails if a flush counts on from what another has made of the epoch since it looked whether to sweep.
-TEST(InterleaveFlush, NoStepOfTheEpochIsMadeWithoutTheSweepThatBelongsToIt) {
+TEST(interleave_flush, no_step_of_the_epoch_is_made_without_the_sweep_that_belongs_to_it) {
   const ScratchDirectory directory;
   Dict dict("dict");
   ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();

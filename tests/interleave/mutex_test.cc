@@ -67,15 +67,15 @@ class Interleave : public testing::TestWithParam<MutexStrategy> {
 
 class InterleaveAsleep : public Interleave {};
 
-INSTANTIATE_TEST_SUITE_P(Strategies, Interleave, testing::Values(MutexStrategy::futex, MutexStrategy::spin),
+INSTANTIATE_TEST_SUITE_P(strategies, Interleave, testing::Values(MutexStrategy::futex, MutexStrategy::spin),
                          [](const auto& strategy) {
                            return strategy.param == MutexStrategy::futex ? "futex" : "spin";
                          });
-INSTANTIATE_TEST_SUITE_P(Strategies, InterleaveAsleep, testing::Values(MutexStrategy::futex),
+INSTANTIATE_TEST_SUITE_P(strategies, InterleaveAsleep, testing::Values(MutexStrategy::futex),
                          [](const auto&) { return "futex"; });
 
 // Fails if the word of the dead is taken without a comparison.
-TEST_P(Interleave, TwoWhoJudgeOneDeathDoNotBothGetTheMutex) {
+TEST_P(Interleave, two_who_judge_one_death_do_not_both_get_the_mutex) {
   Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
   ASSERT_EQ(owner.hear(), "acquired");
   owner.kill();
@@ -92,7 +92,7 @@ TEST_P(Interleave, TwoWhoJudgeOneDeathDoNotBothGetTheMutex) {
   EXPECT_EQ(word(), 0U);
 }
 
-TEST_P(Interleave, ADeathBetweenJudgementAndTakeoverLeavesTheMutexToTheNext) {
+TEST_P(Interleave, a_death_between_judgement_and_takeover_leaves_the_mutex_to_the_next) {
   Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
   ASSERT_EQ(owner.hear(), "acquired");
   owner.kill();
@@ -106,7 +106,7 @@ TEST_P(Interleave, ADeathBetweenJudgementAndTakeoverLeavesTheMutexToTheNext) {
 }
 
 // Fails if a time-out leaves no mark: a wake-up that came to the one who gives up is another waiter's.
-TEST_P(InterleaveAsleep, OneThatGivesUpAfterASleepLeavesTheMarkForOthersThatSleep) {
+TEST_P(InterleaveAsleep, one_that_gives_up_after_a_sleep_leaves_the_mark_for_others_that_sleep) {
   Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
   ASSERT_EQ(owner.hear(), "acquired");
   Child waiter([&](Channel& parent) {
@@ -132,7 +132,7 @@ TEST_P(InterleaveAsleep, OneThatGivesUpAfterASleepLeavesTheMarkForOthersThatSlee
   EXPECT_EQ(word() & kShmtxWaiters, kShmtxWaiters);
 }
 
-TEST_P(InterleaveAsleep, AReleaseBetweenMarkAndSleepIsNotSleptOver) {
+TEST_P(InterleaveAsleep, a_release_between_mark_and_sleep_is_not_slept_over) {
   Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
   ASSERT_EQ(owner.hear(), "acquired");
   Child waiter([&](Channel& parent) { return contend_by("shmtx.marked", parent, kLongNs); });
@@ -143,7 +143,7 @@ TEST_P(InterleaveAsleep, AReleaseBetweenMarkAndSleepIsNotSleptOver) {
 }
 
 // Fails if it takes the mutex without the mark: whoever sleeps beside it would not be woken next.
-TEST_P(InterleaveAsleep, OneThatMayHaveSleptTakesTheMutexWithTheMarkOfOthers) {
+TEST_P(InterleaveAsleep, one_that_may_have_slept_takes_the_mutex_with_the_mark_of_others) {
   Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
   ASSERT_EQ(owner.hear(), "acquired");
   Child waiter([&](Channel& parent) { return contend_by("shmtx.marked", parent, kLongNs); });
@@ -155,7 +155,7 @@ TEST_P(InterleaveAsleep, OneThatMayHaveSleptTakesTheMutexWithTheMarkOfOthers) {
   EXPECT_EQ(word() & kShmtxWaiters, kShmtxWaiters);
 }
 
-TEST_P(InterleaveAsleep, ADeathBetweenMarkAndSleepHarmsNobody) {
+TEST_P(InterleaveAsleep, a_death_between_mark_and_sleep_harms_nobody) {
   Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
   ASSERT_EQ(owner.hear(), "acquired");
   Child waiter([&](Channel& parent) { return contend_by("shmtx.marked", parent, kLongNs); });
@@ -168,7 +168,7 @@ TEST_P(InterleaveAsleep, ADeathBetweenMarkAndSleepHarmsNobody) {
   EXPECT_EQ(next.hear(), "acquired");
 }
 
-TEST_P(InterleaveAsleep, ADeathBetweenReleaseAndWakeUpCostsASleeperNoMoreThanItsSlice) {
+TEST_P(InterleaveAsleep, a_death_between_release_and_wake_up_costs_a_sleeper_no_more_than_its_slice) {
   Child owner([&](Channel& parent) {
     pause_at("shmtx.released", parent);
     return contend(parent, kLongNs);
@@ -184,7 +184,7 @@ TEST_P(InterleaveAsleep, ADeathBetweenReleaseAndWakeUpCostsASleeperNoMoreThanIts
 }
 
 // The word was given back, and overwritten with the name of who did: until it counts as outside nobody takes it.
-TEST_P(InterleaveAsleep, AProcessThatIsStoppedOnItsWayOutCountsAsInside) {
+TEST_P(InterleaveAsleep, a_process_that_is_stopped_on_its_way_out_counts_as_inside) {
   Child owner([&](Channel& parent) {
     pause_at("shmtx.released", parent);
     return contend(parent, kLongNs);
@@ -202,7 +202,7 @@ TEST_P(InterleaveAsleep, AProcessThatIsStoppedOnItsWayOutCountsAsInside) {
 }
 
 // The record lock is the mutex there; the word only tells the next owner whether the last one died inside.
-TEST(InterleaveFile, ADeathBetweenRecordLockAndWordLeavesTheMutexFree) {
+TEST(interleave_file, a_death_between_record_lock_and_word_leaves_the_mutex_free) {
   const test::ScratchDirectory directory;
   const auto store = [](Channel& parent, const char* failpoint) {
     test::Dict dict("file", {.size = 65536, .mutex = HOLDFAST_MUTEX_FILE});

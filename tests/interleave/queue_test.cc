@@ -65,7 +65,7 @@ class InterleaveQueue : public testing::Test {
   const ScratchDirectory directory_;
 };
 
-TEST_F(InterleaveQueue, ADeathBetweenReleaseAndWakeUpLosesNoWaiter) {
+TEST_F(InterleaveQueue, a_death_between_release_and_wake_up_loses_no_waiter) {
   Child holder([](Channel& parent) { return hold(parent, "wake.ring"); });
   ASSERT_EQ(holder.hear(), "held");
   Child waiter(wait_for);
@@ -76,7 +76,7 @@ TEST_F(InterleaveQueue, ADeathBetweenReleaseAndWakeUpLosesNoWaiter) {
   EXPECT_EQ(waiter.ask("wait"), "has it");
 }
 
-TEST_F(InterleaveQueue, ADeathBetweenReleaseAndTheCallOfWatchersLosesNone) {
+TEST_F(InterleaveQueue, a_death_between_release_and_the_call_of_watchers_loses_none) {
   Child holder([](Channel& parent) { return hold(parent, "watchers.ring"); });
   ASSERT_EQ(holder.hear(), "held");
   Child watcher(watch);
@@ -87,7 +87,7 @@ TEST_F(InterleaveQueue, ADeathBetweenReleaseAndTheCallOfWatchersLosesNone) {
   EXPECT_EQ(watcher.ask("wait"), "went on");
 }
 
-TEST_F(InterleaveQueue, ADeathBetweenWakeUpAndClaimLeavesTheLockToTheNextWaiter) {
+TEST_F(InterleaveQueue, a_death_between_wake_up_and_claim_leaves_the_lock_to_the_next_waiter) {
   Child holder([](Channel& parent) { return hold(parent, nullptr); });
   ASSERT_EQ(holder.hear(), "held");
   Child first(wait_for);
@@ -100,7 +100,7 @@ TEST_F(InterleaveQueue, ADeathBetweenWakeUpAndClaimLeavesTheLockToTheNextWaiter)
   EXPECT_EQ(second.ask("wait"), "has it");
 }
 
-TEST_F(InterleaveQueue, AWaiterStoppedBetweenWakeUpAndClaimLeavesTheLockToTheNextWaiter) {
+TEST_F(InterleaveQueue, a_waiter_stopped_between_wake_up_and_claim_leaves_the_lock_to_the_next_waiter) {
   Child holder([](Channel& parent) { return hold(parent, nullptr); });
   ASSERT_EQ(holder.hear(), "held");
   Child first(wait_for);
@@ -114,7 +114,7 @@ TEST_F(InterleaveQueue, AWaiterStoppedBetweenWakeUpAndClaimLeavesTheLockToTheNex
 
 // Its place was taken from it while it did nothing, and the block merged with a free one before it: of the block's
 // words the owner alone tells then. Fails if whoever takes a waiter out of the queue leaves the owner in the block.
-TEST_F(InterleaveQueue, AWaiterWhosePlaceWasGivenFreeQueuesAnew) {
+TEST_F(InterleaveQueue, a_waiter_whose_place_was_given_free_queues_anew) {
   Child child([](Channel& parent) {
     Dict dict("locks");
     holdfast_lease lease{};

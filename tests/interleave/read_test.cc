@@ -29,7 +29,7 @@ class InterleaveRead : public ::testing::Test {
 };
 
 // Fails if a reader begins anew because of any change in the shard: large values would be read many times over.
-TEST_F(InterleaveRead, ACopyOfALargeValueCountsThoughOtherKeysWereChangedMeanwhile) {
+TEST_F(InterleaveRead, a_copy_of_a_large_value_counts_though_other_keys_were_changed_meanwhile) {
   Child reader([](Channel& parent) {
     // The last gives memory back: the large value was filled in an epoch that is over, so it can be told when.
     if (dict().set("large", std::string(kLarge, 'v')) != HOLDFAST_OK || dict().set("other", "1") != HOLDFAST_OK ||
@@ -57,7 +57,7 @@ TEST_F(InterleaveRead, ACopyOfALargeValueCountsThoughOtherKeysWereChangedMeanwhi
 }
 
 // The entry is where it was, of the same key and size. Fails if its stamp is not looked at.
-TEST_F(InterleaveRead, ACopyDoesNotCountIfTheEntryWasGivenBackAndMadeAnewInTheSamePlace) {
+TEST_F(InterleaveRead, a_copy_does_not_count_if_the_entry_was_given_back_and_made_anew_in_the_same_place) {
   Child reader([](Channel& parent) {
     if (dict().set("large", std::string(kLarge, 'o')) != HOLDFAST_OK) return 1;
     pause_at("read.found", parent);
@@ -96,7 +96,7 @@ TEST_F(InterleaveRead, ACopyDoesNotCountIfTheEntryWasGivenBackAndMadeAnewInTheSa
 }
 
 // Fails if a repair clears the link of an entry that it cuts: a reader on it would not find what comes behind it.
-TEST_F(InterleaveRead, WhatARepairCutsOffLeadsOnUntilReadersAreTold) {
+TEST_F(InterleaveRead, what_a_repair_cuts_off_leads_on_until_readers_are_told) {
   Child child([](Channel& parent) {
     Segment& segment = dict().segment();
     Shard& shard = segment.shards()[0];

@@ -24,7 +24,7 @@ int fill_with(Dict& dict, char byte) {
 
 // The writer cut the entry off, and died before it said so to readers that stand on it. The repair finds nothing to
 // cut. Fails if it does not say so in its stead, before it writes over the entry: "a repair without its first epoch".
-TEST(InterleaveRepair, AReaderOfAnEntryThatADeadWriterCutOffNeverSeesWhatCameAfterIt) {
+TEST(interleave_repair, a_reader_of_an_entry_that_a_dead_writer_cut_off_never_sees_what_came_after_it) {
   const ScratchDirectory directory;
   const std::string old(4000, 'o');
   Dict* opened = nullptr;

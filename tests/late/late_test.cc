@@ -55,36 +55,38 @@ bool is_bus_error(const Outcome& result) { return WIFSIGNALED(result.status) && 
 }  // namespace
 
 // Two threads; three keys, and the first one three times more.
-TEST(LateCalls, GoWellInDestructorsOfPthreadKeys) { expect_calls("key", times(12, "key")); }
+TEST(late_calls, go_well_in_destructors_of_pthread_keys) { expect_calls("key", times(12, "key")); }
 
-TEST(LateCalls, GoWellInDestructorsOfThreadLocalObjects) { expect_calls("thread_local", times(4, "thread_local")); }
+TEST(late_calls, go_well_in_destructors_of_thread_local_objects) {
+  expect_calls("thread_local", times(4, "thread_local"));
+}
 
-TEST(LateCalls, GoWellInDestructorsOfStaticObjects) { expect_calls("static", times(2, "static")); }
+TEST(late_calls, go_well_in_destructors_of_static_objects) { expect_calls("static", times(2, "static")); }
 
-TEST(LateCalls, GoWellInFunctionsOfAtexit) {
+TEST(late_calls, go_well_in_functions_of_atexit) {
   expect_calls("atexit", times(1, "atexit") + times(1, "atexit, set before the library was used"));
 }
 
-TEST(LateCalls, GoWellInFunctionsOfOnExit) { expect_calls("on_exit", times(1, "on_exit")); }
+TEST(late_calls, go_well_in_functions_of_on_exit) { expect_calls("on_exit", times(1, "on_exit")); }
 
-TEST(LateCalls, GoWellInFunctionsOfQuickExit) { expect_calls("quick_exit", times(1, "at_quick_exit")); }
+TEST(late_calls, go_well_in_functions_of_quick_exit) { expect_calls("quick_exit", times(1, "at_quick_exit")); }
 
-TEST(LateCalls, GoWellInAThreadThatOutlivesMain) { expect_calls("outlive", times(1, "after main has ended")); }
+TEST(late_calls, go_well_in_a_thread_that_outlives_main) { expect_calls("outlive", times(1, "after main has ended")); }
 
-TEST(LateCalls, GoWellInAForkedChildAndAtItsEnd) {
+TEST(late_calls, go_well_in_a_forked_child_and_at_its_end) {
   expect_calls("fork", times(1, "child") + times(1, "exit of the child"));
 }
 
 // In two static destructors, of which one comes after the functions of atexit.
-TEST(LateCalls, FindEveryLockHeldThatAProcessHoldsWhileItExits) { expect_calls("holds", times(2, "held")); }
+TEST(late_calls, find_every_lock_held_that_a_process_holds_while_it_exits) { expect_calls("holds", times(2, "held")); }
 
-TEST(CallsWithoutMemory, GiveACodeAndASentenceInAThreadThatHasMadeNone) {
+TEST(calls_without_memory, give_a_code_and_a_sentence_in_a_thread_that_has_made_none) {
   const Outcome result = run(NO_MEMORY, "first");
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.output, "done\n");
 }
 
-TEST(CallsWithoutMemory, GiveACodeAndASentenceWhicheverAllocationFails) {
+TEST(calls_without_memory, give_a_code_and_a_sentence_whichever_allocation_fails) {
   const Outcome result = run(NO_MEMORY, "120");
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.output, "done\n");
@@ -94,14 +96,14 @@ TEST(CallsWithoutMemory, GiveACodeAndASentenceWhicheverAllocationFails) {
 // header.
 class FilesTakenAway : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(FilesTakenAway, AreRemovedDictionariesWithTheGuard) {
+TEST_P(FilesTakenAway, are_removed_dictionaries_with_the_guard) {
   const Outcome result = run(BUS_CALLS, GetParam());
   if (result.output.starts_with("skipped")) GTEST_SKIP() << result.output;
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.output, "done\n");
 }
 
-TEST_P(FilesTakenAway, EndTheProcessWithoutTheGuard) {
+TEST_P(FilesTakenAway, end_the_process_without_the_guard) {
   const Outcome result = run(BUS_CALLS, std::string(GetParam()) + " unguarded");
   if (result.output.starts_with("skipped")) GTEST_SKIP() << result.output;
   EXPECT_TRUE(is_bus_error(result)) << result.status << result.output;
@@ -112,38 +114,38 @@ INSTANTIATE_TEST_SUITE_P(, FilesTakenAway,
                                            "all_is_hole"),
                          [](const auto& way) { return std::string(way.param); });
 
-TEST(FilesTakenAwayFromMany, AreRemovedForProcessesWithoutTheGuardByTheMarkInTheFile) {
+TEST(files_taken_away_from_many, are_removed_for_processes_without_the_guard_by_the_mark_in_the_file) {
   expect_done(BUS_CALLS, "another_process");
 }
 
-TEST(FilesTakenAwayFromMany, AreRemovedInAForkedChildAndItsParent) { expect_done(BUS_CALLS, "children"); }
+TEST(files_taken_away_from_many, are_removed_in_a_forked_child_and_its_parent) { expect_done(BUS_CALLS, "children"); }
 
 // By `cp`, and of the same size: whatever its users meet, it is damage.
-TEST(FilesReplacedByImages, OfTheSameWorldEndNobody) { expect_done(BUS_CALLS, "image"); }
+TEST(files_replaced_by_images, of_the_same_world_end_nobody) { expect_done(BUS_CALLS, "image"); }
 
-TEST(FilesReplacedByImages, OfAnotherWorldEndNobody) { expect_done(BUS_CALLS, "foreign_image"); }
+TEST(files_replaced_by_images, of_another_world_end_nobody) { expect_done(BUS_CALLS, "foreign_image"); }
 
 class TheGuardAndTheHost : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(TheGuardAndTheHost, EachGetTheirOwn) { expect_done(BUS_HOSTS, GetParam()); }
+TEST_P(TheGuardAndTheHost, each_get_their_own) { expect_done(BUS_HOSTS, GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(, TheGuardAndTheHost, ::testing::Values("with_info", "without_info", "stack", "forks"),
                          [](const auto& way) { return std::string(way.param); });
 
-TEST(TheGuard, CallsAHandlerThatIsForOneSignalOnce) {
+TEST(the_guard, calls_a_handler_that_is_for_one_signal_once) {
   const Outcome result = run(BUS_HOSTS, "once");
   EXPECT_EQ(result.output, "once\n");
   EXPECT_TRUE(is_bus_error(result)) << result.status;
 }
 
-TEST(TheGuard, LetsTheProcessEndByWhatIsNotOursAndWhereTheSignalIsBlocked) {
+TEST(the_guard, lets_the_process_end_by_what_is_not_ours_and_where_the_signal_is_blocked) {
   for (const char* const how : {"no_handler", "sent", "blocks"}) {
     const Outcome result = run(BUS_HOSTS, how);
     EXPECT_TRUE(is_bus_error(result)) << how << result.status;
   }
 }
 
-TEST(TheGuard, IgnoresWhatTheHostIgnoresButNoAccess) {
+TEST(the_guard, ignores_what_the_host_ignores_but_no_access) {
   const Outcome result = run(BUS_HOSTS, "ignores");
   EXPECT_EQ(result.output, "ignored\n");
   EXPECT_TRUE(is_bus_error(result)) << result.status;

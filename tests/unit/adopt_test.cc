@@ -105,7 +105,7 @@ class AdoptTest : public ::testing::TestWithParam<Kind> {
   Agent b{state + 2};
 };
 
-INSTANTIATE_TEST_SUITE_P(Kinds, AdoptTest, ::testing::Values(Kind::lock, Kind::rwlock),
+INSTANTIATE_TEST_SUITE_P(kinds, AdoptTest, ::testing::Values(Kind::lock, Kind::rwlock),
                          [](const auto& tested) { return tested.param == Kind::lock ? "lock" : "rwlock"; });
 
 TEST_P(AdoptTest, a_circle_of_those_who_are_named_is_told) {

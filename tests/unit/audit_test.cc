@@ -59,7 +59,7 @@ void do_something(Dict& dict, std::mt19937_64& random, Waiting& waiting) {
   }
 }
 
-TEST(Audit, finds_nothing_where_all_is_well) {
+TEST(audit, finds_nothing_where_all_is_well) {
   EXPECT_EQ(in_child([] {
               Dict dict("well", {.size = 12288});
               Waiting waiting;
@@ -76,7 +76,7 @@ TEST(Audit, finds_nothing_where_all_is_well) {
             0);
 }
 
-TEST(Audit, an_entry_that_a_lost_link_led_to_is_missed_and_its_memory_comes_back) {
+TEST(audit, an_entry_that_a_lost_link_led_to_is_missed_and_its_memory_comes_back) {
   EXPECT_EQ(in_child([] {
               Dict dict("lost", {.size = 12288});
               dict.set("kept", "value");
@@ -98,7 +98,7 @@ TEST(Audit, an_entry_that_a_lost_link_led_to_is_missed_and_its_memory_comes_back
             0);
 }
 
-TEST(Audit, an_entry_that_its_key_does_not_lead_to_is_given_up) {
+TEST(audit, an_entry_that_its_key_does_not_lead_to_is_given_up) {
   EXPECT_EQ(in_child([] {
               Dict dict("foreign", {.size = 12288});
               dict.set("a key of some length", "value");
@@ -117,7 +117,7 @@ TEST(Audit, an_entry_that_its_key_does_not_lead_to_is_given_up) {
             0);
 }
 
-TEST(Audit, long_keys_are_not_taken_for_foreign) {
+TEST(audit, long_keys_are_not_taken_for_foreign) {
   EXPECT_EQ(in_child([] {
               Dict dict("long", {.size = 1 << 20});
               for (const std::size_t length : {511U, 512U, 513U, 1024U, 5000U, 65535U})

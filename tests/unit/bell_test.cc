@@ -83,7 +83,7 @@ class Bell : public testing::Test {
   test::ScratchDirectory directory_;
 };
 
-TEST_F(Bell, ARingReachesASleepingProcess) {
+TEST_F(Bell, a_ring_reaches_a_sleeping_process) {
   Child listener(listen);
   Child ringer(ring);
   const std::string listener_token = listener.hear();
@@ -94,7 +94,7 @@ TEST_F(Bell, ARingReachesASleepingProcess) {
   EXPECT_EQ("some 7", listener.hear());
 }
 
-TEST_F(Bell, ARingBeforeTheSleepIsNotLost) {
+TEST_F(Bell, a_ring_before_the_sleep_is_not_lost) {
   Child listener(listen);
   Child ringer(ring);
   const std::string listener_token = listener.hear();
@@ -103,7 +103,7 @@ TEST_F(Bell, ARingBeforeTheSleepIsNotLost) {
   EXPECT_EQ("some 1 2 3", listener.ask("mail"));
 }
 
-TEST_F(Bell, ARingBetweenReadingTheBellAndSleepingEndsTheSleepAtOnce) {
+TEST_F(Bell, a_ring_between_reading_the_bell_and_sleeping_ends_the_sleep_at_once) {
   Child child([](Channel& parent) {
     World& world = enter();
     const std::uint32_t seen = bell_value(world);
@@ -115,7 +115,7 @@ TEST_F(Bell, ARingBetweenReadingTheBellAndSleepingEndsTheSleepAtOnce) {
   EXPECT_EQ("some 9", child.hear());
 }
 
-TEST_F(Bell, AWaiterRungForTwiceIsReportedOnce) {
+TEST_F(Bell, a_waiter_rung_for_twice_is_reported_once) {
   Child child([](Channel& parent) {
     World& world = enter();
     for (int i = 0; i < 200; ++i) ring_bell(world, world.token(), 65);
@@ -125,7 +125,7 @@ TEST_F(Bell, AWaiterRungForTwiceIsReportedOnce) {
   EXPECT_EQ("some 65", child.hear());
 }
 
-TEST_F(Bell, AFullMailboxSaysThatAllMayBeMeant) {
+TEST_F(Bell, a_full_mailbox_says_that_all_may_be_meant) {
   Child child([](Channel& parent) {
     World& world = enter();
     for (std::uint32_t waiter = 1; waiter <= kMailboxEntries; ++waiter) ring_bell(world, world.token(), waiter);
@@ -141,7 +141,7 @@ TEST_F(Bell, AFullMailboxSaysThatAllMayBeMeant) {
   EXPECT_EQ("some 5", child.hear());
 }
 
-TEST_F(Bell, MailThatDoesNotFitStaysForTheNextCall) {
+TEST_F(Bell, mail_that_does_not_fit_stays_for_the_next_call) {
   Child child([](Channel& parent) {
     World& world = enter();
     for (std::uint32_t waiter = 1; waiter <= 5; ++waiter) ring_bell(world, world.token(), waiter);
@@ -154,7 +154,7 @@ TEST_F(Bell, MailThatDoesNotFitStaysForTheNextCall) {
   EXPECT_EQ("5", child.hear());
 }
 
-TEST_F(Bell, RingingAtADeadProcessOrAtNobodyIsHarmless) {
+TEST_F(Bell, ringing_at_a_dead_process_or_at_nobody_is_harmless) {
   Child listener(listen);
   Child ringer(ring);
   const std::string dead = listener.hear();
@@ -167,7 +167,7 @@ TEST_F(Bell, RingingAtADeadProcessOrAtNobodyIsHarmless) {
   EXPECT_EQ("rung", ringer.ask(std::to_string(make_token(1000, 12345)) + " 7"));
 }
 
-TEST_F(Bell, ASleepEndsAtItsDeadline) {
+TEST_F(Bell, a_sleep_ends_at_its_deadline) {
   Child child([](Channel& parent) {
     World& world = enter();
     const std::uint64_t deadline = monotonic_ns() + 20 * kNsPerMs;
@@ -178,7 +178,7 @@ TEST_F(Bell, ASleepEndsAtItsDeadline) {
   EXPECT_EQ("on time", child.hear());
 }
 
-TEST_F(Bell, ASignalEndsTheSleep) {
+TEST_F(Bell, a_signal_ends_the_sleep) {
   Child child([](Channel& parent) {
     World& world = enter();
     struct sigaction action {};
@@ -193,7 +193,7 @@ TEST_F(Bell, ASignalEndsTheSleep) {
   EXPECT_EQ("awake", child.hear());
 }
 
-TEST_F(Bell, EveryThreadThatSleepsOnTheBellIsWoken) {
+TEST_F(Bell, every_thread_that_sleeps_on_the_bell_is_woken) {
   Child child([](Channel& parent) {
     World& world = enter();
     const std::uint32_t seen = bell_value(world);
@@ -211,7 +211,7 @@ TEST_F(Bell, EveryThreadThatSleepsOnTheBellIsWoken) {
 }
 
 /// Each ring answers the one before: a single lost wake-up would stop both for good.
-TEST_F(Bell, TwoProcessesRingingEachOtherNeverLoseAWakeUp) {
+TEST_F(Bell, two_processes_ringing_each_other_never_lose_a_wake_up) {
   constexpr std::uint32_t kRounds = 20'000;
   const auto play = [](Channel& parent) {
     World& world = enter();
@@ -248,7 +248,7 @@ TEST_F(Bell, TwoProcessesRingingEachOtherNeverLoseAWakeUp) {
   EXPECT_EQ("done", server.hear());
 }
 
-TEST_F(Bell, ManyRingersAtOnceLoseNothing) {
+TEST_F(Bell, many_ringers_at_once_lose_nothing) {
   constexpr int kRingers = 4;
   Child listener([](Channel& parent) {
     World& world = enter();
@@ -290,7 +290,7 @@ TEST_F(Bell, ManyRingersAtOnceLoseNothing) {
   for (auto& ringer : ringers) EXPECT_EQ(0, ringer->wait());
 }
 
-TEST_F(Bell, AProcessWithoutIdentityDoesNotSpin) {
+TEST_F(Bell, a_process_without_identity_does_not_spin) {
   Child child([](Channel& parent) {
     World& world = enter();
     // The child of this process cannot enter: all it may open is what it has open already.

@@ -56,7 +56,7 @@ long shared_memory_kib() {
   return -1;
 }
 
-TEST(CapiTest, the_library_says_what_it_is) {
+TEST(capi, the_library_says_what_it_is) {
   EXPECT_EQ(holdfast_abi(), static_cast<std::uint32_t>(HOLDFAST_ABI));
   EXPECT_STRNE(holdfast_version(), "");
   EXPECT_STREQ(holdfast_error(), "");
@@ -64,7 +64,7 @@ TEST(CapiTest, the_library_says_what_it_is) {
   EXPECT_GE(holdfast_now(), before);
 }
 
-TEST(CapiTest, every_code_has_a_text) {
+TEST(capi, every_code_has_a_text) {
   EXPECT_STREQ(holdfast_code_text(HOLDFAST_OK), "ok");
   EXPECT_STREQ(holdfast_code_text(HOLDFAST_NOT_FOUND), "not found");
   EXPECT_STREQ(holdfast_code_text(HOLDFAST_EXISTS), "exists");
@@ -76,7 +76,7 @@ TEST(CapiTest, every_code_has_a_text) {
   EXPECT_STREQ(holdfast_code_text(-1), "unknown code");
 }
 
-TEST(CapiTest, an_error_of_which_the_code_says_all_has_no_sentence_not_that_of_an_earlier_one) {
+TEST(capi, an_error_of_which_the_code_says_all_has_no_sentence_not_that_of_an_earlier_one) {
   in_a_world([] {
     Dict dict("a");
     holdfast_lease lease{};
@@ -96,7 +96,7 @@ TEST(CapiTest, an_error_of_which_the_code_says_all_has_no_sentence_not_that_of_a
   });
 }
 
-TEST(CapiTest, a_lease_that_holds_nothing_is_all_0) {
+TEST(capi, a_lease_that_holds_nothing_is_all_0) {
   in_a_world([] {
     Dict dict("a");
     holdfast_lease held{};
@@ -125,7 +125,7 @@ TEST(CapiTest, a_lease_that_holds_nothing_is_all_0) {
   });
 }
 
-TEST(CapiTest, a_forked_child_has_neither_the_leases_nor_the_waiters_of_its_parent) {
+TEST(capi, a_forked_child_has_neither_the_leases_nor_the_waiters_of_its_parent) {
   in_a_world([] {
     Dict dict("a");
     holdfast_lease held{};
@@ -147,7 +147,7 @@ TEST(CapiTest, a_forked_child_has_neither_the_leases_nor_the_waiters_of_its_pare
   });
 }
 
-TEST(CapiTest, where_no_descriptor_is_left_a_change_behind_a_file_mutex_fails_and_says_why) {
+TEST(capi, where_no_descriptor_is_left_a_change_behind_a_file_mutex_fails_and_says_why) {
   in_a_world([] {
     Dict dict("a", {.mutex = HOLDFAST_MUTEX_FILE});
     EXPECT_EQ(dict.set("k", "before"), HOLDFAST_OK);
@@ -165,7 +165,7 @@ TEST(CapiTest, where_no_descriptor_is_left_a_change_behind_a_file_mutex_fails_an
   });
 }
 
-TEST(CapiTest, sizes_are_parsed) {
+TEST(capi, sizes_are_parsed) {
   std::uint64_t bytes = 0;
   EXPECT_EQ(holdfast_parse_size("64m", 3, &bytes), HOLDFAST_OK);
   EXPECT_EQ(bytes, 64U << 20);
@@ -173,7 +173,7 @@ TEST(CapiTest, sizes_are_parsed) {
   EXPECT_TRUE(error_has("64mb"));
 }
 
-TEST(CapiTest, a_name_that_is_null_is_refused_with_a_sentence) {
+TEST(capi, a_name_that_is_null_is_refused_with_a_sentence) {
   holdfast_dict* dict = nullptr;
   const holdfast_options options{};
   EXPECT_EQ(holdfast_open(nullptr, 5, &options, &dict), HOLDFAST_INVALID);
@@ -182,13 +182,13 @@ TEST(CapiTest, a_name_that_is_null_is_refused_with_a_sentence) {
   EXPECT_EQ(holdfast_remove(nullptr, 5), HOLDFAST_INVALID);
 }
 
-TEST(CapiTest, the_directory_is_the_one_of_the_environment) {
+TEST(capi, the_directory_is_the_one_of_the_environment) {
   const test::ScratchDirectory directory;
   Child child([&](test::Channel&) { return holdfast_directory() == directory.path() ? 0 : 1; });
   EXPECT_EQ(child.wait(), 0);
 }
 
-TEST(CapiTest, a_directory_that_cannot_be_used_is_explained_by_every_call_and_recovers) {
+TEST(capi, a_directory_that_cannot_be_used_is_explained_by_every_call_and_recovers) {
   const test::ScratchDirectory directory;
   Child child([&](test::Channel&) {
     ::setenv("HOLDFAST_DIR", (directory.path() + "/not/there").c_str(), 1);
@@ -205,7 +205,7 @@ TEST(CapiTest, a_directory_that_cannot_be_used_is_explained_by_every_call_and_re
   EXPECT_EQ(child.wait(), 0);
 }
 
-TEST(CapiTest, bad_names_are_refused) {
+TEST(capi, bad_names_are_refused) {
   in_a_world([] {
     holdfast_dict* dict = nullptr;
     for (const std::string& name :
@@ -218,7 +218,7 @@ TEST(CapiTest, bad_names_are_refused) {
   });
 }
 
-TEST(CapiTest, any_other_name_is_that_of_one_dictionary_and_of_one_file_in_the_directory) {
+TEST(capi, any_other_name_is_that_of_one_dictionary_and_of_one_file_in_the_directory) {
   in_a_world([] {
     const std::vector<std::string> names{"a/b",
                                          "a%2Fb",
@@ -249,7 +249,7 @@ TEST(CapiTest, any_other_name_is_that_of_one_dictionary_and_of_one_file_in_the_d
   });
 }
 
-TEST(CapiTest, bad_options_are_refused_and_create_nothing) {
+TEST(capi, bad_options_are_refused_and_create_nothing) {
   in_a_world([] {
     EXPECT_EQ(Dict("a", {.size = 0}).status, HOLDFAST_INVALID);
     EXPECT_EQ(Dict("a", {.size = HOLDFAST_SIZE_MIN - 1}).status, HOLDFAST_INVALID);
@@ -269,7 +269,7 @@ TEST(CapiTest, bad_options_are_refused_and_create_nothing) {
   });
 }
 
-TEST(CapiTest, attach_finds_what_is_open_what_exists_and_what_is_declared) {
+TEST(capi, attach_finds_what_is_open_what_exists_and_what_is_declared) {
   in_a_world([] {
     holdfast_dict* dict = nullptr;
     EXPECT_EQ(attach("later", &dict), HOLDFAST_NOT_FOUND);
@@ -299,7 +299,7 @@ TEST(CapiTest, attach_finds_what_is_open_what_exists_and_what_is_declared) {
   });
 }
 
-TEST(CapiTest, keys_and_types_that_make_no_sense_are_refused) {
+TEST(capi, keys_and_types_that_make_no_sense_are_refused) {
   in_a_world([] {
     Dict dict("a");
     holdfast_value value{};
@@ -330,7 +330,7 @@ TEST(CapiTest, keys_and_types_that_make_no_sense_are_refused) {
   });
 }
 
-TEST(CapiTest, waiters_that_make_no_sense_are_refused) {
+TEST(capi, waiters_that_make_no_sense_are_refused) {
   in_a_world([] {
     Dict dict("a");
     holdfast_parker* parker = holdfast_parker_new();
@@ -361,7 +361,7 @@ TEST(CapiTest, waiters_that_make_no_sense_are_refused) {
   });
 }
 
-TEST(CapiTest, a_file_that_is_no_segment_is_refused_and_left_alone) {
+TEST(capi, a_file_that_is_no_segment_is_refused_and_left_alone) {
   const test::ScratchDirectory directory;
   Child child([&](test::Channel&) {
     holdfast_directory();
@@ -397,7 +397,7 @@ int visit(bool expect_persistent, bool expect_ordinary) {
   return persistent.set("k", "v") == HOLDFAST_OK && ordinary.set("k", "v") == HOLDFAST_OK ? 0 : 4;
 }
 
-TEST(CapiTest, only_persistent_dictionaries_outlive_the_last_process) {
+TEST(capi, only_persistent_dictionaries_outlive_the_last_process) {
   const test::ScratchDirectory world;
   EXPECT_EQ(Child([](test::Channel&) { return visit(false, false); }).wait(), 0);
   EXPECT_EQ(Child([](test::Channel&) { return visit(true, false); }).wait(), 0);
@@ -414,7 +414,7 @@ TEST(CapiTest, only_persistent_dictionaries_outlive_the_last_process) {
   EXPECT_EQ(Child([](test::Channel&) { return visit(true, false); }).wait(), 0);
 }
 
-TEST(CapiTest, a_child_forked_before_its_parent_died_goes_on_with_the_same_dictionary) {
+TEST(capi, a_child_forked_before_its_parent_died_goes_on_with_the_same_dictionary) {
   const test::ScratchDirectory world;
   Child parent([](test::Channel& channel) {
     Dict dict("a");
@@ -431,7 +431,7 @@ TEST(CapiTest, a_child_forked_before_its_parent_died_goes_on_with_the_same_dicti
   EXPECT_EQ(parent.hear(), "v 0");
 }
 
-TEST(CapiTest, the_memory_of_a_removed_dictionary_is_free_though_its_handle_lives) {
+TEST(capi, the_memory_of_a_removed_dictionary_is_free_though_its_handle_lives) {
   in_a_world([] {
     const std::string value(50000, 'v');
     Dict dict("d", {.size = 4 << 20});

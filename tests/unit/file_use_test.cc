@@ -75,7 +75,7 @@ class FileUse : public testing::Test {
   RuntimeDirectory directory_;
 };
 
-TEST_F(FileUse, ThoseOfItsWorldJoinAndAMappingAloneSaysThatItIsInUse) {
+TEST_F(FileUse, those_of_its_world_join_and_a_mapping_alone_says_that_it_is_in_use) {
   auto created = create();
   ASSERT_TRUE(created);
   expect_refusal(kOther);  // its maker has it mapped
@@ -87,7 +87,7 @@ TEST_F(FileUse, ThoseOfItsWorldJoinAndAMappingAloneSaysThatItIsInUse) {
   EXPECT_EQ(Code::not_found, use(kOther).status().code);
 }
 
-TEST_F(FileUse, AForkedChildUsesWhatItsParentUsed) {
+TEST_F(FileUse, a_forked_child_uses_what_its_parent_used) {
   Child parent_process([this](Channel& parent) {
     const auto created = create();
     const pid_t child = ::fork();
@@ -105,7 +105,7 @@ TEST_F(FileUse, AForkedChildUsesWhatItsParentUsed) {
   EXPECT_TRUE(test::eventually([&] { return use(kOther).status().code == Code::not_found; }));
 }
 
-TEST_F(FileUse, OneThatNobodyUsesIsRetiredByAnotherWorldUnlessItIsToStay) {
+TEST_F(FileUse, one_that_nobody_uses_is_retired_by_another_world_unless_it_is_to_stay) {
   Mapping mapping;
   {
     auto created = create();
@@ -120,7 +120,7 @@ TEST_F(FileUse, OneThatNobodyUsesIsRetiredByAnotherWorldUnlessItIsToStay) {
   EXPECT_NE(nullptr, adopted->adopting);
 }
 
-TEST_F(FileUse, WhoAdoptsHasItAloneAndOthersJoinAfterwards) {
+TEST_F(FileUse, who_adopts_has_it_alone_and_others_join_afterwards) {
   { ASSERT_TRUE(create(true)); }
   auto adopted = use(kOther);
   ASSERT_TRUE(adopted && adopted->adopting);
@@ -137,7 +137,7 @@ TEST_F(FileUse, WhoAdoptsHasItAloneAndOthersJoinAfterwards) {
   expect_refusal(kOurs);
 }
 
-TEST_F(FileUse, OneWhoseAdopterWasKilledIsAdoptedByTheNext) {
+TEST_F(FileUse, one_whose_adopter_was_killed_is_adopted_by_the_next) {
   { ASSERT_TRUE(create(true)); }
   Child adopter([this](Channel& parent) {
     auto adopted = use(kOther);
@@ -153,7 +153,7 @@ TEST_F(FileUse, OneWhoseAdopterWasKilledIsAdoptedByTheNext) {
   EXPECT_NE(nullptr, next->adopting);
 }
 
-TEST_F(FileUse, OneOfAnotherBootIdOutlivesItsWorldAndOneOfAnotherTimeNamespaceIsRefused) {
+TEST_F(FileUse, one_of_another_boot_id_outlives_its_world_and_one_of_another_time_namespace_is_refused) {
   { ASSERT_TRUE(create(true)); }
   overwrite(offsetof(FileHeader, time_namespace), std::uint64_t{1});
   EXPECT_EQ(Code::mismatch, use(kOther).status().code);
@@ -165,14 +165,14 @@ TEST_F(FileUse, OneOfAnotherBootIdOutlivesItsWorldAndOneOfAnotherTimeNamespaceIs
   EXPECT_NE(nullptr, used->adopting) << "a container has a boot id of its own, and the same memory";
 }
 
-TEST_F(FileUse, ABootIdSaysNothingAboutAFileOfThisWorld) {
+TEST_F(FileUse, a_boot_id_says_nothing_about_a_file_of_this_world) {
   const auto created = create();
   ASSERT_TRUE(created);
   overwrite(offsetof(FileHeader, boot), 'X');
   EXPECT_TRUE(join(kOurs));
 }
 
-TEST_F(FileUse, ACopyIsNotTheFileThatItWasCopiedFrom) {
+TEST_F(FileUse, a_copy_is_not_the_file_that_it_was_copied_from) {
   auto created = create(true);
   ASSERT_TRUE(created);
   const std::string copy = scratch_ / "copy";
@@ -183,7 +183,7 @@ TEST_F(FileUse, ACopyIsNotTheFileThatItWasCopiedFrom) {
   EXPECT_NE(nullptr, used->adopting) << "what it says of processes is not true of those who use the original";
 }
 
-TEST_F(FileUse, ASweepRemovesWhatIsNotPersistentAndWhatWasNeverBornAndNothingElse) {
+TEST_F(FileUse, a_sweep_removes_what_is_not_persistent_and_what_was_never_born_and_nothing_else) {
   { ASSERT_TRUE(create()); }
   NewFile others = plain_file();
   others.world = kOther;

@@ -77,7 +77,7 @@ long median_of_calls_during_fork(Call&& call) {
 
 }  // namespace
 
-TEST(Fork, WaitsForTheCallsInFlightOnly) {
+TEST(fork, waits_for_the_calls_in_flight_only) {
   const ScratchDirectory scratch;
   Child child([](Channel&) {
     // So large that the threads are in the way of nothing but the fork.
@@ -88,7 +88,7 @@ TEST(Fork, WaitsForTheCallsInFlightOnly) {
   EXPECT_LE(child.wait(), 2 * kThreads);
 }
 
-TEST(Fork, ComesBeforeNewGuardsAndAfterNestedOnes) {
+TEST(fork, comes_before_new_guards_and_after_nested_ones) {
   Child child([](Channel&) {
     std::atomic<bool> held{false};
     std::atomic<bool> nest{false};
@@ -129,7 +129,7 @@ TEST(Fork, ComesBeforeNewGuardsAndAfterNestedOnes) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-TEST(Fork, DoesNotWaitForTheGuardOfItsOwnThread) {
+TEST(fork, does_not_wait_for_the_guard_of_its_own_thread) {
   Child child([](Channel&) {
     static std::atomic<int> status{-1};
     std::signal(SIGUSR1, [](int) { status = status_of_fork([] { return 7; }); });
@@ -148,7 +148,7 @@ TEST(Fork, DoesNotWaitForTheGuardOfItsOwnThread) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-TEST(Fork, FindsALongMutexFreeThatAnotherThreadHeld) {
+TEST(fork, finds_a_long_mutex_free_that_another_thread_held) {
   Child child([](Channel&) {
     static platform::LongMutex mutex;
     std::atomic<bool> held{false};
@@ -171,7 +171,7 @@ TEST(Fork, FindsALongMutexFreeThatAnotherThreadHeld) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-TEST(LongMutex, IsHeldByOneThreadAtATime) {
+TEST(long_mutex, is_held_by_one_thread_at_a_time) {
   platform::LongMutex mutex;
   long plain = 0;
   std::vector<std::thread> threads;
@@ -188,7 +188,7 @@ TEST(LongMutex, IsHeldByOneThreadAtATime) {
 }
 
 // Somebody who is stopped while making a file has the directory's lock.
-TEST(Fork, DoesNotWaitForAnOpenThatWaits) {
+TEST(fork, does_not_wait_for_an_open_that_waits) {
   const ScratchDirectory scratch;
   Child child([&](Channel&) {
     Dict known("known");

@@ -33,7 +33,7 @@ void check(std::uint64_t size) {
   ASSERT_LE(g.granules, ListEnds::kMask) << "a list names any block of its arena";
 }
 
-TEST(GeometryTest, every_part_lies_inside_its_shard_and_every_shard_inside_the_segment) {
+TEST(geometry, every_part_lies_inside_its_shard_and_every_shard_inside_the_segment) {
   for (std::uint64_t size = kSizeMin; size < (8U << 20); size += 4096) check(size);
   for (std::uint64_t size = kSizeMin; size < kSizeMax; size = size * 9 / 8 + 1) check(size);
   check(kSizeMax);
@@ -41,14 +41,14 @@ TEST(GeometryTest, every_part_lies_inside_its_shard_and_every_shard_inside_the_s
   for (int i = 0; i < 20000; ++i) check(kSizeMin + random() % ((kSizeMax - kSizeMin) >> random() % 33));
 }
 
-TEST(GeometryTest, sizes_are_rounded_up_to_whole_pages) {
+TEST(geometry, sizes_are_rounded_up_to_whole_pages) {
   EXPECT_EQ(round_size(1), 4096U);
   EXPECT_EQ(round_size(12288), 12288U);
   EXPECT_EQ(round_size(12289), 16384U);
   EXPECT_EQ(Geometry::of(12289).size, 16384U);
 }
 
-TEST(GeometryTest, a_larger_segment_never_takes_smaller_blocks_or_has_less_room) {
+TEST(geometry, a_larger_segment_never_takes_smaller_blocks_or_has_less_room) {
   std::uint64_t room = 0;
   for (std::uint64_t size = kSizeMin; size < (64U << 20); size += 4096) {
     const Geometry g = Geometry::of(size);
@@ -58,7 +58,7 @@ TEST(GeometryTest, a_larger_segment_never_takes_smaller_blocks_or_has_less_room)
   }
 }
 
-TEST(GeometryTest, small_dictionaries_have_one_shard_and_large_ones_many) {
+TEST(geometry, small_dictionaries_have_one_shard_and_large_ones_many) {
   EXPECT_EQ(Geometry::of(kSizeMin).shards, 1U);
   EXPECT_EQ(Geometry::of(1 << 20).shards, 1U);
   EXPECT_EQ(Geometry::of(8 << 20).shards, 8U);
@@ -67,7 +67,7 @@ TEST(GeometryTest, small_dictionaries_have_one_shard_and_large_ones_many) {
   EXPECT_EQ(Geometry::of(kSizeMax).shards, 65536U);
 }
 
-TEST(GeometryTest, granules_hold_header_key_and_value) {
+TEST(geometry, granules_hold_header_key_and_value) {
   EXPECT_EQ(granules_for(1, 8), 3U);
   EXPECT_EQ(granules_for(8, 8), 3U);
   EXPECT_EQ(granules_for(9, 8), 4U);

@@ -17,7 +17,7 @@ const test::ScratchDirectory directory;
 
 constexpr std::uint64_t kSizes[] = {12288, 16384, 65536, 1 << 20, 2 << 20, 3 << 20, 100 << 20};
 
-TEST(MarkTest, the_marks_of_all_granules_lie_between_the_free_bits_and_the_arena) {
+TEST(mark, the_marks_of_all_granules_lie_between_the_free_bits_and_the_arena) {
   for (const std::uint64_t size : kSizes) {
     PrivateShard one(size);
     const Shard& shard = one.shard();
@@ -29,7 +29,7 @@ TEST(MarkTest, the_marks_of_all_granules_lie_between_the_free_bits_and_the_arena
   }
 }
 
-TEST(MarkTest, touching_changes_the_mark_and_nothing_else) {
+TEST(mark, touching_changes_the_mark_and_nothing_else) {
   for (const std::uint64_t size : {kSizes[0], kSizes[2], kSizes[4]}) {
     PrivateShard one(size);
     const Shard& shard = one.shard();
@@ -45,7 +45,7 @@ TEST(MarkTest, touching_changes_the_mark_and_nothing_else) {
   }
 }
 
-TEST(MarkTest, a_mark_counts_to_its_most_and_stays) {
+TEST(mark, a_mark_counts_to_its_most_and_stays) {
   PrivateShard one(65536);
   for (int i = 0; i < 300; ++i) one.shard().touch(100);
   EXPECT_EQ(one.shard().mark(100).load(), Shard::kUsesMax);
@@ -55,7 +55,7 @@ TEST(MarkTest, a_mark_counts_to_its_most_and_stays) {
   EXPECT_EQ(one.shard().mark(100).load(), 200);
 }
 
-TEST(MarkTest, every_kind_of_use_is_marked_and_a_look_at_the_whole_is_not) {
+TEST(mark, every_kind_of_use_is_marked_and_a_look_at_the_whole_is_not) {
   Dict dict("marked");
   ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
   dict.set("k", "v");

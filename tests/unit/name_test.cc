@@ -10,7 +10,7 @@
 namespace holdfast {
 namespace {
 
-TEST(NameTest, AnyBytesButZeroOnesAreAName) {
+TEST(name, any_bytes_but_zero_ones_are_a_name) {
   for (const std::string good : {"a", "my_locks", "A-z.0_9", "a.", ".", "..", "../x", "/", "a/b", "my:cache", "a b",
                                  " ", "a=b,c", "100%", "%41", "a\n", "\x1B[2J", "\xC3\xA4", "\xFF"})
     EXPECT_TRUE(check_name(good).ok()) << good;
@@ -21,7 +21,7 @@ TEST(NameTest, AnyBytesButZeroOnesAreAName) {
       << zero.message;
 }
 
-TEST(NameTest, IsAsLongAsTheNameOfItsFileMayBe) {
+TEST(name, is_as_long_as_the_name_of_its_file_may_be) {
   static_assert(kNameMax + std::string_view(".dict").size() == NAME_MAX);
   EXPECT_TRUE(check_name(std::string(250, 'x')).ok());
   EXPECT_TRUE(check_name(std::string(83, ':')).ok());
@@ -34,7 +34,7 @@ TEST(NameTest, IsAsLongAsTheNameOfItsFileMayBe) {
   EXPECT_NE(counted.find("expected 1 to 250 bytes"), std::string::npos) << counted;
 }
 
-TEST(NameTest, IsItselfInTheNameOfItsFileWhereItIsPlain) {
+TEST(name, is_itself_in_the_name_of_its_file_where_it_is_plain) {
   for (const std::string plain : {"a", "my_locks", "A-z.0_9", "a.b.", "x.dict"}) EXPECT_EQ(encode_name(plain), plain);
   EXPECT_EQ(encode_name("my:cache"), "my%3Acache");
   EXPECT_EQ(encode_name("a/b"), "a%2Fb");
@@ -44,7 +44,7 @@ TEST(NameTest, IsItselfInTheNameOfItsFileWhereItIsPlain) {
   EXPECT_EQ(encode_name("\xC3\xA4\n"), "%C3%A4%0A");
 }
 
-TEST(NameTest, OfEachFileIsOneAndOfEachNameOneFile) {
+TEST(name, of_each_file_is_one_and_of_each_name_one_file) {
   std::set<std::string> files;
   std::size_t names = 0;
   for (int first = 1; first <= UCHAR_MAX; ++first) {
@@ -62,7 +62,7 @@ TEST(NameTest, OfEachFileIsOneAndOfEachNameOneFile) {
   EXPECT_EQ(files.size(), names);
 }
 
-TEST(NameTest, IsNoneOfAFileThatEncodingDoesNotMake) {
+TEST(name, is_none_of_a_file_that_encoding_does_not_make) {
   for (const std::string file :
        {"", "%61", "%3a", "a:b", "a b", "a/b", ".a", "%", "a%2", "a%G1", "%00", "%2x", "\xC3\xA4"})
     EXPECT_EQ(decode_name(file), std::nullopt) << file;
@@ -70,7 +70,7 @@ TEST(NameTest, IsNoneOfAFileThatEncodingDoesNotMake) {
   EXPECT_EQ(decode_name("%3A%2E.x"), std::nullopt) << "a '.' is encoded at the beginning only";
 }
 
-TEST(NameTest, IsShownSoThatATerminalStaysAsItIs) {
+TEST(name, is_shown_so_that_a_terminal_stays_as_it_is) {
   EXPECT_EQ(quote("my:cache a/b"), "\"my:cache a/b\"");
   EXPECT_EQ(quote("caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x94\x92"), "\"caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x94\x92\"");
   EXPECT_EQ(quote("a\n\x1B[2J\x7F"), "\"a\\x0A\\x1B[2J\\x7F\"");

@@ -8,7 +8,7 @@
 namespace holdfast {
 namespace {
 
-TEST(ParseTest, sizes_are_numbers_with_an_optional_unit) {
+TEST(parse, sizes_are_numbers_with_an_optional_unit) {
   EXPECT_EQ(*parse_size("1"), 1U);
   EXPECT_EQ(*parse_size("12345"), 12345U);
   EXPECT_EQ(*parse_size("100k"), 102400U);
@@ -20,7 +20,7 @@ TEST(ParseTest, sizes_are_numbers_with_an_optional_unit) {
   EXPECT_EQ(*parse_size(std::to_string(kSizeMax)), kSizeMax);
 }
 
-TEST(ParseTest, anything_else_is_refused_with_what_was_given) {
+TEST(parse, anything_else_is_refused_with_what_was_given) {
   for (const std::string bad : {"", "0", "0k", "k", "-1", "+1", "1x", "1 m", " 1m", "1m ", "1mm", "1.5m", "0x10", "1e3",
                                 "m1", "1025g", "1099511627777", "18446744073709551616", "99999999999999999999999g"}) {
     const auto size = parse_size(bad);
@@ -31,14 +31,14 @@ TEST(ParseTest, anything_else_is_refused_with_what_was_given) {
   EXPECT_FALSE(parse_size(std::string("1\0m", 3)));
 }
 
-TEST(ParseTest, messages_stay_printable_and_short) {
+TEST(parse, messages_stay_printable_and_short) {
   const auto size = parse_size(std::string(100000, '\n'));
   ASSERT_FALSE(size);
   EXPECT_LT(size.status().message.size(), 300U);
   EXPECT_EQ(size.status().message.find('\n'), std::string::npos);
 }
 
-TEST(ParseTest, declarations_name_dictionaries_and_their_sizes) {
+TEST(parse, declarations_name_dictionaries_and_their_sizes) {
   EXPECT_EQ(*find_declaration("my_locks=1m,cache=64m", "my_locks"), 1U << 20);
   EXPECT_EQ(*find_declaration("my_locks=1m,cache=64m", "cache"), 64U << 20);
   EXPECT_EQ(*find_declaration(",,a=1k,", "a"), 1024U);
@@ -58,7 +58,7 @@ TEST(ParseTest, declarations_name_dictionaries_and_their_sizes) {
   }
 }
 
-TEST(ParseTest, a_name_in_a_declaration_may_have_any_byte) {
+TEST(parse, a_name_in_a_declaration_may_have_any_byte) {
   EXPECT_EQ(*find_declaration("my:cache=1k,a/b=2k", "my:cache"), 1024U);
   EXPECT_EQ(*find_declaration("a%2Cb=1k", "a,b"), 1024U);
   EXPECT_EQ(*find_declaration("a%3db=1k", "a=b"), 1024U);

@@ -35,7 +35,7 @@ class Platform : public testing::Test {
   test::ScratchDirectory directory_;
 };
 
-TEST_F(Platform, ADescriptorIsClosedOnceByItsLastOwner) {
+TEST_F(Platform, a_descriptor_is_closed_once_by_its_last_owner) {
   FileDescriptor first = open();
   const int number = first.get();
   FileDescriptor second = std::move(first);
@@ -45,7 +45,7 @@ TEST_F(Platform, ADescriptorIsClosedOnceByItsLastOwner) {
   EXPECT_EQ(-1, ::fcntl(number, F_GETFD));
 }
 
-TEST_F(Platform, AReopenedFileIsTheSameFileWithLocksOfItsOwn) {
+TEST_F(Platform, a_reopened_file_is_the_same_file_with_locks_of_its_own) {
   const FileDescriptor first = open();
   const FileDescriptor second = reopen(first.get(), O_RDWR);
   FileId a;
@@ -60,7 +60,7 @@ TEST_F(Platform, AReopenedFileIsTheSameFileWithLocksOfItsOwn) {
   EXPECT_EQ(0, try_record_lock(second.get(), 7));
 }
 
-TEST_F(Platform, SharedRecordLocksExcludeOnlyExclusiveOnes) {
+TEST_F(Platform, shared_record_locks_exclude_only_exclusive_ones) {
   const FileDescriptor first = open();
   const FileDescriptor second = open();
   EXPECT_EQ(0, try_shared_record_lock(first.get(), 3));
@@ -69,14 +69,14 @@ TEST_F(Platform, SharedRecordLocksExcludeOnlyExclusiveOnes) {
   EXPECT_TRUE(is_locked(3));
 }
 
-TEST_F(Platform, AClosedDescriptorOfTheSameFileDropsNoLock) {
+TEST_F(Platform, a_closed_descriptor_of_the_same_file_drops_no_lock) {
   const FileDescriptor holder = open();
   ASSERT_EQ(0, try_record_lock(holder.get(), 1));
   open().reset();
   EXPECT_TRUE(is_locked(1));
 }
 
-TEST_F(Platform, APinnedLockOutlivesItsDescriptorAndEndsWithThePin) {
+TEST_F(Platform, a_pinned_lock_outlives_its_descriptor_and_ends_with_the_pin) {
   Mapping pin;
   {
     const ForkGuard no_fork;
@@ -90,7 +90,7 @@ TEST_F(Platform, APinnedLockOutlivesItsDescriptorAndEndsWithThePin) {
   EXPECT_FALSE(is_locked(1));
 }
 
-TEST_F(Platform, AForkedChildKeepsAnInheritedPinOnly) {
+TEST_F(Platform, a_forked_child_keeps_an_inherited_pin_only) {
   const auto pin_byte = [this](std::uint64_t byte, AtFork at_fork) {
     const ForkGuard no_fork;
     const FileDescriptor fd = open();
@@ -112,7 +112,7 @@ TEST_F(Platform, AForkedChildKeepsAnInheritedPinOnly) {
   EXPECT_FALSE(is_locked(2));
 }
 
-TEST_F(Platform, AWipedPageReadsAsZeroInTheChildAndStaysInTheParent) {
+TEST_F(Platform, a_wiped_page_reads_as_zero_in_the_child_and_stays_in_the_parent) {
   const Mapping page = map_wiped_on_fork();
   ASSERT_TRUE(page);
   word(page).store(42);
@@ -121,7 +121,7 @@ TEST_F(Platform, AWipedPageReadsAsZeroInTheChildAndStaysInTheParent) {
   EXPECT_EQ(42U, word(page).load());
 }
 
-TEST_F(Platform, AFutexIsWokenFromAnotherProcess) {
+TEST_F(Platform, a_futex_is_woken_from_another_process) {
   const Mapping mapping = map_shared(open().get(), 4096);
   ASSERT_TRUE(mapping);
   Child sleeper([&](Channel& parent) {
@@ -137,7 +137,7 @@ TEST_F(Platform, AFutexIsWokenFromAnotherProcess) {
   EXPECT_EQ(0, sleeper.wait());
 }
 
-TEST_F(Platform, AFutexWaitEndsAtItsDeadlineAndNotBefore) {
+TEST_F(Platform, a_futex_wait_ends_at_its_deadline_and_not_before) {
   const Mapping mapping = map_shared(open().get(), 4096);
   const std::uint64_t deadline = monotonic_ns() + 20 * kNsPerMs;
   WaitResult result = WaitResult::woken;
@@ -149,7 +149,7 @@ TEST_F(Platform, AFutexWaitEndsAtItsDeadlineAndNotBefore) {
   EXPECT_EQ(WaitResult::changed, futex_wait(word(mapping), 1, kForever));
 }
 
-TEST_F(Platform, WakingAWordThatIsNotMappedIsHarmless) {
+TEST_F(Platform, waking_a_word_that_is_not_mapped_is_harmless) {
   const Mapping mapping = map_shared(open().get(), 4096);
   auto& gone = word(mapping);
   ::munmap(mapping.data(), 4096);
@@ -158,7 +158,7 @@ TEST_F(Platform, WakingAWordThatIsNotMappedIsHarmless) {
   ::mmap(mapping.data(), 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
-TEST_F(Platform, ReservingGivesTheFileItsSizeAndItsMemory) {
+TEST_F(Platform, reserving_gives_the_file_its_size_and_its_memory) {
   const FileDescriptor fd(::open((directory_ / "big").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   constexpr std::uint64_t kSize = (10 << 20) + 4096;
   ASSERT_EQ(0, reserve(fd.get(), kSize));
@@ -168,7 +168,7 @@ TEST_F(Platform, ReservingGivesTheFileItsSizeAndItsMemory) {
   EXPECT_EQ(static_cast<blkcnt_t>(kSize / 512), info.st_blocks);
 }
 
-TEST_F(Platform, TheCoarseClockLagsByItsResolutionAtMost) {
+TEST_F(Platform, the_coarse_clock_lags_by_its_resolution_at_most) {
   const std::uint64_t before = monotonic_ns();
   const std::uint64_t coarse = coarse_monotonic_ns();
   EXPECT_LE(coarse, monotonic_ns());
@@ -177,13 +177,13 @@ TEST_F(Platform, TheCoarseClockLagsByItsResolutionAtMost) {
   EXPECT_GT(coarse_resolution_ns(), 0U);
 }
 
-TEST_F(Platform, SleepingUntilADeadlineDoesNotEndBeforeIt) {
+TEST_F(Platform, sleeping_until_a_deadline_does_not_end_before_it) {
   const std::uint64_t deadline = monotonic_ns() + 5 * kNsPerMs;
   sleep_until(deadline);
   EXPECT_GE(monotonic_ns(), deadline);
 }
 
-TEST_F(Platform, AForkWaitsUntilTheGuardsOfOtherThreadsAreGone) {
+TEST_F(Platform, a_fork_waits_until_the_guards_of_other_threads_are_gone) {
   std::atomic<bool> guarded{false};
   std::atomic<bool> released{false};
   std::thread holder([&] {
@@ -202,7 +202,7 @@ TEST_F(Platform, AForkWaitsUntilTheGuardsOfOtherThreadsAreGone) {
   holder.join();
 }
 
-TEST_F(Platform, RandomNumbersOfForkedProcessesDiffer) {
+TEST_F(Platform, random_numbers_of_forked_processes_differ) {
   Child child([](Channel& parent) {
     parent.say(std::to_string(random_number()));
     return 0;

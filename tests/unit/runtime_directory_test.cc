@@ -41,14 +41,14 @@ class Directory : public Test {
   test::ScratchDirectory scratch_;
 };
 
-TEST_F(Directory, AGoodOneIsAcceptedWithItsAbsolutePath) {
+TEST_F(Directory, a_good_one_is_accepted_with_its_absolute_path) {
   auto directory = RuntimeDirectory::from_environment();
   ASSERT_TRUE(directory) << directory.status().message;
   EXPECT_EQ(scratch_.path(), directory->path());
   EXPECT_TRUE(directory->open());
 }
 
-TEST_F(Directory, AMissingOneIsMadePrivateWhateverTheUmask) {
+TEST_F(Directory, a_missing_one_is_made_private_whatever_the_umask) {
   for (const mode_t mask : {0, 077, 0277, 0777}) {
     const std::string path = scratch_ / ("new" + std::to_string(mask));
     const mode_t before = ::umask(mask);
@@ -60,7 +60,7 @@ TEST_F(Directory, AMissingOneIsMadePrivateWhateverTheUmask) {
 }
 
 // Somebody who may rename in the parent puts a link to a directory of ours where the new one has just been made.
-TEST_F(Directory, WhileItIsMadeNoOtherDirectoryGetsItsMode) {
+TEST_F(Directory, while_it_is_made_no_other_directory_gets_its_mode) {
   const std::string other = scratch_ / "other";
   const std::string path = scratch_ / "new";
   const std::string link = scratch_ / "link";
@@ -89,7 +89,7 @@ TEST_F(Directory, WhileItIsMadeNoOtherDirectoryGetsItsMode) {
   EXPECT_EQ(0500U, mode_of(other));
 }
 
-TEST_F(Directory, TheDefaultIsNamedAfterTheUser) {
+TEST_F(Directory, the_default_is_named_after_the_user) {
   const std::string expected = "/dev/shm/holdfast-" + std::to_string(::geteuid());
   const bool was_there = test::exists(expected);
   Child child([](Channel& parent) {
@@ -103,7 +103,7 @@ TEST_F(Directory, TheDefaultIsNamedAfterTheUser) {
   if (!was_there) ::rmdir(expected.c_str());
 }
 
-TEST_F(Directory, ARelativePathAndSlashesAtTheEndMeanTheSameDirectory) {
+TEST_F(Directory, a_relative_path_and_slashes_at_the_end_mean_the_same_directory) {
   Child child([this](Channel& parent) {
     if (::chdir(scratch_.path().c_str()) != 0) return 1;
     for (const char* path : {"w", "w/", "w/.", "./w//"}) {
@@ -117,7 +117,7 @@ TEST_F(Directory, ARelativePathAndSlashesAtTheEndMeanTheSameDirectory) {
   EXPECT_EQ(0, child.wait());
 }
 
-TEST_F(Directory, ASymbolicLinkIsRefusedWithAndWithoutASlashAtTheEnd) {
+TEST_F(Directory, a_symbolic_link_is_refused_with_and_without_a_slash_at_the_end) {
   ASSERT_EQ(0, ::mkdir((scratch_ / "real").c_str(), 0700));
   ASSERT_EQ(0, ::symlink((scratch_ / "real").c_str(), (scratch_ / "link").c_str()));
   for (const char* tail : {"", "/", "//", "/."}) {
@@ -127,28 +127,28 @@ TEST_F(Directory, ASymbolicLinkIsRefusedWithAndWithoutASlashAtTheEnd) {
   }
 }
 
-TEST_F(Directory, ADanglingLinkIsRefusedAndNothingIsMadeBehindIt) {
+TEST_F(Directory, a_dangling_link_is_refused_and_nothing_is_made_behind_it) {
   ASSERT_EQ(0, ::symlink((scratch_ / "nowhere").c_str(), (scratch_ / "link").c_str()));
   EXPECT_TRUE(has(refusal(scratch_ / "link"), "symbolic link"));
   EXPECT_FALSE(test::exists(scratch_ / "nowhere"));
 }
 
-TEST_F(Directory, AFileIsRefused) {
+TEST_F(Directory, a_file_is_refused) {
   platform::FileDescriptor(::open((scratch_ / "file").c_str(), O_CREAT | O_WRONLY, 0600));
   EXPECT_TRUE(has(refusal(scratch_ / "file"), "is not a directory"));
 }
 
-TEST_F(Directory, AMissingParentIsNamedAsTheReason) {
+TEST_F(Directory, a_missing_parent_is_named_as_the_reason) {
   const Status status = refusal(scratch_ / "no/such");
   EXPECT_TRUE(has(status, "parent directory does not exist")) << status.message;
 }
 
-TEST_F(Directory, OnAFileSystemOfTheKernelItIsTheKindThatIsWrongNotTheParent) {
+TEST_F(Directory, on_a_file_system_of_the_kernel_it_is_the_kind_that_is_wrong_not_the_parent) {
   const Status status = refusal("/proc/x");
   EXPECT_TRUE(has(status, "is not on tmpfs")) << status.message;
 }
 
-TEST_F(Directory, OneThatOthersMayEnterIsRefusedWithTheModeFound) {
+TEST_F(Directory, one_that_others_may_enter_is_refused_with_the_mode_found) {
   for (const mode_t mode : {0770, 0720, 0701, 0777, 01777}) {
     ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), mode));
     const Status status = refusal(scratch_.path());
@@ -158,7 +158,7 @@ TEST_F(Directory, OneThatOthersMayEnterIsRefusedWithTheModeFound) {
   ::chmod(scratch_.path().c_str(), 0700);
 }
 
-TEST_F(Directory, OneOnADiskIsRefusedWithAHint) {
+TEST_F(Directory, one_on_a_disk_is_refused_with_a_hint) {
   std::string path = std::filesystem::temp_directory_path() / "hf-test-XXXXXX";
   ASSERT_NE(nullptr, ::mkdtemp(path.data()));
   auto directory = RuntimeDirectory::at(path);
@@ -170,7 +170,7 @@ TEST_F(Directory, OneOnADiskIsRefusedWithAHint) {
   EXPECT_TRUE(has(directory.status(), "/dev/shm")) << directory.status().message;
 }
 
-TEST_F(Directory, OneOfAnotherUserIsRefusedWithBothNumbers) {
+TEST_F(Directory, one_of_another_user_is_refused_with_both_numbers) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 12345));
   const Status status = refusal(scratch_.path());
@@ -178,7 +178,7 @@ TEST_F(Directory, OneOfAnotherUserIsRefusedWithBothNumbers) {
   EXPECT_TRUE(has(status, "owned by uid 12345, expected 0")) << status.message;
 }
 
-TEST_F(Directory, OneOfAnotherUserIsNoReasonToAdviseSharing) {
+TEST_F(Directory, one_of_another_user_is_no_reason_to_advise_sharing) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 12345));
   const Status status = refusal(scratch_.path());
@@ -188,7 +188,7 @@ TEST_F(Directory, OneOfAnotherUserIsNoReasonToAdviseSharing) {
 }
 
 // Somebody else has taken the place where a user's directory is by default, as a rootless container does by accident.
-TEST_F(Directory, WhoseDefaultIsTakenIsToldByWhomAndIsNotSentToAnotherWorld) {
+TEST_F(Directory, whose_default_is_taken_is_told_by_whom_and_is_not_sent_to_another_world) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can play two users";
   constexpr uid_t kUser = 54001;
   constexpr uid_t kSquatter = 54002;
@@ -217,7 +217,7 @@ TEST_F(Directory, WhoseDefaultIsTakenIsToldByWhomAndIsNotSentToAnotherWorld) {
   ::rmdir(taken.c_str());
 }
 
-TEST_F(Directory, SharingAcceptsOneOfRootOfOneselfAndOfAnOwnerWhoIsNamed) {
+TEST_F(Directory, sharing_accepts_one_of_root_of_oneself_and_of_an_owner_who_is_named) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   constexpr gid_t kGroup = 54321;
   const auto as_member = [&](uid_t user, std::optional<uid_t> named) {
@@ -242,7 +242,7 @@ TEST_F(Directory, SharingAcceptsOneOfRootOfOneselfAndOfAnOwnerWhoIsNamed) {
 }
 
 // The documented recipe, where an outsider was there first: mode and group are right, the owner is not.
-TEST_F(Directory, SharingRefusesOneThatAnOutsiderHasMadeBeforeAlsoToRoot) {
+TEST_F(Directory, sharing_refuses_one_that_an_outsider_has_made_before_also_to_root) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, ::getegid()));
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
@@ -252,7 +252,7 @@ TEST_F(Directory, SharingRefusesOneThatAnOutsiderHasMadeBeforeAlsoToRoot) {
   EXPECT_TRUE(has(status, "HOLDFAST_OWNER")) << status.message;
 }
 
-TEST_F(Directory, SharingRefusesAForeignGroupAndWritersFromOutside) {
+TEST_F(Directory, sharing_refuses_a_foreign_group_and_writers_from_outside) {
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0772));
   EXPECT_TRUE(has(refusal(scratch_.path(), Sharing::group), "at most 0770"));
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 01770));
@@ -270,7 +270,7 @@ TEST_F(Directory, SharingRefusesAForeignGroupAndWritersFromOutside) {
   EXPECT_NE(std::string::npos, said.find("belongs to group 54321")) << said;
 }
 
-TEST_F(Directory, SharingLetsRootIntoTheGroupThatATrustedOwnerHasChosen) {
+TEST_F(Directory, sharing_lets_root_into_the_group_that_a_trusted_owner_has_chosen) {
   if (::geteuid() != 0) GTEST_SKIP() << "this user is not root";
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
   for (const uid_t owner : {0U, 12345U}) {
@@ -281,7 +281,7 @@ TEST_F(Directory, SharingLetsRootIntoTheGroupThatATrustedOwnerHasChosen) {
   }
 }
 
-TEST_F(Directory, TheOwnerIsNamedByANumber) {
+TEST_F(Directory, the_owner_is_named_by_a_number) {
   for (const char* name : {"root", "-1", "1x", "4294967295", "4294967296", " 1"}) {
     ::setenv("HOLDFAST_OWNER", name, 1);
     auto directory = RuntimeDirectory::from_environment();
@@ -292,7 +292,7 @@ TEST_F(Directory, TheOwnerIsNamedByANumber) {
   }
 }
 
-TEST_F(Directory, AnOwnerWithoutSharingIsRefused) {
+TEST_F(Directory, an_owner_without_sharing_is_refused) {
   ::setenv("HOLDFAST_OWNER", "12345", 1);
   auto directory = RuntimeDirectory::from_environment();
   ::unsetenv("HOLDFAST_OWNER");
@@ -300,7 +300,7 @@ TEST_F(Directory, AnOwnerWithoutSharingIsRefused) {
   EXPECT_TRUE(has(directory.status(), "counts only with HOLDFAST_SHARE=group")) << directory.status().message;
 }
 
-TEST_F(Directory, OneThatIsToBeSharedIsNotMadeForThisUserAlone) {
+TEST_F(Directory, one_that_is_to_be_shared_is_not_made_for_this_user_alone) {
   const std::string path = scratch_ / "shared";
   const Status status = refusal(path, Sharing::group);
   EXPECT_EQ(Code::not_found, status.code);
@@ -308,7 +308,7 @@ TEST_F(Directory, OneThatIsToBeSharedIsNotMadeForThisUserAlone) {
   EXPECT_FALSE(test::exists(path));
 }
 
-TEST_F(Directory, TheNamedOwnerIsTakenFromTheEnvironment) {
+TEST_F(Directory, the_named_owner_is_taken_from_the_environment) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 12345));
   ::setenv("HOLDFAST_SHARE", "group", 1);
@@ -319,7 +319,7 @@ TEST_F(Directory, TheNamedOwnerIsTakenFromTheEnvironment) {
   EXPECT_TRUE(directory) << directory.status().message;
 }
 
-TEST_F(Directory, WhoHasBecomeAnotherUserIsToldWhatToDo) {
+TEST_F(Directory, who_has_become_another_user_is_told_what_to_do) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   auto directory = RuntimeDirectory::at(scratch_.path());
   ASSERT_TRUE(directory) << directory.status().message;
@@ -334,7 +334,7 @@ TEST_F(Directory, WhoHasBecomeAnotherUserIsToldWhatToDo) {
   EXPECT_NE(std::string::npos, said.find("init_worker_by_lua")) << said;
 }
 
-TEST_F(Directory, AnUnknownWayOfSharingIsRefused) {
+TEST_F(Directory, an_unknown_way_of_sharing_is_refused) {
   ::setenv("HOLDFAST_SHARE", "everybody", 1);
   auto directory = RuntimeDirectory::from_environment();
   ::unsetenv("HOLDFAST_SHARE");
@@ -342,7 +342,7 @@ TEST_F(Directory, AnUnknownWayOfSharingIsRefused) {
   EXPECT_TRUE(has(directory.status(), "HOLDFAST_SHARE is \"everybody\"")) << directory.status().message;
 }
 
-TEST_F(Directory, OneThatWasRemovedAndMadeAgainIsNoticed) {
+TEST_F(Directory, one_that_was_removed_and_made_again_is_noticed) {
   const std::string path = scratch_ / "w";
   auto directory = RuntimeDirectory::at(path);
   ASSERT_TRUE(directory);
@@ -354,7 +354,7 @@ TEST_F(Directory, OneThatWasRemovedAndMadeAgainIsNoticed) {
   EXPECT_TRUE(has(opened.status(), "removed and made again")) << opened.status().message;
 }
 
-TEST_F(Directory, OneThatLostItsAnchorIsNoticed) {
+TEST_F(Directory, one_that_lost_its_anchor_is_noticed) {
   auto directory = RuntimeDirectory::at(scratch_.path());
   ASSERT_TRUE(directory);
   platform::FileDescriptor file(::open((scratch_ / "a").c_str(), O_CREAT | O_WRONLY, 0600));
@@ -368,7 +368,7 @@ TEST_F(Directory, OneThatLostItsAnchorIsNoticed) {
   EXPECT_TRUE(has(opened.status(), "removed or replaced")) << opened.status().message;
 }
 
-TEST_F(Directory, ItIsFoundAgainAfterAllDescriptorsWereClosed) {
+TEST_F(Directory, it_is_found_again_after_all_descriptors_were_closed) {
   Child child([](Channel& parent) {
     auto directory = RuntimeDirectory::from_environment();
     for (int fd = 3; fd < 64; ++fd) {

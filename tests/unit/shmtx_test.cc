@@ -141,7 +141,7 @@ using Strategies =
     testing::Types<Strategy<MutexStrategy::futex>, Strategy<MutexStrategy::spin>, Strategy<MutexStrategy::file>>;
 TYPED_TEST_SUITE(ShmtxTest, Strategies, StrategyName);
 
-TYPED_TEST(ShmtxTest, FourProcessesExcludeEachOtherInAMillionCriticalSections) {
+TYPED_TEST(ShmtxTest, four_processes_exclude_each_other_in_a_million_critical_sections) {
   constexpr int kProcesses = 4;
   constexpr std::uint64_t kRounds = 250'000;
   const auto work = [](Channel& parent) {
@@ -177,7 +177,7 @@ TYPED_TEST(ShmtxTest, FourProcessesExcludeEachOtherInAMillionCriticalSections) {
   for (auto& worker : workers) EXPECT_EQ(0, worker->wait());
 }
 
-TYPED_TEST(ShmtxTest, AHeldMutexIsRefusedToTryAndToLockAtItsDeadline) {
+TYPED_TEST(ShmtxTest, a_held_mutex_is_refused_to_try_and_to_lock_at_its_deadline) {
   Child holder(TestFixture::obey);
   Child other(TestFixture::obey);
   ASSERT_EQ("ready", holder.hear());
@@ -190,7 +190,7 @@ TYPED_TEST(ShmtxTest, AHeldMutexIsRefusedToTryAndToLockAtItsDeadline) {
   EXPECT_TRUE(then.ends_with("acquired")) << then;
 }
 
-TYPED_TEST(ShmtxTest, AWaiterGetsItWhenTheOwnerUnlocks) {
+TYPED_TEST(ShmtxTest, a_waiter_gets_it_when_the_owner_unlocks) {
   Child holder(TestFixture::obey);
   Child waiter(TestFixture::obey);
   ASSERT_EQ("ready", holder.hear());
@@ -203,7 +203,7 @@ TYPED_TEST(ShmtxTest, AWaiterGetsItWhenTheOwnerUnlocks) {
   EXPECT_EQ("timeout", holder.ask("try"));
 }
 
-TYPED_TEST(ShmtxTest, AKilledOwnerIsSucceededAndTheSuccessorIsTold) {
+TYPED_TEST(ShmtxTest, a_killed_owner_is_succeeded_and_the_successor_is_told) {
   Child owner(TestFixture::obey);
   Child waiter(TestFixture::obey);
   ASSERT_EQ("ready", owner.hear());
@@ -216,7 +216,7 @@ TYPED_TEST(ShmtxTest, AKilledOwnerIsSucceededAndTheSuccessorIsTold) {
   EXPECT_EQ("acquired", waiter.ask("try"));
 }
 
-TYPED_TEST(ShmtxTest, TryTakesOverFromADeadOwnerToo) {
+TYPED_TEST(ShmtxTest, try_takes_over_from_a_dead_owner_too) {
   Child owner(TestFixture::obey);
   Child other(TestFixture::obey);
   ASSERT_EQ("ready", owner.hear());
@@ -227,7 +227,7 @@ TYPED_TEST(ShmtxTest, TryTakesOverFromADeadOwnerToo) {
   EXPECT_EQ("owner died", other.ask("try"));
 }
 
-TYPED_TEST(ShmtxTest, OfManyWaitersExactlyOneIsToldThatTheOwnerDied) {
+TYPED_TEST(ShmtxTest, of_many_waiters_exactly_one_is_told_that_the_owner_died) {
   Child owner(TestFixture::obey);
   ASSERT_EQ("ready", owner.hear());
   EXPECT_EQ("acquired", owner.ask("lock"));
@@ -253,7 +253,7 @@ TYPED_TEST(ShmtxTest, OfManyWaitersExactlyOneIsToldThatTheOwnerDied) {
   EXPECT_EQ(1, told);
 }
 
-TYPED_TEST(ShmtxTest, AStoppedOwnerIsNotRobbedAndUnlocksNormallyAfterwards) {
+TYPED_TEST(ShmtxTest, a_stopped_owner_is_not_robbed_and_unlocks_normally_afterwards) {
   Child owner(TestFixture::obey);
   Child other(TestFixture::obey);
   ASSERT_EQ("ready", owner.hear());
@@ -268,7 +268,7 @@ TYPED_TEST(ShmtxTest, AStoppedOwnerIsNotRobbedAndUnlocksNormallyAfterwards) {
   EXPECT_EQ("acquired", other.hear());
 }
 
-TYPED_TEST(ShmtxTest, EnteringAgainInTheSameThreadIsBusy) {
+TYPED_TEST(ShmtxTest, entering_again_in_the_same_thread_is_busy) {
   Child child([](Channel& parent) {
     Participant self(TestFixture::kStrategy);
     parent.say(text_of(self.mutex().try_lock()));
@@ -284,7 +284,7 @@ TYPED_TEST(ShmtxTest, EnteringAgainInTheSameThreadIsBusy) {
   EXPECT_EQ("acquired", child.hear());
 }
 
-TYPED_TEST(ShmtxTest, ThreadsOfOneProcessExcludeEachOther) {
+TYPED_TEST(ShmtxTest, threads_of_one_process_exclude_each_other) {
   Child child([](Channel&) {
     Participant self(TestFixture::kStrategy);
     constexpr int kThreads = 3;
@@ -307,7 +307,7 @@ TYPED_TEST(ShmtxTest, ThreadsOfOneProcessExcludeEachOther) {
   EXPECT_EQ(0, child.wait());
 }
 
-TYPED_TEST(ShmtxTest, AnotherThreadOfTheOwnersProcessWaitsUntilItsDeadline) {
+TYPED_TEST(ShmtxTest, another_thread_of_the_owners_process_waits_until_its_deadline) {
   Child child([](Channel& parent) {
     Participant self(TestFixture::kStrategy);
     parent.say(text_of(self.mutex().try_lock()));
@@ -322,7 +322,7 @@ TYPED_TEST(ShmtxTest, AnotherThreadOfTheOwnersProcessWaitsUntilItsDeadline) {
   EXPECT_EQ("timeout", child.hear());
 }
 
-TYPED_TEST(ShmtxTest, AForkedChildDoesNotOwnWhatItsParentHolds) {
+TYPED_TEST(ShmtxTest, a_forked_child_does_not_own_what_its_parent_holds) {
   Child owner([](Channel& parent) {
     Participant self(TestFixture::kStrategy);
     self.mutex().try_lock();
@@ -348,7 +348,7 @@ TYPED_TEST(ShmtxTest, AForkedChildDoesNotOwnWhatItsParentHolds) {
   EXPECT_EQ(0, owner.wait());
 }
 
-TYPED_TEST(ShmtxTest, AForkedChildThatLivesOnDoesNotKeepItsDeadParentsMutex) {
+TYPED_TEST(ShmtxTest, a_forked_child_that_lives_on_does_not_keep_its_dead_parents_mutex) {
   Child owner([](Channel& parent) {
     Participant self(TestFixture::kStrategy);
     self.mutex().try_lock();
@@ -370,7 +370,7 @@ TYPED_TEST(ShmtxTest, AForkedChildThatLivesOnDoesNotKeepItsDeadParentsMutex) {
   ::kill(orphan, SIGKILL);
 }
 
-TYPED_TEST(ShmtxTest, ClosingAllDescriptorsDropsNoLock) {
+TYPED_TEST(ShmtxTest, closing_all_descriptors_drops_no_lock) {
   Child owner([](Channel& parent) {
     Participant self(TestFixture::kStrategy);
     self.mutex().try_lock();
@@ -390,7 +390,7 @@ TYPED_TEST(ShmtxTest, ClosingAllDescriptorsDropsNoLock) {
   EXPECT_EQ("acquired", owner.ask("unlock"));
 }
 
-TYPED_TEST(ShmtxTest, ANonsenseWordIsTakenOverAndReported) {
+TYPED_TEST(ShmtxTest, a_nonsense_word_is_taken_over_and_reported) {
   Child child([](Channel& parent) {
     Participant self(TestFixture::kStrategy);
     for (const std::uint32_t nonsense : {0xFFFFFFFFU, 0x80000000U, 0x00000001U, 0x40100001U}) {
@@ -404,7 +404,7 @@ TYPED_TEST(ShmtxTest, ANonsenseWordIsTakenOverAndReported) {
 }
 
 // Shared memory was overwritten with the name of a process that is idle, or with that of the caller.
-TYPED_TEST(ShmtxTest, AWordThatNamesALivingProcessWhichIsNotInsideIsTakenOverAndReported) {
+TYPED_TEST(ShmtxTest, a_word_that_names_a_living_process_which_is_not_inside_is_taken_over_and_reported) {
   Child idle([](Channel& parent) {
     Participant self(TestFixture::kStrategy);
     self.mutex().try_lock();
@@ -430,7 +430,7 @@ TYPED_TEST(ShmtxTest, AWordThatNamesALivingProcessWhichIsNotInsideIsTakenOverAnd
   EXPECT_EQ("robberies 0", child.hear());
 }
 
-TYPED_TEST(ShmtxTest, UnlockingWhatSomebodyElseTookTouchesNothing) {
+TYPED_TEST(ShmtxTest, unlocking_what_somebody_else_took_touches_nothing) {
   Child child([](Channel& parent) {
     Participant self(TestFixture::kStrategy);
     self.mutex().try_lock();
@@ -447,7 +447,7 @@ TYPED_TEST(ShmtxTest, UnlockingWhatSomebodyElseTookTouchesNothing) {
 
 /// Owners are killed at random instants while others work. The invariant `first == second` is broken inside and
 /// restored by whoever is told that the owner died.
-TYPED_TEST(ShmtxTest, KilledOwnersLeaveNoWaiterBehindAndNoBrokenState) {
+TYPED_TEST(ShmtxTest, killed_owners_leave_no_waiter_behind_and_no_broken_state) {
   const auto work = [](Channel& parent) {
     Participant self(TestFixture::kStrategy);
     parent.say("ready");

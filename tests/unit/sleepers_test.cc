@@ -27,7 +27,7 @@ using test::Waiting;
 const test::ScratchDirectory directory;
 constexpr double kLong = 30;
 
-TEST(SleepersTest, the_first_to_sleep_listens_and_appoints_another_when_it_gets_up) {
+TEST(sleepers, the_first_to_sleep_listens_and_appoints_another_when_it_gets_up) {
   Sleepers sleepers;
   Berth one;
   Berth two;
@@ -44,7 +44,7 @@ TEST(SleepersTest, the_first_to_sleep_listens_and_appoints_another_when_it_gets_
   EXPECT_TRUE(sleepers.lie_down(two, false));
 }
 
-TEST(SleepersTest, in_a_forked_child_nobody_sleeps_and_no_berth_leads_to_another) {
+TEST(sleepers, in_a_forked_child_nobody_sleeps_and_no_berth_leads_to_another) {
   Sleepers sleepers;
   Berth listener;
   std::vector<Berth> others(3);
@@ -61,7 +61,7 @@ TEST(SleepersTest, in_a_forked_child_nobody_sleeps_and_no_berth_leads_to_another
   EXPECT_TRUE(sleepers.lie_down(listener, false));
 }
 
-TEST(SleepersTest, who_is_called_is_woken_once_and_nobody_else_is) {
+TEST(sleepers, who_is_called_is_woken_once_and_nobody_else_is) {
   Sleepers sleepers;
   Berth listener;
   Berth called;
@@ -81,7 +81,7 @@ TEST(SleepersTest, who_is_called_is_woken_once_and_nobody_else_is) {
   EXPECT_EQ(other.word, 1U);
 }
 
-TEST(SleepersTest, one_that_has_waiters_relieves_one_that_has_none) {
+TEST(sleepers, one_that_has_waiters_relieves_one_that_has_none) {
   Sleepers sleepers;
   Berth one;
   Berth two;

@@ -205,7 +205,7 @@ TEST_P(WaitsTest, a_change_that_found_another_at_work_is_counted_once) {
 std::string mutex_name(const ::testing::TestParamInfo<holdfast_mutex>& given) {
   return strategy_name(static_cast<MutexStrategy>(given.param));
 }
-INSTANTIATE_TEST_SUITE_P(Mutexes, WaitsTest,
+INSTANTIATE_TEST_SUITE_P(mutexes, WaitsTest,
                          ::testing::Values(HOLDFAST_MUTEX_FUTEX, HOLDFAST_MUTEX_SPIN, HOLDFAST_MUTEX_FILE), mutex_name);
 
 TEST_F(StatsTest, a_count_taken_in_the_middle_of_a_change_is_never_absurd) {

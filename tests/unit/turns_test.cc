@@ -208,7 +208,7 @@ TEST_F(TurnsTest, one_that_has_lost_its_place_came_too_late) {
 
 constexpr std::uint64_t kNow = 1'000'000 * kMs;
 
-TEST(PromptnessTest, a_thread_that_slept_is_not_slow_because_it_waits_for_a_processor) {
+TEST(promptness, a_thread_that_slept_is_not_slow_because_it_waits_for_a_processor) {
   Promptness promptness;
   promptness.note_awake(kNow);
   for (int i = 0; i < 30; ++i) promptness.note_delay(kSlow, kNow + 50'000);
@@ -217,7 +217,7 @@ TEST(PromptnessTest, a_thread_that_slept_is_not_slow_because_it_waits_for_a_proc
   EXPECT_GT(promptness.delay_ns(), kPromptNs) << "but because it does other things then";
 }
 
-TEST(PromptnessTest, one_slip_does_not_make_a_loop_slow_and_what_many_told_is_forgotten_slowly) {
+TEST(promptness, one_slip_does_not_make_a_loop_slow_and_what_many_told_is_forgotten_slowly) {
   Promptness promptness;
   promptness.note_delay(kPromptNs * 2, kNow);
   EXPECT_LE(promptness.delay_ns(), kPromptNs);
@@ -232,7 +232,7 @@ TEST(PromptnessTest, one_slip_does_not_make_a_loop_slow_and_what_many_told_is_fo
   EXPECT_LE(promptness.delay_ns(), kDelayMaxNs);
 }
 
-TEST(PromptnessTest, looking_takes_a_small_part_of_the_time) {
+TEST(promptness, looking_takes_a_small_part_of_the_time) {
   Promptness promptness;
   ASSERT_TRUE(promptness.may_look(kMs));
   promptness.note_look(kMs, 100'000);

@@ -86,7 +86,7 @@ class WorldFile : public testing::Test {
 
 // --- birth -----------------------------------------------------------------------------------------------
 
-TEST_F(WorldFile, ANewFileIsZeroButForItsHeaderAndWhatItWasInitialisedWith) {
+TEST_F(WorldFile, a_new_file_is_zero_but_for_its_header_and_what_it_was_initialised_with) {
   auto created = create_world_file(directory_, kName, plain_file(),
                                    [](std::byte* base) { base[kHeaderBytes + 5] = std::byte{42}; });
   ASSERT_TRUE(created) << created.status().message;
@@ -104,7 +104,7 @@ TEST_F(WorldFile, ANewFileIsZeroButForItsHeaderAndWhatItWasInitialisedWith) {
   }
 }
 
-TEST_F(WorldFile, ItsModeIsExactWhateverTheUmask) {
+TEST_F(WorldFile, its_mode_is_exact_whatever_the_umask) {
   for (const mode_t mask : {0, 077, 0777}) {
     const mode_t before = ::umask(mask);
     auto created = create(0640);
@@ -118,7 +118,7 @@ TEST_F(WorldFile, ItsModeIsExactWhateverTheUmask) {
   }
 }
 
-TEST_F(WorldFile, ASecondOneOfTheSameNameIsRefusedAndTheFirstStays) {
+TEST_F(WorldFile, a_second_one_of_the_same_name_is_refused_and_the_first_stays) {
   for (const Birth birth : {Birth::unnamed, Birth::temporary_name}) {
     auto first = create_world_file_by(birth, directory_, kName, plain_file(), nothing);
     ASSERT_TRUE(first) << first.status().message;
@@ -131,7 +131,7 @@ TEST_F(WorldFile, ASecondOneOfTheSameNameIsRefusedAndTheFirstStays) {
   }
 }
 
-TEST_F(WorldFile, OfManyCreatorsAtOnceOneWinsAndTheOthersAttachToItsFile) {
+TEST_F(WorldFile, of_many_creators_at_once_one_wins_and_the_others_attach_to_its_file) {
   constexpr int kProcesses = 8;
   for (const Birth birth : {Birth::unnamed, Birth::temporary_name}) {
     std::vector<std::unique_ptr<Child>> children;
@@ -168,7 +168,7 @@ TEST_F(WorldFile, OfManyCreatorsAtOnceOneWinsAndTheOthersAttachToItsFile) {
   }
 }
 
-TEST_F(WorldFile, ACreatorThatIsKilledLeavesNoName) {
+TEST_F(WorldFile, a_creator_that_is_killed_leaves_no_name) {
   Child child([&](Channel& parent) {
     auto created = create_world_file(directory_, kName, plain_file(), [&](std::byte*) {
       parent.say("initialising");
@@ -182,7 +182,7 @@ TEST_F(WorldFile, ACreatorThatIsKilledLeavesNoName) {
   EXPECT_EQ(0U, names_in_directory());
 }
 
-TEST_F(WorldFile, TooLargeForTheFileSystemSaysHowMuchIsFree) {
+TEST_F(WorldFile, too_large_for_the_file_system_says_how_much_is_free) {
   NewFile huge = plain_file();
   huge.size = std::uint64_t{1} << 45;
   auto created = create_world_file(directory_, kName, huge, nothing);
@@ -193,7 +193,7 @@ TEST_F(WorldFile, TooLargeForTheFileSystemSaysHowMuchIsFree) {
   EXPECT_EQ(0U, names_in_directory());
 }
 
-TEST_F(WorldFile, AFullTmpfsIsAnErrorAtCreationAndLeavesNothing) {
+TEST_F(WorldFile, a_full_tmpfs_is_an_error_at_creation_and_leaves_nothing) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can mount a small tmpfs";
   const std::string small = scratch_ / "small";
   ASSERT_EQ(0, ::mkdir(small.c_str(), 0700));
@@ -226,7 +226,7 @@ TEST_F(WorldFile, AFullTmpfsIsAnErrorAtCreationAndLeavesNothing) {
   ::umount2(small.c_str(), MNT_DETACH);
 }
 
-TEST_F(WorldFile, TheFileSizeLimitOfTheProcessIsAnErrorAndNotASignal) {
+TEST_F(WorldFile, the_file_size_limit_of_the_process_is_an_error_and_not_a_signal) {
   Child child([&](Channel& parent) {
     const rlimit limit{.rlim_cur = 8192, .rlim_max = 8192};
     ::setrlimit(RLIMIT_FSIZE, &limit);
@@ -240,20 +240,20 @@ TEST_F(WorldFile, TheFileSizeLimitOfTheProcessIsAnErrorAndNotASignal) {
 
 // --- judging ---------------------------------------------------------------------------------------------
 
-TEST_F(WorldFile, AMissingOneIsNotFound) {
+TEST_F(WorldFile, a_missing_one_is_not_found) {
   auto file = open();
   ASSERT_FALSE(file);
   EXPECT_EQ(Code::not_found, file.status().code);
 }
 
-TEST_F(WorldFile, ASymbolicLinkIsRefused) {
+TEST_F(WorldFile, a_symbolic_link_is_refused) {
   ASSERT_TRUE(create());
   ASSERT_EQ(0, ::rename(path().c_str(), (scratch_ / "elsewhere").c_str()));
   ASSERT_EQ(0, ::symlink("elsewhere", path().c_str()));
   expect_refusal(Code::permission, "is a symbolic link");
 }
 
-TEST_F(WorldFile, WhatIsNotARegularFileIsRefused) {
+TEST_F(WorldFile, what_is_not_a_regular_file_is_refused) {
   ASSERT_EQ(0, ::mkfifo(path().c_str(), 0600));
   expect_refusal(Code::permission, "is not a regular file");
   ::unlink(path().c_str());
@@ -268,13 +268,13 @@ TEST_F(WorldFile, WhatIsNotARegularFileIsRefused) {
   expect_refusal(Code::permission, "is not a regular file");
 }
 
-TEST_F(WorldFile, ASecondNameIsRefused) {
+TEST_F(WorldFile, a_second_name_is_refused) {
   ASSERT_TRUE(create());
   ASSERT_EQ(0, ::link(path().c_str(), (scratch_ / "second").c_str()));
   expect_refusal(Code::permission, "has 2 names (hard links), expected 1");
 }
 
-TEST_F(WorldFile, MorePermissionsThanItWasCreatedWithAreRefused) {
+TEST_F(WorldFile, more_permissions_than_it_was_created_with_are_refused) {
   ASSERT_TRUE(create());
   ASSERT_EQ(0, ::chmod(path().c_str(), 0660));
   expect_refusal(Code::permission, "has mode 0660, it was created with 0600");
@@ -282,14 +282,14 @@ TEST_F(WorldFile, MorePermissionsThanItWasCreatedWithAreRefused) {
   expect_refusal(Code::permission, "has mode 0602");
 }
 
-TEST_F(WorldFile, AnotherOwnerIsRefusedWithBothNumbers) {
+TEST_F(WorldFile, another_owner_is_refused_with_both_numbers) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
   ASSERT_TRUE(create());
   ASSERT_EQ(0, ::chown(path().c_str(), 12345, 12345));
   expect_refusal(Code::permission, "is owned by uid 12345, expected 0");
 }
 
-TEST_F(WorldFile, RandomBytesAreRefused) {
+TEST_F(WorldFile, random_bytes_are_refused) {
   const auto seed = static_cast<unsigned>(std::random_device{}());
   RecordProperty("seed", std::to_string(seed));
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -302,7 +302,7 @@ TEST_F(WorldFile, RandomBytesAreRefused) {
   }
 }
 
-TEST_F(WorldFile, ATruncatedOneIsRefusedWithBothSizes) {
+TEST_F(WorldFile, a_truncated_one_is_refused_with_both_sizes) {
   ASSERT_TRUE(create());
   ASSERT_EQ(0, ::truncate(path().c_str(), kSize - 1));
   expect_refusal(Code::corrupt, "has 12287 bytes and was made with 12288; stop the processes");
@@ -312,7 +312,7 @@ TEST_F(WorldFile, ATruncatedOneIsRefusedWithBothSizes) {
   expect_refusal(Code::corrupt, "it has 0 bytes");
 }
 
-TEST_F(WorldFile, AnOlderOrNewerLayoutThatIsMeantToStayIsRefusedWithBothNumbers) {
+TEST_F(WorldFile, an_older_or_newer_layout_that_is_meant_to_stay_is_refused_with_both_numbers) {
   ASSERT_TRUE(create());
   overwrite(offsetof(FileHeader, persist), std::uint32_t{1});
   const std::string ours =
@@ -323,7 +323,7 @@ TEST_F(WorldFile, AnOlderOrNewerLayoutThatIsMeantToStayIsRefusedWithBothNumbers)
   }
 }
 
-TEST_F(WorldFile, AnotherLayoutIsRefusedWhileSomebodyUsesItAndReplacedAfterwards) {
+TEST_F(WorldFile, another_layout_is_refused_while_somebody_uses_it_and_replaced_afterwards) {
   ASSERT_TRUE(create());
   overwrite(offsetof(FileHeader, layout), kLayoutVersion - 1);
   test::Child user([this](test::Channel& channel) {
@@ -340,7 +340,7 @@ TEST_F(WorldFile, AnotherLayoutIsRefusedWhileSomebodyUsesItAndReplacedAfterwards
   EXPECT_FALSE(test::exists(path()));
 }
 
-TEST_F(WorldFile, AnotherKindIsRefused) {
+TEST_F(WorldFile, another_kind_is_refused) {
   ASSERT_TRUE(create());
   auto file = open_world_file(directory_, kName, FileKind::processes);
   ASSERT_FALSE(file);
@@ -349,7 +349,7 @@ TEST_F(WorldFile, AnotherKindIsRefused) {
   expect_refusal(Code::corrupt, "is of an unknown kind, expected a dictionary");
 }
 
-TEST_F(WorldFile, RefusingAFileChangesNothingInIt) {
+TEST_F(WorldFile, refusing_a_file_changes_nothing_in_it) {
   write_file(std::string(kSize, 'x'));
   struct stat before;
   ASSERT_EQ(0, ::stat(path().c_str(), &before));
@@ -360,7 +360,7 @@ TEST_F(WorldFile, RefusingAFileChangesNothingInIt) {
   EXPECT_EQ(0, std::memcmp(&before.st_mtim, &after.st_mtim, sizeof before.st_mtim));
 }
 
-TEST_F(WorldFile, WhatARetirerLeftThatDiedHalfWayIsFinished) {
+TEST_F(WorldFile, what_a_retirer_left_that_died_half_way_is_finished) {
   ASSERT_TRUE(create());
   overwrite(offsetof(FileHeader, retired), std::uint32_t{kRetiredByName});
   EXPECT_EQ(Code::not_found, open().status().code);
@@ -369,7 +369,7 @@ TEST_F(WorldFile, WhatARetirerLeftThatDiedHalfWayIsFinished) {
 
 // --- end -------------------------------------------------------------------------------------------------
 
-TEST_F(WorldFile, RetiringMarksItForThoseWhoHaveItMapped) {
+TEST_F(WorldFile, retiring_marks_it_for_those_who_have_it_mapped) {
   auto created = create();
   ASSERT_TRUE(created);
   const auto& header = *reinterpret_cast<FileHeader*>(created->data());
@@ -382,7 +382,7 @@ TEST_F(WorldFile, RetiringMarksItForThoseWhoHaveItMapped) {
   EXPECT_EQ(Code::not_found, retire_world_file(directory_, kName).code);
 }
 
-TEST_F(WorldFile, WhatCannotBeJudgedIsRemovedAllTheSameAndNotWrittenTo) {
+TEST_F(WorldFile, what_cannot_be_judged_is_removed_all_the_same_and_not_written_to) {
   ASSERT_TRUE(create());
   const std::string target = scratch_ / "target";
   ASSERT_EQ(0, ::rename(path().c_str(), target.c_str()));
@@ -398,7 +398,7 @@ TEST_F(WorldFile, WhatCannotBeJudgedIsRemovedAllTheSameAndNotWrittenTo) {
   EXPECT_FALSE(test::exists(path()));
 }
 
-TEST_F(WorldFile, ManyWhoRetireAndCreateAtOnceNeverLoseAFileThatWasJustMade) {
+TEST_F(WorldFile, many_who_retire_and_create_at_once_never_lose_a_file_that_was_just_made) {
   // A file that nobody has marked may be removed by nobody, however many are removing its predecessor.
   const auto work = [&](Channel&) {
     for (int own = 0; own < 50;) {
@@ -429,7 +429,7 @@ TEST_F(WorldFile, ManyWhoRetireAndCreateAtOnceNeverLoseAFileThatWasJustMade) {
 
 // --- sharing ---------------------------------------------------------------------------------------------
 
-TEST_F(WorldFile, WithSharingFilesBelongToTheGroupAndAnyOwnerIsAccepted) {
+TEST_F(WorldFile, with_sharing_files_belong_to_the_group_and_any_owner_is_accepted) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can play two users";
   constexpr gid_t kGroup = 54321;
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 0, kGroup));

@@ -103,7 +103,7 @@ using Entering = WorldTest;
 
 // --- liveness --------------------------------------------------------------------------------------------
 
-TEST_F(Liveness, AKilledProcessIsDeadBeforeItsParentReapsIt) {
+TEST_F(Liveness, a_killed_process_is_dead_before_its_parent_reaps_it) {
   Child watcher(member);
   Child victim(member);
   watcher.hear();
@@ -114,7 +114,7 @@ TEST_F(Liveness, AKilledProcessIsDeadBeforeItsParentReapsIt) {
   EXPECT_EQ(0, ::kill(victim.pid(), 0)) << "the zombie was to stay";
 }
 
-TEST_F(Liveness, NobodyAndInventedTokensAreDead) {
+TEST_F(Liveness, nobody_and_invented_tokens_are_dead) {
   Child watcher(member);
   const Token own = std::stoull(watcher.hear());
   EXPECT_EQ("alive", watcher.ask("alive " + text(own)));
@@ -127,7 +127,7 @@ TEST_F(Liveness, NobodyAndInventedTokensAreDead) {
   EXPECT_EQ("dead", watcher.ask("owner 2147483647"));
 }
 
-TEST_F(Liveness, AProcessThatClosesAllItsDescriptorsLivesAndCanStillJudge) {
+TEST_F(Liveness, a_process_that_closes_all_its_descriptors_lives_and_can_still_judge) {
   Child watcher(member);
   const std::string watcher_token = watcher.hear();
   Child daemon([&](Channel& parent) {
@@ -151,7 +151,7 @@ TEST_F(Liveness, AProcessThatClosesAllItsDescriptorsLivesAndCanStillJudge) {
   EXPECT_EQ("alive", watcher.ask("alive " + token));
 }
 
-TEST_F(Liveness, WhenTheTableCannotBeAskedThatIsSaidAndCounted) {
+TEST_F(Liveness, when_the_table_cannot_be_asked_that_is_said_and_counted) {
   Child watcher([](Channel& parent) {
     World& world = enter();
     parent.say(text(world.token()));
@@ -180,7 +180,7 @@ TEST_F(Liveness, WhenTheTableCannotBeAskedThatIsSaidAndCounted) {
   EXPECT_EQ("", watcher.hear());
 }
 
-TEST_F(Liveness, ExecEndsIt) {
+TEST_F(Liveness, exec_ends_it) {
   Child watcher(member);
   watcher.hear();
   Child victim([](Channel& parent) {
@@ -197,7 +197,7 @@ TEST_F(Liveness, ExecEndsIt) {
   EXPECT_EQ(0, ::waitpid(victim.pid(), &status, WNOHANG)) << "the process itself was to live on";
 }
 
-TEST_F(Liveness, AForkedChildHasNoIdentityUntilItNeedsOne) {
+TEST_F(Liveness, a_forked_child_has_no_identity_until_it_needs_one) {
   Child watcher(member);
   watcher.hear();
   Child parent_process([](Channel& parent) {
@@ -228,7 +228,7 @@ TEST_F(Liveness, AForkedChildHasNoIdentityUntilItNeedsOne) {
   EXPECT_EQ("alive", watcher.ask("alive " + child_token));
 }
 
-TEST_F(Liveness, AForkedChildThatLivesOnDoesNotKeepItsParentAlive) {
+TEST_F(Liveness, a_forked_child_that_lives_on_does_not_keep_its_parent_alive) {
   Child watcher(member);
   watcher.hear();
   Child victim([](Channel& parent) {
@@ -252,7 +252,7 @@ TEST_F(Liveness, AForkedChildThatLivesOnDoesNotKeepItsParentAlive) {
   ::kill(orphan, SIGKILL);
 }
 
-TEST_F(Liveness, AStoppedProcessIsAlive) {
+TEST_F(Liveness, a_stopped_process_is_alive) {
   Child watcher(member);
   Child victim(member);
   watcher.hear();
@@ -263,7 +263,7 @@ TEST_F(Liveness, AStoppedProcessIsAlive) {
             watcher.ask("owner " + text(((std::stoull(token) >> kSlotShift) << 20) | (std::stoull(token) & 0xFFFFF))));
 }
 
-TEST_F(Liveness, AProcessWhoseFirstThreadEndedIsAlive) {
+TEST_F(Liveness, a_process_whose_first_thread_ended_is_alive) {
   Child watcher(member);
   watcher.hear();
   Child victim([](Channel& parent) {
@@ -291,7 +291,7 @@ TEST_F(Liveness, AProcessWhoseFirstThreadEndedIsAlive) {
   EXPECT_TRUE(eventually([&] { return watcher.ask("alive " + token) == "dead"; }));
 }
 
-TEST_F(Liveness, ProcessesOfAnotherPidNamespaceAreJudgedAlike) {
+TEST_F(Liveness, processes_of_another_pid_namespace_are_judged_alike) {
   Child watcher(member);
   const std::string watcher_token = watcher.hear();
   Child outer([&](Channel& parent) {
@@ -323,7 +323,7 @@ TEST_F(Liveness, ProcessesOfAnotherPidNamespaceAreJudgedAlike) {
   EXPECT_TRUE(eventually([&] { return watcher.ask("alive " + token) == "dead"; }));
 }
 
-TEST_F(Liveness, AUsedSlotGetsANewGenerationAndTheOldTokenStaysDead) {
+TEST_F(Liveness, a_used_slot_gets_a_new_generation_and_the_old_token_stays_dead) {
   Child watcher([](Channel& parent) {
     World& world = enter();
     parent.say("ready");
@@ -353,7 +353,7 @@ TEST_F(Liveness, AUsedSlotGetsANewGenerationAndTheOldTokenStaysDead) {
   for (const std::string& token : seen) EXPECT_EQ("dead", watcher.ask(token));
 }
 
-TEST_F(Liveness, ASlotTellsPeopleWhoItIs) {
+TEST_F(Liveness, a_slot_tells_people_who_it_is) {
   Child named([](Channel& parent) {
     ::setenv("HOLDFAST_WORKER", "3", 1);
     World& world = enter();
@@ -376,7 +376,7 @@ TEST_F(Liveness, ASlotTellsPeopleWhoItIs) {
 
 // --- entering --------------------------------------------------------------------------------------------
 
-TEST_F(Entering, ManyThreadsAtOnceGetOneToken) {
+TEST_F(Entering, many_threads_at_once_get_one_token) {
   for (int round = 0; round < 10; ++round) {
     Child child([](Channel& parent) {
       std::vector<Token> tokens(8);
@@ -398,7 +398,7 @@ TEST_F(Entering, ManyThreadsAtOnceGetOneToken) {
   }
 }
 
-TEST_F(Entering, ForksWhileOthersEnterNeverHangAndNeverShareAToken) {
+TEST_F(Entering, forks_while_others_enter_never_hang_and_never_share_a_token) {
   Child child([](Channel& parent) {
     World& world = enter();
     std::set<Token> seen{world.token()};
@@ -427,7 +427,7 @@ TEST_F(Entering, ForksWhileOthersEnterNeverHangAndNeverShareAToken) {
   EXPECT_EQ("done", child.hear());
 }
 
-TEST_F(Entering, AFailureIsNotRemembered) {
+TEST_F(Entering, a_failure_is_not_remembered) {
   Child child([this](Channel& parent) {
     ::chmod(scratch_.path().c_str(), 0750);
     auto refused = World::current();
@@ -441,7 +441,7 @@ TEST_F(Entering, AFailureIsNotRemembered) {
   EXPECT_EQ("entered", child.hear());
 }
 
-TEST_F(Entering, WhenAllSlotsAreTakenTheErrorSaysSo) {
+TEST_F(Entering, when_all_slots_are_taken_the_error_says_so) {
   Child first(member);
   first.hear();
   const platform::FileDescriptor table(::open((scratch_ / "processes").c_str(), O_RDWR));
@@ -458,7 +458,7 @@ TEST_F(Entering, WhenAllSlotsAreTakenTheErrorSaysSo) {
   EXPECT_NE(std::string::npos, late.hear().find("all 1024 process slots of " + scratch_.path() + " are taken"));
 }
 
-TEST_F(Entering, AProcessThatIsStoppedWhileItHasTheTableIsNamed) {
+TEST_F(Entering, a_process_that_is_stopped_while_it_has_the_table_is_named) {
   Child holder(member);
   holder.hear();
   auto directory = RuntimeDirectory::at(scratch_.path());
@@ -474,7 +474,7 @@ TEST_F(Entering, AProcessThatIsStoppedWhileItHasTheTableIsNamed) {
       << second.status().message;
 }
 
-TEST_F(Entering, ATableOfAnotherSizeOrLayoutIsRefused) {
+TEST_F(Entering, a_table_of_another_size_or_layout_is_refused) {
   auto directory = RuntimeDirectory::at(scratch_.path());
   const NewFile small{.kind = FileKind::processes, .size = 2 * kHeaderBytes, .persist = true, .mode = 0600};
   ASSERT_TRUE(create_world_file(*directory, "processes", small, [](std::byte*) {}));
@@ -486,7 +486,7 @@ TEST_F(Entering, ATableOfAnotherSizeOrLayoutIsRefused) {
   EXPECT_NE(std::string::npos, child.hear().find("has 8192 bytes, expected "));
 }
 
-TEST_F(Entering, AWorldThatWasRemovedIsNoticedWhenSomethingIsOpenedInIt) {
+TEST_F(Entering, a_world_that_was_removed_is_noticed_when_something_is_opened_in_it) {
   Child child([this](Channel& parent) {
     World& world = enter();
     ::unlink((scratch_ / "processes").c_str());
@@ -499,7 +499,7 @@ TEST_F(Entering, AWorldThatWasRemovedIsNoticedWhenSomethingIsOpenedInIt) {
 
 // --- lifetime --------------------------------------------------------------------------------------------
 
-TEST_F(Lifetime, TheFirstOneInAnEmptyWorldFindsOnlyWhatPersists) {
+TEST_F(Lifetime, the_first_one_in_an_empty_world_finds_only_what_persists) {
   {
     Child first(member);
     first.hear();
@@ -515,7 +515,7 @@ TEST_F(Lifetime, TheFirstOneInAnEmptyWorldFindsOnlyWhatPersists) {
   EXPECT_TRUE(test::exists(scratch_ / "kept.dict"));
 }
 
-TEST_F(Lifetime, WhileOneLivesNothingIsRetired) {
+TEST_F(Lifetime, while_one_lives_nothing_is_retired) {
   Child first(member);
   Child other(member);
   first.hear();
@@ -532,7 +532,7 @@ TEST_F(Lifetime, WhileOneLivesNothingIsRetired) {
   EXPECT_TRUE(test::exists(scratch_ / "a.dict"));
 }
 
-TEST_F(Lifetime, TheLastOneThatExitsLeavesOnlyWhatPersists) {
+TEST_F(Lifetime, the_last_one_that_exits_leaves_only_what_persists) {
   Child first(member);
   Child second(member);
   first.hear();
@@ -548,7 +548,7 @@ TEST_F(Lifetime, TheLastOneThatExitsLeavesOnlyWhatPersists) {
   EXPECT_TRUE(test::exists(scratch_ / "kept.dict"));
 }
 
-TEST_F(Lifetime, WhenAllExitAtOnceTheLastOneStillTidiesUp) {
+TEST_F(Lifetime, when_all_exit_at_once_the_last_one_still_tidies_up) {
   for (int round = 0; round < 20; ++round) {
     std::vector<std::unique_ptr<Child>> members;
     for (int i = 0; i < 4; ++i) members.push_back(std::make_unique<Child>(member));
@@ -566,7 +566,7 @@ TEST_F(Lifetime, WhenAllExitAtOnceTheLastOneStillTidiesUp) {
   }
 }
 
-TEST_F(Lifetime, AServerThatForksIntoTheBackgroundKeepsWhatItStored) {
+TEST_F(Lifetime, a_server_that_forks_into_the_background_keeps_what_it_stored) {
   // The parent exits in an orderly way; the child has not needed an identity yet.
   Child parent_process([](Channel& parent) -> int {
     World& world = enter();
@@ -596,7 +596,7 @@ TEST_F(Lifetime, AServerThatForksIntoTheBackgroundKeepsWhatItStored) {
   ::kill(daemon, SIGKILL);
 }
 
-TEST_F(Lifetime, AForkedChildThatNeverEnteredRetiresNothingWhenItExits) {
+TEST_F(Lifetime, a_forked_child_that_never_entered_retires_nothing_when_it_exits) {
   Child first([this](Channel& parent) {
     World& world = enter();
     create_dictionary(world, "a.dict", false);
@@ -609,7 +609,7 @@ TEST_F(Lifetime, AForkedChildThatNeverEnteredRetiresNothingWhenItExits) {
   EXPECT_EQ("there", first.hear());
 }
 
-TEST_F(Lifetime, ExecLeavesTheWorld) {
+TEST_F(Lifetime, exec_leaves_the_world) {
   Child first([](Channel& parent) {
     create_dictionary(enter(), "a.dict", false);
     parent.say("created");
@@ -624,7 +624,7 @@ TEST_F(Lifetime, ExecLeavesTheWorld) {
   }));
 }
 
-TEST_F(Lifetime, LastExitsAndFirstEntriesNeverCross) {
+TEST_F(Lifetime, last_exits_and_first_entries_never_cross) {
   // Members that create, check, and exit, in any order: nobody may lose a dictionary while it is in.
   const auto visit = [this](Channel&) -> int {
     World& world = enter();

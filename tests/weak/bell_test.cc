@@ -145,7 +145,7 @@ std::vector<Program> programs(const Ringing& how) {
   return {ringing_a_sleeper(how), finding_an_older_letter(how), collecting(how), arriving_while_collected(how)};
 }
 
-TEST(WeakBell, no_wake_up_is_lost_and_each_ordering_is_needed) {
+TEST(weak_bell, no_wake_up_is_lost_and_each_ordering_is_needed) {
   expect_proof<Ringing>(
       programs, {
                     {"no fence before the deposit", [](Ringing& r) { r.deposit_fence = kRelaxed; }},
@@ -163,7 +163,7 @@ TEST(WeakBell, no_wake_up_is_lost_and_each_ordering_is_needed) {
                 });
 }
 
-TEST(WeakBell, the_sources_say_what_is_modelled) {
+TEST(weak_bell, the_sources_say_what_is_modelled) {
   expect_quotes({
       {"src/sync/bell.cc", "slot.bell.compare_exchange_weak(word, rings(word) + kOneRing, std::memory_order_release,"},
       {"src/sync/bell.cc",

@@ -39,7 +39,7 @@ Findings store_buffering(Order store, Order load, Order fence) {
   return litmus.run();
 }
 
-TEST(Weak, store_buffering_is_forbidden_by_seq_cst_only) {
+TEST(weak, store_buffering_is_forbidden_by_seq_cst_only) {
   EXPECT_TRUE(store_buffering(kRelaxed, kRelaxed, kRelaxed).allows("a=0 b=0"));
   EXPECT_TRUE(store_buffering(kRelease, kAcquire, kRelaxed).allows("a=0 b=0"));
   EXPECT_TRUE(store_buffering(kRelaxed, kRelaxed, kAcqRel).allows("a=0 b=0"));
@@ -48,7 +48,7 @@ TEST(Weak, store_buffering_is_forbidden_by_seq_cst_only) {
   EXPECT_TRUE(store_buffering(kSeqCst, kAcquire, kRelaxed).allows("a=0 b=0"));
 }
 
-TEST(Weak, store_buffering_has_all_its_other_outcomes) {
+TEST(weak, store_buffering_has_all_its_other_outcomes) {
   const Findings findings = store_buffering(kRelaxed, kRelaxed, kRelaxed);
   EXPECT_EQ(findings.outcomes, (std::set<std::string>{"a=0 b=0", "a=0 b=1", "a=1 b=0", "a=1 b=1"}));
   EXPECT_EQ(findings.executions, 4U);
@@ -80,14 +80,14 @@ bool loses_message(const Passing& how) {
   return litmus.run().allows("data=0 flag=1");
 }
 
-TEST(Weak, a_message_needs_a_release_and_an_acquire) {
+TEST(weak, a_message_needs_a_release_and_an_acquire) {
   EXPECT_TRUE(loses_message({}));
   EXPECT_TRUE(loses_message({.store = kRelease}));
   EXPECT_TRUE(loses_message({.load = kAcquire}));
   EXPECT_FALSE(loses_message({.store = kRelease, .load = kAcquire}));
 }
 
-TEST(Weak, fences_stand_for_release_and_acquire) {
+TEST(weak, fences_stand_for_release_and_acquire) {
   EXPECT_FALSE(loses_message({.store_fence = kRelease, .load_fence = kAcquire}));
   EXPECT_FALSE(loses_message({.store_fence = kRelease, .load = kAcquire}));
   EXPECT_FALSE(loses_message({.store = kRelease, .load_fence = kAcquire}));
@@ -96,7 +96,7 @@ TEST(Weak, fences_stand_for_release_and_acquire) {
   EXPECT_TRUE(loses_message({.store_fence = kRelease, .load_fence = kRelease}));
 }
 
-TEST(Weak, a_fence_after_the_store_or_before_the_load_says_nothing) {
+TEST(weak, a_fence_after_the_store_or_before_the_load_says_nothing) {
   Litmus litmus;
   const Location x = litmus.x;
   const Location y = litmus.y;
@@ -143,7 +143,7 @@ bool loses_message_through(Between between) {
   return litmus.run().allows("data=0 flag=2");
 }
 
-TEST(Weak, a_release_sequence_goes_on_through_updates_and_ends_at_stores) {
+TEST(weak, a_release_sequence_goes_on_through_updates_and_ends_at_stores) {
   EXPECT_FALSE(loses_message_through(Between::foreign_update));
   EXPECT_TRUE(loses_message_through(Between::foreign_store));
   EXPECT_TRUE(loses_message_through(Between::own_store)) << "C++11 had it otherwise, C++20 has not";
@@ -151,7 +151,7 @@ TEST(Weak, a_release_sequence_goes_on_through_updates_and_ends_at_stores) {
 
 // --- load buffering, and what depends on values ---
 
-TEST(Weak, load_buffering_and_values_out_of_thin_air_are_forbidden) {
+TEST(weak, load_buffering_and_values_out_of_thin_air_are_forbidden) {
   Litmus litmus;
   const Location x = litmus.x;
   const Location y = litmus.y;
@@ -188,7 +188,7 @@ bool disagrees_on_independent_writes(Order store, Order load, Order fence) {
   return litmus.run().allows("a=1 b=0 c=1 d=0");
 }
 
-TEST(Weak, readers_may_disagree_on_independent_writes_but_for_seq_cst) {
+TEST(weak, readers_may_disagree_on_independent_writes_but_for_seq_cst) {
   EXPECT_TRUE(disagrees_on_independent_writes(kRelease, kAcquire, kRelaxed));
   EXPECT_TRUE(disagrees_on_independent_writes(kRelaxed, kRelaxed, kAcqRel));
   EXPECT_FALSE(disagrees_on_independent_writes(kRelaxed, kRelaxed, kSeqCst));
@@ -212,7 +212,7 @@ bool breaks_causality(Order middle_load, Order middle_store, Order load) {
   return litmus.run().allows("a=1 b=1 c=0");
 }
 
-TEST(Weak, what_was_seen_is_passed_on_by_release_and_acquire) {
+TEST(weak, what_was_seen_is_passed_on_by_release_and_acquire) {
   EXPECT_FALSE(breaks_causality(kRelaxed, kRelease, kAcquire)) << "coherence: the read itself happens before";
   EXPECT_TRUE(breaks_causality(kAcquire, kRelaxed, kAcquire));
   EXPECT_TRUE(breaks_causality(kAcquire, kRelease, kRelaxed));
@@ -238,7 +238,7 @@ bool isa2(Order middle_load, Order middle_store) {
   return litmus.run().allows("a=1 b=1 c=0");
 }
 
-TEST(Weak, a_chain_of_messages_needs_each_link) {
+TEST(weak, a_chain_of_messages_needs_each_link) {
   EXPECT_FALSE(isa2(kAcquire, kRelease));
   EXPECT_TRUE(isa2(kRelaxed, kRelease));
   EXPECT_TRUE(isa2(kAcquire, kRelaxed));
@@ -246,7 +246,7 @@ TEST(Weak, a_chain_of_messages_needs_each_link) {
 
 // --- one location ---
 
-TEST(Weak, reads_of_one_location_do_not_go_back) {
+TEST(weak, reads_of_one_location_do_not_go_back) {
   Litmus litmus;
   const Location x = litmus.x;
   litmus.program.thread([=](Thread& t) { t.store(x, 1, kRelaxed); });
@@ -258,7 +258,7 @@ TEST(Weak, reads_of_one_location_do_not_go_back) {
   EXPECT_TRUE(litmus.run().allows("a=0 b=1"));
 }
 
-TEST(Weak, readers_agree_on_the_order_of_one_location) {
+TEST(weak, readers_agree_on_the_order_of_one_location) {
   Litmus litmus;
   const Location x = litmus.x;
   litmus.program.thread([=](Thread& t) { t.store(x, 1, kRelaxed); });
@@ -295,13 +295,13 @@ bool two_plus_two_writes(Order fence) {
   return litmus.run().allows("a=1 b=1");
 }
 
-TEST(Weak, writes_of_two_locations_may_end_crosswise_but_for_seq_cst) {
+TEST(weak, writes_of_two_locations_may_end_crosswise_but_for_seq_cst) {
   EXPECT_TRUE(two_plus_two_writes(kRelaxed));
   EXPECT_TRUE(two_plus_two_writes(kAcqRel));
   EXPECT_FALSE(two_plus_two_writes(kSeqCst));
 }
 
-TEST(Weak, updates_lose_nothing) {
+TEST(weak, updates_lose_nothing) {
   Litmus litmus;
   const Location x = litmus.x;
   for (const char* name : {"a", "b", "c"})
@@ -315,7 +315,7 @@ TEST(Weak, updates_lose_nothing) {
   }
 }
 
-TEST(Weak, one_of_two_compare_and_swaps_wins) {
+TEST(weak, one_of_two_compare_and_swaps_wins) {
   Litmus litmus;
   const Location x = litmus.x;
   for (const char* name : {"a", "b"})
@@ -328,7 +328,7 @@ TEST(Weak, one_of_two_compare_and_swaps_wins) {
 
 // --- seq_cst fences, beyond store buffering ---
 
-TEST(Weak, a_fence_and_a_read_between_restore_the_order) {  // RWC with fences: RC11 forbids, C++11 did not
+TEST(weak, a_fence_and_a_read_between_restore_the_order) {  // RWC with fences: RC11 forbids, C++11 did not
   Litmus litmus;
   const Location x = litmus.x;
   const Location y = litmus.y;
@@ -348,7 +348,7 @@ TEST(Weak, a_fence_and_a_read_between_restore_the_order) {  // RWC with fences: 
 
 // --- the simulator's own promises ---
 
-TEST(Weak, a_claim_is_checked_also_if_the_others_never_go_on) {
+TEST(weak, a_claim_is_checked_also_if_the_others_never_go_on) {
   Litmus litmus;
   const Location x = litmus.x;
   const Location y = litmus.y;
@@ -362,7 +362,7 @@ TEST(Weak, a_claim_is_checked_also_if_the_others_never_go_on) {
   EXPECT_EQ(findings.broken.count("x is never 1"), 1U) << findings.text();
 }
 
-TEST(Weak, a_broken_claim_comes_with_the_execution_that_breaks_it) {
+TEST(weak, a_broken_claim_comes_with_the_execution_that_breaks_it) {
   Litmus litmus;
   const Location x = litmus.x;
   litmus.program.thread([=](Thread& t) { t.store(x, 1, kRelease); });

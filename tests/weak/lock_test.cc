@@ -92,7 +92,7 @@ std::vector<Program> programs(const Granting& how) {
   return {looking_up_a_holder(how), searching_for_a_circle(how, false), searching_for_a_circle(how, true)};
 }
 
-TEST(WeakLock, what_is_read_together_is_of_one_grant_and_each_ordering_is_needed) {
+TEST(weak_lock, what_is_read_together_is_of_one_grant_and_each_ordering_is_needed) {
   expect_proof<Granting>(programs,
                          {
                              {"sequence stored relaxed", [](Granting& g) { g.sequence_store = kRelaxed; }},
@@ -110,7 +110,7 @@ TEST(WeakLock, what_is_read_together_is_of_one_grant_and_each_ordering_is_needed
                          });
 }
 
-TEST(WeakLock, the_sources_say_what_is_modelled) {
+TEST(weak_lock, the_sources_say_what_is_modelled) {
   expect_quotes({
       {"src/lock/lock_entry.h", "fields.sequence.store(sequence, kRelease);"},
       {"src/lock/lock_entry.h",

@@ -138,7 +138,7 @@ std::vector<Program> programs(const Cell& how) {
   return {looking_up_a_holder(how), excluding(how), taking_over_what_has_expired(how), recycling(how)};
 }
 
-TEST(WeakLockWord, a_cell_excludes_and_its_fields_are_of_one_grant_and_each_ordering_is_needed) {
+TEST(weak_lock_word, a_cell_excludes_and_its_fields_are_of_one_grant_and_each_ordering_is_needed) {
   expect_proof<Cell>(programs, {
                                    {"word loaded relaxed", [](Cell& c) { c.word_load = kRelaxed; }},
                                    {"given back relaxed", [](Cell& c) { c.give = kRelaxed; }},
@@ -154,7 +154,7 @@ TEST(WeakLockWord, a_cell_excludes_and_its_fields_are_of_one_grant_and_each_orde
 }
 
 // The compare-and-swap succeeds only on the very value that was loaded with acquire.
-TEST(WeakLockWord, the_swap_itself_need_not_acquire_after_the_load_did) {
+TEST(weak_lock_word, the_swap_itself_need_not_acquire_after_the_load_did) {
   Cell cell;
   cell.take = kRelaxed;
   const Findings findings = explore_all(programs(cell));

@@ -95,7 +95,7 @@ Program replacing_by_another_process(const LookingBack& how) {
 
 std::vector<Program> programs(const LookingBack& how) { return {replacing(how), replacing_by_another_process(how)}; }
 
-TEST(WeakLookBack, a_copy_that_is_believed_is_whole_and_each_part_is_needed) {
+TEST(weak_look_back, a_copy_that_is_believed_is_whole_and_each_part_is_needed) {
   expect_proof<LookingBack>(programs,
                             {
                                 {"epoch stored relaxed", [](LookingBack& l) { l.epoch_store = kRelaxed; }},
@@ -110,7 +110,7 @@ TEST(WeakLookBack, a_copy_that_is_believed_is_whole_and_each_part_is_needed) {
                             });
 }
 
-TEST(WeakLookBack, the_sources_say_what_is_modelled) {
+TEST(weak_look_back, the_sources_say_what_is_modelled) {
   expect_quotes({
       {"src/dict/guard.h", "std::atomic_thread_fence(kRelease);"},
       {"src/dict/shard.cc", "const std::uint64_t now = header_->reuse_epoch.load(kAcquire);"},

@@ -119,7 +119,7 @@ Program waking(const Locking& how) {
 
 std::vector<Program> programs(const Locking& how) { return {excluding(how), taking_over(how), waking(how)}; }
 
-TEST(WeakMutex, it_excludes_and_loses_no_wake_up_and_each_ordering_is_needed) {
+TEST(weak_mutex, it_excludes_and_loses_no_wake_up_and_each_ordering_is_needed) {
   expect_proof<Locking>(programs,
                         {
                             {"taken relaxed", [](Locking& l) { l.take = kRelaxed; }},
@@ -130,7 +130,7 @@ TEST(WeakMutex, it_excludes_and_loses_no_wake_up_and_each_ordering_is_needed) {
                         });
 }
 
-TEST(WeakMutex, the_sources_say_what_is_modelled) {
+TEST(weak_mutex, the_sources_say_what_is_modelled) {
   expect_quotes({
       {"src/sync/shmtx.h",
        "state_->word.compare_exchange_strong(expected, 0, std::memory_order_release, std::memory_order_relaxed)"},

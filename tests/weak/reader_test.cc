@@ -194,7 +194,7 @@ std::vector<Program> programs(const Reading& how) {
           cutting_in_a_repair(how)};
 }
 
-TEST(WeakReader, a_read_that_is_not_torn_is_whole_and_each_ordering_is_needed) {
+TEST(weak_reader, a_read_that_is_not_torn_is_whole_and_each_ordering_is_needed) {
   expect_proof<Reading>(
       programs,
       {
@@ -212,7 +212,7 @@ TEST(WeakReader, a_read_that_is_not_torn_is_whole_and_each_ordering_is_needed) {
       });
 }
 
-TEST(WeakReader, the_fence_where_a_block_is_taken_closes_just_the_case_of_three_processes) {
+TEST(weak_reader, the_fence_where_a_block_is_taken_closes_just_the_case_of_three_processes) {
   Reading without;
   without.allocate_fence = kRelaxed;
   EXPECT_TRUE(explore(replacing(without)).holds());
@@ -220,7 +220,7 @@ TEST(WeakReader, the_fence_where_a_block_is_taken_closes_just_the_case_of_three_
   EXPECT_TRUE(explore(reusing_by_another_process({})).holds());
 }
 
-TEST(WeakReader, the_sources_say_what_is_modelled) {
+TEST(weak_reader, the_sources_say_what_is_modelled) {
   expect_quotes({
       {"src/base/atomic.h", "where.store(value, kRelease);"},
       {"src/dict/arena.cc",

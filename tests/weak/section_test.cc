@@ -77,7 +77,7 @@ Program going_in_with_two_threads(const Counting& how) {
 
 std::vector<Program> programs(const Counting& how) { return {going_in_twice(how), going_in_with_two_threads(how)}; }
 
-TEST(WeakSection, nobody_is_robbed_who_is_inside_and_each_part_is_needed) {
+TEST(weak_section, nobody_is_robbed_who_is_inside_and_each_part_is_needed) {
   expect_proof<Counting>(
       programs, {
                     {"taken without a release", [](Counting& c) { c.take = kAcquire; }},
@@ -89,7 +89,7 @@ TEST(WeakSection, nobody_is_robbed_who_is_inside_and_each_part_is_needed) {
                 });
 }
 
-TEST(WeakSection, the_sources_say_what_is_modelled) {
+TEST(weak_section, the_sources_say_what_is_modelled) {
   expect_quotes({
       {"src/sync/shmtx.h", "sections.store(number, std::memory_order_release);"},
       {"src/sync/shmtx.cc", "sections.fetch_sub(kOneInside, std::memory_order_release);"},
