@@ -1,15 +1,15 @@
 -- Runs one part in a process of its own, in the loop of a host: luajit bench/child.lua PART. Without the argument it is
 -- the part that the environment names, because not every host's program has arguments.
 
-local loops_of_hosts = require "bench.support.loops_of_hosts"
-local options = require "bench.support.options"
+local hosts = require "bench.support.hosts"
+local part = require "bench.support.part"
 local sides = require "bench.support.sides"
 
-local read = options.read()
-local sleep, run_all = loops_of_hosts[read.host or "scheduler"].start()
+local read = part.read()
+local sleep, run_all = hosts[read.host or "scheduler"].start()
 
 require("bench.parts." .. (arg and arg[1] or os.getenv("HOLDFAST_BENCH_PART"))).run({
-    emit = options.emit,
+    emit = part.emit,
     number = read.process or 0,
     workers = read.workers or 1,
     run_all = run_all,

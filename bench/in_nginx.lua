@@ -1,11 +1,10 @@
 -- Runs one part in each worker of an nginx that has nothing else to do. In a timer, where sleeping is allowed.
 
-local options = require "bench.support.options"
+local part = require "bench.support.part"
 local sides = require "bench.support.sides"
 
 local ngx = ngx  -- luacheck: ignore 113
-local emit = options.emit
-local part = os.getenv("HOLDFAST_BENCH_PART")
+local emit = part.emit
 
 -- Debian builds nginx for debugging, where lock modules keep more books than they do elsewhere.
 ngx.config.debug = false
@@ -29,10 +28,10 @@ end
 
 
 local function run()
-    local read = options.read()
+    local read = part.read()
     local peer = sides.nginx()
     emit("peer", peer.label)
-    require("bench.parts." .. part).run({
+    require("bench.parts." .. os.getenv("HOLDFAST_BENCH_PART")).run({
         emit = emit,
         number = ngx.worker.id(),
         workers = ngx.worker.count(),

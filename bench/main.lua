@@ -1,8 +1,6 @@
 -- Measures, and prints tables of what was found. Started by bench/run: main.lua BUILD SUITE [--quick] [--only=TABLE]
 
-local figures = require "bench.support.figures"
-local machine = require "bench.support.machine"
-local nginx = require "bench.support.nginx"
+local plot = require "bench.support.plot"
 local report = require "bench.support.report"
 local runs = require "bench.support.runs"
 
@@ -69,7 +67,7 @@ end
 
 
 local begun = os.date("!%Y-%m-%d-%H%M")
-local nginx_version, why_not = nginx.find(folder .. "/nginx", root)
+local nginx_version, why_not = runs.find_nginx(folder .. "/nginx", root)
 local context = {
     quick = quick,
     root = root,
@@ -77,28 +75,28 @@ local context = {
     build = build,
     nginx = nginx_version and folder .. "/nginx",
     why_not = why_not,
-    figures = figures.new(),
+    figures = plot.points(),
 }
 local description = {}
 
 say("# ", TITLES[suite], quick and " (quick: for trying out only)" or "", "\n\n")
-for _, entry in ipairs(machine.describe(build)) do
+for _, entry in ipairs(report.describe(build)) do
     say("- ", entry[1], ": ", entry[2], "\n")
     description[#description + 1] = entry[1] .. ": " .. entry[2]
 end
-say("- nginx: ", nginx_version or why_not, "\n- load before: ", machine.load(), "\n")
+say("- nginx: ", nginx_version or why_not, "\n- load before: ", report.load(), "\n")
 
 for _, entry in ipairs(SUITES[suite]) do
     local name, make = unpack(entry)
     local wanted = not only or only == name
-    for _, found in ipairs(wanted and require("bench.tables." .. name)[make](context) or {}) do
+    for _, found in ipairs(wanted and { require("bench.tables." .. name)[make](context) } or {}) do
         say("\n## ", found.title, "\n\n", report.table(found.headings, found.rows))
         if found.note then
             say("\n", found.note, "\n")
         end
     end
 end
-say("\n- load after: ", machine.load(), "\n")
+say("\n- load after: ", report.load(), "\n")
 
 if runs.failures > 0 then
     io.stderr:write("bench/run: not everything worked; nothing is kept\n")

@@ -1,4 +1,3 @@
-local figures = require "bench.support.figures"
 local plot = require "bench.support.plot"
 
 local function figure(curves)
@@ -89,13 +88,13 @@ describe("A file of figures", function ()
     end
 
     it("is read as it was written", function ()
-        local written = figures.new()
+        local written = plot.points()
         assert.is_true(written:is_empty())
         written:add("waits", "mine", 0.5, 10)
         written:add("waits", "lua-resty-lock", 0.25, 20)
         written:add("waits", "mine", 1, 30.5)
         written:write(path, { "date: today, or so" })
-        local read = assert(figures.read(path))
+        local read = assert(plot.read(path))
         assert.equal("mine", read.waits[1].name)
         assert.same({ { 0.5, 10 }, { 1, 30.5 } }, read.waits[1].points)
         assert.same({ { 0.25, 20 } }, read.waits[2].points)
@@ -103,13 +102,13 @@ describe("A file of figures", function ()
 
     it("is refused with the line that is wrong", function ()
         write("figure,curve,x,y\nwaits,mine,1,2\nwaits,mine,one,2\n")
-        local read, err = figures.read(path)
+        local read, err = plot.read(path)
         assert.is_nil(read)
         assert.equal(path .. ':3: expected figure,curve,x,y with two numbers, got "waits,mine,one,2"', err)
     end)
 
     it("is refused with the reason where there is none", function ()
-        local read, err = figures.read("/nowhere/at/all.csv")
+        local read, err = plot.read("/nowhere/at/all.csv")
         assert.is_nil(read)
         assert.truthy(err:find("/nowhere/at/all.csv", 1, true))
     end)

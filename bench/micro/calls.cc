@@ -49,32 +49,32 @@ void incr_hot_number(benchmark::State& state) {
 }
 BENCHMARK(incr_hot_number);
 
-void get_100k_numbers(benchmark::State& state) {
+// Goes over 100,000 numbers in a random order: call(dictionary, key).
+template <class Call>
+void over_100k_numbers(benchmark::State& state, const Call& call) {
   const ScratchDictionary dictionary(state, 16 * kMegabyte);
   if (!dictionary) return;
   const auto keys = shuffled_keys(kKeys);
   for (const auto& key : keys) dictionary.set(key, 1);
-  holdfast_value value{};
   std::size_t next = 0;
   for (auto _ : state) {
     const std::string& key = keys[next];
     next = next + 1 < kKeys ? next + 1 : 0;
-    benchmark::DoNotOptimize(holdfast_get(dictionary.handle(), key.data(), key.size(), &value));
+    benchmark::DoNotOptimize(call(dictionary, key));
   }
+}
+
+void get_100k_numbers(benchmark::State& state) {
+  holdfast_value value{};
+  over_100k_numbers(state, [&value](const ScratchDictionary& dictionary, const std::string& key) {
+    return holdfast_get(dictionary.handle(), key.data(), key.size(), &value);
+  });
 }
 BENCHMARK(get_100k_numbers);
 
 void set_100k_numbers(benchmark::State& state) {
-  const ScratchDictionary dictionary(state, 16 * kMegabyte);
-  if (!dictionary) return;
-  const auto keys = shuffled_keys(kKeys);
-  for (const auto& key : keys) dictionary.set(key, 1);
-  std::size_t next = 0;
-  for (auto _ : state) {
-    const std::string& key = keys[next];
-    next = next + 1 < kKeys ? next + 1 : 0;
-    benchmark::DoNotOptimize(dictionary.set(key, 2));
-  }
+  over_100k_numbers(state,
+                    [](const ScratchDictionary& dictionary, const std::string& key) { return dictionary.set(key, 2); });
 }
 BENCHMARK(set_100k_numbers);
 

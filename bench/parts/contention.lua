@@ -7,10 +7,9 @@
 --   fair         nonzero: strict order
 
 local clock = require "bench.support.clock"
-local histogram = require "bench.support.histogram"
+local part = require "bench.support.part"
 local sides = require "bench.support.sides"
 local stats = require "bench.support.stats"
-local together = require "bench.support.together"
 
 local KEY = "contended"
 -- Longer than the run: with poll, some wait that long.
@@ -55,9 +54,9 @@ end
 local function spread(durations)
     local counts = {}
     for _, seconds in ipairs(durations) do
-        histogram.add(counts, seconds)
+        stats.count(counts, seconds)
     end
-    return histogram.write(counts)
+    return stats.write_histogram(counts)
 end
 
 
@@ -77,7 +76,7 @@ end
 function _M.run(host, options)
     local side = sides.chosen(host, options)
     local waits, counts, longest = {}, {}, {}
-    together.gather(host, side.dict("bench_sync"), "ready")
+    part.gather(host, side.dict("bench_sync"), "ready")
     local deadline = clock.now() + options.seconds
     if options.coroutines == 0 then
         counts[1], longest[1] = contend(host, side, options, deadline, waits)

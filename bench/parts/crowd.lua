@@ -2,15 +2,40 @@
 -- released. Tells what memory a waiter takes, and how long it takes until all go on.
 
 local clock = require "bench.support.clock"
-local memory = require "bench.support.memory"
-local together = require "bench.support.together"
+local ffi = require "ffi"
+local part = require "bench.support.part"
+local sides = require "bench.support.sides"
 
 local DICTIONARY = "bench_crowd"
-local PATIENCE = 120
 -- Those that poll then sleep as long as they ever do.
 local REST = 1.1
 
+ffi.cdef [[
+typedef struct { size_t arena, ordblks, smblks, hblks, mapped, usmblks, fsmblks, used, fordblks, keepcost; }
+  holdfast_bench_heap;
+holdfast_bench_heap mallinfo2(void);
+]]
+
 local _M = {}
+
+
+-- Of the C heap. LuaJIT has a heap of its own.
+local function native()
+    local heap = ffi.C.mallinfo2()
+    return tonumber(heap.used) + tonumber(heap.mapped)
+end
+
+
+-- lua: alive; native: what C and C++ have allocated; shared: of the dictionary.
+local function used(dict)
+    collectgarbage()
+    collectgarbage()
+    return {
+        lua = collectgarbage("count") * 1024,
+        native = native(),
+        shared = dict:capacity() - dict:free_space(),
+    }
+end
 
 
 local function key_of(number)
@@ -18,19 +43,14 @@ local function key_of(number)
 end
 
 
-local function new_lock(side)
-    return assert(side.lock:new(DICTIONARY, { exptime = PATIENCE, timeout = PATIENCE }))
-end
-
-
 local function hold(host, side, sync, count)
     local locks = {}
     for i = 1, count do
-        locks[i] = new_lock(side)
+        locks[i] = sides.new_lock(side, nil, DICTIONARY)
         assert(locks[i]:lock(key_of(i)))
     end
     sync:set("held", 1)
-    together.await(host, sync, "asleep", 1)
+    part.await(host, sync, "asleep", 1)
     host.sleep(REST)
     local start = clock.now()
     for i = 1, count do
@@ -38,33 +58,33 @@ local function hold(host, side, sync, count)
     end
     host.emit("released", side.name, clock.now() - start)
     sync:set("start", start)
-    together.await(host, sync, "done", 1)
+    part.await(host, sync, "done", 1)
 end
 
 
 local function wait(host, side, sync, count)
     local dict = side.dict(DICTIONARY)
-    together.await(host, sync, "held", 1)
+    part.await(host, sync, "held", 1)
     local waiting, first, last = 0, math.huge, 0
-    local before = memory.used(dict)
+    local before = used(dict)
     local after
     host.run_all(count + 1, function (task)
         if task > count then
             repeat
                 host.sleep(0.1)
             until waiting == count
-            after = memory.used(dict)
+            after = used(dict)
             sync:set("asleep", 1)
             return
         end
-        local lock, key = new_lock(side), key_of(task)
+        local lock, key = sides.new_lock(side, nil, DICTIONARY), key_of(task)
         waiting = waiting + 1
         assert(lock:lock(key))
         local now = clock.now()
         first, last = math.min(first, now), math.max(last, now)
         assert(lock:unlock())
     end)
-    together.await(host, sync, "start", 0.001)
+    part.await(host, sync, "start", 0.001)
     local start = sync:get("start")
     host.emit("crowd", side.name, (after.lua - before.lua) / count, (after.native - before.native) / count,
               (after.shared - before.shared) / count, first - start, last - start)

@@ -1,8 +1,7 @@
 -- How often a cache that is too small for all keys has what it is asked for: each side's dictionary, and beside it
 -- other ways to choose what goes, with as many entries as the first side's dictionary held.
 
-local policies = require "bench.support.policies"
-local traces = require "bench.support.traces"
+local keys = require "bench.support.keys"
 
 local VALUES = {
     bench_ratio = ("v"):rep(100),
@@ -10,6 +9,58 @@ local VALUES = {
 }
 
 local _M = {}
+
+-- Caches in plain Lua that hold a fixed number of keys: to compare with. A cache is a function (key) that tells
+-- whether the key was there, and puts it there.
+local policies = {}
+
+
+-- Least recently used goes first, exactly: a ring of linked keys around key 0.
+function policies.lru(capacity)
+    local newer, older, held = { [0] = 0 }, { [0] = 0 }, 0
+
+    local function unlink(key)
+        local before, after = older[key], newer[key]
+        newer[before], older[after] = after, before
+    end
+
+    local function make_newest(key)
+        local newest = older[0]
+        newer[newest], older[key], newer[key], older[0] = key, newest, 0, key
+    end
+
+    return function (key)
+        local hit = newer[key] ~= nil
+        if hit then
+            unlink(key)
+        elseif held < capacity then
+            held = held + 1
+        else
+            local oldest = newer[0]
+            unlink(oldest)
+            newer[oldest] = nil
+        end
+        make_newest(key)
+        return hit
+    end
+end
+
+
+-- The one that came first goes first.
+function policies.fifo(capacity)
+    local ring, at, there = {}, 0, {}
+    return function (key)
+        if there[key] then
+            return true
+        end
+        at = at % capacity + 1
+        if ring[at] then
+            there[ring[at]] = nil
+        end
+        ring[at], there[key] = key, true
+        return false
+    end
+end
 
 
 local function key_names(count)
@@ -86,10 +137,10 @@ end
 
 function _M.run(host, options)
     local length = options.requests
-    compare_sizes(host, options, traces.zipf(0.99, length), "bench_ratio")
-    compare_sizes(host, options, traces.zipf(0.8, length), "bench_ratio")
-    compare_sizes(host, options, traces.scans(length), "bench_ratio")
-    local words = traces.words()
+    compare_sizes(host, options, keys.zipf(0.99, length), "bench_ratio")
+    compare_sizes(host, options, keys.zipf(0.8, length), "bench_ratio")
+    compare_sizes(host, options, keys.scans(length), "bench_ratio")
+    local words = keys.words()
     if words then
         compare_sizes(host, options, words, "bench_words")
     end

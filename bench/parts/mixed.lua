@@ -1,7 +1,7 @@
 -- Several processes read and write the same keys at the same time. Each side has its turn, in all processes at once.
 
 local keys = require "bench.support.keys"
-local together = require "bench.support.together"
+local part = require "bench.support.part"
 
 -- Steps between two looks at the clock.
 local BATCH = 1000
@@ -21,24 +21,10 @@ end
 
 -- name: of the case; reads: for each write.
 local function compare(host, options, sync, name, list, dict, reads)
-    local loops, rates = {}, {}
     local mine = turned(list, sync:incr(name .. " number", 1, -1) / host.workers)
-    for i, side in ipairs(host.sides) do
-        local makers = assert(loadfile(options.root .. "/bench/parts/loops.lua"))()
-        loops[i] = makers.mixed(side, side.dict(dict), mine, reads)
-        loops[i](20 * BATCH)
-        rates[i] = {}
-    end
-    for round = 1, options.rounds do
-        for turn = 1, #host.sides do
-            local i = round % 2 == 1 and turn or #host.sides + 1 - turn
-            local start = together.start(host, sync, name .. " " .. round .. " " .. turn)
-            rates[i][round] = together.rate(loops[i], BATCH, start, options.seconds)
-        end
-    end
-    for i, side in ipairs(host.sides) do
-        host.emit("rate", name, side.name, unpack(rates[i]))
-    end
+    part.compare_rates(host, options, sync, name, host.sides, BATCH, function (loops, side)
+        return loops.mixed(side, side.dict(dict), mine, reads)
+    end)
 end
 
 

@@ -2,13 +2,11 @@
 -- release until the last one goes on. `way`: "wait" for the end of the lock, or take the "lock" one after the other.
 
 local clock = require "bench.support.clock"
-local together = require "bench.support.together"
+local part = require "bench.support.part"
+local sides = require "bench.support.sides"
 
-local PATIENCE = 60
 -- Seconds in which all that want it fall asleep.
 local REST = 0.1
-
-local _M = {}
 
 
 local function key_of(round)
@@ -16,22 +14,18 @@ local function key_of(round)
 end
 
 
-local function new_lock(side)
-    return assert(side.lock:new(side.locks, { exptime = PATIENCE, timeout = PATIENCE }))
-end
-
-
-local function fill(host, side, sync, options, all)
+local function fill(host, side, sync, options)
+    local all = options.count * (host.workers - 1)
     local times = {}
     for round = 1, options.rounds do
-        local lock = new_lock(side)
+        local lock = sides.new_lock(side)
         assert(lock:lock(key_of(round)))
         sync:set("round", round)
-        together.await(host, sync, "asking " .. round, all)
+        part.await(host, sync, "asking " .. round, all)
         host.sleep(REST)
         local released = clock.now()
         assert(lock:unlock())
-        together.await(host, sync, "gone on " .. round, host.workers - 1)
+        part.await(host, sync, "gone on " .. round, host.workers - 1)
         local last = 0
         for number = 1, host.workers - 1 do
             last = math.max(last, sync:get(("last %d %d"):format(round, number)))
@@ -55,9 +49,9 @@ end
 local function want_all(host, side, sync, options)
     local last, left = 0, 0
     host.run_all(options.count, function ()
-        local lock = new_lock(side)
+        local lock = sides.new_lock(side)
         for round = 1, options.rounds do
-            together.await(host, sync, "round", round)
+            part.await(host, sync, "round", round)
             sync:incr("asking " .. round, 1, 0)
             want(lock, options.way, key_of(round))
             last, left = clock.now(), left + 1
@@ -71,16 +65,4 @@ local function want_all(host, side, sync, options)
 end
 
 
-function _M.run(host, options)
-    local side = host.sides[1]
-    local sync = side.dict("bench_sync")
-    if host.number == 0 then
-        host.run_all(1, function () fill(host, side, sync, options, options.count * (host.workers - 1)) end)
-    else
-        want_all(host, side, sync, options)
-    end
-    host.emit("done")
-end
-
-
-return _M
+return { run = part.split(fill, want_all) }

@@ -1,5 +1,4 @@
--- Times the loops of all sides in turns: round after round, each side once, in an order that alternates. Whatever else
--- the machine does in the meantime then falls on all of them alike.
+-- Times the loops of all sides in turns.
 
 local cases = require "bench.cases"
 local clock = require "bench.support.clock"
@@ -47,11 +46,8 @@ local function compare(case, all, options, emit)
         steps[i] = calibrate(loops[i], options.seconds)
         times[i] = {}
     end
-    for round = 1, options.rounds do
-        for turn = 1, #all do
-            local i = round % 2 == 1 and turn or #all + 1 - turn
-            times[i][round] = time(loops[i], steps[i])
-        end
+    for round, i in sides.turns(options.rounds, #all) do
+        times[i][round] = time(loops[i], steps[i])
     end
     for i, side in ipairs(all) do
         emit("loop", case.name, side.name, unpack(times[i]))

@@ -3,7 +3,8 @@
 
 local clock = require "bench.support.clock"
 local ffi = require "ffi"
-local together = require "bench.support.together"
+local part = require "bench.support.part"
+local sides = require "bench.support.sides"
 
 local KEY = "orphan"
 local PATIENCE = 30
@@ -14,13 +15,8 @@ ffi.cdef "int getpid(void); int kill(int pid, int signal);"
 local _M = {}
 
 
-local function new_lock(side)
-    return assert(side.lock:new(side.locks, { exptime = PATIENCE, timeout = PATIENCE }))
-end
-
-
 local function hold(host, side)
-    assert(new_lock(side):lock(KEY))
+    assert(sides.new_lock(side, PATIENCE):lock(KEY))
     host.emit("holder", ffi.C.getpid())
     host.sleep(PATIENCE)
 end
@@ -35,9 +31,9 @@ end
 
 
 local function wait(host, side, sync, kills)
-    local lock = new_lock(side)
+    local lock = sides.new_lock(side, PATIENCE)
     for kill = 1, kills do
-        together.await(host, sync, "held", kill)
+        part.await(host, sync, "held", kill)
         sync:incr("waiting " .. kill, 1, 0)
         assert(lock:lock(KEY))
         local got = clock.now()
@@ -53,12 +49,12 @@ end
 local function kill_and_measure(host, sync, options, kill)
     local pid, pipe = start_holder(options)
     sync:set("held", kill)
-    together.await(host, sync, "waiting " .. kill, options.waiters)
+    part.await(host, sync, "waiting " .. kill, options.waiters)
     -- At no particular moment of whatever a waiter does from time to time.
     host.sleep(0.002 + math.random() * 0.03)
     local killed = clock.now()
     ffi.C.kill(pid, SIGKILL)
-    together.await(host, sync, "served " .. kill, options.waiters)
+    part.await(host, sync, "served " .. kill, options.waiters)
     pipe:close()
     return (sync:get("got " .. kill) - killed) * 1000
 end

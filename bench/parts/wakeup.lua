@@ -4,11 +4,11 @@
 -- Options: way (lock or futex: only that one), shortest and longest (between which the rest is drawn), seed (of the
 -- drawing), warm_up (so many samples before those that count).
 
-local bit = require "bit"
 local clock = require "bench.support.clock"
 local ffi = require "ffi"
-local shared = require "bench.support.shared"
+local sides = require "bench.support.sides"
 local stats = require "bench.support.stats"
+local system_locks = require "bench.support.system_locks"
 
 local C = ffi.C
 local now = clock.now
@@ -54,7 +54,7 @@ end
 
 local function lock_way(host)
     local side = host.sides[1]
-    local lock = assert(side.lock:new(side.locks, { exptime = PATIENCE, timeout = PATIENCE }))
+    local lock = sides.new_lock(side, PATIENCE)
     return {
         rest = host.sleep,
         prepare = function ()
@@ -125,12 +125,12 @@ end
 
 
 local function report(host, name, rounds)
-    local all, medians = {}, {}
+    local all, medians = stats.concat(rounds), {}
+    for i, value in ipairs(all) do
+        all[i] = value * 1e6
+    end
     for round, values in ipairs(rounds) do
         medians[round] = stats.median(values) * 1e6
-        for _, value in ipairs(values) do
-            all[#all + 1] = value * 1e6
-        end
     end
     host.emit("wakeup", name, #all, stats.percentile(all, 0.5), stats.percentile(all, 0.99), unpack(medians))
     host.emit("latencies", name, unpack(all))
@@ -150,22 +150,20 @@ end
 
 
 local function run(host, options)
-    local ping = shared.map(options.folder .. "/ping", "holdfast_bench_ping")
+    local ping = system_locks.map(options.folder .. "/ping", "holdfast_bench_ping")
     local ways = ways_of(host, options, ping)
     local number, warm_up = 0, options.warm_up or 0
     math.randomseed(options.seed or 1)
-    for round = 1, options.rounds do
-        for turn = 1, #ways do
-            local entry = ways[bit.band(round, 1) == 1 and turn or #ways + 1 - turn]
-            entry[round] = {}
-            for sample = 1, warm_up + options.samples do
-                number = number + 1
-                if host.number == 0 then
-                    send(host, entry.way, ping, number, draw_rest(options))
-                else
-                    local latency = receive(host, entry.way, ping, number)
-                    table.insert(entry[round], sample > warm_up and latency or nil)
-                end
+    for round, i in sides.turns(options.rounds, #ways) do
+        local entry = ways[i]
+        entry[round] = {}
+        for sample = 1, warm_up + options.samples do
+            number = number + 1
+            if host.number == 0 then
+                send(host, entry.way, ping, number, draw_rest(options))
+            else
+                local latency = receive(host, entry.way, ping, number)
+                table.insert(entry[round], sample > warm_up and latency or nil)
             end
         end
     end

@@ -1,8 +1,8 @@
 -- Runs of bench/parts/contention.lua, several sides in turns.
 
-local histogram = require "bench.support.histogram"
 local report = require "bench.support.report"
 local runs = require "bench.support.runs"
+local sides = require "bench.support.sides"
 local stats = require "bench.support.stats"
 
 local NONE = report.NONE
@@ -23,9 +23,9 @@ local function add(sum, lines)
                 table.insert(sum.counts, words[i])
             end
         elseif words[1] == "waits" then
-            histogram.read(sum.waits, unpack(words, 3))
+            stats.add_histogram(sum.waits, unpack(words, 3))
         elseif words[1] == "longest" then
-            histogram.read(sum.longest_waits, unpack(words, 3))
+            stats.add_histogram(sum.longest_waits, unpack(words, 3))
         end
     end
     table.insert(sum.rates, rate)
@@ -59,28 +59,26 @@ local function texts(sum, side, why_not)
 end
 
 
--- sides: a list of { name =, workers =, coroutines =, seconds = }. The name "nginx" means lua-resty-lock; `side` may be
--- one of bench/support/sides.lua. told: what is the same for all. The result has for each name the median of the rates,
--- the longest wait and the fewest served of all rounds, how often each contender was served in each round, and two
--- histograms: of all waits, and of the longest wait of each contender in each round.
-function _M.compare(context, sides, told, rounds)
+-- contenders: a list of { name =, workers =, coroutines =, seconds = }. The name "nginx" means lua-resty-lock; `side`
+-- may be one of bench/support/sides.lua. told: what is the same for all. The result has for each name the median of
+-- the rates, the longest wait and the fewest served of all rounds, how often each contender was served in each round,
+-- and two histograms: of all waits, and of the longest wait of each contender in each round.
+function _M.compare(context, contenders, told, rounds)
     local sums, why_not = {}, {}
-    for round = 1, rounds do
-        for turn = 1, #sides do
-            local side = sides[round % 2 == 1 and turn or #sides + 1 - turn]
-            local sum = sums[side.name] or { rates = {}, longest = 0, served = math.huge, counts = {}, waits = {},
-                                             longest_waits = {} }
-            sums[side.name] = sum
-            local lines, err = run(context, side, told)
-            if lines then
-                add(sum, lines)
-            else
-                why_not[side.name] = err == context.why_not and err or runs.failed(err)
-            end
+    for _, i in sides.turns(rounds, #contenders) do
+        local side = contenders[i]
+        local sum = sums[side.name] or { rates = {}, longest = 0, served = math.huge, counts = {}, waits = {},
+                                         longest_waits = {} }
+        sums[side.name] = sum
+        local lines, err = run(context, side, told)
+        if lines then
+            add(sum, lines)
+        else
+            why_not[side.name] = err == context.why_not and err or runs.failed(err)
         end
     end
     local results = {}
-    for _, side in ipairs(sides) do
+    for _, side in ipairs(contenders) do
         results[side.name] = texts(sums[side.name], side, why_not[side.name])
     end
     return results

@@ -1,13 +1,70 @@
--- Lists of keys of 9 bytes. Each list is made once: all sides use the same strings.
---
--- The strings of a list are made in its order, so their memory lies in that order, as that of keys which a program has
--- just made. What is timed is then the search in the dictionary, not the fetching of keys from all over the heap.
+-- Which keys, in which order: the same in every run and on every machine.
 
-local random = require "bench.support.random"
+local floor = math.floor
 
-local SEED = 20090101
+local KEYS_SEED = 20090101
+local TRACE_SEED = 19121954
+local TRACE_KEYS = 100000
+-- One third of the polluted trace are scans of this many keys each, none of which is asked for again.
+local SCAN = 10000
+local TEXT = "/usr/share/common-licenses/GPL-3"
 
 local _M = {}
+
+
+-- Park and Miller's generator: numbers from 0 to 1, neither of them included.
+local function generator(seed)
+    local state = seed
+    return function ()
+        state = (state * 16807) % 2147483647
+        return state / 2147483647
+    end
+end
+
+
+-- 1 to count in a random order.
+local function permutation(count, seed)
+    local random = generator(seed)
+    local numbers = {}
+    for i = 1, count do
+        numbers[i] = i
+    end
+    for i = count, 2, -1 do
+        local j = floor(random() * i) + 1
+        numbers[i], numbers[j] = numbers[j], numbers[i]
+    end
+    return numbers
+end
+
+
+-- A function that draws 1 to count, where k is drawn as often as 1 / k ^ skew says.
+local function zipf(count, skew, seed)
+    local random = generator(seed)
+    local sums, sum = {}, 0
+    for k = 1, count do
+        sum = sum + k ^ -skew
+        sums[k] = sum
+    end
+    return function ()
+        local wanted, low, high = random() * sum, 1, count
+        while low < high do
+            local middle = floor((low + high) / 2)
+            if sums[middle] < wanted then
+                low = middle + 1
+            else
+                high = middle
+            end
+        end
+        return low
+    end
+end
+
+
+-- --- lists of keys of 9 bytes --------------------------------------------------------------------------
+--
+-- Each list is made once: all sides use the same strings. They are made in the order of the list, so their memory lies
+-- in that order, as that of keys which a program has just made. What is timed is then the search in the dictionary, not
+-- the fetching of keys from all over the heap.
 
 local lists = {}
 
@@ -15,7 +72,7 @@ local lists = {}
 -- All keys from 1 to count, once each, in a random order.
 function _M.shuffled(count)
     if not lists[count] then
-        local list = random.permutation(count, SEED)
+        local list = permutation(count, KEYS_SEED)
         for i, number in ipairs(list) do
             list[i] = ("k%08d"):format(number)
         end
@@ -27,12 +84,59 @@ end
 
 -- A list of `length` keys, drawn at random from `count` keys.
 function _M.drawn(count, length)
-    local choose = random.generator(SEED)
+    local choose = generator(KEYS_SEED)
     local list = {}
     for i = 1, length do
-        list[i] = ("k%08d"):format(math.floor(choose() * count) + 1)
+        list[i] = ("k%08d"):format(floor(choose() * count) + 1)
     end
     return list
+end
+
+
+-- --- requests for numbered keys: { what = "name", requests = { numbers from 1 }, keys = how many } ------
+
+function _M.zipf(skew, length)
+    local draw = zipf(TRACE_KEYS, skew, TRACE_SEED)
+    local requests = {}
+    for i = 1, length do
+        requests[i] = draw()
+    end
+    return { what = ("Zipf %.2g"):format(skew), requests = requests, keys = TRACE_KEYS }
+end
+
+
+function _M.scans(length)
+    local draw = zipf(TRACE_KEYS, 0.99, TRACE_SEED)
+    local requests, keys = {}, TRACE_KEYS
+    for i = 1, length do
+        if floor((i - 1) / SCAN) % 3 == 2 then
+            keys = keys + 1
+            requests[i] = keys
+        else
+            requests[i] = draw()
+        end
+    end
+    return { what = "Zipf 0.99 and scans", requests = requests, keys = keys }
+end
+
+
+-- The words of a text that every Debian has, in their order; nil without it.
+function _M.words()
+    local file = io.open(TEXT, "rb")
+    if not file then
+        return nil
+    end
+    local text = file:read("*a"):lower()
+    file:close()
+    local numbers, requests, keys = {}, {}, 0
+    for word in text:gmatch("%a+") do
+        if not numbers[word] then
+            keys = keys + 1
+            numbers[word] = keys
+        end
+        requests[#requests + 1] = numbers[word]
+    end
+    return { what = "words of the GPL", requests = requests, keys = keys }
 end
 
 

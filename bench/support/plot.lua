@@ -1,4 +1,5 @@
--- Curves over a logarithmic axis, as an SVG that can be read on light and on dark pages, in colour and without.
+-- Data of plots, in a text file of lines "figure,curve,x,y" (lines that begin with # say where it is from); and the
+-- plots: curves over a logarithmic axis, as an SVG that can be read on light and on dark pages, in colour and without.
 
 local ceil = math.ceil
 local floor = math.floor
@@ -34,6 +35,71 @@ local STYLE = [[
 
 local _M = {}
 
+
+-- --- data -----------------------------------------------------------------------------------------------
+
+local Points = {}
+Points.__index = Points
+
+
+-- What plots are made of: points of curves.
+function _M.points()
+    return setmetatable({ lines = {} }, Points)
+end
+
+
+function Points:add(figure, curve, x, y)
+    table.insert(self.lines, ("%s,%s,%.6g,%.6g"):format(figure, curve, x, y))
+end
+
+
+function Points:is_empty()
+    return #self.lines == 0
+end
+
+
+-- comments: a list of texts.
+function Points:write(path, comments)
+    local file = assert(io.open(path, "w"))
+    for _, comment in ipairs(comments) do
+        file:write("# ", comment, "\n")
+    end
+    file:write("figure,curve,x,y\n", table.concat(self.lines, "\n"), "\n")
+    file:close()
+end
+
+
+-- By the name of the figure, lists of curves { name =, points = { { x, y }, ... } } in the order of the file. Nil and a
+-- sentence if it is not such a file.
+function _M.read(path)
+    local file, err = io.open(path)
+    if not file then
+        return nil, err
+    end
+    local figures, number = {}, 0
+    for line in file:lines() do
+        number = number + 1
+        local name, curve, x, y = line:match("^([%w_]+),([^,]+),([^,]+),([^,]+)$")
+        x, y = tonumber(x), tonumber(y)
+        if x and y then
+            local curves = figures[name] or {}
+            figures[name] = curves
+            if not curves[curve] then
+                curves[curve] = { name = curve, points = {} }
+                table.insert(curves, curves[curve])
+            end
+            table.insert(curves[curve].points, { x, y })
+        elseif line:sub(1, 1) ~= "#" and line ~= "figure,curve,x,y" then
+            file:close()
+            return nil, ("%s:%d: expected figure,curve,x,y with two numbers, got %q"):format(path, number, line)
+        end
+    end
+    file:close()
+    return figures
+end
+
+
+-- --- drawing --------------------------------------------------------------------------------------------
 
 local function escape(text)
     return (text:gsub("[&<>\"]", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;" }))

@@ -1,7 +1,6 @@
 -- Children that print lines of words with tabs between them.
 
-local loops_of_hosts = require "bench.support.loops_of_hosts"
-local options = require "bench.support.options"
+local hosts = require "bench.support.hosts"
 
 -- No part takes as long as this; a child that hangs is ended.
 local LIMIT = 180
@@ -37,10 +36,21 @@ function _M.pinned(command, number)
 end
 
 
+-- For bench/support/part.lua to read.
+local function write(options)
+    local words = {}
+    for name, value in pairs(options) do
+        words[#words + 1] = name .. "=" .. tostring(value)
+    end
+    table.sort(words)
+    return table.concat(words, ",")
+end
+
+
 -- A child that runs, with what it needs to know in its environment.
 function _M.start(command, part, told)
     local pipe = assert(io.popen("HOLDFAST_BENCH_PART=" .. part .. " HOLDFAST_BENCH_OPTIONS="
-                                 .. quote(options.write(told)) .. " exec timeout " .. LIMIT .. " " .. command, "r"))
+                                 .. quote(write(told)) .. " exec timeout " .. LIMIT .. " " .. command, "r"))
     local function lines()
         return function ()
             local line = pipe:read("*l")
@@ -69,13 +79,13 @@ function _M.check(lines)
 end
 
 
--- Runs a part in `count` LuaJIT processes at the same time; their lines, all together. hosts: a list of the hosts of
--- bench/support/loops_of_hosts.lua that they run in, one for each; the scheduler if there is none.
-function _M.run(part, told, count, hosts)
+-- Runs a part in `count` LuaJIT processes at the same time; their lines, all together. names: a list of the hosts of
+-- bench/support/hosts.lua that they run in, one for each; without it, the scheduler.
+function _M.run(part, told, count, names)
     local children, lines = {}, {}
     for i = 1, count do
-        told.process, told.workers, told.host = i - 1, count, hosts and hosts[i]
-        local command = told.host and loops_of_hosts[told.host].command
+        told.process, told.workers, told.host = i - 1, count, names and names[i]
+        local command = told.host and hosts[told.host].command
                         or "luajit " .. quote(told.root .. "/bench/child.lua") .. " " .. part
         children[i] = _M.start(count > 1 and _M.pinned(command, i - 1) or command, part, told)
     end

@@ -1,6 +1,9 @@
--- Tables for people: at a terminal and, the same, as Markdown in a file.
+-- What people read, at a terminal and, the same, as Markdown in a file: tables, and on what machine they were made.
 
+local process = require "bench.support.process"
 local stats = require "bench.support.stats"
+
+local output = process.output
 
 -- What stands where there is nothing to say.
 local _M = { NONE = "-" }
@@ -71,6 +74,56 @@ function _M.ratio(ratios, target)
     return ("%.2fx (%.2f-%.2f)"):format(ratio, stats.middle_half(ratios)),
         ("%.2f-%.2f"):format(stats.percentile(ratios, 0), stats.percentile(ratios, 1)),
         target and _M.distance(ratio, target) or _M.NONE
+end
+
+
+-- --- the machine: everything that numbers depend on, and nothing that names it --------------------------
+
+local function compiler(build)
+    local path = output("sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' " .. process.quote(build .. "/CMakeCache.txt"))
+    if path == "" then
+        return "unknown"
+    end
+    local kind = output("sed -n 's/^CMAKE_BUILD_TYPE:[A-Z]*=//p' " .. process.quote(build .. "/CMakeCache.txt"))
+    return output(process.quote(path) .. " --version | head -n 1") .. ", " .. kind
+end
+
+
+local function commit()
+    local id = output("git rev-parse --short HEAD")
+    if id == "" then
+        return "unknown"
+    end
+    return id .. (output("git status --porcelain src lua include") ~= "" and " with changes" or "")
+end
+
+
+-- Runnable processes, averaged over the last minute.
+function _M.load()
+    return output("cut -d ' ' -f 1 /proc/loadavg")
+end
+
+
+-- On a machine that does other work, too, a benchmark may be given priority; then that has to be told.
+local function priority()
+    local niceness = output("nice")
+    local policy = output("chrt -p $$ | sed -n 's/.*policy: //p'")
+    return (niceness ~= "" and niceness ~= "0" and ", at niceness " .. niceness or "")
+        .. (policy ~= "" and policy ~= "SCHED_OTHER" and ", at the priority of " .. policy or "")
+end
+
+
+-- Pairs of a name and a text, in order.
+function _M.describe(build)
+    return {
+        { "date", os.date("!%Y-%m-%d %H:%M UTC") },
+        { "holdfast", commit() },
+        { "CPU", output("LC_ALL=C lscpu | sed -n 's/^Model name: *//p' | head -n 1") .. ", " .. output("nproc")
+                 .. " cores" },
+        { "kernel", output("uname -srm") .. priority() },
+        { "compiler", compiler(build) },
+        { "LuaJIT", output("luajit -v | sed 's/ -- .*//'") },
+    }
 end
 
 

@@ -1,9 +1,117 @@
--- Runs of parts, for those that make tables of them.
+-- Runs of parts, for those that make tables of them: in LuaJIT processes, or in an nginx of our own, which runs in the
+-- foreground, in a folder of its own, without a socket, and is ended by its pid.
 
-local nginx = require "bench.support.nginx"
 local process = require "bench.support.process"
+local sides = require "bench.support.sides"
+
+local quote = process.quote
+
+local CONFIGURATION = [[
+$load
+$user
+daemon off;
+worker_processes $workers;
+worker_cpu_affinity auto;
+pid $folder/nginx.pid;
+error_log $folder/error.log warn;
+env HOLDFAST_DIR;
+env HOLDFAST_LIB;
+env HOLDFAST_DICTS;
+env HOLDFAST_BENCH_ROOT;
+env HOLDFAST_BENCH_FOLDER;
+env HOLDFAST_BENCH_OPTIONS;
+env HOLDFAST_BENCH_PART;
+env RESTY_LOCK_DIR;
+events { worker_connections 64; }
+http {
+  access_log off;
+  client_body_temp_path $folder/body;
+  proxy_temp_path $folder/proxy;
+  fastcgi_temp_path $folder/fastcgi;
+  uwsgi_temp_path $folder/uwsgi;
+  scgi_temp_path $folder/scgi;
+  lua_package_path "$root/?.lua;$root/lua/?.lua;;";
+  $dictionaries
+  init_worker_by_lua_file $root/bench/in_nginx.lua;
+}
+]]
 
 local _M = {}
+
+-- The nginx that was found, and the lines of its configuration that load its modules.
+local program, load_modules
+
+
+local function declare_dictionaries()
+    local lines = {}
+    for name, size in pairs(sides.SIZES) do
+        lines[#lines + 1] = "lua_shared_dict " .. name .. " " .. size .. ";"
+    end
+    return table.concat(lines, "\n  ")
+end
+
+
+local function write_configuration(folder, root, workers)
+    local values = {
+        folder = folder,
+        root = root,
+        workers = workers,
+        load = load_modules or "",
+        dictionaries = declare_dictionaries(),
+        user = process.output("id -u") == "0" and "user root;" or "",
+    }
+    os.execute("mkdir -p " .. quote(folder))
+    local path = folder .. "/nginx.conf"
+    local file = assert(io.open(path, "w"))
+    file:write((CONFIGURATION:gsub("%$(%w+)", values)))
+    file:close()
+    return path
+end
+
+
+-- "nginx/1.22.1", or nil and why there is none with Lua.
+function _M.find_nginx(folder, root)
+    local find = quote(root .. "/scripts/find-nginx")
+    local found, modules = process.output(find .. " 2>/dev/null"):match("^([^\n]+)\n?(.*)$")
+    if not found then
+        return nil, process.output(find .. " 2>&1 >/dev/null")
+    end
+    program, load_modules = found, modules
+    local configuration = write_configuration(folder, root, 1)
+    local answer = process.output(quote(program) .. " -t -p " .. quote(folder) .. " -c " .. quote(configuration)
+                                  .. " 2>&1")
+    if not answer:find("test is successful", 1, true) then
+        return nil, "does not start: " .. answer:gsub("\n.*", "")
+    end
+    return process.output(quote(program) .. " -v 2>&1"):match("%S+$")
+end
+
+
+-- Runs a part in `workers` workers; their lines of results, or nil and what went wrong.
+local function run_nginx(part, options, folder, root, workers)
+    local configuration = write_configuration(folder, root, workers)
+    local command = quote(program) .. " -p " .. quote(folder) .. " -c " .. quote(configuration)
+    local child = process.start(command, part, options)
+    local lines, left = {}, workers
+    for words in child.lines() do
+        if words[1] == "end" then
+            left = left - 1
+            if left == 0 then
+                os.execute("kill -TERM $(cat " .. quote(folder .. "/nginx.pid") .. ")")
+            end
+        else
+            lines[#lines + 1] = words
+        end
+    end
+    child.close()
+    if left > 0 then
+        return nil, "nginx ended early: " .. process.output("tail -n 1 " .. quote(folder .. "/error.log"))
+    end
+    return process.check(lines)
+end
+
+
+-- --- parts ----------------------------------------------------------------------------------------------
 
 -- How many parts did not work. That nginx is not there is no failure.
 _M.failures = 0
@@ -28,7 +136,7 @@ function _M.in_nginx(context, part, options, workers)
     if not context.nginx then
         return nil, context.why_not
     end
-    return nginx.run(part, options, context.nginx, context.root, workers or 1)
+    return run_nginx(part, options, context.nginx, context.root, workers or 1)
 end
 
 

@@ -1,13 +1,31 @@
 -- What is compared: each side is a lock module, the name of the dictionary its locks are in, and a function that gives
--- a dictionary (bench/support/dictionaries.lua) by its name.
-
-local sizes = require "bench.support.dictionaries"
+-- a dictionary by its name.
 
 local _M = {}
 
+-- The dictionaries that both sides have, with the same size on both. None of the loops fills one: ngx.shared takes
+-- about 130 bytes for a number under a key of 9 bytes, and 2,048 for a string of 1,024.
+_M.SIZES = {
+    bench_locks = "1m",
+    bench_crowd = "16m",     -- 10,000 locks
+    bench_sync = "100k",     -- where processes wait for each other
+    bench_hot = "1m",        -- few keys
+    bench_100k = "16m",      -- 100,000 numbers
+    bench_keys = "16m",      -- 100,000 others
+    bench_1m = "192m",       -- 1,000,000 numbers
+    bench_strings = "32m",   -- 10,000 strings of 1 KB
+    bench_fill = "64m",      -- to be filled
+    bench_ratio_5 = "836k",  -- for hit ratios: 5, 10 and 25 % of 100,000 values of 100 bytes
+    bench_ratio_10 = "1664k",
+    bench_ratio_25 = "4260k",
+    bench_words_5 = "20k",   -- 5, 10 and 25 % of 1,000 values of 200 bytes
+    bench_words_10 = "32k",
+    bench_words_25 = "72k",
+}
+
 
 local function our_dictionary(name)
-    return assert(require("resty.shdict").open(name, { size = sizes[name] }))
+    return assert(require("resty.shdict").open(name, { size = _M.SIZES[name] }))
 end
 
 
@@ -21,24 +39,45 @@ function _M.holdfast()
 end
 
 
--- Two that the operating system has: they have no dictionaries, so processes meet in ours.
-function _M.robust_mutex(folder)
+-- One that the operating system has. It has no dictionaries, so processes meet in ours.
+local function of_the_system(name, lock, folder)
     return {
-        name = "robust mutex",
-        lock = require "bench.support.robust_mutex",
-        locks = folder .. "/robust_mutex",
+        name = name,
+        lock = require("bench.support.system_locks")[lock],
+        locks = folder .. "/" .. lock,
         dict = our_dictionary,
     }
 end
 
 
+function _M.robust_mutex(folder)
+    return of_the_system("robust mutex", "robust_mutex", folder)
+end
+
+
 function _M.flock(folder)
-    return {
-        name = "flock",
-        lock = require "bench.support.file_lock",
-        locks = folder .. "/flock",
-        dict = our_dictionary,
-    }
+    return of_the_system("flock", "flock", folder)
+end
+
+
+-- A lock that is held and waited for up to `patience` seconds (longer than any run).
+function _M.new_lock(side, patience, dictionary)
+    patience = patience or 120
+    return assert(side.lock:new(dictionary or side.locks, { exptime = patience, timeout = patience }))
+end
+
+
+-- Each of `count` sides once in each round, in an order that alternates: whatever else the machine does in the meantime
+-- then falls on all of them alike. For round, i in turns(rounds, count).
+function _M.turns(rounds, count)
+    local step = -1
+    return function ()
+        step = step + 1
+        local round, turn = math.floor(step / count) + 1, step % count + 1
+        if round <= rounds then
+            return round, round % 2 == 1 and turn or count + 1 - turn
+        end
+    end
 end
 
 

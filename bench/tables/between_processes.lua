@@ -5,13 +5,6 @@ local report = require "bench.support.report"
 local runs = require "bench.support.runs"
 local stats = require "bench.support.stats"
 
-local digits = report.digits
-local distance = report.distance
-local failed = runs.failed
-local find = runs.find
-local median = stats.median
-local percentile = stats.percentile
-
 local NONE = report.NONE
 local WAKE_TARGET = 1.5
 local ACQUISITIONS_TARGET = 800
@@ -24,17 +17,19 @@ local _M = {}
 local function wakeup_rows(context, rows)
     local lines, err = runs.here(context, "wakeup", { rounds = context.quick and 4 or 10,
                                                      samples = context.quick and 20 or 60 }, 2)
-    local lock, futex = find(lines, "wakeup", "lock"), find(lines, "wakeup", "futex")
+    local lock, futex = runs.find(lines, "wakeup", "lock"), runs.find(lines, "wakeup", "futex")
     local target = "<= " .. WAKE_TARGET .. "x"
     if not lock or not futex then
-        rows[#rows + 1] = { "release to resume", failed(err), NONE, target, NONE }
+        rows[#rows + 1] = { "release to resume", runs.failed(err), NONE, target, NONE }
         return
     end
-    local ratio = median(stats.ratios({ unpack(lock, 6) }, { unpack(futex, 6) }))
-    rows[#rows + 1] = { "release to resume, p50", digits(lock[4]) .. " µs", "bare futex " .. digits(futex[4]) .. " µs",
-                        target, ("%.2fx, %s"):format(ratio, distance(ratio, WAKE_TARGET)) }
-    rows[#rows + 1] = { "release to resume, p99", digits(lock[5]) .. " µs", "bare futex " .. digits(futex[5]) .. " µs",
-                        NONE, NONE }
+    local ratio = stats.median(stats.ratios({ unpack(lock, 6) }, { unpack(futex, 6) }))
+    local function add(name, column, wanted, found)
+        rows[#rows + 1] = { "release to resume, " .. name, report.digits(lock[column]) .. " µs",
+                            "bare futex " .. report.digits(futex[column]) .. " µs", wanted, found }
+    end
+    add("p50", 4, target, ("%.2fx, %s"):format(ratio, report.distance(ratio, WAKE_TARGET)))
+    add("p99", 5, NONE, NONE)
 end
 
 
@@ -46,9 +41,9 @@ local function contention_rows(context, rows, pause, again)
     }, { held = 0.001, pause = pause }, context.quick and 1 or 3)
     local mine, theirs = found.holdfast, found.nginx
     rows[#rows + 1] = { what, mine.rate_text, theirs.rate_text, ">= " .. ACQUISITIONS_TARGET .. "/s",
-                        mine.rate and distance(mine.rate, ACQUISITIONS_TARGET, true) or NONE }
+                        mine.rate and report.distance(mine.rate, ACQUISITIONS_TARGET, true) or NONE }
     rows[#rows + 1] = { "  longest wait", mine.longest_text, theirs.longest_text, "<= " .. LONGEST_WAIT_TARGET .. " s",
-                        mine.longest and distance(mine.longest, LONGEST_WAIT_TARGET) or NONE }
+                        mine.longest and report.distance(mine.longest, LONGEST_WAIT_TARGET) or NONE }
     rows[#rows + 1] = { "  coroutines that got it at all", mine.served_text, theirs.served_text, NONE, NONE }
 end
 
@@ -56,18 +51,18 @@ end
 local function takeover_rows(context, rows, waiters)
     local kills = context.quick and 10 or 150
     local lines, err = runs.here(context, "takeover", { kills = kills, waiters = waiters }, waiters + 1)
-    local words = find(lines, "takeover")
+    local words = runs.find(lines, "takeover")
     local what = ("takeover, %d waiting, %d x kill -9"):format(waiters, kills)
     if not words then
-        rows[#rows + 1] = { what, failed(err), NONE, NONE, NONE }
+        rows[#rows + 1] = { what, runs.failed(err), NONE, NONE, NONE }
         return
     end
     local times = { unpack(words, 2) }
-    local p99 = percentile(times, 0.99)
-    rows[#rows + 1] = { what .. ", p50", digits(median(times)) .. " ms", "exptime: 30 s", NONE, NONE }
-    rows[#rows + 1] = { "  p99", digits(p99) .. " ms", "exptime: 30 s", "<= " .. TAKEOVER_TARGET .. " ms",
-                        distance(p99, TAKEOVER_TARGET) }
-    rows[#rows + 1] = { "  longest", digits(percentile(times, 1)) .. " ms", "exptime: 30 s", NONE, NONE }
+    local p99 = stats.percentile(times, 0.99)
+    rows[#rows + 1] = { what .. ", p50", report.digits(stats.median(times)) .. " ms", "exptime: 30 s", NONE, NONE }
+    rows[#rows + 1] = { "  p99", report.digits(p99) .. " ms", "exptime: 30 s", "<= " .. TAKEOVER_TARGET .. " ms",
+                        report.distance(p99, TAKEOVER_TARGET) }
+    rows[#rows + 1] = { "  longest", report.digits(stats.percentile(times, 1)) .. " ms", "exptime: 30 s", NONE, NONE }
 end
 
 
@@ -78,11 +73,11 @@ function _M.make(context)
     contention_rows(context, rows, 0.02, "after 20 ms")
     takeover_rows(context, rows, 1)
     takeover_rows(context, rows, 10)
-    return { {
+    return {
         title = "Between processes",
         headings = { "what", "holdfast", "against", "target", "distance" },
         rows = rows,
-    } }
+    }
 end
 
 

@@ -2,8 +2,8 @@
 -- draws.
 
 local contention = require "bench.support.contention"
-local histogram = require "bench.support.histogram"
 local report = require "bench.support.report"
+local stats = require "bench.support.stats"
 
 local NONE = report.NONE
 local HELD, PAUSE = 0.001, 0.02
@@ -27,7 +27,7 @@ end
 
 
 local function keep_distribution(figures, figure, label, durations)
-    for _, point in ipairs(histogram.distribution(durations)) do
+    for _, point in ipairs(stats.distribution(durations)) do
         figures:add(figure, label, point[1], point[2] * 100)
     end
 end
@@ -66,13 +66,13 @@ function _M.make(context)
         keep(context.figures, contenders, found)
         rows[i] = row(contenders, found)
     end
-    return { {
+    return {
         title = "One key, held 1 ms, wanted again after 20 ms",
         headings = { "contenders", "holdfast", "lua-resty-lock", "flock", "holdfast / lua-resty-lock",
                      "longest wait: holdfast", "lua-resty-lock", "flock" },
         rows = rows,
         note = "Contenders are coroutines of two processes; with flock they are processes.",
-    } }
+    }
 end
 
 

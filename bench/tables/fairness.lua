@@ -38,7 +38,7 @@ end
 
 function _M.make(context)
     local long, short = context.quick and 0.5 or 10, context.quick and 0.5 or 4
-    return { {
+    return {
         title = "Fairness among eight",
         headings = { "contenders", "lock", "acquisitions", "least served", "most served", "most / least",
                      "longest wait" },
@@ -51,7 +51,7 @@ function _M.make(context)
             row(context, COROUTINES, "holdfast, fair", "holdfast", long, 1),
             row(context, COROUTINES, "lua-resty-lock", "nginx", short),
         },
-    } }
+    }
 end
 
 

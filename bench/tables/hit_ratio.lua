@@ -56,13 +56,13 @@ function _M.make(context)
     if not lines then
         rows[1] = { runs.failed(err), NONE, NONE, NONE, NONE, NONE, NONE, NONE }
     end
-    return { {
+    return {
         title = "Hits, with room for a share of all keys",
         headings = { "requests, room", "entries", "holdfast", "exact LRU", "FIFO", "ngx.shared", "entries",
                      "at least LRU" },
         rows = rows,
         note = "LRU and FIFO hold as many entries as holdfast did; ngx.shared has the same memory.",
-    } }
+    }
 end
 
 

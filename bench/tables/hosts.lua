@@ -1,15 +1,11 @@
 -- In each host: how soon a coroutine goes on when another process has released what it waits for, and what it costs
 -- that coroutines wait while nothing happens.
 
-local loops_of_hosts = require "bench.support.loops_of_hosts"
+local hosts = require "bench.support.hosts"
 local process = require "bench.support.process"
 local report = require "bench.support.report"
 local runs = require "bench.support.runs"
 local stats = require "bench.support.stats"
-
-local digits = report.digits
-local median = stats.median
-local percentile = stats.percentile
 
 local NONE = report.NONE
 -- Of the bare futex, and of what lua-resty-lock takes.
@@ -53,8 +49,8 @@ local function missing(context, host)
     if host == "nginx" then
         return not context.nginx and (context.why_not or "not installed") or nil
     end
-    local needs = loops_of_hosts[host].needs
-    local command = loops_of_hosts[host].command and "command -v " .. needs
+    local needs = hosts[host].needs
+    local command = hosts[host].command and "command -v " .. needs
                     or needs and "luajit -e 'require " .. '"' .. needs .. '"; print "there"' .. "'"
     if command and process.output(command) == "" then
         return "not installed"
@@ -106,20 +102,9 @@ end
 local function medians(rounds)
     local list = {}
     for i, values in ipairs(rounds) do
-        list[i] = median(values)
+        list[i] = stats.median(values)
     end
     return list
-end
-
-
-local function all_of(rounds)
-    local all = {}
-    for _, values in ipairs(rounds) do
-        for _, value in ipairs(values) do
-            all[#all + 1] = value
-        end
-    end
-    return all
 end
 
 
@@ -129,20 +114,20 @@ local function times(found, side, other)
     if mine.err or theirs.err then
         return 0 / 0
     end
-    return median(stats.ratios(medians(mine.rounds), medians(theirs.rounds)))
+    return stats.median(stats.ratios(medians(mine.rounds), medians(theirs.rounds)))
 end
 
 
 local function time(microseconds)
     if microseconds >= 1000 then
-        return digits(microseconds / 1000) .. " ms"
+        return report.digits(microseconds / 1000) .. " ms"
     end
-    return digits(microseconds) .. " µs"
+    return report.digits(microseconds) .. " µs"
 end
 
 
 local function factor(value)
-    return value == value and digits(value) .. "x" or NONE
+    return value == value and report.digits(value) .. "x" or NONE
 end
 
 
@@ -151,9 +136,9 @@ local function latency_row(found, side)
     if mine.err then
         return { side.what, mine.absent and mine.err or runs.failed(mine.err), NONE, NONE, NONE, NONE, NONE }
     end
-    local all = all_of(mine.rounds)
+    local all = stats.concat(mine.rounds)
     return {
-        side.what, time(percentile(all, 0.5)), time(percentile(all, 0.99)), time(percentile(all, 1)),
+        side.what, time(stats.percentile(all, 0.5)), time(stats.percentile(all, 0.99)), time(stats.percentile(all, 1)),
         tostring(#all), factor(times(found, side, FUTEX)),
         side.peer and NONE or factor(times(found, side.hold == LONG and PEER_LONG or PEER, side)),
     }
@@ -229,12 +214,12 @@ local function idle(context)
     local told = { coroutines = IDLE_WAITERS, keys = 1, seconds = context.quick and 0.5 or 5,
                    hasty = context.quick and "yes" or nil }
     local rows = {}
-    local hosts, absent = { "scheduler" }, {}
+    local names, absent = { "scheduler" }, {}
     for _, host in ipairs(IDLE_HOSTS) do
         absent[host] = missing(context, host)
-        hosts[#hosts + 1] = not absent[host] and host or nil
+        names[#names + 1] = not absent[host] and host or nil
     end
-    local lines, err = runs.here(context, "idle", told, #hosts, hosts)
+    local lines, err = runs.here(context, "idle", told, #names, names)
     for i, host in ipairs(IDLE_HOSTS) do
         local mine = {}
         for _, words in ipairs(lines or {}) do
@@ -259,7 +244,7 @@ end
 
 function _M.make(context)
     local latencies, targets = latency(context)
-    return { latencies, targets, idle(context) }
+    return latencies, targets, idle(context)
 end
 
 

@@ -36,14 +36,14 @@ end
 
 function _M.make(context)
     local rows = {}
-    for i, bytes in ipairs(context.quick and { 0, 1000 } or { 0, 100, 500, 1000, 2000 }) do
-        rows[i] = row(context, bytes)
+    for _, bytes in ipairs(context.quick and { 0, 1000 } or { 0, 100, 500, 1000, 2000 }) do
+        rows[#rows + 1] = row(context, bytes)
     end
-    return { {
+    return {
         title = "Memory, 64 MB full",
         headings = { "what", "holdfast", "ngx.shared", "target", "distance" },
         rows = rows,
-    } }
+    }
 end
 
 

@@ -4,8 +4,6 @@ local process = require "bench.support.process"
 local report = require "bench.support.report"
 local runs = require "bench.support.runs"
 
-local digits = report.digits
-
 local NONE = report.NONE
 local UNITS = { ns = "ns", us = "µs", ms = "ms" }
 
@@ -24,10 +22,11 @@ local function rows_of(context)
                                .. " --benchmark_report_aggregates_only=true --benchmark_format=csv; echo status $?")
     local rows, deviations = {}, {}
     for name, time in csv:gmatch('"([^"\n]+)_stddev",[^,\n]*,[^,\n]*,([^,\n]+),') do
-        deviations[name] = digits(tonumber(time))
+        deviations[name] = report.digits(tonumber(time))
     end
     for name, time, unit in csv:gmatch('"([^"\n]+)_median",[^,\n]*,[^,\n]*,([^,\n]+),(%w+)') do
-        rows[#rows + 1] = { name, digits(tonumber(time)) .. " " .. UNITS[unit], deviations[name] .. " " .. UNITS[unit] }
+        unit = " " .. UNITS[unit]
+        rows[#rows + 1] = { name, report.digits(tonumber(time)) .. unit, deviations[name] .. unit }
     end
     local status = csv:match("status (%d+)$")
     if status ~= "0" then
@@ -38,11 +37,11 @@ end
 
 
 function _M.make(context)
-    return { {
+    return {
         title = "One call in C++",
         headings = { "what", "processor time", "standard deviation" },
         rows = rows_of(context),
-    } }
+    }
 end
 
 

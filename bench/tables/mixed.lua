@@ -72,13 +72,13 @@ function _M.make(context)
     if cores > 2 then
         add_rows(context, rows, cores)
     end
-    return { {
+    return {
         title = "Several processes at once",
         headings = { "what", "holdfast", "ngx.shared", "ratio (middle half)", "least-most", "target", "distance" },
         rows = rows,
         note = ("Steps of all processes per second; the ratio is of time per step. This machine has %d cores."):format(
                cores),
-    } }
+    }
 end
 
 

@@ -56,11 +56,11 @@ function _M.make(context)
             rows[i] = row(context, unpack(size))
         end
     end
-    return { {
+    return {
         title = "Opening a new dictionary",
         headings = { "size", "holdfast", "empty file", "ratio (middle half)", "least-most", "target", "distance" },
         rows = rows,
-    } }
+    }
 end
 
 

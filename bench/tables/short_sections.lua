@@ -57,13 +57,13 @@ function _M.make(context)
     else
         rows[1] = { runs.failed(err), NONE, NONE, NONE, NONE, NONE, NONE, NONE }
     end
-    return { {
+    return {
         title = "Short critical sections",
         headings = { "lock held", "holdfast", "robust mutex", "flock", "ratio to the mutex (middle half)", "target",
                      "distance", "ratio to flock" },
         rows = rows,
         note = "Acquisitions of two processes together, without coroutines, in the same processes in turns.",
-    } }
+    }
 end
 
 

@@ -5,16 +5,13 @@ local report = require "bench.support.report"
 local runs = require "bench.support.runs"
 local stats = require "bench.support.stats"
 
-local digits = report.digits
-local median = stats.median
-
 local NONE = report.NONE
 
 local _M = {}
 
 
 local function time_of(times)
-    return times and digits(median(times)) .. " ns" or NONE
+    return times and report.digits(stats.median(times)) .. " ns" or NONE
 end
 
 
@@ -32,7 +29,7 @@ local function plain_row(case, times, why_not)
         return { case.what, why_not or NONE, NONE }
     end
     local low, high = stats.middle_half(mine)
-    return { case.what, time_of(mine), digits(low) .. "-" .. digits(high) .. " ns" }
+    return { case.what, time_of(mine), report.digits(low) .. "-" .. report.digits(high) .. " ns" }
 end
 
 
@@ -71,20 +68,17 @@ local function make(context, all)
     end
     local peer = label and (all and "" or label .. " and ")
         .. "lua-resty-core on ngx.shared, in turns in the same nginx worker"
-    local tables = { {
+    local beside = {
         title = "Side by side",
         headings = { "what", "holdfast", "ngx.shared", "ratio (middle half)", "least-most", "target", "distance" },
         rows = rows,
         note = "Against: " .. (peer or "nothing") .. ". Processor time per step, medians of all rounds.",
-    } }
-    if not all then
-        tables[2] = {
-            title = "The same loops in plain LuaJIT",
-            headings = { "what", "holdfast", "middle half" },
-            rows = plain,
-        }
-    end
-    return tables
+    }
+    return beside, not all and {
+        title = "The same loops in plain LuaJIT",
+        headings = { "what", "holdfast", "middle half" },
+        rows = plain,
+    } or nil
 end
 
 

@@ -45,14 +45,14 @@ function _M.make(context)
     for i, name in ipairs(SIDES) do
         rows[i] = row(name, lists["lock_unlock " .. name], mine, why_not)
     end
-    return { {
+    return {
         title = "Lock and unlock, nobody else",
         headings = { "lock", "time", "middle half", "holdfast's share of it (middle half)",
                      "<= " .. TARGET .. "x of lua-resty-lock" },
         rows = rows,
         note = "Processor time, in turns in the same process" .. (label and ", a worker of nginx. lua-resty-lock is "
                .. label or "") .. ".",
-    } }
+    }
 end
 
 

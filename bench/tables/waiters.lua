@@ -5,10 +5,6 @@ local report = require "bench.support.report"
 local runs = require "bench.support.runs"
 local stats = require "bench.support.stats"
 
-local digits = report.digits
-local failed = runs.failed
-local find = runs.find
-
 local NONE = report.NONE
 -- Percent of a core.
 local IDLE_TARGET = 1
@@ -27,7 +23,7 @@ local MEMORY = { { "Lua", 3 }, { "C and C++", 4 }, { "shared", 5 } }
 local function median_of(rounds, name, place)
     local values = {}
     for i, lines in ipairs(rounds) do
-        values[i] = find(lines, name)[place]
+        values[i] = runs.find(lines, name)[place]
     end
     return stats.median(values)
 end
@@ -45,9 +41,9 @@ local function crowd_column(rounds, why_not)
         column[i + 1] = ("%.0f"):format(bytes)
     end
     column[1] = ("%.0f"):format(sum)
-    column[5] = digits(median_of(rounds, "released", 3) * 1e3) .. " ms"
-    column[6] = digits(median_of(rounds, "crowd", 6) * 1e3) .. " ms"
-    column[7] = digits(median_of(rounds, "crowd", 7) * 1e3) .. " ms"
+    column[5] = report.digits(median_of(rounds, "released", 3) * 1e3) .. " ms"
+    column[6] = report.digits(median_of(rounds, "crowd", 6) * 1e3) .. " ms"
+    column[7] = report.digits(median_of(rounds, "crowd", 7) * 1e3) .. " ms"
     return column
 end
 
@@ -66,8 +62,8 @@ local function crowd(context)
             there[#there + 1] = lines
         end
     end
-    local mine = crowd_column(here, not here[1] and failed(err))
-    local theirs = crowd_column(there, not there[1] and (context.why_not or failed(why_not)))
+    local mine = crowd_column(here, not here[1] and runs.failed(err))
+    local theirs = crowd_column(there, not there[1] and (context.why_not or runs.failed(why_not)))
     local rows = {}
     for i, what in ipairs { "bytes per waiter", "  of Lua", "  of C and C++", "  of shared memory",
                             "releasing all", "first release to first resume", "first release to last resume" } do
@@ -119,8 +115,8 @@ local function idle_row(context, what, processes, coroutines, keys, rounds)
     end
     return {
         what,
-        here[1] and percent(here) or failed(err),
-        there[1] and percent(there) or context.why_not or failed(why_not),
+        here[1] and percent(here) or runs.failed(err),
+        there[1] and percent(there) or context.why_not or runs.failed(why_not),
         "<= " .. IDLE_TARGET .. " %",
         here[1] and report.distance(stats.median(here), IDLE_TARGET) or NONE,
     }
@@ -156,10 +152,10 @@ local function one_value_row(context, what, processes, coroutines)
     end
     local wait, lock = times["wait ms"], times["lock ms"]
     if not wait or not lock then
-        return { what, failed(err), NONE, NONE, NONE }
+        return { what, runs.failed(err), NONE, NONE, NONE }
     end
     local function shown(list)
-        return digits(stats.median(list)) .. " ms (" .. digits(math.min(unpack(list))) .. ")"
+        return report.digits(stats.median(list)) .. " ms (" .. report.digits(math.min(unpack(list))) .. ")"
     end
     local median = stats.median(wait)
     return { what, shown(wait), shown(lock), "<= " .. ONE_VALUE_TARGET .. " ms",
@@ -182,7 +178,7 @@ end
 
 
 function _M.make(context)
-    return { crowd(context), idle(context), one_value(context) }
+    return crowd(context), idle(context), one_value(context)
 end
 
 

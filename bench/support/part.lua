@@ -1,0 +1,120 @@
+-- What the parts of bench/parts need in their processes: what the driver tells them, and ways to wait for each other,
+-- in any host. `sync` is a dictionary that all processes have.
+
+local clock = require "bench.support.clock"
+local sides = require "bench.support.sides"
+
+-- Longer than the slowest process takes to come.
+local PATIENCE = 60
+-- Seconds from the last arrival to the start of all.
+local RUN_UP = 0.003
+local REST = 0.001
+
+local _M = {}
+
+
+-- What the driver tells through the environment: "name=value,name=value".
+function _M.read()
+    local options = {
+        root = assert(os.getenv("HOLDFAST_BENCH_ROOT"), "to be started by bench/run"),
+        folder = os.getenv("HOLDFAST_BENCH_FOLDER"),
+    }
+    for name, value in (os.getenv("HOLDFAST_BENCH_OPTIONS") or ""):gmatch("([%w_]+)=([^,]+)") do
+        options[name] = tonumber(value) or value
+    end
+    return options
+end
+
+
+-- One line of a part's results.
+function _M.emit(...)
+    local words = { ... }
+    for i, word in ipairs(words) do
+        words[i] = type(word) == "number" and ("%.17g"):format(word) or tostring(word)
+    end
+    io.write(table.concat(words, "\t"), "\n")
+    io.flush()
+end
+
+
+-- The run of a part in which the first process does one(host, side, sync, options), as a coroutine, and each other
+-- process others(...) with the same.
+function _M.split(one, others)
+    return function (host, options)
+        local side = host.sides[1]
+        local sync = side.dict("bench_sync")
+        if host.number == 0 then
+            host.run_all(1, function () one(host, side, sync, options) end)
+        else
+            others(host, side, sync, options)
+        end
+        host.emit("done")
+    end
+end
+
+
+-- Waits until the number under this name is `value` or more, and sleeps in between.
+function _M.await(host, sync, name, value)
+    local patience = clock.now() + PATIENCE
+    while (sync:get(name) or 0) < value do
+        assert(clock.now() < patience, "the other processes do not come: " .. name)
+        host.sleep(REST)
+    end
+end
+
+
+-- Waits for all others, and sleeps in between.
+function _M.gather(host, sync, name)
+    assert(sync:incr(name, 1, 0))
+    _M.await(host, sync, name, host.workers)
+end
+
+
+-- Waits for all others without sleeping; then all go at the same time, which it returns.
+function _M.start(host, sync, name)
+    local arrived = assert(sync:incr(name .. " arrived", 1, 0))
+    if arrived == host.workers then
+        assert(sync:set(name .. " start", clock.now() + RUN_UP))
+    end
+    local patience = clock.now() + PATIENCE
+    local start
+    repeat
+        start = sync:get(name .. " start")
+        assert(clock.now() < patience, "the other processes do not come")
+    until start and clock.now() >= start
+    return start
+end
+
+
+-- Steps per second of this process from that start on: loop(count) does so many and returns how many it did, `batch` of
+-- them between two looks at the clock.
+local function rate(loop, batch, start, seconds)
+    local steps, now = 0
+    repeat
+        steps = steps + loop(batch)
+        now = clock.now()
+    until now >= start + seconds
+    return steps / (now - start)
+end
+
+
+-- Emits the rates of each side's loop, one a round. Each side has its turn in all processes at once; make(loops, side)
+-- gives the loop of a side, from bench/parts/loops.lua loaded for it alone.
+function _M.compare_rates(host, options, sync, name, all, batch, make)
+    local loops, rates = {}, {}
+    for i, side in ipairs(all) do
+        loops[i] = make(assert(loadfile(options.root .. "/bench/parts/loops.lua"))(), side)
+        loops[i](20 * batch)
+        rates[i] = {}
+    end
+    for round, i in sides.turns(options.rounds, #all) do
+        local start = _M.start(host, sync, name .. " " .. round .. " " .. i)
+        rates[i][round] = rate(loops[i], batch, start, options.seconds)
+    end
+    for i, side in ipairs(all) do
+        host.emit("rate", name, side.name, unpack(rates[i]))
+    end
+end
+
+
+return _M

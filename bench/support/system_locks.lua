@@ -1,0 +1,136 @@
+-- What the operating system offers processes that share a file: memory, flock(2), and a robust pthread mutex. The two
+-- locks have the interface of a lock module: a "dictionary" is a file, and the key does not matter. A waiter waits with
+-- its whole process.
+
+local ffi = require "ffi"
+
+local C = ffi.C
+local setmetatable = setmetatable
+
+ffi.cdef [[
+int open(const char *path, int flags, ...);
+int close(int file);
+int ftruncate(int file, long length);
+void *mmap(void *address, size_t length, int protection, int flags, int file, long offset);
+int flock(int file, int operation);
+typedef struct {
+  int32_t ready;                      // nonzero: the mutex is made
+  int64_t attributes[2], mutex[8];    // more than any C library needs
+} holdfast_bench_mutex;
+int pthread_mutexattr_init(void *attributes);
+int pthread_mutexattr_setpshared(void *attributes, int shared);
+int pthread_mutexattr_setrobust(void *attributes, int robust);
+int pthread_mutex_init(void *mutex, const void *attributes);
+int pthread_mutex_lock(void *mutex);
+int pthread_mutex_unlock(void *mutex);
+]]
+
+local O_RDWR_CREATE = 0x42
+local READ_WRITE, SHARED = 3, 1
+local EXCLUSIVE, UNLOCK = 2, 8
+local PROCESS_SHARED, ROBUST = 1, 1
+
+local _M = {}
+
+
+-- A new or old file, open for reading and writing.
+local function open(path)
+    local file = C.open(path, O_RDWR_CREATE, ffi.cast("int", tonumber("600", 8)))
+    assert(file >= 0, "cannot open " .. path)
+    return file
+end
+
+
+-- A pointer to the type that lies at the beginning of the file; zero where nobody has written yet. The mapping stays
+-- until the process ends.
+function _M.map(path, type)
+    local file = open(path)
+    local size = ffi.sizeof(type)
+    assert(C.ftruncate(file, size) == 0, "no room for " .. path)
+    local address = C.mmap(nil, size, READ_WRITE, SHARED, file, 0)
+    C.close(file)
+    assert(ffi.cast("intptr_t", address) ~= -1, "cannot map " .. path)
+    return ffi.cast(type .. " *", address)
+end
+
+
+-- --- flock(2) ------------------------------------------------------------------------------------------
+
+local Flock = {}
+_M.flock = Flock
+local flock_mt = { __index = Flock }
+
+
+-- Each object has an open file of its own, and with it a lock of its own.
+function Flock.new(_, path)
+    return setmetatable({ file = open(path) }, flock_mt)
+end
+
+
+-- A signal may interrupt it.
+function Flock.lock(self)
+    for _ = 1, 100 do
+        if C.flock(self.file, EXCLUSIVE) == 0 then
+            return 0
+        end
+    end
+    return nil, "flock failed"
+end
+
+
+function Flock.unlock(self)
+    if C.flock(self.file, UNLOCK) == 0 then
+        return 1
+    end
+    return nil, "flock failed"
+end
+
+
+-- --- the robust mutex ----------------------------------------------------------------------------------
+
+local RobustMutex = {}
+_M.robust_mutex = RobustMutex
+local robust_mt = { __index = RobustMutex }
+
+
+local function make(memory)
+    assert(C.pthread_mutexattr_init(memory.attributes) == 0
+           and C.pthread_mutexattr_setpshared(memory.attributes, PROCESS_SHARED) == 0
+           and C.pthread_mutexattr_setrobust(memory.attributes, ROBUST) == 0
+           and C.pthread_mutex_init(memory.mutex, memory.attributes) == 0, "cannot make a robust mutex")
+    memory.ready = 1
+end
+
+
+-- The first process to come makes the mutex.
+function RobustMutex.new(_, path)
+    local memory = _M.map(path, "holdfast_bench_mutex")
+    local making = Flock:new(path)
+    assert(making:lock())
+    if memory.ready == 0 then
+        make(memory)
+    end
+    assert(making:unlock())
+    return setmetatable({ mutex = ffi.cast("void *", memory.mutex) }, robust_mt)
+end
+
+
+local function answer(code, done)
+    if code == 0 then
+        return done
+    end
+    return nil, "the robust mutex: error " .. code
+end
+
+
+function RobustMutex.lock(self)
+    return answer(C.pthread_mutex_lock(self.mutex), 0)
+end
+
+
+function RobustMutex.unlock(self)
+    return answer(C.pthread_mutex_unlock(self.mutex), 1)
+end
+
+
+return _M
