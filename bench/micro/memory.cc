@@ -15,7 +15,7 @@ namespace {
 // What a 9-byte key with a number takes.
 const auto kSmall = static_cast<std::uint32_t>(granules_for(9, 8));
 
-// The benchmark loop with the arena of a shard whose mutex is held: step(arena).
+// The benchmark loop with the arena of a shard, under the shard's mutex: step(arena).
 template <class Step>
 void in_arena(benchmark::State& state, const Step& step) {
   const ScratchDictionary dictionary(state, kMegabyte);

@@ -58,7 +58,7 @@ _M.scheduler = {
     end,
 }
 
--- Whoever waits stops the process, so there is one coroutine only, the main one.
+-- A wait stops the process, so there is one coroutine only, the main one.
 _M.none = {
     start = function ()
         local none = require "resty.holdfast.host.none"
@@ -196,7 +196,7 @@ _M.neovim = {
     end,
 }
 
--- No coroutine: the main loop, whose events go on while it waits.
+-- No coroutine: the main loop. Its events go on while it waits.
 _M.neovim_main = {
     command = NVIM,
     needs = "nvim",

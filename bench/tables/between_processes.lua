@@ -1,4 +1,4 @@
--- Locks between processes: how soon a waiter wakes, who gets a lock that all want, how soon a dead holder is replaced.
+-- Locks between processes: how soon a waiter wakes, which contender gets a lock, how soon a dead holder is replaced.
 
 local contention = require "bench.support.contention"
 local report = require "bench.support.report"

@@ -178,7 +178,7 @@ local function latency(context)
     end
     return {
         title = "From release to resume, in another process",
-        headings = { "who waits", "p50", "p99", "longest", "n", "of the futex", "lua-resty-lock takes" },
+        headings = { "waiter", "p50", "p99", "longest", "n", "of the futex", "lua-resty-lock takes" },
         rows = rows,
         note = ("Locks %s, in the last two rows %s. The last two columns: median over %d rounds of the ratio of "
                 .. "medians."):format(hold_text(SHORT), hold_text(LONG), rounds),
@@ -236,7 +236,7 @@ local function idle(context)
     end
     return {
         title = ("%d coroutines wait for one lock, and nothing happens"):format(IDLE_WAITERS),
-        headings = { "who waits", "of one core", "target", "distance" },
+        headings = { "waiter", "of one core", "target", "distance" },
         rows = rows,
     }
 end

@@ -33,7 +33,7 @@ local function plain_row(case, times, why_not)
 end
 
 
--- Lists of times by case and side, here and in nginx; whom it is compared with; and why a place has none. A new process
+-- Lists of times by case and side, here and in nginx; the peer's label; and why a place has none. A new process
 -- now and then: where its memory happens to lie makes a difference.
 local function measure(context, all)
     local here, there, label = {}, {}, nil

@@ -24,7 +24,7 @@ struct Settings {
   std::uint64_t seed = std::random_device()();
   std::uint64_t size = 12288;
   int rounds = 1;
-  int repairs = 10;               // images of each round whose repair is stepped too
+  int repairs = 10;               // images of each round with their repair stepped too
   std::uint64_t at_least = 2000;  // distinct images, or the run counts as failed
   bool expect_violations = false;
   std::string only;          // operations with this in their names

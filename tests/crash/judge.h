@@ -16,7 +16,8 @@ class Judge {
  public:
   Judge(Victim& victim, bool print) : victim_(victim), print_(print) {}
 
-  /// The images of one run in their order, the first one from before it. REQUIRES: who changed them is dead.
+  /// The images of one run in their order, the first one from before it. REQUIRES: the process that changed them is
+  /// dead.
   ///
   /// Each key must be wholly before or wholly after, in the bare image and once it is repaired, and never before again
   /// once it was after; the key of the operation may be missing in between (a lock that changes hands). Keys that were

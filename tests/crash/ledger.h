@@ -28,7 +28,7 @@ struct Violations {
   char text[16][160];
 
   [[gnu::format(printf, 2, 3)]] void add(const char* format, ...) {
-    // Counted last: whoever sees the count may kill the process that writes.
+    // Counted last: a reader of the count may kill the writer.
     if (const std::uint64_t number = begun.fetch_add(1); number < std::size(text)) {
       std::va_list arguments;
       va_start(arguments, format);

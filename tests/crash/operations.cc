@@ -225,7 +225,7 @@ class Maker {
     on_list("move the only node of a list", 1, [this](const std::string& key) { return move_node(key, 0); });
   }
 
-  /// As who brings free memory together does.
+  /// As the sweep that brings free memory together does.
   int move_node(const std::string& key, int number) {
     Shard& shard = victim_.segment().shards()[0];
     const ShardGuard guard(shard);
@@ -291,7 +291,7 @@ class Maker {
   void releases() {
     const auto unlock = [this](Tools& tools, const std::string& key) { return dict_.unlock(key, &tools.lease); };
     held("unlock", 0, true, unlock);
-    held("unlock, with a waiter for whom it is reserved", 1, true, unlock);
+    held("unlock, with a waiter that it is reserved for", 1, true, unlock);
     held("unlock, with three waiters", 3, true, unlock);
     held("unlock, with waiters that are gone", 2, false, unlock);
     held("unlock, with a waiter and watchers", 1, true, unlock, 3);

@@ -174,7 +174,7 @@ class Maker {
     });
     with("count permits",
          [this](const std::string& key) { return dict_.used(key) == 4 ? HOLDFAST_OK : HOLDFAST_INVALID; });
-    with("who holds permits", [this](const std::string& key) {
+    with("holders of permits", [this](const std::string& key) {
       holdfast_holder holder{};
       return dict_.holder(key, &holder);
     });

@@ -105,7 +105,7 @@ void Scribbler::scribble_header(Segment& segment, Shard& shard) {
       return;
     case 3:
     case 4:
-      // A living owner who does not have it would hold up all writers for ever: so it is mostly freed.
+      // A living owner that does not have it would hold up all writers for ever: so it is mostly freed.
       shard.header().mutex.word.store(random_() % 8 == 0 ? random_() : 0, kRelaxed);
       return;
     default:

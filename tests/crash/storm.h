@@ -37,12 +37,12 @@ struct Worker {
 struct Section {
   std::atomic<std::uint64_t> token;      // of the process inside; 0: empty
   std::atomic<std::uint64_t> inside;     // worker (upper half) and life
-  std::atomic<std::uint64_t> sequence;   // fencing number of the last who entered
+  std::atomic<std::uint64_t> sequence;   // fencing number of the last that entered
   std::atomic<std::uint64_t> unguarded;  // incremented by load and store: loses counts if two are inside
   std::atomic<std::uint64_t> entered;    // acknowledged increments of it
 };
 
-/// A pool as those see it who hold permits of it.
+/// A pool, as the holders of its permits see it.
 struct Pool {
   struct alignas(64) Share {
     std::atomic<std::uint64_t> count;  // permits (lower half); the upper half counts the changes
@@ -69,7 +69,7 @@ struct Ledger {
   std::array<std::atomic<std::uint64_t>, kCounters> maybe;  // increments of processes that died in the call
   std::atomic<std::uint32_t> next_element;
   std::array<std::atomic<std::uint8_t>, kElements> elements;
-  std::atomic<std::uint64_t> pops_cut_short;  // by the death of who popped
+  std::atomic<std::uint64_t> pops_cut_short;  // by the death of the popping process
   std::atomic<std::uint64_t> takeovers;
   Histogram takeover_us;
   Violations violations;
@@ -83,7 +83,7 @@ inline std::string value_key(int i) {
   return "value-" + std::to_string(i) + std::string(static_cast<std::size_t>(i), 'k');
 }
 
-/// A text that says which key it is for, who wrote it, and whether it is whole.
+/// A text that says which key it is for, which process wrote it, and whether it is whole.
 std::string make_value(const std::string& key, int worker, std::uint64_t number, std::size_t filler);
 bool is_value_of(const std::string& key, const std::string& text);
 

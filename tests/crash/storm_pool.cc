@@ -52,7 +52,7 @@ std::optional<std::uint64_t> sum_of_living(const Pool& pool) {
   };
   const auto first = collect();
   if (collect() != first) return std::nullopt;
-  // Each count is one of changes, too: what is the same twice was so in between. Who lives now lived then.
+  // Each count is one of changes, too: what is the same twice was so in between. What lives now lived then.
   std::uint64_t sum = 0;
   for (const Seen& one : first) {
     const std::uint64_t count = one.count & 0xFFFFFFFF;

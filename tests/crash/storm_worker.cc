@@ -170,7 +170,7 @@ class Work {
     if (lengths_[number] < 0) expect("llen", -lengths_[number], {HOLDFAST_OK});
   }
 
-  /// A lease that may well expire while it is held: whoever finds out must be told.
+  /// A lease that may well expire while it is held: the holder that finds out must be told.
   void short_lease(const std::string& key) {
     holdfast_lease lease{};
     const int code = dict_.try_lock(key, 0.001, &lease);
@@ -229,7 +229,7 @@ class Work {
     expect("unlock", dict_.unlock(key, &lease), {HOLDFAST_OK});
   }
 
-  /// Who is still noted as inside must be dead.
+  /// A process that is still noted as inside must be dead.
   void take_over(const std::string& key, Section& section, std::uint64_t token) {
     ledger_.takeovers.fetch_add(1);
     if ((*World::current())->judge(token) == Liveness::alive)

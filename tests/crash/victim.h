@@ -52,7 +52,7 @@ class Victim {
   /// Permits of this process count as given back: it was dead before anything is looked at.
   static void disregard(Token dead);
 
-  /// All `keys` by lock-free reads on the bare image. Entries whose time was over at `start_ns` count as missing; no
+  /// All `keys` by lock-free reads on the bare image. Entries that had expired at `start_ns` count as missing; no
   /// owner is asked whether it lives.
   Sight see(const Image& image, const std::vector<std::string>& keys, std::uint64_t start_ns);
   Sight see_judged(const std::vector<std::string>& keys, std::uint64_t start_ns);

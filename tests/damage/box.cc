@@ -78,7 +78,7 @@ void Box::fill() {
   ::usleep(10'000);  // until it has expired
 }
 
-/// As a reader, as one who has a permit, and in the queue of `mine`.
+/// As a reader, as a holder of a permit, and in the queue of `mine`.
 void Box::take_part() {
   holdfast_lease lease{};
   require(dict_->try_permits("rwlock", HOLDFAST_RWLOCK, 1, 0, kLong, &lease) == HOLDFAST_OK, "rwlock");

@@ -1,4 +1,4 @@
-// Who wants a key: one waiter with a parker of its own, and processes that consist of one.
+// Contenders for a key: one waiter with a parker of its own, and processes that consist of one.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ inline constexpr double kLong = 40;
 std::unique_ptr<Child> start_holder(const Way& way, Dict& dict, double exptime = 0);
 /// Queues and says "locked", or what came of it; waits and says what came of it; then as a holder.
 std::unique_ptr<Child> start_waiter(const Way& way, Dict& dict, double timeout = kLong);
-/// The same, but it does not sleep after it has queued until it hears a line: who is chosen, and does not come.
+/// The same, but it does not sleep after it has queued until it hears a line: it is chosen, and does not come.
 std::unique_ptr<Child> start_sluggish_waiter(const Way& way, Dict& dict);
 
 /// The first of them that has something to say, or the end if none has in kPatience.
@@ -83,7 +83,7 @@ class DeathTest : public ::testing::TestWithParam<Way> {
   std::unique_ptr<Child> waiter(double timeout = kLong) { return start_waiter(GetParam(), dict, timeout); }
   /// Stops it (SIGSTOP) outside the dictionary: inside a mutex it would keep out everybody, which is another claim.
   void stop(const Child& child);
-  /// Each gets it, one after the other, and ends. In whatever order: what was the dead's goes to the first who looks.
+  /// Each gets it, one after the other, and ends. In whatever order: what was the dead's goes to the first that looks.
   static void expect_served(std::vector<Child*> waiting);
   /// Waiter blocks in all queues of the dictionary.
   std::uint32_t waiters();

@@ -113,7 +113,7 @@ class Run {
   /// In a process of its own: this one never enters the world.
   void finish() {
     Child last([this](Channel& parent) {
-      // One may have been killed inside: who comes next repairs.
+      // One may have been killed inside: the next one repairs.
       if (dict_.set("next", "one") != HOLDFAST_OK) ledger_.violations.add("after the end: %s", holdfast_error());
       if (const std::string wrong = check_segment(dict_.segment()); !wrong.empty())
         ledger_.violations.add("left damaged: %s", wrong.c_str());

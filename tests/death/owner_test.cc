@@ -1,4 +1,4 @@
-// The ways in which a holder ceases to be: whatever becomes of its pid, its parent and its children, the next who waits
+// The ways in which a holder ceases to be: whatever becomes of its pid, its parent and its children, the next waiter
 // goes on when the process is gone, and not before.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -139,7 +139,7 @@ TEST_P(OwnerTest, a_process_lives_while_any_of_its_threads_does) {
     std::abort();
   });
   ASSERT_EQ(first->hear(), kOk);
-  EXPECT_TRUE(eventually([&] { return is_zombie(first->pid()); })) << "so it looks to who goes by the pid";
+  EXPECT_TRUE(eventually([&] { return is_zombie(first->pid()); })) << "so it looks by the pid";
   const auto impatient = waiter(0.2);
   EXPECT_EQ(impatient->hear(), kLocked);
   EXPECT_EQ(impatient->hear(), kLocked);

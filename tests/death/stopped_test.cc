@@ -1,5 +1,5 @@
-// Processes that are stopped (SIGSTOP, a debugger, a frozen container): they live, so nobody robs them; and nobody but
-// those who need what they hold waits for them.
+// Processes that are stopped (SIGSTOP, a debugger, a frozen container): they live, so nobody robs them; and only
+// processes that need what they hold wait for them.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -27,7 +27,7 @@ TEST_P(StoppedTest, a_holder_without_an_end_is_never_robbed_and_waiters_honour_t
     EXPECT_EQ(other->hear(), kLocked) << "queued";
     EXPECT_EQ(other->hear(), kLocked) << "gave up";
   }
-  EXPECT_EQ(waiters(), 1U) << "who gave up has left";
+  EXPECT_EQ(waiters(), 1U) << "the one that gave up has left";
   stopped->signal(SIGCONT);
   EXPECT_EQ(stopped->ask("release"), kOk) << "it was robbed";
   EXPECT_EQ(patient->hear(), kOk);

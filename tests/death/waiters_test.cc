@@ -53,7 +53,7 @@ TEST_P(WaitersTest, the_dead_leave_the_queue_when_the_key_is_used) {
     EXPECT_EQ(waiters(), kWaiters);
   }
   EXPECT_EQ(first.release(), HOLDFAST_OK);
-  // Some uses pass the first of them, who might still come.
+  // Some uses pass the first of them, which might still come.
   for (int uses = 0; waiters() != 0; ++uses) {
     ASSERT_LT(uses, 1000);
     ASSERT_EQ(first.wait(kLong), HOLDFAST_OK);
@@ -99,7 +99,7 @@ TEST_P(WaitersTest, holders_that_die_one_after_the_other_are_all_followed_by_ano
   const auto first = holder();
   ASSERT_EQ(first->hear(), kOk);
   const auto all = queue_of(kWaiters);
-  // Whose turn it is, and who is held up for longer than this, is passed over, and comes back when it can.
+  // A waiter that is held up on its turn for longer than this is passed over, and comes back when it can.
   bool in_time = true;
   double killed = now();
   first->kill();

@@ -13,7 +13,7 @@ struct Way {
   static constexpr int kLock = -1;
 
   const char* name;
-  int fair;                 // whoever waits is served in order of arrival
+  int fair;                 // waiters are served in order of arrival
   int kind = kLock;         // or a holdfast_permits_kind
   std::uint32_t total = 1;  // permits, of which the holder has all
 

@@ -19,7 +19,7 @@ namespace holdfast::faults {
 
 namespace {
 
-/// No call of any kernel: how the victim talks to who answers.
+/// No call of any kernel: how the victim talks to the process that answers.
 constexpr int kMark = 0x4F46;
 
 struct Way {
@@ -104,7 +104,7 @@ Call way_of_fcntl(int command) {
   return {"fcntl", EINTR, EMFILE};
 }
 
-// Futexes of one process alone are the C library's, whose wake-ups no kernel refuses. A sandbox may refuse ours.
+// Futexes of one process alone are the C library's: no kernel refuses its wake-ups. A sandbox may refuse ours.
 Call way_of_futex(std::uint64_t operation) {
   const bool is_wake = (operation & FUTEX_CMD_MASK) == FUTEX_WAKE;
   if ((operation & FUTEX_PRIVATE_FLAG) != 0) return is_wake ? Call{} : Call{"futex(wait, private)", EAGAIN, EINTR};
@@ -139,7 +139,7 @@ int send_descriptor(int channel, int fd) noexcept {
 }  // namespace
 
 int ask_about_calls(int channel) noexcept {
-  // sendmsg, by which the descriptor goes to who answers, cannot be asked about before.
+  // sendmsg, by which the descriptor goes to the process that answers, cannot be asked about before.
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sendmsg, 1, 0),
@@ -201,7 +201,7 @@ bool CallJudge::answer() {
   response.id = question.id;
   if (error == 0) response.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
   if (error > 0) response.error = -error;
-  // Who asked may have been killed, or interrupted, meanwhile.
+  // The one that asked may have been killed, or interrupted, meanwhile.
   ::ioctl(listener_, SECCOMP_IOCTL_NOTIF_SEND, &response);
   return true;
 }

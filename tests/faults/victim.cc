@@ -271,10 +271,10 @@ class Run {
 
   /// Answers for the victim until that process reports; "" then.
   std::string wait_for(Process& process, const char* when) {
-    const std::string who = &process == victim_.get() ? "the victim " : "another process ";
+    const std::string name = &process == victim_.get() ? "the victim " : "another process ";
     for (;;) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
-      if (left <= 0) return who + "has not done its part in time, " + when;
+      if (left <= 0) return name + "has not done its part in time, " + when;
       pollfd waiting[] = {{process.socket(), POLLIN, 0}, {calls_ ? listener_ : -1, POLLIN, 0}};
       if (::poll(waiting, 2, static_cast<int>(left)) <= 0) continue;
       if ((waiting[1].revents & POLLIN) != 0) calls_->answer();
@@ -284,7 +284,7 @@ class Run {
       }
       char byte = 0;
       if (::recv(process.socket(), &byte, 1, 0) == 1) return "";
-      return who + process.how_it_ended() + " " + when;
+      return name + process.how_it_ended() + " " + when;
     }
   }
 

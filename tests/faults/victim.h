@@ -1,4 +1,4 @@
-// One run of one scenario: a victim whose allocations or calls fail, its neighbour, and who judges what is left.
+// One run of one scenario: a victim with allocations or calls that fail, its neighbour, and the judge of what is left.
 #pragma once
 
 #include <cstdint>

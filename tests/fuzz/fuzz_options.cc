@@ -46,7 +46,7 @@ void encode_names(const std::string& text) {
   const Status good = check_name(text);
   if (!good.ok()) require_sentence(good.message);
   const std::string file = encode_name(text);
-  require(!good.ok() || (file.size() <= kNameMax && decode_name(file) == text), "a name whose file is another's");
+  require(!good.ok() || (file.size() <= kNameMax && decode_name(file) == text), "a name with the file of another");
   require(file.find_first_of(std::string_view("/\0", 2)) == std::string::npos && !file.starts_with('.'),
           "a name of a file that leads elsewhere");
   const auto name = decode_name(text);

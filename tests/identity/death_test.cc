@@ -1,4 +1,4 @@
-// A dead holder is found out by whoever wants its lock, whatever has become of that process meanwhile.
+// The next to want a lock finds out that its holder is dead, whatever has become of the asking process meanwhile.
 #include <dirent.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -79,7 +79,7 @@ TEST_F(InterleaveEnter, a_death_between_record_lock_and_generation_leaves_the_sl
   EXPECT_EQ(second.ask("try"), "ok");
 }
 
-// Whoever takes over the slot of a dead process does not lend it its life, wherever it is stopped.
+// A process that takes over the slot of a dead one does not lend it its life, wherever it is stopped.
 TEST_F(InterleaveEnter, a_successor_that_is_stopped_does_not_keep_its_predecessor_alive) {
   for (const char* const place : {"enter.generation_raised", "enter.record_locked"}) {
     Child looker(look);

@@ -105,7 +105,7 @@ TEST_P(Interleave, a_death_between_judgement_and_takeover_leaves_the_mutex_to_th
   EXPECT_EQ(second.hear(), "owner died");
 }
 
-// Fails if a time-out leaves no mark: a wake-up that came to the one who gives up is another waiter's.
+// Fails if a time-out leaves no mark: a wake-up that came to the one that gives up is another waiter's.
 TEST_P(InterleaveAsleep, one_that_gives_up_after_a_sleep_leaves_the_mark_for_others_that_sleep) {
   Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
   ASSERT_EQ(owner.hear(), "acquired");
@@ -142,7 +142,7 @@ TEST_P(InterleaveAsleep, a_release_between_mark_and_sleep_is_not_slept_over) {
   EXPECT_EQ(waiter.hear(), "acquired");
 }
 
-// Fails if it takes the mutex without the mark: whoever sleeps beside it would not be woken next.
+// Fails if it takes the mutex without the mark: a sleeper beside it would not be woken next.
 TEST_P(InterleaveAsleep, one_that_may_have_slept_takes_the_mutex_with_the_mark_of_others) {
   Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
   ASSERT_EQ(owner.hear(), "acquired");
@@ -183,7 +183,8 @@ TEST_P(InterleaveAsleep, a_death_between_release_and_wake_up_costs_a_sleeper_no_
   EXPECT_EQ(waiter.hear(), "acquired");
 }
 
-// The word was given back, and overwritten with the name of who did: until it counts as outside nobody takes it.
+// The word was given back, and overwritten with the name of the process that did: until it counts as outside nobody
+// takes it.
 TEST_P(InterleaveAsleep, a_process_that_is_stopped_on_its_way_out_counts_as_inside) {
   Child owner([&](Channel& parent) {
     pause_at("shmtx.released", parent);

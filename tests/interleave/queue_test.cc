@@ -113,13 +113,13 @@ TEST_F(InterleaveQueue, a_waiter_stopped_between_wake_up_and_claim_leaves_the_lo
 }
 
 // Its place was taken from it while it did nothing, and the block merged with a free one before it: of the block's
-// words the owner alone tells then. Fails if whoever takes a waiter out of the queue leaves the owner in the block.
+// words the owner alone tells then. Fails if what takes a waiter out of the queue leaves the owner in the block.
 TEST_F(InterleaveQueue, a_waiter_whose_place_was_given_free_queues_anew) {
   Child child([](Channel& parent) {
     Dict dict("locks");
     holdfast_lease lease{};
     if (dict.try_lock("key", 0, &lease) != HOLDFAST_OK) return 1;
-    Waiting neighbour;  // whose block lies before
+    Waiting neighbour;  // its block lies before
     holdfast_lease none{};
     if (neighbour.once(dict, "key", &none) != HOLDFAST_LOCKED) return 2;
     holdfast_parker* const parker = holdfast_parker_new();

@@ -266,7 +266,7 @@ void copy_unnoticed(const std::string& image) {
   holdfast_lease lease{};
   check(holdfast_lock_try(dict, "another", 7, 0, 0, 0, &lease) == HOLDFAST_OK, "lock");
   check(holdfast_unlock(dict, "another", 7, &lease) == HOLDFAST_OK, "unlock");
-  // Who comes later would not know of those who use it.
+  // A latecomer would not know of those that use it.
   Partner("newcomer").expect("was removed or replaced meanwhile");
   begin_anew();
   Partner("newcomer").expect("ok");

@@ -92,8 +92,8 @@ TEST(calls_without_memory, give_a_code_and_a_sentence_whichever_allocation_fails
   EXPECT_EQ(result.output, "done\n");
 }
 
-// What somebody who may write there does to files that are in use. Without the guard it ends the process: so says the
-// header.
+// What a process with permission to write there does to files that are in use. Without the guard it ends the process:
+// so says the header.
 class FilesTakenAway : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(FilesTakenAway, are_removed_dictionaries_with_the_guard) {

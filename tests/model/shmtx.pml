@@ -8,7 +8,7 @@
    What is shown, and how:
 
    - Mutual exclusion: nobody is `inside` when somebody comes in. Data left in a mess by the dead are seen by none but
-     who repairs them: `dirty`.
+     the process that repairs them: `dirty`.
    - No wake-up is lost beyond one bounded sleep. Time passes only when nobody can take a step, and each such tick,
      which ends all slices of sleep, must be paid for. A kill pays for one, and nothing else does.
    - Termination: there is no cycle of states at all, so every run ends (the runner has Spin look for cycles).
@@ -199,7 +199,7 @@ look: /* wait_on_futex(); the first time it is lock_fast() */
     :: d_step { else -> forget() } goto look
     fi;
 
-judge: /* take_from_dead(): the kernel is asked first, then the generation is read, then who is inside */
+judge: /* take_from_dead(): the kernel is asked first, then the generation is read, then which process is inside */
     if
     :: d_step { seen == NOBODY -> forget() } goto look
     :: d_step { else -> dead = !held[SLOT(seen)] }

@@ -1,7 +1,7 @@
 /* The wait core, for an exclusive lock: how a process waits for it and is woken, over deaths
    (src/lock, src/sync/bell.cc, src/dict/wait_queue.cc).
 
-   One lock; PROCESSES processes with one waiter each, who take the lock ROUNDS times; and Fate, which kills, ends
+   One lock; PROCESSES processes with one waiter each, which take the lock ROUNDS times; and Fate, which kills, ends
    leases, ends slices of sleep, takes waiters' patience and has queues dropped, at any step of anybody. What a shmtx
    guards is one step here; shmtx.pml shows that it may be. The functions that a step stands for are named beside it. A
    killed process is followed by a new one, which takes any free slot, that of the dead included, and numbers its waiter
@@ -9,7 +9,7 @@
 
    What is shown, and how:
 
-   - Mutual exclusion: `inside` is the process with a lease that has not ended. Who takes or claims finds none.
+   - Mutual exclusion: `inside` is the process with a lease that has not ended. One that takes or claims finds none.
    - No wake-up is lost beyond one bounded sleep. Time passes only when nobody can take a step (STANDSTILL); each such
      tick ends all slices of sleep. If somebody sleeps then though the lock is free, or owned by the dead, or granted
      and not claimed, a wake-up was lost, and the tick must be paid for. A kill pays for TICKS_PER_KILL ticks, a repair
@@ -20,14 +20,14 @@
      they like, there are cycles, and `every_wait_ends` is shown under weak fairness.
    - The bound on passes: `overtaken` counts, for each waiter, takers that came later than it. It is kPassesMax for each
      place in the queue, and that and one more for each death, repair, end of a lease, and waiter that comes too late.
-   - Slow waiters (SLOW), who stay away for long between a wake-up and the attempt, stand aside: the lock does not lie
+   - Slow waiters (SLOW), which stay away for long between a wake-up and the attempt, stand aside: the lock does not lie
      idle for them while somebody else sleeps for it, but where their turn is due (DUES), which is paid for as a death is.
      Nobody passes one that is present and has no prompt waiter before it.
    - At the end the lock is not owned by anybody alive.
 
    -DMUTANT_... plants a fault. The runner (`run`, beside this file) demands that each is found.
 
-   Left out: several waiters of one process (each has its bit in the mailbox, and the parking lot's mutex guards who
+   Left out: several waiters of one process (each has its bit in the mailbox, and the parking lot's mutex guards which
    reads it), waiters without a place in the queue (they poll), permits, and memory ordering: Spin's memory is
    sequentially consistent. */
 
@@ -44,11 +44,11 @@
 #define PASSES_MAX 1 /* kPassesMax */
 #endif
 #ifndef FAIR
-#define FAIR 0 /* bit s: who is in slot s asks for strict order */
+#define FAIR 0 /* bit s: the process in slot s asks for strict order */
 #endif
 
 #ifndef SLOW
-#define SLOW 0 /* bit s: who is in slot s is slow (is_prompt() in lock/turns.h) */
+#define SLOW 0 /* bit s: the process in slot s is slow (is_prompt() in lock/turns.h) */
 #endif
 
 /* How often Fate does what, in all. */
@@ -105,9 +105,9 @@ byte owner = NOBODY;
 bit reserved = 0; /* granted by a release, not claimed yet */
 bit ended = 0;    /* the owner's lease has expired */
 
-/* WaitQueue: first comes who arrived first */
+/* WaitQueue: in order of arrival */
 byte entries = 0;
-byte who[PLACES];
+byte waiter[PLACES];
 byte since[PLACES];  /* arrival */
 byte passed[PLACES]; /* LockFields::passes less WaiterFields::passes */
 byte turn[PLACES];   /* WaiterFields::first: 0 never was the first, 1 was found to be it, 2 for longer than kPassNs */
@@ -149,7 +149,7 @@ hidden byte i, j, c;
 /* REQUIRES, for all of these: within a d_step. */
 
 inline move_entry(from, to) {
-  who[to] = who[from];
+  waiter[to] = waiter[from];
   since[to] = since[from];
   passed[to] = passed[from];
   turn[to] = turn[from];
@@ -158,7 +158,7 @@ inline move_entry(from, to) {
 }
 
 inline clear_entry(at) {
-  who[at] = NOBODY;
+  waiter[at] = NOBODY;
   since[at] = 0;
   passed[at] = 0;
   turn[at] = 0;
@@ -169,7 +169,7 @@ inline clear_entry(at) {
 inline find_entry(token) { /* i: its place, or `entries` */
   i = 0;
   do
-  :: i < entries && who[i] != token -> i++
+  :: i < entries && waiter[i] != token -> i++
   :: else -> break
   od
 }
@@ -192,7 +192,7 @@ inline remove_waiter(token) { /* WaitQueue::remove() */
   fi
 }
 
-inline add_waiter(token, arrived, is_present) { /* WaitQueue::add(): who is there already has come, so no wake-up is under way */
+inline add_waiter(token, arrived, is_present) { /* WaitQueue::add(): what is there has come: no wake-up is under way */
   find_entry(token);
   if
   :: i < entries ->
@@ -208,7 +208,7 @@ inline add_waiter(token, arrived, is_present) { /* WaitQueue::add(): who is ther
      :: i > 0 && since[i - 1] > arrived -> move_entry(i - 1, i); i--
      :: else -> break
      od;
-     who[i] = token;
+     waiter[i] = token;
      since[i] = arrived;
      passed[i] = 0;
      turn[i] = (i == 0 -> 1 : 0);
@@ -218,11 +218,11 @@ inline add_waiter(token, arrived, is_present) { /* WaitQueue::add(): who is ther
   fi
 }
 
-/* Takes out those who are gone: whose slot has changed hands; who was woken and did not come (`stale`); who was found
+/* Takes out waiters that are gone: their slot has changed hands; woken and did not come (`stale`); found
    dead. The next one is the first from now on. */
 inline find_first() { /* WaitQueue::first(), and take_turn() */
   do
-  :: entries > 0 && (!SAME_GENERATION(who[0]) || (woken[0] && stale) || who[0] == dead) -> unlink_at(0); stale = 0
+  :: entries > 0 && (!SAME_GENERATION(waiter[0]) || (woken[0] && stale) || waiter[0] == dead) -> unlink_at(0); stale = 0
   :: else -> break
   od;
   stale = 0;
@@ -232,11 +232,11 @@ inline find_first() { /* WaitQueue::first(), and take_turn() */
   fi
 }
 
-#define IS_FAIR(at) ((FAIR >> SLOT(who[at])) & 1)
+#define IS_FAIR(at) ((FAIR >> SLOT(waiter[at])) & 1)
 #ifdef MUTANT_KEPT_FOR_THE_ABSENT
 #define IS_AWAY(at) (0)
 #else
-#define IS_AWAY(at) (((SLOW >> SLOT(who[at])) & 1) && !IS_FAIR(at) && !here[at])
+#define IS_AWAY(at) (((SLOW >> SLOT(waiter[at])) & 1) && !IS_FAIR(at) && !here[at])
 #endif
 
 /* turn_of(). c: the place of the one that it is the turn of, or `entries`. `due`: kShare has come for the first. */
@@ -261,20 +261,20 @@ inline find_turn(fair) {
   fi
 }
 
-/* may_pass(), of one who came later than who is at c. `late`: kPassNs is over, as the clock happens to say. */
+/* may_pass(), for one that came later than the waiter at c. `late`: kPassNs is over, as the clock happens to say. */
 #ifdef MUTANT_PRESENT_IS_PASSED
 #define WAITS_FOR_NOBODY(at) (0)
 #else
-#define WAITS_FOR_NOBODY(at) (((SLOW >> SLOT(who[at])) & 1) != 0 && !IS_FAIR(at))
+#define WAITS_FOR_NOBODY(at) (((SLOW >> SLOT(waiter[at])) & 1) != 0 && !IS_FAIR(at))
 #endif
 #define MAY_PASS (!late && turn[c] != 2 && passed[c] < PASSES_MAX && !IS_FAIR(c) && !WAITS_FOR_NOBODY(c))
 
-/* `next` is whom to ring for: nobody, if a wake-up is under way already. */
+/* `next` is the waiter to ring for: nobody, if a wake-up is under way already. */
 inline reserve() {
-  owner = who[c];
+  owner = waiter[c];
   reserved = 1;
   ended = 0;
-  next = (woken[c] -> NOBODY : who[c]);
+  next = (woken[c] -> NOBODY : waiter[c]);
   woken[c] = 1
 }
 
@@ -292,12 +292,12 @@ inline offer() { /* the lock has been freed */
 #endif
   if
   :: c < entries && !MAY_PASS -> reserve()
-  :: c < entries && MAY_PASS && !woken[c] -> next = who[c]; woken[c] = 1
+  :: c < entries && MAY_PASS && !woken[c] -> next = waiter[c]; woken[c] = 1
   :: else
   fi;
 #ifndef MUTANT_ASIDE_IS_NOT_WOKEN
   if
-  :: c > 0 && entries > 0 && !woken[0] -> aside = who[0]; woken[0] = 1
+  :: c > 0 && entries > 0 && !woken[0] -> aside = waiter[0]; woken[0] = 1
   :: else
   fi;
 #endif
@@ -305,7 +305,7 @@ inline offer() { /* the lock has been freed */
   due = 0
 }
 
-/* Whether who came at arrival[slot] may have the free lock: `ready`. If not, it is the first's. */
+/* Whether the waiter that came at arrival[slot] may have the free lock: `ready`. If not, it is the first's. */
 inline take_turn() {
   find_turn((FAIR >> slot) & 1);
   ready = 1;
@@ -627,7 +627,7 @@ leave: /* lock_leave() */
 hold:
     rest();
 #ifdef MUTANT_RING_BEFORE_RELEASE
-    d_step { next = (entries > 0 -> who[0] : NOBODY) }
+    d_step { next = (entries > 0 -> waiter[0] : NOBODY) }
     ring();
 #endif
     atomic { /* unlock() */

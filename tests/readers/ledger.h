@@ -41,7 +41,7 @@ inline constexpr std::uint32_t kKeysMax = kWritersMax * keys_per_writer();
 
 struct KeyInfo {
   std::uint32_t number;
-  std::uint32_t writer;  // who alone changes it
+  std::uint32_t writer;  // it alone changes it
   Kind kind;
   std::string name;
   bool always_there;

@@ -222,7 +222,8 @@ int main(int argc, char** argv) {
   app.add_option("--seed", plan.seed, "of the random choices; the order of events is another each time all the same");
   app.add_option("--readers", plan.readers)->check(CLI::Range(1U, kReadersMax));
   app.add_option("--writers", plan.writers)->check(CLI::Range(1U, kWritersMax));
-  app.add_option("--mixers", plan.mixers, "who do everything else that can be done")->check(CLI::Range(0U, kMixersMax));
+  app.add_option("--mixers", plan.mixers, "processes that do everything else that can be done")
+      ->check(CLI::Range(0U, kMixersMax));
   app.add_flag("--threads", plan.threads, "threads of one process instead of processes");
   CLI11_PARSE(app, argc, argv);
   return run(plan);

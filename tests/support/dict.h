@@ -45,7 +45,7 @@ struct Options {
   std::uint32_t mode = 0;
 };
 
-/// Asks again while the answer is that whoever is inside the dictionary is held up there: on a busy machine that is
+/// Asks again while the answer is that a process inside the dictionary is held up there: on a busy machine that is
 /// nobody's fault, and such calls wait for 50 ms only.
 template <class Call>
 int unless_held_up(Call&& call) {

@@ -1,6 +1,6 @@
-// Tests of what holds only for those who come in time. What a release grants to a waiter lapses after 50 ms, as a short
-// lease does, so on a busy machine, where a process may be held up for longer at any point, the library does rightly
-// what such a test does not expect.
+// Tests of what holds only for processes that come in time. What a release grants to a waiter lapses after 50 ms, as a
+// short lease does, so on a busy machine, where a process may be held up for longer at any point, the library does
+// rightly what such a test does not expect.
 //
 // TEST_IN_TIME(Fixture, name) is a TEST_F that judges no attempt which was held up: one that fails is made anew, in a
 // fixture of its own, if it took longer than it meant to sleep and kInTime. A fault of the library fails all attempts,

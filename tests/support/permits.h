@@ -1,4 +1,4 @@
-// Permits under one key, those who want them, and those who wait.
+// Permits under one key: those that want them, and those that wait.
 #pragma once
 
 #include <gtest/gtest.h>

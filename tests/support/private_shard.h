@@ -18,7 +18,7 @@ namespace holdfast::test {
 
 class PrivateShard {
  public:
-  /// `size`: of the segment whose first shard it is. Ends right before a page that cannot be touched.
+  /// `size`: of the segment that it is the first shard of. Ends right before a page that cannot be touched.
   explicit PrivateShard(std::uint64_t size) : PrivateShard(size, nullptr) { repair(shard_); }
   /// A copy of a shard's bytes.
   PrivateShard(std::uint64_t size, const void* image)

@@ -31,7 +31,7 @@ class Channel {
   std::string buffer_;
 };
 
-/// Runs `body` in a forked process, whose exit status is its result. Killed and reaped by the destructor, and by the
+/// Runs `body` in a forked process. Its result is the exit status. Killed and reaped by the destructor, and by the
 /// kernel should the test program die.
 class Child {
  public:

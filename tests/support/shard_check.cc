@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kWordsPerGranule = kGranule / 4;
 
-/// Goes over everything a shard holds and keeps a map of who has which granule.
+/// Goes over everything a shard holds and keeps a map of what has which granule.
 class Walker {
  public:
   explicit Walker(const Shard& shard) : shard_(shard), taken_(shard.granules(), 0), begins_(shard.granules() + 1, 0) {}

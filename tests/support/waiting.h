@@ -1,4 +1,4 @@
-// One who waits for locks, as a host does it.
+// A waiter for locks, as a host does it.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class Waiting {
     const double end = now() + timeout;
     for (;;) {
       const int code = once(dict, key, lease, exptime);
-      // TIMEOUT: whoever is inside the dictionary is held up there.
+      // TIMEOUT: a process inside the dictionary is held up there.
       if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return code;
       if (now() >= end) return leave(dict, key) == HOLDFAST_OK ? HOLDFAST_LOCKED : -1;
       sleep(std::min(pause_, end - now()));

@@ -23,7 +23,7 @@ using test::sleep_ms;
 
 const test::ScratchDirectory directory;
 
-/// How a key is held alone: as a lock, or as a rwlock by one who writes.
+/// How a key is held alone: as a lock, or as a rwlock by a writer.
 enum class Kind { lock, rwlock };
 
 /// A coroutine, which waits in a loop of its own.
@@ -74,7 +74,7 @@ class AdoptTest : public ::testing::TestWithParam<Kind> {
     return "adopt-" + std::to_string(++count);
   }
 
-  /// Each takes its key; who is named the holder.
+  /// Each takes its key and is named the holder.
   void take_both(std::uint32_t holder_of_a, std::uint32_t holder_of_b) {
     ASSERT_EQ(a.take(dict, GetParam(), "a", holder_of_a), HOLDFAST_OK);
     ASSERT_EQ(b.take(dict, GetParam(), "b", holder_of_b), HOLDFAST_OK);
@@ -125,7 +125,7 @@ TEST_P(AdoptTest, what_is_given_away_is_in_no_circle) {
   EXPECT_EQ(a.adopt(dict, "a", 0), HOLDFAST_OK);
   EXPECT_FALSE(is_told(kHardly)) << "to nobody";
   EXPECT_EQ(a.adopt(dict, "a", state + 3), HOLDFAST_OK);
-  EXPECT_FALSE(is_told(kHardly)) << "to another one, who does not wait";
+  EXPECT_FALSE(is_told(kHardly)) << "to another one, which does not wait";
 }
 
 TEST_P(AdoptTest, what_any_coroutine_of_a_state_may_release_is_in_a_circle_when_all_of_it_waits) {

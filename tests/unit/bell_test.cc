@@ -70,10 +70,10 @@ class Bell : public testing::Test {
       const std::string line = parent.hear();
       if (line.empty() || line.front() == '(') return 0;
       std::size_t at = 0;
-      const Token whom = std::stoull(line, &at);
+      const Token receiver = std::stoull(line, &at);
       std::string rest = line.substr(at);
       while (!rest.empty()) {
-        ring_bell(world, whom, static_cast<std::uint32_t>(std::stoul(rest, &at)));
+        ring_bell(world, receiver, static_cast<std::uint32_t>(std::stoul(rest, &at)));
         rest = rest.substr(at);
       }
       parent.say("rung");
@@ -272,8 +272,8 @@ TEST_F(Bell, many_ringers_at_once_lose_nothing) {
   for (std::uint32_t r = 0; r < kRingers; ++r) {
     ringers.push_back(std::make_unique<Child>([&token, r](Channel&) {
       World& world = enter();
-      const Token whom = std::stoull(token);
-      ProcessSlot* const slot = world.slot(whom);
+      const Token receiver = std::stoull(token);
+      ProcessSlot* const slot = world.slot(receiver);
       // At most 8 numbers per ringer are under way, so the mailbox never overflows.
       for (std::uint32_t i = 0; i < 2'000; ++i) {
         const std::uint32_t waiter = r + 1 + kRingers * (i % 8);
@@ -281,7 +281,7 @@ TEST_F(Bell, many_ringers_at_once_lose_nothing) {
           return std::any_of(slot->mail.begin(), slot->mail.end(), [&](auto& entry) { return entry == waiter; });
         };
         while (under_way()) platform::yield();
-        ring_bell(world, whom, waiter);
+        ring_bell(world, receiver, waiter);
       }
       return 0;
     }));

@@ -283,7 +283,7 @@ TEST(capi, attach_finds_what_is_open_what_exists_and_what_is_declared) {
     EXPECT_EQ(creator.hear(), "ready");
     ::setenv("HOLDFAST_DICTS", "declared=64k,existing=1m", 1);
     EXPECT_EQ(attach("existing", &dict), HOLDFAST_OK);
-    EXPECT_EQ(holdfast_capacity(dict), 131072U) << "whoever created it knew better";
+    EXPECT_EQ(holdfast_capacity(dict), 131072U) << "its creator knew better";
     EXPECT_EQ(attach("declared", &dict), HOLDFAST_OK);
     EXPECT_EQ(holdfast_capacity(dict), 65536U);
     holdfast_dict* again = nullptr;

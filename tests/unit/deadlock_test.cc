@@ -432,7 +432,7 @@ class Play {
     return right;
   }
 
-  /// How many wait in the circle that this agent is in; 0 if it is in none of those in which it is known who will
+  /// How many wait in the circle that this agent is in; 0 if it is in none where it is known which agent will
   /// release what.
   std::size_t circle_of(std::size_t first) const {
     std::size_t at = first;

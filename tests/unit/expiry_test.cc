@@ -43,7 +43,7 @@ class ExpiryTest : public ::testing::Test {
   }
 
   /// Stores by `store(exptime) -> int` and asks all the time by `is_there() -> bool`, for many exptimes. It may end so
-  /// much before its exptime has passed; who asks so much after that must not find it.
+  /// much before its exptime has passed; a call so much later must not find it.
   template <class Store, class IsThere>
   void expect_ends(Store&& store, IsThere&& is_there, double early, double late) {
     for (int round = 0; round < 60; ++round) {

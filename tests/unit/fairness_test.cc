@@ -1,4 +1,4 @@
-// Who gets a lock that comes free: in which order waiters are served, how often one is passed, who is woken.
+// Which waiter gets a lock that comes free: in which order they are served, how often one is passed, which is woken.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -45,7 +45,7 @@ class FairnessTest : public ::testing::Test {
 
   int queue(Waiting& waiting) { return waiting.once(dict, "k", &lease); }
   void release(holdfast_lease* which) { ASSERT_EQ(dict.unlock("k", which), HOLDFAST_OK); }
-  /// As somebody who has just come.
+  /// As a newcomer.
   int try_it(bool fair = false) { return holdfast_lock_try(dict.handle, "k", 1, 0, 0, fair ? 1 : 0, &other); }
   std::uint32_t waiters() { return test::count_shard(dict.segment().shards()[0]).waiters; }
   std::uint64_t wakes() { return dict.stats().lock_wakes; }
@@ -55,7 +55,7 @@ class FairnessTest : public ::testing::Test {
     const ShardGuard guard(shard);
     repair(shard);
   }
-  /// How often somebody who comes later gets the lock that a waiter has just begun to wait for.
+  /// How often a newcomer gets the lock that a waiter has just begun to wait for.
   std::uint32_t passes_of_a_newcomer() {
     Waiting first;
     EXPECT_EQ(queue(first), HOLDFAST_LOCKED);
@@ -184,7 +184,7 @@ TEST_IN_TIME(FairnessTest, a_waiter_that_came_and_lost_is_woken_again) {
 }
 
 TEST_IN_TIME(FairnessTest, one_that_is_woken_and_does_not_come_makes_way_but_keeps_its_turn) {
-  for (const bool kept : {false, true}) {  // free for whoever is faster, and granted to the first
+  for (const bool kept : {false, true}) {  // free for the faster one, and granted to the first
     Waiting first;
     Waiting second;
     ASSERT_EQ(queue(first), HOLDFAST_LOCKED);

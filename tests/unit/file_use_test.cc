@@ -1,4 +1,4 @@
-// Who may use a dictionary's file, by the world that it is of and by who holds a lock on it.
+// Which process may use a dictionary's file, by the file's world and by the holder of a lock on it.
 #include "world/file_use.h"
 
 #include <fcntl.h>
@@ -180,7 +180,7 @@ TEST_F(FileUse, a_copy_is_not_the_file_that_it_was_copied_from) {
   ASSERT_EQ(0, ::rename(copy.c_str(), path().c_str()));
   auto used = use(kOurs);
   ASSERT_TRUE(used) << used.status().message;
-  EXPECT_NE(nullptr, used->adopting) << "what it says of processes is not true of those who use the original";
+  EXPECT_NE(nullptr, used->adopting) << "what it says of processes is not true of those that use the original";
 }
 
 TEST_F(FileUse, a_sweep_removes_what_is_not_persistent_and_what_was_never_born_and_nothing_else) {

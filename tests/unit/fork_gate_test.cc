@@ -187,7 +187,7 @@ TEST(long_mutex, is_held_by_one_thread_at_a_time) {
   EXPECT_EQ(plain, kThreads * 5000);
 }
 
-// Somebody who is stopped while making a file has the directory's lock.
+// A process that is stopped while making a file has the directory's lock.
 TEST(fork, does_not_wait_for_an_open_that_waits) {
   const ScratchDirectory scratch;
   Child child([&](Channel&) {

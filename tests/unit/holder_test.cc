@@ -1,4 +1,4 @@
-// Who holds a lock, and why: told by holdfast_lock_holder, kept in a block beside the lock.
+// The holder of a lock, and its reason: told by holdfast_lock_holder, kept in a block beside the lock.
 #include "lock/holder.h"
 
 #include <gtest/gtest.h>

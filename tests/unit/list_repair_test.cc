@@ -1,4 +1,4 @@
-// Lists whose words were written over, or whose changer died half-way: what a repair leaves of them, and how a node
+// Lists with overwritten words, or left half-changed by a death: what a repair leaves of them, and how a node
 // moves.
 #include <gtest/gtest.h>
 
@@ -289,7 +289,7 @@ TEST_F(ListRepairTest, no_words_of_a_list_make_a_call_crash_or_hang) {
     if (random() % 3 == 0) dict.set("list", "v"), dict.remove("list");
     repair(shard());
     ASSERT_EQ(check_shard(shard()), "") << "round " << round;
-    // A node whose length was overwritten gives back what lies behind it, when it goes.
+    // With its length overwritten, a node gives back what lies behind it, when it goes.
     if (dict.get("value") != text("v")) dict.set("value", "v");
   }
 }
@@ -365,7 +365,7 @@ TEST_F(NodeMove, who_dies_before_it_has_not) {
 }
 
 TEST_F(NodeMove, a_node_that_was_an_end_once_is_found_by_what_it_is_now) {
-  // Its links outwards still name nodes that were taken out, whose memory is in use again.
+  // Its links outwards still name nodes that were taken out: their memory is in use again.
   make_list(3);
   dict.pop("list", kLeft);
   dict.push("list", kRight, "q");
@@ -394,7 +394,7 @@ TEST_F(NodeMove, a_node_of_no_list_is_refused_with_nothing_changed) {
   EXPECT_FALSE(List::relink(shard(), block_of(3), other)) << "of no key";
   node(block_of(3)).hash.store(node(block_of(3)).hash.load() ^ 2);
   node(block_of(3)).previous.store(block_of(1));
-  EXPECT_FALSE(List::relink(shard(), block_of(3), other)) << "points to who does not point back";
+  EXPECT_FALSE(List::relink(shard(), block_of(3), other)) << "points to one that does not point back";
   node(block_of(3)).previous.store(block_of(2));
   give_back(lone);
   give_back(other);

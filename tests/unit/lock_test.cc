@@ -233,7 +233,7 @@ TEST_IN_TIME(LockTest, a_release_reserves_the_lock_for_a_waiter_that_has_waited_
   sleep_ms(10);
   ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_LOCKED) << "nobody else is faster";
-  EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_LOCKED) << "not even who waits behind";
+  EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_LOCKED) << "not even one that waits behind";
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
   EXPECT_EQ(dict.ttl("k"), 0) << "with the exptime asked for, not that of the reservation";
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);

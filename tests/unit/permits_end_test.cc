@@ -141,7 +141,7 @@ TEST_IN_TIME(PermitsTest, flush_delete_set_and_expire_end_all_holds) {
   expect_ended("expire", leases);
   leases = {acquired(1, 0.001), acquired(1, 0.001)};
   sleep_ms(10);
-  EXPECT_EQ(dict.flush_expired(), 0) << "free permits are no entries to those who count";
+  EXPECT_EQ(dict.flush_expired(), 0) << "free permits do not count as entries";
   EXPECT_EQ(count_shard(shard()).holds, 0U);
 }
 

@@ -1,4 +1,4 @@
-// Who gets permits first.
+// In which order permits are given.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -92,7 +92,7 @@ TEST_IN_TIME(PermitsTest, who_wants_little_does_not_pass_who_wants_more_than_the
   Taker behind(dict, 1);
   EXPECT_EQ(behind.wait(), HOLDFAST_LOCKED);
   EXPECT_EQ(large.leave(), HOLDFAST_OK);
-  EXPECT_TRUE(behind.is_woken()) << "who leaves makes way";
+  EXPECT_TRUE(behind.is_woken()) << "a waiter that leaves makes way";
   EXPECT_EQ(behind.wait(), HOLDFAST_OK);
   post(two);
 }

@@ -266,7 +266,7 @@ TEST_IN_TIME(PermitsTest, a_holder_is_told_and_may_say_why) {
   EXPECT_EQ(dict.explain("key", second, "the later one"), HOLDFAST_OK);
   holdfast_holder holder{};
   ASSERT_EQ(dict.holder("key", &holder), HOLDFAST_OK);
-  EXPECT_EQ(holder.sequence, first.sequence) << "who has held it longest";
+  EXPECT_EQ(holder.sequence, first.sequence) << "that of the longest hold";
   EXPECT_STREQ(holder.why, "");
   EXPECT_EQ(dict.explain("key", first, "the earlier one"), HOLDFAST_OK);
   ASSERT_EQ(dict.holder("key", &holder), HOLDFAST_OK);

@@ -274,7 +274,7 @@ TEST_F(PumpConnectionTest, a_path_that_does_not_fit_is_refused_with_the_reason) 
   });
 }
 
-// --- who connects ---
+// --- which loops connect ---
 
 TEST_F(PumpConnectionTest, nobody_to_accept_is_told_and_it_listens_still) {
   in_process([] {

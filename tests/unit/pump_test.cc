@@ -233,7 +233,7 @@ TEST_F(PumpTest, the_thread_is_there_while_somebody_waits_and_soon_after_no_more
     EXPECT_EQ(pumps().size(), 0U);
     take("k");
     EXPECT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
-    EXPECT_EQ(pumps().size(), 0U) << "who sleeps by itself needs none";
+    EXPECT_EQ(pumps().size(), 0U) << "a waiter that sleeps by itself needs none";
     for (int round = 0; round < 2; ++round) {
       const int fd = waiting.fd();
       ASSERT_TRUE(eventually([] { return pumps().size() == 1; }));

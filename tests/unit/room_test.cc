@@ -1,4 +1,4 @@
-// Who gives way when a shard is full, what is moved, and what stays.
+// When a shard is full: which entries give way, what is moved, and what stays.
 #include "dict/room.h"
 
 #include <gtest/gtest.h>

@@ -59,7 +59,7 @@ TEST_F(Directory, a_missing_one_is_made_private_whatever_the_umask) {
   }
 }
 
-// Somebody who may rename in the parent puts a link to a directory of ours where the new one has just been made.
+// A process that may rename in the parent puts a link to a directory of ours where the new one has just been made.
 TEST_F(Directory, while_it_is_made_no_other_directory_gets_its_mode) {
   const std::string other = scratch_ / "other";
   const std::string path = scratch_ / "new";

@@ -446,7 +446,7 @@ TYPED_TEST(ShmtxTest, unlocking_what_somebody_else_took_touches_nothing) {
 }
 
 /// Owners are killed at random instants while others work. The invariant `first == second` is broken inside and
-/// restored by whoever is told that the owner died.
+/// restored by the process that is told that the owner died.
 TYPED_TEST(ShmtxTest, killed_owners_leave_no_waiter_behind_and_no_broken_state) {
   const auto work = [](Channel& parent) {
     Participant self(TestFixture::kStrategy);

@@ -211,7 +211,7 @@ INSTANTIATE_TEST_SUITE_P(mutexes, WaitsTest,
 TEST_F(StatsTest, a_count_taken_in_the_middle_of_a_change_is_never_absurd) {
   dict.set("k", "v");
   ShardHeader& header = dict.segment().shards().front().header();
-  // As a reader may see them between whose loads a lock's entry was made and given back.
+  // As a reader may see them if a lock's entry is made and given back between its loads.
   header.free_locks.store(2);
   EXPECT_EQ(dict.stats().entries, 0U);
   header.free_locks.store(0);

@@ -1,4 +1,4 @@
-// Whose turn it is where some waiters are known to be slow (lock/turns.h): on a queue whose waiters are put there by
+// Turns where some waiters are known to be slow (lock/turns.h): on a queue with waiters that are put there by
 // hand, so that nothing depends on how fast this process is.
 #include "lock/turns.h"
 
@@ -59,7 +59,7 @@ class TurnsTest : public ::testing::Test {
     waiter.present = present;
     EXPECT_EQ(queue().add(waiter, 0), waiter.place);
   }
-  /// Somebody who has just come, and gives it back at once.
+  /// A newcomer, which gives it back at once.
   bool newcomer_gets_it(bool fair = false) {
     Claim claim{};
     claim.fair = fair;

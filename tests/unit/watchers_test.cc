@@ -1,4 +1,4 @@
-// Those who wait for the end of a grant, without wanting the lock.
+// Watchers: they wait for the end of a grant, without wanting the lock.
 #include "lock/watchers.h"
 
 #include <gtest/gtest.h>
@@ -206,7 +206,7 @@ TEST_F(WatchersTest, who_wants_the_lock_gets_it_as_if_they_were_not_there) {
   ASSERT_EQ(waiter.once(dict, kKey, &other), HOLDFAST_LOCKED);
   ASSERT_EQ(some.queue(dict), 3U);
   unlock();
-  EXPECT_EQ(dict.try_lock(kKey, 0, &lease), HOLDFAST_LOCKED) << "it is kept for the one who is fair";
+  EXPECT_EQ(dict.try_lock(kKey, 0, &lease), HOLDFAST_LOCKED) << "it is kept for the fair one";
   EXPECT_EQ(waiter.once(dict, kKey, &other), HOLDFAST_OK);
   EXPECT_EQ(some.once(dict), HOLDFAST_OK);
   EXPECT_EQ(dict.unlock(kKey, &other), HOLDFAST_OK);
@@ -366,7 +366,7 @@ TEST_F(WatchersTest, a_child_has_no_part_in_the_wait_of_its_parent) {
   EXPECT_EQ(one.run(dict, kLong), 1U);
 }
 
-// --- who holds it ---
+// --- the holder ---
 
 std::vector<holdfast_holder> holders_of(Dict& dict, std::uint32_t max, std::uint32_t* count) {
   std::vector<holdfast_holder> holders(max);

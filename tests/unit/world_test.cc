@@ -1,4 +1,4 @@
-// Who is alive, and how long a world lives. Every participant is a real process.
+// Which processes are alive, and how long a world lives. Every participant is a real process.
 #include "world/world.h"
 
 #include <fcntl.h>
@@ -557,7 +557,7 @@ TEST_F(Lifetime, when_all_exit_at_once_the_last_one_still_tidies_up) {
     const std::uint64_t start = platform::monotonic_ns();
     for (auto& one : members) one->say("exit");
     for (auto& one : members) EXPECT_EQ(0, one->wait());
-    // Who has to wait for that long, for one that is held up, leaves it to the next one that comes.
+    // A process that has to wait for that long, for one that is held up, leaves it to the next that comes.
     if (platform::monotonic_ns() - start >= platform::kNsPerSecond / 5) {
       Child next(member);
       next.hear();

@@ -109,7 +109,7 @@ Program finding_an_older_letter(const Ringing& how) {
   return slot.program;
 }
 
-/// Who collects a letter sees what was changed before it was sent, also without the fences.
+/// The collector of a letter sees what was changed before it was sent, also without the fences.
 Program collecting(const Ringing& how) {
   Slot slot;
   slot.program.thread([=](Thread& t) {
@@ -118,7 +118,7 @@ Program collecting(const Ringing& how) {
   });
   slot.program.thread([=](Thread& t) {
     t.require(slot.collect(how, t));
-    t.claim(t.load(slot.thing, kRelaxed) == 1, "who collects a letter sees what it tells");
+    t.claim(t.load(slot.thing, kRelaxed) == 1, "the collector of a letter sees what it tells");
   });
   return slot.program;
 }

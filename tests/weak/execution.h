@@ -54,7 +54,7 @@ struct Event {
   Value read;
   Value written;
   EventSet before;  // all that happens before it
-  EventSet given;   // write, update: all that happens before whoever acquires from it
+  EventSet given;   // write, update: all that happens before an acquire from it
 
   bool reads() const noexcept { return kind == Kind::read || kind == Kind::update; }
   bool writes() const noexcept { return kind == Kind::write || kind == Kind::update; }
@@ -82,7 +82,7 @@ class Execution {
   /// The first place of the order from which this thread's next event may read if it does not synchronise.
   std::size_t oldest_readable(std::uint8_t thread, std::size_t location) const noexcept;
 
-  /// The same for two executions whose graphs are the same, in whatever order they were built.
+  /// The same for two executions with the same graphs, in whatever order they were built.
   std::array<std::uint64_t, 2> fingerprint() const noexcept;
 
  private:

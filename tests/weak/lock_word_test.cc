@@ -1,4 +1,4 @@
-// A lock word without the shard's mutex: a cell that is taken by one compare-and-swap, whose fields follow.
+// A lock word without the shard's mutex: a cell that is taken by one compare-and-swap, before its fields.
 //
 // The word names the owner and the turn, which grows with each grant. The fields of turn t mean something only while
 // `granted` is t. No source stands for this yet; it is the proof that such a lock can be built.
@@ -55,7 +55,7 @@ struct Shared {
   }
 };
 
-/// A lock, by another owner, of what is just given back; somebody reads whose it is.
+/// A lock, by another owner, of what is just given back; somebody reads its owner.
 Program looking_up_a_holder(const Cell& how) {
   Shared shared;
   shared.program.thread([=](Thread& t) { shared.unlock(how, t, 1, 1); });
@@ -86,7 +86,7 @@ Program excluding(const Cell& how) {
       const Value turn = shared.lock(how, t, me);
       const Value before = t.load(shared.guarded, kRelaxed);
       t.store(shared.guarded, before + 1, kRelaxed);
-      t.claim(before == turn - 1, "who is inside sees what was done before");
+      t.claim(before == turn - 1, "the one inside sees what was done before");
       shared.unlock(how, t, me, turn);
     });
   return shared.program;
@@ -106,12 +106,12 @@ Program taking_over_what_has_expired(const Cell& how) {
     t.require(t.load(shared.expiry, kRelaxed) == 1);
     const Value turn = turn_of(seen);
     t.require(t.compare_exchange(shared.word, seen, word_of(3, turn + 1), how.take));
-    t.claim(turn == 1, "who has not expired is not taken over");
+    t.claim(turn == 1, "what has not expired is not taken over");
   });
   return shared.program;
 }
 
-/// A cell is given to another key while somebody comes who read its number for the old one.
+/// A cell is given to another key while a process comes that read its number for the old one.
 Program recycling(const Cell& how) {
   Shared shared;
   shared.program.thread([=](Thread& t) {

@@ -65,7 +65,7 @@ Program taking_over(const Locking& how) {
       }
       const Value before = t.load(guarded, kRelaxed);
       t.store(guarded, before + 1, kRelaxed);
-      t.claim(before != 0, "who takes over sees what the dead has done");
+      t.claim(before != 0, "the one that takes over sees what the dead has done");
       t.observe(me == 2 ? "b" : "c", before);
       Value mine = me;
       t.compare_exchange(word, mine, 0, how.give);
@@ -135,7 +135,8 @@ TEST(weak_mutex, the_sources_say_what_is_modelled) {
       {"src/sync/shmtx.h",
        "state_->word.compare_exchange_strong(expected, 0, std::memory_order_release, std::memory_order_relaxed)"},
       {"src/sync/shmtx.h", "state_->word.compare_exchange_strong(seen, desired | mark, std::memory_order_acq_rel,"},
-      // Who may have slept keeps the mark of others that sleep: tests/model shows what becomes of them otherwise.
+      // A process that may have slept keeps the mark of others that sleep: tests/model shows what becomes of them
+      // otherwise.
       {"src/sync/shmtx.cc", "if (take(0, mark)) return LockResult::acquired;"},
       {"src/sync/shmtx.cc",
        "state_->word.compare_exchange_weak(seen, 0, std::memory_order_release, std::memory_order_relaxed)"},

@@ -2,7 +2,7 @@
 //
 // Each protocol is a struct of the orderings that it uses, as the sources have them, and a list of faults: an ordering
 // weakened, a step left out. The claims must hold with the orderings of the sources and break with each fault. The
-// steps quote the lines of the sources that they stand for, and the quotes must be there: who changes such a line looks
+// steps quote the lines of the sources that they stand for, and the quotes must be there: a change of such a line leads
 // here.
 #pragma once
 

@@ -142,7 +142,8 @@ Program walking_past_a_deletion(const Reading& how) {
   return program;
 }
 
-/// A writer is killed between its cut and the new epoch; who takes the mutex over repairs, and writes over the block.
+/// A writer is killed between its cut and the new epoch; the process that takes the mutex over repairs, and writes over
+/// the block.
 Program repairing_after_a_death(const Reading& how) {
   Chain chain;
   const Location slot = chain.program.location("record lock of the slot", 1);

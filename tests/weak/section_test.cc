@@ -1,7 +1,7 @@
-// A mutex whose word was overwritten with the name of a process that lives and is not inside.
+// A mutex with its word overwritten with the name of a process that lives and is not inside.
 //
 // Each process counts its critical sections: how many it has begun, which numbers the word, and in how many it is now.
-// Who finds that a process that the word names is in none takes the very word away from it.
+// One that finds the process that the word names in none takes the very word away from it.
 #include "weak/protocol.h"
 
 namespace holdfast::weak {
@@ -40,7 +40,7 @@ struct Mutex {
     if (!how.counts_before_word) t.fetch_add(sections, kOneBegun + 1, how.begin);
     if (!how.counts_until_after_word) t.fetch_add(sections, ~Value{0}, how.end);
     Value seen = mine;
-    t.claim(t.compare_exchange(word, seen, 0, how.give), "nobody is robbed who is inside");
+    t.claim(t.compare_exchange(word, seen, 0, how.give), "no process inside is robbed");
     if (how.counts_until_after_word) t.fetch_add(sections, ~Value{0}, how.end);
   }
 
