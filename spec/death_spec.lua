@@ -2,51 +2,25 @@
 -- The same claims for processes that are no Lua: tests/death.
 
 local command = require "spec.support.command"
+local fixture = require "spec.support.fixture"
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
+local primitives = require "spec.support.primitives"
 local process = require "spec.support.process"
 local shdict = require "resty.shdict"
 
--- The ways to hold a key alone. Each is code for children, too: new(timeout), take(object), give(object).
-local PRIMITIVES = {
-    lock = [[
-        local function new(timeout)
-            local resty_lock = require "resty.lock"
-            return assert(resty_lock:new("spec_death", { exptime = 3600, timeout = timeout or 15 }))
-        end
-        local function take(object) return object:lock("key") end
-        local function give(object) return object:unlock() end
-    ]],
-    rwlock = [[
-        local function new(timeout)
-            local resty_rwlock = require "resty.rwlock"
-            return assert(resty_rwlock:new("spec_death", { exptime = 3600, timeout = timeout or 15 }))
-        end
-        local function take(object) return object:wrlock("key") end
-        local function give(object) return object:unlock() end
-    ]],
-    semaphore = [[
-        local function new(timeout)
-            local resty_semaphore = require "resty.semaphore"
-            return { assert(resty_semaphore:new("spec_death", { permits = 1 })), timeout or 15 }
-        end
-        local function take(object) return object[1]:wait("key", object[2]) end
-        local function give(object) return object[1]:post("key", 1) end
-    ]],
-}
+-- make(timeout): an object of which the lease does not end while a claim lasts.
+local MAKE = [[
+    local function make(timeout) return new { exptime = 3600, timeout = timeout or 15 } end
+]]
 
 -- Waits are what the test makes of them: each yields, and goes on when it is resumed.
 local MANUAL_HOST = [[
     require("resty.holdfast.host").set_host { name = "manual", sleep = coroutine.yield, wait = coroutine.yield }
 ]]
 
-local FORK = [[
-    local ffi = require "ffi"
-    ffi.cdef "int fork(void); int waitpid(int, int *, int); int getpid(void); unsigned int alarm(unsigned int);"
-]]
-
 local HOLDER = [[
-    local mine = new()
+    local mine = make()
     say(take(mine) and "holds" or "does not hold")
     hear()
     say(give(mine) and "released" or "was robbed")
@@ -54,28 +28,28 @@ local HOLDER = [[
 ]]
 
 local WAITER = [[
-    local mine = new()
+    local mine = make()
     hear()
     say(take(mine) and "holds" or "does not hold")
     say(give(mine) and "released" or "was robbed")
 ]]
 
 
-for name, primitive in pairs(PRIMITIVES) do
+for _, name in ipairs(primitives.names) do
+    local primitive = primitives.source(name, "spec_death") .. MAKE
+
     describe("death and " .. name .. ":", function ()
         local dict
-        local new, take, give = assert(loadstring(primitive .. "return new, take, give"))()
+        local make, take, give = assert(loadstring(primitive .. "return make, take, give"))()
 
         before_each(function ()
             dict = assert(shdict.open("spec_death", { size = "256k" }))
-            dict:flush_all()
         end)
 
         after_each(function ()
             hosts.set_host(nil)
             process.clean_up()
-            collectgarbage()
-            collectgarbage()
+            fixture.collect()
             shdict.remove("spec_death")
         end)
 
@@ -109,7 +83,7 @@ for name, primitive in pairs(PRIMITIVES) do
             local all = {}
             for i = 1, count do
                 all[i] = coroutine.create(function ()
-                    local mine = new()
+                    local mine = make()
                     local ok, err = take(mine)
                     return ok, err, ok and give(mine)
                 end)
@@ -145,7 +119,7 @@ for name, primitive in pairs(PRIMITIVES) do
             assert.equal(before, dict:free_space())
             holder:say("release")
             assert.equal("released", holder:hear())
-            assert.is_truthy(take(new(0)))
+            assert.is_truthy(take(make(0)))
         end)
 
 
@@ -159,7 +133,7 @@ for name, primitive in pairs(PRIMITIVES) do
             collectgarbage()
             collectgarbage()
             expect_served(waiter)
-            assert.is_truthy(take(new(0)))
+            assert.is_truthy(take(make(0)))
         end)
 
 
@@ -169,13 +143,13 @@ for name, primitive in pairs(PRIMITIVES) do
             local INNER = primitive .. [[
                 local scheduler = require "resty.holdfast.scheduler"
                 for _ = 1, 20 do
-                    scheduler.spawn(function () take(new()) end)
+                    scheduler.spawn(function () take(make()) end)
                 end
                 scheduler.spawn(function () scheduler.sleep(0.02) end):join()
             ]] .. MANUAL_HOST .. [[
                 waiting = {}
                 for i = 1, 20 do
-                    waiting[i] = coroutine.create(function () take(new()) end)
+                    waiting[i] = coroutine.create(function () take(make()) end)
                     assert(coroutine.resume(waiting[i]))
                 end
             ]]
@@ -213,20 +187,18 @@ for name, primitive in pairs(PRIMITIVES) do
         it("the collector of a forked child takes no place of its parent's waiters", function ()
             local holder = start_holder()
             local before = dict:free_space()
-            local parent = start(FORK .. MANUAL_HOST .. [[
+            local parent = start(process.FORK .. MANUAL_HOST .. [[
                 local waiting = {}
                 for i = 1, 10 do
-                    waiting[i] = coroutine.create(function () take(new()) end)
+                    waiting[i] = coroutine.create(function () take(make()) end)
                     assert(coroutine.resume(waiting[i]))
                 end
-                local pid = ffi.C.fork()
-                if pid == 0 then
+                in_child(function ()
                     waiting = nil
                     collectgarbage()
                     collectgarbage()
                     os.exit(0, true)
-                end
-                ffi.C.waitpid(pid, nil, 0)
+                end)
                 say "forked"
                 hear()
                 waiting = nil
@@ -246,12 +218,13 @@ for name, primitive in pairs(PRIMITIVES) do
 
 
         it("a forked child gets the lock of its parent when that is killed", function ()
-            local parent = start(FORK .. [[
-                local mine = new()
+            local parent = start(process.FORK .. [[
+                ffi.cdef "unsigned int alarm(unsigned int);"
+                local mine = make()
                 assert(take(mine))
                 if ffi.C.fork() == 0 then
                     ffi.C.alarm(60)
-                    local own = new()
+                    local own = make()
                     say(give(mine) and "the child releases" or "the child does not release")
                     say(take(own) and "the child holds" or "the child gets nothing")
                     say(give(own) and "released" or "was robbed")
@@ -261,11 +234,11 @@ for name, primitive in pairs(PRIMITIVES) do
             ]])
             assert.equal("the child does not release", parent:hear())
             none.sleep(0.05)
-            assert.same({ nil, "timeout" }, { take(new(0.01)) })
+            assert.same({ nil, "timeout" }, { take(make(0.01)) })
             parent:kill(process.KILL)
             assert.equal("the child holds", parent:hear())
             assert.equal("released", parent:hear())
-            assert.is_truthy(take(new()))
+            assert.is_truthy(take(make()))
         end)
 
 
@@ -278,7 +251,7 @@ for name, primitive in pairs(PRIMITIVES) do
                 hear()
                 for _ = 1, 10 do
                     scheduler.spawn(function ()
-                        local mine = new()
+                        local mine = make()
                         assert(take(mine))
                         assert(dict:add("inside", true), "two hold the key")
                         scheduler.sleep(0.001)
@@ -319,7 +292,7 @@ for name, primitive in pairs(PRIMITIVES) do
             end
             mark("started")
             scheduler.spawn(function ()
-                local mine = new()
+                local mine = make()
                 assert(take(mine))
                 local keeps = require("resty.shdict").shared.spec_death:add("first", true)
                 mark("got")

@@ -3,10 +3,9 @@
 local fixture = require "spec.support.fixture"
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
+local primitives = require "spec.support.primitives"
 local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
-local rwlock = require "resty.rwlock"
-local semaphore = require "resty.semaphore"
 local shdict = require "resty.shdict"
 local site = require "spec.support.site"
 
@@ -31,28 +30,6 @@ local HOLDER = COMMON .. [[
     say("released")
 ]]
 
--- Each module: how an object is made, how "key" is taken, and how it is given back.
-local KINDS = {
-    lock = {
-        new = function (options) return resty_lock:new("spec_hosts", options) end,
-        take = function (lock) return lock:lock("key") end,
-        give = function (lock) return lock:unlock() end,
-    },
-    rwlock = {
-        new = function (options) return rwlock:new("spec_hosts", options) end,
-        take = function (lock) return lock:wrlock("key") end,
-        give = function (lock) return lock:unlock() end,
-    },
-    semaphore = {
-        new = function (options)
-            options.permits = 1
-            return semaphore:new("spec_hosts", options)
-        end,
-        take = function (sem) return sem:wait("key") end,
-        give = function (sem) return sem:post("key") end,
-    },
-}
-
 
 describe("where the host says that nobody can wait", function ()
     local untouched
@@ -74,28 +51,30 @@ describe("where the host says that nobody can wait", function ()
     end)
 
 
-    for name, kind in pairs(KINDS) do
+    for _, name in ipairs(primitives.names) do
+        local new, take, give = primitives.functions(name, "spec_hosts")
+
         describe("a " .. name, function ()
             for _, way in ipairs { "wake", "poll" } do
                 it("without block is refused, with block waits, also by " .. way, function ()
-                    local holder = kind.new {}
-                    assert(kind.take(holder))
-                    assert.same({ nil, REFUSAL }, { kind.take(kind.new { wait = way }) })
-                    assert.same({ nil, REFUSAL }, { kind.take(kind.new { wait = way, block = false }) })
+                    local holder = new {}
+                    assert(take(holder))
+                    assert.same({ nil, REFUSAL }, { take(new { wait = way }) })
+                    assert.same({ nil, REFUSAL }, { take(new { wait = way, block = false }) })
                     local start = none.now()
-                    local patient = kind.new { wait = way, block = true, timeout = 0.05 }
-                    assert.same({ nil, "timeout" }, { kind.take(patient) })
+                    local patient = new { wait = way, block = true, timeout = 0.05 }
+                    assert.same({ nil, "timeout" }, { take(patient) })
                     assert.is_true(none.now() - start >= 0.05)
-                    assert(kind.give(holder))
+                    assert(give(holder))
                 end)
             end
 
             it("does not need it for what is free, nor where it does not wait", function ()
-                local first = kind.new {}
-                assert.truthy(kind.take(first))
-                assert.same({ nil, "timeout" }, { kind.take(kind.new { timeout = 0 }) })
-                assert.same({ nil, "timeout" }, { kind.take(kind.new { timeout = 0, block = true }) })
-                assert(kind.give(first))
+                local first = new {}
+                assert.truthy(take(first))
+                assert.same({ nil, "timeout" }, { take(new { timeout = 0 }) })
+                assert.same({ nil, "timeout" }, { take(new { timeout = 0, block = true }) })
+                assert(give(first))
             end)
         end)
     end
@@ -105,7 +84,7 @@ describe("where the host says that nobody can wait", function ()
         local holder = process.start(HOLDER)
         assert.equal("taken", holder:hear())
         holder:say("release")
-        local lock = KINDS.lock.new { block = true }
+        local lock = assert(resty_lock:new("spec_hosts", { block = true }))
         assert.is_true(lock:lock("key") > 0)
         assert.equal(1, lock:unlock())
         assert.equal("released", holder:hear())
