@@ -1,3 +1,4 @@
+local files = require "spec.support.files"
 local plot = require "bench.support.plot"
 
 local function figure(curves)
@@ -82,9 +83,7 @@ describe("A file of figures", function ()
     after_each(function () os.remove(path) end)
 
     local function write(text)
-        local file = assert(io.open(path, "w"))
-        file:write(text)
-        file:close()
+        files.write(path, text)
     end
 
     it("is read as it was written", function ()

@@ -1,9 +1,10 @@
+local LIBRARY = require("resty.holdfast.core").path
 local command = require "spec.support.command"
 local ffi = require "ffi"
+local output = require("spec.support.shell").output
 local snippets = require "spec.support.snippets"
 
 local PATH = "docs/c.md"
-local LIBRARY = require("resty.holdfast.core").path
 
 -- Stands for what `make install` writes.
 local PACKAGE = [[
@@ -18,7 +19,7 @@ Cflags: -I%s/include
 describe("What " .. PATH .. " shows", function ()
     before_each(function ()
         command.set_up()
-        local root = assert(io.popen("pwd")):read("*l")
+        local root = output("pwd")
         local folder = LIBRARY:match("^(.*)/")
         command.write("holdfast.pc", PACKAGE:format(folder, root))
         ffi.C.setenv("PKG_CONFIG_PATH", command.path(""), 1)

@@ -1,19 +1,12 @@
 local core = require "resty.holdfast.core"
+local files = require "spec.support.files"
 local process = require "spec.support.process"
 local succeeds = require("spec.support.shell").succeeds
 
 
-local function read_file(path)
-    local file = assert(io.open(path))
-    local text = file:read("*a")
-    file:close()
-    return text
-end
-
-
 -- Every HOLDFAST_NAME = number and #define HOLDFAST_NAME number of the header.
 local function header_constants()
-    local header = read_file("include/holdfast.h")
+    local header = files.read("include/holdfast.h")
     local constants = {}
     for name, value in header:gmatch("HOLDFAST_([%u_]+)%s*=%s*(%d+)") do
         constants[name] = tonumber(value)
@@ -48,7 +41,7 @@ describe("core", function ()
 
     it("declares every function of the header", function ()
         local ffi = require "ffi"
-        for name in read_file("include/holdfast.h"):gmatch("(holdfast_[%w_]+)%([^)]*%)[^;]-;") do
+        for name in files.read("include/holdfast.h"):gmatch("(holdfast_[%w_]+)%([^)]*%)[^;]-;") do
             assert.has_no.errors(function () ffi.typeof(core.C[name]) end, name)
         end
     end)
@@ -193,9 +186,7 @@ describe("core", function ()
         end)
 
         local function compile(source)
-            local file = assert(io.open(folder .. "/fake.c", "w"))
-            file:write(source)
-            file:close()
+            files.write(folder .. "/fake.c", source)
             assert(succeeds(("cc -shared -fPIC -o %s/libholdfast.so %s/fake.c"):format(folder, folder)))
             return folder .. "/libholdfast.so"
         end

@@ -2,10 +2,11 @@
 
 local command = require "spec.support.command"
 local http = require "spec.support.http"
+local output = require("spec.support.shell").output
 
 local await = command.await
 
-local root = assert(io.popen("pwd")):read("*l")
+local root = output("pwd")
 local SCRIPT = root .. "/examples/http_cache.lua"
 local LIBRARY = os.getenv("HOLDFAST_LIB") or root .. "/build/libholdfast.so"
 

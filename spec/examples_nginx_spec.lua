@@ -3,7 +3,8 @@
 local command = require "spec.support.command"
 local fixture = require "spec.support.fixture"
 local nginx = require "spec.support.nginx"
-local succeeds = require("spec.support.shell").succeeds
+local row = require "spec.support.rows"
+local shell = require "spec.support.shell"
 
 local root = os.getenv("PWD")
 local RUN = root .. "/examples/nginx/run"
@@ -17,7 +18,7 @@ local environment = {
 -- Nil, or why it cannot run here.
 local function missing()
     for _, program in ipairs { "redis-server", "redis-cli", "wrk" } do
-        if not succeeds("command -v " .. program .. " >/dev/null") then
+        if not shell.succeeds("command -v " .. program .. " >/dev/null") then
             return program .. " is not installed"
         end
     end
@@ -30,7 +31,7 @@ local it = fixture.it_unless(missing())
 -- With a folder for temporary files that is looked into afterwards.
 local function start(...)
     environment.TMPDIR = command.path("temporary")
-    assert(succeeds("mkdir -p '" .. environment.TMPDIR .. "'"))
+    assert(shell.succeeds("mkdir -p '" .. environment.TMPDIR .. "'"))
     local arguments = { ... }
     arguments[#arguments + 1] = environment
     return command.start(unpack(arguments))
@@ -39,20 +40,7 @@ end
 
 -- How many processes have something of that folder on their command line. The pattern does not match itself.
 local function processes()
-    local pipe = assert(io.popen("grep -ls '" .. command.path("temporar[y]") .. "/' /proc/[0-9]*/cmdline | wc -l"))
-    local count = tonumber(pipe:read("*a"))
-    pipe:close()
-    return count
-end
-
-
--- The numbers of a row of the table.
-local function row(out, name)
-    local numbers = {}
-    for number in (out:match("\n" .. name .. " +([%d. ]+)") or ""):gmatch("[%d.]+") do
-        numbers[#numbers + 1] = tonumber(number)
-    end
-    return unpack(numbers)
+    return tonumber(shell.output("grep -ls '" .. command.path("temporar[y]") .. "/' /proc/[0-9]*/cmdline | wc -l"))
 end
 
 
@@ -62,9 +50,7 @@ describe("examples/nginx", function ()
 
     local function assert_nothing_is_left()
         assert.is_truthy(command.await(function () return processes() == 0 end))
-        local pipe = assert(io.popen("ls '" .. command.path("temporary") .. "'"))
-        assert.equal("", pipe:read("*a"))
-        pipe:close()
+        assert.equal("", shell.output("ls '" .. command.path("temporary") .. "'"))
     end
 
 
@@ -72,10 +58,10 @@ describe("examples/nginx", function ()
         local process = start("1", "300", "32")
         assert.same({ code = 0 }, process:wait(60), process:err())
         assert.equal("", process:err())
-        local requests, _, _, _, articles, calls = row(process:out(), "with the lock")
+        local requests, _, _, _, articles, calls = unpack(row(process:out(), "with the lock"))
         assert.is_true(requests > articles and articles > 0, process:out())
         assert.equal(articles, calls)
-        _, _, _, _, articles, calls = row(process:out(), "without")
+        _, _, _, _, articles, calls = unpack(row(process:out(), "without"))
         assert.is_true(calls > articles, process:out())
         assert_nothing_is_left()
     end)
@@ -83,7 +69,7 @@ describe("examples/nginx", function ()
     it("leaves nothing behind when it is ended", function ()
         local process = start("60")
         assert.is_truthy(command.await(function ()
-            return succeeds("grep -qs . '" .. environment.TMPDIR .. "'/*/access.log")
+            return shell.succeeds("grep -qs . '" .. environment.TMPDIR .. "'/*/access.log")
         end), "it does not start")
         assert.is_true(processes() >= 2)
         process:signal(command.TERM)

@@ -1,6 +1,8 @@
 local command = require "spec.support.command"
+local output = require("spec.support.shell").output
+local row = require "spec.support.rows"
 
-local root = assert(io.popen("pwd")):read("*l")
+local root = output("pwd")
 local STAMPEDE = root .. "/examples/stampede.lua"
 local FENCING = root .. "/examples/fencing.lua"
 local ACCEPT_MUTEX = root .. "/examples/accept_mutex.lua"
@@ -28,15 +30,6 @@ local function write_trace(count, distinct)
         words[i] = "word" .. math.floor(i / 7) % distinct
     end
     return command.write("trace.txt", table.concat(words, " "))
-end
-
--- The numbers of a row of the table.
-local function row(out, name)
-    local numbers = {}
-    for number in (out:match("\n" .. name .. " +([%d. ]+)") or ""):gmatch("[%d.]+") do
-        numbers[#numbers + 1] = tonumber(number)
-    end
-    return numbers
 end
 
 describe("examples/stampede.lua", function ()

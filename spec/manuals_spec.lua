@@ -1,4 +1,5 @@
 local command = require "spec.support.command"
+local files = require "spec.support.files"
 local snippets = require "spec.support.snippets"
 
 local MANUALS = {
@@ -11,14 +12,6 @@ local MANUALS = {
 
 -- What only other modules of the project call.
 local INTERNAL = { find = true, is_yieldable = true, report = true, wait = true }
-
-
-local function read(path)
-    local file = assert(io.open(path))
-    local text = file:read("*a")
-    file:close()
-    return text
-end
 
 
 for path, module in pairs(MANUALS) do
@@ -41,7 +34,7 @@ for path, module in pairs(MANUALS) do
         end
 
         it("describes every function of the module", function ()
-            local text = read(path)
+            local text = files.read(path)
             for name, value in pairs(require(module)) do
                 if type(value) == "function" and not INTERNAL[name] then
                     assert.matches("\n### " .. name .. "\n", text, 1, true)
@@ -53,7 +46,7 @@ end
 
 
 it("docs/resty.shdict.md describes every method of a dictionary", function ()
-    local text = read("docs/resty.shdict.md")
+    local text = files.read("docs/resty.shdict.md")
     local dict = assert(require("resty.shdict").open("spec_locks", { size = "1m" }))
     for name, value in pairs(getmetatable(dict)) do
         if type(value) == "function" then

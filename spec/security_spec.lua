@@ -1,24 +1,11 @@
 -- SECURITY.md names the tests that show what it says.
 
-local function read(path)
-    local file = assert(io.open(path))
-    local text = file:read("*a")
-    file:close()
-    return text
-end
-
-
-local function output(command)
-    local pipe = assert(io.popen(command))
-    local text = pipe:read("*a")
-    pipe:close()
-    return text
-end
-
+local files = require "spec.support.files"
+local shell = require "spec.support.shell"
 
 describe("SECURITY.md", function ()
-    local text = read("SECURITY.md")
-    local sources = output("cat tests/*/*_test.cc tests/*/CMakeLists.txt")
+    local text = files.read("SECURITY.md")
+    local sources = shell.output("cat tests/*/*_test.cc tests/*/CMakeLists.txt")
 
     it("names tests that there are", function ()
         local count = 0
@@ -32,7 +19,7 @@ describe("SECURITY.md", function ()
         end
         for path in text:gmatch("`(spec/[%w/_]+%.lua)`") do
             count = count + 1
-            read(path)
+            files.read(path)
         end
         assert(count > 15)
     end)

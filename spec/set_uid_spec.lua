@@ -2,6 +2,8 @@
 -- dictionaries, no options.
 
 local core = require "resty.holdfast.core"
+local files = require "spec.support.files"
+local output = require("spec.support.shell").output
 
 -- A user that nobody else is.
 local USER = 54003
@@ -22,19 +24,11 @@ local LOOK = [[
 ]]
 
 
-local function run(command)
-    local pipe = assert(io.popen(command .. " 2>&1"))
-    local text = pipe:read("*a")
-    pipe:close()
-    return (text:gsub("%s+$", ""))
-end
-
-
 describe("a set-uid program", function ()
     local folder
 
     before_each(function ()
-        folder = run("mktemp -d /var/tmp/holdfast-spec.XXXXXX")
+        folder = output("mktemp -d /var/tmp/holdfast-spec.XXXXXX")
     end)
 
     after_each(function ()
@@ -42,27 +36,25 @@ describe("a set-uid program", function ()
     end)
 
     local function look(program)
-        local file = assert(io.open(folder .. "/look.lua", "w"))
-        file:write(LOOK)
-        file:close()
+        files.write(folder .. "/look.lua", LOOK)
         local variables = "SPEC_FOLDER=%s HOLDFAST_LIB=%s/theirs.so HOLDFAST_DIR=%s HOLDFAST_DICTS=declared=100k "
             .. "HOLDFAST_WORKER=3 HOLDFAST_WAIT=poll HOLDFAST_SHARE=group"
-        return run("cd / && env " .. variables:format(folder, folder, folder) .. " " .. program .. " " .. folder
-                   .. "/look.lua")
+        return output("cd / && env " .. variables:format(folder, folder, folder) .. " " .. program .. " " .. folder
+                      .. "/look.lua 2>&1")
     end
 
     it("takes nothing from the environment", function ()
-        if run("id -u") ~= "0" then
+        if output("id -u") ~= "0" then
             pending("only root can give a program another user")
             return
         end
         local program = folder .. "/program"
-        run(("chmod 755 %s && cp -r lua %s && cp %s %s/libholdfast.so && chmod -R a+rX %s && "
-             .. "cp $(readlink -f $(command -v luajit)) %s && chown %d %s && chmod 4755 %s")
-            :format(folder, folder, core.path, folder, folder, program, USER, program, program))
-        if not run(program .. " -e 'io.open([[/proc/self/status]]):read(1) os.execute([[true]]) "
-                   .. "local s = io.open([[/proc/self/status]]):read([[*a]]) print(s:match([[Uid:%s+%d+%s+(%d+)]]))'")
-                :find(tostring(USER), 1, true) then
+        output(("chmod 755 %s && cp -r lua %s && cp %s %s/libholdfast.so && chmod -R a+rX %s && "
+                .. "cp $(readlink -f $(command -v luajit)) %s && chown %d %s && chmod 4755 %s")
+               :format(folder, folder, core.path, folder, folder, program, USER, program, program))
+        local read_uid = "io.open([[/proc/self/status]]):read(1) os.execute([[true]]) "
+                         .. "print((io.open([[/proc/self/status]]):read([[*a]]):match([[Uid:%s+%d+%s+(%d+)]])))"
+        if not output(program .. " -e '" .. read_uid .. "' 2>&1"):find(tostring(USER), 1, true) then
             pending("set-uid programs are not allowed in /var/tmp")
             return
         end

@@ -3,7 +3,7 @@ local fixture = require "spec.support.fixture"
 local pack = require "spec.support.pack"
 local process = require "spec.support.process"
 local shdict = require "resty.shdict"
-local succeeds = require("spec.support.shell").succeeds
+local shell = require "spec.support.shell"
 
 
 describe("shdict", function ()
@@ -35,9 +35,7 @@ describe("shdict", function ()
                 shdict.remove("spec_mode")
             end
             assert(shdict.open("spec_mode", { size = "64k", mode = "0640", persist = true }))
-            local listing = io.popen("stat -c %a " .. os.getenv("HOLDFAST_DIR") .. "/spec_mode.dict")
-            assert.equal("640", listing:read("*l"))
-            listing:close()
+            assert.equal("640", shell.output("stat -c %a " .. os.getenv("HOLDFAST_DIR") .. "/spec_mode.dict"))
             shdict.remove("spec_mode")
         end)
 
@@ -161,9 +159,7 @@ describe("shdict", function ()
         local folder
 
         before_each(function ()
-            local listing = assert(io.popen("mktemp -d /dev/shm/holdfast-spec.XXXXXX"))
-            folder = listing:read("*l")
-            listing:close()
+            folder = shell.output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
         end)
 
         after_each(function ()
@@ -171,7 +167,7 @@ describe("shdict", function ()
         end)
 
         local function sh(command)
-            assert(succeeds("cd '" .. folder .. "' && " .. command), command)
+            assert(shell.succeeds("cd '" .. folder .. "' && " .. command), command)
         end
 
         -- What open says in a process of the world `name` of the folder.
@@ -182,6 +178,16 @@ describe("shdict", function ()
             ]], { env = { HOLDFAST_DIR = folder .. "/" .. name }, stderr = true })
             assert.equal(0, status)
             return text
+        end
+
+        -- Somebody has to live there, or the first to enter clears the world.
+        local function settle(name)
+            local resident = process.start(([[
+                assert(require("resty.shdict").open(%q, { size = "64k" }))
+                say "here"
+                hear()
+            ]]):format(name), { env = { HOLDFAST_DIR = folder .. "/world" } })
+            resident:expect "here"
         end
 
         it("is a directory that others may write to", function ()
@@ -195,9 +201,7 @@ describe("shdict", function ()
         end)
 
         it("is not on a tmpfs", function ()
-            local listing = assert(io.popen("mktemp -d /var/tmp/holdfast-spec.XXXXXX"))
-            local elsewhere = listing:read("*l")
-            listing:close()
+            local elsewhere = shell.output("mktemp -d /var/tmp/holdfast-spec.XXXXXX")
             local text = open_in("../../.." .. elsewhere)
             os.execute("rm -rf -- '" .. elsewhere .. "'")
             assert.matches("^nil: .*/var/tmp/.*tmpfs", text)
@@ -205,7 +209,7 @@ describe("shdict", function ()
 
         it("is somebody else's", function ()
             sh "mkdir -m 700 world"
-            if not succeeds("chown 65534 " .. folder .. "/world 2>/dev/null") then
+            if not shell.succeeds("chown 65534 " .. folder .. "/world 2>/dev/null") then
                 pending("only root can give a directory away")
             end
             assert.matches("^nil: .*world.*65534", open_in("world"))
@@ -215,13 +219,7 @@ describe("shdict", function ()
             for _, content in ipairs { "head -c 65536 /dev/urandom", "head -c 10 /dev/zero", "printf ''" } do
                 sh("rm -rf world && mkdir -m 700 world && umask 077 && " .. content .. " > world/spec_dict.dict && " ..
                    "cp world/spec_dict.dict before")
-                -- Somebody has to live there, or the first to enter clears the world.
-                local resident = process.start([[
-                    assert(require("resty.shdict").open("other", { size = "64k" }))
-                    say "here"
-                    hear()
-                ]], { env = { HOLDFAST_DIR = folder .. "/world" } })
-                resident:hear()
+                settle "other"
                 sh "test -f world/spec_dict.dict || cp before world/spec_dict.dict"
                 assert.matches("^nil: .*spec_dict", open_in("world"))
                 sh "cmp world/spec_dict.dict before"
@@ -231,12 +229,7 @@ describe("shdict", function ()
 
         it("has a dictionary that was cut short", function ()
             sh "mkdir -m 700 world"
-            local resident = process.start([[
-                assert(require("resty.shdict").open("spec_dict", { size = "64k" }))
-                say "here"
-                hear()
-            ]], { env = { HOLDFAST_DIR = folder .. "/world" } })
-            resident:hear()
+            settle "spec_dict"
             sh "truncate -s 20000 world/spec_dict.dict"
             assert.matches("^nil: .*spec_dict", open_in("world"))
         end)

@@ -1,6 +1,8 @@
 -- What stands in for nginx in unit tests and command-line tools (a global `ngx`, an `ngx.shared` of Lua tables) is not
 -- nginx, and in nobody's way: resty.lock and resty.shdict work as in a plain script.
 
+local files = require "spec.support.files"
+local output = require("spec.support.shell").output
 local process = require "spec.support.process"
 
 -- The programs' own part: a lock that another holds for a moment, and one that is free.
@@ -82,13 +84,9 @@ describe("a stand-in for ngx", function ()
     it("made by busted's mock is in nobody's way, in busted", function ()
         local name = os.tmpname()
         local path = name .. "_spec.lua"  -- or busted takes it for something else
-        local file = assert(io.open(path, "w"))
-        file:write(MOCKED)
-        file:close()
+        files.write(path, MOCKED)
         local command = "cd /tmp && timeout 60 busted --lua='%s' --output=TAP '%s' 2>&1"
-        local pipe = assert(io.popen(command:format(os.getenv("HOLDFAST_LUAJIT") or "luajit", path)))
-        local said = pipe:read("*a")
-        pipe:close()
+        local said = output(command:format(os.getenv("HOLDFAST_LUAJIT") or "luajit", path))
         os.remove(path)
         os.remove(name)
         assert.matches("^ok 1 .*\nok 2 .*\n1%.%.2%s*$", said)

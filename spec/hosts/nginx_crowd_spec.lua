@@ -1,6 +1,7 @@
 -- Many waiters in the workers of nginx, and what is left of many.
 
 local fixture = require "spec.support.fixture"
+local output = require("spec.support.shell").output
 local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
 local site = require "spec.support.site"
@@ -43,10 +44,7 @@ describe("in nginx", function ()
     end
 
     local function list(folder)
-        local listing = assert(io.popen("ls -l " .. folder .. " | awk '{ print $5, $9 }'"))
-        local text = listing:read("*a")
-        listing:close()
-        return text
+        return output("ls -l " .. folder .. " | awk '{ print $5, $9 }'")
     end
 
 

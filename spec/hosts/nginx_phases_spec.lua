@@ -1,11 +1,12 @@
 -- Where in nginx one can wait for a lock, and what is said where not.
 
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
 local process = require "spec.support.process"
 local resty_rwlock = require "resty.rwlock"
 local resty_semaphore = require "resty.semaphore"
+local shell = require "spec.support.shell"
 local site = require "spec.support.site"
-local succeeds = require("spec.support.shell").succeeds
 
 local NAME = "spec_phases"
 
@@ -63,9 +64,7 @@ describe("in nginx", function ()
 
     -- One that is gone after the test.
     local function folder()
-        local listing = assert(io.popen("mktemp -d /dev/shm/holdfast-spec.XXXXXX"))
-        local path = listing:read("*l")
-        listing:close()
+        local path = shell.output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
         finally(function () os.execute("rm -rf -- '" .. path .. "'") end)
         return path
     end
@@ -140,7 +139,7 @@ describe("in nginx", function ()
 
 
     local function make_certificate(path)
-        assert(succeeds("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
+        assert(shell.succeeds("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
                         .. "-subj /CN=spec -keyout " .. path .. "/key -out " .. path .. "/certificate 2>/dev/null"))
         return "ssl_certificate " .. path .. "/certificate; ssl_certificate_key " .. path .. "/key;"
     end
@@ -253,15 +252,13 @@ describe("in nginx", function ()
 
     it("a thread of nginx's own pool waits like any thread", function ()
         local path = folder()
-        local file = assert(io.open(path .. "/spec_thread.lua", "w"))
-        file:write [[
+        files.write(path .. "/spec_thread.lua", [[
             return { wait = function ()
                 local lock = require("resty.lock"):new("spec_phases", { timeout = 0.05 })
                 local elapsed, err = lock:lock("held")
                 return tostring(elapsed) .. " " .. err .. " " .. require("resty.holdfast.host").current().name
             end }
-        ]]
-        file:close()
+        ]])
         local here = site.start {
             main = "thread_pool spec threads=1;",
             http = "init_by_lua_block { package.path = '" .. path .. "/?.lua;' .. package.path }",

@@ -1,6 +1,7 @@
 -- Dictionaries of ours in ngx.shared, as exporters, status pages and other libraries find them there.
 
 local fixture = require "spec.support.fixture"
+local output = require("spec.support.shell").output
 local process = require "spec.support.process"
 local site = require "spec.support.site"
 
@@ -79,9 +80,7 @@ describe("ngx.shared", function ()
     end)
 
     it("can be given them by a master that is root, for workers that are not", function ()
-        local listing = io.popen "id -u"
-        local user = listing:read "*l"
-        listing:close()
+        local user = output "id -u"
         if user ~= "0" then
             return pending "only root can start workers as somebody else"
         end

@@ -1,19 +1,13 @@
 -- A master that is root and workers that are not, which is how Debian installs nginx.
 
+local files = require "spec.support.files"
 local fixture = require "spec.support.fixture"
+local output = require("spec.support.shell").output
 local process = require "spec.support.process"
 local site = require "spec.support.site"
 local succeeds = require("spec.support.shell").succeeds
 
 local NAME = "holdfast_spec_locks"
-
-local function output(command)
-    local pipe = assert(io.popen(command .. " 2>&1"))
-    local text = pipe:read("*a")
-    pipe:close()
-    return (text:gsub("%s+$", ""))
-end
-
 
 -- Nil, or why this cannot be tried here.
 local function missing()
@@ -140,7 +134,7 @@ describe("workers that are www-data under a master that is root", function ()
 
         local as_www_data = ("env -u HOLDFAST_DIR LUA_PATH='%s/lua/?.lua' HOLDFAST_LIB='%s/libholdfast.so' "
             .. "runuser -u www-data -- luajit -e '%s'"):format(here.copy, here.copy, LOOK)
-        assert.equal("nginx", output("cd / && " .. as_www_data))
+        assert.equal("nginx", output("cd / && " .. as_www_data .. " 2>&1"))
 
         local env = { HOLDFAST_DIR = default }
         assert.matches("is owned by uid %d+, expected 0; have it removed by that user or by root",
@@ -152,10 +146,9 @@ describe("workers that are www-data under a master that is root", function ()
         assert.equal("nginx\n", (process.run(LOOK, { env = env })))
 
         local file = os.tmpname()
-        local script = assert(io.open(file, "w"))
-        script:write(LOOK)
-        script:close()
-        assert.equal("nginx", output(("HOLDFAST_DIR=%s HOLDFAST_SHARE=group HOLDFAST_OWNER=%s %s run --workers 1 %s")
+        files.write(file, LOOK)
+        assert.equal("nginx", output(("HOLDFAST_DIR=%s HOLDFAST_SHARE=group HOLDFAST_OWNER=%s %s run --workers 1 %s "
+                                      .. "2>&1")
             :format(default, env.HOLDFAST_OWNER, os.getenv("HOLDFAST_BIN") or "build/holdfast", file)))
         os.remove(file)
 

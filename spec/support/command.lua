@@ -1,6 +1,7 @@
 -- Runs the holdfast command as a user would: a process of its own, in a process group, a folder and a world of its own.
 
 local ffi = require "ffi"
+local files = require "spec.support.files"
 local succeeds = require("spec.support.shell").succeeds
 
 ffi.cdef [[
@@ -80,20 +81,11 @@ function _M.path(name)
 end
 
 function _M.read(name)
-    local file = io.open(_M.path(name))
-    if not file then
-        return nil
-    end
-    local text = file:read("*a")
-    file:close()
-    return text
+    return files.find(_M.path(name))
 end
 
 function _M.write(name, text)
-    local file = assert(io.open(_M.path(name), "w"))
-    assert(file:write(text))
-    file:close()
-    return _M.path(name)
+    return files.write(_M.path(name), text)
 end
 
 -- Names of the files that match the Lua pattern, sorted.

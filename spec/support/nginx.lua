@@ -1,5 +1,6 @@
 -- An nginx in the foreground, without a socket, that runs Lua files and is ended by its pid.
 
+local files = require "spec.support.files"
 local process = require "spec.support.process"
 
 local output = require("spec.support.shell").output
@@ -108,8 +109,7 @@ function _M.start(file, dictionaries, options)
     for name, size in pairs(dictionaries) do
         declared[#declared + 1] = "lua_shared_dict " .. name .. " " .. size .. ";"
     end
-    local configuration = assert(io.open(folder .. "/nginx.conf", "w"))
-    configuration:write(_M.fill(CONFIGURATION, {
+    files.write(folder .. "/nginx.conf", _M.fill(CONFIGURATION, {
         folder = folder,
         file = root .. "/" .. file,
         user = _M.user(),
@@ -117,7 +117,6 @@ function _M.start(file, dictionaries, options)
         init = options.init and "init_by_lua_file " .. root .. "/" .. options.init .. ";" or "",
         processes = options.workers and "worker_processes " .. options.workers .. ";" or "master_process off;",
     }))
-    configuration:close()
     made = folder
     running = _M.launch(folder, { stderr = true })
     return running

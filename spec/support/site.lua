@@ -16,6 +16,7 @@
 --   }
 
 local ffi = require "ffi"
+local files = require "spec.support.files"
 local http = require "spec.support.http"
 local nginx = require "spec.support.nginx"
 local process = require "spec.support.process"
@@ -82,16 +83,6 @@ function _M.await(what, condition, seconds)
         C.usleep(5000)
     until now() > deadline
     error("does not happen: " .. what, 2)
-end
-
-
-local function read(path)
-    local file = io.open(path)
-    local text = file and file:read("*a")
-    if file then
-        file:close()
-    end
-    return text
 end
 
 
@@ -176,25 +167,21 @@ end
 
 
 function Site:log()
-    return read(self.folder .. "/error.log") or ""
+    return files.find(self.folder .. "/error.log") or ""
 end
 
 
 -- Writes the configuration anew, for the next reload.
 function Site:configure(options)
     self.count = options.workers or 1
-    local file = assert(io.open(self.folder .. "/nginx.conf", "w"))
-    file:write(configuration(self, options))
-    file:close()
+    files.write(self.folder .. "/nginx.conf", configuration(self, options))
 end
 
 
 -- Somebody else may be kept out of the folder of this project: he has a copy. Not in /dev/shm, from which libraries are
 -- not loaded everywhere.
 local function copy_for_others(env)
-    local listing = assert(io.popen("mktemp -d /tmp/holdfast-site.XXXXXX"))
-    local copy = listing:read("*l")
-    listing:close()
+    local copy = shell.output("mktemp -d /tmp/holdfast-site.XXXXXX")
     env.HOLDFAST_LIB = copy .. "/libholdfast.so"
     assert(shell.succeeds(("cp -r lua %s && cp '%s' %s && chmod -R a+rX %s")
            :format(copy, os.getenv("HOLDFAST_LIB"), env.HOLDFAST_LIB, copy)))
@@ -204,9 +191,7 @@ end
 
 -- Starts one, and waits until it answers.
 function _M.start(options)
-    local listing = assert(io.popen("mktemp -d /dev/shm/holdfast-site.XXXXXX"))
-    local self = setmetatable({ folder = listing:read("*l") }, Site)
-    listing:close()
+    local self = setmetatable({ folder = shell.output("mktemp -d /dev/shm/holdfast-site.XXXXXX") }, Site)
     os.execute("chmod 755 " .. self.folder)  -- the workers may be somebody else
     self.socket = self.folder .. "/http.sock"
     running[self] = true
@@ -261,7 +246,7 @@ end
 
 
 local function is_stopped(pid)
-    local stat = read("/proc/" .. pid .. "/stat")
+    local stat = files.find("/proc/" .. pid .. "/stat")
     return stat ~= nil and stat:match("^%d+ %(.*%) T") ~= nil
 end
 
@@ -301,17 +286,14 @@ end
 
 -- Whether a process lives and is no zombie.
 function _M.alive(pid)
-    local stat = read("/proc/" .. pid .. "/stat")
+    local stat = files.find("/proc/" .. pid .. "/stat")
     return stat ~= nil and not stat:match("^%d+ %(.*%) [ZX]")
 end
 
 
 -- How many entries there are in /proc/<pid>/<what>: "fd" or "task".
 function _M.count(pid, what)
-    local listing = assert(io.popen("ls /proc/" .. pid .. "/" .. what .. " 2>/dev/null | wc -l"))
-    local count = tonumber(listing:read("*a"))
-    listing:close()
-    return count
+    return tonumber(shell.output("ls /proc/" .. pid .. "/" .. what .. " 2>/dev/null | wc -l"))
 end
 
 

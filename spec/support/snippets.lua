@@ -18,11 +18,12 @@
 local assert = require "luassert"
 local command = require "spec.support.command"
 local http = require "spec.support.http"
+local output = require("spec.support.shell").output
 local site = require "spec.support.site"
 
 local _M = {}
 
-local root = assert(io.popen("pwd")):read("*l")
+local root = output("pwd")
 
 
 -- The blocks of a file: { heading =, language =, mark =, text =, line = }.

@@ -1,0 +1,32 @@
+-- Whole files.
+
+local _M = {}
+
+
+-- What is in it; nil if it cannot be opened.
+function _M.find(path)
+    local file = io.open(path)
+    if not file then
+        return nil
+    end
+    local text = file:read("*a")
+    file:close()
+    return text
+end
+
+
+function _M.read(path)
+    return assert(_M.find(path), path)
+end
+
+
+-- Returns the path.
+function _M.write(path, text)
+    local file = assert(io.open(path, "w"))
+    assert(file:write(text))
+    file:close()
+    return path
+end
+
+
+return _M

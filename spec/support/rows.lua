@@ -1,0 +1,10 @@
+-- The tables that examples print.
+
+-- The numbers of the row that begins with `name`, as an array.
+return function (out, name)
+    local numbers = {}
+    for number in (out:match("\n" .. name .. " +([%d. ]+)") or ""):gmatch("[%d.]+") do
+        numbers[#numbers + 1] = tonumber(number)
+    end
+    return numbers
+end
