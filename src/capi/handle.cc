@@ -67,8 +67,8 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
         const Status trouble = dictionary.world().judge_trouble();
         return trouble.ok() ? fail(code, "it cannot be told whether the process in the way lives") : fail(trouble);
       }
-      platform::keep_formatted(About::call, "cannot lock the file of a dictionary whose mutex is \"file\"",
-                               "cannot lock the file of dictionary %s, whose mutex is \"file\": no descriptor is "
+      platform::keep_formatted(About::call, "cannot lock the file of a dictionary with the mutex \"file\"",
+                               "cannot lock the file of dictionary %s with the mutex \"file\": no descriptor is "
                                "left, or this process cannot open the file any more",
                                dictionary.quoted_name());
       break;
@@ -106,7 +106,7 @@ int fail_exception() noexcept {
   } catch (const std::exception& error) {
     platform::keep_sentence(About::call, error.what());
   } catch (...) {
-    fail(Code::system, "a fault that nobody has named");
+    fail(Code::system, "an unexpected fault");
   }
   return static_cast<int>(Code::system);
 }

@@ -19,7 +19,7 @@ namespace holdfast::cli {
 namespace {
 
 constexpr const char* kRunFooter =
-    R"(SCRIPT runs once in every worker; what follows it are its arguments (the table arg).
+    R"(SCRIPT runs once in every worker. Arguments after it are in the table arg.
 With -e, the arguments of CODE follow "--".
 In the script, require "resty.holdfast.worker" tells id(), count() and exiting().
 
@@ -105,7 +105,7 @@ class Parser {
     run_->group("Commands");
     run_->footer(kRunFooter);
     run_->allow_extras();
-    add_value("-e", "CODE", "Run CODE instead of a script; of several, each is a line of one script",
+    add_value("-e", "CODE", "Run CODE instead of a script; may be repeated, each is a line of one script",
               [this](const std::string& text) { return read_code(text, options_.script.code); });
     add_value("--workers", "N", "Number of workers; default: the number of processors",
               [this](const std::string& text) { return read_workers(text, options_.workers); });

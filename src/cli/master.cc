@@ -151,7 +151,7 @@ void Master::reload() {
   const std::size_t old_count = workers_.size();
   if (!script_compiles() || !start_all()) {
     for (std::size_t i = old_count; i < workers_.size(); ++i) discard(workers_[i]);
-    say("not reloaded; the workers of before go on");
+    say("not reloaded; the old workers go on");
     return;
   }
   std::fill(places_.begin(), places_.end(), Place{});

@@ -95,8 +95,8 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   const std::uint64_t seed = header.seed;
   if (header.seed_complement != ~seed)
     return Status{Code::corrupt, "dictionary " + quote_name(name) +
-                                     ": the seed of its hash was overwritten; those who have it "
-                                     "open can use it, others cannot"};
+                                     ": the seed of its hash was overwritten; processes that "
+                                     "have it open can use it, others cannot"};
   auto mapping = map_world_file(*file);
   if (!mapping) return mapping.status();
   auto segment = make(world, name, {std::move(*mapping), std::move(used->name)}, geometry, strategy, seed);

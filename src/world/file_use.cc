@@ -55,9 +55,8 @@ Status refuse_other_world(const std::string& path) {
 }
 
 Status refuse_other_clock(const std::string& path) {
-  return {Code::mismatch, path +
-                              " is of another time namespace, whose clock is not this one's; open it there, or remove "
-                              "it"};
+  return {Code::mismatch,
+          path + " was made in another time namespace, which has another clock; open it there, or remove it"};
 }
 
 enum class Claim { shared, alone, none, failed };

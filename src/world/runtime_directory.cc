@@ -189,7 +189,7 @@ Status judge_shared_owner(const std::string& path, const struct stat& info, std:
                             "; with HOLDFAST_SHARE=group accepted are directories of root, of uid " +
                             std::to_string(::geteuid()) + " (this process)" +
                             (named ? " and of uid " + std::to_string(*named) + " (HOLDFAST_OWNER)"
-                                   : ", and of a user whose number HOLDFAST_OWNER names"));
+                                   : ", and of the user that HOLDFAST_OWNER names"));
   }
   if (is_our_group(info.st_gid)) return {};
   return refuse(path, "belongs to group " + std::to_string(info.st_gid) +

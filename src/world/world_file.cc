@@ -69,7 +69,7 @@ Status read_header_page(const std::string& path, int fd, std::array<std::byte, k
         [&] { return ::pread(fd, page.data() + have, page.size() - have, static_cast<off_t>(have)); });
     if (got < 0) return {Code::system, "cannot read " + path + ": " + platform::error_text(errno)};
     if (got == 0) {
-      return {Code::corrupt, path + " is no file of this library, or was cut short: it has " + std::to_string(have) +
+      return {Code::corrupt, path + " is not a holdfast file, or was cut short: it has " + std::to_string(have) +
                                  " bytes, its header alone needs " + std::to_string(page.size()) + kWayOut};
     }
     have += static_cast<std::size_t>(got);
@@ -79,7 +79,8 @@ Status read_header_page(const std::string& path, int fd, std::array<std::byte, k
 
 Status judge_header(const std::string& path, const FileHeader& header, FileKind kind, const struct stat& info) {
   if (header.magic != kMagic) {
-    return {Code::corrupt, path + " is no file of this library: its first bytes are others" + kWayOut};
+    return {Code::corrupt,
+            path + " is not a holdfast file (bad magic); delete it if nothing uses it, or choose another HOLDFAST_DIR"};
   }
   if (header.layout != kLayoutVersion) {
     return {Code::corrupt, path + " has layout version " + std::to_string(header.layout) + ", this library uses " +

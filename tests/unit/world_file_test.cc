@@ -298,7 +298,7 @@ TEST_F(WorldFile, random_bytes_are_refused) {
     std::string bytes(kSize, '\0');
     for (char& byte : bytes) byte = static_cast<char>(random());
     write_file(bytes);
-    expect_refusal(Code::corrupt, "is no file of this library");
+    expect_refusal(Code::corrupt, "is not a holdfast file");
   }
 }
 
@@ -353,7 +353,7 @@ TEST_F(WorldFile, refusing_a_file_changes_nothing_in_it) {
   write_file(std::string(kSize, 'x'));
   struct stat before;
   ASSERT_EQ(0, ::stat(path().c_str(), &before));
-  expect_refusal(Code::corrupt, "is no file of this library");
+  expect_refusal(Code::corrupt, "is not a holdfast file");
   struct stat after;
   ASSERT_EQ(0, ::stat(path().c_str(), &after));
   EXPECT_EQ(before.st_ino, after.st_ino);

@@ -41,7 +41,7 @@ local function is_nginx()
     local err
     ok, err = pcall(require, "ngx.semaphore")
     if not ok then
-        warn_once("this ngx has no semaphores, so whoever waits for a lock stops the process: "
+        warn_once("this ngx has no semaphores, so a wait for a lock stops the process: "
                   .. tostring(err):match("^[^\n]*"))
         return false
     end
