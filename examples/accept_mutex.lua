@@ -21,13 +21,13 @@ local system = require "accept_mutex.system"
 
 -- --- a worker ------------------------------------------------------------------------------------------
 
--- After that long a holder that hangs loses the lock, and a waiter looks whether it is all over. The lock of a holder
--- that is killed is free at once.
+-- After this time a holder that hangs loses the lock, and a waiter looks whether all connections are served. The lock
+-- of a killed holder is free at once.
 local EXPTIME = 2
 local POLL_TIME = 0.2
 
 -- Whether there is a connection. Counts how often the socket has woken this process, which is more than poll() tells:
--- who is woken and finds the connection gone sleeps on inside poll().
+-- a process that is woken and finds the connection gone sleeps on inside poll().
 local function wait_for_connection(socket, counts)
     local before = system.count_sleeps()
     local ready = system.wait_readable(socket, POLL_TIME)
@@ -80,7 +80,7 @@ end
 
 local START_PATIENCE = 10
 local ANSWER_PATIENCE = 5
-local PAUSE = 0.002  -- between two connections, so that everybody who was woken sleeps again
+local PAUSE = 0.002  -- between two connections, so that all woken workers sleep again
 
 local function start_worker(id, socket, dict_name, use_lock)
     local master = system.pid()

@@ -2,9 +2,9 @@
 --
 --   luajit examples/fencing.lua
 --
--- Two tasks write a report under a lock. The slow one's lock expires after 0.1 seconds, and it takes longer than that.
--- Meanwhile the quick one gets the lock and writes. A store that takes everything ends up with the slow one's old
--- report; a store that remembers the largest fencing token it has seen refuses it.
+-- Two tasks write a report under a lock. The slow task's lock expires after 0.1 seconds, and its work takes longer.
+-- Meanwhile the quick task gets the lock and writes. A store that takes everything ends up with the slow task's old
+-- report. A store that remembers the largest fencing token it has seen refuses it.
 
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
@@ -19,7 +19,7 @@ local function write_anything(key, _, text)
 end
 
 
--- The largest token stands before the text: both change in one step, whoever else writes.
+-- The largest token stands before the text: both change in one step, also beside other writers.
 local function write_fenced(key, token, text)
     while true do
         local old = store:get(key)

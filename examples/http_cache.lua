@@ -6,9 +6,9 @@
 --       examples/http_cache.lua --upstream 127.0.0.1:9000 --listen 8080
 --   curl -i http://127.0.0.1:8080/any/page
 --
--- Each connection is a task, which waits for its socket by wait_fd. A page that nobody has is fetched under a lock of
--- its address: the others who want it wait for that, in whatever worker, and meanwhile each worker serves other pages.
--- All workers listen at one port. TERM and QUIT end them when the requests are answered that they have begun.
+-- Each connection is a task, which waits for its socket by wait_fd. A missing page is fetched under a lock of its
+-- address: other tasks that want it wait for that, in all workers, and meanwhile each worker serves other pages. All
+-- workers listen at one port. TERM and QUIT end them when the requests are answered that they have begun.
 --
 -- It needs LuaSocket (Debian: lua-socket), which knows of no scheduler: all its calls are told not to wait.
 
@@ -48,7 +48,7 @@ local function wait_for(sock, mode, deadline)
 end
 
 
--- What has come, some bytes at least; nil and the reason.
+-- Received bytes, at least one; nil and the reason.
 local function receive_some(sock, deadline)
     while true do
         local data, err, part = sock:receive(4096)
@@ -120,7 +120,7 @@ local function ask(server, address, port, path)
 end
 
 
--- A function that gives the page of a path, and where it had it from.
+-- A function that gives the page of a path, and where it comes from.
 local function cached(address, port, ttl)
     local pages = shdict.shared.http_pages or assert(shdict.open("http_pages", { size = "10m" }))
     local _ = shdict.shared.http_locks or assert(shdict.open("http_locks", { size = "1m" }))
@@ -149,7 +149,7 @@ local function cached(address, port, ttl)
 end
 
 
--- What the server behind does, to try this with.
+-- A slow server, to try this with.
 local function slow(seconds)
     local count = 0
     return function (path)

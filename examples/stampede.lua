@@ -58,7 +58,7 @@ local function get_without_lock(word)
 end
 
 
--- A holder that hangs for longer than exptime loses the lock to the next one; nobody waits longer than timeout.
+-- A holder that hangs for longer than exptime loses the lock to the next waiter; no waiter waits longer than timeout.
 local LOCK_OPTIONS = { exptime = options.backend_ms / 1000 + 30, timeout = options.backend_ms / 1000 + 10 }
 
 local function get_with_lock(word)
@@ -74,7 +74,7 @@ local function get_with_lock(word)
         waits[#waits + 1] = elapsed
     end
 
-    -- Whoever had the lock before may have filled the cache. Without this second look the lock would be of no use.
+    -- The holder before may have filled the cache. Without this second look the lock would be of no use.
     value = cache:get(key)
     if not value then
         value = backend(word)
@@ -122,7 +122,7 @@ end
 
 -- --- the workers meet ----------------------------------------------------------------------------------
 
--- Each worker holds a lock of its own from before a phase to its end. Whoever gets all of them knows that everybody is
+-- Each worker holds a lock of its own from before a phase to its end. A worker that gets all of them knows that all are
 -- done, or dead: the lock of a dead worker is free at once, but its result is missing.
 local PATIENCE = 3600
 local START_PATIENCE = 10
@@ -159,7 +159,7 @@ for i, phase in ipairs(phases) do
     replay(get)
     assert(cache:set(prefix .. "waits:" .. id, report.pack(waits), PATIENCE))
 
-    -- The lock of the next phase is taken before that of this one is given back, so that nobody runs ahead.
+    -- Take the lock of the next phase before giving back that of this one, so that no worker runs ahead.
     local following = phases[i + 1] and take(phases[i + 1][1] .. id)
     assert(mine:unlock())
     for other = 0, workers - 1 do

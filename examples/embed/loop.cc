@@ -29,7 +29,7 @@ void Loop::run() {
   }
 }
 
-/// The descriptors that are readable, or that poll has something against: who waits for one finds out what.
+/// The descriptors that are readable, or that poll reports an error for; their waiters find out which.
 std::set<int> Loop::sleep() const {
   std::set<int> wanted;  // many may wait for one descriptor
   Clock::time_point first = Clock::time_point::max();

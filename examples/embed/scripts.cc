@@ -26,7 +26,7 @@ void Scripts::protect(lua_CFunction function, const std::string& argument) {
 
 Scripts& Scripts::self(lua_State* lua) { return *static_cast<Scripts*>(lua_touserdata(lua, lua_upvalueindex(1))); }
 
-/// The libraries, what scripts get from this program, and holdfast told who runs them.
+/// Opens the libraries, gives scripts the functions of this program, and tells holdfast of the host.
 int Scripts::open(lua_State* lua) {
   luaL_openlibs(lua);
 

@@ -1,4 +1,4 @@
-// Lua scripts, each in a coroutine of its own, in a Lua state whose host for holdfast is the loop.
+// Lua scripts, each in a coroutine of its own, in a Lua state. The loop is its host for holdfast.
 #pragma once
 
 #include <lua.hpp>

@@ -1,4 +1,4 @@
--- For wrk: readers who all want the newest articles. After each STEP requests of a thread there is a newer one.
+-- For wrk: all readers want the newest articles. After each STEP requests of a thread there is a newer one.
 --   wrk ... -s load.lua URL -- ARTICLES
 
 local STEP = 20

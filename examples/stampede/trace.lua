@@ -7,7 +7,7 @@ local _M = {}
 local USAGE = [[
 Usage: stampede.lua [TRACE] [--backend-ms N] [--coroutines N] [--no-lock]
 
-  TRACE           a text whose words are the requests; default: the GPL-3 that Debian ships
+  TRACE           a text; its words are the requests; default: the GPL-3 that Debian ships
   --backend-ms N  milliseconds that the backend takes for a word; default: 5
   --coroutines N  coroutines in each worker; default: 25
   --no-lock       only the run without the lock
