@@ -1,6 +1,6 @@
 -- Who holds a lock, and why.
 
-local expect = require "spec.support.expect"
+local blamed = require("spec.support.expect").blamed
 local fixture = require "spec.support.fixture"
 local getpid = require("ffi").C.getpid
 local pack = require "spec.support.pack"
@@ -10,15 +10,10 @@ local rwlock = require "resty.rwlock"
 local scheduler = require "resty.holdfast.scheduler"
 local semaphore = require "resty.semaphore"
 
-local blamed = expect.blamed
 
 
 describe("holder", function ()
-    local dict = fixture.locks("spec_holder")
-
-    local function new(opts)
-        return assert(resty_lock:new("spec_holder", opts))
-    end
+    local dict, new = fixture.locks(resty_lock, "spec_holder")
 
     it("is nil where nobody holds the key", function ()
         local lock = new()

@@ -15,11 +15,7 @@ local EXPTIME = 30
 
 
 describe("lock", function ()
-    local dict = fixture.locks("spec_renew")
-
-    local function new(opts)
-        return assert(resty_lock:new("spec_renew", opts))
-    end
+    local dict, new = fixture.locks(resty_lock, "spec_renew")
 
     -- Whether the lock would be renewed in the next third of EXPTIME.
     local function is_renewed(lock)

@@ -1,13 +1,11 @@
-local expect = require "spec.support.expect"
 local fixture = require "spec.support.fixture"
 local hosts = require "resty.holdfast.host"
+local in_time = require("spec.support.expect").in_time
 local none = require "resty.holdfast.host.none"
 local pack = require "spec.support.pack"
 local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
-
-local in_time = expect.in_time
 
 
 -- A host for code that must not wait.
@@ -18,11 +16,7 @@ end
 
 
 describe("lock", function ()
-    local dict = fixture.locks("spec_locks")
-
-    local function new(opts)
-        return assert(resty_lock:new("spec_locks", opts))
-    end
+    local dict, new = fixture.locks(resty_lock, "spec_locks")
 
     -- What a process that does this three times writes to its log.
     local function told(source)

@@ -1,6 +1,6 @@
 -- lock:wait(): until what holds a key now is released, without taking it.
 
-local expect = require "spec.support.expect"
+local blamed = require("spec.support.expect").blamed
 local fixture = require "spec.support.fixture"
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
@@ -11,7 +11,6 @@ local rwlock = require "resty.rwlock"
 local scheduler = require "resty.holdfast.scheduler"
 local semaphore = require "resty.semaphore"
 
-local blamed = expect.blamed
 local now = scheduler.now
 local sleep = scheduler.sleep
 local spawn = scheduler.spawn
@@ -45,11 +44,7 @@ local WATCHERS = [[
 
 
 describe("lock:wait", function ()
-    local dict = fixture.locks("spec_wait", { size = "4m" })
-
-    local function new(opts)
-        return assert(resty_lock:new("spec_wait", opts))
-    end
+    local dict, new = fixture.locks(resty_lock, "spec_wait", { size = "4m" })
 
     local function run(...)
         for i = 1, select("#", ...) do

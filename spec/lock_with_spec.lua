@@ -1,6 +1,6 @@
 -- resty.lock, beyond lua-resty-lock: with, remaining, valid.
 
-local expect = require "spec.support.expect"
+local blamed = require("spec.support.expect").blamed
 local fixture = require "spec.support.fixture"
 local none = require "resty.holdfast.host.none"
 local pack = require "spec.support.pack"
@@ -8,15 +8,10 @@ local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
 
-local blamed = expect.blamed
 
 
 describe("lock", function ()
-    local dict = fixture.locks("spec_with")
-
-    local function new(opts)
-        return assert(resty_lock:new("spec_with", opts))
-    end
+    local dict, new = fixture.locks(resty_lock, "spec_with")
 
 
     describe("with", function ()

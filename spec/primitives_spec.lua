@@ -51,7 +51,7 @@ for _, name in ipairs(primitives.names) do
 
 
     describe("a " .. name, function ()
-        local dict = fixture.locks("spec_primitives")
+        local dict = fixture.locks(module, "spec_primitives")
 
         it("is made of a dictionary, by its name or itself, and of nothing else", function ()
             local options = name == "semaphore" and { permits = 1 } or nil

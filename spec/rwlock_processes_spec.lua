@@ -9,11 +9,7 @@ local scheduler = require "resty.holdfast.scheduler"
 
 
 describe("rwlock, across processes:", function ()
-    local dict = fixture.locks("spec_rwlock")
-
-    local function new(opts)
-        return assert(rwlock:new("spec_rwlock", opts))
-    end
+    local dict, new = fixture.locks(rwlock, "spec_rwlock")
 
     -- Takes a share and keeps it.
     local function start_holder(method)

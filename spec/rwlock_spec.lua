@@ -1,6 +1,7 @@
-local expect = require "spec.support.expect"
+local blamed = require("spec.support.expect").blamed
 local fixture = require "spec.support.fixture"
 local hosts = require "resty.holdfast.host"
+local in_time = require("spec.support.expect").in_time
 local none = require "resty.holdfast.host.none"
 local pack = require "spec.support.pack"
 local resty_lock = require "resty.lock"
@@ -9,16 +10,9 @@ local rwlock = require "resty.rwlock"
 local scheduler = require "resty.holdfast.scheduler"
 local semaphore = require "resty.semaphore"
 
-local blamed = expect.blamed
-local in_time = expect.in_time
-
 
 describe("rwlock", function ()
-    local dict = fixture.locks("spec_rwlock")
-
-    local function new(opts)
-        return assert(rwlock:new("spec_rwlock", opts))
-    end
+    local dict, new = fixture.locks(rwlock, "spec_rwlock")
 
 
     describe("new", function ()

@@ -1,12 +1,11 @@
 local collect_reports = require("spec.support.reports").collect
-local expect = require "spec.support.expect"
 local fixture = require "spec.support.fixture"
+local in_time = require("spec.support.expect").in_time
 local pack = require "spec.support.pack"
 local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
 
-local in_time = expect.in_time
 
 local now, sleep, spawn = scheduler.now, scheduler.sleep, scheduler.spawn
 

@@ -1,5 +1,6 @@
-local expect = require "spec.support.expect"
+local blamed = require("spec.support.expect").blamed
 local fixture = require "spec.support.fixture"
+local in_time = require("spec.support.expect").in_time
 local none = require "resty.holdfast.host.none"
 local pack = require "spec.support.pack"
 local process = require "spec.support.process"
@@ -7,12 +8,9 @@ local run = require("spec.support.tasks").run
 local scheduler = require "resty.holdfast.scheduler"
 local semaphore = require "resty.semaphore"
 
-local blamed = expect.blamed
-local in_time = expect.in_time
-
 
 describe("semaphore", function ()
-    local dict = fixture.locks("spec_semaphore")
+    local dict = fixture.locks(semaphore, "spec_semaphore")
 
     local function new(permits, opts)
         opts = opts or {}

@@ -31,14 +31,17 @@ function _M.dictionary(name, settings)
 end
 
 
--- The same for claims about locks: each ends without a host that it set and without objects that it dropped.
-function _M.locks(name, settings)
+-- The same for claims about locks: each ends without a host that it set and without objects that it dropped. The second
+-- result makes an object of the module, resty.lock or resty.rwlock, in the dictionary.
+function _M.locks(module, name, settings)
     local dict = _M.dictionary(name, settings)
     busted.after_each(function ()
         hosts.set_host(nil)
         _M.collect()
     end)
-    return dict
+    return dict, function (options)
+        return assert(module:new(name, options))
+    end
 end
 
 
