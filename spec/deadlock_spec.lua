@@ -23,11 +23,11 @@ local function dictionary()
 end
 
 
--- --- circles -------------------------------------------------------------------------------------------
+-- --- cycles --------------------------------------------------------------------------------------------
 
--- Agents AGENTS of COUNT take a lock each; when all have theirs, each waits for the next one's.
-local CIRCLE = COMMON .. [[
-local function agent(number, round)
+-- The members MEMBERS of COUNT take a lock each; when all have theirs, each waits for the next one's.
+local CYCLE = COMMON .. [[
+local function member(number, round)
     local mine = resty_lock:new("spec_deadlock")
     local other = resty_lock:new("spec_deadlock", { timeout = 15 })
     assert(mine:lock(round .. ":" .. number) == 0)
@@ -47,27 +47,27 @@ hear()
 for round = 1, ROUNDS do
     if TASKS then
         local tasks = {}
-        for _, number in ipairs(AGENTS) do tasks[#tasks + 1] = scheduler.spawn(agent, number, round) end
+        for _, number in ipairs(MEMBERS) do tasks[#tasks + 1] = scheduler.spawn(member, number, round) end
         assert(scheduler.run())
     else
-        agent(AGENTS[1], round)
+        member(MEMBERS[1], round)
     end
 end
 ]]
 
 
--- Processes with these agents; without tasks, each has one. What they say, by round and agent.
-local function run_circle(processes, rounds, tasks)
+-- Processes with these members; without tasks, each has one. What they say, by round and member.
+local function run_cycle(processes, rounds, tasks)
     dictionary()
     local count = 0
-    for _, agents in ipairs(processes) do
-        count = count + #agents
+    for _, members in ipairs(processes) do
+        count = count + #members
     end
     local children = {}
-    for i, agents in ipairs(processes) do
-        local constants = ("local AGENTS, COUNT, ROUNDS, TASKS = { %s }, %d, %d, %s\n"):format(
-            table.concat(agents, ","), count, rounds, tostring(tasks))
-        children[i] = process.start(constants .. CIRCLE)
+    for i, members in ipairs(processes) do
+        local constants = ("local MEMBERS, COUNT, ROUNDS, TASKS = { %s }, %d, %d, %s\n"):format(
+            table.concat(members, ","), count, rounds, tostring(tasks))
+        children[i] = process.start(constants .. CYCLE)
     end
     for _, child in ipairs(children) do
         child:say("go")
@@ -86,7 +86,7 @@ local function run_circle(processes, rounds, tasks)
 end
 
 
--- The keys of the circle from the one that `number` waits for.
+-- The keys of the cycle, from the one that `number` waits for.
 local function keys_for(round, number, count)
     local keys = {}
     for i = 1, count do
@@ -96,14 +96,14 @@ local function keys_for(round, number, count)
 end
 
 
--- Exactly one is told, of the right keys, and the others go on. The seconds from the closing of each circle to then.
-local function check_circle(processes, rounds, tasks)
-    local said, count = run_circle(processes, rounds, tasks)
+-- Exactly one is told, of the right keys, and the others go on. The seconds from the closing of each cycle to then.
+local function check_cycle(processes, rounds, tasks)
+    local said, count = run_cycle(processes, rounds, tasks)
     local times = {}
     for round = 1, rounds do
         local told, closed = nil, 0
         for number = 1, count do
-            local one = assert(said[round][number], "agent " .. number .. " said nothing in round " .. round)
+            local one = assert(said[round][number], "member " .. number .. " said nothing in round " .. round)
             closed = math.max(closed, one.before)
             if one.outcome == "deadlock" then
                 assert.is_nil(told, "two were told in round " .. round)
@@ -125,12 +125,12 @@ local function print_times(what, times)
     local function at(share)
         return times[math.max(1, math.ceil(#times * share))] * 1e3
     end
-    print(("\n%s: told after p50 %.1f ms, p99 %.1f ms, max %.1f ms (%d circles)"):format(
+    print(("\n%s: told after p50 %.1f ms, p99 %.1f ms, max %.1f ms (%d cycles)"):format(
         what, at(0.5), at(0.99), at(1), #times))
 end
 
 
-describe("a circle of waits", function ()
+describe("a cycle of waits", function ()
     after_each(process.clean_up)
 
     local SHAPES = {
@@ -147,7 +147,7 @@ describe("a circle of waits", function ()
 
     for name, processes in pairs(SHAPES) do
         it(name .. " is told to one, and the others go on", function ()
-            check_circle(processes, 5, true)
+            check_cycle(processes, 5, true)
         end)
     end
 
@@ -158,14 +158,14 @@ describe("a circle of waits", function ()
             for i = 1, count do
                 processes[i] = { i }
             end
-            check_circle(processes, 5, false)
+            check_cycle(processes, 5, false)
         end)
     end
 
 
     it("is told soon after it closed", function ()
-        print_times("2 processes", check_circle({ { 1 }, { 2 } }, 40, true))
-        print_times("5 waits in 3 processes", check_circle({ { 1, 2 }, { 3, 5 }, { 4 } }, 40, true))
+        print_times("2 processes", check_cycle({ { 1 }, { 2 } }, 40, true))
+        print_times("5 waits in 3 processes", check_cycle({ { 1, 2 }, { 3, 5 }, { 4 } }, 40, true))
     end)
 
 
@@ -175,7 +175,7 @@ describe("a circle of waits", function ()
             local ready = {}
             local host = { name = "mine", sleep = function () coroutine.yield() end }
             require("resty.holdfast.host").set_host(host)
-            local function agent(mine, other)
+            local function member(mine, other)
                 local first, second = resty_lock:new("spec_deadlock"), resty_lock:new("spec_deadlock")
                 assert(first:lock(mine))
                 coroutine.yield()
@@ -184,11 +184,11 @@ describe("a circle of waits", function ()
                 if elapsed then second:unlock() end
                 first:unlock()
             end
-            local agents = { coroutine.create(agent), coroutine.create(agent) }
-            assert(coroutine.resume(agents[1], "a", "b"))
-            assert(coroutine.resume(agents[2], "b", "a"))
-            while coroutine.status(agents[1]) ~= "dead" or coroutine.status(agents[2]) ~= "dead" do
-                for _, co in ipairs(agents) do
+            local members = { coroutine.create(member), coroutine.create(member) }
+            assert(coroutine.resume(members[1], "a", "b"))
+            assert(coroutine.resume(members[2], "b", "a"))
+            while coroutine.status(members[1]) ~= "dead" or coroutine.status(members[2]) ~= "dead" do
+                for _, co in ipairs(members) do
                     if coroutine.status(co) ~= "dead" then assert(coroutine.resume(co)) end
                 end
             end
@@ -202,7 +202,7 @@ describe("a circle of waits", function ()
         dictionary()
         local child = process.start(COMMON .. [[
             local long = ("k"):rep(300)
-            local function agent(mine, other)
+            local function member(mine, other)
                 local first, second = resty_lock:new("spec_deadlock"), resty_lock:new("spec_deadlock")
                 assert(first:lock(mine))
                 scheduler.sleep(0.01)
@@ -211,8 +211,8 @@ describe("a circle of waits", function ()
                 if elapsed then second:unlock() end
                 first:unlock()
             end
-            scheduler.spawn(agent, long .. 1, long .. 2)
-            scheduler.spawn(agent, long .. 2, long .. 1)
+            scheduler.spawn(member, long .. 1, long .. 2)
+            scheduler.spawn(member, long .. 2, long .. 1)
             assert(scheduler.run())
         ]])
         assert.equal(("k"):rep(56) .. "\t2", child:hear())
@@ -220,7 +220,7 @@ describe("a circle of waits", function ()
 end)
 
 
--- --- what is no circle ---------------------------------------------------------------------------------
+-- --- what is no cycle ----------------------------------------------------------------------------------
 
 -- Does as it is told: take KEY [EXPTIME], release KEY, wait KEY TIMEOUT.
 local OBEDIENT = COMMON .. [[
@@ -239,19 +239,9 @@ end
 ]]
 
 
-local function start_agents(count)
-    dictionary()
-    local agents = {}
-    for i = 1, count do
-        agents[i] = process.start(OBEDIENT)
-    end
-    return unpack(agents)
-end
-
-
-local function ask(agent, line)
-    agent:say(line)
-    return agent:hear()
+local function ask(member, line)
+    member:say(line)
+    return member:hear()
 end
 
 
@@ -265,14 +255,45 @@ local function await_waiters(key, count)
 end
 
 
+-- A process for each key, which has taken it.
+local function start_holders(...)
+    dictionary()
+    local holders = {}
+    for i, key in ipairs { ... } do
+        holders[i] = process.start(OBEDIENT)
+        assert.equal("got", ask(holders[i], "take " .. key))
+    end
+    return unpack(holders)
+end
+
+
+-- The same for "a", "b" and "c"; the first waits for the second, and that for the third.
+local function start_chain()
+    local a, b, c = start_holders("a", "b", "c")
+    a:say("wait b 10")
+    b:say("wait c 10")
+    await_waiters("b", 1)
+    await_waiters("c", 1)
+    return a, b, c
+end
+
+
+-- What comes of the chain when the third holder is killed.
+local function assert_served(a, b)
+    assert.equal("got", b:hear())
+    assert.equal("1", ask(b, "release b"))
+    assert.equal("got", a:hear())
+end
+
+
 -- Who of the two speaks first, what it says, and the other.
 local function first_of(a, b)
     local speaker, line
     assert.is_truthy(command.await(function ()
-        for _, agent in ipairs { a, b } do
-            local ok, heard = pcall(agent.hear, agent, 0.01)
+        for _, member in ipairs { a, b } do
+            local ok, heard = pcall(member.hear, member, 0.01)
             if ok then
-                speaker, line = agent, heard
+                speaker, line = member, heard
                 return true
             end
         end
@@ -281,15 +302,12 @@ local function first_of(a, b)
 end
 
 
-describe("what is no circle of waits", function ()
+describe("what is no cycle of waits", function ()
     after_each(process.clean_up)
 
 
     it("a chain ends by timeouts", function ()
-        local a, b, c = start_agents(3)
-        assert.equal("got", ask(a, "take a"))
-        assert.equal("got", ask(b, "take b"))
-        assert.equal("got", ask(c, "take c"))
+        local _, b, c = start_holders("a", "b", "c")
         b:say("wait a 0.3")
         c:say("wait b 0.3")
         assert.equal("timeout", b:hear())
@@ -298,10 +316,7 @@ describe("what is no circle of waits", function ()
 
 
     it("two that wait for one, and hold something, get it one after the other", function ()
-        local a, b, c = start_agents(3)
-        assert.equal("got", ask(a, "take a"))
-        assert.equal("got", ask(b, "take b"))
-        assert.equal("got", ask(c, "take c"))
+        local a, b, c = start_holders("a", "b", "c")
         b:say("wait a 10")
         await_waiters("a", 1)
         c:say("wait a 10")
@@ -358,10 +373,8 @@ describe("what is no circle of waits", function ()
 
 
     it("who released before it waited is in none", function ()
-        local a, b = start_agents(2)
-        assert.equal("got", ask(a, "take a"))
+        local a, b = start_holders("a", "b")
         assert.equal("got", ask(a, "take other"))
-        assert.equal("got", ask(b, "take b"))
         b:say("wait a 10")
         scheduler.sleep(0.05)
         assert.equal("1", ask(a, "release a"))
@@ -373,75 +386,50 @@ describe("what is no circle of waits", function ()
     end)
 
 
-    it("a wait that timed out before the circle closed leaves none", function ()
-        local a, b = start_agents(2)
-        assert.equal("got", ask(a, "take a"))
-        assert.equal("got", ask(b, "take b"))
+    it("a wait that timed out before the cycle closed leaves none", function ()
+        local a, b = start_holders("a", "b")
         assert.equal("timeout", ask(a, "wait b 0.05"))
         assert.equal("timeout", ask(b, "wait a 0.3"))
     end)
 
 
-    it("a holder that expired before the circle closed leaves none", function ()
-        local a, b = start_agents(2)
-        assert.equal("got", ask(a, "take a 0.05"))
+    it("a holder that expired before the cycle closed leaves none", function ()
+        local a, b = start_holders("a 0.05", "b")
         assert.equal("got", ask(a, "take other"))
-        assert.equal("got", ask(b, "take b"))
         assert.equal("got", ask(b, "wait a 10"))
         assert.equal("timeout", ask(a, "wait b 0.3"))
     end)
 
 
     it("a holder that is killed leaves none", function ()
-        local a, b, c = start_agents(3)
-        assert.equal("got", ask(a, "take a"))
-        assert.equal("got", ask(b, "take b"))
-        assert.equal("got", ask(c, "take c"))
-        a:say("wait b 10")
-        b:say("wait c 10")
-        await_waiters("b", 1)
-        await_waiters("c", 1)
+        local a, b, c = start_chain()
         scheduler.sleep(0.05)
         c:kill()
-        assert.equal("got", b:hear())
-        assert.equal("1", ask(b, "release b"))
-        assert.equal("got", a:hear())
+        assert_served(a, b)
     end)
 
 
     it("the one that would be told is killed: the others go on without being told", function ()
         for _ = 1, 5 do
-            local a, b, c = start_agents(3)
-            assert.equal("got", ask(a, "take a"))
-            assert.equal("got", ask(b, "take b"))
-            assert.equal("got", ask(c, "take c"))
-            a:say("wait b 10")
-            b:say("wait c 10")
-            await_waiters("b", 1)
-            await_waiters("c", 1)
+            local a, b, c = start_chain()
             scheduler.sleep(0.1)
             c:say("wait a 10")
             scheduler.sleep(0.005)
             c:kill()
-            assert.equal("got", b:hear())
-            assert.equal("1", ask(b, "release b"))
-            assert.equal("got", a:hear())
+            assert_served(a, b)
             process.clean_up()
         end
     end)
 
 
     it("a coroutine that waits for itself ends by its timeout, as in lua-resty-lock", function ()
-        local a = start_agents(1)
-        assert.equal("got", ask(a, "take a"))
+        local a = start_holders("a")
         assert.equal("timeout", ask(a, "wait a 0.2"))
     end)
 
 
-    it("a process that is stopped is in a circle when it goes on", function ()
-        local a, b = start_agents(2)
-        assert.equal("got", ask(a, "take a"))
-        assert.equal("got", ask(b, "take b"))
+    it("a process that is stopped is in a cycle when it goes on", function ()
+        local a, b = start_holders("a", "b")
         a:kill(process.STOP)
         assert.equal("timeout", ask(b, "wait a 0.2"))
         a:kill(process.CONT)
@@ -508,7 +496,7 @@ describe("with an rwlock", function ()
         return child:hear(), child:hear()
     end
 
-    -- Of the two of the circle one, mostly the holder, which is the last to wait.
+    -- Of the two of the cycle one, mostly the holder, which is the last to wait.
     local function assert_one_is_told(first, second)
         if first:find("^writer") then
             assert.equal("writer\tdeadlock\trwlock,lock", first)
@@ -521,13 +509,13 @@ describe("with an rwlock", function ()
 
 
     for _, method in ipairs { "wrlock", "rdlock" } do
-        it("a circle over a single holder by " .. method .. " is told", function ()
+        it("a cycle over a single holder by " .. method .. " is told", function ()
             assert_one_is_told(said(method, 1, 10))
         end)
     end
 
 
-    it("the circle that is left when another reader goes is told", function ()
+    it("the cycle that is left when another reader goes is told", function ()
         assert_one_is_told(said("rdlock", 2, 10, 0.6))
     end)
 
@@ -571,7 +559,7 @@ end)
 -- --- a storm -------------------------------------------------------------------------------------------
 
 -- Tasks that take two locks of a few, in any order. Each says in the dictionary what it waits for, and each lock whose
--- it is: a circle can be checked by whoever is told of it, as nobody in it can do anything.
+-- it is: a cycle can be checked by whoever is told of it, as nobody in it can do anything.
 local STORM = COMMON .. [[
 math.randomseed(SEED)
 local finish = scheduler.now() + SECONDS
@@ -600,9 +588,9 @@ local function check(keys, me)
         local owner = dict:get("owner:" .. key)
         local expected = i < #keys and keys[i + 1] or keys[1]
         if (i == #keys) ~= (owner == me) then
-            say("circle of " .. me .. ": " .. table.concat(keys, ",") .. ": " .. key .. " has " .. tostring(owner))
+            say("cycle of " .. me .. ": " .. table.concat(keys, ",") .. ": " .. key .. " has " .. tostring(owner))
         elseif dict:get("waits:" .. tostring(owner)) ~= expected then
-            say("circle of " .. me .. ": " .. tostring(owner) .. " does not wait for " .. expected)
+            say("cycle of " .. me .. ": " .. tostring(owner) .. " does not wait for " .. expected)
         end
     end
 end
@@ -644,7 +632,7 @@ describe("a storm of philosophers", function ()
     after_each(process.clean_up)
 
 
-    it("goes on, nobody meets another inside, and each circle that is told is one", function ()
+    it("goes on, nobody meets another inside, and each cycle that is told is one", function ()
         dictionary()
         local seed = os.time()
         print("\nseed " .. seed)
@@ -656,11 +644,11 @@ describe("a storm of philosophers", function ()
         local entered, told = 0, 0
         for _, child in ipairs(children) do
             local text = child:hear_all(60)
-            local entries, circles = text:match("^done\t(%d+)\t(%d+)\n$")
+            local entries, cycles = text:match("^done\t(%d+)\t(%d+)\n$")
             assert.is_truthy(entries, text)
-            entered, told = entered + entries, told + circles
+            entered, told = entered + entries, told + cycles
         end
-        print(("%d locks taken, %d circles told"):format(entered, told))
+        print(("%d locks taken, %d cycles told"):format(entered, told))
         assert.is_true(told > 0)
     end)
 end)

@@ -72,6 +72,11 @@ for _, name in ipairs(primitives.names) do
             return child
         end
 
+        local function release(holder)
+            holder:say("release")
+            holder:expect "released"
+        end
+
         local function expect_served(child)
             assert.equal("holds", child:hear())
             assert.equal("released", child:hear())
@@ -99,8 +104,7 @@ for _, name in ipairs(primitives.names) do
             local holder = start_holder()
             local abandoned = waiting_coroutines(3)
             local waiter = start_waiter()
-            holder:say("release")
-            assert.equal("released", holder:hear())
+            release(holder)
             expect_served(waiter)
             assert.equal("suspended", coroutine.status(abandoned[1]))
         end)
@@ -117,8 +121,7 @@ for _, name in ipairs(primitives.names) do
             collectgarbage()
             collectgarbage()
             assert.equal(before, dict:free_space())
-            holder:say("release")
-            assert.equal("released", holder:hear())
+            release(holder)
             assert.is_truthy(take(make(0)))
         end)
 
@@ -127,8 +130,7 @@ for _, name in ipairs(primitives.names) do
             local holder = start_holder()
             local abandoned = waiting_coroutines(1)
             local waiter = start_waiter()
-            holder:say("release")
-            assert.equal("released", holder:hear())
+            release(holder)
             assert.equal("suspended", coroutine.status(table.remove(abandoned)))
             collectgarbage()
             collectgarbage()
@@ -178,8 +180,7 @@ for _, name in ipairs(primitives.names) do
             assert.equal("closed", child:hear())
             assert.equal(before, dict:free_space())
             local waiter = start_waiter()
-            holder:say("release")
-            assert.equal("released", holder:hear())
+            release(holder)
             expect_served(waiter)
         end)
 
@@ -212,8 +213,7 @@ for _, name in ipairs(primitives.names) do
             parent:say("collect")
             assert.equal("collected", parent:hear())
             assert.equal(before, dict:free_space())
-            holder:say("release")
-            assert.equal("released", holder:hear())
+            release(holder)
         end)
 
 

@@ -126,7 +126,7 @@ describe("a lock that is given to another coroutine", function ()
 
 
     -- One takes a, and another one, to whom it is given, waits for b, whose holder waits for a.
-    local CIRCLE = [[
+    local CYCLE = [[
         local lock = make { deadlock = DEADLOCK }
         spawn(function ()
             make_known()
@@ -155,14 +155,14 @@ describe("a lock that is given to another coroutine", function ()
         run()
     ]]
 
-    local function circle(taker, user, timeout)
-        return (CIRCLE:gsub("%u%u%u%u+", { DEADLOCK = "nil", TAKER = taker, USER = user, TIMEOUT = timeout }))
+    local function cycle(taker, user, timeout)
+        return (CYCLE:gsub("%u%u%u%u+", { DEADLOCK = "nil", TAKER = taker, USER = user, TIMEOUT = timeout }))
     end
 
     for _, loop in ipairs { "scheduler", "cqueues", "luv" } do
         for primitive in pairs(PRIMITIVES) do
             it("by hand_over is held by its next user: a " .. primitive .. " in the loop of " .. loop, function ()
-                assert_told(start(loop, primitive, circle("lock:hand_over()", "assert(lock:valid())", 15)))
+                assert_told(start(loop, primitive, cycle("lock:hand_over()", "assert(lock:valid())", 15)))
             end)
         end
     end
@@ -170,18 +170,18 @@ describe("a lock that is given to another coroutine", function ()
 
     for _, use in ipairs { "expire()", "remaining()", "valid()", "token()" } do
         it("is used by " .. use, function ()
-            assert_told(start("scheduler", "lock", circle("lock:hand_over()", "assert(lock:" .. use .. ")", 15)))
+            assert_told(start("scheduler", "lock", cycle("lock:hand_over()", "assert(lock:" .. use .. ")", 15)))
         end)
     end
 
 
     it("is used by downgrade()", function ()
-        assert_told(start("scheduler", "rwlock", circle("lock:hand_over()", "assert(lock:downgrade())", 15)))
+        assert_told(start("scheduler", "rwlock", cycle("lock:hand_over()", "assert(lock:downgrade())", 15)))
     end)
 
 
     it("may be given on and on", function ()
-        assert_told(start("scheduler", "lock", circle([[
+        assert_told(start("scheduler", "lock", cycle([[
             lock:hand_over()
             lock:valid()
             lock:hand_over()
@@ -196,12 +196,12 @@ describe("a lock that is given to another coroutine", function ()
 
 
     it("by hand_over is nobody's until somebody uses it", function ()
-        assert_not_told(start("scheduler", "lock", circle("lock:hand_over()", "", 0.5)))
+        assert_not_told(start("scheduler", "lock", cycle("lock:hand_over()", "", 0.5)))
     end)
 
 
     it("without a word, and that is used, is nobody's: it is not certain who will release it", function ()
-        assert_not_told(start("scheduler", "lock", circle("", "lock:valid() lock:valid()", 0.5)))
+        assert_not_told(start("scheduler", "lock", cycle("", "lock:valid() lock:valid()", 0.5)))
     end)
 end)
 
@@ -287,7 +287,7 @@ describe("a lock that another coroutine looks after", function ()
     end
 
 
-    it("is in no circle, even in a real one, if it was made with deadlock = false", function ()
+    it("is in no cycle, even in a real one, if it was made with deadlock = false", function ()
         assert_not_told(start("scheduler", "lock", within("", "false", 0.5)))
     end)
 

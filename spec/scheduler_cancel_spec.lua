@@ -248,7 +248,7 @@ describe("scheduler", function ()
             assert.is_true(slept >= 0.06)
         end)
 
-        it("leaves nothing behind that looks like a circle of joins", function ()
+        it("leaves nothing behind that looks like a cycle of joins", function ()
             local first, second, third
             second = spawn(function () third:join(0.001) end)
             first = spawn(function ()
@@ -267,7 +267,7 @@ describe("scheduler", function ()
             assert.same({ true, true, "first" }, { third:join() })
         end)
 
-        it("closes no circle, as it ends", function ()
+        it("closes no cycle, as it ends", function ()
             local first, second, own, got, own_got
             first = spawn(function () got = { second:join(0.01) } return "first" end)
             second = spawn(function () return first:join() end)
@@ -278,7 +278,7 @@ describe("scheduler", function ()
             assert.same({ nil, "timeout" }, own_got)
         end)
 
-        it("that has no end closes a circle", function ()
+        it("that has no end closes a cycle", function ()
             local first, second
             first = spawn(function () return second:join(math.huge) end)
             second = spawn(function () return first:join(math.huge) end)

@@ -366,7 +366,7 @@ describe("scheduler", function ()
             assert.equal(10, count)
         end)
 
-        it("is refused in a circle", function ()
+        it("is refused in a cycle", function ()
             local first, second
             first = spawn(function () return second:join() end)
             second = spawn(function () return first:join() end)

@@ -14,22 +14,13 @@ local COMMON = [[
 ]]
 
 -- arg_count light threads that each take a key, the same or one of its own, once. How many got it.
-local CROWD = COMMON .. [[
-    local count, first = tonumber(ngx.var.arg_count), tonumber(ngx.var.arg_first)
-    local threads = {}
-    for i = 1, count do
-        threads[i] = ngx.thread.spawn(function ()
-            local lock = new { timeout = 120, exptime = 120 }
-            assert(lock:lock(first and "key" .. first + i or "key"))
-            return lock:unlock()
-        end)
-    end
-    local got = 0
-    for i = 1, count do
-        local ok, unlocked = ngx.thread.wait(threads[i])
-        got = got + (ok and unlocked or 0)
-    end
-    ngx.print(got)
+local CROWD = site.IN_THREADS .. COMMON .. [[
+    local first = tonumber(ngx.var.arg_first)
+    ngx.print(in_threads(tonumber(ngx.var.arg_count), function (i)
+        local lock = new { timeout = 120, exptime = 120 }
+        assert(lock:lock(first and "key" .. first + i or "key"))
+        return lock:unlock()
+    end))
 ]]
 
 local it = fixture.it_unless(site.missing())

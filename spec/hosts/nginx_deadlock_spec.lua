@@ -134,8 +134,8 @@ describe("in nginx", function ()
     end)
 
 
-    describe("a circle of two light threads", function ()
-        local CIRCLE = [[
+    describe("a cycle of two light threads", function ()
+        local CYCLE = [[
             both(function (mine, other)
                 local outcome
                 hold(mine, function ()
@@ -179,7 +179,7 @@ describe("in nginx", function ()
         local BY_CALLS = { "by plain calls", "by wrlock of a rwlock" }
 
         local function outcome(how, deadlock, timeout)
-            local source = (HOLDS[how] .. "\n" .. CIRCLE):gsub("%u%u%u%u+", { DEADLOCK = deadlock, TIMEOUT = timeout })
+            local source = (HOLDS[how] .. "\n" .. CYCLE):gsub("%u%u%u%u+", { DEADLOCK = deadlock, TIMEOUT = timeout })
             return (site.start { locations = locations { ["/"] = source } }:get("/", 30))
         end
 
@@ -215,7 +215,7 @@ describe("in nginx", function ()
 
 
     -- Nobody of a worker can release anything while all of it waits.
-    it("a circle with a worker that waits as a whole is told, whoever of it was to release", function ()
+    it("a cycle with a worker that waits as a whole is told, whoever of it was to release", function ()
         local here = site.start { locations = locations { ["/"] = {
             content = [[
                 KEPT = new()
@@ -256,7 +256,7 @@ describe("in nginx", function ()
     end)
 
 
-    describe("a circle of locks that count as held by their takers", function ()
+    describe("a cycle of locks that count as held by their takers", function ()
         -- Takes one key, and then wants the other.
         local CROSS = [[
             local mine, other = ngx.var.arg_mine, ngx.var.arg_other
@@ -365,7 +365,7 @@ describe("in nginx", function ()
             local here = site.start { server = "lua_check_client_abort on;", locations = locations {
                 ["/other"] = [[
                     OTHER = new { exptime = 60, deadlock = true }
-                    assert(OTHER:lock("other"))  -- who holds nothing is in no circle
+                    assert(OTHER:lock("other"))  -- who holds nothing is in no cycle
                     collectgarbage "stop"
                 ]],
                 ["/want"] = "try 'b'",

@@ -8,7 +8,7 @@ local site = require "spec.support.site"
 
 local NAME = "spec_nginx"
 
-local COMMON = [[
+local COMMON = site.IN_THREADS .. [[
     local hosts = require "resty.holdfast.host"
     local now = require("resty.holdfast.core").C.holdfast_now
     local parker = require "resty.holdfast.wait.parker"
@@ -139,81 +139,47 @@ describe("in a worker of nginx", function ()
     end)
 
 
-    it("a hundred waiters of one key all get it, in each of two workers", function ()
-        local here = site.start { workers = 2, locations = with { ["/hundred"] = [[
-            local threads = {}
-            for i = 1, 100 do
-                threads[i] = ngx.thread.spawn(function ()
-                    local lock = new { timeout = 60, exptime = 60 }
-                    assert(lock:lock("key"))
-                    return lock:unlock()
-                end)
+    for what, wait in pairs {
+        ["a hundred waiters of one key all get it"] = [[
+            local lock = new { timeout = 60, exptime = 60 }
+            assert(lock:lock("key"))
+            return lock:unlock()
+        ]],
+        ["a hundred light threads that only wait for a release all go on with one"] = [[
+            return new({ timeout = 60 }):wait("key") and 1
+        ]],
+    } do
+        it(what .. ", in each of two workers", function ()
+            local here = site.start { workers = 2, locations = with {
+                ["/hundred"] = "ngx.print(in_threads(100, function () " .. wait .. " end))",
+            } }
+            assert(lock:lock("key"))
+            local connections = here:connect_to_each(2)
+            for _, connection in ipairs(connections) do
+                connection:send("/hundred")
             end
-            local got = 0
-            for i = 1, 100 do
-                local ok, unlocked = ngx.thread.wait(threads[i])
-                got = got + (ok and unlocked or 0)
+            await_waiters(200)
+            assert(lock:unlock())
+            for _, connection in ipairs(connections) do
+                assert.equal("100", (connection:receive(60)))
             end
-            ngx.print(got)
-        ]] } }
-        assert(lock:lock("key"))
-        local connections = here:connect_to_each(2)
-        for _, connection in ipairs(connections) do
-            connection:send("/hundred")
-        end
-        await_waiters(200)
-        assert(lock:unlock())
-        for _, connection in ipairs(connections) do
-            assert.equal("100", (connection:receive(60)))
-        end
-    end)
-
-
-    it("all light threads that only wait for a release go on with one, in each of two workers", function ()
-        local here = site.start { workers = 2, locations = with { ["/hundred"] = [[
-            local threads = {}
-            for i = 1, 100 do
-                threads[i] = ngx.thread.spawn(function ()
-                    return new({ timeout = 60 }):wait("key")
-                end)
-            end
-            local went_on = 0
-            for i = 1, 100 do
-                local ok, elapsed = ngx.thread.wait(threads[i])
-                went_on = went_on + (ok and elapsed and 1 or 0)
-            end
-            ngx.print(went_on)
-        ]] } }
-        assert(lock:lock("key"))
-        local connections = here:connect_to_each(2)
-        for _, connection in ipairs(connections) do
-            connection:send("/hundred")
-        end
-        await_waiters(200)
-        assert(lock:unlock())
-        for _, connection in ipairs(connections) do
-            assert.equal("100", (connection:receive(60)))
-        end
-        assert.is_true(lock:trylock("key"))
-        assert.equal("", complaints(here))
-    end)
+            assert.is_true(lock:trylock("key"))
+            assert.equal("", complaints(here))
+        end)
+    end
 
 
     it("a killed light thread that only waited for a release leaves nothing, and tells the others", function ()
         local here = site.start { locations = with { ["/some"] = [[
-            local killed, living = {}, {}
-            local function wait() return (new({ timeout = 60 }):wait("key")) end
+            local killed = {}
+            local function wait() return new({ timeout = 60 }):wait("key") and 1 end
             for i = 1, 20 do killed[i] = ngx.thread.spawn(wait) end
-            for i = 1, 5 do living[i] = ngx.thread.spawn(wait) end
-            ngx.sleep(0.05)
-            for i = 1, 20 do ngx.thread.kill(killed[i]) end
-            require("resty.shdict").find("spec_nginx"):set("killed", true)
-            local went_on = 0
-            for i = 1, 5 do
-                local ok, elapsed = ngx.thread.wait(living[i])
-                went_on = went_on + (ok and elapsed and 1 or 0)
-            end
-            ngx.print(went_on)
+            ngx.thread.spawn(function ()
+                ngx.sleep(0.05)
+                for i = 1, 20 do ngx.thread.kill(killed[i]) end
+                require("resty.shdict").find("spec_nginx"):set("killed", true)
+            end)
+            ngx.print(in_threads(5, wait))
         ]] } }
         assert(lock:lock("key"))
         local connection = here:connect()

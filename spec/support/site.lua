@@ -58,6 +58,22 @@ local PATIENCE = 60  -- seconds; only for "does not hang"
 
 local _M = { missing = nginx.missing, missing_stream = nginx.missing_stream }
 
+-- What a location may begin with: in_threads(count, fn) runs fn(i) in so many light threads at a time, and adds up what
+-- they return.
+_M.IN_THREADS = [[
+    local function in_threads(count, fn)
+        local threads, sum = {}, 0
+        for i = 1, count do
+            threads[i] = ngx.thread.spawn(fn, i)
+        end
+        for i = 1, count do
+            local ok, number = ngx.thread.wait(threads[i])
+            sum = sum + (ok and number or 0)
+        end
+        return sum
+    end
+]]
+
 local Site = {}
 Site.__index = Site
 
