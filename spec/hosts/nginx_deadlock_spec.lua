@@ -25,6 +25,11 @@ local locations = steps.locations_with(NAME, [[
         local lock = new_rwlock { timeout = timeout }
         return told(lock, lock:wrlock(key))
     end
+    local function by_calls(lock, method, key, fn)
+        assert(lock[method](lock, key))
+        fn()
+        lock:unlock()
+    end
     -- What came of both, each of which is begun in a light thread of its own.
     local function both(fn)
         local threads = { ngx.thread.spawn(fn, "a", "b"), ngx.thread.spawn(fn, "b", "a") }
@@ -52,6 +57,13 @@ describe("in nginx", function ()
 
     local function sleep(seconds)
         require("ffi").C.usleep(seconds * 1e6)
+    end
+
+    -- A while after somebody has begun to wait for "a".
+    local function let_go_on()
+        await_waiter "a"
+        sleep(0.1)
+        dict:set("go on", true)
     end
 
 
@@ -149,24 +161,14 @@ describe("in nginx", function ()
 
         local HOLDS = {
             ["by plain calls"] = [[
-                local function hold(key, fn)
-                    local lock = new { deadlock = DEADLOCK }
-                    assert(lock:lock(key))
-                    fn()
-                    lock:unlock()
-                end]],
+                local function hold(key, fn) by_calls(new { deadlock = DEADLOCK }, "lock", key, fn) end]],
             ["by with"] = "local function hold(key, fn) new({ deadlock = DEADLOCK }):with(key, fn) end",
             ["by with_wr of a rwlock"] = [[
                 local try = try_to_write
                 local function hold(key, fn) new_rwlock({ deadlock = DEADLOCK }):with_wr(key, fn) end]],
             ["by wrlock of a rwlock"] = [[
                 local try = try_to_write
-                local function hold(key, fn)
-                    local lock = new_rwlock { deadlock = DEADLOCK }
-                    assert(lock:wrlock(key))
-                    fn()
-                    lock:unlock()
-                end]],
+                local function hold(key, fn) by_calls(new_rwlock { deadlock = DEADLOCK }, "wrlock", key, fn) end]],
             ["by with, after a wait"] = [[
                 local function hold(key, fn)
                     local first = new()
@@ -316,10 +318,8 @@ describe("in nginx", function ()
             local a, b = here:connect(), here:connect()
             b:send("/b")
             a:send("/a")
-            await_waiter "a"
             await_waiter "b"
-            sleep(0.1)
-            dict:set("go on", true)
+            let_go_on()
             assert.equal("got", (a:receive()))
             assert.equal("got", (b:receive()))
         end)
@@ -349,10 +349,8 @@ describe("in nginx", function ()
                 wanting[i] = here:connect()
                 wanting[i]:send("/want")
             end
-            await_waiter "a"
             await_waiter "b"
-            sleep(0.1)
-            dict:set("go on", true)
+            let_go_on()
             assert.equal("1", (release:receive()))
             assert.equal("got", (b:receive()))
             for i = 1, 5 do
@@ -390,9 +388,7 @@ describe("in nginx", function ()
             end
             sleep(0.1)
             a:send("/a")
-            await_waiter "a"
-            sleep(0.1)
-            dict:set("go on", true)
+            let_go_on()
             assert.equal("1", (a:receive()))
             assert.equal("got", (b:receive()))
         end)

@@ -136,6 +136,12 @@ describe("the life of nginx", function ()
         end)
     end
 
+    -- Until a new worker answers. The old one may have to do.
+    local function reload(here, old)
+        here:signal("HUP")
+        site.await("a new worker answers", function () return tonumber((here:get("/worker"))) ~= old end)
+    end
+
     local function await_held()
         site.await("the request holds the lock", function () return dict:get("held") end)
     end
@@ -189,8 +195,7 @@ describe("the life of nginx", function ()
         local old = worker_of(holder)
         holder:send("/hold")
         await_held()
-        here:signal("HUP")
-        site.await("a new worker answers", function () return tonumber((here:get("/worker"))) ~= old end)
+        reload(here, old)
         assert.equal("held", here:get("/try"))
 
         local waiter = here:connect()
@@ -214,8 +219,7 @@ describe("the life of nginx", function ()
         end
         await_waiters(5)
         local old = here:workers()[1]
-        here:signal("HUP")
-        site.await("a new worker answers", function () return tonumber((here:get("/worker"))) ~= old end)
+        reload(here, old)
         assert.is_true(site.alive(old))
         assert.equal(1, lock:unlock())
         for _, waiter in ipairs(waiters) do
@@ -255,8 +259,7 @@ describe("the life of nginx", function ()
         local staying = here:connect()
         local old = worker_of(staying)
         staying:send("/stay")
-        here:signal("HUP")
-        site.await("a new worker answers", function () return tonumber((here:get("/worker"))) ~= old end)
+        reload(here, old)
         here:get("/go")
         staying:receive()
         await_exit(old)

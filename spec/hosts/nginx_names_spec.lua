@@ -26,6 +26,16 @@ local LOCK = [[
 ]]
 
 
+local LOCATIONS = { ["/lock"] = LOCK, ["/capacity"] = CAPACITY }
+
+
+-- A request takes a lock in "my_locks", which has so many bytes afterwards.
+local function assert_takes(here, capacity)
+    assert.equal("0", here:get("/lock?name=my_locks"))
+    assert.equal(capacity, here:get("/capacity?name=my_locks"))
+end
+
+
 -- A plain script beside nginx: what it says.
 local function script(source)
     local text, status = process.run([[
@@ -46,13 +56,9 @@ describe("names in nginx", function ()
 
 
     it("a lock opens our dictionary of the name and size of the lua_shared_dict", function ()
-        local here = site.start {
-            dictionaries = { my_locks = "100k" },
-            locations = { ["/lock"] = LOCK, ["/capacity"] = CAPACITY },
-        }
+        local here = site.start { dictionaries = { my_locks = "100k" }, locations = LOCATIONS }
         assert.equal("none", here:get("/capacity?name=my_locks"))
-        assert.equal("0", here:get("/lock?name=my_locks"))
-        assert.equal("102400", here:get("/capacity?name=my_locks"))
+        assert_takes(here, "102400")
         assert.equal("timeout", here:get("/lock?name=my_locks"))
         assert.falsy(here:log():find("holdfast", 1, true))
     end)
@@ -101,10 +107,9 @@ describe("names in nginx", function ()
             http = [[init_worker_by_lua_block {
                 ngx.shared.my_locks = assert(require("resty.shdict").open("other", { size = "200k" }))
             }]],
-            locations = { ["/lock"] = LOCK, ["/capacity"] = CAPACITY },
+            locations = LOCATIONS,
         }
-        assert.equal("0", here:get("/lock?name=my_locks"))
-        assert.equal("none", here:get("/capacity?name=my_locks"))
+        assert_takes(here, "none")
         assert.equal("true", script [[print(shdict.shared.other:get("key"))]])
     end)
 
@@ -141,10 +146,7 @@ describe("names in nginx", function ()
     end)
 
     it("the smallest size that nginx takes is large enough, and parts of pages do not matter", function ()
-        local here = site.start {
-            dictionaries = { small = "12k", odd = "13001" },
-            locations = { ["/lock"] = LOCK, ["/capacity"] = CAPACITY },
-        }
+        local here = site.start { dictionaries = { small = "12k", odd = "13001" }, locations = LOCATIONS }
         for name, capacity in pairs { small = 12288, odd = 13001 } do
             assert.equal("0", here:get("/lock?name=" .. name))
             assert.is_true(tonumber((here:get("/capacity?name=" .. name))) >= capacity)
@@ -162,10 +164,7 @@ describe("names in nginx", function ()
             hear()
         ]]
         assert.equal("open", keeper:hear())
-        local here = site.start {
-            dictionaries = { my_locks = "100k" },
-            locations = { ["/lock"] = LOCK, ["/capacity"] = CAPACITY },
-        }
+        local here = site.start { dictionaries = { my_locks = "100k" }, locations = LOCATIONS }
         assert.equal("0", here:get("/lock?name=my_locks"))
         assert.equal("timeout", here:get("/lock?name=my_locks"))
         assert.equal("204800", here:get("/capacity?name=my_locks"))
@@ -178,7 +177,7 @@ describe("names in nginx", function ()
         local options = {
             dictionaries = { my_locks = "100k" },
             env = world,
-            locations = { ["/lock"] = LOCK, ["/capacity"] = CAPACITY },
+            locations = LOCATIONS,
         }
         local here = site.start(options)
         assert.equal("0", here:get("/lock?name=my_locks"))
@@ -191,29 +190,23 @@ describe("names in nginx", function ()
         options.dictionaries.my_locks = "200k"
         here:configure(options)
         here:reload()
-        assert.equal("0", here:get("/lock?name=my_locks"))  -- the holder was the old worker
-        assert.equal("102400", here:get("/capacity?name=my_locks"))
+        assert_takes(here, "102400")  -- the holder was the old worker
 
         here:stop()
         beside:kill()
         beside:wait()
         here = site.start(options)
-        assert.equal("0", here:get("/lock?name=my_locks"))
-        assert.equal("204800", here:get("/capacity?name=my_locks"))
+        assert_takes(here, "204800")
         os.execute("rm -rf '" .. world.HOLDFAST_DIR .. "'")
     end)
 
     it("a dictionary that somebody removes is not found any more, until a reload makes it anew", function ()
-        local here = site.start {
-            dictionaries = { my_locks = "100k" },
-            locations = { ["/lock"] = LOCK, ["/capacity"] = CAPACITY },
-        }
+        local here = site.start { dictionaries = { my_locks = "100k" }, locations = LOCATIONS }
         assert.equal("0", here:get("/lock?name=my_locks"))
         assert.equal("true", script [[print(shdict.remove("my_locks"))]])
         assert.equal("dictionary not found", here:get("/lock?name=my_locks"))
         here:reload()
-        assert.equal("0", here:get("/lock?name=my_locks"))
-        assert.equal("102400", here:get("/capacity?name=my_locks"))
+        assert_takes(here, "102400")
     end)
 
     -- As nginx's own dictionaries take them; the last is as long as the name of a file can be.
@@ -230,7 +223,7 @@ describe("names in nginx", function ()
             declared[name] = 12 + 4 * i .. "k"
             capacities[i] = ("%d\n"):format((12 + 4 * i) * 1024)
         end
-        local here = site.start { dictionaries = declared, locations = { ["/lock"] = LOCK, ["/capacity"] = CAPACITY } }
+        local here = site.start { dictionaries = declared, locations = LOCATIONS }
         finally(function ()
             for _, name in ipairs(NAMES) do
                 require("resty.shdict").remove(name)

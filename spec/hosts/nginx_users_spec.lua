@@ -60,11 +60,15 @@ describe("workers that are www-data under a master that is root", function ()
     end
 
 
+    local function assert_locks(connections)
+        assert.equal("0", connections[1]:get("/lock"))
+        assert.equal("timeout", connections[2]:get("/lock"))
+    end
+
+
     it("need no set-up: they have a directory of their own", function ()
         local here = start { workers = 2, locations = {} }
-        local each = here:connect_to_each(2)
-        assert.equal("0", each[1]:get("/lock"))
-        assert.equal("timeout", each[2]:get("/lock"))
+        assert_locks(here:connect_to_each(2))
         assert.equal("700 www-data", output("stat -c '%a %U' " .. default))
     end)
 
@@ -76,9 +80,7 @@ describe("workers that are www-data under a master that is root", function ()
             }]],
             locations = { ["/lock"] = "local elapsed, err = lock:lock('key') ngx.print(elapsed or err)" },
         }
-        local each = here:connect_to_each(2)
-        assert.equal("0", each[1]:get("/lock"))
-        assert.equal("timeout", each[2]:get("/lock"))
+        assert_locks(here:connect_to_each(2))
         assert.equal("700 www-data", output("stat -c '%a %U' " .. default))
     end)
 
@@ -121,8 +123,7 @@ describe("workers that are www-data under a master that is root", function ()
         local each = here:connect_to_each(2)
         assert.equal("2", each[1]:get("/incr"))
         assert.equal("3", each[2]:get("/incr"))
-        assert.equal("0", each[1]:get("/lock"))
-        assert.equal("timeout", each[2]:get("/lock"))
+        assert_locks(each)
         here:reload()
         assert.equal("2", here:get("/incr"))  -- init_by_lua has set it to 1
         os.execute("rm -rf " .. world)

@@ -134,30 +134,28 @@ function _M.with_common(common, locations)
 end
 
 
-local function locations_of(options)
+-- A line of the configuration for each pair of a table, by the function.
+local function lines_of(pairs_of, line_of)
     local lines = {}
-    for path, location in pairs(options.locations or {}) do
-        lines[#lines + 1] = "location = " .. path .. " {\n" .. phases(location) .. "\n}"
-    end
-    return table.concat(lines, "\n")
-end
-
-
-local function dictionaries_of(options)
-    local lines = {}
-    for name, size in pairs(options.dictionaries or {}) do
-        lines[#lines + 1] = ('lua_shared_dict "%s" %s;'):format(name:gsub('[\\"]', "\\%0"), size)
+    for key, value in pairs(pairs_of or {}) do
+        lines[#lines + 1] = line_of(key, value)
     end
     return table.concat(lines, "\n  ")
 end
 
 
-local function listen_of(options)
-    local lines = {}
-    for _, address in ipairs(options.listen or {}) do
-        lines[#lines + 1] = "listen " .. address .. ";"
-    end
-    return table.concat(lines, "\n    ")
+local function location_line(path, location)
+    return "location = " .. path .. " {\n" .. phases(location) .. "\n}"
+end
+
+
+local function dictionary_line(name, size)
+    return ('lua_shared_dict "%s" %s;'):format(name:gsub('[\\"]', "\\%0"), size)
+end
+
+
+local function listen_line(_, address)
+    return "listen " .. address .. ";"
 end
 
 
@@ -175,9 +173,9 @@ local function configuration(self, options)
         stream = options.stream and ('stream {\n  lua_package_path "%s/lua/?.lua;;";\n  %s\n}'):format(
             self.copy or shell.output("pwd"), options.stream) or "",
         server = options.server or "",
-        listen = listen_of(options),
-        dictionaries = dictionaries_of(options),
-        locations = locations_of(options),
+        listen = lines_of(options.listen, listen_line),
+        dictionaries = lines_of(options.dictionaries, dictionary_line),
+        locations = lines_of(options.locations, location_line),
     })
 end
 
