@@ -1,45 +1,20 @@
 -- A lock that waits without stopping anybody else: lua-resty-lock for any LuaJIT process. Manual: docs/resty.lock.md.
 
-local task_ids = require "resty.holdfast.tasks.task_ids"
 local core = require "resty.holdfast.core"
-local acquire = require "resty.holdfast.lock.acquire"
 local ffi = require "ffi"
-local lease_pool = require "resty.holdfast.lock.lease_pool"
-local held_lock = require "resty.holdfast.lock.held_lock"
-local renewal = require "resty.holdfast.lock.renewal"
-local refs = require "resty.holdfast.lock.refs"
-local options = require "resty.holdfast.lock.options"
-local with = require "resty.holdfast.lock.with"
-local shdict = require "resty.shdict"
-
-local C = core.C
-local can_renew = renewal.can_renew
-local error = error
-local find_dict = shdict.find
 local getenv = require("resty.holdfast.ffi.environment").get
-local give_back = lease_pool.give_back
-local hold = lease_pool.hold
-local key_string = core.key_string
-local min = math.min
-local read_call = options.read_call
-local reason = core.reason
-local setmetatable = setmetatable
-local settle = acquire.settle
-local take_grant = lease_pool.take
-local type = type
-local vacate = require("resty.holdfast.lock.scopes").vacate
-local wait_for = acquire.wait_for
-local waiting = require "resty.holdfast.wait.wait"
-local wrong_receiver = held_lock.wrong_receiver
+local held_lock = require "resty.holdfast.lock.held_lock"
+local options = require "resty.holdfast.lock.options"
+local refs = require "resty.holdfast.lock.refs"
+local shdict = require "resty.shdict"
+local take = require("resty.holdfast.lock.acquire").take
 
-local BUSY = core.BUSY
-local CANNOT_RENEW = renewal.CANNOT_RENEW
+local error, min, pairs, setmetatable, type = error, math.min, pairs, setmetatable, type
+local find_dict = shdict.find
+local free_key, new_lock = held_lock.free_key, held_lock.new
+local read_call = options.read_call
+
 local DEFAULT_SETTINGS = options.DEFAULT_SETTINGS
-local LOCKED = core.LOCKED
-local NOBODY = task_ids.NOBODY
-local OK = core.OK
-local SYSTEM = core.SYSTEM
-local TIMEOUT = core.TIMEOUT
 
 local _M = { _VERSION = core.version }
 local mt = { __index = _M }
@@ -96,17 +71,7 @@ function _M.new(class, dict_name, opts)
         times, settings = options.read_new(opts, NEW_OPTIONS, DEFAULTS)
         exptime, timeout, step, ratio, max_step = clamp(times)
     end
-    local self = setmetatable({
-        cdata = false,
-        dict = dict,
-        timeout = timeout,
-        exptime = exptime,
-        step = step,
-        ratio = ratio,
-        max_step = max_step,
-        settings = settings,
-        key = nil,  -- leaves room for it: a table that grows with its first lock costs three times as much
-    }, mt)
+    local self = setmetatable(new_lock(dict, settings, exptime, timeout, step, ratio, max_step), mt)
     if DEBUG then
         -- Not by an initialiser: that costs three times as much.
         local dict_ref = ffi.new(dict_ref_type)
@@ -117,46 +82,13 @@ function _M.new(class, dict_name, opts)
 end
 
 
--- The key as a string. false is nil here, as in the original.
-local function lock_key(key)
-    if not key then
-        return nil, "nil key"
-    end
-    return key_string(key)
-end
-
-
-local function wait_for_lock(self, handle, key, exptime, timeout, step, certain, why)
-    return wait_for(self, {
-        handle = handle,
-        key = key,
-        exptime = exptime,
-        timeout = timeout,
-        certain = certain,
-        fair = self.settings.fair,
-        why = why,
-        step = step,
-        ratio = self.ratio,
-        max_step = self.max_step,
-    })
-end
-
-
--- What is no lock object has no field cdata. The methods look for it themselves, because where Lua is interpreted one
--- more call shows in the time of a lock. For the same reason there are two of this one. `certain`: the caller will
--- release the lock.
+-- `certain`: the caller will release the lock.
 local function locker(certain)
     return function (self, key, opts)
-        if type(self) ~= "table" or self.cdata == nil then
-            wrong_receiver(self, "lock")
-        end
         local err
-        key, err = lock_key(key)
+        key, err = free_key(self, key, "lock")
         if not key then
             return nil, err
-        end
-        if self.cdata and not vacate(self) then
-            return nil, "locked"
         end
         local exptime, timeout, step, why = self.exptime, self.timeout, self.step, nil
         if opts then
@@ -168,33 +100,7 @@ local function locker(certain)
                 step = min(step, timeout)
             end
         end
-
-        local settings = self.settings
-        if settings.renew and exptime > 0 and not can_renew() then
-            return nil, CANNOT_RENEW
-        end
-        local task_id = settings.holder
-        if not task_id or certain and task_id ~= NOBODY then
-            task_id = task_ids.current or task_ids.get()
-        end
-        local handle = self.dict[1]
-        local grant = take_grant(handle, key)
-        local code = C.holdfast_lock_try(handle, key, #key, exptime, task_id, settings.fair, grant.lease)
-        if code == OK then
-            if why or settings.watched then
-                settle(self, grant, task_id, handle, key, exptime, why)
-            else
-                hold(grant, task_id)
-                self.cdata = grant
-            end
-            self.key = key
-            return 0
-        end
-        give_back(grant)
-        if code ~= LOCKED and code ~= TIMEOUT and (timeout <= 0 or (code ~= SYSTEM and code ~= BUSY)) then
-            return nil, reason(code)
-        end
-        return wait_for_lock(self, handle, key, exptime, timeout, step, certain, why)
+        return take(self, key, nil, certain, exptime, why, timeout, step)
     end
 end
 
@@ -202,63 +108,28 @@ _M.lock = locker(false)
 
 
 function _M.trylock(self, key, opts)
-    if type(self) ~= "table" or self.cdata == nil then
-        wrong_receiver(self, "trylock")
-    end
     local err
-    key, err = lock_key(key)
+    key, err = free_key(self, key, "trylock")
     if not key then
         return nil, err
     end
-    if self.cdata and not vacate(self) then
-        return nil, "locked"
-    end
-    local exptime, why = self.exptime, nil
+    local exptime, why, _
     if opts then
-        local given_exptime, _
-        given_exptime, _, why = read_call(opts, "trylock", TRYLOCK_OPTIONS)
-        exptime = given_exptime or exptime
+        exptime, _, why = read_call(opts, "trylock", TRYLOCK_OPTIONS)
     end
-
-    local settings = self.settings
-    if settings.renew and exptime > 0 and not can_renew() then
-        return nil, CANNOT_RENEW
-    end
-    local handle = self.dict[1]
-    local grant = take_grant(handle, key)
-    local task_id = settings.holder or task_ids.current or task_ids.get()
-    local code = C.holdfast_lock_try(handle, key, #key, exptime, task_id, settings.fair, grant.lease)
-    if code == LOCKED and waiting.find_gone() then
-        code = C.holdfast_lock_try(handle, key, #key, exptime, task_id, settings.fair, grant.lease)
-    end
-    if code == OK then
-        if why or settings.watched then
-            settle(self, grant, task_id, handle, key, exptime, why)
-        else
-            hold(grant, task_id)
-            self.cdata = grant
-        end
-        self.key = key
+    local taken
+    taken, err = take(self, key, nil, false, exptime or self.exptime, why)
+    if taken then
         return true
     end
-    give_back(grant)
-    if code == LOCKED then
-        return nil, "held"
-    end
-    return nil, reason(code)
+    return nil, err
 end
 
 
-_M.unlock = held_lock.unlock
-_M.expire = held_lock.expire
-_M.token = held_lock.token
-_M.remaining = held_lock.remaining
-_M.valid = held_lock.valid
-_M.hand_over = held_lock.hand_over
-_M.with = with.method("with", locker(true), WITH_OPTIONS)
-_M.holder = held_lock.holder
-_M.holders = held_lock.holders
-_M.waiters = held_lock.waiters
+for name, method in pairs(held_lock.methods) do
+    _M[name] = method
+end
+_M.with = held_lock.with("with", locker(true), WITH_OPTIONS)
 _M.wait = require("resty.holdfast.lock.watch").wait
 
 

@@ -2,48 +2,26 @@
 
 local acquire = require "resty.holdfast.lock.acquire"
 local core = require "resty.holdfast.core"
+local held_lock = require "resty.holdfast.lock.held_lock"
 local lease_pool = require "resty.holdfast.lock.lease_pool"
-local holders = require "resty.holdfast.lock.lock_info"
+local lock_info = require "resty.holdfast.lock.lock_info"
 local options = require "resty.holdfast.lock.options"
 local shdict = require "resty.shdict"
-local traceback = require "resty.holdfast.tasks.traceback"
+local with = require "resty.holdfast.lock.with"
 
-local C = core.C
-local check_max = require("resty.holdfast.lock.held_lock").check_max
-local count_waiters = holders.count_waiters
-local describe = core.describe
-local empty = lease_pool.empty
-local enter = core.enter
-local enter_scope = require("resty.holdfast.lock.scopes").enter
-local error = error
-local find_all = holders.find_all
-local find_holder = holders.find
-local getmetatable = getmetatable
-local give_back = lease_pool.give_back
-local hold = lease_pool.hold
-local is_duration = core.is_duration
-local key_string = core.key_string
-local leave = core.leave
-local leave_scope = require("resty.holdfast.lock.scopes").leave
-local max = math.max
-local note = traceback.note
+local C, describe, enter, leave, reason = core.C, core.describe, core.enter, core.leave, core.reason
+local count_waiters, find_all, find_holder = lock_info.count_waiters, lock_info.find_all, lock_info.find
+local empty, give_back, hold, take_grant = lease_pool.empty, lease_pool.give_back, lease_pool.hold, lease_pool.take
+local error, getmetatable, max, setmetatable = error, getmetatable, math.max, setmetatable
+local is_duration, key_string = core.is_duration, core.key_string
 local read_call = options.read_call
-local reason = core.reason
-local setmetatable = setmetatable
-local take_grant = lease_pool.take
-local tonumber = tonumber
-local type = type
-local xpcall = xpcall
+local tonumber, type = tonumber, type
 
-local BUSY = core.BUSY
+local BUSY, LOCKED, OK, TIMEOUT = core.BUSY, core.LOCKED, core.OK, core.TIMEOUT
 local INFINITY = math.huge
-local LOCKED = core.LOCKED
 -- Any coroutine may post a permit.
 local NOBODY = require("resty.holdfast.tasks.task_ids").NOBODY
-local OK = core.OK
-local SYSTEM = core.SYSTEM
 local SEMAPHORE = core.SEMAPHORE
-local TIMEOUT = core.TIMEOUT
 
 local _M = { _VERSION = core.version }
 local mt = { __index = _M }
@@ -91,7 +69,7 @@ local function check_timeout(timeout, method)
 end
 
 
--- `why`, if there is no memory for it, is not told to anybody.
+-- `why` is not told to anybody if there is no memory for it.
 local function keep(self, key, grant, why)
     hold(grant, NOBODY)
     if why then
@@ -109,50 +87,19 @@ end
 
 
 local function wait_for(self, handle, key, exptime, timeout, why)
-    local elapsed, grant, keys = acquire.wait({
-        handle = handle,
-        key = key,
-        kind = SEMAPHORE,
-        want = 1,
-        total = self.permits,
-        exptime = exptime,
-        timeout = timeout,
-        holder = NOBODY,
-        fair = self.settings.fair,
-        step = self.step,
-        ratio = self.ratio,
-        max_step = self.max_step,
-    }, self.settings)
+    local request = acquire.new_request(self, handle, key, exptime, timeout, self.step)
+    request.kind, request.want, request.total = SEMAPHORE, 1, self.permits
+    request.holder = NOBODY
+    local elapsed, grant, keys = acquire.wait(request, self.settings)
     if not elapsed then
-        if keys then
-            return nil, grant, keys
-        end
-        return nil, grant
+        return acquire.refused(grant, keys)
     end
     keep(self, key, grant, why)
     return true
 end
 
 
--- Takes a permit.
-local function take(self, key, exptime, timeout, why)
-    local handle = self.dict[1]
-    local grant = take_grant(handle, key)
-    local code = C.holdfast_permits_try(handle, key, #key, SEMAPHORE, 1, self.permits, exptime, NOBODY,
-                                        self.settings.fair, grant.lease)
-    if code == OK then
-        keep(self, key, grant, why)
-        return true
-    end
-    give_back(grant)
-    if code ~= LOCKED and code ~= TIMEOUT and (timeout <= 0 or (code ~= SYSTEM and code ~= BUSY)) then
-        return nil, reason(code)
-    end
-    return wait_for(self, handle, key, exptime, timeout, why)
-end
-
-
--- A number in place of the options is a timeout.
+-- Takes a permit. A number in place of the options is a timeout.
 function _M.wait(self, key, opts)
     check_receiver(self, "wait")
     local exptime, timeout, why, err
@@ -166,7 +113,20 @@ function _M.wait(self, key, opts)
     if not key then
         return nil, err
     end
-    return take(self, key, exptime or self.exptime, timeout or self.timeout, why)
+    exptime, timeout = exptime or self.exptime, timeout or self.timeout
+    local handle = self.dict[1]
+    local grant = take_grant(handle, key)
+    local code = C.holdfast_permits_try(handle, key, #key, SEMAPHORE, 1, self.permits, exptime, NOBODY,
+                                        self.settings.fair, grant.lease)
+    if code == OK then
+        keep(self, key, grant, why)
+        return true
+    end
+    give_back(grant)
+    if acquire.is_final(code, timeout) then
+        return nil, reason(code)
+    end
+    return wait_for(self, handle, key, exptime, timeout, why)
 end
 
 
@@ -248,7 +208,7 @@ end
 
 function _M.holders(self, key, max_count)
     check_receiver(self, "holders")
-    max_count = check_max(max_count)
+    max_count = held_lock.check_max(max_count)
     return find_all(self.dict[1], key, max_count)
 end
 
@@ -259,47 +219,18 @@ function _M.waiters(self, key)
 end
 
 
-local function posted(self, key, scope, ok, ...)
-    if scope then
-        leave_scope(scope)
-    end
-    self:post(key)
-    if not ok then
-        error((...), 0)
-    end
-    return ...
-end
-
-
-local function run_with_permit(self, key, opts, fn, ...)
-    local ok, err, keys = self:wait(key, opts)
-    if not ok then
-        if keys then
-            return nil, err, keys
+_M.with = with.method("with", {
+    check = check_receiver,
+    check_options = function (opts, method)
+        if type(opts) == "table" then
+            return read_call(opts, method, CALL_OPTIONS)
         end
-        return nil, err
-    end
-    return posted(self, key, enter_scope(self, self.post, key), xpcall(fn, note, ...))
-end
-
-
--- with(key, fn, ...) or with(key, opts, fn, ...)
-function _M.with(self, key, ...)
-    check_receiver(self, "with")
-    local opts, fn = ...
-    if type(opts) == "function" then
-        return run_with_permit(self, key, nil, ...)
-    end
-    if type(opts) == "table" then
-        read_call(opts, "with", CALL_OPTIONS)
-    else
-        check_timeout(opts, "with")
-    end
-    if type(fn) ~= "function" then
-        error("bad function to with: function expected, got " .. type(fn), 2)
-    end
-    return run_with_permit(self, key, ...)
-end
+        return check_timeout(opts, method)
+    end,
+    take = function (self, key, opts) return self:wait(key, opts) end,
+    keep = function (_, key) return key end,
+    give_back = function (self, key) self:post(key) end,
+})
 
 
 return _M

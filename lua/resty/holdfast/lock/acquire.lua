@@ -1,23 +1,58 @@
--- Waits for what somebody else holds, or what a stopped process keeps from being looked at.
+-- Takes locks and permits: one attempt, then a wait for what another holds, or for a process that is stopped inside the
+-- dictionary.
 
-local task_ids = require "resty.holdfast.tasks.task_ids"
 local core = require "resty.holdfast.core"
-local lease_pool = require "resty.holdfast.lock.lease_pool"
 local hosts = require "resty.holdfast.host"
+local lease_pool = require "resty.holdfast.lock.lease_pool"
 local renewal = require "resty.holdfast.lock.renewal"
+local task_ids = require "resty.holdfast.tasks.task_ids"
 local waiting = require "resty.holdfast.wait.wait"
 
-local C = core.C
-local give_back = lease_pool.give_back
-local hold = lease_pool.hold
-local take_grant = lease_pool.take
+local C, reason = core.C, core.reason
+local can_renew = renewal.can_renew
+local give_back, hold, take_grant = lease_pool.give_back, lease_pool.hold, lease_pool.take
 
-local OK = core.OK
+local ALL_PERMITS, RWLOCK = core.ALL_PERMITS, core.RWLOCK
+local BUSY, LOCKED, OK, SYSTEM, TIMEOUT = core.BUSY, core.LOCKED, core.OK, core.SYSTEM, core.TIMEOUT
+local NOBODY = task_ids.NOBODY
 
 local _M = {}
 
 
--- For one that does not wait, and who has been refused.
+-- What a method returns that has taken nothing: after a deadlock its keys as well.
+local function refused(err, keys)
+    if keys then
+        return nil, err, keys
+    end
+    return nil, err
+end
+_M.refused = refused
+
+
+-- Whether the code of an attempt ends it: waiting would not help, or is not allowed.
+local function is_final(code, timeout)
+    return code ~= LOCKED and code ~= TIMEOUT and (timeout <= 0 or (code ~= SYSTEM and code ~= BUSY))
+end
+_M.is_final = is_final
+
+
+-- wait/wait.lua says what a request is. An object has its defaults.
+local function new_request(self, handle, key, exptime, timeout, step)
+    return {
+        handle = handle,
+        key = key,
+        exptime = exptime,
+        timeout = timeout,
+        fair = self.settings.fair,
+        step = step,
+        ratio = self.ratio,
+        max_step = self.max_step,
+    }
+end
+_M.new_request = new_request
+
+
+-- The second attempt of a caller that does not wait: what is free may be kept for a waiter that is gone.
 local function attempt(request, settings)
     if not waiting.find_gone() then
         return nil, "timeout"
@@ -32,8 +67,8 @@ local function attempt(request, settings)
 end
 
 
--- As the object's settings say: the seconds waited; nil and the reason, after a deadlock its keys.
-function _M.wait_by(host, request, settings, lease)
+-- Waits as the object's settings say: the seconds waited; nil and the reason, after a deadlock its keys.
+local function wait_by(host, request, settings, lease)
     if settings.wait == "wake" then
         local elapsed, err, keys = waiting.wake(host, request, lease)
         if elapsed or err then
@@ -42,13 +77,11 @@ function _M.wait_by(host, request, settings, lease)
     end
     return waiting.poll(host, request, lease)
 end
+_M.wait_by = wait_by
 
-local wait_by = _M.wait_by
 
-
--- The seconds waited and the grant, which is the caller's to release; nil and the reason, after a deadlock its keys.
--- waiting.lua says what a request is, options.lua what settings are. Where the request names no holder, it is named as
--- task_ids.lua says; not before, as only who waits is sure to have a host that is known.
+-- The seconds waited and the grant, which is the caller's to release; nil and the reason, after a deadlock its keys. If
+-- the request names no holder, it is named here, as task_ids.lua says: the host of a caller that waits is known by now.
 function _M.wait(request, settings)
     if request.timeout <= 0 then
         return attempt(request, settings)
@@ -63,47 +96,92 @@ function _M.wait(request, settings)
     elapsed, err, keys = wait_by(host, request, settings, grant.lease)
     if not elapsed then
         give_back(grant)
-        if keys then
-            return nil, err, keys
-        end
-        return nil, err
+        return refused(err, keys)
     end
     return elapsed, grant
 end
 
 
--- The grant is the object's from now on; the library has named `task_id` its holder. `why` is lost without memory
--- for it.
-function _M.settle(self, grant, task_id, handle, key, exptime, why)
+-- The grant is the object's from now on; the library has named `task_id` its holder.
+local function settle(self, grant, task_id, key, exptime, why)
     hold(grant, task_id)
     self.cdata, self.key = grant, key
     if self.settings.watched then
         renewal.begin(self, exptime)
     end
-    if why then
-        C.holdfast_lock_explain(handle, key, #key, grant.lease, why, #why)
+    if why then  -- not told to anybody if there is no memory for it
+        C.holdfast_lock_explain(grant.dict, key, #key, grant.lease, why, #why)
     end
 end
 
 
--- As wait, for an object that holds one thing at a time.
-function _M.wait_for(self, request)
+-- No tail calls: those of C functions are not compiled.
+local function try(handle, key, want, exptime, task_id, fair, lease)
+    local code
+    if want then
+        code = C.holdfast_permits_try(handle, key, #key, RWLOCK, want, ALL_PERMITS, exptime, task_id, fair, lease)
+    else
+        code = C.holdfast_lock_try(handle, key, #key, exptime, task_id, fair, lease)
+    end
+    return code
+end
+
+
+local function wait_for(self, request, want, certain, why)
+    request.certain = certain
+    if want then
+        request.kind, request.want, request.total = RWLOCK, want, ALL_PERMITS
+    end
     local elapsed, grant, keys = _M.wait(request, self.settings)
     if not elapsed then
-        if keys then
-            return nil, grant, keys
-        end
-        return nil, grant
+        return refused(grant, keys)
     end
+    local key = request.key
     if self.cdata then
         -- Another coroutine got a lock with this object meanwhile.
-        local key = request.key
         C.holdfast_unlock(request.handle, key, #key, grant.lease)
         give_back(grant)
         return nil, "locked"
     end
-    _M.settle(self, grant, request.holder, request.handle, request.key, request.exptime, request.why)
+    settle(self, grant, request.holder, key, request.exptime, why)
     return elapsed
+end
+
+
+-- For an object that holds one thing at a time: takes the lock of the key, or `want` permits of its rwlock. Without a
+-- timeout it does not wait. `certain`: the caller will release it. The seconds waited; nil and the reason, after a
+-- deadlock its keys.
+function _M.take(self, key, want, certain, exptime, why, timeout, step)
+    local settings = self.settings
+    if settings.renew and exptime > 0 and not can_renew() then
+        return nil, renewal.CANNOT_RENEW
+    end
+    local task_id = settings.holder
+    if not task_id or certain and task_id ~= NOBODY then
+        task_id = task_ids.current or task_ids.get()
+    end
+    local handle = self.dict[1]
+    local grant = take_grant(handle, key)
+    local code = try(handle, key, want, exptime, task_id, settings.fair, grant.lease)
+    if code == LOCKED and not timeout and waiting.find_gone() then
+        code = try(handle, key, want, exptime, task_id, settings.fair, grant.lease)
+    end
+    if code == OK then
+        if why or settings.watched then
+            settle(self, grant, task_id, key, exptime, why)
+        else
+            hold(grant, task_id)
+            self.cdata, self.key = grant, key
+        end
+        return 0
+    end
+    give_back(grant)
+    if code == LOCKED and not timeout then
+        return nil, "held"
+    elseif not timeout or is_final(code, timeout) then
+        return nil, reason(code)
+    end
+    return wait_for(self, new_request(self, handle, key, exptime, timeout, step), want, certain, why)
 end
 
 

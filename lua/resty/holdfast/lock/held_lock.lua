@@ -2,56 +2,89 @@
 -- time, by the grant in its field `cdata`, which is false when it holds none.
 
 local core = require "resty.holdfast.core"
-local lease_pool = require "resty.holdfast.lock.lease_pool"
 local hand_over = require "resty.holdfast.lock.hand_over"
-local holders = require "resty.holdfast.lock.lock_info"
-local renewal = require "resty.holdfast.lock.renewal"
+local lease_pool = require "resty.holdfast.lock.lease_pool"
+local lock_info = require "resty.holdfast.lock.lock_info"
+local options = require "resty.holdfast.lock.options"
 local refs = require "resty.holdfast.lock.refs"
+local renewal = require "resty.holdfast.lock.renewal"
+local vacate = require("resty.holdfast.lock.scopes").vacate
+local with = require "resty.holdfast.lock.with"
 
-local C = core.C
-local count_waiters = holders.count_waiters
-local describe = core.describe
-local empty = lease_pool.empty
-local enter = core.enter
-local error = error
-local find_all = holders.find_all
-local find_holder = holders.find
-local finish = renewal.finish
-local is_duration = core.is_duration
-local leave = core.leave
-local loss = renewal.loss
-local lost = renewal.lost
-local memo = refs.memo
-local read_time = require("resty.holdfast.lock.options").read_time
-local reason = core.reason
-local restart = renewal.restart
-local tonumber = tonumber
-local type = type
-local used = hand_over.used
+local C, enter, leave, reason = core.C, core.enter, core.leave, core.reason
+local count_waiters, find_all, find_holder = lock_info.count_waiters, lock_info.find_all, lock_info.find
+local describe, is_duration, key_string = core.describe, core.is_duration, core.key_string
+local empty, memo, used = lease_pool.empty, refs.memo, hand_over.used
+local error, tonumber, type = error, tonumber, type
+local finish, loss, lost, restart = renewal.finish, renewal.loss, renewal.lost, renewal.restart
+local read_call, read_time = options.read_call, options.read_time
 
-local BUSY = core.BUSY
-local DEFAULT_MAX = holders.DEFAULT_MAX
-local INFINITY = math.huge
-local NOT_FOUND = core.NOT_FOUND
-local NOT_OWNER = core.NOT_OWNER
-local OK = core.OK
-local REMOVED = core.REMOVED
-local TIMEOUT = core.TIMEOUT
+local BUSY, NOT_FOUND, NOT_OWNER = core.BUSY, core.NOT_FOUND, core.NOT_OWNER
+local OK, REMOVED, TIMEOUT = core.OK, core.REMOVED, core.TIMEOUT
+local INFINITY, KEY_MAX = math.huge, core.KEY_MAX
 
-local _M = {}
+local methods = {}
+
+local _M = { methods = methods }
 
 
--- The line to blame is the one that called the method.
-function _M.wrong_receiver(self, method)
-    error("bad receiver of " .. method .. ": a lock object expected, got " .. describe(self) .. "; call it as obj:"
-          .. method .. "(...)", 3)
+-- A new object that holds nothing.
+function _M.new(dict, settings, exptime, timeout, step, ratio, max_step)
+    return {
+        cdata = false,
+        dict = dict,
+        timeout = timeout,
+        exptime = exptime,
+        step = step,
+        ratio = ratio,
+        max_step = max_step,
+        settings = settings,
+        key = nil,  -- leaves room for it: a table that grows with its first lock costs three times as much
+    }
 end
 
-local wrong_receiver = _M.wrong_receiver
+
+local function bad_receiver(self, method)
+    error("bad receiver of " .. method .. ": a lock object expected, got " .. describe(self) .. "; call it as obj:"
+          .. method .. "(...)", 4)
+end
+
+
+-- What is no lock object has no field cdata. The line to blame is the one that called the method.
+function _M.check(self, method)
+    if type(self) ~= "table" or self.cdata == nil then
+        bad_receiver(self, method)
+    end
+end
+
+local check = _M.check
+
+
+-- The key, as a string, that the object is to take; nil and the reason. An object that holds something takes nothing.
+-- false is nil here, as in lua-resty-lock.
+function _M.free_key(self, key, method)
+    if type(self) ~= "table" or self.cdata == nil then
+        bad_receiver(self, method)
+    end
+    if type(key) ~= "string" or key == "" or #key > KEY_MAX then
+        local err
+        key, err = key_string(key or nil)
+        if not key then
+            return nil, err
+        end
+    end
+    if self.cdata and not vacate(self) then
+        return nil, "locked"
+    end
+    return key
+end
 
 
 -- The grant of an object and its key. None where the collector was there first: in a finaliser that has the object.
-local function held_by(self)
+local function held_by(self, method)
+    if type(self) ~= "table" or self.cdata == nil then
+        bad_receiver(self, method)
+    end
     local grant = self.cdata
     if grant then
         local key_id = grant.key_id
@@ -65,11 +98,8 @@ end
 _M.held_by = held_by
 
 
-function _M.unlock(self)
-    if type(self) ~= "table" or self.cdata == nil then
-        wrong_receiver(self, "unlock")
-    end
-    local grant, key = held_by(self)
+function methods.unlock(self)
+    local grant, key = held_by(self, "unlock")
     if not grant then
         return nil, "unlocked"
     end
@@ -103,11 +133,8 @@ end
 _M.failure = failure
 
 
-function _M.expire(self, time)
-    if type(self) ~= "table" or self.cdata == nil then
-        wrong_receiver(self, "expire")
-    end
-    local grant, key = held_by(self)
+function methods.expire(self, time)
+    local grant, key = held_by(self, "expire")
     if not grant then
         return nil, "unlocked"
     end
@@ -129,11 +156,8 @@ function _M.expire(self, time)
 end
 
 
-function _M.hand_over(self)
-    if type(self) ~= "table" or self.cdata == nil then
-        wrong_receiver(self, "hand_over")
-    end
-    local grant, key = held_by(self)
+function methods.hand_over(self)
+    local grant, key = held_by(self, "hand_over")
     if not grant then
         return nil, "unlocked"
     end
@@ -145,11 +169,8 @@ function _M.hand_over(self)
 end
 
 
-function _M.token(self)
-    if type(self) ~= "table" or self.cdata == nil then
-        wrong_receiver(self, "token")
-    end
-    local grant, key = held_by(self)
+function methods.token(self)
+    local grant, key = held_by(self, "token")
     if not grant then
         return nil, "unlocked"
     end
@@ -159,8 +180,8 @@ end
 
 
 -- Seconds that the lock which is held has left; nil and the reason.
-local function time_left(self)
-    local grant, key = held_by(self)
+local function time_left(self, method)
+    local grant, key = held_by(self, method)
     if not grant then
         return nil, "unlocked"
     end
@@ -176,27 +197,20 @@ local function time_left(self)
 end
 
 
-function _M.remaining(self)
-    if type(self) ~= "table" or self.cdata == nil then
-        wrong_receiver(self, "remaining")
-    end
-    return time_left(self)
+function methods.remaining(self)
+    return time_left(self, "remaining")
 end
 
 
-function _M.valid(self)
-    if type(self) ~= "table" or self.cdata == nil then
-        wrong_receiver(self, "valid")
-    end
-    return time_left(self) ~= nil
+function methods.valid(self)
+    check(self, "valid")
+    return time_left(self, "valid") ~= nil
 end
 
 
 -- Who holds the lock of a key, whichever object took it; nil if nobody does.
-function _M.holder(self, key)
-    if type(self) ~= "table" or self.cdata == nil then
-        wrong_receiver(self, "holder")
-    end
+function methods.holder(self, key)
+    check(self, "holder")
     return find_holder(self.dict[1], key or nil)
 end
 
@@ -204,7 +218,7 @@ end
 -- How many of those that are told of: a whole number.
 function _M.check_max(max)
     if max == nil then
-        return DEFAULT_MAX
+        return lock_info.DEFAULT_MAX
     end
     if type(max) ~= "number" or not (max >= 0 and max < INFINITY) or max % 1 ~= 0 then
         error("bad max to holders: a whole number, 0 or more, expected, got " .. describe(max), 3)
@@ -212,25 +226,51 @@ function _M.check_max(max)
     return max
 end
 
-local check_max = _M.check_max
-
 
 -- All of them.
-function _M.holders(self, key, max)
-    if type(self) ~= "table" or self.cdata == nil then
-        wrong_receiver(self, "holders")
-    end
-    max = check_max(max)
+function methods.holders(self, key, max)
+    check(self, "holders")
+    max = _M.check_max(max)
     return find_all(self.dict[1], key or nil, max)
 end
 
 
 -- How many wait for what is under a key.
-function _M.waiters(self, key)
-    if type(self) ~= "table" or self.cdata == nil then
-        wrong_receiver(self, "waiters")
-    end
+function methods.waiters(self, key)
+    check(self, "waiters")
     return count_waiters(self.dict[1], key or nil)
+end
+
+
+-- Of the object only what `with` has taken: the function may have unlocked it, and locked another key.
+local function give_back(self, token)
+    local grant = self.cdata
+    if grant and tonumber(grant.lease.sequence) == token then
+        self:unlock()
+    end
+end
+
+
+local function keep(self)
+    local token = tonumber(self.cdata.lease.sequence)
+    hand_over.keep(self, token)
+    return token
+end
+
+
+-- The method `with` of an object that takes its lock by take(self, key, opts).
+function _M.with(name, take, known)
+    return with.method(name, {
+        check = check,
+        check_options = function (opts, method)
+            if opts ~= nil then
+                return read_call(opts, method, known)
+            end
+        end,
+        take = take,
+        keep = keep,
+        give_back = give_back,
+    })
 end
 
 

@@ -23,8 +23,17 @@ local open = {}
 local sweep = { due = false }
 
 
-local function close(scope)
+local function leave(scope)
+    local owner = scope.owner
     open[scope] = nil
+    if owner.scope == scope then
+        owner.scope = nil
+    end
+end
+
+
+local function close(scope)
+    leave(scope)
     scope.give_back(scope.owner, scope.what)
 end
 
@@ -68,17 +77,12 @@ local function enter(owner, give_back, what)
     end
     local scope = { owner = owner, give_back = give_back, what = what, co = co, use = runner.use_of(co) }
     open[scope] = true
+    owner.scope = scope
     if not sweep.due then
         sweep.due = true
         add_job(sweep, C.holdfast_now() + LOOK_EVERY)
     end
     return scope
-end
-
-
--- The function has returned.
-local function leave(scope)
-    open[scope] = nil
 end
 
 

@@ -1,34 +1,20 @@
--- Locks that are held while a function runs.
+-- What is held while a function runs: the method `with` of locks, rwlocks and semaphores.
 
-local enter_scope = require("resty.holdfast.lock.scopes").enter
-local error = error
-local keep = require("resty.holdfast.lock.hand_over").keep
-local leave_scope = require("resty.holdfast.lock.scopes").leave
-local read_call = require("resty.holdfast.lock.options").read_call
 local note = require("resty.holdfast.tasks.traceback").note
-local tonumber = tonumber
-local type = type
-local wrong_receiver = require("resty.holdfast.lock.held_lock").wrong_receiver
-local xpcall = xpcall
+local refused = require("resty.holdfast.lock.acquire").refused
+local scopes = require "resty.holdfast.lock.scopes"
+
+local enter_scope, leave_scope = scopes.enter, scopes.leave
+local error, type, xpcall = error, type, xpcall
 
 local _M = {}
 
 
--- Of the object only what this call has taken: the function may have unlocked it, and locked another key.
-local function give_back(self, token)
-    local grant = self.cdata
-    if grant and tonumber(grant.lease.sequence) == token then
-        self:unlock()
-    end
-end
-
-
-local function release(self, token, scope, ok, ...)
+local function release(self, how, what, scope, ok, ...)
     if scope then
         leave_scope(scope)
-        self.scope = nil
     end
-    give_back(self, token)
+    how.give_back(self, what)
     if not ok then
         error((...), 0)
     end
@@ -36,42 +22,36 @@ local function release(self, token, scope, ok, ...)
 end
 
 
-local function run_locked(self, lock, key, opts, fn, ...)
-    local elapsed, err, keys = lock(self, key, opts)
-    if not elapsed then
-        if keys then
-            return nil, err, keys
-        end
-        return nil, err
+local function run(self, how, key, opts, fn, ...)
+    local taken, err, keys = how.take(self, key, opts)
+    if not taken then
+        return refused(err, keys)
     end
-    local token = tonumber(self.cdata.lease.sequence)
-    keep(self, token)
-    local scope = enter_scope(self, give_back, token)
-    if scope then
-        self.scope = scope
-    end
-    return release(self, token, scope, xpcall(fn, note, ...))
+    local what = how.keep(self, key)
+    local scope = enter_scope(self, how.give_back, what)
+    return release(self, how, what, scope, xpcall(fn, note, ...))
 end
 
 
--- The method obj:name(key, fn, ...) or obj:name(key, opts, fn, ...): takes the lock by `lock(self, key, opts)`, calls
--- the function, and gives what it returns. An error is raised on as it is. What `lock` says if there was no lock.
-function _M.method(name, lock, known_options)
+-- The method obj:name(key, fn, ...) or obj:name(key, opts, fn, ...): takes the lock, calls the function, and gives what
+-- it returns. An error is raised on as it is. Without the lock what take() says. `how`:
+--   check(self, name), check_options(opts, name)   raise, and blame the line that called the method
+--   take(self, key, opts)
+--   keep(self, key)                                what give_back() is to be given
+--   give_back(self, what)
+function _M.method(name, how)
+    local check, check_options = how.check, how.check_options
     return function (self, key, ...)
-        if type(self) ~= "table" or self.cdata == nil then
-            wrong_receiver(self, name)
-        end
+        check(self, name)
         local opts, fn = ...
         if type(opts) == "function" then
-            return run_locked(self, lock, key, nil, ...)
+            return run(self, how, key, nil, ...)
         end
-        if opts ~= nil then
-            read_call(opts, name, known_options)
-        end
+        check_options(opts, name)
         if type(fn) ~= "function" then
             error("bad function to " .. name .. ": function expected, got " .. type(fn), 2)
         end
-        return run_locked(self, lock, key, ...)
+        return run(self, how, key, ...)
     end
 end
 
