@@ -13,6 +13,17 @@ local function drain(heap)
 end
 
 
+-- Timers with an item for each letter, due by the letter's number, and the items by their names.
+local function filled(letters)
+    local heap, items = timers.new(), {}
+    for name in letters:gmatch(".") do
+        items[name] = { name = name }
+        heap:add(items[name], name:byte())
+    end
+    return heap, items
+end
+
+
 describe("timers", function ()
     it("come in the order of their deadlines", function ()
         local heap = timers.new()
@@ -33,12 +44,7 @@ describe("timers", function ()
 
 
     it("are gone when removed", function ()
-        local heap = timers.new()
-        local items = {}
-        for name in ("abcde"):gmatch(".") do
-            items[name] = { name = name }
-            heap:add(items[name], name:byte())
-        end
+        local heap, items = filled "abcde"
         heap:remove(items.a)
         heap:remove(items.c)
         heap:remove(items.e)
@@ -49,12 +55,7 @@ describe("timers", function ()
 
 
     it("have their last deadline when added again", function ()
-        local heap = timers.new()
-        local items = {}
-        for name in ("abcd"):gmatch(".") do
-            items[name] = { name = name }
-            heap:add(items[name], name:byte())
-        end
+        local heap, items = filled "abcd"
         heap:add(items.a, ("c"):byte() + 0.5)
         heap:add(items.d, 0)
         assert.equal("dbca", drain(heap))

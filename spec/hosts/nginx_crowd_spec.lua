@@ -43,11 +43,7 @@ describe("in nginx", function ()
         local here = site.start { locations = { ["/crowd"] = CROWD } }
         local lock = assert(resty_lock:new(NAME, { exptime = 600 }))
         assert(lock:lock("key"))
-        local requests = {}
-        for i = 1, 20 do
-            requests[i] = here:connect()
-            requests[i]:send("/crowd?count=100")
-        end
+        local requests = here:send(20, "/crowd?count=100")
         site.await("2,000 wait", function () return waiters(lock, "key") == 2000 end, 60)
         assert.equal(200, select(2, here:get("/worker")))
         assert(lock:unlock())
@@ -64,11 +60,7 @@ describe("in nginx", function ()
             locks[i] = assert(resty_lock:new(NAME, { exptime = 600 }))
             assert(locks[i]:lock("key" .. i))
         end
-        local requests = {}
-        for i = 1, 20 do
-            requests[i] = here:connect()
-            requests[i]:send("/crowd?count=100&first=" .. 100 * (i - 1))
-        end
+        local requests = here:send(20, function (i) return "/crowd?count=100&first=" .. 100 * (i - 1) end)
         site.await("2,000 wait", function () return waiters(locks[1901], "key2000") == 1 end, 60)
         for i = 1, 2000 do
             assert(locks[i]:unlock())
@@ -90,13 +82,10 @@ describe("in nginx", function ()
         ]] } }
 
         local function contend(count)
-            local requests, waited = {}, 0
+            local waited = 0
             local lock = assert(resty_lock:new(NAME, { exptime = 600 }))
             assert(lock:lock("key"))
-            for i = 1, count do
-                requests[i] = here:connect()
-                requests[i]:send("/contend")
-            end
+            local requests = here:send(count, "/contend")
             site.await("all wait", function () return waiters(lock, "key") == count end)
             assert(lock:unlock())
             for i = 1, count do
@@ -173,9 +162,7 @@ describe("in nginx", function ()
         local lock = assert(resty_lock:new(NAME, { timeout = 60 }))
         here:connect():send("/hold")
         site.await("the key is held", function () return lock:holder("key") end)
-        for _ = 1, 10 do
-            here:connect():send("/crowd?count=100")
-        end
+        here:send(10, "/crowd?count=100")
         site.await("1,000 wait", function () return waiters(lock, "key") == 1000 end, 60)
         here:signal("KILL", here:workers()[1])
         assert.is_truthy(lock:lock("key"))

@@ -340,15 +340,12 @@ describe("in nginx", function ()
                 ]],
                 ["/want"] = "ngx.print(try 'b')",
             } }
-            local b, release, wanting = here:connect(), here:connect(), {}
+            local b, release = here:connect(), here:connect()
             b:send("/b")
             release:send("/release")
             await "b taken"
             here:get("/a")
-            for i = 1, 5 do
-                wanting[i] = here:connect()
-                wanting[i]:send("/want")
-            end
+            local wanting = here:send(5, "/want")
             await_waiter "b"
             let_go_on()
             assert.equal("1", (release:receive()))

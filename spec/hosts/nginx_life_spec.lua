@@ -212,11 +212,7 @@ describe("the life of nginx", function ()
     it("requests that wait when nginx reloads get the lock, and their worker exits soon after", function ()
         local here = start()
         assert.is_true(lock:trylock("key"))
-        local waiters = {}
-        for i = 1, 5 do
-            waiters[i] = here:connect()
-            waiters[i]:send("/wait")
-        end
+        local waiters = here:send(5, "/wait")
         await_waiters(5)
         local old = here:workers()[1]
         reload(here, old)
@@ -345,11 +341,7 @@ describe("the life of nginx", function ()
     it("clients that go away while they wait stand in nobody's way", function ()
         local here = start { http = "lua_check_client_abort on;" }
         assert.is_true(lock:trylock("key"))
-        local gone = {}
-        for i = 1, 5 do
-            gone[i] = here:connect()
-            gone[i]:send("/wait")
-        end
+        local gone = here:send(5, "/wait")
         await_waiters(5)
         local waiter = here:connect()
         waiter:send("/wait")

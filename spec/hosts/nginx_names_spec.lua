@@ -46,6 +46,16 @@ local function script(source)
 end
 
 
+-- Another process has the dictionary, with 200k.
+local function keep_open(name)
+    process.start(([[
+        require("resty.shdict").open(%q, { size = "200k" })
+        say "open"
+        hear()
+    ]]):format(name)):expect "open"
+end
+
+
 describe("names in nginx", function ()
     after_each(function ()
         site.clean_up()
@@ -158,12 +168,7 @@ describe("names in nginx", function ()
     end)
 
     it("one that exists with another size is used as it is, and the log says so once", function ()
-        local keeper = process.start [[
-            require("resty.shdict").open("my_locks", { size = "200k" })
-            say "open"
-            hear()
-        ]]
-        assert.equal("open", keeper:hear())
+        keep_open "my_locks"
         local here = site.start { dictionaries = { my_locks = "100k" }, locations = LOCATIONS }
         assert.equal("0", here:get("/lock?name=my_locks"))
         assert.equal("timeout", here:get("/lock?name=my_locks"))
@@ -261,12 +266,7 @@ describe("names in nginx", function ()
     end)
 
     it("a name with control characters leaves the lines of the log as they are", function ()
-        local keeper = process.start [[
-            require("resty.shdict").open("two\nlines\27[2J", { size = "200k" })
-            say "open"
-            hear()
-        ]]
-        assert.equal("open", keeper:hear())
+        keep_open "two\nlines\27[2J"
         local here = site.start { dictionaries = { ["two\nlines\27[2J"] = "100k" }, locations = { ["/lock"] = LOCK } }
         assert.equal("0", here:get("/lock?name=" .. escaped("two\nlines\27[2J")))
         assert.truthy(here:log():find([[dictionary "two\x0Alines\x1B[2J" is there with 204800 bytes]], 1, true))

@@ -2,6 +2,7 @@
 -- that expires or is evicted. Says "differs", the number of the call, the call, their results and ours for the first
 -- that differs, then "calls" and their number.
 
+local names_of = require "spec.support.names"
 local pack = require "spec.support.pack"
 local shdict = require "resty.shdict"
 local worker = require "spec.side_by_side.worker"
@@ -55,11 +56,7 @@ local ARGUMENTS = {
     llen = function () end,
 }
 
-local METHODS = {}
-for method in pairs(ARGUMENTS) do
-    METHODS[#METHODS + 1] = method
-end
-table.sort(METHODS)
+local METHODS = names_of(ARGUMENTS)
 
 
 -- Lists grow and end by themselves only if something deletes them now and then.

@@ -77,6 +77,24 @@ local function take_and_die(module, key)
 end
 
 
+local function fill(dict, count)
+    for i = 1, count do
+        dict:set("key " .. i, i)
+    end
+end
+
+
+-- Until something is evicted.
+local function overflow(dict, prefix, value)
+    for i = 1, 100000 do
+        local _, _, forcible = dict:set(prefix .. i, value)
+        if forcible then
+            break
+        end
+    end
+end
+
+
 -- What a script prints that runs in the same world.
 local function run_script(code)
     local pipe = assert(io.popen("LUA_PATH='lua/?.lua;;' luajit -e '" .. code .. "' 2>&1"))
@@ -315,21 +333,14 @@ end)
 row("which value is evicted", function ()
     -- What is read often, and then longer ago than all else.
     local function has_often_read(dict)
-        for i = 1, 1000 do
-            dict:set("key " .. i, i)
-        end
+        fill(dict, 1000)
         for _ = 1, 20 do
             dict:get("key 500")
         end
         for i = 1, 1000 do
             dict:get(i ~= 500 and "key " .. i or "nothing")
         end
-        for i = 1, 100000 do
-            local _, _, forcible = dict:set("new " .. i, i)
-            if forcible then
-                break
-            end
-        end
+        overflow(dict, "new ", 1)
         return dict:get("key 500") ~= nil
     end
     equal(true, has_often_read(ours))
@@ -338,9 +349,7 @@ end)
 
 row("order of get_keys", function ()
     local function order(dict)
-        for i = 1, 100 do
-            dict:set("key " .. i, i)
-        end
+        fill(dict, 100)
         return table.concat(dict:get_keys(), ",")
     end
     local oldest_first = {}
@@ -353,12 +362,7 @@ end)
 
 row("how many make room", function ()
     local function try(dict)
-        for i = 1, 100000 do
-            local _, _, forcible = dict:set("key " .. i, ("x"):rep(20))
-            if forcible then
-                break
-            end
-        end
+        overflow(dict, "key ", ("x"):rep(20))
         return (dict:set("large", ("x"):rep(60000)))
     end
     equal(true, try(ours))

@@ -2,11 +2,12 @@
 -- really sleep. Says "differs" and what, "late" and what was still there after its exptime was slept, "early" and what
 -- was held ended when; then "times", "rounds" and "leases" with their numbers.
 
+local names_of = require "spec.support.names"
+local now = require("resty.holdfast.core").C.holdfast_now
 local shdict = require "resty.shdict"
 local worker = require "spec.side_by_side.worker"
 
 local ngx = ngx  -- luacheck: ignore 113
-local now = require("resty.holdfast.core").C.holdfast_now
 local random = math.random
 local say = worker.say
 
@@ -32,11 +33,7 @@ local STORES = {
     list = function (dict, key, exptime) dict:rpush(key, 1) dict:expire(key, exptime) end,
 }
 
-local NAMES = {}
-for name in pairs(STORES) do
-    NAMES[#NAMES + 1] = name
-end
-table.sort(NAMES)
+local NAMES = names_of(STORES)
 
 
 -- As a handler that takes long, while the time of its loop stands still.

@@ -1,6 +1,7 @@
 -- Programs of every event loop that holdfast knows, for claims that hold in all of them. Each runs in a process of its
 -- own.
 
+local names_of = require "spec.support.names"
 local neovim = require "spec.support.neovim"
 local process = require "spec.support.process"
 
@@ -14,6 +15,15 @@ _M.COMMON = [[
     local hosts = require "resty.holdfast.host"
     local now = require("resty.holdfast.core").C.holdfast_now
     local function report(message) say(message) end
+    local live = 0  -- functions of watched() that have not ended
+    local function watched(fn)
+        live = live + 1
+        return function ()
+            local ok, err = xpcall(fn, debug.traceback)
+            live = live - 1
+            if not ok then report(err) end
+        end
+    end
     local function new(options) return assert(resty_lock:new("spec_hosts", options)) end
 ]]
 
@@ -53,12 +63,7 @@ _M.LOOPS = {
     ]],
     luv = [[
         local uv = require "luv"
-        local function spawn(fn)
-            coroutine.wrap(function ()
-                local ok, err = xpcall(fn, debug.traceback)
-                if not ok then report(err) end
-            end)()
-        end
+        local function spawn(fn) coroutine.wrap(watched(fn))() end
         local function sleep(seconds)
             local co, timer = coroutine.running(), uv.new_timer()
             uv.update_time()
@@ -73,28 +78,12 @@ _M.LOOPS = {
     copas = [[
         local copas = require "copas"
         local sleep = require("resty.holdfast.host.copas").sleep
-        local live = 0
-        local function spawn(fn)
-            live = live + 1
-            copas.addthread(function ()
-                local ok, err = xpcall(fn, debug.traceback)
-                live = live - 1
-                if not ok then report(err) end
-            end)
-        end
+        local function spawn(fn) copas.addthread(watched(fn)) end
         local function run() while live > 0 do copas.step() end end
     ]],
     neovim = [[
         local uv = vim.loop
-        local live = 0
-        local function spawn(fn)
-            live = live + 1
-            coroutine.wrap(function ()
-                local ok, err = xpcall(fn, debug.traceback)
-                live = live - 1
-                if not ok then report(err) end
-            end)()
-        end
+        local function spawn(fn) coroutine.wrap(watched(fn))() end
         local function sleep(seconds)
             local co = coroutine.running()
             vim.defer_fn(function () assert(coroutine.resume(co)) end, math.ceil(seconds * 1000))
@@ -111,12 +100,7 @@ if copas_path and copas_path ~= "" then
         local copas = require "copas"
         assert(not copas._VERSION:match "^Copas 1%.", "COPAS_PATH names an old copas")
         local sleep = copas.pause or copas.sleep
-        local function spawn(fn)
-            copas.addthread(function ()
-                local ok, err = xpcall(fn, debug.traceback)
-                if not ok then report(err) end
-            end)
-        end
+        local function spawn(fn) copas.addthread(watched(fn)) end
         local function run() copas.loop() end
     ]]
 end
@@ -124,11 +108,7 @@ end
 -- What hosts are called where not as the loop.
 _M.hosts = setmetatable({ ["new copas"] = "copas" }, { __index = function (_, name) return name end })
 
-_M.names = {}
-for name in pairs(_M.LOOPS) do
-    _M.names[#_M.names + 1] = name
-end
-table.sort(_M.names)
+_M.names = names_of(_M.LOOPS)
 
 
 -- What comes before everything else, so that the library of the loop is found.

@@ -3,6 +3,7 @@
 
 local core = require "resty.holdfast.core"
 local model = require "spec.support.model"
+local names_of = require "spec.support.names"
 local pack = require "spec.support.pack"
 local sleep = require("resty.holdfast.host.none").sleep
 
@@ -90,11 +91,7 @@ local MAKE = {
     llen = function () end,
 }
 
-local METHODS = {}
-for method in pairs(MAKE) do
-    METHODS[#METHODS + 1] = method
-end
-table.sort(METHODS)
+local METHODS = names_of(MAKE)
 
 
 -- options: dict, exact, prefix (of its keys), keys (their number), seed, alone (nobody else uses the dictionary).

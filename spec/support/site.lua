@@ -233,6 +233,18 @@ function Site:connect()
 end
 
 
+-- Sends so many requests, each on a connection of its own, and does not wait for the answers. `path` may be a function
+-- of the request's number.
+function Site:send(count, path)
+    local connections = {}
+    for i = 1, count do
+        connections[i] = self:connect()
+        connections[i]:send(type(path) == "function" and path(i) or path)
+    end
+    return connections
+end
+
+
 -- The body and the status of the answer to one request.
 function Site:get(path, seconds)
     local connection = self:connect()
