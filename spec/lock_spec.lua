@@ -84,15 +84,15 @@ describe("lock", function ()
 
         it("says once what it does not look at, and goes on", function ()
             assert.equal([[
-holdfast: bad options to new: table expected, got number; not looked at
-holdfast: bad options to new: table expected, got string; not looked at
+holdfast: bad options to new: table expected, got number; ignored
+holdfast: bad options to new: table expected, got string; ignored
 holdfast: unknown option "exptiem" to new: accepted are block, deadlock, exptime, fair, max_step, on_lost, ratio, ]]
                 .. [[
 renew, step, timeout and wait
-holdfast: bad option "step" to new: -1; not looked at
-holdfast: bad option "ratio" to new: table; not looked at
-holdfast: bad option "max_step" to new: 0; not looked at
-holdfast: bad option "timeout" to new: nan; not looked at
+holdfast: bad option "step" to new: -1; ignored
+holdfast: bad option "ratio" to new: table; ignored
+holdfast: bad option "max_step" to new: 0; ignored
+holdfast: bad option "timeout" to new: nan; ignored
 ]], told [[
                     assert(new(5):lock("one" .. i) == 0)
                     assert(new("timeout=5"):lock("two" .. i) == 0)
@@ -208,7 +208,7 @@ holdfast: bad option "timeout" to new: nan; not looked at
 
         it("says once which options of a call it does not know, and takes the lock", function ()
             assert.equal([[
-holdfast: bad options to lock: table expected, got number; not looked at
+holdfast: bad options to lock: table expected, got number; ignored
 holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
 ]], told [[
                 assert(new():lock("one" .. i, 5) == 0)

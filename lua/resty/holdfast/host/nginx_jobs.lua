@@ -24,7 +24,7 @@ local EXITING_STEP = 0.2
 local TICK = 0.001
 
 local _M = {
-    WHERE = "in nginx locks are renewed only where one can wait for them",
+    WHERE = "in nginx locks are renewed only in phases that can wait",
     jobs = background_jobs,
     has_request = function () return get_phase() ~= "init" end,
     is_alive = threads.is_alive,

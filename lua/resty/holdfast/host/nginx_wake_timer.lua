@@ -1,5 +1,5 @@
 -- What tells the light threads of a worker that they are woken. It runs in a timer and reads from a connection to the
--- helper thread, which sends a byte when there is something to tell.
+-- wake thread, which sends a byte when there is something to tell.
 --
 -- It lives only while somebody waits, and a little longer: it would keep a worker that is told to exit. No wait may
 -- rely on it, as nginx may drop the timer, and an error may end it: each wait is short, and the next one starts it
@@ -33,7 +33,7 @@ local GRACE = 0.2
 -- come by then was dropped. Then none is asked for in a while, as nginx writes an alert each time.
 local PATIENCE = 0.05
 local REST = 1
--- Only should the helper thread be gone. nginx writes an error each time.
+-- Expires only if the wake thread is gone: nginx writes an error each time.
 local READ_TIMEOUT_MS = 60000
 local BYTES = 64
 
@@ -140,7 +140,7 @@ local function attend(connection)
         end
         local bytes, err = connection:receiveany(BYTES)
     until not bytes and err ~= "timeout"
-    return nil, "the connection to the helper thread is closed"
+    return nil, "the connection to the wake thread is closed"
 end
 
 

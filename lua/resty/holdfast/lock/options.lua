@@ -173,7 +173,7 @@ local function noticed(name, given, is_acceptable, who)
     if given == nil or is_acceptable(given) then
         return given
     end
-    warn_once('bad option "' .. name .. '" to ' .. who .. ": " .. describe(given) .. "; not looked at")
+    warn_once('bad option "' .. name .. '" to ' .. who .. ": " .. describe(given) .. "; ignored")
     return nil
 end
 
@@ -184,7 +184,7 @@ function _M.read_time(given)
     if time == nil or is_number(time) then
         return time
     end
-    warn_once("bad time to expire: " .. describe(time) .. "; not looked at")
+    warn_once("bad time to expire: " .. describe(time) .. "; ignored")
     return nil
 end
 
@@ -218,7 +218,7 @@ local function check_names(opts, who, known)
         if not known.lenient then
             error(text, BLAME_FROM_CHECK)
         end
-        warn_once(text .. "; not looked at")
+        warn_once(text .. "; ignored")
         return NONE
     end
     local name = unknown(opts, known.names)
