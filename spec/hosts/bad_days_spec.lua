@@ -1,18 +1,8 @@
 -- Bad days, in every event loop: no threads, no descriptors, no memory, exit and fork while somebody waits.
 
 local loops = require "spec.support.loops"
+local new_holder = require "spec.support.holder"
 local process = require "spec.support.process"
-
-local HOLDER = loops.COMMON .. [[
-    local lock = new()
-    say(lock:lock("key"))
-    while true do
-        if not hear() then break end
-        say(lock:unlock())
-        hear()
-        say(lock:lock("key") ~= nil)
-    end
-]]
 
 -- What the operating system gives is limited from then on.
 local LIMITS = [[
@@ -45,11 +35,6 @@ local LIMITS = [[
     end
 ]]
 
-local FORK = [[
-    local ffi = require "ffi"
-    ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
-]]
-
 
 local function pause(seconds)
     require("ffi").C.usleep(seconds * 1e6)
@@ -58,19 +43,10 @@ end
 
 for _, name in ipairs(loops.names) do
     describe("in the loop of " .. name, function ()
-        local holder
+        local holder = new_holder(loops.COMMON)
 
-        before_each(function ()
-            holder = process.start(HOLDER)
-            assert.equal("0", holder:hear())
-        end)
-
+        before_each(function () holder:take("key") end)
         after_each(process.clean_up)
-
-        local function release()
-            holder:say("release")
-            assert.equal("1", holder:hear())
-        end
 
 
         -- A day that is bad from the beginning, or from `later` on until it is good `again`. Others go on meanwhile,
@@ -97,12 +73,10 @@ for _, name in ipairs(loops.names) do
                 run()
                 say("end")
             ]])
-            assert.equal("others go on", child:hear())
+            child:expect("others go on")
             pause(0.1)
-            release()
-            assert.equal("true\tnil\t1", child:hear())
-            assert.equal("end", child:hear())
-            assert.equal(0, child:wait())
+            holder:release()
+            child:expect_end("true\tnil\t1", "end")
         end
 
 
@@ -146,7 +120,7 @@ for _, name in ipairs(loops.names) do
                 assert.equal("cannot wait here (host " .. loops.hosts[name] .. "): cannot load its adapter: module " ..
                              "'resty.holdfast.host." .. loops.hosts[name] .. "' not found:", err)
             end
-            assert.equal("timeout", child:hear())
+            child:expect("timeout")
         end)
 
 
@@ -167,18 +141,17 @@ for _, name in ipairs(loops.names) do
                     end)
                     run()
                 ]])
-                assert.equal("begin", child:hear())
+                child:expect("begin")
                 assert.is_nil(child:hear())
                 assert.equal(7, child:wait())
-                release()
-                holder:say("take")
-                assert.equal("true", holder:hear())
+                holder:release()
+                holder:take("key")
             end
         end)
 
 
         it("a process forks while its coroutines wait; both it and the child get what they wait for", function ()
-            local child = loops.start(name, FORK .. [[
+            local child = loops.start(name, process.FORK .. [[
                 local over
                 spawn(function ()
                     local lock = new()
@@ -210,7 +183,7 @@ for _, name in ipairs(loops.names) do
             ]], { stderr = true })
             child:expect("forked")
             pause(0.05)
-            release()
+            holder:release()
             child:expect("parent\tnil")
             child:expect("end\ttrue\t3")
         end)

@@ -1,35 +1,15 @@
 -- What holds in every event loop that holdfast knows: the same claims, each in a real loop of its own process.
 
 local loops = require "spec.support.loops"
+local new_holder = require "spec.support.holder"
 local process = require "spec.support.process"
-
--- Takes what it is told, and releases when told again.
-local HOLDER = loops.COMMON .. [[
-    local lock = new()
-    while true do
-        local key = hear()
-        if not key then break end
-        say(lock:lock(key) and "taken")
-        hear()
-        say(lock:unlock() and "released")
-    end
-]]
 
 
 for _, name in ipairs(loops.names) do
     describe("in the loop of " .. name, function ()
-        local holder
-
-        before_each(function ()
-            holder = process.start(HOLDER)
-        end)
+        local holder = new_holder(loops.COMMON)
 
         after_each(process.clean_up)
-
-        local function take(key)
-            holder:say(key)
-            assert.equal("taken", holder:hear())
-        end
 
         local function start(source, options)
             return loops.start(name, source, options)
@@ -46,7 +26,7 @@ for _, name in ipairs(loops.names) do
 
 
         it("only the coroutine waits that wants what another process holds, until it is released", function ()
-            take("key")
+            holder:take("key")
             local child = start [[
                 local ticks, over = 0, false
                 spawn(function ()
@@ -65,16 +45,13 @@ for _, name in ipairs(loops.names) do
                 run()
                 say("end")
             ]]
-            assert.equal("ticks", child:hear())
-            holder:say("release")
-            assert.equal("true\t1", child:hear())
-            assert.equal("end", child:hear())
-            assert.equal(0, child:wait())
+            holder:release_when(child, "ticks")
+            child:expect_end("true\t1", "end")
         end)
 
 
         it("a wait ends with its timeout", function ()
-            take("key")
+            holder:take("key")
             local child = start [[
                 spawn(function ()
                     local start = now()
@@ -83,24 +60,24 @@ for _, name in ipairs(loops.names) do
                 end)
                 run()
             ]]
-            assert.equal("nil\ttimeout\ttrue\n", child:hear_all())
+            child:expect_end("nil\ttimeout\ttrue")
         end)
 
 
         it("a coroutine gets what a killed process held", function ()
-            take("key")
+            holder:take("key")
             local child = start [[
                 spawn(function () say("begin"); say(new():lock("key") ~= nil) end)
                 run()
             ]]
-            assert.equal("begin", child:hear())
+            child:expect("begin")
             holder:kill()
-            assert.equal("true", child:hear())
+            child:expect("true")
         end)
 
 
         it("a hundred waiters of one key all get it", function ()
-            take("key")
+            holder:take("key")
             local child = start [[
                 local got = {}
                 for i = 1, 100 do
@@ -116,15 +93,13 @@ for _, name in ipairs(loops.names) do
                 run()
                 say(#got)
             ]]
-            assert.equal("wait", child:hear())
-            holder:say("release")
-            assert.equal("100", child:hear())
-            assert.equal(0, child:wait())
+            holder:release_when(child, "wait")
+            child:expect_end("100")
         end)
 
 
         it("a hundred who only wait for a release all go on with it, and nobody has the lock", function ()
-            take("key")
+            holder:take("key")
             local child = start [[
                 local went_on = 0
                 for _ = 1, 100 do
@@ -138,10 +113,8 @@ for _, name in ipairs(loops.names) do
                 run()
                 say(went_on, (new():trylock("key")))
             ]]
-            assert.equal("wait", child:hear())
-            holder:say("release")
-            assert.equal("100\ttrue", child:hear())
-            assert.equal(0, child:wait())
+            holder:release_when(child, "wait")
+            child:expect_end("100\ttrue")
         end)
 
 
@@ -164,7 +137,7 @@ for _, name in ipairs(loops.names) do
                 run()
                 say(done)
             ]]
-            assert.equal("100\n", child:hear_all())
+            child:expect_end("100")
         end)
 
 
@@ -204,9 +177,7 @@ for _, name in ipairs(loops.names) do
                 while count("task") > 1 and now() < patience do end
                 say(count("task"))
             ]]
-            assert.equal("0", child:hear())
-            assert.equal("1", child:hear())
-            assert.equal(0, child:wait())
+            child:expect_end("0", "1")
         end)
 
 
@@ -236,12 +207,12 @@ for _, name in ipairs(loops.names) do
                 run()
                 say(rounds)
             ]])
-            assert.equal("1200\n", child:hear_all())
+            child:expect_end("1200")
         end)
 
 
         it("where no thread can be had, waits are polled", function ()
-            take("key")
+            holder:take("key")
             local child = start [[
                 local core = require "resty.holdfast.core"
                 local parker = require "resty.holdfast.wait.parker"
@@ -261,10 +232,10 @@ for _, name in ipairs(loops.names) do
                 end)
                 run()
             ]]
-            assert.equal("others go on", child:hear())
+            child:expect("others go on")
             require("ffi").C.usleep(100000)
-            holder:say("release")
-            assert.equal("true", child:hear())
+            holder:release()
+            child:expect("true")
         end)
     end)
 end

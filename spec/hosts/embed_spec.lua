@@ -1,6 +1,7 @@
 -- examples/embed: a program in C++ whose own loop is the host, and one in plain C.
 
 local command = require "spec.support.command"
+local new_holder = require "spec.support.holder"
 local process = require "spec.support.process"
 local site = require "spec.support.site"
 
@@ -14,18 +15,6 @@ local OPEN = ([[
     shdict.open("spec_embed", { size = %q })
     local function new(options) return assert(resty_lock:new("spec_embed", options)) end
 ]]):format(SIZE)
-
--- Begins with an empty dictionary, takes what it is told, and releases when told again.
-local HOLDER = OPEN .. [[
-    shdict.open("spec_embed"):flush_all()
-    local lock = new { exptime = 60 }
-    say "opened"
-    for key in hear do
-        say(lock:lock(key) and "taken")
-        hear()
-        say(lock:unlock() and "released")
-    end
-]]
 
 local SCRIPT = [[
     io.stdout:setvbuf("line")
@@ -52,28 +41,15 @@ end
 
 
 describe("examples/embed:", function ()
-    local holder
+    -- The dictionary, empty at first, lives as long as this has it open.
+    local holder = new_holder(OPEN .. [[shdict.open("spec_embed"):flush_all()]])
 
-    before_each(function ()
-        command.set_up()
-        holder = process.start(HOLDER)
-        assert.equal("opened", holder:hear())  -- the dictionary lives as long as a process that has it open
-    end)
+    before_each(command.set_up)
 
     after_each(function ()
         site.clean_up()
         command.tear_down()
     end)
-
-    local function take(key)
-        holder:say(key)
-        assert.equal("taken", holder:hear())
-    end
-
-    local function release()
-        holder:say("release")
-        assert.equal("released", holder:hear())
-    end
 
     -- The scripts, side by side.
     local function embed(...)
@@ -87,7 +63,7 @@ describe("examples/embed:", function ()
 
     describe("the loop of the C++ program", function ()
         it("runs other coroutines while one waits for what a plain script holds, until that releases it", function ()
-            take("key")
+            holder:take("key")
             local child = embed([[
                 local elapsed = new():lock("key")
                 say("waited", elapsed > 0.05)
@@ -100,10 +76,8 @@ describe("examples/embed:", function ()
                     if ticks == 10 then say("ticks") end
                 end
             ]])
-            assert.equal("ticks", child:hear())
-            release()
-            assert.equal("waited\ttrue", child:hear())
-            assert.equal(0, child:wait())
+            holder:release_when(child, "ticks")
+            child:expect_end("waited\ttrue")
         end)
 
 
@@ -120,12 +94,12 @@ describe("examples/embed:", function ()
             ]]
             local late
             for _ = 1, 5 do
-                take("key")
+                holder:take("key")
                 child:say("go")
-                assert.equal("begin", child:hear())
+                child:expect("begin")
                 command.sleep(0.2)
                 local released_at = command.now()
-                release()
+                holder:release()
                 late = tonumber(child:hear()) - released_at
                 if late < 0.4 then
                     return
@@ -136,32 +110,31 @@ describe("examples/embed:", function ()
 
 
         it("ends a wait with its timeout", function ()
-            take("key")
+            holder:take("key")
             local child = embed [[
                 local now = require("resty.holdfast.core").C.holdfast_now
                 local start = now()
                 local elapsed, err = new({ timeout = 0.1 }):lock("key")
                 say(elapsed, err, now() - start >= 0.1)
             ]]
-            assert.equal("nil\ttimeout\ttrue", child:hear())
-            assert.equal(0, child:wait())
+            child:expect_end("nil\ttimeout\ttrue")
         end)
 
 
         it("gives a coroutine what a killed process held", function ()
-            take("key")
+            holder:take("key")
             local child = embed [[
                 say("begin")
                 say(new():lock("key") ~= nil)
             ]]
-            assert.equal("begin", child:hear())
+            child:expect("begin")
             holder:kill()
-            assert.equal("true", child:hear())
+            child:expect("true")
         end)
 
 
         it("lets a hundred coroutines that wait for one key all have it, and ends when none waits", function ()
-            take("key")
+            holder:take("key")
             local child = embed [[
                 local got = 0
                 for _ = 1, 100 do
@@ -178,10 +151,8 @@ describe("examples/embed:", function ()
                 sleep(0.05)
                 say("wait")
             ]]
-            assert.equal("wait", child:hear())
-            release()
-            assert.equal("all", child:hear())
-            assert.equal(0, child:wait())
+            holder:release_when(child, "wait")
+            child:expect_end("all")
         end)
 
 
@@ -201,13 +172,12 @@ describe("examples/embed:", function ()
                 spawn(cross("a", "b"))
                 spawn(cross("b", "a"))
             ]]
-            assert.equal("deadlock", child:hear())
-            assert.equal(0, child:wait())
+            child:expect_end("deadlock")
         end)
 
 
         it("says where a wait is not possible, and why", function ()
-            take("key")
+            holder:take("key")
             local prefix = "nil\tcannot wait here (host embed): "
             local child = embed [[
                 coroutine.wrap(function () say(new():lock("key")) end)()
@@ -217,14 +187,14 @@ describe("examples/embed:", function ()
             ]]
             assert.equal(prefix .. "a coroutine that this program does not resume", child:hear())
             assert.equal(prefix .. "Lua was called from C", child:hear())
-            assert.equal("nil\ttimeout", child:hear())
+            child:expect("nil\ttimeout")
             assert.matches("^false\t.*cannot wait here$", child:hear())
             assert.equal(0, child:wait())
         end)
 
 
         it("goes on when a script ends with an error, and says so in the end", function ()
-            take("key")
+            holder:take("key")
             local child = embed([[
                 local lock = new()
                 assert(lock:lock("other"))
@@ -261,9 +231,9 @@ describe("examples/embed:", function ()
                 io.read("*l")
                 assert(lock:unlock())
             ]]
-            assert.equal("begin", child:hear())
+            child:expect("begin")
             assert.equal("1", (nginx:get("/unlock")))
-            assert.equal("embed has it", child:hear())
+            child:expect("embed has it")
 
             local request = nginx:connect()
             request:send("/lock")
@@ -293,13 +263,12 @@ describe("examples/embed:", function ()
 
     describe("the C program", function ()
         it("counts under a lock that it shares with Lua, and answers while it waits", function ()
-            take("counter lock")
+            holder:take("counter lock")
             local child = run_program("counter", "spec_embed")
             child:say("how long?")
             assert.matches("^waited %d", child:hear())
-            release()
-            assert.equal("count 1", child:hear())
-            assert.equal(0, child:wait())
+            holder:release()
+            child:expect_end("count 1")
         end)
 
 
@@ -319,16 +288,15 @@ describe("examples/embed:", function ()
 
 
         it("gives up in time, and takes over from the dead", function ()
-            take("counter lock")
+            holder:take("counter lock")
             local child = run_program("counter", "spec_embed", "0.1")
-            assert.equal("counter: no lock: timeout", child:hear())
+            child:expect("counter: no lock: timeout")
             assert.equal(1, child:wait())
             child = run_program("counter", "spec_embed", "20")
             child:say("how long?")
             assert.matches("^waited %d", child:hear())
             holder:kill()
-            assert.equal("count 1", child:hear())
-            assert.equal(0, child:wait())
+            child:expect_end("count 1")
         end)
     end)
 end)

@@ -1,18 +1,14 @@
 -- Real Neovim instances: what its main loop, its coroutines and its fast events can do while a lock is held elsewhere.
 -- What they have in common with other event loops is in conformance_spec.lua.
 
+local loops = require "spec.support.loops"
 local neovim = require "spec.support.neovim"
+local new_holder = require "spec.support.holder"
 local process = require "spec.support.process"
 local snippets = require "spec.support.snippets"
 
-local COMMON = [[
-    local shdict = require "resty.shdict"
-    shdict.open("spec_hosts", { size = "1m" })
-    local resty_lock = require "resty.lock"
-    local hosts = require "resty.holdfast.host"
-    local now = require("resty.holdfast.core").C.holdfast_now
+local COMMON = loops.COMMON .. [[
     local uv = vim.loop
-    local function new(options) return assert(resty_lock:new("spec_hosts", options)) end
     local function after(ms, fn)
         local timer = uv.new_timer()
         timer:start(ms, 0, function () timer:close() fn() end)
@@ -20,27 +16,11 @@ local COMMON = [[
     local function spawn(fn) coroutine.wrap(fn)() end
 ]]
 
--- Takes what it is told, and releases when told again.
-local HOLDER = COMMON .. [[
-    local lock = new()
-    while true do
-        local key = hear()
-        if not key then break end
-        say(lock:lock(key) and "taken")
-        hear()
-        say(lock:unlock() and "released")
-    end
-]]
-
 
 describe("in Neovim", function ()
-    local holder
+    local holder = new_holder(COMMON, neovim.start)
 
-    before_each(function ()
-        holder = neovim.start(HOLDER)
-        holder:say("key")
-        assert.equal("taken", holder:hear())
-    end)
+    before_each(function () holder:take("key") end)
 
     after_each(process.clean_up)
 
@@ -76,10 +56,8 @@ describe("in Neovim", function ()
                 local elapsed = lock:lock("key")
                 say(hosts.current().name, elapsed > 0, ticks >= 5, scheduled >= 5, steps >= 5, lock:unlock())
             ]]
-            assert.equal("alive", child:hear())
-            holder:say("release")
-            assert.equal("neovim\ttrue\ttrue\ttrue\ttrue\t1", child:hear())
-            assert.equal(0, child:wait())
+            holder:release_when(child, "alive")
+            child:expect_end("neovim\ttrue\ttrue\ttrue\ttrue\t1")
         end)
 
         it("gets what its own callback releases", function ()
@@ -89,7 +67,7 @@ describe("in Neovim", function ()
                 vim.defer_fn(function () say("release", held:unlock()) end, 20)
                 say(lock:lock("own") > 0)
             ]]
-            assert.equal("release\t1\ntrue\n", child:hear_all())
+            child:expect_end("release\t1", "true")
         end)
 
         it("waits in a callback that is called while it waits", function ()
@@ -103,10 +81,9 @@ describe("in Neovim", function ()
                 vim.schedule(function () say("begin") end)
                 say("outer", (outer:lock("a") or 0) > 0)
             ]]
-            assert.equal("begin", child:hear())
-            holder:say("release")
-            assert.equal("inner\ttrue", child:hear())
-            assert.equal("outer\ttrue", child:hear())
+            holder:release_when(child, "begin")
+            child:expect("inner\ttrue")
+            child:expect("outer\ttrue")
         end)
 
         it("waits where a coroutine cannot yield: in a callback from C", function ()
@@ -121,9 +98,8 @@ describe("in Neovim", function ()
                     end)
                 end)
             ]]
-            assert.equal("begin", child:hear())
-            holder:say("release")
-            assert.equal("true\tfalse", child:hear())
+            holder:release_when(child, "begin")
+            child:expect("true\tfalse")
         end)
 
         for _, way in ipairs { "wake", "poll" } do
@@ -133,7 +109,7 @@ describe("in Neovim", function ()
                     local elapsed, err = new({ timeout = 0.1, wait = %q }):lock("key")
                     say(elapsed, err, now() - start >= 0.1)
                 ]]):format(way))
-                assert.equal("nil\ttimeout\ttrue\n", child:hear_all())
+                child:expect_end("nil\ttimeout\ttrue")
             end)
 
             it("gives up when the user types Ctrl-C, by " .. way, function ()
@@ -142,7 +118,7 @@ describe("in Neovim", function ()
                     say(new({ timeout = 20, wait = %q, max_step = 0.01 }):lock("key"))
                     say(new({ timeout = 0.05 }):lock("key"))
                 ]]):format(way))
-                assert.equal("nil\tinterrupted\nnil\ttimeout\n", child:hear_all())
+                child:expect_end("nil\tinterrupted", "nil\ttimeout")
             end)
         end
 
@@ -153,9 +129,8 @@ describe("in Neovim", function ()
                 vim.schedule(function () say("begin") end)
                 say((new():lock("key") or 0) > 0)
             ]]
-            assert.equal("begin", child:hear())
-            holder:say("release")
-            assert.equal("true", child:hear())
+            holder:release_when(child, "begin")
+            child:expect("true")
         end)
     end)
 
@@ -173,9 +148,8 @@ describe("in Neovim", function ()
                 say("begin")
                 vim.wait(20000, function () return over end)
             ]]
-            assert.equal("begin", child:hear())
-            holder:say("release")
-            assert.equal("true\tfalse\ttrue", child:hear())
+            holder:release_when(child, "begin")
+            child:expect("true\tfalse\ttrue")
         end)
 
         it("may wait when it began in a fast event", function ()
@@ -190,9 +164,8 @@ describe("in Neovim", function ()
                 end)
                 vim.wait(20000, function () return over end)
             ]]
-            assert.equal("begin\ttrue", child:hear())
-            holder:say("release")
-            assert.equal("true\ttrue", child:hear())
+            holder:release_when(child, "begin\ttrue")
+            child:expect("true\ttrue")
         end)
 
         it("that somebody else resumes just before its time is not resumed once more after that", function ()
@@ -235,8 +208,7 @@ describe("in Neovim", function ()
                 say("release", failing:unlock())
                 vim.wait(20000, function () return over end)
             ]], { stderr = true })
-            assert.equal("begin", child:hear())
-            holder:say("release")
+            holder:release_when(child, "begin")
             local text = child:hear_all()
             assert.matches("the coroutine fails", text, 1, true)
             assert.matches("stack traceback", text, 1, true)
@@ -278,9 +250,8 @@ describe("in Neovim", function ()
                 end)
                 vim.wait(20000, function () return over end)
             ]]
-            assert.equal("begin", child:hear())
-            holder:say("release")
-            assert.equal("true", child:hear())
+            holder:release_when(child, "begin")
+            child:expect("true")
         end)
 
         it("with block = true stops the editor until the lock is released", function ()
@@ -297,9 +268,8 @@ describe("in Neovim", function ()
                 end)
                 vim.wait(20000, function () return over end)
             ]]
-            assert.equal("begin", child:hear())
-            holder:say("release")
-            assert.equal("true\t0", child:hear())
+            holder:release_when(child, "begin")
+            child:expect("true\t0")
         end)
     end)
 
@@ -309,9 +279,9 @@ describe("in Neovim", function ()
             vim.schedule(function () say("begin") end)
             say((new():lock("key") or 0) > 0)
         ]]
-        assert.equal("begin", child:hear())
+        child:expect("begin")
         holder:kill()
-        assert.equal("true", child:hear())
+        child:expect("true")
     end)
 
 
@@ -323,12 +293,9 @@ describe("in Neovim", function ()
             vim.schedule(function () say("begin") vim.cmd("qa!") end)
             new({ timeout = 100, exptime = 100 }):lock("key")
         ]]
-        assert.equal("begin", child:hear())
-        assert.equal(0, child:wait())
-        holder:say("release")
-        assert.equal("released", holder:hear())
-        holder:say("held")
-        assert.equal("taken", holder:hear())
+        child:expect_end("begin")
+        holder:release()
+        holder:take("held")
     end)
 
 
@@ -370,7 +337,7 @@ describe("in Neovim", function ()
             end
             say(is_watched())
         ]]
-        assert.equal("false\ntrue\nfalse\n", child:hear_all())
+        child:expect_end("false", "true", "false")
     end)
 
 
@@ -392,10 +359,8 @@ describe("in Neovim", function ()
             vim.wait(20000, function () return done == 100 end)
             say(done)
         ]]
-        assert.equal("begin", child:hear())
-        holder:say("release")
-        assert.equal("100", child:hear())
-        assert.equal(0, child:wait())
+        holder:release_when(child, "begin")
+        child:expect_end("100")
     end)
 
 
@@ -406,7 +371,7 @@ describe("in Neovim", function ()
             say(hosts.current().name, new({ timeout = 0.05 }):lock("key"))
         ]], { env = { LUA_PATH = false }, command = "set runtimepath^=" .. root })
         assert.equal(root .. "/lua/resty/lock.lua", child:hear())
-        assert.equal("neovim\tnil\ttimeout", child:hear())
+        child:expect("neovim\tnil\ttimeout")
     end)
 
 
@@ -453,11 +418,10 @@ describe("in Neovim", function ()
             scheduler.spawn(function () scheduler.sleep(0.01) say("begin") end)
             say(scheduler.run())
         ]]
-        assert.equal("scheduler", child:hear())
-        assert.equal("begin", child:hear())
-        holder:say("release")
-        assert.equal("true", child:hear())
-        assert.equal("true", child:hear())
+        child:expect("scheduler")
+        holder:release_when(child, "begin")
+        child:expect("true")
+        child:expect("true")
     end)
 
 
@@ -477,8 +441,7 @@ describe("in Neovim", function ()
             vim.defer_fn(function () say("begin") end, 20)
             vim.wait(20000, function () return over end)
         ]]
-        assert.equal("begin", child:hear())
-        holder:say("release")
-        assert.equal("none\ttrue", child:hear())
+        holder:release_when(child, "begin")
+        child:expect("none\ttrue")
     end)
 end)

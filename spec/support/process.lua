@@ -164,6 +164,18 @@ function Child:expect(line, seconds)
 end
 
 
+-- The lines that it still says, until it ends well.
+function Child:expect_end(...)
+    for _, line in ipairs { ... } do
+        self:expect(line)
+    end
+    local rest, status = self:hear_all(), self:wait()
+    if rest ~= "" or status ~= 0 then
+        error(("expected the end, heard %q; status %d"):format(rest, status), 2)
+    end
+end
+
+
 -- Everything it says until it ends.
 function Child:hear_all(seconds)
     local deadline = now() + (seconds or PATIENCE)

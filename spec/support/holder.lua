@@ -1,0 +1,54 @@
+-- A process that takes the keys that a claim names, so that others have to wait, and releases them. It is another one
+-- for each claim.
+
+local busted = require "busted"
+local process = require "spec.support.process"
+
+local Holder = {}
+Holder.__index = Holder
+
+local SOURCE = [[
+    local lock = new { exptime = 600 }
+    say "opened"
+    for key in hear do
+        say(lock:lock(key) and "taken")
+        hear()
+        say(lock:unlock() and "released")
+    end
+]]
+
+
+function Holder:take(key)
+    self.child:say(key)
+    self.child:expect "taken"
+end
+
+
+function Holder:release()
+    self.child:say "release"
+    self.child:expect "released"
+end
+
+
+-- When the other child says this line.
+function Holder:release_when(other, line)
+    other:expect(line)
+    self:release()
+end
+
+
+function Holder:kill()
+    self.child:kill()
+end
+
+
+-- To be called in the body of a describe. `common` is Lua that has new(options), which makes a lock object; `start` is
+-- process.start, if nothing else is given.
+return function (common, start)
+    local self = setmetatable({}, Holder)
+    busted.before_each(function ()
+        self.child = (start or process.start)(common .. SOURCE)
+        self.child:expect "opened"
+    end)
+    return self
+end
