@@ -3,9 +3,9 @@
 
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <memory>
 
+#include "base/time.h"
 #include "capi/claim.h"
 #include "capi/handle.h"
 #include "lock/parking.h"
@@ -32,8 +32,8 @@ constexpr const char* kBadWaiter = "bad waiter: expected a number that holdfast_
 Parker& unwrap(holdfast_parker* parker) noexcept { return *reinterpret_cast<Parker*>(parker); }
 
 std::uint64_t deadline_after(double seconds) noexcept {
-  constexpr double kForever = 1e9;  // 31 years
-  if (seconds < 0 || seconds > kForever) return std::numeric_limits<std::uint64_t>::max();
+  constexpr double kLongest = 1e9;  // 31 years
+  if (seconds < 0 || seconds > kLongest) return holdfast::kNever;
   return holdfast::platform::monotonic_ns() + static_cast<std::uint64_t>(std::ceil(seconds * 1e9));
 }
 

@@ -76,7 +76,7 @@ class Parker {
   Status accept();
   /// Ends what these two began.
   void disconnect() noexcept;
-  /// Makes the descriptor readable at that time, or sends a byte; kForever: not. One alarm at a time. Fails as
+  /// Makes the descriptor readable at that time, or sends a byte; kNever: not. One alarm at a time. Fails as
   /// descriptor() does.
   Status set_alarm(std::uint64_t deadline_ns);
   /// False when the parker has a descriptor and no helper thread that listens for it: its waiters have to poll.
@@ -106,7 +106,7 @@ class Parker {
   Berth berth_;
   platform::Readiness readiness_;
   platform::SelfConnection connection_;
-  std::uint64_t alarm_ns_ = platform::kForever;
+  std::uint64_t alarm_ns_ = kNever;
   bool attended_ = true;
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/time.h"
 #include "dict/shard.h"
 #include "lock/deadlock.h"
 #include "lock/watch.h"
@@ -17,7 +18,6 @@ class Parker;
 /// processes wait, not all of them need to be awake all the time.
 inline constexpr std::uint64_t kLookNs = 10'000'000;
 inline constexpr std::uint32_t kRankMax = 4;
-inline constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
 struct WaiterSlot {
   Parker* parker = nullptr;   // null: not in use

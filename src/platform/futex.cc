@@ -19,7 +19,7 @@ WaitResult futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expe
   deadline.tv_nsec = static_cast<long>(deadline_ns % kNsPerSecond);
   // FUTEX_WAIT_BITSET takes an absolute CLOCK_MONOTONIC time; FUTEX_WAIT a relative one.
   const long result = ::syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, expected,
-                                deadline_ns == kForever ? nullptr : &deadline, nullptr, FUTEX_BITSET_MATCH_ANY);
+                                deadline_ns == kNever ? nullptr : &deadline, nullptr, FUTEX_BITSET_MATCH_ANY);
   if (result == 0) return WaitResult::woken;
   switch (errno) {
     case EAGAIN:

@@ -5,7 +5,7 @@
 //  1. Nothing here throws, logs, retries for ever or keeps state that the caller cannot see, except where it says so.
 //  2. A call that returns `int` returns 0 or an errno value. A call that returns an object returns an empty one on
 //     failure and leaves the reason in errno, which the caller reads on the next line.
-//  3. Times are CLOCK_MONOTONIC in nanoseconds; deadlines are absolute. kForever is a deadline that never comes.
+//  3. Times are CLOCK_MONOTONIC in nanoseconds; deadlines are absolute; kNever (base/time.h) is one.
 //  4. Descriptors are close-on-exec.
 //  5. Shared words may lie in any file mapping: futexes are never process-private.
 //  6. EINTR is handled inside, except where a signal is one of the documented results.
@@ -21,6 +21,7 @@
 #include <string>
 #include <utility>
 
+#include "base/time.h"
 #include "platform/bus_guard.h"
 
 #if __has_include(<sys/single_threaded.h>)
@@ -29,10 +30,6 @@
 #endif
 
 namespace holdfast::platform {
-
-inline constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
-inline constexpr std::uint64_t kNsPerMs = 1'000'000;
-inline constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
 
 /// Makes a system call again while signals interrupt it, within reason: a call that is refused for ever fails with
 /// EINTR.

@@ -19,7 +19,7 @@ constexpr std::uint32_t kMailArrived = 1;
 constexpr std::uint32_t kMailOverflowed = 2;
 
 /// Without an identity there is no bell; a wait is then a short sleep and the caller looks again.
-constexpr std::uint64_t kDeafSleepNs = 10 * platform::kNsPerMs;
+constexpr std::uint64_t kDeafSleepNs = 10 * kNsPerMs;
 
 bool sleep_deaf(std::uint64_t deadline_ns) noexcept {
   const std::uint64_t end_ns = std::min(deadline_ns, platform::monotonic_ns() + kDeafSleepNs);

@@ -29,7 +29,6 @@ void end_section_beside_threads(std::atomic<std::uint64_t>& sections) noexcept {
 
 namespace {
 
-using platform::kNsPerMs;
 using shmtx_internal::critical_section;
 
 constexpr std::uint64_t kSpinNs = 3'000;

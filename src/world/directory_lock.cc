@@ -7,7 +7,7 @@ namespace holdfast {
 
 namespace {
 
-constexpr std::uint64_t kRetryNs = platform::kNsPerMs;
+constexpr std::uint64_t kRetryNs = kNsPerMs;
 
 }  // namespace
 
@@ -28,7 +28,7 @@ Expected<DirectoryLock> DirectoryLock::acquire(int directory_fd, const std::stri
     const std::uint64_t now = platform::monotonic_ns();
     if (now >= deadline) {
       return Status{Code::busy, "directory " + path + " has been locked by another process for " +
-                                    std::to_string(patience_ns / platform::kNsPerSecond) + " s (is one stopped?)"};
+                                    std::to_string(patience_ns / kNsPerSecond) + " s (is one stopped?)"};
     }
     platform::sleep_until(now + kRetryNs);
   }

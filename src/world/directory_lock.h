@@ -13,7 +13,7 @@ namespace holdfast {
 
 class DirectoryLock {
  public:
-  static constexpr std::uint64_t kPatienceNs = 5 * platform::kNsPerSecond;
+  static constexpr std::uint64_t kPatienceNs = 5 * kNsPerSecond;
   /// `directory_fd`: a description of its own, which outlives the lock. `busy` after the patience: a process may be
   /// stopped while it holds it.
   static Expected<DirectoryLock> acquire(int directory_fd, const std::string& path,

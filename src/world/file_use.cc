@@ -23,8 +23,8 @@ namespace {
 
 using platform::Mapping;
 
-constexpr std::uint64_t kPatienceNs = 5 * platform::kNsPerSecond;
-constexpr std::uint64_t kRetryNs = platform::kNsPerMs;
+constexpr std::uint64_t kPatienceNs = 5 * kNsPerSecond;
+constexpr std::uint64_t kRetryNs = kNsPerMs;
 /// One who is about to be refused holds the lock for a moment, too: others look so often before they believe in users.
 constexpr int kLooks = 5;
 

@@ -21,7 +21,7 @@ constexpr int kInodeBits = 26;
 constexpr std::uint64_t kInodes = std::uint64_t{1} << kInodeBits;
 /// Who has opened a file that was removed meanwhile holds its byte for a moment: others look so often.
 constexpr int kLooks = 5;
-constexpr std::uint64_t kRetryNs = platform::kNsPerMs;
+constexpr std::uint64_t kRetryNs = kNsPerMs;
 /// Notes that may stand for one byte.
 constexpr std::size_t kProbe = 16;
 

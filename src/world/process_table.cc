@@ -22,7 +22,7 @@ using platform::FileId;
 
 constexpr const char* kTableName = "processes";
 constexpr std::uint32_t kTableMode = 0600;
-constexpr std::uint64_t kRetryNs = platform::kNsPerMs / 2;
+constexpr std::uint64_t kRetryNs = kNsPerMs / 2;
 
 /// Where the generations of a world begin: elsewhere in each, so that tokens of another world, which a dictionary may
 /// still hold, are those of nobody here.
@@ -215,7 +215,7 @@ Expected<ProcessTable::Lock> ProcessTable::lock(std::uint64_t patience_ns) const
     if (now >= deadline) {
       const std::uint32_t holder = header().lock_holder.load(std::memory_order_relaxed);
       return Status{Code::busy, directory_.path_of(kTableName) + " has been locked for " +
-                                    std::to_string(patience_ns / platform::kNsPerMs) + " ms by " +
+                                    std::to_string(patience_ns / kNsPerMs) + " ms by " +
                                     (holder != 0 ? "process " + std::to_string(holder) : "another process") +
                                     "; is it stopped?"};
     }

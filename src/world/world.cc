@@ -18,15 +18,15 @@ namespace holdfast {
 
 namespace {
 
-constexpr std::uint64_t kEnterPatienceNs = 5 * platform::kNsPerSecond;
+constexpr std::uint64_t kEnterPatienceNs = 5 * kNsPerSecond;
 /// The same for a forked child that enters in the midst of a call: hundreds may, one after the other. Then for one that
 /// tries again after it could not: somebody who has the table's lock may be stopped.
-constexpr std::uint64_t kFirstPatienceOfChildNs = platform::kNsPerSecond;
-constexpr std::uint64_t kEnterAgainPatienceNs = platform::kNsPerSecond / 20;
-constexpr std::uint64_t kFirstRetryNs = platform::kNsPerSecond / 10;
-constexpr std::uint64_t kLongestRetryNs = platform::kNsPerSecond;
+constexpr std::uint64_t kFirstPatienceOfChildNs = kNsPerSecond;
+constexpr std::uint64_t kEnterAgainPatienceNs = kNsPerSecond / 20;
+constexpr std::uint64_t kFirstRetryNs = kNsPerSecond / 10;
+constexpr std::uint64_t kLongestRetryNs = kNsPerSecond;
 /// A process that exits does not wait long to tidy up: the next one that enters does it too.
-constexpr std::uint64_t kLeavePatienceNs = platform::kNsPerSecond / 2;
+constexpr std::uint64_t kLeavePatienceNs = kNsPerSecond / 2;
 /// One that exits at the same time is gone soon, mostly. A millisecond each.
 constexpr int kLeaveLooks = 250;
 
@@ -208,7 +208,7 @@ void World::leave() noexcept {
         if (!ProcessTable::anybody_alive(*lock, slot_of(self)))
           return retire_unpersistent_files(directory_, table_->id());
       }
-      platform::sleep_until(platform::monotonic_ns() + platform::kNsPerMs);
+      platform::sleep_until(platform::monotonic_ns() + kNsPerMs);
     }
   } catch (...) {
     // No memory to tidy up with; the next one that enters does it.

@@ -260,7 +260,7 @@ class Maker {
     Place place{};
     shard.find(Key(key, victim_.segment().seed()), place);
     LockFields& lock = place.view.lock();
-    const std::uint64_t long_ago = platform::monotonic_ns() - platform::kNsPerSecond;
+    const std::uint64_t long_ago = platform::monotonic_ns() - kNsPerSecond;
     for (int i = 0; i < waiters; ++i) {
       Waiter waiter{};
       waiter.owner = judge_token_;

@@ -84,7 +84,7 @@ class Maker {
     Arena arena(shard);
     Place place{};
     shard.find(Key(key, victim_.segment().seed()), place);
-    const std::uint64_t long_ago = platform::monotonic_ns() - platform::kNsPerSecond;
+    const std::uint64_t long_ago = platform::monotonic_ns() - kNsPerSecond;
     for (int i = 0; i < waiters; ++i) {
       Waiter waiter{};
       waiter.owner = judge_token_;

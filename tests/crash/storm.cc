@@ -36,7 +36,7 @@ constexpr Shape kShapes[] = {
     {"file, 1 shard", 262144, HOLDFAST_MUTEX_FILE, 0.15},
 };
 
-constexpr std::uint64_t kStallNs = 20 * platform::kNsPerSecond;
+constexpr std::uint64_t kStallNs = 20 * kNsPerSecond;
 
 class Storm {
  public:

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t kAll = HOLDFAST_ALL_PERMITS;
 constexpr std::uint32_t kSemaphorePermits = 3;
-constexpr std::uint64_t kPatienceNs = 20 * platform::kNsPerSecond;
+constexpr std::uint64_t kPatienceNs = 20 * kNsPerSecond;
 
 bool is_rwlock(std::size_t number) { return number < kPools / 2; }
 std::uint32_t total_of(std::size_t number) { return is_rwlock(number) ? kAll : kSemaphorePermits; }
@@ -112,7 +112,7 @@ bool PoolUser::acquire(std::size_t number, std::uint32_t want, holdfast_lease* l
     expect(ledger_, "permits_try", code, {HOLDFAST_OK, HOLDFAST_LOCKED, HOLDFAST_NO_MEMORY, HOLDFAST_TIMEOUT});
     return code == HOLDFAST_OK;
   }
-  const std::uint64_t end = platform::monotonic_ns() + below(20) * platform::kNsPerMs;
+  const std::uint64_t end = platform::monotonic_ns() + below(20) * kNsPerMs;
   holdfast_wait wait{};
   wait.parker = parker_;
   wait.waiter = waiter_;

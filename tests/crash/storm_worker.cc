@@ -189,7 +189,7 @@ class Work {
       expect("lock", code, {HOLDFAST_OK, HOLDFAST_LOCKED, HOLDFAST_NO_MEMORY, HOLDFAST_TIMEOUT});
       return code == HOLDFAST_OK;
     }
-    const std::uint64_t end = platform::monotonic_ns() + below(20) * platform::kNsPerMs;
+    const std::uint64_t end = platform::monotonic_ns() + below(20) * kNsPerMs;
     for (;;) {
       double pause = 0;
       const int code = dict_.wait_lock(key, 0, parker_, waiter_, lease, &pause);

@@ -151,7 +151,7 @@ void DeathTest::expect_served(std::vector<Child*> waiting) {
 }
 
 std::uint32_t DeathTest::waiters() {
-  constexpr std::uint64_t kForCounting = 20 * platform::kNsPerSecond;
+  constexpr std::uint64_t kForCounting = 20 * kNsPerSecond;
   std::uint32_t count = 0;
   for (Shard& shard : dict.segment().shards()) {
     const ShardGuard guard(shard, kForCounting);  // waiters come and look now and then

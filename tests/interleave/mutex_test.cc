@@ -14,8 +14,6 @@
 namespace holdfast {
 namespace {
 
-using platform::kNsPerMs;
-using platform::kNsPerSecond;
 using platform::monotonic_ns;
 using test::at_failpoint;
 using test::Channel;

@@ -103,7 +103,7 @@ class Run {
         keys_(make_keys(plan.writers, shape.kinds)),
         ledger_(crash::make_shared_memory<Ledger>()),
         dict_(name, {.size = shape.size}) {
-    ledger_.begin_ms.store(platform::monotonic_ns() / platform::kNsPerMs);
+    ledger_.begin_ms.store(platform::monotonic_ns() / kNsPerMs);
   }
 
   void run() {
@@ -112,7 +112,7 @@ class Run {
     prepare_mixed(dict_);
     std::vector<std::unique_ptr<Runner>> others;
     for (std::uint32_t i = 0; i < plan_.writers; ++i) others.push_back(start_writer(i));
-    while (ledger_.ready.load() < plan_.writers && platform::monotonic_ns() - begin < 20 * platform::kNsPerSecond)
+    while (ledger_.ready.load() < plan_.writers && platform::monotonic_ns() - begin < 20 * kNsPerSecond)
       std::this_thread::yield();
     if (ledger_.ready.load() < plan_.writers) ledger_.violations.add("the writers do not begin");
     for (std::uint32_t i = 0; i < plan_.mixers; ++i) others.push_back(start(i, mix_in));

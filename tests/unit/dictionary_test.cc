@@ -401,7 +401,7 @@ TEST_F(DictionaryTest, a_stopped_writer_holds_up_writers_until_their_patience_en
   dict.set("k", "v");
   test::Child writer([&](test::Channel& channel) {
     Shmtx& mutex = dict.segment().shards()[0].mutex();
-    if (mutex.lock_for(platform::kNsPerSecond) != LockResult::acquired) return 1;
+    if (mutex.lock_for(kNsPerSecond) != LockResult::acquired) return 1;
     channel.say("inside");
     channel.hear();
     mutex.unlock();
@@ -425,7 +425,7 @@ TEST_F(DictionaryTest, a_stopped_writer_holds_up_writers_until_their_patience_en
 TEST_F(DictionaryTest, a_writer_killed_inside_is_succeeded_and_the_shard_repaired) {
   dict.set("k", "v");
   test::Child writer([&](test::Channel& channel) {
-    if (dict.segment().shards()[0].mutex().lock_for(platform::kNsPerSecond) != LockResult::acquired) return 1;
+    if (dict.segment().shards()[0].mutex().lock_for(kNsPerSecond) != LockResult::acquired) return 1;
     channel.say("inside");
     channel.hear();
     return 0;
@@ -442,7 +442,7 @@ TEST_F(DictionaryTest, a_writer_killed_inside_is_succeeded_and_the_shard_repaire
 TEST_F(DictionaryTest, a_call_from_inside_another_call_of_the_thread_is_busy) {
   dict.set("k", "v");
   Shmtx& mutex = dict.segment().shards()[0].mutex();
-  ASSERT_EQ(mutex.lock_for(platform::kNsPerSecond), LockResult::acquired);
+  ASSERT_EQ(mutex.lock_for(kNsPerSecond), LockResult::acquired);
   EXPECT_EQ(dict.set("k", "w"), HOLDFAST_BUSY);
   EXPECT_EQ(dict.get("k"), text("v")) << "reads take no lock";
   mutex.unlock();

@@ -392,7 +392,7 @@ TEST_IN_TIME(LockTest, a_waiter_keeps_its_one_place_while_the_dictionary_cannot_
   ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
   Child stopped([&](Channel& channel) {
     Shmtx& mutex = dict.segment().shards()[0].mutex();
-    if (mutex.lock_for(platform::kNsPerSecond) != LockResult::acquired) return 1;
+    if (mutex.lock_for(kNsPerSecond) != LockResult::acquired) return 1;
     channel.say("inside");
     channel.hear();
     mutex.unlock();

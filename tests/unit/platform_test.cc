@@ -146,7 +146,7 @@ TEST_F(Platform, a_futex_wait_ends_at_its_deadline_and_not_before) {
   }
   EXPECT_EQ(WaitResult::timed_out, result);
   EXPECT_GE(monotonic_ns(), deadline);
-  EXPECT_EQ(WaitResult::changed, futex_wait(word(mapping), 1, kForever));
+  EXPECT_EQ(WaitResult::changed, futex_wait(word(mapping), 1, kNever));
 }
 
 TEST_F(Platform, waking_a_word_that_is_not_mapped_is_harmless) {

@@ -75,7 +75,7 @@ TEST_F(Directory, while_it_is_made_no_other_directory_gets_its_mode) {
     }
   });
   const mode_t before = ::umask(0277);
-  const std::uint64_t end = platform::monotonic_ns() + 300 * platform::kNsPerMs;
+  const std::uint64_t end = platform::monotonic_ns() + 300 * kNsPerMs;
   while (platform::monotonic_ns() < end && mode_of(other) == 0500) {
     static_cast<void>(RuntimeDirectory::at(path));
     for (const std::string& name : {path, link}) {

@@ -196,7 +196,7 @@ TEST_F(ScanTest, walks_see_each_key_that_stays_once_while_others_change_the_shar
     }
     for (auto& writer : writers) ASSERT_EQ(writer->hear(), "at work");
     std::mt19937_64 random(seed + 9);
-    const std::uint64_t end = platform::monotonic_ns() + platform::kNsPerSecond;
+    const std::uint64_t end = platform::monotonic_ns() + kNsPerSecond;
     int walks = 0;
     for (; walks < 20 || platform::monotonic_ns() < end; ++walks) {
       ASSERT_EQ(wrong(stay, busy.keys()), 0U) << "keys, walk " << walks;

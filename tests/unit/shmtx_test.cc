@@ -18,8 +18,6 @@
 namespace holdfast {
 namespace {
 
-using platform::kNsPerMs;
-using platform::kNsPerSecond;
 using platform::monotonic_ns;
 using test::Channel;
 using test::Child;

@@ -410,7 +410,7 @@ TEST_F(WorldFile, many_who_retire_and_create_at_once_never_lose_a_file_that_was_
       }
       ++own;
       // Long enough for one that found the directory locked and comes back with an old judgement.
-      const std::uint64_t until = platform::monotonic_ns() + 2 * platform::kNsPerMs;
+      const std::uint64_t until = platform::monotonic_ns() + 2 * kNsPerMs;
       while (platform::monotonic_ns() < until) {
         if (!is_current_file(directory_, kName, created->file())) return 3;
         platform::yield();

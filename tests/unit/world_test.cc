@@ -467,7 +467,7 @@ TEST_F(Entering, a_process_that_is_stopped_while_it_has_the_table_is_named) {
   ASSERT_TRUE(table) << table.status().message;
   auto lock = table->lock(0);
   ASSERT_TRUE(lock) << lock.status().message;
-  auto second = table->lock(20 * platform::kNsPerMs);
+  auto second = table->lock(20 * kNsPerMs);
   ASSERT_FALSE(second);
   EXPECT_EQ(Code::busy, second.status().code);
   EXPECT_NE(std::string::npos, second.status().message.find("by process " + std::to_string(::getpid())))
@@ -558,7 +558,7 @@ TEST_F(Lifetime, when_all_exit_at_once_the_last_one_still_tidies_up) {
     for (auto& one : members) one->say("exit");
     for (auto& one : members) EXPECT_EQ(0, one->wait());
     // A process that has to wait for that long, for one that is held up, leaves it to the next that comes.
-    if (platform::monotonic_ns() - start >= platform::kNsPerSecond / 5) {
+    if (platform::monotonic_ns() - start >= kNsPerSecond / 5) {
       Child next(member);
       next.hear();
     }
