@@ -138,7 +138,7 @@ enum {
 
 /* HOLDFAST_ABI as the library was built. */
 HOLDFAST_API uint32_t holdfast_abi(void);
-/* "0.1.0"; static. */
+/* The version, as in "0.2.0". Static. */
 HOLDFAST_API const char *holdfast_version(void);
 /* The sentence of the last call of this thread that failed, see 6; never null. */
 HOLDFAST_API const char *holdfast_error(void);

@@ -1,10 +1,10 @@
 rockspec_format = "3.0"
 package = "lua-resty-holdfast"
-version = "0.1.0-1"
+version = "0.2.0-1"
 
 source = {
   url = "git+https://github.com/holdfast-lua/holdfast.git",
-  tag = "v0.1.0",
+  tag = "v0.2.0",
 }
 
 description = {
