@@ -43,7 +43,7 @@ local function report(name, write, exptime, seconds)
     assert(lock:lock("report"))
     scheduler.sleep(seconds)
     local written, err = write("report", lock:token(), "by the " .. name .. " one")
-    print(("  the %s one, who %s the lock: %s"):format(name, lock:valid() and "has" or "has lost",
+    print(("  the %s one %s the lock: %s"):format(name, lock:valid() and "has" or "has lost",
                                                       written and "written" or err))
     lock:unlock()
 end

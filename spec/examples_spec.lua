@@ -217,12 +217,12 @@ describe("examples/fencing.lua", function ()
         assert.equal("", err)
         assert.equal([[
 a store that takes everything
-  the quick one, who has the lock: written
-  the slow one, who has lost the lock: written
+  the quick one has the lock: written
+  the slow one has lost the lock: written
   in the end: by the slow one
 a store that looks at the token
-  the quick one, who has the lock: written
-  the slow one, who has lost the lock: stale
+  the quick one has the lock: written
+  the slow one has lost the lock: stale
   in the end: by the quick one
 ]], out)
     end)
