@@ -3,11 +3,8 @@
 local core = require "resty.holdfast.core"
 local current = require("resty.holdfast.host").current
 
-local describe = core.describe
-local error = error
-local is_duration = core.is_duration
-local min = math.min
-local type = type
+local describe, is_duration = core.describe, core.is_duration
+local error, min, type = error, math.min, type
 
 local INFINITY = math.huge
 -- What every host can sleep at once, in seconds.

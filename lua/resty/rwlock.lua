@@ -38,37 +38,26 @@ function _M.new(class, dict_name, opts)
 end
 
 
--- A method that waits for `want` permits. `certain`: the caller will release them.
-local function locker(name, want, certain)
+-- A method that takes `want` permits. `certain`: the caller will release them. One that does not wait returns true in
+-- place of the seconds waited.
+local function taker(name, want, waits, certain)
+    local known = waits and LOCK_OPTIONS or TRY_OPTIONS
     return function (self, key, opts)
         check(self, name)
         local exptime, timeout, why, err
         if opts ~= nil then
-            exptime, timeout, why = read_call(opts, name, LOCK_OPTIONS)
+            exptime, timeout, why = read_call(opts, name, known)
         end
         key, err = free_key(self, key, name)
         if not key then
             return nil, err
         end
-        return take(self, key, want, certain, exptime or self.exptime, why, timeout or self.timeout, self.step)
-    end
-end
-
-
--- A method that does not wait.
-local function trier(name, want)
-    return function (self, key, opts)
-        check(self, name)
-        local exptime, why, err, _
-        if opts ~= nil then
-            exptime, _, why = read_call(opts, name, TRY_OPTIONS)
-        end
-        key, err = free_key(self, key, name)
-        if not key then
-            return nil, err
+        exptime = exptime or self.exptime
+        if waits then
+            return take(self, key, want, certain, exptime, why, timeout or self.timeout, self.step)
         end
         local taken
-        taken, err = take(self, key, want, false, exptime or self.exptime, why)
+        taken, err = take(self, key, want, certain, exptime, why)
         if taken then
             return true
         end
@@ -80,12 +69,12 @@ end
 for name, method in pairs(held_lock.methods) do
     _M[name] = method
 end
-_M.rdlock = locker("rdlock", 1, false)
-_M.wrlock = locker("wrlock", ALL, false)
-_M.tryrdlock = trier("tryrdlock", 1)
-_M.trywrlock = trier("trywrlock", ALL)
-_M.with_rd = held_lock.with("with_rd", locker("rdlock", 1, true), LOCK_OPTIONS)
-_M.with_wr = held_lock.with("with_wr", locker("wrlock", ALL, true), LOCK_OPTIONS)
+_M.rdlock = taker("rdlock", 1, true, false)
+_M.wrlock = taker("wrlock", ALL, true, false)
+_M.tryrdlock = taker("tryrdlock", 1, false, false)
+_M.trywrlock = taker("trywrlock", ALL, false, false)
+_M.with_rd = held_lock.with("with_rd", taker("rdlock", 1, true, true), LOCK_OPTIONS)
+_M.with_wr = held_lock.with("with_wr", taker("wrlock", ALL, true, true), LOCK_OPTIONS)
 
 
 -- From now on others may read, too. For a reader nothing changes.

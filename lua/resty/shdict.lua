@@ -1,35 +1,19 @@
 -- Shared dictionaries by name: opening, finding, removing them. Manual: docs/resty.shdict.md.
 
 local core = require "resty.holdfast.core"
-local nginx_zones = require "resty.holdfast.dictionary.nginx_zones"
 local ffi = require "ffi"
 local methods = require "resty.holdfast.dictionary.methods"
+local nginx_zones = require "resty.holdfast.dictionary.nginx_zones"
 local tables = require "resty.holdfast.dictionary.tables"
 
 require "resty.holdfast.dictionary.loop_clock"
 
-local C = core.C
-local band = bit.band
-local describe = core.describe
-local error = error
-local ffi_istype = ffi.istype
-local ffi_new = ffi.new
-local floor = math.floor
-local format = string.format
-local next = next
-local quote = core.quote
-local rawget = rawget
-local rawset = rawset
-local sentence = core.sentence
-local setmetatable = setmetatable
-local tonumber = tonumber
-local tostring = tostring
-local type = type
+local C, describe, quote, sentence = core.C, core.describe, core.quote, core.sentence
+local band, error, floor, format, next, rawget = bit.band, error, math.floor, string.format, next, rawget
+local rawset, setmetatable, tonumber, tostring, type = rawset, setmetatable, tonumber, tostring, type
+local ffi_istype, ffi_new = ffi.istype, ffi.new
 
-local INVALID = core.INVALID
-local MISMATCH = core.MISMATCH
-local NOT_FOUND = core.NOT_FOUND
-local OK = core.OK
+local INVALID, MISMATCH, NOT_FOUND, OK = core.INVALID, core.MISMATCH, core.NOT_FOUND, core.OK
 
 local DEFAULT_SIZE = 1024 * 1024
 local MUTEXES = { futex = core.MUTEX_FUTEX, spin = core.MUTEX_SPIN, file = core.MUTEX_FILE }

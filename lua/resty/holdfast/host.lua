@@ -15,20 +15,13 @@
 -- A host given to set_host needs only name and sleep. With wait or wait_fd it hears of wake-ups at once; without them
 -- it looks for them from time to time.
 
-local task_ids = require "resty.holdfast.tasks.task_ids"
 local core = require "resty.holdfast.core"
 local none = require "resty.holdfast.host.none"
 local parker = require "resty.holdfast.wait.parker"
+local task_ids = require "resty.holdfast.tasks.task_ids"
 
-local error = error
-local ipairs = ipairs
-local loaded = package.loaded
-local min = math.min
-local pcall = pcall
-local rawget = rawget
-local require = require
-local tostring = tostring
-local type = type
+local error, ipairs, loaded, min, pcall = error, ipairs, package.loaded, math.min, pcall
+local rawget, require, tostring, type = rawget, require, tostring, type
 
 local _M = {}
 
@@ -162,10 +155,7 @@ local function derived_wait(doze)
         doze(seconds)
         parker.sleep(0)
         parker.forget(waiter)
-        if listener.woken then
-            return true
-        end
-        return nil, "timeout"
+        return parker.outcome(listener.woken)
     end
 end
 

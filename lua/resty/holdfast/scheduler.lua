@@ -5,53 +5,30 @@
 -- that it joins, or in `stop_watchers`. Whatever comes first calls wake, which takes it out of the timers; the others
 -- are left by the task itself when it runs again.
 
-local task_ids = require "resty.holdfast.tasks.task_ids"
 local background_jobs = require "resty.holdfast.tasks.background_jobs"
 local core = require "resty.holdfast.core"
+local descriptors = require "resty.holdfast.wait.descriptors"
 local join = require "resty.holdfast.tasks.join"
 local parker = require "resty.holdfast.wait.parker"
 local ready = require "resty.holdfast.tasks.run_queue"
+local task_ids = require "resty.holdfast.tasks.task_ids"
 local timers = require "resty.holdfast.tasks.timers"
 local traceback = require "resty.holdfast.tasks.traceback"
 local worker = require "resty.holdfast.worker"
 
-local C = core.C
-local add_timer = timers.add
-local co_create = coroutine.create
-local co_isyieldable = coroutine.isyieldable
-local co_resume = coroutine.resume
-local co_running = coroutine.running
-local co_status = coroutine.status
-local co_yield = coroutine.yield
-local describe = core.describe
-local descriptors = require "resty.holdfast.wait.descriptors"
-local error = error
-local exiting = worker.exiting
-local first_timer = timers.first
-local forget = parker.forget
-local has_listeners = parker.has_listeners
-local is_duration = core.is_duration
-local listen = parker.listen
-local make_ready = ready.add
-local min = math.min
-local new_task_id = task_ids.new
-local next = next
-local next_job = background_jobs.next
-local no_descriptors = descriptors.is_empty
-local none_ready = ready.is_empty
-local pairs = pairs
-local park = parker.sleep
-local park_with_descriptors = descriptors.park
-local pcall = pcall
-local remove_timer = timers.remove
-local run_jobs = background_jobs.run
-local run_ready = ready.run
-local select = select
-local setmetatable = setmetatable
-local take_first_timer = timers.take_first
-local text_of = traceback.text_of
-local type = type
-local unpack = unpack
+local C, describe, is_duration = core.C, core.describe, core.is_duration
+local add_timer, first_timer = timers.add, timers.first
+local remove_timer, take_first_timer = timers.remove, timers.take_first
+local co_create, co_isyieldable, co_resume = coroutine.create, coroutine.isyieldable, coroutine.resume
+local co_running, co_status, co_yield = coroutine.running, coroutine.status, coroutine.yield
+local error, min, next, pairs, pcall = error, math.min, next, pairs, pcall
+local select, setmetatable, type, unpack = select, setmetatable, type, unpack
+local exiting, new_task_id, text_of = worker.exiting, task_ids.new, traceback.text_of
+local for_seconds, forget, has_listeners = parker.for_seconds, parker.forget, parker.has_listeners
+local listen, park = parker.listen, parker.sleep
+local make_ready, none_ready, run_ready = ready.add, ready.is_empty, ready.run
+local next_job, run_jobs = background_jobs.next, background_jobs.run
+local no_descriptors, park_with_descriptors = descriptors.is_empty, descriptors.park
 
 local INFINITY = math.huge
 local MOST_VALUES = 7990  -- that a task takes or returns: unpack gives less than 8000
@@ -333,22 +310,11 @@ function _M.running()
 end
 
 
--- Ends early when `is_over`, which may be left out, says so after a signal.
-local function block(seconds, is_over)
-    local deadline = now() + seconds
-    local left = seconds
-    repeat
-        park(left)
-        left = deadline - now()
-    until left <= 0 or (is_over and is_over())
-end
-
-
 function _M.sleep(seconds)
     check_seconds(seconds, "sleep")
     local task = waiting_task()
     if not task then
-        block(seconds)
+        for_seconds(seconds, park)
     elseif seconds == 0 then
         co_yield()
         go_on(task)
@@ -457,7 +423,7 @@ function _M.stopping(seconds)
     check_seconds(seconds, "stopping")
     local task = waiting_task()
     if not task then
-        block(seconds, is_stopping)
+        for_seconds(seconds, park, is_stopping)
         return stopping
     end
     stop_watchers[task] = true

@@ -1,15 +1,11 @@
 -- Dictionaries of holdfast in nginx's table of them, so that what walks ngx.shared (exporters, status pages) sees them.
 -- Manual: docs/resty.shdict.md.
 
+local quote = require("resty.holdfast.core").quote
 local shdict = require "resty.shdict"
 
-local error = error
+local error, next, rawget, select, type = error, next, rawget, select, type
 local find = shdict.find
-local next = next
-local quote = require("resty.holdfast.core").quote
-local rawget = rawget
-local select = select
-local type = type
 
 local _M = {}
 

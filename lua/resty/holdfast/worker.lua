@@ -2,9 +2,8 @@
 -- In any other process: worker 0 of 1, never asked to.
 
 local getenv = require("resty.holdfast.ffi.environment").get
-local floor = math.floor
-local preload = package.preload
-local tonumber = tonumber
+
+local floor, preload, tonumber = math.floor, package.preload, tonumber
 
 local _M = {}
 

@@ -1,10 +1,8 @@
 -- What nginx.conf declares by lua_shared_dict: which dictionary a lock gets that is asked for by such a name.
 
-local format = string.format
-local pcall = pcall
 local quote = require("resty.holdfast.core").quote
-local rawget = rawget
-local type = type
+
+local format, pcall, rawget, type = string.format, pcall, rawget, type
 
 local DEFAULT_SIZE = 1024 * 1024
 local PAGE = 4096

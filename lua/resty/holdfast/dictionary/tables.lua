@@ -8,17 +8,10 @@ local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local jit = require "jit"
 
-local band = bit.band
-local enter = core.enter
+local band, find, gsub, lshift = bit.band, string.find, string.gsub, bit.lshift
+local pcall, tonumber, tostring, type = pcall, tonumber, tostring, type
+local enter, leave = core.enter, core.leave
 local ffi_cast = ffi.cast
-local find = string.find
-local gsub = string.gsub
-local leave = core.leave
-local lshift = bit.lshift
-local pcall = pcall
-local tonumber = tonumber
-local tostring = tostring
-local type = type
 
 local known, buffer = pcall(require, "string.buffer")
 

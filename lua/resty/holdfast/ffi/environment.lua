@@ -3,8 +3,7 @@
 
 local ffi = require "ffi"
 
-local C = ffi.C
-local ffi_str = ffi.string
+local C, ffi_str = ffi.C, ffi.string
 local pcall = pcall
 
 local _M = {}

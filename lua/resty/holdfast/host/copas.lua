@@ -3,10 +3,7 @@
 local copas = require "copas"
 
 local co_isyieldable = coroutine.isyieldable
-local ipairs = ipairs
-local require = require
-local tostring = tostring
-local type = type
+local ipairs, require, tostring, type = ipairs, require, tostring, type
 
 -- What copas4.lua uses. Before 4.0, which brought addnamedthread, coroutines began before the loop ran, and then nobody
 -- could tell that they are copas's.

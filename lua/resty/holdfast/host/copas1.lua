@@ -14,9 +14,7 @@ local timers = require "resty.holdfast.tasks.timers"
 
 local C = core.C
 local co_isyieldable = coroutine.isyieldable
-local error = error
-local max = math.max
-local setmetatable = setmetatable
+local error, max, setmetatable = error, math.max, setmetatable
 
 local _M = { name = "copas", now = none.now }
 
@@ -139,10 +137,7 @@ function _M.wait(waiter, seconds)
     parker.listen(waiter, me)
     suspend(me, seconds)
     parker.forget(waiter)
-    if me.woken then
-        return true
-    end
-    return nil, "timeout"
+    return parker.outcome(me.woken)
 end
 
 

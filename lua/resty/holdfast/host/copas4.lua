@@ -15,14 +15,10 @@ local none = require "resty.holdfast.host.none"
 local parker = require "resty.holdfast.wait.parker"
 
 local C = core.C
-local co_isyieldable = coroutine.isyieldable
-local co_running = coroutine.running
-local co_status = coroutine.status
-local max = math.max
-local min = math.min
-local next = next
+local co_isyieldable, co_running, co_status = coroutine.isyieldable, coroutine.running, coroutine.status
+local max, min, next, setmetatable = math.max, math.min, next, setmetatable
+
 local pause = copas.pause or copas.sleep
-local setmetatable = setmetatable
 
 local INFINITY = math.huge
 -- What select(2) can take.
@@ -194,12 +190,7 @@ end
 
 
 function _M.sleep(seconds)
-    local deadline = C.holdfast_now() + seconds
-    local left = seconds
-    repeat
-        pause(left)
-        left = deadline - C.holdfast_now()
-    until left <= 0
+    parker.for_seconds(seconds, pause)
 end
 
 
@@ -221,10 +212,7 @@ function _M.wait(waiter, seconds)
         parker.sleep(0)
     end
     parker.forget(waiter)
-    if me.woken then
-        return true
-    end
-    return nil, "timeout"
+    return parker.outcome(me.woken)
 end
 
 

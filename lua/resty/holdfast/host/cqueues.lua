@@ -8,16 +8,13 @@
 local condition = require "cqueues.condition"
 local core = require "resty.holdfast.core"
 local cqueues = require "cqueues"
-local runners = require "resty.holdfast.host.cqueues_job_runner"
 local none = require "resty.holdfast.host.none"
 local parker = require "resty.holdfast.wait.parker"
+local runners = require "resty.holdfast.host.cqueues_job_runner"
 
 local C = core.C
 local co_isyieldable = coroutine.isyieldable
-local max = math.max
-local min = math.min
-local next = next
-local setmetatable = setmetatable
+local max, min, next, setmetatable = math.max, math.min, next, setmetatable
 
 local _M = { name = "cqueues", now = none.now }
 
@@ -112,10 +109,7 @@ function _M.wait(waiter, seconds)
     if heir then
         heir.bell:signal()
     end
-    if me.woken then
-        return true
-    end
-    return nil, "timeout"
+    return parker.outcome(me.woken)
 end
 
 

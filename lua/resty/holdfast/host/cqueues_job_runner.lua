@@ -1,18 +1,14 @@
 -- Who renews locks in the controllers of cqueues: one coroutine in each where there is something to renew. A controller
 -- ends when its coroutines have ended, and tells nobody. So this one looks, every STEP, whether it is the last.
 
-local core = require "resty.holdfast.core"
 local condition = require "cqueues.condition"
+local core = require "resty.holdfast.core"
 local cqueues = require "cqueues"
 local new_jobs = require("resty.holdfast.tasks.background_jobs").new
+local report = require("resty.holdfast.scheduler").report
 
 local C = core.C
-local max = math.max
-local min = math.min
-local pcall = pcall
-local report = require("resty.holdfast.scheduler").report
-local setmetatable = setmetatable
-local tostring = tostring
+local max, min, pcall, setmetatable, tostring = math.max, math.min, pcall, setmetatable, tostring
 
 local INFINITY = math.huge
 local STEP = 0.1

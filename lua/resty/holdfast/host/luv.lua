@@ -2,8 +2,7 @@
 
 local uv = require "luv"
 
-local co_isyieldable = coroutine.isyieldable
-local co_wrap = coroutine.wrap
+local co_isyieldable, co_wrap = coroutine.isyieldable, coroutine.wrap
 
 local function at_once()
     return nil

@@ -7,18 +7,9 @@ local core = require "resty.holdfast.core"
 local parker = require "resty.holdfast.wait.parker"
 
 local C = core.C
-local ceil = math.ceil
-local co_isyieldable = coroutine.isyieldable
-local co_wrap = coroutine.wrap
-local error = error
-local in_fast_event = vim.in_fast_event
-local max = math.max
-local min = math.min
-local pcall = pcall
-local schedule = vim.schedule
-local select = select
-local unpack = unpack
-local vim_wait = vim.wait
+local ceil, error, max, min, pcall, select, unpack = math.ceil, error, math.max, math.min, pcall, select, unpack
+local co_isyieldable, co_wrap = coroutine.isyieldable, coroutine.wrap
+local in_fast_event, schedule, vim_wait = vim.in_fast_event, vim.schedule, vim.wait
 
 -- Without a descriptor a waiter looks this often.
 local LOOK_EVERY = 0.005

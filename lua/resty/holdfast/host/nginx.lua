@@ -3,16 +3,14 @@
 
 local none = require "resty.holdfast.host.none"
 local parker = require "resty.holdfast.wait.parker"
-local wake_timer = require "resty.holdfast.host.nginx_wake_timer"
 local semaphore = require "ngx.semaphore"
 local threads = require "resty.holdfast.host.nginx_threads"
+local wake_timer = require "resty.holdfast.host.nginx_wake_timer"
 
 require "resty.holdfast.host.nginx_jobs"
 
-local get_phase = ngx.get_phase
-local max = math.max
-local min = math.min
-local sleep = ngx.sleep
+local get_phase, sleep = ngx.get_phase, ngx.sleep
+local max, min = math.max, math.min
 
 local _M = { name = "nginx", now = none.now }
 
@@ -121,10 +119,7 @@ function _M.wait(waiter, seconds)
     parker.forget(waiter)
     local woken = me.woken
     give_back(me, heard)
-    if woken then
-        return true
-    end
-    return nil, "timeout"
+    return parker.outcome(woken)
 end
 
 

@@ -1,14 +1,9 @@
 -- Whether this is nginx: not so where a stand-in has the name `ngx`, as in unit tests and command-line tools. Locks
 -- work there as in a plain script.
 
-local ipairs = ipairs
-local pairs = pairs
-local pcall = pcall
-local rawget = rawget
-local require = require
-local tostring = tostring
-local type = type
 local warn_once = require("resty.holdfast.host.warning").once
+
+local ipairs, pairs, pcall, rawget, require, tostring, type = ipairs, pairs, pcall, rawget, require, tostring, type
 
 -- What a light thread waits with. In a thread of nginx's own pool nobody can sleep: there the thread waits.
 local NEEDED = {

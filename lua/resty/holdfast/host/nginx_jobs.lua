@@ -6,15 +6,9 @@ local scheduler = require "resty.holdfast.scheduler"
 local threads = require "resty.holdfast.host.nginx_threads"
 
 local C = core.C
-local exiting = ngx.worker.exiting
-local get_phase = ngx.get_phase
-local log = ngx.log
-local max = math.max
-local min = math.min
+local exiting, get_phase, log, sleep, timer_at = ngx.worker.exiting, ngx.get_phase, ngx.log, ngx.sleep, ngx.timer.at
+local max, min, pcall = math.max, math.min, pcall
 local next_job = background_jobs.next
-local pcall = pcall
-local sleep = ngx.sleep
-local timer_at = ngx.timer.at
 
 local INFINITY = math.huge
 -- In a worker that is about to exit nobody stays for what is over.

@@ -2,19 +2,9 @@
 
 local ffi = require "ffi"
 
-local co_running = coroutine.running
-local ffi_cast = ffi.cast
-local getinfo = debug.getinfo
-local getlocal = debug.getlocal
-local getregistry = debug.getregistry
-local ipairs = ipairs
-local pairs = pairs
-local pcall = pcall
-local rawequal = rawequal
-local require = require
-local tonumber = tonumber
-local tostring = tostring
-local type = type
+local co_running, ffi_cast = coroutine.running, ffi.cast
+local getinfo, getlocal, getregistry, ipairs, pairs = debug.getinfo, debug.getlocal, debug.getregistry, ipairs, pairs
+local pcall, rawequal, require, tonumber, tostring, type = pcall, rawequal, require, tonumber, tostring, type
 
 -- lua_getexdata is in OpenResty's LuaJIT: of a coroutine of nginx it gives the request that uses it.
 local DECLARATIONS = {

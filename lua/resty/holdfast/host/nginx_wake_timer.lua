@@ -11,13 +11,8 @@ local waiting = require "resty.holdfast.wait.wait"
 
 local C = core.C
 local abandon = waiting.abandon
-local exiting = ngx.worker.exiting
-local log = ngx.log
-local min = math.min
-local pairs = pairs
-local pcall = pcall
-local tcp = ngx.socket.tcp
-local timer_at = ngx.timer.at
+local exiting, log, tcp, timer_at = ngx.worker.exiting, ngx.log, ngx.socket.tcp, ngx.timer.at
+local min, pairs, pcall = math.min, pairs, pcall
 
 local _M = {}
 

@@ -22,12 +22,7 @@ end
 
 
 function _M.sleep(seconds)
-    local deadline = C.holdfast_now() + seconds
-    local left = seconds
-    repeat
-        parker.sleep(left)
-        left = deadline - C.holdfast_now()
-    until left <= 0
+    parker.for_seconds(seconds, parker.sleep)
 end
 
 
@@ -45,13 +40,12 @@ function _M.wait(waiter, seconds)
     repeat
         parker.sleep(left)
         if listener.woken then
-            parker.forget(waiter)
-            return true
+            break
         end
         left = deadline - C.holdfast_now()
     until left <= 0
     parker.forget(waiter)
-    return nil, "timeout"
+    return parker.outcome(listener.woken)
 end
 
 

@@ -6,19 +6,11 @@
 -- from that wait.
 
 local abandon = require("resty.holdfast.wait.wait").abandon
-local core = require "resty.holdfast.core"
 local none = require "resty.holdfast.host.none"
 local parker = require "resty.holdfast.wait.parker"
 
-local C = core.C
-local ceil = math.ceil
-local co_resume = coroutine.resume
-local co_running = coroutine.running
-local co_yield = coroutine.yield
-local error = error
-local max = math.max
-local min = math.min
-local traceback = debug.traceback
+local ceil, error, max, min, traceback = math.ceil, error, math.max, math.min, debug.traceback
+local co_resume, co_running, co_yield = coroutine.resume, coroutine.running, coroutine.yield
 
 -- Without a descriptor a waiter looks this often.
 local LOOK_EVERY = 0.005
@@ -104,12 +96,7 @@ return function (uv, defer)
     end
 
     function host.sleep(seconds)
-        local deadline = C.holdfast_now() + seconds
-        local left = seconds
-        repeat
-            suspend({}, left)
-            left = deadline - C.holdfast_now()
-        until left <= 0
+        parker.for_seconds(seconds, function (left) suspend({}, left) end)
     end
 
     -- Resumes the coroutine soon, but not from inside whoever found out that it is woken.
@@ -137,10 +124,7 @@ return function (uv, defer)
         end
         host.unwatch(mine)
         parker.forget(waiter)
-        if me.woken then
-            return true
-        end
-        return nil, "timeout"
+        return parker.outcome(me.woken)
     end
 
     return host

@@ -6,8 +6,7 @@ local core = require "resty.holdfast.core"
 local new_jobs = require("resty.holdfast.tasks.background_jobs").new
 
 local C = core.C
-local ceil = math.ceil
-local max = math.max
+local ceil, max = math.ceil, math.max
 
 local INFINITY = math.huge
 

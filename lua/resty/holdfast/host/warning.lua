@@ -1,10 +1,10 @@
 -- What a program does that is most likely a mistake, and yet worked with lua-resty-lock: a line in the log of the host,
 -- each text once per Lua state.
 
+
 local ngx = rawget(_G, "ngx")
 local vim = rawget(_G, "vim")
-local pcall = pcall
-local type = type
+local pcall, type = pcall, type
 
 local _M = {}
 

@@ -8,16 +8,15 @@
 -- Fields of an object, each the token of the grant that it is about: `scoped`, held by `with`; `handed`, handed over
 -- and not used since.
 
-local task_ids = require "resty.holdfast.tasks.task_ids"
 local core = require "resty.holdfast.core"
 local pass = require("resty.holdfast.lock.lease_pool").pass
+local task_ids = require "resty.holdfast.tasks.task_ids"
 
 local C = core.C
 local base = task_ids.base
 local tonumber = tonumber
 
-local NOBODY = task_ids.NOBODY
-local OK = core.OK
+local NOBODY, OK = task_ids.NOBODY, core.OK
 
 local _M = {}
 

@@ -3,18 +3,15 @@
 -- it on after that. key_id: the number of the key in the memo; 0 when nothing is held, nor asked for. task_id: who is
 -- named its holder (task_ids.lua).
 
-local task_ids = require "resty.holdfast.tasks.task_ids"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local refs = require "resty.holdfast.lock.refs"
+local task_ids = require "resty.holdfast.tasks.task_ids"
 
 local C = core.C
 local base = task_ids.base
-local ffi_metatype = ffi.metatype
-local ffi_new = ffi.new
-local memo = refs.memo
-local ref_obj = refs.ref_obj
-local unref_obj = refs.unref_obj
+local ffi_metatype, ffi_new = ffi.metatype, ffi.new
+local memo, ref_obj, unref_obj = refs.memo, refs.ref_obj, refs.unref_obj
 
 local NOBODY = task_ids.NOBODY
 

@@ -9,12 +9,8 @@ local min, tonumber = math.min, tonumber
 
 local holders_type = ffi.typeof("holdfast_holder[?]")
 
-local ALL_PERMITS = core.ALL_PERMITS
-local HOLDERS_MAX = core.HOLDERS_MAX
-local INFINITY = math.huge
-local NOT_FOUND = core.NOT_FOUND
-local NO_WORKER = 0xFFFFFFFF
-local OK = core.OK
+local ALL_PERMITS, HOLDERS_MAX, NOT_FOUND, OK = core.ALL_PERMITS, core.HOLDERS_MAX, core.NOT_FOUND, core.OK
+local INFINITY, NO_WORKER = math.huge, 0xFFFFFFFF
 -- holdfast_holder.alive
 local ALIVE = { [0] = false, [1] = true }
 

@@ -1,22 +1,15 @@
 -- The options of locks, rwlocks and semaphores. What is wrong with them is blamed on the line that called the method:
 -- a method calls a reader, and the reader calls the checks.
 
-local task_ids = require "resty.holdfast.tasks.task_ids"
 local core = require "resty.holdfast.core"
-
-local concat = table.concat
-local describe = core.describe
-local error = error
 local getenv = require("resty.holdfast.ffi.environment").get
-local is_duration = core.is_duration
 local is_nginx = require("resty.holdfast.host.nginx_here").is_nginx
-local next = next
-local pairs = pairs
-local sort = table.sort
-local tonumber = tonumber
-local tostring = tostring
-local type = type
+local task_ids = require "resty.holdfast.tasks.task_ids"
 local warn_once = require("resty.holdfast.host.warning").once
+
+local concat, error, next, pairs = table.concat, error, next, pairs
+local sort, tonumber, tostring, type = table.sort, tonumber, tostring, type
+local describe, is_duration = core.describe, core.is_duration
 
 local INFINITY = math.huge
 local NONE = {}
@@ -62,41 +55,27 @@ local function refusal(name, who, accepted, given)
 end
 
 
--- A time that may be endless.
-local function duration(opts, name, who)
-    local given = opts[name]
-    if given == nil or is_duration(given) or given == INFINITY then
-        return given
-    end
-    error(refusal(name, who, "a number, 0 or more,", given), BLAME_FROM_CHECK)
+local function is_time(given)
+    return is_duration(given) or given == INFINITY
 end
 
 
-local function finite(opts, name, who)
-    local given = opts[name]
-    if given == nil or is_duration(given) then
-        return given
-    end
-    local accepted = given == INFINITY and "a finite number" or "a number, 0 or more,"
-    error(refusal(name, who, accepted, given), BLAME_FROM_CHECK)
+local function is_longest_step(given)
+    return given ~= 0 and is_time(given)
 end
 
 
-local function longest_step(opts, name, who)
-    local given = opts[name]
-    if given == nil or (given ~= 0 and (is_duration(given) or given == INFINITY)) then
-        return given
-    end
-    error(refusal(name, who, "a number greater than 0", given), BLAME_FROM_CHECK)
+local function is_way_to_wait(given)
+    return given == "wake" or given == "poll"
 end
 
 
-local function way_to_wait(opts, name, who)
+local function check(opts, name, who, is_acceptable, accepted)
     local given = opts[name]
-    if given == nil or given == "wake" or given == "poll" then
-        return given or DEFAULT_WAIT
+    if given == nil or is_acceptable(given) then
+        return given
     end
-    error(refusal(name, who, '"wake" or "poll"', given), BLAME_FROM_CHECK)
+    error(refusal(name, who, accepted or "a number, 0 or more,", given), BLAME_FROM_CHECK)
 end
 
 
@@ -158,16 +137,6 @@ local function is_number(given)
 end
 
 
-local function is_endless_or_duration(given)
-    return is_duration(given) or given == INFINITY
-end
-
-
-local function is_longest_step(given)
-    return given ~= 0 and is_endless_or_duration(given)
-end
-
-
 -- What lua-resty-lock did not notice before it had to wait, if ever, has its default, and is a warning.
 local function noticed(name, given, is_acceptable, who)
     if given == nil or is_acceptable(given) then
@@ -193,12 +162,12 @@ end
 -- shorter than a millisecond whatever it is multiplied by.
 local function as_the_original(opts, who)
     local timeout, ratio = loose_number(opts.timeout), loose_number(opts.ratio)
-    local step = noticed("step", loose_number(opts.step), is_endless_or_duration, who)
+    local step = noticed("step", loose_number(opts.step), is_time, who)
     return {
         exptime = noticed("exptime", loose_number(opts.exptime), is_number, who),
         timeout = noticed("timeout", type(timeout) == "number" and timeout < 0 and 0 or timeout, is_number, who),
         step = step == INFINITY and DEFAULT_TIMEOUT or step,
-        ratio = noticed("ratio", type(ratio) == "number" and ratio < 0 and 0 or ratio, is_endless_or_duration, who),
+        ratio = noticed("ratio", type(ratio) == "number" and ratio < 0 and 0 or ratio, is_time, who),
         max_step = noticed("max_step", loose_number(opts.max_step), is_longest_step, who),
         wait = opts.wait,
         block = opts.block,
@@ -263,13 +232,13 @@ end
 function _M.read_new(opts, known, defaults)
     opts = check_names(opts, "new", known)
     local times = {
-        exptime = duration(opts, "exptime", "new") or defaults.exptime,
-        timeout = duration(opts, "timeout", "new"),
-        step = finite(opts, "step", "new"),
-        ratio = duration(opts, "ratio", "new") or 2,
-        max_step = longest_step(opts, "max_step", "new") or 0.5,
+        exptime = check(opts, "exptime", "new", is_time) or defaults.exptime,
+        timeout = check(opts, "timeout", "new", is_time),
+        step = check(opts, "step", "new", is_duration, opts.step == INFINITY and "a finite number"),
+        ratio = check(opts, "ratio", "new", is_time) or 2,
+        max_step = check(opts, "max_step", "new", is_longest_step, "a number greater than 0") or 0.5,
     }
-    local wait = way_to_wait(opts, "wait", "new")
+    local wait = check(opts, "wait", "new", is_way_to_wait, '"wake" or "poll"') or DEFAULT_WAIT
     local block = typed(opts, "block", "new", "boolean") or false
     local fair = typed(opts, "fair", "new", "boolean")
     local deadlock = typed(opts, "deadlock", "new", "boolean")
@@ -289,7 +258,8 @@ end
 function _M.read_call(opts, who, known)
     opts = check_names(opts, who, known)
     local why = typed(opts, "why", who, "string")
-    return duration(opts, "exptime", who), duration(opts, "timeout", who), why and why:sub(1, WHY_MAX)
+    local exptime, timeout = check(opts, "exptime", who, is_time), check(opts, "timeout", who, is_time)
+    return exptime, timeout, why and why:sub(1, WHY_MAX)
 end
 
 

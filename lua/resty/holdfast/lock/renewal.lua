@@ -7,22 +7,14 @@ local ffi = require "ffi"
 local hosts = require "resty.holdfast.host"  -- which says in background_jobs who keeps them
 local memo = require("resty.holdfast.lock.refs").memo
 local scheduler = require "resty.holdfast.scheduler"
-
-local C = core.C
-local co_running = coroutine.running
-local co_status = coroutine.status
-local getpid = ffi.C.getpid
-local reason = core.reason
-local setmetatable = setmetatable
 local text_of = require("resty.holdfast.tasks.traceback").text_of
-local traceback = debug.traceback
-local xpcall = xpcall
 
-local BUSY = core.BUSY
-local NOT_FOUND = core.NOT_FOUND
-local NOT_OWNER = core.NOT_OWNER
-local OK = core.OK
-local TIMEOUT = core.TIMEOUT
+local C, reason = core.C, core.reason
+local co_running, co_status = coroutine.running, coroutine.status
+local getpid = ffi.C.getpid
+local setmetatable, traceback, xpcall = setmetatable, debug.traceback, xpcall
+
+local BUSY, NOT_FOUND, NOT_OWNER, OK, TIMEOUT = core.BUSY, core.NOT_FOUND, core.NOT_OWNER, core.OK, core.TIMEOUT
 
 -- Renewals per exptime, and how soon one is tried again that a stopped process kept from being made.
 local RENEWALS = 3

@@ -7,12 +7,9 @@ local core = require "resty.holdfast.core"
 require "resty.holdfast.host"  -- which says in background_jobs who keeps them
 
 local C = core.C
-local add_job = background_jobs.add
+local add_job, runner = background_jobs.add, background_jobs.runner
 local co_running = coroutine.running
-local next = next
-local pcall = pcall
-
-local runner = background_jobs.runner
+local next, pcall = next, pcall
 
 -- How often those that are open are looked at, in seconds.
 local LOOK_EVERY = 0.1

@@ -3,14 +3,9 @@
 local background_jobs = require "resty.holdfast.tasks.background_jobs"
 local core = require "resty.holdfast.core"
 
-local add_job = background_jobs.add
-local describe = core.describe
-local error = error
-local getmetatable = getmetatable
-local is_duration = core.is_duration
-local remove_job = background_jobs.remove
-local type = type
-local unpack = unpack
+local add_job, remove_job = background_jobs.add, background_jobs.remove
+local describe, is_duration = core.describe, core.is_duration
+local error, getmetatable, type, unpack = error, getmetatable, type, unpack
 
 local INFINITY = math.huge
 

@@ -5,8 +5,7 @@
 -- order that it leaves an item twice in the heap, or one behind its end, rather than loses one; remove and take_first
 -- cope with that.
 
-local floor = math.floor
-local setmetatable = setmetatable
+local floor, setmetatable = math.floor, setmetatable
 
 local _M = {}
 _M.__index = _M

@@ -1,12 +1,8 @@
 -- Where errors come from that are caught and raised again: the second error() would make the traceback its own.
 
 local co_running = coroutine.running
-local pcall = pcall
-local rawequal = rawequal
-local setmetatable = setmetatable
-local tostring = tostring
-local traceback = debug.traceback
-local type = type
+local pcall, rawequal, setmetatable = pcall, rawequal, setmetatable
+local tostring, traceback, type = tostring, debug.traceback, type
 
 local _M = {}
 

@@ -5,14 +5,9 @@ local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local parker = require "resty.holdfast.wait.parker"
 
-local C = ffi.C
-local band = bit.band
-local errno = ffi.errno
-local ffi_new = ffi.new
-local floor = math.floor
+local C, errno, ffi_new = ffi.C, ffi.errno, ffi.new
+local band, floor, max, min = bit.band, math.floor, math.max, math.min
 local has_listeners = parker.has_listeners
-local max = math.max
-local min = math.min
 
 local EINVAL = 22
 local EVENTS = { r = 0x001, w = 0x004 }  -- POLLIN, POLLOUT

@@ -4,16 +4,11 @@
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 
-local C = core.C
-local error = error
-local ffi_gc = ffi.gc
-local ffi_new = ffi.new
-local ffi_string = ffi.string
-local getpid = ffi.C.getpid
-local min = math.min
-local next = next
-local sentence = core.sentence
-local SYSTEM = core.SYSTEM
+local C, answer, sentence = core.C, core.answer, core.sentence
+local error, min, next = error, math.min, next
+local ffi_gc, ffi_new, ffi_string, getpid = ffi.gc, ffi.new, ffi.string, ffi.C.getpid
+
+local OK, SYSTEM = core.OK, core.SYSTEM
 
 local _M = {}
 
@@ -108,10 +103,7 @@ function _M.timer(seconds)
     if not here then
         return nil, err
     end
-    if C.holdfast_parker_timer(here, seconds and min(seconds, LONGEST) or -1) ~= core.OK then
-        return nil, sentence(SYSTEM)
-    end
-    return true
+    return answer(C.holdfast_parker_timer(here, seconds and min(seconds, LONGEST) or -1), true)
 end
 
 
@@ -125,10 +117,8 @@ function _M.listen_at()
         return nil, err
     end
     local path = ffi_new("char[?]", PATH_MAX)
-    if C.holdfast_parker_listen(here, path, PATH_MAX) ~= core.OK then
-        return nil, sentence(SYSTEM)
-    end
-    return ffi_string(path)
+    local code = C.holdfast_parker_listen(here, path, PATH_MAX)
+    return answer(code, code == OK and ffi_string(path))
 end
 
 
@@ -139,10 +129,7 @@ function _M.accept()
     if not here then
         return nil, err
     end
-    if C.holdfast_parker_accept(here) ~= core.OK then
-        return nil, sentence(SYSTEM)
-    end
-    return true
+    return answer(C.holdfast_parker_accept(here), true)
 end
 
 
@@ -151,6 +138,26 @@ function _M.disconnect()
     if parker and _M.is_mine(parker) then
         C.holdfast_parker_disconnect(parker)
     end
+end
+
+
+-- What a host's wait(w, s) answers.
+function _M.outcome(is_woken)
+    if is_woken then
+        return true
+    end
+    return nil, "timeout"
+end
+
+
+-- Calls step(left), a sleep that may end early, until so many seconds have passed or is_over(), if given, says so.
+function _M.for_seconds(seconds, step, is_over)
+    local deadline = C.holdfast_now() + seconds
+    local left = seconds
+    repeat
+        step(left)
+        left = deadline - C.holdfast_now()
+    until left <= 0 or (is_over and is_over())
 end
 
 

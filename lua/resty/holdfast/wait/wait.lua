@@ -8,34 +8,18 @@
 -- there are: kind, want, total. One that only waits for the end of a grant has the cell of its number, watched, and no
 -- lease, exptime, holder and fair.
 
-local task_ids = require "resty.holdfast.tasks.task_ids"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local parker = require "resty.holdfast.wait.parker"
+local task_ids = require "resty.holdfast.tasks.task_ids"
 
-local C = core.C
-local error = error
-local ffi_gc = ffi.gc
-local ffi_new = ffi.new
-local ffi_typeof = ffi.typeof
-local get_parker = parker.get
-local is_mine = parker.is_mine
-local max = math.max
-local min = math.min
-local next = next
-local pcall = pcall
-local reason = core.reason
-local type = type
-local unpack_keys = core.unpack_keys
+local C, reason, unpack_keys = core.C, core.reason, core.unpack_keys
+local error, max, min, next, pcall, type = error, math.max, math.min, next, pcall, type
+local ffi_gc, ffi_new, ffi_typeof = ffi.gc, ffi.new, ffi.typeof
+local get_parker, is_mine = parker.get, parker.is_mine
 
-local BUFFER = core.BUFFER
-local BUSY = core.BUSY
-local DEADLOCK = core.DEADLOCK
-local INVALID = core.INVALID
-local LOCKED = core.LOCKED
-local OK = core.OK
-local SYSTEM = core.SYSTEM
-local TIMEOUT = core.TIMEOUT
+local BUFFER, BUSY, DEADLOCK, INVALID = core.BUFFER, core.BUSY, core.DEADLOCK, core.INVALID
+local LOCKED, OK, SYSTEM, TIMEOUT = core.LOCKED, core.OK, core.SYSTEM, core.TIMEOUT
 
 -- A reason that no host can give.
 local FORKED = {}
