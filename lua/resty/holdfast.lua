@@ -1,4 +1,4 @@
--- What belongs to no lock and no dictionary. Manual: docs/hosts.md.
+-- What concerns neither locks nor dictionaries. Manual: docs/hosts.md.
 
 local core = require "resty.holdfast.core"
 local current = require("resty.holdfast.host").current
@@ -7,14 +7,14 @@ local describe, is_duration = core.describe, core.is_duration
 local error, min, type = error, math.min, type
 
 local INFINITY = math.huge
--- What every host can sleep at once, in seconds.
+-- The longest single sleep of every host, in seconds.
 local LONGEST = 86400
 
 local _M = { _VERSION = core.version }
 
 
--- Sleeps so many seconds, or math.huge, as the host of the caller sleeps: only the calling coroutine where there are
--- others. true; nil and the reason where it may not wait, or where its host breaks the sleep off.
+-- Sleeps `seconds`, or for ever with math.huge, as the caller's host does: only the calling coroutine where there are
+-- others. true; nil and the reason where the caller may not wait, or its host ends the sleep.
 function _M.sleep(seconds)
     if not is_duration(seconds) and seconds ~= INFINITY then
         error("bad seconds to sleep: a number, 0 or more, expected, got " .. describe(seconds), 2)

@@ -19,7 +19,7 @@ local DEFAULT_SETTINGS = options.DEFAULT_SETTINGS
 local _M = { _VERSION = core.version }
 local mt = { __index = _M }
 
--- Of lua-resty-lock's methods: what it did not look at is told, and not refused.
+-- Methods of lua-resty-lock warn of options that it ignored, and accept them.
 local NEW_OPTIONS = options.known({ "exptime", "timeout", "wait", "block", "fair", "deadlock", "renew", "on_lost",
                                     "step", "ratio", "max_step" }, true)
 local LOCK_OPTIONS = options.known({ "exptime", "timeout", "why" }, true)
@@ -27,7 +27,7 @@ local TRYLOCK_OPTIONS = options.known { "exptime", "why" }
 local WITH_OPTIONS = options.known { "exptime", "timeout", "why" }
 local DEFAULTS = { exptime = 30 }
 
--- What stands in for nginx may raise for what it does not have.
+-- A stand-in for nginx may raise for a missing field.
 local function is_debug_build()
     local ngx = rawget(_G, "ngx")
     return type(ngx) == "table" and type(ngx.config) == "table" and ngx.config.debug
@@ -36,7 +36,7 @@ end
 local asked, answer = pcall(is_debug_build)
 local DEBUG = asked and answer or getenv("HOLDFAST_DEBUG") == "1"
 
--- With DEBUG, memo shows which objects there are: each refers to its dictionary as long as it lives.
+-- With DEBUG, memo shows the live objects: each refers to its dictionary as long as it lives.
 local dict_ref_type
 if DEBUG then
     _M.memo = refs.memo
@@ -73,7 +73,7 @@ function _M.new(class, dict_name, opts)
     end
     local self = setmetatable(new_lock(dict, settings, exptime, timeout, step, ratio, max_step), mt)
     if DEBUG then
-        -- Not by an initialiser: that costs three times as much.
+        -- An initialiser costs three times as much.
         local dict_ref = ffi.new(dict_ref_type)
         dict_ref.id = refs.ref_obj(dict)
         self.dict_ref = dict_ref

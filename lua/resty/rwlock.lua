@@ -38,8 +38,8 @@ function _M.new(class, dict_name, opts)
 end
 
 
--- A method that takes `want` permits. `certain`: the caller will release them. One that does not wait returns true in
--- place of the seconds waited.
+-- A method that takes `want` permits. `certain`: the caller will release them. Without waiting it returns true instead
+-- of the seconds waited.
 local function taker(name, want, waits, certain)
     local known = waits and LOCK_OPTIONS or TRY_OPTIONS
     return function (self, key, opts)
@@ -77,7 +77,7 @@ _M.with_rd = held_lock.with("with_rd", taker("rdlock", 1, true, true), LOCK_OPTI
 _M.with_wr = held_lock.with("with_wr", taker("wrlock", ALL, true, true), LOCK_OPTIONS)
 
 
--- From now on others may read, too. For a reader nothing changes.
+-- Makes a writer a reader: others may read from now on. A reader stays one.
 function _M.downgrade(self)
     local grant, key = held_by(self, "downgrade")
     if not grant then

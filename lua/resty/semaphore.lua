@@ -1,4 +1,4 @@
--- At most so many at once, over processes. Manual: docs/resty.semaphore.md.
+-- A semaphore: at most N holders at once, over processes. Manual: docs/resty.semaphore.md.
 
 local acquire = require "resty.holdfast.lock.acquire"
 local core = require "resty.holdfast.core"
@@ -69,7 +69,7 @@ local function check_timeout(timeout, method)
 end
 
 
--- `why` is not told to anybody if there is no memory for it.
+-- Without memory for it, `why` is dropped.
 local function keep(self, key, grant, why)
     hold(grant, NOBODY)
     if why then
@@ -130,7 +130,7 @@ function _M.wait(self, key, opts)
 end
 
 
--- Gives back the permit that was taken first. The code; nothing has changed after TIMEOUT and BUSY.
+-- Gives back the oldest permit. The code; TIMEOUT and BUSY have changed nothing.
 local function give_one_back(own, key)
     local grant = own[own.first]
     local code = C.holdfast_unlock(grant.dict, key, #key, grant.lease)
@@ -178,7 +178,7 @@ function _M.post(self, key, n)
 end
 
 
--- Permits that are free, and how many wait for one.
+-- The free permits, and how many waiters there are.
 function _M.count(self, key)
     check_receiver(self, "count")
     local err

@@ -26,7 +26,7 @@ local _M = { _VERSION = core.version }
 
 -- Every dictionary that this Lua state has seen, under its name: one table per dictionary.
 local shared = {}
--- Those that are to be opened by whoever uses them first; see `unopened`.
+-- Dictionaries that their first use opens; see `unopened`.
 local promised = {}
 
 
@@ -77,7 +77,7 @@ local function open_declared(name, zone)
         if code ~= MISMATCH then
             return nil, sentence(code)
         end
-        dict, err = attach(name)  -- somebody was quicker
+        dict, err = attach(name)  -- another process was quicker
     end
     if dict then
         nginx_zones.compare_sizes(name, size, tonumber(C.holdfast_capacity(dict[1])))
@@ -86,8 +86,8 @@ local function open_declared(name, zone)
 end
 
 
--- The metatable of a dictionary that init_by_lua must not open: what root has opened is closed to the workers of
--- another user, and the master would be in the dictionary's world for nothing. It is opened by whoever uses it first.
+-- The metatable of a dictionary that init_by_lua must not open: a dictionary that root opens is closed to workers of
+-- another user, and the master would be in the dictionary's world for nothing. Its first use opens it.
 local unopened = {}
 
 function unopened.__index(dict, field)
@@ -100,7 +100,7 @@ function unopened.__index(dict, field)
     if not opened then
         error(format("holdfast: cannot open dictionary %s: %s", quote(name), err), 0)
     end
-    if opened ~= dict then  -- somebody has put another one into ngx.shared, or it is open already
+    if opened ~= dict then  -- ngx.shared has another by now, or it is open already
         promised[name] = nil
         rawset(dict, 1, opened[1])
         setmetatable(dict, methods)
@@ -109,7 +109,7 @@ function unopened.__index(dict, field)
 end
 
 
--- One table for each name, so that all have the same when it is opened.
+-- One table per name: each user of it sees it opened.
 local function promise(name, zone)
     local dict = promised[name]
     if not dict then
@@ -147,7 +147,7 @@ local function find_by_name(name)
 end
 
 
--- The dictionary that a lock is to be in: by its name, or itself. Otherwise nil and the reason.
+-- The dictionary of a lock: by its name, or itself. Otherwise nil and the reason.
 function _M.find(name)
     if type(name) == "string" then
         return find_by_name(name)
@@ -183,7 +183,7 @@ end
 local MODES = 'an octal string, "0600" to "0666" (4 reads, 2 writes, the owner has 6), or its number'
 
 
--- Size and mode have texts that are wrong in ways a configuration can be wrong: nil and the reason, no error.
+-- Size and mode may come from a configuration: for a bad text nil and the reason, no error.
 local function read_mode(mode)
     local bits = mode
     if type(mode) == "string" then
@@ -219,7 +219,7 @@ local function read_persist(persist)
 end
 
 
--- A matter of this Lua state alone: the library does not look into tables.
+-- The option is this Lua state's alone: the library does not look into tables.
 local function read_tables(wanted)
     if type(wanted) ~= "boolean" then
         bad_option("tables", wanted, "a boolean")
@@ -257,8 +257,8 @@ local function read_options(opts)
 end
 
 
--- The size of the dictionary that exists or is declared, for an open that names none. nil and the reason if a
--- declaration makes no sense.
+-- The size of an existing or declared dictionary, for an open that names none. nil and the reason for a bad
+-- declaration.
 local function known_size(name)
     local code = C.holdfast_attach(name, #name, handle_ptr)
     if code ~= OK and code ~= NOT_FOUND then
@@ -317,8 +317,8 @@ function _M.remove(name)
 end
 
 
--- shdict.shared.NAME: nil when there is no such dictionary, as in ngx.shared. Whatever else is wrong is an error,
--- because nobody looks for the reason of a nil.
+-- shdict.shared.NAME: nil for a dictionary that does not exist, as in ngx.shared. Any other failure raises, because
+-- nobody looks for the reason of a nil.
 _M.shared = setmetatable(shared, {
     __index = function (_, name)
         if type(name) ~= "string" then

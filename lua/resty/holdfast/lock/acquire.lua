@@ -1,4 +1,4 @@
--- Takes locks and permits: one attempt, then a wait for what another holds, or for a process that is stopped inside the
+-- Takes locks and permits: one attempt, then a wait for the holder, or for a process that is stopped inside the
 -- dictionary.
 
 local core = require "resty.holdfast.core"
@@ -19,7 +19,7 @@ local NOBODY = task_ids.NOBODY
 local _M = {}
 
 
--- What a method returns that has taken nothing: after a deadlock its keys as well.
+-- The results of a method that has taken nothing: nil, the reason, and after a deadlock its keys.
 local function refused(err, keys)
     if keys then
         return nil, err, keys
@@ -29,14 +29,14 @@ end
 _M.refused = refused
 
 
--- Whether the code of an attempt ends it: waiting would not help, or is not allowed.
+-- Whether an attempt's code is final: a wait would not help, or is not allowed.
 local function is_final(code, timeout)
     return code ~= LOCKED and code ~= TIMEOUT and (timeout <= 0 or (code ~= SYSTEM and code ~= BUSY))
 end
 _M.is_final = is_final
 
 
--- wait/wait.lua says what a request is. An object has its defaults.
+-- A request (wait/wait.lua) with the defaults of an object.
 local function new_request(self, handle, key, exptime, timeout, step)
     return {
         handle = handle,
@@ -52,7 +52,7 @@ end
 _M.new_request = new_request
 
 
--- The second attempt of a caller that does not wait: what is free may be kept for a waiter that is gone.
+-- The second attempt of a caller that does not wait: a free lock may be reserved for a waiter that is gone.
 local function attempt(request, settings)
     if not waiting.find_gone() then
         return nil, "timeout"
@@ -80,8 +80,8 @@ end
 _M.wait_by = wait_by
 
 
--- The seconds waited and the grant, which is the caller's to release; nil and the reason, after a deadlock its keys. If
--- the request names no holder, it is named here, as task_ids.lua says: the host of a caller that waits is known by now.
+-- The seconds waited and the grant, which is the caller's to release; nil and the reason, after a deadlock its keys.
+-- Names the holder if the request does not: the host of a waiting caller is known by now.
 function _M.wait(request, settings)
     if request.timeout <= 0 then
         return attempt(request, settings)
@@ -102,14 +102,14 @@ function _M.wait(request, settings)
 end
 
 
--- The grant is the object's from now on; the library has named `task_id` its holder.
+-- Gives the object its grant; the library has named `task_id` its holder.
 local function settle(self, grant, task_id, key, exptime, why)
     hold(grant, task_id)
     self.cdata, self.key = grant, key
     if self.settings.watched then
         renewal.begin(self, exptime)
     end
-    if why then  -- not told to anybody if there is no memory for it
+    if why then  -- dropped without memory for it
         C.holdfast_lock_explain(grant.dict, key, #key, grant.lease, why, #why)
     end
 end
@@ -148,8 +148,8 @@ local function wait_for(self, request, want, certain, why)
 end
 
 
--- For an object that holds one thing at a time: takes the lock of the key, or `want` permits of its rwlock. Without a
--- timeout it does not wait. `certain`: the caller will release it. The seconds waited; nil and the reason, after a
+-- Takes the lock of the key, or `want` permits of its rwlock, for an object that holds one thing at a time. Does not
+-- wait without a timeout. `certain`: the caller will release it. The seconds waited; nil and the reason, after a
 -- deadlock its keys.
 function _M.take(self, key, want, certain, exptime, why, timeout, step)
     local settings = self.settings

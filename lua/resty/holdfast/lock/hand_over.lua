@@ -1,12 +1,11 @@
--- A lock object may be given to another coroutine, which then releases what the object holds. Who is named the holder
--- (task_ids.lua) must be that one: the search for deadlocks takes for certain that nobody else releases it.
+-- A lock object may be handed to another coroutine, which then releases the lock. The named holder (tasks/task_ids.lua)
+-- must be the coroutine that releases it: the search for deadlocks relies on it.
 --
--- The coroutine that took the lock counts as that one; after hand_over(), the next one that uses the object. If two use
--- it without that, it is not certain which of them will release the lock, and none is named any more. What `with` holds
--- it releases itself, whichever coroutines use the object meanwhile; after hand_over() none is named.
+-- The holder is the coroutine that took the lock; after hand_over(), the next one to use the object. If two use it
+-- without hand_over(), either may release the lock, and none is named any more. `with` releases its own lock, whichever
+-- coroutines use the object meanwhile; after hand_over() none is named.
 --
--- Fields of an object, each the token of the grant that it is about: `scoped`, held by `with`; `handed`, handed over
--- and not used since.
+-- Fields of an object, each the token of a grant: `scoped`, held by `with`; `handed`, handed over and not used since.
 
 local core = require "resty.holdfast.core"
 local pass = require("resty.holdfast.lock.lease_pool").pass
@@ -26,7 +25,7 @@ local function token_of(grant)
 end
 
 
--- From now on `task_id` is named the holder. The code.
+-- Names `task_id` the holder. The code.
 local function name(grant, key, task_id)
     local code = C.holdfast_lock_adopt(grant.dict, key, #key, grant.lease, task_id)
     if code == OK then
@@ -36,7 +35,7 @@ local function name(grant, key, task_id)
 end
 
 
--- `user` is not the one that is named. If the library cannot be told, the next use does it.
+-- `user` is not the named holder. If the library cannot be told now, the next use tells it.
 local function change_hands(self, grant, key, user)
     local token = token_of(grant)
     if self.handed == token then
@@ -49,7 +48,7 @@ local function change_hands(self, grant, key, user)
 end
 
 
--- The calling coroutine uses the object, which holds something. Not to be called for the library's own jobs.
+-- Notes that the calling coroutine uses an object that holds something. Background jobs must not call this.
 function _M.used(self, grant, key)
     local task_id = grant.task_id
     if task_id == NOBODY or task_id == base and not self.handed then
@@ -62,7 +61,7 @@ function _M.used(self, grant, key)
 end
 
 
--- No coroutine is the holder until one uses the object. The code.
+-- Names no holder until a coroutine uses the object. The code.
 function _M.hand_over(self, grant, key)
     local holder = self.settings.holder
     local code = name(grant, key, holder == NOBODY and NOBODY or base)
@@ -73,7 +72,7 @@ function _M.hand_over(self, grant, key)
 end
 
 
--- What the object has got under that token is held by `with`.
+-- Marks the grant of that token as held by `with`.
 function _M.keep(self, token)
     self.scoped = token
 end

@@ -1,5 +1,5 @@
--- What an object that holds a lock can do with it: methods of resty.lock and its kin. An object holds one lock at a
--- time, by the grant in its field `cdata`, which is false when it holds none.
+-- Methods of objects that hold one lock at a time (resty.lock and resty.rwlock), by the grant in their field `cdata`,
+-- which is false when they hold none.
 
 local core = require "resty.holdfast.core"
 local hand_over = require "resty.holdfast.lock.hand_over"
@@ -39,7 +39,7 @@ function _M.new(dict, settings, exptime, timeout, step, ratio, max_step)
         ratio = ratio,
         max_step = max_step,
         settings = settings,
-        key = nil,  -- leaves room for it: a table that grows with its first lock costs three times as much
+        key = nil,  -- reserves its place: a table that grows with its first lock costs three times as much
     }
 end
 
@@ -50,7 +50,7 @@ local function bad_receiver(self, method)
 end
 
 
--- What is no lock object has no field cdata. The line to blame is the one that called the method.
+-- Every lock object has the field cdata. The line to blame is the method's caller.
 function _M.check(self, method)
     if type(self) ~= "table" or self.cdata == nil then
         bad_receiver(self, method)
@@ -60,8 +60,7 @@ end
 local check = _M.check
 
 
--- The key, as a string, that the object is to take; nil and the reason. An object that holds something takes nothing.
--- false is nil here, as in lua-resty-lock.
+-- The key as a string, for an object that holds nothing; nil and the reason. false counts as nil, as in lua-resty-lock.
 function _M.free_key(self, key, method)
     if type(self) ~= "table" or self.cdata == nil then
         bad_receiver(self, method)
@@ -80,7 +79,7 @@ function _M.free_key(self, key, method)
 end
 
 
--- The grant of an object and its key. None where the collector was there first: in a finaliser that has the object.
+-- The grant of an object and its key; none if the collector was there first, in a finaliser that has the object.
 local function held_by(self, method)
     if type(self) ~= "table" or self.cdata == nil then
         bad_receiver(self, method)
@@ -122,7 +121,7 @@ function methods.unlock(self)
 end
 
 
--- The reason for the caller, and for on_lost where it says that the lock is lost.
+-- The reason for the caller; tells on_lost if it means that the lock is lost.
 local function failure(self, key, code)
     local err = reason(code)
     if self.settings.watched and (code == NOT_OWNER or code == NOT_FOUND or code == REMOVED) then
@@ -179,7 +178,7 @@ function methods.token(self)
 end
 
 
--- Seconds that the lock which is held has left; nil and the reason.
+-- Seconds until the held lock lapses; nil and the reason.
 local function time_left(self, method)
     local grant, key = held_by(self, method)
     if not grant then
@@ -208,14 +207,14 @@ function methods.valid(self)
 end
 
 
--- Who holds the lock of a key, whichever object took it; nil if nobody does.
+-- The holder of a key, whichever object took it; nil if it is free.
 function methods.holder(self, key)
     check(self, "holder")
     return find_holder(self.dict[1], key or nil)
 end
 
 
--- How many of those that are told of: a whole number.
+-- How many holders to name at most: a whole number.
 function _M.check_max(max)
     if max == nil then
         return lock_info.DEFAULT_MAX
@@ -227,7 +226,7 @@ function _M.check_max(max)
 end
 
 
--- All of them.
+-- All holders of a key.
 function methods.holders(self, key, max)
     check(self, "holders")
     max = _M.check_max(max)
@@ -235,14 +234,14 @@ function methods.holders(self, key, max)
 end
 
 
--- How many wait for what is under a key.
+-- How many waiters a key has.
 function methods.waiters(self, key)
     check(self, "waiters")
     return count_waiters(self.dict[1], key or nil)
 end
 
 
--- Of the object only what `with` has taken: the function may have unlocked it, and locked another key.
+-- Releases only what `with` has taken: the function may have unlocked it, and locked another key.
 local function give_back(self, token)
     local grant = self.cdata
     if grant and tonumber(grant.lease.sequence) == token then
@@ -258,7 +257,7 @@ local function keep(self)
 end
 
 
--- The method `with` of an object that takes its lock by take(self, key, opts).
+-- The method `with` for objects that take by take(self, key, opts).
 function _M.with(name, take, known)
     return with.method(name, {
         check = check,

@@ -1,7 +1,7 @@
--- A grant outlives the lock object until the collector has released what the object still held. Making one, with its
--- finaliser, costs ten times as much as making the object: objects have a grant only while they hold a lock, and pass
--- it on after that. key_id: the number of the key in the memo; 0 when nothing is held, nor asked for. task_id: who is
--- named its holder (task_ids.lua).
+-- Grants: the leases of lock objects, with finalisers. A grant outlives its object until the collector has released the
+-- lock. Making one costs ten times as much as making the object, so objects have a grant only while they hold a lock,
+-- and the pool reuses it. key_id: the number of the key in the memo; 0 when nothing is held or asked for. task_id: the
+-- named holder (tasks/task_ids.lua).
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -27,8 +27,8 @@ local function count(task_id, change)
 end
 
 
--- The library compares the lease with the holder's: a lock that has another owner by now, and one that this process
--- has from its parent, stay as they are. A lock that cannot be released now lapses.
+-- The library compares the lease with the holder's: a lock with another holder, or a parent process's, stays as it is.
+-- A lock that cannot be released now lapses.
 local function collect(grant)
     local key_id = grant.key_id
     if key_id > 0 then
@@ -46,13 +46,13 @@ end
 local grant_type = ffi_metatype(
     "struct { int32_t key_id; uint32_t task_id; holdfast_dict *dict; holdfast_lease lease; }", { __gc = collect })
 
--- More than a program takes and gives back between two collections are not worth their memory.
+-- More spare grants than a program uses between two collections waste memory.
 local MOST_SPARE = 1024
 local spare, spare_count = {}, 0
 
 
--- For what is about to be asked for: an error at any point after that, even of a stack that overflows, leaves it to
--- the collector, which does nothing if there is nothing: the library has cleared the lease then.
+-- A grant for an attempt. After an error at any later point, even a stack overflow, the collector finds the lease
+-- cleared by the library, or releases it.
 function _M.take(handle, key)
     local grant = spare[spare_count]
     if grant then
@@ -67,8 +67,8 @@ function _M.take(handle, key)
 end
 
 
--- The library has filled the lease, and named that holder. Where the stack is too short for a field of a grant, here or
--- in empty(), nothing has been counted yet.
+-- Counts a grant that the library has filled, with its named holder. An error for want of stack, here or in empty(),
+-- comes before the count.
 function _M.hold(grant, task_id)
     grant.task_id = task_id
     if task_id == base then
@@ -79,7 +79,7 @@ function _M.hold(grant, task_id)
 end
 
 
--- The library has named another one.
+-- Counts the new holder that the library has named.
 function _M.pass(grant, task_id)
     local before = grant.task_id
     count(task_id, 1)
@@ -88,7 +88,8 @@ function _M.pass(grant, task_id)
 end
 
 
--- What was asked for was not given. What the collector has had before is not used again: it has no finaliser any more.
+-- Returns a grant that holds nothing to the pool. A grant that the collector has finalised is not used again: its
+-- finaliser is gone.
 local function give_back(grant)
     local key_id = grant.key_id
     if key_id > 0 then
@@ -103,7 +104,7 @@ end
 _M.give_back = give_back
 
 
--- Nothing is held any more.
+-- Returns a grant after its release.
 function _M.empty(grant)
     local task_id = grant.task_id
     grant.task_id = NOBODY

@@ -1,4 +1,4 @@
--- Who holds something and why, and how many wait for it: for people.
+-- The holders of a key, their reasons, and the number of its waiters: for people.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -38,7 +38,7 @@ local function describe(found)
 end
 
 
--- A table; nil where nobody holds the key; nil and the reason where that cannot be said.
+-- Describes the holder in a table; nil for a free key; nil and the reason if that is unknown.
 function _M.find(handle, key)
     local err
     key, err = key_string(key)
@@ -57,7 +57,7 @@ function _M.find(handle, key)
 end
 
 
--- How many hold the key, and how many wait for it; nil and the reason. At most `max` of the holders are written.
+-- How many holders and waiters the key has; nil and the reason. Writes at most `max` of the holders.
 local function look(handle, key, holders, max)
     local err
     key, err = key_string(key)
@@ -75,8 +75,7 @@ local function look(handle, key, holders, max)
 end
 
 
--- An array of the holders of the key, at most `max`, longest holder first. nil and the reason where that cannot be
--- said.
+-- An array of the holders of the key, at most `max`, longest holder first. nil and the reason if that is unknown.
 function _M.find_all(handle, key, max)
     max = min(max, HOLDERS_MAX)
     local found = ffi_new(holders_type, max)
@@ -92,7 +91,7 @@ function _M.find_all(handle, key, max)
 end
 
 
--- How many wait for the key; nil and the reason.
+-- How many waiters the key has; nil and the reason.
 function _M.count_waiters(handle, key)
     local held, waiters = look(handle, key, nil, 0)
     if not held then

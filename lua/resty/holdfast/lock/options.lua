@@ -1,5 +1,5 @@
--- The options of locks, rwlocks and semaphores. What is wrong with them is blamed on the line that called the method:
--- a method calls a reader, and the reader calls the checks.
+-- The options of locks, rwlocks and semaphores. Errors blame the line that called the method: a method calls a reader,
+-- the reader its checks.
 
 local core = require "resty.holdfast.core"
 local getenv = require("resty.holdfast.ffi.environment").get
@@ -15,10 +15,10 @@ local INFINITY = math.huge
 local NONE = {}
 local WHY_MAX = core.WHY_MAX
 
--- Seconds of a wait for which no other time is given.
+-- The default timeout, in seconds.
 local DEFAULT_TIMEOUT = 5
 
--- Who calls error, its check, the reader, the method, and then the line to blame.
+-- Levels of error(): the check, the reader, the method, and then the line to blame.
 local BLAME_FROM_CHECK = 4
 local BLAME_FROM_READER = 3
 
@@ -38,12 +38,12 @@ end
 
 local DEFAULT_WAIT = default_wait()
 
--- The holder that is named for what an object takes: task_ids.NOBODY, task_ids.base, or false for the coroutine that
--- takes it. In nginx locks are given to timers and other light threads, so it is not certain that this one releases it.
+-- The named holder of what an object takes: task_ids.NOBODY, task_ids.base, or false for the coroutine that takes it.
+-- In nginx timers and other light threads may get a lock, so the coroutine that takes it is not certain to release it.
 local DEFAULT_HOLDER = is_nginx and task_ids.base or false
 
--- What an object has that was made without options. `block`: where the host says that nobody can wait, the process
--- does. `watched`: something is to be done when it gets or loses a lock.
+-- Settings of an object without options. `block`: blocks the process where the host allows no wait. `watched`: the
+-- object has something to do when it gets or loses a lock.
 _M.DEFAULT_SETTINGS = { wait = DEFAULT_WAIT, block = false, fair = 0, holder = DEFAULT_HOLDER, watched = false,
                          renew = false, on_lost = false }
 
@@ -111,9 +111,9 @@ local function accepted_names(known)
 end
 
 
--- An option of that name that is not known; nil if all are. Not by pairs: a loop over pairs that is compiled never ends
--- in a finaliser when it is entered with another table, because LuaJIT goes back to what it has compiled until it may
--- record more, which it may not there.
+-- The name of an unknown option; nil if all are known. Not by pairs: a compiled loop over pairs never ends in a
+-- finaliser when it is entered with another table, because LuaJIT goes back to the compiled code until it may record
+-- more, which it may not there.
 local function unknown(opts, known)
     local name = next(opts)
     while name ~= nil and known[name] do
@@ -123,7 +123,7 @@ local function unknown(opts, known)
 end
 
 
--- A number as lua-resty-lock takes one: false is none, and a string or a cdata number is what it says.
+-- A number as lua-resty-lock reads it: false is none; strings and cdata numbers are converted.
 local function loose_number(given)
     if type(given) == "string" or type(given) == "cdata" then
         return tonumber(given) or given
@@ -137,7 +137,7 @@ local function is_number(given)
 end
 
 
--- What lua-resty-lock did not notice before it had to wait, if ever, has its default, and is a warning.
+-- lua-resty-lock notices these values only in a wait, if ever: they become the default, with a warning.
 local function noticed(name, given, is_acceptable, who)
     if given == nil or is_acceptable(given) then
         return given
@@ -147,7 +147,7 @@ local function noticed(name, given, is_acceptable, who)
 end
 
 
--- The time that expire() is given, read as the option exptime.
+-- The argument of expire(), read as the option exptime.
 function _M.read_time(given)
     local time = loose_number(given)
     if time == nil or is_number(time) then
@@ -158,8 +158,7 @@ function _M.read_time(given)
 end
 
 
--- The options as lua-resty-lock understands them. A wait that is over before it begins is none, and a step is no
--- shorter than a millisecond whatever it is multiplied by.
+-- The options as lua-resty-lock understands them. A negative wait is none, and no step is shorter than a millisecond.
 local function as_the_original(opts, who)
     local timeout, ratio = loose_number(opts.timeout), loose_number(opts.ratio)
     local step = noticed("step", loose_number(opts.step), is_time, who)
@@ -180,7 +179,7 @@ local function as_the_original(opts, who)
 end
 
 
--- The newer modules take no option that they do not know; of what lua-resty-lock took no notice of is told once.
+-- The newer modules refuse unknown options; for lua-resty-lock's methods they are a warning.
 local function check_names(opts, who, known)
     if type(opts) ~= "table" then
         local text = "bad options to " .. who .. ": table expected, got " .. type(opts)
@@ -202,7 +201,7 @@ local function check_names(opts, who, known)
 end
 
 
--- What a call may be given. `lenient`: what worked with lua-resty-lock works.
+-- The options of a call. `lenient`: what worked with lua-resty-lock works.
 function _M.known(names, lenient)
     local known = {}
     for i = 1, #names do
@@ -212,7 +211,7 @@ function _M.known(names, lenient)
 end
 
 
--- The modules newer than resty.lock do not take new(dictionary) for new(nothing, dictionary).
+-- Modules newer than resty.lock refuse new(dictionary) for new(nothing, dictionary).
 function _M.check_class(class, name)
     if type(class) ~= "table" then
         error("bad call of new: call it as " .. name .. ":new(dictionary, options)", BLAME_FROM_READER)
@@ -228,7 +227,7 @@ local function holder_of(deadlock)
 end
 
 
--- Times and settings of a new object; what is not given has the values of `defaults`.
+-- Times and settings of a new object; `defaults` has the values for absent options.
 function _M.read_new(opts, known, defaults)
     opts = check_names(opts, "new", known)
     local times = {

@@ -1,5 +1,5 @@
--- Lua values under numbers, for finalisers: they get nothing but their cdata, which can hold a number. Free numbers
--- form a list that starts at memo[FREE_LIST_REF]; 0 or nil ends it.
+-- Lua values under numbers, for finalisers: a finaliser gets only its cdata, which can hold a number. Free numbers form
+-- a list from memo[FREE_LIST_REF]; 0 or nil ends it.
 
 local FREE_LIST_REF = 0
 local memo = {}

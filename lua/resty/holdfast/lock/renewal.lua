@@ -1,10 +1,10 @@
--- The options renew and on_lost. An object that has one of them has a watch for each lock that it gets, in its field
--- `watch`: the job that renews the lock, and what is to be known when it turns out to be lost.
+-- The options renew and on_lost. An object with one of them has a watch for each lock it gets, in its field `watch`:
+-- the job that renews the lock, and what on_lost needs.
 
 local background_jobs = require "resty.holdfast.tasks.background_jobs"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
-local hosts = require "resty.holdfast.host"  -- which says in background_jobs who keeps them
+local hosts = require "resty.holdfast.host"  -- sets background_jobs.runner
 local memo = require("resty.holdfast.lock.refs").memo
 local scheduler = require "resty.holdfast.scheduler"
 local text_of = require("resty.holdfast.tasks.traceback").text_of
@@ -16,12 +16,12 @@ local setmetatable, traceback, xpcall = setmetatable, debug.traceback, xpcall
 
 local BUSY, NOT_FOUND, NOT_OWNER, OK, TIMEOUT = core.BUSY, core.NOT_FOUND, core.NOT_OWNER, core.OK, core.TIMEOUT
 
--- Renewals per exptime, and how soon one is tried again that a stopped process kept from being made.
+-- Renewals per exptime; retries per exptime after a stopped process has prevented one.
 local RENEWALS = 3
 local RETRIES = 10
 
--- A job runner renews locks: `jobs`, the list of its jobs; spawn(fn, ...), which begins a coroutine; and where the
--- status of a coroutine does not tell whether it will go on, is_alive(co, use) and use_of(co).
+-- A job runner renews locks. `jobs`: its list of jobs; spawn(fn, ...) begins a coroutine. is_alive(co, use) and
+-- use_of(co), if a coroutine's status does not tell whether it will go on.
 local in_nginx = background_jobs.runner
 local in_scheduler = { jobs = background_jobs, spawn = scheduler.spawn }
 
@@ -33,11 +33,11 @@ local _M = {
 local Watch = {}
 Watch.__index = Watch
 
--- A watch must keep neither the object nor the coroutine from being collected.
+-- A watch must not keep the object or the coroutine alive.
 local WEAK = { __mode = "v" }
 
 
--- Who renews what the caller takes, and the coroutine that has to live for that, if the caller is one.
+-- The job runner for the caller's locks, and the coroutine that must live for the renewals, if the caller is one.
 local function find_runner()
     local co, is_main = co_running()
     co = not is_main and co or nil
@@ -54,7 +54,7 @@ function _M.can_renew()
 end
 
 
--- The reason for on_lost: to it, all is one whether another has the lock by now.
+-- The reason for on_lost, the same whether or not the lock has another holder by now.
 function _M.loss(code)
     return reason(code == NOT_FOUND and NOT_OWNER or code)
 end
@@ -68,8 +68,8 @@ local function tell(on_lost, lock, key, err)
 end
 
 
--- The callback of a lock that is lost; nil if it was told, or has nothing to tell. In a forked child nothing is lost:
--- the lock is its parent's.
+-- The callback of a lost lock; nil if it was called already, or there is none. A forked child loses nothing: the lock
+-- is its parent's.
 local function to_be_told(watch, lock)
     if watch.told or watch.pid ~= getpid() then
         return nil
@@ -93,7 +93,7 @@ local function stop(watch)
 end
 
 
--- A watch whose object or coroutine is gone renews no more; the lock lapses, or the collector releases it.
+-- A watch without its object or coroutine renews no more; the lock lapses, or the collector releases it.
 function Watch:is_over()
     local refs, runner = self.refs, self.runner
     local co = refs.co
@@ -131,7 +131,7 @@ function Watch:run()
 end
 
 
--- The object has got a lock.
+-- Begins the watch of a lock that the object has got.
 function _M.begin(lock, exptime)
     local settings = lock.settings
     local runner, co
@@ -154,7 +154,7 @@ function _M.begin(lock, exptime)
 end
 
 
--- Its exptime has begun anew, and is this.
+-- Restarts the watch with a new exptime.
 function _M.restart(lock, exptime)
     local watch = lock.watch
     watch.exptime = exptime
@@ -165,7 +165,7 @@ function _M.restart(lock, exptime)
 end
 
 
--- It holds the lock no more. The watch, for whoever finds that it was lost before.
+-- Ends the watch of a lock that is held no more, and returns it for lost().
 function _M.finish(lock)
     local watch = lock.watch
     stop(watch)
@@ -174,7 +174,7 @@ function _M.finish(lock)
 end
 
 
--- It turned out that the lock is lost. Whether the object still has to be unlocked is the caller's matter.
+-- Tells on_lost of a lost lock. Unlocking the object is left to the caller.
 function _M.lost(watch, lock, key, err)
     stop(watch)
     local on_lost = to_be_told(watch, lock)

@@ -1,17 +1,18 @@
--- What is held while a function runs that may never return: where a request of nginx ends inside of it (ngx.exit, a
--- client that goes away, ngx.thread.kill), its coroutine is left as it is. Elsewhere a function returns or raises.
+-- Scopes: what `with` holds while a function runs that may never return. A request of nginx that ends inside of it
+-- (ngx.exit, a client that goes away, ngx.thread.kill) leaves its coroutine as it is. Elsewhere a function returns or
+-- raises.
 
 local background_jobs = require "resty.holdfast.tasks.background_jobs"
 local core = require "resty.holdfast.core"
 
-require "resty.holdfast.host"  -- which says in background_jobs who keeps them
+require "resty.holdfast.host"  -- sets background_jobs.runner
 
 local C = core.C
 local add_job, runner = background_jobs.add, background_jobs.runner
 local co_running = coroutine.running
 local next, pcall = next, pcall
 
--- How often those that are open are looked at, in seconds.
+-- How often open scopes are checked, in seconds.
 local LOOK_EVERY = 0.1
 
 local _M = {}
@@ -35,7 +36,7 @@ local function close(scope)
 end
 
 
--- The function that entered has the scope in a local variable as long as it runs.
+-- The function that entered keeps the scope in a local variable while it runs.
 local function is_left(scope)
     return runner.is_gone(scope.co, scope.use) or not runner.has_local(scope.co, scope)
 end
@@ -58,15 +59,15 @@ function sweep:run()
 end
 
 
--- Who asks takes it out of the list then.
+-- drop_over() takes it out of the list.
 function sweep:is_over()
     self.due = next(open) ~= nil
     return not self.due
 end
 
 
--- From now on give_back(owner, what) is called when the caller's coroutine is gone. What leave() is to be given; false
--- where nothing is cut off: outside of coroutines, and where there is no request.
+-- From now on give_back(owner, what) is called when the caller's coroutine is gone. Returns the argument for leave();
+-- false outside of coroutines and requests, where nothing is cut off.
 local function enter(owner, give_back, what)
     local co = co_running()
     if not co or not runner.has_request() then
@@ -92,7 +93,7 @@ _M.enter = runner and enter or nothing
 _M.leave = runner and leave or nothing
 
 
--- Whether what the object holds was held by a coroutine that is gone; it is given back then.
+-- Gives back what the object holds for a coroutine that is gone; whether it did.
 function _M.vacate(owner)
     local scope = owner.scope
     if scope and open[scope] and is_left(scope) then

@@ -1,4 +1,4 @@
--- Waits until what holds a key is released, without taking it: a method of resty.lock.
+-- The method wait of resty.lock: waits until the holder of a key releases it, without taking it.
 
 local acquire = require "resty.holdfast.lock.acquire"
 local core = require "resty.holdfast.core"
@@ -34,7 +34,7 @@ local function wait_for(self, request)
 end
 
 
--- The seconds waited, 0 if nobody holds the key; nil and the reason, after a deadlock its keys.
+-- The seconds waited, 0 for a free key; nil and the reason, after a deadlock its keys.
 function _M.wait(self, key, opts)
     held_lock.check(self, "wait")
     local timeout, err, _

@@ -1,4 +1,4 @@
--- What is held while a function runs: the method `with` of locks, rwlocks and semaphores.
+-- The method `with` of locks, rwlocks and semaphores: holds something while a function runs.
 
 local note = require("resty.holdfast.tasks.traceback").note
 local refused = require("resty.holdfast.lock.acquire").refused
@@ -33,11 +33,11 @@ local function run(self, how, key, opts, fn, ...)
 end
 
 
--- The method obj:name(key, fn, ...) or obj:name(key, opts, fn, ...): takes the lock, calls the function, and gives what
--- it returns. An error is raised on as it is. Without the lock what take() says. `how`:
---   check(self, name), check_options(opts, name)   raise, and blame the line that called the method
+-- The method obj:name(key, fn, ...) or obj:name(key, opts, fn, ...): takes the lock, calls the function and returns its
+-- results. Raises the function's errors unchanged; returns what take() says without the lock. `how`:
+--   check(self, name), check_options(opts, name)   raise, and blame the method's caller
 --   take(self, key, opts)
---   keep(self, key)                                what give_back() is to be given
+--   keep(self, key)                                the argument for give_back()
 --   give_back(self, what)
 function _M.method(name, how)
     local check, check_options = how.check, how.check_options
