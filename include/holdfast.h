@@ -1,61 +1,61 @@
 /* holdfast: cross-process locks and a shared dictionary.
  *
  * The one public header: C and C++ hosts include it, LuaJIT declares the same calls by FFI. docs/c.md shows how to use
- * it. What holds for every call, unless the call says otherwise:
+ * it. These rules hold for every call, unless the call says otherwise:
  *
  *  1. Handles are opaque. A holdfast_dict lives as long as the process: it is never freed, and opening one name twice
- *     gives the same handle. A holdfast_parker is freed by its owner, who sees to it that nobody uses it any more.
- *  2. Memory. The library keeps no pointer that it is given (but the one to a clock, see holdfast_follow_clock), and
- *     gives none that has to be freed. Leases, waits and values are plain data of the caller, and no two threads may use
+ *     gives the same handle. The host frees a holdfast_parker when no thread uses it any more.
+ *  2. Memory. The library keeps no pointer that it is given, except the one to a clock (holdfast_follow_clock). It
+ *     gives none that must be freed. Leases, waits and values are plain data of the caller; two threads may not use
  *     one at the same time.
  *  3. Strings are pointer plus length, may hold any byte, and need no zero byte at the end. A pointer may be null where
- *     its length or capacity is 0, else only where a call says so. A key that is null is INVALID, as an empty one is.
- *  4. Times and durations are seconds in a double, of CLOCK_MONOTONIC. An `exptime` of 0, or of more than 1e10 (317
- *     years), means "never expires"; a negative one and NaN are INVALID. It counts from the call. A value ends up to 1
- *     ms early and never late: a call that begins when its exptime has passed does not find it. What is held (locks,
- *     permits) never ends early, and at most 1 ms late. See also holdfast_follow_clock().
- *  5. Results. A call returns a holdfast_code. What it writes through pointers has a meaning with OK only. A code that
- *     this header does not know, from a later library, is a failure like any other; holdfast_code_text() knows it.
- *  6. holdfast_error() has one English sentence on the last call of this thread that failed, or "" where the code says
- *     all there is to say. It is valid until the thread's next call. One of more than 767 bytes is cut, and ends in
- *     "..."; where there is no memory for it, a shorter one stands for it.
- *  7. What may sleep, and the codes that come with it, is told by a mark, so calls list only the codes of their own:
- *     [set-up]  reads and makes files, and waits up to 5 s while another process does (BUSY then). Also:
- *               PERMISSION, NO_MEMORY, CORRUPT, MISMATCH, SYSTEM, INVALID; the sentence tells what was found and what
- *               was expected. The first call of a process, and of a forked child, may do all this, whatever its mark.
- *     [read]    takes no mutex and does not wait for a process that is stopped. Only where writers disturb it without
- *               end it sleeps for a moment, and gives TIMEOUT after half a second. Also: INVALID (key), REMOVED.
- *     [change]  holds a mutex of the dictionary for microseconds. When another has it, it sleeps; when that process is
- *               alive but stopped (SIGSTOP, a debugger), it gives TIMEOUT after 1 second, and has changed nothing.
- *               Also: INVALID (key, exptime), REMOVED, BUSY, CORRUPT, SYSTEM, or why a forked child cannot enter the
- *               world.
- *     [attempt] as [change], but TIMEOUT comes after 0.05 seconds: who asks again soon need not wait.
- *     Without a mark, a call does not sleep, but for parker_sleep. None but that waits for a lock or for permits.
- *  8. Threads. All calls may be made from any thread at any time, with the same handles: also from destructors of
- *     pthread keys, of thread-local and of static objects, from functions of atexit, and in a thread that outlives main.
- *     A parker's descriptor and timer may be refused (SYSTEM) once the process exits. A lease belongs to the
- *     process: any thread may give it back, and it outlives the thread that took it. Of threads that wait, each has a
- *     parker of its own, as parker_sleep tells of all waiters of a parker. No thread may be cancelled inside a call.
- *  9. Fork. A child may use its parent's handles, at any time and whatever other threads of the parent were doing.
- *     It is a process of its own: leases of the parent are NOT_OWNER there, and parkers have no waiters. At most 1,024
- *     processes are in one runtime directory; one more can only read, and gets SYSTEM from all else.
- * 10. The end. Whatever a process holds comes free with it, in whatever way it ends, exec included. It may end while
- *     threads are inside calls.
- * 11. Signals. No call may be made from a signal handler; one that changes a dictionary while the same thread does gets
+ *     its length or capacity is 0; elsewhere only where a call says so. A null or empty key is INVALID.
+ *  4. Times and durations are seconds in a double, of CLOCK_MONOTONIC. An `exptime` counts from the call. 0, or more
+ *     than 1e10 (317 years), means "never expires"; a negative one and NaN are INVALID. A value ends up to 1 ms early
+ *     and never late: a call that begins when its exptime has passed does not find it. A hold (lock or permits) never
+ *     ends early, and at most 1 ms late. See also holdfast_follow_clock().
+ *  5. Results. A call returns a holdfast_code. What it writes through pointers is meaningful only with OK. Treat a code
+ *     that this header does not list, from a later library, as a failure; holdfast_code_text() has its text.
+ *  6. holdfast_error() gives one English sentence on the last call of this thread that failed, or "" where the code
+ *     says everything. It is valid until the thread's next call. A sentence of more than 767 bytes is cut and ends in
+ *     "..."; where there is no memory for it, a shorter one replaces it.
+ *  7. A mark tells whether a call may sleep, and which codes that adds; calls list only their own codes:
+ *     [set-up]  Reads and makes files, and waits up to 5 s while another process does (then BUSY). Also: PERMISSION,
+ *               NO_MEMORY, CORRUPT, MISMATCH, SYSTEM, INVALID; the sentence tells what was found and what was expected.
+ *               The first call of a process, and of a forked child, may do all this, whatever its mark.
+ *     [read]    Takes no mutex and does not wait for a stopped process. It sleeps briefly only if writers disturb it
+ *               again and again, and gives TIMEOUT after half a second. Also: INVALID (key), REMOVED.
+ *     [change]  Holds a mutex of the dictionary for microseconds, and sleeps while another process holds it. If that
+ *               process is alive but stopped (SIGSTOP, a debugger), gives TIMEOUT after 1 second, with nothing changed.
+ *               Also: INVALID (key, exptime), REMOVED, BUSY, CORRUPT, SYSTEM, or the reason why a forked child cannot
+ *               enter the world.
+ *     [attempt] As [change], but TIMEOUT comes after 0.05 seconds, for callers that ask again soon.
+ *     A call without a mark does not sleep, except parker_sleep. Only parker_sleep waits for locks or permits.
+ *  8. Threads. Any thread may make any call at any time, with the same handles: also from destructors of pthread
+ *     keys, of thread-local and of static objects, from functions of atexit, and in a thread that outlives main. Once
+ *     the process exits, a parker's descriptor and timer may be refused (SYSTEM). A lease belongs to the process: any
+ *     thread may give it back, and it outlives the thread that took it. Each thread that waits has its own parker, as
+ *     parker_sleep tells of all waiters of a parker. Do not cancel a thread inside a call.
+ *  9. Fork. A child may use its parent's handles at any time, whatever other threads of the parent were doing. It is a
+ *     process of its own: the parent's leases are NOT_OWNER there, and the parent's parkers have no waiters. A runtime
+ *     directory takes at most 1,024 processes; one more can only read, and every other call gives it SYSTEM.
+ * 10. The end. When a process ends, in whatever way, exec included, everything that it holds comes free. It may end
+ *     while threads are inside calls.
+ * 11. Signals. Do not make calls from a signal handler: one that changes a dictionary while the same thread does gets
  *     BUSY instead of a deadlock. Signals end parker_sleep early and nothing else. No handler may leave a call by
  *     longjmp or an exception: the thread would stay inside, and what it locked there stays locked until the process
  *     ends. A handler may not fork while its thread may be in a call, or in fork() itself: that fork may wait for the
- *     thread which it interrupts, or leave a lock of the call to the child.
- * 12. No call throws, aborts, or calls back into the host, also where malloc gives nothing: the code is NO_MEMORY then,
- *     or one of those above. What another process wrote into shared memory is never trusted: damage costs entries, never
- *     a crash. A file that is cut short while it is in use (truncate, cp over it), or loses a page that a full file
- *     system cannot replace, is another matter: the kernel ends the process by SIGBUS. After holdfast_guard_sigbus() the
- *     call goes on with memory that is all zero, and what it gives is worth nothing; from then on the dictionary is
- *     REMOVED, with its locks, and may be removed by name and opened anew. So it is for every process, with the guard
- *     or without, as soon as one has noticed; but if the first page of the file is gone each has to notice by itself.
- *     Of the table of processes: calls that need it are SYSTEM until the process ends, and nobody's lock is taken over.
- * 13. Versions. A host compares holdfast_abi() with HOLDFAST_ABI before any other call: no two with different numbers
- *     fit each other. With the same number, calls, structs and values stay what they are; calls and codes may be added.
+ *     thread that it interrupts, or leave a lock of the call to the child.
+ * 12. No call throws, aborts, or calls back into the host. If malloc fails the code is NO_MEMORY or one of those above.
+ *     What another process wrote into shared memory is never trusted: damage costs entries, never a crash. One case is
+ *     different: a file that is cut short while in use (truncate, cp over it), or that loses a page which a full file
+ *     system cannot replace. Then the kernel ends the process by SIGBUS. After holdfast_guard_sigbus() the call goes on
+ *     with memory that is all zero, and its result is worth nothing; from then on the dictionary is REMOVED, with its
+ *     locks, and may be removed by name and opened anew. Once one process has noticed, this holds for every process,
+ *     with the guard or without; but if the first page of the file is gone, each must notice by itself. If it is the
+ *     table of processes, calls that need it give SYSTEM until the process ends, and no lock is taken over.
+ * 13. Versions. Compare holdfast_abi() with HOLDFAST_ABI before any other call: different numbers never fit. With the
+ *     same number, calls, structs and values stay what they are; calls and codes may be added.
  */
 #ifndef HOLDFAST_H
 #define HOLDFAST_H
@@ -78,28 +78,28 @@ extern "C" {
 
 typedef enum holdfast_code {
   HOLDFAST_OK = 0,
-  HOLDFAST_NOT_FOUND = 1,     /* no such key, or dictionary                                     */
+  HOLDFAST_NOT_FOUND = 1,     /* no such key or dictionary                                      */
   HOLDFAST_EXISTS = 2,        /* add: the key has a value                                       */
   HOLDFAST_NO_MEMORY = 3,     /* the dictionary, /dev/shm or the process has no room            */
-  HOLDFAST_TIMEOUT = 4,       /* another process is in the way, and stopped; nothing was done   */
+  HOLDFAST_TIMEOUT = 4,       /* a stopped process is in the way; nothing was done              */
   HOLDFAST_NOT_A_NUMBER = 5,  /* incr: the value is something else                              */
   HOLDFAST_LOCKED = 6,        /* the lock is held by another                                    */
   HOLDFAST_NOT_OWNER = 7,     /* unlock, renew: the lease is no longer the caller's             */
   HOLDFAST_TOO_LARGE = 8,     /* key or value can never fit; holdfast_error() names the limit   */
   HOLDFAST_BUFFER = 9,        /* get: value->capacity is too small; value->size says what it is */
   HOLDFAST_INVALID = 10,      /* an argument is not acceptable; see holdfast_error()            */
-  HOLDFAST_SYSTEM = 11,       /* the operating system said no, also to the question whether a   */
-                              /* holder lives; see holdfast_error()                             */
+  HOLDFAST_SYSTEM = 11,       /* the operating system refused, or cannot tell whether a holder  */
+                              /* lives; see holdfast_error()                                    */
   HOLDFAST_MISMATCH = 12,     /* it exists with another size or mutex, or in another time       */
                               /* namespace                                                      */
   HOLDFAST_CORRUPT = 13,      /* the file is not a segment of this version                      */
   HOLDFAST_PERMISSION = 14,   /* owner or mode of a directory or file is not acceptable         */
-  HOLDFAST_BUSY = 15,         /* called from inside a call of this thread; set-up: by another   */
-  HOLDFAST_REMOVED = 16,      /* the dictionary was removed, and there is no other of its name  */
+  HOLDFAST_BUSY = 15,         /* this thread is inside a call; set-up: another process is       */
+  HOLDFAST_REMOVED = 16,      /* the dictionary was removed, and none has its name now          */
   HOLDFAST_NOT_A_LIST = 17,   /* push, pop, llen: the value is something else                   */
   HOLDFAST_IS_A_LIST = 18,    /* get: the value is a list                                       */
   HOLDFAST_DIFFERS = 19,      /* cas: the value is another                                      */
-  HOLDFAST_DEADLOCK = 20      /* lock_wait: would never end; see holdfast_deadlock_keys         */
+  HOLDFAST_DEADLOCK = 20      /* lock_wait would never end; see holdfast_deadlock_keys          */
 } holdfast_code;
 
 typedef enum holdfast_type {
@@ -107,7 +107,7 @@ typedef enum holdfast_type {
   HOLDFAST_BOOLEAN = 1,
   HOLDFAST_NUMBER = 3,
   HOLDFAST_STRING = 4,
-  HOLDFAST_TABLE = 5 /* bytes that the host made of a table; the library does not look inside */
+  HOLDFAST_TABLE = 5 /* a table as bytes that only the host can read */
 } holdfast_type;
 
 typedef enum holdfast_mutex {
@@ -136,7 +136,7 @@ enum {
 
 /* --- the library and the world ----------------------------------------------------------------------- */
 
-/* HOLDFAST_ABI as the library was built. */
+/* The library's own HOLDFAST_ABI. */
 HOLDFAST_API uint32_t holdfast_abi(void);
 /* The version, as in "0.2.0". Static. */
 HOLDFAST_API const char *holdfast_version(void);
@@ -146,28 +146,27 @@ HOLDFAST_API const char *holdfast_error(void);
 HOLDFAST_API const char *holdfast_code_text(int code);
 /* CLOCK_MONOTONIC in seconds. */
 HOLDFAST_API double holdfast_now(void);
-/* From now on values of this process count their exptime from the time that `milliseconds` says, and end by it; what is
- * held does not. For a host whose loop reads the clock once a round and counts its timers from that: a value that a
- * handler stores ends when a timer of the same length fires that it sets, not before, however long the handler runs. An
- * exptime is cut to whole milliseconds then. The word is the host's: CLOCK_MONOTONIC as of each round. It has to stay
- * where it is as long as the process lives. While it is ahead, or behind by more than a minute, it is not followed.
- * NULL: the system's clock again, as at first. Any time, any thread. INVALID (it is ahead of that clock). */
+/* Makes values of this process count their exptime from the clock `*milliseconds`, and end by it; holds do not. It is
+ * for a loop that reads the clock once a round and counts its timers from that: a value that a handler stores then ends
+ * together with a timer of the same length, not before it, however long the handler runs. An exptime is cut to whole
+ * milliseconds. The host writes the word: CLOCK_MONOTONIC as of each round. It must stay in place while the process
+ * lives. It is not followed while it is ahead, or behind by more than a minute. NULL: back to the system's clock. Any
+ * time, any thread. INVALID (it is ahead of that clock). */
 HOLDFAST_API int holdfast_follow_clock(const volatile uintptr_t *milliseconds);
-/* [set-up] Path of the runtime directory: $HOLDFAST_DIR, else /dev/shm/holdfast-<euid>. Enters the world, for good. The
- * string lives as long as the process. NULL on failure, which is not remembered: the next call tries again. */
+/* [set-up] Path of the runtime directory: $HOLDFAST_DIR, else /dev/shm/holdfast-<euid>. The process enters the
+ * world, for good. The string lives as long as the process. NULL on failure; the next call tries again. */
 HOLDFAST_API const char *holdfast_directory(void);
-/* Installs a handler of SIGBUS, once for the process, that keeps it alive when somebody cuts a file of this library short
- * while it is in use, see 12. Signals that are about something else go to the handler that was there before, with what
- * it was installed with; one that is installed later has to call this one in the same way. A forked child has it, too;
- * after exec it is gone. It is of no use to a thread that blocks SIGBUS: the kernel ends the process there. Any time, any
- * thread. SYSTEM. */
+/* Installs a handler of SIGBUS, once for the process, that keeps it alive when a file of this library is cut short
+ * while in use, see 12. A SIGBUS of another cause goes to the handler that was there before, with its flags and mask;
+ * one installed later must call this one in the same way. A forked child inherits it; after exec it is gone. It does
+ * not help a thread that blocks SIGBUS: the kernel ends the process there. Any time, any thread. SYSTEM. */
 HOLDFAST_API int holdfast_guard_sigbus(void);
-/* What holdfast_holder.program says of this process and of its forked children: the first 15 bytes of it, instead of the
- * name that the kernel has for the process. The first name stays: EXISTS. It counts from when the process enters the
- * world, so call it before what is marked [change] or opens anything. Any thread. INVALID (no bytes). */
+/* Sets what holdfast_holder.program says of this process and of its forked children: the first 15 bytes of `name`,
+ * instead of the kernel's name for the process. Call it before the process enters the world, so before any call that
+ * opens something or is marked [change]. Any thread. EXISTS (there is a name; it stays), INVALID (no bytes). */
 HOLDFAST_API int holdfast_name_program(const char *name, size_t length);
-/* Parses "12345", "100k", "1m", "8g" (factors of 1024, either case).
- * INVALID for anything else, zero, or more than 2^40 bytes (1024g). */
+/* Parses "12345", "100k", "1m", "8g" (factors of 1024, either case). INVALID (anything else, zero, or more than 2^40
+ * bytes, which is 1024g). */
 HOLDFAST_API int holdfast_parse_size(const char *text, size_t length, uint64_t *bytes);
 
 /* --- dictionaries ------------------------------------------------------------------------------------ */
@@ -181,17 +180,17 @@ typedef struct holdfast_options {
   uint32_t mode;   /* permission bits of the file; 0 means 0600                                          */
 } holdfast_options;
 
-/* [set-up] Opens the dictionary, creating it if it does not exist: by one process, whoever else tries at the same
- * moment. An existing one must have the same size and mutex (MISMATCH names both); it keeps its mode and persist. Also:
- * INVALID (name, size, mutex, mode), NO_MEMORY (says how much is free). */
+/* [set-up] Opens the dictionary, or creates it: of several processes that try at the same moment, one does. An existing
+ * one must have the same size and mutex (MISMATCH names both); it keeps its mode and persist. Also: INVALID (name,
+ * size, mutex, mode), NO_MEMORY (says how much is free). */
 HOLDFAST_API int holdfast_open(const char *name, size_t length, const holdfast_options *options,
                                holdfast_dict **dict);
-/* [set-up] Opens a dictionary that this process has open, that exists in the world, or that is declared in
- * $HOLDFAST_DICTS ("name=size,name=size", where %XX is a byte of a name), in this order. NOT_FOUND, INVALID (name,
+/* [set-up] Opens a dictionary that this process has open, else one that exists in the world, else one that is declared
+ * in $HOLDFAST_DICTS ("name=size,name=size", where %XX is a byte of a name). NOT_FOUND, INVALID (name,
  * $HOLDFAST_DICTS). */
 HOLDFAST_API int holdfast_attach(const char *name, size_t length, holdfast_dict **dict);
-/* [set-up] Removes the dictionary from the world, with the locks in it. Handles of it, in any process, find the next
- * dictionary of that name, or fail with REMOVED. NOT_FOUND, INVALID (name). */
+/* [set-up] Removes the dictionary from the world, with the locks in it. Its handles, in any process, find the next
+ * dictionary of that name, or give REMOVED. NOT_FOUND, INVALID (name). */
 HOLDFAST_API int holdfast_remove(const char *name, size_t length);
 
 typedef struct holdfast_value {
@@ -203,80 +202,80 @@ typedef struct holdfast_value {
   size_t size;     /* out: bytes of the string or table, also when it did not fit (BUFFER)  */
 } holdfast_value;
 
-/* [read] A key that is locked, or of which permits are in use, reads as the boolean true. NOT_FOUND, BUFFER,
- * IS_A_LIST. */
+/* [read] Gives the key's value; a key that is locked, or has permits in use, reads as the boolean true. NOT_FOUND,
+ * BUFFER, IS_A_LIST. */
 HOLDFAST_API int holdfast_get(holdfast_dict *dict, const char *key, size_t key_length, holdfast_value *value);
 
-/* [read] The same, but also gives what has expired or was flushed and is still there; *stale is then nonzero. */
+/* [read] As holdfast_get, but also gives a value that has expired or was flushed, if it is still there; *stale is then
+ * nonzero. */
 HOLDFAST_API int holdfast_get_stale(holdfast_dict *dict, const char *key, size_t key_length, holdfast_value *value,
                                     int *stale);
 
 /* [change] Stores under the key: SET always, ADD only if there is no value (EXISTS), REPLACE only if there is one
  * (NOT_FOUND). `type` BOOLEAN and NUMBER use `number`, STRING and TABLE use data and length, NIL deletes (as in
- * ngx.shared; SET and SAFE_SET only). What had been under the key ends, be it a list or a lock that is held. Where
- * there is no room, entries that have expired go first, then live ones that were used least; `forcible` (may be null)
- * is set nonzero when live entries were removed. Locks that are held stay. Also: NO_MEMORY, TOO_LARGE,
- * INVALID (op, type). */
+ * ngx.shared; SET and SAFE_SET only). What was under the key ends, a list or a held lock included. To make room,
+ * expired entries go first, then live ones that were used least; `forcible` (may be null) is set nonzero when live
+ * entries were removed. Held locks stay. Also: NO_MEMORY, TOO_LARGE, INVALID (op, type). */
 HOLDFAST_API int holdfast_store(holdfast_dict *dict, int op, const char *key, size_t key_length, int type,
                                 const char *data, size_t length, double number, double exptime, uint32_t flags,
                                 int *forcible);
 
 /* [change] Compares and swaps in one step: stores `desired` if the key's value is `expected`. A null pointer or the
- * type NIL stands for "no value"; of the others type, flags (of desired), number, data and size are read. Numbers are
- * compared as numbers, strings and tables byte by byte, flags are not compared.
- * OK, NOT_FOUND (nothing is there), EXISTS (something is, though nothing was expected), DIFFERS; else as store. */
+ * type NIL means "no value"; else type, flags (of desired), number, data and size are read. Numbers are compared as
+ * numbers, strings and tables byte by byte; flags are not compared. NOT_FOUND (there is no value), EXISTS (there is
+ * one, though none was expected), DIFFERS; else as store. */
 HOLDFAST_API int holdfast_cas(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_value *expected,
                               const holdfast_value *desired, double exptime, int *forcible);
 
-/* [change] OK also when there is no such key, as in ngx.shared. A lock under the key is released. */
+/* [change] Deletes the key, and releases a lock under it. OK also when there is no such key, as in ngx.shared. */
 HOLDFAST_API int holdfast_delete(holdfast_dict *dict, const char *key, size_t key_length);
 
-/* [change] Adds `by` to a number and gives the sum. Where there is no value: NOT_FOUND, or, with has_init, stores
- * init + by with init_ttl (an exptime); forcible as in store. NOT_A_NUMBER, NO_MEMORY, TOO_LARGE. */
+/* [change] Adds `by` to a number and gives the sum. Without a value: NOT_FOUND, or, if has_init is not 0, stores
+ * init + by with the exptime init_ttl; forcible as in store. NOT_A_NUMBER, NO_MEMORY, TOO_LARGE. */
 HOLDFAST_API int holdfast_incr(holdfast_dict *dict, const char *key, size_t key_length, double by, int has_init,
                                double init, double init_ttl, double *sum, int *forcible);
 
-/* [read] Seconds left, in whole milliseconds; 0 for an entry that never expires, negative for a value that has expired
- * and is still there. NOT_FOUND. */
+/* [read] Seconds left, in whole milliseconds; 0 if the entry never expires, negative for a value that has expired and
+ * is still there. NOT_FOUND. */
 HOLDFAST_API int holdfast_ttl(holdfast_dict *dict, const char *key, size_t key_length, double *seconds);
-/* [change] New exptime of an existing entry. NOT_FOUND. */
+/* [change] Gives an existing entry a new exptime. NOT_FOUND. */
 HOLDFAST_API int holdfast_expire(holdfast_dict *dict, const char *key, size_t key_length, double exptime);
-/* [change] Every entry there is now is gone at one instant, locks included. */
+/* [change] Ends all entries at one instant, locks included. */
 HOLDFAST_API int holdfast_flush_all(holdfast_dict *dict);
 
-/* [change] Removes at most `max` entries (0: all) that have expired or were flushed. *count says how many, also on
- * TIMEOUT, when some may be left. Frees what dead processes held, too, and finds and repairs damage. Takes time for each
- * entry there is. */
+/* [change] Removes at most `max` entries (0: all) that have expired or were flushed. *count is how many, also
+ * with TIMEOUT, when some may be left. Also frees what dead processes held, and finds and repairs damage. Its time
+ * grows with the number of entries. */
 HOLDFAST_API int holdfast_flush_expired(holdfast_dict *dict, uint32_t max, uint32_t *count);
 
 /* --- lists: a key's value may be a list of numbers and strings --- */
 
-/* [change] Adds an element (`end`: a holdfast_end; `type` NUMBER or STRING); the list is made where there is no value.
- * *count is the number of elements then. Removes no live entry to make room. NOT_A_LIST, NO_MEMORY, TOO_LARGE, INVALID
- * (end, type). */
+/* [change] Adds an element at an end (`end`: a holdfast_end; `type`: NUMBER or STRING); makes the list if there is no
+ * value. *count is then the number of elements. Removes no live entry to make room. NOT_A_LIST, NO_MEMORY, TOO_LARGE,
+ * INVALID (end, type). */
 HOLDFAST_API int holdfast_push(holdfast_dict *dict, const char *key, size_t key_length, int end, int type,
                                const char *data, size_t length, double number, uint32_t *count);
-/* [change] Takes an element out; the key goes with the last one. NOT_FOUND, NOT_A_LIST, BUFFER (as get; nothing was
- * taken out), INVALID (end). */
+/* [change] Takes an element out at an end; the key goes with the last one. NOT_FOUND, NOT_A_LIST, BUFFER (as get;
+ * nothing was taken out), INVALID (end). */
 HOLDFAST_API int holdfast_pop(holdfast_dict *dict, const char *key, size_t key_length, int end, holdfast_value *value);
-/* [read] Number of elements; 0 where there is no value. NOT_A_LIST. */
+/* [read] Number of elements; 0 if there is no value. NOT_A_LIST. */
 HOLDFAST_API int holdfast_llen(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *count);
 
 /* --- the whole dictionary --- */
 
 /* [read] At most `max` keys (0: all) in no order, packed as a uint32_t length and the bytes, one after the other
- * without padding, into keys->data; keys->size is what they take. BUFFER if keys->capacity is too small, with the size
- * that would have done; there may be more keys the next time. NO_MEMORY (of the process). */
+ * without padding, into keys->data; keys->size is their size. BUFFER if keys->capacity is too small: keys->size is then
+ * what was needed, and the next call may need more. NO_MEMORY (of the process). */
 HOLDFAST_API int holdfast_keys(holdfast_dict *dict, uint32_t max, holdfast_value *keys, uint32_t *count);
-/* [read] Some more keys, packed as above: about `count` (at least 1) of those that begin with `prefix`, or fewer, or
- * none. *cursor is 0 to begin with, changes with each call that is OK, and is 0 again at the end. Every key that is
- * there from the first call to the last is given exactly once; others may be or not. Never waits for more than one
- * chain of keys. BUFFER (with the cursor as it was), NO_MEMORY (of the process), INVALID (count). */
+/* [read] The next keys of a scan, packed as above: about `count` (at least 1) of those that begin with `prefix`, or
+ * fewer, or none. Begin with *cursor 0; each OK changes it, and it is 0 again at the end. A key that exists from the
+ * first call to the last is given exactly once; others may be missed. Never waits for more than one chain of keys.
+ * BUFFER (with the cursor as it was), NO_MEMORY (of the process), INVALID (count). */
 HOLDFAST_API int holdfast_scan(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix,
                                size_t prefix_length, holdfast_value *keys, uint32_t *found);
 
 typedef struct holdfast_stats {
-  uint64_t entries;     /* those that expired and whose memory was not needed yet included        */
+  uint64_t entries;     /* also expired ones, until their memory is needed                        */
   uint64_t bytes_used;  /* by entries, lists and waiters                                          */
   uint64_t bytes_free;
   uint64_t hits;        /* get, get_stale: something was found                                    */
@@ -285,91 +284,90 @@ typedef struct holdfast_stats {
   uint64_t expirations; /* entries removed after they had expired or were flushed                 */
   uint64_t repairs;     /* shards put in order after a process died in the middle of a change,    */
                         /* or damage was found                                                   */
-  uint64_t mutex_waits; /* times that a change found another at work in its shard                 */
+  uint64_t mutex_waits; /* times that a change had to wait for the mutex of its shard             */
   uint64_t lock_waits;  /* waits that queued: for a lock, or for permits                          */
-  uint64_t lock_wakes;  /* waiters woken by those who gave something back                         */
-  uint64_t lock_reserved_ms; /* for so long, all together, locks were granted to waiters that had */
-                             /* yet to come for them                                              */
-  uint64_t lives_unknown; /* times that it could not be told whether a process lives                 */
-  uint64_t words_mended;  /* overwritten words that were put right outside of the shards             */
+  uint64_t lock_wakes;  /* waiters that a release woke                                            */
+  uint64_t lock_reserved_ms; /* sum of the times from a grant to a waiter until it came for it      */
+  uint64_t lives_unknown; /* times that the system could not tell whether a process lives           */
+  uint64_t words_mended;  /* overwritten words that were put right outside of the shards            */
 } holdfast_stats;
 
-/* [read] Counts since the dictionary was made; the last two are those of all dictionaries of the runtime directory. */
+/* [read] Counts since the dictionary was made; the last two count for the whole runtime directory. */
 HOLDFAST_API int holdfast_dict_stats(holdfast_dict *dict, holdfast_stats *stats);
-/* [read] Bytes of the segment; 0 when the dictionary was removed. */
+/* [read] Bytes of the segment; 0 if the dictionary was removed. */
 HOLDFAST_API uint64_t holdfast_capacity(holdfast_dict *dict);
-/* [read] Bytes that no entry occupies; 0 when the dictionary was removed. */
+/* [read] Bytes that no entry occupies; 0 if the dictionary was removed. */
 HOLDFAST_API uint64_t holdfast_free_space(holdfast_dict *dict);
 
 /* --- locks ------------------------------------------------------------------------------------------- */
 
-/* A lock is named by a dictionary and a key. It is not reentrant: who holds it, thread or coroutine, is LOCKED like
- * anybody else. The lease proves that it is held; all 0 proves nothing. */
+/* A dictionary and a key name a lock. It is not reentrant: its holder gets LOCKED like every other caller. A lease
+ * proves that the lock is held; a lease of zeros proves nothing. */
 typedef struct holdfast_lease {
-  uint64_t owner;    /* token of the process; 0: nothing is held                                       */
-  uint64_t sequence; /* fencing token: grows with every grant in this dictionary, below 2^53           */
+  uint64_t owner;    /* token of the process; 0: nothing is held                                */
+  uint64_t sequence; /* fencing number: grows with every grant in this dictionary, below 2^53   */
 } holdfast_lease;
 
-/* [attempt] Takes the lock if it is free, has expired, or its holder's process is dead. `agent` tells which coroutine
- * of this process is then its holder (see lock_adopt), 0 for none. With `fair` not 0 it is not taken before others
- * that wait for it. OK fills the lease, all else clears it but INVALID. LOCKED (also by an ordinary value), NO_MEMORY,
+/* [attempt] Takes the lock if it is free, has expired, or its holder's process is dead. `agent` is the task of this
+ * process that becomes its holder (see holdfast_lock_adopt), 0 for none. With `fair` not 0, waiters go first. OK fills
+ * the lease; any other code but INVALID clears it. LOCKED (also if there is an ordinary value), NO_MEMORY,
  * TOO_LARGE. */
 HOLDFAST_API int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
                                    uint32_t agent, int fair, holdfast_lease *lease);
-/* [change] Gives the lock back and wakes one waiter. NOT_OWNER when the lease does not hold it any more (expired and
- * taken, deleted, flushed) or is of another process, as in a forked child. OK, NOT_OWNER and REMOVED clear the lease;
- * with any other code it holds on, and the call may be made again. */
+/* [change] Gives the lock back and wakes one waiter. NOT_OWNER if the lease no longer holds it (expired and taken,
+ * deleted, flushed) or belongs to another process, as in a forked child. OK, NOT_OWNER and REMOVED clear the lease;
+ * with any other code the lock is still held, and the call may be made again. */
 HOLDFAST_API int holdfast_unlock(holdfast_dict *dict, const char *key, size_t key_length, holdfast_lease *lease);
-/* [change] New exptime from now. NOT_OWNER when another has it, or a value is in its place; NOT_FOUND when it is lost
- * and nobody has it. */
+/* [change] Gives the lease a new exptime, from now. NOT_OWNER (another lease holds the lock, or a value replaced it),
+ * NOT_FOUND (the lock is lost and free). */
 HOLDFAST_API int holdfast_lock_renew(holdfast_dict *dict, const char *key, size_t key_length,
                                      const holdfast_lease *lease, double exptime);
-/* [change] Tells which coroutine of this process holds the lease from now on: `agent`, which is to make the call itself
- * (see holdfast_agents); 0: none, as when it is not certain which one will give it back. NOT_OWNER. */
+/* [change] Sets the holder of the lease within this process: the task `agent`, which makes the call itself (see
+ * holdfast_agents); 0: none, if it is not certain which task will give it back. NOT_OWNER. */
 HOLDFAST_API int holdfast_lock_adopt(holdfast_dict *dict, const char *key, size_t key_length,
                                      const holdfast_lease *lease, uint32_t agent);
-/* [read] Seconds until the lease expires; 0 if it never does. NOT_OWNER. */
+/* [read] Seconds until the lease expires; 0: never. NOT_OWNER. */
 HOLDFAST_API int holdfast_lock_remaining(holdfast_dict *dict, const char *key, size_t key_length,
                                          const holdfast_lease *lease, double *seconds);
 
-/* [change] Says why the lease is held, in at most HOLDFAST_WHY_MAX bytes, for holdfast_lock_holder; 0 bytes take it
- * back. It is forgotten with the lease. NOT_OWNER, NO_MEMORY (then it says what it did before), INVALID (length). */
+/* [change] Stores why the lease is held, in at most HOLDFAST_WHY_MAX bytes, for holdfast_lock_holder; 0 bytes remove
+ * it. It ends with the lease. NOT_OWNER, NO_MEMORY (the text stays as it was), INVALID (length). */
 HOLDFAST_API int holdfast_lock_explain(holdfast_dict *dict, const char *key, size_t key_length,
                                        const holdfast_lease *lease, const char *why, size_t length);
 
 typedef struct holdfast_holder {
   uint64_t owner;    /* token of the process                                                             */
-  uint64_t sequence; /* fencing token of the grant                                                       */
+  uint64_t sequence; /* fencing number of the grant                                                      */
   double held;       /* seconds since the grant                                                          */
   double remaining;  /* seconds until it expires; 0 if it never does                                     */
-  uint32_t pid;      /* in the process's own pid namespace; 0 if it is dead and another has its place    */
+  uint32_t pid;      /* in the process's own pid namespace; 0 if it is dead and its slot is reused       */
   uint32_t worker;   /* number of a worker of `holdfast run`, 0xFFFFFFFF if it is none                   */
   uint32_t waiters;  /* how many wait, those in lock_watch included                                      */
-  uint32_t alive;    /* 0: the process is dead, and the next who wants the lock gets it; 1: it lives; 2: */
-                     /* that cannot be told                                                              */
-  uint32_t permits;  /* how many permits; 1 of a lock, HOLDFAST_ALL_PERMITS of a rwlock: to write        */
+  uint32_t alive;    /* 0: the process is dead, and the next attempt takes the lock; 1: it lives; 2: the */
+                     /* system cannot tell                                                               */
+  uint32_t permits;  /* how many permits; 1 for a lock; HOLDFAST_ALL_PERMITS for the writer of a rwlock  */
   char program[16];  /* name of the program, ended by a zero byte                                        */
   char why[128];     /* what holdfast_lock_explain said, ended by a zero byte                            */
 } holdfast_holder;
 
-/* [change] Who holds the lock, at one instant; it changes nothing, and without a holder, *holder is all 0.
- * Where several hold permits, the one who has held them longest. NOT_FOUND (nobody does). */
+/* [change] Describes the holder of the lock, at one instant, and changes nothing. Where several hold permits, the one
+ * that has held them longest. NOT_FOUND (there is no holder, and *holder is all 0). */
 HOLDFAST_API int holdfast_lock_holder(holdfast_dict *dict, const char *key, size_t key_length,
                                       holdfast_holder *holder);
 
-enum { HOLDFAST_HOLDERS_MAX = 4096 /* holders that one call tells of */ };
+enum { HOLDFAST_HOLDERS_MAX = 4096 /* holders that one call describes */ };
 
-/* [change] All who hold what is under the key, be it a lock or permits, at one instant: *count is how many they are,
- * *waiters how many wait. Writes at most `max` of them, and at most HOLDFAST_HOLDERS_MAX: those who have held it longest,
- * in this order. With `max` 0, holders may be null. Without a holder *count is 0. NO_MEMORY (of the process). */
+/* [change] Describes all holders of the key's lock or permits, at one instant: *count is their number, *waiters how
+ * many wait. Writes at most `max` of them, and at most HOLDFAST_HOLDERS_MAX, longest held first. With `max` 0,
+ * holders may be null. Without a holder *count is 0. NO_MEMORY (of the process). */
 HOLDFAST_API int holdfast_holders(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holders,
                                   uint32_t max, uint32_t *count, uint32_t *waiters);
 
 /* --- waiting for a lock ------------------------------------------------------------------------------ */
 
-/* A parker is where one event loop, thread or Lua state sleeps; a waiter is one of its coroutines that waits for a
- * lock. A wait is: waiter_open; then lock_wait until it says something else than LOCKED or TIMEOUT, between the calls
- * sleeping until parker_sleep names the waiter or wait->pause seconds have passed; lock_leave if it gives up;
+/* A parker is where one event loop, thread or Lua state sleeps; a waiter is a task of it that waits for a lock. A wait
+ * goes like this: waiter_open; then lock_wait until it gives anything but LOCKED or TIMEOUT, and between the calls
+ * sleep until parker_sleep names the waiter or wait->pause seconds have passed; lock_leave if it gives up;
  * waiter_close, or another wait. A waiter waits for one key at a time. A wake-up is a hint: the next lock_wait
  * decides. */
 typedef struct holdfast_parker holdfast_parker;
@@ -378,78 +376,76 @@ typedef struct holdfast_parker holdfast_parker;
 HOLDFAST_API holdfast_parker *holdfast_parker_new(void);
 /* Closes its waiters, its descriptor and what it listens on. Null is allowed. */
 HOLDFAST_API void holdfast_parker_free(holdfast_parker *parker);
-/* A waiter's number, never 0; 0 when there is no room, with holdfast_error(). Not to be used after a fork, in the
- * child. */
+/* Gives a waiter's number, never 0; 0 when there is no room, with holdfast_error(). Do not use it in a forked child. */
 HOLDFAST_API uint32_t holdfast_waiter_open(holdfast_parker *parker);
-/* A waiter that waits has to leave the queue first (lock_leave): a wake-up that finds nobody is one that somebody else
- * has to wait longer for. A number that is no waiter is ignored. */
+/* Call lock_leave first for a waiter that waits: a wake-up that finds no waiter delays the next one. A number that is
+ * no waiter is ignored. */
 HOLDFAST_API void holdfast_waiter_close(holdfast_parker *parker, uint32_t waiter);
 
-/* A range of 2^20 agents that nobody else in this process uses, for one Lua state: an agent is what this gives plus a
- * number. The number 0 stands for the whole Lua state, where code outside of coroutines runs; as a holder, for any of its
- * coroutines, which one is not certain. 0: none are left; then nobody is told. Deadlocks are searched for between agents:
- * one that waits does nothing else meanwhile, and what it holds is given back by itself, or by nobody. Only of what is
- * certain to be so is an agent told to be the holder: it may be told of a deadlock that is none otherwise. */
+/* Gives a range of 2^20 task ids to one Lua state, which no other in this process uses: a task id is the result plus a
+ * number. The number 0 stands for the whole Lua state: for code outside of coroutines, and as a holder for a coroutine
+ * that is not known. The result 0 means that none are left: tell of no task then. The search for deadlocks goes from
+ * task to task. It takes a task that waits to do nothing else meanwhile, and what a task holds to be given back by
+ * that task only. So name a task as holder only if that is certain: else a deadlock may be reported that is none. */
 HOLDFAST_API uint32_t holdfast_agents(void);
 
 typedef struct holdfast_wait {
   holdfast_parker *parker;
   uint32_t waiter;
-  uint32_t agent; /* which coroutine waits, 0: not told                                                */
-  int32_t fair;   /* not 0: nobody that comes later gets the lock first                                */
-  int32_t holds;  /* 0: the agent holds nothing that others wait for; 1: it may; 2: it may, and while  */
+  uint32_t agent; /* the task that waits, 0: not told                                                  */
+  int32_t fair;   /* not 0: no later caller gets the lock first                                        */
+  int32_t holds;  /* 0: the task holds nothing that others wait for; 1: it may; 2: it may, and while   */
                   /* it waits, nothing else of its Lua state runs                                      */
-  double timeout; /* seconds after which the caller gives up, 0: not told. Then others pass it, should  */
-                  /* its process be stopped                                                            */
+  double timeout; /* seconds after which the caller gives up, 0: not told. Once they have passed,      */
+                  /* others overtake the caller if its process is stopped                              */
   double pause;   /* out: how long to sleep at most before calling again                               */
-  uint32_t holder_agent; /* which coroutine holds what is granted, 0: none, see holdfast_lock_adopt     */
+  uint32_t holder_agent; /* the task that holds what is granted, 0: none, see holdfast_lock_adopt      */
 } holdfast_wait;
 
-/* [attempt] As lock_try; does not wait itself. If the lock is held, queues the waiter (once) and says in wait->pause
- * how long to sleep at most before calling again; so too on TIMEOUT. The waiters of a dictionary take at most a quarter
- * of its memory; who finds no place looks again from time to time, rarer the more they are.
- * After LOCKED, TIMEOUT and DEADLOCK the waiter may stand in the queue: call again, or lock_leave. Any other code ends
- * the wait. INVALID also for a waiter that is not the parker's, as in a forked child.
- * DEADLOCK: the holder waits, maybe by way of others, for what wait->agent holds, and the caller was the last of them
- * to wait. The others go on when the caller lets go. */
+/* [attempt] As lock_try; the call itself does not wait. If the lock is held, it queues the waiter (once) and says in
+ * wait->pause how long to sleep at most before calling again; with TIMEOUT, too. The waiters of a dictionary take at
+ * most a quarter of its memory; a waiter that finds no place looks again from time to time, more rarely the more
+ * there are. After LOCKED, TIMEOUT and DEADLOCK the waiter may be in the queue: call again, or lock_leave. Any other
+ * code ends the wait. INVALID also for a number that is no waiter of the parker, as in a forked child.
+ * DEADLOCK: the holder waits, directly or through others, for what wait->agent holds, and the caller was the last of
+ * the cycle to wait. The others go on when the caller lets go. */
 HOLDFAST_API int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
                                     holdfast_wait *wait, holdfast_lease *lease);
-/* [attempt] Waits for the end of a grant, without taking the lock: OK when the grant that held it when the wait began has
- * ended (released, expired, of a dead process, deleted, flushed), also if somebody else has the lock by then. All who
- * wait so are woken at once, and stand in nobody's way. `grant` is that of the wait: set it to 0 to begin one; while the
- * code is LOCKED it names the fencing token of what is waited for, so call again with what it says. LOCKED queues the
- * waiter as lock_wait does, which tells the rest: pause, codes, lock_leave. `wait` may be null: then it only looks.
- * OK also where nobody holds the key. Where it holds permits, those which were held when the wait began have to end; a
- * value of another kind has to go. For both wait->pause is short, as nobody is woken. */
+/* [attempt] Waits for the end of a grant, without taking the lock. OK: the grant that held it when the wait began has
+ * ended (released, expired, of a dead process, deleted, flushed), even if the lock is held again. All watchers are
+ * woken at once, and delay no waiter. Set `*grant` to 0 to begin a wait; with LOCKED it is the fencing number of the
+ * grant, so call again with it. LOCKED queues the waiter as lock_wait does; see there for pause, codes and
+ * lock_leave. `wait` may be null: then the call only looks. OK also if the key is not held. Of permits, those held
+ * when the wait began have to end; a value of another kind has to go. For both wait->pause is short, as nothing wakes
+ * the waiter. */
 HOLDFAST_API int holdfast_lock_watch(holdfast_dict *dict, const char *key, size_t key_length, holdfast_wait *wait,
                                      uint64_t *grant);
-/* After DEADLOCK, until the waiter is used again: the keys that are waited for in a circle, beginning with the
- * waiter's, packed as by holdfast_keys. Of a long key, the first 56 bytes. BUFFER, NOT_FOUND (there was no deadlock),
- * NO_MEMORY. */
+/* After DEADLOCK, until the waiter is used again: the keys of the cycle of waits, beginning with the waiter's, packed
+ * as by holdfast_keys. Of a long key, the first 56 bytes. BUFFER, NOT_FOUND (there was no deadlock), NO_MEMORY. */
 HOLDFAST_API int holdfast_deadlock_keys(holdfast_parker *parker, uint32_t waiter, holdfast_value *keys,
                                         uint32_t *count);
-/* [attempt] Takes the waiter out of the queue; if a release has already chosen it, the next waiter is woken instead. OK
- * also where it was in none. On TIMEOUT its place may remain, which is passed over when its turn comes. SYSTEM: it is
- * out, and the wait may have been in vain, as it cannot be told whether a holder lives. (A wait goes on then, as the
- * holder may release; lock_try and permits_try say SYSTEM at once.) */
+/* [attempt] Takes the waiter out of the queue; if a release has already chosen it, wakes the next one instead. OK
+ * also if it was in none. TIMEOUT: its place may remain, and is passed over when its turn comes. SYSTEM: it is out,
+ * and the wait may have been in vain, as the system cannot tell whether a holder lives. (A wait goes on then, as the
+ * holder may release; lock_try and permits_try give SYSTEM at once.) */
 HOLDFAST_API int holdfast_lock_leave(holdfast_dict *dict, const char *key, size_t key_length,
                                      holdfast_parker *parker, uint32_t waiter);
 
 /* --- permits: rwlocks and semaphores ----------------------------------------------------------------- */
 
-/* Under a key there may be permits, of which several may have some at a time. holdfast_unlock, holdfast_lock_renew,
- * holdfast_lock_adopt, holdfast_lock_remaining, holdfast_lock_explain, holdfast_lock_holder and holdfast_lock_leave work
- * for a lease of permits as for one of a lock. Permits of a process that is dead come back when they are missed. Who waits gets them
- * in the order of arrival: nobody passes a waiter for whom there are not enough. Each attempt that is refused, and each
- * release, takes time for every holder. */
+/* Instead of a lock a key may have permits, which several holders share. holdfast_unlock, holdfast_lock_renew,
+ * holdfast_lock_adopt, holdfast_lock_remaining, holdfast_lock_explain, holdfast_lock_holder and holdfast_lock_leave
+ * take a lease of permits as they take one of a lock. Permits of a dead process come back when an attempt needs them.
+ * Waiters get permits in the order of arrival: none overtakes a waiter that needs more than there are. The time of
+ * each release, and of each attempt that is refused, grows with the number of holders. */
 typedef enum holdfast_permits_kind {
-  HOLDFAST_RWLOCK = 0,   /* `want` is 1 to read and HOLDFAST_ALL_PERMITS to write; `total` is not looked at */
-  HOLDFAST_SEMAPHORE = 1 /* `want` of `total`, which is below HOLDFAST_ALL_PERMITS; the last caller's counts */
+  HOLDFAST_RWLOCK = 0,   /* `want` is 1 to read and HOLDFAST_ALL_PERMITS to write; `total` is ignored      */
+  HOLDFAST_SEMAPHORE = 1 /* `want` of `total`, below HOLDFAST_ALL_PERMITS; the last caller's total counts   */
 } holdfast_permits_kind;
 
 enum { HOLDFAST_ALL_PERMITS = 1073741824 /* 2^30 */ };
 
-/* [attempt] As holdfast_lock_try and holdfast_lock_wait. LOCKED also where the key holds something of another kind.
+/* [attempt] As holdfast_lock_try and holdfast_lock_wait. LOCKED also if the key holds something of another kind.
  * INVALID (kind, want, total). */
 HOLDFAST_API int holdfast_permits_try(holdfast_dict *dict, const char *key, size_t key_length, int kind, uint32_t want,
                                       uint32_t total, double exptime, uint32_t agent, int fair,
@@ -457,54 +453,53 @@ HOLDFAST_API int holdfast_permits_try(holdfast_dict *dict, const char *key, size
 HOLDFAST_API int holdfast_permits_wait(holdfast_dict *dict, const char *key, size_t key_length, int kind,
                                        uint32_t want, uint32_t total, double exptime, holdfast_wait *wait,
                                        holdfast_lease *lease);
-/* [change] Gives back all permits of the lease but `count`, in one step: with 1, who writes becomes one who reads.
- * NOT_OWNER, INVALID (0, or more than the lease has). */
+/* [change] Gives back all permits of the lease but `count`, in one step: 1 makes a writer a reader. NOT_OWNER,
+ * INVALID (0, or more than the lease has). */
 HOLDFAST_API int holdfast_permits_keep(holdfast_dict *dict, const char *key, size_t key_length,
                                        const holdfast_lease *lease, uint32_t count);
-/* [change] How many permits are in use by processes that live, and how many wait; 0 and 0 if there are none under the
- * key. LOCKED (the key has a value, or is held as a lock). */
+/* [change] How many permits processes that live have in use, and how many waiters there are; 0 and 0 if the key has
+ * none. LOCKED (the key has a value, or is held as a lock). */
 HOLDFAST_API int holdfast_permits_count(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *used,
                                         uint32_t *waiters);
 
 /* Sleeps until a waiter of this parker is woken or `seconds` have passed (0: do not sleep; negative: no limit).
  * Returns how many woken waiters it wrote to `waiters` (at most `max`, at least 1), 0 after the time, -1 with
- * holdfast_error() on failure (a bad argument, no memory). Notices dead holders on behalf of the waiters. A signal ends
- * the sleep early, with what there is, be it 0. */
+ * holdfast_error() on failure (a bad argument, no memory). Looks for dead holders on behalf of the waiters. A signal
+ * ends the sleep early, possibly with 0. */
 HOLDFAST_API int holdfast_parker_sleep(holdfast_parker *parker, double seconds, uint32_t *waiters, int max);
 
 /* --- waiting in an event loop -------------------------------------------------------------------------
  *
  * A loop that sleeps in poll, select or epoll watches the parker's descriptor. While that is readable, call
- * parker_sleep(parker, 0, waiters, max) until it gives less than `max`: that also makes it unreadable. A helper
- * thread listens to the bell of the process, and looks for dead holders, while a parker that has a descriptor has
- * waiters or a timer, and for a second after that. It has all signals blocked and calls nothing of the host's. Where it
- * cannot be started, or there are no descriptors left, both calls say so, and wait->pause gets short: a loop that
- * waits no longer than that needs neither. */
+ * parker_sleep(parker, 0, waiters, max) until it gives less than `max`: that also makes it unreadable. The wake thread
+ * listens to the mailbox of the process, and looks for dead holders, while a parker that has a descriptor has waiters
+ * or a timer, and for a second after that. It has all signals blocked and calls nothing of the host's. If it cannot be
+ * started, or there are no descriptors left, both calls say so, and wait->pause is short: a loop that sleeps no longer
+ * than that needs neither. */
 
-/* The descriptor, which stays the parker's: never read, write or close it. -1 with holdfast_error() when there is no
- * descriptor or no thread to be had; the next call tries again. Call it before each wait: it costs two system calls
- * that do not sleep, brings back what the host has closed by mistake (the number may be another one then), and in a
- * forked child makes the child's own. */
+/* The descriptor, which stays the parker's: never read, write or close it. -1 with holdfast_error() if there is no
+ * descriptor or thread to be had; the next call tries again. Call it before each wait: it costs two system calls that
+ * do not sleep, replaces a descriptor that the host has closed by mistake (the number may change), and gives a forked
+ * child its own. */
 HOLDFAST_API int holdfast_parker_fd(holdfast_parker *parker);
-/* For loops that can wait for a descriptor but for no time: makes it readable, once, after so many seconds. Replaces
- * the time set before; a negative number only unsets it. OK, SYSTEM, NO_MEMORY, INVALID (not a number). */
+/* For loops that can wait for a descriptor but not for a time: makes it readable, once, after so many seconds. Replaces
+ * the time set before; a negative number only unsets it. SYSTEM, NO_MEMORY, INVALID (not a number). */
 HOLDFAST_API int holdfast_parker_timer(holdfast_parker *parker, double seconds);
 
-/* For loops that can wait for a connection which they have made, but for no other descriptor: listen, let the loop
- * connect to the path, accept. From then on one byte comes out of the loop's end whenever the parker's descriptor would
- * get readable. Read it, then call parker_sleep(parker, 0, waiters, max) until it gives less than `max`; a byte for
- * which there is nothing to tell is harmless. The loop's end is the loop's to close; after that, and in a forked child,
- * listen again. */
+/* For loops that can wait only for a connection that they made: listen, let the loop connect to the path, accept. From
+ * then on the loop's end receives one byte whenever the parker's descriptor would become readable. Read it, then call
+ * parker_sleep(parker, 0, waiters, max) until it gives less than `max`; a byte without a waiter to tell of is harmless.
+ * The loop closes its own end; after that, and in a forked child, listen again. */
 
 /* Enough for any path of a socket, with its 0 at the end. */
 #define HOLDFAST_PATH_MAX 108
 
 /* Makes a unix stream socket (SOCK_STREAM) in the runtime directory, in place of an earlier one and of the connection,
- * and writes its path. OK, SYSTEM (also when the path of the runtime directory is too long), NO_MEMORY, INVALID (no
- * room for the path). */
+ * and writes its path. SYSTEM (also if the path of the runtime directory is too long), NO_MEMORY, INVALID (no room for
+ * the path). */
 HOLDFAST_API int holdfast_parker_listen(holdfast_parker *parker, char *path, size_t size);
-/* Takes the connection, which this very process must have made; others are closed. Removes the path. OK, NO_MEMORY,
- * SYSTEM: there is none, and it listens still; or there is no thread to be had, and all is closed. */
+/* Takes the connection, which this process must have made, and removes the path; closes others' connections. NO_MEMORY.
+ * SYSTEM: there is none, and it still listens; or no thread can be had, and all is closed. */
 HOLDFAST_API int holdfast_parker_accept(holdfast_parker *parker);
 /* Closes what listens and what is connected, and removes the path. */
 HOLDFAST_API void holdfast_parker_disconnect(holdfast_parker *parker);
