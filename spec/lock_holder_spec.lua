@@ -15,6 +15,18 @@ local semaphore = require "resty.semaphore"
 describe("holder", function ()
     local dict, new = fixture.locks(resty_lock, "spec_holder")
 
+    -- A process that takes a key, with a reason.
+    local function start_holder(module, method, key)
+        local child = process.start(([[
+            local object = require("resty.%s"):new("spec_holder", { exptime = 0 })
+            say(object:%s(%q, { why = "from afar" }))
+            hear()
+        ]]):format(module, method, key))
+        child:expect "0"
+        return child
+    end
+
+
     it("is nil where nobody holds the key", function ()
         local lock = new()
         assert.same(pack(nil), pack(lock:holder("key")))
@@ -91,12 +103,7 @@ describe("holder", function ()
     end)
 
     it("is another process, and then a dead one", function ()
-        local child = process.start [[
-            local lock = require("resty.lock"):new("spec_holder", { exptime = 0 })
-            say(lock:lock("key", { why = "from afar" }))
-            hear()
-        ]]
-        assert.equal("0", child:hear())
+        local child = start_holder("lock", "lock", "key")
         local holder = new():holder("key")
         assert.same({ child.pid, "luajit", "from afar", true },
                     { holder.process, holder.program, holder.why, holder.alive })
@@ -187,12 +194,7 @@ describe("holder", function ()
         end)
 
         it("tell a dead process, until somebody wants what it held", function ()
-            local child = process.start [[
-                local rw = require("resty.rwlock"):new("spec_holder", { exptime = 0 })
-                say(rw:rdlock("read", { why = "from afar" }))
-                hear()
-            ]]
-            assert.equal("0", child:hear())
+            local child = start_holder("rwlock", "rdlock", "read")
             assert(rw:rdlock("read", { why = "here" }))
             child:kill(process.KILL)
             child:wait()

@@ -1,3 +1,4 @@
+local blamed = require("spec.support.expect").blamed
 local fixture = require "spec.support.fixture"
 local hosts = require "resty.holdfast.host"
 local in_time = require("spec.support.expect").in_time
@@ -30,12 +31,10 @@ describe("lock", function ()
 
     describe("new", function ()
         it("refuses to be called with a dot, at the line that called", function ()
-            local ok, err = pcall(function ()
+            assert.matches("^bad call of new: call it as resty_lock:new%(", blamed(function ()
                 local made = resty_lock.new("spec_locks", { timeout = 1 })
                 return made
-            end)
-            assert.is_false(ok)
-            assert.matches("^[^:]*lock_spec.lua:%d+: bad call of new: call it as resty_lock:new%(", err)
+            end))
         end)
 
         it("says what is wrong with a name that no dictionary can have", function ()
@@ -106,26 +105,24 @@ holdfast: bad option "timeout" to new: nan; ignored
 
         it("refuses options of the wrong type or value, at the line that called", function ()
             local function message(opts)
-                local ok, err = pcall(function ()
+                return blamed(function ()
                     local made = resty_lock:new("spec_locks", opts)
                     return made
                 end)
-                assert.is_false(ok)
-                return (err:gsub("^[^:]*lock_spec.lua:%d+: ", ">"))
             end
             for _, name in ipairs { "exptime", "timeout" } do
-                local start = '>bad option "' .. name .. '" to new: a number, 0 or more, expected, got '
+                local start = 'bad option "' .. name .. '" to new: a number, 0 or more, expected, got '
                 assert.equal(start .. '"soon"', message { [name] = "soon" })
                 assert.equal(start .. "table", message { [name] = {} })
                 assert.equal(start .. "boolean", message { [name] = true })
             end
-            assert.equal('>bad option "exptime" to new: a number, 0 or more, expected, got -1',
+            assert.equal('bad option "exptime" to new: a number, 0 or more, expected, got -1',
                          message { exptime = -1 })
-            assert.equal('>bad option "wait" to new: "wake" or "poll" expected, got "sleep"',
+            assert.equal('bad option "wait" to new: "wake" or "poll" expected, got "sleep"',
                          message { wait = "sleep" })
-            assert.equal('>bad option "wait" to new: "wake" or "poll" expected, got 1', message { wait = 1 })
+            assert.equal('bad option "wait" to new: "wake" or "poll" expected, got 1', message { wait = 1 })
             for value, shown in pairs { yes = '"yes"', [1] = "1", [{}] = "table" } do
-                assert.equal('>bad option "block" to new: a boolean expected, got ' .. shown,
+                assert.equal('bad option "block" to new: a boolean expected, got ' .. shown,
                              message { block = value })
             end
         end)
@@ -219,16 +216,14 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
         it("refuses what is no time for one call, at the line that called", function ()
             local lock = new()
             local function message(opts)
-                local ok, err = pcall(function ()
+                return blamed(function ()
                     local elapsed = lock:lock("key", opts)
                     return elapsed
                 end)
-                assert.is_false(ok)
-                return (err:gsub("^[^:]*lock_spec.lua:%d+: ", ">"))
             end
-            assert.equal('>bad option "timeout" to lock: a number, 0 or more, expected, got table',
+            assert.equal('bad option "timeout" to lock: a number, 0 or more, expected, got table',
                          message { timeout = {} })
-            assert.equal('>bad option "exptime" to lock: a number, 0 or more, expected, got -1',
+            assert.equal('bad option "exptime" to lock: a number, 0 or more, expected, got -1',
                          message { exptime = -1 })
             assert.equal(0, lock:lock("key", { exptime = "1", timeout = -1 }))
         end)
@@ -366,12 +361,10 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.is_true(lock:expire(false))
             assert.is_true(lock:expire(math.huge))
             for _, time in ipairs { -1, "x", {}, true } do
-                local ok, err = pcall(function ()
+                assert.matches("^bad time to expire: a number, 0 or more, expected, got", blamed(function ()
                     local done = lock:expire(time)
                     return done
-                end)
-                assert.is_false(ok)
-                assert.matches("^[^:]*lock_spec.lua:%d+: bad time to expire: a number, 0 or more, expected, got", err)
+                end))
             end
         end)
     end)

@@ -1,25 +1,17 @@
 -- The scheduler goes on after errors that are hard to report, and after those that come in its midst.
 
-local collect_reports = require("spec.support.reports").collect
 local pack = require "spec.support.pack"
 local process = require "spec.support.process"
+local reports_of = require "spec.support.reports"
 local scheduler = require "resty.holdfast.scheduler"
 
 local sleep, spawn = scheduler.sleep, scheduler.spawn
 
 
 describe("scheduler", function ()
-    local reports, stop_collecting
+    local reports = reports_of.fixture()
 
-    before_each(function ()
-        reports, stop_collecting = collect_reports()
-    end)
-
-    after_each(function ()
-        scheduler.run()
-        stop_collecting()
-        process.clean_up()
-    end)
+    after_each(process.clean_up)
 
 
     describe("run", function ()

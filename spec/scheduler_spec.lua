@@ -1,8 +1,9 @@
-local collect_reports = require("spec.support.reports").collect
+local blamed = require("spec.support.expect").blamed
 local fixture = require "spec.support.fixture"
 local in_time = require("spec.support.expect").in_time
 local pack = require "spec.support.pack"
 local process = require "spec.support.process"
+local reports_of = require "spec.support.reports"
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
 
@@ -10,19 +11,10 @@ local scheduler = require "resty.holdfast.scheduler"
 local now, sleep, spawn = scheduler.now, scheduler.sleep, scheduler.spawn
 
 
--- Lua 5.1 has no table.pack; nils count.
 describe("scheduler", function ()
-    local reports, stop_collecting
+    local reports = reports_of.fixture()
 
-    before_each(function ()
-        reports, stop_collecting = collect_reports()
-    end)
-
-    after_each(function ()
-        scheduler.run()
-        stop_collecting()
-        process.clean_up()
-    end)
+    after_each(process.clean_up)
 
     local function run()
         return assert(scheduler.run())
@@ -309,14 +301,12 @@ describe("scheduler", function ()
         local task = spawn(function () end)
         for _, name in ipairs { "join", "status" } do
             for _, receiver in ipairs { "task", 5, {}, false } do
-                local ok, err = pcall(function ()
+                local message = blamed(function ()
                     local result = task[name](receiver)
                     return result
                 end)
-                assert.is_false(ok)
-                assert.matches("^[^:]*scheduler_spec.lua:%d+: bad receiver of " .. name .. ": a task expected, got ",
-                               err)
-                assert.matches("; call it as task:" .. name .. "()", err, 1, true)
+                assert.matches("^bad receiver of " .. name .. ": a task expected, got ", message)
+                assert.matches("; call it as task:" .. name .. "()", message, 1, true)
             end
             assert.error_matches(function () task[name]() end, "bad receiver of " .. name .. ": .* got nil; ")
         end

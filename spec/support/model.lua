@@ -56,24 +56,20 @@ end
 -- Each: the entry that counts, or nil; the times before and after the call; the arguments. Gives the results, and the
 -- entry there is from then on.
 
-function ops.get(entry)
+-- What those answer that read a value, where there is none.
+local function no_value(entry)
     if not entry then
-        return pack(nil), nil
-    elseif entry.list then
-        return pack(nil, "value is a list"), entry
-    elseif entry.flags then
-        return pack(entry.value, entry.flags), entry
+        return pack(nil)
     end
-    return pack(entry.value), entry
+    return entry.list and pack(nil, "value is a list")
+end
+
+function ops.get(entry)
+    return no_value(entry) or entry.flags and pack(entry.value, entry.flags) or pack(entry.value), entry
 end
 
 function ops.get_stale(entry)
-    if not entry then
-        return pack(nil), nil
-    elseif entry.list then
-        return pack(nil, "value is a list"), entry
-    end
-    return pack(entry.value, entry.flags, false), entry
+    return no_value(entry) or pack(entry.value, entry.flags, false), entry
 end
 
 function ops.set(_, time, value, exptime, flags)
