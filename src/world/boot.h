@@ -1,4 +1,4 @@
-// Which boot this is, and which time namespace: where the monotonic clock of another process means the same.
+// Which boot this is, and which time namespace: where monotonic clocks agree.
 #pragma once
 
 #include <array>
@@ -16,10 +16,10 @@ struct Boot {
 /// Read once per process.
 const Boot& this_boot() noexcept;
 
-/// As it is now: a child may have been forked into another one.
+/// As it is now: fork may have put a child into another one.
 std::uint64_t time_namespace_now() noexcept;
 
-/// What is not known counts as the same: what decides is who holds a record lock.
+/// Unknown ids count as the same: record locks decide.
 inline bool is_same_boot(const BootId& one, const BootId& other) noexcept {
   return one[0] == '\0' || other[0] == '\0' || one == other;
 }

@@ -1,6 +1,6 @@
-// The lock on a runtime directory under which names are removed: between judging a file and unlinking its name no other
-// process of this library can put a new file there and lose it. Dictionaries get their names under it, too, one at a
-// time (world/new_file.cc); other files need no lock for that, as linkat never replaces.
+// The lock on a runtime directory under which names are removed: between judging a file and unlinking its name, no
+// other process can put a new file there and lose it. Dictionaries also get their names under it, one at a time
+// (world/new_file.cc); other files need no lock for that, as linkat never replaces.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace holdfast {
 class DirectoryLock {
  public:
   static constexpr std::uint64_t kPatienceNs = 5 * kNsPerSecond;
-  /// `directory_fd`: a description of its own, which outlives the lock. `busy` after the patience: a process may be
-  /// stopped while it holds it.
+  /// `directory_fd`: a description of its own that outlives the lock. `busy` after the patience: its holder may be
+  /// stopped.
   static Expected<DirectoryLock> acquire(int directory_fd, const std::string& path,
                                          std::uint64_t patience_ns = kPatienceNs);
 

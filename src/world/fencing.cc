@@ -6,7 +6,7 @@ namespace holdfast {
 
 namespace {
 
-/// The copy may be behind by those who have taken a range and are stopped before they write it.
+/// The copy may lag behind by the processes that took a range and are stopped before they write it.
 constexpr std::uint64_t kBehindAtMost = 1 << 16;
 
 }  // namespace
@@ -37,7 +37,7 @@ std::uint64_t FencingRanges::take(std::uint64_t above) const noexcept {
     std::uint64_t last = memory_->last.load(kRelaxed);
     bool damaged = false;
     const std::uint64_t range = std::max(last_of(last, copy, damaged), above) + 1;
-    // Relaxed: that nobody else has the number is all that counts; one word has one order of changes.
+    // Relaxed: only uniqueness counts, and one word has one order of changes.
     if (!memory_->last.compare_exchange_strong(last, seal(range), kRelaxed)) continue;
     raise_copy(range);
     if (damaged) count_mended();
@@ -48,7 +48,7 @@ std::uint64_t FencingRanges::take(std::uint64_t above) const noexcept {
 void FencingRanges::raise_copy(std::uint64_t count) const noexcept {
   std::uint64_t copy = memory_->copy.load(kRelaxed);
   while (!is_sealed(copy) || unseal(copy) < count || copy > memory_->last.load(kRelaxed)) {
-    // Release: who sees the copy sees `last` at least as high.
+    // Release: a reader of the copy sees `last` at least as high.
     if (memory_->copy.compare_exchange_weak(copy, seal(count), kRelease, kRelaxed)) return;
   }
 }

@@ -1,10 +1,10 @@
-// Fencing numbers of a world: each is given once, in whatever dictionary, and one that is given later is larger.
+// Fencing numbers of a world: each is given once, whatever the dictionary, and a later one is larger.
 //
-// Dictionaries draw ranges of them here and give the numbers of a range by themselves (dict/fencing.h). So a
-// dictionary that is made anew under an old name goes on above all that the old one gave.
+// Dictionaries draw ranges of them here and give the numbers of a range by themselves (dict/fencing.h). So a new
+// dictionary under an old name goes on above all numbers of the old one.
 //
-// The number of the last range is kept twice, each time with a check in its lower bits: a word that was overwritten is
-// found out, and the other one tells where to go on.
+// The number of the last range is kept twice, each with a check in its lower bits: an overwritten word is noticed, and
+// the other one tells where to go on.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace holdfast {
 
 /// Numbers per range. Range r has the numbers from r * kFencingRange on.
 inline constexpr std::uint64_t kFencingRange = 1024;
-/// The first one. 0 is what overwritten memory often says.
+/// The first one. Not 0, which overwritten memory often is.
 inline constexpr std::uint64_t kFirstFencingRange = 1;
 
 /// A count of at most 44 bits, with a check of 20 bits below it. Zero is none.
@@ -25,7 +25,7 @@ constexpr std::uint64_t seal(std::uint64_t count) noexcept {
   return count << 20 | ((count + 1) * kOdd) >> 44;
 }
 constexpr std::uint64_t unseal(std::uint64_t word) noexcept { return word >> 20; }
-/// Not what would lead to numbers of 2^53 and more, which Lua cannot tell apart.
+/// Whether the check fits and the numbers stay below 2^53, where Lua tells them apart.
 constexpr bool is_sealed(std::uint64_t word) noexcept {
   constexpr std::uint64_t kRanges = (std::uint64_t{1} << 53) / kFencingRange;
   return word == seal(unseal(word)) && unseal(word) < kRanges - 1;
@@ -43,12 +43,12 @@ class FencingRanges {
   explicit FencingRanges(FencingMemory& memory) noexcept : memory_(&memory) {}
 
   void initialise() const noexcept;
-  /// A range that nobody had. `above`: one that the caller knows to have been given, or 0. Any process, any thread; no
-  /// system call, no lock.
+  /// A range that was never given. `above`: a range that the caller knows to have been given, or 0. Any process, any
+  /// thread; no system call, no lock.
   std::uint64_t take(std::uint64_t above) const noexcept;
   /// The last one that was given.
   std::uint64_t last() const noexcept;
-  /// To be called by whoever puts right a word of this world.
+  /// Call this after putting right an overwritten word of this world.
   void count_mended() const noexcept { memory_->mended.fetch_add(1, kRelaxed); }
   std::uint64_t mended() const noexcept { return memory_->mended.load(kRelaxed); }
 

@@ -25,15 +25,15 @@ using platform::Mapping;
 
 constexpr std::uint64_t kPatienceNs = 5 * kNsPerSecond;
 constexpr std::uint64_t kRetryNs = kNsPerMs;
-/// One who is about to be refused holds the lock for a moment, too: others look so often before they believe in users.
+/// A process that is about to be refused also holds the lock for a moment: look so often before believing in users.
 constexpr int kLooks = 5;
 
 bool is_of(const OpenedFile& file, const WorldId& world) noexcept {
   return file.header().world == world && file.header().inode == file.id.inode;
 }
 
-// Whatever its boot id says: after another boot nothing is left of a file in memory, and containers have ids of their
-// own. In another time namespace its times would mean something else.
+// The boot id does not matter: no file in memory survives a boot, and containers have ids of their own. Times of
+// another time namespace would mean something else.
 bool has_our_clock(const FileHeader& header) noexcept {
   return is_same_time_namespace(header.time_namespace, this_boot().time_namespace);
 }
@@ -65,14 +65,14 @@ enum class Claim { shared, alone, none, failed };
 Claim try_claim(int fd, bool ours) noexcept {
   int error = ours ? platform::try_shared_record_lock(fd, kUseLock) : platform::try_record_lock(fd, kUseLock);
   if (error == 0) return ours ? Claim::shared : Claim::alone;
-  // Another world's users share it; one who adopts or retires it has it alone, for a moment.
+  // Users share it; a process that adopts or retires the file holds it alone, for a moment.
   if (error == EAGAIN && !ours && platform::try_shared_record_lock(fd, kUseLock) == 0) return Claim::shared;
   if (error == EAGAIN) return Claim::none;
   errno = error;
   return Claim::failed;
 }
 
-// Not every file that ends so is one: others may have put theirs here.
+// A file with this suffix need not be a dictionary: others may have put theirs here.
 bool is_dictionary_file(std::string_view file) {
   return file.ends_with(kDictionarySuffix) &&
          decode_name(file.substr(0, file.size() - kDictionarySuffix.size())).has_value();
@@ -133,7 +133,7 @@ Status finish_adoption(const OpenedFile& file, const WorldId& world) {
     const auto* const from = reinterpret_cast<const std::byte*>(&header) + at;
     return ::pwrite(file.fd.get(), from, size, static_cast<off_t>(at)) == static_cast<ssize_t>(size);
   };
-  // The world last: until then the file is another's.
+  // The world last: until then the file belongs to another.
   if (!write(offsetof(FileHeader, boot), sizeof header.boot) ||
       !write(offsetof(FileHeader, time_namespace), sizeof header.time_namespace) ||
       !write(offsetof(FileHeader, inode), sizeof header.inode) ||
@@ -160,13 +160,13 @@ void retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId&
   }
   for (const std::string& name : dictionaries) {
     auto file = open_world_file(directory, name, FileKind::dictionary);
-    // One that cannot be opened now keeps name and world, so whoever can open it later joins the same file, and those
-    // who held something in it are dead: its data lives longer, and no lock has two holders.
+    // A file that cannot be opened now keeps its name and world. A process that can open it later joins the same file,
+    // and the holders in it are dead: the data lives longer, and no lock has two holders.
     if (!file || file->header().persist != 0) continue;
-    // Nobody is present, so nobody uses what is of this world, but those who exit right now, as the caller may.
+    // No process is present, so files of this world have no users but processes that are exiting, as the caller may be.
     if (!is_of(*file, world) && platform::try_record_lock(file->fd.get(), kUseLock) != 0) continue;
-    // What cannot be removed stays, and the next one that finds nobody tries again. Nobody waits here for a process
-    // that is stopped: the caller has the table's lock, which others wait for.
+    // What cannot be removed stays for the next process that finds none present. Do not wait here for a stopped
+    // process: others wait for the table's lock, which the caller has.
     if (retire_opened_file(directory, name, *file, 0).code == Code::busy) break;
   }
 }

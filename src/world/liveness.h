@@ -3,7 +3,7 @@
 
 namespace holdfast {
 
-/// unknown: the kernel cannot be asked. Who needs to know must say so, and take nothing from anybody.
+/// unknown: the kernel cannot be asked. Report that, and take nothing over.
 enum class Liveness { dead, alive, unknown };
 
 }  // namespace holdfast

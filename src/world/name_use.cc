@@ -19,14 +19,14 @@ using platform::Mapping;
 
 constexpr int kInodeBits = 26;
 constexpr std::uint64_t kInodes = std::uint64_t{1} << kInodeBits;
-/// Who has opened a file that was removed meanwhile holds its byte for a moment: others look so often.
+/// A process that opened a file just before its removal holds its byte for a moment: look so often.
 constexpr int kLooks = 5;
 constexpr std::uint64_t kRetryNs = kNsPerMs;
 /// Notes that may stand for one byte.
 constexpr std::size_t kProbe = 16;
 
-// Notes are written under the directory's lock, and read by whoever finds a lock in the way: a torn one is that of no
-// file in use, and the reader looks again.
+// Notes are written under the directory's lock, and read without it by processes that find a lock in the way: a torn
+// note names no file in use, and the reader looks again.
 off_t place_of(std::uint64_t byte, std::size_t step) noexcept {
   const std::size_t index = (byte * 0x9E3779B97F4A7C15U >> 32) + step;
   return static_cast<off_t>(kRemovedNotesOffset + index % kRemovedNotes * sizeof byte);
@@ -52,7 +52,7 @@ bool is_held(int table, std::uint64_t byte) noexcept {
   return platform::find_record_lock(table, byte, 1, holder) != 0 || holder != platform::kNoHolder;
 }
 
-/// Whether somebody uses another file of that name which was not removed in order.
+/// Whether another file of that name is in use which was not removed in order.
 bool is_other_in_use(int table, std::uint64_t own) noexcept {
   const std::uint64_t first = own & ~(kInodes - 1);
   // The kernel names any one lock of a range, so what it names splits the range.
@@ -64,9 +64,9 @@ bool is_other_in_use(int table, std::uint64_t own) noexcept {
     if (begin >= end) continue;
     if (platform::find_record_lock(table, begin, end - begin, holder) != 0) return true;  // not known
     if (holder == platform::kNoHolder) continue;
-    if (holder < begin || holder >= end) return true;  // a lock of more than a byte is none of ours, and hides them
+    if (holder < begin || holder >= end) return true;  // not ours: it spans more than a byte, and hides ours
     if (!is_noted(table, holder) || count + 2 > ranges.size()) return true;
-    // It names the first one, mostly: the part before that is looked at next, and is done with at once.
+    // Mostly it names the first one, so the part before, which comes next, is empty.
     ranges[count++] = {holder + 1, end};
     ranges[count++] = {begin, holder};
   }

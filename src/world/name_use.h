@@ -1,14 +1,14 @@
-// Which file a dictionary's name stands for, as long as anybody uses it.
+// Which file a dictionary's name stands for, as long as the file is in use.
 //
-// Whoever uses a dictionary holds, beside the lock on its file (world/file_use.h), a shared record lock on the process
-// table: on the byte that says the name (its hash) and the file (its inode). Should somebody delete the file by hand,
-// or move another one over it, those who use it are not told. Whoever opens the name then finds a lock of that name
-// with another inode, and is refused. The own lock first, then the look at others: of two that come with two files at
-// once, one sees the other.
+// A user of a dictionary holds, beside the lock on its file (world/file_use.h), a shared record lock on the process
+// table: on the byte for the name (its hash) and the file (its inode). Users do not notice when a file is deleted by
+// hand, or another one is moved over it. A process that opens the name then finds a lock of that name with another
+// inode, and is refused. It takes its own lock first, then looks for others: of two that come with two files at once,
+// one sees the other.
 //
-// A file that was removed in order is in nobody's way: its users find the mark in it. Who removes it notes its byte in
-// the table, after the mark and before the name goes. A note that is lost refuses newcomers until the last user of the
-// removed file has looked; none lets them in.
+// A file that was removed in order is in no way: its users find the mark in it. The remover notes its byte in the
+// table, after the mark and before the name goes. A lost note keeps newcomers out until the last user of the removed
+// file has looked; it never lets them in.
 //
 // The locks are pinned by a mapping, inherited by fork, and go when the dictionary is unmapped.
 #pragma once
@@ -32,9 +32,9 @@ inline constexpr std::size_t kRemovedNotesOffset = 256;
 /// The byte of that file under that name.
 std::uint64_t name_byte(const std::string& name, std::uint64_t inode) noexcept;
 
-/// One look: the lock, or an empty mapping when somebody uses another file of that name, be it for a moment.
+/// One look: the lock, or an empty mapping if another file of that name is in use, be it for a moment.
 /// `directory`: anchored to the table; without an anchor there are no names in use, and the result is empty.
-/// REQUIRES: no other file has the name, or the caller looks again at what has it.
+/// REQUIRES: no other file has the name, or the caller checks again which file has it.
 Expected<platform::Mapping> hold_name(const RuntimeDirectory& directory, const std::string& name, std::uint64_t inode);
 
 /// The same for a file that is about to get its name. mismatch when it stays refused.
@@ -44,7 +44,7 @@ Expected<platform::Mapping> hold_new_name(const RuntimeDirectory& directory, con
 /// What hold_new_name() and use_dictionary_file() say.
 Status refuse_replaced(const RuntimeDirectory& directory, const std::string& name);
 
-/// Notes removed files. Of an anchored directory and a dictionary only; otherwise it does nothing.
+/// Notes removed files: dictionaries of an anchored directory. Otherwise it does nothing.
 class RemovedNote {
  public:
   /// All that can fail comes here, before the file is marked.

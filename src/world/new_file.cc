@@ -88,8 +88,8 @@ Status no_room(const RuntimeDirectory& directory, const std::string& name, std::
                                std::to_string(free) + " bytes are free in " + directory.path()};
 }
 
-// Everything that can be known to fail is refused before a byte is taken: a full /dev/shm hurts everybody, and a
-// process over its file size limit would get SIGXFSZ.
+// Refuse what must fail before a byte is taken: a full /dev/shm hurts every process, and SIGXFSZ would hit one that is
+// over its file size limit.
 Status check_room(const RuntimeDirectory& directory, const std::string& name, std::uint64_t size, int directory_fd) {
   if (const std::uint64_t limit = platform::file_size_limit(); size > limit) {
     return {Code::no_memory, directory.path_of(name) + " needs " + std::to_string(size) +
@@ -131,7 +131,7 @@ void write_header(std::byte* base, const NewFile& file, std::uint32_t mode, ino_
   header->world = file.kind == FileKind::processes ? new_world_id() : file.world;
 }
 
-// What both ways of birth share: a complete file, not yet named.
+// Either way of birth: a complete file, not yet named.
 Expected<Mapping> fill(const RuntimeDirectory& directory, const std::string& name, const NewFile& file, int fd,
                        const std::function<void(std::byte*)>& initialise) {
   const std::uint32_t mode =
@@ -183,7 +183,7 @@ Expected<Mapping> create_world_file_by(Birth birth, const RuntimeDirectory& dire
   HOLDFAST_FAILPOINT("new_file.publish");
   std::optional<DirectoryLock> alone;
   if (file.before_naming) {
-    // One at a time: what is said before a name is given must not look like use of a file that has lost it.
+    // One at a time: the lock taken before a name is given must not look like use of a file that has lost its name.
     auto lock = DirectoryLock::acquire(directory_fd->get(), directory.path());
     if (!lock) return lock.status();
     alone.emplace(std::move(*lock));

@@ -24,11 +24,11 @@ constexpr const char* kTableName = "processes";
 constexpr std::uint32_t kTableMode = 0600;
 constexpr std::uint64_t kRetryNs = kNsPerMs / 2;
 
-/// Where the generations of a world begin: elsewhere in each, so that tokens of another world, which a dictionary may
-/// still hold, are those of nobody here.
+/// Where the generations of a world begin: elsewhere in each world, so that tokens of another world, which a dictionary
+/// may still hold, name no process here.
 std::uint64_t first_generation(const WorldId& id) noexcept { return (id.low & kGenerationMask >> 1) + 1; }
 
-/// What two of three say, else kNeverUsed.
+/// The value that two of three have, else kNeverUsed.
 std::uint64_t majority(const std::array<std::uint64_t, 3>& words) noexcept {
   if (words[0] == words[1] || words[0] == words[2]) return words[0];
   return words[1] == words[2] ? words[1] : kNeverUsed;
@@ -45,13 +45,12 @@ std::uint32_t worker_number() noexcept {
 
 using ProgramName = std::array<char, 16>;
 
-// Written once, by the thread that has begun, and read when it is done (release, acquire).
+// Written once, by the thread that began, and read after it is done (release, acquire).
 enum class Naming : std::uint32_t { none, begun, done };
 std::atomic<Naming> naming{Naming::none};
 ProgramName given_name{};
 
-/// What name_program() was told, else what the kernel says of the program (not of the calling thread, where /proc can
-/// tell).
+/// The name from name_program(), else the kernel's for the program (not for the calling thread, where /proc can tell).
 ProgramName program_name() noexcept {
   if (naming.load(std::memory_order_acquire) == Naming::done) return given_name;
   ProgramName name{};
@@ -85,18 +84,18 @@ std::string comm_of(const ProcessSlot& slot) {
 
 namespace {
 
-// Under the table's lock, so that nobody enters a table that is about to go.
+// Under the table's lock, so that no process enters a table that is about to go.
 Status retire_table(const RuntimeDirectory& directory, const OpenedFile& file) {
   const int error = platform::try_record_lock(file.fd.get(), kTableLock);
   if (error == EAGAIN || (error == 0 && platform::has_record_locks(file.fd.get())))
-    return {};  // somebody has entered meanwhile
+    return {};  // a process has entered meanwhile
   if (error != 0) {
     return {Code::system, "cannot lock " + directory.path_of(kTableName) + ": " + platform::error_text(error)};
   }
   return retire_opened_file(directory, kTableName, file);
 }
 
-/// Whether a table that was opened still means something. If not, and nobody uses it, it is retired.
+/// Whether an opened table still means something. If not, and it is not in use, retires it.
 Status judge_table(const RuntimeDirectory& directory, const OpenedFile& file, bool& usable) {
   const FileHeader& header = file.header();
   const bool in_use = platform::has_record_locks(file.fd.get());
@@ -124,7 +123,7 @@ ProcessTable::ProcessTable(ProcessTable&& other) noexcept
       time_namespace_(other.time_namespace_),
       probe_fd_(other.probe_fd_.exchange(-1, std::memory_order_relaxed)) {}
 
-// Left alone only where it is known to be another file by now: the number was taken a moment ago.
+// Not closed if it is known to be another file by now: the number was taken a moment ago.
 ProcessTable::~ProcessTable() {
   const int fd = probe_fd_.load(std::memory_order_relaxed);
   FileId id;
@@ -142,7 +141,7 @@ Expected<ProcessTable> ProcessTable::attach(const RuntimeDirectory& directory, c
 }
 
 Expected<ProcessTable> ProcessTable::open(const RuntimeDirectory& directory) {
-  // Somebody else may create or retire it between two of these steps, but not for ever.
+  // Others may create or retire it between two of these steps, but not for ever.
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     auto file = open_world_file(directory, kTableName, FileKind::processes);
@@ -203,7 +202,7 @@ Expected<ProcessTable::Lock> ProcessTable::lock(std::uint64_t patience_ns) const
     if (!fd) return fd.status();
     const int error = platform::try_record_lock(fd->get(), kTableLock);
     if (error == 0) {
-      // Who found nobody here may have retired it since it was opened.
+      // A process that found it not in use may have retired it since it was opened.
       if (!is_current()) return Status{Code::system, directory_.path_of(kTableName) + " was removed or replaced"};
       header().lock_holder.store(static_cast<std::uint32_t>(::getpid()), std::memory_order_relaxed);
       return Lock(std::move(guard), std::move(*fd), &header().lock_holder);
@@ -247,16 +246,16 @@ void ProcessTable::describe_self(ProcessSlot& slot) const noexcept {
   for (auto& entry : slot.mail) entry.store(0, std::memory_order_relaxed);
 }
 
-// Nobody has the slot's lock, and with the table's lock nobody else can take it: its last owner is dead. So the
-// generation grows before the lock is taken, and what it was means a dead process from then on. Killed or stopped in
-// between, this process has only skipped a number.
+// The slot's lock is free, and under the table's lock no other process can take it: its last owner is dead. So raise
+// the generation before taking the lock: the old one means a dead process from then on. Killed or stopped in between,
+// this process has only skipped a number.
 Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std::uint32_t index) {
   ProcessSlot& slot = slots()[index];
   describe_self(slot);
   const std::uint64_t before = generation_of_slot(index);
   const std::uint64_t next = before == kNeverUsed ? first_generation(id_) : (before + 1) & kGenerationMask;
   const std::uint64_t generation = next == kNeverUsed ? 1 : next;
-  // Release: who sees this generation (World::slot) sees the description and the empty mailbox.
+  // Release: a reader of this generation (World::slot) sees the description and the empty mailbox.
   for (auto& word : slot.generations) word.store(generation, std::memory_order_release);
 
   HOLDFAST_FAILPOINT("enter.generation_raised");
@@ -274,7 +273,7 @@ Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std
     return Status{Code::system, "a record lock on " + directory_.path_of(kTableName) +
                                     " does not outlive its descriptor; the directory must be on tmpfs"};
   }
-  pin.release();  // from here on only the end of the process gives the slot back
+  pin.release();  // only the end of the process gives the slot back now
   return make_token(index, generation);
 }
 
@@ -286,7 +285,7 @@ Expected<Token> ProcessTable::enter(const Lock& held) {
   }
   auto fd = open_file();
   if (!fd) return fd.status();
-  // A random start spreads the use, so that no slot's generation wears out first.
+  // A random start spreads the wear of generations over the slots.
   const auto start = static_cast<std::uint32_t>(platform::random_number() % kSlots);
   for (std::uint32_t i = 0; i < kSlots; ++i) {
     const std::uint32_t index = (start + i) % kSlots;
@@ -306,7 +305,7 @@ Expected<Token> ProcessTable::enter(const Lock& held) {
 
 bool ProcessTable::anybody_present(const Lock& held) noexcept {
   std::uint64_t holder = platform::kNoHolder;
-  // Not knowing counts as life: nothing is removed then.
+  // Unknown counts as alive: nothing is removed then.
   return platform::find_record_lock(held.fd_.get(), kPresenceLock, 1, holder) != 0 || holder != platform::kNoHolder;
 }
 
@@ -344,7 +343,7 @@ int ProcessTable::probe_descriptor() noexcept {
   try {
     auto fresh = open_file();
     if (!fresh) return -1;
-    // The old number is the host's by now; it is forgotten, not closed. A thread that lost the race closes its own.
+    // Do not close the old number, which is the host's by now. A thread that lost the race closes its own.
     if (probe_fd_.compare_exchange_strong(known, fresh->get(), std::memory_order_relaxed)) return fresh->release();
   } catch (...) {
     return -1;  // no memory for a path
@@ -382,8 +381,8 @@ ProcessTable::Kernel ProcessTable::ask(std::uint32_t index) noexcept {
       holder == kSlotLocks + index) {
     return Kernel::holds;
   }
-  // Before a death is believed: it was this file that was asked, before and after. A host that closes all descriptors
-  // and opens others must not make the living look dead.
+  // Before believing in a death, check that this file was asked, before and after: a host that closes all descriptors
+  // and opens others must not make live processes look dead.
   constexpr int kAttempts = 3;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const int fd = probe_descriptor();
@@ -393,7 +392,7 @@ ProcessTable::Kernel ProcessTable::ask(std::uint32_t index) noexcept {
     if (error != 0 || platform::file_id(fd, id) != 0 || id != mapping_.file()) continue;
     if (holder == platform::kNoHolder) return Kernel::free;
     if (holder == kSlotLocks + index) return Kernel::holds;
-    break;  // somebody has locked more of the table than a slot, which hides what the slot's owner has
+    break;  // a lock of more than one slot hides the owner's
   }
   return Kernel::silent;
 }
@@ -405,7 +404,7 @@ std::uint64_t ProcessTable::generation_of_slot(std::uint32_t index) noexcept {
   for (std::size_t i = 0; i < seen.size(); ++i) seen[i] = words[i].load(std::memory_order_acquire);
   const std::uint64_t generation = majority(seen);
   if (generation == kNeverUsed || (seen[0] == seen[1] && seen[1] == seen[2])) return generation;
-  // A successor that is between its three stores writes them all: an exact exchange spoils none of them.
+  // A successor between its three stores writes them all: an exact exchange spoils none of them.
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (seen[i] != generation &&
         words[i].compare_exchange_strong(seen[i], generation, std::memory_order_release, std::memory_order_relaxed)) {
@@ -439,7 +438,7 @@ std::vector<std::uint32_t> ProcessTable::held_slots() {
     ranges.pop_back();
     std::uint64_t holder = platform::kNoHolder;
     if (first >= end || platform::find_record_lock(fd, kSlotLocks + first, end - first, holder) != 0) continue;
-    if (holder < kSlotLocks + first || holder >= kSlotLocks + end) continue;  // nobody, or a lock that is not ours
+    if (holder < kSlotLocks + first || holder >= kSlotLocks + end) continue;  // none, or a lock that is not ours
     const auto index = static_cast<std::uint32_t>(holder - kSlotLocks);
     result.push_back(index);
     ranges.emplace_back(first, index);

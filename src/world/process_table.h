@@ -1,23 +1,22 @@
-// The file `processes`: who is in this world. A header page, one slot per process, then the table of waits.
+// The file `processes` of a world: a header page, one slot per process, then the table of waits.
 //
-// A process owns a slot by a kernel record lock on byte kSlotLocks + slot of this file; the slot's content is only what
-// it wrote there. Nothing read from a slot decides about life or death except the generation, and that only together
-// with the kernel's answer.
+// A process owns a slot by a kernel record lock on byte kSlotLocks + slot of this file. Of the slot's content only the
+// generation decides about life or death, and only together with the kernel's answer.
 //
 // Record locks on this file (the bytes lie far behind its end):
 //   kTableLock           entering, leaving, and the decision whether this world has died; held for microseconds
-//   kPresenceLock        shared: the world lives. Unlike a slot it is inherited by fork: a child without an identity
-//                        is in the world too (a server that forks into the background must not lose what it stored)
+//   kPresenceLock        shared: the world lives. Fork inherits it, unlike a slot: a child without an identity is in
+//                        the world too (a server that forks into the background must not lose what it stored)
 //   kSlotLocks + slot    that process lives
 //   from kNameLocks on   shared: a dictionary of that name is in use (world/name_use.h)
 //
-// While nobody has any of them, the boot id and the time namespace in the header tell whether the file still means
-// something; a table in use is joined whatever its boot id, as containers have boot ids of their own. A copy of a table
-// is none: its header names another inode.
+// If none of them is held, the boot id and the time namespace in the header tell whether the file still means
+// something. A table in use is joined whatever its boot id, as containers have boot ids of their own. A copy of a
+// table is refused: its header names another inode.
 //
-// The generation of a slot is kept three times, and two that agree count: who overwrites one word kills nobody. It is
-// raised under the table's lock while nobody has the slot's lock, so that no successor is ever taken for its
-// predecessor, wherever it is stopped.
+// The generation of a slot is kept three times, and two that agree count: one overwritten word kills no process. It is
+// raised under the table's lock while the slot's lock is free, so that a successor is never taken for its predecessor,
+// wherever it is stopped.
 #pragma once
 
 #include <array>
@@ -56,14 +55,14 @@ inline constexpr std::uint32_t kNoWorker = ~std::uint32_t{0};
 struct TableHeader {
   FileHeader file;
   alignas(64) Word32 lock_holder;  // pid of the process that has kTableLock; for people
-  Word64 unjudged;                 // times that it could not be told whether a process lives; for people
+  Word64 unjudged;                 // times that judge() could not tell; for people
   alignas(64) FencingMemory fencing;
   alignas(64) std::array<Word64, kRemovedNotes> removed;  // world/name_use.h; through the file only
 };
 static_assert(sizeof(TableHeader) <= kHeaderBytes && offsetof(TableHeader, lock_holder) == 128 &&
               offsetof(TableHeader, fencing) == 192 && offsetof(TableHeader, removed) == kRemovedNotesOffset);
 
-/// One process. Written by its owner, except where noted; read by anybody, as hints.
+/// One process. Written by its owner, except where noted; read by all, as hints.
 struct alignas(64) ProcessSlot {
   // The owner writes the rest of this line before it stores the generations (release), and never again.
   std::array<std::atomic<std::uint64_t>, 3> generations;  // grow with every owner; 0: never had one. All the same
@@ -72,18 +71,18 @@ struct alignas(64) ProcessSlot {
   std::atomic<std::uint32_t> pid;                         // in the owner's pid namespace: for people only
   std::atomic<std::uint32_t> worker;                      // $HOLDFAST_WORKER, else kNoWorker
 
-  // sync/bell.h. Written by ringers too.
+  // sync/bell.h. Posting processes write here, too.
   alignas(64) std::atomic<std::uint32_t> bell;
   std::atomic<std::uint32_t> mail_state;
   alignas(64) std::array<std::atomic<std::uint32_t>, kMailboxEntries> mail;
   // sync/shmtx.h. Critical sections of this process: how many its threads are in now (lower half), and how many they
-  // have begun. A line of its own: the owner writes it all the time, others look only if they wait for the owner.
+  // have begun. A line of its own: the owner writes it all the time, others read it only to wait for the owner.
   alignas(64) std::atomic<std::uint64_t> sections;
   alignas(64) std::array<std::byte, 64> reserved;
 };
 static_assert(sizeof(ProcessSlot) == 512);
 
-/// Behind the slots: who waits for whom.
+/// Behind the slots: the table of waits.
 inline constexpr std::size_t kWaitTableOffset = kHeaderBytes + std::size_t{kSlots} * sizeof(ProcessSlot);
 inline constexpr std::size_t kTableBytes = kWaitTableOffset + sizeof(WaitTableMemory);
 static_assert(kWaitTableOffset % alignof(WaitTableMemory) == 0);
@@ -91,11 +90,11 @@ static_assert(kWaitTableOffset % alignof(WaitTableMemory) == 0);
 /// The program's name from a slot, for people.
 std::string comm_of(const ProcessSlot& slot);
 
-/// What the slots of this process, and of its forked children, say from now on instead of the name that the kernel has.
-/// The first one stays. Whether this was it.
+/// Names this process and its forked children in their slots, instead of the kernel's name. The first name stays;
+/// returns whether this is the first.
 bool name_program(std::string_view name) noexcept;
 
-/// This process's view of the table. Thread-safe; the slots are shared with everybody.
+/// This process's view of the table. Thread-safe; the slots are shared with all processes.
 class ProcessTable {
  public:
   /// Opens the directory's table, or creates it.
@@ -115,14 +114,14 @@ class ProcessTable {
   /// Whether the directory still has this table. The kernel is asked.
   bool is_current() const noexcept;
 
-  /// Somebody cut the file short, and the guard (platform/bus_guard.h) put zeros in its place: nothing there is true.
+  /// The file was cut short, and the guard (platform/bus_guard.h) put zeros in its place: nothing there is true.
   bool lost() const noexcept;
   /// `identity` becomes kNobody then.
   void clear_when_lost(std::atomic<Token>& identity) const noexcept {
     platform::clear_when_lost(mapping_.data(), identity);
   }
 
-  /// Whether that very process lives. `generation_mask`: which bits of the generation the caller knows.
+  /// Whether the process of that slot and generation lives. `generation_mask`: the bits that the caller knows.
   Liveness judge(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept;
   /// Times, in this world, that judge() could not tell.
   std::uint64_t unjudged() const noexcept { return header().unjudged.load(std::memory_order_relaxed); }
@@ -145,26 +144,26 @@ class ProcessTable {
         : guard_(std::move(guard)), fd_(std::move(fd)), holder_(holder) {}
     std::unique_ptr<platform::ForkGuard> guard_;  // outlives fd_
     platform::FileDescriptor fd_;
-    std::atomic<std::uint32_t>* holder_;  // pid of the holder, for the sentence of those who wait in vain
+    std::atomic<std::uint32_t>* holder_;  // pid of the holder, for the sentence of a timeout
   };
-  /// A process may be stopped while it holds it: `busy` after `patience_ns`, naming it.
+  /// `busy` after `patience_ns`, naming the holder, which may be stopped.
   Expected<Lock> lock(std::uint64_t patience_ns) const;
 
-  /// Takes a free slot for this process, for as long as it lives, and gives its token. mismatch: in this process the
-  /// clock is not the table's.
-  /// REQUIRES: this process has none.
+  /// Takes a free slot for this process, for as long as it lives, and gives its token. mismatch: this process has
+  /// another clock than the table.
+  /// REQUIRES: this process has no slot.
   Expected<Token> enter(const Lock& held);
-  /// Sees to it that judge() works later, when descriptors, paths or rights may be gone.
+  /// Makes judge() work later, when descriptors, paths or rights may be gone.
   Status prepare_to_judge() noexcept;
 
   /// Whether any process is in this world.
   static bool anybody_present(const Lock& held) noexcept;
-  /// Whether any process has a slot, `own` aside: one that exits is not present any more, but may hold locks still.
+  /// Whether any process but `own` has a slot: one that exits is no longer present, but may still hold locks.
   static bool anybody_alive(const Lock& held, std::optional<std::uint32_t> own) noexcept;
   /// Keeps the world alive until the result is unmapped here and in every child forked meanwhile.
   Expected<platform::Mapping> stay_present(const Lock& held);
 
-  /// Slots that the kernel holds for somebody, ascending.
+  /// Slots that processes hold, ascending.
   std::vector<std::uint32_t> held_slots();
 
  private:
@@ -172,7 +171,7 @@ class ProcessTable {
 
   static Expected<ProcessTable> attach(const RuntimeDirectory& directory, const OpenedFile& file);
   enum class Kernel { holds, free, silent };
-  /// Whether the kernel holds the byte of that slot for somebody.
+  /// Whether a process holds the byte of that slot.
   Kernel ask(std::uint32_t index) noexcept;
   Expected<Token> take_slot(const Lock& held, platform::FileDescriptor fd, std::uint32_t index);
   TableHeader& header() const noexcept { return *reinterpret_cast<TableHeader*>(mapping_.data()); }
@@ -188,7 +187,7 @@ class ProcessTable {
   std::uint64_t time_namespace_ = 0;
   // Open from the time a process enters, so that a lack of descriptors, rights or paths later does no harm, and kept by
   // its children. The host may close it (daemons close everything): it is checked against the file before a death is
-  // believed, and never closed here, as its number may be somebody else's by then.
+  // believed, and never closed here, as its number may be the host's by then.
   std::atomic<int> probe_fd_{-1};
 };
 

@@ -35,7 +35,7 @@ std::string octal(mode_t mode) {
   return text.data();
 }
 
-// Root needs no membership: the owner, whom it trusts, has chosen the group.
+// Root needs no membership: it trusts the owner, which has chosen the group.
 bool is_our_group(gid_t group) {
   if (::geteuid() == 0 || ::getegid() == group) return true;
   const int count = ::getgroups(0, nullptr);
@@ -73,7 +73,7 @@ Status judge_file_system(const std::string& path, int fd) {
                              "); choose one under /dev/shm"};
 }
 
-// A place that nobody else can have taken, if this user has one.
+// A place that no other user can have taken, if this user has one.
 std::string place_to_suggest() {
   constexpr const char* kAny = "/dev/shm/ANOTHER_NAME";
   const char* const session = ::secure_getenv("XDG_RUNTIME_DIR");
@@ -87,7 +87,7 @@ std::string place_to_suggest() {
   return private_to_us && is_tmpfs(system) ? without_tail(session) + "/holdfast" : kAny;
 }
 
-// Taking another directory by itself would split the world: not every process of this user sees the same environment.
+// Falling back silently would split the world: processes of one user may see different environments.
 std::string another_one() {
   return "have it removed by that user or by root, or name another one to all programs that are to share it: export "
          "HOLDFAST_DIR=" +
@@ -121,7 +121,7 @@ Status explain_open_failure(const std::string& path, int error, RuntimeDirectory
           "runtime directory " + path + " cannot be opened: " + platform::error_text(error)};
 }
 
-// What was opened before setuid() is of no use after it: to enter a world, each process opens its directory.
+// A directory opened before setuid() is useless after it: each process that enters a world opens its directory.
 Status explain_changed_user(const std::string& path, uid_t before) {
   return refuse(path, "was chosen when this process ran as uid " + std::to_string(before) + ", and is closed to uid " +
                           std::to_string(::geteuid()) +
@@ -144,20 +144,20 @@ Status explain_missing_shared_directory(const std::string& path) {
                                " && chgrp GROUP " + path + " && chmod 0770 " + path};
 }
 
-// A umask may have taken bits of the mode, even those that open() needs. O_PATH needs none, and chmod through the
-// descriptor meets no other directory than the one that was looked at.
+// A umask may have removed bits of the mode, even those that open() needs. O_PATH needs none, and chmod through the
+// descriptor reaches the directory that was judged.
 Status make_private(const std::string& path, int parent, const std::string& name) {
   const platform::FileDescriptor made(::openat(parent, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info;
   if (!made || ::fstat(made.get(), &info) != 0 || info.st_uid != ::geteuid() ||
       (info.st_mode & 07777) == kPrivateMode) {
-    return {};  // nothing to do; whether it is a good one is judged by open()
+    return {};  // nothing to do; open() judges it
   }
   const std::string link = "/proc/self/fd/" + std::to_string(made.get());
   return ::chmod(link.c_str(), kPrivateMode) == 0 ? Status{} : explain_creation_failure(path, errno);
 }
 
-// Made where it would be accepted only. When another process is first, that one sets the mode.
+// Made only where it would be accepted. If another process is first, that one sets the mode.
 Status create_directory(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string name = path.substr(slash + 1);
@@ -171,7 +171,7 @@ Status create_directory(const std::string& path) {
 
 Status judge_mode(const std::string& path, mode_t mode, RuntimeDirectory::Sharing sharing) {
   if (sharing == RuntimeDirectory::Sharing::group) {
-    // Under a sticky bit nobody may remove the others' files, as the first of a new world must.
+    // A sticky bit keeps the first process of a new world from removing others' files.
     if ((mode & (0777 | S_ISVTX) & ~kGroupMode) == 0) return {};
     return refuse(path, "has mode " + octal(mode) +
                             "; with HOLDFAST_SHARE=group at most 0770 is accepted: chmod 0770 it, or name another one");
@@ -182,7 +182,7 @@ Status judge_mode(const std::string& path, mode_t mode, RuntimeDirectory::Sharin
                 ", expected 0700: others must not get in; name another one: export HOLDFAST_DIR=" + place_to_suggest());
 }
 
-// An owner may change group and mode at any time, and remove every file: the group alone says nothing.
+// Judge the owner, not only the group: an owner may change group and mode, and remove every file.
 Status judge_shared_owner(const std::string& path, const struct stat& info, std::optional<uid_t> named) {
   if (info.st_uid != 0 && info.st_uid != ::geteuid() && info.st_uid != named) {
     return refuse(path, "is owned by uid " + std::to_string(info.st_uid) +
@@ -240,7 +240,7 @@ Expected<RuntimeDirectory> RuntimeDirectory::at(const std::string& path, Sharing
   directory.owner_ = owner;
   directory.user_ = ::geteuid();
   if (::access(directory.path_.c_str(), F_OK) != 0 && errno == ENOENT) {
-    // For which group, nobody has said; one of this user's own would shut out those it is to be shared with.
+    // No group was named, and this user's own would shut out those it is to be shared with.
     if (sharing == Sharing::group) return explain_missing_shared_directory(directory.path_);
     if (Status made = create_directory(directory.path_); !made.ok()) return made;
   }

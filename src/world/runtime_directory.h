@@ -1,10 +1,10 @@
-// The runtime directory: what shares it is one world.
+// The runtime directory: the processes that share it are one world.
 //
-// $HOLDFAST_DIR, else /dev/shm/holdfast-<euid>. It is judged every time it is opened, because it decides who may write
-// into this process's memory: a real directory (no symbolic link) on tmpfs, of this user, closed to everybody else.
-// Sharing between users is asked for by HOLDFAST_SHARE=group: then the directory may belong to root, to this user, or
-// to the user whose number HOLDFAST_OWNER is. Its group must be one of ours (root: any), its mode may be up to 0770,
-// and files in it are judged by that group.
+// $HOLDFAST_DIR, else /dev/shm/holdfast-<euid>. It is judged every time it is opened, because its users may write into
+// this process's memory: it must be a real directory (no symbolic link) on tmpfs, of this user, closed to all others.
+// HOLDFAST_SHARE=group shares it between users: then it may belong to root, to this user, or to the user with the
+// number HOLDFAST_OWNER. Its group must be one of ours (root: any), its mode may be up to 0770, and files in it are
+// judged by that group.
 //
 // The directory is remembered by its absolute path and its inode, not by a descriptor: a process that closes all its
 // descriptors keeps its world, and a directory that was removed and made again is noticed.
@@ -28,8 +28,8 @@ class RuntimeDirectory {
   /// No directory: open() fails.
   RuntimeDirectory() = default;
 
-  /// The directory that the environment names, created with mode 0700 if only it is missing (not its parent). A set-uid
-  /// program takes the default: its caller must not choose where it keeps its locks.
+  /// The directory that the environment names, created with mode 0700 if it is missing and its parent exists. A set-uid
+  /// program takes the default: its caller must not choose where its locks are.
   static Expected<RuntimeDirectory> from_environment();
   /// The same for a given path; a relative one is made absolute now. With sharing it may also belong to `owner`.
   static Expected<RuntimeDirectory> at(const std::string& path, Sharing sharing = Sharing::none,
@@ -47,7 +47,7 @@ class RuntimeDirectory {
   Expected<platform::FileDescriptor> open() const;
 
   /// From now on open() demands that `name` in here is that file: a process must not meet others through dictionaries
-  /// while the process table that tells who lives is no longer the one it is in.
+  /// when the process table is no longer its own.
   void anchor(std::string name, platform::FileId id);
   bool is_anchored() const noexcept { return !anchor_name_.empty(); }
   /// A fresh description of that file. REQUIRES: is_anchored().
@@ -59,7 +59,7 @@ class RuntimeDirectory {
   std::string path_;
   Sharing sharing_ = Sharing::none;
   std::optional<uid_t> owner_;
-  uid_t user_ = 0;  // for whom it was chosen
+  uid_t user_ = 0;  // it was chosen for this one
   gid_t group_ = 0;
   platform::FileId id_;
   std::string anchor_name_;

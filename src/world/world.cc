@@ -19,21 +19,21 @@ namespace holdfast {
 namespace {
 
 constexpr std::uint64_t kEnterPatienceNs = 5 * kNsPerSecond;
-/// The same for a forked child that enters in the midst of a call: hundreds may, one after the other. Then for one that
-/// tries again after it could not: somebody who has the table's lock may be stopped.
+/// The same for a forked child that enters in the midst of a call: hundreds may, one after the other. Then for a
+/// process that tries again after a failure: the holder of the table's lock may be stopped.
 constexpr std::uint64_t kFirstPatienceOfChildNs = kNsPerSecond;
 constexpr std::uint64_t kEnterAgainPatienceNs = kNsPerSecond / 20;
 constexpr std::uint64_t kFirstRetryNs = kNsPerSecond / 10;
 constexpr std::uint64_t kLongestRetryNs = kNsPerSecond;
-/// A process that exits does not wait long to tidy up: the next one that enters does it too.
+/// A process that exits does not wait long to tidy up: the next one that enters would do it.
 constexpr std::uint64_t kLeavePatienceNs = kNsPerSecond / 2;
-/// One that exits at the same time is gone soon, mostly. A millisecond each.
+/// Looks at a process that exits at the same time, which is mostly gone soon. A millisecond each.
 constexpr int kLeaveLooks = 250;
 
 // Guards the birth of the world, entering and leaving.
 platform::LongMutex entering;
-// Guards the sentence that says why this process could not enter. Taken only inside a ForkGuard, so no child finds it
-// locked.
+// Guards the sentence that tells why this process could not enter. Take it only inside a ForkGuard, so that no child
+// finds it locked.
 std::mutex failing;
 std::atomic<World*> the_world{nullptr};
 // The world is never destroyed: threads may use it while the process runs its exit handlers.
@@ -45,7 +45,7 @@ static_assert(std::is_trivially_destructible_v<decltype(failure_of_this_thread)>
 
 }  // namespace
 
-/// The steps that are not the class's own: making one, and what the process does when it ends or forks.
+/// Makes a World, and is called when the process ends or forks.
 struct WorldMaker {
   static Expected<World*> make() {
     auto chosen = RuntimeDirectory::from_environment();
@@ -53,7 +53,7 @@ struct WorldMaker {
     platform::Mapping page = platform::map_wiped_on_fork();
     if (!page) return Status{Code::no_memory, "cannot map a page: " + platform::error_text(errno)};
     auto* const identity = new (page.data()) World::Identity{};
-    // Who found nobody in a table of another boot may retire it while this process is about to enter it.
+    // A process that found a table of another boot not in use may retire it while this one is about to enter it.
     constexpr int kAttempts = 10;
     for (int attempt = 1;; ++attempt) {
       auto table = ProcessTable::open(*chosen);
@@ -79,8 +79,7 @@ struct WorldMaker {
 
   static void install_handlers() {
     static const bool once = [] {
-      // The page wipes itself; this is for kernels that cannot. No thread is entering then: it would have the table's
-      // lock.
+      // For kernels that cannot wipe the page. No thread is entering now: it would have the table's lock.
       ::pthread_atfork(nullptr, nullptr, [] {
         if (World* const world = the_world.load(std::memory_order_acquire)) {
           world->identity_->token.store(kNobody, std::memory_order_relaxed);
@@ -94,8 +93,7 @@ struct WorldMaker {
   }
 };
 
-// With the library, not by atexit(): what depends on it, exit handlers and destructors of the host first of all, may
-// hold and take locks until then.
+// With the library, not by atexit(): the host's exit handlers and destructors may hold and take locks until then.
 [[gnu::destructor]] void leave_at_the_end() noexcept { WorldMaker::leave(); }
 
 World::World(RuntimeDirectory directory, std::unique_ptr<ProcessTable> table, Identity* identity)
@@ -115,7 +113,7 @@ Expected<World*> World::current() {
   if (World* const world = the_world.load(std::memory_order_relaxed)) return world;
   auto made = WorldMaker::make();
   if (!made) return made;
-  const platform::ForkGuard no_fork;  // a child has both, or neither
+  const platform::ForkGuard no_fork;  // a child gets both or neither
   the_world.store(*made, std::memory_order_release);
   WorldMaker::install_handlers();
   return made;
@@ -128,8 +126,8 @@ Status World::last_failure() { return {failure_of_this_thread, platform::kept_se
 Status World::enter(std::uint64_t patience_ns) {
   auto lock = table_->lock(patience_ns);
   if (!lock) return lock.status();
-  // A forked child that enters has its parent's presence: it does not find its own world dead.
-  // Nor does it end the world of one that is exiting: that may hold locks until its last instruction.
+  // A forked child that enters has its parent's presence: it does not find its own world dead. Nor does it end the
+  // world of an exiting process, which may hold locks until its last instruction.
   if (!ProcessTable::anybody_present(*lock) && !ProcessTable::anybody_alive(*lock, std::nullopt))
     retire_unpersistent_files(directory_, table_->id());
   if (!presence_) {
@@ -191,9 +189,9 @@ Token World::enter_again() noexcept {
   return kNobody;
 }
 
-// The slot stays until the kernel takes it: other threads may still be inside critical sections, and what this process
-// holds stays its own. So nothing is removed beside another process that exits, and nothing under threads of this one:
-// the next process that enters does it.
+// The slot stays until the kernel takes it: other threads may still be inside critical sections, and this process keeps
+// what it holds. So remove nothing beside another process that exits, and nothing under threads of this one: the next
+// process that enters does it.
 void World::leave() noexcept {
   try {
     const Token self = known_token();
@@ -211,7 +209,7 @@ void World::leave() noexcept {
       platform::sleep_until(platform::monotonic_ns() + kNsPerMs);
     }
   } catch (...) {
-    // No memory to tidy up with; the next one that enters does it.
+    // No memory to tidy up with; the next process that enters does it.
   }
 }
 

@@ -1,14 +1,13 @@
-// The world: what shares a runtime directory, shares locks. Who is in it, and who is alive.
+// The world: the processes that share a runtime directory, and with it dictionaries and locks; and which of them live.
 //
 // A process enters by owning a slot of the file `processes`: a kernel record lock (OFD) on one byte, pinned by a
-// mapping of a descriptor that is already closed, absent after fork (MADV_DONTFORK) and gone with the process in
-// whatever way it ends. Its token lives in a page that fork wipes, so a child has no identity until it needs one. No
-// pid decides anything.
+// mapping of a closed descriptor. The lock is absent after fork (MADV_DONTFORK) and ends with the process in whatever
+// way. The token lies in a page that fork wipes, so a child has no identity until it needs one. No pid decides
+// anything.
 //
-// Lifetime: a world lives while a process is in it, or a child that one of them forked. The first process to enter a
-// world with nobody in it retires every dictionary that is not persistent. The last one that exits in an orderly way
-// does so itself, so that no memory stays behind. Entering, leaving and that decision happen under the table's own
-// record lock.
+// Lifetime: a world lives while a process is in it, or a child that one of them forked. The first process to enter an
+// empty world retires every dictionary that is not persistent. The last one that exits in an orderly way does so
+// itself, so that no memory stays behind. Entering, leaving and that decision happen under the table's own record lock.
 #pragma once
 
 #include <array>
@@ -35,13 +34,12 @@ class WaitTable;     // world/wait_table.h
 
 class World {
  public:
-  /// The one world of this process, entered on first use; the directory is chosen then and stays.
-  /// Cheap after that. A failure is not remembered: the next call tries again. Any thread.
+  /// The one world of this process, entered on first use; the directory is chosen then and stays. Cheap after that.
+  /// After a failure the next call tries again. Any thread.
   static Expected<World*> current();
 
   /// This process's token; enters (again) after a fork. kNobody on failure, with the reason in last_failure(). A
-  /// failure counts for a while, 0.1 s to 1 s: a process that cannot enter is told so at once, and costs others
-  /// nothing.
+  /// failure counts for 0.1 s to 1 s: a process that cannot enter is told so at once, and costs others nothing.
   Token token() noexcept {
     const Token token = known_token();
     return token != kNobody ? token : enter_again();
@@ -52,18 +50,18 @@ class World {
   static Code last_failure_code() noexcept;
   static Status last_failure();
 
-  /// Whether that process still lives: the kernel is asked (about 0.5 µs). dead for kNobody and for any token that
-  /// was never given out. Not to be called while holding a shmtx. Needs no identity.
+  /// Whether that process still lives: asks the kernel (about 0.5 µs). dead for kNobody and for any token that was
+  /// never given out. Needs no identity. REQUIRES: the thread holds no shmtx.
   Liveness judge(Token token) noexcept;
   /// The same for the 31 owner bits of a shmtx word (sync/shmtx.h), which hold 20 bits of the generation.
   Liveness judge_owner(std::uint32_t owner_bits) noexcept;
-  /// Whether the table of processes was cut short: then this process has no identity any more, and gets none.
+  /// Whether the table of processes was cut short: then this process has lost its identity, and gets none.
   bool lost() const noexcept;
   /// Known to be dead: what it held may be taken.
   bool is_dead(Token token) noexcept { return judge(token) == Liveness::dead; }
-  /// Why judge() says unknown; ok when it does not now.
+  /// Why judge() says unknown; ok if it does not now.
   Status judge_trouble() noexcept;
-  /// Times that it did, in any process of this world.
+  /// How often it did, in any process of this world.
   std::uint64_t unjudged() const noexcept;
 
   /// The slot of that token if its generation is still current, else null. For hints: the owner may die at any time.
@@ -72,16 +70,16 @@ class World {
   /// The same for the owner bits of a shmtx word.
   ProcessSlot* owner_slot(std::uint32_t owner_bits) noexcept;
 
-  /// ProcessSlot::sections of that token's slot. REQUIRES: it is or was somebody's.
+  /// ProcessSlot::sections of that token's slot. REQUIRES: the token was given out.
   std::atomic<std::uint64_t>& sections(Token token) noexcept {
     constexpr std::size_t kWordsPerSlot = 64;
     return sections_[std::size_t{slot_of(token)} * kWordsPerSlot];
   }
 
-  /// Who waits for whom in this world.
+  /// The table of waits in this world.
   WaitTable waits() const noexcept;
 
-  /// Who lives here now, in slot order, this process included if it has entered. For people: it is old when it returns.
+  /// The processes that live now, in slot order, this one included if it has entered. For people: old when it returns.
   std::vector<Token> living();
 
   const RuntimeDirectory& directory() const noexcept { return directory_; }

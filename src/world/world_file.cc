@@ -43,7 +43,7 @@ FileId id_of(const struct stat& info) { return {.device = info.st_dev, .inode = 
 
 // --- judging ---------------------------------------------------------------------------------------------
 
-// What the inode says, before a byte is read.
+// Judges the inode, before a byte is read.
 Status judge_inode(const RuntimeDirectory& directory, const std::string& path, const struct stat& info) {
   if (!S_ISREG(info.st_mode)) return {Code::permission, path + " is not a regular file"};
   if (info.st_nlink > 1) {
@@ -103,9 +103,8 @@ Status judge_header(const std::string& path, const FileHeader& header, FileKind 
   return {};
 }
 
-// What another version of this library left behind, and nobody uses. Of a dictionary that is meant to stay a person
-// has to decide; any other one has no users, as those would have the process table of their version, which is judged
-// first.
+// Leftovers of another version of this library. Only a person decides about a persistent dictionary; any other one has
+// no users, as they would have the process table of their version, which is judged first.
 bool left_by_another_version(const FileHeader& header, FileKind kind, int fd) {
   return header.magic == kMagic && header.layout != kLayoutVersion && header.kind == kind &&
          (kind == FileKind::processes || header.persist == 0) && !platform::has_record_locks(fd);
@@ -113,9 +112,9 @@ bool left_by_another_version(const FileHeader& header, FileKind kind, int fd) {
 
 // --- removing --------------------------------------------------------------------------------------------
 
-// For those who have it mapped. Only in a file that is long enough and ours: nothing else is written to. `told`: they
-// know, or will, as of a file that was cut short nothing is left that they could change without a signal. 0, or an
-// errno value: then those who have it mapped do not know.
+// Tells the users that have the file mapped. Writes only to a file that is long enough and ours. `told`: they know, or
+// will: of a file that was cut short, nothing is left that they could change without a signal. 0, or an errno value:
+// then its users do not know.
 int mark_retired(int fd, Retired reason, bool& told) {
   told = false;
   struct stat info;
@@ -130,7 +129,7 @@ int mark_retired(int fd, Retired reason, bool& told) {
   if (magic != kMagic) return 0;
   const platform::Mapping page = platform::map_shared(fd, kHeaderBytes);
   if (!page) return errno;
-  // Release: pairs with the acquire load of whoever looks for a successor after seeing it.
+  // Release: pairs with the acquire load of a user that then looks for a successor.
   // The first reason stays.
   std::uint32_t not_yet = 0;
   reinterpret_cast<FileHeader*>(page.data())
@@ -168,7 +167,7 @@ Status remove_name(const RuntimeDirectory& directory, const std::string& name, c
   if (!known || (id != nullptr && id_of(info) != *id)) {
     return {Code::not_found, "there is no " + directory.path_of(name)};
   }
-  // Before it is marked: a dictionary whose name stays must stay, too.
+  // Before it is marked: a dictionary that keeps its name must stay, too.
   if (const int error = check_unlink(directory_fd->get(), info); error != 0)
     return cannot_remove(directory, name, error);
   // Without the mark it keeps its name: two files under one name, each with users, would be two holders of one lock.
@@ -224,7 +223,7 @@ Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const st
   if (!left) {
     if (Status good = judge_header(path, header, kind, info); !good.ok()) return good;
     if (header.retired.load(std::memory_order_relaxed) == 0) return file;
-    // A retired file that still has its name is what a process left that died while it removed it.
+    // A retired file that still has its name: a process died while removing it.
   }
   Status removed = retire_opened_file(directory, name, file);
   return removed.ok() ? not_found : removed;

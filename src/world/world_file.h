@@ -33,7 +33,7 @@ inline constexpr std::string_view kDictionarySuffix = ".dict";
 inline constexpr std::string_view kTemporaryPrefix = ".new-";
 
 /// Why a file is no longer part of its world. A handle makes a new dictionary only after the second. The third is a bit
-/// of its own, set by whoever could not reach a part of the file any more: platform/bus_guard.h.
+/// of its own, set by a process that lost a part of the file: platform/bus_guard.h.
 enum Retired : std::uint32_t { kRetiredByName = 1, kRetiredWithWorld = 2, kRetiredByDamage = 4 };
 
 /// A world's name: random, and never used again. Made with the process table, and kept by every dictionary: tokens and
@@ -44,16 +44,16 @@ struct WorldId {
   friend bool operator==(const WorldId&, const WorldId&) = default;
 };
 
-/// First bytes of every file. All but `retired` is constant while anybody uses the file.
+/// First bytes of every file. All but `retired` is constant while the file is in use.
 struct FileHeader {
   std::array<char, 8> magic;  // kMagic
   std::uint32_t layout;       // kLayoutVersion, in the machine's byte order: a foreign order mismatches
   FileKind kind;
   std::uint64_t size;                  // bytes of the file
   std::uint32_t persist;               // 1: outlives the world's last process
-  std::atomic<std::uint32_t> retired;  // not 0: a Retired; whoever has it mapped looks for a newer one
+  std::atomic<std::uint32_t> retired;  // not 0: a Retired; its users look for a newer file
   std::array<char, 40> boot;           // boot id, not terminated; stamps of another boot mean nothing
-  std::uint64_t time_namespace;        // nor do those of another time namespace, whose clocks differ
+  std::uint64_t time_namespace;        // nor do those of another time namespace: its clocks differ
   std::uint32_t mode;                  // permission bits it was created with; more than these is refused
   std::uint32_t reserved;              // 0
   std::uint64_t inode;                 // the file's own: a copy of it has another one
@@ -62,8 +62,8 @@ struct FileHeader {
 static_assert(sizeof(FileHeader) == 112 && offsetof(FileHeader, world) == 96);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
-/// How users of a lost mapping of such a file notice. Of a dictionary, all of them. Of the table only its own:
-/// newcomers would make another table beside those who still have this one.
+/// How users of a lost mapping of such a file notice: of a dictionary, all of them; of the table, only this process, as
+/// newcomers would make another table beside its other users.
 inline platform::LossMark loss_mark(FileKind kind) noexcept {
   return {.offset = offsetof(FileHeader, retired), .bits = kRetiredByDamage, .for_all = kind == FileKind::dictionary};
 }
@@ -78,9 +78,9 @@ struct OpenedFile {
 
 /// Opens `name` and refuses, with a sentence naming found and expected, what is not a regular file of the directory's
 /// owner with one link, no more permissions than it was created with, of `kind`, kLayoutVersion, and of the size its
-/// header says. not_found when there is none. A file of another version of this library that nobody uses is retired
-/// here and reported as not_found; one that lost its name meanwhile is not_found too. Whether its content still counts
-/// is for world/file_use.h to say.
+/// header says. not_found when there is none. A file of another version of this library that is not in use is
+/// retired here and reported as not_found; one that lost its name meanwhile is not_found too. world/file_use.h decides
+/// whether its content still counts.
 Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind);
 
 struct NewFile {
@@ -89,7 +89,7 @@ struct NewFile {
   bool persist;
   std::uint32_t mode;  // exact permission bits, whatever the umask
   WorldId world{};     // of a dictionary; a process table gets one of its own
-  /// Called with the inode before the file gets its name, which it does not get unless this succeeds. May be empty.
+  /// Called with the inode before the file gets its name; it gets none if this fails. May be empty.
   std::function<Status(std::uint64_t inode)> before_naming{};
 };
 
@@ -107,7 +107,7 @@ Expected<platform::Mapping> map_world_file(const OpenedFile& file);
 /// is none. Two processes that retire the same name at once cannot remove the file that a third one makes in between.
 Status retire_world_file(const RuntimeDirectory& directory, const std::string& name);
 
-/// The same for the file that was opened, if it still has the name. What is there afterwards is another one, or none.
+/// The same for the opened file, if it still has the name. Afterwards the name has another file, or none.
 Status retire_opened_file(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file,
                           std::uint64_t patience_ns = DirectoryLock::kPatienceNs);
 
