@@ -1,4 +1,4 @@
--- A lock that waits without stopping anybody else: lua-resty-lock for any LuaJIT process. Manual: docs/resty.lock.md.
+-- A lock that stops only the caller while it waits: lua-resty-lock for any LuaJIT process. Manual: docs/resty.lock.md.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"

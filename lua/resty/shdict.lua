@@ -317,8 +317,8 @@ function _M.remove(name)
 end
 
 
--- shdict.shared.NAME: nil for a dictionary that does not exist, as in ngx.shared. Any other failure raises, because
--- nobody looks for the reason of a nil.
+-- shdict.shared.NAME: nil for a dictionary that does not exist, as in ngx.shared. Any other failure raises: a nil hides
+-- its reason.
 _M.shared = setmetatable(shared, {
     __index = function (_, name)
         if type(name) ~= "string" then

@@ -16,8 +16,8 @@ for _, part in ipairs {
 end
 
 
--- Keeps the process alive when somebody cuts a dictionary's file short: holdfast_guard_sigbus in holdfast.h. For hosts
--- that want it, as nginx in init_by_lua; `holdfast run` has it. True, or nil and a sentence.
+-- Keeps the process alive when a dictionary's file is cut short: holdfast_guard_sigbus in holdfast.h. For hosts that
+-- want it, as nginx in init_by_lua; `holdfast run` has it. True, or nil and a sentence.
 function _M.guard_sigbus()
     local code = library.C.holdfast_guard_sigbus()
     if code ~= _M.OK then

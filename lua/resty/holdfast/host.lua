@@ -1,19 +1,19 @@
--- Who lets others run while the caller waits. A host is a table:
+-- The host of the caller: lets others run while the caller waits. A host is a table:
 --
 --   name            what error messages call it
 --   now()           seconds of a clock that never jumps
 --   sleep(s)        waits s seconds; only the calling coroutine, if there are others
 --   is_yieldable()  whether the calling coroutine may wait here; if not, false, the reason, and whether that is to be
---                   raised as an error. A host of ours that gives no reason has nothing to do with the caller
+--                   raised as an error. Without a reason the caller is not a host's of ours
 --   wait(w, s)      waits at most s seconds for the wake-up of the parker's waiter w:
 --                   true, or nil, "timeout"; may return early, because a wake-up is only a hint. nil and another reason
---                   ends the wait of the caller, who gets that reason
+--                   ends the wait, and the caller gets that reason
 --   wait_fd(fd, s)  waits at most s seconds for a descriptor to become readable, only the calling coroutine; may
 --                   return early
---   job_runner()        of ours only: who renews the locks that the calling coroutine takes
+--   job_runner()    of ours only: the job runner for locks of the calling coroutine
 --
--- A host given to set_host needs only name and sleep. With wait or wait_fd it hears of wake-ups at once; without them
--- it looks for them from time to time.
+-- set_host needs only name and sleep. A host with wait or wait_fd hears of wake-ups at once; others look for them from
+-- time to time.
 
 local core = require "resty.holdfast.core"
 local none = require "resty.holdfast.host.none"
@@ -27,14 +27,14 @@ local _M = {}
 
 local in_nginx = require("resty.holdfast.host.nginx_here").is_nginx
 
--- In a thread of Neovim's there is no vim.wait(): there the thread waits.
+-- A thread of Neovim has no vim.wait(): there the thread waits.
 local vim = rawget(_G, "vim")
 local in_neovim = type(vim) == "table" and (vim.uv or vim.loop) and vim.wait and vim.schedule and vim.in_fast_event
 
--- Asked in this order, at each wait, whether the calling coroutine is one of theirs. The last one always says yes. A
--- library that the program has not loaded runs nothing. nginx and Neovim run all there is in their processes; the
--- scheduler and cqueues know their coroutines, and only the scheduler a task that runs inside one of cqueues'; of the
--- others any coroutine may be one.
+-- Asked in this order, at each wait, whether the calling coroutine is theirs; the last one always says yes. A library
+-- that the program has not loaded runs nothing. nginx and Neovim run everything in their processes. The scheduler and
+-- cqueues know their coroutines, and only the scheduler knows a task that runs inside a coroutine of cqueues. For the
+-- others any coroutine may be theirs.
 local DETECTED = {
     { host = in_nginx and require "resty.holdfast.host.nginx" },
     { host = require "resty.holdfast.host.scheduler" },
@@ -45,7 +45,7 @@ local DETECTED = {
     { host = none },
 }
 
--- A host that can only sleep, or gets no descriptor, looks for wake-ups this often.
+-- How often a host without wait, and without a descriptor, looks for wake-ups.
 local LOOK_EVERY = 0.005
 
 local explicit
@@ -58,8 +58,8 @@ if in_nginx then
 end
 
 
--- The host of an entry, if the program has it. nil and the reason when its adapter cannot be read, as in a process that
--- has no descriptors left; the next wait tries again.
+-- The host of an entry, if the program has it. nil and the reason if its adapter cannot be read, as without free
+-- descriptors; the next wait tries again.
 local function host_of(entry)
     if not entry.host and entry.library and loaded[entry.library] then
         local ok, host = pcall(require, entry.adapter)
@@ -75,7 +75,7 @@ local function host_of(entry)
 end
 
 
--- Now, if the program has loaded them already: later the files may not be readable any more.
+-- Loads adapters now where it can: later the files may not be readable any more.
 for _, entry in ipairs(DETECTED) do
     host_of(entry)
 end
@@ -96,8 +96,8 @@ local function refuse(host, why, to_be_raised, block)
 end
 
 
--- The host of the caller. Where it may not wait: with `block` the one that blocks the process, otherwise nil and the
--- reason, or an error, as its host wants it.
+-- The host of the caller. Where the caller may not wait: with `block` the one that blocks the process, otherwise nil
+-- and the reason, or an error, as its host wants it.
 function _M.current(block)
     if explicit then
         local ok, why, to_be_raised = explicit.is_yieldable()
@@ -125,8 +125,7 @@ function _M.current(block)
 end
 
 
--- Who renews the locks that the caller takes (lock/renewal.lua says what that is); nil where nobody does. The scheduler
--- and nginx are not asked.
+-- The job runner for the caller's locks (lock/renewal.lua); nil without one. The scheduler and nginx are not asked.
 function _M.job_runner()
     if explicit then
         return explicit.job_runner()
@@ -147,7 +146,7 @@ local function wake(listener)
 end
 
 
--- A wait made of another way to wait, which need not notice the wake-up.
+-- Makes a wait of a doze that need not notice the wake-up.
 local function derived_wait(doze)
     return function (waiter, seconds)
         local listener = { wake = wake, woken = false }
@@ -187,19 +186,19 @@ local function clock_of(host)
 end
 
 
-local function nobody()
+local function no_runner()
     return nil
 end
 
 
--- A host that the program has made renews nothing.
+-- A host of the program's own renews nothing.
 local function runner_of(host)
     for _, entry in ipairs(DETECTED) do
         if host_of(entry) == host then
-            return host.job_runner or nobody
+            return host.job_runner or no_runner
         end
     end
-    return nobody
+    return no_runner
 end
 
 
@@ -211,7 +210,7 @@ local function check_function(host, field, required)
 end
 
 
--- From now on this host is everybody's; nil goes back to looking for it.
+-- Makes this the host of all callers; nil goes back to detection.
 function _M.set_host(host)
     if host == nil then
         explicit = nil

@@ -1,9 +1,9 @@
 -- Tasks: coroutines of one process that wait without stopping each other. Manual: docs/resty.holdfast.scheduler.md.
 --
--- A task is in one of these places, and nowhere else: running (`current`), in the ready queue, or waiting. A waiting
--- task is in the timers (sleep, wait with a limit), among the parker's listeners (wait), in the list of another task
--- that it joins, or in `stop_watchers`. Whatever comes first calls wake, which takes it out of the timers; the others
--- are left by the task itself when it runs again.
+-- A task is in exactly one place: running (`current`), in the run queue, or waiting. A waiting task is in the timers
+-- (sleep, wait with a limit), among the parker's listeners (wait), among another task's joiners (join), or in
+-- `stop_watchers`. The first event calls wake, which takes the task out of the timers; the task itself leaves the other
+-- lists when it runs again.
 
 local background_jobs = require "resty.holdfast.tasks.background_jobs"
 local core = require "resty.holdfast.core"
@@ -38,11 +38,11 @@ local _M = {}
 local Task = {}
 Task.__index = Task
 
--- What a task that waits yields; any other yield only lets the others run.
+-- What a waiting task yields; any other yield only lets the others run.
 local WAITING = {}
 -- The cause of the wait of a task in `stop_watchers`.
 local STOP = {}
--- What a task is ended with by cancel().
+-- The error that ends a cancelled task.
 local CANCELLED = "cancelled"
 
 local current
@@ -69,17 +69,17 @@ function Task.wake(task)
 end
 
 
--- The task that calls this, if it may wait. Not so in a coroutine that a task runs for itself, nor where Lua was called
--- from C (a callback of table.sort, the main chunk of a module in require): a yield would go astray there.
+-- The calling task, if it may wait. It may not in a coroutine that it runs for itself, nor where Lua was called from C
+-- (a callback of table.sort, the main chunk of a module in require): the yield would go astray.
 local function waiting_task()
     local task = current
     return task and co_running() == task.co and co_isyieldable() and task or nil
 end
 
 
--- Lets the others run until somebody calls task:wake() or the deadline comes. Whether it was the former. One that is
--- cancelled already does not wait. go_on() has to follow. `cause` is what the task waits for besides. An error of a
--- hook may leave the task in a list of before; what is found in a list is compared with it.
+-- Lets the others run until task:wake() or the deadline; whether the task was woken. A cancelled task does not wait.
+-- The caller must call go_on() next. `cause`: what else the task waits for. An error of a hook may leave the task in an
+-- old list, so tasks in a list are compared with it.
 local function suspend(task, deadline, cause)
     if task.cancelled then
         return false
@@ -95,7 +95,8 @@ local function suspend(task, deadline, cause)
 end
 
 
--- After a wait, when nothing of it is left: the end of a task that was cancelled meanwhile. It unwinds as any error.
+-- Ends the task if it was cancelled meanwhile, by an error like any other. Call it after a wait, when nothing of the
+-- wait is left.
 local function go_on(task)
     if task.cancelled then
         task.cancelled = false
@@ -119,8 +120,8 @@ local function call_on_error(task, message)
 end
 
 
--- What comes before the count is done again when an error has cut it off. Nothing of the user's runs until the task has
--- ended and whoever joins it is woken: on_error, and __tostring of the error.
+-- An error may cut this off: what precedes the count is then done again. Code of the user (on_error, __tostring of the
+-- error) runs after the task has ended and its joiners are woken.
 local function finish(task, ok, ...)
     local count = select("#", ...)
     if ok and count > MOST_VALUES then
@@ -159,7 +160,7 @@ local function finish(task, ok, ...)
 end
 
 
--- What is to be done with a task after coroutine.resume.
+-- Handles what coroutine.resume returned.
 local function resumed(task, ok, ...)
     current = nil
     task_ids.current = task_ids.outside
@@ -207,7 +208,7 @@ local function run_due(time)
 end
 
 
--- Does what is due. How long nothing will happen, unless a waiter is woken.
+-- Runs what is due. The seconds until something is due next, unless a waiter is woken.
 local function idle_time()
     local idle = INFINITY
     local deadline = min(next_job(), next_timer())
@@ -223,7 +224,7 @@ local function idle_time()
 end
 
 
--- A worker of `holdfast run` that is told to finish stops its scheduler; the signal that comes with it ends the sleep.
+-- Stops the scheduler when the worker of `holdfast run` is told to finish; the signal ends the sleep.
 local function is_stopping()
     if not stopping and exiting() then
         _M.stop()
@@ -232,7 +233,7 @@ local function is_stopping()
 end
 
 
--- After the sleep come those who were woken, and before them nothing: each step in between is a part of a wake-up.
+-- Tasks that a wake-up concerns run right after the sleep: each step in between adds to the latency.
 local function loop(is_over)
     background_jobs.looping = true
     while not is_over() do
@@ -252,7 +253,7 @@ local function loop(is_over)
 end
 
 
--- The error may be one of a hook. What it has met between the scheduler and a task is the task's error as well.
+-- The error may be a hook's: the task of the interrupted turn fails with it.
 local function loop_until(is_over)
     local ok, err = pcall(loop, is_over)
     background_jobs.looping = false
@@ -285,7 +286,7 @@ end
 _M.now = now
 
 
--- A new task. It begins in the next turn of run().
+-- A new task, which begins in the next turn of run().
 function _M.spawn(fn, ...)
     if type(fn) ~= "function" then
         error("bad function to spawn: function expected, got " .. type(fn), 2)
@@ -373,7 +374,7 @@ function _M.wait_fd(fd, mode, timeout)
 end
 
 
--- Waits until the parker's waiter is woken, at most `seconds`. For host/scheduler.lua: the caller is a task.
+-- Waits until the parker's waiter is woken, at most `seconds`. For host/scheduler.lua; the caller is a task.
 function _M.wait(waiter, seconds)
     local task = waiting_task()
     listen(waiter, task)
@@ -434,19 +435,19 @@ function _M.stopping(seconds)
 end
 
 
--- Called with the task and its error with traceback; to be replaced by whoever wants to log elsewhere. Without a task,
--- the message says what has failed.
+-- Called with the task and its error with traceback; a program may replace it to log elsewhere. Without a task the
+-- message says what has failed.
 function _M.on_error(task, message)
     io.stderr:write("holdfast: ", task and "a task failed: " or "", message, "\n")
 end
 
 
--- Hands it to on_error. For other modules, whose callbacks may fail.
+-- For other modules with callbacks that may fail.
 _M.report = call_on_error
 
 
--- Ends a task where it waits, or will wait next, by an error: what releases locks on its way out runs. One that has not
--- begun never does. Whether there was something to end.
+-- Ends a task by an error where it waits now or next: its cleanup releases locks. A task that has not begun never does.
+-- Whether there was something to end.
 function _M.cancel(task)
     join.check_receiver(task, "cancel", "scheduler.cancel(task)")
     if not task.co then
@@ -465,7 +466,7 @@ join.add_methods(Task, { waiting_task = waiting_task, suspend = suspend, go_on =
                             now = now })
 
 
--- nginx runs light threads of its own, and a loop inside one of them would stop the worker.
+-- nginx runs its own light threads; a loop inside one of them would stop the worker.
 if require("resty.holdfast.host.nginx_here").is_nginx then
     for name, instead in pairs { spawn = "ngx.thread.spawn", run = "ngx.thread.wait", sleep = "ngx.sleep",
                                  stopping = "ngx.worker.exiting", wait_fd = "cosockets" } do

@@ -1,5 +1,5 @@
--- Dictionaries of holdfast in nginx's table of them, so that what walks ngx.shared (exporters, status pages) sees them.
--- Manual: docs/resty.shdict.md.
+-- Puts dictionaries of holdfast into ngx.shared, for code that walks it (exporters, status pages). Manual:
+-- docs/resty.shdict.md.
 
 local quote = require("resty.holdfast.core").quote
 local shdict = require "resty.shdict"
@@ -20,8 +20,8 @@ local function install(zones, name)
 end
 
 
--- From now on ngx.shared has the dictionaries of these names, in place of zones that are so called; without a name all
--- that this Lua state has opened so far. true; nil and the reason at the first that cannot be had.
+-- Installs the dictionaries of these names in ngx.shared, in place of zones of the same names; without a name all that
+-- this Lua state has opened. true; nil and the reason at the first failure.
 function _M.install(...)
     local ngx = rawget(_G, "ngx")
     local zones = type(ngx) == "table" and ngx.shared

@@ -1,5 +1,5 @@
--- Which worker of `holdfast run` this is, and whether it is asked to end.
--- In any other process: worker 0 of 1, never asked to.
+-- The number of this worker of `holdfast run`, and whether it is asked to end. In any other process: worker 0 of 1,
+-- never asked.
 
 local getenv = require("resty.holdfast.ffi.environment").get
 
@@ -19,7 +19,7 @@ local number = whole_number("HOLDFAST_WORKER", 0)
 local workers = whole_number("HOLDFAST_WORKERS", 1)
 
 
--- Number of this worker, 0 to count() - 1. A worker that replaces another has its number.
+-- The number of this worker, 0 to count() - 1. A replacement has the number of the worker it replaces.
 function _M.id()
     return number
 end
@@ -31,8 +31,8 @@ function _M.count()
 end
 
 
--- Whether the worker was told to finish (QUIT or HUP to the master). Ends no sleep: loops ask between their steps.
--- The command preloads resty.holdfast.channel; without the command nobody could ask.
+-- Whether the worker was told to finish (QUIT or HUP to the master). Ends no sleep: loops ask between their steps. The
+-- command preloads resty.holdfast.channel; without the command nothing asks.
 if preload["resty.holdfast.channel"] then
     _M.exiting = require("resty.holdfast.channel").exiting
 else

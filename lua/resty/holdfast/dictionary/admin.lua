@@ -1,4 +1,4 @@
--- The methods that concern a dictionary as a whole.
+-- The methods for a dictionary as a whole.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
@@ -30,7 +30,7 @@ function methods.flush_all(zone)
 end
 
 
--- How many at most. The line to blame is the one that called the method.
+-- Reads how many at most. The line to blame is the method's caller.
 local function read_max(max_count, default)
     if max_count == nil then
         return default
@@ -52,7 +52,7 @@ function methods.flush_expired(zone, max_count)
 end
 
 
--- The keys that a call has packed into the frame, which is left; nil and the reason.
+-- The keys in the frame, which is left; nil and the reason.
 local function keys_in(frame, code)
     local keys = code == OK and unpack_keys(frame)
     leave()

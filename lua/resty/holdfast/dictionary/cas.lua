@@ -17,7 +17,7 @@ local OK, STRING, TABLE = core.OK, core.STRING, core.TABLE
 local methods = {}
 
 
--- A value to hand over and the memory for its bytes. The bytes are copied: a pointer into a string of Lua would not
+-- A value for the library with memory for its bytes. The bytes are copied: a pointer into a string of Lua would not
 -- keep it alive.
 local function new_slot()
     local slot = { value = ffi_new("holdfast_value"), bytes = ffi_new("char[?]", 256), capacity = 256 }
@@ -26,7 +26,7 @@ local function new_slot()
 end
 
 
--- The two of a frame.
+-- The two slots of a frame.
 local function slots_of(frame)
     local expected, desired = frame.expected, frame.desired
     if not expected then
@@ -50,7 +50,7 @@ local function put_bytes(slot, kind, bytes)
 end
 
 
--- False when the value is of a type that no dictionary stores without more ado.
+-- Puts a single value; false for other types.
 local function put(slot, value)
     local kind, bytes, _, number = scalar(value)
     if kind == STRING then
@@ -63,7 +63,7 @@ local function put(slot, value)
 end
 
 
--- As in the other methods, a new value that cannot be stored is no error to raise.
+-- Puts the new value. As in the other methods, a value that cannot be stored raises no error.
 local function put_desired(desired, zone, value)
     if put(desired, value) then
         return true
@@ -80,7 +80,7 @@ local function put_desired(desired, zone, value)
 end
 
 
--- nil and the reason when there is something wrong with a value; else the code and forcible.
+-- The code and forcible; nil and the reason for a bad value.
 local function swap(frame, zone, handle, key, old, new, exptime, flags)
     local expected, desired = slots_of(frame)
     if not put(expected, old) then

@@ -1,5 +1,5 @@
--- The arguments of a dictionary's methods. What raises is called by a method itself (or by a function that the method
--- tail-calls): the line to blame is the one that called the method.
+-- Checks of the arguments of a dictionary's methods. The method itself calls them (or a function that it tail-calls):
+-- they blame the method's caller.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -13,9 +13,9 @@ local KEY_MAX = core.KEY_MAX
 
 local handle_type = ffi.typeof("holdfast_dict *")
 
--- From here on a number may stand for several whole ones.
+-- From here on a number stands for several whole ones.
 local FIRST_INEXACT = 2 ^ 53
--- What the processor makes of a number that is none or too large for an integer of 32 bits.
+-- The processor's conversion of a number that is none, or too large for 32 bits.
 local NO_INTEGER = 2 ^ 31
 
 local _M = {}
@@ -37,8 +37,8 @@ function _M.check_zone(zone, method)
 end
 
 
--- The C handle of a dictionary, and a key of it as the library takes it; nil and the reason for what is no key. Most
--- keys are strings: one call checks both.
+-- The C handle of a dictionary and the key as the library takes it; nil and the reason for a bad key. Most keys are
+-- strings: one call checks both.
 function _M.locate(zone, key, method)
     local handle = type(zone) == "table" and zone[1]
     if not ffi_istype(handle_type, handle) then
@@ -56,7 +56,7 @@ function _M.locate(zone, key, method)
 end
 
 
--- A single value as the library takes it: type, bytes, their number, and a number. Nothing for any other.
+-- A single value as the library takes it: type, bytes, their number, and a number. Nothing for other types.
 function _M.scalar(value)
     local kind = type(value)
     if kind == "string" then
@@ -71,9 +71,9 @@ function _M.scalar(value)
 end
 
 
--- Times and counts that are no plain numbers, as ngx.shared takes them. What it does not take either is nil.
+-- Times and counts that ngx.shared accepts although they are no plain numbers; nil for what it refuses.
 
--- A time that has no end, or is none, is no limit.
+-- An endless time, or NaN, is no limit.
 function _M.loose_duration(given)
     if type(given) == "cdata" then
         given = tonumber(given)
@@ -85,7 +85,7 @@ function _M.loose_duration(given)
 end
 
 
--- As the low 32 bits of a C integer.
+-- Flags: the low 32 bits of a C integer.
 function _M.loose_flags(given)
     if given == true then
         return 1
@@ -100,7 +100,7 @@ function _M.loose_flags(given)
 end
 
 
--- How many at most; 0 is all.
+-- A count, 0 for all.
 function _M.loose_count(given)
     given = type(given) ~= "cdata" and tonumber(given) or nil
     if not given then
@@ -115,7 +115,7 @@ function _M.is_whole(number)
 end
 
 
--- For what has rules of its own; `accepted` says them. `level`: of the line to blame, if a method does not call this
+-- Raises for an argument; `accepted` says its rule. `level`: of the line to blame, if a method does not call this
 -- itself.
 function _M.bad_argument(name, accepted, given, level)
     error('bad "' .. name .. '" argument: ' .. accepted .. " expected, got " .. describe(given), level or 3)

@@ -1,4 +1,4 @@
--- Who holds what is under a key, be it a lock or permits, and how many wait for it.
+-- Methods for the holders of a key, a lock or permits, and for its waiters.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local lock_info = require "resty.holdfast.lock.lock_info"

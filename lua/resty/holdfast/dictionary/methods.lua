@@ -1,5 +1,5 @@
--- What all dictionaries share: one metatable that holds the methods and is its own __index, as with ngx.shared.DICT;
--- clients patch it. Manual: docs/resty.shdict.md.
+-- The metatable of all dictionaries, with their methods. It is its own __index, as for ngx.shared.DICT; clients patch
+-- it. Manual: docs/resty.shdict.md.
 
 local ipairs = ipairs
 local pairs = pairs

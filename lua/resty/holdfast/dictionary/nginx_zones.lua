@@ -1,4 +1,4 @@
--- What nginx.conf declares by lua_shared_dict: which dictionary a lock gets that is asked for by such a name.
+-- The zones that nginx.conf declares by lua_shared_dict, for a lock that names one.
 
 local quote = require("resty.holdfast.core").quote
 
@@ -17,36 +17,36 @@ local function index(from, name)
 end
 
 
--- What stands in for nginx may raise for what it does not have.
+-- A stand-in for nginx may raise for a missing field.
 local function field(from, name)
     local known, value = pcall(index, from, name)
     return known and value or nil
 end
 
 
--- What ngx.shared has under the name, if this is nginx and there is something.
+-- The zone of ngx.shared under the name, if this is nginx.
 function _M.find(name)
     local zones = type(ngx) == "table" and field(ngx, "shared")
     return type(zones) == "table" and field(zones, name) or nil
 end
 
 
--- Bytes that are declared for it. The smallest with which nginx starts, 12k, is our smallest, too. lua-resty-core gives
--- it that method; what stands in for a dictionary may have none, or one that knows nothing.
+-- The declared bytes of a zone. nginx's smallest size, 12k, is ours, too. lua-resty-core provides the method; a
+-- stand-in may lack it, or return nothing.
 function _M.size(zone)
     local known, bytes = pcall(function () return zone:capacity() end)
     return known and type(bytes) == "number" and bytes > 0 and bytes or DEFAULT_SIZE
 end
 
 
--- Whether this is init_by_lua, which runs before nginx has forked its workers, and often as another user than they.
+-- Whether this is init_by_lua, before nginx forks its workers, often as another user than theirs.
 function _M.before_workers()
     local get_phase = field(ngx, "get_phase")
     return type(get_phase) == "function" and get_phase() == "init"
 end
 
 
--- A changed size counts only when the dictionary is made, which is worth a line in the log.
+-- Logs a changed size, which counts only when the dictionary is made.
 function _M.compare_sizes(name, declared, found)
     local log, level = field(ngx, "log"), field(ngx, "WARN")
     if type(log) == "function" and level and found ~= declared and found ~= declared + -declared % PAGE then

@@ -1,7 +1,7 @@
 -- Tables as values: the bytes that LuaJIT's string.buffer makes of them, and back.
 --
--- The decoder believes what the bytes say of a table's length: ten of them are enough to have it ask for gigabytes. As
--- no other process is to be trusted that far, bytes are checked before.
+-- The decoder believes the lengths in the bytes: ten bytes can make it ask for gigabytes. Other processes are not
+-- trusted that far, so bytes are checked first.
 
 local bit = require "bit"
 local core = require "resty.holdfast.core"
@@ -25,10 +25,9 @@ local _M = {}
 _M.missing = not known and "tables as values need LuaJIT's string.buffer, which this LuaJIT does not have" or nil
 
 
--- pcall of fn, but never in compiled code. What string.buffer raises there is written over the frames of the callers,
--- and LuaJIT crashes as it returns to them, that of August 2026 still; its issue 1034 is of the same kind. What calls
--- this is compiled up to gsub, which never is, and again after it. A finaliser may call it inside of itself: therefore
--- a place for each frame.
+-- pcall of fn, never in compiled code: string.buffer's errors there overwrite the frames of the callers, and LuaJIT
+-- crashes on return (still in August 2026; issue 1034 is of the same kind). The caller is compiled up to gsub, which
+-- never is, and again after it. A finaliser may call this inside of itself: hence a place for each frame.
 local function pcall_uncompiled(fn)
     local places = {}
 
@@ -59,7 +58,7 @@ local encode = known and pcall_uncompiled(buffer.encode)
 local decode = known and pcall_uncompiled(buffer.decode)
 
 
--- The format is in LuaJIT's documentation of string.buffer. An object is a tag and what belongs to it.
+-- LuaJIT documents the format under string.buffer. An object is a tag and its data.
 local NULL_TAG = 0x03  -- and smaller: nil, false, true; the tag is all
 local EMPTY_TABLE_TAG = 0x08
 local FIRST_TABLE_TAG, LAST_TABLE_TAG = 0x09, 0x0d
@@ -99,7 +98,7 @@ local function read_header(data, tag, at, size)
 end
 
 
--- Whether the bytes are those of one object, none of whose parts says that it has more parts than there are bytes for.
+-- Whether the bytes are one object, and no part of it claims more parts than bytes remain.
 local function is_sound(data, size)
     local at, missing = 0, 1  -- missing: objects, of a byte at least
     while missing > 0 and missing <= size - at do
@@ -127,7 +126,7 @@ local function is_sound(data, size)
 end
 
 
--- The table's bytes; nil and the reason when something in it has none (a function, a userdata, itself).
+-- The table's bytes; nil and the reason if part of it has none (a function, a userdata, itself).
 function _M.encode(value)
     local encoded, bytes = encode(value)
     if not encoded then
@@ -142,7 +141,7 @@ function _M.encode(value)
 end
 
 
--- The table that the bytes are; nil and the reason when they are not those of a table.
+-- The table of the bytes; nil and the reason if they are not a table's.
 function _M.decode(bytes)
     if not is_sound(ffi_cast(bytes_type, bytes), #bytes) then
         return nil, "bad bytes of a table: they are not what string.buffer makes"

@@ -108,7 +108,7 @@ function methods.delete(zone, key)
 end
 
 
--- What the library wrote to a frame's value; nil and the reason if it cannot be read.
+-- The value in a frame; nil and the reason if it cannot be read.
 local function read_value(zone, value)
     local value_type = value.type
     if value_type == STRING then
@@ -124,7 +124,7 @@ local function read_value(zone, value)
 end
 
 
--- Reads into the frame. No tail calls: those of C functions are not compiled.
+-- Reads a value into the frame. No tail calls: those of C functions are not compiled.
 local function read(handle, key, frame, stale)
     local code
     if stale then
@@ -136,7 +136,7 @@ local function read(handle, key, frame, stale)
 end
 
 
--- A value that was longer than the buffer is read again. It may have grown once more, or gone, since.
+-- Reads a value again that is longer than the buffer. It may have grown once more, or gone, since.
 local function read_long(handle, key, frame, stale)
     local code
     repeat
@@ -147,7 +147,7 @@ local function read_long(handle, key, frame, stale)
 end
 
 
--- get and get_stale, which say of a value whether it has expired.
+-- get and get_stale; `stale` values come with whether they have expired.
 local function getter(method, stale)
     return function (zone, key)
         local handle
@@ -252,7 +252,7 @@ end
 
 function methods.expire(zone, key, exptime)
     if not is_duration(exptime) then
-        -- As in the original, which takes a negative one for none.
+        -- As in the original, a negative time is none.
         local seconds = tonumber(exptime) or bad_duration("exptime", exptime)
         exptime = loose_duration(seconds) or 0
     end

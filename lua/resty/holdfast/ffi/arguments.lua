@@ -1,4 +1,4 @@
--- What callers give: keys and times that are acceptable, and how messages name what is not.
+-- Checks of keys and times, and how messages name unacceptable values.
 
 local KEY_MAX = require("resty.holdfast.ffi.constants").KEY_MAX
 
@@ -11,7 +11,7 @@ local INFINITY = math.huge
 local _M = {}
 
 
--- Whether this is a number of seconds that has an end: NaN and negative numbers are none.
+-- Whether this is a finite number of seconds, 0 or more.
 function _M.is_duration(seconds)
     return type(seconds) == "number" and seconds >= 0 and seconds < INFINITY
 end
@@ -22,14 +22,14 @@ local function escape(bytes)
 end
 
 
--- A text in quotes, for messages and logs: control characters, those of UTF-8 too, as \xXX.
+-- A text in quotes, for messages and logs: control characters, also those of UTF-8, as \xXX.
 local function quote(text)
     return '"' .. text:gsub("[%c%z]", escape):gsub("\194[\128-\159]", escape) .. '"'
 end
 _M.quote = quote
 
 
--- How an error message names a value that is not acceptable.
+-- How an error message names an unacceptable value.
 function _M.describe(given)
     if type(given) == "number" then
         return tostring(given)
@@ -41,8 +41,8 @@ function _M.describe(given)
 end
 
 
--- tostring of anything else gives an address, which means nothing to another process. It gives whatever a __tostring
--- returns; what is no string is no key.
+-- Converts numbers, booleans, cdata numbers and objects with __tostring. tostring of anything else is an address, which
+-- means nothing to another process.
 local function convert_key(key)
     local kind = type(key)
     if kind == "number" or kind == "boolean" then

@@ -1,5 +1,4 @@
--- What LuaJIT has to know of holdfast.h: the only declarations of libholdfast, and of the calls of libc that go with
--- it.
+-- The only declarations of libholdfast, and of the functions of libc used with it. After holdfast.h.
 
 local ffi = require "ffi"
 
@@ -163,7 +162,7 @@ int holdfast_ppoll(struct holdfast_pollfd *set, unsigned long count, const struc
 extern volatile uintptr_t holdfast_nginx_msec[1] __asm__("ngx_current_msec");
 ]]
 
--- A second load of this file in one Lua state (package.loaded cleared) finds the types there.
+-- A second load in one Lua state (package.loaded cleared) finds the types declared.
 if not pcall(ffi.typeof, "holdfast_lease") then
     ffi.cdef(DECLARATIONS)
 end

@@ -1,5 +1,5 @@
--- The environment, which counts for nothing in a process with rights that its caller does not have (set-uid, set-gid,
--- file capabilities): os.getenv would let the caller choose the library that is loaded there.
+-- The environment, ignored in a process with more rights than its caller (set-uid, set-gid, file capabilities):
+-- os.getenv would let the caller choose the library.
 
 local ffi = require "ffi"
 
@@ -8,7 +8,7 @@ local pcall = pcall
 
 local _M = {}
 
--- Under a name of our own, which no other declaration contradicts. It is there already when this file is loaded twice.
+-- Our own name contradicts no other declaration. A second load of this file finds it declared.
 pcall(ffi.cdef, 'char *holdfast_getenv(const char *name) __asm__("secure_getenv");')
 
 

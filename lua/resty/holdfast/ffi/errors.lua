@@ -1,4 +1,4 @@
--- What went wrong, in words: the strings that callers compare, and the sentences of the library.
+-- Errors in words: strings that callers compare, and sentences of the library.
 
 local constants = require "resty.holdfast.ffi.constants"
 local ffi = require "ffi"
@@ -22,7 +22,7 @@ end
 _M.sentence = sentence
 
 
--- Strings that callers compare. A value that can never fit is "no memory" in ngx.shared, too.
+-- Strings that callers compare. For a value that can never fit ngx.shared says "no memory", too.
 local TEXTS = {
     [constants.NOT_FOUND] = "not found",
     [constants.EXISTS] = "exists",

@@ -20,7 +20,7 @@ local function readable(path)
 end
 
 
--- Raises unless the library is one for these Lua files.
+-- Raises unless the library fits these Lua files.
 local function check_abi(library, path)
     local known, abi = pcall(function ()
         return tonumber(library.holdfast_abi())
@@ -43,20 +43,20 @@ local function load_named(path)
 end
 
 
--- The files that package.cpath has for libholdfast. A template without "?" (…/loadall.so) is of no use.
+-- Adds libholdfast's places in package.cpath. A template without "?" (…/loadall.so) is of no use.
 local function add_templates(found)
     for template in package.cpath:gmatch("[^;]+") do
         if template:find("?", 1, true) then
             local name = template:gsub("?", "libholdfast")
-            -- The dynamic loader takes a name without a slash as one to look up in the system's folders.
+            -- The dynamic loader looks up a name without a slash in the system's folders.
             found[#found + 1] = name:find("/", 1, true) and name or "./" .. name
         end
     end
 end
 
 
--- Where the library lies beside these Lua files, in an installation or a checkout: LUA_PATH alone is enough to find it.
--- The source's name is missing from files that were compiled and stripped.
+-- Adds the library's place beside these Lua files, in an installation or a checkout: LUA_PATH alone is enough to find
+-- it. Compiled and stripped files have no source name.
 local function add_neighbours(found)
     local folder = getinfo and getinfo(1, "S").source:match("^@(.*)resty/holdfast/ffi/library%.lua$")
     local prefix = folder and folder:match("^(.*)share/lua/5%.1/$")
@@ -116,8 +116,8 @@ end
 local C, path = load_library()
 
 
--- An interpreter has one name, whatever it runs. The process tells others the name of its script instead, unless the
--- program has named itself. nginx and Neovim are programs of their own.
+-- Names the process after its script, unless the program has named itself: the interpreter's name is the same for all.
+-- nginx and Neovim are programs of their own.
 local function name_program()
     local script = not (rawget(_G, "ngx") or rawget(_G, "vim")) and rawget(_G, "arg")
     script = type(script) == "table" and rawget(script, 0)

@@ -1,4 +1,4 @@
--- Scratch memory: what calls to the library write to.
+-- Scratch memory for the results of calls to the library.
 
 local ffi = require "ffi"
 
@@ -9,11 +9,10 @@ local tonumber = tonumber
 
 local _M = {}
 
--- A frame is what one call to the library writes to. A finaliser may run wherever Lua makes something, so also between
--- such a call and the reading of what it wrote, and may make calls of its own: they have frames of their own. There are
--- more than can be in use at once: two of a call that makes a table, two of a finaliser in it, and two of a hook in
--- each. They are used in turns, so that what is raised between `enter` and `leave`, for want of stack or memory, costs
--- none.
+-- A frame takes the results of one call. A finaliser may run wherever Lua allocates, also between a call and the
+-- reading of its results, and may make calls: those have their own frames. There are more frames than can be in use at
+-- once: two of a call that makes a table, two of a finaliser in it, and two of a hook in each. They are used in turns,
+-- so an error between `enter` and `leave`, for want of stack or memory, costs none.
 local FRAMES = 8
 
 local frames = {}
@@ -24,7 +23,7 @@ local BUFFER_SIZE = 4096
 local lengths_type = ffi.typeof("const uint32_t *")
 
 
--- Out-parameters, and a value whose buffer grows to the longest that was read, and stays.
+-- Out-parameters, and a value with a buffer that grows to the longest value read, and stays.
 local function make_frame()
     local frame = {
         int = ffi_new("int[1]"),
@@ -40,7 +39,7 @@ local function make_frame()
 end
 
 
--- Each enter has its leave.
+-- Begins to use a frame. Each enter has its leave.
 function _M.enter()
     depth = (depth + 1) % FRAMES
     local frame = frames[depth]
@@ -57,7 +56,7 @@ function _M.leave()
 end
 
 
--- The keys that a call packed into the frame as "length, bytes, length, bytes, ...".
+-- The keys in the frame, packed as "length, bytes, length, bytes, ...".
 function _M.unpack_keys(frame)
     local keys = {}
     local packed = frame.value.data
@@ -70,7 +69,7 @@ function _M.unpack_keys(frame)
 end
 
 
--- Makes room for what did not fit.
+-- Makes room for a value that did not fit.
 function _M.grow(frame)
     local value = frame.value
     local size, capacity = tonumber(value.size), tonumber(value.capacity)

@@ -1,12 +1,12 @@
--- The host of code that runs in a coroutine of copas, for the version that the program has.
+-- The host of coroutines of copas, for the version that the program has.
 
 local copas = require "copas"
 
 local co_isyieldable = coroutine.isyieldable
 local ipairs, require, tostring, type = ipairs, require, tostring, type
 
--- What copas4.lua uses. Before 4.0, which brought addnamedthread, coroutines began before the loop ran, and then nobody
--- could tell that they are copas's.
+-- What copas4.lua uses. Before 4.0, which brought addnamedthread, coroutines began before the loop ran, and could not
+-- be told from others.
 local NEEDED = { "addnamedthread", "addserver", "addthread", "finished", "removeserver", "sleep", "wakeup" }
 
 local version = tostring(copas._VERSION or "a copas without a version")

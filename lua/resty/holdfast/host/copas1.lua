@@ -1,9 +1,9 @@
--- The host of code that runs in a copas 1.x coroutine: only the coroutine waits.
+-- The host of coroutines of copas 1.x: only the coroutine waits.
 --
--- That copas knows neither sleeping nor waking, only sockets that somebody reads from. So each wait reads from an
--- object that looks like a socket: "dirty", which LuaSocket's select takes for readable, as soon as it is to go on, and
--- without a descriptor before that. Only the first of them, the leader, has the parker's descriptor, and the parker's
--- timer makes that readable when the first deadline comes.
+-- This copas can neither sleep nor wake, only read from sockets. So each wait reads from an object that looks like a
+-- socket: "dirty", which LuaSocket's select takes for readable, as soon as it is to go on, and without a descriptor
+-- before that. Only the first of them, the leader, has the parker's descriptor; the parker's timer makes it readable at
+-- the first deadline.
 
 local copas = require "copas"
 local core = require "resty.holdfast.core"
@@ -20,9 +20,9 @@ local _M = { name = "copas", now = none.now }
 
 local INFINITY = math.huge
 local NO_DESCRIPTOR = -1
--- What select(2) can take. Also the number of what is dirty: LuaSocket wants one, but does not pass it on.
+-- The largest descriptor for select(2). Also the number of dirty objects: LuaSocket wants one, but does not pass it on.
 local LARGEST_DESCRIPTOR = 1023
--- Without a descriptor the whole loop sleeps in steps of this.
+-- The step in which the whole loop sleeps without a descriptor.
 local STEP = 0.001
 
 local Sleeper = {}
@@ -31,11 +31,11 @@ Sleeper.__index = Sleeper
 local deadlines = timers.new()
 local leader, leader_fd
 local timer_at
--- The parker whose descriptor that is. In a forked child it is nobody's, and the descriptor is closed.
+-- The parker of that descriptor. A forked child has another, and the descriptor is closed there.
 local armed_parker
 
 
--- Which coroutine is the loop's, nobody can tell.
+-- The loop's coroutines cannot be told from others.
 function _M.is_yieldable()
     return co_isyieldable()
 end
@@ -71,7 +71,7 @@ function Sleeper.getfd(me)
 end
 
 
--- Also when the leader's descriptor is readable.
+-- Called also when the leader's descriptor is readable.
 function Sleeper.receive(me)
     if not leader_fd then
         parker.sleep(STEP)
@@ -96,7 +96,7 @@ end
 
 -- ---
 
--- Sees to it that the leader has the descriptor and that it becomes readable when somebody's time is over.
+-- Gives the leader the descriptor, which becomes readable when a waiter's time is over.
 function _M.arm()
     local first = deadlines:first()
     leader = first
@@ -166,7 +166,7 @@ jobs = new_jobs(function ()
 end)
 
 
--- addthread gives the function a socket first, which there is none.
+-- addthread passes a socket first; there is none.
 local function spawn(fn, ...)
     copas.addthread(function (_, ...) fn(...) end, ...)
 end

@@ -1,11 +1,11 @@
--- The host of code that runs in a coroutine of copas 4 or newer: only the coroutine waits.
+-- The host of coroutines of copas 4 or newer: only the coroutine waits.
 --
--- A wait is a pause that wakeup() ends. Of descriptors copas knows only those of sockets. So an object that looks like
--- a socket that listens, the post, stands in its select while somebody waits or a lock is to be renewed. It has the
--- parker's descriptor; when that is readable, and by the parker's timer every STEP, copas calls its accept().
+-- A wait is a pause that wakeup() ends. copas knows only descriptors of sockets. So the post, an object that looks like
+-- a listening socket, stands in its select while there are waiters or locks to renew. The post has the parker's
+-- descriptor; when that is readable, and by the parker's timer every STEP, copas calls accept() of the post.
 --
--- copas.loop() ends when there is nothing to do, and nothing of ours may keep it. accept() is called when all that has
--- something to do is in the lists of copas: there finished() tells whether there is anything but the post.
+-- copas.loop() ends when it has nothing to do, and nothing of ours may prevent it. accept() is called when all work is
+-- in the lists of copas: there finished() tells whether there is anything but the post.
 
 local abandon = require("resty.holdfast.wait.wait").abandon
 local copas = require "copas"
@@ -21,35 +21,35 @@ local max, min, next, setmetatable = math.max, math.min, next, setmetatable
 local pause = copas.pause or copas.sleep
 
 local INFINITY = math.huge
--- What select(2) can take.
+-- The largest descriptor for select(2).
 local LARGEST_DESCRIPTOR = 1023
--- Without a descriptor a waiter looks this often.
+-- How often a waiter looks without a descriptor.
 local LOOK_EVERY = 0.005
--- How often accept() is called at least; how soon again when somebody was woken.
+-- How often accept() is called at least; how soon again after a wake-up.
 local STEP = 0.1
 local SOON = 0.001
--- A waiter that does not come back this long after its time is never resumed.
+-- A waiter that is not back this long after its time is never resumed.
 local GRACE = 0.05
 
 local _M = { name = "copas", now = none.now }
 
--- Without LuaSocket copas looks at no descriptor.
+-- Without LuaSocket copas polls no descriptor.
 local has_select = package.loaded.socket ~= nil
 
 -- Coroutine to its wait: { waiter, due, called }.
 local waiting = {}
--- Coroutines that the program has removed: none of them is resumed.
+-- Coroutines that the program has removed: they are never resumed.
 local removed = setmetatable({}, { __mode = "k" })
 
 local jobs
--- How often accept() was called, and when it is called at the latest.
+-- How often accept() was called, and its latest next time.
 local turn, next_turn = 0, 0
 local stands = false
 
 local post = setmetatable({}, { __tostring = function () return "tcp{holdfast}" end })
 
 
--- Which coroutine is the loop's, nobody can tell.
+-- The loop's coroutines cannot be told from others.
 function _M.is_yieldable()
     return copas.running and co_isyieldable() or false
 end
@@ -57,8 +57,8 @@ end
 
 -- --- what copas and LuaSocket call ---
 
--- In a forked child the descriptor is closed. accept() makes another: LuaSocket takes what is "dirty" for readable,
--- whatever number it has.
+-- A forked child's descriptor is closed. accept() makes another: LuaSocket takes a "dirty" object for readable,
+-- whatever its number.
 function post:dirty()
     return not parker.is_mine(self.parker)
 end
@@ -83,14 +83,14 @@ end
 
 -- --- the post ---
 
--- The descriptor; nil when copas cannot be given one.
+-- The descriptor; nil if copas cannot poll one.
 local function usable_fd()
     local fd = has_select and parker.fd()
     return fd and fd <= LARGEST_DESCRIPTOR and fd or nil
 end
 
 
--- The next turn comes after so many seconds, or when a job is due.
+-- Puts the post in place; the next turn comes after so many seconds, or when a job is due.
 local function stand(fd, seconds)
     post.fd, post.parker = fd, parker.get()
     copas.addserver(post, never)  -- does nothing if it is there
@@ -115,7 +115,7 @@ local function step_down()
 end
 
 
--- Nobody comes back to this wait.
+-- Drops a wait that nothing comes back to.
 local function drop(co)
     local waiter = waiting[co].waiter
     waiting[co] = nil
@@ -124,20 +124,21 @@ local function drop(co)
 end
 
 
--- Who was woken two turns ago has run since, and whose time is over has been resumed.
+-- Whether a waiter is gone: a waiter woken two turns ago would have run since, and one past its time would have been
+-- resumed.
 local function is_gone(me, time)
     return me.called and turn >= me.called + 2 or time > me.due + GRACE
 end
 
 
--- Whether there is somebody left of whom the next turn will tell that.
-local function drop_gone(everybody)
+-- Drops waiters that are gone. Whether the next turn has to decide about others.
+local function drop_gone(all)
     local time = C.holdfast_now()
     local unsure = false
     local co, me = next(waiting)
     while co do
         local following, its = next(waiting, co)
-        if everybody or is_gone(me, time) then
+        if all or is_gone(me, time) then
             drop(co)
         elseif me.called then
             unsure = true
@@ -148,7 +149,7 @@ local function drop_gone(everybody)
 end
 
 
--- As copas.loop() does when it has nothing to do: what waits for the exit comes first. Whether there is nothing.
+-- Whether there is nothing left to do; begins the exit first, as copas.loop() does, for what waits for it.
 local function is_over()
     if not copas.finished() then
         return false
@@ -216,8 +217,8 @@ function _M.wait(waiter, seconds)
 end
 
 
--- A coroutine that is removed while it waits is known at once, not only when it should have gone on. Some versions
--- notice the removal only when they are to resume it.
+-- A removed coroutine leaves its wait at once, not only when its time is over. Some versions of copas notice the
+-- removal only when they resume it.
 local remove = copas.removethread
 if remove then
     function copas.removethread(co)

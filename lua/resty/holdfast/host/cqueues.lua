@@ -1,9 +1,9 @@
--- The host of code that runs in a coroutine of a cqueues controller: only the coroutine waits.
+-- The host of coroutines of a cqueues controller: only the coroutine waits.
 --
--- One of those that wait in a controller, the leader, polls the parker's descriptor; each of the others only its own
--- condition. Whoever is woken tells the others what there is to tell, and when it was the leader, makes another one
--- that. So nothing is left in the controller when nobody waits. Each controller has a leader of its own, as nobody
--- knows whether the program goes on with the others.
+-- One waiter of a controller, the leader, polls the parker's descriptor; the others poll only their own conditions. A
+-- woken waiter wakes the others with news, and when the leader leaves, it makes another the leader. So nothing is left
+-- in the controller without waiters. Each controller has its own leader, because the program may stop running the
+-- others.
 
 local condition = require "cqueues.condition"
 local core = require "resty.holdfast.core"
@@ -18,9 +18,9 @@ local max, min, next, setmetatable = math.max, math.min, next, setmetatable
 
 local _M = { name = "cqueues", now = none.now }
 
--- Without a descriptor a waiter looks this often.
+-- How often a waiter looks without a descriptor.
 local LOOK_EVERY = 0.005
--- A leader that does not come back this long after its time is never resumed again.
+-- A leader that is not back this long after its time is never resumed again.
 local GRACE = 0.05
 
 -- Controller to { waiting, leader }.
@@ -55,7 +55,7 @@ end
 
 local function wake(me)
     me.woken = true
-    me.bell:signal()
+    me.condition:signal()
 end
 
 
@@ -70,11 +70,11 @@ local function group_here()
 end
 
 
--- cqueues takes an object like this for a descriptor.
+-- To cqueues an object like this is a descriptor.
 local function poll_descriptor(group, me, fd, now, left)
     group.leader = me
     me.back = now + left + GRACE
-    cqueues.poll({ pollfd = fd, events = "r" }, me.bell, left)
+    cqueues.poll({ pollfd = fd, events = "r" }, me.condition, left)
     group.leader = nil
 end
 
@@ -83,18 +83,18 @@ local function poll(group, me, fd, left)
     local now = C.holdfast_now()
     local leader = group.leader
     if not fd then
-        cqueues.poll(me.bell, min(left, LOOK_EVERY))
+        cqueues.poll(me.condition, min(left, LOOK_EVERY))
     elseif not leader or leader.back < now then
         poll_descriptor(group, me, fd, now, left)
     else
-        cqueues.poll(me.bell, left)
+        cqueues.poll(me.condition, left)
     end
     parker.sleep(0)
 end
 
 
 function _M.wait(waiter, seconds)
-    local me = { bell = condition.new(), wake = wake, woken = false, back = 0 }
+    local me = { condition = condition.new(), wake = wake, woken = false, back = 0 }
     local deadline = C.holdfast_now() + seconds
     local group = group_here()
     parker.listen(waiter, me)
@@ -107,7 +107,7 @@ function _M.wait(waiter, seconds)
     parker.forget(waiter)
     local heir = not group.leader and next(group.waiting)
     if heir then
-        heir.bell:signal()
+        heir.condition:signal()
     end
     return parker.outcome(me.woken)
 end

@@ -1,5 +1,5 @@
--- Who renews locks in the controllers of cqueues: one coroutine in each where there is something to renew. A controller
--- ends when its coroutines have ended, and tells nobody. So this one looks, every STEP, whether it is the last.
+-- Job runners for the controllers of cqueues: one coroutine in each with something to renew. A controller ends when its
+-- coroutines have ended, and tells nothing, so this coroutine checks every STEP whether it is the last.
 
 local condition = require "cqueues.condition"
 local core = require "resty.holdfast.core"
@@ -15,7 +15,7 @@ local STEP = 0.1
 
 local _M = {}
 
--- Controller to runner, which must not keep it from being collected.
+-- Job runners by controller, which they must not keep alive.
 local runners = setmetatable({}, { __mode = "k" })
 
 
@@ -28,7 +28,7 @@ local function run(runner)
     local controller = cqueues.running()
     local jobs = runner.jobs
     while jobs.next() < INFINITY and controller:count() > 1 do
-        cqueues.poll(runner.bell, max(min(jobs.next() - C.holdfast_now(), STEP), 0))
+        cqueues.poll(runner.condition, max(min(jobs.next() - C.holdfast_now(), STEP), 0))
         local ok, err = pcall(jobs.run, C.holdfast_now())
         if not ok then
             report(nil, tostring(err))
@@ -39,11 +39,11 @@ end
 
 
 local function new()
-    local runner = { bell = condition.new(), is_running = false, spawn = spawn }
+    local runner = { condition = condition.new(), is_running = false, spawn = spawn }
     runner.jobs = new_jobs(function ()
         local controller = cqueues.running()
         if runner.is_running then
-            runner.bell:signal()
+            runner.condition:signal()
         elseif controller and runners[controller] == runner and runner.jobs.next() < INFINITY then
             runner.is_running = true
             controller:wrap(run, runner)
@@ -53,7 +53,7 @@ local function new()
 end
 
 
--- The runner of a controller.
+-- The job runner of a controller.
 function _M.of(controller)
     local runner = runners[controller]
     if not runner then

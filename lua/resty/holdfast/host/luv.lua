@@ -1,4 +1,4 @@
--- The host of code that runs in a coroutine of a program whose loop is luv's: only the coroutine waits.
+-- The host of coroutines under luv's loop: only the coroutine waits.
 
 local uv = require "luv"
 
@@ -15,7 +15,7 @@ _M.name = "luv"
 local runner = require("resty.holdfast.host.uv_job_runner")(uv, function (fn, ...) co_wrap(fn)(...) end)
 
 
--- Which coroutine is the loop's, nobody can tell.
+-- The loop's coroutines cannot be told from others.
 function _M.is_yieldable()
     if co_isyieldable() then
         return true
@@ -27,7 +27,7 @@ function _M.is_yieldable()
 end
 
 
--- Also in callbacks, whose locks are renewed as long as their objects are there.
+-- Also in callbacks: their locks are renewed while the objects live.
 function _M.job_runner()
     return (co_isyieldable() or uv.loop_mode()) and runner or nil
 end

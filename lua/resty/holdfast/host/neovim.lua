@@ -1,7 +1,7 @@
--- The host of code that runs in Neovim. In a coroutine only the coroutine waits; it goes on in the main loop if it
--- began to wait there, where all of Neovim's functions may be called. Elsewhere in the main loop vim.wait() lets the
--- user interface, timers and scheduled callbacks go on. In a fast event, which is a callback of libuv's, vim.wait()
--- must not be called: some versions end the editor then.
+-- The host of Neovim. In a coroutine only the coroutine waits; a wait that begins in the main loop, where all of
+-- Neovim's functions may be called, goes on there. Elsewhere in the main loop vim.wait() lets the user interface,
+-- timers and scheduled callbacks go on. A fast event, a callback of libuv's, must not call vim.wait(): some versions
+-- end the editor then.
 
 local core = require "resty.holdfast.core"
 local parker = require "resty.holdfast.wait.parker"
@@ -11,11 +11,11 @@ local ceil, error, max, min, pcall, select, unpack = math.ceil, error, math.max,
 local co_isyieldable, co_wrap = coroutine.isyieldable, coroutine.wrap
 local in_fast_event, schedule, vim_wait = vim.in_fast_event, vim.schedule, vim.wait
 
--- Without a descriptor a waiter looks this often.
+-- How often a waiter looks without a descriptor.
 local LOOK_EVERY = 0.005
--- Longer waits than this, in seconds, are made of several.
+-- The longest single wait, in seconds.
 local LONGEST = 86400
--- How often vim.wait() asks without having heard of anything, in milliseconds.
+-- How often vim.wait() asks without news, in milliseconds.
 local INTERVAL = 200
 -- What vim.wait() says to Ctrl-C.
 local INTERRUPTED = -2
@@ -30,7 +30,7 @@ end
 local uv = vim.uv or vim.loop
 local coroutines = require("resty.holdfast.host.uv")(uv, defer)
 
--- The timer runs in a fast event: renewals may be made there, and on_lost wants to call the editor.
+-- The timer runs in a fast event, which may renew; on_lost may call the editor, so it is scheduled.
 local function spawn(fn, ...)
     local count, arguments = select("#", ...), { ... }
     schedule(function () co_wrap(fn)(unpack(arguments, 1, count)) end)
@@ -47,7 +47,7 @@ function _M.is_yieldable()
 end
 
 
--- Everywhere: outside of coroutines locks are renewed as long as their objects are there.
+-- Everywhere: outside of coroutines locks are renewed while their objects live.
 function _M.job_runner()
     return runner
 end
@@ -56,7 +56,7 @@ end
 _M.now = coroutines.now
 
 
--- nil and the reason when the user has had enough; otherwise whether the condition has come true.
+-- Whether the condition has come true; nil and the reason after Ctrl-C.
 local function run_loop(seconds, condition)
     local come, code = vim_wait(ceil(max(min(seconds, LONGEST), 0) * 1000), condition, INTERVAL)
     if not come and code == INTERRUPTED then
@@ -93,7 +93,7 @@ local function wake(me)
 end
 
 
--- In the main loop, outside of coroutines. An error of vim.wait()'s is raised when all is cleaned up.
+-- Waits in the main loop, outside of coroutines. Cleans up before it raises an error of vim.wait().
 local function wait_in_main_loop(waiter, seconds)
     local me = { wake = wake, woken = false }
     local function is_woken()

@@ -1,5 +1,5 @@
--- The host of code that runs in a worker of nginx: only the light thread waits, by a semaphore of its own. The wake
--- timer (nginx_wake_timer.lua) posts it; without one, the waiter looks from time to time.
+-- The host of a worker of nginx: only the light thread waits, by a semaphore of its own. The wake timer
+-- (nginx_wake_timer.lua) posts it; without one, the waiter looks from time to time.
 
 local none = require "resty.holdfast.host.none"
 local parker = require "resty.holdfast.wait.parker"
@@ -14,12 +14,12 @@ local max, min = math.max, math.min
 
 local _M = { name = "nginx", now = none.now }
 
--- Without a wake timer a waiter looks this often.
+-- How often a waiter looks without a wake timer.
 local LOOK_EVERY = 0.005
--- Shorter waits are none for nginx, whose timers count milliseconds.
+-- nginx's timers count milliseconds: shorter waits are none.
 local SHORTEST = 0.001
 
--- Where one can wait, in http { } and in stream { }. Of a phase that is not named here nginx itself is asked.
+-- The phases of http { } and stream { } that can wait. For others nginx itself is asked.
 local YIELDABLE = {
     access = true, content = true, precontent = true, preread = true, rewrite = true, server_rewrite = true,
     timer = true, proxy_ssl_cert = true, proxy_ssl_verify = true, ssl_cert = true, ssl_client_hello = true,
@@ -29,17 +29,17 @@ local YIELDABLE = {
 local IN_INIT = "cannot wait in init_by_lua*, where nothing else runs yet; use init_worker_by_lua* and there "
                 .. "ngx.timer.at(0, ...)"
 
--- Of earlier waits, to be used again.
+-- Objects of earlier waits, for reuse.
 local idle, idle_count = {}, 0
 
-local nobodys_bell
+local probe
 
 
--- Whether one can wait in the phase that runs, or what nginx says against it. Not by sleep(0): of that an nginx without
--- OpenResty's patch for it complains in its log.
+-- Whether the running phase can wait, or nginx's reason against it. sleep(0) would log a complaint in an nginx without
+-- OpenResty's patch.
 local function ask()
-    nobodys_bell = nobodys_bell or semaphore.new(0)
-    local _, err = nobodys_bell:wait(0)
+    probe = probe or semaphore.new(0)
+    local _, err = probe:wait(0)
     return err == "timeout", err
 end
 
@@ -67,17 +67,17 @@ function _M.sleep(seconds)
 end
 
 
--- nginx takes a light thread that is killed, or ends with its request, out of those who wait for the bell. Nobody waits
--- for it then, and nothing of that waiter may stay in a queue.
+-- nginx removes a light thread that is killed, or ends with its request, from the waiters of the semaphore. Nothing
+-- waits for it then, and the waiter must leave its queue.
 local function wake(me)
     if me.woken then
         return
     end
-    if me.rings and me.bell:count() >= 0 then
+    if me.blocked and me.semaphore:count() >= 0 then
         return wake_timer.drop(me.waiter)
     end
     me.woken = true
-    me.bell:post(1)
+    me.semaphore:post(1)
 end
 
 
@@ -88,13 +88,13 @@ local function take()
         idle_count = idle_count - 1
         return me
     end
-    return { bell = semaphore.new(0), wake = wake, woken = false, waiter = 0, rings = false }
+    return { semaphore = semaphore.new(0), wake = wake, woken = false, waiter = 0, blocked = false }
 end
 
 
 local function give_back(me, heard)
     if me.woken and not heard then
-        me.bell:wait(0)  -- came after the time was over
+        me.semaphore:wait(0)  -- the post came after the time was over
     end
     me.woken = false
     idle_count = idle_count + 1
@@ -102,15 +102,15 @@ local function give_back(me, heard)
 end
 
 
--- A light thread that is killed while it waits does not come back here. The wake timer finds that out.
+-- A light thread that is killed while it waits never comes back here; the wake timer finds out.
 function _M.wait(waiter, seconds)
     local me = take()
     local longest, visit = wake_timer.enter(waiter, max(seconds, SHORTEST))
     local heard
-    me.waiter, me.rings = waiter, visit ~= nil
+    me.waiter, me.blocked = waiter, visit ~= nil
     parker.listen(waiter, me)
     if visit then
-        heard = me.bell:wait(longest)
+        heard = me.semaphore:wait(longest)
         wake_timer.leave(waiter, visit, heard)
     else
         sleep(max(min(seconds, LOOK_EVERY), SHORTEST))

@@ -1,11 +1,11 @@
--- Whether this is nginx: not so where a stand-in has the name `ngx`, as in unit tests and command-line tools. Locks
--- work there as in a plain script.
+-- Whether this is nginx, and no stand-in named `ngx`, as in unit tests and command-line tools. Under a stand-in locks
+-- work as in a plain script.
 
 local warn_once = require("resty.holdfast.host.warning").once
 
 local ipairs, pairs, pcall, rawget, require, tostring, type = ipairs, pairs, pcall, rawget, require, tostring, type
 
--- What a light thread waits with. In a thread of nginx's own pool nobody can sleep: there the thread waits.
+-- The functions a light thread waits with. nginx's own thread pool has none that sleep: there the thread waits.
 local NEEDED = {
     socket = { "tcp" }, thread = { "spawn" }, timer = { "at" }, worker = { "exiting" },
 }
@@ -26,7 +26,7 @@ local function has_functions(ngx)
 end
 
 
--- One that raises for what it does not have is none, either.
+-- A stand-in that raises for a missing field is not nginx, either.
 local function is_nginx()
     local ngx = rawget(_G, "ngx")
     local ok, has = pcall(has_functions, ngx)

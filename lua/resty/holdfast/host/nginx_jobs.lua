@@ -1,4 +1,4 @@
--- Timers of nginx that run the background jobs of a worker: locks are renewed there.
+-- Timers of nginx that run the background jobs of a worker, such as renewals.
 
 local background_jobs = require "resty.holdfast.tasks.background_jobs"
 local core = require "resty.holdfast.core"
@@ -11,10 +11,10 @@ local max, min, pcall = math.max, math.min, pcall
 local next_job = background_jobs.next
 
 local INFINITY = math.huge
--- In a worker that is about to exit nobody stays for what is over.
+-- How often a worker that is about to exit drops jobs that are over.
 local EXITING_STEP = 0.2
 
--- nginx's timers come up to so much early, and then would be set anew again and again until it is time.
+-- nginx's timers run up to this much early; without the margin they would be set again and again until it is time.
 local TICK = 0.001
 
 local _M = {
@@ -28,7 +28,7 @@ local _M = {
     use_of = threads.use_of,
 }
 
--- When a timer runs; earlier ones, which nobody needs any more, find nothing to do.
+-- When the timer runs; earlier timers find nothing to do.
 local due = INFINITY
 
 
@@ -40,7 +40,7 @@ local function run()
 end
 
 
--- nginx sets no timers any more.
+-- Runs jobs in a worker that exits, where nginx sets no timers any more.
 local function run_until_exit()
     background_jobs.drop_over()
     while next_job() < INFINITY do
@@ -68,7 +68,7 @@ local function turn(_, time)
 end
 
 
--- Sees to it that a timer runs when the first job is to.
+-- Sets a timer for the first job.
 function _M.changed()
     local time = next_job()
     if time >= due then

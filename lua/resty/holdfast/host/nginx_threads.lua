@@ -1,4 +1,4 @@
--- What nginx's light threads are below: coroutines that nginx uses again, and whose state only LuaJIT knows.
+-- The coroutines below nginx's light threads, which nginx reuses, and which only LuaJIT can inspect.
 
 local ffi = require "ffi"
 
@@ -6,7 +6,7 @@ local co_running, ffi_cast = coroutine.running, ffi.cast
 local getinfo, getlocal, getregistry, ipairs, pairs = debug.getinfo, debug.getlocal, debug.getregistry, ipairs, pairs
 local pcall, rawequal, require, tonumber, tostring, type = pcall, rawequal, require, tonumber, tostring, type
 
--- lua_getexdata is in OpenResty's LuaJIT: of a coroutine of nginx it gives the request that uses it.
+-- lua_getexdata, of OpenResty's LuaJIT, gives the request of a coroutine of nginx.
 local DECLARATIONS = {
     "int lua_isyieldable(void *state);",
     "int lua_status(void *state);",
@@ -24,7 +24,7 @@ for _, declaration in ipairs(DECLARATIONS) do
 end
 
 
--- fn(state) if LuaJIT has it, or what to answer otherwise.
+-- Calls a function of LuaJIT's for a coroutine; `otherwise` if LuaJIT lacks it.
 local function ask(name, otherwise)
     local known = pcall(function () return ffi.C[name] end)
     return function (co)
@@ -41,17 +41,18 @@ local status = ask("lua_status", SUSPENDED)
 local request = ask("lua_getexdata", nil)
 
 
--- Whether a yield of the caller arrives where it should. nginx hides coroutine.isyieldable.
+-- Whether the caller's yield arrives in nginx, which hides coroutine.isyieldable.
 function _M.can_yield()
     return is_yieldable(co_running()) ~= 0
 end
 
 
--- What nginx knows of the coroutine that runs; it is asked for without leaving compiled code.
+-- nginx's context of the running coroutine, without leaving compiled code.
 local has_context, context_of = pcall(require, "thread.exdata2")
 
 
--- Who calls, for task_ids.lua. What the coroutine or its place in memory is used for, the table of the request tells.
+-- Identifies the caller for task_ids.lua. The request's table tells for what a coroutine, or its place in memory, is
+-- used.
 function _M.identify()
     local context
     if has_context then
@@ -66,7 +67,7 @@ function _M.identify()
 end
 
 
--- nginx keeps its light threads in a list in the registry, until they end or are killed.
+-- The list in the registry with nginx's light threads, until they end or are killed.
 local kept
 
 
@@ -80,7 +81,7 @@ local function place_in(list, co)
 end
 
 
--- nil for a coroutine that is no light thread but runs inside one.
+-- nil for a coroutine that runs inside a light thread.
 local function place_of(co)
     if kept then
         return place_in(kept, co)
@@ -95,13 +96,13 @@ local function place_of(co)
 end
 
 
--- What is_alive and is_gone want to know of the coroutine that runs.
+-- The argument `use` of is_alive and is_gone for the running coroutine.
 function _M.use_of(co)
     return { request = request(co), place = place_of(co), context = ngx.ctx }
 end
 
 
--- Asked by another coroutine: whether this one is still to be resumed, and used as it was when use_of was called.
+-- Whether another coroutine is still to be resumed for the same use.
 function _M.is_alive(co, use)
     if status(co) ~= SUSPENDED or request(co) ~= use.request then
         return false
@@ -110,8 +111,8 @@ function _M.is_alive(co, use)
 end
 
 
--- Asked by anybody: whether the coroutine will never run again as it was used when use_of was called. One that runs may
--- do so for another request. One that has resumed the one that runs has frames but no status.
+-- Whether a coroutine will never run again for the same use. The running coroutine may run for another request. A
+-- coroutine that has resumed the running one has frames but no status.
 function _M.is_gone(co, use)
     if co == co_running() then
         return use.context ~= ngx.ctx
@@ -123,8 +124,8 @@ function _M.is_gone(co, use)
 end
 
 
--- Whether a function that the coroutine is in has the value in a local variable. nginx uses coroutines and the memory
--- of requests again, so what runs in one may be another request at the same place.
+-- Whether a function of the coroutine has the value in a local variable. nginx reuses coroutines and the memory of
+-- requests: the same coroutine may run another request at the same place.
 function _M.has_local(co, value)
     local level = 0
     while getinfo(co, level, "f") do

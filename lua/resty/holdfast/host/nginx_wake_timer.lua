@@ -1,9 +1,8 @@
--- What tells the light threads of a worker that they are woken. It runs in a timer and reads from a connection to the
--- wake thread, which sends a byte when there is something to tell.
+-- Wakes the light threads of a worker. It runs in a timer and reads from a connection to the wake thread, which sends a
+-- byte when there are wake-ups to deliver.
 --
--- It lives only while somebody waits, and a little longer: it would keep a worker that is told to exit. No wait may
--- rely on it, as nginx may drop the timer, and an error may end it: each wait is short, and the next one starts it
--- again.
+-- It lives only while there are waiters, and a little longer: it would keep a worker from exiting. No wait may rely on
+-- it, because nginx may drop the timer, and an error may end it: each wait is short, and the next one starts it again.
 
 local core = require "resty.holdfast.core"
 local parker = require "resty.holdfast.wait.parker"
@@ -16,31 +15,31 @@ local min, pairs, pcall = math.min, pairs, pcall
 
 local _M = {}
 
--- The longest wait for it, in seconds.
+-- The longest wait that relies on it, in seconds.
 local LONGEST = 1
--- How long it stays when nobody waits, in seconds, and how often it looks in a worker that is about to exit.
+-- How long it stays without waiters, in seconds, and how often it checks for that in a worker that is about to exit.
 local LINGER = 0.25
 local EXITING_STEP = 0.05
--- How late it may be told that this time has come, and a waiter that its own has.
+-- How late it may hear that its time has come, and a waiter that its own has.
 local SLACK = 0.005
 local GRACE = 0.2
--- How long a waiter waits for the wake timer to come. nginx runs timers in the order of their times: one that has not
--- come by then was dropped. Then none is asked for in a while, as nginx writes an alert each time.
+-- How long a waiter waits for the wake timer to start. nginx runs timers in the order of their times: one that has not
+-- started by then was dropped. None is asked for again for REST seconds, because nginx writes an alert each time.
 local PATIENCE = 0.05
 local REST = 1
 -- Expires only if the wake thread is gone: nginx writes an error each time.
 local READ_TIMEOUT_MS = 60000
 local BYTES = 64
 
--- Whether it runs, whether it is to come, and until when it is not asked for again.
+-- Whether it runs, whether it is to start, and until when it is not asked for again.
 local armed = false
 local coming = false
 local rest_until = 0
 local asked_times = 0
 
--- Who waits, by his waiter's number; also who was killed while he waited, until that is found out.
+-- Waits by waiter number; those of killed light threads stay until they are found.
 local visits, count = {}, 0
--- How many were dropped so far.
+-- How many waits were dropped so far.
 local dropped = 0
 local idle_since = 0
 
@@ -71,8 +70,7 @@ local function forget(waiter)
 end
 
 
--- Of a waiter whose light thread is gone: nothing of it may stay in a queue. Should it come back after all, it queues
--- up again.
+-- Drops a waiter without a light thread: it must leave its queue. Should it come back after all, it queues again.
 function _M.drop(waiter)
     if visits[waiter] then
         forget(waiter)
@@ -83,8 +81,7 @@ function _M.drop(waiter)
 end
 
 
--- Of those who are dropped when they are woken (nginx.lua). What one of them was kept goes to the next, which may be
--- gone, too.
+-- Wakes drop waiters that are gone (nginx.lua). What one of them was granted goes to the next, which may be gone, too.
 function waiting.find_gone()
     local before = dropped
     local last
@@ -95,7 +92,7 @@ function waiting.find_gone()
 end
 
 
--- Who has not come back at the second look after its time was killed.
+-- Drops waiters that are missing at a second look after their time: they were killed.
 local function sweep(now)
     for waiter, visit in pairs(visits) do
         if now > visit.over_at + GRACE then
@@ -116,7 +113,7 @@ local function is_over(now)
 end
 
 
--- Reads until nobody waits any more.
+-- Reads until there are no more waiters.
 local function attend(connection)
     local look_at = 0
     repeat
@@ -177,7 +174,7 @@ local function start(premature, number)
 end
 
 
--- Whether it is to come soon.
+-- Asks nginx for the timer; whether it is to start soon.
 local function ask()
     local now = C.holdfast_now()
     if now < rest_until then
@@ -194,15 +191,15 @@ local function ask()
 end
 
 
--- The waiter is going to wait, at most so many seconds. How long he may rely on being woken, and what leave() is to be
--- told; nil if he has to look himself.
+-- Begins a wait of at most `seconds`. How long the waiter may rely on being woken, and the argument for leave(); nil if
+-- it has to look itself.
 function _M.enter(waiter, seconds)
     if not armed and not coming and not ask() then
         return nil
     end
     local longest = min(seconds, armed and LONGEST or PATIENCE)
     local visit = { asked = coming and asked_times, over_at = C.holdfast_now() + longest, missed = false }
-    if not visits[waiter] then  -- else the collector closed a waiter of that number before it was missed here
+    if not visits[waiter] then  -- otherwise the collector closed an earlier waiter of it
         count = count + 1
     end
     visits[waiter] = visit
@@ -210,7 +207,7 @@ function _M.enter(waiter, seconds)
 end
 
 
--- The waiter goes on, because it was woken or because the time is over.
+-- Ends a wait, after a wake-up or at the end of its time.
 function _M.leave(waiter, visit, woken)
     if coming and visit.asked == asked_times and not woken then
         rest("nginx does not run a timer, see lua_max_running_timers")

@@ -1,11 +1,11 @@
--- The host of code that nobody could run something else for: the process sleeps.
+-- The host without other coroutines to run: the process sleeps.
 
 local core = require "resty.holdfast.core"
 local parker = require "resty.holdfast.wait.parker"
 
 local C = core.C
 
--- Who waits here stops the whole Lua state.
+-- A wait here stops the whole Lua state.
 local _M = { name = "none", stops_all = true }
 
 

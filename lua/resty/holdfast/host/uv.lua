@@ -1,9 +1,9 @@
--- Waits for coroutines of a program whose loop is libuv's, which luv and Neovim have in common: the coroutine yields,
--- and is resumed from a callback of the loop.
+-- The waits of coroutines under libuv's loop, for luv and Neovim: the coroutine yields, and a callback of the loop
+-- resumes it.
 --
--- Each wait has a timer. One poll handle watches the parker's descriptor as long as somebody waits, so that a loop
--- without waiters ends. A program may close all handles of its loop (uv.walk) while somebody waits: nobody comes back
--- from that wait.
+-- Each wait has a timer. One poll handle watches the parker's descriptor while there are waiters, so that a loop
+-- without waiters ends. A program may close all handles of its loop (uv.walk) during a wait: nothing comes back to it
+-- then.
 
 local abandon = require("resty.holdfast.wait.wait").abandon
 local none = require "resty.holdfast.host.none"
@@ -12,7 +12,7 @@ local parker = require "resty.holdfast.wait.parker"
 local ceil, error, max, min, traceback = math.ceil, error, math.max, math.min, debug.traceback
 local co_resume, co_running, co_yield = coroutine.resume, coroutine.running, coroutine.yield
 
--- Without a descriptor a waiter looks this often.
+-- How often a waiter looks without a descriptor.
 local LOOK_EVERY = 0.005
 
 
@@ -24,12 +24,12 @@ local function resume(co)
 end
 
 
--- A host for `uv`, the module of libuv's functions, without name and is_yieldable. Coroutines are resumed by what
--- defer() gives: a function to be called with the one that resumes, or nil when that may be done in any callback.
+-- A host for `uv`, the module of libuv's functions, without name and is_yieldable. defer() gives a function that calls
+-- the resuming function later, or nil where any callback may resume.
 return function (uv, defer)
     local host = { now = none.now }
     local poll, poll_fd
-    local watch = { count = 0 }  -- of this poll handle: who waits
+    local watch = { count = 0 }  -- the waiters of this poll handle
 
     local function look()
         parker.sleep(0)
@@ -44,7 +44,7 @@ return function (uv, defer)
         end
     end
 
-    -- What unwatch() is to be given, and whether the loop hears of wake-ups.
+    -- The argument for unwatch(), and whether the loop hears of wake-ups.
     function host.watch()
         local fd = parker.fd()
         if fd ~= poll_fd or poll and poll:is_closing() then
@@ -71,10 +71,10 @@ return function (uv, defer)
 
     local function arm(sleeper, seconds)
         uv.update_time()
-        sleeper.timer:start(ceil(max(seconds, 0) * 1000), 0, sleeper.ring)
+        sleeper.timer:start(ceil(max(seconds, 0) * 1000), 0, sleeper.on_timer)
     end
 
-    -- Yields until the timer or wake() comes. A stranger who resumes the coroutine ends this too.
+    -- Yields until the timer or wake() resumes the coroutine; any other resume ends this, too.
     local function suspend(sleeper, seconds)
         local co = co_running()
         local later = defer()
@@ -86,7 +86,7 @@ return function (uv, defer)
             end
         end
         sleeper.timer = uv.new_timer()
-        sleeper.ring = later and function () later(go_on) end or go_on
+        sleeper.on_timer = later and function () later(go_on) end or go_on
         arm(sleeper, seconds)
         co_yield()
         over = true
@@ -99,7 +99,7 @@ return function (uv, defer)
         parker.for_seconds(seconds, function (left) suspend({}, left) end)
     end
 
-    -- Resumes the coroutine soon, but not from inside whoever found out that it is woken.
+    -- Resumes the coroutine soon, but not inside the call that delivers the wake-up.
     local function wake(me)
         if me.woken then
             return

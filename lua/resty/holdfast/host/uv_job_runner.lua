@@ -1,6 +1,6 @@
--- Who renews locks in a loop of libuv's: one timer, which keeps no loop from ending. A program may close all handles of
--- its loop (uv.walk): the timer comes back with the next lock. We do not close it ourselves: luv ends the process by a
--- fault when a Lua state is closed before the loop has run once more.
+-- The job runner in a loop of libuv's: one timer, which does not keep the loop from ending. A program may close all
+-- handles of its loop (uv.walk): the next lock makes another timer. We do not close it ourselves: luv crashes the
+-- process if a Lua state is closed before the loop has run once more.
 
 local core = require "resty.holdfast.core"
 local new_jobs = require("resty.holdfast.tasks.background_jobs").new
@@ -14,7 +14,7 @@ local INFINITY = math.huge
 -- spawn(fn, ...) begins a coroutine.
 return function (uv, spawn)
     local jobs, timer
-    local due = INFINITY  -- when the timer runs
+    local due = INFINITY  -- the time of the timer
 
     local function is_ready()
         return timer and not timer:is_closing()
@@ -27,7 +27,7 @@ return function (uv, spawn)
         due = INFINITY
     end
 
-    -- Sees to it that the timer runs when the first job is to. Earlier ones find nothing to do.
+    -- Sets the timer for the first job. An early run finds nothing to do.
     local function changed()
         local time = jobs.next()
         if time == INFINITY then

@@ -1,5 +1,4 @@
--- What a program does that is most likely a mistake, and yet worked with lua-resty-lock: a line in the log of the host,
--- each text once per Lua state.
+-- Warns of likely mistakes that worked with lua-resty-lock: a line in the host's log, each text once per Lua state.
 
 
 local ngx = rawget(_G, "ngx")
@@ -8,7 +7,7 @@ local pcall, type = pcall, type
 
 local _M = {}
 
--- A program that makes its texts up as it goes must not fill the memory.
+-- Programs that compose their texts must not fill the memory.
 local MOST = 100
 local told, count = {}, 0
 

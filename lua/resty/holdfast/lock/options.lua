@@ -50,8 +50,8 @@ _M.DEFAULT_SETTINGS = { wait = DEFAULT_WAIT, block = false, fair = 0, holder = D
 
 -- --- checks: an option that is nil or acceptable -------------------------------------------------------
 
-local function refusal(name, who, accepted, given)
-    return 'bad option "' .. name .. '" to ' .. who .. ": " .. accepted .. " expected, got " .. describe(given)
+local function refusal(name, method, accepted, given)
+    return 'bad option "' .. name .. '" to ' .. method .. ": " .. accepted .. " expected, got " .. describe(given)
 end
 
 
@@ -70,30 +70,30 @@ local function is_way_to_wait(given)
 end
 
 
-local function check(opts, name, who, is_acceptable, accepted)
+local function check(opts, name, method, is_acceptable, accepted)
     local given = opts[name]
     if given == nil or is_acceptable(given) then
         return given
     end
-    error(refusal(name, who, accepted or "a number, 0 or more,", given), BLAME_FROM_CHECK)
+    error(refusal(name, method, accepted or "a number, 0 or more,", given), BLAME_FROM_CHECK)
 end
 
 
-local function typed(opts, name, who, kind)
+local function typed(opts, name, method, kind)
     local given = opts[name]
     if given == nil or type(given) == kind then
         return given
     end
-    error(refusal(name, who, "a " .. kind, given), BLAME_FROM_CHECK)
+    error(refusal(name, method, "a " .. kind, given), BLAME_FROM_CHECK)
 end
 
 
-local function whole_number(opts, name, who, least, most)
+local function whole_number(opts, name, method, least, most)
     local given = opts[name]
     if type(given) == "number" and given >= least and given <= most and given % 1 == 0 then
         return given
     end
-    error(refusal(name, who, "a whole number from " .. least .. " to " .. most, given), BLAME_FROM_CHECK)
+    error(refusal(name, method, "a whole number from " .. least .. " to " .. most, given), BLAME_FROM_CHECK)
 end
 
 
@@ -138,11 +138,11 @@ end
 
 
 -- lua-resty-lock notices these values only in a wait, if ever: they become the default, with a warning.
-local function noticed(name, given, is_acceptable, who)
+local function noticed(name, given, is_acceptable, method)
     if given == nil or is_acceptable(given) then
         return given
     end
-    warn_once('bad option "' .. name .. '" to ' .. who .. ": " .. describe(given) .. "; ignored")
+    warn_once('bad option "' .. name .. '" to ' .. method .. ": " .. describe(given) .. "; ignored")
     return nil
 end
 
@@ -159,15 +159,15 @@ end
 
 
 -- The options as lua-resty-lock understands them. A negative wait is none, and no step is shorter than a millisecond.
-local function as_the_original(opts, who)
+local function as_the_original(opts, method)
     local timeout, ratio = loose_number(opts.timeout), loose_number(opts.ratio)
-    local step = noticed("step", loose_number(opts.step), is_time, who)
+    local step = noticed("step", loose_number(opts.step), is_time, method)
     return {
-        exptime = noticed("exptime", loose_number(opts.exptime), is_number, who),
-        timeout = noticed("timeout", type(timeout) == "number" and timeout < 0 and 0 or timeout, is_number, who),
+        exptime = noticed("exptime", loose_number(opts.exptime), is_number, method),
+        timeout = noticed("timeout", type(timeout) == "number" and timeout < 0 and 0 or timeout, is_number, method),
         step = step == INFINITY and DEFAULT_TIMEOUT or step,
-        ratio = noticed("ratio", type(ratio) == "number" and ratio < 0 and 0 or ratio, is_time, who),
-        max_step = noticed("max_step", loose_number(opts.max_step), is_longest_step, who),
+        ratio = noticed("ratio", type(ratio) == "number" and ratio < 0 and 0 or ratio, is_time, method),
+        max_step = noticed("max_step", loose_number(opts.max_step), is_longest_step, method),
         wait = opts.wait,
         block = opts.block,
         fair = opts.fair,
@@ -180,9 +180,9 @@ end
 
 
 -- The newer modules refuse unknown options; for lua-resty-lock's methods they are a warning.
-local function check_names(opts, who, known)
+local function check_names(opts, method, known)
     if type(opts) ~= "table" then
-        local text = "bad options to " .. who .. ": table expected, got " .. type(opts)
+        local text = "bad options to " .. method .. ": table expected, got " .. type(opts)
         if not known.lenient then
             error(text, BLAME_FROM_CHECK)
         end
@@ -191,13 +191,13 @@ local function check_names(opts, who, known)
     end
     local name = unknown(opts, known.names)
     if name ~= nil then
-        local text = 'unknown option "' .. tostring(name) .. '" to ' .. who .. ": " .. accepted_names(known.names)
+        local text = 'unknown option "' .. tostring(name) .. '" to ' .. method .. ": " .. accepted_names(known.names)
         if not known.lenient then
             error(text, BLAME_FROM_CHECK)
         end
         warn_once(text)
     end
-    return known.lenient and as_the_original(opts, who) or opts
+    return known.lenient and as_the_original(opts, method) or opts
 end
 
 
@@ -254,10 +254,10 @@ end
 
 
 -- The options of one call that takes a lock.
-function _M.read_call(opts, who, known)
-    opts = check_names(opts, who, known)
-    local why = typed(opts, "why", who, "string")
-    local exptime, timeout = check(opts, "exptime", who, is_time), check(opts, "timeout", who, is_time)
+function _M.read_call(opts, method, known)
+    opts = check_names(opts, method, known)
+    local why = typed(opts, "why", method, "string")
+    local exptime, timeout = check(opts, "exptime", method, is_time), check(opts, "timeout", method, is_time)
     return exptime, timeout, why and why:sub(1, WHY_MAX)
 end
 

@@ -1,9 +1,9 @@
--- Background jobs: what is done besides the coroutines of a program. A job is a table with a method run, called once,
--- some time after its deadline, by the loop of its list, while that runs. Jobs keep no loop from ending. They must not
--- wait; a job that has to do so begins a coroutine.
+-- Background jobs run besides the coroutines of a program. A job is a table with a method run, which the loop of its
+-- list calls once, some time after its deadline. Jobs keep no loop from ending. They must not wait; a job that has to
+-- wait begins a coroutine.
 --
--- This module is the list of the scheduler, and in nginx that of the worker's timers (host/nginx_jobs.lua). Other
--- loops have lists of their own.
+-- This module is the list of the scheduler, and in nginx of the worker's timers (host/nginx_jobs.lua). Other loops have
+-- their own lists.
 
 local timers = require "resty.holdfast.tasks.timers"
 
@@ -12,12 +12,12 @@ local ipairs = ipairs
 local INFINITY = math.huge
 
 
--- A list. changed() is called when the first deadline may be another.
+-- A new list. Calls changed() when the first deadline may have changed.
 local function new(changed)
     local deadlines = timers.new()
     local list = {}
 
-    -- The job is in no list.
+    -- The job must be in no list.
     function list.add(job, deadline)
         deadlines:add(job, deadline)
         changed()
@@ -28,7 +28,7 @@ local function new(changed)
         changed()
     end
 
-    -- When there is something to do.
+    -- The first deadline.
     function list.next()
         local job = deadlines:first()
         return job and job.deadline or INFINITY
@@ -44,7 +44,7 @@ local function new(changed)
         end
     end
 
-    -- Takes out those that have nothing to do any more. Each says so itself, by its method is_over.
+    -- Takes out the jobs that are over by their method is_over().
     function list.drop_over()
         local over = {}
         for place = 1, deadlines.count do
@@ -71,8 +71,8 @@ end)
 
 _M.new = new
 
--- `looping`: whether the scheduler runs tasks, and with them jobs. `runner`: who runs them where the scheduler does
--- not.
+-- `looping`: whether the scheduler runs tasks, and with them jobs. `runner`: the job runner where the scheduler is
+-- none.
 _M.looping = false
 _M.runner = false
 

@@ -1,4 +1,4 @@
--- The methods of task handles: who waits for the end of a task, and what it gets.
+-- The methods of task handles: join, status, name.
 
 local background_jobs = require "resty.holdfast.tasks.background_jobs"
 local core = require "resty.holdfast.core"
@@ -14,7 +14,7 @@ local _M = {}
 local methods
 
 
--- The line to blame is the one that called the function or method.
+-- The line to blame is the caller of the function or method.
 function _M.check_receiver(task, method, usage)
     if getmetatable(task) ~= methods then
         error("bad receiver of " .. method .. ": a task expected, got " .. describe(task) .. "; call it as "
@@ -25,8 +25,8 @@ end
 local check_receiver = _M.check_receiver
 
 
--- Would the wait of `task` for `other` close a circle of tasks that wait for each other, and for ever?
-local function closes_circle(task, other)
+-- Whether `task` waiting for `other` closes a cycle of tasks that wait for each other without a limit.
+local function closes_cycle(task, other)
     while other do
         if other == task then
             return true
@@ -53,8 +53,8 @@ local function nothing()
 end
 
 
--- For the scheduler, which lends what it knows: waiting_task() is the caller, if it may wait; suspend(task, deadline,
--- cause) lets the others run until somebody wakes it, and go_on(task) has to follow; loop_until(is_over) runs tasks.
+-- The scheduler lends its functions: waiting_task() is the caller, if it may wait; suspend(task, deadline, cause) lets
+-- others run until a wake-up, and go_on(task) must follow; loop_until(is_over) runs tasks.
 function _M.add_methods(Task, scheduler)
     local go_on, loop_until, now = scheduler.go_on, scheduler.loop_until, scheduler.now
     local suspend, waiting_task = scheduler.suspend, scheduler.waiting_task
@@ -97,7 +97,7 @@ function _M.add_methods(Task, scheduler)
         if not me then
             return run_until_end(task, deadline)
         end
-        if (deadline or INFINITY) == INFINITY and closes_circle(me, task) then
+        if (deadline or INFINITY) == INFINITY and closes_cycle(me, task) then
             error("join() would wait for ever: the task waits for its caller", 3)
         end
         local joiners = task.joiners or {}

@@ -1,12 +1,12 @@
--- The tasks that can run, in the order in which they became so. They run in batches: those that become ready meanwhile
--- have to wait for the next turn.
+-- The tasks that can run, in order of becoming ready. They run in batches: a task that becomes ready meanwhile waits
+-- for the next turn.
 --
--- An error may come from anywhere: the hook of a time limit raises it between any two steps. So a task stays in a list
--- until its turn is over, and nothing is counted before it is in its place.
+-- The hook of a time limit may raise an error between any two steps. So a task stays in a list until its turn is over,
+-- and is in its place before it is counted.
 
 local _M = {}
 
--- `batch` is what runs or has run; the places of those whose turn is over hold false. `spare` holds nothing else.
+-- `batch` runs or has run; finished turns leave false in their places. `spare` holds only such places.
 local ready, count = {}, 0
 local batch, spare = {}, {}
 
@@ -24,7 +24,7 @@ function _M.is_empty()
 end
 
 
--- A turn of each task that is ready now: resume(task).
+-- Gives each ready task a turn: resume(task).
 function _M.run(resume)
     local last = count
     batch = ready
@@ -53,8 +53,8 @@ local function take_all(from, to, known)
 end
 
 
--- After an error has left run(): what was to run stays to be run, and the rest of the batch comes first. Gives the task
--- whose turn the error has cut off outside of the task, if there is one: it is in no list any more.
+-- Recovers from an error that has left run(): the rest of the batch comes first, then the other ready tasks. Returns
+-- the task of the interrupted turn, if the error came from outside of it; it is in no list.
 function _M.recover()
     local tasks, known = {}, {}
     take_all(batch, tasks, known)

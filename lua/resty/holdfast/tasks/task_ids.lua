@@ -1,15 +1,15 @@
--- Which coroutine waits for a lock, and which one holds it, as numbers that the library keeps: the search for deadlocks
--- follows from who waits to who holds. A number is never given to two coroutines.
+-- Task ids: the numbers by which the library knows the coroutine that waits for a lock and the one that holds it. The
+-- search for deadlocks follows them. A number is never given to two coroutines.
 --
--- `current` is the caller's number where that is known beforehand: the one of the task that runs, or outside of tasks
--- `base`, which stands for the whole Lua state, as who waits there stops all of it. It is nil under a host of the
--- user's own, which runs coroutines that nobody tells us of: get() tells them apart.
+-- `current` is the caller's number if it is known beforehand: the running task's, or outside of tasks `base`, which
+-- stands for the whole Lua state, because a wait there stops all of it. It is nil under a host of the user's own, with
+-- coroutines that we do not start: get() tells them apart.
 --
--- As a holder, `base` stands for any coroutine of this Lua state: it is not certain which one will release the lock.
--- The search follows such a hold only where all of the Lua state waits.
+-- As a holder, `base` stands for any coroutine of this Lua state: any of them may release the lock. The search follows
+-- such a hold only where all of the Lua state waits.
 --
--- `named` is how many locks this Lua state holds of which a coroutine is the holder, `unnamed` of how many `base` is.
--- Who waits and holds nothing is no part of a deadlock.
+-- `named` counts the locks of this Lua state with a coroutine as their holder, `unnamed` those with `base`. A waiter
+-- that holds nothing is no part of a deadlock.
 
 local C = require("resty.holdfast.core").C
 
@@ -19,7 +19,7 @@ local setmetatable = setmetatable
 -- The lower bits of a number; 0 stands for the whole Lua state.
 local RANGE = 2 ^ 20
 
--- The holder of what is no part of a deadlock.
+-- The holder of what cannot be part of a deadlock.
 local NOBODY = 0
 
 local base = C.holdfast_agents()
@@ -34,12 +34,13 @@ local _M = {
     unnamed = 0,
 }
 
--- Of coroutines that are not tasks. Where a host uses coroutines again: in which of its runs each has its number.
+-- The numbers of coroutines that are not tasks. Where a host reuses coroutines, `runs` says for which use each number
+-- is.
 local numbers, runs, count
 local main_number
 
--- Keys that are no objects stay in these tables. When there are so many, all is forgotten: then a deadlock of those
--- that hold something now may not be found.
+-- Keys that are no objects stay in these tables. Beyond this many, all is forgotten: a deadlock among present holders
+-- may then go unnoticed.
 local MOST = 2 ^ 16
 
 
@@ -51,15 +52,15 @@ end
 forget()
 
 
--- Who calls, as something that is a key in a table, and for a host that uses it again, what it is used for: an object
--- that is another for each use. nil outside of coroutines.
+-- The caller as a key of a table, and where a host reuses coroutines, an object that identifies this use. nil outside
+-- of coroutines.
 local function identify()
     local co = co_running()
     return co
 end
 
 
--- A number that no coroutine has; 0, which tells nothing, when there are none left.
+-- A new number; 0, which stands for nothing, when none are left.
 local function new()
     if last == 0 then
         return 0
@@ -97,8 +98,8 @@ function _M.get()
 end
 
 
--- Who is named the holder of what the caller takes. `told`: what options.lua says of its object; `certain`: the caller
--- will release it.
+-- The holder to name for what the caller takes. `told`: what options.lua says of its object; `certain`: the caller will
+-- release it.
 function _M.holder(told, certain)
     if told and not (certain and told ~= NOBODY) then
         return told
@@ -107,19 +108,19 @@ function _M.holder(told, certain)
 end
 
 
--- How many locks that can be part of a deadlock a waiter may hold. `stops_all`: nothing else of its Lua state runs.
+-- How many locks that count in a deadlock a waiter may hold. `stops_all`: its wait stops the whole Lua state.
 function _M.held(stops_all)
     return stops_all and _M.named + _M.unnamed or _M.named
 end
 
 
--- For a host that knows more of its coroutines.
+-- For a host that can tell its coroutines apart better.
 function _M.set_identify(fn)
     identify = fn
 end
 
 
--- Whether coroutines run under a host of the user's own from now on.
+-- Sets whether coroutines run under a host of the user's own.
 function _M.set_foreign(foreign)
     local before = _M.outside
     _M.outside = not foreign and base or nil

@@ -1,9 +1,8 @@
--- Deadlines in order: a binary heap of tables. Each is in one heap at most and holds its place there, so that taking it
--- out before its time does not search. Equal deadlines come in the order in which they were added.
+-- Deadlines in order: a binary heap of tables. A table is in one heap at most and knows its place there, so removing it
+-- needs no search. Equal deadlines keep the order of being added.
 --
--- An error may come from anywhere: the hook of a time limit raises it between any two steps. The steps come in such an
--- order that it leaves an item twice in the heap, or one behind its end, rather than loses one; remove and take_first
--- cope with that.
+-- The hook of a time limit may raise an error between any two steps. By the order of the steps it may leave an item
+-- twice in the heap, or one behind its end, but loses none; remove and take_first cope with that.
 
 local floor, setmetatable = math.floor, setmetatable
 
@@ -79,7 +78,7 @@ local function clear(heap, place)
 end
 
 
--- Takes the item out if it is in.
+-- Takes the item out, if it is in.
 local function remove(heap, item)
     local place = item.timer_place
     if not place then
@@ -108,7 +107,7 @@ function _M.add(heap, item, deadline)
 end
 
 
--- Takes out the item with the earliest deadline, whatever it thinks of its place.
+-- Takes out the item with the earliest deadline, whatever place it has noted.
 function _M.take_first(heap)
     local item = heap[1]
     item.timer_place = nil

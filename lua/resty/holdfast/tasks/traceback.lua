@@ -1,4 +1,4 @@
--- Where errors come from that are caught and raised again: the second error() would make the traceback its own.
+-- Keeps tracebacks of errors that are caught and raised again: the second error() would make the traceback its own.
 
 local co_running = coroutine.running
 local pcall, rawequal, setmetatable = pcall, rawequal, setmetatable
@@ -6,12 +6,11 @@ local tostring, traceback, type = tostring, debug.traceback, type
 
 local _M = {}
 
--- The last error of a coroutine that was noted: { err =, text = }.
+-- The last noted error of a coroutine: { err =, text = }.
 local noted = setmetatable({}, { __mode = "k" })
 
 
--- Any error value as a string. What its __tostring does wrong must not become an error of whoever reports it; what is
--- said then is what luajit says.
+-- Any error value as a string. An error in its __tostring must not reach the reporter: the text is then luajit's.
 local function text_of(err)
     local ok, text = pcall(tostring, err)
     return ok and type(text) == "string" and text or "(error object is a " .. type(err) .. " value)"
@@ -19,7 +18,7 @@ end
 _M.text_of = text_of
 
 
--- A message handler for xpcall: leaves the error as it is. Of one that is raised again the first note stays.
+-- A message handler for xpcall: leaves the error as it is. An error that is raised again keeps its first note.
 function _M.note(err)
     local co = co_running()
     local last = co and noted[co]

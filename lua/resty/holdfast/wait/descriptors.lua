@@ -1,5 +1,5 @@
--- The scheduler's tasks that wait for a descriptor. While there are any, the process sleeps in poll(2), where it hears
--- of wake-ups by the parker's own descriptor.
+-- Tasks that wait for a descriptor. While there are any, the process sleeps in poll(2), and the parker's own descriptor
+-- reports wake-ups.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -15,22 +15,21 @@ local INT_MAX = 2 ^ 31 - 1
 local POLLNVAL = 0x020
 local POLLIN = EVENTS.r
 
--- Without a descriptor of its own the parker is looked at this often. Longer sleeps than the other are made of several.
+-- How often the parker is checked if it has no descriptor; the longest single sleep.
 local LOOK_EVERY = 0.005
 local LONGEST = 86400
 
 local _M = { EVENTS = EVENTS }
 
--- Place 0 of the set is the parker's; then the waits, each at its place. An error may come from anywhere, as the hook
--- of a time limit raises it between any two steps: what is counted is in its place, and a wait may stay that nobody
--- removes.
+-- Place 0 of the set is the parker's; each wait has its own. The hook of a time limit may raise an error between any
+-- two steps: a counted wait is in its place, and a wait may stay that nothing removes.
 local waits, count = {}, 0
 local room = 16
 local set = ffi_new("struct holdfast_pollfd[?]", room)
 local timeout = ffi_new("struct holdfast_timespec")
 
--- The kernel takes no more places at once than the process may have descriptors. There may be more: several waits for
--- one, and for what is none.
+-- The kernel polls at most as many places at once as the process may have descriptors. There may be more waits: several
+-- for one descriptor, and some for closed ones.
 local most = INT_MAX
 
 
@@ -47,8 +46,8 @@ function _M.is_empty()
 end
 
 
--- A wait for the descriptor, which has to be the cause of the task's wait: task:wake() is called when it is ready. The
--- field `events` says then what for.
+-- Adds a wait for the descriptor. It must be the cause of the task's wait: task:wake() is called when the descriptor is
+-- ready, and the field `events` says for what.
 function _M.add(task, fd, events)
     if count + 1 == room then
         grow()
@@ -83,8 +82,7 @@ local function poll(descriptors, number, seconds)
 end
 
 
--- The same for one descriptor that nobody else waits for meanwhile: what it is ready for; 0 for nothing. A signal does
--- not end it.
+-- Waits for one descriptor that no task waits for: what it is ready for; 0 for nothing. A signal does not end the wait.
 function _M.wait(fd, events, seconds)
     local one = ffi_new("struct holdfast_pollfd[1]")
     one[0].fd, one[0].events = min(fd, INT_MAX), events
@@ -100,7 +98,7 @@ function _M.wait(fd, events, seconds)
 end
 
 
--- In as many parts as it takes, of which the last one to be looked at, with the parker in it, is the one to sleep in.
+-- Polls in parts. The last one polled has the parker in it, and is the one to sleep in.
 local function poll_all(number, seconds)
     local ready = 0
     for first = floor((number - 1) / most) * most, 0, -most do
@@ -150,7 +148,7 @@ function _M.park(seconds)
 end
 
 
--- Whether what has come tells that there is no such descriptor.
+-- Whether the events say that there is no such descriptor.
 function _M.is_closed(events)
     return band(events, POLLNVAL) ~= 0
 end

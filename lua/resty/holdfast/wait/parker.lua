@@ -1,5 +1,5 @@
--- Where this Lua state sleeps: one parker, made when it is first needed, and who is to be told of which waiter's
--- wake-up. Whoever sleeps here, our scheduler or a blocked process, delivers the wake-ups of all.
+-- The parker, in which this Lua state sleeps, made when it is first needed, and the listeners of its waiters. Every
+-- sleep here, the scheduler's or a blocked process's, delivers the wake-ups of all.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -12,7 +12,7 @@ local OK, SYSTEM = core.OK, core.SYSTEM
 
 local _M = {}
 
--- Longer sleeps than this are made of several.
+-- The longest single sleep.
 local LONGEST = 86400
 
 local PATH_MAX = 108
@@ -22,15 +22,15 @@ local woken = ffi_new("uint32_t[?]", MAX_WOKEN)
 local parker
 local parker_pid
 
--- Waiter number to an object with a method wake.
+-- Listeners by waiter number: objects with a method wake.
 local listeners = {}
 
 
--- What is to be done before the parker is freed.
+-- Called before the parker is freed.
 local before_free
 
 
--- Also when the Lua state is closed, before or after the finalisers of those that still have waiters here.
+-- Runs also when the Lua state is closed, before or after the finalisers of objects with waiters here.
 local function free(old)
     if old == parker then
         if before_free then
@@ -43,7 +43,7 @@ local function free(old)
 end
 
 
--- The parker, or nil and the reason. A forked child makes its own, and is told nothing of its parent's waiters.
+-- The parker, or nil and the reason. A forked child makes its own, and hears nothing of its parent's waiters.
 local function get()
     local pid = getpid()
     if parker_pid ~= pid then
@@ -66,13 +66,13 @@ function _M.before_free(fn)
 end
 
 
--- Whether what the caller got from get() is still the one: not freed, and not that of a parent process.
+-- Whether a parker from get() is still the current one: not freed, and not a parent process's.
 function _M.is_mine(other)
     return other == parker and parker_pid == getpid()
 end
 
 
--- From now on listener:wake() is called for each wake-up of the waiter.
+-- Calls listener:wake() for each wake-up of the waiter from now on.
 function _M.listen(waiter, listener)
     listeners[waiter] = listener
 end
@@ -83,7 +83,7 @@ function _M.forget(waiter)
 end
 
 
--- The descriptor that is readable while sleep(0) has something to tell; nil and the reason when it cannot be had now.
+-- The descriptor that is readable while sleep(0) has wake-ups to deliver; nil and the reason.
 function _M.fd()
     local here, err = _M.get()
     if not here then
@@ -107,10 +107,9 @@ function _M.timer(seconds)
 end
 
 
--- For loops that can wait for a connection which they have made, but for no other descriptor. Listens at a path, in
--- place of an earlier one and of the connection: the path, or nil and the reason. Once connected to and accepted, the
--- connection gives a byte whenever sleep(0) has something to tell, or the time of timer() has come. Read it, then
--- sleep(0). (listen, above, is about waiters.)
+-- For loops that can wait for a connection they have made, but for no other descriptor. Listens at a path, in place of
+-- an earlier one and of its connection: the path, or nil and the reason. Once connected and accepted, the connection
+-- gives a byte whenever sleep(0) has wake-ups to deliver, or timer() runs out. Read it, then call sleep(0).
 function _M.listen_at()
     local here, err = _M.get()
     if not here then
@@ -122,8 +121,8 @@ function _M.listen_at()
 end
 
 
--- Takes the connection to that path, which this very process must have made: true, or nil and the reason. The path is
--- gone then.
+-- Accepts the connection to that path, which this very process must have made: true, or nil and the reason. Removes the
+-- path.
 function _M.accept()
     local here, err = _M.get()
     if not here then
@@ -133,7 +132,7 @@ function _M.accept()
 end
 
 
--- Closes what listens and what is connected, if anything does.
+-- Closes the listening socket and the connection, if there are any.
 function _M.disconnect()
     if parker and _M.is_mine(parker) then
         C.holdfast_parker_disconnect(parker)
@@ -141,7 +140,7 @@ function _M.disconnect()
 end
 
 
--- What a host's wait(w, s) answers.
+-- The results of a host's wait(w, s).
 function _M.outcome(is_woken)
     if is_woken then
         return true
@@ -150,7 +149,7 @@ function _M.outcome(is_woken)
 end
 
 
--- Calls step(left), a sleep that may end early, until so many seconds have passed or is_over(), if given, says so.
+-- Calls step(left), a sleep that may end early, until `seconds` have passed or is_over(), if given, says so.
 function _M.for_seconds(seconds, step, is_over)
     local deadline = C.holdfast_now() + seconds
     local left = seconds
@@ -166,8 +165,8 @@ function _M.has_listeners()
 end
 
 
--- These two are functions, and have no loop, so that they get compiled: after a sleep, when the processor has forgotten
--- nearly all, an interpreted access to a C object takes a microsecond.
+-- These two functions have no loop, so that they get compiled: after a sleep, with cold caches, an interpreted access
+-- to a C object takes a microsecond.
 
 local function sleep_and_collect(here, seconds)
     local count = C.holdfast_parker_sleep(here, seconds, woken, MAX_WOKEN)
@@ -183,8 +182,7 @@ local function tell(place)
 end
 
 
--- Sleeps until a waiter is woken, `seconds` have passed, or a signal came, whichever is first; then tells the
--- listeners. 0 only looks.
+-- Sleeps until a waiter is woken, `seconds` have passed or a signal comes, then calls the listeners. 0 only looks.
 function _M.sleep(seconds)
     local here, err = get()
     if not here then

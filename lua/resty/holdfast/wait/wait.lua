@@ -1,12 +1,10 @@
--- Two ways to wait for a lock that somebody else holds. Both answer with the seconds waited, the lease being filled, or
--- with nil and the reason, after a deadlock its keys. An attempt that ends with TIMEOUT met a process that is stopped
--- inside the dictionary, one that ends with BUSY, in a forked child, somebody who enters the world; as they may go on,
--- so does the wait.
+-- Two ways to wait for a lock: wake and poll. Both fill the lease and return the seconds waited, or nil and the reason,
+-- after a deadlock its keys. TIMEOUT means a process that is stopped inside the dictionary, BUSY, in a forked child, a
+-- process that is entering the world: both may pass, so the wait goes on.
 --
--- A request says what is waited for, who is then its holder (task_ids.lua), and how: { handle, key, exptime, timeout,
--- holder, fair, step, ratio, max_step }; of permits also what kind of thing has them, how many are wanted, and how many
--- there are: kind, want, total. One that only waits for the end of a grant has the cell of its number, watched, and no
--- lease, exptime, holder and fair.
+-- A request: { handle, key, exptime, timeout, holder (tasks/task_ids.lua), fair, step, ratio, max_step }; for permits
+-- also kind, want and total. To wait only for the end of a grant: `watched`, the cell of its number, and no lease,
+-- exptime, holder and fair.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -45,8 +43,8 @@ end
 _M.try = try
 
 
--- A host replaces it where a coroutine may vanish while it waits: takes such out of their queues, and says whether
--- there were any. Who does not wait asks before giving up, as what is free may be kept for one of them.
+-- A host replaces this where a waiting coroutine may vanish: takes such waiters out of their queues; whether there were
+-- any. A caller that does not wait asks before giving up: a free lock may be reserved for one of them.
 function _M.find_gone()
     return false
 end
@@ -68,14 +66,14 @@ local function wait_once(request, wait, lease)
 end
 
 
--- Whether a host's answer ends the wait: nil and a reason of its own.
+-- Whether a host's answer ends the wait: nil and a reason other than a timeout.
 local function gives_up(answer, why)
     return answer == nil and type(why) == "string" and why ~= "timeout"
 end
 
 
--- Steps: sleep, try, a longer sleep. What is reported is their sum, not the clock's opinion; only attempts that were
--- held up by a stopped process count as what they took.
+-- Polls: sleep, try, sleep longer. Reports the sum of the sleeps, not the clock's time; attempts that a stopped process
+-- has blocked count as long as they took.
 function _M.poll(host, request, lease)
     local timeout, step = request.timeout, request.step
     local elapsed = 0
@@ -109,9 +107,9 @@ function _M.poll(host, request, lease)
 end
 
 
--- A place is a waiter of this Lua state, and the lock in whose queue it stands. Places are used again: making one costs
--- as much as the rest of a wake-up. `state` is apart from the place because the guard's finaliser refers to it, and
--- what a finaliser refers to must not refer to the guard.
+-- A place: a waiter of this Lua state and the lock it queues for. Places are reused, because making one costs as much
+-- as the rest of a wake-up. `state` is apart from the place: the guard's finaliser refers to it, and must not refer to
+-- the guard.
 local idle_places, idle_count = {}, 0
 
 -- Waiter number to state, of all places.
@@ -137,7 +135,7 @@ local function make_place(here)
     states[waiter] = state
     local function abandon()
         leave(state)
-        if states[waiter] == state then  -- not so: a forked child has one of its own by that number
+        if states[waiter] == state then  -- false: a forked child has its own by that number
             states[waiter] = nil
         end
         if is_mine(here) then
@@ -152,8 +150,8 @@ local function make_place(here)
 end
 
 
--- For a host that knows that nobody will come back to a wait before the collector does. Who comes back nevertheless
--- stands in the queue again.
+-- For a host that knows before the collector that a wait is abandoned. A coroutine that comes back nevertheless queues
+-- again.
 function _M.abandon(waiter)
     local state = states[waiter]
     if state then
@@ -162,7 +160,7 @@ function _M.abandon(waiter)
 end
 
 
--- A Lua state that is closed finalises in any order; without the parker nobody could leave.
+-- A closing Lua state finalises in any order; without the parker no waiter could leave.
 parker.before_free(function ()
     local waiter, state = next(states)  -- not by pairs: see lock/options.lua
     while waiter do
@@ -172,7 +170,7 @@ parker.before_free(function ()
 end)
 
 
--- nil when there is no room for another waiter.
+-- nil without room for another waiter.
 local function open_place()
     local here = get_parker()
     if not here then
@@ -187,7 +185,7 @@ local function open_place()
         end
         idle_places[idle_count] = nil
         idle_count = idle_count - 1
-    until place.state.parker == here  -- not so: it is a parent process's
+    until place.state.parker == here  -- false: a parent process's
     return place
 end
 
@@ -200,7 +198,7 @@ local function close_place(place, granted)
     else
         code = leave(state)
     end
-    -- Who was granted something was still in the process of its parker.
+    -- A granted waiter is still in the process of its parker.
     if granted or is_mine(state.parker) then
         idle_count = idle_count + 1
         idle_places[idle_count] = place
@@ -209,7 +207,7 @@ local function close_place(place, granted)
 end
 
 
--- The keys of the circle that the library found, beginning with the one that is waited for here.
+-- The keys of the cycle that the library has found, beginning with the one waited for here.
 local function deadlock_keys(here, waiter)
     local frame = core.enter()
     local code
@@ -225,7 +223,7 @@ local function deadlock_keys(here, waiter)
 end
 
 
--- Waits in the queue. true when the lock is granted; otherwise nil and the reason, and with a deadlock its keys.
+-- Waits in the queue. true for a granted lock; otherwise nil and the reason, after a deadlock its keys.
 local function wait_in_place(place, host, request, deadline, lease)
     local state = place.state
     local here, waiter = state.parker, state.waiter
@@ -265,10 +263,10 @@ local function wait_in_place(place, host, request, deadline, lease)
 end
 
 
--- Sleeps until the lock is released, and tries again at least as often as the library asks for. Without room for a
--- waiter it is nil, nil.
+-- Sleeps until the lock is released, and tries again at least as often as the library asks. nil, nil without room for a
+-- waiter.
 function _M.wake(host, request, lease)
-    local start = C.holdfast_now()  -- not the host's clock: what is granted must not be lost to an error of that
+    local start = C.holdfast_now()  -- not the host's clock: its error must not lose what is granted
     local deadline = host.now() + request.timeout
     local place, ok, granted, err, keys
     repeat
@@ -277,7 +275,7 @@ function _M.wake(host, request, lease)
             return nil, nil
         end
         ok, granted, err, keys = pcall(wait_in_place, place, host, request, deadline, lease)
-        -- Whether the holder lives cannot be told: more than that it took too long.
+        -- That the holder's life is unknown says more than that the time is over.
         if close_place(place, ok and granted) == SYSTEM and err == "timeout" then
             err = reason(SYSTEM)
         end
