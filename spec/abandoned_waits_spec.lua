@@ -1,3 +1,4 @@
+-- Tests wait/wait.lua.
 -- A waiter that never comes back (a request that was aborted, a coroutine that is not resumed) stands in nobody's way
 -- for longer than it would have waited.
 

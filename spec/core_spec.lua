@@ -1,3 +1,5 @@
+-- Tests ffi/arguments.lua, ffi/cdef.lua, ffi/constants.lua, ffi/errors.lua and ffi/library.lua.
+
 local core = require "resty.holdfast.core"
 local files = require "spec.support.files"
 local process = require "spec.support.process"

@@ -1,3 +1,4 @@
+-- Tests tasks/task_ids.lua.
 -- Waits that would never end, in real processes and coroutines: who is told, of what, and who never is.
 
 local command = require "spec.support.command"

@@ -1,3 +1,5 @@
+-- Tests host/none.lua.
+
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
 local parker = require "resty.holdfast.wait.parker"

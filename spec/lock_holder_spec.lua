@@ -1,3 +1,4 @@
+-- Tests lock/lock_info.lua and dictionary/holders.lua.
 -- Who holds a lock, and why.
 
 local blamed = require("spec.support.expect").blamed

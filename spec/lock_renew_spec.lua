@@ -1,3 +1,4 @@
+-- Tests lock/renewal.lua.
 -- resty.lock with the options renew and on_lost.
 
 local background_jobs = require "resty.holdfast.tasks.background_jobs"

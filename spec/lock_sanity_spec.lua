@@ -1,3 +1,4 @@
+-- Tests lock/refs.lua.
 -- What the test suite of lua-resty-lock 0.09 (t/sanity.t) shows, case by case, with wait = "poll".
 --
 -- The cases 4 to 7 compare sums of sleeps that a busy machine stretches. Here their clock is the sleeps themselves, so

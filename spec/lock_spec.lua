@@ -1,3 +1,5 @@
+-- Tests lock/options.lua and host/warning.lua.
+
 local blamed = require("spec.support.expect").blamed
 local fixture = require "spec.support.fixture"
 local hosts = require "resty.holdfast.host"

@@ -1,3 +1,4 @@
+-- Tests lock/watch.lua.
 -- lock:wait(): until what holds a key now is released, without taking it.
 
 local blamed = require("spec.support.expect").blamed

@@ -1,3 +1,4 @@
+-- Tests lock/acquire.lua and lock/held_lock.lua.
 -- resty.lock, resty.rwlock and resty.semaphore: what holds for each of them.
 
 local expect = require "spec.support.expect"

@@ -1,3 +1,4 @@
+-- Tests wait/descriptors.lua.
 -- resty.holdfast.scheduler.wait_fd: tasks that wait for descriptors, so that a socket library can be driven.
 
 local ffi = require "ffi"

@@ -1,3 +1,5 @@
+-- Tests tasks/join.lua.
+
 local blamed = require("spec.support.expect").blamed
 local fixture = require "spec.support.fixture"
 local in_time = require("spec.support.expect").in_time

@@ -1,3 +1,4 @@
+-- Tests ffi/environment.lua.
 -- A program with rights that its caller does not have takes nothing from the environment: no library, no directory, no
 -- dictionaries, no options.
 

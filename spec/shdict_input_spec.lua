@@ -1,3 +1,5 @@
+-- Tests dictionary/checks.lua.
+
 local core = require "resty.holdfast.core"
 local fixture = require "spec.support.fixture"
 

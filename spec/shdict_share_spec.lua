@@ -1,3 +1,4 @@
+-- Tests dictionary/methods.lua.
 -- What several handles, Lua states and processes share.
 
 local ffi = require "ffi"

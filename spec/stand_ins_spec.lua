@@ -1,3 +1,4 @@
+-- Tests host/nginx_here.lua.
 -- What stands in for nginx in unit tests and command-line tools (a global `ngx`, an `ngx.shared` of Lua tables) is not
 -- nginx, and in nobody's way: resty.lock and resty.shdict work as in a plain script.
 

@@ -1,3 +1,5 @@
+-- Tests worker.lua.
+
 local command = require "spec.support.command"
 local succeeds = require("spec.support.shell").succeeds
 

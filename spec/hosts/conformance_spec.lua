@@ -1,3 +1,4 @@
+-- Tests host/cqueues.lua and resty/holdfast.lua.
 -- What holds in every event loop that holdfast knows: the same claims, each in a real loop of its own process.
 
 local loops = require "spec.support.loops"

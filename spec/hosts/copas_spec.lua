@@ -1,3 +1,4 @@
+-- Tests host/copas1.lua.
 -- Real copas servers whose handlers wait for locks, what newer versions of copas can do, and versions that are not
 -- supported. What copas has in common with other event loops is in conformance_spec.lua.
 

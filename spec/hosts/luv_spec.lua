@@ -1,3 +1,4 @@
+-- Tests host/uv.lua.
 -- What programs do with a loop of luv's own, beside what holds in every loop (conformance_spec.lua).
 
 local fixture = require "spec.support.fixture"

@@ -1,3 +1,4 @@
+-- Tests dictionary/nginx_zones.lua.
 -- Which dictionary a lock gets in nginx, and who may use it.
 
 local fixture = require "spec.support.fixture"

@@ -1,3 +1,4 @@
+-- Tests dictionary/loop_clock.lua.
 -- When values end in nginx: as those of ngx.shared, by the time of the loop, and what is held by the clock.
 
 local ffi = require "ffi"

@@ -1,3 +1,4 @@
+-- Tests host/cqueues_job_runner.lua and host/uv_job_runner.lua.
 -- Locks with renew = true in every event loop: they are renewed while the loop runs and their coroutine lives, and keep
 -- no loop from ending.
 

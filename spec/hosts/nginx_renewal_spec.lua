@@ -1,3 +1,4 @@
+-- Tests host/nginx_jobs.lua.
 -- Locks that the light threads of nginx hold for long: they are renewed as long as the light thread lives.
 
 local fixture = require "spec.support.fixture"

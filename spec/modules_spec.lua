@@ -1,0 +1,36 @@
+-- Each Lua module has a spec that can be found: by its stem, which has the module's name in it, or by its first line,
+-- which names the module's file from lua/resty/holdfast/ on.
+
+local files = require "spec.support.files"
+local shell = require "spec.support.shell"
+
+-- Whether the words of `name` stand in those of a stem, as "lists" in "shdict_lists".
+local function has_words(stem, name)
+    return ("_" .. stem .. "_"):find("_" .. name .. "_", 1, true) ~= nil
+end
+
+
+describe("modules", function ()
+    local stems, first_lines = {}, {}
+    for path in shell.output("find spec -name '*_spec.lua'"):gmatch("[^\n]+") do
+        stems[#stems + 1] = path:match("([%w_]+)_spec%.lua$")
+        first_lines[#first_lines + 1] = files.read(path):match("^%-%-([^\n]*)")
+    end
+    local named = table.concat(first_lines, "\n")
+
+    local function is_found(path)
+        for _, stem in ipairs(stems) do
+            if has_words(stem, path:match("([%w_]+)%.lua$")) then
+                return true
+            end
+        end
+        local file = path:gsub("^lua/", ""):gsub("^resty/holdfast/", "")
+        return named:find("%f[%w/]" .. file:gsub("%.", "%%.")) ~= nil
+    end
+
+    for path in shell.output("find lua -name '*.lua'"):gmatch("[^\n]+") do
+        it(path .. " has a spec that names it", function ()
+            assert(is_found(path), "no spec has its name in the stem, or the file in its first line")
+        end)
+    end
+end)
