@@ -1,6 +1,6 @@
 -- Locks that change hands: which coroutine the search for deadlocks takes for the one that will release a lock.
 
-local blamed = require("spec.support.expect").blamed
+local expect = require "spec.support.expect"
 local fixture = require "spec.support.fixture"
 local loops = require "spec.support.loops"
 local process = require "spec.support.process"
@@ -382,20 +382,16 @@ describe("hand_over", function ()
     it("is called as a method", function ()
         local lock = assert(resty_lock:new(NAME))
         assert.matches("^bad receiver of hand_over: a lock object expected, got nil; call it as obj:hand_over",
-                       blamed(function () lock.hand_over() end))
+                       expect.blamed(function () lock.hand_over() end))
     end)
 
 
     it("and its option deadlock is a boolean", function ()
         for _, module in ipairs { resty_lock, rwlock } do
-            assert.equal('bad option "deadlock" to new: a boolean expected, got 1', blamed(function ()
-                local made = module:new(NAME, { deadlock = 1 })
-                return made
-            end))
+            assert.equal('bad option "deadlock" to new: a boolean expected, got 1',
+                         expect.refusal_of(module, NAME) { deadlock = 1 })
         end
-        assert.matches('^unknown option "deadlock" to new', blamed(function ()
-            local made = require("resty.semaphore"):new(NAME, { permits = 1, deadlock = true })
-            return made
-        end))
+        assert.matches('^unknown option "deadlock" to new',
+                       expect.refusal_of(require "resty.semaphore", NAME) { permits = 1, deadlock = true })
     end)
 end)

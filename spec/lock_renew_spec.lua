@@ -2,12 +2,12 @@
 -- resty.lock with the options renew and on_lost.
 
 local background_jobs = require "resty.holdfast.tasks.background_jobs"
-local blamed = require("spec.support.expect").blamed
 local collect_reports = require("spec.support.reports").collect
 local fixture = require "spec.support.fixture"
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
 local process = require "spec.support.process"
+local refusal_of = require("spec.support.expect").refusal_of
 local resty_lock = require "resty.lock"
 local run = require("spec.support.tasks").run
 local scheduler = require "resty.holdfast.scheduler"
@@ -344,13 +344,11 @@ describe("lock", function ()
 
 
     it("refuses values that make no sense, at the line that called", function ()
+        local refusal = refusal_of(resty_lock, "spec_renew")
         for name, expected in pairs { renew = "boolean", fair = "boolean", on_lost = "function" } do
             for _, value in ipairs { 1, "yes", {}, name == "on_lost" or print } do
                 assert.matches('^bad option "' .. name .. '" to new: a ' .. expected .. " expected, got ",
-                               blamed(function ()
-                                   local lock = resty_lock:new("spec_renew", { [name] = value })
-                                   return lock
-                               end))
+                               refusal { [name] = value })
             end
         end
         assert.equal(0, new({ renew = false, fair = false }):lock("key"))

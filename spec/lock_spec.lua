@@ -1,9 +1,8 @@
 -- Tests lock/options.lua and host/warning.lua.
 
-local blamed = require("spec.support.expect").blamed
+local expect = require "spec.support.expect"
 local fixture = require "spec.support.fixture"
 local hosts = require "resty.holdfast.host"
-local in_time = require("spec.support.expect").in_time
 local none = require "resty.holdfast.host.none"
 local pack = require "spec.support.pack"
 local process = require "spec.support.process"
@@ -21,6 +20,12 @@ end
 describe("lock", function ()
     local dict, new = fixture.locks(resty_lock, "spec_locks")
 
+    -- Has had the key.
+    local function lapse(lock)
+        lock:lock("key", { exptime = 0.01 })
+        none.sleep(0.02)
+    end
+
     -- What a process that does this three times writes to its log.
     local function told(source)
         return (process.run([[
@@ -33,7 +38,7 @@ describe("lock", function ()
 
     describe("new", function ()
         it("refuses to be called with a dot, at the line that called", function ()
-            assert.matches("^bad call of new: call it as resty_lock:new%(", blamed(function ()
+            assert.matches("^bad call of new: call it as resty_lock:new%(", expect.blamed(function ()
                 local made = resty_lock.new("spec_locks", { timeout = 1 })
                 return made
             end))
@@ -106,12 +111,7 @@ holdfast: bad option "timeout" to new: nan; ignored
         end)
 
         it("refuses options of the wrong type or value, at the line that called", function ()
-            local function message(opts)
-                return blamed(function ()
-                    local made = resty_lock:new("spec_locks", opts)
-                    return made
-                end)
-            end
+            local message = expect.refusal_of(resty_lock, "spec_locks")
             for _, name in ipairs { "exptime", "timeout" } do
                 local start = 'bad option "' .. name .. '" to new: a number, 0 or more, expected, got '
                 assert.equal(start .. '"soon"', message { [name] = "soon" })
@@ -218,7 +218,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
         it("refuses what is no time for one call, at the line that called", function ()
             local lock = new()
             local function message(opts)
-                return blamed(function ()
+                return expect.blamed(function ()
                     local elapsed = lock:lock("key", opts)
                     return elapsed
                 end)
@@ -273,15 +273,13 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
 
         it("is late but right when the lock has expired and nobody took it", function ()
             local lock = new()
-            lock:lock("key", { exptime = 0.01 })
-            none.sleep(0.02)
+            lapse(lock)
             assert.equal(1, lock:unlock())
         end)
 
         it("never releases the lock of the next holder", function ()
             local first, second = new(), new()
-            first:lock("key", { exptime = 0.01 })
-            none.sleep(0.02)
+            lapse(first)
             assert.equal(0, second:lock("key"))
             assert.same(pack(nil, "not owner"), pack(first:unlock()))
             assert.same(pack(nil, "unlocked"), pack(first:unlock()))
@@ -319,22 +317,21 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
 
         it("says so when the lock is somebody else's by now", function ()
             local first, second = new(), new()
-            first:lock("key", { exptime = 0.01 })
-            none.sleep(0.02)
+            lapse(first)
             second:lock("key")
             assert.same(pack(nil, "not owner"), pack(first:expire(100)))
             assert.is_true(dict:ttl("key") <= 30)
         end)
 
         it("says so, as the original, when the lock has lapsed and nobody has it", function ()
-            for _, lapse in ipairs {
+            for _, lose in ipairs {
                 function () none.sleep(0.02) end,
                 function () dict:delete("key") end,
                 function () dict:flush_all() end,
             } do
                 local lock, other = new(), new()
                 lock:lock("key", { exptime = 0.01 })
-                lapse()
+                lose()
                 assert.same(pack(nil, "not found"), pack(lock:expire(100)))
                 assert.equal(0, other:lock("key"))
                 assert.same(pack(nil, "not owner"), pack(lock:expire(100)))
@@ -363,7 +360,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.is_true(lock:expire(false))
             assert.is_true(lock:expire(math.huge))
             for _, time in ipairs { -1, "x", {}, true } do
-                assert.matches("^bad time to expire: a number, 0 or more, expected, got", blamed(function ()
+                assert.matches("^bad time to expire: a number, 0 or more, expected, got", expect.blamed(function ()
                     local done = lock:expire(time)
                     return done
                 end))
@@ -399,19 +396,16 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
     describe("the collector", function ()
         it("releases a lock whose object is lost", function ()
             new():lock("key")
-            collectgarbage()
-            collectgarbage()
+            fixture.collect()
             assert.is_nil(dict:get("key"))
         end)
 
         it("never releases what somebody else owns by now", function ()
             local lost, next_one = new(), new()
-            lost:lock("key", { exptime = 0.01 })
-            none.sleep(0.02)
+            lapse(lost)
             next_one:lock("key")
             lost = nil
-            collectgarbage()
-            collectgarbage()
+            fixture.collect()
             assert.is_true(dict:get("key"))
             assert.equal(1, next_one:unlock())
             assert.is_nil(lost)
@@ -423,8 +417,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             first:unlock()
             second:lock("key")
             first = nil
-            collectgarbage()
-            collectgarbage()
+            fixture.collect()
             assert.is_true(dict:get("key"))
             assert.is_nil(first)
         end)
@@ -433,8 +426,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             for i = 1, 2000 do
                 new():lock("key" .. i)
             end
-            collectgarbage()
-            collectgarbage()
+            fixture.collect()
             assert.same({}, dict:get_keys(0))
         end)
 
@@ -491,7 +483,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
         end)
 
         it("wakes who waits when it is released", function ()
-            in_time(function ()
+            expect.in_time(function ()
                 local child = start_holder()
                 local answers = watch_waits(function () child:say("unlock") end)
                 local lock = new { timeout = 20 }

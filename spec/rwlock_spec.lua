@@ -1,7 +1,6 @@
-local blamed = require("spec.support.expect").blamed
+local expect = require "spec.support.expect"
 local fixture = require "spec.support.fixture"
 local hosts = require "resty.holdfast.host"
-local in_time = require("spec.support.expect").in_time
 local none = require "resty.holdfast.host.none"
 local pack = require "spec.support.pack"
 local resty_lock = require "resty.lock"
@@ -17,12 +16,7 @@ describe("rwlock", function ()
 
     describe("new", function ()
         it("refuses options that it does not know, and bad values, at the line that called", function ()
-            local function message(opts)
-                return blamed(function ()
-                    local made = rwlock:new("spec_rwlock", opts)
-                    return made
-                end)
-            end
+            local message = expect.refusal_of(rwlock, "spec_rwlock")
             assert.equal("bad options to new: table expected, got number", message(5))
             assert.equal('unknown option "exptiem" to new: accepted are block, deadlock, exptime, fair, max_step, '
                          .. "on_lost, ratio, renew, step, timeout and wait", message { exptiem = 5 })
@@ -50,7 +44,7 @@ describe("rwlock", function ()
         end)
 
         it("does not cut the timeout down to exptime", function ()
-            in_time(function ()
+            expect.in_time(function ()
                 local first, second = new(), new { exptime = 0.001, timeout = 10 }
                 first:wrlock("key", { exptime = 0.1 })
                 local elapsed = assert(second:rdlock("key"))
@@ -325,9 +319,9 @@ describe("rwlock", function ()
             assert.has_error(function () lock:with_wr("key", error, { 1 }) end, { 1 })
             assert.is_true(new():trywrlock("key"))
             assert.equal("bad function to with_rd: function expected, got nil",
-                         blamed(function () lock:with_rd("key") end))
+                         expect.blamed(function () lock:with_rd("key") end))
             assert.equal('bad option "timeout" to with_wr: a number, 0 or more, expected, got -1',
-                         blamed(function () lock:with_wr("key", { timeout = -1 }, print) end))
+                         expect.blamed(function () lock:with_wr("key", { timeout = -1 }, print) end))
         end)
     end)
 
@@ -335,12 +329,12 @@ describe("rwlock", function ()
     it("raises for bad options of a call, at the line that called", function ()
         local lock = new()
         assert.equal('unknown option "timeout" to tryrdlock: accepted are exptime and why',
-                     blamed(function () lock:tryrdlock("key", { timeout = 1 }) end))
+                     expect.blamed(function () lock:tryrdlock("key", { timeout = 1 }) end))
         assert.equal('bad option "why" to wrlock: a string expected, got 5',
-                     blamed(function () lock:wrlock("key", { why = 5 }) end))
+                     expect.blamed(function () lock:wrlock("key", { why = 5 }) end))
         assert.equal("bad options to rdlock: table expected, got string",
-                     blamed(function () lock:rdlock("key", "opts") end))
-        assert.equal("bad time to expire: a number, 0 or more, expected, got -1", blamed(function ()
+                     expect.blamed(function () lock:rdlock("key", "opts") end))
+        assert.equal("bad time to expire: a number, 0 or more, expected, got -1", expect.blamed(function ()
             lock:rdlock("key")
             lock:expire(-1)
         end))

@@ -1,6 +1,5 @@
-local blamed = require("spec.support.expect").blamed
+local expect = require "spec.support.expect"
 local fixture = require "spec.support.fixture"
-local in_time = require("spec.support.expect").in_time
 local none = require "resty.holdfast.host.none"
 local pack = require "spec.support.pack"
 local process = require "spec.support.process"
@@ -21,12 +20,7 @@ describe("semaphore", function ()
 
     describe("new", function ()
         it("needs to know how many permits there are, and refuses what makes no sense", function ()
-            local function message(opts)
-                return blamed(function ()
-                    local made = semaphore:new("spec_semaphore", opts)
-                    return made
-                end)
-            end
+            local message = expect.refusal_of(semaphore, "spec_semaphore")
             local start = 'bad option "permits" to new: a whole number from 1 to 1073741823 expected, got '
             assert.equal(start .. "nil", message(nil))
             for _, permits in ipairs { 0, -1, 1.5, 2 ^ 30, 1 / 0, "5" } do
@@ -132,7 +126,7 @@ describe("semaphore", function ()
             object:wait("key")
             assert.equal(0, dict:ttl("key"))
             object:post("key")
-            in_time(function ()
+            expect.in_time(function ()
                 local start = none.now()
                 local short = new(1, { exptime = 0.1 })
                 assert.is_true(short:wait("key"))
@@ -149,7 +143,7 @@ describe("semaphore", function ()
         end)
 
         it("of several permits the one that was taken first goes first", function ()
-            in_time(function ()
+            expect.in_time(function ()
                 local object = new(2, { exptime = 0.1 })
                 object:wait("key")
                 none.sleep(0.11)
@@ -194,9 +188,9 @@ describe("semaphore", function ()
         it("name an option that they do not know", function ()
             local object = new(1)
             assert.equal('unknown option "fair" to wait: accepted are exptime, timeout and why',
-                         blamed(function () object:wait("key", { fair = true }) end))
+                         expect.blamed(function () object:wait("key", { fair = true }) end))
             assert.equal('unknown option "fair" to with: accepted are exptime, timeout and why',
-                         blamed(function () object:with("key", { fair = true }, print) end))
+                         expect.blamed(function () object:with("key", { fair = true }, print) end))
         end)
     end)
 
@@ -307,15 +301,15 @@ describe("semaphore", function ()
         local object = new(1)
         for _, timeout in ipairs { -1, "1", print, false } do
             assert.matches("^bad timeout to wait: a number, 0 or more, expected, got ",
-                           blamed(function () object:wait("key", timeout) end))
+                           expect.blamed(function () object:wait("key", timeout) end))
         end
         assert.matches("^bad timeout to with: a number, 0 or more, expected, got ",
-                       blamed(function () object:with("key", -1, print) end))
+                       expect.blamed(function () object:with("key", -1, print) end))
         assert.equal("bad function to with: function expected, got nil",
-                     blamed(function () object:with("key") end))
+                     expect.blamed(function () object:with("key") end))
         for _, n in ipairs { 0, -1, 1.5, 1 / 0, "1", {} } do
             assert.matches("^bad number of permits to post: a whole number, 1 or more, expected, got ",
-                           blamed(function () object:post("key", n) end))
+                           expect.blamed(function () object:post("key", n) end))
         end
     end)
 end)

@@ -29,14 +29,7 @@ for _, name in ipairs(loops.names) do
         it("only the coroutine waits that wants what another process holds, until it is released", function ()
             holder:take("key")
             local child = start [[
-                local ticks, over = 0, false
-                spawn(function ()
-                    while not over do
-                        sleep(0.01)
-                        ticks = ticks + 1
-                        if ticks == 10 then say("ticks") end
-                    end
-                end)
+                tell_after(10, "ticks")
                 spawn(function ()
                     local lock = new()
                     local elapsed = lock:lock("key")
@@ -123,8 +116,7 @@ for _, name in ipairs(loops.names) do
             local child = start [[
                 local done = 0
                 for i = 1, 100 do
-                    local held = new({ exptime = 60 })
-                    assert(held:lock("key" .. i))
+                    local held = holding("key" .. i)
                     spawn(function ()
                         local lock = new({ timeout = 60 })
                         assert(lock:lock("key" .. i))
@@ -219,14 +211,7 @@ for _, name in ipairs(loops.names) do
                 local parker = require "resty.holdfast.wait.parker"
                 parker.fd = function () return nil, "no thread" end
                 parker.timer = parker.fd
-                local ticks, over = 0, false
-                spawn(function ()
-                    while not over do
-                        sleep(0.01)
-                        ticks = ticks + 1
-                        if ticks == 3 then say("others go on") end
-                    end
-                end)
+                tell_after(3, "others go on")
                 spawn(function ()
                     say(new({ timeout = 20 }):lock("key") ~= nil)
                     over = true

@@ -93,8 +93,7 @@ for _, name in ipairs(loops.names) do
                 local say_error = report
                 function report(message) failed = true say_error(message) end
                 spawn(function ()
-                    local lock = new({ exptime = 60 })
-                    assert(lock:lock("key"))
+                    local lock = holding("key")
                     spawn(function ()
                         local other = new({ timeout = 20 })
                         say("other", other:lock("key") > 0, other:unlock())
@@ -225,8 +224,7 @@ for _, name in ipairs(loops.names) do
                 until not value
                 local done = 0
                 for i = 1, 100 do
-                    local held = new({ exptime = 60 })
-                    assert(held:lock("key" .. i % 50 .. (i > 50 and "b" or "a")))
+                    local held = holding("key" .. i % 50 .. (i > 50 and "b" or "a"))
                     spawn(function ()
                         local lock = new({ timeout = 60 })
                         assert(lock:lock("key" .. i % 50 .. (i > 50 and "b" or "a")))
@@ -445,8 +443,7 @@ describe("in the loop of", function ()
 
     it("luv: threads, which have a Lua state and a loop of their own, wait each in its own", function ()
         local child = loops.start("luv", [[
-            local held = new({ exptime = 60 })
-            assert(held:lock("key"))
+            local held = holding("key")
             local function work()
                 require("resty.shdict").open("spec_hosts")
                 local lock = require("resty.lock"):new("spec_hosts", { timeout = 20 })
@@ -480,8 +477,7 @@ describe("in the loop of", function ()
 
     it("luv: a program that closes all handles, ours with its own, waits as before afterwards", function ()
         local child = loops.start("luv", [[
-            local held = new({ exptime = 60 })
-            assert(held:lock("key"))
+            local held = holding("key")
             local function wait()
                 spawn(function () assert(new():lock("key")) end)
             end

@@ -127,8 +127,7 @@ describe("in new copas", function ()
 
     it("the loop ends though somebody was removed who waited, and another loop runs after it", function ()
         local child = start([[
-            local held = new({ exptime = 60 })
-            assert(held:lock("key"))
+            local held = holding("key")
             for round = 1, 2 do
                 local start = now()
                 spawn(function ()
@@ -158,8 +157,7 @@ describe("in new copas", function ()
                 say("ended\nnext", true)
                 os.exit(0)
             end
-            local held = new({ exptime = 60 })
-            assert(held:lock("key"))
+            local held = holding("key")
             spawn(function () new({ timeout = 60, exptime = 60 }):lock("key") end)
             spawn(function () sleep(0.02) copas.cancelall() end)
             run()
@@ -190,8 +188,7 @@ describe("in new copas", function ()
 
     it("a coroutine that is told to go on by somebody else waits on", function ()
         assert.equal("true\n", start([[
-            local held = new({ exptime = 60 })
-            assert(held:lock("key"))
+            local held = holding("key")
             spawn(function ()
                 local waited, released
                 local co = copas.addthread(function ()
@@ -215,8 +212,7 @@ describe("in new copas", function ()
         local child = start [[
             local ffi = require "ffi"
             ffi.cdef "int fork(void); void _exit(int); int waitpid(int, int *, int);"
-            local held = new({ exptime = 60 })
-            assert(held:lock("key"))
+            local held = holding("key")
             local in_child
             spawn(function ()
                 local lock = new()

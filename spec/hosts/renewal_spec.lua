@@ -90,8 +90,7 @@ for _, name in ipairs(loops.names) do
                         local lock = new { exptime = 0.6, renew = true, on_lost = function () lost = true end }
                         assert(lock:lock("key"))
                         shdict.open("spec_hosts"):delete("key")
-                        local patience = now() + 20
-                        while not lost and now() < patience do sleep(0.01) end
+                        await(function () return lost end)
                         say(lost)
                     end)
                     run()
@@ -144,8 +143,7 @@ for _, name in ipairs(loops.names) do
                         assert(lock:lock("key"))
                         say "locked"
                         hear()
-                        local patience = now() + 20
-                        while not lost and now() < patience do sleep(0.01) end
+                        await(function () return lost end)
                         say(lost)
                     end)
                     run()
@@ -193,8 +191,7 @@ for _, name in ipairs(loops.names) do
                             exptime = 0.3, renew = true, on_lost = function () lost = true end }))
                         assert(lock:wrlock("key"))
                         shdict.open("spec_hosts"):delete("key")
-                        local patience = now() + 20
-                        while not lost and now() < patience do sleep(0.01) end
+                        await(function () return lost end)
                         say("lost", lost)
                         say(lock:unlock())
                     end)
@@ -242,8 +239,7 @@ describe("where no loop runs the caller", function ()
                     over = true
                 end)
                 spawn(function ()
-                    local patience = now() + 20
-                    while not lost and now() < patience do sleep(0.01) end
+                    await(function () return lost end)
                     assert(over and lost)
                 end)
                 run()
@@ -282,8 +278,7 @@ describe("where no loop runs the caller", function ()
                 local lock = new { exptime = 0.6, renew = true, on_lost = function () lost = true end }
                 assert(lock:lock("key"))
                 shdict.open("spec_hosts"):delete("key")
-                local patience = now() + 20
-                while not lost and now() < patience do sleep(0.01) end
+                await(function () return lost end)
                 say(lost)
             end)
             run()

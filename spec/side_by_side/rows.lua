@@ -35,6 +35,12 @@ local function equal(expected, given, what)
 end
 
 
+local function only_ours(check)
+    equal(true, check(ours))
+    equal(false, check(theirs))
+end
+
+
 local function same(expected, ...)
     local given = worker.show_all(pack(...))
     if expected ~= given then
@@ -345,8 +351,7 @@ row("which value is evicted", function ()
         overflow(dict, "new ", 1)
         return dict:get("key 500") ~= nil
     end
-    equal(true, has_often_read(ours))
-    equal(false, has_often_read(theirs))
+    only_ours(has_often_read)
 end)
 
 row("order of get_keys", function ()
@@ -367,8 +372,7 @@ row("how many make room", function ()
         overflow(dict, "key ", ("x"):rep(20))
         return (dict:set("large", ("x"):rep(60000)))
     end
-    equal(true, try(ours))
-    equal(false, try(theirs))
+    only_ours(try)
 end)
 
 row("longest value", function ()
@@ -421,8 +425,7 @@ row("what has expired", function ()
         end
         return dict:get_stale(KEY) ~= nil
     end
-    equal(true, remains(ours))
-    equal(false, remains(theirs))
+    only_ours(remains)
 end)
 
 row("value at its exptime", function ()

@@ -22,6 +22,18 @@ function _M.blamed(fn)
 end
 
 
+-- A function that calls new of the module with options that it refuses. The message.
+function _M.refusal_of(module, dictionary)
+    return function (options)
+        local message = _M.blamed(function ()  -- no tail call: blamed() looks at its caller
+            local made = module:new(dictionary, options)
+            return made
+        end)
+        return message
+    end
+end
+
+
 -- For what has to happen before a short time is over, though this process may stand still for a while at any point:
 -- calls `try` until it returns true, which says that it was in time.
 function _M.in_time(try)

@@ -105,6 +105,31 @@ if copas_path and copas_path ~= "" then
     ]]
 end
 
+-- What each may use after that: await(what) sleeps until what() is true, but not for ever; holding(key) makes a lock
+-- object that holds the key; tell_after(ticks, line) says the line when so many times 10 ms are over, in a coroutine of
+-- its own that ends when `over` is set.
+local TOOLS = [[
+    local over = false
+    local function await(what)
+        local patience = now() + 20
+        while not what() and now() < patience do sleep(0.01) end
+    end
+    local function holding(key)
+        local lock = new { exptime = 60 }
+        assert(lock:lock(key))
+        return lock
+    end
+    local function tell_after(ticks, line)
+        spawn(function ()
+            while not over do
+                sleep(0.01)
+                ticks = ticks - 1
+                if ticks == 0 then say(line) end
+            end
+        end)
+    end
+]]
+
 -- What hosts are called where not as the loop.
 _M.hosts = setmetatable({ ["new copas"] = "copas" }, { __index = function (_, name) return name end })
 
@@ -121,7 +146,7 @@ end
 -- A child that runs `source` as a program of the host; process.lua says what options are.
 function _M.start(name, source, options)
     local start_in = name == "neovim" and neovim.start or process.start
-    return start_in(_M.path(name) .. _M.COMMON .. _M.LOOPS[name] .. source, options)
+    return start_in(_M.path(name) .. _M.COMMON .. _M.LOOPS[name] .. TOOLS .. source, options)
 end
 
 
