@@ -1,3 +1,5 @@
+-- bench/support/plot.lua: pictures of figures, and the files that the figures are kept in.
+
 local files = require "spec.support.files"
 local plot = require "bench.support.plot"
 

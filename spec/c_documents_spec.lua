@@ -1,3 +1,5 @@
+-- docs/c.md: what it shows is compiled and happens.
+
 local LIBRARY = require("resty.holdfast.core").path
 local command = require "spec.support.command"
 local ffi = require "ffi"

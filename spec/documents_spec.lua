@@ -1,3 +1,5 @@
+-- README.md, docs/guide.md, docs/hosts.md and docs/migration.md: what they show happens.
+
 local command = require "spec.support.command"
 local snippets = require "spec.support.snippets"
 

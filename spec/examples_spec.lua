@@ -1,3 +1,5 @@
+-- examples/stampede.lua, examples/fencing.lua and examples/accept_mutex.lua: what they print, and what they refuse.
+
 local command = require "spec.support.command"
 local output = require("spec.support.shell").output
 local row = require "spec.support.rows"

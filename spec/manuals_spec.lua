@@ -1,3 +1,5 @@
+-- The manuals of the modules, docs/resty.*.md: they show what happens, and describe each function.
+
 local command = require "spec.support.command"
 local files = require "spec.support.files"
 local snippets = require "spec.support.snippets"

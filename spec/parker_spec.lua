@@ -1,3 +1,5 @@
+-- resty.holdfast.wait.parker: where a Lua state sleeps, alone or in an event loop, until it is woken.
+
 local core = require "resty.holdfast.core"
 local parker = require "resty.holdfast.wait.parker"
 local process = require "spec.support.process"

@@ -1,3 +1,5 @@
+-- resty.semaphore: permits, in one process and in several.
+
 local expect = require "spec.support.expect"
 local fixture = require "spec.support.fixture"
 local none = require "resty.holdfast.host.none"

@@ -1,3 +1,5 @@
+-- resty.shdict: what concerns a dictionary as a whole.
+
 local core = require "resty.holdfast.core"
 local fixture = require "spec.support.fixture"
 local pack = require "spec.support.pack"

@@ -1,3 +1,5 @@
+-- resty.shdict: cas, which stores where the value is as expected.
+
 local fixture = require "spec.support.fixture"
 local pack = require "spec.support.pack"
 local process = require "spec.support.process"

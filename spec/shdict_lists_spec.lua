@@ -1,3 +1,5 @@
+-- resty.shdict: lists.
+
 local fixture = require "spec.support.fixture"
 local pack = require "spec.support.pack"
 local sleep = require("resty.holdfast.host.none").sleep

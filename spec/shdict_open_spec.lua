@@ -1,3 +1,5 @@
+-- resty.shdict: open, shared, find and remove.
+
 local core = require "resty.holdfast.core"
 local fixture = require "spec.support.fixture"
 local pack = require "spec.support.pack"

@@ -1,3 +1,5 @@
+-- resty.shdict: tables as values.
+
 local core = require "resty.holdfast.core"
 local fixture = require "spec.support.fixture"
 local pack = require "spec.support.pack"

@@ -1,3 +1,5 @@
+-- resty.shdict: values, their times to live, and room for them.
+
 local fixture = require "spec.support.fixture"
 local in_time = require("spec.support.expect").in_time
 local now = require("resty.holdfast.host.none").now

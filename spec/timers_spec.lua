@@ -1,3 +1,5 @@
+-- resty.holdfast.tasks.timers: a heap of deadlines.
+
 local timers = require "resty.holdfast.tasks.timers"
 
 

@@ -1,3 +1,5 @@
+-- The options of the holdfast command, and what it says where they are wrong.
+
 local command = require "spec.support.command"
 
 -- Arguments, and what the message must name: what was given and what is accepted.
