@@ -1,5 +1,5 @@
 // Who holds something, and why.
-#include "lock/holder.h"
+#include "lock/lock_info.h"
 
 #include <algorithm>
 #include <cstring>
@@ -11,8 +11,8 @@
 #include "platform/platform.h"
 
 using holdfast::Code;
-using holdfast::Holder;
 using holdfast::HolderCount;
+using holdfast::HolderInfo;
 using holdfast::capi::check_key;
 using holdfast::capi::fail;
 using holdfast::capi::guarded;
@@ -20,15 +20,15 @@ using holdfast::capi::outcome;
 using holdfast::capi::unwrap;
 
 static_assert(HOLDFAST_WHY_MAX == holdfast::kWhyMax);
-static_assert(sizeof(holdfast_holder::why) == sizeof(Holder::why));
-static_assert(sizeof(holdfast_holder::program) == sizeof(Holder::program));
+static_assert(sizeof(holdfast_holder::why) == sizeof(HolderInfo::why));
+static_assert(sizeof(holdfast_holder::program) == sizeof(HolderInfo::program));
 
 namespace {
 
 /// More holders than these are counted, and not told.
 constexpr std::size_t kHoldersAtOnce = HOLDFAST_HOLDERS_MAX;
 
-void fill(holdfast_holder& out, const Holder& found, const HolderCount& count) {
+void fill(holdfast_holder& out, const HolderInfo& found, const HolderCount& count) {
   const double now = static_cast<double>(holdfast::platform::monotonic_ns()) / 1e9;
   out = {};
   out.owner = found.lease.owner;
@@ -64,7 +64,7 @@ int holdfast_lock_explain(holdfast_dict* dict, const char* key, size_t key_lengt
 int holdfast_lock_holder(holdfast_dict* dict, const char* key, size_t key_length, holdfast_holder* holder) {
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
-    Holder found;
+    HolderInfo found;
     HolderCount count;
     const Code code = find_holders(unwrap(dict), {key, key_length}, {&found, 1}, count);
     *holder = {};
@@ -81,7 +81,7 @@ int holdfast_holders(holdfast_dict* dict, const char* key, size_t key_length, ho
     *count = 0;
     *waiters = 0;
     if (const int bad = check_key(key, key_length)) return bad;
-    std::vector<Holder> found(std::min<std::size_t>(max, kHoldersAtOnce));
+    std::vector<HolderInfo> found(std::min<std::size_t>(max, kHoldersAtOnce));
     HolderCount counted;
     const Code code = find_holders(unwrap(dict), {key, key_length}, found, counted);
     if (code != Code::ok) return outcome(code, unwrap(dict));

@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "dict/arena.h"
-#include "dict/holds.h"
+#include "dict/holder_list.h"
 #include "dict/words.h"
 
 namespace holdfast {
@@ -24,7 +24,7 @@ struct Tally {
   bool operator==(const Tally&) const = default;
 };
 
-enum Kind : std::size_t { kKeyed, kWaiter, kNode, kHold, kFree, kKinds };
+enum Kind : std::size_t { kKeyed, kWaiter, kNode, kHolder, kFree, kKinds };
 using Census = std::array<Tally, kKinds>;
 
 Kind kind_of(EntryType type) noexcept {
@@ -34,8 +34,8 @@ Kind kind_of(EntryType type) noexcept {
       return kWaiter;
     case EntryType::node:
       return kNode;
-    case EntryType::hold:
-      return kHold;
+    case EntryType::holder:
+      return kHolder;
     default:
       return kKeyed;
   }
@@ -78,10 +78,10 @@ class Audit {
   bool is_sound_free(std::uint32_t block, std::uint32_t& size) noexcept;
   bool walk_chains() noexcept;
   bool walk_chain(std::uint32_t bucket) noexcept;
-  bool walk_parts(const View& view) noexcept;
+  bool walk_parts(const EntryView& view) noexcept;
   bool walk_queue(const QueueFields& queue, EntryType type) noexcept;
-  bool walk_holds(const View& view) noexcept;
-  bool walk_list(const View& view) noexcept;
+  bool walk_holds(const EntryView& view) noexcept;
+  bool walk_list(const EntryView& view) noexcept;
   bool counts_fit() const noexcept;
   /// Whether so many blocks of the kind may still be reached.
   bool more(Kind kind) const noexcept { return reached_[kind].count < lies_[kind].count; }
@@ -122,7 +122,7 @@ bool Audit::walk_arena() noexcept {
   bool hand_fits = hand == 0 || hand == shard_.granules();
   bool after_free = false;
   for (std::uint32_t at = 1; at < shard_.granules();) {
-    View view{};
+    EntryView view{};
     hand_fits = hand_fits || hand == at;
     const bool is_free = arena_.is_free(at);
     if (is_free ? after_free || !is_sound_free(at, view.granules) : !shard_.inspect(at, view)) return false;
@@ -147,7 +147,7 @@ bool Audit::walk_chains() noexcept {
 bool Audit::walk_chain(std::uint32_t bucket) noexcept {
   Word32* link = &shard_.bucket(bucket);
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
-    View view{};
+    EntryView view{};
     if (!more(kKeyed) || !shard_.inspect_keyed(block, view)) return false;
     reached_[kKeyed].add(block);
     const std::uint32_t hash = view.entry->hash.load(kRelaxed);
@@ -163,7 +163,7 @@ bool Audit::walk_chain(std::uint32_t bucket) noexcept {
   return true;
 }
 
-bool Audit::walk_parts(const View& view) noexcept {
+bool Audit::walk_parts(const EntryView& view) noexcept {
   if (view.type == EntryType::list) return walk_list(view);
   if (!is_holdable(view.type)) return true;
   if (view.is_free()) ++free_locks_;
@@ -175,36 +175,36 @@ bool Audit::walk_parts(const View& view) noexcept {
 bool Audit::walk_queue(const QueueFields& queue, EntryType type) noexcept {
   std::uint32_t last = 0;
   for (std::uint32_t block = queue.head.load(kRelaxed); block != 0; last = block, block = shard_.entry(last).next) {
-    View view{};
+    EntryView view{};
     if (!more(kWaiter) || !shard_.inspect(block, view) || view.type != type) return false;
     reached_[kWaiter].add(block);
   }
   return queue.tail.load(kRelaxed) == last;
 }
 
-bool Audit::walk_holds(const View& view) noexcept {
+bool Audit::walk_holds(const EntryView& view) noexcept {
   const bool is_lock = view.type == EntryType::lock;
   const std::uint32_t hash = view.entry->hash.load(kRelaxed);
   std::uint64_t used = 0;
-  std::uint32_t block = (is_lock ? view.lock().note : view.permits().holds).load(kRelaxed);
+  std::uint32_t block = (is_lock ? view.lock().reason : view.permits().holders).load(kRelaxed);
   while (block != 0) {
-    View hold{};
-    if (!more(kHold) || !shard_.inspect(block, hold) || !is_hold(hold, hash)) return false;
-    reached_[kHold].add(block);
-    used += hold.hold().count.load(kRelaxed);
+    EntryView hold{};
+    if (!more(kHolder) || !shard_.inspect(block, hold) || !is_holder(hold, hash)) return false;
+    reached_[kHolder].add(block);
+    used += hold.holder().count.load(kRelaxed);
     block = hold.entry->next.load(kRelaxed);
     if (is_lock && block != 0) return false;
   }
   return is_lock || view.permits().used.load(kRelaxed) == std::min<std::uint64_t>(used, ~0U);
 }
 
-bool Audit::walk_list(const View& view) noexcept {
+bool Audit::walk_list(const EntryView& view) noexcept {
   const ListEnds ends = ListEnds::of(view.list().ends.load(kRelaxed));
   const std::uint32_t hash = view.entry->hash.load(kRelaxed);
   std::uint32_t block = ends.first;
   std::uint32_t last = 0;
   for (std::uint32_t i = 0; i < ends.length; ++i) {
-    View at{};
+    EntryView at{};
     if (!more(kNode) || !shard_.inspect(block, at) || at.type != EntryType::node) return false;
     reached_[kNode].add(block);
     const auto& node = *reinterpret_cast<const ListNode*>(at.entry);

@@ -15,7 +15,7 @@ void DeadOwners::add(Token token) noexcept {
 // Waiters or holds, from that block on. How many granules they take.
 std::uint32_t DeadOwners::add_chain(const Shard& shard, std::uint32_t block, EntryType type) noexcept {
   std::uint32_t walked = 0;
-  View view{};
+  EntryView view{};
   while (walked < shard.granules() && shard.inspect(block, view) && view.type == type) {
     // Of a waiter, too, the owner is the first word of the value.
     add(view.value()->load(kRelaxed));
@@ -25,10 +25,10 @@ std::uint32_t DeadOwners::add_chain(const Shard& shard, std::uint32_t block, Ent
   return walked;
 }
 
-std::uint32_t DeadOwners::add_holders(const Shard& shard, const View& view) noexcept {
+std::uint32_t DeadOwners::add_holders(const Shard& shard, const EntryView& view) noexcept {
   std::uint32_t waiters = add_chain(shard, view.queue().head.load(kRelaxed), EntryType::waiter);
   if (view.type == EntryType::permits)
-    return waiters + add_chain(shard, view.permits().holds.load(kRelaxed), EntryType::hold);
+    return waiters + add_chain(shard, view.permits().holders.load(kRelaxed), EntryType::holder);
   add(view.lock().owner.load(kRelaxed));
   waiters += add_chain(shard, view.lock().watchers.head.load(kRelaxed), EntryType::watcher);
   return waiters;
@@ -38,7 +38,7 @@ std::uint32_t DeadOwners::add_holders(const Shard& shard, const View& view) noex
 DeadOwners::DeadOwners(const Shard& shard, World& world) noexcept : world_(world) {
   std::uint32_t walked = 0;  // granules: nothing is met twice, but for damage and changes of the moment
   for (std::uint32_t bucket = 0; bucket < shard.buckets() && walked < shard.granules(); ++bucket) {
-    View view{};
+    EntryView view{};
     for (std::uint32_t block = shard.bucket(bucket).load(kRelaxed);
          walked < shard.granules() && shard.inspect_in(bucket, block, view); block = view.entry->next.load(kRelaxed)) {
       walked += view.granules;

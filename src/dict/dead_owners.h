@@ -31,7 +31,7 @@ class DeadOwners {
 
  private:
   void add(Token token) noexcept;
-  std::uint32_t add_holders(const Shard& shard, const View& holdable) noexcept;
+  std::uint32_t add_holders(const Shard& shard, const EntryView& holdable) noexcept;
   std::uint32_t add_chain(const Shard& shard, std::uint32_t block, EntryType type) noexcept;
 
   World& world_;

@@ -18,7 +18,7 @@
 #include "dict/arena.h"
 #include "dict/guard.h"
 #include "dict/list.h"
-#include "dict/room.h"
+#include "dict/reclaimer.h"
 #include "dict/segment.h"
 #include "dict/shard.h"
 #include "dict/transaction.h"

@@ -103,7 +103,7 @@ enum class EntryType : std::uint8_t {
   waiter = 9,  // not in a chain, but in a lock's queue
   node = 10,   // a ListNode
   permits = 11,
-  hold = 12,     // not in a chain, but on a lock's or a permits entry
+  holder = 12,   // not in a chain, but on a lock's or a permits entry
   watcher = 13,  // not in a chain, but in a lock's queue of those who only wait for a grant to end
 };
 
@@ -196,7 +196,7 @@ struct LockFields {
   Word32 reserved;       // not 0: granted by a release to this waiter of the owner, who has yet to claim it
   Word32 agent;          // which coroutine of the owner is taken for the holder; 0: none
   Word64 since;          // time of the grant (ms)
-  Word32 note;           // block of a hold that says why; 0: none
+  Word32 reason;         // block of a hold that says why; 0: none
   Word32 passes;         // grants to somebody who came later than a waiter of the queue; wraps. Derived
 };
 static_assert(sizeof(LockFields) == 56);
@@ -224,7 +224,7 @@ inline constexpr std::uint32_t kAllPermits = std::uint32_t{1} << 30;
 /// end of any of them.
 struct PermitFields {
   Word32 total;
-  Word32 holds;  // block of the first hold; 0: nobody has any
+  Word32 holders;  // block of the first hold; 0: nobody has any
   QueueFields queue;
   Word32 used;    // derived: the holds' counts together
   Word32 passes;  // as a lock's
@@ -236,14 +236,14 @@ inline constexpr std::uint32_t kWhyMax = 127;
 
 /// Value of a hold block. Its end stands in Entry::expiry, the hash of the key in Entry::hash, and the text that says
 /// why behind it.
-struct HoldFields {
+struct HolderFields {
   Word64 owner;     // Token
   Word64 sequence;  // fencing number of the grant
   Word64 since;     // time of the grant (ms)
   Word32 count;     // how many permits
   Word32 agent;     // which coroutine of the owner is taken for the holder; 0: none
 };
-static_assert(sizeof(HoldFields) == 32);
+static_assert(sizeof(HolderFields) == 32);
 
 constexpr std::uint64_t padded(std::uint64_t bytes) noexcept { return (bytes + 7) & ~std::uint64_t{7}; }
 

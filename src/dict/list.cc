@@ -17,7 +17,7 @@ Word64* value_of(ListNode& node) noexcept { return reinterpret_cast<Word64*>(&no
 }  // namespace
 
 bool List::inspect(std::uint32_t block, Node& node) const noexcept {
-  View view{};
+  EntryView view{};
   if (!shard_.inspect(block, view) || view.type != EntryType::node) return false;
   node.fields = &node_at(shard_, block);
   node.type = static_cast<EntryType>(node.fields->shape.load(kRelaxed) >> kValueTypeShift);
@@ -154,10 +154,10 @@ bool List::relink(const Shard& shard, std::uint32_t from, std::uint32_t to) noex
   if (!shard.holds_header(from)) return false;
   const std::uint32_t hash = node_at(shard, from).hash.load(kRelaxed);
   Arena arena(shard);
-  View found{};
+  EntryView found{};
   std::uint32_t block = shard.bucket_of(hash).load(kRelaxed);
   for (std::uint32_t steps = 0; block != 0; ++steps) {
-    View view{};
+    EntryView view{};
     if (steps == shard.granules() || !shard.inspect(block, view)) return false;
     if (view.type == EntryType::list && view.entry->hash.load(kRelaxed) == hash) {
       found = view;

@@ -24,7 +24,7 @@ enum class End { left = 0, right = 1 };
 class List {
  public:
   /// REQUIRES: the entry's type is list.
-  List(const Shard& shard, Arena& arena, const View& entry) noexcept
+  List(const Shard& shard, Arena& arena, const EntryView& entry) noexcept
       : shard_(shard), arena_(arena), fields_(entry.list()), hash_(entry.entry->hash.load(kRelaxed)) {}
 
   std::uint32_t length() const noexcept { return ends().length; }

@@ -5,7 +5,7 @@
 
 #include "base/failpoint.h"
 #include "dict/arena.h"
-#include "dict/holds.h"
+#include "dict/holder_list.h"
 #include "dict/list.h"
 
 namespace holdfast {
@@ -67,7 +67,7 @@ struct Census {
 };
 
 /// Whether anything is left of the list.
-bool keep_list(const Shard& shard, const View& view, Occupied& occupied, Census& census) noexcept {
+bool keep_list(const Shard& shard, const EntryView& view, Occupied& occupied, Census& census) noexcept {
   Arena arena(shard);
   List list(shard, arena, view);
   census.cuts +=
@@ -78,19 +78,19 @@ bool keep_list(const Shard& shard, const View& view, Occupied& occupied, Census&
 /// A note is kept while the grant lasts that it was written for. Number of cuts: that of another grant is left by a
 /// process that died between releasing the lock and giving the note back, which is no damage.
 template <class Claim>
-std::uint32_t keep_note(const Shard& shard, const View& view, Claim&& claim) noexcept {
+std::uint32_t keep_note(const Shard& shard, const EntryView& view, Claim&& claim) noexcept {
   LockFields& lock = view.lock();
-  const std::uint32_t block = lock.note.load(kRelaxed);
+  const std::uint32_t block = lock.reason.load(kRelaxed);
   if (block == 0) return 0;
-  View note{};
-  const bool sound = shard.inspect(block, note) && is_hold(note, view.entry->hash.load(kRelaxed));
+  EntryView note{};
+  const bool sound = shard.inspect(block, note) && is_holder(note, view.entry->hash.load(kRelaxed));
   const bool current = sound && lock.owner.load(kRelaxed) != kNobody &&
-                       note.hold().sequence.load(kRelaxed) == lock.sequence.load(kRelaxed);
+                       note.holder().sequence.load(kRelaxed) == lock.sequence.load(kRelaxed);
   if (current && claim(block, note.granules)) {
     note.entry->next.store(0, kRelaxed);
     return 0;
   }
-  commit(lock.note, 0U);
+  commit(lock.reason, 0U);
   return sound && !current ? 0 : 1;
 }
 
@@ -100,13 +100,13 @@ void forget(QueueFields& queue) noexcept {
 }
 
 /// What hangs on a lock or on permits: waiters are forgotten, holds are kept.
-void keep_holds(const Shard& shard, const View& view, Occupied& occupied, Census& census) noexcept {
+void keep_holds(const Shard& shard, const EntryView& view, Occupied& occupied, Census& census) noexcept {
   forget(view.queue());
   if (view.type == EntryType::lock) forget(view.lock().watchers);
   Arena arena(shard);
   const auto claim = [&occupied](std::uint32_t block, std::uint32_t count) { return occupied.claim(block, count); };
   if (view.type == EntryType::permits) {
-    const Holds::Kept kept = holds_of(shard, arena, view).repair(claim);
+    const HolderList::Kept kept = holders_of(shard, arena, view).repair(claim);
     census.cuts += kept.cuts;
     view.permits().used.store(kept.used, kRelaxed);
   } else {
@@ -119,7 +119,7 @@ void keep_holds(const Shard& shard, const View& view, Occupied& occupied, Census
 void walk_chain(const Shard& shard, std::uint32_t bucket, Occupied& occupied, Census& census) noexcept {
   Word32* link = &shard.bucket(bucket);
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
-    View view{};
+    EntryView view{};
     // A run that is taken already also ends a chain that runs in a circle.
     if (!shard.inspect_in(bucket, block, view) || !occupied.claim(block, view.granules)) {
       commit(*link, 0U);

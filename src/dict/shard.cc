@@ -56,7 +56,7 @@ bool Shard::unchanged_since(std::uint64_t epoch) const noexcept {
 }
 
 // REQUIRES: an entry with a key.
-Shard::Read Shard::copy_value(const View& view, ValueOut& out) const noexcept {
+Shard::Read Shard::copy_value(const EntryView& view, ValueOut& out) const noexcept {
   out.type = view.type;
   out.flags = view.entry->flags.load(kRelaxed);
   out.expiry = view.entry->expiry.load(kRelaxed);
@@ -77,7 +77,7 @@ Shard::Read Shard::copy_value(const View& view, ValueOut& out) const noexcept {
 // The same number before and after means that all is of this grant: a later one's expiry comes with its number, and an
 // earlier one's owner was gone when the number was written. The owner alone would not do: a process may take a lock
 // that it has just given back.
-Shard::Read Shard::copy_lock(const View& view, ValueOut& out) noexcept {
+Shard::Read Shard::copy_lock(const EntryView& view, ValueOut& out) noexcept {
   const LockFields& lock = view.lock();
   out.sequence = lock.sequence.load(kAcquire);
   out.bits = lock.owner.load(kAcquire);
@@ -88,22 +88,22 @@ Shard::Read Shard::copy_lock(const View& view, ValueOut& out) noexcept {
 
 // A hold's words but its expiry and count are constant while the chain reaches it. Its end is not later than the
 // entry's; where only the one was flushed, it is the hold (src/lock/permits.h).
-Shard::Read Shard::copy_permits(const View& view, ValueOut& out) const noexcept {
+Shard::Read Shard::copy_permits(const EntryView& view, ValueOut& out) const noexcept {
   out.flags = 0;  // the entry's are not the user's
   const std::uint32_t hash = view.entry->hash.load(kRelaxed);
-  const std::uint32_t first = view.permits().holds.load(kAcquire);
+  const std::uint32_t first = view.permits().holders.load(kAcquire);
   std::uint32_t block = first;
   for (std::uint32_t steps = 0; block != 0; ++steps) {
-    View hold{};
-    if (steps == granules_ || !inspect(block, hold) || hold.type != EntryType::hold ||
+    EntryView hold{};
+    if (steps == granules_ || !inspect(block, hold) || hold.type != EntryType::holder ||
         hold.entry->hash.load(kRelaxed) != hash)
       return Read::damaged;
     const std::uint32_t next = hold.entry->next.load(kAcquire);
-    const std::uint64_t sequence = hold.hold().sequence.load(kRelaxed);
+    const std::uint64_t sequence = hold.holder().sequence.load(kRelaxed);
     const std::uint64_t expiry = hold.entry->expiry.load(kRelaxed);
     const std::uint64_t end = expiry_ms(expiry);
     if (out.wanted != 0 ? sequence == out.wanted : end == kExpiryNever || !time_passed(end)) {
-      out.bits = hold.hold().owner.load(kRelaxed);
+      out.bits = hold.holder().owner.load(kRelaxed);
       out.sequence = sequence;
       out.shared = block != first || next != 0;
       if (out.wanted != 0) out.expiry = earlier(out.expiry, expiry);
@@ -115,7 +115,7 @@ Shard::Read Shard::copy_permits(const View& view, ValueOut& out) const noexcept 
 }
 
 // What makes no sense is `damaged` here; whether it is, the epoch tells.
-Shard::Read Shard::find_and_copy(const Key& key, ValueOut& out, View& view) const noexcept {
+Shard::Read Shard::find_and_copy(const Key& key, ValueOut& out, EntryView& view) const noexcept {
   const std::uint32_t short_hash = key.short_hash();
   // Acquire pairs with commit(): the entry behind a link is complete.
   std::uint32_t block = bucket_of(short_hash).load(kAcquire);
@@ -144,7 +144,7 @@ Shard::Read Shard::find_and_copy(const Key& key, ValueOut& out, View& view) cons
 Shard::Read Shard::read(const Key& key, ValueOut& out) const noexcept {
   // Pairs with the release store of the epoch: whoever sees it also sees the links that were cut before it.
   const std::uint64_t epoch = header_->reuse_epoch.load(kAcquire);
-  View view{};
+  EntryView view{};
   const Read result = find_and_copy(key, out, view);
   if (unchanged_since(epoch)) [[likely]]
     return result;
@@ -165,7 +165,7 @@ bool Shard::leads_to(const Entry* wanted, std::uint32_t hash) const noexcept {
 
 // A copy may be whole though memory elsewhere was given free meanwhile: where its own entry stands in its chain still,
 // and was filled before `epoch`, its memory was never given free while it was copied. (docs/design.md has the proof.)
-bool Shard::still_stands(const View& view, std::uint32_t hash, std::uint64_t epoch) const noexcept {
+bool Shard::still_stands(const EntryView& view, std::uint32_t hash, std::uint64_t epoch) const noexcept {
   for (int tries = 0; tries < kLookBackTries; ++tries) {
     // Before the first load the fence of unchanged_since(); acquire, as at the beginning of a read.
     const std::uint64_t now = header_->reuse_epoch.load(kAcquire);
@@ -180,7 +180,7 @@ bool Shard::still_stands(const View& view, std::uint32_t hash, std::uint64_t epo
   return false;
 }
 
-bool Shard::counts(const View& view, std::uint32_t flush) noexcept {
+bool Shard::counts(const EntryView& view, std::uint32_t flush) noexcept {
   if (!has_key(view.type)) return false;
   const std::uint64_t expiry = view.entry->expiry.load(kRelaxed);
   return is_holdable(view.type) ? is_live(expiry, flush) && !view.is_free() : is_live_value(expiry, flush);
@@ -190,7 +190,7 @@ bool Shard::append_keys(std::uint32_t index, const KeyFilter& filter, std::strin
   std::uint32_t block = bucket(index).load(kAcquire);
   std::uint32_t walked = 0;  // granules: the entries of a chain are distinct
   while (block != 0 && count < filter.max) {
-    View view{};
+    EntryView view{};
     if (!inspect_in(index, block, view)) return false;
     walked += view.granules;
     if (walked > granules_) return false;

@@ -45,7 +45,7 @@ struct ValueIn {
 
 /// An entry whose lengths were loaded once and found to lie inside the arena. All access goes by these copies: what
 /// another process writes into the entry afterwards cannot lead outside.
-struct View {
+struct EntryView {
   Entry* entry;
   EntryType type;
   std::uint32_t key_length;
@@ -59,8 +59,8 @@ struct View {
   LockFields& lock() const noexcept { return *reinterpret_cast<LockFields*>(value()); }
   /// REQUIRES: type is permits.
   PermitFields& permits() const noexcept { return *reinterpret_cast<PermitFields*>(value()); }
-  /// REQUIRES: type is hold.
-  HoldFields& hold() const noexcept { return *reinterpret_cast<HoldFields*>(value()); }
+  /// REQUIRES: type is holder.
+  HolderFields& holder() const noexcept { return *reinterpret_cast<HolderFields*>(value()); }
   /// REQUIRES: the type is holdable.
   QueueFields& queue() const noexcept { return type == EntryType::lock ? lock().queue : permits().queue; }
   /// Whether anybody waits for it, as its own words say. REQUIRES: the type is holdable.
@@ -69,15 +69,15 @@ struct View {
   }
   /// Whether nobody holds it, as far as its own words say. REQUIRES: the type is holdable.
   bool is_free() const noexcept {
-    return type == EntryType::lock ? lock().owner.load(kRelaxed) == 0 : permits().holds.load(kRelaxed) == 0;
+    return type == EntryType::lock ? lock().owner.load(kRelaxed) == 0 : permits().holders.load(kRelaxed) == 0;
   }
 };
 
 /// Where a key is, or would be: the link that reaches it.
-struct Place {
+struct Position {
   Word32* link;
   std::uint32_t block;  // 0: not there, `link` is the end of its chain
-  View view;            // of the block; meaningless when it is 0
+  EntryView view;       // of the block; meaningless when it is 0
 };
 
 /// Which keys are wanted: live ones with this beginning, at most so many.
@@ -115,11 +115,11 @@ class Shard {
     return reinterpret_cast<Word32*>(arena_ + std::size_t{block} * kGranule);
   }
   /// The entry at `block`; false if it does not lie inside the arena or is of no known type.
-  bool inspect(std::uint32_t block, View& view) const noexcept;
+  bool inspect(std::uint32_t block, EntryView& view) const noexcept;
   /// The same, and false if it may not stand in a chain.
-  bool inspect_keyed(std::uint32_t block, View& view) const noexcept;
+  bool inspect_keyed(std::uint32_t block, EntryView& view) const noexcept;
   /// The same, and false if it may not stand in the chain of that bucket.
-  bool inspect_in(std::uint32_t bucket, std::uint32_t block, View& view) const noexcept;
+  bool inspect_in(std::uint32_t bucket, std::uint32_t block, EntryView& view) const noexcept;
   /// Whether an entry with this hash is in the same bucket as one with that.
   bool same_bucket(std::uint32_t hash, std::uint32_t other) const noexcept {
     return ((hash ^ other) & bucket_mask_) == 0;
@@ -141,10 +141,10 @@ class Shard {
   static Word64* key_words(Entry& entry) noexcept { return reinterpret_cast<Word64*>(&entry + 1); }
 
   /// Whether there is something under this entry: neither expired nor flushed nor something that nobody holds.
-  static bool counts(const View& view, std::uint32_t flush) noexcept;
+  static bool counts(const EntryView& view, std::uint32_t flush) noexcept;
 
   /// The key's place. False on damage.
-  bool find(const Key& key, Place& place) const noexcept;
+  bool find(const Key& key, Position& position) const noexcept;
 
   /// A block filled with key and value, not yet in any chain. REQUIRES: it came from Arena::allocate with
   /// granules_for(key, value).
@@ -166,18 +166,18 @@ class Shard {
   std::size_t keys_bound(std::uint32_t bucket) const noexcept;
 
  private:
-  static void describe(Entry& entry, std::uint32_t shape, View& view) noexcept;
+  static void describe(Entry& entry, std::uint32_t shape, EntryView& view) noexcept;
   /// REQUIRES: an Entry at `block` lies inside the arena; `shape` is what was loaded from it.
-  bool inspect_keyed(std::uint32_t block, std::uint32_t shape, View& view) const noexcept;
+  bool inspect_keyed(std::uint32_t block, std::uint32_t shape, EntryView& view) const noexcept;
   /// Whether an entry of so many granules lies inside the arena and its type is known.
-  bool is_sound(std::uint32_t block, View& view, std::uint64_t granules) const noexcept;
-  Read find_and_copy(const Key& key, ValueOut& out, View& view) const noexcept;
-  Read copy_value(const View& view, ValueOut& out) const noexcept;
-  static Read copy_lock(const View& view, ValueOut& out) noexcept;
-  Read copy_permits(const View& view, ValueOut& out) const noexcept;
+  bool is_sound(std::uint32_t block, EntryView& view, std::uint64_t granules) const noexcept;
+  Read find_and_copy(const Key& key, ValueOut& out, EntryView& view) const noexcept;
+  Read copy_value(const EntryView& view, ValueOut& out) const noexcept;
+  static Read copy_lock(const EntryView& view, ValueOut& out) noexcept;
+  Read copy_permits(const EntryView& view, ValueOut& out) const noexcept;
   bool append_keys(std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const;
   bool unchanged_since(std::uint64_t epoch) const noexcept;
-  bool still_stands(const View& view, std::uint32_t hash, std::uint64_t epoch) const noexcept;
+  bool still_stands(const EntryView& view, std::uint32_t hash, std::uint64_t epoch) const noexcept;
   bool leads_to(const Entry* entry, std::uint32_t hash) const noexcept;
 
   ShardHeader* header_;
@@ -205,7 +205,7 @@ inline constexpr auto kSizes = [] {
   of(EntryType::boolean) = of(EntryType::number) = of(EntryType::list) = {8, 0};
   of(EntryType::lock) = {sizeof(LockFields), 0};
   of(EntryType::permits) = {sizeof(PermitFields), 0};
-  of(EntryType::hold) = {sizeof(HoldFields), kWhyMax};
+  of(EntryType::holder) = {sizeof(HolderFields), kWhyMax};
   of(EntryType::waiter) = of(EntryType::watcher) = {sizeof(WaiterFields), 0};
   return sizes;
 }();
@@ -214,19 +214,19 @@ inline bool is_plausible(EntryType type, std::uint32_t size) noexcept {
   return index < kSizes.size() && size - kSizes[index].least <= kSizes[index].more;
 }
 
-inline void Shard::describe(Entry& entry, std::uint32_t shape, View& view) noexcept {
+inline void Shard::describe(Entry& entry, std::uint32_t shape, EntryView& view) noexcept {
   view.entry = &entry;
   view.type = Entry::type_of(shape);
   view.key_length = Entry::key_length_of(shape);
   view.value_size = entry.value_size.load(kRelaxed);
 }
 
-inline bool Shard::is_sound(std::uint32_t block, View& view, std::uint64_t count) const noexcept {
+inline bool Shard::is_sound(std::uint32_t block, EntryView& view, std::uint64_t count) const noexcept {
   view.granules = static_cast<std::uint32_t>(count);
   return count <= granules_ - block && is_plausible(view.type, view.value_size);
 }
 
-inline bool Shard::inspect(std::uint32_t block, View& view) const noexcept {
+inline bool Shard::inspect(std::uint32_t block, EntryView& view) const noexcept {
   if (!holds_header(block)) return false;
   Entry& e = entry(block);
   describe(e, e.shape.load(kRelaxed), view);
@@ -235,16 +235,16 @@ inline bool Shard::inspect(std::uint32_t block, View& view) const noexcept {
                                                : granules_for(view.key_length, view.value_size));
 }
 
-inline bool Shard::inspect_keyed(std::uint32_t block, std::uint32_t shape, View& view) const noexcept {
+inline bool Shard::inspect_keyed(std::uint32_t block, std::uint32_t shape, EntryView& view) const noexcept {
   describe(entry(block), shape, view);
   return has_key(view.type) && is_sound(block, view, granules_for(view.key_length, view.value_size));
 }
 
-inline bool Shard::inspect_keyed(std::uint32_t block, View& view) const noexcept {
+inline bool Shard::inspect_keyed(std::uint32_t block, EntryView& view) const noexcept {
   return holds_header(block) && inspect_keyed(block, entry(block).shape.load(kRelaxed), view);
 }
 
-inline bool Shard::inspect_in(std::uint32_t bucket, std::uint32_t block, View& view) const noexcept {
+inline bool Shard::inspect_in(std::uint32_t bucket, std::uint32_t block, EntryView& view) const noexcept {
   return inspect_keyed(block, view) && same_bucket(view.entry->hash.load(kRelaxed), bucket);
 }
 
@@ -257,22 +257,22 @@ inline bool key_equals(Entry& entry, const Key& key) noexcept {
 }
 
 // A chain of distinct entries is no longer than the arena, and so are all keys that are compared.
-inline bool Shard::find(const Key& key, Place& place) const noexcept {
+inline bool Shard::find(const Key& key, Position& position) const noexcept {
   const std::uint32_t short_hash = key.short_hash();
   Word32* link = &bucket_of(short_hash);
   for (std::uint32_t walked = 0; walked < granules_;) {  // granules, at least
     const std::uint32_t block = link->load(kRelaxed);
-    place.link = link;
-    place.block = block;
+    position.link = link;
+    position.block = block;
     if (block == 0) return true;
     if (!holds_header(block)) return false;
     Entry& e = entry(block);
     const std::uint32_t hash = e.hash.load(kRelaxed);
     const std::uint32_t shape = e.shape.load(kRelaxed);
     if (hash == short_hash && Entry::key_length_of(shape) == key.length) {
-      if (!inspect_keyed(block, shape, place.view)) return false;
+      if (!inspect_keyed(block, shape, position.view)) return false;
       if (key_equals(e, key)) return true;
-      walked += place.view.granules;
+      walked += position.view.granules;
     } else {
       if (!same_bucket(hash, short_hash)) return false;
       ++walked;

@@ -2,14 +2,14 @@
 
 #include <limits>
 
-#include "dict/room.h"
+#include "dict/reclaimer.h"
 
 namespace holdfast {
 
 namespace {
 
 /// Whether storing the value over this entry would change nothing but the word of a number or a boolean.
-bool differs_by_a_word(const View& view, const ValueIn& value, std::uint64_t expiry) noexcept {
+bool differs_by_a_word(const EntryView& view, const ValueIn& value, std::uint64_t expiry) noexcept {
   return view.type == value.type && (value.type == EntryType::number || value.type == EntryType::boolean) &&
          view.entry->flags.load(kRelaxed) == value.flags && view.entry->expiry.load(kRelaxed) == expiry;
 }
@@ -23,7 +23,7 @@ void Transaction::note_end(std::uint64_t end_ms) const noexcept {
 
 Code Transaction::make_room(std::uint32_t granules, Evict evict) noexcept {
   if (granules > segment_.geometry().block_max()) return Code::too_large;
-  return Room(world_, segment_, shard_, arena_).make(granules, evict, key_, position_, evicted_);
+  return Reclaimer(world_, segment_, shard_, arena_).make(granules, evict, key_, position_, evicted_);
 }
 
 Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept {
@@ -43,12 +43,12 @@ Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) n
 #endif
   shard_.fill(block, key_, value, expiry_word(end_ms, flush_epoch()));
   note_end(end_ms);
-  const Place old = position_;
+  const Position old = position_;
   shard_.entry(block).next.store(old.block != 0 ? old.view.entry->next.load(kRelaxed) : 0, kRelaxed);
   commit(*position_.link, block);
   if (old.block != 0) {
     const std::uint8_t uses = shard_.mark(old.block).load(kRelaxed);
-    Room(world_, segment_, shard_, arena_).discard(old.block, old.view);
+    Reclaimer(world_, segment_, shard_, arena_).discard(old.block, old.view);
     shard_.mark(block).store(uses, kRelaxed);
     shard_.touch(block);
   } else {
@@ -72,7 +72,7 @@ Code Transaction::write(const ValueIn& value, std::uint64_t end_ms, Evict evict)
 
 void Transaction::cut() noexcept {
   commit(*position_.link, view().entry->next.load(kRelaxed));
-  Room(world_, segment_, shard_, arena_).discard(position_.block, view());
+  Reclaimer(world_, segment_, shard_, arena_).discard(position_.block, view());
   Word32& entries = shard_.header().entries;
   entries.store(entries.load(kRelaxed) - 1, kRelaxed);
 }

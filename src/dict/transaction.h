@@ -11,7 +11,7 @@
 #include "dict/arena.h"
 #include "dict/expiry.h"
 #include "dict/key.h"
-#include "dict/room.h"
+#include "dict/reclaimer.h"
 #include "dict/segment.h"
 #include "dict/shard.h"
 
@@ -42,7 +42,7 @@ class Transaction {
   bool exists() const noexcept { return found() && Shard::counts(view(), flush_epoch()); }
   bool is(EntryType type) const noexcept { return found() && view().type == type; }
   /// REQUIRES: found().
-  const View& view() const noexcept { return position_.view; }
+  const EntryView& view() const noexcept { return position_.view; }
 
   /// Tells eviction that the entry was used.
   void touch() const noexcept { shard_.touch(position_.block); }
@@ -69,7 +69,7 @@ class Transaction {
   Shard& shard_;
   const Key& key_;
   Arena arena_;
-  Place position_;
+  Position position_;
   bool evicted_ = false;
 };
 

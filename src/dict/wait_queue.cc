@@ -44,7 +44,7 @@ std::uint64_t patience_end(const Waiter& waiter) noexcept {
 }  // namespace
 
 bool WaitQueue::is_waiter(std::uint32_t block) const noexcept {
-  View view{};
+  EntryView view{};
   return shard_.inspect(block, view) && view.type == kind_ && view.key_length == 0;
 }
 
@@ -289,7 +289,7 @@ std::uint32_t WaitQueue::drop_dead(const DeadOwners& dead) noexcept {
 }
 
 Glimpse glimpse_first(const Shard& shard, const QueueFields& ends) noexcept {
-  View view{};
+  EntryView view{};
   if (!shard.inspect(ends.head.load(kRelaxed), view) || view.type != EntryType::waiter || view.key_length != 0)
     return {};
   const auto& f = *reinterpret_cast<const WaiterFields*>(view.value());

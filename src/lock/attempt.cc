@@ -48,7 +48,7 @@ struct Result {
   Chosen chosen;  // to be woken after the mutex
 };
 
-Code judge(const LockEntry& lock, World& world, const Attempt& attempt, const Owners& dead, Result& result) noexcept {
+Code judge(const LockEntry& lock, World& world, const Attempt& attempt, const TokenSet& dead, Result& result) noexcept {
   const Contender& contender = attempt.contender;
   Refusal& why = result.refusal;
   if (contender.waiter != nullptr && why.delay_ns == 0) why.delay_ns = lock.queue().delay_of(*contender.waiter);
@@ -138,7 +138,7 @@ Blocker blocker_of_lock(const Watch& watch) noexcept {
   return {owner, agent, sequence, expiry_ms(expiry)};
 }
 
-Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const Owners& dead, Lease& lease,
+Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet& dead, Lease& lease,
                   Refusal& refusal) noexcept {
   World& world = dictionary.world();
   Result result{lease, refusal, {}};
@@ -160,7 +160,7 @@ bool catch_lock(Dictionary& dictionary, const Attempt& attempt, Lease& lease, Re
   const std::uint32_t agent = attempt.contender.claim.agent;
   if (agent != whole_state(agent) || !worth().try_now()) return false;
   const Attempt glance{attempt.key, attempt.contender, false};
-  Owners nobody;  // not const: that would have all of it initialised
+  TokenSet nobody;  // not const: that would have all of it initialised
   const std::uint64_t end_ns = platform::monotonic_ns() + kLookOutNs;
   for (;;) {
     why.holders.clear();

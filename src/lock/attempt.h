@@ -19,7 +19,7 @@ struct Attempt {
 
 /// One attempt, with the shard's mutex held. `dead`: owners that were found dead, who count as nobody.
 /// ok, locked, no_memory, too_large, timeout, busy, removed.
-Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const Owners& dead, Lease& lease,
+Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet& dead, Lease& lease,
                   Refusal& refusal) noexcept;
 
 /// Who holds the lock that is watched.

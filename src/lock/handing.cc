@@ -64,7 +64,7 @@ bool pass_first(const LockEntry& lock, const Head& first, bool fair) noexcept {
   return true;
 }
 
-bool take_turn(const LockEntry& lock, World& world, const Contender& contender, const Owners& dead,
+bool take_turn(const LockEntry& lock, World& world, const Contender& contender, const TokenSet& dead,
                Chosen& chosen) noexcept {
   if (!lock.has_waiters()) return true;
   Turn turn = turn_of(lock, world, contender.claim.fair);

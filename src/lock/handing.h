@@ -31,7 +31,7 @@ Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept;
 /// that stands aside. Gives whom to wake, and whether there are watchers.
 Chosen offer(const LockEntry& lock, World& world) noexcept;
 /// Whether the contender may have it now. If not, it has been granted to the first waiter, and `chosen` is to be woken.
-bool take_turn(const LockEntry& lock, World& world, const Contender& contender, const Owners& dead,
+bool take_turn(const LockEntry& lock, World& world, const Contender& contender, const TokenSet& dead,
                Chosen& chosen) noexcept;
 /// Counts that one who is not waiting passes the first waiter, if there is one. False, with nothing done, if he must
 /// not.

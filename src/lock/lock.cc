@@ -61,7 +61,7 @@ Code code_of_no_owner(World& world) noexcept {
 }
 
 // Whether the wait may have been in vain, for something that a dead process holds.
-bool cannot_judge(World& world, const Owners& holders) noexcept {
+bool cannot_judge(World& world, const TokenSet& holders) noexcept {
   return std::any_of(holders.begin(), holders.end(),
                      [&](Token holder) { return world.judge(holder) == Liveness::unknown; });
 }
@@ -75,7 +75,7 @@ Code lock_try(Dictionary& dictionary, std::string_view key, const Claim& claim, 
   if (const std::optional<Code> code = take_free(dictionary, key, self, claim, lease)) return *code;
   const Attempt attempt{key, {self, claim, nullptr}, false};
   Refusal refusal;
-  const Code code = try_past_the_dead(world, self, refusal, [&](const Owners& dead, Refusal& why) noexcept {
+  const Code code = try_past_the_dead(world, self, refusal, [&](const TokenSet& dead, Refusal& why) noexcept {
     return attempt_lock(dictionary, attempt, dead, lease, why);
   });
   return told(code, refusal);
@@ -85,7 +85,7 @@ Code lock_wait(Dictionary& dictionary, std::string_view key, const Claim& claim,
                Lease& lease, double& pause) noexcept {
   bool looked_out = false;
   const Code code = wait_once(dictionary.world(), parker, number, 1, claim, pause,
-                              [&](const Waiter& waiter, const Owners& dead, Refusal& why) noexcept {
+                              [&](const Waiter& waiter, const TokenSet& dead, Refusal& why) noexcept {
                                 const Attempt attempt{key, {waiter.owner, claim, &waiter}, true};
                                 if (!std::exchange(looked_out, true) && catch_lock(dictionary, attempt, lease, why))
                                   return Code::ok;
@@ -100,7 +100,7 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
   parker.end(number);
   if (self == kNobody || waiter.arrival == 0) return Code::ok;
   Chosen next;
-  Owners holders;
+  TokenSet holders;
   const Code code = with_entry(
       dictionary, key,
       [&](const LockEntry& lock) {
@@ -115,8 +115,8 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
       },
       [&](const PermitsEntry& permits) {
         permits.queue().remove(waiter);
-        const Holds holds = permits.holds();
-        for (Holds::Cursor at(holds); at.found(); at.advance()) holders.add(at.fields().owner.load(kRelaxed));
+        const HolderList holds = permits.holds();
+        for (HolderList::Cursor at(holds); at.found(); at.advance()) holders.add(at.fields().owner.load(kRelaxed));
         // Who wanted less than it may go now.
         next = permits.offer(dictionary.world());
         return Code::ok;

@@ -9,7 +9,7 @@
 #include "dict/arena.h"
 #include "dict/expiry.h"
 #include "dict/fencing.h"
-#include "dict/holds.h"
+#include "dict/holder_list.h"
 #include "dict/segment.h"
 #include "dict/shard.h"
 #include "dict/transaction.h"
@@ -95,8 +95,8 @@ struct LockEntry {
   /// Ends the grant, and what was said about it.
   void free() const noexcept {
     commit(fields.owner, kNobody);
-    if (fields.note.load(kRelaxed) != 0) [[unlikely]]
-      Holds(shard, arena, fields.note, entry.hash.load(kRelaxed)).clear();
+    if (fields.reason.load(kRelaxed) != 0) [[unlikely]]
+      HolderList(shard, arena, fields.reason, entry.hash.load(kRelaxed)).clear();
     count_free_locks(shard, 1);
   }
 };

@@ -26,11 +26,11 @@ constexpr std::uint32_t kHoldsSeen = 4;
 // Whether one of the first holders is gone, so that an attempt would find more permits than there seem to be.
 bool may_purge(const Watch& watch, const PermitFields& fields, Living& living) noexcept {
   const std::uint32_t flush = watch.segment->flush_epoch();
-  std::uint32_t block = fields.holds.load(kAcquire);
+  std::uint32_t block = fields.holders.load(kAcquire);
   for (std::uint32_t i = 0; i < kHoldsSeen && block != 0; ++i) {
-    View view{};
-    if (!watch.shard->inspect(block, view) || view.type != EntryType::hold) return true;
-    if (!is_live(view.entry->expiry.load(kRelaxed), flush) || !living(view.hold().owner.load(kRelaxed))) return true;
+    EntryView view{};
+    if (!watch.shard->inspect(block, view) || view.type != EntryType::holder) return true;
+    if (!is_live(view.entry->expiry.load(kRelaxed), flush) || !living(view.holder().owner.load(kRelaxed))) return true;
     block = view.entry->next.load(kAcquire);
   }
   return false;
@@ -57,10 +57,10 @@ Sight look_at_permits(const Watch& watch, Living& living, const Onlooker& waiter
 Blocker blocker_of_permits(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
   if (watch.entry->flags.load(kAcquire) != static_cast<std::uint32_t>(PermitsKind::rwlock)) return {};
-  const std::uint32_t block = fields.holds.load(kAcquire);
-  View view{};
-  if (!watch.shard->inspect(block, view) || view.type != EntryType::hold) return {};
-  const HoldFields& hold = view.hold();
+  const std::uint32_t block = fields.holders.load(kAcquire);
+  EntryView view{};
+  if (!watch.shard->inspect(block, view) || view.type != EntryType::holder) return {};
+  const HolderFields& hold = view.holder();
   const std::uint64_t sequence = hold.sequence.load(kAcquire);
   const Token owner = hold.owner.load(kAcquire);
   const std::uint32_t agent = hold.agent.load(kAcquire);
@@ -68,7 +68,7 @@ Blocker blocker_of_permits(const Watch& watch) noexcept {
   const bool enough = std::uint64_t{hold.count.load(kAcquire)} + watch.want <= fields.total.load(kAcquire);
   const std::uint64_t end = earlier(watch.entry->expiry.load(kAcquire), view.entry->expiry.load(kAcquire));
   const bool same =
-      hold.sequence.load(kAcquire) == sequence && fields.holds.load(kAcquire) == block && watch.is_same_entry();
+      hold.sequence.load(kAcquire) == sequence && fields.holders.load(kAcquire) == block && watch.is_same_entry();
   if (!same || !alone || enough || !is_live(end, watch.segment->flush_epoch()) || watch.segment->retired()) return {};
   return {owner, agent, sequence, expiry_ms(end)};
 }
@@ -86,7 +86,7 @@ struct Attempt {
 /// With the mutex held, and what was found out.
 class Desk {
  public:
-  Desk(Transaction& change, const Attempt& attempt, const Owners& dead, Refusal& refusal) noexcept
+  Desk(Transaction& change, const Attempt& attempt, const TokenSet& dead, Refusal& refusal) noexcept
       : change_(change), attempt_(attempt), dead_(dead), refusal_(refusal), flush_(change.flush_epoch()) {}
 
   Code serve(Lease& lease, Chosen& chosen) noexcept {
@@ -98,7 +98,7 @@ class Desk {
       const Code code = exists ? judge(chosen) : take_over();
       if (change_.arena().damaged()) return Code::corrupt;
       if (code != Code::ok) return code;
-      const std::uint32_t need = Holds::granules(0) + (exists ? 0 : granules_of_entry());
+      const std::uint32_t need = HolderList::granules(0) + (exists ? 0 : granules_of_entry());
       if (change_.arena().can_allocate(need)) break;
       if (tries == 2) return Code::no_memory;
       const Code room = change_.make_room(need, Evict::yes);
@@ -208,14 +208,14 @@ class Desk {
     const std::uint64_t now_ns = platform::monotonic_ns();
     const Claim& claim = attempt_.what.claim;
     const std::uint64_t end_ms = end_of_lease(claim.exptime, now_ns);
-    Hold hold;
+    Holder hold;
     hold.owner = attempt_.self;
     hold.sequence = next_sequence(change_.segment(), 0);
     hold.since_ms = now_ns / 1'000'000;
     hold.expiry = expiry_word(end_ms, flush_);
     hold.count = attempt_.what.want;
     hold.agent = claim.holder_agent;
-    const std::uint32_t block = Holds::create(change_.arena(), change_.shard(), change_.key().short_hash(), hold);
+    const std::uint32_t block = HolderList::create(change_.arena(), change_.shard(), change_.key().short_hash(), hold);
     if (block == 0) return Code::corrupt;
     if (exists) {
       entry().add(block, hold);
@@ -236,13 +236,13 @@ class Desk {
 
   Transaction& change_;
   const Attempt& attempt_;
-  const Owners& dead_;
+  const TokenSet& dead_;
   Refusal& refusal_;
   const std::uint32_t flush_;
   bool passing_ = false;
 };
 
-Code attempt_permits(Dictionary& dictionary, std::string_view key, const Attempt& attempt, const Owners& dead,
+Code attempt_permits(Dictionary& dictionary, std::string_view key, const Attempt& attempt, const TokenSet& dead,
                      Lease& lease, Refusal& refusal) noexcept {
   Chosen chosen;
   const Code code = dictionary.transact(
@@ -258,9 +258,9 @@ Code attempt_permits(Dictionary& dictionary, std::string_view key, const Attempt
 
 /// Permits by their owner.
 struct Shares {
-  Owners owners;
-  std::array<std::uint64_t, Owners::kMax> counts{};  // as the owners
-  std::uint64_t others = 0;                          // of those for whom there was no room
+  TokenSet owners;
+  std::array<std::uint64_t, TokenSet::kMax> counts{};  // as the owners
+  std::uint64_t others = 0;                            // of those for whom there was no room
 
   void add(Token owner, std::uint32_t count) noexcept {
     owners.add(owner);
@@ -279,7 +279,7 @@ Code permits_try(Dictionary& dictionary, std::string_view key, const PermitsClai
   const Token self = world.token();
   if (self == kNobody) return Code::system;
   Refusal refusal;
-  const Code code = try_past_the_dead(world, self, refusal, [&](const Owners& dead, Refusal& why) noexcept {
+  const Code code = try_past_the_dead(world, self, refusal, [&](const TokenSet& dead, Refusal& why) noexcept {
     return attempt_permits(dictionary, key, {claim, self, nullptr}, dead, lease, why);
   });
   return told(code, refusal);
@@ -289,7 +289,7 @@ Code permits_wait(Dictionary& dictionary, std::string_view key, const PermitsCla
                   std::uint32_t number, Lease& lease, double& pause) noexcept {
   const Code code =
       wait_once(dictionary.world(), parker, number, claim.want, claim.claim, pause,
-                [&](const Waiter& waiter, const Owners& dead, Refusal& why) noexcept {
+                [&](const Waiter& waiter, const TokenSet& dead, Refusal& why) noexcept {
                   return attempt_permits(dictionary, key, {claim, waiter.owner, &waiter}, dead, lease, why);
                 });
   return search_deadlock(parker, number, claim.claim, key, code);
@@ -321,8 +321,8 @@ Code count_permits(Dictionary& dictionary, std::string_view key, PermitsCount& c
     count.waiters = permits.queue().count();
     const std::uint64_t entry_end = permits.entry.expiry.load(kRelaxed);
     const std::uint32_t flush = change.flush_epoch();
-    const Holds holds = permits.holds();
-    for (Holds::Cursor at(holds); at.found(); at.advance())
+    const HolderList holds = permits.holds();
+    for (HolderList::Cursor at(holds); at.found(); at.advance())
       if (is_live(earlier(entry_end, at.expiry().load(kRelaxed)), flush))
         shares.add(at.fields().owner.load(kRelaxed), at.fields().count.load(kRelaxed));
     return change.arena().damaged() ? Code::corrupt : Code::ok;

@@ -12,8 +12,8 @@ namespace holdfast {
 namespace {
 
 // Stands on the lease's hold, or on none.
-Holds::Cursor find(const Holds& holds, const Lease& lease) noexcept {
-  Holds::Cursor at(holds);
+HolderList::Cursor find(const HolderList& holds, const Lease& lease) noexcept {
+  HolderList::Cursor at(holds);
   while (at.found() && !at.is_of(lease.owner, lease.sequence)) at.advance();
   return at;
 }
@@ -21,26 +21,26 @@ Holds::Cursor find(const Holds& holds, const Lease& lease) noexcept {
 }  // namespace
 
 // A flush or an expire() of the entry ends all of its holds.
-bool PermitsEntry::is_live_hold(const Holds::Cursor& at, std::uint32_t flush) const noexcept {
+bool PermitsEntry::is_live_hold(const HolderList::Cursor& at, std::uint32_t flush) const noexcept {
   return is_live(earlier(entry.expiry.load(kRelaxed), at.expiry().load(kRelaxed)), flush);
 }
 
 bool PermitsEntry::has_live_hold(std::uint32_t flush) const noexcept {
-  const Holds chain = holds();
-  Holds::Cursor at(chain);
+  const HolderList chain = holds();
+  HolderList::Cursor at(chain);
   while (at.found() && !is_live_hold(at, flush)) at.advance();
   return at.found();
 }
 
-std::uint64_t PermitsEntry::purge(std::uint32_t flush, const Owners& dead) const noexcept {
-  const Holds chain = holds();
+std::uint64_t PermitsEntry::purge(std::uint32_t flush, const TokenSet& dead) const noexcept {
+  const HolderList chain = holds();
   if (chain.empty()) {
     fields.used.store(0, kRelaxed);
     return kExpiryNever;
   }
   std::uint64_t used = 0;
   std::uint64_t next_end = ~std::uint64_t{0};
-  for (Holds::Cursor at(chain); at.found();) {
+  for (HolderList::Cursor at(chain); at.found();) {
     if (!is_live_hold(at, flush) || dead.has(at.fields().owner.load(kRelaxed))) {
       at.remove();
       continue;
@@ -56,15 +56,15 @@ std::uint64_t PermitsEntry::purge(std::uint32_t flush, const Owners& dead) const
 }
 
 // The first in two parts: from a place that is another one each time, then from the beginning.
-void PermitsEntry::collect_owners(Owners& owners) const noexcept {
+void PermitsEntry::collect_owners(TokenSet& owners) const noexcept {
   static std::atomic<std::uint32_t> turn{0};
-  const Holds chain = holds();
+  const HolderList chain = holds();
   std::uint32_t count = 0;
-  for (Holds::Cursor at(chain); at.found(); at.advance()) ++count;
-  const std::uint32_t start = count > Owners::kMax ? turn.fetch_add(Owners::kMax, kRelaxed) % count : 0;
+  for (HolderList::Cursor at(chain); at.found(); at.advance()) ++count;
+  const std::uint32_t start = count > TokenSet::kMax ? turn.fetch_add(TokenSet::kMax, kRelaxed) % count : 0;
   for (const bool behind : {true, false}) {
     std::uint32_t index = 0;
-    for (Holds::Cursor at(chain); at.found() && !owners.full(); at.advance())
+    for (HolderList::Cursor at(chain); at.found() && !owners.full(); at.advance())
       if ((index++ >= start) == behind) owners.add(at.fields().owner.load(kRelaxed));
   }
 }
@@ -72,12 +72,12 @@ void PermitsEntry::collect_owners(Owners& owners) const noexcept {
 // The entry must not end before its holds, nor be of an older epoch.
 void PermitsEntry::make_room_for_end(std::uint64_t word) const noexcept {
   const std::uint64_t now = entry.expiry.load(kRelaxed);
-  if (fields.holds.load(kRelaxed) == 0 || earlier(now, word) == now) commit(entry.expiry, word);
+  if (fields.holders.load(kRelaxed) == 0 || earlier(now, word) == now) commit(entry.expiry, word);
   note_end(shard, expiry_ms(word));
 }
 
-void PermitsEntry::add(std::uint32_t block, const Hold& hold) const noexcept {
-  const bool was_free = fields.holds.load(kRelaxed) == 0;
+void PermitsEntry::add(std::uint32_t block, const Holder& hold) const noexcept {
+  const bool was_free = fields.holders.load(kRelaxed) == 0;
   make_room_for_end(hold.expiry);
   holds().add(block);
   const std::uint32_t used = was_free ? 0 : fields.used.load(kRelaxed);
@@ -86,8 +86,8 @@ void PermitsEntry::add(std::uint32_t block, const Hold& hold) const noexcept {
 }
 
 Code PermitsEntry::give_back(const Lease& lease) const noexcept {
-  const Holds chain = holds();
-  Holds::Cursor at = find(chain, lease);
+  const HolderList chain = holds();
+  HolderList::Cursor at = find(chain, lease);
   if (arena.damaged()) return Code::corrupt;
   // What has expired but was not missed yet was still held; what was flushed was not.
   if (!at.found() || is_flushed(at.expiry().load(kRelaxed), segment.flush_epoch())) return Code::not_owner;
@@ -99,8 +99,8 @@ Code PermitsEntry::give_back(const Lease& lease) const noexcept {
 }
 
 Code PermitsEntry::keep(const Lease& lease, std::uint32_t count) const noexcept {
-  const Holds chain = holds();
-  const Holds::Cursor at = find(chain, lease);
+  const HolderList chain = holds();
+  const HolderList::Cursor at = find(chain, lease);
   if (arena.damaged()) return Code::corrupt;
   if (!at.found() || !is_live_hold(at, segment.flush_epoch())) return Code::not_owner;
   const std::uint32_t had = at.fields().count.load(kRelaxed);
@@ -111,8 +111,8 @@ Code PermitsEntry::keep(const Lease& lease, std::uint32_t count) const noexcept 
 }
 
 Code PermitsEntry::extend(const Lease& lease, std::uint64_t end_ms) const noexcept {
-  const Holds chain = holds();
-  const Holds::Cursor at = find(chain, lease);
+  const HolderList chain = holds();
+  const HolderList::Cursor at = find(chain, lease);
   if (arena.damaged()) return Code::corrupt;
   const std::uint32_t flush = segment.flush_epoch();
   if (!at.found() || !is_live_hold(at, flush)) return has_live_hold(flush) ? Code::not_owner : Code::not_found;
@@ -124,8 +124,8 @@ Code PermitsEntry::extend(const Lease& lease, std::uint64_t end_ms) const noexce
 }
 
 Code PermitsEntry::name_holder(const Lease& lease, std::uint32_t agent) const noexcept {
-  const Holds chain = holds();
-  const Holds::Cursor at = find(chain, lease);
+  const HolderList chain = holds();
+  const HolderList::Cursor at = find(chain, lease);
   if (arena.damaged()) return Code::corrupt;
   if (!at.found() || !is_live_hold(at, segment.flush_epoch())) return Code::not_owner;
   at.fields().agent.store(agent, kRelease);  // as of a lock: pairs with blocker_of_permits

@@ -7,11 +7,11 @@
 
 #include <cstdint>
 
-#include "base/owners.h"
 #include "base/status.h"
+#include "base/token_set.h"
 #include "dict/arena.h"
 #include "dict/expiry.h"
-#include "dict/holds.h"
+#include "dict/holder_list.h"
 #include "dict/segment.h"
 #include "dict/shard.h"
 #include "dict/transaction.h"
@@ -40,7 +40,7 @@ struct PermitsEntry {
 
   WaitQueue queue() const noexcept { return {shard, arena, fields.queue}; }
   bool has_waiters() const noexcept { return fields.queue.head.load(kRelaxed) != 0; }
-  Holds holds() const noexcept { return {shard, arena, fields.holds, entry.hash.load(kRelaxed)}; }
+  HolderList holds() const noexcept { return {shard, arena, fields.holders, entry.hash.load(kRelaxed)}; }
   /// Whether so many can be had now.
   bool has(std::uint32_t want) const noexcept {
     return std::uint64_t{fields.used.load(kRelaxed)} + want <= fields.total.load(kRelaxed);
@@ -49,20 +49,20 @@ struct PermitsEntry {
   /// Whether `used` is less than what the first holder has: it was overwritten. Of a writer this shows any such change,
   /// and what would let a writer in beside readers.
   bool is_understated() const noexcept {
-    const Holds chain = holds();
+    const HolderList chain = holds();
     if (chain.empty()) return false;
-    const Holds::Cursor first(chain);
+    const HolderList::Cursor first(chain);
     return first.found() && fields.used.load(kRelaxed) < first.fields().count.load(kRelaxed);
   }
 
   // What changes the holds may meet damage: arena.damaged() then.
 
   /// Takes out what no longer counts, and says when the next hold ends by itself.
-  std::uint64_t purge(std::uint32_t flush, const Owners& dead) const noexcept;
+  std::uint64_t purge(std::uint32_t flush, const TokenSet& dead) const noexcept;
   /// As many of the holders as fit. Where there are more, others each time.
-  void collect_owners(Owners& owners) const noexcept;
+  void collect_owners(TokenSet& owners) const noexcept;
   /// Adds a filled hold. `hold.expiry` is of this epoch.
-  void add(std::uint32_t block, const Hold& hold) const noexcept;
+  void add(std::uint32_t block, const Holder& hold) const noexcept;
 
   /// ok, not_owner, corrupt. Who waits may have to be woken after it: offer().
   Code give_back(const Lease& lease) const noexcept;
@@ -79,7 +79,7 @@ struct PermitsEntry {
   Chosen offer(World& world) const noexcept;
 
  private:
-  bool is_live_hold(const Holds::Cursor& at, std::uint32_t flush) const noexcept;
+  bool is_live_hold(const HolderList::Cursor& at, std::uint32_t flush) const noexcept;
   bool has_live_hold(std::uint32_t flush) const noexcept;
   void make_room_for_end(std::uint64_t word) const noexcept;
 };

@@ -23,7 +23,7 @@ constexpr std::uint64_t kGlanceNs = 20'000;
 
 }  // namespace
 
-bool find_dead(World& world, Token self, Refusal& refusal, Owners& dead) noexcept {
+bool find_dead(World& world, Token self, Refusal& refusal, TokenSet& dead) noexcept {
   bool found = false;
   refusal.unjudged = false;
   for (const Token holder : refusal.holders) {

@@ -10,9 +10,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include "base/owners.h"
 #include "base/status.h"
 #include "base/token.h"
+#include "base/token_set.h"
 #include "dict/expiry.h"
 #include "dict/wait_queue.h"
 #include "lock/lease.h"
@@ -30,7 +30,7 @@ inline constexpr std::uint64_t kAttemptPatienceNs = 50'000'000;
 
 /// Why an attempt was refused.
 struct Refusal {
-  Owners holders;                       // in whose way it stands; none: an ordinary value
+  TokenSet holders;                     // in whose way it stands; none: an ordinary value
   std::uint64_t end_ms = kExpiryNever;  // when there may be a change without anybody's doing
   std::uint64_t place = 0;              // the waiter's, in the queue
   Watch watch;
@@ -39,16 +39,16 @@ struct Refusal {
 };
 
 /// Adds to `dead` those of the holders that are. Whether there were any that were not known. Asks the kernel.
-bool find_dead(World& world, Token self, Refusal& refusal, Owners& dead) noexcept;
+bool find_dead(World& world, Token self, Refusal& refusal, TokenSet& dead) noexcept;
 
 /// Runs `attempt(const Owners& dead, Refusal&) -> Code`, again while that gets past somebody who is dead.
 template <class Attempt>
 Code try_past_the_dead(World& world, Token self, Refusal& refusal, Attempt&& attempt) noexcept {
   constexpr int kAttempts = 3;  // a third owner lives, or did so just now
-  Owners dead;
+  TokenSet dead;
   for (int i = 1;; ++i) {
     refusal.holders.clear();
-    const Code code = attempt(static_cast<const Owners&>(dead), refusal);
+    const Code code = attempt(static_cast<const TokenSet&>(dead), refusal);
     if (code != Code::locked || i == kAttempts || !find_dead(world, self, refusal, dead)) return code;
   }
 }
@@ -81,7 +81,7 @@ Code wait_once(World& world, Parker& parker, std::uint32_t number, std::uint32_t
   waiter.gives_up_ms = claim.timeout > 0 ? end_of_lease(claim.timeout) : 0;
   waiter.present = may_be_present(parker, waiter);
   Refusal refusal;
-  const auto step = [&](const Owners& dead, Refusal& why) noexcept {
+  const auto step = [&](const TokenSet& dead, Refusal& why) noexcept {
     const Code result = attempt(static_cast<const Waiter&>(waiter), dead, why);
     if (why.place != 0) waiter.place = why.place;  // where the next attempt takes it out
     return result;

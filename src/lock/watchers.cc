@@ -16,7 +16,7 @@ namespace {
 
 // Who has been called has lost its place. So has everybody after a repair.
 bool has_place(const Watch& watch, const Onlooker& watcher) noexcept {
-  View view{};
+  EntryView view{};
   return watch.shard->inspect(watch.block, view) && view.type == EntryType::watcher &&
          view.value()->load(kRelaxed) == watcher.self && view.entry->flags.load(kRelaxed) == watcher.number;
 }
@@ -43,7 +43,7 @@ constexpr WatchKind kGrantWatch{&look_at_grant, &blocker_of_grant};
 struct Look {
   World& world;
   const Waiter* waiter;  // null: nobody is queued
-  const Owners& dead;
+  const TokenSet& dead;
   std::uint64_t& grant;
   Refusal& why;
   Chosen chosen;
@@ -81,14 +81,14 @@ Code Look::at_lock(const LockEntry& lock) noexcept {
 Code Look::at_permits(const PermitsEntry& permits) noexcept {
   const std::uint32_t flush = permits.segment.flush_epoch();
   const std::uint64_t entry_end = permits.entry.expiry.load(kRelaxed);
-  const Holds holds = permits.holds();
-  const auto counts = [&](const Holds::Cursor& at) {
+  const HolderList holds = permits.holds();
+  const auto counts = [&](const HolderList::Cursor& at) {
     return is_live(earlier(entry_end, at.expiry().load(kRelaxed)), flush) &&
            !dead.has(at.fields().owner.load(kRelaxed));
   };
   std::uint64_t oldest = ~std::uint64_t{0};
   std::uint64_t newest = 0;
-  for (Holds::Cursor at(holds); at.found(); at.advance()) {
+  for (HolderList::Cursor at(holds); at.found(); at.advance()) {
     if (!counts(at)) continue;
     const std::uint64_t sequence = at.fields().sequence.load(kRelaxed);
     oldest = std::min(oldest, sequence);
@@ -108,7 +108,7 @@ Code Look::at_value(const Transaction& change) noexcept {
   return Code::locked;
 }
 
-Code attempt_watch(Dictionary& dictionary, std::string_view key, const Waiter* waiter, const Owners& dead,
+Code attempt_watch(Dictionary& dictionary, std::string_view key, const Waiter* waiter, const TokenSet& dead,
                    std::uint64_t& grant, Refusal& why) noexcept {
   Look look{dictionary.world(), waiter, dead, grant, why, {}};
   const Code code = dictionary.transact(
@@ -133,7 +133,7 @@ Code watch_try(Dictionary& dictionary, std::string_view key, std::uint64_t& gran
   const Token self = world.token();
   if (self == kNobody) return Code::system;
   Refusal refusal;
-  const Code code = try_past_the_dead(world, self, refusal, [&](const Owners& dead, Refusal& why) noexcept {
+  const Code code = try_past_the_dead(world, self, refusal, [&](const TokenSet& dead, Refusal& why) noexcept {
     return attempt_watch(dictionary, key, nullptr, dead, grant, why);
   });
   return told(code, refusal);
@@ -148,7 +148,7 @@ Code watch_wait(Dictionary& dictionary, std::string_view key, const Claim& claim
   if (waiter.arrival == 0) return Code::invalid;
   waiter.gives_up_ms = claim.timeout > 0 ? end_of_lease(claim.timeout) : 0;
   Refusal refusal;
-  Code code = try_past_the_dead(world, self, refusal, [&](const Owners& dead, Refusal& why) noexcept {
+  Code code = try_past_the_dead(world, self, refusal, [&](const TokenSet& dead, Refusal& why) noexcept {
     const Code result = attempt_watch(dictionary, key, &waiter, dead, grant, why);
     if (why.place != 0) waiter.place = why.place;  // where the next attempt takes it out
     return result;

@@ -34,8 +34,8 @@ class Scribbler {
   std::uint32_t bad_word(std::uint32_t granules);
   void scribble_anywhere(Segment& segment);
   void scribble_entry(Shard& shard);
-  void scribble_list(Shard& shard, const View& list);
-  void scribble_hold(Shard& shard, const View& holdable);
+  void scribble_list(Shard& shard, const EntryView& list);
+  void scribble_hold(Shard& shard, const EntryView& holdable);
   void scribble_header(Segment& segment, Shard& shard);
 
   test::Dict& dict_;

@@ -230,11 +230,11 @@ class Maker {
     Shard& shard = victim_.segment().shards()[0];
     const ShardGuard guard(shard);
     Arena arena(shard);
-    Place place{};
-    shard.find(Key(key, victim_.segment().seed()), place);
-    std::uint32_t from = ListEnds::of(place.view.list().ends.load(kRelaxed)).first;
+    Position position{};
+    shard.find(Key(key, victim_.segment().seed()), position);
+    std::uint32_t from = ListEnds::of(position.view.list().ends.load(kRelaxed)).first;
     for (int i = 0; i < number; ++i) from = shard.words32(from)[0].load(kRelaxed);
-    View node{};
+    EntryView node{};
     shard.inspect(from, node);
     const std::uint32_t to = arena.allocate(node.granules);
     if (to == 0) return HOLDFAST_NO_MEMORY;
@@ -257,9 +257,9 @@ class Maker {
     Shard& shard = victim_.segment().shards()[0];
     const ShardGuard guard(shard);
     Arena arena(shard);
-    Place place{};
-    shard.find(Key(key, victim_.segment().seed()), place);
-    LockFields& lock = place.view.lock();
+    Position position{};
+    shard.find(Key(key, victim_.segment().seed()), position);
+    LockFields& lock = position.view.lock();
     const std::uint64_t long_ago = platform::monotonic_ns() - kNsPerSecond;
     for (int i = 0; i < waiters; ++i) {
       Waiter waiter{};

@@ -82,8 +82,8 @@ class Maker {
     Shard& shard = victim_.segment().shards()[0];
     const ShardGuard guard(shard);
     Arena arena(shard);
-    Place place{};
-    shard.find(Key(key, victim_.segment().seed()), place);
+    Position position{};
+    shard.find(Key(key, victim_.segment().seed()), position);
     const std::uint64_t long_ago = platform::monotonic_ns() - kNsPerSecond;
     for (int i = 0; i < waiters; ++i) {
       Waiter waiter{};
@@ -91,7 +91,7 @@ class Maker {
       waiter.number = static_cast<std::uint32_t>(2000 + i);
       waiter.arrival = long_ago + static_cast<std::uint64_t>(i);
       waiter.want = want;
-      if (!WaitQueue(shard, arena, place.view.permits().queue).add(waiter, 0)) ::_exit(kSkip);
+      if (!WaitQueue(shard, arena, position.view.permits().queue).add(waiter, 0)) ::_exit(kSkip);
     }
   }
 

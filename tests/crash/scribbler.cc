@@ -37,7 +37,7 @@ void Scribbler::scribble_anywhere(Segment& segment) {
 }
 
 // A word of a list's value, or of one of its nodes.
-void Scribbler::scribble_list(Shard& shard, const View& list) {
+void Scribbler::scribble_list(Shard& shard, const EntryView& list) {
   Word64& word = list.list().ends;
   ListEnds ends = ListEnds::of(word.load(kRelaxed));
   std::uint32_t block = ends.first;
@@ -55,12 +55,12 @@ void Scribbler::scribble_list(Shard& shard, const View& list) {
 }
 
 // A link to a hold, or a word of one.
-void Scribbler::scribble_hold(Shard& shard, const View& holdable) {
-  Word32* link = holdable.type == EntryType::lock ? &holdable.lock().note : &holdable.permits().holds;
+void Scribbler::scribble_hold(Shard& shard, const EntryView& holdable) {
+  Word32* link = holdable.type == EntryType::lock ? &holdable.lock().reason : &holdable.permits().holders;
   for (std::uint64_t steps = random_() % 4; steps != 0 && shard.holds_header(link->load(kRelaxed)); --steps)
     link = &shard.entry(link->load(kRelaxed)).next;
   const std::uint32_t block = link->load(kRelaxed);
-  constexpr std::size_t kWords = (sizeof(Entry) + sizeof(HoldFields)) / 4;
+  constexpr std::size_t kWords = (sizeof(Entry) + sizeof(HolderFields)) / 4;
   if (random_() % 3 != 0 && block - 1 < shard.granules() - kWords) {
     // Links mostly to what is a hold indeed.
     const std::uint32_t bad = random_() % 2 == 0 ? block : bad_word(shard.granules());
@@ -76,7 +76,7 @@ void Scribbler::scribble_entry(Shard& shard) {
   for (std::uint64_t steps = random_() % 3; steps != 0 && shard.holds_header(link->load(kRelaxed)); --steps)
     link = &shard.entry(link->load(kRelaxed)).next;
   const std::uint32_t block = link->load(kRelaxed);
-  View view{};
+  EntryView view{};
   if (random_() % 6 == 0 || !shard.inspect(block, view)) {
     link->store(bad_word(shard.granules()), kRelaxed);
     return;

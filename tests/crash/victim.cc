@@ -46,7 +46,7 @@ ShardHeader& shard_header(Image& image) { return *reinterpret_cast<ShardHeader*>
 bool look_at_list(const Shard& shard, const Key& key, const ListEnds& ends, std::string& elements) {
   std::uint32_t block = ends.first;
   for (std::uint32_t i = 0; i < ends.length; ++i) {
-    View view{};
+    EntryView view{};
     if (!shard.inspect(block, view) || view.type != EntryType::node) return false;
     const auto& node = *reinterpret_cast<const ListNode*>(view.entry);
     if (node.hash.load(kRelaxed) != key.short_hash()) return false;
@@ -62,33 +62,33 @@ std::vector<Token>& disregarded() {
   return tokens;
 }
 
-std::string why_of(const View& hold) {
-  return {reinterpret_cast<const char*>(&hold.hold() + 1), hold.value_size - sizeof(HoldFields)};
+std::string why_of(const EntryView& hold) {
+  return {reinterpret_cast<const char*>(&hold.holder() + 1), hold.value_size - sizeof(HolderFields)};
 }
 
 /// What stands beside a lock, as long as it is held.
 std::string look_at_note(const Shard& shard, const Key& key, std::uint64_t sequence) {
-  Place place{};
-  View note{};
-  if (!shard.find(key, place) || place.block == 0 || place.view.type != EntryType::lock ||
-      !shard.inspect(place.view.lock().note.load(kRelaxed), note) || note.type != EntryType::hold ||
-      note.hold().sequence.load(kRelaxed) != sequence)
+  Position position{};
+  EntryView note{};
+  if (!shard.find(key, position) || position.block == 0 || position.view.type != EntryType::lock ||
+      !shard.inspect(position.view.lock().reason.load(kRelaxed), note) || note.type != EntryType::holder ||
+      note.holder().sequence.load(kRelaxed) != sequence)
     return "";
   return why_of(note);
 }
 
 /// The holds of permits that count; false on damage.
 bool look_at_holds(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t start_ns, Seen& seen) {
-  Place place{};
-  if (!shard.find(key, place) || place.block == 0 || place.view.type != EntryType::permits) return false;
-  std::uint32_t block = place.view.permits().holds.load(kRelaxed);
+  Position position{};
+  if (!shard.find(key, position) || position.block == 0 || position.view.type != EntryType::permits) return false;
+  std::uint32_t block = position.view.permits().holders.load(kRelaxed);
   for (std::uint32_t steps = 0; block != 0; ++steps) {
-    View hold{};
-    if (steps == shard.granules() || !shard.inspect(block, hold) || hold.type != EntryType::hold ||
+    EntryView hold{};
+    if (steps == shard.granules() || !shard.inspect(block, hold) || hold.type != EntryType::holder ||
         hold.entry->hash.load(kRelaxed) != key.short_hash())
       return false;
     block = hold.entry->next.load(kRelaxed);
-    const HoldFields& fields = hold.hold();
+    const HolderFields& fields = hold.holder();
     const std::uint64_t expiry = hold.entry->expiry.load(kRelaxed);
     const std::uint64_t end = expiry_ms(expiry);
     const Token owner = fields.owner.load(kRelaxed);
@@ -186,7 +186,7 @@ Victim::Victim(std::uint64_t size, std::uint64_t hash_seed) : size_(round_size(s
     name_own_inode(path_of(name));
     auto dict = std::make_unique<test::Dict>(name, test::Options{.size = size});
     demand(dict->status == HOLDFAST_OK, "cannot open a copy");
-    demand(dict->segment().seed() == hash_seed, "another dictionary took the place of a copy");
+    demand(dict->segment().seed() == hash_seed, "another dictionary took the position of a copy");
     return dict;
   };
   dict_ = copy_of("victim-" + number);
@@ -209,8 +209,7 @@ Sight Victim::see(const Image& image, const std::vector<std::string>& keys, std:
   const auto& header = *reinterpret_cast<const DictionaryHeader*>(image.data());
   const std::uint32_t flush = header.flush_epoch.load(kRelaxed) & kFlushMask;
   Sight view;
-  for (const std::string& key : keys)
-    view[key] = look(*bare_shard_, Key(key, segment().seed()), flush, start_ns);
+  for (const std::string& key : keys) view[key] = look(*bare_shard_, Key(key, segment().seed()), flush, start_ns);
   return view;
 }
 

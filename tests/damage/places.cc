@@ -30,7 +30,7 @@ constexpr const char* name_of(EntryType type) {
       return "node of a list";
     case EntryType::permits:
       return "permits";
-    case EntryType::hold:
+    case EntryType::holder:
       return "hold";
     case EntryType::watcher:
       return "watcher";
@@ -54,7 +54,7 @@ void Places::walk() {
     structure_[(kHeaderBytes + sizeof(ShardHeader)) / 4 + bucket] = true;
   for (std::uint32_t at = 1; at < shard.granules();) {
     Block block{at, 0, EntryType{0}, false};
-    View view{};
+    EntryView view{};
     const bool is_free = (shard.free_bits()[at / 64].load(kRelaxed) >> at % 64 & 1) != 0;
     if (is_free) {
       block.granules = shard.words32(at)[0].load(kRelaxed);
@@ -75,7 +75,7 @@ void Places::walk() {
 void Places::note_structure(const Shard& shard, const Block& block) {
   const std::size_t first = (kHeaderBytes + geometry_.arena_at) / 4 + std::size_t{block.at} * (kGranule / 4);
   if (block.type == EntryType::waiter || block.type == EntryType::watcher) return;  // derived
-  View view{};
+  EntryView view{};
   if (!shard.inspect(block.at, view)) return;
   for (std::size_t word = 0; word < 4; ++word) structure_[first + word] = true;  // next, hash, shape, value_size
   const auto note = [&](const void* field, std::size_t words) {
@@ -83,7 +83,7 @@ void Places::note_structure(const Shard& shard, const Block& block) {
     for (std::size_t i = 0; i < words; ++i) structure_[at + i] = true;
   };
   if (block.type == EntryType::list) note(&view.list(), 2);
-  if (block.type == EntryType::permits) note(&view.permits().holds, 1);
+  if (block.type == EntryType::permits) note(&view.permits().holders, 1);
 }
 
 const Places::Block* Places::block_at(std::size_t offset) const {
@@ -164,7 +164,7 @@ std::uint32_t Places::narrow(std::uint64_t kind, std::uint32_t old, std::size_t 
     case 17:
       return first_of(EntryType::waiter);
     case 18:
-      return first_of(EntryType::hold);
+      return first_of(EntryType::holder);
     case 19:
       return first_of(EntryType::watcher);
     default:

@@ -381,7 +381,7 @@ struct With {
     mine().wait.parker = mine().parker;
     mine().wait.waiter = holdfast_waiter_open(mine().parker);
     mine().wait.agent = holdfast_agents();
-    mine().wait.holds = 1;
+    mine().wait.holders = 1;
     holdfast_parker_fd(mine().parker);
     holdfast_parker_timer(mine().parker, 0.001);
     mine().code = holdfast_lock_wait(dict.handle, "theirs", 6, 0, &mine().wait, &mine().lease);

@@ -164,7 +164,7 @@ class Program {
     wait.parker = parker_;
     wait.waiter = waiter_;
     wait.agent = 1 << 20 | 5;
-    wait.holds = 1;
+    wait.holders = 1;
     holdfast_lease lease{};
     int code = 0;
     call("lock_wait",

@@ -74,10 +74,10 @@ TEST_F(InterleaveRead, a_copy_does_not_count_if_the_entry_was_given_back_and_mad
   ASSERT_EQ(reader.ask("read"), "at read.found");
   Child writer([](Channel& parent) {
     const auto block = [] {
-      Place place{};
+      Position position{};
       Segment& segment = dict().segment();
-      segment.shards()[0].find(Key("large", segment.seed()), place);
-      return place.block;
+      segment.shards()[0].find(Key("large", segment.seed()), position);
+      return position.block;
     };
     const std::uint32_t before = block();
     int code = dict().remove("large");
@@ -86,12 +86,12 @@ TEST_F(InterleaveRead, a_copy_does_not_count_if_the_entry_was_given_back_and_mad
     parent.hear();
     for (int i = 0; i < 15; ++i) code |= dict().remove("wrong-" + std::to_string(i));
     code |= dict().set("large", std::string(kLarge, 'n'));
-    parent.say(code == HOLDFAST_OK && block() == before ? "in the same place" : "elsewhere");
+    parent.say(code == HOLDFAST_OK && block() == before ? "in the same position" : "elsewhere");
     return 0;
   });
   ASSERT_EQ(writer.hear(), "0");
   ASSERT_EQ(reader.ask("go on"), "at read.copied");
-  ASSERT_EQ(writer.ask("go on"), "in the same place");
+  ASSERT_EQ(writer.ask("go on"), "in the same position");
   EXPECT_EQ(reader.ask("go on"), "20000 n");
 }
 
@@ -108,8 +108,8 @@ TEST_F(InterleaveRead, what_a_repair_cuts_off_leads_on_until_readers_are_told) {
           &shard.bucket_of(key_of(name).short_hash()) == &shard.bucket_of(key_of("list").short_hash()))
         behind = name;
     if (dict().set(behind, "value") != HOLDFAST_OK) return 1;
-    Place list{};
-    Place other{};
+    Position list{};
+    Position other{};
     if (!shard.find(key_of("list"), list) || !shard.find(key_of(behind), other)) return 1;
     list.view.list().ends.store(ListEnds{5, 5, 1}.packed());  // not a node
     at_failpoint("repair.cut",

@@ -146,7 +146,7 @@ void call_locks() {
     wait.parker = parker;
     wait.waiter = holdfast_waiter_open(parker);
     wait.agent = 1;
-    wait.holds = 1;
+    wait.holders = 1;
     holdfast_lease none{};
     if (wait.waiter != 0) {
       check("lock_wait", holdfast_lock_wait(dict, "lock", 4, 0, &wait, &none), HOLDFAST_LOCKED);

@@ -25,11 +25,11 @@ class PermitsTest : public ::testing::Test {
   }
 
   Shard& shard() { return dict.segment().shards()[0]; }
-  View view(const std::string& key) {
-    Place place{};
-    EXPECT_TRUE(shard().find(Key(key, dict.segment().seed()), place));
-    EXPECT_NE(place.block, 0U);
-    return place.view;
+  EntryView view(const std::string& key) {
+    Position position{};
+    EXPECT_TRUE(shard().find(Key(key, dict.segment().seed()), position));
+    EXPECT_NE(position.block, 0U);
+    return position.view;
   }
   PermitFields& fields(const std::string& key = "key") { return view(key).permits(); }
 

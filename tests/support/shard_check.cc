@@ -61,7 +61,7 @@ class Walker {
   void walk_chain(std::uint32_t bucket) {
     std::uint32_t block = shard_.bucket(bucket).load(kRelaxed);
     while (block != 0 && problem_.empty()) {
-      View view{};
+      EntryView view{};
       if (!shard_.inspect(block, view)) return fail("entry that makes no sense", block);
       if (!has_key(view.type)) return fail("waiter, hold or node of a list in a chain", block);
       if (&shard_.bucket_of(view.entry->hash.load(kRelaxed)) != &shard_.bucket(bucket))
@@ -83,7 +83,7 @@ class Walker {
   void walk_queue(const QueueFields& queue, EntryType type) {
     std::uint32_t last = 0;
     for (std::uint32_t block = queue.head.load(kRelaxed); block != 0 && problem_.empty();) {
-      View view{};
+      EntryView view{};
       if (!shard_.inspect(block, view) || view.type != type) return fail("no waiter in a queue", block);
       if (!take(block, view.granules, kUsed)) return;
       count_.used_granules += view.granules;
@@ -94,20 +94,20 @@ class Walker {
     if (queue.tail.load(kRelaxed) != last) fail("tail of a queue is not its last waiter", last);
   }
 
-  void walk_holds(const View& holdable) {
+  void walk_holds(const EntryView& holdable) {
     const bool is_lock = holdable.type == EntryType::lock;
-    const std::uint32_t first = (is_lock ? holdable.lock().note : holdable.permits().holds).load(kRelaxed);
+    const std::uint32_t first = (is_lock ? holdable.lock().reason : holdable.permits().holders).load(kRelaxed);
     std::uint64_t used = 0;
     for (std::uint32_t block = first; block != 0 && problem_.empty();) {
-      View view{};
-      if (!shard_.inspect(block, view) || view.type != EntryType::hold || view.key_length != 0)
+      EntryView view{};
+      if (!shard_.inspect(block, view) || view.type != EntryType::holder || view.key_length != 0)
         return fail("no hold in a chain of holds", block);
       if (!take(block, view.granules, kUsed)) return;
       if (view.entry->hash.load(kRelaxed) != holdable.entry->hash.load(kRelaxed))
         return fail("hold of another key", block);
-      used += view.hold().count.load(kRelaxed);
+      used += view.holder().count.load(kRelaxed);
       count_.used_granules += view.granules;
-      ++count_.holds;
+      ++count_.holders;
       block = view.entry->next.load(kRelaxed);
       if (is_lock && block != 0) return fail("a lock with two notes", block);
     }
@@ -116,13 +116,13 @@ class Walker {
       fail("wrong count of used permits", used);
   }
 
-  void walk_list(const View& list) {
+  void walk_list(const EntryView& list) {
     const ListEnds ends = ListEnds::of(list.list().ends.load(kRelaxed));
     if (ends.length == 0) return fail("empty list", ends.first);
     std::uint32_t block = ends.first;
     std::uint32_t previous = 0;
     for (std::uint32_t i = 0; i < ends.length && problem_.empty(); ++i) {
-      View view{};
+      EntryView view{};
       if (!shard_.inspect(block, view) || view.type != EntryType::node) return fail("no node in a list", block);
       if (!take(block, view.granules, kUsed)) return;
       const auto& node = *reinterpret_cast<const ListNode*>(view.entry);

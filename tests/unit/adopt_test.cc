@@ -34,11 +34,11 @@ class Agent {
     wait_.parker = parker_.get();
     wait_.waiter = holdfast_waiter_open(parker_.get());
     wait_.agent = number;
-    wait_.holds = 1;
+    wait_.holders = 1;
   }
 
   std::uint32_t number() const { return wait_.agent; }
-  void stops_its_lua_state() { wait_.holds = 2; }
+  void stops_its_lua_state() { wait_.holders = 2; }
 
   int take(Dict& dict, Kind kind, const std::string& key, std::uint32_t holder, double exptime = 0) {
     return kind == Kind::lock ? holdfast_lock_try(dict.handle, key.data(), key.size(), exptime, holder, 0, &lease)

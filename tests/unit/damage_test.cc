@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "dict/guard.h"
-#include "dict/holds.h"
+#include "dict/holder_list.h"
 #include "support/dict.h"
 #include "support/process.h"
 #include "support/shard_check.h"
@@ -49,20 +49,20 @@ class DamageTest : public ::testing::Test {
   Shard& shard() { return dict.segment().shards()[0]; }
   ShardHeader& header() { return shard().header(); }
   Key key_of(const std::string& name) { return Key(name, dict.segment().seed()); }
-  Place place_of(const std::string& name) {
-    Place place{};
-    EXPECT_TRUE(shard().find(key_of(name), place));
-    EXPECT_NE(place.block, 0U) << name;
-    return place;
+  Position place_of(const std::string& name) {
+    Position position{};
+    EXPECT_TRUE(shard().find(key_of(name), position));
+    EXPECT_NE(position.block, 0U) << name;
+    return position;
   }
   /// A word of the shard that leads to the longest key, in a circle, and looks like another key of that length.
   void make_circle(const std::string& other) {
-    const Place place = place_of(big + "a");
-    place.link->store(0);
+    const Position position = place_of(big + "a");
+    position.link->store(0);
     const std::uint32_t hash = key_of(other).short_hash();
-    place.view.entry->hash.store(hash);
-    place.view.entry->next.store(place.block);
-    shard().bucket_of(hash).store(place.block);
+    position.view.entry->hash.store(hash);
+    position.view.entry->next.store(position.block);
+    shard().bucket_of(hash).store(position.block);
   }
 
   /// The call ends soon and has the shard repaired, once; the next one has nothing to repair.
@@ -106,16 +106,16 @@ TEST_F(DamageTest, get_set_and_delete_find_a_circle_of_long_keys) {
 TEST_F(DamageTest, a_scan_and_a_list_of_keys_find_a_circle_of_long_keys) {
   for (const bool scan : {false, true}) {
     ASSERT_EQ(dict.set(big + "a", "v"), HOLDFAST_OK);
-    const Place place = place_of(big + "a");
-    place.view.entry->next.store(place.block);
+    const Position position = place_of(big + "a");
+    position.view.entry->next.store(position.block);
     expect_repair([&] { EXPECT_LE((scan ? dict.scan_all(100, "zz") : dict.keys()).size(), 101U); });
   }
 }
 
 TEST_F(DamageTest, flush_expired_finds_buckets_that_all_lead_to_one_circle) {
-  const Place place = place_of("key-1");
-  place.view.entry->next.store(place.block);
-  for (std::uint32_t bucket = 0; bucket < shard().buckets(); ++bucket) shard().bucket(bucket).store(place.block);
+  const Position position = place_of("key-1");
+  position.view.entry->next.store(position.block);
+  for (std::uint32_t bucket = 0; bucket < shard().buckets(); ++bucket) shard().bucket(bucket).store(position.block);
   expect_repair([&] { EXPECT_EQ(dict.flush_expired(), 0); });
 }
 
@@ -150,8 +150,8 @@ TEST_F(DamageTest, holds_that_run_in_a_circle_are_found) {
     const std::string name = "permits-" + std::to_string(call);
     holdfast_lease lease{};
     ASSERT_EQ(dict.try_permits(name, HOLDFAST_SEMAPHORE, 1, 3, 0, &lease), HOLDFAST_OK);
-    View hold{};
-    const std::uint32_t block = place_of(name).view.permits().holds.load();
+    EntryView hold{};
+    const std::uint32_t block = place_of(name).view.permits().holders.load();
     ASSERT_TRUE(shard().inspect(block, hold));
     hold.entry->next.store(block);
     expect_repair([&] {
@@ -172,10 +172,10 @@ TEST_F(DamageTest, holds_that_run_in_a_circle_are_found) {
 // What is moved is looked for in its list, which takes time: not for each node of it.
 TEST_F(DamageTest, nodes_that_no_list_leads_to_are_given_back) {
   for (int i = 0; i < 7000; ++i) ASSERT_GT(dict.push("list", 1, std::string(60, 'e')), 0);
-  Place place = place_of("list");
-  ListEnds ends = ListEnds::of(place.view.list().ends.load());
+  Position position = place_of("list");
+  ListEnds ends = ListEnds::of(position.view.list().ends.load());
   ends.length = 2;
-  place.view.list().ends.store(ends.packed());
+  position.view.list().ends.store(ends.packed());
   expect_repair([&] { EXPECT_EQ(dict.set("large", std::string(500'000, 'v')), HOLDFAST_OK); });
 }
 
@@ -185,8 +185,8 @@ TEST_F(DamageTest, a_free_block_whose_size_was_overwritten_gives_no_entrys_memor
   ASSERT_EQ(dict.set("middle", std::string(3000, 'm')), HOLDFAST_OK);
   ASSERT_EQ(dict.set("right", std::string(3000, 'r')), HOLDFAST_OK);
   ASSERT_EQ(dict.set("end", "v"), HOLDFAST_OK);
-  const Place left = place_of("left");
-  const Place right = place_of("right");
+  const Position left = place_of("left");
+  const Position right = place_of("right");
   const std::uint32_t size = right.block + right.view.granules - left.block;
   ASSERT_EQ(dict.remove("left"), HOLDFAST_OK);
   ASSERT_EQ(dict.remove("right"), HOLDFAST_OK);

@@ -86,9 +86,9 @@ TEST_F(DeadOwnersTest, a_living_process_hides_no_dead_one_that_had_its_slot) {
     const std::string of_the_dead = key(first);
     Shard& shard = dict.segment().shards()[0];
     const Key found(of_the_dead, dict.segment().seed());
-    Place place{};
-    ASSERT_TRUE(shard.find(found, place) && place.block != 0);
-    place.view.lock().owner.store(dead);
+    Position position{};
+    ASSERT_TRUE(shard.find(found, position) && position.block != 0);
+    position.view.lock().owner.store(dead);
     const DeadOwners owners(shard, world);
     EXPECT_TRUE(owners.has(dead));
     EXPECT_FALSE(owners.has(living));

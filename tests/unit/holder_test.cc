@@ -1,5 +1,5 @@
 // The holder of a lock, and its reason: told by holdfast_lock_holder, kept in a block beside the lock.
-#include "lock/holder.h"
+#include "lock/lock_info.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "dict/holds.h"
+#include "dict/holder_list.h"
 #include "dict/repair.h"
 #include "support/dict.h"
 #include "support/process.h"
@@ -36,11 +36,11 @@ class HolderTest : public ::testing::Test {
 
   Shard& shard() { return dict.segment().shards()[0]; }
   LockFields& lock() { return view().lock(); }
-  View view() {
-    Place place{};
-    EXPECT_TRUE(shard().find(Key("lock", dict.segment().seed()), place));
-    EXPECT_NE(place.block, 0U);
-    return place.view;
+  EntryView view() {
+    Position position{};
+    EXPECT_TRUE(shard().find(Key("lock", dict.segment().seed()), position));
+    EXPECT_NE(position.block, 0U);
+    return position.view;
   }
   holdfast_lease take(double exptime = 0) {
     holdfast_lease lease{};
@@ -58,7 +58,7 @@ class HolderTest : public ::testing::Test {
     const int code = dict.holder("lock", &holder);
     return code == HOLDFAST_OK ? holder.why : code == HOLDFAST_NOT_FOUND ? "nobody" : holdfast_code_text(code);
   }
-  std::uint32_t notes() { return count_shard(shard()).holds; }
+  std::uint32_t notes() { return count_shard(shard()).holders; }
   static std::string new_name() {
     static int count = 0;
     return "holder-" + std::to_string(++count);
@@ -295,13 +295,13 @@ TEST_F(HolderTest, repair_cuts_a_note_that_makes_no_sense) {
   for (int damage = 0; damage < 5; ++damage) {
     SCOPED_TRACE(damage);
     holdfast_lease lease = take_and_explain("damaged");
-    Entry& note = shard().entry(lock().note.load());
-    if (damage == 0) lock().note.store(shard().granules());
+    Entry& note = shard().entry(lock().reason.load());
+    if (damage == 0) lock().reason.store(shard().granules());
     if (damage == 1) note.shape.store(note.shape.load() ^ 0x10000);
     if (damage == 2) note.hash.store(note.hash.load() ^ 1);
-    if (damage == 3) note.value_size.store(sizeof(HoldFields) + kWhyMax + 1);
+    if (damage == 3) note.value_size.store(sizeof(HolderFields) + kWhyMax + 1);
     if (damage == 4)
-      lock().note.store(static_cast<std::uint32_t>(
+      lock().reason.store(static_cast<std::uint32_t>(
           (reinterpret_cast<std::byte*>(view().entry) - reinterpret_cast<std::byte*>(&shard().entry(0))) / kGranule));
     EXPECT_EQ(why(), "") << "a holder is found all the same";
     EXPECT_EQ(check_shard(shard()), "");

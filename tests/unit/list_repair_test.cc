@@ -59,13 +59,13 @@ class ListRepairTest : public ::testing::Test {
   }
 
   Shard& shard() { return dict.segment().shards()[0]; }
-  Place place(const std::string& name = "list") {
-    Place found{};
+  Position position(const std::string& name = "list") {
+    Position found{};
     EXPECT_TRUE(shard().find(Key(name, dict.segment().seed()), found));
     EXPECT_NE(found.block, 0U);
     return found;
   }
-  View entry(const std::string& name = "list") { return place(name).view; }
+  EntryView entry(const std::string& name = "list") { return position(name).view; }
   Word64& word(const std::string& name = "list") { return entry(name).list().ends; }
   ListEnds ends(const std::string& name = "list") { return ListEnds::of(word(name).load()); }
   ListNode& node(std::uint32_t block) { return *reinterpret_cast<ListNode*>(shard().words32(block)); }
@@ -196,7 +196,7 @@ TEST_F(ListRepairTest, a_list_of_which_nothing_is_left_takes_nobody_with_it) {
 }
 
 TEST_F(ListRepairTest, lists_of_which_nothing_is_left_may_stand_in_a_circle) {
-  const Place list = place();
+  const Position list = position();
   word().store(0);
   list.view.entry->next.store(list.block);
   EXPECT_GE(repair(shard()), 1U);
@@ -300,7 +300,7 @@ class NodeMove : public ListRepairTest {
  protected:
   /// A copy of the node in a block of its own.
   std::uint32_t copy_of(std::uint32_t from) {
-    View view{};
+    EntryView view{};
     EXPECT_TRUE(shard().inspect(from, view));
     Arena arena(shard());
     const std::uint32_t to = arena.allocate(view.granules);
@@ -309,7 +309,7 @@ class NodeMove : public ListRepairTest {
     return to;
   }
   void give_back(std::uint32_t block) {
-    View view{};
+    EntryView view{};
     EXPECT_TRUE(shard().inspect(block, view));
     Arena(shard()).release(block, view.granules);
   }

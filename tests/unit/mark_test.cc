@@ -62,10 +62,10 @@ TEST(mark, every_kind_of_use_is_marked_and_a_look_at_the_whole_is_not) {
   dict.set_number("n", 1);
   Shard& shard = dict.segment().shards().front();
   const auto mark_of = [&](const std::string& name) -> Word8& {
-    Place place{};
-    EXPECT_TRUE(shard.find(Key(name, dict.segment().seed()), place));
-    EXPECT_NE(place.block, 0U);
-    return shard.mark(place.block);
+    Position position{};
+    EXPECT_TRUE(shard.find(Key(name, dict.segment().seed()), position));
+    EXPECT_NE(position.block, 0U);
+    return shard.mark(position.block);
   };
   const auto marks = [&](const std::string& name, const auto& use) {
     mark_of(name).store(0);

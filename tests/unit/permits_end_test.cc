@@ -82,7 +82,7 @@ TEST_IN_TIME(PermitsTest, more_dead_processes_than_are_asked_for_at_once_do_not_
   }
   Writer writer(dict);
   EXPECT_TRUE(writer.get());
-  EXPECT_EQ(count_shard(shard()).holds, 1U);
+  EXPECT_EQ(count_shard(shard()).holders, 1U);
 }
 
 TEST_IN_TIME(PermitsTest, a_forked_child_neither_holds_nor_gives_back_its_parents_permits) {
@@ -116,7 +116,7 @@ TEST_IN_TIME(PermitsTest, flush_delete_set_and_expire_end_all_holds) {
     for (holdfast_lease lease : leases) EXPECT_EQ(dict.remaining("key", lease), -1) << how;
     for (holdfast_lease lease : leases) EXPECT_EQ(dict.renew("key", lease, 10), lost) << how;
     dict.remove("key");
-    EXPECT_EQ(count_shard(shard()).holds, 0U) << how;
+    EXPECT_EQ(count_shard(shard()).holders, 0U) << how;
     EXPECT_EQ(check_shard(shard()), "") << how;
   };
   std::vector<holdfast_lease> leases{acquired(), acquired(1, 50)};
@@ -142,7 +142,7 @@ TEST_IN_TIME(PermitsTest, flush_delete_set_and_expire_end_all_holds) {
   leases = {acquired(1, 0.001), acquired(1, 0.001)};
   sleep_ms(10);
   EXPECT_EQ(dict.flush_expired(), 0) << "free permits do not count as entries";
-  EXPECT_EQ(count_shard(shard()).holds, 0U);
+  EXPECT_EQ(count_shard(shard()).holders, 0U);
 }
 
 TEST_IN_TIME(PermitsTest, waiters_are_told_when_all_holds_are_ended) {
@@ -188,14 +188,14 @@ TEST_IN_TIME(PermitsTest, repair_cuts_a_chain_before_the_first_hold_that_makes_n
     holdfast_lease leases[3] = {acquired(), acquired(), acquired()};
     holdfast_lease elsewhere{};
     ASSERT_EQ(dict.try_permits("other", HOLDFAST_RWLOCK, 1, 0, 0, &elsewhere), HOLDFAST_OK);
-    const std::uint32_t first = fields().holds.load();  // of the last lease
+    const std::uint32_t first = fields().holders.load();  // of the last lease
     Entry& second = shard().entry(shard().entry(first).next.load());
     if (damage == 0) shard().entry(first).next.store(shard().granules());
     if (damage == 1) shard().entry(first).next.store(first);
-    if (damage == 2) shard().entry(first).next.store(fields("other").holds.load());
+    if (damage == 2) shard().entry(first).next.store(fields("other").holders.load());
     if (damage == 3) second.hash.store(second.hash.load() ^ 1);
     if (damage == 4) second.shape.store(0);
-    if (damage == 5) second.value_size.store(sizeof(HoldFields) - 8);
+    if (damage == 5) second.value_size.store(sizeof(HolderFields) - 8);
     EXPECT_EQ(repair(shard()), 1U);
     EXPECT_EQ(check_shard(shard()), "");
     EXPECT_EQ(dict.used("key"), 1);
@@ -210,7 +210,7 @@ TEST_IN_TIME(PermitsTest, calls_that_meet_damage_repair_and_go_on) {
     dict.remove("key");
     holdfast_lease lease = acquired();
     acquired();
-    shard().entry(fields().holds.load()).next.store(0xFFFFFFFF);
+    shard().entry(fields().holders.load()).next.store(0xFFFFFFFF);
     return lease;  // which is cut off
   };
   holdfast_lease lease = damaged();

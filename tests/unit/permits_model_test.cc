@@ -65,31 +65,31 @@ class PermitsModel : public ::testing::Test {
     Thing& thing = things_[key];
     const bool value = values_.count(key) != 0;
     const bool may =
-        !value && (thing.holds.empty() || (thing.kind == kind && kind != kLock && thing.used() + want <= total));
+        !value && (thing.holders.empty() || (thing.kind == kind && kind != kLock && thing.used() + want <= total));
     holdfast_lease lease{};
     const double exptime = pick(2) == 0 ? 0 : 1000;
     const int code = kind == kLock ? dict_.try_lock(name(key), exptime, &lease)
                                    : dict_.try_permits(name(key), kind, want, total, exptime, &lease);
     ASSERT_EQ(code, may ? HOLDFAST_OK : HOLDFAST_LOCKED) << name(key) << " kind " << kind << " want " << want;
     if (!may) return;
-    if (thing.holds.empty()) thing = {kind, {}, {}};
-    thing.holds[lease.sequence] = want;
+    if (thing.holders.empty()) thing = {kind, {}, {}};
+    thing.holders[lease.sequence] = want;
     leases_.push_back({key, lease});
   }
 
-  bool is_held(const Had& had) { return things_[had.key].holds.count(had.lease.sequence) != 0; }
+  bool is_held(const Had& had) { return things_[had.key].holders.count(had.lease.sequence) != 0; }
 
   void give_back(std::size_t number) {
     Had had = leases_[number];
     ASSERT_EQ(dict_.unlock(name(had.key), &had.lease), is_held(leases_[number]) ? HOLDFAST_OK : HOLDFAST_NOT_OWNER);
     Thing& thing = things_[had.key];
-    thing.holds.erase(leases_[number].lease.sequence);
+    thing.holders.erase(leases_[number].lease.sequence);
     thing.why.erase(leases_[number].lease.sequence);
     leases_.erase(leases_.begin() + static_cast<std::ptrdiff_t>(number));
   }
 
   void renew(const Had& had) {
-    const bool others = values_.count(had.key) != 0 || !things_[had.key].holds.empty();
+    const bool others = values_.count(had.key) != 0 || !things_[had.key].holders.empty();
     ASSERT_EQ(dict_.renew(name(had.key), had.lease, 500), is_held(had) ? HOLDFAST_OK
                                                           : others     ? HOLDFAST_NOT_OWNER
                                                                        : HOLDFAST_NOT_FOUND);
@@ -100,7 +100,7 @@ class PermitsModel : public ::testing::Test {
     Thing& thing = things_[had.key];
     int expected = HOLDFAST_NOT_OWNER;
     if (is_held(had) && thing.kind != kLock) {
-      std::uint32_t& now = thing.holds[had.lease.sequence];
+      std::uint32_t& now = thing.holders[had.lease.sequence];
       expected = count == 0 || count > now ? HOLDFAST_INVALID : HOLDFAST_OK;
       if (expected == HOLDFAST_OK) now = count;
     }
@@ -116,13 +116,13 @@ class PermitsModel : public ::testing::Test {
   void look(int key) {
     const Thing& thing = things_[key];
     const bool value = values_.count(key) != 0;
-    ASSERT_EQ(dict_.get(name(key)), value ? text("value") : thing.holds.empty() ? nothing() : boolean(true));
-    const bool none_to_be_had = value || (!thing.holds.empty() && thing.kind == kLock);
+    ASSERT_EQ(dict_.get(name(key)), value ? text("value") : thing.holders.empty() ? nothing() : boolean(true));
+    const bool none_to_be_had = value || (!thing.holders.empty() && thing.kind == kLock);
     ASSERT_EQ(dict_.used(name(key)), none_to_be_had ? -HOLDFAST_LOCKED : static_cast<int>(thing.used()));
     holdfast_holder holder{};
-    ASSERT_EQ(dict_.holder(name(key), &holder), thing.holds.empty() ? HOLDFAST_NOT_FOUND : HOLDFAST_OK);
-    if (thing.holds.empty()) return;
-    const std::uint64_t first = thing.holds.begin()->first;
+    ASSERT_EQ(dict_.holder(name(key), &holder), thing.holders.empty() ? HOLDFAST_NOT_FOUND : HOLDFAST_OK);
+    if (thing.holders.empty()) return;
+    const std::uint64_t first = thing.holders.begin()->first;
     ASSERT_EQ(holder.sequence, first);
     const auto why = thing.why.find(first);
     ASSERT_EQ(std::string(holder.why), why != thing.why.end() ? why->second : "");

@@ -100,7 +100,7 @@ TEST_IN_TIME(PermitsTest, permits_expire_each_at_its_time) {
   EXPECT_EQ(dict.renew("key", shorter, 10), HOLDFAST_NOT_OWNER);
   EXPECT_EQ(acquire(2, &lease), HOLDFAST_OK);
   EXPECT_EQ(post(shorter), HOLDFAST_NOT_OWNER);
-  EXPECT_EQ(count_shard(shard()).holds, 2U);
+  EXPECT_EQ(count_shard(shard()).holders, 2U);
   EXPECT_EQ(post(longer), HOLDFAST_OK);
 }
 
@@ -300,7 +300,7 @@ TEST_IN_TIME(PermitsTest, without_memory_nothing_changes) {
   EXPECT_EQ(read(&lease), HOLDFAST_OK);
   leases.back() = lease;
   for (holdfast_lease& one : leases) ASSERT_EQ(dict.unlock("key", &one), HOLDFAST_OK);
-  EXPECT_EQ(count_shard(shard()).holds, 0U);
+  EXPECT_EQ(count_shard(shard()).holders, 0U);
 }
 
 TEST_IN_TIME(PermitsTest, holds_stay_where_they_are_while_values_make_way_for_each_other) {

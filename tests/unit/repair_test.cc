@@ -51,10 +51,10 @@ class RepairTest : public ::testing::Test {
   }
 
   Shard& shard() { return dict.segment().shards()[0]; }
-  Place place_of(const std::string& name) {
-    Place place{};
-    EXPECT_TRUE(shard().find(Key(name, dict.segment().seed()), place));
-    return place;
+  Position place_of(const std::string& name) {
+    Position position{};
+    EXPECT_TRUE(shard().find(Key(name, dict.segment().seed()), position));
+    return position;
   }
   int lost() {
     int count = 0;

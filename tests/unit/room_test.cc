@@ -1,5 +1,5 @@
 // When a shard is full: which entries give way, what is moved, and what stays.
-#include "dict/room.h"
+#include "dict/reclaimer.h"
 
 #include <gtest/gtest.h>
 
@@ -65,10 +65,10 @@ class RoomTest : public ::testing::Test {
     for (int i = first; i < first + count; ++i) gone += dict.get(key(i)) == nothing() ? 1 : 0;
     return gone;
   }
-  Place place_of(const std::string& name) {
-    Place place{};
-    EXPECT_TRUE(shard().find(Key(name, dict.segment().seed()), place));
-    return place;
+  Position place_of(const std::string& name) {
+    Position position{};
+    EXPECT_TRUE(shard().find(Key(name, dict.segment().seed()), position));
+    return position;
   }
   /// Forgets all use, so that a test says what was used.
   void cool() {

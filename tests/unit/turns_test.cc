@@ -34,9 +34,9 @@ class TurnsTest : public ::testing::Test {
     holdfast_lease lease{};
     ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
     ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
-    Place place{};
-    ASSERT_TRUE(shard().find(Key("k", dict.segment().seed()), place));
-    lock.emplace(LockEntry{dict.segment(), shard(), arena, *place.view.entry, place.view.lock()});
+    Position position{};
+    ASSERT_TRUE(shard().find(Key("k", dict.segment().seed()), position));
+    lock.emplace(LockEntry{dict.segment(), shard(), arena, *position.view.entry, position.view.lock()});
   }
   void TearDown() override {
     if (lock->fields.owner.load(kRelaxed) != kNobody) lock->free();

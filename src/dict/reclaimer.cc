@@ -1,12 +1,12 @@
-#include "dict/room.h"
+#include "dict/reclaimer.h"
 
 #include <algorithm>
 #include <bitset>
 
+#include "dict/clock_sweep.h"
 #include "dict/dead_owners.h"
 #include "dict/expiry.h"
-#include "dict/hand.h"
-#include "dict/holds.h"
+#include "dict/holder_list.h"
 #include "dict/list.h"
 #include "dict/repair.h"
 #include "platform/platform.h"
@@ -31,7 +31,7 @@ std::uint32_t short_now() noexcept { return static_cast<std::uint32_t>(platform:
 }  // namespace
 
 // Each process once: it sees which of its watchers have lost their places.
-void Room::call_watchers(WaitQueue watchers) noexcept {
+void Reclaimer::call_watchers(WaitQueue watchers) noexcept {
   std::bitset<kSlots> called;
   for (Waiter watcher = watchers.pop(world_); watcher.number != 0; watcher = watchers.pop(world_)) {
     const std::uint32_t slot = slot_of(watcher.owner);
@@ -41,7 +41,7 @@ void Room::call_watchers(WaitQueue watchers) noexcept {
   }
 }
 
-std::uint32_t Room::discard(std::uint32_t block, const View& view) noexcept {
+std::uint32_t Reclaimer::discard(std::uint32_t block, const EntryView& view) noexcept {
   if (is_holdable(view.type)) {
     ShardHeader& header = shard_.header();
     if (view.is_free()) header.free_locks.store(header.free_locks.load(kRelaxed) - 1, kRelaxed);
@@ -49,31 +49,31 @@ std::uint32_t Room::discard(std::uint32_t block, const View& view) noexcept {
     for (Waiter waiter = queue.pop(world_); waiter.number != 0; waiter = queue.pop(world_))
       ring_bell(world_, waiter.owner, waiter.number);
     if (view.type == EntryType::lock) call_watchers({shard_, arena_, view.lock().watchers, EntryType::watcher});
-    (view.type == EntryType::lock ? note_of : holds_of)(shard_, arena_, view).release_all();
+    (view.type == EntryType::lock ? reason_of : holders_of)(shard_, arena_, view).release_all();
   } else if (view.type == EntryType::list) {
     List(shard_, arena_, view).release_nodes();
   }
   return arena_.release(block, view.granules);
 }
 
-bool Room::any_dead() const noexcept {
+bool Reclaimer::any_dead() const noexcept {
   const ShardHeader& header = shard_.header();
   return header.free_locks.load(kRelaxed) != 0 || header.reclaim_flush.load(kRelaxed) != segment_.flush_epoch() ||
          time_passed(header.reclaim_after.load(kRelaxed));
 }
 
-bool Room::rests() const noexcept {
+bool Reclaimer::rests() const noexcept {
   const std::uint32_t left = shard_.header().rest_until.load(kRelaxed) - short_now();
   return left - 1 < 2 * kRestMs;
 }
 
-void Room::rest_if_in_vain(std::uint32_t looked_at, const Swept& swept) noexcept {
+void Reclaimer::rest_if_in_vain(std::uint32_t looked_at, const Swept& swept) noexcept {
   const bool in_vain = looked_at > kMany && swept.expired + swept.locks < looked_at / kWorthwhile;
   shard_.header().rest_until.store(in_vain ? short_now() + kRestMs : 0, kRelaxed);
 }
 
 // Ends the grants of the dead, and takes their waiters out of the queue. How many that were.
-std::uint32_t Room::take_from_dead(const View& view, const DeadOwners& dead) noexcept {
+std::uint32_t Reclaimer::take_from_dead(const EntryView& view, const DeadOwners& dead) noexcept {
   std::uint32_t found = WaitQueue(shard_, arena_, view.queue()).drop_dead(dead);
   if (view.type == EntryType::lock)
     found += WaitQueue(shard_, arena_, view.lock().watchers, EntryType::watcher).drop_dead(dead);
@@ -83,9 +83,9 @@ std::uint32_t Room::take_from_dead(const View& view, const DeadOwners& dead) noe
     if (!dead.has(lock.owner.load(kRelaxed))) return found;
     ++found;
     commit(lock.owner, kNobody);
-    note_of(shard_, arena_, view).clear();
+    reason_of(shard_, arena_, view).clear();
   } else {
-    found += holds_of(shard_, arena_, view).remove_dead(dead, view.permits().used);
+    found += holders_of(shard_, arena_, view).remove_dead(dead, view.permits().used);
   }
   Word32& free_locks = shard_.header().free_locks;
   if (view.is_free()) free_locks.store(free_locks.load(kRelaxed) + 1, kRelaxed);
@@ -93,10 +93,10 @@ std::uint32_t Room::take_from_dead(const View& view, const DeadOwners& dead) noe
 }
 
 // False on damage.
-bool Room::sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept {
+bool Reclaimer::sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept {
   Word32* link = &shard_.bucket(bucket);
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
-    View view{};
+    EntryView view{};
     if (!shard_.inspect_in(bucket, block, view)) return false;
     // All entries are distinct: chains that run in a circle, or into each other, are longer than the arena.
     sweep.walked += view.granules;
@@ -119,7 +119,7 @@ bool Room::sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept {
   return true;
 }
 
-Room::Swept Room::sweep(std::uint32_t max, const DeadOwners* dead) noexcept {
+Reclaimer::Swept Reclaimer::sweep(std::uint32_t max, const DeadOwners* dead) noexcept {
   ShardHeader& header = shard_.header();
   Sweep sweep{max, dead, segment_.flush_epoch(), {}, 0, 0, kNoEnd};
   const std::uint32_t entries = header.entries.load(kRelaxed);
@@ -140,7 +140,7 @@ Room::Swept Room::sweep(std::uint32_t max, const DeadOwners* dead) noexcept {
 
 // Where nothing may be evicted, what is impossible stays so until memory is given back: a full dictionary does not look
 // through itself again for each key that does not fit.
-bool Room::clear(std::uint32_t count, Evict evict, const Place& place, bool& evicted) noexcept {
+bool Reclaimer::clear(std::uint32_t count, Evict evict, const Position& position, bool& evicted) noexcept {
   Word32& no_run = shard_.header().no_run;
   if (evict == Evict::no) {
     const std::uint32_t impossible = no_run.load(kRelaxed);
@@ -149,7 +149,7 @@ bool Room::clear(std::uint32_t count, Evict evict, const Place& place, bool& evi
       return false;
     }
   }
-  Hand hand(*this, shard_, arena_, segment_.flush_epoch(), evict, place.block);
+  ClockSweep hand(*this, shard_, arena_, segment_.flush_epoch(), evict, position.block);
   const bool cleared = hand.clear(count);
   if (!cleared && evict == Evict::no) no_run.store(count, kRelaxed);
   if (!cleared || hand.met_held()) arena_.set_crowded();
@@ -157,7 +157,7 @@ bool Room::clear(std::uint32_t count, Evict evict, const Place& place, bool& evi
   return cleared;
 }
 
-Code Room::make(std::uint32_t count, Evict evict, const Key& key, Place& place, bool& evicted) noexcept {
+Code Reclaimer::make(std::uint32_t count, Evict evict, const Key& key, Position& position, bool& evicted) noexcept {
   // An arena without entries is one free block: all zero is what is left when somebody wrote over it.
   const ShardHeader& header = shard_.header();
   if (header.in_use.load(kRelaxed) == 0) repair(shard_);
@@ -167,10 +167,10 @@ Code Room::make(std::uint32_t count, Evict evict, const Key& key, Place& place, 
   if (swept) sweep();
   for (;; swept = true) {
     // What was removed or moved may be what `place` named.
-    if (arena_.damaged() || !shard_.find(key, place)) return Code::corrupt;
+    if (arena_.damaged() || !shard_.find(key, position)) return Code::corrupt;
     if (arena_.can_allocate(count)) return Code::ok;
-    const bool cleared = clear(count, evict, place, evicted);
-    if (arena_.damaged() || !shard_.find(key, place)) return Code::corrupt;
+    const bool cleared = clear(count, evict, position, evicted);
+    if (arena_.damaged() || !shard_.find(key, position)) return Code::corrupt;
     if (cleared) return Code::ok;
     if (swept || !any_dead()) return Code::no_memory;
     sweep();

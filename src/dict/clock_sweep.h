@@ -11,16 +11,23 @@
 #include <cstdint>
 
 #include "dict/arena.h"
-#include "dict/room.h"
+#include "dict/reclaimer.h"
 #include "dict/shard.h"
 
 namespace holdfast {
 
-class Hand {
+class ClockSweep {
  public:
   /// `own`: the block of the key that needs the room, 0 if it has none. It gives way only if nothing else helps.
-  Hand(Room& room, const Shard& shard, Arena& arena, std::uint32_t flush, Evict evict, std::uint32_t own) noexcept
-      : room_(room), shard_(shard), header_(shard.header()), arena_(arena), flush_(flush), evict_(evict), own_(own) {}
+  ClockSweep(Reclaimer& reclaimer, const Shard& shard, Arena& arena, std::uint32_t flush, Evict evict,
+             std::uint32_t own) noexcept
+      : reclaimer_(reclaimer),
+        shard_(shard),
+        header_(shard.header()),
+        arena_(arena),
+        flush_(flush),
+        evict_(evict),
+        own_(own) {}
 
   /// Whether there is a free block of `count` granules now. Takes at most a few laps.
   bool clear(std::uint32_t count) noexcept;
@@ -43,13 +50,13 @@ class Hand {
     std::uint32_t at;
     std::uint32_t granules;
     Kind kind;
-    View view;  // meaningless for a free one
+    EntryView view;  // meaningless for a free one
   };
   /// How much the next lap may take.
-  enum class Zeal { cold, warm, own };
+  enum class Pass { cold, warm, own };
 
   bool look(std::uint32_t at, Block& block) noexcept;
-  Kind kind_of(std::uint32_t at, const View& view) const noexcept;
+  Kind kind_of(std::uint32_t at, const EntryView& view) const noexcept;
   std::uint32_t gain(const Block& block) const noexcept;
 
   bool reach() noexcept;
@@ -66,7 +73,7 @@ class Hand {
   void absorb(std::uint32_t start, std::uint32_t old_end) noexcept;
   void forget_ahead() noexcept;
 
-  Room& room_;
+  Reclaimer& reclaimer_;
   const Shard& shard_;
   ShardHeader& header_;
   Arena& arena_;
@@ -77,7 +84,7 @@ class Hand {
   bool met_held_ = false;
 
   std::uint32_t count_ = 0;
-  Zeal zeal_ = Zeal::cold;
+  Pass zeal_ = Pass::cold;
   std::uint32_t at_ = 0;         // the hand: a block begins here
   std::uint32_t run_start_ = 0;  // the window so far: a free block that ends at the hand
   std::uint32_t run_ = 0;        // its granules

@@ -1,4 +1,4 @@
-#include "dict/holds.h"
+#include "dict/holder_list.h"
 
 #include "dict/dead_owners.h"
 #include "dict/words.h"
@@ -7,28 +7,28 @@ namespace holdfast {
 
 namespace {
 
-constexpr std::uint32_t kShape = Entry::make_shape(0, EntryType::hold);
+constexpr std::uint32_t kShape = Entry::make_shape(0, EntryType::holder);
 
-Word64* why_of(const View& hold) noexcept { return hold.value() + sizeof(HoldFields) / 8; }
+Word64* why_of(const EntryView& hold) noexcept { return hold.value() + sizeof(HolderFields) / 8; }
 
 }  // namespace
 
-bool Holds::inspect(std::uint32_t block, View& view) const noexcept {
-  return shard_.inspect(block, view) && is_hold(view, hash_);
+bool HolderList::inspect(std::uint32_t block, EntryView& view) const noexcept {
+  return shard_.inspect(block, view) && is_holder(view, hash_);
 }
 
-std::uint32_t Holds::create(Arena& arena, const Shard& shard, std::uint32_t hash, const Hold& hold) noexcept {
+std::uint32_t HolderList::create(Arena& arena, const Shard& shard, std::uint32_t hash, const Holder& hold) noexcept {
   const std::uint32_t block = arena.allocate(granules(hold.why.size()));
   if (block == 0) return 0;
   Entry& e = shard.entry(block);
   e.next.store(0, kRelaxed);
   e.hash.store(hash, kRelaxed);
   e.shape.store(kShape, kRelaxed);
-  e.value_size.store(static_cast<std::uint32_t>(sizeof(HoldFields) + hold.why.size()), kRelaxed);
+  e.value_size.store(static_cast<std::uint32_t>(sizeof(HolderFields) + hold.why.size()), kRelaxed);
   e.flags.store(0, kRelaxed);
   e.stamp.store(0, kRelaxed);
   e.expiry.store(hold.expiry, kRelaxed);
-  auto& fields = *reinterpret_cast<HoldFields*>(&e + 1);
+  auto& fields = *reinterpret_cast<HolderFields*>(&e + 1);
   fields.owner.store(hold.owner, kRelaxed);
   fields.sequence.store(hold.sequence, kRelaxed);
   fields.since.store(hold.since_ms, kRelaxed);
@@ -38,15 +38,15 @@ std::uint32_t Holds::create(Arena& arena, const Shard& shard, std::uint32_t hash
   return block;
 }
 
-void Holds::add(std::uint32_t block) noexcept {
+void HolderList::add(std::uint32_t block) noexcept {
   shard_.entry(block).next.store(first_.load(kRelaxed), kRelaxed);
   commit(first_, block);
 }
 
 // Not a hold any more before it is given back: a chain that runs in a circle must not give it back twice.
-void Holds::release_from(std::uint32_t block) noexcept {
+void HolderList::release_from(std::uint32_t block) noexcept {
   while (block != 0 && !arena_.damaged()) {
-    View view{};
+    EntryView view{};
     if (!inspect(block, view)) return arena_.set_damaged();
     const std::uint32_t next = view.entry->next.load(kRelaxed);
     view.entry->shape.store(0, kRelaxed);
@@ -55,14 +55,14 @@ void Holds::release_from(std::uint32_t block) noexcept {
   }
 }
 
-void Holds::clear() noexcept {
+void HolderList::clear() noexcept {
   const std::uint32_t first = first_.load(kRelaxed);
   if (first == 0) return;
   commit(first_, 0U);
   release_from(first);
 }
 
-std::uint32_t Holds::remove_dead(const DeadOwners& dead, Word32& used) noexcept {
+std::uint32_t HolderList::remove_dead(const DeadOwners& dead, Word32& used) noexcept {
   std::uint32_t found = 0;
   std::uint64_t left = 0;
   for (Cursor at(*this); at.found();) {
@@ -80,7 +80,7 @@ std::uint32_t Holds::remove_dead(const DeadOwners& dead, Word32& used) noexcept 
 
 // --- one after the other ---
 
-void Holds::Cursor::look() noexcept {
+void HolderList::Cursor::look() noexcept {
   block_ = link_->load(kRelaxed);
   if (block_ == 0) return;
   if (steps_++ < holds_.shard_.granules() && holds_.inspect(block_, view_)) return;
@@ -88,8 +88,8 @@ void Holds::Cursor::look() noexcept {
   block_ = 0;
 }
 
-Hold Holds::Cursor::copy() const noexcept {
-  const HoldFields& f = fields();
+Holder HolderList::Cursor::copy() const noexcept {
+  const HolderFields& f = fields();
   return {f.owner.load(kRelaxed),
           f.sequence.load(kRelaxed),
           f.since.load(kRelaxed),
@@ -99,25 +99,25 @@ Hold Holds::Cursor::copy() const noexcept {
           {}};
 }
 
-std::size_t Holds::Cursor::copy_why(char* buffer, std::size_t capacity) const noexcept {
-  const std::size_t length = view_.value_size - sizeof(HoldFields);
+std::size_t HolderList::Cursor::copy_why(char* buffer, std::size_t capacity) const noexcept {
+  const std::size_t length = view_.value_size - sizeof(HolderFields);
   load_bytes(why_of(view_), buffer, std::min(length, capacity));
   return length;
 }
 
-void Holds::Cursor::give_back(std::uint32_t block) noexcept {
+void HolderList::Cursor::give_back(std::uint32_t block) noexcept {
   view_.entry->shape.store(0, kRelaxed);
   holds_.arena_.release(block, view_.granules);
 }
 
-void Holds::Cursor::remove() noexcept {
+void HolderList::Cursor::remove() noexcept {
   const std::uint32_t old = block_;
   commit(*link_, view_.entry->next.load(kRelaxed));
   give_back(old);
   look();
 }
 
-void Holds::Cursor::replace(std::uint32_t block) noexcept {
+void HolderList::Cursor::replace(std::uint32_t block) noexcept {
   const std::uint32_t old = block_;
   holds_.shard_.entry(block).next.store(view_.entry->next.load(kRelaxed), kRelaxed);
   commit(*link_, block);

@@ -10,11 +10,11 @@
 namespace holdfast {
 
 /// A few processes, each once. More than there is room for are left out.
-class Owners {
+class TokenSet {
  public:
   static constexpr std::size_t kMax = 64;
 
-  Owners() noexcept =
+  TokenSet() noexcept =
       default;  // leaves the rest of tokens_ alone: this is on the path of every attempt that is refused
   void clear() noexcept { count_ = 0; }
   bool empty() const noexcept { return count_ == 0; }

@@ -20,20 +20,20 @@ class World;
 /// Whether live entries may be removed to make room.
 enum class Evict { no, yes };
 
-class Room {
+class Reclaimer {
  public:
-  Room(World& world, Segment& segment, Shard& shard, Arena& arena) noexcept
+  Reclaimer(World& world, Segment& segment, Shard& shard, Arena& arena) noexcept
       : world_(world), segment_(segment), shard_(shard), arena_(arena) {}
 
   /// Makes sure that a free block of `count` granules exists. Entries that no longer count go first, then the free
   /// memory is brought together by moving entries, then, with Evict::yes, entries that were used least are removed.
   /// Locks that are held stay. `place` (the key's) is found anew, as entries move; `evicted` is set if a live entry
   /// other than the key's own was removed, else left alone. ok, no_memory, corrupt.
-  Code make(std::uint32_t count, Evict evict, const Key& key, Place& place, bool& evicted) noexcept;
+  Code make(std::uint32_t count, Evict evict, const Key& key, Position& position, bool& evicted) noexcept;
 
   /// Gives the memory of an entry that was just cut from its chain back: its block, a list's nodes, holds. Who waited
   /// for it looks again. Where the free block begins that the entry's is part of now; 0 on damage.
-  std::uint32_t discard(std::uint32_t block, const View& view) noexcept;
+  std::uint32_t discard(std::uint32_t block, const EntryView& view) noexcept;
 
   struct Swept {
     std::uint32_t expired = 0;  // or flushed
@@ -56,11 +56,11 @@ class Room {
   };
   bool sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept;
   void call_watchers(WaitQueue watchers) noexcept;
-  std::uint32_t take_from_dead(const View& view, const DeadOwners& dead) noexcept;
+  std::uint32_t take_from_dead(const EntryView& view, const DeadOwners& dead) noexcept;
   bool any_dead() const noexcept;
   bool rests() const noexcept;
   void rest_if_in_vain(std::uint32_t looked_at, const Swept& swept) noexcept;
-  bool clear(std::uint32_t count, Evict evict, const Place& place, bool& evicted) noexcept;
+  bool clear(std::uint32_t count, Evict evict, const Position& position, bool& evicted) noexcept;
 
   World& world_;
   Segment& segment_;

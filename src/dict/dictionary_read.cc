@@ -1,10 +1,10 @@
 // What is read without the mutex of a shard. It is asked for only by a reader that was disturbed again and again.
 #include <algorithm>
 
-#include "base/owners.h"
+#include "base/token_set.h"
 #include "dict/dictionary.h"
 #include "dict/expiry.h"
-#include "dict/holds.h"
+#include "dict/holder_list.h"
 #include "platform/platform.h"
 #include "world/world.h"
 
@@ -88,13 +88,13 @@ Shard::Read Dictionary::read_again(Shard& shard, const Key& key, ValueOut& out, 
 bool Dictionary::is_held(const Key& key, const ValueOut& out) noexcept {
   if (!world_.is_dead(out.bits)) return true;
   if (out.type == EntryType::lock || !out.shared) return false;
-  Owners owners;
+  TokenSet owners;
   const Code code = transact(
       key.bytes(),
       [&](Transaction& change) {
         if (!change.is(EntryType::permits)) return Code::not_found;
-        const Holds holds = holds_of(change.shard(), change.arena(), change.view());
-        for (Holds::Cursor at(holds); at.found(); at.advance())
+        const HolderList holds = holders_of(change.shard(), change.arena(), change.view());
+        for (HolderList::Cursor at(holds); at.found(); at.advance())
           if (is_live(at.expiry().load(kRelaxed), change.flush_epoch())) owners.add(at.fields().owner.load(kRelaxed));
         return change.arena().damaged() ? Code::corrupt : Code::ok;
       },

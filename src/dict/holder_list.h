@@ -25,7 +25,7 @@ namespace holdfast {
 class DeadOwners;
 
 /// What a block says.
-struct Hold {
+struct Holder {
   Token owner = kNobody;
   std::uint64_t sequence = 0;
   std::uint64_t since_ms = 0;
@@ -35,20 +35,20 @@ struct Hold {
   std::string_view why;
 };
 
-class Holds {
+class HolderList {
  public:
   /// `first`: the link to the chain's first block. `hash`: the lower half of the hash of the entry's key.
-  Holds(const Shard& shard, Arena& arena, Word32& first, std::uint32_t hash) noexcept
+  HolderList(const Shard& shard, Arena& arena, Word32& first, std::uint32_t hash) noexcept
       : shard_(shard), arena_(arena), first_(first), hash_(hash) {}
 
   static constexpr std::uint32_t granules(std::size_t why_length) noexcept {
-    return static_cast<std::uint32_t>(granules_for(0, sizeof(HoldFields) + why_length));
+    return static_cast<std::uint32_t>(granules_for(0, sizeof(HolderFields) + why_length));
   }
 
   bool empty() const noexcept { return first_.load(kRelaxed) == 0; }
 
   /// A filled block, in no chain; 0 if there is no free run for it. REQUIRES: `why` has at most kWhyMax bytes.
-  static std::uint32_t create(Arena& arena, const Shard& shard, std::uint32_t hash, const Hold& hold) noexcept;
+  static std::uint32_t create(Arena& arena, const Shard& shard, std::uint32_t hash, const Holder& hold) noexcept;
 
   /// REQUIRES: create() gave the block.
   void add(std::uint32_t block) noexcept;
@@ -56,7 +56,7 @@ class Holds {
   /// Goes along the chain: `for (Cursor at(holds); at.found(); at.advance())`.
   class Cursor {
    public:
-    explicit Cursor(const Holds& holds) noexcept : holds_(holds), link_(&holds.first_) { look(); }
+    explicit Cursor(const HolderList& holds) noexcept : holds_(holds), link_(&holds.first_) { look(); }
 
     /// Whether there is a block; false at the end, and at what makes no sense.
     bool found() const noexcept { return block_ != 0; }
@@ -65,13 +65,13 @@ class Holds {
       link_ = &view_.entry->next;
       look();
     }
-    HoldFields& fields() const noexcept { return view_.hold(); }
+    HolderFields& fields() const noexcept { return view_.holder(); }
     Word64& expiry() const noexcept { return view_.entry->expiry; }
     /// Whether it is that grant's.
     bool is_of(Token owner, std::uint64_t sequence) const noexcept {
       return fields().sequence.load(kRelaxed) == sequence && fields().owner.load(kRelaxed) == owner;
     }
-    Hold copy() const noexcept;
+    Holder copy() const noexcept;
     /// The text, as many bytes as fit. Returns how many it has.
     std::size_t copy_why(char* buffer, std::size_t capacity) const noexcept;
     /// Takes the block out and gives it back; goes on to the next one.
@@ -83,10 +83,10 @@ class Holds {
     void look() noexcept;
     void give_back(std::uint32_t block) noexcept;
 
-    const Holds& holds_;
+    const HolderList& holds_;
     Word32* link_;
     std::uint32_t block_ = 0;
-    View view_{};
+    EntryView view_{};
     std::uint32_t steps_ = 0;
   };
 
@@ -107,7 +107,7 @@ class Holds {
   Kept repair(Claim&& claim) noexcept;
 
  private:
-  bool inspect(std::uint32_t block, View& view) const noexcept;
+  bool inspect(std::uint32_t block, EntryView& view) const noexcept;
   void release_from(std::uint32_t block) noexcept;
 
   const Shard& shard_;
@@ -117,31 +117,31 @@ class Holds {
 };
 
 /// A hold of the entry whose key has this hash.
-inline bool is_hold(const View& view, std::uint32_t hash) noexcept {
-  return view.type == EntryType::hold && view.key_length == 0 && view.entry->hash.load(kRelaxed) == hash;
+inline bool is_holder(const EntryView& view, std::uint32_t hash) noexcept {
+  return view.type == EntryType::holder && view.key_length == 0 && view.entry->hash.load(kRelaxed) == hash;
 }
 
 /// The note of a lock; a chain of one at most.
-inline Holds note_of(const Shard& shard, Arena& arena, const View& lock) noexcept {
-  return {shard, arena, lock.lock().note, lock.entry->hash.load(kRelaxed)};
+inline HolderList reason_of(const Shard& shard, Arena& arena, const EntryView& lock) noexcept {
+  return {shard, arena, lock.lock().reason, lock.entry->hash.load(kRelaxed)};
 }
-inline Holds holds_of(const Shard& shard, Arena& arena, const View& permits) noexcept {
-  return {shard, arena, permits.permits().holds, permits.entry->hash.load(kRelaxed)};
+inline HolderList holders_of(const Shard& shard, Arena& arena, const EntryView& permits) noexcept {
+  return {shard, arena, permits.permits().holders, permits.entry->hash.load(kRelaxed)};
 }
 
 template <class Claim>
-Holds::Kept Holds::repair(Claim&& claim) noexcept {
+HolderList::Kept HolderList::repair(Claim&& claim) noexcept {
   Kept kept;
   Word32* link = &first_;
   // Each step claims memory, so a chain that runs in a circle ends where it meets itself.
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
-    View view{};
+    EntryView view{};
     if (!inspect(block, view) || !claim(block, view.granules)) {
       commit(*link, 0U);
       ++kept.cuts;
       break;
     }
-    const std::uint32_t count = view.hold().count.load(kRelaxed);
+    const std::uint32_t count = view.holder().count.load(kRelaxed);
     kept.used = count < ~kept.used ? kept.used + count : ~0U;
     link = &view.entry->next;
   }

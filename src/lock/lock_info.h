@@ -13,7 +13,7 @@
 namespace holdfast {
 
 /// What was found at one instant.
-struct Holder {
+struct HolderInfo {
   Lease lease;
   std::uint64_t since_ms = 0;
   std::uint64_t end_ms = 0;             // dict/expiry.h: 0 is never
@@ -34,7 +34,8 @@ struct HolderCount {
 
 /// As many of the holders as there is room for, those who have held it longest, in this order. A holder that is dead is
 /// told, with `liveness` dead; one of which the lease is over is not. ok, timeout, busy, removed.
-Code find_holders(Dictionary& dictionary, std::string_view key, std::span<Holder> holders, HolderCount& count) noexcept;
+Code find_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders,
+                  HolderCount& count) noexcept;
 
 /// Says why the lease is held; an empty text takes that back. ok, not_owner, no_memory (nothing changed), timeout,
 /// busy, removed. REQUIRES: `why` has at most kWhyMax bytes.

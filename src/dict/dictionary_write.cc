@@ -22,7 +22,7 @@ bool same_bytes(const Word64* words, const char* bytes, std::size_t count) noexc
 }
 
 /// Numbers as numbers: 0 is -0, and not-a-number is nothing, not even itself.
-bool same_value(const View& view, const ValueIn& value) noexcept {
+bool same_value(const EntryView& view, const ValueIn& value) noexcept {
   if (view.type != value.type) return false;
   switch (value.type) {
     case EntryType::number:
@@ -125,8 +125,8 @@ Code Dictionary::flush_all() noexcept {
       if (code != Code::ok) return code;
     }
     HOLDFAST_FAILPOINT("flush.looked");
-    // Where another has counted meanwhile, that flushed all there was when this call began. To count on from there could
-    // pass over a sweep.
+    // Where another has counted meanwhile, that flushed all there was when this call began. To count on from there
+    // could pass over a sweep.
     epoch.compare_exchange_strong(before, before + 1, std::memory_order_acq_rel);
     return Code::ok;
   });
@@ -140,10 +140,11 @@ Code Dictionary::flush_expired(std::uint32_t max, std::uint32_t& count) noexcept
       const DeadOwners dead(shard, world_);
       const ShardGuard guard(shard);
       if (!guard.held()) return guard.code();
-      // Before the sweep, which must free nothing twice. A look that meets a broken chain misses keys, hence the second.
+      // Before the sweep, which must free nothing twice. A look that meets a broken chain misses keys, hence the
+      // second.
       for (int looks = 0; looks < 2 && !audit(shard, segment.seed()); ++looks) repair(shard);
       Arena arena(shard);
-      count += Room(world_, segment, shard, arena).sweep(max - count, &dead).expired;
+      count += Reclaimer(world_, segment, shard, arena).sweep(max - count, &dead).expired;
       if (arena.damaged()) repair(shard);
     }
     return Code::ok;
@@ -186,7 +187,7 @@ Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, 
     const bool damaged = needed && !audit(shard, segment.seed());
     if (damaged) repair(shard);
     Arena arena(shard);
-    const Room::Swept swept = Room(world_, segment, shard, arena).sweep(~0U, &dead);
+    const Reclaimer::Swept swept = Reclaimer(world_, segment, shard, arena).sweep(~0U, &dead);
     if (arena.damaged()) repair(shard);
     found = damaged || arena.damaged() || swept.dead + swept.locks + swept.expired != 0;
     asked.store(found ? 0 : now | 1, kRelaxed);

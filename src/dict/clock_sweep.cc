@@ -1,4 +1,4 @@
-#include "dict/hand.h"
+#include "dict/clock_sweep.h"
 
 #include <algorithm>
 
@@ -15,7 +15,7 @@ constexpr std::uint64_t kMovedMin = 256;
 
 }  // namespace
 
-bool Hand::clear(std::uint32_t count) noexcept {
+bool ClockSweep::clear(std::uint32_t count) noexcept {
   count_ = count;
   at_ = header_.hand.load(kRelaxed);
   if (at_ == 0 || at_ >= shard_.granules()) at_ = 1;
@@ -23,11 +23,11 @@ bool Hand::clear(std::uint32_t count) noexcept {
   const std::uint64_t lap = shard_.granules();
   while (run_ < count_ && !arena_.damaged()) {
     // The last lap begins somewhere in the arena and takes one more, for a window that lies across its beginning.
-    const bool last = evict_ == Evict::no || zeal_ == Zeal::own;
+    const bool last = evict_ == Evict::no || zeal_ == Pass::own;
     if (walked_ > (last ? 2 * lap : lap)) {
       if (last) break;
       grow_zeal();
-    } else if (evict_ == Evict::yes && zeal_ == Zeal::cold && moved_ > kMovedMin + count_ * kMovedPerGranule) {
+    } else if (evict_ == Evict::yes && zeal_ == Pass::cold && moved_ > kMovedMin + count_ * kMovedPerGranule) {
       grow_zeal();
     }
     Block block{};
@@ -41,24 +41,24 @@ bool Hand::clear(std::uint32_t count) noexcept {
   return done;
 }
 
-void Hand::grow_zeal() noexcept {
-  zeal_ = zeal_ == Zeal::cold ? Zeal::warm : Zeal::own;
+void ClockSweep::grow_zeal() noexcept {
+  zeal_ = zeal_ == Pass::cold ? Pass::warm : Pass::own;
   walked_ = 0;
   forget_ahead();
 }
 
 // --- what lies there ---
 
-Hand::Kind Hand::kind_of(std::uint32_t at, const View& view) const noexcept {
+ClockSweep::Kind ClockSweep::kind_of(std::uint32_t at, const EntryView& view) const noexcept {
   if (view.type == EntryType::node) return Kind::node;
   if (!has_key(view.type)) return Kind::pinned;
   if (!Shard::counts(view, flush_)) return Kind::dead;
   if (is_holdable(view.type)) return view.is_waited_for() ? Kind::pinned : Kind::held;
-  return at == own_ && zeal_ != Zeal::own ? Kind::held : Kind::live;
+  return at == own_ && zeal_ != Pass::own ? Kind::held : Kind::live;
 }
 
 // The block at `at`; false on damage. REQUIRES: a block begins there.
-bool Hand::look(std::uint32_t at, Block& block) noexcept {
+bool ClockSweep::look(std::uint32_t at, Block& block) noexcept {
   block.at = at;
   if (arena_.is_free(at)) {
     block.kind = Kind::free;
@@ -75,7 +75,7 @@ bool Hand::look(std::uint32_t at, Block& block) noexcept {
 }
 
 // What it may add to the window. A node may go when its list does, which is rare enough to count on only in the end.
-std::uint32_t Hand::gain(const Block& block) const noexcept {
+std::uint32_t ClockSweep::gain(const Block& block) const noexcept {
   switch (block.kind) {
     case Kind::free:
     case Kind::dead:
@@ -83,7 +83,7 @@ std::uint32_t Hand::gain(const Block& block) const noexcept {
     case Kind::live:
       return evict_ == Evict::yes ? block.granules : 0;
     case Kind::node:
-      return evict_ == Evict::yes && zeal_ != Zeal::cold ? block.granules : 0;
+      return evict_ == Evict::yes && zeal_ != Pass::cold ? block.granules : 0;
     default:
       return 0;
   }
@@ -91,7 +91,7 @@ std::uint32_t Hand::gain(const Block& block) const noexcept {
 
 // --- before anything gives way: whether a window can be had before the next pinned block ---
 
-bool Hand::reach() noexcept {
+bool ClockSweep::reach() noexcept {
   Block block{};
   while (run_ + ahead_ < count_) {
     if (seen_ >= shard_.granules() || !look(seen_, block) || block.kind == Kind::pinned) return false;
@@ -102,7 +102,7 @@ bool Hand::reach() noexcept {
 }
 
 // Goes on behind the pinned block, or the end of the arena, that reach() met.
-void Hand::skip_pinned() noexcept {
+void ClockSweep::skip_pinned() noexcept {
   met_held_ = true;
   walked_ += seen_ - at_;
   at_ = seen_;
@@ -115,14 +115,14 @@ void Hand::skip_pinned() noexcept {
   forget_ahead();
 }
 
-void Hand::forget_ahead() noexcept {
+void ClockSweep::forget_ahead() noexcept {
   seen_ = at_;
   ahead_ = 0;
 }
 
 // --- one block ---
 
-void Hand::visit(const Block& block) noexcept {
+void ClockSweep::visit(const Block& block) noexcept {
   // What ends meanwhile changes its kind, and a gap that was counted may be taken by what is moved: `ahead_` may be too
   // much, and is made right where the hand comes to seen_.
   ahead_ -= std::min(ahead_, gain(block));
@@ -147,9 +147,9 @@ void Hand::visit(const Block& block) noexcept {
   }
 }
 
-void Hand::visit_live(const Block& block) noexcept {
+void ClockSweep::visit_live(const Block& block) noexcept {
   if (evict_ == Evict::no) return keep(block);
-  if (zeal_ != Zeal::cold) return remove(block);
+  if (zeal_ != Pass::cold) return remove(block);
   Word8& mark = shard_.mark(block.at);
   const std::uint8_t uses = mark.load(kRelaxed);
   if (uses == 0) return remove(block);
@@ -160,7 +160,7 @@ void Hand::visit_live(const Block& block) noexcept {
 }
 
 // It stays: to the left of the window, else in a gap elsewhere, else the window begins anew behind it.
-void Hand::keep(const Block& block) noexcept {
+void ClockSweep::keep(const Block& block) noexcept {
   if (run_ != 0 && block.granules <= run_) {
     if (arena_.take(run_start_, block.granules) && move(block, run_start_)) return;
   } else if (run_ != 0 && block.granules < count_) {  // no gap is as long as `count`
@@ -171,14 +171,14 @@ void Hand::keep(const Block& block) noexcept {
   pass(block.granules);
 }
 
-void Hand::pass(std::uint32_t granules) noexcept {
+void ClockSweep::pass(std::uint32_t granules) noexcept {
   walked_ += granules;
   at_ += granules;
   if (at_ >= seen_) forget_ahead();
 }
 
 // The link of a chain that leads to an entry; null on damage.
-Word32* Hand::link_to(const Block& block) const noexcept {
+Word32* ClockSweep::link_to(const Block& block) const noexcept {
   const std::uint32_t hash = block.view.entry->hash.load(kRelaxed);
   Word32* link = &shard_.bucket_of(hash);
   for (std::uint32_t steps = 0; steps < shard_.granules(); ++steps) {
@@ -190,7 +190,7 @@ Word32* Hand::link_to(const Block& block) const noexcept {
   return nullptr;
 }
 
-void Hand::remove(const Block& block) noexcept {
+void ClockSweep::remove(const Block& block) noexcept {
   Word32* link = link_to(block);
   if (link == nullptr) return arena_.set_damaged();
   commit(*link, block.view.entry->next.load(kRelaxed));
@@ -202,14 +202,14 @@ void Hand::remove(const Block& block) noexcept {
     evicted_ = true;
   }
   if (block.at == own_) own_ = 0;
-  absorb(room_.discard(block.at, block.view), block.at + block.granules);
+  absorb(reclaimer_.discard(block.at, block.view), block.at + block.granules);
   // A list's nodes, waiters and holds may have lain anywhere.
   if (block.view.type == EntryType::list || is_holdable(block.view.type)) forget_ahead();
 }
 
 // Copies the block to `to`, which was taken for it, and lets the copy take its place by one store. False on damage:
 // nothing leads to the block.
-bool Hand::move(const Block& block, std::uint32_t to) noexcept {
+bool ClockSweep::move(const Block& block, std::uint32_t to) noexcept {
   // Nobody else writes into either of them.
   platform::copy_to_shared(reinterpret_cast<Word64*>(shard_.words32(to)),
                            reinterpret_cast<const char*>(shard_.words32(block.at)),
@@ -238,7 +238,7 @@ bool Hand::move(const Block& block, std::uint32_t to) noexcept {
 
 // The window is now the free block that begins at `start`, to which everything up to `old_end` belongs and maybe what
 // was free behind it.
-void Hand::absorb(std::uint32_t start, std::uint32_t old_end) noexcept {
+void ClockSweep::absorb(std::uint32_t start, std::uint32_t old_end) noexcept {
   const std::uint32_t size = start != 0 ? arena_.size_at(start) : 0;
   if (size == 0) return arena_.set_damaged();
   run_start_ = start;

@@ -1,10 +1,10 @@
-#include "lock/holder.h"
+#include "lock/lock_info.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "dict/expiry.h"
-#include "dict/holds.h"
+#include "dict/holder_list.h"
 #include "dict/wait_queue.h"
 #include "lock/lock_entry.h"
 #include "platform/platform.h"
@@ -15,29 +15,29 @@ namespace holdfast {
 
 namespace {
 
-void look_at_lock(Transaction& change, Holder& holder) noexcept {
-  const View& view = change.view();
+void look_at_lock(Transaction& change, HolderInfo& holder) noexcept {
+  const EntryView& view = change.view();
   const LockFields& lock = view.lock();
   holder.lease = {lock.owner.load(kRelaxed), lock.sequence.load(kRelaxed)};
   holder.since_ms = lock.since.load(kRelaxed);
   holder.end_ms = expiry_ms(view.entry->expiry.load(kRelaxed));
-  const Holds note = note_of(change.shard(), change.arena(), view);
-  const Holds::Cursor at(note);
+  const HolderList note = reason_of(change.shard(), change.arena(), view);
+  const HolderList::Cursor at(note);
   if (at.found() && at.is_of(holder.lease.owner, holder.lease.sequence)) at.copy_why(holder.why.data(), kWhyMax);
 }
 
 // The first in the chain is the last who came: the last ones are kept.
-void look_at_permits(Transaction& change, std::span<Holder> holders, std::uint32_t& count) noexcept {
+void look_at_permits(Transaction& change, std::span<HolderInfo> holders, std::uint32_t& count) noexcept {
   const std::uint32_t flush = change.flush_epoch();
   const std::uint64_t entry_end = change.view().entry->expiry.load(kRelaxed);
-  const Holds holds = holds_of(change.shard(), change.arena(), change.view());
-  for (Holds::Cursor at(holds); at.found(); at.advance()) {
+  const HolderList holds = holders_of(change.shard(), change.arena(), change.view());
+  for (HolderList::Cursor at(holds); at.found(); at.advance()) {
     const std::uint64_t end = earlier(entry_end, at.expiry().load(kRelaxed));
     if (!is_live(end, flush)) continue;
     const std::uint32_t index = count++;
     if (holders.empty()) continue;
-    const Hold hold = at.copy();
-    Holder& holder = holders[index % holders.size()];
+    const Holder hold = at.copy();
+    HolderInfo& holder = holders[index % holders.size()];
     holder = {};
     holder.lease = {hold.owner, hold.sequence};
     holder.since_ms = hold.since_ms;
@@ -48,16 +48,16 @@ void look_at_permits(Transaction& change, std::span<Holder> holders, std::uint32
 }
 
 // The one who came first comes first.
-void put_in_order(std::span<Holder> holders, std::uint32_t count) noexcept {
+void put_in_order(std::span<HolderInfo> holders, std::uint32_t count) noexcept {
   if (count > holders.size() && !holders.empty()) {
-    const std::span<Holder> oldest = holders.subspan(count % holders.size());
+    const std::span<HolderInfo> oldest = holders.subspan(count % holders.size());
     std::rotate(holders.begin(), oldest.begin(), holders.end());
   }
-  const std::span<Holder> written = holders.first(std::min<std::size_t>(count, holders.size()));
+  const std::span<HolderInfo> written = holders.first(std::min<std::size_t>(count, holders.size()));
   std::reverse(written.begin(), written.end());
 }
 
-void ask_about(World& world, Holder& holder) noexcept {
+void ask_about(World& world, HolderInfo& holder) noexcept {
   holder.liveness = world.judge(holder.lease.owner);
   holder.worker = kNoWorker;
   const ProcessSlot* slot = world.slot(holder.lease.owner);
@@ -74,12 +74,12 @@ void ask_about(World& world, Holder& holder) noexcept {
 /// Writes `why` for a lease that is found; not_owner if it is not, no_memory if there is no free run now.
 Code write_why(Transaction& change, const Lease& lease, std::string_view why) noexcept {
   if (!change.exists() || !is_holdable(change.view().type)) return Code::not_owner;
-  const View& view = change.view();
+  const EntryView& view = change.view();
   Arena& arena = change.arena();
   const bool is_lock = view.type == EntryType::lock;
   if (is_lock && !is_held_by(view.lock(), lease)) return Code::not_owner;
-  Holds holds = is_lock ? note_of(change.shard(), arena, view) : holds_of(change.shard(), arena, view);
-  Holds::Cursor at(holds);
+  HolderList holds = is_lock ? reason_of(change.shard(), arena, view) : holders_of(change.shard(), arena, view);
+  HolderList::Cursor at(holds);
   while (!is_lock && at.found() && !at.is_of(lease.owner, lease.sequence)) at.advance();
   if (arena.damaged()) return Code::corrupt;
   if (!is_lock && (!at.found() || !is_live(at.expiry().load(kRelaxed), change.flush_epoch()))) return Code::not_owner;
@@ -87,12 +87,12 @@ Code write_why(Transaction& change, const Lease& lease, std::string_view why) no
     holds.clear();
     return arena.damaged() ? Code::corrupt : Code::ok;
   }
-  Hold hold;
+  Holder hold;
   hold.owner = lease.owner;
   hold.sequence = lease.sequence;
   if (!is_lock) hold = at.copy();
   hold.why = why;
-  const std::uint32_t block = Holds::create(arena, change.shard(), view.entry->hash.load(kRelaxed), hold);
+  const std::uint32_t block = HolderList::create(arena, change.shard(), view.entry->hash.load(kRelaxed), hold);
   if (block == 0) return Code::no_memory;
   if (at.found())
     at.replace(block);
@@ -103,12 +103,12 @@ Code write_why(Transaction& change, const Lease& lease, std::string_view why) no
 
 }  // namespace
 
-Code find_holders(Dictionary& dictionary, std::string_view key, std::span<Holder> holders,
+Code find_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders,
                   HolderCount& count) noexcept {
   const Code code = dictionary.transact(key, [&](Transaction& change) {
     count = {};
     if (!change.found() || !is_holdable(change.view().type)) return Code::ok;
-    const View& view = change.view();
+    const EntryView& view = change.view();
     count.waiters = WaitQueue(change.shard(), change.arena(), view.queue()).count();
     if (view.type == EntryType::lock)
       count.waiters += WaitQueue(change.shard(), change.arena(), view.lock().watchers, EntryType::watcher).count();
@@ -122,7 +122,7 @@ Code find_holders(Dictionary& dictionary, std::string_view key, std::span<Holder
   });
   if (code != Code::ok) return code;
   put_in_order(holders, count.holders);
-  for (Holder& holder : holders.first(std::min<std::size_t>(count.holders, holders.size())))
+  for (HolderInfo& holder : holders.first(std::min<std::size_t>(count.holders, holders.size())))
     ask_about(dictionary.world(), holder);
   return code;
 }
@@ -136,7 +136,7 @@ Code explain(Dictionary& dictionary, std::string_view key, const Lease& lease, s
       if (!change.found()) return Code::not_owner;
       const Code code = write_why(change, lease, why);
       if (code != Code::no_memory || tries == 2) return change.arena().damaged() ? Code::corrupt : code;
-      const Code room = change.make_room(Holds::granules(why.size()), Evict::yes);
+      const Code room = change.make_room(HolderList::granules(why.size()), Evict::yes);
       if (room != Code::ok) return room;
     }
   });
