@@ -10,7 +10,7 @@
 #include "dict/list.h"
 #include "dict/repair.h"
 #include "platform/platform.h"
-#include "sync/bell.h"
+#include "sync/mailbox.h"
 #include "world/process_table.h"
 #include "world/world.h"
 
@@ -37,7 +37,7 @@ void Reclaimer::call_watchers(WaitQueue watchers) noexcept {
     const std::uint32_t slot = slot_of(watcher.owner);
     if (slot >= kSlots || called[slot]) continue;
     called[slot] = true;
-    ring_bell_for_all(world_, watcher.owner);
+    post_to_all(world_, watcher.owner);
   }
 }
 
@@ -47,7 +47,7 @@ std::uint32_t Reclaimer::discard(std::uint32_t block, const EntryView& view) noe
     if (view.is_free()) header.free_locks.store(header.free_locks.load(kRelaxed) - 1, kRelaxed);
     WaitQueue queue(shard_, arena_, view.queue());
     for (Waiter waiter = queue.pop(world_); waiter.number != 0; waiter = queue.pop(world_))
-      ring_bell(world_, waiter.owner, waiter.number);
+      post(world_, waiter.owner, waiter.number);
     if (view.type == EntryType::lock) call_watchers({shard_, arena_, view.lock().watchers, EntryType::watcher});
     (view.type == EntryType::lock ? reason_of : holders_of)(shard_, arena_, view).release_all();
   } else if (view.type == EntryType::list) {

@@ -8,7 +8,7 @@
 #include "lock/parking_lot.h"
 #include "lock/waiter_slot.h"
 #include "platform/platform.h"
-#include "sync/bell.h"
+#include "sync/mailbox.h"
 #include "world/world.h"
 
 namespace holdfast {
@@ -119,13 +119,14 @@ std::size_t Parker::sleep(std::uint64_t deadline_ns, std::span<std::uint32_t> wo
   bool slept = false;
   for (bool interrupted = false;;) {  // by a signal: report what there is, be it nothing
     // Read before the mail: a ring after that ends the sleep.
-    const std::uint32_t seen = bell_value(world_);
+    const std::uint32_t seen = mailbox_value(world_);
     const bool may_sleep = now < deadline_ns && !interrupted;
     const Rest rest = lot.collect(*this, woken, now, may_sleep);
     if (slept && rest.count != 0) promptness_.note_awake(now);
     if (!rest.sleeps) return rest.count;
     const std::uint64_t slice = std::min(deadline_ns, rest.next_look_ns);
-    interrupted = !(rest.listens ? sleep_on_bell(world_, seen, slice) : sleep_on_word(berth_.word, rest.seen, slice));
+    interrupted =
+        !(rest.listens ? sleep_on_mailbox(world_, seen, slice) : sleep_on_word(berth_.word, rest.seen, slice));
     slept = true;
     now = platform::monotonic_ns();
   }

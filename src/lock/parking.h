@@ -1,7 +1,7 @@
 // Where the waiters of this process sleep.
 //
 // A parker is the place where one event loop (one Lua state, one thread) sleeps; a waiter is one of its coroutines.
-// Other processes know a waiter by its number. A wake-up is mail in the process's box (sync/bell.h): whoever of the
+// Other processes know a waiter by its number. A wake-up is mail in the process's box (sync/mailbox.h): whoever of the
 // process comes to read it hands each number to the parker it belongs to.
 //
 // A wake-up may get lost: its sender can die, or the one it was sent to. So a parker with waiters sleeps in short

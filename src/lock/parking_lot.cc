@@ -11,7 +11,7 @@
 
 #include "lock/deadlock.h"
 #include "platform/platform.h"
-#include "sync/bell.h"
+#include "sync/mailbox.h"
 #include "world/world.h"
 
 namespace holdfast {
@@ -156,7 +156,7 @@ std::uint64_t ParkingLot::next_look(const Parker& parker) const noexcept {
 
 void ParkingLot::hand_out_mail(World& world) {
   std::array<std::uint32_t, 64> numbers{};
-  const Mail mail = take_mail(world, numbers);
+  const Mail mail = collect_mail(world, numbers);
   for (std::size_t i = 0; i < mail.count; ++i)
     if (numbers[i] - 1 < slots_.size()) make_ready(numbers[i]);
   if (mail.all) look_for(world, nullptr);

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "platform/platform.h"
-#include "sync/bell.h"
+#include "sync/mailbox.h"
 #include "world/world.h"
 
 namespace holdfast {
@@ -19,13 +19,13 @@ void* run(void* argument) noexcept {
   const Job job = *std::unique_ptr<Job>(static_cast<Job*>(argument));
   platform::name_this_thread("holdfast-pump");
   for (;;) {
-    const std::uint32_t seen = bell_value(job.world);  // before the turn reads the mail
+    const std::uint32_t seen = mailbox_value(job.world);  // before the turn reads the mail
     const std::uint64_t next = job.turn();
     if (next == 0) {
       platform::helper_ends();
       return nullptr;
     }
-    sleep_on_bell(job.world, seen, next);
+    sleep_on_mailbox(job.world, seen, next);
   }
 }
 
@@ -37,7 +37,7 @@ Status Pump::be_up(World& world, Turn turn, std::uint64_t deadline_ns) {
   if (owner_ == self) {
     if (deadline_ns < until_) {
       until_ = deadline_ns;
-      ring_own_bell(world);
+      wake_own_threads(world);
     }
     return {};
   }

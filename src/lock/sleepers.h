@@ -1,10 +1,10 @@
 // Which threads of this process sleep for waiters, and which one of them listens for all.
 //
-// A ring of the process's bell (sync/bell.h) would wake every thread that sleeps on it, though its mail is for one. So
-// only one parker, the listener, sleeps on the bell, hands out the mail and looks at what the others wait for; each of
-// the others sleeps on a word of its own and is woken when something is there for it. A listener that gets up appoints
-// another. One that does not come, say because a signal handler holds it up, is made good by the others' bounded
-// sleeps: each of them takes the mail when it wakes, and listens if nobody does.
+// A ring of the process's bell (sync/mailbox.h) would wake every thread that sleeps on it, though its mail is for one.
+// So only one parker, the listener, sleeps on the bell, hands out the mail and looks at what the others wait for; each
+// of the others sleeps on a word of its own and is woken when something is there for it. A listener that gets up
+// appoints another. One that does not come, say because a signal handler holds it up, is made good by the others'
+// bounded sleeps: each of them takes the mail when it wakes, and listens if nobody does.
 //
 // Thread safety: REQUIRES the lot's mutex (lock/parking_lot.h), for every call.
 #pragma once

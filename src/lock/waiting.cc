@@ -4,7 +4,7 @@
 
 #include "base/failpoint.h"
 #include "platform/platform.h"
-#include "sync/bell.h"
+#include "sync/mailbox.h"
 
 namespace holdfast {
 
@@ -88,7 +88,7 @@ void wake_chosen(World& world, const Chosen& chosen) noexcept {
   for (const Callee& callee : {chosen.first, chosen.aside}) {
     if (callee.number == 0) continue;
     HOLDFAST_FAILPOINT("wake.ring");
-    ring_bell(world, callee.owner, callee.number);
+    post(world, callee.owner, callee.number);
   }
 }
 

@@ -8,7 +8,7 @@
 #include "lock/attempt.h"
 #include "lock/handing.h"
 #include "lock/permits_entry.h"
-#include "sync/bell.h"
+#include "sync/mailbox.h"
 
 namespace holdfast {
 
@@ -181,7 +181,7 @@ void call_watchers(Dictionary& dictionary, std::string_view key) noexcept {
       kAttemptPatienceNs);
   for (std::size_t i = 0; i < count; ++i) {
     HOLDFAST_FAILPOINT("watchers.ring");
-    ring_bell(world, called[i].owner, called[i].number);
+    post(world, called[i].owner, called[i].number);
   }
 }
 

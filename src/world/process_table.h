@@ -71,7 +71,7 @@ struct alignas(64) ProcessSlot {
   std::atomic<std::uint32_t> pid;                         // in the owner's pid namespace: for people only
   std::atomic<std::uint32_t> worker;                      // $HOLDFAST_WORKER, else kNoWorker
 
-  // sync/bell.h. Posting processes write here, too.
+  // sync/mailbox.h. Posting processes write here, too.
   alignas(64) std::atomic<std::uint32_t> bell;
   std::atomic<std::uint32_t> mail_state;
   alignas(64) std::array<std::atomic<std::uint32_t>, kMailboxEntries> mail;

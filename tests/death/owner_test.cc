@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "death/contender.h"
-#include "sync/bell.h"
+#include "sync/mailbox.h"
 #include "world/world.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX has programs declare it
@@ -112,7 +112,7 @@ TEST_P(OwnerTest, a_death_is_noticed_where_wake_ups_of_others_cut_each_sleep_sho
   std::thread others([&] {
     constexpr std::uint32_t kNobodysNumber = 99;
     while (!over) {
-      ring_bell(**World::current(), busy, kNobodysNumber);
+      post(**World::current(), busy, kNobodysNumber);
       sleep_ms(1);
     }
   });

@@ -24,7 +24,7 @@ class WakesTest : public DeathTest {};
 
 INSTANTIATE_TEST_SUITE_P(, WakesTest, ::testing::ValuesIn(kExclusiveWays), name_of_way);
 
-/// Rings of the bells of all living processes (sync/bell.h): each is a wake-up.
+/// Rings of the bells of all living processes (sync/mailbox.h): each is a wake-up.
 std::uint64_t rings() {
   World& world = **World::current();
   std::uint64_t sum = 0;

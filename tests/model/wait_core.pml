@@ -1,5 +1,5 @@
 /* The wait core, for an exclusive lock: how a process waits for it and is woken, over deaths
-   (src/lock, src/sync/bell.cc, src/dict/wait_queue.cc).
+   (src/lock, src/sync/mailbox.cc, src/dict/wait_queue.cc).
 
    One lock; PROCESSES processes with one waiter each, which take the lock ROUNDS times; and Fate, which kills, ends
    leases, ends slices of sleep, takes waiters' patience and has queues dropped, at any step of anybody. What a shmtx
@@ -118,7 +118,7 @@ bit here[PLACES];    /* Waiter::present */
 bit held[SLOTS];
 byte gen[SLOTS];
 bit mail[SLOTS];
-bit rang[SLOTS];   /* since bell_value() */
+bit rang[SLOTS];   /* since mailbox_value() */
 bit asleep[SLOTS]; /* the bell's bit ASLEEP */
 bit parked[SLOTS]; /* in futex_wait */
 
@@ -374,7 +374,7 @@ inline read_clock() {
   fi
 }
 
-/* ring_bell(). Its steps are apart: the ringer may die between any two, and the slot may change hands. */
+/* post(). Its steps are apart: the ringer may die between any two, and the slot may change hands. */
 inline deposit() {
   mail[SLOT(next)] = 1
 }
@@ -528,7 +528,7 @@ sleep: /* Parker::sleep() */
     fi;
     rang[slot] = 0;
 #else
-    rang[slot] = 0; /* bell_value() */
+    rang[slot] = 0; /* mailbox_value() */
 #ifndef MUTANT_NO_SECOND_CHECK
     if /* collect() */
     :: atomic { mail[slot] -> mail[slot] = 0; goto awake }
@@ -544,7 +544,7 @@ sleep: /* Parker::sleep() */
 #ifdef MUTANT_SLEEPLESS
     goto awake;
 #endif
-    if /* sleep_on_bell() */
+    if /* sleep_on_mailbox() */
     :: d_step { !rang[slot] && !leaving[slot] -> asleep[slot] = 1; parked[slot] = 1 }
     :: else ->
        if

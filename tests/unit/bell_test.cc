@@ -1,4 +1,4 @@
-#include "sync/bell.h"
+#include "sync/mailbox.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -38,10 +38,10 @@ World& enter() {
 std::string next_mail(World& world) {
   std::array<std::uint32_t, kMailboxEntries> waiters;
   for (;;) {
-    const std::uint32_t seen = bell_value(world);
-    const Mail mail = take_mail(world, waiters);
+    const std::uint32_t seen = mailbox_value(world);
+    const Mail mail = collect_mail(world, waiters);
     if (mail.count == 0 && !mail.all) {
-      sleep_on_bell(world, seen, monotonic_ns() + kLongNs);
+      sleep_on_mailbox(world, seen, monotonic_ns() + kLongNs);
       continue;
     }
     std::sort(waiters.begin(), waiters.begin() + mail.count);
@@ -71,7 +71,7 @@ class Bell : public testing::Test {
       const Token receiver = std::stoull(line, &at);
       std::string rest = line.substr(at);
       while (!rest.empty()) {
-        ring_bell(world, receiver, static_cast<std::uint32_t>(std::stoul(rest, &at)));
+        post(world, receiver, static_cast<std::uint32_t>(std::stoul(rest, &at)));
         rest = rest.substr(at);
       }
       parent.say("rung");
@@ -104,9 +104,9 @@ TEST_F(Bell, a_ring_before_the_sleep_is_not_lost) {
 TEST_F(Bell, a_ring_between_reading_the_bell_and_sleeping_ends_the_sleep_at_once) {
   Child child([](Channel& parent) {
     World& world = enter();
-    const std::uint32_t seen = bell_value(world);
-    ring_bell(world, world.token(), 9);
-    sleep_on_bell(world, seen, monotonic_ns() + kLongNs);  // else the test is killed by its time limit
+    const std::uint32_t seen = mailbox_value(world);
+    post(world, world.token(), 9);
+    sleep_on_mailbox(world, seen, monotonic_ns() + kLongNs);  // else the test is killed by its time limit
     parent.say(next_mail(world));
     return 0;
   });
@@ -116,7 +116,7 @@ TEST_F(Bell, a_ring_between_reading_the_bell_and_sleeping_ends_the_sleep_at_once
 TEST_F(Bell, a_waiter_rung_for_twice_is_reported_once) {
   Child child([](Channel& parent) {
     World& world = enter();
-    for (int i = 0; i < 200; ++i) ring_bell(world, world.token(), 65);
+    for (int i = 0; i < 200; ++i) post(world, world.token(), 65);
     parent.say(next_mail(world));
     return 0;
   });
@@ -126,11 +126,11 @@ TEST_F(Bell, a_waiter_rung_for_twice_is_reported_once) {
 TEST_F(Bell, a_full_mailbox_says_that_all_may_be_meant) {
   Child child([](Channel& parent) {
     World& world = enter();
-    for (std::uint32_t waiter = 1; waiter <= kMailboxEntries; ++waiter) ring_bell(world, world.token(), waiter);
+    for (std::uint32_t waiter = 1; waiter <= kMailboxEntries; ++waiter) post(world, world.token(), waiter);
     parent.say(next_mail(world).substr(0, 4));
-    for (std::uint32_t waiter = 1; waiter <= kMailboxEntries + 1; ++waiter) ring_bell(world, world.token(), waiter);
+    for (std::uint32_t waiter = 1; waiter <= kMailboxEntries + 1; ++waiter) post(world, world.token(), waiter);
     parent.say(next_mail(world).substr(0, 4));
-    ring_bell(world, world.token(), 5);
+    post(world, world.token(), 5);
     parent.say(next_mail(world));
     return 0;
   });
@@ -142,10 +142,10 @@ TEST_F(Bell, a_full_mailbox_says_that_all_may_be_meant) {
 TEST_F(Bell, mail_that_does_not_fit_stays_for_the_next_call) {
   Child child([](Channel& parent) {
     World& world = enter();
-    for (std::uint32_t waiter = 1; waiter <= 5; ++waiter) ring_bell(world, world.token(), waiter);
+    for (std::uint32_t waiter = 1; waiter <= 5; ++waiter) post(world, world.token(), waiter);
     std::array<std::uint32_t, 2> room;
     std::size_t total = 0;
-    for (int i = 0; i < 4; ++i) total += take_mail(world, room).count;
+    for (int i = 0; i < 4; ++i) total += collect_mail(world, room).count;
     parent.say(std::to_string(total));
     return 0;
   });
@@ -169,7 +169,7 @@ TEST_F(Bell, a_sleep_ends_at_its_deadline) {
   Child child([](Channel& parent) {
     World& world = enter();
     const std::uint64_t deadline = monotonic_ns() + 20 * kNsPerMs;
-    sleep_on_bell(world, bell_value(world), deadline);
+    sleep_on_mailbox(world, mailbox_value(world), deadline);
     parent.say(monotonic_ns() >= deadline ? "on time" : "early");
     return 0;
   });
@@ -184,7 +184,7 @@ TEST_F(Bell, a_signal_ends_the_sleep) {
     ::sigaction(SIGALRM, &action, nullptr);
     const itimerval alarms{.it_interval = {0, 20'000}, .it_value = {0, 20'000}};
     ::setitimer(ITIMER_REAL, &alarms, nullptr);
-    sleep_on_bell(world, bell_value(world), monotonic_ns() + kLongNs);
+    sleep_on_mailbox(world, mailbox_value(world), monotonic_ns() + kLongNs);
     parent.say("awake");
     return 0;
   });
@@ -194,13 +194,13 @@ TEST_F(Bell, a_signal_ends_the_sleep) {
 TEST_F(Bell, every_thread_that_sleeps_on_the_bell_is_woken) {
   Child child([](Channel& parent) {
     World& world = enter();
-    const std::uint32_t seen = bell_value(world);
+    const std::uint32_t seen = mailbox_value(world);
     std::vector<std::thread> threads;
     for (int i = 0; i < 3; ++i) {
-      threads.emplace_back([&] { sleep_on_bell(world, seen, monotonic_ns() + kLongNs); });
+      threads.emplace_back([&] { sleep_on_mailbox(world, seen, monotonic_ns() + kLongNs); });
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    ring_bell(world, world.token(), 1);
+    post(world, world.token(), 1);
     for (auto& thread : threads) thread.join();
     parent.say("all awake");
     return 0;
@@ -218,17 +218,17 @@ TEST_F(Bell, two_processes_ringing_each_other_never_lose_a_wake_up) {
     const bool serves = parent.hear() == "serve";
     std::array<std::uint32_t, kMailboxEntries> waiters;
     std::uint32_t expected = 1;
-    if (serves) ring_bell(world, peer, 1);
+    if (serves) post(world, peer, 1);
     while (expected <= kRounds) {
-      const std::uint32_t seen = bell_value(world);
-      const Mail mail = take_mail(world, waiters);
+      const std::uint32_t seen = mailbox_value(world);
+      const Mail mail = collect_mail(world, waiters);
       if (mail.all) return 1;
       if (mail.count == 0) {
-        sleep_on_bell(world, seen, monotonic_ns() + kLongNs);
+        sleep_on_mailbox(world, seen, monotonic_ns() + kLongNs);
         continue;
       }
       if (mail.count != 1 || waiters[0] != expected) return 2;
-      if (!serves || expected < kRounds) ring_bell(world, peer, serves ? expected + 1 : expected);
+      if (!serves || expected < kRounds) post(world, peer, serves ? expected + 1 : expected);
       ++expected;
     }
     parent.say("done");
@@ -256,11 +256,11 @@ TEST_F(Bell, many_ringers_at_once_lose_nothing) {
     std::array<std::uint32_t, kRingers> arrived{};
     constexpr std::uint32_t kEach = 2'000;
     while (std::any_of(arrived.begin(), arrived.end(), [](std::uint32_t n) { return n < kEach; })) {
-      const std::uint32_t seen = bell_value(world);
-      const Mail mail = take_mail(world, waiters);
+      const std::uint32_t seen = mailbox_value(world);
+      const Mail mail = collect_mail(world, waiters);
       for (std::size_t i = 0; i < mail.count; ++i) ++arrived[(waiters[i] - 1) % kRingers];
       if (mail.all) return 1;
-      if (mail.count == 0) sleep_on_bell(world, seen, monotonic_ns() + kLongNs);
+      if (mail.count == 0) sleep_on_mailbox(world, seen, monotonic_ns() + kLongNs);
     }
     parent.say("all arrived");
     return 0;
@@ -279,7 +279,7 @@ TEST_F(Bell, many_ringers_at_once_lose_nothing) {
           return std::any_of(slot->mail.begin(), slot->mail.end(), [&](auto& entry) { return entry == waiter; });
         };
         while (under_way()) platform::yield();
-        ring_bell(world, receiver, waiter);
+        post(world, receiver, waiter);
       }
       return 0;
     }));
@@ -296,7 +296,7 @@ TEST_F(Bell, a_process_without_identity_does_not_spin) {
       const rlimit none{.rlim_cur = 0, .rlim_max = 0};
       ::setrlimit(RLIMIT_NOFILE, &none);
       const std::uint64_t before = monotonic_ns();
-      sleep_on_bell(world, bell_value(world), before + kLongNs);
+      sleep_on_mailbox(world, mailbox_value(world), before + kLongNs);
       up.say(monotonic_ns() - before >= kNsPerMs ? "slept" : "spun");
       up.say(world.token() == kNobody ? World::last_failure().message : "entered");
       return 0;

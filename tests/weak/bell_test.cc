@@ -1,20 +1,20 @@
-// The bell and the mailbox (src/sync/bell.cc), and the sleep of a parker around them (src/lock/parking.cc).
+// The bell and the mailbox (src/sync/mailbox.cc), and the sleep of a parker around them (src/lock/parking.cc).
 #include "weak/protocol.h"
 
 namespace holdfast::weak {
 namespace {
 
 struct Ringing {
-  Order deposit_fence = kSeqCst;     // ring_bell
-  Order collect_fence = kSeqCst;     // take_mail
-  Order arrived = kRelease;          // ring_bell: mail_state
-  Order collect = kAcquire;          // take_mail: mail_state
+  Order deposit_fence = kSeqCst;     // post
+  Order collect_fence = kSeqCst;     // collect_mail
+  Order arrived = kRelease;          // post: mail_state
+  Order collect = kAcquire;          // collect_mail: mail_state
   Order ring = kRelease;             // ring
-  Order bell_value = kAcquire;       // bell_value
+  Order mailbox_value = kAcquire;    // mailbox_value
   bool value_before_mail = true;     // Parker::sleep
-  bool marks_sleep = true;           // sleep_on_bell
-  bool ring_after_mail = true;       // ring_bell
-  bool state_before_entries = true;  // take_mail
+  bool marks_sleep = true;           // sleep_on_mailbox
+  bool ring_after_mail = true;       // post
+  bool state_before_entries = true;  // collect_mail
 };
 
 constexpr Value kAsleep = 1;
@@ -37,7 +37,7 @@ struct Slot {
     return (word & kAsleep) != 0;
   }
 
-  /// ring_bell. Gives whether it found an older letter to the same waiter, and left it at that.
+  /// post. Gives whether it found an older letter to the same waiter, and left it at that.
   bool deposit(const Ringing& how, Thread& t) const {
     t.fence(how.deposit_fence);
     Value found = t.load(entry, kRelaxed);
@@ -46,7 +46,7 @@ struct Slot {
     return older;
   }
 
-  /// take_mail. Gives whether there was any.
+  /// collect_mail. Gives whether there was any.
   bool collect(const Ringing& how, Thread& t) const {
     if (t.load(state, kRelaxed) == 0) return false;
     bool any = false;
@@ -58,7 +58,7 @@ struct Slot {
     return any;
   }
 
-  /// sleep_on_bell. Gives whether the kernel lets it sleep.
+  /// sleep_on_mailbox. Gives whether the kernel lets it sleep.
   bool sleep(const Ringing& how, Thread& t, Value seen) const {
     Value word = t.load(bell, kRelaxed);
     do {
@@ -78,9 +78,9 @@ Program ringing_a_sleeper(const Ringing& how) {
     t.observe("woken", woken ? 1 : 0);
   });
   slot.program.thread([=](Thread& t) {
-    Value seen = how.value_before_mail ? t.load(slot.bell, how.bell_value) : 0;
+    Value seen = how.value_before_mail ? t.load(slot.bell, how.mailbox_value) : 0;
     t.require(!slot.collect(how, t));
-    if (!how.value_before_mail) seen = t.load(slot.bell, how.bell_value);
+    if (!how.value_before_mail) seen = t.load(slot.bell, how.mailbox_value);
     t.observe("sleeps", slot.sleep(how, t, seen) ? 1 : 0);
   });
   slot.program.finally("nobody sleeps over a letter without being woken", [](const Outcome& outcome) {
@@ -155,7 +155,7 @@ TEST(weak_bell, no_wake_up_is_lost_and_each_ordering_is_needed) {
                     {"mail state set relaxed", [](Ringing& r) { r.arrived = kRelaxed; }},
                     {"mail state taken relaxed", [](Ringing& r) { r.collect = kRelaxed; }},
                     {"rung relaxed", [](Ringing& r) { r.ring = kRelaxed; }},
-                    {"bell read relaxed", [](Ringing& r) { r.bell_value = kRelaxed; }},
+                    {"bell read relaxed", [](Ringing& r) { r.mailbox_value = kRelaxed; }},
                     {"bell read after the mail", [](Ringing& r) { r.value_before_mail = false; }},
                     {"a sleep without a mark", [](Ringing& r) { r.marks_sleep = false; }},
                     {"rung before the mail", [](Ringing& r) { r.ring_after_mail = false; }},
@@ -165,14 +165,14 @@ TEST(weak_bell, no_wake_up_is_lost_and_each_ordering_is_needed) {
 
 TEST(weak_bell, the_sources_say_what_is_modelled) {
   expect_quotes({
-      {"src/sync/bell.cc", "slot.bell.compare_exchange_weak(word, rings(word) + kOneRing, std::memory_order_release,"},
-      {"src/sync/bell.cc",
-       "std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in ring_bell()"},
-      {"src/sync/bell.cc",
+      {"src/sync/mailbox.cc",
+       "slot.bell.compare_exchange_weak(word, rings(word) + kOneRing, std::memory_order_release,"},
+      {"src/sync/mailbox.cc", "std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in post()"},
+      {"src/sync/mailbox.cc",
        "slot->mail_state.fetch_or(deposit(*slot, waiter) ? kMailArrived : kMailOverflowed, "
        "std::memory_order_release);"},
-      {"src/sync/bell.cc", "slot->mail_state.exchange(0, std::memory_order_acquire);"},
-      {"src/sync/bell.cc", "return slot == nullptr ? 0 : slot->bell.load(std::memory_order_acquire);"},
+      {"src/sync/mailbox.cc", "slot->mail_state.exchange(0, std::memory_order_acquire);"},
+      {"src/sync/mailbox.cc", "return slot == nullptr ? 0 : slot->bell.load(std::memory_order_acquire);"},
   });
 }
 

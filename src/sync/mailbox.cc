@@ -1,4 +1,4 @@
-#include "sync/bell.h"
+#include "sync/mailbox.h"
 
 #include <algorithm>
 #include <limits>
@@ -50,7 +50,7 @@ bool deposit(ProcessSlot& slot, std::uint32_t waiter) noexcept {
 
 void ring(ProcessSlot& slot) noexcept {
   std::uint32_t word = slot.bell.load(std::memory_order_relaxed);
-  // Release: pairs with the acquire in bell_value(): who saw this ring finds its mail.
+  // Release: pairs with the acquire in mailbox_value(): who saw this ring finds its mail.
   while (!slot.bell.compare_exchange_weak(word, rings(word) + kOneRing, std::memory_order_release,
                                           std::memory_order_relaxed)) {
   }
@@ -60,32 +60,32 @@ void ring(ProcessSlot& slot) noexcept {
 
 }  // namespace
 
-void ring_bell(World& world, Token whom, std::uint32_t waiter) noexcept {
+void post(World& world, Token whom, std::uint32_t waiter) noexcept {
   ProcessSlot* const slot = world.slot(whom);
   // Should the slot change hands from here on, its new owner gets a hint that means nothing to it.
   if (slot == nullptr) return;
-  // With the fence in take_mail(): if deposit() finds an older entry of this waiter that is being taken right now, its
-  // taker sees what this process changed before it rang.
+  // With the fence in collect_mail(): if deposit() finds an older entry of this waiter that is being taken right now,
+  // its taker sees what this process changed before it rang.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  // Release: pairs with the acquire in take_mail(), which then finds the entry.
+  // Release: pairs with the acquire in collect_mail(), which then finds the entry.
   slot->mail_state.fetch_or(deposit(*slot, waiter) ? kMailArrived : kMailOverflowed, std::memory_order_release);
 
   ring(*slot);
 }
 
-void ring_bell_for_all(World& world, Token whom) noexcept {
+void post_to_all(World& world, Token whom) noexcept {
   ProcessSlot* const slot = world.slot(whom);
   if (slot == nullptr) return;
-  // Release: pairs with the acquire in take_mail(): who finds this looks at what was changed before.
+  // Release: pairs with the acquire in collect_mail(): who finds this looks at what was changed before.
   slot->mail_state.fetch_or(kMailOverflowed, std::memory_order_release);
   ring(*slot);
 }
 
-void ring_own_bell(World& world) noexcept {
+void wake_own_threads(World& world) noexcept {
   if (ProcessSlot* const slot = own_slot(world)) ring(*slot);
 }
 
-Mail take_mail(World& world, std::span<std::uint32_t> waiters) noexcept {
+Mail collect_mail(World& world, std::span<std::uint32_t> waiters) noexcept {
   ProcessSlot* const slot = own_slot(world);
   if (slot == nullptr || slot->mail_state.load(std::memory_order_relaxed) == 0) return {.count = 0, .all = false};
   // Before the entries: what arrives while they are read sets it again.
@@ -100,17 +100,17 @@ Mail take_mail(World& world, std::span<std::uint32_t> waiters) noexcept {
     // Another thread of this process may have been faster.
     if (const std::uint32_t waiter = entry.exchange(0, std::memory_order_relaxed)) waiters[mail.count++] = waiter;
   }
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in ring_bell()
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in post()
   return mail;
 }
 
-std::uint32_t bell_value(World& world) noexcept {
+std::uint32_t mailbox_value(World& world) noexcept {
   const ProcessSlot* const slot = own_slot(world);
-  // Acquire: pairs with the release in ring_bell().
+  // Acquire: pairs with the release in post().
   return slot == nullptr ? 0 : slot->bell.load(std::memory_order_acquire);
 }
 
-bool sleep_on_bell(World& world, std::uint32_t seen, std::uint64_t deadline_ns) noexcept {
+bool sleep_on_mailbox(World& world, std::uint32_t seen, std::uint64_t deadline_ns) noexcept {
   ProcessSlot* const slot = own_slot(world);
   if (slot == nullptr) return sleep_deaf(deadline_ns);
   std::uint32_t word = slot->bell.load(std::memory_order_relaxed);
