@@ -308,12 +308,12 @@ typedef struct holdfast_lease {
   uint64_t sequence; /* fencing number: grows with every grant in this dictionary, below 2^53   */
 } holdfast_lease;
 
-/* [attempt] Takes the lock if it is free, has expired, or its holder's process is dead. `agent` is the task of this
+/* [attempt] Takes the lock if it is free, has expired, or its holder's process is dead. `task` is the task of this
  * process that becomes its holder (see holdfast_lock_adopt), 0 for none. With `fair` not 0, waiters go first. OK fills
  * the lease; any other code but INVALID clears it. LOCKED (also if there is an ordinary value), NO_MEMORY,
  * TOO_LARGE. */
 HOLDFAST_API int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
-                                   uint32_t agent, int fair, holdfast_lease *lease);
+                                   uint32_t task, int fair, holdfast_lease *lease);
 /* [change] Gives the lock back and wakes one waiter. NOT_OWNER if the lease no longer holds it (expired and taken,
  * deleted, flushed) or belongs to another process, as in a forked child. OK, NOT_OWNER and REMOVED clear the lease;
  * with any other code the lock is still held, and the call may be made again. */
@@ -322,10 +322,10 @@ HOLDFAST_API int holdfast_unlock(holdfast_dict *dict, const char *key, size_t ke
  * NOT_FOUND (the lock is lost and free). */
 HOLDFAST_API int holdfast_lock_renew(holdfast_dict *dict, const char *key, size_t key_length,
                                      const holdfast_lease *lease, double exptime);
-/* [change] Sets the holder of the lease within this process: the task `agent`, which makes the call itself (see
- * holdfast_agents); 0: none, if it is not certain which task will give it back. NOT_OWNER. */
+/* [change] Sets the holder of the lease within this process: the task `task`, which makes the call itself (see
+ * holdfast_task_ids); 0: none, if it is not certain which task will give it back. NOT_OWNER. */
 HOLDFAST_API int holdfast_lock_adopt(holdfast_dict *dict, const char *key, size_t key_length,
-                                     const holdfast_lease *lease, uint32_t agent);
+                                     const holdfast_lease *lease, uint32_t task);
 /* [read] Seconds until the lease expires; 0: never. NOT_OWNER. */
 HOLDFAST_API int holdfast_lock_remaining(holdfast_dict *dict, const char *key, size_t key_length,
                                          const holdfast_lease *lease, double *seconds);
@@ -367,7 +367,7 @@ HOLDFAST_API int holdfast_holders(holdfast_dict *dict, const char *key, size_t k
 
 /* A parker is where one event loop, thread or Lua state sleeps; a waiter is a task of it that waits for a lock. A wait
  * goes like this: waiter_open; then lock_wait until it gives anything but LOCKED or TIMEOUT, and between the calls
- * sleep until parker_sleep names the waiter or wait->pause seconds have passed; lock_leave if it gives up;
+ * sleep until parker_sleep names the waiter or wait->sleep seconds have passed; lock_leave if it gives up;
  * waiter_close, or another wait. A waiter waits for one key at a time. A wake-up is a hint: the next lock_wait
  * decides. */
 typedef struct holdfast_parker holdfast_parker;
@@ -387,36 +387,42 @@ HOLDFAST_API void holdfast_waiter_close(holdfast_parker *parker, uint32_t waiter
  * that is not known. The result 0 means that none are left: tell of no task then. The search for deadlocks goes from
  * task to task. It takes a task that waits to do nothing else meanwhile, and what a task holds to be given back by
  * that task only. So name a task as holder only if that is certain: else a deadlock may be reported that is none. */
-HOLDFAST_API uint32_t holdfast_agents(void);
+HOLDFAST_API uint32_t holdfast_task_ids(void);
+
+/* What a task holds while it waits. */
+typedef enum holdfast_holds {
+  HOLDFAST_HOLDS_NOTHING = 0,   /* nothing that others wait for                             */
+  HOLDFAST_HOLDS_SOMETHING = 1, /* maybe something that others wait for                     */
+  HOLDFAST_HOLDS_EVERYTHING = 2 /* also: while it waits, nothing else of its Lua state runs */
+} holdfast_holds;
 
 typedef struct holdfast_wait {
   holdfast_parker *parker;
   uint32_t waiter;
-  uint32_t agent; /* the task that waits, 0: not told                                                  */
+  uint32_t task;  /* the task that waits, 0: not told                                                  */
   int32_t fair;   /* not 0: no later caller gets the lock first                                        */
-  int32_t holds;  /* 0: the task holds nothing that others wait for; 1: it may; 2: it may, and while   */
-                  /* it waits, nothing else of its Lua state runs                                      */
+  int32_t holds;  /* a holdfast_holds; any other value is HOLDFAST_HOLDS_SOMETHING                     */
   double timeout; /* seconds after which the caller gives up, 0: not told. Once they have passed,      */
                   /* others overtake the caller if its process is stopped                              */
-  double pause;   /* out: how long to sleep at most before calling again                               */
-  uint32_t holder_agent; /* the task that holds what is granted, 0: none, see holdfast_lock_adopt      */
+  double sleep;   /* out: how long to sleep at most before calling again                               */
+  uint32_t holder_task; /* the task that holds what is granted, 0: none, see holdfast_lock_adopt      */
 } holdfast_wait;
 
 /* [attempt] As lock_try; the call itself does not wait. If the lock is held, it queues the waiter (once) and says in
- * wait->pause how long to sleep at most before calling again; with TIMEOUT, too. The waiters of a dictionary take at
+ * wait->sleep how long to sleep at most before calling again; with TIMEOUT, too. The waiters of a dictionary take at
  * most a quarter of its memory; a waiter that finds no place looks again from time to time, more rarely the more
  * there are. After LOCKED, TIMEOUT and DEADLOCK the waiter may be in the queue: call again, or lock_leave. Any other
  * code ends the wait. INVALID also for a number that is no waiter of the parker, as in a forked child.
- * DEADLOCK: the holder waits, directly or through others, for what wait->agent holds, and the caller was the last of
+ * DEADLOCK: the holder waits, directly or through others, for what wait->task holds, and the caller was the last of
  * the cycle to wait. The others go on when the caller lets go. */
 HOLDFAST_API int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
                                     holdfast_wait *wait, holdfast_lease *lease);
 /* [attempt] Waits for the end of a grant, without taking the lock. OK: the grant that held it when the wait began has
  * ended (released, expired, of a dead process, deleted, flushed), even if the lock is held again. All watchers are
  * woken at once, and delay no waiter. Set `*grant` to 0 to begin a wait; with LOCKED it is the fencing number of the
- * grant, so call again with it. LOCKED queues the waiter as lock_wait does; see there for pause, codes and
+ * grant, so call again with it. LOCKED queues the waiter as lock_wait does; see there for sleep, codes and
  * lock_leave. `wait` may be null: then the call only looks. OK also if the key is not held. Of permits, those held
- * when the wait began have to end; a value of another kind has to go. For both wait->pause is short, as nothing wakes
+ * when the wait began have to end; a value of another kind has to go. For both wait->sleep is short, as nothing wakes
  * the waiter. */
 HOLDFAST_API int holdfast_lock_watch(holdfast_dict *dict, const char *key, size_t key_length, holdfast_wait *wait,
                                      uint64_t *grant);
@@ -448,7 +454,7 @@ enum { HOLDFAST_ALL_PERMITS = 1073741824 /* 2^30 */ };
 /* [attempt] As holdfast_lock_try and holdfast_lock_wait. LOCKED also if the key holds something of another kind.
  * INVALID (kind, want, total). */
 HOLDFAST_API int holdfast_permits_try(holdfast_dict *dict, const char *key, size_t key_length, int kind, uint32_t want,
-                                      uint32_t total, double exptime, uint32_t agent, int fair,
+                                      uint32_t total, double exptime, uint32_t task, int fair,
                                       holdfast_lease *lease);
 HOLDFAST_API int holdfast_permits_wait(holdfast_dict *dict, const char *key, size_t key_length, int kind,
                                        uint32_t want, uint32_t total, double exptime, holdfast_wait *wait,
@@ -474,7 +480,7 @@ HOLDFAST_API int holdfast_parker_sleep(holdfast_parker *parker, double seconds, 
  * parker_sleep(parker, 0, waiters, max) until it gives less than `max`: that also makes it unreadable. The wake thread
  * listens to the mailbox of the process, and looks for dead holders, while a parker that has a descriptor has waiters
  * or a timer, and for a second after that. It has all signals blocked and calls nothing of the host's. If it cannot be
- * started, or there are no descriptors left, both calls say so, and wait->pause is short: a loop that sleeps no longer
+ * started, or there are no descriptors left, both calls say so, and wait->sleep is short: a loop that sleeps no longer
  * than that needs neither. */
 
 /* The descriptor, which stays the parker's: never read, write or close it. -1 with holdfast_error() if there is no

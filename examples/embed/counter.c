@@ -47,7 +47,7 @@ static void answer(request* wanted) {
 static void sleep_in_poll(request* wanted, holdfast_parker* parker, double seconds) {
   struct pollfd descriptors[2] = {{holdfast_parker_fd(parker), POLLIN, 0}, {wanted->input, POLLIN, 0}};
   uint32_t woken[8];
-  /* poll skips a descriptor of -1. Where the parker has none to give, wait.pause was short. */
+  /* poll skips a descriptor of -1. Where the parker has none to give, wait.sleep was short. */
   poll(descriptors, 2, (int)(smaller(seconds, LONGEST_SLEEP) * 1000) + 1);
   if (descriptors[1].revents != 0) answer(wanted);
   while (holdfast_parker_sleep(parker, 0, woken, 8) == 8) {
@@ -67,7 +67,7 @@ static int wait_for_lock(request* wanted, holdfast_parker* parker, holdfast_leas
       holdfast_lock_leave(wanted->dict, lock_key, LOCK_KEY_LENGTH, parker, wait.waiter);
       return HOLDFAST_TIMEOUT;
     }
-    sleep_in_poll(wanted, parker, smaller(wait.pause, left));
+    sleep_in_poll(wanted, parker, smaller(wait.sleep, left));
   }
 }
 

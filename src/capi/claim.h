@@ -1,4 +1,4 @@
-// What a holdfast_wait says of the one who waits.
+// What a holdfast_wait says of the waiting task.
 #pragma once
 
 #include "holdfast.h"
@@ -6,18 +6,18 @@
 
 namespace holdfast::capi {
 
-inline Stake stake_of(const holdfast_wait& wait) noexcept {
-  if (wait.holds == 0) return Stake::nothing;
-  return wait.holds == 2 ? Stake::everything : Stake::something;
+inline HoldsLocks held_by_task(const holdfast_wait& wait) noexcept {
+  if (wait.holds == HOLDFAST_HOLDS_NOTHING) return HoldsLocks::nothing;
+  return wait.holds == HOLDFAST_HOLDS_EVERYTHING ? HoldsLocks::everything : HoldsLocks::something;
 }
 
 inline Claim claim_of(const holdfast_wait& wait, double exptime) noexcept {
   return {.exptime = exptime,
-          .holder_agent = wait.holder_agent,
-          .agent = wait.agent,
+          .holder_task = wait.holder_task,
+          .task = wait.task,
           .fair = wait.fair != 0,
           .timeout = wait.timeout > 0 ? wait.timeout : 0,  // 0 also for what is not a number
-          .stake = stake_of(wait)};
+          .holds = held_by_task(wait)};
 }
 
 }  // namespace holdfast::capi

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "capi/handle.h"
-#include "lock/agent.h"
-#include "lock/parking.h"
+#include "wait/parking_lot.h"
+#include "wait/task_id.h"
 
 using holdfast::Code;
 using holdfast::capi::fail;
@@ -22,7 +22,7 @@ void pack(const std::string& key, std::string& packed) {
 
 }  // namespace
 
-uint32_t holdfast_agents(void) { return holdfast::new_agents(); }
+uint32_t holdfast_task_ids(void) { return holdfast::new_task_ids(); }
 
 int holdfast_deadlock_keys(holdfast_parker* parker, uint32_t waiter, holdfast_value* keys, uint32_t* count) {
   return guarded([&]() -> int {

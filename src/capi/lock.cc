@@ -8,9 +8,9 @@
 #include "base/time.h"
 #include "capi/claim.h"
 #include "capi/handle.h"
-#include "lock/parking.h"
 #include "lock/watchers.h"
 #include "platform/platform.h"
+#include "wait/parking_lot.h"
 #include "world/world.h"
 
 using holdfast::Code;
@@ -39,14 +39,14 @@ std::uint64_t deadline_after(double seconds) noexcept {
 
 }  // namespace
 
-int holdfast_lock_try(holdfast_dict* dict, const char* key, size_t key_length, double exptime, uint32_t agent, int fair,
+int holdfast_lock_try(holdfast_dict* dict, const char* key, size_t key_length, double exptime, uint32_t task, int fair,
                       holdfast_lease* lease) {
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
     Lease granted;
     const Code code = lock_try(unwrap(dict), {key, key_length},
-                               {.exptime = exptime, .holder_agent = agent, .fair = fair != 0}, granted);
+                               {.exptime = exptime, .holder_task = task, .fair = fair != 0}, granted);
     *lease = {granted.owner, granted.sequence};
     return outcome(code, unwrap(dict));
   });
@@ -72,10 +72,10 @@ int holdfast_lock_renew(holdfast_dict* dict, const char* key, size_t key_length,
 }
 
 int holdfast_lock_adopt(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease,
-                        uint32_t agent) {
+                        uint32_t task) {
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
-    return outcome(adopt(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence}, agent), unwrap(dict));
+    return outcome(adopt(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence}, task), unwrap(dict));
   });
 }
 
@@ -127,7 +127,7 @@ int holdfast_lock_wait(holdfast_dict* dict, const char* key, size_t key_length, 
     if (const int bad = check_seconds("exptime", exptime)) return bad;
     Lease granted;
     const Code code = lock_wait(unwrap(dict), {key, key_length}, claim_of(*wait, exptime), unwrap(wait->parker),
-                                wait->waiter, granted, wait->pause);
+                                wait->waiter, granted, wait->sleep);
     if (code == Code::invalid) return fail(code, kBadWaiter);
     *lease = {granted.owner, granted.sequence};
     return outcome(code, unwrap(dict));
@@ -139,7 +139,7 @@ int holdfast_lock_watch(holdfast_dict* dict, const char* key, size_t key_length,
     if (const int bad = check_key(key, key_length)) return bad;
     if (wait == nullptr) return outcome(watch_try(unwrap(dict), {key, key_length}, *grant), unwrap(dict));
     const Code code = watch_wait(unwrap(dict), {key, key_length}, claim_of(*wait, 0), unwrap(wait->parker),
-                                 wait->waiter, *grant, wait->pause);
+                                 wait->waiter, *grant, wait->sleep);
     if (code == Code::invalid) return fail(code, kBadWaiter);
     return outcome(code, unwrap(dict));
   });

@@ -5,7 +5,7 @@
 
 #include "capi/claim.h"
 #include "capi/handle.h"
-#include "lock/parking.h"
+#include "wait/parking_lot.h"
 
 using holdfast::Code;
 using holdfast::Lease;
@@ -48,11 +48,11 @@ int to_claim(int kind, std::uint32_t want, std::uint32_t total, PermitsClaim& cl
 }  // namespace
 
 int holdfast_permits_try(holdfast_dict* dict, const char* key, size_t key_length, int kind, uint32_t want,
-                         uint32_t total, double exptime, uint32_t agent, int fair, holdfast_lease* lease) {
+                         uint32_t total, double exptime, uint32_t task, int fair, holdfast_lease* lease) {
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
-    PermitsClaim claim{{.exptime = exptime, .holder_agent = agent, .fair = fair != 0}, {}, 0, 0};
+    PermitsClaim claim{{.exptime = exptime, .holder_task = task, .fair = fair != 0}, {}, 0, 0};
     if (const int bad = to_claim(kind, want, total, claim)) return bad;
     Lease granted;
     const Code code = permits_try(unwrap(dict), {key, key_length}, claim, granted);
@@ -71,7 +71,7 @@ int holdfast_permits_wait(holdfast_dict* dict, const char* key, size_t key_lengt
     Lease granted;
     const Code code =
         permits_wait(unwrap(dict), {key, key_length}, claim, *reinterpret_cast<holdfast::Parker*>(wait->parker),
-                     wait->waiter, granted, wait->pause);
+                     wait->waiter, granted, wait->sleep);
     if (code == Code::invalid) return fail(code, "bad waiter: expected a number that holdfast_waiter_open gave");
     *lease = {granted.owner, granted.sequence};
     return outcome(code, unwrap(dict));

@@ -33,7 +33,7 @@ std::uint32_t HolderList::create(Arena& arena, const Shard& shard, std::uint32_t
   fields.sequence.store(hold.sequence, kRelaxed);
   fields.since.store(hold.since_ms, kRelaxed);
   fields.count.store(hold.count, kRelaxed);
-  fields.agent.store(hold.agent, kRelaxed);
+  fields.task.store(hold.task, kRelaxed);
   store_bytes(reinterpret_cast<Word64*>(&fields + 1), hold.why.data(), hold.why.size());
   return block;
 }
@@ -83,8 +83,8 @@ std::uint32_t HolderList::remove_dead(const DeadOwners& dead, Word32& used) noex
 void HolderList::Cursor::look() noexcept {
   block_ = link_->load(kRelaxed);
   if (block_ == 0) return;
-  if (steps_++ < holds_.shard_.granules() && holds_.inspect(block_, view_)) return;
-  holds_.arena_.set_damaged();
+  if (steps_++ < holders_.shard_.granules() && holders_.inspect(block_, view_)) return;
+  holders_.arena_.set_damaged();
   block_ = 0;
 }
 
@@ -95,7 +95,7 @@ Holder HolderList::Cursor::copy() const noexcept {
           f.since.load(kRelaxed),
           expiry().load(kRelaxed),
           f.count.load(kRelaxed),
-          f.agent.load(kRelaxed),
+          f.task.load(kRelaxed),
           {}};
 }
 
@@ -107,7 +107,7 @@ std::size_t HolderList::Cursor::copy_why(char* buffer, std::size_t capacity) con
 
 void HolderList::Cursor::give_back(std::uint32_t block) noexcept {
   view_.entry->shape.store(0, kRelaxed);
-  holds_.arena_.release(block, view_.granules);
+  holders_.arena_.release(block, view_.granules);
 }
 
 void HolderList::Cursor::remove() noexcept {
@@ -119,7 +119,7 @@ void HolderList::Cursor::remove() noexcept {
 
 void HolderList::Cursor::replace(std::uint32_t block) noexcept {
   const std::uint32_t old = block_;
-  holds_.shard_.entry(block).next.store(view_.entry->next.load(kRelaxed), kRelaxed);
+  holders_.shard_.entry(block).next.store(view_.entry->next.load(kRelaxed), kRelaxed);
   commit(*link_, block);
   give_back(old);
   look();

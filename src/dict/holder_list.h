@@ -4,7 +4,7 @@
 // one block, the note, which says why the lock is held; who holds it is said by the lock's owner word.
 //
 // A block is filled, then added by one store of the chain's first link; it is taken out by one store of the link that
-// leads to it, then given back. Only its expiry, its count and its agent change in between, by one store each. Each
+// leads to it, then given back. Only its expiry, its count and its task change in between, by one store each. Each
 // carries the hash of its entry's key, so that a link which was overwritten does not lead into another chain.
 //
 // Nothing here trusts what it loads. What makes no sense ends a walk and has the shard repaired.
@@ -31,7 +31,7 @@ struct Holder {
   std::uint64_t since_ms = 0;
   std::uint64_t expiry = 0;  // dict/expiry.h
   std::uint32_t count = 1;
-  std::uint32_t agent = 0;
+  std::uint32_t task = 0;
   std::string_view why;
 };
 
@@ -56,7 +56,7 @@ class HolderList {
   /// Goes along the chain: `for (Cursor at(holds); at.found(); at.advance())`.
   class Cursor {
    public:
-    explicit Cursor(const HolderList& holds) noexcept : holds_(holds), link_(&holds.first_) { look(); }
+    explicit Cursor(const HolderList& holds) noexcept : holders_(holds), link_(&holds.first_) { look(); }
 
     /// Whether there is a block; false at the end, and at what makes no sense.
     bool found() const noexcept { return block_ != 0; }
@@ -83,7 +83,7 @@ class HolderList {
     void look() noexcept;
     void give_back(std::uint32_t block) noexcept;
 
-    const HolderList& holds_;
+    const HolderList& holders_;
     Word32* link_;
     std::uint32_t block_ = 0;
     EntryView view_{};

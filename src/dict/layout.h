@@ -194,10 +194,10 @@ struct LockFields {
   QueueFields queue;
   QueueFields watchers;  // who waits for a grant to end, without wanting the lock
   Word32 reserved;       // not 0: granted by a release to this waiter of the owner, who has yet to claim it
-  Word32 agent;          // which coroutine of the owner is taken for the holder; 0: none
+  Word32 task;           // which coroutine of the owner is taken for the holder; 0: none
   Word64 since;          // time of the grant (ms)
   Word32 reason;         // block of a hold that says why; 0: none
-  Word32 passes;         // grants to somebody who came later than a waiter of the queue; wraps. Derived
+  Word32 overtakes;      // grants to somebody who came later than a waiter of the queue; wraps. Derived
 };
 static_assert(sizeof(LockFields) == 56);
 
@@ -206,12 +206,12 @@ static_assert(sizeof(LockFields) == 56);
 /// woken. That, `woken` and `first` are in units of 1024 ns, and these two wrap. A watcher's is the same, but that
 /// `want` and `passes` are the lower and the upper half of the grant's fencing number, and `woken` and `first` 0.
 struct WaiterFields {
-  Word64 owner;    // Token of the waiting process
-  Word64 arrival;  // when the wait began (ns)
-  Word32 want;     // how many permits
-  Word32 passes;   // the entry's when this became the first
-  Word32 woken;    // when it was woken to come for what is free, or granted to it; 0: it was not, or has come
-  Word32 first;    // when it became the first of the queue; 0: it is not known to be
+  Word64 owner;      // Token of the waiting process
+  Word64 arrival;    // when the wait began (ns)
+  Word32 want;       // how many permits
+  Word32 overtakes;  // the entry's when this became the first
+  Word32 woken;      // when it was woken to come for what is free, or granted to it; 0: it was not, or has come
+  Word32 first;      // when it became the first of the queue; 0: it is not known to be
 };
 static_assert(sizeof(WaiterFields) == 32);
 
@@ -226,8 +226,8 @@ struct PermitFields {
   Word32 total;
   Word32 holders;  // block of the first hold; 0: nobody has any
   QueueFields queue;
-  Word32 used;    // derived: the holds' counts together
-  Word32 passes;  // as a lock's
+  Word32 used;       // derived: the holds' counts together
+  Word32 overtakes;  // as a lock's
 };
 static_assert(sizeof(PermitFields) == 24);
 
@@ -241,7 +241,7 @@ struct HolderFields {
   Word64 sequence;  // fencing number of the grant
   Word64 since;     // time of the grant (ms)
   Word32 count;     // how many permits
-  Word32 agent;     // which coroutine of the owner is taken for the holder; 0: none
+  Word32 task;      // which coroutine of the owner is taken for the holder; 0: none
 };
 static_assert(sizeof(HolderFields) == 32);
 

@@ -38,7 +38,7 @@ constexpr bool is_past_claim(std::uint32_t woken, std::uint32_t now, std::uint32
 // Whoever is stopped stands in nobody's way for longer than it would have waited.
 std::uint64_t patience_end(const Waiter& waiter) noexcept {
   const std::uint64_t end = platform::coarse_monotonic_ns() / 1'000'000 + kWaiterPatienceMs;
-  return waiter.gives_up_ms != 0 ? std::min(end, waiter.gives_up_ms) : end;
+  return waiter.deadline_ms != 0 ? std::min(end, waiter.deadline_ms) : end;
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ std::uint32_t WaitQueue::give_up() noexcept {
 }
 
 // Waiters must not take the memory that values and other locks need.
-std::uint32_t WaitQueue::create(const Waiter& waiter, std::uint32_t passes) noexcept {
+std::uint32_t WaitQueue::create(const Waiter& waiter, std::uint32_t overtakes) noexcept {
   Word32& count = shard_.header().waiters;
   const bool too_many = count.load(kRelaxed) >= shard_.granules() / 4 / kGranulesPerWaiter;
   const std::uint32_t block = too_many ? 0 : arena_.allocate(kGranulesPerWaiter);
@@ -90,7 +90,7 @@ std::uint32_t WaitQueue::create(const Waiter& waiter, std::uint32_t passes) noex
   fields(block).owner.store(waiter.owner, kRelaxed);
   fields(block).arrival.store(waiter.arrival, kRelaxed);
   fields(block).want.store(waiter.want, kRelaxed);
-  fields(block).passes.store(passes, kRelaxed);
+  fields(block).overtakes.store(overtakes, kRelaxed);
   fields(block).woken.store(0, kRelaxed);
   fields(block).first.store(0, kRelaxed);
   return block;
@@ -112,7 +112,7 @@ void WaitQueue::link(std::uint32_t block, std::uint32_t before, std::uint32_t af
   (before != 0 ? shard_.entry(before).next : ends_.head).store(block, kRelaxed);
 }
 
-std::uint64_t WaitQueue::add(const Waiter& waiter, std::uint32_t passes) noexcept {
+std::uint64_t WaitQueue::add(const Waiter& waiter, std::uint32_t overtakes) noexcept {
   if (is_here(waiter)) return refresh(waiter);
   // Most arrive last. Who queues again, because another was faster, keeps its turn and is found near the head.
   std::uint32_t before = ends_.tail.load(kRelaxed);
@@ -128,10 +128,10 @@ std::uint64_t WaitQueue::add(const Waiter& waiter, std::uint32_t passes) noexcep
       after = shard_.entry(after).next.load(kRelaxed);
     }
   }
-  const std::uint32_t block = create(waiter, passes);
+  const std::uint32_t block = create(waiter, overtakes);
   if (block == 0) return 0;
   link(block, before, after);
-  if (before == 0) become_first(block, ticks(waiter.arrival), passes);
+  if (before == 0) become_first(block, ticks(waiter.arrival), overtakes);
   return place_of(block);
 }
 
@@ -148,7 +148,7 @@ std::uint64_t WaitQueue::append(const Waiter& watcher, std::uint64_t grant) noex
 
 // REQUIRES: is_waiter(block).
 std::uint64_t WaitQueue::grant_of(std::uint32_t block) const noexcept {
-  return std::uint64_t{fields(block).passes.load(kRelaxed)} << 32 | fields(block).want.load(kRelaxed);
+  return std::uint64_t{fields(block).overtakes.load(kRelaxed)} << 32 | fields(block).want.load(kRelaxed);
 }
 
 bool WaitQueue::is_first_of_another(std::uint64_t current) const noexcept {
@@ -210,9 +210,9 @@ std::uint64_t WaitQueue::delay_of(const Waiter& waiter) const noexcept {
   return woken != 0 ? ns_of(ticks(platform::monotonic_ns()) - woken) + 1 : 0;
 }
 
-void WaitQueue::become_first(std::uint32_t block, std::uint32_t now, std::uint32_t passes) noexcept {
+void WaitQueue::become_first(std::uint32_t block, std::uint32_t now, std::uint32_t overtakes) noexcept {
   fields(block).first.store(now, kRelaxed);
-  fields(block).passes.store(passes, kRelaxed);
+  fields(block).overtakes.store(overtakes, kRelaxed);
 }
 
 Head WaitQueue::at_or_after(std::uint32_t block, World& world, std::uint64_t now_ns) noexcept {
@@ -234,7 +234,7 @@ Head WaitQueue::at_or_after(std::uint32_t block, World& world, std::uint64_t now
     const std::uint32_t woken = f.woken.load(kRelaxed);
     return {.block = block,
             .waiter = waiter_of(block),
-            .passes = f.passes.load(kRelaxed),
+            .overtakes = f.overtakes.load(kRelaxed),
             .first_ns = first != 0 ? ns_of(now - first) : 0,
             .woken_ns = woken != 0 ? ns_of(now - woken) : 0,
             .woken = woken != 0};
@@ -242,15 +242,15 @@ Head WaitQueue::at_or_after(std::uint32_t block, World& world, std::uint64_t now
   return {};
 }
 
-void WaitQueue::make_first(Head& head, std::uint64_t now_ns, std::uint32_t passes) noexcept {
+void WaitQueue::make_first(Head& head, std::uint64_t now_ns, std::uint32_t overtakes) noexcept {
   if (fields(head.block).first.load(kRelaxed) != 0) return;
-  become_first(head.block, ticks(now_ns), passes);
-  head.passes = passes;
+  become_first(head.block, ticks(now_ns), overtakes);
+  head.overtakes = overtakes;
 }
 
-Head WaitQueue::first(World& world, std::uint64_t now_ns, std::uint32_t passes) noexcept {
+Head WaitQueue::first(World& world, std::uint64_t now_ns, std::uint32_t overtakes) noexcept {
   Head head = at_or_after(ends_.head.load(kRelaxed), world, now_ns);
-  if (head.block != 0) make_first(head, now_ns, passes);
+  if (head.block != 0) make_first(head, now_ns, overtakes);
   return head;
 }
 

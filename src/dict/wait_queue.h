@@ -37,7 +37,7 @@ struct Waiter {
   bool fair = false;
   bool present = false;           // its thread looks for the next release, for a moment
   std::uint64_t delay_ns = 0;     // how long its loop takes to come when it is woken; 0: not known
-  std::uint64_t gives_up_ms = 0;  // when the wait is over at the latest (CLOCK_MONOTONIC); 0: not known
+  std::uint64_t deadline_ms = 0;  // when the wait is over at the latest (CLOCK_MONOTONIC); 0: not known
 };
 
 /// Whom to wake. Number 0: nobody.
@@ -64,10 +64,10 @@ Glimpse glimpse_first(const Shard& shard, const QueueFields& ends) noexcept;
 struct Head {
   std::uint32_t block = 0;  // 0: there is none
   Waiter waiter;
-  std::uint32_t passes = 0;    // the entry's when it became the first
-  std::uint64_t first_ns = 0;  // for how long it has been the first
-  std::uint64_t woken_ns = 0;  // for how long it has been on its way
-  bool woken = false;          // it is on its way
+  std::uint32_t overtakes = 0;  // the entry's when it became the first
+  std::uint64_t first_ns = 0;   // for how long it has been the first
+  std::uint64_t woken_ns = 0;   // for how long it has been on its way
+  bool woken = false;           // it is on its way
 };
 
 class WaitQueue {
@@ -80,7 +80,7 @@ class WaitQueue {
   std::uint32_t count() const noexcept;
   /// Adds the waiter, by its arrival, or refreshes it if it is there still: it has come and looked, so the mark that it
   /// was woken goes. `passes`: the entry's, also below. Its place, 0 if there is no memory.
-  std::uint64_t add(const Waiter& waiter, std::uint32_t passes) noexcept;
+  std::uint64_t add(const Waiter& waiter, std::uint32_t overtakes) noexcept;
   /// Of watchers: adds it as the last, or refreshes it. `grant`: the fencing number of what it watches.
   std::uint64_t append(const Waiter& watcher, std::uint64_t grant) noexcept;
   /// Of watchers: whether the first is of another grant than `current`, which is 0 if there is none.
@@ -93,14 +93,14 @@ class WaitQueue {
   bool remove(const Waiter& waiter) noexcept;
   /// The first, which stays. Those who are gone are taken out: the process has given up its slot, the patience has
   /// ended, the waiter was woken and did not come. Who is found to be the first has been so from now on.
-  Head first(World& world, std::uint64_t now_ns, std::uint32_t passes) noexcept;
+  Head first(World& world, std::uint64_t now_ns, std::uint32_t overtakes) noexcept;
   // REQUIRES, for all that take a `head`: it is what first() or after() has just given, and not empty.
   /// The next one of the queue, gone ones left out as above.
   Head after(const Head& head, World& world, std::uint64_t now_ns) noexcept {
     return at_or_after(shard_.entry(head.block).next.load(kRelaxed), world, now_ns);
   }
   /// It is the first from now on, unless it is already: those before it stand aside.
-  void make_first(Head& head, std::uint64_t now_ns, std::uint32_t passes) noexcept;
+  void make_first(Head& head, std::uint64_t now_ns, std::uint32_t overtakes) noexcept;
   /// How long the waiter, which has come, took since it was woken; 0: it was not.
   std::uint64_t delay_of(const Waiter& waiter) const noexcept;
   void mark_woken(const Head& head, std::uint64_t now_ns) noexcept;
@@ -122,10 +122,10 @@ class WaitQueue {
   Waiter waiter_of(std::uint32_t block) const noexcept;
   bool is_gone(std::uint32_t block, World& world) const noexcept;
   bool is_late(std::uint32_t block, std::uint32_t now) const noexcept;
-  void become_first(std::uint32_t block, std::uint32_t now, std::uint32_t passes) noexcept;
+  void become_first(std::uint32_t block, std::uint32_t now, std::uint32_t overtakes) noexcept;
   Head at_or_after(std::uint32_t block, World& world, std::uint64_t now_ns) noexcept;
   std::uint64_t refresh(const Waiter& waiter) noexcept;
-  std::uint32_t create(const Waiter& waiter, std::uint32_t passes) noexcept;
+  std::uint32_t create(const Waiter& waiter, std::uint32_t overtakes) noexcept;
   void link(std::uint32_t block, std::uint32_t before, std::uint32_t after) noexcept;
   std::uint64_t grant_of(std::uint32_t block) const noexcept;
   bool unlink(std::uint32_t block) noexcept;

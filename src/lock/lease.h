@@ -1,11 +1,11 @@
-// What proves that something is held, and what somebody wants: the words that all primitives share.
+// The proof that something is held, and what a request asks for: the words that all primitives share.
 #pragma once
 
 #include <cstdint>
 
 #include "base/token.h"
 #include "dict/wait_queue.h"
-#include "lock/agent.h"
+#include "wait/task_id.h"
 
 namespace holdfast {
 
@@ -17,14 +17,14 @@ struct Lease {
   std::uint64_t sequence = 0;
 };
 
-/// What somebody wants.
+/// What a request asks for.
 struct Claim {
   double exptime;
-  std::uint32_t holder_agent = 0;  // the coroutine that is to be taken for the holder; 0: none
-  std::uint32_t agent = 0;         // the one that waits; 0: not told
-  bool fair = false;               // waits its turn, and is not overtaken
-  double timeout = 0;              // seconds after which it stops waiting; 0: not known
-  Stake stake = Stake::nothing;    // of the one that waits
+  std::uint32_t holder_task = 0;           // is taken for the holder; 0: none
+  std::uint32_t task = 0;                  // waits; 0: not told
+  bool fair = false;                       // waits its turn, and is not overtaken
+  double timeout = 0;                      // seconds after which it stops waiting; 0: not known
+  HoldsLocks holds = HoldsLocks::nothing;  // what the waiting task may hold
 };
 
 }  // namespace holdfast

@@ -6,11 +6,8 @@
 
 #include "dict/expiry.h"
 #include "dict/wait_queue.h"
-#include "lock/attempt.h"
-#include "lock/handing.h"
-#include "lock/lock_entry.h"
+#include "lock/acquire.h"
 #include "lock/permits_entry.h"
-#include "lock/waiting.h"
 #include "lock/watchers.h"
 #include "platform/platform.h"
 #include "world/world.h"
@@ -45,7 +42,7 @@ std::optional<Code> take_free(Dictionary& dictionary, std::string_view key, Toke
         const LockEntry lock = LockEntry::of(change);
         if (lock.has_waiters()) {
           const Turn turn = turn_of(lock, change.world(), claim.fair);
-          if (!pass_first(lock, turn.first, claim.fair)) return Code::locked;
+          if (!overtake_first(lock, turn.first, claim.fair)) return Code::locked;
         }
         lease = {self, lock.grant(self, claim, 0)};
         return Code::ok;
@@ -74,23 +71,24 @@ Code lock_try(Dictionary& dictionary, std::string_view key, const Claim& claim, 
   if (self == kNobody) return Code::system;
   if (const std::optional<Code> code = take_free(dictionary, key, self, claim, lease)) return *code;
   const Attempt attempt{key, {self, claim, nullptr}, false};
-  Refusal refusal;
-  const Code code = try_past_the_dead(world, self, refusal, [&](const TokenSet& dead, Refusal& why) noexcept {
-    return attempt_lock(dictionary, attempt, dead, lease, why);
+  BlockedBy blocked_by;
+  const Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
+    return attempt_lock(dictionary, attempt, dead, lease, blocked_by);
   });
-  return told(code, refusal);
+  return told(code, blocked_by);
 }
 
 Code lock_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, Parker& parker, std::uint32_t number,
-               Lease& lease, double& pause) noexcept {
+               Lease& lease, double& sleep) noexcept {
   bool looked_out = false;
-  const Code code = wait_once(dictionary.world(), parker, number, 1, claim, pause,
-                              [&](const Waiter& waiter, const TokenSet& dead, Refusal& why) noexcept {
-                                const Attempt attempt{key, {waiter.owner, claim, &waiter}, true};
-                                if (!std::exchange(looked_out, true) && catch_lock(dictionary, attempt, lease, why))
-                                  return Code::ok;
-                                return attempt_lock(dictionary, attempt, dead, lease, why);
-                              });
+  const Code code =
+      wait_once(dictionary.world(), parker, number, 1, claim, sleep,
+                [&](const Waiter& waiter, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
+                  const Attempt attempt{key, {waiter.owner, claim, &waiter}, true};
+                  if (!std::exchange(looked_out, true) && spin_for_lock(dictionary, attempt, lease, blocked_by))
+                    return Code::ok;
+                  return attempt_lock(dictionary, attempt, dead, lease, blocked_by);
+                });
   return search_deadlock(parker, number, claim, key, code);
 }
 
@@ -163,17 +161,17 @@ Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, dou
       [&](const PermitsEntry& permits) { return permits.extend(lease, end); });
 }
 
-Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t agent) noexcept {
+Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t task) noexcept {
   const Token self = dictionary.world().token();
   if (self == kNobody || lease.owner != self) return code_of_no_owner(dictionary.world());
   const Code code = with_entry(
       dictionary, key,
       [&](const LockEntry& lock) {
         if (!lock.held_by(lease) || !lock.live(lock.segment.flush_epoch())) return Code::not_owner;
-        lock.name_holder(agent);
+        lock.name_holder(task);
         return Code::ok;
       },
-      [&](const PermitsEntry& permits) { return permits.name_holder(lease, agent); });
+      [&](const PermitsEntry& permits) { return permits.name_holder(lease, task); });
   return code == Code::not_found ? Code::not_owner : code;
 }
 

@@ -5,7 +5,7 @@
 // neither release nor renew what is now somebody else's. A holder whose process is dead has lost the lock: the kernel
 // is asked, outside the mutex, and the taker swaps out exactly the owner that was found dead.
 //
-// Waiters queue in order of arrival; lock/turns.h says who gets a lock that comes free.
+// Waiters queue in order of arrival; lock/handoff.h says who gets a lock that comes free.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 #include "base/status.h"
 #include "dict/dictionary.h"
 #include "lock/lease.h"
-#include "lock/parking.h"
+#include "wait/parking_lot.h"
 
 namespace holdfast {
 
 /// ok, locked, no_memory, too_large, timeout, busy, removed (the dictionary was), system (no identity).
 Code lock_try(Dictionary& dictionary, std::string_view key, const Claim& claim, Lease& lease) noexcept;
 
-/// As lock_try; when locked, the waiter is queued, and `pause` is the time (s) after which to look again. deadlock: it
-/// would wait for ever (lock/deadlock.h); it is still queued.
+/// As lock_try; when locked, the waiter is queued, and `sleep` is the time (s) after which to look again. deadlock: it
+/// would wait for ever (wait/deadlock.h); it is still queued.
 Code lock_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, Parker& parker, std::uint32_t waiter,
-               Lease& lease, double& pause) noexcept;
+               Lease& lease, double& sleep) noexcept;
 
 // The rest works for permits (lock/permits.h), too.
 
@@ -37,7 +37,7 @@ Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept
 /// ok, not_owner, timeout, busy.
 Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, double exptime) noexcept;
 /// Which coroutine is taken for the holder from now on, 0: none. ok, not_owner, timeout, busy.
-Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t agent) noexcept;
+Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t task) noexcept;
 /// Seconds left, 0 for never: ok, not_owner.
 Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept;
 

@@ -78,7 +78,7 @@ struct LockEntry {
     const std::uint64_t sequence = next_sequence(segment, fields.sequence.load(kRelaxed));
     fields.sequence.store(sequence, kRelease);  // release: pairs with Shard::copy_lock
     fields.reserved.store(reserved, kRelaxed);
-    name_holder(claim.holder_agent);
+    name_holder(claim.holder_task);
     fields.since.store(now / 1'000'000, kRelaxed);
     entry.expiry.store(expiry_word(end_ms, segment.flush_epoch()), kRelease);  // as the sequence
     note_end(shard, end_ms);
@@ -89,8 +89,8 @@ struct LockEntry {
   }
 
   /// Which coroutine is taken for the holder.
-  // release: who sees this agent sees the sequence of its grant; pairs with blocker_of_lock.
-  void name_holder(std::uint32_t agent) const noexcept { fields.agent.store(agent, kRelease); }
+  // release: who sees this task sees the sequence of its grant; pairs with blocker_of_lock.
+  void name_holder(std::uint32_t task) const noexcept { fields.task.store(task, kRelease); }
 
   /// Ends the grant, and what was said about it.
   void free() const noexcept {

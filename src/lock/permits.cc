@@ -5,10 +5,8 @@
 #include <utility>
 
 #include "dict/expiry.h"
-#include "lock/lock_entry.h"
 #include "lock/permits_entry.h"
-#include "lock/turns.h"
-#include "lock/waiting.h"
+#include "lock/wait_step.h"
 #include "platform/platform.h"
 #include "world/world.h"
 
@@ -17,20 +15,21 @@ namespace holdfast {
 namespace {
 
 /// More waiters than this are not passed, whatever they want: they would all have to be looked at.
-constexpr std::uint32_t kPassedAtOnce = 16;
+constexpr std::uint32_t kOvertakenAtOnce = 16;
 /// A look without the mutex goes over so many holds.
 constexpr std::uint32_t kHoldsSeen = 4;
 
 // --- what a waiter sees ---
 
 // Whether one of the first holders is gone, so that an attempt would find more permits than there seem to be.
-bool may_purge(const Watch& watch, const PermitFields& fields, Living& living) noexcept {
+bool may_purge(const Watch& watch, const PermitFields& fields, LivenessCache& liveness) noexcept {
   const std::uint32_t flush = watch.segment->flush_epoch();
   std::uint32_t block = fields.holders.load(kAcquire);
   for (std::uint32_t i = 0; i < kHoldsSeen && block != 0; ++i) {
     EntryView view{};
     if (!watch.shard->inspect(block, view) || view.type != EntryType::holder) return true;
-    if (!is_live(view.entry->expiry.load(kRelaxed), flush) || !living(view.holder().owner.load(kRelaxed))) return true;
+    if (!is_live(view.entry->expiry.load(kRelaxed), flush) || !liveness(view.holder().owner.load(kRelaxed)))
+      return true;
     block = view.entry->next.load(kAcquire);
   }
   return false;
@@ -38,17 +37,17 @@ bool may_purge(const Watch& watch, const PermitFields& fields, Living& living) n
 
 // Only the first of the queue has to be told that it may go: it wakes the next. But whoever is behind it sees to it
 // that it comes.
-Sight look_at_permits(const Watch& watch, Living& living, const Onlooker& waiter) noexcept {
+WatchState look_at_permits(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
   if (watch.segment->retired() || !is_live(watch.entry->expiry.load(kRelaxed), watch.segment->flush_epoch()))
-    return Sight::open;
+    return WatchState::open;
   const Glimpse first = glimpse_first(*watch.shard, fields.queue);
-  if (first.owner == kNobody || first.late) return Sight::open;
+  if (first.owner == kNobody || first.late) return WatchState::open;
   const bool ours = first.owner == waiter.self;
-  if (ours && first.number != waiter.number) return Sight::held;
-  if (!ours) return living(first.owner) && !may_purge(watch, fields, living) ? Sight::held : Sight::open;
+  if (ours && first.number != waiter.number) return WatchState::held;
+  if (!ours) return liveness(first.owner) && !may_purge(watch, fields, liveness) ? WatchState::held : WatchState::open;
   const bool enough = std::uint64_t{fields.used.load(kRelaxed)} + first.want <= fields.total.load(kRelaxed);
-  return enough || may_purge(watch, fields, living) ? Sight::open : Sight::held;
+  return enough || may_purge(watch, fields, liveness) ? WatchState::open : WatchState::held;
 }
 
 // The one hold there is, if it leaves too few. A hold's owner and fencing number are constant, and the number is never
@@ -63,14 +62,14 @@ Blocker blocker_of_permits(const Watch& watch) noexcept {
   const HolderFields& hold = view.holder();
   const std::uint64_t sequence = hold.sequence.load(kAcquire);
   const Token owner = hold.owner.load(kAcquire);
-  const std::uint32_t agent = hold.agent.load(kAcquire);
+  const std::uint32_t task = hold.task.load(kAcquire);
   const bool alone = view.entry->next.load(kAcquire) == 0;
   const bool enough = std::uint64_t{hold.count.load(kAcquire)} + watch.want <= fields.total.load(kAcquire);
   const std::uint64_t end = earlier(watch.entry->expiry.load(kAcquire), view.entry->expiry.load(kAcquire));
   const bool same =
       hold.sequence.load(kAcquire) == sequence && fields.holders.load(kAcquire) == block && watch.is_same_entry();
   if (!same || !alone || enough || !is_live(end, watch.segment->flush_epoch()) || watch.segment->retired()) return {};
-  return {owner, agent, sequence, expiry_ms(end)};
+  return {owner, task, sequence, expiry_ms(end)};
 }
 
 constexpr WatchKind kPermitsWatch{&look_at_permits, &blocker_of_permits};
@@ -84,18 +83,18 @@ struct Attempt {
 };
 
 /// With the mutex held, and what was found out.
-class Desk {
+class PermitsAttempt {
  public:
-  Desk(Transaction& change, const Attempt& attempt, const TokenSet& dead, Refusal& refusal) noexcept
-      : change_(change), attempt_(attempt), dead_(dead), refusal_(refusal), flush_(change.flush_epoch()) {}
+  PermitsAttempt(Transaction& change, const Attempt& attempt, const TokenSet& dead, BlockedBy& blocked_by) noexcept
+      : change_(change), attempt_(attempt), dead_(dead), blocked_by_(blocked_by), flush_(change.flush_epoch()) {}
 
-  Code serve(Lease& lease, Chosen& chosen) noexcept {
+  Code try_acquire(Lease& lease, Chosen& chosen) noexcept {
     // All memory at once: when the hold is filled, nothing may move any more. Making room takes time, in which what is
     // there may come to its end.
     bool exists = false;
     for (int tries = 0;; ++tries) {
       exists = is_ours();
-      const Code code = exists ? judge(chosen) : take_over();
+      const Code code = exists ? admit_or_queue(chosen) : take_over();
       if (change_.arena().damaged()) return Code::corrupt;
       if (code != Code::ok) return code;
       const std::uint32_t need = HolderList::granules(0) + (exists ? 0 : granules_of_entry());
@@ -121,28 +120,28 @@ class Desk {
   // The key holds something else, or nothing: ok if that counts no more, and permits may take its place.
   Code take_over() noexcept {
     if (!change_.exists()) return Code::ok;
-    refusal_.place = 0;
-    refusal_.watch = {};
-    refusal_.end_ms = expiry_ms(change_.view().entry->expiry.load(kRelaxed));
+    blocked_by_.place = 0;
+    blocked_by_.watch = {};
+    blocked_by_.end_ms = expiry_ms(change_.view().entry->expiry.load(kRelaxed));
     if (change_.is(EntryType::lock)) {
       const Token owner = change_.view().lock().owner.load(kRelaxed);
       if (dead_.has(owner)) return Code::ok;
-      refusal_.holders.add(owner);
+      blocked_by_.holders.add(owner);
     } else if (change_.is(EntryType::permits)) {  // of the other kind
       const PermitsEntry other = entry();
       other.purge(flush_, dead_);
       if (other.holds().empty()) return Code::ok;
-      other.collect_owners(refusal_.holders);
+      other.collect_owners(blocked_by_.holders);
     }
     return Code::locked;
   }
 
   // Whether the permits may be had now; if not, the waiter is in the queue.
-  Code judge(Chosen& chosen) noexcept {
+  Code admit_or_queue(Chosen& chosen) noexcept {
     const PermitsEntry permits = entry();
     const std::uint32_t want = attempt_.what.want;
-    if (attempt_.waiter != nullptr && refusal_.delay_ns == 0)
-      refusal_.delay_ns = permits.queue().delay_of(*attempt_.waiter);
+    if (attempt_.waiter != nullptr && blocked_by_.delay_ns == 0)
+      blocked_by_.delay_ns = permits.queue().delay_of(*attempt_.waiter);
     permits.fields.total.store(attempt_.what.total, kRelaxed);
     std::uint64_t next_end = kExpiryNever;
     Head first = first_of(permits);
@@ -151,7 +150,7 @@ class Desk {
     if (lied || !is_live(permits.entry.expiry.load(kRelaxed), flush_) || !permits.has(want) ||
         (first.block != 0 && !permits.has(first.waiter.want)))
       next_end = permits.purge(flush_, dead_);
-    passing_ = false;
+    overtakes_ = false;
     if (permits.has(want) && may_go(permits, first)) return Code::ok;
     refuse(permits, first, next_end);
     if (change_.arena().damaged()) return Code::corrupt;
@@ -178,22 +177,22 @@ class Desk {
         (self->arrival < first.waiter.arrival ||
          (first.waiter.owner == attempt_.self && first.waiter.number == self->number)))
       return true;
-    if (first.block != 0 && !may_pass(first, permits.fields.passes.load(kRelaxed), attempt_.what.claim.fair))
+    if (first.block != 0 && !may_overtake(first, permits.fields.overtakes.load(kRelaxed), attempt_.what.claim.fair))
       return false;
-    passing_ =
-        permits.queue().every_before(self != nullptr ? self->arrival : ~std::uint64_t{0}, kPassedAtOnce,
+    overtakes_ =
+        permits.queue().every_before(self != nullptr ? self->arrival : ~std::uint64_t{0}, kOvertakenAtOnce,
                                      [&](const Waiter& waiter) { return !waiter.fair && permits.has(waiter.want); });
-    return passing_;
+    return overtakes_;
   }
 
   void refuse(const PermitsEntry& permits, const Head& first, std::uint64_t next_end) noexcept {
-    permits.collect_owners(refusal_.holders);
-    if (first.block != 0) refusal_.holders.add(first.waiter.owner);
-    refusal_.end_ms = next_end;
-    refusal_.place = 0;
+    permits.collect_owners(blocked_by_.holders);
+    if (first.block != 0) blocked_by_.holders.add(first.waiter.owner);
+    blocked_by_.end_ms = next_end;
+    blocked_by_.place = 0;
     if (attempt_.waiter != nullptr)
-      refusal_.place = permits.queue().add(*attempt_.waiter, permits.fields.passes.load(kRelaxed));
-    refusal_.watch = watch_entry(kPermitsWatch, permits, attempt_.what.want);
+      blocked_by_.place = permits.queue().add(*attempt_.waiter, permits.fields.overtakes.load(kRelaxed));
+    blocked_by_.watch = watch_entry(kPermitsWatch, permits, attempt_.what.want);
   }
 
   // There is no memory for a hold: the waiter does not stand in the way of others meanwhile.
@@ -214,7 +213,7 @@ class Desk {
     hold.since_ms = now_ns / 1'000'000;
     hold.expiry = expiry_word(end_ms, flush_);
     hold.count = attempt_.what.want;
-    hold.agent = claim.holder_agent;
+    hold.task = claim.holder_task;
     const std::uint32_t block = HolderList::create(change_.arena(), change_.shard(), change_.key().short_hash(), hold);
     if (block == 0) return Code::corrupt;
     if (exists) {
@@ -228,7 +227,7 @@ class Desk {
     lease = {hold.owner, hold.sequence};
     change_.touch();
     const PermitsEntry permits = entry();
-    if (passing_) permits.fields.passes.store(permits.fields.passes.load(kRelaxed) + 1, kRelaxed);
+    if (overtakes_) permits.fields.overtakes.store(permits.fields.overtakes.load(kRelaxed) + 1, kRelaxed);
     if (attempt_.waiter != nullptr) permits.queue().remove(*attempt_.waiter);
     chosen = permits.offer(change_.world());
     return Code::ok;
@@ -237,19 +236,19 @@ class Desk {
   Transaction& change_;
   const Attempt& attempt_;
   const TokenSet& dead_;
-  Refusal& refusal_;
+  BlockedBy& blocked_by_;
   const std::uint32_t flush_;
-  bool passing_ = false;
+  bool overtakes_ = false;
 };
 
 Code attempt_permits(Dictionary& dictionary, std::string_view key, const Attempt& attempt, const TokenSet& dead,
-                     Lease& lease, Refusal& refusal) noexcept {
+                     Lease& lease, BlockedBy& blocked_by) noexcept {
   Chosen chosen;
   const Code code = dictionary.transact(
       key,
       [&](Transaction& change) {
         wake(dictionary.world(), std::exchange(chosen, {}));  // of a first run, which found no memory
-        return Desk(change, attempt, dead, refusal).serve(lease, chosen);
+        return PermitsAttempt(change, attempt, dead, blocked_by).try_acquire(lease, chosen);
       },
       kAttemptPatienceNs);
   wake(dictionary.world(), chosen);
@@ -278,19 +277,19 @@ Code permits_try(Dictionary& dictionary, std::string_view key, const PermitsClai
   World& world = dictionary.world();
   const Token self = world.token();
   if (self == kNobody) return Code::system;
-  Refusal refusal;
-  const Code code = try_past_the_dead(world, self, refusal, [&](const TokenSet& dead, Refusal& why) noexcept {
-    return attempt_permits(dictionary, key, {claim, self, nullptr}, dead, lease, why);
+  BlockedBy blocked_by;
+  const Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
+    return attempt_permits(dictionary, key, {claim, self, nullptr}, dead, lease, blocked_by);
   });
-  return told(code, refusal);
+  return told(code, blocked_by);
 }
 
 Code permits_wait(Dictionary& dictionary, std::string_view key, const PermitsClaim& claim, Parker& parker,
-                  std::uint32_t number, Lease& lease, double& pause) noexcept {
+                  std::uint32_t number, Lease& lease, double& sleep) noexcept {
   const Code code =
-      wait_once(dictionary.world(), parker, number, claim.want, claim.claim, pause,
-                [&](const Waiter& waiter, const TokenSet& dead, Refusal& why) noexcept {
-                  return attempt_permits(dictionary, key, {claim, waiter.owner, &waiter}, dead, lease, why);
+      wait_once(dictionary.world(), parker, number, claim.want, claim.claim, sleep,
+                [&](const Waiter& waiter, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
+                  return attempt_permits(dictionary, key, {claim, waiter.owner, &waiter}, dead, lease, blocked_by);
                 });
   return search_deadlock(parker, number, claim.claim, key, code);
 }

@@ -7,7 +7,7 @@
 //
 // Order: waiters queue by their arrival, and nobody passes a waiter for whom there are not enough: neither do readers
 // keep a writer waiting for ever, nor the other way round. Where there are enough, and the first waiter has been woken
-// but has not come yet, others pass it as they pass the first waiter of a lock (lock/turns.h). Whoever is admitted
+// but has not come yet, others pass it as they pass the first waiter of a lock (lock/handoff.h). Whoever is admitted
 // wakes the next one if there is enough for it as well: so one wake-up leads to each grant.
 //
 // An attempt that is refused, a release and a renewal take time for each holder.
@@ -19,7 +19,7 @@
 #include "base/status.h"
 #include "dict/dictionary.h"
 #include "lock/lease.h"
-#include "lock/parking.h"
+#include "wait/parking_lot.h"
 
 namespace holdfast {
 
@@ -33,10 +33,10 @@ struct PermitsClaim {
 
 /// ok, locked, no_memory, too_large, timeout, busy, removed, system.
 Code permits_try(Dictionary& dictionary, std::string_view key, const PermitsClaim& claim, Lease& lease) noexcept;
-/// As permits_try; when locked, the waiter is queued, and `pause` is the time (s) after which to look again. deadlock:
+/// As permits_try; when locked, the waiter is queued, and `sleep` is the time (s) after which to look again. deadlock:
 /// as lock_wait.
 Code permits_wait(Dictionary& dictionary, std::string_view key, const PermitsClaim& claim, Parker& parker,
-                  std::uint32_t waiter, Lease& lease, double& pause) noexcept;
+                  std::uint32_t waiter, Lease& lease, double& sleep) noexcept;
 /// Gives back all permits of the lease but `count`, in one step. ok, not_owner, invalid (count), timeout, busy,
 /// removed.
 Code permits_keep(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t count) noexcept;

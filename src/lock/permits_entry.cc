@@ -123,17 +123,17 @@ Code PermitsEntry::extend(const Lease& lease, std::uint64_t end_ms) const noexce
   return Code::ok;
 }
 
-Code PermitsEntry::name_holder(const Lease& lease, std::uint32_t agent) const noexcept {
+Code PermitsEntry::name_holder(const Lease& lease, std::uint32_t task) const noexcept {
   const HolderList chain = holds();
   const HolderList::Cursor at = find(chain, lease);
   if (arena.damaged()) return Code::corrupt;
   if (!at.found() || !is_live_hold(at, segment.flush_epoch())) return Code::not_owner;
-  at.fields().agent.store(agent, kRelease);  // as of a lock: pairs with blocker_of_permits
+  at.fields().task.store(task, kRelease);  // as of a lock: pairs with blocker_of_permits
   return Code::ok;
 }
 
 Turn PermitsEntry::turn_of(World& world, bool fair) const noexcept {
-  return holdfast::turn_of(queue(), world, platform::monotonic_ns(), fields.passes.load(kRelaxed),
+  return holdfast::turn_of(queue(), world, platform::monotonic_ns(), fields.overtakes.load(kRelaxed),
                            [&](const Waiter& waiter) { return !fair && has(waiter.want); });
 }
 

@@ -16,8 +16,7 @@
 #include "dict/shard.h"
 #include "dict/transaction.h"
 #include "dict/wait_queue.h"
-#include "lock/lease.h"
-#include "lock/turns.h"
+#include "lock/handoff.h"
 
 namespace holdfast {
 
@@ -71,7 +70,7 @@ struct PermitsEntry {
   /// Also not_found, where nobody has any.
   Code extend(const Lease& lease, std::uint64_t end_ms) const noexcept;
   /// Which coroutine is taken for the holder. ok, not_owner, corrupt.
-  Code name_holder(const Lease& lease, std::uint32_t agent) const noexcept;
+  Code name_holder(const Lease& lease, std::uint32_t task) const noexcept;
 
   /// Of the waiters, as of now: nobody stands aside for whom there is not enough, nor for somebody who is fair.
   Turn turn_of(World& world, bool fair) const noexcept;

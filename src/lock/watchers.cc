@@ -5,8 +5,7 @@
 
 #include "base/failpoint.h"
 #include "dict/expiry.h"
-#include "lock/attempt.h"
-#include "lock/handing.h"
+#include "lock/acquire.h"
 #include "lock/permits_entry.h"
 #include "sync/mailbox.h"
 
@@ -15,21 +14,21 @@ namespace holdfast {
 namespace {
 
 // Who has been called has lost its place. So has everybody after a repair.
-bool has_place(const Watch& watch, const Onlooker& watcher) noexcept {
+bool has_place(const Watch& watch, const WaiterId& watcher) noexcept {
   EntryView view{};
   return watch.shard->inspect(watch.block, view) && view.type == EntryType::watcher &&
          view.value()->load(kRelaxed) == watcher.self && view.entry->flags.load(kRelaxed) == watcher.number;
 }
 
 // What a watcher sees. granted: the grant seems to have ended; the next attempt tells.
-Sight look_at_grant(const Watch& watch, Living& living, const Onlooker& watcher) noexcept {
-  if (watch.block != 0 && !has_place(watch, watcher)) return Sight::granted;
+WatchState look_at_grant(const Watch& watch, LivenessCache& liveness, const WaiterId& watcher) noexcept {
+  if (watch.block != 0 && !has_place(watch, watcher)) return WatchState::granted;
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
   const Token owner = fields.owner.load(kRelaxed);
   const bool goes_on = watch.is_same_entry() && fields.sequence.load(kRelaxed) == watch.grant && owner != kNobody &&
-                       living(owner) && is_live(watch.entry->expiry.load(kRelaxed), watch.segment->flush_epoch()) &&
+                       liveness(owner) && is_live(watch.entry->expiry.load(kRelaxed), watch.segment->flush_epoch()) &&
                        !watch.segment->retired();
-  return goes_on ? Sight::held : Sight::granted;
+  return goes_on ? WatchState::held : WatchState::granted;
 }
 
 Blocker blocker_of_grant(const Watch& watch) noexcept {
@@ -45,7 +44,7 @@ struct Look {
   const Waiter* waiter;  // null: nobody is queued
   const TokenSet& dead;
   std::uint64_t& grant;
-  Refusal& why;
+  BlockedBy& blocked_by;
   Chosen chosen;
 
   Code at_lock(const LockEntry& lock) noexcept;
@@ -68,13 +67,13 @@ Code Look::at_lock(const LockEntry& lock) noexcept {
     chosen.watchers = has_watchers_to_call(lock);
     return Code::ok;
   }
-  why.holders.add(owner);
-  why.end_ms = expiry_ms(lock.entry.expiry.load(kRelaxed));
-  why.place = waiter != nullptr ? lock.watchers().append(*waiter, grant) : 0;
-  why.watch = watch_entry(kGrantWatch, lock, 1);
-  why.watch.queue = &lock.fields.watchers;
-  why.watch.grant = grant;
-  why.watch.block = static_cast<std::uint32_t>(why.place);
+  blocked_by.holders.add(owner);
+  blocked_by.end_ms = expiry_ms(lock.entry.expiry.load(kRelaxed));
+  blocked_by.place = waiter != nullptr ? lock.watchers().append(*waiter, grant) : 0;
+  blocked_by.watch = watch_entry(kGrantWatch, lock, 1);
+  blocked_by.watch.queue = &lock.fields.watchers;
+  blocked_by.watch.grant = grant;
+  blocked_by.watch.block = static_cast<std::uint32_t>(blocked_by.place);
   return Code::locked;
 }
 
@@ -97,26 +96,26 @@ Code Look::at_permits(const PermitsEntry& permits) noexcept {
   if (permits.arena.damaged()) return Code::corrupt;
   if (grant == 0) grant = newest;
   if (oldest > grant) return Code::ok;
-  permits.collect_owners(why.holders);
+  permits.collect_owners(blocked_by.holders);
   return Code::locked;
 }
 
 // As for somebody who wants the lock, a value is in the way.
 Code Look::at_value(const Transaction& change) noexcept {
   if (!change.exists()) return Code::ok;
-  why.end_ms = expiry_ms(change.view().entry->expiry.load(kRelaxed));
+  blocked_by.end_ms = expiry_ms(change.view().entry->expiry.load(kRelaxed));
   return Code::locked;
 }
 
 Code attempt_watch(Dictionary& dictionary, std::string_view key, const Waiter* waiter, const TokenSet& dead,
-                   std::uint64_t& grant, Refusal& why) noexcept {
-  Look look{dictionary.world(), waiter, dead, grant, why, {}};
+                   std::uint64_t& grant, BlockedBy& blocked_by) noexcept {
+  Look look{dictionary.world(), waiter, dead, grant, blocked_by, {}};
   const Code code = dictionary.transact(
       key,
       [&](Transaction& change) {
-        why.place = 0;
-        why.watch = {};
-        why.end_ms = kExpiryNever;
+        blocked_by.place = 0;
+        blocked_by.watch = {};
+        blocked_by.end_ms = kExpiryNever;
         if (change.is(EntryType::permits)) return look.at_permits(PermitsEntry(change));
         if (change.is(EntryType::lock)) return look.at_lock(LockEntry::of(change));
         return look.at_value(change);
@@ -132,28 +131,28 @@ Code watch_try(Dictionary& dictionary, std::string_view key, std::uint64_t& gran
   World& world = dictionary.world();
   const Token self = world.token();
   if (self == kNobody) return Code::system;
-  Refusal refusal;
-  const Code code = try_past_the_dead(world, self, refusal, [&](const TokenSet& dead, Refusal& why) noexcept {
-    return attempt_watch(dictionary, key, nullptr, dead, grant, why);
+  BlockedBy blocked_by;
+  const Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
+    return attempt_watch(dictionary, key, nullptr, dead, grant, blocked_by);
   });
-  return told(code, refusal);
+  return told(code, blocked_by);
 }
 
 Code watch_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, Parker& parker, std::uint32_t number,
-                std::uint64_t& grant, double& pause) noexcept {
+                std::uint64_t& grant, double& sleep) noexcept {
   World& world = dictionary.world();
   const Token self = world.token();
   if (self == kNobody) return Code::system;
   Waiter waiter = parker.begin(number, self);
   if (waiter.arrival == 0) return Code::invalid;
-  waiter.gives_up_ms = claim.timeout > 0 ? end_of_lease(claim.timeout) : 0;
-  Refusal refusal;
-  Code code = try_past_the_dead(world, self, refusal, [&](const TokenSet& dead, Refusal& why) noexcept {
-    const Code result = attempt_watch(dictionary, key, &waiter, dead, grant, why);
-    if (why.place != 0) waiter.place = why.place;  // where the next attempt takes it out
+  waiter.deadline_ms = claim.timeout > 0 ? end_of_lease(claim.timeout) : 0;
+  BlockedBy blocked_by;
+  Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
+    const Code result = attempt_watch(dictionary, key, &waiter, dead, grant, blocked_by);
+    if (blocked_by.place != 0) waiter.place = blocked_by.place;  // where the next attempt takes it out
     return result;
   });
-  code = settle_wait(parker, waiter, code, refusal, pause);
+  code = settle_wait(parker, waiter, code, blocked_by, sleep);
   return search_deadlock(parker, number, claim, key, code);
 }
 

@@ -7,7 +7,7 @@
 // Each is added while the grant that it watches holds the lock, so those of grants that have ended stand first. Who
 // ends a grant takes out kCalledAtOnce of these, in a section of its own, and rings for them after it; each that comes,
 // or leaves, calls as many more. So a crowd holds nobody up, and they all are told by each other. What a dead or
-// stopped one does not pass on, its neighbours find by themselves, as they look (lock/parking.h).
+// stopped one does not pass on, its neighbours find by themselves, as they look (wait/parking_lot.h).
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,8 @@
 
 #include "base/status.h"
 #include "dict/dictionary.h"
-#include "lock/lease.h"
-#include "lock/lock_entry.h"
-#include "lock/parking.h"
-#include "lock/waiting.h"
+#include "lock/wait_step.h"
+#include "wait/parking_lot.h"
 
 namespace holdfast {
 
@@ -28,10 +26,10 @@ inline constexpr std::size_t kCalledAtOnce = 64;
 /// for, when it is locked. Permits: that of the youngest hold; all up to that have to end.
 /// ok (it has ended), locked (also by an ordinary value), timeout, busy, removed, system.
 Code watch_try(Dictionary& dictionary, std::string_view key, std::uint64_t& grant) noexcept;
-/// As watch_try; when locked, the waiter is queued, and `pause` is the time (s) after which to look again. Of permits,
+/// As watch_try; when locked, the waiter is queued, and `sleep` is the time (s) after which to look again. Of permits,
 /// and of a value, it has no place and polls. deadlock: as lock_wait.
 Code watch_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, Parker& parker, std::uint32_t waiter,
-                std::uint64_t& grant, double& pause) noexcept;
+                std::uint64_t& grant, double& sleep) noexcept;
 
 /// Whether some wait for a grant that has ended. REQUIRES: the shard's mutex.
 inline bool has_watchers_to_call(const LockEntry& lock) noexcept {

@@ -33,12 +33,12 @@
 #include "base/status.h"
 #include "base/token.h"
 #include "platform/platform.h"
+#include "wait/wait_table.h"
 #include "world/fencing.h"
 #include "world/file_use.h"
 #include "world/liveness.h"
 #include "world/name_use.h"
 #include "world/runtime_directory.h"
-#include "world/wait_table.h"
 #include "world/world_file.h"
 
 namespace holdfast {
@@ -82,10 +82,12 @@ struct alignas(64) ProcessSlot {
 };
 static_assert(sizeof(ProcessSlot) == 512);
 
-/// Behind the slots: the table of waits.
+/// Behind the slots: the table of waits (wait/wait_table.h).
+inline constexpr std::size_t kWaitTableBytes = std::size_t{128} * (1 + 2048);
+inline constexpr std::size_t kWaitTableAlign = 128;
 inline constexpr std::size_t kWaitTableOffset = kHeaderBytes + std::size_t{kSlots} * sizeof(ProcessSlot);
-inline constexpr std::size_t kTableBytes = kWaitTableOffset + sizeof(WaitTableMemory);
-static_assert(kWaitTableOffset % alignof(WaitTableMemory) == 0);
+inline constexpr std::size_t kTableBytes = kWaitTableOffset + kWaitTableBytes;
+static_assert(kWaitTableOffset % kWaitTableAlign == 0);
 
 /// The program's name from a slot, for people.
 std::string comm_of(const ProcessSlot& slot);
@@ -105,7 +107,7 @@ class ProcessTable {
   ~ProcessTable();
 
   ProcessSlot& slot(std::uint32_t index) const noexcept { return slots()[index]; }
-  WaitTable waits() const noexcept { return WaitTable(mapping_.data() + kWaitTableOffset); }
+  std::byte* wait_table() const noexcept { return mapping_.data() + kWaitTableOffset; }
   FencingRanges fencing() const noexcept { return FencingRanges(header().fencing); }
   const WorldId& id() const noexcept { return id_; }
   /// Anchored to this table.

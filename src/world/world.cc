@@ -254,7 +254,7 @@ ProcessSlot* World::owner_slot(std::uint32_t owner) noexcept {
   return (generation & kOwnerGenerationMask) == (owner & kOwnerGenerationMask) ? &slot : nullptr;
 }
 
-WaitTable World::waits() const noexcept { return table_->waits(); }
+std::byte* World::wait_table() const noexcept { return table_->wait_table(); }
 
 std::vector<Token> World::living() {
   std::vector<Token> tokens;

@@ -30,7 +30,6 @@ namespace holdfast {
 
 class ProcessTable;
 struct ProcessSlot;  // world/process_table.h
-class WaitTable;     // world/wait_table.h
 
 class World {
  public:
@@ -76,8 +75,8 @@ class World {
     return sections_[std::size_t{slot_of(token)} * kWordsPerSlot];
   }
 
-  /// The table of waits in this world.
-  WaitTable waits() const noexcept;
+  /// Memory of the table of waits of this world.
+  std::byte* wait_table() const noexcept;
 
   /// The processes that live now, in slot order, this one included if it has entered. For people: old when it returns.
   std::vector<Token> living();

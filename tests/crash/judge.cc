@@ -46,7 +46,7 @@ void Judge::judge_repair(const std::string& name, const State& state, const std:
   if (!change.empty()) fail("the repair changed a key: " + change);
 }
 
-Judge::Phase Judge::phase_of(const Sight& sight) const {
+Judge::Phase Judge::phase_of(const WatchState& sight) const {
   // What did not change is before and after at once; it counts as whatever came last.
   if (sight == before_) return before;
   if (sight == after_) return after;
@@ -65,7 +65,7 @@ void Judge::find_evicted(const Image& first, const Image& last) {
   if (evicted_.size() > count) fail("more keys are gone than were evicted");
 }
 
-std::string Judge::check_evicted(Sight& sight, Course& course) const {
+std::string Judge::check_evicted(WatchState& sight, Course& course) const {
   std::string problem;
   for (const std::string& key : evicted_) {
     Seen& seen = sight[key];
@@ -80,7 +80,7 @@ std::string Judge::check_evicted(Sight& sight, Course& course) const {
   return problem;
 }
 
-void Judge::check_sight(Sight sight, const char* where, Course& course) {
+void Judge::check_sight(WatchState sight, const char* where, Course& course) {
   const std::string problem = check_evicted(sight, course);
   if (!problem.empty()) fail(std::string(where) + " " + problem);
   const Phase phase = phase_of(sight);
@@ -98,7 +98,7 @@ void Judge::check_sight(Sight sight, const char* where, Course& course) {
 void Judge::judge_one(const Image& image) {
   ++images_;
   seen_.insert(XXH3_64bits(image.data(), image.size()));
-  const Sight bare = victim_.see(image, state_->keys, start_ns_);
+  const WatchState bare = victim_.see(image, state_->keys, start_ns_);
   check_sight(bare, "bare:", bare_course_);
   for (const auto& [key, seen] : bare)
     if (seen.kind == Seen::Kind::lock && seen.sequence > Victim::sequence_of(image))
@@ -142,8 +142,8 @@ void Judge::check_whole(const char* when) {
 // A repaired dictionary is an ordinary one.
 void Judge::use(const std::string& key) {
   test::Dict& dict = victim_.judged();
-  const Sight others = [&] {
-    Sight sight = victim_.see_judged(state_->keys, start_ns_);
+  const WatchState others = [&] {
+    WatchState sight = victim_.see_judged(state_->keys, start_ns_);
     sight.erase(key);
     return sight;
   }();
@@ -166,7 +166,7 @@ void Judge::use(const std::string& key) {
     fail("lock of " + key + " gives " + holdfast_code_text(taken));
   use_permits(key);
   // Where memory is short, others may have had to go.
-  Sight then = victim_.see_judged(state_->keys, start_ns_);
+  WatchState then = victim_.see_judged(state_->keys, start_ns_);
   std::uint64_t evictions = dict.segment().shards()[0].header().evictions.load() - evictions_before;
   for (const auto& [other, seen] : others)
     if (evictions != 0 && seen.kind == Seen::Kind::value && then[other].kind == Seen::Kind::missing) {

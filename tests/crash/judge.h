@@ -42,10 +42,10 @@ class Judge {
   };
 
   void judge_one(const Image& image);
-  Phase phase_of(const Sight& sight) const;
-  void check_sight(Sight sight, const char* where, Course& course);
+  Phase phase_of(const WatchState& sight) const;
+  void check_sight(WatchState sight, const char* where, Course& course);
   void find_evicted(const Image& first, const Image& last);
-  std::string check_evicted(Sight& sight, Course& course) const;
+  std::string check_evicted(WatchState& sight, Course& course) const;
   void repair_and_check(const Image& image);
   void use(const std::string& key);
   void use_list(const std::string& key);
@@ -64,7 +64,7 @@ class Judge {
   std::string key_;
   std::uint64_t start_ns_ = 0;
   std::size_t index_ = 0;
-  Sight before_, between_, after_;
+  WatchState before_, between_, after_;
   std::set<std::string> evicted_;  // others that are gone in the end
   Course bare_course_;
   Course repaired_course_;

@@ -18,7 +18,7 @@ struct Tools {
   holdfast_lease lease{};
   holdfast_parker* parker = nullptr;
   std::uint32_t waiter = 0;
-  double pause = 0;
+  double sleep = 0;
   std::uint64_t grant = 0;
 };
 
@@ -319,7 +319,7 @@ class Maker {
     tools.waiter = holdfast_waiter_open(tools.parker);
   }
   int wait(const std::string& key, Tools& tools) {
-    return dict_.wait_lock(key, 600, tools.parker, tools.waiter, &tools.lease, &tools.pause);
+    return dict_.wait_lock(key, 600, tools.parker, tools.waiter, &tools.lease, &tools.sleep);
   }
 
   void waiting(const std::string& name, const std::string& key, std::function<void(Tools&)> prepare,

@@ -123,7 +123,7 @@ bool PoolUser::acquire(std::size_t number, std::uint32_t want, holdfast_lease* l
     if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return code == HOLDFAST_OK;
     if (platform::monotonic_ns() >= end) break;
     std::uint32_t woken = 0;
-    holdfast_parker_sleep(parker_, std::min(wait.pause, 0.005), &woken, 1);
+    holdfast_parker_sleep(parker_, std::min(wait.sleep, 0.005), &woken, 1);
   }
   expect(ledger_, "leave", dict_.leave(pool_key(number), parker_, waiter_), {HOLDFAST_OK, HOLDFAST_TIMEOUT});
   return false;

@@ -162,7 +162,7 @@ std::string describe(const Seen& seen) {
          std::to_string(seen.text.size()) + " \"" + seen.text.substr(0, 24) + "\"";
 }
 
-std::string difference(const Sight& expected, const Sight& found) {
+std::string difference(const WatchState& expected, const WatchState& found) {
   for (const auto& [key, seen] : expected) {
     const auto there = found.find(key);
     if (there == found.end()) return key + " was not looked for";
@@ -204,18 +204,18 @@ void Victim::put(const Image& image, test::Dict& where) const {
   std::memcpy(static_cast<void*>(&where.segment().header()), image.data(), size_);
 }
 
-Sight Victim::see(const Image& image, const std::vector<std::string>& keys, std::uint64_t start_ns) {
+WatchState Victim::see(const Image& image, const std::vector<std::string>& keys, std::uint64_t start_ns) {
   std::memcpy(bare_.get(), image.data(), size_);
   const auto& header = *reinterpret_cast<const DictionaryHeader*>(image.data());
   const std::uint32_t flush = header.flush_epoch.load(kRelaxed) & kFlushMask;
-  Sight view;
+  WatchState view;
   for (const std::string& key : keys) view[key] = look(*bare_shard_, Key(key, segment().seed()), flush, start_ns);
   return view;
 }
 
-Sight Victim::see_judged(const std::vector<std::string>& keys, std::uint64_t start_ns) {
+WatchState Victim::see_judged(const std::vector<std::string>& keys, std::uint64_t start_ns) {
   Segment& segment = judged_->segment();
-  Sight view;
+  WatchState view;
   for (const std::string& key : keys)
     view[key] = look(segment.shards()[0], Key(key, segment.seed()), segment.flush_epoch(), start_ns);
   return view;

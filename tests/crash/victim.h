@@ -29,11 +29,11 @@ struct Seen {
 
   friend bool operator==(const Seen&, const Seen&) = default;
 };
-using Sight = std::map<std::string, Seen>;
+using WatchState = std::map<std::string, Seen>;
 
 std::string describe(const Seen& seen);
 /// The first difference, as a sentence.
-std::string difference(const Sight& expected, const Sight& found);
+std::string difference(const WatchState& expected, const WatchState& found);
 
 class Victim {
  public:
@@ -54,8 +54,8 @@ class Victim {
 
   /// All `keys` by lock-free reads on the bare image. Entries that had expired at `start_ns` count as missing; no
   /// owner is asked whether it lives.
-  Sight see(const Image& image, const std::vector<std::string>& keys, std::uint64_t start_ns);
-  Sight see_judged(const std::vector<std::string>& keys, std::uint64_t start_ns);
+  WatchState see(const Image& image, const std::vector<std::string>& keys, std::uint64_t start_ns);
+  WatchState see_judged(const std::vector<std::string>& keys, std::uint64_t start_ns);
   /// Last fencing number given out, by that image.
   static std::uint64_t sequence_of(const Image& image);
   /// Live entries evicted so far, by that image.

@@ -177,8 +177,8 @@ void Battery::wait_for(const Item& item) {
   holdfast_wait wait{};
   wait.parker = parker_;
   wait.waiter = waiter_;
-  wait.agent = 1 << 20 | 5;
-  wait.holders = 1;
+  wait.task = 1 << 20 | 5;
+  wait.holds = 1;
   const int code = call("lock_wait", [&] {
     return holdfast_lock_wait(dict.handle, item.key.data(), item.key.size(), kShort, &wait, &lease);
   });

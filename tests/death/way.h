@@ -31,7 +31,7 @@ struct Way {
     const int code = kind == kLock ? holdfast_lock_wait(dict.handle, key.data(), key.size(), exptime, &wait, lease)
                                    : holdfast_permits_wait(dict.handle, key.data(), key.size(), kind, total, total,
                                                            exptime, &wait, lease);
-    *pause = wait.pause;
+    *pause = wait.sleep;
     return code;
   }
   static int release(Dict& dict, const std::string& key, holdfast_lease* lease) { return dict.unlock(key, lease); }

@@ -139,7 +139,7 @@ const char* waits_work(const Dict& dict) {
   const double end = holdfast_now() + kPatience;
   for (code = HOLDFAST_LOCKED; code != HOLDFAST_OK && holdfast_now() < end;) {
     std::uint32_t woken = 0;
-    holdfast_parker_sleep(parker, std::fmin(wait.pause, 0.5), &woken, 1);
+    holdfast_parker_sleep(parker, std::fmin(wait.sleep, 0.5), &woken, 1);
     code = holdfast_lock_wait(dict.handle, "waited", 6, 0, &wait, &second);
   }
   if (code != HOLDFAST_OK) return failed("the wait for what was given back", code);
@@ -339,7 +339,7 @@ struct With {
     double seconds = 0;
     holdfast_lock_remaining(dict.handle, "mine", 4, &mine().lease, &seconds);
     holdfast_lock_renew(dict.handle, "mine", 4, &mine().lease, 1000);
-    holdfast_lock_adopt(dict.handle, "mine", 4, &mine().lease, holdfast_agents());
+    holdfast_lock_adopt(dict.handle, "mine", 4, &mine().lease, holdfast_task_ids());
     holdfast_holder holder{};
     holdfast_lock_holder(dict.handle, "mine", 4, &holder);
     holdfast_lease lease{};
@@ -380,8 +380,8 @@ struct With {
     if (mine().parker == nullptr) return;
     mine().wait.parker = mine().parker;
     mine().wait.waiter = holdfast_waiter_open(mine().parker);
-    mine().wait.agent = holdfast_agents();
-    mine().wait.holders = 1;
+    mine().wait.task = holdfast_task_ids();
+    mine().wait.holds = 1;
     holdfast_parker_fd(mine().parker);
     holdfast_parker_timer(mine().parker, 0.001);
     mine().code = holdfast_lock_wait(dict.handle, "theirs", 6, 0, &mine().wait, &mine().lease);

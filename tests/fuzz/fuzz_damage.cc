@@ -163,7 +163,7 @@ class Program {
     holdfast_wait wait{};
     wait.parker = parker_;
     wait.waiter = waiter_;
-    wait.agent = 1 << 20 | 5;
+    wait.task = 1 << 20 | 5;
     wait.holders = 1;
     holdfast_lease lease{};
     int code = 0;

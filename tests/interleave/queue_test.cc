@@ -54,7 +54,7 @@ class InterleaveQueue : public testing::Test {
     int code = HOLDFAST_LOCKED;
     std::uint32_t woken = 0;
     while (code == HOLDFAST_LOCKED && now() < end) {
-      holdfast_parker_sleep(parker.get(), wait.pause, &woken, 1);
+      holdfast_parker_sleep(parker.get(), wait.sleep, &woken, 1);
       code = holdfast_lock_watch(dict.handle, "key", 3, &wait, &grant);
     }
     parent.say(code == HOLDFAST_OK ? "went on" : holdfast_code_text(code));

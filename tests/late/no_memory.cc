@@ -145,8 +145,8 @@ void call_locks() {
     holdfast_wait wait{};
     wait.parker = parker;
     wait.waiter = holdfast_waiter_open(parker);
-    wait.agent = 1;
-    wait.holders = 1;
+    wait.task = 1;
+    wait.holds = 1;
     holdfast_lease none{};
     if (wait.waiter != 0) {
       check("lock_wait", holdfast_lock_wait(dict, "lock", 4, 0, &wait, &none), HOLDFAST_LOCKED);

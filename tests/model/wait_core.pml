@@ -18,7 +18,7 @@
    - Termination: there is no cycle of states at all (the runner has Spin look for cycles), so every run ends, and with
      all rounds of all processes done or given up. With EARLY, where slices end by themselves at any time, as often as
      they like, there are cycles, and `every_wait_ends` is shown under weak fairness.
-   - The bound on passes: `overtaken` counts, for each waiter, takers that came later than it. It is kPassesMax for each
+   - The bound on passes: `overtaken` counts, for each waiter, takers that came later than it. It is kOvertakesMax for each
      place in the queue, and that and one more for each death, repair, end of a lease, and waiter that comes too late.
    - Slow waiters (SLOW), which stay away for long between a wake-up and the attempt, stand aside: the lock does not lie
      idle for them while somebody else sleeps for it, but where their turn is due (DUES), which is paid for as a death is.
@@ -41,14 +41,14 @@
 #define ROUNDS 1 /* of each process */
 #endif
 #ifndef PASSES_MAX
-#define PASSES_MAX 1 /* kPassesMax */
+#define PASSES_MAX 1 /* kOvertakesMax */
 #endif
 #ifndef FAIR
 #define FAIR 0 /* bit s: the process in slot s asks for strict order */
 #endif
 
 #ifndef SLOW
-#define SLOW 0 /* bit s: the process in slot s is slow (is_prompt() in lock/turns.h) */
+#define SLOW 0 /* bit s: the process in slot s is slow (is_prompt() in lock/handoff.h) */
 #endif
 
 /* How often Fate does what, in all. */
@@ -110,7 +110,7 @@ byte entries = 0;
 byte waiter[PLACES];
 byte since[PLACES];  /* arrival */
 byte passed[PLACES]; /* LockFields::passes less WaiterFields::passes */
-byte turn[PLACES];   /* WaiterFields::first: 0 never was the first, 1 was found to be it, 2 for longer than kPassNs */
+byte turn[PLACES];   /* WaiterFields::first: 0 never was the first, 1 was found to be it, 2 for longer than kOvertakeNs */
 bit woken[PLACES];   /* a wake-up is under way */
 bit here[PLACES];    /* Waiter::present */
 
@@ -261,7 +261,7 @@ inline find_turn(fair) {
   fi
 }
 
-/* may_pass(), for one that came later than the waiter at c. `late`: kPassNs is over, as the clock happens to say. */
+/* may_overtake(), for one that came later than the waiter at c. `late`: kOvertakeNs is over, as the clock happens to say. */
 #ifdef MUTANT_PRESENT_IS_PASSED
 #define WAITS_FOR_NOBODY(at) (0)
 #else

@@ -181,8 +181,8 @@ class Dict {
   int renew(std::string_view key, const holdfast_lease& lease, double exptime) {
     return holdfast_lock_renew(handle, key.data(), key.size(), &lease, exptime);
   }
-  int adopt(std::string_view key, const holdfast_lease& lease, std::uint32_t agent) {
-    return holdfast_lock_adopt(handle, key.data(), key.size(), &lease, agent);
+  int adopt(std::string_view key, const holdfast_lease& lease, std::uint32_t task) {
+    return holdfast_lock_adopt(handle, key.data(), key.size(), &lease, task);
   }
   int wait_lock(std::string_view key, double exptime, holdfast_parker* parker, std::uint32_t waiter,
                 holdfast_lease* lease, double* pause) {
@@ -190,7 +190,7 @@ class Dict {
     wait.parker = parker;
     wait.waiter = waiter;
     const int code = holdfast_lock_wait(handle, key.data(), key.size(), exptime, &wait, lease);
-    *pause = wait.pause;
+    *pause = wait.sleep;
     return code;
   }
   int explain(std::string_view key, const holdfast_lease& lease, std::string_view why) {

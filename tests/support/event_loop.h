@@ -31,7 +31,7 @@ inline std::vector<std::string> pumps() {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
     std::ifstream comm(entry.path() / "comm");
     std::string name;
-    if (std::getline(comm, name) && name == "holdfast-pump") found.push_back(entry.path().filename());
+    if (std::getline(comm, name) && name == "holdfast-wake") found.push_back(entry.path().filename());
   }
   return found;
 }

@@ -101,11 +101,11 @@ class Waiting {
   bool get() {
     for (const double end = holdfast_now() + 10; holdfast_now() < end;) {
       if (wait() == HOLDFAST_OK) return true;
-      is_woken(std::min(wait_.pause, 0.5));
+      is_woken(std::min(wait_.sleep, 0.5));
     }
     return false;
   }
-  double pause() const { return wait_.pause; }
+  double pause() const { return wait_.sleep; }
 
   holdfast_lease lease{};
 

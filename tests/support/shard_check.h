@@ -21,7 +21,7 @@ struct ShardCount {
   std::uint32_t entries = 0;
   std::uint32_t nodes = 0;  // of lists
   std::uint32_t waiters = 0;
-  std::uint32_t holds = 0;
+  std::uint32_t holders = 0;
   std::uint32_t used_granules = 0;  // of all four
   std::uint32_t free_granules = 0;  // of the free blocks, as counted
 };

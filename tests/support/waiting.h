@@ -41,7 +41,7 @@ class Waiting {
     wait.waiter = waiter_;
     wait.fair = fair_ ? 1 : 0;
     const int code = holdfast_lock_wait(dict.handle, key.data(), key.size(), exptime, &wait, lease);
-    pause_ = wait.pause;
+    pause_ = wait.sleep;
     return code;
   }
   int leave(Dict& dict, const std::string& key) {

@@ -27,18 +27,18 @@ const test::ScratchDirectory directory;
 enum class Kind { lock, rwlock };
 
 /// A coroutine, which waits in a loop of its own.
-class Agent {
+class Task {
  public:
-  explicit Agent(std::uint32_t number) {
+  explicit Task(std::uint32_t number) {
     parker_.reset(holdfast_parker_new());
     wait_.parker = parker_.get();
     wait_.waiter = holdfast_waiter_open(parker_.get());
-    wait_.agent = number;
-    wait_.holders = 1;
+    wait_.task = number;
+    wait_.holds = 1;
   }
 
-  std::uint32_t number() const { return wait_.agent; }
-  void stops_its_lua_state() { wait_.holders = 2; }
+  std::uint32_t number() const { return wait_.task; }
+  void stops_its_lua_state() { wait_.holds = 2; }
 
   int take(Dict& dict, Kind kind, const std::string& key, std::uint32_t holder, double exptime = 0) {
     return kind == Kind::lock ? holdfast_lock_try(dict.handle, key.data(), key.size(), exptime, holder, 0, &lease)
@@ -47,7 +47,7 @@ class Agent {
   }
   /// One step of a wait for it.
   int wait(Dict& dict, Kind kind, const std::string& key, std::uint32_t holder, holdfast_lease* granted) {
-    wait_.holder_agent = holder;
+    wait_.holder_task = holder;
     std::uint32_t woken = 0;
     holdfast_parker_sleep(parker_.get(), 0.002, &woken, 1);
     return kind == Kind::lock ? holdfast_lock_wait(dict.handle, key.data(), key.size(), 0, &wait_, granted)
@@ -100,9 +100,9 @@ class AdoptTest : public ::testing::TestWithParam<Kind> {
 
   const std::string name = new_name();
   Dict dict{name};
-  const std::uint32_t state = holdfast_agents();
-  Agent a{state + 1};
-  Agent b{state + 2};
+  const std::uint32_t state = holdfast_task_ids();
+  Task a{state + 1};
+  Task b{state + 2};
 };
 
 INSTANTIATE_TEST_SUITE_P(kinds, AdoptTest, ::testing::Values(Kind::lock, Kind::rwlock),
@@ -138,7 +138,7 @@ TEST_P(AdoptTest, what_any_coroutine_of_a_state_may_release_is_in_a_circle_when_
 TEST_P(AdoptTest, who_waits_says_who_is_to_be_the_holder) {
   for (const bool named : {false, true}) {
     take_both(0, b.number());
-    Agent other{state + 4};
+    Task other{state + 4};
     holdfast_lease granted{};
     ASSERT_EQ(other.wait(dict, GetParam(), "a", 0, &granted), HOLDFAST_LOCKED);
     other.leave(dict, "a");

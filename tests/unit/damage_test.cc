@@ -144,7 +144,7 @@ TEST_F(DamageTest, an_entry_in_the_chain_of_another_bucket_is_found_by_whoever_p
   }
 }
 
-TEST_F(DamageTest, holds_that_run_in_a_circle_are_found) {
+TEST_F(DamageTest, holders_that_run_in_a_circle_are_found) {
   for (int call = 0; call < 3; ++call) {
     SCOPED_TRACE(call);
     const std::string name = "permits-" + std::to_string(call);

@@ -1,5 +1,5 @@
-// The search for deadlocks: over a table of waits that the test fills, and over agents that the test plays.
-#include "lock/deadlock.h"
+// The search for deadlocks: over a table of waits that the test fills, and over tasks that the test plays.
+#include "wait/deadlock.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "lock/agent.h"
 #include "platform/platform.h"
+#include "wait/task_id.h"
 
 namespace holdfast {
 namespace {
@@ -26,17 +26,17 @@ Liveness all_live(Token) { return Liveness::alive; }
 class DeadlockTest : public ::testing::Test {
  protected:
   /// A record of a wait for `key`, which began at `since` and was seen at `seen`.
-  WaitRecord* put(Token token, std::uint32_t agent, const std::string& key, const Blocker& blocker, std::uint64_t since,
+  WaitRecord* put(Token token, std::uint32_t task, const std::string& key, const Blocker& blocker, std::uint64_t since,
                   std::uint64_t seen) {
-    WaitRecord* const record = table.claim(token, agent, all_live);
-    if (record != nullptr) WaitTable::write(*record, wait(token, agent, key, blocker, since, seen));
+    WaitRecord* const record = table.claim(token, task, all_live);
+    if (record != nullptr) WaitTable::write(*record, wait(token, task, key, blocker, since, seen));
     return record;
   }
-  static Wait wait(Token token, std::uint32_t agent, const std::string& key, const Blocker& blocker,
-                   std::uint64_t since, std::uint64_t seen) {
+  static Wait wait(Token token, std::uint32_t task, const std::string& key, const Blocker& blocker, std::uint64_t since,
+                   std::uint64_t seen) {
     Wait wait;
     wait.token = token;
-    wait.agent = agent;
+    wait.task = task;
     wait.since = since;
     wait.seen = seen;
     wait.blocker = blocker;
@@ -56,11 +56,11 @@ class DeadlockTest : public ::testing::Test {
     auto* const words = reinterpret_cast<Word64*>(memory.get());
     for (std::size_t i = 0; i < sizeof(WaitTableMemory) / 8; ++i) words[i].store(0);
   }
-  Circle search(Token token, std::uint32_t agent, std::uint64_t now = kLater, Liveness (*judge)(Token) = all_live) {
+  Cycle search(Token token, std::uint32_t task, std::uint64_t now = kLater, Liveness (*judge)(Token) = all_live) {
     Wait own;
-    EXPECT_EQ(table.find(token, agent, own), Found::yes);
+    EXPECT_EQ(table.find(token, task, own), Found::yes);
     keys.clear();
-    return find_circle(table, own, now, judge, keys);
+    return find_cycle(table, own, now, judge, keys);
   }
 
   static constexpr std::uint64_t kStart = 1'000'000'000;
@@ -78,7 +78,7 @@ TEST_F(DeadlockTest, a_wait_is_found_as_it_was_written) {
   Wait found;
   ASSERT_EQ(table.find(5, 9, found), Found::yes);
   EXPECT_EQ(found.token, 5U);
-  EXPECT_EQ(found.agent, 9U);
+  EXPECT_EQ(found.task, 9U);
   EXPECT_EQ(found.since, 1U);
   EXPECT_EQ(found.seen, 2U);
   EXPECT_EQ(found.blocker, (Blocker{6, 3, 44, 99}));
@@ -120,8 +120,8 @@ TEST_F(DeadlockTest, a_record_that_is_being_written_is_unreadable) {
 
 TEST_F(DeadlockTest, a_full_table_gives_no_record_until_somebody_in_the_way_is_dead) {
   std::vector<WaitRecord*> records;
-  for (std::uint32_t agent = 1; agent <= 4 * kWaitRecords; ++agent) {
-    WaitRecord* const record = table.claim(5, agent, all_live);
+  for (std::uint32_t task = 1; task <= 4 * kWaitRecords; ++task) {
+    WaitRecord* const record = table.claim(5, task, all_live);
     if (record != nullptr) records.push_back(record);
   }
   EXPECT_LE(records.size(), kWaitRecords);
@@ -141,8 +141,8 @@ TEST_F(DeadlockTest, circles_of_all_lengths_are_found_and_the_last_to_wait_is_to
   for (const std::size_t length : {2U, 3U, 5U, static_cast<unsigned>(kCycleMax)}) {
     clear();
     put_circle(length, kLater);
-    for (Token token = 1; token < length; ++token) EXPECT_EQ(search(token, 7), Circle::there) << length;
-    EXPECT_EQ(search(length, 7), Circle::deadlock) << length;
+    for (Token token = 1; token < length; ++token) EXPECT_EQ(search(token, 7), Cycle::there) << length;
+    EXPECT_EQ(search(length, 7), Cycle::deadlock) << length;
     ASSERT_EQ(keys.size(), length);
     EXPECT_EQ(keys[0], "key" + std::to_string(length));
     for (std::size_t i = 1; i < length; ++i) EXPECT_EQ(keys[i], "key" + std::to_string(i));
@@ -151,26 +151,26 @@ TEST_F(DeadlockTest, circles_of_all_lengths_are_found_and_the_last_to_wait_is_to
 
 TEST_F(DeadlockTest, a_circle_that_is_too_long_is_not_found) {
   put_circle(kCycleMax + 1, kLater);
-  EXPECT_EQ(search(kCycleMax + 1, 7), Circle::none);
+  EXPECT_EQ(search(kCycleMax + 1, 7), Cycle::none);
 }
 
 TEST_F(DeadlockTest, who_waits_for_himself_is_not_told) {
   put_circle(1, kLater);
-  EXPECT_EQ(search(1, 7), Circle::none);
+  EXPECT_EQ(search(1, 7), Cycle::none);
 }
 
 TEST_F(DeadlockTest, a_chain_is_no_circle_and_nor_are_two_that_wait_for_one) {
   put(1, 7, "a", {2, 7, 1, 0}, kStart, kLater);
   put(2, 7, "b", {3, 7, 2, 0}, kStart, kLater);
   put(4, 7, "b", {3, 7, 2, 0}, kStart, kLater);
-  for (const Token token : {1, 2, 4}) EXPECT_EQ(search(token, 7), Circle::none);
+  for (const Token token : {1, 2, 4}) EXPECT_EQ(search(token, 7), Cycle::none);
 }
 
 TEST_F(DeadlockTest, who_waits_for_a_circle_is_not_in_it) {
   put_circle(3, kLater);
   put(9, 7, "key2", {2, 7, 2, 0}, kStart + 100, kLater);
-  EXPECT_EQ(search(9, 7), Circle::none);
-  EXPECT_EQ(search(3, 7), Circle::deadlock);
+  EXPECT_EQ(search(9, 7), Cycle::none);
+  EXPECT_EQ(search(3, 7), Cycle::deadlock);
 }
 
 TEST_F(DeadlockTest, what_was_seen_before_the_last_began_to_wait_proves_nothing) {
@@ -178,27 +178,27 @@ TEST_F(DeadlockTest, what_was_seen_before_the_last_began_to_wait_proves_nothing)
     clear();
     const auto records = put_circle(3, kLater);
     records[early]->seen.store(kStart + 3);
-    EXPECT_EQ(search(3, 7), Circle::there);
+    EXPECT_EQ(search(3, 7), Cycle::there);
     records[early]->seen.store(kStart + 4);
-    EXPECT_EQ(search(3, 7), Circle::deadlock);
+    EXPECT_EQ(search(3, 7), Cycle::deadlock);
   }
 }
 
 TEST_F(DeadlockTest, the_dead_and_grants_that_have_expired_break_a_circle) {
   const auto records = put_circle(3, kLater);
   EXPECT_EQ(search(3, 7, kLater, [](Token token) { return token != 2 ? Liveness::alive : Liveness::dead; }),
-            Circle::there);
-  EXPECT_EQ(search(3, 7, kLater, [](Token) { return Liveness::unknown; }), Circle::there);
+            Cycle::there);
+  EXPECT_EQ(search(3, 7, kLater, [](Token) { return Liveness::unknown; }), Cycle::there);
   records[0]->holder_end.store(1);
-  EXPECT_EQ(search(3, 7), Circle::there);
+  EXPECT_EQ(search(3, 7), Cycle::there);
   records[0]->holder_end.store(platform::monotonic_ns() / 1'000'000 + 60'000);
-  EXPECT_EQ(search(3, 7), Circle::deadlock);
+  EXPECT_EQ(search(3, 7), Cycle::deadlock);
 }
 
 TEST_F(DeadlockTest, a_holder_whose_coroutine_is_not_known_leads_nowhere) {
   const auto records = put_circle(2, kLater);
-  records[0]->holder_agent.store(0);
-  EXPECT_EQ(search(2, 7), Circle::none);
+  records[0]->holder_task.store(0);
+  EXPECT_EQ(search(2, 7), Cycle::none);
 }
 
 TEST_F(DeadlockTest, a_wait_that_ends_between_the_two_readings_breaks_the_circle) {
@@ -210,41 +210,41 @@ TEST_F(DeadlockTest, a_wait_that_ends_between_the_two_readings_breaks_the_circle
     WaitTable::release(*records[0]);
     return Liveness::alive;
   };
-  EXPECT_EQ(find_circle(table, own, kLater, end_it, keys), Circle::there);
+  EXPECT_EQ(find_cycle(table, own, kLater, end_it, keys), Cycle::there);
   clear();
   const auto others = put_circle(2, kLater);
   const auto begin_anew = [&](Token) {
     WaitTable::write(*others[0], wait(1, 7, "key1", {2, 7, 2, 0}, kStart + 1, kLater + 1));
     return Liveness::alive;
   };
-  EXPECT_EQ(find_circle(table, own, kLater, begin_anew, keys), Circle::deadlock) << "it was only seen once more";
+  EXPECT_EQ(find_cycle(table, own, kLater, begin_anew, keys), Cycle::deadlock) << "it was only seen once more";
   const auto wait_for_another = [&](Token) {
     WaitTable::write(*others[0], wait(1, 7, "key1", {2, 7, 3, 0}, kStart + 1, kLater));
     return Liveness::alive;
   };
-  EXPECT_EQ(find_circle(table, own, kLater, wait_for_another, keys), Circle::there);
+  EXPECT_EQ(find_cycle(table, own, kLater, wait_for_another, keys), Cycle::there);
 }
 
 TEST_F(DeadlockTest, a_lua_state_that_waits_as_a_whole_keeps_its_coroutines_from_releasing) {
-  const std::uint32_t state = new_agents();
-  const std::uint32_t other_state = new_agents();
+  const std::uint32_t state = new_task_ids();
+  const std::uint32_t other_state = new_task_ids();
   put(1, state, "a", {2, 7, 1, 0}, kStart, kLater);
   put(2, 7, "b", {1, state + 5, 2, 0}, kStart + 1, kLater);
-  EXPECT_EQ(search(2, 7), Circle::deadlock);
+  EXPECT_EQ(search(2, 7), Cycle::deadlock);
   EXPECT_THAT(keys, ElementsAre("b", "a"));
   clear();
   put(1, state, "a", {2, 7, 1, 0}, kStart, kLater);
   put(2, 7, "b", {1, other_state + 5, 2, 0}, kStart + 1, kLater);
-  EXPECT_EQ(search(2, 7), Circle::none);
+  EXPECT_EQ(search(2, 7), Cycle::none);
 }
 
 TEST_F(DeadlockTest, if_the_last_does_not_come_the_one_before_it_is_told) {
   put_circle(3, kLater);
   const std::uint64_t closed = kStart + 3;
-  EXPECT_EQ(search(2, 7, closed + kVictimPatienceNs - 1), Circle::there);
-  EXPECT_EQ(search(2, 7, closed + kVictimPatienceNs), Circle::deadlock);
-  EXPECT_EQ(search(1, 7, closed + kVictimPatienceNs), Circle::there);
-  EXPECT_EQ(search(1, 7, closed + 2 * kVictimPatienceNs), Circle::deadlock);
+  EXPECT_EQ(search(2, 7, closed + kVictimPatienceNs - 1), Cycle::there);
+  EXPECT_EQ(search(2, 7, closed + kVictimPatienceNs), Cycle::deadlock);
+  EXPECT_EQ(search(1, 7, closed + kVictimPatienceNs), Cycle::there);
+  EXPECT_EQ(search(1, 7, closed + 2 * kVictimPatienceNs), Cycle::deadlock);
 }
 
 TEST_F(DeadlockTest, garbage_in_the_table_harms_nobody) {
@@ -253,16 +253,16 @@ TEST_F(DeadlockTest, garbage_in_the_table_harms_nobody) {
   SCOPED_TRACE(seed);
   auto* const words = reinterpret_cast<Word64*>(memory.get());
   for (int round = 0; round < 20; ++round) {
-    // Few tokens and agents, so that much of it makes sense.
+    // Few tokens and tasks, so that much of it makes sense.
     for (std::size_t i = 0; i < sizeof(WaitTableMemory) / 8; ++i)
       words[i].store(random() % 4 == 0 ? random() : random() % 8 | (random() % 8) << 32);
     for (Token token = 0; token < 8; ++token) {
-      for (std::uint32_t agent = 0; agent < 8; ++agent) {
+      for (std::uint32_t task = 0; task < 8; ++task) {
         Wait own;
-        if (table.find(token, agent, own) == Found::yes) find_circle(table, own, random(), all_live, keys);
+        if (table.find(token, task, own) == Found::yes) find_cycle(table, own, random(), all_live, keys);
         for (const std::string& key : keys) ASSERT_LE(key.size(), kWaitKeyBytes);
         TrackedWait tracked;
-        tracked.begin(token + 1, agent + 1, "key");
+        tracked.begin(token + 1, task + 1, "key");
         tracked.look(table, all_live, [&] {
           return Blocker{random() % 8, static_cast<std::uint32_t>(random() % 8), 1, 0};
         });
@@ -332,7 +332,7 @@ TEST_F(DeadlockTest, keys_stay_until_the_next_wait) {
   EXPECT_THAT(last.keys(), IsEmpty());
 }
 
-// --- agents that the test plays: what is told is compared with what is so ---
+// --- tasks that the test plays: what is told is compared with what is so ---
 
 class Play {
  public:
@@ -340,23 +340,23 @@ class Play {
 
   /// Somebody does something. False if a deadlock was told that is none.
   bool step() {
-    Agent& agent = agents_[pick(kAgents)];
-    if (agent.waits_for < 0) {
-      act(agent);
+    Task& task = agents_[pick(kAgents)];
+    if (task.waits_for < 0) {
+      act(task);
       return true;
     }
-    Lock& lock = locks_[agent.waits_for];
-    if (lock.holder < 0) return take(agent, lock), true;
-    if (pick(40) == 0) return stop_waiting(agent), true;  // its timeout
-    return pick(2) == 0 || look(agent);
+    Lock& lock = locks_[task.waits_for];
+    if (lock.holder < 0) return take(task, lock), true;
+    if (pick(40) == 0) return stop_waiting(task), true;  // its timeout
+    return pick(2) == 0 || look(task);
   }
 
   /// Everybody looks until nobody is told anything. False as step().
   bool settle() {
     for (int quiet = 0; quiet < 4; ++quiet) {
-      for (Agent& agent : agents_) {
+      for (Task& task : agents_) {
         const int told = told_;
-        if (agent.waits_for >= 0 && locks_[agent.waits_for].holder >= 0 && !look(agent)) return false;
+        if (task.waits_for >= 0 && locks_[task.waits_for].holder >= 0 && !look(task)) return false;
         if (told_ != told) quiet = -1;
       }
     }
@@ -372,7 +372,7 @@ class Play {
  private:
   static constexpr std::size_t kAgents = 8;
   static constexpr std::size_t kLocks = 6;
-  struct Agent {
+  struct Task {
     int waits_for = -1;
     TrackedWait tracked;
   };
@@ -383,56 +383,56 @@ class Play {
   };
 
   std::size_t pick(std::size_t n) { return random_() % n; }
-  int index(const Agent& agent) const { return static_cast<int>(&agent - agents_.data()); }
+  int index(const Task& task) const { return static_cast<int>(&task - agents_.data()); }
 
-  void act(Agent& agent) {
+  void act(Task& task) {
     Lock& lock = locks_[pick(kLocks)];
-    if (lock.holder == index(agent)) {
-      if (pick(3) == 0) return change_hands(agent, lock);
+    if (lock.holder == index(task)) {
+      if (pick(3) == 0) return change_hands(task, lock);
       lock.holder = -1;
     } else if (lock.holder < 0) {
-      take(agent, lock);
+      take(task, lock);
     } else {
-      agent.waits_for = static_cast<int>(&lock - locks_.data());
-      agent.tracked.begin(static_cast<Token>(index(agent)) + 1, 7, std::to_string(agent.waits_for));
+      task.waits_for = static_cast<int>(&lock - locks_.data());
+      task.tracked.begin(static_cast<Token>(index(task)) + 1, 7, std::to_string(task.waits_for));
     }
   }
-  void take(Agent& agent, Lock& lock) {
-    stop_waiting(agent);
-    lock = {index(agent), ++sequence_, pick(8) == 0 ? -1 : index(agent)};
+  void take(Task& task, Lock& lock) {
+    stop_waiting(task);
+    lock = {index(task), ++sequence_, pick(8) == 0 ? -1 : index(task)};
   }
   /// It adopts what it was given, or gives away what it has, be it to one that waits.
-  void change_hands(const Agent& agent, Lock& lock) {
+  void change_hands(const Task& task, Lock& lock) {
     if (lock.named < 0) {
-      lock.named = index(agent);
+      lock.named = index(task);
     } else {
       lock.named = -1;
       lock.holder = static_cast<int>(pick(kAgents));
     }
   }
-  void stop_waiting(Agent& agent) {
-    agent.tracked.end();
-    agent.waits_for = -1;
+  void stop_waiting(Task& task) {
+    task.tracked.end();
+    task.waits_for = -1;
   }
 
-  bool look(Agent& agent) {
+  bool look(Task& task) {
     const auto blocker = [&] {
-      const Lock& lock = locks_[agent.waits_for];
+      const Lock& lock = locks_[task.waits_for];
       if (lock.holder < 0) return Blocker{};
       const Token token = static_cast<Token>(std::max(lock.named, 0)) + 1;
-      return Blocker{token, lock.named < 0 ? kNoAgent : 7, lock.sequence, 0};
+      return Blocker{token, lock.named < 0 ? kNoTask : 7, lock.sequence, 0};
     };
-    if (!agent.tracked.look(table_, all_live, blocker)) return true;
-    if (!agent.tracked.settle(table_, all_live, blocker)) return true;
+    if (!task.tracked.look(table_, all_live, blocker)) return true;
+    if (!task.tracked.settle(table_, all_live, blocker)) return true;
     ++told_;
-    const bool right = circle_of(index(agent)) == agent.tracked.keys().size();
-    stop_waiting(agent);
+    const bool right = circle_of(index(task)) == task.tracked.keys().size();
+    stop_waiting(task);
     for (Lock& lock : locks_)
-      if (lock.holder == index(agent)) lock.holder = -1;
+      if (lock.holder == index(task)) lock.holder = -1;
     return right;
   }
 
-  /// How many wait in the circle that this agent is in; 0 if it is in none where it is known which agent will
+  /// How many wait in the circle that this task is in; 0 if it is in none where it is known which task will
   /// release what.
   std::size_t circle_of(std::size_t first) const {
     std::size_t at = first;
@@ -448,7 +448,7 @@ class Play {
 
   WaitTable table_;
   std::mt19937_64 random_;
-  std::vector<Agent> agents_{kAgents};
+  std::vector<Task> agents_{kAgents};
   std::vector<Lock> locks_{kLocks};
   std::uint64_t sequence_ = 0;
   int told_ = 0;

@@ -8,8 +8,8 @@
 
 #include "dict/guard.h"
 #include "dict/repair.h"
+#include "lock/handoff.h"
 #include "lock/lock.h"
-#include "lock/turns.h"
 #include "support/dict.h"
 #include "support/in_time.h"
 #include "support/process.h"
@@ -60,10 +60,10 @@ class FairnessTest : public ::testing::Test {
     Waiting first;
     EXPECT_EQ(queue(first), HOLDFAST_LOCKED);
     release(&held);
-    std::uint32_t passes = 0;
-    for (; try_it() == HOLDFAST_OK; ++passes) release(&other);
+    std::uint32_t overtakes = 0;
+    for (; try_it() == HOLDFAST_OK; ++overtakes) release(&other);
     EXPECT_EQ(first.once(dict, "k", &held), HOLDFAST_OK) << "it is kept for the waiter now";
-    return passes;
+    return overtakes;
   }
 
   /// The waiter has been woken, but `other` was faster. Sometimes this test is too slow for that, and tries again.
@@ -86,12 +86,12 @@ class FairnessTest : public ::testing::Test {
 TEST_IN_TIME(FairnessTest, the_first_waiter_is_passed_a_stated_number_of_times_and_no_more) {
   std::uint32_t most = 0;
   // Fewer where the time for it was over first.
-  for (int round = 0; round < 1000 && most < kPassesMax; ++round) {
-    const std::uint32_t passes = passes_of_a_newcomer();
-    ASSERT_LE(passes, kPassesMax);
-    most = std::max(most, passes);
+  for (int round = 0; round < 1000 && most < kOvertakesMax; ++round) {
+    const std::uint32_t overtakes = passes_of_a_newcomer();
+    ASSERT_LE(overtakes, kOvertakesMax);
+    most = std::max(most, overtakes);
   }
-  EXPECT_EQ(most, kPassesMax);
+  EXPECT_EQ(most, kOvertakesMax);
 }
 
 TEST_IN_TIME(FairnessTest, nobody_passes_one_that_has_been_the_first_for_long) {

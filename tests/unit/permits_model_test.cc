@@ -30,12 +30,12 @@ constexpr int kLock = 2;  // beside the kinds of permits
 /// What stands under a key.
 struct Thing {
   int kind = kLock;
-  std::map<std::uint64_t, std::uint32_t> holds;  // how many, by fencing number
+  std::map<std::uint64_t, std::uint32_t> holders;  // how many, by fencing number
   std::map<std::uint64_t, std::string> why;
 
   std::uint64_t used() const {
     std::uint64_t sum = 0;
-    for (const auto& [sequence, count] : holds) sum += count;
+    for (const auto& [sequence, count] : holders) sum += count;
     return sum;
   }
 };

@@ -303,7 +303,7 @@ TEST_IN_TIME(PermitsTest, without_memory_nothing_changes) {
   EXPECT_EQ(count_shard(shard()).holders, 0U);
 }
 
-TEST_IN_TIME(PermitsTest, holds_stay_where_they_are_while_values_make_way_for_each_other) {
+TEST_IN_TIME(PermitsTest, holders_stay_where_they_are_while_values_make_way_for_each_other) {
   std::vector<holdfast_lease> leases;
   for (int i = 0; i < 40; ++i) {
     holdfast_lease lease{};

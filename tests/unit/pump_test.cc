@@ -1,5 +1,5 @@
 // Waiting in an event loop: a parker's descriptor and the helper thread behind it, through the C ABI.
-#include "lock/pump.h"
+#include "wait/wake_thread.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -32,7 +32,8 @@ mode_t mode_of(const std::string& path) {
 
 class Directory : public Test {
  protected:
-  Status refusal(const std::string& path, Sharing sharing = Sharing::none, std::optional<uid_t> owner = std::nullopt) {
+  Status blocked_by(const std::string& path, Sharing sharing = Sharing::none,
+                    std::optional<uid_t> owner = std::nullopt) {
     auto directory = RuntimeDirectory::at(path, sharing, owner);
     EXPECT_FALSE(directory) << path << " was accepted";
     return directory ? Status{} : directory.status();
@@ -121,7 +122,7 @@ TEST_F(Directory, a_symbolic_link_is_refused_with_and_without_a_slash_at_the_end
   ASSERT_EQ(0, ::mkdir((scratch_ / "real").c_str(), 0700));
   ASSERT_EQ(0, ::symlink((scratch_ / "real").c_str(), (scratch_ / "link").c_str()));
   for (const char* tail : {"", "/", "//", "/."}) {
-    const Status status = refusal(scratch_ / "link" + tail);
+    const Status status = blocked_by(scratch_ / "link" + tail);
     EXPECT_EQ(Code::permission, status.code);
     EXPECT_TRUE(has(status, "symbolic link")) << status.message;
   }
@@ -129,29 +130,29 @@ TEST_F(Directory, a_symbolic_link_is_refused_with_and_without_a_slash_at_the_end
 
 TEST_F(Directory, a_dangling_link_is_refused_and_nothing_is_made_behind_it) {
   ASSERT_EQ(0, ::symlink((scratch_ / "nowhere").c_str(), (scratch_ / "link").c_str()));
-  EXPECT_TRUE(has(refusal(scratch_ / "link"), "symbolic link"));
+  EXPECT_TRUE(has(blocked_by(scratch_ / "link"), "symbolic link"));
   EXPECT_FALSE(test::exists(scratch_ / "nowhere"));
 }
 
 TEST_F(Directory, a_file_is_refused) {
   platform::FileDescriptor(::open((scratch_ / "file").c_str(), O_CREAT | O_WRONLY, 0600));
-  EXPECT_TRUE(has(refusal(scratch_ / "file"), "is not a directory"));
+  EXPECT_TRUE(has(blocked_by(scratch_ / "file"), "is not a directory"));
 }
 
 TEST_F(Directory, a_missing_parent_is_named_as_the_reason) {
-  const Status status = refusal(scratch_ / "no/such");
+  const Status status = blocked_by(scratch_ / "no/such");
   EXPECT_TRUE(has(status, "parent directory does not exist")) << status.message;
 }
 
 TEST_F(Directory, on_a_file_system_of_the_kernel_it_is_the_kind_that_is_wrong_not_the_parent) {
-  const Status status = refusal("/proc/x");
+  const Status status = blocked_by("/proc/x");
   EXPECT_TRUE(has(status, "is not on tmpfs")) << status.message;
 }
 
 TEST_F(Directory, one_that_others_may_enter_is_refused_with_the_mode_found) {
   for (const mode_t mode : {0770, 0720, 0701, 0777, 01777}) {
     ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), mode));
-    const Status status = refusal(scratch_.path());
+    const Status status = blocked_by(scratch_.path());
     EXPECT_EQ(Code::permission, status.code);
     EXPECT_TRUE(has(status, "expected 0700")) << status.message;
   }
@@ -173,7 +174,7 @@ TEST_F(Directory, one_on_a_disk_is_refused_with_a_hint) {
 TEST_F(Directory, one_of_another_user_is_refused_with_both_numbers) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 12345));
-  const Status status = refusal(scratch_.path());
+  const Status status = blocked_by(scratch_.path());
   EXPECT_EQ(Code::permission, status.code);
   EXPECT_TRUE(has(status, "owned by uid 12345, expected 0")) << status.message;
 }
@@ -181,7 +182,7 @@ TEST_F(Directory, one_of_another_user_is_refused_with_both_numbers) {
 TEST_F(Directory, one_of_another_user_is_no_reason_to_advise_sharing) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 12345));
-  const Status status = refusal(scratch_.path());
+  const Status status = blocked_by(scratch_.path());
   EXPECT_FALSE(has(status, "HOLDFAST_SHARE")) << status.message;
   EXPECT_TRUE(has(status, "removed by that user or by root")) << status.message;
   EXPECT_TRUE(has(status, "export HOLDFAST_DIR=/")) << status.message;
@@ -246,7 +247,7 @@ TEST_F(Directory, sharing_refuses_one_that_an_outsider_has_made_before_also_to_r
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, ::getegid()));
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
-  const Status status = refusal(scratch_.path(), Sharing::group);
+  const Status status = blocked_by(scratch_.path(), Sharing::group);
   EXPECT_EQ(Code::permission, status.code);
   EXPECT_TRUE(has(status, "is owned by uid 12345;")) << status.message;
   EXPECT_TRUE(has(status, "HOLDFAST_OWNER")) << status.message;
@@ -254,9 +255,10 @@ TEST_F(Directory, sharing_refuses_one_that_an_outsider_has_made_before_also_to_r
 
 TEST_F(Directory, sharing_refuses_a_foreign_group_and_writers_from_outside) {
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0772));
-  EXPECT_TRUE(has(refusal(scratch_.path(), Sharing::group), "at most 0770"));
+  EXPECT_TRUE(has(blocked_by(scratch_.path(), Sharing::group), "at most 0770"));
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 01770));
-  EXPECT_TRUE(has(refusal(scratch_.path(), Sharing::group), "at most 0770")) << "the others' files are to be removed";
+  EXPECT_TRUE(has(blocked_by(scratch_.path(), Sharing::group), "at most 0770"))
+      << "the others' files are to be removed";
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to a foreign group";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 54321));
@@ -302,7 +304,7 @@ TEST_F(Directory, an_owner_without_sharing_is_refused) {
 
 TEST_F(Directory, one_that_is_to_be_shared_is_not_made_for_this_user_alone) {
   const std::string path = scratch_ / "shared";
-  const Status status = refusal(path, Sharing::group);
+  const Status status = blocked_by(path, Sharing::group);
   EXPECT_EQ(Code::not_found, status.code);
   EXPECT_TRUE(has(status, "make it first: mkdir -m 0700 " + path)) << status.message;
   EXPECT_FALSE(test::exists(path));

@@ -1,5 +1,5 @@
 // A hand-over wakes the thread that is meant, however many sleep for keys of their own.
-#include "lock/sleepers.h"
+#include "wait/sleepers.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>

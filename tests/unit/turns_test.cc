@@ -1,6 +1,6 @@
-// Turns where some waiters are known to be slow (lock/turns.h): on a queue with waiters that are put there by
+// Turns where some waiters are known to be slow (lock/handoff.h): on a queue with waiters that are put there by
 // hand, so that nothing depends on how fast this process is.
-#include "lock/turns.h"
+#include "lock/handoff.h"
 
 #include <gtest/gtest.h>
 
@@ -8,13 +8,13 @@
 #include <string>
 
 #include "dict/guard.h"
-#include "lock/handing.h"
+#include "lock/handoff.h"
 #include "lock/lock_entry.h"
-#include "lock/promptness.h"
 #include "support/clock.h"
 #include "support/dict.h"
 #include "support/process.h"
 #include "support/shard_check.h"
+#include "wait/promptness.h"
 #include "world/world.h"
 
 namespace holdfast {
@@ -96,7 +96,7 @@ TEST_F(TurnsTest, it_is_not_kept_for_a_slow_one_that_is_not_there) {
   EXPECT_EQ(chosen.aside.number, 1U) << "but it is woken";
   EXPECT_EQ(reserved_for(), 0U);
   EXPECT_EQ(offer(*lock, world).aside.number, 0U) << "once";
-  for (std::uint32_t i = 0; i < 2 * kPassesMax; ++i) ASSERT_TRUE(newcomer_gets_it()) << i;
+  for (std::uint32_t i = 0; i < 2 * kOvertakesMax; ++i) ASSERT_TRUE(newcomer_gets_it()) << i;
 }
 
 TEST_F(TurnsTest, many_who_stand_aside_do_not_hide_a_prompt_one) {
@@ -134,9 +134,9 @@ TEST_F(TurnsTest, a_prompt_waiter_is_not_kept_waiting_by_slow_ones_before_it) {
   EXPECT_EQ(chosen.first.number, 3U);
   EXPECT_EQ(chosen.aside.number, 1U);
   // It is the first from now on: what holds for the first of a queue holds for it.
-  std::uint32_t passes = 0;
-  while (newcomer_gets_it()) ++passes;
-  EXPECT_LE(passes, kPassesMax);
+  std::uint32_t overtakes = 0;
+  while (newcomer_gets_it()) ++overtakes;
+  EXPECT_LE(overtakes, kOvertakesMax);
   EXPECT_EQ(reserved_for(), 3U);
 }
 

@@ -43,7 +43,7 @@ class Watchers {
     wait.parker = parker_.get();
     wait.waiter = waiters_[index];
     const int code = holdfast_lock_watch(dict.handle, kKey.data(), kKey.size(), &wait, &grants_[index]);
-    pauses_[index] = wait.pause;
+    pauses_[index] = wait.sleep;
     return code;
   }
   /// How many of them are LOCKED.

@@ -1,4 +1,4 @@
-// The bell and the mailbox (src/sync/mailbox.cc), and the sleep of a parker around them (src/lock/parking.cc).
+// The bell and the mailbox (src/sync/mailbox.cc), and the sleep of a parker around them (src/wait/parking_lot.cc).
 #include "weak/protocol.h"
 
 namespace holdfast::weak {

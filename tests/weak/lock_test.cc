@@ -6,25 +6,25 @@ namespace {
 
 struct Granting {
   Order sequence_store = kRelease;
-  Order agent_store = kRelease;
+  Order task_store = kRelease;
   Order adoption_store = kRelease;
   Order expiry_store = kRelease;
   Order owner_store = kRelease;  // commit()
   Order sequence_load = kAcquire;
   Order owner_load = kAcquire;
-  Order agent_load = kAcquire;
+  Order task_load = kAcquire;
   Order expiry_load = kAcquire;
   bool owner_is_cleared_first = true;
   bool owner_is_last = true;
   bool sequence_is_read_twice = true;
 };
 
-/// Grant n has the fencing number n, the agent n or none, and the expiry n.
+/// Grant n has the fencing number n, the task n or none, and the expiry n.
 struct Entry {
   Program program;
   Location owner = program.location("owner", 1);
   Location sequence = program.location("sequence", 1);
-  Location agent = program.location("agent", 1);
+  Location task = program.location("task", 1);
   Location expiry = program.location("expiry", 1);
   Location mutex = program.location("mutex", 1);
 
@@ -32,7 +32,7 @@ struct Entry {
     if (how.owner_is_cleared_first) t.store(owner, 0, how.owner_store);
     if (!how.owner_is_last) t.store(owner, to, how.owner_store);
     t.store(sequence, number, how.sequence_store);
-    t.store(agent, holder, how.agent_store);
+    t.store(task, holder, how.task_store);
     t.store(expiry, number, how.expiry_store);
     if (how.owner_is_last) t.store(owner, to, how.owner_store);
   }
@@ -49,7 +49,7 @@ struct Entry {
       Value free = 0;
       t.require(t.compare_exchange(mutex, free, 2, kAcquire));
       grant(how, t, 2, 3, adopts ? 0 : 3);
-      if (adopts) t.store(agent, 3, how.adoption_store);
+      if (adopts) t.store(task, 3, how.adoption_store);
     });
   }
 };
@@ -72,18 +72,18 @@ Program looking_up_a_holder(const Granting& how) {
   return entry.program;
 }
 
-/// blocker_of_lock, which reads the agent too.
+/// blocker_of_lock, which reads the task too.
 Program searching_for_a_circle(const Granting& how, bool adopts) {
   Entry entry;
   entry.write(how, adopts);
   entry.program.thread([=](Thread& t) {
     const Value sequence = t.load(entry.sequence, how.sequence_load);
     const Value owner = t.load(entry.owner, how.owner_load);
-    const Value agent = t.load(entry.agent, how.agent_load);
+    const Value task = t.load(entry.task, how.task_load);
     if (how.sequence_is_read_twice) t.require(t.load(entry.sequence, kAcquire) == sequence);
     t.require(owner != 0);
     t.claim(owner == owner_of(sequence), "the owner is that of the fencing number");
-    t.claim(agent == sequence || (adopts && agent == 0), "the agent is that of the fencing number");
+    t.claim(task == sequence || (adopts && task == 0), "the task is that of the fencing number");
   });
   return entry.program;
 }
@@ -96,13 +96,13 @@ TEST(weak_lock, what_is_read_together_is_of_one_grant_and_each_ordering_is_neede
   expect_proof<Granting>(programs,
                          {
                              {"sequence stored relaxed", [](Granting& g) { g.sequence_store = kRelaxed; }},
-                             {"agent stored relaxed", [](Granting& g) { g.agent_store = kRelaxed; }},
+                             {"task stored relaxed", [](Granting& g) { g.task_store = kRelaxed; }},
                              {"adoption stored relaxed", [](Granting& g) { g.adoption_store = kRelaxed; }},
                              {"expiry stored relaxed", [](Granting& g) { g.expiry_store = kRelaxed; }},
                              {"owner stored relaxed", [](Granting& g) { g.owner_store = kRelaxed; }},
                              {"sequence loaded relaxed", [](Granting& g) { g.sequence_load = kRelaxed; }},
                              {"owner loaded relaxed", [](Granting& g) { g.owner_load = kRelaxed; }},
-                             {"agent loaded relaxed", [](Granting& g) { g.agent_load = kRelaxed; }},
+                             {"task loaded relaxed", [](Granting& g) { g.task_load = kRelaxed; }},
                              {"expiry loaded relaxed", [](Granting& g) { g.expiry_load = kRelaxed; }},
                              {"granted over an owner", [](Granting& g) { g.owner_is_cleared_first = false; }},
                              {"owner before the expiry", [](Granting& g) { g.owner_is_last = false; }},
@@ -114,7 +114,7 @@ TEST(weak_lock, the_sources_say_what_is_modelled) {
   expect_quotes({
       {"src/lock/lock_entry.h", "fields.sequence.store(sequence, kRelease);"},
       {"src/lock/lock_entry.h",
-       "void name_holder(std::uint32_t agent) const noexcept { fields.agent.store(agent, kRelease); }"},
+       "void name_holder(std::uint32_t task) const noexcept { fields.task.store(task, kRelease); }"},
       {"src/lock/lock_entry.h", "entry.expiry.store(expiry_word(end_ms, segment.flush_epoch()), kRelease);"},
       {"src/lock/lock_entry.h", "commit(fields.owner, owner);"},
       {"src/lock/lock_entry.h", "commit(fields.owner, kNobody);"},
@@ -122,10 +122,10 @@ TEST(weak_lock, the_sources_say_what_is_modelled) {
       {"src/dict/shard.cc",
        "out.expiry = view.entry->expiry.load(kAcquire);\n"
        "return lock.sequence.load(kRelaxed) == out.sequence ? Read::found : Read::torn;"},
-      {"src/lock/attempt.cc",
+      {"src/lock/acquire.cc",
        "const std::uint64_t sequence = fields.sequence.load(kAcquire);\n"
        "const Token owner = fields.owner.load(kAcquire);\n"
-       "const std::uint32_t agent = fields.agent.load(kAcquire);"},
+       "const std::uint32_t task = fields.task.load(kAcquire);"},
   });
 }
 

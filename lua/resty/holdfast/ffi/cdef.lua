@@ -85,13 +85,13 @@ typedef struct holdfast_lease {
   uint64_t sequence;
 } holdfast_lease;
 
-int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime, uint32_t agent, int fair,
+int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime, uint32_t task, int fair,
                       holdfast_lease *lease);
 int holdfast_unlock(holdfast_dict *dict, const char *key, size_t key_length, holdfast_lease *lease);
 int holdfast_lock_renew(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
                         double exptime);
 int holdfast_lock_adopt(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
-                        uint32_t agent);
+                        uint32_t task);
 int holdfast_lock_remaining(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
                             double *seconds);
 
@@ -122,16 +122,16 @@ holdfast_parker *holdfast_parker_new(void);
 void holdfast_parker_free(holdfast_parker *parker);
 uint32_t holdfast_waiter_open(holdfast_parker *parker);
 void holdfast_waiter_close(holdfast_parker *parker, uint32_t waiter);
-uint32_t holdfast_agents(void);
+uint32_t holdfast_task_ids(void);
 typedef struct holdfast_wait {
   holdfast_parker *parker;
   uint32_t waiter;
-  uint32_t agent;
+  uint32_t task;
   int32_t fair;
   int32_t holds;
   double timeout;
-  double pause;
-  uint32_t holder_agent;
+  double sleep;
+  uint32_t holder_task;
 } holdfast_wait;
 
 int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t key_length, double exptime, holdfast_wait *wait,
@@ -141,7 +141,7 @@ int holdfast_deadlock_keys(holdfast_parker *parker, uint32_t waiter, holdfast_va
 int holdfast_lock_leave(holdfast_dict *dict, const char *key, size_t key_length, holdfast_parker *parker,
                         uint32_t waiter);
 int holdfast_permits_try(holdfast_dict *dict, const char *key, size_t key_length, int kind, uint32_t want,
-                         uint32_t total, double exptime, uint32_t agent, int fair, holdfast_lease *lease);
+                         uint32_t total, double exptime, uint32_t task, int fair, holdfast_lease *lease);
 int holdfast_permits_wait(holdfast_dict *dict, const char *key, size_t key_length, int kind, uint32_t want,
                           uint32_t total, double exptime, holdfast_wait *wait, holdfast_lease *lease);
 int holdfast_permits_keep(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,

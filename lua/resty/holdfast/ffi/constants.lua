@@ -55,6 +55,11 @@ return {
     SEMAPHORE = 1,
     ALL_PERMITS = 2 ^ 30,
 
+    -- holdfast_holds
+    HOLDS_NOTHING = 0,
+    HOLDS_SOMETHING = 1,
+    HOLDS_EVERYTHING = 2,
+
     -- limits
     NAME_MAX = 250,
     KEY_MAX = 65535,

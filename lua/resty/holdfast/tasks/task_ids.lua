@@ -22,7 +22,7 @@ local RANGE = 2 ^ 20
 -- The holder of what cannot be part of a deadlock.
 local NOBODY = 0
 
-local base = C.holdfast_agents()
+local base = C.holdfast_task_ids()
 local last = base
 
 local _M = {
@@ -67,7 +67,7 @@ local function new()
     end
     last = last + 1
     if last % RANGE == 0 then
-        last = C.holdfast_agents()
+        last = C.holdfast_task_ids()
         return new()
     end
     return last

@@ -18,6 +18,8 @@ local get_parker, is_mine = parker.get, parker.is_mine
 
 local BUFFER, BUSY, DEADLOCK, INVALID = core.BUFFER, core.BUSY, core.DEADLOCK, core.INVALID
 local LOCKED, OK, SYSTEM, TIMEOUT = core.LOCKED, core.OK, core.SYSTEM, core.TIMEOUT
+local HOLDS_NOTHING, HOLDS_SOMETHING = core.HOLDS_NOTHING, core.HOLDS_SOMETHING
+local HOLDS_EVERYTHING = core.HOLDS_EVERYTHING
 
 -- A reason that no host can give.
 local FORKED = {}
@@ -228,10 +230,11 @@ local function wait_in_place(place, host, request, deadline, lease)
     local state = place.state
     local here, waiter = state.parker, state.waiter
     local wait, host_wait = place.wait, host.wait
-    wait.agent = task_ids.current or task_ids.get()
-    wait.holder_agent = request.holder or task_ids.NOBODY
+    wait.task = task_ids.current or task_ids.get()
+    wait.holder_task = request.holder or task_ids.NOBODY
     wait.fair = request.fair or 0
-    wait.holds = task_ids.held(host.stops_all) == 0 and 0 or host.stops_all and 2 or 1
+    wait.holds = task_ids.held(host.stops_all) == 0 and HOLDS_NOTHING
+                 or host.stops_all and HOLDS_EVERYTHING or HOLDS_SOMETHING
     wait.timeout = request.timeout
     while true do
         local code = wait_once(request, wait, lease)
@@ -245,17 +248,17 @@ local function wait_in_place(place, host, request, deadline, lease)
         elseif code == INVALID and not is_mine(here) then
             return nil, FORKED  -- the library knows no waiters of a parent process
         elseif code == BUSY then
-            wait.pause = BUSY_PAUSE
+            wait.sleep = BUSY_PAUSE
         elseif code ~= TIMEOUT then
             return nil, reason(code)
         end
-        local pause = wait.pause
+        local seconds = wait.sleep
         local left = deadline - host.now()
         if left <= 0 then
             return nil, "timeout"
         end
         wait.timeout = left
-        local woken, why = host_wait(waiter, max(min(pause, left), 0))
+        local woken, why = host_wait(waiter, max(min(seconds, left), 0))
         if gives_up(woken, why) then
             return nil, why
         end

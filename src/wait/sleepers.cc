@@ -1,4 +1,4 @@
-#include "lock/sleepers.h"
+#include "wait/sleepers.h"
 
 #include "platform/platform.h"
 

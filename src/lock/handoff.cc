@@ -1,4 +1,4 @@
-#include "lock/handing.h"
+#include "lock/handoff.h"
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@ namespace holdfast {
 
 namespace {
 
-std::uint32_t passes_of(const LockEntry& lock) noexcept { return lock.fields.passes.load(kRelaxed); }
+std::uint32_t overtakes_of(const LockEntry& lock) noexcept { return lock.fields.overtakes.load(kRelaxed); }
 
 // Gives the waiter to wake, if it is not on its way already.
 Callee call(const LockEntry& lock, const Head& head, std::uint64_t now_ns) noexcept {
@@ -42,7 +42,7 @@ void leave_queue(const LockEntry& lock, World& world, const Waiter* waiter) noex
 }  // namespace
 
 Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept {
-  return turn_of(lock.queue(), world, platform::monotonic_ns(), passes_of(lock),
+  return turn_of(lock.queue(), world, platform::monotonic_ns(), overtakes_of(lock),
                  [fair](const Waiter&) { return !fair; });
 }
 
@@ -50,17 +50,17 @@ Chosen offer(const LockEntry& lock, World& world) noexcept {
   const bool watchers = lock.has_watchers();
   if (!lock.has_waiters()) return {{}, {}, watchers};
   const Turn turn = turn_of(lock, world, false);
-  const bool kept = turn.first.block != 0 && !may_pass(turn.first, passes_of(lock), false);
+  const bool kept = turn.first.block != 0 && !may_overtake(turn.first, overtakes_of(lock), false);
   return {.first = kept ? reserve(lock, turn) : call(lock, turn.first, turn.now_ns),
           .aside = call(lock, turn.aside, turn.now_ns),
           .watchers = watchers};
 }
 
-bool pass_first(const LockEntry& lock, const Head& first, bool fair) noexcept {
+bool overtake_first(const LockEntry& lock, const Head& first, bool fair) noexcept {
   if (first.block == 0) return true;
-  const std::uint32_t passes = passes_of(lock);
-  if (!may_pass(first, passes, fair)) return false;
-  lock.fields.passes.store(passes + 1, kRelaxed);
+  const std::uint32_t overtakes = overtakes_of(lock);
+  if (!may_overtake(first, overtakes, fair)) return false;
+  lock.fields.overtakes.store(overtakes + 1, kRelaxed);
   return true;
 }
 
@@ -78,7 +78,7 @@ bool take_turn(const LockEntry& lock, World& world, const Contender& contender, 
     if (contender.waiter->arrival < first.arrival) return true;
     if (contender.self == first.owner && contender.waiter->number == first.number) return true;
   }
-  if (pass_first(lock, turn.first, contender.claim.fair)) return true;
+  if (overtake_first(lock, turn.first, contender.claim.fair)) return true;
   chosen.first = reserve(lock, turn);
   return false;
 }
@@ -102,7 +102,7 @@ bool is_reserved_for(const LockEntry& lock, const Waiter* waiter) noexcept {
 Lease claim_reserved(const LockEntry& lock, World& world, const Contender& contender) noexcept {
   note_reserved_time(lock);
   lock.fields.reserved.store(0, kRelaxed);
-  lock.name_holder(contender.claim.holder_agent);
+  lock.name_holder(contender.claim.holder_task);
   lock.extend(end_of_lease(contender.claim.exptime), lock.segment.flush_epoch());
   leave_queue(lock, world, contender.waiter);
   return {contender.self, lock.fields.sequence.load(kRelaxed)};

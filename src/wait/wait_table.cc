@@ -1,9 +1,12 @@
-#include "world/wait_table.h"
+#include "wait/wait_table.h"
 
 #include <algorithm>
 #include <cstring>
+#include "world/process_table.h"
 
 namespace holdfast {
+
+static_assert(sizeof(WaitTableMemory) == kWaitTableBytes && alignof(WaitTableMemory) == kWaitTableAlign);
 
 namespace {
 
@@ -34,18 +37,18 @@ void Wait::set_key(std::string_view whole) noexcept {
 
 std::string_view Wait::kept_key() const noexcept { return {key.data(), std::min<std::size_t>(key_length, key.size())}; }
 
-WaitRecord& WaitTable::probe(Token token, std::uint32_t agent, std::uint32_t step) const noexcept {
-  return memory_->records[(mix(token ^ mix(agent)) + step) % kWaitRecords];
+WaitRecord& WaitTable::probe(Token token, std::uint32_t task, std::uint32_t step) const noexcept {
+  return memory_->records[(mix(token ^ mix(task)) + step) % kWaitRecords];
 }
 
-WaitRecord* WaitTable::claim(Token token, std::uint32_t agent, const std::function<Liveness(Token)>& judge) noexcept {
+WaitRecord* WaitTable::claim(Token token, std::uint32_t task, const std::function<Liveness(Token)>& judge) noexcept {
   for (std::uint32_t step = 0; step < kProbe; ++step) {
-    WaitRecord& record = probe(token, agent, step);
+    WaitRecord& record = probe(token, task, step);
     Token owner = record.owner.load(kRelaxed);
     if (owner == kNobody && record.owner.compare_exchange_strong(owner, token, kAcquire, kRelaxed)) return &record;
   }
   for (std::uint32_t step = 0; step < kProbe; ++step) {
-    WaitRecord& record = probe(token, agent, step);
+    WaitRecord& record = probe(token, task, step);
     Token owner = record.owner.load(kRelaxed);
     if (owner != token && judge(owner) == Liveness::dead &&
         record.owner.compare_exchange_strong(owner, token, kAcquire, kRelaxed))
@@ -56,14 +59,14 @@ WaitRecord* WaitTable::claim(Token token, std::uint32_t agent, const std::functi
 
 void WaitTable::write(WaitRecord& record, const Wait& wait) noexcept {
   const std::uint32_t stamp = begin_writing(record);
-  record.agent.store(wait.agent, kRelaxed);
+  record.task.store(wait.task, kRelaxed);
   record.token.store(wait.token, kRelaxed);
   record.since.store(wait.since, kRelaxed);
   record.seen.store(wait.seen, kRelaxed);
   record.holder.store(wait.blocker.token, kRelaxed);
   record.holder_sequence.store(wait.blocker.sequence, kRelaxed);
   record.holder_end.store(wait.blocker.end_ms, kRelaxed);
-  record.holder_agent.store(wait.blocker.agent, kRelaxed);
+  record.holder_task.store(wait.blocker.task, kRelaxed);
   record.key_length.store(wait.key_length, kRelaxed);
   for (std::size_t i = 0; i < record.key.size(); ++i) {
     std::uint64_t word;
@@ -73,27 +76,27 @@ void WaitTable::write(WaitRecord& record, const Wait& wait) noexcept {
   end_writing(record, stamp);
 }
 
-// The agent goes first: should this process take the record again, the old wait must not be read before the new one is
+// The task goes first: should this process take the record again, the old wait must not be read before the new one is
 // written.
 void WaitTable::release(WaitRecord& record) noexcept {
   const std::uint32_t stamp = begin_writing(record);
-  record.agent.store(0, kRelaxed);
+  record.task.store(0, kRelaxed);
   end_writing(record, stamp);
   record.owner.store(kNobody, kRelease);
 }
 
-WaitTable::Found WaitTable::find(Token token, std::uint32_t agent, Wait& wait) const noexcept {
+WaitTable::Found WaitTable::find(Token token, std::uint32_t task, Wait& wait) const noexcept {
   bool torn = false;
   for (std::uint32_t step = 0; step < kProbe; ++step) {
-    const WaitRecord& record = probe(token, agent, step);
+    const WaitRecord& record = probe(token, task, step);
     if (record.owner.load(kAcquire) != token) continue;
     const std::uint32_t stamp = record.stamp.load(kAcquire);
-    wait.agent = record.agent.load(kRelaxed);
-    if (wait.agent != agent) continue;
+    wait.task = record.task.load(kRelaxed);
+    if (wait.task != task) continue;
     wait.token = record.token.load(kRelaxed);
     wait.since = record.since.load(kRelaxed);
     wait.seen = record.seen.load(kRelaxed);
-    wait.blocker = {record.holder.load(kRelaxed), record.holder_agent.load(kRelaxed),
+    wait.blocker = {record.holder.load(kRelaxed), record.holder_task.load(kRelaxed),
                     record.holder_sequence.load(kRelaxed), record.holder_end.load(kRelaxed)};
     wait.key_length = record.key_length.load(kRelaxed);
     for (std::size_t i = 0; i < record.key.size(); ++i) {

@@ -6,7 +6,7 @@
 // appoints another. One that does not come, say because a signal handler holds it up, is made good by the others'
 // bounded sleeps: each of them takes the mail when it wakes, and listens if nobody does.
 //
-// Thread safety: REQUIRES the lot's mutex (lock/parking_lot.h), for every call.
+// Thread safety: REQUIRES the lot's mutex (wait/parking_lot.h), for every call.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "lock/deadlock.h"
+#include "wait/deadlock.h"
 
 #include <algorithm>
 #include <array>
@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "dict/expiry.h"
-#include "lock/agent.h"
 #include "platform/platform.h"
+#include "wait/task_id.h"
 
 namespace holdfast {
 
@@ -18,33 +18,33 @@ using Found = WaitTable::Found;
 
 constexpr std::uint64_t kRecordRetryNs = 100'000'000;
 
-/// The wait that keeps the agent from going on: its own, or that of all of its Lua state.
-Found find_wait(const WaitTable& table, Token token, std::uint32_t agent, Wait& wait) noexcept {
-  const Found found = table.find(token, agent, wait);
-  if (found != Found::no || whole_state(agent) == agent) return found;
-  return table.find(token, whole_state(agent), wait);
+/// The wait that keeps the task from going on: its own, or that of all of its Lua state.
+Found find_wait(const WaitTable& table, Token token, std::uint32_t task, Wait& wait) noexcept {
+  const Found found = table.find(token, task, wait);
+  if (found != Found::no || whole_state(task) == task) return found;
+  return table.find(token, whole_state(task), wait);
 }
 
-bool is_same_agent(const Wait& a, const Wait& b) noexcept { return a.token == b.token && a.agent == b.agent; }
+bool is_same_task(const Wait& a, const Wait& b) noexcept { return a.token == b.token && a.task == b.task; }
 
 bool is_same_grant(const Blocker& a, const Blocker& b) noexcept {
-  return a.token == b.token && a.agent == b.agent && a.sequence == b.sequence;
+  return a.token == b.token && a.task == b.task && a.sequence == b.sequence;
 }
 
 bool is_same_wait(const Wait& a, const Wait& b) noexcept {
-  return is_same_agent(a, b) && a.since == b.since && is_same_grant(a.blocker, b.blocker);
+  return is_same_task(a, b) && a.since == b.since && is_same_grant(a.blocker, b.blocker);
 }
 
 /// Whether `a` is to be told rather than `b`.
 bool is_later(const Wait& a, const Wait& b) noexcept {
-  return std::tie(a.since, a.token, a.agent) > std::tie(b.since, b.token, b.agent);
+  return std::tie(a.since, a.token, a.task) > std::tie(b.since, b.token, b.task);
 }
 
 /// The waits of the circle that `own` is in, `own` first; none if it is in none, or some could not be read.
 struct Walk {
   std::array<Wait, kCycleMax> waits;
   std::size_t length = 0;
-  Circle outcome = Circle::none;
+  Cycle outcome = Cycle::none;
 };
 
 void walk(const WaitTable& table, const Wait& own, Walk& walk) noexcept {
@@ -53,14 +53,14 @@ void walk(const WaitTable& table, const Wait& own, Walk& walk) noexcept {
     const Blocker& blocker = walk.waits[walk.length - 1].blocker;
     Wait next;
     if (!blocker.known()) return;
-    const Found found = find_wait(table, blocker.token, blocker.agent, next);
-    if (found == Found::unreadable) walk.outcome = Circle::there;  // it may be
+    const Found found = find_wait(table, blocker.token, blocker.task, next);
+    if (found == Found::unreadable) walk.outcome = Cycle::there;  // it may be
     if (found != Found::yes) return;
-    if (is_same_agent(next, own)) break;
+    if (is_same_task(next, own)) break;
     if (walk.length == kCycleMax) return;
     walk.waits[walk.length] = next;
   }
-  if (walk.length > 1) walk.outcome = Circle::deadlock;
+  if (walk.length > 1) walk.outcome = Cycle::deadlock;
 }
 
 /// The conditions of the proof in deadlock.h, for waits that were read once.
@@ -75,7 +75,7 @@ bool is_proved(const WaitTable& table, std::span<const Wait> waits, const std::f
   }
   for (const Wait& wait : waits) {
     Wait again;
-    if (table.find(wait.token, wait.agent, again) != Found::yes || !is_same_wait(wait, again)) return false;
+    if (table.find(wait.token, wait.task, again) != Found::yes || !is_same_wait(wait, again)) return false;
   }
   return true;
 }
@@ -93,28 +93,28 @@ bool is_victim(std::span<const Wait> waits, std::uint64_t now_ns) noexcept {
 
 }  // namespace
 
-Circle find_circle(const WaitTable& table, const Wait& own, std::uint64_t now_ns,
-                   const std::function<Liveness(Token)>& judge, std::vector<std::string>& keys) {
+Cycle find_cycle(const WaitTable& table, const Wait& own, std::uint64_t now_ns,
+                 const std::function<Liveness(Token)>& judge, std::vector<std::string>& keys) {
   Walk found;
   walk(table, own, found);
-  if (found.outcome != Circle::deadlock) return found.outcome;
+  if (found.outcome != Cycle::deadlock) return found.outcome;
   const std::span<const Wait> waits(found.waits.data(), found.length);
-  if (!is_proved(table, waits, judge) || !is_victim(waits, now_ns)) return Circle::there;
+  if (!is_proved(table, waits, judge) || !is_victim(waits, now_ns)) return Cycle::there;
   keys.clear();
   for (const Wait& wait : waits) keys.emplace_back(wait.kept_key());
-  return Circle::deadlock;
+  return Cycle::deadlock;
 }
 
-void TrackedWait::begin(Token self, std::uint32_t agent, std::string_view key) noexcept {
+void TrackedWait::begin(Token self, std::uint32_t task, std::string_view key) noexcept {
   if (wait_.token == self) return;
   keys_.clear();
   in_circle_ = told_ = is_written_ = false;
   retry_ns_ = 0;
   record_ = nullptr;
   wait_.blocker = {};
-  wait_.agent = agent;
+  wait_.task = task;
   wait_.set_key(key);
-  // What this agent did before is seen by whoever looks at a later time: deadlock.h.
+  // What this task did before is seen by whoever looks at a later time: deadlock.h.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   wait_.since = platform::monotonic_ns();
   wait_.token = self;
@@ -133,12 +133,12 @@ bool TrackedWait::has_record(WaitTable& table, const Judge& judge) {
   is_written_ = false;
   const std::uint64_t now = platform::coarse_monotonic_ns();
   if (now < retry_ns_) return false;
-  record_ = table.claim(wait_.token, wait_.agent, judge);
+  record_ = table.claim(wait_.token, wait_.task, judge);
   if (record_ == nullptr) retry_ns_ = now + kRecordRetryNs;
   return record_ != nullptr;
 }
 
-Circle TrackedWait::search(WaitTable& table, const Judge& judge, const LookAtBlocker& blocker) {
+Cycle TrackedWait::search(WaitTable& table, const Judge& judge, const LookAtBlocker& blocker) {
   wait_.seen = platform::monotonic_ns();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const Blocker before = wait_.blocker;
@@ -148,8 +148,8 @@ Circle TrackedWait::search(WaitTable& table, const Judge& judge, const LookAtBlo
   if (!is_written_ || !is_same_grant(before, wait_.blocker)) table.count_change();
   is_written_ = true;
   std::vector<std::string> keys;
-  const Circle circle = find_circle(table, wait_, wait_.seen, judge, keys);
-  if (circle == Circle::deadlock) keys_ = std::move(keys);
+  const Cycle circle = find_cycle(table, wait_, wait_.seen, judge, keys);
+  if (circle == Cycle::deadlock) keys_ = std::move(keys);
   return circle;
 }
 
@@ -159,16 +159,16 @@ bool TrackedWait::look(WaitTable& table, const Judge& judge, const LookAtBlocker
   const std::uint64_t changes = table.changes();
   if (is_written_ && changes == changes_ && !in_circle_ && (wait_.blocker.known() || !blocker().known())) return false;
   changes_ = changes;
-  const Circle circle = search(table, judge, blocker);
-  in_circle_ = circle != Circle::none;
-  told_ = circle == Circle::deadlock;
+  const Cycle circle = search(table, judge, blocker);
+  in_circle_ = circle != Cycle::none;
+  told_ = circle == Cycle::deadlock;
   return told_;
 }
 
 bool TrackedWait::settle(WaitTable& table, const Judge& judge, const LookAtBlocker& blocker) {
   if (!told_ || !going_on()) return false;
   told_ = false;
-  return has_record(table, judge) && search(table, judge, blocker) == Circle::deadlock;
+  return has_record(table, judge) && search(table, judge, blocker) == Cycle::deadlock;
 }
 
 }  // namespace holdfast

@@ -1,4 +1,4 @@
-#include "lock/pump.h"
+#include "wait/wake_thread.h"
 
 #include <memory>
 
@@ -12,12 +12,12 @@ namespace {
 
 struct Job {
   World& world;
-  Pump::Turn turn;
+  WakeThread::Turn turn;
 };
 
 void* run(void* argument) noexcept {
   const Job job = *std::unique_ptr<Job>(static_cast<Job*>(argument));
-  platform::name_this_thread("holdfast-pump");
+  platform::name_this_thread("holdfast-wake");
   for (;;) {
     const std::uint32_t seen = mailbox_value(job.world);  // before the turn reads the mail
     const std::uint64_t next = job.turn();
@@ -31,7 +31,7 @@ void* run(void* argument) noexcept {
 
 }  // namespace
 
-Status Pump::be_up(World& world, Turn turn, std::uint64_t deadline_ns) {
+Status WakeThread::be_up(World& world, Turn turn, std::uint64_t deadline_ns) {
   const Token self = world.token();
   if (self == kNobody) return World::last_failure();
   if (owner_ == self) {
@@ -53,7 +53,7 @@ Status Pump::be_up(World& world, Turn turn, std::uint64_t deadline_ns) {
   return {};
 }
 
-std::uint64_t Pump::plan(std::uint64_t now_ns, bool needed, std::uint64_t due_ns) noexcept {
+std::uint64_t WakeThread::plan(std::uint64_t now_ns, bool needed, std::uint64_t due_ns) noexcept {
   if (needed) {
     idle_since_ = 0;
     return until_ = due_ns;

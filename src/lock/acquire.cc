@@ -1,13 +1,12 @@
-#include "lock/attempt.h"
+#include "lock/acquire.h"
 
 #include <algorithm>
 #include <atomic>
 
 #include "dict/expiry.h"
-#include "lock/agent.h"
-#include "lock/lock_entry.h"
 #include "lock/watchers.h"
 #include "platform/platform.h"
+#include "wait/task_id.h"
 #include "world/world.h"
 
 namespace holdfast {
@@ -15,24 +14,24 @@ namespace holdfast {
 namespace {
 
 // What a waiter for a lock sees. A flush and a removal of the dictionary end every lease.
-Sight look_at_lock(const Watch& watch, Living& living, const Onlooker& waiter) noexcept {
+WatchState look_at_lock(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
   const Token owner = fields.owner.load(kRelaxed);
-  if (owner == waiter.self && fields.reserved.load(kRelaxed) == waiter.number) return Sight::granted;
-  const bool held = owner != kNobody && living(owner) &&
+  if (owner == waiter.self && fields.reserved.load(kRelaxed) == waiter.number) return WatchState::granted;
+  const bool held = owner != kNobody && liveness(owner) &&
                     is_live(watch.entry->expiry.load(kRelaxed), watch.segment->flush_epoch()) &&
                     !watch.segment->retired();
-  return held ? Sight::held : Sight::open;
+  return held ? WatchState::held : WatchState::open;
 }
 
 constexpr WatchKind kLockWatch{&look_at_lock, &blocker_of_lock};
 
 // The key holds something else, or nothing: a free lock takes its place, unless that is a value that counts.
-Code make_lock(Transaction& change, Refusal& refusal) noexcept {
+Code make_lock(Transaction& change, BlockedBy& blocked_by) noexcept {
   if (change.exists()) {
-    refusal.place = 0;
-    refusal.watch = {};
-    refusal.end_ms = expiry_ms(change.view().entry->expiry.load(kRelaxed));
+    blocked_by.place = 0;
+    blocked_by.watch = {};
+    blocked_by.end_ms = expiry_ms(change.view().entry->expiry.load(kRelaxed));
     return Code::locked;
   }
   const ValueIn value{EntryType::lock, 0, kNobody, nullptr, sizeof(LockFields)};
@@ -44,14 +43,16 @@ Code make_lock(Transaction& change, Refusal& refusal) noexcept {
 /// What became of an attempt.
 struct Result {
   Lease& lease;
-  Refusal& refusal;
+  BlockedBy& blocked_by;
   Chosen chosen;  // to be woken after the mutex
 };
 
-Code judge(const LockEntry& lock, World& world, const Attempt& attempt, const TokenSet& dead, Result& result) noexcept {
+Code try_acquire(const LockEntry& lock, World& world, const Attempt& attempt, const TokenSet& dead,
+                 Result& result) noexcept {
   const Contender& contender = attempt.contender;
-  Refusal& why = result.refusal;
-  if (contender.waiter != nullptr && why.delay_ns == 0) why.delay_ns = lock.queue().delay_of(*contender.waiter);
+  BlockedBy& blocked_by = result.blocked_by;
+  if (contender.waiter != nullptr && blocked_by.delay_ns == 0)
+    blocked_by.delay_ns = lock.queue().delay_of(*contender.waiter);
   if (is_reserved_for(lock, contender.waiter)) {
     result.lease = claim_reserved(lock, world, contender);
     return Code::ok;
@@ -65,22 +66,22 @@ Code judge(const LockEntry& lock, World& world, const Attempt& attempt, const To
     result.lease = take(lock, world, contender);
     return Code::ok;
   }
-  why.holders.add(lock.fields.owner.load(kRelaxed));
-  why.end_ms = expiry_ms(lock.entry.expiry.load(kRelaxed));
-  why.place = attempt.queues ? lock.queue().add(*contender.waiter, lock.fields.passes.load(kRelaxed)) : 0;
-  why.watch = watch_entry(kLockWatch, lock, 1);
+  blocked_by.holders.add(lock.fields.owner.load(kRelaxed));
+  blocked_by.end_ms = expiry_ms(lock.entry.expiry.load(kRelaxed));
+  blocked_by.place = attempt.queues ? lock.queue().add(*contender.waiter, lock.fields.overtakes.load(kRelaxed)) : 0;
+  blocked_by.watch = watch_entry(kLockWatch, lock, 1);
   return Code::locked;
 }
 
 // --- looking out ---
 
-constexpr std::uint64_t kLookOutNs = 25'000;
+constexpr std::uint64_t kSpinNs = 25'000;
 // Between two looks: each takes the entry's words away from the holder's processor for a moment.
-constexpr std::uint64_t kLookEveryNs = 6'000;
+constexpr std::uint64_t kSpinLookNs = 6'000;
 constexpr int kPausesPerLook = 8;
 
 /// Whether looking out is worth while in this process: its success of late. Hints, and no more.
-class Worth {
+class AdaptiveSpin {
  public:
   bool try_now() noexcept {
     if (platform::processor_count() == 1) return false;
@@ -103,15 +104,15 @@ class Worth {
   std::atomic<std::uint32_t> skipped_{0};
 };
 
-Worth& worth() noexcept {
-  static constinit Worth of_this_process;
+AdaptiveSpin& adaptive_spin() noexcept {
+  static constinit AdaptiveSpin of_this_process;
   return of_this_process;
 }
 
 // Until the lock is free or granted to the waiter; false when it is too late.
-bool look_out(const LockFields& fields, const Contender& contender, std::uint64_t end_ns) noexcept {
+bool spin_until_open(const LockFields& fields, const Contender& contender, std::uint64_t end_ns) noexcept {
   for (std::uint64_t now_ns = platform::monotonic_ns(); now_ns < end_ns;) {
-    const std::uint64_t next_ns = now_ns + kLookEveryNs;
+    const std::uint64_t next_ns = now_ns + kSpinLookNs;
     while (now_ns < next_ns) {
       for (int i = 0; i < kPausesPerLook; ++i) platform::cpu_relax();
       now_ns = platform::monotonic_ns();
@@ -125,56 +126,57 @@ bool look_out(const LockFields& fields, const Contender& contender, std::uint64_
 
 }  // namespace
 
-// A grant's sequence, agent and owner are written in this order, and a fencing number is never given twice: between two
-// equal ones, all belongs to that grant. One that is reserved has no agent yet.
+// A grant's sequence, task and owner are written in this order, and a fencing number is never given twice: between two
+// equal ones, all belongs to that grant. One that is reserved has no task yet.
 Blocker blocker_of_lock(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
   const std::uint64_t sequence = fields.sequence.load(kAcquire);
   const Token owner = fields.owner.load(kAcquire);
-  const std::uint32_t agent = fields.agent.load(kAcquire);
+  const std::uint32_t task = fields.task.load(kAcquire);
   const std::uint64_t expiry = watch.entry->expiry.load(kAcquire);
   const bool same = watch.is_same_entry() && fields.sequence.load(kAcquire) == sequence;
   if (!same || !is_live(expiry, watch.segment->flush_epoch()) || watch.segment->retired()) return {};
-  return {owner, agent, sequence, expiry_ms(expiry)};
+  return {owner, task, sequence, expiry_ms(expiry)};
 }
 
 Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet& dead, Lease& lease,
-                  Refusal& refusal) noexcept {
+                  BlockedBy& blocked_by) noexcept {
   World& world = dictionary.world();
-  Result result{lease, refusal, {}};
+  Result result{lease, blocked_by, {}};
   const Code code = dictionary.transact(
       attempt.key,
       [&](Transaction& change) {
         if (!change.is(EntryType::lock)) {
-          const Code made = make_lock(change, refusal);
+          const Code made = make_lock(change, blocked_by);
           if (made != Code::ok) return made;
         }
-        return judge(LockEntry::of(change), world, attempt, dead, result);
+        return try_acquire(LockEntry::of(change), world, attempt, dead, result);
       },
       kAttemptPatienceNs);
   tell(dictionary, attempt.key, result.chosen);
   return code;
 }
 
-bool catch_lock(Dictionary& dictionary, const Attempt& attempt, Lease& lease, Refusal& why) noexcept {
-  const std::uint32_t agent = attempt.contender.claim.agent;
-  if (agent != whole_state(agent) || !worth().try_now()) return false;
+bool spin_for_lock(Dictionary& dictionary, const Attempt& attempt, Lease& lease, BlockedBy& blocked_by) noexcept {
+  const std::uint32_t task = attempt.contender.claim.task;
+  if (task != whole_state(task) || !adaptive_spin().try_now()) return false;
   const Attempt glance{attempt.key, attempt.contender, false};
   TokenSet nobody;  // not const: that would have all of it initialised
-  const std::uint64_t end_ns = platform::monotonic_ns() + kLookOutNs;
+  const std::uint64_t end_ns = platform::monotonic_ns() + kSpinNs;
   for (;;) {
-    why.holders.clear();
-    why.watch = {};
-    const Code code = attempt_lock(dictionary, glance, nobody, lease, why);
+    blocked_by.holders.clear();
+    blocked_by.watch = {};
+    const Code code = attempt_lock(dictionary, glance, nobody, lease, blocked_by);
     if (code == Code::ok) break;
     // A holder in this process, maybe a coroutine that waits for this thread, is not looked out for.
-    if (code != Code::locked || why.watch.kind == nullptr || why.holders.has(attempt.contender.self)) return false;
-    if (!look_out(*static_cast<const LockFields*>(why.watch.fields), attempt.contender, end_ns)) {
-      worth().note(false);
+    if (code != Code::locked || blocked_by.watch.kind == nullptr || blocked_by.holders.has(attempt.contender.self))
+      return false;
+    if (!spin_until_open(*static_cast<const LockFields*>(blocked_by.watch.fields), attempt.contender, end_ns)) {
+      adaptive_spin().note(false);
       return false;
     }
   }
-  worth().note(true);
+  adaptive_spin().note(true);
   return true;
 }
 

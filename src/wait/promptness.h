@@ -1,5 +1,5 @@
 // How long the waiters of one loop take to come when they are woken, and how much of its time the loop may spend on
-// looking for a release that is near (lock/turns.h).
+// looking for a release that is near (lock/handoff.h).
 #pragma once
 
 #include <algorithm>

@@ -9,8 +9,8 @@
 
 #include "base/token.h"
 #include "dict/layout.h"
+#include "wait/wait_table.h"
 #include "world/liveness.h"
-#include "world/wait_table.h"
 
 namespace holdfast {
 
@@ -19,9 +19,9 @@ class Shard;
 class World;
 
 /// Whether processes live, as far as it is asked during one look: the kernel is asked once for each, mostly.
-class Living {
+class LivenessCache {
  public:
-  Living(World& world, Token self) noexcept : world_(world), self_(self) {}
+  LivenessCache(World& world, Token self) noexcept : world_(world), self_(self) {}
   Liveness judge(Token token) noexcept;
   /// Not known to be dead: what it holds is held.
   bool operator()(Token token) noexcept { return judge(token) != Liveness::dead; }
@@ -39,19 +39,19 @@ class Living {
 };
 
 /// held: no use in trying. open: whoever comes first may get it. granted: it is this waiter's, to be claimed.
-enum class Sight { held, open, granted };
+enum class WatchState { held, open, granted };
 
 struct Watch;
 
 /// Which waiter of this process looks.
-struct Onlooker {
+struct WaiterId {
   Token self;
   std::uint32_t number;
 };
 
 /// How to look at one kind of entry. One constant object for each.
 struct WatchKind {
-  Sight (*look)(const Watch& watch, Living& living, const Onlooker& waiter) noexcept;
+  WatchState (*look)(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept;
   /// Who has to release before the waiter can go on, if it is one; not known() if it is nobody, or there are several.
   Blocker (*blocker)(const Watch& watch) noexcept;
 };

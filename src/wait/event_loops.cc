@@ -1,11 +1,12 @@
+// Parkers whose loop sleeps elsewhere: descriptors, connections, alarms, and what the wake thread does for them.
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
 
-#include "lock/parking_lot.h"
 #include "platform/platform.h"
+#include "wait/parking_lot.h"
 #include "world/world.h"
 #include "world/world_file.h"
 
@@ -13,7 +14,7 @@ namespace holdfast {
 
 namespace {
 
-/// The helper thread looks for at most one part of so many of its time.
+/// The wake thread looks for at most one part of so many of its time.
 constexpr std::uint64_t kLookShare = 100;
 
 /// Of those names that go when a world begins, should this process be killed before it removes it.
@@ -31,53 +32,81 @@ std::string why_no_connection(int error) {
 
 }  // namespace
 
-Expected<int> ParkingLot::descriptor(Parker& parker) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (Status status = describe(parker); !status.ok()) return status;
-  if (Status status = attend(parker, platform::monotonic_ns() + kLookNs); !status.ok()) return status;
-  return parker.readiness_.descriptor();
+// --- the parker ---
+
+Expected<int> Parker::descriptor() {
+  const std::lock_guard<std::mutex> lock(lot_.mutex_);
+  if (Status status = describe(); !status.ok()) return status;
+  if (Status status = lot_.attend(*this, platform::monotonic_ns() + kLookNs); !status.ok()) return status;
+  return readiness_.descriptor();
 }
 
-Expected<std::string> ParkingLot::listen(Parker& parker) {
-  auto judged = parker.world_.directory().open();
+Expected<std::string> Parker::listen() {
+  auto judged = world_.directory().open();
   if (!judged) return Status{Code::system, judged.status().message};
-  std::string path = socket_path(parker.world_.directory());
-  const std::lock_guard<std::mutex> lock(mutex_);
-  remember_loop(parker);
-  if (const int error = parker.connection_.listen(path))
+  std::string path = socket_path(world_.directory());
+  const std::lock_guard<std::mutex> lock(lot_.mutex_);
+  lot_.remember_loop(*this);
+  if (const int error = connection_.listen(path))
     return Status{Code::system, "cannot listen at " + path + ": " + platform::error_text(error)};
   return path;
 }
 
-Status ParkingLot::accept(Parker& parker) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (const int error = parker.connection_.accept())
+Status Parker::accept() {
+  const std::lock_guard<std::mutex> lock(lot_.mutex_);
+  if (const int error = connection_.accept())
     return {Code::system, "cannot accept the connection for wake-ups: " + why_no_connection(error)};
-  Status status = attend(parker, platform::monotonic_ns() + kLookNs);
-  if (!status.ok()) parker.connection_.close();
-  if (!parker.ready_.empty()) parker.connection_.signal();
+  Status status = lot_.attend(*this, platform::monotonic_ns() + kLookNs);
+  if (!status.ok()) connection_.close();
+  if (!ready_.empty()) connection_.signal();
   return status;
 }
 
-void ParkingLot::disconnect(Parker& parker) noexcept {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  parker.connection_.close();
+void Parker::disconnect() noexcept {
+  const std::lock_guard<std::mutex> lock(lot_.mutex_);
+  connection_.close();
 }
 
-Status ParkingLot::set_alarm(Parker& parker, std::uint64_t deadline_ns) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  parker.alarm_ns_ = kNever;
+Status Parker::set_alarm(std::uint64_t deadline_ns) {
+  const std::lock_guard<std::mutex> lock(lot_.mutex_);
+  alarm_ns_ = kNever;
   if (deadline_ns == kNever) return {};
-  if (!parker.connection_.is_open()) {
-    if (Status status = describe(parker); !status.ok()) return status;
+  if (!connection_.is_open()) {
+    if (Status status = describe(); !status.ok()) return status;
   }
   if (deadline_ns <= platform::monotonic_ns()) {
-    parker.signal();
+    signal();
     return {};
   }
-  parker.alarm_ns_ = deadline_ns;
-  return attend(parker, deadline_ns);
+  alarm_ns_ = deadline_ns;
+  return lot_.attend(*this, deadline_ns);
 }
+
+bool Parker::attended() const noexcept {
+  const std::lock_guard<std::mutex> lock(lot_.mutex_);
+  return attended_;
+}
+
+Status Parker::describe() {
+  if (readiness_.is_open() && !readiness_.is_lost()) return {};
+  lot_.remember_loop(*this);
+  if (const int error = readiness_.open())
+    return {Code::system, "cannot make a descriptor for wake-ups: " + platform::error_text(error)};
+  if (!ready_.empty()) readiness_.signal();
+  return {};
+}
+
+void Parker::signal() noexcept {
+  readiness_.signal();
+  connection_.signal();
+}
+
+void Parker::signal_rest() noexcept {
+  connection_.drain();  // the loop has read what it was sent
+  ready_.empty() ? readiness_.drain() : signal();
+}
+
+// --- the lot ---
 
 void ParkingLot::attend_watching(Parker& parker) noexcept {
   // While the process exits nobody waits any more, and what the thread uses may go.
@@ -95,28 +124,14 @@ void ParkingLot::attend_watching(Parker& parker) noexcept {
   }
 }
 
-bool ParkingLot::attended(const Parker& parker) noexcept {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return parker.attended_;
-}
-
 void ParkingLot::remember_loop(Parker& parker) {
   if (std::find(in_loops_.begin(), in_loops_.end(), &parker) == in_loops_.end()) in_loops_.push_back(&parker);
-}
-
-Status ParkingLot::describe(Parker& parker) {
-  if (parker.readiness_.is_open() && !parker.readiness_.is_lost()) return {};
-  remember_loop(parker);
-  if (const int error = parker.readiness_.open())
-    return {Code::system, "cannot make a descriptor for wake-ups: " + platform::error_text(error)};
-  if (!parker.ready_.empty()) parker.readiness_.signal();
-  return {};
 }
 
 Status ParkingLot::attend(Parker& parker, std::uint64_t deadline_ns) {
   parker.attended_ = false;
   if (closed_) return {Code::system, "cannot start the thread that listens for wake-ups: the process exits"};
-  Status status = pump_.be_up(parker.world_, &take_turn, deadline_ns);
+  Status status = wake_thread_.be_up(parker.world_, &take_turn, deadline_ns);
   parker.attended_ = status.ok();
   return status;
 }
@@ -138,7 +153,7 @@ std::uint64_t ParkingLot::take_turn() noexcept {
 }
 
 std::uint64_t ParkingLot::serve_loops() {
-  if (in_loops_.empty()) return pump_.plan(platform::monotonic_ns(), false, 0);
+  if (in_loops_.empty()) return wake_thread_.plan(platform::monotonic_ns(), false, 0);
   World& world = in_loops_.front()->world_;
   hand_out_mail(world);
   const std::uint64_t now = platform::monotonic_ns();
@@ -157,7 +172,7 @@ std::uint64_t ParkingLot::serve_loops() {
     needed = needed || parker->waiting_ != 0 || parker->alarm_ns_ != kNever;
   }
   signal_ready(nullptr);
-  return pump_.plan(now, needed, due);
+  return wake_thread_.plan(now, needed, due);
 }
 
 void ParkingLot::look_sparingly(Parker& parker, std::uint64_t now_ns) {

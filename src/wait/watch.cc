@@ -1,10 +1,10 @@
-#include "lock/watch.h"
+#include "wait/watch.h"
 
 #include "world/world.h"
 
 namespace holdfast {
 
-Liveness Living::judge(Token token) noexcept {
+Liveness LivenessCache::judge(Token token) noexcept {
   if (token == self_) return Liveness::alive;
   Answer& answer = answers_[slot_of(token) % kAnswers];
   if (answer.token != token) answer = {token, world_.judge(token)};

@@ -1,4 +1,4 @@
-#include "lock/waiting.h"
+#include "lock/wait_step.h"
 
 #include <algorithm>
 
@@ -23,13 +23,13 @@ constexpr std::uint64_t kGlanceNs = 20'000;
 
 }  // namespace
 
-bool find_dead(World& world, Token self, Refusal& refusal, TokenSet& dead) noexcept {
+bool find_dead(World& world, Token self, BlockedBy& blocked_by, TokenSet& dead) noexcept {
   bool found = false;
-  refusal.unjudged = false;
-  for (const Token holder : refusal.holders) {
+  blocked_by.unjudged = false;
+  for (const Token holder : blocked_by.holders) {
     if (holder == self || dead.has(holder)) continue;
     const Liveness liveness = world.judge(holder);
-    if (liveness == Liveness::unknown) refusal.unjudged = true;
+    if (liveness == Liveness::unknown) blocked_by.unjudged = true;
     if (liveness != Liveness::dead) continue;
     dead.add(holder);
     found = true;
@@ -44,44 +44,44 @@ double seconds_until(std::uint64_t ms) noexcept {
 bool may_be_present(const Parker& parker, const Waiter& waiter) noexcept {
   if (is_prompt(waiter)) return false;
   const std::uint64_t now_ns = platform::monotonic_ns();
-  return now_ns - waiter.arrival > kPassNs && parker.promptness().may_look(now_ns);
+  return now_ns - waiter.arrival > kOvertakeNs && parker.promptness().may_look(now_ns);
 }
 
 // The holder may be a coroutine that waits for this very thread: none in this process is waited for.
-void look_for_turn(World& world, Parker& parker, const Waiter& waiter, const Refusal& refusal) noexcept {
-  const Watch& watch = refusal.watch;
-  if (watch.kind == nullptr || refusal.place == 0 || refusal.holders.has(waiter.owner)) return;
+void look_for_turn(World& world, Parker& parker, const Waiter& waiter, const BlockedBy& blocked_by) noexcept {
+  const Watch& watch = blocked_by.watch;
+  if (watch.kind == nullptr || blocked_by.place == 0 || blocked_by.holders.has(waiter.owner)) return;
   const std::uint64_t start_ns = platform::monotonic_ns();
   std::uint64_t now_ns = start_ns;
-  Living living(world, waiter.owner);
+  LivenessCache liveness(world, waiter.owner);
   do {
     platform::sleep_until(now_ns + kGlanceNs);
     now_ns = platform::monotonic_ns();
   } while (now_ns - start_ns < kPresentNs &&
-           watch.kind->look(watch, living, {waiter.owner, waiter.number}) == Sight::held);
+           watch.kind->look(watch, liveness, {waiter.owner, waiter.number}) == WatchState::held);
   parker.promptness().note_look(now_ns, now_ns - start_ns);
 }
 
-Code settle_wait(Parker& parker, const Waiter& waiter, Code code, const Refusal& refusal, double& pause) noexcept {
+Code settle_wait(Parker& parker, const Waiter& waiter, Code code, const BlockedBy& blocked_by, double& sleep) noexcept {
   if (code != Code::locked && code != Code::timeout) {
     parker.end(waiter.number);
     return code;
   }
-  if (code == Code::timeout && refusal.watch.kind == nullptr && waiter.place != 0) {
-    pause = kPauseMax;  // it still has its place, and what it watches
+  if (code == Code::timeout && blocked_by.watch.kind == nullptr && waiter.place != 0) {
+    sleep = kPauseMax;  // it still has its place, and what it watches
     return code;
   }
-  const std::size_t turns = 1 + parker.watch(waiter.number, refusal.watch, refusal.place) / kPollersPerPause;
-  pause = refusal.place != 0 && parker.attended() ? kPauseMax : kPausePolling * static_cast<double>(turns);
-  if (refusal.end_ms != kExpiryNever) pause = std::min(pause, seconds_until(refusal.end_ms));
+  const std::size_t turns = 1 + parker.watch(waiter.number, blocked_by.watch, blocked_by.place) / kPollersPerPause;
+  sleep = blocked_by.place != 0 && parker.attended() ? kPauseMax : kPausePolling * static_cast<double>(turns);
+  if (blocked_by.end_ms != kExpiryNever) sleep = std::min(sleep, seconds_until(blocked_by.end_ms));
   return code;
 }
 
 Code search_deadlock(Parker& parker, std::uint32_t number, const Claim& claim, std::string_view key,
                      Code code) noexcept {
-  if (code != Code::locked || claim.stake == Stake::nothing || claim.agent == kNoAgent) return code;
-  const std::uint32_t agent = claim.stake == Stake::everything ? whole_state(claim.agent) : claim.agent;
-  return parker.track(number, agent, key) ? Code::deadlock : code;
+  if (code != Code::locked || claim.holds == HoldsLocks::nothing || claim.task == kNoTask) return code;
+  const std::uint32_t task = claim.holds == HoldsLocks::everything ? whole_state(claim.task) : claim.task;
+  return parker.track(number, task, key) ? Code::deadlock : code;
 }
 
 void wake_chosen(World& world, const Chosen& chosen) noexcept {

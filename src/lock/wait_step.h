@@ -15,21 +15,19 @@
 #include "base/token_set.h"
 #include "dict/expiry.h"
 #include "dict/wait_queue.h"
-#include "lock/lease.h"
-#include "lock/parking.h"
-#include "lock/turns.h"
-#include "lock/watch.h"
+#include "lock/handoff.h"
 #include "platform/platform.h"
+#include "wait/parking_lot.h"
+#include "wait/watch.h"
 #include "world/world.h"
 
 namespace holdfast {
 
-/// Who wants something has a timeout of his own, and other coroutines that wait for him: he does not wait long for a
-/// shard whose mutex belongs to a process that is stopped, but looks again.
+/// Callers have their own timeouts: retry soon rather than block on a mutex whose owner is stopped.
 inline constexpr std::uint64_t kAttemptPatienceNs = 50'000'000;
 
 /// Why an attempt was refused.
-struct Refusal {
+struct BlockedBy {
   TokenSet holders;                     // in whose way it stands; none: an ordinary value
   std::uint64_t end_ms = kExpiryNever;  // when there may be a change without anybody's doing
   std::uint64_t place = 0;              // the waiter's, in the queue
@@ -39,61 +37,61 @@ struct Refusal {
 };
 
 /// Adds to `dead` those of the holders that are. Whether there were any that were not known. Asks the kernel.
-bool find_dead(World& world, Token self, Refusal& refusal, TokenSet& dead) noexcept;
+bool find_dead(World& world, Token self, BlockedBy& blocked_by, TokenSet& dead) noexcept;
 
-/// Runs `attempt(const Owners& dead, Refusal&) -> Code`, again while that gets past somebody who is dead.
+/// Runs `attempt(const TokenSet& dead) -> Code`, which fills `blocked_by`, again while that gets past dead owners.
 template <class Attempt>
-Code try_past_the_dead(World& world, Token self, Refusal& refusal, Attempt&& attempt) noexcept {
+Code try_past_the_dead(World& world, Token self, BlockedBy& blocked_by, Attempt&& attempt) noexcept {
   constexpr int kAttempts = 3;  // a third owner lives, or did so just now
   TokenSet dead;
   for (int i = 1;; ++i) {
-    refusal.holders.clear();
-    const Code code = attempt(static_cast<const TokenSet&>(dead), refusal);
-    if (code != Code::locked || i == kAttempts || !find_dead(world, self, refusal, dead)) return code;
+    blocked_by.holders.clear();
+    const Code code = attempt(static_cast<const TokenSet&>(dead));
+    if (code != Code::locked || i == kAttempts || !find_dead(world, self, blocked_by, dead)) return code;
   }
 }
 
 /// What an attempt that does not wait tells: nobody is said to hold what may be a dead process's.
-inline Code told(Code code, const Refusal& refusal) noexcept {
-  return code == Code::locked && refusal.unjudged ? Code::system : code;
+inline Code told(Code code, const BlockedBy& blocked_by) noexcept {
+  return code == Code::locked && blocked_by.unjudged ? Code::system : code;
 }
 
-/// What became of a step of a wait: ends the wait, or tells the parker what to watch and `pause` (s) how long.
-Code settle_wait(Parker& parker, const Waiter& waiter, Code code, const Refusal& refusal, double& pause) noexcept;
+/// What became of a step of a wait: ends the wait, or tells the parker what to watch and `sleep` (s) how long.
+Code settle_wait(Parker& parker, const Waiter& waiter, Code code, const BlockedBy& blocked_by, double& sleep) noexcept;
 
-/// Whether a waiter that comes too late for its turn, again and again, looks for it for a moment (lock/turns.h).
+/// Whether a waiter that comes too late for its turn, again and again, looks for it for a moment (lock/handoff.h).
 bool may_be_present(const Parker& parker, const Waiter& waiter) noexcept;
 /// Does so, until it would get what it waits for or the moment is over.
-void look_for_turn(World& world, Parker& parker, const Waiter& waiter, const Refusal& refusal) noexcept;
+void look_for_turn(World& world, Parker& parker, const Waiter& waiter, const BlockedBy& blocked_by) noexcept;
 
 /// One step of a wait by waiter `number`, who wants `want` permits and maybe strict order. Runs
-/// `attempt(const Waiter&, const Owners& dead, Refusal&) -> Code`, which queues the waiter where it says `locked`.
+/// `attempt(const Waiter&, const TokenSet& dead, BlockedBy&) -> Code`, which queues the waiter where it says `locked`.
 /// invalid: there is no such waiter.
 template <class Attempt>
 Code wait_once(World& world, Parker& parker, std::uint32_t number, std::uint32_t want, const Claim& claim,
-               double& pause, Attempt&& attempt) noexcept {
+               double& sleep, Attempt&& attempt) noexcept {
   const Token self = world.token();
   if (self == kNobody) return Code::system;
   Waiter waiter = parker.begin(number, self);
   if (waiter.arrival == 0) return Code::invalid;
   waiter.want = want;
   waiter.fair = claim.fair;
-  waiter.gives_up_ms = claim.timeout > 0 ? end_of_lease(claim.timeout) : 0;
+  waiter.deadline_ms = claim.timeout > 0 ? end_of_lease(claim.timeout) : 0;
   waiter.present = may_be_present(parker, waiter);
-  Refusal refusal;
-  const auto step = [&](const TokenSet& dead, Refusal& why) noexcept {
-    const Code result = attempt(static_cast<const Waiter&>(waiter), dead, why);
-    if (why.place != 0) waiter.place = why.place;  // where the next attempt takes it out
+  BlockedBy blocked_by;
+  const auto step = [&](const TokenSet& dead) noexcept {
+    const Code result = attempt(static_cast<const Waiter&>(waiter), dead, blocked_by);
+    if (blocked_by.place != 0) waiter.place = blocked_by.place;  // where the next attempt takes it out
     return result;
   };
-  Code code = try_past_the_dead(world, self, refusal, step);
-  if (refusal.delay_ns != 0) parker.promptness().note_delay(refusal.delay_ns, platform::monotonic_ns());
+  Code code = try_past_the_dead(world, self, blocked_by, step);
+  if (blocked_by.delay_ns != 0) parker.promptness().note_delay(blocked_by.delay_ns, platform::monotonic_ns());
   if (waiter.present && code == Code::locked) {
-    look_for_turn(world, parker, waiter, refusal);
+    look_for_turn(world, parker, waiter, blocked_by);
     waiter.present = false;
-    code = try_past_the_dead(world, self, refusal, step);
+    code = try_past_the_dead(world, self, blocked_by, step);
   }
-  return settle_wait(parker, waiter, code, refusal, pause);
+  return settle_wait(parker, waiter, code, blocked_by, sleep);
 }
 
 /// After each step of a wait: `deadlock` if it would never end.

@@ -4,7 +4,7 @@
 // other share one. It has all signals blocked, runs nothing of the host's and is not in a forked child, which starts
 // its own. Its code stays mapped when the host unloads the library (-z nodelete).
 //
-// Thread safety: REQUIRES the lot's mutex (lock/parking_lot.h), for every call.
+// Thread safety: REQUIRES the lot's mutex (wait/parking_lot.h), for every call.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace holdfast {
 
 class World;
 
-class Pump {
+class WakeThread {
  public:
   static constexpr std::uint64_t kLingerNs = 800'000'000;
 
@@ -33,7 +33,7 @@ class Pump {
   std::uint64_t plan(std::uint64_t now_ns, bool needed, std::uint64_t due_ns) noexcept;
 
   /// In a forked child, and at exit: there is no thread.
-  void forget() noexcept { *this = Pump(); }
+  void forget() noexcept { *this = WakeThread(); }
 
  private:
   Token owner_ = kNobody;         // the process that it runs in; nobody: there is none

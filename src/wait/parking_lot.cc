@@ -1,0 +1,315 @@
+#include "wait/parking_lot.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "platform/platform.h"
+#include "sync/mailbox.h"
+#include "wait/deadlock.h"
+#include "world/world.h"
+
+namespace holdfast {
+
+namespace {
+
+constexpr std::size_t kWaitersMax = std::size_t{1} << 20;
+// A listener that is later than this is held up. The others wake so rarely that many cost little.
+constexpr std::uint64_t kReliedOnNs = 24 * kLookNs;
+
+}  // namespace
+
+// --- the parker: one loop's place ---
+
+Parker::Parker(World& world) noexcept : lot_(ParkingLot::get()), world_(world) {}
+
+Parker::~Parker() {
+  const std::lock_guard<std::mutex> lock(lot_.mutex_);
+  for (std::uint32_t i = 0; i < lot_.slots_.size(); ++i)
+    if (lot_.slots_[i].parker == this) lot_.close(i + 1);
+  std::erase(lot_.in_loops_, this);
+  lot_.sleepers_.get_up(berth_);
+  lot_.sleepers_.appoint();
+  readiness_.close();
+  connection_.close();
+}
+
+std::uint32_t Parker::open_waiter() {
+  const std::lock_guard<std::mutex> lock(lot_.mutex_);
+  if (lot_.free_.empty()) {
+    if (lot_.slots_.size() == kWaitersMax) return 0;
+    lot_.slots_.emplace_back();
+    lot_.free_.reserve(lot_.slots_.size());  // so that giving a number back needs no memory
+    lot_.free_.push_back(static_cast<std::uint32_t>(lot_.slots_.size()));
+  }
+  const std::uint32_t number = lot_.free_.back();
+  lot_.free_.pop_back();
+  lot_.slots_[number - 1] = {};
+  lot_.slots_[number - 1].parker = this;
+  return number;
+}
+
+void Parker::close_waiter(std::uint32_t number) noexcept {
+  lot_.with(*this, number, [&](const ParkingLot::Slot&) { lot_.close(number); });
+}
+
+Waiter Parker::begin(std::uint32_t number, Token self) noexcept {
+  Waiter waiter{.owner = self, .number = number, .delay_ns = promptness_.delay_ns()};
+  lot_.with(*this, number, [&](ParkingLot::Slot& slot) {
+    if (slot.arrival == 0) {
+      slot.arrival = platform::monotonic_ns();
+      if (waiting_++ == 0) look_ns_ = kNever;
+    }
+    slot.ready = false;
+    waiter.arrival = slot.arrival;
+    waiter.place = slot.place;
+  });
+  return waiter;
+}
+
+std::size_t Parker::watch(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept {
+  std::size_t pollers = 0;
+  lot_.with(*this, number, [&](ParkingLot::Slot& slot) {
+    slot.watch = watch;
+    slot.place = place;
+    ParkingLot::set_polling(slot, place == 0);
+    look_ns_ = std::min(look_ns_, ParkingLot::look_after(platform::monotonic_ns(), ParkingLot::rank_of(slot)));
+    lot_.attend_watching(*this);
+    pollers = polling_;
+  });
+  return pollers;
+}
+
+bool Parker::track(std::uint32_t number, std::uint32_t task, std::string_view key) noexcept {
+  bool deadlock = false;
+  lot_.with(*this, number, [&](ParkingLot::Slot& slot) {
+    if (slot.arrival == 0 || slot.watch.kind == nullptr) return;
+    const Token self = world_.token();
+    WaitTable table(world_.wait_table());
+    try {
+      if (slot.tracked == nullptr) slot.tracked = std::make_unique<TrackedWait>();
+      slot.tracked->begin(self, task, key);
+      slot.quiet_at = TrackedWait::kNothing;
+      look_ns_ = std::min(look_ns_, platform::coarse_monotonic_ns() + kLookNs);
+      lot_.attend_watching(*this);
+      LivenessCache liveness(world_, self);
+      deadlock = slot.tracked->settle(
+          table, [&liveness](Token token) { return liveness.judge(token); },
+          [&] { return slot.watch.kind->blocker(slot.watch); });
+    } catch (...) {
+      // No memory to search with: the wait ends by its timeout.
+    }
+  });
+  return deadlock;
+}
+
+std::vector<std::string> Parker::deadlock_keys(std::uint32_t number) {
+  std::vector<std::string> keys;
+  lot_.with(*this, number, [&](const ParkingLot::Slot& slot) {
+    if (slot.tracked != nullptr) keys = slot.tracked->keys();
+  });
+  return keys;
+}
+
+void Parker::end(std::uint32_t number) noexcept {
+  lot_.with(*this, number, [](ParkingLot::Slot& slot) { ParkingLot::stop_waiting(slot); });
+}
+
+void Parker::forget() noexcept {
+  ready_.clear();
+  waiting_ = 0;
+  polling_ = 0;
+  readiness_.close();
+  connection_.close();
+  alarm_ns_ = kNever;
+  attended_ = true;
+}
+
+std::size_t Parker::sleep(std::uint64_t deadline_ns, std::span<std::uint32_t> woken) {
+  std::uint64_t now = platform::monotonic_ns();
+  bool slept = false;
+  for (bool interrupted = false;;) {  // by a signal: report what there is, be it nothing
+    // Read before the mail: mail after that ends the sleep.
+    const std::uint32_t seen = mailbox_value(world_);
+    const bool may_sleep = now < deadline_ns && !interrupted;
+    const ParkingLot::Rest rest = lot_.collect(*this, woken, now, may_sleep);
+    if (slept && rest.count != 0) promptness_.note_awake(now);
+    if (!rest.sleeps) return rest.count;
+    const std::uint64_t until_ns = std::min(deadline_ns, rest.next_look_ns);
+    interrupted =
+        !(rest.listens ? sleep_on_mailbox(world_, seen, until_ns) : sleep_on_word(berth_.word, rest.seen, until_ns));
+    slept = true;
+    now = platform::monotonic_ns();
+  }
+}
+
+// --- the lot: all waiters of the process ---
+
+ParkingLot& ParkingLot::get() {
+  alignas(ParkingLot) static std::byte storage[sizeof(ParkingLot)];
+  static auto* const lot = new (storage) ParkingLot;
+  return *lot;
+}
+
+// When the library is loaded: a child that is forked while another thread makes it would wait for that thread for ever.
+[[maybe_unused]] const bool kLotMade = (platform::install_fork_gate(), ParkingLot::get(), true);
+
+ParkingLot::ParkingLot() { pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child); }
+
+/// The parent's waiters are not ours: our parkers start empty.
+void ParkingLot::after_fork_in_child() {
+  ParkingLot& lot = get();
+  for (Slot& slot : lot.slots_)
+    if (slot.parker != nullptr) slot.parker->forget();
+  for (Parker* const parker : lot.in_loops_) parker->forget();
+  lot.slots_.clear();
+  lot.free_.clear();
+  lot.in_loops_.clear();
+  lot.sleepers_.forget();
+  lot.wake_thread_.forget();
+  lot.mutex_.unlock();
+}
+
+void ParkingLot::close(std::uint32_t number) noexcept {
+  Slot& slot = slots_[number - 1];
+  stop_waiting(slot);
+  slot.parker = nullptr;
+  free_.push_back(number);
+}
+
+void ParkingLot::set_polling(Slot& slot, bool polling) noexcept {
+  if (slot.polling && !polling) --slot.parker->polling_;
+  if (!slot.polling && polling) ++slot.parker->polling_;
+  slot.polling = polling;
+}
+
+void ParkingLot::stop_waiting(Slot& slot) noexcept {
+  set_polling(slot, false);
+  if (slot.arrival != 0) --slot.parker->waiting_;
+  slot.arrival = 0;
+  slot.place = 0;
+  slot.watch = {};
+  if (slot.tracked != nullptr) slot.tracked->end();
+}
+
+// How many stand before it in its queue, at most kRankMax; also where it does not stand in the queue. Without any lock:
+// a hint. 0 where others may look for what it waits for.
+std::uint32_t ParkingLot::rank_of(const Slot& slot) noexcept {
+  const Watch& watch = slot.watch;
+  if (slot.tracked != nullptr && slot.tracked->going_on()) return 0;
+  if (slot.place == 0) return kRankMax;
+  if (watch.queue == nullptr) return 0;
+  std::uint32_t block = watch.queue->head.load(kRelaxed);
+  for (std::uint32_t rank = 0; rank < kRankMax && watch.shard->holds_header(block); ++rank) {
+    if (block == static_cast<std::uint32_t>(slot.place)) return rank;
+    block = watch.shard->entry(block).next.load(kRelaxed);
+  }
+  return kRankMax;
+}
+
+ParkingLot::Rest ParkingLot::collect(Parker& parker, std::span<std::uint32_t> woken, std::uint64_t now_ns,
+                                     bool may_sleep) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const bool listened = sleepers_.is_listener(parker.berth_);
+  sleepers_.get_up(parker.berth_);
+  hand_out_mail(parker.world_);
+  look_in_time(parker, listened, now_ns);
+  signal_ready(&parker);
+  const std::size_t count = std::min(woken.size(), parker.ready_.size());
+  std::copy_n(parker.ready_.begin(), count, woken.begin());
+  parker.ready_.erase(parker.ready_.begin(), parker.ready_.begin() + static_cast<std::ptrdiff_t>(count));
+  parker.signal_rest();
+  if (count != 0 || !may_sleep) {
+    sleepers_.appoint();
+    return {.count = count};
+  }
+  // A listener without waiters of its own looks for nobody: a parker with some relieves it.
+  const bool relieves = parker.waiting_ != 0 && look_ns_ == kNever;
+  Rest rest{.sleeps = true, .listens = sleepers_.lie_down(parker.berth_, relieves)};
+  if (rest.listens && sleepers_.alone()) look_ns_ = parker.waiting_ != 0 ? parker.look_ns_ : kNever;
+  if (rest.listens && parker.waiting_ != 0) look_ns_ = std::min(look_ns_, parker.look_ns_);
+  rest.seen = parker.berth_.word.load(kRelaxed);
+  rest.next_look_ns = next_look(parker);
+  return rest;
+}
+
+void ParkingLot::look_in_time(Parker& parker, bool listened, std::uint64_t now_ns) {
+  if (listened && look_ns_ != kNever && now_ns >= look_ns_) {
+    look_ns_ = look_after(now_ns, look_for(parker.world_, nullptr));
+    parker.look_ns_ = look_ns_;
+  } else if (!listened && parker.waiting_ != 0 && now_ns >= parker.look_ns_) {
+    parker.look_ns_ = look_after(now_ns, look_for(parker.world_, &parker));
+  }
+}
+
+// A thread that does not listen relies on the one that does, but not for ever.
+std::uint64_t ParkingLot::next_look(const Parker& parker) const noexcept {
+  if (sleepers_.is_listener(parker.berth_)) return look_ns_;
+  if (parker.waiting_ == 0 || parker.look_ns_ == kNever) return kNever;
+  return look_ns_ <= parker.look_ns_ ? parker.look_ns_ + kReliedOnNs : parker.look_ns_;
+}
+
+void ParkingLot::hand_out_mail(World& world) {
+  std::array<std::uint32_t, 64> numbers{};
+  const Mail mail = collect_mail(world, numbers);
+  for (std::size_t i = 0; i < mail.count; ++i)
+    if (numbers[i] - 1 < slots_.size()) make_ready(numbers[i]);
+  if (mail.all) look_for(world, nullptr);
+}
+
+void ParkingLot::make_ready(std::uint32_t number) {
+  Slot& slot = slots_[number - 1];
+  if (slot.parker == nullptr || slot.ready || slot.arrival == 0) return;
+  slot.parker->ready_.push_back(number);  // may throw: then it is as if nobody had looked
+  slot.ready = true;
+  sleepers_.call(slot.parker->berth_);
+}
+
+bool ParkingLot::look_for_deadlock(World& world, LivenessCache& liveness, std::uint64_t changes, Slot& slot) {
+  if (slot.tracked == nullptr || slot.quiet_at == changes) return false;
+  WaitTable table(world.wait_table());
+  const bool told = slot.tracked->look(
+      table, [&liveness](Token token) { return liveness.judge(token); },
+      [&] { return slot.watch.kind->blocker(slot.watch); });
+  slot.quiet_at = slot.tracked->going_on() ? slot.tracked->quiet_at() : changes;
+  return told;
+}
+
+std::uint32_t ParkingLot::look_for(World& world, const Parker* parker) {
+  std::uint32_t lowest = kRankMax;
+  if (closed_) return lowest;  // what they watch may be gone
+  unattended_.clear();
+  const Token self = world.token();
+  LivenessCache liveness(world, self);
+  const std::uint64_t changes = WaitTable(world.wait_table()).changes();
+  for (std::uint32_t i = 0; i < slots_.size(); ++i) {
+    const Slot& slot = slots_[i];
+    const Watch& watch = slot.watch;
+    if (slot.arrival == 0 || watch.kind == nullptr || (parker != nullptr && slot.parker != parker)) continue;
+    switch (watch.kind->look(watch, liveness, {self, i + 1})) {
+      case WatchState::held:
+        if (lowest != 0) lowest = std::min(lowest, rank_of(slot));
+        if (look_for_deadlock(world, liveness, changes, slots_[i])) make_ready(i + 1);
+        break;
+      case WatchState::granted:
+        make_ready(i + 1);
+        break;
+      case WatchState::open:
+        // Not a waiter that was marked already: it may never come.
+        if (!slot.ready) unattended_.emplace_back(watch.entry, slot.arrival, i + 1);
+        break;
+    }
+  }
+  std::sort(unattended_.begin(), unattended_.end());
+  const Entry* last = nullptr;
+  for (const auto& [entry, arrival, number] : unattended_)
+    if (std::exchange(last, entry) != entry) make_ready(number);
+  return lowest;
+}
+
+}  // namespace holdfast
