@@ -49,13 +49,13 @@ bool deposit(ProcessSlot& slot, std::uint32_t waiter) noexcept {
 }
 
 void ring(ProcessSlot& slot) noexcept {
-  std::uint32_t word = slot.bell.load(std::memory_order_relaxed);
+  std::uint32_t word = slot.signal.load(std::memory_order_relaxed);
   // Release: pairs with the acquire in mailbox_value(): who saw this ring finds its mail.
-  while (!slot.bell.compare_exchange_weak(word, rings(word) + kOneRing, std::memory_order_release,
+  while (!slot.signal.compare_exchange_weak(word, rings(word) + kOneRing, std::memory_order_release,
                                           std::memory_order_relaxed)) {
   }
   // All of them: any thread of that process may be the one whose waiter this is.
-  if ((word & kAsleep) != 0) platform::futex_wake(slot.bell, std::numeric_limits<int>::max());
+  if ((word & kAsleep) != 0) platform::futex_wake(slot.signal, std::numeric_limits<int>::max());
 }
 
 }  // namespace
@@ -107,18 +107,18 @@ Mail collect_mail(World& world, std::span<std::uint32_t> waiters) noexcept {
 std::uint32_t mailbox_value(World& world) noexcept {
   const ProcessSlot* const slot = own_slot(world);
   // Acquire: pairs with the release in post().
-  return slot == nullptr ? 0 : slot->bell.load(std::memory_order_acquire);
+  return slot == nullptr ? 0 : slot->signal.load(std::memory_order_acquire);
 }
 
 bool sleep_on_mailbox(World& world, std::uint32_t seen, std::uint64_t deadline_ns) noexcept {
   ProcessSlot* const slot = own_slot(world);
   if (slot == nullptr) return sleep_deaf(deadline_ns);
-  std::uint32_t word = slot->bell.load(std::memory_order_relaxed);
+  std::uint32_t word = slot->signal.load(std::memory_order_relaxed);
   do {
     if (rings(word) != rings(seen)) return true;
-  } while ((word & kAsleep) == 0 && !slot->bell.compare_exchange_weak(word, word | kAsleep, std::memory_order_relaxed));
+  } while ((word & kAsleep) == 0 && !slot->signal.compare_exchange_weak(word, word | kAsleep, std::memory_order_relaxed));
   // A ring from here on changes the word, so the kernel does not let this thread sleep.
-  return sleep_on_word(slot->bell, word | kAsleep, deadline_ns);
+  return sleep_on_word(slot->signal, word | kAsleep, deadline_ns);
 }
 
 bool sleep_on_word(const std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t deadline_ns) noexcept {

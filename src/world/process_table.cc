@@ -241,7 +241,7 @@ void ProcessTable::describe_self(ProcessSlot& slot) const noexcept {
   slot.pid.store(static_cast<std::uint32_t>(::getpid()), std::memory_order_relaxed);
   slot.worker.store(worker_number(), std::memory_order_relaxed);
   slot.sections.store(0, std::memory_order_relaxed);
-  slot.bell.store(0, std::memory_order_relaxed);
+  slot.signal.store(0, std::memory_order_relaxed);
   slot.mail_state.store(0, std::memory_order_relaxed);
   for (auto& entry : slot.mail) entry.store(0, std::memory_order_relaxed);
 }

@@ -72,7 +72,7 @@ struct alignas(64) ProcessSlot {
   std::atomic<std::uint32_t> worker;                      // $HOLDFAST_WORKER, else kNoWorker
 
   // sync/mailbox.h. Posting processes write here, too.
-  alignas(64) std::atomic<std::uint32_t> bell;
+  alignas(64) std::atomic<std::uint32_t> signal;
   std::atomic<std::uint32_t> mail_state;
   alignas(64) std::array<std::atomic<std::uint32_t>, kMailboxEntries> mail;
   // sync/shmtx.h. Critical sections of this process: how many its threads are in now (lower half), and how many they

@@ -30,7 +30,7 @@ std::uint64_t rings() {
   std::uint64_t sum = 0;
   for (const Token token : world.living()) {
     const ProcessSlot* const slot = world.slot(token);
-    if (slot != nullptr) sum += slot->bell.load() >> 1;
+    if (slot != nullptr) sum += slot->signal.load() >> 1;
   }
   return sum;
 }
@@ -42,7 +42,7 @@ bool is_asleep(pid_t pid) {
   for (const Token token : world.living()) {
     const ProcessSlot* const slot = world.slot(token);
     if (slot != nullptr && slot->pid.load() == static_cast<std::uint32_t>(pid))
-      return (slot->bell.load() & kAsleep) != 0;
+      return (slot->signal.load() & kAsleep) != 0;
   }
   return false;
 }

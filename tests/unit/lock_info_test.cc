@@ -82,7 +82,7 @@ TEST_F(HolderTest, a_holder_is_told_with_its_process_and_times) {
   EXPECT_EQ(holder.worker, 0xFFFFFFFF);
   EXPECT_EQ(holder.alive, 1U);
   EXPECT_EQ(holder.waiters, 0U);
-  EXPECT_EQ(std::string(holder.program), "holder_test");
+  EXPECT_EQ(std::string(holder.program), "lock_info_test");
   EXPECT_EQ(std::string(holder.why), "");
 }
 

@@ -1,4 +1,4 @@
-// The bell and the mailbox (src/sync/mailbox.cc), and the sleep of a parker around them (src/wait/parking_lot.cc).
+// The mailbox and its signal word (src/sync/mailbox.cc), and the sleep of a parker around them (src/wait/parking_lot.cc).
 #include "weak/protocol.h"
 
 namespace holdfast::weak {
@@ -27,12 +27,12 @@ struct Slot {
   Location thing = program.location("what is waited for");
   Location entry = program.location("entry");
   Location state = program.location("mail_state");
-  Location bell = program.location("bell");
+  Location signal = program.location("signal");
 
   /// Whether the sleeper may have to be woken.
   bool ring(const Ringing& how, Thread& t) const {
-    Value word = t.load(bell, kRelaxed);
-    while (!t.compare_exchange(bell, word, (word & ~kAsleep) + kOneRing, how.ring)) {
+    Value word = t.load(signal, kRelaxed);
+    while (!t.compare_exchange(signal, word, (word & ~kAsleep) + kOneRing, how.ring)) {
     }
     return (word & kAsleep) != 0;
   }
@@ -60,11 +60,11 @@ struct Slot {
 
   /// sleep_on_mailbox. Gives whether the kernel lets it sleep.
   bool sleep(const Ringing& how, Thread& t, Value seen) const {
-    Value word = t.load(bell, kRelaxed);
+    Value word = t.load(signal, kRelaxed);
     do {
       if ((word & ~kAsleep) != (seen & ~kAsleep)) return false;
-    } while (how.marks_sleep && (word & kAsleep) == 0 && !t.compare_exchange(bell, word, word | kAsleep, kRelaxed));
-    return t.load(bell, kRelaxed) == (how.marks_sleep ? word | kAsleep : word);
+    } while (how.marks_sleep && (word & kAsleep) == 0 && !t.compare_exchange(signal, word, word | kAsleep, kRelaxed));
+    return t.load(signal, kRelaxed) == (how.marks_sleep ? word | kAsleep : word);
   }
 };
 
@@ -78,9 +78,9 @@ Program ringing_a_sleeper(const Ringing& how) {
     t.observe("woken", woken ? 1 : 0);
   });
   slot.program.thread([=](Thread& t) {
-    Value seen = how.value_before_mail ? t.load(slot.bell, how.mailbox_value) : 0;
+    Value seen = how.value_before_mail ? t.load(slot.signal, how.mailbox_value) : 0;
     t.require(!slot.collect(how, t));
-    if (!how.value_before_mail) seen = t.load(slot.bell, how.mailbox_value);
+    if (!how.value_before_mail) seen = t.load(slot.signal, how.mailbox_value);
     t.observe("sleeps", slot.sleep(how, t, seen) ? 1 : 0);
   });
   slot.program.finally("nobody sleeps over a letter without being woken", [](const Outcome& outcome) {
@@ -145,7 +145,7 @@ std::vector<Program> programs(const Ringing& how) {
   return {ringing_a_sleeper(how), finding_an_older_letter(how), collecting(how), arriving_while_collected(how)};
 }
 
-TEST(weak_bell, no_wake_up_is_lost_and_each_ordering_is_needed) {
+TEST(weak_mailbox, no_wake_up_is_lost_and_each_ordering_is_needed) {
   expect_proof<Ringing>(
       programs, {
                     {"no fence before the deposit", [](Ringing& r) { r.deposit_fence = kRelaxed; }},
@@ -155,24 +155,24 @@ TEST(weak_bell, no_wake_up_is_lost_and_each_ordering_is_needed) {
                     {"mail state set relaxed", [](Ringing& r) { r.arrived = kRelaxed; }},
                     {"mail state taken relaxed", [](Ringing& r) { r.collect = kRelaxed; }},
                     {"rung relaxed", [](Ringing& r) { r.ring = kRelaxed; }},
-                    {"bell read relaxed", [](Ringing& r) { r.mailbox_value = kRelaxed; }},
-                    {"bell read after the mail", [](Ringing& r) { r.value_before_mail = false; }},
+                    {"signal read relaxed", [](Ringing& r) { r.mailbox_value = kRelaxed; }},
+                    {"signal read after the mail", [](Ringing& r) { r.value_before_mail = false; }},
                     {"a sleep without a mark", [](Ringing& r) { r.marks_sleep = false; }},
                     {"rung before the mail", [](Ringing& r) { r.ring_after_mail = false; }},
                     {"mail state cleared after the entries", [](Ringing& r) { r.state_before_entries = false; }},
                 });
 }
 
-TEST(weak_bell, the_sources_say_what_is_modelled) {
+TEST(weak_mailbox, the_sources_say_what_is_modelled) {
   expect_quotes({
       {"src/sync/mailbox.cc",
-       "slot.bell.compare_exchange_weak(word, rings(word) + kOneRing, std::memory_order_release,"},
+       "slot.signal.compare_exchange_weak(word, rings(word) + kOneRing, std::memory_order_release,"},
       {"src/sync/mailbox.cc", "std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in post()"},
       {"src/sync/mailbox.cc",
        "slot->mail_state.fetch_or(deposit(*slot, waiter) ? kMailArrived : kMailOverflowed, "
        "std::memory_order_release);"},
       {"src/sync/mailbox.cc", "slot->mail_state.exchange(0, std::memory_order_acquire);"},
-      {"src/sync/mailbox.cc", "return slot == nullptr ? 0 : slot->bell.load(std::memory_order_acquire);"},
+      {"src/sync/mailbox.cc", "return slot == nullptr ? 0 : slot->signal.load(std::memory_order_acquire);"},
   });
 }
 
