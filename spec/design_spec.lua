@@ -1,0 +1,130 @@
+-- What the documents for maintainers say about the tree is so: names exist, pictures are what their sources give, and the
+-- links of all documents lead somewhere. And design.md stays readable: short paragraphs, few terms.
+
+local files = require "spec.support.files"
+local shell = require "spec.support.shell"
+
+local read = files.read
+
+local WORDS_MAX, TERMS_MAX = 90, 25
+local NAMING = { "docs/design.md", "docs/format.md" }
+local LINKING = shell.output("ls README.md docs/*.md")
+local ENDINGS = { cc = true, h = true, lua = true, md = true, pml = true, svg = true, txt = true }
+
+
+-- Without the code blocks.
+local function prose(path)
+    return (("\n" .. read(path)):gsub("\n```.-\n```", ""))
+end
+
+
+-- Paragraphs and items of lists; no headings, no tables.
+local function paragraphs(text)
+    local found, current = {}, {}
+    for line in (text .. "\n\n"):gmatch("(.-)\n") do
+        local is_item = line:find("^%s*[-*] ") or line:find("^%s*%d+%. ")
+        if line == "" or line:find("^[#|]") or is_item then
+            found[#found + 1] = #current > 0 and table.concat(current, " ") or nil
+            current = {}
+        end
+        if line ~= "" and not line:find("^[#|]") then
+            current[#current + 1] = line
+        end
+    end
+    return found
+end
+
+
+-- The names that stand in backticks: words of programs and paths, nothing with blanks or operators.
+local function names(path)
+    local found = {}
+    for name in prose(path):gmatch("`([%a_][%w_.:/%-]*%(?%)?)`") do
+        found[name] = true
+    end
+    return found
+end
+
+
+local function is_path(name)
+    return name:find("/", 1, true) or ENDINGS[name:match("%.(%l+)$")]
+end
+
+
+-- Where a path of a document may begin: at the top, in a folder of sources, or beside the document.
+local function exists(path)
+    for _, folder in ipairs({ "", "src/", "lua/resty/holdfast/", "include/", "docs/", "tests/" }) do
+        if shell.succeeds(("test -e '%s%s'"):format(folder, path)) then
+            return true
+        end
+    end
+    return false
+end
+
+
+local function anchors(path)
+    local found = {}
+    for heading in prose(path):gmatch("\n#+ ([^\n]+)") do
+        found[heading:lower():gsub("[^%w%s_-]", ""):gsub(" ", "-")] = true
+    end
+    return found
+end
+
+
+describe("docs/design.md", function ()
+    it("has paragraphs of at most " .. WORDS_MAX .. " words", function ()
+        for _, paragraph in ipairs(paragraphs(prose("docs/design.md"))) do
+            local _, words = paragraph:gsub("%S+", "")
+            assert.is_true(words <= WORDS_MAX, words .. " words: " .. paragraph:sub(1, 80))
+        end
+    end)
+
+    it("explains at most " .. TERMS_MAX .. " terms", function ()
+        local glossary = assert(read("docs/design.md"):match("\n## Glossary\n(.-)\n## "))
+        local _, terms = glossary:gsub("\n| %*%*", "")
+        assert.is_true(terms > 0 and terms <= TERMS_MAX, terms .. " terms")
+    end)
+
+    it("shows the pictures that their sources give", function ()
+        for source in shell.output("ls docs/img/*.txt"):gmatch("%S+") do
+            local picture = source:gsub("%.txt$", ".svg")
+            assert.is_true(read(picture) == shell.output("scripts/draw-diagram " .. source) .. "\n",
+                           "scripts/draw-diagram " .. source .. " > " .. picture)
+            assert.is_truthy(read("docs/design.md"):find("(" .. picture:gsub("^docs/", "") .. ")", 1, true), picture)
+        end
+    end)
+end)
+
+
+for _, path in ipairs(NAMING) do
+    it(path .. " names what is there", function ()
+        local words = {}
+        for word in shell.output("cat $(find src include lua scripts tests examples -type f -size -200k "
+                                 .. "-not -path '*/corpus/*') Makefile"):gmatch("[%a_][%w_]*") do
+            words[word] = true
+        end
+        local missing = {}
+        for name in pairs(names(path)) do
+            local is_there = not is_path(name) or exists(name)
+            for word in (is_path(name) and "" or name):gmatch("[%a_][%w_]*") do
+                is_there = is_there and words[word]
+            end
+            missing[#missing + 1] = not is_there and name or nil
+        end
+        table.sort(missing)
+        assert.equal("", table.concat(missing, " "))
+    end)
+end
+
+
+for path in LINKING:gmatch("%S+") do
+    it("links of " .. path .. " lead to a file and a heading of it", function ()
+        for target in prose(path):gmatch("%]%(([^)%s]+)%)") do
+            local file, anchor = target:match("^([^#]*)#?(.*)$")
+            file = file == "" and path or (path:match("^.*/") or "") .. file
+            if not target:find("^%a+:") then
+                assert.is_true(shell.succeeds("test -e '" .. file .. "'"), target)
+                assert.is_true(anchor == "" or anchors(file)[anchor] or false, target)
+            end
+        end
+    end)
+end
