@@ -42,13 +42,9 @@ function _M.new(class, dict_name, opts)
     return setmetatable({
         dict = dict,
         held = {},  -- key to the grants of this object, those from `first` to `last`
-        permits = permits,
-        timeout = times.timeout or 5,
-        exptime = times.exptime,
-        step = times.step or 0.001,
-        ratio = times.ratio,
+        permits = permits, settings = settings,
+        exptime = times.exptime, timeout = times.timeout or 5, step = times.step or 0.001, ratio = times.ratio,
         max_step = times.max_step,
-        settings = settings,
     }, mt)
 end
 

@@ -141,15 +141,10 @@ function _M.job_runner()
 end
 
 
-local function wake(listener)
-    listener.woken = true
-end
-
-
 -- Makes a wait of a doze that need not notice the wake-up.
 local function derived_wait(doze)
     return function (waiter, seconds)
-        local listener = { wake = wake, woken = false }
+        local listener = parker.new_listener()
         parker.listen(waiter, listener)
         doze(seconds)
         parker.sleep(0)

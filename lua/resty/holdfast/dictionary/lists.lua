@@ -15,13 +15,10 @@ local NUMBER, STRING = core.NUMBER, core.STRING
 
 local methods = {}
 
-local PUSH_METHODS = { [LEFT] = "lpush", [RIGHT] = "rpush" }
-local POP_METHODS = { [LEFT] = "lpop", [RIGHT] = "rpop" }
 
-
-local function push(zone, side, key, value)
+local function push(zone, side, method, key, value)
     local handle
-    handle, key = locate(zone, key, PUSH_METHODS[side])
+    handle, key = locate(zone, key, method)
     if not handle then
         return nil, key
     end
@@ -38,18 +35,18 @@ end
 
 
 function methods.lpush(zone, key, value)
-    return push(zone, LEFT, key, value)
+    return push(zone, LEFT, "lpush", key, value)
 end
 
 
 function methods.rpush(zone, key, value)
-    return push(zone, RIGHT, key, value)
+    return push(zone, RIGHT, "rpush", key, value)
 end
 
 
-local function pop(zone, side, key)
+local function pop(zone, side, method, key)
     local handle
-    handle, key = locate(zone, key, POP_METHODS[side])
+    handle, key = locate(zone, key, method)
     if not handle then
         return nil, key
     end
@@ -74,12 +71,12 @@ end
 
 
 function methods.lpop(zone, key)
-    return pop(zone, LEFT, key)
+    return pop(zone, LEFT, "lpop", key)
 end
 
 
 function methods.rpop(zone, key)
-    return pop(zone, RIGHT, key)
+    return pop(zone, RIGHT, "rpop", key)
 end
 
 

@@ -8,7 +8,7 @@ local tables = require "resty.holdfast.dictionary.tables"
 local C, answer, enter, grow, leave = core.C, core.answer, core.enter, core.grow, core.leave
 local bad_argument, bad_duration = checks.bad_argument, checks.bad_duration
 local decode, encode = tables.decode, tables.encode
-local error, tonumber, type = error, tonumber, type
+local error, pairs, tonumber, type = error, pairs, tonumber, type
 local ffi_str = ffi.string
 local is_duration, is_whole = core.is_duration, checks.is_whole
 local locate, scalar = checks.locate, checks.scalar
@@ -21,12 +21,7 @@ local BUFFER, NOT_FOUND, OK = core.BUFFER, core.NOT_FOUND, core.OK
 
 local methods = {}
 
-local STORE_METHODS = {
-    [SET] = "set", [ADD] = "add", [REPLACE] = "replace", [SAFE_SET] = "safe_set", [SAFE_ADD] = "safe_add",
-}
-
-
-local function store(zone, op, key, value, exptime, flags)
+local function store(zone, op, method, key, value, exptime, flags)
     if not exptime then
         exptime = 0
     elseif not is_duration(exptime) then
@@ -38,7 +33,7 @@ local function store(zone, op, key, value, exptime, flags)
         flags = loose_flags(flags) or bad_argument("flags", "a number", flags)
     end
     local handle
-    handle, key = locate(zone, key, STORE_METHODS[op])
+    handle, key = locate(zone, key, method)
     if not handle then
         return nil, key
     end
@@ -69,28 +64,10 @@ local function store(zone, op, key, value, exptime, flags)
 end
 
 
-function methods.set(zone, key, value, exptime, flags)
-    return store(zone, SET, key, value, exptime, flags)
-end
-
-
-function methods.safe_set(zone, key, value, exptime, flags)
-    return store(zone, SAFE_SET, key, value, exptime, flags)
-end
-
-
-function methods.add(zone, key, value, exptime, flags)
-    return store(zone, ADD, key, value, exptime, flags)
-end
-
-
-function methods.safe_add(zone, key, value, exptime, flags)
-    return store(zone, SAFE_ADD, key, value, exptime, flags)
-end
-
-
-function methods.replace(zone, key, value, exptime, flags)
-    return store(zone, REPLACE, key, value, exptime, flags)
+for method, op in pairs { set = SET, add = ADD, replace = REPLACE, safe_set = SAFE_SET, safe_add = SAFE_ADD } do
+    methods[method] = function (zone, key, value, exptime, flags)
+        return store(zone, op, method, key, value, exptime, flags)
+    end
 end
 
 

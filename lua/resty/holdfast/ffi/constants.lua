@@ -5,55 +5,24 @@ return {
     ABI = 5,
 
     -- holdfast_code
-    OK = 0,
-    NOT_FOUND = 1,
-    EXISTS = 2,
-    NO_MEMORY = 3,
-    TIMEOUT = 4,
-    NOT_A_NUMBER = 5,
-    LOCKED = 6,
-    NOT_OWNER = 7,
-    TOO_LARGE = 8,
-    BUFFER = 9,
-    INVALID = 10,
-    SYSTEM = 11,
-    MISMATCH = 12,
-    CORRUPT = 13,
-    PERMISSION = 14,
-    BUSY = 15,
-    REMOVED = 16,
-    NOT_A_LIST = 17,
-    IS_A_LIST = 18,
-    DIFFERS = 19,
-    DEADLOCK = 20,
+    OK = 0, NOT_FOUND = 1, EXISTS = 2, NO_MEMORY = 3, TIMEOUT = 4, NOT_A_NUMBER = 5, LOCKED = 6, NOT_OWNER = 7,
+    TOO_LARGE = 8, BUFFER = 9, INVALID = 10, SYSTEM = 11, MISMATCH = 12, CORRUPT = 13, PERMISSION = 14, BUSY = 15,
+    REMOVED = 16, NOT_A_LIST = 17, IS_A_LIST = 18, DIFFERS = 19, DEADLOCK = 20,
 
     -- holdfast_type
-    NIL = 0,
-    BOOLEAN = 1,
-    NUMBER = 3,
-    STRING = 4,
-    TABLE = 5,
+    NIL = 0, BOOLEAN = 1, NUMBER = 3, STRING = 4, TABLE = 5,
 
     -- holdfast_mutex
-    MUTEX_FUTEX = 0,
-    MUTEX_SPIN = 1,
-    MUTEX_FILE = 2,
+    MUTEX_FUTEX = 0, MUTEX_SPIN = 1, MUTEX_FILE = 2,
 
     -- holdfast_store_op
-    SET = 0,
-    ADD = 1,
-    REPLACE = 2,
-    SAFE_SET = 3,
-    SAFE_ADD = 4,
+    SET = 0, ADD = 1, REPLACE = 2, SAFE_SET = 3, SAFE_ADD = 4,
 
     -- holdfast_end
-    LEFT = 0,
-    RIGHT = 1,
+    LEFT = 0, RIGHT = 1,
 
     -- holdfast_permits_kind
-    RWLOCK = 0,
-    SEMAPHORE = 1,
-    ALL_PERMITS = 2 ^ 30,
+    RWLOCK = 0, SEMAPHORE = 1, ALL_PERMITS = 2 ^ 30,
 
     -- holdfast_holds
     HOLDS_NOTHING = 0,
@@ -61,9 +30,5 @@ return {
     HOLDS_EVERYTHING = 2,
 
     -- limits
-    NAME_MAX = 250,
-    KEY_MAX = 65535,
-    SIZE_MIN = 12288,
-    WHY_MAX = 127,
-    HOLDERS_MAX = 4096,
+    NAME_MAX = 250, KEY_MAX = 65535, SIZE_MIN = 12288, WHY_MAX = 127, HOLDERS_MAX = 4096,
 }

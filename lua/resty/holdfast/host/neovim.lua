@@ -88,14 +88,9 @@ function _M.sleep(seconds)
 end
 
 
-local function wake(me)
-    me.woken = true
-end
-
-
 -- Waits in the main loop, outside of coroutines. Cleans up before it raises an error of vim.wait().
 local function wait_in_main_loop(waiter, seconds)
-    local me = { wake = wake, woken = false }
+    local me = parker.new_listener()
     local function is_woken()
         return me.woken
     end

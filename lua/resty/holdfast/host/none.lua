@@ -26,14 +26,9 @@ function _M.sleep(seconds)
 end
 
 
-local function wake(listener)
-    listener.woken = true
-end
-
-
 -- Wake-ups of other waiters, and signals, end the sleep but not the wait.
 function _M.wait(waiter, seconds)
-    local listener = { wake = wake, woken = false }
+    local listener = parker.new_listener()
     parker.listen(waiter, listener)
     local deadline = C.holdfast_now() + seconds
     local left = seconds

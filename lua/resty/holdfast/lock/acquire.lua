@@ -38,16 +38,8 @@ _M.is_final = is_final
 
 -- A request (wait/wait.lua) with the defaults of an object.
 local function new_request(self, handle, key, exptime, timeout, step)
-    return {
-        handle = handle,
-        key = key,
-        exptime = exptime,
-        timeout = timeout,
-        fair = self.settings.fair,
-        step = step,
-        ratio = self.ratio,
-        max_step = self.max_step,
-    }
+    return { handle = handle, key = key, exptime = exptime, timeout = timeout, fair = self.settings.fair,
+             step = step, ratio = self.ratio, max_step = self.max_step }
 end
 _M.new_request = new_request
 

@@ -31,14 +31,8 @@ local _M = { methods = methods }
 -- A new object that holds nothing.
 function _M.new(dict, settings, exptime, timeout, step, ratio, max_step)
     return {
-        cdata = false,
-        dict = dict,
-        timeout = timeout,
-        exptime = exptime,
-        step = step,
-        ratio = ratio,
-        max_step = max_step,
-        settings = settings,
+        cdata = false, dict = dict, settings = settings,
+        exptime = exptime, timeout = timeout, step = step, ratio = ratio, max_step = max_step,
         key = nil,  -- reserves its place: a table that grows with its first lock costs three times as much
     }
 end

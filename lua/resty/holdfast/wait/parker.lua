@@ -140,6 +140,17 @@ function _M.disconnect()
 end
 
 
+local function note(listener)
+    listener.woken = true
+end
+
+
+-- A listener that notes in its field `woken` that it is woken.
+function _M.new_listener()
+    return { wake = note, woken = false }
+end
+
+
 -- The results of a host's wait(w, s).
 function _M.outcome(is_woken)
     if is_woken then
