@@ -1,0 +1,42 @@
+-- docs/proof.md and tests/mutants: the tests that they name exist, so none of them passes because it runs nothing.
+
+local files = require "spec.support.files"
+local shell = require "spec.support.shell"
+
+local SOURCES = shell.output("find tests -name '*.cc' -exec cat {} +")
+
+local tests = {}
+for suite, name in SOURCES:gmatch("TEST[%u_]*%(%s*([%w_]+),%s*([%w_]+)%s*%)") do
+    tests[#tests + 1] = suite .. "." .. name
+end
+for name in shell.output("find tests -name CMakeLists.txt -exec cat {} +"):gmatch("NAME%s+([%w_.]+)") do
+    tests[#tests + 1] = name
+end
+
+
+-- The expressions in use are patterns of Lua too, but for the escape.
+local function is_there(expression)
+    local pattern = expression:gsub("\\", "%%")
+    for _, test in ipairs(tests) do
+        if test:find(pattern) then
+            return true
+        end
+    end
+    return false
+end
+
+
+it("docs/proof.md runs tests that there are", function ()
+    for expression in files.read("docs/proof.md"):gmatch("%-R '?([^`' ]+)") do
+        assert.is_true(is_there(expression), expression)
+    end
+end)
+
+
+it("each mutant is noticed by tests that there are", function ()
+    for path in shell.output("ls tests/mutants/*.mutant"):gmatch("%S+") do
+        for expression in files.read(path):match("\ntest: ([^\n]+)"):gmatch("[^|]+") do
+            assert.is_true(is_there(expression), path .. ": " .. expression)
+        end
+    end
+end)
