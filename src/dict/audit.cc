@@ -12,7 +12,7 @@ namespace holdfast {
 
 namespace {
 
-/// A set of blocks, compared by number and sum of squares: one word of damage leaves no other set with both the same.
+/// A set of blocks, compared by number and sum of squares: no single overwritten word makes another set equal in both.
 struct Tally {
   std::uint32_t count = 0;
   std::uint64_t sum = 0;
@@ -83,22 +83,22 @@ class Audit {
   bool walk_holds(const EntryView& view) noexcept;
   bool walk_list(const EntryView& view) noexcept;
   bool counts_fit() const noexcept;
-  /// Whether so many blocks of the kind may still be reached.
+  /// Whether the links may still reach another block of this kind.
   bool more(Kind kind) const noexcept { return reached_[kind].count < lies_[kind].count; }
 
   const Shard& shard_;
   ShardHeader& header_;
   Arena arena_;
   const std::uint64_t seed_;
-  Census lies_;     // in the arena
-  Census reached_;  // by links
+  Census lies_;     // blocks found in the arena
+  Census reached_;  // blocks found by links
   std::uint32_t free_granules_ = 0;
   std::uint32_t free_bits_ = 0;
   std::uint32_t free_locks_ = 0;
   bool foreign_ = false;  // an entry was cut off
 };
 
-// A shard that was used must not take itself for one that never was: repair counts only the former.
+// A shard that was used must not pass for one that never was: repair counts only used ones.
 bool Audit::is_blank() noexcept {
   bool blank = header_.entries.load(kRelaxed) == 0 && header_.free_granules.load(kRelaxed) == 0;
   for (std::uint32_t bucket = 0; bucket < shard_.buckets() && blank; ++bucket)
@@ -188,11 +188,11 @@ bool Audit::walk_holds(const EntryView& view) noexcept {
   std::uint64_t used = 0;
   std::uint32_t block = (is_lock ? view.lock().reason : view.permits().holders).load(kRelaxed);
   while (block != 0) {
-    EntryView hold{};
-    if (!more(kHolder) || !shard_.inspect(block, hold) || !is_holder(hold, hash)) return false;
+    EntryView holder{};
+    if (!more(kHolder) || !shard_.inspect(block, holder) || !is_holder(holder, hash)) return false;
     reached_[kHolder].add(block);
-    used += hold.holder().count.load(kRelaxed);
-    block = hold.entry->next.load(kRelaxed);
+    used += holder.holder().count.load(kRelaxed);
+    block = holder.entry->next.load(kRelaxed);
     if (is_lock && block != 0) return false;
   }
   return is_lock || view.permits().used.load(kRelaxed) == std::min<std::uint64_t>(used, ~0U);

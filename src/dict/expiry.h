@@ -1,11 +1,13 @@
 // When an entry ends: by its exptime, or by a flush of the whole dictionary.
 //
-// The expiry word:  bits 63..20  time of CLOCK_MONOTONIC in ms at which the entry is gone; 0: never
-//                   bits 19..0   flush epoch it was stored under; it is gone when the dictionary's epoch is another
+// The expiry word:
 //
-// One word, so that one store changes it. When the exptime of a value has passed it is not there: its end is rounded
-// down. A lease does not end before: its end is rounded up. What is held ends by the system's clock, values end by that
-// of a loop where the host named one (dict/loop_clock.h).
+//   bits 63..20  time of CLOCK_MONOTONIC in ms at which the entry ends; 0: never
+//   bits 19..0   flush epoch under which it was stored; in any other epoch of the dictionary it is flushed
+//
+// It is one word, so that one store changes it. A value is gone once its exptime has passed: its end is rounded down. A
+// lease never ends early: its end is rounded up. Leases end by the system's clock; values end by the clock of the
+// host's event loop if the host named one (dict/loop_clock.h).
 #pragma once
 
 #include <algorithm>
@@ -19,7 +21,7 @@ namespace holdfast {
 inline constexpr std::uint32_t kFlushBits = 20;
 inline constexpr std::uint32_t kFlushMask = (std::uint32_t{1} << kFlushBits) - 1;
 inline constexpr std::uint64_t kExpiryNever = 0;
-/// Seconds. What is to live for longer never ends. A word has room for 557 years after the boot.
+/// In seconds. A longer exptime means never. The word has room for 557 years after the boot.
 inline constexpr double kLongest = 1e10;
 
 constexpr std::uint64_t expiry_word(std::uint64_t ms, std::uint32_t flush) noexcept {
@@ -29,10 +31,10 @@ constexpr std::uint64_t expiry_ms(std::uint64_t word) noexcept { return word >> 
 
 constexpr bool is_endless(double seconds) noexcept { return seconds == 0.0 || !(seconds <= kLongest); }
 
-/// REQUIRES: not endless, not negative and not NaN, as in what follows.
+/// REQUIRES, here and below: not endless, not negative, not NaN.
 constexpr std::uint64_t to_ns(double seconds) noexcept { return static_cast<std::uint64_t>(seconds * 1e9); }
 
-/// The time (ms) at which a lease of `seconds` from now is over. `now_ns` is the exact clock's.
+/// The time (ms) at which a lease of `seconds` from now ends. `now_ns`: from the exact clock.
 inline std::uint64_t end_of_lease(double seconds, std::uint64_t now_ns) noexcept {
   return is_endless(seconds) ? kExpiryNever : (now_ns + to_ns(seconds)) / 1'000'000 + 1;  // up: never early
 }
@@ -41,8 +43,8 @@ inline std::uint64_t end_of_lease(double seconds) noexcept {
   return is_endless(seconds) ? kExpiryNever : end_of_lease(seconds, platform::monotonic_ns());
 }
 
-/// The time (ms) at which a value that lives `seconds` from now is gone. By a loop's clock the milliseconds are whole
-/// ones, as those that it sleeps.
+/// The time (ms) at which a value that lives for `seconds` from now ends. By a loop's clock the exptime is rounded down
+/// to whole milliseconds, as the loop does with its sleeps.
 inline std::uint64_t end_of_value(double seconds) noexcept {
   if (is_endless(seconds)) return kExpiryNever;
   const std::uint64_t loop = loop_ms();
@@ -51,7 +53,7 @@ inline std::uint64_t end_of_value(double seconds) noexcept {
   return std::max(end, kExpiryNever + 1);
 }
 
-/// Whether that time has come. By the coarse clock, which is cheap, and by the exact one when it is near.
+/// Whether that time has come. Asks the coarse clock, which is cheap, and the exact one only when the time is near.
 inline bool time_passed(std::uint64_t ms) noexcept {
   const std::uint64_t coarse = platform::coarse_monotonic_ns() / 1'000'000;
   if (coarse >= ms) return true;
@@ -59,37 +61,37 @@ inline bool time_passed(std::uint64_t ms) noexcept {
   return platform::monotonic_ns() / 1'000'000 >= ms;
 }
 
-/// The time (ms) by which values end.
+/// The present time (ms) of the clock by which values end.
 inline std::uint64_t value_ms() noexcept {
   const std::uint64_t loop = loop_ms();
   return loop != 0 ? loop : platform::monotonic_ns() / 1'000'000;
 }
 
-/// The same for the end of a value.
+/// As time_passed, for the end of a value.
 inline bool value_passed(std::uint64_t ms) noexcept {
   const std::uint64_t loop = loop_ms();
   return loop != 0 ? loop >= ms : time_passed(ms);
 }
 
-/// The end of a hold that belongs to an entry: whichever comes first. A hold of another epoch than its entry's is
-/// flushed, as the entry's word is the later one.
-constexpr std::uint64_t earlier(std::uint64_t entry, std::uint64_t hold) noexcept {
-  if ((entry & kFlushMask) != (hold & kFlushMask) || expiry_ms(entry) == kExpiryNever) return hold;
-  return expiry_ms(hold) == kExpiryNever || entry < hold ? entry : hold;
+/// The end of a holder that belongs to an entry: the earlier of the two. A holder of another epoch than its entry's is
+/// flushed, since the entry's word is the later one.
+constexpr std::uint64_t earlier(std::uint64_t entry, std::uint64_t holder) noexcept {
+  if ((entry & kFlushMask) != (holder & kFlushMask) || expiry_ms(entry) == kExpiryNever) return holder;
+  return expiry_ms(holder) == kExpiryNever || entry < holder ? entry : holder;
 }
 
 constexpr bool is_flushed(std::uint64_t word, std::uint32_t flush) noexcept {
   return (word & kFlushMask) != (flush & kFlushMask);
 }
 
-/// Whether what is held with this word still counts, in a dictionary at this flush epoch.
+/// Whether a lease with this word is still valid, in a dictionary at this flush epoch.
 inline bool is_live(std::uint64_t word, std::uint32_t flush) noexcept {
   if (is_flushed(word, flush)) return false;
   const std::uint64_t ms = expiry_ms(word);
   return ms == kExpiryNever || !time_passed(ms);
 }
 
-/// The same of a value.
+/// As is_live, for a value.
 inline bool is_live_value(std::uint64_t word, std::uint32_t flush) noexcept {
   if (is_flushed(word, flush)) return false;
   const std::uint64_t ms = expiry_ms(word);

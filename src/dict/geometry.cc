@@ -9,7 +9,8 @@ namespace holdfast {
 
 namespace {
 
-// About 16,000 small entries: a shard that is rebuilt within a millisecond, and an arena that still takes large values.
+// About 16,000 small entries: a shard that repair rebuilds within a millisecond, with an arena that still takes large
+// values.
 constexpr std::uint64_t kShardTarget = std::uint64_t{1} << 20;
 constexpr std::uint64_t kShardsMax = 65536;
 constexpr std::uint64_t kBytesPerBucket = 64;
@@ -32,7 +33,7 @@ Geometry Geometry::of(std::uint64_t size) noexcept {
   g.buckets = static_cast<std::uint32_t>(std::bit_floor(g.shard_bytes / kBytesPerBucket));
 
   g.free_bits_at = align_up(sizeof(ShardHeader) + std::uint64_t{g.buckets} * 4, 64);
-  // A bit for each granule and a byte for each four of them lie before the arena.
+  // Before the arena lie a free bit for each granule and a mark for each four granules (kGranulesPerMark).
   const std::uint64_t left = g.shard_bytes - g.free_bits_at;
   const std::uint64_t at_most = align_up(left / kGranule, 64);
   g.marks_at = g.free_bits_at + at_most / 8;

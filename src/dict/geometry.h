@@ -1,5 +1,5 @@
-// How a segment of a given size is divided. Computed from the size alone, on creation and on each attach, never read
-// back from shared memory.
+// How a segment of a given size is divided. Always compute it from the size alone, on creation and on each attach;
+// never read it back from shared memory.
 #pragma once
 
 #include <cstdint>
@@ -7,25 +7,25 @@
 namespace holdfast {
 
 struct Geometry {
-  std::uint64_t size;          // of the segment, whole pages
+  std::uint64_t size;          // of the segment; whole pages
   std::uint32_t shards;        // power of two
   std::uint32_t buckets;       // per shard, power of two
   std::uint32_t granules;      // per shard's arena
   std::uint64_t shard_bytes;   // distance between shards
-  std::uint64_t free_bits_at;  // offsets inside a shard
+  std::uint64_t free_bits_at;  // this and the next two: offsets inside a shard
   std::uint64_t marks_at;
   std::uint64_t arena_at;
 
   /// REQUIRES: size is between kSizeMin and kSizeMax.
   static Geometry of(std::uint64_t size) noexcept;
 
-  /// Granules of the largest block that fits into an empty shard.
+  /// The granules of the largest block that fits into an empty shard.
   std::uint32_t block_max() const noexcept { return granules - 1; }
 };
 
 inline constexpr std::uint64_t kSizeMin = 12288;
 
-/// Up to whole pages.
+/// Rounds up to whole pages.
 std::uint64_t round_size(std::uint64_t size) noexcept;
 
 }  // namespace holdfast

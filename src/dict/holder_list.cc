@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kShape = Entry::make_shape(0, EntryType::holder);
 
-Word64* why_of(const EntryView& hold) noexcept { return hold.value() + sizeof(HolderFields) / 8; }
+Word64* why_of(const EntryView& holder) noexcept { return holder.value() + sizeof(HolderFields) / 8; }
 
 }  // namespace
 
@@ -17,24 +17,24 @@ bool HolderList::inspect(std::uint32_t block, EntryView& view) const noexcept {
   return shard_.inspect(block, view) && is_holder(view, hash_);
 }
 
-std::uint32_t HolderList::create(Arena& arena, const Shard& shard, std::uint32_t hash, const Holder& hold) noexcept {
-  const std::uint32_t block = arena.allocate(granules(hold.why.size()));
+std::uint32_t HolderList::create(Arena& arena, const Shard& shard, std::uint32_t hash, const Holder& holder) noexcept {
+  const std::uint32_t block = arena.allocate(granules(holder.why.size()));
   if (block == 0) return 0;
   Entry& e = shard.entry(block);
   e.next.store(0, kRelaxed);
   e.hash.store(hash, kRelaxed);
   e.shape.store(kShape, kRelaxed);
-  e.value_size.store(static_cast<std::uint32_t>(sizeof(HolderFields) + hold.why.size()), kRelaxed);
+  e.value_size.store(static_cast<std::uint32_t>(sizeof(HolderFields) + holder.why.size()), kRelaxed);
   e.flags.store(0, kRelaxed);
   e.stamp.store(0, kRelaxed);
-  e.expiry.store(hold.expiry, kRelaxed);
+  e.expiry.store(holder.expiry, kRelaxed);
   auto& fields = *reinterpret_cast<HolderFields*>(&e + 1);
-  fields.owner.store(hold.owner, kRelaxed);
-  fields.sequence.store(hold.sequence, kRelaxed);
-  fields.since.store(hold.since_ms, kRelaxed);
-  fields.count.store(hold.count, kRelaxed);
-  fields.task.store(hold.task, kRelaxed);
-  store_bytes(reinterpret_cast<Word64*>(&fields + 1), hold.why.data(), hold.why.size());
+  fields.owner.store(holder.owner, kRelaxed);
+  fields.sequence.store(holder.sequence, kRelaxed);
+  fields.since.store(holder.since_ms, kRelaxed);
+  fields.count.store(holder.count, kRelaxed);
+  fields.task.store(holder.task, kRelaxed);
+  store_bytes(reinterpret_cast<Word64*>(&fields + 1), holder.why.data(), holder.why.size());
   return block;
 }
 
@@ -43,7 +43,7 @@ void HolderList::add(std::uint32_t block) noexcept {
   commit(first_, block);
 }
 
-// Not a hold any more before it is given back: a chain that runs in a circle must not give it back twice.
+// Clear the type before releasing the block: a circular chain must not release it twice.
 void HolderList::release_from(std::uint32_t block) noexcept {
   while (block != 0 && !arena_.damaged()) {
     EntryView view{};
@@ -78,7 +78,7 @@ std::uint32_t HolderList::remove_dead(const DeadOwners& dead, Word32& used) noex
   return found;
 }
 
-// --- one after the other ---
+// --- the cursor ---
 
 void HolderList::Cursor::look() noexcept {
   block_ = link_->load(kRelaxed);

@@ -1,13 +1,13 @@
-// Who holds something: blocks of the shard's arena, chained on an entry.
+// The holders of an entry: blocks of the shard's arena, chained on it.
 //
-// On a permits entry the chain is the truth: who has permits is who has a block in it. On a lock's entry it has at most
-// one block, the note, which says why the lock is held; who holds it is said by the lock's owner word.
+// On a permits entry the chain is the truth: a grant of permits is a block in it. On a lock's entry the chain has at
+// most one block, which gives the reason why the lock is held; the lock's owner word says which process holds it.
 //
-// A block is filled, then added by one store of the chain's first link; it is taken out by one store of the link that
-// leads to it, then given back. Only its expiry, its count and its task change in between, by one store each. Each
-// carries the hash of its entry's key, so that a link which was overwritten does not lead into another chain.
+// A block is filled, then added by one store to the chain's first link. It is taken out by one store to the link that
+// leads to it, then released. In between only its expiry, its count and its task change, by one store each. Each block
+// carries the hash of its entry's key, so that an overwritten link does not lead into another chain.
 //
-// Nothing here trusts what it loads. What makes no sense ends a walk and has the shard repaired.
+// Nothing here trusts what it loads: a block that makes no sense ends a walk and has the shard repaired.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -24,7 +24,7 @@ namespace holdfast {
 
 class DeadOwners;
 
-/// What a block says.
+/// The content of a holder block.
 struct Holder {
   Token owner = kNobody;
   std::uint64_t sequence = 0;
@@ -47,36 +47,38 @@ class HolderList {
 
   bool empty() const noexcept { return first_.load(kRelaxed) == 0; }
 
-  /// A filled block, in no chain; 0 if there is no free run for it. REQUIRES: `why` has at most kWhyMax bytes.
-  static std::uint32_t create(Arena& arena, const Shard& shard, std::uint32_t hash, const Holder& hold) noexcept;
+  /// Allocates and fills a block that is in no chain; 0 if there is no free run for it. REQUIRES: `why` has at most
+  /// kWhyMax bytes.
+  static std::uint32_t create(Arena& arena, const Shard& shard, std::uint32_t hash, const Holder& holder) noexcept;
 
-  /// REQUIRES: create() gave the block.
+  /// Adds the block to the chain. REQUIRES: create() returned it.
   void add(std::uint32_t block) noexcept;
 
-  /// Goes along the chain: `for (Cursor at(holds); at.found(); at.advance())`.
+  /// Walks along the chain: `for (Cursor at(holders); at.found(); at.advance())`.
   class Cursor {
    public:
-    explicit Cursor(const HolderList& holds) noexcept : holders_(holds), link_(&holds.first_) { look(); }
+    explicit Cursor(const HolderList& holders) noexcept : holders_(holders), link_(&holders.first_) { look(); }
 
-    /// Whether there is a block; false at the end, and at what makes no sense.
+    /// Whether the cursor is on a block: false at the end, and at a block that makes no sense.
     bool found() const noexcept { return block_ != 0; }
-    // The rest REQUIRES: found().
+    // All that follows REQUIRES: found().
     void advance() noexcept {
       link_ = &view_.entry->next;
       look();
     }
     HolderFields& fields() const noexcept { return view_.holder(); }
     Word64& expiry() const noexcept { return view_.entry->expiry; }
-    /// Whether it is that grant's.
+    /// Whether the block is of that grant.
     bool is_of(Token owner, std::uint64_t sequence) const noexcept {
       return fields().sequence.load(kRelaxed) == sequence && fields().owner.load(kRelaxed) == owner;
     }
     Holder copy() const noexcept;
-    /// The text, as many bytes as fit. Returns how many it has.
+    /// Copies the reason, as many bytes of it as fit. Returns its length.
     std::size_t copy_why(char* buffer, std::size_t capacity) const noexcept;
-    /// Takes the block out and gives it back; goes on to the next one.
+    /// Takes the block out and releases it; goes on to the next one.
     void remove() noexcept;
-    /// Puts the block, which create() gave, in this one's place, by one store. Stands on the new one then.
+    /// Puts `block` in the place of this one, by one store, and releases this one. The cursor is on `block` then.
+    /// REQUIRES: create() returned it.
     void replace(std::uint32_t block) noexcept;
 
    private:
@@ -90,18 +92,19 @@ class HolderList {
     std::uint32_t steps_ = 0;
   };
 
-  /// Cuts the whole chain off by one store, and gives its blocks back.
+  /// Cuts off the whole chain by one store, and releases its blocks.
   void clear() noexcept;
-  /// Takes out what `dead` hold. How many that were. `used`: where the counts of the rest are summed up.
+  /// Takes out the blocks of dead owners. Returns how many there were. `used` is set to the sum of the counts of the
+  /// others.
   std::uint32_t remove_dead(const DeadOwners& dead, Word32& used) noexcept;
-  /// Gives the blocks back. REQUIRES: the entry is cut from its chain.
+  /// Releases the blocks. REQUIRES: the entry is cut from its chain.
   void release_all() noexcept { release_from(first_.load(kRelaxed)); }
 
-  /// For repair: keeps the longest beginning of the chain of which all blocks make sense. `claim(block, granules) ->
-  /// bool` marks memory as taken; false: it is somebody else's.
+  /// For repair: keeps the longest beginning of the chain in which all blocks make sense. `claim(block, granules) ->
+  /// bool` marks memory as occupied; it returns false if something else occupies it.
   struct Kept {
     std::uint32_t cuts = 0;
-    std::uint32_t used = 0;  // the counts together
+    std::uint32_t used = 0;  // the sum of the counts
   };
   template <class Claim>
   Kept repair(Claim&& claim) noexcept;
@@ -116,12 +119,12 @@ class HolderList {
   const std::uint32_t hash_;
 };
 
-/// A hold of the entry whose key has this hash.
+/// Whether the block is a holder of an entry with this hash of its key.
 inline bool is_holder(const EntryView& view, std::uint32_t hash) noexcept {
   return view.type == EntryType::holder && view.key_length == 0 && view.entry->hash.load(kRelaxed) == hash;
 }
 
-/// The note of a lock; a chain of one at most.
+/// The reason of a lock: a chain of at most one block.
 inline HolderList reason_of(const Shard& shard, Arena& arena, const EntryView& lock) noexcept {
   return {shard, arena, lock.lock().reason, lock.entry->hash.load(kRelaxed)};
 }
@@ -133,7 +136,7 @@ template <class Claim>
 HolderList::Kept HolderList::repair(Claim&& claim) noexcept {
   Kept kept;
   Word32* link = &first_;
-  // Each step claims memory, so a chain that runs in a circle ends where it meets itself.
+  // Each step claims memory, so a circular chain ends where it meets itself.
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
     EntryView view{};
     if (!inspect(block, view) || !claim(block, view.granules)) {

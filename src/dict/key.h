@@ -1,4 +1,4 @@
-// A key on its way into a chain: its hash, and its last bytes as the zero-padded word that entries keep.
+// A key to look up: its hash, and its last bytes as the zero-padded word that entries store.
 #pragma once
 
 #include <bit>
@@ -36,7 +36,7 @@ inline std::uint64_t load_tail(const char* from, std::size_t count) noexcept {
 struct Key {
   const char* data;
   std::uint32_t length;
-  std::uint32_t tail_at;  // bytes in whole words
+  std::uint32_t tail_at;  // bytes before the tail: whole words
   std::uint64_t tail;
   std::uint64_t hash;
 

@@ -1,13 +1,14 @@
-// What lies where in a dictionary's segment. docs/format.md tells the same story byte by byte.
+// What lies where in a dictionary's segment. docs/format.md describes the same byte by byte; change both together.
 //
 //   header page | shard 0 | shard 1 | ...        each shard:  ShardHeader | buckets | free bits | marks | arena
 //
 // The chains (bucket heads and Entry::next) and what they reach are the only truth. Everything marked "derived" can be
-// rebuilt from them, and is, when the owner of a shard's mutex died (dict/repair.h).
+// rebuilt from them, and repair (dict/repair.h) rebuilds or resets it after the owner of a shard's mutex died.
+// Everything marked "hint" may be wrong without harm to any key.
 //
 // An arena is cut into granules of 16 bytes; a block is a run of granules, named by the number of its first one.
-// Granule 0 is never handed out, so 0 can mean "none". Whatever is not free is an Entry (an entry of a chain, or a
-// waiter, or a hold) or a ListNode, which tell their size: an arena can be read from left to right.
+// Granule 0 is never allocated, so 0 can mean "none". Every block that is not free is an Entry (in a chain, or a
+// waiter, watcher or holder) or a ListNode. Both tell their size, so an arena can be read from left to right.
 #pragma once
 
 #include <array>
@@ -24,7 +25,8 @@ inline constexpr std::uint32_t kGranule = 16;
 /// Granules that share a mark of use.
 inline constexpr std::uint32_t kGranulesPerMark = 4;
 
-/// Counts of reads, in the header page: one for each of so many process slots, so that nobody writes where others do.
+/// Counts of reads, in the header page: one for each of kReadCounts process slots, so that no process writes into the
+/// cache line of another.
 struct alignas(64) ReadCounts {
   Word64 hits;
   Word64 misses;
@@ -40,19 +42,19 @@ struct DictionaryHeader {
   std::uint32_t shards;
   std::uint64_t seed;  // of the hash
 
-  // One atomic step each, but for the complement, which is constant.
+  // Changed by one atomic step each, except the complement, which is constant.
   alignas(64) Word32 flush_epoch;  // entries of another epoch are flushed; 20 bits are used
-  std::uint64_t seed_complement;   // a process with another seed would find none of the locks
+  std::uint64_t seed_complement;   // of `seed`: a process with another seed would find none of the locks
   alignas(64) Word64 sequence;     // last fencing number given out (dict/fencing.h)
-  Word64 range;                    // the range it is of; else it was overwritten
+  Word64 range;                    // the range of `sequence`, unless that was overwritten
   Word64 range_copy;               // sealed (world/fencing.h)
-  Word64 given;                    // last fencing number once more, written after it
+  Word64 given;                    // the last fencing number once more, written after `sequence`
 
   std::array<ReadCounts, kReadCounts> reads;
 };
 static_assert(sizeof(DictionaryHeader) <= kHeaderBytes);
 
-/// Blocks of 1..63 granules have a bin each; longer ones four bins per power of two.
+/// Free blocks of 1..63 granules have a bin for each size; longer ones have four bins per power of two.
 inline constexpr std::uint32_t kExactBins = 64;
 inline constexpr std::uint32_t kBins = kExactBins + 26 * 4;
 inline constexpr std::uint32_t kBinWords = (kBins + 63) / 64;
@@ -60,39 +62,40 @@ inline constexpr std::uint32_t kBinWords = (kBins + 63) / 64;
 struct ShardHeader {
   ShmtxState mutex;
 
-  /// Counts the times that memory a chain once reached was given free. A reader that finds it unchanged has read only
-  /// what was reachable when it began.
+  /// Counts how often memory that a chain once reached was released. A reader that finds it unchanged has read only
+  /// what was reachable when the reader began.
   alignas(64) Word64 reuse_epoch;
-  // Written with the mutex held, and only where somebody has to wait; for people.
+  // Counts of events, for people. Written with the mutex held, and only when a waiter is involved.
   Word64 lock_waits;        // times that a waiter queued
-  Word64 lock_wakes;        // times that one was woken
-  Word64 lock_reserved_ms;  // for so long, all together, locks were granted to waiters that had yet to claim them
+  Word64 lock_wakes;        // times that a waiter was woken
+  Word64 lock_reserved_ms;  // total time that locks were granted to waiters that had yet to claim them
 
-  // Derived, guarded by the mutex.
+  // Guarded by the mutex. All derived: repair rebuilds or resets them. But `repairs`, `evictions` and `expirations` are
+  // counts of events, which go on over a repair, and `reclaim_flush` is a hint, which repair leaves alone.
   alignas(64) Word32 free_granules;
   Word32 entries;        // chained entries, live or not
-  Word32 free_locks;     // lock entries that nobody holds: memory to be had
+  Word32 free_locks;     // locks and permits that are free: memory to reclaim
   Word32 reclaim_flush;  // flush epoch at the last sweep for dead entries
   Word64 reclaim_after;  // no entry expires before this time (ms): a sweep before it finds nothing
   Word64 repairs;        // times the shard was rebuilt
-  Word32 waiters;        // waiter blocks; at most a quarter of the arena is theirs
-  Word32 hand;           // where the search for something to evict goes on: the beginning of a block; 0: of the arena
-  Word32 no_run;         // no free block is this long, nor can one be made without evicting; 0: not known
-  Word32 rest_until;  // no sweep before this time (ms, lower half) but for want of anything else: the last found little
-  Word64 evictions;   // live entries that gave way to others
-  Word64 expirations;  // expired or flushed entries whose memory was taken back
+  Word32 waiters;        // waiter and watcher blocks; at most a quarter of the arena is for them
+  Word32 hand;           // where the clock sweep goes on: the beginning of a block; 0: of the arena
+  Word32 no_run;         // smallest size known unobtainable without eviction; 0: not known
+  Word32 rest_until;     // next allowed sweep (ms, lower half), unless nothing else helps: the last one found little
+  Word64 evictions;      // live entries that were removed for others
+  Word64 expirations;    // expired or flushed entries that were reclaimed
   std::array<Word64, kBinWords> bin_map;
   std::array<Word32, kBins> bins;
 
-  Word32 in_use;  // 0: never was; all of the shard is zero then, and its arena one free run that does not say so
-  Word32 asked;   // when dead owners were last looked for in vain (µs, lower half); 0: not lately
+  Word32 in_use;  // 0: never used; then the shard is all zero, its arena one free run that does not say so
+  Word32 asked;   // hint: when dead owners were last looked for in vain (µs, lower half); 0: not lately
 };
 
 // docs/format.md names these offsets.
 static_assert(sizeof(ShardHeader) == 896 && offsetof(ShardHeader, lock_reserved_ms) == 88 &&
               offsetof(ShardHeader, bins) == 216 && offsetof(ShardHeader, in_use) == 888);
 
-/// `table`: bytes that the host made of a table of its own.
+/// `table`: a table of the host, as bytes that the host made of it.
 enum class EntryType : std::uint8_t {
   boolean = 1,
   number = 3,
@@ -100,14 +103,14 @@ enum class EntryType : std::uint8_t {
   table = 5,
   list = 6,
   lock = 8,
-  waiter = 9,  // not in a chain, but in a lock's queue
+  waiter = 9,  // not in a chain, but in the queue of a lock or of permits
   node = 10,   // a ListNode
   permits = 11,
-  holder = 12,   // not in a chain, but on a lock's or a permits entry
-  watcher = 13,  // not in a chain, but in a lock's queue of those who only wait for a grant to end
+  holder = 12,   // not in a chain of keys, but on a lock's or a permits entry
+  watcher = 13,  // not in a chain, but in a lock's queue of watchers, which only wait for a grant to end
 };
 
-/// What may stand in a chain under a key.
+/// Whether entries of this type may stand in a chain, under a key.
 constexpr bool has_key(EntryType type) noexcept {
   switch (type) {
     case EntryType::boolean:
@@ -122,19 +125,19 @@ constexpr bool has_key(EntryType type) noexcept {
       return false;
   }
 }
-/// Entries that are held, not stored: they stay when nobody holds them, until their memory is needed.
+/// Entries that are held, not stored. A free one stays until its memory is needed.
 constexpr bool is_holdable(EntryType type) noexcept { return type == EntryType::lock || type == EntryType::permits; }
 
-/// An entry of a chain, or a waiter of a lock's queue. Behind the header: the key, then the value, each padded with
-/// zero bytes to a multiple of 8. Everything but next and expiry is constant while a chain reaches the entry; a number,
-/// a list's ends and a lock's fields change by single stores of their words.
+/// An entry of a chain, or a waiter, watcher or holder. Behind the header: the key, then the value, each padded with
+/// zero bytes to a multiple of 8. Everything but next and expiry is constant while a chain reaches the entry; but a
+/// number, a list's ends and the fields of a lock or of permits change by single stores to their words.
 struct Entry {
   Word32 next;        // block of the next entry of the chain; 0 ends it
-  Word32 hash;        // lower half of the key's hash
+  Word32 hash;        // lower half of the key's hash; of a waiter: the block before it in its queue
   Word32 shape;       // key length (low 16 bits), EntryType (next 8)
   Word32 value_size;  // bytes
-  Word32 flags;       // the user's; a waiter's number
-  Word32 stamp;       // lower half of the shard's reuse epoch when it was filled; of a waiter: what it is like
+  Word32 flags;       // the user's; of permits: PermitsKind; of a waiter: its number
+  Word32 stamp;       // lower half of the shard's reuse epoch when it was filled; of a waiter: its traits
   Word64 expiry;      // dict/expiry.h
 
   static constexpr std::uint32_t make_shape(std::uint32_t key_length, EntryType type) noexcept {
@@ -147,20 +150,20 @@ struct Entry {
 };
 static_assert(sizeof(Entry) == 32);
 
-/// An element of a list. Behind it: the value, padded. Its first four words lie as an Entry's. Constant while the list
-/// reaches it, but for next and previous.
+/// An element of a list. Behind it: the value, padded. Its first four words are laid out as an Entry's. Constant while
+/// the list reaches it, except next and previous.
 struct ListNode {
-  Word32 next;        // block of the next node; of the last one, without a meaning
+  Word32 next;        // block of the next node; without meaning in the last node
   Word32 hash;        // lower half of the hash of the list's key
   Word32 shape;       // EntryType::node in bits 16..23, the value's EntryType (number or string) in bits 24..31
   Word32 value_size;  // bytes
-  Word32 previous;    // block of the node before; of the first one, without a meaning. Derived: repair rebuilds it
+  Word32 previous;    // block of the node before; without meaning in the first node. Derived
   Word32 spare;
 };
 static_assert(sizeof(ListNode) == 24);
 
 /// Value of a list entry: one word, so that every change of the list is one store. The nodes are those reached from the
-/// first by `length` - 1 steps along `next`: `last` is derived from that, too, and repair puts it right.
+/// first by `length` - 1 steps along `next`; `last` is derived from that.
 struct ListFields {
   Word64 ends;  // ListEnds, packed
 };
@@ -181,73 +184,73 @@ struct ListEnds {
   }
 };
 
-/// Who waits for an entry: the ends of a chain of waiter blocks. Derived, and only a hint.
+/// The waiters of an entry: the ends of a chain of waiter blocks. Derived, and only a hint: repair empties it.
 struct QueueFields {
   Word32 head;
   Word32 tail;
 };
 
-/// Value of a lock entry. `owner` is the commit word: sequence, reserved and since are written while it is 0.
+/// Value of a lock entry. `owner` is the commit word: write sequence, reserved and since while it is 0.
 struct LockFields {
-  Word64 owner;     // Token; 0: nobody
+  Word64 owner;     // Token; 0: the lock is free
   Word64 sequence;  // fencing number of the grant
   QueueFields queue;
-  QueueFields watchers;  // who waits for a grant to end, without wanting the lock
-  Word32 reserved;       // not 0: granted by a release to this waiter of the owner, who has yet to claim it
-  Word32 task;           // which coroutine of the owner is taken for the holder; 0: none
+  QueueFields watchers;  // waiters for the end of a grant, which do not want the lock
+  Word32 reserved;       // not 0: granted by a release to this waiter of the owner, which has yet to claim it
+  Word32 task;           // task of the owner that counts as the holder; 0: none
   Word64 since;          // time of the grant (ms)
-  Word32 reason;         // block of a hold that says why; 0: none
-  Word32 overtakes;      // grants to somebody who came later than a waiter of the queue; wraps. Derived
+  Word32 reason;         // block of a holder with the reason why the lock is held; 0: none
+  Word32 overtakes;      // grants that overtook a waiter of the queue; wraps. A hint: it decides only about fairness
 };
 static_assert(sizeof(LockFields) == 56);
 
-/// Value of a waiter block. Its number stands in Entry::flags, its patience's end in Entry::expiry, and what it is like
-/// in Entry::stamp: bit 0 it is fair, bit 1 it is present, from bit 2 on how long its loop takes to come when it is
-/// woken. That, `woken` and `first` are in units of 1024 ns, and these two wrap. A watcher's is the same, but that
-/// `want` and `passes` are the lower and the upper half of the grant's fencing number, and `woken` and `first` 0.
+/// Value of a waiter block. Its number is in Entry::flags, the end of its patience in Entry::expiry, and its traits in
+/// Entry::stamp: bit 0: it is fair; bit 1: it is present; from bit 2 on: how long its loop takes to come when it is
+/// woken. That time, `woken` and `first` are in units of 1024 ns; `woken` and `first` wrap. In a watcher `want` and
+/// `overtakes` are the lower and the upper half of the grant's fencing number, and `woken` and `first` are 0.
 struct WaiterFields {
   Word64 owner;      // Token of the waiting process
   Word64 arrival;    // when the wait began (ns)
-  Word32 want;       // how many permits
-  Word32 overtakes;  // the entry's when this became the first
-  Word32 woken;      // when it was woken to come for what is free, or granted to it; 0: it was not, or has come
-  Word32 first;      // when it became the first of the queue; 0: it is not known to be
+  Word32 want;       // permits it wants
+  Word32 overtakes;  // the entry's, when this became the first
+  Word32 woken;      // when it was woken, to claim what is free or granted to it; 0: it was not, or has come since
+  Word32 first;      // when it became the first of the queue; 0: not known to be the first
 };
 static_assert(sizeof(WaiterFields) == 32);
 
-/// What Entry::flags of a permits entry says.
+/// The value of Entry::flags of a permits entry.
 enum class PermitsKind : std::uint32_t { rwlock = 0, semaphore = 1 };
-/// The permits of a rwlock: who writes has them all, who reads has one. A semaphore has less.
+/// The permits of a rwlock: a writer has all of them, a reader has one. A semaphore has fewer.
 inline constexpr std::uint32_t kAllPermits = std::uint32_t{1} << 30;
 
-/// Value of a permits entry. Who has permits is said by the chain of holds alone. The entry's expiry is not before the
-/// end of any of them.
+/// Value of a permits entry. Only the chain of holders says which processes have permits. The entry's expiry is never
+/// before that of any holder.
 struct PermitFields {
   Word32 total;
-  Word32 holders;  // block of the first hold; 0: nobody has any
+  Word32 holders;  // block of the first holder; 0: no permit is taken
   QueueFields queue;
-  Word32 used;       // derived: the holds' counts together
-  Word32 overtakes;  // as a lock's
+  Word32 used;       // derived: the sum of the holders' counts
+  Word32 overtakes;  // as of a lock
 };
 static_assert(sizeof(PermitFields) == 24);
 
-/// Bytes of the text that says why something is held.
+/// The most bytes of the reason, the text that says why something is held.
 inline constexpr std::uint32_t kWhyMax = 127;
 
-/// Value of a hold block. Its end stands in Entry::expiry, the hash of the key in Entry::hash, and the text that says
-/// why behind it.
+/// Value of a holder block. Its end is in Entry::expiry, the hash of its entry's key in Entry::hash; the reason follows
+/// behind it.
 struct HolderFields {
   Word64 owner;     // Token
   Word64 sequence;  // fencing number of the grant
   Word64 since;     // time of the grant (ms)
-  Word32 count;     // how many permits
-  Word32 task;      // which coroutine of the owner is taken for the holder; 0: none
+  Word32 count;     // permits of this grant
+  Word32 task;      // task of the owner that counts as the holder; 0: none
 };
 static_assert(sizeof(HolderFields) == 32);
 
 constexpr std::uint64_t padded(std::uint64_t bytes) noexcept { return (bytes + 7) & ~std::uint64_t{7}; }
 
-/// Granules of a block with this key and value.
+/// The granules of a block with this key and value.
 constexpr std::uint64_t granules_for(std::uint64_t key_length, std::uint64_t value_size) noexcept {
   return (sizeof(Entry) + padded(key_length) + padded(value_size) + kGranule - 1) / kGranule;
 }

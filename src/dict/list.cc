@@ -106,7 +106,7 @@ void List::release_nodes() noexcept {
     Node node{};
     if (!inspect(block, node)) return arena_.set_damaged();
     const std::uint32_t next = node.fields->next.load(kRelaxed);
-    // No node any more: a list that runs in a circle must not give it back twice.
+    // Clear the type before releasing the node: a circular list must not release it twice.
     node.fields->shape.store(0, kRelaxed);
     arena_.release(block, node.granules);
     block = next;
@@ -149,7 +149,8 @@ bool List::relink_inner(std::uint32_t from, std::uint32_t to) noexcept {
   return true;
 }
 
-// Whether a node is an end only the entry's word can tell, as an end's link outwards may say anything.
+// Only the entry's word tells whether a node is an end of the list: the link of an end that points outwards may have
+// any value.
 bool List::relink(const Shard& shard, std::uint32_t from, std::uint32_t to) noexcept {
   if (!shard.holds_header(from)) return false;
   const std::uint32_t hash = node_at(shard, from).hash.load(kRelaxed);

@@ -1,8 +1,9 @@
-// A list: nodes of the shard's arena, hung on an entry. Every change is one store of the entry's word (dict/layout.h).
+// A list: nodes of the shard's arena, hung on an entry. Every change commits by one store to the entry's word, or to
+// the link to a node that moves (dict/layout.h).
 //
-// What decides: `first`, `length`, and `next` of all nodes but the last. What follows from it, and is right whenever
-// the mutex is free: `last`, and `previous` of all nodes but the first. `next` of the last node and `previous` of the
-// first have no meaning, so a push may write them before it commits.
+// `first`, `length`, and `next` of all nodes but the last decide what the list is. `last`, and `previous` of all nodes
+// but the first, follow from them, and are right whenever the mutex is free. `next` of the last node and `previous` of
+// the first have no meaning, so a push may write them before it commits.
 //
 // Nothing here trusts what it loads. A call that meets damage changes nothing and says so; repair() leaves lists that
 // every call works with.
@@ -29,37 +30,38 @@ class List {
 
   std::uint32_t length() const noexcept { return ends().length; }
 
-  /// A node filled with the value, in no list yet; 0 if there is no free block for it.
+  /// Allocates a node with the value, in no list yet; 0 if there is no free block for it.
   static std::uint32_t create(const Shard& shard, Arena& arena, const Key& key, const ValueIn& value) noexcept;
-  /// The word of a list that has just this node.
+  /// The word of a list with this one node.
   static std::uint64_t only(std::uint32_t node) noexcept { return ListEnds{node, node, 1}.packed(); }
 
   /// Adds the node. False on damage, with nothing changed.
   bool push(End end, std::uint32_t node) noexcept;
-  /// Copies the element at that end: ok, buffer (too small: `out.size` says what it takes), corrupt.
+  /// Copies the element at that end. ok, buffer (too small: `out.size` is the size needed), corrupt.
   Code peek(End end, ValueOut& out) const noexcept;
-  /// Takes the element at that end out. False on damage, with nothing changed. REQUIRES: it has more than one.
+  /// Removes the element at that end. False on damage, with nothing changed. REQUIRES: the list has more than one
+  /// element.
   bool pop(End end) noexcept;
 
-  /// Gives all nodes back. REQUIRES: the list's entry is cut from its chain.
+  /// Releases all nodes. REQUIRES: the list's entry is cut from its chain.
   void release_nodes() noexcept;
 
-  /// For repair: keeps the longest beginning of the list of which all nodes make sense, and rebuilds what is derived.
-  /// `claim(block, granules) -> bool` marks a node's memory as taken; false: it is somebody else's. Number of cuts. If
-  /// length() is 0 afterwards, the entry must go.
+  /// For repair: keeps the longest beginning of the list in which all nodes make sense, and rebuilds what is derived.
+  /// `claim(block, granules) -> bool` marks a node's memory as occupied; it returns false if something else occupies
+  /// it. Returns the number of cuts. If length() is 0 afterwards, the caller must remove the entry.
   template <class Claim>
   std::uint32_t repair(Claim&& claim) noexcept;
 
-  /// Lets the copy at `to` take the place of the node `from` in its list, wherever that is, by one store. False, with
-  /// nothing changed, if the node is in no list that can be found. REQUIRES: the copies do not overlap.
+  /// Puts the copy at `to` in the place of the node `from` in its list, wherever that is, by one store. False, with
+  /// nothing changed, if the node is in no list that can be found. REQUIRES: the two do not overlap.
   ///
-  /// The store that decides is `next` of the node before or, for the first node, the entry's word. Only after it
-  /// `previous` of the node behind, or `last`, name `to`: who dies in between leaves that to repair, and either copy is
-  /// whole.
+  /// The store that decides goes to `next` of the node before or, for the first node, to the entry's word. Only after
+  /// it do `previous` of the node behind, or `last`, get `to`. If the process dies in between, repair does that, and
+  /// either copy is whole.
   static bool relink(const Shard& shard, std::uint32_t from, std::uint32_t to) noexcept;
 
  private:
-  /// A node whose fields were loaded once and found to lie inside the arena.
+  /// A node; its fields were loaded once and found to lie inside the arena.
   struct Node {
     ListNode* fields;
     EntryType type;  // of the value
@@ -68,7 +70,7 @@ class List {
   };
 
   ListEnds ends() const noexcept { return ListEnds::of(fields_.ends.load(kRelaxed)); }
-  /// The node at `block`; false if there is none of this list.
+  /// Describes the node at `block`; false if no node of this list is there.
   bool inspect(std::uint32_t block, Node& node) const noexcept;
   bool relink_end(const ListEnds& now, std::uint32_t from, std::uint32_t to) noexcept;
   bool relink_inner(std::uint32_t from, std::uint32_t to) noexcept;
@@ -76,7 +78,7 @@ class List {
   const Shard& shard_;
   Arena& arena_;
   ListFields& fields_;
-  std::uint32_t hash_;  // of the key, as the nodes have it too
+  std::uint32_t hash_;  // of the key; the nodes have it too
 };
 
 template <class Claim>
@@ -84,7 +86,7 @@ std::uint32_t List::repair(Claim&& claim) noexcept {
   const std::uint64_t word = fields_.ends.load(kRelaxed);
   const ListEnds old = ListEnds::of(word);
   ListEnds kept{old.first, 0, 0};
-  // Each step claims memory, so a list that runs in a circle ends where it meets itself.
+  // Each step claims memory, so a circular list ends where it meets itself.
   for (std::uint32_t block = old.first; kept.length < old.length; ++kept.length) {
     Node node{};
     if (!inspect(block, node) || !claim(block, node.granules)) break;

@@ -1,5 +1,5 @@
-// The clock by which values end, where the host has a loop: the loop's own time, which stands still while a handler
-// runs, so that a value ends exactly when a timer of the same length that was set in the same handler fires.
+// The clock by which values end if the host has an event loop: the loop's own time. It stands still while a handler
+// runs, so a value ends exactly when a timer of the same length that was set in the same handler fires.
 //
 // Thread safety: any thread, any time.
 #pragma once
@@ -17,22 +17,23 @@ using LoopClock = const volatile std::uintptr_t*;
 
 inline constinit std::atomic<LoopClock> followed_clock{nullptr};
 
-/// How far behind the coarse clock may be: by more than the resolution it states (8 to 16 ms seen for 4).
+/// How far the coarse clock may lag: more than the resolution it states (8 to 16 ms seen where it states 4).
 inline constexpr std::uint64_t kCoarseLagMs = 50;
-/// A loop that stood still for longer, or has gone, as in a forked child, is not followed.
+/// Do not follow a loop that stood still for longer than this, or that is gone, as in a forked child.
 inline constexpr std::uint64_t kLoopLagMaxMs = 60'000;
 
-/// False where it is of another kind: it may be behind, but was never ahead.
+/// Whether the word is the time of a loop. A loop's time may lag, but is never ahead of CLOCK_MONOTONIC.
 inline bool is_loop_clock(LoopClock clock) noexcept {
   return __atomic_load_n(clock, __ATOMIC_RELAXED) <= platform::monotonic_ns() / 1'000'000;
 }
 
-/// Null: none, as at the beginning. REQUIRES: the word stays where it is as long as the process lives.
+/// Null: follow no clock, as at the beginning. REQUIRES: the word stays at its address for the life of the process.
 inline void follow_clock(LoopClock clock) noexcept {
   followed_clock.store(clock, std::memory_order_release);  // pairs with loop_ms(): the word was written before
 }
 
-/// The loop's time; 0 if there is none to be followed. One that is ahead, as when it was set, is none of this kind.
+/// The loop's time; 0 if there is none to follow. A time that is ahead, as of a clock that was set, is not a loop's and
+/// is not followed.
 inline std::uint64_t loop_ms() noexcept {
   const LoopClock clock = followed_clock.load(kAcquire);
   if (clock == nullptr) [[likely]]

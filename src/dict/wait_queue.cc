@@ -13,11 +13,11 @@ namespace {
 
 constexpr std::uint32_t kGranulesPerWaiter = static_cast<std::uint32_t>(granules_for(0, sizeof(WaiterFields)));
 
-// WaiterFields::woken and first: never 0.
+// Units of WaiterFields::woken and first: never 0.
 constexpr std::uint32_t ticks(std::uint64_t ns) noexcept { return static_cast<std::uint32_t>(ns >> 10) | 1; }
 constexpr std::uint64_t ns_of(std::uint32_t ticks) noexcept { return std::uint64_t{ticks} << 10; }
 
-// A waiter's Entry::stamp: what it is like, in one word.
+// The traits of a waiter, in one word: its Entry::stamp.
 constexpr std::uint32_t kFair = 1;
 constexpr std::uint32_t kPresent = 2;
 constexpr std::uint32_t kDelayShift = 2;
@@ -35,7 +35,7 @@ constexpr bool is_past_claim(std::uint32_t woken, std::uint32_t now, std::uint32
   return woken != 0 && now - woken >= claim && woken - now >= claim;
 }
 
-// Whoever is stopped stands in nobody's way for longer than it would have waited.
+// When to drop a waiter that does not look any more: a stopped one keeps its place no longer than it would have waited.
 std::uint64_t patience_end(const Waiter& waiter) noexcept {
   const std::uint64_t end = platform::coarse_monotonic_ns() / 1'000'000 + kWaiterPatienceMs;
   return waiter.deadline_ms != 0 ? std::min(end, waiter.deadline_ms) : end;
@@ -52,8 +52,8 @@ WaiterFields& WaitQueue::fields(std::uint32_t block) const noexcept {
   return *reinterpret_cast<WaiterFields*>(&shard_.entry(block) + 1);
 }
 
-// An old place never passes for one in the queue: what unlink() takes out is marked as nobody's, and a repair, which
-// drops the queues without looking at them, is counted.
+// An old place never passes for one in the queue: unlink() clears the owner of what it takes out, and each repair,
+// which drops the queues without looking at them, is counted.
 bool WaitQueue::is_here(const Waiter& waiter) const noexcept {
   const auto block = static_cast<std::uint32_t>(waiter.place);
   return waiter.place != 0 && waiter.place == place_of(block) && is_waiter(block) &&
@@ -61,7 +61,7 @@ bool WaitQueue::is_here(const Waiter& waiter) const noexcept {
          shard_.entry(block).flags.load(kRelaxed) == waiter.number;
 }
 
-// A queue that leads out of its waiters: forget it, and have the shard repaired, which gives the blocks back.
+// A queue leads out of its waiters: forgets it and has the shard repaired, which frees the blocks.
 std::uint32_t WaitQueue::give_up() noexcept {
   ends_.head.store(0, kRelaxed);
   ends_.tail.store(0, kRelaxed);
@@ -69,7 +69,8 @@ std::uint32_t WaitQueue::give_up() noexcept {
   return 0;
 }
 
-// Waiters must not take the memory that values and other locks need.
+// Allocates a waiter; 0 if there is no memory. Waiters must not take the memory that values and other locks need: at
+// most a quarter of the arena is for them.
 std::uint32_t WaitQueue::create(const Waiter& waiter, std::uint32_t overtakes) noexcept {
   Word32& count = shard_.header().waiters;
   const bool too_many = count.load(kRelaxed) >= shard_.granules() / 4 / kGranulesPerWaiter;
@@ -114,7 +115,8 @@ void WaitQueue::link(std::uint32_t block, std::uint32_t before, std::uint32_t af
 
 std::uint64_t WaitQueue::add(const Waiter& waiter, std::uint32_t overtakes) noexcept {
   if (is_here(waiter)) return refresh(waiter);
-  // Most arrive last. Who queues again, because another was faster, keeps its turn and is found near the head.
+  // Most waiters arrive last. A waiter that queues again because another was faster keeps its turn, which is near the
+  // head.
   std::uint32_t before = ends_.tail.load(kRelaxed);
   std::uint32_t after = 0;
   if (before != 0 && !is_waiter(before)) return give_up();
@@ -156,7 +158,7 @@ bool WaitQueue::is_first_of_another(std::uint64_t current) const noexcept {
   return first != 0 && (!is_waiter(first) || grant_of(first) != current);
 }
 
-// REQUIRES: is_waiter(block). False on damage: its neighbours must point back at it.
+// False on damage: the neighbours of the waiter must point back at it. REQUIRES: is_waiter(block).
 bool WaitQueue::unlink(std::uint32_t block) noexcept {
   const std::uint32_t before = previous(block).load(kRelaxed);
   const std::uint32_t after = shard_.entry(block).next.load(kRelaxed);
@@ -197,13 +199,13 @@ bool WaitQueue::is_gone(std::uint32_t block, World& world) const noexcept {
          time_passed(shard_.entry(block).expiry.load(kRelaxed));
 }
 
-// The mark of a waiter that was woken tells whether it may still come.
+// Whether the time to claim of a waiter that was woken is over.
 bool WaitQueue::is_late(std::uint32_t block, std::uint32_t now) const noexcept {
   return is_past_claim(fields(block).woken.load(kRelaxed), now, shard_.entry(block).stamp.load(kRelaxed));
 }
 
 std::uint64_t WaitQueue::delay_of(const Waiter& waiter) const noexcept {
-  // Had a place and has lost it, not by a repair: it was dropped while it was on its way.
+  // It had a place and has lost it, not by a repair: it was dropped while it was on its way.
   const bool had_place = waiter.place != 0 && waiter.place == place_of(static_cast<std::uint32_t>(waiter.place));
   if (!is_here(waiter)) return had_place ? claim_ns(waiter.delay_ns) : 0;
   const std::uint32_t woken = fields(static_cast<std::uint32_t>(waiter.place)).woken.load(kRelaxed);

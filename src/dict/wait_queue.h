@@ -1,11 +1,11 @@
-// Who waits for an entry, in order of arrival: blocks of the shard's arena, hung on it.
+// The waiters of an entry in order of arrival: blocks of the shard's arena, hung on the entry.
 //
-// The queue is a hint. It is not reached by a chain, so repair gives its blocks back; whoever waits looks again by
-// itself after a while and queues anew. A waiter is taken for gone when its wait must be over, and when it has not
-// looked for kWaiterPatienceMs.
+// The queue is a hint. No chain reaches it, so repair frees its blocks; each waiter looks again by itself after a while
+// and queues anew. A waiter is taken for gone when its wait must be over, and when it has not looked for
+// kWaiterPatienceMs.
 //
-// There are two kinds: waiters, who want what the entry stands for, and watchers, who wait for a grant to end
-// (lock/watchers.h). What is not said of one kind holds for both.
+// There are two kinds: waiters, which want what the entry stands for, and watchers, which wait for a grant to end
+// (lock/watchers.h). Comments hold for both unless they name one.
 //
 // REQUIRES, for every call but glimpse_first(): the shard's mutex.
 #pragma once
@@ -22,25 +22,25 @@ class DeadOwners;
 class World;
 
 inline constexpr std::uint64_t kWaiterPatienceMs = 1500;
-/// How long a waiter that was woken may take to come: this, or twice what it is known to take. After that it is out of
-/// the queue, until it queues again.
+/// How long a waiter that was woken may take to come: this, or twice its known delay if that is longer. After that it
+/// leaves the queue, until it queues again.
 inline constexpr std::uint64_t kClaimNs = 50'000'000;
-/// No waiter is known to take longer than this to come.
+/// The longest delay that is recorded of a waiter.
 inline constexpr std::uint64_t kDelayMaxNs = 1'000'000'000;
 
 struct Waiter {
   Token owner = kNobody;      // the waiting process
-  std::uint32_t number = 0;   // which of its waiters; 0: none
+  std::uint32_t number = 0;   // of the waiter, within its process; 0: none
   std::uint64_t arrival = 0;  // when the wait began (CLOCK_MONOTONIC, ns)
-  std::uint64_t place = 0;    // what add() gave: the block, and above it the shard's number of repairs; 0: none
+  std::uint64_t place = 0;    // as add() returned it: the block, and above it the shard's number of repairs; 0: none
   std::uint32_t want = 1;
   bool fair = false;
-  bool present = false;           // its thread looks for the next release, for a moment
-  std::uint64_t delay_ns = 0;     // how long its loop takes to come when it is woken; 0: not known
-  std::uint64_t deadline_ms = 0;  // when the wait is over at the latest (CLOCK_MONOTONIC); 0: not known
+  bool present = false;           // its thread spins for a moment, to see the next release
+  std::uint64_t delay_ns = 0;     // how long its loop takes to come when woken; 0: not known
+  std::uint64_t deadline_ms = 0;  // the latest end of its wait (CLOCK_MONOTONIC); 0: not known
 };
 
-/// Whom to wake. Number 0: nobody.
+/// The waiter to wake. Number 0: none.
 struct Callee {
   Token owner = kNobody;
   std::uint32_t number = 0;
@@ -51,22 +51,22 @@ constexpr std::uint64_t claim_ns(std::uint64_t delay_ns) noexcept {
   return 2 * delay_ns > kClaimNs ? 2 * delay_ns : kClaimNs;
 }
 
-/// The first of a queue, as it is seen without the mutex.
+/// The first of a queue, as seen without the mutex.
 struct Glimpse {
   Token owner = kNobody;  // kNobody: there is none
   std::uint32_t number = 0;
   std::uint32_t want = 0;
-  bool late = false;  // it was woken, and did not come
+  bool late = false;  // it was woken, and did not come in time
 };
 Glimpse glimpse_first(const Shard& shard, const QueueFields& ends) noexcept;
 
-/// The first of a queue, or of those that nobody stands aside for.
+/// The first of a queue, or the first for which those before it stand aside.
 struct Head {
   std::uint32_t block = 0;  // 0: there is none
   Waiter waiter;
-  std::uint32_t overtakes = 0;  // the entry's when it became the first
-  std::uint64_t first_ns = 0;   // for how long it has been the first
-  std::uint64_t woken_ns = 0;   // for how long it has been on its way
+  std::uint32_t overtakes = 0;  // the entry's, when it became the first
+  std::uint64_t first_ns = 0;   // how long it has been the first
+  std::uint64_t woken_ns = 0;   // how long it has been on its way
   bool woken = false;           // it is on its way
 };
 
@@ -76,39 +76,41 @@ class WaitQueue {
   WaitQueue(const Shard& shard, Arena& arena, QueueFields& ends, EntryType kind = EntryType::waiter) noexcept
       : shard_(shard), arena_(arena), ends_(ends), kind_(kind) {}
 
-  /// How many are in it, gone ones included.
+  /// How many are in the queue, gone ones included.
   std::uint32_t count() const noexcept;
-  /// Adds the waiter, by its arrival, or refreshes it if it is there still: it has come and looked, so the mark that it
-  /// was woken goes. `passes`: the entry's, also below. Its place, 0 if there is no memory.
+  /// Adds the waiter by its arrival, or refreshes it if it is still there: it has come and looked, so the mark that it
+  /// was woken is cleared. `overtakes`: the entry's count, here and below. Returns its place; 0 if there is no memory.
   std::uint64_t add(const Waiter& waiter, std::uint32_t overtakes) noexcept;
-  /// Of watchers: adds it as the last, or refreshes it. `grant`: the fencing number of what it watches.
+  /// For watchers: adds the watcher as the last, or refreshes it. `grant`: the fencing number that it watches. Returns
+  /// its place, as add().
   std::uint64_t append(const Waiter& watcher, std::uint64_t grant) noexcept;
-  /// Of watchers: whether the first is of another grant than `current`, which is 0 if there is none.
+  /// For watchers: whether the first one watches another grant than `current`; 0 if there is none at present.
   bool is_first_of_another(std::uint64_t current) const noexcept;
-  /// Whether `see(const Waiter&) -> bool` is true for all that arrived before `arrival`; false if they are more than
-  /// `max`.
+  /// Whether `see(const Waiter&) -> bool` is true for all waiters that arrived before `arrival`; false if there are
+  /// more than `max`.
   template <class See>
   bool every_before(std::uint64_t arrival, std::uint32_t max, See&& see) const noexcept;
-  /// Takes it out; false if it was not there.
+  /// Removes the waiter; false if it was not in the queue.
   bool remove(const Waiter& waiter) noexcept;
-  /// The first, which stays. Those who are gone are taken out: the process has given up its slot, the patience has
-  /// ended, the waiter was woken and did not come. Who is found to be the first has been so from now on.
+  /// The first waiter, which stays in the queue. Removes gone ones before it: the process has given up its slot, the
+  /// patience has ended, or the waiter was woken and did not come in time. A waiter that is found to be the first
+  /// counts as the first from now on.
   Head first(World& world, std::uint64_t now_ns, std::uint32_t overtakes) noexcept;
-  // REQUIRES, for all that take a `head`: it is what first() or after() has just given, and not empty.
-  /// The next one of the queue, gone ones left out as above.
+  // All that take a `head` REQUIRE: it is what first() or after() has just returned, and not empty.
+  /// The next waiter of the queue; removes gone ones as first() does.
   Head after(const Head& head, World& world, std::uint64_t now_ns) noexcept {
     return at_or_after(shard_.entry(head.block).next.load(kRelaxed), world, now_ns);
   }
-  /// It is the first from now on, unless it is already: those before it stand aside.
+  /// Makes it the first from now on, unless it is already: those before it stand aside.
   void make_first(Head& head, std::uint64_t now_ns, std::uint32_t overtakes) noexcept;
-  /// How long the waiter, which has come, took since it was woken; 0: it was not.
+  /// How long the waiter, which has come, took after it was woken; 0: it was not woken.
   std::uint64_t delay_of(const Waiter& waiter) const noexcept;
   void mark_woken(const Head& head, std::uint64_t now_ns) noexcept;
   void drop(const Head& head) noexcept { unlink(head.block); }
-  /// Takes out the waiters of dead processes. How many that were.
+  /// Removes the waiters of dead processes. Returns how many there were.
   std::uint32_t drop_dead(const DeadOwners& dead) noexcept;
-  /// Takes out and returns the first whose process has not given up its slot; number 0 if there is none. A watcher of
-  /// the grant `kept`, and who stands behind it, stays.
+  /// Removes and returns the first waiter of a process that still has its slot; number 0 if there is none. A watcher of
+  /// the grant `kept`, and all behind it, stay.
   Waiter pop(World& world, std::uint64_t kept = 0) noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// Bytes as words of shared memory, and back: zero-padded to whole words.
+// Copies bytes to words of shared memory and back, zero-padded to whole words.
 #pragma once
 
 #include <cstddef>
