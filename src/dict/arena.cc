@@ -60,8 +60,8 @@ void Arena::add_free(std::uint32_t block, std::uint32_t count) noexcept {
   header_.free_granules.store(header_.free_granules.load(kRelaxed) + count, kRelaxed);
 }
 
-// Takes a block out of its bin. Its two sizes must agree and its neighbours in the bin must point back at it: a word
-// that was overwritten does not give an entry's memory away, and is not followed into the middle of one.
+// Takes a block out of its bin. Its two sizes must agree and its neighbours in the bin must point back at it: an
+// overwritten word then neither gives an entry's memory away nor leads into the middle of an entry.
 bool Arena::remove(std::uint32_t block, std::uint32_t count) noexcept {
   const std::uint32_t bin = bin_of(count);
   const Word32* words = shard_.words32(block);
@@ -98,7 +98,8 @@ std::uint32_t Arena::next_bin(std::uint32_t from) const noexcept {
   return kBins;
 }
 
-// First block of the bin that is long enough. All of a higher bin are; those of the request's own bin may be shorter.
+// The first block of the bin that is long enough. Every block of a higher bin is; those of the request's own bin may be
+// shorter.
 Arena::Run Arena::search(std::uint32_t bin, std::uint32_t count) noexcept {
   std::uint32_t block = header_.bins[bin].load(kRelaxed);
   for (std::uint32_t steps = 0; block != 0; ++steps) {
@@ -127,7 +128,7 @@ bool Arena::can_allocate(std::uint32_t count) noexcept { return find_run(count).
 inline bool Arena::cut_off(const Run& run, std::uint32_t count) noexcept {
   if (!remove(run.block, run.size)) return false;
   if (run.size > count) add_free(run.block + count, run.size - count);
-  // What is new lies behind the hand, which then needs a whole lap to come to it.
+  // Keep the new block behind the hand of the clock sweep, so that the sweep comes to it only after a whole lap.
   if (header_.hand.load(kRelaxed) == run.block) header_.hand.store(run.block + count, kRelaxed);
   return true;
 }
@@ -145,9 +146,9 @@ bool Arena::take(std::uint32_t block, std::uint32_t count) noexcept {
 
 std::uint32_t Arena::release(std::uint32_t block, std::uint32_t count) noexcept {
   HOLDFAST_FAILPOINT("arena.release");
-  // The release store comes after the cut of the link that reached the block: who sees the new epoch sees the cut. The
-  // fence comes before the first store into the block: who reads that store sees the new epoch
-  // (Shard::unchanged_since).
+  // The release store comes after the cut of the link that reached the block: a reader that sees the new epoch sees the
+  // cut. The fence comes before the first store into the block: a reader that sees that store sees the new epoch (pairs
+  // with Shard::unchanged_since).
   header_.reuse_epoch.store(header_.reuse_epoch.load(kRelaxed) + 1, kRelease);
   std::atomic_thread_fence(kRelease);
   crash_order();

@@ -1,9 +1,9 @@
-// The memory of a shard: blocks of granules, taken and given back. All of its own state is derived.
+// The memory of a shard: blocks of granules, allocated and released. All state of the arena itself is derived.
 //
-// A free block says so in its first granule (size, next, previous of its bin) and in its last word (size again); the
-// free bits of its first and last granule are set, all others are clear. So both neighbours of a block that comes back
-// are found in one step, and no two free blocks touch. ShardHeader::hand always names the beginning of a block, free or
-// not: whoever takes or gives back keeps it so.
+// A free block has its size and its neighbours in its bin (size, next, previous) in its first granule, and its size
+// again in its last word. The free bits of its first and last granule are set; all other free bits are clear. So a
+// released block finds both neighbours in one step, and no two free blocks touch. ShardHeader::hand always names the
+// beginning of a block, free or not: every allocation and release keeps it so.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -21,14 +21,15 @@ class Arena {
   /// A block of `count` granules, of unspecified content; 0 if there is no run that long, or on damage.
   std::uint32_t allocate(std::uint32_t count) noexcept;
 
-  /// Whether allocate(count) would find one.
+  /// Whether allocate(count) would find a block.
   bool can_allocate(std::uint32_t count) noexcept;
 
-  /// The first `count` granules of the free block that begins at `block`. False if it is none, or shorter: damage.
+  /// Allocates the first `count` granules of the free block that begins at `block`. False, on damage, if no free block
+  /// begins there or if it is shorter.
   bool take(std::uint32_t block, std::uint32_t count) noexcept;
 
-  /// Gives a block back. REQUIRES: no chain reaches it any more. Announces the reuse first, so that a reader who still
-  /// looks at it starts again. Where the free block begins that it is part of now; 0 on damage.
+  /// Gives a block back. Announces the reuse first, so that a reader still in the block starts again. Returns the
+  /// beginning of the free block that it is part of now; 0 on damage. REQUIRES: no chain reaches the block any more.
   std::uint32_t release(std::uint32_t block, std::uint32_t count) noexcept;
 
   /// REQUIRES: a block begins at `block`.
@@ -38,15 +39,15 @@ class Arena {
 
   /// Empties the bins, for a rebuild by add_free().
   void clear_bins() noexcept;
-  /// Adds a run between two used blocks. REQUIRES: its free bits are clear.
+  /// Adds a free run between two used blocks. REQUIRES: its free bits are clear.
   void add_free(std::uint32_t block, std::uint32_t count) noexcept;
 
-  /// Whether bins and their map fit each other and the blocks in them; `see(block)` is told of each. Ends also where a
-  /// bin runs in a circle.
+  /// Whether the bins, their map and the blocks in them fit each other. Calls `see(block)` for each block. Ends also if
+  /// a bin is circular.
   template <class See>
   bool tally_free(See&& see) noexcept;
 
-  /// Memory was short, and something that is held stood in the way: some of it may belong to dead processes.
+  /// Memory was short while locks or permits were in use: some of it may belong to dead processes.
   bool crowded() const noexcept { return crowded_; }
   void set_crowded() noexcept { crowded_ = true; }
 
@@ -55,7 +56,8 @@ class Arena {
   void set_damaged() noexcept { damaged_ = true; }
 
  private:
-  /// Of a bin: the block after `block`, the first of it after 0; false on damage, `next` is 0 at the end.
+  /// Sets `next` to the block after `block` in the bin, or to its first block if `block` is 0; to 0 at the end. False
+  /// on damage.
   bool next_in_bin(std::uint32_t bin, std::uint32_t block, std::uint32_t& next) noexcept;
   bool is_marked(std::uint32_t block) const noexcept;
   void mark(std::uint32_t block, bool free) noexcept;

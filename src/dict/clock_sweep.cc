@@ -9,7 +9,8 @@ namespace holdfast {
 
 namespace {
 
-// How much is moved for what is used before it gives way too: a multiple of what is asked for, and a bit.
+// The granules that a cold pass moves before the sweep goes on to a warm one: a multiple of the request, plus a
+// constant.
 constexpr std::uint64_t kMovedPerGranule = 8;
 constexpr std::uint64_t kMovedMin = 256;
 
@@ -22,7 +23,7 @@ bool ClockSweep::clear(std::uint32_t count) noexcept {
   forget_ahead();
   const std::uint64_t lap = shard_.granules();
   while (run_ < count_ && !arena_.damaged()) {
-    // The last lap begins somewhere in the arena and takes one more, for a window that lies across its beginning.
+    // The last lap begins somewhere in the arena. It goes one lap further, for a window that lies across its beginning.
     const bool last = evict_ == Evict::no || zeal_ == Pass::own;
     if (walked_ > (last ? 2 * lap : lap)) {
       if (last) break;
@@ -47,7 +48,7 @@ void ClockSweep::grow_zeal() noexcept {
   forget_ahead();
 }
 
-// --- what lies there ---
+// --- the block at the hand ---
 
 ClockSweep::Kind ClockSweep::kind_of(std::uint32_t at, const EntryView& view) const noexcept {
   if (view.type == EntryType::node) return Kind::node;
@@ -57,7 +58,7 @@ ClockSweep::Kind ClockSweep::kind_of(std::uint32_t at, const EntryView& view) co
   return at == own_ && zeal_ != Pass::own ? Kind::held : Kind::live;
 }
 
-// The block at `at`; false on damage. REQUIRES: a block begins there.
+// Describes the block at `at`; false on damage. REQUIRES: a block begins there.
 bool ClockSweep::look(std::uint32_t at, Block& block) noexcept {
   block.at = at;
   if (arena_.is_free(at)) {
@@ -74,7 +75,8 @@ bool ClockSweep::look(std::uint32_t at, Block& block) noexcept {
   return true;
 }
 
-// What it may add to the window. A node may go when its list does, which is rare enough to count on only in the end.
+// The granules that the block may add to the window. A list's nodes become free when the list does, which is too rare
+// to count on in a cold pass.
 std::uint32_t ClockSweep::gain(const Block& block) const noexcept {
   switch (block.kind) {
     case Kind::free:
@@ -89,7 +91,7 @@ std::uint32_t ClockSweep::gain(const Block& block) const noexcept {
   }
 }
 
-// --- before anything gives way: whether a window can be had before the next pinned block ---
+// --- before anything is removed: whether a window fits before the next pinned block ---
 
 bool ClockSweep::reach() noexcept {
   Block block{};
@@ -123,8 +125,8 @@ void ClockSweep::forget_ahead() noexcept {
 // --- one block ---
 
 void ClockSweep::visit(const Block& block) noexcept {
-  // What ends meanwhile changes its kind, and a gap that was counted may be taken by what is moved: `ahead_` may be too
-  // much, and is made right where the hand comes to seen_.
+  // `ahead_` may be too high, and is corrected when the hand comes to seen_: an entry may expire and change its kind,
+  // and a moved block may take a gap that was counted.
   ahead_ -= std::min(ahead_, gain(block));
   switch (block.kind) {
     case Kind::free:
@@ -154,12 +156,13 @@ void ClockSweep::visit_live(const Block& block) noexcept {
   const std::uint8_t uses = mark.load(kRelaxed);
   if (uses == 0) return remove(block);
   mark.store(uses - 1, kRelaxed);
-  // What has been gathered is not given up because what follows, up to the next pinned block, is too little.
+  // Do not give up the window so far because too little follows before the next pinned block.
   if (run_ != 0 && !reach()) return remove(block);
   keep(block);
 }
 
-// It stays: to the left of the window, else in a gap elsewhere, else the window begins anew behind it.
+// Keeps the block: moves it to the left end of the window, else to a gap elsewhere, else begins the window anew behind
+// it.
 void ClockSweep::keep(const Block& block) noexcept {
   if (run_ != 0 && block.granules <= run_) {
     if (arena_.take(run_start_, block.granules) && move(block, run_start_)) return;
@@ -177,7 +180,7 @@ void ClockSweep::pass(std::uint32_t granules) noexcept {
   if (at_ >= seen_) forget_ahead();
 }
 
-// The link of a chain that leads to an entry; null on damage.
+// The link of the chain that leads to the entry; null on damage.
 Word32* ClockSweep::link_to(const Block& block) const noexcept {
   const std::uint32_t hash = block.view.entry->hash.load(kRelaxed);
   Word32* link = &shard_.bucket_of(hash);
@@ -203,14 +206,14 @@ void ClockSweep::remove(const Block& block) noexcept {
   }
   if (block.at == own_) own_ = 0;
   absorb(reclaimer_.discard(block.at, block.view), block.at + block.granules);
-  // A list's nodes, waiters and holds may have lain anywhere.
+  // The nodes of a list, the waiters and the holders that went with the entry may have been anywhere.
   if (block.view.type == EntryType::list || is_holdable(block.view.type)) forget_ahead();
 }
 
-// Copies the block to `to`, which was taken for it, and lets the copy take its place by one store. False on damage:
-// nothing leads to the block.
+// Copies the block to `to`, which was allocated for it, and puts the copy in its place by one store. False on damage:
+// then nothing leads to the block.
 bool ClockSweep::move(const Block& block, std::uint32_t to) noexcept {
-  // Nobody else writes into either of them.
+  // Only the owner of the mutex writes into either block.
   platform::copy_to_shared(reinterpret_cast<Word64*>(shard_.words32(to)),
                            reinterpret_cast<const char*>(shard_.words32(block.at)),
                            std::size_t{block.granules} * (kGranule / sizeof(Word64)));
@@ -225,7 +228,7 @@ bool ClockSweep::move(const Block& block, std::uint32_t to) noexcept {
       arena_.set_damaged();
       return false;
     }
-    // A copy is as young as its place: readers who copy large values rely on it.
+    // Stamp the copy with the present epoch: readers that copy large values rely on it (Shard::still_stands).
     shard_.entry(to).stamp.store(shard_.stamp(), kRelaxed);
     commit(*link, to);
   }
@@ -236,8 +239,8 @@ bool ClockSweep::move(const Block& block, std::uint32_t to) noexcept {
   return true;
 }
 
-// The window is now the free block that begins at `start`, to which everything up to `old_end` belongs and maybe what
-// was free behind it.
+// Makes the free block that begins at `start` the window. It contains everything up to `old_end`, and maybe a free run
+// behind that.
 void ClockSweep::absorb(std::uint32_t start, std::uint32_t old_end) noexcept {
   const std::uint32_t size = start != 0 ? arena_.size_at(start) : 0;
   if (size == 0) return arena_.set_damaged();

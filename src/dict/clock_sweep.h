@@ -1,9 +1,9 @@
-// The hand of the clock: goes over a shard's arena from left to right and clears a window, a free run that is long
-// enough. What no longer counts it removes; what was not used since it last came by gives way; what was used stays, and
-// is moved to the window's left end, or elsewhere, so that the free memory comes together.
+// The clock sweep: a hand goes over a shard's arena from left to right and clears a window, a free run of the length
+// asked for. It removes dead entries, and live ones that were not used since its last visit. It keeps what was used,
+// and moves it to the left end of the window or elsewhere, so that the free memory comes together.
 //
-// Removing and moving are one store each, of the link that leads to the block, so every step leaves a shard in which
-// all other keys are as before.
+// Removing and moving are one store each, to the link that leads to the block: after every step all other keys of the
+// shard are as before.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -18,7 +18,7 @@ namespace holdfast {
 
 class ClockSweep {
  public:
-  /// `own`: the block of the key that needs the room, 0 if it has none. It gives way only if nothing else helps.
+  /// `own`: the block of the key that needs the memory, 0 if it has none. It is removed only if nothing else helps.
   ClockSweep(Reclaimer& reclaimer, const Shard& shard, Arena& arena, std::uint32_t flush, Evict evict,
              std::uint32_t own) noexcept
       : reclaimer_(reclaimer),
@@ -34,25 +34,25 @@ class ClockSweep {
 
   /// Whether a live entry other than the own one was removed.
   bool evicted() const noexcept { return evicted_; }
-  /// Whether something else was removed or moved for the sake of what is held, or waits.
+  /// Whether entries were removed or moved while locks, permits or waiters stood in the way.
   bool met_held() const noexcept { return met_held_ && (evicted_ || moved_ != 0); }
 
  private:
   enum class Kind {
     free,
-    dead,    // counts no more
+    dead,    // expired, flushed, or held by nobody
     live,    // may be evicted
-    held,    // a lock, permits, or the own entry: may only be moved
-    node,    // of a list, which is evicted whole, when its entry is met
-    pinned,  // a waiter, a hold, or what processes wait for, which watch its words
+    held,    // a lock or permits in use, or the own entry: may only be moved
+    node,    // of a list: lists are evicted whole, when the sweep meets their entry
+    pinned,  // a waiter, a holder, or an entry with waiters, which watch its words
   };
   struct Block {
     std::uint32_t at;
     std::uint32_t granules;
     Kind kind;
-    EntryView view;  // meaningless for a free one
+    EntryView view;  // meaningless if it is free
   };
-  /// How much the next lap may take.
+  /// What the next lap may remove: unused entries, used ones too, the own one too.
   enum class Pass { cold, warm, own };
 
   bool look(std::uint32_t at, Block& block) noexcept;
@@ -88,7 +88,7 @@ class ClockSweep {
   std::uint32_t at_ = 0;         // the hand: a block begins here
   std::uint32_t run_start_ = 0;  // the window so far: a free block that ends at the hand
   std::uint32_t run_ = 0;        // its granules
-  std::uint32_t seen_ = 0;       // up to here there is nothing pinned; at or behind the hand's place
+  std::uint32_t seen_ = 0;       // no block from the hand up to here is pinned; never left of the hand
   std::uint32_t ahead_ = 0;      // granules between the hand and seen_ that may become free
   std::uint64_t walked_ = 0;     // granules, in this lap
   std::uint64_t moved_ = 0;      // granules

@@ -4,7 +4,8 @@
 
 namespace holdfast {
 
-// A token that is not the slot's own is a dead process's for certain: the slot's own never hides it.
+// If the slot has another token now, the owner is certainly dead: prefer it, so that the slot's present token never
+// hides it.
 void DeadOwners::add(Token token) noexcept {
   const std::uint32_t slot = slot_of(token);
   if (token == kNobody || slot >= kSlots) return;
@@ -12,12 +13,12 @@ void DeadOwners::add(Token token) noexcept {
   if (chosen == kNobody || world_.slot(token) == nullptr) chosen = token;
 }
 
-// Waiters or holds, from that block on. How many granules they take.
+// Adds the owners of a chain of waiters, watchers or holders, from that block on. Returns the granules it takes.
 std::uint32_t DeadOwners::add_chain(const Shard& shard, std::uint32_t block, EntryType type) noexcept {
   std::uint32_t walked = 0;
   EntryView view{};
   while (walked < shard.granules() && shard.inspect(block, view) && view.type == type) {
-    // Of a waiter, too, the owner is the first word of the value.
+    // In a waiter, as in a holder, the owner is the first word of the value.
     add(view.value()->load(kRelaxed));
     walked += view.granules;
     block = view.entry->next.load(kRelaxed);
@@ -34,9 +35,10 @@ std::uint32_t DeadOwners::add_holders(const Shard& shard, const EntryView& view)
   return waiters;
 }
 
-// Without the mutex, so what is seen may be of different moments: it only says about whom to ask.
+// Runs without the mutex, so it may see words of different moments. That is enough: it only decides about which
+// processes to ask.
 DeadOwners::DeadOwners(const Shard& shard, World& world) noexcept : world_(world) {
-  std::uint32_t walked = 0;  // granules: nothing is met twice, but for damage and changes of the moment
+  std::uint32_t walked = 0;  // granules: no block is met twice, except on damage or during a change
   for (std::uint32_t bucket = 0; bucket < shard.buckets() && walked < shard.granules(); ++bucket) {
     EntryView view{};
     for (std::uint32_t block = shard.bucket(bucket).load(kRelaxed);

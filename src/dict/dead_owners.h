@@ -1,7 +1,7 @@
-// The processes that hold something in a shard, or wait for it, and are dead.
+// The dead processes among those that hold something in a shard or wait in it.
 //
-// The kernel is asked here, outside of the shard's mutex. With the mutex held, exactly the dead that were found count
-// as gone: a token is never given out again, so they stay dead.
+// The kernel is asked here, outside the shard's mutex. With the mutex held, exactly the processes that were found dead
+// count as dead: a token is never given out again, so they stay so.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class DeadOwners {
 
   bool has(Token token) const noexcept {
     const std::uint32_t slot = slot_of(token);
-    return token != kNobody && (slot >= kSlots || chosen_[slot] == token);  // a slot that is none was never given out
+    return token != kNobody && (slot >= kSlots || chosen_[slot] == token);  // no such slot: never given out
   }
   bool any() const noexcept {
     return std::any_of(chosen_.begin(), chosen_.end(), [](Token token) { return token != kNobody; });
@@ -35,7 +35,7 @@ class DeadOwners {
   std::uint32_t add_chain(const Shard& shard, std::uint32_t block, EntryType type) noexcept;
 
   World& world_;
-  /// By slot, one of its owners, a dead one if there is any. Of several dead ones the others are found the next time.
+  /// By slot, one of its owners; a dead one if there is any. If several are dead, the next look finds the others.
   std::array<Token, kSlots> chosen_{};
 };
 

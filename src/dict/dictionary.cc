@@ -22,7 +22,7 @@ Segment* Dictionary::adopt(std::unique_ptr<Segment> next) {
   return segments_.back().get();
 }
 
-// The dictionary was removed, or its world ended. Only after the latter a new one is made.
+// The dictionary was removed, or its world ended. Only after the end of its world is a new one created.
 Segment* Dictionary::refresh() noexcept {
   try {
     const platform::LongMutex::Hold lock(refreshing_);

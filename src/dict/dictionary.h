@@ -1,8 +1,8 @@
-// The operations of a dictionary. Each becomes visible by one store (docs/design.md has the table), so that a process
-// killed at any instruction leaves the key before or after, nothing between.
+// The operations of a dictionary. Each becomes visible by one store (docs/design.md has the table): a process killed at
+// any instruction leaves the key as it was before or after the operation, never in between.
 //
 // Thread and process safety: all calls, from any thread, at any time. A handle survives the removal of its dictionary:
-// it finds the next one of the name, or says `removed`.
+// it finds the next one of the same name, or returns `removed`.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ namespace holdfast {
 
 enum class StoreOp { set = 0, add = 1, replace = 2, safe_set = 3, safe_add = 4 };
 
-/// What an operation may have done to others.
+/// What an operation may have done to other keys.
 struct Effect {
   bool evicted = false;  // a live entry of another key was removed to make room
 };
@@ -52,39 +52,39 @@ struct DictionaryStats {
 
 class Dictionary {
  public:
-  /// `options` with size 0: whatever exists under the name.
+  /// With `options` of size 0: opens whatever exists under the name.
   static Expected<std::unique_ptr<Dictionary>> open(World& world, std::string name, const DictionaryOptions& options);
 
   const std::string& name() const noexcept { return name_; }
-  /// For sentences that are made where there may be no memory.
+  /// For error texts that must not allocate.
   const char* quoted_name() const noexcept { return quoted_name_.c_str(); }
   World& world() const noexcept { return world_; }
 
-  // --- reads.cc: no mutex ---
+  // --- dictionary_read.cc: no mutex ---
 
   /// ok, not_found, buffer, timeout, is_a_list.
   Code get(std::string_view key, ValueOut& out) noexcept;
-  /// Also what has expired and is still there.
+  /// As get, but also returns a value that has expired and is still there.
   Code get_stale(std::string_view key, ValueOut& out, bool& stale) noexcept;
-  /// 0 for never; negative for what has expired and is still there.
+  /// `seconds`: 0 if it never ends; negative if it has expired and is still there.
   Code ttl(std::string_view key, double& seconds) noexcept;
   Code keys(std::uint32_t max, std::string& packed, std::uint32_t& count);
-  /// The keys of some more buckets, about `count`; `cursor` 0 begins, and is 0 again after the last.
+  /// The keys of some more buckets, about `count`. A `cursor` of 0 begins; it is 0 again after the last.
   Code scan(std::uint64_t& cursor, std::uint32_t count, std::string_view prefix, std::string& packed,
             std::uint32_t& found);
   std::uint64_t capacity() noexcept;
   std::uint64_t free_space() noexcept;
-  /// Largest key and value together, in bytes.
+  /// The largest key and value together that fit, in bytes.
   std::uint64_t room_for_one() noexcept;
-  /// 0 if there is no such key. not_a_list.
+  /// `length`: 0 if there is no such key. not_a_list.
   Code list_length(std::string_view key, std::uint32_t& length) noexcept;
   Code stats(DictionaryStats& stats) noexcept;
 
-  // --- changes.cc ---
+  // --- dictionary_write.cc ---
 
   Code store(StoreOp op, std::string_view key, const ValueIn& value, double exptime, Effect& effect) noexcept;
   Code remove(std::string_view key) noexcept;
-  /// Stores `desired` if the value is `expected`. Null: no value. not_found, exists, differs.
+  /// Stores `desired` if the value is `expected`; null stands for no value. not_found, exists, differs.
   Code compare_and_swap(std::string_view key, const ValueIn* expected, const ValueIn* desired, double exptime,
                         Effect& effect) noexcept;
   struct Initial {
@@ -94,37 +94,37 @@ class Dictionary {
   Code increment(std::string_view key, double by, const Initial* initial, double& sum, Effect& effect) noexcept;
   Code expire(std::string_view key, double exptime) noexcept;
   Code flush_all() noexcept;
-  /// Removes at most `max` entries that have expired.
+  /// Removes at most `max` expired entries.
   Code flush_expired(std::uint32_t max, std::uint32_t& count) noexcept;
 
-  // --- lists.cc ---
+  // --- dictionary_list.cc ---
 
-  /// not_a_list, no_memory: nothing is evicted for a list.
+  /// not_a_list, no_memory: a list never evicts.
   Code push(std::string_view key, End end, const ValueIn& value, std::uint32_t& length) noexcept;
   /// not_found, not_a_list, buffer (then nothing was taken out).
   Code pop(std::string_view key, End end, ValueOut& out) noexcept;
 
-  /// Whether it was removed because a part of its file was gone (platform/bus_guard.h).
+  /// Whether it was removed because a part of its file was missing (platform/bus_guard.h).
   bool was_cut_short() const noexcept {
     const Segment* const last = segment_.load(std::memory_order_acquire);
     return last != nullptr && (last->header().file.retired.load(kRelaxed) & kRetiredByDamage) != 0;
   }
 
-  /// Ok if the dictionary has this size and mutex; one that was removed is made again.
+  /// Ok if the dictionary has this size and mutex. Creates it again if it was removed.
   Status reopen(const DictionaryOptions& options);
 
   // --- for src/lock ---
 
-  /// The segment as it is now, null when the dictionary was removed. Needs no identity.
+  /// The present segment; null if the dictionary was removed. Needs no identity.
   Segment* segment() noexcept {
     Segment* now = segment_.load(std::memory_order_acquire);  // pairs with refresh()
     return now != nullptr && !now->retired() ? now : refresh();
   }
 
-  /// Runs `operation(Transaction&) -> Code` with the mutex of the key's shard, after the key was looked up. It must
-  /// either commit, or return Code::corrupt before having changed anything: the shard is repaired then, and the
-  /// operation run again. So it is after each Code::no_memory for which memory of dead processes was looked for,
-  /// kLooksMax times at most. Also: removed, timeout, busy, system.
+  /// Looks the key up with the mutex of its shard held, then runs `operation(Transaction&) -> Code`. The operation must
+  /// either commit, or return Code::corrupt before it has changed anything: then the shard is repaired and the
+  /// operation run again. It is also run again after Code::no_memory if memory of dead processes was looked for, at
+  /// most kLooksMax times. Also: removed, timeout, busy, system.
   template <class Operation>
   Code transact(std::string_view bytes, Operation&& operation, std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 
@@ -134,7 +134,7 @@ class Dictionary {
 
   Segment* refresh() noexcept;
   Segment* adopt(std::unique_ptr<Segment> next);
-  /// Runs `read(Segment&) -> Code` on the segment as it is now. Also: removed.
+  /// Runs `read(Segment&) -> Code` on the present segment. Also: removed.
   template <class Read>
   Code in_segment(Read&& read) {
     Segment* const now = segment();
@@ -151,14 +151,14 @@ class Dictionary {
   std::optional<Code> reclaim(Segment& segment, Shard& shard, int looks, Code result) noexcept;
   Code reclaim_from_dead(Segment& segment, Shard& shard, bool needed, bool& found) noexcept;
 
-  static constexpr int kLooksMax = 8;  // for the memory of the dead, in one call
+  static constexpr int kLooksMax = 8;  // looks for the memory of dead processes, in one call
 
   World& world_;
   std::string name_;
   std::atomic<Segment*> segment_{nullptr};
-  platform::LongMutex refreshing_;  // guards the two below, which change inside a ForkGuard only
+  platform::LongMutex refreshing_;  // guards the two below, which change only inside a ForkGuard
   DictionaryOptions options_;
-  std::vector<std::unique_ptr<Segment>> segments_;  // every one this handle had: a reader may still be in an old one
+  std::vector<std::unique_ptr<Segment>> segments_;  // all that this handle had: a reader may still be in an old one
   std::string quoted_name_;
 };
 

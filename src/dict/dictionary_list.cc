@@ -1,4 +1,5 @@
-// What changes a list.
+// The list operations of a dictionary: push and pop. Each commits by one store of the list's word, or of a link
+// (dict/list.h).
 #include <limits>
 
 #include "dict/dictionary.h"
@@ -15,8 +16,8 @@ Code Dictionary::push(std::string_view key, End end, const ValueIn& value, std::
   return transact(key, [&](Transaction& change) {
     if (entry + node > change.segment().geometry().block_max()) return Code::too_large;
     bool exists = false;
-    // Room for all at once: once the node is filled, nothing may move any more, as it is in no list yet. Making room
-    // takes time, in which the list may come to its end and need an entry again.
+    // Make room for node and entry at once: after the node is filled nothing may move, as the node is in no list yet.
+    // Making room takes time, in which the list may expire and need an entry again.
     for (int tries = 0;; ++tries) {
       exists = change.exists();
       if (exists && !change.is(EntryType::list)) return Code::not_a_list;

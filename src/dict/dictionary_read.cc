@@ -1,4 +1,5 @@
-// What is read without the mutex of a shard. It is asked for only by a reader that was disturbed again and again.
+// The reads of a dictionary. They take no mutex, except after repeated torn reads, and when a holder of permits is dead
+// and others may live.
 #include <algorithm>
 
 #include "base/token_set.h"
@@ -13,18 +14,20 @@ namespace holdfast {
 namespace {
 
 constexpr std::size_t kReadTries = 64;
-/// A large value counts as more than one try.
+/// This many bytes count as another try.
 constexpr std::size_t kBytesPerTry = 32768;
-/// For the mutex, each time. All in all a reader gives up after so many times, but not before the other time is over.
+/// How long to wait for the mutex in each round. A reader gives up after kReadRounds rounds, but not before
+/// kReadGivesUpNs.
 constexpr std::uint64_t kReadPatienceNs = 10'000'000;
 constexpr int kReadRounds = 16;
 constexpr std::uint64_t kReadGivesUpNs = 400'000'000;
-// A scan looks at no more buckets in one call than this and so many for each key asked for.
+// The most buckets that one scan call looks at: so many, and so many for each key asked for.
 constexpr std::uint64_t kScanBuckets = 1024;
 constexpr std::uint64_t kScanBucketsPerKey = 16;
 
-// Whole milliseconds: of a value that is stored now the exptime it was given, of what is held no more than that. Not 0,
-// which would say "never", and on the side that `stale` says, though the clock may have gone on since.
+// The time left, in whole milliseconds: of a value stored just now exactly its exptime, of a lease never more than is
+// left. Never 0, which would mean "never ends", and always on the side that `stale` says, even if the clock has gone on
+// since.
 double seconds_left(std::uint64_t end_ms, bool held, bool stale) noexcept {
   const std::uint64_t now_ms = held ? platform::monotonic_ns() / 1'000'000 + 1 : value_ms();
   const auto left = static_cast<std::int64_t>(end_ms - now_ms);
@@ -35,10 +38,10 @@ constexpr bool is_whole(Shard::Read result) noexcept {
   return result != Shard::Read::torn && result != Shard::Read::damaged;
 }
 
-/// Bounds what a reader does that is disturbed again and again. The clock is read only then.
+/// Bounds the work of a reader that is disturbed again and again. Reads the clock only after kReadRounds rounds.
 class ReadPatience {
  public:
-  /// To be asked before each round.
+  /// Call before each round.
   bool over() noexcept {
     if (rounds_++ < kReadRounds) return false;
     const std::uint64_t now = platform::monotonic_ns();
@@ -58,7 +61,7 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   if (!guard.held()) return guard.code();
   result = shard.read(key, out);
   if (is_whole(result)) return Code::ok;
-  repair(shard);  // nobody else writes: the chain is damaged
+  repair(shard);  // no writer is at work: the chain is damaged
   result = shard.read(key, out);
   return Code::ok;
 }
@@ -69,8 +72,8 @@ Shard::Read Dictionary::read(Segment& segment, const Key& key, ValueOut& out) no
   return is_whole(result) ? result : read_again(shard, key, out, result);
 }
 
-// Torn again and again means that writers are at work, so the mutex will come free; if it does not, because its owner
-// was stopped, then nobody writes and the next read is whole.
+// Repeatedly torn reads mean that writers are at work, so the mutex will come free. If its owner was stopped instead,
+// no process writes and the next read is whole.
 Shard::Read Dictionary::read_again(Shard& shard, const Key& key, ValueOut& out, Shard::Read result) noexcept {
   for (ReadPatience patience; !patience.over();) {
     for (std::size_t cost = 0; result == Shard::Read::torn && cost < kReadTries; cost += 1 + out.size / kBytesPerTry) {
@@ -84,7 +87,7 @@ Shard::Read Dictionary::read_again(Shard& shard, const Key& key, ValueOut& out, 
   return result;
 }
 
-// Whether a holder lives. Only where the one that was found is dead and others are there, the mutex is taken.
+// Whether any holder lives. Takes the mutex only if the holder that was read is dead and there are others.
 bool Dictionary::is_held(const Key& key, const ValueOut& out) noexcept {
   if (!world_.is_dead(out.bits)) return true;
   if (out.type == EntryType::lock || !out.shared) return false;
@@ -93,8 +96,8 @@ bool Dictionary::is_held(const Key& key, const ValueOut& out) noexcept {
       key.bytes(),
       [&](Transaction& change) {
         if (!change.is(EntryType::permits)) return Code::not_found;
-        const HolderList holds = holders_of(change.shard(), change.arena(), change.view());
-        for (HolderList::Cursor at(holds); at.found(); at.advance())
+        const HolderList holders = holders_of(change.shard(), change.arena(), change.view());
+        for (HolderList::Cursor at(holders); at.found(); at.advance())
           if (is_live(at.expiry().load(kRelaxed), change.flush_epoch())) owners.add(at.fields().owner.load(kRelaxed));
         return change.arena().damaged() ? Code::corrupt : Code::ok;
       },
@@ -104,7 +107,7 @@ bool Dictionary::is_held(const Key& key, const ValueOut& out) noexcept {
          std::any_of(owners.begin(), owners.end(), [this](Token owner) { return !world_.is_dead(owner); });
 }
 
-// Live or not: `stale` says whether it is over.
+// Finds the key, live or not: `stale` says whether its entry has ended.
 Code Dictionary::find_any(Segment& segment, std::string_view bytes, ValueOut& out, bool& stale) noexcept {
   const Key key(bytes, segment.seed());
   const Shard::Read result = read(segment, key, out);
@@ -117,9 +120,9 @@ Code Dictionary::find_any(Segment& segment, std::string_view bytes, ValueOut& ou
   return result == Shard::Read::found ? Code::ok : Code::buffer;
 }
 
-// No read needs an identity: processes that have none share the last count, by atomic steps. Else a plain addition: two
-// processes share a count only if more than the rest of kReadCounts live, and threads of one process may lose a few of
-// each other's.
+// Reads need no identity: processes without one share the last count, by atomic steps. The others use a plain load and
+// store: two processes share a count only if more than kReadCounts - 1 live, and threads of one process may lose a few
+// of each other's reads.
 void Dictionary::count_read(Segment& segment, bool hit) noexcept {
   const Token self = world_.known_token();
   const std::uint32_t place = self == kNobody ? kReadCounts - 1 : slot_of(self) % (kReadCounts - 1);
@@ -194,7 +197,7 @@ Code Dictionary::keys_of(Shard& shard, std::uint32_t bucket, const KeyFilter& fi
       if (!guard.held()) continue;
       if (copy == Shard::Copy::damaged) repair(shard);
       bound = shard.keys_bound(bucket);
-      // No allocation while a mutex is held.
+      // Never allocate with the mutex held.
       if (packed.capacity() - packed.size() >= bound) {
         if (shard.copy_keys(bucket, filter, packed, count) == Shard::Copy::whole) return Code::ok;
         repair(shard);
@@ -224,8 +227,8 @@ Code Dictionary::keys(std::uint32_t max, std::string& packed, std::uint32_t& cou
   });
 }
 
-// An entry never leaves its bucket, so a walk over the buckets meets all that stay. The cursor is the number of the
-// next bucket, counted over all shards.
+// An entry never leaves its bucket, so a walk over the buckets meets every entry that stays. The cursor is the number
+// of the next bucket, counted over all shards.
 Code Dictionary::scan(std::uint64_t& cursor, std::uint32_t count, std::string_view prefix, std::string& packed,
                       std::uint32_t& found) {
   return in_segment([&](Segment& segment) {
@@ -255,7 +258,7 @@ Code Dictionary::stats(DictionaryStats& stats) noexcept {
       const ShardHeader& header = shard.header();
       const std::uint64_t free = shard.free_granules();
       const std::uint32_t entries = header.entries.load(kRelaxed);
-      stats.entries += entries - std::min(entries, header.free_locks.load(kRelaxed));  // the two are of two moments
+      stats.entries += entries - std::min(entries, header.free_locks.load(kRelaxed));  // read at two moments
       stats.bytes_free += free * kGranule;
       stats.bytes_used += (shard.granules() - free) * kGranule;
       stats.evictions += header.evictions.load(kRelaxed);

@@ -1,4 +1,4 @@
-// What changes one entry, or all.
+// The changes of a dictionary: of one entry, or of all; and reclaiming memory from dead processes when it is short.
 #include <bit>
 
 #include "base/failpoint.h"
@@ -12,7 +12,7 @@ namespace holdfast {
 
 namespace {
 
-/// For a shard of which memory is to be reclaimed: not more than an attempt waits for it.
+/// How long to wait for the mutex of a shard to reclaim its memory: no longer than a lock attempt waits for it.
 constexpr std::uint64_t kReclaimPatienceNs = 50'000'000;
 
 bool same_bytes(const Word64* words, const char* bytes, std::size_t count) noexcept {
@@ -21,7 +21,7 @@ bool same_bytes(const Word64* words, const char* bytes, std::size_t count) noexc
   return count == 0 || words->load(kRelaxed) == load_tail(bytes, count);
 }
 
-/// Numbers as numbers: 0 is -0, and not-a-number is nothing, not even itself.
+/// Compares numbers as numbers: 0 equals -0, and not-a-number equals nothing, not even itself.
 bool same_value(const EntryView& view, const ValueIn& value) noexcept {
   if (view.type != value.type) return false;
   switch (value.type) {
@@ -113,8 +113,9 @@ Code Dictionary::expire(std::string_view key, double exptime) noexcept {
   });
 }
 
-// One step for all shards: whatever carries another epoch is gone. The epoch has 20 bits; before it could come round to
-// one that an entry still carries, the dead are swept out. Killed in the sweep, the next flush begins it again.
+// One step for all shards: every entry of another epoch is flushed. The epoch has 20 bits. Before it could come round
+// to an epoch that an entry still carries, a sweep removes the dead entries. If this process is killed during the
+// sweep, the next flush begins it again.
 Code Dictionary::flush_all() noexcept {
   return in_segment([&](Segment& segment) {
     Word32& epoch = segment.header().flush_epoch;
@@ -125,8 +126,8 @@ Code Dictionary::flush_all() noexcept {
       if (code != Code::ok) return code;
     }
     HOLDFAST_FAILPOINT("flush.looked");
-    // Where another has counted meanwhile, that flushed all there was when this call began. To count on from there
-    // could pass over a sweep.
+    // If another process has advanced the epoch meanwhile, that flushed all that was there when this call began. Do not
+    // advance it again: that could skip the sweep.
     epoch.compare_exchange_strong(before, before + 1, std::memory_order_acq_rel);
     return Code::ok;
   });
@@ -140,8 +141,8 @@ Code Dictionary::flush_expired(std::uint32_t max, std::uint32_t& count) noexcept
       const DeadOwners dead(shard, world_);
       const ShardGuard guard(shard);
       if (!guard.held()) return guard.code();
-      // Before the sweep, which must free nothing twice. A look that meets a broken chain misses keys, hence the
-      // second.
+      // Repair before the sweep, which must free nothing twice. An audit that meets a broken chain misses keys, hence
+      // the second.
       for (int looks = 0; looks < 2 && !audit(shard, segment.seed()); ++looks) repair(shard);
       Arena arena(shard);
       count += Reclaimer(world_, segment, shard, arena).sweep(max - count, &dead).expired;
@@ -151,8 +152,8 @@ Code Dictionary::flush_expired(std::uint32_t max, std::uint32_t& count) noexcept
   });
 }
 
-// After an operation that met memory short, and `looks` looks for memory of the dead: what the call ends with; nothing
-// if the operation is to be run again.
+// Runs after an operation that met memory short; `looks` counts the looks for memory of dead processes so far. Returns
+// the result of the call, or nothing if the operation must run again.
 std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, int looks, Code result) noexcept {
   const bool needed = result == Code::no_memory;
   if (looks == kLooksMax || (looks != 0 && !needed)) return result;
@@ -160,17 +161,18 @@ std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, int look
   const Code looked = reclaim_from_dead(segment, shard, needed, found);
   if (!needed) return result;
   if (looked != Code::ok) return looked;
-  // Again in any case: others may have found what there was after this had failed. And as long as there is something:
-  // others may have taken it, and died since.
+  // Always run again after the first look: other processes may have reclaimed memory after this operation failed. Then
+  // only while looks find something: others may have taken it, and died since.
   if (looks == 0 || found) return std::nullopt;
   return result;
 }
 
-// Where memory is short though something is held: takes what the dead have, or damage. Not ok if the mutex is not to be
-// had. It is not done all the time: a dictionary full of locks of living processes would go over itself at each call.
-// After a look in vain it rests for a time that grows with the shard; where nothing depends on it, for much longer.
-// An operation that would fail still looks meanwhile whether anybody has died since, without the mutex. `found`:
-// whether there was anything.
+// Takes what dead processes hold, and repairs damage, when memory is short while something is held. Not ok if the mutex
+// cannot be had. `found`: whether there was anything to take.
+//
+// A dictionary full of locks of living processes must not be searched at each call: after a search in vain the shard
+// rests for a time that grows with its size, and for 30 times as long if no operation depends on it. During the rest,
+// an operation that would fail still checks, without the mutex, whether any holder has died since.
 Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, bool& found) noexcept {
   found = false;
   const std::uint32_t rest_us = (1000 + shard.granules() / 2) * (needed ? 1 : 30);

@@ -1,4 +1,4 @@
-// The mutex of a shard, held for a scope. What a dead owner left behind is repaired before anything else happens.
+// The mutex of a shard, held for a scope. If its owner died, the shard is repaired before the scope begins.
 #pragma once
 
 #include <atomic>
@@ -10,16 +10,16 @@
 
 namespace holdfast {
 
-/// How long a change waits for an owner that is alive but does not go on.
+/// How long a change waits for an owner that is alive but stopped.
 inline constexpr std::uint64_t kMutexPatienceNs = 1'000'000'000;
 
 class ShardGuard {
  public:
-  /// On the path of every change: a call would be a tenth of the shortest.
+  /// Inline, as it is on the path of every change: a call would take a tenth of the time of the shortest one.
   [[gnu::always_inline]] explicit ShardGuard(Shard& shard, std::uint64_t patience_ns = kMutexPatienceNs) noexcept
       : shard_(shard), result_(shard.mutex().lock_for(patience_ns)) {
-    // Before all stores of this critical section: a reader that reads one of them, in memory that somebody else gave
-    // free earlier, sees the epoch of that too (Shard::unchanged_since).
+    // Before all stores of this critical section: a reader that reads one of them, in memory that another process
+    // released earlier, sees the epoch of that release too (pairs with Shard::unchanged_since).
     std::atomic_thread_fence(kRelease);
     if (result_ == LockResult::owner_died) [[unlikely]]
       repair(shard_);
@@ -31,7 +31,7 @@ class ShardGuard {
   ShardGuard& operator=(const ShardGuard&) = delete;
 
   bool held() const noexcept { return result_ == LockResult::acquired || result_ == LockResult::owner_died; }
-  /// ok when it is held.
+  /// ok if the mutex is held.
   Code code() const noexcept {
     switch (result_) {
       case LockResult::acquired:

@@ -20,8 +20,8 @@ namespace {
 
 constexpr std::uint64_t kNoEnd = ~std::uint64_t{0} / 1'000'000;  // ms
 
-// A sweep looks at every entry of the shard. One that gave back less than a sixteenth of many is not begun again at
-// once: a dictionary with many short exptimes would go over the whole shard at each set.
+// A sweep looks at every entry of the shard. If it reclaimed less than a sixteenth of many entries, do not begin
+// another one at once: in a dictionary with many short exptimes each set would go over the whole shard.
 constexpr std::uint32_t kMany = 256;
 constexpr std::uint32_t kWorthwhile = 16;
 constexpr std::uint32_t kRestMs = 5;
@@ -30,7 +30,7 @@ std::uint32_t short_now() noexcept { return static_cast<std::uint32_t>(platform:
 
 }  // namespace
 
-// Each process once: it sees which of its watchers have lost their places.
+// Posts to each process once: it then finds by itself which of its watchers have lost their places in the queue.
 void Reclaimer::call_watchers(WaitQueue watchers) noexcept {
   std::bitset<kSlots> called;
   for (Waiter watcher = watchers.pop(world_); watcher.number != 0; watcher = watchers.pop(world_)) {
@@ -72,7 +72,8 @@ void Reclaimer::rest_if_in_vain(std::uint32_t looked_at, const Swept& swept) noe
   shard_.header().rest_until.store(in_vain ? short_now() + kRestMs : 0, kRelaxed);
 }
 
-// Ends the grants of the dead, and takes their waiters out of the queue. How many that were.
+// Ends the grants of dead processes, and removes their waiters and watchers from the queues. Returns how many of all
+// these there were.
 std::uint32_t Reclaimer::take_from_dead(const EntryView& view, const DeadOwners& dead) noexcept {
   std::uint32_t found = WaitQueue(shard_, arena_, view.queue()).drop_dead(dead);
   if (view.type == EntryType::lock)
@@ -98,7 +99,7 @@ bool Reclaimer::sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept {
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
     EntryView view{};
     if (!shard_.inspect_in(bucket, block, view)) return false;
-    // All entries are distinct: chains that run in a circle, or into each other, are longer than the arena.
+    // All entries are distinct: circular or merged chains are longer than the arena.
     sweep.walked += view.granules;
     if (sweep.walked > shard_.granules()) return false;
     const bool held = is_holdable(view.type);
@@ -138,8 +139,8 @@ Reclaimer::Swept Reclaimer::sweep(std::uint32_t max, const DeadOwners* dead) noe
   return swept;
 }
 
-// Where nothing may be evicted, what is impossible stays so until memory is given back: a full dictionary does not look
-// through itself again for each key that does not fit.
+// Without eviction, remember what was impossible until memory is released: a full dictionary must not search itself
+// again for each key that does not fit.
 bool Reclaimer::clear(std::uint32_t count, Evict evict, const Position& position, bool& evicted) noexcept {
   Word32& no_run = shard_.header().no_run;
   if (evict == Evict::no) {
@@ -158,7 +159,7 @@ bool Reclaimer::clear(std::uint32_t count, Evict evict, const Position& position
 }
 
 Code Reclaimer::make(std::uint32_t count, Evict evict, const Key& key, Position& position, bool& evicted) noexcept {
-  // An arena without entries is one free block: all zero is what is left when somebody wrote over it.
+  // An arena without entries is one free block. If both counts are zero, the header was overwritten.
   const ShardHeader& header = shard_.header();
   if (header.in_use.load(kRelaxed) == 0) repair(shard_);
   if (arena_.damaged() || (header.entries.load(kRelaxed) == 0 && header.free_granules.load(kRelaxed) == 0))
@@ -166,7 +167,7 @@ Code Reclaimer::make(std::uint32_t count, Evict evict, const Key& key, Position&
   bool swept = any_dead() && !rests();
   if (swept) sweep();
   for (;; swept = true) {
-    // What was removed or moved may be what `place` named.
+    // The sweep may have removed or moved the entry that `position` names.
     if (arena_.damaged() || !shard_.find(key, position)) return Code::corrupt;
     if (arena_.can_allocate(count)) return Code::ok;
     const bool cleared = clear(count, evict, position, evicted);

@@ -1,4 +1,4 @@
-// Room in a shard: what no longer counts is given back, and what was used least gives way.
+// Memory for a new block of a shard: dead entries are reclaimed, and entries that were used least are evicted.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -25,26 +25,30 @@ class Reclaimer {
   Reclaimer(World& world, Segment& segment, Shard& shard, Arena& arena) noexcept
       : world_(world), segment_(segment), shard_(shard), arena_(arena) {}
 
-  /// Makes sure that a free block of `count` granules exists. Entries that no longer count go first, then the free
-  /// memory is brought together by moving entries, then, with Evict::yes, entries that were used least are removed.
-  /// Locks that are held stay. `place` (the key's) is found anew, as entries move; `evicted` is set if a live entry
-  /// other than the key's own was removed, else left alone. ok, no_memory, corrupt.
+  /// Makes sure that a free block of `count` granules exists. Removes dead entries first, then moves entries so that
+  /// the free memory comes together, then, with Evict::yes, removes the entries that were used least. Locks and permits
+  /// in use stay.
+  ///
+  /// Finds `position`, the key's, anew, as entries move. Sets `evicted` if a live entry other than the key's own was
+  /// removed, else leaves it alone. ok, no_memory, corrupt.
   Code make(std::uint32_t count, Evict evict, const Key& key, Position& position, bool& evicted) noexcept;
 
-  /// Gives the memory of an entry that was just cut from its chain back: its block, a list's nodes, holds. Who waited
-  /// for it looks again. Where the free block begins that the entry's is part of now; 0 on damage.
+  /// Releases the memory of an entry that was just cut from its chain: its block, the nodes of a list, holders. Wakes
+  /// its waiters and watchers. Returns the beginning of the free block that the entry's block is part of now; 0 on
+  /// damage.
   std::uint32_t discard(std::uint32_t block, const EntryView& view) noexcept;
 
   struct Swept {
     std::uint32_t expired = 0;  // or flushed
-    std::uint32_t locks = 0;    // locks and permits that nobody held
+    std::uint32_t locks = 0;    // free locks and permits
     std::uint32_t dead = 0;     // grants and waiters of dead processes
   };
-  /// Cuts what no longer counts; of what has expired or was flushed, at most `max`. What `dead` hold counts no more.
+  /// Removes dead entries; of expired and flushed ones at most `max`. Grants and waiters of processes in `dead` are
+  /// ended first.
   Swept sweep(std::uint32_t max = ~0U, const DeadOwners* dead = nullptr) noexcept;
 
  private:
-  /// A sweep under way.
+  /// A sweep in progress.
   struct Sweep {
     std::uint32_t max;
     const DeadOwners* dead;

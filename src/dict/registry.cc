@@ -18,7 +18,8 @@ Registry& Registry::get() {
   return *registry;
 }
 
-// When the library is loaded: a child that is forked while another thread makes it would wait for that thread for ever.
+// Create it when the library is loaded: a child forked while another thread creates it would wait for that thread for
+// ever.
 [[maybe_unused]] const bool kRegistryMade = (Registry::get(), true);
 
 Expected<Dictionary*> Registry::open_locked(const std::string& name, const DictionaryOptions& options) {
@@ -64,7 +65,8 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
     if (!status.ok()) return status;
     return known->second.get();
   }
-  // What exists counts, whatever the declaration says of its size: whoever created it may have known better.
+  // An existing dictionary counts, whatever size the declaration says: the process that created it may have known
+  // better.
   auto existing = open_locked(name, {});
   if (existing || existing.status().code != Code::not_found || !declared) return existing;
   if (options.size < kSizeMin)
@@ -81,7 +83,7 @@ Status Registry::remove(const std::string& name) {
   const platform::LongMutex::Hold lock(mutex_);
   Status removed = retire_world_file((*world)->directory(), Segment::file_name(name));
   const auto known = dictionaries_.find(name);
-  if (known != dictionaries_.end()) known->second->segment();  // notices, and gives the memory back
+  if (known != dictionaries_.end()) known->second->segment();  // notices the removal, and releases the memory
   return removed;
 }
 

@@ -1,4 +1,6 @@
 // The dictionaries that this process has open: one handle per name, for the life of the process.
+//
+// Thread safety: all calls, from any thread.
 #pragma once
 
 #include <map>
@@ -16,9 +18,9 @@ class Registry {
   /// Never destroyed: threads may be inside calls while the process runs its exit handlers.
   static Registry& get();
 
-  /// Creates the dictionary if there is none; mismatch if there is one of another size or mutex.
+  /// Opens the dictionary, or creates it if there is none; mismatch if one of another size or mutex exists.
   Expected<Dictionary*> open(const std::string& name, const DictionaryOptions& options);
-  /// One that is open here, exists in the world, or is declared in $HOLDFAST_DICTS; else not_found.
+  /// Returns a dictionary that is open here, exists in the world, or is declared in $HOLDFAST_DICTS; else not_found.
   Expected<Dictionary*> attach(const std::string& name);
   Status remove(const std::string& name);
 
@@ -26,7 +28,7 @@ class Registry {
   Registry() = default;
   Expected<Dictionary*> open_locked(const std::string& name, const DictionaryOptions& options);
 
-  platform::LongMutex mutex_;  // guards dictionaries_, which change inside a ForkGuard only
+  platform::LongMutex mutex_;  // guards dictionaries_, which changes only inside a ForkGuard
   std::map<std::string, std::unique_ptr<Dictionary>> dictionaries_;
 };
 

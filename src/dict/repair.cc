@@ -12,7 +12,7 @@ namespace holdfast {
 
 namespace {
 
-/// The free bits, used as a map of the granules that entries occupy while the repair lasts.
+/// The free bits, used during the repair as a map of the granules that entries occupy.
 class Occupied {
  public:
   explicit Occupied(const Shard& shard) noexcept : bits_(shard.free_bits()), granules_(shard.granules()) {}
@@ -21,15 +21,15 @@ class Occupied {
     for (std::uint32_t i = 0; i < (granules_ + 63) / 64; ++i) bits_[i].store(0, kRelaxed);
   }
 
-  /// Marks the run; false, with nothing marked, if a part of it is marked already.
+  /// Marks the run; false, with nothing marked, if a part of it is already marked.
   bool claim(std::uint32_t block, std::uint32_t count) noexcept {
     if (find(block, true, block + count) < block + count) return false;
     set(block, count, true);
     return true;
   }
 
-  /// First granule from `from` on that is occupied (or is not); the number of granules if there is none. From `end` on
-  /// it does not look any further.
+  /// The first granule from `from` on that is occupied (or is not); the number of granules if there is none. Looks no
+  /// further than `end`.
   std::uint32_t find(std::uint32_t from, bool occupied, std::uint32_t end = ~0U) const noexcept {
     while (from < std::min(granules_, end)) {
       std::uint64_t word = bits_[from / 64].load(kRelaxed);
@@ -63,10 +63,10 @@ struct Census {
   std::uint32_t entries = 0;
   std::uint32_t free_locks = 0;
   std::uint32_t cuts = 0;
-  std::uint32_t dropped = 0;  // lists of which nothing was left: cut, and still marked as occupied
+  std::uint32_t dropped = 0;  // lists without a node left: cut, and still marked as occupied
 };
 
-/// Whether anything is left of the list.
+/// Repairs the list. Returns whether anything is left of it.
 bool keep_list(const Shard& shard, const EntryView& view, Occupied& occupied, Census& census) noexcept {
   Arena arena(shard);
   List list(shard, arena, view);
@@ -75,8 +75,9 @@ bool keep_list(const Shard& shard, const EntryView& view, Occupied& occupied, Ce
   return list.length() != 0;
 }
 
-/// A note is kept while the grant lasts that it was written for. Number of cuts: that of another grant is left by a
-/// process that died between releasing the lock and giving the note back, which is no damage.
+/// Keeps a lock's reason while the grant lasts that it was written for. Returns the number of cuts. The reason of
+/// another grant does not count: a process that died between releasing the lock and releasing the reason leaves one,
+/// which is no damage.
 template <class Claim>
 std::uint32_t keep_note(const Shard& shard, const EntryView& view, Claim&& claim) noexcept {
   LockFields& lock = view.lock();
@@ -99,7 +100,7 @@ void forget(QueueFields& queue) noexcept {
   queue.tail.store(0, kRelaxed);
 }
 
-/// What hangs on a lock or on permits: waiters are forgotten, holds are kept.
+/// Repairs what hangs on a lock or on permits: empties the queues, keeps the holders.
 void keep_holds(const Shard& shard, const EntryView& view, Occupied& occupied, Census& census) noexcept {
   forget(view.queue());
   if (view.type == EntryType::lock) forget(view.lock().watchers);
@@ -115,12 +116,12 @@ void keep_holds(const Shard& shard, const EntryView& view, Occupied& occupied, C
   if (view.is_free()) ++census.free_locks;
 }
 
-// What is cut off is not written to: readers may stand on it until the next epoch.
+// Never write to what is cut off: readers may be in it until the next epoch.
 void walk_chain(const Shard& shard, std::uint32_t bucket, Occupied& occupied, Census& census) noexcept {
   Word32* link = &shard.bucket(bucket);
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
     EntryView view{};
-    // A run that is taken already also ends a chain that runs in a circle.
+    // A circular chain ends here too, at a block that is already claimed.
     if (!shard.inspect_in(bucket, block, view) || !occupied.claim(block, view.granules)) {
       commit(*link, 0U);
       ++census.cuts;
@@ -137,7 +138,7 @@ void walk_chain(const Shard& shard, std::uint32_t bucket, Occupied& occupied, Ce
   }
 }
 
-/// All chains. Cuts what makes no sense, and marks what is left as occupied.
+/// Walks all chains, cuts what makes no sense, and marks what is left as occupied.
 Census walk_all(const Shard& shard, Occupied& occupied) noexcept {
   occupied.clear();
   Census census;
@@ -145,8 +146,8 @@ Census walk_all(const Shard& shard, Occupied& occupied) noexcept {
   return census;
 }
 
-// Turns the map of occupied granules into free blocks, from left to right: what lies behind the reader is already in
-// its final form, what lies ahead is still the map.
+// Turns the map of occupied granules into free blocks, from left to right: behind `at` the bits have their final form,
+// ahead of it they are still the map.
 void free_the_rest(const Shard& shard, Occupied& occupied) noexcept {
   Arena arena(shard);
   arena.clear_bins();
@@ -154,7 +155,7 @@ void free_the_rest(const Shard& shard, Occupied& occupied) noexcept {
     const std::uint32_t gap = occupied.find(at, false);
     occupied.set(at, gap - at, false);
     if (gap == shard.granules()) break;
-    const std::uint32_t end = occupied.find(gap + 1, true);  // not from gap: somebody may write over the map meanwhile
+    const std::uint32_t end = occupied.find(gap + 1, true);  // not from gap: the map may be overwritten meanwhile
     arena.add_free(gap, end - gap);
     at = end;
   }
@@ -164,7 +165,7 @@ void free_the_rest(const Shard& shard, Occupied& occupied) noexcept {
 
 std::uint32_t repair(const Shard& shard) noexcept {
   ShardHeader& header = shard.header();
-  // What is about to be written over may have been reachable a moment ago: as in Arena::release.
+  // What is about to be overwritten may have been reachable a moment ago: the same order as in Arena::release.
   header.reuse_epoch.store(header.reuse_epoch.load(kRelaxed) + 1, kRelease);
   std::atomic_thread_fence(kRelease);
   crash_order();
@@ -172,10 +173,10 @@ std::uint32_t repair(const Shard& shard) noexcept {
   Occupied occupied(shard);
   Census census = walk_all(shard, occupied);
   const std::uint32_t cuts = census.cuts;
-  if (census.dropped != 0) census = walk_all(shard, occupied);  // what was dropped is free now
+  if (census.dropped != 0) census = walk_all(shard, occupied);  // dropped lists are free now
   if (cuts != 0) {
     HOLDFAST_FAILPOINT("repair.cut");
-    // Readers may stand on what was cut off.
+    // Readers may be in what was cut off.
     header.reuse_epoch.store(header.reuse_epoch.load(kRelaxed) + 1, kRelease);
     std::atomic_thread_fence(kRelease);
   }

@@ -81,7 +81,7 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   auto used = use_dictionary_file(world.directory(), file_name(name), world.id());
   if (!used) return used.status();
   const OpenedFile* const file = &used->file;
-  // Everything is judged, and the geometry computed, from the private copy of the header.
+  // Check everything in the private copy of the header, and compute the geometry from that copy.
   const auto& header = *reinterpret_cast<const DictionaryHeader*>(file->page.data());
   if (header.file.size < kSizeMin || header.file.size > kSizeMax || header.file.size != round_size(header.file.size))
     return Status{Code::corrupt,
@@ -106,16 +106,16 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   return segment;
 }
 
-// Its processes are those of a world that nobody is in any more. Their tokens are nobody's here, so locks and holds
-// come free as those of the dead do; what must not wait for that is dropped. Done again from the beginning if this is
-// killed.
+// Adopts a persistent dictionary of a world that no process is in any more. Its tokens are unknown in this world, so
+// its locks and permits come free like those of dead processes. What cannot wait for that is reset here: mutexes,
+// queues and the range of fencing numbers. If this process is killed, the next one begins from the start.
 Status Segment::adopt(const OpenedFile& file) {
   for (const Shard& shard : shards_) {
     if (shard.header().in_use.load(kRelaxed) == 0) continue;
     shard.header().mutex.word.store(0, kRelaxed);
     repair(shard);
   }
-  // In a range of this world, above all that the other one gave here.
+  // Go on in a range of this world, above all numbers that the other world gave here.
   number_of_new_range(*this, header().sequence.load(kRelaxed), 0);
   return finish_adoption(file, world_.id());
 }
@@ -135,8 +135,8 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
                        name_use = std::move(*held);
                        return {};
                      }};
-  // All the rest is zero, as shards are that nobody has used yet (ShardHeader::in_use). Touching each of them here
-  // would cost a tenth of the time that the kernel's allocation takes.
+  // All the rest is zero, as in shards that were never used (ShardHeader::in_use). Touching each shard here would cost
+  // a tenth of the time that the kernel's allocation takes.
   auto mapping = create_world_file(world.directory(), file_name(name), file,
                                    [&](std::byte* base) { initialise(base, geometry, options, world); });
   if (!mapping) return mapping.status();
@@ -146,7 +146,7 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
 
 Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string& name,
                                                  const DictionaryOptions& options) {
-  // Whoever loses the race to create attaches to the winner's; whoever loses the race against a removal creates.
+  // After losing the race to create, attach to the winner's; after losing the race against a removal, create.
   for (int attempt = 0; attempt < 100; ++attempt) {
     auto existing = attach(world, name);
     if (existing) {

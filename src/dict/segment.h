@@ -1,4 +1,6 @@
-// A dictionary's segment, mapped into this process: born, attached, divided into shards.
+// A dictionary's segment, mapped into this process: creates or attaches it, and divides it into shards.
+//
+// A segment stays mapped for the life of its handle; after abandon() its shards read as zero.
 #pragma once
 
 #include <memory>
@@ -27,13 +29,13 @@ struct DictionaryOptions {
 
 class Segment {
  public:
-  /// The segment `name` of the world; not_found if there is none.
+  /// Attaches to the segment `name` of the world; not_found if there is none.
   static Expected<std::unique_ptr<Segment>> attach(World& world, const std::string& name);
-  /// Creates it, or attaches to the one that is there if its size and mutex are these (else mismatch).
+  /// Attaches to the segment, or creates it if there is none; mismatch if it has another size or mutex.
   static Expected<std::unique_ptr<Segment>> open(World& world, const std::string& name,
                                                  const DictionaryOptions& options);
 
-  /// File of the dictionary in the runtime directory.
+  /// The name of the dictionary's file in the runtime directory.
   static std::string file_name(const std::string& name);
 
   DictionaryHeader& header() const noexcept { return *reinterpret_cast<DictionaryHeader*>(mapping_.data()); }
@@ -48,7 +50,8 @@ class Segment {
 
   World& world() const noexcept { return world_; }
 
-  /// Gives the memory of a retired segment back, whoever still looks at it: from now on it is all zero, and retired.
+  /// Releases the memory of a retired segment, even if readers are still in it: from now on it is all zero, and
+  /// retired.
   void abandon() noexcept;
 
   Status check_same(const std::string& name, const DictionaryOptions& options) const;
@@ -75,7 +78,7 @@ class Segment {
   std::uint64_t seed_;
   std::unique_ptr<RecordLock> record_lock_;  // for MutexStrategy::file
   std::vector<Shard> shards_;
-  Shard* shard_array_;  // of shards_: the way from a hash to its shard needs no division
+  Shard* shard_array_;  // of shards_: finding the shard of a hash needs no division
 };
 
 const char* strategy_name(MutexStrategy strategy) noexcept;

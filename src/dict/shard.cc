@@ -10,11 +10,11 @@ namespace holdfast {
 
 namespace {
 
-/// Bytes from which on it pays to look whether a copy is whole though the epoch has changed.
+/// The size in bytes from which it pays to check whether a copy is whole although the epoch has changed.
 constexpr std::size_t kLargeValue = 2048;
-/// Such a look takes a fraction of a microsecond, so it fits between two changes of others after a few tries.
+/// Such a check takes a fraction of a microsecond, so after a few tries it fits between two changes of other processes.
 constexpr int kLookBackTries = 64;
-/// Epochs that a stamp of 32 bits can tell apart.
+/// The epochs that a stamp of 32 bits can tell apart.
 constexpr std::uint64_t kStampRange = std::uint64_t{1} << 31;
 
 }  // namespace
@@ -48,8 +48,8 @@ void Shard::fill(std::uint32_t block, const Key& key, const ValueIn& value, std:
   }
 }
 
-// The acquire fence orders the loads of the read before the load of the epoch; it pairs with the release fence between
-// the writer's new epoch and its first store into the memory given free (Arena::release).
+// The acquire fence orders the loads of the read before the load of the epoch. It pairs with the release fence between
+// the writer's new epoch and its first store into the released memory (Arena::release).
 bool Shard::unchanged_since(std::uint64_t epoch) const noexcept {
   std::atomic_thread_fence(kAcquire);
   return header_->reuse_epoch.load(kRelaxed) == epoch;
@@ -73,10 +73,10 @@ Shard::Read Shard::copy_value(const EntryView& view, ValueOut& out) const noexce
   return Read::found;
 }
 
-// A grant writes its fencing number, which no other has, while the owner is nobody; then the expiry, then the owner.
-// The same number before and after means that all is of this grant: a later one's expiry comes with its number, and an
-// earlier one's owner was gone when the number was written. The owner alone would not do: a process may take a lock
-// that it has just given back.
+// A grant writes its fencing number, which no other grant has, while there is no owner; then the expiry, then the
+// owner. The same number before and after means that all words are of this grant: the expiry of a later grant comes
+// with that grant's number, and the owner of an earlier grant was gone when this number was written. Comparing the
+// owner alone is not enough: a process may take a lock again that it has just released.
 Shard::Read Shard::copy_lock(const EntryView& view, ValueOut& out) noexcept {
   const LockFields& lock = view.lock();
   out.sequence = lock.sequence.load(kAcquire);
@@ -86,24 +86,24 @@ Shard::Read Shard::copy_lock(const EntryView& view, ValueOut& out) noexcept {
   return lock.sequence.load(kRelaxed) == out.sequence ? Read::found : Read::torn;
 }
 
-// A hold's words but its expiry and count are constant while the chain reaches it. Its end is not later than the
-// entry's; where only the one was flushed, it is the hold (src/lock/permits.h).
+// All words of a holder but its expiry and count are constant while the chain reaches it. Its end is not later than the
+// entry's. If only one of the two is flushed, it is the holder (src/lock/permits.h).
 Shard::Read Shard::copy_permits(const EntryView& view, ValueOut& out) const noexcept {
   out.flags = 0;  // the entry's are not the user's
   const std::uint32_t hash = view.entry->hash.load(kRelaxed);
   const std::uint32_t first = view.permits().holders.load(kAcquire);
   std::uint32_t block = first;
   for (std::uint32_t steps = 0; block != 0; ++steps) {
-    EntryView hold{};
-    if (steps == granules_ || !inspect(block, hold) || hold.type != EntryType::holder ||
-        hold.entry->hash.load(kRelaxed) != hash)
+    EntryView holder{};
+    if (steps == granules_ || !inspect(block, holder) || holder.type != EntryType::holder ||
+        holder.entry->hash.load(kRelaxed) != hash)
       return Read::damaged;
-    const std::uint32_t next = hold.entry->next.load(kAcquire);
-    const std::uint64_t sequence = hold.holder().sequence.load(kRelaxed);
-    const std::uint64_t expiry = hold.entry->expiry.load(kRelaxed);
+    const std::uint32_t next = holder.entry->next.load(kAcquire);
+    const std::uint64_t sequence = holder.holder().sequence.load(kRelaxed);
+    const std::uint64_t expiry = holder.entry->expiry.load(kRelaxed);
     const std::uint64_t end = expiry_ms(expiry);
     if (out.wanted != 0 ? sequence == out.wanted : end == kExpiryNever || !time_passed(end)) {
-      out.bits = hold.holder().owner.load(kRelaxed);
+      out.bits = holder.holder().owner.load(kRelaxed);
       out.sequence = sequence;
       out.shared = block != first || next != 0;
       if (out.wanted != 0) out.expiry = earlier(out.expiry, expiry);
@@ -114,7 +114,7 @@ Shard::Read Shard::copy_permits(const EntryView& view, ValueOut& out) const noex
   return Read::missing;
 }
 
-// What makes no sense is `damaged` here; whether it is, the epoch tells.
+// Reports whatever makes no sense as damaged; the epoch then tells whether it is damage or a torn read.
 Shard::Read Shard::find_and_copy(const Key& key, ValueOut& out, EntryView& view) const noexcept {
   const std::uint32_t short_hash = key.short_hash();
   // Acquire pairs with commit(): the entry behind a link is complete.
@@ -142,7 +142,7 @@ Shard::Read Shard::find_and_copy(const Key& key, ValueOut& out, EntryView& view)
 }
 
 Shard::Read Shard::read(const Key& key, ValueOut& out) const noexcept {
-  // Pairs with the release store of the epoch: whoever sees it also sees the links that were cut before it.
+  // Pairs with the release store of the epoch: a reader that sees it also sees the links that were cut before it.
   const std::uint64_t epoch = header_->reuse_epoch.load(kAcquire);
   EntryView view{};
   const Read result = find_and_copy(key, out, view);
@@ -153,7 +153,7 @@ Shard::Read Shard::read(const Key& key, ValueOut& out) const noexcept {
   return Read::torn;
 }
 
-// Whether a chain of that hash leads to the entry now.
+// Whether the chain of that hash leads to the entry now.
 bool Shard::leads_to(const Entry* wanted, std::uint32_t hash) const noexcept {
   std::uint32_t block = bucket_of(hash).load(kAcquire);
   for (std::uint32_t steps = 0; holds_header(block) && steps < granules_; ++steps) {
@@ -163,18 +163,18 @@ bool Shard::leads_to(const Entry* wanted, std::uint32_t hash) const noexcept {
   return false;
 }
 
-// A copy may be whole though memory elsewhere was given free meanwhile: where its own entry stands in its chain still,
-// and was filled before `epoch`, its memory was never given free while it was copied. (docs/design.md has the proof.)
+// A copy may be whole although memory elsewhere was released meanwhile: if its own entry is still in its chain, and was
+// filled before `epoch`, the entry's memory was never released during the copy. (docs/design.md has the proof.)
 bool Shard::still_stands(const EntryView& view, std::uint32_t hash, std::uint64_t epoch) const noexcept {
   for (int tries = 0; tries < kLookBackTries; ++tries) {
-    // Before the first load the fence of unchanged_since(); acquire, as at the beginning of a read.
+    // Acquire, as at the beginning of a read. The fence of unchanged_since() came before this load.
     const std::uint64_t now = header_->reuse_epoch.load(kAcquire);
     if (now - epoch > kStampRange) return false;
     const bool reached = leads_to(view.entry, hash);
     const std::uint32_t age = static_cast<std::uint32_t>(epoch) - view.entry->stamp.load(kRelaxed);
     const bool same = view.entry->value_size.load(kRelaxed) == view.value_size;
     if (!unchanged_since(now)) continue;
-    // 0 would be: filled in this very epoch, so maybe after it began.
+    // An age of 0 means filled in this very epoch, so maybe after it began.
     return reached && same && age - 1 < kStampRange;
   }
   return false;
@@ -230,7 +230,7 @@ void Shard::prefetch_for(std::uint32_t index) const noexcept {
     __builtin_prefetch(at);
     __builtin_prefetch(at + sizeof(Entry) + kGranule);
   };
-  // First what a bucket leads to, and later, when that has come, what follows it in the chain.
+  // Prefetch first the entry that a bucket leads to and later, when that has arrived, the next one of its chain.
   prefetch(bucket((index + 16) & bucket_mask_).load(kRelaxed));
   const std::uint32_t first = bucket((index + 8) & bucket_mask_).load(kRelaxed);
   if (holds_header(first)) prefetch(entry(first).next.load(kRelaxed));

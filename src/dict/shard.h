@@ -1,9 +1,11 @@
 // One shard as a process sees it: addresses, range checks, chains. Owns nothing.
 //
-// Thread and process safety: read() and copy_keys() take no lock and may run at any time, also while the mutex's owner
-// is dead or stopped; so may touch() and what looks without changing anything, where another may change it meanwhile.
-// Everything else REQUIRES the shard's mutex. Nothing here trusts what it loads: a link or a length
-// that points outside the arena reads as damage, which repair() (dict/repair.h) cuts away.
+// Thread and process safety: read() and copy_keys() take no lock and may run at any time, even while the mutex's owner
+// is dead or stopped. So may touch(), and every call that only looks, if it may see the changes of others. Every other
+// call REQUIRES the shard's mutex.
+//
+// Nothing here trusts what it loads: a link or a length that points outside the arena reads as damage, which repair()
+// (dict/repair.h) cuts away.
 #pragma once
 
 #include <array>
@@ -20,30 +22,30 @@
 
 namespace holdfast {
 
-/// What get gives: a copy.
+/// A copy of a value: the output of a read.
 struct ValueOut {
   EntryType type;
   std::uint32_t flags;
-  std::uint64_t bits;      // boolean, number: the word; list: its ends; lock, permits: a holder's token
+  std::uint64_t bits;      // boolean, number: the word; list: its ends; lock, permits: the token of a holder
   std::uint64_t sequence;  // lock, permits: fencing number of that holder's grant
-  std::uint64_t wanted;    // in: permits: fencing number of the grant that is asked for; 0: any that has not expired
+  std::uint64_t wanted;    // in: of permits, the fencing number of the grant to find; 0: any that has not expired
   bool shared;             // permits: there are other holders
-  char* buffer;            // in: where a string goes
+  char* buffer;            // in: where the bytes of a string or table go
   std::size_t capacity;    // in
-  std::size_t size;        // of the string or table, also when it did not fit
+  std::size_t size;        // of the string or table, even if it did not fit
   std::uint64_t expiry;
 };
 
-/// What set takes.
+/// A value to store.
 struct ValueIn {
   EntryType type;
   std::uint32_t flags;
   std::uint64_t bits;  // boolean, number, list
   const char* data;    // string, table
-  std::size_t size;    // bytes the value takes in the entry
+  std::size_t size;    // bytes that the value takes in the entry
 };
 
-/// An entry whose lengths were loaded once and found to lie inside the arena. All access goes by these copies: what
+/// An entry view: its lengths were loaded once and found to lie inside the arena. All access goes by these copies: what
 /// another process writes into the entry afterwards cannot lead outside.
 struct EntryView {
   Entry* entry;
@@ -63,24 +65,24 @@ struct EntryView {
   HolderFields& holder() const noexcept { return *reinterpret_cast<HolderFields*>(value()); }
   /// REQUIRES: the type is holdable.
   QueueFields& queue() const noexcept { return type == EntryType::lock ? lock().queue : permits().queue; }
-  /// Whether anybody waits for it, as its own words say. REQUIRES: the type is holdable.
+  /// Whether there are waiters or watchers, according to the entry's own words. REQUIRES: the type is holdable.
   bool is_waited_for() const noexcept {
     return queue().head.load(kRelaxed) != 0 || (type == EntryType::lock && lock().watchers.head.load(kRelaxed) != 0);
   }
-  /// Whether nobody holds it, as far as its own words say. REQUIRES: the type is holdable.
+  /// Whether it is free, according to the entry's own words. REQUIRES: the type is holdable.
   bool is_free() const noexcept {
     return type == EntryType::lock ? lock().owner.load(kRelaxed) == 0 : permits().holders.load(kRelaxed) == 0;
   }
 };
 
-/// Where a key is, or would be: the link that reaches it.
+/// The position of a key: the link that leads to its entry, or the end of the chain where the entry would be linked.
 struct Position {
   Word32* link;
-  std::uint32_t block;  // 0: not there, `link` is the end of its chain
-  EntryView view;       // of the block; meaningless when it is 0
+  std::uint32_t block;  // 0: no entry; `link` is the end of the chain
+  EntryView view;       // of the block; meaningless if `block` is 0
 };
 
-/// Which keys are wanted: live ones with this beginning, at most so many.
+/// The keys to list: live ones that begin with `prefix`, at most `max`.
 struct KeyFilter {
   std::uint32_t flush;
   std::uint32_t max;
@@ -94,7 +96,7 @@ class Shard {
   ShardHeader& header() const noexcept { return *header_; }
   Shmtx& mutex() noexcept { return mutex_; }
   std::uint32_t granules() const noexcept { return granules_; }
-  /// Granules that no entry, node or waiter occupies. Needs no mutex.
+  /// The free granules. Needs no mutex.
   std::uint32_t free_granules() const noexcept {
     if (header_->in_use.load(kRelaxed) == 0) return granules_ - 1;
     const std::uint32_t counted = header_->free_granules.load(kRelaxed);
@@ -114,62 +116,62 @@ class Shard {
   Word32* words32(std::uint32_t block) const noexcept {
     return reinterpret_cast<Word32*>(arena_ + std::size_t{block} * kGranule);
   }
-  /// The entry at `block`; false if it does not lie inside the arena or is of no known type.
+  /// Makes the view of the entry at `block`. False if it does not lie inside the arena or has no known type.
   bool inspect(std::uint32_t block, EntryView& view) const noexcept;
-  /// The same, and false if it may not stand in a chain.
+  /// As inspect, and false if the type may not stand in a chain.
   bool inspect_keyed(std::uint32_t block, EntryView& view) const noexcept;
-  /// The same, and false if it may not stand in the chain of that bucket.
+  /// As inspect_keyed, and false if it may not stand in the chain of that bucket.
   bool inspect_in(std::uint32_t bucket, std::uint32_t block, EntryView& view) const noexcept;
-  /// Whether an entry with this hash is in the same bucket as one with that.
+  /// Whether entries with these two hashes are in the same bucket.
   bool same_bucket(std::uint32_t hash, std::uint32_t other) const noexcept {
     return ((hash ^ other) & bucket_mask_) == 0;
   }
-  /// What an entry filled now carries (Entry::stamp).
+  /// The stamp of an entry that is filled now (Entry::stamp).
   std::uint32_t stamp() const noexcept { return static_cast<std::uint32_t>(header_->reuse_epoch.load(kRelaxed)); }
 
-  /// Tells eviction that the entry was used. May be called without the mutex, also for a block that was given free
-  /// meanwhile: a mark is only a hint, and marks lie where nothing else ever does.
+  /// Tells eviction that the entry was used. May be called without the mutex, even for a block that was released
+  /// meanwhile: a mark is only a hint, and the memory of marks has no other use.
   void touch(std::uint32_t block) const noexcept {
     Word8& mark = marks_[block / kGranulesPerMark];
     const std::uint8_t uses = mark.load(kRelaxed);
     if (uses < kUsesMax) mark.store(uses + 1, kRelaxed);
   }
-  /// How often it was used lately, 0 to kUsesMax.
+  /// How often the entry was used lately, 0 to kUsesMax.
   Word8& mark(std::uint32_t block) const noexcept { return marks_[block / kGranulesPerMark]; }
   static constexpr std::uint8_t kUsesMax = 3;
 
   static Word64* key_words(Entry& entry) noexcept { return reinterpret_cast<Word64*>(&entry + 1); }
 
-  /// Whether there is something under this entry: neither expired nor flushed nor something that nobody holds.
+  /// Whether the entry counts: it is neither expired nor flushed, nor a lock or permits without a holder.
   static bool counts(const EntryView& view, std::uint32_t flush) noexcept;
 
-  /// The key's place. False on damage.
+  /// Finds the key's position. False on damage.
   bool find(const Key& key, Position& position) const noexcept;
 
-  /// A block filled with key and value, not yet in any chain. REQUIRES: it came from Arena::allocate with
-  /// granules_for(key, value).
+  /// Fills a block with key and value. REQUIRES: the block came from Arena::allocate with granules_for(key, value), and
+  /// is in no chain yet.
   void fill(std::uint32_t block, const Key& key, const ValueIn& value, std::uint64_t expiry) const noexcept;
 
-  /// `torn`: memory was given free meanwhile, so a writer is at work; try again. `damaged`: nothing was given free, and
-  /// what was met makes no sense; the shard must be repaired.
+  /// `torn`: memory was released meanwhile, so a writer is at work; try again. `damaged`: nothing was released, and
+  /// what was read makes no sense; the shard must be repaired.
   enum class Read { found, missing, no_room, torn, damaged };
-  /// Copies what is stored under the key, live or not, as it was at one instant during the call. Takes no lock.
+  /// Copies the value under the key, live or not, as it was at one instant during the call. Takes no lock.
   Read read(const Key& key, ValueOut& out) const noexcept;
 
   enum class Copy { whole, torn, damaged };
-  /// Appends the keys of one bucket that pass to `packed` (uint32_t length, bytes), or leaves it as it was. Allocates
-  /// only what exceeds packed.capacity().
+  /// Appends to `packed` the keys of one bucket that pass the filter, each as uint32_t length and bytes, or leaves
+  /// `packed` as it was. Allocates only what exceeds packed.capacity().
   Copy copy_keys(std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const;
-  /// Asks the processor for entries that copy_keys will need some buckets later, if it goes over all of them in order.
+  /// Prefetches entries that copy_keys will need some buckets later, for a caller that goes over all buckets in order.
   void prefetch_for(std::uint32_t bucket) const noexcept;
-  /// Bytes that copy_keys may append for that bucket. REQUIRES: the shard's mutex is held.
+  /// The most bytes that copy_keys may append for that bucket. REQUIRES: the shard's mutex is held.
   std::size_t keys_bound(std::uint32_t bucket) const noexcept;
 
  private:
   static void describe(Entry& entry, std::uint32_t shape, EntryView& view) noexcept;
-  /// REQUIRES: an Entry at `block` lies inside the arena; `shape` is what was loaded from it.
+  /// As the public one. `shape`: as it was loaded from the entry. REQUIRES: an Entry at `block` lies inside the arena.
   bool inspect_keyed(std::uint32_t block, std::uint32_t shape, EntryView& view) const noexcept;
-  /// Whether an entry of so many granules lies inside the arena and its type is known.
+  /// Whether an entry of `granules` granules lies inside the arena and its type is known.
   bool is_sound(std::uint32_t block, EntryView& view, std::uint64_t granules) const noexcept;
   Read find_and_copy(const Key& key, ValueOut& out, EntryView& view) const noexcept;
   Read copy_value(const EntryView& view, ValueOut& out) const noexcept;
@@ -192,8 +194,8 @@ class Shard {
 
 // --- inline: on the path of every operation ---
 
-/// Sizes of the values of a type: from `least` on, `more` more of them. Of a type that there is not: one that no arena
-/// can hold.
+/// The sizes of the values of a type: from `least` to `least + more`. An unknown type has a size that no arena can
+/// hold.
 struct Sizes {
   std::uint32_t least = ~0U;
   std::uint32_t more = 0;
@@ -256,11 +258,11 @@ inline bool key_equals(Entry& entry, const Key& key) noexcept {
   return (key.length & 7) == 0 || words->load(kRelaxed) == key.tail;
 }
 
-// A chain of distinct entries is no longer than the arena, and so are all keys that are compared.
+// A chain of distinct entries is no longer than the arena, and neither are all compared keys together.
 inline bool Shard::find(const Key& key, Position& position) const noexcept {
   const std::uint32_t short_hash = key.short_hash();
   Word32* link = &bucket_of(short_hash);
-  for (std::uint32_t walked = 0; walked < granules_;) {  // granules, at least
+  for (std::uint32_t walked = 0; walked < granules_;) {  // a lower bound of the granules walked
     const std::uint32_t block = link->load(kRelaxed);
     position.link = link;
     position.block = block;

@@ -8,7 +8,7 @@ namespace holdfast {
 
 namespace {
 
-/// Whether storing the value over this entry would change nothing but the word of a number or a boolean.
+/// Whether storing the value would change only the word of a number or a boolean in this entry.
 bool differs_by_a_word(const EntryView& view, const ValueIn& value, std::uint64_t expiry) noexcept {
   return view.type == value.type && (value.type == EntryType::number || value.type == EntryType::boolean) &&
          view.entry->flags.load(kRelaxed) == value.flags && view.entry->expiry.load(kRelaxed) == expiry;
@@ -38,7 +38,7 @@ Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) n
     block = arena_.allocate(granules);
     if (block == 0) return Code::corrupt;
   }
-#ifdef HOLDFAST_TEST_MISORDER  // links the entry before it is filled: tests/crash proves with it that it would notice
+#ifdef HOLDFAST_TEST_MISORDER  // links the entry before it is filled: tests/crash must catch this
   commit(*position_.link, block);
 #endif
   shard_.fill(block, key_, value, expiry_word(end_ms, flush_epoch()));

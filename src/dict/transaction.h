@@ -1,5 +1,5 @@
-// A change of one key, with its shard's mutex held: the key's entry, and what may be done to it. Dictionary::transact()
-// makes one and runs an operation on it.
+// A transaction: a change of one key with its shard's mutex held. It has the key's entry and what may be done to it.
+// Dictionary::transact() makes one and runs an operation on it.
 //
 // An operation commits by one store, or returns before it has changed anything. Code::corrupt means that it met damage
 // and changed nothing.
@@ -36,9 +36,9 @@ class Transaction {
 
   /// Looks the key up. False on damage. REQUIRED before all that follows.
   bool find() noexcept { return shard_.find(key_, position_); }
-  /// Whether the key has an entry, be it expired, flushed or free.
+  /// Whether the key has an entry, even an expired, flushed or free one.
   bool found() const noexcept { return position_.block != 0; }
-  /// Whether there is something under the key: a value, or something that is held.
+  /// Whether there is something under the key: a live value, or locks or permits that are held.
   bool exists() const noexcept { return found() && Shard::counts(view(), flush_epoch()); }
   bool is(EntryType type) const noexcept { return found() && view().type == type; }
   /// REQUIRES: found().
@@ -46,17 +46,17 @@ class Transaction {
 
   /// Tells eviction that the entry was used.
   void touch() const noexcept { shard_.touch(position_.block); }
-  /// A sweep before this time would find nothing to reclaim, so an earlier end must be known.
+  /// Makes this end known to the sweep, which would otherwise skip the shard until a later end.
   void note_end(std::uint64_t end_ms) const noexcept;
 
-  /// Adds the entry, or puts it in the place of what is there; it is the one found afterwards. ok, no_memory,
-  /// too_large, corrupt.
+  /// Adds the entry, or puts it in the place of the one that is there. The new entry is the one found afterwards. ok,
+  /// no_memory, too_large, corrupt.
   Code put(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept;
-  /// As put; a number over a number is one store.
+  /// As put; but a number over a number, or a boolean over a boolean, is one store to its word.
   Code write(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept;
   /// Removes the entry. REQUIRES: found().
   void cut() noexcept;
-  /// Makes sure that `granules` can be allocated at once. The entry is found anew, as entries move. ok, no_memory,
+  /// Makes sure that `granules` can be allocated at once. Finds the entry anew, as entries move. ok, no_memory,
   /// too_large, corrupt.
   Code make_room(std::uint32_t granules, Evict evict) noexcept;
 
