@@ -18,7 +18,7 @@ constexpr std::uint32_t kOneRing = 2;
 constexpr std::uint32_t kMailArrived = 1;
 constexpr std::uint32_t kMailOverflowed = 2;
 
-/// Without an identity there is no bell; a wait is then a short sleep and the caller looks again.
+/// A process without an identity has no mailbox: it sleeps for this long at most, then the caller looks again.
 constexpr std::uint64_t kDeafSleepNs = 10 * kNsPerMs;
 
 bool sleep_deaf(std::uint64_t deadline_ns) noexcept {
@@ -37,7 +37,7 @@ ProcessSlot* own_slot(World& world) noexcept {
 /// False when every entry is taken.
 bool deposit(ProcessSlot& slot, std::uint32_t waiter) noexcept {
   for (std::uint32_t i = 0; i < kMailboxEntries; ++i) {
-    // Starting at the number itself, a waiter that is rung for twice is found at once and takes one entry.
+    // Start at the number itself: a waiter that is posted twice is found at once and takes one entry.
     std::atomic<std::uint32_t>& entry = slot.mail[(waiter + i) % kMailboxEntries];
     std::uint32_t found = entry.load(std::memory_order_relaxed);
     if (found == waiter) return true;
@@ -50,22 +50,22 @@ bool deposit(ProcessSlot& slot, std::uint32_t waiter) noexcept {
 
 void ring(ProcessSlot& slot) noexcept {
   std::uint32_t word = slot.signal.load(std::memory_order_relaxed);
-  // Release: pairs with the acquire in mailbox_value(): who saw this ring finds its mail.
+  // Release: pairs with the acquire in mailbox_value(). A reader that sees this post finds its mail.
   while (!slot.signal.compare_exchange_weak(word, rings(word) + kOneRing, std::memory_order_release,
-                                          std::memory_order_relaxed)) {
+                                            std::memory_order_relaxed)) {
   }
-  // All of them: any thread of that process may be the one whose waiter this is.
+  // Wake all threads: the waiter may belong to any of them.
   if ((word & kAsleep) != 0) platform::futex_wake(slot.signal, std::numeric_limits<int>::max());
 }
 
 }  // namespace
 
-void post(World& world, Token whom, std::uint32_t waiter) noexcept {
-  ProcessSlot* const slot = world.slot(whom);
-  // Should the slot change hands from here on, its new owner gets a hint that means nothing to it.
+void post(World& world, Token to, std::uint32_t waiter) noexcept {
+  ProcessSlot* const slot = world.slot(to);
+  // Should the slot change hands from here on, its new owner gets a hint that is harmless to it.
   if (slot == nullptr) return;
-  // With the fence in collect_mail(): if deposit() finds an older entry of this waiter that is being taken right now,
-  // its taker sees what this process changed before it rang.
+  // Pairs with the fence in collect_mail(): if deposit() finds an older entry of this waiter that is being taken right
+  // now, its taker sees what this process changed before it posted.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // Release: pairs with the acquire in collect_mail(), which then finds the entry.
   slot->mail_state.fetch_or(deposit(*slot, waiter) ? kMailArrived : kMailOverflowed, std::memory_order_release);
@@ -73,10 +73,10 @@ void post(World& world, Token whom, std::uint32_t waiter) noexcept {
   ring(*slot);
 }
 
-void post_to_all(World& world, Token whom) noexcept {
-  ProcessSlot* const slot = world.slot(whom);
+void post_to_all(World& world, Token to) noexcept {
+  ProcessSlot* const slot = world.slot(to);
   if (slot == nullptr) return;
-  // Release: pairs with the acquire in collect_mail(): who finds this looks at what was changed before.
+  // Release: pairs with the acquire in collect_mail(). The reader then sees what was changed before.
   slot->mail_state.fetch_or(kMailOverflowed, std::memory_order_release);
   ring(*slot);
 }
@@ -88,7 +88,7 @@ void wake_own_threads(World& world) noexcept {
 Mail collect_mail(World& world, std::span<std::uint32_t> waiters) noexcept {
   ProcessSlot* const slot = own_slot(world);
   if (slot == nullptr || slot->mail_state.load(std::memory_order_relaxed) == 0) return {.count = 0, .all = false};
-  // Before the entries: what arrives while they are read sets it again.
+  // Clear the state before reading the entries: mail that arrives meanwhile sets it again.
   const std::uint32_t state = slot->mail_state.exchange(0, std::memory_order_acquire);
   Mail mail{.count = 0, .all = (state & kMailOverflowed) != 0};
   for (std::atomic<std::uint32_t>& entry : slot->mail) {
@@ -97,7 +97,7 @@ Mail collect_mail(World& world, std::span<std::uint32_t> waiters) noexcept {
       slot->mail_state.fetch_or(kMailArrived, std::memory_order_relaxed);  // the rest stays for the next call
       break;
     }
-    // Another thread of this process may have been faster.
+    // Another thread of this process may have taken the entry first.
     if (const std::uint32_t waiter = entry.exchange(0, std::memory_order_relaxed)) waiters[mail.count++] = waiter;
   }
   std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in post()
@@ -116,8 +116,9 @@ bool sleep_on_mailbox(World& world, std::uint32_t seen, std::uint64_t deadline_n
   std::uint32_t word = slot->signal.load(std::memory_order_relaxed);
   do {
     if (rings(word) != rings(seen)) return true;
-  } while ((word & kAsleep) == 0 && !slot->signal.compare_exchange_weak(word, word | kAsleep, std::memory_order_relaxed));
-  // A ring from here on changes the word, so the kernel does not let this thread sleep.
+  } while ((word & kAsleep) == 0 &&
+           !slot->signal.compare_exchange_weak(word, word | kAsleep, std::memory_order_relaxed));
+  // A post from here on changes the word, so the kernel does not let this thread sleep.
   return sleep_on_word(slot->signal, word | kAsleep, deadline_ns);
 }
 

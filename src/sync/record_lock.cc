@@ -27,7 +27,7 @@ FileDescriptor open_by_name(const std::string& path) noexcept {
 RecordLock::RecordLock(Key, std::string path, FileId id) : path_(std::move(path)), id_(id) {}
 
 RecordLock::~RecordLock() {
-  // The number may be the host's by now.
+  // Close only this file: the host may have reused the number.
   const int fd = source_.load(std::memory_order_relaxed);
   if (is_file(fd, id_)) ::close(fd);
 }
@@ -48,8 +48,8 @@ FileDescriptor RecordLock::fresh_description() noexcept {
     fd = platform::reopen(source, O_RDWR);
     if (fd && is_file(fd.get(), id_)) return fd;
   }
-  // The host closed the source, or there is no /proc. By name, which works until the file is retired; what is found so
-  // becomes the next source.
+  // The host closed the source, or there is no /proc. Open by name, which works until the file is retired, and keep a
+  // descriptor of what was found as the next source.
   fd = open_by_name(path_);
   if (!fd || !is_file(fd.get(), id_)) return FileDescriptor();
   int old = source_.load(std::memory_order_relaxed);

@@ -1,8 +1,8 @@
-// How a process reaches a segment's file for the `file` strategy of a shmtx.
+// The record lock behind the `file` strategy of a shmtx, and how a process reaches the segment's file for it.
 //
 // Each acquisition opens the file anew: a record lock belongs to an open file description, so threads of one process
-// exclude each other too. The description is pinned by a mapping and its descriptor closed at once: a host that closes
-// all descriptors drops no lock, and a forked child holds none.
+// exclude each other too. A mapping pins the description, and its descriptor is closed at once: a host that closes all
+// descriptors drops no lock, and a forked child holds none.
 #pragma once
 
 #include <atomic>
@@ -17,11 +17,11 @@
 namespace holdfast {
 
 class RecordLock {
-  struct Key {};  // only open() makes one
+  struct Key {};  // makes the constructor open()'s alone
 
  public:
   RecordLock(Key, std::string path, platform::FileId id);
-  /// `id`: the file that is mapped (platform::Mapping::file()); refused when `name` leads to another one by now.
+  /// `id`: the file that is mapped (platform::Mapping::file()). Refuses if `name` leads to another file by now.
   static Expected<std::unique_ptr<RecordLock>> open(const RuntimeDirectory& directory, const std::string& name,
                                                     platform::FileId id);
   ~RecordLock();
@@ -37,8 +37,8 @@ class RecordLock {
 
   const std::string path_;
   const platform::FileId id_;
-  // Where fresh descriptions come from, also after the file lost its name. The host may close it behind our back, so it
-  // is compared with id_ before each use.
+  // The descriptor that fresh descriptions come from, also after the file lost its name. The host may close it, so
+  // compare it with id_ before each use.
   std::atomic<int> source_{-1};
 };
 

@@ -34,23 +34,24 @@ using shmtx_internal::critical_section;
 constexpr std::uint64_t kSpinNs = 3'000;
 constexpr int kPausesPerLook = 16;
 constexpr int kLongestPause = 512;
-/// A waiter looks whether the owner lives after sleeps of this length, doubling.
+/// A waiter asks whether the owner lives after sleeps of this length, doubling.
 constexpr std::uint64_t kFirstSleepNs = kNsPerMs;
 constexpr std::uint64_t kLongestSleepNs = 8 * kNsPerMs;
-/// The same for those who do not sleep.
+/// A spinning waiter asks this often.
 constexpr std::uint64_t kProbeNs = kNsPerMs;
-/// Nobody wakes the waiters of a record lock, so they look more often.
+/// Nothing wakes the waiters of a record lock, so they try more often.
 constexpr std::uint64_t kFirstPollNs = 50'000;
 constexpr std::uint64_t kLongestPollNs = kNsPerMs;
 
-/// An owner that never is: more slots than there are.
+/// Owner bits that no process has: its slot is above the last one.
 constexpr std::uint64_t kLostByFork = 0x7FFFFFFF;
 std::atomic<std::uint64_t> sections_of_nobody{0};
 
 std::atomic<std::uint64_t> robberies{0};
 
-// A signal handler that forks inside a critical section: the child is another process and does not own what its parent
-// holds. What it leaves later is counted as lost, and nothing is touched. The pin is not mapped in the child.
+// For a signal handler that forks inside a critical section: the child is another process and does not own what its
+// parent holds. When the child leaves the section, unlock_slow() counts a robbery and touches nothing. The pin is not
+// mapped in the child.
 [[maybe_unused]] const int kForkHandlerInstalled = ::pthread_atfork(nullptr, nullptr, [] {
   if (critical_section.word != 0)
     critical_section = {.word = kLostByFork, .sections = &sections_of_nobody, .pin = nullptr, .blocker = 0};
@@ -60,7 +61,7 @@ constexpr std::uint64_t without_waiters(std::uint64_t word) noexcept { return wo
 constexpr std::uint32_t owner_of(std::uint64_t word) noexcept {
   return static_cast<std::uint32_t>(word & (kShmtxWaiters - 1));
 }
-/// The half of the word that is a futex. Only the kernel looks at it alone.
+/// The half of the word that is a futex. Only the kernel reads that half alone.
 std::atomic<std::uint32_t>& futex_of(std::atomic<std::uint64_t>& word) noexcept {
   return reinterpret_cast<std::atomic<std::uint32_t>&>(word);
 }
@@ -101,20 +102,20 @@ LockResult Shmtx::lock_slow(std::uint64_t deadline_ns) noexcept {
   return result;
 }
 
-// Whether the word, which was read before, names a process that is not in the section of its number.
+// Whether `seen`, a word read before, names a process that is not in the section of its number.
 bool Shmtx::is_nobodys(std::uint64_t seen) noexcept {
   const std::uint32_t slot = slot_of_owner(owner_of(seen));
-  // Acquire: after the load of the word, with the count that its owner made before it (take()).
+  // Acquire: read the count after the word, so that the owner's count from before the word (take()) is seen.
   std::atomic_thread_fence(std::memory_order_acquire);
-  // Acquire: pairs with end_section(). The word that was given back before that is not `seen` any more.
+  // Acquire: pairs with end_section(). A word given back before that is no longer `seen`.
   const std::uint64_t sections = world_->sections(make_token(slot, 0)).load(std::memory_order_acquire);
   return (sections & shmtx_internal::kInsideMask) == 0;
 }
 
-// The exact word that was judged: between the answer and this, somebody else may have taken over already.
+// Take over only the exact word that was judged: another process may have taken over since the answer.
 bool Shmtx::take_from_dead(std::uint64_t seen, std::uint64_t mark) noexcept {
   if (seen == 0) return false;
-  // A word without an owner is no state of this protocol. Shared memory was overwritten, and repair is the answer too.
+  // No state of this protocol is a word without an owner: shared memory was overwritten. Repair answers that too.
   const std::uint32_t owner = owner_of(seen);
   if (owner != 0 && world_->judge_owner(owner) != Liveness::dead && !is_nobodys(seen)) return false;
   HOLDFAST_FAILPOINT("shmtx.judged");
@@ -143,7 +144,7 @@ LockResult Shmtx::wait_on_futex(std::uint64_t deadline_ns) noexcept {
     now = platform::monotonic_ns();
   }
 
-  // Once this thread may have slept, others may sleep too and it cannot know: it keeps the mark when it takes the word.
+  // Keep the mark when taking the word after a sleep: others may sleep too, and this thread cannot know.
   std::uint64_t mark = 0;
   std::uint64_t sleep_ns = kFirstSleepNs;
   for (;;) {
@@ -154,7 +155,7 @@ LockResult Shmtx::wait_on_futex(std::uint64_t deadline_ns) noexcept {
     }
     if (now >= deadline_ns) {
       if (take_from_dead(seen, kShmtxWaiters)) return LockResult::owner_died;
-      // A wake-up may have ended here that took the mark with it: others who sleep would miss the next one.
+      // The wake-up that this thread consumed may have cleared the mark: other sleepers would miss the next one.
       if (mark == 0 || leave_mark(seen)) return given_up(seen);
       continue;
     }
@@ -167,7 +168,7 @@ LockResult Shmtx::wait_on_futex(std::uint64_t deadline_ns) noexcept {
     if (slept == platform::WaitResult::failed) platform::sleep_until(wake_at);
     now = platform::monotonic_ns();
     if (slept == platform::WaitResult::timed_out || slept == platform::WaitResult::failed) {
-      // Not the word it went to sleep on: the owner may have changed since, and died.
+      // Judge the word as it is now, not the one slept on: the owner may have changed since, and died.
       if (take_from_dead(word.load(std::memory_order_relaxed), kShmtxWaiters)) return LockResult::owner_died;
       sleep_ns = std::min(sleep_ns * 2, kLongestSleepNs);
     }
@@ -227,7 +228,7 @@ LockResult Shmtx::wait_for_file(std::uint64_t deadline_ns) noexcept {
 void Shmtx::unlock_slow() noexcept {
   const shmtx_internal::CriticalSection mine = critical_section;
   std::uint64_t seen = state_->word.load(std::memory_order_relaxed);
-  // A waiter may set WAITERS between the load and the exchange; nothing else may happen to a word of ours.
+  // A waiter may set WAITERS between the load and the exchange; nothing else may change a word that we own.
   while (mine.word != 0 && without_waiters(seen) == mine.word) {
     // Release: pairs with the acquire of the next owner.
     if (!state_->word.compare_exchange_weak(seen, 0, std::memory_order_release, std::memory_order_relaxed)) continue;
@@ -237,7 +238,7 @@ void Shmtx::unlock_slow() noexcept {
     break;
   }
   if (mine.word == 0 || without_waiters(seen) != mine.word) robberies.fetch_add(1, std::memory_order_relaxed);
-  // After the word, so that the next owner finds it clear.
+  // Unpin after clearing the word, so that the next owner finds it clear.
   if (mine.pin != nullptr) platform::unpin(mine.pin);
   if (mine.word != 0) shmtx_internal::end_section(*mine.sections, mine.word & ~shmtx_internal::kInsideMask);
   std::atomic_signal_fence(std::memory_order_seq_cst);

@@ -6,23 +6,24 @@
 //   --------+-----------------------------------+-------------------------------+----------------------------
 //   63..32  | number of the critical section:   | with the slot                 | with the slot
 //           | how many the owner had begun      |                               |
-//   31      | WAITERS: somebody may sleep here  | a waiter, before it sleeps    | unlock (the whole word)
+//   31      | WAITERS: a thread may sleep here  | a waiter, before it sleeps    | unlock (the whole word)
 //   30..20  | owner's slot + 1; 0: free         | lock (CAS from 0), takeover   | unlock
 //   19..0   | owner's generation, lowest 20 bits| with the slot                 | with the slot
 //
 // Legal to have WAITERS set with nobody asleep (one wake too many); illegal to sleep without it. Owner and lock are one
-// word, so there is no instant at which it is locked by nobody. A waiter asks the kernel whether the owner lives and
-// takes over by an exact compare-and-swap. Every sleep is bounded, so every wake is only a hint. A live owner that is
-// stopped is never robbed.
+// word, so the mutex is never locked without an owner. A waiter asks the kernel whether the owner lives, and takes over
+// from a dead one by an exact compare-and-swap. Every sleep is bounded, so every wake is only a hint. A live owner that
+// is stopped is never robbed.
 //
 // A word that was overwritten may name a process that lives and is not inside. So each process counts in its slot how
 // many of its threads are inside any critical section (ProcessSlot::sections): from before the word is taken until
-// after it is given back. A waiter that read the word, then finds this count 0, knows that the section of this number
-// is over or never was; as a number is not used again, the exact compare-and-swap takes only a word that is damage.
+// after it is given back. A waiter that reads the word and then finds this count 0 knows that the section of this
+// number is over or never was. A number is not used again, so the exact compare-and-swap takes only a word that is
+// damage.
 //
-// Strategies: `futex` and `spin` own by that word; `file` owns by a record lock (OFD) on one byte of the segment's file
-// and writes the word only to leave its name: after getting the record lock, a word that is not 0 tells that the last
-// owner died.
+// Strategies: `futex` and `spin` own by that word. `file` owns by a record lock (OFD) on one byte of the segment's
+// file, and writes the word only to leave its name: a word that is not 0 once the record lock is acquired means that
+// the last owner died.
 #pragma once
 
 #include <atomic>
@@ -38,10 +39,10 @@ class RecordLock;  // sync/record_lock.h
 
 enum class MutexStrategy : std::uint32_t { futex = 0, spin = 1, file = 2 };
 
-/// What of a shmtx lies in shared memory. All zero is a free one.
+/// The part of a shmtx that lies in shared memory. All zero: free.
 struct alignas(64) ShmtxState {
   std::atomic<std::uint64_t> word;
-  std::atomic<std::uint64_t> waits;  // times that somebody found it held; for people
+  std::atomic<std::uint64_t> waits;  // attempts that found it held; for people
 };
 static_assert(sizeof(ShmtxState) == 64);
 
@@ -50,20 +51,20 @@ inline constexpr std::uint64_t kShmtxWaiters = std::uint64_t{1} << 31;
 enum class LockResult {
   acquired,
   owner_died,  // acquired too, and the caller must now repair what the mutex guards
-  timeout,     // of try_lock: somebody alive has it
+  timeout,     // of try_lock: a live process has it
   busy,        // this thread is inside a critical section already (a signal handler, a finaliser)
-  failed,      // no identity in the world; the file strategy cannot reach the segment's file; it cannot be told
+  failed,      // no identity in the world; the file strategy cannot reach the segment's file; it is unknown
                // whether the owner lives
 };
 
 namespace shmtx_internal {
 
-/// What this thread holds. Initial-exec: reading it must cost a load, not a call.
+/// The critical section that this thread is in. Initial-exec: reading it must cost a load, not a call.
 struct CriticalSection {
-  std::uint64_t word;                    // what it put into the shmtx; not 0 also while it tries to; 0: outside
+  std::uint64_t word;                    // what the thread put into the shmtx, or tries to; 0: outside
   std::atomic<std::uint64_t>* sections;  // of the process
   void* pin;                             // strategy `file`: the mapping that holds the record lock
-  std::uint32_t blocker;                 // owner bits of the word that the last attempt waited for in vain
+  std::uint32_t blocker;                 // owner bits of the word at which the last attempt timed out
 };
 extern constinit thread_local CriticalSection critical_section __attribute__((tls_model("initial-exec")));
 
@@ -71,11 +72,11 @@ inline constexpr std::uint64_t kOneInside = 1;
 inline constexpr std::uint64_t kOneBegun = std::uint64_t{1} << 32;
 inline constexpr std::uint64_t kInsideMask = kOneBegun - 1;
 
-/// For processes with several threads: by atomic steps.
+/// The two for processes with several threads, by atomic steps.
 std::uint64_t begin_section_beside_threads(std::atomic<std::uint64_t>& sections) noexcept;
 void end_section_beside_threads(std::atomic<std::uint64_t>& sections) noexcept;
 
-/// Counts a critical section that may begin; gives its number, in the upper half.
+/// Counts a critical section that may begin. Returns its number, in the upper half.
 inline std::uint64_t begin_section(std::atomic<std::uint64_t>& sections) noexcept {
   if (!platform::is_single_threaded()) [[unlikely]]
     return begin_section_beside_threads(sections);
@@ -83,8 +84,7 @@ inline std::uint64_t begin_section(std::atomic<std::uint64_t>& sections) noexcep
   sections.store(number + kOneInside, std::memory_order_relaxed);
   return number;
 }
-/// The end of the section of that number. Release: a count of 0 is seen only together with the word given back before
-/// it.
+/// Ends the section of that number. Release: a count of 0 is seen only together with the word given back before it.
 inline void end_section(std::atomic<std::uint64_t>& sections, std::uint64_t number) noexcept {
   if (platform::is_single_threaded()) [[likely]]
     sections.store(number, std::memory_order_release);
@@ -97,22 +97,22 @@ inline void end_section(std::atomic<std::uint64_t>& sections, std::uint64_t numb
 /// A process's view of one shmtx. Cheap to copy; does not own the state.
 class Shmtx {
  public:
-  /// `file`: for MutexStrategy::file, how to reach the segment's file; else null. Outlives the Shmtx.
-  /// `byte`: the file's byte that stands for this mutex; two mutexes of one file have two.
+  /// `file`: for MutexStrategy::file, how to reach the segment's file; else null. REQUIRES: it outlives the Shmtx.
+  /// `byte`: the byte of the file that stands for this mutex. REQUIRES: no other mutex of the file has the same byte.
   Shmtx(ShmtxState& state, MutexStrategy strategy, World& world, RecordLock* file, std::uint64_t byte) noexcept
       : state_(&state), world_(&world), file_(file), byte_(byte), strategy_(strategy) {}
 
-  /// One attempt; takes over from a dead owner.
+  /// Tries once; takes over from a dead owner.
   LockResult try_lock() noexcept { return lock_fast() ? LockResult::acquired : lock_slow(0); }
-  /// Until acquired or `deadline` (CLOCK_MONOTONIC, ns). At least one attempt.
+  /// Tries until `deadline_ns` (CLOCK_MONOTONIC), at least once.
   LockResult lock(std::uint64_t deadline_ns) noexcept {
     return lock_fast() ? LockResult::acquired : lock_slow(deadline_ns);
   }
-  /// The same for a time from now; the clock is read only when somebody else has it.
+  /// Tries for a time from now. Reads the clock only if the mutex is held.
   LockResult lock_for(std::uint64_t patience_ns) noexcept {
     return lock_fast() ? LockResult::acquired : lock_slow(platform::monotonic_ns() + patience_ns);
   }
-  /// REQUIRES: this thread holds it. Wakes one waiter if there may be one.
+  /// Releases the mutex, and wakes one waiter if there may be one. REQUIRES: this thread holds it.
   void unlock() noexcept {
     auto& mine = shmtx_internal::critical_section;
     std::uint64_t expected = mine.word;
@@ -133,8 +133,8 @@ class Shmtx {
     if (strategy_ == MutexStrategy::file || mine.word != 0) return false;
     const Token token = world_->token();
     if (token == kNobody) return false;
-    // Before all else, so that a signal handler that comes in between finds this thread inside and does not wait for
-    // it.
+    // Note this before all else: a signal handler that interrupts the rest then finds this thread inside, and does not
+    // wait for it.
     mine.word = owner_bits(token);
     mine.sections = &world_->sections(token);
     std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -142,7 +142,8 @@ class Shmtx {
     mine.word = 0;
     return false;
   }
-  /// From exactly `seen` to this thread, with the mark WAITERS or 0. REQUIRES: `word` has the owner's bits.
+  /// Swaps exactly `seen` for this thread's word, with the mark WAITERS or 0. REQUIRES: CriticalSection::word has the
+  /// owner's bits.
   bool take(std::uint64_t seen, std::uint64_t mark) noexcept {
     auto& mine = shmtx_internal::critical_section;
     const std::uint64_t number = shmtx_internal::begin_section(*mine.sections);
@@ -160,12 +161,12 @@ class Shmtx {
   LockResult lock_slow(std::uint64_t deadline_ns) noexcept;
   void unlock_slow() noexcept;
 
-  /// Sets WAITERS in the word, which is `seen`; false if it is no longer.
+  /// Sets WAITERS in the word; false if the word is no longer `seen`.
   bool leave_mark(std::uint64_t seen) noexcept;
   LockResult wait_on_futex(std::uint64_t deadline_ns) noexcept;
   LockResult wait_spinning(std::uint64_t deadline_ns) noexcept;
   LockResult wait_for_file(std::uint64_t deadline_ns) noexcept;
-  /// What a waiter is told whose patience is over.
+  /// The result for a waiter at its deadline: timeout, or failed if the owner cannot be judged.
   LockResult given_up(std::uint64_t seen) noexcept;
   bool take_from_dead(std::uint64_t seen, std::uint64_t mark) noexcept;
   bool is_nobodys(std::uint64_t seen) noexcept;
@@ -183,7 +184,7 @@ class Shmtx {
 /// that a living process was taken for dead, or that shared memory was overwritten.
 std::uint64_t shmtx_robberies() noexcept;
 
-/// After a timeout of this thread: the owner bits that it found to the last; 0: not known.
+/// The owner bits at which this thread last timed out; 0: not known.
 inline std::uint32_t shmtx_blocker() noexcept { return shmtx_internal::critical_section.blocker; }
 
 }  // namespace holdfast
