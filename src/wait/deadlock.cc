@@ -18,7 +18,7 @@ using Found = WaitTable::Found;
 
 constexpr std::uint64_t kRecordRetryNs = 100'000'000;
 
-/// The wait that keeps the task from going on: its own, or that of all of its Lua state.
+/// Finds the wait that keeps the task from going on: its own, or that of its whole Lua state.
 Found find_wait(const WaitTable& table, Token token, std::uint32_t task, Wait& wait) noexcept {
   const Found found = table.find(token, task, wait);
   if (found != Found::no || whole_state(task) == task) return found;
@@ -35,12 +35,13 @@ bool is_same_wait(const Wait& a, const Wait& b) noexcept {
   return is_same_task(a, b) && a.since == b.since && is_same_grant(a.blocker, b.blocker);
 }
 
-/// Whether `a` is to be told rather than `b`.
+/// Whether `a` becomes the victim before `b`.
 bool is_later(const Wait& a, const Wait& b) noexcept {
   return std::tie(a.since, a.token, a.task) > std::tie(b.since, b.token, b.task);
 }
 
-/// The waits of the circle that `own` is in, `own` first; none if it is in none, or some could not be read.
+/// A walk along the holders, `own` first. `outcome`: deadlock if it came back to `own`, there if a wait could not be
+/// read.
 struct Walk {
   std::array<Wait, kCycleMax> waits;
   std::size_t length = 0;
@@ -54,7 +55,7 @@ void walk(const WaitTable& table, const Wait& own, Walk& walk) noexcept {
     Wait next;
     if (!blocker.known()) return;
     const Found found = find_wait(table, blocker.token, blocker.task, next);
-    if (found == Found::unreadable) walk.outcome = Cycle::there;  // it may be
+    if (found == Found::unreadable) walk.outcome = Cycle::there;  // possibly
     if (found != Found::yes) return;
     if (is_same_task(next, own)) break;
     if (walk.length == kCycleMax) return;
@@ -63,7 +64,7 @@ void walk(const WaitTable& table, const Wait& own, Walk& walk) noexcept {
   if (walk.length > 1) walk.outcome = Cycle::deadlock;
 }
 
-/// The conditions of the proof in deadlock.h, for waits that were read once.
+/// Checks the conditions of the proof in deadlock.h, for waits that were read once.
 bool is_proved(const WaitTable& table, std::span<const Wait> waits, const std::function<Liveness(Token)>& judge) {
   std::uint64_t last = 0;
   for (const Wait& wait : waits) last = std::max(last, wait.since);
@@ -80,7 +81,7 @@ bool is_proved(const WaitTable& table, std::span<const Wait> waits, const std::f
   return true;
 }
 
-/// Whether it is `waits[0]` that is to be told by now.
+/// Whether `waits[0]` is the victim by now.
 bool is_victim(std::span<const Wait> waits, std::uint64_t now_ns) noexcept {
   std::uint64_t last = 0;
   std::uint64_t later = 0;
@@ -108,13 +109,13 @@ Cycle find_cycle(const WaitTable& table, const Wait& own, std::uint64_t now_ns,
 void TrackedWait::begin(Token self, std::uint32_t task, std::string_view key) noexcept {
   if (wait_.token == self) return;
   keys_.clear();
-  in_circle_ = told_ = is_written_ = false;
+  in_cycle_ = told_ = is_written_ = false;
   retry_ns_ = 0;
   record_ = nullptr;
   wait_.blocker = {};
   wait_.task = task;
   wait_.set_key(key);
-  // What this task did before is seen by whoever looks at a later time: deadlock.h.
+  // Fence: a look at a later time sees what this task did before (deadlock.h).
   std::atomic_thread_fence(std::memory_order_seq_cst);
   wait_.since = platform::monotonic_ns();
   wait_.token = self;
@@ -126,7 +127,7 @@ void TrackedWait::end() noexcept {
   wait_.token = kNobody;
 }
 
-// Whether the wait has a record. REQUIRES: it goes on.
+// Whether the wait has a record; claims one if it can. REQUIRES: the wait goes on.
 bool TrackedWait::has_record(WaitTable& table, const Judge& judge) {
   if (record_ != nullptr && WaitTable::is_owner(*record_, wait_.token)) return true;
   record_ = nullptr;
@@ -144,24 +145,24 @@ Cycle TrackedWait::search(WaitTable& table, const Judge& judge, const LookAtBloc
   const Blocker before = wait_.blocker;
   wait_.blocker = blocker();
   WaitTable::write(*record_, wait_);
-  // Who waits, too, looks again: this may have closed a circle.
+  // Make the other waiters look again: this may have closed a cycle.
   if (!is_written_ || !is_same_grant(before, wait_.blocker)) table.count_change();
   is_written_ = true;
   std::vector<std::string> keys;
-  const Cycle circle = find_cycle(table, wait_, wait_.seen, judge, keys);
-  if (circle == Cycle::deadlock) keys_ = std::move(keys);
-  return circle;
+  const Cycle cycle = find_cycle(table, wait_, wait_.seen, judge, keys);
+  if (cycle == Cycle::deadlock) keys_ = std::move(keys);
+  return cycle;
 }
 
 bool TrackedWait::look(WaitTable& table, const Judge& judge, const LookAtBlocker& blocker) {
   if (!going_on()) return false;
   if (!has_record(table, judge)) return false;
   const std::uint64_t changes = table.changes();
-  if (is_written_ && changes == changes_ && !in_circle_ && (wait_.blocker.known() || !blocker().known())) return false;
+  if (is_written_ && changes == changes_ && !in_cycle_ && (wait_.blocker.known() || !blocker().known())) return false;
   changes_ = changes;
-  const Cycle circle = search(table, judge, blocker);
-  in_circle_ = circle != Cycle::none;
-  told_ = circle == Cycle::deadlock;
+  const Cycle cycle = search(table, judge, blocker);
+  in_cycle_ = cycle != Cycle::none;
+  told_ = cycle == Cycle::deadlock;
   return told_;
 }
 

@@ -1,4 +1,5 @@
-// Parkers whose loop sleeps elsewhere: descriptors, connections, alarms, and what the wake thread does for them.
+// Parkers of foreign event loops, which sleep in poll or epoll: their descriptors, connections and alarms, and what the
+// wake thread does for them.
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -14,17 +15,17 @@ namespace holdfast {
 
 namespace {
 
-/// The wake thread looks for at most one part of so many of its time.
+/// The wake thread may spend one part in so many of the time on looks.
 constexpr std::uint64_t kLookShare = 100;
 
-/// Of those names that go when a world begins, should this process be killed before it removes it.
+/// A temporary name: the beginning of a world removes it, should this process be killed before it does.
 std::string socket_path(const RuntimeDirectory& directory) {
   char number[20];
   std::snprintf(number, sizeof number, "%016llx", static_cast<unsigned long long>(platform::random_number()));
   return directory.path_of(std::string(kTemporaryPrefix) + number);
 }
 
-std::string why_no_connection(int error) {
+std::string connection_trouble(int error) {
   if (error == EAGAIN) return "nobody has connected";
   if (error == EPERM) return "another process has connected";
   return platform::error_text(error);
@@ -55,7 +56,7 @@ Expected<std::string> Parker::listen() {
 Status Parker::accept() {
   const std::lock_guard<std::mutex> lock(lot_.mutex_);
   if (const int error = connection_.accept())
-    return {Code::system, "cannot accept the connection for wake-ups: " + why_no_connection(error)};
+    return {Code::system, "cannot accept the connection for wake-ups: " + connection_trouble(error)};
   Status status = lot_.attend(*this, platform::monotonic_ns() + kLookNs);
   if (!status.ok()) connection_.close();
   if (!ready_.empty()) connection_.signal();
@@ -102,14 +103,14 @@ void Parker::signal() noexcept {
 }
 
 void Parker::signal_rest() noexcept {
-  connection_.drain();  // the loop has read what it was sent
+  connection_.drain();  // the loop has read the bytes sent so far
   ready_.empty() ? readiness_.drain() : signal();
 }
 
 // --- the lot ---
 
 void ParkingLot::attend_watching(Parker& parker) noexcept {
-  // While the process exits nobody waits any more, and what the thread uses may go.
+  // Close the lot when the process exits: nothing waits any more, and what the wake thread uses may be destroyed.
   static const int registered = std::atexit([] {
     ParkingLot& lot = get();
     const std::lock_guard<std::mutex> lock(lot.mutex_);
@@ -147,7 +148,7 @@ std::uint64_t ParkingLot::take_turn() noexcept {
   if (lot.closed_) return 0;
   try {
     return lot.serve_loops();
-  } catch (...) {  // no memory: what was not handed out is found by the next look
+  } catch (...) {  // no memory: the next look finds what was not handed out
     return platform::monotonic_ns() + kLookNs;
   }
 }

@@ -19,7 +19,7 @@ namespace holdfast {
 namespace {
 
 constexpr std::size_t kWaitersMax = std::size_t{1} << 20;
-// A listener that is later than this is held up. The others wake so rarely that many cost little.
+// The others look by themselves when the listener is this late. They wake so rarely that many of them cost little.
 constexpr std::uint64_t kReliedOnNs = 24 * kLookNs;
 
 }  // namespace
@@ -133,8 +133,8 @@ void Parker::forget() noexcept {
 std::size_t Parker::sleep(std::uint64_t deadline_ns, std::span<std::uint32_t> woken) {
   std::uint64_t now = platform::monotonic_ns();
   bool slept = false;
-  for (bool interrupted = false;;) {  // by a signal: report what there is, be it nothing
-    // Read before the mail: mail after that ends the sleep.
+  for (bool interrupted = false;;) {  // after a signal, return even with nothing
+    // Read the word before the mail: a post after that ends the sleep.
     const std::uint32_t seen = mailbox_value(world_);
     const bool may_sleep = now < deadline_ns && !interrupted;
     const ParkingLot::Rest rest = lot_.collect(*this, woken, now, may_sleep);
@@ -156,12 +156,13 @@ ParkingLot& ParkingLot::get() {
   return *lot;
 }
 
-// When the library is loaded: a child that is forked while another thread makes it would wait for that thread for ever.
+// Make the lot when the library is loaded: a child forked while another thread makes it would wait for that thread for
+// ever.
 [[maybe_unused]] const bool kLotMade = (platform::install_fork_gate(), ParkingLot::get(), true);
 
 ParkingLot::ParkingLot() { pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child); }
 
-/// The parent's waiters are not ours: our parkers start empty.
+/// The child has none of the parent's waiters: its parkers start empty.
 void ParkingLot::after_fork_in_child() {
   ParkingLot& lot = get();
   for (Slot& slot : lot.slots_)
@@ -197,8 +198,8 @@ void ParkingLot::stop_waiting(Slot& slot) noexcept {
   if (slot.tracked != nullptr) slot.tracked->end();
 }
 
-// How many stand before it in its queue, at most kRankMax; also where it does not stand in the queue. Without any lock:
-// a hint. 0 where others may look for what it waits for.
+// How many waiters stand before it in its queue, at most kRankMax; kRankMax too if it is not in the queue. Read without
+// any lock: a hint. 0 if it watches no queue, or has to search for deadlocks.
 std::uint32_t ParkingLot::rank_of(const Slot& slot) noexcept {
   const Watch& watch = slot.watch;
   if (slot.tracked != nullptr && slot.tracked->going_on()) return 0;
@@ -228,7 +229,7 @@ ParkingLot::Rest ParkingLot::collect(Parker& parker, std::span<std::uint32_t> wo
     sleepers_.appoint();
     return {.count = count};
   }
-  // A listener without waiters of its own looks for nobody: a parker with some relieves it.
+  // A listener without waiters of its own does not look: let a parker that has some take over.
   const bool relieves = parker.waiting_ != 0 && look_ns_ == kNever;
   Rest rest{.sleeps = true, .listens = sleepers_.lie_down(parker.berth_, relieves)};
   if (rest.listens && sleepers_.alone()) look_ns_ = parker.waiting_ != 0 ? parker.look_ns_ : kNever;
@@ -247,7 +248,7 @@ void ParkingLot::look_in_time(Parker& parker, bool listened, std::uint64_t now_n
   }
 }
 
-// A thread that does not listen relies on the one that does, but not for ever.
+// A thread that does not listen relies on the listener, but not for ever.
 std::uint64_t ParkingLot::next_look(const Parker& parker) const noexcept {
   if (sleepers_.is_listener(parker.berth_)) return look_ns_;
   if (parker.waiting_ == 0 || parker.look_ns_ == kNever) return kNever;
@@ -265,7 +266,7 @@ void ParkingLot::hand_out_mail(World& world) {
 void ParkingLot::make_ready(std::uint32_t number) {
   Slot& slot = slots_[number - 1];
   if (slot.parker == nullptr || slot.ready || slot.arrival == 0) return;
-  slot.parker->ready_.push_back(number);  // may throw: then it is as if nobody had looked
+  slot.parker->ready_.push_back(number);  // may throw: the next look then finds it again
   slot.ready = true;
   sleepers_.call(slot.parker->berth_);
 }
@@ -282,7 +283,7 @@ bool ParkingLot::look_for_deadlock(World& world, LivenessCache& liveness, std::u
 
 std::uint32_t ParkingLot::look_for(World& world, const Parker* parker) {
   std::uint32_t lowest = kRankMax;
-  if (closed_) return lowest;  // what they watch may be gone
+  if (closed_) return lowest;  // the watched entries may be unmapped
   unattended_.clear();
   const Token self = world.token();
   LivenessCache liveness(world, self);
@@ -300,7 +301,7 @@ std::uint32_t ParkingLot::look_for(World& world, const Parker* parker) {
         make_ready(i + 1);
         break;
       case WatchState::open:
-        // Not a waiter that was marked already: it may never come.
+        // Skip a waiter that was marked already: it may never come.
         if (!slot.ready) unattended_.emplace_back(watch.entry, slot.arrival, i + 1);
         break;
     }

@@ -1,17 +1,17 @@
 // The parking lot: where the waiters of this process sleep.
 //
 // A parker is the place where one event loop (one Lua state, one thread) sleeps; a waiter is one of its tasks. Other
-// processes know a waiter by its number. A wake-up is mail for the process (sync/mailbox.h): whichever thread comes to
-// read it hands each number to the parker of that waiter.
+// processes know a waiter by its number. A wake-up is mail for the process (sync/mailbox.h): the first thread to read
+// it hands each number to the parker of that waiter.
 //
-// A wake-up may get lost: its sender can die, or the thread it was sent to. So a parker with waiters sleeps in short
-// slices and looks, without any lock, at what they wait for (wait/watch.h): open, or granted to the waiter, is as good
-// as mail. It looks at once when the mailbox has overflowed. Where several threads sleep, one of them listens and looks
-// for all (wait/sleepers.h).
+// A wake-up may get lost: its sender can die, or the thread that it was sent to. So a parker with waiters sleeps in
+// short slices and looks, without any lock, at what they wait for (wait/watch.h): open, or granted to the waiter, is as
+// good as mail. It looks at once when the mailbox has overflowed. Where several threads sleep, one of them listens and
+// looks for all (wait/sleepers.h).
 //
-// A parker whose loop sleeps elsewhere has a descriptor for that loop to watch, or a connection with it, and the wake
-// thread (wait/wake_thread.h) to listen and look for it. The thread that hands out mail makes the descriptors readable
-// of the loops that got some (event_loops.cc).
+// The parker of a foreign event loop, which sleeps in poll or epoll, has a descriptor for that loop to watch, or a
+// connection with it. The wake thread (wait/wake_thread.h) listens and looks for it. The thread that hands out mail
+// makes the descriptors of the loops that got some readable (event_loops.cc).
 //
 // Thread safety: all calls, from any thread. The lot's mutex is never held while sleeping or while a shmtx is held.
 #pragma once
@@ -42,9 +42,9 @@ namespace holdfast {
 class ParkingLot;
 class World;
 
-/// What came free without a wake-up is noticed by the first of a queue after this long. Those behind it look as many
-/// times rarer as there are before them, up to kRankMax: they need to only if the first does not, and where a hundred
-/// processes wait, not all of them need to be awake all the time.
+/// The first waiter of a queue notices after this long what came free without a wake-up. A waiter behind it looks less
+/// often, by kLookNs for each waiter before it, up to kRankMax of them: it need look only if the first does not, and
+/// where a hundred processes wait, not all of them need to be awake all the time.
 inline constexpr std::uint64_t kLookNs = 10'000'000;
 inline constexpr std::uint32_t kRankMax = 4;
 
@@ -55,45 +55,46 @@ class Parker {
   Parker(const Parker&) = delete;
   Parker& operator=(const Parker&) = delete;
 
-  /// A new waiter's number, not 0; 0 if there are too many.
+  /// Makes a waiter. Returns its number; 0 if there are too many.
   std::uint32_t open_waiter();
   void close_waiter(std::uint32_t number) noexcept;
 
-  /// Begins (or goes on with) a wait: forgets an earlier wake-up. The waiter as queues know it; arrival 0 if there is
-  /// none of that number.
+  /// Begins a wait, or goes on with it; forgets an earlier wake-up. Returns the waiter as queues know it; arrival 0 if
+  /// the parker has no waiter of that number.
   Waiter begin(std::uint32_t number, Token self) noexcept;
-  /// What the waiter waits for, and its place in the queue; 0: it has to poll. Gives the number of waiters of this
-  /// parker that have to poll.
+  /// Says what the waiter waits for, and its place in the queue; 0: it has to poll. Returns how many waiters of this
+  /// parker have to poll.
   std::size_t watch(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept;
-  /// The waiting task may hold something, so the search for deadlocks follows its wait. True if the wait would never
+  /// Makes the search for deadlocks follow the wait of a task that may hold something. True if the wait would never
   /// end.
   bool track(std::uint32_t number, std::uint32_t task, std::string_view key) noexcept;
-  /// The keys of the last deadlock that track() told of, from the waiter's own on. Empty if there was none.
+  /// The keys of the last deadlock that track() told of, the waiter's own first. Empty if there was none.
   std::vector<std::string> deadlock_keys(std::uint32_t number);
-  /// The wait is over: the next one begins anew.
+  /// Ends the wait: the next one begins anew.
   void end(std::uint32_t number) noexcept;
 
   /// Sleeps until waiters of this parker are woken, a signal comes, or the deadline (CLOCK_MONOTONIC, ns) has passed.
   /// Returns how many it wrote to `woken`.
   std::size_t sleep(std::uint64_t deadline_ns, std::span<std::uint32_t> woken);
 
-  // --- event_loops.cc: for loops that sleep elsewhere ---
+  // --- event_loops.cc: for foreign event loops ---
 
-  /// The descriptor that is readable while sleep() has something to give: made on the first call, and anew when
-  /// somebody closed it. Starts the wake thread. If either fails, the next call tries again.
+  /// The descriptor that is readable while sleep() has something to give: made on the first call, and anew after the
+  /// host closed it. Starts the wake thread. If either fails, the next call tries again.
   Expected<int> descriptor();
-  /// For loops that can wait only for a connection of their own making: listens at a new path in the runtime directory,
-  /// in place of an earlier listener or connection.
+  /// Listens at a new path in the runtime directory, in place of an earlier listener or connection: for loops that can
+  /// wait only for a connection that they made themselves.
   Expected<std::string> listen();
-  /// Takes the connection that this process has made there; the path goes. From now on a byte comes out of it when the
-  /// descriptor would get readable. After a failure it still listens, unless the thread could not be started.
+  /// Takes the connection that this process has made there, and removes the path. From now on a byte comes out of the
+  /// connection when the descriptor would get readable. After a failure it still listens, unless the thread could not
+  /// be started.
   Status accept();
-  /// Ends what these two began.
+  /// Ends what listen() and accept() began.
   void disconnect() noexcept;
-  /// Makes the descriptor readable at that time, or sends a byte; kNever: not. One alarm at a time. Fails as
-  /// descriptor() does.
+  /// Makes the descriptor readable, or sends a byte, at that time; kNever: takes the alarm back. One alarm at a time.
+  /// Fails as descriptor() does.
   Status set_alarm(std::uint64_t deadline_ns);
-  /// False when the parker has a descriptor and no wake thread that listens for it: its waiters have to poll.
+  /// False if no wake thread could be started to listen for the parker's loop: its waiters have to poll.
   bool attended() const noexcept;
 
   Promptness& promptness() noexcept { return promptness_; }
@@ -102,16 +103,16 @@ class Parker {
  private:
   friend class ParkingLot;
 
-  /// In a forked child: nobody waits here, and the descriptor is the parent's.
+  /// In a forked child: drops the waiters, and the descriptor, which is the parent's.
   void forget() noexcept;
 
   // REQUIRES, for the rest: the lot's mutex.
 
-  /// The descriptor, if there is none or it was lost.
+  /// Makes the descriptor, if there is none or it was lost.
   Status describe();
   /// Tells the loop that sleep() has something to give.
   void signal() noexcept;
-  /// The same after sleep() has given some of it, if there is more.
+  /// After sleep() has given some: tells the loop if there is more, else takes the signal back.
   void signal_rest() noexcept;
 
   ParkingLot& lot_;
@@ -121,7 +122,7 @@ class Parker {
   // Guarded by the lot's mutex.
   std::vector<std::uint32_t> ready_;
   std::size_t waiting_ = 0;    // waiters between begin and end
-  std::size_t polling_ = 0;    // those of them without a place in a queue
+  std::size_t polling_ = 0;    // waiters without a place in a queue
   std::uint64_t look_ns_ = 0;  // when to look at what they wait for
   Berth berth_;
   platform::Readiness readiness_;
@@ -130,8 +131,8 @@ class Parker {
   bool attended_ = true;
 };
 
-/// All waiters of this process: to which parker they belong, what they wait for, which of them were woken. A waiter's
-/// number is an index into `slots_`, plus one.
+/// All waiters of this process: their parkers, what they wait for, which were woken. A waiter's number is its index in
+/// `slots_`, plus one.
 class ParkingLot {
  public:
   /// Never destroyed: the wake thread may be in it while the process runs its exit handlers.
@@ -148,16 +149,16 @@ class ParkingLot {
     bool polling = false;
     std::uint64_t place = 0;               // in the queue
     std::unique_ptr<TrackedWait> tracked;  // made when first needed
-    std::uint64_t quiet_at = 0;            // its, here as it is asked for at every look
+    std::uint64_t quiet_at = 0;            // tracked->quiet_at(), kept here as every look reads it
   };
 
-  /// What a parker's thread is to do next.
+  /// What a parker's thread must do next.
   struct Rest {
     std::size_t count = 0;  // waiters that are ready
     bool sleeps = false;
-    bool listens = false;            // on the mailbox; else on the parker's own word
-    std::uint32_t seen = 0;          // of that word
-    std::uint64_t next_look_ns = 0;  // not longer than that
+    bool listens = false;            // sleeps on the mailbox; else on the parker's own word
+    std::uint32_t seen = 0;          // value of the parker's own word
+    std::uint64_t next_look_ns = 0;  // sleep no longer than until then
   };
 
   ParkingLot();
@@ -173,9 +174,9 @@ class ParkingLot {
     if (number - 1 < slots_.size() && slots_[number - 1].parker == &parker) change(slots_[number - 1]);
   }
 
-  /// Hands out the mail of this process, then moves what is ready for `parker`; if that is nothing and it may sleep,
-  /// its thread has to do so now, and to call again. Looks at what they wait for when it is time to, so also where mail
-  /// keeps the process awake.
+  /// Hands out the mail of this process, then moves what is ready for `parker` to `woken`. If that is nothing and it
+  /// may sleep, its thread must do so now, and call again. Looks at what the waiters wait for when it is time to, so
+  /// also where mail keeps the process awake.
   Rest collect(Parker& parker, std::span<std::uint32_t> woken, std::uint64_t now_ns, bool may_sleep);
 
   // REQUIRES, for the rest: the lot's mutex.
@@ -189,26 +190,26 @@ class ParkingLot {
   static void stop_waiting(Slot& slot) noexcept;
   static bool look_for_deadlock(World& world, LivenessCache& liveness, std::uint64_t changes, Slot& slot);
   void hand_out_mail(World& world);
-  /// Looks for the parker if it is time to, or for all if it listens.
+  /// If it is time to: looks for the parker's waiters, or for all if the parker listened.
   void look_in_time(Parker& parker, bool listened, std::uint64_t now_ns);
   /// Until when the parker's thread may sleep.
   std::uint64_t next_look(const Parker& parker) const noexcept;
   void make_ready(std::uint32_t number);
-  /// Marks those waiters of the parker ready, of all parkers if none is given, that would find what they wait for open
-  /// or granted to them, or are in a deadlock. Of those who wait for one open entry only the first is marked: one is
-  /// enough, and it wakes the next. Gives the lowest rank of those who go on waiting.
+  /// Looks at what the waiters of the parker wait for, of all parkers if it is null. Marks a waiter ready if it would
+  /// find that open or granted to it, or is the victim of a deadlock. Of the waiters for one open entry marks only the
+  /// first: one is enough, and it wakes the next. Returns the lowest rank of the waiters that go on waiting.
   std::uint32_t look_for(World& world, const Parker* parker);
 
   // --- event_loops.cc ---
 
   void remember_loop(Parker& parker);
-  /// A waiter of the parker has begun to watch. Nobody hears of it if there is no thread to be had: it polls then.
+  /// Attends the parker after a waiter of it has begun to watch. Reports no failure: without a wake thread it polls.
   void attend_watching(Parker& parker) noexcept;
-  /// Sees to it that the wake thread runs and takes a turn at that time at the latest.
+  /// Makes sure that the wake thread runs, and takes a turn at that time at the latest.
   Status attend(Parker& parker, std::uint64_t deadline_ns);
-  /// Tells the loops that have something to collect, but for that of `parker`, which is about to.
+  /// Tells the loops that have something to collect, except that of `parker`, which is about to collect it.
   void signal_ready(const Parker* parker) noexcept;
-  /// What the wake thread does; when to do it again.
+  /// One turn of the wake thread. Returns when the next one is due; 0: the thread ends.
   static std::uint64_t take_turn() noexcept;
   std::uint64_t serve_loops();
   void look_sparingly(Parker& parker, std::uint64_t now_ns);
@@ -218,7 +219,7 @@ class ParkingLot {
   Sleepers sleepers_;
   std::uint64_t look_ns_ = 0;  // when the listener looks
   WakeThread wake_thread_;
-  std::vector<Parker*> in_loops_;  // those whose loop sleeps elsewhere, or did
+  std::vector<Parker*> in_loops_;  // the parkers of foreign event loops
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
   std::vector<std::tuple<const Entry*, std::uint64_t, std::uint32_t>> unattended_;  // scratch of look_for()

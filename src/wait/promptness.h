@@ -1,5 +1,5 @@
-// How long the waiters of one loop take to come when they are woken, and how much of its time the loop may spend on
-// looking for a release that is near (lock/handoff.h).
+// Promptness of one event loop: how long its waiters take to come after they are woken, and how much of its time the
+// loop may spend on looking for a release that is near.
 #pragma once
 
 #include <algorithm>
@@ -11,24 +11,24 @@
 
 namespace holdfast {
 
-/// Thread safety: all calls, from any thread. What is lost when two note something at once does not matter.
+/// Thread safety: all calls, from any thread. Notes that two threads make at once may get lost; that does not matter.
 class Promptness {
  public:
-  /// A running mean, which follows longer delays faster than shorter ones: a loop that looks by itself may have been
+  /// The running mean. It follows longer delays faster than shorter ones: a loop that looks by itself may have been
   /// woken shortly before, by chance.
   std::uint64_t delay_ns() const noexcept { return delay_ns_.load(kRelaxed); }
-  /// A waiter has come, `ns` after it was woken. Where the loop slept for it, only what came after its sleep counts:
-  /// that a thread has to wait for a processor does not make it a busy one.
+  /// Notes that a waiter came `ns` after it was woken. Where the loop slept meanwhile, counts only the time after its
+  /// sleep: a thread that has to wait for a processor is not a busy one.
   void note_delay(std::uint64_t ns, std::uint64_t now_ns) noexcept {
     const std::uint64_t mean = delay_ns();
     const std::uint64_t counted = std::min({ns, now_ns - awake_ns_.load(kRelaxed), kDelayMaxNs});
     const std::uint64_t weight = counted > mean ? kWeightOfLonger : kWeightOfShorter;
     delay_ns_.store(mean - mean / weight + counted / weight, kRelaxed);
   }
-  /// The loop slept, and was woken for a waiter.
+  /// Notes that the loop slept, and was woken for a waiter.
   void note_awake(std::uint64_t now_ns) noexcept { awake_ns_.store(now_ns, kRelaxed); }
 
-  /// Whether the thread may look for a release now.
+  /// Whether the thread may look for a release now. It rests kRest times as long as a look took.
   bool may_look(std::uint64_t now_ns) const noexcept { return now_ns >= rested_ns_.load(kRelaxed); }
   void note_look(std::uint64_t now_ns, std::uint64_t took_ns) noexcept {
     rested_ns_.store(now_ns + kRest * took_ns, kRelaxed);

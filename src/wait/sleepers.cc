@@ -31,7 +31,7 @@ void Sleepers::unlink(Berth& berth) noexcept {
 void Sleepers::call(Berth& berth) noexcept {
   if (!berth.asleep) return;
   unlink(berth);
-  // The kernel compares the word: a thread that is about to sleep does not.
+  // Change the word first: a thread that is about to sleep then does not, as the kernel compares the word.
   berth.word.fetch_add(1, kRelaxed);
   platform::futex_wake(berth.word, 1);
 }

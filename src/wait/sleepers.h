@@ -1,10 +1,10 @@
-// Which threads of this process sleep for waiters, and which one of them listens for all.
+// The sleeping threads of this process, one of which listens for all.
 //
-// A ring of the process's bell (sync/mailbox.h) would wake every thread that sleeps on it, though its mail is for one.
-// So only one parker, the listener, sleeps on the bell, hands out the mail and looks at what the others wait for; each
-// of the others sleeps on a word of its own and is woken when something is there for it. A listener that gets up
-// appoints another. One that does not come, say because a signal handler holds it up, is made good by the others'
-// bounded sleeps: each of them takes the mail when it wakes, and listens if nobody does.
+// A post to the process's mailbox (sync/mailbox.h) would wake every thread that sleeps on it, though the mail is for
+// one. So only one parker, the listener, sleeps on the mailbox, hands out the mail and looks at what the others wait
+// for. Each of the others sleeps on a word of its own, and is woken when something is there for it. A listener that
+// gets up appoints another. A listener may fail to come, say because a signal handler holds it up. The bounded sleeps
+// of the others make that good: each takes the mail when it wakes, and listens if no other does.
 //
 // Thread safety: REQUIRES the lot's mutex (wait/parking_lot.h), for every call.
 #pragma once
@@ -15,9 +15,9 @@
 
 namespace holdfast {
 
-/// A parker's part in it.
+/// A parker's place among the sleepers.
 struct Berth {
-  Word32 word{0};  // changes when the thread is to get up: what it sleeps on where it does not listen
+  Word32 word{0};  // a thread that does not listen sleeps on it; changes when it must get up
   Berth* before = nullptr;
   Berth* after = nullptr;
   bool asleep = false;  // in the list
@@ -25,19 +25,21 @@ struct Berth {
 
 class Sleepers {
  public:
-  /// The thread is about to sleep. Whether it is the one that listens; with `relieves`, it is in any case.
+  /// Enters a thread that is about to sleep. Returns whether it listens: it does if no other does, or if it `relieves`
+  /// the listener.
   bool lie_down(Berth& berth, bool relieves) noexcept;
-  /// The thread is awake, for whatever reason, or the parker ends.
+  /// Takes out a thread that is awake, for whatever reason, or a parker that ends.
   void get_up(Berth& berth) noexcept;
-  /// Wakes it if it sleeps on its word.
+  /// Wakes the thread if it sleeps on its own word.
   void call(Berth& berth) noexcept;
-  /// Sees to it that somebody listens, if anybody sleeps.
+  /// If threads sleep and none listens: wakes one, to listen.
   void appoint() noexcept;
 
-  /// Whether nobody sleeps but the listener.
+  /// Whether no thread sleeps but the listener.
   bool alone() const noexcept { return first_ == nullptr; }
   bool is_listener(const Berth& berth) const noexcept { return listener_ == &berth; }
-  /// In a forked child: nobody sleeps. REQUIRES: no berth that was in the list has been freed since.
+  /// In a forked child, where no thread sleeps: empties the list. REQUIRES: no berth that was in the list has been
+  /// freed since.
   void forget() noexcept;
 
  private:

@@ -19,7 +19,7 @@ std::uint64_t mix(std::uint64_t x) noexcept {
 std::uint32_t begin_writing(WaitRecord& record) noexcept {
   const std::uint32_t stamp = record.stamp.load(kRelaxed) | 1;
   record.stamp.store(stamp, kRelaxed);
-  std::atomic_thread_fence(kRelease);  // pairs with the acquire fence in find(): who reads what follows sees it odd
+  std::atomic_thread_fence(kRelease);  // pairs with the acquire fence in find(): a reader of what follows sees it odd
   return stamp;
 }
 
@@ -76,8 +76,8 @@ void WaitTable::write(WaitRecord& record, const Wait& wait) noexcept {
   end_writing(record, stamp);
 }
 
-// The task goes first: should this process take the record again, the old wait must not be read before the new one is
-// written.
+// Clear the task before the owner: should this process take the record again, the old wait must not be read before the
+// new one is written.
 void WaitTable::release(WaitRecord& record) noexcept {
   const std::uint32_t stamp = begin_writing(record);
   record.task.store(0, kRelaxed);
@@ -105,7 +105,7 @@ WaitTable::Found WaitTable::find(Token token, std::uint32_t task, Wait& wait) co
     }
     std::atomic_thread_fence(kAcquire);
     const bool whole = (stamp & 1) == 0 && record.stamp.load(kRelaxed) == stamp;
-    // The token in the rest: between two owners the rest is still the first one's.
+    // Check the token in the rest too: between two owners the rest still belongs to the first.
     if (whole && wait.token == token) return Found::yes;
     torn = torn || !whole;
   }

@@ -41,12 +41,12 @@ Status WakeThread::be_up(World& world, Turn turn, std::uint64_t deadline_ns) {
     }
     return {};
   }
-  // Whoever forks waits for the lot's mutex, so no child is made between the start and the note of it.
+  // A fork waits for the lot's mutex, so no child is made between the start of the thread and the note of it.
   auto job = std::make_unique<Job>(Job{world, turn});
   if (const int error = platform::start_thread(&run, job.get())) {
     return {Code::system, "cannot start the thread that listens for wake-ups: " + platform::error_text(error)};
   }
-  static_cast<void>(job.release());  // the thread's
+  static_cast<void>(job.release());  // now the thread owns it
   owner_ = self;
   until_ = 0;  // it begins with a turn
   idle_since_ = 0;

@@ -1,7 +1,7 @@
-// What a waiter waits for, as it is seen without any lock.
+// A watch: what a waiter waits for, to be looked at without any lock.
 //
-// What is seen is a hint: the words may belong to another entry by now. They stay mapped for the process's life, and
-// whoever looks trusts none of them.
+// A look is a hint: the words may belong to another entry by now. They stay mapped for the process's life; trust none
+// of them.
 #pragma once
 
 #include <array>
@@ -18,12 +18,12 @@ class Segment;
 class Shard;
 class World;
 
-/// Whether processes live, as far as it is asked during one look: the kernel is asked once for each, mostly.
+/// Caches for one look which processes live: mostly asks the kernel once for each.
 class LivenessCache {
  public:
   LivenessCache(World& world, Token self) noexcept : world_(world), self_(self) {}
   Liveness judge(Token token) noexcept;
-  /// Not known to be dead: what it holds is held.
+  /// Whether the process is not known to be dead: what it holds then counts as held.
   bool operator()(Token token) noexcept { return judge(token) != Liveness::dead; }
 
  private:
@@ -38,44 +38,45 @@ class LivenessCache {
   std::array<Answer, kAnswers> answers_;
 };
 
-/// held: no use in trying. open: whoever comes first may get it. granted: it is this waiter's, to be claimed.
+/// What a look finds. held: an attempt would be refused. open: the first to come may get it. granted: it is reserved
+/// for this waiter, to be claimed.
 enum class WatchState { held, open, granted };
 
 struct Watch;
 
-/// Which waiter of this process looks.
+/// The waiter that looks, and its process.
 struct WaiterId {
   Token self;
   std::uint32_t number;
 };
 
-/// How to look at one kind of entry. One constant object for each.
+/// How to look at one kind of entry. Each kind has one constant object, in the room that knows it.
 struct WatchKind {
   WatchState (*look)(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept;
-  /// Who has to release before the waiter can go on, if it is one; not known() if it is nobody, or there are several.
+  /// The only holder, if it has to release before the waiter can go on; not known() if there is none, or several.
   Blocker (*blocker)(const Watch& watch) noexcept;
 };
 
 struct Watch {
-  const WatchKind* kind = nullptr;  // null: there is nothing to look at
+  const WatchKind* kind = nullptr;  // null: nothing to look at
   const Entry* entry = nullptr;     // waiters with the same entry wait for the same
   const void* fields = nullptr;     // the entry's value
   const Segment* segment = nullptr;
   const Shard* shard = nullptr;
-  const QueueFields* queue = nullptr;  // where the waiter stands
-  std::uint32_t hash = 0;              // the entry's when the watch was made
-  std::uint32_t shape = 0;             // also
-  std::uint32_t want = 1;              // how many permits the waiter wants
-  std::uint64_t grant = 0;             // of a watcher: fencing number of the grant whose end it waits for
-  std::uint32_t block = 0;             // also: where it stands in the queue
+  const QueueFields* queue = nullptr;  // the queue that the waiter stands in
+  std::uint32_t hash = 0;              // the entry's hash when the watch was made
+  std::uint32_t shape = 0;             // the entry's shape at that time
+  std::uint32_t want = 1;              // how much the waiter wants
+  std::uint64_t grant = 0;             // for a watcher: fencing number of the grant that must end
+  std::uint32_t block = 0;             // for a watcher: its block in the queue
 
-  /// False when the words belong to something else by now. Where it matters, look at a fencing number before and after.
+  /// False if the words belong to another entry by now. Where it matters, read a fencing number before and after.
   bool is_same_entry() const noexcept {
     return entry->hash.load(kAcquire) == hash && entry->shape.load(kAcquire) == shape;
   }
 };
 
-/// A waiter's watch on a LockEntry or PermitsEntry. REQUIRES: the shard's mutex.
+/// Makes a watch on an entry, `held`, which has the fields that are named here. REQUIRES: the shard's mutex.
 template <class Held>
 Watch watch_entry(const WatchKind& kind, const Held& held, std::uint32_t want) noexcept {
   return {&kind,
