@@ -13,7 +13,7 @@ namespace holdfast {
 
 namespace {
 
-// What a waiter for a lock sees. A flush and a removal of the dictionary end every lease.
+// The look of a waiter for a lock. A flush and a removal of the dictionary end every lease.
 WatchState look_at_lock(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
   const Token owner = fields.owner.load(kRelaxed);
@@ -26,7 +26,7 @@ WatchState look_at_lock(const Watch& watch, LivenessCache& liveness, const Waite
 
 constexpr WatchKind kLockWatch{&look_at_lock, &blocker_of_lock};
 
-// The key holds something else, or nothing: a free lock takes its place, unless that is a value that counts.
+// Puts a free lock under a key that has no lock; refuses if the key has a live entry of another type.
 Code make_lock(Transaction& change, BlockedBy& blocked_by) noexcept {
   if (change.exists()) {
     blocked_by.place = 0;
@@ -40,11 +40,11 @@ Code make_lock(Transaction& change, BlockedBy& blocked_by) noexcept {
   return code;
 }
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 struct Result {
   Lease& lease;
   BlockedBy& blocked_by;
-  Chosen chosen;  // to be woken after the mutex
+  Chosen chosen;  // wake them after releasing the mutex
 };
 
 Code try_acquire(const LockEntry& lock, World& world, const Attempt& attempt, const TokenSet& dead,
@@ -73,14 +73,14 @@ Code try_acquire(const LockEntry& lock, World& world, const Attempt& attempt, co
   return Code::locked;
 }
 
-// --- looking out ---
+// --- adaptive spin ---
 
 constexpr std::uint64_t kSpinNs = 25'000;
-// Between two looks: each takes the entry's words away from the holder's processor for a moment.
+// The time between two looks: each takes the cache lines of the entry away from the holder's processor for a moment.
 constexpr std::uint64_t kSpinLookNs = 6'000;
 constexpr int kPausesPerLook = 8;
 
-/// Whether looking out is worth while in this process: its success of late. Hints, and no more.
+/// Decides by recent success whether spinning pays off in this process. All its words are hints.
 class AdaptiveSpin {
  public:
   bool try_now() noexcept {
@@ -97,7 +97,7 @@ class AdaptiveSpin {
 
  private:
   static constexpr int kMost = 32;
-  static constexpr int kPerSuccess = 8;  // worth while where one in nine succeeds
+  static constexpr int kPerSuccess = 8;  // spinning pays off if one in nine succeeds
   static constexpr std::uint32_t kSkips = 64;
 
   std::atomic<int> credit_{kPerSuccess};
@@ -109,7 +109,8 @@ AdaptiveSpin& adaptive_spin() noexcept {
   return of_this_process;
 }
 
-// Until the lock is free or granted to the waiter; false when it is too late.
+// Spins until the lock is free, or granted to the waiter. False if `end_ns` comes first, or another task of this
+// process gets the lock.
 bool spin_until_open(const LockFields& fields, const Contender& contender, std::uint64_t end_ns) noexcept {
   for (std::uint64_t now_ns = platform::monotonic_ns(); now_ns < end_ns;) {
     const std::uint64_t next_ns = now_ns + kSpinLookNs;
@@ -126,8 +127,8 @@ bool spin_until_open(const LockFields& fields, const Contender& contender, std::
 
 }  // namespace
 
-// A grant's sequence, task and owner are written in this order, and a fencing number is never given twice: between two
-// equal ones, all belongs to that grant. One that is reserved has no task yet.
+// A grant's sequence, task and owner are written in this order, and a fencing number is never given twice: what is read
+// between two equal ones belongs to that grant. A reserved grant has no task yet.
 Blocker blocker_of_lock(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
   const std::uint64_t sequence = fields.sequence.load(kAcquire);
@@ -161,14 +162,14 @@ bool spin_for_lock(Dictionary& dictionary, const Attempt& attempt, Lease& lease,
   const std::uint32_t task = attempt.contender.claim.task;
   if (task != whole_state(task) || !adaptive_spin().try_now()) return false;
   const Attempt glance{attempt.key, attempt.contender, false};
-  TokenSet nobody;  // not const: that would have all of it initialised
+  TokenSet nobody;  // not const, which would initialise all of it
   const std::uint64_t end_ns = platform::monotonic_ns() + kSpinNs;
   for (;;) {
     blocked_by.holders.clear();
     blocked_by.watch = {};
     const Code code = attempt_lock(dictionary, glance, nobody, lease, blocked_by);
     if (code == Code::ok) break;
-    // A holder in this process, maybe a coroutine that waits for this thread, is not looked out for.
+    // Do not spin for a holder in this process: it may be a task that waits for this thread.
     if (code != Code::locked || blocked_by.watch.kind == nullptr || blocked_by.holders.has(attempt.contender.self))
       return false;
     if (!spin_until_open(*static_cast<const LockFields*>(blocked_by.watch.fields), attempt.contender, end_ns)) {

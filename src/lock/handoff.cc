@@ -11,7 +11,7 @@ namespace {
 
 std::uint32_t overtakes_of(const LockEntry& lock) noexcept { return lock.fields.overtakes.load(kRelaxed); }
 
-// Gives the waiter to wake, if it is not on its way already.
+// Marks the waiter woken and returns it to be woken; none if it is on its way already.
 Callee call(const LockEntry& lock, const Head& head, std::uint64_t now_ns) noexcept {
   if (head.block == 0 || head.woken) return {};
   lock.queue().mark_woken(head, now_ns);
@@ -24,8 +24,8 @@ Callee reserve(const LockEntry& lock, const Turn& turn) noexcept {
   return call(lock, turn.first, turn.now_ns);
 }
 
-// For people: how long the lock was granted to a waiter that had not come for it. By the millisecond: the sum of many
-// is right, as a grant begins at any time of one.
+// Adds up, for people, how long locks were granted to waiters that had not come yet. Whole milliseconds are enough: a
+// grant begins at any time within one, so the sum of many is right.
 void note_reserved_time(const LockEntry& lock) noexcept {
   const std::uint64_t now_ms = platform::monotonic_ns() / 1'000'000;
   const std::uint64_t since_ms = lock.fields.since.load(kRelaxed);
@@ -34,7 +34,7 @@ void note_reserved_time(const LockEntry& lock) noexcept {
   sum.store(sum.load(kRelaxed) + std::min(now_ms - since_ms, claim_ns(kDelayMaxNs) / 1'000'000), kRelaxed);
 }
 
-// The next waiter is the first from this moment on, not from when the lock is released again.
+// Takes the waiter out of the queue. The next one is the first from now on, not only from the next release on.
 void leave_queue(const LockEntry& lock, World& world, const Waiter* waiter) noexcept {
   if (waiter != nullptr && lock.queue().remove(*waiter) && lock.has_waiters()) turn_of(lock, world, false);
 }

@@ -1,4 +1,4 @@
-// The proof that something is held, and what a request asks for: the words that all primitives share.
+// Lease and Claim: the proof of a grant and the terms of a request, for locks and permits alike.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,21 @@
 
 namespace holdfast {
 
-/// How long a waiter may take to claim what a release granted to it.
+/// How long a prompt waiter may take to claim what a release granted to it.
 inline constexpr double kClaimSeconds = static_cast<double>(kClaimNs) / 1e9;
 
+/// The proof of a grant: its holder, and its fencing number.
 struct Lease {
   Token owner = kNobody;
   std::uint64_t sequence = 0;
 };
 
-/// What a request asks for.
+/// The terms of a request.
 struct Claim {
   double exptime;
-  std::uint32_t holder_task = 0;           // is taken for the holder; 0: none
-  std::uint32_t task = 0;                  // waits; 0: not told
-  bool fair = false;                       // waits its turn, and is not overtaken
+  std::uint32_t holder_task = 0;           // the task that becomes the holder; 0: none
+  std::uint32_t task = 0;                  // the task that waits; 0: not known
+  bool fair = false;                       // overtakes no waiter, and is not overtaken
   double timeout = 0;                      // seconds after which it stops waiting; 0: not known
   HoldsLocks holds = HoldsLocks::nothing;  // what the waiting task may hold
 };

@@ -16,8 +16,8 @@ namespace holdfast {
 
 namespace {
 
-// Runs `on_lock(const LockEntry&) -> Code` or `on_permits(const PermitsEntry&) -> Code`, by what the key is; if it
-// is neither, not_owner where there is a value, and not_found.
+// Runs `on_lock(const LockEntry&) -> Code` or `on_permits(const PermitsEntry&) -> Code`, by the type of the entry.
+// Returns not_owner for a value, not_found if there is no entry.
 template <class OnLock, class OnPermits>
 Code with_entry(Dictionary& dictionary, std::string_view key, OnLock&& on_lock, OnPermits&& on_permits,
                 std::uint64_t patience_ns = kMutexPatienceNs) noexcept {
@@ -31,8 +31,7 @@ Code with_entry(Dictionary& dictionary, std::string_view key, OnLock&& on_lock, 
       patience_ns);
 }
 
-// The common case: nobody holds the lock, and nobody waits who must not be passed. No answer means that the long way
-// has to be gone.
+// The fast path: takes a lock that is free, unless a waiter must not be overtaken. No result: attempt_lock() decides.
 std::optional<Code> take_free(Dictionary& dictionary, std::string_view key, Token self, const Claim& claim,
                               Lease& lease) noexcept {
   const Code code = dictionary.transact(
@@ -52,12 +51,12 @@ std::optional<Code> take_free(Dictionary& dictionary, std::string_view key, Toke
   return code;
 }
 
-// Of a lease that this process has not. Where the table of processes was cut short, nobody can tell any more.
+// The code for a lease that this process does not have: system if its identity was lost with the table of processes.
 Code code_of_no_owner(World& world) noexcept {
   return world.known_token() == kNobody && world.lost() ? Code::system : Code::not_owner;
 }
 
-// Whether the wait may have been in vain, for something that a dead process holds.
+// Whether it is unknown if all holders live: the wait may have been in vain, for what a dead process holds.
 bool cannot_judge(World& world, const TokenSet& holders) noexcept {
   return std::any_of(holders.begin(), holders.end(),
                      [&](Token holder) { return world.judge(holder) == Liveness::unknown; });
@@ -80,12 +79,12 @@ Code lock_try(Dictionary& dictionary, std::string_view key, const Claim& claim, 
 
 Code lock_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, Parker& parker, std::uint32_t number,
                Lease& lease, double& sleep) noexcept {
-  bool looked_out = false;
+  bool tried_spin = false;
   const Code code =
       wait_once(dictionary.world(), parker, number, 1, claim, sleep,
                 [&](const Waiter& waiter, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
                   const Attempt attempt{key, {waiter.owner, claim, &waiter}, true};
-                  if (!std::exchange(looked_out, true) && spin_for_lock(dictionary, attempt, lease, blocked_by))
+                  if (!std::exchange(tried_spin, true) && spin_for_lock(dictionary, attempt, lease, blocked_by))
                     return Code::ok;
                   return attempt_lock(dictionary, attempt, dead, lease, blocked_by);
                 });
@@ -106,7 +105,7 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
         holders.add(lock.fields.owner.load(kRelaxed));
         lock.queue().remove(waiter);
         lock.watchers().remove(waiter);
-        // It may have been woken to take what is still free, or to call others.
+        // The waiter may have been woken to take what is still free, or to call other watchers: do that for it.
         if (lock.fields.owner.load(kRelaxed) == kNobody) next = offer(lock, dictionary.world());
         next.watchers = has_watchers_to_call(lock);
         return Code::ok;
@@ -115,7 +114,7 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
         permits.queue().remove(waiter);
         const HolderList holds = permits.holds();
         for (HolderList::Cursor at(holds); at.found(); at.advance()) holders.add(at.fields().owner.load(kRelaxed));
-        // Who wanted less than it may go now.
+        // A waiter that wants less than this one did may go now.
         next = permits.offer(dictionary.world());
         return Code::ok;
       },

@@ -1,11 +1,11 @@
-// Leases: locks by name, as entries of a dictionary.
+// Locks by name, as entries of a dictionary; a holder has a lease.
 //
-// A lock entry, once made, stays until its memory is needed: taking it is one store of its owner, releasing it another.
-// Who holds it is proved by owner and fencing number together, so that a lease which expired or was taken over can
-// neither release nor renew what is now somebody else's. A holder whose process is dead has lost the lock: the kernel
-// is asked, outside the mutex, and the taker swaps out exactly the owner that was found dead.
+// A lock entry, once made, stays until its memory is needed: taking the lock is one store of its owner, releasing it
+// another. Owner and fencing number together prove a lease, so a lease that expired or was taken over can neither
+// release nor renew what another process holds now. A dead process has lost its locks: the kernel is asked, outside the
+// mutex, and the taker swaps out exactly the owner that was found dead.
 //
-// Waiters queue in order of arrival; lock/handoff.h says who gets a lock that comes free.
+// Waiters queue in order of arrival; lock/handoff.h says which of them gets a lock that comes free.
 #pragma once
 
 #include <cstdint>
@@ -18,27 +18,28 @@
 
 namespace holdfast {
 
-/// ok, locked, no_memory, too_large, timeout, busy, removed (the dictionary was), system (no identity).
+/// Takes the lock if it can be had now. ok, locked, no_memory, too_large, timeout, busy, removed (the dictionary was),
+/// system (no identity).
 Code lock_try(Dictionary& dictionary, std::string_view key, const Claim& claim, Lease& lease) noexcept;
 
-/// As lock_try; when locked, the waiter is queued, and `sleep` is the time (s) after which to look again. deadlock: it
-/// would wait for ever (wait/deadlock.h); it is still queued.
+/// One step of a wait: as lock_try. locked: the waiter is queued; sleep, for `sleep` seconds at most, then call again.
+/// deadlock: it would wait for ever (wait/deadlock.h); it is still queued.
 Code lock_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, Parker& parker, std::uint32_t waiter,
                Lease& lease, double& sleep) noexcept;
 
-// The rest works for permits (lock/permits.h), too.
+// The following calls are for locks and for permits (lock/permits.h).
 
-/// Ends a wait: leaves the queue, and hands on what was granted but not claimed. system, too, when that is done, but it
-/// cannot be told whether one of those lives who hold what was waited for.
+/// Ends a wait: leaves the queue, and hands on what was granted but not claimed. system: that is done, but it is
+/// unknown of one of the holders whether it lives.
 Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t waiter) noexcept;
 
-/// ok or not_owner (the lease is cleared); timeout, busy (it is not).
+/// Releases the lease. ok, not_owner, removed (the lease is cleared); timeout, busy, system (it is not).
 Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
-/// ok, not_owner, timeout, busy.
+/// Gives the lease another end. ok, not_owner, not_found, timeout, busy, removed, system.
 Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, double exptime) noexcept;
-/// Which coroutine is taken for the holder from now on, 0: none. ok, not_owner, timeout, busy.
+/// Makes `task` the holder from now on; 0: none. ok, not_owner, timeout, busy, removed, system.
 Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t task) noexcept;
-/// Seconds left, 0 for never: ok, not_owner.
+/// The seconds left; 0: the lease never ends. ok, not_owner, removed, system.
 Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept;
 
 }  // namespace holdfast

@@ -1,4 +1,6 @@
-// A lock's entry, with its shard's mutex held: the single stores that grant it and end a grant.
+// The entry of a lock: the single stores that grant the lock and end a grant.
+//
+// REQUIRES, for every call: the shard's mutex.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +21,14 @@
 
 namespace holdfast {
 
-/// Lock entries that nobody holds are memory to be had.
+/// Counts the shard's lock and permits entries without a holder: they are memory to be had.
 inline void count_free_locks(const Shard& shard, std::uint32_t change) noexcept {
   Word32& count = shard.header().free_locks;
   count.store(count.load(kRelaxed) + change, kRelaxed);
 }
 
-/// A sweep before this time would find nothing to reclaim, so an earlier end must be known.
+/// Notes the end of a lease. A sweep before `reclaim_after` would find nothing to reclaim, so that must not be later
+/// than the earliest end.
 inline void note_end(const Shard& shard, std::uint64_t end_ms) noexcept {
   Word64& reclaim_after = shard.header().reclaim_after;
   if (end_ms != kExpiryNever && end_ms < reclaim_after.load(kRelaxed)) reclaim_after.store(end_ms, kRelaxed);
@@ -55,13 +58,13 @@ struct LockEntry {
   bool has_watchers() const noexcept { return fields.watchers.head.load(kRelaxed) != 0; }
   bool held_by(const Lease& lease) const noexcept { return is_held_by(fields, lease); }
 
-  /// Gives a lease another end. `flush`: the epoch under which it was found live; a flush since then still ends it.
+  /// Gives the lease another end. `flush`: the epoch under which it was found live; a flush since then still ends it.
   void extend(std::uint64_t end_ms, std::uint32_t flush) const noexcept {
     commit(entry.expiry, expiry_word(end_ms, flush));
     note_end(shard, end_ms);
   }
 
-  /// The same by its holder. not_owner where another has it, not_found where nobody has.
+  /// Gives this lease another end. not_owner: another lease holds the lock; not_found: none does.
   Code extend(const Lease& lease, std::uint64_t end_ms) const noexcept {
     const std::uint32_t flush = segment.flush_epoch();
     if (fields.owner.load(kRelaxed) == kNobody || !live(flush)) return Code::not_found;
@@ -70,8 +73,9 @@ struct LockEntry {
     return Code::ok;
   }
 
-  /// From nobody to `owner`; the fencing number. `reserved`: not 0, to that waiter of his.
-  // All fields of a grant are written while nobody is the owner; the owner is the commit.
+  /// Grants the free lock to `owner`; returns its fencing number. `reserved`: the number of the waiter that must claim
+  /// it; 0: it is claimed.
+  // Write all fields of a grant while the owner is kNobody; the store of the owner is the commit.
   std::uint64_t grant(Token owner, const Claim& claim, std::uint32_t reserved) const noexcept {
     const std::uint64_t now = claim.exptime == 0.0 ? platform::coarse_monotonic_ns() : platform::monotonic_ns();
     const std::uint64_t end_ms = end_of_lease(claim.exptime, now);
@@ -80,7 +84,7 @@ struct LockEntry {
     fields.reserved.store(reserved, kRelaxed);
     name_holder(claim.holder_task);
     fields.since.store(now / 1'000'000, kRelaxed);
-    entry.expiry.store(expiry_word(end_ms, segment.flush_epoch()), kRelease);  // as the sequence
+    entry.expiry.store(expiry_word(end_ms, segment.flush_epoch()), kRelease);  // release: as the sequence
     note_end(shard, end_ms);
     crash_order();
     commit(fields.owner, owner);
@@ -88,11 +92,11 @@ struct LockEntry {
     return sequence;
   }
 
-  /// Which coroutine is taken for the holder.
-  // release: who sees this task sees the sequence of its grant; pairs with blocker_of_lock.
+  /// Makes `task` the holder; 0: none.
+  // release: pairs with blocker_of_lock(). A reader that sees this task sees the sequence of its grant.
   void name_holder(std::uint32_t task) const noexcept { fields.task.store(task, kRelease); }
 
-  /// Ends the grant, and what was said about it.
+  /// Ends the grant, and drops its reason.
   void free() const noexcept {
     commit(fields.owner, kNobody);
     if (fields.reason.load(kRelaxed) != 0) [[unlikely]]

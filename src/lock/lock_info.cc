@@ -21,12 +21,12 @@ void look_at_lock(Transaction& change, HolderInfo& holder) noexcept {
   holder.lease = {lock.owner.load(kRelaxed), lock.sequence.load(kRelaxed)};
   holder.since_ms = lock.since.load(kRelaxed);
   holder.end_ms = expiry_ms(view.entry->expiry.load(kRelaxed));
-  const HolderList note = reason_of(change.shard(), change.arena(), view);
-  const HolderList::Cursor at(note);
+  const HolderList reason = reason_of(change.shard(), change.arena(), view);
+  const HolderList::Cursor at(reason);
   if (at.found() && at.is_of(holder.lease.owner, holder.lease.sequence)) at.copy_why(holder.why.data(), kWhyMax);
 }
 
-// The first in the chain is the last who came: the last ones are kept.
+// The chain begins with the youngest grant: if there is too little room, the oldest grants are kept.
 void look_at_permits(Transaction& change, std::span<HolderInfo> holders, std::uint32_t& count) noexcept {
   const std::uint32_t flush = change.flush_epoch();
   const std::uint64_t entry_end = change.view().entry->expiry.load(kRelaxed);
@@ -47,7 +47,7 @@ void look_at_permits(Transaction& change, std::span<HolderInfo> holders, std::ui
   }
 }
 
-// The one who came first comes first.
+// Puts the oldest grant first.
 void put_in_order(std::span<HolderInfo> holders, std::uint32_t count) noexcept {
   if (count > holders.size() && !holders.empty()) {
     const std::span<HolderInfo> oldest = holders.subspan(count % holders.size());
@@ -71,7 +71,7 @@ void ask_about(World& world, HolderInfo& holder) noexcept {
   holder.program.back() = '\0';
 }
 
-/// Writes `why` for a lease that is found; not_owner if it is not, no_memory if there is no free run now.
+/// Writes `why` for the lease. not_owner: the lease was not found; no_memory: there is no free run now.
 Code write_why(Transaction& change, const Lease& lease, std::string_view why) noexcept {
   if (!change.exists() || !is_holdable(change.view().type)) return Code::not_owner;
   const EntryView& view = change.view();
@@ -131,7 +131,7 @@ Code explain(Dictionary& dictionary, std::string_view key, const Lease& lease, s
   const Token self = dictionary.world().token();
   if (self == kNobody || lease.owner != self) return Code::not_owner;
   return dictionary.transact(key, [&](Transaction& change) {
-    // Making room takes time, in which the lease may come to its end.
+    // Look again after making room: that takes time, and the lease may have ended.
     for (int tries = 0;; ++tries) {
       if (!change.found()) return Code::not_owner;
       const Code code = write_why(change, lease, why);

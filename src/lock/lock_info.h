@@ -1,4 +1,4 @@
-// Who holds a lock or permits, and why: for people.
+// The holders of a lock or of permits, and their reasons: for people.
 #pragma once
 
 #include <array>
@@ -12,15 +12,15 @@
 
 namespace holdfast {
 
-/// What was found at one instant.
+/// A holder, as it was found at one instant.
 struct HolderInfo {
   Lease lease;
   std::uint64_t since_ms = 0;
   std::uint64_t end_ms = 0;             // dict/expiry.h: 0 is never
-  std::uint32_t permits = 1;            // kAllPermits: of a rwlock, to write
+  std::uint32_t permits = 1;            // kAllPermits: a rwlock, to write
   std::array<char, kWhyMax + 1> why{};  // ends with a zero byte
 
-  // Of its process, if that has not been forgotten.
+  // About its process; only `liveness` is known once its slot has another owner.
   Liveness liveness = Liveness::dead;
   std::uint32_t pid = 0;
   std::uint32_t worker = 0;
@@ -32,13 +32,13 @@ struct HolderCount {
   std::uint32_t waiters = 0;  // watchers included
 };
 
-/// As many of the holders as there is room for, those who have held it longest, in this order. A holder that is dead is
-/// told, with `liveness` dead; one of which the lease is over is not. ok, timeout, busy, removed.
+/// Writes as many of the holders as there is room for: those that have held longest, the oldest first. A dead holder is
+/// among them, with `liveness` dead; a holder is not if its lease is over. ok, timeout, busy, removed.
 Code find_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders,
                   HolderCount& count) noexcept;
 
-/// Says why the lease is held; an empty text takes that back. ok, not_owner, no_memory (nothing changed), timeout,
-/// busy, removed. REQUIRES: `why` has at most kWhyMax bytes.
+/// Stores the reason why the lease is held; an empty text takes it back. ok, not_owner, no_memory (nothing changed),
+/// timeout, busy, removed. REQUIRES: `why` has at most kWhyMax bytes.
 Code explain(Dictionary& dictionary, std::string_view key, const Lease& lease, std::string_view why) noexcept;
 
 }  // namespace holdfast

@@ -14,18 +14,19 @@ namespace holdfast {
 
 namespace {
 
-/// More waiters than this are not passed, whatever they want: they would all have to be looked at.
+/// An attempt overtakes no more waiters at once than this, whatever they want: it has to look at each.
 constexpr std::uint32_t kOvertakenAtOnce = 16;
-/// A look without the mutex goes over so many holds.
-constexpr std::uint32_t kHoldsSeen = 4;
+/// A look without the mutex reads no more holder records than this.
+constexpr std::uint32_t kRecordsSeen = 4;
 
-// --- what a waiter sees ---
+// --- the look of a waiter ---
 
-// Whether one of the first holders is gone, so that an attempt would find more permits than there seem to be.
+// Whether one of the first holder records counts no more: an attempt would then find more permits than there seem to
+// be.
 bool may_purge(const Watch& watch, const PermitFields& fields, LivenessCache& liveness) noexcept {
   const std::uint32_t flush = watch.segment->flush_epoch();
   std::uint32_t block = fields.holders.load(kAcquire);
-  for (std::uint32_t i = 0; i < kHoldsSeen && block != 0; ++i) {
+  for (std::uint32_t i = 0; i < kRecordsSeen && block != 0; ++i) {
     EntryView view{};
     if (!watch.shard->inspect(block, view) || view.type != EntryType::holder) return true;
     if (!is_live(view.entry->expiry.load(kRelaxed), flush) || !liveness(view.holder().owner.load(kRelaxed)))
@@ -35,8 +36,8 @@ bool may_purge(const Watch& watch, const PermitFields& fields, LivenessCache& li
   return false;
 }
 
-// Only the first of the queue has to be told that it may go: it wakes the next. But whoever is behind it sees to it
-// that it comes.
+// Only the first of the queue has to learn that it may go: it wakes the next. But if the first is late or dead, or a
+// holder record counts no more, the waiters behind it must come in its place.
 WatchState look_at_permits(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
   if (watch.segment->retired() || !is_live(watch.entry->expiry.load(kRelaxed), watch.segment->flush_epoch()))
@@ -50,9 +51,10 @@ WatchState look_at_permits(const Watch& watch, LivenessCache& liveness, const Wa
   return enough || may_purge(watch, fields, liveness) ? WatchState::open : WatchState::held;
 }
 
-// The one hold there is, if it leaves too few. A hold's owner and fencing number are constant, and the number is never
-// given twice: the same before and after means that all belongs to that hold, and that it was the first. A semaphore's
-// permit may be given back by another coroutine than took it: it leads to nobody.
+// The blocker is the only holder of a rwlock, if it leaves too few permits. The owner and fencing number of a holder
+// record are constant, and the number is never given twice: the same number before and after means that all was read
+// from that record, and that it was the first. Another task than the one that took a permit of a semaphore may give it
+// back, so a semaphore has no blocker.
 Blocker blocker_of_permits(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
   if (watch.entry->flags.load(kAcquire) != static_cast<std::uint32_t>(PermitsKind::rwlock)) return {};
@@ -82,15 +84,15 @@ struct Attempt {
   const Waiter* waiter;  // null: do not queue
 };
 
-/// With the mutex held, and what was found out.
+/// One attempt to acquire permits, with the shard's mutex held.
 class PermitsAttempt {
  public:
   PermitsAttempt(Transaction& change, const Attempt& attempt, const TokenSet& dead, BlockedBy& blocked_by) noexcept
       : change_(change), attempt_(attempt), dead_(dead), blocked_by_(blocked_by), flush_(change.flush_epoch()) {}
 
   Code try_acquire(Lease& lease, Chosen& chosen) noexcept {
-    // All memory at once: when the hold is filled, nothing may move any more. Making room takes time, in which what is
-    // there may come to its end.
+    // Make room for all memory at once: nothing may move after the holder record is filled. Look again after making
+    // room: that takes time, and what is there may have ended.
     bool exists = false;
     for (int tries = 0;; ++tries) {
       exists = is_ours();
@@ -117,7 +119,7 @@ class PermitsAttempt {
     return change_.is(EntryType::permits) && change_.view().entry->flags.load(kRelaxed) == kind();
   }
 
-  // The key holds something else, or nothing: ok if that counts no more, and permits may take its place.
+  // For a key without permits of this kind: ok if no live entry is in the way, so that permits may take its place.
   Code take_over() noexcept {
     if (!change_.exists()) return Code::ok;
     blocked_by_.place = 0;
@@ -136,7 +138,7 @@ class PermitsAttempt {
     return Code::locked;
   }
 
-  // Whether the permits may be had now; if not, the waiter is in the queue.
+  // Whether the permits can be had now; if not, queues the waiter.
   Code admit_or_queue(Chosen& chosen) noexcept {
     const PermitsEntry permits = entry();
     const std::uint32_t want = attempt_.what.want;
@@ -145,9 +147,9 @@ class PermitsAttempt {
     permits.fields.total.store(attempt_.what.total, kRelaxed);
     std::uint64_t next_end = kExpiryNever;
     Head first = first_of(permits);
-    const bool lied = permits.is_understated();
-    if (lied) change_.world().fencing().count_mended();
-    if (lied || !is_live(permits.entry.expiry.load(kRelaxed), flush_) || !permits.has(want) ||
+    const bool understated = permits.is_understated();
+    if (understated) change_.world().fencing().count_mended();
+    if (understated || !is_live(permits.entry.expiry.load(kRelaxed), flush_) || !permits.has(want) ||
         (first.block != 0 && !permits.has(first.waiter.want)))
       next_end = permits.purge(flush_, dead_);
     overtakes_ = false;
@@ -169,7 +171,7 @@ class PermitsAttempt {
     return first;
   }
 
-  // REQUIRES: there is enough.
+  // Whether the waiters before this request let it go ahead. REQUIRES: there are enough permits.
   bool may_go(const PermitsEntry& permits, const Head& first) noexcept {
     if (!permits.has_waiters()) return true;
     const Waiter* const self = attempt_.waiter;
@@ -195,7 +197,7 @@ class PermitsAttempt {
     blocked_by_.watch = watch_entry(kPermitsWatch, permits, attempt_.what.want);
   }
 
-  // There is no memory for a hold: the waiter does not stand in the way of others meanwhile.
+  // Takes the waiter out of the queue: while there is no memory for its holder record, it must not block others.
   Chosen stand_back() noexcept {
     if (attempt_.waiter == nullptr) return {};
     const PermitsEntry permits = entry();
@@ -247,7 +249,7 @@ Code attempt_permits(Dictionary& dictionary, std::string_view key, const Attempt
   const Code code = dictionary.transact(
       key,
       [&](Transaction& change) {
-        wake(dictionary.world(), std::exchange(chosen, {}));  // of a first run, which found no memory
+        wake(dictionary.world(), std::exchange(chosen, {}));  // chosen by a first run, which found no memory
         return PermitsAttempt(change, attempt, dead, blocked_by).try_acquire(lease, chosen);
       },
       kAttemptPatienceNs);
@@ -255,11 +257,11 @@ Code attempt_permits(Dictionary& dictionary, std::string_view key, const Attempt
   return code;
 }
 
-/// Permits by their owner.
+/// Counts permits by owner.
 struct Shares {
   TokenSet owners;
-  std::array<std::uint64_t, TokenSet::kMax> counts{};  // as the owners
-  std::uint64_t others = 0;                            // of those for whom there was no room
+  std::array<std::uint64_t, TokenSet::kMax> counts{};  // in the order of the owners
+  std::uint64_t others = 0;                            // permits of owners without room in the set
 
   void add(Token owner, std::uint32_t count) noexcept {
     owners.add(owner);

@@ -1,16 +1,16 @@
 // Counted permits: what rwlocks and semaphores are made of.
 //
-// A permits entry has a total, and a chain of holds which say who has how many of them. A semaphore gives out one or
-// more at a time. A rwlock has kAllPermits: a reader takes one, a writer all of them, and who keeps one of all of them
-// has become a reader without ever letting go. A hold is proved by owner and fencing number, as a lock is; a holder
-// whose process is dead has lost its permits as soon as somebody misses them.
+// A permits entry has a total, and a chain of holder records: each says which process has how many permits. A semaphore
+// gives out one or more at a time. A rwlock has kAllPermits: a reader takes one, a writer all of them. A writer that
+// keeps one of them becomes a reader without ever letting go. Owner and fencing number prove a holder record, as they
+// prove a lock's lease; a dead process has lost its permits as soon as another misses them.
 //
-// Order: waiters queue by their arrival, and nobody passes a waiter for whom there are not enough: neither do readers
-// keep a writer waiting for ever, nor the other way round. Where there are enough, and the first waiter has been woken
-// but has not come yet, others pass it as they pass the first waiter of a lock (lock/handoff.h). Whoever is admitted
-// wakes the next one if there is enough for it as well: so one wake-up leads to each grant.
+// Order: waiters queue by their arrival, and no request overtakes a waiter for which there are not enough permits:
+// readers do not keep a writer waiting for ever, nor writers a reader. Where there are enough, and the first waiter has
+// been woken but has not come yet, others overtake it as they overtake the first waiter of a lock (lock/handoff.h). An
+// admitted waiter wakes the next if there are enough permits for that as well: so one wake-up leads to each grant.
 //
-// An attempt that is refused, a release and a renewal take time for each holder.
+// A refused attempt, a release and a renewal take time for each holder.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +23,17 @@
 
 namespace holdfast {
 
-/// What somebody wants. REQUIRES: 1 <= want <= total <= kAllPermits.
+/// The terms of a request for permits. REQUIRES: 1 <= want <= total <= kAllPermits.
 struct PermitsClaim {
   Claim claim;
   PermitsKind kind;
   std::uint32_t want;
-  std::uint32_t total;  // the last one who asked decides it
+  std::uint32_t total;  // of the entry; the latest request decides it
 };
 
-/// ok, locked, no_memory, too_large, timeout, busy, removed, system.
+/// Takes permits if they can be had now. ok, locked, no_memory, too_large, timeout, busy, removed, system.
 Code permits_try(Dictionary& dictionary, std::string_view key, const PermitsClaim& claim, Lease& lease) noexcept;
-/// As permits_try; when locked, the waiter is queued, and `sleep` is the time (s) after which to look again. deadlock:
-/// as lock_wait.
+/// One step of a wait: as permits_try. locked, deadlock: as lock_wait.
 Code permits_wait(Dictionary& dictionary, std::string_view key, const PermitsClaim& claim, Parker& parker,
                   std::uint32_t waiter, Lease& lease, double& sleep) noexcept;
 /// Gives back all permits of the lease but `count`, in one step. ok, not_owner, invalid (count), timeout, busy,
@@ -42,10 +41,11 @@ Code permits_wait(Dictionary& dictionary, std::string_view key, const PermitsCla
 Code permits_keep(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t count) noexcept;
 
 struct PermitsCount {
-  std::uint32_t used = 0;  // by processes that live
+  std::uint32_t used = 0;  // by live processes
   std::uint32_t waiters = 0;
 };
-/// All 0 if there is no permits entry. ok, timeout, busy, removed.
+/// Counts used permits and waiters: 0 if there is no entry. ok, locked (the key has another live entry), timeout, busy,
+/// removed.
 Code count_permits(Dictionary& dictionary, std::string_view key, PermitsCount& count) noexcept;
 
 }  // namespace holdfast

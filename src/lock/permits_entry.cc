@@ -11,7 +11,7 @@ namespace holdfast {
 
 namespace {
 
-// Stands on the lease's hold, or on none.
+// Cursor at the lease's record, or at end.
 HolderList::Cursor find(const HolderList& holds, const Lease& lease) noexcept {
   HolderList::Cursor at(holds);
   while (at.found() && !at.is_of(lease.owner, lease.sequence)) at.advance();
@@ -20,7 +20,7 @@ HolderList::Cursor find(const HolderList& holds, const Lease& lease) noexcept {
 
 }  // namespace
 
-// A flush or an expire() of the entry ends all of its holds.
+// A flush or an expire() of the entry ends all of its holder records.
 bool PermitsEntry::is_live_hold(const HolderList::Cursor& at, std::uint32_t flush) const noexcept {
   return is_live(earlier(entry.expiry.load(kRelaxed), at.expiry().load(kRelaxed)), flush);
 }
@@ -55,7 +55,7 @@ std::uint64_t PermitsEntry::purge(std::uint32_t flush, const TokenSet& dead) con
   return next_end != ~std::uint64_t{0} ? next_end : kExpiryNever;
 }
 
-// The first in two parts: from a place that is another one each time, then from the beginning.
+// Collects from a place in the chain that is another one each time, then from the beginning.
 void PermitsEntry::collect_owners(TokenSet& owners) const noexcept {
   static std::atomic<std::uint32_t> turn{0};
   const HolderList chain = holds();
@@ -69,7 +69,7 @@ void PermitsEntry::collect_owners(TokenSet& owners) const noexcept {
   }
 }
 
-// The entry must not end before its holds, nor be of an older epoch.
+// Extends the entry if needed: it must not end before its holder records, nor be of an older epoch.
 void PermitsEntry::make_room_for_end(std::uint64_t word) const noexcept {
   const std::uint64_t now = entry.expiry.load(kRelaxed);
   if (fields.holders.load(kRelaxed) == 0 || earlier(now, word) == now) commit(entry.expiry, word);
@@ -89,7 +89,7 @@ Code PermitsEntry::give_back(const Lease& lease) const noexcept {
   const HolderList chain = holds();
   HolderList::Cursor at = find(chain, lease);
   if (arena.damaged()) return Code::corrupt;
-  // What has expired but was not missed yet was still held; what was flushed was not.
+  // A record that has expired but was not purged yet still counts as held; a flushed one does not.
   if (!at.found() || is_flushed(at.expiry().load(kRelaxed), segment.flush_epoch())) return Code::not_owner;
   const std::uint32_t count = at.fields().count.load(kRelaxed);
   at.remove();
@@ -128,7 +128,7 @@ Code PermitsEntry::name_holder(const Lease& lease, std::uint32_t task) const noe
   const HolderList::Cursor at = find(chain, lease);
   if (arena.damaged()) return Code::corrupt;
   if (!at.found() || !is_live_hold(at, segment.flush_epoch())) return Code::not_owner;
-  at.fields().task.store(task, kRelease);  // as of a lock: pairs with blocker_of_permits
+  at.fields().task.store(task, kRelease);  // release: as for a lock; pairs with blocker_of_permits()
   return Code::ok;
 }
 

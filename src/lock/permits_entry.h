@@ -1,8 +1,11 @@
-// A permits entry, with its shard's mutex held: the single stores that grant permits and give them back.
+// The entry of permits: the single stores that grant permits and give them back.
 //
-// The chain of holds is the truth; `used`, what their counts come to, follows from it. A walk over the chain takes time
-// for each holder, so permits are granted by `used` alone where that is possible. Only when there seem to be too few
-// are the holds looked through, and what has expired, was flushed or is of a dead process is taken out.
+// The chain of holder records is the truth; `used`, the sum of their counts, follows from it. A walk over the chain
+// takes time for each holder, so grant by `used` alone where that is possible. Only when there seem to be too few
+// permits, purge() walks the chain and takes out the records that have expired, were flushed or belong to a dead
+// process.
+//
+// REQUIRES, for every call: the shard's mutex.
 #pragma once
 
 #include <cstdint>
@@ -40,13 +43,13 @@ struct PermitsEntry {
   WaitQueue queue() const noexcept { return {shard, arena, fields.queue}; }
   bool has_waiters() const noexcept { return fields.queue.head.load(kRelaxed) != 0; }
   HolderList holds() const noexcept { return {shard, arena, fields.holders, entry.hash.load(kRelaxed)}; }
-  /// Whether so many can be had now.
+  /// Whether so many permits are free, by `used`.
   bool has(std::uint32_t want) const noexcept {
     return std::uint64_t{fields.used.load(kRelaxed)} + want <= fields.total.load(kRelaxed);
   }
 
-  /// Whether `used` is less than what the first holder has: it was overwritten. Of a writer this shows any such change,
-  /// and what would let a writer in beside readers.
+  /// Whether `used` is less than the count of the first holder record: it was overwritten. While a writer holds, this
+  /// shows every decrease; while readers hold, it shows a `used` of 0, which would let a writer in.
   bool is_understated() const noexcept {
     const HolderList chain = holds();
     if (chain.empty()) return false;
@@ -54,27 +57,30 @@ struct PermitsEntry {
     return first.found() && fields.used.load(kRelaxed) < first.fields().count.load(kRelaxed);
   }
 
-  // What changes the holds may meet damage: arena.damaged() then.
+  // The calls that walk the chain may meet damage: check arena.damaged() after them.
 
-  /// Takes out what no longer counts, and says when the next hold ends by itself.
+  /// Takes out the records that no longer count. Returns when the next record expires (ms); kExpiryNever: none does.
   std::uint64_t purge(std::uint32_t flush, const TokenSet& dead) const noexcept;
-  /// As many of the holders as fit. Where there are more, others each time.
+  /// Collects as many owners as fit. If there are more, starts at another place each time.
   void collect_owners(TokenSet& owners) const noexcept;
-  /// Adds a filled hold. `hold.expiry` is of this epoch.
+  /// Adds a filled holder record. REQUIRES: `hold.expiry` is of this epoch.
   void add(std::uint32_t block, const Holder& hold) const noexcept;
 
-  /// ok, not_owner, corrupt. Who waits may have to be woken after it: offer().
+  /// Gives back the lease's permits. ok, not_owner, corrupt. Call offer() after it.
   Code give_back(const Lease& lease) const noexcept;
-  /// Keeps `count` of the permits: also invalid, if that is none or not fewer than there are.
+  /// Gives back all of the lease's permits but `count`. ok, not_owner, corrupt, invalid (`count` is 0, or more than the
+  /// lease has).
   Code keep(const Lease& lease, std::uint32_t count) const noexcept;
-  /// Also not_found, where nobody has any.
+  /// Gives the lease another end. ok, not_owner, corrupt, not_found (no process has permits).
   Code extend(const Lease& lease, std::uint64_t end_ms) const noexcept;
-  /// Which coroutine is taken for the holder. ok, not_owner, corrupt.
+  /// Makes `task` the holder; 0: none. ok, not_owner, corrupt.
   Code name_holder(const Lease& lease, std::uint32_t task) const noexcept;
 
-  /// Of the waiters, as of now: nobody stands aside for whom there is not enough, nor for somebody who is fair.
+  /// Finds the turn as of now. A waiter does not stand aside if there are too few permits for it, nor for a `fair`
+  /// request.
   Turn turn_of(World& world, bool fair) const noexcept;
-  /// Lets the first waiter know, if there is enough for it, and the first one that stands aside. Gives whom to wake.
+  /// Chooses the first waiter, and the first that stands aside, if there are enough permits for it. Returns the waiters
+  /// to wake.
   Chosen offer(World& world) const noexcept;
 
  private:

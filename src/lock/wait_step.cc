@@ -10,14 +10,14 @@ namespace holdfast {
 
 namespace {
 
-// A waiter tries again by itself after this long, however long the holder may go on. (The parker looks more often.)
+// A waiter tries again by itself after this long, however long the lock is held. (Its parker looks more often.)
 constexpr double kPauseMax = 1.0;
-// Where a waiter cannot queue (no memory for it, or the key holds an ordinary value), or nobody listens for it (no
-// thread to be had), it polls.
+// A waiter polls if it cannot queue (no memory for it, or the key has an ordinary value), or if nothing listens for it
+// (no wake thread could be started).
 constexpr double kPausePolling = 0.01;
-// The more of them there are, the rarer each looks: a lock that comes free is found in about 0.2 ms by some of them.
+// The more pollers, the rarer each tries: one of them finds a free lock within about 0.2 ms.
 constexpr std::size_t kPollersPerPause = 64;
-// How long a waiter that is present looks for its turn, and how often.
+// How long a present waiter looks for its turn, and how often.
 constexpr std::uint64_t kPresentNs = 500'000;
 constexpr std::uint64_t kGlanceNs = 20'000;
 
@@ -47,7 +47,7 @@ bool may_be_present(const Parker& parker, const Waiter& waiter) noexcept {
   return now_ns - waiter.arrival > kOvertakeNs && parker.promptness().may_look(now_ns);
 }
 
-// The holder may be a coroutine that waits for this very thread: none in this process is waited for.
+// Do not look for a release by this process: the holder may be a task that waits for this very thread.
 void look_for_turn(World& world, Parker& parker, const Waiter& waiter, const BlockedBy& blocked_by) noexcept {
   const Watch& watch = blocked_by.watch;
   if (watch.kind == nullptr || blocked_by.place == 0 || blocked_by.holders.has(waiter.owner)) return;
@@ -68,7 +68,7 @@ Code settle_wait(Parker& parker, const Waiter& waiter, Code code, const BlockedB
     return code;
   }
   if (code == Code::timeout && blocked_by.watch.kind == nullptr && waiter.place != 0) {
-    sleep = kPauseMax;  // it still has its place, and what it watches
+    sleep = kPauseMax;  // the waiter still has its place and its watch
     return code;
   }
   const std::size_t turns = 1 + parker.watch(waiter.number, blocked_by.watch, blocked_by.place) / kPollersPerPause;

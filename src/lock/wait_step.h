@@ -1,10 +1,11 @@
-// What the waits for all primitives have in common: attempts that get past dead owners, and one step of a wait.
+// One step of a wait, for locks and permits alike: attempts that get past dead owners, and what the parker must do
+// after them.
 //
-// An attempt runs with a shard's mutex held, where nobody may ask the kernel whether a process lives. So it names the
-// owners that stand in its way; those who are dead are given to a second attempt, which treats exactly them as gone. A
-// token is never given out again: who was found dead stays dead. Where it cannot be told whether a holder lives,
-// nothing is taken from it: an attempt ends with `system`, and a wait goes on, as there may be a release, and ends with
-// that.
+// An attempt runs with a shard's mutex held, and must not ask the kernel there whether a process lives. So it names the
+// owners in its way. Those that are dead are given to a second attempt, which treats exactly them as gone. A token is
+// never given out again: an owner that was found dead stays dead. If it is unknown whether a holder lives, take nothing
+// from it: an attempt ends with `system`. A wait goes on, as there may be a release, and ends with `system` if none
+// comes.
 #pragma once
 
 #include <cstdint>
@@ -23,26 +24,27 @@
 
 namespace holdfast {
 
-/// Callers have their own timeouts: retry soon rather than block on a mutex whose owner is stopped.
+/// Callers have their own timeouts: retry soon rather than block on a mutex of a stopped owner.
 inline constexpr std::uint64_t kAttemptPatienceNs = 50'000'000;
 
-/// Why an attempt was refused.
+/// What refused an attempt.
 struct BlockedBy {
-  TokenSet holders;                     // in whose way it stands; none: an ordinary value
-  std::uint64_t end_ms = kExpiryNever;  // when there may be a change without anybody's doing
-  std::uint64_t place = 0;              // the waiter's, in the queue
+  TokenSet holders;                     // the owners in the way; none: an ordinary value
+  std::uint64_t end_ms = kExpiryNever;  // when the next lease, or the value, expires
+  std::uint64_t place = 0;              // the waiter's place in the queue
   Watch watch;
-  std::uint64_t delay_ns = 0;  // how long the waiter took to come when it was woken; 0: it was not
-  bool unjudged = false;       // it cannot be told whether one of the holders lives
+  std::uint64_t delay_ns = 0;  // how long the waiter took to come after it was woken; 0: it was not woken
+  bool unjudged = false;       // it is unknown whether one of the holders lives
 };
 
-/// Adds to `dead` those of the holders that are. Whether there were any that were not known. Asks the kernel.
+/// Asks the kernel about the holders, and adds the dead ones to `dead`. Returns whether it added any.
 bool find_dead(World& world, Token self, BlockedBy& blocked_by, TokenSet& dead) noexcept;
 
-/// Runs `attempt(const TokenSet& dead) -> Code`, which fills `blocked_by`, again while that gets past dead owners.
+/// Runs `attempt(const TokenSet& dead) -> Code`, which fills `blocked_by`, and repeats it while that gets past dead
+/// owners.
 template <class Attempt>
 Code try_past_the_dead(World& world, Token self, BlockedBy& blocked_by, Attempt&& attempt) noexcept {
-  constexpr int kAttempts = 3;  // a third owner lives, or did so just now
+  constexpr int kAttempts = 3;  // a third owner lives, or lived a moment ago
   TokenSet dead;
   for (int i = 1;; ++i) {
     blocked_by.holders.clear();
@@ -51,22 +53,23 @@ Code try_past_the_dead(World& world, Token self, BlockedBy& blocked_by, Attempt&
   }
 }
 
-/// What an attempt that does not wait tells: nobody is said to hold what may be a dead process's.
+/// The result of an attempt that does not wait: never `locked` if the holder may be dead.
 inline Code told(Code code, const BlockedBy& blocked_by) noexcept {
   return code == Code::locked && blocked_by.unjudged ? Code::system : code;
 }
 
-/// What became of a step of a wait: ends the wait, or tells the parker what to watch and `sleep` (s) how long.
+/// Concludes a step of a wait: ends the wait, or gives the parker its watch, and sets `sleep` to the seconds until the
+/// next step.
 Code settle_wait(Parker& parker, const Waiter& waiter, Code code, const BlockedBy& blocked_by, double& sleep) noexcept;
 
-/// Whether a waiter that comes too late for its turn, again and again, looks for it for a moment (lock/handoff.h).
+/// Whether the waiter of a slow loop may look for its turn for a moment, to be present (lock/handoff.h).
 bool may_be_present(const Parker& parker, const Waiter& waiter) noexcept;
-/// Does so, until it would get what it waits for or the moment is over.
+/// Looks until an attempt may succeed, or the moment is over.
 void look_for_turn(World& world, Parker& parker, const Waiter& waiter, const BlockedBy& blocked_by) noexcept;
 
-/// One step of a wait by waiter `number`, who wants `want` permits and maybe strict order. Runs
-/// `attempt(const Waiter&, const TokenSet& dead, BlockedBy&) -> Code`, which queues the waiter where it says `locked`.
-/// invalid: there is no such waiter.
+/// One step of a wait by waiter `number`, which wants `want` permits and maybe strict order. Runs `attempt(const
+/// Waiter&, const TokenSet& dead, BlockedBy&) -> Code`. REQUIRES: an attempt that returns `locked` has queued the
+/// waiter, if it can. invalid: there is no such waiter.
 template <class Attempt>
 Code wait_once(World& world, Parker& parker, std::uint32_t number, std::uint32_t want, const Claim& claim,
                double& sleep, Attempt&& attempt) noexcept {
@@ -81,7 +84,7 @@ Code wait_once(World& world, Parker& parker, std::uint32_t number, std::uint32_t
   BlockedBy blocked_by;
   const auto step = [&](const TokenSet& dead) noexcept {
     const Code result = attempt(static_cast<const Waiter&>(waiter), dead, blocked_by);
-    if (blocked_by.place != 0) waiter.place = blocked_by.place;  // where the next attempt takes it out
+    if (blocked_by.place != 0) waiter.place = blocked_by.place;  // the next attempt takes it out there
     return result;
   };
   Code code = try_past_the_dead(world, self, blocked_by, step);
@@ -94,11 +97,11 @@ Code wait_once(World& world, Parker& parker, std::uint32_t number, std::uint32_t
   return settle_wait(parker, waiter, code, blocked_by, sleep);
 }
 
-/// After each step of a wait: `deadlock` if it would never end.
+/// Call it after each step of a wait: changes `code` to `deadlock` if the wait would never end.
 Code search_deadlock(Parker& parker, std::uint32_t number, const Claim& claim, std::string_view key,
                      Code code) noexcept;
 
-/// Tells the waiters that a release chose. After the shard's mutex was given back.
+/// Wakes the chosen waiters. Call it after releasing the shard's mutex if possible: it makes system calls.
 void wake_chosen(World& world, const Chosen& chosen) noexcept;
 inline void wake(World& world, const Chosen& chosen) noexcept {
   if ((chosen.first.number | chosen.aside.number) != 0) wake_chosen(world, chosen);

@@ -13,14 +13,14 @@ namespace holdfast {
 
 namespace {
 
-// Who has been called has lost its place. So has everybody after a repair.
+// Whether the watcher still has its place. A call takes that away; a repair takes it from all.
 bool has_place(const Watch& watch, const WaiterId& watcher) noexcept {
   EntryView view{};
   return watch.shard->inspect(watch.block, view) && view.type == EntryType::watcher &&
          view.value()->load(kRelaxed) == watcher.self && view.entry->flags.load(kRelaxed) == watcher.number;
 }
 
-// What a watcher sees. granted: the grant seems to have ended; the next attempt tells.
+// The look of a watcher. granted: the grant seems to have ended; the next attempt decides.
 WatchState look_at_grant(const Watch& watch, LivenessCache& liveness, const WaiterId& watcher) noexcept {
   if (watch.block != 0 && !has_place(watch, watcher)) return WatchState::granted;
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
@@ -38,10 +38,10 @@ Blocker blocker_of_grant(const Watch& watch) noexcept {
 
 constexpr WatchKind kGrantWatch{&look_at_grant, &blocker_of_grant};
 
-/// One look at the key, with its shard's mutex held.
+/// One attempt to find the grant ended, with the shard's mutex held.
 struct Look {
   World& world;
-  const Waiter* waiter;  // null: nobody is queued
+  const Waiter* waiter;  // null: queue no waiter
   const TokenSet& dead;
   std::uint64_t& grant;
   BlockedBy& blocked_by;
@@ -100,7 +100,7 @@ Code Look::at_permits(const PermitsEntry& permits) noexcept {
   return Code::locked;
 }
 
-// As for somebody who wants the lock, a value is in the way.
+// A live value is in the way, as it is of a request for the lock.
 Code Look::at_value(const Transaction& change) noexcept {
   if (!change.exists()) return Code::ok;
   blocked_by.end_ms = expiry_ms(change.view().entry->expiry.load(kRelaxed));
@@ -149,7 +149,7 @@ Code watch_wait(Dictionary& dictionary, std::string_view key, const Claim& claim
   BlockedBy blocked_by;
   Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
     const Code result = attempt_watch(dictionary, key, &waiter, dead, grant, blocked_by);
-    if (blocked_by.place != 0) waiter.place = blocked_by.place;  // where the next attempt takes it out
+    if (blocked_by.place != 0) waiter.place = blocked_by.place;  // the next attempt takes it out there
     return result;
   });
   code = settle_wait(parker, waiter, code, blocked_by, sleep);

@@ -1,13 +1,13 @@
-// Those who wait for the end of a grant, and do not want the lock: they all go on together.
+// Watchers: waiters for the end of a grant. They do not want the lock, and all go on together.
 //
 // A watcher waits until the grant that held the lock when its wait began has ended: released, expired, of a dead
-// process, deleted, flushed. Who holds the lock after that is nothing to it, so it never waits behind a busy lock.
+// process, deleted, flushed. Later grants do not concern it, so it never waits behind a busy lock.
 //
-// Watchers stand in a queue of their own, and so in nobody's way: they are not looked at when a lock is handed on.
-// Each is added while the grant that it watches holds the lock, so those of grants that have ended stand first. Who
-// ends a grant takes out kCalledAtOnce of these, in a section of its own, and rings for them after it; each that comes,
-// or leaves, calls as many more. So a crowd holds nobody up, and they all are told by each other. What a dead or
-// stopped one does not pass on, its neighbours find by themselves, as they look (wait/parking_lot.h).
+// Watchers stand in a queue of their own and delay no waiter: a handoff does not look at them. Each is added while the
+// grant that it watches holds the lock, so the watchers of ended grants stand first. The end of a grant takes out
+// kCalledAtOnce of these, in a section of its own, and posts to them after it. Each watcher that comes, or leaves,
+// calls as many more: so a crowd holds up no caller, and the watchers tell each other. If a dead or stopped watcher
+// does not call others, they find out by themselves, as they look (wait/parking_lot.h).
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,16 @@ namespace holdfast {
 
 inline constexpr std::size_t kCalledAtOnce = 64;
 
-/// Whether nobody holds what is under the key. `grant`: 0 to begin with; the fencing number of the grant that is waited
-/// for, when it is locked. Permits: that of the youngest hold; all up to that have to end.
+/// Whether the watched grant has ended. `grant`: pass 0 to begin with; locked sets it to the fencing number of the
+/// grant to wait for. For permits that is the number of the youngest holder record; all records up to it have to end.
 /// ok (it has ended), locked (also by an ordinary value), timeout, busy, removed, system.
 Code watch_try(Dictionary& dictionary, std::string_view key, std::uint64_t& grant) noexcept;
-/// As watch_try; when locked, the waiter is queued, and `sleep` is the time (s) after which to look again. Of permits,
-/// and of a value, it has no place and polls. deadlock: as lock_wait.
+/// One step of a wait: as watch_try. locked, deadlock: as lock_wait, but for permits and for a value the watcher has no
+/// place in a queue, and polls.
 Code watch_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, Parker& parker, std::uint32_t waiter,
                 std::uint64_t& grant, double& sleep) noexcept;
 
-/// Whether some wait for a grant that has ended. REQUIRES: the shard's mutex.
+/// Whether there are watchers of a grant that has ended. REQUIRES: the shard's mutex.
 inline bool has_watchers_to_call(const LockEntry& lock) noexcept {
   if (!lock.has_watchers()) [[likely]]
     return false;
@@ -39,10 +39,10 @@ inline bool has_watchers_to_call(const LockEntry& lock) noexcept {
   return lock.watchers().is_first_of_another(held ? lock.fields.sequence.load(kRelaxed) : 0);
 }
 
-/// Calls some of them. REQUIRES: the caller does not hold a shmtx.
+/// Calls up to kCalledAtOnce of them. REQUIRES: the caller does not hold a shmtx.
 void call_watchers(Dictionary& dictionary, std::string_view key) noexcept;
 
-/// Tells all whom the end of a grant has chosen. After the shard's mutex was given back.
+/// Wakes the chosen waiters, and calls watchers. REQUIRES: the caller does not hold a shmtx.
 inline void tell(Dictionary& dictionary, std::string_view key, const Chosen& chosen) noexcept {
   wake(dictionary.world(), chosen);
   if (chosen.watchers) [[unlikely]]
