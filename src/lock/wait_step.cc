@@ -87,7 +87,7 @@ Code search_deadlock(Parker& parker, std::uint32_t number, const Claim& claim, s
 void wake_chosen(World& world, const Chosen& chosen) noexcept {
   for (const Callee& callee : {chosen.first, chosen.aside}) {
     if (callee.number == 0) continue;
-    HOLDFAST_FAILPOINT("wake.ring");
+    HOLDFAST_FAILPOINT("wake.post");
     post(world, callee.owner, callee.number);
   }
 }

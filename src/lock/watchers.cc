@@ -179,7 +179,7 @@ void call_watchers(Dictionary& dictionary, std::string_view key) noexcept {
       },
       kAttemptPatienceNs);
   for (std::size_t i = 0; i < count; ++i) {
-    HOLDFAST_FAILPOINT("watchers.ring");
+    HOLDFAST_FAILPOINT("watchers.post");
     post(world, called[i].owner, called[i].number);
   }
 }

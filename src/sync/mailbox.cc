@@ -12,22 +12,22 @@ namespace holdfast {
 namespace {
 
 constexpr std::uint32_t kAsleep = 1;
-constexpr std::uint32_t kOneRing = 2;
+constexpr std::uint32_t kOnePost = 2;
 
 // ProcessSlot::mail_state
 constexpr std::uint32_t kMailArrived = 1;
 constexpr std::uint32_t kMailOverflowed = 2;
 
 /// A process without an identity has no mailbox: it sleeps for this long at most, then the caller looks again.
-constexpr std::uint64_t kDeafSleepNs = 10 * kNsPerMs;
+constexpr std::uint64_t kNoMailboxSleepNs = 10 * kNsPerMs;
 
-bool sleep_deaf(std::uint64_t deadline_ns) noexcept {
-  const std::uint64_t end_ns = std::min(deadline_ns, platform::monotonic_ns() + kDeafSleepNs);
+bool sleep_without_mailbox(std::uint64_t deadline_ns) noexcept {
+  const std::uint64_t end_ns = std::min(deadline_ns, platform::monotonic_ns() + kNoMailboxSleepNs);
   platform::sleep_until(end_ns);
   return platform::monotonic_ns() >= end_ns;
 }
 
-constexpr std::uint32_t rings(std::uint32_t word) noexcept { return word & ~kAsleep; }
+constexpr std::uint32_t posts(std::uint32_t word) noexcept { return word & ~kAsleep; }
 
 ProcessSlot* own_slot(World& world) noexcept {
   const Token token = world.token();
@@ -48,10 +48,10 @@ bool deposit(ProcessSlot& slot, std::uint32_t waiter) noexcept {
   return false;
 }
 
-void ring(ProcessSlot& slot) noexcept {
+void notify(ProcessSlot& slot) noexcept {
   std::uint32_t word = slot.signal.load(std::memory_order_relaxed);
   // Release: pairs with the acquire in mailbox_value(). A reader that sees this post finds its mail.
-  while (!slot.signal.compare_exchange_weak(word, rings(word) + kOneRing, std::memory_order_release,
+  while (!slot.signal.compare_exchange_weak(word, posts(word) + kOnePost, std::memory_order_release,
                                             std::memory_order_relaxed)) {
   }
   // Wake all threads: the waiter may belong to any of them.
@@ -70,7 +70,7 @@ void post(World& world, Token to, std::uint32_t waiter) noexcept {
   // Release: pairs with the acquire in collect_mail(), which then finds the entry.
   slot->mail_state.fetch_or(deposit(*slot, waiter) ? kMailArrived : kMailOverflowed, std::memory_order_release);
 
-  ring(*slot);
+  notify(*slot);
 }
 
 void post_to_all(World& world, Token to) noexcept {
@@ -78,11 +78,11 @@ void post_to_all(World& world, Token to) noexcept {
   if (slot == nullptr) return;
   // Release: pairs with the acquire in collect_mail(). The reader then sees what was changed before.
   slot->mail_state.fetch_or(kMailOverflowed, std::memory_order_release);
-  ring(*slot);
+  notify(*slot);
 }
 
 void wake_own_threads(World& world) noexcept {
-  if (ProcessSlot* const slot = own_slot(world)) ring(*slot);
+  if (ProcessSlot* const slot = own_slot(world)) notify(*slot);
 }
 
 Mail collect_mail(World& world, std::span<std::uint32_t> waiters) noexcept {
@@ -112,10 +112,10 @@ std::uint32_t mailbox_value(World& world) noexcept {
 
 bool sleep_on_mailbox(World& world, std::uint32_t seen, std::uint64_t deadline_ns) noexcept {
   ProcessSlot* const slot = own_slot(world);
-  if (slot == nullptr) return sleep_deaf(deadline_ns);
+  if (slot == nullptr) return sleep_without_mailbox(deadline_ns);
   std::uint32_t word = slot->signal.load(std::memory_order_relaxed);
   do {
-    if (rings(word) != rings(seen)) return true;
+    if (posts(word) != posts(seen)) return true;
   } while ((word & kAsleep) == 0 &&
            !slot->signal.compare_exchange_weak(word, word | kAsleep, std::memory_order_relaxed));
   // A post from here on changes the word, so the kernel does not let this thread sleep.
@@ -125,7 +125,7 @@ bool sleep_on_mailbox(World& world, std::uint32_t seen, std::uint64_t deadline_n
 bool sleep_on_word(const std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t deadline_ns) noexcept {
   switch (platform::futex_wait(word, seen, deadline_ns)) {
     case platform::WaitResult::failed:
-      return sleep_deaf(deadline_ns);
+      return sleep_without_mailbox(deadline_ns);
     case platform::WaitResult::interrupted:
       return false;
     default:

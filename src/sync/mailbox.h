@@ -1,11 +1,11 @@
 // The mailbox of a process: how other processes tell it that some of its waiters may go on.
 //
-// Each process slot has a mailbox: entries for waiter numbers, and a futex word to sleep on. Both are hints. A sender
-// that dies between writing the two loses a wake-up; the waiter's bounded sleep makes that good. A full mailbox says:
-// look at all waiters.
+// Each process slot has a mailbox: entries for waiter numbers, and a futex word, `signal`, to sleep on. Both are hints.
+// A sender that dies between writing the two loses a wake-up; the waiter's bounded sleep makes that good. A full
+// mailbox says: look at all waiters.
 //
-// The futex word: bit 0   ASLEEP: a thread of the owner may sleep on it; set by the sleeper, cleared by the sender
-//                 31..1   count of posts; a change ends the sleep
+// The signal word: bit 0   ASLEEP: a thread of the owner may sleep on it; set by the sleeper, cleared by the sender
+//                  31..1   count of posts; a change ends the sleep
 #pragma once
 
 #include <atomic>

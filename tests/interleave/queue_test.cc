@@ -66,22 +66,22 @@ class InterleaveQueue : public testing::Test {
 };
 
 TEST_F(InterleaveQueue, a_death_between_release_and_wake_up_loses_no_waiter) {
-  Child holder([](Channel& parent) { return hold(parent, "wake.ring"); });
+  Child holder([](Channel& parent) { return hold(parent, "wake.post"); });
   ASSERT_EQ(holder.hear(), "held");
   Child waiter(wait_for);
   ASSERT_EQ(waiter.hear(), "queued");
-  ASSERT_EQ(holder.ask("unlock"), "at wake.ring");
+  ASSERT_EQ(holder.ask("unlock"), "at wake.post");
   holder.kill();
   holder.wait();
   EXPECT_EQ(waiter.ask("wait"), "has it");
 }
 
 TEST_F(InterleaveQueue, a_death_between_release_and_the_call_of_watchers_loses_none) {
-  Child holder([](Channel& parent) { return hold(parent, "watchers.ring"); });
+  Child holder([](Channel& parent) { return hold(parent, "watchers.post"); });
   ASSERT_EQ(holder.hear(), "held");
   Child watcher(watch);
   ASSERT_EQ(watcher.hear(), "queued");
-  ASSERT_EQ(holder.ask("unlock"), "at watchers.ring");
+  ASSERT_EQ(holder.ask("unlock"), "at watchers.post");
   holder.kill();
   holder.wait();
   EXPECT_EQ(watcher.ask("wait"), "went on");

@@ -1,4 +1,5 @@
-// The mailbox and its signal word (src/sync/mailbox.cc), and the sleep of a parker around them (src/wait/parking_lot.cc).
+// The mailbox and its signal word (src/sync/mailbox.cc), and the sleep of a parker around them
+// (src/wait/parking_lot.cc).
 #include "weak/protocol.h"
 
 namespace holdfast::weak {
@@ -18,7 +19,7 @@ struct Ringing {
 };
 
 constexpr Value kAsleep = 1;
-constexpr Value kOneRing = 2;
+constexpr Value kOnePost = 2;
 constexpr Value kWaiter = 7;
 
 /// A process slot with a mailbox of one entry, and what its waiter waits for.
@@ -32,7 +33,7 @@ struct Slot {
   /// Whether the sleeper may have to be woken.
   bool ring(const Ringing& how, Thread& t) const {
     Value word = t.load(signal, kRelaxed);
-    while (!t.compare_exchange(signal, word, (word & ~kAsleep) + kOneRing, how.ring)) {
+    while (!t.compare_exchange(signal, word, (word & ~kAsleep) + kOnePost, how.ring)) {
     }
     return (word & kAsleep) != 0;
   }
@@ -166,7 +167,7 @@ TEST(weak_mailbox, no_wake_up_is_lost_and_each_ordering_is_needed) {
 TEST(weak_mailbox, the_sources_say_what_is_modelled) {
   expect_quotes({
       {"src/sync/mailbox.cc",
-       "slot.signal.compare_exchange_weak(word, rings(word) + kOneRing, std::memory_order_release,"},
+       "slot.signal.compare_exchange_weak(word, posts(word) + kOnePost, std::memory_order_release,"},
       {"src/sync/mailbox.cc", "std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in post()"},
       {"src/sync/mailbox.cc",
        "slot->mail_state.fetch_or(deposit(*slot, waiter) ? kMailArrived : kMailOverflowed, "
