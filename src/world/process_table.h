@@ -33,7 +33,6 @@
 #include "base/status.h"
 #include "base/token.h"
 #include "platform/platform.h"
-#include "wait/wait_table.h"
 #include "world/fencing.h"
 #include "world/file_use.h"
 #include "world/liveness.h"
