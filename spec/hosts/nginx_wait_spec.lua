@@ -1,6 +1,6 @@
 -- Tests host/nginx_wake_timer.lua.
 -- Waits for locks in the workers of a real nginx: what holds in every event loop (conformance_spec.lua), and what can
--- happen to a wait, and to the pump that ends it, in nginx only.
+-- happen to a wait, and to the wake timer that ends it, in nginx only.
 
 local fixture = require "spec.support.fixture"
 local process = require "spec.support.process"
@@ -84,11 +84,11 @@ describe("in a worker of nginx", function ()
         return table.concat(lines, "\n")
     end
 
-    local function await_pump(worker)
+    local function await_wake_timer(worker)
         site.await("the helper thread runs", function () return site.count(worker, "task") == 2 end)
     end
 
-    local function await_no_pump(here)
+    local function await_no_wake_timer(here)
         site.await("the helper threads end", function ()
             for _, pid in ipairs(here:workers()) do
                 if site.count(pid, "task") > 1 then
@@ -264,18 +264,18 @@ describe("in a worker of nginx", function ()
     end)
 
 
-    it("the pump goes when nobody waits, and leaves nothing: no thread, no descriptor, no line in the log", function ()
+    it("the wake timer ends without waiters and leaves no thread, no descriptor and no line in the log", function ()
         local here = site.start { locations = with() }
         local pid = here:workers()[1]
         local before
         for round = 1, 3 do
             assert(lock:lock("key"))
             local connection = waiting(here)
-            await_pump(pid)
+            await_wake_timer(pid)
             assert(lock:unlock())
             assert.equal("waited", (connection:receive()))
             connection:close()
-            await_no_pump(here)
+            await_no_wake_timer(here)
             -- nginx may only be about to close the connection; before the first wait there were fewer.
             local count
             site.await("there are no more descriptors than before, round " .. round, function ()
@@ -310,7 +310,7 @@ describe("in a worker of nginx", function ()
             local first, second = new { timeout = 30 }, new { timeout = 30 }
             assert(first:lock("key"))
             while not ngx.worker.exiting() do ngx.sleep(0.01) end
-            ngx.sleep(0.7)  -- longer than the pump of the first wait stays
+            ngx.sleep(0.7)  -- longer than the wake timer of the first wait stays
             local host = hosts.current()
             local ok, elapsed = pcall(second.lock, second, "second")
             ngx.print(ok and elapsed > 0 and "waited" or elapsed, first:unlock(), second:unlock())
@@ -323,7 +323,7 @@ describe("in a worker of nginx", function ()
         here:signal("HUP")
         assert(lock:unlock())
         await_waiters(1, "second")
-        await_pump(before)
+        await_wake_timer(before)
         assert(second:unlock())
         assert.equal("waited11", (connection:receive()))
         site.await("the old worker is gone", function () return not site.alive(before) end, 10)
@@ -346,7 +346,7 @@ describe("in a worker of nginx", function ()
         assert.equal("killed", (here:get("/kill")))
         assert(lock:unlock())
         assert.equal("got", (connection:receive()))
-        await_no_pump(here)
+        await_no_wake_timer(here)
         site.await("nothing is left", function () return here:get("/left") == "false" end)
         assert(lock:lock("key"))
         assert.equal(0, waiters())
@@ -444,7 +444,7 @@ describe("in a worker of nginx", function ()
         connection:send("/get")
         assert(lock:unlock())
         assert.equal("got", (connection:receive()))
-        await_no_pump(here)
+        await_no_wake_timer(here)
         site.await("nothing is left", function () return here:get("/left") == "false" end)
     end)
 
@@ -479,7 +479,7 @@ describe("in a worker of nginx", function ()
                 here:get("/vacate")
                 assert(lock:lock("key"))
                 connection = waiting(here)
-                await_pump(here:workers()[1])
+                await_wake_timer(here:workers()[1])
                 assert(lock:unlock())
                 assert.equal("waited", (connection:receive()))
             end
@@ -487,7 +487,7 @@ describe("in a worker of nginx", function ()
     end
 
 
-    it("a pump that fails is started again by the next wait", function ()
+    it("a wake timer that fails is started again by the next wait", function ()
         local here = site.start { locations = with { ["/break"] = [[
             local sleep = parker.sleep
             function parker.sleep()
@@ -501,18 +501,18 @@ describe("in a worker of nginx", function ()
         assert(lock:unlock())
         assert.equal("waited", (connection:receive()))
         site.await("the log tells why", function () return here:log():find("broken on purpose", 1, true) end)
-        await_no_pump(here)
+        await_no_wake_timer(here)
         site.await("the log tells that it rests", function () return here:log():find("polled", 1, true) end)
         require("ffi").C.usleep(1200000)  -- longer than it rests
         assert(lock:lock("key"))
         connection = waiting(here)
-        await_pump(here:workers()[1])
+        await_wake_timer(here:workers()[1])
         assert(lock:unlock())
         assert.equal("waited", (connection:receive()))
     end)
 
 
-    it("each of its requests has a pump of its own where the code cache is off", function ()
+    it("each of its requests has a wake timer of its own where the code cache is off", function ()
         local here = site.start { http = "lua_code_cache off;", locations = with() }
         assert(lock:lock("key"))
         local connections = {}
@@ -523,7 +523,7 @@ describe("in a worker of nginx", function ()
         for i = 1, 5 do
             assert.equal("waited", (connections[i]:receive()))
         end
-        await_no_pump(here)
+        await_no_wake_timer(here)
         assert.is_nil(here:log():find("[error]", 1, true))
     end)
 end)
