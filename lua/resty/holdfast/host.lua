@@ -4,7 +4,7 @@
 --   now()           seconds of a clock that never jumps
 --   sleep(s)        waits s seconds; only the calling coroutine, if there are others
 --   is_yieldable()  whether the calling coroutine may wait here; if not, false, the reason, and whether that is to be
---                   raised as an error. Without a reason the caller is not a host's of ours
+--                   raised as an error. Our hosts give no reason for a caller that is not theirs
 --   wait(w, s)      waits at most s seconds for the wake-up of the parker's waiter w:
 --                   true, or nil, "timeout"; may return early, because a wake-up is only a hint. nil and another reason
 --                   ends the wait, and the caller gets that reason
@@ -141,7 +141,7 @@ function _M.job_runner()
 end
 
 
--- Makes a wait of a doze that need not notice the wake-up.
+-- Makes a wait from a doze, which need not notice the wake-up.
 local function derived_wait(doze)
     return function (waiter, seconds)
         local listener = parker.new_listener()

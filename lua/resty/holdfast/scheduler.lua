@@ -120,8 +120,8 @@ local function call_on_error(task, message)
 end
 
 
--- An error may cut this off: what precedes the count is then done again. Code of the user (on_error, __tostring of the
--- error) runs after the task has ended and its joiners are woken.
+-- If an error cuts this off before `live` is counted down, it is called again. Code of the user (on_error, __tostring
+-- of the error) runs after the task has ended and its joiners are woken.
 local function finish(task, ok, ...)
     local count = select("#", ...)
     if ok and count > MOST_VALUES then

@@ -36,7 +36,7 @@ local _M = { name = "copas", now = none.now }
 -- Without LuaSocket copas polls no descriptor.
 local has_select = package.loaded.socket ~= nil
 
--- Coroutine to its wait: { waiter, due, called }.
+-- Waits by coroutine: { waiter, due, called }.
 local waiting = {}
 -- Coroutines that the program has removed: they are never resumed.
 local removed = setmetatable({}, { __mode = "k" })

@@ -23,7 +23,7 @@ local LOOK_EVERY = 0.005
 -- A leader that is not back this long after its time is never resumed again.
 local GRACE = 0.05
 
--- Controller to { waiting, leader }.
+-- By controller: { waiting, leader }.
 local groups = setmetatable({}, { __mode = "k" })
 
 

@@ -51,8 +51,8 @@ end
 local has_context, context_of = pcall(require, "thread.exdata2")
 
 
--- Identifies the caller for task_ids.lua. The request's table tells for what a coroutine, or its place in memory, is
--- used.
+-- Identifies the caller for task_ids.lua. The table of the request identifies the use of a coroutine, or of its place
+-- in memory.
 function _M.identify()
     local context
     if has_context then

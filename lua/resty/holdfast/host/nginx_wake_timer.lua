@@ -81,7 +81,8 @@ function _M.drop(waiter)
 end
 
 
--- Wakes drop waiters that are gone (nginx.lua). What one of them was granted goes to the next, which may be gone, too.
+-- A wake-up of a waiter that is gone drops it (nginx.lua). What it was granted goes to the next, which may be gone,
+-- too.
 function waiting.find_gone()
     local before = dropped
     local last
@@ -199,7 +200,7 @@ function _M.enter(waiter, seconds)
     end
     local longest = min(seconds, armed and LONGEST or PATIENCE)
     local visit = { asked = coming and asked_times, over_at = C.holdfast_now() + longest, missed = false }
-    if not visits[waiter] then  -- otherwise the collector closed an earlier waiter of it
+    if not visits[waiter] then  -- otherwise the collector closed an earlier waiter of that number
         count = count + 1
     end
     visits[waiter] = visit

@@ -104,7 +104,7 @@ end
 _M.give_back = give_back
 
 
--- Returns a grant after its release.
+-- Returns a grant to the pool after its release.
 function _M.empty(grant)
     local task_id = grant.task_id
     grant.task_id = NOBODY

@@ -71,8 +71,8 @@ end)
 
 _M.new = new
 
--- `looping`: whether the scheduler runs tasks, and with them jobs. `runner`: the job runner where the scheduler is
--- none.
+-- `looping`: whether the scheduler runs tasks, and with them jobs. `runner`: runs the jobs in place of the scheduler;
+-- false: the scheduler does.
 _M.looping = false
 _M.runner = false
 

@@ -114,7 +114,7 @@ end
 -- the guard.
 local idle_places, idle_count = {}, 0
 
--- Waiter number to state, of all places.
+-- States of all places, by waiter number.
 local states = {}
 
 
@@ -278,7 +278,7 @@ function _M.wake(host, request, lease)
             return nil, nil
         end
         ok, granted, err, keys = pcall(wait_in_place, place, host, request, deadline, lease)
-        -- That the holder's life is unknown says more than that the time is over.
+        -- Report that the holder's life is unknown rather than the timeout.
         if close_place(place, ok and granted) == SYSTEM and err == "timeout" then
             err = reason(SYSTEM)
         end
