@@ -1,15 +1,16 @@
 /* shmtx with the strategy `futex` (src/sync/shmtx.cc): mutual exclusion, over the deaths of owners and waiters.
 
-   PROCESSES processes take and release it ROUNDS times each. Fate kills, ends slices of sleep and waiters' patience, and
-   overwrites a free word with the name of a process that lives, at any step of anybody. A killed process is followed by a
-   new one, which takes any free slot. As long as a process lives, the kernel holds a lock on its slot; the generation in
-   the slot grows with each owner. With THREADS the first so many processes are threads of one; nobody is killed then.
+   PROCESSES processes take and release it ROUNDS times each. Fate kills, ends slices of sleep and waiters' patience,
+   and overwrites a free word with the name of a process that lives, at any step of any process. A killed process is
+   followed by a new one, which takes any free slot. As long as a process lives, the kernel holds a lock on its slot;
+   the generation in the slot grows with each owner. With THREADS the first so many processes are threads of one; none
+   is killed then.
 
    What is shown, and how:
 
-   - Mutual exclusion: nobody is `inside` when somebody comes in. Data left in a mess by the dead are seen by none but
-     the process that repairs them: `dirty`.
-   - No wake-up is lost beyond one bounded sleep. Time passes only when nobody can take a step, and each such tick,
+   - Mutual exclusion: no process is `inside` when another comes in. Data left in a mess by the dead are seen by none
+     but the process that repairs them: `dirty`.
+   - No wake-up is lost beyond one bounded sleep. Time passes only when no process can take a step, and each such tick,
      which ends all slices of sleep, must be paid for. A kill pays for one, and nothing else does.
    - Termination: there is no cycle of states at all, so every run ends (the runner has Spin look for cycles).
 
@@ -30,7 +31,7 @@
 #define KILLS 0
 #endif
 #ifndef LOOKS
-#define LOOKS 0 /* slices of sleep that end before anybody needs it */
+#define LOOKS 0 /* slices of sleep that end before any process needs it */
 #endif
 #ifndef LEAVES
 #define LEAVES 0 /* deadlines that pass */
@@ -96,7 +97,7 @@ inline give_up() { /* LockResult::timeout */
   goto next_round
 }
 
-inline futex_wake() { /* one of them, or nobody */
+inline futex_wake() { /* one of them, or none */
   if
   :: parked[0] -> parked[0] = 0
   :: parked[1] -> parked[1] = 0
@@ -321,7 +322,7 @@ end:
   skip
 }
 
-/* Nobody can take a step. */
+/* No process can take a step. */
 #if PROCESSES == 2
 #define ALL(word) (word[0] + word[1])
 #else

@@ -1,33 +1,34 @@
 /* The wait core, for an exclusive lock: how a process waits for it and is woken, over deaths
-   (src/lock, src/sync/mailbox.cc, src/dict/wait_queue.cc).
+   (src/lock, src/wait, src/sync/mailbox.cc, src/dict/wait_queue.cc).
 
    One lock; PROCESSES processes with one waiter each, which take the lock ROUNDS times; and Fate, which kills, ends
-   leases, ends slices of sleep, takes waiters' patience and has queues dropped, at any step of anybody. What a shmtx
-   guards is one step here; shmtx.pml shows that it may be. The functions that a step stands for are named beside it. A
-   killed process is followed by a new one, which takes any free slot, that of the dead included, and numbers its waiter
-   as the dead did.
+   leases, ends slices of sleep, takes waiters' patience and has queues dropped, at any step of any process. What a
+   shmtx guards is one step here; shmtx.pml shows that it may be. The functions that a step stands for are named beside
+   it. A killed process is followed by a new one, which takes any free slot, that of the dead included, and numbers its
+   waiter as the dead did.
 
    What is shown, and how:
 
    - Mutual exclusion: `inside` is the process with a lease that has not ended. One that takes or claims finds none.
-   - No wake-up is lost beyond one bounded sleep. Time passes only when nobody can take a step (STANDSTILL); each such
-     tick ends all slices of sleep. If somebody sleeps then though the lock is free, or owned by the dead, or granted
-     and not claimed, a wake-up was lost, and the tick must be paid for. A kill pays for TICKS_PER_KILL ticks, a repair
-     that drops the queue for one, nothing else for any. So without a death no wait depends on the clock, and after one
-     it does at most twice: for a mark or a wake-up that died with its process, and for a grant to the dead.
+   - No wake-up is lost beyond one bounded sleep. Time passes only when no process can take a step (STANDSTILL); each
+     such tick ends all slices of sleep. If a process sleeps then though the lock is free, or owned by the dead, or
+     granted and not claimed, a wake-up was lost, and the tick must be paid for. A kill pays for TICKS_PER_KILL ticks,
+     a repair that drops the queue for one, nothing else for any. So without a death no wait depends on the clock, and
+     after one it does at most twice: for a mark or a wake-up that died with its process, and for a grant to the dead.
    - Termination: there is no cycle of states at all (the runner has Spin look for cycles), so every run ends, and with
      all rounds of all processes done or given up. With EARLY, where slices end by themselves at any time, as often as
      they like, there are cycles, and `every_wait_ends` is shown under weak fairness.
-   - The bound on passes: `overtaken` counts, for each waiter, takers that came later than it. It is kOvertakesMax for each
-     place in the queue, and that and one more for each death, repair, end of a lease, and waiter that comes too late.
+   - The bound on overtakes: `overtaken` counts, for each waiter, takers that came later than it. It is kOvertakesMax
+     for each place in the queue, and that and one more for each death, repair, end of a lease, and waiter that comes
+     too late.
    - Slow waiters (SLOW), which stay away for long between a wake-up and the attempt, stand aside: the lock does not lie
-     idle for them while somebody else sleeps for it, but where their turn is due (DUES), which is paid for as a death is.
-     Nobody passes one that is present and has no prompt waiter before it.
-   - At the end the lock is not owned by anybody alive.
+     idle for them while another process sleeps for it, but where their turn is due (DUES), which is paid for as a death
+     is. No process overtakes a slow waiter that is present and has no prompt waiter before it.
+   - At the end no live process owns the lock.
 
    -DMUTANT_... plants a fault. The runner (`run`, beside this file) demands that each is found.
 
-   Left out: several waiters of one process (each has its bit in the mailbox, and the parking lot's mutex guards which
+   Left out: several waiters of one process (each has its entry in the mailbox, and the parking lot's mutex guards which
    reads it), waiters without a place in the queue (they poll), permits, and memory ordering: Spin's memory is
    sequentially consistent. */
 
@@ -40,8 +41,8 @@
 #ifndef ROUNDS
 #define ROUNDS 1 /* of each process */
 #endif
-#ifndef PASSES_MAX
-#define PASSES_MAX 1 /* kOvertakesMax */
+#ifndef OVERTAKES_MAX
+#define OVERTAKES_MAX 1 /* kOvertakesMax */
 #endif
 #ifndef FAIR
 #define FAIR 0 /* bit s: the process in slot s asks for strict order */
@@ -56,10 +57,10 @@
 #define KILLS 0
 #endif
 #ifndef LOOKS
-#define LOOKS 0 /* slices of sleep that end before anybody needs it */
+#define LOOKS 0 /* slices of sleep that end before any process needs it */
 #endif
 #ifndef ENDS
-#define ENDS 0 /* leases, and grants nobody has claimed yet, that expire */
+#define ENDS 0 /* leases, and grants that are not claimed yet, that expire */
 #endif
 #ifndef LEAVES
 #define LEAVES 0 /* waits that time out or are cancelled */
@@ -71,7 +72,7 @@
 #define STALES 0 /* waiters that come later than kClaimNs after they were woken, and are out of the queue by then */
 #endif
 #ifndef RESTS
-#define RESTS 0 /* times that somebody holds the lock, or stays away from it, for longer than a slice of sleep */
+#define RESTS 0 /* times that a process holds the lock, or stays away from it, for longer than a slice of sleep */
 #endif
 #ifndef DUES
 #define DUES 0 /* times that the lock is kept for a slow waiter which is not there */
@@ -85,7 +86,7 @@
 #define SLOT(token) (((token)-1) % SLOTS)
 #define GENERATION(token) (((token)-1) / SLOTS)
 #define SAME_GENERATION(token) (gen[SLOT(token)] == GENERATION(token)) /* World::slot() finds one */
-#define PLACES (PROCESSES + KILLS) /* the dead stay in the queue until somebody comes upon them */
+#define PLACES (PROCESSES + KILLS) /* the dead stay in the queue until another process comes upon them */
 
 #define LIVES(token) (held[SLOT(token)] && SAME_GENERATION(token))
 /* What a process can find out: World::alive() */
@@ -109,8 +110,8 @@ bit ended = 0;    /* the owner's lease has expired */
 byte entries = 0;
 byte waiter[PLACES];
 byte since[PLACES];  /* arrival */
-byte passed[PLACES]; /* LockFields::passes less WaiterFields::passes */
-byte turn[PLACES];   /* WaiterFields::first: 0 never was the first, 1 was found to be it, 2 for longer than kOvertakeNs */
+byte overtakes[PLACES]; /* LockFields::overtakes less WaiterFields::overtakes */
+byte turn[PLACES];   /* WaiterFields::first: 0 never was the first, 1 was found to be it, 2 longer than kOvertakeNs */
 bit woken[PLACES];   /* a wake-up is under way */
 bit here[PLACES];    /* Waiter::present */
 
@@ -118,8 +119,8 @@ bit here[PLACES];    /* Waiter::present */
 bit held[SLOTS];
 byte gen[SLOTS];
 bit mail[SLOTS];
-bit rang[SLOTS];   /* since mailbox_value() */
-bit asleep[SLOTS]; /* the bell's bit ASLEEP */
+bit posted[SLOTS];   /* since mailbox_value() */
+bit asleep[SLOTS]; /* the signal word's bit ASLEEP */
 bit parked[SLOTS]; /* in futex_wait */
 
 /* By slot: when the wait began; 0: it does not wait. */
@@ -151,7 +152,7 @@ hidden byte i, j, c;
 inline move_entry(from, to) {
   waiter[to] = waiter[from];
   since[to] = since[from];
-  passed[to] = passed[from];
+  overtakes[to] = overtakes[from];
   turn[to] = turn[from];
   woken[to] = woken[from];
   here[to] = here[from]
@@ -160,7 +161,7 @@ inline move_entry(from, to) {
 inline clear_entry(at) {
   waiter[at] = NOBODY;
   since[at] = 0;
-  passed[at] = 0;
+  overtakes[at] = 0;
   turn[at] = 0;
   woken[at] = 0;
   here[at] = 0
@@ -210,7 +211,7 @@ inline add_waiter(token, arrived, is_present) { /* WaitQueue::add(): what is the
      od;
      waiter[i] = token;
      since[i] = arrived;
-     passed[i] = 0;
+     overtakes[i] = 0;
      turn[i] = (i == 0 -> 1 : 0);
      woken[i] = 0;
      here[i] = is_present;
@@ -227,7 +228,7 @@ inline find_first() { /* WaitQueue::first(), and take_turn() */
   od;
   stale = 0;
   if
-  :: entries > 0 && turn[0] == 0 -> turn[0] = 1; passed[0] = 0
+  :: entries > 0 && turn[0] == 0 -> turn[0] = 1; overtakes[0] = 0
   :: else
   fi
 }
@@ -254,22 +255,22 @@ inline find_turn(fair) {
      :: else
      fi;
      if
-     :: c < entries && turn[c] == 0 -> turn[c] = 1; passed[c] = 0
+     :: c < entries && turn[c] == 0 -> turn[c] = 1; overtakes[c] = 0
      :: else
      fi
   :: else
   fi
 }
 
-/* may_overtake(), for one that came later than the waiter at c. `late`: kOvertakeNs is over, as the clock happens to say. */
-#ifdef MUTANT_PRESENT_IS_PASSED
+/* may_overtake(), for a request later than the waiter at c. `late`: kOvertakeNs is over, as the clock happens to say */
+#ifdef MUTANT_PRESENT_IS_OVERTAKEN
 #define WAITS_FOR_NOBODY(at) (0)
 #else
 #define WAITS_FOR_NOBODY(at) (((SLOW >> SLOT(waiter[at])) & 1) != 0 && !IS_FAIR(at))
 #endif
-#define MAY_PASS (!late && turn[c] != 2 && passed[c] < PASSES_MAX && !IS_FAIR(c) && !WAITS_FOR_NOBODY(c))
+#define MAY_OVERTAKE (!late && turn[c] != 2 && overtakes[c] < OVERTAKES_MAX && !IS_FAIR(c) && !WAITS_FOR_NOBODY(c))
 
-/* `next` is the waiter to ring for: nobody, if a wake-up is under way already. */
+/* `next` is the waiter to post to: NOBODY, if a wake-up is under way already. */
 inline reserve() {
   owner = waiter[c];
   reserved = 1;
@@ -291,8 +292,8 @@ inline offer() { /* the lock has been freed */
   fi;
 #endif
   if
-  :: c < entries && !MAY_PASS -> reserve()
-  :: c < entries && MAY_PASS && !woken[c] -> next = waiter[c]; woken[c] = 1
+  :: c < entries && !MAY_OVERTAKE -> reserve()
+  :: c < entries && MAY_OVERTAKE && !woken[c] -> next = waiter[c]; woken[c] = 1
   :: else
   fi;
 #ifndef MUTANT_ASIDE_IS_NOT_WOKEN
@@ -312,9 +313,9 @@ inline take_turn() {
   if
   :: c < entries && since[c] < arrival[slot] ->
      if
-     :: MAY_PASS && !((FAIR >> slot) & 1) ->
-#ifndef MUTANT_PASSES_NOT_COUNTED
-        passed[c]++
+     :: MAY_OVERTAKE && !((FAIR >> slot) & 1) ->
+#ifndef MUTANT_OVERTAKES_NOT_COUNTED
+        overtakes[c]++
 #else
         skip
 #endif
@@ -344,7 +345,7 @@ inline count_overtaken() {
      if
      :: arrival[i] != 0 && arrival[i] < arrival[slot] && !((SLOW >> i) & 1) ->
         overtaken[i]++;
-        assert(overtaken[i] <= PASSES_MAX * (PROCESSES - 1) + blows * (PASSES_MAX + 1))
+        assert(overtaken[i] <= OVERTAKES_MAX * (PROCESSES - 1) + blows * (OVERTAKES_MAX + 1))
      :: else
      fi;
      i++
@@ -374,42 +375,42 @@ inline read_clock() {
   fi
 }
 
-/* post(). Its steps are apart: the ringer may die between any two, and the slot may change hands. */
+/* post(). Its steps are apart: the sender may die between any two, and the slot may change hands. */
 inline deposit() {
   mail[SLOT(next)] = 1
 }
-inline strike() { /* the compare-and-swap, then futex_wake if it took ASLEEP away */
+inline raise_signal() { /* the compare-and-swap, then futex_wake if it took ASLEEP away */
   if
-  :: d_step { asleep[SLOT(next)] -> asleep[SLOT(next)] = 0; rang[SLOT(next)] = 1 }
+  :: d_step { asleep[SLOT(next)] -> asleep[SLOT(next)] = 0; posted[SLOT(next)] = 1 }
      parked[SLOT(next)] = 0
-  :: d_step { else -> rang[SLOT(next)] = 1 }
+  :: d_step { else -> posted[SLOT(next)] = 1 }
   fi
 }
-inline ring_for_all() {
-  ring();
+inline post_all() {
+  post_next();
   if
   :: d_step { aside != NOBODY -> next = aside; aside = NOBODY }
-     ring()
+     post_next()
   :: else
   fi
 }
-inline ring() {
+inline post_next() {
   if
   :: next == NOBODY
   :: d_step { next != NOBODY && !SAME_GENERATION(next) -> next = NOBODY }
   :: next != NOBODY && SAME_GENERATION(next) ->
-#ifdef MUTANT_RING_BEFORE_MAIL
-     strike();
+#ifdef MUTANT_SIGNAL_BEFORE_MAIL
+     raise_signal();
      deposit();
 #else
      deposit();
-     strike();
+     raise_signal();
 #endif
      next = NOBODY
   fi
 }
 
-/* Somebody does something else for longer than a slice of sleep. */
+/* The process does something else for longer than a slice of sleep. */
 inline rest() {
   if
   :: skip
@@ -420,7 +421,7 @@ inline rest() {
 
 proctype Process(byte me) {
   byte self, slot, holder, dead, next, aside, round;
-  bit entered, late, due, stale, ready, looks_out;
+  bit entered, late, due, stale, ready, present;
 
 life:
   {
@@ -440,7 +441,7 @@ life:
     :: atomic { !held[3] -> held[3] = 1; slot = 3; entered = 1 }
 #endif
     fi;
-    d_step { mail[slot] = 0; rang[slot] = 0; asleep[slot] = 0; gen[slot]++; self = TOKEN(slot, gen[slot]) }
+    d_step { mail[slot] = 0; posted[slot] = 0; asleep[slot] = 0; gen[slot]++; self = TOKEN(slot, gen[slot]) }
 
 next_round:
     rest();
@@ -474,7 +475,7 @@ attempt: /* lock_wait() */
            remove_waiter(self);
            find_turn(0);
            dead = NOBODY;
-           looks_out = 0;
+           present = 0;
            end_wait()
          }
          goto hold
@@ -499,7 +500,7 @@ attempt: /* lock_wait() */
               count_overtaken();
               dead = NOBODY;
               ready = 0;
-              looks_out = 0;
+              present = 0;
               end_wait()
             }
             goto hold
@@ -507,28 +508,28 @@ attempt: /* lock_wait() */
          fi
       :: else
       fi;
-      d_step { dead = NOBODY; holder = owner; add_waiter(self, arrival[slot], looks_out) }
+      d_step { dead = NOBODY; holder = owner; add_waiter(self, arrival[slot], present) }
     }
-    ring_for_all();
+    post_all();
     /* find_dead(): the kernel is asked outside the mutex, and the next attempt names the very owner it judged. */
     if
     :: atomic { holder == NOBODY || ALIVE(holder) -> holder = NOBODY }
     :: atomic { else -> dead = holder; holder = NOBODY; goto attempt }
     fi;
     if /* look_for_turn(), for as long as it happens to take */
-    :: atomic { looks_out -> looks_out = 0; goto attempt }
+    :: atomic { present -> present = 0; goto attempt }
     :: else
     fi;
 
 sleep: /* Parker::sleep() */
-#ifdef MUTANT_MAIL_BEFORE_BELL
+#ifdef MUTANT_MAIL_BEFORE_SIGNAL
     if
     :: atomic { mail[slot] -> mail[slot] = 0; goto awake }
     :: else
     fi;
-    rang[slot] = 0;
+    posted[slot] = 0;
 #else
-    rang[slot] = 0; /* mailbox_value() */
+    posted[slot] = 0; /* mailbox_value() */
 #ifndef MUTANT_NO_SECOND_CHECK
     if /* collect() */
     :: atomic { mail[slot] -> mail[slot] = 0; goto awake }
@@ -545,7 +546,7 @@ sleep: /* Parker::sleep() */
     goto awake;
 #endif
     if /* sleep_on_mailbox() */
-    :: d_step { !rang[slot] && !leaving[slot] -> asleep[slot] = 1; parked[slot] = 1 }
+    :: d_step { !posted[slot] && !leaving[slot] -> asleep[slot] = 1; parked[slot] = 1 }
     :: else ->
        if
        :: leaving[slot] -> goto leave
@@ -591,7 +592,7 @@ awake:
     :: else
     fi;
     if /* may_be_present() */
-    :: d_step { (SLOW >> slot) & 1 -> looks_out = 1 }
+    :: d_step { (SLOW >> slot) & 1 -> present = 1 }
     :: skip
     fi;
     goto attempt;
@@ -618,17 +619,17 @@ leave: /* lock_leave() */
         :: else -> late = 0; due = 0; stale = 0
         fi;
         ready = 0;
-        looks_out = 0
+        present = 0
       }
     }
-    ring_for_all();
+    post_all();
     goto next_round;
 
 hold:
     rest();
-#ifdef MUTANT_RING_BEFORE_RELEASE
+#ifdef MUTANT_POST_BEFORE_RELEASE
     d_step { next = (entries > 0 -> waiter[0] : NOBODY) }
-    ring();
+    post_next();
 #endif
     atomic { /* unlock() */
       read_clock();
@@ -647,10 +648,10 @@ hold:
         fi
       }
     }
-#ifdef MUTANT_RING_BEFORE_RELEASE
+#ifdef MUTANT_POST_BEFORE_RELEASE
     next = NOBODY;
 #endif
-    ring_for_all();
+    post_all();
     goto next_round;
   } unless { doomed[me] };
 
@@ -688,7 +689,7 @@ hold:
     due = 0;
     stale = 0;
     ready = 0;
-    looks_out = 0
+    present = 0
   }
   goto life;
 
@@ -696,7 +697,7 @@ end:
   skip
 }
 
-/* Nobody can take a step. */
+/* No process can take a step. */
 #if SLOTS == 2
 #define ALL_PARKED (parked[0] + parked[1])
 #elif SLOTS == 3
