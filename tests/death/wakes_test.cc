@@ -24,8 +24,8 @@ class WakesTest : public DeathTest {};
 
 INSTANTIATE_TEST_SUITE_P(, WakesTest, ::testing::ValuesIn(kExclusiveWays), name_of_way);
 
-/// Rings of the bells of all living processes (sync/mailbox.h): each is a wake-up.
-std::uint64_t rings() {
+/// Posts to all living processes (sync/mailbox.h): each is a wake-up.
+std::uint64_t posts() {
   World& world = **World::current();
   std::uint64_t sum = 0;
   for (const Token token : world.living()) {
@@ -35,7 +35,7 @@ std::uint64_t rings() {
   return sum;
 }
 
-/// Whether the process has gone to sleep on its bell since that was rung.
+/// Whether the process has gone to sleep on its mailbox since the last post to it.
 bool is_asleep(pid_t pid) {
   constexpr std::uint32_t kAsleep = 1;
   World& world = **World::current();
@@ -102,12 +102,12 @@ TEST_P(WakesTest, a_release_wakes_one_of_a_hundred_waiters) {
     ASSERT_EQ(crowds.back()->hear(), "queued");
   }
   EXPECT_EQ(waiters(), kProcesses * kWaiters);
-  const std::uint64_t before = rings();
+  const std::uint64_t before = posts();
   const std::uint64_t counted_before = dict.stats().lock_wakes;
   const double start = now();
   EXPECT_EQ(first.release(), HOLDFAST_OK);
   for (const auto& crowd : crowds) EXPECT_EQ(crowd->hear(), std::to_string(kTimes * static_cast<int>(kWaiters)));
-  const double per_release = static_cast<double>(rings() - before) / (kGrants + 1);
+  const double per_release = static_cast<double>(posts() - before) / (kGrants + 1);
   const double counted = static_cast<double>(dict.stats().lock_wakes - counted_before) / (kGrants + 1);
   RecordProperty("wakes_per_release", std::to_string(per_release));
   // A waiter that is held up for that long does not come, and the next one is woken, or finds it out: seldom, but on a

@@ -26,7 +26,7 @@ inline bool readable(int fd, int patience_ms) {
 inline constexpr int kLongMs = 20'000;
 
 /// Thread numbers of the helper threads of this process.
-inline std::vector<std::string> pumps() {
+inline std::vector<std::string> wake_threads() {
   std::vector<std::string> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
     std::ifstream comm(entry.path() / "comm");
@@ -95,7 +95,7 @@ class LoopWaiting {
 
 /// Another process that holds the locks it is told to: "+key" takes, "-key" releases, ":key" does both for ever.
 inline int hold(Channel& parent) {
-  Dict dict("pump");
+  Dict dict("wake");
   holdfast_lease lease{};
   parent.say(std::to_string(dict.status));
   for (;;) {

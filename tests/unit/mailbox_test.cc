@@ -34,7 +34,7 @@ World& enter() {
   return **world;
 }
 
-/// Waits for mail as every user of a bell does, and reports the numbers in ascending order.
+/// Waits for mail as every user of a mailbox does, and reports the numbers in ascending order.
 std::string next_mail(World& world) {
   std::array<std::uint32_t, kMailboxEntries> waiters;
   for (;;) {

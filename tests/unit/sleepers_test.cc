@@ -73,7 +73,7 @@ TEST(sleepers, who_is_called_is_woken_once_and_nobody_else_is) {
   sleepers.call(called);
   sleepers.call(listener);
   EXPECT_EQ(called.word, 1U);
-  EXPECT_EQ(listener.word, 0U) << "it sleeps on the bell";
+  EXPECT_EQ(listener.word, 0U) << "it sleeps on the mailbox";
   EXPECT_EQ(other.word, 0U);
   sleepers.get_up(listener);
   sleepers.appoint();

@@ -76,7 +76,7 @@ class PumpConnectionTest : public PumpTest {};
 
 TEST_F(PumpConnectionTest, a_byte_comes_for_each_wake_up_that_was_not_collected_yet) {
   in_process([this] {
-    Dict dict("pump");
+    Dict dict("wake");
     Waiting waiting;
     const FileDescriptor end = connected(waiting);
     for (int round = 0; round < 3; ++round) {
@@ -97,7 +97,7 @@ TEST_F(PumpConnectionTest, a_byte_comes_for_each_wake_up_that_was_not_collected_
 
 TEST_F(PumpConnectionTest, a_byte_comes_also_when_the_wait_begins_after_the_thread_has_ended) {
   in_process([this] {
-    Dict dict("pump");
+    Dict dict("wake");
     Waiting waiting;
     take("k");
     const FileDescriptor end = connected(waiting);
@@ -111,7 +111,7 @@ TEST_F(PumpConnectionTest, a_byte_comes_also_when_the_wait_begins_after_the_thre
 
 TEST_F(PumpConnectionTest, a_byte_comes_for_what_was_not_collected_at_once) {
   in_process([this] {
-    Dict dict("pump");
+    Dict dict("wake");
     Waiting waiting;
     const FileDescriptor end = connected(waiting);
     holdfast_lease lease{};
@@ -156,7 +156,7 @@ TEST_F(PumpConnectionTest, a_byte_comes_when_the_timer_is_due_and_no_descriptor_
 
 TEST_F(PumpConnectionTest, a_wake_up_from_before_the_connection_is_told_by_it) {
   in_process([this] {
-    Dict dict("pump");
+    Dict dict("wake");
     Waiting waiting;
     Waiting other;
     take("k");
@@ -250,7 +250,7 @@ TEST_F(PumpConnectionTest, a_path_that_a_killed_process_left_goes_when_the_next_
     child->wait();
   }
   EXPECT_TRUE(exists(path));
-  in_process([] { Dict dict("pump"); });
+  in_process([] { Dict dict("wake"); });
   EXPECT_FALSE(exists(path));
 }
 
@@ -323,7 +323,7 @@ TEST_F(PumpConnectionTest, other_processes_are_refused_and_stand_in_nobodys_way)
 
 TEST_F(PumpConnectionTest, a_forked_child_has_neither_connection_nor_listener_and_leaves_its_parents_alone) {
   in_process([this] {
-    Dict dict("pump");
+    Dict dict("wake");
     Waiting waiting;
     Waiting second;
     take("k");
@@ -358,7 +358,7 @@ TEST_F(PumpConnectionTest, a_forked_child_has_neither_connection_nor_listener_an
 
 TEST_F(PumpConnectionTest, a_loop_that_closed_its_end_hears_by_the_next_connection_what_it_missed) {
   in_process([this] {
-    Dict dict("pump");
+    Dict dict("wake");
     Waiting waiting;
     take("k");
     FileDescriptor end = connected(waiting);

@@ -26,17 +26,17 @@ using test::eventually;
 using test::hold;
 using test::kLongMs;
 using test::now;
-using test::pumps;
 using test::PumpTest;
 using test::readable;
 using test::sleep_ms;
+using test::wake_threads;
 using Waiting = test::LoopWaiting;
 
 // --- the descriptor ---
 
 TEST_F(PumpTest, the_descriptor_is_readable_from_a_release_elsewhere_until_the_wake_up_is_collected) {
   in_process([this] {
-    Dict dict("pump");
+    Dict dict("wake");
     Waiting waiting;
     const int fd = waiting.fd();
     ASSERT_GE(fd, 0) << holdfast_error();
@@ -56,7 +56,7 @@ TEST_F(PumpTest, the_descriptor_is_readable_from_a_release_elsewhere_until_the_w
 
 TEST_F(PumpTest, the_descriptor_stays_readable_while_there_is_more_to_collect) {
   in_process([this] {
-    Dict dict("pump");
+    Dict dict("wake");
     const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());
     const int fd = holdfast_parker_fd(parker.get());
     holdfast_lease lease{};
@@ -79,7 +79,7 @@ TEST_F(PumpTest, the_descriptor_stays_readable_while_there_is_more_to_collect) {
 
 TEST_F(PumpTest, the_death_of_a_holder_makes_the_descriptor_readable) {
   in_process([this] {
-    Dict dict("pump");
+    Dict dict("wake");
     Waiting waiting;
     const int fd = waiting.fd();
     take("k");
@@ -95,7 +95,7 @@ TEST_F(PumpTest, the_death_of_a_holder_makes_the_descriptor_readable) {
 TEST_F(PumpTest, a_process_that_was_stopped_meanwhile_finds_its_descriptor_readable) {
   take("k");
   Child waiter([](Channel& parent) {
-    Dict dict("pump");
+    Dict dict("wake");
     Waiting waiting;
     const int fd = waiting.fd();
     if (waiting.once(dict, "k") != HOLDFAST_LOCKED) return 1;
@@ -113,7 +113,7 @@ TEST_F(PumpTest, a_process_that_was_stopped_meanwhile_finds_its_descriptor_reada
 
 TEST_F(PumpTest, whoever_takes_the_mail_makes_the_descriptors_of_others_readable) {
   in_process([this] {
-    Dict dict("pump");
+    Dict dict("wake");
     Waiting in_loop;
     const int fd = in_loop.fd();
     std::atomic<bool> over{false};
@@ -140,7 +140,7 @@ TEST_F(PumpTest, whoever_takes_the_mail_makes_the_descriptors_of_others_readable
 
 TEST_F(PumpTest, a_parker_that_sleeps_by_itself_although_it_has_a_descriptor_is_woken_as_well) {
   in_process([this] {
-    Dict dict("pump");
+    Dict dict("wake");
     Waiting waiting;
     const int fd = waiting.fd();
     for (int round = 0; round < 100; ++round) {
@@ -165,12 +165,12 @@ TEST_F(PumpTest, loops_of_several_threads_share_one_helper_thread) {
     std::vector<std::thread> threads;
     for (int i = 0; i < kThreads; ++i) {
       threads.emplace_back([&] {
-        Dict dict("pump");
+        Dict dict("wake");
         Waiting waiting;
         for (int round = 0; round < kRounds; ++round) {
           if (waiting.lock(dict, "shared") == HOLDFAST_OK) ++taken;
           // One that has done its work may still be there for a moment, on its way out.
-          EXPECT_TRUE(eventually([] { return pumps().size() <= 1; }));
+          EXPECT_TRUE(eventually([] { return wake_threads().size() <= 1; }));
           waiting.unlock(dict, "shared");
         }
       });
@@ -228,21 +228,21 @@ TEST_F(PumpTest, the_timer_works_without_a_wait_and_longer_than_the_thread_linge
 
 TEST_F(PumpTest, the_thread_is_there_while_somebody_waits_and_soon_after_no_more) {
   in_process([this] {
-    Dict dict("pump");
+    Dict dict("wake");
     Waiting waiting;
-    EXPECT_EQ(pumps().size(), 0U);
+    EXPECT_EQ(wake_threads().size(), 0U);
     take("k");
     EXPECT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
-    EXPECT_EQ(pumps().size(), 0U) << "a waiter that sleeps by itself needs none";
+    EXPECT_EQ(wake_threads().size(), 0U) << "a waiter that sleeps by itself needs none";
     for (int round = 0; round < 2; ++round) {
       const int fd = waiting.fd();
-      ASSERT_TRUE(eventually([] { return pumps().size() == 1; }));
+      ASSERT_TRUE(eventually([] { return wake_threads().size() == 1; }));
       sleep_ms(1500);
-      EXPECT_EQ(pumps().size(), 1U);
+      EXPECT_EQ(wake_threads().size(), 1U);
       EXPECT_EQ(waiting.leave(dict, "k"), HOLDFAST_OK);
-      EXPECT_TRUE(eventually([] { return pumps().empty(); }));
+      EXPECT_TRUE(eventually([] { return wake_threads().empty(); }));
       EXPECT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
-      EXPECT_TRUE(eventually([] { return pumps().size() == 1; })) << "a wait brings it back";
+      EXPECT_TRUE(eventually([] { return wake_threads().size() == 1; })) << "a wait brings it back";
       EXPECT_FALSE(readable(fd, 0));
     }
     release("k");
@@ -254,12 +254,12 @@ TEST_F(PumpTest, no_signal_is_handled_in_the_thread) {
   in_process([this] {
     static std::atomic<int> handled{0};
     ::signal(SIGUSR1, [](int) { ++handled; });
-    Dict dict("pump");
+    Dict dict("wake");
     Waiting waiting;
     take("k");
     const int fd = waiting.fd();
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
-    ASSERT_TRUE(eventually([] { return pumps().size() == 1; }));
+    ASSERT_TRUE(eventually([] { return wake_threads().size() == 1; }));
     sigset_t usr1;
     ::sigemptyset(&usr1);
     ::sigaddset(&usr1, SIGUSR1);
@@ -274,7 +274,7 @@ TEST_F(PumpTest, no_signal_is_handled_in_the_thread) {
 
 TEST_F(PumpTest, a_thousand_waits_leave_neither_descriptors_nor_threads) {
   in_process([this] {
-    Dict dict("pump");
+    Dict dict("wake");
     std::size_t before = 0;
     for (int round = 0; round <= 1000; ++round) {
       Waiting waiting;
@@ -289,13 +289,13 @@ TEST_F(PumpTest, a_thousand_waits_leave_neither_descriptors_nor_threads) {
       if (round == 0) before = descriptors();
     }
     EXPECT_EQ(descriptors(), before);
-    EXPECT_TRUE(eventually([] { return pumps().empty(); }));
+    EXPECT_TRUE(eventually([] { return wake_threads().empty(); }));
   });
 }
 
 TEST_F(PumpTest, a_parker_may_be_freed_at_any_time) {
   in_process([] {
-    Dict dict("pump");
+    Dict dict("wake");
     Child ringer(hold);
     ringer.hear();
     ringer.say(":k");

@@ -24,10 +24,10 @@ using test::eventually;
 using test::hold;
 using test::kLongMs;
 using test::now;
-using test::pumps;
 using test::PumpTest;
 using test::readable;
 using test::sleep_ms;
+using test::wake_threads;
 using Waiting = test::LoopWaiting;
 
 TEST_F(PumpTest, exit_while_the_thread_is_at_work_is_an_ordinary_exit) {
@@ -36,7 +36,7 @@ TEST_F(PumpTest, exit_while_the_thread_is_at_work_is_an_ordinary_exit) {
   ringer.say(":k");
   for (int round = 0; round < 30; ++round) {
     Child child([round](Channel&) -> int {
-      Dict dict("pump");
+      Dict dict("wake");
       auto waiting = std::make_unique<Waiting>().release();  // for the thread to find until the end
       waiting->fd();
       waiting->timer(0.001);
@@ -56,7 +56,7 @@ TEST_F(PumpTest, an_exit_handler_that_waits_is_told_that_there_is_no_thread) {
       result = waiting->fd();
       ::_exit(result == -1 && std::string(holdfast_error()).find("exits") != std::string::npos ? 0 : 1);
     });
-    Dict dict("pump");
+    Dict dict("wake");
     holdfast_lease lease{};
     dict.try_lock("own", 0, &lease);
     waiting->fd();
@@ -70,19 +70,19 @@ TEST_F(PumpTest, an_exit_handler_that_waits_is_told_that_there_is_no_thread) {
 
 TEST_F(PumpTest, a_forked_child_has_no_thread_and_makes_a_descriptor_of_its_own) {
   in_process([this] {
-    Dict dict("pump");
+    Dict dict("wake");
     Waiting waiting;
     take("k");
     const int fd = waiting.fd();
     platform::FileId parents;
     ASSERT_EQ(platform::file_id(fd, parents), 0);
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
-    ASSERT_TRUE(eventually([] { return pumps().size() == 1; }));
+    ASSERT_TRUE(eventually([] { return wake_threads().size() == 1; }));
     const std::unique_ptr<holdfast_parker, test::CloseParker> without_waiters(holdfast_parker_new());
     ASSERT_GE(holdfast_parker_fd(without_waiters.get()), 0);
     const std::size_t before = descriptors();
     Child child([&](Channel& parent) {
-      EXPECT_EQ(pumps().size(), 0U);
+      EXPECT_EQ(wake_threads().size(), 0U);
       EXPECT_EQ(descriptors(), before + 2 - 4) << "the parent's pairs are closed; the channel's two are new";
       Waiting own;
       const int own_fd = own.fd();
@@ -90,7 +90,7 @@ TEST_F(PumpTest, a_forked_child_has_no_thread_and_makes_a_descriptor_of_its_own)
       EXPECT_EQ(platform::file_id(own_fd, mine), 0);
       EXPECT_FALSE(mine == parents);
       EXPECT_EQ(own.once(dict, "k"), HOLDFAST_LOCKED);
-      EXPECT_TRUE(eventually([] { return pumps().size() == 1; }));
+      EXPECT_TRUE(eventually([] { return wake_threads().size() == 1; }));
       parent.say("waits");
       EXPECT_EQ(own.lock(dict, "k"), HOLDFAST_OK);
       EXPECT_EQ(own.unlock(dict, "k"), HOLDFAST_OK);
@@ -108,7 +108,7 @@ TEST_F(PumpTest, a_forked_child_has_no_thread_and_makes_a_descriptor_of_its_own)
 TEST_F(PumpTest, forks_while_the_thread_is_at_work_leave_children_that_can_wait) {
   constexpr int kForks = 60;
   in_process([] {
-    Dict dict("pump");
+    Dict dict("wake");
     Child ringer(hold);
     ringer.hear();
     ringer.say(":k");
@@ -132,12 +132,12 @@ TEST_F(PumpTest, forks_while_the_thread_is_at_work_leave_children_that_can_wait)
 
 TEST_F(PumpTest, a_descriptor_that_the_host_closed_is_made_anew_and_strangers_are_left_alone) {
   in_process([this] {
-    Dict dict("pump");
+    Dict dict("wake");
     Waiting waiting;
     take("k");
     const int fd = waiting.fd();
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
-    ASSERT_TRUE(eventually([] { return pumps().size() == 1; }));
+    ASSERT_TRUE(eventually([] { return wake_threads().size() == 1; }));
     const std::size_t count = descriptors();
     // All numbers that were ours are now ends of socket pairs of somebody else.
     for (int number = fd; number < fd + 2; ++number) ASSERT_EQ(::close(number), 0);
@@ -163,7 +163,7 @@ TEST_F(PumpTest, a_descriptor_that_the_host_closed_is_made_anew_and_strangers_ar
 
 TEST_F(PumpTest, without_descriptors_the_host_is_told_and_polls_and_the_next_call_tries_again) {
   in_process([this] {
-    Dict dict("pump");
+    Dict dict("wake");
     Waiting waiting;
     take("k");
     rlimit limit{};
@@ -181,7 +181,7 @@ TEST_F(PumpTest, without_descriptors_the_host_is_told_and_polls_and_the_next_cal
 
 TEST_F(PumpTest, without_threads_the_host_is_told_and_polls_and_the_next_call_tries_again) {
   in_process([this] {
-    Dict dict("pump");
+    Dict dict("wake");
     Waiting waiting;
     take("k");
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
