@@ -1,6 +1,6 @@
 -- Tests wait/wait.lua.
--- A waiter that never comes back (a request that was aborted, a coroutine that is not resumed) stands in nobody's way
--- for longer than it would have waited.
+-- A waiter that never comes back (a request that was aborted, a coroutine that is not resumed) holds up the others no
+-- longer than it would have waited.
 
 local hosts = require "resty.holdfast.host"
 local parker = require "resty.holdfast.wait.parker"
@@ -17,7 +17,7 @@ local function new(opts)
 end
 
 
--- Begins to wait, in a coroutine that nobody resumes.
+-- Begins to wait, in a coroutine that is never resumed.
 local function abandon(timeout)
     hosts.set_host { name = "aborting", sleep = function () coroutine.yield() end }
     abandoned = coroutine.create(function ()
@@ -55,7 +55,7 @@ describe("a writer that waits and is never resumed", function ()
     end)
 
 
-    it("is passed by those who come after its timeout", function ()
+    it("is overtaken by those that come after its timeout", function ()
         abandon(0.1)
         local passed = now() + 0.15
         repeat
@@ -66,7 +66,7 @@ describe("a writer that waits and is never resumed", function ()
     end)
 
 
-    it("is passed by those who came behind it", function ()
+    it("is overtaken by those that came behind it", function ()
         abandon(0.1)
         assert.is_number((other:rdlock("key")))
     end)

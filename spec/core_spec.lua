@@ -85,7 +85,7 @@ describe("core", function ()
             end
         end)
 
-        it("refuses objects whose __tostring returns no string", function ()
+        it("refuses objects when their __tostring returns no string", function ()
             for _, answer in ipairs { 5, true, {} } do
                 local odd = setmetatable({}, { __tostring = function () return answer end })
                 assert.same({ nil, "bad key type" }, { core.key_string(odd) })

@@ -1,5 +1,5 @@
 -- Tests tasks/task_ids.lua.
--- Waits that would never end, in real processes and coroutines: who is told, of what, and who never is.
+-- Waits that would never end, in real processes and coroutines: which waiter is told, of what, and which never is.
 
 local command = require "spec.support.command"
 local loops = require "spec.support.loops"
@@ -287,7 +287,7 @@ local function assert_served(a, b)
 end
 
 
--- Who of the two speaks first, what it says, and the other.
+-- The one of the two that speaks first, what it says, and the other.
 local function first_of(a, b)
     local speaker, line
     assert.is_truthy(command.await(function ()
@@ -373,7 +373,7 @@ describe("what is no cycle of waits", function ()
     end
 
 
-    it("who released before it waited is in none", function ()
+    it("a process that released before it waited is in none", function ()
         local a, b = start_holders("a", "b")
         assert.equal("got", ask(a, "take other"))
         b:say("wait a 10")
@@ -559,8 +559,8 @@ end)
 
 -- --- a storm -------------------------------------------------------------------------------------------
 
--- Tasks that take two locks of a few, in any order. Each says in the dictionary what it waits for, and each lock whose
--- it is: a cycle can be checked by whoever is told of it, as nobody in it can do anything.
+-- Tasks that take two locks of a few, in any order. The dictionary says what each waits for, and
+-- which task holds each lock. The task that is told of a cycle can check it, as nothing in it moves.
 local STORM = COMMON .. [[
 math.randomseed(SEED)
 local finish = scheduler.now() + SECONDS
@@ -633,7 +633,7 @@ describe("a storm of philosophers", function ()
     after_each(process.clean_up)
 
 
-    it("goes on, nobody meets another inside, and each cycle that is told is one", function ()
+    it("goes on, no two are inside of a lock, and each cycle that is told is one", function ()
         dictionary()
         local seed = os.time()
         print("\nseed " .. seed)

@@ -100,7 +100,7 @@ for _, name in ipairs(primitives.names) do
         end
 
 
-        it("a coroutine that waits and is never resumed holds up nobody", function ()
+        it("a coroutine that waits and is never resumed holds up none of the others", function ()
             local holder = start_holder()
             local abandoned = waiting_coroutines(3)
             local waiter = start_waiter()

@@ -4,7 +4,7 @@
 
 local process = require "spec.support.process"
 
--- MAKE[name]() makes a function that takes "key" and gives it back; is_free(name) tells whether nobody has it.
+-- MAKE[name]() makes a function that takes "key" and gives it back; is_free(name) tells whether it is free.
 local PRIMITIVES = [[
 local dict = require("resty.shdict").open("spec_errors", { size = "1m", tables = true })
 local resty_lock, rwlock, semaphore = require "resty.lock", require "resty.rwlock", require "resty.semaphore"

@@ -41,7 +41,7 @@ describe("examples/http_cache.lua", function ()
         command.tear_down()
     end)
 
-    it("fetches each page once, whoever asks in whatever worker, and serves others meanwhile", function ()
+    it("fetches each page once for all clients and workers, and serves other pages meanwhile", function ()
         start(0.5)
         local connections = {}
         for i = 1, 40 do

@@ -79,7 +79,7 @@ end
 describe("a lock that is given to another coroutine", function ()
     after_each(process.clean_up)
 
-    -- Each takes a lock, gives it to somebody who releases it, and waits for the other's.
+    -- Each takes a lock, gives it to another coroutine, which releases it, and waits for the other's.
     local GIVEN = [[
         local function page(mine, other)
             local lock = make { timeout = 0, deadlock = DEADLOCK }
@@ -125,7 +125,7 @@ describe("a lock that is given to another coroutine", function ()
     end)
 
 
-    -- One takes a, and another one, to whom it is given, waits for b, whose holder waits for a.
+    -- The first takes a and gives it to the second, which waits for b; the holder of b waits for a.
     local CYCLE = [[
         local lock = make { deadlock = DEADLOCK }
         spawn(function ()
@@ -195,12 +195,12 @@ describe("a lock that is given to another coroutine", function ()
     end)
 
 
-    it("by hand_over is nobody's until somebody uses it", function ()
+    it("by hand_over has no holder until a coroutine uses it", function ()
         assert_not_told(start("scheduler", "lock", cycle("lock:hand_over()", "", 0.5)))
     end)
 
 
-    it("without a word, and that is used, is nobody's: it is not certain who will release it", function ()
+    it("without a word, and that is used, is nobody's: either of them may release it", function ()
         assert_not_told(start("scheduler", "lock", cycle("", "lock:valid() lock:valid()", 0.5)))
     end)
 end)
@@ -209,7 +209,7 @@ end)
 describe("a lock that another coroutine looks after", function ()
     after_each(process.clean_up)
 
-    -- One works under a lock, and another one renews that, and waits for somebody who waits for the first one.
+    -- The first works under a lock. The second renews that, and waits for the third, which waits for the first.
     local KEEPER = [[
         local lock = make()
         local function work()

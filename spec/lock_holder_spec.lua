@@ -1,5 +1,5 @@
 -- Tests lock/lock_info.lua and dictionary/holders.lua.
--- Who holds a lock, and why.
+-- The holders of a lock, and their reasons.
 
 local blamed = require("spec.support.expect").blamed
 local fixture = require "spec.support.fixture"
@@ -38,7 +38,7 @@ describe("holder", function ()
         assert.same(pack(nil), pack(lock:holder("value")))
     end)
 
-    it("tells who it is, since when, for how long, and why", function ()
+    it("tells the process, since when and for how long it holds, and why", function ()
         local lock = new()
         local before = scheduler.now()
         lock:lock("key", { exptime = 100, why = "to write the report" })
@@ -64,7 +64,7 @@ describe("holder", function ()
         assert.is_nil(holder.why)
     end)
 
-    it("counts those who wait", function ()
+    it("counts the waiters", function ()
         local lock = new()
         lock:lock("key", { why = "first" })
         for _ = 1, 3 do
@@ -170,7 +170,7 @@ describe("holder", function ()
             end)
         end)
 
-        it("tell all readers and all permits, those first who have had them longest, but no more than max", function ()
+        it("tell all readers and all permits, the oldest first, but no more than max", function ()
             local readers = {}
             for i = 1, 5 do
                 readers[i] = assert(rwlock:new("spec_holder"))
@@ -194,7 +194,7 @@ describe("holder", function ()
             assert.same({ "permit 1", "permit 2", "permit 3" }, whys(sem:holders("permits")))
         end)
 
-        it("tell a dead process, until somebody wants what it held", function ()
+        it("tell a dead process, until another wants what it held", function ()
             local child = start_holder("rwlock", "rdlock", "read")
             assert(rw:rdlock("read", { why = "here" }))
             child:kill(process.KILL)
@@ -204,7 +204,7 @@ describe("holder", function ()
                         { holders[1].alive, holders[1].why, holders[2].alive, holders[2].why })
         end)
 
-        it("count all who wait, those who only wait for a release, too", function ()
+        it("count all waiters, also those for a release only", function ()
             local lock = new { timeout = 10 }
             lock:lock("key")
             rw:wrlock("written")

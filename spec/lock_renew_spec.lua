@@ -274,7 +274,7 @@ describe("lock", function ()
             assert.same({}, calls)
         end)
 
-        it("is called in the with whose function lost the lock, and the results come nevertheless", function ()
+        it("is called in a with that loses the lock in its function, and the results come nevertheless", function ()
             local lock, calls = observed {}
             assert.equal(5, lock:with("key", function ()
                 dict:delete("key")

@@ -315,7 +315,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.same(pack(nil, "unlocked"), pack(lock:expire(1)))
         end)
 
-        it("says so when the lock is somebody else's by now", function ()
+        it("says so when the lock has another holder by now", function ()
             local first, second = new(), new()
             lapse(first)
             second:lock("key")
@@ -394,13 +394,13 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
 
 
     describe("the collector", function ()
-        it("releases a lock whose object is lost", function ()
+        it("releases the lock of an object that is lost", function ()
             new():lock("key")
             fixture.collect()
             assert.is_nil(dict:get("key"))
         end)
 
-        it("never releases what somebody else owns by now", function ()
+        it("never releases what has another holder by now", function ()
             local lost, next_one = new(), new()
             lapse(lost)
             next_one:lock("key")
@@ -482,7 +482,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.equal(0, new():lock("another key"))
         end)
 
-        it("wakes who waits when it is released", function ()
+        it("wakes its waiter when it is released", function ()
             expect.in_time(function ()
                 local child = start_holder()
                 local answers = watch_waits(function () child:say("unlock") end)

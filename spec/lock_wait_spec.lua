@@ -16,7 +16,7 @@ local now = scheduler.now
 local sleep = scheduler.sleep
 local spawn = scheduler.spawn
 
--- Far more than a wake-up takes, and far less than a wait that nobody wakes.
+-- Seconds: far more than a wake-up takes, and far less than a wait without one.
 local AT_ONCE = 0.5
 
 local HOLDER = [[
@@ -121,7 +121,7 @@ describe("lock:wait", function ()
     end)
 
 
-    it("lets all who wait go on with one release, and each of them at once", function ()
+    it("lets all waiters go on with one release, and each of them at once", function ()
         local holder, times = new(), {}
         holder:lock("key")
         for _ = 1, 200 do
@@ -144,7 +144,7 @@ describe("lock:wait", function ()
     end)
 
 
-    it("is over when its holder has released, though somebody else has the lock by then", function ()
+    it("is over when its holder has released, though another has the lock by then", function ()
         local holder, next_one = new(), new { timeout = 10 }
         holder:lock("key")
         run(function ()
@@ -181,7 +181,7 @@ describe("lock:wait", function ()
     end)
 
 
-    it("waits for the one who holds it when it begins, not for the one before", function ()
+    it("waits for the holder at its beginning, not for the holder before", function ()
         local a, b, over = new(), new(), nil
         a:lock("key")
         a:unlock()
@@ -198,7 +198,7 @@ describe("lock:wait", function ()
     end)
 
 
-    it("is no object's business: on one that holds another key, and that key stays held", function ()
+    it("leaves alone what its object holds, which is another key", function ()
         local lock, holder = new { timeout = 10 }, new()
         lock:lock("own")
         holder:lock("key")
@@ -247,7 +247,7 @@ describe("lock:wait", function ()
     end)
 
 
-    it("stands in nobody's way: waiters keep their order, and nothing is kept for one who only looks", function ()
+    it("keeps the order of those that wait for the lock, and takes no place among them", function ()
         local holder, order = new(), {}
         holder:lock("key")
         for i = 1, 8 do
@@ -267,7 +267,7 @@ describe("lock:wait", function ()
     end)
 
 
-    it("leaves a lock free at once for whoever tries, though those who look have not come yet", function ()
+    it("leaves a released lock free at once, though its own waiters have not run yet", function ()
         local holder = new()
         holder:lock("key")
         run(function ()
@@ -305,7 +305,7 @@ describe("lock:wait", function ()
     end)
 
 
-    it("waits for those who hold permits when it begins, and for a value to go", function ()
+    it("waits for the holders of permits at its beginning, and for a value to go", function ()
         local sem = assert(semaphore:new("spec_wait", { permits = 2 }))
         sem:wait("key")
         local later = assert(semaphore:new("spec_wait", { permits = 2 }))
@@ -388,7 +388,7 @@ describe("lock:wait", function ()
         end)
 
         for what, signal in pairs { killed = process.KILL, stopped = process.STOP } do
-            it("those who wait cost nobody anything when they are " .. what, function ()
+            it("waiters cost the others nothing when they are " .. what, function ()
                 local holder = new { exptime = 600 }
                 holder:lock("key")
                 local gone = {}

@@ -44,7 +44,7 @@ describe("parker", function ()
     end)
 
 
-    it("tells who listens to a waiter that it is woken, and nobody else", function ()
+    it("tells the listener of a waiter that this is woken, and no other listener", function ()
         local shdict = require "resty.shdict"
         local dict = assert(shdict.open("spec_locks", { size = "1m" }))
         dict:flush_all()
@@ -82,7 +82,7 @@ describe("parker", function ()
             ffi.cdef "struct pollfd { int fd; short events, revents; }; int poll(struct pollfd *, unsigned long, int);"
             local core = require "resty.holdfast.core"
             local parker = require "resty.holdfast.wait.parker"
-            local dict = require("resty.shdict").open("spec_pump", { size = "1m" })
+            local dict = require("resty.shdict").open("spec_parker", { size = "1m" })
             local C = core.C
             local here = parker.get()
             local wait, lease = ffi.new("holdfast_wait"), ffi.new("holdfast_lease")
@@ -96,8 +96,8 @@ describe("parker", function ()
         ]]
         local HOLDER = [[
             local shdict = require "resty.shdict"
-            shdict.open("spec_pump", { size = "1m" })
-            local lock = require("resty.lock"):new("spec_pump")
+            shdict.open("spec_parker", { size = "1m" })
+            local lock = require("resty.lock"):new("spec_parker")
             say(lock:lock("key"))
             hear()
             say(lock:unlock())
@@ -206,7 +206,7 @@ describe("parker", function ()
         end)
 
 
-        it("ends in any way while its helper thread listens", function ()
+        it("ends in any way while its wake thread listens", function ()
             for _, ending in ipairs { "os.exit(7)", "os.exit(7, true)", "C.exit(7)", "ffi.C.raise(15)" } do
                 local text, status = process.run(LOOP .. [[
                     ffi.cdef "void exit(int); int raise(int);"

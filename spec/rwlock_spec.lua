@@ -291,7 +291,7 @@ describe("rwlock", function ()
             assert.is_nil(dict:get("key"))
         end)
 
-        it("is held by somebody", function ()
+        it("has a holder, with its reason and token", function ()
             local writer = new()
             assert.same(pack(nil), pack(writer:holder("key")))
             writer:wrlock("key", { why = "to write it" })
@@ -367,7 +367,7 @@ describe("rwlock", function ()
             end)
         end
 
-        it("who waits while its holder is killed goes on", function ()
+        it("a waiter goes on when the holder is killed", function ()
             local child = start_holder("wrlock")
             local reader = new { timeout = 20 }
             run(function ()

@@ -97,7 +97,7 @@ describe("scheduler", function ()
             assert.equal("cancelled", task:status())
         end)
 
-        it("of a task that the lock is just granted to loses it to nobody but the next", function ()
+        it("of a task that has just been granted the lock leaves it to the next waiter only", function ()
             local order = {}
             local function take(name)
                 local lock = resty_lock:new("spec_cancel", { timeout = 30, exptime = 600 })

@@ -25,7 +25,7 @@ describe("scheduler", function ()
             ["gives a table"] = function () return {} end,
             ["gives nothing"] = function () end,
         } do
-            it("goes on after an error whose __tostring " .. fault .. ", and wakes who joins the task", function ()
+            it("goes on after an error, of which __tostring " .. fault .. ", and wakes the task that joins", function ()
                 local trouble, joined, other = setmetatable({}, { __tostring = to_text }), nil, false
                 local task = spawn(function () error(trouble) end)
                 spawn(function () joined = pack(task:join()) end)
@@ -167,7 +167,7 @@ describe("scheduler", function ()
             ]]
         end)
 
-        it("in sleep, who has ended is not resumed, and who goes on sleeps as long as it shall", function ()
+        it("in sleep, a task that has ended is not resumed, and another sleeps as long as it shall", function ()
             check [[
                 for n = 1, 150 do
                     local ended = spawn(function () strike(n, always) sleep(0.0001) debug.sethook() end)

@@ -132,7 +132,7 @@ describe("scheduler.wait_fd", function ()
             local ends = ffi.new("int[2]")
             assert(ffi.C.pipe(ends) == 0)
             local scheduler = require "resty.holdfast.scheduler"
-            -- Anything that C calls and that does no harm: a signal whose handler is no Lua.
+            -- A signal with a handler that is no Lua: a function of C that does no harm.
             ffi.C.signal(10, ffi.cast("void (*)(int)", ffi.C.getpid))
             os.execute("for i in 1 2 3 4 5; do sleep 0.02; kill -USR1 " .. ffi.C.getpid() .. "; done &")
             local function wait()
@@ -280,7 +280,7 @@ describe("scheduler.wait_fd", function ()
         assert.equal(2, woken)
     end)
 
-    it("keeps nobody from a lock that another process releases, nor from timers", function ()
+    it("keeps no task from a lock that another process releases, nor from timers", function ()
         local dict = assert(shdict.open("spec_fd", { size = "100k" }))
         dict:flush_all()
         local child = process.start [[

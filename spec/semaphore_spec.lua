@@ -79,7 +79,7 @@ describe("semaphore", function ()
             assert.is_true(none.now() - start >= 0.05)
         end)
 
-        it("a post wakes one who waits, in the order of arrival", function ()
+        it("a post wakes one waiter, in the order of arrival", function ()
             local order = {}
             run(function ()
                 local shared = new(2)
@@ -157,7 +157,7 @@ describe("semaphore", function ()
             end)
         end)
 
-        it("the last who asks says how many there are", function ()
+        it("the last caller says how many there are", function ()
             local many, few = new(3), new(1)
             many:wait("key")
             many:wait("key")

@@ -6,7 +6,7 @@ local core = require "resty.holdfast.core"
 local files = require "spec.support.files"
 local output = require("spec.support.shell").output
 
--- A user that nobody else is.
+-- A user without any other process.
 local USER = 54003
 local WORLD = "/dev/shm/holdfast-" .. USER
 

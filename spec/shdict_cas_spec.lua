@@ -95,7 +95,7 @@ describe("shdict, cas", function ()
         assert.equal(1, dict:get("key"))
     end)
 
-    it("lets exactly one of those through who come at the same time", function ()
+    it("lets exactly one of several processes through that come at the same time", function ()
         dict:set("count", 0)
         local children = {}
         for i = 1, 3 do

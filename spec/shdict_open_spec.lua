@@ -182,7 +182,7 @@ describe("shdict", function ()
             return text
         end
 
-        -- Somebody has to live there, or the first to enter clears the world.
+        -- A process has to live there, or the first to enter clears the world.
         local function settle(name)
             local resident = process.start(([[
                 assert(require("resty.shdict").open(%q, { size = "64k" }))

@@ -77,7 +77,7 @@ describe("shdict, shared:", function ()
             assert.equal("child's", dict:get("lock"))
         end)
 
-        it("stays what it was for a grandchild whose parent has ended", function ()
+        it("stays what it was for a grandchild after the end of its parent", function ()
             assert.is_true(in_child(function ()
                 return in_child(function ()
                     return dict:set("grandchild", "was here")

@@ -178,7 +178,7 @@ describe("shdict, tables as values:", function ()
         assert.same({ 2, "there" }, dict:get("answer"))
     end)
 
-    describe("whose bytes somebody else made", function ()
+    describe("of bytes that something else made", function ()
         local buffer = require "string.buffer"
 
         local function get(bytes)

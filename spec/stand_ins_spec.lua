@@ -1,6 +1,6 @@
 -- Tests host/nginx_here.lua.
 -- What stands in for nginx in unit tests and command-line tools (a global `ngx`, an `ngx.shared` of Lua tables) is not
--- nginx, and in nobody's way: resty.lock and resty.shdict work as in a plain script.
+-- nginx, and disturbs nothing: resty.lock and resty.shdict work as in a plain script.
 
 local files = require "spec.support.files"
 local output = require("spec.support.shell").output
@@ -27,7 +27,7 @@ local ZONES = [[
 local STAND_INS = {
     ["with zones that know no size"] = ZONES .. "ngx = { shared = shared }",
     ["with zones that are empty tables"] = "ngx = { shared = { stand_in = {} } }",
-    ["with zones whose methods fail"] = "ngx = { shared = { stand_in = { capacity = function () error 'no' end } } }",
+    ["with zones of methods that fail"] = "ngx = { shared = { stand_in = { capacity = function () error 'no' end } } }",
     ["with a sleep and a clock"] = ZONES .. [[
         ngx = { shared = shared, sleep = function () end, now = os.time, log = function () end, get_phase = function ()
             return "timer"
@@ -49,7 +49,7 @@ local STAND_INS = {
 }
 
 
--- A test of somebody's module, which runs in busted as theirs do.
+-- A test of a user's module, run in busted.
 local MOCKED = [[
 describe("a module that locks", function ()
     local before = _G.ngx
@@ -82,7 +82,7 @@ end)
 describe("a stand-in for ngx", function ()
     after_each(process.clean_up)
 
-    it("made by busted's mock is in nobody's way, in busted", function ()
+    it("made by busted's mock disturbs nothing, in busted", function ()
         local name = os.tmpname()
         local path = name .. "_spec.lua"  -- or busted takes it for something else
         files.write(path, MOCKED)
@@ -95,7 +95,7 @@ describe("a stand-in for ngx", function ()
     end)
 
     for what, stand_in in pairs(STAND_INS) do
-        it(what .. " is in nobody's way", function ()
+        it(what .. " disturbs nothing", function ()
             assert.equal("none\n0\n", table.concat({ process.run([[
                 require("resty.shdict").open("stand_in", { size = "100k" })
             ]] .. stand_in .. USE, {}) }, "") .. "\n")

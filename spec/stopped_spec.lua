@@ -1,5 +1,5 @@
--- A process that is stopped in the middle of a change of a dictionary: who wants a lock there waits for as long as it
--- was told to, and gets the lock if the process goes on.
+-- A process that is stopped in the middle of a change of a dictionary: a caller that wants a lock there waits no longer
+-- than it was told to, and gets the lock if the process goes on.
 
 local in_time = require("spec.support.expect").in_time
 local none = require "resty.holdfast.host.none"
@@ -121,7 +121,7 @@ describe("while a process is stopped inside the dictionary,", function ()
         end)
     end
 
-    it("who does not wait makes one attempt", function ()
+    it("a caller that does not wait makes one attempt", function ()
         stop_inside()
         assert.same({ nil, "timeout" }, { resty_lock:new("spec_stopped", { timeout = 0 }):lock("key") })
         assert.same({ nil, "timeout" }, { resty_lock:new("spec_stopped"):trylock("key") })

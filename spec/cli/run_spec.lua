@@ -92,7 +92,7 @@ describe("holdfast run", function()
             assert.equal("<" .. file .. "><--workers><9><[a,b]><><--><-h>6--workers9[a,b]---h", out)
         end)
 
-        it("run a script whose name begins with a dash behind --", function()
+        it("run a script with a dash at the beginning of its name, behind --", function()
             local file = script("print(#arg, ...)", "-x.lua")
             local wanted = { code = 0 }
             local ended, out = command.run("run", "--workers=1", "--", file, "--")
@@ -287,7 +287,7 @@ describe("holdfast run", function()
             assert.truthy(count_files("^deaf", 1))
             process:signal(command.TERM)
             assert.is_nil(process:wait(0.2))
-            -- Again and again: to one that has not seen the first, two are one.
+            -- Again and again: a process that has not seen the first takes two for one.
             local ended = await(function()
                 process:signal(command.TERM)
                 return process:wait(0.2)
@@ -306,8 +306,8 @@ describe("holdfast run", function()
     end)
 
     describe("asked to QUIT", function()
-        for whom, method in pairs { ["to the master"] = "signal", ["by the terminal, to all"] = "signal_group" } do
-            it("lets the workers finish what they do: " .. whom, function()
+        for method, what in pairs { signal = "a signal", signal_group = "the terminal, which tells all" } do
+            it("lets the workers finish what they do, told by " .. what, function()
                 local process = start_ready(2, "until_told() sleep(0.2) mark('finished' .. id)")
                 process[method](process, command.QUIT)
                 assert.same({ code = 0 }, process:wait())
@@ -492,7 +492,7 @@ describe("holdfast run", function()
     end)
 
     describe("master", function()
-        it("leaves no worker behind when it is killed, not even one that ignores TERM", function()
+        it("leaves no worker behind when it is killed, not even a worker that ignores TERM", function()
             local process = start_ready(3, "if id == 2 then ignore_term() end mark('set' .. id) for_ever()")
             assert.truthy(count_files("^set", 3))
             process:signal(command.KILL)

@@ -1,4 +1,4 @@
--- Bad days, in every event loop: no threads, no descriptors, no memory, exit and fork while somebody waits.
+-- Bad days, in every event loop: no threads, no descriptors, no memory, exit and fork during waits.
 
 local loops = require "spec.support.loops"
 local new_holder = require "spec.support.holder"
@@ -20,7 +20,7 @@ local LIMITS = [[
         assert(ffi.C.setrlimit(what, limits) == 0)
         return tonumber(before)
     end
-    -- No limit of threads holds for root: then for another user, who still may read every file.
+    -- No limit of threads holds for root: become another user, which still may read every file.
     local function limit_threads()
         limit(NPROC, 1)
         if ffi.C.geteuid() == 0 then
@@ -124,7 +124,7 @@ for _, name in ipairs(loops.names) do
         end)
 
 
-        it("a process exits while its coroutines wait, and stands in nobody's way", function ()
+        it("a process exits while its coroutines wait, and holds up none of the others", function ()
             -- luv crashes when the Lua state is closed in a callback, also without holdfast.
             local crashes = name == "luv" or name == "neovim"
             for _, close in ipairs(crashes and { "" } or { "", ", true" }) do
@@ -238,7 +238,7 @@ describe("a runtime directory", function ()
     end
 
 
-    it("that is full lets everybody go on who has what he needs, and tells the others", function ()
+    it("that is full stops no process that has what it needs, and tells the others", function ()
         local text = run_in_mounted [[
             local dict = assert(shdict.open("spec_full", { size = "64k" }))
             local lock = require("resty.lock"):new("spec_full")
@@ -279,7 +279,7 @@ describe("a runtime directory", function ()
     end)
 
 
-    it("that does not let this user in any more still has what he has opened", function ()
+    it("that lets this user in no more leaves the process what it has opened", function ()
         local text = run_in_mounted [[
             ffi.cdef "int setresuid(unsigned int, unsigned int, unsigned int);"
             local dict = assert(shdict.open("spec_users", { size = "64k" }))

@@ -17,7 +17,7 @@ local COMMON = [[
     local resty_lock = require "resty.lock"
 ]]
 
--- What takes "key" from the others, and gives it back a moment after somebody has begun to wait for it.
+-- Takes "key" from the others, and gives it back a moment after one of them has begun to wait.
 local HOLDER = COMMON .. [[
     local lock = resty_lock:new("spec_hosts")
     assert(lock:lock("key"))
@@ -31,7 +31,7 @@ local HOLDER = COMMON .. [[
 ]]
 
 
-describe("where the host says that nobody can wait", function ()
+describe("where the host says that no caller can wait", function ()
     local untouched
 
     before_each(function ()
@@ -130,7 +130,7 @@ describe("block in nginx", function ()
     end)
 
 
-    it("waits in the phases that cannot, until the timeout or until somebody releases", function ()
+    it("waits in the phases that cannot, until the timeout or a release", function ()
         local probe = [[
             function probe(phase)
                 local dict = require("resty.shdict").open("spec_hosts")

@@ -92,7 +92,7 @@ for _, name in ipairs(loops.names) do
         end)
 
 
-        it("a hundred who only wait for a release all go on with it, and nobody has the lock", function ()
+        it("a hundred waiters for a release all go on with it, and none has the lock", function ()
             holder:take("key")
             local child = start [[
                 local went_on = 0

@@ -1,5 +1,5 @@
 -- Tests host/copas1.lua.
--- Real copas servers whose handlers wait for locks, what newer versions of copas can do, and versions that are not
+-- Real copas servers with handlers that wait for locks, what newer versions of copas can do, and versions that are not
 -- supported. What copas has in common with other event loops is in conformance_spec.lua.
 
 local loops = require "spec.support.loops"
@@ -142,7 +142,7 @@ describe("a version of copas that is not supported", function ()
         ]])
     end)
 
-    it("concerns nobody outside of coroutines, nor when it says that its loop does not run", function ()
+    it("concerns no caller outside of coroutines, nor when it says that its loop does not run", function ()
         assert.equal("none\nnone\n", answer [[
             say(hosts.current().name)
             package.loaded.copas.running = false

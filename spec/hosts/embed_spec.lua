@@ -1,4 +1,4 @@
--- examples/embed: a program in C++ whose own loop is the host, and one in plain C.
+-- examples/embed: a program in C++ with a loop of its own as the host, and one in plain C.
 
 local command = require "spec.support.command"
 local new_holder = require "spec.support.holder"

@@ -1,5 +1,5 @@
 -- What holds in every event loop when something goes wrong: a coroutine fails, or the host does not keep to what a host
--- has to do. Nothing is lost, and nobody stands in the way of the others.
+-- has to do. Nothing is lost, and none holds up the others.
 
 local loops = require "spec.support.loops"
 local process = require "spec.support.process"
@@ -7,7 +7,7 @@ local process = require "spec.support.process"
 local COMMON = [[
     local parker = require "resty.holdfast.wait.parker"
 
-    -- Somebody who holds "key" until the returned function is called, or for so many seconds.
+    -- Holds "key" until the returned function is called, or for so many seconds.
     local kept = {}  -- what is collected is released
     local function hold(seconds)
         local lock = new({ exptime = seconds or 60 })
@@ -58,7 +58,7 @@ for _, name in ipairs(loops.names) do
         end
 
 
-        it("a coroutine that fails while it holds leaves the others waiting, until somebody releases it", function ()
+        it("a coroutine that fails while it holds leaves the others waiting, until the lock is released", function ()
             local text = answer [[
                 local held, failed = new({ exptime = 60 }), false
                 local say_error = report
@@ -291,7 +291,7 @@ for _, name in ipairs(loops.names) do
         end)
 
 
-        it("who waits behind one that its host never resumes gets the lock after a while", function ()
+        it("a waiter behind one that its host never resumes gets the lock after a while", function ()
             assert.equal("second\ttrue\t1\n", answer [[
                 local release = hold()
                 local over, stuck
@@ -319,7 +319,7 @@ for _, name in ipairs(loops.names) do
         end)
 
 
-        it("who waits goes on in the way it began when another host is set meanwhile", function ()
+        it("a waiter goes on in the way it began when another host is set meanwhile", function ()
             local text = answer [[
                 local release = hold()
                 spawn(function ()
@@ -414,7 +414,7 @@ describe("in the loop of", function ()
     end
 
 
-    it("luv: an error after a wait that nobody catches goes where those of callbacks go, with traceback", function ()
+    it("luv: an error after a wait that is not caught goes where those of callbacks go, with traceback", function ()
         local function fate(source)
             local child = loops.start("luv", COMMON .. source .. [[
                 run()
@@ -501,7 +501,7 @@ describe("in the loop of", function ()
     end)
 
 
-    it("cqueues: a controller that is not run any more delays nobody in another one", function ()
+    it("cqueues: a controller that is not run any more delays no coroutine of another one", function ()
         local child = loops.start("cqueues", [[
             local stuck, other = new({ exptime = 60 }), new({ exptime = 60 })
             assert(stuck:lock("stuck") and other:lock("other"))

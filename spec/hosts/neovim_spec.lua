@@ -168,7 +168,7 @@ describe("in Neovim", function ()
             child:expect("true\ttrue")
         end)
 
-        it("that somebody else resumes just before its time is not resumed once more after that", function ()
+        it("that another coroutine resumes just before its time is not resumed once more after that", function ()
             assert.equal("true\n", start([[
                 local over
                 spawn(function ()
@@ -299,7 +299,7 @@ describe("in Neovim", function ()
     end)
 
 
-    it("nothing is left of waits: the loop watches for wake-ups only as long as somebody waits", function ()
+    it("nothing is left of waits: the loop watches for wake-ups only during waits", function ()
         local child = start [[
             local parker = require "resty.holdfast.wait.parker"
             local function is_watched()

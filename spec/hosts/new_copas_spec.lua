@@ -61,7 +61,7 @@ describe("in new copas", function ()
     ]]
 
 
-    it("those who are removed while they wait are gone at once", function ()
+    it("waiters that are removed are gone at once", function ()
         assert.equal("0\ntrue\t0\n", start(CROWD .. [[
             spawn(function ()
                 crowd()
@@ -74,7 +74,7 @@ describe("in new copas", function ()
     end)
 
 
-    it("those whom a removethread from before removes are found when they are woken", function ()
+    it("waiters that a removethread from before removes are found when they are woken", function ()
         assert.equal("60\ntrue\t0\n", start(CROWD .. [[
             local removethread = copas.removethread
             assert(not package.loaded["resty.holdfast.host.copas"])
@@ -89,7 +89,7 @@ describe("in new copas", function ()
     end)
 
 
-    it("a writer who is removed while it waits keeps no reader out", function ()
+    it("a writer that is removed while it waits keeps no reader out", function ()
         assert.equal("nil\theld\ntrue\n", start([[
             local rwlock = require "resty.rwlock"
             local function rw() return assert(rwlock:new("spec_hosts", { timeout = 60, exptime = 60 })) end
@@ -107,7 +107,7 @@ describe("in new copas", function ()
     end)
 
 
-    it("what somebody renewed who was removed is renewed no more", function ()
+    it("the lock of a coroutine that was removed is renewed no more", function ()
         assert.equal("true\n", start([[
             local lock = new { exptime = 1, renew = true }
             spawn(function ()
@@ -125,7 +125,7 @@ describe("in new copas", function ()
     end)
 
 
-    it("the loop ends though somebody was removed who waited, and another loop runs after it", function ()
+    it("the loop ends though a waiter was removed, and another loop runs after it", function ()
         local child = start([[
             local held = holding("key")
             for round = 1, 2 do
@@ -171,7 +171,7 @@ describe("in new copas", function ()
     end)
 
 
-    it("who waits for the exit of the loop has its lock renewed until it has done what is to be done then", function ()
+    it("the lock of a coroutine that waits for the exit of the loop is renewed until its work is done", function ()
         assert.equal("exit\nvalid\ttrue\n", start([[
             spawn(function ()
                 local lock = new { exptime = 1.5, renew = true }
@@ -186,7 +186,7 @@ describe("in new copas", function ()
     end)
 
 
-    it("a coroutine that is told to go on by somebody else waits on", function ()
+    it("a coroutine that another one tells to go on waits on", function ()
         assert.equal("true\n", start([[
             local held = holding("key")
             spawn(function ()

@@ -114,7 +114,7 @@ describe("in nginx", function ()
         -- When all that lingers is gone.
         local function count()
             local workers = here:workers()
-            site.await("the helper threads end", function ()
+            site.await("the wake threads end", function ()
                 return site.count(workers[1], "task") == 1 and site.count(workers[2], "task") == 1
             end)
             return {

@@ -59,7 +59,7 @@ describe("in nginx", function ()
         require("ffi").C.usleep(seconds * 1e6)
     end
 
-    -- A while after somebody has begun to wait for "a".
+    -- A while after a waiter for "a" has come.
     local function let_go_on()
         await_waiter "a"
         sleep(0.1)
@@ -67,7 +67,7 @@ describe("in nginx", function ()
     end
 
 
-    -- A request takes a lock without waiting, gives it to somebody who refreshes something and unlocks it, and goes on.
+    -- A request takes a lock without waiting, gives it to a refresh that unlocks it, and goes on.
     local REVALIDATE = [[
         local function refresh(lock, renews)
             if renews then assert(lock:expire(20) and lock:valid() and lock:remaining() > 0 and lock:token()) end
@@ -216,8 +216,8 @@ describe("in nginx", function ()
     end)
 
 
-    -- Nobody of a worker can release anything while all of it waits.
-    it("a cycle with a worker that waits as a whole is told, whoever of it was to release", function ()
+    -- No request of a worker can release anything while all of it waits.
+    it("a cycle with a worker that waits as a whole is told, whichever request of it was to release", function ()
         local here = site.start { locations = locations { ["/"] = {
             content = [[
                 KEPT = new()
@@ -293,7 +293,7 @@ describe("in nginx", function ()
         end)
 
 
-        -- Holds b and wants a, whoever has that.
+        -- Holds b and wants a.
         local HOLDER_OF_B = [[
             local lock = new { exptime = 60, deadlock = true }
             assert(lock:lock("b"))
@@ -356,11 +356,11 @@ describe("in nginx", function ()
         end)
 
 
-        it("is none where somebody waited whose client went away", function ()
+        it("is none where the client of a waiter went away", function ()
             local here = site.start { server = "lua_check_client_abort on;", locations = locations {
                 ["/other"] = [[
                     OTHER = new { exptime = 60, deadlock = true }
-                    assert(OTHER:lock("other"))  -- who holds nothing is in no cycle
+                    assert(OTHER:lock("other"))  -- a holder of nothing is in no cycle
                     collectgarbage "stop"
                 ]],
                 ["/want"] = "try 'b'",

@@ -146,7 +146,7 @@ describe("the life of nginx", function ()
         site.await("the request holds the lock", function () return dict:get("held") end)
     end
 
-    -- Nobody has the lock, nobody waits.
+    -- There is no holder, and no waiter.
     local function assert_free(key)
         site.await("nobody has the lock of " .. key, function () return lock:holder(key) == nil end)
         assert.is_true(lock:trylock(key))
@@ -163,7 +163,7 @@ describe("the life of nginx", function ()
         assert_free("counter")
     end)
 
-    it("reloads under load lose no lock and leave nobody waiting", function ()
+    it("reloads under load lose no lock and leave no request waiting", function ()
         local here = start { workers = 2 }
         local old = {}
         storm(function () return here:connect() end, "/count", 600, function (answered)
@@ -269,7 +269,7 @@ describe("the life of nginx", function ()
         os.execute("rm -rf '" .. world .. "'")
     end)
 
-    it("a graceful quit lets those who wait get the lock, or their timeout", function ()
+    it("a graceful quit lets waiters get the lock, or their timeout", function ()
         local here = start { workers = 2 }
         assert.is_true(lock:trylock("key"))
         local patient, hasty = here:connect(), here:connect()
@@ -304,7 +304,7 @@ describe("the life of nginx", function ()
         assert_free("key")
     end)
 
-    it("a worker that is killed while it waits stands in nobody's way", function ()
+    it("a worker that is killed while it waits holds up none of the others", function ()
         local here = start { workers = 2 }
         local each = here:connect_to_each(2)
         local victim = worker_of(each[1])
@@ -324,7 +324,7 @@ describe("the life of nginx", function ()
         local here = start { http = "lua_code_cache off;" }
         local pid = here:workers()[1]
         local function settled()
-            site.await("the helper threads end", function () return site.count(pid, "task") == 1 end)
+            site.await("the wake threads end", function () return site.count(pid, "task") == 1 end)
             return site.count(pid, "fd")
         end
         storm(function () return here:connect() end, "/count", 24)
@@ -338,7 +338,7 @@ describe("the life of nginx", function ()
         site.await("the lock is free", function () return lock:trylock("key") end)
     end)
 
-    it("clients that go away while they wait stand in nobody's way", function ()
+    it("clients that go away while they wait hold up none of the others", function ()
         local here = start { http = "lua_check_client_abort on;" }
         assert.is_true(lock:trylock("key"))
         local gone = here:send(5, "/wait")
@@ -360,7 +360,7 @@ describe("the life of nginx", function ()
         await_exit(old)
     end)
 
-    it("the lock of a request whose client goes away expires, or is released by the collector before", function ()
+    it("the lock of a request expires when its client goes away, or is released by the collector before", function ()
         local here = start {
             http = "lua_check_client_abort on;",
             locations = {

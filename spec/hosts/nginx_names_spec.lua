@@ -1,5 +1,5 @@
 -- Tests dictionary/nginx_zones.lua.
--- Which dictionary a lock gets in nginx, and who may use it.
+-- Which dictionary a lock gets in nginx, and which processes may use it.
 
 local fixture = require "spec.support.fixture"
 local process = require "spec.support.process"
@@ -112,7 +112,7 @@ describe("names in nginx", function ()
         assert.equal("2097152", here:get("/capacity?name=other"))
     end)
 
-    it("a dictionary of ours that somebody has put into ngx.shared is used as it is", function ()
+    it("a dictionary of ours that a program has put into ngx.shared is used as it is", function ()
         local here = site.start {
             dictionaries = { my_locks = "1m" },
             http = [[init_worker_by_lua_block {
@@ -326,7 +326,7 @@ describe("init_by_lua", function ()
         assert.equal("nil", here:get("/unlock"))
     end)
 
-    it("that uses an object whose dictionary cannot be opened gets an error that says why", function ()
+    it("that uses an object of a dictionary that cannot be opened gets an error that says why", function ()
         local here = site.start {
             dictionaries = { my_locks = "100k" },
             env = { HOLDFAST_DIR = "/nowhere/x" },

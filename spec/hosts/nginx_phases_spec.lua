@@ -199,7 +199,7 @@ describe("in nginx", function ()
     end)
 
 
-    it("nobody can wait in the phases where ngx.sleep cannot: that raises the error of lua-resty-lock", function ()
+    it("no wait is possible in the phases where ngx.sleep is not: that raises the error of lua-resty-lock", function ()
         local here = site.start {
             http = "init_by_lua_block {" .. PROBE .. [[}
                 init_worker_by_lua_block { probe "init_worker" }

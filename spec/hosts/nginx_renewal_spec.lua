@@ -97,7 +97,7 @@ describe("in nginx", function ()
         end)
 
 
-        it("ends with a request whose client went away", function ()
+        it("ends with a request when its client went away", function ()
             local here = site.start { server = "lua_check_client_abort on;", locations = locations { ["/hold"] = [[
                 KEPT = new { exptime = 0.3, renew = true }
                 assert(KEPT:lock("key"))

@@ -108,7 +108,7 @@ describe("with, in nginx,", function ()
             end)
         end
 
-        it("of a " .. what .. " is given back though nobody uses the object again", function ()
+        it("of a " .. what .. " is given back though the object is not used again", function ()
             local here = site.start { locations = LOCATIONS }
             here:get("/exit?what=" .. what)
             if what == "lock" then
@@ -117,7 +117,7 @@ describe("with, in nginx,", function ()
             site.await("it is given back", function () return here:get("/use?what=" .. what) == "ran" end, 5)
         end)
 
-        it("of a " .. what .. " in a request whose client has gone away leaves nothing held", function ()
+        it("of a " .. what .. " in a request leaves nothing held when its client has gone away", function ()
             local here = site.start { server = "lua_check_client_abort on;", locations = LOCATIONS }
             local connection = here:connect()
             connection:send("/sleep?what=" .. what)

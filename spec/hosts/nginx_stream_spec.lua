@@ -1,4 +1,4 @@
--- Locks between http { } and stream { } of one nginx, whose Lua states know nothing of each other. Debian has no Lua
+-- Locks between http { } and stream { } of one nginx: their Lua states know nothing of each other. Debian has no Lua
 -- for stream; HOLDFAST_NGINX may name an nginx that has, as OpenResty's.
 
 local fixture = require "spec.support.fixture"
@@ -12,7 +12,7 @@ local it = fixture.it_unless(site.missing_stream())
 
 local NAME = "holdfast_spec_stream"
 
--- A server of stream { } at `socket` whose answers look like HTTP, as that is what the specs' client understands.
+-- A server of stream { } at `socket`. It answers in HTTP, which the specs' client understands.
 local function stream_server(socket, phases)
     return ([[
         server {

@@ -64,7 +64,7 @@ describe("in a worker of nginx", function ()
         site.await(count .. " wait", function () return waiters(key) == count end)
     end
 
-    -- One that waits for the key, which is held.
+    -- The connection of a request that waits for the key, which is held.
     local function waiting(here, path)
         local connection = here:connect()
         local before = waiters()
@@ -85,11 +85,11 @@ describe("in a worker of nginx", function ()
     end
 
     local function await_wake_timer(worker)
-        site.await("the helper thread runs", function () return site.count(worker, "task") == 2 end)
+        site.await("the wake thread runs", function () return site.count(worker, "task") == 2 end)
     end
 
     local function await_no_wake_timer(here)
-        site.await("the helper threads end", function ()
+        site.await("the wake threads end", function ()
             for _, pid in ipairs(here:workers()) do
                 if site.count(pid, "task") > 1 then
                     return false

@@ -1,4 +1,4 @@
--- Run by each worker of an nginx whose master ran before_fork.lua.
+-- Run by each worker of an nginx after its master ran before_fork.lua.
 
 local dict = require "spec.before_fork"
 local worker = require "spec.side_by_side.worker"

@@ -182,7 +182,7 @@ row("expire after exptime", function ()
 end)
 
 row("end of a lock", function ()
-    -- Whether somebody else gets it at once.
+    -- Whether another object gets it at once.
     local function is_over(module)
         ngx.update_time()
         compute(0.05)

@@ -107,7 +107,7 @@ local function in_threads(count, fn)
 end
 
 
--- Of times that nobody sleeps: 1 ms, as less is never to the original, to 10^10 s.
+-- Of times too long to sleep, too: from 1 ms, as less is never to the original, to 10^10 s.
 local function compare_long_times()
     for digits = -2, 10 do
         for _ = 1, 50 do

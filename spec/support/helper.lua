@@ -34,7 +34,7 @@ local function make_folder(template)
     return folder
 end
 
--- What specs and documents start as `luajit` is the one that HOLDFAST_LUAJIT names. Anybody may start it.
+-- What specs and documents start as `luajit` is what HOLDFAST_LUAJIT names. Every user may start it.
 local luajit = os.getenv("HOLDFAST_LUAJIT")
 if luajit then
     local folder = make_folder("/tmp/holdfast-spec.XXXXXX")
@@ -51,7 +51,7 @@ if not os.getenv("HOLDFAST_DIR") then
     C.setenv("HOLDFAST_DIR", make_folder("/dev/shm/holdfast-spec.XXXXXX"), 1)
 end
 
--- The name of the spec that runs, for whoever finds this process dead; none at the end.
+-- The name of the spec that runs, for a parent that finds this process dead; none at the end.
 local running = os.getenv("HOLDFAST_SPEC_RUNNING")
 if running then
     local busted = require "busted"

@@ -43,7 +43,7 @@ local function local_address(port)
 end
 
 
--- A port that nobody listens at.
+-- A port without a listener.
 function _M.free_port()
     local socket = C.socket(AF_INET, STREAM_CLOSED_ON_EXEC, 0)
     local address = local_address(0)

@@ -14,7 +14,7 @@ local ops = {}
 _M.ops = ops
 
 
--- True: it counts at all times from `from` to `to`; false: at none of them; nil: who knows.
+-- True: it counts at all times from `from` to `to`; false: at none of them; nil: not known.
 function _M.is_live(entry, from, to)
     if to < entry.ends_after then
         return true

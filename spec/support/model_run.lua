@@ -94,7 +94,7 @@ local MAKE = {
 local METHODS = names_of(MAKE)
 
 
--- options: dict, exact, prefix (of its keys), keys (their number), seed, alone (nobody else uses the dictionary).
+-- options: dict, exact, prefix (of its keys), keys (their number), seed, alone (no other uses the dictionary).
 function Run.new(options)
     math.randomseed(options.seed)
     return setmetatable({
@@ -104,7 +104,7 @@ function Run.new(options)
         prefix = options.prefix or "",
         keys = options.keys,
         seed = options.seed,
-        entries = {},  -- by key; also those whose time is over, until something else takes the place
+        entries = {},  -- by key; what has expired stays until something else takes its place
         gone = 0,      -- entries that were missing
         calls = 0,
     }, Run)
@@ -205,7 +205,7 @@ function Run:judge(method, key, arguments, results, time)
 end
 
 
--- A call whose effect on others is what it says.
+-- A call says truly whether it evicted others.
 function Run:check_forcible(before, results)
     local evicted = self.dict:stats().evictions - before
     if (results[3] == true) ~= (evicted > 0) then
@@ -238,7 +238,7 @@ function Run:step()
 end
 
 
--- What concerns all keys; for one who is alone.
+-- What concerns all keys; for a run that is alone.
 function Run:flush()
     self.dict:flush_all()
     for key, entry in pairs(self.entries) do

@@ -77,7 +77,7 @@ function _M.fill(configuration, values)
 end
 
 
--- The directive for who the workers are; root's own processes stay root's unless it is said otherwise.
+-- The directive for the user of the workers: root, where the spec runs as root and names no other.
 function _M.user(name)
     return output("id -u") == "0" and "user " .. (name or "root") .. ";" or ""
 end
@@ -123,7 +123,7 @@ function _M.start(file, dictionaries, options)
 end
 
 
--- To be called after each test: ends the one that was started, with its workers, and removes its folder.
+-- To be called after each test: ends the nginx that was started, with its workers, and removes its folder.
 function _M.stop()
     if running then
         running:kill(process.TERM)

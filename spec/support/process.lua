@@ -109,7 +109,7 @@ function _M.start(source, options)
 end
 
 
--- Sends a line. To one that has ended it is not even tried: the signal for that would end everything.
+-- Sends a line. A child that has ended is not written to: the signal for that would end everything.
 function Child:say(line)
     line = line .. "\n"
     local poll = ffi.new("struct holdfast_spec_pollfd[1]", { { fd = self.input, events = POLLOUT } })

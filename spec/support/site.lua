@@ -3,7 +3,7 @@
 --
 --   local here = site.start {
 --       workers = 2,                             -- 1, if not given
---       user = "www-data",                       -- of the workers; if not given, who runs the spec
+--       user = "www-data",                       -- of the workers; if not given, the user of the spec
 --       dictionaries = { my_locks = "1m" },      -- lua_shared_dict
 --       main = "...", events = "...", http = "...", server = "...",  -- more lines of the configuration there
 --       stream = "...",                          -- the lines of stream { }, if there is to be one
@@ -192,8 +192,8 @@ function Site:configure(options)
 end
 
 
--- Somebody else may be kept out of the folder of this project: he has a copy. Not in /dev/shm, from which libraries are
--- not loaded everywhere.
+-- Another user may be kept out of the folder of this project, and gets a copy of it: not in /dev/shm, from which
+-- libraries are not loaded everywhere.
 local function copy_for_others(env)
     local copy = shell.output("mktemp -d /tmp/holdfast-site.XXXXXX")
     env.HOLDFAST_LIB = copy .. "/libholdfast.so"
@@ -206,7 +206,7 @@ end
 -- Starts one, and waits until it answers.
 function _M.start(options)
     local self = setmetatable({ folder = shell.output("mktemp -d /dev/shm/holdfast-site.XXXXXX") }, Site)
-    os.execute("chmod 755 " .. self.folder)  -- the workers may be somebody else
+    os.execute("chmod 755 " .. self.folder)  -- the workers may be another user
     self.socket = self.folder .. "/http.sock"
     running[self] = true
     local env = { LUA_PATH = false, LUA_CPATH = false }
