@@ -20,10 +20,13 @@ end
 describe("lock", function ()
     local dict, new = fixture.locks(resty_lock, "spec_locks")
 
-    -- Has had the key.
-    local function lapse(lock)
-        lock:lock("key", { exptime = 0.01 })
+    -- An object that has had the key, and the object that has it now.
+    local function lost_to_another()
+        local first, second = new(), new()
+        first:lock("key", { exptime = 0.01 })
         none.sleep(0.02)
+        assert.equal(0, second:lock("key"))
+        return first, second
     end
 
     -- What a process that does this three times writes to its log.
@@ -273,14 +276,13 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
 
         it("is late but right when the lock has expired and nobody took it", function ()
             local lock = new()
-            lapse(lock)
+            lock:lock("key", { exptime = 0.01 })
+            none.sleep(0.02)
             assert.equal(1, lock:unlock())
         end)
 
         it("never releases the lock of the next holder", function ()
-            local first, second = new(), new()
-            lapse(first)
-            assert.equal(0, second:lock("key"))
+            local first, second = lost_to_another()
             assert.same(pack(nil, "not owner"), pack(first:unlock()))
             assert.same(pack(nil, "unlocked"), pack(first:unlock()))
             assert.is_true(dict:get("key"))
@@ -316,9 +318,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
         end)
 
         it("says so when the lock has another holder by now", function ()
-            local first, second = new(), new()
-            lapse(first)
-            second:lock("key")
+            local first = lost_to_another()
             assert.same(pack(nil, "not owner"), pack(first:expire(100)))
             assert.is_true(dict:ttl("key") <= 30)
         end)
@@ -401,11 +401,11 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
         end)
 
         it("never releases what has another holder by now", function ()
-            local lost, next_one = new(), new()
-            lapse(lost)
-            next_one:lock("key")
+            local lost, next_one = lost_to_another()
+            local weak = setmetatable({ lost }, { __mode = "v" })
             lost = nil
             fixture.collect()
+            assert.is_nil(weak[1])
             assert.is_true(dict:get("key"))
             assert.equal(1, next_one:unlock())
             assert.is_nil(lost)

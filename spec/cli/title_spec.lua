@@ -32,7 +32,12 @@ local function start(count, ...)
         for id, pid in (process:out() or ""):gmatch("(%d+) (%d+)\n") do
             pids[tonumber(id)] = pid
         end
-        return pids[count - 1] and #pids == count - 1 and pids[0]
+        for id = 0, count - 1 do
+            if not pids[id] then
+                return false
+            end
+        end
+        return true
     end), process:err())
     return process, pids
 end

@@ -83,7 +83,7 @@ for _, name in ipairs(loops.names) do
                         lock:unlock()
                     end)
                 end
-                spawn(function () sleep(0.05); say("wait") end)
+                later(0.05, function () say("wait") end)
                 run()
                 say(#got)
             ]]
@@ -103,7 +103,7 @@ for _, name in ipairs(loops.names) do
                         went_on = went_on + 1
                     end)
                 end
-                spawn(function () sleep(0.05); say("wait") end)
+                later(0.05, function () say("wait") end)
                 run()
                 say(went_on, (new():trylock("key")))
             ]]
@@ -122,10 +122,7 @@ for _, name in ipairs(loops.names) do
                         assert(lock:lock("key" .. i))
                         done = done + 1
                     end)
-                    spawn(function ()
-                        sleep(0.02)
-                        assert(held:unlock())
-                    end)
+                    later(0.02, function () assert(held:unlock()) end)
                 end
                 run()
                 say(done)

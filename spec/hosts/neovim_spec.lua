@@ -14,6 +14,12 @@ local COMMON = loops.COMMON .. [[
         timer:start(ms, 0, function () timer:close() fn() end)
     end
     local function spawn(fn) coroutine.wrap(fn)() end
+    -- Runs fn(done) in a fast event, and lets the editor go on until done() was called.
+    local function in_fast_event(fn)
+        local over
+        after(1, function () fn(function () over = true end) end)
+        vim.wait(20000, function () return over end)
+    end
 ]]
 
 
@@ -154,15 +160,13 @@ describe("in Neovim", function ()
 
         it("may wait when it began in a fast event", function ()
             local child = start [[
-                local over
-                after(1, function ()
+                in_fast_event(function (done)
                     spawn(function ()
                         say("begin", vim.in_fast_event())
                         say(new():lock("key") ~= nil, vim.in_fast_event())
-                        over = true
+                        done()
                     end)
                 end)
-                vim.wait(20000, function () return over end)
             ]]
             holder:release_when(child, "begin\ttrue")
             child:expect("true\ttrue")
@@ -221,16 +225,14 @@ describe("in Neovim", function ()
     describe("a fast event", function ()
         it("gets what is free, and does not wait for the rest", function ()
             local child = start [[
-                local over
-                after(1, function ()
+                in_fast_event(function (done)
                     say(vim.in_fast_event(), new():lock("free"))
                     say(new({ timeout = 0 }):lock("key"))
                     say(new():trylock("key"))
                     say(new():lock("key"))
                     say(new({ wait = "poll" }):lock("key"))
-                    over = true
+                    done()
                 end)
-                vim.wait(20000, function () return over end)
                 say("end")
             ]]
             local refusal = "nil\tcannot wait here (host neovim): a fast event; use vim.schedule\n"
@@ -240,15 +242,13 @@ describe("in Neovim", function ()
 
         it("may wait in vim.schedule, as the error says", function ()
             local child = start [[
-                local over
-                after(1, function ()
+                in_fast_event(function (done)
                     vim.schedule(function ()
                         vim.schedule(function () say("begin") end)
                         say((new():lock("key") or 0) > 0)
-                        over = true
+                        done()
                     end)
                 end)
-                vim.wait(20000, function () return over end)
             ]]
             holder:release_when(child, "begin")
             child:expect("true")

@@ -17,6 +17,11 @@ describe("in new copas", function ()
         return loops.start("new copas", source, { stderr = true })
     end
 
+    -- The lines that the program says until its loop has ended.
+    local function assert_says(source, ...)
+        start(source .. " run()"):expect_end(...)
+    end
+
     it("what docs/hosts.md shows happens", function ()
         local blocks = snippets.read "docs/hosts.md"
         local shown
@@ -62,20 +67,19 @@ describe("in new copas", function ()
 
 
     it("waiters that are removed are gone at once", function ()
-        assert.equal("0\ntrue\t0\n", start(CROWD .. [[
+        assert_says(CROWD .. [[
             spawn(function ()
                 crowd()
                 for _, co in ipairs(gone) do copas.removethread(co) end
                 say(held:holder("key").waiters)
                 one_more()
             end)
-            run()
-        ]]):hear_all())
+        ]], "0", "true\t0")
     end)
 
 
     it("waiters that a removethread from before removes are found when they are woken", function ()
-        assert.equal("60\ntrue\t0\n", start(CROWD .. [[
+        assert_says(CROWD .. [[
             local removethread = copas.removethread
             assert(not package.loaded["resty.holdfast.host.copas"])
             spawn(function ()
@@ -84,13 +88,12 @@ describe("in new copas", function ()
                 say(held:holder("key").waiters)
                 one_more()
             end)
-            run()
-        ]]):hear_all())
+        ]], "60", "true\t0")
     end)
 
 
     it("a writer that is removed while it waits keeps no reader out", function ()
-        assert.equal("nil\theld\ntrue\n", start([[
+        assert_says([[
             local rwlock = require "resty.rwlock"
             local function rw() return assert(rwlock:new("spec_hosts", { timeout = 60, exptime = 60 })) end
             spawn(function ()
@@ -102,13 +105,12 @@ describe("in new copas", function ()
                 copas.removethread(writer)
                 say(other:tryrdlock("key"))
             end)
-            run()
-        ]]):hear_all())
+        ]], "nil\theld", "true")
     end)
 
 
     it("the lock of a coroutine that was removed is renewed no more", function ()
-        assert.equal("true\n", start([[
+        assert_says([[
             local lock = new { exptime = 1, renew = true }
             spawn(function ()
                 local holder = copas.addthread(function ()
@@ -120,13 +122,12 @@ describe("in new copas", function ()
                 copas.removethread(holder)
                 say(new({ timeout = 20, exptime = 60 }):lock("key") ~= nil)
             end)
-            run()
-        ]]):hear_all())
+        ]], "true")
     end)
 
 
     it("the loop ends though a waiter was removed, and another loop runs after it", function ()
-        local child = start([[
+        assert_says([[
             local held = holding("key")
             for round = 1, 2 do
                 local start = now()
@@ -141,38 +142,34 @@ describe("in new copas", function ()
                 say(now() - start < 10)
             end
             spawn(function ()
-                spawn(function () sleep(0.02) held:unlock() end)
+                later(0.02, function () held:unlock() end)
                 say(new():lock("key") > 0)
             end)
-            run()
-        ]])
-        assert.equal("true\ntrue\ntrue\n", child:hear_all())
-        assert.equal(0, child:wait())
+        ]], "true", "true", "true")
     end)
 
 
     it("a program may cancel all there is, and go on with another loop", function ()
-        assert.equal("ended\nnext\ttrue\n", start([[
+        assert_says([[
             if not copas.cancelall then  -- which is younger than 4.10
                 say("ended\nnext", true)
                 os.exit(0)
             end
             local held = holding("key")
             spawn(function () new({ timeout = 60, exptime = 60 }):lock("key") end)
-            spawn(function () sleep(0.02) copas.cancelall() end)
+            later(0.02, copas.cancelall)
             run()
             say "ended"
             spawn(function ()
-                spawn(function () sleep(0.02) held:unlock() end)
+                later(0.02, function () held:unlock() end)
                 say("next", new():lock("key") > 0)
             end)
-            run()
-        ]]):hear_all())
+        ]], "ended", "next\ttrue")
     end)
 
 
     it("the lock of a coroutine that waits for the exit of the loop is renewed until its work is done", function ()
-        assert.equal("exit\nvalid\ttrue\n", start([[
+        assert_says([[
             spawn(function ()
                 local lock = new { exptime = 1.5, renew = true }
                 assert(lock:lock("key"))
@@ -181,13 +178,12 @@ describe("in new copas", function ()
                 sleep(2)
                 say("valid", lock:valid())
             end)
-            run()
-        ]]):hear_all())
+        ]], "exit", "valid\ttrue")
     end)
 
 
     it("a coroutine that another one tells to go on waits on", function ()
-        assert.equal("true\n", start([[
+        assert_says([[
             local held = holding("key")
             spawn(function ()
                 local waited, released
@@ -203,8 +199,7 @@ describe("in new copas", function ()
                 released = not waited
                 held:unlock()
             end)
-            run()
-        ]]):hear_all())
+        ]], "true")
     end)
 
 

@@ -23,6 +23,19 @@ end
 local CANNOT_RENEW = "cannot renew here: locks are renewed in tasks of resty.holdfast.scheduler and in coroutines of "
                      .. "an event loop"
 
+-- Says true when on_lost was called.
+local LOSE = [[
+    local lost
+    spawn(function ()
+        local lock = new { exptime = 0.6, renew = true, on_lost = function () lost = true end }
+        assert(lock:lock("key"))
+        shdict.open("spec_hosts"):delete("key")
+        await(function () return lost end)
+        say(lost)
+    end)
+    run()
+]]
+
 for _, name in ipairs(loops.names) do
     if name ~= "wait_fd of its own" then
         describe("in the loop of " .. name, function ()
@@ -73,7 +86,7 @@ for _, name in ipairs(loops.names) do
 
 
             it("a lock that is held and renewed keeps no loop from ending, and a second loop renews, too", function ()
-                local child = start [[
+                local child = start([[
                     local locks = {}
                     for round = 1, 2 do
                         local start = now()
@@ -85,17 +98,9 @@ for _, name in ipairs(loops.names) do
                         run()
                         say(now() - start < 10)
                     end
-                    local lost
-                    spawn(function ()
-                        local lock = new { exptime = 0.6, renew = true, on_lost = function () lost = true end }
-                        assert(lock:lock("key"))
-                        shdict.open("spec_hosts"):delete("key")
-                        await(function () return lost end)
-                        say(lost)
-                    end)
-                    run()
+                ]] .. LOSE .. [[
                     for round = 1, 2 do say(locks[round]:unlock()) end
-                ]]
+                ]])
                 assert.equal("true\ntrue\ntrue\n1\n1\n", child:hear_all())
                 assert.equal(0, child:wait())
             end)
@@ -273,15 +278,7 @@ describe("where no loop runs the caller", function ()
             end)
             uv.walk(function (handle) if not handle:is_closing() then handle:close() end end)
             run()
-            local lost
-            spawn(function ()
-                local lock = new { exptime = 0.6, renew = true, on_lost = function () lost = true end }
-                assert(lock:lock("key"))
-                shdict.open("spec_hosts"):delete("key")
-                await(function () return lost end)
-                say(lost)
-            end)
-            run()
+        ]] .. LOSE .. [[
         ]]):hear_all())
     end)
 end)

@@ -106,8 +106,8 @@ if copas_path and copas_path ~= "" then
 end
 
 -- What each may use after that: await(what) sleeps until what() is true, but not for ever; holding(key) makes a lock
--- object that holds the key; tell_after(ticks, line) says the line when so many times 10 ms are over, in a coroutine of
--- its own that ends when `over` is set.
+-- object that holds the key; later(seconds, fn) calls the function then, in a coroutine of its own; tell_after(ticks,
+-- line) says the line when so many times 10 ms are over, in a coroutine of its own that ends when `over` is set.
 local TOOLS = [[
     local over = false
     local function await(what)
@@ -118,6 +118,12 @@ local TOOLS = [[
         local lock = new { exptime = 60 }
         assert(lock:lock(key))
         return lock
+    end
+    local function later(seconds, fn)
+        spawn(function ()
+            sleep(seconds)
+            fn()
+        end)
     end
     local function tell_after(ticks, line)
         spawn(function ()
