@@ -88,8 +88,7 @@ describe("in Neovim", function ()
                 say("outer", (outer:lock("a") or 0) > 0)
             ]]
             holder:release_when(child, "begin")
-            child:expect("inner\ttrue")
-            child:expect("outer\ttrue")
+            child:expect_end("inner\ttrue", "outer\ttrue")
         end)
 
         it("waits where a coroutine cannot yield: in a callback from C", function ()
@@ -420,8 +419,7 @@ describe("in Neovim", function ()
         ]]
         child:expect("scheduler")
         holder:release_when(child, "begin")
-        child:expect("true")
-        child:expect("true")
+        child:expect_end("true", "true")
     end)
 
 
