@@ -20,4 +20,8 @@ inline Claim claim_of(const holdfast_wait& wait, double exptime) noexcept {
           .holds = held_by_task(wait)};
 }
 
+inline WaitStep step_of(holdfast_wait& wait) noexcept {
+  return {*reinterpret_cast<Parker*>(wait.parker), wait.waiter, wait.sleep};
+}
+
 }  // namespace holdfast::capi

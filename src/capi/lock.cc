@@ -23,6 +23,7 @@ using holdfast::capi::fail;
 using holdfast::capi::guarded;
 using holdfast::capi::guarded_or;
 using holdfast::capi::outcome;
+using holdfast::capi::step_of;
 using holdfast::capi::unwrap;
 
 namespace {
@@ -126,8 +127,7 @@ int holdfast_lock_wait(holdfast_dict* dict, const char* key, size_t key_length, 
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
     Lease granted;
-    const Code code = lock_wait(unwrap(dict), {key, key_length}, claim_of(*wait, exptime), unwrap(wait->parker),
-                                wait->waiter, granted, wait->sleep);
+    const Code code = lock_wait(unwrap(dict), {key, key_length}, claim_of(*wait, exptime), step_of(*wait), granted);
     if (code == Code::invalid) return fail(code, kBadWaiter);
     *lease = {granted.owner, granted.sequence};
     return outcome(code, unwrap(dict));
@@ -138,8 +138,7 @@ int holdfast_lock_watch(holdfast_dict* dict, const char* key, size_t key_length,
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
     if (wait == nullptr) return outcome(watch_try(unwrap(dict), {key, key_length}, *grant), unwrap(dict));
-    const Code code = watch_wait(unwrap(dict), {key, key_length}, claim_of(*wait, 0), unwrap(wait->parker),
-                                 wait->waiter, *grant, wait->sleep);
+    const Code code = watch_wait(unwrap(dict), {key, key_length}, claim_of(*wait, 0), step_of(*wait), *grant);
     if (code == Code::invalid) return fail(code, kBadWaiter);
     return outcome(code, unwrap(dict));
   });

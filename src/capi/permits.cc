@@ -69,9 +69,7 @@ int holdfast_permits_wait(holdfast_dict* dict, const char* key, size_t key_lengt
     PermitsClaim claim{claim_of(*wait, exptime), {}, 0, 0};
     if (const int bad = to_claim(kind, want, total, claim)) return bad;
     Lease granted;
-    const Code code =
-        permits_wait(unwrap(dict), {key, key_length}, claim, *reinterpret_cast<holdfast::Parker*>(wait->parker),
-                     wait->waiter, granted, wait->sleep);
+    const Code code = permits_wait(unwrap(dict), {key, key_length}, claim, holdfast::capi::step_of(*wait), granted);
     if (code == Code::invalid) return fail(code, "bad waiter: expected a number that holdfast_waiter_open gave");
     *lease = {granted.owner, granted.sequence};
     return outcome(code, unwrap(dict));

@@ -24,12 +24,12 @@ bool ClockSweep::clear(std::uint32_t count) noexcept {
   const std::uint64_t lap = shard_.granules();
   while (run_ < count_ && !arena_.damaged()) {
     // The last lap begins somewhere in the arena. It goes one lap further, for a window that lies across its beginning.
-    const bool last = evict_ == Evict::no || zeal_ == Pass::own;
+    const bool last = evict_ == Evict::no || pass_ == Pass::own;
     if (walked_ > (last ? 2 * lap : lap)) {
       if (last) break;
-      grow_zeal();
-    } else if (evict_ == Evict::yes && zeal_ == Pass::cold && moved_ > kMovedMin + count_ * kMovedPerGranule) {
-      grow_zeal();
+      next_pass();
+    } else if (evict_ == Evict::yes && pass_ == Pass::cold && moved_ > kMovedMin + count_ * kMovedPerGranule) {
+      next_pass();
     }
     Block block{};
     if (!reach())
@@ -42,8 +42,8 @@ bool ClockSweep::clear(std::uint32_t count) noexcept {
   return done;
 }
 
-void ClockSweep::grow_zeal() noexcept {
-  zeal_ = zeal_ == Pass::cold ? Pass::warm : Pass::own;
+void ClockSweep::next_pass() noexcept {
+  pass_ = pass_ == Pass::cold ? Pass::warm : Pass::own;
   walked_ = 0;
   forget_ahead();
 }
@@ -55,7 +55,7 @@ ClockSweep::Kind ClockSweep::kind_of(std::uint32_t at, const EntryView& view) co
   if (!has_key(view.type)) return Kind::pinned;
   if (!Shard::counts(view, flush_)) return Kind::dead;
   if (is_holdable(view.type)) return view.is_waited_for() ? Kind::pinned : Kind::held;
-  return at == own_ && zeal_ != Pass::own ? Kind::held : Kind::live;
+  return at == own_ && pass_ != Pass::own ? Kind::held : Kind::live;
 }
 
 // Describes the block at `at`; false on damage. REQUIRES: a block begins there.
@@ -85,7 +85,7 @@ std::uint32_t ClockSweep::gain(const Block& block) const noexcept {
     case Kind::live:
       return evict_ == Evict::yes ? block.granules : 0;
     case Kind::node:
-      return evict_ == Evict::yes && zeal_ != Pass::cold ? block.granules : 0;
+      return evict_ == Evict::yes && pass_ != Pass::cold ? block.granules : 0;
     default:
       return 0;
   }
@@ -151,7 +151,7 @@ void ClockSweep::visit(const Block& block) noexcept {
 
 void ClockSweep::visit_live(const Block& block) noexcept {
   if (evict_ == Evict::no) return keep(block);
-  if (zeal_ != Pass::cold) return remove(block);
+  if (pass_ != Pass::cold) return remove(block);
   Word8& mark = shard_.mark(block.at);
   const std::uint8_t uses = mark.load(kRelaxed);
   if (uses == 0) return remove(block);

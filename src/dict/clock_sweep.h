@@ -19,13 +19,12 @@ namespace holdfast {
 class ClockSweep {
  public:
   /// `own`: the block of the key that needs the memory, 0 if it has none. It is removed only if nothing else helps.
-  ClockSweep(Reclaimer& reclaimer, const Shard& shard, Arena& arena, std::uint32_t flush, Evict evict,
-             std::uint32_t own) noexcept
+  ClockSweep(Reclaimer& reclaimer, Evict evict, std::uint32_t own) noexcept
       : reclaimer_(reclaimer),
-        shard_(shard),
-        header_(shard.header()),
-        arena_(arena),
-        flush_(flush),
+        shard_(reclaimer.shard()),
+        header_(shard_.header()),
+        arena_(reclaimer.arena()),
+        flush_(reclaimer.flush_epoch()),
         evict_(evict),
         own_(own) {}
 
@@ -61,7 +60,7 @@ class ClockSweep {
 
   bool reach() noexcept;
   void skip_pinned() noexcept;
-  void grow_zeal() noexcept;
+  void next_pass() noexcept;
 
   void visit(const Block& block) noexcept;
   void visit_live(const Block& block) noexcept;
@@ -84,7 +83,7 @@ class ClockSweep {
   bool met_held_ = false;
 
   std::uint32_t count_ = 0;
-  Pass zeal_ = Pass::cold;
+  Pass pass_ = Pass::cold;
   std::uint32_t at_ = 0;         // the hand: a block begins here
   std::uint32_t run_start_ = 0;  // the window so far: a free block that ends at the hand
   std::uint32_t run_ = 0;        // its granules

@@ -150,11 +150,11 @@ bool Reclaimer::clear(std::uint32_t count, Evict evict, const Position& position
       return false;
     }
   }
-  ClockSweep hand(*this, shard_, arena_, segment_.flush_epoch(), evict, position.block);
-  const bool cleared = hand.clear(count);
+  ClockSweep sweep(*this, evict, position.block);
+  const bool cleared = sweep.clear(count);
   if (!cleared && evict == Evict::no) no_run.store(count, kRelaxed);
-  if (!cleared || hand.met_held()) arena_.set_crowded();
-  evicted = evicted || hand.evicted();
+  if (!cleared || sweep.met_held()) arena_.set_crowded();
+  evicted = evicted || sweep.evicted();
   return cleared;
 }
 

@@ -25,6 +25,10 @@ class Reclaimer {
   Reclaimer(World& world, Segment& segment, Shard& shard, Arena& arena) noexcept
       : world_(world), segment_(segment), shard_(shard), arena_(arena) {}
 
+  const Shard& shard() const noexcept { return shard_; }
+  Arena& arena() const noexcept { return arena_; }
+  std::uint32_t flush_epoch() const noexcept { return segment_.flush_epoch(); }
+
   /// Makes sure that a free block of `count` granules exists. Removes dead entries first, then moves entries so that
   /// the free memory comes together, then, with Evict::yes, removes the entries that were used least. Locks and permits
   /// in use stay.

@@ -23,13 +23,6 @@ void initialise(std::byte* base, const Geometry& geometry, const DictionaryOptio
   initialise_fencing(header, world.fencing());
 }
 
-Shard shard_at(std::byte* base, std::uint32_t index, const Geometry& geometry, MutexStrategy strategy, World& world,
-               RecordLock* record_lock) {
-  std::byte* at = base + kHeaderBytes + index * geometry.shard_bytes;
-  ShmtxState& state = reinterpret_cast<ShardHeader*>(at)->mutex;
-  return {at, geometry, Shmtx(state, strategy, world, record_lock, index)};
-}
-
 std::string describe(std::uint64_t size, MutexStrategy mutex) {
   return "size " + std::to_string(size) + " and mutex " + strategy_name(mutex);
 }
@@ -50,31 +43,31 @@ const char* strategy_name(MutexStrategy strategy) noexcept {
 
 std::string Segment::file_name(const std::string& name) { return encode_name(name) + std::string(kDictionarySuffix); }
 
-Segment::Segment(World& world, MappedFile file, const Geometry& geometry, MutexStrategy strategy, std::uint64_t seed,
-                 std::unique_ptr<RecordLock> record_lock)
+Segment::Segment(World& world, MappedFile file, const Traits& traits, std::unique_ptr<RecordLock> record_lock)
     : world_(world),
       mapping_(std::move(file.mapping)),
       name_use_(std::move(file.name_use)),
-      geometry_(geometry),
-      strategy_(strategy),
-      seed_(seed),
+      traits_(traits),
       record_lock_(std::move(record_lock)) {
+  const Geometry& geometry = traits_.geometry;
   shards_.reserve(geometry.shards);
-  for (std::uint32_t i = 0; i < geometry.shards; ++i)
-    shards_.push_back(shard_at(mapping_.data(), i, geometry, strategy, world, record_lock_.get()));
+  for (std::uint32_t i = 0; i < geometry.shards; ++i) {
+    std::byte* const at = mapping_.data() + kHeaderBytes + i * geometry.shard_bytes;
+    ShmtxState& state = reinterpret_cast<ShardHeader*>(at)->mutex;
+    shards_.push_back({at, geometry, Shmtx(state, traits_.strategy, world, record_lock_.get(), i)});
+  }
   shard_array_ = shards_.data();
 }
 
 Expected<std::unique_ptr<Segment>> Segment::make(World& world, const std::string& name, MappedFile file,
-                                                 const Geometry& geometry, MutexStrategy strategy, std::uint64_t seed) {
+                                                 const Traits& traits) {
   std::unique_ptr<RecordLock> record_lock;
-  if (strategy == MutexStrategy::file) {
+  if (traits.strategy == MutexStrategy::file) {
     auto opened = RecordLock::open(world.directory(), file_name(name), file.mapping.file());
     if (!opened) return opened.status();
     record_lock = std::move(*opened);
   }
-  return std::unique_ptr<Segment>(
-      new Segment(world, std::move(file), geometry, strategy, seed, std::move(record_lock)));
+  return std::unique_ptr<Segment>(new Segment(world, std::move(file), traits, std::move(record_lock)));
 }
 
 Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::string& name) {
@@ -99,7 +92,7 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
                                      "have it open can use it, others cannot"};
   auto mapping = map_world_file(*file);
   if (!mapping) return mapping.status();
-  auto segment = make(world, name, {std::move(*mapping), std::move(used->name)}, geometry, strategy, seed);
+  auto segment = make(world, name, {std::move(*mapping), std::move(used->name)}, {geometry, strategy, seed});
   if (segment && used->adopting != nullptr) {
     if (Status adopted = (*segment)->adopt(*file); !adopted.ok()) return adopted;
   }
@@ -141,7 +134,7 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
                                    [&](std::byte* base) { initialise(base, geometry, options, world); });
   if (!mapping) return mapping.status();
   const std::uint64_t seed = reinterpret_cast<DictionaryHeader*>(mapping->data())->seed;
-  return make(world, name, {std::move(*mapping), std::move(name_use)}, geometry, options.mutex, seed);
+  return make(world, name, {std::move(*mapping), std::move(name_use)}, {geometry, options.mutex, seed});
 }
 
 Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string& name,
@@ -167,9 +160,10 @@ void Segment::abandon() noexcept {
 }
 
 Status Segment::check_same(const std::string& name, const DictionaryOptions& options) const {
-  if (geometry_.size == round_size(options.size) && strategy_ == options.mutex) return {};
-  return {Code::mismatch, "dictionary " + quote_name(name) + " exists with " + describe(geometry_.size, strategy_) +
-                              ", asked for " + describe(round_size(options.size), options.mutex)};
+  if (traits_.geometry.size == round_size(options.size) && traits_.strategy == options.mutex) return {};
+  return {Code::mismatch, "dictionary " + quote_name(name) + " exists with " +
+                              describe(traits_.geometry.size, traits_.strategy) + ", asked for " +
+                              describe(round_size(options.size), options.mutex)};
 }
 
 }  // namespace holdfast

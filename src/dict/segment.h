@@ -39,13 +39,13 @@ class Segment {
   static std::string file_name(const std::string& name);
 
   DictionaryHeader& header() const noexcept { return *reinterpret_cast<DictionaryHeader*>(mapping_.data()); }
-  const Geometry& geometry() const noexcept { return geometry_; }
-  MutexStrategy strategy() const noexcept { return strategy_; }
-  std::uint64_t seed() const noexcept { return seed_; }
+  const Geometry& geometry() const noexcept { return traits_.geometry; }
+  MutexStrategy strategy() const noexcept { return traits_.strategy; }
+  std::uint64_t seed() const noexcept { return traits_.seed; }
   std::uint32_t flush_epoch() const noexcept { return header().flush_epoch.load(kAcquire) & kFlushMask; }
   bool retired() const noexcept { return header().file.retired.load(kRelaxed) != 0; }
 
-  Shard& shard_of(std::uint64_t hash) noexcept { return shard_array_[(hash >> 32) & (geometry_.shards - 1)]; }
+  Shard& shard_of(std::uint64_t hash) noexcept { return shard_array_[(hash >> 32) & (traits_.geometry.shards - 1)]; }
   std::vector<Shard>& shards() noexcept { return shards_; }
 
   World& world() const noexcept { return world_; }
@@ -61,10 +61,15 @@ class Segment {
     platform::Mapping mapping;
     platform::Mapping name_use;  // world/name_use.h
   };
-  Segment(World& world, MappedFile file, const Geometry& geometry, MutexStrategy strategy, std::uint64_t seed,
-          std::unique_ptr<RecordLock> record_lock);
+  /// What the header says that never changes.
+  struct Traits {
+    Geometry geometry;
+    MutexStrategy strategy;
+    std::uint64_t seed;
+  };
+  Segment(World& world, MappedFile file, const Traits& traits, std::unique_ptr<RecordLock> record_lock);
   static Expected<std::unique_ptr<Segment>> make(World& world, const std::string& name, MappedFile file,
-                                                 const Geometry& geometry, MutexStrategy strategy, std::uint64_t seed);
+                                                 const Traits& traits);
   Status adopt(const OpenedFile& file);
   static Expected<std::unique_ptr<Segment>> create(World& world, const std::string& name,
                                                    const DictionaryOptions& options);
@@ -73,9 +78,7 @@ class Segment {
   platform::Mapping mapping_;
   platform::Mapping name_use_;  // until it is abandoned
   bool abandoned_ = false;
-  Geometry geometry_;
-  MutexStrategy strategy_;
-  std::uint64_t seed_;
+  Traits traits_;
   std::unique_ptr<RecordLock> record_lock_;  // for MutexStrategy::file
   std::vector<Shard> shards_;
   Shard* shard_array_;  // of shards_: finding the shard of a hash needs no division

@@ -9,6 +9,8 @@
 
 namespace holdfast {
 
+class Parker;
+
 /// How long a prompt waiter may take to claim what a release granted to it.
 inline constexpr double kClaimSeconds = static_cast<double>(kClaimNs) / 1e9;
 
@@ -26,6 +28,13 @@ struct Claim {
   bool fair = false;                       // overtakes no waiter, and is not overtaken
   double timeout = 0;                      // seconds after which it stops waiting; 0: not known
   HoldsLocks holds = HoldsLocks::nothing;  // what the waiting task may hold
+};
+
+/// The waiter that takes a step of its wait.
+struct WaitStep {
+  Parker& parker;
+  std::uint32_t waiter;
+  double& sleep;  // out: seconds after which it takes the next step, if nothing wakes it before
 };
 
 }  // namespace holdfast

@@ -77,18 +77,15 @@ Code lock_try(Dictionary& dictionary, std::string_view key, const Claim& claim, 
   return told(code, blocked_by);
 }
 
-Code lock_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, Parker& parker, std::uint32_t number,
-               Lease& lease, double& sleep) noexcept {
-  bool tried_spin = false;
-  const Code code =
-      wait_once(dictionary.world(), parker, number, 1, claim, sleep,
-                [&](const Waiter& waiter, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
-                  const Attempt attempt{key, {waiter.owner, claim, &waiter}, true};
-                  if (!std::exchange(tried_spin, true) && spin_for_lock(dictionary, attempt, lease, blocked_by))
-                    return Code::ok;
-                  return attempt_lock(dictionary, attempt, dead, lease, blocked_by);
-                });
-  return search_deadlock(parker, number, claim, key, code);
+Code lock_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, const WaitStep& step,
+               Lease& lease) noexcept {
+  bool spun = false;
+  const auto attempt = [&](const Waiter& waiter, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
+    const Attempt mine{key, {waiter.owner, claim, &waiter}, true};
+    if (!std::exchange(spun, true) && spin_for_lock(dictionary, mine, lease, blocked_by)) return Code::ok;
+    return attempt_lock(dictionary, mine, dead, lease, blocked_by);
+  };
+  return search_deadlock(step, claim, key, wait_once(dictionary.world(), step, 1, claim, attempt));
 }
 
 Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t number) noexcept {

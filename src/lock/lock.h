@@ -24,8 +24,8 @@ Code lock_try(Dictionary& dictionary, std::string_view key, const Claim& claim, 
 
 /// One step of a wait: as lock_try. locked: the waiter is queued; sleep, for `sleep` seconds at most, then call again.
 /// deadlock: it would wait for ever (wait/deadlock.h); it is still queued.
-Code lock_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, Parker& parker, std::uint32_t waiter,
-               Lease& lease, double& sleep) noexcept;
+Code lock_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, const WaitStep& step,
+               Lease& lease) noexcept;
 
 // The following calls are for locks and for permits (lock/permits.h).
 

@@ -79,6 +79,7 @@ constexpr WatchKind kPermitsWatch{&look_at_permits, &blocker_of_permits};
 // --- an attempt ---
 
 struct Attempt {
+  std::string_view key;
   const PermitsClaim& what;
   Token self;
   const Waiter* waiter;  // null: do not queue
@@ -243,11 +244,11 @@ class PermitsAttempt {
   bool overtakes_ = false;
 };
 
-Code attempt_permits(Dictionary& dictionary, std::string_view key, const Attempt& attempt, const TokenSet& dead,
-                     Lease& lease, BlockedBy& blocked_by) noexcept {
+Code attempt_permits(Dictionary& dictionary, const Attempt& attempt, const TokenSet& dead, Lease& lease,
+                     BlockedBy& blocked_by) noexcept {
   Chosen chosen;
   const Code code = dictionary.transact(
-      key,
+      attempt.key,
       [&](Transaction& change) {
         wake(dictionary.world(), std::exchange(chosen, {}));  // chosen by a first run, which found no memory
         return PermitsAttempt(change, attempt, dead, blocked_by).try_acquire(lease, chosen);
@@ -281,19 +282,17 @@ Code permits_try(Dictionary& dictionary, std::string_view key, const PermitsClai
   if (self == kNobody) return Code::system;
   BlockedBy blocked_by;
   const Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
-    return attempt_permits(dictionary, key, {claim, self, nullptr}, dead, lease, blocked_by);
+    return attempt_permits(dictionary, {key, claim, self, nullptr}, dead, lease, blocked_by);
   });
   return told(code, blocked_by);
 }
 
-Code permits_wait(Dictionary& dictionary, std::string_view key, const PermitsClaim& claim, Parker& parker,
-                  std::uint32_t number, Lease& lease, double& sleep) noexcept {
-  const Code code =
-      wait_once(dictionary.world(), parker, number, claim.want, claim.claim, sleep,
-                [&](const Waiter& waiter, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
-                  return attempt_permits(dictionary, key, {claim, waiter.owner, &waiter}, dead, lease, blocked_by);
-                });
-  return search_deadlock(parker, number, claim.claim, key, code);
+Code permits_wait(Dictionary& dictionary, std::string_view key, const PermitsClaim& claim, const WaitStep& step,
+                  Lease& lease) noexcept {
+  const auto attempt = [&](const Waiter& waiter, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
+    return attempt_permits(dictionary, {key, claim, waiter.owner, &waiter}, dead, lease, blocked_by);
+  };
+  return search_deadlock(step, claim.claim, key, wait_once(dictionary.world(), step, claim.want, claim.claim, attempt));
 }
 
 Code permits_keep(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t count) noexcept {

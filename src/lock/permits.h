@@ -34,8 +34,8 @@ struct PermitsClaim {
 /// Takes permits if they can be had now. ok, locked, no_memory, too_large, timeout, busy, removed, system.
 Code permits_try(Dictionary& dictionary, std::string_view key, const PermitsClaim& claim, Lease& lease) noexcept;
 /// One step of a wait: as permits_try. locked, deadlock: as lock_wait.
-Code permits_wait(Dictionary& dictionary, std::string_view key, const PermitsClaim& claim, Parker& parker,
-                  std::uint32_t waiter, Lease& lease, double& sleep) noexcept;
+Code permits_wait(Dictionary& dictionary, std::string_view key, const PermitsClaim& claim, const WaitStep& step,
+                  Lease& lease) noexcept;
 /// Gives back all permits of the lease but `count`, in one step. ok, not_owner, invalid (count), timeout, busy,
 /// removed.
 Code permits_keep(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t count) noexcept;

@@ -62,26 +62,26 @@ void look_for_turn(World& world, Parker& parker, const Waiter& waiter, const Blo
   parker.promptness().note_look(now_ns, now_ns - start_ns);
 }
 
-Code settle_wait(Parker& parker, const Waiter& waiter, Code code, const BlockedBy& blocked_by, double& sleep) noexcept {
+Code settle_wait(const WaitStep& step, const Waiter& waiter, Code code, const BlockedBy& blocked_by) noexcept {
+  Parker& parker = step.parker;
   if (code != Code::locked && code != Code::timeout) {
     parker.end(waiter.number);
     return code;
   }
   if (code == Code::timeout && blocked_by.watch.kind == nullptr && waiter.place != 0) {
-    sleep = kPauseMax;  // the waiter still has its place and its watch
+    step.sleep = kPauseMax;  // it still has its place, and what it watches
     return code;
   }
   const std::size_t turns = 1 + parker.watch(waiter.number, blocked_by.watch, blocked_by.place) / kPollersPerPause;
-  sleep = blocked_by.place != 0 && parker.attended() ? kPauseMax : kPausePolling * static_cast<double>(turns);
-  if (blocked_by.end_ms != kExpiryNever) sleep = std::min(sleep, seconds_until(blocked_by.end_ms));
+  step.sleep = blocked_by.place != 0 && parker.attended() ? kPauseMax : kPausePolling * static_cast<double>(turns);
+  if (blocked_by.end_ms != kExpiryNever) step.sleep = std::min(step.sleep, seconds_until(blocked_by.end_ms));
   return code;
 }
 
-Code search_deadlock(Parker& parker, std::uint32_t number, const Claim& claim, std::string_view key,
-                     Code code) noexcept {
+Code search_deadlock(const WaitStep& step, const Claim& claim, std::string_view key, Code code) noexcept {
   if (code != Code::locked || claim.holds == HoldsLocks::nothing || claim.task == kNoTask) return code;
   const std::uint32_t task = claim.holds == HoldsLocks::everything ? whole_state(claim.task) : claim.task;
-  return parker.track(number, task, key) ? Code::deadlock : code;
+  return step.parker.track(step.waiter, task, key) ? Code::deadlock : code;
 }
 
 void wake_chosen(World& world, const Chosen& chosen) noexcept {

@@ -60,7 +60,7 @@ inline Code told(Code code, const BlockedBy& blocked_by) noexcept {
 
 /// Concludes a step of a wait: ends the wait, or gives the parker its watch, and sets `sleep` to the seconds until the
 /// next step.
-Code settle_wait(Parker& parker, const Waiter& waiter, Code code, const BlockedBy& blocked_by, double& sleep) noexcept;
+Code settle_wait(const WaitStep& step, const Waiter& waiter, Code code, const BlockedBy& blocked_by) noexcept;
 
 /// Whether the waiter of a slow loop may look for its turn for a moment, to be present (lock/handoff.h).
 bool may_be_present(const Parker& parker, const Waiter& waiter) noexcept;
@@ -71,35 +71,34 @@ void look_for_turn(World& world, Parker& parker, const Waiter& waiter, const Blo
 /// Waiter&, const TokenSet& dead, BlockedBy&) -> Code`. REQUIRES: an attempt that returns `locked` has queued the
 /// waiter, if it can. invalid: there is no such waiter.
 template <class Attempt>
-Code wait_once(World& world, Parker& parker, std::uint32_t number, std::uint32_t want, const Claim& claim,
-               double& sleep, Attempt&& attempt) noexcept {
+Code wait_once(World& world, const WaitStep& step, std::uint32_t want, const Claim& claim, Attempt&& attempt) noexcept {
   const Token self = world.token();
   if (self == kNobody) return Code::system;
-  Waiter waiter = parker.begin(number, self);
+  Parker& parker = step.parker;
+  Waiter waiter = parker.begin(step.waiter, self);
   if (waiter.arrival == 0) return Code::invalid;
   waiter.want = want;
   waiter.fair = claim.fair;
   waiter.deadline_ms = claim.timeout > 0 ? end_of_lease(claim.timeout) : 0;
   waiter.present = may_be_present(parker, waiter);
   BlockedBy blocked_by;
-  const auto step = [&](const TokenSet& dead) noexcept {
+  const auto try_once = [&](const TokenSet& dead) noexcept {
     const Code result = attempt(static_cast<const Waiter&>(waiter), dead, blocked_by);
     if (blocked_by.place != 0) waiter.place = blocked_by.place;  // the next attempt takes it out there
     return result;
   };
-  Code code = try_past_the_dead(world, self, blocked_by, step);
+  Code code = try_past_the_dead(world, self, blocked_by, try_once);
   if (blocked_by.delay_ns != 0) parker.promptness().note_delay(blocked_by.delay_ns, platform::monotonic_ns());
   if (waiter.present && code == Code::locked) {
     look_for_turn(world, parker, waiter, blocked_by);
     waiter.present = false;
-    code = try_past_the_dead(world, self, blocked_by, step);
+    code = try_past_the_dead(world, self, blocked_by, try_once);
   }
-  return settle_wait(parker, waiter, code, blocked_by, sleep);
+  return settle_wait(step, waiter, code, blocked_by);
 }
 
 /// Call it after each step of a wait: changes `code` to `deadlock` if the wait would never end.
-Code search_deadlock(Parker& parker, std::uint32_t number, const Claim& claim, std::string_view key,
-                     Code code) noexcept;
+Code search_deadlock(const WaitStep& step, const Claim& claim, std::string_view key, Code code) noexcept;
 
 /// Wakes the chosen waiters. Call it after releasing the shard's mutex if possible: it makes system calls.
 void wake_chosen(World& world, const Chosen& chosen) noexcept;

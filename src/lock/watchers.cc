@@ -138,22 +138,21 @@ Code watch_try(Dictionary& dictionary, std::string_view key, std::uint64_t& gran
   return told(code, blocked_by);
 }
 
-Code watch_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, Parker& parker, std::uint32_t number,
-                std::uint64_t& grant, double& sleep) noexcept {
+Code watch_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, const WaitStep& step,
+                std::uint64_t& grant) noexcept {
   World& world = dictionary.world();
   const Token self = world.token();
   if (self == kNobody) return Code::system;
-  Waiter waiter = parker.begin(number, self);
+  Waiter waiter = step.parker.begin(step.waiter, self);
   if (waiter.arrival == 0) return Code::invalid;
   waiter.deadline_ms = claim.timeout > 0 ? end_of_lease(claim.timeout) : 0;
   BlockedBy blocked_by;
-  Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
+  const Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
     const Code result = attempt_watch(dictionary, key, &waiter, dead, grant, blocked_by);
     if (blocked_by.place != 0) waiter.place = blocked_by.place;  // the next attempt takes it out there
     return result;
   });
-  code = settle_wait(parker, waiter, code, blocked_by, sleep);
-  return search_deadlock(parker, number, claim, key, code);
+  return search_deadlock(step, claim, key, settle_wait(step, waiter, code, blocked_by));
 }
 
 void call_watchers(Dictionary& dictionary, std::string_view key) noexcept {

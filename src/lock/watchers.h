@@ -28,8 +28,8 @@ inline constexpr std::size_t kCalledAtOnce = 64;
 Code watch_try(Dictionary& dictionary, std::string_view key, std::uint64_t& grant) noexcept;
 /// One step of a wait: as watch_try. locked, deadlock: as lock_wait, but for permits and for a value the watcher has no
 /// place in a queue, and polls.
-Code watch_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, Parker& parker, std::uint32_t waiter,
-                std::uint64_t& grant, double& sleep) noexcept;
+Code watch_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, const WaitStep& step,
+                std::uint64_t& grant) noexcept;
 
 /// Whether there are watchers of a grant that has ended. REQUIRES: the shard's mutex.
 inline bool has_watchers_to_call(const LockEntry& lock) noexcept {
