@@ -7,12 +7,12 @@ exclude_files = { "build*/**" }
 files["spec"] = { std = "luajit+busted" }
 files[".busted"] = { std = "luajit" }
 files["rockspec/*.rockspec"] = { std = "rockspec" }
--- Each host adapter knows the globals of its host, and nobody else does.
+-- Each host adapter knows the globals of its host; other modules know none.
 files["lua/resty/holdfast/host/nginx*.lua"] = { read_globals = { "ngx" } }
 files["lua/resty/holdfast/host/neovim.lua"] = { read_globals = { "vim" } }
 files["lua/resty/holdfast/host.lua"] = { read_globals = { "ngx", "vim" } }
 files["examples/nginx/lua"] = { read_globals = { "ngx" } }
--- wrk calls these functions by their names.
+-- wrk calls these by name.
 files["examples/nginx/load.lua"] = {
   globals = { "done", "init", "request", "setup" },
   read_globals = { "number", "wrk" },

@@ -29,13 +29,13 @@ if(HOLDFAST_SANITIZE)
       message(FATAL_ERROR "HOLDFAST_SANITIZE: '${sanitizer}' is not one of ${holdfast_sanitizers}")
     endif()
   endforeach()
-  # The check of virtual tables opens a pipe to look at memory, which goes wrong in tests that have no descriptor left.
+  # The check of virtual tables opens a pipe, which fails in tests that have no descriptor left.
   add_compile_options(-fsanitize=${HOLDFAST_SANITIZE} -fno-sanitize=vptr -fno-sanitize-recover=all
                       -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${HOLDFAST_SANITIZE})
   add_compile_definitions(HOLDFAST_SANITIZED)
-  # ThreadSanitizer emits fences but draws no conclusions from them. It need not: they order atomic words of segments
-  # only, in which there are no data races; what is plain is handed over by release and acquire.
+  # ThreadSanitizer ignores fences. That is sound: they order only atomic words of segments, which have no data races;
+  # plain data is handed over by release and acquire.
   if("thread" IN_LIST holdfast_wanted AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options(-Wno-tsan)
   endif()

@@ -1,4 +1,4 @@
-# How what is shipped is hardened: the library and the command. tests/library/hardened looks for it in what was linked.
+# Hardens the library and the command. tests/library/hardened checks the linked files.
 
 # A sanitizer has checks of its own in these places.
 if(HOLDFAST_SANITIZE)
@@ -11,6 +11,6 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|i.86)$")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
   add_compile_options(-mbranch-protection=standard)
 endif()
-# It needs optimisation. A distribution may have defined it otherwise.
+# Needs optimisation. A distribution may have defined it with another value.
 add_compile_options("$<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>")
 add_link_options(LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack)

@@ -1,8 +1,8 @@
 // Orderings that the shared structures rely on, named by what they are for.
 //
-// Two kinds of observers: other processors (need real ordering) and whoever looks at a segment after this process was
-// killed. A killed process leaves a prefix of its stores in program order, so for the second kind it is enough that the
-// compiler keeps that order.
+// There are two kinds of observers: other processors, which need real ordering, and processes that look at a segment
+// after this one was killed. A killed process leaves a prefix of its stores in program order, so for the second kind it
+// is enough that the compiler keeps that order.
 #pragma once
 
 #include <atomic>
@@ -20,15 +20,15 @@ inline constexpr auto kRelaxed = std::memory_order_relaxed;
 inline constexpr auto kAcquire = std::memory_order_acquire;
 inline constexpr auto kRelease = std::memory_order_release;
 
-/// Makes an operation visible: all stores before it are seen by whoever sees `value` (pairs with an acquire load), and
-/// no later store of this thread moves before it, so a crash leaves either none of what follows or the commit itself.
+/// Makes an operation visible: an acquire load that reads `value` sees all stores before it, and no later store of this
+/// thread moves before it, so a crash leaves either none of what follows or the commit itself.
 template <class T, class V>
 inline void commit(std::atomic<T>& where, V value) noexcept {
   where.store(value, kRelease);
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
-/// Keeps the stores before it from moving behind the stores after it, for crash images only.
+/// Keeps stores in order for crash images only.
 inline void crash_order() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
 }  // namespace holdfast

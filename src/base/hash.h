@@ -1,4 +1,4 @@
-// Hash of keys: XXH3 with the segment's random seed, so that nobody can choose keys that collide.
+// Hash of keys: XXH3 with the segment's random seed, so that no one can choose keys that collide.
 #pragma once
 
 #include <cstddef>

@@ -32,7 +32,7 @@ void add_hexadecimal(std::string& to, char c) {
   to += kDigits[byte & 15];
 }
 
-/// -1 for what is none.
+/// -1: not a digit.
 int digit_of(char c) noexcept {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
@@ -40,13 +40,13 @@ int digit_of(char c) noexcept {
   return -1;
 }
 
-/// Of characters beyond ASCII: what moves the cursor, turns the direction of writing, or is not to be seen.
+/// Whether a character beyond ASCII moves the cursor, turns the direction of writing, or is invisible.
 bool is_control(unsigned code) noexcept {
   return (code >= 0xD800 && code <= 0xDFFF) || (code >= 0x200B && code <= 0x200F) ||
          (code >= 0x2028 && code <= 0x202E) || (code >= 0x2060 && code <= 0x206F) || code == 0xFEFF || code > 0x10FFFF;
 }
 
-/// Bytes of the character at the beginning, if it is one of UTF-8 that a terminal shows; else 0.
+/// Bytes of the first character, if it is UTF-8 that a terminal shows; else 0.
 std::size_t printable_bytes(std::string_view text) noexcept {
   // The smallest character of so many bytes; of two, below U+00A0 are controls.
   constexpr std::array<unsigned, 5> kSmallest{0, 0, 0xA0, 0x800, 0x10000};

@@ -10,7 +10,7 @@ namespace holdfast {
 
 namespace {
 
-/// 0 for a letter that is no unit.
+/// 0: not a unit.
 std::uint64_t unit_of(char c) noexcept {
   switch (c) {
     case 'k':
@@ -27,7 +27,7 @@ std::uint64_t unit_of(char c) noexcept {
   }
 }
 
-// What would end the name, or is most likely a slip, as in "a=1m, b=1m". A '%' is judged by what follows it.
+// Ends the name, or is most likely a slip, as in "a=1m, b=1m". decode_percents() judges a '%'.
 bool is_written_otherwise(char c) noexcept { return static_cast<unsigned char>(c) <= ' ' || c == 0x7F || c == ','; }
 
 Status bad_size(std::string_view text) {

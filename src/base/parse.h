@@ -9,7 +9,7 @@
 
 namespace holdfast {
 
-/// Of a dictionary. With the most shards there may be, an arena has at most 2^20 granules (dict/geometry.cc).
+/// The largest dictionary: with the most shards, an arena has at most 2^20 granules (dict/geometry.cc).
 inline constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 40;
 inline constexpr const char* kSizeMaxText = "1024g";
 
@@ -18,15 +18,15 @@ Expected<std::uint64_t> parse_size(std::string_view text);
 
 struct Declaration {
   std::string name;
-  std::string size;  // as it was written
+  std::string size;  // as written
   std::uint64_t bytes = 0;
 };
 
-/// "my_locks=1m". In the name every %XX is a byte; so written are ',', '=' and '%', blanks and control characters.
+/// "my_locks=1m". In the name every %XX is a byte: write ',', '=', '%', blanks and control characters so.
 Expected<Declaration> parse_declaration(std::string_view text);
 
-/// Size of `name` in "name=size,name=size", the last one if there are several. not_found when it is not declared,
-/// invalid when any part of the text is malformed.
+/// Size of `name` in "name=size,name=size"; the last one counts. not_found: it is not declared; invalid: a part of the
+/// text is malformed.
 Expected<std::uint64_t> find_declaration(std::string_view declarations, std::string_view name);
 
 }  // namespace holdfast

@@ -41,7 +41,7 @@ struct [[nodiscard]] Status {
   bool ok() const noexcept { return code == Code::ok; }
 };
 
-/// A value, or the Status that says why there is none.
+/// A value, or the Status that tells why there is none.
 template <class T>
 class [[nodiscard]] Expected {
  public:

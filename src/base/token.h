@@ -1,11 +1,11 @@
-// Who: the name of one process in one world, never reused.
+// The name of one process in one world, never reused.
 #pragma once
 
 #include <cstdint>
 
 namespace holdfast {
 
-/// A process's name: slot + 1 in the upper 16 bits, the slot's generation in the lower 48. 0 is nobody.
+/// Slot + 1 in the upper 16 bits, the slot's generation in the lower 48. 0: no process.
 using Token = std::uint64_t;
 
 inline constexpr Token kNobody = 0;
@@ -22,9 +22,11 @@ inline constexpr std::uint64_t kNeverUsed = 0;  // generation of a slot
 /// The 31 bits of a token that a mutex has room for: slot + 1, and the lower bits of the generation.
 inline constexpr int kOwnerSlotShift = 20;
 inline constexpr std::uint64_t kOwnerGenerationMask = (std::uint64_t{1} << kOwnerSlotShift) - 1;
+inline constexpr std::uint64_t kOwnerMask = 0x7FFFFFFF;
 constexpr std::uint32_t owner_bits(Token token) noexcept {
   return (slot_of(token) + 1) << kOwnerSlotShift | static_cast<std::uint32_t>(token & kOwnerGenerationMask);
 }
 constexpr std::uint32_t slot_of_owner(std::uint32_t bits) noexcept { return (bits >> kOwnerSlotShift & 0x7FF) - 1; }
+constexpr std::uint64_t generation_of_owner(std::uint32_t bits) noexcept { return bits & kOwnerGenerationMask; }
 
 }  // namespace holdfast

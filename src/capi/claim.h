@@ -1,4 +1,4 @@
-// What a holdfast_wait says of the waiting task.
+// A holdfast_wait as the core's claim.
 #pragma once
 
 #include "holdfast.h"

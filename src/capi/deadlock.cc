@@ -1,4 +1,4 @@
-// Who waits, and for whom in vain: check the arguments, call one thing, map the result.
+// Task ids and deadlocks: check the arguments, call one thing, map the result.
 #include <cstdint>
 #include <cstring>
 #include <string>

@@ -38,7 +38,7 @@ int check_options(const holdfast_options& options) noexcept {
 
 int check_name_given(const char* name, std::size_t length) noexcept {
   if (name == nullptr) return fail(Code::invalid, "bad dictionary name: a null pointer, expected 1 to 250 bytes");
-  // What is a little too long is quoted by check_name().
+  // check_name() quotes a name that is a little too long.
   constexpr std::size_t kQuotable = 4096;
   return length <= kQuotable ? HOLDFAST_OK
                              : holdfast::capi::fail_number("length of a dictionary's name", length, "1 to 250");

@@ -1,4 +1,4 @@
-// What concerns a dictionary as a whole: check the arguments, call one thing, map the result.
+// Calls on a whole dictionary: check the arguments, call one thing, map the result.
 #include <cstring>
 #include <string>
 

@@ -22,10 +22,10 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept;
 int fail_key(const char* key, std::size_t length) noexcept;
 int fail_seconds(const char* name, double seconds) noexcept;
 int fail_number(const char* name, std::uint64_t given, const char* expected) noexcept;
-/// Of what a call has thrown. REQUIRES: it is being caught.
+/// The code of an exception. REQUIRES: it is being caught.
 int fail_exception() noexcept;
 
-/// The code alone, for outcomes that need no sentence; one is added for those that do.
+/// Gives the code, and adds a sentence to those that need one.
 inline int outcome(Code code, Dictionary& dictionary) noexcept {
   return code == Code::ok ? HOLDFAST_OK : fail_outcome(code, dictionary);
 }
@@ -34,13 +34,13 @@ inline int outcome(Code code, Dictionary& dictionary) noexcept {
 inline int check_key(const char* key, std::size_t length) noexcept {
   return key != nullptr && length - 1 < HOLDFAST_KEY_MAX ? HOLDFAST_OK : fail_key(key, length);
 }
-/// Ok if it is a time: not negative, not NaN.
+/// Ok if it is a time: neither negative nor NaN.
 inline int check_seconds(const char* name, double seconds) noexcept {
   return seconds >= 0.0 ? HOLDFAST_OK : fail_seconds(name, seconds);
 }
 
-/// The body of every call that a host can make: gives its code, whatever is thrown inside. Costs nothing where nothing
-/// is. scripts/lint sees to it that no call is without.
+/// The body of every call that a host can make: gives its code, whatever is thrown inside; free if nothing is thrown.
+/// scripts/lint finds calls without it.
 template <class Call>
 int guarded(Call&& call) noexcept {
   try {
@@ -50,7 +50,7 @@ int guarded(Call&& call) noexcept {
   }
 }
 
-/// The same for calls that give something else than a code.
+/// The same for calls that return no code.
 template <class Result, class Call>
 Result guarded_or(Result failed, Call&& call) noexcept {
   try {

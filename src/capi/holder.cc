@@ -1,4 +1,4 @@
-// Who holds something, and why.
+// Holders of locks and permits, and their reasons: check the arguments, call one thing, map the result.
 #include "lock/lock_info.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ static_assert(sizeof(holdfast_holder::program) == sizeof(HolderInfo::program));
 
 namespace {
 
-/// More holders than these are counted, and not told.
+/// Holders beyond these are only counted.
 constexpr std::size_t kHoldersAtOnce = HOLDFAST_HOLDERS_MAX;
 
 void fill(holdfast_holder& out, const HolderInfo& found, const HolderCount& count) {

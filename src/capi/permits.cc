@@ -26,7 +26,7 @@ static_assert(HOLDFAST_SEMAPHORE == static_cast<int>(PermitsKind::semaphore));
 
 namespace {
 
-/// INVALID, or what is wanted.
+/// INVALID, or the wanted permits.
 int to_claim(int kind, std::uint32_t want, std::uint32_t total, PermitsClaim& claim) {
   if (kind != HOLDFAST_RWLOCK && kind != HOLDFAST_SEMAPHORE)
     return fail(Code::invalid, "bad kind of permits: expected HOLDFAST_RWLOCK or HOLDFAST_SEMAPHORE");

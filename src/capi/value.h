@@ -10,7 +10,7 @@
 
 namespace holdfast::capi {
 
-/// False if the type is none that can be stored.
+/// False if the type cannot be stored.
 inline bool to_value(int type, const char* data, std::size_t length, double number, std::uint32_t flags,
                      ValueIn& value) noexcept {
   switch (type) {
@@ -52,7 +52,7 @@ inline void from_value(const ValueOut& out, holdfast_value& value) noexcept {
   }
 }
 
-/// Where a value is to be copied.
+/// Where to copy a value.
 inline ValueOut room_in(const holdfast_value& value) noexcept {
   ValueOut out{};
   out.buffer = value.data;

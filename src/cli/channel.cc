@@ -23,8 +23,8 @@ constexpr int kNudge = SIGURG;
 constexpr int kFirstPauseMs = 1;
 constexpr int kLongestPauseMs = 1000;
 
-// Of the process, because the thread outlives every scope: exit() may run while it reads. The flags carry no other
-// data, so every access is relaxed.
+// Globals, because the thread outlives every scope: exit() may run while it reads. The flags carry no other data, so
+// every access is relaxed.
 std::atomic<bool> requested{false};  // set by the thread
 std::atomic<bool> expected{false};   // set by the script
 std::atomic<bool> noticed{false};    // set by the script
@@ -33,7 +33,7 @@ pthread_t main_thread;
 
 void do_nothing(int /*signal*/) {}
 
-/// Ends the process when the master is gone: nobody else could be told.
+/// Ends the process when the master is gone.
 void receive() noexcept {
   Command command{};
   const ssize_t received = ::recv(worker_descriptor, &command, sizeof command, 0);

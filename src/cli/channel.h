@@ -1,7 +1,7 @@
 // The channel from the master to one worker: a socket pair with records of fixed size.
 //
-// It says two things. A command asks for something; its end says that the master is gone, in whatever way, because only
-// the master holds the other descriptor.
+// A command asks for something. The end of the channel tells that the master is gone, in whatever way, because only the
+// master holds the other descriptor.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct ChannelPair {
 /// Throws std::system_error.
 ChannelPair make_channel();
 
-/// A worker that is gone already misses nothing: failure is no news.
+/// A failure is ignored: the worker is gone.
 void send_command(const Descriptor& master_end, Command command) noexcept;
 
 /// The question whether this worker is to end, as the script asks it.

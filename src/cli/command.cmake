@@ -29,7 +29,7 @@ endif()
 
 file(GLOB command_sources CONFIGURE_DEPENDS cli/*.cc base/*.cc)
 add_executable(holdfast_command ${command_sources})
-# Of all files this takes longest to compile, by far, and what it does is done once in a process.
+# This file takes longest to compile by far, and runs once in a process.
 set_source_files_properties(cli/command_line.cc PROPERTIES COMPILE_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O1>)
 # The command uses the library as any other host does, and so do the Lua files it runs: there is one copy per process.
 # It looks for it beside itself, as in the build folder, then from the folder it is installed in. LuaRocks moves what

@@ -1,4 +1,4 @@
-// Dictionaries that are declared before anybody opens them: --dict NAME=SIZE and $HOLDFAST_DICTS.
+// Dictionaries declared in advance: --dict NAME=SIZE and $HOLDFAST_DICTS.
 #pragma once
 
 #include <string_view>
@@ -15,8 +15,8 @@ Expected<Declaration> read_declaration(std::string_view text);
 /// $HOLDFAST_DICTS, empty when it is not set.
 Expected<std::vector<Declaration>> environment_declarations();
 
-/// Both lists; a name of `environment` that is also in `options` has the size given there. A name that is twice in one
-/// list must have the same size.
+/// Both lists; for a name in both, the size of `options` counts. A name that is twice in one list must have the same
+/// size.
 Expected<std::vector<Declaration>> merge_declarations(const std::vector<Declaration>& environment,
                                                       const std::vector<Declaration>& options);
 

@@ -1,4 +1,4 @@
-// What the command says to a person: one line on standard error, in one write so that processes do not mix theirs.
+// Messages of the command: one line on standard error in one write, so that processes do not mix theirs.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@ namespace holdfast::cli {
 template <class... Arguments>
 void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   const std::string line = "holdfast: " + fmt::format(format, std::forward<Arguments>(arguments)...) + "\n";
-  // Nobody is left to tell when standard error cannot be written.
+  // There is no other place to tell of a failure.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -15,7 +15,7 @@ struct Script {
   std::vector<std::string> arguments;
 };
 
-/// Compiles the script without running it. Says on standard error what is wrong with it.
+/// Compiles the script without running it. Reports errors on standard error.
 bool compiles(const Script& script);
 
 /// Runs the script to its end, then the tasks that it left in the scheduler. An error goes to standard error, headed by

@@ -5,11 +5,11 @@
 
 namespace holdfast::cli {
 
-/// Has the environment moved away from behind the command line, where a title needs its room. Afterwards `values` are
-/// not to be read any more. To be called once, before there are threads.
+/// Moves the environment away from behind the command line, to make room for a title. Do not read `values` afterwards.
+/// Call it once, before there are threads.
 void make_room_for_title(int count, char** values) noexcept;
 
-/// Shows it instead of the command line, as much of it as there is room for. Each process has its own, also after fork.
+/// Shows the title instead of the command line, cut to the room there is. Each process has its own, also after fork.
 void set_title(const std::string& title) noexcept;
 
 }  // namespace holdfast::cli

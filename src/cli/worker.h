@@ -14,11 +14,11 @@ struct WorkerPlace {
   pid_t master;
 };
 
-/// To be called in the child, with its signals as become_worker() leaves them and every descriptor of the master
-/// closed. Does not return.
+/// Runs in the child, with its signals as become_worker() leaves them and every descriptor of the master closed. Does
+/// not return.
 [[noreturn]] void be_worker(const WorkerPlace& place, const Script& script, Descriptor channel);
 
-/// Has the kernel send `signal` to this process when the master dies; ends it if that has happened already.
+/// Makes the kernel send `signal` to this process when the master dies; ends it if the master is dead.
 void follow_master(pid_t master, int signal);
 
 }  // namespace holdfast::cli

@@ -74,7 +74,7 @@ void set_bits_if_there(void* word, std::uint32_t bits) noexcept {
   ::syscall(SYS_futex, &nobody_sleeps_here, FUTEX_WAKE_OP, 0, nullptr, word, operation);
 }
 
-/// False where the kernel refuses. Two threads may do it to one mapping: what the first wrote there is worth nothing.
+/// False if the kernel refuses. Two threads may replace one mapping: what the first wrote there is worth nothing.
 bool replace(Noted& noted) noexcept {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): an address that was noted, once for each loss
   auto* const begin = reinterpret_cast<std::byte*>(noted.begin.load(std::memory_order_acquire));
@@ -88,7 +88,7 @@ bool replace(Noted& noted) noexcept {
         ->store(bits, std::memory_order_relaxed);
     if (noted.for_all.load(std::memory_order_relaxed)) set_bits_if_there(begin + offset, bits);
   }
-  // Also afterwards: somebody may have set it meanwhile who had not seen the mark yet.
+  // Once more: a thread that had not seen the mark may have set it meanwhile.
   auto* const cleared = noted.cleared.load(std::memory_order_acquire);
   if (cleared != nullptr) cleared->store(0, std::memory_order_seq_cst);
   if (::mremap(zeros, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, begin) == MAP_FAILED) {
@@ -171,7 +171,7 @@ int install_bus_guard() noexcept {
   struct sigaction now {};
   if (::sigaction(SIGBUS, nullptr, &now) != 0) return errno;
   const bool is_function = now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN;
-  // A handler that came after the guard is supposed to call it: to call that one in turn would never end.
+  // A handler installed after the guard calls the guard: calling it in turn would never end.
   int not_yet = 0;
   if (!installing.compare_exchange_strong(not_yet, 1) && is_function) return 0;
   if (is_function && (now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == &on_bus_error) return 0;
@@ -179,7 +179,7 @@ int install_bus_guard() noexcept {
   struct sigaction guard {};
   guard.sa_sigaction = &on_bus_error;
   guard.sa_mask = now.sa_mask;
-  // The host's handler runs on the stack, and with the signals blocked, that it was made for.
+  // The host's handler runs on its own stack and with its own signals blocked.
   constexpr int kKept = SA_ONSTACK | SA_NODEFER | SA_RESTART;
   guard.sa_flags = SA_SIGINFO | (is_function ? now.sa_flags & kKept : SA_ONSTACK | SA_RESTART);
   if (::sigaction(SIGBUS, &guard, nullptr) == 0) return 0;

@@ -9,7 +9,7 @@ namespace holdfast::platform {
 
 namespace {
 
-/// A fork runs, or waits until the guards of before have ended. No new guard begins.
+/// A fork runs, or waits for earlier guards to end. No new guard begins.
 constexpr std::uint32_t kForking = 1U << 31;
 /// Every sleep is bounded, so a wake-up is only a hint.
 constexpr std::uint64_t kLongestSleepNs = 50 * kNsPerMs;
@@ -34,7 +34,7 @@ void wait_for_change(const std::atomic<std::uint32_t>& word, std::uint32_t seen)
   if (futex_wait(word, seen, now + kLongestSleepNs) == WaitResult::failed) sleep_until(now + kPollNs);
 }
 
-/// Changes the gate from what it is while no fork runs.
+/// Changes the gate while no fork runs.
 template <class Change>
 void change_open_gate(Change&& change) noexcept {
   for (;;) {
@@ -63,8 +63,8 @@ void leave_gate() noexcept {
   }
 }
 
-// A signal handler may fork inside a guard of its own thread; waiting for that guard would never end, and waiting for
-// those of others might not, as they may wait for what this thread has.
+// A signal handler may fork inside a guard of its own thread. Do not wait then: not for that guard, which would never
+// end, nor for those of other threads, which may wait for what this thread has.
 void before_fork() noexcept {
   if (guards_of_this_thread.count != 0) return;
   change_open_gate([](std::uint32_t seen) { return seen | kForking; });
@@ -83,7 +83,7 @@ void after_fork_in_parent() noexcept {
   futex_wake(gate, kEverybody);
 }
 
-// The only thread there is.
+// In the child, which has one thread.
 void after_fork_in_child() noexcept {
   gate.store(guards_of_this_thread.counted ? 1 : 0, std::memory_order_relaxed);
   generation.fetch_add(1, std::memory_order_relaxed);
@@ -133,7 +133,7 @@ std::uint32_t LongMutex::lock() noexcept {
       }
       continue;
     }
-    // Who has slept cannot know whether others sleep: it keeps the mark when it gets the mutex.
+    // A thread that has slept cannot know whether others sleep: it keeps the mark when it gets the mutex.
     mark = kSleepers;
     if (seen == mine && !word_.compare_exchange_weak(seen, mine | mark, std::memory_order_relaxed)) continue;
     wait_for_change(word_, mine | mark);

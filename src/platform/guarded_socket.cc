@@ -20,7 +20,7 @@ void GuardedSocket::close() noexcept {
   fd_ = -1;
 }
 
-// Each socket is a file of its own, so it can be told from whatever takes its number; all eventfds look the same.
+// Each socket is a file of its own, so it can be told from the next user of its number; all eventfds look the same.
 bool GuardedSocket::intact() const noexcept {
   FileId now;
   return is_open() && file_id(fd_, now) == 0 && now == id_;

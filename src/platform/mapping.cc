@@ -12,7 +12,7 @@ namespace holdfast::platform {
 namespace {
 
 std::size_t page_bytes() noexcept {
-  // Not a static of that value: a child that is forked while another thread makes one waits for that thread for ever.
+  // Not a static of that value: a child forked while another thread initialises it would wait for ever.
   static constinit std::atomic<std::size_t> known{0};
   std::size_t bytes = known.load(std::memory_order_relaxed);
   if (bytes == 0) {

@@ -74,7 +74,7 @@ struct FileId {
   friend bool operator==(const FileId&, const FileId&) = default;
 };
 
-/// Fails with EBADF for a descriptor that somebody closed.
+/// Fails with EBADF for a closed descriptor.
 int file_id(int fd, FileId& id) noexcept;
 
 /// Opens the same file once more: a new open file description, with locks of its own.
@@ -93,8 +93,8 @@ std::uint64_t free_bytes(int fd) noexcept;
 
 // --- what event loops watch (guarded_socket.cc, readiness.cc, self_connection.cc) -------------------------
 
-/// Owns one socket that a host may close behind our back, as closefrom() does, to open others under its number: those
-/// are neither used nor closed.
+/// Owns one socket that a host may close behind our back, as closefrom() does. A descriptor that it opens then under
+/// the same number is neither used nor closed.
 class GuardedSocket {
  public:
   GuardedSocket() noexcept = default;
@@ -102,13 +102,13 @@ class GuardedSocket {
   GuardedSocket& operator=(const GuardedSocket&) = delete;
   ~GuardedSocket() { close(); }
 
-  /// On failure all is as before, and the descriptor is closed.
+  /// On failure nothing changes, and the descriptor is closed.
   int adopt(FileDescriptor fd) noexcept;
   void close() noexcept;
   bool is_open() const noexcept { return fd_ >= 0; }
-  /// Open, and nobody has closed it meanwhile. Asks the kernel; false also when it does not say.
+  /// Open, and not closed by the host. Asks the kernel; false also if it does not say.
   bool intact() const noexcept;
-  /// Somebody has closed it. Not the opposite: when the kernel does not say, neither is true.
+  /// Closed by the host. If the kernel does not say, neither this nor intact() is true.
   bool is_lost() const noexcept;
   int get() const noexcept { return fd_; }
 
@@ -137,8 +137,8 @@ class Readiness {
   bool signalled_ = false;
 };
 
-/// A stream connection of this process with itself, for loops that can wait for a connection they made, but for no
-/// descriptor of somebody else's. The loop has the other end. One thread at a time.
+/// A stream connection of this process with itself, for loops that can wait only for connections that they made. The
+/// loop has the other end. One thread at a time.
 class SelfConnection {
  public:
   SelfConnection() noexcept = default;
@@ -146,7 +146,7 @@ class SelfConnection {
   SelfConnection& operator=(const SelfConnection&) = delete;
   ~SelfConnection() { close(); }
 
-  /// Listens at a path that does not exist yet, for this user only, in place of all before. ENAMETOOLONG, EACCES, ...
+  /// Listens at a new path, for this user only, in place of all before. ENAMETOOLONG, EACCES, ...
   int listen(const std::string& path) noexcept;
   /// Takes the connection that this process made, and ends listening. EAGAIN: there is none; EPERM: only others'.
   int accept() noexcept;
@@ -155,7 +155,7 @@ class SelfConnection {
   bool is_listening() const noexcept { return listener_.is_open(); }
   bool is_open() const noexcept { return connection_.is_open(); }
 
-  /// Sends one byte, unless one was sent since the last drain(). The loop reads it before whoever calls drain().
+  /// Sends one byte, unless one was sent since the last drain(). The loop reads it before drain() is called.
   void signal() noexcept;
   void drain() noexcept { signalled_ = false; }
 
@@ -190,9 +190,9 @@ class Mapping {
   /// The mapping stays for ever (or until the caller wraps the address again).
   std::byte* release() noexcept;
   void reset() noexcept;
-  /// Puts private memory in the place of what is mapped, in one step for other threads: a copy of the first `keep`
-  /// bytes (a multiple of 8), then zeros, which take no memory until somebody writes there. False if the kernel
-  /// refuses; all is as before then.
+  /// Replaces the mapping by private memory, in one step for other threads: a copy of the first `keep` bytes (a
+  /// multiple of 8), then zeros, which take no memory until they are written. False, with nothing changed, if the
+  /// kernel refuses.
   bool detach(std::size_t keep) noexcept;
 
  private:
@@ -203,7 +203,7 @@ class Mapping {
 
 /// Maps bytes [0, size) of the file, shared, readable and writable.
 /// pre: size > 0 and not beyond the end of the file.
-/// What becomes of it when somebody cuts the file short: platform/bus_guard.h.
+/// What happens if the file is cut short: platform/bus_guard.h.
 Mapping map_shared(int fd, std::size_t size, const LossMark& mark = {}) noexcept;
 
 /// Pins the open file description behind `fd` with a page of address space, so that a record lock taken through it
@@ -212,10 +212,10 @@ Mapping map_shared(int fd, std::size_t size, const LossMark& mark = {}) noexcept
 /// pre: a ForkGuard is alive, from before the lock was taken until `fd` is closed.
 enum class AtFork { drop, inherit };
 Mapping pin_description(int fd, AtFork at_fork) noexcept;
-/// Ends a pin whose Mapping was released to its address.
+/// Ends a pin by the address that Mapping::release() gave.
 void unpin(void* pin) noexcept;
 
-/// Unmaps; where the kernel refuses, at the next unmap_what_is_left(). Keeps errno.
+/// Unmaps; if the kernel refuses, the next unmap_what_is_left() does. Keeps errno.
 void unmap(void* data, std::size_t size) noexcept;
 /// Before each try for a record lock: a pin that could not be unmapped still holds one.
 void unmap_what_is_left() noexcept;
@@ -256,7 +256,7 @@ void sleep_until(std::uint64_t deadline_ns) noexcept;
 // that open the file separately exclude each other, and closing another descriptor of the file drops nothing.
 // The bytes need not exist.
 
-/// 0, or EAGAIN when somebody else has it. pre: `fd` is open for writing.
+/// 0, or EAGAIN if it is held. pre: `fd` is open for writing.
 int try_record_lock(int fd, std::uint64_t byte) noexcept;
 /// The same, but any number of descriptions may have it at once.
 int try_shared_record_lock(int fd, std::uint64_t byte) noexcept;
@@ -266,7 +266,7 @@ int record_unlock(int fd, std::uint64_t byte) noexcept;
 /// a byte of it, or kNoHolder.
 inline constexpr std::uint64_t kNoHolder = std::numeric_limits<std::uint64_t>::max();
 int find_record_lock(int fd, std::uint64_t first, std::uint64_t count, std::uint64_t& holder) noexcept;
-/// Whether another description holds any lock of the file. Not knowing counts as one.
+/// Whether another description holds any lock of the file. Unknown counts as yes.
 bool has_record_locks(int fd) noexcept;
 
 /// Locks a directory (or any file) as a whole, for this description. 0, or EWOULDBLOCK.
@@ -276,8 +276,8 @@ int unlock_description(int fd) noexcept;
 // --- copies (copy.cc) -----------------------------------------------------------------------------------
 
 /// Copies whole words into or out of shared memory, each with the effect of one relaxed store or load, in no order.
-/// What somebody else writes meanwhile makes the copy a mixture, which the caller has to notice. As fast as memcpy,
-/// which must not be used: of memory that others change a compiler may make two loads, or none.
+/// A concurrent write makes the copy a mixture, which the caller has to notice. As fast as memcpy, which must not be
+/// used: a compiler may load memory that others change twice, or never.
 void copy_to_shared(std::atomic<std::uint64_t>* to, const char* from, std::size_t words) noexcept;
 void copy_from_shared(char* to, const std::atomic<std::uint64_t>* from, std::size_t words) noexcept;
 
@@ -308,10 +308,10 @@ int processor_count() noexcept;
 /// Not for secrets. Another process gets another number.
 std::uint64_t random_number() noexcept;
 
-/// Starts a thread that nobody waits for, with all signals blocked, so that no handler of the process runs in it.
+/// Starts a detached thread with all signals blocked, so that no handler of the process runs in it.
 /// EAGAIN: no more threads for this user or process.
 int start_thread(void* (*body)(void*), void* argument) noexcept;
-/// To be called by such a thread when nothing is left for it to do.
+/// Such a thread calls this last.
 void helper_ends() noexcept;
 /// Whether this process has no threads but the calling one and those that start_thread() started; false where the
 /// kernel does not say.
@@ -321,13 +321,13 @@ void name_this_thread(const char* name) noexcept;
 
 // --- forks (fork_gate.cc) -------------------------------------------------------------------------------
 
-/// Has forks wait for ForkGuards, if that is not so yet. To be called by those who, when the library is loaded, install
-/// handlers of forks that take a mutex: theirs come before this one's then, as who holds such a mutex may want a guard.
+/// Makes forks wait for ForkGuards, once. Call it before installing fork handlers that take a mutex when the library is
+/// loaded: they then run before this one's, as a thread that holds such a mutex may want a guard.
 void install_fork_gate() noexcept;
 
 /// While one of these lives, no thread of this process forks (through libc), so nothing half-made gets into a child: a
 /// record lock not yet pinned, a container in the middle of a change. Nests. A fork waits for those that live, and new
-/// ones wait for the fork: wait for nobody with one alive, but for a few milliseconds.
+/// ones wait for the fork: with one alive, wait for others a few milliseconds at most.
 class ForkGuard {
  public:
   ForkGuard() noexcept;
@@ -336,8 +336,8 @@ class ForkGuard {
   ForkGuard& operator=(const ForkGuard&) = delete;
 };
 
-/// A mutex that may be held for long, as forks do not wait for it: in a child it is free, whoever held it in the
-/// parent. So whatever it guards is fit for use at any time, but while a ForkGuard lives. Lock it with none alive.
+/// A mutex that may be held for long, as forks do not wait for it: a child finds it free. So what it guards must be fit
+/// for use at any time, except while a ForkGuard lives. Lock it with none alive.
 class LongMutex {
  public:
   /// Holds it for a scope.
@@ -357,7 +357,7 @@ class LongMutex {
   std::uint32_t lock() noexcept;
   void unlock(std::uint32_t word) noexcept;
 
-  // 0: free. Bit 0: somebody may sleep; above: in which process of a line of forks it was locked.
+  // 0: free. Bit 0: a thread may sleep; above: in which process of a line of forks it was locked.
   std::atomic<std::uint32_t> word_{0};
 };
 

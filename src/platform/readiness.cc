@@ -7,8 +7,8 @@
 
 namespace holdfast::platform {
 
-// Empty datagrams, because they make a socket readable, while in the instant between the look whose number it is and
-// the send a stranger's pipe or file would refuse them and a stranger's connection would carry nothing.
+// Empty datagrams make a socket readable. Should the host give the number to another descriptor between the check and
+// the send, a pipe or file refuses them and a connection carries nothing.
 int Readiness::open() noexcept {
   close();
   int pair[2];

@@ -43,7 +43,7 @@ void give_back(Room* room) noexcept {
   }
 }
 
-// A thread ends. What fails in it later, in the destructor of another key, takes room again, and this runs once more.
+// A thread ends. A later failure in it, in the destructor of another key, takes room again, and this runs once more.
 void end_of_thread(void* room) noexcept {
   kept = {};
   give_back(static_cast<Room*>(room));

@@ -48,7 +48,7 @@ bool is_alone_with_helpers() noexcept {
 void yield() noexcept { ::sched_yield(); }
 
 int processor_count() noexcept {
-  // Not a static of that value: a child that is forked while another thread makes one waits for that thread for ever.
+  // Not a static of that value: a child forked while another thread initialises it would wait for ever.
   static std::atomic<int> known{0};
   int count = known.load(std::memory_order_relaxed);
   if (count == 0) {
@@ -75,7 +75,7 @@ int start_thread(void* (*body)(void*), void* argument) noexcept {
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
-  ::sigdelset(&all, SIGBUS);  // blocked, it ends the process whatever its handler (bus_guard.h) would do
+  ::sigdelset(&all, SIGBUS);  // if blocked, it ends the process in spite of its handler (bus_guard.h)
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits it
   pthread_t thread;
   int error = EINVAL;

@@ -1,4 +1,4 @@
-// Mappings that the kernel refused to unmap. One of them may pin a record lock, which would then never come free.
+// Mappings that the kernel refused to unmap: a record lock that one of them pins would never come free.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -15,13 +15,12 @@ namespace {
 struct Left {
   std::atomic<std::size_t> size;  // 0: unused; claims the place
   std::atomic<pid_t> process;
-  std::atomic<void*> data;  // null: somebody is at it
+  std::atomic<void*> data;  // null: a thread is at it
 };
 constinit std::array<Left, 64> left{};
 constinit std::atomic<int> left_count{0};
 
-// Where all places are taken the mapping stays: each of them stands for a call that the kernel never refuses in
-// practice.
+// If all places are taken the mapping stays: in practice the kernel never refuses that call.
 void keep(void* data, std::size_t size) noexcept {
   for (Left& place : left) {
     std::size_t unused = 0;

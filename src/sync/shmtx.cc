@@ -44,7 +44,7 @@ constexpr std::uint64_t kFirstPollNs = 50'000;
 constexpr std::uint64_t kLongestPollNs = kNsPerMs;
 
 /// Owner bits that no process has: its slot is above the last one.
-constexpr std::uint64_t kLostByFork = 0x7FFFFFFF;
+constexpr std::uint64_t kLostByFork = kOwnerMask;
 std::atomic<std::uint64_t> sections_of_nobody{0};
 
 std::atomic<std::uint64_t> robberies{0};
@@ -58,9 +58,7 @@ std::atomic<std::uint64_t> robberies{0};
 });
 
 constexpr std::uint64_t without_waiters(std::uint64_t word) noexcept { return word & ~kShmtxWaiters; }
-constexpr std::uint32_t owner_of(std::uint64_t word) noexcept {
-  return static_cast<std::uint32_t>(word & (kShmtxWaiters - 1));
-}
+constexpr std::uint32_t owner_of(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word & kOwnerMask); }
 /// The half of the word that is a futex. Only the kernel reads that half alone.
 std::atomic<std::uint32_t>& futex_of(std::atomic<std::uint64_t>& word) noexcept {
   return reinterpret_cast<std::atomic<std::uint32_t>&>(word);

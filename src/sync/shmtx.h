@@ -47,6 +47,7 @@ struct alignas(64) ShmtxState {
 static_assert(sizeof(ShmtxState) == 64);
 
 inline constexpr std::uint64_t kShmtxWaiters = std::uint64_t{1} << 31;
+static_assert(kOwnerMask == kShmtxWaiters - 1);
 
 enum class LockResult {
   acquired,
@@ -147,7 +148,7 @@ class Shmtx {
   bool take(std::uint64_t seen, std::uint64_t mark) noexcept {
     auto& mine = shmtx_internal::critical_section;
     const std::uint64_t number = shmtx_internal::begin_section(*mine.sections);
-    const std::uint64_t desired = number | (mine.word & kOwnerBits);
+    const std::uint64_t desired = number | (mine.word & kOwnerMask);
     // Acquire: pairs with the release in unlock(), or with the dead owner's own stores, which the kernel ordered before
     // it gave up the slot's lock. Release: the word is seen only together with the count made before it.
     if (state_->word.compare_exchange_strong(seen, desired | mark, std::memory_order_acq_rel,
@@ -170,8 +171,6 @@ class Shmtx {
   LockResult given_up(std::uint64_t seen) noexcept;
   bool take_from_dead(std::uint64_t seen, std::uint64_t mark) noexcept;
   bool is_nobodys(std::uint64_t seen) noexcept;
-
-  static constexpr std::uint64_t kOwnerBits = kShmtxWaiters - 1;
 
   ShmtxState* state_;
   World* world_;

@@ -223,7 +223,7 @@ Liveness World::judge(Token token) noexcept {
 Liveness World::judge_owner(std::uint32_t owner) noexcept {
   const Token own = known_token();
   if (own != kNobody && owner_bits(own) == owner) return Liveness::alive;
-  return table_->judge(slot_of_owner(owner), owner & kOwnerGenerationMask, kOwnerGenerationMask);
+  return table_->judge(slot_of_owner(owner), generation_of_owner(owner), kOwnerGenerationMask);
 }
 
 bool World::lost() const noexcept { return table_->lost(); }
@@ -251,7 +251,7 @@ ProcessSlot* World::owner_slot(std::uint32_t owner) noexcept {
   if (index >= kSlots) return nullptr;
   ProcessSlot& slot = table_->slot(index);
   const std::uint64_t generation = table_->generation_of_slot(index);
-  return (generation & kOwnerGenerationMask) == (owner & kOwnerGenerationMask) ? &slot : nullptr;
+  return (generation & kOwnerGenerationMask) == generation_of_owner(owner) ? &slot : nullptr;
 }
 
 std::byte* World::wait_table() const noexcept { return table_->wait_table(); }
