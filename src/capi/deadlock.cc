@@ -8,9 +8,8 @@
 #include "wait/parking_lot.h"
 #include "wait/task_id.h"
 
-using holdfast::Code;
-using holdfast::capi::fail;
-using holdfast::capi::guarded;
+using namespace holdfast;
+using namespace holdfast::capi;
 
 namespace {
 
@@ -22,11 +21,11 @@ void pack(const std::string& key, std::string& packed) {
 
 }  // namespace
 
-uint32_t holdfast_task_ids(void) { return holdfast::new_task_ids(); }
+uint32_t holdfast_task_ids(void) { return new_task_ids(); }
 
 int holdfast_deadlock_keys(holdfast_parker* parker, uint32_t waiter, holdfast_value* keys, uint32_t* count) {
   return guarded([&]() -> int {
-    const std::vector<std::string> found = reinterpret_cast<holdfast::Parker*>(parker)->deadlock_keys(waiter);
+    const std::vector<std::string> found = reinterpret_cast<Parker*>(parker)->deadlock_keys(waiter);
     *count = static_cast<std::uint32_t>(found.size());
     if (found.empty()) return fail(Code::not_found, "");
     std::string packed;

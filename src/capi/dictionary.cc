@@ -5,25 +5,8 @@
 #include "capi/value.h"
 #include "dict/registry.h"
 
-using holdfast::Code;
-using holdfast::Dictionary;
-using holdfast::DictionaryOptions;
-using holdfast::Effect;
-using holdfast::MutexStrategy;
-using holdfast::Registry;
-using holdfast::StoreOp;
-using holdfast::ValueIn;
-using holdfast::ValueOut;
-using holdfast::capi::check_key;
-using holdfast::capi::check_seconds;
-using holdfast::capi::fail;
-using holdfast::capi::from_value;
-using holdfast::capi::guarded;
-using holdfast::capi::outcome;
-using holdfast::capi::room_in;
-using holdfast::capi::to_value;
-using holdfast::capi::unwrap;
-using holdfast::capi::wrap;
+using namespace holdfast;
+using namespace holdfast::capi;
 
 namespace {
 
@@ -40,12 +23,11 @@ int check_name_given(const char* name, std::size_t length) noexcept {
   if (name == nullptr) return fail(Code::invalid, "bad dictionary name: a null pointer, expected 1 to 250 bytes");
   // check_name() quotes a name that is a little too long.
   constexpr std::size_t kQuotable = 4096;
-  return length <= kQuotable ? HOLDFAST_OK
-                             : holdfast::capi::fail_number("length of a dictionary's name", length, "1 to 250");
+  return length <= kQuotable ? HOLDFAST_OK : fail_number("length of a dictionary's name", length, "1 to 250");
 }
 
 bool to_value(const holdfast_value& given, ValueIn& value) noexcept {
-  return holdfast::capi::to_value(given.type, given.data, given.size, given.number, given.flags, value);
+  return capi::to_value(given.type, given.data, given.size, given.number, given.flags, value);
 }
 
 int give(Code code, holdfast_dict* dict, const ValueOut& out, holdfast_value& value) noexcept {

@@ -4,12 +4,8 @@
 
 #include "capi/handle.h"
 
-using holdfast::Code;
-using holdfast::capi::fail;
-using holdfast::capi::guarded;
-using holdfast::capi::guarded_or;
-using holdfast::capi::outcome;
-using holdfast::capi::unwrap;
+using namespace holdfast;
+using namespace holdfast::capi;
 
 namespace {
 
@@ -55,7 +51,7 @@ int holdfast_scan(holdfast_dict* dict, uint64_t* cursor, uint32_t count, const c
 
 int holdfast_dict_stats(holdfast_dict* dict, holdfast_stats* stats) {
   return guarded([&]() -> int {
-    holdfast::DictionaryStats counts{};
+    DictionaryStats counts{};
     const Code code = unwrap(dict).stats(counts);
     *stats = {counts.entries,    counts.bytes_used,       counts.bytes_free,    counts.hits,        counts.misses,
               counts.evictions,  counts.expirations,      counts.repairs,       counts.mutex_waits, counts.lock_waits,

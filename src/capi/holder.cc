@@ -10,16 +10,10 @@
 #include "dict/expiry.h"
 #include "platform/platform.h"
 
-using holdfast::Code;
-using holdfast::HolderCount;
-using holdfast::HolderInfo;
-using holdfast::capi::check_key;
-using holdfast::capi::fail;
-using holdfast::capi::guarded;
-using holdfast::capi::outcome;
-using holdfast::capi::unwrap;
+using namespace holdfast;
+using namespace holdfast::capi;
 
-static_assert(HOLDFAST_WHY_MAX == holdfast::kWhyMax);
+static_assert(HOLDFAST_WHY_MAX == kWhyMax);
 static_assert(sizeof(holdfast_holder::why) == sizeof(HolderInfo::why));
 static_assert(sizeof(holdfast_holder::program) == sizeof(HolderInfo::program));
 
@@ -29,17 +23,17 @@ namespace {
 constexpr std::size_t kHoldersAtOnce = HOLDFAST_HOLDERS_MAX;
 
 void fill(holdfast_holder& out, const HolderInfo& found, const HolderCount& count) {
-  const double now = static_cast<double>(holdfast::platform::monotonic_ns()) / 1e9;
+  const double now = static_cast<double>(platform::monotonic_ns()) / 1e9;
   out = {};
   out.owner = found.lease.owner;
   out.sequence = found.lease.sequence;
   out.held = std::max(now - static_cast<double>(found.since_ms) / 1e3, 0.0);
-  if (found.end_ms != holdfast::kExpiryNever)
+  if (found.end_ms != kExpiryNever)
     out.remaining = std::max(static_cast<double>(found.end_ms) / 1e3 - now, 0.001);  // 0 would say "never"
   out.pid = found.pid;
   out.worker = found.worker;
   out.waiters = count.waiters;
-  static_assert(static_cast<int>(holdfast::Liveness::dead) == 0 && static_cast<int>(holdfast::Liveness::unknown) == 2);
+  static_assert(static_cast<int>(Liveness::dead) == 0 && static_cast<int>(Liveness::unknown) == 2);
   out.alive = static_cast<uint32_t>(found.liveness);
   out.permits = found.permits;
   std::memcpy(out.program, found.program.data(), sizeof out.program);

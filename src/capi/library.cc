@@ -7,14 +7,12 @@
 #include "world/process_table.h"
 #include "world/world.h"
 
-using holdfast::Code;
-using holdfast::capi::fail;
-using holdfast::capi::guarded;
-using holdfast::capi::guarded_or;
+using namespace holdfast;
+using namespace holdfast::capi;
 
 uint32_t holdfast_abi(void) { return HOLDFAST_ABI; }
 
-const char* holdfast_version(void) { return holdfast::kVersion; }
+const char* holdfast_version(void) { return kVersion; }
 
 const char* holdfast_code_text(int code) {
   static_assert(static_cast<int>(Code::deadlock) == HOLDFAST_DEADLOCK &&
@@ -68,20 +66,20 @@ const char* holdfast_code_text(int code) {
   }
 }
 
-double holdfast_now(void) { return static_cast<double>(holdfast::platform::monotonic_ns()) / 1e9; }
+double holdfast_now(void) { return static_cast<double>(platform::monotonic_ns()) / 1e9; }
 
 int holdfast_follow_clock(const volatile uintptr_t* milliseconds) {
   return guarded([&]() -> int {
-    if (milliseconds != nullptr && !holdfast::is_loop_clock(milliseconds))
+    if (milliseconds != nullptr && !is_loop_clock(milliseconds))
       return fail(Code::invalid, "bad clock: expected milliseconds of CLOCK_MONOTONIC that have passed");
-    holdfast::follow_clock(milliseconds);
+    follow_clock(milliseconds);
     return HOLDFAST_OK;
   });
 }
 
 const char* holdfast_directory(void) {
   return guarded_or<const char*>(nullptr, []() -> const char* {
-    auto world = holdfast::World::current();
+    auto world = World::current();
     if (world) return (*world)->directory().path().c_str();
     fail(world.status());
     return nullptr;
@@ -90,22 +88,22 @@ const char* holdfast_directory(void) {
 
 int holdfast_guard_sigbus(void) {
   return guarded([]() -> int {
-    const int error = holdfast::platform::install_bus_guard();
+    const int error = platform::install_bus_guard();
     if (error == 0) return HOLDFAST_OK;
-    return fail({Code::system, "cannot install a handler of SIGBUS: " + holdfast::platform::error_text(error)});
+    return fail({Code::system, "cannot install a handler of SIGBUS: " + platform::error_text(error)});
   });
 }
 
 int holdfast_name_program(const char* name, size_t length) {
   return guarded([&]() -> int {
     if (name == nullptr || length == 0) return fail(Code::invalid, "the name of a program has no bytes");
-    return holdfast::name_program({name, length}) ? HOLDFAST_OK : HOLDFAST_EXISTS;
+    return name_program({name, length}) ? HOLDFAST_OK : HOLDFAST_EXISTS;
   });
 }
 
 int holdfast_parse_size(const char* text, size_t length, uint64_t* bytes) {
   return guarded([&]() -> int {
-    auto size = holdfast::parse_size({text, length});
+    auto size = parse_size({text, length});
     if (!size) return fail(size.status());
     *bytes = *size;
     return HOLDFAST_OK;

@@ -4,18 +4,8 @@
 #include "capi/handle.h"
 #include "capi/value.h"
 
-using holdfast::Code;
-using holdfast::End;
-using holdfast::ValueIn;
-using holdfast::ValueOut;
-using holdfast::capi::check_key;
-using holdfast::capi::fail;
-using holdfast::capi::from_value;
-using holdfast::capi::guarded;
-using holdfast::capi::outcome;
-using holdfast::capi::room_in;
-using holdfast::capi::to_value;
-using holdfast::capi::unwrap;
+using namespace holdfast;
+using namespace holdfast::capi;
 
 namespace {
 

@@ -13,18 +13,8 @@
 #include "wait/parking_lot.h"
 #include "world/world.h"
 
-using holdfast::Code;
-using holdfast::Lease;
-using holdfast::Parker;
-using holdfast::capi::check_key;
-using holdfast::capi::check_seconds;
-using holdfast::capi::claim_of;
-using holdfast::capi::fail;
-using holdfast::capi::guarded;
-using holdfast::capi::guarded_or;
-using holdfast::capi::outcome;
-using holdfast::capi::step_of;
-using holdfast::capi::unwrap;
+using namespace holdfast;
+using namespace holdfast::capi;
 
 namespace {
 
@@ -33,9 +23,9 @@ constexpr const char* kBadWaiter = "bad waiter: expected a number that holdfast_
 Parker& unwrap(holdfast_parker* parker) noexcept { return *reinterpret_cast<Parker*>(parker); }
 
 std::uint64_t deadline_after(double seconds) noexcept {
-  constexpr double kLongest = 1e9;  // 31 years
-  if (seconds < 0 || seconds > kLongest) return holdfast::kNever;
-  return holdfast::platform::monotonic_ns() + static_cast<std::uint64_t>(std::ceil(seconds * 1e9));
+  constexpr double kLongestSleep = 1e9;  // 31 years
+  if (seconds < 0 || seconds > kLongestSleep) return kNever;
+  return platform::monotonic_ns() + static_cast<std::uint64_t>(std::ceil(seconds * 1e9));
 }
 
 }  // namespace
@@ -90,7 +80,7 @@ int holdfast_lock_remaining(holdfast_dict* dict, const char* key, size_t key_len
 
 holdfast_parker* holdfast_parker_new(void) {
   return guarded_or<holdfast_parker*>(nullptr, []() -> holdfast_parker* {
-    auto world = holdfast::World::current();
+    auto world = World::current();
     if (!world) {
       fail(world.status());
       return nullptr;
@@ -174,7 +164,7 @@ int holdfast_parker_fd(holdfast_parker* parker) {
 int holdfast_parker_timer(holdfast_parker* parker, double seconds) {
   return guarded([&]() -> int {
     if (std::isnan(seconds)) return fail(Code::invalid, "bad seconds to parker_timer: expected a number");
-    const holdfast::Status status = unwrap(parker).set_alarm(deadline_after(seconds));
+    const Status status = unwrap(parker).set_alarm(deadline_after(seconds));
     return status.ok() ? static_cast<int>(HOLDFAST_OK) : fail(status);
   });
 }
@@ -194,7 +184,7 @@ int holdfast_parker_listen(holdfast_parker* parker, char* path, size_t size) {
 
 int holdfast_parker_accept(holdfast_parker* parker) {
   return guarded([&] {
-    const holdfast::Status status = unwrap(parker).accept();
+    const Status status = unwrap(parker).accept();
     return status.ok() ? static_cast<int>(HOLDFAST_OK) : fail(status);
   });
 }

@@ -7,20 +7,10 @@
 #include "capi/handle.h"
 #include "wait/parking_lot.h"
 
-using holdfast::Code;
-using holdfast::Lease;
-using holdfast::PermitsClaim;
-using holdfast::PermitsKind;
-using holdfast::capi::check_key;
-using holdfast::capi::check_seconds;
-using holdfast::capi::claim_of;
-using holdfast::capi::fail;
-using holdfast::capi::fail_number;
-using holdfast::capi::guarded;
-using holdfast::capi::outcome;
-using holdfast::capi::unwrap;
+using namespace holdfast;
+using namespace holdfast::capi;
 
-static_assert(HOLDFAST_ALL_PERMITS == holdfast::kAllPermits);
+static_assert(HOLDFAST_ALL_PERMITS == kAllPermits);
 static_assert(HOLDFAST_RWLOCK == static_cast<int>(PermitsKind::rwlock));
 static_assert(HOLDFAST_SEMAPHORE == static_cast<int>(PermitsKind::semaphore));
 
@@ -32,11 +22,11 @@ int to_claim(int kind, std::uint32_t want, std::uint32_t total, PermitsClaim& cl
     return fail(Code::invalid, "bad kind of permits: expected HOLDFAST_RWLOCK or HOLDFAST_SEMAPHORE");
   claim.kind = static_cast<PermitsKind>(kind);
   claim.want = want;
-  claim.total = kind == HOLDFAST_RWLOCK ? holdfast::kAllPermits : total;
-  if (kind == HOLDFAST_SEMAPHORE && (total == 0 || total >= holdfast::kAllPermits)) {
-    return fail_number("number of permits", total, ("1 to " + std::to_string(holdfast::kAllPermits - 1)).c_str());
+  claim.total = kind == HOLDFAST_RWLOCK ? kAllPermits : total;
+  if (kind == HOLDFAST_SEMAPHORE && (total == 0 || total >= kAllPermits)) {
+    return fail_number("number of permits", total, ("1 to " + std::to_string(kAllPermits - 1)).c_str());
   }
-  if (kind == HOLDFAST_RWLOCK && want != 1 && want != holdfast::kAllPermits)
+  if (kind == HOLDFAST_RWLOCK && want != 1 && want != kAllPermits)
     return fail_number("number of wanted permits", want, "1 to read, HOLDFAST_ALL_PERMITS to write");
   if (want == 0 || want > claim.total) {
     return fail_number("number of wanted permits", want,
@@ -69,7 +59,7 @@ int holdfast_permits_wait(holdfast_dict* dict, const char* key, size_t key_lengt
     PermitsClaim claim{claim_of(*wait, exptime), {}, 0, 0};
     if (const int bad = to_claim(kind, want, total, claim)) return bad;
     Lease granted;
-    const Code code = permits_wait(unwrap(dict), {key, key_length}, claim, holdfast::capi::step_of(*wait), granted);
+    const Code code = permits_wait(unwrap(dict), {key, key_length}, claim, capi::step_of(*wait), granted);
     if (code == Code::invalid) return fail(code, "bad waiter: expected a number that holdfast_waiter_open gave");
     *lease = {granted.owner, granted.sequence};
     return outcome(code, unwrap(dict));
@@ -91,7 +81,7 @@ int holdfast_permits_count(holdfast_dict* dict, const char* key, size_t key_leng
     *used = 0;
     *waiters = 0;
     if (const int bad = check_key(key, key_length)) return bad;
-    holdfast::PermitsCount count;
+    PermitsCount count;
     const Code code = count_permits(unwrap(dict), {key, key_length}, count);
     if (code == Code::ok) {
       *used = count.used;

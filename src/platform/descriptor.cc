@@ -31,6 +31,11 @@ int file_id(int fd, FileId& id) noexcept {
   return 0;
 }
 
+bool is_file(int fd, const FileId& id) noexcept {
+  FileId found;
+  return fd >= 0 && file_id(fd, found) == 0 && found == id;
+}
+
 FileDescriptor reopen(int fd, int flags) noexcept {
   char path[32];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);

@@ -21,10 +21,7 @@ void GuardedSocket::close() noexcept {
 }
 
 // Each socket is a file of its own, so it can be told from the next user of its number; all eventfds look the same.
-bool GuardedSocket::intact() const noexcept {
-  FileId now;
-  return is_open() && file_id(fd_, now) == 0 && now == id_;
-}
+bool GuardedSocket::intact() const noexcept { return is_file(fd_, id_); }
 
 bool GuardedSocket::is_lost() const noexcept {
   FileId now;

@@ -76,6 +76,9 @@ struct FileId {
 
 /// Fails with EBADF for a closed descriptor.
 int file_id(int fd, FileId& id) noexcept;
+/// Whether the descriptor is of that file: the host may have closed it and opened another under its number. False also
+/// if the kernel does not say, and for -1.
+bool is_file(int fd, const FileId& id) noexcept;
 
 /// Opens the same file once more: a new open file description, with locks of its own.
 /// pre: /proc is mounted; the caller may still open the file (ENOENT or EACCES otherwise).

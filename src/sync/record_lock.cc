@@ -10,13 +10,9 @@ namespace holdfast {
 
 using platform::FileDescriptor;
 using platform::FileId;
+using platform::is_file;
 
 namespace {
-
-bool is_file(int fd, const FileId& id) noexcept {
-  FileId found;
-  return fd >= 0 && platform::file_id(fd, found) == 0 && found == id;
-}
 
 FileDescriptor open_by_name(const std::string& path) noexcept {
   return FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));

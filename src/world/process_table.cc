@@ -334,10 +334,7 @@ Expected<platform::Mapping> ProcessTable::stay_present(const Lock&) {
 // --- asking ----------------------------------------------------------------------------------------------
 
 int ProcessTable::probe_descriptor() noexcept {
-  const auto is_ours = [this](int fd) {
-    FileId id;
-    return fd >= 0 && platform::file_id(fd, id) == 0 && id == mapping_.file();
-  };
+  const auto is_ours = [this](int fd) { return platform::is_file(fd, mapping_.file()); };
   int known = probe_fd_.load(std::memory_order_relaxed);
   if (is_ours(known)) return known;
   try {
@@ -388,8 +385,7 @@ ProcessTable::Kernel ProcessTable::ask(std::uint32_t index) noexcept {
     const int fd = probe_descriptor();
     if (fd < 0) return Kernel::silent;
     const int error = platform::find_record_lock(fd, kSlotLocks + index, 1, holder);
-    FileId id;
-    if (error != 0 || platform::file_id(fd, id) != 0 || id != mapping_.file()) continue;
+    if (error != 0 || !platform::is_file(fd, mapping_.file())) continue;
     if (holder == platform::kNoHolder) return Kernel::free;
     if (holder == kSlotLocks + index) return Kernel::holds;
     break;  // a lock of more than one slot hides the owner's
