@@ -123,13 +123,13 @@ std::string pop_message(lua_State* state) {
 }
 
 /// Calls what lies under its `count` arguments on the stack and leaves `results` values there. Whether it returned.
-bool call(lua_State* state, int count, int results, const std::string& who) {
+bool call(lua_State* state, int count, int results, const std::string& speaker) {
   const int handler = lua_gettop(state) - count;
   lua_pushcfunction(state, add_traceback);
   lua_insert(state, handler);
   const int error = lua_pcall(state, count, results, handler);
   lua_remove(state, handler);
-  if (error != 0) say("{}: {}", who, pop_message(state));
+  if (error != 0) say("{}: {}", speaker, pop_message(state));
   return error == 0;
 }
 
@@ -139,39 +139,39 @@ bool load(lua_State* state, const Script& script) {
   return luaL_loadfile(state, script.path.c_str()) == 0;
 }
 
-bool run_chunk(lua_State* state, const Script& script, const std::string& who) {
+bool run_chunk(lua_State* state, const Script& script, const std::string& speaker) {
   if (!load(state, script)) {
-    say("{}: {}", who, pop_message(state));
+    say("{}: {}", speaker, pop_message(state));
     return false;
   }
   const int count = static_cast<int>(script.arguments.size());
   if (lua_checkstack(state, count + 3) == 0) {
-    say("{}: too many arguments: {}", who, count);
+    say("{}: too many arguments: {}", speaker, count);
     return false;
   }
   for (const std::string& argument : script.arguments) lua_pushlstring(state, argument.data(), argument.size());
-  return call(state, count, 0, who);
+  return call(state, count, 0, speaker);
 }
 
 /// What the scheduler's run() says: true, or nil and how many tasks failed. Each failure was reported before.
-bool scheduler_succeeded(lua_State* state, const std::string& who) {
+bool scheduler_succeeded(lua_State* state, const std::string& speaker) {
   const bool ok = lua_toboolean(state, -2) != 0;
-  if (!ok) say("{}: {}", who, pop_message(state));
+  if (!ok) say("{}: {}", speaker, pop_message(state));
   return ok;
 }
 
 /// Runs the tasks that the script has left. Nothing is done when it has not loaded the scheduler.
-bool run_scheduler(lua_State* state, const std::string& who) {
+bool run_scheduler(lua_State* state, const std::string& speaker) {
   lua_getfield(state, LUA_REGISTRYINDEX, "_LOADED");
   lua_getfield(state, -1, "resty.holdfast.scheduler");
   if (!lua_istable(state, -1)) return true;
   lua_getfield(state, -1, "run");
-  return call(state, 0, 2, who) && scheduler_succeeded(state, who);
+  return call(state, 0, 2, speaker) && scheduler_succeeded(state, speaker);
 }
 
-bool flush_output(const std::string& who) {
+bool flush_output(const std::string& speaker) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;
-  say("{}: standard output cannot be written", who);
+  say("{}: standard output cannot be written", speaker);
   return false;
 }
 
@@ -185,19 +185,19 @@ bool compiles(const Script& script) {
   return false;
 }
 
-int run_script(const Script& script, const std::string& who, ExitRequest request) {
+int run_script(const Script& script, const std::string& speaker, ExitRequest request) {
   State state = new_state();
   if (state == nullptr) return EXIT_FAILURE;
   if (!open_libraries_without_paths(state.get())) {
-    say("{}: {}", who, pop_message(state.get()));
+    say("{}: {}", speaker, pop_message(state.get()));
     return EXIT_FAILURE;
   }
   set_search_paths(state.get());
   preload_channel(state.get(), request);
   set_arguments(state.get(), script);
-  bool ok = run_chunk(state.get(), script, who) && run_scheduler(state.get(), who);
+  bool ok = run_chunk(state.get(), script, speaker) && run_scheduler(state.get(), speaker);
   state.reset();
-  ok = flush_output(who) && ok;
+  ok = flush_output(speaker) && ok;
   return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

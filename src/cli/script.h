@@ -19,7 +19,7 @@ struct Script {
 bool compiles(const Script& script);
 
 /// Runs the script to its end, then the tasks that it left in the scheduler. An error goes to standard error, headed by
-/// `who`, with its traceback. Returns the exit status of the process.
-int run_script(const Script& script, const std::string& who, ExitRequest request);
+/// `speaker`, with its traceback. Returns the exit status of the process.
+int run_script(const Script& script, const std::string& speaker, ExitRequest request);
 
 }  // namespace holdfast::cli

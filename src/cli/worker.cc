@@ -38,16 +38,16 @@ void follow_master(pid_t master, int signal) {
 }
 
 void be_worker(const WorkerPlace& place, const Script& script, Descriptor channel) {
-  const std::string who = fmt::format("worker {} (pid {})", place.number, ::getpid());
+  const std::string speaker = fmt::format("worker {} (pid {})", place.number, ::getpid());
   int status = EXIT_FAILURE;
   try {
     set_environment(place);
     show_name(place, script);
     // Whole lines, also into a pipe, so that those of the workers do not mix.
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
-    status = run_script(script, who, listen_to_master(std::move(channel)));
+    status = run_script(script, speaker, listen_to_master(std::move(channel)));
   } catch (const std::exception& error) {
-    say("{}: {}", who, error.what());
+    say("{}: {}", speaker, error.what());
   }
   std::exit(status);
 }
