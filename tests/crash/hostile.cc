@@ -1,7 +1,6 @@
 // Shared memory is never trusted: one process writes anything anywhere into a dictionary while others use it, and opens
 // files that are damaged. No process may crash, and every call must return within a second.
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,14 +55,7 @@ class Hostile {
  private:
   void start(int number) {
     const std::uint64_t seed = random_();
-    const pid_t parent = ::getpid();
-    const pid_t child = ::fork();
-    if (child == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (::getppid() != parent) ::_exit(0);
-      use_anyhow(dict_, ledger_, number, seed);
-    }
-    pids_[number] = child;
+    pids_[number] = test::fork_bound([&] { use_anyhow(dict_, ledger_, number, seed); });
   }
 
   void check(int number) {

@@ -288,10 +288,7 @@ class Maker {
 }  // namespace
 
 std::vector<Scenario> make_permits_scenarios(Victim& victim, const State& state, Random& random) {
-  // The scenarios refer to their maker.
-  static std::vector<std::unique_ptr<Maker>> makers;
-  makers.push_back(std::make_unique<Maker>(victim, state, random));
-  return makers.back()->make();
+  return made_by<Maker>(victim, state, random);
 }
 
 }  // namespace holdfast::crash

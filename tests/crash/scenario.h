@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -31,6 +32,14 @@ inline constexpr int kSkip = 250;
 /// Empty, mixed, long chains, full, full of expired entries, fragmented, crowded, flushed, lists, full of lists, locks,
 /// permits.
 std::vector<State> make_states(Victim& victim, Random& random);
+
+/// What a new maker makes. Its scenarios refer to it, so it stays.
+template <class Maker>
+std::vector<Scenario> made_by(Victim& victim, const State& state, Random& random) {
+  static std::vector<std::unique_ptr<Maker>> makers;
+  makers.push_back(std::make_unique<Maker>(victim, state, random));
+  return makers.back()->make();
+}
 
 /// Each kind of public operation once, on keys of the state that suit it.
 std::vector<Scenario> make_scenarios(Victim& victim, const State& state, Random& random);

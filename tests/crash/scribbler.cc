@@ -2,11 +2,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "crash/hostile.h"
+#include "damage/all_calls.h"
 #include "dict/expiry.h"
 #include "world/world.h"
 
@@ -177,27 +179,6 @@ class Damage {
   std::mt19937_64 random_;
 };
 
-void use_a_little(Dictionary& dictionary) {
-  char buffer[256];
-  ValueOut out{};
-  out.buffer = buffer;
-  out.capacity = sizeof buffer;
-  const ValueIn value{EntryType::string, 0, 0, "value", 5};
-  std::string packed;
-  std::uint32_t count = 0;
-  double number = 0;
-  Effect effect;
-  for (const char* key : {"key-1", "key-2", "a"}) {
-    (void)dictionary.get(key, out);
-    (void)dictionary.store(StoreOp::set, key, value, 1, effect);
-    (void)dictionary.increment(key, 1, nullptr, number, effect);
-    (void)dictionary.keys(0, packed, count);
-    (void)dictionary.remove(key);
-  }
-  (void)dictionary.flush_all();
-  (void)dictionary.free_space();
-}
-
 }  // namespace
 
 std::uint64_t open_damaged_files(std::uint64_t count, std::uint64_t seed, Violations& violations) {
@@ -213,7 +194,7 @@ std::uint64_t open_damaged_files(std::uint64_t count, std::uint64_t seed, Violat
     auto dictionary = Dictionary::open(**world, "bad", {});
     if (dictionary) {
       ++opened;
-      use_a_little(**dictionary);
+      damage::use_all(**dictionary, std::array{"key-1", "key-2", "a"}, [](const char*, auto&& call) { (void)call(); });
     } else if (dictionary.status().message.empty()) {
       violations.add("a damaged file is refused without a reason, code %d", static_cast<int>(dictionary.status().code));
     }

@@ -241,20 +241,9 @@ class Builder {
 
 std::vector<State> make_states(Victim& victim, Random& random) {
   Builder builder(victim, random);
-  std::vector<State> states;
-  states.push_back(builder.empty());
-  states.push_back(builder.mixed());
-  states.push_back(builder.chains());
-  states.push_back(builder.full());
-  states.push_back(builder.full_of_expired());
-  states.push_back(builder.fragmented());
-  states.push_back(builder.crowded());
-  states.push_back(builder.flushed());
-  states.push_back(builder.lists());
-  states.push_back(builder.full_of_lists());
-  states.push_back(builder.locks());
-  states.push_back(builder.permits());
-  return states;
+  return {builder.empty(),           builder.mixed(),         builder.chains(),  builder.full(),
+          builder.full_of_expired(), builder.fragmented(),    builder.crowded(), builder.flushed(),
+          builder.lists(),           builder.full_of_lists(), builder.locks(),   builder.permits()};
 }
 
 }  // namespace holdfast::crash

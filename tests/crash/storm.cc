@@ -1,7 +1,6 @@
 // The kill storm: workers change one dictionary in every way, a random one is killed every few milliseconds and
 // replaced, and whatever must hold is checked all the time.
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -105,14 +104,7 @@ class Storm {
     Worker& worker = ledger_.workers[static_cast<std::size_t>(number)];
     const std::uint64_t life = worker.life.fetch_add(1) + 1;
     const std::uint64_t seed = random_();
-    const pid_t parent = ::getpid();
-    const pid_t child = ::fork();
-    if (child == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (::getppid() != parent) ::_exit(0);
-      work(dict_, ledger_, number, life, seed);
-    }
-    pids_[number] = child;
+    pids_[number] = test::fork_bound([&] { work(dict_, ledger_, number, life, seed); });
   }
 
   void stop(int number) {

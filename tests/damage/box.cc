@@ -115,8 +115,7 @@ void Box::let_others_in() {
     return static_cast<int>(parent.hear().size());
   });
   dead_token_ = std::strtoull(dying.hear().c_str(), nullptr, 10);
-  dying.kill();
-  dying.wait();
+  dying.kill_and_wait();
   living_ = std::make_unique<test::Child>([this](test::Channel& parent) {
     live(parent);
     return 0;

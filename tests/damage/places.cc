@@ -1,7 +1,9 @@
 #include "damage/places.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <utility>
 
 #include "sync/shmtx.h"
 #include "world/process_table.h"
@@ -11,30 +13,13 @@ namespace holdfast::damage {
 namespace {
 
 constexpr const char* name_of(EntryType type) {
-  switch (type) {
-    case EntryType::boolean:
-      return "boolean";
-    case EntryType::number:
-      return "number";
-    case EntryType::string:
-      return "string";
-    case EntryType::table:
-      return "table";
-    case EntryType::list:
-      return "list";
-    case EntryType::lock:
-      return "lock";
-    case EntryType::waiter:
-      return "waiter";
-    case EntryType::node:
-      return "node of a list";
-    case EntryType::permits:
-      return "permits";
-    case EntryType::holder:
-      return "hold";
-    case EntryType::watcher:
-      return "watcher";
-  }
+  constexpr std::pair<EntryType, const char*> kNames[] = {
+      {EntryType::boolean, "boolean"}, {EntryType::number, "number"},       {EntryType::string, "string"},
+      {EntryType::table, "table"},     {EntryType::list, "list"},           {EntryType::lock, "lock"},
+      {EntryType::waiter, "waiter"},   {EntryType::node, "node of a list"}, {EntryType::permits, "permits"},
+      {EntryType::holder, "hold"},     {EntryType::watcher, "watcher"}};
+  for (const auto& [named, name] : kNames)
+    if (named == type) return name;
   return "free block";
 }
 
@@ -153,22 +138,11 @@ std::uint32_t Places::narrow(std::uint64_t kind, std::uint32_t old, std::size_t 
       return own != nullptr ? own->at : geometry_.granules - 1;  // of an entry: a chain that leads to itself
     case 12:
       return own != nullptr ? own->at + own->granules : geometry_.granules;
-    case 13:
-      return first_of(EntryType::string);
-    case 14:
-      return first_of(EntryType::lock);
-    case 15:
-      return first_of(EntryType::list);
-    case 16:
-      return first_of(EntryType::node);
-    case 17:
-      return first_of(EntryType::waiter);
-    case 18:
-      return first_of(EntryType::holder);
-    case 19:
-      return first_of(EntryType::watcher);
-    default:
-      return first_of(EntryType{0});
+    default: {
+      static constexpr std::array kKinds{EntryType::string, EntryType::lock,   EntryType::list,    EntryType::node,
+                                         EntryType::waiter, EntryType::holder, EntryType::watcher, EntryType{0}};
+      return first_of(kKinds[std::min<std::size_t>(kind - 13, kKinds.size() - 1)]);
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "dict/guard.h"
 #include "support/shard_check.h"
+#include "support/waiting.h"
 
 namespace holdfast::test {
 
@@ -34,14 +35,7 @@ int Contender::wait(double timeout, double exptime) {
   }
 }
 
-bool Contender::sleep(double seconds) {
-  std::uint32_t woken = 0;
-  const double end = now() + std::max(seconds, 0.0);
-  do {
-    if (holdfast_parker_sleep(parker_.get(), std::max(end - now(), 0.0), &woken, 1) > 0) return woken == waiter_;
-  } while (now() < end);
-  return false;
-}
+bool Contender::sleep(double seconds) { return sleep_until_woken(parker_.get(), waiter_, seconds); }
 
 namespace {
 

@@ -83,6 +83,16 @@ const char* failed(const char* what, int code) {
   return say("%s gives %s (%s)", what, holdfast_code_text(code), holdfast_error());
 }
 
+/// "" if nobody else gets the lock, nor so many permits.
+const char* refused(const Dict& dict, const char* lock, const char* what, const char* semaphore, std::uint32_t permits,
+                    const char* what_permits) {
+  holdfast_lease lease{};
+  if (const int code = dict.lock(lock, &lease); code != HOLDFAST_LOCKED) return failed(what, code);
+  if (const int code = dict.permits(semaphore, permits, &lease); code != HOLDFAST_LOCKED)
+    return failed(what_permits, code);
+  return "";
+}
+
 // --- everything works ------------------------------------------------------------------------------------
 
 const char* values_work(const Dict& dict) {
@@ -233,20 +243,11 @@ const char* keep(const Dict& dict) {
 const char* judge_beside_victim(Neighbour neighbour) {
   if (const char* const wrong = everything_works(); *wrong != '\0') return wrong;
   const char* const wrong = each_dictionary([](const Dict& dict) {
-    holdfast_lease lease{};
-    if (const int code = dict.lock("kept", &lease); code != HOLDFAST_LOCKED) return failed("a lock that is held", code);
-    if (const int code = dict.permits("kept too", 2, &lease); code != HOLDFAST_LOCKED)
-      return failed("permits that are in use", code);
-    return "";
+    return refused(dict, "kept", "a lock that is held", "kept too", 2, "permits that are in use");
   });
   if (*wrong != '\0' || neighbour != Neighbour::alive) return wrong;
   return each_dictionary([](const Dict& dict) {
-    holdfast_lease lease{};
-    if (const int code = dict.lock("theirs", &lease); code != HOLDFAST_LOCKED)
-      return failed("a neighbour's lock", code);
-    if (const int code = dict.permits("theirs too", 1, &lease); code != HOLDFAST_LOCKED)
-      return failed("a neighbour's permits", code);
-    return "";
+    return refused(dict, "theirs", "a neighbour's lock", "theirs too", 1, "a neighbour's permits");
   });
 }
 

@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <fstream>
 #include <vector>
 
+#include "damage/all_calls.h"
 #include "damage/box.h"
 #include "fuzz/world_of_one.h"
 #include "world/process_table.h"
@@ -60,35 +62,11 @@ Bytes changed(Bytes bytes, Input& input) {
   return bytes;
 }
 
-void use(Dictionary& dictionary) {
-  char buffer[256];
-  ValueOut out{};
-  out.buffer = buffer;
-  out.capacity = sizeof buffer;
-  const ValueIn value{EntryType::string, 0, 0, "value", 5};
-  std::string packed;
-  std::uint32_t count = 0;
-  double sum = 0;
-  Effect effect;
-  test::CallLimit& limit = call_limit();
-  for (const char* key : {"text 1", "number 1", "list", "theirs"}) {
-    limit("get", [&] { return dictionary.get(key, out); });
-    limit("set", [&] { return dictionary.store(StoreOp::set, key, value, 1, effect); });
-    limit("incr", [&] { return dictionary.increment(key, 1, nullptr, sum, effect); });
-    limit("push", [&] { return dictionary.push(key, End::left, value, count); });
-    limit("delete", [&] { return dictionary.remove(key); });
-  }
-  limit("keys", [&] { return dictionary.keys(0, packed, count); });
-  limit("flush_all", [&] { return dictionary.flush_all(); });
-  limit("flush_expired", [&] { return dictionary.flush_expired(~0U, count); });
-  limit("free_space", [&] { return dictionary.free_space(); });
-}
-
 void open_dictionary(World& world, const Bytes& bytes) {
   write_file(world.directory().path_of("bad.dict"), bytes);
   auto opened = call_limit()("open", [&] { return Dictionary::open(world, "bad", {}); });
   if (opened)
-    use(**opened);
+    damage::use_all(**opened, std::array{"text 1", "number 1", "list", "theirs"}, call_limit());
   else
     require(!opened.status().message.empty(), "a dictionary is refused without a reason");
 }

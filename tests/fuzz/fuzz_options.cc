@@ -1,5 +1,6 @@
 // The input is text: a size, a name, declarations, options of holdfast_open, or a command line. What is refused is
 // refused with a sentence that can be printed; what is accepted means what it says.
+#include <array>
 #include <cstdlib>
 
 #include "base/name.h"
@@ -106,24 +107,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace holdfast::fuzz;
   world_of_one();
   Input input(data, size);
-  switch (input.take<std::uint8_t>() % 6) {
-    case 0:
-      parse_sizes(input.rest());
-      break;
-    case 1:
-      parse_declarations(input);
-      break;
-    case 2:
-      attach_declared(input.rest());
-      break;
-    case 3:
-      open_with(input);
-      break;
-    case 4:
-      parse_commands(input.rest());
-      break;
-    default:
-      encode_names(input.rest());
-  }
+  static constexpr std::array<void (*)(Input&), 6> kTargets{
+      [](Input& rest) { parse_sizes(rest.rest()); },     parse_declarations,
+      [](Input& rest) { attach_declared(rest.rest()); }, open_with,
+      [](Input& rest) { parse_commands(rest.rest()); },  [](Input& rest) { encode_names(rest.rest()); }};
+  kTargets[input.take<std::uint8_t>() % kTargets.size()](input);
   return 0;
 }

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "identity/participant.h"
+#include "support/started.h"
 
 namespace holdfast::test {
 namespace {
@@ -66,7 +67,7 @@ class DeathSeenAfter : public testing::Test {
  protected:
   /// A process enters, changes, and then finds out that a holder dies.
   static void expect_found_out(const Change& change) {
-    Child seeker([&](Channel& parent) {
+    Started seeker("ok", [&](Channel& parent) {
       Dict dict("dict");
       parent.say(in_words(dict.set("value", "there")));
       const std::string trouble = change(parent);
@@ -77,15 +78,12 @@ class DeathSeenAfter : public testing::Test {
       }
       return 0;
     });
-    ASSERT_EQ(seeker.hear(), "ok");
     const std::string changed = seeker.hear();
     if (changed != "changed") GTEST_SKIP() << changed;
-    Child holder([](Channel& parent) { return obey(parent); });
-    ASSERT_EQ(holder.hear(), "ready");
+    Started holder("ready", [](Channel& parent) { return obey(parent); });
     ASSERT_EQ(holder.ask("lock"), "ok");
     EXPECT_EQ(seeker.ask("lock"), "locked");
-    holder.kill();
-    holder.wait();  // all of it is gone
+    holder.kill_and_wait();  // all of it is gone
     EXPECT_EQ(seeker.ask("lock"), "ok");
   }
 
@@ -100,7 +98,7 @@ TEST_F(DeathSeenAfter, changing_the_root) { expect_found_out(change_root); }
 
 TEST_F(DeathSeenAfter, nothing_that_keeps_it_from_asking_is_hidden_from_who_wants_the_lock) {
   // Descriptors closed, and the paths gone: nobody can be asked.
-  Child seeker([&](Channel& parent) {
+  Started seeker("ok", [&](Channel& parent) {
     Dict dict("dict");
     parent.say(in_words(dict.set("value", "there")));
     const std::string trouble = change_root(parent);
@@ -119,11 +117,9 @@ TEST_F(DeathSeenAfter, nothing_that_keeps_it_from_asking_is_hidden_from_who_want
     parent.hear();
     return 0;
   });
-  ASSERT_EQ(seeker.hear(), "ok");
   const std::string changed = seeker.hear();
   if (changed != "changed") GTEST_SKIP() << changed;
-  Child holder([](Channel& parent) { return obey(parent); });
-  ASSERT_EQ(holder.hear(), "ready");
+  Started holder("ready", [](Channel& parent) { return obey(parent); });
   ASSERT_EQ(holder.ask("lock"), "ok");
   EXPECT_THAT(seeker.ask("lock"), HasSubstr("it cannot be told whether the process in the way lives"));
   EXPECT_EQ(seeker.hear(), "locked");

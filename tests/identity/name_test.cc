@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "identity/participant.h"
+#include "support/started.h"
 
 namespace holdfast::test {
 namespace {
@@ -39,10 +40,8 @@ class IdentityName : public testing::TestWithParam<bool> {
       EXPECT_THAT(newcomer.hear(), HasSubstr(kRefusal));
     }
     EXPECT_EQ(holder_.ask("held"), "yes");
-    holder_.kill();
-    holder_.wait();
-    Child next(take_part);
-    EXPECT_EQ(next.hear(), "ready");
+    holder_.kill_and_wait();
+    Started next("ready", take_part);
     EXPECT_EQ(next.ask("lock"), "ok");
   }
 
@@ -63,13 +62,12 @@ TEST_P(IdentityName, is_kept_for_the_users_of_a_file_that_a_copy_of_it_replaced)
 }
 
 TEST_P(IdentityName, is_kept_for_the_users_of_a_file_that_another_ones_replaced) {
-  Child other([](Channel& parent) {
+  Started other("ok", [](Channel& parent) {
     Dict dict("other", {.persist = GetParam()});
     parent.say(in_words(dict.status));
     parent.hear();
     return 0;
   });
-  ASSERT_EQ(other.hear(), "ok");
   ASSERT_EQ(::rename((directory_ / "other.dict").c_str(), file_.c_str()), 0);
   expect_one_holder();
 }
@@ -84,10 +82,8 @@ TEST_P(IdentityName, is_kept_for_a_forked_child_that_inherited_the_file) {
     return 0;
   });
   const auto child = static_cast<pid_t>(std::stoi(parent_process.hear()));
-  parent_process.kill();
-  parent_process.wait();
-  holder_.kill();
-  holder_.wait();
+  parent_process.kill_and_wait();
+  holder_.kill_and_wait();
   ASSERT_EQ(::unlink(file_.c_str()), 0);
   {
     Child newcomer(take_part);
@@ -103,20 +99,17 @@ TEST_P(IdentityName, comes_back_with_the_file) {
     EXPECT_THAT(newcomer.hear(), HasSubstr(kRefusal));
   }
   ASSERT_EQ(::rename((directory_ / "away").c_str(), file_.c_str()), 0);
-  Child newcomer(take_part);
-  EXPECT_EQ(newcomer.hear(), "ready");
+  Started newcomer("ready", take_part);
   EXPECT_EQ(newcomer.ask("lock"), "locked");
 }
 
 TEST_P(IdentityName, is_free_after_a_removal_though_users_have_not_looked_yet) {
   for (int i = 0; i < 3; ++i) {
-    Child remover([](Channel& parent) {
+    Started remover("ok", [](Channel& parent) {
       parent.say(in_words(holdfast_remove("dict", 4)));
       return 0;
     });
-    ASSERT_EQ(remover.hear(), "ok");
-    Child newcomer(take_part);
-    ASSERT_EQ(newcomer.hear(), "ready");
+    Started newcomer("ready", take_part);
     EXPECT_EQ(newcomer.ask("lock"), "ok");
   }
   EXPECT_EQ(holder_.ask("held"), "no");
@@ -132,8 +125,7 @@ TEST_P(IdentityName, is_free_however_many_users_of_removed_files_are_left) {
 
 // The note of a removal says nothing of the file that came after it.
 TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_that_followed_a_removed_one) {
-  Child second(remove_and_take_part);
-  ASSERT_EQ(second.hear(), "ready");
+  Started second("ready", remove_and_take_part);
   ASSERT_EQ(second.ask("lock"), "ok");
   ASSERT_EQ(::unlink(file_.c_str()), 0);
   Child newcomer(take_part);
@@ -143,8 +135,7 @@ TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_that_followed_a_rem
 
 TEST_P(IdentityName, is_refused_to_a_process_that_had_the_removed_file_and_opens_its_successor_late) {
   // The holder's file is removed, its successor deleted while it is in use: the holder, too, is a newcomer now.
-  Child second(remove_and_take_part);
-  ASSERT_EQ(second.hear(), "ready");
+  Started second("ready", remove_and_take_part);
   ASSERT_EQ(second.ask("lock"), "ok");
   ASSERT_EQ(::unlink(file_.c_str()), 0);
   EXPECT_EQ(holder_.ask("held"), "no");

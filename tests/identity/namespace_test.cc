@@ -13,6 +13,7 @@
 
 #include "identity/participant.h"
 #include "platform/platform.h"
+#include "support/started.h"
 
 namespace holdfast::test {
 namespace {
@@ -48,8 +49,7 @@ int hand_on(Channel& test, int kind, const std::function<bool()>& prepare) {
   for (std::string line = participant.hear();; line = test.hear()) {
     if (line == "(end)" || line == "(silence)") return 0;
     if (line == "kill") {
-      participant.kill();
-      participant.wait();
+      participant.kill_and_wait();
       test.say("killed");
     } else if (line == "lock" || line == "held" || line == "unlock") {
       test.say(participant.ask(line));
@@ -76,11 +76,9 @@ class IdentityNamespace : public testing::Test {
     ASSERT_EQ(inside.ask("kill"), "killed");
     EXPECT_EQ(outside_.ask("lock"), "ok");
 
-    Child next([&](Channel& test) { return hand_on(test, kind, prepare); });
-    ASSERT_EQ(next.hear(), "ready");
+    Started next("ready", [&](Channel& test) { return hand_on(test, kind, prepare); });
     EXPECT_EQ(next.ask("lock"), "locked");
-    outside_.kill();
-    outside_.wait();
+    outside_.kill_and_wait();
     EXPECT_EQ(next.ask("lock"), "ok");
   }
   void SetUp() override { ASSERT_EQ(outside_.hear(), "ready"); }
@@ -110,10 +108,8 @@ TEST_F(IdentityNamespace, of_time_is_refused_while_the_world_is_in_use_and_makes
     EXPECT_THAT(refused, HasSubstr("is used by processes of another time namespace"));
   }
   EXPECT_EQ(outside_.ask("held"), "yes");
-  outside_.kill();
-  outside_.wait();
-  Child next(in_another_time);
-  EXPECT_EQ(next.hear(), "ready");
+  outside_.kill_and_wait();
+  Started next("ready", in_another_time);
   EXPECT_EQ(next.ask("lock"), "ok");
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "identity/participant.h"
+#include "support/started.h"
 #include "world/process_table.h"
 
 namespace holdfast::test {
@@ -42,8 +43,7 @@ class IdentityWorld : public testing::Test {
 
 TEST_F(IdentityWorld, processes_with_boot_ids_of_their_own_share_what_they_use) {
   for (const auto body : {obey_as_ever, obey_one_that_persists}) {
-    Child holder(body);
-    ASSERT_EQ(holder.hear(), "ready");
+    Started holder("ready", body);
     ASSERT_EQ(holder.ask("lock"), "ok");
     Child elsewhere([&](Channel& parent) {
       const std::string other_id = directory_ / "boot_id";
@@ -69,8 +69,7 @@ TEST_F(IdentityWorld, processes_with_boot_ids_of_their_own_share_what_they_use) 
 
 TEST_F(IdentityWorld, where_the_table_was_deleted_newcomers_are_refused_and_the_lock_stays_held) {
   for (const auto body : {obey_as_ever, obey_one_that_persists}) {
-    Child holder(body);
-    ASSERT_EQ(holder.hear(), "ready");
+    Started holder("ready", body);
     ASSERT_EQ(holder.ask("lock"), "ok");
     ASSERT_EQ(::unlink((directory_ / "processes").c_str()), 0);
     Child newcomer(body);
@@ -80,31 +79,26 @@ TEST_F(IdentityWorld, where_the_table_was_deleted_newcomers_are_refused_and_the_
     // A child of the old world's, without an identity yet, is told.
     holder.say("end");
     EXPECT_EQ(holder.wait(), 0);
-    Child later(body);
-    EXPECT_EQ(later.hear(), "ready");
+    Started later("ready", body);
     EXPECT_EQ(later.ask("lock"), "ok");
   }
 }
 
 TEST_F(IdentityWorld, what_a_world_that_is_gone_left_in_a_persistent_dictionary_is_data_only) {
-  Child holder(obey_one_that_persists);
-  ASSERT_EQ(holder.hear(), "ready");
+  Started holder("ready", obey_one_that_persists);
   ASSERT_EQ(holder.ask("set"), "ok");
   ASSERT_EQ(holder.ask("lock"), "ok");
   const std::string number = holder.ask("number");
-  holder.kill();
-  holder.wait();
+  holder.kill_and_wait();
   ASSERT_EQ(::unlink((directory_ / "processes").c_str()), 0);
-  Child next(obey_one_that_persists);
-  ASSERT_EQ(next.hear(), "ready");
+  Started next("ready", obey_one_that_persists);
   EXPECT_EQ(next.ask("get"), "there");
   EXPECT_EQ(next.ask("lock"), "ok");
   EXPECT_GT(std::stoull(next.ask("number")), std::stoull(number));
 }
 
 TEST_F(IdentityWorld, a_copy_of_the_table_is_not_the_table) {
-  Child holder(obey_one_that_persists);
-  ASSERT_EQ(holder.hear(), "ready");
+  Started holder("ready", obey_one_that_persists);
   ASSERT_EQ(holder.ask("lock"), "ok");
   const std::string table = directory_ / "processes";
   std::filesystem::copy_file(table, table + ".copy");
@@ -135,8 +129,7 @@ TEST_F(IdentityWorld, a_lease_of_a_dictionary_that_was_made_anew_is_not_that_of_
 }
 
 TEST_F(IdentityWorld, a_fencing_count_that_was_overwritten_does_not_begin_anew) {
-  Child child(obey_as_ever);
-  ASSERT_EQ(child.hear(), "ready");
+  Started child("ready", obey_as_ever);
   std::uint64_t last = 0;
   constexpr std::size_t kInDictionary[] = {192, 200, 208, 216};  // docs/format.md
   constexpr std::size_t kInTable[] = {192, 200};
@@ -192,11 +185,9 @@ TEST_F(IdentityWorld, a_fencing_count_that_was_set_back_a_little_gives_no_number
 }
 
 TEST_F(IdentityWorld, one_overwritten_generation_robs_nobody_and_is_put_right) {
-  Child holder(obey_as_ever);
-  ASSERT_EQ(holder.hear(), "ready");
+  Started holder("ready", obey_as_ever);
   ASSERT_EQ(holder.ask("lock"), "ok");
-  Child other(obey_as_ever);
-  ASSERT_EQ(other.hear(), "ready");
+  Started other("ready", obey_as_ever);
   for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
     for (std::size_t word = 0; word < 3; ++word) {
       const std::size_t at = kHeaderBytes + slot * sizeof(ProcessSlot) + word * sizeof(std::uint64_t);
@@ -208,22 +199,20 @@ TEST_F(IdentityWorld, one_overwritten_generation_robs_nobody_and_is_put_right) {
       write_word("processes", at, before);
     }
   }
-  holder.kill();
-  holder.wait();
+  holder.kill_and_wait();
   EXPECT_EQ(other.ask("lock"), "ok");
 }
 
 TEST_F(IdentityWorld, a_child_in_another_time_namespace_reads_but_takes_nothing) {
-  Child holder(obey_as_ever);
-  ASSERT_EQ(holder.hear(), "ready");
+  Started holder("ready", obey_as_ever);
   ASSERT_EQ(holder.ask("set"), "ok");
-  Child outer([](Channel& parent) {
+  Started outer("ok", [](Channel& parent) {
     Dict dict("dict");
     parent.say(in_words(dict.set("other", "there")));
 #ifdef CLONE_NEWTIME
     constexpr int kNewTime = CLONE_NEWTIME;
 #else
-    constexpr int kNewTime = 0x80;
+        constexpr int kNewTime = 0x80;
 #endif
     if (::unshare(kNewTime) != 0) {
       parent.say(std::string("skip: ") + std::strerror(errno));
@@ -245,7 +234,6 @@ TEST_F(IdentityWorld, a_child_in_another_time_namespace_reads_but_takes_nothing)
     parent.say(inner.hear());
     return 0;
   });
-  ASSERT_EQ(outer.hear(), "ok");
   ASSERT_EQ(holder.ask("lock"), "ok");
   const std::string read = outer.hear();
   if (read.starts_with("skip")) GTEST_SKIP() << read;
@@ -304,8 +292,7 @@ TEST_F(IdentityWorld, while_the_table_is_locked_by_a_stopped_process_a_child_rea
 
 // A newcomer with another seed would look for the lock elsewhere, and find it free.
 TEST_F(IdentityWorld, a_dictionary_whose_seed_was_overwritten_is_opened_by_nobody_else) {
-  Child holder(obey_as_ever);
-  ASSERT_EQ(holder.hear(), "ready");
+  Started holder("ready", obey_as_ever);
   ASSERT_EQ(holder.ask("lock"), "ok");
   constexpr std::size_t kSeedOffset = 120;
   write_word("dict.dict", kSeedOffset, read_word("dict.dict", kSeedOffset) + 1);
@@ -315,7 +302,7 @@ TEST_F(IdentityWorld, a_dictionary_whose_seed_was_overwritten_is_opened_by_nobod
 }
 
 TEST_F(IdentityWorld, a_removal_that_cannot_succeed_changes_nothing) {
-  Child user([&](Channel& parent) {
+  Started user("ok", [&](Channel& parent) {
     constexpr uid_t kNobody = 65534;  // root may write anywhere
     if (::geteuid() == 0 && (::chown(directory_.path().c_str(), kNobody, kNobody) != 0 || ::setuid(kNobody) != 0))
       return 1;
@@ -327,7 +314,6 @@ TEST_F(IdentityWorld, a_removal_that_cannot_succeed_changes_nothing) {
     ::chmod(directory_.path().c_str(), 0700);
     return 0;
   });
-  EXPECT_EQ(user.hear(), "ok");
   EXPECT_THAT(user.hear(), HasSubstr("cannot remove"));
   EXPECT_EQ(user.hear(), "there");
 }

@@ -8,7 +8,7 @@
 #include "base/token.h"
 #include "interleave/failpoint.h"
 #include "support/dict.h"
-#include "support/process.h"
+#include "support/started.h"
 #include "world/process_table.h"
 
 namespace holdfast::test {
@@ -54,6 +54,15 @@ class InterleaveEnter : public testing::Test {
     }
     return 0;
   }
+  /// Opens the dictionary, is held where its file would get its name, and says whether it got that of another.
+  static int open(Channel& parent) {
+    if (holdfast_directory() == nullptr) return 1;
+    pause_at("new_file.publish", parent);
+    Dict dict("dict");
+    parent.say(dict.get("value") == text("there") ? "attached" : holdfast_error());
+    parent.hear();
+    return 0;
+  }
   static int enter(Channel& parent) {
     pause_at("enter.record_locked", parent);
     parent.say(holdfast_directory() != nullptr ? "entered" : holdfast_error());
@@ -67,29 +76,23 @@ class InterleaveEnter : public testing::Test {
 TEST_F(InterleaveEnter, a_death_between_record_lock_and_generation_leaves_the_slot_free) {
   Child holder(hold);
   const std::string slot = holder.hear();
-  holder.kill();
-  holder.wait();
+  holder.kill_and_wait();
   const OneSlot only(directory_ / "processes", static_cast<std::uint32_t>(std::stoul(slot)));
-  Child first(enter);
-  ASSERT_EQ(first.hear(), "at enter.record_locked");
-  first.kill();
-  first.wait();
-  Child second(look);
-  EXPECT_EQ(second.hear(), "ready");
+  Started first("at enter.record_locked", enter);
+  first.kill_and_wait();
+  Started second("ready", look);
   EXPECT_EQ(second.ask("try"), "ok");
 }
 
 // A process that takes over the slot of a dead one does not lend it its life, wherever it is stopped.
 TEST_F(InterleaveEnter, a_successor_that_is_stopped_does_not_keep_its_predecessor_alive) {
   for (const char* const place : {"enter.generation_raised", "enter.record_locked"}) {
-    Child looker(look);
-    ASSERT_EQ(looker.hear(), "ready");
+    Started looker("ready", look);
     Child holder(hold);
     const std::string slot = holder.hear();
     const OneSlot only(directory_ / "processes", static_cast<std::uint32_t>(std::stoul(slot)));
     EXPECT_EQ(looker.ask("try"), "locked");
-    holder.kill();
-    holder.wait();
+    holder.kill_and_wait();
     Child successor([place](Channel& parent) {
       pause_at(place, parent);
       return holdfast_directory() != nullptr ? 0 : 1;
@@ -101,54 +104,29 @@ TEST_F(InterleaveEnter, a_successor_that_is_stopped_does_not_keep_its_predecesso
 
 // No half-made file ever has a name, and one that nobody finished is nobody's burden.
 TEST_F(InterleaveEnter, a_death_before_a_dictionary_gets_its_name_leaves_nothing) {
-  const auto open = [](Channel& parent) {
-    if (holdfast_directory() == nullptr) return 1;
-    pause_at("new_file.publish", parent);
-    Dict dict("dict");
-    parent.say(dict.set("key", "value") == HOLDFAST_OK ? "stored" : holdfast_error());
-    parent.hear();
-    return 0;
-  };
-  Child first(open);
-  ASSERT_EQ(first.hear(), "at new_file.publish");
-  Child second(look);
-  ASSERT_EQ(second.hear(), "ready");
-  first.kill();
-  first.wait();
+  Started first("at new_file.publish", open);
+  Started second("ready", look);
+  first.kill_and_wait();
   EXPECT_TRUE(exists(directory_ / "dict.dict"));
   EXPECT_EQ(second.ask("try"), "ok");
 }
 
 TEST_F(InterleaveEnter, the_second_of_two_who_make_a_dictionary_at_once_attaches_to_the_firsts) {
-  const auto open = [](Channel& parent) {
-    if (holdfast_directory() == nullptr) return 1;
-    pause_at("new_file.publish", parent);
-    Dict dict("dict");
-    parent.say(dict.get("value") == text("there") ? "attached" : holdfast_error());
-    parent.hear();
-    return 0;
-  };
-  Child slow(open);
-  ASSERT_EQ(slow.hear(), "at new_file.publish");
-  Child quick(look);
-  ASSERT_EQ(quick.hear(), "ready");
+  Started slow("at new_file.publish", open);
+  Started quick("ready", look);
   EXPECT_EQ(slow.ask("go on"), "attached");
 }
 
 // Its users see it as removed from the first step on; the name goes with the second.
 TEST_F(InterleaveEnter, a_death_between_the_mark_of_a_removal_and_its_name_leaves_name_and_world_usable) {
-  Child user(look);
-  ASSERT_EQ(user.hear(), "ready");
-  Child remover([](Channel& parent) {
+  Started user("ready", look);
+  Started remover("at remove.retired", [](Channel& parent) {
     if (holdfast_directory() == nullptr) return 1;
     pause_at("remove.retired", parent);
     return holdfast_remove("dict", 4);
   });
-  ASSERT_EQ(remover.hear(), "at remove.retired");
-  remover.kill();
-  remover.wait();
-  Child next(look);
-  EXPECT_EQ(next.hear(), "ready");
+  remover.kill_and_wait();
+  Started next("ready", look);
   EXPECT_EQ(next.ask("try"), "ok");
 }
 

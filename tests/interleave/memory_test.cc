@@ -5,7 +5,7 @@
 
 #include "interleave/failpoint.h"
 #include "support/dict.h"
-#include "support/process.h"
+#include "support/started.h"
 
 namespace holdfast::test {
 namespace {
@@ -23,17 +23,15 @@ class InterleaveMemory : public testing::Test {
     return 0;
   }
   static void take_all_and_die(const std::string& prefix) {
-    Child process([&](Channel& parent) { return take_all(parent, prefix); });
-    ASSERT_EQ(process.hear(), "full");
-    process.kill();
-    process.wait();
+    Started process("full", [&](Channel& parent) { return take_all(parent, prefix); });
+    process.kill_and_wait();
   }
 
   const ScratchDirectory directory_;
 };
 
 TEST_F(InterleaveMemory, of_those_who_die_while_it_is_looked_for_is_found_too) {
-  Child living([](Channel& parent) {
+  Started living("ready", [](Channel& parent) {
     Dict dict("locks", {.size = 65536});
     parent.say("ready");
     parent.hear();
@@ -43,7 +41,6 @@ TEST_F(InterleaveMemory, of_those_who_die_while_it_is_looked_for_is_found_too) {
     parent.say(holdfast_code_text(dict.try_lock("third 1000", 0, &lease)));
     return 0;
   });
-  ASSERT_EQ(living.hear(), "ready");
   take_all_and_die("first ");
   ASSERT_EQ(living.ask("lock"), "at reclaim.done");
   take_all_and_die("second ");

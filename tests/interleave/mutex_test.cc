@@ -7,41 +7,17 @@
 #include "interleave/failpoint.h"
 #include "platform/platform.h"
 #include "support/dict.h"
-#include "support/process.h"
+#include "support/started.h"
+#include "support/world.h"
 #include "sync/shmtx.h"
 #include "world/world.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
-
-using platform::monotonic_ns;
-using test::at_failpoint;
-using test::Channel;
-using test::Child;
-using test::pause_at;
-
-std::string text_of(LockResult result) {
-  switch (result) {
-    case LockResult::acquired:
-      return "acquired";
-    case LockResult::owner_died:
-      return "owner died";
-    case LockResult::timeout:
-      return "timeout";
-    default:
-      return "busy or failed";
-  }
-}
 
 class Interleave : public testing::TestWithParam<MutexStrategy> {
  protected:
-  static constexpr std::uint64_t kLongNs = 60 * kNsPerSecond;
-
-  Shmtx mutex() {
-    auto world = World::current();
-    if (!world) std::abort();
-    return {state_, GetParam(), **world, nullptr, 0};
-  }
+  Shmtx mutex() { return {state_, GetParam(), enter(), nullptr, 0}; }
   /// A process that locks, says how that ended, and does as it is told: "unlock", "end".
   int contend(Channel& parent, std::uint64_t patience_ns) {
     Shmtx mine = mutex();
@@ -53,13 +29,20 @@ class Interleave : public testing::TestWithParam<MutexStrategy> {
     return 0;
   }
   /// The same, held at the failpoint on its way.
-  int contend_by(const char* failpoint, Channel& parent, std::uint64_t patience_ns) {
+  int contend_by(const std::string& failpoint, Channel& parent, std::uint64_t patience_ns) {
     pause_at(failpoint, parent);
     return contend(parent, patience_ns);
   }
+  Started contender(const std::string& result) {
+    return {result, [this](Channel& parent) { return contend(parent, kLongNs); }};
+  }
+  Started contender_at(const std::string& failpoint, std::uint64_t patience_ns = kLongNs) {
+    return {"at " + failpoint,
+            [this, failpoint, patience_ns](Channel& parent) { return contend_by(failpoint, parent, patience_ns); }};
+  }
   std::uint32_t word() const { return state_.word.load(); }
 
-  const test::ScratchDirectory directory_;
+  const ScratchDirectory directory_;
   ShmtxState& state_ = crash::make_shared_memory<ShmtxState>();
 };
 
@@ -74,16 +57,12 @@ INSTANTIATE_TEST_SUITE_P(strategies, InterleaveAsleep, testing::Values(MutexStra
 
 // Fails if the word of the dead is taken without a comparison.
 TEST_P(Interleave, two_who_judge_one_death_do_not_both_get_the_mutex) {
-  Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
-  ASSERT_EQ(owner.hear(), "acquired");
-  owner.kill();
-  owner.wait();
+  Started owner = contender("acquired");
+  owner.kill_and_wait();
 
   constexpr std::uint64_t kShortNs = 100 * kNsPerMs;
-  Child slow([&](Channel& parent) { return contend_by("shmtx.judged", parent, kShortNs); });
-  ASSERT_EQ(slow.hear(), "at shmtx.judged");
-  Child quick([&](Channel& parent) { return contend(parent, kLongNs); });
-  ASSERT_EQ(quick.hear(), "owner died");
+  Started slow = contender_at("shmtx.judged", kShortNs);
+  Started quick = contender("owner died");
   slow.say("go on");
   EXPECT_EQ(slow.hear(), "timeout");
   EXPECT_EQ(quick.ask("unlock"), "unlocked");
@@ -91,23 +70,17 @@ TEST_P(Interleave, two_who_judge_one_death_do_not_both_get_the_mutex) {
 }
 
 TEST_P(Interleave, a_death_between_judgement_and_takeover_leaves_the_mutex_to_the_next) {
-  Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
-  ASSERT_EQ(owner.hear(), "acquired");
-  owner.kill();
-  owner.wait();
-  Child first([&](Channel& parent) { return contend_by("shmtx.judged", parent, kLongNs); });
-  ASSERT_EQ(first.hear(), "at shmtx.judged");
-  first.kill();
-  first.wait();
-  Child second([&](Channel& parent) { return contend(parent, kLongNs); });
-  EXPECT_EQ(second.hear(), "owner died");
+  Started owner = contender("acquired");
+  owner.kill_and_wait();
+  Started first = contender_at("shmtx.judged");
+  first.kill_and_wait();
+  Started second = contender("owner died");
 }
 
 // Fails if a time-out leaves no mark: a wake-up that came to the one that gives up is another waiter's.
 TEST_P(InterleaveAsleep, one_that_gives_up_after_a_sleep_leaves_the_mark_for_others_that_sleep) {
-  Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
-  ASSERT_EQ(owner.hear(), "acquired");
-  Child waiter([&](Channel& parent) {
+  Started owner = contender("acquired");
+  Started waiter("marked", [&](Channel& parent) {
     const std::uint64_t deadline = monotonic_ns() + 20 * kNsPerMs;
     at_failpoint("shmtx.marked", [&, deadline] {
       parent.say("marked");
@@ -119,61 +92,46 @@ TEST_P(InterleaveAsleep, one_that_gives_up_after_a_sleep_leaves_the_mark_for_oth
     parent.hear();
     return 0;
   });
-  ASSERT_EQ(waiter.hear(), "marked");
   ASSERT_EQ(owner.ask("unlock"), "unlocked");
   EXPECT_EQ(word(), 0U);
-  Child next([&](Channel& parent) { return contend(parent, kLongNs); });
-  ASSERT_EQ(next.hear(), "acquired");
+  Started next = contender("acquired");
   EXPECT_EQ(word() & kShmtxWaiters, 0U);
-  waiter.say("go on");
-  EXPECT_EQ(waiter.hear(), "timeout");
+  EXPECT_EQ(waiter.ask("go on"), "timeout");
   EXPECT_EQ(word() & kShmtxWaiters, kShmtxWaiters);
 }
 
 TEST_P(InterleaveAsleep, a_release_between_mark_and_sleep_is_not_slept_over) {
-  Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
-  ASSERT_EQ(owner.hear(), "acquired");
-  Child waiter([&](Channel& parent) { return contend_by("shmtx.marked", parent, kLongNs); });
-  ASSERT_EQ(waiter.hear(), "at shmtx.marked");
+  Started owner = contender("acquired");
+  Started waiter = contender_at("shmtx.marked");
   ASSERT_EQ(owner.ask("unlock"), "unlocked");
-  waiter.say("go on");
-  EXPECT_EQ(waiter.hear(), "acquired");
+  EXPECT_EQ(waiter.ask("go on"), "acquired");
 }
 
 // Fails if it takes the mutex without the mark: a sleeper beside it would not be woken next.
 TEST_P(InterleaveAsleep, one_that_may_have_slept_takes_the_mutex_with_the_mark_of_others) {
-  Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
-  ASSERT_EQ(owner.hear(), "acquired");
-  Child waiter([&](Channel& parent) { return contend_by("shmtx.marked", parent, kLongNs); });
-  ASSERT_EQ(waiter.hear(), "at shmtx.marked");
+  Started owner = contender("acquired");
+  Started waiter = contender_at("shmtx.marked");
   ASSERT_EQ(owner.ask("unlock"), "unlocked");
   EXPECT_EQ(word(), 0U);
-  waiter.say("go on");
-  ASSERT_EQ(waiter.hear(), "acquired");
+  ASSERT_EQ(waiter.ask("go on"), "acquired");
   EXPECT_EQ(word() & kShmtxWaiters, kShmtxWaiters);
 }
 
 TEST_P(InterleaveAsleep, a_death_between_mark_and_sleep_harms_nobody) {
-  Child owner([&](Channel& parent) { return contend(parent, kLongNs); });
-  ASSERT_EQ(owner.hear(), "acquired");
-  Child waiter([&](Channel& parent) { return contend_by("shmtx.marked", parent, kLongNs); });
-  ASSERT_EQ(waiter.hear(), "at shmtx.marked");
-  waiter.kill();
-  waiter.wait();
+  Started owner = contender("acquired");
+  Started waiter = contender_at("shmtx.marked");
+  waiter.kill_and_wait();
   ASSERT_EQ(owner.ask("unlock"), "unlocked");
   EXPECT_EQ(word(), 0U);
-  Child next([&](Channel& parent) { return contend(parent, kLongNs); });
-  EXPECT_EQ(next.hear(), "acquired");
+  Started next = contender("acquired");
 }
 
 TEST_P(InterleaveAsleep, a_death_between_release_and_wake_up_costs_a_sleeper_no_more_than_its_slice) {
-  Child owner([&](Channel& parent) {
+  Started owner("acquired", [&](Channel& parent) {
     pause_at("shmtx.released", parent);
     return contend(parent, kLongNs);
   });
-  ASSERT_EQ(owner.hear(), "acquired");
-  Child waiter([&](Channel& parent) { return contend_by("shmtx.marked", parent, kLongNs); });
-  ASSERT_EQ(waiter.hear(), "at shmtx.marked");
+  Started waiter = contender_at("shmtx.marked");
   // It may have been woken by its slice of sleep meanwhile, and has left its mark again.
   ASSERT_EQ(owner.ask("unlock"), "at shmtx.released");
   waiter.say("go on");
@@ -184,39 +142,33 @@ TEST_P(InterleaveAsleep, a_death_between_release_and_wake_up_costs_a_sleeper_no_
 // The word was given back, and overwritten with the name of the process that did: until it counts as outside nobody
 // takes it.
 TEST_P(InterleaveAsleep, a_process_that_is_stopped_on_its_way_out_counts_as_inside) {
-  Child owner([&](Channel& parent) {
+  Started owner("acquired", [&](Channel& parent) {
     pause_at("shmtx.released", parent);
     return contend(parent, kLongNs);
   });
-  ASSERT_EQ(owner.hear(), "acquired");
   const std::uint64_t held = state_.word.load();
   state_.word.store(held | kShmtxWaiters);  // so that it takes the long way out
   ASSERT_EQ(owner.ask("unlock"), "at shmtx.released");
   state_.word.store(held);
-  Child impatient([&](Channel& parent) { return contend(parent, 100 * kNsPerMs); });
-  EXPECT_EQ(impatient.hear(), "timeout");
+  Started impatient("timeout", [&](Channel& parent) { return contend(parent, 100 * kNsPerMs); });
   EXPECT_EQ(owner.ask("go on"), "unlocked");
-  Child next([&](Channel& parent) { return contend(parent, kLongNs); });
-  EXPECT_EQ(next.hear(), "owner died");
+  Started next = contender("owner died");
 }
 
 // The record lock is the mutex there; the word only tells the next owner whether the last one died inside.
 TEST(interleave_file, a_death_between_record_lock_and_word_leaves_the_mutex_free) {
-  const test::ScratchDirectory directory;
+  const ScratchDirectory directory;
   const auto store = [](Channel& parent, const char* failpoint) {
-    test::Dict dict("file", {.size = 65536, .mutex = HOLDFAST_MUTEX_FILE});
+    Dict dict("file", {.size = 65536, .mutex = HOLDFAST_MUTEX_FILE});
     if (failpoint != nullptr) pause_at(failpoint, parent);
     parent.say(dict.set("key", "value") == HOLDFAST_OK && dict.stats().repairs == 0 ? "stored" : holdfast_error());
     parent.hear();
     return 0;
   };
-  Child first([&](Channel& parent) { return store(parent, "shmtx.record_locked"); });
-  ASSERT_EQ(first.hear(), "at shmtx.record_locked");
-  first.kill();
-  first.wait();
-  Child second([&](Channel& parent) { return store(parent, nullptr); });
-  EXPECT_EQ(second.hear(), "stored");
+  Started first("at shmtx.record_locked", [&](Channel& parent) { return store(parent, "shmtx.record_locked"); });
+  first.kill_and_wait();
+  Started second("stored", [&](Channel& parent) { return store(parent, nullptr); });
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

@@ -7,7 +7,7 @@
 #include "interleave/failpoint.h"
 #include "support/clock.h"
 #include "support/dict.h"
-#include "support/process.h"
+#include "support/started.h"
 #include "support/waiting.h"
 
 namespace holdfast::test {
@@ -61,52 +61,39 @@ class InterleaveQueue : public testing::Test {
     parent.hear();
     return 0;
   }
+  /// The holder dies there while it releases the lock: what one that is in the queue says after its wait.
+  static void expect_survives_death_at(const char* failpoint, int (*queue)(Channel&), const std::string& result) {
+    Started holder("held", [failpoint](Channel& parent) { return hold(parent, failpoint); });
+    Started queued("queued", queue);
+    ASSERT_EQ(holder.ask("unlock"), std::string("at ") + failpoint);
+    holder.kill_and_wait();
+    EXPECT_EQ(queued.ask("wait"), result);
+  }
 
   const ScratchDirectory directory_;
 };
 
 TEST_F(InterleaveQueue, a_death_between_release_and_wake_up_loses_no_waiter) {
-  Child holder([](Channel& parent) { return hold(parent, "wake.post"); });
-  ASSERT_EQ(holder.hear(), "held");
-  Child waiter(wait_for);
-  ASSERT_EQ(waiter.hear(), "queued");
-  ASSERT_EQ(holder.ask("unlock"), "at wake.post");
-  holder.kill();
-  holder.wait();
-  EXPECT_EQ(waiter.ask("wait"), "has it");
+  expect_survives_death_at("wake.post", wait_for, "has it");
 }
 
 TEST_F(InterleaveQueue, a_death_between_release_and_the_call_of_watchers_loses_none) {
-  Child holder([](Channel& parent) { return hold(parent, "watchers.post"); });
-  ASSERT_EQ(holder.hear(), "held");
-  Child watcher(watch);
-  ASSERT_EQ(watcher.hear(), "queued");
-  ASSERT_EQ(holder.ask("unlock"), "at watchers.post");
-  holder.kill();
-  holder.wait();
-  EXPECT_EQ(watcher.ask("wait"), "went on");
+  expect_survives_death_at("watchers.post", watch, "went on");
 }
 
 TEST_F(InterleaveQueue, a_death_between_wake_up_and_claim_leaves_the_lock_to_the_next_waiter) {
-  Child holder([](Channel& parent) { return hold(parent, nullptr); });
-  ASSERT_EQ(holder.hear(), "held");
-  Child first(wait_for);
-  ASSERT_EQ(first.hear(), "queued");
-  Child second(wait_for);
-  ASSERT_EQ(second.hear(), "queued");
+  Started holder("held", [](Channel& parent) { return hold(parent, nullptr); });
+  Started first("queued", wait_for);
+  Started second("queued", wait_for);
   ASSERT_EQ(holder.ask("unlock"), "unlocked");
-  first.kill();
-  first.wait();
+  first.kill_and_wait();
   EXPECT_EQ(second.ask("wait"), "has it");
 }
 
 TEST_F(InterleaveQueue, a_waiter_stopped_between_wake_up_and_claim_leaves_the_lock_to_the_next_waiter) {
-  Child holder([](Channel& parent) { return hold(parent, nullptr); });
-  ASSERT_EQ(holder.hear(), "held");
-  Child first(wait_for);
-  ASSERT_EQ(first.hear(), "queued");
-  Child second(wait_for);
-  ASSERT_EQ(second.hear(), "queued");
+  Started holder("held", [](Channel& parent) { return hold(parent, nullptr); });
+  Started first("queued", wait_for);
+  Started second("queued", wait_for);
   first.stop();
   ASSERT_EQ(holder.ask("unlock"), "unlocked");
   EXPECT_EQ(second.ask("wait"), "has it");

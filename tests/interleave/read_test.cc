@@ -5,7 +5,7 @@
 
 #include "interleave/failpoint.h"
 #include "support/dict.h"
-#include "support/process.h"
+#include "support/started.h"
 
 namespace holdfast::test {
 namespace {
@@ -30,7 +30,7 @@ class InterleaveRead : public ::testing::Test {
 
 // Fails if a reader begins anew because of any change in the shard: large values would be read many times over.
 TEST_F(InterleaveRead, a_copy_of_a_large_value_counts_though_other_keys_were_changed_meanwhile) {
-  Child reader([](Channel& parent) {
+  Started reader("stored", [](Channel& parent) {
     // The last gives memory back: the large value was filled in an epoch that is over, so it can be told when.
     if (dict().set("large", std::string(kLarge, 'v')) != HOLDFAST_OK || dict().set("other", "1") != HOLDFAST_OK ||
         dict().set("other", "2") != HOLDFAST_OK)
@@ -44,21 +44,19 @@ TEST_F(InterleaveRead, a_copy_of_a_large_value_counts_though_other_keys_were_cha
     parent.say(got + ", copied " + std::to_string(copies));
     return 0;
   });
-  ASSERT_EQ(reader.hear(), "stored");
   ASSERT_EQ(reader.ask("read"), "at read.found");
-  Child writer([](Channel& parent) {
+  Started writer("0", [](Channel& parent) {
     int code = HOLDFAST_OK;
     for (int i = 0; i < 100; ++i) code |= dict().set("other", std::to_string(i));
     parent.say(std::to_string(code));
     return 0;
   });
-  ASSERT_EQ(writer.hear(), "0");
   EXPECT_EQ(reader.ask("go on"), "20000 v, copied 1");
 }
 
 // The entry is where it was, of the same key and size. Fails if its stamp is not looked at.
 TEST_F(InterleaveRead, a_copy_does_not_count_if_the_entry_was_given_back_and_made_anew_in_the_same_place) {
-  Child reader([](Channel& parent) {
+  Started reader("stored", [](Channel& parent) {
     if (dict().set("large", std::string(kLarge, 'o')) != HOLDFAST_OK) return 1;
     pause_at("read.found", parent);
     parent.say("stored");
@@ -70,9 +68,8 @@ TEST_F(InterleaveRead, a_copy_does_not_count_if_the_entry_was_given_back_and_mad
     parent.say(say_what(dict().get("large")));
     return 0;
   });
-  ASSERT_EQ(reader.hear(), "stored");
   ASSERT_EQ(reader.ask("read"), "at read.found");
-  Child writer([](Channel& parent) {
+  Started writer("0", [](Channel& parent) {
     const auto block = [] {
       Position position{};
       Segment& segment = dict().segment();
@@ -89,7 +86,6 @@ TEST_F(InterleaveRead, a_copy_does_not_count_if_the_entry_was_given_back_and_mad
     parent.say(code == HOLDFAST_OK && block() == before ? "in the same position" : "elsewhere");
     return 0;
   });
-  ASSERT_EQ(writer.hear(), "0");
   ASSERT_EQ(reader.ask("go on"), "at read.copied");
   ASSERT_EQ(writer.ask("go on"), "in the same position");
   EXPECT_EQ(reader.ask("go on"), "20000 n");

@@ -5,7 +5,7 @@
 
 #include "interleave/failpoint.h"
 #include "support/dict.h"
-#include "support/process.h"
+#include "support/started.h"
 
 namespace holdfast::test {
 namespace {
@@ -33,7 +33,7 @@ TEST(interleave_repair, a_reader_of_an_entry_that_a_dead_writer_cut_off_never_se
     opened = &dict;
     return dict.status;
   };
-  Child reader([&](Channel& parent) {
+  Started reader("stored", [&](Channel& parent) {
     if (open() != HOLDFAST_OK || opened->set("key", old) != HOLDFAST_OK) return 1;
     parent.say("stored");
     parent.hear();
@@ -45,25 +45,21 @@ TEST(interleave_repair, a_reader_of_an_entry_that_a_dead_writer_cut_off_never_se
                                         " bytes, first '" + got.text.substr(0, 1) + "'");
     return 0;
   });
-  ASSERT_EQ(reader.hear(), "stored");
   ASSERT_EQ(reader.ask("read"), "at read.found");
 
-  Child writer([&](Channel& parent) {
+  Started writer("at arena.release", [&](Channel& parent) {
     if (open() != HOLDFAST_OK) return 1;
     pause_at("arena.release", parent);
     return opened->remove("key");
   });
-  ASSERT_EQ(writer.hear(), "at arena.release");
-  writer.kill();
-  writer.wait();
+  writer.kill_and_wait();
 
-  Child repairer([&](Channel& parent) {
+  Started repairer("repaired and filled", [&](Channel& parent) {
     if (open() != HOLDFAST_OK) return 1;
     const int code = fill_with(*opened, 'n');
     parent.say(code == HOLDFAST_OK && opened->stats().repairs == 1 ? "repaired and filled" : holdfast_error());
     return 0;
   });
-  ASSERT_EQ(repairer.hear(), "repaired and filled");
   reader.say("go on");
   const std::string seen = reader.hear();
   EXPECT_TRUE(seen == "the old value" || seen == "nothing") << seen;

@@ -32,31 +32,22 @@ bool refused() {
 }  // namespace
 
 // The names that the C library calls its own by.
+void* no_memory() {
+  errno = ENOMEM;
+  return nullptr;
+}
+
 extern "C" {
 void* __libc_malloc(std::size_t);
 void* __libc_calloc(std::size_t, std::size_t);
 void* __libc_realloc(void*, std::size_t);
 void* __libc_memalign(std::size_t, std::size_t);
 
-void* malloc(std::size_t size) {
-  if (!refused()) return __libc_malloc(size);
-  errno = ENOMEM;
-  return nullptr;
-}
-void* calloc(std::size_t count, std::size_t size) {
-  if (!refused()) return __libc_calloc(count, size);
-  errno = ENOMEM;
-  return nullptr;
-}
-void* realloc(void* old, std::size_t size) {
-  if (!refused()) return __libc_realloc(old, size);
-  errno = ENOMEM;
-  return nullptr;
-}
+void* malloc(std::size_t size) { return refused() ? no_memory() : __libc_malloc(size); }
+void* calloc(std::size_t count, std::size_t size) { return refused() ? no_memory() : __libc_calloc(count, size); }
+void* realloc(void* old, std::size_t size) { return refused() ? no_memory() : __libc_realloc(old, size); }
 void* memalign(std::size_t alignment, std::size_t size) {
-  if (!refused()) return __libc_memalign(alignment, size);
-  errno = ENOMEM;
-  return nullptr;
+  return refused() ? no_memory() : __libc_memalign(alignment, size);
 }
 void* aligned_alloc(std::size_t alignment, std::size_t size) { return memalign(alignment, size); }
 int posix_memalign(void** result, std::size_t alignment, std::size_t size) {

@@ -26,26 +26,12 @@ class Mixer {
   Mixer& operator=(const Mixer&) = delete;
 
   void step() {
-    switch (random_() % 12) {
-      case 0:
-        return count_up();
-      case 1:
-        return swap();
-      case 2:
-        return enter();
-      case 3:
-        return random_() % 8 == 0 ? see_all(scan()) : change_something();
-      case 4:
-        return random_() % 8 == 0 ? see_all(keys()) : change_something();
-      case 5:
-        return look_at_whole();
-      case 6:
-        return use_side();
-      case 7:
-        return push_and_pop();
-      default:
-        return change_something();
-    }
+    static constexpr std::array kSteps{&Mixer::count_up,      &Mixer::swap,     &Mixer::enter,
+                                       &Mixer::look_at_whole, &Mixer::use_side, &Mixer::push_and_pop};
+    const std::size_t step = random_() % 12;
+    if (step < kSteps.size()) return (this->*kSteps[step])();
+    if (step < kSteps.size() + 2 && random_() % 8 == 0) return see_all(step == kSteps.size() ? scan() : keys());
+    change_something();
   }
 
  private:

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "support/dict.h"
-#include "support/process.h"
+#include "support/started.h"
 #include "support/waiting.h"
 
 namespace holdfast::test {
@@ -113,16 +113,33 @@ inline int hold(Channel& parent) {
 class PumpTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(holder.hear(), "0"); }
-  /// Runs the test's body in a process of its own.
-  static void in_process(const std::function<void()>& body) {
-    Child child([&](Channel&) {
-      body();
-      return HasFailure() ? 1 : 0;
-    });
-    EXPECT_EQ(child.wait(), 0);
-  }
   void take(const std::string& key) { ASSERT_EQ(holder.ask("+" + key), "0"); }
   void release(const std::string& key) { ASSERT_EQ(holder.ask("-" + key), "0"); }
+
+  /// Waits for "k", which is taken, with the thread behind the descriptor at work. The descriptor.
+  int wait_with_thread(Dict& dict, LoopWaiting& waiting) {
+    take("k");
+    const int fd = waiting.fd();
+    EXPECT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
+    EXPECT_TRUE(eventually([] { return wake_threads().size() == 1; }));
+    return fd;
+  }
+  /// Waits for three locks by three waiters of the parker; their holder dies.
+  void wait_for_three_of_the_dead(Dict& dict, holdfast_parker* parker) {
+    holdfast_lease lease{};
+    double pause = 0;
+    for (const char* key : {"a", "b", "c"}) {
+      take(key);
+      const std::uint32_t waiter = holdfast_waiter_open(parker);
+      ASSERT_EQ(dict.wait_lock(key, 0, parker, waiter, &lease, &pause), HOLDFAST_LOCKED);
+    }
+    holder.kill();
+  }
+  void expect_heard_at(int fd, LoopWaiting& waiting) {
+    release("k");
+    EXPECT_TRUE(readable(fd, kLongMs));
+    EXPECT_EQ(waiting.collect(), 1);
+  }
 
   test::ScratchDirectory directory;
   Child holder{hold};

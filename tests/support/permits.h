@@ -7,30 +7,17 @@
 #include <cstdint>
 #include <string>
 
-#include "support/clock.h"
-#include "support/dict.h"
-#include "support/shard_check.h"
+#include "support/dict_test.h"
 
 namespace holdfast::test {
 
 inline constexpr std::uint32_t kAll = HOLDFAST_ALL_PERMITS;
 
-class PermitsTest : public ::testing::Test {
+class PermitsTest : public DictTest {
  protected:
-  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
-  void TearDown() override {
-    EXPECT_EQ(check_shard(shard()), "");
-    const std::string& name = dict.dictionary().name();
-    holdfast_remove(name.data(), name.size());
-  }
+  PermitsTest() : DictTest({.size = 32768}) {}
 
-  Shard& shard() { return dict.segment().shards()[0]; }
-  EntryView view(const std::string& key) {
-    Position position{};
-    EXPECT_TRUE(shard().find(Key(key, dict.segment().seed()), position));
-    EXPECT_NE(position.block, 0U);
-    return position.view;
-  }
+  EntryView view(const std::string& key) { return place_of(key).view; }
   PermitFields& fields(const std::string& key = "key") { return view(key).permits(); }
 
   /// A semaphore of three.
@@ -53,13 +40,6 @@ class PermitsTest : public ::testing::Test {
     sleep_ms(1);
     return dict.unlock("key", &lease);
   }
-
-  static std::string new_name() {
-    static int count = 0;
-    return "permits-" + std::to_string(++count);
-  }
-
-  Dict dict{new_name(), {.size = 32768}};
 };
 
 /// A waiter of a semaphore of three, or of a rwlock.

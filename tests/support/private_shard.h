@@ -3,7 +3,6 @@
 
 #include <sys/mman.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -12,7 +11,7 @@
 #include "dict/repair.h"
 #include "dict/shard.h"
 #include "platform/platform.h"
-#include "world/world.h"
+#include "support/world.h"
 
 namespace holdfast::test {
 
@@ -46,12 +45,7 @@ class PrivateShard {
   }
 
   static Shmtx mutex_of(std::byte* base) {
-    auto world = World::current();
-    if (!world) {
-      std::fprintf(stderr, "%s\n", world.status().message.c_str());
-      std::abort();
-    }
-    return {reinterpret_cast<ShardHeader*>(base)->mutex, MutexStrategy::futex, **world, nullptr, 0};
+    return {reinterpret_cast<ShardHeader*>(base)->mutex, MutexStrategy::futex, enter(), nullptr, 0};
   }
 
   Geometry geometry_;

@@ -51,19 +51,14 @@ Child::Child(const std::function<int(Channel&)>& body) {
   }
   ::signal(SIGPIPE, SIG_IGN);
   std::fflush(nullptr);
-  const pid_t parent = ::getpid();
-  pid_ = ::fork();
-  if (pid_ == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    // A parent in another pid namespace shows as 0.
-    if (const pid_t now = ::getppid(); now != parent && now != 0) ::_exit(0);
+  pid_ = fork_bound([&] {
     ::close(to_child[1]);
     ::close(from_child[0]);
     Channel channel(to_child[0], from_child[1]);
     const int status = body(channel);
     std::fflush(nullptr);
     ::_exit(status);
-  }
+  });
   ::close(to_child[0]);
   ::close(from_child[1]);
   channel_ = Channel(from_child[0], to_child[1]);
@@ -94,6 +89,17 @@ int Child::wait() {
   if (!ended) return -1;
   reaped_ = true;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+pid_t fork_bound(const std::function<void()>& body) {
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // A parent in another pid namespace shows as 0.
+  if (const pid_t now = ::getppid(); now != parent && now != 0) ::_exit(0);
+  body();
+  std::abort();
 }
 
 bool eventually(const std::function<bool()>& condition) {

@@ -54,6 +54,11 @@ class Child {
   void stop() const;
   /// SIGKILL; the zombie stays unreaped.
   void kill() const { signal(9); }
+  /// Both: its status, which is 128 + SIGKILL.
+  int kill_and_wait() {
+    kill();
+    return wait();
+  }
   /// Exit status, or 128 + the signal that ended it; -1 after kPatience.
   int wait();
 
@@ -62,6 +67,9 @@ class Child {
   bool reaped_ = false;
   Channel channel_{-1, -1};
 };
+
+/// A forked process that does not return from `body`. It ends with its parent.
+pid_t fork_bound(const std::function<void()>& body);
 
 /// Calls until it is true; false after kPatience.
 bool eventually(const std::function<bool()>& condition);

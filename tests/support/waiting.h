@@ -16,6 +16,16 @@ struct CloseParker {
   void operator()(holdfast_parker* parker) const { holdfast_parker_free(parker); }
 };
 
+/// Whether the waiter was woken within that time.
+inline bool sleep_until_woken(holdfast_parker* parker, std::uint32_t waiter, double seconds) {
+  std::uint32_t woken = 0;
+  const double end = now() + std::max(seconds, 0.0);
+  do {
+    if (holdfast_parker_sleep(parker, std::max(end - now(), 0.0), &woken, 1) > 0) return woken == waiter;
+  } while (now() < end);
+  return false;
+}
+
 /// A parker with one waiter, and the loop that include/holdfast.h describes.
 class Waiting {
  public:
@@ -48,14 +58,7 @@ class Waiting {
     return unless_held_up([&] { return dict.leave(key, parker_.get(), waiter_); });
   }
   /// Whether the waiter was woken within that time.
-  bool sleep(double seconds) {
-    std::uint32_t woken = 0;
-    const double end = now() + std::max(seconds, 0.0);
-    do {
-      if (holdfast_parker_sleep(parker_.get(), std::max(end - now(), 0.0), &woken, 1) > 0) return woken == waiter_;
-    } while (now() < end);
-    return false;
-  }
+  bool sleep(double seconds) { return sleep_until_woken(parker_.get(), waiter_, seconds); }
 
   double pause() const { return pause_; }
   std::uint32_t waiter() const { return waiter_; }

@@ -7,21 +7,11 @@
 #include <memory>
 #include <string>
 
-#include "support/dict.h"
-#include "support/process.h"
+#include "support/dict_test.h"
 #include "support/waiting.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
-
-using test::Channel;
-using test::Child;
-using test::CloseParker;
-using test::Dict;
-using test::now;
-using test::sleep_ms;
-
-const test::ScratchDirectory directory;
 
 /// How a key is held alone: as a lock, or as a rwlock by a writer.
 enum class Kind { lock, rwlock };
@@ -64,16 +54,8 @@ class Task {
   holdfast_wait wait_{};
 };
 
-class AdoptTest : public ::testing::TestWithParam<Kind> {
+class AdoptTest : public DictTest, public ::testing::WithParamInterface<Kind> {
  protected:
-  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
-  void TearDown() override { holdfast_remove(name.data(), name.size()); }
-
-  static std::string new_name() {
-    static int count = 0;
-    return "adopt-" + std::to_string(++count);
-  }
-
   /// Each takes its key and is named the holder.
   void take_both(std::uint32_t holder_of_a, std::uint32_t holder_of_b) {
     ASSERT_EQ(a.take(dict, GetParam(), "a", holder_of_a), HOLDFAST_OK);
@@ -98,8 +80,6 @@ class AdoptTest : public ::testing::TestWithParam<Kind> {
   static constexpr double kSurely = 20;   // seconds in which a circle is told
   static constexpr double kHardly = 0.3;  // in which one would be told
 
-  const std::string name = new_name();
-  Dict dict{name};
   const std::uint32_t state = holdfast_task_ids();
   Task a{state + 1};
   Task b{state + 2};
@@ -178,4 +158,4 @@ TEST_P(AdoptTest, only_what_is_held_can_be_adopted) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

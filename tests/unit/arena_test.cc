@@ -10,18 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "support/dict_test.h"
 #include "support/private_shard.h"
-#include "support/process.h"
-#include "support/shard_check.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
-
-const test::ScratchDirectory directory;
 
 class ArenaTest : public ::testing::Test {
  protected:
-  test::PrivateShard memory{65536};
+  PrivateShard memory{65536};
   Shard& shard = memory.shard();
   Arena arena{shard};
   std::uint32_t all = shard.granules() - 1;
@@ -44,7 +41,7 @@ TEST_F(ArenaTest, begins_as_one_block_of_everything) {
   EXPECT_EQ(block, 1U);
   EXPECT_EQ(arena.allocate(1), 0U);
   arena.release(block, all);
-  EXPECT_EQ(test::check_shard(shard), "");
+  EXPECT_EQ(check_shard(shard), "");
 }
 
 TEST_F(ArenaTest, a_block_that_comes_back_joins_its_free_neighbours) {
@@ -56,7 +53,7 @@ TEST_F(ArenaTest, a_block_that_comes_back_joins_its_free_neighbours) {
     for (int i = 0; i < 4; ++i) ASSERT_NE(blocks[i] = arena.allocate(sizes[i]), 0U);
     for (const int i : order) arena.release(blocks[i], sizes[i]);
     ASSERT_EQ(free_blocks(shard), 1);
-    ASSERT_EQ(test::check_shard(shard), "");
+    ASSERT_EQ(check_shard(shard), "");
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
@@ -86,10 +83,7 @@ TEST_F(ArenaTest, a_long_block_is_found_among_shorter_ones_of_its_bin) {
 }
 
 TEST_F(ArenaTest, random_work_never_gives_memory_twice_and_never_loses_any) {
-  const std::uint64_t seed = std::getenv("HOLDFAST_TEST_SEED") != nullptr
-                                 ? std::strtoull(std::getenv("HOLDFAST_TEST_SEED"), nullptr, 10)
-                                 : std::random_device()();
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  const std::uint64_t seed = seed_of_run();
   std::mt19937_64 random(seed);
   std::map<std::uint32_t, std::uint32_t> held;  // block to size
   for (int step = 0; step < 100000; ++step) {
@@ -114,7 +108,7 @@ TEST_F(ArenaTest, random_work_never_gives_memory_twice_and_never_loses_any) {
   }
   for (const auto& [block, size] : held) arena.release(block, size);
   EXPECT_FALSE(arena.damaged());
-  EXPECT_EQ(test::check_shard(shard), "");
+  EXPECT_EQ(check_shard(shard), "");
   EXPECT_EQ(free_blocks(shard), 1);
 }
 
@@ -128,7 +122,7 @@ TEST_F(ArenaTest, giving_back_announces_the_reuse) {
 TEST_F(ArenaTest, free_blocks_that_contradict_themselves_are_damage_and_give_nothing) {
   for (int word = 0; word < 3; ++word) {
     for (const std::uint32_t value : {0U, 1U, 77U, 0x7FFFFFFFU, 0xFFFFFFFFU}) {
-      test::PrivateShard fresh(65536);
+      PrivateShard fresh(65536);
       Arena fresh_arena(fresh.shard());
       const std::uint32_t first = fresh_arena.allocate(50);
       fresh_arena.allocate(1);
@@ -143,4 +137,4 @@ TEST_F(ArenaTest, free_blocks_that_contradict_themselves_are_damage_and_give_not
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

@@ -7,21 +7,12 @@
 #include <random>
 
 #include "support/dict.h"
-#include "support/process.h"
 #include "support/shard_check.h"
+#include "support/started.h"
 #include "support/waiting.h"
 
 namespace holdfast::test {
 namespace {
-
-int in_child(const std::function<int()>& body) {
-  const ScratchDirectory directory;
-  Child child([&](Channel&) {
-    const int status = body();
-    return ::testing::Test::HasFailure() ? 1 : status;
-  });
-  return child.wait();
-}
 
 void do_something(Dict& dict, std::mt19937_64& random, Waiting& waiting) {
   const std::string key = "key " + std::to_string(random() % 12);
@@ -60,74 +51,66 @@ void do_something(Dict& dict, std::mt19937_64& random, Waiting& waiting) {
 }
 
 TEST(audit, finds_nothing_where_all_is_well) {
-  EXPECT_EQ(in_child([] {
-              Dict dict("well", {.size = 12288});
-              Waiting waiting;
-              std::mt19937_64 random(1);
-              for (int i = 0; i < 5000; ++i) {
-                do_something(dict, random, waiting);
-                const Shard& shard = dict.segment().shards().front();
-                EXPECT_TRUE(audit(shard, dict.segment().seed())) << "after " << i << ": " << check_shard(shard);
-                if (::testing::Test::HasFailure()) return 1;
-              }
-              EXPECT_EQ(dict.stats().repairs, 0U);
-              return 0;
-            }),
-            0);
+  in_a_world([] {
+    Dict dict("well", {.size = 12288});
+    Waiting waiting;
+    std::mt19937_64 random(1);
+    for (int i = 0; i < 5000; ++i) {
+      do_something(dict, random, waiting);
+      const Shard& shard = dict.segment().shards().front();
+      EXPECT_TRUE(audit(shard, dict.segment().seed())) << "after " << i << ": " << check_shard(shard);
+      if (::testing::Test::HasFailure()) return;
+    }
+    EXPECT_EQ(dict.stats().repairs, 0U);
+  });
 }
 
 TEST(audit, an_entry_that_a_lost_link_led_to_is_missed_and_its_memory_comes_back) {
-  EXPECT_EQ(in_child([] {
-              Dict dict("lost", {.size = 12288});
-              dict.set("kept", "value");
-              const std::uint64_t free = dict.free_space();
-              dict.set("lost", std::string(2000, 'v'));
-              Segment& segment = dict.segment();
-              const Key key("lost", segment.seed());
-              segment.shards().front().bucket_of(key.short_hash()).store(0);
-              EXPECT_EQ(dict.get("lost"), nothing());
-              EXPECT_EQ(dict.stats().repairs, 0U);
-              dict.flush_expired();
-              EXPECT_EQ(dict.stats().repairs, 1U);
-              EXPECT_EQ(check_segment(segment), "");
-              EXPECT_GE(dict.free_space(), free);
-              dict.flush_expired();
-              EXPECT_EQ(dict.stats().repairs, 1U) << "repaired, though it was in order";
-              return 0;
-            }),
-            0);
+  in_a_world([] {
+    Dict dict("lost", {.size = 12288});
+    dict.set("kept", "value");
+    const std::uint64_t free = dict.free_space();
+    dict.set("lost", std::string(2000, 'v'));
+    Segment& segment = dict.segment();
+    const Key key("lost", segment.seed());
+    segment.shards().front().bucket_of(key.short_hash()).store(0);
+    EXPECT_EQ(dict.get("lost"), nothing());
+    EXPECT_EQ(dict.stats().repairs, 0U);
+    dict.flush_expired();
+    EXPECT_EQ(dict.stats().repairs, 1U);
+    EXPECT_EQ(check_segment(segment), "");
+    EXPECT_GE(dict.free_space(), free);
+    dict.flush_expired();
+    EXPECT_EQ(dict.stats().repairs, 1U) << "repaired, though it was in order";
+  });
 }
 
 TEST(audit, an_entry_that_its_key_does_not_lead_to_is_given_up) {
-  EXPECT_EQ(in_child([] {
-              Dict dict("foreign", {.size = 12288});
-              dict.set("a key of some length", "value");
-              Segment& segment = dict.segment();
-              const Shard& shard = segment.shards().front();
-              const Key key("a key of some length", segment.seed());
-              const std::uint32_t block = shard.bucket_of(key.short_hash()).load();
-              shard.key_words(shard.entry(block))->store(0);
-              dict.flush_expired();
-              EXPECT_EQ(dict.stats().repairs, 1U);
-              EXPECT_EQ(dict.stats().entries, 0U);
-              EXPECT_EQ(dict.keys().size(), 0U);
-              EXPECT_EQ(check_segment(segment), "");
-              return 0;
-            }),
-            0);
+  in_a_world([] {
+    Dict dict("foreign", {.size = 12288});
+    dict.set("a key of some length", "value");
+    Segment& segment = dict.segment();
+    const Shard& shard = segment.shards().front();
+    const Key key("a key of some length", segment.seed());
+    const std::uint32_t block = shard.bucket_of(key.short_hash()).load();
+    shard.key_words(shard.entry(block))->store(0);
+    dict.flush_expired();
+    EXPECT_EQ(dict.stats().repairs, 1U);
+    EXPECT_EQ(dict.stats().entries, 0U);
+    EXPECT_EQ(dict.keys().size(), 0U);
+    EXPECT_EQ(check_segment(segment), "");
+  });
 }
 
 TEST(audit, long_keys_are_not_taken_for_foreign) {
-  EXPECT_EQ(in_child([] {
-              Dict dict("long", {.size = 1 << 20});
-              for (const std::size_t length : {511U, 512U, 513U, 1024U, 5000U, 65535U})
-                EXPECT_EQ(dict.set(std::string(length, 'k'), "value"), HOLDFAST_OK);
-              EXPECT_EQ(dict.flush_expired(), 0);
-              EXPECT_EQ(dict.stats().repairs, 0U);
-              EXPECT_EQ(dict.stats().entries, 6U);
-              return 0;
-            }),
-            0);
+  in_a_world([] {
+    Dict dict("long", {.size = 1 << 20});
+    for (const std::size_t length : {511U, 512U, 513U, 1024U, 5000U, 65535U})
+      EXPECT_EQ(dict.set(std::string(length, 'k'), "value"), HOLDFAST_OK);
+    EXPECT_EQ(dict.flush_expired(), 0);
+    EXPECT_EQ(dict.stats().repairs, 0U);
+    EXPECT_EQ(dict.stats().entries, 6U);
+  });
 }
 
 }  // namespace

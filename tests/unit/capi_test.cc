@@ -15,25 +15,10 @@
 #include <vector>
 
 #include "support/dict.h"
-#include "support/process.h"
+#include "support/started.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
-
-using test::Child;
-using test::Dict;
-using test::nothing;
-using test::text;
-
-/// Runs a body of EXPECTs in a process of its own, in a world of its own.
-void in_a_world(const std::function<void()>& body) {
-  const test::ScratchDirectory directory;
-  Child child([&](test::Channel&) {
-    body();
-    return ::testing::Test::HasFailure() ? 1 : 0;
-  });
-  EXPECT_EQ(child.wait(), 0);
-}
 
 bool error_has(const std::string& text) {
   const std::string error = holdfast_error();
@@ -133,7 +118,7 @@ TEST(capi, a_forked_child_has_neither_the_leases_nor_the_waiters_of_its_parent) 
     ASSERT_EQ(dict.try_lock("k", 0, &held), HOLDFAST_OK);
     holdfast_parker* parker = holdfast_parker_new();
     const std::uint32_t waiter = holdfast_waiter_open(parker);
-    Child child([&](test::Channel&) {
+    Child child([&](Channel&) {
       holdfast_lease lease = held;
       EXPECT_EQ(dict.renew("k", lease, 1), HOLDFAST_NOT_OWNER);
       EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER);
@@ -183,14 +168,14 @@ TEST(capi, a_name_that_is_null_is_refused_with_a_sentence) {
 }
 
 TEST(capi, the_directory_is_the_one_of_the_environment) {
-  const test::ScratchDirectory directory;
-  Child child([&](test::Channel&) { return holdfast_directory() == directory.path() ? 0 : 1; });
+  const ScratchDirectory directory;
+  Child child([&](Channel&) { return holdfast_directory() == directory.path() ? 0 : 1; });
   EXPECT_EQ(child.wait(), 0);
 }
 
 TEST(capi, a_directory_that_cannot_be_used_is_explained_by_every_call_and_recovers) {
-  const test::ScratchDirectory directory;
-  Child child([&](test::Channel&) {
+  const ScratchDirectory directory;
+  Child child([&](Channel&) {
     ::setenv("HOLDFAST_DIR", (directory.path() + "/not/there").c_str(), 1);
     EXPECT_EQ(holdfast_directory(), nullptr);
     EXPECT_TRUE(error_has("not/there"));
@@ -273,14 +258,13 @@ TEST(capi, attach_finds_what_is_open_what_exists_and_what_is_declared) {
   in_a_world([] {
     holdfast_dict* dict = nullptr;
     EXPECT_EQ(attach("later", &dict), HOLDFAST_NOT_FOUND);
-    Child creator([](test::Channel& channel) {
+    Started creator("ready", [](Channel& channel) {
       Dict existing("existing", {.size = 131072});
       existing.set("k", "v");
       channel.say("ready");
       channel.hear();
       return 0;
     });
-    EXPECT_EQ(creator.hear(), "ready");
     ::setenv("HOLDFAST_DICTS", "declared=64k,existing=1m", 1);
     EXPECT_EQ(attach("existing", &dict), HOLDFAST_OK);
     EXPECT_EQ(holdfast_capacity(dict), 131072U) << "its creator knew better";
@@ -362,8 +346,8 @@ TEST(capi, waiters_that_make_no_sense_are_refused) {
 }
 
 TEST(capi, a_file_that_is_no_segment_is_refused_and_left_alone) {
-  const test::ScratchDirectory directory;
-  Child child([&](test::Channel&) {
+  const ScratchDirectory directory;
+  Child child([&](Channel&) {
     holdfast_directory();
     const std::string path = directory / "bad.dict";
     holdfast_dict* dict = nullptr;
@@ -376,7 +360,7 @@ TEST(capi, a_file_that_is_no_segment_is_refused_and_left_alone) {
       EXPECT_EQ(Dict("bad").status, HOLDFAST_CORRUPT);
       EXPECT_TRUE(error_has("bad.dict"));
       EXPECT_EQ(attach("bad", &dict), HOLDFAST_CORRUPT);
-      EXPECT_TRUE(test::exists(path));
+      EXPECT_TRUE(exists(path));
     }
     EXPECT_EQ(remove("bad"), HOLDFAST_OK) << "removing is how to get rid of it";
     EXPECT_EQ(Dict("bad").status, HOLDFAST_OK);
@@ -398,25 +382,24 @@ int visit(bool expect_persistent, bool expect_ordinary) {
 }
 
 TEST(capi, only_persistent_dictionaries_outlive_the_last_process) {
-  const test::ScratchDirectory world;
-  EXPECT_EQ(Child([](test::Channel&) { return visit(false, false); }).wait(), 0);
-  EXPECT_EQ(Child([](test::Channel&) { return visit(true, false); }).wait(), 0);
-  Child stays([](test::Channel& channel) {
+  const ScratchDirectory world;
+  EXPECT_EQ(Child([](Channel&) { return visit(false, false); }).wait(), 0);
+  EXPECT_EQ(Child([](Channel&) { return visit(true, false); }).wait(), 0);
+  Started stays("in", [](Channel& channel) {
     const int result = visit(true, false);
     channel.say("in");
     channel.hear();
     return result;
   });
-  ASSERT_EQ(stays.hear(), "in");
-  EXPECT_EQ(Child([](test::Channel&) { return visit(true, true); }).wait(), 0) << "somebody lived here all the time";
+  EXPECT_EQ(Child([](Channel&) { return visit(true, true); }).wait(), 0) << "somebody lived here all the time";
   stays.say("go");
   EXPECT_EQ(stays.wait(), 0);
-  EXPECT_EQ(Child([](test::Channel&) { return visit(true, false); }).wait(), 0);
+  EXPECT_EQ(Child([](Channel&) { return visit(true, false); }).wait(), 0);
 }
 
 TEST(capi, a_child_forked_before_its_parent_died_goes_on_with_the_same_dictionary) {
-  const test::ScratchDirectory world;
-  Child parent([](test::Channel& channel) {
+  const ScratchDirectory world;
+  Child parent([](Channel& channel) {
     Dict dict("a");
     dict.set("k", "v");
     if (::fork() == 0) {
@@ -448,4 +431,4 @@ TEST(capi, the_memory_of_a_removed_dictionary_is_free_though_its_handle_lives) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

@@ -8,50 +8,22 @@
 #include <thread>
 #include <vector>
 
-#include "support/dict.h"
-#include "support/process.h"
-#include "support/shard_check.h"
+#include "support/dict_test.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
-
-using test::boolean;
-using test::Child;
-using test::Dict;
-using test::Got;
-using test::nothing;
-using test::number;
-using test::text;
-
-const test::ScratchDirectory directory;
-
-std::string new_name() {
-  static int count = 0;
-  return "cas-" + std::to_string(++count);
-}
 
 Got table(std::string bytes, std::uint32_t flags = 0) {
   return {HOLDFAST_OK, HOLDFAST_TABLE, std::move(bytes), 0, flags};
 }
 
-void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-
-class CasTest : public ::testing::Test {
+class CasTest : public DictTest {
  protected:
-  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
-  void TearDown() override {
-    EXPECT_EQ(test::check_segment(dict.segment()), "");
-    const std::string& name = dict.dictionary().name();
-    holdfast_remove(name.data(), name.size());
-  }
-
   int cas(std::string_view key, const Got& expected, const Got& desired, double exptime = 0) {
     return dict.cas(key, &expected, &desired, exptime);
   }
   int cas_from_nothing(std::string_view key, const Got& desired) { return dict.cas(key, nullptr, &desired); }
   int cas_to_nothing(std::string_view key, const Got& expected) { return dict.cas(key, &expected, nullptr); }
-
-  Dict dict{new_name()};
 };
 
 TEST_F(CasTest, a_value_is_swapped_if_it_is_the_expected_one) {
@@ -175,7 +147,7 @@ TEST_F(CasTest, of_processes_that_swap_the_same_value_one_succeeds) {
   constexpr int kProcesses = 3;
   std::vector<std::unique_ptr<Child>> children;
   for (int i = 0; i < kProcesses; ++i) {
-    children.push_back(std::make_unique<Child>([this](test::Channel& channel) {
+    children.push_back(std::make_unique<Child>([this](Channel& channel) {
       for (int done = 0; done < kRounds;) {
         const Got before = dict.get("count");
         // A word in place, or another entry: by turns.
@@ -193,4 +165,4 @@ TEST_F(CasTest, of_processes_that_swap_the_same_value_one_succeeds) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

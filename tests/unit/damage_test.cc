@@ -8,18 +8,10 @@
 
 #include "dict/guard.h"
 #include "dict/holder_list.h"
-#include "support/dict.h"
-#include "support/process.h"
-#include "support/shard_check.h"
+#include "support/dict_test.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
-
-using test::check_segment;
-using test::Dict;
-using test::nothing;
-
-const test::ScratchDirectory directory;
 
 /// Of the processor, so that a busy machine does not count.
 double used_seconds() {
@@ -28,33 +20,18 @@ double used_seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
 }
 
-class DamageTest : public ::testing::Test {
+class DamageTest : public DictTest {
  protected:
+  DamageTest() : DictTest({.size = 1 << 20}) {}
+
   static constexpr double kAtMostSeconds = 0.5;  // half of what is promised
 
   void SetUp() override {
-    ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+    ASSERT_NO_FATAL_FAILURE(DictTest::SetUp());
     ASSERT_EQ(dict.set(big + "a", "v"), HOLDFAST_OK);
     for (int i = 0; i < 100; ++i) ASSERT_EQ(dict.set("key-" + std::to_string(i), "v"), HOLDFAST_OK);
   }
-  void TearDown() override {
-    EXPECT_EQ(check_segment(dict.segment()), "");
-    holdfast_remove(dict.dictionary().name().data(), dict.dictionary().name().size());
-  }
-
-  static std::string new_name() {
-    static int count = 0;
-    return "damage-" + std::to_string(++count);
-  }
-  Shard& shard() { return dict.segment().shards()[0]; }
-  ShardHeader& header() { return shard().header(); }
   Key key_of(const std::string& name) { return Key(name, dict.segment().seed()); }
-  Position place_of(const std::string& name) {
-    Position position{};
-    EXPECT_TRUE(shard().find(key_of(name), position));
-    EXPECT_NE(position.block, 0U) << name;
-    return position;
-  }
   /// A word of the shard that leads to the longest key, in a circle, and looks like another key of that length.
   void make_circle(const std::string& other) {
     const Position position = place_of(big + "a");
@@ -80,7 +57,6 @@ class DamageTest : public ::testing::Test {
   }
 
   const std::string big = std::string(HOLDFAST_KEY_MAX - 1, 'K');
-  Dict dict{new_name(), {.size = 1 << 20}};
 };
 
 TEST_F(DamageTest, get_set_and_delete_find_a_circle_of_long_keys) {
@@ -194,7 +170,7 @@ TEST_F(DamageTest, a_free_block_whose_size_was_overwritten_gives_no_entrys_memor
   // In the bin of that size, too.
   const std::uint64_t repairs = dict.stats().repairs;
   for (int i = 0; i < 100; ++i) ASSERT_EQ(dict.set("new-" + std::to_string(i), std::string(2900, 'n')), HOLDFAST_OK);
-  EXPECT_EQ(dict.get("middle"), test::text(std::string(3000, 'm')));
+  EXPECT_EQ(dict.get("middle"), text(std::string(3000, 'm')));
   EXPECT_EQ(dict.flush_expired(), 0);
   EXPECT_EQ(dict.stats().repairs, repairs + 1);
 }
@@ -225,7 +201,7 @@ TEST_F(DamageTest, counts_that_were_overwritten_make_no_memory_scarce) {
 }
 
 TEST_F(DamageTest, a_mutex_that_names_an_idle_process_is_taken_over) {
-  test::Child idle([&](test::Channel& parent) {
+  Child idle([&](Channel& parent) {
     parent.say(std::to_string(dict.set("key", "v") == HOLDFAST_OK ? dict.dictionary().world().token() : 0));
     parent.hear();
     return 0;
@@ -239,17 +215,11 @@ TEST_F(DamageTest, a_mutex_that_names_an_idle_process_is_taken_over) {
 }
 
 TEST_F(DamageTest, a_timeout_names_the_process_that_is_inside) {
-  test::Child inside([&](test::Channel& parent) {
-    const ShardGuard guard(shard());
-    parent.say(guard.held() ? "inside" : "outside");
-    parent.hear();
-    return 0;
-  });
-  ASSERT_EQ(inside.hear(), "inside");
+  Inside inside(dict);
   ASSERT_EQ(dict.set("key", "v"), HOLDFAST_TIMEOUT);
   EXPECT_NE(std::string(holdfast_error()).find("process " + std::to_string(inside.pid()) + ","), std::string::npos)
       << holdfast_error();
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

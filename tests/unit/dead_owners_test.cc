@@ -7,40 +7,28 @@
 #include <string>
 #include <vector>
 
-#include "support/dict.h"
-#include "support/process.h"
-#include "support/shard_check.h"
+#include "support/dict_test.h"
+#include "support/started.h"
 #include "world/world.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
 
-using test::check_segment;
-using test::Child;
-using test::Dict;
-
-const test::ScratchDirectory directory;
-
-class DeadOwnersTest : public ::testing::Test {
+class DeadOwnersTest : public DictTest {
  protected:
+  DeadOwnersTest() : DictTest({.size = kSize}) {}
+
   static constexpr std::uint64_t kSize = 100 << 10;
   /// More than fit into the dictionary.
   static constexpr int kMany = 1200;
   static constexpr int kShared = 9 * kMany;  // a key that only shares are of
 
-  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
   void TearDown() override {
-    EXPECT_EQ(check_segment(dict.segment()), "");
     EXPECT_EQ(dict.stats().repairs, 0U) << "nothing was damaged";
-    holdfast_remove(dict.dictionary().name().data(), dict.dictionary().name().size());
+    DictTest::TearDown();
   }
 
-  static std::string new_name() {
-    static int count = 0;
-    return "dead-" + std::to_string(++count);
-  }
   static std::string key(int i) { return "request-" + std::to_string(100000 + i); }
-  ShardHeader& header() { return dict.segment().shards()[0].header(); }
 
   int take(int i) {
     holdfast_lease lease{};
@@ -53,7 +41,7 @@ class DeadOwnersTest : public ::testing::Test {
   /// Has a process take them, by `take(i) -> code`, and killed. The first code that is not ok.
   template <class Take>
   static int killed_with(int first, int count, Take&& take) {
-    Child child([&](test::Channel& parent) {
+    Child child([&](Channel& parent) {
       int code = HOLDFAST_OK;
       for (int i = first; i < first + count && code == HOLDFAST_OK; ++i) code = take(i);
       parent.say(std::to_string(code));
@@ -61,12 +49,9 @@ class DeadOwnersTest : public ::testing::Test {
       return 0;
     });
     const int code = std::stoi(child.hear());
-    child.kill();
-    child.wait();
+    child.kill_and_wait();
     return code;
   }
-
-  Dict dict{new_name(), {.size = kSize}};
 };
 
 TEST_F(DeadOwnersTest, locks_without_an_end_of_processes_that_are_killed_never_fill_a_dictionary) {
@@ -119,7 +104,7 @@ TEST_F(DeadOwnersTest, permits_and_notes_of_the_dead_are_memory_too) {
 
 TEST_F(DeadOwnersTest, what_a_living_process_holds_is_never_taken_also_when_it_is_stopped) {
   constexpr int kLiving = 150;
-  Child stopped([&](test::Channel& parent) {
+  Started stopped("0", [&](Channel& parent) {
     std::vector<holdfast_lease> leases(kLiving);
     int bad = 0;
     for (int i = 0; i < kLiving; ++i) bad += dict.try_lock(key(i), 0, &leases[i]) != HOLDFAST_OK ? 1 : 0;
@@ -130,7 +115,6 @@ TEST_F(DeadOwnersTest, what_a_living_process_holds_is_never_taken_also_when_it_i
     parent.say(std::to_string(bad));
     return 0;
   });
-  ASSERT_EQ(stopped.hear(), "0");
   stopped.stop();
   // Beside the permit of the stopped one, under the same key, the dead have one each.
   for (int first = kLiving; first < 3 * kMany; first += 100)
@@ -175,7 +159,7 @@ TEST_F(DeadOwnersTest, dead_waiters_leave_the_queue_of_a_lock_that_goes_on) {
   holdfast_lease lease{};
   ASSERT_EQ(dict.try_lock("key", 0, &lease), HOLDFAST_OK);
   {
-    Child waiter([&](test::Channel& parent) {
+    Started waiter("20", [&](Channel& parent) {
       holdfast_parker* parker = holdfast_parker_new();
       holdfast_lease mine{};
       double pause = 0;
@@ -186,7 +170,6 @@ TEST_F(DeadOwnersTest, dead_waiters_leave_the_queue_of_a_lock_that_goes_on) {
       parent.hear();
       return 0;
     });
-    ASSERT_EQ(waiter.hear(), "20");
     EXPECT_EQ(header().waiters.load(), 20U);
   }
   EXPECT_EQ(dict.flush_expired(), 0);
@@ -195,4 +178,4 @@ TEST_F(DeadOwnersTest, dead_waiters_leave_the_queue_of_a_lock_that_goes_on) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

@@ -3,6 +3,7 @@
 // printed; HOLDFAST_TEST_SEED=n repeats a run.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <deque>
 #include <map>
@@ -10,22 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "support/dict.h"
-#include "support/process.h"
-#include "support/shard_check.h"
+#include "support/dict_test.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
-
-using test::Dict;
-using test::Got;
-
-const test::ScratchDirectory directory;
-
-std::uint64_t seed_of_run() {
-  const char* given = std::getenv("HOLDFAST_TEST_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
-}
 
 /// What the dictionary should hold.
 struct Expected {
@@ -52,7 +41,7 @@ class Model {
     for (const auto& [key, expected] : held_) live.insert(key);
     ASSERT_EQ(dict_.keys(), live);
     for (const std::string& key : keys_) compare(key);
-    ASSERT_EQ(test::check_segment(dict_.segment()), "");
+    ASSERT_EQ(check_segment(dict_.segment()), "");
     for (const Shard& shard : dict_.segment().shards())
       ASSERT_EQ(shard.header().repairs.load(), 0U) << "nobody died, so nothing was damaged";
   }
@@ -68,36 +57,14 @@ class Model {
 
  private:
   void change(const std::string& key) {
-    switch (below(15)) {
-      case 0:
-      case 1:
-      case 2:
-        return set(HOLDFAST_SET, key);
-      case 3:
-        return set(HOLDFAST_ADD, key);
-      case 4:
-        return set(HOLDFAST_REPLACE, key);
-      case 5:
-      case 6:
-        return remove(key);
-      case 7:
-        return increment(key);
-      case 8:
-        return increment_from(key);
-      case 9:
-        return expire(key);
-      case 10:
-        return lock(key);
-      case 11:
-        return unlock(key);
-      case 12:
-        return push(key);
-      case 13:
-        return pop(key);
-      default:
-        if (below(2000) == 0) flush();
-        return compare(key);
-    }
+    static constexpr std::array kSteps{&Model::store,          &Model::store,  &Model::store,  &Model::store,
+                                       &Model::store,          &Model::remove, &Model::remove, &Model::increment,
+                                       &Model::increment_from, &Model::expire, &Model::lock,   &Model::unlock,
+                                       &Model::push,           &Model::pop};
+    const std::size_t step = below(kSteps.size() + 1);
+    if (step < kSteps.size()) return (this->*kSteps[step])(key);
+    if (below(2000) == 0) flush();
+    compare(key);
   }
 
   std::uint64_t evictions() {
@@ -139,7 +106,7 @@ class Model {
   void compare(const std::string& key) {
     const auto found = held_.find(key);
     if (found == held_.end()) {
-      ASSERT_EQ(dict_.get(key), test::nothing());
+      ASSERT_EQ(dict_.get(key), nothing());
     } else if (!found->second.list.empty()) {
       ASSERT_EQ(dict_.get(key).code, HOLDFAST_IS_A_LIST);
       ASSERT_EQ(dict_.llen(key), static_cast<int>(found->second.list.size()));
@@ -153,17 +120,19 @@ class Model {
     ++refusals_;
   }
 
-  void set(int op, const std::string& key) {
+  void store(const std::string& key) {
+    constexpr std::array kOps{HOLDFAST_SET, HOLDFAST_SET, HOLDFAST_SET, HOLDFAST_ADD, HOLDFAST_REPLACE};
+    int op = kOps[below(kOps.size())];
     const bool exists = held_.count(key) != 0;
     const auto flags = static_cast<std::uint32_t>(random_());
     Got value;
     int code = 0;
     if (op == HOLDFAST_SET && below(4) == 0) op = HOLDFAST_SAFE_SET;
     if (op == HOLDFAST_SET && below(3) == 0) {
-      value = test::number(static_cast<double>(below(1000)), flags);
+      value = number(static_cast<double>(below(1000)), flags);
       code = dict_.set_number(key, value.number, 0, flags);
     } else {
-      value = test::text(std::string(below(8) == 0 ? below(longest_) : below(40), static_cast<char>(random_())), flags);
+      value = text(std::string(below(8) == 0 ? below(longest_) : below(40), static_cast<char>(random_())), flags);
       code = dict_.store(op, key, value.text, below(5) == 0 ? 1000 : 0, flags);
     }
     if (op == HOLDFAST_SAFE_SET) {
@@ -207,7 +176,7 @@ class Model {
     double sum = 0;
     const int code = dict_.incr_from(key, 1, 100, 0, &sum);
     if (code != HOLDFAST_OK) return no_memory(code);
-    held_[key] = {test::number(101), false, {}};
+    held_[key] = {number(101), false, {}};
     compare(key);
   }
 
@@ -217,7 +186,7 @@ class Model {
     ASSERT_EQ(dict_.expire(key, at_once ? 1e-9 : 1000), exists ? HOLDFAST_OK : HOLDFAST_NOT_FOUND);
     if (!at_once || !exists) return compare(key);
     held_.erase(key);
-    ASSERT_TRUE(test::eventually([&] { return dict_.get(key).code == HOLDFAST_NOT_FOUND; }));
+    ASSERT_TRUE(eventually([&] { return dict_.get(key).code == HOLDFAST_NOT_FOUND; }));
   }
 
   void lock(const std::string& key) {
@@ -228,7 +197,7 @@ class Model {
     } else if (code != HOLDFAST_OK) {
       no_memory(code);
     } else {
-      held_[key] = {test::boolean(true), true, lease};
+      held_[key] = {boolean(true), true, lease};
     }
     compare(key);
   }
@@ -269,7 +238,7 @@ class Model {
       ASSERT_EQ(got.code, HOLDFAST_NOT_A_LIST);
     } else {
       std::deque<std::string>& list = found->second.list;
-      ASSERT_EQ(got, test::text(end == HOLDFAST_LEFT ? list.front() : list.back()));
+      ASSERT_EQ(got, text(end == HOLDFAST_LEFT ? list.front() : list.back()));
       end == HOLDFAST_LEFT ? list.pop_front() : list.pop_back();
       if (list.empty()) held_.erase(found);
     }
@@ -305,7 +274,6 @@ TEST_P(DictionaryModelTest, a_dictionary_is_a_map) {
   const Shape& shape = GetParam();
   const std::uint64_t seed = seed_of_run();
   SCOPED_TRACE("HOLDFAST_TEST_SEED=" + std::to_string(seed));
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   Dict dict(shape.name, {.size = shape.size});
   ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
   const std::uint64_t all_free = dict.free_space();
@@ -329,4 +297,4 @@ INSTANTIATE_TEST_SUITE_P(shapes, DictionaryModelTest,
                          [](const auto& shape) { return shape.param.name; });
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

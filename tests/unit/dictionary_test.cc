@@ -12,44 +12,13 @@
 #include <vector>
 
 #include "platform/platform.h"
-#include "support/dict.h"
-#include "support/process.h"
-#include "support/shard_check.h"
+#include "support/dict_test.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
 
-using test::boolean;
-using test::check_segment;
-using test::Dict;
-using test::eventually;
-using test::Got;
-using test::nothing;
-using test::number;
-using test::text;
-
-const test::ScratchDirectory directory;
-
-/// Another one for each call.
-std::string new_name() {
-  static int count = 0;
-  return "dictionary-" + std::to_string(++count);
-}
-
-void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-
-class DictionaryTest : public ::testing::Test {
+class DictionaryTest : public DictTest {
  protected:
-  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
-  void TearDown() override {
-    if (dict.dictionary().segment() != nullptr) {
-      EXPECT_EQ(check_segment(dict.segment()), "");
-    }
-    holdfast_remove(name.data(), name.size());
-  }
-
-  const std::string name = new_name();
-  Dict dict{name};
   double sum = 0;
 };
 
@@ -331,37 +300,37 @@ TEST_F(DictionaryTest, deleting_everything_gives_all_memory_back) {
 // --- opening and removing ---
 
 TEST_F(DictionaryTest, opening_again_gives_the_same_handle) {
-  Dict again(name);
+  Dict again(dict_name);
   EXPECT_EQ(again.handle, dict.handle);
 }
 
 TEST_F(DictionaryTest, another_size_or_mutex_is_a_mismatch_that_names_both) {
-  const Dict larger(name, {.size = 131072});
+  const Dict larger(dict_name, {.size = 131072});
   EXPECT_EQ(larger.status, HOLDFAST_MISMATCH);
   const std::string error = holdfast_error();
   EXPECT_NE(error.find("65536"), std::string::npos) << error;
   EXPECT_NE(error.find("131072"), std::string::npos) << error;
-  const Dict spinning(name, {.mutex = HOLDFAST_MUTEX_SPIN});
+  const Dict spinning(dict_name, {.mutex = HOLDFAST_MUTEX_SPIN});
   EXPECT_EQ(spinning.status, HOLDFAST_MISMATCH);
   EXPECT_NE(std::string(holdfast_error()).find("spin"), std::string::npos) << holdfast_error();
   // And from a process that has not opened it yet.
-  test::Child child([&](test::Channel&) { return Dict(name, {.size = 131072}).status; });
+  Child child([&](Channel&) { return Dict(dict_name, {.size = 131072}).status; });
   EXPECT_EQ(child.wait(), HOLDFAST_MISMATCH);
-  EXPECT_EQ(Dict(name, {.size = 65535}).status, HOLDFAST_OK) << "sizes are rounded up to whole pages";
+  EXPECT_EQ(Dict(dict_name, {.size = 65535}).status, HOLDFAST_OK) << "sizes are rounded up to whole pages";
 }
 
 TEST_F(DictionaryTest, a_removed_dictionary_is_gone_for_all_and_can_be_made_again) {
   dict.set("k", "v");
-  ASSERT_EQ(holdfast_remove(name.data(), name.size()), HOLDFAST_OK);
+  ASSERT_EQ(holdfast_remove(dict_name.data(), dict_name.size()), HOLDFAST_OK);
   EXPECT_EQ(dict.get("k").code, HOLDFAST_REMOVED);
   EXPECT_EQ(dict.set("k", "v"), HOLDFAST_REMOVED);
   EXPECT_NE(std::string(holdfast_error()).find("removed"), std::string::npos) << holdfast_error();
   EXPECT_EQ(dict.keys().size(), 0U);
   EXPECT_EQ(holdfast_capacity(dict.handle), 0U);
   EXPECT_EQ(dict.free_space(), 0U);
-  EXPECT_EQ(holdfast_remove(name.data(), name.size()), HOLDFAST_NOT_FOUND);
+  EXPECT_EQ(holdfast_remove(dict_name.data(), dict_name.size()), HOLDFAST_NOT_FOUND);
 
-  Dict next(name, {.size = 131072});
+  Dict next(dict_name, {.size = 131072});
   ASSERT_EQ(next.status, HOLDFAST_OK);
   EXPECT_EQ(next.get("k"), nothing());
   next.set("k", "new");
@@ -372,7 +341,7 @@ TEST_F(DictionaryTest, a_removed_dictionary_is_gone_for_all_and_can_be_made_agai
 
 TEST_F(DictionaryTest, processes_share_what_is_in_it) {
   dict.set("from parent", "1");
-  test::Child forked([&](test::Channel& channel) {
+  Child forked([&](Channel& channel) {
     dict.set("from child", "2");
     channel.say(dict.get("from parent").text);
     return 0;
@@ -383,11 +352,11 @@ TEST_F(DictionaryTest, processes_share_what_is_in_it) {
 }
 
 TEST_F(DictionaryTest, increments_of_several_processes_all_count) {
-  std::vector<std::unique_ptr<test::Child>> children;
+  std::vector<std::unique_ptr<Child>> children;
   constexpr int kChildren = 3;
   constexpr int kEach = 20000;
   for (int i = 0; i < kChildren; ++i) {
-    children.push_back(std::make_unique<test::Child>([&](test::Channel&) {
+    children.push_back(std::make_unique<Child>([&](Channel&) {
       for (int n = 0; n < kEach; ++n)
         if (dict.incr_from("k", 1, 0, 0, &sum) != HOLDFAST_OK) return 1;
       return 0;
@@ -399,16 +368,7 @@ TEST_F(DictionaryTest, increments_of_several_processes_all_count) {
 
 TEST_F(DictionaryTest, a_stopped_writer_holds_up_writers_until_their_patience_ends_and_readers_not_at_all) {
   dict.set("k", "v");
-  test::Child writer([&](test::Channel& channel) {
-    Shmtx& mutex = dict.segment().shards()[0].mutex();
-    if (mutex.lock_for(kNsPerSecond) != LockResult::acquired) return 1;
-    channel.say("inside");
-    channel.hear();
-    mutex.unlock();
-    channel.say("outside");
-    return 0;
-  });
-  ASSERT_EQ(writer.hear(), "inside");
+  Inside writer(dict);
   writer.stop();
   EXPECT_EQ(dict.get("k"), text("v"));
   EXPECT_EQ(dict.keys().size(), 1U);
@@ -424,15 +384,8 @@ TEST_F(DictionaryTest, a_stopped_writer_holds_up_writers_until_their_patience_en
 
 TEST_F(DictionaryTest, a_writer_killed_inside_is_succeeded_and_the_shard_repaired) {
   dict.set("k", "v");
-  test::Child writer([&](test::Channel& channel) {
-    if (dict.segment().shards()[0].mutex().lock_for(kNsPerSecond) != LockResult::acquired) return 1;
-    channel.say("inside");
-    channel.hear();
-    return 0;
-  });
-  ASSERT_EQ(writer.hear(), "inside");
-  writer.kill();
-  ASSERT_EQ(writer.wait(), 128 + SIGKILL);
+  Inside writer(dict);
+  ASSERT_EQ(writer.kill_and_wait(), 128 + SIGKILL);
   EXPECT_EQ(dict.get("k"), text("v"));
   EXPECT_EQ(dict.set("l", "w"), HOLDFAST_OK);
   EXPECT_EQ(dict.get("k"), text("v"));
@@ -468,8 +421,8 @@ TEST_P(DictionaryStrategyTest, threads_and_processes_change_it_together) {
     }
     return 0;
   };
-  test::Child first([&](test::Channel&) { return work(1); });
-  test::Child second([&](test::Channel&) { return work(2); });
+  Child first([&](Channel&) { return work(1); });
+  Child second([&](Channel&) { return work(2); });
   std::thread thread([&] { EXPECT_EQ(work(3), 0); });
   EXPECT_EQ(work(4), 0);
   thread.join();
@@ -486,4 +439,4 @@ INSTANTIATE_TEST_SUITE_P(all, DictionaryStrategyTest,
                          });
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

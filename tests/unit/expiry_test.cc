@@ -7,39 +7,18 @@
 #include <string>
 
 #include "platform/platform.h"
-#include "support/clock.h"
-#include "support/dict.h"
-#include "support/process.h"
-#include "support/shard_check.h"
+#include "support/dict_test.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
-
-using test::Dict;
-using test::eventually;
-using test::Got;
-using test::nothing;
-using test::now;
-using test::sleep_ms;
-using test::text;
-
-const test::ScratchDirectory directory;
-
-std::string new_name() {
-  static int count = 0;
-  return "expiry-" + std::to_string(++count);
-}
 
 constexpr double kMs = 0.001;
 
-class ExpiryTest : public ::testing::Test {
+class ExpiryTest : public DictTest {
  protected:
-  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
   void TearDown() override {
     holdfast_follow_clock(nullptr);
-    EXPECT_EQ(test::check_segment(dict.segment()), "");
-    const std::string& name = dict.dictionary().name();
-    holdfast_remove(name.data(), name.size());
+    DictTest::TearDown();
   }
 
   /// Stores by `store(exptime) -> int` and asks all the time by `is_there() -> bool`, for many exptimes. It may end so
@@ -71,7 +50,6 @@ class ExpiryTest : public ::testing::Test {
     expect_ends(store, is_there, 0, kMs);
   }
 
-  Dict dict{new_name()};
   double sum = 0;
 };
 
@@ -365,4 +343,4 @@ TEST_F(LoopClockTest, a_clock_of_another_kind_is_refused) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

@@ -4,56 +4,50 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <string>
 
 #include "dict/guard.h"
 #include "dict/repair.h"
 #include "lock/handoff.h"
 #include "lock/lock.h"
-#include "support/dict.h"
+#include "support/dict_test.h"
 #include "support/in_time.h"
-#include "support/process.h"
-#include "support/shard_check.h"
-#include "support/waiting.h"
+#include "support/others.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
-
-using test::Dict;
-using test::sleep_ms;
-using test::Waiting;
-
-const test::ScratchDirectory directory;
 
 constexpr int kClaimMs = static_cast<int>(kClaimNs / 1'000'000);
 
-class FairnessTest : public ::testing::Test {
+class FairnessTest : public DictTest {
  protected:
   void SetUp() override {
-    ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+    ASSERT_NO_FATAL_FAILURE(DictTest::SetUp());
     ASSERT_EQ(dict.try_lock("k", 0, &held), HOLDFAST_OK);
   }
-  void TearDown() override {
-    EXPECT_EQ(test::check_segment(dict.segment()), "");
-    holdfast_remove(name.data(), name.size());
+  void queue_up(std::initializer_list<Waiting*> in_order) {
+    for (Waiting* waiting : in_order) ASSERT_EQ(queue(*waiting), HOLDFAST_LOCKED);
   }
-
-  static std::string new_name() {
-    static int count = 0;
-    return "fairness-" + std::to_string(++count);
-  }
-
   int queue(Waiting& waiting) { return waiting.once(dict, "k", &lease); }
   void release(holdfast_lease* which) { ASSERT_EQ(dict.unlock("k", which), HOLDFAST_OK); }
   /// As a newcomer.
   int try_it(bool fair = false) { return holdfast_lock_try(dict.handle, "k", 1, 0, 0, fair ? 1 : 0, &other); }
-  std::uint32_t waiters() { return test::count_shard(dict.segment().shards()[0]).waiters; }
+  std::uint32_t waiters() { return count_shard(dict.segment().shards()[0]).waiters; }
   std::uint64_t wakes() { return dict.stats().lock_wakes; }
   /// As after the death of somebody in the middle of a change.
   void repair_it() {
     Shard& shard = dict.segment().shards()[0];
     const ShardGuard guard(shard);
     repair(shard);
+  }
+  /// When both are in the queue.
+  void expect_served_first(Waiting& first, Waiting& second, holdfast_lease* holding) {
+    EXPECT_EQ(waiters(), 2U);
+    sleep_ms(1);
+    release(holding);
+    EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_LOCKED);
+    EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
   }
   /// How often a newcomer gets the lock that a waiter has just begun to wait for.
   std::uint32_t passes_of_a_newcomer() {
@@ -76,8 +70,6 @@ class FairnessTest : public ::testing::Test {
     return false;
   }
 
-  const std::string name = new_name();
-  Dict dict{name};
   holdfast_lease held{};
   holdfast_lease other{};
   holdfast_lease lease{};
@@ -106,8 +98,7 @@ TEST_IN_TIME(FairnessTest, nobody_passes_one_that_has_been_the_first_for_long) {
 TEST_IN_TIME(FairnessTest, a_waiter_is_the_first_from_when_the_one_before_it_has_the_lock) {
   Waiting first;
   Waiting second;
-  ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
-  ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
+  queue_up({&first, &second});
   sleep_ms(1);
   release(&held);
   ASSERT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
@@ -155,11 +146,7 @@ TEST_IN_TIME(FairnessTest, who_lost_a_race_keeps_its_place) {
   ASSERT_TRUE(is_passed(first));
   ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED) << "it has come, and lost";
-  EXPECT_EQ(waiters(), 2U);
-  sleep_ms(1);
-  release(&other);
-  EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_LOCKED);
-  EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
+  expect_served_first(first, second, &other);
 }
 
 TEST_IN_TIME(FairnessTest, a_waiter_is_woken_once_until_it_comes) {
@@ -223,8 +210,7 @@ TEST_IN_TIME(FairnessTest, one_that_is_woken_and_leaves_wakes_the_next) {
 TEST_IN_TIME(FairnessTest, one_that_leaves_the_middle_of_the_queue_wakes_nobody) {
   Waiting first;
   Waiting second;
-  ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
-  ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
+  queue_up({&first, &second});
   release(&held);
   const std::uint64_t before = wakes();
   EXPECT_EQ(second.leave(dict, "k"), HOLDFAST_OK);
@@ -255,37 +241,24 @@ TEST_IN_TIME(FairnessTest, who_came_first_and_lost_its_place_takes_the_lock_befo
 }
 
 TEST_IN_TIME(FairnessTest, what_was_granted_to_one_that_died_is_the_next_ones_at_once) {
-  test::Child doomed([&](test::Channel& channel) {
-    Waiting waiting;
-    holdfast_lease mine{};
-    channel.say(std::to_string(waiting.once(dict, "k", &mine)));
-    channel.hear();
-    return 0;
-  });
-  ASSERT_EQ(doomed.hear(), std::to_string(HOLDFAST_LOCKED));
+  Queued doomed(dict);
   Waiting second;
   ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
   sleep_ms(1);
   release(&held);
-  doomed.kill();
-  ASSERT_EQ(doomed.wait(), 128 + SIGKILL);
+  ASSERT_EQ(doomed.kill_and_wait(), 128 + SIGKILL);
   EXPECT_EQ(queue(second), HOLDFAST_OK);
 }
 
 TEST_IN_TIME(FairnessTest, a_queue_that_a_repair_dropped_is_filled_again_in_order_of_arrival) {
   Waiting first;
   Waiting second;
-  ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
-  ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
+  queue_up({&first, &second});
   repair_it();
   EXPECT_EQ(waiters(), 0U);
   ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
-  EXPECT_EQ(waiters(), 2U);
-  sleep_ms(1);
-  release(&held);
-  EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_LOCKED);
-  EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
+  expect_served_first(first, second, &held);
 }
 
 TEST_IN_TIME(FairnessTest, a_repair_does_not_take_away_what_was_granted) {
@@ -310,4 +283,4 @@ TEST_IN_TIME(FairnessTest, waits_are_counted_when_they_queue_and_once) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

@@ -13,36 +13,24 @@
 #include <utility>
 #include <vector>
 
-#include "support/process.h"
+#include "support/directory_test.h"
 #include "world/boot.h"
-#include "world/runtime_directory.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
 
 using platform::FileDescriptor;
 using platform::Mapping;
-using test::Channel;
-using test::Child;
 
-const std::string kName = "a.dict";
 constexpr WorldId kOurs{.high = 1, .low = 2};
 constexpr WorldId kOther{.high = 1, .low = 3};
-
-void nothing(std::byte*) {}
 
 NewFile plain_file(bool persist = false) {
   return {.kind = FileKind::dictionary, .size = kHeaderBytes + 8192, .persist = persist, .mode = 0600, .world = kOurs};
 }
 
-class FileUse : public testing::Test {
+class FileUse : public DirectoryTest {
  protected:
-  void SetUp() override {
-    auto directory = RuntimeDirectory::at(scratch_.path());
-    ASSERT_TRUE(directory) << directory.status().message;
-    directory_ = *directory;
-  }
-
   Expected<Mapping> create(bool persist = false) {
     return create_world_file(directory_, kName, plain_file(persist), nothing);
   }
@@ -61,18 +49,8 @@ class FileUse : public testing::Test {
     EXPECT_EQ(Code::mismatch, used.status().code) << used.status().message;
     EXPECT_NE(std::string::npos, used.status().message.find("entered by another process table"))
         << used.status().message;
-    EXPECT_TRUE(test::exists(path()));
+    EXPECT_TRUE(exists(path()));
   }
-  std::string path() const { return scratch_ / kName; }
-
-  template <class T>
-  void overwrite(std::size_t at, T value) {
-    const FileDescriptor fd(::open(path().c_str(), O_WRONLY));
-    ASSERT_EQ(static_cast<ssize_t>(sizeof value), ::pwrite(fd.get(), &value, sizeof value, static_cast<off_t>(at)));
-  }
-
-  test::ScratchDirectory scratch_;
-  RuntimeDirectory directory_;
 };
 
 TEST_F(FileUse, those_of_its_world_join_and_a_mapping_alone_says_that_it_is_in_use) {
@@ -102,7 +80,7 @@ TEST_F(FileUse, a_forked_child_uses_what_its_parent_used) {
   EXPECT_EQ(0, parent_process.wait());
   expect_refusal(kOther);
   ::kill(child, SIGKILL);
-  EXPECT_TRUE(test::eventually([&] { return use(kOther).status().code == Code::not_found; }));
+  EXPECT_TRUE(eventually([&] { return use(kOther).status().code == Code::not_found; }));
 }
 
 TEST_F(FileUse, one_that_nobody_uses_is_retired_by_another_world_unless_it_is_to_stay) {
@@ -112,7 +90,7 @@ TEST_F(FileUse, one_that_nobody_uses_is_retired_by_another_world_unless_it_is_to
     ASSERT_TRUE(created);
   }
   EXPECT_EQ(Code::not_found, use(kOther).status().code);
-  EXPECT_FALSE(test::exists(path()));
+  EXPECT_FALSE(exists(path()));
 
   { ASSERT_TRUE(create(true)); }
   auto adopted = use(kOther);
@@ -139,15 +117,13 @@ TEST_F(FileUse, who_adopts_has_it_alone_and_others_join_afterwards) {
 
 TEST_F(FileUse, one_whose_adopter_was_killed_is_adopted_by_the_next) {
   { ASSERT_TRUE(create(true)); }
-  Child adopter([this](Channel& parent) {
+  Started adopter("adopting", [this](Channel& parent) {
     auto adopted = use(kOther);
     parent.say(adopted && adopted->adopting ? "adopting" : "not so");
     parent.hear();
     return 0;
   });
-  ASSERT_EQ("adopting", adopter.hear());
-  adopter.kill();
-  adopter.wait();
+  adopter.kill_and_wait();
   auto next = use(kOther);
   ASSERT_TRUE(next) << next.status().message;
   EXPECT_NE(nullptr, next->adopting);
@@ -157,7 +133,7 @@ TEST_F(FileUse, one_of_another_boot_id_outlives_its_world_and_one_of_another_tim
   { ASSERT_TRUE(create(true)); }
   overwrite(offsetof(FileHeader, time_namespace), std::uint64_t{1});
   EXPECT_EQ(Code::mismatch, use(kOther).status().code);
-  EXPECT_TRUE(test::exists(path())) << "nobody uses it, but its data is somebody's";
+  EXPECT_TRUE(exists(path())) << "nobody uses it, but its data is somebody's";
   overwrite(offsetof(FileHeader, time_namespace), time_namespace_now());
   overwrite(offsetof(FileHeader, boot), 'X');
   auto used = use(kOther);
@@ -201,15 +177,15 @@ TEST_F(FileUse, a_sweep_removes_what_is_not_persistent_and_what_was_never_born_a
     FileDescriptor(::open((scratch_ / name).c_str(), O_CREAT | O_WRONLY, 0600));
   }
   retire_unpersistent_files(directory_, kOurs);
-  EXPECT_FALSE(test::exists(path()));
-  EXPECT_FALSE(test::exists(scratch_ / "%3A.dict"));
-  for (const std::string& name : strangers) EXPECT_TRUE(test::exists(scratch_ / name)) << name;
-  EXPECT_FALSE(test::exists(scratch_ / ".new-0123"));
-  EXPECT_TRUE(test::exists(scratch_ / "kept.dict"));
-  EXPECT_TRUE(test::exists(scratch_ / "used.dict")) << "processes of another world use it";
-  EXPECT_TRUE(test::exists(scratch_ / "other"));
-  EXPECT_TRUE(test::exists(scratch_ / "rubbish.dict")) << "opening it should say what is wrong with it";
+  EXPECT_FALSE(exists(path()));
+  EXPECT_FALSE(exists(scratch_ / "%3A.dict"));
+  for (const std::string& name : strangers) EXPECT_TRUE(exists(scratch_ / name)) << name;
+  EXPECT_FALSE(exists(scratch_ / ".new-0123"));
+  EXPECT_TRUE(exists(scratch_ / "kept.dict"));
+  EXPECT_TRUE(exists(scratch_ / "used.dict")) << "processes of another world use it";
+  EXPECT_TRUE(exists(scratch_ / "other"));
+  EXPECT_TRUE(exists(scratch_ / "rubbish.dict")) << "opening it should say what is wrong with it";
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

@@ -8,29 +8,21 @@
 #include <string>
 
 #include "dict/guard.h"
-#include "lock/handoff.h"
 #include "lock/lock_entry.h"
-#include "support/clock.h"
-#include "support/dict.h"
-#include "support/process.h"
-#include "support/shard_check.h"
+#include "support/dict_test.h"
 #include "wait/promptness.h"
 #include "world/world.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
-
-using test::Dict;
-
-const test::ScratchDirectory directory;
 
 constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kSlow = 30 * kMs;
 
-class TurnsTest : public ::testing::Test {
+class TurnsTest : public DictTest {
  protected:
   void SetUp() override {
-    ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+    ASSERT_NO_FATAL_FAILURE(DictTest::SetUp());
     holdfast_lease lease{};
     ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
     ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
@@ -42,11 +34,9 @@ class TurnsTest : public ::testing::Test {
     if (lock->fields.owner.load(kRelaxed) != kNobody) lock->free();
     while (queue().pop(world).number != 0) {
     }
-    EXPECT_EQ(test::check_segment(dict.segment()), "");
-    holdfast_remove(name.data(), name.size());
+    DictTest::TearDown();
   }
 
-  Shard& shard() { return dict.segment().shards()[0]; }
   WaitQueue queue() const { return lock->queue(); }
   /// A waiter that has been in the queue for `ago`. They are told apart by their numbers.
   Waiter add(std::uint32_t number, std::uint64_t delay_ns, std::uint64_t ago = 10 * kMs, bool fair = false) {
@@ -75,8 +65,6 @@ class TurnsTest : public ::testing::Test {
     return lock->fields.owner.load(kRelaxed) != kNobody ? lock->fields.reserved.load(kRelaxed) : 0;
   }
 
-  const std::string name = "turns";
-  Dict dict{name};
   World& world = dict.dictionary().world();
   Arena arena{shard()};
   std::optional<LockEntry> lock;
@@ -196,7 +184,7 @@ TEST_F(TurnsTest, how_long_a_waiter_took_to_come_is_known_when_it_comes) {
   const Waiter waiter = add(1, kSlow);
   EXPECT_EQ(queue().delay_of(waiter), 0U) << "nobody has woken it";
   offer(*lock, world);
-  test::sleep_ms(2);
+  sleep_ms(2);
   EXPECT_GE(queue().delay_of(waiter), 2 * kMs - 2048);
 }
 
@@ -241,4 +229,4 @@ TEST(promptness, looking_takes_a_small_part_of_the_time) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

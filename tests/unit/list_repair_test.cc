@@ -12,29 +12,22 @@
 #include "dict/guard.h"
 #include "dict/list.h"
 #include "dict/repair.h"
-#include "support/dict.h"
-#include "support/process.h"
-#include "support/shard_check.h"
+#include "support/dict_test.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
-
-using test::check_shard;
-using test::Dict;
-using test::nothing;
-using test::text;
 
 constexpr int kLeft = HOLDFAST_LEFT;
 constexpr int kRight = HOLDFAST_RIGHT;
 
-const test::ScratchDirectory directory;
-
 using Elements = std::vector<std::string>;
 
-class ListRepairTest : public ::testing::Test {
+class ListRepairTest : public DictTest {
  protected:
+  ListRepairTest() : DictTest({.size = 32768}) {}
+
   void SetUp() override {
-    ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+    ASSERT_NO_FATAL_FAILURE(DictTest::SetUp());
     for (const std::string& element : all()) ASSERT_GT(dict.push("list", kRight, element), 0);
     dict.set("value", "v");
     dict.push("other", kRight, "x");
@@ -42,10 +35,8 @@ class ListRepairTest : public ::testing::Test {
     ASSERT_EQ(check_shard(shard()), "");
   }
   void TearDown() override {
-    EXPECT_EQ(check_shard(shard()), "");
     EXPECT_EQ(dict.get("value"), text("v"));
-    const std::string& name = dict.dictionary().name();
-    holdfast_remove(name.data(), name.size());
+    DictTest::TearDown();
   }
 
   static Elements all() { return {"a", "bb", "", "dddd", std::string(200, 'e'), "f"}; }
@@ -53,12 +44,6 @@ class ListRepairTest : public ::testing::Test {
     const Elements elements = all();
     return {elements.begin(), elements.begin() + static_cast<std::ptrdiff_t>(count)};
   }
-  static std::string new_name() {
-    static int count = 0;
-    return "list-repair-" + std::to_string(++count);
-  }
-
-  Shard& shard() { return dict.segment().shards()[0]; }
   Position position(const std::string& name = "list") {
     Position found{};
     EXPECT_TRUE(shard().find(Key(name, dict.segment().seed()), found));
@@ -81,7 +66,7 @@ class ListRepairTest : public ::testing::Test {
     Elements right;
     const int length = dict.llen(name);
     for (int i = 0; i < length; ++i) {
-      const test::Got got = dict.pop(name, i % 2 == 0 ? kLeft : kRight);
+      const Got got = dict.pop(name, i % 2 == 0 ? kLeft : kRight);
       EXPECT_EQ(got.code, HOLDFAST_OK);
       i % 2 == 0 ? left.push_back(got.text) : right.push_back(got.text);
     }
@@ -89,8 +74,6 @@ class ListRepairTest : public ::testing::Test {
     left.insert(left.end(), right.rbegin(), right.rend());
     return left;
   }
-
-  Dict dict{new_name(), {.size = 32768}};
 };
 
 TEST_F(ListRepairTest, a_healthy_list_loses_nothing) {
@@ -241,11 +224,8 @@ TEST_F(ListRepairTest, an_operation_that_meets_damage_repairs_and_goes_on) {
 }
 
 TEST_F(ListRepairTest, no_words_of_a_list_make_a_call_crash_or_hang) {
-  const std::uint64_t seed = std::getenv("HOLDFAST_TEST_SEED") != nullptr
-                                 ? std::strtoull(std::getenv("HOLDFAST_TEST_SEED"), nullptr, 10)
-                                 : std::random_device()();
+  const std::uint64_t seed = seed_of_run();
   SCOPED_TRACE("HOLDFAST_TEST_SEED=" + std::to_string(seed));
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   std::mt19937_64 random(seed);
   for (int round = 0; round < 20'000; ++round) {
     while (dict.llen("list") < 5) ASSERT_GT(dict.push("list", static_cast<int>(random() % 2), "element"), 0);
@@ -403,4 +383,4 @@ TEST_F(NodeMove, a_node_of_no_list_is_refused_with_nothing_changed) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

@@ -9,41 +9,25 @@
 #include <string>
 #include <thread>
 
-#include "support/dict.h"
-#include "support/process.h"
-#include "support/shard_check.h"
+#include "support/dict_test.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
-
-using test::check_segment;
-using test::Dict;
-using test::Got;
-using test::nothing;
-using test::number;
-using test::text;
 
 constexpr int kLeft = HOLDFAST_LEFT;
 constexpr int kRight = HOLDFAST_RIGHT;
 
-const test::ScratchDirectory directory;
-
-std::string new_name() {
-  static int count = 0;
-  return "list-" + std::to_string(++count);
-}
-
-class ListTest : public ::testing::Test {
+class ListTest : public DictTest {
  protected:
+  ListTest() : DictTest({.size = 1 << 20}) {}
+
   void SetUp() override {
-    ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+    ASSERT_NO_FATAL_FAILURE(DictTest::SetUp());
     free_at_first = dict.free_space();
   }
   void TearDown() override {
-    EXPECT_EQ(check_segment(dict.segment()), "");
     EXPECT_EQ(repairs(), 0U) << "whatever a caller does is no damage";
-    const std::string& name = dict.dictionary().name();
-    holdfast_remove(name.data(), name.size());
+    DictTest::TearDown();
   }
 
   std::uint64_t repairs() {
@@ -52,7 +36,6 @@ class ListTest : public ::testing::Test {
     return stats.repairs;
   }
 
-  Dict dict{new_name(), {.size = 1 << 20}};
   std::uint64_t free_at_first = 0;
 };
 
@@ -293,11 +276,8 @@ TEST_F(ListTest, an_element_and_its_list_take_what_the_format_says) {
 // --- against a model ---
 
 TEST_F(ListTest, any_sequence_of_operations_leaves_what_a_deque_holds) {
-  const std::uint64_t seed = std::getenv("HOLDFAST_TEST_SEED") != nullptr
-                                 ? std::strtoull(std::getenv("HOLDFAST_TEST_SEED"), nullptr, 10)
-                                 : std::random_device()();
+  const std::uint64_t seed = seed_of_run();
   SCOPED_TRACE("HOLDFAST_TEST_SEED=" + std::to_string(seed));
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   std::mt19937_64 random(seed);
   constexpr int kLists = 6;
   std::deque<Got> models[kLists];
@@ -337,4 +317,4 @@ TEST_F(ListTest, any_sequence_of_operations_leaves_what_a_deque_holds) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

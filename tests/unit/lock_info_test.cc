@@ -11,30 +11,16 @@
 
 #include "dict/holder_list.h"
 #include "dict/repair.h"
-#include "support/dict.h"
-#include "support/process.h"
-#include "support/shard_check.h"
+#include "support/dict_test.h"
+#include "support/started.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
 
-using test::check_shard;
-using test::Child;
-using test::count_shard;
-using test::Dict;
-
-const test::ScratchDirectory directory;
-
-class HolderTest : public ::testing::Test {
+class HolderTest : public DictTest {
  protected:
-  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
-  void TearDown() override {
-    EXPECT_EQ(check_shard(shard()), "");
-    const std::string& name = dict.dictionary().name();
-    holdfast_remove(name.data(), name.size());
-  }
+  HolderTest() : DictTest({.size = 16384}) {}
 
-  Shard& shard() { return dict.segment().shards()[0]; }
   LockFields& lock() { return view().lock(); }
   EntryView view() {
     Position position{};
@@ -59,12 +45,6 @@ class HolderTest : public ::testing::Test {
     return code == HOLDFAST_OK ? holder.why : code == HOLDFAST_NOT_FOUND ? "nobody" : holdfast_code_text(code);
   }
   std::uint32_t notes() { return count_shard(shard()).holders; }
-  static std::string new_name() {
-    static int count = 0;
-    return "holder-" + std::to_string(++count);
-  }
-
-  Dict dict{new_name(), {.size = 16384}};
 };
 
 TEST_F(HolderTest, a_holder_is_told_with_its_process_and_times) {
@@ -124,19 +104,17 @@ TEST_F(HolderTest, waiters_are_counted) {
 }
 
 TEST_F(HolderTest, a_dead_holder_is_told_as_dead_until_another_takes_it) {
-  Child child([&](test::Channel& channel) {
+  Started child("ready", [&](Channel& channel) {
     take_and_explain("dies with it");
     channel.say("ready");
     ::pause();
     return 0;
   });
-  ASSERT_EQ(child.hear(), "ready");
   holdfast_holder holder{};
   ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
   EXPECT_EQ(holder.alive, 1U);
   EXPECT_EQ(holder.pid, static_cast<std::uint32_t>(child.pid()));
-  child.kill();
-  child.wait();
+  child.kill_and_wait();
   ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
   EXPECT_EQ(holder.alive, 0U);
   EXPECT_EQ(std::string(holder.why), "dies with it");
@@ -192,7 +170,7 @@ TEST_F(HolderTest, only_the_holder_explains) {
   holdfast_lease other = lease;
   ++other.sequence;
   EXPECT_EQ(dict.explain("lock", other, "no"), HOLDFAST_NOT_OWNER);
-  Child child([&](test::Channel&) { return dict.explain("lock", lease, "no") == HOLDFAST_NOT_OWNER ? 0 : 1; });
+  Child child([&](Channel&) { return dict.explain("lock", lease, "no") == HOLDFAST_NOT_OWNER ? 0 : 1; });
   EXPECT_EQ(child.wait(), 0) << "a forked child does not hold its parent's lock";
   EXPECT_EQ(why(), "mine");
   dict.unlock("lock", &lease);
@@ -310,4 +288,4 @@ TEST_F(HolderTest, repair_cuts_a_note_that_makes_no_sense) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

@@ -11,44 +11,16 @@
 #include <vector>
 
 #include "platform/platform.h"
-#include "support/dict.h"
+#include "support/dict_test.h"
 #include "support/in_time.h"
-#include "support/process.h"
-#include "support/shard_check.h"
-#include "support/waiting.h"
+#include "support/others.h"
+#include "support/started.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
 
-using test::boolean;
-using test::Channel;
-using test::check_segment;
-using test::Child;
-using test::CloseParker;
-using test::Dict;
-using test::nothing;
-using test::now;
-using test::sleep_ms;
-using test::text;
-using test::Waiting;
-
-const test::ScratchDirectory directory;
-
-class LockTest : public ::testing::Test {
+class LockTest : public DictTest {
  protected:
-  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
-  void TearDown() override {
-    EXPECT_EQ(check_segment(dict.segment()), "");
-    holdfast_remove(name.data(), name.size());
-  }
-
-  static std::string new_name() {
-    static int count = 0;
-    return "locks-" + std::to_string(++count);
-  }
-
-  const std::string name = new_name();
-  Dict dict{name};
   holdfast_lease lease{};
   holdfast_lease other{};
 };
@@ -312,7 +284,7 @@ TEST_IN_TIME(LockTest, waiting_for_an_ordinary_value_looks_again_soon) {
 
 TEST_IN_TIME(LockTest, a_lock_excludes_processes) {
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
-  Child child([&](Channel& channel) {
+  Started child(std::to_string(HOLDFAST_LOCKED), [&](Channel& channel) {
     holdfast_lease mine{};
     channel.say(std::to_string(dict.try_lock("k", 0, &mine)));
     channel.hear();
@@ -320,7 +292,6 @@ TEST_IN_TIME(LockTest, a_lock_excludes_processes) {
     channel.hear();
     return 0;
   });
-  EXPECT_EQ(child.hear(), std::to_string(HOLDFAST_LOCKED));
   ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
   EXPECT_EQ(child.ask("now"), std::to_string(HOLDFAST_OK));
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_LOCKED);
@@ -343,34 +314,21 @@ TEST_IN_TIME(LockTest, a_forked_child_neither_releases_nor_renews_its_parents_lo
 }
 
 TEST_IN_TIME(LockTest, the_lock_of_a_killed_process_is_free_at_once) {
-  Child holder([&](Channel& channel) {
-    holdfast_lease mine{};
-    channel.say(std::to_string(dict.try_lock("k", 0, &mine)));
-    channel.hear();
-    return 0;
-  });
-  ASSERT_EQ(holder.hear(), std::to_string(HOLDFAST_OK));
+  Holder holder(dict);
   ASSERT_EQ(dict.get("k"), boolean(true));
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_LOCKED);
-  holder.kill();
-  ASSERT_EQ(holder.wait(), 128 + SIGKILL);
+  ASSERT_EQ(holder.kill_and_wait(), 128 + SIGKILL);
   EXPECT_EQ(dict.get("k"), nothing());
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
 }
 
 TEST_IN_TIME(LockTest, a_waiter_takes_over_from_a_killed_process_without_any_release) {
-  Child holder([&](Channel& channel) {
-    holdfast_lease mine{};
-    channel.say(std::to_string(dict.try_lock("k", 0, &mine)));
-    channel.hear();
-    return 0;
-  });
-  ASSERT_EQ(holder.hear(), std::to_string(HOLDFAST_OK));
+  Holder holder(dict);
   Waiting waiting;
   ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
   holder.kill();
   EXPECT_EQ(waiting.lock(dict, "k", 20, &lease), HOLDFAST_OK);
-  EXPECT_EQ(test::count_shard(dict.segment().shards()[0]).waiters, 0U);
+  EXPECT_EQ(count_shard(dict.segment().shards()[0]).waiters, 0U);
 }
 
 TEST_IN_TIME(LockTest, whoever_finds_the_holder_dead_when_it_begins_to_wait_is_not_left_in_the_queue) {
@@ -381,7 +339,7 @@ TEST_IN_TIME(LockTest, whoever_finds_the_holder_dead_when_it_begins_to_wait_is_n
   ASSERT_EQ(holder.wait(), HOLDFAST_OK);
   Waiting waiting;
   ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
-  EXPECT_EQ(test::count_shard(dict.segment().shards()[0]).waiters, 0U);
+  EXPECT_EQ(count_shard(dict.segment().shards()[0]).waiters, 0U);
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
   EXPECT_EQ(dict.get("k"), nothing()) << "it was reserved for nobody";
 }
@@ -390,34 +348,18 @@ TEST_IN_TIME(LockTest, a_waiter_keeps_its_one_place_while_the_dictionary_cannot_
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   Waiting waiting;
   ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
-  Child stopped([&](Channel& channel) {
-    Shmtx& mutex = dict.segment().shards()[0].mutex();
-    if (mutex.lock_for(kNsPerSecond) != LockResult::acquired) return 1;
-    channel.say("inside");
-    channel.hear();
-    mutex.unlock();
-    channel.say("outside");
-    return 0;
-  });
-  ASSERT_EQ(stopped.hear(), "inside");
+  Inside stopped(dict);
   EXPECT_EQ(waiting.once(dict, "k", &other), HOLDFAST_TIMEOUT);
   EXPECT_GT(waiting.pause(), 0);
   ASSERT_EQ(stopped.ask("leave"), "outside");
   EXPECT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
-  EXPECT_EQ(test::count_shard(dict.segment().shards()[0]).waiters, 1U);
+  EXPECT_EQ(count_shard(dict.segment().shards()[0]).waiters, 1U);
   EXPECT_EQ(waiting.leave(dict, "k"), HOLDFAST_OK);
-  EXPECT_EQ(test::count_shard(dict.segment().shards()[0]).waiters, 0U);
+  EXPECT_EQ(count_shard(dict.segment().shards()[0]).waiters, 0U);
 }
 
 TEST_IN_TIME(LockTest, a_stopped_holder_is_not_robbed) {
-  Child holder([&](Channel& channel) {
-    holdfast_lease mine{};
-    channel.say(std::to_string(dict.try_lock("k", 0, &mine)));
-    channel.hear();
-    channel.say(std::to_string(dict.unlock("k", &mine)));
-    return 0;
-  });
-  ASSERT_EQ(holder.hear(), std::to_string(HOLDFAST_OK));
+  Holder holder(dict);
   holder.stop();
   Waiting waiting;
   EXPECT_EQ(waiting.lock(dict, "k", 0.1, &lease), HOLDFAST_LOCKED);
@@ -428,7 +370,7 @@ TEST_IN_TIME(LockTest, a_stopped_holder_is_not_robbed) {
 
 TEST_IN_TIME(LockTest, a_release_wakes_a_waiter_in_another_process) {
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
-  Child waiter([&](Channel& channel) {
+  Started waiter("queued", [&](Channel& channel) {
     Waiting waiting;
     holdfast_lease mine{};
     if (waiting.once(dict, "k", &mine) != HOLDFAST_LOCKED) return 1;
@@ -437,7 +379,6 @@ TEST_IN_TIME(LockTest, a_release_wakes_a_waiter_in_another_process) {
     channel.say("woken");
     return waiting.lock(dict, "k", 20, &mine) == HOLDFAST_OK && dict.unlock("k", &mine) == HOLDFAST_OK ? 0 : 3;
   });
-  ASSERT_EQ(waiter.hear(), "queued");
   ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
   EXPECT_EQ(waiter.hear(), "woken");
   EXPECT_EQ(waiter.wait(), 0);
@@ -468,19 +409,11 @@ TEST_IN_TIME(LockTest, waiters_that_waited_long_are_served_in_order_of_arrival) 
 
 TEST_IN_TIME(LockTest, a_killed_waiter_does_not_hold_up_the_queue) {
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
-  Child doomed([&](Channel& channel) {
-    Waiting waiting;
-    holdfast_lease mine{};
-    channel.say(std::to_string(waiting.once(dict, "k", &mine)));
-    channel.hear();
-    return 0;
-  });
-  ASSERT_EQ(doomed.hear(), std::to_string(HOLDFAST_LOCKED));
+  Queued doomed(dict);
   Waiting waiting;
   ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
   sleep_ms(5);
-  doomed.kill();
-  ASSERT_EQ(doomed.wait(), 128 + SIGKILL);
+  ASSERT_EQ(doomed.kill_and_wait(), 128 + SIGKILL);
   ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
   EXPECT_EQ(waiting.lock(dict, "k", 20, &lease), HOLDFAST_OK) << "the lock was reserved for the dead";
 }
@@ -504,8 +437,8 @@ TEST_F(LockRaceTest, a_critical_section_under_the_lock_is_never_entered_twice) {
   EXPECT_EQ(first.wait(), 0);
   EXPECT_EQ(second.wait(), 0);
   EXPECT_EQ(third.wait(), 0);
-  EXPECT_EQ(dict.get("count"), test::number(3 * kEach));
-  EXPECT_EQ(test::count_shard(dict.segment().shards()[0]).waiters, 0U);
+  EXPECT_EQ(dict.get("count"), number(3 * kEach));
+  EXPECT_EQ(count_shard(dict.segment().shards()[0]).waiters, 0U);
 }
 
 TEST_IN_TIME(LockTest, a_forked_child_has_parkers_but_none_of_its_parents_waiters) {
@@ -527,7 +460,7 @@ TEST_IN_TIME(LockTest, a_forked_child_has_parkers_but_none_of_its_parents_waiter
 
 TEST_IN_TIME(LockTest, any_number_of_waiters_leaves_memory_for_others_and_all_are_served) {
   constexpr int kWaiters = 3000;
-  Dict small(name + "-small", {.size = 65536});
+  Dict small(new_name(), {.size = 65536});
   const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());
   ASSERT_EQ(small.try_lock("k", 0, &lease), HOLDFAST_OK);
   std::vector<std::uint32_t> waiting;
@@ -561,8 +494,8 @@ TEST_IN_TIME(LockTest, any_number_of_waiters_leaves_memory_for_others_and_all_ar
     waiting.swap(left);
   }
   EXPECT_EQ(served, kWaiters);
-  EXPECT_EQ(test::count_shard(small.segment().shards()[0]).waiters, 0U);
+  EXPECT_EQ(count_shard(small.segment().shards()[0]).waiters, 0U);
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

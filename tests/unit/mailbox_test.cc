@@ -13,26 +13,12 @@
 
 #include "platform/platform.h"
 #include "support/process.h"
+#include "support/world.h"
 #include "world/process_table.h"
 #include "world/world.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
-
-using platform::monotonic_ns;
-using test::Channel;
-using test::Child;
-
-constexpr std::uint64_t kLongNs = 60 * kNsPerSecond;
-
-World& enter() {
-  auto world = World::current();
-  if (!world) {
-    std::fprintf(stderr, "%s\n", world.status().message.c_str());
-    ::_exit(99);
-  }
-  return **world;
-}
 
 /// Waits for mail as every user of a mailbox does, and reports the numbers in ascending order.
 std::string next_mail(World& world) {
@@ -78,7 +64,16 @@ class Bell : public testing::Test {
     }
   }
 
-  test::ScratchDirectory directory_;
+  /// What a process of the world says.
+  static std::string in_world(const std::function<std::string(World&)>& body) {
+    Child child([&](Channel& parent) {
+      parent.say(body(enter()));
+      return 0;
+    });
+    return child.hear();
+  }
+
+  ScratchDirectory directory_;
 };
 
 TEST_F(Bell, a_ring_reaches_a_sleeping_process) {
@@ -102,25 +97,19 @@ TEST_F(Bell, a_ring_before_the_sleep_is_not_lost) {
 }
 
 TEST_F(Bell, a_ring_between_reading_the_bell_and_sleeping_ends_the_sleep_at_once) {
-  Child child([](Channel& parent) {
-    World& world = enter();
-    const std::uint32_t seen = mailbox_value(world);
-    post(world, world.token(), 9);
-    sleep_on_mailbox(world, seen, monotonic_ns() + kLongNs);  // else the test is killed by its time limit
-    parent.say(next_mail(world));
-    return 0;
-  });
-  EXPECT_EQ("some 9", child.hear());
+  EXPECT_EQ("some 9", in_world([](World& world) -> std::string {
+              const std::uint32_t seen = mailbox_value(world);
+              post(world, world.token(), 9);
+              sleep_on_mailbox(world, seen, monotonic_ns() + kLongNs);  // else the test is killed by its time limit
+              return next_mail(world);
+            }));
 }
 
 TEST_F(Bell, a_waiter_rung_for_twice_is_reported_once) {
-  Child child([](Channel& parent) {
-    World& world = enter();
-    for (int i = 0; i < 200; ++i) post(world, world.token(), 65);
-    parent.say(next_mail(world));
-    return 0;
-  });
-  EXPECT_EQ("some 65", child.hear());
+  EXPECT_EQ("some 65", in_world([](World& world) -> std::string {
+              for (int i = 0; i < 200; ++i) post(world, world.token(), 65);
+              return next_mail(world);
+            }));
 }
 
 TEST_F(Bell, a_full_mailbox_says_that_all_may_be_meant) {
@@ -140,16 +129,13 @@ TEST_F(Bell, a_full_mailbox_says_that_all_may_be_meant) {
 }
 
 TEST_F(Bell, mail_that_does_not_fit_stays_for_the_next_call) {
-  Child child([](Channel& parent) {
-    World& world = enter();
-    for (std::uint32_t waiter = 1; waiter <= 5; ++waiter) post(world, world.token(), waiter);
-    std::array<std::uint32_t, 2> room;
-    std::size_t total = 0;
-    for (int i = 0; i < 4; ++i) total += collect_mail(world, room).count;
-    parent.say(std::to_string(total));
-    return 0;
-  });
-  EXPECT_EQ("5", child.hear());
+  EXPECT_EQ("5", in_world([](World& world) -> std::string {
+              for (std::uint32_t waiter = 1; waiter <= 5; ++waiter) post(world, world.token(), waiter);
+              std::array<std::uint32_t, 2> room;
+              std::size_t total = 0;
+              for (int i = 0; i < 4; ++i) total += collect_mail(world, room).count;
+              return std::to_string(total);
+            }));
 }
 
 TEST_F(Bell, ringing_at_a_dead_process_or_at_nobody_is_harmless) {
@@ -157,8 +143,7 @@ TEST_F(Bell, ringing_at_a_dead_process_or_at_nobody_is_harmless) {
   Child ringer(ring);
   const std::string dead = listener.hear();
   ringer.hear();
-  listener.kill();
-  listener.wait();
+  listener.kill_and_wait();
   EXPECT_EQ("rung", ringer.ask(dead + " 7"));
   EXPECT_EQ("rung", ringer.ask("0 7"));
   EXPECT_EQ("rung", ringer.ask("18446744073709551615 7"));
@@ -166,46 +151,37 @@ TEST_F(Bell, ringing_at_a_dead_process_or_at_nobody_is_harmless) {
 }
 
 TEST_F(Bell, a_sleep_ends_at_its_deadline) {
-  Child child([](Channel& parent) {
-    World& world = enter();
-    const std::uint64_t deadline = monotonic_ns() + 20 * kNsPerMs;
-    sleep_on_mailbox(world, mailbox_value(world), deadline);
-    parent.say(monotonic_ns() >= deadline ? "on time" : "early");
-    return 0;
-  });
-  EXPECT_EQ("on time", child.hear());
+  EXPECT_EQ("on time", in_world([](World& world) -> std::string {
+              const std::uint64_t deadline = monotonic_ns() + 20 * kNsPerMs;
+              sleep_on_mailbox(world, mailbox_value(world), deadline);
+              return monotonic_ns() >= deadline ? "on time" : "early";
+            }));
 }
 
 TEST_F(Bell, a_signal_ends_the_sleep) {
-  Child child([](Channel& parent) {
-    World& world = enter();
-    struct sigaction action {};
-    action.sa_handler = [](int) {};
-    ::sigaction(SIGALRM, &action, nullptr);
-    const itimerval alarms{.it_interval = {0, 20'000}, .it_value = {0, 20'000}};
-    ::setitimer(ITIMER_REAL, &alarms, nullptr);
-    sleep_on_mailbox(world, mailbox_value(world), monotonic_ns() + kLongNs);
-    parent.say("awake");
-    return 0;
-  });
-  EXPECT_EQ("awake", child.hear());
+  EXPECT_EQ("awake", in_world([](World& world) -> std::string {
+              struct sigaction action {};
+              action.sa_handler = [](int) {};
+              ::sigaction(SIGALRM, &action, nullptr);
+              const itimerval alarms{.it_interval = {0, 20'000}, .it_value = {0, 20'000}};
+              ::setitimer(ITIMER_REAL, &alarms, nullptr);
+              sleep_on_mailbox(world, mailbox_value(world), monotonic_ns() + kLongNs);
+              return "awake";
+            }));
 }
 
 TEST_F(Bell, every_thread_that_sleeps_on_the_bell_is_woken) {
-  Child child([](Channel& parent) {
-    World& world = enter();
-    const std::uint32_t seen = mailbox_value(world);
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 3; ++i) {
-      threads.emplace_back([&] { sleep_on_mailbox(world, seen, monotonic_ns() + kLongNs); });
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    post(world, world.token(), 1);
-    for (auto& thread : threads) thread.join();
-    parent.say("all awake");
-    return 0;
-  });
-  EXPECT_EQ("all awake", child.hear());
+  EXPECT_EQ("all awake", in_world([](World& world) -> std::string {
+              const std::uint32_t seen = mailbox_value(world);
+              std::vector<std::thread> threads;
+              for (int i = 0; i < 3; ++i) {
+                threads.emplace_back([&] { sleep_on_mailbox(world, seen, monotonic_ns() + kLongNs); });
+              }
+              std::this_thread::sleep_for(std::chrono::milliseconds(20));
+              post(world, world.token(), 1);
+              for (auto& thread : threads) thread.join();
+              return "all awake";
+            }));
 }
 
 /// Each ring answers the one before: a single lost wake-up would stop both for good.
@@ -310,4 +286,4 @@ TEST_F(Bell, a_process_without_identity_does_not_spin) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

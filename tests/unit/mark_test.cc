@@ -7,13 +7,10 @@
 #include "support/private_shard.h"
 #include "support/process.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
 
-using test::Dict;
-using test::PrivateShard;
-
-const test::ScratchDirectory directory;
+const ScratchDirectory directory;
 
 constexpr std::uint64_t kSizes[] = {12288, 16384, 65536, 1 << 20, 2 << 20, 3 << 20, 100 << 20};
 
@@ -88,4 +85,4 @@ TEST(mark, every_kind_of_use_is_marked_and_a_look_at_the_whole_is_not) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

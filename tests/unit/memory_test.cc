@@ -7,12 +7,10 @@
 #include "support/dict.h"
 #include "support/process.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
 
-using test::Dict;
-
-const test::ScratchDirectory directory;
+const ScratchDirectory directory;
 
 // Some of these fit, beside other tests, into a /dev/shm of 64 MB.
 constexpr std::uint64_t kSize = 16U << 20;
@@ -80,4 +78,4 @@ TEST_P(StringMemoryTest, a_string_takes_at_most_a_quarter_more_than_itself_and_4
 INSTANTIATE_TEST_SUITE_P(sizes, StringMemoryTest, ::testing::Values(100, 113, 200, 500, 1000, 1009, 1500, 2000));
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

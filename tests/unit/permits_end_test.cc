@@ -8,40 +8,24 @@
 #include "dict/repair.h"
 #include "support/in_time.h"
 #include "support/permits.h"
-#include "support/process.h"
+#include "support/started.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
-
-using test::Channel;
-using test::check_shard;
-using test::Child;
-using test::count_shard;
-using test::nothing;
-using test::PermitsTest;
-using test::Reader;
-using test::sleep_ms;
-using test::Taker;
-using test::text;
-using test::Writer;
-
-const test::ScratchDirectory directory;
 
 // --- what ends a hold ---
 
 TEST_IN_TIME(PermitsTest, permits_of_a_dead_process_come_back) {
-  Child child([&](Channel& channel) {
+  Started child("ready", [&](Channel& channel) {
     acquired(2);
     channel.say("ready");
     ::pause();
     return 0;
   });
-  ASSERT_EQ(child.hear(), "ready");
   holdfast_lease mine = acquired(1);
   holdfast_lease lease{};
   EXPECT_EQ(acquire(1, &lease), HOLDFAST_LOCKED);
-  child.kill();
-  child.wait();
+  child.kill_and_wait();
   EXPECT_EQ(dict.used("key"), 1);
   EXPECT_EQ(acquire(2, &lease), HOLDFAST_OK);
   EXPECT_EQ(dict.used("key"), 3);
@@ -49,14 +33,13 @@ TEST_IN_TIME(PermitsTest, permits_of_a_dead_process_come_back) {
 }
 
 TEST_IN_TIME(PermitsTest, a_waiter_gets_what_a_dead_process_had) {
-  Child child([&](Channel& channel) {
+  Started child("ready", [&](Channel& channel) {
     holdfast_lease lease{};
     read(&lease);
     channel.say("ready");
     ::pause();
     return 0;
   });
-  ASSERT_EQ(child.hear(), "ready");
   Writer writer(dict);
   ASSERT_EQ(writer.wait(), HOLDFAST_LOCKED);
   child.kill();
@@ -77,8 +60,7 @@ TEST_IN_TIME(PermitsTest, more_dead_processes_than_are_asked_for_at_once_do_not_
   }
   EXPECT_EQ(dict.used("key"), 100);
   for (const auto& child : children) {
-    child->kill();
-    child->wait();
+    child->kill_and_wait();
   }
   Writer writer(dict);
   EXPECT_TRUE(writer.get());
@@ -231,4 +213,4 @@ TEST_IN_TIME(PermitsTest, calls_that_meet_damage_repair_and_go_on) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

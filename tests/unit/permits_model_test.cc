@@ -9,20 +9,10 @@
 #include <vector>
 
 #include "dict/repair.h"
-#include "support/dict.h"
-#include "support/process.h"
-#include "support/shard_check.h"
+#include "support/dict_test.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
-
-using test::boolean;
-using test::check_shard;
-using test::Dict;
-using test::nothing;
-using test::text;
-
-const test::ScratchDirectory directory;
 
 constexpr int kKeys = 6;
 constexpr int kLock = 2;  // beside the kinds of permits
@@ -47,10 +37,6 @@ class PermitsModel : public ::testing::Test {
     holdfast_lease lease;
   };
 
-  static std::uint64_t seed() {
-    const char* given = std::getenv("HOLDFAST_TEST_SEED");
-    return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
-  }
   static std::string name(int key) { return "key-" + std::to_string(key); }
   std::uint64_t pick(std::uint64_t below) { return random_() % below; }
 
@@ -180,7 +166,7 @@ class PermitsModel : public ::testing::Test {
     }
   }
 
-  const std::uint64_t seed_ = seed();
+  const std::uint64_t seed_ = seed_of_run();
   std::mt19937_64 random_{seed_};
   Dict dict_{"permits-model", {.size = 32768}};
   std::map<int, Thing> things_;
@@ -190,7 +176,6 @@ class PermitsModel : public ::testing::Test {
 
 TEST_F(PermitsModel, every_call_gives_what_the_model_says) {
   ASSERT_EQ(dict_.status, HOLDFAST_OK) << holdfast_error();
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed_));
   SCOPED_TRACE("HOLDFAST_TEST_SEED=" + std::to_string(seed_));
   for (int i = 0; i < 60'000; ++i) {
     ASSERT_NO_FATAL_FAILURE(step()) << "step " << i;
@@ -201,4 +186,4 @@ TEST_F(PermitsModel, every_call_gives_what_the_model_says) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

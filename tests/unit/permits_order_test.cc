@@ -9,20 +9,10 @@
 #include "lock/handoff.h"
 #include "support/in_time.h"
 #include "support/permits.h"
-#include "support/process.h"
+#include "support/started.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
-
-using test::Channel;
-using test::Child;
-using test::PermitsTest;
-using test::Reader;
-using test::sleep_ms;
-using test::Taker;
-using test::Writer;
-
-const test::ScratchDirectory directory;
 
 // --- order ---
 
@@ -164,20 +154,18 @@ TEST_IN_TIME(PermitsTest, a_woken_waiter_that_does_not_come_is_out_of_the_queue_
 TEST_IN_TIME(PermitsTest, a_waiter_of_a_dead_process_is_not_waited_for) {
   holdfast_lease reader{};
   ASSERT_EQ(read(&reader), HOLDFAST_OK);
-  Child child([&](Channel& channel) {
+  Started child(std::to_string(HOLDFAST_LOCKED), [&](Channel& channel) {
     Writer writer(dict);
     channel.say(std::to_string(writer.wait()));
     ::pause();
     return 0;
   });
-  ASSERT_EQ(child.hear(), std::to_string(HOLDFAST_LOCKED));
   holdfast_lease late{};
   EXPECT_EQ(read(&late), HOLDFAST_LOCKED);
-  child.kill();
-  child.wait();
+  child.kill_and_wait();
   EXPECT_EQ(read(&late), HOLDFAST_OK);
   EXPECT_EQ(dict.waiters("key"), 0);
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

@@ -11,23 +11,8 @@
 #include "support/permits.h"
 #include "support/process.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
-
-using test::boolean;
-using test::Channel;
-using test::check_shard;
-using test::Child;
-using test::count_shard;
-using test::kAll;
-using test::nothing;
-using test::PermitsTest;
-using test::Reader;
-using test::sleep_ms;
-using test::text;
-using test::Writer;
-
-const test::ScratchDirectory directory;
 
 // --- semaphores ---
 
@@ -211,11 +196,9 @@ TEST_IN_TIME(PermitsTest, what_only_dead_processes_hold_reads_as_nothing) {
   ASSERT_EQ(one->hear(), "0");
   ASSERT_EQ(two->hear(), "0");
   EXPECT_EQ(dict.get("key"), boolean(true));
-  two->kill();
-  two->wait();
+  two->kill_and_wait();
   EXPECT_EQ(dict.get("key"), boolean(true)) << "one of them lives";
-  one->kill();
-  one->wait();
+  one->kill_and_wait();
   EXPECT_EQ(dict.get("key"), nothing());
 }
 
@@ -251,9 +234,8 @@ TEST_IN_TIME(PermitsTest, a_dead_process_holds_nothing_of_any_kind) {
       ::pause();
       return 0;
     });
-    ASSERT_EQ(child.hear(), "0");
-    child.kill();
-    child.wait();
+    EXPECT_EQ(child.hear(), "0");
+    child.kill_and_wait();
     holdfast_lease lease{};
     EXPECT_EQ(acquire(1, &lease), HOLDFAST_OK);
     dict.remove("key");
@@ -336,4 +318,4 @@ TEST_IN_TIME(PermitsTest, free_permits_are_memory_to_be_had) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

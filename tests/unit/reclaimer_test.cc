@@ -8,38 +8,23 @@
 #include <thread>
 #include <vector>
 
-#include "support/dict.h"
-#include "support/process.h"
-#include "support/shard_check.h"
+#include "support/dict_test.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
 
-using test::check_segment;
-using test::Dict;
-using test::nothing;
-using test::text;
-
-const test::ScratchDirectory directory;
-
-class RoomTest : public ::testing::Test {
+class RoomTest : public DictTest {
  protected:
-  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
+  RoomTest() : DictTest({.size = 65536}) {}
+
   void TearDown() override {
-    EXPECT_EQ(check_segment(dict.segment()), "");
     EXPECT_EQ(header().repairs.load(), 0U) << "nobody died, so nothing was damaged";
-    holdfast_remove(dict.dictionary().name().data(), dict.dictionary().name().size());
+    DictTest::TearDown();
   }
 
-  static std::string new_name() {
-    static int count = 0;
-    return "room-" + std::to_string(++count);
-  }
   static std::string key(int i) { return "key-" + std::to_string(10000 + i); }
   static std::string value(int i, std::size_t size) { return std::string(size, static_cast<char>('a' + i % 26)); }
 
-  Shard& shard() { return dict.segment().shards()[0]; }
-  ShardHeader& header() { return shard().header(); }
   std::uint32_t arena() { return shard().granules() - 1; }
   int safe_set(const std::string& name, const std::string& bytes) {
     return dict.store(HOLDFAST_SAFE_SET, name, bytes, 0, 0);
@@ -65,18 +50,10 @@ class RoomTest : public ::testing::Test {
     for (int i = first; i < first + count; ++i) gone += dict.get(key(i)) == nothing() ? 1 : 0;
     return gone;
   }
-  Position place_of(const std::string& name) {
-    Position position{};
-    EXPECT_TRUE(shard().find(Key(name, dict.segment().seed()), position));
-    return position;
-  }
   /// Forgets all use, so that a test says what was used.
   void cool() {
     for (std::uint32_t block = 0; block < shard().granules(); ++block) shard().mark(block).store(0);
   }
-  static void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-
-  Dict dict{new_name(), {.size = 65536}};
   holdfast_lease lease{};
 };
 
@@ -145,7 +122,7 @@ TEST_F(RoomTest, a_sweep_that_found_little_rests_and_yet_no_memory_is_never_said
   for (int round = 0; round < 30; ++round) {
     const int i = round * 7;
     ASSERT_EQ(large.expire(key(i), 1e-9), HOLDFAST_OK);
-    ASSERT_TRUE(test::eventually([&] { return large.get(key(i)).code == HOLDFAST_NOT_FOUND; }));
+    ASSERT_TRUE(eventually([&] { return large.get(key(i)).code == HOLDFAST_NOT_FOUND; }));
     ASSERT_EQ(safe(count + round, 0), HOLDFAST_OK) << round;
   }
   EXPECT_EQ(check_segment(large.segment()), "");
@@ -168,7 +145,7 @@ TEST_F(RoomTest, held_locks_stay_through_everything_and_locks_that_nobody_holds_
   for (int i = 0; i < 2000; ++i) set_evicts(key(i), value(i, static_cast<std::size_t>(i * 7919 % 700)));
   for (std::size_t i = 0; i < 20; ++i) {
     const std::string name = "held-" + std::to_string(i);
-    EXPECT_EQ(dict.get(name), test::boolean(true)) << name;
+    EXPECT_EQ(dict.get(name), boolean(true)) << name;
     EXPECT_EQ(dict.try_lock(name, 0, &lease), HOLDFAST_LOCKED);
     EXPECT_EQ(dict.renew(name, leases[i], 100), HOLDFAST_OK);
     EXPECT_EQ(dict.unlock(name, &leases[i]), HOLDFAST_OK) << "owner and fencing number are what they were";
@@ -337,7 +314,7 @@ TEST_F(RoomTest, a_list_is_evicted_whole) {
   EXPECT_TRUE(set_evicts("large", value(1, arena() / 2 * kGranule)));
   EXPECT_EQ(dict.llen("list"), 0);
   EXPECT_EQ(header().evictions.load(), 1U);
-  EXPECT_EQ(test::count_shard(shard()).nodes, 0U);
+  EXPECT_EQ(count_shard(shard()).nodes, 0U);
 }
 
 TEST_F(RoomTest, a_list_that_was_used_outlives_what_was_not) {
@@ -352,4 +329,4 @@ TEST_F(RoomTest, a_list_that_was_used_outlives_what_was_not) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

@@ -9,25 +9,18 @@
 #include <vector>
 
 #include "dict/wait_queue.h"
-#include "support/dict.h"
+#include "support/dict_test.h"
 #include "support/private_shard.h"
-#include "support/process.h"
-#include "support/shard_check.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
 
-using test::check_shard;
-using test::Dict;
-using test::nothing;
-using test::text;
-
-const test::ScratchDirectory directory;
-
-class RepairTest : public ::testing::Test {
+class RepairTest : public DictTest {
  protected:
+  RepairTest() : DictTest({.size = 32768}) {}
+
   void SetUp() override {
-    ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+    ASSERT_NO_FATAL_FAILURE(DictTest::SetUp());
     for (int i = 0; i < kKeys; ++i) ASSERT_EQ(dict.set(key(i), value(i)), HOLDFAST_OK);
     for (int i = 0; i < kElements; ++i) ASSERT_GT(dict.push("list-" + std::to_string(i % 3), i / 3 % 2, value(i)), 0);
     ASSERT_EQ(dict.try_lock("held", 0, &held), HOLDFAST_OK);
@@ -35,31 +28,14 @@ class RepairTest : public ::testing::Test {
     ASSERT_EQ(dict.unlock("free", &lease), HOLDFAST_OK);
     ASSERT_EQ(check_shard(shard()), "");
   }
-  void TearDown() override {
-    EXPECT_EQ(check_shard(shard()), "");
-    const std::string& name = dict.dictionary().name();
-    holdfast_remove(name.data(), name.size());
-  }
-
   static constexpr int kKeys = 160;
   static constexpr int kElements = 40;
   static std::string key(int i) { return "key-" + std::to_string(i * 7919); }
   static std::string value(int i) { return std::string(static_cast<std::size_t>(i * 13 % 90), 'a' + i % 26); }
-  static std::string new_name() {
-    static int count = 0;
-    return "repair-" + std::to_string(++count);
-  }
-
-  Shard& shard() { return dict.segment().shards()[0]; }
-  Position place_of(const std::string& name) {
-    Position position{};
-    EXPECT_TRUE(shard().find(Key(name, dict.segment().seed()), position));
-    return position;
-  }
   int lost() {
     int count = 0;
     for (int i = 0; i < kKeys; ++i) {
-      const test::Got got = dict.get(key(i));
+      const Got got = dict.get(key(i));
       if (got == nothing())
         ++count;
       else
@@ -79,7 +55,6 @@ class RepairTest : public ::testing::Test {
     return 0;
   }
 
-  Dict dict{new_name(), {.size = 32768}};
   holdfast_lease held{};
   holdfast_lease lease{};
 };
@@ -180,14 +155,11 @@ TEST_F(RepairTest, a_second_repair_changes_nothing) {
 }
 
 TEST_F(RepairTest, whatever_the_bytes_the_result_is_consistent_and_stays_so) {
-  const std::uint64_t seed = std::getenv("HOLDFAST_TEST_SEED") != nullptr
-                                 ? std::strtoull(std::getenv("HOLDFAST_TEST_SEED"), nullptr, 10)
-                                 : std::random_device()();
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  const std::uint64_t seed = seed_of_run();
   std::mt19937_64 random(seed);
   for (int round = 0; round < 400; ++round) {
     SCOPED_TRACE("HOLDFAST_TEST_SEED=" + std::to_string(seed) + " round " + std::to_string(round));
-    test::PrivateShard copy(dict.segment().geometry().size, &shard().header());
+    PrivateShard copy(dict.segment().geometry().size, &shard().header());
     // A few words, many, or all of it; links mostly point into the arena.
     const std::size_t words = copy.size() / 4;
     const std::size_t changes = round % 3 == 0 ? 5 : round % 3 == 1 ? 300 : words;
@@ -205,4 +177,4 @@ TEST_F(RepairTest, whatever_the_bytes_the_result_is_consistent_and_stays_so) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

@@ -15,11 +15,9 @@
 #include "platform/platform.h"
 #include "support/process.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
 
-using test::Channel;
-using test::Child;
 using testing::Test;
 using Sharing = RuntimeDirectory::Sharing;
 
@@ -32,14 +30,20 @@ mode_t mode_of(const std::string& path) {
 
 class Directory : public Test {
  protected:
-  Status blocked_by(const std::string& path, Sharing sharing = Sharing::none,
-                    std::optional<uid_t> owner = std::nullopt) {
+  Status refusal(const std::string& path, Sharing sharing = Sharing::none, std::optional<uid_t> owner = std::nullopt) {
     auto directory = RuntimeDirectory::at(path, sharing, owner);
     EXPECT_FALSE(directory) << path << " was accepted";
     return directory ? Status{} : directory.status();
   }
+  static void expect_refused_with(const char* variable, const std::string& value, const std::string& words) {
+    ::setenv(variable, value.c_str(), 1);
+    auto directory = RuntimeDirectory::from_environment();
+    ::unsetenv(variable);
+    ASSERT_FALSE(directory) << value;
+    EXPECT_TRUE(has(directory.status(), words)) << directory.status().message;
+  }
 
-  test::ScratchDirectory scratch_;
+  ScratchDirectory scratch_;
 };
 
 TEST_F(Directory, a_good_one_is_accepted_with_its_absolute_path) {
@@ -72,7 +76,7 @@ TEST_F(Directory, while_it_is_made_no_other_directory_gets_its_mode) {
   std::thread attacker([&] {
     while (!done) {
       if (::renameat2(AT_FDCWD, link.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) != 0) continue;
-      while (!done && test::exists(path)) std::this_thread::yield();
+      while (!done && exists(path)) std::this_thread::yield();
     }
   });
   const mode_t before = ::umask(0277);
@@ -92,7 +96,7 @@ TEST_F(Directory, while_it_is_made_no_other_directory_gets_its_mode) {
 
 TEST_F(Directory, the_default_is_named_after_the_user) {
   const std::string expected = "/dev/shm/holdfast-" + std::to_string(::geteuid());
-  const bool was_there = test::exists(expected);
+  const bool was_there = exists(expected);
   Child child([](Channel& parent) {
     ::unsetenv("HOLDFAST_DIR");
     auto directory = RuntimeDirectory::from_environment();
@@ -122,7 +126,7 @@ TEST_F(Directory, a_symbolic_link_is_refused_with_and_without_a_slash_at_the_end
   ASSERT_EQ(0, ::mkdir((scratch_ / "real").c_str(), 0700));
   ASSERT_EQ(0, ::symlink((scratch_ / "real").c_str(), (scratch_ / "link").c_str()));
   for (const char* tail : {"", "/", "//", "/."}) {
-    const Status status = blocked_by(scratch_ / "link" + tail);
+    const Status status = refusal(scratch_ / "link" + tail);
     EXPECT_EQ(Code::permission, status.code);
     EXPECT_TRUE(has(status, "symbolic link")) << status.message;
   }
@@ -130,29 +134,29 @@ TEST_F(Directory, a_symbolic_link_is_refused_with_and_without_a_slash_at_the_end
 
 TEST_F(Directory, a_dangling_link_is_refused_and_nothing_is_made_behind_it) {
   ASSERT_EQ(0, ::symlink((scratch_ / "nowhere").c_str(), (scratch_ / "link").c_str()));
-  EXPECT_TRUE(has(blocked_by(scratch_ / "link"), "symbolic link"));
-  EXPECT_FALSE(test::exists(scratch_ / "nowhere"));
+  EXPECT_TRUE(has(refusal(scratch_ / "link"), "symbolic link"));
+  EXPECT_FALSE(exists(scratch_ / "nowhere"));
 }
 
 TEST_F(Directory, a_file_is_refused) {
   platform::FileDescriptor(::open((scratch_ / "file").c_str(), O_CREAT | O_WRONLY, 0600));
-  EXPECT_TRUE(has(blocked_by(scratch_ / "file"), "is not a directory"));
+  EXPECT_TRUE(has(refusal(scratch_ / "file"), "is not a directory"));
 }
 
 TEST_F(Directory, a_missing_parent_is_named_as_the_reason) {
-  const Status status = blocked_by(scratch_ / "no/such");
+  const Status status = refusal(scratch_ / "no/such");
   EXPECT_TRUE(has(status, "parent directory does not exist")) << status.message;
 }
 
 TEST_F(Directory, on_a_file_system_of_the_kernel_it_is_the_kind_that_is_wrong_not_the_parent) {
-  const Status status = blocked_by("/proc/x");
+  const Status status = refusal("/proc/x");
   EXPECT_TRUE(has(status, "is not on tmpfs")) << status.message;
 }
 
 TEST_F(Directory, one_that_others_may_enter_is_refused_with_the_mode_found) {
   for (const mode_t mode : {0770, 0720, 0701, 0777, 01777}) {
     ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), mode));
-    const Status status = blocked_by(scratch_.path());
+    const Status status = refusal(scratch_.path());
     EXPECT_EQ(Code::permission, status.code);
     EXPECT_TRUE(has(status, "expected 0700")) << status.message;
   }
@@ -174,7 +178,7 @@ TEST_F(Directory, one_on_a_disk_is_refused_with_a_hint) {
 TEST_F(Directory, one_of_another_user_is_refused_with_both_numbers) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 12345));
-  const Status status = blocked_by(scratch_.path());
+  const Status status = refusal(scratch_.path());
   EXPECT_EQ(Code::permission, status.code);
   EXPECT_TRUE(has(status, "owned by uid 12345, expected 0")) << status.message;
 }
@@ -182,7 +186,7 @@ TEST_F(Directory, one_of_another_user_is_refused_with_both_numbers) {
 TEST_F(Directory, one_of_another_user_is_no_reason_to_advise_sharing) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 12345));
-  const Status status = blocked_by(scratch_.path());
+  const Status status = refusal(scratch_.path());
   EXPECT_FALSE(has(status, "HOLDFAST_SHARE")) << status.message;
   EXPECT_TRUE(has(status, "removed by that user or by root")) << status.message;
   EXPECT_TRUE(has(status, "export HOLDFAST_DIR=/")) << status.message;
@@ -213,7 +217,7 @@ TEST_F(Directory, whose_default_is_taken_is_told_by_whom_and_is_not_sent_to_anot
     EXPECT_NE(std::string::npos, said.find(taken + " is owned by uid 54002, expected 54001")) << said;
     const std::string place = has_session ? session + "/holdfast" : "/dev/shm/ANOTHER_NAME";
     EXPECT_NE(std::string::npos, said.find("export HOLDFAST_DIR=" + place)) << said;
-    EXPECT_FALSE(test::exists(session + "/holdfast"));
+    EXPECT_FALSE(exists(session + "/holdfast"));
   }
   ::rmdir(taken.c_str());
 }
@@ -247,7 +251,7 @@ TEST_F(Directory, sharing_refuses_one_that_an_outsider_has_made_before_also_to_r
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, ::getegid()));
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
-  const Status status = blocked_by(scratch_.path(), Sharing::group);
+  const Status status = refusal(scratch_.path(), Sharing::group);
   EXPECT_EQ(Code::permission, status.code);
   EXPECT_TRUE(has(status, "is owned by uid 12345;")) << status.message;
   EXPECT_TRUE(has(status, "HOLDFAST_OWNER")) << status.message;
@@ -255,10 +259,9 @@ TEST_F(Directory, sharing_refuses_one_that_an_outsider_has_made_before_also_to_r
 
 TEST_F(Directory, sharing_refuses_a_foreign_group_and_writers_from_outside) {
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0772));
-  EXPECT_TRUE(has(blocked_by(scratch_.path(), Sharing::group), "at most 0770"));
+  EXPECT_TRUE(has(refusal(scratch_.path(), Sharing::group), "at most 0770"));
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 01770));
-  EXPECT_TRUE(has(blocked_by(scratch_.path(), Sharing::group), "at most 0770"))
-      << "the others' files are to be removed";
+  EXPECT_TRUE(has(refusal(scratch_.path(), Sharing::group), "at most 0770")) << "the others' files are to be removed";
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to a foreign group";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 54321));
@@ -284,30 +287,20 @@ TEST_F(Directory, sharing_lets_root_into_the_group_that_a_trusted_owner_has_chos
 }
 
 TEST_F(Directory, the_owner_is_named_by_a_number) {
-  for (const char* name : {"root", "-1", "1x", "4294967295", "4294967296", " 1"}) {
-    ::setenv("HOLDFAST_OWNER", name, 1);
-    auto directory = RuntimeDirectory::from_environment();
-    ::unsetenv("HOLDFAST_OWNER");
-    ASSERT_FALSE(directory) << name;
-    EXPECT_TRUE(has(directory.status(), "HOLDFAST_OWNER is \"" + std::string(name) + "\"; accepted: the number"))
-        << directory.status().message;
-  }
+  for (const std::string name : {"root", "-1", "1x", "4294967295", "4294967296", " 1"})
+    expect_refused_with("HOLDFAST_OWNER", name, "HOLDFAST_OWNER is \"" + name + "\"; accepted: the number");
 }
 
 TEST_F(Directory, an_owner_without_sharing_is_refused) {
-  ::setenv("HOLDFAST_OWNER", "12345", 1);
-  auto directory = RuntimeDirectory::from_environment();
-  ::unsetenv("HOLDFAST_OWNER");
-  ASSERT_FALSE(directory);
-  EXPECT_TRUE(has(directory.status(), "counts only with HOLDFAST_SHARE=group")) << directory.status().message;
+  expect_refused_with("HOLDFAST_OWNER", "12345", "counts only with HOLDFAST_SHARE=group");
 }
 
 TEST_F(Directory, one_that_is_to_be_shared_is_not_made_for_this_user_alone) {
   const std::string path = scratch_ / "shared";
-  const Status status = blocked_by(path, Sharing::group);
+  const Status status = refusal(path, Sharing::group);
   EXPECT_EQ(Code::not_found, status.code);
   EXPECT_TRUE(has(status, "make it first: mkdir -m 0700 " + path)) << status.message;
-  EXPECT_FALSE(test::exists(path));
+  EXPECT_FALSE(exists(path));
 }
 
 TEST_F(Directory, the_named_owner_is_taken_from_the_environment) {
@@ -337,11 +330,7 @@ TEST_F(Directory, who_has_become_another_user_is_told_what_to_do) {
 }
 
 TEST_F(Directory, an_unknown_way_of_sharing_is_refused) {
-  ::setenv("HOLDFAST_SHARE", "everybody", 1);
-  auto directory = RuntimeDirectory::from_environment();
-  ::unsetenv("HOLDFAST_SHARE");
-  ASSERT_FALSE(directory);
-  EXPECT_TRUE(has(directory.status(), "HOLDFAST_SHARE is \"everybody\"")) << directory.status().message;
+  expect_refused_with("HOLDFAST_SHARE", "everybody", "HOLDFAST_SHARE is \"everybody\"");
 }
 
 TEST_F(Directory, one_that_was_removed_and_made_again_is_noticed) {
@@ -379,8 +368,8 @@ TEST_F(Directory, it_is_found_again_after_all_descriptors_were_closed) {
     parent.say(directory && directory->open() ? "found" : "lost");
     return 0;
   });
-  EXPECT_EQ("found", child.hear());
+  EXPECT_EQ(child.hear(), "found");
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

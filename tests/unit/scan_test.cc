@@ -9,38 +9,14 @@
 #include <thread>
 
 #include "platform/platform.h"
-#include "support/dict.h"
-#include "support/process.h"
-#include "support/shard_check.h"
+#include "support/dict_test.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
 
-using test::Child;
-using test::Dict;
-
-const test::ScratchDirectory directory;
-
-std::string new_name() {
-  static int count = 0;
-  return "scan-" + std::to_string(++count);
-}
-
-std::uint64_t seed_of_run() {
-  const char* given = std::getenv("HOLDFAST_TEST_SEED");
-  const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-  return seed;
-}
-
-class ScanTest : public ::testing::Test {
+class ScanTest : public DictTest {
  protected:
-  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
-  void TearDown() override {
-    EXPECT_EQ(test::check_segment(dict.segment()), "");
-    const std::string& name = dict.dictionary().name();
-    holdfast_remove(name.data(), name.size());
-  }
+  ScanTest() : DictTest({.size = 5 << 20}) {}  // 4 shards
 
   std::multiset<std::string> put(int count, const std::string& prefix) {
     std::multiset<std::string> names;
@@ -51,8 +27,6 @@ class ScanTest : public ::testing::Test {
     }
     return names;
   }
-
-  Dict dict{new_name(), {.size = 5 << 20}};  // 4 shards
 };
 
 TEST_F(ScanTest, a_scan_at_rest_gives_every_live_key_once_with_any_count) {
@@ -186,7 +160,7 @@ TEST_F(ScanTest, walks_see_each_key_that_stays_once_while_others_change_the_shar
     for (const std::string& name : stay) ASSERT_EQ(busy.set(name, "v"), HOLDFAST_OK);
     std::vector<std::unique_ptr<Child>> writers;
     for (std::uint64_t i = 0; i < 2; ++i) {
-      writers.push_back(std::make_unique<Child>([&, i](test::Channel& channel) {
+      writers.push_back(std::make_unique<Child>([&, i](Channel& channel) {
         std::mt19937_64 random(seed + i);
         disturb(busy, stay, random);
         channel.say("at work");
@@ -208,4 +182,4 @@ TEST_F(ScanTest, walks_see_each_key_that_stays_once_while_others_change_the_shar
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

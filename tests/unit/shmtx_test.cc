@@ -11,19 +11,13 @@
 #include <thread>
 #include <vector>
 
-#include "support/process.h"
+#include "support/started.h"
+#include "support/world.h"
 #include "sync/record_lock.h"
 #include "world/world_file.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
-
-using platform::monotonic_ns;
-using test::Channel;
-using test::Child;
-using test::eventually;
-
-constexpr std::uint64_t kLongNs = 60 * kNsPerSecond;
 
 /// What lies behind the header page of the test's file.
 struct Shared {
@@ -34,29 +28,10 @@ struct Shared {
   std::atomic<std::uint64_t> violations;
 };
 
-std::string text_of(LockResult result) {
-  switch (result) {
-    case LockResult::acquired:
-      return "acquired";
-    case LockResult::owner_died:
-      return "owner died";
-    case LockResult::timeout:
-      return "timeout";
-    case LockResult::busy:
-      return "busy";
-    case LockResult::failed:
-      return "failed";
-  }
-  return "?";
-}
-
 /// A process that has the segment open. Ends the process when it cannot.
 class Participant {
  public:
   explicit Participant(MutexStrategy strategy) {
-    auto world = World::current();
-    if (!world) fail(world.status());
-    world_ = *world;
     const NewFile file{.kind = FileKind::dictionary, .size = kHeaderBytes + 4096, .persist = false, .mode = 0600};
     auto mapping = create_world_file(world_->directory(), kName, file, [](std::byte*) {});
     if (!mapping && mapping.status().code == Code::exists) {
@@ -85,7 +60,7 @@ class Participant {
   }
 
   const std::string kName = "shmtx.dict";
-  World* world_ = nullptr;
+  World* const world_ = &enter();
   platform::Mapping mapping_;
   std::unique_ptr<RecordLock> file_lock_;
   std::optional<Shmtx> mutex_;
@@ -132,7 +107,7 @@ class ShmtxTest : public testing::Test {
     }
   }
 
-  test::ScratchDirectory directory_;
+  ScratchDirectory directory_;
 };
 
 using Strategies =
@@ -176,10 +151,8 @@ TYPED_TEST(ShmtxTest, four_processes_exclude_each_other_in_a_million_critical_se
 }
 
 TYPED_TEST(ShmtxTest, a_held_mutex_is_refused_to_try_and_to_lock_at_its_deadline) {
-  Child holder(TestFixture::obey);
-  Child other(TestFixture::obey);
-  ASSERT_EQ("ready", holder.hear());
-  ASSERT_EQ("ready", other.hear());
+  Started holder("ready", TestFixture::obey);
+  Started other("ready", TestFixture::obey);
   EXPECT_EQ("acquired", holder.ask("try"));
   EXPECT_EQ("timeout", other.ask("try"));
   EXPECT_EQ("timeout", other.ask("brief"));  // obey() says "early" if it came before the deadline
@@ -189,10 +162,8 @@ TYPED_TEST(ShmtxTest, a_held_mutex_is_refused_to_try_and_to_lock_at_its_deadline
 }
 
 TYPED_TEST(ShmtxTest, a_waiter_gets_it_when_the_owner_unlocks) {
-  Child holder(TestFixture::obey);
-  Child waiter(TestFixture::obey);
-  ASSERT_EQ("ready", holder.hear());
-  ASSERT_EQ("ready", waiter.hear());
+  Started holder("ready", TestFixture::obey);
+  Started waiter("ready", TestFixture::obey);
   EXPECT_EQ("acquired", holder.ask("lock"));
   waiter.say("lock");
   std::this_thread::sleep_for(std::chrono::milliseconds(30));  // long enough for every strategy to be in its slow part
@@ -202,10 +173,8 @@ TYPED_TEST(ShmtxTest, a_waiter_gets_it_when_the_owner_unlocks) {
 }
 
 TYPED_TEST(ShmtxTest, a_killed_owner_is_succeeded_and_the_successor_is_told) {
-  Child owner(TestFixture::obey);
-  Child waiter(TestFixture::obey);
-  ASSERT_EQ("ready", owner.hear());
-  ASSERT_EQ("ready", waiter.hear());
+  Started owner("ready", TestFixture::obey);
+  Started waiter("ready", TestFixture::obey);
   EXPECT_EQ("acquired", owner.ask("lock"));
   waiter.say("lock");
   owner.kill();  // and left a zombie
@@ -215,19 +184,15 @@ TYPED_TEST(ShmtxTest, a_killed_owner_is_succeeded_and_the_successor_is_told) {
 }
 
 TYPED_TEST(ShmtxTest, try_takes_over_from_a_dead_owner_too) {
-  Child owner(TestFixture::obey);
-  Child other(TestFixture::obey);
-  ASSERT_EQ("ready", owner.hear());
-  ASSERT_EQ("ready", other.hear());
+  Started owner("ready", TestFixture::obey);
+  Started other("ready", TestFixture::obey);
   EXPECT_EQ("acquired", owner.ask("lock"));
-  owner.kill();
-  EXPECT_EQ(128 + SIGKILL, owner.wait());
+  EXPECT_EQ(128 + SIGKILL, owner.kill_and_wait());
   EXPECT_EQ("owner died", other.ask("try"));
 }
 
 TYPED_TEST(ShmtxTest, of_many_waiters_exactly_one_is_told_that_the_owner_died) {
-  Child owner(TestFixture::obey);
-  ASSERT_EQ("ready", owner.hear());
+  Started owner("ready", TestFixture::obey);
   EXPECT_EQ("acquired", owner.ask("lock"));
   std::vector<std::unique_ptr<Child>> waiters;
   for (int i = 0; i < 4; ++i) {
@@ -252,10 +217,8 @@ TYPED_TEST(ShmtxTest, of_many_waiters_exactly_one_is_told_that_the_owner_died) {
 }
 
 TYPED_TEST(ShmtxTest, a_stopped_owner_is_not_robbed_and_unlocks_normally_afterwards) {
-  Child owner(TestFixture::obey);
-  Child other(TestFixture::obey);
-  ASSERT_EQ("ready", owner.hear());
-  ASSERT_EQ("ready", other.hear());
+  Started owner("ready", TestFixture::obey);
+  Started other("ready", TestFixture::obey);
   EXPECT_EQ("acquired", owner.ask("lock"));
   owner.stop();
   EXPECT_EQ("timeout", other.ask("brief"));
@@ -359,8 +322,7 @@ TYPED_TEST(ShmtxTest, a_forked_child_that_lives_on_does_not_keep_its_dead_parent
     parent.hear();
     return 0;
   });
-  Child other(TestFixture::obey);
-  ASSERT_EQ("ready", other.hear());
+  Started other("ready", TestFixture::obey);
   const pid_t orphan = std::stoi(owner.hear());
   owner.kill();
   EXPECT_EQ("owner died", other.ask("lock"));
@@ -381,8 +343,7 @@ TYPED_TEST(ShmtxTest, closing_all_descriptors_drops_no_lock) {
     parent.say(text_of(self.mutex().try_lock()));
     return 0;
   });
-  Child other(TestFixture::obey);
-  ASSERT_EQ("ready", other.hear());
+  Started other("ready", TestFixture::obey);
   EXPECT_EQ("locked", owner.hear());
   EXPECT_EQ("timeout", other.ask("brief"));
   EXPECT_EQ("acquired", owner.ask("unlock"));
@@ -491,4 +452,4 @@ TYPED_TEST(ShmtxTest, killed_owners_leave_no_waiter_behind_and_no_broken_state) 
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

@@ -11,20 +11,12 @@
 #include <thread>
 #include <vector>
 
-#include "support/clock.h"
-#include "support/dict.h"
-#include "support/process.h"
+#include "support/dict_test.h"
 #include "support/waiting.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
 
-using test::Dict;
-using test::now;
-using test::sleep_ms;
-using test::Waiting;
-
-const test::ScratchDirectory directory;
 constexpr double kLong = 30;
 
 TEST(sleepers, the_first_to_sleep_listens_and_appoints_another_when_it_gets_up) {
@@ -205,4 +197,4 @@ TEST_F(HandOverTest, a_listener_that_is_held_up_loses_no_wake_up) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

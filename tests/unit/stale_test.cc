@@ -5,41 +5,15 @@
 #include <string>
 #include <thread>
 
-#include "support/dict.h"
-#include "support/process.h"
-#include "support/shard_check.h"
+#include "support/dict_test.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
 
-using test::boolean;
-using test::Dict;
-using test::Got;
-using test::nothing;
-using test::number;
-using test::text;
-
-const test::ScratchDirectory directory;
-
-std::string new_name() {
-  static int count = 0;
-  return "stale-" + std::to_string(++count);
-}
-
-void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-
-class StaleTest : public ::testing::Test {
+class StaleTest : public DictTest {
  protected:
-  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
-  void TearDown() override {
-    EXPECT_EQ(test::check_segment(dict.segment()), "");
-    const std::string& name = dict.dictionary().name();
-    holdfast_remove(name.data(), name.size());
-  }
-
   Got get_stale(std::string_view key) { return dict.get_stale(key, &stale); }
 
-  Dict dict{new_name()};
   bool stale = false;
 };
 
@@ -189,4 +163,4 @@ TEST_F(StaleTest, safe_set_of_nil_deletes_as_set_does) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

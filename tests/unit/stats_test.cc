@@ -8,36 +8,13 @@
 
 #include "dict/guard.h"
 #include "platform/platform.h"
-#include "support/dict.h"
-#include "support/process.h"
-#include "support/shard_check.h"
+#include "support/dict_test.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
 
-using test::Child;
-using test::Dict;
-using test::eventually;
-
-const test::ScratchDirectory directory;
-
-std::string new_name() {
-  static int count = 0;
-  return "stats-" + std::to_string(++count);
-}
-
-void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-
-class StatsTest : public ::testing::Test {
+class StatsTest : public DictTest {
  protected:
-  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
-  void TearDown() override {
-    EXPECT_EQ(test::check_segment(dict.segment()), "");
-    const std::string& name = dict.dictionary().name();
-    holdfast_remove(name.data(), name.size());
-  }
-
-  Dict dict{new_name()};
   holdfast_lease lease{};
 };
 
@@ -130,7 +107,7 @@ TEST_F(StatsTest, the_reads_of_processes_add_up) {
   constexpr int kReads = 20000;
   std::vector<std::unique_ptr<Child>> readers;
   for (int i = 0; i < 3; ++i) {
-    readers.push_back(std::make_unique<Child>([this](test::Channel&) {
+    readers.push_back(std::make_unique<Child>([this](Channel&) {
       for (int j = 0; j < kReads; ++j) dict.get(j % 4 == 0 ? "missing" : "k");
       return 0;
     }));
@@ -159,15 +136,8 @@ TEST_F(StatsTest, expirations_are_entries_whose_memory_was_taken_back_after_thei
 TEST_F(StatsTest, a_process_killed_inside_a_change_costs_one_repair) {
   dict.set("k", "v");
   for (std::uint64_t i = 1; i <= 3; ++i) {
-    Child victim([this](test::Channel& channel) {
-      const ShardGuard guard(dict.segment().shards().front());
-      channel.say(guard.held() ? "inside" : "refused");
-      channel.hear();
-      return 0;
-    });
-    ASSERT_EQ(victim.hear(), "inside");
-    victim.kill();
-    EXPECT_EQ(victim.wait(), 128 + 9);
+    Inside victim(dict);
+    EXPECT_EQ(victim.kill_and_wait(), 128 + 9);
     EXPECT_EQ(dict.stats().repairs, i - 1) << "reading takes no mutex, so nothing is repaired";
     EXPECT_EQ(dict.set("k", "v" + std::to_string(i)), HOLDFAST_OK);
     EXPECT_EQ(dict.stats().repairs, i);
@@ -182,13 +152,7 @@ TEST_P(WaitsTest, a_change_that_found_another_at_work_is_counted_once) {
   ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
   for (int i = 0; i < 100; ++i) dict.set("k", "v");
   EXPECT_EQ(dict.stats().mutex_waits, 0U) << "nobody was there";
-  Child other([&](test::Channel& channel) {
-    const ShardGuard guard(dict.segment().shards().front());
-    channel.say(guard.held() ? "inside" : "refused");
-    channel.hear();
-    return 0;
-  });
-  ASSERT_EQ(other.hear(), "inside");
+  Inside other(dict);
   std::thread letting_go([&] {
     eventually([&] { return dict.stats().mutex_waits != 0; });
     sleep_ms(10);
@@ -198,7 +162,7 @@ TEST_P(WaitsTest, a_change_that_found_another_at_work_is_counted_once) {
   std::uint64_t waits = 1;
   while (dict.set("k", "w") == HOLDFAST_TIMEOUT) ++waits;
   letting_go.join();
-  EXPECT_EQ(dict.get("k"), test::text("w"));
+  EXPECT_EQ(dict.get("k"), text("w"));
   EXPECT_EQ(dict.stats().mutex_waits, waits);
 }
 
@@ -233,4 +197,4 @@ TEST_F(StatsTest, a_removed_dictionary_has_no_counts) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

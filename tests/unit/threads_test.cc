@@ -13,29 +13,17 @@
 #include <vector>
 
 #include "support/dict.h"
-#include "support/process.h"
+#include "support/started.h"
 #include "support/waiting.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
-
-using test::Child;
-using test::Dict;
-using test::Waiting;
 
 constexpr int kThreads = 4;
 constexpr double kLong = 60;
 
 class ThreadsTest : public ::testing::Test {
  protected:
-  /// Runs a body of EXPECTs in a process of its own.
-  static void in_process(const std::function<void()>& body) {
-    Child child([&](test::Channel&) {
-      body();
-      return HasFailure() ? 1 : 0;
-    });
-    EXPECT_EQ(child.wait(), 0);
-  }
   /// Runs `body(number)` in each of the threads.
   static void in_threads(const std::function<void(int)>& body) {
     std::vector<std::thread> threads;
@@ -43,7 +31,7 @@ class ThreadsTest : public ::testing::Test {
     for (std::thread& thread : threads) thread.join();
   }
 
-  const test::ScratchDirectory directory;
+  const ScratchDirectory directory;
 };
 
 TEST_F(ThreadsTest, a_lock_that_each_thread_waits_for_with_its_own_parker_guards_plain_memory) {
@@ -68,7 +56,7 @@ TEST_F(ThreadsTest, waiters_of_one_parker_may_be_opened_used_and_closed_while_an
   constexpr int kRounds = 200;
   in_process([] {
     Dict dict("threads");
-    const std::unique_ptr<holdfast_parker, test::CloseParker> parker(holdfast_parker_new());
+    const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());
     std::atomic<bool> over{false};
     std::thread sleeper([&] {
       std::uint32_t woken[8];
@@ -83,8 +71,7 @@ TEST_F(ThreadsTest, waiters_of_one_parker_may_be_opened_used_and_closed_while_an
         if (code == HOLDFAST_OK)
           EXPECT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
         else
-          EXPECT_EQ(test::unless_held_up([&] { return dict.leave("lock", parker.get(), waiter); }), HOLDFAST_OK)
-              << number;
+          EXPECT_EQ(unless_held_up([&] { return dict.leave("lock", parker.get(), waiter); }), HOLDFAST_OK) << number;
         holdfast_waiter_close(parker.get(), waiter);
       }
     });
@@ -158,7 +145,7 @@ TEST_F(ThreadsTest, an_error_belongs_to_the_thread_that_got_it) {
 TEST_F(ThreadsTest, threads_may_be_inside_calls_when_the_process_exits) {
   constexpr int kProcesses = 60;
   for (int i = 0; i < kProcesses; ++i) {
-    Child child([](test::Channel&) -> int {
+    Child child([](Channel&) -> int {
       Dict dict("threads");
       std::atomic<int> begun{0};
       std::vector<std::thread> busy;
@@ -196,7 +183,7 @@ TEST_F(ThreadsTest, a_child_that_is_forked_while_threads_are_inside_can_use_what
         }
       });
     for (int round = 0; round < kForks; ++round) {
-      Child child([&](test::Channel&) {
+      Child child([&](Channel&) {
         holdfast_lease lease{};
         Waiting waiting;
         if (Dict("threads").handle != dict.handle) return 1;
@@ -219,14 +206,14 @@ TEST_F(ThreadsTest, a_child_that_is_forked_while_another_thread_waits_for_the_fi
       std::thread first([&] {
         begins = true;
         // At some time of the fork below.
-        const double end = test::now() + 1e-6 * i;
-        while (test::now() < end) {
+        const double end = now() + 1e-6 * i;
+        while (now() < end) {
         }
         Waiting waiting;
       });
       while (!begins) {
       }
-      Child child([&](test::Channel&) {
+      Child child([&](Channel&) {
         holdfast_lease lease{};
         return Waiting().lock(dict, "lock", kLong, &lease) == HOLDFAST_OK ? 0 : 1;
       });
@@ -238,4 +225,4 @@ TEST_F(ThreadsTest, a_child_that_is_forked_while_another_thread_waits_for_the_fi
 #endif
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

@@ -17,24 +17,13 @@
 
 #include "platform/platform.h"
 #include "support/event_loop.h"
+#include "support/started.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
 
 using platform::FileDescriptor;
-using test::Channel;
-using test::Child;
-using test::descriptors;
-using test::Dict;
-using test::eventually;
-using test::exists;
-using test::kLongMs;
-using test::now;
-using test::PumpTest;
-using test::readable;
-using test::sleep_ms;
-using test::threads;
-using Waiting = test::LoopWaiting;
+using Waiting = LoopWaiting;
 
 /// The path that the parker listens at; empty if it does not.
 std::string listen_at(Waiting& waiting) {
@@ -103,9 +92,7 @@ TEST_F(PumpConnectionTest, a_byte_comes_also_when_the_wait_begins_after_the_thre
     const FileDescriptor end = connected(waiting);
     ASSERT_TRUE(eventually([] { return threads() == 1; }));
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
-    release("k");
-    EXPECT_TRUE(readable(end.get(), kLongMs));
-    EXPECT_EQ(waiting.collect(), 1);
+    expect_heard_at(end.get(), waiting);
   });
 }
 
@@ -114,14 +101,7 @@ TEST_F(PumpConnectionTest, a_byte_comes_for_what_was_not_collected_at_once) {
     Dict dict("wake");
     Waiting waiting;
     const FileDescriptor end = connected(waiting);
-    holdfast_lease lease{};
-    double pause = 0;
-    for (const char* key : {"a", "b", "c"}) {
-      take(key);
-      const std::uint32_t waiter = holdfast_waiter_open(waiting.parker());
-      ASSERT_EQ(dict.wait_lock(key, 0, waiting.parker(), waiter, &lease, &pause), HOLDFAST_LOCKED);
-    }
-    holder.kill();
+    wait_for_three_of_the_dead(dict, waiting.parker());
     for (int collected = 0; collected < 3;) {
       ASSERT_TRUE(readable(end.get(), kLongMs)) << collected;
       ASSERT_EQ(bytes(end), 1);
@@ -246,8 +226,7 @@ TEST_F(PumpConnectionTest, a_path_that_a_killed_process_left_goes_when_the_next_
   const std::string path = killed.hear();
   ASSERT_TRUE(exists(path));
   for (Child* const child : {&killed, &holder}) {
-    child->kill();
-    child->wait();
+    child->kill_and_wait();
   }
   EXPECT_TRUE(exists(path));
   in_process([] { Dict dict("wake"); });
@@ -296,23 +275,21 @@ TEST_F(PumpConnectionTest, other_processes_are_refused_and_stand_in_nobodys_way)
   in_process([] {
     Waiting waiting;
     const std::string path = listen_at(waiting);
-    Child stranger([&path](Channel& parent) {
+    Started stranger("connected", [&path](Channel& parent) {
       const FileDescriptor end = connect_to(path);
       parent.say(end ? "connected" : "not");
       return readable(end.get(), kLongMs) && bytes(end) == -1 ? 0 : 1;
     });
-    ASSERT_EQ(stranger.hear(), "connected");
     EXPECT_EQ(holdfast_parker_accept(waiting.parker()), HOLDFAST_SYSTEM);
     EXPECT_EQ(std::string(holdfast_error()),
               "cannot accept the connection for wake-ups: another process has connected");
     EXPECT_EQ(stranger.wait(), 0) << "it was told";
 
-    Child faster([&path](Channel& parent) {
+    Started faster("connected", [&path](Channel& parent) {
       const FileDescriptor end = connect_to(path);
       parent.say("connected");
       return readable(end.get(), kLongMs) && bytes(end) == -1 ? 0 : 1;
     });
-    ASSERT_EQ(faster.hear(), "connected");
     const FileDescriptor own = connect_to(path);
     EXPECT_EQ(holdfast_parker_accept(waiting.parker()), HOLDFAST_OK) << holdfast_error();
     EXPECT_EQ(faster.wait(), 0);
@@ -348,9 +325,7 @@ TEST_F(PumpConnectionTest, a_forked_child_has_neither_connection_nor_listener_an
     EXPECT_EQ(child.wait(), 0);
     const FileDescriptor other = connect_to(path);
     EXPECT_EQ(holdfast_parker_accept(second.parker()), HOLDFAST_OK) << holdfast_error();
-    release("k");
-    EXPECT_TRUE(readable(end.get(), kLongMs));
-    EXPECT_EQ(waiting.collect(), 1);
+    expect_heard_at(end.get(), waiting);
   });
 }
 
@@ -456,4 +431,4 @@ TEST_F(PumpConnectionTest, without_descriptors_the_next_call_tries_again) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

@@ -13,24 +13,12 @@
 #include <vector>
 
 #include "support/event_loop.h"
+#include "support/started.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
 
-using test::Channel;
-using test::Child;
-using test::CloseParker;
-using test::descriptors;
-using test::Dict;
-using test::eventually;
-using test::hold;
-using test::kLongMs;
-using test::now;
-using test::PumpTest;
-using test::readable;
-using test::sleep_ms;
-using test::wake_threads;
-using Waiting = test::LoopWaiting;
+using Waiting = LoopWaiting;
 
 // --- the descriptor ---
 
@@ -59,14 +47,7 @@ TEST_F(PumpTest, the_descriptor_stays_readable_while_there_is_more_to_collect) {
     Dict dict("wake");
     const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());
     const int fd = holdfast_parker_fd(parker.get());
-    holdfast_lease lease{};
-    double pause = 0;
-    for (const char* key : {"a", "b", "c"}) {
-      take(key);
-      const std::uint32_t waiter = holdfast_waiter_open(parker.get());
-      ASSERT_EQ(dict.wait_lock(key, 0, parker.get(), waiter, &lease, &pause), HOLDFAST_LOCKED);
-    }
-    holder.kill();
+    wait_for_three_of_the_dead(dict, parker.get());
     for (int collected = 0; collected < 3;) {
       ASSERT_TRUE(readable(fd, kLongMs)) << collected;
       std::uint32_t woken = 0;
@@ -94,7 +75,7 @@ TEST_F(PumpTest, the_death_of_a_holder_makes_the_descriptor_readable) {
 
 TEST_F(PumpTest, a_process_that_was_stopped_meanwhile_finds_its_descriptor_readable) {
   take("k");
-  Child waiter([](Channel& parent) {
+  Started waiter("waits", [](Channel& parent) {
     Dict dict("wake");
     Waiting waiting;
     const int fd = waiting.fd();
@@ -103,7 +84,6 @@ TEST_F(PumpTest, a_process_that_was_stopped_meanwhile_finds_its_descriptor_reada
     if (!readable(fd, kLongMs) || waiting.collect() != 1) return 2;
     return waiting.lock(dict, "k") == HOLDFAST_OK ? 0 : 3;
   });
-  ASSERT_EQ(waiter.hear(), "waits");
   waiter.stop();
   release("k");
   sleep_ms(100);
@@ -256,10 +236,7 @@ TEST_F(PumpTest, no_signal_is_handled_in_the_thread) {
     ::signal(SIGUSR1, [](int) { ++handled; });
     Dict dict("wake");
     Waiting waiting;
-    take("k");
-    const int fd = waiting.fd();
-    ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
-    ASSERT_TRUE(eventually([] { return wake_threads().size() == 1; }));
+    const int fd = wait_with_thread(dict, waiting);
     sigset_t usr1;
     ::sigemptyset(&usr1);
     ::sigaddset(&usr1, SIGUSR1);
@@ -310,4 +287,4 @@ TEST_F(PumpTest, a_parker_may_be_freed_at_any_time) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

@@ -12,23 +12,12 @@
 #include <string>
 
 #include "support/event_loop.h"
+#include "support/started.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
 
-using test::Channel;
-using test::Child;
-using test::descriptors;
-using test::Dict;
-using test::eventually;
-using test::hold;
-using test::kLongMs;
-using test::now;
-using test::PumpTest;
-using test::readable;
-using test::sleep_ms;
-using test::wake_threads;
-using Waiting = test::LoopWaiting;
+using Waiting = LoopWaiting;
 
 TEST_F(PumpTest, exit_while_the_thread_is_at_work_is_an_ordinary_exit) {
   Child ringer(hold);
@@ -78,10 +67,10 @@ TEST_F(PumpTest, a_forked_child_has_no_thread_and_makes_a_descriptor_of_its_own)
     ASSERT_EQ(platform::file_id(fd, parents), 0);
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
     ASSERT_TRUE(eventually([] { return wake_threads().size() == 1; }));
-    const std::unique_ptr<holdfast_parker, test::CloseParker> without_waiters(holdfast_parker_new());
+    const std::unique_ptr<holdfast_parker, CloseParker> without_waiters(holdfast_parker_new());
     ASSERT_GE(holdfast_parker_fd(without_waiters.get()), 0);
     const std::size_t before = descriptors();
-    Child child([&](Channel& parent) {
+    Started child("waits", [&](Channel& parent) {
       EXPECT_EQ(wake_threads().size(), 0U);
       EXPECT_EQ(descriptors(), before + 2 - 4) << "the parent's pairs are closed; the channel's two are new";
       Waiting own;
@@ -96,7 +85,6 @@ TEST_F(PumpTest, a_forked_child_has_no_thread_and_makes_a_descriptor_of_its_own)
       EXPECT_EQ(own.unlock(dict, "k"), HOLDFAST_OK);
       return HasFailure() ? 1 : 0;
     });
-    ASSERT_EQ(child.hear(), "waits");
     EXPECT_FALSE(readable(fd, 20));
     release("k");
     EXPECT_EQ(waiting.lock(dict, "k"), HOLDFAST_OK);
@@ -134,10 +122,7 @@ TEST_F(PumpTest, a_descriptor_that_the_host_closed_is_made_anew_and_strangers_ar
   in_process([this] {
     Dict dict("wake");
     Waiting waiting;
-    take("k");
-    const int fd = waiting.fd();
-    ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
-    ASSERT_TRUE(eventually([] { return wake_threads().size() == 1; }));
+    const int fd = wait_with_thread(dict, waiting);
     const std::size_t count = descriptors();
     // All numbers that were ours are now ends of socket pairs of somebody else.
     for (int number = fd; number < fd + 2; ++number) ASSERT_EQ(::close(number), 0);
@@ -227,4 +212,4 @@ TEST_F(PumpTest, a_parker_freed_and_a_host_that_closed_all_descriptors_before) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

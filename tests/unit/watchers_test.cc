@@ -8,24 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "support/dict.h"
-#include "support/process.h"
-#include "support/shard_check.h"
+#include "support/dict_test.h"
+#include "support/started.h"
 #include "support/waiting.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
 
-using test::Channel;
-using test::check_segment;
-using test::Child;
-using test::CloseParker;
-using test::Dict;
-using test::now;
-using test::sleep_ms;
-using test::Waiting;
-
-const test::ScratchDirectory directory;
 constexpr double kLong = 30;
 const std::string kKey = "key";
 
@@ -84,19 +73,15 @@ class Watchers {
   std::vector<double> pauses_;
 };
 
-class WatchersTest : public ::testing::Test {
+class WatchersTest : public DictTest {
  protected:
-  void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
+  WatchersTest() : DictTest({.size = 1 << 20}) {}
+
   void TearDown() override {
-    EXPECT_EQ(check_segment(dict.segment()), "");
     EXPECT_EQ(dict.stats().repairs, 0U);
-    holdfast_remove(name.data(), name.size());
+    DictTest::TearDown();
   }
 
-  static std::string new_name() {
-    static int count = 0;
-    return "watched-" + std::to_string(++count);
-  }
   void lock(double exptime = 0) { ASSERT_EQ(dict.try_lock(kKey, exptime, &lease), HOLDFAST_OK); }
   int unlock() { return dict.unlock(kKey, &lease); }
   int look(std::uint64_t* grant) { return holdfast_lock_watch(dict.handle, kKey.data(), kKey.size(), nullptr, grant); }
@@ -108,8 +93,6 @@ class WatchersTest : public ::testing::Test {
   }
   std::uint32_t blocks() { return dict.segment().shards()[0].header().waiters.load(kRelaxed); }
 
-  const std::string name = new_name();
-  Dict dict{name, {.size = 1 << 20}};
   holdfast_lease lease{};
 };
 
@@ -301,18 +284,16 @@ TEST_F(WatchersTest, without_room_they_look_from_time_to_time) {
 }
 
 TEST_F(WatchersTest, a_dead_holder_is_found_and_all_go_on) {
-  Child holder([this](Channel& parent) {
-    Dict mine(name, {.size = 1 << 20});
+  Started holder("0", [this](Channel& parent) {
+    Dict mine(dict_name, {.size = 1 << 20});
     holdfast_lease held{};
     parent.say(std::to_string(mine.try_lock(kKey, 0, &held)));
     parent.hear();
     return 0;
   });
-  ASSERT_EQ(holder.hear(), "0");
   Watchers many(2 * kCalledAtOnce);
   ASSERT_EQ(many.queue(dict), 2 * kCalledAtOnce);
-  holder.kill();
-  holder.wait();
+  holder.kill_and_wait();
   EXPECT_EQ(many.run(dict, kLong), 2 * kCalledAtOnce);
 }
 
@@ -320,7 +301,7 @@ TEST_F(WatchersTest, dead_ones_cost_the_living_nothing_and_their_memory_comes_ba
   lock();
   {
     Child dying([this](Channel& parent) {
-      Dict mine(name, {.size = 1 << 20});
+      Dict mine(dict_name, {.size = 1 << 20});
       Watchers many(2 * kCalledAtOnce);
       parent.say(std::to_string(many.queue(mine)));
       parent.hear();
@@ -329,23 +310,20 @@ TEST_F(WatchersTest, dead_ones_cost_the_living_nothing_and_their_memory_comes_ba
     ASSERT_EQ(dying.hear(), std::to_string(2 * kCalledAtOnce));
     Watchers living(10);
     ASSERT_EQ(living.queue(dict), 10U);
-    dying.kill();
-    dying.wait();
+    dying.kill_and_wait();
     unlock();
     EXPECT_EQ(living.run(dict, kLong), 10U);
     EXPECT_EQ(blocks(), 0U);
     lock();
   }
-  Child dying([this](Channel& parent) {
-    Dict mine(name, {.size = 1 << 20});
+  Started dying("3", [this](Channel& parent) {
+    Dict mine(dict_name, {.size = 1 << 20});
     Watchers some(3);
     parent.say(std::to_string(some.queue(mine)));
     parent.hear();
     return 0;
   });
-  ASSERT_EQ(dying.hear(), "3");
-  dying.kill();
-  dying.wait();
+  dying.kill_and_wait();
   std::uint32_t count = 0;
   EXPECT_EQ(holdfast_flush_expired(dict.handle, 0, &count), HOLDFAST_OK);
   EXPECT_EQ(blocks(), 0U);
@@ -415,4 +393,4 @@ TEST_F(WatchersTest, the_holder_of_a_lock_and_a_writer_are_one) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

@@ -18,19 +18,15 @@
 #include <string>
 #include <vector>
 
-#include "support/process.h"
-#include "world/runtime_directory.h"
+#include "support/directory_test.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
 
 using platform::FileDescriptor;
 using platform::Mapping;
-using test::Channel;
-using test::Child;
 
 constexpr std::uint64_t kSize = kHeaderBytes + 8192;
-const std::string kName = "a.dict";
 
 bool has(const Status& status, const std::string& words) { return status.message.find(words) != std::string::npos; }
 
@@ -38,21 +34,12 @@ NewFile plain_file(std::uint32_t mode = 0600) {
   return {.kind = FileKind::dictionary, .size = kSize, .persist = false, .mode = mode};
 }
 
-void nothing(std::byte*) {}
-
-class WorldFile : public testing::Test {
+class WorldFile : public DirectoryTest {
  protected:
-  void SetUp() override {
-    auto directory = RuntimeDirectory::at(scratch_.path());
-    ASSERT_TRUE(directory) << directory.status().message;
-    directory_ = *directory;
-  }
-
   Expected<Mapping> create(std::uint32_t mode = 0600) {
     return create_world_file(directory_, kName, plain_file(mode), nothing);
   }
   Expected<OpenedFile> open() { return open_world_file(directory_, kName, FileKind::dictionary); }
-  std::string path() const { return scratch_ / kName; }
 
   /// Opening must fail with this code and these words.
   void expect_refusal(Code code, const std::string& words) {
@@ -63,14 +50,6 @@ class WorldFile : public testing::Test {
     EXPECT_TRUE(has(file.status(), scratch_.path())) << "does not name the file: " << file.status().message;
   }
 
-  void overwrite(std::size_t at, const void* bytes, std::size_t size) {
-    const FileDescriptor fd(::open(path().c_str(), O_WRONLY));
-    ASSERT_EQ(static_cast<ssize_t>(size), ::pwrite(fd.get(), bytes, size, static_cast<off_t>(at)));
-  }
-  template <class T>
-  void overwrite(std::size_t at, T value) {
-    overwrite(at, &value, sizeof value);
-  }
   void write_file(const std::string& bytes) {
     const FileDescriptor fd(::open(path().c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600));
     ASSERT_EQ(static_cast<ssize_t>(bytes.size()), ::write(fd.get(), bytes.data(), bytes.size()));
@@ -79,9 +58,6 @@ class WorldFile : public testing::Test {
     const std::filesystem::directory_iterator all(scratch_.path());
     return static_cast<std::size_t>(std::distance(begin(all), end(all)));
   }
-
-  test::ScratchDirectory scratch_;
-  RuntimeDirectory directory_;
 };
 
 // --- birth -----------------------------------------------------------------------------------------------
@@ -176,9 +152,8 @@ TEST_F(WorldFile, a_creator_that_is_killed_leaves_no_name) {
     });
     return created ? 0 : 1;
   });
-  ASSERT_EQ("initialising", child.hear());
-  child.kill();
-  child.wait();
+  EXPECT_EQ(child.hear(), "initialising");
+  child.kill_and_wait();
   EXPECT_EQ(0U, names_in_directory());
 }
 
@@ -326,18 +301,17 @@ TEST_F(WorldFile, an_older_or_newer_layout_that_is_meant_to_stay_is_refused_with
 TEST_F(WorldFile, another_layout_is_refused_while_somebody_uses_it_and_replaced_afterwards) {
   ASSERT_TRUE(create());
   overwrite(offsetof(FileHeader, layout), kLayoutVersion - 1);
-  test::Child user([this](test::Channel& channel) {
+  Started user("locked", [this](Channel& channel) {
     const FileDescriptor fd(::open(path().c_str(), O_RDWR));
     channel.say(platform::try_record_lock(fd.get(), 7) == 0 ? "locked" : "failed");
     channel.hear();
     return 0;
   });
-  ASSERT_EQ("locked", user.hear());
   expect_refusal(Code::corrupt, "; stop the processes that use it");
   user.say("leave");
   ASSERT_EQ(0, user.wait());
   expect_refusal(Code::not_found, "there is no ");
-  EXPECT_FALSE(test::exists(path()));
+  EXPECT_FALSE(exists(path()));
 }
 
 TEST_F(WorldFile, another_kind_is_refused) {
@@ -364,7 +338,7 @@ TEST_F(WorldFile, what_a_retirer_left_that_died_half_way_is_finished) {
   ASSERT_TRUE(create());
   overwrite(offsetof(FileHeader, retired), std::uint32_t{kRetiredByName});
   EXPECT_EQ(Code::not_found, open().status().code);
-  EXPECT_FALSE(test::exists(path()));
+  EXPECT_FALSE(exists(path()));
 }
 
 // --- end -------------------------------------------------------------------------------------------------
@@ -377,7 +351,7 @@ TEST_F(WorldFile, retiring_marks_it_for_those_who_have_it_mapped) {
   EXPECT_TRUE(is_current_file(directory_, kName, created->file()));
   ASSERT_TRUE(retire_world_file(directory_, kName).ok());
   EXPECT_EQ(kRetiredByName, header.retired.load());
-  EXPECT_FALSE(test::exists(path()));
+  EXPECT_FALSE(exists(path()));
   EXPECT_FALSE(is_current_file(directory_, kName, created->file()));
   EXPECT_EQ(Code::not_found, retire_world_file(directory_, kName).code);
 }
@@ -388,14 +362,14 @@ TEST_F(WorldFile, what_cannot_be_judged_is_removed_all_the_same_and_not_written_
   ASSERT_EQ(0, ::rename(path().c_str(), target.c_str()));
   ASSERT_EQ(0, ::symlink("target", path().c_str()));
   ASSERT_TRUE(retire_world_file(directory_, kName).ok());
-  EXPECT_FALSE(test::exists(path()));
+  EXPECT_FALSE(exists(path()));
   auto still_good = open_world_file(directory_, "target", FileKind::dictionary);
   ASSERT_TRUE(still_good) << still_good.status().message;
   EXPECT_EQ(0U, still_good->header().retired.load());
 
   write_file("rubbish");
   EXPECT_TRUE(retire_world_file(directory_, kName).ok());
-  EXPECT_FALSE(test::exists(path()));
+  EXPECT_FALSE(exists(path()));
 }
 
 TEST_F(WorldFile, many_who_retire_and_create_at_once_never_lose_a_file_that_was_just_made) {
@@ -460,4 +434,4 @@ TEST_F(WorldFile, with_sharing_files_belong_to_the_group_and_any_owner_is_accept
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

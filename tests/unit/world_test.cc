@@ -20,35 +20,16 @@
 #include <thread>
 #include <vector>
 
-#include "support/process.h"
+#include "support/started.h"
+#include "support/world.h"
 #include "world/process_table.h"
 #include "world/world_file.h"
 
-namespace holdfast {
+namespace holdfast::test {
 namespace {
 
-using test::Channel;
-using test::Child;
-using test::eventually;
-
-World& enter() {
-  auto world = World::current();
-  if (!world) {
-    std::fprintf(stderr, "%s\n", world.status().message.c_str());
-    ::_exit(99);
-  }
-  return **world;
-}
-
 std::string in_words(Liveness liveness) {
-  switch (liveness) {
-    case Liveness::dead:
-      return "dead";
-    case Liveness::alive:
-      return "alive";
-    default:
-      return "unknown";
-  }
+  return liveness == Liveness::dead ? "dead" : liveness == Liveness::alive ? "alive" : "unknown";
 }
 
 std::string text(Token token) { return std::to_string(token); }
@@ -94,7 +75,7 @@ int member(Channel& parent) {
 
 class WorldTest : public testing::Test {
  protected:
-  test::ScratchDirectory scratch_;
+  ScratchDirectory scratch_;
 };
 
 using Liveness = WorldTest;
@@ -170,8 +151,7 @@ TEST_F(Liveness, when_the_table_cannot_be_asked_that_is_said_and_counted) {
   Child victim(member);
   watcher.hear();
   const std::string token = victim.hear();
-  victim.kill();
-  victim.wait();
+  victim.kill_and_wait();
   watcher.say(token);
   EXPECT_EQ("unknown", watcher.hear());
   EXPECT_THAT(watcher.hear(), testing::StartsWith("it cannot be told whether the process in the way lives: "));
@@ -324,7 +304,7 @@ TEST_F(Liveness, processes_of_another_pid_namespace_are_judged_alike) {
 }
 
 TEST_F(Liveness, a_used_slot_gets_a_new_generation_and_the_old_token_stays_dead) {
-  Child watcher([](Channel& parent) {
+  Started watcher("ready", [](Channel& parent) {
     World& world = enter();
     parent.say("ready");
     // Others come and go until slots are used again: with the generation, no token comes twice.
@@ -334,7 +314,6 @@ TEST_F(Liveness, a_used_slot_gets_a_new_generation_and_the_old_token_stays_dead)
       parent.say(in_words(world.judge(std::stoull(line))));
     }
   });
-  ASSERT_EQ("ready", watcher.hear());
   std::set<std::string> seen;
   std::set<std::uint32_t> slots;
   bool reused = false;
@@ -505,14 +484,13 @@ TEST_F(Lifetime, the_first_one_in_an_empty_world_finds_only_what_persists) {
     first.hear();
     EXPECT_EQ("created", first.ask("create gone.dict"));
     EXPECT_EQ("created", first.ask("keep kept.dict"));
-    first.kill();
-    first.wait();
+    first.kill_and_wait();
   }
-  EXPECT_TRUE(test::exists(scratch_ / "gone.dict")) << "nobody was there to remove it";
+  EXPECT_TRUE(exists(scratch_ / "gone.dict")) << "nobody was there to remove it";
   Child next(member);
   next.hear();
-  EXPECT_FALSE(test::exists(scratch_ / "gone.dict"));
-  EXPECT_TRUE(test::exists(scratch_ / "kept.dict"));
+  EXPECT_FALSE(exists(scratch_ / "gone.dict"));
+  EXPECT_TRUE(exists(scratch_ / "kept.dict"));
 }
 
 TEST_F(Lifetime, while_one_lives_nothing_is_retired) {
@@ -521,15 +499,14 @@ TEST_F(Lifetime, while_one_lives_nothing_is_retired) {
   first.hear();
   other.hear();
   EXPECT_EQ("created", first.ask("create a.dict"));
-  first.kill();
-  first.wait();
+  first.kill_and_wait();
   Child next(member);
   next.hear();
-  EXPECT_TRUE(test::exists(scratch_ / "a.dict"));
+  EXPECT_TRUE(exists(scratch_ / "a.dict"));
   other.stop();  // stopped is alive
   next.say("exit");
   EXPECT_EQ(0, next.wait());
-  EXPECT_TRUE(test::exists(scratch_ / "a.dict"));
+  EXPECT_TRUE(exists(scratch_ / "a.dict"));
 }
 
 TEST_F(Lifetime, the_last_one_that_exits_leaves_only_what_persists) {
@@ -541,11 +518,11 @@ TEST_F(Lifetime, the_last_one_that_exits_leaves_only_what_persists) {
   EXPECT_EQ("created", first.ask("keep kept.dict"));
   first.say("exit");
   EXPECT_EQ(0, first.wait());
-  EXPECT_TRUE(test::exists(scratch_ / "a.dict"));
+  EXPECT_TRUE(exists(scratch_ / "a.dict"));
   second.say("exit");
   EXPECT_EQ(0, second.wait());
-  EXPECT_FALSE(test::exists(scratch_ / "a.dict"));
-  EXPECT_TRUE(test::exists(scratch_ / "kept.dict"));
+  EXPECT_FALSE(exists(scratch_ / "a.dict"));
+  EXPECT_TRUE(exists(scratch_ / "kept.dict"));
 }
 
 TEST_F(Lifetime, when_all_exit_at_once_the_last_one_still_tidies_up) {
@@ -562,7 +539,7 @@ TEST_F(Lifetime, when_all_exit_at_once_the_last_one_still_tidies_up) {
       Child next(member);
       next.hear();
     }
-    EXPECT_FALSE(test::exists(scratch_ / "a.dict"));
+    EXPECT_FALSE(exists(scratch_ / "a.dict"));
   }
 }
 
@@ -582,17 +559,17 @@ TEST_F(Lifetime, a_server_that_forks_into_the_background_keeps_what_it_stored) {
   });
   const pid_t daemon = std::stoi(parent_process.hear());
   EXPECT_EQ(0, parent_process.wait());
-  EXPECT_TRUE(test::exists(scratch_ / "a.dict"));
+  EXPECT_TRUE(exists(scratch_ / "a.dict"));
   Child other(member);
   other.hear();
-  EXPECT_TRUE(test::exists(scratch_ / "a.dict"));
+  EXPECT_TRUE(exists(scratch_ / "a.dict"));
   other.say("exit");
   EXPECT_EQ(0, other.wait());
-  EXPECT_TRUE(test::exists(scratch_ / "a.dict"));
+  EXPECT_TRUE(exists(scratch_ / "a.dict"));
   EXPECT_EQ("entered", parent_process.ask("enter"));
-  EXPECT_TRUE(test::exists(scratch_ / "a.dict"));
+  EXPECT_TRUE(exists(scratch_ / "a.dict"));
   parent_process.say("exit");
-  EXPECT_TRUE(eventually([&] { return !test::exists(scratch_ / "a.dict"); }));
+  EXPECT_TRUE(eventually([&] { return !exists(scratch_ / "a.dict"); }));
   ::kill(daemon, SIGKILL);
 }
 
@@ -603,24 +580,23 @@ TEST_F(Lifetime, a_forked_child_that_never_entered_retires_nothing_when_it_exits
     const pid_t child = ::fork();
     if (child == 0) std::exit(0);
     ::waitpid(child, nullptr, 0);
-    parent.say(test::exists(scratch_ / "a.dict") ? "there" : "gone");
+    parent.say(exists(scratch_ / "a.dict") ? "there" : "gone");
     return 0;
   });
   EXPECT_EQ("there", first.hear());
 }
 
 TEST_F(Lifetime, exec_leaves_the_world) {
-  Child first([](Channel& parent) {
+  Started first("created", [](Channel& parent) {
     create_dictionary(enter(), "a.dict", false);
     parent.say("created");
     ::execlp("sleep", "sleep", "30", nullptr);
     return 1;
   });
-  ASSERT_EQ("created", first.hear());
   EXPECT_TRUE(eventually([&] {
     Child next(member);
     next.hear();
-    return !test::exists(scratch_ / "a.dict");
+    return !exists(scratch_ / "a.dict");
   }));
 }
 
@@ -631,7 +607,7 @@ TEST_F(Lifetime, last_exits_and_first_entries_never_cross) {
     const std::string name = "v" + std::to_string(::getpid()) + ".dict";
     if (!create_dictionary(world, name, false)) return 1;
     for (int i = 0; i < 200; ++i) {
-      if (!test::exists(scratch_ / name)) return 2;
+      if (!exists(scratch_ / name)) return 2;
       platform::yield();
     }
     std::exit(0);
@@ -644,4 +620,4 @@ TEST_F(Lifetime, last_exits_and_first_entries_never_cross) {
 }
 
 }  // namespace
-}  // namespace holdfast
+}  // namespace holdfast::test

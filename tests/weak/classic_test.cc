@@ -18,6 +18,32 @@ struct Litmus {
   Location x = program.location("x");
   Location y = program.location("y");
 
+  /// A thread that stores 1.
+  void writes(Location at, Order order = kRelaxed) {
+    program.thread([=](Thread& t) { t.store(at, 1, order); });
+  }
+  /// A thread that stores 1 there, and then here.
+  void writes_both(Location first, Location second, Order order) {
+    program.thread([=](Thread& t) {
+      t.store(first, 1, kRelaxed);
+      t.store(second, 1, order);
+    });
+  }
+  /// A thread that reads both.
+  void reads_both(const char* name, Location first, Order order, const char* other, Location second) {
+    program.thread([=](Thread& t) {
+      t.observe(name, t.load(first, order));
+      t.observe(other, t.load(second, kRelaxed));
+    });
+  }
+  /// A thread that reads one and writes the other.
+  void passes_on(const char* name, Location from, Order load, Location to, Order store) {
+    program.thread([=](Thread& t) {
+      t.observe(name, t.load(from, load));
+      t.store(to, 1, store);
+    });
+  }
+
   Findings run() const { return explore(program); }
 };
 
@@ -136,10 +162,7 @@ bool loses_message_through(Between between) {
         t.store(y, 2, kRelaxed);
     });
   }
-  litmus.program.thread([=](Thread& t) {
-    t.observe("flag", t.load(y, kAcquire));
-    t.observe("data", t.load(x, kRelaxed));
-  });
+  litmus.reads_both("flag", y, kAcquire, "data", x);
   return litmus.run().allows("data=0 flag=2");
 }
 
@@ -153,16 +176,8 @@ TEST(weak, a_release_sequence_goes_on_through_updates_and_ends_at_stores) {
 
 TEST(weak, load_buffering_and_values_out_of_thin_air_are_forbidden) {
   Litmus litmus;
-  const Location x = litmus.x;
-  const Location y = litmus.y;
-  litmus.program.thread([=](Thread& t) {
-    t.observe("a", t.load(x, kRelaxed));
-    t.store(y, 1, kRelaxed);
-  });
-  litmus.program.thread([=](Thread& t) {
-    t.observe("b", t.load(y, kRelaxed));
-    t.store(x, 1, kRelaxed);
-  });
+  litmus.passes_on("a", litmus.x, kRelaxed, litmus.y, kRelaxed);
+  litmus.passes_on("b", litmus.y, kRelaxed, litmus.x, kRelaxed);
   EXPECT_FALSE(litmus.run().allows("a=1 b=1"));
   EXPECT_TRUE(litmus.run().allows("a=0 b=1"));
 }
@@ -174,8 +189,8 @@ bool disagrees_on_independent_writes(Order store, Order load, Order fence) {
   Litmus litmus;
   const Location x = litmus.x;
   const Location y = litmus.y;
-  litmus.program.thread([=](Thread& t) { t.store(x, 1, store); });
-  litmus.program.thread([=](Thread& t) { t.store(y, 1, store); });
+  litmus.writes(x, store);
+  litmus.writes(y, store);
   const auto reader = [=](Location first, Location second, const char* one, const char* two) {
     return [=](Thread& t) {
       t.observe(one, t.load(first, load));
@@ -198,17 +213,9 @@ TEST(weak, readers_may_disagree_on_independent_writes_but_for_seq_cst) {
 /// Thread 1 sees thread 0's write and passes the word on to thread 2.
 bool breaks_causality(Order middle_load, Order middle_store, Order load) {
   Litmus litmus;
-  const Location x = litmus.x;
-  const Location y = litmus.y;
-  litmus.program.thread([=](Thread& t) { t.store(x, 1, kRelaxed); });
-  litmus.program.thread([=](Thread& t) {
-    t.observe("a", t.load(x, middle_load));
-    t.store(y, 1, middle_store);
-  });
-  litmus.program.thread([=](Thread& t) {
-    t.observe("b", t.load(y, load));
-    t.observe("c", t.load(x, kRelaxed));
-  });
+  litmus.writes(litmus.x);
+  litmus.passes_on("a", litmus.x, middle_load, litmus.y, middle_store);
+  litmus.reads_both("b", litmus.y, load, "c", litmus.x);
   return litmus.run().allows("a=1 b=1 c=0");
 }
 
@@ -220,21 +227,10 @@ TEST(weak, what_was_seen_is_passed_on_by_release_and_acquire) {
 
 bool isa2(Order middle_load, Order middle_store) {
   Litmus litmus;
-  const Location x = litmus.x;
-  const Location y = litmus.y;
   const Location z = litmus.program.location("z");
-  litmus.program.thread([=](Thread& t) {
-    t.store(x, 1, kRelaxed);
-    t.store(y, 1, kRelease);
-  });
-  litmus.program.thread([=](Thread& t) {
-    t.observe("a", t.load(y, middle_load));
-    t.store(z, 1, middle_store);
-  });
-  litmus.program.thread([=](Thread& t) {
-    t.observe("b", t.load(z, kAcquire));
-    t.observe("c", t.load(x, kRelaxed));
-  });
+  litmus.writes_both(litmus.x, litmus.y, kRelease);
+  litmus.passes_on("a", litmus.y, middle_load, z, middle_store);
+  litmus.reads_both("b", z, kAcquire, "c", litmus.x);
   return litmus.run().allows("a=1 b=1 c=0");
 }
 
@@ -248,12 +244,8 @@ TEST(weak, a_chain_of_messages_needs_each_link) {
 
 TEST(weak, reads_of_one_location_do_not_go_back) {
   Litmus litmus;
-  const Location x = litmus.x;
-  litmus.program.thread([=](Thread& t) { t.store(x, 1, kRelaxed); });
-  litmus.program.thread([=](Thread& t) {
-    t.observe("a", t.load(x, kRelaxed));
-    t.observe("b", t.load(x, kRelaxed));
-  });
+  litmus.writes(litmus.x);
+  litmus.reads_both("a", litmus.x, kRelaxed, "b", litmus.x);
   EXPECT_FALSE(litmus.run().allows("a=1 b=0"));
   EXPECT_TRUE(litmus.run().allows("a=0 b=1"));
 }
@@ -263,11 +255,8 @@ TEST(weak, readers_agree_on_the_order_of_one_location) {
   const Location x = litmus.x;
   litmus.program.thread([=](Thread& t) { t.store(x, 1, kRelaxed); });
   litmus.program.thread([=](Thread& t) { t.store(x, 2, kRelaxed); });
-  for (const auto& names : {std::pair("a", "b"), std::pair("c", "d")})
-    litmus.program.thread([=](Thread& t) {
-      t.observe(names.first, t.load(x, kRelaxed));
-      t.observe(names.second, t.load(x, kRelaxed));
-    });
+  litmus.reads_both("a", x, kRelaxed, "b", x);
+  litmus.reads_both("c", x, kRelaxed, "d", x);
   EXPECT_FALSE(litmus.run().allows("a=1 b=2 c=2 d=1"));
   EXPECT_TRUE(litmus.run().allows("a=1 b=2 c=1 d=2"));
 }

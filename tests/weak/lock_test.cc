@@ -93,21 +93,12 @@ std::vector<Program> programs(const Granting& how) {
 }
 
 TEST(weak_lock, what_is_read_together_is_of_one_grant_and_each_ordering_is_needed) {
-  expect_proof<Granting>(programs,
-                         {
-                             {"sequence stored relaxed", [](Granting& g) { g.sequence_store = kRelaxed; }},
-                             {"task stored relaxed", [](Granting& g) { g.task_store = kRelaxed; }},
-                             {"adoption stored relaxed", [](Granting& g) { g.adoption_store = kRelaxed; }},
-                             {"expiry stored relaxed", [](Granting& g) { g.expiry_store = kRelaxed; }},
-                             {"owner stored relaxed", [](Granting& g) { g.owner_store = kRelaxed; }},
-                             {"sequence loaded relaxed", [](Granting& g) { g.sequence_load = kRelaxed; }},
-                             {"owner loaded relaxed", [](Granting& g) { g.owner_load = kRelaxed; }},
-                             {"task loaded relaxed", [](Granting& g) { g.task_load = kRelaxed; }},
-                             {"expiry loaded relaxed", [](Granting& g) { g.expiry_load = kRelaxed; }},
-                             {"granted over an owner", [](Granting& g) { g.owner_is_cleared_first = false; }},
-                             {"owner before the expiry", [](Granting& g) { g.owner_is_last = false; }},
-                             {"no second look at the sequence", [](Granting& g) { g.sequence_is_read_twice = false; }},
-                         });
+  expect_proof<Granting>(
+      programs,
+      {&Granting::sequence_store, &Granting::task_store, &Granting::adoption_store, &Granting::expiry_store,
+       &Granting::owner_store, &Granting::sequence_load, &Granting::owner_load, &Granting::task_load,
+       &Granting::expiry_load},
+      {&Granting::owner_is_cleared_first, &Granting::owner_is_last, &Granting::sequence_is_read_twice});
 }
 
 TEST(weak_lock, the_sources_say_what_is_modelled) {

@@ -139,18 +139,11 @@ std::vector<Program> programs(const Cell& how) {
 }
 
 TEST(weak_lock_word, a_cell_excludes_and_its_fields_are_of_one_grant_and_each_ordering_is_needed) {
-  expect_proof<Cell>(programs, {
-                                   {"word loaded relaxed", [](Cell& c) { c.word_load = kRelaxed; }},
-                                   {"given back relaxed", [](Cell& c) { c.give = kRelaxed; }},
-                                   {"no fence before the fields", [](Cell& c) { c.field_fence = kRelaxed; }},
-                                   {"granted stored relaxed", [](Cell& c) { c.granted_store = kRelaxed; }},
-                                   {"granted loaded relaxed", [](Cell& c) { c.granted_load = kRelaxed; }},
-                                   {"no fence before the second look", [](Cell& c) { c.check_fence = kRelaxed; }},
-                                   {"no second look", [](Cell& c) { c.looks_twice = false; }},
-                                   {"generation before the word", [](Cell& c) { c.generation_after_word = false; }},
-                                   {"expiry without its grant", [](Cell& c) { c.expiry_needs_granted = false; }},
-                                   {"recycled without a turn", [](Cell& c) { c.recycling_takes_a_turn = false; }},
-                               });
+  expect_proof<Cell>(
+      programs,
+      {&Cell::word_load, &Cell::give, &Cell::field_fence, &Cell::granted_store, &Cell::granted_load,
+       &Cell::check_fence},
+      {&Cell::looks_twice, &Cell::generation_after_word, &Cell::expiry_needs_granted, &Cell::recycling_takes_a_turn});
 }
 
 // The compare-and-swap succeeds only on the very value that was loaded with acquire.

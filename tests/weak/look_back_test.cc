@@ -96,18 +96,11 @@ Program replacing_by_another_process(const LookingBack& how) {
 std::vector<Program> programs(const LookingBack& how) { return {replacing(how), replacing_by_another_process(how)}; }
 
 TEST(weak_look_back, a_copy_that_is_believed_is_whole_and_each_part_is_needed) {
-  expect_proof<LookingBack>(programs,
-                            {
-                                {"epoch stored relaxed", [](LookingBack& l) { l.epoch_store = kRelaxed; }},
-                                {"no fence after the new epoch", [](LookingBack& l) { l.reuse_fence = kRelaxed; }},
-                                {"no fence after the mutex", [](LookingBack& l) { l.section_fence = kRelaxed; }},
-                                {"link stored relaxed", [](LookingBack& l) { l.link_store = kRelaxed; }},
-                                {"epoch loaded relaxed", [](LookingBack& l) { l.epoch_load = kRelaxed; }},
-                                {"link loaded relaxed", [](LookingBack& l) { l.link_load = kRelaxed; }},
-                                {"no fence before the second look", [](LookingBack& l) { l.check_fence = kRelaxed; }},
-                                {"no second walk", [](LookingBack& l) { l.walks_again = false; }},
-                                {"no stamp", [](LookingBack& l) { l.compares_stamps = false; }},
-                            });
+  expect_proof<LookingBack>(
+      programs,
+      {&LookingBack::epoch_store, &LookingBack::reuse_fence, &LookingBack::section_fence, &LookingBack::link_store,
+       &LookingBack::epoch_load, &LookingBack::link_load, &LookingBack::check_fence},
+      {&LookingBack::walks_again, &LookingBack::compares_stamps});
 }
 
 TEST(weak_look_back, the_sources_say_what_is_modelled) {

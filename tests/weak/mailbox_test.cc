@@ -148,20 +148,11 @@ std::vector<Program> programs(const Ringing& how) {
 
 TEST(weak_mailbox, no_wake_up_is_lost_and_each_ordering_is_needed) {
   expect_proof<Ringing>(
-      programs, {
-                    {"no fence before the deposit", [](Ringing& r) { r.deposit_fence = kRelaxed; }},
-                    {"an acq_rel fence before the deposit", [](Ringing& r) { r.deposit_fence = kAcqRel; }},
-                    {"no fence after the collection", [](Ringing& r) { r.collect_fence = kRelaxed; }},
-                    {"an acq_rel fence after the collection", [](Ringing& r) { r.collect_fence = kAcqRel; }},
-                    {"mail state set relaxed", [](Ringing& r) { r.arrived = kRelaxed; }},
-                    {"mail state taken relaxed", [](Ringing& r) { r.collect = kRelaxed; }},
-                    {"rung relaxed", [](Ringing& r) { r.ring = kRelaxed; }},
-                    {"signal read relaxed", [](Ringing& r) { r.mailbox_value = kRelaxed; }},
-                    {"signal read after the mail", [](Ringing& r) { r.value_before_mail = false; }},
-                    {"a sleep without a mark", [](Ringing& r) { r.marks_sleep = false; }},
-                    {"rung before the mail", [](Ringing& r) { r.ring_after_mail = false; }},
-                    {"mail state cleared after the entries", [](Ringing& r) { r.state_before_entries = false; }},
-                });
+      programs,
+      {&Ringing::deposit_fence, &Ringing::collect_fence, &Ringing::arrived, &Ringing::collect, &Ringing::ring,
+       &Ringing::mailbox_value},
+      {&Ringing::value_before_mail, &Ringing::marks_sleep, &Ringing::ring_after_mail, &Ringing::state_before_entries});
+  expect_needed<Ringing>(programs, {&Ringing::deposit_fence, &Ringing::collect_fence}, kAcqRel);
 }
 
 TEST(weak_mailbox, the_sources_say_what_is_modelled) {

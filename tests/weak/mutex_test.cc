@@ -120,14 +120,8 @@ Program waking(const Locking& how) {
 std::vector<Program> programs(const Locking& how) { return {excluding(how), taking_over(how), waking(how)}; }
 
 TEST(weak_mutex, it_excludes_and_loses_no_wake_up_and_each_ordering_is_needed) {
-  expect_proof<Locking>(programs,
-                        {
-                            {"taken relaxed", [](Locking& l) { l.take = kRelaxed; }},
-                            {"given back relaxed", [](Locking& l) { l.give = kRelaxed; }},
-                            {"a blind takeover", [](Locking& l) { l.exact = false; }},
-                            {"a sleep without a mark", [](Locking& l) { l.marks = false; }},
-                            {"a record lock that orders nothing", [](Locking& l) { l.kernel_orders = false; }},
-                        });
+  expect_proof<Locking>(programs, {&Locking::take, &Locking::give},
+                        {&Locking::exact, &Locking::marks, &Locking::kernel_orders});
 }
 
 TEST(weak_mutex, the_sources_say_what_is_modelled) {

@@ -31,10 +31,28 @@ struct Chain {
   Location link = program.location("link", kOldBlock);
   Location old_value = program.location("old block", kOldValue);
   Location new_value = program.location("new block");
+  Location mutex = program.location("mutex", 1);
 
   void give_back(const Reading& how, Thread& t, Value next_epoch) const {
     t.store(epoch, next_epoch, how.epoch_store);
     t.fence(how.reuse_fence);
+  }
+
+  /// The holder of the mutex deletes the key and gives the block back.
+  void remove(const Reading& how) {
+    program.thread([*this, how](Thread& t) {
+      t.store(link, 0, how.link_store);
+      give_back(how, t, 1);
+      Value mine = 1;
+      t.compare_exchange(mutex, mine, 0, kRelease);
+    });
+  }
+
+  /// The next holder of the mutex takes the block.
+  void allocate(const Reading& how, Thread& t) const {
+    Value free = 0;
+    t.require(t.compare_exchange(mutex, free, 2, how.lock));
+    t.fence(how.allocate_fence);
   }
 
   /// Shard::read of one key, once; `check` is asked if the read is not torn.
@@ -71,17 +89,9 @@ Program replacing(const Reading& how) {
 /// One process deletes and gives the block back; another one, next to hold the mutex, takes the block for itself.
 Program reusing_by_another_process(const Reading& how) {
   Chain chain;
-  const Location mutex = chain.program.location("mutex", 1);
+  chain.remove(how);
   chain.program.thread([=](Thread& t) {
-    t.store(chain.link, 0, how.link_store);
-    chain.give_back(how, t, 1);
-    Value mine = 1;
-    t.compare_exchange(mutex, mine, 0, kRelease);
-  });
-  chain.program.thread([=](Thread& t) {
-    Value free = 0;
-    t.require(t.compare_exchange(mutex, free, 2, how.lock));
-    t.fence(how.allocate_fence);
+    chain.allocate(how, t);
     t.store(chain.old_value, kGarbage, kRelaxed);
   });
   chain.read(how, is_stored);
@@ -91,18 +101,10 @@ Program reusing_by_another_process(const Reading& how) {
 /// The same, and the block comes back into the chain under the same key with another value.
 Program reusing_for_the_same_key(const Reading& how) {
   Chain chain;
-  const Location mutex = chain.program.location("mutex", 1);
   const Location second_word = chain.program.location("second word of the old block", kOldValue);
+  chain.remove(how);
   chain.program.thread([=](Thread& t) {
-    t.store(chain.link, 0, how.link_store);
-    chain.give_back(how, t, 1);
-    Value mine = 1;
-    t.compare_exchange(mutex, mine, 0, kRelease);
-  });
-  chain.program.thread([=](Thread& t) {
-    Value free = 0;
-    t.require(t.compare_exchange(mutex, free, 2, how.lock));
-    t.fence(how.allocate_fence);
+    chain.allocate(how, t);
     t.store(chain.old_value, kNewValue, kRelaxed);
     t.store(second_word, kNewValue, kRelaxed);
     t.store(chain.link, kOldBlock, how.link_store);
@@ -119,27 +121,41 @@ Program reusing_for_the_same_key(const Reading& how) {
   return chain.program;
 }
 
+/// Two entries of a chain: what is changed is the first one's way out.
+struct Walk {
+  Program program;
+  Location epoch = program.location("epoch");
+  Location link = program.location("link", 1);
+  Location next = program.location("next of the first", 2);
+
+  void new_epoch(const Reading& how, Thread& t, Value number) const {
+    t.store(epoch, number, how.epoch_store);
+    t.fence(how.reuse_fence);
+  }
+
+  /// Shard::read of a key that is in the second.
+  void read(const Reading& how, const char* claim) {
+    program.thread([*this, how, claim](Thread& t) {
+      const Value before = t.load(epoch, how.epoch_load);
+      Value block = t.load(link, how.link_load);
+      if (block == 1) block = t.load(next, how.link_load);
+      t.fence(how.check_fence);
+      t.require(t.load(epoch, kRelaxed) == before);
+      t.claim(block == 2, claim);
+    });
+  }
+};
+
 /// A walk comes by an entry that is deleted; what stands behind it stays.
 Program walking_past_a_deletion(const Reading& how) {
-  Program program;
-  const Location epoch = program.location("epoch");
-  const Location link = program.location("link", 1);
-  const Location next = program.location("next of the deleted", 2);
-  program.thread([=](Thread& t) {
-    t.store(link, 2, how.link_store);
-    t.store(epoch, 1, how.epoch_store);
-    t.fence(how.reuse_fence);
-    t.store(next, 0, kRelaxed);
+  Walk walk;
+  walk.program.thread([=](Thread& t) {
+    t.store(walk.link, 2, how.link_store);
+    walk.new_epoch(how, t, 1);
+    t.store(walk.next, 0, kRelaxed);
   });
-  program.thread([=](Thread& t) {
-    const Value before = t.load(epoch, how.epoch_load);
-    Value block = t.load(link, how.link_load);
-    if (block == 1) block = t.load(next, how.link_load);
-    t.fence(how.check_fence);
-    t.require(t.load(epoch, kRelaxed) == before);
-    t.claim(block == 2, "what stands behind a deleted entry is found");
-  });
-  return program;
+  walk.read(how, "what stands behind a deleted entry is found");
+  return walk.program;
 }
 
 /// A writer is killed between its cut and the new epoch; the process that takes the mutex over repairs, and writes over
@@ -162,28 +178,16 @@ Program repairing_after_a_death(const Reading& how) {
 
 /// A repair cuts an entry out: a reader that stands on it goes on to what followed it.
 Program cutting_in_a_repair(const Reading& how) {
-  Program program;
-  const Location epoch = program.location("epoch");
-  const Location link = program.location("link", 1);
-  const Location next = program.location("next of the cut", 2);
-  program.thread([=](Thread& t) {
-    t.store(epoch, 1, how.epoch_store);
-    t.fence(how.reuse_fence);
-    t.store(link, 2, how.link_store);
-    if (!how.cut_entries_keep_next) t.store(next, 0, kRelaxed);
-    t.store(epoch, 2, how.epoch_store);
-    t.fence(how.reuse_fence);
-    t.store(next, 0, kRelaxed);
+  Walk walk;
+  walk.program.thread([=](Thread& t) {
+    walk.new_epoch(how, t, 1);
+    t.store(walk.link, 2, how.link_store);
+    if (!how.cut_entries_keep_next) t.store(walk.next, 0, kRelaxed);
+    walk.new_epoch(how, t, 2);
+    t.store(walk.next, 0, kRelaxed);
   });
-  program.thread([=](Thread& t) {
-    const Value before = t.load(epoch, how.epoch_load);
-    Value block = t.load(link, how.link_load);
-    if (block == 1) block = t.load(next, how.link_load);
-    t.fence(how.check_fence);
-    t.require(t.load(epoch, kRelaxed) == before);
-    t.claim(block == 2, "what stands behind a cut entry is found");
-  });
-  return program;
+  walk.read(how, "what stands behind a cut entry is found");
+  return walk.program;
 }
 
 std::vector<Program> programs(const Reading& how) {
@@ -198,19 +202,9 @@ std::vector<Program> programs(const Reading& how) {
 TEST(weak_reader, a_read_that_is_not_torn_is_whole_and_each_ordering_is_needed) {
   expect_proof<Reading>(
       programs,
-      {
-          {"link stored relaxed", [](Reading& r) { r.link_store = kRelaxed; }},
-          {"link loaded relaxed", [](Reading& r) { r.link_load = kRelaxed; }},
-          {"epoch stored relaxed", [](Reading& r) { r.epoch_store = kRelaxed; }},
-          {"epoch loaded relaxed", [](Reading& r) { r.epoch_load = kRelaxed; }},
-          {"no fence after the new epoch", [](Reading& r) { r.reuse_fence = kRelaxed; }},
-          {"no fence where a block is taken", [](Reading& r) { r.allocate_fence = kRelaxed; }},
-          {"no fence before the second look", [](Reading& r) { r.check_fence = kRelaxed; }},
-          {"mutex taken relaxed", [](Reading& r) { r.lock = kRelaxed; }},
-          {"repair without its first epoch", [](Reading& r) { r.repair_begins_with_epoch = false; }},
-          {"next of a cut entry cleared before the second epoch", [](Reading& r) { r.cut_entries_keep_next = false; }},
-          {"epoch before the cut", [](Reading& r) { r.epoch_after_cut = false; }},
-      });
+      {&Reading::link_store, &Reading::link_load, &Reading::epoch_store, &Reading::epoch_load, &Reading::reuse_fence,
+       &Reading::allocate_fence, &Reading::check_fence, &Reading::lock},
+      {&Reading::repair_begins_with_epoch, &Reading::cut_entries_keep_next, &Reading::epoch_after_cut});
 }
 
 TEST(weak_reader, the_fence_where_a_block_is_taken_closes_just_the_case_of_three_processes) {

@@ -79,14 +79,9 @@ std::vector<Program> programs(const Counting& how) { return {going_in_twice(how)
 
 TEST(weak_section, nobody_is_robbed_who_is_inside_and_each_part_is_needed) {
   expect_proof<Counting>(
-      programs, {
-                    {"taken without a release", [](Counting& c) { c.take = kAcquire; }},
-                    {"no fence between word and count", [](Counting& c) { c.judge_fence = kRelaxed; }},
-                    {"words without a number", [](Counting& c) { c.numbered = false; }},
-                    {"counted after the word", [](Counting& c) { c.counts_before_word = false; }},
-                    {"counted until before the release", [](Counting& c) { c.counts_until_after_word = false; }},
-                    {"taken whatever stands there", [](Counting& c) { c.exact = false; }},
-                });
+      programs, {&Counting::judge_fence},
+      {&Counting::numbered, &Counting::counts_before_word, &Counting::counts_until_after_word, &Counting::exact});
+  expect_needed<Counting>(programs, {&Counting::take}, kAcquire);
 }
 
 TEST(weak_section, the_sources_say_what_is_modelled) {

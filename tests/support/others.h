@@ -1,0 +1,37 @@
+// Other processes at a lock.
+#pragma once
+
+#include <string>
+
+#include "support/started.h"
+#include "support/waiting.h"
+
+namespace holdfast::test {
+
+/// Holds the lock "k" until it is told to release it: then it says the code of that, and ends.
+class Holder : public Started {
+ public:
+  explicit Holder(Dict& dict)
+      : Started(std::to_string(HOLDFAST_OK), [&dict](Channel& parent) {
+          holdfast_lease lease{};
+          parent.say(std::to_string(dict.try_lock("k", 0, &lease)));
+          parent.hear();
+          parent.say(std::to_string(dict.unlock("k", &lease)));
+          return 0;
+        }) {}
+};
+
+/// Is in the queue of the lock "k", and never comes.
+class Queued : public Started {
+ public:
+  explicit Queued(Dict& dict)
+      : Started(std::to_string(HOLDFAST_LOCKED), [&dict](Channel& parent) {
+          Waiting waiting;
+          holdfast_lease lease{};
+          parent.say(std::to_string(waiting.once(dict, "k", &lease)));
+          parent.hear();
+          return 0;
+        }) {}
+};
+
+}  // namespace holdfast::test

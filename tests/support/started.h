@@ -1,0 +1,34 @@
+// A process that has begun.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "support/process.h"
+
+namespace holdfast::test {
+
+/// A child that says this line first. Waits for it.
+class Started : public Child {
+ public:
+  Started(const std::string& line, const std::function<int(Channel&)>& body) : Child(body) { EXPECT_EQ(hear(), line); }
+};
+
+/// Runs a body of EXPECTs in a process of its own.
+inline void in_process(const std::function<void()>& body) {
+  Child child([&](Channel&) {
+    body();
+    return ::testing::Test::HasFailure() ? 1 : 0;
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
+/// And that in a world of its own.
+inline void in_a_world(const std::function<void()>& body) {
+  const ScratchDirectory directory;
+  in_process(body);
+}
+
+}  // namespace holdfast::test

@@ -1,0 +1,47 @@
+// This process in its world, and the words for what it meets there.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "base/time.h"
+#include "platform/platform.h"
+#include "sync/shmtx.h"
+#include "world/world.h"
+
+namespace holdfast::test {
+
+using platform::monotonic_ns;
+
+inline constexpr std::uint64_t kLongNs = 60 * kNsPerSecond;
+
+/// Enters. Ends the process if it cannot.
+inline World& enter() {
+  auto world = World::current();
+  if (!world) {
+    std::fprintf(stderr, "%s\n", world.status().message.c_str());
+    ::_exit(99);
+  }
+  return **world;
+}
+
+inline std::string text_of(LockResult result) {
+  switch (result) {
+    case LockResult::acquired:
+      return "acquired";
+    case LockResult::owner_died:
+      return "owner died";
+    case LockResult::timeout:
+      return "timeout";
+    case LockResult::busy:
+      return "busy";
+    case LockResult::failed:
+      return "failed";
+  }
+  return "?";
+}
+
+}  // namespace holdfast::test
