@@ -479,7 +479,7 @@ HOLDFAST_API int holdfast_parker_sleep(holdfast_parker *parker, double seconds, 
  * A loop that sleeps in poll, select or epoll watches the parker's descriptor. While that is readable, call
  * parker_sleep(parker, 0, waiters, max) until it gives less than `max`: that also makes it unreadable. The wake thread
  * listens to the mailbox of the process, and looks for dead holders, while a parker that has a descriptor has waiters
- * or a timer, and for a second after that. It has all signals blocked and calls nothing of the host's. If it cannot be
+ * or a timer, and for 0.8 s after that. It has all signals blocked and calls nothing of the host's. If it cannot be
  * started, or there are no descriptors left, both calls say so, and wait->sleep is short: a loop that sleeps no longer
  * than that needs neither. */
 

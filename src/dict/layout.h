@@ -190,7 +190,8 @@ struct QueueFields {
   Word32 tail;
 };
 
-/// Value of a lock entry. `owner` is the commit word: write sequence, reserved and since while it is 0.
+/// Value of a lock entry. `owner` is the commit word of a grant: its other words are written while it is 0. After that
+/// only the owner changes `reserved`, by claiming what was granted to it, and `task`.
 struct LockFields {
   Word64 owner;     // Token; 0: the lock is free
   Word64 sequence;  // fencing number of the grant

@@ -15,9 +15,8 @@
 // woken and keeps its place, but others overtake it, and the turn goes to the first behind it that does not stand
 // aside. Its own turn is
 // - when it comes: it is present, looks for a moment for the next release, and that is granted to it;
-// - before it comes, once it has been the first for kShare times as long as it still needs: so at most one part in
-// kShare
-//   of the time is lost.
+// - before it comes: once it has been the first for kShare times as long as it still needs, so that at most one part in
+//   kShare of the time is lost.
 // No waiter stands aside for a fair request, and a fair waiter does not stand aside: strict order has its price.
 #pragma once
 

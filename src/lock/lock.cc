@@ -77,6 +77,7 @@ Code lock_try(Dictionary& dictionary, std::string_view key, const Claim& claim, 
   return told(code, blocked_by);
 }
 
+// Begins the wait or goes on with it, attempts, settles what to watch, then searches for deadlocks.
 Code lock_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, const WaitStep& step,
                Lease& lease) noexcept {
   bool spun = false;

@@ -6,7 +6,7 @@
 // Watchers stand in a queue of their own and delay no waiter: a handoff does not look at them. Each is added while the
 // grant that it watches holds the lock, so the watchers of ended grants stand first. The end of a grant takes out
 // kCalledAtOnce of these, in a section of its own, and posts to them after it. Each watcher that comes, or leaves,
-// calls as many more: so a crowd holds up no caller, and the watchers tell each other. If a dead or stopped watcher
+// takes out as many more, so no caller pays for a crowd. If a dead or stopped watcher
 // does not call others, they find out by themselves, as they look (wait/parking_lot.h).
 #pragma once
 

@@ -26,8 +26,8 @@
 // Not found: waits for what several hold; waits for a kind of entry that names no blocker (WatchKind::blocker); a cycle
 // of more than kCycleMax waits; waits for which there was no free record; waits that poll; processes of other worlds;
 // and a cycle of one wait, which is a task that waits for itself. A stopped or busy process is found to wait only when
-// it goes on. A grant leads to no task if its process names none, not being certain which of its tasks is to release
-// it.
+// it goes on. If a grant names no task, as its process is not certain which one will release it, the search stops
+// there.
 //
 // The victim, which is told, is the task that began to wait last, as that closed the cycle. If it does not come,
 // because it is no longer resumed or its process is stopped, the task before it is told after kVictimPatienceNs, and so

@@ -10,8 +10,8 @@
 // looks for all (wait/sleepers.h).
 //
 // The parker of a foreign event loop, which sleeps in poll or epoll, has a descriptor for that loop to watch, or a
-// connection with it. The wake thread (wait/wake_thread.h) listens and looks for it. The thread that hands out mail
-// makes the descriptors of the loops that got some readable (event_loops.cc).
+// connection with it. The wake thread (wait/wake_thread.h) listens and looks for it. A thread that hands out mail
+// then makes the descriptor of each loop that has some readable (event_loops.cc).
 //
 // Thread safety: all calls, from any thread. The lot's mutex is never held while sleeping or while a shmtx is held.
 #pragma once

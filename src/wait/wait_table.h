@@ -1,8 +1,8 @@
 // The table of waits of all processes of a world, which the search for deadlocks (wait/deadlock.h) reads.
 //
-// A record is one wait of one task (wait/task_id.h): since when, for which key, and which task was seen to hold that,
-// when. Only the waiting process writes its records, one thread at a time. All processes read them at any time, and
-// must trust nothing they read. The table stands behind the slots in the file `processes`.
+// A record is one wait of one task (wait/task_id.h): when it began, its key, the task last seen holding that key, and
+// the time of that look. Only the waiting process writes its records, one thread at a time. All processes read them at
+// any time, and must trust nothing they read. The table stands behind the slots in the file `processes`.
 //
 // A record is found by token and task of its owner, within kProbe records from where their hash leads. A record of a
 // dead process is as good as a free one. If none is left, other processes do not learn of the wait.

@@ -110,7 +110,7 @@ inline int hold(Channel& parent) {
 }
 
 /// A process has one helper thread, so what a test does, it does in a process of its own.
-class PumpTest : public ::testing::Test {
+class WakeThreadTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(holder.hear(), "0"); }
   void take(const std::string& key) { ASSERT_EQ(holder.ask("+" + key), "0"); }

@@ -37,7 +37,7 @@ std::string next_mail(World& world) {
   }
 }
 
-class Bell : public testing::Test {
+class MailboxTest : public testing::Test {
  protected:
   /// Reports its token, then the mail it gets, on demand.
   static int listen(Channel& parent) {
@@ -76,7 +76,7 @@ class Bell : public testing::Test {
   ScratchDirectory directory_;
 };
 
-TEST_F(Bell, a_ring_reaches_a_sleeping_process) {
+TEST_F(MailboxTest, a_post_reaches_a_sleeping_process) {
   Child listener(listen);
   Child ringer(ring);
   const std::string listener_token = listener.hear();
@@ -87,7 +87,7 @@ TEST_F(Bell, a_ring_reaches_a_sleeping_process) {
   EXPECT_EQ("some 7", listener.hear());
 }
 
-TEST_F(Bell, a_ring_before_the_sleep_is_not_lost) {
+TEST_F(MailboxTest, a_post_before_the_sleep_is_not_lost) {
   Child listener(listen);
   Child ringer(ring);
   const std::string listener_token = listener.hear();
@@ -96,7 +96,7 @@ TEST_F(Bell, a_ring_before_the_sleep_is_not_lost) {
   EXPECT_EQ("some 1 2 3", listener.ask("mail"));
 }
 
-TEST_F(Bell, a_ring_between_reading_the_bell_and_sleeping_ends_the_sleep_at_once) {
+TEST_F(MailboxTest, a_post_between_reading_the_bell_and_sleeping_ends_the_sleep_at_once) {
   EXPECT_EQ("some 9", in_world([](World& world) -> std::string {
               const std::uint32_t seen = mailbox_value(world);
               post(world, world.token(), 9);
@@ -105,14 +105,14 @@ TEST_F(Bell, a_ring_between_reading_the_bell_and_sleeping_ends_the_sleep_at_once
             }));
 }
 
-TEST_F(Bell, a_waiter_rung_for_twice_is_reported_once) {
+TEST_F(MailboxTest, a_waiter_rung_for_twice_is_reported_once) {
   EXPECT_EQ("some 65", in_world([](World& world) -> std::string {
               for (int i = 0; i < 200; ++i) post(world, world.token(), 65);
               return next_mail(world);
             }));
 }
 
-TEST_F(Bell, a_full_mailbox_says_that_all_may_be_meant) {
+TEST_F(MailboxTest, a_full_mailbox_says_that_all_may_be_meant) {
   Child child([](Channel& parent) {
     World& world = enter();
     for (std::uint32_t waiter = 1; waiter <= kMailboxEntries; ++waiter) post(world, world.token(), waiter);
@@ -128,7 +128,7 @@ TEST_F(Bell, a_full_mailbox_says_that_all_may_be_meant) {
   EXPECT_EQ("some 5", child.hear());
 }
 
-TEST_F(Bell, mail_that_does_not_fit_stays_for_the_next_call) {
+TEST_F(MailboxTest, mail_that_does_not_fit_stays_for_the_next_call) {
   EXPECT_EQ("5", in_world([](World& world) -> std::string {
               for (std::uint32_t waiter = 1; waiter <= 5; ++waiter) post(world, world.token(), waiter);
               std::array<std::uint32_t, 2> room;
@@ -138,7 +138,7 @@ TEST_F(Bell, mail_that_does_not_fit_stays_for_the_next_call) {
             }));
 }
 
-TEST_F(Bell, ringing_at_a_dead_process_or_at_nobody_is_harmless) {
+TEST_F(MailboxTest, ringing_at_a_dead_process_or_at_nobody_is_harmless) {
   Child listener(listen);
   Child ringer(ring);
   const std::string dead = listener.hear();
@@ -150,7 +150,7 @@ TEST_F(Bell, ringing_at_a_dead_process_or_at_nobody_is_harmless) {
   EXPECT_EQ("rung", ringer.ask(std::to_string(make_token(1000, 12345)) + " 7"));
 }
 
-TEST_F(Bell, a_sleep_ends_at_its_deadline) {
+TEST_F(MailboxTest, a_sleep_ends_at_its_deadline) {
   EXPECT_EQ("on time", in_world([](World& world) -> std::string {
               const std::uint64_t deadline = monotonic_ns() + 20 * kNsPerMs;
               sleep_on_mailbox(world, mailbox_value(world), deadline);
@@ -158,7 +158,7 @@ TEST_F(Bell, a_sleep_ends_at_its_deadline) {
             }));
 }
 
-TEST_F(Bell, a_signal_ends_the_sleep) {
+TEST_F(MailboxTest, a_signal_ends_the_sleep) {
   EXPECT_EQ("awake", in_world([](World& world) -> std::string {
               struct sigaction action {};
               action.sa_handler = [](int) {};
@@ -170,7 +170,7 @@ TEST_F(Bell, a_signal_ends_the_sleep) {
             }));
 }
 
-TEST_F(Bell, every_thread_that_sleeps_on_the_bell_is_woken) {
+TEST_F(MailboxTest, every_thread_that_sleeps_on_the_bell_is_woken) {
   EXPECT_EQ("all awake", in_world([](World& world) -> std::string {
               const std::uint32_t seen = mailbox_value(world);
               std::vector<std::thread> threads;
@@ -185,7 +185,7 @@ TEST_F(Bell, every_thread_that_sleeps_on_the_bell_is_woken) {
 }
 
 /// Each ring answers the one before: a single lost wake-up would stop both for good.
-TEST_F(Bell, two_processes_ringing_each_other_never_lose_a_wake_up) {
+TEST_F(MailboxTest, two_processes_ringing_each_other_never_lose_a_wake_up) {
   constexpr std::uint32_t kRounds = 20'000;
   const auto play = [](Channel& parent) {
     World& world = enter();
@@ -222,7 +222,7 @@ TEST_F(Bell, two_processes_ringing_each_other_never_lose_a_wake_up) {
   EXPECT_EQ("done", server.hear());
 }
 
-TEST_F(Bell, many_ringers_at_once_lose_nothing) {
+TEST_F(MailboxTest, many_ringers_at_once_lose_nothing) {
   constexpr int kRingers = 4;
   Child listener([](Channel& parent) {
     World& world = enter();
@@ -264,7 +264,7 @@ TEST_F(Bell, many_ringers_at_once_lose_nothing) {
   for (auto& ringer : ringers) EXPECT_EQ(0, ringer->wait());
 }
 
-TEST_F(Bell, a_process_without_identity_does_not_spin) {
+TEST_F(MailboxTest, a_process_without_identity_does_not_spin) {
   Child child([](Channel& parent) {
     World& world = enter();
     // The child of this process cannot enter: all it may open is what it has open already.

@@ -61,7 +61,7 @@ std::size_t names_in(const std::string& path) {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-class PumpConnectionTest : public PumpTest {};
+class PumpConnectionTest : public WakeThreadTest {};
 
 TEST_F(PumpConnectionTest, a_byte_comes_for_each_wake_up_that_was_not_collected_yet) {
   in_process([this] {

@@ -22,7 +22,7 @@ using Waiting = LoopWaiting;
 
 // --- the descriptor ---
 
-TEST_F(PumpTest, the_descriptor_is_readable_from_a_release_elsewhere_until_the_wake_up_is_collected) {
+TEST_F(WakeThreadTest, the_descriptor_is_readable_from_a_release_elsewhere_until_the_wake_up_is_collected) {
   in_process([this] {
     Dict dict("wake");
     Waiting waiting;
@@ -42,7 +42,7 @@ TEST_F(PumpTest, the_descriptor_is_readable_from_a_release_elsewhere_until_the_w
   });
 }
 
-TEST_F(PumpTest, the_descriptor_stays_readable_while_there_is_more_to_collect) {
+TEST_F(WakeThreadTest, the_descriptor_stays_readable_while_there_is_more_to_collect) {
   in_process([this] {
     Dict dict("wake");
     const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());
@@ -58,7 +58,7 @@ TEST_F(PumpTest, the_descriptor_stays_readable_while_there_is_more_to_collect) {
   });
 }
 
-TEST_F(PumpTest, the_death_of_a_holder_makes_the_descriptor_readable) {
+TEST_F(WakeThreadTest, the_death_of_a_holder_makes_the_descriptor_readable) {
   in_process([this] {
     Dict dict("wake");
     Waiting waiting;
@@ -73,7 +73,7 @@ TEST_F(PumpTest, the_death_of_a_holder_makes_the_descriptor_readable) {
   });
 }
 
-TEST_F(PumpTest, a_process_that_was_stopped_meanwhile_finds_its_descriptor_readable) {
+TEST_F(WakeThreadTest, a_process_that_was_stopped_meanwhile_finds_its_descriptor_readable) {
   take("k");
   Started waiter("waits", [](Channel& parent) {
     Dict dict("wake");
@@ -91,7 +91,7 @@ TEST_F(PumpTest, a_process_that_was_stopped_meanwhile_finds_its_descriptor_reada
   EXPECT_EQ(waiter.wait(), 0);
 }
 
-TEST_F(PumpTest, whoever_takes_the_mail_makes_the_descriptors_of_others_readable) {
+TEST_F(WakeThreadTest, whoever_takes_the_mail_makes_the_descriptors_of_others_readable) {
   in_process([this] {
     Dict dict("wake");
     Waiting in_loop;
@@ -118,7 +118,7 @@ TEST_F(PumpTest, whoever_takes_the_mail_makes_the_descriptors_of_others_readable
   });
 }
 
-TEST_F(PumpTest, a_parker_that_sleeps_by_itself_although_it_has_a_descriptor_is_woken_as_well) {
+TEST_F(WakeThreadTest, a_parker_that_sleeps_by_itself_although_it_has_a_descriptor_is_woken_as_well) {
   in_process([this] {
     Dict dict("wake");
     Waiting waiting;
@@ -137,7 +137,7 @@ TEST_F(PumpTest, a_parker_that_sleeps_by_itself_although_it_has_a_descriptor_is_
   });
 }
 
-TEST_F(PumpTest, loops_of_several_threads_share_one_helper_thread) {
+TEST_F(WakeThreadTest, loops_of_several_threads_share_one_helper_thread) {
   constexpr int kThreads = 6;
   constexpr int kRounds = 100;
   in_process([] {
@@ -162,7 +162,7 @@ TEST_F(PumpTest, loops_of_several_threads_share_one_helper_thread) {
 
 // --- the timer ---
 
-TEST_F(PumpTest, the_timer_makes_the_descriptor_readable_once_and_not_early) {
+TEST_F(WakeThreadTest, the_timer_makes_the_descriptor_readable_once_and_not_early) {
   in_process([] {
     Waiting waiting;
     const int fd = waiting.fd();
@@ -177,7 +177,7 @@ TEST_F(PumpTest, the_timer_makes_the_descriptor_readable_once_and_not_early) {
   });
 }
 
-TEST_F(PumpTest, the_timer_is_replaced_and_unset) {
+TEST_F(WakeThreadTest, the_timer_is_replaced_and_unset) {
   in_process([] {
     Waiting waiting;
     const int fd = waiting.fd();
@@ -194,7 +194,7 @@ TEST_F(PumpTest, the_timer_is_replaced_and_unset) {
   });
 }
 
-TEST_F(PumpTest, the_timer_works_without_a_wait_and_longer_than_the_thread_lingers) {
+TEST_F(WakeThreadTest, the_timer_works_without_a_wait_and_longer_than_the_thread_lingers) {
   in_process([] {
     Waiting waiting;
     const double start = now();
@@ -206,7 +206,7 @@ TEST_F(PumpTest, the_timer_works_without_a_wait_and_longer_than_the_thread_linge
 
 // --- the thread ---
 
-TEST_F(PumpTest, the_thread_is_there_while_somebody_waits_and_soon_after_no_more) {
+TEST_F(WakeThreadTest, the_thread_is_there_while_somebody_waits_and_soon_after_no_more) {
   in_process([this] {
     Dict dict("wake");
     Waiting waiting;
@@ -230,7 +230,7 @@ TEST_F(PumpTest, the_thread_is_there_while_somebody_waits_and_soon_after_no_more
   });
 }
 
-TEST_F(PumpTest, no_signal_is_handled_in_the_thread) {
+TEST_F(WakeThreadTest, no_signal_is_handled_in_the_thread) {
   in_process([this] {
     static std::atomic<int> handled{0};
     ::signal(SIGUSR1, [](int) { ++handled; });
@@ -249,7 +249,7 @@ TEST_F(PumpTest, no_signal_is_handled_in_the_thread) {
   });
 }
 
-TEST_F(PumpTest, a_thousand_waits_leave_neither_descriptors_nor_threads) {
+TEST_F(WakeThreadTest, a_thousand_waits_leave_neither_descriptors_nor_threads) {
   in_process([this] {
     Dict dict("wake");
     std::size_t before = 0;
@@ -270,7 +270,7 @@ TEST_F(PumpTest, a_thousand_waits_leave_neither_descriptors_nor_threads) {
   });
 }
 
-TEST_F(PumpTest, a_parker_may_be_freed_at_any_time) {
+TEST_F(WakeThreadTest, a_parker_may_be_freed_at_any_time) {
   in_process([] {
     Dict dict("wake");
     Child ringer(hold);

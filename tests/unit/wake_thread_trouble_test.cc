@@ -19,7 +19,7 @@ namespace {
 
 using Waiting = LoopWaiting;
 
-TEST_F(PumpTest, exit_while_the_thread_is_at_work_is_an_ordinary_exit) {
+TEST_F(WakeThreadTest, exit_while_the_thread_is_at_work_is_an_ordinary_exit) {
   Child ringer(hold);
   ringer.hear();
   ringer.say(":k");
@@ -37,7 +37,7 @@ TEST_F(PumpTest, exit_while_the_thread_is_at_work_is_an_ordinary_exit) {
   }
 }
 
-TEST_F(PumpTest, an_exit_handler_that_waits_is_told_that_there_is_no_thread) {
+TEST_F(WakeThreadTest, an_exit_handler_that_waits_is_told_that_there_is_no_thread) {
   Child child([](Channel&) -> int {
     static auto waiting = std::make_unique<Waiting>();
     static int result = -2;
@@ -57,7 +57,7 @@ TEST_F(PumpTest, an_exit_handler_that_waits_is_told_that_there_is_no_thread) {
 
 // --- fork ---
 
-TEST_F(PumpTest, a_forked_child_has_no_thread_and_makes_a_descriptor_of_its_own) {
+TEST_F(WakeThreadTest, a_forked_child_has_no_thread_and_makes_a_descriptor_of_its_own) {
   in_process([this] {
     Dict dict("wake");
     Waiting waiting;
@@ -93,7 +93,7 @@ TEST_F(PumpTest, a_forked_child_has_no_thread_and_makes_a_descriptor_of_its_own)
   });
 }
 
-TEST_F(PumpTest, forks_while_the_thread_is_at_work_leave_children_that_can_wait) {
+TEST_F(WakeThreadTest, forks_while_the_thread_is_at_work_leave_children_that_can_wait) {
   constexpr int kForks = 60;
   in_process([] {
     Dict dict("wake");
@@ -118,7 +118,7 @@ TEST_F(PumpTest, forks_while_the_thread_is_at_work_leave_children_that_can_wait)
 
 // --- bad days ---
 
-TEST_F(PumpTest, a_descriptor_that_the_host_closed_is_made_anew_and_strangers_are_left_alone) {
+TEST_F(WakeThreadTest, a_descriptor_that_the_host_closed_is_made_anew_and_strangers_are_left_alone) {
   in_process([this] {
     Dict dict("wake");
     Waiting waiting;
@@ -146,7 +146,7 @@ TEST_F(PumpTest, a_descriptor_that_the_host_closed_is_made_anew_and_strangers_ar
   });
 }
 
-TEST_F(PumpTest, without_descriptors_the_host_is_told_and_polls_and_the_next_call_tries_again) {
+TEST_F(WakeThreadTest, without_descriptors_the_host_is_told_and_polls_and_the_next_call_tries_again) {
   in_process([this] {
     Dict dict("wake");
     Waiting waiting;
@@ -164,7 +164,7 @@ TEST_F(PumpTest, without_descriptors_the_host_is_told_and_polls_and_the_next_cal
   });
 }
 
-TEST_F(PumpTest, without_threads_the_host_is_told_and_polls_and_the_next_call_tries_again) {
+TEST_F(WakeThreadTest, without_threads_the_host_is_told_and_polls_and_the_next_call_tries_again) {
   in_process([this] {
     Dict dict("wake");
     Waiting waiting;
@@ -199,7 +199,7 @@ TEST_F(PumpTest, without_threads_the_host_is_told_and_polls_and_the_next_call_tr
   });
 }
 
-TEST_F(PumpTest, a_parker_freed_and_a_host_that_closed_all_descriptors_before) {
+TEST_F(WakeThreadTest, a_parker_freed_and_a_host_that_closed_all_descriptors_before) {
   in_process([] {
     Waiting waiting;
     const int fd = waiting.fd();

@@ -7,7 +7,7 @@ namespace holdfast::weak {
 namespace {
 
 struct Locking {
-  Order take = kAcquire;      // Shmtx::lock_fast, take_free
+  Order take = kAcquire;      // Shmtx::lock_fast
   Order give = kRelease;      // Shmtx::unlock, unlock_slow
   bool exact = true;          // take_from_dead compares the word that was judged
   bool marks = true;          // leave_mark before a sleep

@@ -1,8 +1,7 @@
 -- The host of coroutines of copas 1.x: only the coroutine waits.
 --
 -- This copas can neither sleep nor wake, only read from sockets. So each wait reads from an object that looks like a
--- socket: "dirty", which LuaSocket's select takes for readable, as soon as it is to go on, and without a descriptor
--- before that. Only the first of them, the leader, has the parker's descriptor; the parker's timer makes it readable at
+-- socket. It has no descriptor; once the wait may end it is "dirty", which LuaSocket's select takes for readable. Only the first of them, the leader, has the parker's descriptor; the parker's timer makes it readable at
 -- the first deadline.
 
 local copas = require "copas"

@@ -1,7 +1,7 @@
 -- Wakes the light threads of a worker. It runs in a timer and reads from a connection to the wake thread, which sends a
 -- byte when there are wake-ups to deliver.
 --
--- It lives only while there are waiters, and a little longer: it would keep a worker from exiting. No wait may rely on
+-- It ends soon after the last waiter, because a running timer would keep the worker from exiting. No wait may rely on
 -- it, because nginx may drop the timer, and an error may end it: each wait is short, and the next one starts it again.
 
 local core = require "resty.holdfast.core"

@@ -1,6 +1,6 @@
 -- Two ways to wait for a lock: wake and poll. Both fill the lease and return the seconds waited, or nil and the reason,
--- after a deadlock its keys. TIMEOUT means a process that is stopped inside the dictionary, BUSY, in a forked child, a
--- process that is entering the world: both may pass, so the wait goes on.
+-- after a deadlock its keys. TIMEOUT: a process is stopped inside the dictionary. BUSY, in a forked child: a process is
+-- entering the world. Both may pass, so the wait goes on.
 --
 -- A request: { handle, key, exptime, timeout, holder (tasks/task_ids.lua), fair, step, ratio, max_step }; for permits
 -- also kind, want and total. To wait only for the end of a grant: `watched`, the cell of its number, and no lease,
