@@ -17,6 +17,26 @@ describe("rwlock", function ()
     local dict, new = fixture.locks(rwlock, "spec_rwlock")
 
 
+    it("leaves a reader's share to the parent of a forked child", function ()
+        local text = process.run(process.FORK .. [[
+            local rwlock = require "resty.rwlock"
+            local reader, lost = rwlock:new("spec_rwlock"), rwlock:new("spec_rwlock")
+            reader:rdlock("key")
+            lost:rdlock("another")
+            in_child(function ()
+                say("child", reader:valid(), select(2, reader:unlock()),
+                    select(2, rwlock:new("spec_rwlock"):trywrlock("key")))
+                reader, lost = nil, nil
+                collectgarbage()
+                collectgarbage()
+                os.exit(0, true)
+            end)
+            say("parent", reader:valid(), lost:valid(), reader:unlock(), lost:unlock())
+        ]])
+        assert.equal("child\tfalse\tnot owner\theld\nparent\ttrue\ttrue\t1\t1\n", text)
+    end)
+
+
     describe("new", function ()
         it("refuses options that it does not know, and bad values, at the line that called", function ()
             local message = expect.refusal_of(rwlock, "spec_rwlock")

@@ -102,7 +102,12 @@ describe("shdict, bad input", function ()
             for name, method in pairs(getmetatable(dict).__index) do
                 if type(method) == "function" then
                     for _, zone in ipairs { "dict", 1, {}, { 1 }, { io.stdout }, { null } } do
-                        local ok, err = pcall(method, zone, "key", 1)
+                        assert.is_false((pcall(method, zone, "key", {}, {}, {})), name)
+                        local ok, err = pcall(method, zone, "key")
+                        assert.is_false(ok, name)
+                        assert.equal('bad "zone" argument: a dictionary expected, got ' .. core.describe(zone) ..
+                                     "; call it as dict:" .. name .. "(...)", err)
+                        ok, err = pcall(method, zone, "key", 1)
                         assert.is_false(ok, name)
                         assert.equal('bad "zone" argument: a dictionary expected, got ' .. core.describe(zone) ..
                                      "; call it as dict:" .. name .. "(...)", err)

@@ -86,7 +86,7 @@ end
 local function locker(certain)
     return function (self, key, opts)
         local err
-        key, err = free_key(self, key, "lock")
+        key, err = free_key(self, key or nil, "lock")  -- false counts as nil, as in lua-resty-lock
         if not key then
             return nil, err
         end
@@ -109,7 +109,7 @@ _M.lock = locker(false)
 
 function _M.trylock(self, key, opts)
     local err
-    key, err = free_key(self, key, "trylock")
+    key, err = free_key(self, key or nil, "trylock")
     if not key then
         return nil, err
     end

@@ -124,9 +124,11 @@ class Dictionary {
   /// Looks the key up with the mutex of its shard held, then runs `operation(Transaction&) -> Code`. The operation must
   /// either commit, or return Code::corrupt before it has changed anything: then the shard is repaired and the
   /// operation run again. It is also run again after Code::no_memory if memory of dead processes was looked for, at
-  /// most kLooksMax times. Also: removed, timeout, busy, system.
+  /// most kLooksMax times. `granules`: what it may have to allocate at once; too_large, without the mutex, if that
+  /// never fits. Also: removed, timeout, busy, system.
   template <class Operation>
-  Code transact(std::string_view bytes, Operation&& operation, std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
+  Code transact(std::string_view bytes, Operation&& operation, std::uint64_t patience_ns = kMutexPatienceNs,
+                std::uint64_t granules = 0) noexcept;
 
  private:
   Dictionary(World& world, std::string name, const DictionaryOptions& options)
@@ -163,9 +165,11 @@ class Dictionary {
 };
 
 template <class Operation>
-Code Dictionary::transact(std::string_view bytes, Operation&& operation, std::uint64_t patience_ns) noexcept {
+Code Dictionary::transact(std::string_view bytes, Operation&& operation, std::uint64_t patience_ns,
+                          std::uint64_t granules) noexcept {
   Segment* const now = segment();
   if (now == nullptr) return Code::removed;
+  if (granules > now->geometry().block_max()) return Code::too_large;
   const Key key(bytes, now->seed());
   Shard& shard = now->shard_of(key.hash);
   for (int looks = 0;; ++looks) {

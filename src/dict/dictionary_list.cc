@@ -13,8 +13,7 @@ Code Dictionary::push(std::string_view key, End end, const ValueIn& value, std::
   if (value.size > std::numeric_limits<std::uint32_t>::max()) return Code::too_large;
   const std::uint64_t entry = granules_for(key.size(), sizeof(ListFields));
   const std::uint64_t node = granules_for_node(value.size);
-  return transact(key, [&](Transaction& change) {
-    if (entry + node > change.segment().geometry().block_max()) return Code::too_large;
+  const auto operation = [&](Transaction& change) {
     bool exists = false;
     // Make room for node and entry at once: after the node is filled nothing may move, as the node is in no list yet.
     // Making room takes time, in which the list may expire and need an entry again.
@@ -39,7 +38,8 @@ Code Dictionary::push(std::string_view key, End end, const ValueIn& value, std::
     change.touch();
     length = list.length();
     return Code::ok;
-  });
+  };
+  return transact(key, operation, kMutexPatienceNs, entry + node);
 }
 
 Code Dictionary::pop(std::string_view key, End end, ValueOut& out) noexcept {

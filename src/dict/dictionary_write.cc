@@ -51,14 +51,15 @@ Code finish(Code code, const Transaction& change, Effect& effect) noexcept {
 Code Dictionary::store(StoreOp op, std::string_view key, const ValueIn& value, double exptime,
                        Effect& effect) noexcept {
   const std::uint64_t end = end_of_value(exptime);
-  return transact(key, [&](Transaction& change) {
+  const auto operation = [&](Transaction& change) {
     if (op != StoreOp::set && op != StoreOp::safe_set) {
       const bool exists = change.exists();
       if (op == StoreOp::replace && !exists) return Code::not_found;
       if (op != StoreOp::replace && exists) return Code::exists;
     }
     return finish(change.write(value, end, eviction_for(op)), change, effect);
-  });
+  };
+  return transact(key, operation, kMutexPatienceNs, granules_for(key.size(), value.size));
 }
 
 Code Dictionary::remove(std::string_view key) noexcept {
@@ -72,7 +73,7 @@ Code Dictionary::remove(std::string_view key) noexcept {
 Code Dictionary::compare_and_swap(std::string_view key, const ValueIn* expected, const ValueIn* desired, double exptime,
                                   Effect& effect) noexcept {
   const std::uint64_t end = end_of_value(exptime);
-  return transact(key, [&](Transaction& change) {
+  const auto operation = [&](Transaction& change) {
     const bool exists = change.exists();
     if (expected == nullptr && exists) return Code::exists;
     if (expected != nullptr && !exists) return Code::not_found;
@@ -80,13 +81,15 @@ Code Dictionary::compare_and_swap(std::string_view key, const ValueIn* expected,
     if (desired != nullptr) return finish(change.write(*desired, end, Evict::yes), change, effect);
     if (exists) change.cut();
     return Code::ok;
-  });
+  };
+  const std::uint64_t granules = desired != nullptr ? granules_for(key.size(), desired->size) : 0;
+  return transact(key, operation, kMutexPatienceNs, granules);
 }
 
 Code Dictionary::increment(std::string_view key, double by, const Initial* initial, double& sum,
                            Effect& effect) noexcept {
   const std::uint64_t end = initial != nullptr ? end_of_value(initial->exptime) : kExpiryNever;
-  return transact(key, [&](Transaction& change) {
+  const auto operation = [&](Transaction& change) {
     if (change.exists()) {
       if (!change.is(EntryType::number)) return Code::not_a_number;
       Word64& word = *change.view().value();
@@ -99,7 +102,8 @@ Code Dictionary::increment(std::string_view key, double by, const Initial* initi
     sum = initial->value + by;
     const ValueIn value{EntryType::number, 0, std::bit_cast<std::uint64_t>(sum), nullptr, sizeof(double)};
     return finish(change.put(value, end, Evict::yes), change, effect);
-  });
+  };
+  return transact(key, operation, kMutexPatienceNs, granules_for(key.size(), sizeof(double)));
 }
 
 Code Dictionary::expire(std::string_view key, double exptime) noexcept {

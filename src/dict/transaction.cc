@@ -43,12 +43,13 @@ Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) n
 #endif
   shard_.fill(block, key_, value, expiry_word(end_ms, flush_epoch()));
   note_end(end_ms);
-  const Position old = position_;
-  shard_.entry(block).next.store(old.block != 0 ? old.view.entry->next.load(kRelaxed) : 0, kRelaxed);
+  const std::uint32_t old = position_.block;
+  const EntryView old_view = old != 0 ? position_.view : EntryView{};
+  shard_.entry(block).next.store(old != 0 ? old_view.entry->next.load(kRelaxed) : 0, kRelaxed);
   commit(*position_.link, block);
-  if (old.block != 0) {
-    const std::uint8_t uses = shard_.mark(old.block).load(kRelaxed);
-    Reclaimer(world_, segment_, shard_, arena_).discard(old.block, old.view);
+  if (old != 0) {
+    const std::uint8_t uses = shard_.mark(old).load(kRelaxed);
+    Reclaimer(world_, segment_, shard_, arena_).discard(old, old_view);
     shard_.mark(block).store(uses, kRelaxed);
     shard_.touch(block);
   } else {

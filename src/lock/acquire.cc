@@ -153,7 +153,7 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet
         }
         return try_acquire(LockEntry::of(change), world, attempt, dead, result);
       },
-      kAttemptPatienceNs);
+      kAttemptPatienceNs, granules_for(attempt.key.size(), sizeof(LockFields)));
   tell(dictionary, attempt.key, result.chosen);
   return code;
 }

@@ -253,7 +253,7 @@ Code attempt_permits(Dictionary& dictionary, const Attempt& attempt, const Token
         wake(dictionary.world(), std::exchange(chosen, {}));  // chosen by a first run, which found no memory
         return PermitsAttempt(change, attempt, dead, blocked_by).try_acquire(lease, chosen);
       },
-      kAttemptPatienceNs);
+      kAttemptPatienceNs, granules_for(attempt.key.size(), sizeof(PermitFields)) + HolderList::granules(0));
   wake(dictionary.world(), chosen);
   return code;
 }

@@ -164,7 +164,7 @@ class Program {
     wait.parker = parker_;
     wait.waiter = waiter_;
     wait.task = 1 << 20 | 5;
-    wait.holders = 1;
+    wait.holds = HOLDFAST_HOLDS_SOMETHING;
     holdfast_lease lease{};
     int code = 0;
     call("lock_wait",

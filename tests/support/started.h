@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <stdexcept>
 #include <string>
 
 #include "support/process.h"
@@ -13,7 +14,10 @@ namespace holdfast::test {
 /// A child that says this line first. Waits for it.
 class Started : public Child {
  public:
-  Started(const std::string& line, const std::function<int(Channel&)>& body) : Child(body) { EXPECT_EQ(hear(), line); }
+  Started(const std::string& line, const std::function<int(Channel&)>& body) : Child(body) {
+    const std::string said = hear();
+    if (said != line) throw std::runtime_error("a child began with \"" + said + "\", not with \"" + line + "\"");
+  }
 };
 
 /// Runs a body of EXPECTs in a process of its own.

@@ -46,6 +46,17 @@ TEST_F(DictionaryTest, a_later_set_replaces_value_type_and_flags) {
   EXPECT_EQ(dict.get("k"), text(""));
 }
 
+TEST_F(DictionaryTest, what_can_never_fit_is_told_whatever_the_key_holds) {
+  const std::string huge(2 << 20, 'x');
+  ASSERT_EQ(dict.set("k", "v"), HOLDFAST_OK);
+  const Got value = text("v");
+  const Got desired = text(huge);
+  EXPECT_EQ(dict.add("k", huge), HOLDFAST_TOO_LARGE);
+  EXPECT_EQ(dict.replace("none", huge), HOLDFAST_TOO_LARGE);
+  EXPECT_EQ(dict.cas("none", &value, &desired), HOLDFAST_TOO_LARGE);
+  EXPECT_EQ(dict.get("k"), text("v"));
+}
+
 TEST_F(DictionaryTest, setting_nil_deletes) {
   dict.set("k", "v");
   EXPECT_EQ(holdfast_store(dict.handle, HOLDFAST_SET, "k", 1, HOLDFAST_NIL, nullptr, 0, 0, 0, 0, nullptr), HOLDFAST_OK);

@@ -9,7 +9,7 @@ local bad_duration, bad_whole = checks.bad_duration, checks.bad_whole
 local encode = require("resty.holdfast.dictionary.tables").encode
 local ffi_copy, ffi_new = ffi.copy, ffi.new
 local is_duration, is_whole = core.is_duration, checks.is_whole
-local locate, scalar = checks.locate, checks.scalar
+local check_zone, locate, scalar = checks.check_zone, checks.locate, checks.scalar
 local type = type
 
 local OK, STRING, TABLE = core.OK, core.STRING, core.TABLE
@@ -100,11 +100,13 @@ function methods.cas(zone, key, old, new, exptime, flags)
     if not exptime then
         exptime = 0
     elseif not is_duration(exptime) then
+        check_zone(zone, "cas")
         bad_duration("exptime", exptime)
     end
     if not flags then
         flags = 0
     elseif not is_whole(flags) then
+        check_zone(zone, "cas")
         bad_whole("flags", flags)
     end
     local handle

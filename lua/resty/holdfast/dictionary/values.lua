@@ -11,7 +11,7 @@ local decode, encode = tables.decode, tables.encode
 local error, pairs, tonumber, type = error, pairs, tonumber, type
 local ffi_str = ffi.string
 local is_duration, is_whole = core.is_duration, checks.is_whole
-local locate, scalar = checks.locate, checks.scalar
+local check_zone, locate, scalar = checks.check_zone, checks.locate, checks.scalar
 local loose_duration, loose_flags = checks.loose_duration, checks.loose_flags
 local reason = core.reason
 
@@ -25,12 +25,12 @@ local function store(zone, op, method, key, value, exptime, flags)
     if not exptime then
         exptime = 0
     elseif not is_duration(exptime) then
-        exptime = loose_duration(exptime) or bad_duration("exptime", exptime)
+        exptime = loose_duration(exptime) or check_zone(zone, method) and bad_duration("exptime", exptime)
     end
     if not flags then
         flags = 0
     elseif not is_whole(flags) then
-        flags = loose_flags(flags) or bad_argument("flags", "a number", flags)
+        flags = loose_flags(flags) or check_zone(zone, method) and bad_argument("flags", "a number", flags)
     end
     local handle
     handle, key = locate(zone, key, method)
@@ -230,7 +230,7 @@ end
 function methods.expire(zone, key, exptime)
     if not is_duration(exptime) then
         -- As in the original, a negative time is none.
-        local seconds = tonumber(exptime) or bad_duration("exptime", exptime)
+        local seconds = tonumber(exptime) or check_zone(zone, "expire") and bad_duration("exptime", exptime)
         exptime = loose_duration(seconds) or 0
     end
     local handle

@@ -1,8 +1,9 @@
 -- The host of coroutines of copas 1.x: only the coroutine waits.
 --
 -- This copas can neither sleep nor wake, only read from sockets. So each wait reads from an object that looks like a
--- socket. It has no descriptor; once the wait may end it is "dirty", which LuaSocket's select takes for readable. Only the first of them, the leader, has the parker's descriptor; the parker's timer makes it readable at
--- the first deadline.
+-- socket. It has no descriptor; once the wait may end it is "dirty", which LuaSocket's select takes for readable. Only
+-- the first of them, the leader, has the parker's descriptor; the parker's timer makes it readable at the first
+-- deadline.
 
 local copas = require "copas"
 local core = require "resty.holdfast.core"

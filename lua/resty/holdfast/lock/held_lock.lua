@@ -54,14 +54,14 @@ end
 local check = _M.check
 
 
--- The key as a string, for an object that holds nothing; nil and the reason. false counts as nil, as in lua-resty-lock.
+-- The key as a string, for an object that holds nothing; nil and the reason.
 function _M.free_key(self, key, method)
     if type(self) ~= "table" or self.cdata == nil then
         bad_receiver(self, method)
     end
     if type(key) ~= "string" or key == "" or #key > KEY_MAX then
         local err
-        key, err = key_string(key or nil)
+        key, err = key_string(key)
         if not key then
             return nil, err
         end
