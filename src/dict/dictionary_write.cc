@@ -41,6 +41,12 @@ Evict eviction_for(StoreOp op) noexcept {
   return op == StoreOp::safe_set || op == StoreOp::safe_add ? Evict::no : Evict::yes;
 }
 
+/// The granules of the value's entry, for a check that it can ever fit; 0 if it fits into any dictionary.
+std::uint64_t granules_to_check(std::string_view key, std::uint64_t value_size) noexcept {
+  constexpr std::uint64_t kFitsAnywhere = 1024;
+  return key.size() + value_size <= kFitsAnywhere ? 0 : granules_for(key.size(), value_size);
+}
+
 Code finish(Code code, const Transaction& change, Effect& effect) noexcept {
   effect.evicted |= change.evicted();
   return code;
@@ -59,7 +65,7 @@ Code Dictionary::store(StoreOp op, std::string_view key, const ValueIn& value, d
     }
     return finish(change.write(value, end, eviction_for(op)), change, effect);
   };
-  return transact(key, operation, kMutexPatienceNs, granules_for(key.size(), value.size));
+  return transact(key, operation, kMutexPatienceNs, granules_to_check(key, value.size));
 }
 
 Code Dictionary::remove(std::string_view key) noexcept {
@@ -82,7 +88,7 @@ Code Dictionary::compare_and_swap(std::string_view key, const ValueIn* expected,
     if (exists) change.cut();
     return Code::ok;
   };
-  const std::uint64_t granules = desired != nullptr ? granules_for(key.size(), desired->size) : 0;
+  const std::uint64_t granules = desired != nullptr ? granules_to_check(key, desired->size) : 0;
   return transact(key, operation, kMutexPatienceNs, granules);
 }
 
@@ -103,7 +109,7 @@ Code Dictionary::increment(std::string_view key, double by, const Initial* initi
     const ValueIn value{EntryType::number, 0, std::bit_cast<std::uint64_t>(sum), nullptr, sizeof(double)};
     return finish(change.put(value, end, Evict::yes), change, effect);
   };
-  return transact(key, operation, kMutexPatienceNs, granules_for(key.size(), sizeof(double)));
+  return transact(key, operation, kMutexPatienceNs, granules_to_check(key, sizeof(double)));
 }
 
 Code Dictionary::expire(std::string_view key, double exptime) noexcept {
