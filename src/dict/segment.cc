@@ -54,7 +54,7 @@ Segment::Segment(World& world, MappedFile file, const Traits& traits, std::uniqu
   for (std::uint32_t i = 0; i < geometry.shards; ++i) {
     std::byte* const at = mapping_.data() + kHeaderBytes + i * geometry.shard_bytes;
     ShmtxState& state = reinterpret_cast<ShardHeader*>(at)->mutex;
-    shards_.push_back({at, geometry, Shmtx(state, traits_.strategy, world, record_lock_.get(), i)});
+    shards_.emplace_back(at, geometry, Shmtx(state, traits_.strategy, world, record_lock_.get(), i));
   }
   shard_array_ = shards_.data();
 }
