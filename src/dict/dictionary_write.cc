@@ -118,7 +118,7 @@ Code Dictionary::expire(std::string_view key, double exptime) noexcept {
     if (!change.exists()) return Code::not_found;
     const std::uint64_t end = is_holdable(change.view().type) ? end_of_lease(exptime) : value_end;
     commit(change.view().entry->expiry, expiry_word(end, change.flush_epoch()));
-    change.note_end(end);
+    note_end(change.shard(), end);
     return Code::ok;
   });
 }

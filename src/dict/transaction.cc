@@ -16,11 +16,6 @@ bool differs_by_a_word(const EntryView& view, const ValueIn& value, std::uint64_
 
 }  // namespace
 
-void Transaction::note_end(std::uint64_t end_ms) const noexcept {
-  Word64& reclaim_after = shard_.header().reclaim_after;
-  if (end_ms != kExpiryNever && end_ms < reclaim_after.load(kRelaxed)) reclaim_after.store(end_ms, kRelaxed);
-}
-
 Code Transaction::make_room(std::uint32_t granules, Evict evict) noexcept {
   if (granules > segment_.geometry().block_max()) return Code::too_large;
   return Reclaimer(world_, segment_, shard_, arena_).make(granules, evict, key_, position_, evicted_);
@@ -42,7 +37,7 @@ Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) n
   commit(*position_.link, block);
 #endif
   shard_.fill(block, key_, value, expiry_word(end_ms, flush_epoch()));
-  note_end(end_ms);
+  note_end(shard_, end_ms);
   const std::uint32_t old = position_.block;
   const EntryView old_view = old != 0 ? position_.view : EntryView{};
   shard_.entry(block).next.store(old != 0 ? old_view.entry->next.load(kRelaxed) : 0, kRelaxed);

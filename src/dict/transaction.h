@@ -19,6 +19,13 @@ namespace holdfast {
 
 class World;
 
+/// Notes when an entry ends. A sweep before `reclaim_after` would find nothing to reclaim, so that must not be later
+/// than the earliest end.
+inline void note_end(const Shard& shard, std::uint64_t end_ms) noexcept {
+  Word64& reclaim_after = shard.header().reclaim_after;
+  if (end_ms != kExpiryNever && end_ms < reclaim_after.load(kRelaxed)) reclaim_after.store(end_ms, kRelaxed);
+}
+
 class Transaction {
  public:
   /// REQUIRES: the mutex of `shard`, the key's shard, is held for as long as this lives.
@@ -46,8 +53,6 @@ class Transaction {
 
   /// Tells eviction that the entry was used.
   void touch() const noexcept { shard_.touch(position_.block); }
-  /// Makes this end known to the sweep, which would otherwise skip the shard until a later end.
-  void note_end(std::uint64_t end_ms) const noexcept;
 
   /// Adds the entry, or puts it in the place of the one that is there. The new entry is the one found afterwards. ok,
   /// no_memory, too_large, corrupt.

@@ -27,13 +27,6 @@ inline void count_free_locks(const Shard& shard, std::uint32_t change) noexcept 
   count.store(count.load(kRelaxed) + change, kRelaxed);
 }
 
-/// Notes the end of a lease. A sweep before `reclaim_after` would find nothing to reclaim, so that must not be later
-/// than the earliest end.
-inline void note_end(const Shard& shard, std::uint64_t end_ms) noexcept {
-  Word64& reclaim_after = shard.header().reclaim_after;
-  if (end_ms != kExpiryNever && end_ms < reclaim_after.load(kRelaxed)) reclaim_after.store(end_ms, kRelaxed);
-}
-
 inline bool is_held_by(const LockFields& lock, const Lease& lease) noexcept {
   return lock.owner.load(kRelaxed) == lease.owner && lock.sequence.load(kRelaxed) == lease.sequence;
 }

@@ -566,7 +566,7 @@ sleep: /* Parker::sleep() */
     fi;
 #endif
     if
-    :: d_step { /* ParkingLot::look() */
+    :: d_step { /* ParkingLot::look_for() */
          slice_over[slot] ->
          slice_over[slot] = 0;
 #ifdef MUTANT_DEATH_UNSEEN
