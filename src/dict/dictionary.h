@@ -143,6 +143,7 @@ class Dictionary {
     return now != nullptr ? read(*now) : Code::removed;
   }
   Code get_any(std::string_view key, ValueOut& out, bool& stale, bool stale_too) noexcept;
+  Code find_once(Segment& segment, const Key& key, ValueOut& out, bool& stale) noexcept;
   Code find_any(Segment& segment, std::string_view bytes, ValueOut& out, bool& stale) noexcept;
   bool is_held(const Key& key, const ValueOut& out) noexcept;
   void count_read(Segment& segment, bool hit) noexcept;

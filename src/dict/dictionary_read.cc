@@ -107,9 +107,8 @@ bool Dictionary::is_held(const Key& key, const ValueOut& out) noexcept {
          std::any_of(owners.begin(), owners.end(), [this](Token owner) { return !world_.is_dead(owner); });
 }
 
-// Finds the key, live or not: `stale` says whether its entry has ended.
-Code Dictionary::find_any(Segment& segment, std::string_view bytes, ValueOut& out, bool& stale) noexcept {
-  const Key key(bytes, segment.seed());
+Code Dictionary::find_once(Segment& segment, const Key& key, ValueOut& out, bool& stale) noexcept {
+  stale = false;
   const Shard::Read result = read(segment, key, out);
   if (result == Shard::Read::missing) return Code::not_found;
   if (result == Shard::Read::torn) return Code::timeout;
@@ -118,6 +117,17 @@ Code Dictionary::find_any(Segment& segment, std::string_view bytes, ValueOut& ou
   stale = !(is_holdable(out.type) ? is_live(out.expiry, flush) : is_live_value(out.expiry, flush));
   if (is_holdable(out.type) && (stale || !is_held(key, out))) return Code::not_found;
   return result == Shard::Read::found ? Code::ok : Code::buffer;
+}
+
+// Finds the key, live or not: `stale` says whether its entry has ended. A change may move the end between its load and
+// the look at the clock, so an end has passed only if the next read finds it again.
+Code Dictionary::find_any(Segment& segment, std::string_view bytes, ValueOut& out, bool& stale) noexcept {
+  const Key key(bytes, segment.seed());
+  for (std::uint64_t end = 0, reads = 0;; end = out.expiry, ++reads) {
+    const Code code = find_once(segment, key, out, stale);
+    if (!stale || (reads != 0 && out.expiry == end)) [[likely]]
+      return code;
+  }
 }
 
 // Reads need no identity: processes without one share the last count, by atomic steps. The others use a plain load and

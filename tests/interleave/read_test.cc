@@ -4,6 +4,7 @@
 #include <string>
 
 #include "interleave/failpoint.h"
+#include "support/clock.h"
 #include "support/dict.h"
 #include "support/started.h"
 
@@ -52,6 +53,26 @@ TEST_F(InterleaveRead, a_copy_of_a_large_value_counts_though_other_keys_were_cha
     return 0;
   });
   EXPECT_EQ(reader.ask("go on"), "20000 v, copied 1");
+}
+
+// Fails if an end that was loaded before it was moved is compared with a clock that is read after.
+TEST_F(InterleaveRead, a_key_that_is_renewed_in_time_is_there_though_its_reader_slept_past_the_old_end) {
+  Started reader("stored", [](Channel& parent) {
+    if (dict().set("key", "value", 1) != HOLDFAST_OK) return 1;
+    pause_at("read.found", parent);
+    parent.say("stored");
+    parent.hear();
+    parent.say(say_what(dict().get("key")));
+    return 0;
+  });
+  ASSERT_EQ(reader.ask("read"), "at read.found");
+  Started writer("renewed", [](Channel& parent) {
+    if (dict().expire("key", 1000) != HOLDFAST_OK) return 1;
+    parent.say("renewed");
+    return 0;
+  });
+  sleep_ms(1100);
+  EXPECT_EQ(reader.ask("go on"), "5 of several");
 }
 
 // The entry is where it was, of the same key and size. Fails if its stamp is not looked at.
