@@ -1,10 +1,8 @@
 -- docs/c.md: what it shows is compiled and happens.
 
+local command, shell, snippets = require "spec.support" ("command", "shell", "snippets")
 local LIBRARY = require("resty.holdfast.core").path
-local command = require "spec.support.command"
 local ffi = require "ffi"
-local output = require("spec.support.shell").output
-local snippets = require "spec.support.snippets"
 
 local PATH = "docs/c.md"
 
@@ -21,7 +19,7 @@ Cflags: -I%s/include
 describe("What " .. PATH .. " shows", function ()
     before_each(function ()
         command.set_up()
-        local root = output("pwd")
+        local root = shell.output("pwd")
         local folder = LIBRARY:match("^(.*)/")
         command.write("holdfast.pc", PACKAGE:format(folder, root))
         ffi.C.setenv("PKG_CONFIG_PATH", command.path(""), 1)

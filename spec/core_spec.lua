@@ -1,9 +1,7 @@
 -- Tests ffi/arguments.lua, ffi/cdef.lua, ffi/constants.lua, ffi/errors.lua and ffi/library.lua.
 
+local files, process, shell = require "spec.support" ("files", "process", "shell")
 local core = require "resty.holdfast.core"
-local files = require "spec.support.files"
-local process = require "spec.support.process"
-local succeeds = require("spec.support.shell").succeeds
 
 
 -- Every HOLDFAST_NAME = number and #define HOLDFAST_NAME number of the header.
@@ -110,7 +108,7 @@ describe("core", function ()
         before_each(function ()
             folder = os.tmpname()
             os.remove(folder)
-            assert(succeeds("mkdir " .. folder))
+            assert(shell.succeeds("mkdir " .. folder))
         end)
 
         after_each(function ()
@@ -121,7 +119,7 @@ describe("core", function ()
 
         -- The Lua files as an installation or a checkout has them, away from any library.
         local function copy_modules(place)
-            assert(succeeds(("mkdir -p %s/%s && cp -r lua/resty %s/%s"):format(folder, place, folder, place)))
+            assert(shell.succeeds(("mkdir -p %s/%s && cp -r lua/resty %s/%s"):format(folder, place, folder, place)))
             return folder .. "/" .. place .. "/?.lua"
         end
 
@@ -136,20 +134,20 @@ describe("core", function ()
         end)
 
         it("does not take a name without a slash from the current folder", function ()
-            assert(succeeds("cp " .. library .. " " .. folder .. "/mine.so"))
+            assert(shell.succeeds("cp " .. library .. " " .. folder .. "/mine.so"))
             local text = process.run(('require("ffi").cdef "int chdir(const char *);" require("ffi").C.chdir(%q) ')
                 :format(folder) .. TRY, { env = { HOLDFAST_LIB = "mine.so", LUA_PATH = copy_modules("modules") } })
             assert.matches("cannot load the library that HOLDFAST_LIB names: ", text, 1, true)
         end)
 
         it("searches package.cpath", function ()
-            assert(succeeds("cp " .. library .. " " .. folder .. "/libholdfast.so"))
+            assert(shell.succeeds("cp " .. library .. " " .. folder .. "/libholdfast.so"))
             local env = { HOLDFAST_LIB = false, LUA_CPATH = folder .. "/none/?.so;" .. folder .. "/?.so" }
             assert.equal(folder .. "/libholdfast.so\n", (process.run(TRY, { env = env })))
         end)
 
         it("skips templates of package.cpath without a question mark", function ()
-            assert(succeeds("cp " .. library .. " " .. folder .. "/loadall.so"))
+            assert(shell.succeeds("cp " .. library .. " " .. folder .. "/loadall.so"))
             local env = { HOLDFAST_LIB = "", LUA_PATH = copy_modules("modules"),
                           LUA_CPATH = folder .. "/loadall.so;" .. folder .. "/?.so" }
             local text = process.run(TRY, { env = env })
@@ -160,23 +158,23 @@ describe("core", function ()
             it("finds the one in " .. home .. " from Lua files in " .. place, function ()
                 local env = { HOLDFAST_LIB = false, LUA_PATH = copy_modules(place), LUA_CPATH = folder .. "/none/?.so" }
                 local target = folder .. "/" .. home
-                assert(succeeds(("mkdir -p %s && cp %s %s/libholdfast.so"):format(target, library, target)))
+                assert(shell.succeeds(("mkdir -p %s && cp %s %s/libholdfast.so"):format(target, library, target)))
                 local text = process.run(TRY, { env = env })
                 assert.equal(target .. "/libholdfast.so\n", (text:gsub("/lua/%.%.", "")))
             end)
         end
 
         it("takes the one of package.cpath before that of its own installation", function ()
-            assert(succeeds(("mkdir -p %s/lib/lua/5.1 %s/mine"):format(folder, folder)))
-            assert(succeeds(("echo text > %s/lib/lua/5.1/libholdfast.so"):format(folder)))
-            assert(succeeds(("cp %s %s/mine/libholdfast.so"):format(library, folder)))
+            assert(shell.succeeds(("mkdir -p %s/lib/lua/5.1 %s/mine"):format(folder, folder)))
+            assert(shell.succeeds(("echo text > %s/lib/lua/5.1/libholdfast.so"):format(folder)))
+            assert(shell.succeeds(("cp %s %s/mine/libholdfast.so"):format(library, folder)))
             local env = { HOLDFAST_LIB = false, LUA_PATH = copy_modules("share/lua/5.1"),
                           LUA_CPATH = folder .. "/mine/?.so" }
             assert.equal(folder .. "/mine/libholdfast.so\n", (process.run(TRY, { env = env })))
         end)
 
         it("lists the places it has looked at", function ()
-            assert(succeeds("echo text > " .. folder .. "/libholdfast.so"))
+            assert(shell.succeeds("echo text > " .. folder .. "/libholdfast.so"))
             local env = { HOLDFAST_LIB = false, LUA_PATH = copy_modules("share/lua/5.1"),
                           LUA_CPATH = folder .. "/none/?.so;" .. folder .. "/?.so" }
             local text = process.run(TRY, { env = env })
@@ -189,7 +187,7 @@ describe("core", function ()
 
         local function compile(source)
             files.write(folder .. "/fake.c", source)
-            assert(succeeds(("cc -shared -fPIC -o %s/libholdfast.so %s/fake.c"):format(folder, folder)))
+            assert(shell.succeeds(("cc -shared -fPIC -o %s/libholdfast.so %s/fake.c"):format(folder, folder)))
             return folder .. "/libholdfast.so"
         end
 

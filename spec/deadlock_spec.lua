@@ -1,9 +1,7 @@
 -- Tests tasks/task_ids.lua.
 -- Waits that would never end, in real processes and coroutines: which waiter is told, of what, and which never is.
 
-local command = require "spec.support.command"
-local loops = require "spec.support.loops"
-local process = require "spec.support.process"
+local command, loops, process = require "spec.support" ("command", "loops", "process")
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
 

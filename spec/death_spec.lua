@@ -1,12 +1,9 @@
 -- What becomes of a key when the process, the Lua state or the coroutine is gone that held it or waited for it.
 -- The same claims for processes that are no Lua: tests/death.
 
-local command = require "spec.support.command"
-local fixture = require "spec.support.fixture"
+local command, fixture, primitives, process = require "spec.support" ("command", "fixture", "primitives", "process")
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
-local primitives = require "spec.support.primitives"
-local process = require "spec.support.process"
 local shdict = require "resty.shdict"
 
 -- make(timeout): an object of which the lease does not end while a claim lasts.

@@ -1,8 +1,7 @@
 -- docs/design.md, docs/format.md: the names that they say are in the tree, the pictures are what their sources give.
 -- The links of all documents lead somewhere. And design.md stays readable: short paragraphs, few terms.
 
-local files = require "spec.support.files"
-local shell = require "spec.support.shell"
+local files, shell = require "spec.support" ("files", "shell")
 
 local read = files.read
 

@@ -1,7 +1,6 @@
 -- README.md, docs/guide.md, docs/hosts.md and docs/migration.md: what they show happens.
 
-local command = require "spec.support.command"
-local snippets = require "spec.support.snippets"
+local command, snippets = require "spec.support" ("command", "snippets")
 
 for _, path in ipairs({ "README.md", "docs/guide.md", "docs/hosts.md", "docs/migration.md" }) do
     describe("What " .. path .. " shows", function ()

@@ -1,12 +1,10 @@
 -- examples/http_cache.lua: a server that lives in the scheduler, asked by real clients.
 
-local command = require "spec.support.command"
-local http = require "spec.support.http"
-local output = require("spec.support.shell").output
+local command, http, shell = require "spec.support" ("command", "http", "shell")
 
 local await = command.await
 
-local root = output("pwd")
+local root = shell.output("pwd")
 local SCRIPT = root .. "/examples/http_cache.lua"
 local LIBRARY = os.getenv("HOLDFAST_LIB") or root .. "/build/libholdfast.so"
 

@@ -1,10 +1,6 @@
 -- The example site, with a real Redis, nginx and wrk.
 
-local command = require "spec.support.command"
-local fixture = require "spec.support.fixture"
-local nginx = require "spec.support.nginx"
-local row = require "spec.support.rows"
-local shell = require "spec.support.shell"
+local command, fixture, nginx, row, shell = require "spec.support" ("command", "fixture", "nginx", "rows", "shell")
 
 local root = os.getenv("PWD")
 local RUN = root .. "/examples/nginx/run"

@@ -1,10 +1,8 @@
 -- examples/stampede.lua, examples/fencing.lua and examples/accept_mutex.lua: what they print, and what they refuse.
 
-local command = require "spec.support.command"
-local output = require("spec.support.shell").output
-local row = require "spec.support.rows"
+local command, row, shell = require "spec.support" ("command", "rows", "shell")
 
-local root = output("pwd")
+local root = shell.output("pwd")
 local STAMPEDE = root .. "/examples/stampede.lua"
 local FENCING = root .. "/examples/fencing.lua"
 local ACCEPT_MUTEX = root .. "/examples/accept_mutex.lua"

@@ -1,9 +1,6 @@
 -- Locks that change hands: which coroutine the search for deadlocks takes for the one that will release a lock.
 
-local expect = require "spec.support.expect"
-local fixture = require "spec.support.fixture"
-local loops = require "spec.support.loops"
-local process = require "spec.support.process"
+local expect, fixture, loops, process = require "spec.support" ("expect", "fixture", "loops", "process")
 local resty_lock = require "resty.lock"
 local rwlock = require "resty.rwlock"
 local scheduler = require "resty.holdfast.scheduler"

@@ -1,11 +1,8 @@
 -- Tests lock/lock_info.lua and dictionary/holders.lua.
 -- The holders of a lock, and their reasons.
 
-local blamed = require("spec.support.expect").blamed
-local fixture = require "spec.support.fixture"
+local expect, fixture, pack, process = require "spec.support" ("expect", "fixture", "pack", "process")
 local getpid = require("ffi").C.getpid
-local pack = require "spec.support.pack"
-local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
 local rwlock = require "resty.rwlock"
 local scheduler = require "resty.holdfast.scheduler"
@@ -231,9 +228,9 @@ describe("holder", function ()
                 assert.same(pack(nil, "empty key"), pack(asked:waiters("")))
                 assert.same(pack(nil, "bad key type"), pack(asked:holder({})))
                 assert.matches("^bad \"?max\"? .*whole number.*expected, got 0.5$",
-                               blamed(function () asked:holders("key", 0.5) end))
+                               expect.blamed(function () asked:holders("key", 0.5) end))
                 assert.matches("^bad .*expected, got nil; call it as %a+:waiters",
-                               blamed(function () asked.waiters(nil, "key") end))
+                               expect.blamed(function () asked.waiters(nil, "key") end))
             end)
         end)
     end)

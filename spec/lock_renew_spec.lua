@@ -1,15 +1,12 @@
 -- Tests lock/renewal.lua.
 -- resty.lock with the options renew and on_lost.
 
+local expect, fixture, process, reports, tasks =
+    require "spec.support" ("expect", "fixture", "process", "reports", "tasks")
 local background_jobs = require "resty.holdfast.tasks.background_jobs"
-local collect_reports = require("spec.support.reports").collect
-local fixture = require "spec.support.fixture"
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
-local process = require "spec.support.process"
-local refusal_of = require("spec.support.expect").refusal_of
 local resty_lock = require "resty.lock"
-local run = require("spec.support.tasks").run
 local scheduler = require "resty.holdfast.scheduler"
 local shdict = require "resty.shdict"
 
@@ -42,7 +39,7 @@ describe("lock", function ()
 
     describe("renew", function ()
         it("keeps the lock while the task lives, and not longer than until unlock", function ()
-            run(function ()
+            tasks.run(function ()
                 local lock = new { exptime = 4, renew = true }
                 assert.equal(0, lock:lock("key"))
                 scheduler.sleep(4.2)
@@ -53,7 +50,7 @@ describe("lock", function ()
         end)
 
         it("comes each time that a third of exptime has passed", function ()
-            run(function ()
+            tasks.run(function ()
                 local lock = new { exptime = EXPTIME, renew = true }
                 lock:lock("key")
                 for _ = 1, 3 do
@@ -69,7 +66,7 @@ describe("lock", function ()
         end)
 
         it("is made for a lock that was waited for, and while its task waits for another lock", function ()
-            run(function ()
+            tasks.run(function ()
                 local blocker = new()
                 blocker:lock("first")
                 scheduler.spawn(function ()
@@ -90,7 +87,7 @@ describe("lock", function ()
         end)
 
         it("goes by the exptime of the call, and by the one of expire", function ()
-            run(function ()
+            tasks.run(function ()
                 local lock = new { exptime = 1000, renew = true }
                 assert.equal(0, lock:lock("key", { exptime = EXPTIME }))
                 assert.is_true(is_renewed(lock))
@@ -106,7 +103,7 @@ describe("lock", function ()
         end)
 
         it("is so for trylock and with", function ()
-            run(function ()
+            tasks.run(function ()
                 local lock = new { exptime = EXPTIME, renew = true }
                 assert.is_true(lock:trylock("key"))
                 assert.is_true(is_renewed(lock))
@@ -116,7 +113,7 @@ describe("lock", function ()
         end)
 
         it("works in a coroutine that a task runs", function ()
-            run(function ()
+            tasks.run(function ()
                 local lock = new { exptime = EXPTIME, renew = true }
                 local inner = coroutine.wrap(function ()
                     assert.equal(0, lock:lock("key"))
@@ -132,14 +129,14 @@ describe("lock", function ()
 
         it("ends with the coroutine: the lock will lapse", function ()
             local lock, calls = observed { exptime = EXPTIME, renew = true }
-            run(function () assert(lock:lock("key")) end)
-            run(function () assert.is_false(is_renewed(lock)) end)
+            tasks.run(function () assert(lock:lock("key")) end)
+            tasks.run(function () assert.is_false(is_renewed(lock)) end)
             assert.same({}, calls)
             assert.equal(1, lock:unlock())
         end)
 
         it("does not keep an object from the collector, which releases the lock", function ()
-            run(function ()
+            tasks.run(function ()
                 do
                     local lock = new { exptime = 30, renew = true }
                     lock:lock("key")
@@ -216,7 +213,7 @@ describe("lock", function ()
     describe("on_lost", function ()
         it("is called once by a renewal that fails; it may wait", function ()
             local calls = 0
-            run(function ()
+            tasks.run(function ()
                 local lock = new { exptime = EXPTIME, renew = true, on_lost = function (lock, key, reason)
                     scheduler.sleep(0.001)
                     assert.equal("key", key)
@@ -294,11 +291,11 @@ describe("lock", function ()
         end)
 
         it("may fail: that is reported, and nothing else changes", function ()
-            local reports = {}
+            local reported = {}
             local on_error = scheduler.on_error
-            scheduler.on_error = function (task, message) reports[#reports + 1] = { task or false, message } end
+            scheduler.on_error = function (task, message) reported[#reported + 1] = { task or false, message } end
             local lock = new { exptime = EXPTIME, renew = true, on_lost = function () error("a fault") end }
-            run(function ()
+            tasks.run(function ()
                 lock:lock("key")
                 dict:delete("key")
                 assert.same({ nil, "not owner" }, { lock:unlock() })
@@ -309,22 +306,22 @@ describe("lock", function ()
                 lock:unlock()
             end)
             scheduler.on_error = on_error
-            assert.equal(2, #reports)
-            for _, report in ipairs(reports) do
+            assert.equal(2, #reported)
+            for _, report in ipairs(reported) do
                 assert.is_false(report[1])
                 assert.matches("^on_lost failed: .*lock_renew_spec.lua:%d+: a fault\n", report[2])
             end
         end)
 
         it("may fail with an error that has no text: unlock returns as ever", function ()
-            local reports, stop_collecting = collect_reports()
+            local told, stop_collecting = reports.collect()
             for i, to_text in ipairs { error, function () return {} end } do
                 local lock = new { on_lost = function () error(setmetatable({}, { __tostring = to_text })) end }
                 lock:lock("key")
                 dict:delete("key")
                 assert.same({ true, nil, "not owner" }, { pcall(lock.unlock, lock) })
-                assert.equal(i, #reports)
-                assert.matches("on_lost failed: (error object is a table value)\nstack traceback:", reports[i], 1, true)
+                assert.equal(i, #told)
+                assert.matches("on_lost failed: (error object is a table value)\nstack traceback:", told[i], 1, true)
             end
             stop_collecting()
         end)
@@ -344,7 +341,7 @@ describe("lock", function ()
 
 
     it("refuses values that make no sense, at the line that called", function ()
-        local refusal = refusal_of(resty_lock, "spec_renew")
+        local refusal = expect.refusal_of(resty_lock, "spec_renew")
         for name, expected in pairs { renew = "boolean", fair = "boolean", on_lost = "function" } do
             for _, value in ipairs { 1, "yes", {}, name == "on_lost" or print } do
                 assert.matches('^bad option "' .. name .. '" to new: a ' .. expected .. " expected, got ",

@@ -1,11 +1,8 @@
 -- Tests lock/options.lua and host/warning.lua.
 
-local expect = require "spec.support.expect"
-local fixture = require "spec.support.fixture"
+local expect, fixture, pack, process = require "spec.support" ("expect", "fixture", "pack", "process")
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
-local pack = require "spec.support.pack"
-local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
 

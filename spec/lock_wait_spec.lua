@@ -1,12 +1,9 @@
 -- Tests lock/watch.lua.
 -- lock:wait(): until what holds a key now is released, without taking it.
 
-local blamed = require("spec.support.expect").blamed
-local fixture = require "spec.support.fixture"
+local expect, fixture, pack, process = require "spec.support" ("expect", "fixture", "pack", "process")
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
-local pack = require "spec.support.pack"
-local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
 local rwlock = require "resty.rwlock"
 local scheduler = require "resty.holdfast.scheduler"
@@ -346,11 +343,11 @@ describe("lock:wait", function ()
         assert.same(pack(nil, "nil key"), pack(lock:wait()))
         assert.same(pack(nil, "empty key"), pack(lock:wait("")))
         assert.equal('bad option "timeout" to wait: a number, 0 or more, expected, got "5"',
-                     blamed(function () lock:wait("key", { timeout = "5" }) end))
+                     expect.blamed(function () lock:wait("key", { timeout = "5" }) end))
         assert.equal('unknown option "exptime" to wait: accepted is timeout',
-                     blamed(function () lock:wait("key", { exptime = 5 }) end))
+                     expect.blamed(function () lock:wait("key", { exptime = 5 }) end))
         assert.equal("bad receiver of wait: a lock object expected, got nil; call it as obj:wait(...)",
-                     blamed(function () lock.wait(nil, "key") end))
+                     expect.blamed(function () lock.wait(nil, "key") end))
     end)
 
 

@@ -1,10 +1,7 @@
 -- resty.lock, beyond lua-resty-lock: with, remaining, valid.
 
-local blamed = require("spec.support.expect").blamed
-local fixture = require "spec.support.fixture"
+local expect, fixture, pack, process = require "spec.support" ("expect", "fixture", "pack", "process")
 local none = require "resty.holdfast.host.none"
-local pack = require "spec.support.pack"
-local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
 
@@ -118,17 +115,18 @@ describe("lock", function ()
 
         it("refuses what is no function, and options that lock does not take, at the line that called", function ()
             local lock = new()
-            assert.equal("bad function to with: function expected, got nil", blamed(function () lock:with("key") end))
+            assert.equal("bad function to with: function expected, got nil",
+                         expect.blamed(function () lock:with("key") end))
             assert.equal("bad function to with: function expected, got string",
-                         blamed(function () lock:with("key", {}, "print") end))
+                         expect.blamed(function () lock:with("key", {}, "print") end))
             assert.equal("bad options to with: table expected, got string",
-                         blamed(function () lock:with("key", "opts", print) end))
+                         expect.blamed(function () lock:with("key", "opts", print) end))
             assert.equal('bad option "timeout" to with: a number, 0 or more, expected, got -1',
-                         blamed(function () lock:with("key", { timeout = -1 }, print) end))
+                         expect.blamed(function () lock:with("key", { timeout = -1 }, print) end))
             assert.matches('^unknown option "timeuot" to with: accepted are ',
-                           blamed(function () lock:with("key", { timeuot = 1 }, print) end))
+                           expect.blamed(function () lock:with("key", { timeuot = 1 }, print) end))
             assert.matches("^bad receiver of with: a lock object expected, got \"key\"",
-                           blamed(function () lock.with("key", print) end))
+                           expect.blamed(function () lock.with("key", print) end))
             assert.is_nil(dict:get("key"))
         end)
     end)

@@ -1,8 +1,6 @@
 -- The manuals of the modules, docs/resty.*.md: they show what happens, and describe each function.
 
-local command = require "spec.support.command"
-local files = require "spec.support.files"
-local snippets = require "spec.support.snippets"
+local command, files, snippets = require "spec.support" ("command", "files", "snippets")
 
 local MANUALS = {
     ["docs/resty.lock.md"] = "resty.lock",

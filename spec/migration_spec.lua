@@ -1,7 +1,6 @@
 -- Each row of the table in docs/migration.md is true, and each difference that is known is in it.
 
-local fixture = require "spec.support.fixture"
-local nginx = require "spec.support.nginx"
+local fixture, nginx = require "spec.support" ("fixture", "nginx")
 
 local PAGE = "docs/migration.md"
 local HEADINGS = "| what | before | now | why | what to do |"

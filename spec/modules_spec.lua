@@ -1,8 +1,7 @@
 -- Each Lua module has a spec that can be found: by its stem, which has the module's name in it, or by its first line,
 -- which names the module's file from lua/resty/holdfast/ on.
 
-local files = require "spec.support.files"
-local shell = require "spec.support.shell"
+local files, shell = require "spec.support" ("files", "shell")
 
 -- Whether the words of `name` stand in those of a stem, as "lists" in "shdict_lists".
 local function has_words(stem, name)

@@ -1,15 +1,11 @@
 -- Tests lock/acquire.lua and lock/held_lock.lua.
 -- resty.lock, resty.rwlock and resty.semaphore: what holds for each of them.
 
-local expect = require "spec.support.expect"
-local fixture = require "spec.support.fixture"
+local expect, fixture, pack, primitives, process, tasks =
+    require "spec.support" ("expect", "fixture", "pack", "primitives", "process", "tasks")
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
-local pack = require "spec.support.pack"
-local primitives = require "spec.support.primitives"
-local process = require "spec.support.process"
 local shdict = require "resty.shdict"
-local tasks = require "spec.support.tasks"
 
 -- Functions of a module that are no methods of its objects.
 local NO_METHODS = { new = true, ref_obj = true, unref_obj = true }

@@ -1,7 +1,6 @@
 -- docs/proof.md and tests/mutants: the tests that they name exist, so none of them passes because it runs nothing.
 
-local files = require "spec.support.files"
-local shell = require "spec.support.shell"
+local files, shell = require "spec.support" ("files", "shell")
 
 local SOURCES = shell.output("find tests -name '*.cc' -exec cat {} +")
 

@@ -1,13 +1,9 @@
 -- resty.rwlock: readers and writers, in one process and in several.
 
-local expect = require "spec.support.expect"
-local fixture = require "spec.support.fixture"
+local expect, fixture, pack, process, tasks = require "spec.support" ("expect", "fixture", "pack", "process", "tasks")
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
-local pack = require "spec.support.pack"
-local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
-local run = require("spec.support.tasks").run
 local rwlock = require "resty.rwlock"
 local scheduler = require "resty.holdfast.scheduler"
 local semaphore = require "resty.semaphore"
@@ -116,7 +112,7 @@ describe("rwlock", function ()
             writer:wrlock("key", { exptime = 100 })
             local token = writer:token()
             local got
-            run(function ()
+            tasks.run(function ()
                 scheduler.spawn(function ()
                     local reader = new()
                     got = reader:rdlock("key")
@@ -136,7 +132,7 @@ describe("rwlock", function ()
 
         it("the last reader wakes the writer, and the writer all readers behind it", function ()
             local order = {}
-            run(function ()
+            tasks.run(function ()
                 local first, second = new(), new()
                 first:rdlock("key")
                 second:rdlock("key")
@@ -170,7 +166,7 @@ describe("rwlock", function ()
         end)
 
         it("tryrdlock passes no writer that waits, and a reader that has a share does not get a second", function ()
-            run(function ()
+            tasks.run(function ()
                 local reader = new()
                 reader:rdlock("key")
                 scheduler.spawn(function ()
@@ -278,7 +274,7 @@ describe("rwlock", function ()
         end)
 
         it("is renewed, and its loss is told", function ()
-            run(function ()
+            tasks.run(function ()
                 local lost = 0
                 local reader = new { exptime = 4, renew = true, on_lost = function () lost = lost + 1 end }
                 reader:rdlock("key")
@@ -390,7 +386,7 @@ describe("rwlock", function ()
         it("a waiter goes on when the holder is killed", function ()
             local child = start_holder("wrlock")
             local reader = new { timeout = 20 }
-            run(function ()
+            tasks.run(function ()
                 scheduler.spawn(function ()
                     scheduler.sleep(0.01)
                     child:kill(process.KILL)

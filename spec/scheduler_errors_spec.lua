@@ -1,9 +1,7 @@
 -- Tests tasks/run_queue.lua and tasks/traceback.lua.
 -- The scheduler goes on after errors that are hard to report, and after those that come in its midst.
 
-local pack = require "spec.support.pack"
-local process = require "spec.support.process"
-local reports_of = require "spec.support.reports"
+local pack, process, reports_of = require "spec.support" ("pack", "process", "reports")
 local scheduler = require "resty.holdfast.scheduler"
 
 local sleep, spawn = scheduler.sleep, scheduler.spawn

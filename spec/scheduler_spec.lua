@@ -1,11 +1,7 @@
 -- Tests tasks/join.lua.
 
-local blamed = require("spec.support.expect").blamed
-local fixture = require "spec.support.fixture"
-local in_time = require("spec.support.expect").in_time
-local pack = require "spec.support.pack"
-local process = require "spec.support.process"
-local reports_of = require "spec.support.reports"
+local expect, fixture, pack, process, reports_of =
+    require "spec.support" ("expect", "fixture", "pack", "process", "reports")
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
 
@@ -87,7 +83,7 @@ describe("scheduler", function ()
 
     describe("sleep", function ()
         it("wakes tasks in the order of their deadlines, and never early", function ()
-            in_time(function ()
+            expect.in_time(function ()
                 local order, first, last = {}, nil, nil
                 for _, seconds in ipairs { 0.03, 0.01, 0.02 } do
                     spawn(function ()
@@ -303,7 +299,7 @@ describe("scheduler", function ()
         local task = spawn(function () end)
         for _, name in ipairs { "join", "status" } do
             for _, receiver in ipairs { "task", 5, {}, false } do
-                local message = blamed(function ()
+                local message = expect.blamed(function ()
                     local result = task[name](receiver)
                     return result
                 end)

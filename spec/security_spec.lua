@@ -1,7 +1,6 @@
 -- SECURITY.md names the tests that show what it says.
 
-local files = require "spec.support.files"
-local shell = require "spec.support.shell"
+local files, shell = require "spec.support" ("files", "shell")
 
 describe("SECURITY.md", function ()
     local text = files.read("SECURITY.md")

@@ -1,11 +1,7 @@
 -- resty.semaphore: permits, in one process and in several.
 
-local expect = require "spec.support.expect"
-local fixture = require "spec.support.fixture"
+local expect, fixture, pack, process, tasks = require "spec.support" ("expect", "fixture", "pack", "process", "tasks")
 local none = require "resty.holdfast.host.none"
-local pack = require "spec.support.pack"
-local process = require "spec.support.process"
-local run = require("spec.support.tasks").run
 local scheduler = require "resty.holdfast.scheduler"
 local semaphore = require "resty.semaphore"
 
@@ -81,7 +77,7 @@ describe("semaphore", function ()
 
         it("a post wakes one waiter, in the order of arrival", function ()
             local order = {}
-            run(function ()
+            tasks.run(function ()
                 local shared = new(2)
                 shared:wait("key")
                 shared:wait("key")

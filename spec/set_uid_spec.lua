@@ -2,9 +2,8 @@
 -- A program with rights that its caller does not have takes nothing from the environment: no library, no directory, no
 -- dictionaries, no options.
 
+local files, shell = require "spec.support" ("files", "shell")
 local core = require "resty.holdfast.core"
-local files = require "spec.support.files"
-local output = require("spec.support.shell").output
 
 -- A user without any other process.
 local USER = 54003
@@ -29,7 +28,7 @@ describe("a set-uid program", function ()
     local folder
 
     before_each(function ()
-        folder = output("mktemp -d /var/tmp/holdfast-spec.XXXXXX")
+        folder = shell.output("mktemp -d /var/tmp/holdfast-spec.XXXXXX")
     end)
 
     after_each(function ()
@@ -40,22 +39,22 @@ describe("a set-uid program", function ()
         files.write(folder .. "/look.lua", LOOK)
         local variables = "SPEC_FOLDER=%s HOLDFAST_LIB=%s/theirs.so HOLDFAST_DIR=%s HOLDFAST_DICTS=declared=100k "
             .. "HOLDFAST_WORKER=3 HOLDFAST_WAIT=poll HOLDFAST_SHARE=group"
-        return output("cd / && env " .. variables:format(folder, folder, folder) .. " " .. program .. " " .. folder
-                      .. "/look.lua 2>&1")
+        return shell.output("cd / && env " .. variables:format(folder, folder, folder) .. " " .. program .. " "
+                            .. folder .. "/look.lua 2>&1")
     end
 
     it("takes nothing from the environment", function ()
-        if output("id -u") ~= "0" then
+        if shell.output("id -u") ~= "0" then
             pending("only root can give a program another user")
             return
         end
         local program = folder .. "/program"
-        output(("chmod 755 %s && cp -r lua %s && cp %s %s/libholdfast.so && chmod -R a+rX %s && "
+        shell.output(("chmod 755 %s && cp -r lua %s && cp %s %s/libholdfast.so && chmod -R a+rX %s && "
                 .. "cp $(readlink -f $(command -v luajit)) %s && chown %d %s && chmod 4755 %s")
                :format(folder, folder, core.path, folder, folder, program, USER, program, program))
         local read_uid = "io.open([[/proc/self/status]]):read(1) os.execute([[true]]) "
                          .. "print((io.open([[/proc/self/status]]):read([[*a]]):match([[Uid:%s+%d+%s+(%d+)]])))"
-        if not output(program .. " -e '" .. read_uid .. "' 2>&1"):find(tostring(USER), 1, true) then
+        if not shell.output(program .. " -e '" .. read_uid .. "' 2>&1"):find(tostring(USER), 1, true) then
             pending("set-uid programs are not allowed in /var/tmp")
             return
         end

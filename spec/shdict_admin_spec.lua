@@ -1,8 +1,7 @@
 -- resty.shdict: what concerns a dictionary as a whole.
 
+local fixture, pack = require "spec.support" ("fixture", "pack")
 local core = require "resty.holdfast.core"
-local fixture = require "spec.support.fixture"
-local pack = require "spec.support.pack"
 local sleep = require("resty.holdfast.host.none").sleep
 
 

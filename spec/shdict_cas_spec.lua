@@ -1,8 +1,6 @@
 -- resty.shdict: cas, which stores where the value is as expected.
 
-local fixture = require "spec.support.fixture"
-local pack = require "spec.support.pack"
-local process = require "spec.support.process"
+local fixture, pack, process = require "spec.support" ("fixture", "pack", "process")
 local sleep = require("resty.holdfast.host.none").sleep
 
 

@@ -1,7 +1,6 @@
 -- resty.shdict: lists.
 
-local fixture = require "spec.support.fixture"
-local pack = require "spec.support.pack"
+local fixture, pack = require "spec.support" ("fixture", "pack")
 local sleep = require("resty.holdfast.host.none").sleep
 
 

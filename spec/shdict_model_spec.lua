@@ -1,7 +1,6 @@
 -- Random calls against a model. The seed is in the name; HOLDFAST_SPEC_SEED sets it.
 
-local Run = require "spec.support.model_run"
-local process = require "spec.support.process"
+local Run, process = require "spec.support" ("model_run", "process")
 local shdict = require "resty.shdict"
 
 local SEED = tonumber(os.getenv("HOLDFAST_SPEC_SEED")) or os.time() % 1000000

@@ -1,7 +1,6 @@
 -- The proof that code for ngx.shared.DICT runs on resty.shdict: the same calls on both, in one worker of a real nginx.
 
-local fixture = require "spec.support.fixture"
-local nginx = require "spec.support.nginx"
+local fixture, nginx = require "spec.support" ("fixture", "nginx")
 
 local it = fixture.it_unless(nginx.missing())
 

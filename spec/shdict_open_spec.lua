@@ -1,11 +1,8 @@
 -- resty.shdict: open, shared, find and remove.
 
+local fixture, pack, process, shell = require "spec.support" ("fixture", "pack", "process", "shell")
 local core = require "resty.holdfast.core"
-local fixture = require "spec.support.fixture"
-local pack = require "spec.support.pack"
-local process = require "spec.support.process"
 local shdict = require "resty.shdict"
-local shell = require "spec.support.shell"
 
 
 describe("shdict", function ()

@@ -1,9 +1,8 @@
 -- Tests dictionary/methods.lua.
 -- What several handles, Lua states and processes share.
 
+local fixture, process = require "spec.support" ("fixture", "process")
 local ffi = require "ffi"
-local fixture = require "spec.support.fixture"
-local process = require "spec.support.process"
 local shdict = require "resty.shdict"
 
 local C = ffi.C

@@ -1,9 +1,7 @@
 -- resty.shdict: tables as values.
 
+local fixture, pack, process = require "spec.support" ("fixture", "pack", "process")
 local core = require "resty.holdfast.core"
-local fixture = require "spec.support.fixture"
-local pack = require "spec.support.pack"
-local process = require "spec.support.process"
 local shdict = require "resty.shdict"
 local sleep = require("resty.holdfast.host.none").sleep
 

@@ -1,7 +1,6 @@
 -- When values and locks end where nothing but the process sleeps.
 
-local pack = require "spec.support.pack"
-local process = require "spec.support.process"
+local pack, process = require "spec.support" ("pack", "process")
 
 local COMMON = [[
     local dict = assert(require("resty.shdict").open("spec_time", { size = "64k" }))

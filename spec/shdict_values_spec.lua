@@ -1,9 +1,7 @@
 -- resty.shdict: values, their times to live, and room for them.
 
-local fixture = require "spec.support.fixture"
-local in_time = require("spec.support.expect").in_time
+local expect, fixture, pack = require "spec.support" ("expect", "fixture", "pack")
 local now = require("resty.holdfast.host.none").now
-local pack = require "spec.support.pack"
 local sleep = require("resty.holdfast.host.none").sleep
 
 
@@ -57,7 +55,7 @@ describe("shdict, values:", function ()
         end)
 
         it("forget after exptime, and not before", function ()
-            in_time(function ()
+            expect.in_time(function ()
                 local start = now()
                 dict:set("key", 1, 0.05)
                 local value = dict:get("key")

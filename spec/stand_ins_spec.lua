@@ -2,9 +2,7 @@
 -- What stands in for nginx in unit tests and command-line tools (a global `ngx`, an `ngx.shared` of Lua tables) is not
 -- nginx, and disturbs nothing: resty.lock and resty.shdict work as in a plain script.
 
-local files = require "spec.support.files"
-local output = require("spec.support.shell").output
-local process = require "spec.support.process"
+local files, process, shell = require "spec.support" ("files", "process", "shell")
 
 -- The programs' own part: a lock that another holds for a moment, and one that is free.
 local USE = [[
@@ -87,7 +85,7 @@ describe("a stand-in for ngx", function ()
         local path = name .. "_spec.lua"  -- or busted takes it for something else
         files.write(path, MOCKED)
         local command = "cd /tmp && timeout 60 busted --lua='%s' --output=TAP '%s' 2>&1"
-        local said = output(command:format(os.getenv("HOLDFAST_LUAJIT") or "luajit", path))
+        local said = shell.output(command:format(os.getenv("HOLDFAST_LUAJIT") or "luajit", path))
         os.remove(path)
         os.remove(name)
         assert.matches("^ok 1 .*\nok 2 .*\n1%.%.2%s*$", said)

@@ -1,9 +1,8 @@
 -- A process that is stopped in the middle of a change of a dictionary: a caller that wants a lock there waits no longer
 -- than it was told to, and gets the lock if the process goes on.
 
-local in_time = require("spec.support.expect").in_time
+local expect, process = require "spec.support" ("expect", "process")
 local none = require "resty.holdfast.host.none"
-local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
 local shdict = require "resty.shdict"
@@ -137,8 +136,8 @@ describe("while a process is stopped inside the dictionary,", function ()
         assert.is_false(lost)
         child:kill(process.CONT)
         -- It may stand still inside once more.
-        in_time(function () return lock:valid() end)
-        in_time(function () return lock:unlock() == 1 end)
+        expect.in_time(function () return lock:valid() end)
+        expect.in_time(function () return lock:unlock() == 1 end)
         assert.is_false(lost)
     end)
 end)

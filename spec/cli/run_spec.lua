@@ -1,7 +1,6 @@
 -- Tests worker.lua.
 
-local command = require "spec.support.command"
-local succeeds = require("spec.support.shell").succeeds
+local command, shell = require "spec.support" ("command", "shell")
 
 local await, files, path, read, write = command.await, command.files, command.path, command.read, command.write
 
@@ -171,7 +170,7 @@ describe("holdfast run", function()
                 mark("anew." .. id, tostring(dict:set("key", "value")))
             ]])
             assert(count_files("^opened%.%d$", 2), process:err())
-            assert.is_true(succeeds("truncate -s 0 " .. command.world() .. "/cut?.dict"))
+            assert.is_true(shell.succeeds("truncate -s 0 " .. command.world() .. "/cut?.dict"))
             write("cut_short", "")
             assert.same({ code = 0 }, process:wait(), process:err())
             for _, id in ipairs { 0, 1 } do

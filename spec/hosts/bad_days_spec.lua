@@ -1,8 +1,6 @@
 -- Bad days, in every event loop: no threads, no descriptors, no memory, exit and fork during waits.
 
-local loops = require "spec.support.loops"
-local new_holder = require "spec.support.holder"
-local process = require "spec.support.process"
+local new_holder, loops, process = require "spec.support" ("holder", "loops", "process")
 
 -- What the operating system gives is limited from then on.
 local LIMITS = [[

@@ -1,13 +1,10 @@
 -- The option `block`: where the host says that the caller cannot wait, the process does, because the program wants it.
 
-local fixture = require "spec.support.fixture"
+local fixture, primitives, process, site = require "spec.support" ("fixture", "primitives", "process", "site")
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
-local primitives = require "spec.support.primitives"
-local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
-local site = require "spec.support.site"
 
 local REFUSAL = "cannot wait here (host callback): in a callback"
 

@@ -1,9 +1,7 @@
 -- Tests host/cqueues.lua and resty/holdfast.lua.
 -- What holds in every event loop that holdfast knows: the same claims, each in a real loop of its own process.
 
-local loops = require "spec.support.loops"
-local new_holder = require "spec.support.holder"
-local process = require "spec.support.process"
+local new_holder, loops, process = require "spec.support" ("holder", "loops", "process")
 
 
 for _, name in ipairs(loops.names) do

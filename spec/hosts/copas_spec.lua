@@ -2,8 +2,7 @@
 -- Real copas servers with handlers that wait for locks, what newer versions of copas can do, and versions that are not
 -- supported. What copas has in common with other event loops is in conformance_spec.lua.
 
-local loops = require "spec.support.loops"
-local process = require "spec.support.process"
+local loops, process = require "spec.support" ("loops", "process")
 local socket = require "socket"
 
 local COPASES = loops.LOOPS["new copas"] and { "copas", "new copas" } or { "copas" }

@@ -1,9 +1,6 @@
 -- examples/embed: a program in C++ with a loop of its own as the host, and one in plain C.
 
-local command = require "spec.support.command"
-local new_holder = require "spec.support.holder"
-local process = require "spec.support.process"
-local site = require "spec.support.site"
+local command, new_holder, process, site = require "spec.support" ("command", "holder", "process", "site")
 
 local FOLDER = command.program:match("^(.*)/") .. "/examples/embed/"
 local SIZE = "1m"

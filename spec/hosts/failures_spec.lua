@@ -1,8 +1,7 @@
 -- What holds in every event loop when something goes wrong: a coroutine fails, or the host does not keep to what a host
 -- has to do. Nothing is lost, and none holds up the others.
 
-local loops = require "spec.support.loops"
-local process = require "spec.support.process"
+local loops, process = require "spec.support" ("loops", "process")
 
 local COMMON = [[
     local parker = require "resty.holdfast.wait.parker"

@@ -1,8 +1,7 @@
 -- Tests host/uv.lua.
 -- What programs do with a loop of luv's own, beside what holds in every loop (conformance_spec.lua).
 
-local fixture = require "spec.support.fixture"
-local process = require "spec.support.process"
+local fixture, process = require "spec.support" ("fixture", "process")
 
 local missing = not package.searchpath("luv", package.cpath) and "luv is not installed"
 local it = fixture.it_unless(missing)

@@ -1,11 +1,8 @@
 -- Real Neovim instances: what its main loop, its coroutines and its fast events can do while a lock is held elsewhere.
 -- What they have in common with other event loops is in conformance_spec.lua.
 
-local loops = require "spec.support.loops"
-local neovim = require "spec.support.neovim"
-local new_holder = require "spec.support.holder"
-local process = require "spec.support.process"
-local snippets = require "spec.support.snippets"
+local new_holder, loops, neovim, process, snippets =
+    require "spec.support" ("holder", "loops", "neovim", "process", "snippets")
 
 local COMMON = loops.COMMON .. [[
     local uv = vim.loop

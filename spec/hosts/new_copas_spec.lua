@@ -2,9 +2,7 @@
 -- What copas has since version 4 and other loops have not: coroutines that are removed, loops that tell of their end.
 -- What it has in common with them is in conformance_spec.lua and beside it.
 
-local loops = require "spec.support.loops"
-local process = require "spec.support.process"
-local snippets = require "spec.support.snippets"
+local loops, process, snippets = require "spec.support" ("loops", "process", "snippets")
 
 local it = loops.LOOPS["new copas"] and it
            or function (text) pending(text .. ": COPAS_PATH names no copas 4 or newer (not in Debian 12)") end

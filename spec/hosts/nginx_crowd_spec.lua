@@ -1,10 +1,7 @@
 -- Many waiters in the workers of nginx, and what is left of many.
 
-local fixture = require "spec.support.fixture"
-local output = require("spec.support.shell").output
-local process = require "spec.support.process"
+local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 local resty_lock = require "resty.lock"
-local site = require "spec.support.site"
 
 local NAME = "spec_nginx_crowd"
 
@@ -35,7 +32,7 @@ describe("in nginx", function ()
     end
 
     local function list(folder)
-        return output("ls -l " .. folder .. " | awk '{ print $5, $9 }'")
+        return shell.output("ls -l " .. folder .. " | awk '{ print $5, $9 }'")
     end
 
 

@@ -1,10 +1,7 @@
 -- Deadlocks in nginx: those of locks that are certain to be released by their takers are told, and a lock that is given
 -- to a timer or another light thread is in none.
 
-local fixture = require "spec.support.fixture"
-local process = require "spec.support.process"
-local site = require "spec.support.site"
-local steps = require "spec.support.steps"
+local fixture, process, site, steps = require "spec.support" ("fixture", "process", "site", "steps")
 
 local NAME = "spec_nginx_deadlock"
 

@@ -1,10 +1,8 @@
 -- What happens to locks when nginx reloads, ends, or loses a worker, and when others beside it use the same ones.
 
+local fixture, process, site = require "spec.support" ("fixture", "process", "site")
 local C = require("ffi").C
-local fixture = require "spec.support.fixture"
 local now = require("resty.holdfast.core").C.holdfast_now
-local process = require "spec.support.process"
-local site = require "spec.support.site"
 
 local NAME = "spec_nginx_life"
 -- Seconds in which an old worker exits after its last request: 2, and 3 for a machine that stands still.

@@ -1,9 +1,7 @@
 -- Tests dictionary/nginx_zones.lua.
 -- Which dictionary a lock gets in nginx, and which processes may use it.
 
-local fixture = require "spec.support.fixture"
-local process = require "spec.support.process"
-local site = require "spec.support.site"
+local fixture, process, site = require "spec.support" ("fixture", "process", "site")
 
 local it = fixture.it_unless(site.missing())
 

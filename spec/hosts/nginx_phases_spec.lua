@@ -1,12 +1,8 @@
 -- Where in nginx one can wait for a lock, and what is said where not.
 
-local files = require "spec.support.files"
-local fixture = require "spec.support.fixture"
-local process = require "spec.support.process"
+local files, fixture, process, shell, site = require "spec.support" ("files", "fixture", "process", "shell", "site")
 local resty_rwlock = require "resty.rwlock"
 local resty_semaphore = require "resty.semaphore"
-local shell = require "spec.support.shell"
-local site = require "spec.support.site"
 
 local NAME = "spec_phases"
 

@@ -1,9 +1,7 @@
 -- Tests host/nginx_jobs.lua.
 -- Locks that the light threads of nginx hold for long: they are renewed as long as the light thread lives.
 
-local fixture = require "spec.support.fixture"
-local site = require "spec.support.site"
-local steps = require "spec.support.steps"
+local fixture, site, steps = require "spec.support" ("fixture", "site", "steps")
 
 local NAME = "spec_nginx_keeping"
 

@@ -1,9 +1,8 @@
 -- Tests lock/scopes.lua and host/nginx_threads.lua.
 -- What `with` holds is given back also where the request of nginx ends inside of it, and its object can be used again.
 
-local fixture = require "spec.support.fixture"
+local fixture, site = require "spec.support" ("fixture", "site")
 local resty_lock = require "resty.lock"
-local site = require "spec.support.site"
 
 local NAME = "spec_nginx_scopes"
 

@@ -1,9 +1,6 @@
 -- Dictionaries of ours in ngx.shared, as exporters, status pages and other libraries find them there.
 
-local fixture = require "spec.support.fixture"
-local output = require("spec.support.shell").output
-local process = require "spec.support.process"
-local site = require "spec.support.site"
+local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 
 local it = fixture.it_unless(site.missing())
 
@@ -80,7 +77,7 @@ describe("ngx.shared", function ()
     end)
 
     it("can be given them by a master that is root, for workers that are not", function ()
-        local user = output "id -u"
+        local user = shell.output "id -u"
         if user ~= "0" then
             return pending "only root can start workers as somebody else"
         end

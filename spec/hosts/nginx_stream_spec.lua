@@ -1,12 +1,9 @@
 -- Locks between http { } and stream { } of one nginx: their Lua states know nothing of each other. Debian has no Lua
 -- for stream; HOLDFAST_NGINX may name an nginx that has, as OpenResty's.
 
-local fixture = require "spec.support.fixture"
-local http = require "spec.support.http"
+local fixture, http, shell, site = require "spec.support" ("fixture", "http", "shell", "site")
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
-local shell = require "spec.support.shell"
-local site = require "spec.support.site"
 
 local it = fixture.it_unless(site.missing_stream())
 

@@ -1,9 +1,8 @@
 -- Tests dictionary/loop_clock.lua.
 -- When values end in nginx: as those of ngx.shared, by the time of the loop, and what is held by the clock.
 
+local fixture, nginx = require "spec.support" ("fixture", "nginx")
 local ffi = require "ffi"
-local fixture = require "spec.support.fixture"
-local nginx = require "spec.support.nginx"
 
 local it = fixture.it_unless(nginx.missing())
 

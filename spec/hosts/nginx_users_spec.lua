@@ -1,11 +1,6 @@
 -- A master that is root and workers that are not, which is how Debian installs nginx.
 
-local files = require "spec.support.files"
-local fixture = require "spec.support.fixture"
-local output = require("spec.support.shell").output
-local process = require "spec.support.process"
-local site = require "spec.support.site"
-local succeeds = require("spec.support.shell").succeeds
+local files, fixture, process, shell, site = require "spec.support" ("files", "fixture", "process", "shell", "site")
 
 local NAME = "holdfast_spec_locks"
 
@@ -14,7 +9,7 @@ local function missing()
     if site.missing() then
         return site.missing()
     end
-    if output("id -u") ~= "0" then
+    if shell.output("id -u") ~= "0" then
         return "only root can start workers as somebody else"
     end
 end
@@ -40,8 +35,8 @@ describe("workers that are www-data under a master that is root", function ()
     local default, made
 
     before_each(function ()
-        default = "/dev/shm/holdfast-" .. output("id -u www-data")  -- where no runtime directory is named
-        made = not succeeds("test -e " .. default)
+        default = "/dev/shm/holdfast-" .. shell.output("id -u www-data")  -- where no runtime directory is named
+        made = not shell.succeeds("test -e " .. default)
     end)
 
     after_each(function ()
@@ -69,7 +64,7 @@ describe("workers that are www-data under a master that is root", function ()
     it("need no set-up: they have a directory of their own", function ()
         local here = start { workers = 2, locations = {} }
         assert_locks(here:connect_to_each(2))
-        assert.equal("700 www-data", output("stat -c '%a %U' " .. default))
+        assert.equal("700 www-data", shell.output("stat -c '%a %U' " .. default))
     end)
 
     it("use objects that init_by_lua has made as root", function ()
@@ -81,7 +76,7 @@ describe("workers that are www-data under a master that is root", function ()
             locations = { ["/lock"] = "local elapsed, err = lock:lock('key') ngx.print(elapsed or err)" },
         }
         assert_locks(here:connect_to_each(2))
-        assert.equal("700 www-data", output("stat -c '%a %U' " .. default))
+        assert.equal("700 www-data", shell.output("stat -c '%a %U' " .. default))
     end)
 
     it("are told what to do when init_by_lua has opened a dictionary as root", function ()
@@ -108,8 +103,8 @@ describe("workers that are www-data under a master that is root", function ()
     end)
 
     it("share what init_by_lua has opened as root in a directory of their group", function ()
-        local world = output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
-        assert(succeeds("chgrp www-data " .. world .. " && chmod 0770 " .. world))
+        local world = shell.output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
+        assert(shell.succeeds("chgrp www-data " .. world .. " && chmod 0770 " .. world))
         local here = start {
             workers = 2,
             env = { HOLDFAST_DIR = world, HOLDFAST_SHARE = "group" },
@@ -135,7 +130,7 @@ describe("workers that are www-data under a master that is root", function ()
 
         local as_www_data = ("env -u HOLDFAST_DIR LUA_PATH='%s/lua/?.lua' HOLDFAST_LIB='%s/libholdfast.so' "
             .. "runuser -u www-data -- luajit -e '%s'"):format(here.copy, here.copy, LOOK)
-        assert.equal("nginx", output("cd / && " .. as_www_data .. " 2>&1"))
+        assert.equal("nginx", shell.output("cd / && " .. as_www_data .. " 2>&1"))
 
         local env = { HOLDFAST_DIR = default }
         assert.matches("is owned by uid %d+, expected 0; have it removed by that user or by root",
@@ -143,14 +138,14 @@ describe("workers that are www-data under a master that is root", function ()
         env.HOLDFAST_SHARE = "group"
         assert.matches("accepted are directories of root, of uid 0 .* HOLDFAST_OWNER names",
                        (process.run(LOOK, { env = env })))
-        env.HOLDFAST_OWNER = output("id -u www-data")
+        env.HOLDFAST_OWNER = shell.output("id -u www-data")
         assert.equal("nginx\n", (process.run(LOOK, { env = env })))
 
         local file = os.tmpname()
         files.write(file, LOOK)
-        assert.equal("nginx", output(("HOLDFAST_DIR=%s HOLDFAST_SHARE=group HOLDFAST_OWNER=%s %s run --workers 1 %s "
-                                      .. "2>&1")
-            :format(default, env.HOLDFAST_OWNER, os.getenv("HOLDFAST_BIN") or "build/holdfast", file)))
+        local run = "HOLDFAST_DIR=%s HOLDFAST_SHARE=group HOLDFAST_OWNER=%s %s run --workers 1 %s 2>&1"
+        assert.equal("nginx", shell.output(
+            run:format(default, env.HOLDFAST_OWNER, os.getenv("HOLDFAST_BIN") or "build/holdfast", file)))
         os.remove(file)
 
         -- Root was no disturbance.

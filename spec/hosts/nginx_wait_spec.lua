@@ -2,10 +2,8 @@
 -- Waits for locks in the workers of a real nginx: what holds in every event loop (conformance_spec.lua), and what can
 -- happen to a wait, and to the wake timer that ends it, in nginx only.
 
-local fixture = require "spec.support.fixture"
-local process = require "spec.support.process"
+local fixture, process, site = require "spec.support" ("fixture", "process", "site")
 local resty_lock = require "resty.lock"
-local site = require "spec.support.site"
 
 local NAME = "spec_nginx"
 

@@ -2,8 +2,7 @@
 -- Locks with renew = true in every event loop: they are renewed while the loop runs and their coroutine lives, and keep
 -- no loop from ending.
 
-local loops = require "spec.support.loops"
-local process = require "spec.support.process"
+local loops, process = require "spec.support" ("loops", "process")
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
 

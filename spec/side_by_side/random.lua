@@ -2,8 +2,7 @@
 -- that expires or is evicted. Says "differs", the number of the call, the call, their results and ours for the first
 -- that differs, then "calls" and their number.
 
-local names_of = require "spec.support.names"
-local pack = require "spec.support.pack"
+local names_of, pack = require "spec.support" ("names", "pack")
 local shdict = require "resty.shdict"
 local worker = require "spec.side_by_side.worker"
 

@@ -1,8 +1,7 @@
 -- Runs the holdfast command as a user would: a process of its own, in a process group, a folder and a world of its own.
 
+local files, shell = require "spec.support" ("files", "shell")
 local ffi = require "ffi"
-local files = require "spec.support.files"
-local succeeds = require("spec.support.shell").succeeds
 
 ffi.cdef [[
 int fork(void);
@@ -106,7 +105,7 @@ function _M.set_up()
     local template = ffi.new("char[64]", "/tmp/holdfast-spec.XXXXXX")
     assert(C.mkdtemp(template) ~= nil, "no temporary folder")
     folder = ffi.string(template)
-    assert(succeeds("mkdir -m 700 " .. _M.world()))
+    assert(shell.succeeds("mkdir -m 700 " .. _M.world()))
 end
 
 function _M.world()

@@ -5,12 +5,6 @@ local assert = require "luassert"
 local _M = {}
 
 
--- All of what a function returned, nils at the end as well.
-function _M.pack(...)
-    return { n = select("#", ...), ... }
-end
-
-
 -- Calls the function, which raises an error at a line of the caller's file. The message without the place.
 function _M.blamed(fn)
     local here = debug.getinfo(2, "S").source:match("[^/]*$")

@@ -1,9 +1,7 @@
 -- Programs of every event loop that holdfast knows, for claims that hold in all of them. Each runs in a process of its
 -- own.
 
-local names_of = require "spec.support.names"
-local neovim = require "spec.support.neovim"
-local process = require "spec.support.process"
+local names_of, neovim, process = require "spec.support" ("names", "neovim", "process")
 
 local _M = {}
 

@@ -1,10 +1,8 @@
 -- A dictionary and its model, driven by random calls that are the same for the same seed. In an exact run nothing may
 -- be missing. Where the dictionary is too small, what is missing must have been evicted; what is there must be right.
 
+local model, names_of, pack = require "spec.support" ("model", "names", "pack")
 local core = require "resty.holdfast.core"
-local model = require "spec.support.model"
-local names_of = require "spec.support.names"
-local pack = require "spec.support.pack"
 local sleep = require("resty.holdfast.host.none").sleep
 
 local C = core.C

@@ -1,9 +1,7 @@
 -- An nginx in the foreground, without a socket, that runs Lua files and is ended by its pid.
 
-local files = require "spec.support.files"
-local process = require "spec.support.process"
+local files, process, shell = require "spec.support" ("files", "process", "shell")
 
-local output = require("spec.support.shell").output
 
 local CONFIGURATION = [[
 $load
@@ -44,7 +42,7 @@ local program, load_modules
 -- Its path and its load_module lines; nil if there is none with Lua.
 local function find()
     if not program then
-        program, load_modules = output("scripts/find-nginx 2>/dev/null"):match("^([^\n]+)\n?(.*)$")
+        program, load_modules = shell.output("scripts/find-nginx 2>/dev/null"):match("^([^\n]+)\n?(.*)$")
     end
     return program, load_modules
 end
@@ -52,7 +50,7 @@ end
 
 -- Nil, or why there is no nginx with Lua to compare with.
 function _M.missing()
-    return not find() and output("scripts/find-nginx 2>&1 >/dev/null") or nil
+    return not find() and shell.output("scripts/find-nginx 2>&1 >/dev/null") or nil
 end
 
 
@@ -60,7 +58,7 @@ end
 function _M.missing_stream()
     local why = _M.missing()
     if not why and not load_modules:find("stream_lua", 1, true)
-       and not output(program .. " -V 2>&1"):find("%-%-add%-module=%S*stream%S*lua") then
+       and not shell.output(program .. " -V 2>&1"):find("%-%-add%-module=%S*stream%S*lua") then
         return program .. " has no Lua in stream (not in Debian 12)"
     end
     return why
@@ -72,21 +70,21 @@ end
 function _M.fill(configuration, values)
     values.load = select(2, find())
     values.temporary = TEMPORARY:gsub("%$folder", values.folder)
-    values.root = values.root or output("pwd")
+    values.root = values.root or shell.output("pwd")
     return (configuration:gsub("%$(%w+)", values))
 end
 
 
 -- The directive for the user of the workers: root, where the spec runs as root and names no other.
 function _M.user(name)
-    return output("id -u") == "0" and "user " .. (name or "root") .. ";" or ""
+    return shell.output("id -u") == "0" and "user " .. (name or "root") .. ";" or ""
 end
 
 
 -- The process that runs nginx with nginx.conf of that folder; options of process.start. Until it has read where its log
 -- is, nginx may look for logs/error.log, and says so when there is none.
 function _M.launch(folder, options)
-    output("mkdir -p '" .. folder .. "/logs'")
+    shell.output("mkdir -p '" .. folder .. "/logs'")
     return process.start(([[
         local ffi = require "ffi"
         ffi.cdef "int execv(const char *path, char *const arguments[]);"
@@ -103,8 +101,8 @@ end
 -- it forks.
 function _M.start(file, dictionaries, options)
     options = options or {}
-    local folder = output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
-    local root = output("pwd")
+    local folder = shell.output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
+    local root = shell.output("pwd")
     local declared = {}
     for name, size in pairs(dictionaries) do
         declared[#declared + 1] = "lua_shared_dict " .. name .. " " .. size .. ";"

@@ -15,12 +15,8 @@
 --       },
 --   }
 
+local files, http, nginx, process, shell = require "spec.support" ("files", "http", "nginx", "process", "shell")
 local ffi = require "ffi"
-local files = require "spec.support.files"
-local http = require "spec.support.http"
-local nginx = require "spec.support.nginx"
-local process = require "spec.support.process"
-local shell = require "spec.support.shell"
 
 local C = ffi.C
 

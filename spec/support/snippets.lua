@@ -15,15 +15,12 @@
 -- http { } of a real nginx, which has a socket in place of port 8080, the modules of the checkout in place of its
 -- lua_package_path, and lives until the end of the section. Blocks of another language are left alone.
 
+local command, http, shell, site = require "spec.support" ("command", "http", "shell", "site")
 local assert = require "luassert"
-local command = require "spec.support.command"
-local http = require "spec.support.http"
-local output = require("spec.support.shell").output
-local site = require "spec.support.site"
 
 local _M = {}
 
-local root = output("pwd")
+local root = shell.output("pwd")
 
 
 -- The blocks of a file: { heading =, language =, mark =, text =, line = }.
