@@ -1,9 +1,7 @@
 -- Runs one part in a process of its own, in the loop of a host: luajit bench/child.lua PART. Without the argument it is
 -- the part that the environment names, because not every host's program has arguments.
 
-local hosts = require "bench.support.hosts"
-local part = require "bench.support.part"
-local sides = require "bench.support.sides"
+local hosts, part, sides = require "bench.support" ("hosts", "part", "sides")
 
 local read = part.read()
 local sleep, run_all = hosts[read.host or "scheduler"].start()

@@ -1,7 +1,6 @@
 -- Runs one part in each worker of an nginx that has nothing else to do. In a timer, where sleeping is allowed.
 
-local part = require "bench.support.part"
-local sides = require "bench.support.sides"
+local part, sides = require "bench.support" ("part", "sides")
 
 local ngx = ngx  -- luacheck: ignore 113
 local emit = part.emit

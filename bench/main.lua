@@ -1,8 +1,6 @@
 -- Measures, and prints tables of what was found. Started by bench/run: main.lua BUILD SUITE [--quick] [--only=TABLE]
 
-local plot = require "bench.support.plot"
-local report = require "bench.support.report"
-local runs = require "bench.support.runs"
+local plot, report, runs = require "bench.support" ("plot", "report", "runs")
 
 -- Their names, the files of bench/tables, and the functions in there.
 local SUITES = {

@@ -6,10 +6,7 @@
 --   pause        seconds
 --   fair         nonzero: strict order
 
-local clock = require "bench.support.clock"
-local part = require "bench.support.part"
-local sides = require "bench.support.sides"
-local stats = require "bench.support.stats"
+local clock, part, sides, stats = require "bench.support" ("clock", "part", "sides", "stats")
 
 local KEY = "contended"
 -- Longer than the run: with poll, some wait that long.

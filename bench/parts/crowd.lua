@@ -1,10 +1,8 @@
 -- One process holds many locks, and as many coroutines of another process wait for one each. Then all locks are
 -- released. Tells what memory a waiter takes, and how long it takes until all go on.
 
-local clock = require "bench.support.clock"
+local clock, part, sides = require "bench.support" ("clock", "part", "sides")
 local ffi = require "ffi"
-local part = require "bench.support.part"
-local sides = require "bench.support.sides"
 
 local DICTIONARY = "bench_crowd"
 -- Those that poll then sleep as long as they ever do.

@@ -1,9 +1,7 @@
 -- One process holds what the coroutines of the others wait for. Tells which share of a processor those others use while
 -- nothing happens.
 
-local clock = require "bench.support.clock"
-local part = require "bench.support.part"
-local sides = require "bench.support.sides"
+local clock, part, sides = require "bench.support" ("clock", "part", "sides")
 
 -- Those that poll then sleep as long as they ever do.
 local REST = 1.1

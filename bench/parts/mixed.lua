@@ -1,7 +1,6 @@
 -- Several processes read and write the same keys at the same time. Each side has its turn, in all processes at once.
 
-local keys = require "bench.support.keys"
-local part = require "bench.support.part"
+local keys, part = require "bench.support" ("keys", "part")
 
 -- Steps between two looks at the clock.
 local BATCH = 1000

@@ -1,9 +1,7 @@
 -- The first process fills a value under a lock, `count` coroutines of each other process want it: how long from the
 -- release until the last one goes on. `way`: "wait" for the end of the lock, or take the "lock" one after the other.
 
-local clock = require "bench.support.clock"
-local part = require "bench.support.part"
-local sides = require "bench.support.sides"
+local clock, part, sides = require "bench.support" ("clock", "part", "sides")
 
 -- Seconds in which all that want it fall asleep.
 local REST = 0.1

@@ -1,8 +1,7 @@
 -- Two processes without coroutines want one lock all the time and hold it for a few microseconds. Each side has its
 -- turn, in all processes at once, by the same loop in Lua: what differs is the lock alone.
 
-local part = require "bench.support.part"
-local sides = require "bench.support.sides"
+local part, sides = require "bench.support" ("part", "sides")
 
 -- Steps between two looks at the deadline.
 local BATCH = 20

@@ -1,9 +1,7 @@
 -- Times the loops of all sides in turns.
 
+local clock, keys, sides = require "bench.support" ("clock", "keys", "sides")
 local cases = require "bench.cases"
-local clock = require "bench.support.clock"
-local keys = require "bench.support.keys"
-local sides = require "bench.support.sides"
 
 local _M = {}
 

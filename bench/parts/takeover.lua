@@ -1,10 +1,8 @@
 -- How long from kill -9 of a lock's holder until the first of those that wait for it, in other processes, has the lock.
 -- The first process kills, `waiters` others wait; for each kill there is a new holder.
 
-local clock = require "bench.support.clock"
+local clock, part, sides = require "bench.support" ("clock", "part", "sides")
 local ffi = require "ffi"
-local part = require "bench.support.part"
-local sides = require "bench.support.sides"
 
 local KEY = "orphan"
 local PATIENCE = 30

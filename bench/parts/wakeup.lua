@@ -4,11 +4,8 @@
 -- Options: way (lock or futex: only that one), shortest and longest (between which the rest is drawn), seed (of the
 -- drawing), warm_up (so many samples before those that count).
 
-local clock = require "bench.support.clock"
+local clock, sides, stats, system_locks = require "bench.support" ("clock", "sides", "stats", "system_locks")
 local ffi = require "ffi"
-local sides = require "bench.support.sides"
-local stats = require "bench.support.stats"
-local system_locks = require "bench.support.system_locks"
 
 local C = ffi.C
 local now = clock.now

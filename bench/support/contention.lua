@@ -1,9 +1,6 @@
 -- Runs of bench/parts/contention.lua, several sides in turns.
 
-local report = require "bench.support.report"
-local runs = require "bench.support.runs"
-local sides = require "bench.support.sides"
-local stats = require "bench.support.stats"
+local report, runs, sides, stats = require "bench.support" ("report", "runs", "sides", "stats")
 
 local NONE = report.NONE
 

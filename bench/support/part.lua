@@ -1,8 +1,7 @@
 -- What the parts of bench/parts need in their processes: what the driver tells them, and ways to wait for each other,
 -- in any host. `sync` is a dictionary that all processes have.
 
-local clock = require "bench.support.clock"
-local sides = require "bench.support.sides"
+local clock, sides = require "bench.support" ("clock", "sides")
 
 -- Longer than the slowest process takes to come.
 local PATIENCE = 60

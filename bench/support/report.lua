@@ -1,7 +1,6 @@
 -- What people read, at a terminal and, the same, as Markdown in a file: tables, and on what machine they were made.
 
-local process = require "bench.support.process"
-local stats = require "bench.support.stats"
+local process, stats = require "bench.support" ("process", "stats")
 
 local output = process.output
 

@@ -1,8 +1,7 @@
 -- Runs of parts, for those that make tables of them: in LuaJIT processes, or in an nginx of our own, which runs in the
 -- foreground, in a folder of its own, without a socket, and is ended by its pid.
 
-local process = require "bench.support.process"
-local sides = require "bench.support.sides"
+local process, sides = require "bench.support" ("process", "sides")
 
 local quote = process.quote
 

@@ -1,9 +1,6 @@
 -- Locks between processes: how soon a waiter wakes, which contender gets a lock, how soon a dead holder is replaced.
 
-local contention = require "bench.support.contention"
-local report = require "bench.support.report"
-local runs = require "bench.support.runs"
-local stats = require "bench.support.stats"
+local contention, report, runs, stats = require "bench.support" ("contention", "report", "runs", "stats")
 
 local NONE = report.NONE
 local WAKE_TARGET = 1.5

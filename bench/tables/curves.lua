@@ -1,9 +1,7 @@
 -- How much work gets through one lock, and how long one waits for it, with ever more that want it: what bench/plot
 -- draws.
 
-local contention = require "bench.support.contention"
-local report = require "bench.support.report"
-local stats = require "bench.support.stats"
+local contention, report, stats = require "bench.support" ("contention", "report", "stats")
 
 local NONE = report.NONE
 local HELD, PAUSE = 0.001, 0.02

@@ -1,7 +1,6 @@
 -- Eight contenders that all want the same: how often the luckiest and the unluckiest got it.
 
-local contention = require "bench.support.contention"
-local report = require "bench.support.report"
+local contention, report = require "bench.support" ("contention", "report")
 
 local NONE = report.NONE
 

@@ -1,7 +1,6 @@
 -- How well what is evicted is chosen.
 
-local report = require "bench.support.report"
-local runs = require "bench.support.runs"
+local report, runs = require "bench.support" ("report", "runs")
 
 local NONE = report.NONE
 

@@ -1,11 +1,7 @@
 -- In each host: how soon a coroutine goes on when another process has released what it waits for, and what it costs
 -- that coroutines wait while nothing happens.
 
-local hosts = require "bench.support.hosts"
-local process = require "bench.support.process"
-local report = require "bench.support.report"
-local runs = require "bench.support.runs"
-local stats = require "bench.support.stats"
+local hosts, process, report, runs, stats = require "bench.support" ("hosts", "process", "report", "runs", "stats")
 
 local NONE = report.NONE
 -- Of the bare futex, and of what lua-resty-lock takes.

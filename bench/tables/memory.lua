@@ -1,7 +1,6 @@
 -- Bytes of a full dictionary for each entry.
 
-local report = require "bench.support.report"
-local runs = require "bench.support.runs"
+local report, runs = require "bench.support" ("report", "runs")
 
 local NONE = report.NONE
 local KEY_BYTES = 9

@@ -1,8 +1,6 @@
 -- One call in C++: what build/bench/micro_benchmarks says.
 
-local process = require "bench.support.process"
-local report = require "bench.support.report"
-local runs = require "bench.support.runs"
+local process, report, runs = require "bench.support" ("process", "report", "runs")
 
 local NONE = report.NONE
 local UNITS = { ns = "ns", us = "µs", ms = "ms" }

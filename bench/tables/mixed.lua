@@ -1,9 +1,6 @@
 -- Several processes at once, which read and write the same keys.
 
-local process = require "bench.support.process"
-local report = require "bench.support.report"
-local runs = require "bench.support.runs"
-local stats = require "bench.support.stats"
+local process, report, runs, stats = require "bench.support" ("process", "report", "runs", "stats")
 
 local NONE = report.NONE
 

@@ -1,8 +1,6 @@
 -- Two processes that want one lock all the time, and have it for a few microseconds.
 
-local report = require "bench.support.report"
-local runs = require "bench.support.runs"
-local stats = require "bench.support.stats"
+local report, runs, stats = require "bench.support" ("report", "runs", "stats")
 
 local NONE = report.NONE
 local TARGET = 0.5

@@ -1,9 +1,7 @@
 -- One process does both: the loops of bench/cases.lua, here and in nginx.
 
+local report, runs, stats = require "bench.support" ("report", "runs", "stats")
 local cases = require "bench.cases"
-local report = require "bench.support.report"
-local runs = require "bench.support.runs"
-local stats = require "bench.support.stats"
 
 local NONE = report.NONE
 

@@ -1,8 +1,6 @@
 -- A lock that nobody else wants, beside those of nginx and of the operating system.
 
-local report = require "bench.support.report"
-local runs = require "bench.support.runs"
-local stats = require "bench.support.stats"
+local report, runs, stats = require "bench.support" ("report", "runs", "stats")
 
 local NONE = report.NONE
 -- At most this share of lua-resty-lock's time.

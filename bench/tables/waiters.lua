@@ -1,9 +1,7 @@
 -- Many that wait: what they cost while nothing happens, what memory they take, how soon all of them go on, and how soon
 -- where they want the same.
 
-local report = require "bench.support.report"
-local runs = require "bench.support.runs"
-local stats = require "bench.support.stats"
+local report, runs, stats = require "bench.support" ("report", "runs", "stats")
 
 local NONE = report.NONE
 -- Percent of a core.
