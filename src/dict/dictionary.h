@@ -144,6 +144,7 @@ class Dictionary {
   }
   Code get_any(std::string_view key, ValueOut& out, bool& stale, bool stale_too) noexcept;
   Code find_once(Segment& segment, const Key& key, ValueOut& out, bool& stale) noexcept;
+  Code find_again(Segment& segment, const Key& key, ValueOut& out, bool& stale) noexcept;
   Code find_any(Segment& segment, std::string_view bytes, ValueOut& out, bool& stale) noexcept;
   bool is_held(const Key& key, const ValueOut& out) noexcept;
   void count_read(Segment& segment, bool hit) noexcept;

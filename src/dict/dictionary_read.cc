@@ -107,7 +107,9 @@ bool Dictionary::is_held(const Key& key, const ValueOut& out) noexcept {
          std::any_of(owners.begin(), owners.end(), [this](Token owner) { return !world_.is_dead(owner); });
 }
 
-Code Dictionary::find_once(Segment& segment, const Key& key, ValueOut& out, bool& stale) noexcept {
+// Inline in find_any: a call there takes 7 % of a get.
+[[gnu::always_inline]] inline Code Dictionary::find_once(Segment& segment, const Key& key, ValueOut& out,
+                                                         bool& stale) noexcept {
   stale = false;
   const Shard::Read result = read(segment, key, out);
   if (result == Shard::Read::missing) return Code::not_found;
@@ -119,15 +121,21 @@ Code Dictionary::find_once(Segment& segment, const Key& key, ValueOut& out, bool
   return result == Shard::Read::found ? Code::ok : Code::buffer;
 }
 
-// Finds the key, live or not: `stale` says whether its entry has ended. A change may move the end between its load and
-// the look at the clock, so an end has passed only if the next read finds it again.
+// A change may move the end of an entry between its load and the look at the clock: an end has passed only if the next
+// read finds it again.
+Code Dictionary::find_again(Segment& segment, const Key& key, ValueOut& out, bool& stale) noexcept {
+  for (;;) {
+    const std::uint64_t end = out.expiry;
+    const Code code = find_once(segment, key, out, stale);
+    if (!stale || out.expiry == end) return code;
+  }
+}
+
+// Finds the key, live or not: `stale` says whether its entry has ended.
 Code Dictionary::find_any(Segment& segment, std::string_view bytes, ValueOut& out, bool& stale) noexcept {
   const Key key(bytes, segment.seed());
-  for (std::uint64_t end = 0, reads = 0;; end = out.expiry, ++reads) {
-    const Code code = find_once(segment, key, out, stale);
-    if (!stale || (reads != 0 && out.expiry == end)) [[likely]]
-      return code;
-  }
+  const Code code = find_once(segment, key, out, stale);
+  return stale ? find_again(segment, key, out, stale) : code;
 }
 
 // Reads need no identity: processes without one share the last count, by atomic steps. The others use a plain load and
