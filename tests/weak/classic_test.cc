@@ -12,11 +12,18 @@ constexpr auto kRelease = Order::release;
 constexpr auto kAcqRel = Order::acq_rel;
 constexpr auto kSeqCst = Order::seq_cst;
 
+/// The locations of a Litmus, in the order in which it makes them.
+constexpr Location kX{0};
+constexpr Location kY{1};
+
 /// Two locations, and what the threads do with them.
 struct Litmus {
   Program program;
-  Location x = program.location("x");
-  Location y = program.location("y");
+
+  Litmus() {
+    program.location("x");
+    program.location("y");
+  }
 
   /// A thread that stores 1.
   void writes(Location at, Order order = kRelaxed) {
@@ -51,8 +58,6 @@ struct Litmus {
 
 Findings store_buffering(Order store, Order load, Order fence) {
   Litmus litmus;
-  const Location x = litmus.x;
-  const Location y = litmus.y;
   const auto side = [=](Location mine, Location other, const char* name) {
     return [=](Thread& t) {
       t.store(mine, 1, store);
@@ -60,8 +65,8 @@ Findings store_buffering(Order store, Order load, Order fence) {
       t.observe(name, t.load(other, load));
     };
   };
-  litmus.program.thread(side(x, y, "a"));
-  litmus.program.thread(side(y, x, "b"));
+  litmus.program.thread(side(kX, kY, "a"));
+  litmus.program.thread(side(kY, kX, "b"));
   return litmus.run();
 }
 
@@ -91,17 +96,15 @@ struct Passing {
 
 bool loses_message(const Passing& how) {
   Litmus litmus;
-  const Location x = litmus.x;
-  const Location y = litmus.y;
   litmus.program.thread([=](Thread& t) {
-    t.store(x, 1, kRelaxed);
+    t.store(kX, 1, kRelaxed);
     if (how.store_fence != kRelaxed) t.fence(how.store_fence);
-    t.store(y, 1, how.store);
+    t.store(kY, 1, how.store);
   });
   litmus.program.thread([=](Thread& t) {
-    t.observe("flag", t.load(y, how.load));
+    t.observe("flag", t.load(kY, how.load));
     if (how.load_fence != kRelaxed) t.fence(how.load_fence);
-    t.observe("data", t.load(x, kRelaxed));
+    t.observe("data", t.load(kX, kRelaxed));
   });
   return litmus.run().allows("data=0 flag=1");
 }
@@ -124,17 +127,15 @@ TEST(weak, fences_stand_for_release_and_acquire) {
 
 TEST(weak, a_fence_after_the_store_or_before_the_load_says_nothing) {
   Litmus litmus;
-  const Location x = litmus.x;
-  const Location y = litmus.y;
   litmus.program.thread([=](Thread& t) {
-    t.store(x, 1, kRelaxed);
-    t.store(y, 1, kRelaxed);
+    t.store(kX, 1, kRelaxed);
+    t.store(kY, 1, kRelaxed);
     t.fence(kRelease);
   });
   litmus.program.thread([=](Thread& t) {
     t.fence(kAcquire);
-    t.observe("flag", t.load(y, kRelaxed));
-    t.observe("data", t.load(x, kRelaxed));
+    t.observe("flag", t.load(kY, kRelaxed));
+    t.observe("data", t.load(kX, kRelaxed));
   });
   EXPECT_TRUE(litmus.run().allows("data=0 flag=1"));
 }
@@ -146,23 +147,21 @@ enum class Between { own_store, foreign_store, foreign_update };
 /// A flag that is released, and written once more before it is read.
 bool loses_message_through(Between between) {
   Litmus litmus;
-  const Location x = litmus.x;
-  const Location y = litmus.y;
   litmus.program.thread([=](Thread& t) {
-    t.store(x, 1, kRelaxed);
-    t.store(y, 1, kRelease);
-    if (between == Between::own_store) t.store(y, 2, kRelaxed);
+    t.store(kX, 1, kRelaxed);
+    t.store(kY, 1, kRelease);
+    if (between == Between::own_store) t.store(kY, 2, kRelaxed);
   });
   if (between != Between::own_store) {
     litmus.program.thread([=](Thread& t) {
       Value expected = 1;
       if (between == Between::foreign_update)
-        t.compare_exchange(y, expected, 2, kRelaxed);
-      else if (t.load(y, kRelaxed) == 1)
-        t.store(y, 2, kRelaxed);
+        t.compare_exchange(kY, expected, 2, kRelaxed);
+      else if (t.load(kY, kRelaxed) == 1)
+        t.store(kY, 2, kRelaxed);
     });
   }
-  litmus.reads_both("flag", y, kAcquire, "data", x);
+  litmus.reads_both("flag", kY, kAcquire, "data", kX);
   return litmus.run().allows("data=0 flag=2");
 }
 
@@ -176,8 +175,8 @@ TEST(weak, a_release_sequence_goes_on_through_updates_and_ends_at_stores) {
 
 TEST(weak, load_buffering_and_values_out_of_thin_air_are_forbidden) {
   Litmus litmus;
-  litmus.passes_on("a", litmus.x, kRelaxed, litmus.y, kRelaxed);
-  litmus.passes_on("b", litmus.y, kRelaxed, litmus.x, kRelaxed);
+  litmus.passes_on("a", kX, kRelaxed, kY, kRelaxed);
+  litmus.passes_on("b", kY, kRelaxed, kX, kRelaxed);
   EXPECT_FALSE(litmus.run().allows("a=1 b=1"));
   EXPECT_TRUE(litmus.run().allows("a=0 b=1"));
 }
@@ -187,10 +186,8 @@ TEST(weak, load_buffering_and_values_out_of_thin_air_are_forbidden) {
 /// Two readers of two writers see them in different orders.
 bool disagrees_on_independent_writes(Order store, Order load, Order fence) {
   Litmus litmus;
-  const Location x = litmus.x;
-  const Location y = litmus.y;
-  litmus.writes(x, store);
-  litmus.writes(y, store);
+  litmus.writes(kX, store);
+  litmus.writes(kY, store);
   const auto reader = [=](Location first, Location second, const char* one, const char* two) {
     return [=](Thread& t) {
       t.observe(one, t.load(first, load));
@@ -198,8 +195,8 @@ bool disagrees_on_independent_writes(Order store, Order load, Order fence) {
       t.observe(two, t.load(second, load));
     };
   };
-  litmus.program.thread(reader(x, y, "a", "b"));
-  litmus.program.thread(reader(y, x, "c", "d"));
+  litmus.program.thread(reader(kX, kY, "a", "b"));
+  litmus.program.thread(reader(kY, kX, "c", "d"));
   return litmus.run().allows("a=1 b=0 c=1 d=0");
 }
 
@@ -213,9 +210,9 @@ TEST(weak, readers_may_disagree_on_independent_writes_but_for_seq_cst) {
 /// Thread 1 sees thread 0's write and passes the word on to thread 2.
 bool breaks_causality(Order middle_load, Order middle_store, Order load) {
   Litmus litmus;
-  litmus.writes(litmus.x);
-  litmus.passes_on("a", litmus.x, middle_load, litmus.y, middle_store);
-  litmus.reads_both("b", litmus.y, load, "c", litmus.x);
+  litmus.writes(kX);
+  litmus.passes_on("a", kX, middle_load, kY, middle_store);
+  litmus.reads_both("b", kY, load, "c", kX);
   return litmus.run().allows("a=1 b=1 c=0");
 }
 
@@ -228,9 +225,9 @@ TEST(weak, what_was_seen_is_passed_on_by_release_and_acquire) {
 bool isa2(Order middle_load, Order middle_store) {
   Litmus litmus;
   const Location z = litmus.program.location("z");
-  litmus.writes_both(litmus.x, litmus.y, kRelease);
-  litmus.passes_on("a", litmus.y, middle_load, z, middle_store);
-  litmus.reads_both("b", z, kAcquire, "c", litmus.x);
+  litmus.writes_both(kX, kY, kRelease);
+  litmus.passes_on("a", kY, middle_load, z, middle_store);
+  litmus.reads_both("b", z, kAcquire, "c", kX);
   return litmus.run().allows("a=1 b=1 c=0");
 }
 
@@ -244,19 +241,18 @@ TEST(weak, a_chain_of_messages_needs_each_link) {
 
 TEST(weak, reads_of_one_location_do_not_go_back) {
   Litmus litmus;
-  litmus.writes(litmus.x);
-  litmus.reads_both("a", litmus.x, kRelaxed, "b", litmus.x);
+  litmus.writes(kX);
+  litmus.reads_both("a", kX, kRelaxed, "b", kX);
   EXPECT_FALSE(litmus.run().allows("a=1 b=0"));
   EXPECT_TRUE(litmus.run().allows("a=0 b=1"));
 }
 
 TEST(weak, readers_agree_on_the_order_of_one_location) {
   Litmus litmus;
-  const Location x = litmus.x;
-  litmus.program.thread([=](Thread& t) { t.store(x, 1, kRelaxed); });
-  litmus.program.thread([=](Thread& t) { t.store(x, 2, kRelaxed); });
-  litmus.reads_both("a", x, kRelaxed, "b", x);
-  litmus.reads_both("c", x, kRelaxed, "d", x);
+  litmus.program.thread([=](Thread& t) { t.store(kX, 1, kRelaxed); });
+  litmus.program.thread([=](Thread& t) { t.store(kX, 2, kRelaxed); });
+  litmus.reads_both("a", kX, kRelaxed, "b", kX);
+  litmus.reads_both("c", kX, kRelaxed, "d", kX);
   EXPECT_FALSE(litmus.run().allows("a=1 b=2 c=2 d=1"));
   EXPECT_TRUE(litmus.run().allows("a=1 b=2 c=1 d=2"));
 }
@@ -264,8 +260,6 @@ TEST(weak, readers_agree_on_the_order_of_one_location) {
 /// Both threads write both locations, in opposite order; each location ends with the other's.
 bool two_plus_two_writes(Order fence) {
   Litmus litmus;
-  const Location x = litmus.x;
-  const Location y = litmus.y;
   const auto writer = [=](Location first, Location second) {
     return [=](Thread& t) {
       t.store(first, 1, kRelaxed);
@@ -273,14 +267,14 @@ bool two_plus_two_writes(Order fence) {
       t.store(second, 2, kRelaxed);
     };
   };
-  litmus.program.thread(writer(x, y));
-  litmus.program.thread(writer(y, x));
+  litmus.program.thread(writer(kX, kY));
+  litmus.program.thread(writer(kY, kX));
   // A read that comes back with 1 after 2 was read tells the order of the writes.
   const auto reader = [](Location at, const char* name) {
     return [=](Thread& t) { t.observe(name, t.load(at, kRelaxed) == 2 && t.load(at, kRelaxed) == 1); };
   };
-  litmus.program.thread(reader(x, "a"));
-  litmus.program.thread(reader(y, "b"));
+  litmus.program.thread(reader(kX, "a"));
+  litmus.program.thread(reader(kY, "b"));
   return litmus.run().allows("a=1 b=1");
 }
 
@@ -292,9 +286,8 @@ TEST(weak, writes_of_two_locations_may_end_crosswise_but_for_seq_cst) {
 
 TEST(weak, updates_lose_nothing) {
   Litmus litmus;
-  const Location x = litmus.x;
   for (const char* name : {"a", "b", "c"})
-    litmus.program.thread([=](Thread& t) { t.observe(name, t.fetch_add(x, 1, kRelaxed)); });
+    litmus.program.thread([=](Thread& t) { t.observe(name, t.fetch_add(kX, 1, kRelaxed)); });
   const Findings findings = litmus.run();
   EXPECT_EQ(findings.outcomes.size(), 6U);
   for (const std::string& outcome : findings.outcomes) {
@@ -306,11 +299,10 @@ TEST(weak, updates_lose_nothing) {
 
 TEST(weak, one_of_two_compare_and_swaps_wins) {
   Litmus litmus;
-  const Location x = litmus.x;
   for (const char* name : {"a", "b"})
     litmus.program.thread([=](Thread& t) {
       Value expected = 0;
-      t.observe(name, t.compare_exchange(x, expected, 1, kRelaxed));
+      t.observe(name, t.compare_exchange(kX, expected, 1, kRelaxed));
     });
   EXPECT_EQ(litmus.run().outcomes, (std::set<std::string>{"a=0 b=1", "a=1 b=0"}));
 }
@@ -319,18 +311,16 @@ TEST(weak, one_of_two_compare_and_swaps_wins) {
 
 TEST(weak, a_fence_and_a_read_between_restore_the_order) {  // RWC with fences: RC11 forbids, C++11 did not
   Litmus litmus;
-  const Location x = litmus.x;
-  const Location y = litmus.y;
-  litmus.program.thread([=](Thread& t) { t.store(x, 1, kRelaxed); });
+  litmus.program.thread([=](Thread& t) { t.store(kX, 1, kRelaxed); });
   litmus.program.thread([=](Thread& t) {
-    t.observe("a", t.load(x, kRelaxed));
+    t.observe("a", t.load(kX, kRelaxed));
     t.fence(kSeqCst);
-    t.observe("b", t.load(y, kRelaxed));
+    t.observe("b", t.load(kY, kRelaxed));
   });
   litmus.program.thread([=](Thread& t) {
-    t.store(y, 1, kRelaxed);
+    t.store(kY, 1, kRelaxed);
     t.fence(kSeqCst);
-    t.observe("c", t.load(x, kRelaxed));
+    t.observe("c", t.load(kX, kRelaxed));
   });
   EXPECT_FALSE(litmus.run().allows("a=1 b=0 c=0"));
 }
@@ -339,23 +329,20 @@ TEST(weak, a_fence_and_a_read_between_restore_the_order) {  // RWC with fences: 
 
 TEST(weak, a_claim_is_checked_also_if_the_others_never_go_on) {
   Litmus litmus;
-  const Location x = litmus.x;
-  const Location y = litmus.y;
   litmus.program.thread([=](Thread& t) {
-    t.store(x, 1, kRelaxed);
-    t.require(t.load(y, kRelaxed) == 7);
-    t.store(x, 2, kRelaxed);
+    t.store(kX, 1, kRelaxed);
+    t.require(t.load(kY, kRelaxed) == 7);
+    t.store(kX, 2, kRelaxed);
   });
-  litmus.program.thread([=](Thread& t) { t.claim(t.load(x, kRelaxed) != 1, "x is never 1"); });
+  litmus.program.thread([=](Thread& t) { t.claim(t.load(kX, kRelaxed) != 1, "x is never 1"); });
   const Findings findings = litmus.run();
   EXPECT_EQ(findings.broken.count("x is never 1"), 1U) << findings.text();
 }
 
 TEST(weak, a_broken_claim_comes_with_the_execution_that_breaks_it) {
   Litmus litmus;
-  const Location x = litmus.x;
-  litmus.program.thread([=](Thread& t) { t.store(x, 1, kRelease); });
-  litmus.program.thread([=](Thread& t) { t.claim(t.load(x, kAcquire) == 0, "nobody writes"); });
+  litmus.program.thread([=](Thread& t) { t.store(kX, 1, kRelease); });
+  litmus.program.thread([=](Thread& t) { t.claim(t.load(kX, kAcquire) == 0, "nobody writes"); });
   EXPECT_EQ(litmus.run().text(),
             "broken: nobody writes\n"
             "  thread 0\n    write release x := 1\n"

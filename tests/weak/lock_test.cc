@@ -42,12 +42,10 @@ struct Entry {
   void write(const Granting& how, bool adopts) {
     program.thread([*this, how](Thread& t) {
       grant(how, t, 1, 2, 2);
-      Value mine = 1;
-      t.compare_exchange(mutex, mine, 0, kRelease);
+      unlock(t, mutex, 1);
     });
     program.thread([*this, how, adopts](Thread& t) {
-      Value free = 0;
-      t.require(t.compare_exchange(mutex, free, 2, kAcquire));
+      lock(t, mutex, 2);
       grant(how, t, 2, 3, adopts ? 0 : 3);
       if (adopts) t.store(task, 3, how.adoption_store);
     });
@@ -93,12 +91,11 @@ std::vector<Program> programs(const Granting& how) {
 }
 
 TEST(weak_lock, what_is_read_together_is_of_one_grant_and_each_ordering_is_needed) {
-  expect_proof<Granting>(
-      programs,
-      {&Granting::sequence_store, &Granting::task_store, &Granting::adoption_store, &Granting::expiry_store,
-       &Granting::owner_store, &Granting::sequence_load, &Granting::owner_load, &Granting::task_load,
-       &Granting::expiry_load},
-      {&Granting::owner_is_cleared_first, &Granting::owner_is_last, &Granting::sequence_is_read_twice});
+  expect_proof(programs,
+               PARTS(&Granting::sequence_store, &Granting::task_store, &Granting::adoption_store,
+                     &Granting::expiry_store, &Granting::owner_store, &Granting::sequence_load, &Granting::owner_load,
+                     &Granting::task_load, &Granting::expiry_load),
+               PARTS(&Granting::owner_is_cleared_first, &Granting::owner_is_last, &Granting::sequence_is_read_twice));
 }
 
 TEST(weak_lock, the_sources_say_what_is_modelled) {

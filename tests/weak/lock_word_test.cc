@@ -139,11 +139,11 @@ std::vector<Program> programs(const Cell& how) {
 }
 
 TEST(weak_lock_word, a_cell_excludes_and_its_fields_are_of_one_grant_and_each_ordering_is_needed) {
-  expect_proof<Cell>(
-      programs,
-      {&Cell::word_load, &Cell::give, &Cell::field_fence, &Cell::granted_store, &Cell::granted_load,
-       &Cell::check_fence},
-      {&Cell::looks_twice, &Cell::generation_after_word, &Cell::expiry_needs_granted, &Cell::recycling_takes_a_turn});
+  expect_proof(programs,
+               PARTS(&Cell::word_load, &Cell::give, &Cell::field_fence, &Cell::granted_store, &Cell::granted_load,
+                     &Cell::check_fence),
+               PARTS(&Cell::looks_twice, &Cell::generation_after_word, &Cell::expiry_needs_granted,
+                     &Cell::recycling_takes_a_turn));
 }
 
 // The compare-and-swap succeeds only on the very value that was loaded with acquire.

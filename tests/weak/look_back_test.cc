@@ -2,19 +2,15 @@
 //
 // An entry carries the epoch in which it was filled. A copy that ends in another epoch than it began in counts if the
 // entry is reached now, by a walk within one epoch, and was filled before the copy began.
-#include "weak/protocol.h"
+#include "weak/epoch.h"
 
 namespace holdfast::weak {
 namespace {
 
-struct LookingBack {
-  Order epoch_store = kRelease;
-  Order reuse_fence = kRelease;
+struct LookingBack : EpochOrders {
   Order section_fence = kRelease;  // after the mutex is taken
   Order link_store = kRelease;
-  Order epoch_load = kAcquire;
   Order link_load = kAcquire;
-  Order check_fence = kAcquire;
   bool walks_again = true;
   bool compares_stamps = true;
 };
@@ -25,39 +21,35 @@ constexpr Value kNew = 20;
 /// Epoch 5 at first; the entry was filled in epoch 4.
 struct LargeValue {
   Program program;
-  Location epoch = program.location("epoch", 5);
+  Epoch epoch{program.location("epoch", 5)};
   Location link = program.location("link", 1);
   Location stamp = program.location("stamp", 4);
   Location first = program.location("first word", kOld);
   Location second = program.location("second word", kOld);
   Location mutex = program.location("mutex", 1);
 
-  void next_epoch(const LookingBack& how, Thread& t, Value value) const {
-    t.store(epoch, value, how.epoch_store);
-    t.fence(how.reuse_fence);
-  }
   void fill(const LookingBack& how, Thread& t) const {
-    t.store(stamp, t.load(epoch, kRelaxed), kRelaxed);
+    t.store(stamp, t.load(epoch.word, kRelaxed), kRelaxed);
     t.store(first, kNew, kRelaxed);
     t.store(second, kNew, kRelaxed);
     t.store(link, 1, how.link_store);
   }
-  void read(const LookingBack& how) {
+  /// Adds a read of the value. Gives the whole program.
+  Program read_meanwhile(const LookingBack& how) {
     program.thread([*this, how](Thread& t) {
-      const Value began = t.load(epoch, how.epoch_load);
+      const Value began = epoch.load(how, t);
       t.require(t.load(link, how.link_load) == 1);
       const Value one = t.load(first, kRelaxed);
       const Value two = t.load(second, kRelaxed);
-      t.fence(how.check_fence);
-      if (t.load(epoch, kRelaxed) != began) {
-        const Value now = t.load(epoch, how.epoch_load);
+      if (!epoch.unchanged_since(how, t, began)) {
+        const Value now = epoch.load(how, t);
         if (how.walks_again) t.require(t.load(link, how.link_load) == 1);
         if (how.compares_stamps) t.require(t.load(stamp, kRelaxed) < began);
-        t.fence(how.check_fence);
-        t.require(t.load(epoch, kRelaxed) == now);
+        t.require(epoch.unchanged_since(how, t, now));
       }
       t.claim(one == two, "the words of a value are of one value");
     });
+    return program;
   }
 };
 
@@ -65,13 +57,12 @@ struct LargeValue {
 Program replacing(const LookingBack& how) {
   LargeValue value;
   value.program.thread([=](Thread& t) {
-    value.next_epoch(how, t, 6);
+    value.epoch.advance(how, t, 6);
     t.store(value.link, 0, how.link_store);
-    value.next_epoch(how, t, 7);
+    value.epoch.advance(how, t, 7);
     value.fill(how, t);
   });
-  value.read(how);
-  return value.program;
+  return value.read_meanwhile(how);
 }
 
 /// The same, and another process fills the block.
@@ -79,28 +70,25 @@ Program replacing_by_another_process(const LookingBack& how) {
   LargeValue value;
   value.program.thread([=](Thread& t) {
     t.store(value.link, 0, how.link_store);
-    value.next_epoch(how, t, 6);
-    Value mine = 1;
-    t.compare_exchange(value.mutex, mine, 0, kRelease);
+    value.epoch.advance(how, t, 6);
+    unlock(t, value.mutex, 1);
   });
   value.program.thread([=](Thread& t) {
-    Value free = 0;
-    t.require(t.compare_exchange(value.mutex, free, 2, kAcquire));
+    lock(t, value.mutex, 2);
     t.fence(how.section_fence);
     value.fill(how, t);
   });
-  value.read(how);
-  return value.program;
+  return value.read_meanwhile(how);
 }
 
 std::vector<Program> programs(const LookingBack& how) { return {replacing(how), replacing_by_another_process(how)}; }
 
 TEST(weak_look_back, a_copy_that_is_believed_is_whole_and_each_part_is_needed) {
-  expect_proof<LookingBack>(
+  expect_proof(
       programs,
-      {&LookingBack::epoch_store, &LookingBack::reuse_fence, &LookingBack::section_fence, &LookingBack::link_store,
-       &LookingBack::epoch_load, &LookingBack::link_load, &LookingBack::check_fence},
-      {&LookingBack::walks_again, &LookingBack::compares_stamps});
+      PARTS(&LookingBack::epoch_store, &LookingBack::reuse_fence, &LookingBack::section_fence, &LookingBack::link_store,
+            &LookingBack::epoch_load, &LookingBack::link_load, &LookingBack::check_fence),
+      PARTS(&LookingBack::walks_again, &LookingBack::compares_stamps));
 }
 
 TEST(weak_look_back, the_sources_say_what_is_modelled) {

@@ -5,16 +5,16 @@
 namespace holdfast::weak {
 namespace {
 
-struct Ringing {
+struct Posting {
   Order deposit_fence = kSeqCst;     // post
   Order collect_fence = kSeqCst;     // collect_mail
   Order arrived = kRelease;          // post: mail_state
   Order collect = kAcquire;          // collect_mail: mail_state
-  Order ring = kRelease;             // ring
+  Order notify = kRelease;           // notify
   Order mailbox_value = kAcquire;    // mailbox_value
   bool value_before_mail = true;     // Parker::sleep
   bool marks_sleep = true;           // sleep_on_mailbox
-  bool ring_after_mail = true;       // post
+  bool notify_after_mail = true;     // post
   bool state_before_entries = true;  // collect_mail
 };
 
@@ -30,16 +30,16 @@ struct Slot {
   Location state = program.location("mail_state");
   Location signal = program.location("signal");
 
-  /// Whether the sleeper may have to be woken.
-  bool ring(const Ringing& how, Thread& t) const {
+  /// notify. Whether the sleeper may have to be woken.
+  bool notify(const Posting& how, Thread& t) const {
     Value word = t.load(signal, kRelaxed);
-    while (!t.compare_exchange(signal, word, (word & ~kAsleep) + kOnePost, how.ring)) {
+    while (!t.compare_exchange(signal, word, (word & ~kAsleep) + kOnePost, how.notify)) {
     }
     return (word & kAsleep) != 0;
   }
 
   /// post. Gives whether it found an older letter to the same waiter, and left it at that.
-  bool deposit(const Ringing& how, Thread& t) const {
+  bool deposit(const Posting& how, Thread& t) const {
     t.fence(how.deposit_fence);
     Value found = t.load(entry, kRelaxed);
     const bool older = found == kWaiter || !t.compare_exchange(entry, found, kWaiter, kRelaxed);
@@ -48,7 +48,7 @@ struct Slot {
   }
 
   /// collect_mail. Gives whether there was any.
-  bool collect(const Ringing& how, Thread& t) const {
+  bool collect(const Posting& how, Thread& t) const {
     if (t.load(state, kRelaxed) == 0) return false;
     bool any = false;
     const auto take_entry = [&] { any = t.load(entry, kRelaxed) != 0 && t.exchange(entry, 0, kRelaxed) != 0; };
@@ -60,7 +60,7 @@ struct Slot {
   }
 
   /// sleep_on_mailbox. Gives whether the kernel lets it sleep.
-  bool sleep(const Ringing& how, Thread& t, Value seen) const {
+  bool sleep(const Posting& how, Thread& t, Value seen) const {
     Value word = t.load(signal, kRelaxed);
     do {
       if ((word & ~kAsleep) != (seen & ~kAsleep)) return false;
@@ -70,12 +70,12 @@ struct Slot {
 };
 
 /// One letter to a process that looks once and goes to sleep.
-Program ringing_a_sleeper(const Ringing& how) {
+Program posting_to_a_sleeper(const Posting& how) {
   Slot slot;
   slot.program.thread([=](Thread& t) {
-    bool woken = !how.ring_after_mail && slot.ring(how, t);
+    bool woken = !how.notify_after_mail && slot.notify(how, t);
     slot.deposit(how, t);
-    if (how.ring_after_mail) woken = slot.ring(how, t);
+    if (how.notify_after_mail) woken = slot.notify(how, t);
     t.observe("woken", woken ? 1 : 0);
   });
   slot.program.thread([=](Thread& t) {
@@ -91,7 +91,7 @@ Program ringing_a_sleeper(const Ringing& how) {
 }
 
 /// A second letter to the same waiter finds the first, which is being collected just then.
-Program finding_an_older_letter(const Ringing& how) {
+Program finding_an_older_letter(const Posting& how) {
   Slot slot;
   slot.program.thread([=](Thread& t) { slot.deposit(how, t); });
   slot.program.thread([=](Thread& t) {
@@ -111,7 +111,7 @@ Program finding_an_older_letter(const Ringing& how) {
 }
 
 /// The collector of a letter sees what was changed before it was sent, also without the fences.
-Program collecting(const Ringing& how) {
+Program collecting(const Posting& how) {
   Slot slot;
   slot.program.thread([=](Thread& t) {
     t.store(slot.thing, 1, kRelaxed);
@@ -125,7 +125,7 @@ Program collecting(const Ringing& how) {
 }
 
 /// The mail's state is cleared before the entries are read: what arrives meanwhile sets it again.
-Program arriving_while_collected(const Ringing& how) {
+Program arriving_while_collected(const Posting& how) {
   Slot slot;
   const Location sent = slot.program.location("letters sent");
   for (int i = 0; i < 2; ++i)
@@ -142,17 +142,17 @@ Program arriving_while_collected(const Ringing& how) {
   return slot.program;
 }
 
-std::vector<Program> programs(const Ringing& how) {
-  return {ringing_a_sleeper(how), finding_an_older_letter(how), collecting(how), arriving_while_collected(how)};
+std::vector<Program> programs(const Posting& how) {
+  return {posting_to_a_sleeper(how), finding_an_older_letter(how), collecting(how), arriving_while_collected(how)};
 }
 
 TEST(weak_mailbox, no_wake_up_is_lost_and_each_ordering_is_needed) {
-  expect_proof<Ringing>(
-      programs,
-      {&Ringing::deposit_fence, &Ringing::collect_fence, &Ringing::arrived, &Ringing::collect, &Ringing::ring,
-       &Ringing::mailbox_value},
-      {&Ringing::value_before_mail, &Ringing::marks_sleep, &Ringing::ring_after_mail, &Ringing::state_before_entries});
-  expect_needed<Ringing>(programs, {&Ringing::deposit_fence, &Ringing::collect_fence}, kAcqRel);
+  expect_proof(programs,
+               PARTS(&Posting::deposit_fence, &Posting::collect_fence, &Posting::arrived, &Posting::collect,
+                     &Posting::notify, &Posting::mailbox_value),
+               PARTS(&Posting::value_before_mail, &Posting::marks_sleep, &Posting::notify_after_mail,
+                     &Posting::state_before_entries));
+  expect_needed(programs, PARTS(&Posting::deposit_fence, &Posting::collect_fence), kAcqRel);
 }
 
 TEST(weak_mailbox, the_sources_say_what_is_modelled) {

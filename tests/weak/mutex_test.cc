@@ -23,14 +23,12 @@ Program excluding(const Locking& how) {
   const Location guarded = program.location("guarded");
   for (Value me = 1; me <= 3; ++me) {
     program.thread([=](Thread& t) {
-      Value free = 0;
-      t.require(t.compare_exchange(word, free, me, how.take));
+      lock(t, word, me, how.take);
       const Value before = t.load(guarded, kRelaxed);
       t.store(guarded, before + 1, kRelaxed);
       static constexpr std::array kNames{"", "a", "b", "c"};
       t.observe(kNames[me], before);
-      Value mine = me;
-      t.compare_exchange(word, mine, 0, how.give);
+      unlock(t, word, me, how.give);
     });
   }
   program.finally("each sees what those did that were inside before", [](const Outcome& outcome) {
@@ -55,7 +53,7 @@ Program taking_over(const Locking& how) {
     program.thread([=](Thread& t) {
       Value seen = t.load(word, kRelaxed);
       if (seen == 0) {
-        t.require(t.compare_exchange(word, seen, me, how.take));
+        lock(t, word, me, how.take);
       } else {
         t.require(seen == 1 && t.load(slot, how.kernel_orders ? kAcquire : kRelaxed) == 0);
         if (how.exact)
@@ -67,8 +65,7 @@ Program taking_over(const Locking& how) {
       t.store(guarded, before + 1, kRelaxed);
       t.claim(before != 0, "the one that takes over sees what the dead has done");
       t.observe(me == 2 ? "b" : "c", before);
-      Value mine = me;
-      t.compare_exchange(word, mine, 0, how.give);
+      unlock(t, word, me, how.give);
     });
   }
   program.finally("one takes over, and the next sees what it did",
@@ -83,8 +80,7 @@ Program waking(const Locking& how) {
   const Location bucket = program.location("the kernel's lock of the futex");
   const Location asleep = program.location("asleep");
   const auto in_kernel = [=](Thread& t, const std::function<void()>& what) {
-    Value free = 0;
-    t.require(t.compare_exchange(bucket, free, 1, kAcquire));
+    lock(t, bucket, 1);
     what();
     t.store(bucket, 0, kRelease);
   };
@@ -120,8 +116,8 @@ Program waking(const Locking& how) {
 std::vector<Program> programs(const Locking& how) { return {excluding(how), taking_over(how), waking(how)}; }
 
 TEST(weak_mutex, it_excludes_and_loses_no_wake_up_and_each_ordering_is_needed) {
-  expect_proof<Locking>(programs, {&Locking::take, &Locking::give},
-                        {&Locking::exact, &Locking::marks, &Locking::kernel_orders});
+  expect_proof(programs, PARTS(&Locking::take, &Locking::give),
+               PARTS(&Locking::exact, &Locking::marks, &Locking::kernel_orders));
 }
 
 TEST(weak_mutex, the_sources_say_what_is_modelled) {

@@ -5,6 +5,13 @@
 
 namespace holdfast::weak {
 
+void lock(Thread& t, Location mutex, Value me, Order order) {
+  Value free = 0;
+  t.require(t.compare_exchange(mutex, free, me, order));
+}
+
+void unlock(Thread& t, Location mutex, Value me, Order order) { t.compare_exchange(mutex, me, 0, order); }
+
 Findings explore_all(const std::vector<Program>& programs) {
   Findings all;
   for (const Program& program : programs) {

@@ -1,17 +1,13 @@
 // Reads without a lock: the epoch of given-back memory (src/dict/shard.cc, arena.cc, repair.cc).
-#include "weak/protocol.h"
+#include "weak/epoch.h"
 
 namespace holdfast::weak {
 namespace {
 
-struct Reading {
+struct Reading : EpochOrders {
   Order link_store = kRelease;      // commit()
   Order link_load = kAcquire;       // Shard::read
-  Order epoch_store = kRelease;     // Arena::release, repair
-  Order epoch_load = kAcquire;      // Shard::read
-  Order reuse_fence = kRelease;     // Arena::release, repair
   Order allocate_fence = kRelease;  // ShardGuard
-  Order check_fence = kAcquire;     // Shard::unchanged_since
   Order lock = kAcquire;            // Shmtx::lock_fast
   bool repair_begins_with_epoch = true;
   bool cut_entries_keep_next = true;  // until the second epoch of a repair
@@ -27,63 +23,54 @@ constexpr Value kNewValue = 20;
 /// A chain of one bucket: a link, and two blocks that it may reach.
 struct Chain {
   Program program;
-  Location epoch = program.location("epoch");
+  Epoch epoch{program.location("epoch")};
   Location link = program.location("link", kOldBlock);
   Location old_value = program.location("old block", kOldValue);
   Location new_value = program.location("new block");
   Location mutex = program.location("mutex", 1);
 
-  void give_back(const Reading& how, Thread& t, Value next_epoch) const {
-    t.store(epoch, next_epoch, how.epoch_store);
-    t.fence(how.reuse_fence);
-  }
-
   /// The holder of the mutex deletes the key and gives the block back.
   void remove(const Reading& how) {
     program.thread([*this, how](Thread& t) {
       t.store(link, 0, how.link_store);
-      give_back(how, t, 1);
-      Value mine = 1;
-      t.compare_exchange(mutex, mine, 0, kRelease);
+      epoch.advance(how, t, 1);
+      unlock(t, mutex, 1);
     });
   }
 
   /// The next holder of the mutex takes the block.
   void allocate(const Reading& how, Thread& t) const {
-    Value free = 0;
-    t.require(t.compare_exchange(mutex, free, 2, how.lock));
+    lock(t, mutex, 2, how.lock);
     t.fence(how.allocate_fence);
   }
 
-  /// Shard::read of one key, once; `check` is asked if the read is not torn.
-  void read(const Reading& how, const std::function<bool(Value block, Value value)>& good) {
-    program.thread([*this, how, good](Thread& t) {
-      const Value before = t.load(epoch, how.epoch_load);
+  /// Adds Shard::read of the key, once. Gives the whole program.
+  Program read_meanwhile(const Reading& how) {
+    program.thread([*this, how](Thread& t) {
+      const Value before = epoch.load(how, t);
       const Value block = t.load(link, how.link_load);
       Value value = 0;
       if (block == kOldBlock) value = t.load(old_value, kRelaxed);
       if (block == kNewBlock) value = t.load(new_value, kRelaxed);
-      t.fence(how.check_fence);
-      t.require(t.load(epoch, kRelaxed) == before);
-      t.claim(good(block, value), "a read that is not torn gives a value that was stored");
+      t.require(epoch.unchanged_since(how, t, before));
+      const Value stored = block == kOldBlock ? kOldValue : kNewValue;
+      t.claim(block == 0 || value == stored, "a read that is not torn gives a value that was stored");
     });
+    return program;
   }
 };
-
-bool is_stored(Value block, Value value) { return block == 0 || value == (block == kOldBlock ? kOldValue : kNewValue); }
 
 /// set() over an entry: the new block is filled and linked, the old one given back and written over.
 Program replacing(const Reading& how) {
   Chain chain;
   chain.program.thread([=](Thread& t) {
     t.store(chain.new_value, kNewValue, kRelaxed);
-    if (!how.epoch_after_cut) chain.give_back(how, t, 1);
+    if (!how.epoch_after_cut) chain.epoch.advance(how, t, 1);
     t.store(chain.link, kNewBlock, how.link_store);
-    if (how.epoch_after_cut) chain.give_back(how, t, 1);
+    if (how.epoch_after_cut) chain.epoch.advance(how, t, 1);
     t.store(chain.old_value, kGarbage, kRelaxed);
   });
-  chain.read(how, is_stored);
-  return chain.program;
+  return chain.read_meanwhile(how);
 }
 
 /// One process deletes and gives the block back; another one, next to hold the mutex, takes the block for itself.
@@ -94,8 +81,7 @@ Program reusing_by_another_process(const Reading& how) {
     chain.allocate(how, t);
     t.store(chain.old_value, kGarbage, kRelaxed);
   });
-  chain.read(how, is_stored);
-  return chain.program;
+  return chain.read_meanwhile(how);
 }
 
 /// The same, and the block comes back into the chain under the same key with another value.
@@ -110,12 +96,11 @@ Program reusing_for_the_same_key(const Reading& how) {
     t.store(chain.link, kOldBlock, how.link_store);
   });
   chain.program.thread([=](Thread& t) {
-    const Value before = t.load(chain.epoch, how.epoch_load);
+    const Value before = chain.epoch.load(how, t);
     t.require(t.load(chain.link, how.link_load) == kOldBlock);
     const Value first = t.load(chain.old_value, kRelaxed);
     const Value second = t.load(second_word, kRelaxed);
-    t.fence(how.check_fence);
-    t.require(t.load(chain.epoch, kRelaxed) == before);
+    t.require(chain.epoch.unchanged_since(how, t, before));
     t.claim(first == second, "the words of a value are of one value");
   });
   return chain.program;
@@ -124,25 +109,20 @@ Program reusing_for_the_same_key(const Reading& how) {
 /// Two entries of a chain: what is changed is the first one's way out.
 struct Walk {
   Program program;
-  Location epoch = program.location("epoch");
+  Epoch epoch{program.location("epoch")};
   Location link = program.location("link", 1);
   Location next = program.location("next of the first", 2);
 
-  void new_epoch(const Reading& how, Thread& t, Value number) const {
-    t.store(epoch, number, how.epoch_store);
-    t.fence(how.reuse_fence);
-  }
-
-  /// Shard::read of a key that is in the second.
-  void read(const Reading& how, const char* claim) {
+  /// Adds Shard::read of a key that is in the second. Gives the whole program.
+  Program read_meanwhile(const Reading& how, const char* claim) {
     program.thread([*this, how, claim](Thread& t) {
-      const Value before = t.load(epoch, how.epoch_load);
+      const Value before = epoch.load(how, t);
       Value block = t.load(link, how.link_load);
       if (block == 1) block = t.load(next, how.link_load);
-      t.fence(how.check_fence);
-      t.require(t.load(epoch, kRelaxed) == before);
+      t.require(epoch.unchanged_since(how, t, before));
       t.claim(block == 2, claim);
     });
+    return program;
   }
 };
 
@@ -151,11 +131,10 @@ Program walking_past_a_deletion(const Reading& how) {
   Walk walk;
   walk.program.thread([=](Thread& t) {
     t.store(walk.link, 2, how.link_store);
-    walk.new_epoch(how, t, 1);
+    walk.epoch.advance(how, t, 1);
     t.store(walk.next, 0, kRelaxed);
   });
-  walk.read(how, "what stands behind a deleted entry is found");
-  return walk.program;
+  return walk.read_meanwhile(how, "what stands behind a deleted entry is found");
 }
 
 /// A writer is killed between its cut and the new epoch; the process that takes the mutex over repairs, and writes over
@@ -169,25 +148,23 @@ Program repairing_after_a_death(const Reading& how) {
   });
   chain.program.thread([=](Thread& t) {
     t.require(t.load(slot, kAcquire) == 0);
-    if (how.repair_begins_with_epoch) chain.give_back(how, t, 1);
+    if (how.repair_begins_with_epoch) chain.epoch.advance(how, t, 1);
     t.store(chain.old_value, kGarbage, kRelaxed);
   });
-  chain.read(how, is_stored);
-  return chain.program;
+  return chain.read_meanwhile(how);
 }
 
 /// A repair cuts an entry out: a reader that stands on it goes on to what followed it.
 Program cutting_in_a_repair(const Reading& how) {
   Walk walk;
   walk.program.thread([=](Thread& t) {
-    walk.new_epoch(how, t, 1);
+    walk.epoch.advance(how, t, 1);
     t.store(walk.link, 2, how.link_store);
     if (!how.cut_entries_keep_next) t.store(walk.next, 0, kRelaxed);
-    walk.new_epoch(how, t, 2);
+    walk.epoch.advance(how, t, 2);
     t.store(walk.next, 0, kRelaxed);
   });
-  walk.read(how, "what stands behind a cut entry is found");
-  return walk.program;
+  return walk.read_meanwhile(how, "what stands behind a cut entry is found");
 }
 
 std::vector<Program> programs(const Reading& how) {
@@ -200,11 +177,10 @@ std::vector<Program> programs(const Reading& how) {
 }
 
 TEST(weak_reader, a_read_that_is_not_torn_is_whole_and_each_ordering_is_needed) {
-  expect_proof<Reading>(
-      programs,
-      {&Reading::link_store, &Reading::link_load, &Reading::epoch_store, &Reading::epoch_load, &Reading::reuse_fence,
-       &Reading::allocate_fence, &Reading::check_fence, &Reading::lock},
-      {&Reading::repair_begins_with_epoch, &Reading::cut_entries_keep_next, &Reading::epoch_after_cut});
+  expect_proof(programs,
+               PARTS(&Reading::link_store, &Reading::link_load, &Reading::epoch_store, &Reading::epoch_load,
+                     &Reading::reuse_fence, &Reading::allocate_fence, &Reading::check_fence, &Reading::lock),
+               PARTS(&Reading::repair_begins_with_epoch, &Reading::cut_entries_keep_next, &Reading::epoch_after_cut));
 }
 
 TEST(weak_reader, the_fence_where_a_block_is_taken_closes_just_the_case_of_three_processes) {

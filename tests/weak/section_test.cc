@@ -78,10 +78,10 @@ Program going_in_with_two_threads(const Counting& how) {
 std::vector<Program> programs(const Counting& how) { return {going_in_twice(how), going_in_with_two_threads(how)}; }
 
 TEST(weak_section, nobody_is_robbed_who_is_inside_and_each_part_is_needed) {
-  expect_proof<Counting>(
-      programs, {&Counting::judge_fence},
-      {&Counting::numbered, &Counting::counts_before_word, &Counting::counts_until_after_word, &Counting::exact});
-  expect_needed<Counting>(programs, {&Counting::take}, kAcquire);
+  expect_proof(
+      programs, PARTS(&Counting::judge_fence),
+      PARTS(&Counting::numbered, &Counting::counts_before_word, &Counting::counts_until_after_word, &Counting::exact));
+  expect_needed(programs, PARTS(&Counting::take), kAcquire);
 }
 
 TEST(weak_section, the_sources_say_what_is_modelled) {

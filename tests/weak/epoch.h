@@ -1,0 +1,32 @@
+// The epoch of given-back memory, for the tests of reads without a lock.
+#pragma once
+
+#include "weak/protocol.h"
+
+namespace holdfast::weak {
+
+struct EpochOrders {
+  Order epoch_store = kRelease;  // Arena::release, repair
+  Order reuse_fence = kRelease;  // Arena::release, repair
+  Order epoch_load = kAcquire;   // Shard::read
+  Order check_fence = kAcquire;  // Shard::unchanged_since
+};
+
+struct Epoch {
+  Location word;
+
+  /// Between a cut and the reuse of what was cut out.
+  void advance(const EpochOrders& how, Thread& t, Value next) const {
+    t.store(word, next, how.epoch_store);
+    t.fence(how.reuse_fence);
+  }
+  /// Before a read.
+  Value load(const EpochOrders& how, Thread& t) const { return t.load(word, how.epoch_load); }
+  /// After a read: gives whether it is not torn.
+  bool unchanged_since(const EpochOrders& how, Thread& t, Value before) const {
+    t.fence(how.check_fence);
+    return t.load(word, kRelaxed) == before;
+  }
+};
+
+}  // namespace holdfast::weak
