@@ -13,8 +13,8 @@
 using namespace holdfast;
 using namespace holdfast::capi;
 
-static_assert(HOLDFAST_WHY_MAX == kWhyMax);
-static_assert(sizeof(holdfast_holder::why) == sizeof(HolderInfo::why));
+static_assert(HOLDFAST_WHY_MAX == kReasonMax);
+static_assert(sizeof(holdfast_holder::why) == sizeof(HolderInfo::reason));
 static_assert(sizeof(holdfast_holder::program) == sizeof(HolderInfo::program));
 
 namespace {
@@ -37,7 +37,7 @@ void fill(holdfast_holder& out, const HolderInfo& found, const HolderCount& coun
   out.alive = static_cast<uint32_t>(found.liveness);
   out.permits = found.permits;
   std::memcpy(out.program, found.program.data(), sizeof out.program);
-  std::memcpy(out.why, found.why.data(), sizeof out.why);
+  std::memcpy(out.why, found.reason.data(), sizeof out.why);
 }
 
 }  // namespace

@@ -80,7 +80,7 @@ class Audit {
   bool walk_chain(std::uint32_t bucket) noexcept;
   bool walk_parts(const EntryView& view) noexcept;
   bool walk_queue(const QueueFields& queue, EntryType type) noexcept;
-  bool walk_holds(const EntryView& view) noexcept;
+  bool walk_holders(const EntryView& view) noexcept;
   bool walk_list(const EntryView& view) noexcept;
   bool counts_fit() const noexcept;
   /// Whether the links may still reach another block of this kind.
@@ -169,7 +169,7 @@ bool Audit::walk_parts(const EntryView& view) noexcept {
   if (view.is_free()) ++free_locks_;
   const bool watched = view.type == EntryType::lock;
   return walk_queue(view.queue(), EntryType::waiter) &&
-         (!watched || walk_queue(view.lock().watchers, EntryType::watcher)) && walk_holds(view);
+         (!watched || walk_queue(view.lock().watchers, EntryType::watcher)) && walk_holders(view);
 }
 
 bool Audit::walk_queue(const QueueFields& queue, EntryType type) noexcept {
@@ -182,7 +182,7 @@ bool Audit::walk_queue(const QueueFields& queue, EntryType type) noexcept {
   return queue.tail.load(kRelaxed) == last;
 }
 
-bool Audit::walk_holds(const EntryView& view) noexcept {
+bool Audit::walk_holders(const EntryView& view) noexcept {
   const bool is_lock = view.type == EntryType::lock;
   const std::uint32_t hash = view.entry->hash.load(kRelaxed);
   std::uint64_t used = 0;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kShape = Entry::make_shape(0, EntryType::holder);
 
-Word64* why_of(const EntryView& holder) noexcept { return holder.value() + sizeof(HolderFields) / 8; }
+Word64* text_of(const EntryView& holder) noexcept { return holder.value() + sizeof(HolderFields) / 8; }
 
 }  // namespace
 
@@ -18,13 +18,13 @@ bool HolderList::inspect(std::uint32_t block, EntryView& view) const noexcept {
 }
 
 std::uint32_t HolderList::create(Arena& arena, const Shard& shard, std::uint32_t hash, const Holder& holder) noexcept {
-  const std::uint32_t block = arena.allocate(granules(holder.why.size()));
+  const std::uint32_t block = arena.allocate(granules(holder.reason.size()));
   if (block == 0) return 0;
   Entry& e = shard.entry(block);
   e.next.store(0, kRelaxed);
   e.hash.store(hash, kRelaxed);
   e.shape.store(kShape, kRelaxed);
-  e.value_size.store(static_cast<std::uint32_t>(sizeof(HolderFields) + holder.why.size()), kRelaxed);
+  e.value_size.store(static_cast<std::uint32_t>(sizeof(HolderFields) + holder.reason.size()), kRelaxed);
   e.flags.store(0, kRelaxed);
   e.stamp.store(0, kRelaxed);
   e.expiry.store(holder.expiry, kRelaxed);
@@ -34,7 +34,7 @@ std::uint32_t HolderList::create(Arena& arena, const Shard& shard, std::uint32_t
   fields.since.store(holder.since_ms, kRelaxed);
   fields.count.store(holder.count, kRelaxed);
   fields.task.store(holder.task, kRelaxed);
-  store_bytes(reinterpret_cast<Word64*>(&fields + 1), holder.why.data(), holder.why.size());
+  store_bytes(reinterpret_cast<Word64*>(&fields + 1), holder.reason.data(), holder.reason.size());
   return block;
 }
 
@@ -99,9 +99,9 @@ Holder HolderList::Cursor::copy() const noexcept {
           {}};
 }
 
-std::size_t HolderList::Cursor::copy_why(char* buffer, std::size_t capacity) const noexcept {
+std::size_t HolderList::Cursor::copy_reason(char* buffer, std::size_t capacity) const noexcept {
   const std::size_t length = view_.value_size - sizeof(HolderFields);
-  load_bytes(why_of(view_), buffer, std::min(length, capacity));
+  load_bytes(text_of(view_), buffer, std::min(length, capacity));
   return length;
 }
 

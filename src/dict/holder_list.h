@@ -32,7 +32,7 @@ struct Holder {
   std::uint64_t expiry = 0;  // dict/expiry.h
   std::uint32_t count = 1;
   std::uint32_t task = 0;
-  std::string_view why;
+  std::string_view reason;
 };
 
 class HolderList {
@@ -41,14 +41,14 @@ class HolderList {
   HolderList(const Shard& shard, Arena& arena, Word32& first, std::uint32_t hash) noexcept
       : shard_(shard), arena_(arena), first_(first), hash_(hash) {}
 
-  static constexpr std::uint32_t granules(std::size_t why_length) noexcept {
-    return static_cast<std::uint32_t>(granules_for(0, sizeof(HolderFields) + why_length));
+  static constexpr std::uint32_t granules(std::size_t reason_length) noexcept {
+    return static_cast<std::uint32_t>(granules_for(0, sizeof(HolderFields) + reason_length));
   }
 
   bool empty() const noexcept { return first_.load(kRelaxed) == 0; }
 
-  /// Allocates and fills a block that is in no chain; 0 if there is no free run for it. REQUIRES: `why` has at most
-  /// kWhyMax bytes.
+  /// Allocates and fills a block that is in no chain; 0 if there is no free run for it. REQUIRES: `reason` has at most
+  /// kReasonMax bytes.
   static std::uint32_t create(Arena& arena, const Shard& shard, std::uint32_t hash, const Holder& holder) noexcept;
 
   /// Adds the block to the chain. REQUIRES: create() returned it.
@@ -74,7 +74,7 @@ class HolderList {
     }
     Holder copy() const noexcept;
     /// Copies the reason, as many bytes of it as fit. Returns its length.
-    std::size_t copy_why(char* buffer, std::size_t capacity) const noexcept;
+    std::size_t copy_reason(char* buffer, std::size_t capacity) const noexcept;
     /// Takes the block out and releases it; goes on to the next one.
     void remove() noexcept;
     /// Puts `block` in the place of this one, by one store, and releases this one. The cursor is on `block` then.

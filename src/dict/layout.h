@@ -236,7 +236,7 @@ struct PermitFields {
 static_assert(sizeof(PermitFields) == 24);
 
 /// The most bytes of the reason, the text that says why something is held.
-inline constexpr std::uint32_t kWhyMax = 127;
+inline constexpr std::uint32_t kReasonMax = 127;
 
 /// Value of a holder block. Its end is in Entry::expiry, the hash of its entry's key in Entry::hash; the reason follows
 /// behind it.

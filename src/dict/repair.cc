@@ -79,16 +79,16 @@ bool keep_list(const Shard& shard, const EntryView& view, Occupied& occupied, Ce
 /// another grant does not count: a process that died between releasing the lock and releasing the reason leaves one,
 /// which is no damage.
 template <class Claim>
-std::uint32_t keep_note(const Shard& shard, const EntryView& view, Claim&& claim) noexcept {
+std::uint32_t keep_reason(const Shard& shard, const EntryView& view, Claim&& claim) noexcept {
   LockFields& lock = view.lock();
   const std::uint32_t block = lock.reason.load(kRelaxed);
   if (block == 0) return 0;
-  EntryView note{};
-  const bool sound = shard.inspect(block, note) && is_holder(note, view.entry->hash.load(kRelaxed));
+  EntryView record{};
+  const bool sound = shard.inspect(block, record) && is_holder(record, view.entry->hash.load(kRelaxed));
   const bool current = sound && lock.owner.load(kRelaxed) != kNobody &&
-                       note.holder().sequence.load(kRelaxed) == lock.sequence.load(kRelaxed);
-  if (current && claim(block, note.granules)) {
-    note.entry->next.store(0, kRelaxed);
+                       record.holder().sequence.load(kRelaxed) == lock.sequence.load(kRelaxed);
+  if (current && claim(block, record.granules)) {
+    record.entry->next.store(0, kRelaxed);
     return 0;
   }
   commit(lock.reason, 0U);
@@ -101,7 +101,7 @@ void forget(QueueFields& queue) noexcept {
 }
 
 /// Repairs what hangs on a lock or on permits: empties the queues, keeps the holders.
-void keep_holds(const Shard& shard, const EntryView& view, Occupied& occupied, Census& census) noexcept {
+void keep_holders(const Shard& shard, const EntryView& view, Occupied& occupied, Census& census) noexcept {
   forget(view.queue());
   if (view.type == EntryType::lock) forget(view.lock().watchers);
   Arena arena(shard);
@@ -111,7 +111,7 @@ void keep_holds(const Shard& shard, const EntryView& view, Occupied& occupied, C
     census.cuts += kept.cuts;
     view.permits().used.store(kept.used, kRelaxed);
   } else {
-    census.cuts += keep_note(shard, view, claim);
+    census.cuts += keep_reason(shard, view, claim);
   }
   if (view.is_free()) ++census.free_locks;
 }
@@ -133,7 +133,7 @@ void walk_chain(const Shard& shard, std::uint32_t bucket, Occupied& occupied, Ce
       continue;
     }
     ++census.entries;
-    if (is_holdable(view.type)) keep_holds(shard, view, occupied, census);
+    if (is_holdable(view.type)) keep_holders(shard, view, occupied, census);
     link = &view.entry->next;
   }
 }

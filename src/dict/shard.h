@@ -207,7 +207,7 @@ inline constexpr auto kSizes = [] {
   of(EntryType::boolean) = of(EntryType::number) = of(EntryType::list) = {8, 0};
   of(EntryType::lock) = {sizeof(LockFields), 0};
   of(EntryType::permits) = {sizeof(PermitFields), 0};
-  of(EntryType::holder) = {sizeof(HolderFields), kWhyMax};
+  of(EntryType::holder) = {sizeof(HolderFields), kReasonMax};
   of(EntryType::waiter) = of(EntryType::watcher) = {sizeof(WaiterFields), 0};
   return sizes;
 }();

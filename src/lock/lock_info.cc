@@ -23,27 +23,28 @@ void look_at_lock(Transaction& change, HolderInfo& holder) noexcept {
   holder.end_ms = expiry_ms(view.entry->expiry.load(kRelaxed));
   const HolderList reason = reason_of(change.shard(), change.arena(), view);
   const HolderList::Cursor at(reason);
-  if (at.found() && at.is_of(holder.lease.owner, holder.lease.sequence)) at.copy_why(holder.why.data(), kWhyMax);
+  if (at.found() && at.is_of(holder.lease.owner, holder.lease.sequence))
+    at.copy_reason(holder.reason.data(), kReasonMax);
 }
 
 // The chain begins with the youngest grant: if there is too little room, the oldest grants are kept.
 void look_at_permits(Transaction& change, std::span<HolderInfo> holders, std::uint32_t& count) noexcept {
   const std::uint32_t flush = change.flush_epoch();
   const std::uint64_t entry_end = change.view().entry->expiry.load(kRelaxed);
-  const HolderList holds = holders_of(change.shard(), change.arena(), change.view());
-  for (HolderList::Cursor at(holds); at.found(); at.advance()) {
+  const HolderList records = holders_of(change.shard(), change.arena(), change.view());
+  for (HolderList::Cursor at(records); at.found(); at.advance()) {
     const std::uint64_t end = earlier(entry_end, at.expiry().load(kRelaxed));
     if (!is_live(end, flush)) continue;
     const std::uint32_t index = count++;
     if (holders.empty()) continue;
-    const Holder hold = at.copy();
+    const Holder record = at.copy();
     HolderInfo& holder = holders[index % holders.size()];
     holder = {};
-    holder.lease = {hold.owner, hold.sequence};
-    holder.since_ms = hold.since_ms;
+    holder.lease = {record.owner, record.sequence};
+    holder.since_ms = record.since_ms;
     holder.end_ms = expiry_ms(end);
-    holder.permits = hold.count;
-    at.copy_why(holder.why.data(), kWhyMax);
+    holder.permits = record.count;
+    at.copy_reason(holder.reason.data(), kReasonMax);
   }
 }
 
@@ -71,33 +72,33 @@ void ask_about(World& world, HolderInfo& holder) noexcept {
   holder.program.back() = '\0';
 }
 
-/// Writes `why` for the lease. not_owner: the lease was not found; no_memory: there is no free run now.
-Code write_why(Transaction& change, const Lease& lease, std::string_view why) noexcept {
+/// Writes `reason` for the lease. not_owner: the lease was not found; no_memory: there is no free run now.
+Code write_reason(Transaction& change, const Lease& lease, std::string_view reason) noexcept {
   if (!change.exists() || !is_holdable(change.view().type)) return Code::not_owner;
   const EntryView& view = change.view();
   Arena& arena = change.arena();
   const bool is_lock = view.type == EntryType::lock;
   if (is_lock && !is_held_by(view.lock(), lease)) return Code::not_owner;
-  HolderList holds = is_lock ? reason_of(change.shard(), arena, view) : holders_of(change.shard(), arena, view);
-  HolderList::Cursor at(holds);
+  HolderList records = is_lock ? reason_of(change.shard(), arena, view) : holders_of(change.shard(), arena, view);
+  HolderList::Cursor at(records);
   while (!is_lock && at.found() && !at.is_of(lease.owner, lease.sequence)) at.advance();
   if (arena.damaged()) return Code::corrupt;
   if (!is_lock && (!at.found() || !is_live(at.expiry().load(kRelaxed), change.flush_epoch()))) return Code::not_owner;
-  if (is_lock && why.empty()) {
-    holds.clear();
+  if (is_lock && reason.empty()) {
+    records.clear();
     return arena.damaged() ? Code::corrupt : Code::ok;
   }
-  Holder hold;
-  hold.owner = lease.owner;
-  hold.sequence = lease.sequence;
-  if (!is_lock) hold = at.copy();
-  hold.why = why;
-  const std::uint32_t block = HolderList::create(arena, change.shard(), view.entry->hash.load(kRelaxed), hold);
+  Holder record;
+  record.owner = lease.owner;
+  record.sequence = lease.sequence;
+  if (!is_lock) record = at.copy();
+  record.reason = reason;
+  const std::uint32_t block = HolderList::create(arena, change.shard(), view.entry->hash.load(kRelaxed), record);
   if (block == 0) return Code::no_memory;
   if (at.found())
     at.replace(block);
   else
-    holds.add(block);
+    records.add(block);
   return Code::ok;
 }
 
@@ -127,16 +128,16 @@ Code find_holders(Dictionary& dictionary, std::string_view key, std::span<Holder
   return code;
 }
 
-Code explain(Dictionary& dictionary, std::string_view key, const Lease& lease, std::string_view why) noexcept {
+Code explain(Dictionary& dictionary, std::string_view key, const Lease& lease, std::string_view reason) noexcept {
   const Token self = dictionary.world().token();
   if (self == kNobody || lease.owner != self) return Code::not_owner;
   return dictionary.transact(key, [&](Transaction& change) {
     // Look again after making room: that takes time, and the lease may have ended.
     for (int tries = 0;; ++tries) {
       if (!change.found()) return Code::not_owner;
-      const Code code = write_why(change, lease, why);
+      const Code code = write_reason(change, lease, reason);
       if (code != Code::no_memory || tries == 2) return change.arena().damaged() ? Code::corrupt : code;
-      const Code room = change.make_room(HolderList::granules(why.size()), Evict::yes);
+      const Code room = change.make_room(HolderList::granules(reason.size()), Evict::yes);
       if (room != Code::ok) return room;
     }
   });

@@ -16,9 +16,9 @@ namespace holdfast {
 struct HolderInfo {
   Lease lease;
   std::uint64_t since_ms = 0;
-  std::uint64_t end_ms = 0;             // dict/expiry.h: 0 is never
-  std::uint32_t permits = 1;            // kAllPermits: a rwlock, to write
-  std::array<char, kWhyMax + 1> why{};  // ends with a zero byte
+  std::uint64_t end_ms = 0;                   // dict/expiry.h: 0 is never
+  std::uint32_t permits = 1;                  // kAllPermits: a rwlock, to write
+  std::array<char, kReasonMax + 1> reason{};  // ends with a zero byte
 
   // About its process; only `liveness` is known once its slot has another owner.
   Liveness liveness = Liveness::dead;
@@ -38,7 +38,7 @@ Code find_holders(Dictionary& dictionary, std::string_view key, std::span<Holder
                   HolderCount& count) noexcept;
 
 /// Stores the reason why the lease is held; an empty text takes it back. ok, not_owner, no_memory (nothing changed),
-/// timeout, busy, removed. REQUIRES: `why` has at most kWhyMax bytes.
-Code explain(Dictionary& dictionary, std::string_view key, const Lease& lease, std::string_view why) noexcept;
+/// timeout, busy, removed. REQUIRES: `reason` has at most kReasonMax bytes.
+Code explain(Dictionary& dictionary, std::string_view key, const Lease& lease, std::string_view reason) noexcept;
 
 }  // namespace holdfast

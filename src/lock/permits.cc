@@ -61,15 +61,15 @@ Blocker blocker_of_permits(const Watch& watch) noexcept {
   const std::uint32_t block = fields.holders.load(kAcquire);
   EntryView view{};
   if (!watch.shard->inspect(block, view) || view.type != EntryType::holder) return {};
-  const HolderFields& hold = view.holder();
-  const std::uint64_t sequence = hold.sequence.load(kAcquire);
-  const Token owner = hold.owner.load(kAcquire);
-  const std::uint32_t task = hold.task.load(kAcquire);
+  const HolderFields& holder = view.holder();
+  const std::uint64_t sequence = holder.sequence.load(kAcquire);
+  const Token owner = holder.owner.load(kAcquire);
+  const std::uint32_t task = holder.task.load(kAcquire);
   const bool alone = view.entry->next.load(kAcquire) == 0;
-  const bool enough = std::uint64_t{hold.count.load(kAcquire)} + watch.want <= fields.total.load(kAcquire);
+  const bool enough = std::uint64_t{holder.count.load(kAcquire)} + watch.want <= fields.total.load(kAcquire);
   const std::uint64_t end = earlier(watch.entry->expiry.load(kAcquire), view.entry->expiry.load(kAcquire));
   const bool same =
-      hold.sequence.load(kAcquire) == sequence && fields.holders.load(kAcquire) == block && watch.is_same_entry();
+      holder.sequence.load(kAcquire) == sequence && fields.holders.load(kAcquire) == block && watch.is_same_entry();
   if (!same || !alone || enough || !is_live(end, watch.segment->flush_epoch()) || watch.segment->retired()) return {};
   return {owner, task, sequence, expiry_ms(end)};
 }
@@ -133,7 +133,7 @@ class PermitsAttempt {
     } else if (change_.is(EntryType::permits)) {  // of the other kind
       const PermitsEntry other = entry();
       other.purge(flush_, dead_);
-      if (other.holds().empty()) return Code::ok;
+      if (other.holders().empty()) return Code::ok;
       other.collect_owners(blocked_by_.holders);
     }
     return Code::locked;
@@ -210,24 +210,25 @@ class PermitsAttempt {
     const std::uint64_t now_ns = platform::monotonic_ns();
     const Claim& claim = attempt_.what.claim;
     const std::uint64_t end_ms = end_of_lease(claim.exptime, now_ns);
-    Holder hold;
-    hold.owner = attempt_.self;
-    hold.sequence = next_sequence(change_.segment(), 0);
-    hold.since_ms = now_ns / 1'000'000;
-    hold.expiry = expiry_word(end_ms, flush_);
-    hold.count = attempt_.what.want;
-    hold.task = claim.holder_task;
-    const std::uint32_t block = HolderList::create(change_.arena(), change_.shard(), change_.key().short_hash(), hold);
+    Holder holder;
+    holder.owner = attempt_.self;
+    holder.sequence = next_sequence(change_.segment(), 0);
+    holder.since_ms = now_ns / 1'000'000;
+    holder.expiry = expiry_word(end_ms, flush_);
+    holder.count = attempt_.what.want;
+    holder.task = claim.holder_task;
+    const std::uint32_t block =
+        HolderList::create(change_.arena(), change_.shard(), change_.key().short_hash(), holder);
     if (block == 0) return Code::corrupt;
     if (exists) {
-      entry().add(block, hold);
+      entry().add(block, holder);
     } else {
       const ValueIn value{EntryType::permits, kind(), std::uint64_t{block} << 32 | attempt_.what.total, nullptr,
                           sizeof(PermitFields)};
       if (change_.put(value, end_ms, Evict::no) != Code::ok) return Code::corrupt;
-      change_.view().permits().used.store(hold.count, kRelaxed);
+      change_.view().permits().used.store(holder.count, kRelaxed);
     }
-    lease = {hold.owner, hold.sequence};
+    lease = {holder.owner, holder.sequence};
     change_.touch();
     const PermitsEntry permits = entry();
     if (overtakes_) permits.fields.overtakes.store(permits.fields.overtakes.load(kRelaxed) + 1, kRelaxed);
@@ -321,8 +322,8 @@ Code count_permits(Dictionary& dictionary, std::string_view key, PermitsCount& c
     count.waiters = permits.queue().count();
     const std::uint64_t entry_end = permits.entry.expiry.load(kRelaxed);
     const std::uint32_t flush = change.flush_epoch();
-    const HolderList holds = permits.holds();
-    for (HolderList::Cursor at(holds); at.found(); at.advance())
+    const HolderList holders = permits.holders();
+    for (HolderList::Cursor at(holders); at.found(); at.advance())
       if (is_live(earlier(entry_end, at.expiry().load(kRelaxed)), flush))
         shares.add(at.fields().owner.load(kRelaxed), at.fields().count.load(kRelaxed));
     return change.arena().damaged() ? Code::corrupt : Code::ok;

@@ -12,8 +12,8 @@ namespace holdfast {
 namespace {
 
 // Cursor at the lease's record, or at end.
-HolderList::Cursor find(const HolderList& holds, const Lease& lease) noexcept {
-  HolderList::Cursor at(holds);
+HolderList::Cursor find(const HolderList& holders, const Lease& lease) noexcept {
+  HolderList::Cursor at(holders);
   while (at.found() && !at.is_of(lease.owner, lease.sequence)) at.advance();
   return at;
 }
@@ -21,19 +21,19 @@ HolderList::Cursor find(const HolderList& holds, const Lease& lease) noexcept {
 }  // namespace
 
 // A flush or an expire() of the entry ends all of its holder records.
-bool PermitsEntry::is_live_hold(const HolderList::Cursor& at, std::uint32_t flush) const noexcept {
+bool PermitsEntry::is_live_holder(const HolderList::Cursor& at, std::uint32_t flush) const noexcept {
   return is_live(earlier(entry.expiry.load(kRelaxed), at.expiry().load(kRelaxed)), flush);
 }
 
-bool PermitsEntry::has_live_hold(std::uint32_t flush) const noexcept {
-  const HolderList chain = holds();
+bool PermitsEntry::has_live_holder(std::uint32_t flush) const noexcept {
+  const HolderList chain = holders();
   HolderList::Cursor at(chain);
-  while (at.found() && !is_live_hold(at, flush)) at.advance();
+  while (at.found() && !is_live_holder(at, flush)) at.advance();
   return at.found();
 }
 
 std::uint64_t PermitsEntry::purge(std::uint32_t flush, const TokenSet& dead) const noexcept {
-  const HolderList chain = holds();
+  const HolderList chain = holders();
   if (chain.empty()) {
     fields.used.store(0, kRelaxed);
     return kExpiryNever;
@@ -41,7 +41,7 @@ std::uint64_t PermitsEntry::purge(std::uint32_t flush, const TokenSet& dead) con
   std::uint64_t used = 0;
   std::uint64_t next_end = ~std::uint64_t{0};
   for (HolderList::Cursor at(chain); at.found();) {
-    if (!is_live_hold(at, flush) || dead.has(at.fields().owner.load(kRelaxed))) {
+    if (!is_live_holder(at, flush) || dead.has(at.fields().owner.load(kRelaxed))) {
       at.remove();
       continue;
     }
@@ -58,7 +58,7 @@ std::uint64_t PermitsEntry::purge(std::uint32_t flush, const TokenSet& dead) con
 // Collects from a place in the chain that is another one each time, then from the beginning.
 void PermitsEntry::collect_owners(TokenSet& owners) const noexcept {
   static std::atomic<std::uint32_t> turn{0};
-  const HolderList chain = holds();
+  const HolderList chain = holders();
   std::uint32_t count = 0;
   for (HolderList::Cursor at(chain); at.found(); at.advance()) ++count;
   const std::uint32_t start = count > TokenSet::kMax ? turn.fetch_add(TokenSet::kMax, kRelaxed) % count : 0;
@@ -76,17 +76,17 @@ void PermitsEntry::make_room_for_end(std::uint64_t word) const noexcept {
   note_end(shard, expiry_ms(word));
 }
 
-void PermitsEntry::add(std::uint32_t block, const Holder& hold) const noexcept {
+void PermitsEntry::add(std::uint32_t block, const Holder& holder) const noexcept {
   const bool was_free = fields.holders.load(kRelaxed) == 0;
-  make_room_for_end(hold.expiry);
-  holds().add(block);
+  make_room_for_end(holder.expiry);
+  holders().add(block);
   const std::uint32_t used = was_free ? 0 : fields.used.load(kRelaxed);
-  fields.used.store(used + hold.count, kRelaxed);
+  fields.used.store(used + holder.count, kRelaxed);
   if (was_free) count_free_locks(shard, ~0U);
 }
 
 Code PermitsEntry::give_back(const Lease& lease) const noexcept {
-  const HolderList chain = holds();
+  const HolderList chain = holders();
   HolderList::Cursor at = find(chain, lease);
   if (arena.damaged()) return Code::corrupt;
   // A record that has expired but was not purged yet still counts as held; a flushed one does not.
@@ -99,10 +99,10 @@ Code PermitsEntry::give_back(const Lease& lease) const noexcept {
 }
 
 Code PermitsEntry::keep(const Lease& lease, std::uint32_t count) const noexcept {
-  const HolderList chain = holds();
+  const HolderList chain = holders();
   const HolderList::Cursor at = find(chain, lease);
   if (arena.damaged()) return Code::corrupt;
-  if (!at.found() || !is_live_hold(at, segment.flush_epoch())) return Code::not_owner;
+  if (!at.found() || !is_live_holder(at, segment.flush_epoch())) return Code::not_owner;
   const std::uint32_t had = at.fields().count.load(kRelaxed);
   if (count == 0 || count > had) return Code::invalid;
   commit(at.fields().count, count);
@@ -111,11 +111,11 @@ Code PermitsEntry::keep(const Lease& lease, std::uint32_t count) const noexcept 
 }
 
 Code PermitsEntry::extend(const Lease& lease, std::uint64_t end_ms) const noexcept {
-  const HolderList chain = holds();
+  const HolderList chain = holders();
   const HolderList::Cursor at = find(chain, lease);
   if (arena.damaged()) return Code::corrupt;
   const std::uint32_t flush = segment.flush_epoch();
-  if (!at.found() || !is_live_hold(at, flush)) return has_live_hold(flush) ? Code::not_owner : Code::not_found;
+  if (!at.found() || !is_live_holder(at, flush)) return has_live_holder(flush) ? Code::not_owner : Code::not_found;
   const std::uint64_t word = expiry_word(end_ms, flush);
   make_room_for_end(word);
   crash_order();
@@ -124,10 +124,10 @@ Code PermitsEntry::extend(const Lease& lease, std::uint64_t end_ms) const noexce
 }
 
 Code PermitsEntry::name_holder(const Lease& lease, std::uint32_t task) const noexcept {
-  const HolderList chain = holds();
+  const HolderList chain = holders();
   const HolderList::Cursor at = find(chain, lease);
   if (arena.damaged()) return Code::corrupt;
-  if (!at.found() || !is_live_hold(at, segment.flush_epoch())) return Code::not_owner;
+  if (!at.found() || !is_live_holder(at, segment.flush_epoch())) return Code::not_owner;
   at.fields().task.store(task, kRelease);  // release: as for a lock; pairs with blocker_of_permits()
   return Code::ok;
 }

@@ -42,7 +42,7 @@ struct PermitsEntry {
 
   WaitQueue queue() const noexcept { return {shard, arena, fields.queue}; }
   bool has_waiters() const noexcept { return fields.queue.head.load(kRelaxed) != 0; }
-  HolderList holds() const noexcept { return {shard, arena, fields.holders, entry.hash.load(kRelaxed)}; }
+  HolderList holders() const noexcept { return {shard, arena, fields.holders, entry.hash.load(kRelaxed)}; }
   /// Whether so many permits are free, by `used`.
   bool has(std::uint32_t want) const noexcept {
     return std::uint64_t{fields.used.load(kRelaxed)} + want <= fields.total.load(kRelaxed);
@@ -51,7 +51,7 @@ struct PermitsEntry {
   /// Whether `used` is less than the count of the first holder record: it was overwritten. While a writer holds, this
   /// shows every decrease; while readers hold, it shows a `used` of 0, which would let a writer in.
   bool is_understated() const noexcept {
-    const HolderList chain = holds();
+    const HolderList chain = holders();
     if (chain.empty()) return false;
     const HolderList::Cursor first(chain);
     return first.found() && fields.used.load(kRelaxed) < first.fields().count.load(kRelaxed);
@@ -63,8 +63,8 @@ struct PermitsEntry {
   std::uint64_t purge(std::uint32_t flush, const TokenSet& dead) const noexcept;
   /// Collects as many owners as fit. If there are more, starts at another place each time.
   void collect_owners(TokenSet& owners) const noexcept;
-  /// Adds a filled holder record. REQUIRES: `hold.expiry` is of this epoch.
-  void add(std::uint32_t block, const Holder& hold) const noexcept;
+  /// Adds a filled holder record. REQUIRES: `holder.expiry` is of this epoch.
+  void add(std::uint32_t block, const Holder& holder) const noexcept;
 
   /// Gives back the lease's permits. ok, not_owner, corrupt. Call offer() after it.
   Code give_back(const Lease& lease) const noexcept;
@@ -84,8 +84,8 @@ struct PermitsEntry {
   Chosen offer(World& world) const noexcept;
 
  private:
-  bool is_live_hold(const HolderList::Cursor& at, std::uint32_t flush) const noexcept;
-  bool has_live_hold(std::uint32_t flush) const noexcept;
+  bool is_live_holder(const HolderList::Cursor& at, std::uint32_t flush) const noexcept;
+  bool has_live_holder(std::uint32_t flush) const noexcept;
   void make_room_for_end(std::uint64_t word) const noexcept;
 };
 

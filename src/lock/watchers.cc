@@ -80,14 +80,14 @@ Code Look::at_lock(const LockEntry& lock) noexcept {
 Code Look::at_permits(const PermitsEntry& permits) noexcept {
   const std::uint32_t flush = permits.segment.flush_epoch();
   const std::uint64_t entry_end = permits.entry.expiry.load(kRelaxed);
-  const HolderList holds = permits.holds();
+  const HolderList holders = permits.holders();
   const auto counts = [&](const HolderList::Cursor& at) {
     return is_live(earlier(entry_end, at.expiry().load(kRelaxed)), flush) &&
            !dead.has(at.fields().owner.load(kRelaxed));
   };
   std::uint64_t oldest = ~std::uint64_t{0};
   std::uint64_t newest = 0;
-  for (HolderList::Cursor at(holds); at.found(); at.advance()) {
+  for (HolderList::Cursor at(holders); at.found(); at.advance()) {
     if (!counts(at)) continue;
     const std::uint64_t sequence = at.fields().sequence.load(kRelaxed);
     oldest = std::min(oldest, sequence);

@@ -35,7 +35,7 @@ class Scribbler {
   void scribble_anywhere(Segment& segment);
   void scribble_entry(Shard& shard);
   void scribble_list(Shard& shard, const EntryView& list);
-  void scribble_hold(Shard& shard, const EntryView& holdable);
+  void scribble_holder(Shard& shard, const EntryView& holdable);
   void scribble_header(Segment& segment, Shard& shard);
 
   test::Dict& dict_;

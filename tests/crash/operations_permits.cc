@@ -59,7 +59,7 @@ class Maker {
     add(name, state_.keys[random_() % state_.keys.size()], std::move(prepare), std::move(run));
   }
 
-  /// `counts`: of the holds that the child has, the first of them the first in time; negative ones have expired.
+  /// `counts`: of the holders of the child, the first of them the first in time; negative ones have expired.
   Prepare holding(std::vector<int> counts, int waiters = 0, std::uint32_t want = 1) {
     return [this, counts = std::move(counts), waiters, want](Tools& tools, const std::string& key) {
       dict_.remove(key);

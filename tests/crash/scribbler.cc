@@ -56,15 +56,15 @@ void Scribbler::scribble_list(Shard& shard, const EntryView& list) {
   word.store(random_() % 8 == 0 ? random_() : ends.packed(), kRelaxed);
 }
 
-// A link to a hold, or a word of one.
-void Scribbler::scribble_hold(Shard& shard, const EntryView& holdable) {
+// A link to a holder, or a word of one.
+void Scribbler::scribble_holder(Shard& shard, const EntryView& holdable) {
   Word32* link = holdable.type == EntryType::lock ? &holdable.lock().reason : &holdable.permits().holders;
   for (std::uint64_t steps = random_() % 4; steps != 0 && shard.holds_header(link->load(kRelaxed)); --steps)
     link = &shard.entry(link->load(kRelaxed)).next;
   const std::uint32_t block = link->load(kRelaxed);
   constexpr std::size_t kWords = (sizeof(Entry) + sizeof(HolderFields)) / 4;
   if (random_() % 3 != 0 && block - 1 < shard.granules() - kWords) {
-    // Links mostly to what is a hold indeed.
+    // Links mostly to a holder.
     const std::uint32_t bad = random_() % 2 == 0 ? block : bad_word(shard.granules());
     shard.words32(block)[random_() % kWords].store(bad, kRelaxed);
     return;
@@ -72,7 +72,7 @@ void Scribbler::scribble_hold(Shard& shard, const EntryView& holdable) {
   link->store(bad_word(shard.granules()), kRelaxed);
 }
 
-// Goes into a chain, and there for a word of an entry, of its lock or list, or of its waiters or holds.
+// Goes into a chain, and there for a word of an entry, of its lock or list, or of its waiters or holders.
 void Scribbler::scribble_entry(Shard& shard) {
   Word32* link = &shard.bucket(static_cast<std::uint32_t>(random_() % shard.buckets()));
   for (std::uint64_t steps = random_() % 3; steps != 0 && shard.holds_header(link->load(kRelaxed)); --steps)
@@ -84,7 +84,7 @@ void Scribbler::scribble_entry(Shard& shard) {
     return;
   }
   if (view.type == EntryType::list && random_() % 2 == 0) return scribble_list(shard, view);
-  if (is_holdable(view.type) && random_() % 2 == 0) return scribble_hold(shard, view);
+  if (is_holdable(view.type) && random_() % 2 == 0) return scribble_holder(shard, view);
   // Header, key or value: 4 words of 8 are the header's.
   const std::uint32_t words = view.granules * kGranule / 4;
   const bool in_header = random_() % 2 == 0 || words <= 8;

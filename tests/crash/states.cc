@@ -136,7 +136,7 @@ class Builder {
     return finish("locks", all);
   }
 
-  /// Held by the living, the dead, both; expired; free; a few with more than one hold.
+  /// Held by the living, the dead, both; expired; free; a few with more than one holder.
   State permits() {
     std::vector<std::string> keys = colliding(6);
     holdfast_lease lease{};

@@ -62,34 +62,34 @@ std::vector<Token>& disregarded() {
   return tokens;
 }
 
-std::string why_of(const EntryView& hold) {
-  return {reinterpret_cast<const char*>(&hold.holder() + 1), hold.value_size - sizeof(HolderFields)};
+std::string text_of(const EntryView& holder) {
+  return {reinterpret_cast<const char*>(&holder.holder() + 1), holder.value_size - sizeof(HolderFields)};
 }
 
 /// What stands beside a lock, as long as it is held.
-std::string look_at_note(const Shard& shard, const Key& key, std::uint64_t sequence) {
+std::string look_at_reason(const Shard& shard, const Key& key, std::uint64_t sequence) {
   Position position{};
-  EntryView note{};
+  EntryView record{};
   if (!shard.find(key, position) || position.block == 0 || position.view.type != EntryType::lock ||
-      !shard.inspect(position.view.lock().reason.load(kRelaxed), note) || note.type != EntryType::holder ||
-      note.holder().sequence.load(kRelaxed) != sequence)
+      !shard.inspect(position.view.lock().reason.load(kRelaxed), record) || record.type != EntryType::holder ||
+      record.holder().sequence.load(kRelaxed) != sequence)
     return "";
-  return why_of(note);
+  return text_of(record);
 }
 
-/// The holds of permits that count; false on damage.
-bool look_at_holds(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t start_ns, Seen& seen) {
+/// The holders of permits that count; false on damage.
+bool look_at_holders(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t start_ns, Seen& seen) {
   Position position{};
   if (!shard.find(key, position) || position.block == 0 || position.view.type != EntryType::permits) return false;
   std::uint32_t block = position.view.permits().holders.load(kRelaxed);
   for (std::uint32_t steps = 0; block != 0; ++steps) {
-    EntryView hold{};
-    if (steps == shard.granules() || !shard.inspect(block, hold) || hold.type != EntryType::holder ||
-        hold.entry->hash.load(kRelaxed) != key.short_hash())
+    EntryView holder{};
+    if (steps == shard.granules() || !shard.inspect(block, holder) || holder.type != EntryType::holder ||
+        holder.entry->hash.load(kRelaxed) != key.short_hash())
       return false;
-    block = hold.entry->next.load(kRelaxed);
-    const HolderFields& fields = hold.holder();
-    const std::uint64_t expiry = hold.entry->expiry.load(kRelaxed);
+    block = holder.entry->next.load(kRelaxed);
+    const HolderFields& fields = holder.holder();
+    const std::uint64_t expiry = holder.entry->expiry.load(kRelaxed);
     const std::uint64_t end = expiry_ms(expiry);
     const Token owner = fields.owner.load(kRelaxed);
     if ((expiry & kFlushMask) != flush || (end != kExpiryNever && end * 1'000'000 <= start_ns) ||
@@ -100,7 +100,7 @@ bool look_at_holds(const Shard& shard, const Key& key, std::uint32_t flush, std:
     for (const std::uint64_t word :
          {owner, fields.sequence.load(kRelaxed), end, std::uint64_t{fields.count.load(kRelaxed)}})
       seen.text += std::to_string(word) + ":";
-    seen.text += why_of(hold) + ";";
+    seen.text += text_of(holder) + ";";
   }
   return true;
 }
@@ -121,8 +121,8 @@ Seen look(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t
   if ((out.expiry & kFlushMask) != flush || (end != kExpiryNever && end * 1'000'000 <= start_ns)) return seen;
   seen.kind = is_holdable(out.type) ? Seen::Kind::lock : Seen::Kind::value;
   seen.type = out.type;
-  if (out.type == EntryType::permits) {  // its own end follows from the holds'
-    if (!look_at_holds(shard, key, flush, start_ns, seen)) seen.kind = Seen::Kind::torn;
+  if (out.type == EntryType::permits) {  // its own end follows from the holders'
+    if (!look_at_holders(shard, key, flush, start_ns, seen)) seen.kind = Seen::Kind::torn;
     return seen.bits != 0 || seen.kind == Seen::Kind::torn ? seen : Seen{};
   }
   seen.expiry_ms = end;
@@ -137,7 +137,7 @@ Seen look(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t
     seen.bits = out.bits;
     if (out.type == EntryType::lock) {
       seen.sequence = out.sequence;
-      seen.text = look_at_note(shard, key, out.sequence);
+      seen.text = look_at_reason(shard, key, out.sequence);
     }
   }
   return seen;

@@ -17,15 +17,15 @@ namespace holdfast::crash {
 /// The bytes of a whole segment.
 using Image = std::vector<std::byte>;
 
-/// What a lock-free read finds under a key, and behind it in a list or in holds.
+/// What a lock-free read finds under a key, and behind it in a list or in holders.
 struct Seen {
   enum class Kind { missing, value, lock, torn } kind = Kind::missing;
   std::uint64_t expiry_ms = 0;
   std::uint32_t flags = 0;
-  std::uint64_t bits = 0;      // number, boolean; list: length; lock: owner; permits: number of holds
+  std::uint64_t bits = 0;      // number, boolean; list: length; lock: owner; permits: number of holders
   std::uint64_t sequence = 0;  // lock, permits: the last one
   EntryType type{};
-  std::string text;  // string; list: its elements; lock: why; permits: the holds
+  std::string text;  // string; list: its elements; lock: reason; permits: the holders
 
   friend bool operator==(const Seen&, const Seen&) = default;
 };

@@ -17,7 +17,7 @@ constexpr const char* name_of(EntryType type) {
       {EntryType::boolean, "boolean"}, {EntryType::number, "number"},       {EntryType::string, "string"},
       {EntryType::table, "table"},     {EntryType::list, "list"},           {EntryType::lock, "lock"},
       {EntryType::waiter, "waiter"},   {EntryType::node, "node of a list"}, {EntryType::permits, "permits"},
-      {EntryType::holder, "hold"},     {EntryType::watcher, "watcher"}};
+      {EntryType::holder, "holder"},   {EntryType::watcher, "watcher"}};
   for (const auto& [named, name] : kNames)
     if (named == type) return name;
   return "free block";

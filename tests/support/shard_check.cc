@@ -63,7 +63,7 @@ class Walker {
     while (block != 0 && problem_.empty()) {
       EntryView view{};
       if (!shard_.inspect(block, view)) return fail("entry that makes no sense", block);
-      if (!has_key(view.type)) return fail("waiter, hold or node of a list in a chain", block);
+      if (!has_key(view.type)) return fail("waiter, holder or node of a list in a chain", block);
       if (&shard_.bucket_of(view.entry->hash.load(kRelaxed)) != &shard_.bucket(bucket))
         return fail("entry in the wrong chain", block);
       if (!take(block, view.granules, kUsed)) return;
@@ -73,7 +73,7 @@ class Walker {
         if (view.is_free()) ++free_locks_;
         walk_queue(view.queue(), EntryType::waiter);
         if (view.type == EntryType::lock) walk_queue(view.lock().watchers, EntryType::watcher);
-        walk_holds(view);
+        walk_holders(view);
       }
       if (view.type == EntryType::list) walk_list(view);
       block = view.entry->next.load(kRelaxed);
@@ -94,24 +94,24 @@ class Walker {
     if (queue.tail.load(kRelaxed) != last) fail("tail of a queue is not its last waiter", last);
   }
 
-  void walk_holds(const EntryView& holdable) {
+  void walk_holders(const EntryView& holdable) {
     const bool is_lock = holdable.type == EntryType::lock;
     const std::uint32_t first = (is_lock ? holdable.lock().reason : holdable.permits().holders).load(kRelaxed);
     std::uint64_t used = 0;
     for (std::uint32_t block = first; block != 0 && problem_.empty();) {
       EntryView view{};
       if (!shard_.inspect(block, view) || view.type != EntryType::holder || view.key_length != 0)
-        return fail("no hold in a chain of holds", block);
+        return fail("no holder in a chain of holders", block);
       if (!take(block, view.granules, kUsed)) return;
       if (view.entry->hash.load(kRelaxed) != holdable.entry->hash.load(kRelaxed))
-        return fail("hold of another key", block);
+        return fail("holder of another key", block);
       used += view.holder().count.load(kRelaxed);
       count_.used_granules += view.granules;
       ++count_.holders;
       block = view.entry->next.load(kRelaxed);
       if (is_lock && block != 0) return fail("a lock with two notes", block);
     }
-    if (is_lock && first != 0 && holdable.is_free()) return fail("note on a lock that nobody holds", first);
+    if (is_lock && first != 0 && holdable.is_free()) return fail("reason on a lock that nobody holds", first);
     if (!is_lock && problem_.empty() && std::min<std::uint64_t>(used, ~0U) != holdable.permits().used.load(kRelaxed))
       fail("wrong count of used permits", used);
   }

@@ -1,5 +1,5 @@
 // The invariants of a shard, made executable: every granule belongs to exactly one entry, node, waiter,
-// hold or free block.
+// holder or free block.
 //
 // REQUIRES, for every call: nobody changes the shard meanwhile.
 #pragma once

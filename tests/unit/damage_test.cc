@@ -126,10 +126,10 @@ TEST_F(DamageTest, holders_that_run_in_a_circle_are_found) {
     const std::string name = "permits-" + std::to_string(call);
     holdfast_lease lease{};
     ASSERT_EQ(dict.try_permits(name, HOLDFAST_SEMAPHORE, 1, 3, 0, &lease), HOLDFAST_OK);
-    EntryView hold{};
+    EntryView holder{};
     const std::uint32_t block = place_of(name).view.permits().holders.load();
-    ASSERT_TRUE(shard().inspect(block, hold));
-    hold.entry->next.store(block);
+    ASSERT_TRUE(shard().inspect(block, holder));
+    holder.entry->next.store(block);
     expect_repair([&] {
       if (call == 0) {
         EXPECT_GE(dict.used(name), 0);

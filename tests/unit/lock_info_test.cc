@@ -277,7 +277,7 @@ TEST_F(HolderTest, repair_cuts_a_note_that_makes_no_sense) {
     if (damage == 0) lock().reason.store(shard().granules());
     if (damage == 1) note.shape.store(note.shape.load() ^ 0x10000);
     if (damage == 2) note.hash.store(note.hash.load() ^ 1);
-    if (damage == 3) note.value_size.store(sizeof(HolderFields) + kWhyMax + 1);
+    if (damage == 3) note.value_size.store(sizeof(HolderFields) + kReasonMax + 1);
     if (damage == 4)
       lock().reason.store(static_cast<std::uint32_t>(
           (reinterpret_cast<std::byte*>(view().entry) - reinterpret_cast<std::byte*>(&shard().entry(0))) / kGranule));

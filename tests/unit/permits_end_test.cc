@@ -1,4 +1,4 @@
-// What ends a hold of permits, and what a repair leaves of them.
+// What ends a grant of permits, and what a repair leaves of them.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@
 namespace holdfast::test {
 namespace {
 
-// --- what ends a hold ---
+// --- what ends a grant ---
 
 TEST_IN_TIME(PermitsTest, permits_of_a_dead_process_come_back) {
   Started child("ready", [&](Channel& channel) {

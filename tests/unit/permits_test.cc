@@ -118,7 +118,7 @@ TEST_IN_TIME(PermitsTest, readers_share_and_a_writer_is_alone) {
   EXPECT_EQ(read(&readers[0]), HOLDFAST_OK);
 }
 
-// The sum of the holds is derived from them, and may be overwritten.
+// The sum of the permits in use is derived from them, and may be overwritten.
 TEST_IN_TIME(PermitsTest, nobody_comes_in_beside_others_because_a_word_says_that_nobody_is_there) {
   holdfast_lease readers[2]{};
   holdfast_lease writer{};
@@ -248,7 +248,7 @@ TEST_IN_TIME(PermitsTest, a_holder_is_told_and_may_say_why) {
   EXPECT_EQ(dict.explain("key", second, "the later one"), HOLDFAST_OK);
   holdfast_holder holder{};
   ASSERT_EQ(dict.holder("key", &holder), HOLDFAST_OK);
-  EXPECT_EQ(holder.sequence, first.sequence) << "that of the longest hold";
+  EXPECT_EQ(holder.sequence, first.sequence) << "that of the longest grant";
   EXPECT_STREQ(holder.why, "");
   EXPECT_EQ(dict.explain("key", first, "the earlier one"), HOLDFAST_OK);
   ASSERT_EQ(dict.holder("key", &holder), HOLDFAST_OK);
