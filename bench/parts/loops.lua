@@ -4,15 +4,17 @@
 
 local KEY = "key000001"
 
-local concat = table.concat
 local min = math.min
 local now = require("bench.support.clock").now
 
 local loops = {}
 
 
-local function fail(what, ...)
-    error(what .. ": " .. concat({ tostring((...)), tostring((select(2, ...))) }, ", "), 2)
+-- An error if a call of the timed loop failed; these are its results.
+local function check(what, result, err)
+    if not result then
+        error(what .. ": " .. tostring(result) .. ", " .. tostring(err), 2)
+    end
 end
 
 
@@ -22,15 +24,8 @@ function loops.lock_unlock(side)
     local lock = side.lock:new(side.locks)
     return function (n)
         for _ = 1, n do
-            local elapsed, err = lock:lock(KEY)
-            if not elapsed then
-                fail("lock", elapsed, err)
-            end
-            local ok
-            ok, err = lock:unlock()
-            if not ok then
-                fail("unlock", ok, err)
-            end
+            check("lock", lock:lock(KEY))
+            check("unlock", lock:unlock())
         end
         return n
     end
@@ -42,15 +37,8 @@ function loops.new_lock_unlock(side)
     return function (n)
         for _ = 1, n do
             local lock = resty_lock:new(locks)
-            local elapsed, err = lock:lock(KEY)
-            if not elapsed then
-                fail("lock", elapsed, err)
-            end
-            local ok
-            ok, err = lock:unlock()
-            if not ok then
-                fail("unlock", ok, err)
-            end
+            check("lock", lock:lock(KEY))
+            check("unlock", lock:unlock())
         end
         return n
     end
@@ -62,19 +50,12 @@ function loops.short_section(side, seconds)
     local lock = side.lock:new(side.locks)
     return function (n)
         for _ = 1, n do
-            local elapsed, err = lock:lock(KEY)
-            if not elapsed then
-                fail("lock", elapsed, err)
-            end
+            check("lock", lock:lock(KEY))
             if seconds > 0 then
                 local ending = now() + seconds
                 repeat until now() >= ending
             end
-            local ok
-            ok, err = lock:unlock()
-            if not ok then
-                fail("unlock", ok, err)
-            end
+            check("unlock", lock:unlock())
         end
         return n
     end
@@ -86,10 +67,7 @@ end
 function loops.set_hot(_, dict)
     return function (n)
         for i = 1, n do
-            local ok, err = dict:set(KEY, i)
-            if not ok then
-                fail("set", ok, err)
-            end
+            check("set", dict:set(KEY, i))
         end
         return n
     end
@@ -129,10 +107,7 @@ function loops.incr_hot(_, dict)
     assert(dict:set(KEY, 1))
     return function (n)
         for _ = 1, n do
-            local sum, err = dict:incr(KEY, 1)
-            if not sum then
-                fail("incr", sum, err)
-            end
+            check("incr", dict:incr(KEY, 1))
         end
         return n
     end
@@ -144,14 +119,8 @@ function loops.add_delete(_, dict)
     dict:delete(KEY)
     return function (n)
         for i = 1, n do
-            local ok, err = dict:add(KEY, i)
-            if not ok then
-                fail("add", ok, err)
-            end
-            ok, err = dict:delete(KEY)
-            if not ok then
-                fail("delete", ok, err)
-            end
+            check("add", dict:add(KEY, i))
+            check("delete", dict:delete(KEY))
         end
         return n
     end
@@ -162,10 +131,7 @@ function loops.set_1k_hot(_, dict)
     local value = ("x"):rep(1024)
     return function (n)
         for _ = 1, n do
-            local ok, err = dict:set(KEY, value)
-            if not ok then
-                fail("set", ok, err)
-            end
+            check("set", dict:set(KEY, value))
         end
         return n
     end
@@ -205,10 +171,7 @@ function loops.set(_, dict, keys)
     fill(dict, keys)
     return over(keys, function (first, last)
         for i = first, last do
-            local ok, err = dict:set(keys[i], i)
-            if not ok then
-                fail("set", ok, err)
-            end
+            check("set", dict:set(keys[i], i))
         end
     end)
 end
@@ -219,10 +182,7 @@ function loops.set_1k(_, dict, keys)
     fill(dict, keys, value)
     return over(keys, function (first, last)
         for i = first, last do
-            local ok, err = dict:set(keys[i], value)
-            if not ok then
-                fail("set", ok, err)
-            end
+            check("set", dict:set(keys[i], value))
         end
     end)
 end
@@ -244,10 +204,7 @@ function loops.incr(_, dict, keys)
     fill(dict, keys)
     return over(keys, function (first, last)
         for i = first, last do
-            local sum, err = dict:incr(keys[i], 1)
-            if not sum then
-                fail("incr", sum, err)
-            end
+            check("incr", dict:incr(keys[i], 1))
         end
     end)
 end
@@ -258,14 +215,8 @@ function loops.delete_add(_, dict, keys)
     fill(dict, keys)
     return over(keys, function (first, last)
         for i = first, last do
-            local ok, err = dict:delete(keys[i])
-            if not ok then
-                fail("delete", ok, err)
-            end
-            ok, err = dict:add(keys[i], i)
-            if not ok then
-                fail("add", ok, err)
-            end
+            check("delete", dict:delete(keys[i]))
+            check("add", dict:add(keys[i], i))
         end
     end)
 end
@@ -277,10 +228,7 @@ function loops.mixed(_, dict, keys, reads)
     return over(keys, function (first, last)
         local sum = 0
         for i = first, last, reads + 1 do
-            local ok, err = dict:set(keys[i], i)
-            if not ok then
-                fail("set", ok, err)
-            end
+            check("set", dict:set(keys[i], i))
             for j = i + 1, min(i + reads, last) do
                 sum = sum + dict:get(keys[j])
             end
@@ -303,9 +251,7 @@ function loops.get_keys(_, dict)
         local done = 0
         repeat
             local listed = #dict:get_keys(0)
-            if listed ~= count then
-                fail("get_keys", listed)
-            end
+            check("get_keys", listed == count, listed)
             done = done + listed
         until done >= n
         return done
