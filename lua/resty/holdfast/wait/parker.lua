@@ -83,53 +83,49 @@ function _M.forget(waiter)
 end
 
 
--- The descriptor that is readable while sleep(0) has wake-ups to deliver; nil and the reason.
-function _M.fd()
-    local here, err = _M.get()
-    if not here then
-        return nil, err
+-- fn(parker, argument), as a function that makes the parker if there is none: nil and the reason if that fails.
+local function of_parker(fn)
+    return function (argument)
+        local here, err = _M.get()
+        if not here then
+            return nil, err
+        end
+        return fn(here, argument)
     end
+end
+
+
+-- The descriptor that is readable while sleep(0) has wake-ups to deliver; nil and the reason.
+_M.fd = of_parker(function (here)
     local fd = C.holdfast_parker_fd(here)
     if fd < 0 then
         return nil, sentence(SYSTEM)
     end
     return fd
-end
+end)
 
 
 -- Makes the descriptor readable after so many seconds; nil unsets that. true, or nil and the reason.
-function _M.timer(seconds)
-    local here, err = _M.get()
-    if not here then
-        return nil, err
-    end
+_M.timer = of_parker(function (here, seconds)
     return answer(C.holdfast_parker_timer(here, seconds and min(seconds, LONGEST) or -1), true)
-end
+end)
 
 
 -- For loops that can wait for a connection they have made, but for no other descriptor. Listens at a path, in place of
 -- an earlier one and of its connection: the path, or nil and the reason. Once connected and accepted, the connection
 -- gives a byte whenever sleep(0) has wake-ups to deliver, or timer() runs out. Read it, then call sleep(0).
-function _M.listen_at()
-    local here, err = _M.get()
-    if not here then
-        return nil, err
-    end
+_M.listen_at = of_parker(function (here)
     local path = ffi_new("char[?]", PATH_MAX)
     local code = C.holdfast_parker_listen(here, path, PATH_MAX)
     return answer(code, code == OK and ffi_string(path))
-end
+end)
 
 
 -- Accepts the connection to that path, which this very process must have made: true, or nil and the reason. Removes the
 -- path.
-function _M.accept()
-    local here, err = _M.get()
-    if not here then
-        return nil, err
-    end
+_M.accept = of_parker(function (here)
     return answer(C.holdfast_parker_accept(here), true)
-end
+end)
 
 
 -- Closes the listening socket and the connection, if there are any.
