@@ -10,11 +10,11 @@ local take = require("resty.holdfast.lock.acquire").take
 local used = require("resty.holdfast.lock.hand_over").used
 
 local C = core.C
-local check, free_key, held_by = held_lock.check, held_lock.free_key, held_lock.held_by
+local check, free_key = held_lock.check, held_lock.free_key
 local pairs, setmetatable = pairs, setmetatable
 local read_call = options.read_call
 
-local ALL, OK = core.ALL_PERMITS, core.OK
+local ALL = core.ALL_PERMITS
 
 local _M = { _VERSION = core.version }
 local mt = { __index = _M }
@@ -78,18 +78,11 @@ _M.with_wr = held_lock.with("with_wr", taker("wrlock", ALL, true, true), LOCK_OP
 
 
 -- Makes a writer a reader: others may read from now on. A reader stays one.
-function _M.downgrade(self)
-    local grant, key = held_by(self, "downgrade")
-    if not grant then
-        return nil, "unlocked"
-    end
+_M.downgrade = held_lock.on_held("downgrade", function (self, grant, key)
     used(self, grant, key)
     local code = C.holdfast_permits_keep(grant.dict, key, #key, grant.lease, 1)
-    if code == OK then
-        return true
-    end
-    return nil, held_lock.failure(self, key, code)
-end
+    return held_lock.outcome(self, key, code)
+end)
 
 
 return _M

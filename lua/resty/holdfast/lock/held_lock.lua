@@ -88,7 +88,6 @@ local function held_by(self, method)
     end
     return nil
 end
-_M.held_by = held_by
 
 
 function methods.unlock(self)
@@ -123,7 +122,16 @@ local function failure(self, key, code)
     end
     return err
 end
-_M.failure = failure
+
+
+-- true, or nil and the reason: what a method returns after a call for the held lock.
+local function outcome(self, key, code)
+    if code == OK then
+        return true
+    end
+    return nil, failure(self, key, code)
+end
+_M.outcome = outcome
 
 
 function methods.expire(self, time)
@@ -139,45 +147,40 @@ function methods.expire(self, time)
     end
     used(self, grant, key)
     local code = C.holdfast_lock_renew(grant.dict, key, #key, grant.lease, time)
-    if code == OK then
-        if self.settings.watched then
-            restart(self, time)
+    if code == OK and self.settings.watched then
+        restart(self, time)
+    end
+    return outcome(self, key, code)
+end
+
+
+-- A method for an object that holds a lock: body(self, grant, key). For another the method returns nil, "unlocked".
+function _M.on_held(method, body)
+    return function (self)
+        local grant, key = held_by(self, method)
+        if not grant then
+            return nil, "unlocked"
         end
-        return true
+        return body(self, grant, key)
     end
-    return nil, failure(self, key, code)
 end
 
-
-function methods.hand_over(self)
-    local grant, key = held_by(self, "hand_over")
-    if not grant then
-        return nil, "unlocked"
-    end
-    local code = hand_over.hand_over(self, grant, key)
-    if code == OK then
-        return true
-    end
-    return nil, failure(self, key, code)
-end
+local on_held = _M.on_held
 
 
-function methods.token(self)
-    local grant, key = held_by(self, "token")
-    if not grant then
-        return nil, "unlocked"
-    end
+methods.hand_over = on_held("hand_over", function (self, grant, key)
+    return outcome(self, key, hand_over.hand_over(self, grant, key))
+end)
+
+
+methods.token = on_held("token", function (self, grant, key)
     used(self, grant, key)
     return tonumber(grant.lease.sequence)
-end
+end)
 
 
 -- Seconds until the held lock lapses; nil and the reason.
-local function time_left(self, method)
-    local grant, key = held_by(self, method)
-    if not grant then
-        return nil, "unlocked"
-    end
+methods.remaining = on_held("remaining", function (self, grant, key)
     used(self, grant, key)
     local seconds = enter().double
     local code = C.holdfast_lock_remaining(grant.dict, key, #key, grant.lease, seconds)
@@ -187,17 +190,12 @@ local function time_left(self, method)
         return left == 0 and INFINITY or left
     end
     return nil, failure(self, key, code)
-end
-
-
-function methods.remaining(self)
-    return time_left(self, "remaining")
-end
+end)
 
 
 function methods.valid(self)
     check(self, "valid")
-    return time_left(self, "valid") ~= nil
+    return methods.remaining(self) ~= nil
 end
 
 
