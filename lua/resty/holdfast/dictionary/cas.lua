@@ -97,15 +97,12 @@ end
 
 
 function methods.cas(zone, key, old, new, exptime, flags)
-    if not exptime then
-        exptime = 0
-    elseif not is_duration(exptime) then
+    exptime, flags = exptime or 0, flags or 0
+    if not is_duration(exptime) then
         check_zone(zone, "cas")
         bad_duration("exptime", exptime)
     end
-    if not flags then
-        flags = 0
-    elseif not is_whole(flags) then
+    if not is_whole(flags) then
         check_zone(zone, "cas")
         bad_whole("flags", flags)
     end

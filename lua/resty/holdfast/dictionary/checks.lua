@@ -47,12 +47,25 @@ function _M.locate(zone, key, method)
     if type(key) == "string" and #key > 0 and #key <= KEY_MAX then
         return handle, key
     end
-    local err
-    key, err = key_string(key)
-    if not key then
+    local text, err = key_string(key)
+    if not text then
         return nil, err
     end
-    return handle, key
+    return handle, text
+end
+
+
+-- A method for one key: body(handle, key, value) with the handle and the key as the library takes them. For the methods
+-- that need not be the fastest: get, set and the like call locate themselves.
+function _M.on_key(method, body)
+    return function (zone, key, value)
+        local handle
+        handle, key = _M.locate(zone, key, method)
+        if not handle then
+            return nil, key
+        end
+        return body(handle, key, value)
+    end
 end
 
 

@@ -6,7 +6,7 @@ local ffi = require "ffi"
 
 local C, answer, enter, grow, leave = core.C, core.answer, core.enter, core.grow, core.leave
 local ffi_str = ffi.string
-local locate, scalar = checks.locate, checks.scalar
+local on_key, scalar = checks.on_key, checks.scalar
 local reason = core.reason
 
 local BUFFER, NOT_FOUND, OK = core.BUFFER, core.NOT_FOUND, core.OK
@@ -16,12 +16,7 @@ local NUMBER, STRING = core.NUMBER, core.STRING
 local methods = {}
 
 
-local function push(zone, side, method, key, value)
-    local handle
-    handle, key = locate(zone, key, method)
-    if not handle then
-        return nil, key
-    end
+local function push(handle, key, side, value)
     local kind, data, length, number = scalar(value)
     if kind ~= STRING and kind ~= NUMBER then
         return nil, "bad value type"
@@ -33,23 +28,11 @@ local function push(zone, side, method, key, value)
     return answer(code, count)
 end
 
-
-function methods.lpush(zone, key, value)
-    return push(zone, LEFT, "lpush", key, value)
-end
+methods.lpush = on_key("lpush", function (handle, key, value) return push(handle, key, LEFT, value) end)
+methods.rpush = on_key("rpush", function (handle, key, value) return push(handle, key, RIGHT, value) end)
 
 
-function methods.rpush(zone, key, value)
-    return push(zone, RIGHT, "rpush", key, value)
-end
-
-
-local function pop(zone, side, method, key)
-    local handle
-    handle, key = locate(zone, key, method)
-    if not handle then
-        return nil, key
-    end
+local function pop(handle, key, side)
     local frame = enter()
     local value = frame.value
     local code = C.holdfast_pop(handle, key, #key, side, value)
@@ -69,29 +52,17 @@ local function pop(zone, side, method, key)
     return nil, reason(code)
 end
 
-
-function methods.lpop(zone, key)
-    return pop(zone, LEFT, "lpop", key)
-end
+methods.lpop = on_key("lpop", function (handle, key) return pop(handle, key, LEFT) end)
+methods.rpop = on_key("rpop", function (handle, key) return pop(handle, key, RIGHT) end)
 
 
-function methods.rpop(zone, key)
-    return pop(zone, RIGHT, "rpop", key)
-end
-
-
-function methods.llen(zone, key)
-    local handle
-    handle, key = locate(zone, key, "llen")
-    if not handle then
-        return nil, key
-    end
+methods.llen = on_key("llen", function (handle, key)
     local frame = enter()
     local code = C.holdfast_llen(handle, key, #key, frame.count)
     local count = frame.count[0]
     leave()
     return answer(code, count)
-end
+end)
 
 
 return methods

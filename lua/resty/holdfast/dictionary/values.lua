@@ -12,7 +12,7 @@ local error, pairs, tonumber, type = error, pairs, tonumber, type
 local ffi_str = ffi.string
 local is_duration, is_whole = core.is_duration, checks.is_whole
 local check_zone, locate, scalar = checks.check_zone, checks.locate, checks.scalar
-local loose_duration, loose_flags = checks.loose_duration, checks.loose_flags
+local loose_duration, loose_flags, on_key = checks.loose_duration, checks.loose_flags, checks.on_key
 local reason = core.reason
 
 local ADD, REPLACE, SAFE_ADD, SAFE_SET, SET = core.ADD, core.REPLACE, core.SAFE_ADD, core.SAFE_SET, core.SET
@@ -71,18 +71,13 @@ for method, op in pairs { set = SET, add = ADD, replace = REPLACE, safe_set = SA
 end
 
 
-function methods.delete(zone, key)
-    local handle
-    handle, key = locate(zone, key, "delete")
-    if not handle then
-        return nil, key
-    end
+methods.delete = on_key("delete", function (handle, key)
     local code = C.holdfast_delete(handle, key, #key)
     if code == OK then
         return true, nil, false
     end
     return false, reason(code), false
-end
+end)
 
 
 -- The value in a frame; nil and the reason if it cannot be read.
@@ -213,18 +208,19 @@ function methods.incr(zone, key, value, init, init_ttl)
 end
 
 
-function methods.ttl(zone, key)
-    local handle
-    handle, key = locate(zone, key, "ttl")
-    if not handle then
-        return nil, key
-    end
+methods.ttl = on_key("ttl", function (handle, key)
     local frame = enter()
     local code = C.holdfast_ttl(handle, key, #key, frame.double)
     local seconds = frame.double[0]
     leave()
     return answer(code, seconds)
-end
+end)
+
+
+local expire = on_key("expire", function (handle, key, exptime)
+    local code = C.holdfast_expire(handle, key, #key, exptime)
+    return answer(code, true)
+end)
 
 
 function methods.expire(zone, key, exptime)
@@ -233,13 +229,7 @@ function methods.expire(zone, key, exptime)
         local seconds = tonumber(exptime) or check_zone(zone, "expire") and bad_duration("exptime", exptime)
         exptime = loose_duration(seconds) or 0
     end
-    local handle
-    handle, key = locate(zone, key, "expire")
-    if not handle then
-        return nil, key
-    end
-    local code = C.holdfast_expire(handle, key, #key, exptime)
-    return answer(code, true)
+    return expire(zone, key, exptime)
 end
 
 
