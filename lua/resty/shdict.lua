@@ -159,8 +159,10 @@ function _M.find(name)
 end
 
 
-local function bad_option(name, given, accepted)
-    error(format('bad option "%s" to open: %s expected, got %s', name, accepted, type(given)), 5)
+local function check_option(name, given, wanted, accepted)
+    if type(given) ~= wanted then
+        error(format('bad option "%s" to open: %s expected, got %s', name, accepted, type(given)), 5)
+    end
 end
 
 
@@ -168,8 +170,8 @@ end
 local function read_size(size)
     if type(size) == "number" then
         size = format("%.17g", size)
-    elseif type(size) ~= "string" then
-        bad_option("size", size, 'a number of bytes or a string such as "100k", "1m", "2g"')
+    else
+        check_option("size", size, "string", 'a number of bytes or a string such as "100k", "1m", "2g"')
     end
     local bytes = size_type()
     local code = C.holdfast_parse_size(size, #size, bytes)
@@ -188,8 +190,8 @@ local function read_mode(mode)
     local bits = mode
     if type(mode) == "string" then
         bits = mode:find("^0?[0-7][0-7][0-7]$") and tonumber(mode, 8)
-    elseif type(mode) ~= "number" then
-        bad_option("mode", mode, MODES)
+    else
+        check_option("mode", mode, "number", MODES)
     end
     -- 0600 to 0666, and no permission but reading and writing.
     if not bits or not (bits >= 384 and bits <= 438) or bits ~= floor(bits) or band(bits, 73) ~= 0 then
@@ -200,9 +202,7 @@ end
 
 
 local function read_mutex(mutex)
-    if type(mutex) ~= "string" then
-        bad_option("mutex", mutex, '"futex", "spin" or "file"')
-    end
+    check_option("mutex", mutex, "string", '"futex", "spin" or "file"')
     local number = MUTEXES[mutex]
     if not number then
         return nil, format('bad mutex "%s": accepted are "futex", "spin" and "file"', mutex)
@@ -212,18 +212,14 @@ end
 
 
 local function read_persist(persist)
-    if type(persist) ~= "boolean" then
-        bad_option("persist", persist, "a boolean")
-    end
+    check_option("persist", persist, "boolean", "a boolean")
     return persist and 1 or 0
 end
 
 
 -- The option is this Lua state's alone: the library does not look into tables.
 local function read_tables(wanted)
-    if type(wanted) ~= "boolean" then
-        bad_option("tables", wanted, "a boolean")
-    end
+    check_option("tables", wanted, "boolean", "a boolean")
     if wanted and tables.missing then
         return nil, tables.missing
     end
