@@ -177,13 +177,12 @@ end
 -- The free permits, and how many waiters there are.
 function _M.count(self, key)
     check_receiver(self, "count")
-    local err
-    key, err = key_string(key)
-    if not key then
+    local text, err = key_string(key)
+    if not text then
         return nil, err
     end
     local frame = enter()
-    local code = C.holdfast_permits_count(self.dict[1], key, #key, frame.count, frame.count2)
+    local code = C.holdfast_permits_count(self.dict[1], text, #text, frame.count, frame.count2)
     local used, waiters = tonumber(frame.count[0]), tonumber(frame.count2[0])
     leave()
     if code == LOCKED then

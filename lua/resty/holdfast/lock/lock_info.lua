@@ -40,13 +40,12 @@ end
 
 -- Describes the holder in a table; nil for a free key; nil and the reason if that is unknown.
 function _M.find(handle, key)
-    local err
-    key, err = key_string(key)
-    if not key then
+    local text, err = key_string(key)
+    if not text then
         return nil, err
     end
     local found = ffi_new("holdfast_holder")
-    local code = C.holdfast_lock_holder(handle, key, #key, found)
+    local code = C.holdfast_lock_holder(handle, text, #text, found)
     if code == OK then
         return describe(found)
     end
@@ -59,13 +58,12 @@ end
 
 -- How many holders and waiters the key has; nil and the reason. Writes at most `max` of the holders.
 local function look(handle, key, holders, max)
-    local err
-    key, err = key_string(key)
-    if not key then
+    local text, err = key_string(key)
+    if not text then
         return nil, err
     end
     local frame = enter()
-    local code = C.holdfast_holders(handle, key, #key, holders, max, frame.count, frame.count2)
+    local code = C.holdfast_holders(handle, text, #text, holders, max, frame.count, frame.count2)
     local held, waiters = tonumber(frame.count[0]), tonumber(frame.count2[0])
     leave()
     if code == OK then

@@ -28,13 +28,10 @@ end
 
 
 local function rise(heap, place, item)
-    while place > 1 do
-        local above = floor(place / 2)
-        if not before(item, heap[above]) then
-            break
-        end
+    local above = floor(place / 2)
+    while place > 1 and before(item, heap[above]) do
         put(heap, place, heap[above])
-        place = above
+        place, above = above, floor(above / 2)
     end
     put(heap, place, item)
 end
