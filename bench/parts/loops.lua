@@ -18,59 +18,58 @@ local function check(what, result, err)
 end
 
 
--- --- locks ---------------------------------------------------------------------------------------------
-
-function loops.lock_unlock(side)
-    local lock = side.lock:new(side.locks)
+-- A loop of steps that are all the same.
+local function again(step)
     return function (n)
-        for _ = 1, n do
-            check("lock", lock:lock(KEY))
-            check("unlock", lock:unlock())
+        for i = 1, n do
+            step(i)
         end
         return n
     end
 end
 
 
+-- --- locks ---------------------------------------------------------------------------------------------
+
+function loops.lock_unlock(side)
+    local lock = side.lock:new(side.locks)
+    return again(function ()
+        check("lock", lock:lock(KEY))
+        check("unlock", lock:unlock())
+    end)
+end
+
+
 function loops.new_lock_unlock(side)
     local resty_lock, locks = side.lock, side.locks
-    return function (n)
-        for _ = 1, n do
-            local lock = resty_lock:new(locks)
-            check("lock", lock:lock(KEY))
-            check("unlock", lock:unlock())
-        end
-        return n
-    end
+    return again(function ()
+        local lock = resty_lock:new(locks)
+        check("lock", lock:lock(KEY))
+        check("unlock", lock:unlock())
+    end)
 end
 
 
 -- Keeps the lock for a while, and the processor, too.
 function loops.short_section(side, seconds)
     local lock = side.lock:new(side.locks)
-    return function (n)
-        for _ = 1, n do
-            check("lock", lock:lock(KEY))
-            if seconds > 0 then
-                local ending = now() + seconds
-                repeat until now() >= ending
-            end
-            check("unlock", lock:unlock())
+    return again(function ()
+        check("lock", lock:lock(KEY))
+        if seconds > 0 then
+            local ending = now() + seconds
+            repeat until now() >= ending
         end
-        return n
-    end
+        check("unlock", lock:unlock())
+    end)
 end
 
 
 -- --- one key -------------------------------------------------------------------------------------------
 
 function loops.set_hot(_, dict)
-    return function (n)
-        for i = 1, n do
-            check("set", dict:set(KEY, i))
-        end
-        return n
-    end
+    return again(function (i)
+        check("set", dict:set(KEY, i))
+    end)
 end
 
 
@@ -105,36 +104,27 @@ loops.get_1k_hot = get_string_of(1024)
 
 function loops.incr_hot(_, dict)
     assert(dict:set(KEY, 1))
-    return function (n)
-        for _ = 1, n do
-            check("incr", dict:incr(KEY, 1))
-        end
-        return n
-    end
+    return again(function ()
+        check("incr", dict:incr(KEY, 1))
+    end)
 end
 
 
 -- A step is both.
 function loops.add_delete(_, dict)
     dict:delete(KEY)
-    return function (n)
-        for i = 1, n do
-            check("add", dict:add(KEY, i))
-            check("delete", dict:delete(KEY))
-        end
-        return n
-    end
+    return again(function (i)
+        check("add", dict:add(KEY, i))
+        check("delete", dict:delete(KEY))
+    end)
 end
 
 
 function loops.set_1k_hot(_, dict)
     local value = ("x"):rep(1024)
-    return function (n)
-        for _ = 1, n do
-            check("set", dict:set(KEY, value))
-        end
-        return n
-    end
+    return again(function ()
+        check("set", dict:set(KEY, value))
+    end)
 end
 
 
@@ -157,6 +147,16 @@ local function over(keys, walk)
 end
 
 
+-- The same with step(i) for each keys[i].
+local function over_each(keys, step)
+    return over(keys, function (first, last)
+        for i = first, last do
+            step(i)
+        end
+    end)
+end
+
+
 -- Stores a value under each key: in another order than that of the loops, so that entries which are used one after
 -- the other do not lie side by side. 7919 is prime and divides no number of keys here, so no key is left out.
 local function fill(dict, keys, value)
@@ -169,10 +169,8 @@ end
 
 function loops.set(_, dict, keys)
     fill(dict, keys)
-    return over(keys, function (first, last)
-        for i = first, last do
-            check("set", dict:set(keys[i], i))
-        end
+    return over_each(keys, function (i)
+        check("set", dict:set(keys[i], i))
     end)
 end
 
@@ -180,10 +178,8 @@ end
 function loops.set_1k(_, dict, keys)
     local value = ("x"):rep(1024)
     fill(dict, keys, value)
-    return over(keys, function (first, last)
-        for i = first, last do
-            check("set", dict:set(keys[i], value))
-        end
+    return over_each(keys, function (i)
+        check("set", dict:set(keys[i], value))
     end)
 end
 
@@ -202,10 +198,8 @@ end
 
 function loops.incr(_, dict, keys)
     fill(dict, keys)
-    return over(keys, function (first, last)
-        for i = first, last do
-            check("incr", dict:incr(keys[i], 1))
-        end
+    return over_each(keys, function (i)
+        check("incr", dict:incr(keys[i], 1))
     end)
 end
 
@@ -213,11 +207,9 @@ end
 -- A step is both; all other keys are there all the time.
 function loops.delete_add(_, dict, keys)
     fill(dict, keys)
-    return over(keys, function (first, last)
-        for i = first, last do
-            check("delete", dict:delete(keys[i]))
-            check("add", dict:add(keys[i], i))
-        end
+    return over_each(keys, function (i)
+        check("delete", dict:delete(keys[i]))
+        check("add", dict:add(keys[i], i))
     end)
 end
 
