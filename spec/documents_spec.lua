@@ -7,10 +7,6 @@ for _, path in ipairs({ "README.md", "docs/guide.md", "docs/hosts.md", "docs/mig
         before_each(command.set_up)
         after_each(command.tear_down)
 
-        for _, section in ipairs(snippets.sections(path)) do
-            it("happens: " .. section.heading, function ()
-                snippets.run(section, path)
-            end)
-        end
+        snippets.claims(path, "happens: ")
     end)
 end

@@ -17,6 +17,7 @@
 
 local command, http, shell, site = require "spec.support" ("command", "http", "shell", "site")
 local assert = require "luassert"
+local busted = require "busted"
 
 local _M = {}
 
@@ -201,6 +202,16 @@ function _M.run(section, path)
     site.clean_up()
     if not ok then
         error(err, 0)
+    end
+end
+
+
+-- A claim for each section of a file: what it shows happens. The claim begins with `text`.
+function _M.claims(path, text)
+    for _, section in ipairs(_M.sections(path)) do
+        busted.it(text .. section.heading, function ()
+            _M.run(section, path)
+        end)
     end
 end
 
