@@ -34,13 +34,18 @@ local function paragraphs(text)
 end
 
 
+local function set_of(words)
+    local set = {}
+    for word in words do
+        set[word] = true
+    end
+    return set
+end
+
+
 -- The names that stand in backticks: words of programs and paths, nothing with blanks or operators.
 local function names(path)
-    local found = {}
-    for name in prose(path):gmatch("`([%a_][%w_.:/%-]*%(?%)?)`") do
-        found[name] = true
-    end
-    return found
+    return set_of(prose(path):gmatch("`([%a_][%w_.:/%-]*%(?%)?)`"))
 end
 
 
@@ -102,11 +107,9 @@ end)
 
 for _, path in ipairs(NAMING) do
     it(path .. " names what is there", function ()
-        local words = {}
-        for word in shell.output("cat $(find src include lua scripts tests examples -type f -size -200k "
-                                 .. "-not -path '*/corpus/*') Makefile"):gmatch("[%a_][%w_]*") do
-            words[word] = true
-        end
+        local sources = shell.output("cat $(find src include lua scripts tests examples -type f -size -200k "
+                                     .. "-not -path '*/corpus/*') Makefile")
+        local words = set_of(sources:gmatch("[%a_][%w_]*"))
         local missing = {}
         for name in pairs(names(path)) do
             local is_there = not is_path(name) or exists(name)

@@ -4,7 +4,6 @@ local expect, fixture, loops, process = require "spec.support" ("expect", "fixtu
 local resty_lock = require "resty.lock"
 local rwlock = require "resty.rwlock"
 local scheduler = require "resty.holdfast.scheduler"
-local shdict = require "resty.shdict"
 
 local NAME = "spec_hosts"
 
@@ -47,7 +46,7 @@ local COMMON = [[
 
 
 local function start(loop, primitive, source)
-    assert(shdict.open(NAME, { size = "1m" })):flush_all()
+    assert(require("resty.shdict").open(NAME, { size = "1m" })):flush_all()
     return loops.start(loop, PRIMITIVES[primitive] .. COMMON .. source)
 end
 

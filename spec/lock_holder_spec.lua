@@ -3,7 +3,6 @@
 
 local expect, fixture, pack, process = require "spec.support" ("expect", "fixture", "pack", "process")
 local getpid = require("ffi").C.getpid
-local resty_lock = require "resty.lock"
 local rwlock = require "resty.rwlock"
 local scheduler = require "resty.holdfast.scheduler"
 local semaphore = require "resty.semaphore"
@@ -11,7 +10,7 @@ local semaphore = require "resty.semaphore"
 
 
 describe("holder", function ()
-    local dict, new = fixture.locks(resty_lock, "spec_holder")
+    local dict, new = fixture.locks(require "resty.lock", "spec_holder")
 
     -- A process that takes a key, with a reason.
     local function start_holder(module, method, key)

@@ -2,16 +2,12 @@
 -- lock:wait(): until what holds a key now is released, without taking it.
 
 local expect, fixture, pack, process = require "spec.support" ("expect", "fixture", "pack", "process")
-local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
 local resty_lock = require "resty.lock"
-local rwlock = require "resty.rwlock"
 local scheduler = require "resty.holdfast.scheduler"
 local semaphore = require "resty.semaphore"
 
-local now = scheduler.now
-local sleep = scheduler.sleep
-local spawn = scheduler.spawn
+local now, sleep, spawn = scheduler.now, scheduler.sleep, scheduler.spawn
 
 -- Seconds: far more than a wake-up takes, and far less than a wait without one.
 local AT_ONCE = 0.5
@@ -290,7 +286,7 @@ describe("lock:wait", function ()
 
 
     it("is refused where one cannot wait, or stops the process if the object may", function ()
-        hosts.set_host {
+        require("resty.holdfast.host").set_host {
             name = "callback",
             sleep = function () return nil, "never" end,
             is_yieldable = function () return false, "in a callback" end,
@@ -312,7 +308,7 @@ describe("lock:wait", function ()
         end)
         assert.is_number(results[1])
         later:post("key")
-        local rw = assert(rwlock:new("spec_wait"))
+        local rw = assert(require("resty.rwlock"):new("spec_wait"))
         rw:rdlock("key")
         assert.is_number(wait_until(function () rw:unlock() end)[1])
         dict:set("key", "value")

@@ -2,13 +2,12 @@
 
 local expect, fixture, pack, process = require "spec.support" ("expect", "fixture", "pack", "process")
 local none = require "resty.holdfast.host.none"
-local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
 
 
 
 describe("lock", function ()
-    local dict, new = fixture.locks(resty_lock, "spec_with")
+    local dict, new = fixture.locks(require "resty.lock", "spec_with")
 
 
     describe("with", function ()

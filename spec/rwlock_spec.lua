@@ -3,10 +3,8 @@
 local expect, fixture, pack, process, tasks = require "spec.support" ("expect", "fixture", "pack", "process", "tasks")
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
-local resty_lock = require "resty.lock"
 local rwlock = require "resty.rwlock"
 local scheduler = require "resty.holdfast.scheduler"
-local semaphore = require "resty.semaphore"
 
 
 describe("rwlock", function ()
@@ -183,8 +181,8 @@ describe("rwlock", function ()
         end)
 
         it("a key is of one kind as long as it is held", function ()
-            local lock = assert(resty_lock:new("spec_rwlock", { timeout = 0.01 }))
-            local permits = assert(semaphore:new("spec_rwlock", { permits = 5, timeout = 0.01 }))
+            local lock = assert(require("resty.lock"):new("spec_rwlock", { timeout = 0.01 }))
+            local permits = assert(require("resty.semaphore"):new("spec_rwlock", { permits = 5, timeout = 0.01 }))
             local reader = new { timeout = 0.01 }
             reader:rdlock("key")
             assert.same(pack(nil, "timeout"), pack(lock:lock("key")))

@@ -5,7 +5,6 @@ local ffi = require "ffi"
 local process = require "spec.support.process"
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
-local shdict = require "resty.shdict"
 
 local now, sleep, spawn, wait_fd = scheduler.now, scheduler.sleep, scheduler.spawn, scheduler.wait_fd
 
@@ -281,7 +280,7 @@ describe("scheduler.wait_fd", function ()
     end)
 
     it("keeps no task from a lock that another process releases, nor from timers", function ()
-        local dict = assert(shdict.open("spec_fd", { size = "100k" }))
+        local dict = assert(require("resty.shdict").open("spec_fd", { size = "100k" }))
         dict:flush_all()
         local child = process.start [[
             local lock = require("resty.lock"):new("spec_fd")

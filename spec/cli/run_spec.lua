@@ -27,6 +27,11 @@ local function script(body, name)
     return write(name or "script.lua", text)
 end
 
+-- Runs a script in `count` workers to the end: the results of command.run.
+local function run_script(count, body)
+    return command.run("run", "--workers", tostring(count), script(body))
+end
+
 local function count_files(pattern, count)
     return await(function() return #files(pattern) >= count end)
 end
@@ -66,7 +71,7 @@ describe("holdfast run", function()
 
     describe("workers", function()
         it("each see their number and how many there are", function()
-            local ended, out = command.run("run", "--workers", "3", script('print(id .. " of " .. worker.count())'))
+            local ended, out = run_script(3, 'print(id .. " of " .. worker.count())')
             assert.same({ code = 0 }, ended)
             local lines = {}
             for line in out:gmatch("[^\n]+") do
@@ -203,21 +208,19 @@ describe("holdfast run", function()
 
     describe("exit status", function()
         it("is 1 when one worker fails, and the others go on", function()
-            local file = script('if id == 1 then os.exit(7) end sleep(0.3) mark("finished." .. id)')
-            local ended, _, err = command.run("run", "--workers", "3", file)
+            local ended, _, err = run_script(3, 'if id == 1 then os.exit(7) end sleep(0.3) mark("finished." .. id)')
             assert.same({ code = 1 }, ended)
             assert.same({ "finished.0", "finished.2" }, files("^finished%.%d$"))
             assert.matches("holdfast: worker 1 %(pid %d+%) exited with status 7\n", err)
         end)
 
         it("is 0 after os.exit(0) and os.exit(true, true)", function()
-            local file = script("if id == 0 then os.exit(0) end os.exit(true, true)")
-            assert.same({ code = 0 }, (command.run("run", "--workers", "2", file)))
+            assert.same({ code = 0 }, (run_script(2, "if id == 0 then os.exit(0) end os.exit(true, true)")))
         end)
 
         it("is 1 after an error, which is reported with the worker and a traceback", function()
-            local file = script('local function inner() error("no luck") end\nif id == 1 then inner() end')
-            local ended, _, err = command.run("run", "--workers", "2", file)
+            local body = 'local function inner() error("no luck") end\nif id == 1 then inner() end'
+            local ended, _, err = run_script(2, body)
             assert.same({ code = 1 }, ended)
             assert.matches("holdfast: worker 1 %(pid %d+%): %S+script%.lua:2: no luck\nstack traceback:\n", err)
             assert.matches("in function 'inner'", err)
@@ -225,9 +228,8 @@ describe("holdfast run", function()
         end)
 
         it("is 1 when the error value is not a string", function()
-            local file = script([[local mine = { __tostring = function() return 'mine' end }
+            local ended, _, err = run_script(2, [[local mine = { __tostring = function() return 'mine' end }
                 error(setmetatable({}, id == 1 and mine or nil))]])
-            local ended, _, err = command.run("run", "--workers", "2", file)
             assert.same({ code = 1 }, ended)
             assert.matches("worker 0 %(pid %d+%): %(error object is a table value%)\n", err)
             assert.matches("worker 1 %(pid %d+%): mine\n", err)
@@ -407,17 +409,15 @@ describe("holdfast run", function()
         local TASKS = 'local scheduler = require "resty.holdfast.scheduler" '
 
         it("runs the tasks that the script has left", function()
-            local file = script(TASKS .. [[print("begin")
+            local ended, out, err = run_script(1, TASKS .. [[print("begin")
                 scheduler.spawn(function() scheduler.sleep(0.05) print("done") end) print("end")]])
-            local ended, out, err = command.run("run", "--workers", "1", file)
             assert.same({ code = 0 }, ended, err)
             assert.equal("begin\nend\ndone\n", out)
         end)
 
         it("fails when a task fails, and the other tasks go on", function()
-            local file = script(TASKS .. [[scheduler.spawn(error, "no luck")
+            local ended, out, err = run_script(1, TASKS .. [[scheduler.spawn(error, "no luck")
                 scheduler.spawn(function() scheduler.sleep(0.05) print("done") end)]])
-            local ended, out, err = command.run("run", "--workers", "1", file)
             assert.same({ code = 1 }, ended)
             assert.equal("done\n", out)
             assert.matches("no luck", err)
@@ -491,14 +491,19 @@ describe("holdfast run", function()
     end)
 
     describe("master", function()
+        -- Its first workers, `count` of them, end when it is killed.
+        local function assert_leaves_none(process, count)
+            process:signal(command.KILL)
+            assert.same({ signal = command.KILL }, process:wait())
+            for number = 0, count - 1 do
+                assert.truthy(await(function() return not command.alive(pids_of(number)[1]) end))
+            end
+        end
+
         it("leaves no worker behind when it is killed, not even a worker that ignores TERM", function()
             local process = start_ready(3, "if id == 2 then ignore_term() end mark('set' .. id) for_ever()")
             assert.truthy(count_files("^set", 3))
-            process:signal(command.KILL)
-            assert.same({ signal = command.KILL }, process:wait())
-            for number = 0, 2 do
-                assert.truthy(await(function() return not command.alive(pids_of(number)[1]) end))
-            end
+            assert_leaves_none(process, 3)
         end)
 
         it("leaves none behind when a child of a worker lives on with the worker's descriptors", function()
@@ -507,11 +512,7 @@ describe("holdfast run", function()
                 mark("set" .. id)
                 for_ever()]])
             assert.truthy(count_files("^set", 2) and count_files("^child", 1))
-            process:signal(command.KILL)
-            assert.same({ signal = command.KILL }, process:wait())
-            for number = 0, 1 do
-                assert.truthy(await(function() return not command.alive(pids_of(number)[1]) end))
-            end
+            assert_leaves_none(process, 2)
         end)
 
         it("uses no processor time while nothing happens", function()

@@ -10,9 +10,7 @@ for _, name in ipairs(loops.names) do
 
         after_each(process.clean_up)
 
-        local function start(source, options)
-            return loops.start(name, source, options)
-        end
+        local start = loops.starter(name)
 
 
         it("the host of a coroutine is known", function ()

@@ -140,6 +140,12 @@ describe("the life of nginx", function ()
         site.await("a new worker answers", function () return tonumber((here:get("/worker"))) ~= old end)
     end
 
+    local function assert_exits_with_reload(here)
+        local old = here:workers()[1]
+        here:signal("HUP")
+        await_exit(old)
+    end
+
     local function await_held()
         site.await("the request holds the lock", function () return dict:get("held") end)
     end
@@ -226,9 +232,7 @@ describe("the life of nginx", function ()
         local here = start()
         assert.is_true(lock:trylock("key"))
         assert.equal("timeout", here:get("/wait-shortly?timeout=0.2"))
-        local old = here:workers()[1]
-        here:signal("HUP")
-        await_exit(old)
+        assert_exits_with_reload(here)
     end)
 
     it("data outlive a reload where init_worker_by_lua opens them, and a restart where they persist", function ()
@@ -353,9 +357,7 @@ describe("the life of nginx", function ()
         assert.equal(1, lock:unlock())
         assert.equal("got", waiter:receive())
         assert.equal("got", here:get("/wait"))
-        local old = here:workers()[1]
-        here:signal("HUP")
-        await_exit(old)
+        assert_exits_with_reload(here)
     end)
 
     it("the lock of a request expires when its client goes away, or is released by the collector before", function ()

@@ -299,40 +299,34 @@ describe("init_by_lua", function ()
         ngx.print(tostring(lock.dict.name), " ", lock.dict:capacity())
     ]]
 
+    -- A site in which init_by_lua makes the objects, then runs `source`.
+    local function start_with_objects(source, options)
+        options.dictionaries = { my_locks = "100k" }
+        options.http = "init_by_lua_block {\n" .. OBJECTS .. source .. "}"
+        return site.start(options)
+    end
+
     it("may make the objects that the workers use", function ()
-        local here = site.start {
-            workers = 2,
-            dictionaries = { my_locks = "100k" },
-            http = "init_by_lua_block {\n" .. OBJECTS .. "}",
-            locations = { ["/use"] = USE },
-        }
+        local here = start_with_objects("", { workers = 2, locations = { ["/use"] = USE } })
         local each = here:connect_to_each(2)
         assert.equal("0 0 true my_locks 102400", each[1]:get("/use"))
         assert.equal("timeout 0 timeout my_locks 102400", each[2]:get("/use"))
     end)
 
     it("may lock, too, when the master is the same user as its workers", function ()
-        local here = site.start {
-            dictionaries = { my_locks = "100k" },
-            http = "init_by_lua_block {\n" .. OBJECTS .. [[
-                assert(other:lock("lock"))
-            }]],
+        local here = start_with_objects([[assert(other:lock("lock"))]], {
             locations = { ["/use"] = USE, ["/unlock"] = "ngx.print(tostring(other:unlock()))" },
-        }
+        })
         -- It is the master's, which lives.
         assert.equal("timeout 0 true my_locks 102400", here:get("/use"))
         assert.equal("nil", here:get("/unlock"))
     end)
 
     it("that uses an object of a dictionary that cannot be opened gets an error that says why", function ()
-        local here = site.start {
-            dictionaries = { my_locks = "100k" },
+        local here = start_with_objects([[reason = select(2, pcall(lock.lock, lock, "key"))]], {
             env = { HOLDFAST_DIR = "/nowhere/x" },
-            http = "init_by_lua_block {\n" .. OBJECTS .. [[
-                reason = select(2, pcall(lock.lock, lock, "key"))
-            }]],
             locations = { ["/why"] = "ngx.print(reason)" },
-        }
+        })
         assert.matches('^holdfast: cannot open dictionary "my_locks": runtime directory /nowhere/x cannot be',
                        (here:get("/why")))
     end)

@@ -44,9 +44,7 @@ for _, name in ipairs(loops.names) do
 
             after_each(process.clean_up)
 
-            local function start(source, options)
-                return loops.start(name, source, options)
-            end
+            local start = loops.starter(name)
 
 
             it("a lock is renewed while its coroutine lives, and lapses when that has ended without unlock", function ()

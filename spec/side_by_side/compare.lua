@@ -7,9 +7,7 @@ local shdict = require "resty.shdict"
 local worker = require "spec.side_by_side.worker"
 
 local ngx = ngx  -- luacheck: ignore 113
-local say = worker.say
-local show = worker.show
-local show_all = worker.show_all
+local say, show, show_all = worker.say, worker.show, worker.show_all
 
 local PAIRS = 30  -- of dictionaries: what has to expire does so in all of them at once
 local PAUSE = 0.012

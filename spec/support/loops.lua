@@ -154,4 +154,12 @@ function _M.start(name, source, options)
 end
 
 
+-- start(source, options) for the programs of one host.
+function _M.starter(name)
+    return function (source, options)
+        return _M.start(name, source, options)
+    end
+end
+
+
 return _M
