@@ -39,7 +39,7 @@ end
 
 -- The C handle of a dictionary and the key as the library takes it; nil and the reason for a bad key. Most keys are
 -- strings: one call checks both.
-function _M.locate(zone, key, method)
+local function locate(zone, key, method)
     local handle = type(zone) == "table" and zone[1]
     if not ffi_istype(handle_type, handle) then
         bad_zone(zone, method)
@@ -53,6 +53,7 @@ function _M.locate(zone, key, method)
     end
     return handle, text
 end
+_M.locate = locate
 
 
 -- A method for one key: body(handle, key, value) with the handle and the key as the library takes them. For the methods
@@ -60,7 +61,7 @@ end
 function _M.on_key(method, body)
     return function (zone, key, value)
         local handle
-        handle, key = _M.locate(zone, key, method)
+        handle, key = locate(zone, key, method)
         if not handle then
             return nil, key
         end

@@ -155,7 +155,7 @@ end
 
 
 -- A method for an object that holds a lock: body(self, grant, key). For another the method returns nil, "unlocked".
-function _M.on_held(method, body)
+local function on_held(method, body)
     return function (self)
         local grant, key = held_by(self, method)
         if not grant then
@@ -164,8 +164,7 @@ function _M.on_held(method, body)
         return body(self, grant, key)
     end
 end
-
-local on_held = _M.on_held
+_M.on_held = on_held
 
 
 methods.hand_over = on_held("hand_over", function (self, grant, key)
