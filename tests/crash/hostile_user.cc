@@ -69,10 +69,10 @@ class User {
   }
 
   void wait(const std::string& key, std::uint64_t what) {
-    double pause = 0;
+    double sleep = 0;
     std::uint32_t woken = 0;
     if (what < 13) {
-      within("lock_wait", [&] { dict_.wait_lock(key, 0.01, parker_, waiter_, &last_, &pause); });
+      within("lock_wait", [&] { dict_.wait_lock(key, 0.01, parker_, waiter_, &last_, &sleep); });
       within("parker_sleep", [&] { holdfast_parker_sleep(parker_, 0, &woken, 1); });
     } else if (what == 13) {
       within("lock_leave", [&] { dict_.leave(key, parker_, waiter_); });

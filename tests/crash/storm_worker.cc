@@ -191,13 +191,13 @@ class Work {
     }
     const std::uint64_t end = platform::monotonic_ns() + below(20) * kNsPerMs;
     for (;;) {
-      double pause = 0;
-      const int code = dict_.wait_lock(key, 0, parker_, waiter_, lease, &pause);
+      double sleep = 0;
+      const int code = dict_.wait_lock(key, 0, parker_, waiter_, lease, &sleep);
       expect("wait", code, {HOLDFAST_OK, HOLDFAST_LOCKED, HOLDFAST_NO_MEMORY, HOLDFAST_TIMEOUT});
       if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return code == HOLDFAST_OK;
       if (platform::monotonic_ns() >= end) break;
       std::uint32_t woken = 0;
-      holdfast_parker_sleep(parker_, std::min(pause, 0.005), &woken, 1);
+      holdfast_parker_sleep(parker_, std::min(sleep, 0.005), &woken, 1);
     }
     expect("leave", dict_.leave(key, parker_, waiter_), {HOLDFAST_OK, HOLDFAST_TIMEOUT});
     return false;

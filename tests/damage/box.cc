@@ -86,8 +86,8 @@ void Box::take_part() {
   require(dict_->try_permits("permits", HOLDFAST_SEMAPHORE, 2, 10, kLong, &lease) == HOLDFAST_OK, "permits");
   if (world().token() == self_) return;
   holdfast_parker* const parker = holdfast_parker_new();
-  double pause = 0;
-  require(dict_->wait_lock("mine", kLong, parker, holdfast_waiter_open(parker), &lease, &pause) == HOLDFAST_LOCKED,
+  double sleep = 0;
+  require(dict_->wait_lock("mine", kLong, parker, holdfast_waiter_open(parker), &lease, &sleep) == HOLDFAST_LOCKED,
           "queue");
   holdfast_wait wait{};
   wait.parker = parker;

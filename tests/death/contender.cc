@@ -22,7 +22,7 @@ Contender::Contender(const Way& way, Dict& dict, std::string key)
       waiter_(holdfast_waiter_open(parker_.get())) {}
 
 int Contender::queue(double exptime) {
-  return unless_held_up([&] { return way_.wait(dict_, key_, exptime, parker_.get(), waiter_, &lease_, &pause_); });
+  return unless_held_up([&] { return way_.wait(dict_, key_, exptime, parker_.get(), waiter_, &lease_, &sleep_time_); });
 }
 
 int Contender::wait(double timeout, double exptime) {
@@ -31,7 +31,7 @@ int Contender::wait(double timeout, double exptime) {
     const int code = queue(exptime);
     if (code != HOLDFAST_LOCKED) return code;
     if (now() >= end) return leave() == HOLDFAST_OK ? HOLDFAST_LOCKED : -1;
-    sleep(std::min(pause_, end - now()));
+    sleep(std::min(sleep_time_, end - now()));
   }
 }
 

@@ -49,7 +49,7 @@ class Contender {
   OwnedParker parker_;
   std::uint32_t waiter_;
   holdfast_lease lease_{};
-  double pause_ = 0;
+  double sleep_time_ = 0;
 };
 
 /// Longer than any wait of these tests takes, shorter than kPatience.

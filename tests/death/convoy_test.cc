@@ -55,12 +55,12 @@ int run_fast(const Way& way, Dict& dict, Ledger& ledger) {
   const std::uint32_t waiter = holdfast_waiter_open(parker.get());
   while (!ledger.stop) {
     holdfast_lease lease{};
-    double pause = 0;
-    int code = way.wait(dict, "k", 0, parker.get(), waiter, &lease, &pause);
+    double sleep = 0;
+    int code = way.wait(dict, "k", 0, parker.get(), waiter, &lease, &sleep);
     while ((code == HOLDFAST_LOCKED || code == HOLDFAST_TIMEOUT) && !ledger.stop) {
       std::uint32_t woken = 0;
-      holdfast_parker_sleep(parker.get(), std::min(pause, 0.1), &woken, 1);
-      code = way.wait(dict, "k", 0, parker.get(), waiter, &lease, &pause);
+      holdfast_parker_sleep(parker.get(), std::min(sleep, 0.1), &woken, 1);
+      code = way.wait(dict, "k", 0, parker.get(), waiter, &lease, &sleep);
     }
     if (code == HOLDFAST_OK) hold(way, dict, ledger, lease);
   }
@@ -75,13 +75,13 @@ int run_slow(const Way& way, Dict& dict, Ledger& ledger, int round_ms) {
   while (!ledger.stop) {
     const double asked = now();
     holdfast_lease lease{};
-    double pause = 0;
-    int code = way.wait(dict, "k", 0, parker.get(), waiter, &lease, &pause);
+    double sleep = 0;
+    int code = way.wait(dict, "k", 0, parker.get(), waiter, &lease, &sleep);
     while ((code == HOLDFAST_LOCKED || code == HOLDFAST_TIMEOUT) && !ledger.stop) {
       sleep_ms(round_ms);
       std::uint32_t woken = 0;
       holdfast_parker_sleep(parker.get(), 0, &woken, 1);
-      code = way.wait(dict, "k", 0, parker.get(), waiter, &lease, &pause);
+      code = way.wait(dict, "k", 0, parker.get(), waiter, &lease, &sleep);
     }
     ledger.longest = std::max(ledger.longest.load(), now() - asked);
     if (code != HOLDFAST_OK) continue;

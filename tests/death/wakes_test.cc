@@ -60,9 +60,9 @@ int run_crowd(const Way& way, Dict& dict, Channel& channel, std::size_t waiters,
   const auto look = [&](One& one) {
     while (one.left > 0) {
       holdfast_lease lease{};
-      double pause = 0;
-      const int code = way.wait(dict, "k", 0, parker.get(), one.waiter, &lease, &pause);
-      one.again = now() + pause;
+      double sleep = 0;
+      const int code = way.wait(dict, "k", 0, parker.get(), one.waiter, &lease, &sleep);
+      one.again = now() + sleep;
       if (code != HOLDFAST_OK) return;
       sleep_ms(1);
       if (way.release(dict, "k", &lease) == HOLDFAST_OK) ++grants;

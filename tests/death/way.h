@@ -23,7 +23,7 @@ struct Way {
     return holdfast_lock_try(dict.handle, key.data(), key.size(), exptime, 0, fair, lease);
   }
   int wait(Dict& dict, const std::string& key, double exptime, holdfast_parker* parker, std::uint32_t waiter,
-           holdfast_lease* lease, double* pause) const {
+           holdfast_lease* lease, double* sleep) const {
     holdfast_wait wait{};
     wait.parker = parker;
     wait.waiter = waiter;
@@ -31,7 +31,7 @@ struct Way {
     const int code = kind == kLock ? holdfast_lock_wait(dict.handle, key.data(), key.size(), exptime, &wait, lease)
                                    : holdfast_permits_wait(dict.handle, key.data(), key.size(), kind, total, total,
                                                            exptime, &wait, lease);
-    *pause = wait.sleep;
+    *sleep = wait.sleep;
     return code;
   }
   static int release(Dict& dict, const std::string& key, holdfast_lease* lease) { return dict.unlock(key, lease); }

@@ -110,8 +110,8 @@ TEST_F(DeathSeenAfter, nothing_that_keeps_it_from_asking_is_hidden_from_who_want
     // A wait goes on, as the holder may release it, and says the same when it is given up.
     holdfast_parker* const parker = holdfast_parker_new();
     const std::uint32_t waiter = holdfast_waiter_open(parker);
-    double pause = 0;
-    parent.say(in_words(unless_held_up([&] { return dict.wait_lock("key", 0, parker, waiter, &lease, &pause); })));
+    double sleep = 0;
+    parent.say(in_words(unless_held_up([&] { return dict.wait_lock("key", 0, parker, waiter, &lease, &sleep); })));
     parent.say(in_words(dict.leave("key", parker, waiter)));
     parent.say(std::to_string(dict.stats().lives_unknown));
     parent.hear();

@@ -69,11 +69,11 @@ class Mixer {
     holdfast_lease lease{};
     int code = HOLDFAST_LOCKED;
     for (int i = 0; i < 20 && (code == HOLDFAST_LOCKED || code == HOLDFAST_TIMEOUT); ++i) {
-      double pause = 0;
-      code = dict_.wait_lock(kLock, 0, parker_, waiter_, &lease, &pause);
+      double sleep = 0;
+      code = dict_.wait_lock(kLock, 0, parker_, waiter_, &lease, &sleep);
       expect("wait", code, {HOLDFAST_OK, HOLDFAST_LOCKED, HOLDFAST_NO_MEMORY, HOLDFAST_TIMEOUT});
       std::uint32_t woken = 0;
-      if (code == HOLDFAST_LOCKED) holdfast_parker_sleep(parker_, std::min(pause, 0.005), &woken, 1);
+      if (code == HOLDFAST_LOCKED) holdfast_parker_sleep(parker_, std::min(sleep, 0.005), &woken, 1);
     }
     if (code != HOLDFAST_OK)
       return expect("leave", dict_.leave(kLock, parker_, waiter_), {HOLDFAST_OK, HOLDFAST_TIMEOUT});

@@ -185,12 +185,12 @@ class Dict {
     return holdfast_lock_adopt(handle, key.data(), key.size(), &lease, task);
   }
   int wait_lock(std::string_view key, double exptime, holdfast_parker* parker, std::uint32_t waiter,
-                holdfast_lease* lease, double* pause) {
+                holdfast_lease* lease, double* sleep) {
     holdfast_wait wait{};
     wait.parker = parker;
     wait.waiter = waiter;
     const int code = holdfast_lock_wait(handle, key.data(), key.size(), exptime, &wait, lease);
-    *pause = wait.sleep;
+    *sleep = wait.sleep;
     return code;
   }
   int explain(std::string_view key, const holdfast_lease& lease, std::string_view why) {

@@ -62,7 +62,7 @@ class LoopWaiting {
     return now() - start < seconds;
   }
   int once(Dict& dict, const std::string& key) {
-    return dict.wait_lock(key, 0, parker_.get(), waiter_, &lease_, &pause_);
+    return dict.wait_lock(key, 0, parker_.get(), waiter_, &lease_, &sleep_time_);
   }
   int leave(Dict& dict, const std::string& key) { return dict.leave(key, parker_.get(), waiter_); }
   int unlock(Dict& dict, const std::string& key) { return dict.unlock(key, &lease_); }
@@ -77,12 +77,12 @@ class LoopWaiting {
     while (now() < end) {
       const int fd = this->fd();
       if (const int code = once(dict, key); code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return code;
-      readable(fd, static_cast<int>(pause_ * 1000) + 1);
+      readable(fd, static_cast<int>(sleep_time_ * 1000) + 1);
       collect();
     }
     return HOLDFAST_TIMEOUT;
   }
-  double pause() const { return pause_; }
+  double sleep_time() const { return sleep_time_; }
   holdfast_parker* parker() const { return parker_.get(); }
   void free() { parker_.reset(); }
 
@@ -90,7 +90,7 @@ class LoopWaiting {
   std::unique_ptr<holdfast_parker, CloseParker> parker_;
   std::uint32_t waiter_;
   holdfast_lease lease_{};
-  double pause_ = 0;
+  double sleep_time_ = 0;
 };
 
 /// Another process that holds the locks it is told to: "+key" takes, "-key" releases, ":key" does both for ever.
@@ -127,11 +127,11 @@ class WakeThreadTest : public ::testing::Test {
   /// Waits for three locks by three waiters of the parker; their holder dies.
   void wait_for_three_of_the_dead(Dict& dict, holdfast_parker* parker) {
     holdfast_lease lease{};
-    double pause = 0;
+    double sleep = 0;
     for (const char* key : {"a", "b", "c"}) {
       take(key);
       const std::uint32_t waiter = holdfast_waiter_open(parker);
-      ASSERT_EQ(dict.wait_lock(key, 0, parker, waiter, &lease, &pause), HOLDFAST_LOCKED);
+      ASSERT_EQ(dict.wait_lock(key, 0, parker, waiter, &lease, &sleep), HOLDFAST_LOCKED);
     }
     holder.kill();
   }

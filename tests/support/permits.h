@@ -74,7 +74,7 @@ class Waiting {
     for (;;) {
       std::uint32_t woken = 0;
       if (holdfast_parker_sleep(parker_, std::max(end - now(), 0.0), &woken, 1) == 1) return woken == wait_.waiter;
-      if (now() >= end) return false;  // else it was a signal, or a ring for somebody else
+      if (now() >= end) return false;  // else it was a signal, or a post for another waiter
     }
   }
   /// Waits until it has them; false after ten seconds.
@@ -85,7 +85,7 @@ class Waiting {
     }
     return false;
   }
-  double pause() const { return wait_.sleep; }
+  double sleep_time() const { return wait_.sleep; }
 
   holdfast_lease lease{};
 

@@ -42,7 +42,7 @@ class Waiting {
       // TIMEOUT: a process inside the dictionary is held up there.
       if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return code;
       if (now() >= end) return leave(dict, key) == HOLDFAST_OK ? HOLDFAST_LOCKED : -1;
-      sleep(std::min(pause_, end - now()));
+      sleep(std::min(sleep_time_, end - now()));
     }
   }
   int once(Dict& dict, const std::string& key, holdfast_lease* lease, double exptime = 0) {
@@ -51,7 +51,7 @@ class Waiting {
     wait.waiter = waiter_;
     wait.fair = fair_ ? 1 : 0;
     const int code = holdfast_lock_wait(dict.handle, key.data(), key.size(), exptime, &wait, lease);
-    pause_ = wait.sleep;
+    sleep_time_ = wait.sleep;
     return code;
   }
   int leave(Dict& dict, const std::string& key) {
@@ -60,14 +60,14 @@ class Waiting {
   /// Whether the waiter was woken within that time.
   bool sleep(double seconds) { return sleep_until_woken(parker_.get(), waiter_, seconds); }
 
-  double pause() const { return pause_; }
+  double sleep_time() const { return sleep_time_; }
   std::uint32_t waiter() const { return waiter_; }
 
  private:
   std::unique_ptr<holdfast_parker, CloseParker> parker_;
   std::uint32_t waiter_;
   bool fair_;
-  double pause_ = 0;
+  double sleep_time_ = 0;
 };
 
 }  // namespace holdfast::test

@@ -114,7 +114,7 @@ TEST(capi, a_forked_child_has_neither_the_leases_nor_the_waiters_of_its_parent) 
   in_a_world([] {
     Dict dict("a");
     holdfast_lease held{};
-    double pause = 0;
+    double sleep = 0;
     ASSERT_EQ(dict.try_lock("k", 0, &held), HOLDFAST_OK);
     holdfast_parker* parker = holdfast_parker_new();
     const std::uint32_t waiter = holdfast_waiter_open(parker);
@@ -122,8 +122,8 @@ TEST(capi, a_forked_child_has_neither_the_leases_nor_the_waiters_of_its_parent) 
       holdfast_lease lease = held;
       EXPECT_EQ(dict.renew("k", lease, 1), HOLDFAST_NOT_OWNER);
       EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER);
-      EXPECT_EQ(dict.wait_lock("k", 0, parker, waiter, &lease, &pause), HOLDFAST_INVALID);
-      EXPECT_EQ(dict.wait_lock("k", 0, parker, holdfast_waiter_open(parker), &lease, &pause), HOLDFAST_LOCKED);
+      EXPECT_EQ(dict.wait_lock("k", 0, parker, waiter, &lease, &sleep), HOLDFAST_INVALID);
+      EXPECT_EQ(dict.wait_lock("k", 0, parker, holdfast_waiter_open(parker), &lease, &sleep), HOLDFAST_LOCKED);
       return ::testing::Test::HasFailure() ? 1 : 0;
     });
     EXPECT_EQ(child.wait(), 0);
@@ -320,17 +320,17 @@ TEST(capi, waiters_that_make_no_sense_are_refused) {
     holdfast_parker* parker = holdfast_parker_new();
     ASSERT_NE(parker, nullptr);
     holdfast_lease lease{};
-    double pause = 0;
+    double sleep = 0;
     const std::uint32_t waiter = holdfast_waiter_open(parker);
     EXPECT_NE(waiter, 0U);
     for (const std::uint32_t bad : {0U, waiter + 1, ~0U}) {
-      EXPECT_EQ(dict.wait_lock("k", 0, parker, bad, &lease, &pause), HOLDFAST_INVALID);
+      EXPECT_EQ(dict.wait_lock("k", 0, parker, bad, &lease, &sleep), HOLDFAST_INVALID);
       EXPECT_TRUE(error_has("waiter"));
       holdfast_waiter_close(parker, bad);
       EXPECT_EQ(dict.leave("k", parker, bad), HOLDFAST_OK);
     }
     holdfast_waiter_close(parker, waiter);
-    EXPECT_EQ(dict.wait_lock("k", 0, parker, waiter, &lease, &pause), HOLDFAST_INVALID) << "closed";
+    EXPECT_EQ(dict.wait_lock("k", 0, parker, waiter, &lease, &sleep), HOLDFAST_INVALID) << "closed";
     EXPECT_EQ(dict.get("k"), nothing());
 
     std::uint32_t woken = 0;

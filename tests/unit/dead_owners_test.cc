@@ -162,10 +162,10 @@ TEST_F(DeadOwnersTest, dead_waiters_leave_the_queue_of_a_lock_that_goes_on) {
     Started waiter("20", [&](Channel& parent) {
       holdfast_parker* parker = holdfast_parker_new();
       holdfast_lease mine{};
-      double pause = 0;
+      double sleep = 0;
       int queued = 0;
       for (int i = 0; i < 20; ++i)
-        queued += dict.wait_lock("key", 0, parker, holdfast_waiter_open(parker), &mine, &pause) == HOLDFAST_LOCKED;
+        queued += dict.wait_lock("key", 0, parker, holdfast_waiter_open(parker), &mine, &sleep) == HOLDFAST_LOCKED;
       parent.say(std::to_string(queued));
       parent.hear();
       return 0;

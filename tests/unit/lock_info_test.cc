@@ -93,8 +93,8 @@ TEST_F(HolderTest, waiters_are_counted) {
   holdfast_parker* parker = holdfast_parker_new();
   for (int i = 0; i < 3; ++i) {
     holdfast_lease other{};
-    double pause = 0;
-    EXPECT_EQ(dict.wait_lock("lock", 0, parker, holdfast_waiter_open(parker), &other, &pause), HOLDFAST_LOCKED);
+    double sleep = 0;
+    EXPECT_EQ(dict.wait_lock("lock", 0, parker, holdfast_waiter_open(parker), &other, &sleep), HOLDFAST_LOCKED);
   }
   holdfast_holder holder{};
   ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
@@ -211,12 +211,12 @@ TEST_F(HolderTest, a_note_is_not_left_to_the_waiter_that_is_granted_the_lock) {
   holdfast_parker* parker = holdfast_parker_new();
   const std::uint32_t waiter = holdfast_waiter_open(parker);
   holdfast_lease next{};
-  double pause = 0;
-  EXPECT_EQ(dict.wait_lock("lock", 0, parker, waiter, &next, &pause), HOLDFAST_LOCKED);
+  double sleep = 0;
+  EXPECT_EQ(dict.wait_lock("lock", 0, parker, waiter, &next, &sleep), HOLDFAST_LOCKED);
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
   EXPECT_EQ(notes(), 0U);
-  EXPECT_EQ(dict.wait_lock("lock", 0, parker, waiter, &next, &pause), HOLDFAST_OK);
+  EXPECT_EQ(dict.wait_lock("lock", 0, parker, waiter, &next, &sleep), HOLDFAST_OK);
   EXPECT_EQ(why(), "");
   dict.unlock("lock", &next);
   holdfast_parker_free(parker);

@@ -163,7 +163,7 @@ TEST_IN_TIME(LockTest, a_waiter_of_this_process_is_woken_by_a_release) {
   Waiting waiting;
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   EXPECT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
-  EXPECT_GT(waiting.pause(), 0);
+  EXPECT_GT(waiting.sleep_time(), 0);
   EXPECT_FALSE(waiting.sleep(0.05)) << "nobody released it";
   ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
   EXPECT_TRUE(waiting.sleep(20));
@@ -270,7 +270,7 @@ TEST_IN_TIME(LockTest, waiting_for_an_ordinary_value_looks_again_soon) {
   Waiting waiting;
   dict.set("k", "v");
   EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
-  EXPECT_LE(waiting.pause(), 0.1);
+  EXPECT_LE(waiting.sleep_time(), 0.1);
   EXPECT_EQ(waiting.leave(dict, "k"), HOLDFAST_OK);
   std::thread deleter([&] {
     sleep_ms(30);
@@ -350,7 +350,7 @@ TEST_IN_TIME(LockTest, a_waiter_keeps_its_one_place_while_the_dictionary_cannot_
   ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
   Inside stopped(dict);
   EXPECT_EQ(waiting.once(dict, "k", &other), HOLDFAST_TIMEOUT);
-  EXPECT_GT(waiting.pause(), 0);
+  EXPECT_GT(waiting.sleep_time(), 0);
   ASSERT_EQ(stopped.ask("leave"), "outside");
   EXPECT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
   EXPECT_EQ(count_shard(dict.segment().shards()[0]).waiters, 1U);
@@ -468,10 +468,10 @@ TEST_IN_TIME(LockTest, any_number_of_waiters_leaves_memory_for_others_and_all_ar
   double longest = 0;
   for (int i = 0; i < kWaiters; ++i) {
     waiting.push_back(holdfast_waiter_open(parker.get()));
-    double pause = 0;
-    ASSERT_EQ(small.wait_lock("k", 0, parker.get(), waiting.back(), &other, &pause), HOLDFAST_LOCKED);
-    if (pause < 0.5) shortest = std::min(shortest, pause);  // one without a place in the queue
-    longest = std::max(longest, pause < 0.5 ? pause : 0);
+    double sleep = 0;
+    ASSERT_EQ(small.wait_lock("k", 0, parker.get(), waiting.back(), &other, &sleep), HOLDFAST_LOCKED);
+    if (sleep < 0.5) shortest = std::min(shortest, sleep);  // one without a place in the queue
+    longest = std::max(longest, sleep < 0.5 ? sleep : 0);
   }
   EXPECT_GT(longest, shortest) << "the more poll, the rarer each does";
   EXPECT_EQ(small.set("another key", std::string(20'000, 'x')), HOLDFAST_OK);
@@ -479,12 +479,12 @@ TEST_IN_TIME(LockTest, any_number_of_waiters_leaves_memory_for_others_and_all_ar
 
   ASSERT_EQ(small.unlock("k", &lease), HOLDFAST_OK);
   int served = 0;
-  // Asking again stands for what wakes a waiter, mail or its pause.
+  // Asking again stands for what wakes a waiter, mail or the end of its sleep.
   for (int round = 0; round < 10 && !waiting.empty(); ++round) {
     std::vector<std::uint32_t> left;
     for (const std::uint32_t waiter : waiting) {
-      double pause = 0;
-      if (small.wait_lock("k", 0, parker.get(), waiter, &lease, &pause) != HOLDFAST_OK) {
+      double sleep = 0;
+      if (small.wait_lock("k", 0, parker.get(), waiter, &lease, &sleep) != HOLDFAST_OK) {
         left.push_back(waiter);
         continue;
       }

@@ -46,8 +46,8 @@ class MailboxTest : public testing::Test {
     while (parent.hear() == "mail") parent.say(next_mail(world));
     return 0;
   }
-  /// Rings: "token waiter waiter ...".
-  static int ring(Channel& parent) {
+  /// Posts: "token waiter waiter ...".
+  static int post_to(Channel& parent) {
     World& world = enter();
     parent.say(std::to_string(world.token()));
     for (;;) {
@@ -60,7 +60,7 @@ class MailboxTest : public testing::Test {
         post(world, receiver, static_cast<std::uint32_t>(std::stoul(rest, &at)));
         rest = rest.substr(at);
       }
-      parent.say("rung");
+      parent.say("posted");
     }
   }
 
@@ -78,25 +78,25 @@ class MailboxTest : public testing::Test {
 
 TEST_F(MailboxTest, a_post_reaches_a_sleeping_process) {
   Child listener(listen);
-  Child ringer(ring);
+  Child poster(post_to);
   const std::string listener_token = listener.hear();
-  ringer.hear();
+  poster.hear();
   listener.say("mail");
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_EQ("rung", ringer.ask(listener_token + " 7"));
+  EXPECT_EQ("posted", poster.ask(listener_token + " 7"));
   EXPECT_EQ("some 7", listener.hear());
 }
 
 TEST_F(MailboxTest, a_post_before_the_sleep_is_not_lost) {
   Child listener(listen);
-  Child ringer(ring);
+  Child poster(post_to);
   const std::string listener_token = listener.hear();
-  ringer.hear();
-  EXPECT_EQ("rung", ringer.ask(listener_token + " 1 2 3"));
+  poster.hear();
+  EXPECT_EQ("posted", poster.ask(listener_token + " 1 2 3"));
   EXPECT_EQ("some 1 2 3", listener.ask("mail"));
 }
 
-TEST_F(MailboxTest, a_post_between_reading_the_bell_and_sleeping_ends_the_sleep_at_once) {
+TEST_F(MailboxTest, a_post_between_reading_the_mailbox_and_sleeping_ends_the_sleep_at_once) {
   EXPECT_EQ("some 9", in_world([](World& world) -> std::string {
               const std::uint32_t seen = mailbox_value(world);
               post(world, world.token(), 9);
@@ -138,16 +138,16 @@ TEST_F(MailboxTest, mail_that_does_not_fit_stays_for_the_next_call) {
             }));
 }
 
-TEST_F(MailboxTest, ringing_at_a_dead_process_or_at_nobody_is_harmless) {
+TEST_F(MailboxTest, posting_to_a_dead_process_or_to_nobody_is_harmless) {
   Child listener(listen);
-  Child ringer(ring);
+  Child poster(post_to);
   const std::string dead = listener.hear();
-  ringer.hear();
+  poster.hear();
   listener.kill_and_wait();
-  EXPECT_EQ("rung", ringer.ask(dead + " 7"));
-  EXPECT_EQ("rung", ringer.ask("0 7"));
-  EXPECT_EQ("rung", ringer.ask("18446744073709551615 7"));
-  EXPECT_EQ("rung", ringer.ask(std::to_string(make_token(1000, 12345)) + " 7"));
+  EXPECT_EQ("posted", poster.ask(dead + " 7"));
+  EXPECT_EQ("posted", poster.ask("0 7"));
+  EXPECT_EQ("posted", poster.ask("18446744073709551615 7"));
+  EXPECT_EQ("posted", poster.ask(std::to_string(make_token(1000, 12345)) + " 7"));
 }
 
 TEST_F(MailboxTest, a_sleep_ends_at_its_deadline) {
@@ -170,7 +170,7 @@ TEST_F(MailboxTest, a_signal_ends_the_sleep) {
             }));
 }
 
-TEST_F(MailboxTest, every_thread_that_sleeps_on_the_bell_is_woken) {
+TEST_F(MailboxTest, every_thread_that_sleeps_on_the_mailbox_is_woken) {
   EXPECT_EQ("all awake", in_world([](World& world) -> std::string {
               const std::uint32_t seen = mailbox_value(world);
               std::vector<std::thread> threads;
@@ -184,8 +184,8 @@ TEST_F(MailboxTest, every_thread_that_sleeps_on_the_bell_is_woken) {
             }));
 }
 
-/// Each ring answers the one before: a single lost wake-up would stop both for good.
-TEST_F(MailboxTest, two_processes_ringing_each_other_never_lose_a_wake_up) {
+/// Each post answers the one before: a single lost wake-up would stop both for good.
+TEST_F(MailboxTest, two_processes_posting_to_each_other_never_lose_a_wake_up) {
   constexpr std::uint32_t kRounds = 20'000;
   const auto play = [](Channel& parent) {
     World& world = enter();
@@ -222,19 +222,19 @@ TEST_F(MailboxTest, two_processes_ringing_each_other_never_lose_a_wake_up) {
   EXPECT_EQ("done", server.hear());
 }
 
-TEST_F(MailboxTest, many_ringers_at_once_lose_nothing) {
-  constexpr int kRingers = 4;
+TEST_F(MailboxTest, many_posters_at_once_lose_nothing) {
+  constexpr int kPosters = 4;
   Child listener([](Channel& parent) {
     World& world = enter();
     parent.say(std::to_string(world.token()));
     std::array<std::uint32_t, kMailboxEntries> waiters;
-    // Ringer r rings r + 1 until it is named, then the next of its numbers: each must arrive for the next to come.
-    std::array<std::uint32_t, kRingers> arrived{};
+    // Poster r posts r + 1 until it is named, then the next of its numbers: each must arrive for the next to come.
+    std::array<std::uint32_t, kPosters> arrived{};
     constexpr std::uint32_t kEach = 2'000;
     while (std::any_of(arrived.begin(), arrived.end(), [](std::uint32_t n) { return n < kEach; })) {
       const std::uint32_t seen = mailbox_value(world);
       const Mail mail = collect_mail(world, waiters);
-      for (std::size_t i = 0; i < mail.count; ++i) ++arrived[(waiters[i] - 1) % kRingers];
+      for (std::size_t i = 0; i < mail.count; ++i) ++arrived[(waiters[i] - 1) % kPosters];
       if (mail.all) return 1;
       if (mail.count == 0) sleep_on_mailbox(world, seen, monotonic_ns() + kLongNs);
     }
@@ -242,15 +242,15 @@ TEST_F(MailboxTest, many_ringers_at_once_lose_nothing) {
     return 0;
   });
   const std::string token = listener.hear();
-  std::vector<std::unique_ptr<Child>> ringers;
-  for (std::uint32_t r = 0; r < kRingers; ++r) {
-    ringers.push_back(std::make_unique<Child>([&token, r](Channel&) {
+  std::vector<std::unique_ptr<Child>> posters;
+  for (std::uint32_t r = 0; r < kPosters; ++r) {
+    posters.push_back(std::make_unique<Child>([&token, r](Channel&) {
       World& world = enter();
       const Token receiver = std::stoull(token);
       ProcessSlot* const slot = world.slot(receiver);
-      // At most 8 numbers per ringer are under way, so the mailbox never overflows.
+      // At most 8 numbers per poster are under way, so the mailbox never overflows.
       for (std::uint32_t i = 0; i < 2'000; ++i) {
-        const std::uint32_t waiter = r + 1 + kRingers * (i % 8);
+        const std::uint32_t waiter = r + 1 + kPosters * (i % 8);
         const auto under_way = [&] {
           return std::any_of(slot->mail.begin(), slot->mail.end(), [&](auto& entry) { return entry == waiter; });
         };
@@ -261,7 +261,7 @@ TEST_F(MailboxTest, many_ringers_at_once_lose_nothing) {
     }));
   }
   EXPECT_EQ("all arrived", listener.hear());
-  for (auto& ringer : ringers) EXPECT_EQ(0, ringer->wait());
+  for (auto& poster : posters) EXPECT_EQ(0, poster->wait());
 }
 
 TEST_F(MailboxTest, a_process_without_identity_does_not_spin) {

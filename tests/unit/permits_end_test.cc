@@ -88,7 +88,7 @@ TEST_IN_TIME(PermitsTest, expiry_lets_the_next_waiter_in) {
   ASSERT_EQ(write(&lease, 0.05), HOLDFAST_OK);
   Reader reader(dict);
   ASSERT_EQ(reader.wait(), HOLDFAST_LOCKED);
-  EXPECT_LE(reader.pause(), 0.06);
+  EXPECT_LE(reader.sleep_time(), 0.06);
   EXPECT_TRUE(reader.get());
 }
 

@@ -220,7 +220,7 @@ TEST_IN_TIME(PermitsTest, something_of_another_kind_that_is_held_is_waited_for_a
   dict.set("key", "value", 0.05);
   Reader reader(dict);
   EXPECT_EQ(reader.wait(), HOLDFAST_LOCKED);
-  EXPECT_LE(reader.pause(), 0.06) << "it polls";
+  EXPECT_LE(reader.sleep_time(), 0.06) << "it polls";
   EXPECT_EQ(dict.get("key"), text("value"));
   EXPECT_TRUE(reader.get());
 }

@@ -169,10 +169,10 @@ TEST_F(RoomTest, who_waits_for_a_lock_still_gets_it_after_everything_else_was_ev
   holdfast_parker* parker = holdfast_parker_new();
   const std::uint32_t waiter = holdfast_waiter_open(parker);
   holdfast_lease second{};
-  double pause = 0;
+  double sleep = 0;
   fill(10, 50);
   for (int i = 0; i < 50; ++i) dict.remove(key(i));
-  ASSERT_EQ(dict.wait_lock("lock", 0, parker, waiter, &second, &pause), HOLDFAST_LOCKED);
+  ASSERT_EQ(dict.wait_lock("lock", 0, parker, waiter, &second, &sleep), HOLDFAST_LOCKED);
   const std::uint32_t block = place_of("lock").block;
   for (int i = 0; i < 2000; ++i) set_evicts(key(i), value(i, static_cast<std::size_t>(i * 7919 % 700)));
   EXPECT_EQ(place_of("lock").block, block) << "its words are watched by their address";
@@ -181,7 +181,7 @@ TEST_F(RoomTest, who_waits_for_a_lock_still_gets_it_after_everything_else_was_ev
   std::uint32_t woken = 0;
   EXPECT_EQ(holdfast_parker_sleep(parker, 5, &woken, 1), 1);
   EXPECT_EQ(woken, waiter);
-  EXPECT_EQ(dict.wait_lock("lock", 0, parker, waiter, &second, &pause), HOLDFAST_OK);
+  EXPECT_EQ(dict.wait_lock("lock", 0, parker, waiter, &second, &sleep), HOLDFAST_OK);
   EXPECT_GT(second.sequence, lease.sequence);
   EXPECT_EQ(dict.unlock("lock", &second), HOLDFAST_OK);
   holdfast_parker_free(parker);

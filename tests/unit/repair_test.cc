@@ -126,9 +126,9 @@ TEST_F(RepairTest, entries_that_overlap_are_not_both_kept) {
 TEST_F(RepairTest, waiters_are_forgotten_and_their_memory_comes_back) {
   const std::uint64_t before = dict.free_space();
   holdfast_parker* parker = holdfast_parker_new();
-  double pause = 0;
+  double sleep = 0;
   for (int i = 0; i < 3; ++i)
-    ASSERT_EQ(dict.wait_lock("held", 0, parker, holdfast_waiter_open(parker), &lease, &pause), HOLDFAST_LOCKED);
+    ASSERT_EQ(dict.wait_lock("held", 0, parker, holdfast_waiter_open(parker), &lease, &sleep), HOLDFAST_LOCKED);
   EXPECT_LT(dict.free_space(), before);
   EXPECT_EQ(repair(shard()), 0U);
   EXPECT_EQ(dict.free_space(), before);

@@ -64,10 +64,10 @@ TEST_F(ThreadsTest, waiters_of_one_parker_may_be_opened_used_and_closed_while_an
     });
     in_threads([&](int number) {
       holdfast_lease lease{};
-      double pause = 0;
+      double sleep = 0;
       for (int round = 0; round < kRounds; ++round) {
         const std::uint32_t waiter = holdfast_waiter_open(parker.get());
-        const int code = dict.wait_lock("lock", 0, parker.get(), waiter, &lease, &pause);
+        const int code = dict.wait_lock("lock", 0, parker.get(), waiter, &lease, &sleep);
         if (code == HOLDFAST_OK)
           EXPECT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
         else

@@ -71,7 +71,7 @@ TEST_F(PumpConnectionTest, a_byte_comes_for_each_wake_up_that_was_not_collected_
     for (int round = 0; round < 3; ++round) {
       take("k");
       ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
-      EXPECT_GT(waiting.pause(), 0.1) << "it need not poll";
+      EXPECT_GT(waiting.sleep_time(), 0.1) << "it need not poll";
       EXPECT_FALSE(readable(end.get(), 30));
       release("k");
       EXPECT_TRUE(readable(end.get(), kLongMs));

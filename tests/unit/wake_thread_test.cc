@@ -273,9 +273,9 @@ TEST_F(WakeThreadTest, a_thousand_waits_leave_neither_descriptors_nor_threads) {
 TEST_F(WakeThreadTest, a_parker_may_be_freed_at_any_time) {
   in_process([] {
     Dict dict("wake");
-    Child ringer(hold);
-    ringer.hear();
-    ringer.say(":k");
+    Child busy(hold);
+    busy.hear();
+    busy.say(":k");
     for (int round = 0; round < 3000; ++round) {
       Waiting waiting;
       ASSERT_GE(waiting.fd(), 0);

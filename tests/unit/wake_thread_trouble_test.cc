@@ -20,9 +20,9 @@ namespace {
 using Waiting = LoopWaiting;
 
 TEST_F(WakeThreadTest, exit_while_the_thread_is_at_work_is_an_ordinary_exit) {
-  Child ringer(hold);
-  ringer.hear();
-  ringer.say(":k");
+  Child busy(hold);
+  busy.hear();
+  busy.say(":k");
   for (int round = 0; round < 30; ++round) {
     Child child([round](Channel&) -> int {
       Dict dict("wake");
@@ -97,9 +97,9 @@ TEST_F(WakeThreadTest, forks_while_the_thread_is_at_work_leave_children_that_can
   constexpr int kForks = 60;
   in_process([] {
     Dict dict("wake");
-    Child ringer(hold);
-    ringer.hear();
-    ringer.say(":k");
+    Child busy(hold);
+    busy.hear();
+    busy.say(":k");
     Waiting waiting;
     for (int round = 0; round < kForks; ++round) {
       ASSERT_GE(waiting.fd(), 0);
@@ -170,7 +170,7 @@ TEST_F(WakeThreadTest, without_threads_the_host_is_told_and_polls_and_the_next_c
     Waiting waiting;
     take("k");
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
-    EXPECT_GT(waiting.pause(), 0.1);
+    EXPECT_GT(waiting.sleep_time(), 0.1);
     // The limit does not count for root.
     const uid_t user = ::geteuid();
     rlimit limit{};
@@ -184,7 +184,7 @@ TEST_F(WakeThreadTest, without_threads_the_host_is_told_and_polls_and_the_next_c
     EXPECT_EQ(std::string(holdfast_error()),
               "cannot start the thread that listens for wake-ups: Resource temporarily unavailable");
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
-    EXPECT_LE(waiting.pause(), 0.01) << "it has a descriptor, but nobody listens";
+    EXPECT_LE(waiting.sleep_time(), 0.01) << "it has a descriptor, but nobody listens";
     release("k");
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_OK);
     ASSERT_EQ(waiting.unlock(dict, "k"), HOLDFAST_OK);
@@ -195,7 +195,7 @@ TEST_F(WakeThreadTest, without_threads_the_host_is_told_and_polls_and_the_next_c
     EXPECT_GE(waiting.fd(), 0) << holdfast_error();
     take("k");
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
-    EXPECT_GT(waiting.pause(), 0.1);
+    EXPECT_GT(waiting.sleep_time(), 0.1);
   });
 }
 

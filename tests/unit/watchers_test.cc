@@ -21,7 +21,7 @@ const std::string kKey = "key";
 /// A parker, with as many watchers as are asked for.
 class Watchers {
  public:
-  explicit Watchers(std::size_t count) : waiters_(count), grants_(count), pauses_(count) {
+  explicit Watchers(std::size_t count) : waiters_(count), grants_(count), sleep_times_(count) {
     for (std::uint32_t& waiter : waiters_) waiter = holdfast_waiter_open(parker_.get());
     while (woken() != 0) {  // mail of an earlier test
     }
@@ -32,7 +32,7 @@ class Watchers {
     wait.parker = parker_.get();
     wait.waiter = waiters_[index];
     const int code = holdfast_lock_watch(dict.handle, kKey.data(), kKey.size(), &wait, &grants_[index]);
-    pauses_[index] = wait.sleep;
+    sleep_times_[index] = wait.sleep;
     return code;
   }
   /// How many of them are LOCKED.
@@ -64,13 +64,13 @@ class Watchers {
   }
 
   std::uint64_t grant(std::size_t index = 0) const { return grants_[index]; }
-  double pause(std::size_t index = 0) const { return pauses_[index]; }
+  double sleep_time(std::size_t index = 0) const { return sleep_times_[index]; }
 
  private:
   std::unique_ptr<holdfast_parker, CloseParker> parker_{holdfast_parker_new()};
   std::vector<std::uint32_t> waiters_;
   std::vector<std::uint64_t> grants_;
-  std::vector<double> pauses_;
+  std::vector<double> sleep_times_;
 };
 
 class WatchersTest : public DictTest {
@@ -202,7 +202,7 @@ TEST_F(WatchersTest, the_end_of_a_lease_ends_the_wait) {
   Watchers one(1);
   lock(0.05);
   ASSERT_EQ(one.once(dict), HOLDFAST_LOCKED);
-  EXPECT_LE(one.pause(), 0.06);
+  EXPECT_LE(one.sleep_time(), 0.06);
   EXPECT_EQ(one.run(dict, 0.02), 0U);
   sleep_ms(60);
   EXPECT_EQ(one.once(dict), HOLDFAST_OK);
@@ -229,7 +229,7 @@ TEST_F(WatchersTest, a_lock_that_is_deleted_or_overwritten_calls_them_all) {
     EXPECT_EQ(blocks(), 0U);
     if (overwritten) {
       EXPECT_EQ(many.once(dict), HOLDFAST_LOCKED) << "a value is in the way, as for lock()";
-      EXPECT_LE(many.pause(), 0.1) << "nobody calls it";
+      EXPECT_LE(many.sleep_time(), 0.1) << "nobody calls it";
       EXPECT_EQ(dict.remove(kKey), HOLDFAST_OK);
       EXPECT_EQ(many.once(dict), HOLDFAST_OK);
     }
@@ -263,7 +263,7 @@ TEST_F(WatchersTest, in_permits_those_that_are_held_now_have_to_end) {
   Watchers one(1);
   ASSERT_EQ(dict.try_permits(kKey, HOLDFAST_SEMAPHORE, 1, 3, 0, &early), HOLDFAST_OK);
   ASSERT_EQ(one.once(dict), HOLDFAST_LOCKED);
-  EXPECT_LE(one.pause(), 0.02) << "nobody calls it";
+  EXPECT_LE(one.sleep_time(), 0.02) << "nobody calls it";
   ASSERT_EQ(dict.try_permits(kKey, HOLDFAST_SEMAPHORE, 1, 3, 0, &late), HOLDFAST_OK);
   EXPECT_EQ(one.once(dict), HOLDFAST_LOCKED);
   ASSERT_EQ(dict.unlock(kKey, &early), HOLDFAST_OK);
@@ -276,7 +276,7 @@ TEST_F(WatchersTest, without_room_they_look_from_time_to_time) {
   ASSERT_EQ(small.try_lock(kKey, 0, &lease), HOLDFAST_OK);
   Watchers many(400);
   ASSERT_EQ(many.queue(small), 400U);
-  EXPECT_LE(many.pause(399), 0.1) << "it has no place";
+  EXPECT_LE(many.sleep_time(399), 0.1) << "it has no place";
   EXPECT_EQ(small.unlock(kKey, &lease), HOLDFAST_OK);
   for (std::size_t i = 0; i < 400; ++i) EXPECT_EQ(many.once(small, i), HOLDFAST_OK);
   EXPECT_EQ(check_segment(small.segment()), "");
