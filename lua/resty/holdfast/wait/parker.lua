@@ -8,14 +8,13 @@ local C, answer, sentence = core.C, core.answer, core.sentence
 local error, min, next = error, math.min, next
 local ffi_gc, ffi_new, ffi_string, getpid = ffi.gc, ffi.new, ffi.string, ffi.C.getpid
 
-local OK, SYSTEM = core.OK, core.SYSTEM
+local OK, PATH_MAX, SYSTEM = core.OK, core.PATH_MAX, core.SYSTEM
 
 local _M = {}
 
 -- The longest single sleep.
 local LONGEST = 86400
 
-local PATH_MAX = 108
 local MAX_WOKEN = 64
 local woken = ffi_new("uint32_t[?]", MAX_WOKEN)
 
