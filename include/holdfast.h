@@ -292,7 +292,7 @@ typedef struct holdfast_stats {
   uint64_t words_mended;  /* overwritten words that were put right outside of the shards            */
 } holdfast_stats;
 
-/* [read] Counts since the dictionary was made; the last two count for the whole runtime directory. */
+/* [read] Counts since the dictionary was made; lives_unknown and words_mended count for the whole runtime directory. */
 HOLDFAST_API int holdfast_dict_stats(holdfast_dict *dict, holdfast_stats *stats);
 /* [read] Bytes of the segment; 0 if the dictionary was removed. */
 HOLDFAST_API uint64_t holdfast_capacity(holdfast_dict *dict);

@@ -53,9 +53,20 @@ int holdfast_dict_stats(holdfast_dict* dict, holdfast_stats* stats) {
   return guarded([&]() -> int {
     DictionaryStats counts{};
     const Code code = unwrap(dict).stats(counts);
-    *stats = {counts.entries,    counts.bytes_used,       counts.bytes_free,    counts.hits,        counts.misses,
-              counts.evictions,  counts.expirations,      counts.repairs,       counts.mutex_waits, counts.lock_waits,
-              counts.lock_wakes, counts.lock_reserved_ms, counts.lives_unknown, counts.words_mended};
+    *stats = {.entries = counts.entries,
+              .bytes_used = counts.bytes_used,
+              .bytes_free = counts.bytes_free,
+              .hits = counts.hits,
+              .misses = counts.misses,
+              .evictions = counts.evictions,
+              .expirations = counts.expirations,
+              .repairs = counts.repairs,
+              .mutex_waits = counts.mutex_waits,
+              .lock_waits = counts.lock_waits,
+              .lock_wakes = counts.lock_wakes,
+              .lock_reserved_ms = counts.lock_reserved_ms,
+              .lives_unknown = counts.lives_unknown,
+              .words_mended = counts.words_mended};
     return outcome(code, unwrap(dict));
   });
 }

@@ -45,9 +45,9 @@ struct DictionaryStats {
   std::uint64_t mutex_waits;
   std::uint64_t lock_waits;
   std::uint64_t lock_wakes;
+  std::uint64_t lock_reserved_ms;
   std::uint64_t lives_unknown;
   std::uint64_t words_mended;
-  std::uint64_t lock_reserved_ms;
 };
 
 class Dictionary {

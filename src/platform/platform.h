@@ -81,11 +81,11 @@ int file_id(int fd, FileId& id) noexcept;
 bool is_file(int fd, const FileId& id) noexcept;
 
 /// Opens the same file once more: a new open file description, with locks of its own.
-/// pre: /proc is mounted; the caller may still open the file (ENOENT or EACCES otherwise).
+/// REQUIRES: /proc is mounted; the caller may still open the file (ENOENT or EACCES otherwise).
 FileDescriptor reopen(int fd, int flags) noexcept;
 
 /// Reserves `size` bytes so that no later store into the file can fail; its size becomes `size`.
-/// pre: the file is empty and on a file system that supports fallocate. ENOSPC, ENOMEM, EFBIG.
+/// REQUIRES: the file is empty and on a file system that supports fallocate. ENOSPC, ENOMEM, EFBIG.
 int reserve(int fd, std::uint64_t size) noexcept;
 
 /// Largest file this process may make (RLIMIT_FSIZE); asking for more would raise SIGXFSZ.
@@ -205,14 +205,14 @@ class Mapping {
 };
 
 /// Maps bytes [0, size) of the file, shared, readable and writable.
-/// pre: size > 0 and not beyond the end of the file.
+/// REQUIRES: size > 0 and not beyond the end of the file.
 /// What happens if the file is cut short: platform/bus_guard.h.
 Mapping map_shared(int fd, std::size_t size, const LossMark& mark = {}) noexcept;
 
 /// Pins the open file description behind `fd` with a page of address space, so that a record lock taken through it
 /// outlives the descriptor: it ends with this mapping or with the process (also by exec). A forked child has no part in
 /// it (AtFork::drop), or keeps it alive with a mapping of its own (AtFork::inherit).
-/// pre: a ForkGuard is alive, from before the lock was taken until `fd` is closed.
+/// REQUIRES: a ForkGuard is alive, from before the lock was taken until `fd` is closed.
 enum class AtFork { drop, inherit };
 Mapping pin_description(int fd, AtFork at_fork) noexcept;
 /// Ends a pin by the address that Mapping::release() gave.
@@ -259,7 +259,7 @@ void sleep_until(std::uint64_t deadline_ns) noexcept;
 // that open the file separately exclude each other, and closing another descriptor of the file drops nothing.
 // The bytes need not exist.
 
-/// 0, or EAGAIN if it is held. pre: `fd` is open for writing.
+/// 0, or EAGAIN if it is held. REQUIRES: `fd` is open for writing.
 int try_record_lock(int fd, std::uint64_t byte) noexcept;
 /// The same, but any number of descriptions may have it at once.
 int try_shared_record_lock(int fd, std::uint64_t byte) noexcept;
