@@ -1,10 +1,8 @@
 // Millions of changes to a full dictionary, of values of 1 byte to 64 KB in mixes that shift, now and then of a quarter
 // of a shard: no set fails, the memory stays in use from start to end, and what is read is whole.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <bit>
 #include <chrono>
-#include <cinttypes>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -14,6 +12,7 @@
 
 #include "support/dict.h"
 #include "support/process.h"
+#include "support/random_run.h"
 #include "support/shard_check.h"
 
 namespace holdfast {
@@ -36,7 +35,7 @@ constexpr Mix kMixes[] = {
 };
 
 struct Settings {
-  std::uint64_t seed = std::random_device()();
+  std::uint64_t seed = 0;
   std::uint64_t operations = 10'000'000;
   std::uint64_t size = 32U << 20;
   std::uint64_t laps = 2;  // times that each mix has its turn
@@ -196,15 +195,14 @@ class Churn {
 }  // namespace holdfast
 
 int main(int argc, char** argv) {
-  holdfast::Settings settings;
-  CLI::App app("Changes a full dictionary again and again, and checks that its memory stays in use");
-  app.add_option("--seed", settings.seed, "of the random choices");
-  app.add_option("--operations", settings.operations, "in all")->check(CLI::Range(1000UL, ~0UL));
-  app.add_option("--size", settings.size, "bytes of the dictionary")->check(CLI::Range(1UL << 20, 1UL << 34));
-  app.add_option("--laps", settings.laps, "times that each mix of sizes has its turn")->check(CLI::Range(1, 1000));
-  app.add_option("--least", settings.least, "share of the memory that live entries take at any time");
-  CLI11_PARSE(app, argc, argv);
-  const holdfast::test::ScratchDirectory directory;
-  std::printf("seed %" PRIu64 "\n", settings.seed);
-  return holdfast::Churn(settings).run();
+  holdfast::test::RandomRun<holdfast::Settings> app(
+      "Changes a full dictionary again and again, and checks that its memory stays in use");
+  app.add_option("--operations", app.settings.operations, "in all")->check(CLI::Range(1000UL, ~0UL));
+  app.add_option("--size", app.settings.size, "bytes of the dictionary")->check(CLI::Range(1UL << 20, 1UL << 34));
+  app.add_option("--laps", app.settings.laps, "times that each mix of sizes has its turn")->check(CLI::Range(1, 1000));
+  app.add_option("--least", app.settings.least, "share of the memory that live entries take at any time");
+  return app.run(argc, argv, [](const holdfast::Settings& settings) {
+    const holdfast::test::ScratchDirectory directory;
+    return holdfast::Churn(settings).run();
+  });
 }

@@ -1,7 +1,5 @@
 // Every state in which a killed process can leave a dictionary: each operation is run one instruction at a time, and
 // each image of the segment that comes by is judged as if the process had died there.
-#include <CLI/CLI.hpp>
-
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -16,12 +14,13 @@
 #include "dict/guard.h"
 #include "platform/platform.h"
 #include "support/process.h"
+#include "support/random_run.h"
 
 namespace holdfast::crash {
 namespace {
 
 struct Settings {
-  std::uint64_t seed = std::random_device()();
+  std::uint64_t seed = 0;
   std::uint64_t size = 12288;
   int rounds = 1;
   int repairs = 10;               // images of each round with their repair stepped too
@@ -136,8 +135,6 @@ class Enumeration {
 
 int run(const Settings& settings) {
   const test::ScratchDirectory directory;
-  std::printf("seed %llu\n", static_cast<unsigned long long>(settings.seed));
-  std::fflush(stdout);
   const double start = holdfast_now();
   Enumeration enumeration(settings);
   enumeration.run();
@@ -161,17 +158,15 @@ int run(const Settings& settings) {
 }  // namespace holdfast::crash
 
 int main(int argc, char** argv) {
-  holdfast::crash::Settings settings;
-  CLI::App app("Single-steps every operation and judges each image of the segment");
-  app.add_option("--seed", settings.seed, "repeats a run");
-  app.add_option("--rounds", settings.rounds, "how often, with other states each time");
-  app.add_option("--size", settings.size, "bytes of the dictionary")->check(CLI::Range(12288, 1 << 20));
-  app.add_option("--repairs", settings.repairs, "repairs to step in each round");
-  app.add_option("--at-least", settings.at_least, "distinct images without which the run failed");
-  app.add_flag("--expect-violations", settings.expect_violations, "succeed only if the images are wrong");
-  app.add_option("--only", settings.only, "operations that have this in their names");
-  app.add_option("--one-in", settings.one_in, "of so many operations one is stepped, drawn")
+  holdfast::test::RandomRun<holdfast::crash::Settings> app(
+      "Single-steps every operation and judges each image of the segment");
+  app.add_option("--rounds", app.settings.rounds, "how often, with other states each time");
+  app.add_option("--size", app.settings.size, "bytes of the dictionary")->check(CLI::Range(12288, 1 << 20));
+  app.add_option("--repairs", app.settings.repairs, "repairs to step in each round");
+  app.add_option("--at-least", app.settings.at_least, "distinct images without which the run failed");
+  app.add_flag("--expect-violations", app.settings.expect_violations, "succeed only if the images are wrong");
+  app.add_option("--only", app.settings.only, "operations that have this in their names");
+  app.add_option("--one-in", app.settings.one_in, "of so many operations one is stepped, drawn")
       ->check(CLI::PositiveNumber);
-  CLI11_PARSE(app, argc, argv);
-  return holdfast::crash::run(settings);
+  return app.run(argc, argv, holdfast::crash::run);
 }

@@ -4,14 +4,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include <cinttypes>
 #include <random>
 
 #include "crash/hostile.h"
 #include "platform/platform.h"
 #include "support/process.h"
+#include "support/random_run.h"
 
 namespace holdfast::crash {
 namespace {
@@ -94,32 +93,35 @@ std::uint64_t run_in_child(std::uint64_t files, std::uint64_t seed) {
   return violations.count.load();
 }
 
+struct Settings {
+  std::uint64_t seed = 0;
+  std::uint64_t flips = 60'000;
+  std::uint64_t files = 3'000;
+  double seconds = 1;
+};
+
+int run(const Settings& settings) {
+  const test::ScratchDirectory directory;
+  std::uint64_t violations = run_in_child(settings.files, settings.seed);
+  const std::uint64_t sizes[] = {65536, 9U << 20};
+  const char* const names[] = {"1 shard", "8 shards"};
+  for (int i = 0; i < 2; ++i) {
+    std::fflush(stdout);
+    Hostile hostile(sizes[i], settings.seed);
+    hostile.run(settings.flips, settings.seconds);
+    violations += hostile.report(names[i]);
+  }
+  return violations == 0 ? 0 : 1;
+}
+
 }  // namespace
 }  // namespace holdfast::crash
 
 int main(int argc, char** argv) {
   using namespace holdfast::crash;
-  std::uint64_t seed = std::random_device()();
-  std::uint64_t flips = 60'000;
-  std::uint64_t files = 3'000;
-  double seconds = 1;
-  CLI::App app("Overwrites a dictionary that is in use, and opens damaged files");
-  app.add_option("--seed", seed, "of the random choices; processes race all the same");
-  app.add_option("--flips", flips, "words to overwrite, at least, in each of two dictionaries");
-  app.add_option("--files", files, "damaged files to open");
-  app.add_option("--seconds", seconds, "time for each dictionary, at least");
-  CLI11_PARSE(app, argc, argv);
-  const holdfast::test::ScratchDirectory directory;
-  std::printf("seed %" PRIu64 "\n", seed);
-  std::fflush(stdout);
-  std::uint64_t violations = run_in_child(files, seed);
-  const std::uint64_t sizes[] = {65536, 9U << 20};
-  const char* const names[] = {"1 shard", "8 shards"};
-  for (int i = 0; i < 2; ++i) {
-    std::fflush(stdout);
-    Hostile hostile(sizes[i], seed);
-    hostile.run(flips, seconds);
-    violations += hostile.report(names[i]);
-  }
-  return violations == 0 ? 0 : 1;
+  holdfast::test::RandomRun<Settings> app("Overwrites a dictionary that is in use, and opens damaged files");
+  app.add_option("--flips", app.settings.flips, "words to overwrite, at least, in each of two dictionaries");
+  app.add_option("--files", app.settings.files, "damaged files to open");
+  app.add_option("--seconds", app.settings.seconds, "time for each dictionary, at least");
+  return app.run(argc, argv, run);
 }

@@ -4,8 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <cinttypes>
 #include <random>
@@ -15,6 +13,7 @@
 #include "dict/guard.h"
 #include "platform/platform.h"
 #include "support/process.h"
+#include "support/random_run.h"
 #include "support/shard_check.h"
 
 namespace holdfast::crash {
@@ -216,34 +215,35 @@ class Storm {
   std::uint64_t progress_ns_ = platform::monotonic_ns();
 };
 
-int run(std::uint64_t seed, double seconds, int at_least) {
+struct Settings {
+  std::uint64_t seed = 0;
+  double seconds = 12;
+  int at_least = 500;
+};
+
+int run(const Settings& settings) {
   const test::ScratchDirectory directory;
-  std::printf("seed %" PRIu64 "\n", seed);
   std::uint64_t violations = 0;
   int kills = 0;
   for (const Shape& shape : kShapes) {
     std::fflush(stdout);
-    Storm storm(shape, seed);
-    storm.run(seconds * shape.share, static_cast<int>(at_least * shape.share) + 1);
+    Storm storm(shape, settings.seed);
+    storm.run(settings.seconds * shape.share, static_cast<int>(settings.at_least * shape.share) + 1);
     violations += storm.report();
     kills += storm.kills();
   }
   std::printf("%d kills, %" PRIu64 " violations\n", kills, violations);
-  if (kills < at_least) std::printf("fewer than %d kills\n", at_least);
-  return violations == 0 && kills >= at_least ? 0 : 1;
+  if (kills < settings.at_least) std::printf("fewer than %d kills\n", settings.at_least);
+  return violations == 0 && kills >= settings.at_least ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace holdfast::crash
 
 int main(int argc, char** argv) {
-  std::uint64_t seed = std::random_device()();
-  double seconds = 12;
-  int at_least = 500;
-  CLI::App app("Kills processes that use a dictionary, and checks that nobody notices");
-  app.add_option("--seed", seed, "of the random choices; processes race all the same");
-  app.add_option("--seconds", seconds, "length of the run, at least");
-  app.add_option("--at-least", at_least, "kills without which the run failed");
-  CLI11_PARSE(app, argc, argv);
-  return holdfast::crash::run(seed, seconds, at_least);
+  using namespace holdfast::crash;
+  holdfast::test::RandomRun<Settings> app("Kills processes that use a dictionary, and checks that nobody notices");
+  app.add_option("--seconds", app.settings.seconds, "length of the run, at least");
+  app.add_option("--at-least", app.settings.at_least, "kills without which the run failed");
+  return app.run(argc, argv, run);
 }

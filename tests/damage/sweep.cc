@@ -2,8 +2,6 @@
 // something: every call returns in time, nobody is robbed, what was lost is counted, and all is in order again.
 #include <sys/wait.h>
 
-#include <CLI/CLI.hpp>
-
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -14,6 +12,7 @@
 #include "damage/battery.h"
 #include "damage/places.h"
 #include "support/process.h"
+#include "support/random_run.h"
 
 namespace holdfast::damage {
 namespace {
@@ -36,7 +35,7 @@ struct Ledger {
 /// The cases of this run: all, or some of them.
 struct Choice {
   std::uint64_t wanted = 20'000;  // 0: all
-  std::uint64_t seed = std::random_device()();
+  std::uint64_t seed = 0;
   std::uint64_t size = 12'288;
   bool links = false;  // only words that say where and how long a block is
 
@@ -111,19 +110,16 @@ std::uint32_t report(const Ledger& ledger, std::uint64_t size) {
 
 int main(int argc, char** argv) {
   using namespace holdfast;
-  damage::Choice choice;
   std::uint32_t most = 40;
-  CLI::App app("Sets single words of a dictionary and of its world to anything, and uses them");
-  app.add_option("--seed", choice.seed, "of the choice of cases");
-  app.add_option("--cases", choice.wanted, "how many; 0: all");
-  app.add_option("--size", choice.size, "bytes of the dictionary, of one shard");
-  app.add_flag("--links", choice.links, "only words that say where and how long a block is");
+  test::RandomRun<damage::Choice> app("Sets single words of a dictionary and of its world to anything, and uses them");
+  app.add_option("--cases", app.settings.wanted, "how many; 0: all");
+  app.add_option("--size", app.settings.size, "bytes of the dictionary, of one shard");
+  app.add_flag("--links", app.settings.links, "only words that say where and how long a block is");
   app.add_option("--violations", most, "after so many processes that ended it ends");
-  CLI11_PARSE(app, argc, argv);
-  std::printf("seed %" PRIu64 "\n", choice.seed);
-  std::fflush(stdout);
-  const test::ScratchDirectory directory;
-  auto& ledger = crash::make_shared_memory<damage::Ledger>();
-  damage::watch(ledger, choice, most);
-  return damage::report(ledger, choice.size) == 0 ? 0 : 1;
+  return app.run(argc, argv, [&](const damage::Choice& choice) {
+    const test::ScratchDirectory directory;
+    auto& ledger = crash::make_shared_memory<damage::Ledger>();
+    damage::watch(ledger, choice, most);
+    return damage::report(ledger, choice.size) == 0 ? 0 : 1;
+  });
 }

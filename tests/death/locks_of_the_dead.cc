@@ -4,8 +4,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include <array>
 #include <cinttypes>
 #include <memory>
@@ -16,6 +14,7 @@
 #include "platform/platform.h"
 #include "support/dict.h"
 #include "support/process.h"
+#include "support/random_run.h"
 #include "support/shard_check.h"
 
 namespace holdfast::test {
@@ -28,7 +27,7 @@ constexpr std::uint64_t kLocksMax = 400;
 constexpr int kAttemptsMax = 100;
 
 struct Settings {
-  std::uint64_t seed = std::random_device()();
+  std::uint64_t seed = 0;
   std::uint64_t locks = 100'000;
 };
 
@@ -141,19 +140,16 @@ class Run {
 
 int main(int argc, char** argv) {
   using namespace holdfast::test;
-  Settings settings;
-  CLI::App app("Kills processes that hold locks without an end under ever new keys: memory never runs out");
-  app.add_option("--seed", settings.seed, "of the times of death; processes race all the same");
-  app.add_option("--locks", settings.locks, "in all")->check(CLI::Range(1UL, 90'000'000UL));
-  CLI11_PARSE(app, argc, argv);
-  const ScratchDirectory directory;
-  std::printf("seed %" PRIu64 "\n", settings.seed);
-  std::fflush(stdout);
-  Run run(settings);
-  if (!run.is_open()) {
-    std::printf("%s\n", holdfast_error());
-    return 2;
-  }
-  run.run();
-  return run.report() == 0 ? 0 : 1;
+  RandomRun<Settings> app("Kills holders of endless locks under ever new keys: memory never runs out");
+  app.add_option("--locks", app.settings.locks, "in all")->check(CLI::Range(1UL, 90'000'000UL));
+  return app.run(argc, argv, [](const Settings& settings) {
+    const ScratchDirectory directory;
+    Run run(settings);
+    if (!run.is_open()) {
+      std::printf("%s\n", holdfast_error());
+      return 2;
+    }
+    run.run();
+    return run.report() == 0 ? 0 : 1;
+  });
 }

@@ -3,8 +3,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <cinttypes>
 #include <random>
@@ -13,12 +11,19 @@
 #include "crash/ledger.h"
 #include "death/contender.h"
 #include "platform/platform.h"
+#include "support/random_run.h"
 #include "world/world.h"
 
 namespace holdfast::test {
 namespace {
 
 constexpr int kWaiters = 10;
+
+struct Settings {
+  std::uint64_t seed = 0;
+  std::size_t kills = 1000;
+  double seconds = 300;
+};
 
 /// What the processes of a run share beside the dictionary.
 struct Ledger {
@@ -141,13 +146,12 @@ class Takeover {
   std::vector<double> times_ms_;
 };
 
-int run(std::uint64_t seed, std::size_t kills, double seconds) {
-  std::printf("seed %" PRIu64 "\n", seed);
+int run(const Settings& settings) {
   std::uint64_t violations = 0;
-  const double share = seconds / static_cast<double>(std::size(kExclusiveWays));
+  const double share = settings.seconds / static_cast<double>(std::size(kExclusiveWays));
   for (const Way& way : kExclusiveWays) {
-    Takeover takeover(way, seed);
-    takeover.run(kills, share);
+    Takeover takeover(way, settings.seed);
+    takeover.run(settings.kills, share);
     violations += takeover.report();
     std::fflush(stdout);
   }
@@ -158,13 +162,10 @@ int run(std::uint64_t seed, std::size_t kills, double seconds) {
 }  // namespace holdfast::test
 
 int main(int argc, char** argv) {
-  std::uint64_t seed = std::random_device()();
-  std::size_t kills = 1000;
-  double seconds = 300;
-  CLI::App app("Kills holders of a key for which others wait, and tells how long it takes until the next has it");
-  app.add_option("--seed", seed, "of the random choices; processes race all the same");
-  app.add_option("--kills", kills, "of each primitive, at most");
-  app.add_option("--seconds", seconds, "for all primitives together, about; then it ends with fewer kills");
-  CLI11_PARSE(app, argc, argv);
-  return holdfast::test::run(seed, kills, seconds);
+  using namespace holdfast::test;
+  RandomRun<Settings> app("Kills holders of a key that others wait for, and times how soon the next has it");
+  app.add_option("--kills", app.settings.kills, "of each primitive, at most");
+  app.add_option("--seconds", app.settings.seconds,
+                 "for all primitives together, about; then it ends with fewer kills");
+  return app.run(argc, argv, run);
 }

@@ -1,7 +1,5 @@
 // Every allocation fails, or every system call, one after the other, once or from then on, in every scenario. After
 // each, when nothing fails any more, everything must work: in that process, beside it, and after its end.
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "faults/victim.h"
+#include "support/random_run.h"
 
 namespace holdfast::faults {
 namespace {
@@ -20,7 +19,7 @@ struct Plan {
   Kind kind = Kind::allocations;
   double seconds = 0;
   double limit = 10;
-  std::uint64_t seed = std::random_device()();
+  std::uint64_t seed = 0;
   std::string only;
   std::string repeat;  // "N", "N on", "N other", "N on other"
   bool list = false;
@@ -48,8 +47,8 @@ class Faults {
     }
     // What fails may make more calls necessary than there are undisturbed.
     if (plan_.repeat.empty() && !is_over()) go_on_behind();
-    std::printf("%llu runs of %zu and more, %llu with a fault in them, %d went wrong; seed %llu\n", runs_,
-                cases_.size(), faults_, wrong_, static_cast<unsigned long long>(plan_.seed));
+    std::printf("%llu runs of %zu and more, %llu with a fault in them, %d went wrong\n", runs_, cases_.size(), faults_,
+                wrong_);
     return wrong_ == 0 && faults_ != 0 ? 0 : 1;
   }
 
@@ -150,20 +149,19 @@ class Faults {
 
 int main(int argc, char** argv) {
   using namespace holdfast::faults;
-  Plan plan;
-  CLI::App app("Lets each allocation or system call fail, and sees that everything works afterwards");
-  app.add_option("kind", plan.kind, "what fails: allocations or calls")
+  holdfast::test::RandomRun<Plan> app("Lets each allocation or system call fail, and sees that all works afterwards");
+  app.add_option("kind", app.settings.kind, "what fails: allocations or calls")
       ->required()
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, Kind>{{"allocations", Kind::allocations}, {"calls", Kind::calls}}));
-  app.add_option("--seconds", plan.seconds, "runs chosen at random, for so long; 0: all of them");
-  app.add_option("--limit", plan.limit, "seconds that one run may take");
-  app.add_option("--seed", plan.seed, "of that choice");
-  app.add_option("--only", plan.only, "this scenario alone");
-  app.add_option("--repeat", plan.repeat, "one run, as it was named: \"12\", \"12 on\", \"12 on other\"");
-  app.add_flag("--list", plan.list, "says what there is to fail in each scenario");
-  CLI11_PARSE(app, argc, argv);
-  // In this process nothing fails and nobody enters a world: it only forks.
-  const Module* const module = load_module();
-  return module != nullptr ? Faults(*module, plan).run() : 1;
+  app.add_option("--seconds", app.settings.seconds, "runs chosen at random, for so long; 0: all of them");
+  app.add_option("--limit", app.settings.limit, "seconds that one run may take");
+  app.add_option("--only", app.settings.only, "this scenario alone");
+  app.add_option("--repeat", app.settings.repeat, "one run, as it was named: \"12\", \"12 on\", \"12 on other\"");
+  app.add_flag("--list", app.settings.list, "says what there is to fail in each scenario");
+  return app.run(argc, argv, [](const Plan& plan) {
+    // In this process nothing fails and nobody enters a world: it only forks.
+    const Module* const module = load_module();
+    return module != nullptr ? Faults(*module, plan).run() : 1;
+  });
 }

@@ -5,8 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <chrono>
 #include <cinttypes>
@@ -18,6 +16,7 @@
 #include "platform/platform.h"
 #include "readers/ledger.h"
 #include "support/process.h"
+#include "support/random_run.h"
 #include "support/shard_check.h"
 
 namespace holdfast::readers {
@@ -34,7 +33,7 @@ constexpr Shape kShapes[] = {
 
 struct Plan {
   std::uint64_t reads = 100'000'000;
-  std::uint64_t seed = std::random_device()();
+  std::uint64_t seed = 0;
   std::uint32_t readers = 2;
   std::uint32_t writers = 2;
   std::uint32_t mixers = 1;
@@ -198,7 +197,6 @@ class Run {
 
 int run(const Plan& plan) {
   const test::ScratchDirectory directory;
-  std::printf("seed %" PRIu64 "\n", plan.seed);
   std::uint64_t violations = 0;
   std::uint64_t reads = 0;
   for (const Shape& shape : kShapes) {
@@ -216,15 +214,13 @@ int run(const Plan& plan) {
 
 int main(int argc, char** argv) {
   using namespace holdfast::readers;
-  Plan plan;
-  CLI::App app("Reads a dictionary without a lock while others change it, and checks every value");
-  app.add_option("--reads", plan.reads, "how many, in all");
-  app.add_option("--seed", plan.seed, "of the random choices; the order of events is another each time all the same");
-  app.add_option("--readers", plan.readers)->check(CLI::Range(1U, kReadersMax));
-  app.add_option("--writers", plan.writers)->check(CLI::Range(1U, kWritersMax));
-  app.add_option("--mixers", plan.mixers, "processes that do everything else that can be done")
+  holdfast::test::RandomRun<Plan> app(
+      "Reads a dictionary without a lock while others change it, and checks every value");
+  app.add_option("--reads", app.settings.reads, "how many, in all");
+  app.add_option("--readers", app.settings.readers)->check(CLI::Range(1U, kReadersMax));
+  app.add_option("--writers", app.settings.writers)->check(CLI::Range(1U, kWritersMax));
+  app.add_option("--mixers", app.settings.mixers, "processes that do everything else that can be done")
       ->check(CLI::Range(0U, kMixersMax));
-  app.add_flag("--threads", plan.threads, "threads of one process instead of processes");
-  CLI11_PARSE(app, argc, argv);
-  return run(plan);
+  app.add_flag("--threads", app.settings.threads, "threads of one process instead of processes");
+  return app.run(argc, argv, run);
 }

@@ -1,0 +1,35 @@
+// The command line of a program that makes random choices.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <random>
+#include <string>
+
+namespace holdfast::test {
+
+/// Has --seed, which is another one each time unless it is given. `Settings` has a `seed`, and what other options set.
+template <class Settings>
+class RandomRun : public CLI::App {
+ public:
+  explicit RandomRun(const std::string& what) : CLI::App(what) {
+    settings.seed = std::random_device()();
+    add_option("--seed", settings.seed, "repeats the random choices of a run; its processes race all the same");
+  }
+
+  /// Parses the command line, prints the seed, and gives the exit status: what `body` gives.
+  int run(int argc, char** argv, const std::function<int(const Settings&)>& body) {
+    CLI11_PARSE(*this, argc, argv);
+    std::printf("seed %" PRIu64 "\n", std::uint64_t{settings.seed});
+    std::fflush(stdout);  // else children of the run print it again
+    return body(settings);
+  }
+
+  Settings settings;
+};
+
+}  // namespace holdfast::test
