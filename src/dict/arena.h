@@ -32,6 +32,10 @@ class Arena {
   /// beginning of the free block that it is part of now; 0 on damage. REQUIRES: no chain reaches the block any more.
   std::uint32_t release(std::uint32_t block, std::uint32_t count) noexcept;
 
+  /// Gives a block of a cut-off chain back. Returns the block behind it.
+  template <class Fields>
+  std::uint32_t release_link(Fields& fields, std::uint32_t block, std::uint32_t count) noexcept;
+
   /// REQUIRES: a block begins at `block`.
   bool is_free(std::uint32_t block) const noexcept { return is_marked(block); }
   /// Granules of the free block that begins at `block`; 0 on damage.
@@ -76,6 +80,15 @@ class Arena {
   bool damaged_ = false;
   bool crowded_ = false;
 };
+
+// Clear the type before releasing the block: a circular chain must not release it twice.
+template <class Fields>
+std::uint32_t Arena::release_link(Fields& fields, std::uint32_t block, std::uint32_t count) noexcept {
+  const std::uint32_t next = fields.next.load(kRelaxed);
+  fields.shape.store(0, kRelaxed);
+  release(block, count);
+  return next;
+}
 
 template <class See>
 bool Arena::tally_free(See&& see) noexcept {

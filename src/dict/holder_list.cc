@@ -43,15 +43,11 @@ void HolderList::add(std::uint32_t block) noexcept {
   commit(first_, block);
 }
 
-// Clear the type before releasing the block: a circular chain must not release it twice.
 void HolderList::release_from(std::uint32_t block) noexcept {
   while (block != 0 && !arena_.damaged()) {
     EntryView view{};
     if (!inspect(block, view)) return arena_.set_damaged();
-    const std::uint32_t next = view.entry->next.load(kRelaxed);
-    view.entry->shape.store(0, kRelaxed);
-    arena_.release(block, view.granules);
-    block = next;
+    block = arena_.release_link(*view.entry, block, view.granules);
   }
 }
 

@@ -105,11 +105,7 @@ void List::release_nodes() noexcept {
   for (std::uint32_t i = 0; i < now.length && !arena_.damaged(); ++i) {
     Node node{};
     if (!inspect(block, node)) return arena_.set_damaged();
-    const std::uint32_t next = node.fields->next.load(kRelaxed);
-    // Clear the type before releasing the node: a circular list must not release it twice.
-    node.fields->shape.store(0, kRelaxed);
-    arena_.release(block, node.granules);
-    block = next;
+    block = arena_.release_link(*node.fields, block, node.granules);
   }
 }
 

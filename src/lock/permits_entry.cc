@@ -25,6 +25,12 @@ bool PermitsEntry::is_live_holder(const HolderList::Cursor& at, std::uint32_t fl
   return is_live(earlier(entry.expiry.load(kRelaxed), at.expiry().load(kRelaxed)), flush);
 }
 
+// ok if the cursor is at a record that counts.
+Code PermitsEntry::judge_holder(const HolderList::Cursor& at) const noexcept {
+  if (arena.damaged()) return Code::corrupt;
+  return at.found() && is_live_holder(at, segment.flush_epoch()) ? Code::ok : Code::not_owner;
+}
+
 bool PermitsEntry::has_live_holder(std::uint32_t flush) const noexcept {
   const HolderList chain = holders();
   HolderList::Cursor at(chain);
@@ -101,8 +107,7 @@ Code PermitsEntry::give_back(const Lease& lease) const noexcept {
 Code PermitsEntry::keep(const Lease& lease, std::uint32_t count) const noexcept {
   const HolderList chain = holders();
   const HolderList::Cursor at = find(chain, lease);
-  if (arena.damaged()) return Code::corrupt;
-  if (!at.found() || !is_live_holder(at, segment.flush_epoch())) return Code::not_owner;
+  if (const Code code = judge_holder(at); code != Code::ok) return code;
   const std::uint32_t had = at.fields().count.load(kRelaxed);
   if (count == 0 || count > had) return Code::invalid;
   commit(at.fields().count, count);
@@ -126,8 +131,7 @@ Code PermitsEntry::extend(const Lease& lease, std::uint64_t end_ms) const noexce
 Code PermitsEntry::name_holder(const Lease& lease, std::uint32_t task) const noexcept {
   const HolderList chain = holders();
   const HolderList::Cursor at = find(chain, lease);
-  if (arena.damaged()) return Code::corrupt;
-  if (!at.found() || !is_live_holder(at, segment.flush_epoch())) return Code::not_owner;
+  if (const Code code = judge_holder(at); code != Code::ok) return code;
   at.fields().task.store(task, kRelease);  // release: as for a lock; pairs with blocker_of_permits()
   return Code::ok;
 }

@@ -85,6 +85,7 @@ struct PermitsEntry {
 
  private:
   bool is_live_holder(const HolderList::Cursor& at, std::uint32_t flush) const noexcept;
+  Code judge_holder(const HolderList::Cursor& at) const noexcept;
   bool has_live_holder(std::uint32_t flush) const noexcept;
   void make_room_for_end(std::uint64_t word) const noexcept;
 };
