@@ -10,19 +10,6 @@
 
 namespace holdfast::bench {
 
-ScratchWorld::ScratchWorld() : path_("/dev/shm/holdfast-micro.XXXXXX") {
-  if (mkdtemp(path_.data()) == nullptr) {
-    std::perror("micro_benchmarks: cannot make a folder in /dev/shm");
-    std::exit(1);
-  }
-  setenv("HOLDFAST_DIR", path_.c_str(), 1);
-}
-
-ScratchWorld::~ScratchWorld() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 ScratchDictionary::ScratchDictionary(benchmark::State& state, std::uint64_t size, holdfast_mutex mutex) {
   static int count = 0;
   name_ = "scratch-" + std::to_string(++count);
@@ -47,8 +34,33 @@ std::vector<std::string> shuffled_keys(std::size_t count) {
 
 }  // namespace holdfast::bench
 
+namespace {
+
+/// A runtime directory that exists as long as this does.
+class ScratchWorld {
+ public:
+  ScratchWorld() {
+    if (mkdtemp(path_.data()) == nullptr) {
+      std::perror("micro_benchmarks: cannot make a folder in /dev/shm");
+      std::exit(1);
+    }
+    setenv("HOLDFAST_DIR", path_.c_str(), 1);
+  }
+  ~ScratchWorld() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchWorld(const ScratchWorld&) = delete;
+  ScratchWorld& operator=(const ScratchWorld&) = delete;
+
+ private:
+  std::string path_ = "/dev/shm/holdfast-micro.XXXXXX";
+};
+
+}  // namespace
+
 int main(int argc, char** argv) {
-  const holdfast::bench::ScratchWorld world;
+  const ScratchWorld world;
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

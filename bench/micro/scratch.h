@@ -14,18 +14,6 @@
 
 namespace holdfast::bench {
 
-/// A runtime directory that exists as long as this does.
-class ScratchWorld {
- public:
-  ScratchWorld();
-  ~ScratchWorld();
-  ScratchWorld(const ScratchWorld&) = delete;
-  ScratchWorld& operator=(const ScratchWorld&) = delete;
-
- private:
-  std::string path_;
-};
-
 /// A new dictionary, removed at the end. On failure the benchmark is marked as failed and `handle` is null.
 class ScratchDictionary {
  public:

@@ -3,10 +3,7 @@
 #include <memory>
 
 #include "crash/scenario.h"
-#include "dict/guard.h"
 #include "dict/list.h"
-#include "dict/wait_queue.h"
-#include "platform/platform.h"
 #include "world/world.h"
 
 namespace holdfast::crash {
@@ -227,21 +224,18 @@ class Maker {
 
   /// As the sweep that brings free memory together does.
   int move_node(const std::string& key, int number) {
-    Shard& shard = victim_.segment().shards()[0];
-    const ShardGuard guard(shard);
-    Arena arena(shard);
-    Position position{};
-    shard.find(Key(key, victim_.segment().seed()), position);
-    std::uint32_t from = ListEnds::of(position.view.list().ends.load(kRelaxed)).first;
+    HeldEntry entry(victim_, key);
+    Shard& shard = entry.shard;
+    std::uint32_t from = ListEnds::of(entry.position.view.list().ends.load(kRelaxed)).first;
     for (int i = 0; i < number; ++i) from = shard.words32(from)[0].load(kRelaxed);
     EntryView node{};
     shard.inspect(from, node);
-    const std::uint32_t to = arena.allocate(node.granules);
+    const std::uint32_t to = entry.arena.allocate(node.granules);
     if (to == 0) return HOLDFAST_NO_MEMORY;
     for (std::uint32_t i = 0; i < node.granules * kGranule / 4; ++i)
       shard.words32(to)[i].store(shard.words32(from)[i].load(kRelaxed), kRelaxed);
     if (!List::relink(shard, from, to)) return HOLDFAST_CORRUPT;
-    arena.release(from, node.granules);
+    entry.arena.release(from, node.granules);
     return HOLDFAST_OK;
   }
 
@@ -251,36 +245,25 @@ class Maker {
   }
 
   /// The child holds the lock, and waiters of the judging process queue for it, in order of arrival; so do watchers.
-  void hold(const std::string& key, Tools& tools, int waiters, bool patient, int watchers = 0) {
+  void hold(const std::string& key, Tools& tools, std::uint32_t waiters, bool patient, std::uint32_t watchers = 0) {
     dict_.remove(key);
     if (dict_.try_lock(key, 600, &tools.lease) != HOLDFAST_OK) ::_exit(kSkip);
-    Shard& shard = victim_.segment().shards()[0];
-    const ShardGuard guard(shard);
-    Arena arena(shard);
-    Position position{};
-    shard.find(Key(key, victim_.segment().seed()), position);
-    LockFields& lock = position.view.lock();
-    const std::uint64_t long_ago = platform::monotonic_ns() - kNsPerSecond;
-    for (int i = 0; i < waiters; ++i) {
-      Waiter waiter{};
-      waiter.owner = judge_token_;
-      waiter.number = static_cast<std::uint32_t>(1000 + i);
-      waiter.arrival = long_ago + static_cast<std::uint64_t>(i);
-      if (!WaitQueue(shard, arena, lock.queue).add(waiter, 0)) ::_exit(kSkip);
-      if (!patient) shard.entry(lock.queue.tail.load(kRelaxed)).expiry.store(1, kRelaxed);
+    HeldEntry entry(victim_, key);
+    LockFields& lock = entry.position.view.lock();
+    for (std::uint32_t i = 0; i < waiters; ++i) {
+      Waiter waiter = waiter_of(judge_token_, 1000 + i);
+      if (!WaitQueue(entry.shard, entry.arena, lock.queue).add(waiter, 0)) ::_exit(kSkip);
+      if (!patient) entry.shard.entry(lock.queue.tail.load(kRelaxed)).expiry.store(1, kRelaxed);
     }
-    WaitQueue watching(shard, arena, lock.watchers, EntryType::watcher);
-    for (int i = 0; i < watchers; ++i) {
-      Waiter watcher{};
-      watcher.owner = judge_token_;
-      watcher.number = static_cast<std::uint32_t>(2000 + i);
-      watcher.arrival = long_ago;
+    WaitQueue watching(entry.shard, entry.arena, lock.watchers, EntryType::watcher);
+    for (std::uint32_t i = 0; i < watchers; ++i) {
+      Waiter watcher = waiter_of(judge_token_, 2000 + i);
       if (!watching.append(watcher, tools.lease.sequence)) ::_exit(kSkip);
     }
   }
 
-  void held(const std::string& name, int waiters, bool patient, std::function<int(Tools&, const std::string&)> run,
-            int watchers = 0) {
+  void held(const std::string& name, std::uint32_t waiters, bool patient,
+            std::function<int(Tools&, const std::string&)> run, std::uint32_t watchers = 0) {
     const std::string key = any();
     auto tools = std::make_shared<Tools>();
     add(

@@ -4,9 +4,6 @@
 #include <memory>
 
 #include "crash/scenario.h"
-#include "dict/guard.h"
-#include "dict/wait_queue.h"
-#include "platform/platform.h"
 #include "world/world.h"
 
 namespace holdfast::crash {
@@ -60,7 +57,7 @@ class Maker {
   }
 
   /// `counts`: of the holders of the child, the first of them the first in time; negative ones have expired.
-  Prepare holding(std::vector<int> counts, int waiters = 0, std::uint32_t want = 1) {
+  Prepare holding(std::vector<int> counts, std::uint32_t waiters = 0, std::uint32_t want = 1) {
     return [this, counts = std::move(counts), waiters, want](Tools& tools, const std::string& key) {
       dict_.remove(key);
       bool expired = false;
@@ -77,21 +74,14 @@ class Maker {
   }
 
   /// Waiters of the judging process, the first of them long ago.
-  void queue(const std::string& key, int waiters, std::uint32_t want) {
+  void queue(const std::string& key, std::uint32_t waiters, std::uint32_t want) {
     if (waiters == 0) return;
-    Shard& shard = victim_.segment().shards()[0];
-    const ShardGuard guard(shard);
-    Arena arena(shard);
-    Position position{};
-    shard.find(Key(key, victim_.segment().seed()), position);
-    const std::uint64_t long_ago = platform::monotonic_ns() - kNsPerSecond;
-    for (int i = 0; i < waiters; ++i) {
-      Waiter waiter{};
-      waiter.owner = judge_token_;
-      waiter.number = static_cast<std::uint32_t>(2000 + i);
-      waiter.arrival = long_ago + static_cast<std::uint64_t>(i);
+    HeldEntry entry(victim_, key);
+    WaitQueue queue(entry.shard, entry.arena, entry.position.view.permits().queue);
+    for (std::uint32_t i = 0; i < waiters; ++i) {
+      Waiter waiter = waiter_of(judge_token_, 2000 + i);
       waiter.want = want;
-      if (!WaitQueue(shard, arena, position.view.permits().queue).add(waiter, 0)) ::_exit(kSkip);
+      if (!queue.add(waiter, 0)) ::_exit(kSkip);
     }
   }
 

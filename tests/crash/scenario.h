@@ -7,7 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "base/time.h"
 #include "crash/victim.h"
+#include "dict/guard.h"
+#include "dict/wait_queue.h"
+#include "platform/platform.h"
 
 namespace holdfast::crash {
 
@@ -28,6 +32,28 @@ struct Scenario {
 
 /// `prepare` ends the child with this when the state has no room for what it needs.
 inline constexpr int kSkip = 250;
+
+/// An entry of the dictionary that is changed, with the mutex of its shard.
+struct HeldEntry {
+  HeldEntry(Victim& victim, const std::string& key) : shard(victim.segment().shards()[0]), guard(shard), arena(shard) {
+    shard.find(Key(key, victim.segment().seed()), position);
+  }
+
+  Shard& shard;
+  const ShardGuard guard;
+  Arena arena;
+  Position position{};
+};
+
+/// A waiter that came a second ago; the higher its number, the later.
+inline Waiter waiter_of(Token owner, std::uint32_t number) {
+  const std::uint64_t long_ago = platform::monotonic_ns() - kNsPerSecond;
+  Waiter waiter{};
+  waiter.owner = owner;
+  waiter.number = number;
+  waiter.arrival = long_ago + number;
+  return waiter;
+}
 
 /// Empty, mixed, long chains, full, full of expired entries, fragmented, crowded, flushed, lists, full of lists, locks,
 /// permits.

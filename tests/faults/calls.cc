@@ -119,21 +119,31 @@ Call way_of(int number, const std::uint64_t* arguments) {
   return {};
 }
 
-int send_descriptor(int channel, int fd) noexcept {
+/// A message of one byte, and room for the descriptor that it carries.
+struct DescriptorMessage {
   char byte = 'd';
   iovec part{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+
+  DescriptorMessage() {
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+  }
+  DescriptorMessage(const DescriptorMessage&) = delete;
+  DescriptorMessage& operator=(const DescriptorMessage&) = delete;
+};
+
+int send_descriptor(int channel, int fd) noexcept {
+  DescriptorMessage sent;
+  cmsghdr* const header = CMSG_FIRSTHDR(&sent.message);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof fd);
   std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  return ::sendmsg(channel, &message, 0) == 1 ? 0 : errno;
+  return ::sendmsg(channel, &sent.message, 0) == 1 ? 0 : errno;
 }
 
 }  // namespace
@@ -160,16 +170,9 @@ void arm_calls() noexcept { ::syscall(kMark, 1); }
 void disarm_calls() noexcept { ::syscall(kMark, 0); }
 
 int receive_descriptor(int channel) noexcept {
-  char byte = 0;
-  iovec part{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  if (::recvmsg(channel, &message, MSG_CMSG_CLOEXEC) != 1) return -1;
-  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  DescriptorMessage received;
+  if (::recvmsg(channel, &received.message, MSG_CMSG_CLOEXEC) != 1) return -1;
+  const cmsghdr* const header = CMSG_FIRSTHDR(&received.message);
   if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return -1;
   int fd = -1;
   std::memcpy(&fd, CMSG_DATA(header), sizeof fd);

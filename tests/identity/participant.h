@@ -1,6 +1,8 @@
 // Processes that do what they are told with a lock of the dictionary "dict".
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <string>
 
@@ -42,6 +44,14 @@ inline int obey(Channel& parent, const Options& options = {}) {
       return 0;
     }
   }
+}
+
+/// The lock that `holder` has is not to be had by `other` until it is given back; then `other` has it.
+inline void expect_passed_on(Child& holder, Child& other) {
+  EXPECT_EQ(other.ask("lock"), "locked");
+  EXPECT_EQ(holder.ask("held"), "yes");
+  EXPECT_EQ(holder.ask("unlock"), "ok");
+  EXPECT_EQ(other.ask("lock"), "ok");
 }
 
 }  // namespace holdfast::test

@@ -26,6 +26,15 @@ class InterleaveRead : public ::testing::Test {
     static Dict opened("dict", {.size = kSize});
     return opened;
   }
+  /// Stops where it has found the key. Says what it read.
+  static int read_in_two_steps(const std::string& key, Channel& parent) {
+    pause_at("read.found", parent);
+    parent.say("stored");
+    parent.hear();
+    parent.say(say_what(dict().get(key)));
+    return 0;
+  }
+
   const ScratchDirectory directory_;
 };
 
@@ -59,11 +68,7 @@ TEST_F(InterleaveRead, a_copy_of_a_large_value_counts_though_other_keys_were_cha
 TEST_F(InterleaveRead, a_key_that_is_renewed_in_time_is_there_though_its_reader_slept_past_the_old_end) {
   Started reader("stored", [](Channel& parent) {
     if (dict().set("key", "value", 1) != HOLDFAST_OK) return 1;
-    pause_at("read.found", parent);
-    parent.say("stored");
-    parent.hear();
-    parent.say(say_what(dict().get("key")));
-    return 0;
+    return read_in_two_steps("key", parent);
   });
   ASSERT_EQ(reader.ask("read"), "at read.found");
   Started writer("renewed", [](Channel& parent) {
@@ -79,15 +84,8 @@ TEST_F(InterleaveRead, a_key_that_is_renewed_in_time_is_there_though_its_reader_
 TEST_F(InterleaveRead, a_copy_does_not_count_if_the_entry_was_given_back_and_made_anew_in_the_same_place) {
   Started reader("stored", [](Channel& parent) {
     if (dict().set("large", std::string(kLarge, 'o')) != HOLDFAST_OK) return 1;
-    pause_at("read.found", parent);
-    parent.say("stored");
-    parent.hear();
-    at_failpoint("read.copied", [&] {
-      parent.say("at read.copied");
-      parent.hear();
-    });
-    parent.say(say_what(dict().get("large")));
-    return 0;
+    pause_at("read.copied", parent);
+    return read_in_two_steps("large", parent);
   });
   ASSERT_EQ(reader.ask("read"), "at read.found");
   Started writer("0", [](Channel& parent) {

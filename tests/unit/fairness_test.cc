@@ -31,6 +31,11 @@ class FairnessTest : public DictTest {
   }
   int queue(Waiting& waiting) { return waiting.once(dict, "k", &lease); }
   void release(holdfast_lease* which) { ASSERT_EQ(dict.unlock("k", which), HOLDFAST_OK); }
+  /// Instead of without an end.
+  void hold_for(double seconds) {
+    release(&held);
+    ASSERT_EQ(dict.try_lock("k", seconds, &held), HOLDFAST_OK);
+  }
   /// As a newcomer.
   int try_it(bool fair = false) { return holdfast_lock_try(dict.handle, "k", 1, 0, 0, fair ? 1 : 0, &other); }
   std::uint32_t waiters() { return count_shard(dict.segment().shards()[0]).waiters; }
@@ -219,8 +224,7 @@ TEST_IN_TIME(FairnessTest, one_that_leaves_the_middle_of_the_queue_wakes_nobody)
 }
 
 TEST_IN_TIME(FairnessTest, a_lease_that_expired_is_the_first_waiters) {
-  release(&held);
-  ASSERT_EQ(dict.try_lock("k", 0.1, &held), HOLDFAST_OK);
+  hold_for(0.1);
   Waiting first;
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
   sleep_ms(120);
@@ -229,8 +233,7 @@ TEST_IN_TIME(FairnessTest, a_lease_that_expired_is_the_first_waiters) {
 }
 
 TEST_IN_TIME(FairnessTest, who_came_first_and_lost_its_place_takes_the_lock_before_the_first_of_the_queue) {
-  release(&held);
-  ASSERT_EQ(dict.try_lock("k", 0.2, &held), HOLDFAST_OK);
+  hold_for(0.2);
   Waiting first;
   Waiting second;
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);

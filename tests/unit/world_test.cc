@@ -73,6 +73,19 @@ int member(Channel& parent) {
   }
 }
 
+/// A process that has entered, and what it says of others.
+class Member : public Child {
+ public:
+  Member() : Child(member), token(hear()) {}
+
+  std::string judge(const std::string& other) { return ask("alive " + other); }
+  bool sees_death_of(const std::string& other) {
+    return eventually([&] { return judge(other) == "dead"; });
+  }
+
+  const std::string token;
+};
+
 class WorldTest : public testing::Test {
  protected:
   ScratchDirectory scratch_;
@@ -85,32 +98,29 @@ using Entering = WorldTest;
 // --- liveness --------------------------------------------------------------------------------------------
 
 TEST_F(Liveness, a_killed_process_is_dead_before_its_parent_reaps_it) {
-  Child watcher(member);
-  Child victim(member);
-  watcher.hear();
-  const std::string token = victim.hear();
-  EXPECT_EQ("alive", watcher.ask("alive " + token));
+  Member watcher;
+  Member victim;
+  EXPECT_EQ("alive", watcher.judge(victim.token));
   victim.kill();
-  EXPECT_TRUE(eventually([&] { return watcher.ask("alive " + token) == "dead"; }));
+  EXPECT_TRUE(watcher.sees_death_of(victim.token));
   EXPECT_EQ(0, ::kill(victim.pid(), 0)) << "the zombie was to stay";
 }
 
 TEST_F(Liveness, nobody_and_invented_tokens_are_dead) {
-  Child watcher(member);
-  const Token own = std::stoull(watcher.hear());
-  EXPECT_EQ("alive", watcher.ask("alive " + text(own)));
-  EXPECT_EQ("dead", watcher.ask("alive 0"));
-  EXPECT_EQ("dead", watcher.ask("alive " + text(make_token(slot_of(own), generation_of(own) + 1))));
-  EXPECT_EQ("dead", watcher.ask("alive " + text(make_token(slot_of(own), 0))));
-  EXPECT_EQ("dead", watcher.ask("alive " + text(make_token((slot_of(own) + 1) % kSlots, 1))));
-  EXPECT_EQ("dead", watcher.ask("alive 18446744073709551615"));
+  Member watcher;
+  const Token own = std::stoull(watcher.token);
+  EXPECT_EQ("alive", watcher.judge(text(own)));
+  EXPECT_EQ("dead", watcher.judge("0"));
+  EXPECT_EQ("dead", watcher.judge(text(make_token(slot_of(own), generation_of(own) + 1))));
+  EXPECT_EQ("dead", watcher.judge(text(make_token(slot_of(own), 0))));
+  EXPECT_EQ("dead", watcher.judge(text(make_token((slot_of(own) + 1) % kSlots, 1))));
+  EXPECT_EQ("dead", watcher.judge("18446744073709551615"));
   EXPECT_EQ("dead", watcher.ask("owner 0"));
   EXPECT_EQ("dead", watcher.ask("owner 2147483647"));
 }
 
 TEST_F(Liveness, a_process_that_closes_all_its_descriptors_lives_and_can_still_judge) {
-  Child watcher(member);
-  const std::string watcher_token = watcher.hear();
+  Member watcher;
   Child daemon([&](Channel& parent) {
     World& world = enter();
     const Token other = std::stoull(parent.hear());
@@ -125,11 +135,11 @@ TEST_F(Liveness, a_process_that_closes_all_its_descriptors_lives_and_can_still_j
     parent.hear();
     return 0;
   });
-  daemon.say(watcher_token);
+  daemon.say(watcher.token);
   const std::string token = daemon.hear();
   EXPECT_EQ("alive", daemon.hear());
   EXPECT_EQ("alive", daemon.hear());
-  EXPECT_EQ("alive", watcher.ask("alive " + token));
+  EXPECT_EQ("alive", watcher.judge(token));
 }
 
 TEST_F(Liveness, when_the_table_cannot_be_asked_that_is_said_and_counted) {
@@ -148,11 +158,10 @@ TEST_F(Liveness, when_the_table_cannot_be_asked_that_is_said_and_counted) {
     parent.say(world.judge_trouble().message);
     return 0;
   });
-  Child victim(member);
+  Member victim;
   watcher.hear();
-  const std::string token = victim.hear();
   victim.kill_and_wait();
-  watcher.say(token);
+  watcher.say(victim.token);
   EXPECT_EQ("unknown", watcher.hear());
   EXPECT_THAT(watcher.hear(), testing::StartsWith("it cannot be told whether the process in the way lives: "));
   EXPECT_EQ("1", watcher.hear());
@@ -161,8 +170,7 @@ TEST_F(Liveness, when_the_table_cannot_be_asked_that_is_said_and_counted) {
 }
 
 TEST_F(Liveness, exec_ends_it) {
-  Child watcher(member);
-  watcher.hear();
+  Member watcher;
   Child victim([](Channel& parent) {
     parent.say(text(enter().token()));
     parent.hear();
@@ -170,16 +178,15 @@ TEST_F(Liveness, exec_ends_it) {
     return 1;
   });
   const std::string token = victim.hear();
-  EXPECT_EQ("alive", watcher.ask("alive " + token));
+  EXPECT_EQ("alive", watcher.judge(token));
   victim.say("exec");
-  EXPECT_TRUE(eventually([&] { return watcher.ask("alive " + token) == "dead"; }));
+  EXPECT_TRUE(watcher.sees_death_of(token));
   int status;
   EXPECT_EQ(0, ::waitpid(victim.pid(), &status, WNOHANG)) << "the process itself was to live on";
 }
 
 TEST_F(Liveness, a_forked_child_has_no_identity_until_it_needs_one) {
-  Child watcher(member);
-  watcher.hear();
+  Member watcher;
   Child parent_process([](Channel& parent) {
     World& world = enter();
     const Token own = world.token();
@@ -205,12 +212,11 @@ TEST_F(Liveness, a_forked_child_has_no_identity_until_it_needs_one) {
   EXPECT_EQ(token, parent_process.hear());
   EXPECT_NE(token, child_token);
   EXPECT_NE("0", child_token);
-  EXPECT_EQ("alive", watcher.ask("alive " + child_token));
+  EXPECT_EQ("alive", watcher.judge(child_token));
 }
 
 TEST_F(Liveness, a_forked_child_that_lives_on_does_not_keep_its_parent_alive) {
-  Child watcher(member);
-  watcher.hear();
+  Member watcher;
   Child victim([](Channel& parent) {
     World& world = enter();
     const Token own = world.token();
@@ -227,25 +233,22 @@ TEST_F(Liveness, a_forked_child_that_lives_on_does_not_keep_its_parent_alive) {
   const std::string token = victim.hear();
   const pid_t orphan = std::stoi(victim.hear());
   victim.kill();
-  EXPECT_TRUE(eventually([&] { return watcher.ask("alive " + token) == "dead"; }));
+  EXPECT_TRUE(watcher.sees_death_of(token));
   EXPECT_EQ(0, ::kill(orphan, 0));
   ::kill(orphan, SIGKILL);
 }
 
 TEST_F(Liveness, a_stopped_process_is_alive) {
-  Child watcher(member);
-  Child victim(member);
-  watcher.hear();
-  const std::string token = victim.hear();
+  Member watcher;
+  Member victim;
   victim.stop();
-  EXPECT_EQ("alive", watcher.ask("alive " + token));
-  EXPECT_EQ("alive",
-            watcher.ask("owner " + text(((std::stoull(token) >> kSlotShift) << 20) | (std::stoull(token) & 0xFFFFF))));
+  EXPECT_EQ("alive", watcher.judge(victim.token));
+  EXPECT_EQ("alive", watcher.ask("owner " + text(((std::stoull(victim.token) >> kSlotShift) << 20) |
+                                                 (std::stoull(victim.token) & 0xFFFFF))));
 }
 
 TEST_F(Liveness, a_process_whose_first_thread_ended_is_alive) {
-  Child watcher(member);
-  watcher.hear();
+  Member watcher;
   Child victim([](Channel& parent) {
     parent.say(text(enter().token()));
     std::thread([&parent] {
@@ -266,14 +269,13 @@ TEST_F(Liveness, a_process_whose_first_thread_ended_is_alive) {
     const char* const end = std::strrchr(text, ')');
     return end != nullptr && end[2] == 'Z';
   }));
-  EXPECT_EQ("alive", watcher.ask("alive " + token));
+  EXPECT_EQ("alive", watcher.judge(token));
   victim.say("end");
-  EXPECT_TRUE(eventually([&] { return watcher.ask("alive " + token) == "dead"; }));
+  EXPECT_TRUE(watcher.sees_death_of(token));
 }
 
 TEST_F(Liveness, processes_of_another_pid_namespace_are_judged_alike) {
-  Child watcher(member);
-  const std::string watcher_token = watcher.hear();
+  Member watcher;
   Child outer([&](Channel& parent) {
     if (::unshare(CLONE_NEWPID) != 0) {
       parent.say("unshare: " + std::string(std::strerror(errno)));
@@ -283,7 +285,7 @@ TEST_F(Liveness, processes_of_another_pid_namespace_are_judged_alike) {
       up.say(std::to_string(::getpid()));
       World& world = enter();
       up.say(text(world.token()));
-      up.say(in_words(world.judge(std::stoull(watcher_token))));
+      up.say(in_words(world.judge(std::stoull(watcher.token))));
       up.hear();
       return 0;
     });
@@ -298,9 +300,9 @@ TEST_F(Liveness, processes_of_another_pid_namespace_are_judged_alike) {
   if (pid != "1") GTEST_SKIP() << "no pid namespace of its own: " << pid;
   const std::string token = outer.hear();
   EXPECT_EQ("alive", outer.hear());
-  EXPECT_EQ("alive", watcher.ask("alive " + token));
+  EXPECT_EQ("alive", watcher.judge(token));
   outer.say("kill it");
-  EXPECT_TRUE(eventually([&] { return watcher.ask("alive " + token) == "dead"; }));
+  EXPECT_TRUE(watcher.sees_death_of(token));
 }
 
 TEST_F(Liveness, a_used_slot_gets_a_new_generation_and_the_old_token_stays_dead) {
