@@ -36,7 +36,7 @@ int give(Code code, holdfast_dict* dict, const ValueOut& out, holdfast_value& va
   return outcome(code, unwrap(dict));
 }
 
-void tell(const Effect& effect, int* forcible) noexcept {
+void report(const Effect& effect, int* forcible) noexcept {
   if (forcible != nullptr && effect.evicted) *forcible = 1;
 }
 
@@ -107,7 +107,7 @@ int holdfast_store(holdfast_dict* dict, int op, const char* key, size_t key_leng
       return fail(Code::invalid, "bad value type: expected boolean, number, string or table (or nil, in set)");
     Effect effect;
     const Code code = unwrap(dict).store(static_cast<StoreOp>(op), {key, key_length}, value, exptime, effect);
-    tell(effect, forcible);
+    report(effect, forcible);
     return outcome(code, unwrap(dict));
   });
 }
@@ -127,7 +127,7 @@ int holdfast_cas(holdfast_dict* dict, const char* key, size_t key_length, const 
     Effect effect;
     const Code code = unwrap(dict).compare_and_swap({key, key_length}, was ? &before : nullptr, will ? &after : nullptr,
                                                     exptime, effect);
-    tell(effect, forcible);
+    report(effect, forcible);
     return outcome(code, unwrap(dict));
   });
 }
@@ -149,7 +149,7 @@ int holdfast_incr(holdfast_dict* dict, const char* key, size_t key_length, doubl
     const Dictionary::Initial initial{init, init_ttl};
     Effect effect;
     const Code code = unwrap(dict).increment({key, key_length}, by, has_init != 0 ? &initial : nullptr, *sum, effect);
-    tell(effect, forcible);
+    report(effect, forcible);
     return outcome(code, unwrap(dict));
   });
 }

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "base/time.h"
-#include "capi/claim.h"
 #include "capi/handle.h"
+#include "capi/request.h"
 #include "lock/watchers.h"
 #include "platform/platform.h"
 #include "wait/parking_lot.h"
@@ -117,7 +117,7 @@ int holdfast_lock_wait(holdfast_dict* dict, const char* key, size_t key_length, 
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
     Lease granted;
-    const Code code = lock_wait(unwrap(dict), {key, key_length}, claim_of(*wait, exptime), step_of(*wait), granted);
+    const Code code = lock_wait(unwrap(dict), {key, key_length}, request_of(*wait, exptime), step_of(*wait), granted);
     if (code == Code::invalid) return fail(code, kBadWaiter);
     *lease = {granted.owner, granted.sequence};
     return outcome(code, unwrap(dict));
@@ -128,7 +128,7 @@ int holdfast_lock_watch(holdfast_dict* dict, const char* key, size_t key_length,
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
     if (wait == nullptr) return outcome(watch_try(unwrap(dict), {key, key_length}, *grant), unwrap(dict));
-    const Code code = watch_wait(unwrap(dict), {key, key_length}, claim_of(*wait, 0), step_of(*wait), *grant);
+    const Code code = watch_wait(unwrap(dict), {key, key_length}, request_of(*wait, 0), step_of(*wait), *grant);
     if (code == Code::invalid) return fail(code, kBadWaiter);
     return outcome(code, unwrap(dict));
   });

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "capi/claim.h"
 #include "capi/handle.h"
+#include "capi/request.h"
 #include "wait/parking_lot.h"
 
 using namespace holdfast;
@@ -17,20 +17,20 @@ static_assert(HOLDFAST_SEMAPHORE == static_cast<int>(PermitsKind::semaphore));
 namespace {
 
 /// INVALID, or the wanted permits.
-int to_claim(int kind, std::uint32_t want, std::uint32_t total, PermitsClaim& claim) {
+int to_request(int kind, std::uint32_t want, std::uint32_t total, PermitsRequest& request) {
   if (kind != HOLDFAST_RWLOCK && kind != HOLDFAST_SEMAPHORE)
     return fail(Code::invalid, "bad kind of permits: expected HOLDFAST_RWLOCK or HOLDFAST_SEMAPHORE");
-  claim.kind = static_cast<PermitsKind>(kind);
-  claim.want = want;
-  claim.total = kind == HOLDFAST_RWLOCK ? kAllPermits : total;
+  request.kind = static_cast<PermitsKind>(kind);
+  request.want = want;
+  request.total = kind == HOLDFAST_RWLOCK ? kAllPermits : total;
   if (kind == HOLDFAST_SEMAPHORE && (total == 0 || total >= kAllPermits)) {
     return fail_number("number of permits", total, ("1 to " + std::to_string(kAllPermits - 1)).c_str());
   }
   if (kind == HOLDFAST_RWLOCK && want != 1 && want != kAllPermits)
     return fail_number("number of wanted permits", want, "1 to read, HOLDFAST_ALL_PERMITS to write");
-  if (want == 0 || want > claim.total) {
+  if (want == 0 || want > request.total) {
     return fail_number("number of wanted permits", want,
-                       ("1 to " + std::to_string(claim.total) + ", all there are").c_str());
+                       ("1 to " + std::to_string(request.total) + ", all there are").c_str());
   }
   return HOLDFAST_OK;
 }
@@ -42,10 +42,10 @@ int holdfast_permits_try(holdfast_dict* dict, const char* key, size_t key_length
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
-    PermitsClaim claim{{.exptime = exptime, .holder_task = task, .fair = fair != 0}, {}, 0, 0};
-    if (const int bad = to_claim(kind, want, total, claim)) return bad;
+    PermitsRequest request{{.exptime = exptime, .holder_task = task, .fair = fair != 0}, {}, 0, 0};
+    if (const int bad = to_request(kind, want, total, request)) return bad;
     Lease granted;
-    const Code code = permits_try(unwrap(dict), {key, key_length}, claim, granted);
+    const Code code = permits_try(unwrap(dict), {key, key_length}, request, granted);
     *lease = {granted.owner, granted.sequence};
     return outcome(code, unwrap(dict));
   });
@@ -56,10 +56,10 @@ int holdfast_permits_wait(holdfast_dict* dict, const char* key, size_t key_lengt
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
-    PermitsClaim claim{claim_of(*wait, exptime), {}, 0, 0};
-    if (const int bad = to_claim(kind, want, total, claim)) return bad;
+    PermitsRequest request{request_of(*wait, exptime), {}, 0, 0};
+    if (const int bad = to_request(kind, want, total, request)) return bad;
     Lease granted;
-    const Code code = permits_wait(unwrap(dict), {key, key_length}, claim, capi::step_of(*wait), granted);
+    const Code code = permits_wait(unwrap(dict), {key, key_length}, request, capi::step_of(*wait), granted);
     if (code == Code::invalid) return fail(code, "bad waiter: expected a number that holdfast_waiter_open gave");
     *lease = {granted.owner, granted.sequence};
     return outcome(code, unwrap(dict));

@@ -20,8 +20,8 @@ constexpr std::size_t kStackBytes = 128 * 1024;
 
 // Ignored unless handled, so that nothing happens in programs that the script executes.
 constexpr int kNudge = SIGURG;
-constexpr int kFirstPauseMs = 1;
-constexpr int kLongestPauseMs = 1000;
+constexpr int kFirstSleepMs = 1;
+constexpr int kLongestSleepMs = 1000;
 
 // Globals, because the thread outlives every scope: exit() may run while it reads. The flags carry no other data, so
 // every access is relaxed.
@@ -49,13 +49,13 @@ bool must_nudge() noexcept {
 
 /// A nudge between the script's question and its sleep is lost, hence more than one.
 void* listen_loop(void* /*unused*/) {
-  int pause_ms = kFirstPauseMs;
+  int sleep_ms = kFirstSleepMs;
   for (;;) {
     pollfd channel{worker_descriptor, POLLIN, 0};
     const bool nudge = must_nudge();
     if (nudge) pthread_kill(main_thread, kNudge);
-    if (::poll(&channel, 1, nudge ? pause_ms : -1) > 0) receive();
-    if (nudge) pause_ms = std::min(2 * pause_ms, kLongestPauseMs);
+    if (::poll(&channel, 1, nudge ? sleep_ms : -1) > 0) receive();
+    if (nudge) sleep_ms = std::min(2 * sleep_ms, kLongestSleepMs);
   }
 }
 

@@ -30,7 +30,8 @@ class ExitRequest {
  public:
   /// Whether Command::quit came.
   bool ask() noexcept;
-  /// The script will ask. From now on, when the command comes, sleeps of the main thread are cut short until it has.
+  /// Call it when the script begins to ask: from then on Command::quit cuts sleeps of the main thread short until the
+  /// script has asked again.
   void expect_question() noexcept;
 };
 

@@ -19,7 +19,7 @@ namespace holdfast::cli {
 namespace {
 
 int run(const RunOptions& options) {
-  // The workers have it too, as they are forked. Where it cannot be had, they run as any host does.
+  // The workers inherit the guard. If it cannot be installed, they run without it, as any host does.
   static_cast<void>(holdfast_guard_sigbus());
   export_declarations(options.dictionaries);
   if (const Status opened = open_declarations(options.dictionaries); !opened.ok()) {

@@ -42,7 +42,7 @@ class Master {
     Descriptor channel;
     Time started;
     bool retired = false;    // told to quit after a reload: not started again
-    bool discarded = false;  // the master ends it: how it ends is no news
+    bool discarded = false;  // the master ends it: do not report how it ends
   };
 
   /// What is known about one worker number over the lives of its processes.

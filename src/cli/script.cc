@@ -52,7 +52,7 @@ void set_search_paths(lua_State* state) {
                     join_path(::secure_getenv("LUA_CPATH"), own.library, package_field(state, "cpath")));
 }
 
-/// With the environment's paths left out, so that the defaults can be told from them.
+/// Leaves the environment's paths out, so that the package library has its defaults only.
 bool open_libraries_without_paths(lua_State* state) {
   lua_pushboolean(state, 1);
   lua_setfield(state, LUA_REGISTRYINDEX, "LUA_NOENV");

@@ -22,7 +22,7 @@ class SignalQueue {
 
   /// In a forked child: the signals as a program expects them, except that INT, QUIT and HUP do nothing. A terminal
   /// sends those to the whole process group, and they are the master's to act on. Programs that the child executes get
-  /// them as this program found them (nohup), which is why those that were not ignored are caught.
+  /// them as this program found them (nohup), so the others are caught instead of ignored.
   void become_worker();
 
   /// Whether HUP was ignored when the program started (nohup).

@@ -15,7 +15,7 @@ namespace {
 // the end of the command line, or, if that is no zero byte any more, up to the first one.
 std::span<char> room;
 
-/// What the string at `end` is to begin with, if it is one of these in a row: the end moves behind it.
+/// Whether `text` lies right at `end`. If so, moves `end` behind it.
 bool follows(const char* text, const char*& end) noexcept {
   if (text != end) return false;
   end += std::strlen(text) + 1;

@@ -23,11 +23,11 @@ static_assert(kExactBins == 64);
 
 }  // namespace
 
-bool Arena::is_marked(std::uint32_t block) const noexcept {
+bool Arena::free_bit(std::uint32_t block) const noexcept {
   return (shard_.free_bits()[block / 64].load(kRelaxed) >> block % 64 & 1) != 0;
 }
 
-void Arena::mark(std::uint32_t block, bool free) noexcept {
+void Arena::set_free_bit(std::uint32_t block, bool free) noexcept {
   Word64& word = shard_.free_bits()[block / 64];
   const std::uint64_t bit = std::uint64_t{1} << block % 64;
   const std::uint64_t old = word.load(kRelaxed);
@@ -35,9 +35,9 @@ void Arena::mark(std::uint32_t block, bool free) noexcept {
 }
 
 std::uint32_t Arena::size_at(std::uint32_t block) noexcept {
-  if (block != 0 && block < shard_.granules() && is_marked(block)) {
+  if (block != 0 && block < shard_.granules() && free_bit(block)) {
     const std::uint32_t size = shard_.words32(block)[kSize].load(kRelaxed);
-    if (size != 0 && size <= shard_.granules() - block && is_marked(block + size - 1)) return size;
+    if (size != 0 && size <= shard_.granules() - block && free_bit(block + size - 1)) return size;
   }
   damaged_ = true;
   return 0;
@@ -51,8 +51,8 @@ void Arena::add_free(std::uint32_t block, std::uint32_t count) noexcept {
   words[kPrevious].store(0, kRelaxed);
   words[kSize].store(count, kRelaxed);
   words[count * kWordsPerGranule - 1].store(count, kRelaxed);
-  mark(block, true);
-  mark(block + count - 1, true);
+  set_free_bit(block, true);
+  set_free_bit(block + count - 1, true);
   if (first != 0 && size_at(first) != 0) shard_.words32(first)[kPrevious].store(block, kRelaxed);
   header_.bins[bin].store(block, kRelaxed);
   Word64& map = header_.bin_map[bin / 64];
@@ -82,8 +82,8 @@ bool Arena::remove(std::uint32_t block, std::uint32_t count) noexcept {
     Word64& map = header_.bin_map[bin / 64];
     if (next == 0) map.store(map.load(kRelaxed) & ~(std::uint64_t{1} << bin % 64), kRelaxed);
   }
-  mark(block, false);
-  mark(block + count - 1, false);
+  set_free_bit(block, false);
+  set_free_bit(block + count - 1, false);
   header_.free_granules.store(header_.free_granules.load(kRelaxed) - count, kRelaxed);
   return true;
 }
@@ -152,13 +152,13 @@ std::uint32_t Arena::release(std::uint32_t block, std::uint32_t count) noexcept 
   header_.reuse_epoch.store(header_.reuse_epoch.load(kRelaxed) + 1, kRelease);
   std::atomic_thread_fence(kRelease);
   crash_order();
-  if (block + count < shard_.granules() && is_marked(block + count)) {
+  if (block + count < shard_.granules() && free_bit(block + count)) {
     const std::uint32_t next = block + count;
     const std::uint32_t size = size_at(next);
     if (size == 0 || !remove(next, size)) return 0;
     count += size;
   }
-  if (is_marked(block - 1)) {
+  if (free_bit(block - 1)) {
     const std::uint32_t size = shard_.words32(block)[-1].load(kRelaxed);
     if (size == 0 || size >= block || size_at(block - size) != size || !remove(block - size, size)) {
       damaged_ = true;

@@ -37,7 +37,7 @@ class Arena {
   std::uint32_t release_link(Fields& fields, std::uint32_t block, std::uint32_t count) noexcept;
 
   /// REQUIRES: a block begins at `block`.
-  bool is_free(std::uint32_t block) const noexcept { return is_marked(block); }
+  bool is_free(std::uint32_t block) const noexcept { return free_bit(block); }
   /// Granules of the free block that begins at `block`; 0 on damage.
   std::uint32_t size_at(std::uint32_t block) noexcept;
 
@@ -63,8 +63,8 @@ class Arena {
   /// Sets `next` to the block after `block` in the bin, or to its first block if `block` is 0; to 0 at the end. False
   /// on damage.
   bool next_in_bin(std::uint32_t bin, std::uint32_t block, std::uint32_t& next) noexcept;
-  bool is_marked(std::uint32_t block) const noexcept;
-  void mark(std::uint32_t block, bool free) noexcept;
+  bool free_bit(std::uint32_t block) const noexcept;
+  void set_free_bit(std::uint32_t block, bool free) noexcept;
   bool remove(std::uint32_t block, std::uint32_t count) noexcept;
   struct Run {
     std::uint32_t block;  // 0: none

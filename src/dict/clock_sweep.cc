@@ -152,10 +152,10 @@ void ClockSweep::visit(const Block& block) noexcept {
 void ClockSweep::visit_live(const Block& block) noexcept {
   if (evict_ == Evict::no) return keep(block);
   if (pass_ != Pass::cold) return remove(block);
-  Word8& mark = shard_.mark(block.at);
-  const std::uint8_t uses = mark.load(kRelaxed);
+  Word8& word = shard_.uses(block.at);
+  const std::uint8_t uses = word.load(kRelaxed);
   if (uses == 0) return remove(block);
-  mark.store(uses - 1, kRelaxed);
+  word.store(uses - 1, kRelaxed);
   // Do not give up the window so far because too little follows before the next pinned block.
   if (run_ != 0 && !reach()) return remove(block);
   keep(block);
@@ -232,7 +232,7 @@ bool ClockSweep::move(const Block& block, std::uint32_t to) noexcept {
     shard_.entry(to).stamp.store(shard_.stamp(), kRelaxed);
     commit(*link, to);
   }
-  shard_.mark(to).store(shard_.mark(block.at).load(kRelaxed), kRelaxed);
+  shard_.uses(to).store(shard_.uses(block.at).load(kRelaxed), kRelaxed);
   if (block.at == own_) own_ = to;
   moved_ += block.granules;
   absorb(arena_.release(block.at, block.granules), block.at + block.granules);

@@ -25,9 +25,9 @@ constexpr std::uint64_t kReadGivesUpNs = 400'000'000;
 constexpr std::uint64_t kScanBuckets = 1024;
 constexpr std::uint64_t kScanBucketsPerKey = 16;
 
-// The time left, in whole milliseconds: of a value stored just now exactly its exptime, of a lease never more than is
-// left. Never 0, which would mean "never ends", and always on the side that `stale` says, even if the clock has gone on
-// since.
+// The seconds left, in whole milliseconds. A value stored just now has exactly its exptime left; for a lease, round
+// down. Never 0, which would mean "never ends"; negative exactly if `stale`, even if the clock has passed the end since
+// the read.
 double seconds_left(std::uint64_t end_ms, bool held, bool stale) noexcept {
   const std::uint64_t now_ms = held ? platform::monotonic_ns() / 1'000'000 + 1 : value_ms();
   const auto left = static_cast<std::int64_t>(end_ms - now_ms);

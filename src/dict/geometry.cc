@@ -33,11 +33,11 @@ Geometry Geometry::of(std::uint64_t size) noexcept {
   g.buckets = static_cast<std::uint32_t>(std::bit_floor(g.shard_bytes / kBytesPerBucket));
 
   g.free_bits_at = align_up(sizeof(ShardHeader) + std::uint64_t{g.buckets} * 4, 64);
-  // Before the arena lie a free bit for each granule and a mark for each four granules (kGranulesPerMark).
+  // Before the arena lie a free bit for each granule and a count of uses for each four granules (kGranulesPerUses).
   const std::uint64_t left = g.shard_bytes - g.free_bits_at;
   const std::uint64_t at_most = align_up(left / kGranule, 64);
-  g.marks_at = g.free_bits_at + at_most / 8;
-  g.arena_at = align_up(g.marks_at + at_most / kGranulesPerMark, 64);
+  g.uses_at = g.free_bits_at + at_most / 8;
+  g.arena_at = align_up(g.uses_at + at_most / kGranulesPerUses, 64);
   g.granules = static_cast<std::uint32_t>((g.shard_bytes - g.arena_at) / kGranule);
   return g;
 }

@@ -13,7 +13,7 @@ struct Geometry {
   std::uint32_t granules;      // per shard's arena
   std::uint64_t shard_bytes;   // distance between shards
   std::uint64_t free_bits_at;  // this and the next two: offsets inside a shard
-  std::uint64_t marks_at;
+  std::uint64_t uses_at;
   std::uint64_t arena_at;
 
   /// REQUIRES: size is between kSizeMin and kSizeMax.

@@ -100,14 +100,14 @@ class HolderList {
   /// Releases the blocks. REQUIRES: the entry is cut from its chain.
   void release_all() noexcept { release_from(first_.load(kRelaxed)); }
 
-  /// For repair: keeps the longest beginning of the chain in which all blocks make sense. `claim(block, granules) ->
+  /// For repair: keeps the longest beginning of the chain in which all blocks make sense. `occupy(block, granules) ->
   /// bool` marks memory as occupied; it returns false if something else occupies it.
   struct Kept {
     std::uint32_t cuts = 0;
     std::uint32_t used = 0;  // the sum of the counts
   };
-  template <class Claim>
-  Kept repair(Claim&& claim) noexcept;
+  template <class Occupy>
+  Kept repair(Occupy&& occupy) noexcept;
 
  private:
   bool inspect(std::uint32_t block, EntryView& view) const noexcept;
@@ -132,14 +132,14 @@ inline HolderList holders_of(const Shard& shard, Arena& arena, const EntryView& 
   return {shard, arena, permits.permits().holders, permits.entry->hash.load(kRelaxed)};
 }
 
-template <class Claim>
-HolderList::Kept HolderList::repair(Claim&& claim) noexcept {
+template <class Occupy>
+HolderList::Kept HolderList::repair(Occupy&& occupy) noexcept {
   Kept kept;
   Word32* link = &first_;
-  // Each step claims memory, so a circular chain ends where it meets itself.
+  // Each step occupies memory, so a circular chain ends where it meets itself.
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
     EntryView view{};
-    if (!inspect(block, view) || !claim(block, view.granules)) {
+    if (!inspect(block, view) || !occupy(block, view.granules)) {
       commit(*link, 0U);
       ++kept.cuts;
       break;

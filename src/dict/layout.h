@@ -1,6 +1,6 @@
 // What lies where in a dictionary's segment. docs/format.md describes the same byte by byte; change both together.
 //
-//   header page | shard 0 | shard 1 | ...        each shard:  ShardHeader | buckets | free bits | marks | arena
+//   header page | shard 0 | shard 1 | ...        each shard:  ShardHeader | buckets | free bits | uses | arena
 //
 // The chains (bucket heads and Entry::next) and what they reach are the only truth. Everything marked "derived" can be
 // rebuilt from them, and repair (dict/repair.h) rebuilds or resets it after the owner of a shard's mutex died.
@@ -22,8 +22,8 @@
 namespace holdfast {
 
 inline constexpr std::uint32_t kGranule = 16;
-/// Granules that share a mark of use.
-inline constexpr std::uint32_t kGranulesPerMark = 4;
+/// Granules that share a count of uses.
+inline constexpr std::uint32_t kGranulesPerUses = 4;
 
 /// Counts of reads, in the header page: one for each of kReadCounts process slots, so that no process writes into the
 /// cache line of another.

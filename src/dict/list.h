@@ -47,10 +47,10 @@ class List {
   void release_nodes() noexcept;
 
   /// For repair: keeps the longest beginning of the list in which all nodes make sense, and rebuilds what is derived.
-  /// `claim(block, granules) -> bool` marks a node's memory as occupied; it returns false if something else occupies
+  /// `occupy(block, granules) -> bool` marks a node's memory as occupied; it returns false if something else occupies
   /// it. Returns the number of cuts. If length() is 0 afterwards, the caller must remove the entry.
-  template <class Claim>
-  std::uint32_t repair(Claim&& claim) noexcept;
+  template <class Occupy>
+  std::uint32_t repair(Occupy&& occupy) noexcept;
 
   /// Puts the copy at `to` in the place of the node `from` in its list, wherever that is, by one store. False, with
   /// nothing changed, if the node is in no list that can be found. REQUIRES: the two do not overlap.
@@ -81,15 +81,15 @@ class List {
   std::uint32_t hash_;  // of the key; the nodes have it too
 };
 
-template <class Claim>
-std::uint32_t List::repair(Claim&& claim) noexcept {
+template <class Occupy>
+std::uint32_t List::repair(Occupy&& occupy) noexcept {
   const std::uint64_t word = fields_.ends.load(kRelaxed);
   const ListEnds old = ListEnds::of(word);
   ListEnds kept{old.first, 0, 0};
-  // Each step claims memory, so a circular list ends where it meets itself.
+  // Each step occupies memory, so a circular list ends where it meets itself.
   for (std::uint32_t block = old.first; kept.length < old.length; ++kept.length) {
     Node node{};
-    if (!inspect(block, node) || !claim(block, node.granules)) break;
+    if (!inspect(block, node) || !occupy(block, node.granules)) break;
     node.fields->previous.store(kept.last, kRelaxed);
     kept.last = block;
     block = node.fields->next.load(kRelaxed);

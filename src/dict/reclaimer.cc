@@ -31,12 +31,12 @@ std::uint32_t short_now() noexcept { return static_cast<std::uint32_t>(platform:
 }  // namespace
 
 // Posts to each process once: it then finds by itself which of its watchers have lost their places in the queue.
-void Reclaimer::call_watchers(WaitQueue watchers) noexcept {
-  std::bitset<kSlots> called;
+void Reclaimer::wake_watchers(WaitQueue watchers) noexcept {
+  std::bitset<kSlots> woken;
   for (Waiter watcher = watchers.pop(world_); watcher.number != 0; watcher = watchers.pop(world_)) {
     const std::uint32_t slot = slot_of(watcher.owner);
-    if (slot >= kSlots || called[slot]) continue;
-    called[slot] = true;
+    if (slot >= kSlots || woken[slot]) continue;
+    woken[slot] = true;
     post_to_all(world_, watcher.owner);
   }
 }
@@ -48,7 +48,7 @@ std::uint32_t Reclaimer::discard(std::uint32_t block, const EntryView& view) noe
     WaitQueue queue(shard_, arena_, view.queue());
     for (Waiter waiter = queue.pop(world_); waiter.number != 0; waiter = queue.pop(world_))
       post(world_, waiter.owner, waiter.number);
-    if (view.type == EntryType::lock) call_watchers({shard_, arena_, view.lock().watchers, EntryType::watcher});
+    if (view.type == EntryType::lock) wake_watchers({shard_, arena_, view.lock().watchers, EntryType::watcher});
     (view.type == EntryType::lock ? reason_of : holders_of)(shard_, arena_, view).release_all();
   } else if (view.type == EntryType::list) {
     List(shard_, arena_, view).release_nodes();

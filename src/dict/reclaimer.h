@@ -63,7 +63,7 @@ class Reclaimer {
     std::uint64_t next_end;
   };
   bool sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept;
-  void call_watchers(WaitQueue watchers) noexcept;
+  void wake_watchers(WaitQueue watchers) noexcept;
   std::uint32_t take_from_dead(const EntryView& view, const DeadOwners& dead) noexcept;
   bool any_dead() const noexcept;
   bool rests() const noexcept;

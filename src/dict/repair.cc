@@ -22,7 +22,7 @@ class Occupied {
   }
 
   /// Marks the run; false, with nothing marked, if a part of it is already marked.
-  bool claim(std::uint32_t block, std::uint32_t count) noexcept {
+  bool occupy(std::uint32_t block, std::uint32_t count) noexcept {
     if (find(block, true, block + count) < block + count) return false;
     set(block, count, true);
     return true;
@@ -71,15 +71,15 @@ bool keep_list(const Shard& shard, const EntryView& view, Occupied& occupied, Ce
   Arena arena(shard);
   List list(shard, arena, view);
   census.cuts +=
-      list.repair([&occupied](std::uint32_t block, std::uint32_t count) { return occupied.claim(block, count); });
+      list.repair([&occupied](std::uint32_t block, std::uint32_t count) { return occupied.occupy(block, count); });
   return list.length() != 0;
 }
 
 /// Keeps a lock's reason while the grant lasts that it was written for. Returns the number of cuts. The reason of
 /// another grant does not count: a process that died between releasing the lock and releasing the reason leaves one,
 /// which is no damage.
-template <class Claim>
-std::uint32_t keep_reason(const Shard& shard, const EntryView& view, Claim&& claim) noexcept {
+template <class Occupy>
+std::uint32_t keep_reason(const Shard& shard, const EntryView& view, Occupy&& occupy) noexcept {
   LockFields& lock = view.lock();
   const std::uint32_t block = lock.reason.load(kRelaxed);
   if (block == 0) return 0;
@@ -87,7 +87,7 @@ std::uint32_t keep_reason(const Shard& shard, const EntryView& view, Claim&& cla
   const bool sound = shard.inspect(block, record) && is_holder(record, view.entry->hash.load(kRelaxed));
   const bool current = sound && lock.owner.load(kRelaxed) != kNobody &&
                        record.holder().sequence.load(kRelaxed) == lock.sequence.load(kRelaxed);
-  if (current && claim(block, record.granules)) {
+  if (current && occupy(block, record.granules)) {
     record.entry->next.store(0, kRelaxed);
     return 0;
   }
@@ -105,13 +105,13 @@ void keep_holders(const Shard& shard, const EntryView& view, Occupied& occupied,
   forget(view.queue());
   if (view.type == EntryType::lock) forget(view.lock().watchers);
   Arena arena(shard);
-  const auto claim = [&occupied](std::uint32_t block, std::uint32_t count) { return occupied.claim(block, count); };
+  const auto occupy = [&occupied](std::uint32_t block, std::uint32_t count) { return occupied.occupy(block, count); };
   if (view.type == EntryType::permits) {
-    const HolderList::Kept kept = holders_of(shard, arena, view).repair(claim);
+    const HolderList::Kept kept = holders_of(shard, arena, view).repair(occupy);
     census.cuts += kept.cuts;
     view.permits().used.store(kept.used, kRelaxed);
   } else {
-    census.cuts += keep_reason(shard, view, claim);
+    census.cuts += keep_reason(shard, view, occupy);
   }
   if (view.is_free()) ++census.free_locks;
 }
@@ -121,8 +121,8 @@ void walk_chain(const Shard& shard, std::uint32_t bucket, Occupied& occupied, Ce
   Word32* link = &shard.bucket(bucket);
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
     EntryView view{};
-    // A circular chain ends here too, at a block that is already claimed.
-    if (!shard.inspect_in(bucket, block, view) || !occupied.claim(block, view.granules)) {
+    // A circular chain ends here too, at a block that is already occupied.
+    if (!shard.inspect_in(bucket, block, view) || !occupied.occupy(block, view.granules)) {
       commit(*link, 0U);
       ++census.cuts;
       return;

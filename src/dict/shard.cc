@@ -23,7 +23,7 @@ Shard::Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex) noex
     : header_(reinterpret_cast<ShardHeader*>(base)),
       buckets_(reinterpret_cast<Word32*>(base + sizeof(ShardHeader))),
       free_bits_(reinterpret_cast<Word64*>(base + geometry.free_bits_at)),
-      marks_(reinterpret_cast<Word8*>(base + geometry.marks_at)),
+      uses_(reinterpret_cast<Word8*>(base + geometry.uses_at)),
       arena_(base + geometry.arena_at),
       bucket_mask_(geometry.buckets - 1),
       granules_(geometry.granules),

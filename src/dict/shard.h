@@ -130,14 +130,14 @@ class Shard {
   std::uint32_t stamp() const noexcept { return static_cast<std::uint32_t>(header_->reuse_epoch.load(kRelaxed)); }
 
   /// Tells eviction that the entry was used. May be called without the mutex, even for a block that was released
-  /// meanwhile: a mark is only a hint, and the memory of marks has no other use.
+  /// meanwhile: the count is only a hint, and its memory has no other use.
   void touch(std::uint32_t block) const noexcept {
-    Word8& mark = marks_[block / kGranulesPerMark];
-    const std::uint8_t uses = mark.load(kRelaxed);
-    if (uses < kUsesMax) mark.store(uses + 1, kRelaxed);
+    Word8& word = uses_[block / kGranulesPerUses];
+    const std::uint8_t uses = word.load(kRelaxed);
+    if (uses < kUsesMax) word.store(uses + 1, kRelaxed);
   }
   /// How often the entry was used lately, 0 to kUsesMax.
-  Word8& mark(std::uint32_t block) const noexcept { return marks_[block / kGranulesPerMark]; }
+  Word8& uses(std::uint32_t block) const noexcept { return uses_[block / kGranulesPerUses]; }
   static constexpr std::uint8_t kUsesMax = 3;
 
   static Word64* key_words(Entry& entry) noexcept { return reinterpret_cast<Word64*>(&entry + 1); }
@@ -185,7 +185,7 @@ class Shard {
   ShardHeader* header_;
   Word32* buckets_;
   Word64* free_bits_;
-  Word8* marks_;
+  Word8* uses_;
   std::byte* arena_;
   std::uint32_t bucket_mask_;
   std::uint32_t granules_;

@@ -43,13 +43,13 @@ Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) n
   shard_.entry(block).next.store(old != 0 ? old_view.entry->next.load(kRelaxed) : 0, kRelaxed);
   commit(*position_.link, block);
   if (old != 0) {
-    const std::uint8_t uses = shard_.mark(old).load(kRelaxed);
+    const std::uint8_t uses = shard_.uses(old).load(kRelaxed);
     Reclaimer(world_, segment_, shard_, arena_).discard(old, old_view);
-    shard_.mark(block).store(uses, kRelaxed);
+    shard_.uses(block).store(uses, kRelaxed);
     shard_.touch(block);
   } else {
     Word32& entries = shard_.header().entries;
-    shard_.mark(block).store(0, kRelaxed);
+    shard_.uses(block).store(0, kRelaxed);
     entries.store(entries.load(kRelaxed) + 1, kRelaxed);
   }
   position_.block = block;

@@ -256,7 +256,7 @@ Head WaitQueue::first(World& world, std::uint64_t now_ns, std::uint32_t overtake
   return head;
 }
 
-void WaitQueue::mark_woken(const Head& head, std::uint64_t now_ns) noexcept {
+void WaitQueue::note_woken(const Head& head, std::uint64_t now_ns) noexcept {
   if (head.woken) return;
   Word64& wakes = shard_.header().lock_wakes;
   wakes.store(wakes.load(kRelaxed) + 1, kRelaxed);

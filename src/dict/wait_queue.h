@@ -41,11 +41,11 @@ struct Waiter {
 };
 
 /// The waiter to wake. Number 0: none.
-struct Callee {
+struct WakeTarget {
   Token owner = kNobody;
   std::uint32_t number = 0;
 };
-constexpr Callee callee_of(const Waiter& waiter) noexcept { return {waiter.owner, waiter.number}; }
+constexpr WakeTarget wake_target(const Waiter& waiter) noexcept { return {waiter.owner, waiter.number}; }
 
 constexpr std::uint64_t claim_ns(std::uint64_t delay_ns) noexcept {
   return 2 * delay_ns > kClaimNs ? 2 * delay_ns : kClaimNs;
@@ -78,8 +78,9 @@ class WaitQueue {
 
   /// How many are in the queue, gone ones included.
   std::uint32_t count() const noexcept;
-  /// Adds the waiter by its arrival, or refreshes it if it is still there: it has come and looked, so the mark that it
-  /// was woken is cleared. `overtakes`: the entry's count, here and below. Returns its place; 0 if there is no memory.
+  /// Adds the waiter by its arrival, or refreshes it if it is still there: it has come and looked, so it no
+  /// longer counts as woken. `overtakes`: the entry's count, here and below. Returns its place; 0 if there is no
+  /// memory.
   std::uint64_t add(const Waiter& waiter, std::uint32_t overtakes) noexcept;
   /// For watchers: adds the watcher as the last, or refreshes it. `grant`: the fencing number that it watches. Returns
   /// its place, as add().
@@ -105,7 +106,7 @@ class WaitQueue {
   void make_first(Head& head, std::uint64_t now_ns, std::uint32_t overtakes) noexcept;
   /// How long the waiter, which has come, took after it was woken; 0: it was not woken.
   std::uint64_t delay_of(const Waiter& waiter) const noexcept;
-  void mark_woken(const Head& head, std::uint64_t now_ns) noexcept;
+  void note_woken(const Head& head, std::uint64_t now_ns) noexcept;
   void drop(const Head& head) noexcept { unlink(head.block); }
   /// Removes the waiters of dead processes. Returns how many there were.
   std::uint32_t drop_dead(const DeadOwners& dead) noexcept;

@@ -62,7 +62,7 @@ Code try_acquire(const LockEntry& lock, World& world, const Attempt& attempt, co
     end_grant(lock);
     result.chosen.watchers = lock.has_watchers();
   }
-  if (lock.fields.owner.load(kRelaxed) == kNobody && take_turn(lock, world, contender, dead, result.chosen)) {
+  if (lock.fields.owner.load(kRelaxed) == kNobody && may_take(lock, world, contender, dead, result.chosen)) {
     result.lease = take(lock, world, contender);
     return Code::ok;
   }
@@ -154,12 +154,12 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet
         return try_acquire(LockEntry::of(change), world, attempt, dead, result);
       },
       kAttemptPatienceNs, granules_for(attempt.key.size(), sizeof(LockFields)));
-  tell(dictionary, attempt.key, result.chosen);
+  wake(dictionary, attempt.key, result.chosen);
   return code;
 }
 
 bool spin_for_lock(Dictionary& dictionary, const Attempt& attempt, Lease& lease, BlockedBy& blocked_by) noexcept {
-  const std::uint32_t task = attempt.contender.claim.task;
+  const std::uint32_t task = attempt.contender.request.task;
   if (task != whole_state(task) || !adaptive_spin().try_now()) return false;
   const Attempt glance{attempt.key, attempt.contender, false};
   TokenSet nobody;  // not const, which would initialise all of it

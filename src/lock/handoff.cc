@@ -11,17 +11,17 @@ namespace {
 
 std::uint32_t overtakes_of(const LockEntry& lock) noexcept { return lock.fields.overtakes.load(kRelaxed); }
 
-// Marks the waiter woken and returns it to be woken; none if it is on its way already.
-Callee call(const LockEntry& lock, const Head& head, std::uint64_t now_ns) noexcept {
+// Chooses the waiter to be woken, and notes that it is; none if it is on its way already.
+WakeTarget choose(const LockEntry& lock, const Head& head, std::uint64_t now_ns) noexcept {
   if (head.block == 0 || head.woken) return {};
-  lock.queue().mark_woken(head, now_ns);
-  return callee_of(head.waiter);
+  lock.queue().note_woken(head, now_ns);
+  return wake_target(head.waiter);
 }
 
-Callee reserve(const LockEntry& lock, const Turn& turn) noexcept {
+WakeTarget reserve(const LockEntry& lock, const Turn& turn) noexcept {
   const Waiter& waiter = turn.first.waiter;
   lock.grant(waiter.owner, {.exptime = static_cast<double>(claim_ns(waiter.delay_ns)) / 1e9}, waiter.number);
-  return call(lock, turn.first, turn.now_ns);
+  return choose(lock, turn.first, turn.now_ns);
 }
 
 // Adds up, for people, how long locks were granted to waiters that had not come yet. Whole milliseconds are enough: a
@@ -51,8 +51,8 @@ Chosen offer(const LockEntry& lock, World& world) noexcept {
   if (!lock.has_waiters()) return {{}, {}, watchers};
   const Turn turn = turn_of(lock, world, false);
   const bool kept = turn.first.block != 0 && !may_overtake(turn.first, overtakes_of(lock), false);
-  return {.first = kept ? reserve(lock, turn) : call(lock, turn.first, turn.now_ns),
-          .aside = call(lock, turn.aside, turn.now_ns),
+  return {.first = kept ? reserve(lock, turn) : choose(lock, turn.first, turn.now_ns),
+          .aside = choose(lock, turn.aside, turn.now_ns),
           .watchers = watchers};
 }
 
@@ -64,13 +64,13 @@ bool overtake_first(const LockEntry& lock, const Head& first, bool fair) noexcep
   return true;
 }
 
-bool take_turn(const LockEntry& lock, World& world, const Contender& contender, const TokenSet& dead,
-               Chosen& chosen) noexcept {
+bool may_take(const LockEntry& lock, World& world, const Contender& contender, const TokenSet& dead,
+              Chosen& chosen) noexcept {
   if (!lock.has_waiters()) return true;
-  Turn turn = turn_of(lock, world, contender.claim.fair);
+  Turn turn = turn_of(lock, world, contender.request.fair);
   while (turn.first.block != 0 && dead.has(turn.first.waiter.owner)) {
     lock.queue().drop(turn.first);
-    turn = turn_of(lock, world, contender.claim.fair);
+    turn = turn_of(lock, world, contender.request.fair);
   }
   const Waiter& first = turn.first.waiter;
   if (turn.first.block == 0) return true;
@@ -78,13 +78,13 @@ bool take_turn(const LockEntry& lock, World& world, const Contender& contender, 
     if (contender.waiter->arrival < first.arrival) return true;
     if (contender.self == first.owner && contender.waiter->number == first.number) return true;
   }
-  if (overtake_first(lock, turn.first, contender.claim.fair)) return true;
+  if (overtake_first(lock, turn.first, contender.request.fair)) return true;
   chosen.first = reserve(lock, turn);
   return false;
 }
 
 Lease take(const LockEntry& lock, World& world, const Contender& contender) noexcept {
-  const Lease lease{contender.self, lock.grant(contender.self, contender.claim, 0)};
+  const Lease lease{contender.self, lock.grant(contender.self, contender.request, 0)};
   leave_queue(lock, world, contender.waiter);
   return lease;
 }
@@ -102,8 +102,8 @@ bool is_reserved_for(const LockEntry& lock, const Waiter* waiter) noexcept {
 Lease claim_reserved(const LockEntry& lock, World& world, const Contender& contender) noexcept {
   note_reserved_time(lock);
   lock.fields.reserved.store(0, kRelaxed);
-  lock.name_holder(contender.claim.holder_task);
-  lock.extend(end_of_lease(contender.claim.exptime), lock.segment.flush_epoch());
+  lock.name_holder(contender.request.holder_task);
+  lock.extend(end_of_lease(contender.request.exptime), lock.segment.flush_epoch());
   leave_queue(lock, world, contender.waiter);
   return {contender.self, lock.fields.sequence.load(kRelaxed)};
 }

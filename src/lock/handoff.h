@@ -69,19 +69,20 @@ inline bool may_overtake(const Head& first, std::uint32_t overtakes, bool fair) 
 
 /// The waiters that a release or a refused attempt has chosen. Wake them after releasing the mutex.
 struct Chosen {
-  Callee first;
-  Callee aside;
-  bool watchers = false;  // call the watchers, too (lock/watchers.h)
+  WakeTarget first;
+  WakeTarget aside;
+  bool watchers = false;  // wake the watchers, too (lock/watchers.h)
 };
 
-/// The next waiters.
+/// The waiters that come next.
 struct Turn {
   std::uint64_t now_ns = 0;
   Head first;  // the waiter that has its turn
   Head aside;  // the first waiter that stands aside for it
 };
 
-/// Finds the turn as of now. `may_stand_aside(const Waiter&) -> bool`: whether others may overtake this waiter at all.
+/// Finds the waiters that come next, as of now. `may_stand_aside(const Waiter&) -> bool`: whether others may overtake
+/// this waiter at all.
 template <class May>
 Turn turn_of(WaitQueue queue, World& world, std::uint64_t now_ns, std::uint32_t overtakes,
              May&& may_stand_aside) noexcept {
@@ -107,21 +108,22 @@ Turn turn_of(WaitQueue queue, World& world, std::uint64_t now_ns, std::uint32_t 
 /// A request for a lock.
 struct Contender {
   Token self;
-  Claim claim;
+  Request request;
   const Waiter* waiter;  // null: the request does not wait
 };
 
-/// Finds the turn as of now. `fair`: for a request that overtakes no waiter, so that none stands aside.
+/// Finds the waiters that come next, as of now. `fair`: for a request that overtakes no waiter, so that none stands
+/// aside.
 Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept;
 
-// REQUIRES, for offer(), take_turn(), overtake_first() and take(): the lock is free.
+// REQUIRES, for offer(), may_take(), overtake_first() and take(): the lock is free.
 
 /// Chooses the first waiter, and grants the lock to it if it may no longer be overtaken; also chooses the first that
 /// stands aside. Returns the waiters to wake, and whether there are watchers.
 Chosen offer(const LockEntry& lock, World& world) noexcept;
 /// Whether the contender may take the lock now. If not, grants it to the first waiter; wake `chosen` then.
-bool take_turn(const LockEntry& lock, World& world, const Contender& contender, const TokenSet& dead,
-               Chosen& chosen) noexcept;
+bool may_take(const LockEntry& lock, World& world, const Contender& contender, const TokenSet& dead,
+              Chosen& chosen) noexcept;
 /// Records one overtake of the first waiter, if there is one; false, with nothing recorded, if that is not allowed.
 bool overtake_first(const LockEntry& lock, const Head& first, bool fair) noexcept;
 /// Ends a grant: of a holder, or one reserved for a waiter that did not come. REQUIRES: the lock is granted.

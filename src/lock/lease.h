@@ -1,4 +1,4 @@
-// Lease and Claim: the proof of a grant and the terms of a request, for locks and permits alike.
+// Lease and Request: the proof of a grant and the terms of a request, for locks and permits alike.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Lease {
 };
 
 /// The terms of a request.
-struct Claim {
+struct Request {
   double exptime;
   std::uint32_t holder_task = 0;           // the task that becomes the holder; 0: none
   std::uint32_t task = 0;                  // the task that waits; 0: not known

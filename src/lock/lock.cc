@@ -32,7 +32,7 @@ Code with_entry(Dictionary& dictionary, std::string_view key, OnLock&& on_lock, 
 }
 
 // The fast path: takes a lock that is free, unless a waiter must not be overtaken. No result: attempt_lock() decides.
-std::optional<Code> take_free(Dictionary& dictionary, std::string_view key, Token self, const Claim& claim,
+std::optional<Code> take_free(Dictionary& dictionary, std::string_view key, Token self, const Request& request,
                               Lease& lease) noexcept {
   const Code code = dictionary.transact(
       key,
@@ -40,10 +40,10 @@ std::optional<Code> take_free(Dictionary& dictionary, std::string_view key, Toke
         if (!change.is(EntryType::lock) || change.view().lock().owner.load(kRelaxed) != kNobody) return Code::locked;
         const LockEntry lock = LockEntry::of(change);
         if (lock.has_waiters()) {
-          const Turn turn = turn_of(lock, change.world(), claim.fair);
-          if (!overtake_first(lock, turn.first, claim.fair)) return Code::locked;
+          const Turn turn = turn_of(lock, change.world(), request.fair);
+          if (!overtake_first(lock, turn.first, request.fair)) return Code::locked;
         }
-        lease = {self, lock.grant(self, claim, 0)};
+        lease = {self, lock.grant(self, request, 0)};
         return Code::ok;
       },
       kAttemptPatienceNs);
@@ -56,7 +56,7 @@ Code code_of_no_owner(World& world) noexcept {
   return world.known_token() == kNobody && world.lost() ? Code::system : Code::not_owner;
 }
 
-// Whether it is unknown if all holders live: the wait may have been in vain, for what a dead process holds.
+// Whether it is unknown of a holder whether it lives: the wait may have been for what a dead process holds.
 bool cannot_judge(World& world, const TokenSet& holders) noexcept {
   return std::any_of(holders.begin(), holders.end(),
                      [&](Token holder) { return world.judge(holder) == Liveness::unknown; });
@@ -64,29 +64,29 @@ bool cannot_judge(World& world, const TokenSet& holders) noexcept {
 
 }  // namespace
 
-Code lock_try(Dictionary& dictionary, std::string_view key, const Claim& claim, Lease& lease) noexcept {
+Code lock_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept {
   World& world = dictionary.world();
   const Token self = world.token();
   if (self == kNobody) return Code::system;
-  if (const std::optional<Code> code = take_free(dictionary, key, self, claim, lease)) return *code;
-  const Attempt attempt{key, {self, claim, nullptr}, false};
+  if (const std::optional<Code> code = take_free(dictionary, key, self, request, lease)) return *code;
+  const Attempt attempt{key, {self, request, nullptr}, false};
   BlockedBy blocked_by;
   const Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
     return attempt_lock(dictionary, attempt, dead, lease, blocked_by);
   });
-  return told(code, blocked_by);
+  return result_of_try(code, blocked_by);
 }
 
 // Begins the wait or goes on with it, attempts, settles what to watch, then searches for deadlocks.
-Code lock_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, const WaitStep& step,
+Code lock_wait(Dictionary& dictionary, std::string_view key, const Request& request, const WaitStep& step,
                Lease& lease) noexcept {
   bool spun = false;
   const auto attempt = [&](const Waiter& waiter, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
-    const Attempt mine{key, {waiter.owner, claim, &waiter}, true};
+    const Attempt mine{key, {waiter.owner, request, &waiter}, true};
     if (!std::exchange(spun, true) && spin_for_lock(dictionary, mine, lease, blocked_by)) return Code::ok;
     return attempt_lock(dictionary, mine, dead, lease, blocked_by);
   };
-  return search_deadlock(step, claim, key, wait_once(dictionary.world(), step, 1, claim, attempt));
+  return search_deadlock(step, request, key, wait_once(dictionary.world(), step, 1, request, attempt));
 }
 
 Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t number) noexcept {
@@ -103,9 +103,9 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
         holders.add(lock.fields.owner.load(kRelaxed));
         lock.queue().remove(waiter);
         lock.watchers().remove(waiter);
-        // The waiter may have been woken to take what is still free, or to call other watchers: do that for it.
+        // The waiter may have been woken to take what is still free, or to wake other watchers: do that for it.
         if (lock.fields.owner.load(kRelaxed) == kNobody) next = offer(lock, dictionary.world());
-        next.watchers = has_watchers_to_call(lock);
+        next.watchers = has_watchers_to_wake(lock);
         return Code::ok;
       },
       [&](const PermitsEntry& permits) {
@@ -117,7 +117,7 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
         return Code::ok;
       },
       kAttemptPatienceNs);
-  tell(dictionary, key, next);
+  wake(dictionary, key, next);
   if (code == Code::ok && cannot_judge(dictionary.world(), holders)) return Code::system;
   return code == Code::not_owner || code == Code::not_found || code == Code::removed ? Code::ok : code;
 }
@@ -143,7 +143,7 @@ Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept
         if (given == Code::ok) next = permits.offer(dictionary.world());
         return given;
       });
-  tell(dictionary, key, next);
+  wake(dictionary, key, next);
   if (code == Code::not_found) code = Code::not_owner;
   if (code == Code::ok || code == Code::not_owner || code == Code::removed) lease = {};
   return code;

@@ -20,11 +20,11 @@ namespace holdfast {
 
 /// Takes the lock if it can be had now. ok, locked, no_memory, too_large, timeout, busy, removed (the dictionary was),
 /// system (no identity).
-Code lock_try(Dictionary& dictionary, std::string_view key, const Claim& claim, Lease& lease) noexcept;
+Code lock_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept;
 
 /// One step of a wait: as lock_try. locked: the waiter is queued; sleep, for `sleep` seconds at most, then call again.
 /// deadlock: it would wait for ever (wait/deadlock.h); it is still queued.
-Code lock_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, const WaitStep& step,
+Code lock_wait(Dictionary& dictionary, std::string_view key, const Request& request, const WaitStep& step,
                Lease& lease) noexcept;
 
 // The following calls are for locks and for permits (lock/permits.h).

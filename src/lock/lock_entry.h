@@ -69,13 +69,13 @@ struct LockEntry {
   /// Grants the free lock to `owner`; returns its fencing number. `reserved`: the number of the waiter that must claim
   /// it; 0: it is claimed.
   // Write all fields of a grant while the owner is kNobody; the store of the owner is the commit.
-  std::uint64_t grant(Token owner, const Claim& claim, std::uint32_t reserved) const noexcept {
-    const std::uint64_t now = claim.exptime == 0.0 ? platform::coarse_monotonic_ns() : platform::monotonic_ns();
-    const std::uint64_t end_ms = end_of_lease(claim.exptime, now);
+  std::uint64_t grant(Token owner, const Request& request, std::uint32_t reserved) const noexcept {
+    const std::uint64_t now = request.exptime == 0.0 ? platform::coarse_monotonic_ns() : platform::monotonic_ns();
+    const std::uint64_t end_ms = end_of_lease(request.exptime, now);
     const std::uint64_t sequence = next_sequence(segment, fields.sequence.load(kRelaxed));
     fields.sequence.store(sequence, kRelease);  // release: pairs with Shard::copy_lock
     fields.reserved.store(reserved, kRelaxed);
-    name_holder(claim.holder_task);
+    name_holder(request.holder_task);
     fields.since.store(now / 1'000'000, kRelaxed);
     entry.expiry.store(expiry_word(end_ms, segment.flush_epoch()), kRelease);  // release: as the sequence
     note_end(shard, end_ms);

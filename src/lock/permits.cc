@@ -80,7 +80,7 @@ constexpr WatchKind kPermitsWatch{&look_at_permits, &blocker_of_permits};
 
 struct Attempt {
   std::string_view key;
-  const PermitsClaim& what;
+  const PermitsRequest& what;
   Token self;
   const Waiter* waiter;  // null: do not queue
 };
@@ -163,7 +163,7 @@ class PermitsAttempt {
 
   Head first_of(const PermitsEntry& permits) noexcept {
     if (!permits.has_waiters()) return {};
-    const bool fair = attempt_.what.claim.fair;
+    const bool fair = attempt_.what.request.fair;
     Head first = permits.turn_of(change_.world(), fair).first;
     while (first.block != 0 && dead_.has(first.waiter.owner)) {
       permits.queue().drop(first);
@@ -180,7 +180,7 @@ class PermitsAttempt {
         (self->arrival < first.waiter.arrival ||
          (first.waiter.owner == attempt_.self && first.waiter.number == self->number)))
       return true;
-    if (first.block != 0 && !may_overtake(first, permits.fields.overtakes.load(kRelaxed), attempt_.what.claim.fair))
+    if (first.block != 0 && !may_overtake(first, permits.fields.overtakes.load(kRelaxed), attempt_.what.request.fair))
       return false;
     overtakes_ =
         permits.queue().every_before(self != nullptr ? self->arrival : ~std::uint64_t{0}, kOvertakenAtOnce,
@@ -208,15 +208,15 @@ class PermitsAttempt {
 
   Code admit(bool exists, Lease& lease, Chosen& chosen) noexcept {
     const std::uint64_t now_ns = platform::monotonic_ns();
-    const Claim& claim = attempt_.what.claim;
-    const std::uint64_t end_ms = end_of_lease(claim.exptime, now_ns);
+    const Request& request = attempt_.what.request;
+    const std::uint64_t end_ms = end_of_lease(request.exptime, now_ns);
     Holder holder;
     holder.owner = attempt_.self;
     holder.sequence = next_sequence(change_.segment(), 0);
     holder.since_ms = now_ns / 1'000'000;
     holder.expiry = expiry_word(end_ms, flush_);
     holder.count = attempt_.what.want;
-    holder.task = claim.holder_task;
+    holder.task = request.holder_task;
     const std::uint32_t block =
         HolderList::create(change_.arena(), change_.shard(), change_.key().short_hash(), holder);
     if (block == 0) return Code::corrupt;
@@ -277,23 +277,24 @@ struct Shares {
 
 }  // namespace
 
-Code permits_try(Dictionary& dictionary, std::string_view key, const PermitsClaim& claim, Lease& lease) noexcept {
+Code permits_try(Dictionary& dictionary, std::string_view key, const PermitsRequest& request, Lease& lease) noexcept {
   World& world = dictionary.world();
   const Token self = world.token();
   if (self == kNobody) return Code::system;
   BlockedBy blocked_by;
   const Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
-    return attempt_permits(dictionary, {key, claim, self, nullptr}, dead, lease, blocked_by);
+    return attempt_permits(dictionary, {key, request, self, nullptr}, dead, lease, blocked_by);
   });
-  return told(code, blocked_by);
+  return result_of_try(code, blocked_by);
 }
 
-Code permits_wait(Dictionary& dictionary, std::string_view key, const PermitsClaim& claim, const WaitStep& step,
+Code permits_wait(Dictionary& dictionary, std::string_view key, const PermitsRequest& request, const WaitStep& step,
                   Lease& lease) noexcept {
   const auto attempt = [&](const Waiter& waiter, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
-    return attempt_permits(dictionary, {key, claim, waiter.owner, &waiter}, dead, lease, blocked_by);
+    return attempt_permits(dictionary, {key, request, waiter.owner, &waiter}, dead, lease, blocked_by);
   };
-  return search_deadlock(step, claim.claim, key, wait_once(dictionary.world(), step, claim.want, claim.claim, attempt));
+  return search_deadlock(step, request.request, key,
+                         wait_once(dictionary.world(), step, request.want, request.request, attempt));
 }
 
 Code permits_keep(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t count) noexcept {

@@ -24,17 +24,17 @@
 namespace holdfast {
 
 /// The terms of a request for permits. REQUIRES: 1 <= want <= total <= kAllPermits.
-struct PermitsClaim {
-  Claim claim;
+struct PermitsRequest {
+  Request request;
   PermitsKind kind;
   std::uint32_t want;
   std::uint32_t total;  // of the entry; the latest request decides it
 };
 
 /// Takes permits if they can be had now. ok, locked, no_memory, too_large, timeout, busy, removed, system.
-Code permits_try(Dictionary& dictionary, std::string_view key, const PermitsClaim& claim, Lease& lease) noexcept;
+Code permits_try(Dictionary& dictionary, std::string_view key, const PermitsRequest& request, Lease& lease) noexcept;
 /// One step of a wait: as permits_try. locked, deadlock: as lock_wait.
-Code permits_wait(Dictionary& dictionary, std::string_view key, const PermitsClaim& claim, const WaitStep& step,
+Code permits_wait(Dictionary& dictionary, std::string_view key, const PermitsRequest& request, const WaitStep& step,
                   Lease& lease) noexcept;
 /// Gives back all permits of the lease but `count`, in one step. ok, not_owner, invalid (count), timeout, busy,
 /// removed.

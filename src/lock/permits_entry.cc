@@ -61,7 +61,7 @@ std::uint64_t PermitsEntry::purge(std::uint32_t flush, const TokenSet& dead) con
   return next_end != ~std::uint64_t{0} ? next_end : kExpiryNever;
 }
 
-// Collects from a place in the chain that is another one each time, then from the beginning.
+// Begins at another place in the chain each time, and goes on from the first holder after the last.
 void PermitsEntry::collect_owners(TokenSet& owners) const noexcept {
   static std::atomic<std::uint32_t> turn{0};
   const HolderList chain = holders();
@@ -144,12 +144,12 @@ Turn PermitsEntry::turn_of(World& world, bool fair) const noexcept {
 Chosen PermitsEntry::offer(World& world) const noexcept {
   if (!has_waiters()) return {};
   const Turn turn = turn_of(world, false);
-  const auto call = [&](const Head& head) -> Callee {
+  const auto choose = [&](const Head& head) -> WakeTarget {
     if (head.block == 0 || head.woken || !has(head.waiter.want)) return {};
-    queue().mark_woken(head, turn.now_ns);
-    return callee_of(head.waiter);
+    queue().note_woken(head, turn.now_ns);
+    return wake_target(head.waiter);
   };
-  return {.first = call(turn.first), .aside = call(turn.aside)};
+  return {.first = choose(turn.first), .aside = choose(turn.aside)};
 }
 
 }  // namespace holdfast

@@ -76,8 +76,8 @@ struct PermitsEntry {
   /// Makes `task` the holder; 0: none. ok, not_owner, corrupt.
   Code name_holder(const Lease& lease, std::uint32_t task) const noexcept;
 
-  /// Finds the turn as of now. A waiter does not stand aside if there are too few permits for it, nor for a `fair`
-  /// request.
+  /// Finds the waiters that come next, as of now. A waiter does not stand aside if there are too few permits for it,
+  /// nor for a `fair` request.
   Turn turn_of(World& world, bool fair) const noexcept;
   /// Chooses the first waiter, and the first that stands aside, if there are enough permits for it. Returns the waiters
   /// to wake.

@@ -11,12 +11,12 @@ namespace holdfast {
 namespace {
 
 // A waiter tries again by itself after this long, however long the lock is held. (Its parker looks more often.)
-constexpr double kPauseMax = 1.0;
+constexpr double kSleepMax = 1.0;
 // A waiter polls if it cannot queue (no memory for it, or the key has an ordinary value), or if nothing listens for it
 // (no wake thread could be started).
-constexpr double kPausePolling = 0.01;
+constexpr double kSleepPolling = 0.01;
 // The more pollers, the rarer each tries: one of them finds a free lock within about 0.2 ms.
-constexpr std::size_t kPollersPerPause = 64;
+constexpr std::size_t kPollersPerSleep = 64;
 // How long a present waiter looks for its turn, and how often.
 constexpr std::uint64_t kPresentNs = 500'000;
 constexpr std::uint64_t kGlanceNs = 20'000;
@@ -69,26 +69,26 @@ Code settle_wait(const WaitStep& step, const Waiter& waiter, Code code, const Bl
     return code;
   }
   if (code == Code::timeout && blocked_by.watch.kind == nullptr && waiter.place != 0) {
-    step.sleep = kPauseMax;  // it still has its place, and what it watches
+    step.sleep = kSleepMax;  // it still has its place, and what it watches
     return code;
   }
-  const std::size_t turns = 1 + parker.watch(waiter.number, blocked_by.watch, blocked_by.place) / kPollersPerPause;
-  step.sleep = blocked_by.place != 0 && parker.attended() ? kPauseMax : kPausePolling * static_cast<double>(turns);
+  const std::size_t loops = 1 + parker.watch(waiter.number, blocked_by.watch, blocked_by.place) / kPollersPerSleep;
+  step.sleep = blocked_by.place != 0 && parker.attended() ? kSleepMax : kSleepPolling * static_cast<double>(loops);
   if (blocked_by.end_ms != kExpiryNever) step.sleep = std::min(step.sleep, seconds_until(blocked_by.end_ms));
   return code;
 }
 
-Code search_deadlock(const WaitStep& step, const Claim& claim, std::string_view key, Code code) noexcept {
-  if (code != Code::locked || claim.holds == HoldsLocks::nothing || claim.task == kNoTask) return code;
-  const std::uint32_t task = claim.holds == HoldsLocks::everything ? whole_state(claim.task) : claim.task;
+Code search_deadlock(const WaitStep& step, const Request& request, std::string_view key, Code code) noexcept {
+  if (code != Code::locked || request.holds == HoldsLocks::nothing || request.task == kNoTask) return code;
+  const std::uint32_t task = request.holds == HoldsLocks::everything ? whole_state(request.task) : request.task;
   return step.parker.track(step.waiter, task, key) ? Code::deadlock : code;
 }
 
 void wake_chosen(World& world, const Chosen& chosen) noexcept {
-  for (const Callee& callee : {chosen.first, chosen.aside}) {
-    if (callee.number == 0) continue;
+  for (const WakeTarget& target : {chosen.first, chosen.aside}) {
+    if (target.number == 0) continue;
     HOLDFAST_FAILPOINT("wake.post");
-    post(world, callee.owner, callee.number);
+    post(world, target.owner, target.number);
   }
 }
 

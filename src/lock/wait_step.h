@@ -54,7 +54,7 @@ Code try_past_the_dead(World& world, Token self, BlockedBy& blocked_by, Attempt&
 }
 
 /// The result of an attempt that does not wait: never `locked` if the holder may be dead.
-inline Code told(Code code, const BlockedBy& blocked_by) noexcept {
+inline Code result_of_try(Code code, const BlockedBy& blocked_by) noexcept {
   return code == Code::locked && blocked_by.unjudged ? Code::system : code;
 }
 
@@ -71,15 +71,16 @@ void look_for_turn(World& world, Parker& parker, const Waiter& waiter, const Blo
 /// Waiter&, const TokenSet& dead, BlockedBy&) -> Code`. REQUIRES: an attempt that returns `locked` has queued the
 /// waiter, if it can. invalid: there is no such waiter.
 template <class Attempt>
-Code wait_once(World& world, const WaitStep& step, std::uint32_t want, const Claim& claim, Attempt&& attempt) noexcept {
+Code wait_once(World& world, const WaitStep& step, std::uint32_t want, const Request& request,
+               Attempt&& attempt) noexcept {
   const Token self = world.token();
   if (self == kNobody) return Code::system;
   Parker& parker = step.parker;
   Waiter waiter = parker.begin(step.waiter, self);
   if (waiter.arrival == 0) return Code::invalid;
   waiter.want = want;
-  waiter.fair = claim.fair;
-  waiter.deadline_ms = claim.timeout > 0 ? end_of_lease(claim.timeout) : 0;
+  waiter.fair = request.fair;
+  waiter.deadline_ms = request.timeout > 0 ? end_of_lease(request.timeout) : 0;
   waiter.present = may_be_present(parker, waiter);
   BlockedBy blocked_by;
   const auto try_once = [&](const TokenSet& dead) noexcept {
@@ -98,7 +99,7 @@ Code wait_once(World& world, const WaitStep& step, std::uint32_t want, const Cla
 }
 
 /// Call it after each step of a wait: changes `code` to `deadlock` if the wait would never end.
-Code search_deadlock(const WaitStep& step, const Claim& claim, std::string_view key, Code code) noexcept;
+Code search_deadlock(const WaitStep& step, const Request& request, std::string_view key, Code code) noexcept;
 
 /// Wakes the chosen waiters. Call it after releasing the shard's mutex if possible: it makes system calls.
 void wake_chosen(World& world, const Chosen& chosen) noexcept;

@@ -13,7 +13,7 @@ namespace holdfast {
 
 namespace {
 
-// Whether the watcher still has its place. A call takes that away; a repair takes it from all.
+// Whether the watcher is still in the queue. A wake-up takes it out; a repair takes out all.
 bool has_place(const Watch& watch, const WaiterId& watcher) noexcept {
   EntryView view{};
   return watch.shard->inspect(watch.block, view) && view.type == EntryType::watcher &&
@@ -39,7 +39,7 @@ Blocker blocker_of_grant(const Watch& watch) noexcept {
 constexpr WatchKind kGrantWatch{&look_at_grant, &blocker_of_grant};
 
 /// One attempt to find the grant ended, with the shard's mutex held.
-struct Look {
+struct WatchAttempt {
   World& world;
   const Waiter* waiter;  // null: queue no waiter
   const TokenSet& dead;
@@ -52,7 +52,7 @@ struct Look {
   Code at_value(const Transaction& change) noexcept;
 };
 
-Code Look::at_lock(const LockEntry& lock) noexcept {
+Code WatchAttempt::at_lock(const LockEntry& lock) noexcept {
   const Token owner = lock.fields.owner.load(kRelaxed);
   const std::uint64_t sequence = lock.fields.sequence.load(kRelaxed);
   if (grant == 0 && owner != kNobody) grant = sequence;
@@ -64,7 +64,7 @@ Code Look::at_lock(const LockEntry& lock) noexcept {
   }
   if (!held || sequence != grant) {
     if (waiter != nullptr) lock.watchers().remove(*waiter);
-    chosen.watchers = has_watchers_to_call(lock);
+    chosen.watchers = has_watchers_to_wake(lock);
     return Code::ok;
   }
   blocked_by.holders.add(owner);
@@ -77,7 +77,7 @@ Code Look::at_lock(const LockEntry& lock) noexcept {
   return Code::locked;
 }
 
-Code Look::at_permits(const PermitsEntry& permits) noexcept {
+Code WatchAttempt::at_permits(const PermitsEntry& permits) noexcept {
   const std::uint32_t flush = permits.segment.flush_epoch();
   const std::uint64_t entry_end = permits.entry.expiry.load(kRelaxed);
   const HolderList holders = permits.holders();
@@ -101,7 +101,7 @@ Code Look::at_permits(const PermitsEntry& permits) noexcept {
 }
 
 // A live value is in the way, as it is of a request for the lock.
-Code Look::at_value(const Transaction& change) noexcept {
+Code WatchAttempt::at_value(const Transaction& change) noexcept {
   if (!change.exists()) return Code::ok;
   blocked_by.end_ms = expiry_ms(change.view().entry->expiry.load(kRelaxed));
   return Code::locked;
@@ -109,19 +109,19 @@ Code Look::at_value(const Transaction& change) noexcept {
 
 Code attempt_watch(Dictionary& dictionary, std::string_view key, const Waiter* waiter, const TokenSet& dead,
                    std::uint64_t& grant, BlockedBy& blocked_by) noexcept {
-  Look look{dictionary.world(), waiter, dead, grant, blocked_by, {}};
+  WatchAttempt attempt{dictionary.world(), waiter, dead, grant, blocked_by, {}};
   const Code code = dictionary.transact(
       key,
       [&](Transaction& change) {
         blocked_by.place = 0;
         blocked_by.watch = {};
         blocked_by.end_ms = kExpiryNever;
-        if (change.is(EntryType::permits)) return look.at_permits(PermitsEntry(change));
-        if (change.is(EntryType::lock)) return look.at_lock(LockEntry::of(change));
-        return look.at_value(change);
+        if (change.is(EntryType::permits)) return attempt.at_permits(PermitsEntry(change));
+        if (change.is(EntryType::lock)) return attempt.at_lock(LockEntry::of(change));
+        return attempt.at_value(change);
       },
       kAttemptPatienceNs);
-  tell(dictionary, key, look.chosen);
+  wake(dictionary, key, attempt.chosen);
   return code;
 }
 
@@ -135,29 +135,29 @@ Code watch_try(Dictionary& dictionary, std::string_view key, std::uint64_t& gran
   const Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
     return attempt_watch(dictionary, key, nullptr, dead, grant, blocked_by);
   });
-  return told(code, blocked_by);
+  return result_of_try(code, blocked_by);
 }
 
-Code watch_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, const WaitStep& step,
+Code watch_wait(Dictionary& dictionary, std::string_view key, const Request& request, const WaitStep& step,
                 std::uint64_t& grant) noexcept {
   World& world = dictionary.world();
   const Token self = world.token();
   if (self == kNobody) return Code::system;
   Waiter waiter = step.parker.begin(step.waiter, self);
   if (waiter.arrival == 0) return Code::invalid;
-  waiter.deadline_ms = claim.timeout > 0 ? end_of_lease(claim.timeout) : 0;
+  waiter.deadline_ms = request.timeout > 0 ? end_of_lease(request.timeout) : 0;
   BlockedBy blocked_by;
   const Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
     const Code result = attempt_watch(dictionary, key, &waiter, dead, grant, blocked_by);
     if (blocked_by.place != 0) waiter.place = blocked_by.place;  // the next attempt takes it out there
     return result;
   });
-  return search_deadlock(step, claim, key, settle_wait(step, waiter, code, blocked_by));
+  return search_deadlock(step, request, key, settle_wait(step, waiter, code, blocked_by));
 }
 
-void call_watchers(Dictionary& dictionary, std::string_view key) noexcept {
+void wake_watchers(Dictionary& dictionary, std::string_view key) noexcept {
   World& world = dictionary.world();
-  std::array<Callee, kCalledAtOnce> called;
+  std::array<WakeTarget, kWokenAtOnce> woken;
   std::size_t count = 0;
   dictionary.transact(
       key,
@@ -167,10 +167,10 @@ void call_watchers(Dictionary& dictionary, std::string_view key) noexcept {
         const bool held = lock.fields.owner.load(kRelaxed) != kNobody;
         const std::uint64_t kept = held ? lock.fields.sequence.load(kRelaxed) : 0;
         const std::size_t before = count;
-        while (count < called.size()) {
+        while (count < woken.size()) {
           const Waiter watcher = lock.watchers().pop(world, kept);
           if (watcher.number == 0) break;
-          called[count++] = callee_of(watcher);
+          woken[count++] = wake_target(watcher);
         }
         Word64& wakes = change.shard().header().lock_wakes;
         wakes.store(wakes.load(kRelaxed) + (count - before), kRelaxed);
@@ -179,7 +179,7 @@ void call_watchers(Dictionary& dictionary, std::string_view key) noexcept {
       kAttemptPatienceNs);
   for (std::size_t i = 0; i < count; ++i) {
     HOLDFAST_FAILPOINT("watchers.post");
-    post(world, called[i].owner, called[i].number);
+    post(world, woken[i].owner, woken[i].number);
   }
 }
 

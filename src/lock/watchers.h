@@ -5,9 +5,9 @@
 //
 // Watchers stand in a queue of their own and delay no waiter: a handoff does not look at them. Each is added while the
 // grant that it watches holds the lock, so the watchers of ended grants stand first. The end of a grant takes out
-// kCalledAtOnce of these, in a section of its own, and posts to them after it. Each watcher that comes, or leaves,
-// takes out as many more, so no caller pays for a crowd. If a dead or stopped watcher
-// does not call others, they find out by themselves, as they look (wait/parking_lot.h).
+// kWokenAtOnce of these, in a section of its own, and posts to them after it. Each watcher that comes, or leaves,
+// takes out as many more, so no caller pays for a crowd. If a dead or stopped watcher does not wake others, they find
+// out by themselves, as they look (wait/parking_lot.h).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace holdfast {
 
-inline constexpr std::size_t kCalledAtOnce = 64;
+inline constexpr std::size_t kWokenAtOnce = 64;
 
 /// Whether the watched grant has ended. `grant`: pass 0 to begin with; locked sets it to the fencing number of the
 /// grant to wait for. For permits that is the number of the youngest holder record; all records up to it have to end.
@@ -28,25 +28,25 @@ inline constexpr std::size_t kCalledAtOnce = 64;
 Code watch_try(Dictionary& dictionary, std::string_view key, std::uint64_t& grant) noexcept;
 /// One step of a wait: as watch_try. locked, deadlock: as lock_wait, but for permits and for a value the watcher has no
 /// place in a queue, and polls.
-Code watch_wait(Dictionary& dictionary, std::string_view key, const Claim& claim, const WaitStep& step,
+Code watch_wait(Dictionary& dictionary, std::string_view key, const Request& request, const WaitStep& step,
                 std::uint64_t& grant) noexcept;
 
 /// Whether there are watchers of a grant that has ended. REQUIRES: the shard's mutex.
-inline bool has_watchers_to_call(const LockEntry& lock) noexcept {
+inline bool has_watchers_to_wake(const LockEntry& lock) noexcept {
   if (!lock.has_watchers()) [[likely]]
     return false;
   const bool held = lock.fields.owner.load(kRelaxed) != kNobody;
   return lock.watchers().is_first_of_another(held ? lock.fields.sequence.load(kRelaxed) : 0);
 }
 
-/// Calls up to kCalledAtOnce of them. REQUIRES: the caller does not hold a shmtx.
-void call_watchers(Dictionary& dictionary, std::string_view key) noexcept;
+/// Wakes up to kWokenAtOnce of them. REQUIRES: the caller does not hold a shmtx.
+void wake_watchers(Dictionary& dictionary, std::string_view key) noexcept;
 
-/// Wakes the chosen waiters, and calls watchers. REQUIRES: the caller does not hold a shmtx.
-inline void tell(Dictionary& dictionary, std::string_view key, const Chosen& chosen) noexcept {
+/// Wakes the chosen waiters, and watchers if there are any to wake. REQUIRES: the caller does not hold a shmtx.
+inline void wake(Dictionary& dictionary, std::string_view key, const Chosen& chosen) noexcept {
   wake(dictionary.world(), chosen);
   if (chosen.watchers) [[unlikely]]
-    call_watchers(dictionary, key);
+    wake_watchers(dictionary, key);
 }
 
 }  // namespace holdfast

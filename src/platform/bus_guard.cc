@@ -106,7 +106,7 @@ void end_as_by_default(bool from_kernel) noexcept {
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   ::sigaction(SIGBUS, &standard, nullptr);
-  // The kernel repeats its own when the access is made again.
+  // The kernel sends its own signal again when the access is repeated.
   if (!from_kernel) ::raise(SIGBUS);
 }
 

@@ -19,7 +19,7 @@ constexpr int kEverybody = 0x7FFFFFFF;
 
 // kForking, and the number of threads that have a guard.
 constinit std::atomic<std::uint32_t> gate{0};
-// Which process it is in a line of forks.
+// The number of this process in its line of forks.
 constinit std::atomic<std::uint32_t> generation{1};
 
 struct Guards {
@@ -122,21 +122,21 @@ ForkGuard::~ForkGuard() {
 }
 
 std::uint32_t LongMutex::lock() noexcept {
-  std::uint32_t mark = 0;
+  std::uint32_t sleepers = 0;
   for (;;) {
     const std::uint32_t mine = generation.load(std::memory_order_relaxed) << 1;
     std::uint32_t seen = word_.load(std::memory_order_relaxed);
     if ((seen & ~kSleepers) != mine) {  // free, or a parent's
       // Acquire: pairs with the release in unlock().
-      if (word_.compare_exchange_weak(seen, mine | mark, std::memory_order_acquire, std::memory_order_relaxed)) {
+      if (word_.compare_exchange_weak(seen, mine | sleepers, std::memory_order_acquire, std::memory_order_relaxed)) {
         return mine;
       }
       continue;
     }
-    // A thread that has slept cannot know whether others sleep: it keeps the mark when it gets the mutex.
-    mark = kSleepers;
-    if (seen == mine && !word_.compare_exchange_weak(seen, mine | mark, std::memory_order_relaxed)) continue;
-    wait_for_change(word_, mine | mark);
+    // A thread that has slept cannot know whether others sleep: it keeps the bit when it gets the mutex.
+    sleepers = kSleepers;
+    if (seen == mine && !word_.compare_exchange_weak(seen, mine | sleepers, std::memory_order_relaxed)) continue;
+    wait_for_change(word_, mine | sleepers);
   }
 }
 

@@ -315,10 +315,10 @@ std::uint64_t random_number() noexcept;
 /// EAGAIN: no more threads for this user or process.
 int start_thread(void* (*body)(void*), void* argument) noexcept;
 /// Such a thread calls this last.
-void helper_ends() noexcept;
+void background_thread_ends() noexcept;
 /// Whether this process has no threads but the calling one and those that start_thread() started; false where the
 /// kernel does not say.
-bool is_alone_with_helpers() noexcept;
+bool is_alone_with_background_threads() noexcept;
 /// What ps and top call the calling thread; at most 15 characters.
 void name_this_thread(const char* name) noexcept;
 

@@ -85,14 +85,14 @@ Room* room_of_this_thread() noexcept {
   return kept.room = room;
 }
 
-// `length` of the whole sentence, of which the buffer has as much as it can take.
+// `length`: of the whole sentence; `text` has as much of it as fits.
 void cut(char* text, std::size_t length) noexcept {
   constexpr std::string_view kEllipsis = "...";
   if (length < kSentenceBytes) return;
   std::size_t end = kSentenceBytes - 1 - kEllipsis.size();
   const std::size_t longest = end;
   while (end > longest / 2 && text[end] != ' ') --end;
-  if (text[end] != ' ') {  // no words: between two characters of UTF-8 then
+  if (text[end] != ' ') {  // no blank: cut between two characters of UTF-8
     end = longest;
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
   }

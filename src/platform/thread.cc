@@ -21,26 +21,26 @@ int count_processors() noexcept {
   return online > 0 ? static_cast<int>(online) : 1;
 }
 
-// Threads that start_thread() started, below the pid: a child has none of them.
-std::atomic<std::uint64_t> helpers{0};
+// Lower half: how many threads start_thread() has started. Upper half: the pid, as a child has none of them.
+std::atomic<std::uint64_t> background_threads{0};
 
-void count_helper(std::uint64_t by) noexcept {
+void count_background_thread(std::uint64_t by) noexcept {
   const std::uint64_t none = static_cast<std::uint64_t>(::getpid()) << 32;
-  std::uint64_t count = helpers.load(std::memory_order_relaxed);
+  std::uint64_t count = background_threads.load(std::memory_order_relaxed);
   std::uint64_t next = 0;
   do {
     next = (count >> 32 == none >> 32 ? count : none) + by;
-  } while (!helpers.compare_exchange_weak(count, next, std::memory_order_relaxed));
+  } while (!background_threads.compare_exchange_weak(count, next, std::memory_order_relaxed));
 }
 
 }  // namespace
 
-void helper_ends() noexcept { count_helper(~std::uint64_t{0}); }
+void background_thread_ends() noexcept { count_background_thread(~std::uint64_t{0}); }
 
-bool is_alone_with_helpers() noexcept {
+bool is_alone_with_background_threads() noexcept {
   struct stat tasks;
   if (::stat("/proc/self/task", &tasks) != 0 || tasks.st_nlink < 3) return false;
-  const std::uint64_t count = helpers.load(std::memory_order_relaxed);
+  const std::uint64_t count = background_threads.load(std::memory_order_relaxed);
   const bool own = count >> 32 == static_cast<std::uint64_t>(::getpid());
   return tasks.st_nlink - 3 <= (own ? count & 0xFFFFFFFFU : 0);
 }
@@ -90,7 +90,7 @@ int start_thread(void* (*body)(void*), void* argument) noexcept {
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::pthread_attr_destroy(&attributes);
-  if (error == 0) count_helper(1);
+  if (error == 0) count_background_thread(1);
   return error;
 }
 

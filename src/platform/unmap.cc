@@ -13,9 +13,9 @@ namespace holdfast::platform {
 namespace {
 
 struct Left {
-  std::atomic<std::size_t> size;  // 0: unused; claims the place
+  std::atomic<std::size_t> size;  // 0: unused; storing a size takes the place
   std::atomic<pid_t> process;
-  std::atomic<void*> data;  // null: a thread is at it
+  std::atomic<void*> data;  // null: a thread is filling or unmapping it
 };
 constinit std::array<Left, 64> left{};
 constinit std::atomic<int> left_count{0};

@@ -111,16 +111,16 @@ bool Shmtx::is_nobodys(std::uint64_t seen) noexcept {
 }
 
 // Take over only the exact word that was judged: another process may have taken over since the answer.
-bool Shmtx::take_from_dead(std::uint64_t seen, std::uint64_t mark) noexcept {
+bool Shmtx::take_from_dead(std::uint64_t seen, std::uint64_t waiters) noexcept {
   if (seen == 0) return false;
   // No state of this protocol is a word without an owner: shared memory was overwritten. Repair answers that too.
   const std::uint32_t owner = owner_of(seen);
   if (owner != 0 && world_->judge_owner(owner) != Liveness::dead && !is_nobodys(seen)) return false;
   HOLDFAST_FAILPOINT("shmtx.judged");
-  return take(seen, mark);
+  return take(seen, waiters);
 }
 
-bool Shmtx::leave_mark(std::uint64_t seen) noexcept {
+bool Shmtx::set_waiters_bit(std::uint64_t seen) noexcept {
   if ((seen & kShmtxWaiters) != 0) return true;
   return state_->word.compare_exchange_strong(seen, seen | kShmtxWaiters, std::memory_order_relaxed);
 }
@@ -142,26 +142,26 @@ LockResult Shmtx::wait_on_futex(std::uint64_t deadline_ns) noexcept {
     now = platform::monotonic_ns();
   }
 
-  // Keep the mark when taking the word after a sleep: others may sleep too, and this thread cannot know.
-  std::uint64_t mark = 0;
+  // Keep the waiters bit when taking the word after a sleep: others may sleep too, and this thread cannot know.
+  std::uint64_t waiters = 0;
   std::uint64_t sleep_ns = kFirstSleepNs;
   for (;;) {
     std::uint64_t seen = word.load(std::memory_order_relaxed);
     if (seen == 0) {
-      if (take(0, mark)) return LockResult::acquired;
+      if (take(0, waiters)) return LockResult::acquired;
       continue;
     }
     if (now >= deadline_ns) {
       if (take_from_dead(seen, kShmtxWaiters)) return LockResult::owner_died;
-      // The wake-up that this thread consumed may have cleared the mark: other sleepers would miss the next one.
-      if (mark == 0 || leave_mark(seen)) return given_up(seen);
+      // The wake-up that this thread consumed may have cleared the bit: other sleepers would miss the next one.
+      if (waiters == 0 || set_waiters_bit(seen)) return given_up(seen);
       continue;
     }
-    if (!leave_mark(seen)) continue;
+    if (!set_waiters_bit(seen)) continue;
     seen |= kShmtxWaiters;
-    mark = kShmtxWaiters;
+    waiters = kShmtxWaiters;
     const std::uint64_t wake_at = std::min(deadline_ns, now + sleep_ns);
-    HOLDFAST_FAILPOINT("shmtx.marked");
+    HOLDFAST_FAILPOINT("shmtx.waiters_bit");
     const platform::WaitResult slept = platform::futex_wait(futex_of(word), static_cast<std::uint32_t>(seen), wake_at);
     if (slept == platform::WaitResult::failed) platform::sleep_until(wake_at);
     now = platform::monotonic_ns();

@@ -143,15 +143,15 @@ class Shmtx {
     mine.word = 0;
     return false;
   }
-  /// Swaps exactly `seen` for this thread's word, with the mark WAITERS or 0. REQUIRES: CriticalSection::word has the
-  /// owner's bits.
-  bool take(std::uint64_t seen, std::uint64_t mark) noexcept {
+  /// Swaps exactly `seen` for this thread's word, with the WAITERS bit or without it. REQUIRES: CriticalSection::word
+  /// has the owner's bits.
+  bool take(std::uint64_t seen, std::uint64_t waiters) noexcept {
     auto& mine = shmtx_internal::critical_section;
     const std::uint64_t number = shmtx_internal::begin_section(*mine.sections);
     const std::uint64_t desired = number | (mine.word & kOwnerMask);
     // Acquire: pairs with the release in unlock(), or with the dead owner's own stores, which the kernel ordered before
     // it gave up the slot's lock. Release: the word is seen only together with the count made before it.
-    if (state_->word.compare_exchange_strong(seen, desired | mark, std::memory_order_acq_rel,
+    if (state_->word.compare_exchange_strong(seen, desired | waiters, std::memory_order_acq_rel,
                                              std::memory_order_relaxed)) {
       mine.word = desired;
       return true;
@@ -163,13 +163,13 @@ class Shmtx {
   void unlock_slow() noexcept;
 
   /// Sets WAITERS in the word; false if the word is no longer `seen`.
-  bool leave_mark(std::uint64_t seen) noexcept;
+  bool set_waiters_bit(std::uint64_t seen) noexcept;
   LockResult wait_on_futex(std::uint64_t deadline_ns) noexcept;
   LockResult wait_spinning(std::uint64_t deadline_ns) noexcept;
   LockResult wait_for_file(std::uint64_t deadline_ns) noexcept;
   /// The result for a waiter at its deadline: timeout, or failed if the owner cannot be judged.
   LockResult given_up(std::uint64_t seen) noexcept;
-  bool take_from_dead(std::uint64_t seen, std::uint64_t mark) noexcept;
+  bool take_from_dead(std::uint64_t seen, std::uint64_t waiters) noexcept;
   bool is_nobodys(std::uint64_t seen) noexcept;
 
   ShmtxState* state_;

@@ -109,7 +109,7 @@ Cycle find_cycle(const WaitTable& table, const Wait& own, std::uint64_t now_ns,
 void TrackedWait::begin(Token self, std::uint32_t task, std::string_view key) noexcept {
   if (wait_.token == self) return;
   keys_.clear();
-  in_cycle_ = told_ = is_written_ = false;
+  in_cycle_ = is_victim_ = is_written_ = false;
   retry_ns_ = 0;
   record_ = nullptr;
   wait_.blocker = {};
@@ -127,14 +127,14 @@ void TrackedWait::end() noexcept {
   wait_.token = kNobody;
 }
 
-// Whether the wait has a record; claims one if it can. REQUIRES: the wait goes on.
+// Whether the wait has a record; takes one if it can. REQUIRES: the wait goes on.
 bool TrackedWait::has_record(WaitTable& table, const Judge& judge) {
   if (record_ != nullptr && WaitTable::is_owner(*record_, wait_.token)) return true;
   record_ = nullptr;
   is_written_ = false;
   const std::uint64_t now = platform::coarse_monotonic_ns();
   if (now < retry_ns_) return false;
-  record_ = table.claim(wait_.token, wait_.task, judge);
+  record_ = table.take(wait_.token, wait_.task, judge);
   if (record_ == nullptr) retry_ns_ = now + kRecordRetryNs;
   return record_ != nullptr;
 }
@@ -162,13 +162,13 @@ bool TrackedWait::look(WaitTable& table, const Judge& judge, const LookAtBlocker
   changes_ = changes;
   const Cycle cycle = search(table, judge, blocker);
   in_cycle_ = cycle != Cycle::none;
-  told_ = cycle == Cycle::deadlock;
-  return told_;
+  is_victim_ = cycle == Cycle::deadlock;
+  return is_victim_;
 }
 
 bool TrackedWait::settle(WaitTable& table, const Judge& judge, const LookAtBlocker& blocker) {
-  if (!told_ || !going_on()) return false;
-  told_ = false;
+  if (!is_victim_ || !going_on()) return false;
+  is_victim_ = false;
   return has_record(table, judge) && search(table, judge, blocker) == Cycle::deadlock;
 }
 

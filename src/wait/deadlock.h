@@ -29,9 +29,9 @@
 // it goes on. If a grant names no task, as its process is not certain which one will release it, the search stops
 // there.
 //
-// The victim, which is told, is the task that began to wait last, as that closed the cycle. If it does not come,
-// because it is no longer resumed or its process is stopped, the task before it is told after kVictimPatienceNs, and so
-// on.
+// The victim, which gets Code::deadlock, is the task that began to wait last, as that closed the cycle. If it does not
+// come, because it is no longer resumed or its process is stopped, the task before it becomes the victim after
+// kVictimPatienceNs, and so on.
 #pragma once
 
 #include <cstddef>
@@ -70,7 +70,7 @@ class TrackedWait {
   bool going_on() const noexcept { return wait_.token != kNobody; }
 
   /// As long as the table's changes() have this value, look() need not be called; kNothing: call it. A wait for what
-  /// several hold is never quiet: that may come to have one holder, and nothing in the table tells of it.
+  /// several hold is never quiet: it may come to have one holder, and the table does not show that.
   std::uint64_t quiet_at() const noexcept {
     return is_written_ && !in_cycle_ && wait_.blocker.known() ? changes_ : kNothing;
   }
@@ -92,9 +92,9 @@ class TrackedWait {
   WaitRecord* record_ = nullptr;
   bool is_written_ = false;     // record_ has been written
   std::uint64_t changes_ = 0;   // the table's changes() at the last search
-  std::uint64_t retry_ns_ = 0;  // claim no record before
+  std::uint64_t retry_ns_ = 0;  // take no record before
   bool in_cycle_ = false;
-  bool told_ = false;
+  bool is_victim_ = false;
   std::vector<std::string> keys_;
 };
 

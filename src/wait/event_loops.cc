@@ -132,7 +132,7 @@ void ParkingLot::remember_loop(Parker& parker) {
 Status ParkingLot::attend(Parker& parker, std::uint64_t deadline_ns) {
   parker.attended_ = false;
   if (closed_) return {Code::system, "cannot start the thread that listens for wake-ups: the process exits"};
-  Status status = wake_thread_.be_up(parker.world_, &take_turn, deadline_ns);
+  Status status = wake_thread_.be_up(parker.world_, &run_round, deadline_ns);
   parker.attended_ = status.ok();
   return status;
 }
@@ -142,7 +142,7 @@ void ParkingLot::signal_ready(const Parker* parker) noexcept {
     if (other != parker && !other->ready_.empty()) other->signal();
 }
 
-std::uint64_t ParkingLot::take_turn() noexcept {
+std::uint64_t ParkingLot::run_round() noexcept {
   ParkingLot& lot = get();
   const std::lock_guard<std::mutex> lock(lot.mutex_);
   if (lot.closed_) return 0;

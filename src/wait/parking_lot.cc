@@ -268,17 +268,17 @@ void ParkingLot::make_ready(std::uint32_t number) {
   if (slot.parker == nullptr || slot.ready || slot.arrival == 0) return;
   slot.parker->ready_.push_back(number);  // may throw: the next look then finds it again
   slot.ready = true;
-  sleepers_.call(slot.parker->berth_);
+  sleepers_.wake(slot.parker->berth_);
 }
 
 bool ParkingLot::look_for_deadlock(World& world, LivenessCache& liveness, std::uint64_t changes, Slot& slot) {
   if (slot.tracked == nullptr || slot.quiet_at == changes) return false;
   WaitTable table(world.wait_table());
-  const bool told = slot.tracked->look(
+  const bool is_victim = slot.tracked->look(
       table, [&liveness](Token token) { return liveness.judge(token); },
       [&] { return slot.watch.kind->blocker(slot.watch); });
   slot.quiet_at = slot.tracked->going_on() ? slot.tracked->quiet_at() : changes;
-  return told;
+  return is_victim;
 }
 
 std::uint32_t ParkingLot::look_for(World& world, const Parker* parker) {

@@ -68,7 +68,7 @@ class Parker {
   /// Makes the search for deadlocks follow the wait of a task that may hold something. True if the wait would never
   /// end.
   bool track(std::uint32_t number, std::uint32_t task, std::string_view key) noexcept;
-  /// The keys of the last deadlock that track() told of, the waiter's own first. Empty if there was none.
+  /// The keys of the last deadlock that track() found, the waiter's own first. Empty if there was none.
   std::vector<std::string> deadlock_keys(std::uint32_t number);
   /// Ends the wait: the next one begins anew.
   void end(std::uint32_t number) noexcept;
@@ -205,12 +205,12 @@ class ParkingLot {
   void remember_loop(Parker& parker);
   /// Attends the parker after a waiter of it has begun to watch. Reports no failure: without a wake thread it polls.
   void attend_watching(Parker& parker) noexcept;
-  /// Makes sure that the wake thread runs, and takes a turn at that time at the latest.
+  /// Makes sure that the wake thread runs, and runs a round at that time at the latest.
   Status attend(Parker& parker, std::uint64_t deadline_ns);
   /// Tells the loops that have something to collect, except that of `parker`, which is about to collect it.
   void signal_ready(const Parker* parker) noexcept;
-  /// One turn of the wake thread. Returns when the next one is due; 0: the thread ends.
-  static std::uint64_t take_turn() noexcept;
+  /// One round of the wake thread. Returns when the next one is due; 0: the thread ends.
+  static std::uint64_t run_round() noexcept;
   std::uint64_t serve_loops();
   void look_sparingly(Parker& parker, std::uint64_t now_ns);
 

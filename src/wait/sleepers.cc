@@ -28,7 +28,7 @@ void Sleepers::unlink(Berth& berth) noexcept {
   berth.asleep = false;
 }
 
-void Sleepers::call(Berth& berth) noexcept {
+void Sleepers::wake(Berth& berth) noexcept {
   if (!berth.asleep) return;
   unlink(berth);
   // Change the word first: a thread that is about to sleep then does not, as the kernel compares the word.
@@ -42,7 +42,7 @@ void Sleepers::forget() noexcept {
 }
 
 void Sleepers::appoint() noexcept {
-  if (listener_ == nullptr && first_ != nullptr) call(*first_);
+  if (listener_ == nullptr && first_ != nullptr) wake(*first_);
 }
 
 }  // namespace holdfast

@@ -31,7 +31,7 @@ class Sleepers {
   /// Takes out a thread that is awake, for whatever reason, or a parker that ends.
   void get_up(Berth& berth) noexcept;
   /// Wakes the thread if it sleeps on its own word.
-  void call(Berth& berth) noexcept;
+  void wake(Berth& berth) noexcept;
   /// If threads sleep and none listens: wakes one, to listen.
   void appoint() noexcept;
 

@@ -41,7 +41,7 @@ WaitRecord& WaitTable::probe(Token token, std::uint32_t task, std::uint32_t step
   return memory_->records[(mix(token ^ mix(task)) + step) % kWaitRecords];
 }
 
-WaitRecord* WaitTable::claim(Token token, std::uint32_t task, const std::function<Liveness(Token)>& judge) noexcept {
+WaitRecord* WaitTable::take(Token token, std::uint32_t task, const std::function<Liveness(Token)>& judge) noexcept {
   for (std::uint32_t step = 0; step < kProbe; ++step) {
     WaitRecord& record = probe(token, task, step);
     Token owner = record.owner.load(kRelaxed);

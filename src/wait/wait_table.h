@@ -88,7 +88,7 @@ class WaitTable {
 
   /// Takes a record for that task's wait, not yet readable; null if none is free. Asks `judge` about the owners of
   /// records in the way.
-  WaitRecord* claim(Token token, std::uint32_t task, const std::function<Liveness(Token)>& judge) noexcept;
+  WaitRecord* take(Token token, std::uint32_t task, const std::function<Liveness(Token)>& judge) noexcept;
   /// Whether the record is still that process's: damage may have changed its owner.
   static bool is_owner(const WaitRecord& record, Token token) noexcept { return record.owner.load(kRelaxed) == token; }
   /// REQUIRES, for write() and release(): the caller owns the record.

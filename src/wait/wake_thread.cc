@@ -12,17 +12,17 @@ namespace {
 
 struct Job {
   World& world;
-  WakeThread::Turn turn;
+  WakeThread::Round round;
 };
 
 void* run(void* argument) noexcept {
   const Job job = *std::unique_ptr<Job>(static_cast<Job*>(argument));
   platform::name_this_thread("holdfast-wake");
   for (;;) {
-    const std::uint32_t seen = mailbox_value(job.world);  // before the turn reads the mail
-    const std::uint64_t next = job.turn();
+    const std::uint32_t seen = mailbox_value(job.world);  // before the round reads the mail
+    const std::uint64_t next = job.round();
     if (next == 0) {
-      platform::helper_ends();
+      platform::background_thread_ends();
       return nullptr;
     }
     sleep_on_mailbox(job.world, seen, next);
@@ -31,7 +31,7 @@ void* run(void* argument) noexcept {
 
 }  // namespace
 
-Status WakeThread::be_up(World& world, Turn turn, std::uint64_t deadline_ns) {
+Status WakeThread::be_up(World& world, Round round, std::uint64_t deadline_ns) {
   const Token self = world.token();
   if (self == kNobody) return World::last_failure();
   if (owner_ == self) {
@@ -42,13 +42,13 @@ Status WakeThread::be_up(World& world, Turn turn, std::uint64_t deadline_ns) {
     return {};
   }
   // A fork waits for the lot's mutex, so no child is made between the start of the thread and the note of it.
-  auto job = std::make_unique<Job>(Job{world, turn});
+  auto job = std::make_unique<Job>(Job{world, round});
   if (const int error = platform::start_thread(&run, job.get())) {
     return {Code::system, "cannot start the thread that listens for wake-ups: " + platform::error_text(error)};
   }
   static_cast<void>(job.release());  // now the thread owns it
   owner_ = self;
-  until_ = 0;  // it begins with a turn
+  until_ = 0;  // it begins with a round
   idle_since_ = 0;
   return {};
 }

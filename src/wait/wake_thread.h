@@ -21,15 +21,15 @@ class WakeThread {
  public:
   static constexpr std::uint64_t kLingerNs = 800'000'000;
 
-  /// One turn of the thread: called after each post, and at the latest at the time that the last turn returned. Returns
-  /// when the next turn is due (CLOCK_MONOTONIC, ns); 0: the thread ends. Called without the mutex.
-  using Turn = std::uint64_t (*)() noexcept;
+  /// One round of the thread: called after each post, and at the latest at the time that the last round returned.
+  /// Returns when the next round is due (CLOCK_MONOTONIC, ns); 0: the thread ends. Called without the mutex.
+  using Round = std::uint64_t (*)() noexcept;
 
-  /// Makes sure that the thread runs, and takes a turn at that time (CLOCK_MONOTONIC, ns) at the latest. After a
+  /// Makes sure that the thread runs, and runs a round at that time (CLOCK_MONOTONIC, ns) at the latest. After a
   /// failure there is no thread.
-  Status be_up(World& world, Turn turn, std::uint64_t deadline_ns);
+  Status be_up(World& world, Round round, std::uint64_t deadline_ns);
 
-  /// Plans the next turn. Returns what the turn must return: `due_ns` if the thread is needed, else the end of its
+  /// Plans the next round. Returns what the round must return: `due_ns` if the thread is needed, else the end of its
   /// lingering, or 0 once that has come.
   std::uint64_t plan(std::uint64_t now_ns, bool needed, std::uint64_t due_ns) noexcept;
 
@@ -38,7 +38,7 @@ class WakeThread {
 
  private:
   Token owner_ = kNobody;         // the process that the thread runs in; kNobody: there is no thread
-  std::uint64_t until_ = 0;       // when the next turn is due
+  std::uint64_t until_ = 0;       // when the next round is due
   std::uint64_t idle_since_ = 0;  // 0: the thread is needed
 };
 

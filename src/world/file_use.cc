@@ -59,17 +59,17 @@ Status refuse_other_clock(const std::string& path) {
           path + " was made in another time namespace, which has another clock; open it there, or remove it"};
 }
 
-enum class Claim { shared, alone, none, failed };
+enum class Taken { shared, alone, none, failed };
 
 // `errno` tells why it failed.
-Claim try_claim(int fd, bool ours) noexcept {
+Taken try_take(int fd, bool ours) noexcept {
   int error = ours ? platform::try_shared_record_lock(fd, kUseLock) : platform::try_record_lock(fd, kUseLock);
-  if (error == 0) return ours ? Claim::shared : Claim::alone;
+  if (error == 0) return ours ? Taken::shared : Taken::alone;
   // Users share it; a process that adopts or retires the file holds it alone, for a moment.
-  if (error == EAGAIN && !ours && platform::try_shared_record_lock(fd, kUseLock) == 0) return Claim::shared;
-  if (error == EAGAIN) return Claim::none;
+  if (error == EAGAIN && !ours && platform::try_shared_record_lock(fd, kUseLock) == 0) return Taken::shared;
+  if (error == EAGAIN) return Taken::none;
   errno = error;
-  return Claim::failed;
+  return Taken::failed;
 }
 
 // A file with this suffix need not be a dictionary: others may have put theirs here.
@@ -92,23 +92,23 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
     const bool ours = is_of(*file, world);
     std::unique_ptr<platform::ForkGuard> no_fork;
     if (!ours) no_fork = std::make_unique<platform::ForkGuard>();
-    const Claim claim = try_claim(file->fd.get(), ours);
-    if (claim == Claim::failed) return Status{Code::system, "cannot lock " + path + ": " + platform::error_text(errno)};
-    const bool wanted = ours || (claim == Claim::alone && file->header().persist != 0);
+    const Taken taken = try_take(file->fd.get(), ours);
+    if (taken == Taken::failed) return Status{Code::system, "cannot lock " + path + ": " + platform::error_text(errno)};
+    const bool wanted = ours || (taken == Taken::alone && file->header().persist != 0);
     if (!ours && wanted && !has_our_clock(file->header())) return refuse_other_clock(path);
     Mapping use;
-    if (claim != Claim::none && wanted) {
+    if (taken != Taken::none && wanted) {
       auto held = hold_name(directory, name, file->id.inode);
       if (!held) return held.status();
       use = std::move(*held);
     }
-    if (claim != Claim::none && read_again(*file) && is_of(*file, world) == ours &&
+    if (taken != Taken::none && read_again(*file) && is_of(*file, world) == ours &&
         is_current_file(directory, name, file->id)) {
       const bool named = use || !directory.is_anchored();
       if (wanted && named) return UsedFile{std::move(*file), std::move(no_fork), std::move(use)};
       if (wanted && ++others_seen >= kLooks) return refuse_replaced(directory, name);
-      if (!ours && claim == Claim::shared && ++users_seen >= kLooks) return refuse_other_world(path);
-      if (!wanted && claim == Claim::alone) {
+      if (!ours && taken == Taken::shared && ++users_seen >= kLooks) return refuse_other_world(path);
+      if (!wanted && taken == Taken::alone) {
         no_fork.reset();
         Status retired = retire_opened_file(directory, name, *file);
         return retired.ok() ? Status{Code::not_found, "there is no " + path} : retired;

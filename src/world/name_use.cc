@@ -62,11 +62,11 @@ bool is_other_in_use(int table, std::uint64_t own) noexcept {
     const auto [begin, end] = ranges[--count];
     std::uint64_t holder = platform::kNoHolder;
     if (begin >= end) continue;
-    if (platform::find_record_lock(table, begin, end - begin, holder) != 0) return true;  // not known
+    if (platform::find_record_lock(table, begin, end - begin, holder) != 0) return true;  // the kernel does not say
     if (holder == platform::kNoHolder) continue;
     if (holder < begin || holder >= end) return true;  // not ours: it spans more than a byte, and hides ours
     if (!is_noted(table, holder) || count + 2 > ranges.size()) return true;
-    // Mostly it names the first one, so the part before, which comes next, is empty.
+    // The kernel mostly names the first lock, so the part before it, which is looked at next, is empty.
     ranges[count++] = {holder + 1, end};
     ranges[count++] = {begin, holder};
   }

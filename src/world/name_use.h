@@ -6,9 +6,9 @@
 // inode, and is refused. It takes its own lock first, then looks for others: of two that come with two files at once,
 // one sees the other.
 //
-// A file that was removed in order is in no way: its users find the mark in it. The remover notes its byte in the
-// table, after the mark and before the name goes. A lost note keeps newcomers out until the last user of the removed
-// file has looked; it never lets them in.
+// A file that was removed in order blocks no name: its users find it marked as retired. The remover notes its byte in
+// the table, after that mark and before the name goes. A lost note keeps newcomers out until the last user of the
+// removed file has looked; it never lets them in.
 //
 // The locks are pinned by a mapping, inherited by fork, and go when the dictionary is unmapped.
 #pragma once
@@ -32,7 +32,7 @@ inline constexpr std::size_t kRemovedNotesOffset = 256;
 /// The byte of that file under that name.
 std::uint64_t name_byte(const std::string& name, std::uint64_t inode) noexcept;
 
-/// One look: the lock, or an empty mapping if another file of that name is in use, be it for a moment.
+/// One look: the lock, or an empty mapping if another file of that name is in use, even for a moment.
 /// `directory`: anchored to the table; without an anchor there are no names in use, and the result is empty.
 /// REQUIRES: no other file has the name, or the caller checks again which file has it.
 Expected<platform::Mapping> hold_name(const RuntimeDirectory& directory, const std::string& name, std::uint64_t inode);
@@ -41,7 +41,7 @@ Expected<platform::Mapping> hold_name(const RuntimeDirectory& directory, const s
 Expected<platform::Mapping> hold_new_name(const RuntimeDirectory& directory, const std::string& name,
                                           std::uint64_t inode);
 
-/// What hold_new_name() and use_dictionary_file() say.
+/// The refusal of hold_new_name() and use_dictionary_file().
 Status refuse_replaced(const RuntimeDirectory& directory, const std::string& name);
 
 /// Notes removed files: dictionaries of an anchored directory. Otherwise it does nothing.

@@ -19,15 +19,15 @@ namespace holdfast {
 namespace {
 
 constexpr std::uint64_t kEnterPatienceNs = 5 * kNsPerSecond;
-/// The same for a forked child that enters in the midst of a call: hundreds may, one after the other. Then for a
-/// process that tries again after a failure: the holder of the table's lock may be stopped.
+/// A forked child enters inside a call, and hundreds of children may, one after the other.
+/// After a failure wait for less: the holder of the table's lock may be stopped.
 constexpr std::uint64_t kFirstPatienceOfChildNs = kNsPerSecond;
 constexpr std::uint64_t kEnterAgainPatienceNs = kNsPerSecond / 20;
 constexpr std::uint64_t kFirstRetryNs = kNsPerSecond / 10;
 constexpr std::uint64_t kLongestRetryNs = kNsPerSecond;
 /// A process that exits does not wait long to tidy up: the next one that enters would do it.
 constexpr std::uint64_t kLeavePatienceNs = kNsPerSecond / 2;
-/// Looks at a process that exits at the same time, which is mostly gone soon. A millisecond each.
+/// How often to look, once a millisecond, whether another process that exits at the same time is gone.
 constexpr int kLeaveLooks = 250;
 
 // Guards the birth of the world, entering and leaving.
@@ -202,7 +202,7 @@ void World::leave() noexcept {
         auto lock = table_->lock(kLeavePatienceNs);
         if (!lock) return;
         presence_.reset();
-        if (ProcessTable::anybody_present(*lock) || !platform::is_alone_with_helpers()) return;
+        if (ProcessTable::anybody_present(*lock) || !platform::is_alone_with_background_threads()) return;
         if (!ProcessTable::anybody_alive(*lock, slot_of(self)))
           return retire_unpersistent_files(directory_, table_->id());
       }

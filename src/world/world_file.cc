@@ -112,9 +112,9 @@ bool left_by_another_version(const FileHeader& header, FileKind kind, int fd) {
 
 // --- removing --------------------------------------------------------------------------------------------
 
-// Tells the users that have the file mapped. Writes only to a file that is long enough and ours. `told`: they know, or
-// will: of a file that was cut short, nothing is left that they could change without a signal. 0, or an errno value:
-// then its users do not know.
+// Marks the file retired, for the users that have it mapped. Writes only to a file that is long enough and ours.
+// `told`: the users see the mark, or need none, as a file that was cut short has nothing left that they could change
+// without a signal. Returns 0, or an errno value: then the users do not know.
 int mark_retired(int fd, Retired reason, bool& told) {
   told = false;
   struct stat info;

@@ -181,8 +181,8 @@ std::string Places::describe(const Damage& damage) const {
   const std::size_t at = damage.offset - kHeaderBytes;
   if (at < sizeof(ShardHeader)) return plus("header of the shard", at);
   if (at < geometry_.free_bits_at) return plus("bucket", at - sizeof(ShardHeader));
-  if (at < geometry_.marks_at) return plus("free bits", at - geometry_.free_bits_at);
-  if (at < geometry_.arena_at) return plus("marks", at - geometry_.marks_at);
+  if (at < geometry_.uses_at) return plus("free bits", at - geometry_.free_bits_at);
+  if (at < geometry_.arena_at) return plus("uses", at - geometry_.uses_at);
   const Block* const block = block_at(damage.offset);
   if (block == nullptr) return "no block";
   return plus(name_of(block->type), at - geometry_.arena_at - std::size_t{block->at} * kGranule);

@@ -77,13 +77,13 @@ TEST_P(Interleave, a_death_between_judgement_and_takeover_leaves_the_mutex_to_th
   Started second = contender("owner died");
 }
 
-// Fails if a time-out leaves no mark: a wake-up that came to the one that gives up is another waiter's.
-TEST_P(InterleaveAsleep, one_that_gives_up_after_a_sleep_leaves_the_mark_for_others_that_sleep) {
+// Fails if a time-out leaves no waiters bit: a wake-up that came to the one that gives up is another waiter's.
+TEST_P(InterleaveAsleep, one_that_gives_up_after_a_sleep_leaves_the_waiters_bit_for_others_that_sleep) {
   Started owner = contender("acquired");
-  Started waiter("marked", [&](Channel& parent) {
+  Started waiter("waits", [&](Channel& parent) {
     const std::uint64_t deadline = monotonic_ns() + 20 * kNsPerMs;
-    at_failpoint("shmtx.marked", [&, deadline] {
-      parent.say("marked");
+    at_failpoint("shmtx.waiters_bit", [&, deadline] {
+      parent.say("waits");
       parent.hear();
       while (monotonic_ns() < deadline) platform::sleep_until(deadline);
     });
@@ -100,26 +100,26 @@ TEST_P(InterleaveAsleep, one_that_gives_up_after_a_sleep_leaves_the_mark_for_oth
   EXPECT_EQ(word() & kShmtxWaiters, kShmtxWaiters);
 }
 
-TEST_P(InterleaveAsleep, a_release_between_mark_and_sleep_is_not_slept_over) {
+TEST_P(InterleaveAsleep, a_release_between_waiters_bit_and_sleep_is_not_slept_over) {
   Started owner = contender("acquired");
-  Started waiter = contender_at("shmtx.marked");
+  Started waiter = contender_at("shmtx.waiters_bit");
   ASSERT_EQ(owner.ask("unlock"), "unlocked");
   EXPECT_EQ(waiter.ask("go on"), "acquired");
 }
 
-// Fails if it takes the mutex without the mark: a sleeper beside it would not be woken next.
-TEST_P(InterleaveAsleep, one_that_may_have_slept_takes_the_mutex_with_the_mark_of_others) {
+// Fails if it takes the mutex without the waiters bit: a sleeper beside it would not be woken next.
+TEST_P(InterleaveAsleep, one_that_may_have_slept_takes_the_mutex_with_the_waiters_bit_of_others) {
   Started owner = contender("acquired");
-  Started waiter = contender_at("shmtx.marked");
+  Started waiter = contender_at("shmtx.waiters_bit");
   ASSERT_EQ(owner.ask("unlock"), "unlocked");
   EXPECT_EQ(word(), 0U);
   ASSERT_EQ(waiter.ask("go on"), "acquired");
   EXPECT_EQ(word() & kShmtxWaiters, kShmtxWaiters);
 }
 
-TEST_P(InterleaveAsleep, a_death_between_mark_and_sleep_harms_nobody) {
+TEST_P(InterleaveAsleep, a_death_between_waiters_bit_and_sleep_harms_nobody) {
   Started owner = contender("acquired");
-  Started waiter = contender_at("shmtx.marked");
+  Started waiter = contender_at("shmtx.waiters_bit");
   waiter.kill_and_wait();
   ASSERT_EQ(owner.ask("unlock"), "unlocked");
   EXPECT_EQ(word(), 0U);
@@ -131,8 +131,8 @@ TEST_P(InterleaveAsleep, a_death_between_release_and_wake_up_costs_a_sleeper_no_
     pause_at("shmtx.released", parent);
     return contend(parent, kLongNs);
   });
-  Started waiter = contender_at("shmtx.marked");
-  // It may have been woken by its slice of sleep meanwhile, and has left its mark again.
+  Started waiter = contender_at("shmtx.waiters_bit");
+  // It may have been woken by its slice of sleep meanwhile, and has set the waiters bit again.
   ASSERT_EQ(owner.ask("unlock"), "at shmtx.released");
   waiter.say("go on");
   owner.kill();

@@ -101,7 +101,7 @@ TEST_F(InterleaveQueue, a_waiter_stopped_between_wake_up_and_claim_leaves_the_lo
 
 // Its place was taken from it while it did nothing, and the block merged with a free one before it: of the block's
 // words the owner alone tells then. Fails if what takes a waiter out of the queue leaves the owner in the block.
-TEST_F(InterleaveQueue, a_waiter_whose_place_was_given_free_queues_anew) {
+TEST_F(InterleaveQueue, a_waiter_that_was_dropped_from_the_queue_queues_anew) {
   Child child([](Channel& parent) {
     Dict dict("locks");
     holdfast_lease lease{};

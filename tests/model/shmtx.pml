@@ -87,7 +87,7 @@ inline come_in() {
 inline forget() {
   seen = NOBODY;
   seen_section = 0;
-  marked = 0;
+  saw_waiters = 0;
   dead = 0
 }
 
@@ -110,7 +110,7 @@ inline futex_wake() { /* one of them, or none */
 
 proctype Process(byte me) {
   byte self, slot, seen, seen_section, number, round;
-  bit entered, mark, marked, dead;
+  bit entered, with_waiters, saw_waiters, dead;
 
 life:
   {
@@ -147,7 +147,7 @@ next_round:
          over[me] = 1;
          finished++;
          goto end }
-    :: d_step { else -> round++; mark = 0 }
+    :: d_step { else -> round++; with_waiters = 0 }
     fi;
 
 look: /* wait_on_futex(); the first time it is lock_fast() */
@@ -158,12 +158,12 @@ look: /* wait_on_futex(); the first time it is lock_fast() */
     if
     :: atomic { owner == NOBODY && !waiters ->
          owner = self;
-         waiters = mark;
+         waiters = with_waiters;
          section = number;
          come_in();
          assert(!dirty);
          goto hold }
-    :: d_step { else -> seen = owner; marked = waiters; seen_section = section; number = 0;
+    :: d_step { else -> seen = owner; saw_waiters = waiters; seen_section = section; number = 0;
 #ifndef MUTANT_COUNTED_TOO_LATE
          within[slot]--
 #endif
@@ -174,12 +174,12 @@ look: /* wait_on_futex(); the first time it is lock_fast() */
     :: else
     fi;
     if
-    :: marked
-    :: d_step { !marked && IS_SEEN && !waiters -> waiters = 1; marked = 1 } /* the exact word */
-    :: d_step { !marked && !(IS_SEEN && !waiters) -> forget() } goto look
+    :: saw_waiters
+    :: d_step { !saw_waiters && IS_SEEN && !waiters -> waiters = 1; saw_waiters = 1 } /* the exact word */
+    :: d_step { !saw_waiters && !(IS_SEEN && !waiters) -> forget() } goto look
     fi;
-#ifndef MUTANT_MARK_FORGOTTEN
-    mark = 1;
+#ifndef MUTANT_WAITERS_BIT_FORGOTTEN
+    with_waiters = 1;
 #endif
     if /* futex_wait(): the kernel compares, and puts to sleep, in one step */
 #ifdef MUTANT_SLEEP_WITHOUT_COMPARING
@@ -195,7 +195,7 @@ look: /* wait_on_futex(); the first time it is lock_fast() */
 #ifdef MUTANT_JUDGES_WHAT_IT_SLEPT_ON
     :: d_step { slice_over[me] -> slice_over[me] = 0 }
 #else
-    :: d_step { slice_over[me] -> slice_over[me] = 0; seen = owner; marked = waiters; seen_section = section }
+    :: d_step { slice_over[me] -> slice_over[me] = 0; seen = owner; saw_waiters = waiters; seen_section = section }
 #endif
     :: d_step { else -> forget() } goto look
     fi;
@@ -228,9 +228,9 @@ judge: /* take_from_dead(): the kernel is asked first, then the generation is re
        :: atomic { true ->
 #else
 #ifdef MUTANT_NUMBER_IGNORED
-       :: atomic { owner == seen && waiters == marked ->
+       :: atomic { owner == seen && waiters == saw_waiters ->
 #else
-       :: atomic { IS_SEEN && waiters == marked ->
+       :: atomic { IS_SEEN && waiters == saw_waiters ->
 #endif
 #endif
             owner = self;
@@ -249,12 +249,12 @@ judge: /* take_from_dead(): the kernel is asked first, then the generation is re
     :: else
     fi;
     if
-    :: atomic { leaving[me] && (!mark || marked) -> give_up() }
-#ifdef MUTANT_GAVE_UP_WITHOUT_MARK
-    :: atomic { leaving[me] && mark && !marked -> give_up() }
+    :: atomic { leaving[me] && (!with_waiters || saw_waiters) -> give_up() }
+#ifdef MUTANT_GAVE_UP_WITHOUT_WAITERS_BIT
+    :: atomic { leaving[me] && with_waiters && !saw_waiters -> give_up() }
 #else
-    :: atomic { leaving[me] && mark && !marked && IS_SEEN && !waiters -> waiters = 1; give_up() }
-    :: d_step { leaving[me] && mark && !marked && !(IS_SEEN && !waiters) -> forget() } goto look
+    :: atomic { leaving[me] && with_waiters && !saw_waiters && IS_SEEN && !waiters -> waiters = 1; give_up() }
+    :: d_step { leaving[me] && with_waiters && !saw_waiters && !(IS_SEEN && !waiters) -> forget() } goto look
 #endif
     :: d_step { !leaving[me] -> forget() } goto look
     fi;
@@ -278,7 +278,7 @@ hold:
     d_step { /* unlock(): the word becomes 0, and what it was is known */
       assert(owner == self);
       owner = NOBODY;
-      marked = waiters;
+      saw_waiters = waiters;
       waiters = 0;
       section = 0;
       inside = NOBODY
@@ -287,7 +287,7 @@ hold:
     within[slot]--; /* end_section() */
 #endif
     if
-    :: atomic { marked -> marked = 0; futex_wake() }
+    :: atomic { saw_waiters -> saw_waiters = 0; futex_wake() }
     :: else
     fi;
     goto next_round
@@ -314,7 +314,7 @@ hold:
     slot = 0;
     forget();
     number = 0;
-    mark = 0
+    with_waiters = 0
   }
   goto life;
 

@@ -14,7 +14,7 @@
      such tick ends all slices of sleep. If a process sleeps then though the lock is free, or owned by the dead, or
      granted and not claimed, a wake-up was lost, and the tick must be paid for. A kill pays for TICKS_PER_KILL ticks,
      a repair that drops the queue for one, nothing else for any. So without a death no wait depends on the clock, and
-     after one it does at most twice: for a mark or a wake-up that died with its process, and for a grant to the dead.
+     after one it does at most twice: for a note or a wake-up that died with its process, and for a grant to the dead.
    - Termination: there is no cycle of states at all (the runner has Spin look for cycles), so every run ends, and with
      all rounds of all processes done or given up. With EARLY, where slices end by themselves at any time, as often as
      they like, there are cycles, and `every_wait_ends` is shown under weak fairness.
@@ -139,7 +139,7 @@ byte inside = NOBODY;
 byte overtaken[SLOTS];
 byte finished = 0;
 bit present_is_first = 1;
-byte blows = 0; /* kills, ends, repairs, and stale marks */
+byte blows = 0; /* kills, ends, repairs, and stale notes of wake-ups */
 byte stales = 0;
 byte paid = 0;  /* ticks */
 byte rests = 0;
@@ -197,7 +197,7 @@ inline add_waiter(token, arrived, is_present) { /* WaitQueue::add(): what is the
   find_entry(token);
   if
   :: i < entries ->
-#ifndef MUTANT_MARK_STAYS
+#ifndef MUTANT_WOKEN_STAYS
      woken[i] = 0
 #else
      skip
@@ -221,7 +221,7 @@ inline add_waiter(token, arrived, is_present) { /* WaitQueue::add(): what is the
 
 /* Takes out waiters that are gone: their slot has changed hands; woken and did not come (`stale`); found
    dead. The next one is the first from now on. */
-inline find_first() { /* WaitQueue::first(), and take_turn() */
+inline find_first() { /* WaitQueue::first(), and may_take() */
   do
   :: entries > 0 && (!SAME_GENERATION(waiter[0]) || (woken[0] && stale) || waiter[0] == dead) -> unlink_at(0); stale = 0
   :: else -> break
@@ -307,7 +307,7 @@ inline offer() { /* the lock has been freed */
 }
 
 /* Whether the waiter that came at arrival[slot] may have the free lock: `ready`. If not, it is the first's. */
-inline take_turn() {
+inline may_take() {
   find_turn((FAIR >> slot) & 1);
   ready = 1;
   if
@@ -488,7 +488,7 @@ attempt: /* lock_wait() */
       :: owner == NOBODY || ended || owner == dead ->
 #endif
          read_clock();
-         d_step { owner = NOBODY; reserved = 0; ended = 0; take_turn() }
+         d_step { owner = NOBODY; reserved = 0; ended = 0; may_take() }
          if
          :: ready ->
             d_step { /* take() */

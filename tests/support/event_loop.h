@@ -25,7 +25,7 @@ inline bool readable(int fd, int patience_ms) {
 }
 inline constexpr int kLongMs = 20'000;
 
-/// Thread numbers of the helper threads of this process.
+/// Thread numbers of the wake threads of this process.
 inline std::vector<std::string> wake_threads() {
   std::vector<std::string> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -109,7 +109,7 @@ inline int hold(Channel& parent) {
   }
 }
 
-/// A process has one helper thread, so what a test does, it does in a process of its own.
+/// A process has one wake thread, so what a test does, it does in a process of its own.
 class WakeThreadTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(holder.hear(), "0"); }

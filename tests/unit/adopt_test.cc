@@ -77,7 +77,7 @@ class AdoptTest : public DictTest, public ::testing::WithParamInterface<Kind> {
     return told;
   }
 
-  static constexpr double kSurely = 20;   // seconds in which a circle is told
+  static constexpr double kSurely = 20;   // seconds in which a cycle is told
   static constexpr double kHardly = 0.3;  // in which one would be told
 
   const std::uint32_t state = holdfast_task_ids();
@@ -88,19 +88,19 @@ class AdoptTest : public DictTest, public ::testing::WithParamInterface<Kind> {
 INSTANTIATE_TEST_SUITE_P(kinds, AdoptTest, ::testing::Values(Kind::lock, Kind::rwlock),
                          [](const auto& tested) { return tested.param == Kind::lock ? "lock" : "rwlock"; });
 
-TEST_P(AdoptTest, a_circle_of_those_who_are_named_is_told) {
+TEST_P(AdoptTest, a_cycle_of_named_holders_is_reported) {
   take_both(a.number(), b.number());
   EXPECT_TRUE(is_told(kSurely));
 }
 
-TEST_P(AdoptTest, a_hold_of_nobody_is_in_no_circle_until_somebody_adopts_it) {
+TEST_P(AdoptTest, a_grant_without_a_holder_is_in_no_cycle_until_a_task_adopts_it) {
   take_both(0, b.number());
   EXPECT_FALSE(is_told(kHardly));
   EXPECT_EQ(a.adopt(dict, "a", a.number()), HOLDFAST_OK);
   EXPECT_TRUE(is_told(kSurely));
 }
 
-TEST_P(AdoptTest, what_is_given_away_is_in_no_circle) {
+TEST_P(AdoptTest, what_is_given_away_is_in_no_cycle) {
   take_both(a.number(), b.number());
   EXPECT_EQ(a.adopt(dict, "a", 0), HOLDFAST_OK);
   EXPECT_FALSE(is_told(kHardly)) << "to nobody";
@@ -108,7 +108,7 @@ TEST_P(AdoptTest, what_is_given_away_is_in_no_circle) {
   EXPECT_FALSE(is_told(kHardly)) << "to another one, which does not wait";
 }
 
-TEST_P(AdoptTest, what_any_coroutine_of_a_state_may_release_is_in_a_circle_when_all_of_it_waits) {
+TEST_P(AdoptTest, what_any_coroutine_of_a_state_may_release_is_in_a_cycle_when_all_of_it_waits) {
   take_both(state, b.number());
   EXPECT_FALSE(is_told(kHardly));
   a.stops_its_lua_state();

@@ -32,8 +32,8 @@ class DamageTest : public DictTest {
     for (int i = 0; i < 100; ++i) ASSERT_EQ(dict.set("key-" + std::to_string(i), "v"), HOLDFAST_OK);
   }
   Key key_of(const std::string& name) { return Key(name, dict.segment().seed()); }
-  /// A word of the shard that leads to the longest key, in a circle, and looks like another key of that length.
-  void make_circle(const std::string& other) {
+  /// A word of the shard that leads to the longest key, in a cycle, and looks like another key of that length.
+  void make_cycle(const std::string& other) {
     const Position position = place_of(big + "a");
     position.link->store(0);
     const std::uint32_t hash = key_of(other).short_hash();
@@ -59,11 +59,11 @@ class DamageTest : public DictTest {
   const std::string big = std::string(HOLDFAST_KEY_MAX - 1, 'K');
 };
 
-TEST_F(DamageTest, get_set_and_delete_find_a_circle_of_long_keys) {
+TEST_F(DamageTest, get_set_and_delete_find_a_cycle_of_long_keys) {
   for (int call = 0; call < 3; ++call) {
     SCOPED_TRACE(call);
     ASSERT_EQ(dict.set(big + "a", "v"), HOLDFAST_OK);
-    make_circle(big + "b");
+    make_cycle(big + "b");
     expect_repair([&] {
       if (call == 0) {
         EXPECT_EQ(dict.get(big + "b"), nothing());
@@ -79,7 +79,7 @@ TEST_F(DamageTest, get_set_and_delete_find_a_circle_of_long_keys) {
   }
 }
 
-TEST_F(DamageTest, a_scan_and_a_list_of_keys_find_a_circle_of_long_keys) {
+TEST_F(DamageTest, a_scan_and_a_list_of_keys_find_a_cycle_of_long_keys) {
   for (const bool scan : {false, true}) {
     ASSERT_EQ(dict.set(big + "a", "v"), HOLDFAST_OK);
     const Position position = place_of(big + "a");
@@ -88,7 +88,7 @@ TEST_F(DamageTest, a_scan_and_a_list_of_keys_find_a_circle_of_long_keys) {
   }
 }
 
-TEST_F(DamageTest, flush_expired_finds_buckets_that_all_lead_to_one_circle) {
+TEST_F(DamageTest, flush_expired_finds_buckets_that_all_lead_to_one_cycle) {
   const Position position = place_of("key-1");
   position.view.entry->next.store(position.block);
   for (std::uint32_t bucket = 0; bucket < shard().buckets(); ++bucket) shard().bucket(bucket).store(position.block);
@@ -120,7 +120,7 @@ TEST_F(DamageTest, an_entry_in_the_chain_of_another_bucket_is_found_by_whoever_p
   }
 }
 
-TEST_F(DamageTest, holders_that_run_in_a_circle_are_found) {
+TEST_F(DamageTest, holders_that_run_in_a_cycle_are_found) {
   for (int call = 0; call < 3; ++call) {
     SCOPED_TRACE(call);
     const std::string name = "permits-" + std::to_string(call);

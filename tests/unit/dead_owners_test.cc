@@ -89,7 +89,7 @@ TEST_F(DeadOwnersTest, so_it_is_with_many_processes_that_held_a_few_locks_each) 
     ASSERT_EQ(killed_with(first, kEach, [&](int i) { return take(i); }), HOLDFAST_OK) << "after " << first << " locks";
 }
 
-TEST_F(DeadOwnersTest, permits_and_notes_of_the_dead_are_memory_too) {
+TEST_F(DeadOwnersTest, permits_and_reasons_of_the_dead_are_memory_too) {
   constexpr int kEach = 60;
   const auto with_note = [&](int i) {
     holdfast_lease lease{};

@@ -44,7 +44,7 @@ class DeadlockTest : public ::testing::Test {
     return wait;
   }
   /// Processes 1 to `length`, each of which waits for the next one, the last for the first; the last one waits last.
-  std::vector<WaitRecord*> put_circle(std::size_t length, std::uint64_t seen) {
+  std::vector<WaitRecord*> put_cycle(std::size_t length, std::uint64_t seen) {
     std::vector<WaitRecord*> records;
     for (std::size_t i = 1; i <= length; ++i) {
       const Token next = i % length + 1;
@@ -137,10 +137,10 @@ TEST_F(DeadlockTest, a_full_table_gives_no_record_until_somebody_in_the_way_is_d
 
 // --- the search ---
 
-TEST_F(DeadlockTest, circles_of_all_lengths_are_found_and_the_last_to_wait_is_told) {
+TEST_F(DeadlockTest, cycles_of_all_lengths_are_found_and_the_last_to_wait_is_the_victim) {
   for (const std::size_t length : {2U, 3U, 5U, static_cast<unsigned>(kCycleMax)}) {
     clear();
-    put_circle(length, kLater);
+    put_cycle(length, kLater);
     for (Token token = 1; token < length; ++token) EXPECT_EQ(search(token, 7), Cycle::there) << length;
     EXPECT_EQ(search(length, 7), Cycle::deadlock) << length;
     ASSERT_EQ(keys.size(), length);
@@ -149,25 +149,25 @@ TEST_F(DeadlockTest, circles_of_all_lengths_are_found_and_the_last_to_wait_is_to
   }
 }
 
-TEST_F(DeadlockTest, a_circle_that_is_too_long_is_not_found) {
-  put_circle(kCycleMax + 1, kLater);
+TEST_F(DeadlockTest, a_cycle_that_is_too_long_is_not_found) {
+  put_cycle(kCycleMax + 1, kLater);
   EXPECT_EQ(search(kCycleMax + 1, 7), Cycle::none);
 }
 
 TEST_F(DeadlockTest, who_waits_for_himself_is_not_told) {
-  put_circle(1, kLater);
+  put_cycle(1, kLater);
   EXPECT_EQ(search(1, 7), Cycle::none);
 }
 
-TEST_F(DeadlockTest, a_chain_is_no_circle_and_nor_are_two_that_wait_for_one) {
+TEST_F(DeadlockTest, a_chain_is_no_cycle_and_nor_are_two_that_wait_for_one) {
   put(1, 7, "a", {2, 7, 1, 0}, kStart, kLater);
   put(2, 7, "b", {3, 7, 2, 0}, kStart, kLater);
   put(4, 7, "b", {3, 7, 2, 0}, kStart, kLater);
   for (const Token token : {1, 2, 4}) EXPECT_EQ(search(token, 7), Cycle::none);
 }
 
-TEST_F(DeadlockTest, who_waits_for_a_circle_is_not_in_it) {
-  put_circle(3, kLater);
+TEST_F(DeadlockTest, who_waits_for_a_cycle_is_not_in_it) {
+  put_cycle(3, kLater);
   put(9, 7, "key2", {2, 7, 2, 0}, kStart + 100, kLater);
   EXPECT_EQ(search(9, 7), Cycle::none);
   EXPECT_EQ(search(3, 7), Cycle::deadlock);
@@ -176,7 +176,7 @@ TEST_F(DeadlockTest, who_waits_for_a_circle_is_not_in_it) {
 TEST_F(DeadlockTest, what_was_seen_before_the_last_began_to_wait_proves_nothing) {
   for (std::size_t early = 0; early < 3; ++early) {
     clear();
-    const auto records = put_circle(3, kLater);
+    const auto records = put_cycle(3, kLater);
     records[early]->seen.store(kStart + 3);
     EXPECT_EQ(search(3, 7), Cycle::there);
     records[early]->seen.store(kStart + 4);
@@ -184,8 +184,8 @@ TEST_F(DeadlockTest, what_was_seen_before_the_last_began_to_wait_proves_nothing)
   }
 }
 
-TEST_F(DeadlockTest, the_dead_and_grants_that_have_expired_break_a_circle) {
-  const auto records = put_circle(3, kLater);
+TEST_F(DeadlockTest, the_dead_and_grants_that_have_expired_break_a_cycle) {
+  const auto records = put_cycle(3, kLater);
   EXPECT_EQ(search(3, 7, kLater, [](Token token) { return token != 2 ? Liveness::alive : Liveness::dead; }),
             Cycle::there);
   EXPECT_EQ(search(3, 7, kLater, [](Token) { return Liveness::unknown; }), Cycle::there);
@@ -196,13 +196,13 @@ TEST_F(DeadlockTest, the_dead_and_grants_that_have_expired_break_a_circle) {
 }
 
 TEST_F(DeadlockTest, a_holder_whose_coroutine_is_not_known_leads_nowhere) {
-  const auto records = put_circle(2, kLater);
+  const auto records = put_cycle(2, kLater);
   records[0]->holder_task.store(0);
   EXPECT_EQ(search(2, 7), Cycle::none);
 }
 
-TEST_F(DeadlockTest, a_wait_that_ends_between_the_two_readings_breaks_the_circle) {
-  const auto records = put_circle(2, kLater);
+TEST_F(DeadlockTest, a_wait_that_ends_between_the_two_readings_breaks_the_cycle) {
+  const auto records = put_cycle(2, kLater);
   Wait own;
   ASSERT_EQ(table.find(2, 7, own), Found::yes);
   // The living are asked for after the first reading.
@@ -212,7 +212,7 @@ TEST_F(DeadlockTest, a_wait_that_ends_between_the_two_readings_breaks_the_circle
   };
   EXPECT_EQ(find_cycle(table, own, kLater, end_it, keys), Cycle::there);
   clear();
-  const auto others = put_circle(2, kLater);
+  const auto others = put_cycle(2, kLater);
   const auto begin_anew = [&](Token) {
     WaitTable::write(*others[0], wait(1, 7, "key1", {2, 7, 2, 0}, kStart + 1, kLater + 1));
     return Liveness::alive;
@@ -238,8 +238,8 @@ TEST_F(DeadlockTest, a_lua_state_that_waits_as_a_whole_keeps_its_coroutines_from
   EXPECT_EQ(search(2, 7), Cycle::none);
 }
 
-TEST_F(DeadlockTest, if_the_last_does_not_come_the_one_before_it_is_told) {
-  put_circle(3, kLater);
+TEST_F(DeadlockTest, if_the_last_does_not_come_the_one_before_it_is_the_victim) {
+  put_cycle(3, kLater);
   const std::uint64_t closed = kStart + 3;
   EXPECT_EQ(search(2, 7, closed + kVictimPatienceNs - 1), Cycle::there);
   EXPECT_EQ(search(2, 7, closed + kVictimPatienceNs), Cycle::deadlock);
@@ -292,7 +292,7 @@ TEST_F(DeadlockTest, a_wait_is_looked_at_again_only_when_the_table_has_changed) 
   EXPECT_EQ(table.find(1, 7, found), Found::no);
 }
 
-TEST_F(DeadlockTest, what_was_found_is_told_only_if_it_is_still_so) {
+TEST_F(DeadlockTest, what_was_found_is_reported_only_if_it_is_still_so) {
   TrackedWait first;
   TrackedWait last;
   first.begin(1, 7, "a");
@@ -364,7 +364,7 @@ class Play {
   }
   bool has_deadlock() {
     for (std::size_t i = 0; i < kAgents; ++i)
-      if (circle_of(i) > 1) return true;
+      if (cycle_of(i) > 1) return true;
     return false;
   }
   int told() const { return told_; }
@@ -425,16 +425,16 @@ class Play {
     if (!task.tracked.look(table_, all_live, blocker)) return true;
     if (!task.tracked.settle(table_, all_live, blocker)) return true;
     ++told_;
-    const bool right = circle_of(index(task)) == task.tracked.keys().size();
+    const bool right = cycle_of(index(task)) == task.tracked.keys().size();
     stop_waiting(task);
     for (Lock& lock : locks_)
       if (lock.holder == index(task)) lock.holder = -1;
     return right;
   }
 
-  /// How many wait in the circle that this task is in; 0 if it is in none where it is known which task will
+  /// How many wait in the cycle that this task is in; 0 if it is in none where it is known which task will
   /// release what.
-  std::size_t circle_of(std::size_t first) const {
+  std::size_t cycle_of(std::size_t first) const {
     std::size_t at = first;
     for (std::size_t length = 1; length <= kAgents; ++length) {
       if (agents_[at].waits_for < 0) return 0;
@@ -454,7 +454,7 @@ class Play {
   int told_ = 0;
 };
 
-TEST_F(DeadlockTest, what_is_told_is_so_and_what_is_so_is_told) {
+TEST_F(DeadlockTest, what_is_reported_is_so_and_what_is_so_is_reported) {
   const auto seed = std::random_device()();
   SCOPED_TRACE(seed);
   int told = 0;

@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kSlow = 30 * kMs;
 
-class TurnsTest : public DictTest {
+class HandoffTest : public DictTest {
  protected:
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(DictTest::SetUp());
@@ -71,13 +71,13 @@ class TurnsTest : public DictTest {
   const std::uint64_t start = platform::monotonic_ns();
 };
 
-TEST_F(TurnsTest, what_comes_free_is_kept_for_a_prompt_waiter_that_is_overdue) {
+TEST_F(HandoffTest, what_comes_free_is_kept_for_a_prompt_waiter_that_is_overdue) {
   add(1, 0);
   EXPECT_EQ(offer(*lock, world).first.number, 1U);
   EXPECT_EQ(reserved_for(), 1U);
 }
 
-TEST_F(TurnsTest, it_is_not_kept_for_a_slow_one_that_is_not_there) {
+TEST_F(HandoffTest, it_is_not_kept_for_a_slow_one_that_is_not_there) {
   add(1, kSlow);
   const Chosen chosen = offer(*lock, world);
   EXPECT_EQ(chosen.first.number, 0U);
@@ -87,14 +87,14 @@ TEST_F(TurnsTest, it_is_not_kept_for_a_slow_one_that_is_not_there) {
   for (std::uint32_t i = 0; i < 2 * kOvertakesMax; ++i) ASSERT_TRUE(newcomer_gets_it()) << i;
 }
 
-TEST_F(TurnsTest, many_who_stand_aside_do_not_hide_a_prompt_one) {
+TEST_F(HandoffTest, many_who_stand_aside_do_not_hide_a_prompt_one) {
   constexpr std::uint32_t kMany = 40;
   for (std::uint32_t number = 1; number <= kMany; ++number) add(number, kSlow);
   add(kMany + 1, 0);
   EXPECT_EQ(offer(*lock, world).first.number, kMany + 1);
 }
 
-TEST_F(TurnsTest, it_is_kept_for_a_slow_one_that_is_there) {
+TEST_F(HandoffTest, it_is_kept_for_a_slow_one_that_is_there) {
   Waiter slow = add(1, kSlow);
   be_present(slow, true);
   EXPECT_FALSE(newcomer_gets_it());
@@ -104,7 +104,7 @@ TEST_F(TurnsTest, it_is_kept_for_a_slow_one_that_is_there) {
   EXPECT_TRUE(newcomer_gets_it()) << "it has gone again";
 }
 
-TEST_F(TurnsTest, one_that_is_there_has_its_turn_before_those_who_stand_aside) {
+TEST_F(HandoffTest, one_that_is_there_has_its_turn_before_those_who_stand_aside) {
   add(1, kSlow, 30 * kMs);
   Waiter second = add(2, kSlow, 20 * kMs);
   be_present(second, true);
@@ -114,7 +114,7 @@ TEST_F(TurnsTest, one_that_is_there_has_its_turn_before_those_who_stand_aside) {
   EXPECT_EQ(reserved_for(), 2U);
 }
 
-TEST_F(TurnsTest, a_prompt_waiter_is_not_kept_waiting_by_slow_ones_before_it) {
+TEST_F(HandoffTest, a_prompt_waiter_is_not_kept_waiting_by_slow_ones_before_it) {
   add(1, kSlow, 30 * kMs);
   add(2, kSlow, 20 * kMs);
   add(3, 0);
@@ -128,7 +128,7 @@ TEST_F(TurnsTest, a_prompt_waiter_is_not_kept_waiting_by_slow_ones_before_it) {
   EXPECT_EQ(reserved_for(), 3U);
 }
 
-TEST_F(TurnsTest, a_slow_one_takes_what_is_free_when_it_comes_whoever_is_behind_it) {
+TEST_F(HandoffTest, a_slow_one_takes_what_is_free_when_it_comes_whoever_is_behind_it) {
   const Waiter slow = add(1, kSlow, 30 * kMs);
   add(2, 0);
   offer(*lock, world);
@@ -137,14 +137,14 @@ TEST_F(TurnsTest, a_slow_one_takes_what_is_free_when_it_comes_whoever_is_behind_
   EXPECT_TRUE(take_turn(*lock, world, {world.token(), Claim{}, &slow}, {}, chosen));
 }
 
-TEST_F(TurnsTest, it_is_kept_for_a_slow_one_after_many_times_what_it_takes) {
+TEST_F(HandoffTest, it_is_kept_for_a_slow_one_after_many_times_what_it_takes) {
   constexpr std::uint64_t kDelay = 2 * kMs;
   add(1, kDelay, kShare * kDelay + kMs);
   EXPECT_EQ(offer(*lock, world).first.number, 1U);
   EXPECT_EQ(reserved_for(), 1U);
 }
 
-TEST_F(TurnsTest, it_is_kept_for_longer_where_that_is_needed) {
+TEST_F(HandoffTest, it_is_kept_for_longer_where_that_is_needed) {
   constexpr std::uint64_t kDelay = 100 * kMs;
   add(1, kDelay, kShare * kDelay + kMs);
   offer(*lock, world);
@@ -153,7 +153,7 @@ TEST_F(TurnsTest, it_is_kept_for_longer_where_that_is_needed) {
   EXPECT_GT(expiry_ms(lock->entry.expiry.load(kRelaxed)), now_ms + kClaimNs / kMs);
 }
 
-TEST_F(TurnsTest, time_is_lost_for_one_of_them_at_a_time) {
+TEST_F(HandoffTest, time_is_lost_for_one_of_them_at_a_time) {
   const Waiter first = add(1, kSlow, 2 * kShare * kSlow);
   add(2, kSlow, 2 * kShare * kSlow - 1);
   offer(*lock, world);
@@ -163,7 +163,7 @@ TEST_F(TurnsTest, time_is_lost_for_one_of_them_at_a_time) {
   EXPECT_EQ(offer(*lock, world).first.number, 0U) << "the second is the first only from now on";
 }
 
-TEST_F(TurnsTest, who_is_fair_stands_aside_for_nobody_and_passes_nobody) {
+TEST_F(HandoffTest, who_is_fair_stands_aside_for_nobody_and_passes_nobody) {
   add(1, kSlow);
   EXPECT_FALSE(newcomer_gets_it(true));
   EXPECT_EQ(reserved_for(), 1U);
@@ -173,14 +173,14 @@ TEST_F(TurnsTest, who_is_fair_stands_aside_for_nobody_and_passes_nobody) {
   EXPECT_EQ(reserved_for(), 0U);
 }
 
-TEST_F(TurnsTest, a_fair_waiter_is_never_passed_however_slow) {
+TEST_F(HandoffTest, a_fair_waiter_is_never_passed_however_slow) {
   add(1, kSlow, 10 * kMs, true);
   EXPECT_EQ(offer(*lock, world).first.number, 1U);
   lock->free();
   EXPECT_FALSE(newcomer_gets_it());
 }
 
-TEST_F(TurnsTest, how_long_a_waiter_took_to_come_is_known_when_it_comes) {
+TEST_F(HandoffTest, how_long_a_waiter_took_to_come_is_known_when_it_comes) {
   const Waiter waiter = add(1, kSlow);
   EXPECT_EQ(queue().delay_of(waiter), 0U) << "nobody has woken it";
   offer(*lock, world);
@@ -188,7 +188,7 @@ TEST_F(TurnsTest, how_long_a_waiter_took_to_come_is_known_when_it_comes) {
   EXPECT_GE(queue().delay_of(waiter), 2 * kMs - 2048);
 }
 
-TEST_F(TurnsTest, one_that_has_lost_its_place_came_too_late) {
+TEST_F(HandoffTest, one_that_has_lost_its_place_came_too_late) {
   const Waiter waiter = add(1, 0);
   ASSERT_TRUE(queue().remove(waiter));
   EXPECT_GE(queue().delay_of(waiter), kClaimNs);
@@ -205,7 +205,7 @@ TEST(promptness, a_thread_that_slept_is_not_slow_because_it_waits_for_a_processo
   EXPECT_GT(promptness.delay_ns(), kPromptNs) << "but because it does other things then";
 }
 
-TEST(promptness, one_slip_does_not_make_a_loop_slow_and_what_many_told_is_forgotten_slowly) {
+TEST(promptness, one_slip_does_not_make_a_loop_slow_and_what_many_showed_is_forgotten_slowly) {
   Promptness promptness;
   promptness.note_delay(kPromptNs * 2, kNow);
   EXPECT_LE(promptness.delay_ns(), kPromptNs);

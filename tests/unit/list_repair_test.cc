@@ -124,7 +124,7 @@ TEST_F(ListRepairTest, a_node_of_another_type_or_key_or_size_ends_it) {
   }
 }
 
-TEST_F(ListRepairTest, a_list_in_a_circle_ends_where_it_meets_itself) {
+TEST_F(ListRepairTest, a_list_in_a_cycle_ends_where_it_meets_itself) {
   node(block_of(3)).next.store(block_of(1));
   EXPECT_EQ(repair(shard()), 1U);
   EXPECT_EQ(take_out(), first(4));
@@ -178,7 +178,7 @@ TEST_F(ListRepairTest, a_list_of_which_nothing_is_left_takes_nobody_with_it) {
   for (int i = 0; i < 10 * kLists; ++i) EXPECT_EQ(dict.get(other(i)), text("x")) << other(i);
 }
 
-TEST_F(ListRepairTest, lists_of_which_nothing_is_left_may_stand_in_a_circle) {
+TEST_F(ListRepairTest, lists_of_which_nothing_is_left_may_stand_in_a_cycle) {
   const Position list = position();
   word().store(0);
   list.view.entry->next.store(list.block);

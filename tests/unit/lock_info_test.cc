@@ -47,7 +47,7 @@ class HolderTest : public DictTest {
   std::uint32_t notes() { return count_shard(shard()).holders; }
 };
 
-TEST_F(HolderTest, a_holder_is_told_with_its_process_and_times) {
+TEST_F(HolderTest, a_holder_is_reported_with_its_process_and_times) {
   const holdfast_lease lease = take(50);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   holdfast_holder holder{};
@@ -103,7 +103,7 @@ TEST_F(HolderTest, waiters_are_counted) {
   dict.remove("lock");
 }
 
-TEST_F(HolderTest, a_dead_holder_is_told_as_dead_until_another_takes_it) {
+TEST_F(HolderTest, a_dead_holder_is_reported_as_dead_until_another_takes_it) {
   Started child("ready", [&](Channel& channel) {
     take_and_explain("dies with it");
     channel.say("ready");
@@ -124,7 +124,7 @@ TEST_F(HolderTest, a_dead_holder_is_told_as_dead_until_another_takes_it) {
   dict.unlock("lock", &lease);
 }
 
-// --- why ---
+// --- the reason ---
 
 TEST_F(HolderTest, what_was_said_stands_until_the_release) {
   const std::uint64_t before = [&] {
@@ -183,7 +183,7 @@ TEST_F(HolderTest, only_the_holder_explains) {
   EXPECT_EQ(dict.explain("lock", lease, "a value"), HOLDFAST_NOT_OWNER);
 }
 
-TEST_F(HolderTest, a_note_goes_with_what_ends_its_lock) {
+TEST_F(HolderTest, a_reason_goes_with_what_ends_its_lock) {
   const auto expect_gone = [&](const char* how) {
     EXPECT_EQ(notes(), 0U) << how;
     EXPECT_EQ(check_shard(shard()), "") << how;
@@ -206,7 +206,7 @@ TEST_F(HolderTest, a_note_goes_with_what_ends_its_lock) {
   dict.unlock("lock", &lease);
 }
 
-TEST_F(HolderTest, a_note_is_not_left_to_the_waiter_that_is_granted_the_lock) {
+TEST_F(HolderTest, a_reason_is_not_left_to_the_waiter_that_is_granted_the_lock) {
   holdfast_lease lease = take_and_explain("the holder's");
   holdfast_parker* parker = holdfast_parker_new();
   const std::uint32_t waiter = holdfast_waiter_open(parker);
@@ -222,7 +222,7 @@ TEST_F(HolderTest, a_note_is_not_left_to_the_waiter_that_is_granted_the_lock) {
   holdfast_parker_free(parker);
 }
 
-TEST_F(HolderTest, a_full_dictionary_makes_room_for_a_note_or_says_so) {
+TEST_F(HolderTest, a_full_dictionary_makes_room_for_a_reason_or_says_so) {
   const holdfast_lease lease = take();
   for (int i = 0; dict.store(HOLDFAST_SAFE_SET, "fill" + std::to_string(i), std::string(40, 'f'), 0, 0) == HOLDFAST_OK;)
     ++i;
@@ -244,7 +244,7 @@ TEST_F(HolderTest, a_full_dictionary_makes_room_for_a_note_or_says_so) {
 
 // --- repair ---
 
-TEST_F(HolderTest, repair_keeps_the_note_of_a_lock_that_is_held) {
+TEST_F(HolderTest, repair_keeps_the_reason_of_a_lock_that_is_held) {
   take_and_explain("kept");
   const std::uint64_t free = dict.free_space();
   EXPECT_EQ(repair(shard()), 0U);
@@ -269,15 +269,15 @@ TEST_F(HolderTest, repair_gives_back_what_a_dying_release_left) {
   EXPECT_EQ(dict.free_space(), free);
 }
 
-TEST_F(HolderTest, repair_cuts_a_note_that_makes_no_sense) {
+TEST_F(HolderTest, repair_cuts_a_reason_that_makes_no_sense) {
   for (int damage = 0; damage < 5; ++damage) {
     SCOPED_TRACE(damage);
     holdfast_lease lease = take_and_explain("damaged");
-    Entry& note = shard().entry(lock().reason.load());
+    Entry& record = shard().entry(lock().reason.load());
     if (damage == 0) lock().reason.store(shard().granules());
-    if (damage == 1) note.shape.store(note.shape.load() ^ 0x10000);
-    if (damage == 2) note.hash.store(note.hash.load() ^ 1);
-    if (damage == 3) note.value_size.store(sizeof(HolderFields) + kReasonMax + 1);
+    if (damage == 1) record.shape.store(record.shape.load() ^ 0x10000);
+    if (damage == 2) record.hash.store(record.hash.load() ^ 1);
+    if (damage == 3) record.value_size.store(sizeof(HolderFields) + kReasonMax + 1);
     if (damage == 4)
       lock().reason.store(static_cast<std::uint32_t>(
           (reinterpret_cast<std::byte*>(view().entry) - reinterpret_cast<std::byte*>(&shard().entry(0))) / kGranule));

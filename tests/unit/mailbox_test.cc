@@ -105,7 +105,7 @@ TEST_F(MailboxTest, a_post_between_reading_the_mailbox_and_sleeping_ends_the_sle
             }));
 }
 
-TEST_F(MailboxTest, a_waiter_rung_for_twice_is_reported_once) {
+TEST_F(MailboxTest, a_waiter_posted_twice_is_reported_once) {
   EXPECT_EQ("some 65", in_world([](World& world) -> std::string {
               for (int i = 0; i < 200; ++i) post(world, world.token(), 65);
               return next_mail(world);

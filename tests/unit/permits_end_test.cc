@@ -92,7 +92,7 @@ TEST_IN_TIME(PermitsTest, expiry_lets_the_next_waiter_in) {
   EXPECT_TRUE(reader.get());
 }
 
-TEST_IN_TIME(PermitsTest, flush_delete_set_and_expire_end_all_holds) {
+TEST_IN_TIME(PermitsTest, flush_delete_set_and_expire_end_all_grants) {
   const auto expect_ended = [&](const char* how, const std::vector<holdfast_lease>& leases) {
     const int lost = dict.get("key").code == HOLDFAST_OK ? HOLDFAST_NOT_OWNER : HOLDFAST_NOT_FOUND;
     for (holdfast_lease lease : leases) EXPECT_EQ(dict.remaining("key", lease), -1) << how;
@@ -127,7 +127,7 @@ TEST_IN_TIME(PermitsTest, flush_delete_set_and_expire_end_all_holds) {
   EXPECT_EQ(count_shard(shard()).holders, 0U);
 }
 
-TEST_IN_TIME(PermitsTest, waiters_are_told_when_all_holds_are_ended) {
+TEST_IN_TIME(PermitsTest, waiters_are_woken_when_all_grants_are_ended) {
   holdfast_lease lease{};
   const auto end_it = [&](int how) {
     if (how == 0) return dict.remove("key");
@@ -148,7 +148,7 @@ TEST_IN_TIME(PermitsTest, waiters_are_told_when_all_holds_are_ended) {
 
 // --- repair ---
 
-TEST_IN_TIME(PermitsTest, repair_keeps_holds_and_counts_them_anew) {
+TEST_IN_TIME(PermitsTest, repair_keeps_holders_and_counts_them_anew) {
   holdfast_lease one = acquired(1, 100);
   holdfast_lease two = acquired(2);
   Taker waiter(dict);
@@ -164,7 +164,7 @@ TEST_IN_TIME(PermitsTest, repair_keeps_holds_and_counts_them_anew) {
   EXPECT_EQ(post(two), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(PermitsTest, repair_cuts_a_chain_before_the_first_hold_that_makes_no_sense) {
+TEST_IN_TIME(PermitsTest, repair_cuts_a_chain_before_the_first_holder_that_makes_no_sense) {
   for (int damage = 0; damage < 6; ++damage) {
     SCOPED_TRACE(damage);
     holdfast_lease leases[3] = {acquired(), acquired(), acquired()};

@@ -89,7 +89,7 @@ TEST_IN_TIME(PermitsTest, permits_expire_each_at_its_time) {
   EXPECT_EQ(post(longer), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(PermitsTest, a_renewal_moves_the_end_of_one_hold_in_either_direction) {
+TEST_IN_TIME(PermitsTest, a_renewal_moves_the_end_of_one_grant_in_either_direction) {
   holdfast_lease first = acquired(1, 0.05);
   holdfast_lease second = acquired(1, 100);
   EXPECT_EQ(dict.renew("key", first, 0), HOLDFAST_OK);
@@ -242,7 +242,7 @@ TEST_IN_TIME(PermitsTest, a_dead_process_holds_nothing_of_any_kind) {
   }
 }
 
-TEST_IN_TIME(PermitsTest, a_holder_is_told_and_may_say_why) {
+TEST_IN_TIME(PermitsTest, a_holder_is_reported_and_may_say_why) {
   holdfast_lease first = acquired(1, 50);
   holdfast_lease second = acquired(1);
   EXPECT_EQ(dict.explain("key", second, "the later one"), HOLDFAST_OK);

@@ -13,9 +13,9 @@
 namespace holdfast::test {
 namespace {
 
-class RoomTest : public DictTest {
+class ReclaimerTest : public DictTest {
  protected:
-  RoomTest() : DictTest({.size = 65536}) {}
+  ReclaimerTest() : DictTest({.size = 65536}) {}
 
   void TearDown() override {
     EXPECT_EQ(header().repairs.load(), 0U) << "nobody died, so nothing was damaged";
@@ -57,7 +57,7 @@ class RoomTest : public DictTest {
   holdfast_lease lease{};
 };
 
-TEST_F(RoomTest, what_was_not_used_gives_way_before_what_was) {
+TEST_F(ReclaimerTest, what_was_not_used_gives_way_before_what_was) {
   const int count = fill(60);
   ASSERT_GT(count, 200);
   cool();
@@ -68,7 +68,7 @@ TEST_F(RoomTest, what_was_not_used_gives_way_before_what_was) {
   EXPECT_EQ(header().evictions.load(), static_cast<std::uint64_t>(count / 2));
 }
 
-TEST_F(RoomTest, what_is_new_stays_longer_than_what_is_old) {
+TEST_F(ReclaimerTest, what_is_new_stays_longer_than_what_is_old) {
   const int count = fill(60);
   cool();
   for (int i = 0; i < 20 * count; ++i) {
@@ -79,7 +79,7 @@ TEST_F(RoomTest, what_is_new_stays_longer_than_what_is_old) {
   }
 }
 
-TEST_F(RoomTest, where_all_was_used_something_gives_way_all_the_same) {
+TEST_F(ReclaimerTest, where_all_was_used_something_gives_way_all_the_same) {
   const int count = fill(60);
   for (int round = 0; round < 4; ++round)
     for (int i = 0; i < count; ++i) dict.get(key(i));
@@ -87,7 +87,7 @@ TEST_F(RoomTest, where_all_was_used_something_gives_way_all_the_same) {
   EXPECT_EQ(dict.get("new"), text(value(0, 60)));
 }
 
-TEST_F(RoomTest, expired_entries_go_before_live_ones) {
+TEST_F(ReclaimerTest, expired_entries_go_before_live_ones) {
   const int count = fill(60);
   cool();
   for (int i = 0; i < count; i += 3) ASSERT_EQ(dict.expire(key(i), 0.001), HOLDFAST_OK);
@@ -105,14 +105,14 @@ TEST_F(RoomTest, expired_entries_go_before_live_ones) {
   EXPECT_TRUE(set_evicts("one-more-key", value(0, 60))) << "now there are none left";
 }
 
-TEST_F(RoomTest, flushed_entries_go_before_live_ones) {
+TEST_F(ReclaimerTest, flushed_entries_go_before_live_ones) {
   const int count = fill(60);
   dict.flush_all();
   for (int i = 0; i < count; ++i) ASSERT_FALSE(set_evicts(key(count + i), value(i, 60)));
   EXPECT_TRUE(set_evicts("one-more-key", value(0, 60)));
 }
 
-TEST_F(RoomTest, a_sweep_that_found_little_rests_and_yet_no_memory_is_never_said_while_there_is_some) {
+TEST_F(ReclaimerTest, a_sweep_that_found_little_rests_and_yet_no_memory_is_never_said_while_there_is_some) {
   Dict large(new_name(), {.size = 1 << 20});
   const auto safe = [&](int i, double exptime) {
     return large.store(HOLDFAST_SAFE_SET, key(i), value(i, 60), exptime, 0);
@@ -131,7 +131,7 @@ TEST_F(RoomTest, a_sweep_that_found_little_rests_and_yet_no_memory_is_never_said
 
 // --- locks ---
 
-TEST_F(RoomTest, held_locks_stay_through_everything_and_locks_that_nobody_holds_go) {
+TEST_F(ReclaimerTest, held_locks_stay_through_everything_and_locks_that_nobody_holds_go) {
   std::vector<holdfast_lease> leases(20);
   for (int i = 0; i < 20; ++i) {
     ASSERT_EQ(dict.try_lock("held-" + std::to_string(i), 0, &leases[static_cast<std::size_t>(i)]), HOLDFAST_OK);
@@ -152,7 +152,7 @@ TEST_F(RoomTest, held_locks_stay_through_everything_and_locks_that_nobody_holds_
   }
 }
 
-TEST_F(RoomTest, a_dictionary_full_of_held_locks_says_no_memory) {
+TEST_F(ReclaimerTest, a_dictionary_full_of_held_locks_says_no_memory) {
   std::vector<holdfast_lease> leases(5000);
   std::size_t count = 0;
   while (dict.try_lock("lock" + std::to_string(count), 0, &leases[count]) == HOLDFAST_OK) ++count;
@@ -163,7 +163,7 @@ TEST_F(RoomTest, a_dictionary_full_of_held_locks_says_no_memory) {
     EXPECT_EQ(dict.unlock("lock" + std::to_string(i), &leases[i]), i != 7 ? HOLDFAST_OK : HOLDFAST_NOT_OWNER);
 }
 
-TEST_F(RoomTest, who_waits_for_a_lock_still_gets_it_after_everything_else_was_evicted) {
+TEST_F(ReclaimerTest, who_waits_for_a_lock_still_gets_it_after_everything_else_was_evicted) {
   for (int i = 0; i < 50; ++i) ASSERT_EQ(safe_set(key(i), value(i, 10)), HOLDFAST_OK);
   ASSERT_EQ(dict.try_lock("lock", 0, &lease), HOLDFAST_OK);
   holdfast_parker* parker = holdfast_parker_new();
@@ -189,7 +189,7 @@ TEST_F(RoomTest, who_waits_for_a_lock_still_gets_it_after_everything_else_was_ev
 
 // --- nothing live is removed ---
 
-TEST_F(RoomTest, safe_stores_and_pushes_remove_nothing) {
+TEST_F(ReclaimerTest, safe_stores_and_pushes_remove_nothing) {
   const int count = fill(60);
   EXPECT_EQ(safe_set("more", value(0, 60)), HOLDFAST_NO_MEMORY);
   EXPECT_EQ(dict.store(HOLDFAST_SAFE_ADD, "more", value(0, 60), 0, 0), HOLDFAST_NO_MEMORY);
@@ -200,7 +200,7 @@ TEST_F(RoomTest, safe_stores_and_pushes_remove_nothing) {
   EXPECT_EQ(header().evictions.load(), 0U);
 }
 
-TEST_F(RoomTest, a_safe_store_brings_the_free_memory_together) {
+TEST_F(ReclaimerTest, a_safe_store_brings_the_free_memory_together) {
   const int count = fill(60);
   int removed = 0;
   for (int i = 0; i < count; i += 4, ++removed) dict.remove(key(i));
@@ -214,7 +214,7 @@ TEST_F(RoomTest, a_safe_store_brings_the_free_memory_together) {
   EXPECT_EQ(header().evictions.load(), 0U);
 }
 
-TEST_F(RoomTest, what_is_impossible_is_known_until_memory_comes_back) {
+TEST_F(ReclaimerTest, what_is_impossible_is_known_until_memory_comes_back) {
   // Gaps of 7 granules between entries of 41, which fit into none of them.
   int count = 0;
   while (safe_set(key(count), value(count, count % 2 == 0 ? 600 : 60)) == HOLDFAST_OK) ++count;
@@ -235,7 +235,7 @@ TEST_F(RoomTest, what_is_impossible_is_known_until_memory_comes_back) {
 
 // --- what fits ---
 
-TEST_F(RoomTest, a_value_of_a_quarter_of_the_arena_always_fits) {
+TEST_F(ReclaimerTest, a_value_of_a_quarter_of_the_arena_always_fits) {
   for (const std::size_t small : {1U, 60U, 300U, 1500U, 5000U}) {
     fill(small);
     for (int round = 0; round < 4; ++round)
@@ -248,7 +248,7 @@ TEST_F(RoomTest, a_value_of_a_quarter_of_the_arena_always_fits) {
   }
 }
 
-TEST_F(RoomTest, everything_but_one_fits_too_and_what_is_overwritten_goes_last) {
+TEST_F(ReclaimerTest, everything_but_one_fits_too_and_what_is_overwritten_goes_last) {
   const std::uint64_t most = dict.dictionary().room_for_one() - key(0).size();
   fill(60);
   EXPECT_TRUE(set_evicts(key(0), value(1, most)));
@@ -259,7 +259,7 @@ TEST_F(RoomTest, everything_but_one_fits_too_and_what_is_overwritten_goes_last) 
   EXPECT_TRUE(set_evicts("other", value(2, 60)));
 }
 
-TEST_F(RoomTest, the_old_value_is_not_evicted_for_its_successor_while_others_can_be) {
+TEST_F(ReclaimerTest, the_old_value_is_not_evicted_for_its_successor_while_others_can_be) {
   fill(60);
   cool();
   const auto at_the_hand = [&] {
@@ -279,7 +279,7 @@ TEST_F(RoomTest, the_old_value_is_not_evicted_for_its_successor_while_others_can
 
 // --- lists ---
 
-TEST_F(RoomTest, a_list_that_is_moved_keeps_its_elements_and_their_order) {
+TEST_F(ReclaimerTest, a_list_that_is_moved_keeps_its_elements_and_their_order) {
   std::vector<std::string> elements;
   const int count = fill(60);
   for (int i = 0; i < count; i += 2) dict.remove(key(i));
@@ -306,7 +306,7 @@ TEST_F(RoomTest, a_list_that_is_moved_keeps_its_elements_and_their_order) {
   for (const std::string& element : elements) ASSERT_EQ(dict.pop("list", HOLDFAST_LEFT), text(element));
 }
 
-TEST_F(RoomTest, a_list_is_evicted_whole) {
+TEST_F(ReclaimerTest, a_list_is_evicted_whole) {
   int length = 0;
   while (dict.push("list", HOLDFAST_RIGHT, value(length, 60)) > 0) ++length;
   ASSERT_GT(length, 300);
@@ -317,7 +317,7 @@ TEST_F(RoomTest, a_list_is_evicted_whole) {
   EXPECT_EQ(count_shard(shard()).nodes, 0U);
 }
 
-TEST_F(RoomTest, a_list_that_was_used_outlives_what_was_not) {
+TEST_F(ReclaimerTest, a_list_that_was_used_outlives_what_was_not) {
   for (int i = 0; i < 50; ++i) ASSERT_EQ(dict.push("list", HOLDFAST_RIGHT, value(i, 20)), i + 1);
   const int count = fill(60);
   for (int i = 0; i < 10 * count; ++i) {

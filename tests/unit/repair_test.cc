@@ -94,7 +94,7 @@ TEST_F(RepairTest, a_link_out_of_the_arena_is_cut) {
   EXPECT_GT(lost(), 0);
 }
 
-TEST_F(RepairTest, a_chain_in_a_circle_ends_at_its_last_entry) {
+TEST_F(RepairTest, a_chain_in_a_cycle_ends_at_its_last_entry) {
   const std::uint32_t bucket = long_chain(3);
   const std::uint32_t first = shard().bucket(bucket).load();
   Entry& second = shard().entry(shard().entry(first).next.load());

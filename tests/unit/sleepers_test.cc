@@ -53,23 +53,23 @@ TEST(sleepers, in_a_forked_child_nobody_sleeps_and_no_berth_leads_to_another) {
   EXPECT_TRUE(sleepers.lie_down(listener, false));
 }
 
-TEST(sleepers, who_is_called_is_woken_once_and_nobody_else_is) {
+TEST(sleepers, a_thread_is_woken_once_and_nobody_else_is) {
   Sleepers sleepers;
   Berth listener;
-  Berth called;
+  Berth woken;
   Berth other;
   sleepers.lie_down(listener, false);
-  sleepers.lie_down(called, false);
+  sleepers.lie_down(woken, false);
   sleepers.lie_down(other, false);
-  sleepers.call(called);
-  sleepers.call(called);
-  sleepers.call(listener);
-  EXPECT_EQ(called.word, 1U);
+  sleepers.wake(woken);
+  sleepers.wake(woken);
+  sleepers.wake(listener);
+  EXPECT_EQ(woken.word, 1U);
   EXPECT_EQ(listener.word, 0U) << "it sleeps on the mailbox";
   EXPECT_EQ(other.word, 0U);
   sleepers.get_up(listener);
   sleepers.appoint();
-  EXPECT_EQ(called.word, 1U) << "it is getting up";
+  EXPECT_EQ(woken.word, 1U) << "it is getting up";
   EXPECT_EQ(other.word, 1U);
 }
 

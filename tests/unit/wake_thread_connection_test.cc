@@ -61,9 +61,9 @@ std::size_t names_in(const std::string& path) {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-class PumpConnectionTest : public WakeThreadTest {};
+class WakeThreadConnectionTest : public WakeThreadTest {};
 
-TEST_F(PumpConnectionTest, a_byte_comes_for_each_wake_up_that_was_not_collected_yet) {
+TEST_F(WakeThreadConnectionTest, a_byte_comes_for_each_wake_up_that_was_not_collected_yet) {
   in_process([this] {
     Dict dict("wake");
     Waiting waiting;
@@ -84,7 +84,7 @@ TEST_F(PumpConnectionTest, a_byte_comes_for_each_wake_up_that_was_not_collected_
   });
 }
 
-TEST_F(PumpConnectionTest, a_byte_comes_also_when_the_wait_begins_after_the_thread_has_ended) {
+TEST_F(WakeThreadConnectionTest, a_byte_comes_also_when_the_wait_begins_after_the_thread_has_ended) {
   in_process([this] {
     Dict dict("wake");
     Waiting waiting;
@@ -96,7 +96,7 @@ TEST_F(PumpConnectionTest, a_byte_comes_also_when_the_wait_begins_after_the_thre
   });
 }
 
-TEST_F(PumpConnectionTest, a_byte_comes_for_what_was_not_collected_at_once) {
+TEST_F(WakeThreadConnectionTest, a_byte_comes_for_what_was_not_collected_at_once) {
   in_process([this] {
     Dict dict("wake");
     Waiting waiting;
@@ -112,7 +112,7 @@ TEST_F(PumpConnectionTest, a_byte_comes_for_what_was_not_collected_at_once) {
   });
 }
 
-TEST_F(PumpConnectionTest, a_byte_comes_when_the_timer_is_due_and_no_descriptor_is_made_for_that) {
+TEST_F(WakeThreadConnectionTest, a_byte_comes_when_the_timer_is_due_and_no_descriptor_is_made_for_that) {
   in_process([] {
     Waiting waiting;
     const FileDescriptor end = connected(waiting);
@@ -134,7 +134,7 @@ TEST_F(PumpConnectionTest, a_byte_comes_when_the_timer_is_due_and_no_descriptor_
   });
 }
 
-TEST_F(PumpConnectionTest, a_wake_up_from_before_the_connection_is_told_by_it) {
+TEST_F(WakeThreadConnectionTest, a_wake_up_from_before_the_connection_is_told_by_it) {
   in_process([this] {
     Dict dict("wake");
     Waiting waiting;
@@ -149,7 +149,7 @@ TEST_F(PumpConnectionTest, a_wake_up_from_before_the_connection_is_told_by_it) {
   });
 }
 
-TEST_F(PumpConnectionTest, bytes_that_nobody_reads_stop_nothing) {
+TEST_F(WakeThreadConnectionTest, bytes_that_nobody_reads_stop_nothing) {
   in_process([] {
     Waiting waiting;
     const FileDescriptor end = connected(waiting);
@@ -167,7 +167,7 @@ TEST_F(PumpConnectionTest, bytes_that_nobody_reads_stop_nothing) {
 
 // --- the path ---
 
-TEST_F(PumpConnectionTest, the_path_is_this_users_socket_in_the_runtime_directory_until_the_connection_is_accepted) {
+TEST_F(WakeThreadConnectionTest, the_path_is_this_users_socket_in_the_runtime_directory_until_the_connection_is_accepted) {
   in_process([this] {
     Waiting waiting;
     const std::size_t before = names_in(directory.path());
@@ -186,7 +186,7 @@ TEST_F(PumpConnectionTest, the_path_is_this_users_socket_in_the_runtime_director
   });
 }
 
-TEST_F(PumpConnectionTest, listening_again_replaces_what_was_and_disconnect_and_free_leave_nothing) {
+TEST_F(WakeThreadConnectionTest, listening_again_replaces_what_was_and_disconnect_and_free_leave_nothing) {
   in_process([this] {
     Waiting waiting;
     const std::size_t names = names_in(directory.path());
@@ -216,7 +216,7 @@ TEST_F(PumpConnectionTest, listening_again_replaces_what_was_and_disconnect_and_
   });
 }
 
-TEST_F(PumpConnectionTest, a_path_that_a_killed_process_left_goes_when_the_next_world_begins) {
+TEST_F(WakeThreadConnectionTest, a_path_that_a_killed_process_left_goes_when_the_next_world_begins) {
   Child killed([](Channel& parent) {
     Waiting waiting;
     parent.say(listen_at(waiting));
@@ -233,7 +233,7 @@ TEST_F(PumpConnectionTest, a_path_that_a_killed_process_left_goes_when_the_next_
   EXPECT_FALSE(exists(path));
 }
 
-TEST_F(PumpConnectionTest, a_path_that_does_not_fit_is_refused_with_the_reason) {
+TEST_F(WakeThreadConnectionTest, a_path_that_does_not_fit_is_refused_with_the_reason) {
   in_process([this] {
     Waiting waiting;
     const std::size_t names = names_in(directory.path());
@@ -255,7 +255,7 @@ TEST_F(PumpConnectionTest, a_path_that_does_not_fit_is_refused_with_the_reason) 
 
 // --- which loops connect ---
 
-TEST_F(PumpConnectionTest, nobody_to_accept_is_told_and_it_listens_still) {
+TEST_F(WakeThreadConnectionTest, nobody_to_accept_is_told_and_it_listens_still) {
   in_process([] {
     Waiting waiting;
     EXPECT_EQ(holdfast_parker_accept(waiting.parker()), HOLDFAST_SYSTEM);
@@ -271,7 +271,7 @@ TEST_F(PumpConnectionTest, nobody_to_accept_is_told_and_it_listens_still) {
   });
 }
 
-TEST_F(PumpConnectionTest, other_processes_are_refused_and_stand_in_nobodys_way) {
+TEST_F(WakeThreadConnectionTest, other_processes_are_refused_and_stand_in_nobodys_way) {
   in_process([] {
     Waiting waiting;
     const std::string path = listen_at(waiting);
@@ -298,7 +298,7 @@ TEST_F(PumpConnectionTest, other_processes_are_refused_and_stand_in_nobodys_way)
   });
 }
 
-TEST_F(PumpConnectionTest, a_forked_child_has_neither_connection_nor_listener_and_leaves_its_parents_alone) {
+TEST_F(WakeThreadConnectionTest, a_forked_child_has_neither_connection_nor_listener_and_leaves_its_parents_alone) {
   in_process([this] {
     Dict dict("wake");
     Waiting waiting;
@@ -331,7 +331,7 @@ TEST_F(PumpConnectionTest, a_forked_child_has_neither_connection_nor_listener_an
 
 // --- what a host does to it ---
 
-TEST_F(PumpConnectionTest, a_loop_that_closed_its_end_hears_by_the_next_connection_what_it_missed) {
+TEST_F(WakeThreadConnectionTest, a_loop_that_closed_its_end_hears_by_the_next_connection_what_it_missed) {
   in_process([this] {
     Dict dict("wake");
     Waiting waiting;
@@ -349,7 +349,7 @@ TEST_F(PumpConnectionTest, a_loop_that_closed_its_end_hears_by_the_next_connecti
   });
 }
 
-TEST_F(PumpConnectionTest, a_host_that_closed_our_end_gets_no_byte_into_what_it_opened_there) {
+TEST_F(WakeThreadConnectionTest, a_host_that_closed_our_end_gets_no_byte_into_what_it_opened_there) {
   in_process([] {
     Waiting waiting;
     const FileDescriptor end = connected(waiting);
@@ -377,7 +377,7 @@ TEST_F(PumpConnectionTest, a_host_that_closed_our_end_gets_no_byte_into_what_it_
 
 // --- bad days ---
 
-TEST_F(PumpConnectionTest, without_threads_nothing_is_accepted_and_nothing_stays) {
+TEST_F(WakeThreadConnectionTest, without_threads_nothing_is_accepted_and_nothing_stays) {
   in_process([this] {
     Waiting waiting;
     const std::size_t names = names_in(directory.path());
@@ -406,7 +406,7 @@ TEST_F(PumpConnectionTest, without_threads_nothing_is_accepted_and_nothing_stays
   });
 }
 
-TEST_F(PumpConnectionTest, without_descriptors_the_next_call_tries_again) {
+TEST_F(WakeThreadConnectionTest, without_descriptors_the_next_call_tries_again) {
   in_process([this] {
     Waiting waiting;
     const std::size_t names = names_in(directory.path());

@@ -1,4 +1,4 @@
-// Waiting in an event loop: a parker's descriptor and the helper thread behind it, through the C ABI.
+// Waiting in an event loop: a parker's descriptor and the wake thread behind it, through the C ABI.
 #include "wait/wake_thread.h"
 
 #include <fcntl.h>
@@ -137,7 +137,7 @@ TEST_F(WakeThreadTest, a_parker_that_sleeps_by_itself_although_it_has_a_descript
   });
 }
 
-TEST_F(WakeThreadTest, loops_of_several_threads_share_one_helper_thread) {
+TEST_F(WakeThreadTest, loops_of_several_threads_share_one_wake_thread) {
   constexpr int kThreads = 6;
   constexpr int kRounds = 100;
   in_process([] {

@@ -1,4 +1,4 @@
-// The helper thread of event loops on bad days: exit, fork, closed descriptors, no descriptors, no threads.
+// The wake thread of event loops on bad days: exit, fork, closed descriptors, no descriptors, no threads.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

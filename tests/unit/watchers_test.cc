@@ -121,7 +121,7 @@ TEST_F(WatchersTest, a_look_names_the_grant_and_queues_nobody) {
   unlock();
 }
 
-TEST_F(WatchersTest, a_release_calls_them_and_takes_them_out) {
+TEST_F(WatchersTest, a_release_wakes_them_and_takes_them_out) {
   Watchers some(5);
   lock();
   EXPECT_EQ(some.queue(dict), 5U);
@@ -137,7 +137,7 @@ TEST_F(WatchersTest, a_release_calls_them_and_takes_them_out) {
   unlock();
 }
 
-TEST_F(WatchersTest, a_release_calls_so_many_and_those_call_the_rest) {
+TEST_F(WatchersTest, a_release_wakes_so_many_and_those_wake_the_rest) {
   constexpr std::size_t kMany = 4 * kCalledAtOnce + 3;
   Watchers many(kMany);
   lock();
@@ -146,7 +146,7 @@ TEST_F(WatchersTest, a_release_calls_so_many_and_those_call_the_rest) {
   EXPECT_EQ(waiters(), kMany - kCalledAtOnce) << "no more under one mutex";
   EXPECT_EQ(many.once(dict), HOLDFAST_OK);
   EXPECT_EQ(waiters(), kMany - 2 * kCalledAtOnce);
-  EXPECT_EQ(many.leave(dict, 1), HOLDFAST_OK) << "called, and not coming";
+  EXPECT_EQ(many.leave(dict, 1), HOLDFAST_OK) << "woken, and not coming";
   EXPECT_EQ(waiters(), kMany - 3 * kCalledAtOnce);
   lock();
   EXPECT_EQ(many.once(dict, 2), HOLDFAST_OK);
@@ -165,7 +165,7 @@ TEST_F(WatchersTest, those_of_a_new_grant_stay_when_the_old_ones_are_called) {
   ASSERT_EQ(fresh.queue(dict), 2U);
   EXPECT_EQ(waiters(), 3U);
   EXPECT_EQ(old.once(dict), HOLDFAST_OK);
-  EXPECT_EQ(waiters(), 2U) << "the last old one was called, the fresh ones were not";
+  EXPECT_EQ(waiters(), 2U) << "the last old one was woken, the fresh ones were not";
   EXPECT_EQ(fresh.woken(), 0U);
   unlock();
   EXPECT_EQ(fresh.woken(), 2U);
@@ -209,7 +209,7 @@ TEST_F(WatchersTest, the_end_of_a_lease_ends_the_wait) {
   EXPECT_EQ(blocks(), 0U);
 }
 
-TEST_F(WatchersTest, a_waiter_that_finds_the_lease_over_calls_them) {
+TEST_F(WatchersTest, a_waiter_that_finds_the_lease_over_wakes_them) {
   Watchers some(3);
   lock(0.02);
   ASSERT_EQ(some.queue(dict), 3U);
@@ -220,7 +220,7 @@ TEST_F(WatchersTest, a_waiter_that_finds_the_lease_over_calls_them) {
   unlock();
 }
 
-TEST_F(WatchersTest, a_lock_that_is_deleted_or_overwritten_calls_them_all) {
+TEST_F(WatchersTest, a_lock_that_is_deleted_or_overwritten_wakes_them_all) {
   for (const bool overwritten : {false, true}) {
     Watchers many(3 * kCalledAtOnce);
     lock();
@@ -229,7 +229,7 @@ TEST_F(WatchersTest, a_lock_that_is_deleted_or_overwritten_calls_them_all) {
     EXPECT_EQ(blocks(), 0U);
     if (overwritten) {
       EXPECT_EQ(many.once(dict), HOLDFAST_LOCKED) << "a value is in the way, as for lock()";
-      EXPECT_LE(many.sleep_time(), 0.1) << "nobody calls it";
+      EXPECT_LE(many.sleep_time(), 0.1) << "nobody wakes it";
       EXPECT_EQ(dict.remove(kKey), HOLDFAST_OK);
       EXPECT_EQ(many.once(dict), HOLDFAST_OK);
     }
@@ -263,7 +263,7 @@ TEST_F(WatchersTest, in_permits_those_that_are_held_now_have_to_end) {
   Watchers one(1);
   ASSERT_EQ(dict.try_permits(kKey, HOLDFAST_SEMAPHORE, 1, 3, 0, &early), HOLDFAST_OK);
   ASSERT_EQ(one.once(dict), HOLDFAST_LOCKED);
-  EXPECT_LE(one.sleep_time(), 0.02) << "nobody calls it";
+  EXPECT_LE(one.sleep_time(), 0.02) << "nobody wakes it";
   ASSERT_EQ(dict.try_permits(kKey, HOLDFAST_SEMAPHORE, 1, 3, 0, &late), HOLDFAST_OK);
   EXPECT_EQ(one.once(dict), HOLDFAST_LOCKED);
   ASSERT_EQ(dict.unlock(kKey, &early), HOLDFAST_OK);
@@ -353,7 +353,7 @@ std::vector<holdfast_holder> holders_of(Dict& dict, std::uint32_t max, std::uint
   return holders;
 }
 
-TEST_F(WatchersTest, all_holders_are_told_those_first_who_have_held_it_longest) {
+TEST_F(WatchersTest, all_holders_are_reported_those_first_who_have_held_it_longest) {
   std::uint32_t count = 9;
   holders_of(dict, 3, &count);
   EXPECT_EQ(count, 0U) << "no such key";

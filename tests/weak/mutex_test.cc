@@ -10,7 +10,7 @@ struct Locking {
   Order take = kAcquire;      // Shmtx::lock_fast
   Order give = kRelease;      // Shmtx::unlock, unlock_slow
   bool exact = true;          // take_from_dead compares the word that was judged
-  bool marks = true;          // leave_mark before a sleep
+  bool marks = true;          // set_waiters_bit before a sleep
   bool kernel_orders = true;  // a record lock is given up after all that its owner did
 };
 
@@ -73,7 +73,7 @@ Program taking_over(const Locking& how) {
   return program;
 }
 
-/// A waiter leaves its mark and goes to sleep; the kernel compares the word while it holds the futex's bucket.
+/// A waiter sets the waiters bit and goes to sleep; the kernel compares the word while it holds the futex's bucket.
 Program waking(const Locking& how) {
   Program program;
   const Location word = program.location("word", 1);
@@ -124,10 +124,10 @@ TEST(weak_mutex, the_sources_say_what_is_modelled) {
   expect_quotes({
       {"src/sync/shmtx.h",
        "state_->word.compare_exchange_strong(expected, 0, std::memory_order_release, std::memory_order_relaxed)"},
-      {"src/sync/shmtx.h", "state_->word.compare_exchange_strong(seen, desired | mark, std::memory_order_acq_rel,"},
-      // A process that may have slept keeps the mark of others that sleep: tests/model shows what becomes of them
-      // otherwise.
-      {"src/sync/shmtx.cc", "if (take(0, mark)) return LockResult::acquired;"},
+      {"src/sync/shmtx.h", "state_->word.compare_exchange_strong(seen, desired | waiters, std::memory_order_acq_rel,"},
+      // A process that may have slept keeps the waiters bit of others that sleep: tests/model shows what becomes of
+      // them otherwise.
+      {"src/sync/shmtx.cc", "if (take(0, waiters)) return LockResult::acquired;"},
       {"src/sync/shmtx.cc",
        "state_->word.compare_exchange_weak(seen, 0, std::memory_order_release, std::memory_order_relaxed)"},
       {"src/sync/shmtx.cc",

@@ -24,7 +24,7 @@ local HOLDS_EVERYTHING = core.HOLDS_EVERYTHING
 -- A reason that no host can give.
 local FORKED = {}
 -- Seconds until another attempt to enter.
-local BUSY_PAUSE = 0.05
+local BUSY_SLEEP = 0.05
 
 local wait_type = ffi_typeof("holdfast_wait")
 
@@ -248,7 +248,7 @@ local function wait_in_place(place, host, request, deadline, lease)
         elseif code == INVALID and not is_mine(here) then
             return nil, FORKED  -- the library knows no waiters of a parent process
         elseif code == BUSY then
-            wait.sleep = BUSY_PAUSE
+            wait.sleep = BUSY_SLEEP
         elseif code ~= TIMEOUT then
             return nil, reason(code)
         end

@@ -1,4 +1,4 @@
-// A holdfast_wait as the core's claim.
+// A holdfast_wait as the core's request.
 #pragma once
 
 #include "holdfast.h"
@@ -11,7 +11,7 @@ inline HoldsLocks held_by_task(const holdfast_wait& wait) noexcept {
   return wait.holds == HOLDFAST_HOLDS_EVERYTHING ? HoldsLocks::everything : HoldsLocks::something;
 }
 
-inline Claim claim_of(const holdfast_wait& wait, double exptime) noexcept {
+inline Request request_of(const holdfast_wait& wait, double exptime) noexcept {
   return {.exptime = exptime,
           .holder_task = wait.holder_task,
           .task = wait.task,
