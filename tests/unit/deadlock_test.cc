@@ -28,7 +28,7 @@ class DeadlockTest : public ::testing::Test {
   /// A record of a wait for `key`, which began at `since` and was seen at `seen`.
   WaitRecord* put(Token token, std::uint32_t task, const std::string& key, const Blocker& blocker, std::uint64_t since,
                   std::uint64_t seen) {
-    WaitRecord* const record = table.claim(token, task, all_live);
+    WaitRecord* const record = table.take(token, task, all_live);
     if (record != nullptr) WaitTable::write(*record, wait(token, task, key, blocker, since, seen));
     return record;
   }
@@ -121,16 +121,15 @@ TEST_F(DeadlockTest, a_record_that_is_being_written_is_unreadable) {
 TEST_F(DeadlockTest, a_full_table_gives_no_record_until_somebody_in_the_way_is_dead) {
   std::vector<WaitRecord*> records;
   for (std::uint32_t task = 1; task <= 4 * kWaitRecords; ++task) {
-    WaitRecord* const record = table.claim(5, task, all_live);
+    WaitRecord* const record = table.take(5, task, all_live);
     if (record != nullptr) records.push_back(record);
   }
   EXPECT_LE(records.size(), kWaitRecords);
   EXPECT_GT(records.size(), kWaitRecords * 9 / 10);
   std::sort(records.begin(), records.end());
   EXPECT_EQ(std::adjacent_find(records.begin(), records.end()), records.end()) << "one record was given twice";
-  EXPECT_EQ(table.claim(6, 1, all_live), nullptr);
-  WaitRecord* const taken =
-      table.claim(6, 1, [](Token token) { return token != 5 ? Liveness::alive : Liveness::dead; });
+  EXPECT_EQ(table.take(6, 1, all_live), nullptr);
+  WaitRecord* const taken = table.take(6, 1, [](Token token) { return token != 5 ? Liveness::alive : Liveness::dead; });
   ASSERT_NE(taken, nullptr);
   EXPECT_TRUE(WaitTable::is_owner(*taken, 6));
 }

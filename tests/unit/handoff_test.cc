@@ -51,11 +51,11 @@ class HandoffTest : public DictTest {
   }
   /// A newcomer, which gives it back at once.
   bool newcomer_gets_it(bool fair = false) {
-    Claim claim{};
-    claim.fair = fair;
-    const Contender newcomer{world.token(), claim, nullptr};
+    Request request{};
+    request.fair = fair;
+    const Contender newcomer{world.token(), request, nullptr};
     Chosen chosen;
-    if (!take_turn(*lock, world, newcomer, {}, chosen)) return false;
+    if (!may_take(*lock, world, newcomer, {}, chosen)) return false;
     take(*lock, world, newcomer);
     lock->free();
     return true;
@@ -134,7 +134,7 @@ TEST_F(HandoffTest, a_slow_one_takes_what_is_free_when_it_comes_whoever_is_behin
   offer(*lock, world);
   ASSERT_EQ(reserved_for(), 0U);
   Chosen chosen;
-  EXPECT_TRUE(take_turn(*lock, world, {world.token(), Claim{}, &slow}, {}, chosen));
+  EXPECT_TRUE(may_take(*lock, world, {world.token(), Request{}, &slow}, {}, chosen));
 }
 
 TEST_F(HandoffTest, it_is_kept_for_a_slow_one_after_many_times_what_it_takes) {
@@ -158,7 +158,7 @@ TEST_F(HandoffTest, time_is_lost_for_one_of_them_at_a_time) {
   add(2, kSlow, 2 * kShare * kSlow - 1);
   offer(*lock, world);
   ASSERT_EQ(reserved_for(), 1U);
-  claim_reserved(*lock, world, {world.token(), Claim{}, &first});
+  claim_reserved(*lock, world, {world.token(), Request{}, &first});
   lock->free();
   EXPECT_EQ(offer(*lock, world).first.number, 0U) << "the second is the first only from now on";
 }

@@ -52,7 +52,7 @@ class ReclaimerTest : public DictTest {
   }
   /// Forgets all use, so that a test says what was used.
   void cool() {
-    for (std::uint32_t block = 0; block < shard().granules(); ++block) shard().mark(block).store(0);
+    for (std::uint32_t block = 0; block < shard().granules(); ++block) shard().uses(block).store(0);
   }
   holdfast_lease lease{};
 };

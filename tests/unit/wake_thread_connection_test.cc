@@ -167,7 +167,8 @@ TEST_F(WakeThreadConnectionTest, bytes_that_nobody_reads_stop_nothing) {
 
 // --- the path ---
 
-TEST_F(WakeThreadConnectionTest, the_path_is_this_users_socket_in_the_runtime_directory_until_the_connection_is_accepted) {
+TEST_F(WakeThreadConnectionTest,
+       the_path_is_this_users_socket_in_the_runtime_directory_until_the_connection_is_accepted) {
   in_process([this] {
     Waiting waiting;
     const std::size_t before = names_in(directory.path());

@@ -138,16 +138,16 @@ TEST_F(WatchersTest, a_release_wakes_them_and_takes_them_out) {
 }
 
 TEST_F(WatchersTest, a_release_wakes_so_many_and_those_wake_the_rest) {
-  constexpr std::size_t kMany = 4 * kCalledAtOnce + 3;
+  constexpr std::size_t kMany = 4 * kWokenAtOnce + 3;
   Watchers many(kMany);
   lock();
   ASSERT_EQ(many.queue(dict), kMany);
   unlock();
-  EXPECT_EQ(waiters(), kMany - kCalledAtOnce) << "no more under one mutex";
+  EXPECT_EQ(waiters(), kMany - kWokenAtOnce) << "no more under one mutex";
   EXPECT_EQ(many.once(dict), HOLDFAST_OK);
-  EXPECT_EQ(waiters(), kMany - 2 * kCalledAtOnce);
+  EXPECT_EQ(waiters(), kMany - 2 * kWokenAtOnce);
   EXPECT_EQ(many.leave(dict, 1), HOLDFAST_OK) << "woken, and not coming";
-  EXPECT_EQ(waiters(), kMany - 3 * kCalledAtOnce);
+  EXPECT_EQ(waiters(), kMany - 3 * kWokenAtOnce);
   lock();
   EXPECT_EQ(many.once(dict, 2), HOLDFAST_OK);
   EXPECT_EQ(many.once(dict, 3), HOLDFAST_OK);
@@ -156,10 +156,10 @@ TEST_F(WatchersTest, a_release_wakes_so_many_and_those_wake_the_rest) {
 }
 
 TEST_F(WatchersTest, those_of_a_new_grant_stay_when_the_old_ones_are_called) {
-  Watchers old(kCalledAtOnce + 1);
+  Watchers old(kWokenAtOnce + 1);
   Watchers fresh(2);
   lock();
-  ASSERT_EQ(old.queue(dict), kCalledAtOnce + 1);
+  ASSERT_EQ(old.queue(dict), kWokenAtOnce + 1);
   unlock();
   lock();
   ASSERT_EQ(fresh.queue(dict), 2U);
@@ -222,9 +222,9 @@ TEST_F(WatchersTest, a_waiter_that_finds_the_lease_over_wakes_them) {
 
 TEST_F(WatchersTest, a_lock_that_is_deleted_or_overwritten_wakes_them_all) {
   for (const bool overwritten : {false, true}) {
-    Watchers many(3 * kCalledAtOnce);
+    Watchers many(3 * kWokenAtOnce);
     lock();
-    ASSERT_EQ(many.queue(dict), 3 * kCalledAtOnce);
+    ASSERT_EQ(many.queue(dict), 3 * kWokenAtOnce);
     EXPECT_EQ(overwritten ? dict.set(kKey, "value") : dict.remove(kKey), HOLDFAST_OK);
     EXPECT_EQ(blocks(), 0U);
     if (overwritten) {
@@ -233,7 +233,7 @@ TEST_F(WatchersTest, a_lock_that_is_deleted_or_overwritten_wakes_them_all) {
       EXPECT_EQ(dict.remove(kKey), HOLDFAST_OK);
       EXPECT_EQ(many.once(dict), HOLDFAST_OK);
     }
-    EXPECT_EQ(many.run(dict, kLong, overwritten ? 1 : 0), 3 * kCalledAtOnce);
+    EXPECT_EQ(many.run(dict, kLong, overwritten ? 1 : 0), 3 * kWokenAtOnce);
   }
 }
 
@@ -291,10 +291,10 @@ TEST_F(WatchersTest, a_dead_holder_is_found_and_all_go_on) {
     parent.hear();
     return 0;
   });
-  Watchers many(2 * kCalledAtOnce);
-  ASSERT_EQ(many.queue(dict), 2 * kCalledAtOnce);
+  Watchers many(2 * kWokenAtOnce);
+  ASSERT_EQ(many.queue(dict), 2 * kWokenAtOnce);
   holder.kill_and_wait();
-  EXPECT_EQ(many.run(dict, kLong), 2 * kCalledAtOnce);
+  EXPECT_EQ(many.run(dict, kLong), 2 * kWokenAtOnce);
 }
 
 TEST_F(WatchersTest, dead_ones_cost_the_living_nothing_and_their_memory_comes_back) {
@@ -302,12 +302,12 @@ TEST_F(WatchersTest, dead_ones_cost_the_living_nothing_and_their_memory_comes_ba
   {
     Child dying([this](Channel& parent) {
       Dict mine(dict_name, {.size = 1 << 20});
-      Watchers many(2 * kCalledAtOnce);
+      Watchers many(2 * kWokenAtOnce);
       parent.say(std::to_string(many.queue(mine)));
       parent.hear();
       return 0;
     });
-    ASSERT_EQ(dying.hear(), std::to_string(2 * kCalledAtOnce));
+    ASSERT_EQ(dying.hear(), std::to_string(2 * kWokenAtOnce));
     Watchers living(10);
     ASSERT_EQ(living.queue(dict), 10U);
     dying.kill_and_wait();
