@@ -1,7 +1,5 @@
 // The list operations of a dictionary: push and pop. Each commits by one store of the list's word, or of a link
 // (dict/list.h).
-#include <limits>
-
 #include "dict/dictionary.h"
 #include "dict/expiry.h"
 #include "dict/list.h"
@@ -10,9 +8,8 @@ namespace holdfast {
 
 Code Dictionary::push(std::string_view key, End end, const ValueIn& value, std::uint32_t& length) noexcept {
   length = 0;
-  if (value.size > std::numeric_limits<std::uint32_t>::max()) return Code::too_large;
   const std::uint64_t entry = granules_for(key.size(), sizeof(ListFields));
-  const std::uint64_t node = granules_for_node(value.size);
+  const std::uint64_t node = value.size > kValueMax ? kNeverFits : granules_for_node(value.size);
   const auto operation = [&](Transaction& change) {
     bool exists = false;
     // Make room for node and entry at once: after the node is filled nothing may move, as the node is in no list yet.
@@ -39,7 +36,7 @@ Code Dictionary::push(std::string_view key, End end, const ValueIn& value, std::
     length = list.length();
     return Code::ok;
   };
-  return transact(key, operation, kMutexPatienceNs, entry + node);
+  return transact(key, operation, kMutexPatienceNs, node == kNeverFits ? node : entry + node);
 }
 
 Code Dictionary::pop(std::string_view key, End end, ValueOut& out) noexcept {

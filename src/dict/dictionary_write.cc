@@ -43,8 +43,9 @@ Evict eviction_for(StoreOp op) noexcept {
 
 /// The granules of the value's entry, for a check that it can ever fit; 0 if it fits into any dictionary.
 std::uint64_t granules_to_check(std::string_view key, std::uint64_t value_size) noexcept {
-  constexpr std::uint64_t kFitsAnywhere = 1024;
-  return key.size() + value_size <= kFitsAnywhere ? 0 : granules_for(key.size(), value_size);
+  constexpr std::uint64_t kFitsAnywhere = 512;  // each of the two
+  if ((key.size() | value_size) < kFitsAnywhere) return 0;
+  return value_size > kValueMax ? kNeverFits : granules_for(key.size(), value_size);
 }
 
 Code finish(Code code, const Transaction& change, Effect& effect) noexcept {

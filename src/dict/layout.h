@@ -251,7 +251,12 @@ static_assert(sizeof(HolderFields) == 32);
 
 constexpr std::uint64_t padded(std::uint64_t bytes) noexcept { return (bytes + 7) & ~std::uint64_t{7}; }
 
-/// The granules of a block with this key and value.
+/// The most bytes of a value that its entry can tell (Entry::value_size).
+inline constexpr std::uint64_t kValueMax = ~std::uint32_t{0};
+/// More granules than any arena has.
+inline constexpr std::uint64_t kNeverFits = ~std::uint64_t{0};
+
+/// The granules of a block with this key and value. REQUIRES, here and below: the value has at most kValueMax bytes.
 constexpr std::uint64_t granules_for(std::uint64_t key_length, std::uint64_t value_size) noexcept {
   return (sizeof(Entry) + padded(key_length) + padded(value_size) + kGranule - 1) / kGranule;
 }

@@ -1,7 +1,5 @@
 #include "dict/transaction.h"
 
-#include <limits>
-
 #include "dict/reclaimer.h"
 
 namespace holdfast {
@@ -22,7 +20,7 @@ Code Transaction::make_room(std::uint32_t granules, Evict evict) noexcept {
 }
 
 Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept {
-  if (value.size > std::numeric_limits<std::uint32_t>::max()) return Code::too_large;
+  if (value.size > kValueMax) return Code::too_large;
   const std::uint64_t needed = granules_for(key_.length, value.size);
   if (needed > segment_.geometry().block_max()) return Code::too_large;
   const auto granules = static_cast<std::uint32_t>(needed);

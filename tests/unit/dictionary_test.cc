@@ -57,6 +57,23 @@ TEST_F(DictionaryTest, what_can_never_fit_is_told_whatever_the_key_holds) {
   EXPECT_EQ(dict.get("k"), text("v"));
 }
 
+// Sizes near 2^64 wrap when they are rounded up or added to others.
+TEST_F(DictionaryTest, no_size_is_too_large_to_be_told) {
+  ASSERT_EQ(dict.set("k", "v"), HOLDFAST_OK);
+  for (const std::uint64_t size : {std::uint64_t{1} << 32, std::uint64_t{1} << 63, ~std::uint64_t{0} - 40,
+                                   ~std::uint64_t{0} - 8, ~std::uint64_t{0} - 1, ~std::uint64_t{0}}) {
+    for (const int op : {HOLDFAST_SET, HOLDFAST_ADD, HOLDFAST_REPLACE, HOLDFAST_SAFE_SET, HOLDFAST_SAFE_ADD})
+      EXPECT_EQ(holdfast_store(dict.handle, op, "k", 1, HOLDFAST_STRING, "v", size, 0, 0, 0, nullptr),
+                HOLDFAST_TOO_LARGE)
+          << size << " by operation " << op;
+    std::uint32_t length = 0;
+    EXPECT_EQ(holdfast_push(dict.handle, "list", 4, HOLDFAST_RIGHT, HOLDFAST_STRING, "v", size, 0, &length),
+              HOLDFAST_TOO_LARGE)
+        << size;
+  }
+  EXPECT_EQ(dict.get("k"), text("v"));
+}
+
 TEST_F(DictionaryTest, setting_nil_deletes) {
   dict.set("k", "v");
   EXPECT_EQ(holdfast_store(dict.handle, HOLDFAST_SET, "k", 1, HOLDFAST_NIL, nullptr, 0, 0, 0, 0, nullptr), HOLDFAST_OK);
