@@ -1,5 +1,4 @@
 #include "dict/transaction.h"
-
 #include "dict/reclaimer.h"
 
 namespace holdfast {
