@@ -44,6 +44,22 @@ describe("parker", function ()
     end)
 
 
+    it("sleeps for so many seconds in steps: a wake-up or a signal ends a step, not the sleep", function ()
+        local start, steps = C.holdfast_now(), 0
+        parker.for_seconds(0.02, function (left)
+            assert.is_true(left > 0 and left <= 0.02)
+            steps = steps + 1
+            parker.sleep(math.min(left, 0.002))
+        end)
+        assert.is_true(C.holdfast_now() - start >= 0.02)
+        assert.is_true(steps > 1)
+
+        steps = 0
+        parker.for_seconds(60, function () steps = steps + 1 end, function () return steps == 3 end)
+        assert.equal(3, steps)
+    end)
+
+
     it("tells the listener of a waiter that this is woken, and no other listener", function ()
         local shdict = require "resty.shdict"
         local dict = assert(shdict.open("spec_locks", { size = "1m" }))

@@ -1,5 +1,6 @@
 -- Tests dictionary/checks.lua.
 
+local blamed = require("spec.support.expect").blamed
 local core = require "resty.holdfast.core"
 local fixture = require "spec.support.fixture"
 
@@ -91,8 +92,8 @@ describe("shdict, bad input", function ()
         it("is refused as max_count", function ()
             for _, count in ipairs { "x", {}, true, print } do
                 for _, method in ipairs { "get_keys", "flush_expired" } do
-                    assert.has_error(function () dict[method](dict, count) end,
-                                     'bad "max_count" argument: a number expected, got ' .. core.describe(count))
+                    local message = blamed(function () dict[method](dict, count) end)
+                    assert.equal('bad "max_count" argument: a number expected, got ' .. core.describe(count), message)
                 end
             end
         end)
@@ -102,15 +103,14 @@ describe("shdict, bad input", function ()
             for name, method in pairs(getmetatable(dict).__index) do
                 if type(method) == "function" then
                     for _, zone in ipairs { "dict", 1, {}, { 1 }, { io.stdout }, { null } } do
-                        assert.is_false((pcall(method, zone, "key", {}, {}, {})), name)
-                        local ok, err = pcall(method, zone, "key")
-                        assert.is_false(ok, name)
-                        assert.equal('bad "zone" argument: a dictionary expected, got ' .. core.describe(zone) ..
-                                     "; call it as dict:" .. name .. "(...)", err)
-                        ok, err = pcall(method, zone, "key", 1)
-                        assert.is_false(ok, name)
-                        assert.equal('bad "zone" argument: a dictionary expected, got ' .. core.describe(zone) ..
-                                     "; call it as dict:" .. name .. "(...)", err)
+                        local blame = 'bad "zone" argument: a dictionary expected, got ' .. core.describe(zone) ..
+                                      "; call it as dict:" .. name .. "(...)"
+                        -- Also with bad arguments of each kind: the receiver is told first.
+                        for _, arguments in ipairs { { "key" }, { "key", 1 }, { {}, {}, {}, {}, {} },
+                                                     { "key", 1, {} }, { "key", 1, 0, {} }, { "key", 1, -1 },
+                                                     { "key", 1, 1, -1 } } do
+                            assert.same({ false, blame }, { pcall(method, zone, unpack(arguments)) })
+                        end
                     end
                     assert.is_false((pcall(method)))
                 end

@@ -9,7 +9,7 @@ local refs = require "resty.holdfast.lock.refs"
 local shdict = require "resty.shdict"
 local take = require("resty.holdfast.lock.acquire").take
 
-local error, min, pairs, setmetatable, type = error, math.min, pairs, setmetatable, type
+local error, ipairs, min, pairs, setmetatable, type = error, ipairs, math.min, pairs, setmetatable, type
 local find_dict = shdict.find
 local free_key, new_lock = held_lock.free_key, held_lock.new
 local read_call = options.read_call
@@ -128,6 +128,10 @@ end
 
 for name, method in pairs(held_lock.methods) do
     _M[name] = method
+end
+for _, name in ipairs { "holder", "holders", "waiters" } do
+    local of_key = held_lock.methods[name]
+    _M[name] = function (self, key, ...) return of_key(self, key or nil, ...) end  -- false counts as nil here, too
 end
 _M.with = held_lock.with("with", locker(true), WITH_OPTIONS)
 _M.wait = require("resty.holdfast.lock.watch").wait

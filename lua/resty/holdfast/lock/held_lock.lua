@@ -201,7 +201,7 @@ end
 -- The holder of a key, whichever object took it; nil if it is free.
 function methods.holder(self, key)
     check(self, "holder")
-    return find_holder(self.dict[1], key or nil)
+    return find_holder(self.dict[1], key)
 end
 
 
@@ -221,14 +221,14 @@ end
 function methods.holders(self, key, max)
     check(self, "holders")
     max = _M.check_max(max)
-    return find_all(self.dict[1], key or nil, max)
+    return find_all(self.dict[1], key, max)
 end
 
 
 -- How many waiters a key has.
 function methods.waiters(self, key)
     check(self, "waiters")
-    return count_waiters(self.dict[1], key or nil)
+    return count_waiters(self.dict[1], key)
 end
 
 
