@@ -96,7 +96,7 @@ TEST_F(DeathSeenAfter, locking_all_of_other_files_instead) { expect_found_out(lo
 TEST_F(DeathSeenAfter, changing_the_user) { expect_found_out(become_nobody); }
 TEST_F(DeathSeenAfter, changing_the_root) { expect_found_out(change_root); }
 
-TEST_F(DeathSeenAfter, nothing_that_keeps_it_from_asking_is_hidden_from_who_wants_the_lock) {
+TEST_F(DeathSeenAfter, a_request_is_told_what_keeps_it_from_asking) {
   // Descriptors closed, and the paths gone: nobody can be asked.
   Started seeker("ok", [&](Channel& parent) {
     Dict dict("dict");

@@ -288,7 +288,7 @@ TEST_F(IdentityWorld, while_the_table_is_locked_by_a_stopped_process_a_child_rea
 }
 
 // A newcomer with another seed would look for the lock elsewhere, and find it free.
-TEST_F(IdentityWorld, a_dictionary_whose_seed_was_overwritten_is_opened_by_nobody_else) {
+TEST_F(IdentityWorld, a_dictionary_with_an_overwritten_seed_is_opened_by_nobody_else) {
   Started holder("ready", obey_as_ever);
   ASSERT_EQ(holder.ask("lock"), "ok");
   constexpr std::size_t kSeedOffset = 120;

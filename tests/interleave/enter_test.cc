@@ -111,7 +111,7 @@ TEST_F(InterleaveEnter, a_death_before_a_dictionary_gets_its_name_leaves_nothing
   EXPECT_EQ(second.ask("try"), "ok");
 }
 
-TEST_F(InterleaveEnter, the_second_of_two_who_make_a_dictionary_at_once_attaches_to_the_firsts) {
+TEST_F(InterleaveEnter, the_second_of_two_that_make_a_dictionary_at_once_attaches_to_the_firsts) {
   Started slow("at new_file.publish", open);
   Started quick("ready", look);
   EXPECT_EQ(slow.ask("go on"), "attached");

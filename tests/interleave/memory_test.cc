@@ -30,7 +30,7 @@ class InterleaveMemory : public testing::Test {
   const ScratchDirectory directory_;
 };
 
-TEST_F(InterleaveMemory, of_those_who_die_while_it_is_looked_for_is_found_too) {
+TEST_F(InterleaveMemory, of_processes_that_die_while_it_is_looked_for_is_found_too) {
   Started living("ready", [](Channel& parent) {
     Dict dict("locks", {.size = 65536});
     parent.say("ready");

@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(strategies, InterleaveAsleep, testing::Values(MutexStra
                          [](const auto&) { return "futex"; });
 
 // Fails if the word of the dead is taken without a comparison.
-TEST_P(Interleave, two_who_judge_one_death_do_not_both_get_the_mutex) {
+TEST_P(Interleave, two_that_judge_one_death_do_not_both_get_the_mutex) {
   Started owner = contender("acquired");
   owner.kill_and_wait();
 

@@ -115,7 +115,7 @@ TEST_P(AdoptTest, what_any_coroutine_of_a_state_may_release_is_in_a_cycle_when_a
   EXPECT_TRUE(is_told(kSurely));
 }
 
-TEST_P(AdoptTest, who_waits_says_who_is_to_be_the_holder) {
+TEST_P(AdoptTest, a_waiter_names_the_holder_to_be) {
   for (const bool named : {false, true}) {
     take_both(0, b.number());
     Task other{state + 4};

@@ -95,7 +95,7 @@ TEST_F(DamageTest, flush_expired_finds_buckets_that_all_lead_to_one_cycle) {
   expect_repair([&] { EXPECT_EQ(dict.flush_expired(), 0); });
 }
 
-TEST_F(DamageTest, an_entry_in_the_chain_of_another_bucket_is_found_by_whoever_passes_it) {
+TEST_F(DamageTest, an_entry_in_the_chain_of_another_bucket_is_found_by_a_walk_past_it) {
   std::string passing;  // a key that is not there, in a bucket that is empty
   for (int i = 0; passing.empty(); ++i)
     if (shard().bucket_of(key_of("other-" + std::to_string(i)).short_hash()).load() == 0)
@@ -155,7 +155,7 @@ TEST_F(DamageTest, nodes_that_no_list_leads_to_are_given_back) {
   expect_repair([&] { EXPECT_EQ(dict.set("large", std::string(500'000, 'v')), HOLDFAST_OK); });
 }
 
-TEST_F(DamageTest, a_free_block_whose_size_was_overwritten_gives_no_entrys_memory_away) {
+TEST_F(DamageTest, a_free_block_with_an_overwritten_size_gives_no_entrys_memory_away) {
   // Two free blocks with an entry between them; the first says that it ends where the second does.
   ASSERT_EQ(dict.set("left", std::string(3000, 'l')), HOLDFAST_OK);
   ASSERT_EQ(dict.set("middle", std::string(3000, 'm')), HOLDFAST_OK);

@@ -153,7 +153,7 @@ TEST_F(DeadlockTest, a_cycle_that_is_too_long_is_not_found) {
   EXPECT_EQ(search(kCycleMax + 1, 7), Cycle::none);
 }
 
-TEST_F(DeadlockTest, who_waits_for_himself_is_not_told) {
+TEST_F(DeadlockTest, a_waiter_for_itself_is_not_told) {
   put_cycle(1, kLater);
   EXPECT_EQ(search(1, 7), Cycle::none);
 }
@@ -165,7 +165,7 @@ TEST_F(DeadlockTest, a_chain_is_no_cycle_and_nor_are_two_that_wait_for_one) {
   for (const Token token : {1, 2, 4}) EXPECT_EQ(search(token, 7), Cycle::none);
 }
 
-TEST_F(DeadlockTest, who_waits_for_a_cycle_is_not_in_it) {
+TEST_F(DeadlockTest, a_waiter_for_a_cycle_is_not_in_it) {
   put_cycle(3, kLater);
   put(9, 7, "key2", {2, 7, 2, 0}, kStart + 100, kLater);
   EXPECT_EQ(search(9, 7), Cycle::none);
@@ -194,7 +194,7 @@ TEST_F(DeadlockTest, the_dead_and_grants_that_have_expired_break_a_cycle) {
   EXPECT_EQ(search(3, 7), Cycle::deadlock);
 }
 
-TEST_F(DeadlockTest, a_holder_whose_coroutine_is_not_known_leads_nowhere) {
+TEST_F(DeadlockTest, a_holder_of_an_unknown_coroutine_leads_nowhere) {
   const auto records = put_cycle(2, kLater);
   records[0]->holder_task.store(0);
   EXPECT_EQ(search(2, 7), Cycle::none);

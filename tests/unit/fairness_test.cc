@@ -123,7 +123,7 @@ TEST_IN_TIME(FairnessTest, nobody_passes_a_fair_waiter) {
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(FairnessTest, who_is_fair_passes_nobody) {
+TEST_IN_TIME(FairnessTest, a_fair_request_overtakes_nobody) {
   Waiting first;
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
   release(&held);
@@ -145,7 +145,7 @@ TEST_IN_TIME(FairnessTest, the_fair_are_served_in_strict_order_of_arrival) {
   EXPECT_EQ(waiters(), 0U);
 }
 
-TEST_IN_TIME(FairnessTest, who_lost_a_race_keeps_its_place) {
+TEST_IN_TIME(FairnessTest, the_loser_of_a_race_keeps_its_place) {
   Waiting first;
   Waiting second;
   ASSERT_TRUE(is_passed(first));
@@ -232,7 +232,7 @@ TEST_IN_TIME(FairnessTest, a_lease_that_expired_is_the_first_waiters) {
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(FairnessTest, who_came_first_and_lost_its_place_takes_the_lock_before_the_first_of_the_queue) {
+TEST_IN_TIME(FairnessTest, the_first_to_come_takes_the_lock_before_the_first_of_the_queue_though_it_lost_its_place) {
   hold_for(0.2);
   Waiting first;
   Waiting second;

@@ -98,7 +98,7 @@ TEST_F(FileUse, one_that_nobody_uses_is_retired_by_another_world_unless_it_is_to
   EXPECT_NE(nullptr, adopted->adopting);
 }
 
-TEST_F(FileUse, who_adopts_has_it_alone_and_others_join_afterwards) {
+TEST_F(FileUse, an_adopter_has_it_alone_and_others_join_afterwards) {
   { ASSERT_TRUE(create(true)); }
   auto adopted = use(kOther);
   ASSERT_TRUE(adopted && adopted->adopting);
@@ -115,7 +115,7 @@ TEST_F(FileUse, who_adopts_has_it_alone_and_others_join_afterwards) {
   expect_refusal(kOurs);
 }
 
-TEST_F(FileUse, one_whose_adopter_was_killed_is_adopted_by_the_next) {
+TEST_F(FileUse, one_with_a_killed_adopter_is_adopted_by_the_next) {
   { ASSERT_TRUE(create(true)); }
   Started adopter("adopting", [this](Channel& parent) {
     auto adopted = use(kOther);

@@ -87,7 +87,26 @@ TEST_F(HandoffTest, it_is_not_kept_for_a_slow_one_that_is_not_there) {
   for (std::uint32_t i = 0; i < 2 * kOvertakesMax; ++i) ASSERT_TRUE(newcomer_gets_it()) << i;
 }
 
-TEST_F(HandoffTest, many_who_stand_aside_do_not_hide_a_prompt_one) {
+TEST_F(HandoffTest, a_waiter_that_was_found_dead_has_no_turn) {
+  add(1, 0);
+  TokenSet dead;
+  dead.add(world.token());
+  Chosen chosen;
+  EXPECT_TRUE(may_take(*lock, world, {world.token(), Request{}, nullptr}, dead, chosen));
+  EXPECT_EQ(reserved_for(), 0U);
+  EXPECT_FALSE(lock->has_waiters());
+}
+
+TEST_F(HandoffTest, a_waiter_of_a_process_that_has_a_successor_has_no_turn) {
+  const Token self = world.token();
+  Waiter gone{.owner = make_token(slot_of(self), generation_of(self) - 1), .number = 1, .arrival = start - 10 * kMs};
+  ASSERT_NE(queue().add(gone, 0), 0U);
+  EXPECT_EQ(offer(*lock, world).first.number, 0U);
+  EXPECT_EQ(reserved_for(), 0U);
+  EXPECT_FALSE(lock->has_waiters());
+}
+
+TEST_F(HandoffTest, many_that_stand_aside_do_not_hide_a_prompt_one) {
   constexpr std::uint32_t kMany = 40;
   for (std::uint32_t number = 1; number <= kMany; ++number) add(number, kSlow);
   add(kMany + 1, 0);
@@ -104,7 +123,7 @@ TEST_F(HandoffTest, it_is_kept_for_a_slow_one_that_is_there) {
   EXPECT_TRUE(newcomer_gets_it()) << "it has gone again";
 }
 
-TEST_F(HandoffTest, one_that_is_there_has_its_turn_before_those_who_stand_aside) {
+TEST_F(HandoffTest, one_that_is_there_has_its_turn_before_those_that_stand_aside) {
   add(1, kSlow, 30 * kMs);
   Waiter second = add(2, kSlow, 20 * kMs);
   be_present(second, true);
@@ -128,7 +147,7 @@ TEST_F(HandoffTest, a_prompt_waiter_is_not_kept_waiting_by_slow_ones_before_it) 
   EXPECT_EQ(reserved_for(), 3U);
 }
 
-TEST_F(HandoffTest, a_slow_one_takes_what_is_free_when_it_comes_whoever_is_behind_it) {
+TEST_F(HandoffTest, a_slow_one_takes_what_is_free_when_it_comes_before_all_behind_it) {
   const Waiter slow = add(1, kSlow, 30 * kMs);
   add(2, 0);
   offer(*lock, world);
@@ -163,7 +182,7 @@ TEST_F(HandoffTest, time_is_lost_for_one_of_them_at_a_time) {
   EXPECT_EQ(offer(*lock, world).first.number, 0U) << "the second is the first only from now on";
 }
 
-TEST_F(HandoffTest, who_is_fair_stands_aside_for_nobody_and_passes_nobody) {
+TEST_F(HandoffTest, a_fair_one_stands_aside_for_nobody_and_overtakes_nobody) {
   add(1, kSlow);
   EXPECT_FALSE(newcomer_gets_it(true));
   EXPECT_EQ(reserved_for(), 1U);

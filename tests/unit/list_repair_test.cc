@@ -315,7 +315,7 @@ TEST_F(NodeMove, a_copy_takes_the_place_of_any_node) {
   }
 }
 
-TEST_F(NodeMove, who_dies_after_the_store_that_decides_has_moved_it) {
+TEST_F(NodeMove, death_after_the_store_that_decides_has_moved_it) {
   for (int length = 1; length <= 5; ++length) {
     for (int number = 0; number < length; ++number) {
       SCOPED_TRACE(std::to_string(number) + " of " + std::to_string(length));
@@ -336,7 +336,7 @@ TEST_F(NodeMove, who_dies_after_the_store_that_decides_has_moved_it) {
   }
 }
 
-TEST_F(NodeMove, who_dies_before_it_has_not) {
+TEST_F(NodeMove, death_before_it_has_not) {
   const std::uint64_t before = dict.free_space();
   copy_of(block_of(2));
   EXPECT_EQ(repair(shard()), 0U);

@@ -17,9 +17,9 @@
 namespace holdfast::test {
 namespace {
 
-class HolderTest : public DictTest {
+class LockInfoTest : public DictTest {
  protected:
-  HolderTest() : DictTest({.size = 16384}) {}
+  LockInfoTest() : DictTest({.size = 16384}) {}
 
   LockFields& lock() { return view().lock(); }
   EntryView view() {
@@ -47,7 +47,7 @@ class HolderTest : public DictTest {
   std::uint32_t notes() { return count_shard(shard()).holders; }
 };
 
-TEST_F(HolderTest, a_holder_is_reported_with_its_process_and_times) {
+TEST_F(LockInfoTest, a_holder_is_reported_with_its_process_and_times) {
   const holdfast_lease lease = take(50);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   holdfast_holder holder{};
@@ -66,14 +66,14 @@ TEST_F(HolderTest, a_holder_is_reported_with_its_process_and_times) {
   EXPECT_EQ(std::string(holder.why), "");
 }
 
-TEST_F(HolderTest, a_lock_that_never_expires_has_no_time_left) {
+TEST_F(LockInfoTest, a_lock_that_never_expires_has_no_time_left) {
   take();
   holdfast_holder holder{};
   ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
   EXPECT_EQ(holder.remaining, 0);
 }
 
-TEST_F(HolderTest, nobody_holds_what_is_free_expired_flushed_a_value_or_not_there) {
+TEST_F(LockInfoTest, nobody_holds_what_is_free_expired_flushed_a_value_or_not_there) {
   EXPECT_EQ(why(), "nobody");
   holdfast_lease lease = take();
   dict.unlock("lock", &lease);
@@ -88,7 +88,7 @@ TEST_F(HolderTest, nobody_holds_what_is_free_expired_flushed_a_value_or_not_ther
   EXPECT_EQ(why(), "nobody");
 }
 
-TEST_F(HolderTest, waiters_are_counted) {
+TEST_F(LockInfoTest, waiters_are_counted) {
   take();
   holdfast_parker* parker = holdfast_parker_new();
   for (int i = 0; i < 3; ++i) {
@@ -103,7 +103,7 @@ TEST_F(HolderTest, waiters_are_counted) {
   dict.remove("lock");
 }
 
-TEST_F(HolderTest, a_dead_holder_is_reported_as_dead_until_another_takes_it) {
+TEST_F(LockInfoTest, a_dead_holder_is_reported_as_dead_until_another_takes_it) {
   Started child("ready", [&](Channel& channel) {
     take_and_explain("dies with it");
     channel.say("ready");
@@ -126,7 +126,7 @@ TEST_F(HolderTest, a_dead_holder_is_reported_as_dead_until_another_takes_it) {
 
 // --- the reason ---
 
-TEST_F(HolderTest, what_was_said_stands_until_the_release) {
+TEST_F(LockInfoTest, what_was_said_stands_until_the_release) {
   const std::uint64_t before = [&] {
     holdfast_lease lease = take();
     dict.unlock("lock", &lease);
@@ -145,14 +145,14 @@ TEST_F(HolderTest, what_was_said_stands_until_the_release) {
   EXPECT_EQ(why(), "");
 }
 
-TEST_F(HolderTest, an_empty_text_takes_it_back) {
+TEST_F(LockInfoTest, an_empty_text_takes_it_back) {
   const holdfast_lease lease = take_and_explain("a reason");
   EXPECT_EQ(dict.explain("lock", lease, ""), HOLDFAST_OK);
   EXPECT_EQ(why(), "");
   EXPECT_EQ(notes(), 0U);
 }
 
-TEST_F(HolderTest, a_text_of_any_length_and_bytes_up_to_the_limit_is_kept) {
+TEST_F(LockInfoTest, a_text_of_any_length_and_bytes_up_to_the_limit_is_kept) {
   const holdfast_lease lease = take();
   for (std::size_t length = 1; length <= HOLDFAST_WHY_MAX; ++length) {
     std::string text(length, '\xFF');
@@ -165,7 +165,7 @@ TEST_F(HolderTest, a_text_of_any_length_and_bytes_up_to_the_limit_is_kept) {
   EXPECT_EQ(why().size(), std::size_t{HOLDFAST_WHY_MAX}) << "nothing changed";
 }
 
-TEST_F(HolderTest, only_the_holder_explains) {
+TEST_F(LockInfoTest, only_the_holder_explains) {
   holdfast_lease lease = take_and_explain("mine");
   holdfast_lease other = lease;
   ++other.sequence;
@@ -183,7 +183,7 @@ TEST_F(HolderTest, only_the_holder_explains) {
   EXPECT_EQ(dict.explain("lock", lease, "a value"), HOLDFAST_NOT_OWNER);
 }
 
-TEST_F(HolderTest, a_reason_goes_with_what_ends_its_lock) {
+TEST_F(LockInfoTest, a_reason_goes_with_what_ends_its_lock) {
   const auto expect_gone = [&](const char* how) {
     EXPECT_EQ(notes(), 0U) << how;
     EXPECT_EQ(check_shard(shard()), "") << how;
@@ -206,7 +206,7 @@ TEST_F(HolderTest, a_reason_goes_with_what_ends_its_lock) {
   dict.unlock("lock", &lease);
 }
 
-TEST_F(HolderTest, a_reason_is_not_left_to_the_waiter_that_is_granted_the_lock) {
+TEST_F(LockInfoTest, a_reason_is_not_left_to_the_waiter_that_is_granted_the_lock) {
   holdfast_lease lease = take_and_explain("the holder's");
   holdfast_parker* parker = holdfast_parker_new();
   const std::uint32_t waiter = holdfast_waiter_open(parker);
@@ -222,7 +222,7 @@ TEST_F(HolderTest, a_reason_is_not_left_to_the_waiter_that_is_granted_the_lock) 
   holdfast_parker_free(parker);
 }
 
-TEST_F(HolderTest, a_full_dictionary_makes_room_for_a_reason_or_says_so) {
+TEST_F(LockInfoTest, a_full_dictionary_makes_room_for_a_reason_or_says_so) {
   const holdfast_lease lease = take();
   for (int i = 0; dict.store(HOLDFAST_SAFE_SET, "fill" + std::to_string(i), std::string(40, 'f'), 0, 0) == HOLDFAST_OK;)
     ++i;
@@ -244,7 +244,7 @@ TEST_F(HolderTest, a_full_dictionary_makes_room_for_a_reason_or_says_so) {
 
 // --- repair ---
 
-TEST_F(HolderTest, repair_keeps_the_reason_of_a_lock_that_is_held) {
+TEST_F(LockInfoTest, repair_keeps_the_reason_of_a_lock_that_is_held) {
   take_and_explain("kept");
   const std::uint64_t free = dict.free_space();
   EXPECT_EQ(repair(shard()), 0U);
@@ -252,7 +252,7 @@ TEST_F(HolderTest, repair_keeps_the_reason_of_a_lock_that_is_held) {
   EXPECT_EQ(dict.free_space(), free);
 }
 
-TEST_F(HolderTest, repair_gives_back_what_a_dying_release_left) {
+TEST_F(LockInfoTest, repair_gives_back_what_a_dying_release_left) {
   const std::uint64_t free = [&] {
     take();
     return dict.free_space();
@@ -269,7 +269,7 @@ TEST_F(HolderTest, repair_gives_back_what_a_dying_release_left) {
   EXPECT_EQ(dict.free_space(), free);
 }
 
-TEST_F(HolderTest, repair_cuts_a_reason_that_makes_no_sense) {
+TEST_F(LockInfoTest, repair_cuts_a_reason_that_makes_no_sense) {
   for (int damage = 0; damage < 5; ++damage) {
     SCOPED_TRACE(damage);
     holdfast_lease lease = take_and_explain("damaged");

@@ -187,7 +187,7 @@ TEST_IN_TIME(LockTest, a_waiter_that_gives_up_leaves_nothing_behind) {
   EXPECT_EQ(waiting[0].leave(dict, "k"), HOLDFAST_OK) << "leaving twice is no fault";
 }
 
-TEST_IN_TIME(LockTest, deleting_a_lock_wakes_all_who_wait_for_it) {
+TEST_IN_TIME(LockTest, deleting_a_lock_wakes_all_its_waiters) {
   Waiting waiting[3];
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   for (Waiting& one : waiting) ASSERT_EQ(one.once(dict, "k", &other), HOLDFAST_LOCKED);
@@ -331,7 +331,7 @@ TEST_IN_TIME(LockTest, a_waiter_takes_over_from_a_killed_process_without_any_rel
   EXPECT_EQ(count_shard(dict.segment().shards()[0]).waiters, 0U);
 }
 
-TEST_IN_TIME(LockTest, whoever_finds_the_holder_dead_when_it_begins_to_wait_is_not_left_in_the_queue) {
+TEST_IN_TIME(LockTest, a_waiter_that_finds_the_holder_dead_as_it_begins_is_not_left_in_the_queue) {
   Child holder([&](Channel&) {
     holdfast_lease mine{};
     return dict.try_lock("k", 0, &mine);

@@ -73,7 +73,7 @@ TEST_IN_TIME(PermitsTest, one_release_lets_all_readers_in_each_woken_by_the_one_
   EXPECT_EQ(dict.waiters("key"), 0);
 }
 
-TEST_IN_TIME(PermitsTest, who_wants_little_does_not_pass_who_wants_more_than_there_is) {
+TEST_IN_TIME(PermitsTest, a_waiter_for_little_does_not_overtake_one_for_more_than_there_is) {
   holdfast_lease two = acquired(2);
   Taker large(dict, 3);
   ASSERT_EQ(large.wait(), HOLDFAST_LOCKED);

@@ -163,7 +163,7 @@ TEST_F(ReclaimerTest, a_dictionary_full_of_held_locks_says_no_memory) {
     EXPECT_EQ(dict.unlock("lock" + std::to_string(i), &leases[i]), i != 7 ? HOLDFAST_OK : HOLDFAST_NOT_OWNER);
 }
 
-TEST_F(ReclaimerTest, who_waits_for_a_lock_still_gets_it_after_everything_else_was_evicted) {
+TEST_F(ReclaimerTest, a_waiter_for_a_lock_gets_it_after_everything_else_was_evicted) {
   for (int i = 0; i < 50; ++i) ASSERT_EQ(safe_set(key(i), value(i, 10)), HOLDFAST_OK);
   ASSERT_EQ(dict.try_lock("lock", 0, &lease), HOLDFAST_OK);
   holdfast_parker* parker = holdfast_parker_new();

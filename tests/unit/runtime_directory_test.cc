@@ -193,7 +193,7 @@ TEST_F(Directory, one_of_another_user_is_no_reason_to_advise_sharing) {
 }
 
 // Somebody else has taken the place where a user's directory is by default, as a rootless container does by accident.
-TEST_F(Directory, whose_default_is_taken_is_told_by_whom_and_is_not_sent_to_another_world) {
+TEST_F(Directory, a_user_without_the_default_is_told_its_owner_and_not_sent_to_another_world) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can play two users";
   constexpr uid_t kUser = 54001;
   constexpr uid_t kSquatter = 54002;
@@ -222,7 +222,7 @@ TEST_F(Directory, whose_default_is_taken_is_told_by_whom_and_is_not_sent_to_anot
   ::rmdir(taken.c_str());
 }
 
-TEST_F(Directory, sharing_accepts_one_of_root_of_oneself_and_of_an_owner_who_is_named) {
+TEST_F(Directory, sharing_accepts_one_of_root_of_oneself_and_of_a_named_owner) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   constexpr gid_t kGroup = 54321;
   const auto as_member = [&](uid_t user, std::optional<uid_t> named) {
@@ -314,7 +314,7 @@ TEST_F(Directory, the_named_owner_is_taken_from_the_environment) {
   EXPECT_TRUE(directory) << directory.status().message;
 }
 
-TEST_F(Directory, who_has_become_another_user_is_told_what_to_do) {
+TEST_F(Directory, a_process_that_has_become_another_user_is_told_what_to_do) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   auto directory = RuntimeDirectory::at(scratch_.path());
   ASSERT_TRUE(directory) << directory.status().message;

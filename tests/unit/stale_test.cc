@@ -79,7 +79,7 @@ TEST_F(StaleTest, a_list_is_told_live_or_not) {
   EXPECT_EQ(dict.llen("list"), 0);
 }
 
-TEST_F(StaleTest, a_lock_whose_lease_ended_is_nothing_not_stale) {
+TEST_F(StaleTest, a_lock_with_an_ended_lease_is_nothing_not_stale) {
   holdfast_lease lease{};
   ASSERT_EQ(dict.try_lock("lock", 0.001, &lease), HOLDFAST_OK);
   sleep_ms(20);

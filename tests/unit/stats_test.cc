@@ -117,7 +117,7 @@ TEST_F(StatsTest, the_reads_of_processes_add_up) {
   EXPECT_EQ(dict.stats().misses, 3U * kReads / 4);
 }
 
-TEST_F(StatsTest, expirations_are_entries_whose_memory_was_taken_back_after_their_end) {
+TEST_F(StatsTest, expirations_are_entries_reclaimed_after_their_end) {
   for (int i = 0; i < 10; ++i) dict.set("expired" + std::to_string(i), "v", 0.001);
   for (int i = 0; i < 5; ++i) dict.set("stays" + std::to_string(i), "v");
   sleep_ms(20);

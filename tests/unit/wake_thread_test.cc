@@ -91,7 +91,7 @@ TEST_F(WakeThreadTest, a_process_that_was_stopped_meanwhile_finds_its_descriptor
   EXPECT_EQ(waiter.wait(), 0);
 }
 
-TEST_F(WakeThreadTest, whoever_takes_the_mail_makes_the_descriptors_of_others_readable) {
+TEST_F(WakeThreadTest, taking_the_mail_makes_the_descriptors_of_others_readable) {
   in_process([this] {
     Dict dict("wake");
     Waiting in_loop;

@@ -180,7 +180,7 @@ TEST_F(WatchersTest, hundreds_of_one_process_go_on_with_one_release) {
   EXPECT_EQ(many.run(dict, kLong), kMany);
 }
 
-TEST_F(WatchersTest, who_wants_the_lock_gets_it_as_if_they_were_not_there) {
+TEST_F(WatchersTest, a_request_for_the_lock_gets_it_as_if_they_were_not_there) {
   Watchers some(3);
   Waiting waiter(true);
   holdfast_lease other{};
@@ -353,7 +353,7 @@ std::vector<holdfast_holder> holders_of(Dict& dict, std::uint32_t max, std::uint
   return holders;
 }
 
-TEST_F(WatchersTest, all_holders_are_reported_those_first_who_have_held_it_longest) {
+TEST_F(WatchersTest, all_holders_are_reported_in_the_order_of_their_grants) {
   std::uint32_t count = 9;
   holders_of(dict, 3, &count);
   EXPECT_EQ(count, 0U) << "no such key";

@@ -343,7 +343,7 @@ TEST_F(WorldFile, what_a_retirer_left_that_died_half_way_is_finished) {
 
 // --- end -------------------------------------------------------------------------------------------------
 
-TEST_F(WorldFile, retiring_marks_it_for_those_who_have_it_mapped) {
+TEST_F(WorldFile, retiring_marks_it_for_all_that_have_it_mapped) {
   auto created = create();
   ASSERT_TRUE(created);
   const auto& header = *reinterpret_cast<FileHeader*>(created->data());
@@ -372,7 +372,7 @@ TEST_F(WorldFile, what_cannot_be_judged_is_removed_all_the_same_and_not_written_
   EXPECT_FALSE(exists(path()));
 }
 
-TEST_F(WorldFile, many_who_retire_and_create_at_once_never_lose_a_file_that_was_just_made) {
+TEST_F(WorldFile, retiring_and_creating_at_once_never_loses_a_file_that_was_just_made) {
   // A file that nobody has marked may be removed by nobody, however many are removing its predecessor.
   const auto work = [&](Channel&) {
     for (int own = 0; own < 50;) {

@@ -247,7 +247,7 @@ TEST_F(Liveness, a_stopped_process_is_alive) {
                                                  (std::stoull(victim.token) & 0xFFFFF))));
 }
 
-TEST_F(Liveness, a_process_whose_first_thread_ended_is_alive) {
+TEST_F(Liveness, a_process_without_its_first_thread_is_alive) {
   Member watcher;
   Child victim([](Channel& parent) {
     parent.say(text(enter().token()));
@@ -334,7 +334,7 @@ TEST_F(Liveness, a_used_slot_gets_a_new_generation_and_the_old_token_stays_dead)
   for (const std::string& token : seen) EXPECT_EQ("dead", watcher.ask(token));
 }
 
-TEST_F(Liveness, a_slot_tells_people_who_it_is) {
+TEST_F(Liveness, a_slot_tells_people_what_process_it_is) {
   Child named([](Channel& parent) {
     ::setenv("HOLDFAST_WORKER", "3", 1);
     World& world = enter();

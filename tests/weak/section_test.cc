@@ -77,7 +77,7 @@ Program going_in_with_two_threads(const Counting& how) {
 
 std::vector<Program> programs(const Counting& how) { return {going_in_twice(how), going_in_with_two_threads(how)}; }
 
-TEST(weak_section, nobody_is_robbed_who_is_inside_and_each_part_is_needed) {
+TEST(weak_section, nobody_inside_is_robbed_and_each_part_is_needed) {
   expect_proof(
       programs, PARTS(&Counting::judge_fence),
       PARTS(&Counting::numbered, &Counting::counts_before_word, &Counting::counts_until_after_word, &Counting::exact));
