@@ -94,7 +94,7 @@ typedef enum holdfast_code {
                               /* namespace                                                      */
   HOLDFAST_CORRUPT = 13,      /* the file is not a segment of this version                      */
   HOLDFAST_PERMISSION = 14,   /* owner or mode of a directory or file is not acceptable         */
-  HOLDFAST_BUSY = 15,         /* this thread is inside a call; set-up: another process is       */
+  HOLDFAST_BUSY = 15,         /* this thread is inside a call; or another sets the files up     */
   HOLDFAST_REMOVED = 16,      /* the dictionary was removed, and none has its name now          */
   HOLDFAST_NOT_A_LIST = 17,   /* push, pop, llen: the value is something else                   */
   HOLDFAST_IS_A_LIST = 18,    /* get: the value is a list                                       */

@@ -4,8 +4,7 @@
 
 namespace holdfast {
 
-// If the slot has another token now, the owner is certainly dead: prefer it, so that the slot's present token never
-// hides it.
+// If the slot has another token now, the owner is certainly dead. Keep it, not the slot's present token.
 void DeadOwners::add(Token token) noexcept {
   const std::uint32_t slot = slot_of(token);
   if (token == kNobody || slot >= kSlots) return;

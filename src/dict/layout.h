@@ -65,7 +65,8 @@ struct ShardHeader {
   /// Counts how often memory that a chain once reached was released. A reader that finds it unchanged has read only
   /// what was reachable when the reader began.
   alignas(64) Word64 reuse_epoch;
-  // Counts of events, for people. Written with the mutex held, and only when a waiter is involved.
+  // Counts of events, for people. Written with the mutex held, and only when a waiter is involved: every reader loads
+  // the epoch, which shares their cache line.
   Word64 lock_waits;        // times that a waiter queued
   Word64 lock_wakes;        // times that a waiter was woken
   Word64 lock_reserved_ms;  // total time that locks were granted to waiters that had yet to claim them

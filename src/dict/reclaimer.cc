@@ -18,8 +18,6 @@ namespace holdfast {
 
 namespace {
 
-constexpr std::uint64_t kNoEnd = ~std::uint64_t{0} / 1'000'000;  // ms
-
 // A sweep looks at every entry of the shard. If it reclaimed less than a sixteenth of many entries, do not begin
 // another one at once: in a dictionary with many short exptimes each set would go over the whole shard.
 constexpr std::uint32_t kMany = 256;
@@ -122,7 +120,7 @@ bool Reclaimer::sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept {
 
 Reclaimer::Swept Reclaimer::sweep(std::uint32_t max, const DeadOwners* dead) noexcept {
   ShardHeader& header = shard_.header();
-  Sweep sweep{max, dead, segment_.flush_epoch(), {}, 0, 0, kNoEnd};
+  Sweep sweep{max, dead, segment_.flush_epoch(), {}, 0, 0, kNever};
   const std::uint32_t entries = header.entries.load(kRelaxed);
   for (std::uint32_t bucket = 0; bucket < shard_.buckets(); ++bucket) {
     if (sweep_chain(bucket, sweep)) continue;

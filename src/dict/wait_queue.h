@@ -93,7 +93,7 @@ class WaitQueue {
   bool every_before(std::uint64_t arrival, std::uint32_t max, See&& see) const noexcept;
   /// Removes the waiter; false if it was not in the queue.
   bool remove(const Waiter& waiter) noexcept;
-  /// The first waiter, which stays in the queue. Removes gone ones before it: the process has given up its slot, the
+  /// The first waiter, which stays in the queue. Removes gone ones before it: the slot has a successor or is free, the
   /// patience has ended, or the waiter was woken and did not come in time. A waiter that is found to be the first
   /// counts as the first from now on.
   Head first(World& world, std::uint64_t now_ns, std::uint32_t overtakes) noexcept;

@@ -56,7 +56,7 @@ Code code_of_no_owner(World& world) noexcept {
   return world.known_token() == kNobody && world.lost() ? Code::system : Code::not_owner;
 }
 
-// Whether it is unknown of a holder whether it lives: the wait may have been for what a dead process holds.
+// Whether it is not known if some holder lives: then the wait may have been for what a dead process holds.
 bool cannot_judge(World& world, const TokenSet& holders) noexcept {
   return std::any_of(holders.begin(), holders.end(),
                      [&](Token holder) { return world.judge(holder) == Liveness::unknown; });

@@ -45,7 +45,7 @@ std::uint64_t PermitsEntry::purge(std::uint32_t flush, const TokenSet& dead) con
     return kExpiryNever;
   }
   std::uint64_t used = 0;
-  std::uint64_t next_end = ~std::uint64_t{0};
+  std::uint64_t next_end = kNever;
   for (HolderList::Cursor at(chain); at.found();) {
     if (!is_live_holder(at, flush) || dead.has(at.fields().owner.load(kRelaxed))) {
       at.remove();
@@ -58,7 +58,7 @@ std::uint64_t PermitsEntry::purge(std::uint32_t flush, const TokenSet& dead) con
   }
   fields.used.store(static_cast<std::uint32_t>(std::min<std::uint64_t>(used, ~0U)), kRelaxed);
   if (chain.empty()) count_free_locks(shard, 1);
-  return next_end != ~std::uint64_t{0} ? next_end : kExpiryNever;
+  return next_end != kNever ? next_end : kExpiryNever;
 }
 
 // Begins at another place in the chain each time, and goes on from the first holder after the last.

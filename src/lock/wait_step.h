@@ -67,7 +67,7 @@ bool may_be_present(const Parker& parker, const Waiter& waiter) noexcept;
 /// Looks until an attempt may succeed, or the moment is over.
 void look_for_turn(World& world, Parker& parker, const Waiter& waiter, const BlockedBy& blocked_by) noexcept;
 
-/// One step of a wait by waiter `number`, which wants `want` permits and maybe strict order. Runs `attempt(const
+/// One step of the wait of `step`'s waiter, for `want` permits. Runs `attempt(const
 /// Waiter&, const TokenSet& dead, BlockedBy&) -> Code`. REQUIRES: an attempt that returns `locked` has queued the
 /// waiter, if it can. invalid: there is no such waiter.
 template <class Attempt>

@@ -3,17 +3,17 @@
 // All processes share a table of waits (wait/wait_table.h). A wait of a task that may hold something is recorded when a
 // look of its parker finds it still going on. Then, and whenever the table has changed since, its process looks at what
 // it waits for, and records the present holder and the time of the look. Each search starts from its own wait and
-// follows the holders; a task in a cycle goes on looking. Each task waits for one thing, and a thing with several
+// follows the holders; a task in a cycle goes on looking. Each task waits for one lock, and a lock with several
 // holders leads nowhere, so there is at most one way to go.
 //
 // Why a cycle that is found was a deadlock. Let T be the time at which the last of its waits began. It counts only if
 // each of its records was seen after T:
 //   1. A task does nothing but wait from the beginning of its wait until its record is gone. All records of the
 //      cycle are there, of the same waits, when they are read a second time after all were read once. So from T until
-//      between the two readings, no task of the cycle did anything: none took a thing, and none released one.
+//      between the two readings, no task of the cycle did anything: none took a lock, and none released one.
 //   2. At the time its record was seen, after T, what task i waits for was held by task i + 1, by a grant with a
-//      number of its own. A task becomes the holder by what it does itself: it takes the thing, or adopts the grant.
-//      That was not after T (1.), so it was before, and i + 1 held the thing at T.
+//      number of its own. A task becomes the holder by what it does itself: it takes the lock, or adopts the grant.
+//      That was not after T (1.), so it was before, and i + 1 held the lock at T.
 //   3. So at T each task waited for what the next one held, and none could release anything.
 // Without "seen after T" the fault is: i is seen waiting for i + 1, which then releases that, and only later begins to
 // wait for something else, while i has not looked again.

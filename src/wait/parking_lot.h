@@ -42,7 +42,7 @@ namespace holdfast {
 class ParkingLot;
 class World;
 
-/// The first waiter of a queue notices after this long what came free without a wake-up. A waiter behind it looks less
+/// How soon the first waiter of a queue sees what came free without a wake-up. A waiter behind it looks less
 /// often, by kLookNs for each waiter before it, up to kRankMax of them: it need look only if the first does not, and
 /// where a hundred processes wait, not all of them need to be awake all the time.
 inline constexpr std::uint64_t kLookNs = 10'000'000;

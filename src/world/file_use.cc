@@ -161,7 +161,7 @@ void retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId&
   for (const std::string& name : dictionaries) {
     auto file = open_world_file(directory, name, FileKind::dictionary);
     // A file that cannot be opened now keeps its name and world. A process that can open it later joins the same file,
-    // and the holders in it are dead: the data lives longer, and no lock has two holders.
+    // and the holders in it are dead: the data survives, and no lock has two holders.
     if (!file || file->header().persist != 0) continue;
     // No process is present, so files of this world have no users but processes that are exiting, as the caller may be.
     if (!is_of(*file, world) && platform::try_record_lock(file->fd.get(), kUseLock) != 0) continue;

@@ -141,7 +141,7 @@ Expected<ProcessTable> ProcessTable::attach(const RuntimeDirectory& directory, c
 }
 
 Expected<ProcessTable> ProcessTable::open(const RuntimeDirectory& directory) {
-  // Others may create or retire it between two of these steps, but not for ever.
+  // Retry: another process may create or retire the file between two steps, but not for ever.
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     auto file = open_world_file(directory, kTableName, FileKind::processes);

@@ -113,8 +113,8 @@ bool left_by_another_version(const FileHeader& header, FileKind kind, int fd) {
 // --- removing --------------------------------------------------------------------------------------------
 
 // Marks the file retired, for the users that have it mapped. Writes only to a file that is long enough and ours.
-// `told`: the users see the mark, or need none, as a file that was cut short has nothing left that they could change
-// without a signal. Returns 0, or an errno value: then the users do not know.
+// Sets `told` if the users see the mark, or need none: all that a file has lost faults when it is touched. Returns 0,
+// or an errno value: then the users do not know.
 int mark_retired(int fd, Retired reason, bool& told) {
   told = false;
   struct stat info;

@@ -42,7 +42,7 @@ local waiting = {}
 local removed = setmetatable({}, { __mode = "k" })
 
 local jobs
--- How often accept() was called, and its latest next time.
+-- How often accept() was called, and when it is next due at the latest.
 local turn, next_turn = 0, 0
 local stands = false
 

@@ -101,7 +101,7 @@ local function settle(self, grant, task_id, key, exptime, why)
     if self.settings.watched then
         renewal.begin(self, exptime)
     end
-    if why then  -- dropped without memory for it
+    if why then  -- lost if there is no memory for it
         C.holdfast_lock_explain(grant.dict, key, #key, grant.lease, why, #why)
     end
 end

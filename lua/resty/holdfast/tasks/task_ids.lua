@@ -6,7 +6,7 @@
 -- coroutines that we do not start: get() tells them apart.
 --
 -- As a holder, `base` stands for any coroutine of this Lua state: any of them may release the lock. The search follows
--- such a hold only where all of the Lua state waits.
+-- such a holder only where all of the Lua state waits.
 --
 -- `named` counts the locks of this Lua state with a coroutine as their holder, `unnamed` those with `base`. A waiter
 -- that holds nothing is no part of a deadlock.
