@@ -97,14 +97,15 @@ Code Dictionary::increment(std::string_view key, double by, const Initial* initi
                            Effect& effect) noexcept {
   const std::uint64_t end = initial != nullptr ? end_of_value(initial->exptime) : kExpiryNever;
   const auto operation = [&](Transaction& change) {
-    if (change.exists()) {
-      if (!change.is(EntryType::number)) return Code::not_a_number;
+    if (change.is(EntryType::number) &&
+        is_live_value(change.view().entry->expiry.load(kRelaxed), change.flush_epoch())) {
       Word64& word = *change.view().value();
       sum = std::bit_cast<double>(word.load(kRelaxed)) + by;
       commit(word, std::bit_cast<std::uint64_t>(sum));
       change.touch();
       return Code::ok;
     }
+    if (change.exists()) return Code::not_a_number;
     if (initial == nullptr) return Code::not_found;
     sum = initial->value + by;
     const ValueIn value{EntryType::number, 0, std::bit_cast<std::uint64_t>(sum), nullptr, sizeof(double)};
