@@ -171,7 +171,8 @@ Code Dictionary::transact(std::string_view bytes, Operation&& operation, std::ui
                           std::uint64_t granules) noexcept {
   Segment* const now = segment();
   if (now == nullptr) return Code::removed;
-  if (granules > now->geometry().block_max()) return Code::too_large;
+  if (granules != 0 && granules > now->geometry().block_max()) [[unlikely]]
+    return Code::too_large;
   const Key key(bytes, now->seed());
   Shard& shard = now->shard_of(key.hash);
   for (int looks = 0;; ++looks) {

@@ -123,7 +123,7 @@ bool Dictionary::is_held(const Key& key, const ValueOut& out) noexcept {
 
 // A change may move the end of an entry between its load and the look at the clock: an end has passed only if the next
 // read finds it again. An end that is moved each time, and has passed each time, is believed at last.
-Code Dictionary::find_again(Segment& segment, const Key& key, ValueOut& out, bool& stale) noexcept {
+[[gnu::cold]] Code Dictionary::find_again(Segment& segment, const Key& key, ValueOut& out, bool& stale) noexcept {
   for (std::size_t tries = 1;; ++tries) {
     const std::uint64_t end = out.expiry;
     const Code code = find_once(segment, key, out, stale);
