@@ -124,8 +124,8 @@ class Dictionary {
   /// Looks the key up with the mutex of its shard held, then runs `operation(Transaction&) -> Code`. The operation must
   /// either commit, or return Code::corrupt before it has changed anything: then the shard is repaired and the
   /// operation run again. It is also run again after Code::no_memory if memory of dead processes was looked for, at
-  /// most kLooksMax times. `granules`: what it may have to allocate at once; too_large, without the mutex, if that
-  /// never fits. Also: removed, timeout, busy, system.
+  /// most kLooksMax times. `granules`: what it may have to allocate at once, 0 if that fits in any dictionary;
+  /// too_large, without the mutex, if it never fits. Also: removed, timeout, busy, system.
   template <class Operation>
   Code transact(std::string_view bytes, Operation&& operation, std::uint64_t patience_ns = kMutexPatienceNs,
                 std::uint64_t granules = 0) noexcept;

@@ -36,7 +36,7 @@ Code Dictionary::push(std::string_view key, End end, const ValueIn& value, std::
     length = list.length();
     return Code::ok;
   };
-  return transact(key, operation, kMutexPatienceNs, node == kNeverFits ? node : entry + node);
+  return transact(key, operation, kMutexPatienceNs, entry + node);
 }
 
 Code Dictionary::pop(std::string_view key, End end, ValueOut& out) noexcept {

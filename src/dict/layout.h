@@ -254,8 +254,8 @@ constexpr std::uint64_t padded(std::uint64_t bytes) noexcept { return (bytes + 7
 
 /// The most bytes of a value that its entry can tell (Entry::value_size).
 inline constexpr std::uint64_t kValueMax = ~std::uint32_t{0};
-/// More granules than any arena has.
-inline constexpr std::uint64_t kNeverFits = ~std::uint64_t{0};
+/// More granules than any arena has. Others can be added without a wrap.
+inline constexpr std::uint64_t kNeverFits = std::uint64_t{1} << 63;
 
 /// The granules of a block with this key and value. REQUIRES, here and below: the value has at most kValueMax bytes.
 constexpr std::uint64_t granules_for(std::uint64_t key_length, std::uint64_t value_size) noexcept {

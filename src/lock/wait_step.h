@@ -67,9 +67,9 @@ bool may_be_present(const Parker& parker, const Waiter& waiter) noexcept;
 /// Looks until an attempt may succeed, or the moment is over.
 void look_for_turn(World& world, Parker& parker, const Waiter& waiter, const BlockedBy& blocked_by) noexcept;
 
-/// One step of the wait of `step`'s waiter, for `want` permits. Runs `attempt(const
-/// Waiter&, const TokenSet& dead, BlockedBy&) -> Code`. REQUIRES: an attempt that returns `locked` has queued the
-/// waiter, if it can. invalid: there is no such waiter.
+/// One step of the wait of `step`'s waiter, for `want` permits. Runs `attempt(const Waiter&, const TokenSet& dead,
+/// BlockedBy&) -> Code`. REQUIRES: an attempt that returns `locked` has queued the waiter, if it can. invalid: there
+/// is no such waiter.
 template <class Attempt>
 Code wait_once(World& world, const WaitStep& step, std::uint32_t want, const Request& request,
                Attempt&& attempt) noexcept {
