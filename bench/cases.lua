@@ -1,40 +1,71 @@
--- What is timed side by side, and the largest share of the other's time that is good enough.
+-- What is timed side by side, as lines of Lua that are the same for all sides; and the largest share of the other's
+-- time that is good enough. bench/support/program.lua makes programs of them.
 --
 --   name     of the case in the lines of results
---   what     it is called in the table
---   loop     of bench/parts/loops.lua; the name itself if nothing is said
---   dict     the dictionary it works in
---   keys     how many keys it goes over in a random order; none: always the same key
---   target   at most this share of the other's time
---   locks    in `make bench-locks`
---   both     in `make bench`, too, where the locks are; otherwise in `make bench-peers` only
+--   what     it is called in the tables
+--   lock     a case of the lock modules; otherwise of the dictionaries
+--   before   lines that run once
+--   prepare  a line that runs once for each key
+--   object   lines that make what the step uses: once alone, in a mix once for each call site
+--   step     what is timed; KEY is the key, i a number that differs from step to step
+--   dict     the dictionary it works in; mixed_dict: another one in a mix
+--   keys     how many keys it goes over in a random order; none: alone always the same key, in a mix five hundred
+--   steps    in a round, alone (100,000)
+--   mix      the mix that it is part of: "hot", of few keys, if nothing is said, or "many"; false: alone only
+--   each     steps of each place between two looks at the clock, in a mix (25)
+--   per      a step is so many of what is counted: { alone, in a mix }
+--   target   at most this share of the other's time: alone, and in a mix
+--   both     in `make bench`, too; otherwise in `make bench-peers` (dictionaries) or `make bench-locks` (locks) only
 
 local HOT, HUNDRED_K, MILLION, STRINGS = "bench_hot", "bench_100k", "bench_1m", "bench_strings"
+local SET, GET, INCR = "assert(dict:set(KEY, i))", "assert(dict:get(KEY))", "assert(dict:incr(KEY, 1))"
 
 return {
-    { name = "lock_unlock", what = "lock + unlock, same object", target = 0.5, both = true,
-      locks = true },
-    { name = "new_lock_unlock", what = "new + lock + unlock", target = 0.3, both = true },
+    { name = "lock_unlock", what = "lock + unlock, same object", lock = true, both = true, target = 0.6,
+      object = "local lock = resty_lock:new(LOCKS)",
+      step = "assert(lock:lock(KEY))\nassert(lock:unlock())" },
+    { name = "new_lock_unlock", what = "new + lock + unlock", lock = true, both = true, target = 0.12,
+      step = "local lock = resty_lock:new(LOCKS)\nassert(lock:lock(KEY))\nassert(lock:unlock())" },
+    { name = "refused", what = "lock of a held key, refused", lock = true, target = 1,
+      before = "local held = {}",
+      prepare = "held[#held + 1] = resty_lock:new(LOCKS); assert(held[#held]:lock(KEY))",
+      object = "local lock = resty_lock:new(LOCKS, { timeout = 0 })",
+      step = "assert(not lock:lock(KEY))" },
 
-    { name = "get_hot", what = "get, one number", dict = HOT, target = 0.8, both = true },
-    { name = "get_string_hot", what = "get, one string of 100 bytes", dict = HOT, target = 0.8 },
-    { name = "set_hot", what = "set, one number", dict = HOT, target = 1, both = true },
-    { name = "incr_hot", what = "incr, one number", dict = HOT, target = 1, both = true },
-    { name = "add_delete", what = "add + delete, one number", dict = HOT, target = 1 },
-    { name = "get_1k_hot", what = "get, one string of 1 KB", dict = STRINGS, target = 1 },
-    { name = "set_1k_hot", what = "set, one string of 1 KB", dict = STRINGS, target = 1 },
+    { name = "get_hot", what = "get, one number", dict = HOT, target = 0.5, both = true, prepare = SET, step = GET },
+    { name = "set_hot", what = "set, one number", dict = HOT, target = 0.6, both = true, step = SET },
+    { name = "set_exptime", what = "set with exptime, one number", dict = HOT, target = 1, both = true,
+      step = "assert(dict:set(KEY, i, 60))" },
+    { name = "incr_hot", what = "incr, one number", dict = HOT, target = 1, both = true,
+      prepare = SET, step = INCR },
+    { name = "add_delete", what = "add + delete, one number", dict = HOT, target = 0.7,
+      step = "assert(dict:add(KEY, i))\nassert(dict:delete(KEY))" },
+    { name = "get_string_hot", what = "get, one string of 100 bytes", dict = HOT, target = 0.8,
+      before = "local value = (\"x\"):rep(100)", prepare = "assert(dict:set(KEY, value))", step = GET },
+    { name = "set_string_hot", what = "set, one string of 100 bytes", dict = HOT, target = 1,
+      object = "local value = (\"x\"):rep(100)", step = "assert(dict:set(KEY, value))" },
+    { name = "get_1k_hot", what = "get, one string of 1 KB", dict = STRINGS, target = 1,
+      before = "local value = (\"x\"):rep(1024)", prepare = "assert(dict:set(KEY, value))", step = GET },
+    { name = "set_1k_hot", what = "set, one string of 1 KB", dict = STRINGS, target = 1,
+      object = "local value = (\"x\"):rep(1024)", step = "assert(dict:set(KEY, value))" },
 
-    { name = "get_100k", what = "get, 100k numbers", loop = "get", dict = HUNDRED_K, keys = 100000, target = 0.35,
-      both = true },
-    { name = "set_100k", what = "set, 100k numbers", loop = "set", dict = HUNDRED_K, keys = 100000, target = 0.35,
-      both = true },
-    { name = "incr_100k", what = "incr, 100k numbers", loop = "incr", dict = HUNDRED_K, keys = 100000, target = 0.35,
-      both = true },
-    { name = "get_keys", what = "get_keys of 100k, per key", dict = "bench_keys", target = 0.35 },
-    { name = "add_delete_100k", what = "delete + add, 100k numbers", loop = "delete_add", dict = HUNDRED_K,
-      keys = 100000, target = 0.35 },
-    { name = "set_1k_10k", what = "set, 10k strings of 1 KB", loop = "set_1k", dict = STRINGS, keys = 10000,
-      target = 1 },
-    { name = "get_1m", what = "get, 1M numbers", loop = "get", dict = MILLION, keys = 1000000, target = 0.35 },
-    { name = "set_1m", what = "set, 1M numbers", loop = "set", dict = MILLION, keys = 1000000, target = 0.35 },
+    { name = "get_100k", what = "get, 100k numbers", dict = HUNDRED_K, mix = "many", keys = 100000, target = 0.35,
+      both = true, prepare = SET, step = GET },
+    { name = "set_100k", what = "set, 100k numbers", dict = HUNDRED_K, mix = "many", keys = 100000, target = 0.35,
+      both = true, prepare = SET, step = SET },
+    { name = "incr_100k", what = "incr, 100k numbers", dict = HUNDRED_K, mix = "many", keys = 100000, target = 0.35,
+      prepare = SET, step = INCR },
+    { name = "delete_add_100k", what = "delete + add, 100k numbers", dict = HUNDRED_K, mix = "many", keys = 100000,
+      target = 0.35, prepare = SET, step = "assert(dict:delete(KEY))\nassert(dict:add(KEY, i))" },
+    { name = "get_keys", what = "get_keys, per key (100k alone, 1k mixed)", target = 0.45,
+      dict = "bench_keys", mix = "many", mixed_dict = "bench_few", each = 1,
+      before = "for i = 1, PER do assert(dict:set((\"q%08d\"):format(i * 7919 % PER), i)) end",
+      step = "assert(#dict:get_keys(0) == PER)", per = { 100000, 1000 }, steps = 1 },
+    { name = "set_1k_10k", what = "set, 10k strings of 1 KB", dict = STRINGS, mix = false, keys = 10000, target = 1,
+      before = "local value = (\"x\"):rep(1024)", prepare = "assert(dict:set(KEY, value))",
+      step = "assert(dict:set(KEY, value))" },
+    { name = "get_1m", what = "get, 1M numbers", dict = MILLION, mix = false, keys = 1000000, target = 0.35,
+      steps = 500000, prepare = SET, step = GET },
+    { name = "set_1m", what = "set, 1M numbers", dict = MILLION, mix = false, keys = 1000000, target = 0.35,
+      steps = 500000, prepare = SET, step = SET },
 }

@@ -26,16 +26,25 @@ local function sleep(seconds)
 end
 
 
-local function run()
-    local read = part.read()
+-- The sides of this process: only one of them where the other's modules would be in its way.
+local function sides_of(read)
+    if read.only == "ours" then
+        return { sides.holdfast() }
+    end
     local peer = sides.nginx()
     emit("peer", peer.label)
+    return read.only == "peer" and { peer } or { sides.holdfast(), peer }
+end
+
+
+local function run()
+    local read = part.read()
     require("bench.parts." .. os.getenv("HOLDFAST_BENCH_PART")).run({
         emit = emit,
         number = ngx.worker.id(),
         workers = ngx.worker.count(),
         run_all = run_all,
-        sides = read.peer_only and { peer } or { sides.holdfast(), peer },
+        sides = sides_of(read),
         sleep = sleep,
     }, read)
 end

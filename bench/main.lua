@@ -13,13 +13,13 @@ local SUITES = {
         { "micro", "make" },
     },
     peers = {
-        { "side_by_side", "all" },
-        { "mixed", "make" },
+        { "side_by_side", "dictionaries" },
+        { "shared_keys", "make" },
     },
     locks = {
+        { "side_by_side", "locks" },
         { "between_processes", "make" },
         { "short_sections", "make" },
-        { "uncontended", "make" },
         { "fairness", "make" },
         { "waiters", "make" },
         { "curves", "make" },

@@ -1,39 +1,96 @@
--- Several processes read and write the same keys at the same time. Each side has its turn, in all processes at once.
+-- All cases as in a program: each is called from several places, each place with objects of its own, with many keys,
+-- and between others, in a random order. All of it is compiled in one Lua state. One side.
 
-local keys, part = require "bench.support" ("keys", "part")
+local clock, keys, program, sides = require "bench.support" ("clock", "keys", "program", "sides")
+local cases = require "bench.cases"
 
--- Steps between two looks at the clock.
-local BATCH = 1000
+local CALL_SITES = 8
+local KEYS = 500
+-- Steps of each place between two looks at the clock.
+local EACH = 25
+local BLOCKS, WARM_UP, QUICK_BLOCKS = 200, 100, 3
 
 local _M = {}
 
 
--- The keys, from a place on that is another one in each process.
-local function turned(list, share)
-    local at, copy = math.floor(#list * share), {}
-    for i = 1, #list do
-        copy[i] = list[(at + i - 1) % #list + 1]
+-- A permutation that changes from call to call.
+local function shuffle(list)
+    for i = #list, 2, -1 do
+        local j = math.random(i)
+        list[i], list[j] = list[j], list[i]
     end
-    return copy
 end
 
 
--- name: of the case; reads: for each write.
-local function compare(host, options, sync, name, list, dict, reads)
-    local mine = turned(list, sync:incr(name .. " number", 1, -1) / host.workers)
-    part.compare_rates(host, options, sync, name, host.sides, BATCH, function (loops, side)
-        return loops.mixed(side, side.dict(dict), mine, reads)
-    end)
+local function keys_of(case, number)
+    if case.keys then
+        return keys.shuffled(case.keys)
+    end
+    local list = {}
+    for i = 1, KEYS do
+        list[i] = ("%s%08d"):format(string.char(96 + number), i)
+    end
+    return list
 end
 
 
+local function make(case, number, side)
+    local found = { case = case, keys = keys_of(case, number), each = case.each or EACH, at = 0, steps = 0, time = 0,
+                    sites = {} }
+    local prepare = program.preparation(case, side)
+    if case.prepare then
+        for i = 1, #found.keys do
+            prepare(found.keys[i * 7919 % #found.keys + 1], i)
+        end
+    end
+    found.prepared = prepare  -- and with it what it holds
+    found.run = program.caller(case)
+    for i = 1, CALL_SITES do
+        found.sites[i] = program.call_site(case, side)
+    end
+    return found
+end
+
+
+local function measure(all, blocks)
+    for _ = 1, blocks do
+        shuffle(all)
+        for _, this in ipairs(all) do
+            local start = clock.cpu()
+            this.run(this)
+            this.time = this.time + clock.cpu() - start
+            this.steps = this.steps + this.each * CALL_SITES
+        end
+    end
+end
+
+
+-- The system's locks have no objects to make and no keys, so only that case has their locks; the dictionary is ours.
+local function takes_part(case, side, mix)
+    local own_mix = case.mix == nil and "hot" or case.mix
+    return own_mix == mix and (not case.lock or not side.system or case.name == "lock_unlock")
+end
+
+
+-- options.mix: "hot" or "many", as in bench/cases.lua.
 function _M.run(host, options)
-    local sync = require("resty.shdict").open("bench_sync", { size = "100k" })
-    local hot, many = keys.drawn(100, 100000), keys.shuffled(100000)
-    compare(host, options, sync, "hot_95", hot, "bench_hot", 19)
-    compare(host, options, sync, "hot_50", hot, "bench_hot", 1)
-    compare(host, options, sync, "many_95", many, "bench_100k", 19)
-    compare(host, options, sync, "many_50", many, "bench_100k", 1)
+    local side = sides.chosen(host, options)
+    local all = {}
+    math.randomseed(os.time())
+    for number, case in ipairs(cases) do
+        if takes_part(case, side, options.mix) then
+            all[#all + 1] = make(case, number, side)
+        end
+    end
+    measure(all, options.quick and 1 or WARM_UP)
+    for _, this in ipairs(all) do
+        this.time, this.steps = 0, 0
+    end
+    measure(all, options.quick and QUICK_BLOCKS or BLOCKS)
+    for _, this in ipairs(all) do
+        host.emit("mixed", this.case.name, side.name,
+                  this.time * 1e9 / (this.steps * (this.case.per and this.case.per[2] or 1)))
+    end
 end
 
 

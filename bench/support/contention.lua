@@ -36,7 +36,7 @@ local function run(context, side, told)
         options[name] = value
     end
     if side.name == "nginx" then
-        options.peer_only = "yes"
+        options.only = "peer"
         return runs.in_nginx(context, "contention", options, side.workers)
     end
     return runs.here(context, "contention", options, side.workers)

@@ -1,7 +1,8 @@
 -- What is compared: each side is a lock module, the name of the dictionary its locks are in, and a function that gives
 -- a dictionary by its name.
 
-local _M = {}
+-- The dictionary of locks where nothing else is said.
+local _M = { LOCKS = "bench_locks" }
 
 -- The dictionaries that both sides have, with the same size on both. None of the loops fills one: ngx.shared takes
 -- about 130 bytes for a number under a key of 9 bytes, and 2,048 for a string of 1,024.
@@ -11,7 +12,8 @@ _M.SIZES = {
     bench_sync = "100k",     -- where processes wait for each other
     bench_hot = "1m",        -- few keys
     bench_100k = "16m",      -- 100,000 numbers
-    bench_keys = "16m",      -- 100,000 others
+    bench_keys = "16m",      -- 100,000 others, to be listed
+    bench_few = "1m",        -- 1,000 others, likewise
     bench_1m = "192m",       -- 1,000,000 numbers
     bench_strings = "32m",   -- 10,000 strings of 1 KB
     bench_fill = "64m",      -- to be filled
@@ -33,7 +35,7 @@ function _M.holdfast()
     return {
         name = "holdfast",
         lock = require "resty.lock",
-        locks = "bench_locks",
+        locks = _M.LOCKS,
         dict = our_dictionary,
     }
 end
@@ -43,6 +45,7 @@ end
 local function of_the_system(name, lock, folder)
     return {
         name = name,
+        system = true,
         lock = require("bench.support.system_locks")[lock],
         locks = folder .. "/" .. lock,
         dict = our_dictionary,
@@ -114,7 +117,7 @@ function _M.nginx()
         name = "ngx.shared",
         label = label,
         lock = lock or require "bench.support.peer_lock",
-        locks = "bench_locks",
+        locks = _M.LOCKS,
         dict = function (name)
             return assert(shared[name], name)
         end,

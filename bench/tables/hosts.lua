@@ -59,7 +59,7 @@ end
 local function measure(context, side, told)
     os.remove(context.folder .. "/ping")
     told.way = side.way
-    told.peer_only = side.peer and "yes" or nil
+    told.only = side.peer and "peer" or nil
     told.folder = context.folder
     if side.host == "nginx" then
         return runs.in_nginx(context, "wakeup", told, 2)
@@ -225,7 +225,7 @@ local function idle(context)
     end
     told.host = nil
     for _, peer in ipairs { "no", "yes" } do
-        told.peer_only = peer == "yes" and peer or nil
+        told.only = peer == "yes" and "peer" or nil
         lines, err = runs.in_nginx(context, "idle", told, 2)
         rows[#rows + 1] = idle_row(peer == "yes" and "lua-resty-lock in nginx" or "nginx", lines,
                                    context.why_not or not lines and runs.failed(err))

@@ -20,7 +20,7 @@ end
 local function row(context, bytes)
     local lines, err = runs.here(context, "memory", { bytes = bytes })
     local mine = bytes_per_entry(lines, "holdfast")
-    local their_lines, why_not = runs.in_nginx(context, "memory", { bytes = bytes, peer_only = "yes" })
+    local their_lines, why_not = runs.in_nginx(context, "memory", { bytes = bytes, only = "peer" })
     local theirs = bytes_per_entry(their_lines, "ngx.shared")
     local target = bytes == 0 and NUMBER_TARGET or 1.25 * (KEY_BYTES + bytes) + STRING_TARGET
     return {

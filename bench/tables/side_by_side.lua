@@ -1,92 +1,182 @@
--- One process does both: the loops of bench/cases.lua, here and in nginx.
+-- The cases of bench/cases.lua: each alone, and all of them mixed.
 
-local report, runs, stats = require "bench.support" ("report", "runs", "stats")
+local report, stats, turns = require "bench.support" ("report", "stats", "turns")
 local cases = require "bench.cases"
 
 local NONE = report.NONE
+-- set with exptime: at most this share of the time of one without.
+local EXPTIME_TARGET = 1.3
+-- lock + unlock: at most so many times that of a robust mutex.
+local MUTEX_TARGET = 1.8
 
 local _M = {}
 
 
-local function time_of(times)
-    return times and report.digits(stats.median(times)) .. " ns" or NONE
-end
+-- --- measuring ------------------------------------------------------------------------------------------
 
-
-local function row(case, times, why_not)
-    local mine, other = times[case.name .. " holdfast"], times[case.name .. " ngx.shared"]
-    local ratios = mine and other and stats.ratios(mine, other)
-    local ratio, within, distance = report.ratio(ratios, case.target)
-    return { case.what, time_of(mine), why_not or time_of(other), ratio, within, "<= " .. case.target .. "x", distance }
-end
-
-
-local function plain_row(case, times, why_not)
-    local mine = times[case.name .. " holdfast"]
-    if not mine then
-        return { case.what, why_not or NONE, NONE }
-    end
-    local low, high = stats.middle_half(mine)
-    return { case.what, time_of(mine), report.digits(low) .. "-" .. report.digits(high) .. " ns" }
-end
-
-
--- Lists of times by case and side, here and in nginx; the peer's label; and why a place has none. A new process
--- now and then: where its memory happens to lie makes a difference.
-local function measure(context, all)
-    local here, there, label = {}, {}, nil
-    local why_not, why_not_here = context.why_not, nil
-    local processes = context.quick and 1 or (all and 4 or 5)
-    for _ = 1, processes do
-        local told = { rounds = 3, seconds = context.quick and 0.01 or 0.04, which = all and "dict" or "both" }
-        local lines, err
-        if not all or context.why_not then
-            lines, err = runs.here(context, "side_by_side", told)
-            runs.collect(here, lines, "loop")
-            why_not_here = why_not_here or (not lines and runs.failed(err))
+-- Adds lists of times by key and case, and what is known of them.
+local function add(found, way, times, why_not, label)
+    for key, lists in pairs(times) do
+        local all = found.times[way][key] or {}
+        found.times[way][key] = all
+        for case, list in pairs(lists) do
+            all[case] = list
         end
-        lines, err = runs.in_nginx(context, "side_by_side", told)
-        runs.collect(there, lines, "loop")
-        label = label or (lines and lines[1][2])
-        why_not = why_not or (not lines and runs.failed(err))
+        found.why_not[key] = found.why_not[key] or why_not[key]
     end
-    return here, there, label, why_not, why_not_here
+    found.label = found.label or label
 end
 
 
--- all: the cases of `make bench-peers`; otherwise those of `make bench`.
-local function make(context, all)
-    local here, there, label, why_not, why_not_here = measure(context, all)
-    local rows, plain = {}, {}
+-- times: by "alone" or "mixed", by the key of the side, by case, a list with a value for each process. keys_of(case):
+-- the sides of a case alone; mixed: those of the mixes.
+local function measure(context, is_wanted, keys_of, mixes, mixed)
+    local found = { times = { alone = {}, mixed = {} }, why_not = {} }
+    local quick = context.quick and 1 or nil
     for _, case in ipairs(cases) do
-        if case[all and "dict" or "both"] then
-            rows[#rows + 1] = row(case, next(there) and there or here, why_not)
-            plain[#plain + 1] = plain_row(case, here, why_not_here)
+        if is_wanted(case) then
+            add(found, "alone", turns.compare(context, "alone", { case = case.name, quick = quick }, keys_of(case)))
         end
     end
-    local peer = label and (all and "" or label .. " and ")
-        .. "lua-resty-core on ngx.shared, in turns in the same nginx worker"
-    local beside = {
-        title = "Side by side",
-        headings = { "what", "holdfast", "ngx.shared", "ratio (middle half)", "least-most", "target", "distance" },
-        rows = rows,
-        note = "Against: " .. (peer or "nothing") .. ". Processor time per step, medians of all rounds.",
+    for _, mix in ipairs(mixes) do
+        add(found, "mixed", turns.compare(context, "mixed", { mix = mix, quick = quick }, mixed))
+    end
+    return found
+end
+
+
+-- --- tables ---------------------------------------------------------------------------------------------
+
+-- "40.1 ns; 41.2 (40.8-43)": the least, the median, and the middle half of the processes.
+local function shown(times)
+    local low, high = stats.middle_half(times)
+    return ("%s; %s (%s-%s)"):format(report.digits(stats.percentile(times, 0)), report.digits(stats.median(times)),
+                                     report.digits(low), report.digits(high))
+end
+
+
+-- One way of measuring one case, on two sides: the cells after the name.
+local function cells(found, way, case, mine, theirs, target)
+    local ours = (found.times[way][mine] or {})[case]
+    local others = (found.times[way][theirs] or {})[case]
+    local ratio, _, distance = report.ratio(ours and others and stats.ratios(ours, others), target)
+    return ours and shown(ours) or found.why_not[mine] or NONE,
+        others and shown(others) or found.why_not[theirs] or NONE, ratio,
+        target and "<= " .. target .. "x" or NONE, distance
+end
+
+
+local function case_rows(found, is_wanted, mine, theirs)
+    local rows = {}
+    for _, case in ipairs(cases) do
+        for _, way in ipairs(is_wanted(case) and { "alone", "mixed" } or {}) do
+            if way == "alone" or (found.times.mixed[mine] or {})[case.name] then
+                rows[#rows + 1] = { case.what .. ", " .. way,
+                                    cells(found, way, case.name, mine, theirs, theirs and case.target) }
+            end
+        end
+    end
+    return rows
+end
+
+
+local HEADINGS = { "what", "holdfast", "ngx.shared", "ratio (middle half)", "target", "distance" }
+local READING = "Nanoseconds of processor time per step: the least; the median (and the middle half) of the processes, "
+    .. "each of one side only, in turns."
+
+
+local function beside_nginx(found, is_wanted, title)
+    return {
+        title = title,
+        headings = HEADINGS,
+        rows = case_rows(found, is_wanted, "ours", "peer"),
+        note = READING .. " Both in workers of nginx."
+               .. (found.label and " Locks: beside " .. found.label .. " on ngx.shared." or ""),
     }
-    return beside, not all and {
-        title = "The same loops in plain LuaJIT",
-        headings = { "what", "holdfast", "middle half" },
-        rows = plain,
-    } or nil
 end
 
 
+local function in_plain_luajit(found, is_wanted)
+    local rows = {}
+    for i, row in ipairs(case_rows(found, is_wanted, "plain")) do
+        rows[i] = { row[1], row[2] }
+    end
+    return {
+        title = "The same in plain LuaJIT",
+        headings = { "what", "holdfast" },
+        rows = rows,
+        note = READING,
+    }
+end
+
+
+-- Two of our own cases.
+local function exptime_table(found, key)
+    local rows = {}
+    for i, way in ipairs { "alone", "mixed" } do
+        local times = found.times[way][key] or {}
+        local with, without = times.set_exptime, times.set_hot
+        local ratio, _, distance = report.ratio(with and without and stats.ratios(with, without), EXPTIME_TARGET)
+        rows[i] = { "set with exptime, one number, " .. way, with and shown(with) or NONE,
+                    without and shown(without) or NONE, ratio, "<= " .. EXPTIME_TARGET .. "x", distance }
+    end
+    return {
+        title = "With exptime and without",
+        headings = { "what", "with", "without", "ratio (middle half)", "target", "distance" },
+        rows = rows,
+        note = READING,
+    }
+end
+
+
+local function beside_the_system(found)
+    local rows = {}
+    for _, way in ipairs { "alone", "mixed" } do
+        rows[#rows + 1] = { "robust mutex, " .. way,
+                            cells(found, way, "lock_unlock", "plain", "mutex", MUTEX_TARGET) }
+    end
+    rows[#rows + 1] = { "flock, alone", cells(found, "alone", "lock_unlock", "plain", "flock") }
+    return {
+        title = "Lock and unlock, beside the system's locks",
+        headings = { "beside", "holdfast", "the other", "ratio (middle half)", "target", "distance" },
+        rows = rows,
+        note = READING .. " All in plain LuaJIT.",
+    }
+end
+
+
+-- --- for each suite -------------------------------------------------------------------------------------
+
+-- Locks have plain LuaJIT, too, and one case has the system's locks beside it.
+local function keys_of(case)
+    return case.name == "lock_unlock" and { "ours", "peer", "plain", "mutex", "flock" } or { "ours", "peer", "plain" }
+end
+
+
+-- Those of `make bench`.
 function _M.some(context)
-    return make(context, false)
+    local function is_wanted(case) return case.both end
+    local found = measure(context, is_wanted, keys_of, { "hot", "many" }, { "ours", "peer", "plain", "mutex" })
+    return beside_nginx(found, is_wanted, "Side by side"), in_plain_luajit(found, is_wanted),
+        exptime_table(found, "plain"), beside_the_system(found)
 end
 
 
-function _M.all(context)
-    return make(context, true)
+-- Those of `make bench-peers`.
+function _M.dictionaries(context)
+    local function is_wanted(case) return not case.lock end
+    local both = { "ours", "peer" }
+    local found = measure(context, is_wanted, function () return both end, { "hot", "many" }, both)
+    return beside_nginx(found, is_wanted, "Side by side"), exptime_table(found, "ours")
+end
+
+
+-- Those of `make bench-locks`.
+function _M.locks(context)
+    local function is_wanted(case) return case.lock end
+    local found = measure(context, is_wanted, keys_of, { "hot" }, { "ours", "peer", "plain", "mutex" })
+    return beside_nginx(found, is_wanted, "Locks, nobody else"), in_plain_luajit(found, is_wanted),
+        beside_the_system(found)
 end
 
 

@@ -55,7 +55,7 @@ local function crowd(context)
         lines, err = runs.here(context, "crowd", told, 2)
         here[#here + 1] = lines
         if context.nginx then
-            told.peer_only = "yes"
+            told.only = "peer"
             lines, why_not = runs.in_nginx(context, "crowd", told, 2)
             there[#there + 1] = lines
         end
@@ -98,13 +98,13 @@ local function idle_row(context, what, processes, coroutines, keys, rounds)
     local here, there, err, why_not = {}, {}, nil, context.why_not
     for _ = 1, context.quick and 1 or rounds do
         local lines
-        told.peer_only = nil
+        told.only = nil
         lines, err = runs.here(context, "idle", told, processes + 1)
         if lines then
             add_idle(here, lines)
         end
         if context.nginx then
-            told.peer_only = "yes"
+            told.only = "peer"
             lines, why_not = runs.in_nginx(context, "idle", told, processes + 1)
             if lines then
                 add_idle(there, lines)

@@ -8,7 +8,7 @@ local NONE = report.NONE
 -- and of more.
 local CASES = {
     { "hot_95", "95 % get, 5 % set, 100 keys", 1, 1 },
-    { "hot_50", "50 % get, 50 % set, 100 keys", 0.5, 1 },
+    { "hot_50", "50 % get, 50 % set, 100 keys", 0.4, 1 },
     { "many_95", "95 % get, 5 % set, 100k keys", 0.35, 0.35 },
     { "many_50", "50 % get, 50 % set, 100k keys", 0.35, 0.35 },
 }
@@ -45,10 +45,10 @@ end
 
 local function add_rows(context, rows, workers)
     local told = { rounds = context.quick and 3 or 12, seconds = context.quick and 0.02 or 0.1 }
-    local lines, err = runs.in_nginx(context, "mixed", told, workers)
+    local lines, err = runs.in_nginx(context, "shared_keys", told, workers)
     local why_not = context.why_not or (not lines and runs.failed(err)) or nil
     if context.why_not then
-        lines, err = runs.here(context, "mixed", told, workers)
+        lines, err = runs.here(context, "shared_keys", told, workers)
         why_not = lines and why_not or runs.failed(err)
     end
     local times = add_up(lines)

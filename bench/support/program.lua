@@ -1,0 +1,150 @@
+-- Programs of the cases in bench/cases.lua. Alone, a case is a whole program of some ten lines, such as anybody would
+-- write; in a mix, each place that calls it is a function of its own. `bench/program` prints the former.
+
+local _M = {}
+
+-- Alone: how often a program measures, and how many steps that are.
+_M.ROUNDS = 9
+local STEPS = 100000
+local HOT_KEY = '"key000001"'
+
+local OPEN = 'assert(require("resty.shdict").open("%s", { size = "%s" }))'
+
+-- The lines that name the lock module, the dictionary and its locks, by the name of the side.
+local OURS = {
+    lock = 'local resty_lock = require "resty.lock"\n' .. OPEN,
+    dict = "local dict = " .. OPEN,
+}
+local NGINX = {
+    lock = 'local resty_lock = require "resty.lock"',
+    dict = "local dict = ngx.shared.%s",
+}
+local function of_the_system(lock)
+    return { lock = 'local resty_lock = require("bench.support.system_locks").' .. lock }
+end
+local BEGINNINGS = {
+    holdfast = OURS,
+    ["ngx.shared"] = NGINX,
+    ["robust mutex"] = of_the_system("robust_mutex"),
+    flock = of_the_system("flock"),
+}
+
+
+-- Whole words in place of whole words.
+local function replace(text, words)
+    return (text:gsub("%f[%w_][%w_]+%f[^%w_]", words))
+end
+
+
+local function indent(text)
+    return "        " .. text:gsub("\n", "\n        ")
+end
+
+
+local function loop_of(case, steps, keys, words)
+    words.KEY = keys and "keys[i % " .. keys .. " + 1]" or HOT_KEY
+    local step = replace(case.step, words)
+    local counted = steps .. (case.per and " / " .. case.per[1] or "")
+    return "for _ = 1, " .. words.ROUNDS .. " do\n"
+        .. "    local start = os.clock()\n"
+        .. "    for " .. (step:find("%f[%w]i%f[%W]") and "i" or "_") .. " = 1, " .. steps .. " do\n"
+        .. indent(step) .. "\n"
+        .. "    end\n"
+        .. '    print(("%.1f ns"):format((os.clock() - start) / ' .. counted .. " * 1e9))\n"
+        .. "end\n"
+end
+
+
+-- The line for each key. The entries are stored in another order than that of the loop, so that those which are used
+-- one after the other do not lie side by side: 7919 is prime and divides no number of keys here.
+local function prepare(case, keys, words)
+    if not keys then
+        return { replace(case.prepare, { KEY = HOT_KEY, LOCKS = words.LOCKS, i = "1" }) }
+    end
+    words.KEY = ("keys[i * 7919 %% %d + 1]"):format(keys)
+    return { "for i = 1, " .. keys .. " do", "    " .. replace(case.prepare, words), "end" }
+end
+
+
+-- The program of a case alone. side: a name, of bench/support/sides.lua; locks: the name of its dictionary of locks;
+-- sizes: those of the dictionaries. It prints nanoseconds per step, a line for each round; quick: nearly at once.
+function _M.alone(case, side, locks, sizes, quick)
+    local steps = quick and math.min(case.steps or STEPS, 1000) or case.steps or STEPS
+    local keys = case.keys and (quick and 1000 or case.keys)
+    local words = { LOCKS = ("%q"):format(locks), PER = case.per and tostring(case.per[1]),
+                    ROUNDS = tostring(quick and 3 or _M.ROUNDS) }
+    local beginning = BEGINNINGS[side]
+    local name = case.lock and locks or case.dict
+    local lines = { beginning[case.lock and "lock" or "dict"]:format(name, sizes[name]) }
+    local function add(line)
+        lines[#lines + 1] = line
+    end
+    if keys then
+        add('local keys = require("bench.support.keys").shuffled(' .. keys .. ")")
+    end
+    if case.before then
+        add(replace(case.before, words))
+    end
+    if case.prepare then
+        for _, line in ipairs(prepare(case, keys, words)) do
+            add(line)
+        end
+    end
+    if case.object then
+        add(replace(case.object, words))
+    end
+    add(loop_of(case, steps, keys, words))
+    return table.concat(lines, "\n")
+end
+
+
+-- --- in a mix -------------------------------------------------------------------------------------------
+
+local function compile(case, side, words, ...)
+    local text = "local resty_lock, dict = ...\n" .. replace(table.concat({ ... }, "\n"), words)
+    return assert(loadstring(text, case.name))(side.lock, case.dict and side.dict(case.mixed_dict or case.dict))
+end
+
+
+local function words_of(case, side)
+    return { KEY = "key", LOCKS = ("%q"):format(side.locks), PER = case.per and tostring(case.per[2]) }
+end
+
+
+-- What is to be called once with each key and its number.
+function _M.preparation(case, side)
+    return compile(case, side, words_of(case, side), case.before or "", "return function (key, i)",
+                   case.prepare or "", "end")
+end
+
+
+-- A new place that calls the case: a function of a key and a number, with an object of its own.
+function _M.call_site(case, side)
+    return compile(case, side, words_of(case, side), case.object or "", "return function (key, i)", case.step, "end")
+end
+
+
+-- Calls the places of one case one after the other, each so many times, with the next key. { sites =, keys =, each =,
+-- at = }
+local CALLER = [[
+return function (this)
+    local keys, each, at = this.keys, this.each, this.at
+    local count = #keys
+    for _, site in ipairs(this.sites) do
+        for i = at + 1, at + each do
+            site(keys[i % count + 1], i)
+        end
+        at = at + each
+    end
+    this.at = at
+end
+]]
+
+
+-- A caller for one case alone: a loop that called the places of all cases would be compiled for none.
+function _M.caller(case)
+    return assert(loadstring(CALLER, "calls of " .. case.name))()
+end
+
+
+return _M
