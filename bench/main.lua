@@ -6,6 +6,7 @@ local plot, report, runs = require "bench.support" ("plot", "report", "runs")
 local SUITES = {
     bench = {
         { "side_by_side", "some" },
+        { "own_keys", "some" },
         { "between_processes", "make" },
         { "memory", "make" },
         { "hit_ratio", "make" },
@@ -18,9 +19,11 @@ local SUITES = {
     },
     locks = {
         { "side_by_side", "locks" },
+        { "own_keys", "all" },
         { "between_processes", "make" },
         { "short_sections", "make" },
         { "fairness", "make" },
+        { "many_holders", "make" },
         { "waiters", "make" },
         { "curves", "make" },
     },

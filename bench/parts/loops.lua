@@ -1,6 +1,6 @@
--- The loops that are timed. Each is made for one side: (side, dictionary, keys) -> function (n), which makes about n
--- steps and returns how many it made. Load this file once for each case and side: a loop that has been compiled for
--- one kind of dictionary would be slow with another.
+-- The loops that several processes run at the same time. Each is made for one side: function (n), which makes about n
+-- steps and returns how many it made. Load this file once for each case: a loop that has been compiled for one kind of
+-- lock or dictionary would be slow with another.
 
 local KEY = "key000001"
 
@@ -18,30 +18,47 @@ local function check(what, result, err)
 end
 
 
--- A loop of steps that are all the same.
-local function again(step)
+-- --- locks ---------------------------------------------------------------------------------------------
+
+-- Keeps the lock for a while, and the processor, too.
+function loops.short_section(side, seconds)
+    local lock = side.lock:new(side.locks)
     return function (n)
-        for i = 1, n do
-            step(i)
+        for _ = 1, n do
+            check("lock", lock:lock(KEY))
+            if seconds > 0 then
+                local ending = now() + seconds
+                repeat until now() >= ending
+            end
+            check("unlock", lock:unlock())
         end
         return n
     end
 end
 
 
--- --- locks ---------------------------------------------------------------------------------------------
-
--- Keeps the lock for a while, and the processor, too.
-function loops.short_section(side, seconds)
-    local lock = side.lock:new(side.locks)
-    return again(function ()
-        check("lock", lock:lock(KEY))
-        if seconds > 0 then
-            local ending = now() + seconds
-            repeat until now() >= ending
+-- A key, or a lock of the system, that no other process wants.
+function loops.own_key(side, number)
+    local lock = side.lock:new(side.system and side.locks .. number or side.locks)
+    local key = ("own%06d"):format(number)
+    return function (n)
+        for _ = 1, n do
+            check("lock", lock:lock(key))
+            check("unlock", lock:unlock())
         end
-        check("unlock", lock:unlock())
-    end)
+        return n
+    end
+end
+
+
+function loops.own_set(dict, number)
+    local key = ("own%06d"):format(number)
+    return function (n)
+        for i = 1, n do
+            check("set", dict:set(key, i))
+        end
+        return n
+    end
 end
 
 
@@ -66,16 +83,16 @@ end
 
 -- Stores a value under each key: in another order than that of the loops, so that entries which are used one after
 -- the other do not lie side by side. 7919 is prime and divides no number of keys here, so no key is left out.
-local function fill(dict, keys, value)
+local function fill(dict, keys)
     local count = #keys
     for i = 1, count do
-        assert(dict:set(keys[i * 7919 % count + 1], value or i))
+        assert(dict:set(keys[i * 7919 % count + 1], i))
     end
 end
 
 
 -- One write, then `reads` reads, and so on.
-function loops.mixed(_, dict, keys, reads)
+function loops.mixed(dict, keys, reads)
     fill(dict, keys)
     return over(keys, function (first, last)
         local sum = 0

@@ -1,6 +1,6 @@
--- Several processes read and write the same keys at the same time. Each side has its turn, in all processes at once.
+-- Several processes read and write the same keys at the same time. One side.
 
-local keys, part = require "bench.support" ("keys", "part")
+local keys, part, sides = require "bench.support" ("keys", "part", "sides")
 
 -- Steps between two looks at the clock.
 local BATCH = 1000
@@ -18,22 +18,20 @@ local function turned(list, share)
 end
 
 
--- name: of the case; reads: for each write.
-local function compare(host, options, sync, name, list, dict, reads)
-    local mine = turned(list, sync:incr(name .. " number", 1, -1) / host.workers)
-    part.compare_rates(host, options, sync, name, host.sides, BATCH, function (loops, side)
-        return loops.mixed(side, side.dict(dict), mine, reads)
-    end)
-end
-
-
 function _M.run(host, options)
-    local sync = require("resty.shdict").open("bench_sync", { size = "100k" })
+    local side = sides.chosen(host, options)
+    -- name: of the case; reads: for each write.
+    local function measure(name, list, dict, reads)
+        local mine = turned(list, side.dict("bench_sync"):incr(name .. " number", 1, -1) / host.workers)
+        part.rates(host, options, side, name, BATCH, function (loops)
+            return loops.mixed(side.dict(dict), mine, reads)
+        end)
+    end
     local hot, many = keys.drawn(100, 100000), keys.shuffled(100000)
-    compare(host, options, sync, "hot_95", hot, "bench_hot", 19)
-    compare(host, options, sync, "hot_50", hot, "bench_hot", 1)
-    compare(host, options, sync, "many_95", many, "bench_100k", 19)
-    compare(host, options, sync, "many_50", many, "bench_100k", 1)
+    measure("hot_95", hot, "bench_hot", 19)
+    measure("hot_50", hot, "bench_hot", 1)
+    measure("many_95", many, "bench_100k", 19)
+    measure("many_50", many, "bench_100k", 1)
 end
 
 

@@ -1,5 +1,5 @@
--- Two processes without coroutines want one lock all the time and hold it for a few microseconds. Each side has its
--- turn, in all processes at once, by the same loop in Lua: what differs is the lock alone.
+-- Two processes without coroutines want one lock all the time and hold it for a few microseconds. One side, by the same
+-- loop in Lua for all.
 
 local part, sides = require "bench.support" ("part", "sides")
 
@@ -10,10 +10,9 @@ local _M = {}
 
 
 function _M.run(host, options)
-    local all = { host.sides[1], sides.robust_mutex(options.folder), sides.flock(options.folder) }
-    local sync = all[1].dict("bench_sync")
+    local side = sides.chosen(host, options)
     for _, microseconds in ipairs { 0, 1, 10 } do
-        part.compare_rates(host, options, sync, microseconds, all, BATCH, function (loops, side)
+        part.rates(host, options, side, microseconds, BATCH, function (loops)
             return loops.short_section(side, microseconds * 1e-6)
         end)
     end

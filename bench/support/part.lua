@@ -1,7 +1,7 @@
 -- What the parts of bench/parts need in their processes: what the driver tells them, and ways to wait for each other,
 -- in any host. `sync` is a dictionary that all processes have.
 
-local clock, sides = require "bench.support" ("clock", "sides")
+local clock = require("bench.support.clock")
 
 -- Longer than the slowest process takes to come.
 local PATIENCE = 60
@@ -97,22 +97,18 @@ local function rate(loop, batch, start, seconds)
 end
 
 
--- Emits the rates of each side's loop, one a round. Each side has its turn in all processes at once; make(loops, side)
--- gives the loop of a side, from bench/parts/loops.lua loaded for it alone.
-function _M.compare_rates(host, options, sync, name, all, batch, make)
-    local loops, rates = {}, {}
-    for i, side in ipairs(all) do
-        loops[i] = make(assert(loadfile(options.root .. "/bench/parts/loops.lua"))(), side)
-        loops[i](20 * batch)
-        rates[i] = {}
+-- Emits the rates of a loop in all processes at once, one for each round. make(loops) gives the loop, from
+-- bench/parts/loops.lua loaded for it alone.
+function _M.rates(host, options, side, name, batch, make)
+    local sync = side.dict("bench_sync")
+    local loop = make(assert(loadfile(options.root .. "/bench/parts/loops.lua"))())
+    loop(20 * batch)
+    local rates = {}
+    for round = 1, options.rounds do
+        local start = _M.start(host, sync, name .. " " .. round)
+        rates[round] = rate(loop, batch, start, options.seconds)
     end
-    for round, i in sides.turns(options.rounds, #all) do
-        local start = _M.start(host, sync, name .. " " .. round .. " " .. i)
-        rates[i][round] = rate(loops[i], batch, start, options.seconds)
-    end
-    for i, side in ipairs(all) do
-        host.emit("rate", name, side.name, unpack(rates[i]))
-    end
+    host.emit("rate", name, side.name, unpack(rates))
 end
 
 

@@ -21,15 +21,31 @@ _M.SIDES = {
 }
 
 
-local function run(context, side, part, options)
+-- A list of sides by their keys.
+local function choose(context, wanted)
+    local chosen, found, why_not = {}, {}, {}
+    for _, side in ipairs(_M.SIDES) do
+        for _, key in ipairs(wanted) do
+            if side.key == key then
+                chosen[#chosen + 1] = side
+                found[key] = {}
+                why_not[key] = side.place == "nginx" and context.why_not or nil
+            end
+        end
+    end
+    return chosen, found, why_not
+end
+
+
+local function run(context, side, part, options, processes)
     local told = { only = side.only, side = side.side, folder = context.folder }
     for name, value in pairs(options) do
         told[name] = value
     end
     if side.place == "nginx" then
-        return runs.in_nginx(context, part, told)
+        return runs.in_nginx(context, part, told, processes)
     end
-    return runs.here(context, part, told)
+    return runs.here(context, part, told, processes)
 end
 
 
@@ -44,20 +60,12 @@ local function collect(lists, lines, name)
 end
 
 
--- Runs a part that emits lines "PART case side times...", in context.processes processes of each side, in turns.
--- wanted: a list of the keys of sides. The result: by key, lists of times by case; why a key has none, by key; and the
--- label of the peer.
+-- Runs a part that emits lines "PART case side times...", in _M.PROCESSES processes of each side, in turns. wanted: a
+-- list of the keys of sides. The result: by key, lists of times by case; why a key has none, by key; and the label of
+-- the peer.
 function _M.compare(context, part, options, wanted)
-    local chosen, found, why_not, label = {}, {}, {}, nil
-    for _, side in ipairs(_M.SIDES) do
-        for _, key in ipairs(wanted) do
-            if side.key == key then
-                chosen[#chosen + 1] = side
-                found[key] = {}
-                why_not[key] = side.place == "nginx" and context.why_not or nil
-            end
-        end
-    end
+    local chosen, found, why_not = choose(context, wanted)
+    local label
     for _, i in sides.turns(context.quick and 1 or _M.PROCESSES, #chosen) do
         local side = chosen[i]
         if not why_not[side.key] then
@@ -71,6 +79,51 @@ function _M.compare(context, part, options, wanted)
         end
     end
     return found, why_not, label
+end
+
+
+-- Adds the rates of all processes of a run, round by round, to the lists by case.
+local function add_up(lists, lines)
+    local sums = {}
+    for _, words in ipairs(lines) do
+        if words[1] == "rate" then
+            sums[words[2]] = sums[words[2]] or {}
+            local sum = sums[words[2]]
+            for i = 4, #words do
+                sum[i - 3] = (sum[i - 3] or 0) + words[i]
+            end
+        end
+    end
+    for case, sum in pairs(sums) do
+        lists[case] = stats.concat { lists[case] or {}, sum }
+    end
+end
+
+
+-- Runs a part that emits lines "rate case side rates..." (bench/support/part.lua), by `counts` processes at a time: a
+-- list of numbers. Each side has `turns` turns with each number. The result: by number, by key, lists by case of the
+-- rates of all processes together; and why a key has none.
+function _M.together(context, part, options, wanted, counts, turns)
+    local chosen, _, why_not = choose(context, wanted)
+    local found = {}
+    for _, count in ipairs(counts) do
+        found[count] = {}
+        for _, side in ipairs(chosen) do
+            found[count][side.key] = {}
+        end
+    end
+    for _, i in sides.turns(turns, #chosen * #counts) do
+        local side, count = chosen[(i - 1) % #chosen + 1], counts[math.ceil(i / #chosen)]
+        if not why_not[side.key] then
+            local lines, err = run(context, side, part, options, count)
+            if lines then
+                add_up(found[count][side.key], lines)
+            else
+                why_not[side.key] = runs.failed(err)
+            end
+        end
+    end
+    return found, why_not
 end
 
 

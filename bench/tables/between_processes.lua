@@ -3,7 +3,7 @@
 local contention, report, runs, stats = require "bench.support" ("contention", "report", "runs", "stats")
 
 local NONE = report.NONE
-local WAKE_TARGET = 1.5
+local WAKE_TARGET = 1.4
 local ACQUISITIONS_TARGET = 800
 local LONGEST_WAIT_TARGET = 0.5
 local TAKEOVER_TARGET = 20

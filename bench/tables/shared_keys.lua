@@ -1,6 +1,6 @@
 -- Several processes at once, which read and write the same keys.
 
-local process, report, runs, stats = require "bench.support" ("process", "report", "runs", "stats")
+local process, report, stats, turns = require "bench.support" ("process", "report", "stats", "turns")
 
 local NONE = report.NONE
 
@@ -16,25 +16,13 @@ local CASES = {
 local _M = {}
 
 
--- Lists by case and side of nanoseconds per step, all processes of a round together.
-local function add_up(lines)
-    local rates = {}
-    for _, words in ipairs(lines or {}) do
-        if words[1] == "rate" then
-            local key = words[2] .. " " .. words[3]
-            local sums = rates[key] or {}
-            for i = 4, #words do
-                sums[i - 3] = (sums[i - 3] or 0) + words[i]
-            end
-            rates[key] = sums
-        end
+-- Nanoseconds per step of all processes together.
+local function times_of(rates)
+    local times = {}
+    for i, rate in ipairs(rates or {}) do
+        times[i] = 1e9 / rate
     end
-    for _, sums in pairs(rates) do
-        for round, rate in ipairs(sums) do
-            sums[round] = 1e9 / rate
-        end
-    end
-    return rates
+    return rates and times
 end
 
 
@@ -43,38 +31,32 @@ local function throughput(times)
 end
 
 
-local function add_rows(context, rows, workers)
-    local told = { rounds = context.quick and 3 or 12, seconds = context.quick and 0.02 or 0.1 }
-    local lines, err = runs.in_nginx(context, "shared_keys", told, workers)
-    local why_not = context.why_not or (not lines and runs.failed(err)) or nil
-    if context.why_not then
-        lines, err = runs.here(context, "shared_keys", told, workers)
-        why_not = lines and why_not or runs.failed(err)
-    end
-    local times = add_up(lines)
-    for _, case in ipairs(CASES) do
-        local mine, other = times[case[1] .. " holdfast"], times[case[1] .. " ngx.shared"]
-        local target = workers == 2 and case[3] or case[4]
-        local ratio, within, distance = report.ratio(mine and other and stats.ratios(mine, other), target)
-        rows[#rows + 1] = { workers .. " processes, " .. case[2], throughput(mine), why_not or throughput(other), ratio,
-                            within, "<= " .. target .. "x", distance }
-    end
+local function row(found, why_not, case, workers)
+    local mine, other = times_of(found.ours[case[1]]), times_of(found.peer[case[1]])
+    local target = workers == 2 and case[3] or case[4]
+    local ratio, within, distance = report.ratio(mine and other and stats.ratios(mine, other), target)
+    return { workers .. " processes, " .. case[2], mine and throughput(mine) or why_not.ours or NONE,
+             other and throughput(other) or why_not.peer or NONE, ratio, within, "<= " .. target .. "x", distance }
 end
 
 
 function _M.make(context)
+    local told = { rounds = 3, seconds = context.quick and 0.02 or 0.1 }
+    local counts = process.cores > 2 and { 2, process.cores } or { 2 }
+    local found, why_not = turns.together(context, "shared_keys", told, { "ours", "peer" }, counts,
+                                          context.quick and 1 or 5)
     local rows = {}
-    add_rows(context, rows, 2)
-    local cores = process.cores
-    if cores > 2 then
-        add_rows(context, rows, cores)
+    for _, count in ipairs(counts) do
+        for _, case in ipairs(CASES) do
+            rows[#rows + 1] = row(found[count], why_not, case, count)
+        end
     end
     return {
         title = "Several processes at once",
         headings = { "what", "holdfast", "ngx.shared", "ratio (middle half)", "least-most", "target", "distance" },
         rows = rows,
-        note = ("Steps of all processes per second; the ratio is of time per step. This machine has %d cores."):format(
-               cores),
+        note = ("Steps of all processes per second; the ratio is of time per step. Each side in workers of an nginx of "
+                .. "its own, pinned, in turns. This machine has %d cores."):format(process.cores),
     }
 end
 

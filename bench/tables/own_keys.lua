@@ -1,0 +1,106 @@
+-- Processes that have nothing in common but the dictionary: how much they do together, the more of them there are.
+
+local process, report, stats, turns = require "bench.support" ("process", "report", "stats", "turns")
+
+local NONE = report.NONE
+-- Two processes: at least so many times what one does.
+local TARGET = 1.8
+
+local SIDES = {
+    { key = "plain", label = "holdfast" },
+    { key = "peer", label = "lua-resty-lock" },
+    { key = "mutex", label = "robust mutex, each its own" },
+}
+local SET_SIDES = { { key = "plain", label = "holdfast" }, { key = "peer", label = "ngx.shared" } }
+
+local _M = {}
+
+
+local function keys_of(sides)
+    local keys = {}
+    for i, side in ipairs(sides) do
+        keys[i] = side.key
+    end
+    return keys
+end
+
+
+-- "25.1 M/s, 1.95x": of all processes together, and as many times what one of them does alone.
+local function shown(rates, of_one, why_not)
+    if not rates then
+        return why_not or NONE
+    end
+    return ("%s M/s, %.2fx"):format(report.digits(stats.median(rates) / 1e6), stats.median(stats.ratios(rates, of_one)))
+end
+
+
+local function rows_of(context, found, why_not, counts, case, what, sides)
+    local rows = {}
+    for _, count in ipairs(counts) do
+        local row = { ("%s, %d %s"):format(what, count, count == 1 and "process" or "processes") }
+        for _, side in ipairs(sides) do
+            local rates, of_one = found[count][side.key][case], found[1][side.key][case]
+            row[#row + 1] = shown(rates, of_one, why_not[side.key])
+            if rates and case == "lock" then
+                context.figures:add("own_keys", side.label, count, stats.median(rates) / 1e6)
+            end
+        end
+        local mine, of_one = found[count].plain[case], found[1].plain[case]
+        local has_target = count == 2 and case == "lock" and mine and process.cores >= 2
+        row[#row + 1] = has_target and ">= " .. TARGET .. "x" or NONE
+        row[#row + 1] = has_target and report.distance(stats.median(stats.ratios(mine, of_one)), TARGET, true) or NONE
+        rows[#rows + 1] = row
+    end
+    return rows
+end
+
+
+local function table_of(title, sides, rows)
+    local headings = { "what" }
+    for _, side in ipairs(sides) do
+        headings[#headings + 1] = side.label
+    end
+    headings[#headings + 1] = "target"
+    headings[#headings + 1] = "distance"
+    return {
+        title = title,
+        headings = headings,
+        rows = rows,
+        note = ("Steps of all processes together, and that as so many times what one process does; a key for each "
+                .. "process, one dictionary of 1 MB; each side in processes of its own, pinned, in turns. This machine "
+                .. "has %d cores."):format(process.cores),
+    }
+end
+
+
+-- counts: a list of numbers of processes, of which the first is 1.
+local function make(context, counts)
+    local told = { rounds = 3, seconds = context.quick and 0.02 or 0.1 }
+    local found, why_not = turns.together(context, "own_keys", told, keys_of(SIDES), counts, context.quick and 1 or 5)
+    return table_of("Keys of their own: lock and unlock", SIDES,
+                    rows_of(context, found, why_not, counts, "lock", "lock + unlock", SIDES)),
+        table_of("Keys of their own: set", SET_SIDES,
+                 rows_of(context, found, why_not, counts, "set", "set", SET_SIDES))
+end
+
+
+function _M.some(context)
+    return make(context, { 1, 2 })
+end
+
+
+-- As many as there are cores, and more than that.
+function _M.all(context)
+    local counts, has_cores = { 1, 2, 4, 8 }, false
+    for _, count in ipairs(counts) do
+        has_cores = has_cores or count == process.cores
+    end
+    if not has_cores then
+        table.insert(counts, process.cores)
+        table.sort(counts)
+    end
+    return make(context, context.quick and { 1, 2 } or counts)
+end
+
+
+return _M
