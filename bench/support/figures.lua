@@ -1,0 +1,182 @@
+-- Figures in documents: between two comments, replaced as a whole, from a kept file of results that the first names.
+--
+--   <!-- figures: bench/results/FILE.md, TABLE -->      a table as it stands in the file, by its title
+--   <!-- figures: bench/results/FILE.md, summary -->    the rows of SUMMARY, and where they are from
+--   <!-- end of figures -->
+
+local report = require "bench.support.report"
+
+local _M = {}
+
+-- What README.md shows of `make bench`: the title of a table, the beginning of a row's name, what the document calls it
+-- and whom it compares with, and how the cells of holdfast, of the other and of the ratio are read.
+local function median(cell)
+    local value = cell:match("; (%S+)")
+    return value and value .. " ns" or cell
+end
+local function whole(cell)
+    return cell
+end
+local function ratio(cell)
+    return cell:match("^[%d.]+x") or "-"
+end
+local function none()
+    return "-"
+end
+
+local BESIDE_NGINX = { title = "Side by side", 2, 3, 4, median, median, ratio }
+local BESIDE_MUTEX = { title = "Lock and unlock, beside the system's locks", 2, 3, 4, median, median, ratio }
+local OWN_KEYS = { title = "Keys of their own: lock and unlock", 2, 3, 3, whole, whole, none }
+local PROCESSES = { title = "Between processes", 2, 3, 5, whole, whole, ratio }
+local MEMORY = { title = "Memory, 64 MB full", 2, 3, 3, whole, whole, none }
+local OPENING = { title = "Opening a new dictionary", 2, 6, 6, whole, whole, none }
+
+local SUMMARY = {
+    { BESIDE_NGINX, "lock + unlock, same object, alone", "lua-resty-lock" },
+    { BESIDE_NGINX, "lock + unlock, same object, mixed", "lua-resty-lock" },
+    { BESIDE_NGINX, "new + lock + unlock, alone", "lua-resty-lock" },
+    { BESIDE_NGINX, "new + lock + unlock, mixed", "lua-resty-lock" },
+    { BESIDE_MUTEX, "robust mutex, alone", "a robust mutex", "lock + unlock, in plain LuaJIT, alone" },
+    { OWN_KEYS, "lock + unlock, 2 processes", "lua-resty-lock", "lock + unlock, 2 processes, keys of their own" },
+    { BESIDE_NGINX, "get, one number, alone", "ngx.shared" },
+    { BESIDE_NGINX, "get, one number, mixed", "ngx.shared" },
+    { BESIDE_NGINX, "set, one number, alone", "ngx.shared" },
+    { BESIDE_NGINX, "set, one number, mixed", "ngx.shared" },
+    { BESIDE_NGINX, "set with exptime, one number, alone", "ngx.shared" },
+    { BESIDE_NGINX, "set, one string of 1 KB, alone", "ngx.shared" },
+    { BESIDE_NGINX, "set, one string of 1 KB, mixed", "ngx.shared" },
+    { BESIDE_NGINX, "get, 100k numbers, alone", "ngx.shared" },
+    { BESIDE_NGINX, "set, 100k numbers, alone", "ngx.shared" },
+    { PROCESSES, "release to resume, p50", "", "from release to resume in another process" },
+    { PROCESSES, "2 x 50 coroutines, 1 key, 1 ms each, again at once", "lua-resty-lock" },
+    { PROCESSES, "  longest wait", "lua-resty-lock", "the longest wait of these coroutines" },
+    { PROCESSES, "takeover, 1 waiting, 150 x kill -9, p50", "lua-resty-lock", "from kill -9 to the next holder" },
+    { MEMORY, "bytes per entry, 9-byte key, number", "ngx.shared" },
+    { OPENING, "1g", "an empty file", "opening a new dictionary of 1 GB" },
+}
+
+
+-- --- files of results -------------------------------------------------------------------------------------
+
+local function cells_of(line)
+    local cells = {}
+    for cell in line:gmatch("| ([^|]*)") do
+        cells[#cells + 1] = (cell:gsub("%s+$", ""))
+    end
+    return cells
+end
+
+
+-- Of the text of a file: tables by their titles, each { text =, rows = lists of cells }; and what the list above them
+-- says, by name.
+function _M.parse(text)
+    local tables, facts, current = {}, {}, nil
+    for line in text:gmatch("[^\n]*") do
+        local title = line:match("^## (.+)")
+        local name, fact = line:match("^%- ([^:]+): (.+)")
+        if title then
+            current = { lines = {}, rows = {} }
+            tables[title] = current
+        elseif current and line:find("^|") then
+            table.insert(current.lines, line)
+            table.insert(current.rows, cells_of(line))
+        elseif name then
+            facts[name] = fact
+        end
+    end
+    for _, found in pairs(tables) do
+        found.text = table.concat(found.lines, "\n") .. "\n"
+    end
+    return tables, facts
+end
+
+
+-- The first row whose name begins like this: there may be several with the same beginning, of which the first one is
+-- the more important.
+local function find_row(found, name)
+    for _, cells in ipairs(found and found.rows or {}) do
+        if (" " .. cells[1]):find(" " .. name, 1, true) == 1 or cells[1]:find(name, 1, true) == 1 then
+            return cells
+        end
+    end
+end
+
+
+local function summary(tables, facts, path)
+    local rows = {}
+    for _, entry in ipairs(SUMMARY) do
+        local how, name, other, what = unpack(entry)
+        local cells = find_row(tables[how.title], name)
+        if not cells then
+            return nil, ("%s has no row %q in a table %q"):format(path, name, how.title)
+        end
+        local theirs = how[5](cells[how[2]])
+        rows[#rows + 1] = { what or name, how[4](cells[how[1]]), other .. (other ~= "" and ": " or "") .. theirs,
+                            how[6](cells[how[3]]) }
+    end
+    return report.table({ "what", "holdfast", "beside it", "ratio" }, rows)
+        .. ("\nAll of one run, [%s](%s): %s, %s; %s; load %s.\n"):format(path:match("[^/]+$"), path, facts.date,
+            facts.CPU, facts.nginx, facts["load before"])
+end
+
+
+-- What belongs between the comments, or nil and why it cannot be made. read(path) gives the text of a file.
+local function render(path, name, read)
+    local text = read(path)
+    if not text then
+        return nil, path .. " is missing"
+    end
+    local tables, facts = _M.parse(text)
+    if name == "summary" then
+        return summary(tables, facts, path)
+    elseif not tables[name] then
+        return nil, ("%s has no table %q"):format(path, name)
+    end
+    return tables[name].text
+end
+
+
+-- --- documents ------------------------------------------------------------------------------------------
+
+local REGION = "(<!%-%- figures: )(bench/results/[%w%-]+%.md), ([^\n]-)( %-%->\n)(.-)(<!%-%- end of figures %-%->)"
+
+
+-- "locks-" of bench/results/locks-2026-11-22-0319.md.
+local function kind_of(path)
+    return path:match("([^/]-)%d%d%d%d%-%d%d%-%d%d%-%d%d%d%d%.md$")
+end
+
+
+-- The document with its figures made anew; nil and a sentence if that cannot be done. newer: a list of files that take
+-- the place of those of their kind.
+function _M.update(document, read, newer)
+    local fault
+    local function renew(before, path, name, behind, _, ending)
+        for _, file in ipairs(newer or {}) do
+            if kind_of(file) == kind_of(path) then
+                path = file
+            end
+        end
+        local text, err = render(path, name, read)
+        fault = fault or err
+        return before .. path .. ", " .. name .. behind .. "\n" .. (text or "") .. "\n" .. ending
+    end
+    local result = document:gsub(REGION, renew)
+    if fault then
+        return nil, fault
+    end
+    return result
+end
+
+
+-- The files whose figures a document shows.
+function _M.sources(document)
+    local paths = {}
+    for _, path in document:gmatch(REGION) do
+        paths[#paths + 1] = path
+    end
+    return paths
+end
+
+
+return _M
