@@ -305,7 +305,7 @@ HOLDFAST_API uint64_t holdfast_free_space(holdfast_dict *dict);
  * proves that the lock is held; a lease of zeros proves nothing. */
 typedef struct holdfast_lease {
   uint64_t owner;    /* token of the process; 0: nothing is held                                */
-  uint64_t sequence; /* fencing number: grows with every grant in this dictionary, below 2^53   */
+  uint64_t sequence; /* fencing number: grows with every grant of this key; unique; below 2^53 */
 } holdfast_lease;
 
 /* [attempt] Takes the lock if it is free, has expired, or its holder's process is dead. `task` is the task of this

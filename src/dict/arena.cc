@@ -138,6 +138,18 @@ std::uint32_t Arena::allocate(std::uint32_t count) noexcept {
   return run.block != 0 && cut_off(run, count) ? run.block : 0;
 }
 
+std::uint32_t Arena::allocate_lines(std::uint32_t count) noexcept {
+  const Run run = find_run(count + kGranulesPerLine - 1);
+  if (run.block == 0) return damaged_ ? 0 : allocate(count);
+  const std::uint32_t before = -run.block % kGranulesPerLine;
+  if (before == 0) return cut_off(run, count) ? run.block : 0;
+  if (!remove(run.block, run.size)) return 0;
+  const std::uint32_t block = run.block + before;
+  add_free(run.block, before);
+  if (run.size > before + count) add_free(block + count, run.size - before - count);
+  return block;
+}
+
 bool Arena::take(std::uint32_t block, std::uint32_t count) noexcept {
   const Run run{block, size_at(block)};
   if (run.size < count) damaged_ = true;

@@ -21,6 +21,9 @@ class Arena {
   /// A block of `count` granules, of unspecified content; 0 if there is no run that long, or on damage.
   std::uint32_t allocate(std::uint32_t count) noexcept;
 
+  /// As allocate(), but the block begins with a cache line if there is room for that.
+  std::uint32_t allocate_lines(std::uint32_t count) noexcept;
+
   /// Whether allocate(count) would find a block.
   bool can_allocate(std::uint32_t count) noexcept;
 

@@ -94,7 +94,7 @@ class Audit {
   Census reached_;  // blocks found by links
   std::uint32_t free_granules_ = 0;
   std::uint32_t free_bits_ = 0;
-  std::uint32_t free_locks_ = 0;
+  std::uint32_t perhaps_free_ = 0;
   bool foreign_ = false;  // an entry was cut off
 };
 
@@ -166,8 +166,8 @@ bool Audit::walk_chain(std::uint32_t bucket) noexcept {
 bool Audit::walk_parts(const EntryView& view) noexcept {
   if (view.type == EntryType::list) return walk_list(view);
   if (!is_holdable(view.type)) return true;
-  if (view.is_free()) ++free_locks_;
   const bool watched = view.type == EntryType::lock;
+  if (watched || view.is_free()) ++perhaps_free_;
   return walk_queue(view.queue(), EntryType::waiter) &&
          (!watched || walk_queue(view.lock().watchers, EntryType::watcher)) && walk_holders(view);
 }
@@ -216,7 +216,7 @@ bool Audit::walk_list(const EntryView& view) noexcept {
 }
 
 bool Audit::counts_fit() const noexcept {
-  return header_.free_granules.load(kRelaxed) == free_granules_ && header_.free_locks.load(kRelaxed) == free_locks_ &&
+  return header_.free_granules.load(kRelaxed) == free_granules_ && header_.perhaps_free.load(kRelaxed) == perhaps_free_ &&
          header_.entries.load(kRelaxed) == lies_[kKeyed].count &&
          header_.waiters.load(kRelaxed) == lies_[kWaiter].count;
 }

@@ -54,13 +54,14 @@ ClockSweep::Kind ClockSweep::kind_of(std::uint32_t at, const EntryView& view) co
   if (view.type == EntryType::node) return Kind::node;
   if (!has_key(view.type)) return Kind::pinned;
   if (!Shard::counts(view, flush_)) return Kind::dead;
-  if (is_holdable(view.type)) return view.is_waited_for() ? Kind::pinned : Kind::held;
+  if (is_holdable(view.type)) return view.is_waited_for() || view.is_incomplete() ? Kind::pinned : Kind::held;
   return at == own_ && pass_ != Pass::own ? Kind::held : Kind::live;
 }
 
 // Describes the block at `at`; false on damage. REQUIRES: a block begins there.
 bool ClockSweep::look(std::uint32_t at, Block& block) noexcept {
   block.at = at;
+  block.quiet = false;
   if (arena_.is_free(at)) {
     block.kind = Kind::free;
     block.granules = arena_.size_at(at);
@@ -124,10 +125,15 @@ void ClockSweep::forget_ahead() noexcept {
 
 // --- one block ---
 
-void ClockSweep::visit(const Block& block) noexcept {
+void ClockSweep::visit(Block block) noexcept {
   // `ahead_` may be too high, and is corrected when the hand comes to seen_: an entry may expire and change its kind,
   // and a moved block may take a gap that was counted.
   ahead_ -= std::min(ahead_, gain(block));
+  if (block.is_lock()) {
+    // Decide about what cannot change any more.
+    block.quiet = !freeze(block.view.lock()).is_slow();
+    block.kind = kind_of(block.at, block.view);
+  }
   switch (block.kind) {
     case Kind::free:
       run_start_ = block.at;
@@ -144,8 +150,7 @@ void ClockSweep::visit(const Block& block) noexcept {
       return keep(block);
     case Kind::pinned:
       met_held_ = true;
-      run_ = 0;
-      return pass(block.granules);
+      return leave(block);
   }
 }
 
@@ -170,6 +175,12 @@ void ClockSweep::keep(const Block& block) noexcept {
     const std::uint32_t gap = arena_.allocate(block.granules);
     if (gap != 0 && move(block, gap)) return;
   }
+  leave(block);
+}
+
+// Leaves the block where it is, and begins the window anew behind it.
+void ClockSweep::leave(const Block& block) noexcept {
+  if (block.quiet) thaw(block.view.lock());
   run_ = 0;
   pass(block.granules);
 }
@@ -178,6 +189,13 @@ void ClockSweep::pass(std::uint32_t granules) noexcept {
   walked_ += granules;
   at_ += granules;
   if (at_ >= seen_) forget_ahead();
+}
+
+// REQUIRES: a lock was copied to `block`.
+LockFields& ClockSweep::lock_at(std::uint32_t block) const noexcept {
+  EntryView view{};
+  shard_.inspect(block, view);
+  return view.lock();
 }
 
 // The link of the chain that leads to the entry; null on damage.
@@ -228,6 +246,7 @@ bool ClockSweep::move(const Block& block, std::uint32_t to) noexcept {
       arena_.set_damaged();
       return false;
     }
+    if (block.quiet) thaw(lock_at(to));  // before anybody sees it; the old one stays frozen
     // Stamp the copy with the present epoch: readers that copy large values rely on it (Shard::still_stands).
     shard_.entry(to).stamp.store(shard_.stamp(), kRelaxed);
     commit(*link, to);

@@ -43,13 +43,16 @@ class ClockSweep {
     live,    // may be evicted
     held,    // a lock or permits in use, or the own entry: may only be moved
     node,    // of a list: lists are evicted whole, when the sweep meets their entry
-    pinned,  // a waiter, a holder, or an entry with waiters, which watch its words
+    pinned,  // a waiter, a holder, an entry with waiters, which watch its words, or a lock that is just being taken
   };
   struct Block {
     std::uint32_t at;
     std::uint32_t granules;
     Kind kind;
+    bool quiet;      // a lock that the sweep has frozen
     EntryView view;  // meaningless if it is free
+
+    bool is_lock() const noexcept { return kind != Kind::free && view.type == EntryType::lock; }
   };
   /// What the next lap may remove: unused entries, used ones too, the own one too.
   enum class Pass { cold, warm, own };
@@ -62,9 +65,11 @@ class ClockSweep {
   void skip_pinned() noexcept;
   void next_pass() noexcept;
 
-  void visit(const Block& block) noexcept;
+  void visit(Block block) noexcept;
   void visit_live(const Block& block) noexcept;
   void keep(const Block& block) noexcept;
+  void leave(const Block& block) noexcept;
+  LockFields& lock_at(std::uint32_t block) const noexcept;
   void remove(const Block& block) noexcept;
   bool move(const Block& block, std::uint32_t to) noexcept;
   Word32* link_to(const Block& block) const noexcept;

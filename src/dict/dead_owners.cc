@@ -29,7 +29,7 @@ std::uint32_t DeadOwners::add_holders(const Shard& shard, const EntryView& view)
   std::uint32_t waiters = add_chain(shard, view.queue().head.load(kRelaxed), EntryType::waiter);
   if (view.type == EntryType::permits)
     return waiters + add_chain(shard, view.permits().holders.load(kRelaxed), EntryType::holder);
-  add(view.lock().owner.load(kRelaxed));
+  add(owner_of(world_, view.lock()));
   waiters += add_chain(shard, view.lock().watchers.head.load(kRelaxed), EntryType::watcher);
   return waiters;
 }

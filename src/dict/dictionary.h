@@ -18,6 +18,7 @@
 #include "dict/arena.h"
 #include "dict/guard.h"
 #include "dict/list.h"
+#include "dict/lock_places.h"
 #include "dict/reclaimer.h"
 #include "dict/segment.h"
 #include "dict/shard.h"
@@ -115,6 +116,8 @@ class Dictionary {
 
   // --- for src/lock ---
 
+  LockPlaces& lock_places() noexcept { return lock_places_; }
+
   /// The present segment; null if the dictionary was removed. Needs no identity.
   Segment* segment() noexcept {
     Segment* now = segment_.load(std::memory_order_acquire);  // pairs with refresh()
@@ -152,6 +155,13 @@ class Dictionary {
   Shard::Read read_again(Shard& shard, const Key& key, ValueOut& out, Shard::Read result) noexcept;
   Code read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::Read& result) noexcept;
   Code keys_of(Shard& shard, std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count);
+  /// A grant that is incomplete, and in the way of an operation.
+  struct UnsettledGrant {
+    LockWord grant{LockWord::kNone};
+    LockWord abandoned{LockWord::kNone};  // it, when its owner was found dead
+    std::uint64_t end_ns = 0;             // of the patience with it; 0: it is the first time
+  };
+  bool settle(UnsettledGrant& unsettled, std::uint64_t patience_ns) noexcept;
   std::optional<Code> reclaim(Segment& segment, Shard& shard, int looks, Code result) noexcept;
   Code reclaim_from_dead(Segment& segment, Shard& shard, bool needed, bool& found) noexcept;
 
@@ -164,6 +174,7 @@ class Dictionary {
   DictionaryOptions options_;
   std::vector<std::unique_ptr<Segment>> segments_;  // all that this handle had: a reader may still be in an old one
   std::string quoted_name_;
+  LockPlaces lock_places_;
 };
 
 template <class Operation>
@@ -175,6 +186,7 @@ Code Dictionary::transact(std::string_view bytes, Operation&& operation, std::ui
     return Code::too_large;
   const Key key(bytes, now->seed());
   Shard& shard = now->shard_of(key.hash);
+  UnsettledGrant unsettled;
   for (int looks = 0;; ++looks) {
     Code result = Code::corrupt;
     bool crowded = false;
@@ -183,11 +195,19 @@ Code Dictionary::transact(std::string_view bytes, Operation&& operation, std::ui
       if (!guard.held()) return guard.code();
       for (int attempt = 0; attempt < 2 && result == Code::corrupt; ++attempt) {
         Transaction change(world_, *now, shard, key);
+        change.give_up_on(unsettled.abandoned);
         if (change.find()) result = operation(change);
         crowded = change.arena().crowded();
+        unsettled.grant = change.in_the_way();
         if (result == Code::corrupt || change.arena().damaged()) [[unlikely]]
           repair(shard);
+        else
+          change.end();
       }
+    }
+    if (unsettled.grant.bits != LockWord::kNone) [[unlikely]] {
+      if (!settle(unsettled, patience_ns)) return result;
+      continue;
     }
     if (!crowded) [[likely]]
       return result;

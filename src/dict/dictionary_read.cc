@@ -38,6 +38,22 @@ constexpr bool is_whole(Shard::Read result) noexcept {
   return result != Shard::Read::torn && result != Shard::Read::damaged;
 }
 
+// The locks and permits that are free. Takes no mutex: approximate while others change the shard.
+std::uint32_t count_free(const Shard& shard) noexcept {
+  std::uint32_t count = 0;
+  if (shard.header().perhaps_free.load(kRelaxed) == 0) return 0;
+  std::uint32_t walked = 0;  // granules: no block is met twice, except on damage or during a change
+  for (std::uint32_t bucket = 0; bucket < shard.buckets() && walked < shard.granules(); ++bucket) {
+    EntryView view{};
+    for (std::uint32_t block = shard.bucket(bucket).load(kRelaxed);
+         walked < shard.granules() && shard.inspect_in(bucket, block, view); block = view.entry->next.load(kRelaxed)) {
+      walked += view.granules;
+      if (is_holdable(view.type) && view.is_free()) ++count;
+    }
+  }
+  return count;
+}
+
 /// Bounds the work of a reader that is disturbed again and again. Reads the clock only after kReadRounds rounds.
 class ReadPatience {
  public:
@@ -116,6 +132,10 @@ bool Dictionary::is_held(const Key& key, const ValueOut& out) noexcept {
   if (result == Shard::Read::torn) return Code::timeout;
   if (result == Shard::Read::damaged) return Code::corrupt;
   const std::uint32_t flush = segment.flush_epoch();
+  if (out.type == EntryType::lock && out.incomplete) [[unlikely]] {
+    out.bits = world_.token_of(static_cast<std::uint32_t>(out.bits));
+    out.expiry = expiry_word(kExpiryNever, flush);
+  }
   stale = !(is_holdable(out.type) ? is_live(out.expiry, flush) : is_live_value(out.expiry, flush));
   if (is_holdable(out.type) && (stale || !is_held(key, out))) return Code::not_found;
   return result == Shard::Read::found ? Code::ok : Code::buffer;
@@ -276,7 +296,7 @@ Code Dictionary::stats(DictionaryStats& stats) noexcept {
       const ShardHeader& header = shard.header();
       const std::uint64_t free = shard.free_granules();
       const std::uint32_t entries = header.entries.load(kRelaxed);
-      stats.entries += entries - std::min(entries, header.free_locks.load(kRelaxed));  // read at two moments
+      stats.entries += entries - std::min(entries, count_free(shard));  // read at two moments
       stats.bytes_free += free * kGranule;
       stats.bytes_used += (shard.granules() - free) * kGranule;
       stats.evictions += header.evictions.load(kRelaxed);

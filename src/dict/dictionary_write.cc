@@ -72,8 +72,8 @@ Code Dictionary::store(StoreOp op, std::string_view key, const ValueIn& value, d
 Code Dictionary::remove(std::string_view key) noexcept {
   return transact(key, [](Transaction& change) {
     const bool existed = change.exists();
-    if (change.found()) change.cut();
-    return existed ? Code::ok : Code::not_found;
+    const Code code = change.found() ? change.cut() : Code::ok;
+    return existed || code != Code::ok ? code : Code::not_found;
   });
 }
 
@@ -86,8 +86,7 @@ Code Dictionary::compare_and_swap(std::string_view key, const ValueIn* expected,
     if (expected != nullptr && !exists) return Code::not_found;
     if (expected != nullptr && !same_value(change.view(), *expected)) return Code::differs;
     if (desired != nullptr) return finish(change.write(*desired, end, Evict::yes), change, effect);
-    if (exists) change.cut();
-    return Code::ok;
+    return exists ? change.cut() : Code::ok;
   };
   const std::uint64_t granules = desired != nullptr ? granules_to_check(key, desired->size) : 0;
   return transact(key, operation, kMutexPatienceNs, granules);
@@ -118,6 +117,7 @@ Code Dictionary::expire(std::string_view key, double exptime) noexcept {
   const std::uint64_t value_end = end_of_value(exptime);
   return transact(key, [&](Transaction& change) {
     if (!change.exists()) return Code::not_found;
+    if (!change.is_settled()) return Code::timeout;
     const std::uint64_t end = is_holdable(change.view().type) ? end_of_lease(exptime) : value_end;
     commit(change.view().entry->expiry, expiry_word(end, change.flush_epoch()));
     note_end(change.shard(), end);
@@ -162,6 +162,25 @@ Code Dictionary::flush_expired(std::uint32_t max, std::uint32_t& count) noexcept
     }
     return Code::ok;
   });
+}
+
+// Runs after an operation that met an incomplete grant. Mostly its owner was preempted, and has it complete by now; or it
+// died. False if the owner is stopped: patience is over.
+bool Dictionary::settle(UnsettledGrant& unsettled, std::uint64_t patience_ns) noexcept {
+  constexpr std::uint64_t kSleepNs = 200'000;
+  const std::uint64_t now_ns = platform::monotonic_ns();
+  if (unsettled.end_ns == 0) unsettled.end_ns = now_ns + patience_ns;
+  const std::uint32_t owner = unsettled.grant.owner();
+  if (world_.judge_owner(owner) == Liveness::dead) {
+    unsettled.abandoned = unsettled.grant;
+    return true;
+  }
+  if (now_ns >= unsettled.end_ns) {
+    shmtx_internal::critical_section.blocker = owner;
+    return false;
+  }
+  platform::sleep_until(now_ns + kSleepNs);
+  return true;
 }
 
 // Runs after an operation that met memory short; `looks` counts the looks for memory of dead processes so far. Returns

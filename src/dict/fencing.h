@@ -1,4 +1,7 @@
-// Fencing numbers of a dictionary: each is larger than all before it.
+// Fencing numbers of a dictionary: no two grants have the same, and each is larger than all before of its key.
+//
+// A lock takes them in blocks, so that its grants need not meet at the count. So the numbers of two keys say nothing
+// about which grant came first. The count is never behind a number that was given.
 //
 // Numbers come from a range that the world gave to this dictionary (world/fencing.h). A count outside its range has
 // reached the end of the range or was overwritten; either way the dictionary goes on in a range that was never given.
@@ -26,28 +29,35 @@ std::uint64_t number_of_new_range(Segment& segment, std::uint64_t last, std::uin
 /// A range that was given to this dictionary, or 0 if none is known.
 std::uint64_t known_range(const DictionaryHeader& header) noexcept;
 
-/// A number larger than all before in this dictionary. `before`: the last number of the entry, or 0; no count, however
-/// damaged, gives that number again. With one shard the shard's mutex guards the count, which saves the atomic step;
-/// that step costs as much as finding the lock.
-inline std::uint64_t next_sequence(Segment& segment, std::uint64_t before) noexcept {
+/// Numbers that belong to one lock, or to one grant of permits.
+struct Numbers {
+  std::uint64_t first;
+  std::uint64_t last;
+};
+
+/// `count` numbers, or fewer, larger than all that were given before in this dictionary. `before`: the last number of
+/// the entry, or 0; no count, however damaged, gives that number again. With one shard the shard's mutex guards the
+/// count, which saves the atomic step; that step costs as much as finding the lock.
+inline Numbers next_numbers(Segment& segment, std::uint64_t before, std::uint32_t count) noexcept {
   DictionaryHeader& header = segment.header();
   // Acquire pairs with the release store below. Every number given by then was counted before, so the count is not
   // below it.
   const std::uint64_t given = header.given.load(kAcquire);
   std::uint64_t last = 0;
   if (segment.geometry().shards > 1) {
-    last = header.sequence.fetch_add(1, kRelaxed);
+    last = header.sequence.fetch_add(count, kRelaxed);
   } else {
     last = header.sequence.load(kRelaxed);
-    header.sequence.store(last + 1, kRelaxed);
+    header.sequence.store(last + count, kRelaxed);
   }
   const std::uint64_t range = header.range.load(kRelaxed);
-  const bool in_range = last / kFencingRange == range && (last + 1) / kFencingRange == range;
+  const bool in_range = last / kFencingRange == range && (last + count) / kFencingRange == range;
   if (in_range && last >= given && last >= before) [[likely]] {
-    header.given.store(last + 1, kRelease);
-    return last + 1;
+    header.given.store(last + count, kRelease);
+    return {last + 1, last + count};
   }
-  return number_of_new_range(segment, last, given);
+  const std::uint64_t number = number_of_new_range(segment, last, given);
+  return {number, number};
 }
 
 }  // namespace holdfast

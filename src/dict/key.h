@@ -47,6 +47,14 @@ struct Key {
         tail(load_tail(data + tail_at, length & 7)),
         hash(hash_key(data, bytes.size(), seed)) {}
 
+  /// A key to compare only.
+  explicit Key(std::string_view bytes) noexcept
+      : data(bytes.data()),
+        length(static_cast<std::uint32_t>(bytes.size())),
+        tail_at(length & ~7U),
+        tail(load_tail(data + tail_at, length & 7)),
+        hash(0) {}
+
   std::string_view bytes() const noexcept { return {data, length}; }
   std::uint32_t short_hash() const noexcept { return static_cast<std::uint32_t>(hash); }
 };

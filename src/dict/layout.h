@@ -75,7 +75,7 @@ struct ShardHeader {
   // counts of events, which go on over a repair, and `reclaim_flush` is a hint, which repair leaves alone.
   alignas(64) Word32 free_granules;
   Word32 entries;        // chained entries, live or not
-  Word32 free_locks;     // locks and permits that are free: memory to reclaim
+  Word32 perhaps_free;   // locks, which come free without the mutex, and permits that are free: memory to reclaim
   Word32 reclaim_flush;  // flush epoch at the last sweep for dead entries
   Word64 reclaim_after;  // no entry expires before this time (ms): a sweep before it finds nothing
   Word64 repairs;        // times the shard was rebuilt
@@ -191,20 +191,23 @@ struct QueueFields {
   Word32 tail;
 };
 
-/// Value of a lock entry. `owner` is the commit word of a grant: its other words are written while it is 0. After that
-/// only the owner changes `reserved`, by claiming what was granted to it, and `task`.
+/// Value of a lock entry. dict/lock_word.h says which of its words may change when. Padded so that the entry fills whole
+/// cache lines: processes with locks of their own do not disturb each other.
 struct LockFields {
-  Word64 owner;     // Token; 0: the lock is free
-  Word64 sequence;  // fencing number of the grant
+  Word64 word;  // LockWord: the commit word of a grant and of its end
   QueueFields queue;
-  QueueFields watchers;  // waiters for the end of a grant, which do not want the lock
-  Word32 reserved;       // not 0: granted by a release to this waiter of the owner, which has yet to claim it
-  Word32 task;           // task of the owner that counts as the holder; 0: none
-  Word64 since;          // time of the grant (ms)
-  Word32 reason;         // block of a holder with the reason why the lock is held; 0: none
-  Word32 overtakes;      // grants that overtook a waiter of the queue; wraps. A hint: it decides only about fairness
+  QueueFields watchers;    // waiters for the end of a grant, which do not want the lock
+  Word32 sequence_high;    // upper half of the grant's fencing number; the word has the lower one
+  Word32 limit;            // the last turn of the lock's block of fencing numbers
+  Word32 granted;          // the turn whose fields these are
+  Word32 generation_high;  // of the owner's generation: the bits that the word has no room for
+  Word32 reserved;         // not 0: granted by a release to this waiter of the owner, which has yet to claim it
+  Word32 task;             // task of the owner that counts as the holder; 0: none
+  Word32 reason;           // block of a holder with the reason why the lock is held; 0: none
+  Word32 overtakes;        // grants that overtook a waiter of the queue; wraps. A hint: it decides only about fairness
+  Word64 since;            // time of the grant (ms)
 };
-static_assert(sizeof(LockFields) == 56);
+static_assert(sizeof(LockFields) == 64);
 
 /// Value of a waiter block. Its number is in Entry::flags, the end of its patience in Entry::expiry, and its traits in
 /// Entry::stamp: bit 0: it is fair; bit 1: it is present; from bit 2 on: how long its loop takes to come when it is
@@ -254,6 +257,15 @@ constexpr std::uint64_t padded(std::uint64_t bytes) noexcept { return (bytes + 7
 
 /// The most bytes of a value that its entry can tell (Entry::value_size).
 inline constexpr std::uint64_t kValueMax = ~std::uint32_t{0};
+/// Granules of a cache line.
+inline constexpr std::uint32_t kGranulesPerLine = 4;
+/// The size of the value of a lock with a key of this length: the entry fills whole cache lines.
+constexpr std::uint32_t lock_size(std::uint64_t key_length) noexcept {
+  constexpr std::uint64_t kLine = std::uint64_t{kGranulesPerLine} * kGranule;
+  const std::uint64_t behind = (sizeof(Entry) + padded(key_length) + sizeof(LockFields)) % kLine;
+  return static_cast<std::uint32_t>(sizeof(LockFields) + (behind != 0 ? kLine - behind : 0));
+}
+
 /// More granules than any arena has. Others can be added without a wrap.
 inline constexpr std::uint64_t kNeverFits = std::uint64_t{1} << 63;
 

@@ -42,7 +42,8 @@ void Reclaimer::wake_watchers(WaitQueue watchers) noexcept {
 std::uint32_t Reclaimer::discard(std::uint32_t block, const EntryView& view) noexcept {
   if (is_holdable(view.type)) {
     ShardHeader& header = shard_.header();
-    if (view.is_free()) header.free_locks.store(header.free_locks.load(kRelaxed) - 1, kRelaxed);
+    if (view.type == EntryType::lock || view.is_free())
+      header.perhaps_free.store(header.perhaps_free.load(kRelaxed) - 1, kRelaxed);
     WaitQueue queue(shard_, arena_, view.queue());
     for (Waiter waiter = queue.pop(world_); waiter.number != 0; waiter = queue.pop(world_))
       post(world_, waiter.owner, waiter.number);
@@ -56,8 +57,16 @@ std::uint32_t Reclaimer::discard(std::uint32_t block, const EntryView& view) noe
 
 bool Reclaimer::any_dead() const noexcept {
   const ShardHeader& header = shard_.header();
-  return header.free_locks.load(kRelaxed) != 0 || header.reclaim_flush.load(kRelaxed) != segment_.flush_epoch() ||
+  return header.reclaim_flush.load(kRelaxed) != segment_.flush_epoch() ||
          time_passed(header.reclaim_after.load(kRelaxed));
+}
+
+// Whether it is worth a sweep to look for free locks and permits. A few of them are left to the clock sweep, unless
+// nothing may be evicted.
+bool Reclaimer::many_may_be_free(Evict evict) const noexcept {
+  const ShardHeader& header = shard_.header();
+  const std::uint32_t count = header.perhaps_free.load(kRelaxed);
+  return count != 0 && (evict == Evict::no || count > header.entries.load(kRelaxed) / kWorthwhile);
 }
 
 bool Reclaimer::rests() const noexcept {
@@ -78,16 +87,14 @@ std::uint32_t Reclaimer::take_from_dead(const EntryView& view, const DeadOwners&
     found += WaitQueue(shard_, arena_, view.lock().watchers, EntryType::watcher).drop_dead(dead);
   if (view.is_free()) return found;
   if (view.type == EntryType::lock) {
-    LockFields& lock = view.lock();
-    if (!dead.has(lock.owner.load(kRelaxed))) return found;
-    ++found;
-    commit(lock.owner, kNobody);
+    if (!dead.has(owner_of(world_, view.lock()))) return found;
+    end_grant_of(view.lock());
     reason_of(shard_, arena_, view).clear();
-  } else {
-    found += holders_of(shard_, arena_, view).remove_dead(dead, view.permits().used);
+    return found + 1;
   }
-  Word32& free_locks = shard_.header().free_locks;
-  if (view.is_free()) free_locks.store(free_locks.load(kRelaxed) + 1, kRelaxed);
+  found += holders_of(shard_, arena_, view).remove_dead(dead, view.permits().used);
+  Word32& perhaps_free = shard_.header().perhaps_free;
+  if (view.is_free()) perhaps_free.store(perhaps_free.load(kRelaxed) + 1, kRelaxed);
   return found;
 }
 
@@ -101,12 +108,14 @@ bool Reclaimer::sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept {
     sweep.walked += view.granules;
     if (sweep.walked > shard_.granules()) return false;
     const bool held = is_holdable(view.type);
+    const bool quiet = view.type == EntryType::lock && !freeze(view.lock()).is_slow();
     if (held && sweep.dead != nullptr) sweep.swept.dead += take_from_dead(view, *sweep.dead);
     Entry& e = *view.entry;
     if (Shard::counts(view, sweep.flush) || (!held && sweep.swept.expired == sweep.max)) {
       ++sweep.kept;
       const std::uint64_t end = expiry_ms(e.expiry.load(kRelaxed));
       if (end != kExpiryNever) sweep.next_end = std::min(sweep.next_end, end);
+      if (quiet) thaw(view.lock());
       link = &e.next;
       continue;
     }
@@ -162,7 +171,7 @@ Code Reclaimer::make(std::uint32_t count, Evict evict, const Key& key, Position&
   if (header.in_use.load(kRelaxed) == 0) repair(shard_);
   if (arena_.damaged() || (header.entries.load(kRelaxed) == 0 && header.free_granules.load(kRelaxed) == 0))
     return Code::corrupt;
-  bool swept = any_dead() && !rests();
+  bool swept = (any_dead() || many_may_be_free(evict)) && !rests();
   if (swept) sweep();
   for (;; swept = true) {
     // The sweep may have removed or moved the entry that `position` names.

@@ -66,6 +66,7 @@ class Reclaimer {
   void wake_watchers(WaitQueue watchers) noexcept;
   std::uint32_t take_from_dead(const EntryView& view, const DeadOwners& dead) noexcept;
   bool any_dead() const noexcept;
+  bool many_may_be_free(Evict evict) const noexcept;
   bool rests() const noexcept;
   void rest_if_in_vain(std::uint32_t looked_at, const Swept& swept) noexcept;
   bool clear(std::uint32_t count, Evict evict, const Position& position, bool& evicted) noexcept;

@@ -61,7 +61,7 @@ class Occupied {
 
 struct Census {
   std::uint32_t entries = 0;
-  std::uint32_t free_locks = 0;
+  std::uint32_t perhaps_free = 0;
   std::uint32_t cuts = 0;
   std::uint32_t dropped = 0;  // lists without a node left: cut, and still marked as occupied
 };
@@ -85,8 +85,9 @@ std::uint32_t keep_reason(const Shard& shard, const EntryView& view, Occupy&& oc
   if (block == 0) return 0;
   EntryView record{};
   const bool sound = shard.inspect(block, record) && is_holder(record, view.entry->hash.load(kRelaxed));
-  const bool current = sound && lock.owner.load(kRelaxed) != kNobody &&
-                       record.holder().sequence.load(kRelaxed) == lock.sequence.load(kRelaxed);
+  const LockWord word = load_word_of(lock);
+  const bool current =
+      sound && !word.is_free() && record.holder().sequence.load(kRelaxed) == sequence_of(lock, word);
   if (current && occupy(block, record.granules)) {
     record.entry->next.store(0, kRelaxed);
     return 0;
@@ -102,8 +103,11 @@ void forget(QueueFields& queue) noexcept {
 
 /// Repairs what hangs on a lock or on permits: empties the queues, keeps the holders.
 void keep_holders(const Shard& shard, const EntryView& view, Occupied& occupied, Census& census) noexcept {
+  if (view.type == EntryType::lock) {
+    freeze(view.lock());  // it stays so until the next operation on it
+    forget(view.lock().watchers);
+  }
   forget(view.queue());
-  if (view.type == EntryType::lock) forget(view.lock().watchers);
   Arena arena(shard);
   const auto occupy = [&occupied](std::uint32_t block, std::uint32_t count) { return occupied.occupy(block, count); };
   if (view.type == EntryType::permits) {
@@ -113,7 +117,7 @@ void keep_holders(const Shard& shard, const EntryView& view, Occupied& occupied,
   } else {
     census.cuts += keep_reason(shard, view, occupy);
   }
-  if (view.is_free()) ++census.free_locks;
+  if (view.type == EntryType::lock || view.is_free()) ++census.perhaps_free;
 }
 
 // Never write to what is cut off: readers may be in it until the next epoch.
@@ -182,7 +186,7 @@ std::uint32_t repair(const Shard& shard) noexcept {
   }
   free_the_rest(shard, occupied);
   header.entries.store(census.entries, kRelaxed);
-  header.free_locks.store(census.free_locks, kRelaxed);
+  header.perhaps_free.store(census.perhaps_free, kRelaxed);
   header.waiters.store(0, kRelaxed);
   header.reclaim_after.store(0, kRelaxed);
   header.hand.store(0, kRelaxed);

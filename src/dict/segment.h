@@ -46,6 +46,8 @@ class Segment {
   bool retired() const noexcept { return header().file.retired.load(kRelaxed) != 0; }
 
   Shard& shard_of(std::uint64_t hash) noexcept { return shard_array_[(hash >> 32) & (traits_.geometry.shards - 1)]; }
+  std::uint32_t index_of(std::uint64_t hash) const noexcept { return (hash >> 32) & (traits_.geometry.shards - 1); }
+  Shard& shard_at(std::uint32_t index) noexcept { return shard_array_[index]; }
   std::vector<Shard>& shards() noexcept { return shards_; }
 
   World& world() const noexcept { return world_; }

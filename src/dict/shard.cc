@@ -48,13 +48,6 @@ void Shard::fill(std::uint32_t block, const Key& key, const ValueIn& value, std:
   }
 }
 
-// The acquire fence orders the loads of the read before the load of the epoch. It pairs with the release fence between
-// the writer's new epoch and its first store into the released memory (Arena::release).
-bool Shard::unchanged_since(std::uint64_t epoch) const noexcept {
-  std::atomic_thread_fence(kAcquire);
-  return header_->reuse_epoch.load(kRelaxed) == epoch;
-}
-
 // REQUIRES: an entry with a key.
 Shard::Read Shard::copy_value(const EntryView& view, ValueOut& out) const noexcept {
   out.type = view.type;
@@ -73,17 +66,18 @@ Shard::Read Shard::copy_value(const EntryView& view, ValueOut& out) const noexce
   return Read::found;
 }
 
-// A grant writes its fencing number, which no other grant has, while there is no owner; then the expiry, then the
-// owner. The same number before and after means that all words are of this grant: the expiry of a later grant comes
-// with that grant's number, and the owner of an earlier grant was gone when this number was written. Comparing the
-// owner alone is not enough: a process may take a lock again that it has just released.
+// Takes a lock that changes all the time for one that is about to be taken: that it was, by the owner of the word.
 Shard::Read Shard::copy_lock(const EntryView& view, ValueOut& out) noexcept {
-  const LockFields& lock = view.lock();
-  out.sequence = lock.sequence.load(kAcquire);
-  out.bits = lock.owner.load(kAcquire);
-  if (out.bits == kNobody) return Read::missing;
-  out.expiry = view.entry->expiry.load(kAcquire);
-  return lock.sequence.load(kRelaxed) == out.sequence ? Read::found : Read::torn;
+  constexpr int kLooks = 16;
+  SeenGrant seen{};
+  bool whole = false;
+  for (int i = 0; i < kLooks && !whole; ++i) whole = read_grant(*view.entry, view.lock(), seen);
+  if (seen.word.is_free()) return Read::missing;
+  out.incomplete = !whole || !seen.complete;
+  out.bits = out.incomplete ? seen.word.owner() : seen.owner;
+  out.sequence = seen.sequence;
+  out.expiry = seen.expiry;
+  return Read::found;
 }
 
 // All words of a holder but its expiry and count are constant while the chain reaches it. Its end is not later than the
@@ -142,14 +136,13 @@ Shard::Read Shard::find_and_copy(const Key& key, ValueOut& out, EntryView& view)
 }
 
 Shard::Read Shard::read(const Key& key, ValueOut& out) const noexcept {
-  // Pairs with the release store of the epoch: a reader that sees it also sees the links that were cut before it.
-  const std::uint64_t epoch = header_->reuse_epoch.load(kAcquire);
+  const std::uint64_t start = epoch();
   EntryView view{};
   const Read result = find_and_copy(key, out, view);
-  if (unchanged_since(epoch)) [[likely]]
+  if (unchanged_since(start)) [[likely]]
     return result;
   HOLDFAST_FAILPOINT("read.copied");
-  if (result == Read::found && out.size >= kLargeValue && still_stands(view, key.short_hash(), epoch)) return result;
+  if (result == Read::found && out.size >= kLargeValue && still_stands(view, key.short_hash(), start)) return result;
   return Read::torn;
 }
 
@@ -183,7 +176,8 @@ bool Shard::still_stands(const EntryView& view, std::uint32_t hash, std::uint64_
 bool Shard::counts(const EntryView& view, std::uint32_t flush) noexcept {
   if (!has_key(view.type)) return false;
   const std::uint64_t expiry = view.entry->expiry.load(kRelaxed);
-  return is_holdable(view.type) ? is_live(expiry, flush) && !view.is_free() : is_live_value(expiry, flush);
+  if (!is_holdable(view.type)) return is_live_value(expiry, flush);
+  return !view.is_free() && (view.is_incomplete() || is_live(expiry, flush));
 }
 
 bool Shard::append_keys(std::uint32_t index, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const {

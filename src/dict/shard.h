@@ -18,6 +18,7 @@
 #include "dict/geometry.h"
 #include "dict/key.h"
 #include "dict/layout.h"
+#include "dict/lock_word.h"
 #include "sync/shmtx.h"
 
 namespace holdfast {
@@ -27,6 +28,7 @@ struct ValueOut {
   EntryType type;
   std::uint32_t flags;
   std::uint64_t bits;      // boolean, number: the word; list: its ends; lock, permits: the token of a holder
+  bool incomplete;         // lock: the owner is about to take it; `bits` are its owner bits (base/token.h)
   std::uint64_t sequence;  // lock, permits: fencing number of that holder's grant
   std::uint64_t wanted;    // in: of permits, the fencing number of the grant to find; 0: any that has not expired
   bool shared;             // permits: there are other holders
@@ -69,9 +71,15 @@ struct EntryView {
   bool is_waited_for() const noexcept {
     return queue().head.load(kRelaxed) != 0 || (type == EntryType::lock && lock().watchers.head.load(kRelaxed) != 0);
   }
+  /// Whether it is a lock with a grant whose fields are not written yet (dict/lock_word.h).
+  bool is_incomplete() const noexcept {
+    if (type != EntryType::lock) return false;
+    const LockWord word = load_word_of(lock());
+    return !word.is_free() && !is_complete(lock(), word);
+  }
   /// Whether it is free, according to the entry's own words. REQUIRES: the type is holdable.
   bool is_free() const noexcept {
-    return type == EntryType::lock ? lock().owner.load(kRelaxed) == 0 : permits().holders.load(kRelaxed) == 0;
+    return type == EntryType::lock ? load_word_of(lock()).is_free() : permits().holders.load(kRelaxed) == 0;
   }
 };
 
@@ -158,6 +166,24 @@ class Shard {
   /// Copies the value under the key, live or not, as it was at one instant during the call. Takes no lock.
   Read read(const Key& key, ValueOut& out) const noexcept;
 
+  /// Looks the key's lock up without the mutex: its block; 0 if there is none, also on damage. It was in its chain if
+  /// unchanged_since() is true afterwards, with the epoch() from before.
+  std::uint32_t glimpse_lock(const Key& key) const noexcept;
+  /// Whether there is a lock with this key at `block`. Trusts nothing.
+  bool is_lock(std::uint32_t block, const Key& key) const noexcept;
+  /// The fields of the lock with a key of this length. REQUIRES: glimpse_lock() returned the block.
+  LockFields& lock_of(std::uint32_t block, std::uint32_t key_length) const noexcept {
+    return *reinterpret_cast<LockFields*>(key_words(entry(block)) + padded(key_length) / 8);
+  }
+  // Acquire: pairs with the release store of the epoch. A reader that sees it also sees the links cut before it.
+  std::uint64_t epoch() const noexcept { return header_->reuse_epoch.load(kAcquire); }
+  // The acquire fence orders the loads of the read before the load of the epoch. It pairs with the release fence
+  // between the writer's new epoch and its first store into the released memory (Arena::release).
+  bool unchanged_since(std::uint64_t epoch) const noexcept {
+    std::atomic_thread_fence(kAcquire);
+    return header_->reuse_epoch.load(kRelaxed) == epoch;
+  }
+
   enum class Copy { whole, torn, damaged };
   /// Appends to `packed` the keys of one bucket that pass the filter, each as uint32_t length and bytes, or leaves
   /// `packed` as it was. Allocates only what exceeds packed.capacity().
@@ -178,7 +204,6 @@ class Shard {
   static Read copy_lock(const EntryView& view, ValueOut& out) noexcept;
   Read copy_permits(const EntryView& view, ValueOut& out) const noexcept;
   bool append_keys(std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const;
-  bool unchanged_since(std::uint64_t epoch) const noexcept;
   bool still_stands(const EntryView& view, std::uint32_t hash, std::uint64_t epoch) const noexcept;
   bool leads_to(const Entry* entry, std::uint32_t hash) const noexcept;
 
@@ -205,7 +230,7 @@ inline constexpr auto kSizes = [] {
   const auto of = [&sizes](EntryType type) -> Sizes& { return sizes[static_cast<std::size_t>(type)]; };
   of(EntryType::string) = of(EntryType::table) = of(EntryType::node) = {0, ~0U};
   of(EntryType::boolean) = of(EntryType::number) = of(EntryType::list) = {8, 0};
-  of(EntryType::lock) = {sizeof(LockFields), 0};
+  of(EntryType::lock) = {sizeof(LockFields), kGranulesPerLine * kGranule - 8};
   of(EntryType::permits) = {sizeof(PermitFields), 0};
   of(EntryType::holder) = {sizeof(HolderFields), kReasonMax};
   of(EntryType::waiter) = of(EntryType::watcher) = {sizeof(WaiterFields), 0};
@@ -256,6 +281,29 @@ inline bool key_equals(Entry& entry, const Key& key) noexcept {
   for (std::uint32_t at = 0; at < key.tail_at; at += 8, ++words)
     if (words->load(kRelaxed) != load_word(key.data + at)) return false;
   return (key.length & 7) == 0 || words->load(kRelaxed) == key.tail;
+}
+
+[[gnu::always_inline]] inline bool Shard::is_lock(std::uint32_t block, const Key& key) const noexcept {
+  const std::uint32_t last = granules_ - static_cast<std::uint32_t>(granules_for(key.length, sizeof(LockFields)));
+  return holds_header(block) && block <= last &&
+         entry(block).shape.load(kRelaxed) == Entry::make_shape(key.length, EntryType::lock) &&
+         key_equals(entry(block), key);
+}
+
+// On the path of every lock and unlock: compares what a lock's entry must be, rather than making sense of any entry.
+[[gnu::always_inline]] inline std::uint32_t Shard::glimpse_lock(const Key& key) const noexcept {
+  const std::uint32_t shape = Entry::make_shape(key.length, EntryType::lock);
+  const std::uint32_t last = granules_ - static_cast<std::uint32_t>(granules_for(key.length, sizeof(LockFields)));
+  const std::uint32_t short_hash = key.short_hash();
+  // Acquire pairs with commit(): the entry behind a link is complete.
+  std::uint32_t block = bucket_of(short_hash).load(kAcquire);
+  for (std::uint32_t walked = 0; holds_header(block) && walked < granules_; ++walked) {
+    Entry& e = entry(block);
+    if (e.hash.load(kRelaxed) == short_hash && e.shape.load(kRelaxed) == shape && block <= last && key_equals(e, key))
+      return block;
+    block = e.next.load(kAcquire);
+  }
+  return 0;
 }
 
 // A chain of distinct entries is no longer than the arena, and neither are all compared keys together.

@@ -13,6 +13,21 @@ bool differs_by_a_word(const EntryView& view, const ValueIn& value, std::uint64_
 
 }  // namespace
 
+bool Transaction::find() noexcept {
+  if (!shard_.find(key_, position_)) return false;
+  if (!is(EntryType::lock)) return true;
+  LockFields& lock = view().lock();
+  freeze(lock);
+  if (load_word_of(lock).quiet() == abandoned_) end_grant_of(lock);
+  return true;
+}
+
+bool Transaction::is_settled() noexcept {
+  if (!is(EntryType::lock) || wait_until_complete(view().lock())) return true;
+  in_the_way_ = load_word_of(view().lock()).quiet();
+  return false;
+}
+
 Code Transaction::make_room(std::uint32_t granules, Evict evict) noexcept {
   if (granules > segment_.geometry().block_max()) return Code::too_large;
   return Reclaimer(world_, segment_, shard_, arena_).make(granules, evict, key_, position_, evicted_);
@@ -22,8 +37,10 @@ Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) n
   if (value.size > kValueMax) return Code::too_large;
   const std::uint64_t needed = granules_for(key_.length, value.size);
   if (needed > segment_.geometry().block_max()) return Code::too_large;
+  if (!is_settled()) return Code::timeout;
   const auto granules = static_cast<std::uint32_t>(needed);
-  std::uint32_t block = arena_.allocate(granules);
+  std::uint32_t block =
+      value.type == EntryType::lock ? arena_.allocate_lines(granules) : arena_.allocate(granules);
   if (block == 0) {
     const Code code = make_room(granules, evict);
     if (code != Code::ok) return code;
@@ -63,11 +80,14 @@ Code Transaction::write(const ValueIn& value, std::uint64_t end_ms, Evict evict)
   return put(value, end_ms, evict);
 }
 
-void Transaction::cut() noexcept {
+Code Transaction::cut() noexcept {
+  if (!is_settled()) return Code::timeout;
   commit(*position_.link, view().entry->next.load(kRelaxed));
   Reclaimer(world_, segment_, shard_, arena_).discard(position_.block, view());
   Word32& entries = shard_.header().entries;
   entries.store(entries.load(kRelaxed) - 1, kRelaxed);
+  position_.block = 0;
+  return Code::ok;
 }
 
 }  // namespace holdfast

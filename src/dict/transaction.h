@@ -41,8 +41,16 @@ class Transaction {
   const Key& key() const noexcept { return key_; }
   std::uint32_t flush_epoch() const noexcept { return segment_.flush_epoch(); }
 
-  /// Looks the key up. False on damage. REQUIRED before all that follows.
-  bool find() noexcept { return shard_.find(key_, position_); }
+  /// Looks the key up, and freezes its lock (dict/lock_word.h). False on damage. REQUIRED before all that follows.
+  bool find() noexcept;
+  /// REQUIRED at the end, unless there is damage.
+  void end() noexcept {
+    if (is(EntryType::lock)) thaw(view().lock());
+  }
+  /// A grant that was found incomplete, and whose owner is dead: find() ends it.
+  void give_up_on(LockWord grant) noexcept { abandoned_ = grant; }
+  /// The grant because of which an operation returned `timeout`: it was incomplete. Not is_free(): there was one.
+  LockWord in_the_way() const noexcept { return in_the_way_; }
   /// Whether the key has an entry, even an expired, flushed or free one.
   bool found() const noexcept { return position_.block != 0; }
   /// Whether there is something under the key: a live value, or locks or permits that are held.
@@ -55,12 +63,12 @@ class Transaction {
   void touch() const noexcept { shard_.touch(position_.block); }
 
   /// Adds the entry, or puts it in the place of the one that is there. The new entry is the one found afterwards. ok,
-  /// no_memory, too_large, corrupt.
+  /// no_memory, too_large, corrupt, timeout (in_the_way()).
   Code put(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept;
   /// As put; but a number over a number, or a boolean over a boolean, is one store to its word.
   Code write(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept;
-  /// Removes the entry. REQUIRES: found().
-  void cut() noexcept;
+  /// Removes the entry. ok, timeout (in_the_way()). REQUIRES: found().
+  Code cut() noexcept;
   /// Makes sure that `granules` can be allocated at once. Finds the entry anew, as entries move. ok, no_memory,
   /// too_large, corrupt.
   Code make_room(std::uint32_t granules, Evict evict) noexcept;
@@ -68,7 +76,12 @@ class Transaction {
   /// Whether a live entry of another key was removed to make room.
   bool evicted() const noexcept { return evicted_; }
 
+  /// Whether its entry, if it is a lock, may be changed by others than the lock's owner, or be released: no owner is
+  /// about to write into it. If not, the operation must return timeout: in_the_way(). Waits for a moment.
+  bool is_settled() noexcept;
+
  private:
+
   World& world_;
   Segment& segment_;
   Shard& shard_;
@@ -76,6 +89,8 @@ class Transaction {
   Arena arena_;
   Position position_;
   bool evicted_ = false;
+  LockWord abandoned_{LockWord::kNone};
+  LockWord in_the_way_{LockWord::kNone};
 };
 
 }  // namespace holdfast

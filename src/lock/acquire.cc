@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "dict/expiry.h"
+#include "lock/quiet.h"
 #include "lock/watchers.h"
 #include "platform/platform.h"
 #include "wait/task_id.h"
@@ -16,10 +17,12 @@ namespace {
 // The look of a waiter for a lock. A flush and a removal of the dictionary end every lease.
 WatchState look_at_lock(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
-  const Token owner = fields.owner.load(kRelaxed);
+  SeenGrant seen{};
+  if (!read_grant(*watch.entry, fields, seen)) return WatchState::held;  // it changes; look again
+  const Token owner = owner_of(watch.segment->world(), fields);
   if (owner == waiter.self && fields.reserved.load(kRelaxed) == waiter.number) return WatchState::granted;
   const bool held = owner != kNobody && liveness(owner) &&
-                    is_live(watch.entry->expiry.load(kRelaxed), watch.segment->flush_epoch()) &&
+                    (!seen.complete || is_live(seen.expiry, watch.segment->flush_epoch())) &&
                     !watch.segment->retired();
   return held ? WatchState::held : WatchState::open;
 }
@@ -34,9 +37,11 @@ Code make_lock(Transaction& change, BlockedBy& blocked_by) noexcept {
     blocked_by.end_ms = expiry_ms(change.view().entry->expiry.load(kRelaxed));
     return Code::locked;
   }
-  const ValueIn value{EntryType::lock, 0, kNobody, nullptr, sizeof(LockFields)};
+  const std::uint64_t free = LockWord::make(LockWord::kFreeOwner, 0).slow().bits;
+  const ValueIn value{EntryType::lock, 0, free, nullptr, lock_size(change.key().length)};
   const Code code = change.put(value, kExpiryNever, Evict::yes);
-  if (code == Code::ok) count_free_locks(change.shard(), 1);
+  Word32& perhaps_free = change.shard().header().perhaps_free;
+  if (code == Code::ok) perhaps_free.store(perhaps_free.load(kRelaxed) + 1, kRelaxed);
   return code;
 }
 
@@ -57,17 +62,17 @@ Code try_acquire(const LockEntry& lock, World& world, const Attempt& attempt, co
     result.lease = claim_reserved(lock, world, contender);
     return Code::ok;
   }
-  const Token owner = lock.fields.owner.load(kRelaxed);
+  const Token owner = lock.owner();
   if (owner != kNobody && (dead.has(owner) || !lock.live(lock.segment.flush_epoch()))) {
     end_grant(lock);
     result.chosen.watchers = lock.has_watchers();
   }
-  if (lock.fields.owner.load(kRelaxed) == kNobody && may_take(lock, world, contender, dead, result.chosen)) {
+  if (lock.is_free() && may_take(lock, world, contender, dead, result.chosen)) {
     result.lease = take(lock, world, contender);
     return Code::ok;
   }
-  blocked_by.holders.add(lock.fields.owner.load(kRelaxed));
-  blocked_by.end_ms = expiry_ms(lock.entry.expiry.load(kRelaxed));
+  blocked_by.holders.add(lock.owner());
+  blocked_by.end_ms = lock.end_ms();
   blocked_by.place = attempt.queues ? lock.queue().add(*contender.waiter, lock.fields.overtakes.load(kRelaxed)) : 0;
   blocked_by.watch = watch_entry(kLockWatch, lock, 1);
   return Code::locked;
@@ -108,6 +113,13 @@ AdaptiveSpin& adaptive_spin() noexcept {
   static constinit AdaptiveSpin of_this_process;
   return of_this_process;
 }
+/// The same for short sections: about 1 µs.
+AdaptiveSpin& short_spin() noexcept {
+  static constinit AdaptiveSpin of_this_process;
+  return of_this_process;
+}
+constexpr int kShortLooks = 12;
+constexpr int kLongLooks = 200;
 
 // Spins until the lock is free, or granted to the waiter. False if `end_ns` comes first, or another task of this
 // process gets the lock.
@@ -118,26 +130,23 @@ bool spin_until_open(const LockFields& fields, const Contender& contender, std::
       for (int i = 0; i < kPausesPerLook; ++i) platform::cpu_relax();
       now_ns = platform::monotonic_ns();
     }
-    const Token owner = fields.owner.load(kRelaxed);
-    if (owner == kNobody) return true;
-    if (owner == contender.self) return fields.reserved.load(kRelaxed) == contender.waiter->number;
+    const LockWord word = load_word_of(fields);
+    if (word.is_free()) return true;
+    if (word.owner() == owner_bits(contender.self)) return fields.reserved.load(kRelaxed) == contender.waiter->number;
   }
   return false;
 }
 
 }  // namespace
 
-// A grant's sequence, task and owner are written in this order, and a fencing number is never given twice: what is read
-// between two equal ones belongs to that grant. A reserved grant has no task yet.
+// A reserved grant has no task yet, nor has one that is incomplete.
 Blocker blocker_of_lock(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
-  const std::uint64_t sequence = fields.sequence.load(kAcquire);
-  const Token owner = fields.owner.load(kAcquire);
-  const std::uint32_t task = fields.task.load(kAcquire);
-  const std::uint64_t expiry = watch.entry->expiry.load(kAcquire);
-  const bool same = watch.is_same_entry() && fields.sequence.load(kAcquire) == sequence;
-  if (!same || !is_live(expiry, watch.segment->flush_epoch()) || watch.segment->retired()) return {};
-  return {owner, task, sequence, expiry_ms(expiry)};
+  SeenGrant seen{};
+  const bool same = watch.is_same_entry() && read_grant(*watch.entry, fields, seen) && watch.is_same_entry();
+  if (!same || !seen.complete || !is_live(seen.expiry, watch.segment->flush_epoch()) || watch.segment->retired())
+    return {};
+  return {seen.owner, seen.task, seen.sequence, expiry_ms(seen.expiry)};
 }
 
 Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet& dead, Lease& lease,
@@ -153,14 +162,27 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet
         }
         return try_acquire(LockEntry::of(change), world, attempt, dead, result);
       },
-      kAttemptPatienceNs, granules_for(attempt.key.size(), sizeof(LockFields)));
+      kAttemptPatienceNs, granules_for(attempt.key.size(), lock_size(attempt.key.size())));
   wake(dictionary, attempt.key, result.chosen);
   return code;
+}
+
+bool spin_for_short_section(Dictionary& dictionary, std::string_view key, Token self, const Request& request,
+                            Lease& lease) noexcept {
+  if (!short_spin().try_now()) return false;
+  const bool taken = spin_quietly(dictionary, key, self, request, kShortLooks, lease);
+  short_spin().note(taken);
+  return taken;
 }
 
 bool spin_for_lock(Dictionary& dictionary, const Attempt& attempt, Lease& lease, BlockedBy& blocked_by) noexcept {
   const std::uint32_t task = attempt.contender.request.task;
   if (task != whole_state(task) || !adaptive_spin().try_now()) return false;
+  const Contender& contender = attempt.contender;
+  if (spin_quietly(dictionary, attempt.key, contender.self, contender.request, kLongLooks, lease)) {
+    adaptive_spin().note(true);
+    return true;
+  }
   const Attempt glance{attempt.key, attempt.contender, false};
   TokenSet nobody;  // not const, which would initialise all of it
   const std::uint64_t end_ns = platform::monotonic_ns() + kSpinNs;

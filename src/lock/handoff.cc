@@ -95,8 +95,7 @@ void end_grant(const LockEntry& lock) noexcept {
 }
 
 bool is_reserved_for(const LockEntry& lock, const Waiter* waiter) noexcept {
-  return waiter != nullptr && lock.fields.owner.load(kRelaxed) == waiter->owner &&
-         lock.fields.reserved.load(kRelaxed) == waiter->number;
+  return waiter != nullptr && lock.fields.reserved.load(kRelaxed) == waiter->number && lock.owner() == waiter->owner;
 }
 
 Lease claim_reserved(const LockEntry& lock, World& world, const Contender& contender) noexcept {
@@ -105,7 +104,7 @@ Lease claim_reserved(const LockEntry& lock, World& world, const Contender& conte
   lock.name_holder(contender.request.holder_task);
   lock.extend(end_of_lease(contender.request.exptime), lock.segment.flush_epoch());
   leave_queue(lock, world, contender.waiter);
-  return {contender.self, lock.fields.sequence.load(kRelaxed)};
+  return {contender.self, lock.sequence()};
 }
 
 }  // namespace holdfast

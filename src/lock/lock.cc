@@ -1,7 +1,6 @@
 #include "lock/lock.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "dict/expiry.h"
@@ -31,26 +30,6 @@ Code with_entry(Dictionary& dictionary, std::string_view key, OnLock&& on_lock, 
       patience_ns);
 }
 
-// The fast path: takes a lock that is free, unless a waiter must not be overtaken. No result: attempt_lock() decides.
-std::optional<Code> take_free(Dictionary& dictionary, std::string_view key, Token self, const Request& request,
-                              Lease& lease) noexcept {
-  const Code code = dictionary.transact(
-      key,
-      [&](Transaction& change) {
-        if (!change.is(EntryType::lock) || change.view().lock().owner.load(kRelaxed) != kNobody) return Code::locked;
-        const LockEntry lock = LockEntry::of(change);
-        if (lock.has_waiters()) {
-          const Turn turn = turn_of(lock, change.world(), request.fair);
-          if (!overtake_first(lock, turn.first, request.fair)) return Code::locked;
-        }
-        lease = {self, lock.grant(self, request, 0)};
-        return Code::ok;
-      },
-      kAttemptPatienceNs);
-  if (code == Code::locked) return std::nullopt;
-  return code;
-}
-
 // The code for a lease that this process does not have: system if its identity was lost with the table of processes.
 Code code_of_no_owner(World& world) noexcept {
   return world.known_token() == kNobody && world.lost() ? Code::system : Code::not_owner;
@@ -64,11 +43,12 @@ bool cannot_judge(World& world, const TokenSet& holders) noexcept {
 
 }  // namespace
 
-Code lock_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept {
+Code lock_try_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept {
   World& world = dictionary.world();
   const Token self = world.token();
   if (self == kNobody) return Code::system;
-  if (const std::optional<Code> code = take_free(dictionary, key, self, request, lease)) return *code;
+  if (spin_for_short_section(dictionary, key, self, request, lease)) return Code::ok;
+  if (is_held_for_certain(dictionary, key)) return Code::locked;
   const Attempt attempt{key, {self, request, nullptr}, false};
   BlockedBy blocked_by;
   const Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
@@ -100,11 +80,11 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
       dictionary, key,
       [&](const LockEntry& lock) {
         if (is_reserved_for(lock, &waiter)) end_grant(lock);
-        holders.add(lock.fields.owner.load(kRelaxed));
+        holders.add(lock.owner());
         lock.queue().remove(waiter);
         lock.watchers().remove(waiter);
         // The waiter may have been woken to take what is still free, or to wake other watchers: do that for it.
-        if (lock.fields.owner.load(kRelaxed) == kNobody) next = offer(lock, dictionary.world());
+        if (lock.is_free()) next = offer(lock, dictionary.world());
         next.watchers = has_watchers_to_wake(lock);
         return Code::ok;
       },
@@ -122,7 +102,7 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
   return code == Code::not_owner || code == Code::not_found || code == Code::removed ? Code::ok : code;
 }
 
-Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {
+Code unlock_slowly(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {
   const Token self = dictionary.world().token();
   if (self == kNobody || lease.owner != self) {
     const Code code = code_of_no_owner(dictionary.world());

@@ -14,13 +14,15 @@
 #include "base/status.h"
 #include "dict/dictionary.h"
 #include "lock/lease.h"
+#include "lock/quiet.h"
 #include "wait/parking_lot.h"
+#include "world/world.h"
 
 namespace holdfast {
 
 /// Takes the lock if it can be had now. ok, locked, no_memory, too_large, timeout, busy, removed (the dictionary was),
 /// system (no identity).
-Code lock_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept;
+inline Code lock_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept;
 
 /// One step of a wait: as lock_try. locked: the waiter is queued; sleep, for `sleep` seconds at most, then call again.
 /// deadlock: it would wait for ever (wait/deadlock.h); it is still queued.
@@ -34,12 +36,32 @@ Code lock_wait(Dictionary& dictionary, std::string_view key, const Request& requ
 Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t waiter) noexcept;
 
 /// Releases the lease. ok, not_owner, removed (the lease is cleared); timeout, busy, system (it is not).
-Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
+inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
 /// Gives the lease another end. ok, not_owner, not_found, timeout, busy, removed, system.
 Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, double exptime) noexcept;
 /// Makes `task` the holder from now on; 0: none. ok, not_owner, timeout, busy, removed, system.
 Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t task) noexcept;
 /// The seconds left; 0: the lease never ends. ok, not_owner, removed, system.
 Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept;
+
+/// The two, where the quiet way is not enough.
+Code lock_try_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept;
+Code unlock_slowly(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
+
+inline Code lock_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept {
+  const Token self = dictionary.world().known_token();
+  if (self != kNobody && lock_quietly(dictionary, key, self, request.exptime, request.holder_task, lease)) [[likely]]
+    return Code::ok;
+  return lock_try_slowly(dictionary, key, request, lease);
+}
+
+inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {
+  if (lease.owner == dictionary.world().known_token() && lease.owner != kNobody &&
+      unlock_quietly(dictionary, key, lease)) [[likely]] {
+    lease = {};
+    return Code::ok;
+  }
+  return unlock_slowly(dictionary, key, lease);
+}
 
 }  // namespace holdfast

@@ -3,6 +3,8 @@
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 
 #include "base/atomic.h"
@@ -21,16 +23,24 @@
 
 namespace holdfast {
 
-/// Counts the shard's lock and permits entries without a holder: they are memory to be had.
-inline void count_free_locks(const Shard& shard, std::uint32_t change) noexcept {
-  Word32& count = shard.header().free_locks;
+/// Counts the shard's permits entries without a holder: they are memory to be had.
+inline void count_free_permits(const Shard& shard, std::uint32_t change) noexcept {
+  Word32& count = shard.header().perhaps_free;
   count.store(count.load(kRelaxed) + change, kRelaxed);
 }
 
+/// Whether the lease is of the present grant. REQUIRES: it is of this process.
 inline bool is_held_by(const LockFields& lock, const Lease& lease) noexcept {
-  return lock.owner.load(kRelaxed) == lease.owner && lock.sequence.load(kRelaxed) == lease.sequence;
+  const LockWord word = load_word_of(lock);
+  return word.owner() == owner_bits(lease.owner) && sequence_of(lock, word) == lease.sequence;
 }
 
+/// The first block of fencing numbers is small: many keys are locked only once.
+inline constexpr std::uint32_t kFirstNumbers = 16;
+/// When to look again at a grant that was incomplete.
+inline constexpr std::uint64_t kIncompleteMs = 10;
+
+/// REQUIRES: the lock is frozen (dict/lock_word.h), as it is in a transaction.
 struct LockEntry {
   /// REQUIRES: the transaction found a lock.
   static LockEntry of(Transaction& change) noexcept {
@@ -43,7 +53,20 @@ struct LockEntry {
   Entry& entry;
   LockFields& fields;
 
-  bool live(std::uint32_t flush) const noexcept { return is_live(entry.expiry.load(kRelaxed), flush); }
+  LockWord word() const noexcept { return load_word_of(fields); }
+  /// kNobody if the lock is free.
+  Token owner() const noexcept { return owner_of(segment.world(), fields); }
+  bool is_free() const noexcept { return word().is_free(); }
+  /// The fencing number of the present grant, or of the last one.
+  std::uint64_t sequence() const noexcept { return sequence_of(fields, word()); }
+  /// When the present grant ends (ms). One that is incomplete has no end yet: look again soon.
+  std::uint64_t end_ms() const noexcept {
+    return is_complete(fields, word()) ? expiry_ms(entry.expiry.load(kRelaxed))
+                                       : platform::coarse_monotonic_ns() / 1'000'000 + kIncompleteMs;
+  }
+  bool live(std::uint32_t flush) const noexcept {
+    return !is_complete(fields, word()) || is_live(entry.expiry.load(kRelaxed), flush);
+  }
   bool flushed() const noexcept { return is_flushed(entry.expiry.load(kRelaxed), segment.flush_epoch()); }
   WaitQueue queue() const noexcept { return {shard, arena, fields.queue}; }
   bool has_waiters() const noexcept { return fields.queue.head.load(kRelaxed) != 0; }
@@ -54,13 +77,12 @@ struct LockEntry {
   /// Gives the lease another end. `flush`: the epoch under which it was found live; a flush since then still ends it.
   void extend(std::uint64_t end_ms, std::uint32_t flush) const noexcept {
     commit(entry.expiry, expiry_word(end_ms, flush));
-    note_end(shard, end_ms);
   }
 
   /// Gives this lease another end. not_owner: another lease holds the lock; not_found: none does.
   Code extend(const Lease& lease, std::uint64_t end_ms) const noexcept {
     const std::uint32_t flush = segment.flush_epoch();
-    if (fields.owner.load(kRelaxed) == kNobody || !live(flush)) return Code::not_found;
+    if (is_free() || !live(flush)) return Code::not_found;
     if (!held_by(lease)) return Code::not_owner;
     extend(end_ms, flush);
     return Code::ok;
@@ -68,20 +90,20 @@ struct LockEntry {
 
   /// Grants the free lock to `owner`; returns its fencing number. `reserved`: the number of the waiter that must claim
   /// it; 0: it is claimed.
-  // Write all fields of a grant while the owner is kNobody; the store of the owner is the commit.
+  // Write all fields of a grant while the lock is free; the store of the word is the commit.
   std::uint64_t grant(Token owner, const Request& request, std::uint32_t reserved) const noexcept {
     const std::uint64_t now = request.exptime == 0.0 ? platform::coarse_monotonic_ns() : platform::monotonic_ns();
-    const std::uint64_t end_ms = end_of_lease(request.exptime, now);
-    const std::uint64_t sequence = next_sequence(segment, fields.sequence.load(kRelaxed));
-    fields.sequence.store(sequence, kRelease);  // release: pairs with Shard::copy_lock
+    std::atomic_thread_fence(kRelease);  // pairs with read_grant(): who sees what follows sees that the last grant ended
+    const std::uint64_t sequence = next_number();
+    const auto turn = static_cast<std::uint32_t>(sequence);
+    fields.generation_high.store(generation_high(owner), kRelaxed);
     fields.reserved.store(reserved, kRelaxed);
-    name_holder(request.holder_task);
+    fields.task.store(request.holder_task, kRelaxed);
     fields.since.store(now / 1'000'000, kRelaxed);
-    entry.expiry.store(expiry_word(end_ms, segment.flush_epoch()), kRelease);  // release: as the sequence
-    note_end(shard, end_ms);
+    entry.expiry.store(expiry_word(end_of_lease(request.exptime, now), segment.flush_epoch()), kRelaxed);
+    fields.granted.store(turn, kRelease);
     crash_order();
-    commit(fields.owner, owner);
-    count_free_locks(shard, ~0U);
+    commit(fields.word, LockWord::make(owner_bits(owner), turn).slow().bits);
     return sequence;
   }
 
@@ -91,10 +113,21 @@ struct LockEntry {
 
   /// Ends the grant, and drops its reason.
   void free() const noexcept {
-    commit(fields.owner, kNobody);
+    end_grant_of(fields);
     if (fields.reason.load(kRelaxed) != 0) [[unlikely]]
       HolderList(shard, arena, fields.reason, entry.hash.load(kRelaxed)).clear();
-    count_free_locks(shard, 1);
+  }
+
+ private:
+  std::uint64_t next_number() const noexcept {
+    const std::uint64_t before = sequence();
+    if (has_number(fields, word())) return before + 1;
+    const Numbers numbers = next_numbers(segment, before, before == 0 ? kFirstNumbers : kBlockNumbers);
+    // All numbers of a block have the same upper half.
+    const std::uint64_t last = std::min(numbers.last, numbers.first | 0xFFFF'FFFF);
+    fields.sequence_high.store(static_cast<std::uint32_t>(numbers.first >> 32), kRelaxed);
+    fields.limit.store(static_cast<std::uint32_t>(last), kRelaxed);
+    return numbers.first;
   }
 };
 

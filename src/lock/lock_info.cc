@@ -17,10 +17,10 @@ namespace {
 
 void look_at_lock(Transaction& change, HolderInfo& holder) noexcept {
   const EntryView& view = change.view();
-  const LockFields& lock = view.lock();
-  holder.lease = {lock.owner.load(kRelaxed), lock.sequence.load(kRelaxed)};
-  holder.since_ms = lock.since.load(kRelaxed);
-  holder.end_ms = expiry_ms(view.entry->expiry.load(kRelaxed));
+  const LockEntry lock = LockEntry::of(change);
+  holder.lease = {lock.owner(), lock.sequence()};
+  holder.since_ms = lock.fields.since.load(kRelaxed);
+  holder.end_ms = lock.end_ms();
   const HolderList reason = reason_of(change.shard(), change.arena(), view);
   const HolderList::Cursor at(reason);
   if (at.found() && at.is_of(holder.lease.owner, holder.lease.sequence))

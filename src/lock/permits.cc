@@ -127,8 +127,13 @@ class PermitsAttempt {
     blocked_by_.watch = {};
     blocked_by_.end_ms = expiry_ms(change_.view().entry->expiry.load(kRelaxed));
     if (change_.is(EntryType::lock)) {
-      const Token owner = change_.view().lock().owner.load(kRelaxed);
-      if (dead_.has(owner)) return Code::ok;
+      const LockEntry lock = LockEntry::of(change_);
+      const Token owner = lock.owner();
+      blocked_by_.end_ms = lock.end_ms();
+      if (dead_.has(owner)) {
+        lock.free();
+        return Code::ok;
+      }
       blocked_by_.holders.add(owner);
     } else if (change_.is(EntryType::permits)) {  // of the other kind
       const PermitsEntry other = entry();
@@ -212,7 +217,7 @@ class PermitsAttempt {
     const std::uint64_t end_ms = end_of_lease(request.exptime, now_ns);
     Holder holder;
     holder.owner = attempt_.self;
-    holder.sequence = next_sequence(change_.segment(), 0);
+    holder.sequence = next_numbers(change_.segment(), 0, 1).first;
     holder.since_ms = now_ns / 1'000'000;
     holder.expiry = expiry_word(end_ms, flush_);
     holder.count = attempt_.what.want;

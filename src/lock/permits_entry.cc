@@ -57,7 +57,7 @@ std::uint64_t PermitsEntry::purge(std::uint32_t flush, const TokenSet& dead) con
     at.advance();
   }
   fields.used.store(static_cast<std::uint32_t>(std::min<std::uint64_t>(used, ~0U)), kRelaxed);
-  if (chain.empty()) count_free_locks(shard, 1);
+  if (chain.empty()) count_free_permits(shard, 1);
   return next_end != kNever ? next_end : kExpiryNever;
 }
 
@@ -88,7 +88,7 @@ void PermitsEntry::add(std::uint32_t block, const Holder& holder) const noexcept
   holders().add(block);
   const std::uint32_t used = was_free ? 0 : fields.used.load(kRelaxed);
   fields.used.store(used + holder.count, kRelaxed);
-  if (was_free) count_free_locks(shard, ~0U);
+  if (was_free) count_free_permits(shard, ~0U);
 }
 
 Code PermitsEntry::give_back(const Lease& lease) const noexcept {
@@ -100,7 +100,7 @@ Code PermitsEntry::give_back(const Lease& lease) const noexcept {
   const std::uint32_t count = at.fields().count.load(kRelaxed);
   at.remove();
   fields.used.store(fields.used.load(kRelaxed) - count, kRelaxed);
-  if (chain.empty()) count_free_locks(shard, 1);
+  if (chain.empty()) count_free_permits(shard, 1);
   return Code::ok;
 }
 

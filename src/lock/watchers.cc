@@ -24,9 +24,11 @@ bool has_place(const Watch& watch, const WaiterId& watcher) noexcept {
 WatchState look_at_grant(const Watch& watch, LivenessCache& liveness, const WaiterId& watcher) noexcept {
   if (watch.block != 0 && !has_place(watch, watcher)) return WatchState::granted;
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
-  const Token owner = fields.owner.load(kRelaxed);
-  const bool goes_on = watch.is_same_entry() && fields.sequence.load(kRelaxed) == watch.grant && owner != kNobody &&
-                       liveness(owner) && is_live(watch.entry->expiry.load(kRelaxed), watch.segment->flush_epoch()) &&
+  SeenGrant seen{};
+  if (!read_grant(*watch.entry, fields, seen)) return WatchState::held;  // it changes; look again
+  const Token owner = owner_of(watch.segment->world(), fields);
+  const bool goes_on = watch.is_same_entry() && seen.sequence == watch.grant && owner != kNobody && liveness(owner) &&
+                       (!seen.complete || is_live(seen.expiry, watch.segment->flush_epoch())) &&
                        !watch.segment->retired();
   return goes_on ? WatchState::held : WatchState::granted;
 }
@@ -53,8 +55,8 @@ struct WatchAttempt {
 };
 
 Code WatchAttempt::at_lock(const LockEntry& lock) noexcept {
-  const Token owner = lock.fields.owner.load(kRelaxed);
-  const std::uint64_t sequence = lock.fields.sequence.load(kRelaxed);
+  const Token owner = lock.owner();
+  const std::uint64_t sequence = lock.sequence();
   if (grant == 0 && owner != kNobody) grant = sequence;
   bool held = owner != kNobody;
   if (held && (dead.has(owner) || !lock.live(lock.segment.flush_epoch()))) {
@@ -68,7 +70,7 @@ Code WatchAttempt::at_lock(const LockEntry& lock) noexcept {
     return Code::ok;
   }
   blocked_by.holders.add(owner);
-  blocked_by.end_ms = expiry_ms(lock.entry.expiry.load(kRelaxed));
+  blocked_by.end_ms = lock.end_ms();
   blocked_by.place = waiter != nullptr ? lock.watchers().append(*waiter, grant) : 0;
   blocked_by.watch = watch_entry(kGrantWatch, lock, 1);
   blocked_by.watch.queue = &lock.fields.watchers;
@@ -164,8 +166,7 @@ void wake_watchers(Dictionary& dictionary, std::string_view key) noexcept {
       [&](Transaction& change) {
         if (!change.is(EntryType::lock)) return Code::ok;
         const LockEntry lock = LockEntry::of(change);
-        const bool held = lock.fields.owner.load(kRelaxed) != kNobody;
-        const std::uint64_t kept = held ? lock.fields.sequence.load(kRelaxed) : 0;
+        const std::uint64_t kept = lock.is_free() ? 0 : lock.sequence();
         const std::size_t before = count;
         while (count < woken.size()) {
           const Waiter watcher = lock.watchers().pop(world, kept);

@@ -35,8 +35,7 @@ Code watch_wait(Dictionary& dictionary, std::string_view key, const Request& req
 inline bool has_watchers_to_wake(const LockEntry& lock) noexcept {
   if (!lock.has_watchers()) [[likely]]
     return false;
-  const bool held = lock.fields.owner.load(kRelaxed) != kNobody;
-  return lock.watchers().is_first_of_another(held ? lock.fields.sequence.load(kRelaxed) : 0);
+  return lock.watchers().is_first_of_another(lock.is_free() ? 0 : lock.sequence());
 }
 
 /// Wakes up to kWokenAtOnce of them. REQUIRES: the caller does not hold a shmtx.

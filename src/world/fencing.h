@@ -15,7 +15,7 @@
 namespace holdfast {
 
 /// Numbers per range. Range r has the numbers from r * kFencingRange on.
-inline constexpr std::uint64_t kFencingRange = 1024;
+inline constexpr std::uint64_t kFencingRange = 65536;
 /// The first one. Not 0, which overwritten memory often is.
 inline constexpr std::uint64_t kFirstFencingRange = 1;
 

@@ -246,6 +246,14 @@ ProcessSlot* World::slot(Token token) noexcept {
   return table_->generation_of_slot(index) == generation ? &slot : nullptr;
 }
 
+Token World::token_of(std::uint32_t owner) noexcept {
+  const std::uint32_t index = slot_of_owner(owner);
+  if (index >= kSlots) return kNobody;
+  const std::uint64_t generation = table_->generation_of_slot(index);
+  const bool same = (generation & kOwnerGenerationMask) == generation_of_owner(owner);
+  return make_token(index, same ? generation : generation_of_owner(owner));
+}
+
 ProcessSlot* World::owner_slot(std::uint32_t owner) noexcept {
   const std::uint32_t index = slot_of_owner(owner);
   if (index >= kSlots) return nullptr;

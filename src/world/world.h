@@ -63,6 +63,10 @@ class World {
   /// How often it did, in any process of this world.
   std::uint64_t unjudged() const noexcept;
 
+  /// The token with these owner bits: of the process that has the slot now, if they are its bits; else one that nobody
+  /// alive has.
+  Token token_of(std::uint32_t owner_bits) noexcept;
+
   /// The slot of that token if its generation is still current, else null. For hints: the owner may die at any time.
   ProcessSlot* slot(Token token) noexcept;
 

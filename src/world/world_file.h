@@ -22,7 +22,7 @@ namespace holdfast {
 class RuntimeDirectory;
 
 inline constexpr std::size_t kHeaderBytes = 4096;
-inline constexpr std::uint32_t kLayoutVersion = 4;
+inline constexpr std::uint32_t kLayoutVersion = 5;
 
 enum class FileKind : std::uint32_t { processes = 1, dictionary = 2 };
 

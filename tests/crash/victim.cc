@@ -117,6 +117,8 @@ Seen look(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t
     return seen;
   }
   if (result == Shard::Read::missing) return seen;
+  // A grant that its owner did not complete before it died is none.
+  if (out.type == EntryType::lock && out.incomplete) return seen;
   const std::uint64_t end = expiry_ms(out.expiry);
   if ((out.expiry & kFlushMask) != flush || (end != kExpiryNever && end * 1'000'000 <= start_ns)) return seen;
   seen.kind = is_holdable(out.type) ? Seen::Kind::lock : Seen::Kind::value;

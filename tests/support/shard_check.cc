@@ -70,7 +70,7 @@ class Walker {
       count_.used_granules += view.granules;
       ++count_.entries;
       if (is_holdable(view.type)) {
-        if (view.is_free()) ++free_locks_;
+        if (view.type == EntryType::lock || view.is_free()) ++perhaps_free_;
         walk_queue(view.queue(), EntryType::waiter);
         if (view.type == EntryType::lock) walk_queue(view.lock().watchers, EntryType::watcher);
         walk_holders(view);
@@ -176,14 +176,15 @@ class Walker {
       return fail("wrong count of free granules", header.free_granules.load());
     if (header.waiters.load() != count_.waiters) return fail("wrong count of waiters", header.waiters.load());
     if (header.entries.load() != count_.entries) return fail("wrong count of entries", header.entries.load());
-    if (header.free_locks.load() != free_locks_) return fail("wrong count of free locks", header.free_locks.load());
+    if (header.perhaps_free.load() != perhaps_free_)
+      return fail("wrong count of locks, and of permits that are free", header.perhaps_free.load());
   }
 
   const Shard& shard_;
   std::vector<char> taken_;
   std::vector<char> begins_;  // a block does, in this granule
   ShardCount count_;
-  std::uint32_t free_locks_ = 0;
+  std::uint32_t perhaps_free_ = 0;
   std::uint32_t marks_ = 0;
   std::string problem_;
 };

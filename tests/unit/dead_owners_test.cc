@@ -73,7 +73,9 @@ TEST_F(DeadOwnersTest, a_living_process_hides_no_dead_one_that_had_its_slot) {
     const Key found(of_the_dead, dict.segment().seed());
     Position position{};
     ASSERT_TRUE(shard.find(found, position) && position.block != 0);
-    position.view.lock().owner.store(dead);
+    LockFields& lock = position.view.lock();
+    lock.word.store(LockWord::make(owner_bits(dead), load_word_of(lock).turn()).bits);
+    lock.generation_high.store(generation_high(dead));
     const DeadOwners owners(shard, world);
     EXPECT_TRUE(owners.has(dead));
     EXPECT_FALSE(owners.has(living));

@@ -29,9 +29,10 @@ class HandoffTest : public DictTest {
     Position position{};
     ASSERT_TRUE(shard().find(Key("k", dict.segment().seed()), position));
     lock.emplace(LockEntry{dict.segment(), shard(), arena, *position.view.entry, position.view.lock()});
+    freeze(lock->fields);
   }
   void TearDown() override {
-    if (lock->fields.owner.load(kRelaxed) != kNobody) lock->free();
+    if (!lock->is_free()) lock->free();
     while (queue().pop(world).number != 0) {
     }
     DictTest::TearDown();
@@ -62,7 +63,7 @@ class HandoffTest : public DictTest {
   }
   /// 0: nobody.
   std::uint32_t reserved_for() const {
-    return lock->fields.owner.load(kRelaxed) != kNobody ? lock->fields.reserved.load(kRelaxed) : 0;
+    return !lock->is_free() ? lock->fields.reserved.load(kRelaxed) : 0;
   }
 
   World& world = dict.dictionary().world();

@@ -263,7 +263,7 @@ TEST_F(LockInfoTest, repair_gives_back_what_a_dying_release_left) {
     return holdfast_lease{holder.owner, holder.sequence};
   }();
   dict.explain("lock", lease, "left");
-  lock().owner.store(kNobody);  // and died
+  end_grant_of(lock());  // and died
   EXPECT_EQ(repair(shard()), 0U) << "which is no damage";
   EXPECT_EQ(check_shard(shard()), "");
   EXPECT_EQ(dict.free_space(), free);

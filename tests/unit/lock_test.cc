@@ -5,7 +5,9 @@
 #include <signal.h>
 
 #include <cmath>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -130,19 +132,22 @@ TEST_IN_TIME(LockTest, a_lease_that_expired_but_was_not_taken_can_still_be_relea
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(LockTest, fencing_numbers_grow_with_every_grant_in_the_dictionary) {
-  std::uint64_t last = 0;
-  for (int i = 0; i < 200; ++i) {
+// Over removals of the lock and flushes, too, and over the ends of its blocks of numbers.
+TEST_IN_TIME(LockTest, fencing_numbers_grow_with_every_grant_of_a_key_and_no_two_are_the_same) {
+  std::map<std::string, std::uint64_t> last;
+  std::set<std::uint64_t> all;
+  for (int i = 0; i < 20'000; ++i) {
     const std::string key = "k" + std::to_string(i % 7);
     ASSERT_EQ(dict.try_lock(key, 0, &lease), HOLDFAST_OK);
-    ASSERT_GT(lease.sequence, last);
+    ASSERT_GT(lease.sequence, last[key]);
     ASSERT_LT(lease.sequence, std::uint64_t{1} << 53);
-    last = lease.sequence;
-    if (i % 3 == 0)
+    ASSERT_TRUE(all.insert(lease.sequence).second) << lease.sequence;
+    last[key] = lease.sequence;
+    if (i % 5003 == 0)
       dict.remove(key);
     else
       ASSERT_EQ(dict.unlock(key, &lease), HOLDFAST_OK);
-    if (i % 50 == 49) dict.flush_all();
+    if (i % 7001 == 49) dict.flush_all();
   }
 }
 

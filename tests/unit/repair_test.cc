@@ -75,7 +75,7 @@ TEST_F(RepairTest, everything_derived_is_made_anew) {
   for (std::uint32_t i = 0; i < (shard().granules() + 63) / 64; ++i) shard().free_bits()[i].store(0x5555555555555555);
   header.free_granules.store(7);
   header.entries.store(0);
-  header.free_locks.store(9999);
+  header.perhaps_free.store(9999);
   header.reclaim_after.store(~0ULL);
   EXPECT_EQ(repair(shard()), 0U);
   EXPECT_EQ(check_shard(shard()), "");

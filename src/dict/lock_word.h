@@ -1,0 +1,164 @@
+// The word of a lock: who has it, and for the how manieth time. One compare-and-swap takes a free lock, and one
+// releases it, without the mutex of the shard (lock/quiet.h). Everything else happens under the mutex, with the bit
+// SLOW set:
+//
+// - While SLOW is clear the word changes only by a compare-and-swap from the exact word, or when it is frozen.
+// - freeze() sets SLOW. From then on the word belongs to the owner of the mutex, which may use plain stores. thaw()
+//   clears it, unless something hangs on the lock that a release must see: waiters, watchers, a reason, a reserved
+//   grant. SLOW that is left by a process that died is cleared by the next operation under the mutex.
+// - The turn is the lower half of the grant's fencing number. So no two grants of a lock have the same word.
+// - The fields of a grant count once `granted` names its turn. From the compare-and-swap until then only the owner
+//   writes them, afterwards only the owner of the mutex. Such a grant is incomplete in between: the lock is held, and
+//   its entry must not be moved or released unless the owner is dead.
+// - An entry is cut from its chain and moved only while it is frozen, and the memory that it leaves stays frozen. So
+//   whoever still looks at it changes nothing there. FREE has bits that no other content is likely to have, should the
+//   memory be used for something else in that very moment.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/atomic.h"
+#include "base/token.h"
+#include "dict/layout.h"
+#include "platform/platform.h"
+
+namespace holdfast {
+
+class World;
+
+/// The word of a lock:
+///
+///   bit  63      SLOW
+///   bits 62..32  the owner's bits (base/token.h), or kFreeOwner
+///   bits 31..0   turn: the lower half of the fencing number of this grant; of a free lock: of the last one
+struct LockWord {
+  std::uint64_t bits;
+
+  static constexpr std::uint64_t kSlow = std::uint64_t{1} << 63;
+  static constexpr std::uint64_t kNone = 0;
+  /// Names a slot that no process has.
+  static constexpr std::uint32_t kFreeOwner = 0x7FFU << kOwnerSlotShift | 0x5C3A9;
+
+  static constexpr LockWord make(std::uint32_t owner, std::uint32_t turn) noexcept {
+    return {std::uint64_t{owner} << 32 | turn};
+  }
+  constexpr LockWord slow() const noexcept { return {bits | kSlow}; }
+  constexpr LockWord quiet() const noexcept { return {bits & ~kSlow}; }
+  constexpr bool is_slow() const noexcept { return (bits & kSlow) != 0; }
+  constexpr std::uint32_t owner() const noexcept { return static_cast<std::uint32_t>(bits >> 32 & kOwnerMask); }
+  constexpr std::uint32_t turn() const noexcept { return static_cast<std::uint32_t>(bits); }
+  /// Whether it names no process. A word that was overwritten may do so without being FREE.
+  constexpr bool is_free() const noexcept { return slot_of_owner(owner()) >= kOwnerSlots; }
+  constexpr bool operator==(const LockWord&) const = default;
+
+ private:
+  static constexpr std::uint32_t kOwnerSlots = 1024;  // as many as there are (world/process_table.h)
+};
+
+inline LockWord load_word_of(const LockFields& lock, std::memory_order order = kRelaxed) noexcept {
+  return {lock.word.load(order)};
+}
+
+/// The fencing number of the grant with this word. REQUIRES: the word is loaded from this lock.
+inline std::uint64_t sequence_of(const LockFields& lock, LockWord word) noexcept {
+  return std::uint64_t{lock.sequence_high.load(kRelaxed)} << 32 | word.turn();
+}
+
+/// Whether the fields are those of the grant with this word.
+// Acquire: pairs with the release of `granted` by the owner, after the fields.
+inline bool is_complete(const LockFields& lock, LockWord word) noexcept {
+  return lock.granted.load(kAcquire) == word.turn();
+}
+
+constexpr std::uint32_t generation_high(Token owner) noexcept {
+  return static_cast<std::uint32_t>(generation_of(owner) >> kOwnerSlotShift);
+}
+
+/// The owner of a complete grant.
+inline Token owner_of(const LockFields& lock, LockWord word) noexcept {
+  const std::uint64_t high = lock.generation_high.load(kRelaxed);
+  return make_token(slot_of_owner(word.owner()), high << kOwnerSlotShift | generation_of_owner(word.owner()));
+}
+
+/// The owner; kNobody if the lock is free. Of an incomplete grant, the process that has the owner bits of the word now.
+Token owner_of(World& world, const LockFields& lock) noexcept;
+
+/// Fencing numbers of a block at most: those that are left are fewer.
+inline constexpr std::uint32_t kBlockNumbers = 1024;
+/// Whether the next turn has a number of the lock's block. A block that is only half noted, by a process that died, is
+/// too far away.
+inline bool has_number(const LockFields& lock, LockWord word) noexcept {
+  return lock.limit.load(kRelaxed) - word.turn() - 1 < kBlockNumbers;
+}
+
+/// A grant, read without the mutex.
+struct SeenGrant {
+  LockWord word;
+  bool complete;           // if not: the lock is held, without an end; only the word is known
+  Token owner;             // if complete
+  std::uint64_t sequence;  // fencing number
+  std::uint32_t task;      // if complete
+  std::uint64_t expiry;    // if complete: the entry's word
+};
+
+/// Reads the grant of a lock; false if it changed meanwhile, but for the word, which is as it was at one moment.
+// The fields of a later grant are written behind a release fence, after the word has changed: whoever sees one of them
+// sees another word behind the acquire fence.
+inline bool read_grant(const Entry& entry, const LockFields& lock, SeenGrant& seen) noexcept {
+  seen.word = load_word_of(lock, kAcquire);
+  seen.complete = is_complete(lock, seen.word);
+  seen.owner = seen.word.is_free() ? kNobody : owner_of(lock, seen.word);
+  seen.sequence = sequence_of(lock, seen.word);
+  seen.task = lock.task.load(kRelaxed);
+  seen.expiry = entry.expiry.load(kRelaxed);
+  std::atomic_thread_fence(kAcquire);
+  return load_word_of(lock).quiet() == seen.word.quiet();
+}
+
+// REQUIRES, for what follows: the shard's mutex.
+
+/// Gives the word to the owner of the mutex, and returns it as it was.
+// Acquire: what the last quiet owner did is seen. Release: whoever sees SLOW sees what came before it.
+inline LockWord freeze(LockFields& lock) noexcept {
+  const LockWord word = load_word_of(lock, kAcquire);
+  // A word with SLOW is the mutex owner's already.
+  return word.is_slow() ? word : LockWord{lock.word.fetch_or(LockWord::kSlow, std::memory_order_acq_rel)};
+}
+
+/// Whether something hangs on the lock that each operation has to see.
+inline bool needs_mutex(const LockFields& lock) noexcept {
+  return lock.queue.head.load(kRelaxed) != 0 || lock.watchers.head.load(kRelaxed) != 0 ||
+         lock.reason.load(kRelaxed) != 0 || lock.reserved.load(kRelaxed) != 0;
+}
+
+/// Gives the word back to everybody, unless something hangs on the lock. REQUIRES: it is frozen, by the caller.
+// A process that died while it granted the lock may have left the turn of that grant in `granted`: the next grant with
+// that turn must begin incomplete. Release: pairs with the compare-and-swap of a quiet owner.
+inline void thaw(LockFields& lock) noexcept {
+  if (needs_mutex(lock)) return;
+  const LockWord word = load_word_of(lock);
+  if (word.is_free()) lock.granted.store(word.turn(), kRelaxed);
+  commit(lock.word, word.quiet().bits);
+}
+
+/// Ends a grant. REQUIRES: it is frozen, and complete, or its owner is dead.
+// Release: whoever takes the free lock sees what its last owner did.
+inline void end_grant_of(LockFields& lock) noexcept {
+  commit(lock.word, LockWord::make(LockWord::kFreeOwner, load_word_of(lock).turn()).slow().bits);
+}
+
+/// Waits for a moment for an incomplete grant; false if it stays so. REQUIRES: the lock is frozen.
+inline bool wait_until_complete(const LockFields& lock) noexcept {
+  constexpr int kPauses = 1000;
+  const LockWord word = load_word_of(lock);
+  if (word.is_free()) return true;
+  for (int i = 0; i < kPauses; ++i) {
+    if (is_complete(lock, word)) [[likely]]
+      return true;
+    platform::cpu_relax();
+  }
+  return false;
+}
+
+}  // namespace holdfast

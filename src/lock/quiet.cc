@@ -1,0 +1,168 @@
+#include "lock/quiet.h"
+
+#include <atomic>
+
+#include "base/failpoint.h"
+#include "dict/expiry.h"
+#include "dict/lock_word.h"
+#include "platform/platform.h"
+#include "world/world.h"
+
+namespace holdfast {
+
+namespace {
+
+/// A lock that was found without the mutex.
+struct Glimpsed {
+  Segment* segment = nullptr;
+  const Shard* shard = nullptr;
+  std::uint64_t epoch = 0;
+  std::uint32_t index = 0;  // of the shard
+  std::uint32_t block = 0;  // 0: there is none
+  LockFields* lock = nullptr;
+  LockWord word{};
+
+  // The word is read before the second look at the epoch: at that moment the entry stood in its chain. If it is cut or
+  // moved later, it is frozen before, and a compare-and-swap from this word fails.
+  [[gnu::always_inline]] void look(const Key& key) noexcept {
+    lock = &shard->lock_of(block, key.length);
+    // Acquire: pairs with the release of the last owner, and of thaw().
+    word = load_word_of(*lock, kAcquire);
+    if (!shard->unchanged_since(epoch)) block = 0;
+  }
+};
+
+[[gnu::always_inline]] inline Glimpsed glimpse(Dictionary& dictionary, std::string_view bytes) noexcept {
+  Glimpsed found{dictionary.segment()};
+  if (found.segment == nullptr) return found;
+  const Key key(bytes, found.segment->seed());
+  found.index = found.segment->index_of(key.hash);
+  found.shard = &found.segment->shard_at(found.index);
+  found.epoch = found.shard->epoch();
+  found.block = found.shard->glimpse_lock(key);
+  if (found.block != 0) found.look(key);
+  return found;
+}
+
+// As glimpse(), but by the note that lock_quietly() made, if no memory was released since: without a hash and a walk.
+[[gnu::always_inline]] inline Glimpsed glimpse_noted(Dictionary& dictionary, std::string_view bytes,
+                                                     std::uint64_t sequence) noexcept {
+  Glimpsed found{dictionary.segment()};
+  if (found.segment == nullptr) return found;
+  const LockPlace place = dictionary.lock_places().find(sequence);
+  if (place.shard >= found.segment->geometry().shards) return found;
+  found.shard = &found.segment->shard_at(place.shard);
+  found.epoch = found.shard->epoch();
+  const Key key(bytes);
+  if (!place.is_of(found.epoch) || !found.shard->is_lock(place.block, key)) return found;
+  found.block = place.block;
+  found.look(key);
+  return found;
+}
+
+// Whether the key still leads to the lock whose word was just exchanged: memory was released since the look. If not, it
+// was the word of another lock or bits of a value, of that very content; then they are put back.
+[[gnu::cold]] bool is_still_there(Dictionary& dictionary, std::string_view key, const Glimpsed& found,
+                                  std::uint64_t mine) noexcept {
+  constexpr int kLooks = 64;
+  for (int looks = 0; looks < kLooks; ++looks) {
+    const Glimpsed again = glimpse(dictionary, key);
+    if (again.block != 0 && again.lock == found.lock) return true;
+    if (again.block != 0 || again.shard == nullptr || again.shard->unchanged_since(again.epoch)) break;
+  }
+  bool ours = true;
+  dictionary.transact(key, [&](Transaction& change) {
+    ours = change.is(EntryType::lock) && &change.view().lock() == found.lock;
+    std::uint64_t slow = LockWord{mine}.slow().bits;
+    if (!ours && !found.lock->word.compare_exchange_strong(mine, found.word.bits))
+      found.lock->word.compare_exchange_strong(slow, found.word.slow().bits);
+    return Code::ok;
+  });
+  return ours;
+}
+
+/// The time now and at which a lease of `seconds` ends, in ms. A long lease may end later by the lag of the coarse
+/// clock, never earlier.
+struct LeaseTimes {
+  std::uint64_t now_ms;
+  std::uint64_t end_ms;
+};
+LeaseTimes times_of_lease(double seconds) noexcept {
+  constexpr double kLong = 1.0;
+  const bool exact = seconds > 0.0 && seconds < kLong;
+  const std::uint64_t now = exact ? platform::monotonic_ns() : platform::coarse_monotonic_ns();
+  const std::uint64_t at_most = exact ? now : now + kCoarseLagMs * kNsPerMs;
+  return {now / kNsPerMs, end_of_lease(seconds, at_most)};
+}
+
+}  // namespace
+
+bool lock_quietly(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
+                  Lease& lease) noexcept {
+  const Glimpsed found = glimpse(dictionary, key);
+  if (found.block == 0) return false;
+  LockFields& lock = *found.lock;
+  std::uint64_t expected = found.word.bits;
+  const std::uint32_t turn = found.word.turn() + 1;
+  if (expected != LockWord::make(LockWord::kFreeOwner, turn - 1).bits || !has_number(lock, found.word)) return false;
+  HOLDFAST_FAILPOINT("quiet.glimpsed");
+  const std::uint64_t mine = LockWord::make(owner_bits(self), turn).bits;
+  // Acquire: as in look(), of the same word.
+  if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return false;
+  HOLDFAST_FAILPOINT("quiet.taken");
+  if (!found.shard->unchanged_since(found.epoch) && !is_still_there(dictionary, key, found, mine)) [[unlikely]]
+    return false;
+  std::atomic_thread_fence(kRelease);  // pairs with read_grant(): who sees what follows sees the new word
+  const LeaseTimes times = times_of_lease(exptime);
+  lock.generation_high.store(generation_high(self), kRelaxed);
+  lock.task.store(holder_task, kRelaxed);
+  lock.since.store(times.now_ms, kRelaxed);
+  found.shard->entry(found.block).expiry.store(expiry_word(times.end_ms, found.segment->flush_epoch()), kRelaxed);
+  commit(lock.granted, turn);  // pairs with is_complete()
+  lease = {self, std::uint64_t{lock.sequence_high.load(kRelaxed)} << 32 | turn};
+  dictionary.lock_places().note(lease.sequence, {found.epoch, found.index, found.block});
+  return true;
+}
+
+bool spin_quietly(Dictionary& dictionary, std::string_view key, Token self, const Request& request, int looks,
+                  Lease& lease) noexcept {
+  constexpr int kPausesPerLook = 4;
+  const Glimpsed found = glimpse(dictionary, key);
+  if (found.block == 0) return false;
+  for (int look = 0; look < looks; ++look) {
+    const LockWord word = load_word_of(*found.lock);
+    if (word.is_slow() || word.owner() == owner_bits(self)) return false;
+    if (word.is_free() && lock_quietly(dictionary, key, self, request.exptime, request.holder_task, lease)) return true;
+    for (int i = 0; i < kPausesPerLook; ++i) platform::cpu_relax();
+  }
+  return false;
+}
+
+bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept {
+  const Glimpsed found = glimpse(dictionary, key);
+  SeenGrant seen{};
+  return found.block != 0 && read_grant(found.shard->entry(found.block), *found.lock, seen) && !seen.word.is_free() &&
+         seen.complete && is_live(seen.expiry, found.segment->flush_epoch()) &&
+         found.shard->unchanged_since(found.epoch) &&
+         dictionary.world().judge(seen.owner) == Liveness::alive;
+}
+
+bool unlock_quietly(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
+  Glimpsed found = glimpse_noted(dictionary, key, lease.sequence);
+  if (found.block == 0) [[unlikely]]
+    found = glimpse(dictionary, key);
+  if (found.block == 0) return false;
+  LockFields& lock = *found.lock;
+  const auto turn = static_cast<std::uint32_t>(lease.sequence);
+  std::uint64_t expected = LockWord::make(owner_bits(lease.owner), turn).bits;
+  const std::uint64_t expiry = found.shard->entry(found.block).expiry.load(kRelaxed);
+  if (found.word.bits != expected || sequence_of(lock, found.word) != lease.sequence ||
+      !is_complete(lock, found.word) || is_flushed(expiry, found.segment->flush_epoch()))
+    return false;
+  HOLDFAST_FAILPOINT("quiet.checked");
+  // Release: the next owner sees what was done inside.
+  return lock.word.compare_exchange_strong(expected, LockWord::make(LockWord::kFreeOwner, turn).bits,
+                                           std::memory_order_release, kRelaxed);
+}
+
+}  // namespace holdfast
