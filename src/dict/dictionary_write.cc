@@ -7,6 +7,7 @@
 #include "dict/dictionary.h"
 #include "dict/expiry.h"
 #include "platform/platform.h"
+#include "sync/mailbox.h"
 
 namespace holdfast {
 
@@ -115,14 +116,20 @@ Code Dictionary::increment(std::string_view key, double by, const Initial* initi
 
 Code Dictionary::expire(std::string_view key, double exptime) noexcept {
   const std::uint64_t value_end = end_of_value(exptime);
-  return transact(key, [&](Transaction& change) {
+  bool waiters_misled = false;
+  const Code code = transact(key, [&](Transaction& change) {
     if (!change.exists()) return Code::not_found;
     if (!change.is_settled()) return Code::timeout;
-    const std::uint64_t end = is_holdable(change.view().type) ? end_of_lease(exptime) : value_end;
-    commit(change.view().entry->expiry, expiry_word(end, change.flush_epoch()));
+    const bool holdable = is_holdable(change.view().type);
+    const std::uint64_t end = holdable ? end_of_lease(exptime) : value_end;
+    Word64& expiry = change.view().entry->expiry;
+    waiters_misled = holdable && change.view().is_waited_for() && ends_earlier(end, expiry_ms(expiry.load(kRelaxed)));
+    commit(expiry, expiry_word(end, change.flush_epoch()));
     note_end(change.shard(), end);
     return Code::ok;
   });
+  if (waiters_misled) post_to_everyone(world_);
+  return code;
 }
 
 // One step for all shards: every entry of another epoch is flushed. The epoch has 20 bits. Before it could come round
@@ -141,6 +148,7 @@ Code Dictionary::flush_all() noexcept {
     // If another process has advanced the epoch meanwhile, that flushed all that was there when this call began. Do not
     // advance it again: that could skip the sweep.
     epoch.compare_exchange_strong(before, before + 1, std::memory_order_acq_rel);
+    post_to_everyone(world_);  // it has ended what they wait for
     return Code::ok;
   });
 }
@@ -164,8 +172,8 @@ Code Dictionary::flush_expired(std::uint32_t max, std::uint32_t& count) noexcept
   });
 }
 
-// Runs after an operation that met an incomplete grant. Mostly its owner was preempted, and has it complete by now; or it
-// died. False if the owner is stopped: patience is over.
+// Runs after an operation that met an incomplete grant. Mostly its owner was preempted, and has it complete by now; or
+// it died. False if the owner is stopped: patience is over.
 bool Dictionary::settle(UnsettledGrant& unsettled, std::uint64_t patience_ns) noexcept {
   constexpr std::uint64_t kSleepNs = 200'000;
   const std::uint64_t now_ns = platform::monotonic_ns();

@@ -53,6 +53,11 @@ inline std::uint64_t end_of_value(double seconds) noexcept {
   return std::max(end, kExpiryNever + 1);
 }
 
+/// Whether a lease that has ended at `before_ms` now ends earlier: those that wait for it know another time.
+constexpr bool ends_earlier(std::uint64_t end_ms, std::uint64_t before_ms) noexcept {
+  return end_ms != kExpiryNever && (before_ms == kExpiryNever || end_ms < before_ms);
+}
+
 /// Whether that time has come. Asks the coarse clock, which is cheap, and the exact one only when the time is near.
 inline bool time_passed(std::uint64_t ms) noexcept {
   const std::uint64_t coarse = platform::coarse_monotonic_ns() / 1'000'000;

@@ -7,6 +7,7 @@
 #include "base/name.h"
 #include "base/parse.h"
 #include "platform/platform.h"
+#include "sync/mailbox.h"
 #include "world/world.h"
 #include "world/world_file.h"
 
@@ -82,6 +83,7 @@ Status Registry::remove(const std::string& name) {
   if (!world) return world.status();
   const platform::LongMutex::Hold lock(mutex_);
   Status removed = retire_world_file((*world)->directory(), Segment::file_name(name));
+  if (removed.ok()) post_to_everyone(**world);  // some may wait for a lock in it
   const auto known = dictionaries_.find(name);
   if (known != dictionaries_.end()) known->second->segment();  // notices the removal, and releases the memory
   return removed;

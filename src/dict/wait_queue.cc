@@ -5,6 +5,7 @@
 #include "dict/dead_owners.h"
 #include "dict/expiry.h"
 #include "platform/platform.h"
+#include "world/process_table.h"
 #include "world/world.h"
 
 namespace holdfast {
@@ -37,7 +38,8 @@ constexpr bool is_past_claim(std::uint32_t woken, std::uint32_t now, std::uint32
 
 // When to drop a waiter that does not look any more: a stopped one keeps its place no longer than it would have waited.
 std::uint64_t patience_end(const Waiter& waiter) noexcept {
-  const std::uint64_t end = platform::coarse_monotonic_ns() / 1'000'000 + kWaiterPatienceMs;
+  const std::uint64_t patience = waiter.rests ? kRestingPatienceMs : kWaiterPatienceMs;
+  const std::uint64_t end = platform::coarse_monotonic_ns() / kNsPerMs + patience;
   return waiter.deadline_ms != 0 ? std::min(end, waiter.deadline_ms) : end;
 }
 
@@ -195,8 +197,10 @@ Waiter WaitQueue::waiter_of(std::uint32_t block) const noexcept {
 }
 
 bool WaitQueue::is_gone(std::uint32_t block, World& world) const noexcept {
-  return shard_.entry(block).flags.load(kRelaxed) == 0 || world.slot(fields(block).owner.load(kRelaxed)) == nullptr ||
-         time_passed(shard_.entry(block).expiry.load(kRelaxed));
+  const ProcessSlot* const process = world.slot(fields(block).owner.load(kRelaxed));
+  return process == nullptr || shard_.entry(block).flags.load(kRelaxed) == 0 ||
+         time_passed(shard_.entry(block).expiry.load(kRelaxed)) ||
+         time_passed(process->looked_ms.load(kRelaxed) + kWaiterPatienceMs);
 }
 
 // Whether the time to claim of a waiter that was woken is over.
@@ -288,6 +292,16 @@ std::uint32_t WaitQueue::drop_dead(const DeadOwners& dead) noexcept {
     block = next;
   }
   return found;
+}
+
+// As WaitQueue::is_here().
+bool is_queued(const Shard& shard, std::uint64_t place, Token self, std::uint32_t number) noexcept {
+  EntryView view{};
+  return static_cast<std::uint32_t>(place >> 32) == static_cast<std::uint32_t>(shard.header().repairs.load(kRelaxed)) &&
+         shard.inspect(static_cast<std::uint32_t>(place), view) &&
+         (view.type == EntryType::waiter || view.type == EntryType::watcher) && view.key_length == 0 &&
+         reinterpret_cast<const WaiterFields*>(view.value())->owner.load(kRelaxed) == self &&
+         view.entry->flags.load(kRelaxed) == number;
 }
 
 Glimpse glimpse_first(const Shard& shard, const QueueFields& ends) noexcept {

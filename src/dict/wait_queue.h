@@ -1,8 +1,8 @@
 // The waiters of an entry in order of arrival: blocks of the shard's arena, hung on the entry.
 //
 // The queue is a hint. No chain reaches it, so repair frees its blocks; each waiter looks again by itself after a while
-// and queues anew. A waiter is taken for gone when its wait must be over, and when it has not looked for
-// kWaiterPatienceMs.
+// and queues anew. A waiter is taken for gone when its wait must be over, when it has not tried for kWaiterPatienceMs,
+// or kRestingPatienceMs if it rests, and when its process has not looked for kWaiterPatienceMs.
 //
 // There are two kinds: waiters, which want what the entry stands for, and watchers, which wait for a grant to end
 // (lock/watchers.h). Comments hold for both unless they name one.
@@ -22,6 +22,8 @@ class DeadOwners;
 class World;
 
 inline constexpr std::uint64_t kWaiterPatienceMs = 1500;
+/// The same for a waiter that rests, because its process looks for it.
+inline constexpr std::uint64_t kRestingPatienceMs = 20'000;
 /// How long a waiter that was woken may take to come: this, or twice its known delay if that is longer. After that it
 /// leaves the queue, until it queues again.
 inline constexpr std::uint64_t kClaimNs = 50'000'000;
@@ -35,6 +37,7 @@ struct Waiter {
   std::uint64_t place = 0;    // as add() returned it: the block, and above it the shard's number of repairs; 0: none
   std::uint32_t want = 1;
   bool fair = false;
+  bool rests = false;             // it tries again seldom, as its process looks for it
   bool present = false;           // its thread spins for a moment, to see the next release
   std::uint64_t delay_ns = 0;     // how long its loop takes to come when woken; 0: not known
   std::uint64_t deadline_ms = 0;  // the latest end of its wait (CLOCK_MONOTONIC); 0: not known
@@ -59,6 +62,9 @@ struct Glimpse {
   bool late = false;  // it was woken, and did not come in time
 };
 Glimpse glimpse_first(const Shard& shard, const QueueFields& ends) noexcept;
+
+/// Whether that waiter of this process still has its place (Waiter::place), as seen without the mutex.
+bool is_queued(const Shard& shard, std::uint64_t place, Token self, std::uint32_t number) noexcept;
 
 /// The first of a queue, or the first for which those before it stand aside.
 struct Head {

@@ -23,11 +23,11 @@ WatchState look_at_lock(const Watch& watch, LivenessCache& liveness, const Waite
   if (owner == waiter.self && fields.reserved.load(kRelaxed) == waiter.number) return WatchState::granted;
   const bool held = owner != kNobody && liveness(owner) &&
                     (!seen.complete || is_live(seen.expiry, watch.segment->flush_epoch())) &&
-                    !watch.segment->retired();
+                    !watch.segment->retired() && watch.is_same_entry();
   return held ? WatchState::held : WatchState::open;
 }
 
-constexpr WatchKind kLockWatch{&look_at_lock, &blocker_of_lock};
+constexpr WatchKind kLockWatch{&look_at_lock, &blocker_of_lock, &end_of_lock, true};
 
 // Puts a free lock under a key that has no lock; refuses if the key has a live entry of another type.
 Code make_lock(Transaction& change, BlockedBy& blocked_by) noexcept {
@@ -147,6 +147,12 @@ Blocker blocker_of_lock(const Watch& watch) noexcept {
   if (!same || !seen.complete || !is_live(seen.expiry, watch.segment->flush_epoch()) || watch.segment->retired())
     return {};
   return {seen.owner, seen.task, seen.sequence, expiry_ms(seen.expiry)};
+}
+
+std::uint64_t end_of_lock(const Watch& watch) noexcept {
+  SeenGrant seen{};
+  const bool known = read_grant(*watch.entry, *static_cast<const LockFields*>(watch.fields), seen) && seen.complete;
+  return known ? expiry_ms(seen.expiry) : platform::coarse_monotonic_ns() / 1'000'000 + kIncompleteMs;
 }
 
 Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet& dead, Lease& lease,

@@ -23,8 +23,12 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet
 /// The holder of the watched lock. Reads it without the mutex.
 Blocker blocker_of_lock(const Watch& watch) noexcept;
 
-/// Spins for a microsecond or two, for sections that are even shorter than a look at the kernel, where that has recently
-/// paid off. Whatever the caller's host, it stops others no longer than an attempt that has to wait for the mutex.
+/// When the grant of the watched lock ends (ms); kExpiryNever for never. Soon, if that is not known yet.
+std::uint64_t end_of_lock(const Watch& watch) noexcept;
+
+/// Spins for a microsecond or two, for sections that are even shorter than a look at the kernel, where that has
+/// recently paid off. Whatever the caller's host, it stops others no longer than an attempt that has to wait for the
+/// mutex.
 bool spin_for_short_section(Dictionary& dictionary, std::string_view key, Token self, const Request& request,
                             Lease& lease) noexcept;
 

@@ -9,6 +9,7 @@
 #include "lock/permits_entry.h"
 #include "lock/watchers.h"
 #include "platform/platform.h"
+#include "sync/mailbox.h"
 #include "world/world.h"
 
 namespace holdfast {
@@ -133,9 +134,21 @@ Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, dou
   const Token self = dictionary.world().token();
   if (self == kNobody || lease.owner != self) return code_of_no_owner(dictionary.world());
   const std::uint64_t end = end_of_lease(exptime);
-  return with_entry(
-      dictionary, key, [&](const LockEntry& lock) { return lock.extend(lease, end); },
-      [&](const PermitsEntry& permits) { return permits.extend(lease, end); });
+  bool waiters_misled = false;  // their looks and sleeps are planned for a later end
+  const Code code = with_entry(
+      dictionary, key,
+      [&](const LockEntry& lock) {
+        waiters_misled = (lock.has_waiters() || lock.has_watchers()) && ends_earlier(end, lock.end_ms());
+        return lock.extend(lease, end);
+      },
+      [&](const PermitsEntry& permits) {
+        std::uint64_t before = end;
+        const Code extended = permits.extend(lease, end, before);
+        waiters_misled = permits.has_waiters() && ends_earlier(end, before);
+        return extended;
+      });
+  if (code == Code::ok && waiters_misled) post_to_everyone(dictionary.world());
+  return code;
 }
 
 Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t task) noexcept {

@@ -74,7 +74,23 @@ Blocker blocker_of_permits(const Watch& watch) noexcept {
   return {owner, task, sequence, expiry_ms(end)};
 }
 
-constexpr WatchKind kPermitsWatch{&look_at_permits, &blocker_of_permits};
+// Of the records that a look reads, as in may_purge().
+std::uint64_t end_of_permits(const Watch& watch) noexcept {
+  const auto& fields = *static_cast<const PermitFields*>(watch.fields);
+  std::uint64_t end = kNever;
+  std::uint32_t block = fields.holders.load(kAcquire);
+  for (std::uint32_t i = 0; i < kRecordsSeen && block != 0; ++i) {
+    EntryView view{};
+    if (!watch.shard->inspect(block, view) || view.type != EntryType::holder) break;
+    const std::uint64_t record_end = expiry_ms(view.entry->expiry.load(kRelaxed));
+    if (record_end != kExpiryNever) end = std::min(end, record_end);
+    block = view.entry->next.load(kAcquire);
+  }
+  return end;
+}
+
+// Expired or dead holders behind the first records are found by attempts alone.
+constexpr WatchKind kPermitsWatch{&look_at_permits, &blocker_of_permits, &end_of_permits, false};
 
 // --- an attempt ---
 
@@ -198,8 +214,11 @@ class PermitsAttempt {
     if (first.block != 0) blocked_by_.holders.add(first.waiter.owner);
     blocked_by_.end_ms = next_end;
     blocked_by_.place = 0;
-    if (attempt_.waiter != nullptr)
-      blocked_by_.place = permits.queue().add(*attempt_.waiter, permits.fields.overtakes.load(kRelaxed));
+    if (attempt_.waiter != nullptr) {
+      Waiter waiter = *attempt_.waiter;
+      waiter.rests = false;  // its looks do not see all
+      blocked_by_.place = permits.queue().add(waiter, permits.fields.overtakes.load(kRelaxed));
+    }
     blocked_by_.watch = watch_entry(kPermitsWatch, permits, attempt_.what.want);
   }
 

@@ -115,12 +115,13 @@ Code PermitsEntry::keep(const Lease& lease, std::uint32_t count) const noexcept 
   return Code::ok;
 }
 
-Code PermitsEntry::extend(const Lease& lease, std::uint64_t end_ms) const noexcept {
+Code PermitsEntry::extend(const Lease& lease, std::uint64_t end_ms, std::uint64_t& before_ms) const noexcept {
   const HolderList chain = holders();
   const HolderList::Cursor at = find(chain, lease);
   if (arena.damaged()) return Code::corrupt;
   const std::uint32_t flush = segment.flush_epoch();
   if (!at.found() || !is_live_holder(at, flush)) return has_live_holder(flush) ? Code::not_owner : Code::not_found;
+  before_ms = expiry_ms(at.expiry().load(kRelaxed));
   const std::uint64_t word = expiry_word(end_ms, flush);
   make_room_for_end(word);
   crash_order();

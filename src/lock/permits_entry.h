@@ -71,8 +71,9 @@ struct PermitsEntry {
   /// Gives back all of the lease's permits but `count`. ok, not_owner, corrupt, invalid (`count` is 0, or more than the
   /// lease has).
   Code keep(const Lease& lease, std::uint32_t count) const noexcept;
-  /// Gives the lease another end. ok, not_owner, corrupt, not_found (no process has permits).
-  Code extend(const Lease& lease, std::uint64_t end_ms) const noexcept;
+  /// Gives the lease another end; `before_ms` is the one it had. ok, not_owner, corrupt, not_found (no process has
+  /// permits).
+  Code extend(const Lease& lease, std::uint64_t end_ms, std::uint64_t& before_ms) const noexcept;
   /// Makes `task` the holder; 0: none. ok, not_owner, corrupt.
   Code name_holder(const Lease& lease, std::uint32_t task) const noexcept;
 

@@ -12,6 +12,9 @@ namespace {
 
 // A waiter tries again by itself after this long, however long the lock is held. (Its parker looks more often.)
 constexpr double kSleepMax = 1.0;
+// The same where its parker finds all by looks.
+constexpr double kRest = 15.0;
+static_assert(1e3 * kRest < kRestingPatienceMs);
 // A waiter polls if it cannot queue (no memory for it, or the key has an ordinary value), or if nothing listens for it
 // (no wake thread could be started).
 constexpr double kSleepPolling = 0.01;
@@ -73,7 +76,10 @@ Code settle_wait(const WaitStep& step, const Waiter& waiter, Code code, const Bl
     return code;
   }
   const std::size_t loops = 1 + parker.watch(waiter.number, blocked_by.watch, blocked_by.place) / kPollersPerSleep;
-  step.sleep = blocked_by.place != 0 && parker.attended() ? kSleepMax : kSleepPolling * static_cast<double>(loops);
+  const bool rests = waiter.rests && blocked_by.watch.kind != nullptr && blocked_by.watch.kind->sees_all;
+  step.sleep = blocked_by.place == 0 || !parker.attended() ? kSleepPolling * static_cast<double>(loops)
+               : rests                                     ? kRest
+                                                           : kSleepMax;
   if (blocked_by.end_ms != kExpiryNever) step.sleep = std::min(step.sleep, seconds_until(blocked_by.end_ms));
   return code;
 }

@@ -38,7 +38,7 @@ Blocker blocker_of_grant(const Watch& watch) noexcept {
   return blocker.sequence == watch.grant ? blocker : Blocker{};
 }
 
-constexpr WatchKind kGrantWatch{&look_at_grant, &blocker_of_grant};
+constexpr WatchKind kGrantWatch{&look_at_grant, &blocker_of_grant, &end_of_lock, true};
 
 /// One attempt to find the grant ended, with the shard's mutex held.
 struct WatchAttempt {

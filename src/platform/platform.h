@@ -172,6 +172,24 @@ class SelfConnection {
   bool signalled_ = false;
 };
 
+// --- notices that a file was closed (close_notice.cc) ---------------------------------------------------
+
+/// Tells a thread that some process has closed a description of a file, or died with one. Notices come early: before
+/// the kernel drops the record locks of that description. Some come for nothing, as for each open and close. Only for a
+/// thread of start_thread() that uses no other descriptor: open() gives it descriptors of its own, so no host closes
+/// them by mistake, and no child inherits them.
+class CloseNotice {
+ public:
+  /// ENOSYS, EPERM: not here. EMFILE: too many of this user's processes do the same. ESTALE: the path is of another
+  /// file.
+  int open(const char* path, const FileId& file) noexcept;
+  /// Waits for a notice until the deadline (CLOCK_MONOTONIC, ns), and takes all that there are. False if none came.
+  bool wait(std::uint64_t deadline_ns) noexcept;
+
+ private:
+  FileDescriptor fd_;
+};
+
 // --- mappings (mapping.cc) ------------------------------------------------------------------------------
 
 /// Owns one memory mapping. Moving it keeps the address.

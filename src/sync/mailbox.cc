@@ -58,6 +58,12 @@ void notify(ProcessSlot& slot) noexcept {
   if ((word & kAsleep) != 0) platform::futex_wake(slot.signal, std::numeric_limits<int>::max());
 }
 
+void tell_all(ProcessSlot& slot) noexcept {
+  // Release: pairs with the acquire in collect_mail(). The reader then sees what was changed before.
+  slot.mail_state.fetch_or(kMailOverflowed, std::memory_order_release);
+  notify(slot);
+}
+
 }  // namespace
 
 void post(World& world, Token to, std::uint32_t waiter) noexcept {
@@ -74,11 +80,12 @@ void post(World& world, Token to, std::uint32_t waiter) noexcept {
 }
 
 void post_to_all(World& world, Token to) noexcept {
-  ProcessSlot* const slot = world.slot(to);
-  if (slot == nullptr) return;
-  // Release: pairs with the acquire in collect_mail(). The reader then sees what was changed before.
-  slot->mail_state.fetch_or(kMailOverflowed, std::memory_order_release);
-  notify(*slot);
+  if (ProcessSlot* const slot = world.slot(to)) tell_all(*slot);
+}
+
+void post_to_everyone(World& world) noexcept {
+  for (std::uint32_t i = 0; i < kSlots; ++i)
+    if (ProcessSlot* const slot = world.slot_at(i)) tell_all(*slot);
 }
 
 void wake_own_threads(World& world) noexcept {

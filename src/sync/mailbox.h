@@ -26,6 +26,9 @@ void post(World& world, Token to, std::uint32_t waiter) noexcept;
 /// Posts to all waiters of that process: each looks at what it waits for.
 void post_to_all(World& world, Token to) noexcept;
 
+/// Does so for all processes of the world. For what happens rarely: it goes over all slots.
+void post_to_everyone(World& world) noexcept;
+
 /// Ends the sleeps of this process's threads without any mail.
 void wake_own_threads(World& world) noexcept;
 

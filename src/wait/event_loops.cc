@@ -178,9 +178,9 @@ std::uint64_t ParkingLot::serve_loops() {
 
 void ParkingLot::look_sparingly(Parker& parker, std::uint64_t now_ns) {
   const std::uint64_t before = platform::thread_cpu_ns();
-  const std::uint32_t rank = look_for(parker.world_, &parker);
+  const std::uint64_t pause = look_for(parker.world_, &parker);
   const std::uint64_t cost = platform::thread_cpu_ns() - before;
-  parker.look_ns_ = std::max(look_after(now_ns, rank), now_ns + kLookShare * cost);
+  parker.look_ns_ = now_ns + std::max(pause, kLookShare * cost);
 }
 
 }  // namespace holdfast

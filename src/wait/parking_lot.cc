@@ -9,14 +9,30 @@
 #include <new>
 #include <utility>
 
+#include "dict/expiry.h"
 #include "platform/platform.h"
 #include "sync/mailbox.h"
 #include "wait/deadlock.h"
+#include "world/process_table.h"
 #include "world/world.h"
 
 namespace holdfast {
 
 namespace {
+
+// Tells other processes that this one looks after its waiters (dict/wait_queue.h).
+void note_look(World& world) noexcept {
+  if (ProcessSlot* const slot = world.slot(world.known_token()))
+    slot->looked_ms.store(platform::coarse_monotonic_ns() / kNsPerMs, std::memory_order_relaxed);
+}
+
+// How long until the clock alone may end what is waited for.
+std::uint64_t until_end(const Watch& watch) noexcept {
+  const std::uint64_t end_ms = watch.kind->end_ms(watch);
+  const std::uint64_t now = platform::coarse_monotonic_ns();
+  if (end_ms == kExpiryNever || end_ms >= kNever / kNsPerMs) return kNever;
+  return std::max(end_ms * kNsPerMs, now) - now + kNsPerMs;
+}
 
 constexpr std::size_t kWaitersMax = std::size_t{1} << 20;
 // The others look by themselves when the listener is this late. They wake so rarely that many of them cost little.
@@ -60,12 +76,16 @@ void Parker::close_waiter(std::uint32_t number) noexcept {
 
 Waiter Parker::begin(std::uint32_t number, Token self) noexcept {
   Waiter waiter{.owner = self, .number = number, .delay_ns = promptness_.delay_ns()};
+  note_look(world_);
   lot_.with(*this, number, [&](ParkingLot::Slot& slot) {
     if (slot.arrival == 0) {
       slot.arrival = platform::monotonic_ns();
       if (waiting_++ == 0) look_ns_ = kNever;
     }
+    slot.looks = lot_.looks_;
     slot.ready = false;
+    // The thread of a foreign loop may be busy elsewhere while the wake thread looks.
+    waiter.rests = has_slept_ && !readiness_.is_open() && !connection_.is_open();
     waiter.arrival = slot.arrival;
     waiter.place = slot.place;
   });
@@ -78,7 +98,7 @@ std::size_t Parker::watch(std::uint32_t number, const Watch& watch, std::uint64_
     slot.watch = watch;
     slot.place = place;
     ParkingLot::set_polling(slot, place == 0);
-    look_ns_ = std::min(look_ns_, ParkingLot::look_after(platform::monotonic_ns(), ParkingLot::rank_of(slot)));
+    look_ns_ = std::min(look_ns_, platform::monotonic_ns() + lot_.pause_of(slot));
     lot_.attend_watching(*this);
     pollers = polling_;
   });
@@ -133,6 +153,7 @@ void Parker::forget() noexcept {
 std::size_t Parker::sleep(std::uint64_t deadline_ns, std::span<std::uint32_t> woken) {
   std::uint64_t now = platform::monotonic_ns();
   bool slept = false;
+  if (now < deadline_ns) has_slept_ = true;
   for (bool interrupted = false;;) {  // after a signal, return even with nothing
     // Read the word before the mail: a post after that ends the sleep.
     const std::uint32_t seen = mailbox_value(world_);
@@ -173,6 +194,7 @@ void ParkingLot::after_fork_in_child() {
   lot.in_loops_.clear();
   lot.sleepers_.forget();
   lot.wake_thread_.forget();
+  lot.death_watch_.forget();
   lot.mutex_.unlock();
 }
 
@@ -202,7 +224,7 @@ void ParkingLot::stop_waiting(Slot& slot) noexcept {
 // any lock: a hint. 0 if it watches no queue, or has to search for deadlocks.
 std::uint32_t ParkingLot::rank_of(const Slot& slot) noexcept {
   const Watch& watch = slot.watch;
-  if (slot.tracked != nullptr && slot.tracked->going_on()) return 0;
+  if (searches(slot)) return 0;
   if (slot.place == 0) return kRankMax;
   if (watch.queue == nullptr) return 0;
   std::uint32_t block = watch.queue->head.load(kRelaxed);
@@ -211,6 +233,17 @@ std::uint32_t ParkingLot::rank_of(const Slot& slot) noexcept {
     block = watch.shard->entry(block).next.load(kRelaxed);
   }
   return kRankMax;
+}
+
+std::uint64_t ParkingLot::pause_of(const Slot& slot) const noexcept {
+  const bool rests = death_watch_.is_on() && slot.looks == looks_ && !searches(slot);
+  return rests ? kRestNs : kLookNs * (rank_of(slot) + 1);
+}
+
+// A waiter loses its place by a repair, which drops all queues, or when it was woken and seems not to come. Watchers
+// lose theirs when they are woken.
+bool ParkingLot::has_place(const Slot& slot, const WaiterId& waiter) noexcept {
+  return slot.place == 0 || is_queued(*slot.watch.shard, slot.place, waiter.self, waiter.number);
 }
 
 ParkingLot::Rest ParkingLot::collect(Parker& parker, std::span<std::uint32_t> woken, std::uint64_t now_ns,
@@ -241,10 +274,10 @@ ParkingLot::Rest ParkingLot::collect(Parker& parker, std::span<std::uint32_t> wo
 
 void ParkingLot::look_in_time(Parker& parker, bool listened, std::uint64_t now_ns) {
   if (listened && look_ns_ != kNever && now_ns >= look_ns_) {
-    look_ns_ = look_after(now_ns, look_for(parker.world_, nullptr));
+    look_ns_ = now_ns + look_for(parker.world_, nullptr);
     parker.look_ns_ = look_ns_;
   } else if (!listened && parker.waiting_ != 0 && now_ns >= parker.look_ns_) {
-    parker.look_ns_ = look_after(now_ns, look_for(parker.world_, &parker));
+    parker.look_ns_ = now_ns + look_for(parker.world_, &parker);
   }
 }
 
@@ -260,7 +293,11 @@ void ParkingLot::hand_out_mail(World& world) {
   const Mail mail = collect_mail(world, numbers);
   for (std::size_t i = 0; i < mail.count; ++i)
     if (numbers[i] - 1 < slots_.size()) make_ready(numbers[i]);
-  if (mail.all) look_for(world, nullptr);
+  if (!mail.all) return;
+  const std::uint64_t next_ns = platform::monotonic_ns() + look_for(world, nullptr);
+  look_ns_ = std::min(look_ns_, next_ns);
+  for (const Slot& slot : slots_)
+    if (slot.arrival != 0) slot.parker->look_ns_ = std::min(slot.parker->look_ns_, next_ns);
 }
 
 void ParkingLot::make_ready(std::uint32_t number) {
@@ -281,20 +318,29 @@ bool ParkingLot::look_for_deadlock(World& world, LivenessCache& liveness, std::u
   return is_victim;
 }
 
-std::uint32_t ParkingLot::look_for(World& world, const Parker* parker) {
-  std::uint32_t lowest = kRankMax;
-  if (closed_) return lowest;  // the watched entries may be unmapped
+std::uint64_t ParkingLot::look_for(World& world, const Parker* parker) {
+  std::uint64_t pause = kLookNs * (kRankMax + 1);
+  if (closed_) return pause;  // the watched entries may be unmapped
+  if (death_watch_.is_on()) pause = kRestNs;
+  note_look(world);
   unattended_.clear();
   const Token self = world.token();
+  std::uint64_t oldest = kNever;
   LivenessCache liveness(world, self);
   const std::uint64_t changes = WaitTable(world.wait_table()).changes();
   for (std::uint32_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];
     const Watch& watch = slot.watch;
     if (slot.arrival == 0 || watch.kind == nullptr || (parker != nullptr && slot.parker != parker)) continue;
+    if (!has_place(slot, {self, i + 1})) {
+      make_ready(i + 1);
+      continue;
+    }
     switch (watch.kind->look(watch, liveness, {self, i + 1})) {
       case WatchState::held:
-        if (lowest != 0) lowest = std::min(lowest, rank_of(slot));
+        oldest = std::min(oldest, slot.arrival);
+        slots_[i].looks = looks_;
+        if (pause > kLookNs) pause = std::min({pause, pause_of(slot), until_end(watch)});
         if (look_for_deadlock(world, liveness, changes, slots_[i])) make_ready(i + 1);
         break;
       case WatchState::granted:
@@ -310,7 +356,43 @@ std::uint32_t ParkingLot::look_for(World& world, const Parker* parker) {
   const Entry* last = nullptr;
   for (const auto& [entry, arrival, number] : unattended_)
     if (std::exchange(last, entry) != entry) make_ready(number);
-  return lowest;
+  if (const std::uint64_t now = platform::coarse_monotonic_ns(); oldest < now && now - oldest > DeathWatch::kSettledNs)
+    death_watch_.begin(world, self, &on_death_watch, now);
+  return pause;
+}
+
+// --- what the death watch calls ---
+
+bool ParkingLot::on_death_watch(World& world, DeathWatch::Event event) noexcept {
+  ParkingLot& lot = get();
+  const std::lock_guard<std::mutex> lock(lot.mutex_);
+  const bool goes_on =
+      !lot.closed_ && event != DeathWatch::Event::refused && (event != DeathWatch::Event::idle || lot.is_waiting());
+  if (event == DeathWatch::Event::refused) lot.death_watch_.note_refused(platform::monotonic_ns());
+  if (event == DeathWatch::Event::started) lot.death_watch_.note_started();
+  if (event == DeathWatch::Event::started || event == DeathWatch::Event::look) ++lot.looks_;
+  if (!goes_on) {
+    if (event != DeathWatch::Event::refused) lot.death_watch_.forget();
+    return false;
+  }
+  try {
+    if (event == DeathWatch::Event::look) lot.look_for_all(world);
+  } catch (...) {
+    // No memory: the next look finds what this one has not told.
+  }
+  return true;
+}
+
+bool ParkingLot::is_waiting() const noexcept {
+  return std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.arrival != 0; });
+}
+
+// Looks, and gets up the threads that sleep on the mailbox if there is something for them.
+void ParkingLot::look_for_all(World& world) {
+  look_for(world, nullptr);
+  if (std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.ready && slot.arrival != 0; }))
+    wake_own_threads(world);
+  signal_ready(nullptr);
 }
 
 }  // namespace holdfast

@@ -5,9 +5,12 @@
 // it hands each number to the parker of that waiter.
 //
 // A wake-up may get lost: its sender can die, or the thread that it was sent to. So a parker with waiters sleeps in
-// short slices and looks, without any lock, at what they wait for (wait/watch.h): open, or granted to the waiter, is as
-// good as mail. It looks at once when the mailbox has overflowed. Where several threads sleep, one of them listens and
-// looks for all (wait/sleepers.h).
+// slices and looks, without any lock, at what they wait for (wait/watch.h): open, granted to the waiter, or no longer
+// in its queue is as good as mail. It looks at once when the mailbox has overflowed. Where several threads sleep, one
+// of them listens and looks for all (wait/sleepers.h).
+//
+// The slices are short, unless a death watch (wait/death_watch.h) looks when a process has died: then only a process
+// that is stopped between its store and its post can make a slice necessary.
 //
 // The parker of a foreign event loop, which sleeps in poll or epoll, has a descriptor for that loop to watch, or a
 // connection with it. The wake thread (wait/wake_thread.h) listens and looks for it. A thread that hands out mail
@@ -32,6 +35,7 @@
 #include "dict/wait_queue.h"
 #include "platform/platform.h"
 #include "wait/deadlock.h"
+#include "wait/death_watch.h"
 #include "wait/promptness.h"
 #include "wait/sleepers.h"
 #include "wait/wake_thread.h"
@@ -47,6 +51,10 @@ class World;
 /// where a hundred processes wait, not all of them need to be awake all the time.
 inline constexpr std::uint64_t kLookNs = 10'000'000;
 inline constexpr std::uint32_t kRankMax = 4;
+/// How often any waiter looks where a death watch is on. Less than the patience of queues (dict/wait_queue.h), within
+/// which a process has to look.
+inline constexpr std::uint64_t kRestNs = 500'000'000;
+static_assert(2 * kRestNs < kWaiterPatienceMs * kNsPerMs);
 
 class Parker {
  public:
@@ -129,6 +137,7 @@ class Parker {
   platform::SelfConnection connection_;
   std::uint64_t alarm_ns_ = kNever;
   bool attended_ = true;
+  bool has_slept_ = false;
 };
 
 /// All waiters of this process: their parkers, what they wait for, which were woken. A waiter's number is its index in
@@ -147,6 +156,7 @@ class ParkingLot {
     Watch watch;
     bool ready = false;
     bool polling = false;
+    std::uint32_t looks = 0;               // the lot's count when the present step of the wait began
     std::uint64_t place = 0;               // in the queue
     std::unique_ptr<TrackedWait> tracked;  // made when first needed
     std::uint64_t quiet_at = 0;            // tracked->quiet_at(), kept here as every look reads it
@@ -182,10 +192,11 @@ class ParkingLot {
   // REQUIRES, for the rest: the lot's mutex.
 
   void close(std::uint32_t number) noexcept;
+  static bool searches(const Slot& slot) noexcept { return slot.tracked != nullptr && slot.tracked->going_on(); }
   static std::uint32_t rank_of(const Slot& slot) noexcept;
-  static constexpr std::uint64_t look_after(std::uint64_t now_ns, std::uint32_t rank) noexcept {
-    return now_ns + kLookNs * (rank + 1);
-  }
+  /// How soon to look for a waiter again.
+  std::uint64_t pause_of(const Slot& slot) const noexcept;
+  static bool has_place(const Slot& slot, const WaiterId& waiter) noexcept;
   static void set_polling(Slot& slot, bool polling) noexcept;
   static void stop_waiting(Slot& slot) noexcept;
   static bool look_for_deadlock(World& world, LivenessCache& liveness, std::uint64_t changes, Slot& slot);
@@ -196,9 +207,14 @@ class ParkingLot {
   std::uint64_t next_look(const Parker& parker) const noexcept;
   void make_ready(std::uint32_t number);
   /// Looks at what the waiters of the parker wait for, of all parkers if it is null. Marks a waiter ready if it would
-  /// find that open or granted to it, or is the victim of a deadlock. Of the waiters for one open entry marks only the
-  /// first: one is enough, and it wakes the next. Returns the lowest rank of the waiters that go on waiting.
-  std::uint32_t look_for(World& world, const Parker* parker);
+  /// find that open or granted to it, is not in its queue any more, or is the victim of a deadlock. Of the waiters for
+  /// one open entry marks only the first: one is enough, and it wakes the next. Returns how soon to look again for
+  /// those that go on waiting.
+  std::uint64_t look_for(World& world, const Parker* parker);
+  /// For the death watch: its Round.
+  static bool on_death_watch(World& world, DeathWatch::Event event) noexcept;
+  bool is_waiting() const noexcept;
+  void look_for_all(World& world);
 
   // --- event_loops.cc ---
 
@@ -219,6 +235,8 @@ class ParkingLot {
   Sleepers sleepers_;
   std::uint64_t look_ns_ = 0;  // when the listener looks
   WakeThread wake_thread_;
+  DeathWatch death_watch_;
+  std::uint32_t looks_ = 0;        // of the death watch: what began before one may have been overlooked by it
   std::vector<Parker*> in_loops_;  // the parkers of foreign event loops
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;

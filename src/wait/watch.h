@@ -55,6 +55,11 @@ struct WatchKind {
   WatchState (*look)(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept;
   /// The only holder, if it has to release before the waiter can go on; not known() if there is none, or several.
   Blocker (*blocker)(const Watch& watch) noexcept;
+  /// When the clock may end what is waited for (CLOCK_MONOTONIC, ms); kExpiryNever, or another time that never comes,
+  /// if it does not.
+  std::uint64_t (*end_ms)(const Watch& watch) noexcept;
+  /// Whether a look sees all that an attempt would: a waiter need not try again by itself.
+  bool sees_all;
 };
 
 struct Watch {

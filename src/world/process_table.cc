@@ -224,6 +224,8 @@ Expected<ProcessTable::Lock> ProcessTable::lock(std::uint64_t patience_ns) const
   }
 }
 
+std::string ProcessTable::path() const { return directory_.path_of(kTableName); }
+
 ProcessTable::Lock::~Lock() {
   if (fd_) holder_->store(0, std::memory_order_relaxed);
 }
@@ -241,6 +243,7 @@ void ProcessTable::describe_self(ProcessSlot& slot) const noexcept {
   slot.pid.store(static_cast<std::uint32_t>(::getpid()), std::memory_order_relaxed);
   slot.worker.store(worker_number(), std::memory_order_relaxed);
   slot.sections.store(0, std::memory_order_relaxed);
+  slot.looked_ms.store(platform::coarse_monotonic_ns() / kNsPerMs, std::memory_order_relaxed);
   slot.signal.store(0, std::memory_order_relaxed);
   slot.mail_state.store(0, std::memory_order_relaxed);
   for (auto& entry : slot.mail) entry.store(0, std::memory_order_relaxed);

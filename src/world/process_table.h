@@ -77,7 +77,9 @@ struct alignas(64) ProcessSlot {
   // sync/shmtx.h. Critical sections of this process: how many its threads are in now (lower half), and how many they
   // have begun. A line of its own: the owner writes it all the time, others read it only to wait for the owner.
   alignas(64) std::atomic<std::uint64_t> sections;
-  alignas(64) std::array<std::byte, 64> reserved;
+  // wait/parking_lot.h. When this process last looked at what its waiters wait for (CLOCK_MONOTONIC, ms).
+  alignas(64) std::atomic<std::uint64_t> looked_ms;
+  std::array<std::byte, 56> reserved;
 };
 static_assert(sizeof(ProcessSlot) == 512);
 
@@ -109,6 +111,8 @@ class ProcessTable {
   std::byte* wait_table() const noexcept { return mapping_.data() + kWaitTableOffset; }
   FencingRanges fencing() const noexcept { return FencingRanges(header().fencing); }
   const WorldId& id() const noexcept { return id_; }
+  std::string path() const;
+  const platform::FileId& file() const noexcept { return mapping_.file(); }
   /// Anchored to this table.
   const RuntimeDirectory& directory() const noexcept { return directory_; }
 

@@ -262,6 +262,16 @@ ProcessSlot* World::owner_slot(std::uint32_t owner) noexcept {
   return (generation & kOwnerGenerationMask) == generation_of_owner(owner) ? &slot : nullptr;
 }
 
+ProcessSlot* World::slot_at(std::uint32_t index) noexcept {
+  if (index >= kSlots) return nullptr;
+  ProcessSlot& slot = table_->slot(index);
+  return slot.generations[0].load(std::memory_order_acquire) != kNeverUsed ? &slot : nullptr;  // acquire: as in slot()
+}
+
+std::string World::table_path() const { return table_->path(); }
+
+const platform::FileId& World::table_file() const noexcept { return table_->file(); }
+
 std::byte* World::wait_table() const noexcept { return table_->wait_table(); }
 
 std::vector<Token> World::living() {

@@ -79,6 +79,13 @@ class World {
     return sections_[std::size_t{slot_of(token)} * kWordsPerSlot];
   }
 
+  /// Slot number `index`, whether its owner lives or not; null if it never had one.
+  ProcessSlot* slot_at(std::uint32_t index) noexcept;
+
+  /// The file `processes`: each process of this world has descriptions of it open until it dies.
+  std::string table_path() const;
+  const platform::FileId& table_file() const noexcept;
+
   /// Memory of the table of waits of this world.
   std::byte* wait_table() const noexcept;
 

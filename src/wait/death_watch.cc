@@ -1,0 +1,80 @@
+#include "wait/death_watch.h"
+
+#include <memory>
+#include <string>
+
+#include "platform/platform.h"
+#include "world/world.h"
+
+namespace holdfast {
+
+namespace {
+
+// From a notice to the look: time for the kernel to drop the record lock, and for the other notices of the same death.
+constexpr std::uint64_t kEarlyNs = 300'000;
+// From that look to the next one, which finds what the first came too early for. Where processes come and go all the
+// time, there is one look in this time.
+constexpr std::uint64_t kAgainNs = 10'000'000;
+constexpr std::uint64_t kRetryNs = 30'000'000'000;
+
+struct Job {
+  World& world;
+  DeathWatch::Round round;
+  std::string path;
+  platform::FileId file;
+};
+
+/// Looks after a notice, until no more come. Returns whether the thread goes on.
+bool look_around(const Job& job, platform::CloseNotice& notice) noexcept {
+  platform::sleep_until(platform::monotonic_ns() + kEarlyNs);
+  do {
+    notice.wait(0);
+    if (!job.round(job.world, DeathWatch::Event::look)) return false;
+    platform::sleep_until(platform::monotonic_ns() + kAgainNs);
+  } while (notice.wait(0));
+  return job.round(job.world, DeathWatch::Event::look);
+}
+
+void watch(const Job& job) noexcept {
+  platform::CloseNotice notice;
+  const bool open = notice.open(job.path.c_str(), job.file) == 0;
+  if (!job.round(job.world, open ? DeathWatch::Event::started : DeathWatch::Event::refused)) return;
+  for (bool on = true; on;) {
+    on = notice.wait(platform::monotonic_ns() + DeathWatch::kIdleNs) ? look_around(job, notice)
+                                                                     : job.round(job.world, DeathWatch::Event::idle);
+  }
+}
+
+void* run(void* argument) noexcept {
+  {
+    const std::unique_ptr<Job> job(static_cast<Job*>(argument));
+    platform::name_this_thread("holdfast-death");
+    watch(*job);
+  }
+  platform::background_thread_ends();
+  return nullptr;
+}
+
+}  // namespace
+
+void DeathWatch::begin(World& world, Token self, Round round, std::uint64_t now_ns) noexcept {
+  if (self == kNobody || owner_ == self || now_ns < retry_ns_) return;
+  forget();
+  retry_ns_ = now_ns + kRetryNs;
+  try {
+    // A fork waits for the lot's mutex, so no child is made between the start of the thread and the note of it.
+    auto job = std::make_unique<Job>(Job{world, round, world.table_path(), world.table_file()});
+    if (platform::start_thread(&run, job.get()) != 0) return;
+    static_cast<void>(job.release());  // now the thread owns it
+    owner_ = self;
+  } catch (...) {
+    // No memory: parkers look as often as without.
+  }
+}
+
+void DeathWatch::note_refused(std::uint64_t now_ns) noexcept {
+  forget();
+  retry_ns_ = now_ns + kRetryNs;
+}
+
+}  // namespace holdfast

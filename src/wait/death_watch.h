@@ -1,0 +1,49 @@
+// The death watch of a process: a thread that the kernel tells of deaths, so that waiters need not look for them.
+//
+// Each process of a world has descriptions of the file `processes` open until it dies (world/process_table.h). The
+// death watch waits for a notice that one was closed (platform/platform.h), then looks at what the waiters wait for.
+// Notices come early, before the kernel drops the record lock that says that the process lives. So each is followed by
+// a look some time later.
+//
+// A process has at most one, from when a wait has lasted for kSettledNs until no task has waited for kIdleNs. Where the
+// kernel refuses notices, there is none, and parkers look as often as without. Signals, forks and unloading: as for the
+// wake thread (wait/wake_thread.h).
+//
+// Thread safety: REQUIRES the lot's mutex (wait/parking_lot.h), for every call.
+#pragma once
+
+#include <cstdint>
+
+#include "base/token.h"
+
+namespace holdfast {
+
+class World;
+
+class DeathWatch {
+ public:
+  /// No thread is started for waits that are shorter than this.
+  static constexpr std::uint64_t kSettledNs = 200'000'000;
+  static constexpr std::uint64_t kIdleNs = 10'000'000'000;
+
+  /// What the thread calls, without the mutex. started: from now on notices come. refused: they do not, and the thread
+  /// ends. look: some process may have died. idle: kIdleNs have passed. Returns whether the thread goes on.
+  enum class Event { started, refused, look, idle };
+  using Round = bool (*)(World& world, Event event) noexcept;
+
+  /// Starts the thread, unless it runs or was refused a short time ago.
+  void begin(World& world, Token self, Round round, std::uint64_t now_ns) noexcept;
+  /// Whether notices come to this process.
+  bool is_on() const noexcept { return on_; }
+  void note_started() noexcept { on_ = true; }
+  void note_refused(std::uint64_t now_ns) noexcept;
+  /// Notes that there is no thread: in a forked child, and when the thread ends.
+  void forget() noexcept { *this = DeathWatch(); }
+
+ private:
+  Token owner_ = kNobody;  // the process that the thread runs in; kNobody: there is no thread
+  bool on_ = false;
+  std::uint64_t retry_ns_ = 0;  // after a refusal: start no thread before
+};
+
+}  // namespace holdfast

@@ -1,0 +1,345 @@
+// Waits that last: the kernel's notice of a death ends them, and what no notice tells is found by looks.
+#include "wait/death_watch.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+
+#include "dict/repair.h"
+#include "dict/wait_queue.h"
+#include "lock/lock_entry.h"
+#include "platform/platform.h"
+#include "support/dict_test.h"
+#include "support/event_loop.h"
+#include "support/waiting.h"
+#include "support/world.h"
+#include "sync/mailbox.h"
+#include "world/process_table.h"
+#include "world/world.h"
+
+namespace holdfast::test {
+namespace {
+
+// Longer than any slice of sleep, shorter than a waiter that rests sleeps at most.
+constexpr double kPatience = 10;
+constexpr std::uint64_t kPatienceNs = 10 * kNsPerSecond;
+
+std::size_t death_watches() {
+  std::size_t found = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream comm(entry.path() / "comm");
+    std::string name;
+    if (std::getline(comm, name) && name == "holdfast-death") ++found;
+  }
+  return found;
+}
+
+World& this_world() { return enter(); }
+
+// --- the notices ---
+
+/// Runs in a thread of the library, as a death watch does.
+struct Listener {
+  std::string path;
+  platform::FileId file;
+  std::atomic<int> error{-1};
+  std::atomic<bool> noticed{false};
+  std::atomic<bool> ended{false};
+
+  static void* run(void* argument) {
+    auto& self = *static_cast<Listener*>(argument);
+    platform::CloseNotice notice;
+    self.error = notice.open(self.path.c_str(), self.file);
+    if (self.error == 0) self.noticed = notice.wait(platform::monotonic_ns() + kPatienceNs);
+    platform::background_thread_ends();
+    self.ended = true;
+    return nullptr;
+  }
+  void start() {
+    ASSERT_EQ(platform::start_thread(&run, this), 0);
+    ASSERT_TRUE(eventually([this] { return error >= 0; }));
+  }
+};
+
+class DeathWatchTest : public DictTest {
+ protected:
+  DeathWatchTest() {
+    listener.path = this_world().table_path();
+    listener.file = this_world().table_file();
+  }
+  /// Until the present death watch, which an earlier claim may have left, serves this one.
+  void until_watched() {
+    ASSERT_TRUE(eventually([this] {
+      waiting.sleep(0.05);
+      return death_watches() == 1;
+    }));
+  }
+
+  Listener listener;
+  Waiting waiting;
+  holdfast_lease lease{};
+};
+
+TEST_F(DeathWatchTest, the_death_of_a_process_of_the_world_is_noticed) {
+  Started other("in", [](Channel& parent) {
+    this_world().token();
+    parent.say("in");
+    parent.hear();
+    return 0;
+  });
+  listener.start();
+  ASSERT_EQ(listener.error, 0);
+  EXPECT_FALSE(listener.noticed);
+  other.kill();
+  ASSERT_TRUE(eventually([this] { return listener.ended.load(); }));
+  EXPECT_TRUE(listener.noticed);
+}
+
+TEST_F(DeathWatchTest, the_descriptors_of_the_process_are_no_others_for_it) {
+  const std::size_t before = descriptors();
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  listener.start();
+  EXPECT_EQ(descriptors(), before + 2);
+  char byte = 0;
+  ASSERT_EQ(::write(ends[1], &byte, 1), 1) << "they are open still";
+  ::close(ends[1]);
+  ASSERT_EQ(::read(ends[0], &byte, 1), 1);
+  EXPECT_EQ(::read(ends[0], &byte, 1), 0) << "the thread has no end of the pipe";
+  ::close(ends[0]);
+  ::close(::open(listener.path.c_str(), O_RDONLY));
+  ASSERT_TRUE(eventually([this] { return listener.ended.load(); }));
+  EXPECT_TRUE(listener.noticed);
+}
+
+TEST_F(DeathWatchTest, another_file_of_that_name_is_refused) {
+  listener.path = "/proc/self/exe";
+  listener.start();
+  EXPECT_EQ(listener.error, ESTALE);
+  ASSERT_TRUE(eventually([this] { return listener.ended.load(); }));
+}
+
+// --- waiters ---
+
+TEST_F(DeathWatchTest, a_wait_that_lasts_starts_one_and_a_short_one_does_not) {
+  in_process([this] {
+    Waiting other;
+    holdfast_lease held{};
+    ASSERT_EQ(dict.try_lock("k", 0, &held), HOLDFAST_OK);
+    EXPECT_EQ(other.lock(dict, "k", 0.02, &lease), HOLDFAST_LOCKED);
+    EXPECT_EQ(death_watches(), 0U);
+    EXPECT_EQ(other.lock(dict, "k", 1, &lease), HOLDFAST_LOCKED);
+    EXPECT_EQ(death_watches(), 1U);
+  });
+}
+
+TEST_F(DeathWatchTest, after_a_death_the_watch_looks_and_looks_again) {
+  in_process([] {
+    static std::atomic<int> started{0};
+    static std::atomic<int> looks{0};
+    World& world = this_world();
+    Started other("in", [](Channel& parent) {
+      this_world().token();
+      parent.say("in");
+      parent.hear();
+      return 0;
+    });
+    const auto round = [](World& /*world*/, DeathWatch::Event event) noexcept {
+      if (event == DeathWatch::Event::started) ++started;
+      if (event == DeathWatch::Event::look) ++looks;
+      return true;
+    };
+    DeathWatch watch;
+    watch.begin(world, world.token(), round, platform::monotonic_ns());
+    ASSERT_TRUE(eventually([] { return started == 1; }));
+    EXPECT_EQ(looks, 0);
+    other.kill();
+    EXPECT_TRUE(eventually([] { return looks >= 2; }));
+    watch.begin(world, world.token(), round, platform::monotonic_ns());
+    EXPECT_EQ(death_watches(), 1U) << "there is one already";
+  });
+}
+
+TEST_F(DeathWatchTest, the_holder_that_dies_late_leaves_its_lock_to_the_waiter) {
+  Started holder("held", [this](Channel& parent) {
+    holdfast_lease held{};
+    if (dict.try_lock("k", 0, &held) != HOLDFAST_OK) return 1;
+    parent.say("held");
+    parent.hear();
+    return 0;
+  });
+  ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
+  until_watched();
+  ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
+  holder.kill();
+  EXPECT_TRUE(waiting.sleep(kPatience));
+  EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
+}
+
+TEST_F(DeathWatchTest, a_child_starts_its_own) {
+  holdfast_lease held{};
+  ASSERT_EQ(dict.try_lock("k", 0, &held), HOLDFAST_OK);
+  ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
+  until_watched();
+  in_process([this] {
+    EXPECT_EQ(death_watches(), 0U);
+    Waiting own;
+    EXPECT_EQ(own.lock(dict, "k", 1, &lease), HOLDFAST_LOCKED);
+    EXPECT_EQ(death_watches(), 1U);
+  });
+}
+
+// Where the kernel refuses one of the calls, all goes on as without.
+void refuse(unsigned call, int error) {
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{sizeof code / sizeof code[0], code};
+  ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+TEST_F(DeathWatchTest, without_notices_a_death_is_found_by_looks) {
+  for (const unsigned call : {SYS_close_range, SYS_inotify_init1, SYS_inotify_add_watch}) {
+    Started holder("held", [this](Channel& parent) {
+      holdfast_lease held{};
+      if (dict.try_lock("k", 0, &held) != HOLDFAST_OK) return 1;
+      parent.say("held");
+      parent.hear();
+      return 0;
+    });
+    in_process([&] {
+      refuse(call, EPERM);
+      Waiting own;
+      EXPECT_EQ(own.lock(dict, "k", 0.5, &lease), HOLDFAST_LOCKED);
+      EXPECT_TRUE(eventually([] { return death_watches() == 0; })) << "the refused thread ends";
+      ASSERT_EQ(own.once(dict, "k", &lease), HOLDFAST_LOCKED);
+      holder.kill();
+      EXPECT_TRUE(own.sleep(kPatience));
+      EXPECT_EQ(own.once(dict, "k", &lease), HOLDFAST_OK);
+    });
+  }
+}
+
+// --- what no death tells ---
+
+class RestingTest : public DeathWatchTest {
+ protected:
+  void SetUp() override {
+    DeathWatchTest::SetUp();
+    ASSERT_EQ(dict.try_lock("k", 0, &held), HOLDFAST_OK);
+    ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
+    until_watched();
+    ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
+    ASSERT_GT(waiting.sleep_time(), kPatience) << "it rests";
+  }
+  holdfast_lease held{};
+};
+
+TEST_F(RestingTest, a_waiter_of_a_foreign_loop_does_not_rest) {
+  LoopWaiting loop;
+  ASSERT_GE(loop.fd(), 0);
+  ASSERT_EQ(loop.once(dict, "k"), HOLDFAST_LOCKED);
+  loop.collect();
+  ASSERT_EQ(loop.once(dict, "k"), HOLDFAST_LOCKED);
+  EXPECT_LE(loop.sleep_time(), 1.0);
+}
+
+TEST_F(RestingTest, a_repair_that_drops_the_queue_is_noticed) {
+  for (Shard& shard : dict.segment().shards()) {
+    const ShardGuard guard(shard);
+    ASSERT_TRUE(guard.held());
+    repair(shard);
+  }
+  EXPECT_TRUE(waiting.sleep(kPatience));
+  EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
+  EXPECT_EQ(dict.unlock("k", &held), HOLDFAST_OK);
+  EXPECT_TRUE(waiting.sleep(kPatience));
+}
+
+TEST_F(RestingTest, a_flush_is_noticed) {
+  in_process([this] { EXPECT_EQ(holdfast_flush_all(dict.handle), HOLDFAST_OK); });
+  EXPECT_TRUE(waiting.sleep(kPatience));
+  EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
+}
+
+TEST_F(RestingTest, a_lease_that_is_to_end_earlier_is_noticed) {
+  ASSERT_EQ(holdfast_lock_renew(dict.handle, "k", 1, &held, 0.2), HOLDFAST_OK);
+  EXPECT_TRUE(waiting.sleep(kPatience));
+  EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
+}
+
+/// Whether a process that sleeps on its mailbox is told to look at all of its waiters.
+class ToldTest : public DeathWatchTest {
+ protected:
+  void expect_told(const std::function<void()>& act) {
+    holdfast_lease held{};
+    ASSERT_EQ(dict.try_lock("k", 0, &held), HOLDFAST_OK);
+    Started other("queued", [this](Channel& parent) {
+      Waiting own;
+      holdfast_lease mine{};
+      if (own.once(dict, "k", &mine) != HOLDFAST_LOCKED) return 1;
+      std::array<std::uint32_t, kMailboxEntries> mail;
+      collect_mail(this_world(), mail);
+      parent.say("queued");
+      parent.hear();
+      parent.say(collect_mail(this_world(), mail).all ? "all" : "none");
+      return 0;
+    });
+    lease = held;
+    act();
+    EXPECT_EQ(other.ask("told?"), "all");
+    dict.unlock("k", &lease);
+  }
+};
+
+TEST_F(ToldTest, by_a_flush) {
+  expect_told([this] { ASSERT_EQ(holdfast_flush_all(dict.handle), HOLDFAST_OK); });
+}
+
+TEST_F(ToldTest, by_an_earlier_end_of_a_lease) {
+  expect_told([this] { ASSERT_EQ(holdfast_lock_renew(dict.handle, "k", 1, &lease, 60), HOLDFAST_OK); });
+}
+
+TEST_F(ToldTest, by_an_earlier_end_of_the_entry) {
+  expect_told([this] { ASSERT_EQ(holdfast_expire(dict.handle, "k", 1, 60), HOLDFAST_OK); });
+}
+
+// --- the patience of queues ---
+
+TEST_F(RestingTest, a_process_that_does_not_look_loses_the_places_of_its_waiters) {
+  World& world = this_world();
+  const auto first = [&] {
+    std::uint32_t block = 0;
+    dict.dictionary().transact("k", [&](Transaction& change) {
+      block = LockEntry::of(change).queue().first(world, platform::monotonic_ns(), 0).block;
+      return Code::ok;
+    });
+    return block;
+  };
+  EXPECT_NE(first(), 0U);
+  world.slot(world.token())->looked_ms = 1;
+  EXPECT_EQ(first(), 0U);
+  EXPECT_TRUE(waiting.sleep(kPatience)) << "it finds that out, and queues again";
+  EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
+  EXPECT_NE(first(), 0U);
+}
+
+}  // namespace
+}  // namespace holdfast::test
