@@ -48,7 +48,7 @@ describe("holder", function ()
         assert.equal(0, holder.waiters)
         assert.is_true(math.abs(holder.since - before) < 5)
         assert.is_true(holder.held >= 0 and holder.held < 5)
-        assert.is_true(holder.remaining > 50 and holder.remaining <= 100.005)
+        assert.is_true(holder.remaining > 50 and holder.remaining <= 100.1)
         lock:unlock()
     end)
 
