@@ -442,8 +442,9 @@ HOLDFAST_API int holdfast_lock_leave(holdfast_dict *dict, const char *key, size_
 /* Instead of a lock a key may have permits, which several holders share. holdfast_unlock, holdfast_lock_renew,
  * holdfast_lock_adopt, holdfast_lock_remaining, holdfast_lock_explain, holdfast_lock_holder and holdfast_lock_leave
  * take a lease of permits as they take one of a lock. Permits of a dead process come back when an attempt needs them.
- * Waiters get permits in the order of arrival: none overtakes a waiter that needs more than there are. The time of
- * each release, and of each attempt that is refused, grows with the number of holders. */
+ * Waiters get permits in the order of arrival: none overtakes a waiter that needs more than there are. With more than
+ * 64 holders, permits of the dead, and those of which the exptime is over, come back within a second of attempts:
+ * sooner the fewer holders there are. */
 typedef enum holdfast_permits_kind {
   HOLDFAST_RWLOCK = 0,   /* `want` is 1 to read and HOLDFAST_ALL_PERMITS to write; `total` is ignored      */
   HOLDFAST_SEMAPHORE = 1 /* `want` of `total`, below HOLDFAST_ALL_PERMITS; the last caller's total counts   */

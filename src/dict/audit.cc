@@ -80,7 +80,10 @@ class Audit {
   bool walk_chain(std::uint32_t bucket) noexcept;
   bool walk_parts(const EntryView& view) noexcept;
   bool walk_queue(const QueueFields& queue, EntryType type) noexcept;
+  bool walk_reason(const EntryView& view) noexcept;
   bool walk_holders(const EntryView& view) noexcept;
+  /// Notes that the entry `view` leads to the holder at `block`.
+  bool reach_holder(std::uint32_t block, const EntryView& view, EntryView& holder) noexcept;
   bool walk_list(const EntryView& view) noexcept;
   bool counts_fit() const noexcept;
   /// Whether the links may still reach another block of this kind.
@@ -166,10 +169,11 @@ bool Audit::walk_chain(std::uint32_t bucket) noexcept {
 bool Audit::walk_parts(const EntryView& view) noexcept {
   if (view.type == EntryType::list) return walk_list(view);
   if (!is_holdable(view.type)) return true;
-  const bool watched = view.type == EntryType::lock;
-  if (watched || view.is_free()) ++perhaps_free_;
-  return walk_queue(view.queue(), EntryType::waiter) &&
-         (!watched || walk_queue(view.lock().watchers, EntryType::watcher)) && walk_holders(view);
+  const bool is_lock = view.type == EntryType::lock;
+  if (is_lock || view.is_free()) ++perhaps_free_;
+  if (!walk_queue(view.queue(), EntryType::waiter)) return false;
+  if (!is_lock) return walk_holders(view);
+  return walk_queue(view.lock().watchers, EntryType::watcher) && walk_reason(view);
 }
 
 bool Audit::walk_queue(const QueueFields& queue, EntryType type) noexcept {
@@ -182,20 +186,44 @@ bool Audit::walk_queue(const QueueFields& queue, EntryType type) noexcept {
   return queue.tail.load(kRelaxed) == last;
 }
 
+bool Audit::walk_reason(const EntryView& view) noexcept {
+  const std::uint32_t block = view.lock().reason.load(kRelaxed);
+  EntryView holder{};
+  return block == 0 || (reach_holder(block, view, holder) && holder.entry->next.load(kRelaxed) == 0);
+}
+
+bool Audit::reach_holder(std::uint32_t block, const EntryView& view, EntryView& holder) noexcept {
+  if (!more(kHolder) || !shard_.inspect(block, holder) || !is_holder(holder, view.entry->hash.load(kRelaxed)))
+    return false;
+  reached_[kHolder].add(block);
+  return true;
+}
+
+// Numbers that are not lost descend. A shortcut leads to the next holder that has one.
 bool Audit::walk_holders(const EntryView& view) noexcept {
-  const bool is_lock = view.type == EntryType::lock;
-  const std::uint32_t hash = view.entry->hash.load(kRelaxed);
+  const PermitFields& permits = view.permits();
+  std::array<std::uint32_t, kShortcuts> next{};
+  for (std::uint32_t i = 0; i < kShortcuts; ++i) next[i] = permits.shortcuts[i].load(kRelaxed);
+  std::uint32_t number = 0;
   std::uint64_t used = 0;
-  std::uint32_t block = (is_lock ? view.lock().reason : view.permits().holders).load(kRelaxed);
-  while (block != 0) {
-    EntryView holder{};
-    if (!more(kHolder) || !shard_.inspect(block, holder) || !is_holder(holder, hash)) return false;
-    reached_[kHolder].add(block);
+  std::uint64_t last = ~std::uint64_t{0};
+  EntryView holder{};
+  for (std::uint32_t block = permits.holders.load(kRelaxed); block != 0; block = holder.entry->next.load(kRelaxed)) {
+    if (!reach_holder(block, view, holder)) return false;
+    ++number;
     used += holder.holder().count.load(kRelaxed);
-    block = holder.entry->next.load(kRelaxed);
-    if (is_lock && block != 0) return false;
+    const std::uint64_t sequence = holder.holder().sequence.load(kRelaxed);
+    if (sequence >= last) return false;
+    if (sequence != 0) last = sequence;
+    const std::uint32_t levels = shortcut_levels(sequence);
+    for (std::uint32_t i = 0; i < kShortcuts; ++i) {
+      const std::uint32_t link = shortcut_of(*holder.entry, i + 1).load(kRelaxed);
+      if (i < levels ? next[i] != block : link != 0) return false;
+      if (i < levels) next[i] = link;
+    }
   }
-  return is_lock || view.permits().used.load(kRelaxed) == std::min<std::uint64_t>(used, ~0U);
+  return permits.number.load(kRelaxed) == number && next == decltype(next){} &&
+         permits.used.load(kRelaxed) == std::min<std::uint64_t>(used, ~0U);
 }
 
 bool Audit::walk_list(const EntryView& view) noexcept {

@@ -7,23 +7,21 @@ namespace holdfast {
 
 namespace {
 
-constexpr std::uint32_t kShape = Entry::make_shape(0, EntryType::holder);
-
 Word64* text_of(const EntryView& holder) noexcept { return holder.value() + sizeof(HolderFields) / 8; }
 
 }  // namespace
 
-bool HolderList::inspect(std::uint32_t block, EntryView& view) const noexcept {
-  return shard_.inspect(block, view) && is_holder(view, hash_);
-}
-
 std::uint32_t HolderList::create(Arena& arena, const Shard& shard, std::uint32_t hash, const Holder& holder) noexcept {
   const std::uint32_t block = arena.allocate(granules(holder.reason.size()));
-  if (block == 0) return 0;
+  if (block != 0) fill(shard, block, hash, holder);
+  return block;
+}
+
+void HolderList::fill(const Shard& shard, std::uint32_t block, std::uint32_t hash, const Holder& holder) noexcept {
   Entry& e = shard.entry(block);
   e.next.store(0, kRelaxed);
   e.hash.store(hash, kRelaxed);
-  e.shape.store(kShape, kRelaxed);
+  e.shape.store(kHolderShape, kRelaxed);
   e.value_size.store(static_cast<std::uint32_t>(sizeof(HolderFields) + holder.reason.size()), kRelaxed);
   e.flags.store(0, kRelaxed);
   e.stamp.store(0, kRelaxed);
@@ -35,12 +33,70 @@ std::uint32_t HolderList::create(Arena& arena, const Shard& shard, std::uint32_t
   fields.count.store(holder.count, kRelaxed);
   fields.task.store(holder.task, kRelaxed);
   store_bytes(reinterpret_cast<Word64*>(&fields + 1), holder.reason.data(), holder.reason.size());
-  return block;
+}
+
+// A number that is not smaller than a later one was overwritten. Only the first holder can be asked for, and it is
+// enough: the others were first once.
+void HolderList::forget_number_of(std::uint32_t first, std::uint64_t later) noexcept {
+  EntryView view{};
+  if (!inspect(first, view) || holder_of(view).sequence.load(kRelaxed) < later) [[likely]]
+    return;
+  for (std::uint32_t level = 1; level <= kShortcuts; ++level) {
+    Word32& link = shortcut_of(*view.entry, level);
+    if (shortcuts_[level - 1].load(kRelaxed) == first) commit(shortcuts_[level - 1], link.load(kRelaxed));
+    link.store(0, kRelaxed);
+  }
+  commit(holder_of(view).sequence, std::uint64_t{0});
 }
 
 void HolderList::add(std::uint32_t block) noexcept {
-  shard_.entry(block).next.store(first_.load(kRelaxed), kRelaxed);
+  Entry& e = shard_.entry(block);
+  const std::uint32_t first = first_.load(kRelaxed);
+  e.next.store(first, kRelaxed);
+  std::uint32_t levels = 0;
+  if (shortcuts_ != nullptr) {
+    const std::uint64_t sequence = reinterpret_cast<HolderFields*>(&e + 1)->sequence.load(kRelaxed);
+    if (first != 0) forget_number_of(first, sequence);
+    levels = shortcut_levels(sequence);
+    for (std::uint32_t level = 1; level <= levels; ++level)
+      shortcut_of(e, level).store(shortcuts_[level - 1].load(kRelaxed), kRelaxed);
+  }
   commit(first_, block);
+  for (std::uint32_t level = 1; level <= levels; ++level) commit(shortcuts_[level - 1], block);
+}
+
+void HolderList::add_shortcuts(std::uint32_t block) noexcept {
+  const auto& fields = *reinterpret_cast<const HolderFields*>(&shard_.entry(block) + 1);
+  const std::uint32_t levels = shortcut_levels(fields.sequence.load(kRelaxed));
+  for (std::uint32_t level = 1; level <= levels; ++level) commit(shortcuts_[level - 1], block);
+}
+
+// Whether the number at `next` shows that `sequence`, before it, was overwritten: it is larger, though smaller than the
+// last. If the number behind it fits both, the larger one is in doubt, which comes next.
+bool HolderList::Rebuild::is_too_small(std::uint64_t sequence, const EntryView& view) const noexcept {
+  EntryView next{};
+  EntryView behind{};
+  if (!holders_.inspect(view.entry->next.load(kRelaxed), next)) return false;
+  const std::uint64_t number = holder_of(next).sequence.load(kRelaxed);
+  if (number <= sequence || number >= last_) return false;
+  return !holders_.inspect(next.entry->next.load(kRelaxed), behind) ||
+         holder_of(behind).sequence.load(kRelaxed) >= sequence;
+}
+
+void HolderList::Rebuild::take(std::uint32_t block, const EntryView& view) noexcept {
+  Word64& number = holder_of(view).sequence;
+  std::uint64_t sequence = number.load(kRelaxed);
+  if (sequence >= last_ || is_too_small(sequence, view)) sequence = 0;
+  if (sequence != number.load(kRelaxed)) commit(number, sequence);
+  if (sequence != 0) last_ = sequence;
+  const std::uint32_t levels = shortcut_levels(sequence);
+  for (std::uint32_t level = 1; level <= kShortcuts; ++level) {
+    Word32& shortcut = shortcut_of(*view.entry, level);
+    shortcut.store(0, kRelaxed);
+    if (level > levels) continue;
+    links_[level - 1]->store(block, kRelaxed);
+    links_[level - 1] = &shortcut;
+  }
 }
 
 void HolderList::release_from(std::uint32_t block) noexcept {
@@ -58,30 +114,109 @@ void HolderList::clear() noexcept {
   release_from(first);
 }
 
-std::uint32_t HolderList::remove_dead(const DeadOwners& dead, Word32& used) noexcept {
+std::uint32_t HolderList::remove_dead(const DeadOwners& dead) noexcept {
   std::uint32_t found = 0;
-  std::uint64_t left = 0;
   for (Cursor at(*this); at.found();) {
     if (dead.has(at.fields().owner.load(kRelaxed))) {
       at.remove();
       ++found;
     } else {
-      left += at.fields().count.load(kRelaxed);
       at.advance();
     }
   }
-  used.store(static_cast<std::uint32_t>(std::min<std::uint64_t>(left, ~0U)), kRelaxed);
   return found;
 }
 
 // --- the cursor ---
 
-void HolderList::Cursor::look() noexcept {
-  block_ = link_->load(kRelaxed);
-  if (block_ == 0) return;
-  if (steps_++ < holders_.shard_.granules() && holders_.inspect(block_, view_)) return;
+void HolderList::Cursor::set_damaged() noexcept {
   holders_.arena_.set_damaged();
   block_ = 0;
+}
+
+inline void HolderList::Cursor::look() noexcept {
+  block_ = links_[0]->load(kRelaxed);
+  if (block_ == 0) return;
+  if (steps_++ < holders_.shard_.granules() && holders_.inspect(block_, view_)) [[likely]]
+    return;
+  set_damaged();
+}
+
+HolderList::Cursor::Cursor(const HolderList& holders) noexcept
+    : holders_(holders),
+      links_{&holders.first_, holders.shortcuts_, holders.shortcuts_ != nullptr ? holders.shortcuts_ + 1 : nullptr} {
+  look();
+}
+
+void HolderList::Cursor::advance() noexcept {
+  if (holders_.shortcuts_ != nullptr)
+    for (std::uint32_t level = 1; level <= kShortcuts; ++level)
+      if (links_[level]->load(kRelaxed) == block_) links_[level] = &shortcut_of(*view_.entry, level);
+  links_[0] = &view_.entry->next;
+  look();
+}
+
+// Notes that the search passes this holder. The numbers that it passes descend, so it comes to an end.
+inline bool HolderList::Cursor::pass(std::uint32_t block, std::uint64_t number) noexcept {
+  if (number >= passed_) [[unlikely]] {
+    set_damaged();
+    return false;
+  }
+  passed_ = number;
+  passed_block_ = block;
+  return true;
+}
+
+// Takes the shortcut of that level, if that passes only holders with larger numbers.
+bool HolderList::Cursor::hop(std::uint32_t level, std::uint64_t sequence) noexcept {
+  const std::uint32_t block = links_[level]->load(kRelaxed);
+  EntryView view{};
+  if (!holders_.inspect(block, view)) {
+    set_damaged();
+    return false;
+  }
+  const std::uint64_t number = holder_of(view).sequence.load(kRelaxed);
+  if (number <= sequence || !pass(block, number)) return false;
+  for (std::uint32_t i = 1; i <= level; ++i) links_[i] = &shortcut_of(*view.entry, i);
+  links_[0] = &view.entry->next;
+  return true;
+}
+
+HolderList::Cursor::Cursor(const HolderList& holders, std::uint64_t sequence) noexcept
+    : holders_(holders), links_{&holders.first_, holders.shortcuts_, holders.shortcuts_ + 1} {
+  for (std::uint32_t level = kShortcuts; level != 0; --level)
+    while (links_[level]->load(kRelaxed) != 0 && hop(level, sequence)) {
+    }
+  if (holders.arena_.damaged()) [[unlikely]]
+    return;
+  // No shortcut is passed here: the next one leads further.
+  for (look(); found(); links_[0] = &view_.entry->next, look()) {
+    const std::uint64_t number = this->sequence();
+    if (number == 0) [[unlikely]]  // lost
+      continue;
+    if (number <= sequence || !pass(block_, number)) return;
+  }
+}
+
+// The search ended between two neighbours. It was led astray if one of their numbers was overwritten: then that is out
+// of order, and the search for it ends elsewhere.
+bool HolderList::Cursor::is_absence_proved() const noexcept {
+  if (found()) {
+    Cursor behind = *this;
+    do behind.advance();
+    while (behind.found() && behind.sequence() == 0);
+    if (behind.found() && behind.sequence() >= sequence()) return false;
+  }
+  return passed_block_ == 0 || Cursor(holders_, passed_).block_ == passed_block_;
+}
+
+HolderList::Cursor HolderList::find(Token owner, std::uint64_t sequence) const noexcept {
+  Cursor at(*this, sequence);
+  if (at.found() && at.is_of(owner, sequence)) [[likely]]
+    return at;
+  if (!arena_.damaged() && !at.is_absence_proved()) arena_.set_damaged();
+  at.block_ = 0;
+  return at;
 }
 
 Holder HolderList::Cursor::copy() const noexcept {
@@ -106,17 +241,40 @@ void HolderList::Cursor::give_back(std::uint32_t block) noexcept {
   holders_.arena_.release(block, view_.granules);
 }
 
+// Whether the shortcuts that must lead to this block do.
+bool HolderList::Cursor::fits_shortcuts() noexcept {
+  if (holders_.shortcuts_ == nullptr) return true;
+  const std::uint32_t levels = shortcut_levels(sequence());
+  for (std::uint32_t level = 1; level <= levels; ++level) {
+    if (links_[level]->load(kRelaxed) == block_) continue;
+    set_damaged();
+    return false;
+  }
+  return true;
+}
+
 void HolderList::Cursor::remove() noexcept {
+  if (!fits_shortcuts()) return;
   const std::uint32_t old = block_;
-  commit(*link_, view_.entry->next.load(kRelaxed));
+  commit(*links_[0], view_.entry->next.load(kRelaxed));
+  if (holders_.shortcuts_ != nullptr)
+    for (std::uint32_t level = 1; level <= kShortcuts; ++level)
+      if (links_[level]->load(kRelaxed) == old) commit(*links_[level], shortcut_of(*view_.entry, level).load(kRelaxed));
   give_back(old);
   look();
 }
 
 void HolderList::Cursor::replace(std::uint32_t block) noexcept {
+  if (!fits_shortcuts()) return;
   const std::uint32_t old = block_;
-  holders_.shard_.entry(block).next.store(view_.entry->next.load(kRelaxed), kRelaxed);
-  commit(*link_, block);
+  Entry& e = holders_.shard_.entry(block);
+  e.next.store(view_.entry->next.load(kRelaxed), kRelaxed);
+  const bool has_shortcuts = holders_.shortcuts_ != nullptr;
+  for (std::uint32_t level = 1; has_shortcuts && level <= kShortcuts; ++level)
+    shortcut_of(e, level).store(shortcut_of(*view_.entry, level).load(kRelaxed), kRelaxed);
+  commit(*links_[0], block);
+  for (std::uint32_t level = 1; has_shortcuts && level <= kShortcuts; ++level)
+    if (links_[level]->load(kRelaxed) == old) commit(*links_[level], block);
   give_back(old);
   look();
 }

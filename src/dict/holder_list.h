@@ -7,12 +7,19 @@
 // leads to it, then released. In between only its expiry, its count and its task change, by one store each. Each block
 // carries the hash of its entry's key, so that an overwritten link does not lead into another chain.
 //
+// Each block is added in front, and each fencing number is larger than all before: so along the chain of a permits
+// entry the numbers descend. Shortcuts, derived from the chain, lead over about 32 and about 1024 holders: the holder
+// with a number is found in a few dozen steps. A shortcut may only pass holders with larger numbers than the one that
+// is searched, so one that was overwritten costs time, or is found. A number that was overwritten leads a search astray
+// only where it is out of order.
+//
 // Nothing here trusts what it loads: a block that makes no sense ends a walk and has the shard repaired.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string_view>
 
@@ -23,6 +30,18 @@
 namespace holdfast {
 
 class DeadOwners;
+
+/// Entry::shape of a holder, and its bits that mean something.
+inline constexpr std::uint32_t kHolderShape = Entry::make_shape(0, EntryType::holder);
+inline constexpr std::uint32_t kHolderShapeMask = 0xFFFFFF;
+
+/// REQUIRES: the block is a holder.
+inline HolderFields& holder_of(const EntryView& view) noexcept {
+  return *reinterpret_cast<HolderFields*>(view.entry + 1);
+}
+constexpr std::uint32_t granules_of_holder(std::uint32_t value_size) noexcept {
+  return static_cast<std::uint32_t>(sizeof(Entry) + value_size + kGranule - 1) / kGranule;
+}
 
 /// The content of a holder block.
 struct Holder {
@@ -37,9 +56,12 @@ struct Holder {
 
 class HolderList {
  public:
-  /// `first`: the link to the chain's first block. `hash`: the lower half of the hash of the entry's key.
+  /// Of permits. `hash`: the lower half of the hash of the entry's key.
+  HolderList(const Shard& shard, Arena& arena, PermitFields& permits, std::uint32_t hash) noexcept
+      : shard_(shard), arena_(arena), first_(permits.holders), shortcuts_(permits.shortcuts.data()), hash_(hash) {}
+  /// Of a lock. `first`: the link to the only block.
   HolderList(const Shard& shard, Arena& arena, Word32& first, std::uint32_t hash) noexcept
-      : shard_(shard), arena_(arena), first_(first), hash_(hash) {}
+      : shard_(shard), arena_(arena), first_(first), shortcuts_(nullptr), hash_(hash) {}
 
   static constexpr std::uint32_t granules(std::size_t reason_length) noexcept {
     return static_cast<std::uint32_t>(granules_for(0, sizeof(HolderFields) + reason_length));
@@ -50,24 +72,29 @@ class HolderList {
   /// Allocates and fills a block that is in no chain; 0 if there is no free run for it. REQUIRES: `reason` has at most
   /// kReasonMax bytes.
   static std::uint32_t create(Arena& arena, const Shard& shard, std::uint32_t hash, const Holder& holder) noexcept;
+  /// Fills a block that is in no chain. REQUIRES: it was allocated, with granules() for the reason.
+  static void fill(const Shard& shard, std::uint32_t block, std::uint32_t hash, const Holder& holder) noexcept;
 
-  /// Adds the block to the chain. REQUIRES: create() returned it.
+  /// Adds the block to the chain. REQUIRES: create() returned it, with a number larger than all in the chain.
   void add(std::uint32_t block) noexcept;
+
+  /// Adds the shortcuts to the only block of the chain, which a new entry was made with.
+  void add_shortcuts(std::uint32_t block) noexcept;
 
   /// Walks along the chain: `for (Cursor at(holders); at.found(); at.advance())`.
   class Cursor {
    public:
-    explicit Cursor(const HolderList& holders) noexcept : holders_(holders), link_(&holders.first_) { look(); }
+    explicit Cursor(const HolderList& holders) noexcept;
+    /// At the first holder with a number of at most `sequence`, lost numbers aside. REQUIRES: a chain of permits.
+    Cursor(const HolderList& holders, std::uint64_t sequence) noexcept;
 
     /// Whether the cursor is on a block: false at the end, and at a block that makes no sense.
     bool found() const noexcept { return block_ != 0; }
     // All that follows REQUIRES: found().
-    void advance() noexcept {
-      link_ = &view_.entry->next;
-      look();
-    }
-    HolderFields& fields() const noexcept { return view_.holder(); }
+    void advance() noexcept;
+    HolderFields& fields() const noexcept { return holder_of(view_); }
     Word64& expiry() const noexcept { return view_.entry->expiry; }
+    std::uint64_t sequence() const noexcept { return fields().sequence.load(kRelaxed); }
     /// Whether the block is of that grant.
     bool is_of(Token owner, std::uint64_t sequence) const noexcept {
       return fields().sequence.load(kRelaxed) == sequence && fields().owner.load(kRelaxed) == owner;
@@ -75,47 +102,81 @@ class HolderList {
     Holder copy() const noexcept;
     /// Copies the reason, as many bytes of it as fit. Returns its length.
     std::size_t copy_reason(char* buffer, std::size_t capacity) const noexcept;
-    /// Takes the block out and releases it; goes on to the next one.
+    /// Takes the block out and releases it; goes on to the next one. On damage, nothing is changed.
     void remove() noexcept;
     /// Puts `block` in the place of this one, by one store, and releases this one. The cursor is on `block` then.
-    /// REQUIRES: create() returned it.
+    /// On damage, nothing is changed. REQUIRES: create() returned it, with the number of this one.
     void replace(std::uint32_t block) noexcept;
 
    private:
+    friend class HolderList;
     void look() noexcept;
+    void set_damaged() noexcept;
+    bool hop(std::uint32_t level, std::uint64_t sequence) noexcept;
+    bool pass(std::uint32_t block, std::uint64_t number) noexcept;
+    bool fits_shortcuts() noexcept;
+    bool is_absence_proved() const noexcept;
     void give_back(std::uint32_t block) noexcept;
 
     const HolderList& holders_;
-    Word32* link_;
+    std::array<Word32*, kShortcuts + 1> links_;  // `next`, then shortcuts: those that lead to this block or over it
     std::uint32_t block_ = 0;
     EntryView view_{};
     std::uint32_t steps_ = 0;
+    std::uint32_t passed_block_ = 0;  // in a search: the last holder that was passed, and its number
+    std::uint64_t passed_ = ~std::uint64_t{0};
   };
+
+  /// The cursor at the holder of that grant, or at the end. REQUIRES: a chain of permits.
+  Cursor find(Token owner, std::uint64_t sequence) const noexcept;
 
   /// Cuts off the whole chain by one store, and releases its blocks.
   void clear() noexcept;
-  /// Takes out the blocks of dead owners. Returns how many there were. `used` is set to the sum of the counts of the
-  /// others.
-  std::uint32_t remove_dead(const DeadOwners& dead, Word32& used) noexcept;
+  /// Takes out the blocks of dead owners. Returns how many there were.
+  std::uint32_t remove_dead(const DeadOwners& dead) noexcept;
   /// Releases the blocks. REQUIRES: the entry is cut from its chain.
   void release_all() noexcept { release_from(first_.load(kRelaxed)); }
 
-  /// For repair: keeps the longest beginning of the chain in which all blocks make sense. `occupy(block, granules) ->
-  /// bool` marks memory as occupied; it returns false if something else occupies it.
+  /// For repair, of permits: keeps the longest beginning of the chain in which all blocks make sense. A number that is
+  /// out of order was overwritten: it becomes 0. `occupy(block, granules) -> bool` marks memory as occupied; it returns
+  /// false if something else occupies it.
   struct Kept {
     std::uint32_t cuts = 0;
-    std::uint32_t used = 0;  // the sum of the counts
+    std::uint32_t number = 0;  // of the holders
+    std::uint32_t used = 0;    // the sum of the counts
   };
   template <class Occupy>
   Kept repair(Occupy&& occupy) noexcept;
 
  private:
+  /// Builds the shortcuts anew, along the chain.
+  class Rebuild {
+   public:
+    explicit Rebuild(HolderList& holders) noexcept : holders_(holders) {
+      for (std::uint32_t i = 0; i < kShortcuts; ++i) links_[i] = &holders.shortcuts_[i];
+    }
+    void take(std::uint32_t block, const EntryView& view) noexcept;
+    void end() noexcept {
+      for (Word32* link : links_) link->store(0, kRelaxed);
+    }
+
+   private:
+    bool is_too_small(std::uint64_t sequence, const EntryView& view) const noexcept;
+
+    const HolderList& holders_;
+    std::array<Word32*, kShortcuts> links_{};
+    std::uint64_t last_ = ~std::uint64_t{0};
+  };
+
+  /// Makes the view of the holder at `block`. False if that is none of this chain.
   bool inspect(std::uint32_t block, EntryView& view) const noexcept;
+  void forget_number_of(std::uint32_t first, std::uint64_t later) noexcept;
   void release_from(std::uint32_t block) noexcept;
 
   const Shard& shard_;
   Arena& arena_;
   Word32& first_;
+  Word32* const shortcuts_;  // null: of a lock
   const std::uint32_t hash_;
 };
 
@@ -124,17 +185,32 @@ inline bool is_holder(const EntryView& view, std::uint32_t hash) noexcept {
   return view.type == EntryType::holder && view.key_length == 0 && view.entry->hash.load(kRelaxed) == hash;
 }
 
+// As Shard::inspect() and is_holder(), in fewer steps: each release of permits looks at each holder that it passes.
+inline bool HolderList::inspect(std::uint32_t block, EntryView& view) const noexcept {
+  if (!shard_.holds_header(block)) return false;
+  Entry& e = shard_.entry(block);
+  const std::uint32_t size = e.value_size.load(kRelaxed);
+  view.entry = &e;
+  view.type = EntryType::holder;
+  view.key_length = 0;
+  view.value_size = size;
+  view.granules = granules_of_holder(size);
+  return (e.shape.load(kRelaxed) & kHolderShapeMask) == kHolderShape && e.hash.load(kRelaxed) == hash_ &&
+         size - sizeof(HolderFields) <= kReasonMax && view.granules <= shard_.granules() - block;
+}
+
 /// The reason of a lock: a chain of at most one block.
 inline HolderList reason_of(const Shard& shard, Arena& arena, const EntryView& lock) noexcept {
   return {shard, arena, lock.lock().reason, lock.entry->hash.load(kRelaxed)};
 }
 inline HolderList holders_of(const Shard& shard, Arena& arena, const EntryView& permits) noexcept {
-  return {shard, arena, permits.permits().holders, permits.entry->hash.load(kRelaxed)};
+  return {shard, arena, permits.permits(), permits.entry->hash.load(kRelaxed)};
 }
 
 template <class Occupy>
 HolderList::Kept HolderList::repair(Occupy&& occupy) noexcept {
   Kept kept;
+  Rebuild shortcuts(*this);
   Word32* link = &first_;
   // Each step occupies memory, so a circular chain ends where it meets itself.
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
@@ -144,10 +220,13 @@ HolderList::Kept HolderList::repair(Occupy&& occupy) noexcept {
       ++kept.cuts;
       break;
     }
-    const std::uint32_t count = view.holder().count.load(kRelaxed);
+    shortcuts.take(block, view);
+    ++kept.number;
+    const std::uint32_t count = holder_of(view).count.load(kRelaxed);
     kept.used = count < ~kept.used ? kept.used + count : ~0U;
     link = &view.entry->next;
   }
+  shortcuts.end();
   return kept;
 }
 

@@ -137,8 +137,9 @@ struct Entry {
   Word32 hash;        // lower half of the key's hash; of a waiter: the block before it in its queue
   Word32 shape;       // key length (low 16 bits), EntryType (next 8)
   Word32 value_size;  // bytes
-  Word32 flags;       // the user's; of permits: PermitsKind; of a waiter: its number
-  Word32 stamp;       // lower half of the shard's reuse epoch when it was filled; of a waiter: its traits
+  Word32 flags;       // the user's; of permits: PermitsKind; of a waiter: its number; of a holder: shortcut_levels()
+  Word32 stamp;       // lower half of the shard's reuse epoch when it was filled; of a waiter: its traits; of a holder:
+                      // as its flags
   Word64 expiry;      // dict/expiry.h
 
   static constexpr std::uint32_t make_shape(std::uint32_t key_length, EntryType type) noexcept {
@@ -228,25 +229,50 @@ enum class PermitsKind : std::uint32_t { rwlock = 0, semaphore = 1 };
 /// The permits of a rwlock: a writer has all of them, a reader has one. A semaphore has fewer.
 inline constexpr std::uint32_t kAllPermits = std::uint32_t{1} << 30;
 
+/// Shortcuts along a chain of holders, derived from it. Of each 32 holders about one has a link to the next such one,
+/// in Entry::flags; of each 32 of these about one has a second link to the next of its kind, in Entry::stamp.
+inline constexpr std::uint32_t kShortcuts = 2;
+
+/// How many links besides `next` the holder with that fencing number has. Consecutive numbers, and each n-th number,
+/// are spread evenly. Number 0 has none.
+constexpr std::uint32_t shortcut_levels(std::uint64_t sequence) noexcept {
+  constexpr std::uint32_t kBits = 5;
+  constexpr std::uint32_t kMask = (1U << kBits) - 1;
+  std::uint64_t mixed = sequence * 0x9E3779B97F4A7C15;
+  mixed = (mixed ^ mixed >> 32) * 0xD6E8FEB86659FD93;
+  const auto bits = static_cast<std::uint32_t>(mixed >> (64 - 2 * kBits));
+  if ((bits & kMask) != kMask) return 0;
+  return bits >> kBits == kMask ? 2 : 1;
+}
+
+/// The holder's link to the next one with as many links. `level`: 1 to kShortcuts.
+inline Word32& shortcut_of(Entry& holder, std::uint32_t level) noexcept {
+  return level == 1 ? holder.flags : holder.stamp;
+}
+
 /// Value of a permits entry. Only the chain of holders says which processes have permits. The entry's expiry is never
 /// before that of any holder.
 struct PermitFields {
   Word32 total;
   Word32 holders;  // block of the first holder; 0: no permit is taken
   QueueFields queue;
-  Word32 used;       // derived: the sum of the holders' counts
-  Word32 overtakes;  // as of a lock
+  Word32 used;                               // derived: the sum of the holders' counts
+  Word32 overtakes;                          // as of a lock
+  std::array<Word32, kShortcuts> shortcuts;  // derived: block of the first holder with so many links besides `next`
+  Word32 number;                             // derived: the number of holders
+  Word32 looked;    // derived: when all holders were last looked at (ms, lower half); 0: not known
+  Word64 next_end;  // derived: no holder ends before this time (ms)
 };
-static_assert(sizeof(PermitFields) == 24);
+static_assert(sizeof(PermitFields) == 48);
 
 /// The most bytes of the reason, the text that says why something is held.
 inline constexpr std::uint32_t kReasonMax = 127;
 
 /// Value of a holder block. Its end is in Entry::expiry, the hash of its entry's key in Entry::hash; the reason follows
-/// behind it.
+/// behind it. Along a chain of holders the fencing numbers descend, but for those that are lost.
 struct HolderFields {
   Word64 owner;     // Token
-  Word64 sequence;  // fencing number of the grant
+  Word64 sequence;  // fencing number of the grant; 0: it was overwritten, and is lost
   Word64 since;     // time of the grant (ms)
   Word32 count;     // permits of this grant
   Word32 task;      // task of the owner that counts as the holder; 0: none

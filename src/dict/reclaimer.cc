@@ -79,6 +79,21 @@ void Reclaimer::rest_if_in_vain(std::uint32_t looked_at, const Swept& swept) noe
   shard_.header().rest_until.store(in_vain ? short_now() + kRestMs : 0, kRelaxed);
 }
 
+std::uint32_t Reclaimer::take_permits_from_dead(const EntryView& view, const DeadOwners& dead) noexcept {
+  PermitFields& permits = view.permits();
+  HolderList holders = holders_of(shard_, arena_, view);
+  const std::uint32_t found = holders.remove_dead(dead);
+  std::uint32_t number = 0;
+  std::uint64_t used = 0;
+  for (HolderList::Cursor at(holders); at.found(); at.advance()) {
+    ++number;
+    used += at.fields().count.load(kRelaxed);
+  }
+  permits.number.store(number, kRelaxed);
+  permits.used.store(static_cast<std::uint32_t>(std::min<std::uint64_t>(used, ~0U)), kRelaxed);
+  return found;
+}
+
 // Ends the grants of dead processes, and removes their waiters and watchers from the queues. Returns how many of all
 // these there were.
 std::uint32_t Reclaimer::take_from_dead(const EntryView& view, const DeadOwners& dead) noexcept {
@@ -92,7 +107,7 @@ std::uint32_t Reclaimer::take_from_dead(const EntryView& view, const DeadOwners&
     reason_of(shard_, arena_, view).clear();
     return found + 1;
   }
-  found += holders_of(shard_, arena_, view).remove_dead(dead, view.permits().used);
+  found += take_permits_from_dead(view, dead);
   Word32& perhaps_free = shard_.header().perhaps_free;
   if (view.is_free()) perhaps_free.store(perhaps_free.load(kRelaxed) + 1, kRelaxed);
   return found;

@@ -64,6 +64,7 @@ class Reclaimer {
   };
   bool sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept;
   void wake_watchers(WaitQueue watchers) noexcept;
+  std::uint32_t take_permits_from_dead(const EntryView& view, const DeadOwners& dead) noexcept;
   std::uint32_t take_from_dead(const EntryView& view, const DeadOwners& dead) noexcept;
   bool any_dead() const noexcept;
   bool many_may_be_free(Evict evict) const noexcept;

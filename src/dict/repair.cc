@@ -113,7 +113,11 @@ void keep_holders(const Shard& shard, const EntryView& view, Occupied& occupied,
   if (view.type == EntryType::permits) {
     const HolderList::Kept kept = holders_of(shard, arena, view).repair(occupy);
     census.cuts += kept.cuts;
-    view.permits().used.store(kept.used, kRelaxed);
+    PermitFields& permits = view.permits();
+    permits.used.store(kept.used, kRelaxed);
+    permits.number.store(kept.number, kRelaxed);
+    permits.looked.store(0, kRelaxed);
+    permits.next_end.store(0, kRelaxed);
   } else {
     census.cuts += keep_reason(shard, view, occupy);
   }

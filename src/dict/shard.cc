@@ -80,18 +80,48 @@ Shard::Read Shard::copy_lock(const EntryView& view, ValueOut& out) noexcept {
   return Read::found;
 }
 
+bool Shard::inspect_holder(std::uint32_t block, std::uint32_t hash, EntryView& view) const noexcept {
+  return inspect(block, view) && view.type == EntryType::holder && view.entry->hash.load(kRelaxed) == hash;
+}
+
+// The shortcuts lead over holders with larger numbers. What makes no sense ends a shortcut: they are derived.
+std::uint32_t Shard::link_before(const EntryView& permits, std::uint64_t sequence) const noexcept {
+  const std::uint32_t hash = permits.entry->hash.load(kRelaxed);
+  Entry* passed = nullptr;
+  std::uint64_t last = ~std::uint64_t{0};
+  for (std::uint32_t level = kShortcuts; level != 0; --level) {
+    for (;;) {
+      EntryView holder{};
+      const Word32& link = passed != nullptr ? shortcut_of(*passed, level) : permits.permits().shortcuts[level - 1];
+      if (!inspect_holder(link.load(kAcquire), hash, holder)) break;
+      const std::uint64_t number = holder.holder().sequence.load(kRelaxed);
+      if (number <= sequence || number >= last) break;
+      last = number;
+      passed = holder.entry;
+    }
+  }
+  return (passed != nullptr ? passed->next : permits.permits().holders).load(kAcquire);
+}
+
 // All words of a holder but its expiry and count are constant while the chain reaches it. Its end is not later than the
 // entry's. If only one of the two is flushed, it is the holder (src/lock/permits.h).
 Shard::Read Shard::copy_permits(const EntryView& view, ValueOut& out) const noexcept {
   out.flags = 0;  // the entry's are not the user's
-  const std::uint32_t hash = view.entry->hash.load(kRelaxed);
   const std::uint32_t first = view.permits().holders.load(kAcquire);
-  std::uint32_t block = first;
+  if (out.wanted != 0) {
+    const Read read = copy_holder(view, first, link_before(view, out.wanted), out.wanted, out);
+    if (read == Read::found) return read;
+  }
+  return copy_holder(view, first, first, 0, out);
+}
+
+// Copies the first holder that fits, from `block` on. Does not look behind the number `least`.
+Shard::Read Shard::copy_holder(const EntryView& view, std::uint32_t first, std::uint32_t block, std::uint64_t least,
+                               ValueOut& out) const noexcept {
+  const std::uint32_t hash = view.entry->hash.load(kRelaxed);
   for (std::uint32_t steps = 0; block != 0; ++steps) {
     EntryView holder{};
-    if (steps == granules_ || !inspect(block, holder) || holder.type != EntryType::holder ||
-        holder.entry->hash.load(kRelaxed) != hash)
-      return Read::damaged;
+    if (steps == granules_ || !inspect_holder(block, hash, holder)) return Read::damaged;
     const std::uint32_t next = holder.entry->next.load(kAcquire);
     const std::uint64_t sequence = holder.holder().sequence.load(kRelaxed);
     const std::uint64_t expiry = holder.entry->expiry.load(kRelaxed);
@@ -103,6 +133,7 @@ Shard::Read Shard::copy_permits(const EntryView& view, ValueOut& out) const noex
       if (out.wanted != 0) out.expiry = earlier(out.expiry, expiry);
       return Read::found;
     }
+    if (sequence != 0 && sequence < least) return Read::missing;
     block = next;
   }
   return Read::missing;

@@ -203,6 +203,11 @@ class Shard {
   Read copy_value(const EntryView& view, ValueOut& out) const noexcept;
   static Read copy_lock(const EntryView& view, ValueOut& out) noexcept;
   Read copy_permits(const EntryView& view, ValueOut& out) const noexcept;
+  Read copy_holder(const EntryView& view, std::uint32_t first, std::uint32_t block, std::uint64_t least,
+                   ValueOut& out) const noexcept;
+  bool inspect_holder(std::uint32_t block, std::uint32_t hash, EntryView& view) const noexcept;
+  /// Where a search for the holder with that number may begin: far along the chain, and not behind it.
+  std::uint32_t link_before(const EntryView& permits, std::uint64_t sequence) const noexcept;
   bool append_keys(std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const;
   bool still_stands(const EntryView& view, std::uint32_t hash, std::uint64_t epoch) const noexcept;
   bool leads_to(const Entry* entry, std::uint32_t hash) const noexcept;

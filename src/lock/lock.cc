@@ -91,8 +91,7 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
       },
       [&](const PermitsEntry& permits) {
         permits.queue().remove(waiter);
-        const HolderList records = permits.holders();
-        for (HolderList::Cursor at(records); at.found(); at.advance()) holders.add(at.fields().owner.load(kRelaxed));
+        permits.collect_owners(holders);
         // A waiter that wants less than this one did may go now.
         next = permits.offer(dictionary.world());
         return Code::ok;

@@ -80,8 +80,7 @@ Code write_reason(Transaction& change, const Lease& lease, std::string_view reas
   const bool is_lock = view.type == EntryType::lock;
   if (is_lock && !is_held_by(view.lock(), lease)) return Code::not_owner;
   HolderList records = is_lock ? reason_of(change.shard(), arena, view) : holders_of(change.shard(), arena, view);
-  HolderList::Cursor at(records);
-  while (!is_lock && at.found() && !at.is_of(lease.owner, lease.sequence)) at.advance();
+  HolderList::Cursor at = is_lock ? HolderList::Cursor(records) : records.find(lease.owner, lease.sequence);
   if (arena.damaged()) return Code::corrupt;
   if (!is_lock && (!at.found() || !is_live(at.expiry().load(kRelaxed), change.flush_epoch()))) return Code::not_owner;
   if (is_lock && reason.empty()) {

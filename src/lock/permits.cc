@@ -6,6 +6,7 @@
 
 #include "dict/expiry.h"
 #include "lock/permits_entry.h"
+#include "lock/permits_look.h"
 #include "lock/wait_step.h"
 #include "platform/platform.h"
 #include "world/world.h"
@@ -18,6 +19,8 @@ namespace {
 constexpr std::uint32_t kOvertakenAtOnce = 16;
 /// A look without the mutex reads no more holder records than this.
 constexpr std::uint32_t kRecordsSeen = 4;
+/// A refused attempt asks about so many holders if there are many, and it is not yet time to look at all of them.
+constexpr std::uint32_t kSomeHolders = 4;
 
 // --- the look of a waiter ---
 
@@ -101,29 +104,41 @@ struct Attempt {
   const Waiter* waiter;  // null: do not queue
 };
 
+/// A look at many holders, by an attempt that was refused.
+enum class LookState { none, due, done };
+
 /// One attempt to acquire permits, with the shard's mutex held.
 class PermitsAttempt {
  public:
-  PermitsAttempt(Transaction& change, const Attempt& attempt, const TokenSet& dead, BlockedBy& blocked_by) noexcept
-      : change_(change), attempt_(attempt), dead_(dead), blocked_by_(blocked_by), flush_(change.flush_epoch()) {}
+  PermitsAttempt(Transaction& change, const Attempt& attempt, const TokenSet& dead, BlockedBy& blocked_by,
+                 LookState& long_look) noexcept
+      : change_(change),
+        attempt_(attempt),
+        dead_(dead),
+        blocked_by_(blocked_by),
+        long_look_(long_look),
+        flush_(change.flush_epoch()) {}
 
   Code try_acquire(Lease& lease, Chosen& chosen) noexcept {
     // Make room for all memory at once: nothing may move after the holder record is filled. Look again after making
     // room: that takes time, and what is there may have ended.
     bool exists = false;
+    std::uint32_t block = 0;
     for (int tries = 0;; ++tries) {
       exists = is_ours();
       const Code code = exists ? admit_or_queue(chosen) : take_over();
       if (change_.arena().damaged()) return Code::corrupt;
       if (code != Code::ok) return code;
       const std::uint32_t need = HolderList::granules(0) + (exists ? 0 : granules_of_entry());
-      if (change_.arena().can_allocate(need)) break;
+      if (exists || change_.arena().can_allocate(need)) block = change_.arena().allocate(HolderList::granules(0));
+      if (change_.arena().damaged()) return Code::corrupt;
+      if (block != 0) break;
       if (tries == 2) return Code::no_memory;
       const Code room = change_.make_room(need, Evict::yes);
       if (room == Code::no_memory && is_ours()) chosen = stand_back();
       if (room != Code::ok) return room;
     }
-    return admit(exists, lease, chosen);
+    return admit(exists, block, lease, chosen);
   }
 
  private:
@@ -153,9 +168,9 @@ class PermitsAttempt {
       blocked_by_.holders.add(owner);
     } else if (change_.is(EntryType::permits)) {  // of the other kind
       const PermitsEntry other = entry();
-      other.purge(flush_, dead_);
+      look_at_holders(other, false);
       if (other.holders().empty()) return Code::ok;
-      other.collect_owners(blocked_by_.holders);
+      if (!looked_) name_owners(other);
     }
     return Code::locked;
   }
@@ -167,19 +182,36 @@ class PermitsAttempt {
     if (attempt_.waiter != nullptr && blocked_by_.delay_ns == 0)
       blocked_by_.delay_ns = permits.queue().delay_of(*attempt_.waiter);
     permits.fields.total.store(attempt_.what.total, kRelaxed);
-    std::uint64_t next_end = kExpiryNever;
     Head first = first_of(permits);
-    const bool understated = permits.is_understated();
-    if (understated) change_.world().fencing().count_mended();
-    if (understated || !is_live(permits.entry.expiry.load(kRelaxed), flush_) || !permits.has(want) ||
-        (first.block != 0 && !permits.has(first.waiter.want)))
-      next_end = permits.purge(flush_, dead_);
+    next_end_ = kExpiryNever;
+    looked_ = false;
+    look(permits, first);
     overtakes_ = false;
     if (permits.has(want) && may_go(permits, first)) return Code::ok;
-    refuse(permits, first, next_end);
+    refuse(permits, first);
     if (change_.arena().damaged()) return Code::corrupt;
     chosen = permits.offer(change_.world());
     return Code::locked;
+  }
+
+  // Looks at the holders if permits are missing, or seem to be.
+  void look(const PermitsEntry& permits, const Head& first) noexcept {
+    const bool understated = permits.is_understated();
+    if (understated) change_.world().fencing().count_mended();
+    const bool all = understated || !is_live(permits.entry.expiry.load(kRelaxed), flush_);
+    if (all || !permits.has(attempt_.what.want) || (first.block != 0 && !permits.has(first.waiter.want)))
+      look_at_holders(permits, all);
+  }
+
+  // Looks at them here and now if there are few, or if `all`. Of many it only notes that a look is due.
+  void look_at_holders(const PermitsEntry& permits, bool all) noexcept {
+    if (!all && !permits.has_few_holders()) {
+      if (long_look_ != LookState::done && permits.claim_look(!dead_.empty())) long_look_ = LookState::due;
+      next_end_ = permits.next_look_ms();
+      return;
+    }
+    next_end_ = permits.purge(flush_, dead_, blocked_by_.holders);
+    looked_ = true;
   }
 
   Head first_of(const PermitsEntry& permits) noexcept {
@@ -209,10 +241,10 @@ class PermitsAttempt {
     return overtakes_;
   }
 
-  void refuse(const PermitsEntry& permits, const Head& first, std::uint64_t next_end) noexcept {
-    permits.collect_owners(blocked_by_.holders);
+  void refuse(const PermitsEntry& permits, const Head& first) noexcept {
+    if (!looked_) name_owners(permits);
     if (first.block != 0) blocked_by_.holders.add(first.waiter.owner);
-    blocked_by_.end_ms = next_end;
+    blocked_by_.end_ms = next_end_;
     blocked_by_.place = 0;
     if (attempt_.waiter != nullptr) {
       Waiter waiter = *attempt_.waiter;
@@ -220,6 +252,10 @@ class PermitsAttempt {
       blocked_by_.place = permits.queue().add(waiter, permits.fields.overtakes.load(kRelaxed));
     }
     blocked_by_.watch = watch_entry(kPermitsWatch, permits, attempt_.what.want);
+  }
+
+  void name_owners(const PermitsEntry& permits) noexcept {
+    permits.collect_owners(blocked_by_.holders, permits.has_few_holders() ? kFewHolders : kSomeHolders);
   }
 
   // Takes the waiter out of the queue: while there is no memory for its holder record, it must not block others.
@@ -230,7 +266,8 @@ class PermitsAttempt {
     return permits.offer(change_.world());
   }
 
-  Code admit(bool exists, Lease& lease, Chosen& chosen) noexcept {
+  /// REQUIRES: `block` was allocated for the holder, and there is room for the entry if none exists.
+  Code admit(bool exists, std::uint32_t block, Lease& lease, Chosen& chosen) noexcept {
     const std::uint64_t now_ns = platform::monotonic_ns();
     const Request& request = attempt_.what.request;
     const std::uint64_t end_ms = end_of_lease(request.exptime, now_ns);
@@ -241,16 +278,14 @@ class PermitsAttempt {
     holder.expiry = expiry_word(end_ms, flush_);
     holder.count = attempt_.what.want;
     holder.task = request.holder_task;
-    const std::uint32_t block =
-        HolderList::create(change_.arena(), change_.shard(), change_.key().short_hash(), holder);
-    if (block == 0) return Code::corrupt;
+    HolderList::fill(change_.shard(), block, change_.key().short_hash(), holder);
     if (exists) {
       entry().add(block, holder);
     } else {
       const ValueIn value{EntryType::permits, kind(), std::uint64_t{block} << 32 | attempt_.what.total, nullptr,
                           sizeof(PermitFields)};
       if (change_.put(value, end_ms, Evict::no) != Code::ok) return Code::corrupt;
-      change_.view().permits().used.store(holder.count, kRelaxed);
+      entry().note_first(block, holder);
     }
     lease = {holder.owner, holder.sequence};
     change_.touch();
@@ -265,22 +300,28 @@ class PermitsAttempt {
   const Attempt& attempt_;
   const TokenSet& dead_;
   BlockedBy& blocked_by_;
+  LookState& long_look_;
   const std::uint32_t flush_;
+  std::uint64_t next_end_ = kExpiryNever;  // when the next holder ends (ms), as far as it is known
+  bool looked_ = false;                    // at all holders; their owners are named
   bool overtakes_ = false;
 };
 
 Code attempt_permits(Dictionary& dictionary, const Attempt& attempt, const TokenSet& dead, Lease& lease,
                      BlockedBy& blocked_by) noexcept {
-  Chosen chosen;
-  const Code code = dictionary.transact(
-      attempt.key,
-      [&](Transaction& change) {
-        wake(dictionary.world(), std::exchange(chosen, {}));  // chosen by a first run, which found no memory
-        return PermitsAttempt(change, attempt, dead, blocked_by).try_acquire(lease, chosen);
-      },
-      kAttemptPatienceNs, granules_for(attempt.key.size(), sizeof(PermitFields)) + HolderList::granules(0));
-  wake(dictionary.world(), chosen);
-  return code;
+  for (LookState long_look = LookState::none;; long_look = LookState::done) {
+    Chosen chosen;
+    const Code code = dictionary.transact(
+        attempt.key,
+        [&](Transaction& change) {
+          wake(dictionary.world(), std::exchange(chosen, {}));  // chosen by a first run, which found no memory
+          return PermitsAttempt(change, attempt, dead, blocked_by, long_look).try_acquire(lease, chosen);
+        },
+        kAttemptPatienceNs, granules_for(attempt.key.size(), sizeof(PermitFields)) + HolderList::granules(0));
+    wake(dictionary.world(), chosen);
+    if (code != Code::locked || long_look != LookState::due) return code;
+    if (!look_at_many(dictionary, attempt.key, dead, blocked_by)) return code;
+  }
 }
 
 /// Counts permits by owner.

@@ -10,7 +10,8 @@
 // been woken but has not come yet, others overtake it as they overtake the first waiter of a lock (lock/handoff.h). An
 // admitted waiter wakes the next if there are enough permits for that as well: so one wake-up leads to each grant.
 //
-// A refused attempt, a release and a renewal take time for each holder.
+// A release, a renewal and all else about one lease take about as long among many holders as among few
+// (dict/holder_list.h), and so does a refused attempt, most times (lock/permits_look.h).
 #pragma once
 
 #include <cstdint>

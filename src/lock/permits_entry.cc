@@ -11,12 +11,15 @@ namespace holdfast {
 
 namespace {
 
-// Cursor at the lease's record, or at end.
-HolderList::Cursor find(const HolderList& holders, const Lease& lease) noexcept {
-  HolderList::Cursor at(holders);
-  while (at.found() && !at.is_of(lease.owner, lease.sequence)) at.advance();
-  return at;
-}
+// Of many holders: a look at all of them takes a few dozen nanoseconds for each. So looks take a few hundredths of the
+// time if leases end, and a few thousandths if none does.
+constexpr std::uint32_t kHoldersPerMs = 1024;
+constexpr std::uint32_t kHoldersPerMsIdle = 64;
+constexpr std::uint32_t kRestMaxMs = 1000;
+
+std::uint64_t now_ms() noexcept { return platform::coarse_monotonic_ns() / 1'000'000; }
+
+void subtract(Word32& word, std::uint32_t count) noexcept { word.store(word.load(kRelaxed) - count, kRelaxed); }
 
 }  // namespace
 
@@ -31,93 +34,186 @@ Code PermitsEntry::judge_holder(const HolderList::Cursor& at) const noexcept {
   return at.found() && is_live_holder(at, segment.flush_epoch()) ? Code::ok : Code::not_owner;
 }
 
+// Looks at a few holders only: among many of which these have ended, some other is taken to live.
 bool PermitsEntry::has_live_holder(std::uint32_t flush) const noexcept {
   const HolderList chain = holders();
   HolderList::Cursor at(chain);
-  while (at.found() && !is_live_holder(at, flush)) at.advance();
+  for (std::uint32_t seen = 0; at.found() && !is_live_holder(at, flush); at.advance())
+    if (++seen == kFewHolders) return !has_few_holders();
   return at.found();
 }
 
-std::uint64_t PermitsEntry::purge(std::uint32_t flush, const TokenSet& dead) const noexcept {
-  const HolderList chain = holders();
-  if (chain.empty()) {
-    fields.used.store(0, kRelaxed);
-    return kExpiryNever;
+// Takes the record out if it does not count, or notes when it ends, and goes on.
+bool PermitsEntry::look_at(HolderList::Cursor& at, std::uint32_t flush, const TokenSet& dead,
+                           std::uint64_t& next_end) const noexcept {
+  if (!is_live_holder(at, flush) || dead.has(at.fields().owner.load(kRelaxed))) {
+    const std::uint32_t count = at.fields().count.load(kRelaxed);
+    at.remove();
+    if (arena.damaged()) return false;
+    subtract(fields.used, count);
+    subtract(fields.number, 1);
+    return false;
   }
+  const std::uint64_t end = expiry_ms(earlier(entry.expiry.load(kRelaxed), at.expiry().load(kRelaxed)));
+  if (end != kExpiryNever) next_end = std::min(next_end, end);
+  return true;
+}
+
+std::uint64_t PermitsEntry::purge(std::uint32_t flush, const TokenSet& dead, TokenSet& owners) const noexcept {
+  const HolderList chain = holders();
+  const bool was_free = chain.empty();
   std::uint64_t used = 0;
+  std::uint32_t number = 0;
   std::uint64_t next_end = kNever;
   for (HolderList::Cursor at(chain); at.found();) {
-    if (!is_live_holder(at, flush) || dead.has(at.fields().owner.load(kRelaxed))) {
-      at.remove();
-      continue;
-    }
+    if (!look_at(at, flush, dead, next_end)) continue;
     used += at.fields().count.load(kRelaxed);
-    const std::uint64_t end = expiry_ms(earlier(entry.expiry.load(kRelaxed), at.expiry().load(kRelaxed)));
-    if (end != kExpiryNever) next_end = std::min(next_end, end);
+    ++number;
+    owners.add(at.fields().owner.load(kRelaxed));
     at.advance();
   }
+  if (arena.damaged()) return kExpiryNever;
   fields.used.store(static_cast<std::uint32_t>(std::min<std::uint64_t>(used, ~0U)), kRelaxed);
-  if (chain.empty()) count_free_permits(shard, 1);
+  fields.number.store(number, kRelaxed);
+  fields.next_end.store(next_end, kRelaxed);
+  fields.looked.store(has_few_holders() ? 0 : static_cast<std::uint32_t>(now_ms()), kRelaxed);
+  if (!was_free && chain.empty()) count_free_permits(shard, 1);
   return next_end != kNever ? next_end : kExpiryNever;
 }
 
-// Begins at another place in the chain each time, and goes on from the first holder after the last.
-void PermitsEntry::collect_owners(TokenSet& owners) const noexcept {
-  static std::atomic<std::uint32_t> turn{0};
+bool PermitsEntry::claim_look(bool at_once) const noexcept {
+  const std::uint64_t now = now_ms();
+  const std::uint32_t rested = static_cast<std::uint32_t>(now) - fields.looked.load(kRelaxed);
+  const std::uint32_t number = fields.number.load(kRelaxed);
+  const bool rested_for_ends = rested >= std::min(number / kHoldersPerMs, kRestMaxMs);
+  if (!at_once && rested < std::min(number / kHoldersPerMsIdle, kRestMaxMs) &&
+      !(rested_for_ends && time_passed(fields.next_end.load(kRelaxed))))
+    return false;
+  fields.looked.store(static_cast<std::uint32_t>(now), kRelaxed);
+  // Else it holds as it is: what the look finds is not earlier.
+  if (time_passed(fields.next_end.load(kRelaxed))) fields.next_end.store(kNever, kRelaxed);
+  return true;
+}
+
+void PermitsEntry::look_on(LongLook& look, std::uint32_t flush, const TokenSet& dead,
+                           std::uint32_t max) const noexcept {
   const HolderList chain = holders();
-  std::uint32_t count = 0;
-  for (HolderList::Cursor at(chain); at.found(); at.advance()) ++count;
-  const std::uint32_t start = count > TokenSet::kMax ? turn.fetch_add(TokenSet::kMax, kRelaxed) % count : 0;
-  for (const bool behind : {true, false}) {
-    std::uint32_t index = 0;
-    for (HolderList::Cursor at(chain); at.found() && !owners.full(); at.advance())
-      if ((index++ >= start) == behind) owners.add(at.fields().owner.load(kRelaxed));
+  if (chain.empty()) {
+    look.next = 0;
+    return;
   }
+  HolderList::Cursor at =
+      look.next == LongLook::kFirst ? HolderList::Cursor(chain) : HolderList::Cursor(chain, look.next);
+  // Goes on with a holder that has its number: only such a one can be found again.
+  for (std::uint32_t seen = 0; at.found() && (seen < max || at.sequence() == 0); ++seen) {
+    if (!look_at(at, flush, dead, look.next_end)) {
+      look.removed = true;
+      continue;
+    }
+    look.see(at.fields().owner.load(kRelaxed));
+    at.advance();
+  }
+  if (chain.empty()) count_free_permits(shard, 1);
+  const std::uint64_t next = at.found() ? at.sequence() : 0;
+  if (next >= look.next) return arena.set_damaged();  // it would not come to an end
+  look.next = next;
+  if (next == 0) fields.next_end.store(std::min(fields.next_end.load(kRelaxed), look.next_end), kRelaxed);
+}
+
+std::uint64_t PermitsEntry::next_look_ms() const noexcept {
+  const std::uint64_t end = fields.next_end.load(kRelaxed);
+  if (end == kNever) return kExpiryNever;
+  const std::uint64_t now = now_ms();
+  const std::uint32_t rested = static_cast<std::uint32_t>(now) - fields.looked.load(kRelaxed);
+  const std::uint32_t rest = std::min(fields.number.load(kRelaxed) / kHoldersPerMs, kRestMaxMs);
+  return std::max(end, rested < rest ? now + rest - rested : now);
+}
+
+void PermitsEntry::collect_owners(TokenSet& owners, std::uint32_t max) const noexcept {
+  const HolderList chain = holders();
+  HolderList::Cursor at(chain);
+  for (std::uint32_t seen = 0; at.found() && seen < max; ++seen, at.advance())
+    owners.add(at.fields().owner.load(kRelaxed));
+}
+
+bool PermitsEntry::has_holder_up_to(std::uint64_t grant, std::uint32_t flush, const TokenSet& dead) const noexcept {
+  const HolderList chain = holders();
+  for (HolderList::Cursor at(chain, grant); at.found(); at.advance())
+    if (is_live_holder(at, flush) && !dead.has(at.fields().owner.load(kRelaxed))) return true;
+  return false;
+}
+
+std::uint64_t PermitsEntry::newest_grant(std::uint32_t flush, const TokenSet& dead) const noexcept {
+  const HolderList chain = holders();
+  for (HolderList::Cursor at(chain); at.found(); at.advance())
+    if (at.sequence() != 0 && is_live_holder(at, flush) && !dead.has(at.fields().owner.load(kRelaxed)))
+      return at.sequence();
+  return 0;
 }
 
 // Extends the entry if needed: it must not end before its holder records, nor be of an older epoch.
 void PermitsEntry::make_room_for_end(std::uint64_t word) const noexcept {
   const std::uint64_t now = entry.expiry.load(kRelaxed);
   if (fields.holders.load(kRelaxed) == 0 || earlier(now, word) == now) commit(entry.expiry, word);
-  note_end(shard, expiry_ms(word));
+  const std::uint64_t end = expiry_ms(word);
+  note_end(shard, end);
+  if (end != kExpiryNever && end < fields.next_end.load(kRelaxed)) fields.next_end.store(end, kRelaxed);
 }
 
 void PermitsEntry::add(std::uint32_t block, const Holder& holder) const noexcept {
   const bool was_free = fields.holders.load(kRelaxed) == 0;
+  if (was_free) forget_holders();
   make_room_for_end(holder.expiry);
   holders().add(block);
-  const std::uint32_t used = was_free ? 0 : fields.used.load(kRelaxed);
-  fields.used.store(used + holder.count, kRelaxed);
+  fields.used.store(fields.used.load(kRelaxed) + holder.count, kRelaxed);
+  fields.number.store(fields.number.load(kRelaxed) + 1, kRelaxed);
   if (was_free) count_free_permits(shard, ~0U);
+}
+
+void PermitsEntry::forget_holders() const noexcept {
+  fields.used.store(0, kRelaxed);
+  fields.number.store(0, kRelaxed);
+  fields.looked.store(0, kRelaxed);
+  fields.next_end.store(kNever, kRelaxed);
+}
+
+void PermitsEntry::note_first(std::uint32_t block, const Holder& holder) const noexcept {
+  forget_holders();
+  fields.used.store(holder.count, kRelaxed);
+  fields.number.store(1, kRelaxed);
+  if (expiry_ms(holder.expiry) != kExpiryNever) fields.next_end.store(expiry_ms(holder.expiry), kRelaxed);
+  holders().add_shortcuts(block);
 }
 
 Code PermitsEntry::give_back(const Lease& lease) const noexcept {
   const HolderList chain = holders();
-  HolderList::Cursor at = find(chain, lease);
+  HolderList::Cursor at = chain.find(lease.owner, lease.sequence);
   if (arena.damaged()) return Code::corrupt;
   // A record that has expired but was not purged yet still counts as held; a flushed one does not.
   if (!at.found() || is_flushed(at.expiry().load(kRelaxed), segment.flush_epoch())) return Code::not_owner;
   const std::uint32_t count = at.fields().count.load(kRelaxed);
   at.remove();
-  fields.used.store(fields.used.load(kRelaxed) - count, kRelaxed);
+  if (arena.damaged()) return Code::corrupt;
+  subtract(fields.used, count);
+  subtract(fields.number, 1);
   if (chain.empty()) count_free_permits(shard, 1);
   return Code::ok;
 }
 
 Code PermitsEntry::keep(const Lease& lease, std::uint32_t count) const noexcept {
   const HolderList chain = holders();
-  const HolderList::Cursor at = find(chain, lease);
+  const HolderList::Cursor at = chain.find(lease.owner, lease.sequence);
   if (const Code code = judge_holder(at); code != Code::ok) return code;
   const std::uint32_t had = at.fields().count.load(kRelaxed);
   if (count == 0 || count > had) return Code::invalid;
   commit(at.fields().count, count);
-  fields.used.store(fields.used.load(kRelaxed) - (had - count), kRelaxed);
+  subtract(fields.used, had - count);
   return Code::ok;
 }
 
 Code PermitsEntry::extend(const Lease& lease, std::uint64_t end_ms, std::uint64_t& before_ms) const noexcept {
   const HolderList chain = holders();
-  const HolderList::Cursor at = find(chain, lease);
+  const HolderList::Cursor at = chain.find(lease.owner, lease.sequence);
   if (arena.damaged()) return Code::corrupt;
   const std::uint32_t flush = segment.flush_epoch();
   if (!at.found() || !is_live_holder(at, flush)) return has_live_holder(flush) ? Code::not_owner : Code::not_found;
@@ -131,7 +227,7 @@ Code PermitsEntry::extend(const Lease& lease, std::uint64_t end_ms, std::uint64_
 
 Code PermitsEntry::name_holder(const Lease& lease, std::uint32_t task) const noexcept {
   const HolderList chain = holders();
-  const HolderList::Cursor at = find(chain, lease);
+  const HolderList::Cursor at = chain.find(lease.owner, lease.sequence);
   if (const Code code = judge_holder(at); code != Code::ok) return code;
   at.fields().task.store(task, kRelease);  // release: as for a lock; pairs with blocker_of_permits()
   return Code::ok;

@@ -2,12 +2,16 @@
 //
 // The chain of holder records is the truth; `used`, the sum of their counts, follows from it. A walk over the chain
 // takes time for each holder, so grant by `used` alone where that is possible. Only when there seem to be too few
-// permits, purge() walks the chain and takes out the records that have expired, were flushed or belong to a dead
-// process.
+// permits, a look at the chain takes out the records that have expired, were flushed or belong to a dead process.
+//
+// A few holders are looked at in each such attempt, by purge(). Of many, only some are, until a look at all is due:
+// when one of them ends, or after a while. One attempt claims it and looks at a part of them at a time, with the mutex
+// released in between (lock/permits_look.h).
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "base/status.h"
@@ -20,10 +24,27 @@
 #include "dict/transaction.h"
 #include "dict/wait_queue.h"
 #include "lock/handoff.h"
+#include "world/process_table.h"
 
 namespace holdfast {
 
 class World;
+
+/// Up to so many holders are looked at in one section.
+inline constexpr std::uint32_t kFewHolders = TokenSet::kMax;
+
+/// A look at many holders, as far as it has come.
+struct LongLook {
+  static constexpr std::uint64_t kFirst = ~std::uint64_t{0};
+  std::uint64_t next = kFirst;  // it goes on at the holder with this fencing number; 0: it is over
+  std::uint64_t next_end = kNever;
+  bool removed = false;                // some records did not count
+  std::array<Token, kSlots> owners{};  // by slot, one of those seen
+
+  void see(Token owner) noexcept {
+    if (slot_of(owner) < kSlots) owners[slot_of(owner)] = owner;
+  }
+};
 
 struct PermitsEntry {
   Segment& segment;
@@ -42,7 +63,7 @@ struct PermitsEntry {
 
   WaitQueue queue() const noexcept { return {shard, arena, fields.queue}; }
   bool has_waiters() const noexcept { return fields.queue.head.load(kRelaxed) != 0; }
-  HolderList holders() const noexcept { return {shard, arena, fields.holders, entry.hash.load(kRelaxed)}; }
+  HolderList holders() const noexcept { return {shard, arena, fields, entry.hash.load(kRelaxed)}; }
   /// Whether so many permits are free, by `used`.
   bool has(std::uint32_t want) const noexcept {
     return std::uint64_t{fields.used.load(kRelaxed)} + want <= fields.total.load(kRelaxed);
@@ -59,12 +80,29 @@ struct PermitsEntry {
 
   // The calls that walk the chain may meet damage: check arena.damaged() after them.
 
-  /// Takes out the records that no longer count. Returns when the next record expires (ms); kExpiryNever: none does.
-  std::uint64_t purge(std::uint32_t flush, const TokenSet& dead) const noexcept;
-  /// Collects as many owners as fit. If there are more, starts at another place each time.
-  void collect_owners(TokenSet& owners) const noexcept;
+  bool has_few_holders() const noexcept { return fields.number.load(kRelaxed) <= kFewHolders; }
+
+  /// Takes out the records that no longer count, and collects the owners of the others, as many as fit. Returns when
+  /// the next record expires (ms); kExpiryNever: none does.
+  std::uint64_t purge(std::uint32_t flush, const TokenSet& dead, TokenSet& owners) const noexcept;
+  /// Of many holders: whether it is time to look at all of them, or `at_once`. If so, the caller is to do it, by
+  /// look_on(). Others rest meanwhile.
+  bool claim_look(bool at_once) const noexcept;
+  /// Looks at `max` more holders.
+  void look_on(LongLook& look, std::uint32_t flush, const TokenSet& dead, std::uint32_t max) const noexcept;
+  /// When an attempt may look at all of many holders because one has expired (ms); kExpiryNever: none expires.
+  std::uint64_t next_look_ms() const noexcept;
+  /// Collects owners: of all holders, but of no more than `max`.
+  void collect_owners(TokenSet& owners, std::uint32_t max = kFewHolders) const noexcept;
+  /// Whether a record with this fencing number, or a smaller one, counts.
+  bool has_holder_up_to(std::uint64_t grant, std::uint32_t flush, const TokenSet& dead) const noexcept;
+  /// The largest fencing number of a record that counts; 0: there is none.
+  std::uint64_t newest_grant(std::uint32_t flush, const TokenSet& dead) const noexcept;
+
   /// Adds a filled holder record. REQUIRES: `holder.expiry` is of this epoch.
   void add(std::uint32_t block, const Holder& holder) const noexcept;
+  /// Notes the record that a new entry was made with.
+  void note_first(std::uint32_t block, const Holder& holder) const noexcept;
 
   /// Gives back the lease's permits. ok, not_owner, corrupt. Call offer() after it.
   Code give_back(const Lease& lease) const noexcept;
@@ -88,6 +126,9 @@ struct PermitsEntry {
   bool is_live_holder(const HolderList::Cursor& at, std::uint32_t flush) const noexcept;
   Code judge_holder(const HolderList::Cursor& at) const noexcept;
   bool has_live_holder(std::uint32_t flush) const noexcept;
+  bool look_at(HolderList::Cursor& at, std::uint32_t flush, const TokenSet& dead,
+               std::uint64_t& next_end) const noexcept;
+  void forget_holders() const noexcept;
   void make_room_for_end(std::uint64_t word) const noexcept;
 };
 

@@ -7,6 +7,7 @@
 #include "dict/expiry.h"
 #include "lock/acquire.h"
 #include "lock/permits_entry.h"
+#include "lock/permits_look.h"
 #include "sync/mailbox.h"
 
 namespace holdfast {
@@ -48,6 +49,7 @@ struct WatchAttempt {
   std::uint64_t& grant;
   BlockedBy& blocked_by;
   Chosen chosen;
+  bool look_is_due = false;  // at many holders of permits
 
   Code at_lock(const LockEntry& lock) noexcept;
   Code at_permits(const PermitsEntry& permits) noexcept;
@@ -81,24 +83,12 @@ Code WatchAttempt::at_lock(const LockEntry& lock) noexcept {
 
 Code WatchAttempt::at_permits(const PermitsEntry& permits) noexcept {
   const std::uint32_t flush = permits.segment.flush_epoch();
-  const std::uint64_t entry_end = permits.entry.expiry.load(kRelaxed);
-  const HolderList holders = permits.holders();
-  const auto counts = [&](const HolderList::Cursor& at) {
-    return is_live(earlier(entry_end, at.expiry().load(kRelaxed)), flush) &&
-           !dead.has(at.fields().owner.load(kRelaxed));
-  };
-  std::uint64_t oldest = ~std::uint64_t{0};
-  std::uint64_t newest = 0;
-  for (HolderList::Cursor at(holders); at.found(); at.advance()) {
-    if (!counts(at)) continue;
-    const std::uint64_t sequence = at.fields().sequence.load(kRelaxed);
-    oldest = std::min(oldest, sequence);
-    newest = std::max(newest, sequence);
-  }
+  if (grant == 0) grant = permits.newest_grant(flush, dead);
+  const bool held = permits.has_holder_up_to(grant, flush, dead);
   if (permits.arena.damaged()) return Code::corrupt;
-  if (grant == 0) grant = newest;
-  if (oldest > grant) return Code::ok;
+  if (!held) return Code::ok;
   permits.collect_owners(blocked_by.holders);
+  if (!permits.has_few_holders() && permits.claim_look(!dead.empty())) look_is_due = true;
   return Code::locked;
 }
 
@@ -111,7 +101,7 @@ Code WatchAttempt::at_value(const Transaction& change) noexcept {
 
 Code attempt_watch(Dictionary& dictionary, std::string_view key, const Waiter* waiter, const TokenSet& dead,
                    std::uint64_t& grant, BlockedBy& blocked_by) noexcept {
-  WatchAttempt attempt{dictionary.world(), waiter, dead, grant, blocked_by, {}};
+  WatchAttempt attempt{dictionary.world(), waiter, dead, grant, blocked_by, {}, false};
   const Code code = dictionary.transact(
       key,
       [&](Transaction& change) {
@@ -124,6 +114,7 @@ Code attempt_watch(Dictionary& dictionary, std::string_view key, const Waiter* w
       },
       kAttemptPatienceNs);
   wake(dictionary, key, attempt.chosen);
+  if (code == Code::locked && attempt.look_is_due) look_at_many(dictionary, key, dead, blocked_by);
   return code;
 }
 

@@ -28,6 +28,7 @@ class Maker {
   std::vector<Scenario> make() {
     grants();
     releases();
+    shortcuts();
     others();
     waits();
     notes();
@@ -145,6 +146,60 @@ class Maker {
     for (const int waiters : {0, 2})
       add("keep some, " + std::to_string(waiters) + " waiters", holding({1, 5}, waiters),
           [this](Tools& tools, const std::string& key) { return dict_.keep(key, tools.leases[1], 2); });
+  }
+
+  /// Holders with shortcuts among others: number `which` of the child's five has `level` of them, the next one another.
+  Prepare holding_with_shortcuts(std::uint32_t level, std::size_t which, bool expired = false) {
+    return [this, level, which, expired](Tools& tools, const std::string& key) {
+      dict_.remove(key);
+      for (std::size_t number = 0; number < 5; ++number) {
+        if (number >= which && number < which + 2) give_next_number(key, number == which ? level : 1);
+        tools.leases.emplace_back();
+        if (take_one(key, tools.leases.back(), expired && number == which ? 0.001 : kLong) != HOLDFAST_OK)
+          ::_exit(kSkip);
+      }
+      if (expired) ::usleep(5000);
+    };
+  }
+  int take_one(const std::string& key, holdfast_lease& lease, double exptime) {
+    return dict_.try_permits(key, HOLDFAST_SEMAPHORE, 1, kTotal, exptime, &lease);
+  }
+  /// Uses fencing numbers up until the next one gives a holder so many shortcuts.
+  void give_next_number(const std::string& key, std::uint32_t level) {
+    holdfast_lease lease{};
+    do {
+      if (take_one(key, lease, kLong) != HOLDFAST_OK) ::_exit(kSkip);
+    } while (dict_.unlock(key, &lease) == HOLDFAST_OK &&
+             shortcut_levels(dict_.segment().header().sequence + 1) != level);
+  }
+
+  void shortcuts() {
+    for (const std::uint32_t level : {1U, 2U}) {
+      const std::string with = " with " + std::to_string(level) + " shortcuts";
+      for (const std::size_t which : {0U, 2U, 4U}) {
+        add("give back number " + std::to_string(which) + with, holding_with_shortcuts(level, which),
+            [this, which](Tools& tools, const std::string& key) { return dict_.unlock(key, &tools.leases[which]); });
+      }
+      add("renew behind one" + with, holding_with_shortcuts(level, 2),
+          [this](Tools& tools, const std::string& key) { return dict_.renew(key, tools.leases[0], 900); });
+      add("explain one" + with, holding_with_shortcuts(level, 2),
+          [this](Tools& tools, const std::string& key) { return dict_.explain(key, tools.leases[2], "why"); });
+      add("acquire what had expired" + with, holding_with_shortcuts(level, 2, true), acquiring(2));
+      add(
+          "acquire" + with,
+          [this, level](Tools& tools, const std::string& key) {
+            holding_with_shortcuts(level, 2)(tools, key);
+            give_next_number(key, level);
+          },
+          acquiring(1));
+      add(
+          "acquire the first" + with,
+          [this, level](Tools&, const std::string& key) {
+            give_next_number("other", level);
+            dict_.remove(key);
+          },
+          acquiring(1));
+    }
   }
 
   void others() {

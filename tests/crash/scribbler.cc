@@ -56,8 +56,14 @@ void Scribbler::scribble_list(Shard& shard, const EntryView& list) {
   word.store(random_() % 8 == 0 ? random_() : ends.packed(), kRelaxed);
 }
 
-// A link to a holder, or a word of one.
+// A link to a holder, a shortcut, or a word of a holder.
 void Scribbler::scribble_holder(Shard& shard, const EntryView& holdable) {
+  if (holdable.type == EntryType::permits && random_() % 4 == 0) {
+    PermitFields& permits = holdable.permits();
+    const std::uint32_t holder = permits.holders.load(kRelaxed);
+    permits.shortcuts[random_() % kShortcuts].store(random_() % 2 == 0 ? holder : bad_word(shard.granules()), kRelaxed);
+    return;
+  }
   Word32* link = holdable.type == EntryType::lock ? &holdable.lock().reason : &holdable.permits().holders;
   for (std::uint64_t steps = random_() % 4; steps != 0 && shard.holds_header(link->load(kRelaxed)); --steps)
     link = &shard.entry(link->load(kRelaxed)).next;

@@ -98,6 +98,7 @@ class Walker {
     const bool is_lock = holdable.type == EntryType::lock;
     const std::uint32_t first = (is_lock ? holdable.lock().reason : holdable.permits().holders).load(kRelaxed);
     std::uint64_t used = 0;
+    std::vector<EntryView> holders;
     for (std::uint32_t block = first; block != 0 && problem_.empty();) {
       EntryView view{};
       if (!shard_.inspect(block, view) || view.type != EntryType::holder || view.key_length != 0)
@@ -106,6 +107,7 @@ class Walker {
       if (view.entry->hash.load(kRelaxed) != holdable.entry->hash.load(kRelaxed))
         return fail("holder of another key", block);
       used += view.holder().count.load(kRelaxed);
+      holders.push_back(view);
       count_.used_granules += view.granules;
       ++count_.holders;
       block = view.entry->next.load(kRelaxed);
@@ -114,6 +116,30 @@ class Walker {
     if (is_lock && first != 0 && holdable.is_free()) return fail("reason on a lock that nobody holds", first);
     if (!is_lock && problem_.empty() && std::min<std::uint64_t>(used, ~0U) != holdable.permits().used.load(kRelaxed))
       fail("wrong count of used permits", used);
+    if (!is_lock && problem_.empty()) check_shortcuts(holdable.permits(), holders);
+  }
+
+  void check_shortcuts(const PermitFields& permits, const std::vector<EntryView>& holders) {
+    if (permits.number.load(kRelaxed) != holders.size()) return fail("wrong number of holders", holders.size());
+    std::uint64_t last = ~std::uint64_t{0};
+    for (const EntryView& view : holders) {
+      const std::uint64_t sequence = view.holder().sequence.load(kRelaxed);
+      if (sequence >= last) return fail("fencing numbers of holders that do not descend", sequence);
+      if (sequence != 0) last = sequence;
+    }
+    for (std::uint32_t level = 1; level <= kShortcuts; ++level) {
+      std::uint32_t next = permits.shortcuts[level - 1].load(kRelaxed);
+      for (const EntryView& view : holders) {
+        const Word32& link = shortcut_of(*view.entry, level);
+        if (shortcut_levels(view.holder().sequence.load(kRelaxed)) < level) {
+          if (link.load(kRelaxed) != 0) return fail("shortcut of a holder that has none", level);
+          continue;
+        }
+        if (next == 0 || &shard_.entry(next) != view.entry) return fail("shortcut past a holder that has one", next);
+        next = link.load(kRelaxed);
+      }
+      if (next != 0) return fail("shortcut behind the last holder", next);
+    }
   }
 
   void walk_list(const EntryView& list) {
