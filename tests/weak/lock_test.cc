@@ -1,119 +1,133 @@
-// The words of a lock's grant, read without the mutex (src/lock/lock_entry.h, Shard::copy_lock, blocker_of_lock).
+// The words of a lock's grant, read without the mutex (read_grant in src/dict/lock_word.h).
 #include "weak/protocol.h"
 
 namespace holdfast::weak {
 namespace {
 
 struct Granting {
-  Order sequence_store = kRelease;
-  Order task_store = kRelease;
-  Order adoption_store = kRelease;
-  Order expiry_store = kRelease;
-  Order owner_store = kRelease;  // commit()
-  Order sequence_load = kAcquire;
-  Order owner_load = kAcquire;
-  Order task_load = kAcquire;
-  Order expiry_load = kAcquire;
-  bool owner_is_cleared_first = true;
-  bool owner_is_last = true;
-  bool sequence_is_read_twice = true;
+  Order quiet_fence = kRelease;  // lock_quietly, behind the compare-and-swap
+  Order slow_fence = kRelease;   // LockEntry::grant
+  Order granted_store = kRelease;
+  Order word_load = kAcquire;
+  Order granted_load = kAcquire;
+  Order check_fence = kAcquire;
+  bool lock_is_freed_first = true;
+  bool granted_is_last = true;
+  bool incomplete_has_no_fields = true;
+  bool word_is_read_twice = true;
 };
 
-/// Grant n has the fencing number n, the task n or none, and the expiry n.
+constexpr Value kSlow = 1U << 16;
+constexpr Value word_of(Value owner, Value turn) { return owner << 8 | turn; }
+
+/// Process 1 has the lock, with the turn 1. Grant n has the expiry and the task n; the upper half of its number is that
+/// of its block: 0, or 1 from turn 2 on under the mutex.
 struct Entry {
   Program program;
-  Location owner = program.location("owner", 1);
-  Location sequence = program.location("sequence", 1);
+  Location word = program.location("word", word_of(1, 1));
+  Location granted = program.location("granted", 1);
+  Location number = program.location("upper half of the number");
   Location task = program.location("task", 1);
   Location expiry = program.location("expiry", 1);
-  Location mutex = program.location("mutex", 1);
 
-  void grant(const Granting& how, Thread& t, Value to, Value number, Value holder) const {
-    if (how.owner_is_cleared_first) t.store(owner, 0, how.owner_store);
-    if (!how.owner_is_last) t.store(owner, to, how.owner_store);
-    t.store(sequence, number, how.sequence_store);
-    t.store(task, holder, how.task_store);
-    t.store(expiry, number, how.expiry_store);
-    if (how.owner_is_last) t.store(owner, to, how.owner_store);
-  }
-
-  /// One process takes the lock again that it gives back; then another takes it over, and if it `adopts`, it says
-  /// only after that which of its coroutines is the holder.
-  void write(const Granting& how, bool adopts) {
-    program.thread([*this, how](Thread& t) {
-      grant(how, t, 1, 2, 2);
-      unlock(t, mutex, 1);
-    });
-    program.thread([*this, how, adopts](Thread& t) {
-      lock(t, mutex, 2);
-      grant(how, t, 2, 3, adopts ? 0 : 3);
-      if (adopts) t.store(task, 3, how.adoption_store);
-    });
+  void fill(const Granting& how, Thread& t, Value turn) const {
+    if (!how.granted_is_last) t.store(granted, turn, how.granted_store);
+    t.store(task, turn, kRelaxed);
+    t.store(expiry, turn, kRelaxed);
+    if (how.granted_is_last) t.store(granted, turn, how.granted_store);
   }
 };
 
-Value owner_of(Value number) { return number == 3 ? 2 : 1; }
-
-/// Shard::copy_lock.
-Program looking_up_a_holder(const Granting& how) {
-  Entry entry;
-  entry.write(how, false);
+/// read_grant.
+Program reading(const Granting& how, Entry entry, Value high_of_second) {
   entry.program.thread([=](Thread& t) {
-    const Value sequence = t.load(entry.sequence, how.sequence_load);
-    const Value owner = t.load(entry.owner, how.owner_load);
-    t.require(owner != 0);
-    const Value expiry = t.load(entry.expiry, how.expiry_load);
-    if (how.sequence_is_read_twice) t.require(t.load(entry.sequence, kRelaxed) == sequence);
-    t.claim(owner == owner_of(sequence), "the owner is that of the fencing number");
-    t.claim(expiry == sequence, "the expiry is that of the fencing number");
+    const Value word = t.load(entry.word, how.word_load) & ~kSlow;
+    const Value granted = t.load(entry.granted, how.granted_load);
+    const Value high = t.load(entry.number, kRelaxed);
+    const Value task = t.load(entry.task, kRelaxed);
+    const Value expiry = t.load(entry.expiry, kRelaxed);
+    t.fence(how.check_fence);
+    if (how.word_is_read_twice) t.require((t.load(entry.word, kRelaxed) & ~kSlow) == word);
+    const Value turn = word & 0xFF;
+    t.require(word >> 8 != 0);
+    t.claim(high == (turn == 1 ? 0 : high_of_second), "the number is that of the grant");
+    if (how.incomplete_has_no_fields) t.require(granted == turn);
+    t.claim(task == turn, "the task is that of the grant");
+    t.claim(expiry == turn, "the expiry is that of the grant");
   });
   return entry.program;
 }
 
-/// blocker_of_lock, which reads the task too.
-Program searching_for_a_circle(const Granting& how, bool adopts) {
-  Entry entry;
-  entry.write(how, adopts);
-  entry.program.thread([=](Thread& t) {
-    const Value sequence = t.load(entry.sequence, how.sequence_load);
-    const Value owner = t.load(entry.owner, how.owner_load);
-    const Value task = t.load(entry.task, how.task_load);
-    if (how.sequence_is_read_twice) t.require(t.load(entry.sequence, kAcquire) == sequence);
-    t.require(owner != 0);
-    t.claim(owner == owner_of(sequence), "the owner is that of the fencing number");
-    t.claim(task == sequence || (adopts && task == 0), "the task is that of the fencing number");
+/// The owner releases the lock, and it or another takes it: without the mutex.
+Program granting_quietly(const Granting& how, Value next_owner) {
+  const Entry entry;
+  Entry shared = entry;
+  const auto release = [=](Thread& t) {
+    Value mine = word_of(1, 1);
+    t.compare_exchange(entry.word, mine, word_of(0, 1), kRelease);
+  };
+  const auto take = [=](Thread& t) {
+    Value free = word_of(0, 1);
+    t.require(t.load(entry.word, kAcquire) == free);
+    t.require(t.compare_exchange(entry.word, free, word_of(next_owner, 2), kAcquire));
+    t.fence(how.quiet_fence);
+    entry.fill(how, t, 2);
+  };
+  if (next_owner == 1) {
+    shared.program.thread([=](Thread& t) {
+      release(t);
+      take(t);
+    });
+  } else {
+    shared.program.thread(release);
+    shared.program.thread(take);
+  }
+  return reading(how, shared, 0);
+}
+
+/// The lock is taken over under the mutex, and another block of numbers begins.
+Program granting_under_the_mutex(const Granting& how) {
+  const Entry entry;
+  Entry shared = entry;
+  shared.program.thread([=](Thread& t) {
+    t.fetch_or(entry.word, kSlow, kAcqRel);
+    if (how.lock_is_freed_first) t.store(entry.word, word_of(0, 1) | kSlow, kRelease);
+    t.fence(how.slow_fence);
+    t.store(entry.number, 1, kRelaxed);
+    entry.fill(how, t, 2);
+    t.store(entry.word, word_of(2, 2) | kSlow, kRelease);
+    t.store(entry.word, word_of(2, 2), kRelease);
   });
-  return entry.program;
+  return reading(how, shared, 1);
 }
 
 std::vector<Program> programs(const Granting& how) {
-  return {looking_up_a_holder(how), searching_for_a_circle(how, false), searching_for_a_circle(how, true)};
+  return {granting_quietly(how, 2), granting_quietly(how, 1), granting_under_the_mutex(how)};
 }
 
 TEST(weak_lock, what_is_read_together_is_of_one_grant_and_each_ordering_is_needed) {
   expect_proof(programs,
-               PARTS(&Granting::sequence_store, &Granting::task_store, &Granting::adoption_store,
-                     &Granting::expiry_store, &Granting::owner_store, &Granting::sequence_load, &Granting::owner_load,
-                     &Granting::task_load, &Granting::expiry_load),
-               PARTS(&Granting::owner_is_cleared_first, &Granting::owner_is_last, &Granting::sequence_is_read_twice));
+               PARTS(&Granting::quiet_fence, &Granting::slow_fence, &Granting::granted_store, &Granting::word_load,
+                     &Granting::granted_load, &Granting::check_fence),
+               PARTS(&Granting::lock_is_freed_first, &Granting::granted_is_last, &Granting::incomplete_has_no_fields,
+                     &Granting::word_is_read_twice));
 }
 
 TEST(weak_lock, the_sources_say_what_is_modelled) {
   expect_quotes({
-      {"src/lock/lock_entry.h", "fields.sequence.store(sequence, kRelease);"},
-      {"src/lock/lock_entry.h",
-       "void name_holder(std::uint32_t task) const noexcept { fields.task.store(task, kRelease); }"},
-      {"src/lock/lock_entry.h", "entry.expiry.store(expiry_word(end_ms, segment.flush_epoch()), kRelease);"},
-      {"src/lock/lock_entry.h", "commit(fields.owner, owner);"},
-      {"src/lock/lock_entry.h", "commit(fields.owner, kNobody);"},
-      {"src/dict/shard.cc", "out.sequence = lock.sequence.load(kAcquire);\nout.bits = lock.owner.load(kAcquire);"},
-      {"src/dict/shard.cc",
-       "out.expiry = view.entry->expiry.load(kAcquire);\n"
-       "return lock.sequence.load(kRelaxed) == out.sequence ? Read::found : Read::torn;"},
-      {"src/lock/acquire.cc",
-       "const std::uint64_t sequence = fields.sequence.load(kAcquire);\n"
-       "const Token owner = fields.owner.load(kAcquire);\n"
-       "const std::uint32_t task = fields.task.load(kAcquire);"},
+      {"src/dict/lock_word.h",
+       "seen.word = load_word_of(lock, kAcquire);\nseen.complete = is_complete(lock, seen.word);"},
+      {"src/dict/lock_word.h", "return lock.granted.load(kAcquire) == word.turn();"},
+      {"src/dict/lock_word.h",
+       "std::atomic_thread_fence(kAcquire);\nreturn load_word_of(lock).quiet() == seen.word.quiet();"},
+      {"src/dict/lock_word.h",
+       "commit(lock.word, LockWord::make(LockWord::kFreeOwner, load_word_of(lock).turn()).slow().bits);"},
+      {"src/lock/quiet.cc", "std::atomic_thread_fence(kRelease);"},
+      {"src/lock/quiet.cc", "commit(lock.granted, turn);"},
+      {"src/lock/lock_entry.h", "std::atomic_thread_fence(kRelease);"},
+      {"src/lock/lock_entry.h", "fields.granted.store(turn, kRelease);"},
+      {"src/lock/lock_entry.h", "commit(fields.word, LockWord::make(owner_bits(owner), turn).slow().bits);"},
+      {"src/lock/lock_entry.h", "commit(entry.expiry, expiry_word(end_ms, flush));"},
   });
 }
 

@@ -1,157 +1,208 @@
-// A lock word without the shard's mutex: a cell that is taken by one compare-and-swap, before its fields.
+// The word of a lock, taken and released without the shard's mutex (src/dict/lock_word.h, src/lock/quiet.cc).
 //
-// The word names the owner and the turn, which grows with each grant. The fields of turn t mean something only while
-// `granted` is t. No source stands for this yet; it is the proof that such a lock can be built.
-#include "weak/protocol.h"
+// What is read of a grant without the mutex is in lock_test.cc.
+#include "weak/epoch.h"
 
 namespace holdfast::weak {
 namespace {
 
-struct Cell {
-  Order word_load = kAcquire;
-  Order take = kAcquire;
-  Order give = kRelease;
-  Order field_fence = kRelease;  // between the compare-and-swap and the fields
+struct Word : EpochOrders {
+  Order word_load = kAcquire;  // Glimpsed::look
+  Order take = kAcquire;       // lock_quietly
+  Order give = kRelease;       // unlock_quietly
   Order granted_store = kRelease;
-  Order granted_load = kAcquire;
-  Order check_fence = kAcquire;  // between the fields and the second look at the word
-  Order generation_store = kRelaxed;
-  bool looks_twice = true;
-  bool generation_after_word = true;
-  bool expiry_needs_granted = true;
-  bool recycling_takes_a_turn = true;
+  Order granted_load = kAcquire;  // is_complete
+  Order freeze = kAcqRel;
+  Order thaw = kRelease;
+  bool incomplete_is_held = true;
+  bool aborted_grant_is_dropped = true;
+  bool freezes_before_it_judges = true;
+  bool old_memory_stays_frozen = true;
+  bool looks_after = true;
 };
 
-/// Owner 0 is nobody.
+constexpr Value kSlow = 1U << 16;
+
+/// Owner 0: the lock is free.
 constexpr Value word_of(Value owner, Value turn) { return owner << 8 | turn; }
-constexpr Value owner_of(Value word) { return word >> 8; }
+constexpr Value owner_of(Value word) { return (word & ~kSlow) >> 8; }
 constexpr Value turn_of(Value word) { return word & 0xFF; }
 
-struct Shared {
+/// A lock that process 1 has, unless it `is_free`, with the turn 1. The expiry of turn n is n.
+struct Lock {
+  explicit Lock(bool is_free = false) : word(program.location("word", word_of(is_free ? 0 : 1, 1))) {}
+
   Program program;
-  Location word = program.location("word", word_of(1, 1));
+  Location word;
   Location granted = program.location("granted", 1);
   Location expiry = program.location("expiry", 1);
-  Location generation = program.location("generation", 1);
   Location guarded = program.location("guarded");
+  Location mutex = program.location("mutex", 1);
+  Epoch epoch{program.location("epoch")};
 
-  void fill(const Cell& how, Thread& t, Value turn) const {
-    t.fence(how.field_fence);
+  void fill(const Word& how, Thread& t, Value turn) const {
     t.store(expiry, turn, kRelaxed);
     t.store(granted, turn, how.granted_store);
   }
   /// Gives the turn, or goes no further.
-  Value lock(const Cell& how, Thread& t, Value me) const {
+  Value take(const Word& how, Thread& t, Value me) const {
     Value seen = t.load(word, how.word_load);
-    t.require(owner_of(seen) == 0);
+    t.require(owner_of(seen) == 0 && (seen & kSlow) == 0);
     const Value turn = turn_of(seen) + 1;
     t.require(t.compare_exchange(word, seen, word_of(me, turn), how.take));
-    fill(how, t, turn);
     return turn;
   }
-  void unlock(const Cell& how, Thread& t, Value me, Value turn) const {
+  void give(const Word& how, Thread& t, Value me, Value turn) const {
     Value mine = word_of(me, turn);
     t.compare_exchange(word, mine, word_of(0, turn), how.give);
   }
+  /// Gives the word as it was found.
+  Value freeze(const Word& how, Thread& t) const { return t.fetch_or(word, kSlow, how.freeze) & ~kSlow; }
 };
 
-/// A lock, by another owner, of what is just given back; somebody reads its owner.
-Program looking_up_a_holder(const Cell& how) {
-  Shared shared;
-  shared.program.thread([=](Thread& t) { shared.unlock(how, t, 1, 1); });
-  shared.program.thread([=](Thread& t) {
-    const Value turn = shared.lock(how, t, 2);
-    shared.unlock(how, t, 2, turn);
+/// Owners one after the other: the first gives up the lock, one takes it under the mutex, one without, in any order.
+Program excluding(const Word& how, bool quietly) {
+  const Lock lock;
+  Program program = lock.program;
+  const auto enter = [=](Thread& t, Value turn) {
+    const Value before = t.load(lock.guarded, kRelaxed);
+    t.store(lock.guarded, before + 1, kRelaxed);
+    t.claim(before == turn - 1, "the one inside sees what was done before");
+  };
+  program.thread([=](Thread& t) {
+    t.store(lock.guarded, 1, kRelaxed);
+    lock.give(how, t, 1, 1);
   });
-  shared.program.thread([=](Thread& t) {
-    const Value word = t.load(shared.word, kRelaxed);
-    t.require(owner_of(word) != 0 && t.load(shared.granted, how.granted_load) == turn_of(word));
-    const Value expiry = t.load(shared.expiry, kRelaxed);
-    t.fence(how.check_fence);
-    if (how.looks_twice) t.require(t.load(shared.word, kRelaxed) == word);
-    t.claim(expiry == turn_of(word), "the expiry is that of the grant");
+  program.thread([=](Thread& t) {
+    Value turn = 0;
+    if (quietly) {
+      turn = lock.take(how, t, 2);
+      enter(t, turn);
+      lock.give(how, t, 2, turn);
+    } else {
+      const Value seen = lock.freeze(how, t);
+      t.require(owner_of(seen) == 0);
+      turn = turn_of(seen) + 1;
+      t.store(lock.word, word_of(2, turn) | kSlow, kRelease);
+      enter(t, turn);
+      t.store(lock.word, word_of(0, turn) | kSlow, kRelease);
+      t.store(lock.word, word_of(0, turn), how.thaw);
+    }
   });
-  return shared.program;
+  program.thread([=](Thread& t) {
+    const Value turn = lock.take(how, t, 3);
+    enter(t, turn);
+    lock.give(how, t, 3, turn);
+  });
+  return program;
 }
 
-/// Two owners, one after the other.
-Program excluding(const Cell& how) {
-  Shared shared;
-  shared.program.thread([=](Thread& t) {
-    t.store(shared.guarded, 1, kRelaxed);
-    shared.unlock(how, t, 1, 1);
+/// Grant 1 has expired when it ends; grant 2 has not. The owner of the mutex does not take grant 2 for an expired one,
+/// and does not move it before its owner has written the last field.
+Program judging(const Word& how) {
+  const Lock lock;
+  Program program = lock.program;
+  program.thread([=](Thread& t) {
+    lock.give(how, t, 1, 1);
+    lock.fill(how, t, lock.take(how, t, 1));
   });
-  for (Value me = 2; me <= 3; ++me)
-    shared.program.thread([=](Thread& t) {
-      const Value turn = shared.lock(how, t, me);
-      const Value before = t.load(shared.guarded, kRelaxed);
-      t.store(shared.guarded, before + 1, kRelaxed);
-      t.claim(before == turn - 1, "the one inside sees what was done before");
-      shared.unlock(how, t, me, turn);
-    });
-  return shared.program;
-}
-
-/// Grant 1 has expired when it ends; grant 2 has not. Nobody takes grant 2 for an expired one.
-Program taking_over_what_has_expired(const Cell& how) {
-  Shared shared;
-  shared.program.thread([=](Thread& t) {
-    shared.unlock(how, t, 1, 1);
-    shared.lock(how, t, 1);
-  });
-  shared.program.thread([=](Thread& t) {
-    Value seen = t.load(shared.word, kAcquire);
+  program.thread([=](Thread& t) {
+    const Value seen = lock.freeze(how, t);
     t.require(owner_of(seen) == 1);
-    if (how.expiry_needs_granted) t.require(t.load(shared.granted, how.granted_load) == turn_of(seen));
-    t.require(t.load(shared.expiry, kRelaxed) == 1);
-    const Value turn = turn_of(seen);
-    t.require(t.compare_exchange(shared.word, seen, word_of(3, turn + 1), how.take));
-    t.claim(turn == 1, "what has not expired is not taken over");
+    if (how.incomplete_is_held) t.require(t.load(lock.granted, how.granted_load) == turn_of(seen));
+    t.claim(t.load(lock.expiry, kRelaxed) == turn_of(seen), "what is judged or copied is of the grant");
   });
-  return shared.program;
+  return program;
 }
 
-/// A cell is given to another key while a process comes that read its number for the old one.
-Program recycling(const Cell& how) {
-  Shared shared;
-  shared.program.thread([=](Thread& t) {
-    shared.unlock(how, t, 1, 1);
-    Value free = word_of(0, 1);
-    const Value next = how.recycling_takes_a_turn ? 2 : 1;
-    t.require(t.compare_exchange(shared.word, free, word_of(9, next), kAcquire));  // owned while it is recycled
-    t.store(shared.generation, 2, how.generation_store);
-    Value mine = word_of(9, next);
-    t.compare_exchange(shared.word, mine, word_of(0, next), how.give);
+/// A grant under the mutex is given up by death before its word, after `granted`. The next grant has its turn.
+Program aborting(const Word& how) {
+  const Lock lock(true);
+  Program program = lock.program;
+  program.thread([=](Thread& t) {
+    t.require(owner_of(lock.freeze(how, t)) == 0);
+    t.store(lock.expiry, 9, kRelaxed);
+    t.store(lock.granted, 2, kRelease);
+    // Here it dies. The next owner of the mutex thaws.
+    if (how.aborted_grant_is_dropped) t.store(lock.granted, 1, kRelaxed);
+    t.store(lock.word, word_of(0, 1), how.thaw);
+    unlock(t, lock.mutex, 1);
   });
-  shared.program.thread([=](Thread& t) {
-    if (!how.generation_after_word) t.require(t.load(shared.generation, kRelaxed) == 1);
-    Value seen = t.load(shared.word, how.word_load);
-    if (how.generation_after_word) t.require(t.load(shared.generation, kRelaxed) == 1);
+  program.thread([=](Thread& t) { lock.fill(how, t, lock.take(how, t, 2)); });
+  program.thread([=](Thread& t) {
+    holdfast::weak::lock(t, lock.mutex, 2);
+    const Value seen = lock.freeze(how, t);
+    t.require(owner_of(seen) == 2);
+    t.require(t.load(lock.granted, how.granted_load) == turn_of(seen));
+    t.claim(t.load(lock.expiry, kRelaxed) == turn_of(seen), "what is left of an aborted grant counts for none");
+  });
+  return program;
+}
+
+/// The entry of a free lock is cut from its chain, and its memory used again: for another lock, or for a value that has
+/// the very bits of the word. A process that found the lock before comes late.
+Program reusing(const Word& how, Value next_content) {
+  const Lock lock(true);
+  Program program = lock.program;
+  const Location link = program.location("link", 1);
+  program.thread([=](Thread& t) {
+    const Value seen = how.freezes_before_it_judges ? lock.freeze(how, t) : t.load(lock.word, kAcquire);
     t.require(owner_of(seen) == 0);
-    t.require(t.compare_exchange(shared.word, seen, word_of(2, turn_of(seen) + 1), how.take));
-    t.claim(t.load(shared.generation, kRelaxed) == 1, "a cell that is another key's is not taken");
+    if (!how.old_memory_stays_frozen) t.store(lock.word, seen, kRelease);
+    t.store(link, 0, kRelease);
+    lock.epoch.advance(how, t, 1);
+    t.store(lock.word, next_content, kRelaxed);
   });
-  return shared.program;
+  program.thread([=](Thread& t) {
+    const Value before = lock.epoch.load(how, t);
+    t.require(t.load(link, kAcquire) == 1);
+    Value seen = t.load(lock.word, how.word_load);
+    t.require(seen == word_of(0, 1) && lock.epoch.unchanged_since(how, t, before));
+    t.require(t.compare_exchange(lock.word, seen, word_of(2, 2), how.take));
+    if (how.looks_after) t.require(lock.epoch.unchanged_since(how, t, before));
+    t.claim(t.load(link, kRelaxed) == 1, "what was cut out is not taken");
+  });
+  return program;
 }
 
-std::vector<Program> programs(const Cell& how) {
-  return {looking_up_a_holder(how), excluding(how), taking_over_what_has_expired(how), recycling(how)};
+std::vector<Program> programs(const Word& how) {
+  return {excluding(how, true), excluding(how, false),       judging(how),
+          aborting(how),        reusing(how, word_of(0, 7)), reusing(how, word_of(0, 1))};
 }
 
-TEST(weak_lock_word, a_cell_excludes_and_its_fields_are_of_one_grant_and_each_ordering_is_needed) {
+TEST(weak_lock_word, it_excludes_and_only_complete_grants_are_judged_and_each_ordering_is_needed) {
   expect_proof(programs,
-               PARTS(&Cell::word_load, &Cell::give, &Cell::field_fence, &Cell::granted_store, &Cell::granted_load,
-                     &Cell::check_fence),
-               PARTS(&Cell::looks_twice, &Cell::generation_after_word, &Cell::expiry_needs_granted,
-                     &Cell::recycling_takes_a_turn));
+               PARTS(&Word::take, &Word::give, &Word::granted_store, &Word::granted_load, &Word::freeze, &Word::thaw,
+                     &Word::reuse_fence),
+               PARTS(&Word::incomplete_is_held, &Word::aborted_grant_is_dropped, &Word::freezes_before_it_judges,
+                     &Word::old_memory_stays_frozen, &Word::looks_after));
 }
 
-// The compare-and-swap succeeds only on the very value that was loaded with acquire.
-TEST(weak_lock_word, the_swap_itself_need_not_acquire_after_the_load_did) {
-  Cell cell;
-  cell.take = kRelaxed;
-  const Findings findings = explore_all(programs(cell));
+// Between the load and the compare-and-swap a grant may have been given up by death, and the word be the same again: so
+// the latter acquires, and then the load need not.
+TEST(weak_lock_word, what_the_swap_acquires_the_load_before_it_need_not) {
+  Word word;
+  word.word_load = kRelaxed;
+  const Findings findings = explore_all(programs(word));
   EXPECT_TRUE(findings.holds()) << findings.text();
+}
+
+TEST(weak_lock_word, the_sources_say_what_is_modelled) {
+  expect_quotes({
+      {"src/lock/quiet.cc", "word = load_word_of(*lock, kAcquire);\nif (!shard->unchanged_since(epoch)) block = 0;"},
+      {"src/lock/quiet.cc",
+       "if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return false;"},
+      {"src/lock/quiet.cc",
+       "if (!found.shard->unchanged_since(found.epoch) && !is_still_there(dictionary, key, found, mine))"},
+      {"src/lock/quiet.cc", "commit(lock.granted, turn);"},
+      {"src/lock/quiet.cc",
+       "return lock.word.compare_exchange_strong(expected, LockWord::make(LockWord::kFreeOwner, turn).bits,\n"
+       "std::memory_order_release, kRelaxed);"},
+      {"src/dict/lock_word.h", "return lock.granted.load(kAcquire) == word.turn();"},
+      {"src/dict/lock_word.h", "lock.word.fetch_or(LockWord::kSlow, std::memory_order_acq_rel)"},
+      {"src/dict/lock_word.h",
+       "if (word.is_free()) lock.granted.store(word.turn(), kRelaxed);\ncommit(lock.word, word.quiet().bits);"},
+  });
 }
 
 }  // namespace

@@ -201,11 +201,10 @@ TEST(weak_reader, the_sources_say_what_is_modelled) {
       {"src/dict/repair.cc",
        "header.reuse_epoch.store(header.reuse_epoch.load(kRelaxed) + 1, kRelease);\n"
        "std::atomic_thread_fence(kRelease);"},
-      {"src/dict/shard.cc", "const std::uint64_t epoch = header_->reuse_epoch.load(kAcquire);"},
+      {"src/dict/shard.h", "std::uint64_t epoch() const noexcept { return header_->reuse_epoch.load(kAcquire); }"},
       {"src/dict/shard.cc", "std::uint32_t block = bucket_of(short_hash).load(kAcquire);"},
       {"src/dict/shard.cc", "block = e.next.load(kAcquire);"},
-      {"src/dict/shard.cc",
-       "std::atomic_thread_fence(kAcquire);\nreturn header_->reuse_epoch.load(kRelaxed) == epoch;"},
+      {"src/dict/shard.h", "std::atomic_thread_fence(kAcquire);\nreturn header_->reuse_epoch.load(kRelaxed) == epoch;"},
   });
 }
 
