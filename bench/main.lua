@@ -7,6 +7,7 @@ local SUITES = {
     bench = {
         { "side_by_side", "some" },
         { "own_keys", "some" },
+        { "counts", "make" },
         { "between_processes", "make" },
         { "memory", "make" },
         { "hit_ratio", "make" },
@@ -20,6 +21,7 @@ local SUITES = {
     locks = {
         { "side_by_side", "locks" },
         { "own_keys", "all" },
+        { "counts", "make" },
         { "between_processes", "make" },
         { "short_sections", "make" },
         { "fairness", "make" },

@@ -1,0 +1,331 @@
+/* Counts what one operation does to shared memory: its instructions, its atomic read-modify-writes, the cache lines
+ * that it changes, and how many of those an operation on another key, by another process, changes as well. Two
+ * processes run each operation once, one after the other, an instruction at a time. Prints a table.
+ *
+ *   cc -Iinclude bench/count/operations.c -Lbuild -lholdfast
+ *
+ * A store of the value that is there already is not seen. x86-64 only: elsewhere it says so and ends with status 77. */
+
+#define _GNU_SOURCE
+#include <holdfast.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef __x86_64__
+
+int main(void) {
+  fputs("the instructions of this processor are not known\n", stderr);
+  return 77;
+}
+
+#else
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NAME "counted"
+#define SIZE (1024 * 1024)
+#define LINE 64
+#define FILES 2
+#define STEPS 100000
+#define FILLERS 1000
+
+static void check(int good, const char* what) {
+  if (!good) {
+    perror(what);
+    exit(1);
+  }
+}
+
+/* --- the operations, in a process that is traced -------------------------------------------------------- */
+
+static holdfast_dict* dict;
+static char text[1024];
+static char key[32], held_key[32];
+static holdfast_lease lease;
+
+#define KEY key, strlen(key)
+
+static void store(int op, int type, size_t length, double exptime) {
+  int forcible;
+  check(holdfast_store(dict, op, KEY, type, text, length, 1, exptime, 0, &forcible) == HOLDFAST_OK, holdfast_error());
+}
+
+static void lock(void) { check(holdfast_lock_try(dict, KEY, 30, 0, 0, &lease) == HOLDFAST_OK, holdfast_error()); }
+static void unlock(void) { check(holdfast_unlock(dict, KEY, &lease) == HOLDFAST_OK, holdfast_error()); }
+static void lock_and_unlock(void) {
+  lock();
+  unlock();
+}
+static void refused(void) {
+  holdfast_lease none;
+  check(holdfast_lock_try(dict, held_key, strlen(held_key), 30, 0, 0, &none) == HOLDFAST_LOCKED, holdfast_error());
+}
+static void set_number(void) { store(HOLDFAST_SET, HOLDFAST_NUMBER, 0, 0); }
+static void set_with_exptime(void) { store(HOLDFAST_SET, HOLDFAST_NUMBER, 0, 60); }
+static void set_100(void) { store(HOLDFAST_SET, HOLDFAST_STRING, 100, 0); }
+static void set_1k(void) { store(HOLDFAST_SET, HOLDFAST_STRING, 1024, 0); }
+static void get(void) {
+  char buffer[1024];
+  holdfast_value value = {.data = buffer, .capacity = sizeof buffer};
+  check(holdfast_get(dict, KEY, &value) == HOLDFAST_OK, holdfast_error());
+}
+static void incr(void) {
+  double result;
+  int forcible;
+  check(holdfast_incr(dict, KEY, 1, 0, 0, 0, &result, &forcible) == HOLDFAST_OK, holdfast_error());
+}
+static void delete_key(void) { check(holdfast_delete(dict, KEY) == HOLDFAST_OK, holdfast_error()); }
+static void add_and_delete(void) {
+  store(HOLDFAST_ADD, HOLDFAST_NUMBER, 0, 0);
+  delete_key();
+}
+static void nothing(void) {}
+
+/* `before` runs untraced; then the operation twice untraced, and once traced. */
+static const struct {
+  const char* what;
+  void (*before)(void), (*run)(void);
+} operations[] = {
+    {"lock + unlock", delete_key, lock_and_unlock},
+    {"lock of a held key, refused", nothing, refused},
+    {"get, number", set_number, get},
+    {"set, number", set_number, set_number},
+    {"set with exptime, number", set_number, set_with_exptime},
+    {"incr", set_number, incr},
+    {"add + delete", delete_key, add_and_delete},
+    {"get, string of 100 bytes", set_100, get},
+    {"set, string of 100 bytes", set_100, set_100},
+    {"set, string of 1 KB", set_1k, set_1k},
+};
+enum { OPERATIONS = sizeof operations / sizeof operations[0] };
+
+/* Stops where an operation begins and where it ends. */
+static void be_traced(int number) {
+  holdfast_options options = {.size = SIZE};
+  holdfast_lease ignored;
+  check(holdfast_open(NAME, strlen(NAME), &options, &dict) == HOLDFAST_OK, holdfast_error());
+  /* Together, and the fillers behind them, so that the entries of the two processes are no neighbours. */
+  for (int i = 0; i < OPERATIONS + FILLERS; ++i) {
+    snprintf(key, sizeof key, i < OPERATIONS ? "key %d of %d" : "filler %d of %d", i, number);
+    set_number();
+  }
+  snprintf(held_key, sizeof held_key, "held by %d", number);
+  check(holdfast_lock_try(dict, held_key, strlen(held_key), 600, 0, 0, &ignored) == HOLDFAST_OK, holdfast_error());
+  check(ptrace(PTRACE_TRACEME, 0, 0, 0) == 0, "ptrace");
+  for (int i = 0; i < OPERATIONS; ++i) {
+    snprintf(key, sizeof key, "key %d of %d", i, number);
+    operations[i].before();
+    operations[i].run();
+    operations[i].run();
+    __asm__ volatile("int3");
+    operations[i].run();
+    __asm__ volatile("int3");
+  }
+  __asm__ volatile("int3");
+  _exit(0);
+}
+
+/* --- the shared files, seen from outside ------------------------------------------------------------------ */
+
+static struct {
+  char path[512];
+  unsigned char *now, *before;
+  size_t size;
+  unsigned long inode;
+} files[FILES];
+
+static void map_file(int i, const char* name) {
+  struct stat about;
+  snprintf(files[i].path, sizeof files[i].path, "%s/%s", holdfast_directory(), name);
+  int file = open(files[i].path, O_RDONLY);
+  check(file >= 0 && fstat(file, &about) == 0, files[i].path);
+  files[i].size = about.st_size;
+  files[i].inode = about.st_ino;
+  files[i].now = mmap(NULL, files[i].size, PROT_READ, MAP_SHARED, file, 0);
+  files[i].before = malloc(files[i].size);
+  check(files[i].now != MAP_FAILED && files[i].before != NULL, files[i].path);
+  close(file);
+}
+
+static void remember(void) {
+  for (int i = 0; i < FILES; ++i) memcpy(files[i].before, files[i].now, files[i].size);
+}
+
+/* A bit for each line of each file. */
+typedef struct {
+  unsigned char* of[FILES];
+} lines;
+
+static void mark_changes(lines* changed) {
+  for (int i = 0; i < FILES; ++i) {
+    if (memcmp(files[i].before, files[i].now, files[i].size) == 0) continue;
+    for (size_t at = 0; at + LINE <= files[i].size; at += LINE) {
+      if (memcmp(files[i].before + at, files[i].now + at, LINE) != 0) changed->of[i][at / LINE] = 1;
+    }
+    memcpy(files[i].before, files[i].now, files[i].size);
+  }
+}
+
+/* Whether one of the files is what the process has mapped there. */
+static int is_shared(pid_t pid, unsigned long address) {
+  char line[1024], maps[64];
+  int found = 0;
+  snprintf(maps, sizeof maps, "/proc/%d/maps", (int)pid);
+  FILE* list = fopen(maps, "r");
+  check(list != NULL, maps);
+  while (!found && fgets(line, sizeof line, list)) {
+    unsigned long first, last, inode;
+    if (sscanf(line, "%lx-%lx %*s %*s %*s %lu", &first, &last, &inode) != 3) continue;
+    for (int i = 0; i < FILES; ++i) found |= address >= first && address < last && inode == files[i].inode;
+  }
+  fclose(list);
+  return found;
+}
+
+/* --- instructions ----------------------------------------------------------------------------------------- */
+
+static unsigned long register_of(const struct user_regs_struct* regs, int number) {
+  const unsigned long values[] = {regs->rax, regs->rcx, regs->rdx, regs->rbx, regs->rsp, regs->rbp,
+                                  regs->rsi, regs->rdi, regs->r8,  regs->r9,  regs->r10, regs->r11,
+                                  regs->r12, regs->r13, regs->r14, regs->r15};
+  return values[number];
+}
+
+/* The address that an operand in memory has. `at` is its ModR/M byte; `extra`: bytes of an immediate value. */
+static unsigned long address_of(const struct user_regs_struct* regs, const unsigned char* code, int at, int rex,
+                                int extra) {
+  const int mod = code[at] >> 6, rm = code[at] & 7;
+  unsigned long address = 0;
+  int next = at + 1, base = rm | (rex & 1) << 3, has_base = 1;
+  if (rm == 4) {
+    const int sib = code[next++], index = (sib >> 3 & 7) | (rex & 2) << 2;
+    if (index != 4) address += register_of(regs, index) << (sib >> 6);
+    base = (sib & 7) | (rex & 1) << 3;
+    has_base = !((sib & 7) == 5 && mod == 0);
+  }
+  if (mod == 0 && rm == 5) {
+    int displacement;
+    memcpy(&displacement, code + next, 4);
+    return regs->rip + next + 4 + extra + displacement;
+  }
+  if (has_base) address += register_of(regs, base);
+  if (mod == 1) address += (signed char)code[next];
+  if (mod == 2 || !has_base) {
+    int displacement;
+    memcpy(&displacement, code + next, 4);
+    address += displacement;
+  }
+  return address;
+}
+
+/* Whether the instruction is an atomic read-modify-write, and of which address. */
+static int is_atomic(const struct user_regs_struct* regs, const unsigned char* code, unsigned long* address) {
+  int at = 0, locked = 0, rex = 0;
+  for (; code[at] == 0xF0 || code[at] == 0xF2 || code[at] == 0xF3 || code[at] == 0x66 || code[at] == 0x64; ++at) {
+    locked |= code[at] == 0xF0;
+  }
+  if ((code[at] & 0xF0) == 0x40) rex = code[at++];
+  const int exchange = (code[at] == 0x86 || code[at] == 0x87) && code[at + 1] >> 6 != 3;
+  if (!locked && !exchange) return 0;
+  const int opcode = code[at];
+  if (opcode == 0x0F) ++at;
+  const int extra = opcode == 0x80 || opcode == 0x83 || (opcode == 0x0F && code[at] == 0xBA) ? 1
+                    : opcode == 0x81                                                         ? 4
+                                                                                             : 0;
+  *address = address_of(regs, code, at + 1, rex, extra);
+  return 1;
+}
+
+/* --- counting --------------------------------------------------------------------------------------------- */
+
+typedef struct {
+  int instructions, atomics;
+  lines changed;
+} counts;
+
+static void wait_for_stop(pid_t pid) {
+  int status;
+  check(waitpid(pid, &status, 0) == pid && WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP,
+        "the traced process ended");
+}
+
+static void go_on(pid_t pid) {
+  check(ptrace(PTRACE_CONT, pid, 0, 0) == 0, "ptrace");
+  wait_for_stop(pid);
+}
+
+/* From one int3, where the process has stopped, to the next. */
+static void count(pid_t pid, counts* found) {
+  remember();
+  for (; found->instructions < STEPS; ++found->instructions) {
+    struct user_regs_struct regs;
+    unsigned long words[2], address;
+    check(ptrace(PTRACE_GETREGS, pid, 0, &regs) == 0, "ptrace");
+    for (int i = 0; i < 2; ++i) words[i] = ptrace(PTRACE_PEEKTEXT, pid, (char*)regs.rip + 8 * i, 0);
+    const unsigned char* code = (const unsigned char*)words;
+    const int is_end = code[0] == 0xCC;
+    if (!is_end && is_atomic(&regs, code, &address) && is_shared(pid, address)) ++found->atomics;
+    check(ptrace(PTRACE_SINGLESTEP, pid, 0, 0) == 0, "ptrace");
+    wait_for_stop(pid);
+    mark_changes(&found->changed);
+    if (is_end) return;
+  }
+  check(0, "an operation that does not end");
+}
+
+static pid_t start(int number) {
+  const pid_t pid = fork();
+  check(pid >= 0, "fork");
+  if (pid == 0) be_traced(number);
+  wait_for_stop(pid);
+  return pid;
+}
+
+static counts* new_counts(void) {
+  counts* found = calloc(1, sizeof *found);
+  for (int i = 0; i < FILES; ++i) found->changed.of[i] = calloc(1, files[i].size / LINE + 1);
+  return found;
+}
+
+static void report(const char* what, const counts* one, const counts* two) {
+  int changed = 0, common = 0;
+  for (int i = 0; i < FILES; ++i) {
+    for (size_t line = 0; line <= files[i].size / LINE; ++line) {
+      changed += one->changed.of[i][line];
+      common += one->changed.of[i][line] && two->changed.of[i][line];
+    }
+  }
+  printf("| %-27s | %12d | %25d | %13d | %31d |\n", what, one->instructions, one->atomics, changed, common);
+}
+
+int main(void) {
+  const pid_t one = start(0), two = start(1);
+  map_file(0, NAME ".dict");
+  map_file(1, "processes");
+  printf("| %-27s | %12s | %25s | %13s | %31s |\n", "operation", "instructions", "atomic read-modify-writes",
+         "lines changed", "of them, by other keys as well");
+  puts(
+      "| --------------------------- | ------------ | ------------------------- | ------------- | "
+      "------------------------------- |");
+  for (int i = 0; i < OPERATIONS; ++i) {
+    counts *mine = new_counts(), *theirs = new_counts();
+    count(one, mine);
+    count(two, theirs);
+    report(operations[i].what, mine, theirs);
+    go_on(one);
+    go_on(two);
+  }
+  ptrace(PTRACE_CONT, one, 0, 0);
+  ptrace(PTRACE_CONT, two, 0, 0);
+  return 0;
+}
+
+#endif

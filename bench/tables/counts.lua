@@ -1,0 +1,59 @@
+-- What one operation does to shared memory, counted, and what follows from it for many cores.
+
+local process, report, runs = require "bench.support" ("process", "report", "runs")
+
+local NONE = report.NONE
+-- Seconds until a line that another core has changed is here: within one socket of a large machine, or between two.
+local TRANSFER = 100e-9
+-- The status of bench/count/operations.c where it knows no instructions.
+local UNKNOWN = "77"
+
+local _M = {}
+
+
+-- What bench/count/operations.c prints, and its exit status.
+local function count(context)
+    local program = process.quote(context.folder .. "/count")
+    local build = process.quote(context.build)
+    local root = process.quote(context.root)
+    local compile = "cc -O1 -I" .. root .. "/include -o " .. program .. " " .. root .. "/bench/count/operations.c -L"
+                    .. build .. " -lholdfast"
+    local out = process.output(compile .. " && LD_LIBRARY_PATH=" .. build .. " " .. program .. "; echo status $?")
+    return out:match("^(.*)status (%d+)$")
+end
+
+
+-- All cores together: each line that others change as well has to come here.
+local function bound(lines)
+    return lines > 0 and report.digits(1e-6 / (lines * TRANSFER)) .. " M/s" or "none"
+end
+
+
+function _M.make(context)
+    local rows = {}
+    local text, status = count(context)
+    for what, cells in text:gmatch("| (%l[^|]-) *|([^\n]+)|") do
+        local numbers = {}
+        for number in cells:gmatch("%d+") do
+            numbers[#numbers + 1] = number
+        end
+        -- The headings have none.
+        if numbers[4] then
+            rows[#rows + 1] = { what, numbers[1], numbers[2], numbers[3], numbers[4], bound(tonumber(numbers[4])) }
+        end
+    end
+    if status ~= "0" then
+        rows[1] = { status == UNKNOWN and "not counted on this processor" or runs.failed("counting"), NONE, NONE, NONE,
+                    NONE, NONE }
+    end
+    return {
+        title = "Shared memory, counted",
+        headings = { "operation", "instructions", "atomic read-modify-writes", "lines changed",
+                     "of them, by other keys as well", "bound for all cores, 100 ns a line" },
+        rows = rows,
+        note = "One dictionary of 1 MB, two processes with keys of their own.",
+    }
+end
+
+
+return _M
