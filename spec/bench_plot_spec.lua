@@ -2,6 +2,7 @@
 
 local files = require "spec.support.files"
 local plot = require "bench.support.plot"
+local shell = require "spec.support.shell"
 
 local function figure(curves)
     return {
@@ -101,6 +102,11 @@ describe("A file of figures", function ()
         assert.same({ { 0.25, 20 } }, read.waits[2].points)
     end)
 
+    it("takes no name of a curve that could not be read again", function ()
+        assert.has_error(function () plot.points():add("waits", "mine, alone", 1, 2) end,
+                         "a curve's name has no comma")
+    end)
+
     it("is refused with the line that is wrong", function ()
         write("figure,curve,x,y\nwaits,mine,1,2\nwaits,mine,one,2\n")
         local read, err = plot.read(path)
@@ -112,5 +118,30 @@ describe("A file of figures", function ()
         local read, err = plot.read("/nowhere/at/all.csv")
         assert.is_nil(read)
         assert.truthy(err:find("/nowhere/at/all.csv", 1, true))
+    end)
+end)
+
+describe("bench/plot", function ()
+    local folder
+
+    before_each(function ()
+        folder = os.tmpname() .. ".d"
+        assert.is_true(shell.succeeds("mkdir " .. folder))
+    end)
+    after_each(function () shell.succeeds("rm -r " .. folder) end)
+
+    local function run(text)
+        return shell.output(("bench/plot %s %s 2>&1; echo status $?"):format(
+                            files.write(folder .. "/points.csv", text), folder))
+    end
+
+    it("draws the figures that the file has, and no others", function ()
+        local out = run("figure,curve,x,y\nown_keys,mine,1,2\nown_keys,mine,2,4\n")
+        assert.equal(folder .. "/lock-own-keys.svg\nstatus 0", out)
+        assert.truthy(files.read(folder .. "/lock-own-keys.svg"):find("processes (logarithmic)", 1, true))
+    end)
+
+    it("fails where the file has none", function ()
+        assert.truthy(run("figure,curve,x,y\n"):find("has none of the figures\nstatus 1$"))
     end)
 end)

@@ -1,7 +1,7 @@
 -- Figures in documents: between two comments, replaced as a whole, from a kept file of results that the first names.
 --
---   <!-- figures: bench/results/FILE.md, TABLE -->      a table as it stands in the file, by its title
---   <!-- figures: bench/results/FILE.md, summary -->    the rows of SUMMARY, and where they are from
+--   <!-- figures: bench/results/RESULTS, TABLE -->    a table as it stands in the file, by its title
+--   <!-- figures: bench/results/RESULTS, summary -->  the rows of SUMMARY, and where they are from
 --   <!-- end of figures -->
 
 local report = require "bench.support.report"
@@ -9,7 +9,7 @@ local report = require "bench.support.report"
 local _M = {}
 
 -- What README.md shows of `make bench`: the title of a table, the beginning of a row's name, what the document calls it
--- and whom it compares with, and how the cells of holdfast, of the other and of the ratio are read.
+-- what stands beside it, and how the cells of holdfast, of the other and of the ratio are read.
 local function median(cell)
     local value = cell:match("; (%S+)")
     return value and value .. " ns" or cell
@@ -36,6 +36,8 @@ local SUMMARY = {
     { BESIDE_NGINX, "lock + unlock, same object, mixed", "lua-resty-lock" },
     { BESIDE_NGINX, "new + lock + unlock, alone", "lua-resty-lock" },
     { BESIDE_NGINX, "new + lock + unlock, mixed", "lua-resty-lock" },
+    { BESIDE_NGINX, "lock of a held key, refused, alone", "lua-resty-lock" },
+    { BESIDE_NGINX, "lock of a held key, refused, mixed", "lua-resty-lock" },
     { BESIDE_MUTEX, "robust mutex, alone", "a robust mutex", "lock + unlock, in plain LuaJIT, alone" },
     { OWN_KEYS, "lock + unlock, 2 processes", "lua-resty-lock", "lock + unlock, 2 processes, keys of their own" },
     { BESIDE_NGINX, "get, one number, alone", "ngx.shared" },
@@ -43,6 +45,8 @@ local SUMMARY = {
     { BESIDE_NGINX, "set, one number, alone", "ngx.shared" },
     { BESIDE_NGINX, "set, one number, mixed", "ngx.shared" },
     { BESIDE_NGINX, "set with exptime, one number, alone", "ngx.shared" },
+    { BESIDE_NGINX, "add + delete, one number, alone", "ngx.shared" },
+    { BESIDE_NGINX, "add + delete, one number, mixed", "ngx.shared" },
     { BESIDE_NGINX, "set, one string of 1 KB, alone", "ngx.shared" },
     { BESIDE_NGINX, "set, one string of 1 KB, mixed", "ngx.shared" },
     { BESIDE_NGINX, "get, 100k numbers, alone", "ngx.shared" },
@@ -68,7 +72,7 @@ end
 
 
 -- Of the text of a file: tables by their titles, each { text =, rows = lists of cells }; and what the list above them
--- says, by name.
+-- says, by name, with the peer of the locks.
 function _M.parse(text)
     local tables, facts, current = {}, {}, nil
     for line in text:gmatch("[^\n]*") do
@@ -83,6 +87,7 @@ function _M.parse(text)
         elseif name then
             facts[name] = fact
         end
+        facts.peer = facts.peer or line:match("Locks: beside (.-) on ngx%.shared")
     end
     for _, found in pairs(tables) do
         found.text = table.concat(found.lines, "\n") .. "\n"
@@ -91,7 +96,7 @@ function _M.parse(text)
 end
 
 
--- The first row whose name begins like this: there may be several with the same beginning, of which the first one is
+-- The first row with such a beginning: there may be several with the same beginning, of which the first one is
 -- the more important.
 local function find_row(found, name)
     for _, cells in ipairs(found and found.rows or {}) do
@@ -115,8 +120,8 @@ local function summary(tables, facts, path)
                             how[6](cells[how[3]]) }
     end
     return report.table({ "what", "holdfast", "beside it", "ratio" }, rows)
-        .. ("\nAll of one run, [%s](%s): %s, %s; %s; load %s.\n"):format(path:match("[^/]+$"), path, facts.date,
-            facts.CPU, facts.nginx, facts["load before"])
+        .. ("\nAll of one run, [%s](%s): %s; %s, load %s; %s%s.\n"):format(path:match("[^/]+$"), path, facts.date,
+            facts.CPU, facts["load before"], facts.nginx, facts.peer and ", " .. facts.peer or "")
 end
 
 
@@ -141,7 +146,7 @@ end
 local REGION = "(<!%-%- figures: )(bench/results/[%w%-]+%.md), ([^\n]-)( %-%->\n)(.-)(<!%-%- end of figures %-%->)"
 
 
--- "locks-" of bench/results/locks-2026-11-22-0319.md.
+-- The name of kept results without their date: "locks-".
 local function kind_of(path)
     return path:match("([^/]-)%d%d%d%d%-%d%d%-%d%d%-%d%d%d%d%.md$")
 end
@@ -169,7 +174,7 @@ function _M.update(document, read, newer)
 end
 
 
--- The files whose figures a document shows.
+-- The kept results that a document shows.
 function _M.sources(document)
     local paths = {}
     for _, path in document:gmatch(REGION) do

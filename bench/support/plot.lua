@@ -48,7 +48,9 @@ function _M.points()
 end
 
 
+-- A name with a comma could not be read again.
 function Points:add(figure, curve, x, y)
+    assert(not curve:find(",", 1, true), "a curve's name has no comma")
     table.insert(self.lines, ("%s,%s,%.6g,%.6g"):format(figure, curve, x, y))
 end
 

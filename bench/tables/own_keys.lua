@@ -9,7 +9,7 @@ local TARGET = 1.8
 local SIDES = {
     { key = "plain", label = "holdfast" },
     { key = "peer", label = "lua-resty-lock" },
-    { key = "mutex", label = "robust mutex, each its own" },
+    { key = "mutex", label = "a robust mutex each" },
 }
 local SET_SIDES = { { key = "plain", label = "holdfast" }, { key = "peer", label = "ngx.shared" } }
 
@@ -41,7 +41,7 @@ local function rows_of(context, found, why_not, counts, case, what, sides)
         for _, side in ipairs(sides) do
             local rates, of_one = found[count][side.key][case], found[1][side.key][case]
             row[#row + 1] = shown(rates, of_one, why_not[side.key])
-            if rates and case == "lock" then
+            if rates and case == "lock" and #counts > 2 then
                 context.figures:add("own_keys", side.label, count, stats.median(rates) / 1e6)
             end
         end

@@ -1,0 +1,84 @@
+-- bench/support/figures.lua: figures in documents are those of the kept files that they name.
+
+local figures = require "bench.support.figures"
+local files = require "spec.support.files"
+
+local RESULTS = [[
+# Benchmarks
+
+- date: 2026-01-02 03:04 UTC
+
+## One
+
+| what  | holdfast |
+| ----- | -------- |
+| a row | 1 ns     |
+
+## Two
+
+| what | holdfast        |
+| ---- | --------------- |
+| b    | 2; 3 (2.5-3.5)  |
+]]
+
+local DOCUMENT = [[
+Before.
+
+<!-- figures: bench/results/locks-2026-11-21-2136.md, One -->
+old
+<!-- end of figures -->
+
+<!-- figures: bench/results/2026-11-21-1614.md, Two -->
+<!-- end of figures -->
+After.
+]]
+
+describe("Figures in documents", function ()
+    local function read(path)
+        return not path:find("0319", 1, true) and RESULTS or (RESULTS:gsub("1 ns", "9 ns"))
+    end
+
+    it("are tables of the files that the comments name, and nothing else changes", function ()
+        local text = assert(figures.update(DOCUMENT, read))
+        assert.equal("Before.\n\n<!-- figures: bench/results/locks-2026-11-21-2136.md, One -->\n\n"
+                     .. "| what  | holdfast |\n| ----- | -------- |\n| a row | 1 ns     |\n\n"
+                     .. "<!-- end of figures -->\n\n"
+                     .. "<!-- figures: bench/results/2026-11-21-1614.md, Two -->\n\n"
+                     .. "| what | holdfast        |\n| ---- | --------------- |\n| b    | 2; 3 (2.5-3.5)  |\n\n"
+                     .. "<!-- end of figures -->\nAfter.\n", text)
+        assert.equal(text, figures.update(text, read))
+    end)
+
+    it("change to a newer file of the same kind only", function ()
+        local newer = { "bench/results/locks-2026-11-22-0319.md" }
+        local text = assert(figures.update(DOCUMENT, read, newer))
+        assert.same({ "bench/results/locks-2026-11-22-0319.md", "bench/results/2026-11-21-1614.md" },
+                    figures.sources(text))
+        assert.truthy(text:find("| a row | 9 ns     |", 1, true))
+    end)
+
+    it("are refused with the reason where the file or the table is missing", function ()
+        local text, err = figures.update(DOCUMENT, function () end)
+        assert.is_nil(text)
+        assert.truthy(err:find("^bench/results/[%w-]+2136%.md is missing$"), err)
+        text, err = figures.update((DOCUMENT:gsub(", Two", ", Three")), read)
+        assert.is_nil(text)
+        assert.equal('bench/results/2026-11-21-1614.md has no table "Three"', err)
+    end)
+
+    it("of a summary are refused where a row is missing", function ()
+        local text, err = figures.update((DOCUMENT:gsub(", Two", ", summary")), read)
+        assert.is_nil(text)
+        assert.truthy(err:find('has no row "lock + unlock, same object, alone"', 1, true), err)
+    end)
+end)
+
+for _, path in ipairs { "README.md", "docs/benchmarks.md" } do
+    describe("The figures of " .. path, function ()
+        it("are those of the kept files, as bench/publish writes them", function ()
+            local text = files.read(path)
+            assert.is_true(#figures.sources(text) > 0)
+            assert.equal(assert(figures.update(text, files.find)), text)
+        end)
+    end)
+end
