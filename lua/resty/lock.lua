@@ -9,7 +9,7 @@ local refs = require "resty.holdfast.lock.refs"
 local shdict = require "resty.shdict"
 local take = require("resty.holdfast.lock.acquire").take
 
-local error, ipairs, min, pairs, setmetatable, type = error, ipairs, math.min, pairs, setmetatable, type
+local error, ipairs, min, pairs, type = error, ipairs, math.min, pairs, type
 local find_dict = shdict.find
 local free_key, new_lock = held_lock.free_key, held_lock.new
 local read_call = options.read_call
@@ -17,7 +17,7 @@ local read_call = options.read_call
 local DEFAULT_SETTINGS = options.DEFAULT_SETTINGS
 
 local _M = { _VERSION = core.version }
-local mt = { __index = _M }
+local mt = held_lock.new_class(_M)
 
 -- Methods of lua-resty-lock warn of options that it ignored, and accept them.
 local NEW_OPTIONS = options.known({ "exptime", "timeout", "wait", "block", "fair", "deadlock", "renew", "on_lost",
@@ -71,7 +71,7 @@ function _M.new(class, dict_name, opts)
         times, settings = options.read_new(opts, NEW_OPTIONS, DEFAULTS)
         exptime, timeout, step, ratio, max_step = clamp(times)
     end
-    local self = setmetatable(new_lock(dict, settings, exptime, timeout, step, ratio, max_step), mt)
+    local self = new_lock(mt, dict, settings, exptime, timeout, step, ratio, max_step)
     if DEBUG then
         -- An initialiser costs three times as much.
         local dict_ref = ffi.new(dict_ref_type)

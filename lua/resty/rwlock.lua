@@ -11,13 +11,13 @@ local used = require("resty.holdfast.lock.hand_over").used
 
 local C = core.C
 local check, free_key = held_lock.check, held_lock.free_key
-local pairs, setmetatable = pairs, setmetatable
+local pairs = pairs
 local read_call = options.read_call
 
 local ALL = core.ALL_PERMITS
 
 local _M = { _VERSION = core.version }
-local mt = { __index = _M }
+local mt = held_lock.new_class(_M)
 
 local DEFAULTS = { exptime = 30 }
 local NEW_OPTIONS = options.known { "exptime", "timeout", "wait", "block", "fair", "deadlock", "renew", "on_lost",
@@ -33,8 +33,8 @@ function _M.new(class, dict_name, opts)
     if not dict then
         return nil, err
     end
-    return setmetatable(held_lock.new(dict, settings, times.exptime, times.timeout or 5, times.step or 0.001,
-                                      times.ratio, times.max_step), mt)
+    return held_lock.new(mt, dict, settings, times.exptime, times.timeout or 5, times.step or 0.001, times.ratio,
+                         times.max_step)
 end
 
 

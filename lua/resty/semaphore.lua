@@ -82,16 +82,17 @@ local function keep(self, key, grant, why)
 end
 
 
+local function keep_waited(self, request, grant, _, why)
+    keep(self, request.key, grant, why)
+    return true
+end
+
+
 local function wait_for(self, handle, key, exptime, timeout, why)
     local request = acquire.new_request(self, handle, key, exptime, timeout, self.step)
     request.kind, request.want, request.total = SEMAPHORE, 1, self.permits
     request.holder = NOBODY
-    local elapsed, grant, keys = acquire.wait(request, self.settings)
-    if not elapsed then
-        return acquire.refused(grant, keys)
-    end
-    keep(self, key, grant, why)
-    return true
+    return acquire.wait(self, request, keep_waited, why)
 end
 
 

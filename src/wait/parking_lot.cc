@@ -34,6 +34,7 @@ std::uint64_t until_end(const Watch& watch) noexcept {
   return std::max(end_ms * kNsPerMs, now) - now + kNsPerMs;
 }
 
+constexpr std::size_t kWaitersAtFirst = 16;
 constexpr std::size_t kWaitersMax = std::size_t{1} << 20;
 // The others look by themselves when the listener is this late. They wake so rarely that many of them cost little.
 constexpr std::uint64_t kReliedOnNs = 24 * kLookNs;
@@ -59,8 +60,11 @@ std::uint32_t Parker::open_waiter() {
   const std::lock_guard<std::mutex> lock(lot_.mutex_);
   if (lot_.free_.empty()) {
     if (lot_.slots_.size() == kWaitersMax) return 0;
+    // By an eighth: there may be many waiters, and most of the time no more come.
+    const std::size_t count = lot_.slots_.size();
+    if (count == lot_.slots_.capacity()) lot_.slots_.reserve(count + count / 8 + kWaitersAtFirst);
+    lot_.free_.reserve(lot_.slots_.capacity());  // so that giving a number back needs no memory
     lot_.slots_.emplace_back();
-    lot_.free_.reserve(lot_.slots_.size());  // so that giving a number back needs no memory
     lot_.free_.push_back(static_cast<std::uint32_t>(lot_.slots_.size()));
   }
   const std::uint32_t number = lot_.free_.back();

@@ -10,6 +10,7 @@ local waiting = require "resty.holdfast.wait.wait"
 
 local C, reason = core.C, core.reason
 local can_renew = renewal.can_renew
+local poll, wake = waiting.poll, waiting.wake
 local give_back, hold, take_grant = lease_pool.give_back, lease_pool.hold, lease_pool.take
 
 local ALL_PERMITS, RWLOCK = core.ALL_PERMITS, core.RWLOCK
@@ -36,23 +37,24 @@ end
 _M.is_final = is_final
 
 
--- A request (wait/wait.lua) with the defaults of an object.
-local function new_request(self, handle, key, exptime, timeout, step)
-    return { handle = handle, key = key, exptime = exptime, timeout = timeout, fair = self.settings.fair,
-             step = step, ratio = self.ratio, max_step = self.max_step }
+-- A request (wait/wait.lua) with the defaults of an object. Each waiting coroutine has one: a field more would double
+-- the room that it takes.
+local function new_request(self, handle, key, exptime, timeout, step, certain)
+    return { handle = handle, key = key, exptime = exptime, timeout = timeout, fair = self.settings.fair, step = step,
+             certain = certain, holder = false }
 end
 _M.new_request = new_request
 
 
 -- The second attempt of a caller that does not wait: a free lock may be reserved for a waiter that is gone.
-local function attempt(request, settings)
+local function attempt(self, request, keep, why)
     if not waiting.find_gone() then
         return nil, "timeout"
     end
-    request.holder = request.holder or task_ids.holder(settings.holder, request.certain)
+    request.holder = request.holder or task_ids.holder(self.settings.holder, request.certain)
     local grant = take_grant(request.handle, request.key)
     if waiting.try(request, grant.lease) == OK then
-        return 0, grant
+        return keep(self, request, grant, 0, why)
     end
     give_back(grant)
     return nil, "timeout"
@@ -60,23 +62,25 @@ end
 
 
 -- Waits as the object's settings say: the seconds waited; nil and the reason, after a deadlock its keys.
-local function wait_by(host, request, settings, lease)
-    if settings.wait == "wake" then
-        local elapsed, err, keys = waiting.wake(host, request, lease)
+function _M.wait_by(host, request, self, lease)
+    if self.settings.wait == "wake" then
+        local elapsed, err, keys = wake(host, request, lease)
         if elapsed or err then
             return elapsed, err, keys
         end
     end
-    return waiting.poll(host, request, lease)
+    return poll(host, request, lease, self)
 end
-_M.wait_by = wait_by
 
 
--- The seconds waited and the grant, which is the caller's to release; nil and the reason, after a deadlock its keys.
--- Names the holder if the request does not: the host of a waiting caller is known by now.
-function _M.wait(request, settings)
+-- Waits for what the object wants: the results of keep(self, request, grant, seconds waited, why), which has the grant
+-- to release; nil and the reason, after a deadlock its keys. Names the holder if the request does not: the host of a
+-- waiting caller is known by now. A coroutine that waits keeps the frames of all functions between it and the sleep,
+-- and its stack grows by doubling, so they are few.
+local function wait(self, request, keep, why)
+    local settings = self.settings
     if request.timeout <= 0 then
-        return attempt(request, settings)
+        return attempt(self, request, keep, why)
     end
     local host, err = hosts.current(settings.block)
     if not host then
@@ -85,13 +89,19 @@ function _M.wait(request, settings)
     request.holder = request.holder or task_ids.holder(settings.holder, request.certain)
     local grant = take_grant(request.handle, request.key)
     local elapsed, keys
-    elapsed, err, keys = wait_by(host, request, settings, grant.lease)
+    if settings.wait == "wake" then
+        elapsed, err, keys = wake(host, request, grant.lease)
+    end
+    if not elapsed and not err then
+        elapsed, err = poll(host, request, grant.lease, self)
+    end
     if not elapsed then
         give_back(grant)
         return refused(err, keys)
     end
-    return elapsed, grant
+    return keep(self, request, grant, elapsed, why)
 end
+_M.wait = wait
 
 
 -- Gives the object its grant; the library has named `task_id` its holder.
@@ -119,15 +129,8 @@ local function try(handle, key, want, exptime, task_id, fair, lease)
 end
 
 
-local function wait_for(self, request, want, certain, why)
-    request.certain = certain
-    if want then
-        request.kind, request.want, request.total = RWLOCK, want, ALL_PERMITS
-    end
-    local elapsed, grant, keys = _M.wait(request, self.settings)
-    if not elapsed then
-        return refused(grant, keys)
-    end
+-- What becomes of a grant that was waited for.
+local function keep(self, request, grant, elapsed, why)
     local key = request.key
     if self.cdata then
         -- Another coroutine got a lock with this object meanwhile.
@@ -173,7 +176,11 @@ function _M.take(self, key, want, certain, exptime, why, timeout, step)
     elseif not timeout or is_final(code, timeout) then
         return nil, reason(code)
     end
-    return wait_for(self, new_request(self, handle, key, exptime, timeout, step), want, certain, why)
+    local request = new_request(self, handle, key, exptime, timeout, step, certain)
+    if want then
+        request.kind, request.want, request.total = RWLOCK, want, ALL_PERMITS
+    end
+    return wait(self, request, keep, why)
 end
 
 

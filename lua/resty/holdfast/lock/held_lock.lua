@@ -15,7 +15,7 @@ local C, enter, leave, reason = core.C, core.enter, core.leave, core.reason
 local count_waiters, find_all, find_holder = lock_info.count_waiters, lock_info.find_all, lock_info.find
 local describe, is_duration, key_string = core.describe, core.is_duration, core.key_string
 local empty, memo, used = lease_pool.empty, refs.memo, hand_over.used
-local error, tonumber, type = error, tonumber, type
+local error, setmetatable, tonumber, type = error, setmetatable, tonumber, type
 local finish, loss, lost, restart = renewal.finish, renewal.loss, renewal.lost, renewal.restart
 local read_call, read_time = options.read_call, options.read_time
 
@@ -28,13 +28,28 @@ local methods = {}
 local _M = { methods = methods }
 
 
--- A new object that holds nothing.
-function _M.new(dict, settings, exptime, timeout, step, ratio, max_step)
-    return {
-        cdata = false, dict = dict, settings = settings,
-        exptime = exptime, timeout = timeout, step = step, ratio = ratio, max_step = max_step,
+-- What polling does between two attempts, in objects that were not told otherwise. Eight fields are what fits into the
+-- room of an object before that doubles.
+local RATIO, MAX_STEP = 2, 0.5
+
+
+-- Makes the metatable of a class of objects.
+function _M.new_class(class)
+    class.ratio, class.max_step = RATIO, MAX_STEP
+    return { __index = class }
+end
+
+
+-- A new object of that metatable, which holds nothing.
+function _M.new(mt, dict, settings, exptime, timeout, step, ratio, max_step)
+    local self = setmetatable({
+        cdata = false, dict = dict, settings = settings, exptime = exptime, timeout = timeout, step = step,
         key = nil,  -- reserves its place: a table that grows with its first lock costs three times as much
-    }
+    }, mt)
+    if ratio ~= RATIO or max_step ~= MAX_STEP then
+        self.ratio, self.max_step = ratio, max_step
+    end
+    return self
 end
 
 

@@ -26,7 +26,7 @@ local function wait_for(self, request)
         return nil, err
     end
     local elapsed, keys
-    elapsed, err, keys = acquire.wait_by(host, request, self.settings)
+    elapsed, err, keys = acquire.wait_by(host, request, self)
     if elapsed then
         return elapsed
     end

@@ -2,8 +2,8 @@
 -- after a deadlock its keys. TIMEOUT: a process is stopped inside the dictionary. BUSY, in a forked child: a process is
 -- entering the world. Both may pass, so the wait goes on.
 --
--- A request: { handle, key, exptime, timeout, holder (tasks/task_ids.lua), fair, step, ratio, max_step }; for permits
--- also kind, want and total. To wait only for the end of a grant: `watched`, the cell of its number, and no lease,
+-- A request: { handle, key, exptime, timeout, holder (tasks/task_ids.lua) or false, fair, step }; for permits also
+-- kind, want and total. To wait only for the end of a grant: `watched`, the cell of its number, and no lease,
 -- exptime, holder and fair.
 
 local core = require "resty.holdfast.core"
@@ -12,9 +12,11 @@ local parker = require "resty.holdfast.wait.parker"
 local task_ids = require "resty.holdfast.tasks.task_ids"
 
 local C, reason, unpack_keys = core.C, core.reason, core.unpack_keys
-local error, max, min, next, pcall, type = error, math.max, math.min, next, pcall, type
-local ffi_gc, ffi_new, ffi_typeof = ffi.gc, ffi.new, ffi.typeof
+local error, max, min, next, pcall = error, math.max, math.min, next, pcall
+local setmetatable, type = setmetatable, type
+local ffi_metatype, ffi_new = ffi.metatype, ffi.new
 local get_parker, is_mine = parker.get, parker.is_mine
+local NOBODY = task_ids.NOBODY
 
 local BUFFER, BUSY, DEADLOCK, INVALID = core.BUFFER, core.BUSY, core.DEADLOCK, core.INVALID
 local LOCKED, OK, SYSTEM, TIMEOUT = core.LOCKED, core.OK, core.SYSTEM, core.TIMEOUT
@@ -26,7 +28,8 @@ local FORKED = {}
 -- Seconds until another attempt to enter.
 local BUSY_SLEEP = 0.05
 
-local wait_type = ffi_typeof("holdfast_wait")
+-- Of the present call: a step of a wait reads it all, and nothing else runs meanwhile.
+local wait = ffi_new("holdfast_wait")
 
 local _M = {}
 
@@ -53,7 +56,7 @@ end
 
 
 -- No tail calls: those of C functions are not compiled.
-local function wait_once(request, wait, lease)
+local function wait_once(request, lease)
     local key = request.key
     local code
     if request.watched then
@@ -76,7 +79,8 @@ end
 
 -- Polls: sleep, try, sleep longer. Reports the sum of the sleeps, not the clock's time; attempts that a stopped process
 -- has blocked count as long as they took.
-function _M.poll(host, request, lease)
+-- `way`: an object with the fields ratio and max_step.
+function _M.poll(host, request, lease, way)
     local timeout, step = request.timeout, request.step
     local elapsed = 0
     while timeout > 0 do
@@ -103,71 +107,78 @@ function _M.poll(host, request, lease)
             break
         end
 
-        step = min(max(0.001, step * request.ratio), timeout, request.max_step)
+        step = min(max(0.001, step * way.ratio), timeout, way.max_step)
     end
     return nil, "timeout"
 end
 
 
--- A place: a waiter of this Lua state and the lock it queues for. Places are reused, because making one costs as much
--- as the rest of a wake-up. `state` is apart from the place: the guard's finaliser refers to it, and must not refer to
--- the guard.
+-- A place: a waiter of this Lua state, and the dictionary of the lock it queues for; NULL: it is in no queue. Places
+-- are reused, because making one costs as much as the rest of a wake-up. They are no tables, as each waiting coroutine
+-- has one.
 local idle_places, idle_count = {}, 0
 
--- States of all places, by waiter number.
-local states = {}
+-- All places, by waiter number, and the keys that they queue for.
+local places = setmetatable({}, { __mode = "v" })
+local key_of = {}
 
 
-local function leave(state)
+local function leave(place)
     local code = OK
-    if state.handle and is_mine(state.parker) then
-        code = C.holdfast_lock_leave(state.handle, state.key, #state.key, state.parker, state.waiter)
+    if place.handle ~= nil and is_mine(place.parker) then
+        local key = key_of[place.waiter]
+        code = C.holdfast_lock_leave(place.handle, key, #key, place.parker, place.waiter)
     end
-    state.handle = nil
+    place.handle = nil
     return code
 end
 
 
+-- A coroutine that is never resumed gives nothing back; the collector does it. A forked child may have a place of its
+-- own by that number.
+local function collect(place)
+    leave(place)
+    local here, waiter = place.parker, place.waiter
+    if waiter ~= 0 and is_mine(here) then
+        key_of[waiter] = nil
+        parker.forget(waiter)  -- its host may have left it there
+        C.holdfast_waiter_close(here, waiter)
+    end
+end
+
+
+local place_type = ffi_metatype("struct { holdfast_parker *parker; holdfast_dict *handle; uint32_t waiter; }",
+                                { __gc = collect })
+
+
 local function make_place(here)
+    local place = ffi_new(place_type)  -- first: no waiter is lost if there is no memory for it
     local waiter = C.holdfast_waiter_open(here)
     if waiter == 0 then
         return nil
     end
-    local state = { parker = here, waiter = waiter, handle = nil, key = nil }
-    states[waiter] = state
-    local function abandon()
-        leave(state)
-        if states[waiter] == state then  -- false: a forked child has its own by that number
-            states[waiter] = nil
-        end
-        if is_mine(here) then
-            parker.forget(waiter)  -- its host may have left it there
-            C.holdfast_waiter_close(here, waiter)
-        end
-    end
-    local wait = ffi_new(wait_type)
-    wait.parker, wait.waiter = here, waiter
-    -- A coroutine that is never resumed gives nothing back; the collector does it.
-    return { state = state, wait = wait, guard = ffi_gc(ffi_new("char[1]"), abandon) }
+    place.parker, place.waiter = here, waiter
+    places[waiter] = place
+    return place
 end
 
 
 -- For a host that knows before the collector that a wait is abandoned. A coroutine that comes back nevertheless queues
 -- again.
 function _M.abandon(waiter)
-    local state = states[waiter]
-    if state then
-        leave(state)
+    local place = places[waiter]
+    if place then
+        leave(place)
     end
 end
 
 
 -- A closing Lua state finalises in any order; without the parker no waiter could leave.
 parker.before_free(function ()
-    local waiter, state = next(states)  -- not by pairs: see lock/options.lua
+    local waiter, place = next(places)  -- not by pairs: see lock/options.lua
     while waiter do
-        leave(state)
-        waiter, state = next(states, waiter)
+        leave(place)
+        waiter, place = next(places, waiter)
     end
 end)
 
@@ -187,21 +198,20 @@ local function open_place()
         end
         idle_places[idle_count] = nil
         idle_count = idle_count - 1
-    until place.state.parker == here  -- false: a parent process's
+    until place.parker == here  -- false: a parent process's
     return place
 end
 
 
 local function close_place(place, granted)
-    local state = place.state
     local code = OK
     if granted then
-        state.handle = nil
+        place.handle = nil
     else
-        code = leave(state)
+        code = leave(place)
     end
     -- A granted waiter is still in the process of its parker.
-    if granted or is_mine(state.parker) then
+    if granted or is_mine(place.parker) then
         idle_count = idle_count + 1
         idle_places[idle_count] = place
     end
@@ -227,38 +237,36 @@ end
 
 -- Waits in the queue. true for a granted lock; otherwise nil and the reason, after a deadlock its keys.
 local function wait_in_place(place, host, request, deadline, lease)
-    local state = place.state
-    local here, waiter = state.parker, state.waiter
-    local wait, host_wait = place.wait, host.wait
-    wait.task = task_ids.current or task_ids.get()
-    wait.holder_task = request.holder or task_ids.NOBODY
-    wait.fair = request.fair or 0
-    wait.holds = task_ids.held(host.stops_all) == 0 and HOLDS_NOTHING
-                 or host.stops_all and HOLDS_EVERYTHING or HOLDS_SOMETHING
-    wait.timeout = request.timeout
+    local waiter = place.waiter
+    local task = task_ids.current or task_ids.get()
+    local holds = task_ids.held(host.stops_all) == 0 and HOLDS_NOTHING
+                  or host.stops_all and HOLDS_EVERYTHING or HOLDS_SOMETHING
+    local left = request.timeout
     while true do
-        local code = wait_once(request, wait, lease)
+        wait.parker, wait.waiter, wait.task, wait.holds = place.parker, waiter, task, holds
+        wait.holder_task, wait.fair, wait.timeout = request.holder or NOBODY, request.fair or 0, left
+        local code = wait_once(request, lease)
+        local seconds = wait.sleep
         if code == OK then
             return true
         end
         if code == LOCKED then
-            state.handle, state.key = request.handle, request.key
+            key_of[waiter] = request.key
+            place.handle = request.handle
         elseif code == DEADLOCK then
-            return nil, reason(code), deadlock_keys(here, waiter)
-        elseif code == INVALID and not is_mine(here) then
+            return nil, reason(code), deadlock_keys(place.parker, waiter)
+        elseif code == INVALID and not is_mine(place.parker) then
             return nil, FORKED  -- the library knows no waiters of a parent process
         elseif code == BUSY then
-            wait.sleep = BUSY_SLEEP
+            seconds = BUSY_SLEEP
         elseif code ~= TIMEOUT then
             return nil, reason(code)
         end
-        local seconds = wait.sleep
-        local left = deadline - host.now()
+        left = deadline - host.now()
         if left <= 0 then
             return nil, "timeout"
         end
-        wait.timeout = left
-        local woken, why = host_wait(waiter, max(min(seconds, left), 0))
+        local woken, why = host.wait(waiter, max(min(seconds, left), 0))
         if gives_up(woken, why) then
             return nil, why
         end
@@ -282,8 +290,8 @@ function _M.wake(host, request, lease)
         if close_place(place, ok and granted) == SYSTEM and err == "timeout" then
             err = reason(SYSTEM)
         end
-        if not ok and is_mine(place.state.parker) then
-            parker.forget(place.state.waiter)  -- the host that failed may have left it there
+        if not ok and is_mine(place.parker) then
+            parker.forget(place.waiter)  -- the host that failed may have left it there
         end
     until err ~= FORKED
     if not ok then
