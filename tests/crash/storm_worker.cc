@@ -1,4 +1,6 @@
+#include <map>
 #include <random>
+#include <string>
 
 #include "base/hash.h"
 #include "crash/storm.h"
@@ -176,8 +178,9 @@ class Work {
     const int code = dict_.try_lock(key, 0.001, &lease);
     expect("lock", code, {HOLDFAST_OK, HOLDFAST_LOCKED, HOLDFAST_NO_MEMORY, HOLDFAST_TIMEOUT});
     if (code != HOLDFAST_OK) return;
-    if (lease.sequence <= last_sequence_) ledger_.violations.add("fencing number of %s does not grow", key.c_str());
-    last_sequence_ = lease.sequence;
+    std::uint64_t& last = last_sequences_[key];
+    if (lease.sequence <= last) ledger_.violations.add("fencing number of %s does not grow", key.c_str());
+    last = lease.sequence;
     if (below(2) == 0)
       expect("renew", dict_.renew(key, lease, 0.001), {HOLDFAST_OK, HOLDFAST_NOT_OWNER, HOLDFAST_NOT_FOUND});
     expect("unlock", dict_.unlock(key, &lease), {HOLDFAST_OK, HOLDFAST_NOT_OWNER});
@@ -249,7 +252,7 @@ class Work {
   holdfast_parker* parker_;
   std::uint32_t waiter_;
   PoolUser pools_;
-  std::uint64_t last_sequence_ = 0;
+  std::map<std::string, std::uint64_t> last_sequences_;  // by key
   int lengths_[kLists] = {};
 };
 
