@@ -182,7 +182,8 @@ typedef struct holdfast_options {
 
 /* [set-up] Opens the dictionary, or creates it: of several processes that try at the same moment, one does. An existing
  * one must have the same size and mutex (MISMATCH names both); it keeps its mode and persist. Also: INVALID (name,
- * size, mutex, mode), NO_MEMORY (says how much is free). */
+ * size, mutex, mode), NO_MEMORY (says how much is free: less than the size). Of a dictionary of 1.9 MB or more, most
+ * memory is taken as it is used: a change for which /dev/shm has none is NO_MEMORY, unless older values can go. */
 HOLDFAST_API int holdfast_open(const char *name, size_t length, const holdfast_options *options,
                                holdfast_dict **dict);
 /* [set-up] Opens a dictionary that this process has open, else one that exists in the world, else one that is declared
@@ -277,7 +278,7 @@ HOLDFAST_API int holdfast_scan(holdfast_dict *dict, uint64_t *cursor, uint32_t c
 typedef struct holdfast_stats {
   uint64_t entries;     /* also expired ones, until their memory is needed                        */
   uint64_t bytes_used;  /* by entries, lists and waiters                                          */
-  uint64_t bytes_free;
+  uint64_t bytes_free;  /* also those that are not taken from /dev/shm yet                        */
   uint64_t hits;        /* get, get_stale: something was found                                    */
   uint64_t misses;
   uint64_t evictions;   /* live entries removed to make room                                      */

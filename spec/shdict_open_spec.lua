@@ -104,6 +104,28 @@ describe("shdict", function ()
             assert.is_nil(shdict.shared.spec_size)
         end)
 
+        it("takes the memory of a large one as it is used", function ()
+            local made = assert(shdict.open("spec_large", { size = "64m" }))
+            local function taken()
+                return tonumber(shell.output("du -B1 " .. os.getenv("HOLDFAST_DIR") .. "/spec_large.dict | cut -f 1"))
+            end
+            local free = made:free_space()
+            assert.equal(64 * 1048576, made:capacity())
+            assert.is_true(taken() <= 65536)
+            assert.is_nil(made:get("key"))
+            assert.same({}, made:get_keys(0))
+            assert.is_true(taken() <= 65536)
+            assert(made:set("key", ("v"):rep(100000)))
+            local then_taken = taken()
+            assert.is_true(then_taken > 100000 and then_taken < 400000)
+            for i = 1, 20000 do
+                assert(made:set(i, ("v"):rep(100)))
+            end
+            assert.is_true(taken() > then_taken + 20000 * 150 and taken() < 20000 * 800)
+            assert.is_true(made:free_space() < free - 20000 * 140)
+            shdict.remove("spec_large")
+        end)
+
         it("refuses another size or mutex than the existing one has, and names both", function ()
             local made, err = shdict.open("spec_dict", { size = "2m" })
             assert.is_nil(made)

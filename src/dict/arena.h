@@ -58,6 +58,13 @@ class Arena {
   bool crowded() const noexcept { return crowded_; }
   void set_crowded() noexcept { crowded_ = true; }
 
+  /// The granules that were not found in an arena that can grow; 0: none. Crowded too, so that one look tells of both.
+  std::uint32_t wanted() const noexcept { return wanted_; }
+  void set_wanted(std::uint32_t count) noexcept {
+    wanted_ = count;
+    crowded_ = true;
+  }
+
   /// The free blocks contradict themselves: the shard must be repaired.
   bool damaged() const noexcept { return damaged_; }
   void set_damaged() noexcept { damaged_ = true; }
@@ -82,6 +89,7 @@ class Arena {
   ShardHeader& header_;
   bool damaged_ = false;
   bool crowded_ = false;
+  std::uint32_t wanted_ = 0;
 };
 
 // Clear the type before releasing the block: a circular chain must not release it twice.

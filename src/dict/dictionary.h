@@ -126,12 +126,14 @@ class Dictionary {
 
   /// Looks the key up with the mutex of its shard held, then runs `operation(Transaction&) -> Code`. The operation must
   /// either commit, or return Code::corrupt before it has changed anything: then the shard is repaired and the
-  /// operation run again. It is also run again after Code::no_memory if memory of dead processes was looked for, at
-  /// most kLooksMax times. `granules`: what it may have to allocate at once, 0 if that fits in any dictionary;
-  /// too_large, without the mutex, if it never fits. Also: removed, timeout, busy, system.
+  /// operation run again. It is also run again after Code::no_memory, and after Code::locked of an attempt that found
+  /// no place in the queue, if the arena has grown, and after Code::no_memory if memory of dead processes was looked
+  /// for, at most kLooksMax times. `granules`: what it may have to allocate at once, 0 if that fits in any dictionary;
+  /// too_large, without the mutex, if it never fits. `unopened`: whether to open a shard that was never used, else
+  /// not_found. Also: removed, timeout, busy, system, no_memory.
   template <class Operation>
   Code transact(std::string_view bytes, Operation&& operation, std::uint64_t patience_ns = kMutexPatienceNs,
-                std::uint64_t granules = 0) noexcept;
+                std::uint64_t granules = 0, Shard::Unopened unopened = Shard::Unopened::open) noexcept;
 
  private:
   Dictionary(World& world, std::string name, const DictionaryOptions& options)
@@ -162,6 +164,7 @@ class Dictionary {
     std::uint64_t end_ns = 0;             // of the patience with it; 0: it is the first time
   };
   bool settle(UnsettledGrant& unsettled, std::uint64_t patience_ns) noexcept;
+  static bool grow(Shard& shard, std::uint32_t granules, std::uint64_t patience_ns, Code result) noexcept;
   std::optional<Code> reclaim(Segment& segment, Shard& shard, int looks, Code result) noexcept;
   Code reclaim_from_dead(Segment& segment, Shard& shard, bool needed, bool& found) noexcept;
 
@@ -179,17 +182,21 @@ class Dictionary {
 
 template <class Operation>
 Code Dictionary::transact(std::string_view bytes, Operation&& operation, std::uint64_t patience_ns,
-                          std::uint64_t granules) noexcept {
+                          std::uint64_t granules, Shard::Unopened unopened) noexcept {
   Segment* const now = segment();
   if (now == nullptr) return Code::removed;
   if (granules != 0 && granules > now->geometry().block_max()) [[unlikely]]
     return Code::too_large;
   const Key key(bytes, now->seed());
   Shard& shard = now->shard_of(key.hash);
+  if (!shard.is_open()) [[unlikely]] {
+    if (const Code opened = shard.open(unopened); opened != Code::ok) return opened;
+  }
   UnsettledGrant unsettled;
-  for (int looks = 0;; ++looks) {
+  for (int looks = 0;;) {
     Code result = Code::corrupt;
     bool crowded = false;
+    std::uint32_t wanted = 0;
     {
       const ShardGuard guard(shard, patience_ns);
       if (!guard.held()) return guard.code();
@@ -199,6 +206,7 @@ Code Dictionary::transact(std::string_view bytes, Operation&& operation, std::ui
         if (change.find()) result = operation(change);
         crowded = change.arena().crowded();
         unsettled.grant = change.in_the_way();
+        wanted = change.arena().wanted();
         if (result == Code::corrupt || change.arena().damaged()) [[unlikely]]
           repair(shard);
         else
@@ -211,7 +219,11 @@ Code Dictionary::transact(std::string_view bytes, Operation&& operation, std::ui
     }
     if (!crowded) [[likely]]
       return result;
-    if (const std::optional<Code> end = reclaim(*now, shard, looks, result)) return *end;
+    if (wanted != 0) {
+      if (!grow(shard, wanted, patience_ns, result)) return result;
+      continue;
+    }
+    if (const std::optional<Code> end = reclaim(*now, shard, looks++, result)) return *end;
   }
 }
 

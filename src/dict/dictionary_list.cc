@@ -40,7 +40,7 @@ Code Dictionary::push(std::string_view key, End end, const ValueIn& value, std::
 }
 
 Code Dictionary::pop(std::string_view key, End end, ValueOut& out) noexcept {
-  return transact(key, [&](Transaction& change) {
+  const auto operation = [&](Transaction& change) {
     if (!change.exists()) return Code::not_found;
     if (!change.is(EntryType::list)) return Code::not_a_list;
     List list(change.shard(), change.arena(), change.view());
@@ -51,7 +51,8 @@ Code Dictionary::pop(std::string_view key, End end, ValueOut& out) noexcept {
     else if (!list.pop(end))
       return Code::corrupt;
     return Code::ok;
-  });
+  };
+  return transact(key, operation, kMutexPatienceNs, 0, Shard::Unopened::leave);
 }
 
 }  // namespace holdfast

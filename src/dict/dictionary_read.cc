@@ -34,6 +34,10 @@ double seconds_left(std::uint64_t end_ms, bool held, bool stale) noexcept {
   return static_cast<double>(stale ? std::min<std::int64_t>(left, -1) : std::max<std::int64_t>(left, 1)) / 1e3;
 }
 
+std::uint32_t free_of(Shard& shard) noexcept {
+  return shard.open_if_used() ? shard.free_granules() : shard.all_granules() - 1;
+}
+
 constexpr bool is_whole(Shard::Read result) noexcept {
   return result != Shard::Read::torn && result != Shard::Read::damaged;
 }
@@ -84,13 +88,16 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
 
 Shard::Read Dictionary::read(Segment& segment, const Key& key, ValueOut& out) noexcept {
   Shard& shard = segment.shard_of(key.hash);
+  if (!shard.open_if_used()) [[unlikely]]
+    return Shard::Read::missing;
   const Shard::Read result = shard.read(key, out);
   return is_whole(result) ? result : read_again(shard, key, out, result);
 }
 
 // Repeatedly torn reads mean that writers are at work, so the mutex will come free. If its owner was stopped instead,
-// no process writes and the next read is whole.
+// no process writes and the next read is whole. What looks like damage may lie where the arena has grown.
 Shard::Read Dictionary::read_again(Shard& shard, const Key& key, ValueOut& out, Shard::Read result) noexcept {
+  if (result == Shard::Read::damaged && shard.catch_up()) result = Shard::Read::torn;
   for (ReadPatience patience; !patience.over();) {
     for (std::size_t cost = 0; result == Shard::Read::torn && cost < kReadTries; cost += 1 + out.size / kBytesPerTry) {
       platform::cpu_relax();
@@ -233,6 +240,7 @@ Code Dictionary::keys_of(Shard& shard, std::uint32_t bucket, const KeyFilter& fi
     for (std::size_t i = 0; i < kReadTries && copy == Shard::Copy::torn; ++i)
       copy = shard.copy_keys(bucket, filter, packed, count);
     if (copy == Shard::Copy::whole) return Code::ok;
+    if (copy == Shard::Copy::damaged && shard.catch_up()) continue;
     std::size_t bound = 0;
     {
       const ShardGuard guard(shard, kReadPatienceNs);
@@ -257,6 +265,7 @@ Code Dictionary::keys(std::uint32_t max, std::string& packed, std::uint32_t& cou
     count = 0;
     const std::uint32_t limit = max == 0 ? ~0U : max;
     for (Shard& shard : segment.shards()) {
+      if (!shard.open_if_used()) continue;
       for (std::uint32_t bucket = 0; bucket < shard.buckets() && count < limit; ++bucket) {
         std::uint32_t here = 0;
         shard.prefetch_for(bucket);
@@ -278,13 +287,19 @@ Code Dictionary::scan(std::uint64_t& cursor, std::uint32_t count, std::string_vi
     found = 0;
     const std::uint64_t buckets = segment.shards().front().buckets();
     const std::uint64_t end = buckets * segment.shards().size();
-    const std::uint64_t last = std::min(end, cursor + kScanBuckets + kScanBucketsPerKey * count);
+    std::uint64_t last = std::min(end, cursor + kScanBuckets + kScanBucketsPerKey * count);
     std::uint64_t at = cursor;
     for (; at < last && found < count; ++at) {
+      Shard& shard = segment.shards()[at / buckets];
+      if (!shard.open_if_used()) {
+        const std::uint64_t skipped = buckets - at % buckets - 1;
+        at += skipped;
+        last = std::min(end, last + skipped);  // they cost nothing
+        continue;
+      }
       std::uint32_t here = 0;
       const KeyFilter filter{segment.flush_epoch(), ~0U, prefix};
-      const Code code =
-          keys_of(segment.shards()[at / buckets], static_cast<std::uint32_t>(at % buckets), filter, packed, here);
+      const Code code = keys_of(shard, static_cast<std::uint32_t>(at % buckets), filter, packed, here);
       if (code != Code::ok) return code;
       found += here;
     }
@@ -297,12 +312,13 @@ Code Dictionary::stats(DictionaryStats& stats) noexcept {
   stats = {};
   return in_segment([&](Segment& segment) {
     for (Shard& shard : segment.shards()) {
+      const std::uint64_t free = free_of(shard);
+      stats.bytes_free += free * kGranule;
+      stats.bytes_used += (shard.all_granules() - free) * kGranule;
+      if (!shard.open_if_used()) continue;
       const ShardHeader& header = shard.header();
-      const std::uint64_t free = shard.free_granules();
       const std::uint32_t entries = header.entries.load(kRelaxed);
       stats.entries += entries - std::min(entries, count_free(shard));  // read at two moments
-      stats.bytes_free += free * kGranule;
-      stats.bytes_used += (shard.granules() - free) * kGranule;
       stats.evictions += header.evictions.load(kRelaxed);
       stats.expirations += header.expirations.load(kRelaxed);
       stats.repairs += header.repairs.load(kRelaxed);
@@ -330,7 +346,7 @@ std::uint64_t Dictionary::free_space() noexcept {
   Segment* now = segment();
   if (now == nullptr) return 0;
   std::uint64_t granules = 0;
-  for (Shard& shard : now->shards()) granules += shard.free_granules();
+  for (Shard& shard : now->shards()) granules += free_of(shard);
   return granules * kGranule;
 }
 

@@ -71,11 +71,12 @@ Code Dictionary::store(StoreOp op, std::string_view key, const ValueIn& value, d
 }
 
 Code Dictionary::remove(std::string_view key) noexcept {
-  return transact(key, [](Transaction& change) {
+  const auto operation = [](Transaction& change) {
     const bool existed = change.exists();
     const Code code = change.found() ? change.cut() : Code::ok;
     return existed || code != Code::ok ? code : Code::not_found;
-  });
+  };
+  return transact(key, operation, kMutexPatienceNs, 0, Shard::Unopened::leave);
 }
 
 Code Dictionary::compare_and_swap(std::string_view key, const ValueIn* expected, const ValueIn* desired, double exptime,
@@ -117,7 +118,7 @@ Code Dictionary::increment(std::string_view key, double by, const Initial* initi
 Code Dictionary::expire(std::string_view key, double exptime) noexcept {
   const std::uint64_t value_end = end_of_value(exptime);
   bool waiters_misled = false;
-  const Code code = transact(key, [&](Transaction& change) {
+  const auto operation = [&](Transaction& change) {
     if (!change.exists()) return Code::not_found;
     if (!change.is_settled()) return Code::timeout;
     const bool holdable = is_holdable(change.view().type);
@@ -127,7 +128,8 @@ Code Dictionary::expire(std::string_view key, double exptime) noexcept {
     commit(expiry, expiry_word(end, change.flush_epoch()));
     note_end(change.shard(), end);
     return Code::ok;
-  });
+  };
+  const Code code = transact(key, operation, kMutexPatienceNs, 0, Shard::Unopened::leave);
   if (waiters_misled) post_to_everyone(world_);
   return code;
 }
@@ -158,6 +160,9 @@ Code Dictionary::flush_expired(std::uint32_t max, std::uint32_t& count) noexcept
   return in_segment([&](Segment& segment) {
     for (Shard& shard : segment.shards()) {
       if (count == max) break;
+      if (!shard.open_if_used()) continue;
+      shard.note_opened();
+      shard.catch_up();
       const DeadOwners dead(shard, world_);
       const ShardGuard guard(shard);
       if (!guard.held()) return guard.code();
@@ -189,6 +194,17 @@ bool Dictionary::settle(UnsettledGrant& unsettled, std::uint64_t patience_ns) no
   }
   platform::sleep_until(now_ns + kSleepNs);
   return true;
+}
+
+// Runs after an operation that found no run of `granules` in an arena that can grow. Returns whether the operation must
+// run again: if no memory can be had, it makes do with what there is.
+bool Dictionary::grow(Shard& shard, std::uint32_t granules, std::uint64_t patience_ns, Code result) noexcept {
+  const std::uint32_t end = shard.reserve_more(granules);
+  if (end != 0) {
+    const ShardGuard guard(shard, patience_ns);
+    if (guard.held()) shard.add_reserved(end);
+  }
+  return result == Code::no_memory || result == Code::locked;
 }
 
 // Runs after an operation that met memory short; `looks` counts the looks for memory of dead processes so far. Returns

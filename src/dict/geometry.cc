@@ -4,6 +4,7 @@
 
 #include "base/parse.h"
 #include "dict/layout.h"
+#include "dict/reserved.h"
 
 namespace holdfast {
 
@@ -15,6 +16,7 @@ constexpr std::uint64_t kShardTarget = std::uint64_t{1} << 20;
 constexpr std::uint64_t kShardsMax = 65536;
 constexpr std::uint64_t kBytesPerBucket = 64;
 static_assert(kSizeMax / kShardsMax / kGranule <= ListEnds::kMask, "a list's ends name any block of an arena");
+static_assert(kSizeMax / kShardsMax / 4096 < 1U << ReservedMark::kUnitBits, "a mark tells of any arena");
 
 constexpr std::uint64_t align_up(std::uint64_t value, std::uint64_t to) noexcept { return (value + to - 1) / to * to; }
 
@@ -29,7 +31,8 @@ Geometry Geometry::of(std::uint64_t size) noexcept {
   std::uint64_t shards = 1;
   while (shards < kShardsMax && body / (shards * 2) >= kShardTarget - kShardTarget / 16) shards *= 2;
   g.shards = static_cast<std::uint32_t>(shards);
-  g.shard_bytes = body / shards / 64 * 64;
+  g.shards_at = kHeaderBytes + (shards > 1 ? align_up(shards, 64) : 0);
+  g.shard_bytes = (g.size - g.shards_at) / shards / 64 * 64;
   g.buckets = static_cast<std::uint32_t>(std::bit_floor(g.shard_bytes / kBytesPerBucket));
 
   g.free_bits_at = align_up(sizeof(ShardHeader) + std::uint64_t{g.buckets} * 4, 64);

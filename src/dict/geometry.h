@@ -11,6 +11,7 @@ struct Geometry {
   std::uint32_t shards;        // power of two
   std::uint32_t buckets;       // per shard, power of two
   std::uint32_t granules;      // per shard's arena
+  std::uint64_t shards_at;     // where the first shard begins
   std::uint64_t shard_bytes;   // distance between shards
   std::uint64_t free_bits_at;  // this and the next two: offsets inside a shard
   std::uint64_t uses_at;
@@ -18,6 +19,13 @@ struct Geometry {
 
   /// REQUIRES: size is between kSizeMin and kSizeMax.
   static Geometry of(std::uint64_t size) noexcept;
+
+  /// Whether memory is reserved as it is used (dict/reserved.h). Then a byte for each shard, whether it was ever
+  /// opened, lies between the header page and the shards. A dictionary of one shard is reserved as a whole when it is
+  /// made.
+  bool reserved_as_used() const noexcept { return shards > 1; }
+  /// The bytes of the file that are reserved when it is made.
+  std::uint64_t reserved_at_first() const noexcept { return reserved_as_used() ? shards_at : size; }
 
   /// The granules of the largest block that fits into an empty shard.
   std::uint32_t block_max() const noexcept { return granules - 1; }

@@ -1,4 +1,5 @@
-// The mutex of a shard, held for a scope. If its owner died, the shard is repaired before the scope begins.
+// The mutex of a shard, held for a scope. If its owner died, the shard is repaired before the scope begins. If its
+// arena has grown, this process learns of it.
 #pragma once
 
 #include <atomic>
@@ -15,14 +16,15 @@ inline constexpr std::uint64_t kMutexPatienceNs = 1'000'000'000;
 
 class ShardGuard {
  public:
-  /// Inline, as it is on the path of every change: a call would take a tenth of the time of the shortest one.
+  /// Inline, as it is on the path of every change: a call would take a tenth of the time of the shortest one. REQUIRES:
+  /// the shard is open.
   [[gnu::always_inline]] explicit ShardGuard(Shard& shard, std::uint64_t patience_ns = kMutexPatienceNs) noexcept
       : shard_(shard), result_(shard.mutex().lock_for(patience_ns)) {
     // Before all stores of this critical section: a reader that reads one of them, in memory that another process
     // released earlier, sees the epoch of that release too (pairs with Shard::unchanged_since).
     std::atomic_thread_fence(kRelease);
-    if (result_ == LockResult::owner_died) [[unlikely]]
-      repair(shard_);
+    if (result_ == LockResult::owner_died || !shard_.is_mark_known()) [[unlikely]]
+      begin_slowly();
   }
   ~ShardGuard() {
     if (held()) shard_.mutex().unlock();
@@ -47,6 +49,12 @@ class ShardGuard {
   }
 
  private:
+  [[gnu::noinline, gnu::cold]] void begin_slowly() noexcept {
+    if (!held()) return;
+    if (!shard_.is_mark_known()) shard_.follow_mark();  // first: a repair goes as far as the arena
+    if (result_ == LockResult::owner_died) repair(shard_);
+  }
+
   Shard& shard_;
   LockResult result_;
 };

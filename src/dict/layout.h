@@ -1,6 +1,9 @@
 // What lies where in a dictionary's segment. docs/format.md describes the same byte by byte; change both together.
 //
-//   header page | shard 0 | shard 1 | ...        each shard:  ShardHeader | buckets | free bits | uses | arena
+//   header page | bytes of shards | shard 0 | shard 1 | ...
+//   each shard:  ShardHeader | buckets | free bits | uses | arena
+//
+// The bytes of shards, one for each, say whether a shard was ever opened. They exist where there are several shards.
 //
 // The chains (bucket heads and Entry::next) and what they reach are the only truth. Everything marked "derived" can be
 // rebuilt from them, and repair (dict/repair.h) rebuilds or resets it after the owner of a shard's mutex died.
@@ -62,6 +65,10 @@ inline constexpr std::uint32_t kBinWords = (kBins + 63) / 64;
 struct ShardHeader {
   ShmtxState mutex;
 
+  /// How much of the arena is reserved: a mark of dict/reserved.h; 0 in a dictionary of one shard, and in a shard that
+  /// was never used. Written with the mutex held; each owner of the mutex looks at it.
+  Word32& reserved() noexcept { return mutex.note; }
+
   /// Counts how often memory that a chain once reached was released. A reader that finds it unchanged has read only
   /// what was reachable when the reader began.
   alignas(64) Word64 reuse_epoch;
@@ -88,7 +95,7 @@ struct ShardHeader {
   std::array<Word64, kBinWords> bin_map;
   std::array<Word32, kBins> bins;
 
-  Word32 in_use;  // 0: never used; then the shard is all zero, its arena one free run that does not say so
+  Word32 in_use;  // 0: never used; then it is all zero but mutex and mark, its arena one free run that does not say so
   Word32 asked;   // hint: when dead owners were last looked for in vain (µs, lower half); 0: not lately
 };
 

@@ -61,12 +61,13 @@ bool Reclaimer::any_dead() const noexcept {
          time_passed(header.reclaim_after.load(kRelaxed));
 }
 
-// Whether it is worth a sweep to look for free locks and permits. A few of them are left to the clock sweep, unless
-// nothing may be evicted.
+// Whether it is worth a sweep to look for free locks and permits. They are worth their memory, as they are taken again,
+// until the arena cannot grow. A few of them are left to the clock sweep, unless nothing may be evicted.
 bool Reclaimer::many_may_be_free(Evict evict) const noexcept {
   const ShardHeader& header = shard_.header();
   const std::uint32_t count = header.perhaps_free.load(kRelaxed);
-  return count != 0 && (evict == Evict::no || count > header.entries.load(kRelaxed) / kWorthwhile);
+  return count != 0 && !shard_.can_grow() &&
+         (evict == Evict::no || count > header.entries.load(kRelaxed) / kWorthwhile);
 }
 
 bool Reclaimer::rests() const noexcept {
@@ -192,6 +193,10 @@ Code Reclaimer::make(std::uint32_t count, Evict evict, const Key& key, Position&
     // The sweep may have removed or moved the entry that `position` names.
     if (arena_.damaged() || !shard_.find(key, position)) return Code::corrupt;
     if (arena_.can_allocate(count)) return Code::ok;
+    if (shard_.can_grow()) {
+      arena_.set_wanted(count);
+      return Code::no_memory;
+    }
     const bool cleared = clear(count, evict, position, evicted);
     if (arena_.damaged() || !shard_.find(key, position)) return Code::corrupt;
     if (cleared) return Code::ok;

@@ -51,10 +51,12 @@ Segment::Segment(World& world, MappedFile file, const Traits& traits, std::uniqu
       record_lock_(std::move(record_lock)) {
   const Geometry& geometry = traits_.geometry;
   shards_.reserve(geometry.shards);
+  auto* const bytes_of_shards = reinterpret_cast<Word8*>(mapping_.data() + kHeaderBytes);
   for (std::uint32_t i = 0; i < geometry.shards; ++i) {
-    std::byte* const at = mapping_.data() + kHeaderBytes + i * geometry.shard_bytes;
+    std::byte* const at = mapping_.data() + geometry.shards_at + i * geometry.shard_bytes;
     ShmtxState& state = reinterpret_cast<ShardHeader*>(at)->mutex;
-    shards_.emplace_back(at, geometry, Shmtx(state, traits_.strategy, world, record_lock_.get(), i));
+    Word8* const opened = geometry.reserved_as_used() ? bytes_of_shards + i : nullptr;
+    shards_.emplace_back(at, geometry, Shmtx(state, traits_.strategy, world, record_lock_.get(), i), opened);
   }
   shard_array_ = shards_.data();
 }
@@ -92,6 +94,9 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
                                      "have it open can use it, others cannot"};
   auto mapping = map_world_file(*file);
   if (!mapping) return mapping.status();
+  // A file that was damaged may be a hole where it must not be. One that is reserved as a whole is taken at its word.
+  if (geometry.reserved_as_used() && platform::reserve_pages(mapping->data(), geometry.reserved_at_first()) != 0)
+    return Status{Code::no_memory, "dictionary " + quote_name(name) + ": there is no memory for its header"};
   auto segment = make(world, name, {std::move(*mapping), std::move(used->name)}, {geometry, strategy, seed});
   if (segment && used->adopting != nullptr) {
     if (Status adopted = (*segment)->adopt(*file); !adopted.ok()) return adopted;
@@ -103,9 +108,10 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
 // its locks and permits come free like those of dead processes. What cannot wait for that is reset here: mutexes,
 // queues and the range of fencing numbers. If this process is killed, the next one begins from the start.
 Status Segment::adopt(const OpenedFile& file) {
-  for (const Shard& shard : shards_) {
-    if (shard.header().in_use.load(kRelaxed) == 0) continue;
+  for (Shard& shard : shards_) {
+    if (!shard.open_if_used() || shard.header().in_use.load(kRelaxed) == 0) continue;
     shard.header().mutex.word.store(0, kRelaxed);
+    if (!shard.is_mark_known()) shard.follow_mark();
     repair(shard);
   }
   // Go on in a range of this world, above all numbers that the other world gave here.
@@ -127,9 +133,10 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
                        if (!held) return held.status();
                        name_use = std::move(*held);
                        return {};
-                     }};
-  // All the rest is zero, as in shards that were never used (ShardHeader::in_use). Touching each shard here would cost
-  // a tenth of the time that the kernel's allocation takes.
+                     },
+                     geometry.size - geometry.reserved_at_first()};
+  // All the rest is zero, as in shards that were never used (ShardHeader::in_use), or a hole, where it is reserved as
+  // it is used. So a dictionary of any size is made in no time.
   auto mapping = create_world_file(world.directory(), file_name(name), file,
                                    [&](std::byte* base) { initialise(base, geometry, options, world); });
   if (!mapping) return mapping.status();

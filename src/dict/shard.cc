@@ -4,6 +4,7 @@
 
 #include "base/failpoint.h"
 #include "dict/expiry.h"
+#include "dict/reserved.h"
 #include "dict/words.h"
 
 namespace holdfast {
@@ -16,18 +17,25 @@ constexpr std::size_t kLargeValue = 2048;
 constexpr int kLookBackTries = 64;
 /// The epochs that a stamp of 32 bits can tell apart.
 constexpr std::uint64_t kStampRange = std::uint64_t{1} << 31;
+/// No mark: the first owner of the mutex in each process looks closer.
+constexpr std::uint32_t kUnknownMark = 0xD3C0FFEE;
+static_assert(ReservedMark::granules_of(kUnknownMark, ~0U) == 0);
 
 }  // namespace
 
-Shard::Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex) noexcept
+Shard::Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex, Word8* opened) noexcept
     : header_(reinterpret_cast<ShardHeader*>(base)),
       buckets_(reinterpret_cast<Word32*>(base + sizeof(ShardHeader))),
       free_bits_(reinterpret_cast<Word64*>(base + geometry.free_bits_at)),
       uses_(reinterpret_cast<Word8*>(base + geometry.uses_at)),
       arena_(base + geometry.arena_at),
       bucket_mask_(geometry.buckets - 1),
-      granules_(geometry.granules),
-      mutex_(mutex) {}
+      granules_(opened != nullptr ? 0 : geometry.granules),
+      known_mark_(opened != nullptr ? kUnknownMark : 0),
+      all_granules_(geometry.granules),
+      mutex_(mutex),
+      opened_(opened),
+      refused_ms_(0) {}
 
 void Shard::fill(std::uint32_t block, const Key& key, const ValueIn& value, std::uint64_t expiry) const noexcept {
   Entry& e = entry(block);
@@ -121,7 +129,7 @@ Shard::Read Shard::copy_holder(const EntryView& view, std::uint32_t first, std::
   const std::uint32_t hash = view.entry->hash.load(kRelaxed);
   for (std::uint32_t steps = 0; block != 0; ++steps) {
     EntryView holder{};
-    if (steps == granules_ || !inspect_holder(block, hash, holder)) return Read::damaged;
+    if (steps == granules() || !inspect_holder(block, hash, holder)) return Read::damaged;
     const std::uint32_t next = holder.entry->next.load(kAcquire);
     const std::uint64_t sequence = holder.holder().sequence.load(kRelaxed);
     const std::uint64_t expiry = holder.entry->expiry.load(kRelaxed);
@@ -146,7 +154,7 @@ Shard::Read Shard::find_and_copy(const Key& key, ValueOut& out, EntryView& view)
   std::uint32_t block = bucket_of(short_hash).load(kAcquire);
   std::uint32_t walked = 0;  // as in find()
   while (block != 0) {
-    if (!holds_header(block) || walked >= granules_) return Read::damaged;
+    if (!holds_header(block) || walked >= granules()) return Read::damaged;
     Entry& e = entry(block);
     const std::uint32_t hash = e.hash.load(kRelaxed);
     const std::uint32_t shape = e.shape.load(kRelaxed);
@@ -180,7 +188,7 @@ Shard::Read Shard::read(const Key& key, ValueOut& out) const noexcept {
 // Whether the chain of that hash leads to the entry now.
 bool Shard::leads_to(const Entry* wanted, std::uint32_t hash) const noexcept {
   std::uint32_t block = bucket_of(hash).load(kAcquire);
-  for (std::uint32_t steps = 0; holds_header(block) && steps < granules_; ++steps) {
+  for (std::uint32_t steps = 0; holds_header(block) && steps < granules(); ++steps) {
     if (&entry(block) == wanted) return true;
     block = entry(block).next.load(kAcquire);
   }
@@ -218,7 +226,7 @@ bool Shard::append_keys(std::uint32_t index, const KeyFilter& filter, std::strin
     EntryView view{};
     if (!inspect_in(index, block, view)) return false;
     walked += view.granules;
-    if (walked > granules_) return false;
+    if (walked > granules()) return false;
     if (view.key_length >= filter.prefix.size() && counts(view, filter.flush)) {
       const std::size_t at = packed.size();
       const std::size_t key_at = at + sizeof view.key_length;
@@ -264,12 +272,12 @@ void Shard::prefetch_for(std::uint32_t index) const noexcept {
 std::size_t Shard::keys_bound(std::uint32_t index) const noexcept {
   std::size_t bytes = 0;
   std::uint32_t block = bucket(index).load(kRelaxed);
-  for (std::uint32_t steps = 0; holds_header(block) && steps < granules_; ++steps) {
+  for (std::uint32_t steps = 0; holds_header(block) && steps < granules(); ++steps) {
     const Entry& e = entry(block);
     bytes += sizeof(std::uint32_t) + Entry::key_length_of(e.shape.load(kRelaxed));
     block = e.next.load(kRelaxed);
   }
-  return std::min(bytes, std::size_t{granules_} * kGranule);
+  return std::min(bytes, std::size_t{granules()} * kGranule);
 }
 
 }  // namespace holdfast

@@ -6,6 +6,8 @@
 //
 // Nothing here trusts what it loads: a link or a length that points outside the arena reads as damage, which repair()
 // (dict/repair.h) cuts away.
+//
+// REQUIRES, for every call that looks at shared memory: the shard is open in this process (is_open).
 #pragma once
 
 #include <array>
@@ -15,6 +17,7 @@
 #include <string_view>
 
 #include "base/atomic.h"
+#include "base/status.h"
 #include "dict/geometry.h"
 #include "dict/key.h"
 #include "dict/layout.h"
@@ -97,26 +100,74 @@ struct KeyFilter {
   std::string_view prefix;
 };
 
+/// A word of this process alone, which its threads share. Copied only before they do.
+class ProcessWord {
+ public:
+  explicit ProcessWord(std::uint32_t value) noexcept : word_(value) {}
+  ProcessWord(const ProcessWord& other) noexcept : word_(other.load()) {}
+  ProcessWord& operator=(const ProcessWord&) = delete;
+  std::uint32_t load() const noexcept { return word_.load(kRelaxed); }
+  void store(std::uint32_t value) noexcept { word_.store(value, kRelaxed); }
+  void raise(std::uint32_t value) noexcept {
+    std::uint32_t now = word_.load(kRelaxed);
+    while (now < value && !word_.compare_exchange_weak(now, value, kRelaxed)) continue;
+  }
+
+ private:
+  Word32 word_;
+};
+
 class Shard {
  public:
-  Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex) noexcept;
+  /// `opened`: the shard's byte, where memory is reserved as it is used; else null.
+  Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex, Word8* opened = nullptr) noexcept;
 
   ShardHeader& header() const noexcept { return *header_; }
   Shmtx& mutex() noexcept { return mutex_; }
-  std::uint32_t granules() const noexcept { return granules_; }
-  /// The free granules. Needs no mutex.
-  std::uint32_t free_granules() const noexcept {
-    if (header_->in_use.load(kRelaxed) == 0) return granules_ - 1;
-    const std::uint32_t counted = header_->free_granules.load(kRelaxed);
-    return counted < granules_ ? counted : granules_;
-  }
+  /// The granules of the arena that may be touched: those that are reserved, as far as this process knows. Never fewer
+  /// than before. With the mutex held: the granules of the arena.
+  std::uint32_t granules() const noexcept { return granules_.load(); }
+  /// The granules that the arena may have.
+  std::uint32_t all_granules() const noexcept { return all_granules_; }
+  /// The free granules, reserved or not. Needs no mutex.
+  std::uint32_t free_granules() const noexcept;
+
+  // --- memory, reserved as it is used (dict/reserved.h, dict/shard_memory.cc) ---
+
+  /// Whether this process may touch the shard.
+  bool is_open() const noexcept { return granules() != 0; }
+  enum class Unopened { open, leave };
+  /// Opens the shard to this process. not_found: none has opened it yet, and it is to be left so; no_memory. REQUIRES:
+  /// no shmtx is held, as always where memory is reserved, unless something was overwritten.
+  Code open(Unopened unopened) noexcept;
+  /// Opens the shard to this process if any has opened it. Else it is all zero.
+  bool open_if_used() noexcept { return is_open() || open(Unopened::leave) == Code::ok; }
+
+  /// Writes the shard's byte once more, should it have been overwritten.
+  void note_opened() noexcept;
+
+  /// Whether the mark says what this process knows. With the mutex held.
+  bool is_mark_known() const noexcept { return header_->reserved().load(kRelaxed) == known_mark_.load(); }
+  /// Learns from the mark, or puts it right if it was overwritten. REQUIRES: the mutex.
+  void follow_mark() noexcept;
+  /// Learns from the mark. Returns whether more may be touched now. For readers that met a link into memory that they
+  /// do not know yet; takes no mutex.
+  bool catch_up() noexcept;
+
+  /// Whether the arena can grow, as far as is known.
+  bool can_grow() const noexcept;
+  /// Reserves memory for a run of `count` granules behind the arena's present end. Returns the new end; 0 if there is
+  /// no memory. Without the mutex, as it takes a while.
+  std::uint32_t reserve_more(std::uint32_t count) noexcept;
+  /// Adds what was reserved up to `end` to the arena. REQUIRES: the mutex.
+  void add_reserved(std::uint32_t end) noexcept;
   std::uint32_t buckets() const noexcept { return bucket_mask_ + 1; }
   Word32& bucket(std::uint32_t index) const noexcept { return buckets_[index]; }
   Word32& bucket_of(std::uint32_t short_hash) const noexcept { return buckets_[short_hash & bucket_mask_]; }
   Word64* free_bits() const noexcept { return free_bits_; }
 
   /// Whether an Entry at `block` lies inside the arena.
-  bool holds_header(std::uint32_t block) const noexcept { return block - 1 < granules_ - 2; }
+  bool holds_header(std::uint32_t block) const noexcept { return block - 1 < granules() - 2; }
   /// REQUIRES: the block number is inside the arena.
   Entry& entry(std::uint32_t block) const noexcept {
     return *reinterpret_cast<Entry*>(arena_ + std::size_t{block} * kGranule);
@@ -211,6 +262,8 @@ class Shard {
   bool append_keys(std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const;
   bool still_stands(const EntryView& view, std::uint32_t hash, std::uint64_t epoch) const noexcept;
   bool leads_to(const Entry* entry, std::uint32_t hash) const noexcept;
+  bool reserve_to(std::uint32_t end) noexcept;
+  void put_mark_right() noexcept;
 
   ShardHeader* header_;
   Word32* buckets_;
@@ -218,8 +271,12 @@ class Shard {
   Word8* uses_;
   std::byte* arena_;
   std::uint32_t bucket_mask_;
-  std::uint32_t granules_;
+  ProcessWord granules_;
+  ProcessWord known_mark_;
+  std::uint32_t all_granules_;
   Shmtx mutex_;
+  Word8* opened_;           // null: all is reserved
+  ProcessWord refused_ms_;  // when memory was last refused (lower half); 0: it was not
 };
 
 // --- inline: on the path of every operation ---
@@ -255,7 +312,7 @@ inline void Shard::describe(Entry& entry, std::uint32_t shape, EntryView& view) 
 
 inline bool Shard::is_sound(std::uint32_t block, EntryView& view, std::uint64_t count) const noexcept {
   view.granules = static_cast<std::uint32_t>(count);
-  return count <= granules_ - block && is_plausible(view.type, view.value_size);
+  return count <= granules() - block && is_plausible(view.type, view.value_size);
 }
 
 inline bool Shard::inspect(std::uint32_t block, EntryView& view) const noexcept {
@@ -289,8 +346,7 @@ inline bool key_equals(Entry& entry, const Key& key) noexcept {
 }
 
 [[gnu::always_inline]] inline bool Shard::is_lock(std::uint32_t block, const Key& key) const noexcept {
-  const std::uint32_t last = granules_ - static_cast<std::uint32_t>(granules_for(key.length, sizeof(LockFields)));
-  return holds_header(block) && block <= last &&
+  return holds_header(block) && granules_for(key.length, sizeof(LockFields)) <= granules() - block &&
          entry(block).shape.load(kRelaxed) == Entry::make_shape(key.length, EntryType::lock) &&
          key_equals(entry(block), key);
 }
@@ -298,13 +354,14 @@ inline bool key_equals(Entry& entry, const Key& key) noexcept {
 // On the path of every lock and unlock: compares what a lock's entry must be, rather than making sense of any entry.
 [[gnu::always_inline]] inline std::uint32_t Shard::glimpse_lock(const Key& key) const noexcept {
   const std::uint32_t shape = Entry::make_shape(key.length, EntryType::lock);
-  const std::uint32_t last = granules_ - static_cast<std::uint32_t>(granules_for(key.length, sizeof(LockFields)));
+  const std::uint64_t needed = granules_for(key.length, sizeof(LockFields));
   const std::uint32_t short_hash = key.short_hash();
   // Acquire pairs with commit(): the entry behind a link is complete.
   std::uint32_t block = bucket_of(short_hash).load(kAcquire);
-  for (std::uint32_t walked = 0; holds_header(block) && walked < granules_; ++walked) {
+  for (std::uint32_t walked = 0; holds_header(block) && walked < granules(); ++walked) {
     Entry& e = entry(block);
-    if (e.hash.load(kRelaxed) == short_hash && e.shape.load(kRelaxed) == shape && block <= last && key_equals(e, key))
+    if (e.hash.load(kRelaxed) == short_hash && e.shape.load(kRelaxed) == shape && needed <= granules() - block &&
+        key_equals(e, key))
       return block;
     block = e.next.load(kAcquire);
   }
@@ -315,7 +372,7 @@ inline bool key_equals(Entry& entry, const Key& key) noexcept {
 inline bool Shard::find(const Key& key, Position& position) const noexcept {
   const std::uint32_t short_hash = key.short_hash();
   Word32* link = &bucket_of(short_hash);
-  for (std::uint32_t walked = 0; walked < granules_;) {  // a lower bound of the granules walked
+  for (std::uint32_t walked = 0; walked < granules();) {  // a lower bound of the granules walked
     const std::uint32_t block = link->load(kRelaxed);
     position.link = link;
     position.block = block;

@@ -75,10 +75,11 @@ std::uint32_t WaitQueue::give_up() noexcept {
 // most a quarter of the arena is for them.
 std::uint32_t WaitQueue::create(const Waiter& waiter, std::uint32_t overtakes) noexcept {
   Word32& count = shard_.header().waiters;
-  const bool too_many = count.load(kRelaxed) >= shard_.granules() / 4 / kGranulesPerWaiter;
+  const bool too_many = count.load(kRelaxed) >= shard_.all_granules() / 4 / kGranulesPerWaiter;
   const std::uint32_t block = too_many ? 0 : arena_.allocate(kGranulesPerWaiter);
   if (block == 0) {
     arena_.set_crowded();
+    if (!too_many && shard_.can_grow()) arena_.set_wanted(kGranulesPerWaiter);
     return 0;
   }
   count.store(count.load(kRelaxed) + 1, kRelaxed);

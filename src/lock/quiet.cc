@@ -38,6 +38,7 @@ struct Glimpsed {
   const Key key(bytes, found.segment->seed());
   found.index = found.segment->index_of(key.hash);
   found.shard = &found.segment->shard_at(found.index);
+  if (!found.shard->is_open()) return found;
   found.epoch = found.shard->epoch();
   found.block = found.shard->glimpse_lock(key);
   if (found.block != 0) found.look(key);
@@ -52,6 +53,7 @@ struct Glimpsed {
   const LockPlace place = dictionary.lock_places().find(sequence);
   if (place.shard >= found.segment->geometry().shards) return found;
   found.shard = &found.segment->shard_at(place.shard);
+  if (!found.shard->is_open()) return found;
   found.epoch = found.shard->epoch();
   const Key key(bytes);
   if (!place.is_of(found.epoch) || !found.shard->is_lock(place.block, key)) return found;
@@ -143,8 +145,7 @@ bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept 
   SeenGrant seen{};
   return found.block != 0 && read_grant(found.shard->entry(found.block), *found.lock, seen) && !seen.word.is_free() &&
          seen.complete && is_live(seen.expiry, found.segment->flush_epoch()) &&
-         found.shard->unchanged_since(found.epoch) &&
-         dictionary.world().judge(seen.owner) == Liveness::alive;
+         found.shard->unchanged_since(found.epoch) && dictionary.world().judge(seen.owner) == Liveness::alive;
 }
 
 bool unlock_quietly(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {

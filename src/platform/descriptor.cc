@@ -42,11 +42,11 @@ FileDescriptor reopen(int fd, int flags) noexcept {
   return FileDescriptor(::open(path, flags | O_CLOEXEC | O_NONBLOCK));
 }
 
-int reserve(int fd, std::uint64_t size) noexcept {
+int reserve(int fd, std::uint64_t reserved, std::uint64_t size) noexcept {
   // A signal makes tmpfs undo the whole call; with steps of a millisecond or two even a profiling timer lets it end.
   constexpr std::uint64_t kStep = std::uint64_t{4} << 20;
-  for (std::uint64_t at = 0; at < size;) {
-    const std::uint64_t step = std::min(kStep, size - at);
+  for (std::uint64_t at = 0; at < reserved;) {
+    const std::uint64_t step = std::min(kStep, reserved - at);
     const auto reserve_step = [&] {
       errno = ::posix_fallocate(fd, static_cast<off_t>(at), static_cast<off_t>(step));
       return errno == 0 ? 0 : -1;
@@ -54,7 +54,8 @@ int reserve(int fd, std::uint64_t size) noexcept {
     if (uninterrupted(reserve_step) != 0) return errno;
     at += step;
   }
-  return 0;
+  if (reserved == size) return 0;
+  return uninterrupted([&] { return ::ftruncate(fd, static_cast<off_t>(size)); }) == 0 ? 0 : errno;
 }
 
 std::uint64_t file_size_limit() noexcept {

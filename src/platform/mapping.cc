@@ -9,8 +9,6 @@
 
 namespace holdfast::platform {
 
-namespace {
-
 std::size_t page_bytes() noexcept {
   // Not a static of that value: a child forked while another thread initialises it would wait for ever.
   static constinit std::atomic<std::size_t> known{0};
@@ -21,8 +19,6 @@ std::size_t page_bytes() noexcept {
   }
   return bytes;
 }
-
-}  // namespace
 
 Mapping& Mapping::operator=(Mapping&& other) noexcept {
   if (this != &other) {

@@ -84,9 +84,9 @@ bool is_file(int fd, const FileId& id) noexcept;
 /// REQUIRES: /proc is mounted; the caller may still open the file (ENOENT or EACCES otherwise).
 FileDescriptor reopen(int fd, int flags) noexcept;
 
-/// Reserves `size` bytes so that no later store into the file can fail; its size becomes `size`.
+/// Reserves the first `reserved` bytes so that no later store into them can fail; the file's size becomes `size`.
 /// REQUIRES: the file is empty and on a file system that supports fallocate. ENOSPC, ENOMEM, EFBIG.
-int reserve(int fd, std::uint64_t size) noexcept;
+int reserve(int fd, std::uint64_t reserved, std::uint64_t size) noexcept;
 
 /// Largest file this process may make (RLIMIT_FSIZE); asking for more would raise SIGXFSZ.
 std::uint64_t file_size_limit() noexcept;
@@ -192,6 +192,8 @@ class CloseNotice {
 
 // --- mappings (mapping.cc) ------------------------------------------------------------------------------
 
+std::size_t page_bytes() noexcept;
+
 /// Owns one memory mapping. Moving it keeps the address.
 class Mapping {
  public:
@@ -235,6 +237,11 @@ enum class AtFork { drop, inherit };
 Mapping pin_description(int fd, AtFork at_fork) noexcept;
 /// Ends a pin by the address that Mapping::release() gave.
 void unpin(void* pin) noexcept;
+
+/// Takes memory from the file system for the pages of a shared mapping in which [begin, begin + size) lies, so that no
+/// later access to them can fail for want of it. What they hold stays. An errno value, of which ENOMEM and EFAULT say
+/// that there is no memory; then some pages may have got theirs.
+int reserve_pages(void* begin, std::size_t size) noexcept;
 
 /// Unmaps; if the kernel refuses, the next unmap_what_is_left() does. Keeps errno.
 void unmap(void* data, std::size_t size) noexcept;

@@ -1,6 +1,6 @@
 // shmtx: the mutex inside a segment, robust against the death of its owner.
 //
-// The word (64 bits, on a cache line that nothing else is on but the count of waits; its lower half is a futex):
+// The word (64 bits, on a cache line with only the count of waits and a note beside it; its lower half is a futex):
 //
 //   bits    | meaning                           | set by                        | cleared by
 //   --------+-----------------------------------+-------------------------------+----------------------------
@@ -43,6 +43,8 @@ enum class MutexStrategy : std::uint32_t { futex = 0, spin = 1, file = 2 };
 struct alignas(64) ShmtxState {
   std::atomic<std::uint64_t> word;
   std::atomic<std::uint64_t> waits;  // attempts that found it held; for people
+  /// For what the mutex guards: a word to look at with the mutex held, in the line that its owner has then.
+  std::atomic<std::uint32_t> note;
 };
 static_assert(sizeof(ShmtxState) == 64);
 

@@ -137,10 +137,11 @@ Expected<Mapping> fill(const RuntimeDirectory& directory, const std::string& nam
   const std::uint32_t mode =
       file.mode | (directory.sharing() == RuntimeDirectory::Sharing::group ? std::uint32_t{0060} : 0);
   if (Status access = set_access(directory, name, fd, mode); !access.ok()) return access;
-  if (const int error = platform::reserve(fd, file.size); error != 0) {
-    if (error == ENOSPC || error == ENOMEM) return no_room(directory, name, file.size, platform::free_bytes(fd));
-    return Status{Code::system, "cannot reserve " + std::to_string(file.size) + " bytes for " +
-                                    directory.path_of(name) + ": " + platform::error_text(error)};
+  const std::uint64_t reserved = file.size - file.hole;
+  if (const int error = platform::reserve(fd, reserved, file.size); error != 0) {
+    if (error == ENOSPC || error == ENOMEM) return no_room(directory, name, reserved, platform::free_bytes(fd));
+    return Status{Code::system, "cannot reserve " + std::to_string(reserved) + " bytes for " + directory.path_of(name) +
+                                    ": " + platform::error_text(error)};
   }
   // Before it is mapped: the mapping keeps the lock.
   if (const int error = file.kind == FileKind::dictionary ? platform::try_shared_record_lock(fd, kUseLock) : 0) {

@@ -1,8 +1,9 @@
 // Files of a world: born complete or not at all, judged before they are mapped.
 //
-// Every file begins with a FileHeader inside a header page of kHeaderBytes. Creation: an unnamed file, reserved in
-// full (posix_fallocate: a full /dev/shm is an error here and never a SIGBUS later), initialised, then linked into
-// place. Opening: the header page is read by pread into private memory and judged there; only then is the file mapped.
+// Every file begins with a FileHeader inside a header page of kHeaderBytes. Creation: an unnamed file, initialised,
+// then linked into place. What is touched of it is reserved first (posix_fallocate: a full /dev/shm is an error here
+// and never a SIGBUS later); a file may end in a hole, which its users reserve as they need it (dict/reserved.h).
+// Opening: the header page is read by pread into private memory and judged there; only then is the file mapped.
 #pragma once
 
 #include <array>
@@ -91,6 +92,7 @@ struct NewFile {
   WorldId world{};     // of a dictionary; a process table gets one of its own
   /// Called with the inode before the file gets its name; it gets none if this fails. May be empty.
   std::function<Status(std::uint64_t inode)> before_naming{};
+  std::uint64_t hole = 0;  // bytes at the end that are not reserved
 };
 
 /// Creates the file with its FileHeader filled in and everything behind it zero, runs `initialise` on the mapping,

@@ -55,6 +55,7 @@ constexpr Way kWays[] = {
     {SYS_mremap, {"mremap", ENOMEM, 0}},
     {SYS_mprotect, {"mprotect", ENOMEM, EACCES}},
     {SYS_madvise, {"madvise", EINVAL, ENOMEM}},
+    {SYS_mincore, {"mincore", EAGAIN, ENOMEM}},
     {SYS_fallocate, {"fallocate", ENOSPC, EINTR}},
     {SYS_ftruncate, {"ftruncate", EINTR, EPERM}},
     {SYS_fchmod, {"fchmod", EPERM, 0}},
@@ -106,6 +107,7 @@ Call way_of_fcntl(int command) {
 
 // Futexes of one process alone are the C library's: no kernel refuses its wake-ups. A sandbox may refuse ours.
 Call way_of_futex(std::uint64_t operation) {
+  if ((operation & FUTEX_CMD_MASK) == FUTEX_WAKE_OP) return {"futex(wake and change)", EFAULT, EINTR};
   const bool is_wake = (operation & FUTEX_CMD_MASK) == FUTEX_WAKE;
   if ((operation & FUTEX_PRIVATE_FLAG) != 0) return is_wake ? Call{} : Call{"futex(wait, private)", EAGAIN, EINTR};
   return is_wake ? Call{"futex(wake)", EPERM, 0} : Call{"futex(wait)", EINTR, EPERM};

@@ -491,6 +491,48 @@ struct With {
   }
 };
 
+// A dictionary of several shards: its memory is reserved as it is used. A change that fails for want of memory has changed nothing.
+Dict large;
+int stored[200];
+
+void open_large() { large.open("large", HOLDFAST_MUTEX_FUTEX, std::uint64_t{4} << 20); }
+void act_large() {
+  char key[32];
+  for (int i = 0; i < 200; ++i) {
+    std::snprintf(key, sizeof key, "large %d", i % 100);
+    stored[i] = large.set(key, i < 100 ? "first" : "second");
+  }
+  std::uint32_t count = 0;
+  holdfast_flush_expired(large.handle, 0, &count);
+}
+const char* settle_large() {
+  if (const int code = large.open("large", HOLDFAST_MUTEX_FUTEX, std::uint64_t{4} << 20); code != HOLDFAST_OK)
+    return failed("open", code);
+  char key[32];
+  for (int i = 0; i < 100; ++i) {
+    std::snprintf(key, sizeof key, "large %d", i);
+    const char* const last = stored[i + 100] == HOLDFAST_OK ? "second" : stored[i] == HOLDFAST_OK ? "first" : nullptr;
+    if (last != nullptr && !large.has(key, last))
+      return say("stores gave %d and %d, and it is not what it then must be", stored[i], stored[i + 100]);
+    if (last == nullptr && (large.has(key, "first") || large.has(key, "second")))
+      return say("a store gave %d, and it is there", stored[i]);
+  }
+  for (int i = 0; i < 3000; ++i) {
+    std::snprintf(key, sizeof key, "settled %d", i);
+    if (const int code = large.set(key, "value"); code != HOLDFAST_OK) return failed("a store", code);
+  }
+  for (int i = 0; i < 3000; ++i) {
+    std::snprintf(key, sizeof key, "settled %d", i);
+    if (!large.has(key, "value")) return say("what was stored is not there");
+  }
+  holdfast_stats stats{};
+  holdfast_dict_stats(large.handle, &stats);
+  if (stats.repairs != 0 || stats.evictions != 0)
+    return say("%llu repairs, %llu evictions", static_cast<unsigned long long>(stats.repairs),
+               static_cast<unsigned long long>(stats.evictions));
+  return With<0>::settle();
+}
+
 void nothing() {}
 void enter() { holdfast_directory(); }
 void attach() {
@@ -540,6 +582,7 @@ constexpr Scenario kScenarios[] = {
     {"fork, mutex file", Neighbour::none, false, With<2>::open, With<2>::act_fork, With<2>::settle_fork},
     {"evict, mutex futex", Neighbour::none, false, With<0>::prepare_evict, With<0>::act_evict, With<0>::settle_evict},
     {"evict, mutex file", Neighbour::none, false, With<2>::prepare_evict, With<2>::act_evict, With<2>::settle_evict},
+    {"memory as it is used", Neighbour::none, false, open_large, act_large, settle_large},
     {"exit", Neighbour::none, true, change_all, nothing, With<0>::settle},
     {"exit beside a neighbour", Neighbour::alive, true, change_all, nothing, With<0>::settle},
 };

@@ -19,8 +19,9 @@ void check(std::uint64_t size) {
   ASSERT_TRUE(std::has_single_bit(g.shards));
   ASSERT_TRUE(std::has_single_bit(g.buckets));
   ASSERT_EQ(g.shard_bytes % 64, 0U);
-  ASSERT_LE(kHeaderBytes + g.shards * g.shard_bytes, g.size);
-  ASSERT_LT(g.size - kHeaderBytes - g.shards * g.shard_bytes, g.shards * 64U) << "little is left over";
+  ASSERT_GE(g.shards_at, kHeaderBytes + (g.reserved_as_used() ? g.shards : 0)) << "a byte for each shard";
+  ASSERT_LE(g.shards_at + g.shards * g.shard_bytes, g.size);
+  ASSERT_LT(g.size - g.shards_at - g.shards * g.shard_bytes, g.shards * 64U) << "little is left over";
 
   // Header, buckets, free bits and arena follow one another without touching.
   ASSERT_GE(g.free_bits_at, sizeof(ShardHeader) + std::uint64_t{g.buckets} * 4);
@@ -65,6 +66,13 @@ TEST(geometry, small_dictionaries_have_one_shard_and_large_ones_many) {
   EXPECT_EQ(Geometry::of(64 << 20).shards, 64U);
   EXPECT_EQ(Geometry::of(std::uint64_t{8} << 30).shards, 8192U);
   EXPECT_EQ(Geometry::of(kSizeMax).shards, 65536U);
+}
+
+TEST(geometry, a_dictionary_of_one_shard_is_reserved_as_a_whole_and_a_larger_one_but_for_its_shards) {
+  EXPECT_EQ(Geometry::of(1 << 20).reserved_at_first(), 1U << 20);
+  EXPECT_EQ(Geometry::of(1 << 20).shards_at, kHeaderBytes);
+  EXPECT_EQ(Geometry::of(std::uint64_t{1} << 30).reserved_at_first(), kHeaderBytes + 1024);
+  EXPECT_LE(Geometry::of(kSizeMax).reserved_at_first(), kHeaderBytes + 65536);
 }
 
 TEST(geometry, granules_hold_header_key_and_value) {

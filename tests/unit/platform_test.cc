@@ -161,7 +161,7 @@ TEST_F(Platform, waking_a_word_that_is_not_mapped_is_harmless) {
 TEST_F(Platform, reserving_gives_the_file_its_size_and_its_memory) {
   const FileDescriptor fd(::open((directory_ / "big").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   constexpr std::uint64_t kSize = (10 << 20) + 4096;
-  ASSERT_EQ(0, reserve(fd.get(), kSize));
+  ASSERT_EQ(0, reserve(fd.get(), kSize, kSize));
   struct stat info;
   ASSERT_EQ(0, ::fstat(fd.get(), &info));
   EXPECT_EQ(static_cast<off_t>(kSize), info.st_size);

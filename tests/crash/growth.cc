@@ -1,0 +1,133 @@
+// Every state in which a killed process can leave a shard that it opens, or an arena that it lets grow: the first
+// change of a shard, and one that finds no room, are run one instruction at a time. Each image of the dictionary that
+// comes by is judged by a process that knows nothing of the shard yet, as if the other had died there.
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "crash/stepper.h"
+#include "dict/reserved.h"
+#include "support/dict.h"
+#include "support/process.h"
+
+namespace holdfast::crash {
+namespace {
+
+using test::Child;
+using test::Dict;
+
+constexpr std::uint64_t kSize = 2U << 20;    // two shards
+constexpr std::uint64_t kArena = 64U << 10;  // as much of the arena of the first is looked at
+const std::string kValue(100, 'v');
+
+class Growth {
+ public:
+  Growth()
+      : dict_("d", {.size = kSize}),
+        bytes_(reinterpret_cast<std::byte*>(&dict_.segment().header())),
+        blank_(bytes_, bytes_ + kSize),
+        compared_(dict_.segment().geometry().shards_at + dict_.segment().geometry().arena_at + kArena),
+        filled_(static_cast<int*>(
+            ::mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
+    // All keys are of the first shard.
+    for (int i = 0; keys_.size() < 2000; ++i)
+      if (std::string key = "key " + std::to_string(i); &shard_of(key) == &dict_.segment().shards().front())
+        keys_.push_back(std::move(key));
+  }
+
+  void step(const char* name, bool fill_first, const std::function<int()>& run) {
+    std::memcpy(bytes_, blank_.data(), kSize);
+    *filled_ = 0;
+    const auto prepare = [&] {
+      dict_.get("enters the world");
+      while (fill_first && has_room()) dict_.set(keys_[static_cast<std::size_t>((*filled_)++)], kValue);
+    };
+    std::vector<std::vector<std::byte>> images;
+    const auto take = [&] { images.emplace_back(bytes_, bytes_ + kSize); };
+    const Stepped stepped = step_through(prepare, run, take, [&] {
+      if (std::memcmp(images.back().data(), bytes_, compared_) != 0) take();
+    });
+    if (!stepped.problem.empty() || stepped.status != HOLDFAST_OK) fail(name, "it gave " + stepped.problem);
+    instructions_ += stepped.instructions;
+    images_ += images.size();
+    if (images.size() < 20) fail(name, "too few images");
+    for (const auto& image : images) {
+      std::memcpy(bytes_, image.data(), kSize);
+      Child judge([&](test::Channel& parent) {
+        parent.say(judged());
+        return 0;
+      });
+      if (const std::string wrong = judge.hear(); wrong != "right") fail(name, wrong);
+    }
+  }
+
+  std::string new_key() const { return keys_.back(); }
+  Dict& dict() { return dict_; }
+
+  int end() const {
+    std::printf("%llu instructions, %zu images, %d violations\n", static_cast<unsigned long long>(instructions_),
+                images_, violations_);
+    return violations_ == 0 ? 0 : 1;
+  }
+
+ private:
+  Shard& shard_of(const std::string& key) { return dict_.segment().shard_of(Key(key, dict_.segment().seed()).hash); }
+  /// For another of these keys, without growth.
+  bool has_room() {
+    const Shard& shard = dict_.segment().shards().front();
+    return *filled_ == 0 || shard.header().free_granules.load(kRelaxed) >= granules_for(16, kValue.size());
+  }
+
+  /// "right", or what is wrong with the dictionary as it is.
+  std::string judged() {
+    for (int i = 0; i < *filled_; ++i)
+      if (dict_.get(keys_[static_cast<std::size_t>(i)]) != test::text(kValue)) return "a key is lost: " + keys_[i];
+    if (const test::Got got = dict_.get(new_key()); got.code == HOLDFAST_OK && got != test::text(kValue))
+      return "half a value";
+    for (std::size_t i = 0; i < 1000; ++i)
+      if (dict_.set(keys_[i], kValue) != HOLDFAST_OK) return std::string("a change fails: ") + holdfast_error();
+    for (std::size_t i = 0; i < 1000; ++i)
+      if (dict_.get(keys_[i]) != test::text(kValue)) return "a key of later is lost";
+    const std::uint64_t repairs = dict_.stats().repairs;
+    if (repairs > 1) return "more than the death was repaired";
+    dict_.flush_expired();
+    if (dict_.stats().repairs != repairs) return "the audit has found something";
+    if (dict_.stats().evictions != 0) return "something was evicted";
+    return "right";
+  }
+
+  void fail(const char* name, const std::string& what) {
+    ++violations_;
+    std::printf("%s: %s\n", name, what.c_str());
+  }
+
+  Dict dict_;  // this process looks at its bytes only: its shards are not open here
+  std::byte* bytes_;
+  std::vector<std::byte> blank_;
+  std::size_t compared_;  // the bytes from the first on of which some may change
+  int* filled_;
+  std::vector<std::string> keys_;
+  std::uint64_t instructions_ = 0;
+  std::size_t images_ = 0;
+  int violations_ = 0;
+};
+
+int run() {
+  const test::ScratchDirectory directory;
+  Growth growth;
+  holdfast_lease lease{};
+  growth.step("the first value of a shard", false, [&] { return growth.dict().set(growth.new_key(), kValue); });
+  growth.step("a value for which the arena grows", true, [&] { return growth.dict().set(growth.new_key(), kValue); });
+  growth.step("a lock for which the arena grows", true,
+              [&] { return growth.dict().try_lock(growth.new_key(), 0.001, &lease); });
+  return growth.end();
+}
+
+}  // namespace
+}  // namespace holdfast::crash
+
+int main() { return holdfast::crash::run(); }

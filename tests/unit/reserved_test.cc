@@ -1,0 +1,450 @@
+// Memory as it is used: what a large dictionary takes from the file system and when, what becomes of a full file
+// system, and of marks that were overwritten.
+#include "dict/reserved.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <string>
+
+#include "dict/guard.h"
+#include "platform/platform.h"
+#include "support/clock.h"
+#include "support/dict.h"
+#include "support/started.h"
+
+namespace holdfast::test {
+namespace {
+
+constexpr std::uint64_t kLarge = 8U << 20;
+constexpr int kShards = 8;
+
+std::string key(int i) { return "key " + std::to_string(i); }
+
+std::uint64_t bytes_taken(const std::string& name = "d") {
+  struct stat info {};
+  EXPECT_EQ(0, ::stat((std::string(::getenv("HOLDFAST_DIR")) + "/" + name + ".dict").c_str(), &info));
+  return static_cast<std::uint64_t>(info.st_blocks) * 512;
+}
+
+void fill(Dict& dict, int count) {
+  for (int i = 0; i < count; ++i) ASSERT_EQ(dict.set(key(i), std::string(100, 'v')), HOLDFAST_OK) << holdfast_error();
+}
+/// How many of these keys there are.
+int found(Dict& dict, int count) {
+  int found = 0;
+  for (int i = 0; i < count; ++i) found += dict.get(key(i)) == text(std::string(100, 'v')) ? 1 : 0;
+  return found;
+}
+
+Shard& shard_of(Dict& dict, const std::string& name) {
+  return dict.segment().shard_of(Key(name, dict.segment().seed()).hash);
+}
+
+// --- marks and steps ---
+
+TEST(Reserved, a_mark_tells_of_what_it_was_made_of_and_few_other_words_are_marks) {
+  constexpr std::uint32_t kAll = 62111;
+  for (std::uint32_t granules = 256; granules < kAll; granules += 256)
+    ASSERT_EQ(ReservedMark::granules_of(ReservedMark::of(granules), kAll), granules);
+  EXPECT_EQ(ReservedMark::granules_of(ReservedMark::of(kAll), kAll), kAll) << "the last unit may be a part of one";
+  for (const std::uint32_t word : {0U, 1U, 2U, 4U, 0x80000000U, 0xFFFFFFFFU, 0x01010101U, 0xDEADBEEFU})
+    EXPECT_EQ(ReservedMark::granules_of(word, kAll), 0U) << word;
+  int marks = 0;
+  for (std::uint32_t word = 1; word < 4000000000U; word += 1009) marks += ReservedMark::granules_of(word, kAll) != 0;
+  EXPECT_LT(marks, 100) << "of four million";
+}
+
+TEST(Reserved, an_arena_grows_by_doubling_then_by_steps_but_by_what_is_needed_and_not_beyond_its_end) {
+  constexpr std::uint32_t kUnit = ReservedMark::kGranulesPerUnit;
+  EXPECT_EQ(next_reserved(4 * kUnit, 1, 60000), 8 * kUnit);
+  EXPECT_EQ(next_reserved(64 * kUnit, 1, 60000), 96 * kUnit);
+  EXPECT_EQ(next_reserved(4 * kUnit, 30 * kUnit + 1, 60000), 35 * kUnit);
+  EXPECT_EQ(next_reserved(59904, 1, 60000), 60000U);
+  EXPECT_EQ(next_reserved(4 * kUnit, 0xFFFFFFFFU, 60000), 60000U);
+}
+
+// --- what is taken ---
+
+TEST(Reserved, a_dictionary_of_a_gigabyte_begins_with_some_pages_and_looks_take_no_more) {
+  in_a_world([] {
+    Dict dict("d", {.size = std::uint64_t{1} << 30});
+    ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+    const std::uint64_t at_first = bytes_taken();
+    EXPECT_LE(at_first, 8U * 4096);
+    for (int i = 0; i < 1000; ++i) {
+      EXPECT_EQ(dict.get(key(i)), nothing());
+      EXPECT_EQ(dict.ttl(key(i)), Dict::kNoKey);
+      EXPECT_EQ(dict.remove(key(i)), HOLDFAST_OK);
+      EXPECT_EQ(dict.expire(key(i), 1), HOLDFAST_NOT_FOUND);
+      EXPECT_EQ(dict.llen(key(i)), 0);
+      EXPECT_EQ(dict.pop(key(i), HOLDFAST_LEFT), nothing());
+    }
+    EXPECT_TRUE(dict.keys().empty());
+    EXPECT_TRUE(dict.scan_all(10).empty());
+    EXPECT_EQ(dict.flush_expired(), 0);
+    EXPECT_EQ(dict.flush_all(), HOLDFAST_OK);
+    EXPECT_EQ(dict.stats().entries, 0U);
+    EXPECT_EQ(holdfast_capacity(dict.handle), std::uint64_t{1} << 30);
+    EXPECT_GT(dict.free_space(), std::uint64_t{9} << 26) << "all that may be had";
+    EXPECT_EQ(bytes_taken(), at_first);
+  });
+}
+
+TEST(Reserved, memory_is_taken_as_it_is_used_and_stays) {
+  in_a_world([] {
+    Dict dict("d", {.size = kLarge});
+    const std::uint64_t free = dict.free_space();
+    dict.set("one", "key");
+    const std::uint64_t of_one = bytes_taken();
+    EXPECT_LE(of_one, 160U << 10) << "a shard without most of its arena";
+    EXPECT_LE(dict.free_space(), free - kGranule);
+    EXPECT_GE(dict.free_space(), free - 4096) << "what may still be had, reserved or not";
+    for (const int count : {2000, 10000, 20000}) {
+      fill(dict, count);
+      EXPECT_GE(bytes_taken(), of_one + static_cast<std::uint64_t>(count) * 144);
+      EXPECT_LE(bytes_taken(), kShards * (200U << 10) + static_cast<std::uint64_t>(count) * 320);
+    }
+    const std::uint64_t before = bytes_taken();
+    dict.flush_all();
+    dict.flush_expired();
+    EXPECT_EQ(bytes_taken(), before);
+    EXPECT_EQ(dict.free_space(), free);
+    const holdfast_stats stats = dict.stats();
+    EXPECT_EQ(stats.repairs, 0U);
+    EXPECT_EQ(stats.evictions, 0U);
+  });
+}
+
+TEST(Reserved, all_of_it_can_be_used_before_anything_is_evicted) {
+  in_a_world([] {
+    Dict dict("d", {.size = kLarge});
+    int forcible = 0;
+    int count = 0;
+    const std::string value(1000, 'v');
+    for (; forcible == 0; ++count) {
+      const std::string name = key(count);
+      ASSERT_EQ(holdfast_store(dict.handle, HOLDFAST_SET, name.data(), name.size(), HOLDFAST_STRING, value.data(),
+                               value.size(), 0, 0, 0, &forcible),
+                HOLDFAST_OK);
+    }
+    EXPECT_GT(count, 6000) << "of 7,500 in all, where the first shard is full";
+    for (int i = 0; i < 8000; ++i) dict.set(key(i), value);
+    EXPECT_GE(bytes_taken(), kLarge - (64U << 10));
+    EXPECT_EQ(dict.set("large", std::string(700 << 10, 'l')), HOLDFAST_OK);
+    EXPECT_EQ(dict.stats().repairs, 0U);
+  });
+}
+
+TEST(Reserved, a_value_as_large_as_a_shard_fits_into_a_new_dictionary_at_once) {
+  in_a_world([] {
+    Dict dict("d", {.size = kLarge});
+    const std::string large(static_cast<std::size_t>(dict.dictionary().room_for_one()) - 16, 'l');
+    EXPECT_EQ(dict.set("large", large), HOLDFAST_OK) << holdfast_error();
+    EXPECT_EQ(dict.get("large").text.size(), large.size());
+    EXPECT_GT(dict.push("list", HOLDFAST_LEFT, std::string(300 << 10, 'l')), 0);
+  });
+}
+
+TEST(Reserved, values_that_end_are_reclaimed_before_more_is_taken) {
+  in_a_world([] {
+    Dict dict("d", {.size = kLarge});
+    dict.set("one", "key");
+    for (int round = 0; round < 20; ++round) {
+      for (int i = 0; i < 500; ++i) dict.set(key(round * 500 + i), std::string(100, 'v'), 0.001);
+      sleep_ms(10);
+    }
+    EXPECT_LE(bytes_taken(), kShards * (160U << 10)) << "not for ten thousand of them";
+  });
+}
+
+TEST(Reserved, a_dictionary_of_one_shard_is_reserved_as_a_whole) {
+  in_a_world([] {
+    const Dict dict("d", {.size = 1 << 20});
+    EXPECT_GE(bytes_taken(), 1U << 20);
+  });
+}
+
+// --- other processes ---
+
+TEST(Reserved, a_process_learns_of_an_arena_that_another_one_has_grown) {
+  const ScratchDirectory directory;
+  Started early("ready", [](Channel& parent) {
+    Dict dict("d", {.size = kLarge});
+    fill(dict, 50);
+    parent.say("ready");
+    for (std::string line = parent.hear(); line != "(end)"; line = parent.hear()) {
+      if (line == "read") parent.say(std::to_string(found(dict, 20000)));
+      if (line == "keys") parent.say(std::to_string(dict.keys().size()));
+      if (line == "audit") parent.say(std::to_string(dict.flush_expired()));
+      if (line == "write") {
+        fill(dict, 20000);
+        parent.say("written");
+      }
+      if (line == "repairs") parent.say(std::to_string(dict.stats().repairs));
+    }
+    return 0;
+  });
+  in_process([] {
+    Dict dict("d", {.size = kLarge});
+    fill(dict, 20000);
+    EXPECT_EQ(dict.stats().evictions, 0U);
+  });
+  EXPECT_EQ(early.ask("read"), "20000");
+  EXPECT_EQ(early.ask("keys"), "20000");
+  EXPECT_EQ(early.ask("audit"), "0");
+  EXPECT_EQ(early.ask("write"), "written");
+  EXPECT_EQ(early.ask("repairs"), "0") << "what a process does not know yet is no damage";
+}
+
+TEST(Reserved, a_persistent_dictionary_comes_into_a_new_world_with_all_its_arenas) {
+  const ScratchDirectory directory;
+  in_process([] {
+    Dict dict("d", {.size = kLarge, .persist = true});
+    fill(dict, 10000);
+  });
+  const std::uint64_t before = bytes_taken();
+  ::unlink((directory / "processes").c_str());
+  in_process([] {
+    Dict dict("d", {.size = kLarge, .persist = true});
+    EXPECT_EQ(found(dict, 10000), 10000);
+    EXPECT_EQ(dict.flush_expired(), 0);
+  });
+  EXPECT_LE(bytes_taken(), before + 4096);
+}
+
+// --- a full file system ---
+
+/// In a world on a file system of 6 MB. `fill_it()` leaves no page free, `empty_it()` takes that back.
+class FullReserved : public testing::Test {
+ protected:
+  static void in_a_small_world(const std::function<void()>& body) {
+    const ScratchDirectory directory;
+    Child child([&](Channel& parent) {
+      if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+          ::mount("tmpfs", directory.path().c_str(), "tmpfs", 0, "size=6m,mode=0700") != 0) {
+        parent.say("skipped");
+        return 0;
+      }
+      parent.say("mounted");
+      body();
+      return ::testing::Test::HasFailure() ? 1 : 0;
+    });
+    if (child.hear() == "skipped") GTEST_SKIP() << "a small tmpfs cannot be mounted";
+    EXPECT_EQ(child.wait(), 0) << "135 is SIGBUS";
+  }
+  static std::string filler() { return std::string(::getenv("HOLDFAST_DIR")) + "/filler"; }
+  static void fill_it() {
+    const int file = ::open(filler().c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    const std::string page(4096, 'x');
+    while (::write(file, page.data(), page.size()) > 0) continue;
+    EXPECT_EQ(errno, ENOSPC);
+    ::close(file);
+  }
+  static void empty_it() {
+    ::unlink(filler().c_str());
+    sleep_ms(120);  // a process that was refused asks again after 100 ms
+  }
+};
+
+TEST_F(FullReserved, a_shard_that_was_never_used_cannot_be_without_memory_and_all_calls_end) {
+  in_a_small_world([] {
+    Dict dict("d", {.size = 5U << 20});
+    ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+    fill_it();
+    holdfast_lease lease{};
+    for (int i = 0; i < 50; ++i) {
+      EXPECT_EQ(dict.set(key(i), "v"), HOLDFAST_NO_MEMORY);
+      EXPECT_EQ(dict.try_lock(key(i), 0, &lease), HOLDFAST_NO_MEMORY);
+      EXPECT_EQ(dict.push(key(i), HOLDFAST_LEFT, "v"), -HOLDFAST_NO_MEMORY);
+      EXPECT_EQ(dict.get(key(i)), nothing());
+      EXPECT_EQ(dict.remove(key(i)), HOLDFAST_OK);
+    }
+    EXPECT_TRUE(dict.keys().empty());
+    EXPECT_EQ(dict.flush_expired(), 0);
+    empty_it();
+    fill(dict, 1000);
+    EXPECT_EQ(found(dict, 1000), 1000);
+  });
+}
+
+TEST_F(FullReserved, an_arena_that_cannot_grow_makes_do_with_what_it_has) {
+  in_a_small_world([] {
+    Dict dict("d", {.size = 5U << 20});
+    fill(dict, 200);
+    fill_it();
+    const std::string value(100, 'v');
+    for (int i = 0; i < 5000; ++i) ASSERT_EQ(dict.set(key(i), value), HOLDFAST_OK) << "older ones go";
+    EXPECT_GT(dict.stats().evictions, 1000U);
+    EXPECT_EQ(dict.get(key(4999)), text(value));
+    int stored = 0;
+    while (dict.store(HOLDFAST_SAFE_SET, "safe " + std::to_string(stored), value, 0, 0) == HOLDFAST_OK) ++stored;
+    EXPECT_LT(stored, 5000);
+    EXPECT_EQ(dict.set("large", std::string(500 << 10, 'l')), HOLDFAST_NO_MEMORY);
+    in_process([&] {
+      Dict other("d", {.size = 5U << 20});
+      EXPECT_EQ(other.get(key(4999)), text(value));
+      EXPECT_EQ(other.set(key(5000), value), HOLDFAST_OK);
+    });
+    EXPECT_EQ(dict.get(key(5000)), text(value));
+    empty_it();
+    EXPECT_EQ(dict.set("large", std::string(500 << 10, 'l')), HOLDFAST_OK) << holdfast_error();
+    EXPECT_EQ(dict.flush_expired(), 0);
+    EXPECT_EQ(dict.stats().repairs, 0U);
+  });
+}
+
+TEST_F(FullReserved, marks_that_promise_memory_are_not_believed) {
+  in_a_small_world([] {
+    Dict dict("d", {.size = 5U << 20});
+    fill(dict, 400);
+    fill_it();
+    for (Shard& shard : dict.segment().shards())
+      shard.header().reserved().store(ReservedMark::of(shard.all_granules()), kRelaxed);
+    in_process([] {
+      Dict other("d", {.size = 5U << 20});
+      EXPECT_EQ(found(other, 400), 400);
+      EXPECT_EQ(other.set(key(0), std::string(100, 'v')), HOLDFAST_OK);
+      EXPECT_EQ(other.flush_expired(), 0);
+      EXPECT_EQ(found(other, 400), 400);
+    });
+    EXPECT_EQ(found(dict, 400), 400);
+    fill(dict, 400);
+    EXPECT_EQ(dict.flush_expired(), 0);
+  });
+}
+
+TEST_F(FullReserved, bytes_of_shards_that_promise_memory_are_not_believed) {
+  in_a_small_world([] {
+    Dict dict("d", {.size = 5U << 20});
+    fill_it();
+    for (std::uint32_t i = 0; i < dict.segment().geometry().shards; ++i)
+      reinterpret_cast<Word8*>(&dict.segment().header())[kHeaderBytes + i].store(0xFF, kRelaxed);
+    EXPECT_EQ(found(dict, 100), 0);
+    EXPECT_TRUE(dict.keys().empty());
+    EXPECT_EQ(dict.set(key(0), "v"), HOLDFAST_NO_MEMORY);
+    empty_it();
+    fill(dict, 100);
+    EXPECT_EQ(found(dict, 100), 100);
+  });
+}
+
+// --- damage ---
+
+TEST(Reserved, a_mark_that_was_overwritten_costs_nothing) {
+  in_a_world([] {
+    Dict dict("d", {.size = kLarge});
+    fill(dict, 20000);
+    const std::uint32_t right = shard_of(dict, key(0)).header().reserved().load(kRelaxed);
+    ASSERT_GT(ReservedMark::granules_of(right, ~0U), kFirstUnits * ReservedMark::kGranulesPerUnit);
+    for (const std::uint32_t word : {0U, 1U, ~0U, 0xDEADBEEFU, right + 1, right ^ 0x80000000U}) {
+      const auto overwrite = [&] {
+        for (Shard& shard : dict.segment().shards()) shard.header().reserved().store(word, kRelaxed);
+      };
+      overwrite();
+      in_process([] {
+        Dict newcomer("d", {.size = kLarge});
+        fill(newcomer, 1);
+        EXPECT_EQ(found(newcomer, 20000), 20000);
+        EXPECT_EQ(newcomer.flush_expired(), 0);
+        EXPECT_EQ(found(newcomer, 20000), 20000);
+      });
+      overwrite();
+      fill(dict, 20000);
+      EXPECT_EQ(found(dict, 20000), 20000) << word;
+      EXPECT_EQ(dict.flush_expired(), 0);
+      EXPECT_EQ(found(dict, 20000), 20000) << word;
+    }
+    // A mark of less, by one that knows of more.
+    for (Shard& shard : dict.segment().shards()) shard.header().reserved().store(ReservedMark::of(1024), kRelaxed);
+    fill(dict, 20000);
+    EXPECT_EQ(found(dict, 20000), 20000);
+  });
+}
+
+TEST(Reserved, an_overwritten_byte_of_a_shard_hides_it_until_its_next_change_or_until_flush_expired) {
+  in_a_world([] {
+    Dict dict("d", {.size = kLarge});
+    fill(dict, 1000);
+    auto* const bytes = reinterpret_cast<Word8*>(&dict.segment().header()) + kHeaderBytes;
+    const auto overwrite = [&] {
+      for (int i = 0; i < kShards; ++i) bytes[i].store(0, kRelaxed);
+    };
+    overwrite();
+    EXPECT_EQ(found(dict, 1000), 1000) << "this process knows";
+    EXPECT_EQ(dict.flush_expired(), 0);
+    in_process([] {
+      Dict other("d", {.size = kLarge});
+      EXPECT_EQ(found(other, 1000), 1000);
+    });
+    overwrite();
+    in_process([] {
+      Dict other("d", {.size = kLarge});
+      for (int i = 1000; i < 1100; ++i) other.set(key(i), "v");
+      EXPECT_EQ(found(other, 1000), 1000);
+    });
+  });
+}
+
+// --- the kernel ---
+
+TEST(Reserved, pages_are_reserved_without_the_advice_to_populate_too) {
+  const auto without_it = [](const std::function<void()>& body) {
+    in_a_world([&] {
+      const sock_filter program[] = {
+          BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
+          BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 23, 0, 1),
+          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      };
+      const sock_fprog filter{sizeof program / sizeof *program, const_cast<sock_filter*>(program)};
+      ASSERT_EQ(0, ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+      ASSERT_EQ(0, ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter));
+      body();
+    });
+  };
+  without_it([] {
+    Dict dict("d", {.size = kLarge});
+    const std::uint64_t before = bytes_taken();
+    fill(dict, 10000);
+    EXPECT_EQ(found(dict, 10000), 10000);
+    EXPECT_GT(bytes_taken(), before + 10000 * 100U);
+    EXPECT_EQ(dict.stats().repairs, 0U);
+  });
+}
+
+TEST(Reserved, reserving_pages_keeps_what_they_hold_and_says_when_there_is_none) {
+  const ScratchDirectory directory;
+  const platform::FileDescriptor fd(::open((directory / "f").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(0, platform::reserve(fd.get(), 4096, 16 * 4096));
+  struct stat info {};
+  ASSERT_EQ(0, ::fstat(fd.get(), &info));
+  EXPECT_EQ(info.st_size, 16 * 4096);
+  EXPECT_EQ(info.st_blocks * 512, 4096);
+  const platform::Mapping mapping = platform::map_shared(fd.get(), 16 * 4096);
+  ASSERT_TRUE(mapping);
+  mapping.data()[3 * 4096] = std::byte{7};
+  EXPECT_EQ(0, platform::reserve_pages(mapping.data() + 2 * 4096 + 100, 3 * 4096));
+  ASSERT_EQ(0, ::fstat(fd.get(), &info));
+  EXPECT_EQ(info.st_blocks * 512, 5 * 4096) << "the four in which these bytes lie";
+  EXPECT_EQ(mapping.data()[3 * 4096], std::byte{7});
+  ASSERT_EQ(0, ::ftruncate(fd.get(), 8 * 4096));
+  EXPECT_NE(0, platform::reserve_pages(mapping.data() + 6 * 4096, 4 * 4096)) << "behind the end, without a signal";
+}
+
+}  // namespace
+}  // namespace holdfast::test
