@@ -1,9 +1,9 @@
 // The death watch of a process: a thread that the kernel tells of deaths, so that waiters need not look for them.
 //
 // Each process of a world has descriptions of the file `processes` open until it dies (world/process_table.h). The
-// death watch waits for a notice that one was closed (platform/platform.h), then looks at what the waiters wait for.
-// Notices come early, before the kernel drops the record lock that says that the process lives. So each is followed by
-// a look some time later.
+// death watch waits for a notice that one was closed (platform/platform.h), then has the parkers look at what their
+// waiters wait for. Notices come early, before the kernel drops the record lock that says that the process lives. So
+// each is followed by another look some time later.
 //
 // A process has at most one, from when a wait has lasted for kSettledNs until no task has waited for kIdleNs. Where the
 // kernel refuses notices, there is none, and parkers look as often as without. Signals, forks and unloading: as for the

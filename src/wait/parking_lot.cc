@@ -298,10 +298,8 @@ void ParkingLot::hand_out_mail(World& world) {
   for (std::size_t i = 0; i < mail.count; ++i)
     if (numbers[i] - 1 < slots_.size()) make_ready(numbers[i]);
   if (!mail.all) return;
-  const std::uint64_t next_ns = platform::monotonic_ns() + look_for(world, nullptr);
-  look_ns_ = std::min(look_ns_, next_ns);
-  for (const Slot& slot : slots_)
-    if (slot.arrival != 0) slot.parker->look_ns_ = std::min(slot.parker->look_ns_, next_ns);
+  const std::uint64_t pause = look_for(world, nullptr);
+  look_by(platform::monotonic_ns() + pause);
 }
 
 void ParkingLot::make_ready(std::uint32_t number) {
@@ -367,22 +365,29 @@ std::uint64_t ParkingLot::look_for(World& world, const Parker* parker) {
 
 // --- what the death watch calls ---
 
+// The thread of the death watch does not look by itself: it has other descriptors than the process, and the one through
+// which the kernel is asked about processes is not among them.
 bool ParkingLot::on_death_watch(World& world, DeathWatch::Event event) noexcept {
   ParkingLot& lot = get();
   const std::lock_guard<std::mutex> lock(lot.mutex_);
-  const bool goes_on =
-      !lot.closed_ && event != DeathWatch::Event::refused && (event != DeathWatch::Event::idle || lot.is_waiting());
-  if (event == DeathWatch::Event::refused) lot.death_watch_.note_refused(platform::monotonic_ns());
-  if (event == DeathWatch::Event::started) lot.death_watch_.note_started();
-  if (event == DeathWatch::Event::started || event == DeathWatch::Event::look) ++lot.looks_;
-  if (!goes_on) {
-    if (event != DeathWatch::Event::refused) lot.death_watch_.forget();
-    return false;
-  }
-  try {
-    if (event == DeathWatch::Event::look) lot.look_for_all(world);
-  } catch (...) {
-    // No memory: the next look finds what this one has not told.
+  if (lot.closed_) return false;
+  switch (event) {
+    case DeathWatch::Event::refused:
+      lot.death_watch_.note_refused(platform::monotonic_ns());
+      return false;
+    case DeathWatch::Event::idle:
+      if (lot.is_waiting()) return true;
+      lot.death_watch_.forget();
+      return false;
+    case DeathWatch::Event::started:
+      ++lot.looks_;
+      lot.death_watch_.note_started();
+      return true;
+    case DeathWatch::Event::look:
+      ++lot.looks_;
+      lot.look_by(platform::monotonic_ns());
+      wake_own_threads(world);
+      return true;
   }
   return true;
 }
@@ -391,12 +396,10 @@ bool ParkingLot::is_waiting() const noexcept {
   return std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.arrival != 0; });
 }
 
-// Looks, and gets up the threads that sleep on the mailbox if there is something for them.
-void ParkingLot::look_for_all(World& world) {
-  look_for(world, nullptr);
-  if (std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.ready && slot.arrival != 0; }))
-    wake_own_threads(world);
-  signal_ready(nullptr);
+void ParkingLot::look_by(std::uint64_t time_ns) noexcept {
+  look_ns_ = std::min(look_ns_, time_ns);
+  for (const Slot& slot : slots_)
+    if (slot.arrival != 0) slot.parker->look_ns_ = std::min(slot.parker->look_ns_, time_ns);
 }
 
 }  // namespace holdfast

@@ -214,7 +214,8 @@ class ParkingLot {
   /// For the death watch: its Round.
   static bool on_death_watch(World& world, DeathWatch::Event event) noexcept;
   bool is_waiting() const noexcept;
-  void look_for_all(World& world);
+  /// Makes all parkers with waiters look at that time at the latest.
+  void look_by(std::uint64_t time_ns) noexcept;
 
   // --- event_loops.cc ---
 

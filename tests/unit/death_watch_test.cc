@@ -184,9 +184,11 @@ TEST_F(DeathWatchTest, the_holder_that_dies_late_leaves_its_lock_to_the_waiter) 
   ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
   until_watched();
   ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
+  const std::size_t before = descriptors();
   holder.kill();
   EXPECT_TRUE(waiting.sleep(kPatience));
   EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
+  EXPECT_EQ(descriptors(), before) << "nothing was opened to find out";
 }
 
 TEST_F(DeathWatchTest, a_child_starts_its_own) {
