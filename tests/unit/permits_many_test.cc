@@ -73,6 +73,9 @@ class ManyHoldersTest : public DictTest {
   std::mt19937_64 random_;
 };
 
+/// Claims that a slow machine may miss.
+class ManyEndsTest : public ManyHoldersTest {};
+
 // --- shortcuts ---
 
 TEST(shortcut_levels, are_spread_evenly_over_consecutive_numbers_and_over_each_nth) {
@@ -93,7 +96,7 @@ TEST(shortcut_levels, are_spread_evenly_over_consecutive_numbers_and_over_each_n
   EXPECT_EQ(shortcut_levels(0), 0U);
 }
 
-TEST_IN_TIME(ManyHoldersTest, each_lease_is_found_until_it_is_given_back) {
+TEST_F(ManyHoldersTest, each_lease_is_found_until_it_is_given_back) {
   std::vector<holdfast_lease> leases = acquired(kMany);
   EXPECT_EQ(check_shard(shard()), "");
   for (std::uint32_t step = 0; !leases.empty(); ++step) {
@@ -122,7 +125,7 @@ TEST_IN_TIME(ManyHoldersTest, each_lease_is_found_until_it_is_given_back) {
   EXPECT_EQ(repairs(), 0U);
 }
 
-TEST_IN_TIME(ManyHoldersTest, a_lease_is_found_and_an_attempt_refused_without_a_walk_over_the_others) {
+TEST_F(ManyHoldersTest, a_lease_is_found_and_an_attempt_refused_without_a_walk_over_the_others) {
   std::vector<holdfast_lease> leases = acquired(kMany);
   const std::vector<EntryView> views = holders();
   // No walk along the chain comes past this one, and none comes to its place unnoticed.
@@ -154,7 +157,7 @@ TEST_IN_TIME(ManyHoldersTest, a_lease_is_found_and_an_attempt_refused_without_a_
 
 // --- looks ---
 
-TEST_IN_TIME(ManyHoldersTest, permits_of_a_dead_process_come_back_from_among_many) {
+TEST_F(ManyHoldersTest, permits_of_a_dead_process_come_back_from_among_many) {
   const std::vector<holdfast_lease> older = acquired(kSome / 2);
   Started child("ready", [&](Channel& channel) {
     acquired(1);
@@ -167,7 +170,7 @@ TEST_IN_TIME(ManyHoldersTest, permits_of_a_dead_process_come_back_from_among_man
   EXPECT_EQ(acquire_at_last(1, kSome + 1), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(ManyHoldersTest, a_waiter_gets_what_a_dead_process_had_many_times) {
+TEST_F(ManyHoldersTest, a_waiter_gets_what_a_dead_process_had_many_times) {
   Started child("ready", [&](Channel& channel) {
     holdfast_lease lease{};
     for (std::uint32_t i = 0; i < kSome; ++i) dict.try_permits("key", HOLDFAST_RWLOCK, 1, 0, 0, &lease);
@@ -181,7 +184,7 @@ TEST_IN_TIME(ManyHoldersTest, a_waiter_gets_what_a_dead_process_had_many_times) 
   EXPECT_TRUE(writer.get());
 }
 
-TEST_IN_TIME(ManyHoldersTest, all_permits_of_dead_processes_are_found_at_once_when_a_look_is_due) {
+TEST_F(ManyHoldersTest, all_permits_of_dead_processes_are_found_at_once_when_a_look_is_due) {
   for (int i = 0; i < 3; ++i) {
     Started child("ready", [&](Channel& channel) {
       acquired(kMany / 3);
@@ -197,7 +200,7 @@ TEST_IN_TIME(ManyHoldersTest, all_permits_of_dead_processes_are_found_at_once_wh
   EXPECT_EQ(count_shard(shard()).holders, 1U);
 }
 
-TEST_IN_TIME(ManyHoldersTest, what_has_expired_among_many_comes_back) {
+TEST_IN_TIME(ManyEndsTest, what_has_expired_among_many_comes_back) {
   holdfast_lease lease{};
   ASSERT_EQ(acquire(&lease, 0.02), HOLDFAST_OK);
   std::vector<holdfast_lease> leases = acquired(kSome);
@@ -205,7 +208,7 @@ TEST_IN_TIME(ManyHoldersTest, what_has_expired_among_many_comes_back) {
   EXPECT_EQ(acquire_at_last(1, kSome + 1), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(ManyHoldersTest, a_waiter_sleeps_until_one_of_many_ends) {
+TEST_IN_TIME(ManyEndsTest, a_waiter_sleeps_until_one_of_many_ends) {
   holdfast_lease lease{};
   ASSERT_EQ(acquire(&lease, 0.5), HOLDFAST_OK);
   std::vector<holdfast_lease> leases = acquired(kSome);
@@ -217,7 +220,7 @@ TEST_IN_TIME(ManyHoldersTest, a_waiter_sleeps_until_one_of_many_ends) {
   EXPECT_LT(waiter.sleep_time(), 0.9);
 }
 
-TEST_IN_TIME(ManyHoldersTest, a_flush_or_an_end_of_the_entry_ends_all) {
+TEST_F(ManyHoldersTest, a_flush_or_an_end_of_the_entry_ends_all) {
   holdfast_lease lease{};
   std::vector<holdfast_lease> leases = acquired(kSome);
   dict.flush_all();
@@ -231,7 +234,7 @@ TEST_IN_TIME(ManyHoldersTest, a_flush_or_an_end_of_the_entry_ends_all) {
 
 // --- damage ---
 
-TEST_IN_TIME(ManyHoldersTest, an_overwritten_number_hides_no_other_lease) {
+TEST_F(ManyHoldersTest, an_overwritten_number_hides_no_other_lease) {
   for (int i = 0; i < 40; ++i) {
     dict.remove("key");
     std::vector<holdfast_lease> leases = acquired(kSome);
@@ -262,7 +265,7 @@ TEST_IN_TIME(ManyHoldersTest, an_overwritten_number_hides_no_other_lease) {
   }
 }
 
-TEST_IN_TIME(ManyHoldersTest, an_overwritten_shortcut_hides_no_lease) {
+TEST_F(ManyHoldersTest, an_overwritten_shortcut_hides_no_lease) {
   const std::vector<holdfast_lease> leases = acquired(kMany);
   for (int i = 0; i < 60; ++i) {
     const std::vector<EntryView> views = holders();
@@ -286,7 +289,7 @@ TEST_IN_TIME(ManyHoldersTest, an_overwritten_shortcut_hides_no_lease) {
   EXPECT_EQ(dict.used("key"), static_cast<int>(kMany));
 }
 
-TEST_IN_TIME(ManyHoldersTest, holders_with_overwritten_shortcuts_are_given_back_all_the_same) {
+TEST_F(ManyHoldersTest, holders_with_overwritten_shortcuts_are_given_back_all_the_same) {
   for (int i = 0; i < 30; ++i) {
     dict.remove("key");
     std::vector<holdfast_lease> leases = acquired(kSome);
@@ -302,7 +305,7 @@ TEST_IN_TIME(ManyHoldersTest, holders_with_overwritten_shortcuts_are_given_back_
   }
 }
 
-TEST_IN_TIME(ManyHoldersTest, repair_forgets_only_the_number_that_is_out_of_order) {
+TEST_F(ManyHoldersTest, repair_forgets_only_the_number_that_is_out_of_order) {
   std::vector<holdfast_lease> leases = acquired(5);
   const std::vector<EntryView> views = holders();
   const auto number = [&](std::size_t i) -> Word64& { return views[i].holder().sequence; };
@@ -321,7 +324,7 @@ TEST_IN_TIME(ManyHoldersTest, repair_forgets_only_the_number_that_is_out_of_orde
     }
 }
 
-TEST_IN_TIME(ManyHoldersTest, a_number_larger_than_a_later_one_is_forgotten_when_that_is_given) {
+TEST_F(ManyHoldersTest, a_number_larger_than_a_later_one_is_forgotten_when_that_is_given) {
   std::vector<holdfast_lease> leases = acquired(40);
   const std::vector<EntryView> views = holders();
   views.front().holder().sequence.store(~std::uint64_t{0} - 5);
@@ -333,21 +336,22 @@ TEST_IN_TIME(ManyHoldersTest, a_number_larger_than_a_later_one_is_forgotten_when
   repair(shard());
 }
 
-TEST_IN_TIME(ManyHoldersTest, a_look_ends_whatever_number_its_part_ends_at) {
+TEST_F(ManyHoldersTest, a_look_ends_whatever_number_its_part_ends_at) {
   const std::vector<holdfast_lease> leases = acquired(kMany);
   const std::vector<EntryView> views = holders();
-  for (const EntryView& view : views)
-    if (random_() % 2 == 0) view.holder().sequence.store(~std::uint64_t{0} - random_() % 1000);
-  for (int i = 0; i < 3; ++i) {
+  for (std::size_t i = 1; i < 600; ++i) {
+    Word64& number = views[i].holder().sequence;
+    const std::uint64_t old = number.exchange(~std::uint64_t{0} - 5);
     rest(true);
     holdfast_lease lease{};
-    EXPECT_EQ(acquire(&lease, 0, kTotal), HOLDFAST_LOCKED);
+    ASSERT_EQ(acquire(&lease, 0, kTotal), HOLDFAST_LOCKED);
+    number.store(old);
+    repair(shard());
   }
-  EXPECT_GT(repairs(), 0U);
   EXPECT_EQ(dict.used("key"), static_cast<int>(kMany));
 }
 
-TEST_IN_TIME(ManyHoldersTest, overwritten_counts_and_times_keep_nobody_out) {
+TEST_F(ManyHoldersTest, overwritten_counts_and_times_keep_nobody_out) {
   for (int damage = 0; damage < 8; ++damage) {
     SCOPED_TRACE(damage);
     dict.remove("key");
