@@ -10,7 +10,7 @@
 --   step     what is timed; KEY is the key, i a number that differs from step to step
 --   dict     the dictionary it works in; mixed_dict: another one in a mix
 --   keys     how many keys it goes over in a random order; none: alone always the same key, in a mix five hundred
---   steps    in a round, alone (100,000)
+--   steps    in a round, alone (100,000); rounds: how many (9)
 --   mix      the mix that it is part of: "hot", of few keys, if nothing is said, or "many"; false: alone only
 --   each     steps of each place between two looks at the clock, in a mix (25)
 --   per      a step is so many of what is counted: { alone, in a mix }
@@ -65,7 +65,7 @@ return {
       before = "local value = (\"x\"):rep(1024)", prepare = "assert(dict:set(KEY, value))",
       step = "assert(dict:set(KEY, value))" },
     { name = "get_1m", what = "get, 1M numbers", dict = MILLION, mix = false, keys = 1000000, target = 0.35,
-      steps = 500000, prepare = SET, step = GET },
+      steps = 1000000, rounds = 3, prepare = SET, step = GET },
     { name = "set_1m", what = "set, 1M numbers", dict = MILLION, mix = false, keys = 1000000, target = 0.35,
-      steps = 500000, prepare = SET, step = SET },
+      steps = 1000000, rounds = 3, prepare = SET, step = SET },
 }

@@ -4,7 +4,7 @@
 local _M = {}
 
 -- Alone: how often a program measures, and how many steps that are.
-_M.ROUNDS = 9
+local ROUNDS = 9
 local STEPS = 100000
 local HOT_KEY = '"key000001"'
 
@@ -72,7 +72,7 @@ function _M.alone(case, side, locks, sizes, quick)
     local steps = quick and math.min(case.steps or STEPS, 1000) or case.steps or STEPS
     local keys = case.keys and (quick and 1000 or case.keys)
     local words = { LOCKS = ("%q"):format(locks), PER = case.per and tostring(case.per[1]),
-                    ROUNDS = tostring(quick and 3 or _M.ROUNDS) }
+                    ROUNDS = tostring(quick and 3 or case.rounds or ROUNDS) }
     local beginning = BEGINNINGS[side]
     local name = case.lock and locks or case.dict
     local lines = { beginning[case.lock and "lock" or "dict"]:format(name, sizes[name]) }
