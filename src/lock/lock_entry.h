@@ -93,9 +93,10 @@ struct LockEntry {
   // Write all fields of a grant while the lock is free; the store of the word is the commit.
   std::uint64_t grant(Token owner, const Request& request, std::uint32_t reserved) const noexcept {
     const std::uint64_t now = request.exptime == 0.0 ? platform::coarse_monotonic_ns() : platform::monotonic_ns();
-    std::atomic_thread_fence(kRelease);  // pairs with read_grant(): who sees what follows sees that the last grant ended
-    const std::uint64_t sequence = next_number();
-    const auto turn = static_cast<std::uint32_t>(sequence);
+    std::atomic_thread_fence(
+        kRelease);  // pairs with read_grant(): who sees what follows sees that the last grant ended
+    const NextNumber next = next_number();
+    const auto turn = static_cast<std::uint32_t>(next.sequence);
     fields.generation_high.store(generation_high(owner), kRelaxed);
     fields.reserved.store(reserved, kRelaxed);
     fields.task.store(request.holder_task, kRelaxed);
@@ -104,7 +105,10 @@ struct LockEntry {
     fields.granted.store(turn, kRelease);
     crash_order();
     commit(fields.word, LockWord::make(owner_bits(owner), turn).slow().bits);
-    return sequence;
+    // Behind the word: a death in between leaves a limit that the turn has passed, and the next grant takes another
+    // block. A new limit beside the old turn might seem to leave it numbers, those of other locks.
+    fields.limit.store(next.limit, kRelaxed);
+    return next.sequence;
   }
 
   /// Makes `task` the holder; 0: none.
@@ -119,15 +123,18 @@ struct LockEntry {
   }
 
  private:
-  std::uint64_t next_number() const noexcept {
+  struct NextNumber {
+    std::uint64_t sequence;
+    std::uint32_t limit;  // the last turn of its block
+  };
+  NextNumber next_number() const noexcept {
     const std::uint64_t before = sequence();
-    if (has_number(fields, word())) return before + 1;
+    if (has_number(fields, word())) return {before + 1, fields.limit.load(kRelaxed)};
     const Numbers numbers = next_numbers(segment, before, before == 0 ? kFirstNumbers : kBlockNumbers);
     // All numbers of a block have the same upper half.
     const std::uint64_t last = std::min(numbers.last, numbers.first | 0xFFFF'FFFF);
     fields.sequence_high.store(static_cast<std::uint32_t>(numbers.first >> 32), kRelaxed);
-    fields.limit.store(static_cast<std::uint32_t>(last), kRelaxed);
-    return numbers.first;
+    return {numbers.first, static_cast<std::uint32_t>(last)};
   }
 };
 

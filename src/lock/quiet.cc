@@ -62,24 +62,29 @@ struct Glimpsed {
   return found;
 }
 
-// Whether the key still leads to the lock whose word was just exchanged: memory was released since the look. If not, it
-// was the word of another lock or bits of a value, of that very content; then they are put back.
+// Whether the key still leads to the lock with the word that was just stored: memory was released since the look. If
+// not, that was the word of another lock or bits of a value, of that very content; then they are put back. The place
+// alone does not count: the same key may have another lock there by now.
 [[gnu::cold]] bool is_still_there(Dictionary& dictionary, std::string_view key, const Glimpsed& found,
                                   std::uint64_t mine) noexcept {
   constexpr int kLooks = 64;
   for (int looks = 0; looks < kLooks; ++looks) {
     const Glimpsed again = glimpse(dictionary, key);
-    if (again.block != 0 && again.lock == found.lock) return true;
+    if (again.block != 0 && again.lock == found.lock && again.word.quiet().bits == mine) return true;
     if (again.block != 0 || again.shard == nullptr || again.shard->unchanged_since(again.epoch)) break;
   }
-  bool ours = true;
-  dictionary.transact(key, [&](Transaction& change) {
-    ours = change.is(EntryType::lock) && &change.view().lock() == found.lock;
-    std::uint64_t slow = LockWord{mine}.slow().bits;
-    if (!ours && !found.lock->word.compare_exchange_strong(mine, found.word.bits))
-      found.lock->word.compare_exchange_strong(slow, found.word.slow().bits);
+  bool ours = false;
+  const auto put_back = [&found](LockWord from, LockWord to) {
+    return found.lock->word.compare_exchange_strong(from.bits, to.bits);
+  };
+  const Code code = dictionary.transact(key, [&](Transaction& change) {
+    ours = change.is(EntryType::lock) && &change.view().lock() == found.lock &&
+           load_word_of(*found.lock).quiet().bits == mine;
+    if (!ours && !put_back({mine}, found.word)) put_back(LockWord{mine}.slow(), found.word.slow());
     return Code::ok;
   });
+  // Without the mutex nothing is certain: give the lock up, as long as nobody has frozen it.
+  if (code != Code::ok) ours = !put_back({mine}, found.word) && load_word_of(*found.lock).quiet().bits == mine;
   return ours;
 }
 
