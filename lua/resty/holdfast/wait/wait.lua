@@ -55,8 +55,11 @@ function _M.find_gone()
 end
 
 
--- No tail calls: those of C functions are not compiled.
-local function wait_once(request, lease)
+-- The code, and the seconds to sleep. No tail calls: those of C functions are not compiled. No loop, so that it gets
+-- compiled: after a sleep, with cold caches, an interpreted access to a C object takes a microsecond.
+local function wait_once(request, lease, place, task, holds, timeout)
+    wait.parker, wait.waiter, wait.task, wait.holds = place.parker, place.waiter, task, holds
+    wait.holder_task, wait.fair, wait.timeout = request.holder or NOBODY, request.fair or 0, timeout
     local key = request.key
     local code
     if request.watched then
@@ -67,7 +70,7 @@ local function wait_once(request, lease)
     else
         code = C.holdfast_lock_wait(request.handle, key, #key, request.exptime, wait, lease)
     end
-    return code
+    return code, wait.sleep
 end
 
 
@@ -243,10 +246,7 @@ local function wait_in_place(place, host, request, deadline, lease)
                   or host.stops_all and HOLDS_EVERYTHING or HOLDS_SOMETHING
     local left = request.timeout
     while true do
-        wait.parker, wait.waiter, wait.task, wait.holds = place.parker, waiter, task, holds
-        wait.holder_task, wait.fair, wait.timeout = request.holder or NOBODY, request.fair or 0, left
-        local code = wait_once(request, lease)
-        local seconds = wait.sleep
+        local code, seconds = wait_once(request, lease, place, task, holds, left)
         if code == OK then
             return true
         end
