@@ -12,6 +12,10 @@ namespace {
 constexpr std::uint32_t kSize = 0;
 constexpr std::uint32_t kNext = 1;
 constexpr std::uint32_t kPrevious = 2;
+// Words of the spare block: its size is at kSize, too, and where an entry has its shape is 0, which is none.
+constexpr std::uint32_t kSeal = 1;
+constexpr std::uint32_t kShape = 2;
+static_assert(kShape * sizeof(Word32) == offsetof(Entry, shape) && offsetof(Entry, shape) == offsetof(ListNode, shape));
 constexpr std::uint32_t kWordsPerGranule = kGranule / 4;
 
 std::uint32_t bin_of(std::uint32_t count) noexcept {
@@ -122,7 +126,14 @@ Arena::Run Arena::find_run(std::uint32_t count) noexcept {
   return {0, 0};
 }
 
-bool Arena::can_allocate(std::uint32_t count) noexcept { return find_run(count).block != 0; }
+Arena::Run Arena::find_run_or_settle(std::uint32_t count) noexcept {
+  const Run run = find_run(count);
+  if (run.block != 0 || !has_spare()) return run;
+  settle();
+  return find_run(count);
+}
+
+bool Arena::can_allocate(std::uint32_t count) noexcept { return find_run_or_settle(count).block != 0; }
 
 // REQUIRES: run.size is at least count.
 inline bool Arena::cut_off(const Run& run, std::uint32_t count) noexcept {
@@ -134,7 +145,8 @@ inline bool Arena::cut_off(const Run& run, std::uint32_t count) noexcept {
 }
 
 std::uint32_t Arena::allocate(std::uint32_t count) noexcept {
-  const Run run = find_run(count);
+  if (const std::uint32_t block = take_spare(count)) return block;
+  const Run run = find_run_or_settle(count);
   return run.block != 0 && cut_off(run, count) ? run.block : 0;
 }
 
@@ -156,7 +168,7 @@ bool Arena::take(std::uint32_t block, std::uint32_t count) noexcept {
   return run.size >= count && cut_off(run, count);
 }
 
-std::uint32_t Arena::release(std::uint32_t block, std::uint32_t count) noexcept {
+void Arena::announce_reuse() noexcept {
   HOLDFAST_FAILPOINT("arena.release");
   // The release store comes after the cut of the link that reached the block: a reader that sees the new epoch sees the
   // cut. The fence comes before the first store into the block: a reader that sees that store sees the new epoch (pairs
@@ -164,6 +176,14 @@ std::uint32_t Arena::release(std::uint32_t block, std::uint32_t count) noexcept 
   header_.reuse_epoch.store(header_.reuse_epoch.load(kRelaxed) + 1, kRelease);
   std::atomic_thread_fence(kRelease);
   crash_order();
+}
+
+std::uint32_t Arena::release(std::uint32_t block, std::uint32_t count) noexcept {
+  announce_reuse();
+  return merge(block, count);
+}
+
+std::uint32_t Arena::merge(std::uint32_t block, std::uint32_t count) noexcept {
   if (block + count < shard_.granules() && free_bit(block + count)) {
     const std::uint32_t next = block + count;
     const std::uint32_t size = size_at(next);
@@ -184,6 +204,59 @@ std::uint32_t Arena::release(std::uint32_t block, std::uint32_t count) noexcept 
   if (header_.hand.load(kRelaxed) - block < count) header_.hand.store(block, kRelaxed);
   return block;
 }
+
+// --- the spare block ---
+
+void Arena::keep(std::uint32_t block, std::uint32_t count) noexcept {
+  announce_reuse();
+  if (has_spare()) settle();
+  Word32* const words = shard_.words32(block);
+  words[kSize].store(count, kRelaxed);
+  words[kSeal].store(~count, kRelaxed);
+  words[kShape].store(0, kRelaxed);
+  header_.bins[kSpareBin].store(block, kRelaxed);
+  header_.free_granules.store(header_.free_granules.load(kRelaxed) + count, kRelaxed);
+  if (header_.no_run.load(kRelaxed) != 0) header_.no_run.store(0, kRelaxed);
+}
+
+// The spare block's granules; 0 on damage. Its words must agree: an overwritten word then does not give an entry's
+// memory away.
+std::uint32_t Arena::spare_size(std::uint32_t block) noexcept {
+  if (shard_.holds_granule(block)) {
+    const Word32* const words = shard_.words32(block);
+    const std::uint32_t size = words[kSize].load(kRelaxed);
+    if (size != 0 && size <= shard_.granules() - block && words[kSeal].load(kRelaxed) == ~size &&
+        words[kShape].load(kRelaxed) == 0)
+      return size;
+  }
+  header_.bins[kSpareBin].store(0, kRelaxed);
+  damaged_ = true;
+  return 0;
+}
+
+// The spare block, if it has exactly this size; else 0.
+std::uint32_t Arena::take_spare(std::uint32_t count) noexcept {
+  const std::uint32_t block = header_.bins[kSpareBin].load(kRelaxed);
+  if (block == 0 || spare_size(block) != count) return 0;
+  drop_spare(count);
+  if (header_.hand.load(kRelaxed) == block) header_.hand.store(block + count, kRelaxed);  // as in cut_off()
+  return block;
+}
+
+void Arena::drop_spare(std::uint32_t count) noexcept {
+  header_.bins[kSpareBin].store(0, kRelaxed);
+  header_.free_granules.store(header_.free_granules.load(kRelaxed) - count, kRelaxed);
+}
+
+void Arena::settle() noexcept {
+  const std::uint32_t block = header_.bins[kSpareBin].load(kRelaxed);
+  const std::uint32_t size = block != 0 ? spare_size(block) : 0;
+  if (size == 0) return;
+  drop_spare(size);
+  merge(block, size);
+}
+
+// --- for those that look at all of it ---
 
 bool Arena::next_in_bin(std::uint32_t bin, std::uint32_t block, std::uint32_t& next) noexcept {
   next = block == 0 ? header_.bins[bin].load(kRelaxed) : shard_.words32(block)[kNext].load(kRelaxed);

@@ -35,6 +35,13 @@ class Arena {
   /// beginning of the free block that it is part of now; 0 on damage. REQUIRES: no chain reaches the block any more.
   std::uint32_t release(std::uint32_t block, std::uint32_t count) noexcept;
 
+  /// As release(), but the block stays whole: the next allocate() of its size takes it, without a search. There is one
+  /// such spare block; keep() merges the one before with its free neighbours.
+  void keep(std::uint32_t block, std::uint32_t count) noexcept;
+
+  /// Makes the spare block an ordinary free one. REQUIRED before a walk over the blocks from left to right.
+  void settle() noexcept;
+
   /// Gives a block of a cut-off chain back. Returns the block behind it.
   template <class Fields>
   std::uint32_t release_link(Fields& fields, std::uint32_t block, std::uint32_t count) noexcept;
@@ -82,6 +89,13 @@ class Arena {
   };
   Run search(std::uint32_t bin, std::uint32_t count) noexcept;
   Run find_run(std::uint32_t count) noexcept;
+  Run find_run_or_settle(std::uint32_t count) noexcept;
+  void announce_reuse() noexcept;
+  std::uint32_t merge(std::uint32_t block, std::uint32_t count) noexcept;
+  bool has_spare() const noexcept { return header_.bins[kSpareBin].load(kRelaxed) != 0; }
+  std::uint32_t spare_size(std::uint32_t block) noexcept;
+  std::uint32_t take_spare(std::uint32_t count) noexcept;
+  void drop_spare(std::uint32_t count) noexcept;
   bool cut_off(const Run& run, std::uint32_t count) noexcept;
   std::uint32_t next_bin(std::uint32_t from) const noexcept;
 

@@ -67,7 +67,8 @@ class Audit {
 
   bool run() noexcept {
     if (header_.in_use.load(kRelaxed) == 0) return is_blank();
-    return walk_arena() && walk_chains() &&
+    arena_.settle();
+    return !arena_.damaged() && walk_arena() && walk_chains() &&
            arena_.tally_free([this](std::uint32_t block) { reached_[kFree].add(block); }) && lies_ == reached_ &&
            counts_fit();
   }

@@ -59,6 +59,8 @@ static_assert(sizeof(DictionaryHeader) <= kHeaderBytes);
 
 /// Free blocks of 1..63 granules have a bin for each size; longer ones have four bins per power of two.
 inline constexpr std::uint32_t kExactBins = 64;
+/// No block has 0 granules. This bin has the spare block (Arena::keep), if any, and no bit in the map.
+inline constexpr std::uint32_t kSpareBin = 0;
 inline constexpr std::uint32_t kBins = kExactBins + 26 * 4;
 inline constexpr std::uint32_t kBinWords = (kBins + 63) / 64;
 

@@ -187,6 +187,7 @@ Code Reclaimer::make(std::uint32_t count, Evict evict, const Key& key, Position&
   if (header.in_use.load(kRelaxed) == 0) repair(shard_);
   if (arena_.damaged() || (header.entries.load(kRelaxed) == 0 && header.free_granules.load(kRelaxed) == 0))
     return Code::corrupt;
+  arena_.settle();
   bool swept = (any_dead() || many_may_be_free(evict)) && !rests();
   if (swept) sweep();
   for (;; swept = true) {

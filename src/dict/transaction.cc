@@ -3,23 +3,11 @@
 
 namespace holdfast {
 
-namespace {
-
-/// Whether storing the value would change only the word of a number or a boolean in this entry.
-bool differs_by_a_word(const EntryView& view, const ValueIn& value, std::uint64_t expiry) noexcept {
-  return view.type == value.type && (value.type == EntryType::number || value.type == EntryType::boolean) &&
-         view.entry->flags.load(kRelaxed) == value.flags && view.entry->expiry.load(kRelaxed) == expiry;
-}
-
-}  // namespace
-
-bool Transaction::find() noexcept {
-  if (!shard_.find(key_, position_)) return false;
-  if (!is(EntryType::lock)) return true;
+// REQUIRES: the entry found is a lock.
+void Transaction::freeze_found() noexcept {
   LockFields& lock = view().lock();
   freeze(lock);
   if (load_word_of(lock).quiet() == abandoned_) end_grant_of(lock);
-  return true;
 }
 
 bool Transaction::is_settled() noexcept {
@@ -33,14 +21,21 @@ Code Transaction::make_room(std::uint32_t granules, Evict evict) noexcept {
   return Reclaimer(world_, segment_, shard_, arena_).make(granules, evict, key_, position_, evicted_);
 }
 
+// A value that comes and goes, or changes, mostly comes back with the same size.
+void Transaction::discard(std::uint32_t block, const EntryView& view) noexcept {
+  if (is_holdable(view.type) || view.type == EntryType::list)
+    Reclaimer(world_, segment_, shard_, arena_).discard(block, view);
+  else
+    arena_.keep(block, view.granules);
+}
+
 Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept {
   if (value.size > kValueMax) return Code::too_large;
   const std::uint64_t needed = granules_for(key_.length, value.size);
   if (needed > segment_.geometry().block_max()) return Code::too_large;
   if (!is_settled()) return Code::timeout;
   const auto granules = static_cast<std::uint32_t>(needed);
-  std::uint32_t block =
-      value.type == EntryType::lock ? arena_.allocate_lines(granules) : arena_.allocate(granules);
+  std::uint32_t block = value.type == EntryType::lock ? arena_.allocate_lines(granules) : arena_.allocate(granules);
   if (block == 0) {
     const Code code = make_room(granules, evict);
     if (code != Code::ok) return code;
@@ -58,7 +53,7 @@ Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) n
   commit(*position_.link, block);
   if (old != 0) {
     const std::uint8_t uses = shard_.uses(old).load(kRelaxed);
-    Reclaimer(world_, segment_, shard_, arena_).discard(old, old_view);
+    discard(old, old_view);
     shard_.uses(block).store(uses, kRelaxed);
     shard_.touch(block);
   } else {
@@ -71,19 +66,10 @@ Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) n
   return Code::ok;
 }
 
-Code Transaction::write(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept {
-  if (found() && differs_by_a_word(view(), value, expiry_word(end_ms, flush_epoch()))) {
-    commit(*view().value(), value.bits);
-    touch();
-    return Code::ok;
-  }
-  return put(value, end_ms, evict);
-}
-
 Code Transaction::cut() noexcept {
   if (!is_settled()) return Code::timeout;
   commit(*position_.link, view().entry->next.load(kRelaxed));
-  Reclaimer(world_, segment_, shard_, arena_).discard(position_.block, view());
+  discard(position_.block, view());
   Word32& entries = shard_.header().entries;
   entries.store(entries.load(kRelaxed) - 1, kRelaxed);
   position_.block = 0;

@@ -42,7 +42,12 @@ class Transaction {
   std::uint32_t flush_epoch() const noexcept { return segment_.flush_epoch(); }
 
   /// Looks the key up, and freezes its lock (dict/lock_word.h). False on damage. REQUIRED before all that follows.
-  bool find() noexcept;
+  bool find() noexcept {
+    if (!shard_.find(key_, position_)) [[unlikely]]
+      return false;
+    if (is(EntryType::lock)) freeze_found();
+    return true;
+  }
   /// REQUIRED at the end, unless there is damage.
   void end() noexcept {
     if (is(EntryType::lock)) thaw(view().lock());
@@ -81,6 +86,9 @@ class Transaction {
   bool is_settled() noexcept;
 
  private:
+  /// Releases the memory of an entry that was just cut from its chain.
+  void discard(std::uint32_t block, const EntryView& view) noexcept;
+  void freeze_found() noexcept;
 
   World& world_;
   Segment& segment_;
@@ -92,5 +100,22 @@ class Transaction {
   LockWord abandoned_{LockWord::kNone};
   LockWord in_the_way_{LockWord::kNone};
 };
+
+// --- inline: all of a set of a number over a number ---
+
+/// Whether storing the value would change only the word of a number or a boolean in this entry.
+inline bool differs_by_a_word(const EntryView& view, const ValueIn& value, std::uint64_t expiry) noexcept {
+  return view.type == value.type && (value.type == EntryType::number || value.type == EntryType::boolean) &&
+         view.entry->flags.load(kRelaxed) == value.flags && view.entry->expiry.load(kRelaxed) == expiry;
+}
+
+inline Code Transaction::write(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept {
+  if (found() && differs_by_a_word(view(), value, expiry_word(end_ms, flush_epoch()))) {
+    commit(*view().value(), value.bits);
+    touch();
+    return Code::ok;
+  }
+  return put(value, end_ms, evict);
+}
 
 }  // namespace holdfast

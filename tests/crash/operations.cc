@@ -74,6 +74,21 @@ class Maker {
     const std::string old = dict_.get(key).text;
     add("set one of the same size", key,
         [this, key, value = std::string(old.size(), '#')] { return dict_.set(key, value); });
+    // The block that the preparation leaves behind is the spare one.
+    add(
+        "set one of the same size again", key,
+        [this, key, value = std::string(old.size(), '#')] { return dict_.set(key, value); },
+        [this, key, value = std::string(old.size(), '+')] { dict_.set(key, value); });
+    const std::string gone = any();
+    add(
+        "add what was deleted", gone, [this, gone] { return dict_.add(gone, std::string(40, '#')); },
+        [this, gone] {
+          dict_.set(gone, std::string(40, '+'));
+          dict_.remove(gone);
+        });
+    add(
+        "delete beside a spare block", key, [this, key] { return dict_.remove(key); },
+        [this, gone] { dict_.set(gone, std::string(40, '+')), dict_.set(gone, std::string(40, '-')); });
     const std::string target = any();
     add("set a number", target, [this, target] { return dict_.set_number(target, 77, 0, 3); });
     add(

@@ -41,7 +41,7 @@ void Places::walk() {
     Block block{at, 0, EntryType{0}, false};
     EntryView view{};
     const bool is_free = (shard.free_bits()[at / 64].load(kRelaxed) >> at % 64 & 1) != 0;
-    if (is_free) {
+    if (is_free || shard.header().bins[kSpareBin].load(kRelaxed) == at) {
       block.granules = shard.words32(at)[0].load(kRelaxed);
     } else if (shard.inspect(at, view)) {
       block = {at, view.granules, view.type, false};

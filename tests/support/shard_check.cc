@@ -17,7 +17,8 @@ class Walker {
   std::string walk() {
     if (shard_.header().in_use.load() == 0) return walk_unused();
     for (std::uint32_t bucket = 0; bucket < shard_.buckets() && problem_.empty(); ++bucket) walk_chain(bucket);
-    for (std::uint32_t bin = 0; bin < kBins && problem_.empty(); ++bin) walk_bin(bin);
+    walk_spare();
+    for (std::uint32_t bin = kSpareBin + 1; bin < kBins && problem_.empty(); ++bin) walk_bin(bin);
     if (problem_.empty()) check_totals();
     return problem_;
   }
@@ -163,6 +164,17 @@ class Walker {
   }
 
   bool is_marked(std::uint32_t block) const { return (shard_.free_bits()[block / 64].load() >> block % 64 & 1) != 0; }
+
+  // Its seal is for the arena to check.
+  void walk_spare() {
+    const std::uint32_t block = shard_.header().bins[kSpareBin].load();
+    if (block == 0) return;
+    if (block >= shard_.granules()) return fail("spare block outside the arena", block);
+    const std::uint32_t size = shard_.words32(block)[0].load();
+    if (!take(block, size, kUsed)) return;
+    if (is_marked(block) || is_marked(block + size - 1)) return fail("spare block with marks", block);
+    count_.free_granules += size;
+  }
 
   void walk_bin(std::uint32_t bin) {
     const ShardHeader& header = shard_.header();

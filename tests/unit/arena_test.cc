@@ -82,6 +82,45 @@ TEST_F(ArenaTest, a_long_block_is_found_among_shorter_ones_of_its_bin) {
   EXPECT_FALSE(arena.damaged());
 }
 
+TEST_F(ArenaTest, a_kept_block_is_the_next_of_its_size_and_of_no_other) {
+  const std::uint32_t block = arena.allocate(5);
+  ASSERT_NE(arena.allocate(1), 0U);
+  const std::uint32_t free = shard.header().free_granules.load();
+  arena.keep(block, 5);
+  EXPECT_EQ(shard.header().free_granules.load(), free + 5);
+  const std::uint32_t other = arena.allocate(4);
+  EXPECT_NE(other, block);
+  EXPECT_EQ(arena.allocate(5), block);
+  arena.release(other, 4);
+  EXPECT_EQ(shard.header().free_granules.load(), free);
+  EXPECT_NE(arena.allocate(5), block) << "it was taken";
+  EXPECT_FALSE(arena.damaged());
+  EXPECT_EQ(free_blocks(shard), 1);
+}
+
+TEST_F(ArenaTest, a_kept_block_is_one_of_the_shards_free_ones) {
+  const std::uint32_t block = arena.allocate(all);
+  arena.keep(block, all);
+  EXPECT_EQ(check_shard(shard), "");
+  arena.settle();
+  EXPECT_EQ(check_shard(shard), "");
+  EXPECT_EQ(free_blocks(shard), 1);
+}
+
+TEST_F(ArenaTest, a_kept_block_joins_its_neighbours_when_another_is_kept_or_memory_is_needed) {
+  const std::uint32_t first = arena.allocate(3);
+  const std::uint32_t second = arena.allocate(70);
+  ASSERT_NE(arena.allocate(all - 73), 0U);
+  arena.keep(first, 3);
+  arena.keep(second, 70);
+  EXPECT_TRUE(arena.can_allocate(73));
+  EXPECT_EQ(arena.allocate(73), first);
+  EXPECT_EQ(arena.allocate(1), 0U);
+  arena.keep(first, 73);
+  EXPECT_EQ(arena.allocate(1), first) << "a part of it will do";
+  EXPECT_FALSE(arena.damaged());
+}
+
 TEST_F(ArenaTest, random_work_never_gives_memory_twice_and_never_loses_any) {
   const std::uint64_t seed = seed_of_run();
   std::mt19937_64 random(seed);
@@ -101,11 +140,15 @@ TEST_F(ArenaTest, random_work_never_gives_memory_twice_and_never_loses_any) {
     } else if (!held.empty()) {
       auto victim = held.lower_bound(static_cast<std::uint32_t>(random() % shard.granules()));
       if (victim == held.end()) victim = held.begin();
-      arena.release(victim->first, victim->second);
+      if (random() % 2 == 0)
+        arena.release(victim->first, victim->second);
+      else
+        arena.keep(victim->first, victim->second);
       ASSERT_FALSE(arena.damaged());
       held.erase(victim);
     }
   }
+  arena.settle();
   for (const auto& [block, size] : held) arena.release(block, size);
   EXPECT_FALSE(arena.damaged());
   EXPECT_EQ(check_shard(shard), "");
@@ -117,6 +160,30 @@ TEST_F(ArenaTest, giving_back_announces_the_reuse) {
   const std::uint64_t before = shard.header().reuse_epoch.load();
   arena.release(block, 4);
   EXPECT_GT(shard.header().reuse_epoch.load(), before);
+}
+
+TEST_F(ArenaTest, keeping_announces_the_reuse) {
+  const std::uint32_t block = arena.allocate(4);
+  const std::uint64_t before = shard.header().reuse_epoch.load();
+  arena.keep(block, 4);
+  EXPECT_GT(shard.header().reuse_epoch.load(), before);
+}
+
+TEST_F(ArenaTest, a_kept_block_that_contradicts_itself_is_damage_and_gives_nothing) {
+  const auto expect_damage = [](auto&& overwrite) {
+    PrivateShard fresh(65536);
+    Arena fresh_arena(fresh.shard());
+    const std::uint32_t block = fresh_arena.allocate(50);
+    fresh_arena.keep(block, 50);
+    overwrite(fresh.shard(), block);
+    EXPECT_EQ(fresh_arena.allocate(50), 0U);
+    EXPECT_TRUE(fresh_arena.damaged());
+  };
+  for (int word = 0; word < 3; ++word)
+    for (const std::uint32_t value : {1U, 77U, 0x7FFFFFFFU, 0xFFFFFFFFU})
+      expect_damage([&](const Shard& at, std::uint32_t block) { at.words32(block)[word].store(value); });
+  for (const std::uint32_t value : {1U << 20, 0xFFFFFFFFU, 51U})
+    expect_damage([&](const Shard& at, std::uint32_t) { at.header().bins[kSpareBin].store(value); });
 }
 
 TEST_F(ArenaTest, free_blocks_that_contradict_themselves_are_damage_and_give_nothing) {

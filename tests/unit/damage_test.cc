@@ -175,6 +175,20 @@ TEST_F(DamageTest, a_free_block_with_an_overwritten_size_gives_no_entrys_memory_
   EXPECT_EQ(dict.stats().repairs, repairs + 1);
 }
 
+TEST_F(DamageTest, a_spare_block_inside_an_entry_gives_no_entrys_memory_away) {
+  const std::uint32_t three = 3;  // granules, as "new" takes
+  std::string value;
+  while (value.size() < 80) value.append(reinterpret_cast<const char*>(&three), sizeof three);
+  ASSERT_EQ(dict.set("key-7", value), HOLDFAST_OK);
+  const std::uint32_t inside = place_of("key-7").block + 4;
+  header().bins[kSpareBin].store(inside);
+  expect_repair([&] { EXPECT_EQ(dict.set("new", "v"), HOLDFAST_OK); });
+  EXPECT_EQ(dict.get("key-7"), text(value));
+  header().bins[kSpareBin].store(inside);
+  expect_repair([&] { EXPECT_EQ(dict.flush_expired(), 0); });
+  EXPECT_EQ(dict.get("key-7"), text(value));
+}
+
 TEST_F(DamageTest, counts_that_were_overwritten_are_made_right_by_flush_expired) {
   ASSERT_EQ(dict.remove("key-7"), HOLDFAST_OK);  // a free block between others
   std::uint32_t bin = 1;
