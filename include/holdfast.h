@@ -11,9 +11,10 @@
  *  3. Strings are pointer plus length, may hold any byte, and need no zero byte at the end. A pointer may be null where
  *     its length or capacity is 0; elsewhere only where a call says so. A null or empty key is INVALID.
  *  4. Times and durations are seconds in a double, of CLOCK_MONOTONIC. An `exptime` counts from the call. 0, or more
- *     than 1e10 (317 years), means "never expires"; a negative one and NaN are INVALID. A value ends up to 1 ms early
- *     and never late: a call that begins when its exptime has passed does not find it. A hold (lock or permits) never
- *     ends early, and at most 1 ms late. See also holdfast_follow_clock().
+ *     than 1e10 (317 years), means "never expires"; a negative one and NaN are INVALID. A value ends up to 1 ms early,
+ *     one with an exptime of a second or more up to a tick of the system's clock (1 to 10 ms on most), and never late:
+ *     a call that begins when its exptime has passed does not find it. A hold (lock or permits) never ends early, and
+ *     at most 1 ms late. See also holdfast_follow_clock().
  *  5. Results. A call returns a holdfast_code. What it writes through pointers is meaningful only with OK. Treat a code
  *     that this header does not list, from a later library, as a failure; holdfast_code_text() has its text.
  *  6. holdfast_error() gives one English sentence on the last call of this thread that failed, or "" where the code

@@ -24,6 +24,12 @@ std::uint64_t monotonic_ns() noexcept { return read_clock(CLOCK_MONOTONIC); }
 
 std::uint64_t coarse_monotonic_ns() noexcept { return read_clock(CLOCK_MONOTONIC_COARSE); }
 
+std::uint64_t coarse_monotonic_ms() noexcept {
+  timespec time;
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1000 + static_cast<std::uint64_t>(time.tv_nsec) / kNsPerMs;
+}
+
 std::uint64_t thread_cpu_ns() noexcept { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 
 std::uint64_t coarse_resolution_ns() noexcept {

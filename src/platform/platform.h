@@ -274,6 +274,7 @@ std::uint64_t monotonic_ns() noexcept;
 /// The same clock as of the last timer tick: cheaper, behind by at most coarse_resolution_ns().
 std::uint64_t coarse_monotonic_ns() noexcept;
 std::uint64_t coarse_resolution_ns() noexcept;
+std::uint64_t coarse_monotonic_ms() noexcept;
 /// Processor time that the calling thread has used.
 std::uint64_t thread_cpu_ns() noexcept;
 /// Sleeps until the deadline or until a signal handler ran.

@@ -13,6 +13,8 @@ namespace holdfast::test {
 namespace {
 
 constexpr double kMs = 0.001;
+/// As far as the clock of long exptimes may be behind.
+constexpr double kTick = kCoarseLagMs * kMs;
 
 class ExpiryTest : public DictTest {
  protected:
@@ -67,6 +69,17 @@ TEST_F(ExpiryTest, a_value_is_never_there_when_its_exptime_has_passed) {
     dict.remove("k");
     return dict.cas("k", nullptr, &value, exptime);
   });
+}
+
+TEST_F(ExpiryTest, a_long_exptime_ends_within_a_tick_before_it_has_passed_and_never_after) {
+  // For some ticks: most looks must fall between two of them.
+  for (const double until = now() + 0.05; now() < until;) {
+    const double exptime = kLongExptime + 0.0005;
+    const double before = now();
+    const double end = static_cast<double>(end_of_value(exptime)) * kMs;
+    ASSERT_LE(end, now() + exptime);
+    ASSERT_GE(end, before + exptime - kTick - kMs);
+  }
 }
 
 TEST_F(ExpiryTest, a_number_that_incr_begins_is_never_there_when_its_time_has_passed) {
@@ -312,7 +325,7 @@ TEST_F(LoopClockTest, a_loop_that_stands_still_for_more_than_a_minute_is_not_fol
   const double before = now();
   dict.set("k", "v", 1000);
   EXPECT_LE(dict.ttl("k"), 1000);
-  EXPECT_GE(dict.ttl("k"), 1000 - (now() - before) - kMs);
+  EXPECT_GE(dict.ttl("k"), 1000 - (now() - before) - kTick);
   clock = now_ms() - kLoopLagMaxMs + 20'000;
   EXPECT_GT(dict.ttl("k"), 1010) << "now it is";
 }
