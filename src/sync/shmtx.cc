@@ -33,6 +33,9 @@ using shmtx_internal::critical_section;
 
 constexpr std::uint64_t kSpinNs = 3'000;
 constexpr int kPausesPerLook = 16;
+/// Pauses before the first looks at a word that was held, doubling.
+constexpr int kFirstPause = 1;
+constexpr int kLastPause = 32;
 constexpr int kLongestPause = 512;
 /// A waiter asks whether the owner lives after sleeps of this length, doubling.
 constexpr std::uint64_t kFirstSleepNs = kNsPerMs;
@@ -82,7 +85,10 @@ LockResult Shmtx::lock_slow(std::uint64_t deadline_ns) noexcept {
   critical_section.blocker = 0;
   std::atomic_signal_fence(std::memory_order_seq_cst);
 
+  const bool soon = deadline_ns != 0 && strategy_ == MutexStrategy::futex && take_soon();
+  // Counted by the owner, where it is one: the word's cache line is with it.
   if (strategy_ != MutexStrategy::file) state_->waits.fetch_add(1, std::memory_order_relaxed);
+  if (soon) return LockResult::acquired;
   LockResult result = LockResult::failed;
   switch (strategy_) {
     case MutexStrategy::futex:
@@ -129,6 +135,17 @@ LockResult Shmtx::given_up(std::uint64_t seen) noexcept {
   const std::uint32_t owner = owner_of(seen);
   if (owner != 0 && world_->judge_owner(owner) == Liveness::unknown) return LockResult::failed;
   return LockResult::timeout;
+}
+
+// Waits for as long as a short section takes. Each look takes the word's cache line from the owner, which needs it to
+// unlock: so look seldom, and then more seldom.
+bool Shmtx::take_soon() noexcept {
+  if (platform::processor_count() == 1) return false;
+  for (int pauses = kFirstPause; pauses <= kLastPause; pauses *= 2) {
+    relax(pauses);
+    if (state_->word.load(std::memory_order_relaxed) == 0 && take(0, 0)) return true;
+  }
+  return false;
 }
 
 LockResult Shmtx::wait_on_futex(std::uint64_t deadline_ns) noexcept {

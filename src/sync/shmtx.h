@@ -138,27 +138,34 @@ class Shmtx {
     if (token == kNobody) return false;
     // Note this before all else: a signal handler that interrupts the rest then finds this thread inside, and does not
     // wait for it.
-    mine.word = owner_bits(token);
-    mine.sections = &world_->sections(token);
+    const std::uint32_t owner = owner_bits(token);
+    std::atomic<std::uint64_t>& sections = world_->sections(token);
+    mine.word = owner;
+    mine.sections = &sections;
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (take(0, 0)) return true;
+    if (take(0, 0, owner, sections)) return true;
     mine.word = 0;
     return false;
   }
   /// Swaps exactly `seen` for this thread's word, with the WAITERS bit or without it. REQUIRES: CriticalSection::word
   /// has the owner's bits.
   bool take(std::uint64_t seen, std::uint64_t waiters) noexcept {
-    auto& mine = shmtx_internal::critical_section;
-    const std::uint64_t number = shmtx_internal::begin_section(*mine.sections);
-    const std::uint64_t desired = number | (mine.word & kOwnerMask);
+    const auto& mine = shmtx_internal::critical_section;
+    return take(seen, waiters, mine.word & kOwnerMask, *mine.sections);
+  }
+  /// The same, with what CriticalSection says.
+  bool take(std::uint64_t seen, std::uint64_t waiters, std::uint64_t owner,
+            std::atomic<std::uint64_t>& sections) noexcept {
+    const std::uint64_t number = shmtx_internal::begin_section(sections);
+    const std::uint64_t desired = number | owner;
     // Acquire: pairs with the release in unlock(), or with the dead owner's own stores, which the kernel ordered before
     // it gave up the slot's lock. Release: the word is seen only together with the count made before it.
     if (state_->word.compare_exchange_strong(seen, desired | waiters, std::memory_order_acq_rel,
                                              std::memory_order_relaxed)) {
-      mine.word = desired;
+      shmtx_internal::critical_section.word = desired;
       return true;
     }
-    shmtx_internal::end_section(*mine.sections, number);
+    shmtx_internal::end_section(sections, number);
     return false;
   }
   LockResult lock_slow(std::uint64_t deadline_ns) noexcept;
@@ -166,6 +173,7 @@ class Shmtx {
 
   /// Sets WAITERS in the word; false if the word is no longer `seen`.
   bool set_waiters_bit(std::uint64_t seen) noexcept;
+  bool take_soon() noexcept;
   LockResult wait_on_futex(std::uint64_t deadline_ns) noexcept;
   LockResult wait_spinning(std::uint64_t deadline_ns) noexcept;
   LockResult wait_for_file(std::uint64_t deadline_ns) noexcept;
