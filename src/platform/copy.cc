@@ -14,6 +14,13 @@ namespace {
 #elif defined(__x86_64__)
 // From here on the string instruction is faster, which takes a while to begin.
 constexpr std::size_t kStringWords = 256;
+// The same where registers of 32 bytes are used, and from where on those are: without them a set of 1 KB takes an
+// eighth longer.
+constexpr std::size_t kStringWordsWide = 512;
+constexpr std::size_t kWideWords = 32;
+
+/// Whether the processor has registers of 32 bytes, and the kernel keeps them. False until the library is initialised.
+const bool has_wide_registers = __builtin_cpu_supports("avx") != 0;
 
 void copy_string(void* to, const void* from, std::size_t words) noexcept {
   asm volatile("rep movsq" : "+D"(to), "+S"(from), "+c"(words)::"memory");
@@ -27,6 +34,19 @@ void copy_chunk(void* to, const void* from) noexcept {
       : "r"(to), "r"(from)
       : "xmm0", "xmm1", "xmm2", "xmm3", "memory");
 }
+
+std::size_t copy_chunks_wide(void* to, const void* from, std::size_t words) noexcept {
+  const std::size_t copied = words & ~(kChunkWords - 1);
+  for (std::size_t chunks = copied / kChunkWords; chunks != 0; --chunks)
+    asm volatile(
+        "vmovdqu (%1), %%ymm0\n\tvmovdqu 32(%1), %%ymm1\n\tvmovdqu %%ymm0, (%0)\n\tvmovdqu %%ymm1, 32(%0)\n\t"
+        "add $64, %0\n\tadd $64, %1"
+        : "+r"(to), "+r"(from)
+        :
+        : "xmm0", "xmm1", "cc", "memory");
+  asm volatile("vzeroupper" ::: "memory");
+  return copied;
+}
 #else
 void copy_chunk(void* to, const void* from) noexcept {
   asm volatile("ldp q0, q1, [%1]\n\tldp q2, q3, [%1, #32]\n\tstp q0, q1, [%0]\n\tstp q2, q3, [%0, #32]"
@@ -39,10 +59,11 @@ void copy_chunk(void* to, const void* from) noexcept {
 #ifndef HOLDFAST_COPY_BY_WORDS
 std::size_t copy_chunks(void* to, const void* from, std::size_t words) noexcept {
 #ifdef __x86_64__
-  if (words >= kStringWords) {
+  if (words >= (has_wide_registers ? kStringWordsWide : kStringWords)) {
     copy_string(to, from, words);
     return words;
   }
+  if (has_wide_registers && words >= kWideWords) return copy_chunks_wide(to, from, words);
 #endif
   std::size_t done = 0;
   for (; words - done >= kChunkWords; done += kChunkWords)

@@ -6,7 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstring>
 #include <thread>
+#include <vector>
 
 #include "support/process.h"
 
@@ -208,6 +211,25 @@ TEST_F(Platform, random_numbers_of_forked_processes_differ) {
     return 0;
   });
   EXPECT_NE(std::to_string(random_number()), child.hear());
+}
+
+TEST_F(Platform, copies_of_any_length_and_place_are_whole_and_touch_nothing_else) {
+  constexpr std::size_t kMost = 1100;
+  std::vector<char> from(kMost * 8 + 64);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<char>(i * 7 + i / 251);
+  for (std::size_t words = 0; words <= kMost; words += words < 80 ? 1 : 37) {
+    for (std::size_t place = 0; place < 8; ++place) {
+      std::vector<std::atomic<std::uint64_t>> shared(kMost + 16);
+      copy_to_shared(&shared[place + 1], from.data() + place, words);
+      ASSERT_EQ(std::memcmp(static_cast<void*>(&shared[place + 1]), from.data() + place, words * 8), 0) << words;
+      ASSERT_EQ(shared[place].load() | shared[place + 1 + words].load(), 0U) << words;
+      std::vector<char> back(kMost * 8 + 64);
+      copy_from_shared(back.data() + 8 + place, &shared[place + 1], words);
+      ASSERT_EQ(std::memcmp(back.data() + 8 + place, from.data() + place, words * 8), 0) << words;
+      ASSERT_EQ(back[7 + place], 0) << words;
+      ASSERT_EQ(back[8 + place + words * 8], 0) << words;
+    }
+  }
 }
 
 }  // namespace
