@@ -30,7 +30,7 @@ bool to_value(const holdfast_value& given, ValueIn& value) noexcept {
   return capi::to_value(given.type, given.data, given.size, given.number, given.flags, value);
 }
 
-int give(Code code, holdfast_dict* dict, const ValueOut& out, holdfast_value& value) noexcept {
+inline int give(Code code, holdfast_dict* dict, const ValueOut& out, holdfast_value& value) noexcept {
   value.type = HOLDFAST_NIL;
   if (code == Code::ok || code == Code::buffer) from_value(out, value);
   return outcome(code, unwrap(dict));

@@ -54,7 +54,8 @@ inline void from_value(const ValueOut& out, holdfast_value& value) noexcept {
 
 /// Where to copy a value.
 inline ValueOut room_in(const holdfast_value& value) noexcept {
-  ValueOut out{};
+  ValueOut out;  // the rest is set where it means something
+  out.wanted = 0;
   out.buffer = value.data;
   out.capacity = value.capacity;
   return out;

@@ -149,12 +149,13 @@ class Dictionary {
   }
   Code get_any(std::string_view key, ValueOut& out, bool& stale, bool stale_too) noexcept;
   Code find_once(Segment& segment, const Key& key, ValueOut& out, bool& stale) noexcept;
-  Code find_again(Segment& segment, const Key& key, ValueOut& out, bool& stale) noexcept;
+  // A key by value, so that that of a plain read can stay in registers.
+  Code find_again(Segment& segment, Key key, ValueOut& out, bool& stale) noexcept;
   Code find_any(Segment& segment, std::string_view bytes, ValueOut& out, bool& stale) noexcept;
-  bool is_held(const Key& key, const ValueOut& out) noexcept;
+  bool is_held(Key key, const ValueOut& out) noexcept;
   void count_read(Segment& segment, bool hit) noexcept;
   Shard::Read read(Segment& segment, const Key& key, ValueOut& out) noexcept;
-  Shard::Read read_again(Shard& shard, const Key& key, ValueOut& out, Shard::Read result) noexcept;
+  Shard::Read read_again(Shard& shard, Key key, ValueOut& out, Shard::Read result) noexcept;
   Code read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::Read& result) noexcept;
   Code keys_of(Shard& shard, std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count);
   /// A grant that is incomplete, and in the way of an operation.

@@ -6,6 +6,7 @@
 #include "dict/dictionary.h"
 #include "dict/expiry.h"
 #include "dict/holder_list.h"
+#include "dict/shard_read.h"
 #include "platform/platform.h"
 #include "world/world.h"
 
@@ -86,17 +87,19 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return Code::ok;
 }
 
-Shard::Read Dictionary::read(Segment& segment, const Key& key, ValueOut& out) noexcept {
+[[gnu::always_inline]] inline Shard::Read Dictionary::read(Segment& segment, const Key& key, ValueOut& out) noexcept {
   Shard& shard = segment.shard_of(key.hash);
   if (!shard.open_if_used()) [[unlikely]]
     return Shard::Read::missing;
-  const Shard::Read result = shard.read(key, out);
-  return is_whole(result) ? result : read_again(shard, key, out, result);
+  const Shard::Read result = shard.read_inline(key, out);
+  if (is_whole(result)) [[likely]]
+    return result;
+  return read_again(shard, key, out, result);
 }
 
 // Repeatedly torn reads mean that writers are at work, so the mutex will come free. If its owner was stopped instead,
 // no process writes and the next read is whole. What looks like damage may lie where the arena has grown.
-Shard::Read Dictionary::read_again(Shard& shard, const Key& key, ValueOut& out, Shard::Read result) noexcept {
+[[gnu::cold]] Shard::Read Dictionary::read_again(Shard& shard, Key key, ValueOut& out, Shard::Read result) noexcept {
   if (result == Shard::Read::damaged && shard.catch_up()) result = Shard::Read::torn;
   for (ReadPatience patience; !patience.over();) {
     for (std::size_t cost = 0; result == Shard::Read::torn && cost < kReadTries; cost += 1 + out.size / kBytesPerTry) {
@@ -112,7 +115,7 @@ Shard::Read Dictionary::read_again(Shard& shard, const Key& key, ValueOut& out, 
 
 // Whether any holder lives. Takes the mutex only if the holder that was read is dead and there are others. Where there
 // are many, one of them is taken to live.
-bool Dictionary::is_held(const Key& key, const ValueOut& out) noexcept {
+[[gnu::noinline]] bool Dictionary::is_held(Key key, const ValueOut& out) noexcept {
   if (!world_.is_dead(out.bits)) return true;
   if (out.type == EntryType::lock || !out.shared) return false;
   TokenSet owners;
@@ -134,7 +137,7 @@ bool Dictionary::is_held(const Key& key, const ValueOut& out) noexcept {
   return many || std::any_of(owners.begin(), owners.end(), [this](Token owner) { return !world_.is_dead(owner); });
 }
 
-// Inline in find_any: a call there takes 7 % of a get.
+// Inline, and so are read, find_any and get_any: a call in their place takes 7 % of a get.
 [[gnu::always_inline]] inline Code Dictionary::find_once(Segment& segment, const Key& key, ValueOut& out,
                                                          bool& stale) noexcept {
   stale = false;
@@ -143,18 +146,22 @@ bool Dictionary::is_held(const Key& key, const ValueOut& out) noexcept {
   if (result == Shard::Read::torn) return Code::timeout;
   if (result == Shard::Read::damaged) return Code::corrupt;
   const std::uint32_t flush = segment.flush_epoch();
-  if (out.type == EntryType::lock && out.incomplete) [[unlikely]] {
-    out.bits = world_.token_of(static_cast<std::uint32_t>(out.bits));
-    out.expiry = expiry_word(kExpiryNever, flush);
+  if (is_holdable(out.type)) [[unlikely]] {
+    if (out.type == EntryType::lock && out.incomplete) {
+      out.bits = world_.token_of(static_cast<std::uint32_t>(out.bits));
+      out.expiry = expiry_word(kExpiryNever, flush);
+    }
+    stale = !is_live(out.expiry, flush);
+    if (stale || !is_held(key, out)) return Code::not_found;
+  } else {
+    stale = !is_live_value(out.expiry, flush);
   }
-  stale = !(is_holdable(out.type) ? is_live(out.expiry, flush) : is_live_value(out.expiry, flush));
-  if (is_holdable(out.type) && (stale || !is_held(key, out))) return Code::not_found;
   return result == Shard::Read::found ? Code::ok : Code::buffer;
 }
 
 // A change may move the end of an entry between its load and the look at the clock: an end has passed only if the next
 // read finds it again. An end that is moved each time, and has passed each time, is believed at last.
-[[gnu::cold]] Code Dictionary::find_again(Segment& segment, const Key& key, ValueOut& out, bool& stale) noexcept {
+[[gnu::cold]] Code Dictionary::find_again(Segment& segment, Key key, ValueOut& out, bool& stale) noexcept {
   for (std::size_t tries = 1;; ++tries) {
     const std::uint64_t end = out.expiry;
     const Code code = find_once(segment, key, out, stale);
@@ -163,16 +170,21 @@ bool Dictionary::is_held(const Key& key, const ValueOut& out) noexcept {
 }
 
 // Finds the key, live or not: `stale` says whether its entry has ended.
-Code Dictionary::find_any(Segment& segment, std::string_view bytes, ValueOut& out, bool& stale) noexcept {
+[[gnu::always_inline]] inline Code Dictionary::find_any(Segment& segment, std::string_view bytes, ValueOut& out,
+                                                        bool& stale) noexcept {
   const Key key(bytes, segment.seed());
-  const Code code = find_once(segment, key, out, stale);
-  return stale ? find_again(segment, key, out, stale) : code;
+  bool ended = false;
+  const Code code = find_once(segment, key, out, ended);
+  stale = ended;
+  if (!ended) [[likely]]
+    return code;
+  return find_again(segment, key, out, stale);
 }
 
 // Reads need no identity: processes without one share the last count, by atomic steps. The others use a plain load and
 // store: two processes share a count only if more than kReadCounts - 1 live, and threads of one process may lose a few
 // of each other's reads.
-void Dictionary::count_read(Segment& segment, bool hit) noexcept {
+[[gnu::always_inline]] inline void Dictionary::count_read(Segment& segment, bool hit) noexcept {
   const Token self = world_.known_token();
   const std::uint32_t place = self == kNobody ? kReadCounts - 1 : slot_of(self) % (kReadCounts - 1);
   ReadCounts& counts = segment.header().reads[place];
@@ -183,6 +195,22 @@ void Dictionary::count_read(Segment& segment, bool hit) noexcept {
     count.store(count.load(kRelaxed) + 1, kRelaxed);
 }
 
+[[gnu::always_inline]] inline Code Dictionary::get_any(std::string_view key, ValueOut& out, bool& stale,
+                                                       bool stale_too) noexcept {
+  Segment* const now = segment();
+  if (now == nullptr) [[unlikely]]
+    return Code::removed;
+  Code code = find_any(*now, key, out, stale);
+  if (code == Code::ok || code == Code::buffer) {
+    if (stale && !stale_too)
+      code = Code::not_found;
+    else if (out.type == EntryType::list)
+      code = Code::is_a_list;
+  }
+  if (code != Code::buffer) count_read(*now, code != Code::not_found);  // the caller asks again with more room
+  return code;
+}
+
 Code Dictionary::get(std::string_view key, ValueOut& out) noexcept {
   bool stale = false;
   return get_any(key, out, stale, false);
@@ -190,20 +218,6 @@ Code Dictionary::get(std::string_view key, ValueOut& out) noexcept {
 
 Code Dictionary::get_stale(std::string_view key, ValueOut& out, bool& stale) noexcept {
   return get_any(key, out, stale, true);
-}
-
-Code Dictionary::get_any(std::string_view key, ValueOut& out, bool& stale, bool stale_too) noexcept {
-  return in_segment([&](Segment& segment) {
-    Code code = find_any(segment, key, out, stale);
-    if (code == Code::ok || code == Code::buffer) {
-      if (stale && !stale_too)
-        code = Code::not_found;
-      else if (out.type == EntryType::list)
-        code = Code::is_a_list;
-    }
-    if (code != Code::buffer) count_read(segment, code != Code::not_found);  // the caller asks again with more room
-    return code;
-  });
 }
 
 Code Dictionary::ttl(std::string_view key, double& seconds) noexcept {

@@ -33,6 +33,21 @@ inline std::uint64_t load_tail(const char* from, std::size_t count) noexcept {
   return byte(0) | byte(count / 2) | byte(count - 1);
 }
 
+/// The reverse of load_tail, for 1 to 7 bytes.
+inline void store_tail(char* to, std::uint64_t word, std::size_t count) noexcept {
+  if (count >= 4) {
+    const auto low = static_cast<std::uint32_t>(word);
+    const auto high = static_cast<std::uint32_t>(word >> (count - 4) * 8);
+    std::memcpy(to, &low, 4);
+    std::memcpy(to + count - 4, &high, 4);
+    return;
+  }
+  const auto byte = [word](std::size_t i) { return static_cast<char>(word >> i * 8); };
+  to[0] = byte(0);
+  to[count / 2] = byte(count / 2);
+  to[count - 1] = byte(count - 1);
+}
+
 struct Key {
   const char* data;
   std::uint32_t length;
@@ -40,11 +55,16 @@ struct Key {
   std::uint64_t tail;
   std::uint64_t hash;
 
+  /// The tail of a key of `size` bytes, 8 or more; without meaning if that is a multiple of 8.
+  static std::uint64_t tail_of(const char* bytes, std::size_t size) noexcept {
+    return load_word(bytes + size - 8) >> ((64 - size % 8 * 8) & 63);
+  }
+
   Key(std::string_view bytes, std::uint64_t seed) noexcept
       : data(bytes.data()),
         length(static_cast<std::uint32_t>(bytes.size())),
         tail_at(length & ~7U),
-        tail(load_tail(data + tail_at, length & 7)),
+        tail(bytes.size() >= 8 ? tail_of(data, bytes.size()) : load_tail(data + tail_at, length & 7)),
         hash(hash_key(data, bytes.size(), seed)) {}
 
   /// A key to compare only.

@@ -5,6 +5,7 @@
 #include "base/failpoint.h"
 #include "dict/expiry.h"
 #include "dict/reserved.h"
+#include "dict/shard_read.h"
 #include "dict/words.h"
 
 namespace holdfast {
@@ -13,7 +14,7 @@ namespace {
 
 /// The size in bytes from which it pays to check whether a copy is whole although the epoch has changed.
 constexpr std::size_t kLargeValue = 2048;
-/// Such a check takes a fraction of a microsecond, so after a few tries it fits between two changes of other processes.
+/// A second look takes a fraction of a microsecond, so after a few tries it fits between two changes of others.
 constexpr int kLookBackTries = 64;
 /// The epochs that a stamp of 32 bits can tell apart.
 constexpr std::uint64_t kStampRange = std::uint64_t{1} << 31;
@@ -56,26 +57,8 @@ void Shard::fill(std::uint32_t block, const Key& key, const ValueIn& value, std:
   }
 }
 
-// REQUIRES: an entry with a key.
-Shard::Read Shard::copy_value(const EntryView& view, ValueOut& out) const noexcept {
-  out.type = view.type;
-  out.flags = view.entry->flags.load(kRelaxed);
-  out.expiry = view.entry->expiry.load(kRelaxed);
-  out.size = view.value_size;
-  if (view.type == EntryType::string || view.type == EntryType::table) {
-    if (out.size > out.capacity) return Read::no_room;
-    HOLDFAST_FAILPOINT("read.found");
-    load_bytes(view.value(), out.buffer, out.size);
-    return Read::found;
-  }
-  if (view.type == EntryType::lock) return copy_lock(view, out);
-  if (view.type == EntryType::permits) return copy_permits(view, out);
-  out.bits = view.value()->load(kAcquire);
-  return Read::found;
-}
-
 // Takes a lock that changes all the time for one that is about to be taken: that it was, by the owner of the word.
-Shard::Read Shard::copy_lock(const EntryView& view, ValueOut& out) noexcept {
+Shard::Read Shard::copy_lock(EntryView view, ValueOut& out) noexcept {
   constexpr int kLooks = 16;
   SeenGrant seen{};
   bool whole = false;
@@ -113,7 +96,7 @@ std::uint32_t Shard::link_before(const EntryView& permits, std::uint64_t sequenc
 
 // All words of a holder but its expiry and count are constant while the chain reaches it. Its end is not later than the
 // entry's. If only one of the two is flushed, it is the holder (src/lock/permits.h).
-Shard::Read Shard::copy_permits(const EntryView& view, ValueOut& out) const noexcept {
+Shard::Read Shard::copy_permits(EntryView view, ValueOut& out) const noexcept {
   out.flags = 0;  // the entry's are not the user's
   const std::uint32_t first = view.permits().holders.load(kAcquire);
   if (out.wanted != 0) {
@@ -178,11 +161,14 @@ Shard::Read Shard::read(const Key& key, ValueOut& out) const noexcept {
   const std::uint64_t start = epoch();
   EntryView view{};
   const Read result = find_and_copy(key, out, view);
-  if (unchanged_since(start)) [[likely]]
-    return result;
+  return unchanged_since(start) ? result : disturbed(result, view, out, key.short_hash(), start);
+}
+
+// The result of a read during which the epoch changed.
+Shard::Read Shard::disturbed(Read result, EntryView view, const ValueOut& out, std::uint32_t hash,
+                             std::uint64_t epoch) const noexcept {
   HOLDFAST_FAILPOINT("read.copied");
-  if (result == Read::found && out.size >= kLargeValue && still_stands(view, key.short_hash(), start)) return result;
-  return Read::torn;
+  return result == Read::found && out.size >= kLargeValue && still_stands(view, hash, epoch) ? result : Read::torn;
 }
 
 // Whether the chain of that hash leads to the entry now.
@@ -197,7 +183,7 @@ bool Shard::leads_to(const Entry* wanted, std::uint32_t hash) const noexcept {
 
 // A copy may be whole although memory elsewhere was released meanwhile: if its own entry is still in its chain, and was
 // filled before `epoch`, the entry's memory was never released during the copy. (docs/design.md has the proof.)
-bool Shard::still_stands(const EntryView& view, std::uint32_t hash, std::uint64_t epoch) const noexcept {
+bool Shard::still_stands(EntryView view, std::uint32_t hash, std::uint64_t epoch) const noexcept {
   for (int tries = 0; tries < kLookBackTries; ++tries) {
     // Acquire, as at the beginning of a read. The fence of unchanged_since() came before this load.
     const std::uint64_t now = header_->reuse_epoch.load(kAcquire);

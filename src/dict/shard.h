@@ -168,6 +168,8 @@ class Shard {
 
   /// Whether an Entry at `block` lies inside the arena.
   bool holds_header(std::uint32_t block) const noexcept { return block - 1 < granules() - 2; }
+  /// Whether that granule may begin a block.
+  bool holds_granule(std::uint32_t block) const noexcept { return block - 1 < granules() - 1; }
   /// REQUIRES: the block number is inside the arena.
   Entry& entry(std::uint32_t block) const noexcept {
     return *reinterpret_cast<Entry*>(arena_ + std::size_t{block} * kGranule);
@@ -216,6 +218,8 @@ class Shard {
   enum class Read { found, missing, no_room, torn, damaged };
   /// Copies the value under the key, live or not, as it was at one instant during the call. Takes no lock.
   Read read(const Key& key, ValueOut& out) const noexcept;
+  /// The same, in dict/shard_read.h.
+  Read read_inline(const Key& key, ValueOut& out) const noexcept;
 
   /// Looks the key's lock up without the mutex: its block; 0 if there is none, also on damage. It was in its chain if
   /// unchanged_since() is true afterwards, with the epoch() from before.
@@ -252,15 +256,18 @@ class Shard {
   bool is_sound(std::uint32_t block, EntryView& view, std::uint64_t granules) const noexcept;
   Read find_and_copy(const Key& key, ValueOut& out, EntryView& view) const noexcept;
   Read copy_value(const EntryView& view, ValueOut& out) const noexcept;
-  static Read copy_lock(const EntryView& view, ValueOut& out) noexcept;
-  Read copy_permits(const EntryView& view, ValueOut& out) const noexcept;
+  // A view by value, so that that of a plain read can stay in registers.
+  static Read copy_lock(EntryView view, ValueOut& out) noexcept;
+  Read copy_permits(EntryView view, ValueOut& out) const noexcept;
   Read copy_holder(const EntryView& view, std::uint32_t first, std::uint32_t block, std::uint64_t least,
                    ValueOut& out) const noexcept;
   bool inspect_holder(std::uint32_t block, std::uint32_t hash, EntryView& view) const noexcept;
   /// Where a search for the holder with that number may begin: far along the chain, and not behind it.
   std::uint32_t link_before(const EntryView& permits, std::uint64_t sequence) const noexcept;
   bool append_keys(std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const;
-  bool still_stands(const EntryView& view, std::uint32_t hash, std::uint64_t epoch) const noexcept;
+  Read disturbed(Read result, EntryView view, const ValueOut& out, std::uint32_t hash,
+                 std::uint64_t epoch) const noexcept;
+  bool still_stands(EntryView view, std::uint32_t hash, std::uint64_t epoch) const noexcept;
   bool leads_to(const Entry* entry, std::uint32_t hash) const noexcept;
   bool reserve_to(std::uint32_t end) noexcept;
   void put_mark_right() noexcept;

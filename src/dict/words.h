@@ -36,10 +36,7 @@ inline void load_bytes(const Word64* words, char* bytes, std::size_t count) noex
     const std::uint64_t word = words->load(kRelaxed);
     std::memcpy(bytes, &word, 8);
   }
-  if (count != 0) {
-    const std::uint64_t word = words->load(kRelaxed);
-    std::memcpy(bytes, &word, count);
-  }
+  if (count != 0) store_tail(bytes, words->load(kRelaxed), count);
 }
 
 }  // namespace holdfast

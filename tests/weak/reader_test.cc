@@ -205,6 +205,9 @@ TEST(weak_reader, the_sources_say_what_is_modelled) {
       {"src/dict/shard.cc", "std::uint32_t block = bucket_of(short_hash).load(kAcquire);"},
       {"src/dict/shard.cc", "block = e.next.load(kAcquire);"},
       {"src/dict/shard.h", "std::atomic_thread_fence(kAcquire);\nreturn header_->reuse_epoch.load(kRelaxed) == epoch;"},
+      {"src/dict/shard_read.h", "const std::uint64_t start = epoch();"},
+      {"src/dict/shard_read.h", "std::uint32_t block = bucket_of(short_hash).load(kAcquire);"},
+      {"src/dict/shard_read.h", "block = e.next.load(kAcquire);"},
   });
 }
 

@@ -5,7 +5,8 @@ local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local tables = require "resty.holdfast.dictionary.tables"
 
-local C, answer, enter, grow, leave = core.C, core.answer, core.enter, core.grow, core.leave
+local C, answer, current, grow = core.C, core.answer, core.current, core.grow
+local enter, enter_int, enter_value, leave = core.enter, core.enter_int, core.enter_value, core.leave
 local bad_argument, bad_duration = checks.bad_argument, checks.bad_duration
 local decode, encode = tables.decode, tables.encode
 local error, pairs, tonumber, type = error, pairs, tonumber, type
@@ -53,9 +54,9 @@ local function store(zone, op, method, key, value, exptime, flags)
         kind, length, number = TABLE, #data, 0
     end
 
-    local frame = enter()
-    local code = C.holdfast_store(handle, op, key, #key, kind, data, length, number, exptime, flags, frame.int)
-    local forcible = frame.int[0] ~= 0
+    local removed = enter_int()
+    local code = C.holdfast_store(handle, op, key, #key, kind, data, length, number, exptime, flags, removed)
+    local forcible = removed[0] ~= 0
     leave()
     if code == OK then
         return true, nil, forcible
@@ -97,23 +98,23 @@ end
 
 
 -- Reads a value into the frame. No tail calls: those of C functions are not compiled.
-local function read(handle, key, frame, stale)
+local function read(handle, key, value, expired)
     local code
-    if stale then
-        code = C.holdfast_get_stale(handle, key, #key, frame.value, frame.int)
+    if expired then
+        code = C.holdfast_get_stale(handle, key, #key, value, expired)
     else
-        code = C.holdfast_get(handle, key, #key, frame.value)
+        code = C.holdfast_get(handle, key, #key, value)
     end
     return code
 end
 
 
 -- Reads a value again that is longer than the buffer. It may have grown once more, or gone, since.
-local function read_long(handle, key, frame, stale)
+local function read_long(handle, key, value, expired)
     local code
     repeat
-        grow(frame)
-        code = read(handle, key, frame, stale)
+        grow(current())
+        code = read(handle, key, value, expired)
     until code ~= BUFFER
     return code
 end
@@ -127,15 +128,20 @@ local function getter(method, stale)
         if not handle then
             return nil, key
         end
-        local frame = enter()
-        local value = frame.value
-        local code = read(handle, key, frame, stale)
-        if code == BUFFER then
-            code = read_long(handle, key, frame, stale)
+        local value, expired
+        if stale then
+            local frame = enter()
+            value, expired = frame.value, frame.int
+        else
+            value = enter_value()
         end
-        local flags, expired, err
+        local code = read(handle, key, value, expired)
+        if code == BUFFER then
+            code = read_long(handle, key, value, expired)
+        end
+        local flags, err
         if code == OK then
-            flags, expired = value.flags, stale and frame.int[0] ~= 0
+            flags, expired = value.flags, stale and expired[0] ~= 0
             value, err = read_value(zone, value)
         end
         leave()

@@ -4,6 +4,7 @@ local ffi = require "ffi"
 
 require "resty.holdfast.ffi.cdef"
 
+local band = require("bit").band
 local ffi_cast, ffi_new, ffi_str = ffi.cast, ffi.new, ffi.string
 local tonumber = tonumber
 
@@ -16,7 +17,12 @@ local _M = {}
 local FRAMES = 8
 
 local frames = {}
-local depth = 0
+-- The values and integers of all frames, in one piece each: a call that needs only one finds it without a look into a
+-- table.
+local values = ffi_new("holdfast_value[?]", FRAMES)
+local integers = ffi_new("int[?]", FRAMES)
+-- How many are in use: an integer of C, as a number of Lua takes a division for the remainder.
+local depth = ffi_new("int[1]")
 
 local BUFFER_SIZE = 4096
 
@@ -24,35 +30,55 @@ local lengths_type = ffi.typeof("const uint32_t *")
 
 
 -- Out-parameters, and a value with a buffer that grows to the longest value read, and stays.
-local function make_frame()
+local function make_frame(number)
     local frame = {
-        int = ffi_new("int[1]"),
+        int = integers + number,
         double = ffi_new("double[1]"),
         count = ffi_new("uint32_t[1]"),
         count2 = ffi_new("uint32_t[1]"),
-        value = ffi_new("holdfast_value"),
+        value = values[number],
         buffer = ffi_new("char[?]", BUFFER_SIZE),
     }
     frame.value.data = frame.buffer
     frame.value.capacity = BUFFER_SIZE
+    frames[number] = frame
     return frame
 end
 
 
 -- Begins to use a frame. Each enter has its leave.
 function _M.enter()
-    depth = (depth + 1) % FRAMES
-    local frame = frames[depth]
-    if not frame then
-        frame = make_frame()
-        frames[depth] = frame
-    end
-    return frame
+    local number = band(depth[0] + 1, FRAMES - 1)
+    depth[0] = number
+    return frames[number] or make_frame(number)
+end
+
+
+-- The same for a call that needs only the value, which has no buffer before the first grow(current()).
+function _M.enter_value()
+    local number = band(depth[0] + 1, FRAMES - 1)
+    depth[0] = number
+    return values + number
+end
+
+
+-- The same for a call that needs only the integer.
+function _M.enter_int()
+    local number = band(depth[0] + 1, FRAMES - 1)
+    depth[0] = number
+    return integers + number
+end
+
+
+-- The frame that was entered last.
+function _M.current()
+    local number = depth[0]
+    return frames[number] or make_frame(number)
 end
 
 
 function _M.leave()
-    depth = (depth - 1) % FRAMES
+    depth[0] = band(depth[0] - 1, FRAMES - 1)
 end
 
 
