@@ -154,6 +154,7 @@ TEST(Reserved, a_value_as_large_as_a_shard_fits_into_a_new_dictionary_at_once) {
     const std::string large(static_cast<std::size_t>(dict.dictionary().room_for_one()) - 16, 'l');
     EXPECT_EQ(dict.set("large", large), HOLDFAST_OK) << holdfast_error();
     EXPECT_EQ(dict.get("large").text.size(), large.size());
+    EXPECT_EQ(dict.remove("large"), HOLDFAST_OK);  // the list may be of its shard, and lists remove nothing
     EXPECT_GT(dict.push("list", HOLDFAST_LEFT, std::string(300 << 10, 'l')), 0);
   });
 }
@@ -181,7 +182,7 @@ TEST(Reserved, a_dictionary_of_one_shard_is_reserved_as_a_whole) {
 
 TEST(Reserved, a_process_learns_of_an_arena_that_another_one_has_grown) {
   const ScratchDirectory directory;
-  Started early("ready", [](Channel& parent) {
+  const auto early_process = [](Channel& parent) {
     Dict dict("d", {.size = kLarge});
     fill(dict, 50);
     parent.say("ready");
@@ -196,17 +197,21 @@ TEST(Reserved, a_process_learns_of_an_arena_that_another_one_has_grown) {
       if (line == "repairs") parent.say(std::to_string(dict.stats().repairs));
     }
     return 0;
-  });
+  };
+  Started early("ready", early_process);
+  Started writer("ready", early_process);
   in_process([] {
     Dict dict("d", {.size = kLarge});
     fill(dict, 20000);
     EXPECT_EQ(dict.stats().evictions, 0U);
   });
+  EXPECT_EQ(writer.ask("write"), "written");
+  EXPECT_EQ(writer.ask("repairs"), "0") << "what a process does not know yet is no damage";
   EXPECT_EQ(early.ask("read"), "20000");
   EXPECT_EQ(early.ask("keys"), "20000");
   EXPECT_EQ(early.ask("audit"), "0");
   EXPECT_EQ(early.ask("write"), "written");
-  EXPECT_EQ(early.ask("repairs"), "0") << "what a process does not know yet is no damage";
+  EXPECT_EQ(early.ask("repairs"), "0");
 }
 
 TEST(Reserved, a_persistent_dictionary_comes_into_a_new_world_with_all_its_arenas) {
