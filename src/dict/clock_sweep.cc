@@ -246,10 +246,10 @@ bool ClockSweep::move(const Block& block, std::uint32_t to) noexcept {
       arena_.set_damaged();
       return false;
     }
-    if (block.quiet) thaw(lock_at(to));  // before anybody sees it; the old one stays frozen
     // Stamp the copy with the present epoch: readers that copy large values rely on it (Shard::still_stands).
     shard_.entry(to).stamp.store(shard_.stamp(), kRelaxed);
     commit(*link, to);
+    if (block.quiet) thaw(lock_at(to));  // not before: it is nothing yet. The old one stays frozen
   }
   shard_.uses(to).store(shard_.uses(block.at).load(kRelaxed), kRelaxed);
   if (block.at == own_) own_ = to;

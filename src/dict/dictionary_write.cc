@@ -192,6 +192,7 @@ bool Dictionary::settle(UnsettledGrant& unsettled, std::uint64_t patience_ns) no
     shmtx_internal::critical_section.blocker = owner;
     return false;
   }
+  HOLDFAST_FAILPOINT("settle.alive");
   platform::sleep_until(now_ns + kSleepNs);
   return true;
 }

@@ -87,7 +87,7 @@ Token owner_of(World& world, const LockFields& lock) noexcept;
 /// Fencing numbers of a block at most: those that are left are fewer.
 inline constexpr std::uint32_t kBlockNumbers = 1024;
 /// Whether the next turn has a number of the lock's block. A block that is only half noted, by a process that died, is
-/// too far away.
+/// behind the word, which is too far away.
 inline bool has_number(const LockFields& lock, LockWord word) noexcept {
   return lock.limit.load(kRelaxed) - word.turn() - 1 < kBlockNumbers;
 }

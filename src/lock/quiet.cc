@@ -62,30 +62,35 @@ struct Glimpsed {
   return found;
 }
 
-// Whether the key still leads to the lock with the word that was just stored: memory was released since the look. If
-// not, that was the word of another lock or bits of a value, of that very content; then they are put back. The place
-// alone does not count: the same key may have another lock there by now.
-[[gnu::cold]] bool is_still_there(Dictionary& dictionary, std::string_view key, const Glimpsed& found,
-                                  std::uint64_t mine) noexcept {
-  constexpr int kLooks = 64;
-  for (int looks = 0; looks < kLooks; ++looks) {
-    const Glimpsed again = glimpse(dictionary, key);
-    if (again.block != 0 && again.lock == found.lock && again.word.quiet().bits == mine) return true;
-    if (again.block != 0 || again.shard == nullptr || again.shard->unchanged_since(again.epoch)) break;
-  }
+enum class Exchange { grant, release };
+
+// After memory of the shard was released since the look: whether the word that was just exchanged for `mine` was the
+// lock's, and not bits of a value of that very content. Those are put back. So is the lock's word if it cannot be told.
+// A grant that is not complete stays where it is. A lock that was released may be anywhere by now; but its word was
+// frozen before it left its place.
+[[gnu::cold]] bool was_the_lock(Dictionary& dictionary, std::string_view key, const Glimpsed& found, std::uint64_t mine,
+                                Exchange exchange) noexcept {
+  const Glimpsed again = glimpse(dictionary, key);
+  if (again.block != 0 && again.lock == found.lock && again.word.quiet().bits == mine) return true;
+  LockFields& lock = *found.lock;
   bool ours = false;
-  const auto put_back = [&found](LockWord from, LockWord to) {
-    return found.lock->word.compare_exchange_strong(from.bits, to.bits);
+  bool put_back = false;
+  const auto give_back = [&] {
+    std::uint64_t expected = mine;
+    put_back = lock.word.compare_exchange_strong(expected, found.word.bits) || put_back;
   };
   const Code code = dictionary.transact(key, [&](Transaction& change) {
-    ours = change.is(EntryType::lock) && &change.view().lock() == found.lock &&
-           load_word_of(*found.lock).quiet().bits == mine;
-    if (!ours && !put_back({mine}, found.word)) put_back(LockWord{mine}.slow(), found.word.slow());
+    const bool there = change.is(EntryType::lock) && &change.view().lock() == found.lock;
+    ours = there && (exchange == Exchange::release || load_word_of(lock).quiet().bits == mine);
+    if (!ours) give_back();
     return Code::ok;
   });
-  // Without the mutex nothing is certain: give the lock up, as long as nobody has frozen it.
-  if (code != Code::ok) ours = !put_back({mine}, found.word) && load_word_of(*found.lock).quiet().bits == mine;
-  return ours;
+  if (code != Code::ok) {
+    give_back();
+    // Only a lock is frozen.
+    ours = load_word_of(lock).bits == LockWord{mine}.slow().bits;
+  }
+  return ours || (exchange == Exchange::release && !put_back);
 }
 
 /// The time now and at which a lease of `seconds` ends, in ms. A long lease may end later by the lag of the coarse
@@ -117,7 +122,8 @@ bool lock_quietly(Dictionary& dictionary, std::string_view key, Token self, doub
   // Acquire: as in look(), of the same word.
   if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return false;
   HOLDFAST_FAILPOINT("quiet.taken");
-  if (!found.shard->unchanged_since(found.epoch) && !is_still_there(dictionary, key, found, mine)) [[unlikely]]
+  if (!found.shard->unchanged_since(found.epoch) && !was_the_lock(dictionary, key, found, mine, Exchange::grant))
+      [[unlikely]]
     return false;
   std::atomic_thread_fence(kRelease);  // pairs with read_grant(): who sees what follows sees the new word
   const LeaseTimes times = times_of_lease(exptime);
@@ -167,8 +173,10 @@ bool unlock_quietly(Dictionary& dictionary, std::string_view key, const Lease& l
     return false;
   HOLDFAST_FAILPOINT("quiet.checked");
   // Release: the next owner sees what was done inside.
-  return lock.word.compare_exchange_strong(expected, LockWord::make(LockWord::kFreeOwner, turn).bits,
-                                           std::memory_order_release, kRelaxed);
+  const std::uint64_t mine = LockWord::make(LockWord::kFreeOwner, turn).bits;
+  if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_release, kRelaxed)) return false;
+  HOLDFAST_FAILPOINT("quiet.released");
+  return found.shard->unchanged_since(found.epoch) || was_the_lock(dictionary, key, found, mine, Exchange::release);
 }
 
 }  // namespace holdfast

@@ -148,6 +148,7 @@ void Judge::use(const std::string& key) {
     return sight;
   }();
   const std::uint64_t evictions_before = dict.segment().shards()[0].header().evictions.load();
+  lock_some_times(key, others);
   const int stored = dict.set(key, "after the repair", 0, 4);
   if (stored == HOLDFAST_OK ? dict.get(key) != test::text("after the repair", 4) : stored != HOLDFAST_NO_MEMORY)
     fail("set of " + key + " gives " + holdfast_code_text(stored));
@@ -175,6 +176,22 @@ void Judge::use(const std::string& key) {
     }
   const std::string change = difference(others, then);
   if (!change.empty()) fail("using " + key + " changed another key: " + change);
+}
+
+// By its mutex, then without it: no number of another comes again.
+void Judge::lock_some_times(const std::string& key, const WatchState& others) {
+  test::Dict& dict = victim_.judged();
+  std::uint64_t last = 0;
+  for (int i = 0; i < 3; ++i) {
+    holdfast_lease lease{};
+    if (dict.get(key) != test::nothing() || dict.try_lock(key, 100, &lease) != HOLDFAST_OK) return;
+    if (lease.sequence <= last) fail("fencing numbers of " + key + " do not rise");
+    for (const auto& [other, seen] : others)
+      if (seen.kind == Seen::Kind::lock && seen.sequence == lease.sequence)
+        fail(key + " got fencing number " + std::to_string(lease.sequence) + " of " + other);
+    last = lease.sequence;
+    if (dict.unlock(key, &lease) != HOLDFAST_OK) fail("unlock of " + key);
+  }
 }
 
 void Judge::use_permits(const std::string& key) {

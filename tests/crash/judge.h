@@ -49,6 +49,7 @@ class Judge {
   void repair_and_check(const Image& image);
   void use(const std::string& key);
   void use_list(const std::string& key);
+  void lock_some_times(const std::string& key, const WatchState& others);
   void use_permits(const std::string& key);
   void check_whole(const char* when);
 

@@ -3,7 +3,9 @@
 #include <memory>
 
 #include "crash/scenario.h"
+#include "dict/fencing.h"
 #include "dict/list.h"
+#include "lock/lock_entry.h"
 #include "world/world.h"
 
 namespace holdfast::crash {
@@ -38,6 +40,8 @@ class Maker {
     pops();
     over_lists();
     for (const std::string& key : state_.name == "locks" ? state_.keys : std::vector<std::string>{any()}) acquire(key);
+    free_locks();
+    if (state_.name == "locks") numbers_of_locks();
     releases();
     waits();
     watches();
@@ -279,6 +283,57 @@ class Maker {
     thaw(lock);
   }
 
+  /// Makes a lock that was held `times` times, and is free.
+  void make_free(const std::string& key, std::uint32_t times = 1) {
+    holdfast_lease lease{};
+    dict_.remove(key);
+    for (std::uint32_t i = 0; i < times; ++i)
+      if (dict_.try_lock(key, 600, &lease) != HOLDFAST_OK || dict_.unlock(key, &lease) != HOLDFAST_OK) ::_exit(kSkip);
+  }
+
+  void free_locks() {
+    const auto on_free = [this](const std::string& name, std::function<int(const std::string&)> run) {
+      const std::string key = any();
+      add(
+          name + " a free lock", key, [run = std::move(run), key] { return run(key); },
+          [this, key] { make_free(key); });
+    };
+    holdfast_lease lease{};
+    on_free("lock", [this, lease](const std::string& key) mutable { return dict_.try_lock(key, 600, &lease); });
+    on_free("set over", [this](const std::string& key) { return dict_.set(key, "v"); });
+    on_free("add over", [this](const std::string& key) { return dict_.add(key, "v"); });
+    on_free("delete", [this](const std::string& key) { return dict_.remove(key); });
+    on_free("expire", [this](const std::string& key) { return dict_.expire(key, 400); });
+    on_free("incr over", [this](const std::string& key) {
+      double sum = 0;
+      return dict_.incr_from(key, 1, 1, 0, &sum);
+    });
+  }
+
+  /// A lock whose numbers are used up takes new ones. Near the end of a range those are behind the numbers of another.
+  void numbers_of_locks() {
+    const std::string key = state_.keys[0];
+    const std::string other = state_.keys[1];
+    for (const bool at_end : {false, true}) {
+      auto tools = std::make_shared<Tools>();
+      add(
+          at_end ? "lock with a new block of numbers, in a new range" : "lock with a new block of numbers", key,
+          [this, key, tools] { return dict_.try_lock(key, 600, &tools->lease); },
+          [this, key, other, tools, at_end] {
+            constexpr std::uint64_t kLeft = 40;
+            DictionaryHeader& header = victim_.segment().header();
+            const std::uint64_t count = (header.range.load(kRelaxed) + 1) * kFencingRange - kLeft;
+            if (at_end) {
+              header.sequence.store(count, kRelaxed);
+              header.given.store(count, kRelaxed);
+            }
+            make_free(key, kFirstNumbers);
+            dict_.remove(other);
+            if (dict_.try_lock(other, 600, &tools->lease) != HOLDFAST_OK) ::_exit(kSkip);
+          });
+    }
+  }
+
   void held(const std::string& name, std::uint32_t waiters, bool patient,
             std::function<int(Tools&, const std::string&)> run, std::uint32_t watchers = 0) {
     const std::string key = any();
@@ -303,6 +358,8 @@ class Maker {
     held("adopt", 0, true, [this](Tools& tools, const std::string& key) { return dict_.adopt(key, tools.lease, 5); });
     held("delete a lock", 0, true, [this](Tools&, const std::string& key) { return dict_.remove(key); });
     held("delete a lock with waiters", 3, true, [this](Tools&, const std::string& key) { return dict_.remove(key); });
+    held("set over a held lock", 0, true, [this](Tools&, const std::string& key) { return dict_.set(key, "v"); });
+    held("expire of a held lock", 0, true, [this](Tools&, const std::string& key) { return dict_.expire(key, 300); });
     held("set over a lock with waiters", 2, true,
          [this](Tools&, const std::string& key) { return dict_.set(key, "v"); });
     held("lock what the process itself holds", 0, true,
@@ -348,6 +405,13 @@ class Maker {
         "leave the queue", key,
         [this, key](Tools& tools) {
           hold(key, tools, 2, true);
+          wait(key, tools);
+        },
+        [this, key](Tools& tools) { return dict_.leave(key, tools.parker, tools.waiter); });
+    waiting(
+        "leave the queue last, of a lock that is free without the mutex then", key,
+        [this, key](Tools& tools) {
+          hold(key, tools, 0, true);
           wait(key, tools);
         },
         [this, key](Tools& tools) { return dict_.leave(key, tools.parker, tools.waiter); });

@@ -193,11 +193,12 @@ TEST(weak_lock_word, the_sources_say_what_is_modelled) {
       {"src/lock/quiet.cc",
        "if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return false;"},
       {"src/lock/quiet.cc",
-       "if (!found.shard->unchanged_since(found.epoch) && !is_still_there(dictionary, key, found, mine))"},
+       "if (!found.shard->unchanged_since(found.epoch) &&\n"
+       "!was_the_lock(dictionary, key, found, mine, Exchange::grant))"},
       {"src/lock/quiet.cc", "commit(lock.granted, turn);"},
       {"src/lock/quiet.cc",
-       "return lock.word.compare_exchange_strong(expected, LockWord::make(LockWord::kFreeOwner, turn).bits,\n"
-       "std::memory_order_release, kRelaxed);"},
+       "const std::uint64_t mine = LockWord::make(LockWord::kFreeOwner, turn).bits;\n"
+       "if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_release, kRelaxed)) return false;"},
       {"src/dict/lock_word.h", "return lock.granted.load(kAcquire) == word.turn();"},
       {"src/dict/lock_word.h", "lock.word.fetch_or(LockWord::kSlow, std::memory_order_acq_rel)"},
       {"src/dict/lock_word.h",

@@ -1,0 +1,439 @@
+// Locks that are taken and released by one compare-and-swap, with the process held before it or behind it.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "dict/guard.h"
+#include "interleave/failpoint.h"
+#include "support/dict.h"
+#include "support/shard_check.h"
+#include "support/started.h"
+#include "support/waiting.h"
+
+namespace holdfast::test {
+namespace {
+
+constexpr double kLong = 1000;
+
+class TheDict : public Dict {
+ public:
+  TheDict() : Dict("locks", {.size = 32768}) {}  // one shard
+
+  Shard& shard() { return segment().shards()[0]; }
+  /// The entry of the key; block 0: there is none.
+  Position position_of(const std::string& key) {
+    Position position{};
+    shard().find(Key(key, segment().seed()), position);
+    return position;
+  }
+  std::uint32_t block_of(const std::string& key) { return position_of(key).block; }
+  /// REQUIRES: the key has a lock.
+  LockFields& lock(const std::string& key) { return position_of(key).view.lock(); }
+  int try_lock(const std::string& key, double exptime = 0) { return Dict::try_lock(key, exptime, &lease); }
+  int unlock(const std::string& key) { return Dict::unlock(key, &lease); }
+
+  /// Makes a free lock under "key", behind something that a sweep removes, so that it can be moved. The end of its last
+  /// lease has passed.
+  bool make_lock() {
+    const bool made = set("ahead", std::string(300, 'a')) == HOLDFAST_OK && try_lock("key", 0.001) == HOLDFAST_OK &&
+                      unlock("key") == HOLDFAST_OK;
+    ::usleep(5000);
+    return made;
+  }
+
+  holdfast_lease lease{};
+};
+
+class InterleaveLock : public testing::Test {
+ protected:
+  /// Runs the steps in a process of their own.
+  static void meanwhile(const std::function<void(TheDict&)>& steps) {
+    in_process([&] {
+      TheDict dict;
+      ASSERT_EQ(dict.status, HOLDFAST_OK);
+      steps(dict);
+    });
+  }
+  static void expect_sound(TheDict& dict) { EXPECT_EQ(check_segment(dict.segment()), ""); }
+
+  /// A process that makes the lock, and then is held on its way to take it. Then it says how that ended, and releases
+  /// the lock when it is told to.
+  static Started taker_at(const std::string& failpoint) {
+    return {"at " + failpoint, [failpoint](Channel& parent) {
+              TheDict dict;
+              if (!dict.make_lock()) return 1;
+              pause_at(failpoint, parent);
+              parent.say(holdfast_code_text(dict.try_lock("key", kLong)));
+              parent.hear();
+              parent.say(holdfast_code_text(dict.unlock("key")));
+              parent.hear();
+              return 0;
+            }};
+  }
+  /// A process that holds the lock for `exptime` seconds, and is held on its way to release it.
+  static Started releaser(double exptime = 0) {
+    return {"at quiet.checked", [exptime](Channel& parent) {
+              TheDict dict;
+              if (!dict.make_lock()) return 1;
+              if (dict.try_lock("key", exptime) != HOLDFAST_OK) return 2;
+              pause_at("quiet.checked", parent);
+              parent.say(holdfast_code_text(dict.unlock("key")));
+              parent.hear();
+              return 0;
+            }};
+  }
+
+  /// Deletes the key, then fills memory with values of the lock's word, until one is in its place.
+  static void put_words_in_place_of(TheDict& dict, const std::string& key) {
+    const Word64& word = dict.lock(key).word;
+    const std::uint64_t bits = word.load();
+    dict.remove(key);
+    const std::string value = values_of(bits);
+    const std::uint32_t block = static_cast<std::uint32_t>(
+        (reinterpret_cast<const char*>(&word) - reinterpret_cast<const char*>(dict.shard().words32(0))) / kGranule);
+    for (int i = 0; i < 100; ++i) {
+      ASSERT_EQ(dict.set("value " + std::to_string(i), value), HOLDFAST_OK);
+      const Position stored = dict.position_of("value " + std::to_string(i));
+      if (stored.block < block && block < stored.block + stored.view.granules) break;
+    }
+    ASSERT_EQ(word.load(), bits);
+  }
+  static std::string values_of(std::uint64_t bits) {
+    std::string value;
+    for (int i = 0; i < 200; ++i) value.append(reinterpret_cast<const char*>(&bits), sizeof bits);
+    return value;
+  }
+  static void expect_whole_values(TheDict& dict) {
+    for (int i = 0; i < 100; ++i) {
+      const Got got = dict.get("value " + std::to_string(i));
+      if (got.code != HOLDFAST_OK) continue;  // evicted, or never there
+      std::uint64_t bits = 0;
+      std::memcpy(&bits, got.text.data(), sizeof bits);
+      EXPECT_TRUE(got.text == values_of(bits)) << i;
+    }
+  }
+  /// Gives the sweep much to evict and to move.
+  static void press(TheDict& dict, int sets = 3000) {
+    for (int i = 0; i < sets; ++i)
+      dict.set("of many sizes " + std::to_string(i), std::string(static_cast<std::size_t>(i * 7919 % 700), 'p'));
+  }
+
+  const ScratchDirectory directory_;
+};
+
+// --- before the compare-and-swap ---
+
+TEST_F(InterleaveLock, one_that_looked_at_a_lock_that_is_gone_does_not_take_the_lock_in_its_place) {
+  Started taker = taker_at("quiet.glimpsed");
+  Started other("has another", [](Channel& parent) {
+    TheDict dict;
+    const LockFields* const before = &dict.lock("key");
+    if (dict.remove("key") != HOLDFAST_OK || dict.try_lock("yek") != HOLDFAST_OK) return 1;
+    if (&dict.lock("yek") != before || dict.unlock("yek") != HOLDFAST_OK) return 2;
+    const std::uint64_t word = dict.lock("yek").word.load();
+    parent.say("has another");
+    parent.hear();
+    parent.say(dict.lock("yek").word.load() == word ? "unchanged" : "taken");
+    parent.hear();
+    return 0;
+  });
+  EXPECT_EQ(taker.ask("go on"), "ok");
+  EXPECT_EQ(other.ask("look"), "unchanged");
+  meanwhile([](TheDict& dict) {
+    EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
+    EXPECT_EQ(dict.try_lock("yek"), HOLDFAST_OK);
+    expect_sound(dict);
+  });
+  EXPECT_EQ(taker.ask("unlock"), "ok");
+}
+
+// Fails if the taker does not look at the epoch once more, or leaves the value as it made it.
+TEST_F(InterleaveLock, one_that_looked_at_a_lock_that_is_gone_takes_no_value_of_the_same_bits_for_it) {
+  Started taker = taker_at("quiet.glimpsed");
+  meanwhile([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
+  EXPECT_EQ(taker.ask("go on"), "ok");
+  meanwhile([](TheDict& dict) {
+    expect_whole_values(dict);
+    EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
+    expect_sound(dict);
+  });
+  EXPECT_EQ(taker.ask("unlock"), "ok");
+}
+
+TEST_F(InterleaveLock, a_release_of_a_lock_that_is_gone_takes_no_value_of_the_same_bits_for_it) {
+  Started owner = releaser();
+  meanwhile([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
+  EXPECT_EQ(owner.ask("go on"), "not owner");
+  meanwhile([](TheDict& dict) {
+    expect_whole_values(dict);
+    expect_sound(dict);
+  });
+}
+
+TEST_F(InterleaveLock, a_release_of_a_lock_that_moved_meanwhile_releases_it_where_it_is) {
+  Started owner = releaser();
+  meanwhile([](TheDict& dict) {
+    const std::uint32_t before = dict.block_of("key");
+    for (int i = 0; i < 20 && dict.block_of("key") == before; ++i) press(dict);
+    ASSERT_NE(dict.block_of("key"), before);
+  });
+  EXPECT_EQ(owner.ask("go on"), "ok");
+  meanwhile([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK); });
+}
+
+TEST_F(InterleaveLock, a_release_after_which_the_lock_is_moved_and_taken_is_one) {
+  Started owner("at quiet.released", [](Channel& parent) {
+    TheDict dict;
+    if (!dict.make_lock() || dict.try_lock("key") != HOLDFAST_OK) return 1;
+    pause_at("quiet.released", parent);
+    parent.say(holdfast_code_text(dict.unlock("key")));
+    parent.hear();
+    return 0;
+  });
+  Started next("moved", [](Channel& parent) {
+    TheDict dict;
+    const std::uint32_t before = dict.block_of("key");
+    if (dict.try_lock("key") != HOLDFAST_OK) return 1;
+    for (int i = 0; i < 20 && dict.block_of("key") == before; ++i) press(dict);
+    parent.say(dict.block_of("key") != before ? "moved" : "not moved");
+    parent.hear();
+    parent.say(holdfast_code_text(dict.unlock("key")));
+    return 0;
+  });
+  EXPECT_EQ(owner.ask("go on"), "ok");
+  EXPECT_EQ(next.ask("unlock"), "ok");
+}
+
+TEST_F(InterleaveLock, a_release_of_a_lease_that_ends_before_it_and_is_followed_by_another_harms_nobody) {
+  Started owner = releaser(0.02);
+  Started next("has it", [](Channel& parent) {
+    TheDict dict;
+    if (!eventually([&] { return dict.try_lock("key") == HOLDFAST_OK; })) return 1;
+    parent.say("has it");
+    parent.hear();
+    parent.say(holdfast_code_text(dict.unlock("key")));
+    return 0;
+  });
+  EXPECT_EQ(owner.ask("go on"), "not owner");
+  meanwhile([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED); });
+  EXPECT_EQ(next.ask("unlock"), "ok");
+}
+
+// Fails if the release does not see that the lock is frozen.
+TEST_F(InterleaveLock, a_release_wakes_the_waiter_that_queued_just_before_it) {
+  Started owner = releaser();
+  Started waiter("locked", [](Channel& parent) {
+    TheDict dict;
+    Waiting waiting;
+    parent.say(holdfast_code_text(waiting.once(dict, "key", &dict.lease)));
+    parent.say(waiting.sleep(kPatience.count()) ? "woken" : "not woken");
+    parent.say(holdfast_code_text(waiting.lock(dict, "key", kLong, &dict.lease)));
+    return 0;
+  });
+  EXPECT_EQ(owner.ask("go on"), "ok");
+  EXPECT_EQ(waiter.hear(), "woken");
+  EXPECT_EQ(waiter.hear(), "ok");
+}
+
+// --- between the compare-and-swap and the end of the grant ---
+
+TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_it_to_the_next_attempt) {
+  Started taker = taker_at("quiet.taken");
+  taker.kill_and_wait();
+  meanwhile([](TheDict& dict) {
+    EXPECT_EQ(dict.get("key"), nothing());
+    EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK);
+    expect_sound(dict);
+  });
+}
+
+TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_it_to_the_next_that_waits) {
+  Started taker = taker_at("quiet.taken");
+  Started waiter("locked", [](Channel& parent) {
+    TheDict dict;
+    Waiting waiting;
+    parent.say(holdfast_code_text(waiting.once(dict, "key", &dict.lease)));
+    parent.say(holdfast_code_text(waiting.lock(dict, "key", kLong, &dict.lease)));
+    parent.say(holdfast_code_text(dict.unlock("key")));
+    return 0;
+  });
+  taker.kill_and_wait();
+  EXPECT_EQ(waiter.hear(), "ok");
+  EXPECT_EQ(waiter.hear(), "ok");
+}
+
+TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_its_memory) {
+  Started taker = taker_at("quiet.taken");
+  Started keeps_the_dictionary("open", [](Channel& parent) {
+    const TheDict dict;
+    parent.say("open");
+    parent.hear();
+    return 0;
+  });
+  taker.kill_and_wait();
+  meanwhile([](TheDict& dict) {
+    for (int i = 0; dict.store(HOLDFAST_SAFE_SET, std::to_string(i), "v", 0, 0) == HOLDFAST_OK; ++i) {
+    }
+    EXPECT_EQ(dict.block_of("key"), 0U);
+    expect_sound(dict);
+  });
+}
+
+TEST_F(InterleaveLock, one_that_is_stopped_as_it_takes_a_lock_has_it_and_nobody_touches_it) {
+  Started taker = taker_at("quiet.taken");
+  meanwhile([](TheDict& dict) {
+    const std::uint32_t block = dict.block_of("key");
+    EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
+    EXPECT_EQ(dict.get("key"), boolean(true));
+    EXPECT_EQ(dict.add("key", "v"), HOLDFAST_EXISTS);
+    EXPECT_EQ(dict.remove("key"), HOLDFAST_TIMEOUT);
+    EXPECT_EQ(dict.set("key", "v"), HOLDFAST_TIMEOUT);
+    EXPECT_EQ(dict.expire("key", 1), HOLDFAST_TIMEOUT);
+    press(dict);
+    EXPECT_EQ(dict.flush_expired(), 0);
+    EXPECT_EQ(dict.block_of("key"), block);
+    EXPECT_EQ(dict.get("key"), boolean(true));
+    expect_sound(dict);
+  });
+  EXPECT_EQ(taker.ask("go on"), "ok");
+  meanwhile([](TheDict& dict) {
+    EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
+    EXPECT_GT(dict.ttl("key"), kLong / 2);
+    expect_sound(dict);
+  });
+  EXPECT_EQ(taker.ask("unlock"), "ok");
+  meanwhile([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK); });
+}
+
+TEST_F(InterleaveLock, who_waits_to_change_a_key_that_is_being_locked_does_so_when_the_process_is_killed) {
+  struct Change {
+    std::function<int(TheDict&)> run;
+    std::string result;
+  };
+  const Change changes[] = {{[](TheDict& dict) { return dict.set("key", "v"); }, "ok"},
+                            // The grant is none, so there is nothing to delete.
+                            {[](TheDict& dict) { return dict.remove("key"); }, "ok"},
+                            {[](TheDict& dict) { return dict.expire("key", 1); }, "not found"}};
+  for (const auto& [change, result] : changes) {
+    Started taker = taker_at("quiet.taken");
+    Started changer("at settle.alive", [&](Channel& parent) {
+      TheDict dict;
+      pause_at("settle.alive", parent);
+      parent.say(holdfast_code_text(change(dict)));
+      expect_sound(dict);
+      dict.remove("key");
+      return 0;
+    });
+    taker.kill_and_wait();
+    EXPECT_EQ(changer.ask("go on"), result);
+    EXPECT_EQ(changer.wait(), 0);
+  }
+}
+
+TEST_F(InterleaveLock, a_repair_while_a_lock_is_taken_loses_nothing) {
+  Started taker = taker_at("quiet.taken");
+  meanwhile([](TheDict& dict) {
+    {
+      const ShardGuard guard(dict.shard());
+      ASSERT_TRUE(guard.held());
+      EXPECT_EQ(repair(dict.shard()), 0U);
+    }
+    EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
+    expect_sound(dict);
+  });
+  EXPECT_EQ(taker.ask("go on"), "ok");
+  meanwhile([](TheDict& dict) {
+    EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
+    EXPECT_GT(dict.ttl("key"), kLong / 2);
+  });
+  EXPECT_EQ(taker.ask("unlock"), "ok");
+}
+
+// Fails if thaw() leaves `granted` as it is.
+TEST_F(InterleaveLock, a_grant_whose_process_died_before_its_word_completes_no_other) {
+  meanwhile([](TheDict& dict) {
+    ASSERT_TRUE(dict.make_lock());
+    LockFields& lock = dict.lock("key");
+    const LockWord word = freeze(lock);
+    lock.granted.store(word.turn() + 1);
+    ASSERT_EQ(dict.expire("key", 1), HOLDFAST_NOT_FOUND);  // which thaws it
+    bool quiet = false;
+    at_failpoint("quiet.taken", [&] {
+      quiet = true;
+      EXPECT_FALSE(is_complete(lock, load_word_of(lock)));
+    });
+    EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK);
+    EXPECT_TRUE(quiet);
+  });
+}
+
+// --- which way a release goes ---
+
+class InterleaveRelease : public InterleaveLock {
+ protected:
+  /// Releases; whether that was quiet.
+  static bool releases_quietly(TheDict& dict) {
+    bool quiet = false;
+    at_failpoint("quiet.released", [&quiet] { quiet = true; });
+    EXPECT_EQ(dict.unlock("key"), HOLDFAST_OK);
+    at_failpoint("quiet.released", [] {});
+    return quiet;
+  }
+};
+
+TEST_F(InterleaveRelease, of_a_lock_that_was_moved_is_quiet) {
+  meanwhile([](TheDict& dict) {
+    ASSERT_TRUE(dict.make_lock());
+    ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
+    EXPECT_TRUE(releases_quietly(dict)) << "at the noted place";
+    ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
+    const std::uint32_t before = dict.block_of("key");
+    for (int i = 0; i < 20 && dict.block_of("key") == before; ++i) press(dict);
+    ASSERT_NE(dict.block_of("key"), before);
+    EXPECT_TRUE(releases_quietly(dict)) << "after a walk";
+    ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
+    EXPECT_TRUE(releases_quietly(dict)) << "at the place noted last";
+    ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
+    expect_sound(dict);
+  });
+}
+
+TEST_F(InterleaveRelease, is_quiet_again_when_the_last_waiter_has_left) {
+  meanwhile([](TheDict& dict) {
+    ASSERT_TRUE(dict.make_lock());
+    ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
+    const holdfast_lease held = dict.lease;
+    Waiting first;
+    Waiting second;
+    ASSERT_EQ(first.once(dict, "key", &dict.lease), HOLDFAST_LOCKED);
+    ASSERT_EQ(second.once(dict, "key", &dict.lease), HOLDFAST_LOCKED);
+    EXPECT_TRUE(load_word_of(dict.lock("key")).is_slow());
+    ASSERT_EQ(first.leave(dict, "key"), HOLDFAST_OK);
+    EXPECT_TRUE(load_word_of(dict.lock("key")).is_slow());
+    ASSERT_EQ(second.leave(dict, "key"), HOLDFAST_OK);
+    dict.lease = held;
+    EXPECT_TRUE(releases_quietly(dict));
+  });
+}
+
+// Fails if a sweep thaws a lock that it has not frozen itself.
+TEST_F(InterleaveRelease, drops_the_reason_whose_memory_took_a_sweep) {
+  meanwhile([](TheDict& dict) {
+    ASSERT_TRUE(dict.make_lock());
+    ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
+    for (int i = 0; dict.store(HOLDFAST_SAFE_SET, std::to_string(i), "v", 0, 0) == HOLDFAST_OK; ++i) {
+    }
+    dict.shard().header().hand.store(dict.block_of("key"));
+    ASSERT_EQ(dict.explain("key", dict.lease, std::string(kReasonMax, 'r')), HOLDFAST_OK);
+    EXPECT_TRUE(load_word_of(dict.lock("key")).is_slow());
+    EXPECT_FALSE(releases_quietly(dict));
+    EXPECT_EQ(dict.lock("key").reason.load(), 0U);
+    expect_sound(dict);
+  });
+}
+
+}  // namespace
+}  // namespace holdfast::test
