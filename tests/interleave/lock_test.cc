@@ -308,7 +308,7 @@ TEST_F(InterleaveLock, one_that_is_stopped_as_it_takes_a_lock_has_it_and_nobody_
   meanwhile([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK); });
 }
 
-TEST_F(InterleaveLock, who_waits_to_change_a_key_that_is_being_locked_does_so_when_the_process_is_killed) {
+TEST_F(InterleaveLock, a_change_that_waits_for_a_grant_goes_on_when_its_process_is_killed) {
   struct Change {
     std::function<int(TheDict&)> run;
     std::string result;
@@ -353,7 +353,7 @@ TEST_F(InterleaveLock, a_repair_while_a_lock_is_taken_loses_nothing) {
 }
 
 // Fails if thaw() leaves `granted` as it is.
-TEST_F(InterleaveLock, a_grant_whose_process_died_before_its_word_completes_no_other) {
+TEST_F(InterleaveLock, a_grant_that_died_before_its_word_completes_no_other) {
   meanwhile([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     LockFields& lock = dict.lock("key");
@@ -420,7 +420,7 @@ TEST_F(InterleaveRelease, is_quiet_again_when_the_last_waiter_has_left) {
 }
 
 // Fails if a sweep thaws a lock that it has not frozen itself.
-TEST_F(InterleaveRelease, drops_the_reason_whose_memory_took_a_sweep) {
+TEST_F(InterleaveRelease, drops_a_reason_that_took_a_sweep) {
   meanwhile([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);

@@ -420,7 +420,7 @@ next_round:
     :: epoch == epoch_before -> goto taken
     :: else
     fi;
-    if /* is_still_there() */
+    if /* was_the_lock() */
     :: STILL_THERE -> goto taken
     :: else
     fi;
