@@ -1,5 +1,6 @@
 #include "dict/lock_word.h"
 
+#include "sync/shmtx.h"
 #include "world/world.h"
 
 namespace holdfast {
@@ -8,6 +9,18 @@ Token owner_of(World& world, const LockFields& lock) noexcept {
   const LockWord word = load_word_of(lock, kAcquire);
   if (word.is_free()) return kNobody;
   return is_complete(lock, word) ? owner_of(lock, word) : world.token_of(word.owner());
+}
+
+// An owner that is about to complete its grant is inside a section (lock/quiet.cc). One that has left it has completed
+// the grant, so look at that once more.
+void mend_incomplete(World& world, LockFields& lock) noexcept {
+  const LockWord word = load_word_of(lock, kAcquire);
+  if (word.is_free() || is_complete(lock, word)) [[likely]]
+    return;
+  // This thread is inside, as it has the mutex.
+  const std::uint64_t self = word.owner() == owner_bits(world.known_token()) ? 1 : 0;
+  if (count_inside(world, word.owner()) > self || is_complete(lock, word)) return;
+  lock.granted.store(word.turn(), kRelaxed);
 }
 
 }  // namespace holdfast

@@ -126,6 +126,10 @@ inline LockWord freeze(LockFields& lock) noexcept {
   return word.is_slow() ? word : LockWord{lock.word.fetch_or(LockWord::kSlow, std::memory_order_acq_rel)};
 }
 
+/// Sees to it that a grant is complete that nobody is about to complete: one of its words was overwritten. REQUIRES: the
+/// lock is frozen.
+void mend_incomplete(World& world, LockFields& lock) noexcept;
+
 /// Whether something hangs on the lock that each operation has to see.
 inline bool needs_mutex(const LockFields& lock) noexcept {
   return lock.queue.head.load(kRelaxed) != 0 || lock.watchers.head.load(kRelaxed) != 0 ||

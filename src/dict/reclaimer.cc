@@ -125,6 +125,7 @@ bool Reclaimer::sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept {
     if (sweep.walked > shard_.granules()) return false;
     const bool held = is_holdable(view.type);
     const bool quiet = view.type == EntryType::lock && !freeze(view.lock()).is_slow();
+    if (view.type == EntryType::lock) mend_incomplete(world_, view.lock());
     if (held && sweep.dead != nullptr) sweep.swept.dead += take_from_dead(view, *sweep.dead);
     Entry& e = *view.entry;
     if (Shard::counts(view, sweep.flush) || (!held && sweep.swept.expired == sweep.max)) {

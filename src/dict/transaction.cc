@@ -8,6 +8,7 @@ void Transaction::freeze_found() noexcept {
   LockFields& lock = view().lock();
   freeze(lock);
   if (load_word_of(lock).quiet() == abandoned_) end_grant_of(lock);
+  mend_incomplete(world_, lock);
 }
 
 bool Transaction::is_settled() noexcept {

@@ -6,6 +6,7 @@
 #include "dict/expiry.h"
 #include "dict/lock_word.h"
 #include "platform/platform.h"
+#include "sync/shmtx.h"
 #include "world/world.h"
 
 namespace holdfast {
@@ -62,35 +63,45 @@ struct Glimpsed {
   return found;
 }
 
-enum class Exchange { grant, release };
-
-// After memory of the shard was released since the look: whether the word that was just exchanged for `mine` was the
-// lock's, and not bits of a value of that very content. Those are put back. So is the lock's word if it cannot be told.
-// A grant that is not complete stays where it is. A lock that was released may be anywhere by now; but its word was
-// frozen before it left its place.
-[[gnu::cold]] bool was_the_lock(Dictionary& dictionary, std::string_view key, const Glimpsed& found, std::uint64_t mine,
-                                Exchange exchange) noexcept {
+// After memory of the shard was released since the look: whether the key leads to the lock with the word that was just
+// stored. The place alone does not count: the same key may have another lock there by now.
+[[gnu::cold]] bool is_still_there(Dictionary& dictionary, std::string_view key, const Glimpsed& found,
+                                  std::uint64_t mine) noexcept {
   const Glimpsed again = glimpse(dictionary, key);
-  if (again.block != 0 && again.lock == found.lock && again.word.quiet().bits == mine) return true;
-  LockFields& lock = *found.lock;
-  bool ours = false;
-  bool put_back = false;
-  const auto give_back = [&] {
-    std::uint64_t expected = mine;
-    put_back = lock.word.compare_exchange_strong(expected, found.word.bits) || put_back;
-  };
-  const Code code = dictionary.transact(key, [&](Transaction& change) {
-    const bool there = change.is(EntryType::lock) && &change.view().lock() == found.lock;
-    ours = there && (exchange == Exchange::release || load_word_of(lock).quiet().bits == mine);
-    if (!ours) give_back();
+  return again.block != 0 && again.lock == found.lock && again.word.quiet().bits == mine;
+}
+
+// Undoes the exchange of a word that may have been that of another lock, or bits of a value, of that very content.
+// False if somebody else has changed it. Only a lock is frozen.
+bool put_back(const Glimpsed& found, std::uint64_t mine) noexcept {
+  std::uint64_t expected = mine;
+  return found.lock->word.compare_exchange_strong(expected, found.word.bits);
+}
+
+// Undoes a grant that cannot be told from such an exchange. Without the mutex, only as long as nobody has frozen it.
+[[gnu::cold]] void undo_grant(Dictionary& dictionary, std::string_view key, const Glimpsed& found,
+                              std::uint64_t mine) noexcept {
+  const Code code = dictionary.transact(key, [&](Transaction&) {
+    std::uint64_t slow = LockWord{mine}.slow().bits;
+    if (!put_back(found, mine)) found.lock->word.compare_exchange_strong(slow, found.word.slow().bits);
     return Code::ok;
   });
-  if (code != Code::ok) {
-    give_back();
-    // Only a lock is frozen.
-    ours = load_word_of(lock).bits == LockWord{mine}.slow().bits;
-  }
-  return ours || (exchange == Exchange::release && !put_back);
+  if (code != Code::ok) put_back(found, mine);
+}
+
+// Whether it was the lock that was released; if not, that is undone. The lock may be anywhere by now, but its word was
+// frozen before it left its place.
+[[gnu::cold]] bool was_released(Dictionary& dictionary, std::string_view key, const Glimpsed& found,
+                                std::uint64_t mine) noexcept {
+  bool there = false;
+  bool undone = false;
+  const Code code = dictionary.transact(key, [&](Transaction& change) {
+    there = change.is(EntryType::lock) && &change.view().lock() == found.lock;
+    undone = !there && put_back(found, mine);
+    return Code::ok;
+  });
+  if (code != Code::ok) undone = put_back(found, mine);
+  return there || !undone;
 }
 
 /// The time now and at which a lease of `seconds` ends, in ms. A long lease may end later by the lag of the coarse
@@ -107,10 +118,25 @@ LeaseTimes times_of_lease(double seconds) noexcept {
   return {now / kNsPerMs, end_of_lease(seconds, at_most)};
 }
 
+// Writes the fields of the grant that was just taken.
+[[gnu::always_inline]] inline void complete(const Glimpsed& found, Token self, double exptime,
+                                            std::uint32_t holder_task) noexcept {
+  std::atomic_thread_fence(kRelease);  // pairs with read_grant(): who sees what follows sees the new word
+  LockFields& lock = *found.lock;
+  const LeaseTimes times = times_of_lease(exptime);
+  lock.generation_high.store(generation_high(self), kRelaxed);
+  lock.task.store(holder_task, kRelaxed);
+  lock.since.store(times.now_ms, kRelaxed);
+  found.shard->entry(found.block).expiry.store(expiry_word(times.end_ms, found.segment->flush_epoch()), kRelaxed);
+  commit(lock.granted, found.word.turn() + 1);  // pairs with is_complete()
+}
+
 }  // namespace
 
 bool lock_quietly(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
                   Lease& lease) noexcept {
+  if (MutexlessSection::is_inside()) return false;
+  bool taken = false;
   const Glimpsed found = glimpse(dictionary, key);
   if (found.block == 0) return false;
   LockFields& lock = *found.lock;
@@ -119,19 +145,21 @@ bool lock_quietly(Dictionary& dictionary, std::string_view key, Token self, doub
   if (expected != LockWord::make(LockWord::kFreeOwner, turn - 1).bits || !has_number(lock, found.word)) return false;
   HOLDFAST_FAILPOINT("quiet.glimpsed");
   const std::uint64_t mine = LockWord::make(owner_bits(self), turn).bits;
-  // Acquire: as in look(), of the same word.
-  if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return false;
-  HOLDFAST_FAILPOINT("quiet.taken");
-  if (!found.shard->unchanged_since(found.epoch) && !was_the_lock(dictionary, key, found, mine, Exchange::grant))
-      [[unlikely]]
+  {
+    // Tells a grant that is about to be completed from one whose words were overwritten (mend_incomplete()).
+    const MutexlessSection section(dictionary.world(), self);
+    // Acquire: as in look(), of the same word. It is needed beside that: a grant given up in between leaves the same word.
+    if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return false;
+    HOLDFAST_FAILPOINT("quiet.taken");
+    if (found.shard->unchanged_since(found.epoch) || is_still_there(dictionary, key, found, mine)) [[likely]] {
+      complete(found, self, exptime, holder_task);
+      taken = true;
+    }
+  }
+  if (!taken) [[unlikely]] {
+    undo_grant(dictionary, key, found, mine);
     return false;
-  std::atomic_thread_fence(kRelease);  // pairs with read_grant(): who sees what follows sees the new word
-  const LeaseTimes times = times_of_lease(exptime);
-  lock.generation_high.store(generation_high(self), kRelaxed);
-  lock.task.store(holder_task, kRelaxed);
-  lock.since.store(times.now_ms, kRelaxed);
-  found.shard->entry(found.block).expiry.store(expiry_word(times.end_ms, found.segment->flush_epoch()), kRelaxed);
-  commit(lock.granted, turn);  // pairs with is_complete()
+  }
   lease = {self, std::uint64_t{lock.sequence_high.load(kRelaxed)} << 32 | turn};
   dictionary.lock_places().note(lease.sequence, {found.epoch, found.index, found.block});
   return true;
@@ -176,7 +204,8 @@ bool unlock_quietly(Dictionary& dictionary, std::string_view key, const Lease& l
   const std::uint64_t mine = LockWord::make(LockWord::kFreeOwner, turn).bits;
   if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_release, kRelaxed)) return false;
   HOLDFAST_FAILPOINT("quiet.released");
-  return found.shard->unchanged_since(found.epoch) || was_the_lock(dictionary, key, found, mine, Exchange::release);
+  return found.shard->unchanged_since(found.epoch) || is_still_there(dictionary, key, found, mine) ||
+         was_released(dictionary, key, found, mine);
 }
 
 }  // namespace holdfast

@@ -108,12 +108,10 @@ LockResult Shmtx::lock_slow(std::uint64_t deadline_ns) noexcept {
 
 // Whether `seen`, a word read before, names a process that is not in the section of its number.
 bool Shmtx::is_nobodys(std::uint64_t seen) noexcept {
-  const std::uint32_t slot = slot_of_owner(owner_of(seen));
   // Acquire: read the count after the word, so that the owner's count from before the word (take()) is seen.
   std::atomic_thread_fence(std::memory_order_acquire);
-  // Acquire: pairs with end_section(). A word given back before that is no longer `seen`.
-  const std::uint64_t sections = world_->sections(make_token(slot, 0)).load(std::memory_order_acquire);
-  return (sections & shmtx_internal::kInsideMask) == 0;
+  // A word given back before the end of the section is no longer `seen`.
+  return count_inside(*world_, owner_of(seen)) == 0;
 }
 
 // Take over only the exact word that was judged: another process may have taken over since the answer.

@@ -189,6 +189,41 @@ class Shmtx {
   MutexStrategy strategy_;
 };
 
+/// How many threads of the process with these owner bits are inside a section; more than 1 may be told as 1.
+// Acquire: pairs with end_section(), and keeps what is read afterwards behind it.
+inline std::uint64_t count_inside(World& world, std::uint32_t owner_bits) noexcept {
+  const std::uint64_t sections = world.sections(make_token(slot_of_owner(owner_bits), 0)).load(std::memory_order_acquire);
+  return sections & shmtx_internal::kInsideMask;
+}
+
+/// A section without a mutex, for what a process must not be interrupted in by itself: a signal handler that needs a
+/// mutex is told `busy`, and others see that the process is inside.
+class MutexlessSection {
+ public:
+  /// Whether the thread is inside a section already.
+  static bool is_inside() noexcept { return shmtx_internal::critical_section.word != 0; }
+
+  /// REQUIRES: it is not.
+  MutexlessSection(World& world, Token self) noexcept {
+    auto& mine = shmtx_internal::critical_section;
+    mine.word = owner_bits(self);
+    mine.sections = &world.sections(self);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    number_ = shmtx_internal::begin_section(*mine.sections);
+  }
+  ~MutexlessSection() {
+    auto& mine = shmtx_internal::critical_section;
+    shmtx_internal::end_section(*mine.sections, number_);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    mine.word = 0;
+  }
+  MutexlessSection(const MutexlessSection&) = delete;
+  MutexlessSection& operator=(const MutexlessSection&) = delete;
+
+ private:
+  std::uint64_t number_;
+};
+
 /// How often a thread of this process unlocked a shmtx that was no longer its own. Must stay 0: anything else means
 /// that a living process was taken for dead, or that shared memory was overwritten.
 std::uint64_t shmtx_robberies() noexcept;
