@@ -210,6 +210,8 @@ class MutexlessSection {
     mine.sections = &world.sections(self);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     number_ = shmtx_internal::begin_section(*mine.sections);
+    // Release: what is stored inside is seen only together with the section; pairs with count_inside().
+    std::atomic_thread_fence(std::memory_order_release);
   }
   ~MutexlessSection() {
     auto& mine = shmtx_internal::critical_section;

@@ -90,8 +90,9 @@ TEST(weak_section, the_sources_say_what_is_modelled) {
       {"src/sync/shmtx.cc", "sections.fetch_sub(kOneInside, std::memory_order_release);"},
       {"src/sync/shmtx.cc",
        "std::atomic_thread_fence(std::memory_order_acquire);\n"
-       "// Acquire: pairs with end_section(). A word given back before that is no longer `seen`.\n"
-       "const std::uint64_t sections = world_->sections(make_token(slot, 0)).load(std::memory_order_acquire);"},
+       "// A word given back before the end of the section is no longer `seen`.\n"
+       "return count_inside(*world_, owner_of(seen)) == 0;"},
+      {"src/sync/shmtx.h", ".load(std::memory_order_acquire);\n  return sections & shmtx_internal::kInsideMask;"},
   });
 }
 
