@@ -245,7 +245,8 @@ bool Audit::walk_list(const EntryView& view) noexcept {
 }
 
 bool Audit::counts_fit() const noexcept {
-  return header_.free_granules.load(kRelaxed) == free_granules_ && header_.perhaps_free.load(kRelaxed) == perhaps_free_ &&
+  return header_.free_granules.load(kRelaxed) == free_granules_ &&
+         header_.perhaps_free.load(kRelaxed) == perhaps_free_ &&
          header_.entries.load(kRelaxed) == lies_[kKeyed].count &&
          header_.waiters.load(kRelaxed) == lies_[kWaiter].count;
 }

@@ -42,7 +42,7 @@ std::uint64_t number_of_new_range(Segment& segment, std::uint64_t last, std::uin
     const bool further = counts >= range && counts <= std::max(range, ranges.last());
     if (further || header.sequence.compare_exchange_weak(count, range * kFencingRange, kRelaxed)) break;
   }
-  header.given.store(range * kFencingRange, kRelease);  // as in next_sequence()
+  header.given.store(range * kFencingRange, kRelease);  // as in next_numbers()
   return range * kFencingRange;
 }
 

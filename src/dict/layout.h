@@ -201,15 +201,15 @@ struct QueueFields {
   Word32 tail;
 };
 
-/// Value of a lock entry. dict/lock_word.h says which of its words may change when. Padded so that the entry fills whole
-/// cache lines: processes with locks of their own do not disturb each other.
+/// Value of a lock entry. dict/lock_word.h says which of its words may change when. Padded so that the entry fills
+/// whole cache lines: processes with locks of their own do not disturb each other.
 struct LockFields {
   Word64 word;  // LockWord: the commit word of a grant and of its end
   QueueFields queue;
   QueueFields watchers;    // waiters for the end of a grant, which do not want the lock
   Word32 sequence_high;    // upper half of the grant's fencing number; the word has the lower one
   Word32 limit;            // the last turn of the lock's block of fencing numbers
-  Word32 granted;          // the turn whose fields these are
+  Word32 granted;          // the turn that these fields belong to
   Word32 generation_high;  // of the owner's generation: the bits that the word has no room for
   Word32 reserved;         // not 0: granted by a release to this waiter of the owner, which has yet to claim it
   Word32 task;             // task of the owner that counts as the holder; 0: none

@@ -1,4 +1,4 @@
-// The word of a lock: who has it, and for the how manieth time. One compare-and-swap takes a free lock, and one
+// The word of a lock: its owner, and the number of its grant. One compare-and-swap takes a free lock, and one
 // releases it, without the mutex of the shard (lock/quiet.h). Everything else happens under the mutex, with the bit
 // SLOW set:
 //
@@ -11,8 +11,8 @@
 //   writes them, afterwards only the owner of the mutex. Such a grant is incomplete in between: the lock is held, and
 //   its entry must not be moved or released unless the owner is dead.
 // - An entry is cut from its chain and moved only while it is frozen, and the memory that it leaves stays frozen. So
-//   whoever still looks at it changes nothing there. FREE has bits that no other content is likely to have, should the
-//   memory be used for something else in that very moment.
+//   a process that still looks at it changes nothing there. FREE has bits that no other content is likely to have,
+//   should the memory be used for something else in that very moment.
 #pragma once
 
 #include <atomic>
@@ -103,8 +103,8 @@ struct SeenGrant {
 };
 
 /// Reads the grant of a lock; false if it changed meanwhile, but for the word, which is as it was at one moment.
-// The fields of a later grant are written behind a release fence, after the word has changed: whoever sees one of them
-// sees another word behind the acquire fence.
+// The fields of a later grant are written behind a release fence, after the word has changed: a reader that sees one of
+// them sees another word behind the acquire fence.
 inline bool read_grant(const Entry& entry, const LockFields& lock, SeenGrant& seen) noexcept {
   seen.word = load_word_of(lock, kAcquire);
   seen.complete = is_complete(lock, seen.word);
@@ -119,15 +119,15 @@ inline bool read_grant(const Entry& entry, const LockFields& lock, SeenGrant& se
 // REQUIRES, for what follows: the shard's mutex.
 
 /// Gives the word to the owner of the mutex, and returns it as it was.
-// Acquire: what the last quiet owner did is seen. Release: whoever sees SLOW sees what came before it.
+// Acquire: what the last quiet owner did is seen. Release: a process that sees SLOW sees what came before it.
 inline LockWord freeze(LockFields& lock) noexcept {
   const LockWord word = load_word_of(lock, kAcquire);
   // A word with SLOW is the mutex owner's already.
   return word.is_slow() ? word : LockWord{lock.word.fetch_or(LockWord::kSlow, std::memory_order_acq_rel)};
 }
 
-/// Sees to it that a grant is complete that nobody is about to complete: one of its words was overwritten. REQUIRES: the
-/// lock is frozen.
+/// Sees to it that a grant is complete that nobody is about to complete: one of its words was overwritten. REQUIRES:
+/// the lock is frozen.
 void mend_incomplete(World& world, LockFields& lock) noexcept;
 
 /// Whether something hangs on the lock that each operation has to see.
@@ -147,7 +147,7 @@ inline void thaw(LockFields& lock) noexcept {
 }
 
 /// Ends a grant. REQUIRES: it is frozen, and complete, or its owner is dead.
-// Release: whoever takes the free lock sees what its last owner did.
+// Release: the one that takes the free lock sees what its last owner did.
 inline void end_grant_of(LockFields& lock) noexcept {
   commit(lock.word, LockWord::make(LockWord::kFreeOwner, load_word_of(lock).turn()).slow().bits);
 }

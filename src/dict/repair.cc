@@ -86,8 +86,7 @@ std::uint32_t keep_reason(const Shard& shard, const EntryView& view, Occupy&& oc
   EntryView record{};
   const bool sound = shard.inspect(block, record) && is_holder(record, view.entry->hash.load(kRelaxed));
   const LockWord word = load_word_of(lock);
-  const bool current =
-      sound && !word.is_free() && record.holder().sequence.load(kRelaxed) == sequence_of(lock, word);
+  const bool current = sound && !word.is_free() && record.holder().sequence.load(kRelaxed) == sequence_of(lock, word);
   if (current && occupy(block, record.granules)) {
     record.entry->next.store(0, kRelaxed);
     return 0;

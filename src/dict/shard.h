@@ -74,7 +74,7 @@ struct EntryView {
   bool is_waited_for() const noexcept {
     return queue().head.load(kRelaxed) != 0 || (type == EntryType::lock && lock().watchers.head.load(kRelaxed) != 0);
   }
-  /// Whether it is a lock with a grant whose fields are not written yet (dict/lock_word.h).
+  /// Whether it is a lock with an incomplete grant (dict/lock_word.h).
   bool is_incomplete() const noexcept {
     if (type != EntryType::lock) return false;
     const LockWord word = load_word_of(lock());

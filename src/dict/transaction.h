@@ -52,7 +52,7 @@ class Transaction {
   void end() noexcept {
     if (is(EntryType::lock)) thaw(view().lock());
   }
-  /// A grant that was found incomplete, and whose owner is dead: find() ends it.
+  /// A grant that was found incomplete, of an owner that is dead: find() ends it.
   void give_up_on(LockWord grant) noexcept { abandoned_ = grant; }
   /// The grant because of which an operation returned `timeout`: it was incomplete. Not is_free(): there was one.
   LockWord in_the_way() const noexcept { return in_the_way_; }

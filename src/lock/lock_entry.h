@@ -93,8 +93,8 @@ struct LockEntry {
   // Write all fields of a grant while the lock is free; the store of the word is the commit.
   std::uint64_t grant(Token owner, const Request& request, std::uint32_t reserved) const noexcept {
     const std::uint64_t now = request.exptime == 0.0 ? platform::coarse_monotonic_ns() : platform::monotonic_ns();
-    std::atomic_thread_fence(
-        kRelease);  // pairs with read_grant(): who sees what follows sees that the last grant ended
+    // Pairs with read_grant(): a reader that sees what follows sees that the last grant ended.
+    std::atomic_thread_fence(kRelease);
     const NextNumber next = next_number();
     const auto turn = static_cast<std::uint32_t>(next.sequence);
     fields.generation_high.store(generation_high(owner), kRelaxed);

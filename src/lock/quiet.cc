@@ -121,7 +121,7 @@ LeaseTimes times_of_lease(double seconds) noexcept {
 // Writes the fields of the grant that was just taken.
 [[gnu::always_inline]] inline void complete(const Glimpsed& found, Token self, double exptime,
                                             std::uint32_t holder_task) noexcept {
-  std::atomic_thread_fence(kRelease);  // pairs with read_grant(): who sees what follows sees the new word
+  std::atomic_thread_fence(kRelease);  // pairs with read_grant(): a reader of what follows sees the new word
   LockFields& lock = *found.lock;
   const LeaseTimes times = times_of_lease(exptime);
   lock.generation_high.store(generation_high(self), kRelaxed);
@@ -146,9 +146,10 @@ bool lock_quietly(Dictionary& dictionary, std::string_view key, Token self, doub
   HOLDFAST_FAILPOINT("quiet.glimpsed");
   const std::uint64_t mine = LockWord::make(owner_bits(self), turn).bits;
   {
-    // Tells a grant that is about to be completed from one whose words were overwritten (mend_incomplete()).
+    // Tells a grant that is about to be completed from one that was overwritten (mend_incomplete()).
     const MutexlessSection section(dictionary.world(), self);
-    // Acquire: as in look(), of the same word. It is needed beside that: a grant given up in between leaves the same word.
+    // Acquire: as in look(), of the same word. It is needed beside that: a grant that was given up in between leaves
+    // the same word.
     if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return false;
     HOLDFAST_FAILPOINT("quiet.taken");
     if (found.shard->unchanged_since(found.epoch) || is_still_there(dictionary, key, found, mine)) [[likely]] {

@@ -1,5 +1,5 @@
-// The quiet way: takes and releases a lock by one compare-and-swap, without the mutex of the shard. dict/lock_word.h has
-// the rules.
+// The quiet way: takes and releases a lock by one compare-and-swap, without the mutex of the shard. dict/lock_word.h
+// has the rules.
 //
 // All calls give up whenever there is anything to consider: the lock is held, somebody waits, the key has no lock yet,
 // the memory of the shard changed meanwhile. Then nothing has changed, and the way through the mutex decides.
@@ -22,8 +22,8 @@ bool lock_quietly(Dictionary& dictionary, std::string_view key, Token self, doub
 bool spin_quietly(Dictionary& dictionary, std::string_view key, Token self, const Request& request, int looks,
                   Lease& lease) noexcept;
 
-/// Whether the lock is held: by a process that lives, as the kernel is asked, and has not expired. False also if that is
-/// not certain. Leaves the lock and its holder alone.
+/// Whether the lock is held: by a process that lives, as the kernel is asked, and has not expired. False also if that
+/// is not certain. Leaves the lock and its holder alone.
 bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept;
 
 /// Releases the lease if nobody waits. REQUIRES: it is of this process.

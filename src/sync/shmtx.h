@@ -192,7 +192,8 @@ class Shmtx {
 /// How many threads of the process with these owner bits are inside a section; more than 1 may be told as 1.
 // Acquire: pairs with end_section(), and keeps what is read afterwards behind it.
 inline std::uint64_t count_inside(World& world, std::uint32_t owner_bits) noexcept {
-  const std::uint64_t sections = world.sections(make_token(slot_of_owner(owner_bits), 0)).load(std::memory_order_acquire);
+  const std::uint64_t sections =
+      world.sections(make_token(slot_of_owner(owner_bits), 0)).load(std::memory_order_acquire);
   return sections & shmtx_internal::kInsideMask;
 }
 

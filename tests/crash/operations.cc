@@ -310,7 +310,8 @@ class Maker {
     });
   }
 
-  /// A lock that has used up its numbers takes new ones. Near the end of a range those are behind the numbers of another.
+  /// A lock that has used up its numbers takes new ones. Near the end of a range those are behind the numbers of
+  /// another.
   void numbers_of_locks() {
     const std::string key = state_.keys[0];
     const std::string other = state_.keys[1];

@@ -491,7 +491,8 @@ struct With {
   }
 };
 
-// A dictionary of several shards: its memory is reserved as it is used. A change that fails for want of memory has changed nothing.
+// A dictionary of several shards: its memory is reserved as it is used. A change that fails for want of memory has
+// changed nothing.
 Dict large;
 int stored[200];
 

@@ -420,7 +420,7 @@ next_round:
     :: epoch == epoch_before -> goto taken
     :: else
     fi;
-    if /* was_the_lock() */
+    if /* is_still_there(), undo_grant(), was_released() */
     :: STILL_THERE -> goto taken
     :: else
     fi;

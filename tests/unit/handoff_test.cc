@@ -62,9 +62,7 @@ class HandoffTest : public DictTest {
     return true;
   }
   /// 0: nobody.
-  std::uint32_t reserved_for() const {
-    return !lock->is_free() ? lock->fields.reserved.load(kRelaxed) : 0;
-  }
+  std::uint32_t reserved_for() const { return !lock->is_free() ? lock->fields.reserved.load(kRelaxed) : 0; }
 
   World& world = dict.dictionary().world();
   Arena arena{shard()};

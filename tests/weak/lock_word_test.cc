@@ -193,9 +193,8 @@ TEST(weak_lock_word, the_sources_say_what_is_modelled) {
       {"src/lock/quiet.cc",
        "if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return false;"},
       {"src/lock/quiet.cc",
-       "if (!found.shard->unchanged_since(found.epoch) &&\n"
-       "!was_the_lock(dictionary, key, found, mine, Exchange::grant))"},
-      {"src/lock/quiet.cc", "commit(lock.granted, turn);"},
+       "if (found.shard->unchanged_since(found.epoch) || is_still_there(dictionary, key, found, mine))"},
+      {"src/lock/quiet.cc", "commit(lock.granted, found.word.turn() + 1);"},
       {"src/lock/quiet.cc",
        "const std::uint64_t mine = LockWord::make(LockWord::kFreeOwner, turn).bits;\n"
        "if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_release, kRelaxed)) return false;"},
