@@ -26,13 +26,15 @@ inline void check(bool well, const char* what) {
 
 inline std::string path_of(const char* file) { return std::string(holdfast_directory()) + "/" + file; }
 
+/// So large that 3000 of them need all of the dictionary.
 inline int set(const std::string& key) {
-  return holdfast_store(dict, HOLDFAST_SET, key.data(), key.size(), HOLDFAST_STRING, key.data(), key.size(), 0, 0, 0,
-                        nullptr);
+  const std::string value(400, 'v');
+  return holdfast_store(dict, HOLDFAST_SET, key.data(), key.size(), HOLDFAST_STRING, value.data(), value.size(), 0, 0,
+                        0, nullptr);
 }
 
 inline int get(const std::string& key) {
-  std::array<char, 64> buffer{};
+  std::array<char, 512> buffer{};
   holdfast_value value{};
   value.data = buffer.data();
   value.capacity = buffer.size();

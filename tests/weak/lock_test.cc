@@ -123,7 +123,7 @@ TEST(weak_lock, the_sources_say_what_is_modelled) {
       {"src/dict/lock_word.h",
        "commit(lock.word, LockWord::make(LockWord::kFreeOwner, load_word_of(lock).turn()).slow().bits);"},
       {"src/lock/quiet.cc", "std::atomic_thread_fence(kRelease);"},
-      {"src/lock/quiet.cc", "commit(lock.granted, turn);"},
+      {"src/lock/quiet.cc", "commit(lock.granted, found.word.turn() + 1);"},
       {"src/lock/lock_entry.h", "std::atomic_thread_fence(kRelease);"},
       {"src/lock/lock_entry.h", "fields.granted.store(turn, kRelease);"},
       {"src/lock/lock_entry.h", "commit(fields.word, LockWord::make(owner_bits(owner), turn).slow().bits);"},
