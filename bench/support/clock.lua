@@ -7,7 +7,7 @@ local tonumber = tonumber
 
 ffi.cdef [[
 typedef struct { long seconds; long nanoseconds; } holdfast_bench_time;
-int clock_gettime(int clock, holdfast_bench_time *time);
+int clock_gettime(int clock, void *time);
 ]]
 
 local MONOTONIC = 1
