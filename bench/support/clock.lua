@@ -7,7 +7,7 @@ local tonumber = tonumber
 
 ffi.cdef [[
 typedef struct { long seconds; long nanoseconds; } holdfast_bench_time;
-int clock_gettime(int clock, void *time);
+int holdfast_bench_clock(int clock, holdfast_bench_time *time) __asm__("clock_gettime");
 ]]
 
 local MONOTONIC = 1
@@ -18,7 +18,7 @@ local time = ffi.new("holdfast_bench_time")
 
 
 local function read(clock)
-    C.clock_gettime(clock, time)
+    C.holdfast_bench_clock(clock, time)
     return tonumber(time.seconds) + tonumber(time.nanoseconds) * 1e-9
 end
 

@@ -105,7 +105,7 @@ _M.copas = {
 
 ffi.cdef [[
 struct holdfast_bench_pollfd { int fd; short events; short revents; };
-int poll(struct holdfast_bench_pollfd *fds, unsigned long count, int timeout);
+int holdfast_bench_poll(struct holdfast_bench_pollfd *fds, unsigned long count, int timeout) __asm__("poll");
 ]]
 
 local loop = {}
@@ -161,7 +161,7 @@ function loop.run()
         for i, entry in ipairs(waits) do
             fds[i - 1].fd, fds[i - 1].events = entry.wait.fd, POLLIN
         end
-        ffi.C.poll(fds, #waits, math.ceil(math.max(first - now(), 0) * 1000))
+        ffi.C.holdfast_bench_poll(fds, #waits, math.ceil(math.max(first - now(), 0) * 1000))
         for i, entry in ipairs(waits) do
             if fds[i - 1].revents ~= 0 or entry.wait.deadline <= now() then
                 resume(entry.co)
