@@ -1,7 +1,7 @@
 -- A process that is stopped in the middle of a change of a dictionary: a caller that wants a lock there waits no longer
 -- than it was told to, and gets the lock if the process goes on.
 
-local expect, process = require "spec.support" ("expect", "process")
+local process = require "spec.support" ("process")
 local none = require "resty.holdfast.host.none"
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
