@@ -317,18 +317,18 @@ TEST_F(InterleaveLock, a_change_that_waits_for_a_grant_goes_on_when_its_process_
                             // The grant is none, so there is nothing to delete.
                             {[](TheDict& dict) { return dict.remove("key"); }, "ok"},
                             {[](TheDict& dict) { return dict.expire("key", 1); }, "not found"}};
-  for (const auto& [change, result] : changes) {
+  for (const Change& change : changes) {
     Started taker = taker_at("quiet.taken");
     Started changer("at settle.alive", [&](Channel& parent) {
       TheDict dict;
       pause_at("settle.alive", parent);
-      parent.say(holdfast_code_text(change(dict)));
+      parent.say(holdfast_code_text(change.run(dict)));
       expect_sound(dict);
       dict.remove("key");
       return 0;
     });
     taker.kill_and_wait();
-    EXPECT_EQ(changer.ask("go on"), result);
+    EXPECT_EQ(changer.ask("go on"), change.result);
     EXPECT_EQ(changer.wait(), 0);
   }
 }
