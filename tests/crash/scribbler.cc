@@ -133,6 +133,7 @@ void Scribbler::scribble() {
     return;
   }
   Shard& shard = segment->shards()[random_() % segment->shards().size()];
+  if (shard.granules() == 0) return scribble_anywhere(*segment);  // this process has not used it
   switch (random_() % 4) {
     case 0:
       return scribble_anywhere(*segment);

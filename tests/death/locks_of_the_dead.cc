@@ -22,8 +22,8 @@ namespace {
 
 constexpr std::uint64_t kSize = 100 << 10;
 constexpr std::size_t kProcesses = 2;
-/// Of one process. About 900 fit into the dictionary, and the living keep theirs.
-constexpr std::uint64_t kLocksMax = 400;
+/// Of one process. About 700 fit into the dictionary, and the living keep theirs.
+constexpr std::uint64_t kLocksMax = 300;
 constexpr int kAttemptsMax = 100;
 
 struct Settings {
