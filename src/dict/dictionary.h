@@ -126,8 +126,8 @@ class Dictionary {
 
   /// Looks the key up with the mutex of its shard held, then runs `operation(Transaction&) -> Code`. The operation must
   /// either commit, or return Code::corrupt before it has changed anything: then the shard is repaired and the
-  /// operation run again. It is also run again after Code::no_memory, and after Code::locked of an attempt that found
-  /// no place in the queue, if the arena has grown, and after Code::no_memory if memory of dead processes was looked
+  /// operation run again. It is also run again if the arena has grown, after Code::no_memory or after Code::locked of
+  /// an attempt that found no place in the queue; and after Code::no_memory if memory of dead processes was looked
   /// for, at most kLooksMax times. `granules`: what it may have to allocate at once, 0 if that fits in any dictionary;
   /// too_large, without the mutex, if it never fits. `unopened`: whether to open a shard that was never used, else
   /// not_found. Also: removed, timeout, busy, system, no_memory.

@@ -1,9 +1,13 @@
 #include "dict/lock_word.h"
 
 #include "sync/shmtx.h"
+#include "world/process_table.h"
 #include "world/world.h"
 
 namespace holdfast {
+
+static_assert(!LockWord::make(owner_bits(make_token(kSlots - 1, 0)), 0).is_free() &&
+              LockWord::make(owner_bits(make_token(kSlots, 0)), 0).is_free());
 
 Token owner_of(World& world, const LockFields& lock) noexcept {
   const LockWord word = load_word_of(lock, kAcquire);

@@ -36,7 +36,7 @@ struct LockWord {
   std::uint64_t bits;
 
   static constexpr std::uint64_t kSlow = std::uint64_t{1} << 63;
-  static constexpr std::uint64_t kNone = 0;
+  static constexpr std::uint64_t kNone = 0;  // of no grant: it names no process
   /// Names a slot that no process has.
   static constexpr std::uint32_t kFreeOwner = 0x7FFU << kOwnerSlotShift | 0x5C3A9;
 

@@ -153,6 +153,8 @@ bool lock_quietly(Dictionary& dictionary, std::string_view key, Token self, doub
     if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return false;
     HOLDFAST_FAILPOINT("quiet.taken");
     if (found.shard->unchanged_since(found.epoch) || is_still_there(dictionary, key, found, mine)) [[likely]] {
+      // Before the grant is complete: then it may expire, and the next one may have another upper half.
+      lease = {self, std::uint64_t{lock.sequence_high.load(kRelaxed)} << 32 | turn};
       complete(found, self, exptime, holder_task);
       taken = true;
     }
@@ -161,7 +163,6 @@ bool lock_quietly(Dictionary& dictionary, std::string_view key, Token self, doub
     undo_grant(dictionary, key, found, mine);
     return false;
   }
-  lease = {self, std::uint64_t{lock.sequence_high.load(kRelaxed)} << 32 | turn};
   dictionary.lock_places().note(lease.sequence, {found.epoch, found.index, found.block});
   return true;
 }
