@@ -12,9 +12,9 @@
  *     its length or capacity is 0; elsewhere only where a call says so. A null or empty key is INVALID.
  *  4. Times and durations are seconds in a double, of CLOCK_MONOTONIC. An `exptime` counts from the call. 0, or more
  *     than 1e10 (317 years), means "never expires"; a negative one and NaN are INVALID. A value ends up to 1 ms early,
- *     one with an exptime of a second or more up to a tick of the system's clock (1 to 10 ms on most), and never late:
+ *     one with an exptime of ten seconds or more also a tick of the system's clock (1 to 10 ms on most), and never late:
  *     a call that begins when its exptime has passed does not find it. A hold (lock or permits) never ends early, and
- *     at most 1 ms late. See also holdfast_follow_clock().
+ *     at most 1 ms late, a lock with an exptime of ten seconds or more at most 1 s. See also holdfast_follow_clock().
  *  5. Results. A call returns a holdfast_code. What it writes through pointers is meaningful only with OK. Treat a code
  *     that this header does not list, from a later library, as a failure; holdfast_code_text() has its text.
  *  6. holdfast_error() gives one English sentence on the last call of this thread that failed, or "" where the code
@@ -75,7 +75,7 @@ extern "C" {
 #endif
 
 /* Grows with every incompatible change of this header. */
-#define HOLDFAST_ABI 5
+#define HOLDFAST_ABI 6
 
 typedef enum holdfast_code {
   HOLDFAST_OK = 0,
@@ -100,7 +100,10 @@ typedef enum holdfast_code {
   HOLDFAST_NOT_A_LIST = 17,   /* push, pop, llen: the value is something else                   */
   HOLDFAST_IS_A_LIST = 18,    /* get: the value is a list                                       */
   HOLDFAST_DIFFERS = 19,      /* cas: the value is another                                      */
-  HOLDFAST_DEADLOCK = 20      /* lock_wait would never end; see holdfast_deadlock_keys          */
+  HOLDFAST_DEADLOCK = 20,     /* lock_wait would never end; see holdfast_deadlock_keys          */
+  HOLDFAST_ELSEWHERE = 21,    /* the lock of a cluster is not at this machine                   */
+  HOLDFAST_UNSUPPORTED = 22,  /* not in the dictionary of a cluster                             */
+  HOLDFAST_UNAVAILABLE = 23   /* no agent, or it cannot reach the store; see holdfast_error()   */
 } holdfast_code;
 
 typedef enum holdfast_type {
@@ -179,20 +182,23 @@ typedef struct holdfast_options {
   int32_t mutex;   /* holdfast_mutex                                                                     */
   int32_t persist; /* nonzero: outlives the last process of the world (until removal or reboot)          */
   uint32_t mode;   /* permission bits of the file; 0 means 0600                                          */
+  const char *cluster; /* the cluster that its locks belong to, 1 to 63 letters, digits and -_.; NULL: none */
 } holdfast_options;
 
 /* [set-up] Opens the dictionary, or creates it: of several processes that try at the same moment, one does. An existing
- * one must have the same size and mutex (MISMATCH names both); it keeps its mode and persist. Also: INVALID (name,
- * size, mutex, mode), NO_MEMORY (says how much is free: less than the size). Of a dictionary of 1.9 MB or more, most
- * memory is taken as it is used: a change for which /dev/shm has none is NO_MEMORY, unless older values can go. */
+ * one must have the same size, mutex and cluster (MISMATCH names both); it keeps its mode and persist. Without a
+ * cluster in the options it is that of $HOLDFAST_CLUSTER ("name=cluster,name=cluster"); MISMATCH also if they differ.
+ * Also: INVALID (name, size, mutex, mode, cluster, $HOLDFAST_CLUSTER), NO_MEMORY (says how much is free).
+ * Of a dictionary of 1.9 MB or more, most memory is taken as it is used: a change for which /dev/shm has none is
+ * NO_MEMORY, unless older values can go. */
 HOLDFAST_API int holdfast_open(const char *name, size_t length, const holdfast_options *options,
                                holdfast_dict **dict);
 /* [set-up] Opens a dictionary that this process has open, else one that exists in the world, else one that is declared
- * in $HOLDFAST_DICTS ("name=size,name=size", where %XX is a byte of a name). NOT_FOUND, INVALID (name,
- * $HOLDFAST_DICTS). */
+ * in $HOLDFAST_DICTS ("name=size,name=size", where %XX is a byte of a name). NOT_FOUND, INVALID (name, $HOLDFAST_DICTS,
+ * $HOLDFAST_CLUSTER), MISMATCH (it does not belong to the cluster that $HOLDFAST_CLUSTER says). */
 HOLDFAST_API int holdfast_attach(const char *name, size_t length, holdfast_dict **dict);
 /* [set-up] Removes the dictionary from the world, with the locks in it. Its handles, in any process, find the next
- * dictionary of that name, or give REMOVED. NOT_FOUND, INVALID (name). */
+ * dictionary of that name and cluster, or give REMOVED. NOT_FOUND, INVALID (name). */
 HOLDFAST_API int holdfast_remove(const char *name, size_t length);
 
 typedef struct holdfast_value {
@@ -267,12 +273,12 @@ HOLDFAST_API int holdfast_llen(holdfast_dict *dict, const char *key, size_t key_
 
 /* [read] At most `max` keys (0: all) in no order, packed as a uint32_t length and the bytes, one after the other
  * without padding, into keys->data; keys->size is their size. BUFFER if keys->capacity is too small: keys->size is then
- * what was needed, and the next call may need more. NO_MEMORY (of the process). */
+ * what was needed, the data a part of it, and the next call may need more. */
 HOLDFAST_API int holdfast_keys(holdfast_dict *dict, uint32_t max, holdfast_value *keys, uint32_t *count);
 /* [read] The next keys of a scan, packed as above: about `count` (at least 1) of those that begin with `prefix`, or
  * fewer, or none. Begin with *cursor 0; each OK changes it, and it is 0 again at the end. A key that exists from the
  * first call to the last is given exactly once; others may be missed. Never waits for more than one chain of keys.
- * BUFFER (with the cursor as it was), NO_MEMORY (of the process), INVALID (count). */
+ * BUFFER (with the cursor as it was), INVALID (count). */
 HOLDFAST_API int holdfast_scan(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix,
                                size_t prefix_length, holdfast_value *keys, uint32_t *found);
 
@@ -365,6 +371,43 @@ enum { HOLDFAST_HOLDERS_MAX = 4096 /* holders that one call describes */ };
 HOLDFAST_API int holdfast_holders(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holders,
                                   uint32_t max, uint32_t *count, uint32_t *waiters);
 
+/* --- clusters ---------------------------------------------------------------------------------------- */
+
+/* The locks of a dictionary that belongs to a cluster are locks of all its machines. An agent, a process of this
+ * machine, gets them at the cluster's store. It has a session there, which ends at a deadline unless the agent prolongs
+ * it. All locks that this machine has are lost with it: their leases are NOT_OWNER from then on. */
+typedef struct holdfast_cluster {
+  char name[64];  /* of the cluster, ended by a zero byte                                    */
+  uint32_t agent; /* process id of the agent, in its own pid namespace; 0: there is none     */
+  uint32_t epoch; /* number of the session; each has another one than the session before     */
+  double seconds; /* until the session ends, unless it is prolonged; 0: it is lost           */
+} holdfast_cluster;
+
+/* [read] Describes the cluster of the dictionary. UNAVAILABLE: no agent attends the dictionary, or the session is lost;
+ * *state is filled all the same. NOT_FOUND (the dictionary belongs to no cluster). */
+HOLDFAST_API int holdfast_cluster_state(holdfast_dict *dict, holdfast_cluster *state);
+
+/* --- questions to the agent of a cluster ------------------------------------------------------------- */
+
+typedef enum holdfast_question {
+  HOLDFAST_ASK_VERIFY = 0, /* does this machine have the lock, as the store says now?                    */
+  HOLDFAST_ASK_HOLDER = 1, /* which machine has it?                                                      */
+  HOLDFAST_ASK_BREAK = 2   /* take it from the machine that has it, if its grant is still of `revision`  */
+} holdfast_question;
+enum { HOLDFAST_ANSWER_MAX = 4096 /* bytes */ };
+
+/* [attempt] Asks the agent, and gives a descriptor that is readable when holdfast_answer() has something to give. Close
+ * it to give up. UNAVAILABLE (no agent), NOT_FOUND (the dictionary belongs to no cluster), INVALID (question, key),
+ * REMOVED, SYSTEM. */
+HOLDFAST_API int holdfast_ask(holdfast_dict *dict, int question, const char *key, size_t key_length, uint64_t revision,
+                              int *fd);
+/* [read] The answer: lines of "name=value". The first is "code=yes", "code=no", or "code=unavailable", with the reason
+ * as "sentence"; then, as far as they are known, "revision" and "machine" of the grant, and of the holder "host", "pid",
+ * "program", "why" and "when" (ms since 1970). *size: in: bytes of the buffer, at least HOLDFAST_ANSWER_MAX; out: of the
+ * answer. TIMEOUT: it has not come yet. All other codes close the descriptor. UNAVAILABLE (the agent has ended),
+ * INVALID. */
+HOLDFAST_API int holdfast_answer(int fd, char *text, size_t *size);
+
 /* --- waiting for a lock ------------------------------------------------------------------------------ */
 
 /* A parker is where one event loop, thread or Lua state sleeps; a waiter is a task of it that waits for a lock. A wait
@@ -408,6 +451,7 @@ typedef struct holdfast_wait {
                   /* others overtake the caller if its process is stopped                              */
   double sleep;   /* out: how long to sleep at most before calling again                               */
   uint32_t holder_task; /* the task that holds what is granted, 0: none, see holdfast_lock_adopt      */
+  int32_t tries;        /* not 0: do not wait for other machines, see holdfast_lock_wait              */
 } holdfast_wait;
 
 /* [attempt] As lock_try; the call itself does not wait. If the lock is held, it queues the waiter (once) and says in
@@ -416,7 +460,9 @@ typedef struct holdfast_wait {
  * there are. After LOCKED, TIMEOUT and DEADLOCK the waiter may be in the queue: call again, or lock_leave. Any other
  * code ends the wait. INVALID also for a number that is no waiter of the parker, as in a forked child.
  * DEADLOCK: the holder waits, directly or through others, for what wait->task holds, and the caller was the last of
- * the cycle to wait. The others go on when the caller lets go. */
+ * the cycle to wait. The others go on when the caller lets go.
+ * With wait->tries, in a cluster, ELSEWHERE: the store has said since the wait began that another machine has the lock;
+ * UNAVAILABLE: the agent got no answer from the store. Neither comes without an agent. */
 HOLDFAST_API int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
                                     holdfast_wait *wait, holdfast_lease *lease);
 /* [attempt] Waits for the end of a grant, without taking the lock. OK: the grant that held it when the wait began has
@@ -425,7 +471,7 @@ HOLDFAST_API int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t
  * grant, so call again with it. LOCKED queues the waiter as lock_wait does; see there for sleep, codes and
  * lock_leave. `wait` may be null: then the call only looks. OK also if the key is not held. Of permits, those held
  * when the wait began have to end; a value of another kind has to go. For both wait->sleep is short, as nothing wakes
- * the waiter. */
+ * the waiter. ELSEWHERE in a cluster, if this machine does not have the lock: another one may hold it. */
 HOLDFAST_API int holdfast_lock_watch(holdfast_dict *dict, const char *key, size_t key_length, holdfast_wait *wait,
                                      uint64_t *grant);
 /* After DEADLOCK, until the waiter is used again: the keys of the cycle of waits, beginning with the waiter's, packed
@@ -455,7 +501,7 @@ typedef enum holdfast_permits_kind {
 enum { HOLDFAST_ALL_PERMITS = 1073741824 /* 2^30 */ };
 
 /* [attempt] As holdfast_lock_try and holdfast_lock_wait. LOCKED also if the key holds something of another kind.
- * INVALID (kind, want, total). */
+ * INVALID (kind, want, total), UNSUPPORTED (in the dictionary of a cluster). */
 HOLDFAST_API int holdfast_permits_try(holdfast_dict *dict, const char *key, size_t key_length, int kind, uint32_t want,
                                       uint32_t total, double exptime, uint32_t task, int fair,
                                       holdfast_lease *lease);
@@ -467,7 +513,7 @@ HOLDFAST_API int holdfast_permits_wait(holdfast_dict *dict, const char *key, siz
 HOLDFAST_API int holdfast_permits_keep(holdfast_dict *dict, const char *key, size_t key_length,
                                        const holdfast_lease *lease, uint32_t count);
 /* [change] How many permits processes that live have in use, and how many waiters there are; 0 and 0 if the key has
- * none. LOCKED (the key has a value, or is held as a lock). */
+ * none. LOCKED (the key has a value, or is held as a lock), UNSUPPORTED (in the dictionary of a cluster). */
 HOLDFAST_API int holdfast_permits_count(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *used,
                                         uint32_t *waiters);
 

@@ -35,6 +35,44 @@ Status bad_size(std::string_view text) {
           "bad size " + quote(text) + ": expected a number of bytes above 0, with an optional k, m or g"};
 }
 
+/// The name in a declaration, as it is written before the "=".
+Expected<std::string> parse_name(std::string_view written) {
+  std::optional<std::string> name;
+  if (std::none_of(written.begin(), written.end(), is_written_otherwise)) name = decode_percents(written);
+  if (!name) {
+    return Status{Code::invalid, "bad dictionary name " + quote(written) +
+                                     " in a declaration: a blank, a control character, \",\", \"=\" and \"%\" are "
+                                     "written as %20 or the like, with their numbers in hexadecimal"};
+  }
+  if (Status bad = check_name(*name); !bad.ok()) return bad;
+  return *name;
+}
+
+struct ClusterDeclaration {
+  std::string name;
+  std::string cluster;
+};
+
+Expected<ClusterDeclaration> parse_cluster_declaration(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos) return Status{Code::invalid, "expected NAME=CLUSTER, as in my_locks=main"};
+  auto name = parse_name(text.substr(0, equals));
+  if (!name) return name.status();
+  ClusterDeclaration declaration{std::move(*name), std::string(text.substr(equals + 1))};
+  if (Status bad = check_cluster_name(declaration.cluster); !bad.ok()) return bad;
+  return declaration;
+}
+
+/// The next item of a list with commas, which is cut from `rest`. None is empty but at the end.
+std::string_view next_item(std::string_view& rest) {
+  std::string_view item;
+  while (item.empty() && !rest.empty()) {
+    item = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+  }
+  return item;
+}
+
 }  // namespace
 
 Expected<std::uint64_t> parse_size(std::string_view text) {
@@ -56,15 +94,8 @@ Expected<Declaration> parse_declaration(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos)
     return Status{Code::invalid, "bad dictionary " + quote(text) + ": expected NAME=SIZE, as in my_locks=1m"};
-  const std::string_view written = text.substr(0, equals);
-  std::optional<std::string> name;
-  if (std::none_of(written.begin(), written.end(), is_written_otherwise)) name = decode_percents(written);
-  if (!name) {
-    return Status{Code::invalid, "bad dictionary name " + quote(written) +
-                                     " in a declaration: a blank, a control character, \",\", \"=\" and \"%\" are "
-                                     "written as %20 or the like, with their numbers in hexadecimal"};
-  }
-  if (Status bad = check_name(*name); !bad.ok()) return bad;
+  auto name = parse_name(text.substr(0, equals));
+  if (!name) return name.status();
   Declaration declaration{std::move(*name), std::string(text.substr(equals + 1))};
   const auto bytes = parse_size(declaration.size);
   if (!bytes) return bytes.status();
@@ -74,16 +105,30 @@ Expected<Declaration> parse_declaration(std::string_view text) {
 
 Expected<std::uint64_t> find_declaration(std::string_view declarations, std::string_view name) {
   Expected<std::uint64_t> found = Status{Code::not_found, "no dictionary " + quote(name)};
-  while (!declarations.empty()) {
-    const std::string_view item = declarations.substr(0, declarations.find(','));
-    declarations.remove_prefix(std::min(declarations.size(), item.size() + 1));
-    if (item.empty()) continue;
+  for (std::string_view item = next_item(declarations); !item.empty(); item = next_item(declarations)) {
     auto declaration = parse_declaration(item);
     if (!declaration) {
       return Status{Code::invalid,
                     "bad declaration " + quote(item) + " in HOLDFAST_DICTS: " + declaration.status().message};
     }
     if (declaration->name == name) found = declaration->bytes;
+  }
+  return found;
+}
+
+Expected<std::string> find_cluster(std::string_view declarations, std::string_view name) {
+  Expected<std::string> found = Status{Code::not_found, "no cluster of " + quote_name(name)};
+  for (std::string_view item = next_item(declarations); !item.empty(); item = next_item(declarations)) {
+    auto declaration = parse_cluster_declaration(item);
+    if (!declaration) {
+      return Status{Code::invalid,
+                    "bad declaration " + quote(item) + " in HOLDFAST_CLUSTER: " + declaration.status().message};
+    }
+    if (declaration->name != name) continue;
+    if (found && *found != declaration->cluster)
+      return Status{Code::invalid, "HOLDFAST_CLUSTER puts dictionary " + quote_name(name) + " into the cluster " +
+                                       quote(*found) + " and into the cluster " + quote(declaration->cluster)};
+    found = declaration->cluster;
   }
   return found;
 }

@@ -25,6 +25,10 @@ struct Declaration {
 /// "my_locks=1m". In the name every %XX is a byte: write ',', '=', '%', blanks and control characters so.
 Expected<Declaration> parse_declaration(std::string_view text);
 
+/// The cluster of `name` in "name=cluster,name=cluster", with names as above. not_found: it is not declared; invalid: a
+/// part of the text is malformed, or says two clusters of one name.
+Expected<std::string> find_cluster(std::string_view declarations, std::string_view name);
+
 /// Size of `name` in "name=size,name=size"; the last one counts. not_found: it is not declared; invalid: a part of the
 /// text is malformed.
 Expected<std::uint64_t> find_declaration(std::string_view declarations, std::string_view name);

@@ -31,6 +31,9 @@ enum class Code : int {
   is_a_list = 18,
   differs = 19,
   deadlock = 20,
+  elsewhere = 21,
+  unsupported = 22,
+  unavailable = 23,
 };
 
 /// A code and one English sentence for a person: what was found, what was expected.

@@ -10,12 +10,15 @@ using namespace holdfast::capi;
 
 namespace {
 
-int check_options(const holdfast_options& options) noexcept {
+int check_options(const holdfast_options& options) {
   if (options.mutex < HOLDFAST_MUTEX_FUTEX || options.mutex > HOLDFAST_MUTEX_FILE)
     return fail(Code::invalid, "bad mutex: expected futex (0), spin (1) or file (2)");
   if ((options.mode & ~0666U) != 0) return fail(Code::invalid, "bad mode: expected permission bits within 0666");
   if (options.mode != 0 && (options.mode & 0600U) != 0600U)
     return fail(Code::invalid, "bad mode: the owner must be able to read and write (0600)");
+  if (options.cluster != nullptr) {
+    if (const Status bad = check_cluster_name(options.cluster); !bad.ok()) return fail(bad);
+  }
   return HOLDFAST_OK;
 }
 
@@ -47,7 +50,8 @@ int holdfast_open(const char* name, size_t length, const holdfast_options* optio
     if (const int bad = check_name_given(name, length)) return bad;
     if (const int bad = check_options(*options)) return bad;
     const DictionaryOptions wanted{options->size, static_cast<MutexStrategy>(options->mutex), options->persist != 0,
-                                   options->mode != 0 ? options->mode : 0600};
+                                   options->mode != 0 ? options->mode : 0600,
+                                   options->cluster != nullptr ? options->cluster : ""};
     auto opened = Registry::get().open(std::string(name, length), wanted);
     if (!opened) return fail(opened.status());
     *dict = wrap(*opened);

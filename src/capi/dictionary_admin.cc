@@ -1,19 +1,16 @@
 // Calls on a whole dictionary: check the arguments, call one thing, map the result.
-#include <cstring>
-#include <string>
-
 #include "capi/handle.h"
+#include "dict/packed_keys.h"
 
 using namespace holdfast;
 using namespace holdfast::capi;
 
 namespace {
 
-int give_keys(const std::string& packed, holdfast_value& keys) noexcept {
+int outcome_of(const PackedKeys& packed, holdfast_value& keys, std::uint32_t& count) noexcept {
   keys.size = packed.size();
-  if (keys.size > keys.capacity) return fail(Code::buffer, "");
-  if (keys.size != 0) std::memcpy(keys.data, packed.data(), keys.size);
-  return HOLDFAST_OK;
+  count = packed.count();
+  return packed.fit() ? static_cast<int>(HOLDFAST_OK) : fail(Code::buffer, "");
 }
 
 }  // namespace
@@ -29,9 +26,9 @@ int holdfast_flush_expired(holdfast_dict* dict, uint32_t max, uint32_t* count) {
 
 int holdfast_keys(holdfast_dict* dict, uint32_t max, holdfast_value* keys, uint32_t* count) {
   return guarded([&] {
-    std::string packed;
-    const Code code = unwrap(dict).keys(max, packed, *count);
-    return code == Code::ok ? give_keys(packed, *keys) : outcome(code, unwrap(dict));
+    PackedKeys packed(keys->data, keys->capacity);
+    const Code code = unwrap(dict).keys(max, packed);
+    return code == Code::ok ? outcome_of(packed, *keys, *count) : outcome(code, unwrap(dict));
   });
 }
 
@@ -40,10 +37,10 @@ int holdfast_scan(holdfast_dict* dict, uint64_t* cursor, uint32_t count, const c
   return guarded([&]() -> int {
     if (count == 0) return fail(Code::invalid, "bad count: expected 1 or more");
     std::uint64_t next = *cursor;
-    std::string packed;
-    const Code code = unwrap(dict).scan(next, count, {prefix, prefix_length}, packed, *found);
+    PackedKeys packed(keys->data, keys->capacity);
+    const Code code = unwrap(dict).scan(next, count, {prefix, prefix_length}, packed);
     if (code != Code::ok) return outcome(code, unwrap(dict));
-    const int given = give_keys(packed, *keys);
+    const int given = outcome_of(packed, *keys, *found);
     if (given == HOLDFAST_OK) *cursor = next;
     return given;
   });

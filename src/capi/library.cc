@@ -61,6 +61,12 @@ const char* holdfast_code_text(int code) {
       return "value differs";
     case HOLDFAST_DEADLOCK:
       return "deadlock";
+    case HOLDFAST_ELSEWHERE:
+      return "locked at another machine";
+    case HOLDFAST_UNSUPPORTED:
+      return "not supported in a cluster dictionary";
+    case HOLDFAST_UNAVAILABLE:
+      return "unavailable";
     default:
       return "unknown code";
   }

@@ -17,7 +17,8 @@ inline Request request_of(const holdfast_wait& wait, double exptime) noexcept {
           .task = wait.task,
           .fair = wait.fair != 0,
           .timeout = wait.timeout > 0 ? wait.timeout : 0,  // 0 also for what is not a number
-          .holds = held_by_task(wait)};
+          .holds = held_by_task(wait),
+          .tries = wait.tries != 0};
 }
 
 inline WaitStep step_of(holdfast_wait& wait) noexcept {

@@ -1,5 +1,6 @@
 #include "dict/dead_owners.h"
 
+#include "dict/walk.h"
 #include "world/world.h"
 
 namespace holdfast {
@@ -37,15 +38,9 @@ std::uint32_t DeadOwners::add_holders(const Shard& shard, const EntryView& view)
 // Runs without the mutex, so it may see words of different moments. That is enough: it only decides about which
 // processes to ask.
 DeadOwners::DeadOwners(const Shard& shard, World& world) noexcept : world_(world) {
-  std::uint32_t walked = 0;  // granules: no block is met twice, except on damage or during a change
-  for (std::uint32_t bucket = 0; bucket < shard.buckets() && walked < shard.granules(); ++bucket) {
-    EntryView view{};
-    for (std::uint32_t block = shard.bucket(bucket).load(kRelaxed);
-         walked < shard.granules() && shard.inspect_in(bucket, block, view); block = view.entry->next.load(kRelaxed)) {
-      walked += view.granules;
-      if (is_holdable(view.type)) walked += add_holders(shard, view);
-    }
-  }
+  walk_entries(shard, [&](const EntryView& view) -> std::uint32_t {
+    return is_holdable(view.type) ? add_holders(shard, view) : 0;
+  });
   for (Token& token : chosen_)
     if (token != kNobody && !world.is_dead(token)) token = kNobody;
 }

@@ -17,12 +17,14 @@ Expected<std::unique_ptr<Dictionary>> Dictionary::open(World& world, std::string
 
 Segment* Dictionary::adopt(std::unique_ptr<Segment> next) {
   const platform::ForkGuard no_fork;  // a child must not find the list in the middle of a change
+  cluster_ = next->cluster();
   segments_.push_back(std::move(next));
   segment_.store(segments_.back().get(), std::memory_order_release);  // pairs with segment()
   return segments_.back().get();
 }
 
-// The dictionary was removed, or its world ended. Only after the end of its world is a new one created.
+// The dictionary was removed, or its world ended. Only after the end of its world is a new one created. A lock that was
+// one of a cluster never becomes a local one by that, nor the other way round.
 Segment* Dictionary::refresh() noexcept {
   try {
     const platform::LongMutex::Hold lock(refreshing_);
@@ -31,7 +33,7 @@ Segment* Dictionary::refresh() noexcept {
     now->abandon();
     const bool ended = now->header().file.retired.load(kRelaxed) == kRetiredWithWorld;
     auto next = ended && options_.size != 0 ? Segment::open(world_, name_, options_) : Segment::attach(world_, name_);
-    if (!next) return nullptr;
+    if (!next || (*next)->cluster() != cluster_) return nullptr;
     return adopt(std::move(*next));
   } catch (...) {  // no memory for the bookkeeping
     return nullptr;

@@ -69,10 +69,10 @@ class Dictionary {
   Code get_stale(std::string_view key, ValueOut& out, bool& stale) noexcept;
   /// `seconds`: 0 if it never ends; negative if it has expired and is still there.
   Code ttl(std::string_view key, double& seconds) noexcept;
-  Code keys(std::uint32_t max, std::string& packed, std::uint32_t& count);
+  /// At most `max` keys; 0: all.
+  Code keys(std::uint32_t max, PackedKeys& packed) noexcept;
   /// The keys of some more buckets, about `count`. A `cursor` of 0 begins; it is 0 again after the last.
-  Code scan(std::uint64_t& cursor, std::uint32_t count, std::string_view prefix, std::string& packed,
-            std::uint32_t& found);
+  Code scan(std::uint64_t& cursor, std::uint32_t count, std::string_view prefix, PackedKeys& packed) noexcept;
   std::uint64_t capacity() noexcept;
   std::uint64_t free_space() noexcept;
   /// The largest key and value together that fit, in bytes.
@@ -105,6 +105,12 @@ class Dictionary {
   /// not_found, not_a_list, buffer (then nothing was taken out).
   Code pop(std::string_view key, End end, ValueOut& out) noexcept;
 
+  /// Whether its locks belong to a cluster.
+  bool in_cluster() const noexcept {
+    const Segment* const last = segment_.load(std::memory_order_acquire);
+    return last != nullptr && last->in_cluster();
+  }
+
   /// Whether it was removed because a part of its file was missing (platform/bus_guard.h).
   bool was_cut_short() const noexcept {
     const Segment* const last = segment_.load(std::memory_order_acquire);
@@ -136,8 +142,8 @@ class Dictionary {
                 std::uint64_t granules = 0, Shard::Unopened unopened = Shard::Unopened::open) noexcept;
 
  private:
-  Dictionary(World& world, std::string name, const DictionaryOptions& options)
-      : world_(world), name_(std::move(name)), options_(options), quoted_name_(quote_name(name_)) {}
+  Dictionary(World& world, std::string name, DictionaryOptions options)
+      : world_(world), name_(std::move(name)), options_(std::move(options)), quoted_name_(quote_name(name_)) {}
 
   Segment* refresh() noexcept;
   Segment* adopt(std::unique_ptr<Segment> next);
@@ -157,7 +163,9 @@ class Dictionary {
   Shard::Read read(Segment& segment, const Key& key, ValueOut& out) noexcept;
   Shard::Read read_again(Shard& shard, Key key, ValueOut& out, Shard::Read result) noexcept;
   Code read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::Read& result) noexcept;
-  Code keys_of(Shard& shard, std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count);
+  Code keys_of(Shard& shard, std::uint32_t bucket, const KeyFilter& filter, PackedKeys& packed) noexcept;
+  Code keys_between(Shard& shard, std::uint32_t& from, std::uint32_t end, std::uint32_t enough, const KeyFilter& filter,
+                    PackedKeys& packed) noexcept;
   /// A grant that is incomplete, and in the way of an operation.
   struct UnsettledGrant {
     LockWord grant{LockWord::kNone};
@@ -174,8 +182,9 @@ class Dictionary {
   World& world_;
   std::string name_;
   std::atomic<Segment*> segment_{nullptr};
-  platform::LongMutex refreshing_;  // guards the two below, which change only inside a ForkGuard
+  platform::LongMutex refreshing_;  // guards the three below, which change only inside a ForkGuard
   DictionaryOptions options_;
+  std::string cluster_;                             // of the last segment
   std::vector<std::unique_ptr<Segment>> segments_;  // all that this handle had: a reader may still be in an old one
   std::string quoted_name_;
   LockPlaces lock_places_;

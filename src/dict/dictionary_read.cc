@@ -6,7 +6,9 @@
 #include "dict/dictionary.h"
 #include "dict/expiry.h"
 #include "dict/holder_list.h"
+#include "dict/packed_keys.h"
 #include "dict/shard_read.h"
+#include "dict/walk.h"
 #include "platform/platform.h"
 #include "world/world.h"
 
@@ -47,15 +49,10 @@ constexpr bool is_whole(Shard::Read result) noexcept {
 std::uint32_t count_free(const Shard& shard) noexcept {
   std::uint32_t count = 0;
   if (shard.header().perhaps_free.load(kRelaxed) == 0) return 0;
-  std::uint32_t walked = 0;  // granules: no block is met twice, except on damage or during a change
-  for (std::uint32_t bucket = 0; bucket < shard.buckets() && walked < shard.granules(); ++bucket) {
-    EntryView view{};
-    for (std::uint32_t block = shard.bucket(bucket).load(kRelaxed);
-         walked < shard.granules() && shard.inspect_in(bucket, block, view); block = view.entry->next.load(kRelaxed)) {
-      walked += view.granules;
-      if (is_holdable(view.type) && view.is_free()) ++count;
-    }
-  }
+  walk_entries(shard, [&count](const EntryView& view) -> std::uint32_t {
+    if (is_holdable(view.type) && view.is_free()) ++count;
+    return 0;
+  });
   return count;
 }
 
@@ -247,46 +244,44 @@ Code Dictionary::list_length(std::string_view key, std::uint32_t& length) noexce
   });
 }
 
-Code Dictionary::keys_of(Shard& shard, std::uint32_t bucket, const KeyFilter& filter, std::string& packed,
-                         std::uint32_t& count) {
+[[gnu::cold]] Code Dictionary::keys_of(Shard& shard, std::uint32_t bucket, const KeyFilter& filter,
+                                       PackedKeys& packed) noexcept {
   for (ReadPatience patience; !patience.over();) {
     Shard::Copy copy = Shard::Copy::torn;
     for (std::size_t i = 0; i < kReadTries && copy == Shard::Copy::torn; ++i)
-      copy = shard.copy_keys(bucket, filter, packed, count);
+      copy = shard.copy_keys(bucket, filter, packed);
     if (copy == Shard::Copy::whole) return Code::ok;
     if (copy == Shard::Copy::damaged && shard.catch_up()) continue;
-    std::size_t bound = 0;
-    {
-      const ShardGuard guard(shard, kReadPatienceNs);
-      if (!guard.held()) continue;
-      if (copy == Shard::Copy::damaged) repair(shard);
-      bound = shard.keys_bound(bucket);
-      // Never allocate with the mutex held.
-      if (packed.capacity() - packed.size() >= bound) {
-        if (shard.copy_keys(bucket, filter, packed, count) == Shard::Copy::whole) return Code::ok;
-        repair(shard);
-        continue;
-      }
-    }
-    packed.reserve(packed.size() + bound);
+    const ShardGuard guard(shard, kReadPatienceNs);
+    if (!guard.held()) continue;
+    if (copy == Shard::Copy::damaged) repair(shard);
+    if (shard.copy_keys(bucket, filter, packed) == Shard::Copy::whole) return Code::ok;
+    repair(shard);  // no writer is at work: the chain is damaged
   }
   return Code::timeout;
 }
 
-Code Dictionary::keys(std::uint32_t max, std::string& packed, std::uint32_t& count) {
+// The keys of the buckets from `from` to `end`, until there are enough. `from` is then the bucket to go on with.
+Code Dictionary::keys_between(Shard& shard, std::uint32_t& from, std::uint32_t end, std::uint32_t enough,
+                              const KeyFilter& filter, PackedKeys& packed) noexcept {
+  UsedBuckets used(shard, from, end);
+  for (std::uint32_t bucket = 0; packed.count() < enough && used.next(bucket);) {
+    if (shard.copy_keys(bucket, filter, packed) == Shard::Copy::whole) [[likely]]
+      continue;
+    if (const Code code = keys_of(shard, bucket, filter, packed); code != Code::ok) return code;
+  }
+  from = used.position();
+  return Code::ok;
+}
+
+Code Dictionary::keys(std::uint32_t max, PackedKeys& packed) noexcept {
   return in_segment([&](Segment& segment) {
-    packed.clear();
-    count = 0;
     const std::uint32_t limit = max == 0 ? ~0U : max;
     for (Shard& shard : segment.shards()) {
       if (!shard.open_if_used()) continue;
-      for (std::uint32_t bucket = 0; bucket < shard.buckets() && count < limit; ++bucket) {
-        std::uint32_t here = 0;
-        shard.prefetch_for(bucket);
-        const Code code = keys_of(shard, bucket, {segment.flush_epoch(), limit - count, {}}, packed, here);
-        if (code != Code::ok) return code;
-        count += here;
-      }
+      std::uint32_t from = 0;
+      const Code code = keys_between(shard, from, shard.buckets(), limit, {segment.flush_epoch(), limit, {}}, packed);
+      if (code != Code::ok || packed.count() >= limit) return code;
     }
     return Code::ok;
   });
@@ -294,28 +289,26 @@ Code Dictionary::keys(std::uint32_t max, std::string& packed, std::uint32_t& cou
 
 // An entry never leaves its bucket, so a walk over the buckets meets every entry that stays. The cursor is the number
 // of the next bucket, counted over all shards.
-Code Dictionary::scan(std::uint64_t& cursor, std::uint32_t count, std::string_view prefix, std::string& packed,
-                      std::uint32_t& found) {
+Code Dictionary::scan(std::uint64_t& cursor, std::uint32_t count, std::string_view prefix,
+                      PackedKeys& packed) noexcept {
   return in_segment([&](Segment& segment) {
-    packed.clear();
-    found = 0;
     const std::uint64_t buckets = segment.shards().front().buckets();
     const std::uint64_t end = buckets * segment.shards().size();
     std::uint64_t last = std::min(end, cursor + kScanBuckets + kScanBucketsPerKey * count);
     std::uint64_t at = cursor;
-    for (; at < last && found < count; ++at) {
+    while (at < last && packed.count() < count) {
       Shard& shard = segment.shards()[at / buckets];
+      const std::uint64_t first = at - at % buckets;
       if (!shard.open_if_used()) {
-        const std::uint64_t skipped = buckets - at % buckets - 1;
-        at += skipped;
-        last = std::min(end, last + skipped);  // they cost nothing
+        last = std::min(end, last + first + buckets - at);  // they cost nothing
+        at = first + buckets;
         continue;
       }
-      std::uint32_t here = 0;
-      const KeyFilter filter{segment.flush_epoch(), ~0U, prefix};
-      const Code code = keys_of(shard, static_cast<std::uint32_t>(at % buckets), filter, packed, here);
+      auto from = static_cast<std::uint32_t>(at - first);
+      const auto to = static_cast<std::uint32_t>(std::min(buckets, last - first));
+      const Code code = keys_between(shard, from, to, count, {segment.flush_epoch(), ~0U, prefix}, packed);
       if (code != Code::ok) return code;
-      found += here;
+      at = first + from;
     }
     cursor = at < end ? at : 0;
     return Code::ok;

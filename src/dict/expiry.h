@@ -27,7 +27,7 @@ inline constexpr double kLongest = 1e10;
 
 /// From so many seconds on an exptime counts from the last tick of the clock, which takes a quarter of the time to
 /// read.
-inline constexpr double kLongExptime = 1;
+inline constexpr double kLongExptime = 10;
 
 constexpr std::uint64_t expiry_word(std::uint64_t ms, std::uint32_t flush) noexcept {
   return ms << kFlushBits | (flush & kFlushMask);

@@ -19,6 +19,7 @@
 #include <cstdint>
 
 #include "base/atomic.h"
+#include "cluster/session.h"
 #include "sync/shmtx.h"
 #include "world/world_file.h"
 
@@ -54,8 +55,10 @@ struct DictionaryHeader {
   Word64 given;                    // the last fencing number once more, written after `sequence`
 
   std::array<ReadCounts, kReadCounts> reads;
+
+  ClusterFields cluster;
 };
-static_assert(sizeof(DictionaryHeader) <= kHeaderBytes);
+static_assert(sizeof(DictionaryHeader) <= kHeaderBytes && offsetof(DictionaryHeader, cluster) == 3840);
 
 /// Free blocks of 1..63 granules have a bin for each size; longer ones have four bins per power of two.
 inline constexpr std::uint32_t kExactBins = 64;
@@ -219,10 +222,21 @@ struct LockFields {
 };
 static_assert(sizeof(LockFields) == 64);
 
+/// Behind the fields of a lock, in the dictionary of a cluster (lock/standing.h).
+struct StandingFields {
+  Word64 standing;    // the session's epoch in which this machine has the lock, and kStands; 0: it does not have it
+  Word64 base;        // fencing number that the numbers of its grants count from
+  Word64 refused_ns;  // when those that only try were last sent away (CLOCK_MONOTONIC); 0: they were not
+  Word32 grants;      // since `base`
+  Word32 refusal;     // why they were: a Code
+};
+static_assert(sizeof(StandingFields) == 32);
+
 /// Value of a waiter block. Its number is in Entry::flags, the end of its patience in Entry::expiry, and its traits in
-/// Entry::stamp: bit 0: it is fair; bit 1: it is present; from bit 2 on: how long its loop takes to come when it is
-/// woken. That time, `woken` and `first` are in units of 1024 ns; `woken` and `first` wrap. In a watcher `want` and
-/// `overtakes` are the lower and the upper half of the grant's fencing number, and `woken` and `first` are 0.
+/// Entry::stamp: bit 0: it is fair; bit 1: it is present; bit 2: it only tries; from bit 3 on: how long its loop takes
+/// to come when it is woken. That time, `woken` and `first` are in units of 1024 ns; `woken` and `first` wrap. In a
+/// watcher `want` and `overtakes` are the lower and the upper half of the grant's fencing number, and `woken` and
+/// `first` are 0.
 struct WaiterFields {
   Word64 owner;      // Token of the waiting process
   Word64 arrival;    // when the wait began (ns)
@@ -294,11 +308,13 @@ constexpr std::uint64_t padded(std::uint64_t bytes) noexcept { return (bytes + 7
 inline constexpr std::uint64_t kValueMax = ~std::uint32_t{0};
 /// Granules of a cache line.
 inline constexpr std::uint32_t kGranulesPerLine = 4;
-/// The size of the value of a lock with a key of this length: the entry fills whole cache lines.
-constexpr std::uint32_t lock_size(std::uint64_t key_length) noexcept {
+/// The size of the value of a lock with a key of this length: the entry fills whole cache lines. `in_cluster`: with
+/// StandingFields.
+constexpr std::uint32_t lock_size(std::uint64_t key_length, bool in_cluster) noexcept {
   constexpr std::uint64_t kLine = std::uint64_t{kGranulesPerLine} * kGranule;
-  const std::uint64_t behind = (sizeof(Entry) + padded(key_length) + sizeof(LockFields)) % kLine;
-  return static_cast<std::uint32_t>(sizeof(LockFields) + (behind != 0 ? kLine - behind : 0));
+  const std::uint64_t fields = sizeof(LockFields) + (in_cluster ? sizeof(StandingFields) : 0);
+  const std::uint64_t behind = (sizeof(Entry) + padded(key_length) + fields) % kLine;
+  return static_cast<std::uint32_t>(fields + (behind != 0 ? kLine - behind : 0));
 }
 
 /// More granules than any arena has. Others can be added without a wrap.

@@ -116,6 +116,9 @@ inline bool read_grant(const Entry& entry, const LockFields& lock, SeenGrant& se
   return load_word_of(lock).quiet() == seen.word.quiet();
 }
 
+/// The owner, as owner_of(world, lock).
+Token owner_of(World& world, const SeenGrant& seen) noexcept;
+
 // REQUIRES, for what follows: the shard's mutex.
 
 /// Gives the word to the owner of the mutex, and returns it as it was.

@@ -32,13 +32,38 @@ Expected<Dictionary*> Registry::open_locked(const std::string& name, const Dicti
   return (dictionaries_[name] = std::move(*handle)).get();
 }
 
-Expected<Dictionary*> Registry::open(const std::string& name, const DictionaryOptions& options) {
+// The cluster that $HOLDFAST_CLUSTER puts the dictionary into; empty: none.
+static Expected<std::string> declared_cluster(const std::string& name) {
+  const char* declarations = ::secure_getenv("HOLDFAST_CLUSTER");
+  auto declared = find_cluster(declarations != nullptr ? declarations : "", name);
+  if (!declared && declared.status().code == Code::not_found) return std::string();
+  return declared;
+}
+
+// What is declared to belong to a cluster is never used as a local dictionary, nor as one of another cluster.
+static Status check_declared(Dictionary& dictionary, const std::string& declared) {
+  const Segment* const segment = dictionary.segment();
+  if (declared.empty() || segment == nullptr || segment->cluster() == declared) return {};
+  const std::string found =
+      segment->in_cluster() ? "belongs to the cluster " + quote_name(segment->cluster()) : "belongs to no cluster";
+  return {Code::mismatch, "dictionary " + quote_name(dictionary.name()) + " exists and " + found +
+                              ", but HOLDFAST_CLUSTER puts it into the cluster " + quote_name(declared)};
+}
+
+Expected<Dictionary*> Registry::open(const std::string& name, DictionaryOptions options) {
   const Status bad = check_name(name);
   if (!bad.ok()) return bad;
   if (options.size < kSizeMin || options.size > kSizeMax)
     return Status{Code::invalid, "bad size " + std::to_string(options.size) + " for dictionary " + quote_name(name) +
                                      ": expected at least " + std::to_string(kSizeMin) + " bytes (12k), at most " +
                                      kSizeMaxText};
+  auto declared = declared_cluster(name);
+  if (!declared) return declared.status();
+  if (!declared->empty() && !options.cluster.empty() && options.cluster != *declared)
+    return Status{Code::mismatch, "dictionary " + quote_name(name) + " is asked for in the cluster " +
+                                      quote_name(options.cluster) + ", but HOLDFAST_CLUSTER puts it into the cluster " +
+                                      quote_name(*declared)};
+  if (options.cluster.empty()) options.cluster = *declared;
   const platform::LongMutex::Hold lock(mutex_);
   const auto known = dictionaries_.find(name);
   if (known == dictionaries_.end()) return open_locked(name, options);
@@ -55,12 +80,18 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
   const char* declarations = ::secure_getenv("HOLDFAST_DICTS");
   const auto declared = find_declaration(declarations != nullptr ? declarations : "", name);
   if (!declared && declared.status().code != Code::not_found) return declared.status();
+  auto cluster = declared_cluster(name);
+  if (!cluster) return cluster.status();
   DictionaryOptions options;
   if (declared) options.size = *declared;
+  options.cluster = *cluster;
 
   const auto known = dictionaries_.find(name);
   if (known != dictionaries_.end()) {
-    if (known->second->segment() != nullptr) return known->second.get();
+    if (known->second->segment() != nullptr) {
+      if (Status wrong = check_declared(*known->second, *cluster); !wrong.ok()) return wrong;
+      return known->second.get();
+    }
     if (!declared) return Status{Code::not_found, "dictionary " + quote_name(name) + " was removed"};
     const Status status = known->second->reopen(options);
     if (!status.ok()) return status;
@@ -69,6 +100,9 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
   // An existing dictionary counts, whatever size the declaration says: the process that created it may have known
   // better.
   auto existing = open_locked(name, {});
+  if (existing) {
+    if (Status wrong = check_declared(**existing, *cluster); !wrong.ok()) return wrong;
+  }
   if (existing || existing.status().code != Code::not_found || !declared) return existing;
   if (options.size < kSizeMin)
     return Status{Code::invalid, "bad size of " + quote_name(name) + " in HOLDFAST_DICTS: expected at least " +

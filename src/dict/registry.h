@@ -18,9 +18,11 @@ class Registry {
   /// Never destroyed: threads may be inside calls while the process runs its exit handlers.
   static Registry& get();
 
-  /// Opens the dictionary, or creates it if there is none; mismatch if one of another size or mutex exists.
-  Expected<Dictionary*> open(const std::string& name, const DictionaryOptions& options);
+  /// Opens the dictionary, or creates it if there is none; mismatch if one of another size, mutex or cluster exists, or
+  /// $HOLDFAST_CLUSTER says another cluster. Without a cluster in `options` it is the one that is declared there.
+  Expected<Dictionary*> open(const std::string& name, DictionaryOptions options);
   /// Returns a dictionary that is open here, exists in the world, or is declared in $HOLDFAST_DICTS; else not_found.
+  /// mismatch if it is not in the cluster that $HOLDFAST_CLUSTER says.
   Expected<Dictionary*> attach(const std::string& name);
   Status remove(const std::string& name);
 

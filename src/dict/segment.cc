@@ -20,11 +20,13 @@ void initialise(std::byte* base, const Geometry& geometry, const DictionaryOptio
   header.shards = geometry.shards;
   header.seed = platform::random_number();
   header.seed_complement = ~header.seed;
+  name_cluster(header.cluster, options.cluster);
   initialise_fencing(header, world.fencing());
 }
 
-std::string describe(std::uint64_t size, MutexStrategy mutex) {
-  return "size " + std::to_string(size) + " and mutex " + strategy_name(mutex);
+std::string describe(std::uint64_t size, MutexStrategy mutex, const std::string& cluster) {
+  const std::string text = "size " + std::to_string(size) + " and mutex " + strategy_name(mutex);
+  return cluster.empty() ? text : text + " in the cluster " + quote_name(cluster);
 }
 
 }  // namespace
@@ -92,12 +94,16 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
     return Status{Code::corrupt, "dictionary " + quote_name(name) +
                                      ": the seed of its hash was overwritten; processes that "
                                      "have it open can use it, others cannot"};
+  if (!is_cluster_name_sound(header.cluster))
+    return Status{Code::corrupt, "dictionary " + quote_name(name) + ": the name of its cluster was overwritten"};
+  const bool in_cluster = !cluster_name(header.cluster).empty();
   auto mapping = map_world_file(*file);
   if (!mapping) return mapping.status();
   // A file that was damaged may be a hole where it must not be. One that is reserved as a whole is taken at its word.
   if (geometry.reserved_as_used() && platform::reserve_pages(mapping->data(), geometry.reserved_at_first()) != 0)
     return Status{Code::no_memory, "dictionary " + quote_name(name) + ": there is no memory for its header"};
-  auto segment = make(world, name, {std::move(*mapping), std::move(used->name)}, {geometry, strategy, seed});
+  auto segment =
+      make(world, name, {std::move(*mapping), std::move(used->name)}, {geometry, strategy, seed, in_cluster});
   if (segment && used->adopting != nullptr) {
     if (Status adopted = (*segment)->adopt(*file); !adopted.ok()) return adopted;
   }
@@ -114,6 +120,8 @@ Status Segment::adopt(const OpenedFile& file) {
     if (!shard.is_mark_known()) shard.follow_mark();
     repair(shard);
   }
+  // The lease was that of the other world's agent, perhaps before a reboot of this machine.
+  if (in_cluster()) session().lose(SessionWord{header().cluster.word.load(kRelaxed)}.epoch());
   // Go on in a range of this world, above all numbers that the other world gave here.
   number_of_new_range(*this, header().sequence.load(kRelaxed), 0);
   return finish_adoption(file, world_.id());
@@ -141,7 +149,8 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
                                    [&](std::byte* base) { initialise(base, geometry, options, world); });
   if (!mapping) return mapping.status();
   const std::uint64_t seed = reinterpret_cast<DictionaryHeader*>(mapping->data())->seed;
-  return make(world, name, {std::move(*mapping), std::move(name_use)}, {geometry, options.mutex, seed});
+  return make(world, name, {std::move(*mapping), std::move(name_use)},
+              {geometry, options.mutex, seed, !options.cluster.empty()});
 }
 
 Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string& name,
@@ -166,11 +175,14 @@ void Segment::abandon() noexcept {
   name_use_.reset();
 }
 
+std::string Segment::cluster() const { return std::string(cluster_name(header().cluster)); }
+
 Status Segment::check_same(const std::string& name, const DictionaryOptions& options) const {
-  if (traits_.geometry.size == round_size(options.size) && traits_.strategy == options.mutex) return {};
+  const bool same_cluster = in_cluster() ? cluster() == options.cluster : options.cluster.empty();
+  if (traits_.geometry.size == round_size(options.size) && traits_.strategy == options.mutex && same_cluster) return {};
   return {Code::mismatch, "dictionary " + quote_name(name) + " exists with " +
-                              describe(traits_.geometry.size, traits_.strategy) + ", asked for " +
-                              describe(round_size(options.size), options.mutex)};
+                              describe(traits_.geometry.size, traits_.strategy, cluster()) + ", asked for " +
+                              describe(round_size(options.size), options.mutex, options.cluster)};
 }
 
 }  // namespace holdfast

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cluster/session.h"
 #include "dict/expiry.h"
 #include "dict/geometry.h"
 #include "dict/layout.h"
@@ -25,6 +26,7 @@ struct DictionaryOptions {
   MutexStrategy mutex = MutexStrategy::futex;
   bool persist = false;
   std::uint32_t mode = 0600;
+  std::string cluster;  // the cluster that its locks belong to; empty: none
 };
 
 class Segment {
@@ -43,6 +45,11 @@ class Segment {
   MutexStrategy strategy() const noexcept { return traits_.strategy; }
   std::uint64_t seed() const noexcept { return traits_.seed; }
   std::uint32_t flush_epoch() const noexcept { return header().flush_epoch.load(kAcquire) & kFlushMask; }
+  /// Whether its locks belong to a cluster.
+  bool in_cluster() const noexcept { return traits_.in_cluster; }
+  /// REQUIRES: in_cluster().
+  Session session() const noexcept { return Session(header().cluster); }
+  std::string cluster() const;
   bool retired() const noexcept { return header().file.retired.load(kRelaxed) != 0; }
 
   Shard& shard_of(std::uint64_t hash) noexcept { return shard_array_[(hash >> 32) & (traits_.geometry.shards - 1)]; }
@@ -68,6 +75,7 @@ class Segment {
     Geometry geometry;
     MutexStrategy strategy;
     std::uint64_t seed;
+    bool in_cluster;
   };
   Segment(World& world, MappedFile file, const Traits& traits, std::unique_ptr<RecordLock> record_lock);
   static Expected<std::unique_ptr<Segment>> make(World& world, const std::string& name, MappedFile file,

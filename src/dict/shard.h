@@ -13,7 +13,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 #include "base/atomic.h"
@@ -25,6 +24,8 @@
 #include "sync/shmtx.h"
 
 namespace holdfast {
+
+class PackedKeys;
 
 /// A copy of a value: the output of a read.
 struct ValueOut {
@@ -93,7 +94,7 @@ struct Position {
   EntryView view;       // of the block; meaningless if `block` is 0
 };
 
-/// The keys to list: live ones that begin with `prefix`, at most `max`.
+/// The keys to list: live ones that begin with `prefix`, until there are `max`.
 struct KeyFilter {
   std::uint32_t flush;
   std::uint32_t max;
@@ -240,13 +241,16 @@ class Shard {
   }
 
   enum class Copy { whole, torn, damaged };
-  /// Appends to `packed` the keys of one bucket that pass the filter, each as uint32_t length and bytes, or leaves
-  /// `packed` as it was. Allocates only what exceeds packed.capacity().
-  Copy copy_keys(std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const;
-  /// Prefetches entries that copy_keys will need some buckets later, for a caller that goes over all buckets in order.
-  void prefetch_for(std::uint32_t bucket) const noexcept;
-  /// The most bytes that copy_keys may append for that bucket. REQUIRES: the shard's mutex is held.
-  std::size_t keys_bound(std::uint32_t bucket) const noexcept;
+  /// Adds to `packed` the keys of one bucket that pass the filter, or leaves `packed` as it was. Takes no lock. In
+  /// dict/shard_read.h, as add_keys.
+  Copy copy_keys(std::uint32_t bucket, const KeyFilter& filter, PackedKeys& packed) const noexcept;
+  /// Prefetches an entry with a key of up to 16 bytes. Any block number will do.
+  void prefetch(std::uint32_t block) const noexcept {
+    if (!holds_header(block)) return;
+    const auto* at = reinterpret_cast<const char*>(&entry(block));
+    __builtin_prefetch(at);
+    __builtin_prefetch(at + sizeof(Entry) + 15);  // more often than not in the same cache line
+  }
 
  private:
   static void describe(Entry& entry, std::uint32_t shape, EntryView& view) noexcept;
@@ -264,7 +268,7 @@ class Shard {
   bool inspect_holder(std::uint32_t block, std::uint32_t hash, EntryView& view) const noexcept;
   /// Where a search for the holder with that number may begin: far along the chain, and not behind it.
   std::uint32_t link_before(const EntryView& permits, std::uint64_t sequence) const noexcept;
-  bool append_keys(std::uint32_t bucket, const KeyFilter& filter, std::string& packed, std::uint32_t& count) const;
+  bool add_keys(std::uint32_t bucket, const KeyFilter& filter, PackedKeys& packed) const noexcept;
   Read disturbed(Read result, EntryView view, const ValueOut& out, std::uint32_t hash,
                  std::uint64_t epoch) const noexcept;
   bool still_stands(EntryView view, std::uint32_t hash, std::uint64_t epoch) const noexcept;
@@ -299,7 +303,7 @@ inline constexpr auto kSizes = [] {
   const auto of = [&sizes](EntryType type) -> Sizes& { return sizes[static_cast<std::size_t>(type)]; };
   of(EntryType::string) = of(EntryType::table) = of(EntryType::node) = {0, ~0U};
   of(EntryType::boolean) = of(EntryType::number) = of(EntryType::list) = {8, 0};
-  of(EntryType::lock) = {sizeof(LockFields), kGranulesPerLine * kGranule - 8};
+  of(EntryType::lock) = {sizeof(LockFields), sizeof(StandingFields) + kGranulesPerLine * kGranule - 8};
   of(EntryType::permits) = {sizeof(PermitFields), 0};
   of(EntryType::holder) = {sizeof(HolderFields), kReasonMax};
   of(EntryType::waiter) = of(EntryType::watcher) = {sizeof(WaiterFields), 0};
@@ -345,7 +349,7 @@ inline bool Shard::inspect_in(std::uint32_t bucket, std::uint32_t block, EntryVi
 }
 
 /// REQUIRES: the entry's key, of the same length, lies inside the arena.
-inline bool key_equals(Entry& entry, const Key& key) noexcept {
+[[gnu::always_inline]] inline bool key_equals(Entry& entry, const Key& key) noexcept {
   const Word64* words = Shard::key_words(entry);
   for (std::uint32_t at = 0; at < key.tail_at; at += 8, ++words)
     if (words->load(kRelaxed) != load_word(key.data + at)) return false;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/failpoint.h"
+#include "dict/packed_keys.h"
 #include "dict/shard.h"
 #include "dict/words.h"
 
@@ -53,6 +54,45 @@ inline constexpr std::uint32_t kPlainSteps = 16;
     return disturbed(result, view, out, short_hash, start);
   }
   return block == 0 && unchanged_since(start) ? Read::missing : read(key, out);
+}
+
+inline bool begins_with(const EntryView& view, std::string_view prefix) noexcept {
+  if (view.key_length < prefix.size()) return false;
+  const Word64* words = Shard::key_words(*view.entry);
+  for (; prefix.size() >= 8; prefix.remove_prefix(8), ++words)
+    if (words->load(kRelaxed) != load_word(prefix.data())) return false;
+  if (prefix.empty()) return true;
+  const std::uint64_t mask = ~(~std::uint64_t{0} << prefix.size() * 8);
+  return (words->load(kRelaxed) & mask) == load_tail(prefix.data(), prefix.size());
+}
+
+[[gnu::always_inline]] inline bool Shard::add_keys(std::uint32_t index, const KeyFilter& filter,
+                                                   PackedKeys& packed) const noexcept {
+  // Acquire pairs with commit(): the entry behind a link is complete.
+  std::uint32_t block = bucket(index).load(kAcquire);
+  std::uint32_t walked = 0;  // granules: the entries of a chain are distinct
+  while (block != 0 && packed.count() < filter.max) {
+    EntryView view{};
+    if (!inspect_in(index, block, view)) return false;
+    walked += view.granules;
+    if (walked > granules()) return false;
+    if (begins_with(view, filter.prefix) && counts(view, filter.flush))
+      packed.add(key_words(*view.entry), view.key_length);
+    block = view.entry->next.load(kAcquire);
+  }
+  return true;
+}
+
+[[gnu::always_inline]] inline Shard::Copy Shard::copy_keys(std::uint32_t index, const KeyFilter& filter,
+                                                           PackedKeys& packed) const noexcept {
+  const PackedKeys::Mark before = packed.mark();
+  const std::uint64_t start = epoch();
+  const bool sense = add_keys(index, filter, packed);
+  const bool unchanged = unchanged_since(start);
+  if (sense && unchanged) [[likely]]
+    return Copy::whole;
+  packed.back_to(before);
+  return unchanged ? Copy::damaged : Copy::torn;
 }
 
 }  // namespace holdfast

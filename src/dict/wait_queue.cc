@@ -21,11 +21,12 @@ constexpr std::uint64_t ns_of(std::uint32_t ticks) noexcept { return std::uint64
 // The traits of a waiter, in one word: its Entry::stamp.
 constexpr std::uint32_t kFair = 1;
 constexpr std::uint32_t kPresent = 2;
-constexpr std::uint32_t kDelayShift = 2;
+constexpr std::uint32_t kTries = 4;
+constexpr std::uint32_t kDelayShift = 3;
 
 constexpr std::uint32_t traits_of(const Waiter& waiter) noexcept {
   return ticks(std::min(waiter.delay_ns, kDelayMaxNs)) << kDelayShift | (waiter.fair ? kFair : 0) |
-         (waiter.present ? kPresent : 0);
+         (waiter.present ? kPresent : 0) | (waiter.tries ? kTries : 0);
 }
 constexpr std::uint64_t delay_in(std::uint32_t traits) noexcept {
   return std::min(ns_of(traits >> kDelayShift & ~1U), kDelayMaxNs);
@@ -194,6 +195,7 @@ Waiter WaitQueue::waiter_of(std::uint32_t block) const noexcept {
           .want = f.want.load(kRelaxed),
           .fair = (traits & kFair) != 0,
           .present = (traits & kPresent) != 0,
+          .tries = (traits & kTries) != 0,
           .delay_ns = delay_in(traits)};
 }
 

@@ -5,6 +5,7 @@
 
 #include "dict/expiry.h"
 #include "lock/quiet.h"
+#include "lock/standing.h"
 #include "lock/watchers.h"
 #include "platform/platform.h"
 #include "wait/task_id.h"
@@ -19,7 +20,7 @@ WatchState look_at_lock(const Watch& watch, LivenessCache& liveness, const Waite
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
   SeenGrant seen{};
   if (!read_grant(*watch.entry, fields, seen)) return WatchState::held;  // it changes; look again
-  const Token owner = owner_of(watch.segment->world(), fields);
+  const Token owner = owner_of(watch.segment->world(), seen);
   if (owner == waiter.self && fields.reserved.load(kRelaxed) == waiter.number) return WatchState::granted;
   const bool held = owner != kNobody && liveness(owner) &&
                     (!seen.complete || is_live(seen.expiry, watch.segment->flush_epoch())) &&
@@ -27,30 +28,61 @@ WatchState look_at_lock(const Watch& watch, LivenessCache& liveness, const Waite
   return held ? WatchState::held : WatchState::open;
 }
 
-constexpr WatchKind kLockWatch{&look_at_lock, &blocker_of_lock, &end_of_lock, true};
+// One that does not stand is held, as far as a waiter can know: it attempts again by itself.
+WatchState look_at_cluster_lock(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
+  const WatchState state = look_at_lock(watch, liveness, waiter);
+  return state == WatchState::open && !seems_to_stand(watch) ? WatchState::held : state;
+}
 
-// Puts a free lock under a key that has no lock; refuses if the key has a live entry of another type.
+constexpr WatchKind kLockWatch{&look_at_lock, &blocker_of_lock, &end_of_lock, true};
+constexpr WatchKind kClusterLockWatch{&look_at_cluster_lock, &blocker_of_lock, &end_of_lock, false};
+
+Watch watch_lock(const LockEntry& lock) noexcept {
+  return watch_entry(lock.segment.in_cluster() ? kClusterLockWatch : kLockWatch, lock, 1);
+}
+
+// Refuses if the key has a live entry of another type. A lock that lacks fields was overwritten.
 Code make_lock(Transaction& change, BlockedBy& blocked_by) noexcept {
-  if (change.exists()) {
-    blocked_by.place = 0;
-    blocked_by.watch = {};
-    blocked_by.end_ms = expiry_ms(change.view().entry->expiry.load(kRelaxed));
-    return Code::locked;
-  }
-  const std::uint64_t free = LockWord::make(LockWord::kFreeOwner, 0).slow().bits;
-  const ValueIn value{EntryType::lock, 0, free, nullptr, lock_size(change.key().length)};
-  const Code code = change.put(value, kExpiryNever, Evict::yes);
-  Word32& perhaps_free = change.shard().header().perhaps_free;
-  if (code == Code::ok) perhaps_free.store(perhaps_free.load(kRelaxed) + 1, kRelaxed);
-  return code;
+  if (!change.exists() || change.is(EntryType::lock)) return make_free_lock(change);
+  blocked_by.place = 0;
+  blocked_by.watch = {};
+  blocked_by.end_ms = expiry_ms(change.view().entry->expiry.load(kRelaxed));
+  return Code::locked;
 }
 
 /// The outcome of an attempt.
 struct Result {
   Lease& lease;
   BlockedBy& blocked_by;
-  Chosen chosen;  // wake them after releasing the mutex
+  Chosen chosen;        // wake them after releasing the mutex
+  bool wanted = false;  // tell the agent that this machine wants the lock
 };
+
+std::uint64_t place_in_queue(const LockEntry& lock, const Attempt& attempt) noexcept {
+  return attempt.queues ? lock.queue().add(*attempt.contender.waiter, lock.fields.overtakes.load(kRelaxed)) : 0;
+}
+
+// The answer to a contender while the lock does not stand, whatever the entry says: nobody has it here.
+[[gnu::cold]] Code turn_away(const LockEntry& lock, const Attempt& attempt, Result& result) noexcept {
+  const Contender& contender = attempt.contender;
+  if (is_reserved_for(lock, contender.waiter)) {
+    end_grant(lock);
+    result.chosen.watchers = lock.has_watchers();
+  }
+  if (!attempt.queues) {
+    result.wanted = true;
+    return Code::elsewhere;
+  }
+  const Code refusal = contender.request.tries ? refusal_since(lock, contender.waiter->arrival) : Code::ok;
+  if (refusal != Code::ok) {
+    lock.queue().remove(*contender.waiter);
+    return refusal;
+  }
+  result.wanted = true;
+  result.blocked_by.place = place_in_queue(lock, attempt);
+  result.blocked_by.watch = watch_lock(lock);
+  return Code::locked;
+}
 
 Code try_acquire(const LockEntry& lock, World& world, const Attempt& attempt, const TokenSet& dead,
                  Result& result) noexcept {
@@ -58,6 +90,8 @@ Code try_acquire(const LockEntry& lock, World& world, const Attempt& attempt, co
   BlockedBy& blocked_by = result.blocked_by;
   if (contender.waiter != nullptr && blocked_by.delay_ns == 0)
     blocked_by.delay_ns = lock.queue().delay_of(*contender.waiter);
+  if (!stands(lock)) [[unlikely]]
+    return turn_away(lock, attempt, result);
   if (is_reserved_for(lock, contender.waiter)) {
     result.lease = claim_reserved(lock, world, contender);
     return Code::ok;
@@ -73,8 +107,8 @@ Code try_acquire(const LockEntry& lock, World& world, const Attempt& attempt, co
   }
   blocked_by.holders.add(lock.owner());
   blocked_by.end_ms = lock.end_ms();
-  blocked_by.place = attempt.queues ? lock.queue().add(*contender.waiter, lock.fields.overtakes.load(kRelaxed)) : 0;
-  blocked_by.watch = watch_entry(kLockWatch, lock, 1);
+  blocked_by.place = place_in_queue(lock, attempt);
+  blocked_by.watch = watch_lock(lock);
   return Code::locked;
 }
 
@@ -139,12 +173,23 @@ bool spin_until_open(const LockFields& fields, const Contender& contender, std::
 
 }  // namespace
 
-// A reserved grant has no task yet, nor has one that is incomplete.
+Code make_free_lock(Transaction& change) noexcept {
+  const std::uint64_t free = LockWord::make(LockWord::kFreeOwner, 0).slow().bits;
+  const ValueIn value{EntryType::lock, 0, free, nullptr, lock_size(change.key().length, change.segment().in_cluster())};
+  const Code code = change.put(value, kExpiryNever, Evict::yes);
+  Word32& perhaps_free = change.shard().header().perhaps_free;
+  if (code == Code::ok) perhaps_free.store(perhaps_free.load(kRelaxed) + 1, kRelaxed);
+  return code;
+}
+
+// A reserved grant has no task yet, nor has one that is incomplete. Nobody is blocked by a holder that has lost the
+// lock together with its machine.
 Blocker blocker_of_lock(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
   SeenGrant seen{};
   const bool same = watch.is_same_entry() && read_grant(*watch.entry, fields, seen) && watch.is_same_entry();
-  if (!same || !seen.complete || !is_live(seen.expiry, watch.segment->flush_epoch()) || watch.segment->retired())
+  if (!same || !seen.complete || !is_live(seen.expiry, watch.segment->flush_epoch()) || watch.segment->retired() ||
+      (watch.segment->in_cluster() && !seems_of_this_epoch(watch)))
     return {};
   return {seen.owner, seen.task, seen.sequence, expiry_ms(seen.expiry)};
 }
@@ -159,17 +204,20 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet
                   BlockedBy& blocked_by) noexcept {
   World& world = dictionary.world();
   Result result{lease, blocked_by, {}};
+  const bool in_cluster = dictionary.in_cluster();
   const Code code = dictionary.transact(
       attempt.key,
       [&](Transaction& change) {
-        if (!change.is(EntryType::lock)) {
+        if (!LockEntry::is_whole(change)) {
           const Code made = make_lock(change, blocked_by);
           if (made != Code::ok) return made;
         }
         return try_acquire(LockEntry::of(change), world, attempt, dead, result);
       },
-      kAttemptPatienceNs, granules_for(attempt.key.size(), lock_size(attempt.key.size())));
+      kAttemptPatienceNs, granules_for(attempt.key.size(), lock_size(attempt.key.size(), in_cluster)));
   wake(dictionary, attempt.key, result.chosen);
+  if (result.wanted) [[unlikely]]
+    tell_agent(dictionary, attempt.key);
   return code;
 }
 

@@ -15,6 +15,10 @@ struct Attempt {
   bool queues;  // if refused, the waiter takes a place in the queue
 };
 
+/// Puts a free lock under the key of the transaction. ok, no_memory, too_large, timeout. REQUIRES: there is nothing
+/// under the key.
+Code make_free_lock(Transaction& change) noexcept;
+
 /// Attempts once to take the lock, in one section of the shard's mutex. `dead`: owners that were found dead; what they
 /// hold counts as free. ok, locked, no_memory, too_large, timeout, busy, removed.
 Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet& dead, Lease& lease,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lock/standing.h"
 #include "platform/platform.h"
 #include "world/world.h"
 
@@ -48,7 +49,7 @@ Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept {
 
 Chosen offer(const LockEntry& lock, World& world) noexcept {
   const bool watchers = lock.has_watchers();
-  if (!lock.has_waiters()) return {{}, {}, watchers};
+  if (!lock.has_waiters() || !stands(lock)) return {{}, {}, watchers};
   const Turn turn = turn_of(lock, world, false);
   const bool kept = turn.first.block != 0 && !may_overtake(turn.first, overtakes_of(lock), false);
   return {.first = kept ? reserve(lock, turn) : choose(lock, turn.first, turn.now_ns),

@@ -28,6 +28,7 @@ struct Request {
   bool fair = false;                       // overtakes no waiter, and is not overtaken
   double timeout = 0;                      // seconds after which it stops waiting; 0: not known
   HoldsLocks holds = HoldsLocks::nothing;  // what the waiting task may hold
+  bool tries = false;                      // its wait ends when another machine is found to have the lock
 };
 
 /// The waiter that takes a step of its wait.

@@ -7,6 +7,7 @@
 #include "dict/wait_queue.h"
 #include "lock/acquire.h"
 #include "lock/permits_entry.h"
+#include "lock/standing.h"
 #include "lock/watchers.h"
 #include "platform/platform.h"
 #include "sync/mailbox.h"
@@ -114,9 +115,10 @@ Code unlock_slowly(Dictionary& dictionary, std::string_view key, Lease& lease) n
       dictionary, key,
       [&](const LockEntry& lock) {
         if (!lock.held_by(lease) || lock.flushed()) return Code::not_owner;
+        const bool lost = !is_of_this_epoch(lock);
         lock.free();
         next = offer(lock, dictionary.world());
-        return Code::ok;
+        return lost ? Code::not_owner : Code::ok;
       },
       [&](const PermitsEntry& permits) {
         const Code given = permits.give_back(lease);
@@ -137,6 +139,7 @@ Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, dou
   const Code code = with_entry(
       dictionary, key,
       [&](const LockEntry& lock) {
+        if (!is_of_this_epoch(lock)) return Code::not_owner;
         waiters_misled = (lock.has_waiters() || lock.has_watchers()) && ends_earlier(end, lock.end_ms());
         return lock.extend(lease, end);
       },
@@ -156,7 +159,8 @@ Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std
   const Code code = with_entry(
       dictionary, key,
       [&](const LockEntry& lock) {
-        if (!lock.held_by(lease) || !lock.live(lock.segment.flush_epoch())) return Code::not_owner;
+        if (!lock.held_by(lease) || !lock.live(lock.segment.flush_epoch()) || !is_of_this_epoch(lock))
+          return Code::not_owner;
         lock.name_holder(task);
         return Code::ok;
       },
@@ -165,6 +169,8 @@ Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std
 }
 
 Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept {
+  if (dictionary.in_cluster()) [[unlikely]]
+    return remaining_in_cluster(dictionary, key, lease, seconds);
   ValueOut out{};
   out.wanted = lease.sequence;
   const Code code = dictionary.get(key, out);

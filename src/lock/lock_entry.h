@@ -40,11 +40,22 @@ inline constexpr std::uint32_t kFirstNumbers = 16;
 /// When to look again at a grant that was incomplete.
 inline constexpr std::uint64_t kIncompleteMs = 10;
 
+/// The least value of a lock in the dictionary of a cluster.
+inline constexpr std::uint32_t kLockAndStanding = sizeof(LockFields) + sizeof(StandingFields);
+
 /// REQUIRES: the lock is frozen (dict/lock_word.h), as it is in a transaction.
 struct LockEntry {
   /// REQUIRES: the transaction found a lock.
   static LockEntry of(Transaction& change) noexcept {
-    return {change.segment(), change.shard(), change.arena(), *change.view().entry, change.view().lock()};
+    const EntryView& view = change.view();
+    return {change.segment(), change.shard(), change.arena(),
+            *view.entry,      view.lock(),    standing_of(change.segment(), view)};
+  }
+
+  /// Whether the transaction found a lock with all the fields that it must have.
+  static bool is_whole(Transaction& change) noexcept {
+    return change.is(EntryType::lock) &&
+           (!change.segment().in_cluster() || standing_of(change.segment(), change.view()) != nullptr);
   }
 
   Segment& segment;
@@ -52,6 +63,7 @@ struct LockEntry {
   Arena& arena;
   Entry& entry;
   LockFields& fields;
+  StandingFields* standing;  // null in a plain dictionary, and on damage
 
   LockWord word() const noexcept { return load_word_of(fields); }
   /// kNobody if the lock is free.
@@ -127,7 +139,22 @@ struct LockEntry {
     std::uint64_t sequence;
     std::uint32_t limit;  // the last turn of its block
   };
+  static StandingFields* standing_of(const Segment& segment, const EntryView& view) noexcept {
+    const bool there = segment.in_cluster() && view.value_size >= kLockAndStanding;
+    return there ? reinterpret_cast<StandingFields*>(&view.lock() + 1) : nullptr;
+  }
+  // A death before the grant counts leaves a number that nobody has. The limit leaves none to the quiet way.
+  NextNumber next_number_of_cluster() const noexcept {
+    const std::uint32_t grants = standing->grants.load(kRelaxed) + 1;
+    standing->grants.store(grants, kRelaxed);
+    crash_order();
+    const std::uint64_t number = standing->base.load(kRelaxed) + grants;
+    fields.sequence_high.store(static_cast<std::uint32_t>(number >> 32), kRelaxed);
+    return {number, static_cast<std::uint32_t>(number)};
+  }
   NextNumber next_number() const noexcept {
+    if (standing != nullptr) [[unlikely]]
+      return next_number_of_cluster();
     const std::uint64_t before = sequence();
     if (has_number(fields, word())) return {before + 1, fields.limit.load(kRelaxed)};
     const Numbers numbers = next_numbers(segment, before, before == 0 ? kFirstNumbers : kBlockNumbers);

@@ -7,6 +7,7 @@
 #include "dict/holder_list.h"
 #include "dict/wait_queue.h"
 #include "lock/lock_entry.h"
+#include "lock/standing.h"
 #include "platform/platform.h"
 #include "world/process_table.h"
 #include "world/world.h"
@@ -115,7 +116,7 @@ Code find_holders(Dictionary& dictionary, std::string_view key, std::span<Holder
     if (change.exists()) {
       if (view.type == EntryType::permits)
         look_at_permits(change, holders, count.holders);
-      else if (++count.holders, !holders.empty())
+      else if (is_of_this_epoch(LockEntry::of(change)) && (++count.holders, !holders.empty()))
         look_at_lock(change, holders.front() = {});
     }
     return change.arena().damaged() ? Code::corrupt : Code::ok;

@@ -309,6 +309,8 @@ class PermitsAttempt {
 
 Code attempt_permits(Dictionary& dictionary, const Attempt& attempt, const TokenSet& dead, Lease& lease,
                      BlockedBy& blocked_by) noexcept {
+  if (dictionary.in_cluster()) [[unlikely]]
+    return Code::unsupported;
   for (LookState long_look = LookState::none;; long_look = LookState::done) {
     Chosen chosen;
     const Code code = dictionary.transact(
@@ -380,6 +382,7 @@ Code permits_keep(Dictionary& dictionary, std::string_view key, const Lease& lea
 
 Code count_permits(Dictionary& dictionary, std::string_view key, PermitsCount& count) noexcept {
   count = {};
+  if (dictionary.in_cluster()) return Code::unsupported;
   Shares shares;
   const Code code = dictionary.transact(key, [&](Transaction& change) {
     shares = {};

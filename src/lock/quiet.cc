@@ -13,7 +13,7 @@ namespace holdfast {
 
 namespace {
 
-/// A lock that was found without the mutex.
+/// A lock that was found without the mutex. Calls that are rare take it by value: so it stays in registers.
 struct Glimpsed {
   Segment* segment = nullptr;
   const Shard* shard = nullptr;
@@ -29,6 +29,7 @@ struct Glimpsed {
     lock = &shard->lock_of(block, key.length);
     // Acquire: pairs with the release of the last owner, and of thaw().
     word = load_word_of(*lock, kAcquire);
+    HOLDFAST_FAILPOINT("quiet.looked");
     if (!shard->unchanged_since(epoch)) block = 0;
   }
 };
@@ -43,6 +44,14 @@ struct Glimpsed {
   found.epoch = found.shard->epoch();
   found.block = found.shard->glimpse_lock(key);
   if (found.block != 0) found.look(key);
+  return found;
+}
+
+// Apart from the callers, for which it is rarely needed: they need fewer registers without it. Finds no lock of a
+// cluster: it stays frozen.
+[[gnu::noinline]] Glimpsed glimpse_apart(Dictionary& dictionary, std::string_view bytes) noexcept {
+  Glimpsed found = glimpse(dictionary, bytes);
+  if (found.block != 0 && found.segment->in_cluster()) found.block = 0;
   return found;
 }
 
@@ -65,33 +74,39 @@ struct Glimpsed {
 
 // After memory of the shard was released since the look: whether the key leads to the lock with the word that was just
 // stored. The place alone does not count: the same key may have another lock there by now.
-[[gnu::cold]] bool is_still_there(Dictionary& dictionary, std::string_view key, const Glimpsed& found,
+[[gnu::cold]] bool is_still_there(Dictionary& dictionary, std::string_view key, Glimpsed found,
                                   std::uint64_t mine) noexcept {
-  const Glimpsed again = glimpse(dictionary, key);
+  const Glimpsed again = glimpse_apart(dictionary, key);
   return again.block != 0 && again.lock == found.lock && again.word.quiet().bits == mine;
 }
 
 // Undoes the exchange of a word that may have been that of another lock, or bits of a value, of that very content.
 // False if somebody else has changed it. Only a lock is frozen.
-bool put_back(const Glimpsed& found, std::uint64_t mine) noexcept {
+bool put_back(Glimpsed found, std::uint64_t mine) noexcept {
   std::uint64_t expected = mine;
   return found.lock->word.compare_exchange_strong(expected, found.word.bits);
 }
 
-// Undoes a grant that cannot be told from such an exchange. Without the mutex, only as long as nobody has frozen it.
-[[gnu::cold]] void undo_grant(Dictionary& dictionary, std::string_view key, const Glimpsed& found,
+// Ends a grant that somebody has frozen before it could be put back: so it is a lock's. It may count as complete by
+// now, so its turn is over: no other grant may have it.
+[[gnu::cold]] void end_frozen(Dictionary& dictionary, std::string_view key, Glimpsed found,
                               std::uint64_t mine) noexcept {
+  const LockWord free = LockWord::make(LockWord::kFreeOwner, LockWord{mine}.turn());
+  const auto end_quiet = [&] {
+    std::uint64_t expected = mine;
+    return found.lock->word.compare_exchange_strong(expected, free.bits);
+  };
   const Code code = dictionary.transact(key, [&](Transaction&) {
     std::uint64_t slow = LockWord{mine}.slow().bits;
-    if (!put_back(found, mine)) found.lock->word.compare_exchange_strong(slow, found.word.slow().bits);
+    if (!end_quiet()) found.lock->word.compare_exchange_strong(slow, free.slow().bits);
     return Code::ok;
   });
-  if (code != Code::ok) put_back(found, mine);
+  if (code != Code::ok) end_quiet();
 }
 
 // Whether it was the lock that was released; if not, that is undone. The lock may be anywhere by now, but its word was
 // frozen before it left its place.
-[[gnu::cold]] bool was_released(Dictionary& dictionary, std::string_view key, const Glimpsed& found,
+[[gnu::cold]] bool was_released(Dictionary& dictionary, std::string_view key, Glimpsed found,
                                 std::uint64_t mine) noexcept {
   bool there = false;
   bool undone = false;
@@ -104,18 +119,17 @@ bool put_back(const Glimpsed& found, std::uint64_t mine) noexcept {
   return there || !undone;
 }
 
-/// The time now and at which a lease of `seconds` ends, in ms. A long lease may end later by the lag of the coarse
-/// clock, never earlier.
+/// The time now and at which a lease of `seconds` ends, in ms. A long one counts from the coarse clock, which takes a
+/// fifth of the time, and from the most that this may lag: it may end later, never earlier.
 struct LeaseTimes {
   std::uint64_t now_ms;
   std::uint64_t end_ms;
 };
 LeaseTimes times_of_lease(double seconds) noexcept {
-  constexpr double kLong = 1.0;
+  constexpr double kLong = 10.0;
   const bool exact = seconds > 0.0 && seconds < kLong;
   const std::uint64_t now = exact ? platform::monotonic_ns() : platform::coarse_monotonic_ns();
-  const std::uint64_t at_most = exact ? now : now + kCoarseLagMs * kNsPerMs;
-  return {now / kNsPerMs, end_of_lease(seconds, at_most)};
+  return {now / kNsPerMs, end_of_lease(seconds, exact ? now : now + kCoarseLagMs * kNsPerMs)};
 }
 
 // Writes the fields of the grant that was just taken.
@@ -137,6 +151,7 @@ bool lock_quietly(Dictionary& dictionary, std::string_view key, Token self, doub
                   Lease& lease) noexcept {
   if (MutexlessSection::is_inside()) return false;
   bool taken = false;
+  bool undone = false;
   const Glimpsed found = glimpse(dictionary, key);
   if (found.block == 0) return false;
   LockFields& lock = *found.lock;
@@ -157,10 +172,14 @@ bool lock_quietly(Dictionary& dictionary, std::string_view key, Token self, doub
       lease = {self, std::uint64_t{lock.sequence_high.load(kRelaxed)} << 32 | turn};
       complete(found, self, exptime, holder_task);
       taken = true;
+    } else {
+      // Inside the section: outside of it, others take the grant for one that was overwritten, and complete it.
+      undone = put_back(found, mine);
     }
   }
   if (!taken) [[unlikely]] {
-    undo_grant(dictionary, key, found, mine);
+    HOLDFAST_FAILPOINT("quiet.undo");
+    if (!undone) end_frozen(dictionary, key, found, mine);
     return false;
   }
   dictionary.lock_places().note(lease.sequence, {found.epoch, found.index, found.block});
@@ -170,7 +189,7 @@ bool lock_quietly(Dictionary& dictionary, std::string_view key, Token self, doub
 bool spin_quietly(Dictionary& dictionary, std::string_view key, Token self, const Request& request, int looks,
                   Lease& lease) noexcept {
   constexpr int kPausesPerLook = 4;
-  const Glimpsed found = glimpse(dictionary, key);
+  const Glimpsed found = glimpse_apart(dictionary, key);
   if (found.block == 0) return false;
   for (int look = 0; look < looks; ++look) {
     const LockWord word = load_word_of(*found.lock);
@@ -182,7 +201,7 @@ bool spin_quietly(Dictionary& dictionary, std::string_view key, Token self, cons
 }
 
 bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept {
-  const Glimpsed found = glimpse(dictionary, key);
+  const Glimpsed found = glimpse_apart(dictionary, key);
   SeenGrant seen{};
   return found.block != 0 && read_grant(found.shard->entry(found.block), *found.lock, seen) && !seen.word.is_free() &&
          seen.complete && is_live(seen.expiry, found.segment->flush_epoch()) &&
@@ -192,7 +211,7 @@ bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept 
 bool unlock_quietly(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
   Glimpsed found = glimpse_noted(dictionary, key, lease.sequence);
   if (found.block == 0) [[unlikely]]
-    found = glimpse(dictionary, key);
+    found = glimpse_apart(dictionary, key);
   if (found.block == 0) return false;
   LockFields& lock = *found.lock;
   const auto turn = static_cast<std::uint32_t>(lease.sequence);

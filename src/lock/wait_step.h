@@ -80,6 +80,7 @@ Code wait_once(World& world, const WaitStep& step, std::uint32_t want, const Req
   if (waiter.arrival == 0) return Code::invalid;
   waiter.want = want;
   waiter.fair = request.fair;
+  waiter.tries = request.tries;
   waiter.deadline_ms = request.timeout > 0 ? end_of_lease(request.timeout) : 0;
   waiter.present = may_be_present(parker, waiter);
   BlockedBy blocked_by;

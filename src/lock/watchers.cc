@@ -8,6 +8,7 @@
 #include "lock/acquire.h"
 #include "lock/permits_entry.h"
 #include "lock/permits_look.h"
+#include "lock/standing.h"
 #include "sync/mailbox.h"
 
 namespace holdfast {
@@ -27,10 +28,10 @@ WatchState look_at_grant(const Watch& watch, LivenessCache& liveness, const Wait
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
   SeenGrant seen{};
   if (!read_grant(*watch.entry, fields, seen)) return WatchState::held;  // it changes; look again
-  const Token owner = owner_of(watch.segment->world(), fields);
+  const Token owner = owner_of(watch.segment->world(), seen);
   const bool goes_on = watch.is_same_entry() && seen.sequence == watch.grant && owner != kNobody && liveness(owner) &&
                        (!seen.complete || is_live(seen.expiry, watch.segment->flush_epoch())) &&
-                       !watch.segment->retired();
+                       !watch.segment->retired() && (!watch.segment->in_cluster() || seems_of_this_epoch(watch));
   return goes_on ? WatchState::held : WatchState::granted;
 }
 
@@ -59,8 +60,10 @@ struct WatchAttempt {
 Code WatchAttempt::at_lock(const LockEntry& lock) noexcept {
   const Token owner = lock.owner();
   const std::uint64_t sequence = lock.sequence();
+  const bool is_ours = is_of_this_epoch(lock);
+  if (grant == 0 && !is_ours) return Code::elsewhere;  // another machine may hold it
   if (grant == 0 && owner != kNobody) grant = sequence;
-  bool held = owner != kNobody;
+  bool held = owner != kNobody && is_ours;
   if (held && (dead.has(owner) || !lock.live(lock.segment.flush_epoch()))) {
     end_grant(lock);
     chosen = offer(lock, world);
@@ -94,7 +97,7 @@ Code WatchAttempt::at_permits(const PermitsEntry& permits) noexcept {
 
 // A live value is in the way, as it is of a request for the lock.
 Code WatchAttempt::at_value(const Transaction& change) noexcept {
-  if (!change.exists()) return Code::ok;
+  if (!change.exists()) return grant == 0 && change.segment().in_cluster() ? Code::elsewhere : Code::ok;
   blocked_by.end_ms = expiry_ms(change.view().entry->expiry.load(kRelaxed));
   return Code::locked;
 }

@@ -30,6 +30,8 @@ std::uint64_t coarse_monotonic_ms() noexcept {
   return static_cast<std::uint64_t>(time.tv_sec) * 1000 + static_cast<std::uint64_t>(time.tv_nsec) / kNsPerMs;
 }
 
+std::uint64_t boottime_ns() noexcept { return read_clock(CLOCK_BOOTTIME); }
+
 std::uint64_t thread_cpu_ns() noexcept { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 
 std::uint64_t coarse_resolution_ns() noexcept {

@@ -44,7 +44,10 @@ std::size_t copy_chunks_wide(void* to, const void* from, std::size_t words) noex
         : "+r"(to), "+r"(from)
         :
         : "xmm0", "xmm1", "cc", "memory");
-  asm volatile("vzeroupper" ::: "memory");
+  // It clears the upper halves of all registers, which a build for AVX may use.
+  asm volatile("vzeroupper" ::
+                   : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
+                     "xmm12", "xmm13", "xmm14", "xmm15", "memory");
   return copied;
 }
 #else

@@ -68,6 +68,7 @@ Mapping map_shared(int fd, std::size_t size, const LossMark& mark) noexcept {
     errno = ENOMEM;
     return {};
   }
+  note_credentials_of_mapping();
   return {data, size, id};
 }
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 
 #include "platform/platform.h"
 
@@ -39,18 +40,34 @@ int populate(std::byte* begin, std::size_t size) noexcept {
   return 0;
 }
 
+// The user and group with which the first shared mapping was made.
+constexpr std::uint64_t kNotMapped = ~std::uint64_t{0};
+constinit std::atomic<std::uint64_t> mapped_by{kNotMapped};
+std::uint64_t credentials() noexcept { return std::uint64_t{::geteuid()} << 32 | ::getegid(); }
+
+// Whether mincore tells the truth. To a process that may not write to the file by now, as a worker that gave up the
+// rights of its parent, the kernel says of each page that it is there.
+bool may_see_pages() noexcept { return mapped_by.load(std::memory_order_relaxed) == credentials(); }
+
 }  // namespace
+
+void note_credentials_of_mapping() noexcept {
+  // Relaxed: a word of its own. A mapping that is made with other credentials than the first is looked at in vain.
+  std::uint64_t none = kNotMapped;
+  mapped_by.compare_exchange_strong(none, credentials(), std::memory_order_relaxed);
+}
 
 int reserve_pages(void* begin, std::size_t size) noexcept {
   // What is there already need not be mapped now: that costs much more than asking for it.
   constexpr std::size_t kAtOnce = 256;
   std::array<unsigned char, kAtOnce> present;
+  const bool seen = may_see_pages();
   const std::size_t page = page_bytes();
   const std::size_t before = reinterpret_cast<std::uintptr_t>(begin) % page;
   std::byte* at = static_cast<std::byte*>(begin) - before;
   for (std::size_t left = (before + size + page - 1) / page; left != 0;) {
     const std::size_t here = std::min(left, kAtOnce);
-    if (::mincore(at, here * page, present.data()) != 0) present.fill(0);
+    if (!seen || ::mincore(at, here * page, present.data()) != 0) present.fill(0);
     for (std::size_t first = 0; first < here;) {
       const bool is_there = (present[first] & 1) != 0;
       std::size_t end = first + 1;

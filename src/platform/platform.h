@@ -242,6 +242,9 @@ void unpin(void* pin) noexcept;
 /// later access to them can fail for want of it. What they hold stays. An errno value, of which ENOMEM and EFAULT say
 /// that there is no memory; then some pages may have got theirs.
 int reserve_pages(void* begin, std::size_t size) noexcept;
+/// Notes with which user and group mappings were made: after a change of these the kernel may not tell which pages are
+/// there, and reserve_pages() asks for all of them.
+void note_credentials_of_mapping() noexcept;
 
 /// Unmaps; if the kernel refuses, the next unmap_what_is_left() does. Keeps errno.
 void unmap(void* data, std::size_t size) noexcept;
@@ -275,6 +278,8 @@ std::uint64_t monotonic_ns() noexcept;
 std::uint64_t coarse_monotonic_ns() noexcept;
 std::uint64_t coarse_resolution_ns() noexcept;
 std::uint64_t coarse_monotonic_ms() noexcept;
+/// Goes on while the machine is suspended.
+std::uint64_t boottime_ns() noexcept;
 /// Processor time that the calling thread has used.
 std::uint64_t thread_cpu_ns() noexcept;
 /// Sleeps until the deadline or until a signal handler ran.

@@ -1,9 +1,8 @@
 // Calls of a dictionary of which nothing is expected but that they end.
 #pragma once
 
-#include <string>
-
 #include "dict/dictionary.h"
+#include "dict/packed_keys.h"
 
 namespace holdfast::damage {
 
@@ -15,7 +14,8 @@ void use_all(Dictionary& dictionary, const Keys& keys, Run&& run) {
   out.buffer = buffer;
   out.capacity = sizeof buffer;
   const ValueIn value{EntryType::string, 0, 0, "value", 5};
-  std::string packed;
+  char room[4096];
+  PackedKeys packed(room, sizeof room);
   std::uint32_t count = 0;
   double sum = 0;
   Effect effect;
@@ -26,7 +26,7 @@ void use_all(Dictionary& dictionary, const Keys& keys, Run&& run) {
     run("push", [&] { return dictionary.push(key, End::left, value, count); });
     run("delete", [&] { return dictionary.remove(key); });
   }
-  run("keys", [&] { return dictionary.keys(0, packed, count); });
+  run("keys", [&] { return dictionary.keys(0, packed); });
   run("flush_all", [&] { return dictionary.flush_all(); });
   run("flush_expired", [&] { return dictionary.flush_expired(~0U, count); });
   run("free_space", [&] { return dictionary.free_space(); });

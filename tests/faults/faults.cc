@@ -18,7 +18,7 @@ namespace {
 struct Plan {
   Kind kind = Kind::allocations;
   double seconds = 0;
-  double limit = 10;
+  double limit = 60;
   std::uint64_t seed = 0;
   std::string only;
   std::string repeat;  // "N", "N on", "N other", "N on other"

@@ -115,6 +115,12 @@ class InterleaveLock : public testing::Test {
       EXPECT_TRUE(got.text == values_of(bits)) << i;
     }
   }
+  static void release_memory(TheDict& dict) {
+    const std::uint64_t before = dict.shard().epoch();
+    ASSERT_EQ(dict.try_lock("other"), HOLDFAST_OK);
+    ASSERT_EQ(dict.remove("other"), HOLDFAST_OK);
+    ASSERT_NE(dict.shard().epoch(), before);
+  }
   /// Gives the sweep much to evict and to move.
   static void press(TheDict& dict, int sets = 3000) {
     for (int i = 0; i < sets; ++i)
@@ -222,7 +228,8 @@ TEST_F(InterleaveLock, a_release_of_a_lease_that_ends_before_it_and_is_followed_
   EXPECT_EQ(next.ask("unlock"), "ok");
 }
 
-// Fails if the release does not see that the lock is frozen.
+// Fails if the lock is not frozen when the waiter queues, or if the release does not see that. Its wake-up is counted:
+// without it, too, the waiter would soon find the lock by itself.
 TEST_F(InterleaveLock, a_release_wakes_the_waiter_that_queued_just_before_it) {
   Started owner = releaser();
   Started waiter("locked", [](Channel& parent) {
@@ -236,6 +243,7 @@ TEST_F(InterleaveLock, a_release_wakes_the_waiter_that_queued_just_before_it) {
   EXPECT_EQ(owner.ask("go on"), "ok");
   EXPECT_EQ(waiter.hear(), "woken");
   EXPECT_EQ(waiter.hear(), "ok");
+  meanwhile([](TheDict& dict) { EXPECT_EQ(dict.stats().lock_wakes, 1U); });
 }
 
 // --- between the compare-and-swap and the end of the grant ---
@@ -306,6 +314,52 @@ TEST_F(InterleaveLock, one_that_is_stopped_as_it_takes_a_lock_has_it_and_nobody_
   });
   EXPECT_EQ(taker.ask("unlock"), "ok");
   meanwhile([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK); });
+}
+
+// Its owner looks twice, and memory is released each time. Somebody takes the grant for one that was overwritten, and
+// the mutex cannot be had then.
+TEST_F(InterleaveLock, a_grant_that_is_undone_does_not_complete_the_next_one) {
+  Started taker("at quiet.taken", [](Channel& parent) {
+    TheDict dict;
+    if (!dict.make_lock()) return 1;
+    at_failpoint("quiet.undo", [&parent] {
+      parent.say("at quiet.undo");
+      parent.hear();
+      pause_at("quiet.glimpsed", parent);  // of the same call, which tries again
+    });
+    at_failpoint("quiet.taken", [&parent] {
+      parent.say("at quiet.taken");
+      parent.hear();
+      pause_at("quiet.looked", parent);
+    });
+    parent.say(holdfast_code_text(dict.try_lock("key", kLong)));
+    parent.hear();
+    return 0;
+  });
+  meanwhile(release_memory);
+  EXPECT_EQ(taker.ask("go on"), "at quiet.looked");
+  meanwhile(release_memory);
+  EXPECT_EQ(taker.ask("go on"), "at quiet.undo");
+  meanwhile([](TheDict& dict) { EXPECT_EQ(dict.expire("key", 1), HOLDFAST_NOT_FOUND); });
+  Started inside("has the mutex", [](Channel& parent) {
+    TheDict dict;
+    const ShardGuard guard(dict.shard());
+    parent.say("has the mutex");
+    parent.hear();
+    return 0;
+  });
+  EXPECT_NE(taker.ask("go on"), "ok");
+  inside.say("go on");
+  EXPECT_EQ(inside.wait(), 0);
+  Started next("at quiet.taken", [](Channel& parent) {
+    TheDict dict;
+    pause_at("quiet.taken", parent);
+    parent.say(holdfast_code_text(dict.try_lock("key", kLong)));
+    parent.hear();
+    return 0;
+  });
+  meanwhile([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED); });
+  EXPECT_EQ(next.ask("go on"), "ok");
 }
 
 TEST_F(InterleaveLock, a_change_that_waits_for_a_grant_goes_on_when_its_process_is_killed) {

@@ -420,20 +420,22 @@ next_round:
     :: epoch == epoch_before -> goto taken
     :: else
     fi;
-    if /* is_still_there(), undo_grant(), was_released() */
+    if /* is_still_there(), which may look in vain: memory may be released all the time */
     :: STILL_THERE -> goto taken
-    :: else
+    :: true
     fi;
-    take_mutex();
-    atomic {
+    atomic { /* put_back() */
       if
-      :: STILL_THERE -> give_mutex(); goto taken
+      :: own[at] == SELF && turn[at] == mine && !slow[at] ->
+         own[at] = FREE; turn[at] = mine - 1; mine = 0;
+         goto slow_way
       :: else
       fi
     }
+    take_mutex(); /* end_frozen() */
     d_step {
       if
-      :: own[at] == SELF && turn[at] == mine -> own[at] = FREE; turn[at] = mine - 1
+      :: own[at] == SELF && turn[at] == mine -> own[at] = FREE
       :: else
       fi
     }

@@ -43,6 +43,7 @@ struct Options {
   int mutex = HOLDFAST_MUTEX_FUTEX;  // a holdfast_mutex, or what is none
   bool persist = false;
   std::uint32_t mode = 0;
+  const char* cluster = nullptr;
 };
 
 /// Asks again while the answer is that a process inside the dictionary is held up there: on a busy machine that is
@@ -60,7 +61,7 @@ int unless_held_up(Call&& call) {
 class Dict {
  public:
   explicit Dict(const std::string& name, const Options& options = {}) {
-    const holdfast_options wanted{options.size, options.mutex, options.persist ? 1 : 0, options.mode};
+    const holdfast_options wanted{options.size, options.mutex, options.persist ? 1 : 0, options.mode, options.cluster};
     status = holdfast_open(name.data(), name.size(), &wanted, &handle);
   }
 

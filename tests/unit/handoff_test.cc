@@ -28,7 +28,7 @@ class HandoffTest : public DictTest {
     ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
     Position position{};
     ASSERT_TRUE(shard().find(Key("k", dict.segment().seed()), position));
-    lock.emplace(LockEntry{dict.segment(), shard(), arena, *position.view.entry, position.view.lock()});
+    lock.emplace(LockEntry{dict.segment(), shard(), arena, *position.view.entry, position.view.lock(), nullptr});
     freeze(lock->fields);
   }
   void TearDown() override {

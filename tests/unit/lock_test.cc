@@ -81,6 +81,15 @@ TEST_IN_TIME(LockTest, a_lease_ends_with_its_exptime_and_never_earlier) {
   }
 }
 
+// The first is taken with the mutex, the others without.
+TEST_IN_TIME(LockTest, a_lease_ends_at_most_a_millisecond_late_or_a_second_if_it_has_ten) {
+  for (const double exptime : {0.5, 2.0, 9.9, 10.0, 100.0}) {
+    ASSERT_EQ(dict.try_lock("k", exptime, &lease), HOLDFAST_OK);
+    EXPECT_LE(dict.remaining("k", lease), exptime + (exptime < 10.0 ? 0.00101 : 1.00101));
+    ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  }
+}
+
 TEST_IN_TIME(LockTest, renewing_gives_a_lease_another_end) {
   ASSERT_EQ(dict.try_lock("k", 0.05, &lease), HOLDFAST_OK);
   EXPECT_EQ(dict.renew("k", lease, 0), HOLDFAST_OK);

@@ -58,6 +58,22 @@ TEST(parse, declarations_name_dictionaries_and_their_sizes) {
   }
 }
 
+TEST(parse, declarations_name_dictionaries_and_their_clusters) {
+  EXPECT_EQ(*find_cluster("jobs=main,other=second", "jobs"), "main");
+  EXPECT_EQ(*find_cluster("jobs=main,other=second", "other"), "second");
+  EXPECT_EQ(*find_cluster(",,a%2Cb=main,", "a,b"), "main");
+  EXPECT_EQ(*find_cluster("a=main,a=main", "a"), "main");
+  EXPECT_EQ(find_cluster("jobs=main", "job").status().code, Code::not_found);
+  EXPECT_EQ(find_cluster("", "a").status().code, Code::not_found);
+  for (const std::string text : {"a", "a=", "a=b c", "a=main,b", "a=main,=main", "a=main, b=main", "a=.b", "a=b=c",
+                                 "a=main,a=other", "a%2=main"}) {
+    const Status status = find_cluster(text, "a").status();
+    EXPECT_EQ(status.code, Code::invalid) << text;
+    EXPECT_NE(status.message.find("HOLDFAST_CLUSTER"), std::string::npos) << status.message;
+  }
+  EXPECT_EQ(find_cluster("a=" + std::string(64, 'x'), "a").status().code, Code::invalid);
+}
+
 TEST(parse, a_name_in_a_declaration_may_have_any_byte) {
   EXPECT_EQ(*find_declaration("my:cache=1k,a/b=2k", "my:cache"), 1024U);
   EXPECT_EQ(*find_declaration("a%2Cb=1k", "a,b"), 1024U);

@@ -346,6 +346,25 @@ TEST_F(FullReserved, bytes_of_shards_that_promise_memory_are_not_believed) {
   });
 }
 
+// As the workers of a server that root starts. To them the kernel says of each page that it is there.
+TEST_F(FullReserved, a_process_that_has_given_up_its_rights_touches_nothing_that_is_not_there) {
+  in_a_small_world([] {
+    Dict dict("d", {.size = 5U << 20});
+    fill_it();
+    Child worker([&](Channel&) {
+      holdfast_lease lease{};
+      EXPECT_EQ(dict.try_lock("key", 0, &lease), HOLDFAST_NO_MEMORY) << "it has entered the world";
+      if (::setresgid(65534, 65534, 65534) != 0 || ::setresuid(65534, 65534, 65534) != 0) return 0;  // not of root
+      for (int i = 0; i < 50; ++i) {
+        EXPECT_EQ(dict.try_lock(key(i), 0, &lease), HOLDFAST_NO_MEMORY);
+        EXPECT_EQ(dict.set(key(i), "v"), HOLDFAST_NO_MEMORY);
+      }
+      return ::testing::Test::HasFailure() ? 1 : 0;
+    });
+    EXPECT_EQ(worker.wait(), 0) << "135 is SIGBUS";
+  });
+}
+
 // --- damage ---
 
 TEST(Reserved, a_mark_that_was_overwritten_costs_nothing) {

@@ -64,6 +64,60 @@ TEST_F(ScanTest, a_prefix_chooses_among_the_keys) {
   EXPECT_EQ(dict.scan_all(10, std::string("\0\0", 2)).size(), 1U);
 }
 
+TEST_F(ScanTest, a_prefix_of_any_length_is_compared_to_its_last_byte) {
+  const std::string key = "0123456789abcdefghij";
+  for (std::size_t length = 0; length <= key.size(); ++length) {
+    for (std::size_t at = 0; at < length; ++at) {
+      std::string other = key.substr(0, length);
+      other[at] = static_cast<char>(other[at] ^ 0x80);
+      EXPECT_EQ(dict.set(other, "v"), HOLDFAST_OK);
+    }
+    if (length != 0) {
+      EXPECT_EQ(dict.set(key.substr(0, length), "v"), HOLDFAST_OK);
+    }
+  }
+  for (std::size_t length = 1; length <= key.size(); ++length)
+    EXPECT_EQ(dict.scan_all(100, key.substr(0, length)).count(key), 1U) << length;
+  const std::string prefix = key.substr(0, 13);
+  for (const std::string& found : dict.scan_all(100, prefix)) EXPECT_EQ(found.substr(0, 13), prefix);
+  // The prefix and 7 longer keys; and those of the longer ones that differ behind it.
+  EXPECT_EQ(dict.scan_all(100, prefix).size(), 8U + 1 + 2 + 3 + 4 + 5 + 6 + 7);
+}
+
+TEST_F(ScanTest, keys_are_written_within_the_room_that_they_are_given) {
+  for (const std::size_t length : {1, 7, 8, 9, 127, 128, 129, 300})
+    ASSERT_EQ(dict.set(std::string(length, 'k'), "v"), HOLDFAST_OK);
+  const std::multiset<std::string> expected = dict.keys();
+  ASSERT_EQ(expected.size(), 8U);
+  std::size_t needed = 0;
+  for (const std::string& key : expected) needed += sizeof(std::uint32_t) + key.size();
+  for (std::size_t capacity = 0; capacity <= needed + 9; ++capacity) {
+    std::string room(capacity + 16, '#');
+    holdfast_value keys{};
+    keys.data = room.data();
+    keys.capacity = capacity;
+    std::uint32_t count = 0;
+    std::uint64_t cursor = 0;
+    const int code = capacity < needed ? HOLDFAST_BUFFER : HOLDFAST_OK;
+    for (const bool scan : {false, true}) {
+      ASSERT_EQ(scan ? holdfast_scan(dict.handle, &cursor, 1'000'000, "k", 1, &keys, &count)
+                     : holdfast_keys(dict.handle, 0, &keys, &count),
+                code)
+          << capacity;
+      ASSERT_EQ(keys.size, needed) << capacity;
+      ASSERT_EQ(count, 8U) << capacity;
+      ASSERT_EQ(room.substr(capacity), std::string(16, '#')) << capacity;
+      ASSERT_EQ(cursor, 0U) << capacity;
+    }
+  }
+}
+
+TEST_F(ScanTest, keys_gives_no_more_than_the_most_that_is_wanted) {
+  put(3000, "k");
+  for (const std::uint32_t max : {1U, 2U, 16U, 17U, 1000U, 2999U}) EXPECT_EQ(dict.keys(max).size(), max);
+  for (const std::uint32_t max : {0U, 3000U, 3001U, ~0U}) EXPECT_EQ(dict.keys(max).size(), 3000U);
+}
+
 TEST_F(ScanTest, one_call_gives_about_as_many_as_were_asked_for) {
   put(4000, "k");
   std::uint64_t cursor = 0;

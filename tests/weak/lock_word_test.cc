@@ -189,7 +189,9 @@ TEST(weak_lock_word, what_the_swap_acquires_the_load_before_it_need_not) {
 
 TEST(weak_lock_word, the_sources_say_what_is_modelled) {
   expect_quotes({
-      {"src/lock/quiet.cc", "word = load_word_of(*lock, kAcquire);\nif (!shard->unchanged_since(epoch)) block = 0;"},
+      {"src/lock/quiet.cc",
+       "word = load_word_of(*lock, kAcquire);\nHOLDFAST_FAILPOINT(\"quiet.looked\");\n"
+       "if (!shard->unchanged_since(epoch)) block = 0;"},
       {"src/lock/quiet.cc",
        "if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return false;"},
       {"src/lock/quiet.cc",

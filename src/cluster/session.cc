@@ -1,0 +1,90 @@
+#include "cluster/session.h"
+
+#include <algorithm>
+
+#include "base/hash.h"
+#include "base/time.h"
+#include "platform/platform.h"
+#include "sync/mailbox.h"
+
+namespace holdfast {
+
+namespace {
+
+std::uint64_t seal_of(std::string_view name) noexcept {
+  return name.empty() ? 0 : ~hash_key(name.data(), name.size(), 0);
+}
+
+}  // namespace
+
+void name_cluster(ClusterFields& fields, std::string_view name) noexcept {
+  std::copy(name.begin(), name.end(), fields.name.begin());
+  fields.name_seal = seal_of(name);
+}
+
+bool is_cluster_name_sound(const ClusterFields& fields) noexcept {
+  return fields.name.back() == 0 && fields.name_seal == seal_of(cluster_name(fields));
+}
+
+std::string_view cluster_name(const ClusterFields& fields) noexcept {
+  const auto end = std::find(fields.name.begin(), fields.name.end(), '\0');
+  return {fields.name.data(), static_cast<std::size_t>(end - fields.name.begin())};
+}
+
+std::uint64_t boottime_ms() noexcept { return platform::boottime_ns() / kNsPerMs; }
+
+// Relaxed: nothing hangs on the order. A deadline that is read late is an older one, of the same lease, which ends
+// earlier; and after the loss of a session no lock stands in its epoch, whatever else is seen.
+SessionWord Session::now() const noexcept {
+  SessionWord word{fields_.word.load(kRelaxed)};
+  while (!word.lost() && boottime_ms() >= word.deadline_ms())
+    if (fields_.word.compare_exchange_weak(word.bits, word.as_lost().bits, kRelaxed)) return word.as_lost();
+  return word;
+}
+
+bool Session::renew(SessionWord from, std::uint64_t deadline_ms) const noexcept {
+  if (from.lost() || boottime_ms() >= from.deadline_ms()) return false;
+  std::uint64_t expected = from.bits;
+  return fields_.word.compare_exchange_strong(expected, SessionWord::make(from.epoch(), deadline_ms).bits, kRelaxed);
+}
+
+void Session::lose(std::uint16_t epoch) const noexcept {
+  SessionWord word{fields_.word.load(kRelaxed)};
+  while (word.epoch() == epoch && !word.lost())
+    if (fields_.word.compare_exchange_weak(word.bits, word.as_lost().bits, kRelaxed)) return;
+}
+
+// The lease first, while the session is lost: an agent that adopts a session finds the lease of that epoch.
+void Session::begin(std::uint16_t epoch, std::uint64_t lease, std::uint64_t deadline_ms) const noexcept {
+  fields_.lease.store(lease, kRelaxed);
+  commit(fields_.word, SessionWord::make(epoch, deadline_ms).bits);
+}
+
+void Session::attend(Token agent, std::uint32_t waiter) const noexcept {
+  fields_.waiter.store(waiter, kRelaxed);
+  fields_.agent.store(agent, kRelease);  // pairs with want(): it posts to a waiter of this agent
+}
+
+// `missed` first: a hint that finds no room after that is found by the next call.
+std::size_t Session::take_wants(std::span<std::uint64_t, kWants> hashes) const noexcept {
+  const bool missed = fields_.missed.exchange(0, kAcquire) != 0;
+  std::size_t count = 0;
+  for (Word64& want : fields_.wants)
+    if (const std::uint64_t hash = want.exchange(0, kAcquire); hash != 0) hashes[count++] = hash;
+  return missed ? kWants + 1 : count;
+}
+
+// Release, here and for `missed`: the agent, which looks at the lock after it took the hint, sees the queued waiter.
+void Session::want(World& world, std::uint64_t hash) const noexcept {
+  const std::uint64_t wanted = hash | kWantBit;
+  Word64& place = fields_.wants[hash % kWants];
+  std::uint64_t there = 0;
+  if (!place.compare_exchange_strong(there, wanted, kRelease, kRelaxed)) {
+    if (there == wanted) return;
+    if (fields_.missed.exchange(1, kRelease) != 0) return;
+  }
+  const Token agent = fields_.agent.load(kAcquire);
+  if (agent != kNobody) post(world, agent, fields_.waiter.load(kRelaxed));
+}
+
+}  // namespace holdfast

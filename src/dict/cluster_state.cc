@@ -1,0 +1,43 @@
+#include "dict/cluster_state.h"
+
+#include <algorithm>
+
+#include "base/name.h"
+#include "world/process_table.h"
+#include "world/world.h"
+
+namespace holdfast {
+
+namespace {
+
+/// The process id of the agent; 0: it is dead, or there is none.
+std::uint32_t living_agent(World& world, Token agent) noexcept {
+  if (world.is_dead(agent)) return 0;
+  const ProcessSlot* const slot = world.slot(agent);
+  return slot != nullptr ? slot->pid.load(kRelaxed) : 0;
+}
+
+}  // namespace
+
+Status find_cluster_state(Dictionary& dictionary, ClusterState& state) {
+  const Segment* const segment = dictionary.segment();
+  if (segment == nullptr) return {Code::removed, "dictionary " + quote_name(dictionary.name()) + " was removed"};
+  if (!segment->in_cluster())
+    return {Code::not_found, "dictionary " + quote_name(dictionary.name()) + " belongs to no cluster"};
+  const Session session = segment->session();
+  const SessionWord word = session.now();
+  state.name = segment->cluster();
+  state.agent = living_agent(dictionary.world(), session.agent());
+  state.epoch = word.epoch();
+  const std::uint64_t now_ms = boottime_ms();
+  state.seconds = word.lost() ? 0 : static_cast<double>(std::max(word.deadline_ms(), now_ms + 1) - now_ms) / 1e3;
+  if (state.agent == 0)
+    return {Code::unavailable, "no agent of the cluster " + quote_name(state.name) + " attends dictionary " +
+                                   quote_name(dictionary.name())};
+  if (word.lost())
+    return {Code::unavailable, "the agent of the cluster " + quote_name(state.name) +
+                                   " has no session at its store for dictionary " + quote_name(dictionary.name())};
+  return {};
+}
+
+}  // namespace holdfast

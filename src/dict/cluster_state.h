@@ -1,0 +1,23 @@
+// The cluster of a dictionary, and whether the dictionary's locks are to be had there now.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "dict/dictionary.h"
+
+namespace holdfast {
+
+struct ClusterState {
+  std::string name;
+  std::uint32_t agent = 0;  // process id of the agent, in its own pid namespace; 0: there is none that may live
+  std::uint16_t epoch = 0;  // of the session
+  double seconds = 0;       // until the session ends; 0: it is lost
+};
+
+/// unavailable, with `state` filled: there is no agent, or the session is lost. not_found: the dictionary is plain.
+/// Also: removed.
+Status find_cluster_state(Dictionary& dictionary, ClusterState& state);
+
+}  // namespace holdfast

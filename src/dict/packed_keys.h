@@ -1,0 +1,59 @@
+// Keys for a caller of the C interface: each as uint32_t length and bytes, one after the other, in memory of the
+// caller's. Allocates nothing, so keys can be added with a mutex held.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "dict/words.h"
+
+namespace holdfast {
+
+class PackedKeys {
+ public:
+  PackedKeys(char* room, std::size_t capacity) noexcept : room_(room), capacity_(capacity) {}
+
+  /// The bytes of all keys that were added, also of those that did not fit.
+  std::size_t size() const noexcept { return size_; }
+  std::uint32_t count() const noexcept { return count_; }
+  bool fit() const noexcept { return size_ <= capacity_; }
+
+  void add(const Word64* key, std::uint32_t length) noexcept {
+    const std::size_t at = size_;
+    size_ += sizeof length + length;
+    ++count_;
+    if (!fit()) return;
+    char* const to = room_ + at;
+    std::memcpy(to, &length, sizeof length);
+    copy(key, to + sizeof length, length);
+  }
+
+  struct Mark {
+    std::size_t size;
+    std::uint32_t count;
+  };
+  Mark mark() const noexcept { return {size_, count_}; }
+  /// Forgets what was added since.
+  void back_to(Mark mark) noexcept {
+    size_ = mark.size;
+    count_ = mark.count;
+  }
+
+ private:
+  // Whole words, if there is room: the next key covers what is behind this one.
+  void copy(const Word64* key, char* to, std::uint32_t length) const noexcept {
+    if (length >= kLongCopy || capacity_ - size_ < 8) return load_bytes(key, to, length);
+    for (std::uint32_t at = 0; at < length; at += 8, ++key) {
+      const std::uint64_t word = key->load(kRelaxed);
+      std::memcpy(to + at, &word, 8);
+    }
+  }
+
+  char* room_;
+  std::size_t capacity_;
+  std::size_t size_ = 0;
+  std::uint32_t count_ = 0;
+};
+
+}  // namespace holdfast

@@ -1,0 +1,110 @@
+// Walks over the entries of a shard without its mutex.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+
+#include "dict/shard.h"
+
+namespace holdfast {
+
+/// The buckets from one to another that are not empty, in order. Looks ahead and prefetches their entries: in a large
+/// dictionary a walk is mostly the time to fetch memory, which so is fetched for many buckets at once.
+///
+/// A bucket was empty at one instant if it is left out. The others may have become so.
+class UsedBuckets {
+ public:
+  /// REQUIRES: from <= end <= shard.buckets(), and the shard is open.
+  UsedBuckets(const Shard& shard, std::uint32_t from, std::uint32_t end) noexcept
+      : shard_(shard), ahead_(from), end_(end) {
+    fill(next_batch());
+    turn();
+  }
+
+  /// Whether there is another one: it is `bucket`.
+  bool next(std::uint32_t& bucket) noexcept {
+    if (at_ == batch().count) [[unlikely]] {
+      if (batch().count == 0) return false;
+      turn();
+      if (batch().count == 0) return false;
+    }
+    bucket = batch().buckets[at_++];
+    return true;
+  }
+  /// The first one that was not given, or the end: all before it were given, or were empty.
+  std::uint32_t position() const noexcept {
+    if (at_ < batch().count) return batch().buckets[at_];
+    return next_batch().count != 0 ? next_batch().buckets[0] : ahead_;
+  }
+
+ private:
+  /// Two batches are about as much as a processor fetches at once.
+  static constexpr std::uint32_t kBatch = 16;
+  struct Batch {
+    std::uint32_t count = 0;
+    std::array<std::uint32_t, kBatch> buckets;  // here and below: the first `count` of them
+    std::array<std::uint32_t, kBatch> blocks;   // the first block of each
+  };
+  const Batch& batch() const noexcept { return batches_[now_]; }
+  const Batch& next_batch() const noexcept { return batches_[now_ ^ 1]; }
+  Batch& next_batch() noexcept { return batches_[now_ ^ 1]; }
+
+  // The first entries of a batch are fetched while the batch before it is used, what is behind them when they have
+  // arrived.
+  void turn() noexcept {
+    now_ ^= 1;
+    at_ = 0;
+    fill(next_batch());
+    for (std::uint32_t i = 0; i < batch().count; ++i)
+      if (const std::uint32_t block = batch().blocks[i]; shard_.holds_header(block))
+        shard_.prefetch(shard_.entry(block).next.load(kRelaxed));
+  }
+
+  // All that changes is local, so that the loop over the buckets, most of which may be empty, runs in registers.
+  void fill(Batch& batch) noexcept {
+    const Word32* const heads = &shard_.bucket(0);
+    const std::uint32_t end = end_;
+    std::uint32_t ahead = ahead_;
+    std::uint32_t count = 0;
+    for (; ahead < end && count < kBatch; ++ahead) {
+      const std::uint32_t block = heads[ahead].load(kRelaxed);
+      batch.buckets[count] = ahead;
+      batch.blocks[count] = block;
+      count += block != 0 ? 1 : 0;  // no branch, which would be as likely as not
+    }
+    ahead_ = ahead;
+    batch.count = count;
+    for (std::uint32_t i = 0; i < count; ++i) shard_.prefetch(batch.blocks[i]);
+  }
+
+  const Shard& shard_;
+  std::uint32_t ahead_;  // the first bucket that was not looked at
+  std::uint32_t end_;
+  std::uint32_t at_ = 0;  // in the batch
+  std::uint32_t now_ = 0;
+  std::array<Batch, 2> batches_;
+};
+
+/// What a walk does with an entry that has a key. Returns the granules of other blocks that it went over.
+template <class Visit>
+concept EntryVisit = requires(Visit visit, const EntryView& view) {
+  { visit(view) } -> std::same_as<std::uint32_t>;
+};
+
+/// Visits all entries of the shard's chains. Takes no mutex and looks at no epoch, so while others change the shard it
+/// sees words of different moments, may miss entries and visit what is none any more. It ends in any case: it goes over
+/// no more granules than the arena has, as no block is met twice, except on damage or during a change.
+template <EntryVisit Visit>
+void walk_entries(const Shard& shard, Visit&& visit) noexcept {
+  std::uint32_t walked = 0;
+  UsedBuckets used(shard, 0, shard.buckets());
+  for (std::uint32_t bucket = 0; walked < shard.granules() && used.next(bucket);) {
+    EntryView view{};
+    for (std::uint32_t block = shard.bucket(bucket).load(kRelaxed);
+         walked < shard.granules() && shard.inspect_in(bucket, block, view); block = view.entry->next.load(kRelaxed))
+      walked += view.granules + visit(view);
+  }
+}
+
+}  // namespace holdfast

@@ -1,0 +1,282 @@
+#include "lock/standing.h"
+
+#include <algorithm>
+#include <array>
+
+#include "dict/walk.h"
+#include "lock/acquire.h"
+#include "lock/watchers.h"
+#include "platform/platform.h"
+#include "sync/mailbox.h"
+
+namespace holdfast {
+
+namespace {
+
+/// What StandingFields::standing says of an epoch.
+constexpr std::uint64_t standing_in(std::uint16_t epoch) noexcept {
+  constexpr std::uint64_t kStands = 1U << 16;
+  return kStands | epoch;
+}
+
+bool stands_in(const StandingFields& fields, const Session& session) noexcept {
+  const SessionWord now = session.now();
+  return !now.lost() && fields.standing.load(kAcquire) == standing_in(now.epoch());
+}
+
+const StandingFields& standing_of(const Watch& watch) noexcept {
+  return *reinterpret_cast<const StandingFields*>(static_cast<const LockFields*>(watch.fields) + 1);
+}
+
+// Runs `operation(const LockEntry&) -> Code` on the lock. not_found if there is none.
+template <class Operation>
+Code with_lock(Dictionary& dictionary, std::string_view key, Operation&& operation) noexcept {
+  return dictionary.transact(
+      key,
+      [&](Transaction& change) {
+        if (!change.is(EntryType::lock)) return Code::not_found;
+        const LockEntry lock = LockEntry::of(change);
+        return lock.standing != nullptr ? operation(lock) : Code::not_found;
+      },
+      kMutexPatienceNs, 0, Shard::Unopened::leave);
+}
+
+void stop_standing(const LockEntry& lock) noexcept { commit(lock.standing->standing, std::uint64_t{0}); }
+
+}  // namespace
+
+bool is_of_epoch_in_cluster(const LockEntry& lock) noexcept {
+  return lock.standing != nullptr && stands_in(*lock.standing, lock.segment.session());
+}
+
+bool stands_in_cluster(const LockEntry& lock) noexcept {
+  return is_of_epoch_in_cluster(lock) && lock.standing->grants.load(kRelaxed) < kGrantsMax;
+}
+
+// A time that has not come yet was overwritten, or is of another boot.
+Code refusal_since(const LockEntry& lock, std::uint64_t arrival_ns) noexcept {
+  if (lock.standing == nullptr) return Code::ok;
+  const std::uint64_t refused_ns = lock.standing->refused_ns.load(kRelaxed);
+  if (refused_ns <= arrival_ns || refused_ns > platform::monotonic_ns()) return Code::ok;
+  return static_cast<Code>(lock.standing->refusal.load(kRelaxed)) == Code::unavailable ? Code::unavailable
+                                                                                       : Code::elsewhere;
+}
+
+bool seems_of_this_epoch(const Watch& watch) noexcept {
+  return watch.segment->in_cluster() && watch.entry->value_size.load(kRelaxed) >= kLockAndStanding &&
+         stands_in(standing_of(watch), watch.segment->session());
+}
+
+bool seems_to_stand(const Watch& watch) noexcept {
+  return seems_of_this_epoch(watch) && standing_of(watch).grants.load(kRelaxed) < kGrantsMax;
+}
+
+void tell_agent(Dictionary& dictionary, std::string_view key) noexcept {
+  const Segment* const segment = dictionary.segment();
+  if (segment == nullptr || !segment->in_cluster()) return;
+  segment->session().want(dictionary.world(), Key(key, segment->seed()).hash);
+}
+
+Code remaining_in_cluster(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept {
+  const Code code = with_lock(dictionary, key, [&](const LockEntry& lock) {
+    const std::uint32_t flush = lock.segment.flush_epoch();
+    const SessionWord session = lock.segment.session().now();
+    if (lease.owner != lock.segment.world().token() || !lock.held_by(lease) || !lock.live(flush) || session.lost() ||
+        !is_of_this_epoch(lock))
+      return Code::not_owner;
+    const std::uint64_t now_ms = boottime_ms();
+    const double granted = static_cast<double>(session.deadline_ms() - std::min(now_ms, session.deadline_ms())) / 1e3;
+    const std::uint64_t end = lock.end_ms();
+    seconds = std::max(end == kExpiryNever ? granted : std::min(granted, seconds_until(end)), 0.001);
+    return Code::ok;
+  });
+  return code == Code::not_found ? Code::not_owner : code;
+}
+
+// --- for the agent ---
+
+// The base for numbers from `base` on. They never fall: where revisions begin anew, as in a store that was restored,
+// the lock goes on above its last ones when these are used up. A base that is none was overwritten.
+static std::uint64_t base_after(const StandingFields& fields, std::uint64_t base) noexcept {
+  constexpr std::uint64_t kStep = std::uint64_t{1} << kGrantBits;
+  const std::uint64_t last = fields.base.load(kRelaxed);
+  if (last % kStep != 0 || last / kStep > kRevisionMax || base > last) return base;
+  const bool goes_back = base < last && fields.grants.load(kRelaxed) >= kGrantsMax;
+  return goes_back && last / kStep < kRevisionMax ? last + kStep : last;
+}
+
+// Base and count before the commit: in another epoch they are looked at by nobody. In the same epoch the base only
+// rises, and the count falls behind it: whatever a death leaves of the two, no number is given twice.
+Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, std::uint64_t revision) noexcept {
+  if (revision == 0 || revision > kRevisionMax) return Code::invalid;
+  Chosen next;
+  const std::uint64_t base = revision << kGrantBits;
+  const Code code = dictionary.transact(
+      key,
+      [&](Transaction& change) {
+        if (!LockEntry::is_whole(change)) {
+          if (!change.is(EntryType::lock) && change.exists()) return Code::exists;
+          if (const Code made = make_free_lock(change); made != Code::ok) return made;
+        }
+        const LockEntry lock = LockEntry::of(change);
+        StandingFields& fields = *lock.standing;
+        if (fields.standing.load(kRelaxed) != standing_in(epoch)) {
+          stop_standing(lock);
+          if (!lock.is_free()) end_grant(lock);
+        }
+        if (const std::uint64_t next_base = base_after(fields, base); next_base != fields.base.load(kRelaxed)) {
+          commit(fields.base, next_base);
+          commit(fields.grants, 0U);
+        }
+        commit(fields.standing, standing_in(epoch));
+        if (lock.is_free()) next = offer(lock, dictionary.world());
+        next.watchers = has_watchers_to_wake(lock);
+        return Code::ok;
+      },
+      kMutexPatienceNs, granules_for(key.size(), lock_size(key.size(), true)));
+  wake(dictionary, key, next);
+  return code;
+}
+
+// It does not stand from the first store on, so a death in between leaves a lock that nobody is granted. Waiters wait
+// on for the agent; watchers have seen the end of the grant.
+Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {
+  Chosen next;
+  const Code code = with_lock(dictionary, key, [&](const LockEntry& lock) {
+    if (!lock.held_by(lease)) return Code::not_owner;
+    stop_standing(lock);
+    lock.free();
+    next.watchers = has_watchers_to_wake(lock);
+    return Code::ok;
+  });
+  wake(dictionary, key, next);
+  if (code == Code::ok || code == Code::not_owner) lease = {};
+  return code == Code::not_found ? Code::not_owner : code;
+}
+
+Code withdraw_idle(Dictionary& dictionary, std::string_view key) noexcept {
+  const Code code = with_lock(dictionary, key, [&](const LockEntry& lock) {
+    // Also where no numbers are left: it stands for its holder.
+    if (is_of_this_epoch(lock) && (!lock.is_free() || lock.has_waiters())) return Code::locked;
+    stop_standing(lock);
+    return Code::ok;
+  });
+  return code == Code::not_found ? Code::ok : code;
+}
+
+Code refuse(Dictionary& dictionary, std::string_view key, Code why) noexcept {
+  constexpr std::uint32_t kWoken = 64;  // those behind them look by themselves
+  std::array<WakeTarget, kWoken> waiters{};
+  std::size_t count = 0;
+  const Code code = with_lock(dictionary, key, [&](const LockEntry& lock) {
+    lock.standing->refusal.store(static_cast<std::uint32_t>(why), kRelaxed);
+    lock.standing->refused_ns.store(platform::monotonic_ns(), kRelaxed);
+    count = 0;
+    lock.queue().every_before(~std::uint64_t{0}, kWoken, [&](const Waiter& waiter) {
+      waiters[count++] = wake_target(waiter);
+      return true;
+    });
+    return Code::ok;
+  });
+  for (std::size_t i = 0; i < count; ++i) post(dictionary.world(), waiters[i].owner, waiters[i].number);
+  return code;
+}
+
+Code drop(Dictionary& dictionary, std::string_view key) noexcept {
+  const Code code = with_lock(dictionary, key, [](const LockEntry& lock) {
+    stop_standing(lock);
+    return Code::ok;
+  });
+  return code == Code::not_found ? Code::ok : code;
+}
+
+Code state_of_lock(Dictionary& dictionary, std::string_view key, LockState& state) noexcept {
+  constexpr std::uint32_t kLookedAt = 64;
+  return with_lock(dictionary, key, [&](const LockEntry& lock) {
+    state = {};
+    state.stands = is_of_this_epoch(lock);
+    state.held = !lock.is_free() && lock.live(lock.segment.flush_epoch());
+    const bool all_seen = lock.queue().every_before(~std::uint64_t{0}, kLookedAt, [&](const Waiter& waiter) {
+      if (state.first == kNobody) state.first = waiter.owner;
+      (waiter.tries ? state.tried_for : state.waited_for) = true;
+      return true;
+    });
+    if (!all_seen) state.waited_for = true;
+    state.grants = lock.standing->grants.load(kRelaxed);
+    return Code::ok;
+  });
+}
+
+namespace {
+
+/// The keys of locks that a walk meets and `is_meant(const LockFields&, const StandingFields&)` is true for. A hint.
+class FoundKeys {
+ public:
+  template <class Meant>
+  std::uint32_t add(const EntryView& view, Meant&& is_meant) {
+    if (view.type != EntryType::lock || view.value_size < kLockAndStanding) return 0;
+    const auto& standing = *reinterpret_cast<const StandingFields*>(&view.lock() + 1);
+    if (!is_meant(view.lock(), standing)) return 0;
+    std::string key(padded(view.key_length), '\0');
+    platform::copy_from_shared(key.data(), Shard::key_words(*view.entry), key.size() / sizeof(Word64));
+    key.resize(view.key_length);
+    keys_.push_back(std::move(key));
+    return 0;
+  }
+  std::vector<std::string> take() { return std::move(keys_); }
+
+ private:
+  std::vector<std::string> keys_;
+};
+
+template <class Visit>
+void walk_bucket(const Shard& shard, std::uint32_t bucket, Visit&& visit) {
+  EntryView view{};
+  std::uint32_t walked = 0;
+  for (std::uint32_t block = shard.bucket(bucket).load(kAcquire);
+       walked < shard.granules() && shard.inspect_in(bucket, block, view); block = view.entry->next.load(kAcquire)) {
+    walked += view.granules;
+    visit(view);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std::uint64_t> hashes) {
+  Segment* const segment = dictionary.segment();
+  if (segment == nullptr || !segment->in_cluster()) return {};
+  FoundKeys found;
+  const Session session = segment->session();
+  const auto visit = [&](const EntryView& view) {
+    return found.add(view, [&](const LockFields& lock, const StandingFields& standing) {
+      return lock.queue.head.load(kRelaxed) != 0 &&
+             !(stands_in(standing, session) && standing.grants.load(kRelaxed) < kGrantsMax);
+    });
+  };
+  if (hashes.empty()) {
+    for (Shard& shard : segment->shards())
+      if (shard.open_if_used() && shard.header().waiters.load(kRelaxed) != 0) walk_entries(shard, visit);
+  }
+  for (const std::uint64_t hash : hashes) {
+    Shard& shard = segment->shard_of(hash);
+    if (shard.open_if_used()) walk_bucket(shard, static_cast<std::uint32_t>(hash) & (shard.buckets() - 1), visit);
+  }
+  return found.take();
+}
+
+std::vector<std::string> standing_keys(Dictionary& dictionary, std::uint16_t epoch) {
+  Segment* const segment = dictionary.segment();
+  if (segment == nullptr || !segment->in_cluster()) return {};
+  FoundKeys found;
+  for (Shard& shard : segment->shards()) {
+    if (!shard.open_if_used()) continue;
+    walk_entries(shard, [&](const EntryView& view) {
+      return found.add(view, [&](const LockFields&, const StandingFields& standing) {
+        return standing.standing.load(kRelaxed) == standing_in(epoch);
+      });
+    });
+  }
+  return found.take();
+}
+
+}  // namespace holdfast

@@ -1,0 +1,94 @@
+// Standing: whether this machine has a lock of a cluster, so that its processes may take it.
+//
+// A lock stands in an epoch of the session (cluster/session.h): the agent says so when the store has given the lock to
+// this machine. While it stands, its processes hand it on among themselves as any lock. It no longer stands when the
+// deadline of the session passes, for all processes at the same moment, or when the agent withdraws it, which needs the
+// lock itself: as an ordinary fair waiter the agent lets the present holder and those before it finish.
+//
+// A lock that does not stand is granted to nobody, and its holder, if it has one, holds nothing: its machine has lost
+// the lock. Contenders queue, and tell the agent. The store of `standing` is the commit of all that the agent does.
+//
+// Fencing numbers count from the base that the agent gives: the revision of the store in which this machine got the
+// lock. They rise over all machines, for each key.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "dict/dictionary.h"
+#include "lock/lease.h"
+#include "lock/lock_entry.h"
+#include "wait/watch.h"
+
+namespace holdfast {
+
+/// Grants that have a number of one base.
+inline constexpr int kGrantBits = 14;
+inline constexpr std::uint32_t kGrantsMax = (1U << kGrantBits) - 1;
+/// Fencing numbers stay below 2^53, so that a number of Lua holds them.
+inline constexpr std::uint64_t kRevisionMax = (std::uint64_t{1} << (53 - kGrantBits)) - 1;
+
+// --- for locks: with the shard's mutex held ---
+
+bool stands_in_cluster(const LockEntry& lock) noexcept;
+bool is_of_epoch_in_cluster(const LockEntry& lock) noexcept;
+
+/// Whether the lock is of this machine now, and there are numbers left. Of a plain dictionary: always.
+inline bool stands(const LockEntry& lock) noexcept { return !lock.segment.in_cluster() || stands_in_cluster(lock); }
+/// Whether a lease of the present grant counts: this machine has not lost the lock since. Of a plain dictionary:
+/// always.
+inline bool is_of_this_epoch(const LockEntry& lock) noexcept {
+  return !lock.segment.in_cluster() || is_of_epoch_in_cluster(lock);
+}
+/// What the agent has told, since the wait began, those that only try; ok: nothing.
+Code refusal_since(const LockEntry& lock, std::uint64_t arrival_ns) noexcept;
+
+// --- without it ---
+
+/// As is_of_this_epoch() and stands(): hints.
+bool seems_of_this_epoch(const Watch& watch) noexcept;
+bool seems_to_stand(const Watch& watch) noexcept;
+/// Tells the agent that the key is wanted.
+void tell_agent(Dictionary& dictionary, std::string_view key) noexcept;
+/// As remaining(), in the dictionary of a cluster: no longer than until the session's deadline.
+Code remaining_in_cluster(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept;
+
+// --- for the agent ---
+
+struct LockState {
+  bool stands = false;
+  bool held = false;
+  bool waited_for = false;   // by a process that waits for its turn
+  bool tried_for = false;    // by one that only tries
+  Token first = kNobody;     // the first process that waits
+  std::uint32_t grants = 0;  // numbers given from the present base
+};
+
+/// Gives the lock to this machine: it stands in the epoch, with numbers from revision · 2^14. What was granted in
+/// another epoch ends; what was granted in this one stays. Wakes the first waiter. REQUIRES: the lock still stands from
+/// that revision (state_of_lock()), or never did: an entry that was made anew does not know which numbers it gave. ok,
+/// exists (a value), invalid (revision), no_memory, too_large, timeout, busy, removed, system.
+Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, std::uint64_t revision) noexcept;
+/// Takes the lock from this machine and releases the lease, which is the agent's. Wakes nobody. not_owner: the agent
+/// does not hold it; also the codes of unlock().
+Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
+/// The same if nobody holds it or waits for it; else locked.
+Code withdraw_idle(Dictionary& dictionary, std::string_view key) noexcept;
+/// Ends the waits of those that only try, with `why`: elsewhere (another machine has the lock), or unavailable (the
+/// store does not answer). Those that come later wait for the next answer.
+Code refuse(Dictionary& dictionary, std::string_view key, Code why) noexcept;
+/// The lock is not this machine's any more: nobody holds it from now on, nor is granted it.
+Code drop(Dictionary& dictionary, std::string_view key) noexcept;
+/// not_found: there is no such lock, so it does not stand.
+Code state_of_lock(Dictionary& dictionary, std::string_view key, LockState& state) noexcept;
+
+/// The keys that are waited for and do not stand. `hashes`: hints of Session::take_wants(), or empty: look at all.
+std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std::uint64_t> hashes);
+/// The keys that stand in that epoch.
+std::vector<std::string> standing_keys(Dictionary& dictionary, std::uint16_t epoch);
+
+}  // namespace holdfast

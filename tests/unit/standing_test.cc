@@ -1,0 +1,592 @@
+// Locks of a cluster at one machine (lock/standing.h): the tests are the agent.
+#include "lock/standing.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "dict/guard.h"
+#include "lock/acquire.h"
+#include "lock/lock.h"
+#include "lock/lock_entry.h"
+#include "support/dict_test.h"
+#include "support/others.h"
+#include "support/started.h"
+#include "support/waiting.h"
+#include "world/world.h"
+
+namespace holdfast::test {
+namespace {
+
+constexpr std::uint64_t kLongMs = 60'000;
+constexpr double kLong = 60;  // seconds
+
+using OwnedParker = std::unique_ptr<holdfast_parker, CloseParker>;
+
+class StandingTest : public DictTest {
+ protected:
+  StandingTest() : DictTest({.cluster = "main"}) {}
+
+  Session session() { return dict.segment().session(); }
+  void begin(std::uint16_t epoch, std::uint64_t ms = kLongMs) { session().begin(epoch, 100, boottime_ms() + ms); }
+  Code stand(std::string_view key, std::uint16_t epoch, std::uint64_t revision) {
+    return holdfast::stand(dict.dictionary(), key, epoch, revision);
+  }
+  LockState state(std::string_view key) {
+    LockState state;
+    EXPECT_EQ(state_of_lock(dict.dictionary(), key, state), Code::ok);
+    return state;
+  }
+  static Lease lease_of(const holdfast_lease& lease) { return {lease.owner, lease.sequence}; }
+  std::vector<std::string> wanted() { return wanted_keys(dict.dictionary(), {}); }
+  /// Takes the lock and releases it until no numbers are left.
+  void use_up(const std::string& key) {
+    ASSERT_EQ(dict.try_lock(key, 0, &lease), HOLDFAST_OK);
+    entry(key).standing->grants.store(kGrantsMax - 1);
+    ASSERT_EQ(dict.unlock(key, &lease), HOLDFAST_OK);
+    ASSERT_EQ(dict.try_lock(key, 0, &lease), HOLDFAST_OK);
+  }
+  /// What is stored for a lock: for damage.
+  struct Stored {
+    Entry* entry;
+    LockFields* lock;
+    StandingFields* standing;
+  };
+  Stored entry(const std::string& key) {
+    Position position{};
+    EXPECT_TRUE(dict.segment().shards()[0].find(Key(key, dict.segment().seed()), position));
+    LockFields& lock = position.view.lock();
+    return {position.view.entry, &lock, reinterpret_cast<StandingFields*>(&lock + 1)};
+  }
+
+  holdfast_lease lease{};
+};
+
+TEST_F(StandingTest, a_lock_that_was_never_given_to_this_machine_is_granted_to_nobody) {
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
+  begin(1);
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
+  Waiting waiting;
+  EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
+  EXPECT_EQ(wanted(), std::vector<std::string>{"k"});
+  EXPECT_EQ(waiting.leave(dict, "k"), HOLDFAST_OK);
+  EXPECT_EQ(wanted(), std::vector<std::string>{});
+}
+
+TEST_F(StandingTest, a_lock_that_stands_is_taken_and_handed_on_as_any_lock) {
+  begin(1);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  holdfast_lease other{};
+  EXPECT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_LOCKED);
+  Waiting waiting;
+  ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  EXPECT_EQ(waiting.lock(dict, "k", kLong, &other), HOLDFAST_OK);
+  EXPECT_EQ(dict.unlock("k", &other), HOLDFAST_OK);
+}
+
+TEST_F(StandingTest, giving_the_lock_to_this_machine_wakes_the_first_waiter) {
+  begin(1);
+  Waiting waiting;
+  ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  EXPECT_TRUE(waiting.sleep(kLong));
+  EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
+}
+
+TEST_F(StandingTest, fencing_numbers_count_from_the_revision_and_never_repeat) {
+  begin(1);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  std::uint64_t last = std::uint64_t{7} << kGrantBits;
+  const auto take = [&] {
+    ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+    EXPECT_GT(lease.sequence, last);
+    last = lease.sequence;
+    ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  };
+  for (int i = 0; i < 3; ++i) take();
+  EXPECT_EQ(last, (std::uint64_t{7} << kGrantBits) + 3);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);  // said again
+  take();
+  EXPECT_EQ(state("k").grants, 4U);
+  ASSERT_EQ(stand("k", 1, 9), Code::ok);
+  take();
+  EXPECT_EQ(last, (std::uint64_t{9} << kGrantBits) + 1);
+}
+
+TEST_F(StandingTest, the_largest_revision_gives_numbers_that_a_number_of_lua_holds) {
+  begin(1);
+  EXPECT_EQ(stand("k", 1, 0), Code::invalid);
+  EXPECT_EQ(stand("k", 1, kRevisionMax + 1), Code::invalid);
+  ASSERT_EQ(stand("k", 1, kRevisionMax), Code::ok);
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  EXPECT_LT(lease.sequence, std::uint64_t{1} << 53);
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+}
+
+TEST_F(StandingTest, a_lock_without_numbers_left_stands_for_its_holder_only) {
+  begin(1);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  for (std::uint32_t i = 1; i < kGrantsMax; ++i) {
+    ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+    ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  }
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  EXPECT_EQ(dict.renew("k", lease, 30), HOLDFAST_OK);
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
+  ASSERT_EQ(stand("k", 1, 8), Code::ok);
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+}
+
+TEST_F(StandingTest, what_is_lost_with_the_session_belongs_to_nobody_here) {
+  begin(1);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  EXPECT_GT(dict.remaining("k", lease), 0);
+  session().lose(1);
+  EXPECT_EQ(dict.remaining("k", lease), -1);
+  EXPECT_EQ(dict.renew("k", lease, 30), HOLDFAST_NOT_OWNER);
+  EXPECT_EQ(dict.adopt("k", lease, 1), HOLDFAST_NOT_OWNER);
+  holdfast_lease other{};
+  EXPECT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_ELSEWHERE);
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER);
+}
+
+TEST_F(StandingTest, what_is_kept_for_a_waiter_is_lost_with_the_session) {
+  begin(1);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  Waiting waiting;
+  holdfast_lease other{};
+  ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
+  sleep_ms(3);  // long enough for a release to grant it
+  ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  ASSERT_TRUE(state("k").held) << "it was not kept";
+  session().lose(1);
+  EXPECT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
+  EXPECT_FALSE(state("k").held);
+  EXPECT_EQ(waiting.leave(dict, "k"), HOLDFAST_OK);
+}
+
+TEST_F(StandingTest, the_release_of_what_was_lost_grants_it_to_nobody) {
+  begin(1);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  Waiting waiting;
+  holdfast_lease other{};
+  ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
+  sleep_ms(3);
+  session().lose(1);
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER);
+  EXPECT_FALSE(state("k").held);
+  EXPECT_EQ(waiting.leave(dict, "k"), HOLDFAST_OK);
+}
+
+TEST_F(StandingTest, a_session_is_not_renewed_behind_its_deadline_though_nobody_has_seen_it_pass) {
+  session().begin(1, 1, 1);
+  EXPECT_FALSE(session().renew(SessionWord::make(1, 1), boottime_ms() + kLongMs));
+  EXPECT_TRUE(session().now().lost());
+}
+
+TEST_F(StandingTest, a_session_is_lost_for_good_when_its_deadline_passes) {
+  begin(1, 20);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  const SessionWord before = session().now();
+  while (!session().now().lost()) sleep_ms(1);
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
+  EXPECT_FALSE(session().renew(before, boottime_ms() + kLongMs));
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
+}
+
+TEST_F(StandingTest, a_lease_lasts_no_longer_than_the_session) {
+  begin(1, kLongMs);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  ASSERT_EQ(dict.try_lock("k", 3600, &lease), HOLDFAST_OK);
+  EXPECT_LE(dict.remaining("k", lease), kLongMs / 1e3);
+  EXPECT_TRUE(session().renew(session().now(), boottime_ms() + 7'200'000));
+  EXPECT_GT(dict.remaining("k", lease), kLongMs / 1e3);
+  EXPECT_LE(dict.remaining("k", lease), 3601);
+}
+
+TEST_F(StandingTest, another_epoch_ends_what_was_granted_in_the_last_one) {
+  begin(1);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  session().lose(1);
+  begin(2);
+  holdfast_lease other{};
+  EXPECT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_ELSEWHERE) << "it stood in the last epoch";
+  ASSERT_EQ(stand("k", 2, 8), Code::ok);
+  ASSERT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_OK);
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER);
+  EXPECT_EQ(dict.remaining("k", other) > 0, true);
+}
+
+TEST_F(StandingTest, the_agent_withdraws_a_lock_that_it_holds) {
+  begin(1);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  Waiting agent(true);
+  ASSERT_EQ(agent.lock(dict, "k", kLong, &lease), HOLDFAST_OK);
+  Waiting waiting;
+  holdfast_lease other{};
+  ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
+  Lease held = lease_of(lease);
+  ASSERT_EQ(withdraw(dict.dictionary(), "k", held), Code::ok);
+  EXPECT_EQ(withdraw(dict.dictionary(), "k", held), Code::not_owner);
+  EXPECT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
+  EXPECT_EQ(wanted(), std::vector<std::string>{"k"});
+  EXPECT_FALSE(state("k").stands);
+  EXPECT_EQ(waiting.leave(dict, "k"), HOLDFAST_OK);
+}
+
+TEST_F(StandingTest, only_an_idle_lock_is_withdrawn_without_holding_it) {
+  begin(1);
+  EXPECT_EQ(withdraw_idle(dict.dictionary(), "k"), Code::ok) << "there is none";
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  EXPECT_EQ(withdraw_idle(dict.dictionary(), "k"), Code::locked);
+  ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  EXPECT_EQ(withdraw_idle(dict.dictionary(), "k"), Code::ok);
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
+}
+
+TEST_F(StandingTest, a_refusal_ends_the_waits_of_those_that_only_try) {
+  begin(1);
+  const OwnedParker parker(holdfast_parker_new());
+  holdfast_wait wait{};
+  wait.parker = parker.get();
+  wait.waiter = holdfast_waiter_open(parker.get());
+  wait.tries = 1;
+  ASSERT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &wait, &lease), HOLDFAST_LOCKED);
+  Waiting patient;
+  ASSERT_EQ(patient.once(dict, "k", &lease), HOLDFAST_LOCKED);
+  ASSERT_EQ(refuse(dict.dictionary(), "k", Code::elsewhere), Code::ok);
+  EXPECT_TRUE(sleep_until_woken(parker.get(), wait.waiter, kLong));
+  EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &wait, &lease), HOLDFAST_ELSEWHERE);
+  EXPECT_EQ(patient.once(dict, "k", &lease), HOLDFAST_LOCKED);
+  // The next try begins after that refusal.
+  EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &wait, &lease), HOLDFAST_LOCKED);
+  EXPECT_EQ(dict.leave("k", parker.get(), wait.waiter), HOLDFAST_OK);
+  EXPECT_EQ(patient.leave(dict, "k"), HOLDFAST_OK);
+}
+
+TEST_F(StandingTest, contenders_tell_the_agent_what_they_want) {
+  begin(1);
+  World& world = **World::current();
+  const OwnedParker parker(holdfast_parker_new());
+  const std::uint32_t agent = holdfast_waiter_open(parker.get());
+  session().attend(world.token(), agent);
+  reinterpret_cast<Parker*>(parker.get())->begin(agent, world.token());
+  std::array<std::uint64_t, kWants> hashes{};
+  EXPECT_EQ(session().take_wants(hashes), 0U);
+  Waiting waiting;
+  ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
+  EXPECT_TRUE(sleep_until_woken(parker.get(), agent, kLong));
+  ASSERT_EQ(session().take_wants(hashes), 1U);
+  EXPECT_EQ(wanted_keys(dict.dictionary(), {hashes.data(), 1}), std::vector<std::string>{"k"});
+  EXPECT_EQ(session().take_wants(hashes), 0U);
+  EXPECT_EQ(waiting.leave(dict, "k"), HOLDFAST_OK);
+}
+
+TEST_F(StandingTest, more_wishes_than_there_is_room_for_are_all_found) {
+  begin(1);
+  std::vector<std::unique_ptr<Waiting>> crowd;
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i < 3 * kWants; ++i) {
+    keys.push_back("key-" + std::to_string(i));
+    crowd.push_back(std::make_unique<Waiting>());
+    ASSERT_EQ(crowd.back()->once(dict, keys.back(), &lease), HOLDFAST_LOCKED);
+  }
+  std::array<std::uint64_t, kWants> hashes{};
+  EXPECT_GT(session().take_wants(hashes), kWants);
+  std::vector<std::string> found = wanted();
+  std::sort(found.begin(), found.end());
+  std::sort(keys.begin(), keys.end());
+  EXPECT_EQ(found, keys);
+  for (std::size_t i = 0; i < crowd.size(); ++i)
+    EXPECT_EQ(crowd[i]->leave(dict, "key-" + std::to_string(i)), HOLDFAST_OK);
+}
+
+TEST_F(StandingTest, a_lock_without_numbers_left_is_not_withdrawn_from_its_holder) {
+  begin(1);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  use_up("k");
+  EXPECT_EQ(withdraw_idle(dict.dictionary(), "k"), Code::locked);
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  EXPECT_EQ(withdraw_idle(dict.dictionary(), "k"), Code::ok);
+}
+
+TEST_F(StandingTest, the_agent_wakes_those_that_watch_the_grant_that_it_ends) {
+  const auto watch = [&](holdfast_parker* parker, std::uint32_t waiter, std::uint64_t& grant) {
+    holdfast_wait wait{};
+    wait.parker = parker;
+    wait.waiter = waiter;
+    return holdfast_lock_watch(dict.handle, "k", 1, &wait, &grant);
+  };
+  for (const bool withdraws : {true, false}) {
+    const std::uint16_t epoch = withdraws ? 1 : 3;
+    begin(epoch);
+    ASSERT_EQ(stand("k", epoch, epoch), Code::ok);
+    ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+    const OwnedParker parker(holdfast_parker_new());
+    const std::uint32_t waiter = holdfast_waiter_open(parker.get());
+    std::uint64_t grant = 0;
+    ASSERT_EQ(watch(parker.get(), waiter, grant), HOLDFAST_LOCKED);
+    Lease held = lease_of(lease);
+    if (withdraws)
+      ASSERT_EQ(withdraw(dict.dictionary(), "k", held), Code::ok);
+    else
+      ASSERT_EQ(stand("k", 4, 9), Code::ok);
+    EXPECT_TRUE(sleep_until_woken(parker.get(), waiter, kLong));
+    EXPECT_EQ(watch(parker.get(), waiter, grant), HOLDFAST_OK);
+  }
+}
+
+TEST_F(StandingTest, nobody_waits_for_a_holder_that_has_lost_the_lock) {
+  begin(1);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  ASSERT_EQ(dict.adopt("k", lease, 5), HOLDFAST_OK);
+  const auto blocker = [&] {
+    static constexpr WatchKind kKind{nullptr, &blocker_of_lock, nullptr, false};
+    Blocker found;
+    dict.dictionary().transact("k", [&](Transaction& change) {
+      found = blocker_of_lock(watch_entry(kKind, LockEntry::of(change), 1));
+      return Code::ok;
+    });
+    return found;
+  };
+  EXPECT_EQ(blocker().token, lease.owner);
+  session().lose(1);
+  EXPECT_EQ(blocker().token, kNobody);
+}
+
+TEST_F(StandingTest, a_child_of_fork_has_no_lease_of_its_parent) {
+  begin(1);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  ASSERT_EQ(dict.try_lock("k", 60, &lease), HOLDFAST_OK);
+  Started child("-1", [&](Channel& parent) {
+    parent.say(std::to_string(static_cast<int>(dict.remaining("k", lease))));
+    return 0;
+  });
+  EXPECT_GT(dict.remaining("k", lease), 0);
+}
+
+// --- damage ---
+
+TEST_F(StandingTest, a_limit_that_was_overwritten_lets_nobody_take_a_lock_that_does_not_stand) {
+  begin(1);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  ASSERT_EQ(withdraw_idle(dict.dictionary(), "k"), Code::ok);
+  LockFields& lock = *entry("k").lock;
+  lock.limit.store(load_word_of(lock).turn() + 100);
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE) << "as the last operation left it";
+}
+
+TEST_F(StandingTest, a_refusal_of_the_future_is_none) {
+  begin(1);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  ASSERT_EQ(withdraw_idle(dict.dictionary(), "k"), Code::ok);
+  entry("k").standing->refused_ns.store(~std::uint64_t{0});
+  const OwnedParker parker(holdfast_parker_new());
+  holdfast_wait wait{};
+  wait.parker = parker.get();
+  wait.waiter = holdfast_waiter_open(parker.get());
+  wait.tries = 1;
+  EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &wait, &lease), HOLDFAST_LOCKED);
+  EXPECT_EQ(dict.leave("k", parker.get(), wait.waiter), HOLDFAST_OK);
+}
+
+TEST_F(StandingTest, numbers_go_on_where_revisions_begin_anew) {
+  begin(1);
+  ASSERT_EQ(stand("k", 1, 1000), Code::ok);
+  use_up("k");
+  const std::uint64_t last = lease.sequence;
+  ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  ASSERT_EQ(stand("k", 1, 1000), Code::ok);
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE) << "said again: the numbers were given";
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  EXPECT_GT(lease.sequence, last);
+}
+
+TEST_F(StandingTest, a_base_that_is_none_is_replaced) {
+  begin(1);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  for (const std::uint64_t bad :
+       {~std::uint64_t{0}, (std::uint64_t{7} << kGrantBits) + 1, (kRevisionMax + 1) << kGrantBits}) {
+    entry("k").standing->base.store(bad);
+    ASSERT_EQ(stand("k", 1, 8), Code::ok);
+    ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+    EXPECT_EQ(lease.sequence >> kGrantBits, 8U);
+    EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  }
+}
+
+TEST_F(StandingTest, a_lock_that_lacks_fields_is_made_anew) {
+  begin(1);
+  for (const bool by_the_agent : {true, false}) {
+    ASSERT_EQ(stand("k", 1, 7), Code::ok);
+    entry("k").entry->value_size.store(sizeof(LockFields));
+    if (!by_the_agent) {
+      EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
+    }
+    ASSERT_EQ(stand("k", 1, 8), Code::ok);
+    EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+    EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+    const ShardGuard guard(dict.segment().shards()[0]);
+    repair(dict.segment().shards()[0]);  // the memory behind the fields that were cut off
+  }
+}
+
+TEST_F(StandingTest, the_keys_of_an_epoch_are_found) {
+  begin(3);
+  ASSERT_EQ(stand("a", 3, 7), Code::ok);
+  ASSERT_EQ(stand("b", 2, 8), Code::ok);
+  EXPECT_EQ(standing_keys(dict.dictionary(), 3), std::vector<std::string>{"a"});
+}
+
+TEST_F(StandingTest, values_are_local_and_permits_are_refused) {
+  EXPECT_EQ(dict.set("v", "text"), HOLDFAST_OK);
+  EXPECT_EQ(dict.get("v"), text("text"));
+  EXPECT_EQ(dict.try_permits("p", HOLDFAST_SEMAPHORE, 1, 2, 0, &lease), HOLDFAST_UNSUPPORTED);
+  begin(1);
+  EXPECT_EQ(stand("v", 1, 7), Code::exists);
+}
+
+TEST_F(StandingTest, what_is_lost_has_no_holder_here_and_permits_do_not_exist) {
+  begin(1);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  holdfast_holder holder{};
+  EXPECT_EQ(holdfast_lock_holder(dict.handle, "k", 1, &holder), HOLDFAST_OK);
+  session().lose(1);
+  EXPECT_EQ(holdfast_lock_holder(dict.handle, "k", 1, &holder), HOLDFAST_NOT_FOUND);
+  std::uint32_t used = 0;
+  EXPECT_EQ(holdfast_permits_count(dict.handle, "p", 1, &used, &used), HOLDFAST_UNSUPPORTED);
+}
+
+TEST_F(StandingTest, a_lock_that_is_not_at_this_machine_is_not_said_to_be_free) {
+  const auto look = [&](std::uint64_t& grant) { return holdfast_lock_watch(dict.handle, "k", 1, nullptr, &grant); };
+  std::uint64_t grant = 0;
+  EXPECT_EQ(look(grant), HOLDFAST_ELSEWHERE);
+  begin(1);
+  EXPECT_EQ(look(grant), HOLDFAST_ELSEWHERE);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  EXPECT_EQ(look(grant), HOLDFAST_OK);
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  EXPECT_EQ(look(grant), HOLDFAST_LOCKED);
+  EXPECT_EQ(grant, lease.sequence);
+  session().lose(1);
+  EXPECT_EQ(look(grant), HOLDFAST_OK) << "that grant has ended";
+  grant = 0;
+  EXPECT_EQ(look(grant), HOLDFAST_ELSEWHERE);
+}
+
+TEST_F(StandingTest, a_loss_is_seen_by_those_that_watch_the_grant) {
+  begin(1);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  const OwnedParker parker(holdfast_parker_new());
+  holdfast_wait wait{};
+  wait.parker = parker.get();
+  wait.waiter = holdfast_waiter_open(parker.get());
+  std::uint64_t grant = 0;
+  ASSERT_EQ(holdfast_lock_watch(dict.handle, "k", 1, &wait, &grant), HOLDFAST_LOCKED);
+  session().lose(1);
+  EXPECT_TRUE(sleep_until_woken(parker.get(), wait.waiter, kLong));
+  EXPECT_EQ(holdfast_lock_watch(dict.handle, "k", 1, &wait, &grant), HOLDFAST_OK);
+}
+
+TEST_F(StandingTest, the_state_of_the_cluster_is_told) {
+  holdfast_cluster state{};
+  EXPECT_EQ(holdfast_cluster_state(dict.handle, &state), HOLDFAST_UNAVAILABLE);
+  EXPECT_STREQ(state.name, "main");
+  EXPECT_EQ(state.agent, 0U);
+  EXPECT_EQ(state.seconds, 0);
+  begin(7);
+  EXPECT_EQ(holdfast_cluster_state(dict.handle, &state), HOLDFAST_UNAVAILABLE);
+  EXPECT_NE(std::string(holdfast_error()).find("no agent of the cluster \"main\""), std::string::npos);
+  EXPECT_GT(state.seconds, 0);
+  session().attend((**World::current()).token(), 0);
+  EXPECT_EQ(holdfast_cluster_state(dict.handle, &state), HOLDFAST_OK);
+  EXPECT_EQ(state.agent, static_cast<std::uint32_t>(::getpid()));
+  EXPECT_EQ(state.epoch, 7U);
+  EXPECT_GT(state.seconds, 0);
+  EXPECT_LE(state.seconds, kLongMs / 1e3);
+  session().lose(7);
+  EXPECT_EQ(holdfast_cluster_state(dict.handle, &state), HOLDFAST_UNAVAILABLE);
+  EXPECT_NE(std::string(holdfast_error()).find("has no session"), std::string::npos);
+  EXPECT_EQ(state.seconds, 0);
+  const Dict plain(new_name());
+  EXPECT_EQ(holdfast_cluster_state(plain.handle, &state), HOLDFAST_NOT_FOUND);
+}
+
+TEST_F(StandingTest, a_dead_process_is_no_agent) {
+  begin(1);
+  Started agent("attends", [&](Channel& channel) {
+    session().attend((**World::current()).token(), 0);
+    channel.say("attends");
+    channel.hear();
+    return 0;
+  });
+  holdfast_cluster state{};
+  EXPECT_EQ(holdfast_cluster_state(dict.handle, &state), HOLDFAST_OK);
+  agent.kill();
+  agent.wait();
+  EXPECT_EQ(holdfast_cluster_state(dict.handle, &state), HOLDFAST_UNAVAILABLE);
+  EXPECT_EQ(state.agent, 0U);
+}
+
+TEST_F(StandingTest, a_handle_never_finds_a_local_dictionary_in_place_of_one_of_its_cluster) {
+  const std::string name = new_name();
+  Dict mine(name, {.cluster = "main"});
+  ASSERT_EQ(holdfast_remove(name.data(), name.size()), HOLDFAST_OK);
+  const Started other("made", [&](Channel& channel) {
+    const Dict local(name);
+    channel.say("made");
+    channel.hear();
+    return local.status;
+  });
+  EXPECT_EQ(mine.try_lock("k", 0, &lease), HOLDFAST_REMOVED);
+}
+
+TEST_F(StandingTest, a_declared_cluster_is_that_of_the_dictionary) {
+  const std::string name = new_name();
+  ::setenv("HOLDFAST_CLUSTER", (dict_name + "=main," + name + "=main").c_str(), 1);
+  EXPECT_EQ(Dict(dict_name, {}).status, HOLDFAST_OK);
+  EXPECT_EQ(Dict(dict_name, {.cluster = "other"}).status, HOLDFAST_MISMATCH);
+  const Dict made(name);
+  ASSERT_EQ(made.status, HOLDFAST_OK);
+  holdfast_cluster state{};
+  EXPECT_EQ(holdfast_cluster_state(made.handle, &state), HOLDFAST_UNAVAILABLE);
+  ::setenv("HOLDFAST_CLUSTER", (dict_name + "=other").c_str(), 1);
+  EXPECT_EQ(Dict(dict_name, {}).status, HOLDFAST_MISMATCH);
+  holdfast_dict* found = nullptr;
+  EXPECT_EQ(holdfast_attach(dict_name.data(), dict_name.size(), &found), HOLDFAST_MISMATCH);
+  ::unsetenv("HOLDFAST_CLUSTER");
+}
+
+TEST_F(StandingTest, a_dictionary_has_one_cluster_or_none) {
+  Dict plain(dict_name, {});
+  EXPECT_EQ(plain.status, HOLDFAST_MISMATCH);
+  EXPECT_NE(std::string(holdfast_error()).find("cluster \"main\""), std::string::npos) << holdfast_error();
+  EXPECT_EQ(Dict(dict_name, {.cluster = "other"}).status, HOLDFAST_MISMATCH);
+  EXPECT_EQ(Dict(dict_name, {.cluster = "main"}).status, HOLDFAST_OK);
+  for (const char* bad : {"", "a/b", ".", "a b", "\xff"})
+    EXPECT_EQ(Dict(new_name(), {.cluster = bad}).status, HOLDFAST_INVALID);
+  EXPECT_EQ(Dict(new_name(), {.cluster = std::string(64, 'x').c_str()}).status, HOLDFAST_INVALID);
+}
+
+}  // namespace
+}  // namespace holdfast::test

@@ -1,0 +1,98 @@
+// Walks over a shard without its mutex: each bucket that is not empty, each entry, and an end whatever they meet.
+#include "dict/walk.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dict/words.h"
+#include "support/dict_test.h"
+
+namespace holdfast::test {
+namespace {
+
+class WalkTest : public DictTest {
+ protected:
+  WalkTest() : DictTest({.size = 1 << 20}) {}  // one shard
+
+  void put(int count) {
+    for (int i = 0; i < count; ++i) ASSERT_EQ(dict.set("k" + std::to_string(i), "v"), HOLDFAST_OK);
+  }
+  /// Those from `from` to `end`, by looking at each.
+  std::vector<std::uint32_t> used(std::uint32_t from, std::uint32_t end) {
+    std::vector<std::uint32_t> found;
+    for (std::uint32_t i = from; i < end; ++i)
+      if (shard().bucket(i).load() != 0) found.push_back(i);
+    return found;
+  }
+  std::vector<std::string> visited() {
+    std::vector<std::string> keys;
+    walk_entries(shard(), [&keys](const EntryView& view) -> std::uint32_t {
+      std::string key(view.key_length, '\0');
+      load_bytes(Shard::key_words(*view.entry), key.data(), key.size());
+      keys.push_back(key);
+      return 0;
+    });
+    return keys;
+  }
+};
+
+TEST_F(WalkTest, the_buckets_in_use_are_given_in_order_and_the_position_is_the_first_that_was_not) {
+  const std::uint32_t all = shard().buckets();
+  std::uint32_t bucket = 0;
+  EXPECT_FALSE(UsedBuckets(shard(), 0, all).next(bucket));
+  EXPECT_EQ(UsedBuckets(shard(), 0, all).position(), all);
+  for (const int keys : {1, 15, 16, 17, 31, 32, 33, 64, 1000}) {
+    put(keys);
+    for (const auto& [from, end] : {std::pair{0U, all}, {3U, 3U}, {7U, all / 2}, {all - 1, all}, {all, all}}) {
+      const std::vector<std::uint32_t> expected = used(from, end);
+      UsedBuckets walk(shard(), from, end);
+      for (const std::uint32_t next : expected) {
+        ASSERT_EQ(walk.position(), next) << keys;
+        ASSERT_TRUE(walk.next(bucket)) << keys;
+        ASSERT_EQ(bucket, next) << keys;
+      }
+      EXPECT_EQ(walk.position(), end) << keys;
+      EXPECT_FALSE(walk.next(bucket)) << keys;
+      EXPECT_FALSE(walk.next(bucket)) << keys;
+      EXPECT_EQ(walk.position(), end) << keys;
+    }
+  }
+}
+
+TEST_F(WalkTest, every_entry_is_visited_once) {
+  EXPECT_TRUE(visited().empty());
+  put(3000);
+  std::vector<std::string> keys = visited();
+  std::sort(keys.begin(), keys.end());
+  EXPECT_EQ(std::unique(keys.begin(), keys.end()), keys.end());
+  EXPECT_EQ(keys.size(), 3000U);
+}
+
+TEST_F(WalkTest, a_walk_ends_in_a_cycle_and_counts_what_the_visits_went_over) {
+  put(1);
+  const Position place = place_of("k0");
+  place.view.entry->next.store(place.block);
+  EXPECT_EQ(visited().size(), (shard().granules() + place.view.granules - 1) / place.view.granules);
+  std::uint32_t visits = 0;
+  walk_entries(shard(), [&](const EntryView&) -> std::uint32_t { return ++visits, shard().granules(); });
+  EXPECT_EQ(visits, 1U);
+  place.view.entry->next.store(0);
+}
+
+TEST_F(WalkTest, a_link_that_makes_no_sense_hides_only_what_is_behind_it) {
+  put(200);
+  const Position place = place_of("k7");
+  const std::uint32_t next = place.view.entry->next.load();
+  place.view.entry->next.store(shard().granules());
+  const std::vector<std::string> keys = visited();
+  EXPECT_GE(keys.size(), 195U);
+  EXPECT_NE(std::find(keys.begin(), keys.end(), "k7"), keys.end());
+  place.view.entry->next.store(next);
+}
+
+}  // namespace
+}  // namespace holdfast::test
