@@ -12,6 +12,10 @@ if(TARGET holdfast_command)
   install(TARGETS holdfast_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
+if(TARGET holdfast_agent)
+  install(TARGETS holdfast_agent RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
 if(HOLDFAST_INSTALL_C)
   install(FILES include/holdfast.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 

@@ -31,6 +31,12 @@ Signals to the master:
 Exit status: 0 all workers succeeded, 1 a worker failed, 2 the command line is wrong;
 ended by TERM or INT, the master ends by that signal.)";
 
+/// Those that main() runs itself.
+constexpr std::pair<const char*, const char*> kOtherCommands[] = {
+    {"agent", "Keep the locks of a cluster for the programs of this machine"},
+    {"cluster", "See and repair the locks of a cluster"},
+};
+
 /// The usage line in the customary form; the rest as CLI11 has it.
 class HelpFormatter : public CLI::Formatter {
  public:
@@ -103,6 +109,7 @@ class Parser {
     app_.allow_extras();
     run_ = app_.add_subcommand("run", "Run a Lua script in several worker processes");
     run_->group("Commands");
+    for (const auto& [name, text] : kOtherCommands) app_.add_subcommand(name, text)->group("Commands");
     run_->footer(kRunFooter);
     run_->allow_extras();
     add_value("-e", "CODE", "Run CODE instead of a script; may be repeated, each is a line of one script",
@@ -196,9 +203,9 @@ class Parser {
   }
 
   Parsed refuse_command(const std::vector<std::string>& arguments) const {
-    if (arguments.empty()) return refuse("no command was given; accepted: run");
+    if (arguments.empty()) return refuse("no command was given; accepted: agent, cluster, run");
     if (arguments.front().starts_with('-')) return refuse(unknown_option(arguments.front(), app_));
-    return refuse(fmt::format("unknown command \"{}\"; accepted: run", arguments.front()));
+    return refuse(fmt::format("unknown command \"{}\"; accepted: agent, cluster, run", arguments.front()));
   }
 
   Parsed refuse(const std::string& reason) const {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/agent_command.h"
+#include "cli/cluster_command.h"
 #include "cli/command_line.h"
 #include "cli/dictionaries.h"
 #include "cli/master.h"
@@ -38,6 +40,9 @@ int main(int count, char** values) try {
   using namespace holdfast::cli;
   const std::vector<std::string> arguments(values + 1, values + count);
   make_room_for_title(count, values);
+  const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
+  if (!arguments.empty() && arguments.front() == "agent") return become_agent(rest);
+  if (!arguments.empty() && arguments.front() == "cluster") return run_cluster_command(rest);
   const Parsed parsed = parse_command_line(arguments);
   if (const Done* done = std::get_if<Done>(&parsed)) return done->status;
   return run(std::get<RunOptions>(parsed));

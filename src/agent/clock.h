@@ -1,0 +1,20 @@
+// Time, as the agent takes it.
+#pragma once
+
+#include <cstdint>
+
+namespace holdfast::agent {
+
+using Milliseconds = std::int64_t;
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+
+  /// CLOCK_BOOTTIME: it runs on while the machine is suspended. All deadlines count from it.
+  virtual Milliseconds boot_ms() const = 0;
+  /// CLOCK_REALTIME. For people, and to notice that this machine's memory was copied or put back (agent/keeper.h).
+  virtual Milliseconds wall_ms() const = 0;
+};
+
+}  // namespace holdfast::agent

@@ -1,0 +1,34 @@
+// What the store keeps about a holder, for people: the value of a lock's key. No decision rests on it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "agent/clock.h"
+#include "agent/lock_name.h"
+
+namespace holdfast::agent {
+
+/// A local program that asks for a lock.
+struct Contender {
+  std::int64_t pid = 0;
+  std::string program;
+  std::string why;
+};
+
+struct Document {
+  std::string host;
+  std::string machine;  // its boot id
+  std::uint32_t epoch = 0;
+  Milliseconds when = 0;  // CLOCK_REALTIME
+  LockName name;
+  Contender contender;
+};
+
+/// As JSON. Bytes that are not UTF-8 are replaced.
+std::string write_document(const Document& document);
+/// What of it can be read; foreign text gives an empty document.
+Document read_document(std::string_view text);
+
+}  // namespace holdfast::agent

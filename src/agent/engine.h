@@ -1,0 +1,53 @@
+// An agent: the lease, the locks on it, the questions of local programs, and the housekeeping, over one store and one
+// machine. Its loop calls step() at due(), when Machine::wanted() or Machine::queries() has something, and after the
+// callbacks of the store.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "agent/clock.h"
+#include "agent/housekeeping.h"
+#include "agent/keeper.h"
+#include "agent/keys.h"
+#include "agent/locks.h"
+#include "agent/machine.h"
+#include "agent/questions.h"
+#include "agent/settings.h"
+#include "agent/store.h"
+
+namespace holdfast::agent {
+
+class Engine {
+ public:
+  /// `space`: the prefix of all keys. `warn`: takes sentences for the log.
+  Engine(Store& store, Machine& machine, const Clock& clock, const std::string& space, Settings settings,
+         std::function<void(const std::string&)> warn);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  void start() { keeper_.start(); }
+  void step();
+  /// BOOTTIME
+  Milliseconds due() const;
+
+  /// Whether no local program holds or wants a lock.
+  bool idle() const;
+  /// Gives the lease back, and all locks with it: REQUIRES that no local program needs one. An agent that ends without
+  /// this leaves the lease to its successor.
+  void stop(const std::function<void()>& done) { keeper_.stop(done); }
+
+  const Keeper& keeper() const { return keeper_; }
+  const Locks& locks() const { return locks_; }
+
+ private:
+  Machine& machine_;
+  Settings settings_;
+  Keys keys_;
+  Locks locks_;
+  Keeper keeper_;
+  Questions questions_;
+  Housekeeping housekeeping_;
+};
+
+}  // namespace holdfast::agent

@@ -1,0 +1,48 @@
+// What an agent does now and then: it finds locks and places that it has without knowing, and notices that its bell is
+// dead.
+//
+// A request may be done much later than its answer is waited for, and so may a copy of one that was answered. That of
+// an ask then leaves this machine with a lock, or with a place in a queue, that nobody here wants. So the keys that
+// hang on the lease are compared with what is known: often for a minute after an answer did not come, else once a
+// minute if anything was asked.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "agent/clock.h"
+#include "agent/locks.h"
+#include "agent/machine.h"
+#include "agent/store.h"
+
+namespace holdfast::agent {
+
+class Housekeeping {
+ public:
+  Housekeeping(Store& store, Machine& machine, Locks& locks, const Clock& clock,
+               std::function<void(const std::string&)> warn);
+
+  void step();
+  Milliseconds due() const { return next_; }
+
+ private:
+  void compare();
+  void look_at_bell();
+
+  Store& store_;
+  Machine& machine_;
+  Locks& locks_;
+  const Clock& clock_;
+  std::function<void(const std::string&)> warn_;
+
+  Milliseconds next_ = 0;
+  Milliseconds next_compare_ = 0;
+  Milliseconds next_bell_ = 0;
+  Milliseconds unsure_until_ = 0;
+  bool comparing_ = false;
+  LockCounters compared_;
+  LockCounters heard_;
+};
+
+}  // namespace holdfast::agent

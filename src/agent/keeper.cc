@@ -1,0 +1,230 @@
+#include "agent/keeper.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <utility>
+
+namespace holdfast::agent {
+
+namespace {
+
+constexpr Milliseconds kMarginMin = 50;
+constexpr Milliseconds kRenewalsPerTtl = 3;
+
+}  // namespace
+
+Milliseconds deadline_of(Milliseconds sent, std::int64_t ttl_s) {
+  const Milliseconds ttl = ttl_s * 1000;
+  return sent + ttl - ttl / 100 - std::max(kMarginMin, ttl / 100);
+}
+
+Keeper::Keeper(Store& store, Machine& machine, const Clock& clock, const Keys& keys, const Settings& settings,
+               Listener listener)
+    : store_(store),
+      machine_(machine),
+      clock_(clock),
+      keys_(keys),
+      settings_(settings),
+      listener_(std::move(listener)),
+      ttl_s_(settings.ttl_s) {}
+
+void Keeper::start() {
+  wall_offset_ = clock_.wall_ms() - clock_.boot_ms();
+  const Session session = machine_.session();
+  if (session.lease != 0 && !session.lost && clock_.boot_ms() < session.deadline) {
+    lease_ = session.lease;
+    adopting_ = true;
+    state_ = State::alive;
+    watch();
+    return renew();
+  }
+  if (session.lease != 0) retire(session.lease);
+  state_ = State::none;
+  acquire();
+}
+
+Milliseconds Keeper::due() const {
+  Milliseconds due = std::numeric_limits<Milliseconds>::max();
+  if (state_ == State::stopped) return due;
+  if (!running_) due = next_;
+  if (state_ == State::alive) due = std::min(due, machine_.session().deadline);
+  for (const Old& old : old_)
+    if (!old.asked) due = std::min(due, old.next);
+  return due;
+}
+
+void Keeper::step() {
+  if (state_ == State::stopped || machine_.superseded()) return;
+  const bool leap = leaped();
+  if (state_ == State::alive) {
+    const Session session = machine_.session();
+    if (session.lost || clock_.boot_ms() >= session.deadline) return lose();
+    if (leap) return drop();
+  }
+  revoke_old();
+  if (running_ || clock_.boot_ms() < next_) return;
+  if (state_ == State::none)
+    acquire();
+  else if (state_ == State::alive)
+    renew();
+}
+
+/// Whether the wall clock moved otherwise than BOOTTIME since the last look.
+bool Keeper::leaped() {
+  const Milliseconds offset = clock_.wall_ms() - clock_.boot_ms();
+  const Milliseconds leap = std::abs(offset - std::exchange(wall_offset_, offset));
+  return leap > kLeapMax;
+}
+
+void Keeper::acquire() {
+  running_ = true;
+  state_ = State::asking;
+  store_.grant(settings_.ttl_s, [this, attempt = ++attempt_, sent = clock_.boot_ms()](const LeaseAnswer& granted) {
+    if (attempt != attempt_) return retire(granted.lease);
+    if (granted.answer.outcome != Outcome::answered || granted.lease == 0) return retry(granted.answer);
+    ttl_s_ = granted.ttl_s;
+    announce(granted.lease, deadline_of(sent, granted.ttl_s));
+  });
+}
+
+/// Puts the machine's bell and document, which vanish with the lease.
+void Keeper::announce(LeaseId lease, Milliseconds deadline) {
+  const std::string document =
+      write_document({settings_.host, settings_.machine, machine_.session().epoch + 1, clock_.wall_ms(), {}, {}});
+  Change change{{{Guard::Of::created, keys_.bell(lease), 0, false}},
+                {Step::put(keys_.bell(lease), {}, lease), Step::put(keys_.machine(lease), document, lease)},
+                {}};
+  store_.transact(std::move(change), [this, attempt = attempt_, lease, deadline](const Answer& answer) {
+    const bool late = clock_.boot_ms() >= deadline;
+    if (attempt != attempt_ || late || answer.outcome != Outcome::answered) retire(lease);
+    if (attempt != attempt_) return;
+    if (late || answer.outcome != Outcome::answered) return retry(answer);
+    begin(lease, deadline);
+  });
+}
+
+void Keeper::begin(LeaseId lease, Milliseconds deadline) {
+  running_ = false;
+  back_off_ = 0;
+  sentence_.clear();
+  const Epoch epoch = machine_.begin_epoch(lease, deadline);
+  if (epoch == 0) return retire(lease);
+  lease_ = lease;
+  state_ = State::alive;
+  next_ = clock_.boot_ms() + ttl_s_ * 1000 / kRenewalsPerTtl;
+  watch();
+  listener_.begun(lease, epoch);
+}
+
+void Keeper::watch() {
+  store_.watch(keys_.bell(lease_), [this, lease = lease_](const Record& bell) {
+    if (state_ != State::alive || lease != lease_ || bell.key != keys_.bell(lease)) return;
+    if (bell.modified == 0) return lose();
+    listener_.rung(bell);
+  });
+}
+
+void Keeper::renew() {
+  running_ = true;
+  const Milliseconds from = machine_.session().deadline;
+  store_.keep_alive(lease_, [this, attempt = ++attempt_, sent = clock_.boot_ms(), from](const LeaseAnswer& answer) {
+    if (attempt == attempt_) renewed(sent, from, answer);
+  });
+}
+
+void Keeper::renewed(Milliseconds sent, Milliseconds from, const LeaseAnswer& kept) {
+  if (kept.answer.fault == Fault::no_lease) return lose();
+  if (kept.answer.outcome != Outcome::answered) return retry(kept.answer);
+  if (kept.ttl_s <= 0) return lose();
+  ttl_s_ = kept.ttl_s;
+  const Milliseconds to = std::max(from, deadline_of(sent, kept.ttl_s));
+  if (clock_.boot_ms() >= from || !machine_.renew(from, to)) return lose();
+  running_ = false;
+  back_off_ = 0;
+  next_ = sent + ttl_s_ * 1000 / kRenewalsPerTtl;
+  if (adopting_) adopt();
+}
+
+void Keeper::adopt() {
+  running_ = true;
+  store_.keys_of(lease_, [this, attempt = ++attempt_](const LeaseAnswer& found) {
+    if (attempt != attempt_) return;
+    if (found.answer.outcome != Outcome::answered) return retry(found.answer);
+    if (found.ttl_s <= 0) return lose();
+    running_ = false;
+    adopt_keys(found.keys);
+  });
+}
+
+void Keeper::adopt_keys(const std::vector<std::string>& keys) {
+  if (std::find(keys.begin(), keys.end(), keys_.bell(lease_)) == keys.end()) return lose();
+  adopting_ = false;
+  next_ = clock_.boot_ms();
+  listener_.adopted(lease_, machine_.session().epoch, keys);
+}
+
+void Keeper::lose() {
+  retire(lease_);
+  drop();
+}
+
+void Keeper::drop() {
+  ++attempt_;
+  running_ = adopting_ = false;
+  machine_.lose(machine_.session().epoch);
+  if (machine_.superseded()) {
+    state_ = State::stopped;
+    return listener_.lost();
+  }
+  ++losses_;
+  state_ = State::none;
+  next_ = 0;
+  listener_.lost();
+}
+
+void Keeper::retry(const Answer& answer) {
+  running_ = false;
+  if (state_ == State::asking) state_ = State::none;
+  sentence_ = answer.sentence;
+  back_off_ = next_back_off(back_off_);
+  next_ = clock_.boot_ms() + back_off_;
+}
+
+void Keeper::retire(LeaseId lease) {
+  if (lease == 0) return;
+  const Milliseconds now = clock_.boot_ms();
+  old_.push_back({lease, now + 2 * ttl_s_ * 1000, now, false});
+}
+
+void Keeper::revoke_old() {
+  const Milliseconds now = clock_.boot_ms();
+  std::erase_if(old_, [now](const Old& old) { return now >= old.until; });
+  for (Old& old : old_) {
+    if (old.asked || now < old.next) continue;
+    old.asked = true;
+    store_.revoke(old.lease, [this, lease = old.lease](const Answer& answer) {
+      const bool gone = answer.outcome == Outcome::answered || answer.fault == Fault::no_lease;
+      std::erase_if(old_, [&](const Old& each) { return gone && each.lease == lease; });
+      for (Old& each : old_) {
+        if (each.lease != lease) continue;
+        each.asked = false;
+        each.next = clock_.boot_ms() + kBackOffMax;
+      }
+    });
+  }
+}
+
+void Keeper::stop(const std::function<void()>& done) {
+  ++attempt_;
+  const bool had = state_ == State::alive;
+  state_ = State::stopped;
+  if (had && !machine_.superseded()) {
+    machine_.lose(machine_.session().epoch);
+    store_.revoke(lease_, [done](const Answer&) { done(); });
+    return listener_.lost();
+  }
+  done();
+}
+
+}  // namespace holdfast::agent

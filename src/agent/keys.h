@@ -1,0 +1,56 @@
+// The keys of a cluster at the store, all under one prefix, its namespace:
+//
+//   l/DICTIONARY/KEY           a lock, on its holder's lease: it is held as long as the key is there
+//   q/DICTIONARY/KEY/LEASE     a machine that waits for it, in the order in which these keys were created
+//   b/LEASE                    a machine's bell: the one key that it watches
+//   m/LEASE                    a machine's document
+//
+// Dictionary and key are percent-encoded, so that no lock's queue is the prefix of another's. A machine is its lease.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "agent/lock_name.h"
+#include "agent/store.h"
+#include "base/status.h"
+
+namespace holdfast::agent {
+
+/// Bytes of the longest key of a lock.
+inline constexpr std::size_t kStoreKeyMax = 1024;
+
+/// "DICTIONARY/KEY", encoded; the inverse gives nothing for what the first never gives.
+std::string encode_lock(const LockName& name);
+std::optional<LockName> decode_lock(std::string_view text);
+
+std::string encode_lease(LeaseId lease);
+std::optional<LeaseId> decode_lease(std::string_view text);
+
+class Keys {
+ public:
+  /// `space`: without the '/' that ends it.
+  explicit Keys(std::string_view space);
+
+  /// too_large: a key of this lock is longer than kStoreKeyMax.
+  Status check(const LockName& name) const;
+
+  std::string lock(const LockName& name) const;
+  /// The prefix of all that wait.
+  std::string queue(const LockName& name) const;
+  std::string place(const LockName& name, LeaseId lease) const;
+  std::string bell(LeaseId lease) const;
+  std::string machine(LeaseId lease) const;
+
+  /// The inverses.
+  std::optional<LockName> lock_of(std::string_view key) const;
+  std::optional<LockName> queue_of(std::string_view place) const;
+  std::optional<LeaseId> waiter_of(std::string_view place) const;
+
+ private:
+  std::string prefix_;
+};
+
+}  // namespace holdfast::agent

@@ -1,0 +1,197 @@
+#include "agent/locks.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace holdfast::agent {
+
+Locks::Locks(Store& store, Machine& machine, const Clock& clock, const Keys& keys, const Settings& settings)
+    : store_(store), machine_(machine), clock_(clock), keys_(keys), settings_(settings), protocol_(keys, 0) {}
+
+void Locks::begin(LeaseId lease, Epoch epoch) {
+  end();
+  protocol_ = Protocol(keys_, lease);
+  epoch_ = epoch;
+  next_poll_ = clock_.boot_ms() + settings_.poll_ms;
+}
+
+void Locks::adopt(LeaseId lease, Epoch epoch, const std::vector<std::string>& keys) {
+  begin(lease, epoch);
+  for (const LockName& name : machine_.standing()) lock_of(name).stood = true;
+  for (const std::string& key : keys)
+    if (const auto name = name_of(key)) lock_of(*name);
+  std::vector<LockName> names;
+  for (auto& [name, lock] : locks_) {
+    lock.adopted = lock.unsure = true;
+    names.push_back(name);
+  }
+  for (const LockName& name : names) consider(name);
+}
+
+void Locks::end() {
+  epoch_ = 0;
+  locks_.clear();
+  due_.clear();
+}
+
+void Locks::compare(const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) {
+    const auto name = name_of(key);
+    if (!name) continue;
+    Lock& lock = lock_of(*name);
+    const Phase expected = keys_.lock_of(key) ? Phase::held : Phase::waiting;
+    if (lock.request == 0 && lock.phase != expected) lock.unsure = true;
+    consider(*name);
+  }
+}
+
+std::optional<LockName> Locks::name_of(const std::string& key) const {
+  const auto name = keys_.lock_of(key);
+  return name ? name : keys_.queue_of(key);
+}
+
+void Locks::want(const Want& want) {
+  if (epoch_ == 0) return;
+  if (!keys_.check(want.name).ok()) return machine_.refuse(want.name, Refusal::too_long);
+  lock_of(want.name).contender = want.contender;
+  consider(want.name);
+}
+
+void Locks::step() {
+  const Milliseconds now = clock_.boot_ms();
+  while (!due_.empty() && due_.begin()->first <= now) {
+    const LockName name = due_.begin()->second;
+    wake(locks_.at(name), 0);
+    consider(name);
+  }
+  if (epoch_ != 0 && now >= next_poll_) poll();
+}
+
+Milliseconds Locks::due() const {
+  if (epoch_ == 0) return std::numeric_limits<Milliseconds>::max();
+  return due_.empty() ? next_poll_ : std::min(next_poll_, due_.begin()->first);
+}
+
+Locks::Lock& Locks::lock_of(const LockName& name) {
+  Lock& lock = locks_[name];
+  lock.name = name;
+  return lock;
+}
+
+void Locks::wake(Lock& lock, Milliseconds when) {
+  if (lock.due != 0) due_.erase({lock.due, lock.name});
+  lock.due = when;
+  if (when != 0) due_.insert({when, lock.name});
+}
+
+void Locks::forget(const LockName& name) {
+  wake(locks_.at(name), 0);
+  locks_.erase(name);
+}
+
+void Locks::consider(const LockName& name) {
+  const auto found = locks_.find(name);
+  if (found == locks_.end() || machine_.superseded()) return;
+  Lock& lock = found->second;
+  if (lock.request != 0) return;
+  const Milliseconds now = clock_.boot_ms();
+  if (lock.back_off != 0 && lock.due > now) return;
+  if (lock.unsure) return look(lock);
+  switch (lock.phase) {
+    case Phase::absent:
+      return consider_absent(lock);
+    case Phase::waiting:
+      return consider_waiting(lock);
+    case Phase::held:
+      return consider_held(lock);
+  }
+}
+
+void Locks::consider_absent(Lock& lock) {
+  const Use use = machine_.use(lock.name);
+  if (use.waits || use.tries) return ask(lock, !use.waits);
+  forget(lock.name);
+}
+
+void Locks::consider_waiting(Lock& lock) {
+  const Use use = machine_.use(lock.name);
+  if (use.tries) machine_.refuse(lock.name, Refusal::held);
+  if (!use.waits) return leave(lock);
+  wake(lock, clock_.boot_ms() + settings_.linger_ms);
+}
+
+void Locks::consider_held(Lock& lock) {
+  if (lock.stands) return consider_standing(lock);
+  const Use use = machine_.use(lock.name);
+  if (!use.waits && !use.tries) lock.giving = true;
+  if (lock.grant >= kRevisionEnd) {
+    machine_.refuse(lock.name, Refusal::exhausted);
+    lock.giving = true;
+  }
+  if (lock.giving) return give(lock);
+  if (lock.given_once) return touch(lock);
+  stand(lock);
+}
+
+// It does not stand twice at one revision: what counts its numbers, the machine may have forgotten meanwhile.
+void Locks::stand(Lock& lock) {
+  if (lock.stood_at == lock.grant) return touch(lock);
+  lock.stood_at = lock.grant;
+  lock.grants = 0;
+  lock.turn = ++tickets_;
+  lock.since = clock_.boot_ms();
+  if (lock.waited_since != 0) lock.waited_since = lock.since;
+  lock.stands = machine_.grant(lock.name, epoch_, lock.grant);
+  if (lock.stands) consider_standing(lock);
+}
+
+void Locks::consider_standing(Lock& lock) {
+  const Use use = machine_.use(lock.name);
+  if (use.grants > kGrantsMax / 2) return touch(lock);
+  // Those that wait before the agent may yet need new numbers.
+  if (lock.recalled) return wake(lock, clock_.boot_ms() + settings_.linger_ms);
+  if (lock.queue.unknown()) return look(lock);
+  if (lock.queue.empty()) return consider_idle(lock, use);
+  const Milliseconds now = clock_.boot_ms();
+  if (lock.waited_since == 0) lock.waited_since = now;
+  const Milliseconds end = std::min(lock.waited_since + settings_.slice_ms, lock.since + settings_.max_hold_ms);
+  if (now >= end || (!use.held && !use.waits && !use.tries)) return recall(lock);
+  wake(lock, end);
+}
+
+void Locks::consider_idle(Lock& lock, const Use& use) {
+  const bool used = use.held || use.waits || use.tries || use.grants != lock.grants;
+  const Milliseconds now = clock_.boot_ms();
+  lock.grants = use.grants;
+  if (used || now < lock.since + settings_.linger_ms || !machine_.try_recall(lock.name))
+    return wake(lock, now + settings_.linger_ms);
+  lock.stands = false;
+  lock.giving = true;
+  give(lock);
+}
+
+void Locks::recall(Lock& lock) {
+  lock.recalled = true;
+  machine_.recall(lock.name, [this, name = lock.name, turn = lock.turn] {
+    const auto found = locks_.find(name);
+    if (found == locks_.end() || !found->second.recalled || found->second.turn != turn) return;
+    Lock& recalled = found->second;
+    recalled.recalled = false;
+    recalled.stands = false;
+    recalled.giving = true;
+    consider(name);
+  });
+}
+
+void Locks::give(Lock& lock) {
+  if (lock.queue.unknown()) return look(lock);
+  if (!lock.queue.empty()) return transfer(lock);
+  if (machine_.use(lock.name).waits && lock.grant < kRevisionEnd) {
+    lock.giving = false;  // those that it was for have left
+    return consider_held(lock);
+  }
+  if (lock.place != 0) return leave(lock);
+  release(lock);
+}
+
+}  // namespace holdfast::agent

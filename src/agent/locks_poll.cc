@@ -1,0 +1,61 @@
+// The look that bounds every wait: bells are hints, and a lost one must cost no more than a second.
+#include <algorithm>
+
+#include "agent/locks.h"
+
+namespace holdfast::agent {
+
+namespace {
+
+/// Locks in one transaction: it may have 128 steps.
+constexpr std::size_t kPolledMax = 128 / kLookSteps;
+
+}  // namespace
+
+void Locks::poll() {
+  next_poll_ = clock_.boot_ms() + settings_.poll_ms;
+  if (machine_.superseded()) return;
+  std::vector<LockName> names;
+  for (const auto& [name, lock] : locks_) {
+    if (lock.phase == Phase::waiting && lock.request == 0) names.push_back(name);
+    if (names.size() == kPolledMax) {
+      poll_many(names);
+      names.clear();
+    }
+  }
+  // Waiters find the holder, so its own look is a second line, and takes turns.
+  auto next = locks_.upper_bound(polled_);
+  for (std::size_t looked = 0; looked < locks_.size() && names.size() < kPolledMax; ++looked) {
+    if (next == locks_.end()) next = locks_.begin();
+    if (next->second.phase == Phase::held && next->second.request == 0) {
+      polled_ = next->first;
+      names.push_back(polled_);
+    }
+    ++next;
+  }
+  if (!names.empty()) poll_many(names);
+}
+
+void Locks::poll_many(const std::vector<LockName>& names) {
+  Change change;
+  std::vector<std::pair<LockName, std::uint64_t>> looked;
+  for (const LockName& name : names) {
+    protocol_.add_look(name, change.then, kLookMax);
+    looked.emplace_back(name, locks_.at(name).state);
+  }
+  store_.transact(std::move(change), [this, looked = std::move(looked)](const Answer& answer) {
+    if (answer.outcome != Outcome::answered) return;
+    std::size_t at = 0;
+    for (const auto& [name, state] : looked) {
+      const View view = protocol_.view(answer, at);
+      at += kLookSteps;
+      const auto found = locks_.find(name);
+      if (found == locks_.end() || found->second.state != state || found->second.request != 0) continue;
+      learn(found->second, view);
+      take_bell(found->second);
+      consider(name);
+    }
+  });
+}
+
+}  // namespace holdfast::agent

@@ -1,0 +1,111 @@
+// The transactions of a lock. One runs at a time: none is sent while the answer of another is to come.
+#include <utility>
+
+#include "agent/locks.h"
+
+namespace holdfast::agent {
+
+void Locks::send(Lock& lock, Change change, Then then) {
+  if (machine_.superseded()) return;
+  const std::uint64_t ticket = ++tickets_;
+  lock.request = lock.state = ticket;
+  wake(lock, 0);
+  store_.transact(std::move(change), [this, name = lock.name, ticket, then = std::move(then)](const Answer& answer) {
+    const auto found = locks_.find(name);
+    if (found == locks_.end() || found->second.request != ticket) return;  // rule 4
+    Lock& asked = found->second;
+    asked.request = 0;
+    asked.state = ++tickets_;
+    if (answer.outcome == Outcome::answered) {
+      asked.unsure = false;
+      asked.back_off = 0;
+      then(asked, answer);
+    } else {
+      failed(asked, answer);
+    }
+    take_bell(asked);
+    consider(name);
+  });
+}
+
+std::string Locks::document(const Lock& lock) const {
+  return write_document({settings_.host, settings_.machine, epoch_, clock_.wall_ms(), lock.name, lock.contender});
+}
+
+void Locks::ask(Lock& lock, bool only_try) {
+  Change change = only_try ? protocol_.try_once(lock.name, document(lock)) : protocol_.ask(lock.name, document(lock));
+  send(lock, std::move(change), [this, only_try](Lock& asked, const Answer& answer) {
+    if (answer.guarded) {
+      Queue queue(answer.revision);
+      queue.learn({}, answer.revision);
+      ++counters_.granted_by_answer;
+      return gain(asked, answer.revision, std::move(queue));
+    }
+    learn(asked, protocol_.view(answer, 0));
+    if (only_try && asked.phase != Phase::held) machine_.refuse(asked.name, Refusal::held);
+  });
+}
+
+void Locks::leave(Lock& lock) {
+  send(lock, protocol_.leave(lock.name, lock.place), [this](Lock& asked, const Answer& answer) {
+    if (!answer.guarded) return learn(asked, protocol_.view(answer, 0));
+    asked.place = 0;
+    if (asked.phase == Phase::waiting) asked.phase = Phase::absent;
+  });
+}
+
+void Locks::claim(Lock& lock) {
+  send(lock, protocol_.claim(lock.name, lock.place, document(lock)), [this](Lock& asked, const Answer& answer) {
+    if (!answer.guarded) return learn(asked, protocol_.view(answer, 0));
+    ++counters_.granted_by_answer;
+    gain(asked, answer.revision, Queue(answer.revision));
+  });
+}
+
+void Locks::touch(Lock& lock) {
+  send(lock, protocol_.touch(lock.name, lock.grant, document(lock)), [this](Lock& asked, const Answer& answer) {
+    const bool giving = asked.giving;
+    learn(asked, protocol_.view(answer, 0));
+    if (!answer.guarded) return;
+    asked.giving = giving;
+    if (!asked.stands) return;
+    asked.stood_at = asked.grant;
+    asked.stands = machine_.grant(asked.name, epoch_, asked.grant);
+  });
+}
+
+void Locks::look(Lock& lock) {
+  send(lock, protocol_.look(lock.name),
+       [this](Lock& asked, const Answer& answer) { learn(asked, protocol_.view(answer, 0)); });
+}
+
+void Locks::transfer(Lock& lock) {
+  const bool again = machine_.use(lock.name).waits;
+  const Waiter to = lock.queue.first();
+  lock.given_once = true;
+  Change change = protocol_.transfer(lock.name, lock.grant, lock.queue, again, document(lock));
+  send(lock, std::move(change), [this, again](Lock& asked, const Answer& answer) {
+    if (!answer.guarded) return learn(asked, protocol_.view(answer, 0));
+    ++counters_.transfers;
+    leave_held(asked);
+    if (again && !answer.found.empty() && !answer.found.front().empty())
+      wait(asked, answer.found.front().front().created, answer.revision);
+  });
+  lock.queue.forget(to);  // if it is refused, its lease may be dead
+}
+
+void Locks::release(Lock& lock) {
+  lock.given_once = true;
+  send(lock, protocol_.release(lock.name, lock.grant), [this](Lock& asked, const Answer& answer) {
+    if (!answer.guarded) return learn(asked, protocol_.view(answer, 0));
+    ++counters_.releases;
+    leave_held(asked);
+  });
+}
+
+void Locks::note_holder(const Lock& lock, const Record& held) {
+  // Nothing depends on the answer: without it, the next poll notes again.
+  store_.transact(protocol_.note(lock.name, held, lock.place), [](const Answer&) {});
+}
+
+}  // namespace holdfast::agent

@@ -1,0 +1,81 @@
+// The transactions of the protocol: each row of its table. R is the revision of a lock's key: of its last put.
+//
+//   step       if                                    then                                           else
+//   ask        create(l)=0, create(q/*)=0            put l                                          put q/me; look
+//   try        same                                  put l                                          look
+//   note       mod(l)=R                              put b/holder                                   -
+//   transfer   mod(l)=R, create(q/w)=r               put l on w; del q/w; put b/w; del or put q/me  look
+//   release    mod(l)=R, create(q/*)=0               del l                                          look
+//   leave      create(q/me)=r                        del q/me                                       look
+//   claim      create(l)=0, create(q/me)=r           put l; del q/me                                look
+//   touch      mod(l)=R                              put l; look                                    look
+//   look       -                                     get l; get q/me; the first of q
+//   break      mod(l)=R, and of transfer or release  as they; put b/holder                          look
+//
+// Each acts once, however often it is repeated, but for ask: a late copy may leave this machine with a lock or a place
+// that it does not want. As soon as the agent learns of it, it gives it back (agent/locks.h).
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/keys.h"
+#include "agent/queue.h"
+#include "agent/ring.h"
+#include "agent/store.h"
+
+namespace holdfast::agent {
+
+/// Waiters that a look reads; one more than a Grant tells of, as the first of them gets the lock.
+inline constexpr std::int64_t kLookMax = 9;
+/// Steps of a look; a transaction of etcd has at most 128 steps.
+inline constexpr std::size_t kLookSteps = 3;
+
+/// What a look found.
+struct View {
+  Revision revision = 0;
+  std::optional<Record> lock;
+  std::optional<Record> own;    // this machine's place
+  std::vector<Waiter> waiters;  // the first of the other machines
+  Revision complete = 0;        // up to which they are all (agent/queue.h)
+  bool first = false;           // this machine is the first
+
+  bool held_by(LeaseId lease) const { return lock && lock->lease == lease; }
+};
+
+class Protocol {
+ public:
+  Protocol(const Keys& keys, LeaseId self) : keys_(&keys), self_(self) {}
+
+  LeaseId self() const { return self_; }
+
+  Change ask(const LockName& name, const std::string& document) const;
+  Change try_once(const LockName& name, const std::string& document) const;
+  /// `self` waits at `since` and is the first.
+  Change note(const LockName& name, const Record& lock, Revision since) const;
+  /// To the first of the queue. `again`: this machine goes to its end.
+  Change transfer(const LockName& name, Revision grant, const Queue& queue, bool again,
+                  const std::string& document) const;
+  Change release(const LockName& name, Revision grant) const;
+  Change leave(const LockName& name, Revision since) const;
+  Change claim(const LockName& name, Revision since, const std::string& document) const;
+  Change touch(const LockName& name, Revision grant, const std::string& document) const;
+  Change look(const LockName& name) const;
+  /// The grant of another machine, which the look has found. `tell`: puts its bell, too, which fails if it is
+  /// dead.
+  Change break_grant(const LockName& name, const View& view, bool tell) const;
+
+  void add_look(const LockName& name, std::vector<Step>& to, std::int64_t limit) const;
+  /// Of the look that begins with found[at].
+  View view(const Answer& answer, std::size_t at) const;
+
+ private:
+  Change hand_over(const LockName& name, Revision grant, Waiter to, Grant ring, const std::string& document) const;
+
+  const Keys* keys_;
+  LeaseId self_;
+};
+
+}  // namespace holdfast::agent

@@ -1,0 +1,100 @@
+#include "agent/questions.h"
+
+#include <utility>
+
+namespace holdfast::agent {
+
+void Questions::ask(const Query& query) {
+  const Status name = keys_.check(query.name);
+  if (!name.ok()) return reply(query, Reply::Code::unavailable, name.message);
+  switch (query.kind) {
+    case Query::Kind::verify:
+      return verify(query);
+    case Query::Kind::holder:
+      return find_holder(query);
+    case Query::Kind::break_lock:
+      return break_lock(query);
+  }
+}
+
+void Questions::reply(const Query& query, Reply::Code code, std::string sentence) {
+  Reply reply;
+  reply.code = code;
+  reply.sentence = std::move(sentence);
+  machine_.answer(query.number, reply);
+}
+
+bool Questions::answered(const Query& query, const Answer& answer) {
+  if (answer.outcome == Outcome::answered) return true;
+  reply(query, Reply::Code::unavailable,
+        answer.outcome == Outcome::unknown ? "the store did not answer: " + answer.sentence : answer.sentence);
+  return false;
+}
+
+void Questions::verify(const Query& query) {
+  Change change{{}, {Step::get(keys_.lock(query.name))}, {}};
+  store_.transact(std::move(change), [this, query](const Answer& answer) {
+    if (!answered(query, answer)) return;
+    const Session session = machine_.session();
+    const auto& found = answer.found.front();
+    const bool ours = !found.empty() && !session.lost && found.front().lease == session.lease;
+    Reply reply;
+    reply.code = ours ? Reply::Code::yes : Reply::Code::no;
+    reply.revision = ours ? found.front().modified : 0;
+    reply.machine = found.empty() ? 0 : found.front().lease;
+    machine_.answer(query.number, reply);
+  });
+}
+
+void Questions::find_holder(const Query& query) {
+  Change change{{}, {Step::get(keys_.lock(query.name))}, {}};
+  store_.transact(std::move(change), [this, query](const Answer& answer) {
+    if (!answered(query, answer)) return;
+    const auto& found = answer.found.front();
+    if (found.empty()) return reply(query, Reply::Code::no);
+    name_holder(query, found.front());
+  });
+}
+
+/// A lock that was transferred has no document of its own: then that of the machine tells where it is.
+void Questions::name_holder(const Query& query, const Record& lock) {
+  Change change{{}, {Step::get(keys_.machine(lock.lease))}, {}};
+  store_.transact(std::move(change), [this, query, lock](const Answer& answer) {
+    if (!answered(query, answer)) return;
+    Reply reply;
+    reply.code = Reply::Code::yes;
+    reply.revision = lock.modified;
+    reply.machine = lock.lease;
+    const auto& found = answer.found.front();
+    if (!lock.value.empty())
+      reply.document = read_document(lock.value);
+    else if (!found.empty())
+      reply.document = read_document(found.front().value);
+    reply.document.name = query.name;
+    machine_.answer(query.number, reply);
+  });
+}
+
+void Questions::break_lock(const Query& query) {
+  const Protocol protocol(keys_, machine_.session().lease);
+  store_.transact(protocol.look(query.name), [this, query, protocol](const Answer& answer) {
+    if (!answered(query, answer)) return;
+    const View view = protocol.view(answer, 0);
+    if (!view.lock || view.lock->modified != query.revision)
+      return reply(query, Reply::Code::no, "the lock has no grant of that revision");
+    break_seen(query, view, true);
+  });
+}
+
+void Questions::break_seen(const Query& query, const View& view, bool tell) {
+  const Protocol protocol(keys_, machine_.session().lease);
+  store_.transact(protocol.break_grant(query.name, view, tell), [this, query, view, tell](const Answer& answer) {
+    if (tell && answer.fault == Fault::no_lease) return break_seen(query, view, false);
+    if (!answered(query, answer)) return;
+    if (answer.guarded) return reply(query, Reply::Code::yes);
+    // Its waiters have changed: once more, unless the grant itself has.
+    break_lock(query);
+  });
+}
+
+}  // namespace holdfast::agent

@@ -1,0 +1,36 @@
+// Questions of local programs that only the store can answer: is the lock still this machine's, where is it held, and
+// the order to break a grant.
+#pragma once
+
+#include <string>
+
+#include "agent/keys.h"
+#include "agent/machine.h"
+#include "agent/protocol.h"
+#include "agent/store.h"
+
+namespace holdfast::agent {
+
+class Questions {
+ public:
+  Questions(Store& store, Machine& machine, const Keys& keys) : store_(store), machine_(machine), keys_(keys) {}
+
+  void ask(const Query& query);
+
+ private:
+  void verify(const Query& query);
+  void find_holder(const Query& query);
+  void name_holder(const Query& query, const Record& lock);
+  void break_lock(const Query& query);
+  /// `tell`: the holder, which may be dead.
+  void break_seen(const Query& query, const View& view, bool tell);
+  /// Whether it was answered; else says so.
+  bool answered(const Query& query, const Answer& answer);
+  void reply(const Query& query, Reply::Code code, std::string sentence = {});
+
+  Store& store_;
+  Machine& machine_;
+  const Keys& keys_;
+};
+
+}  // namespace holdfast::agent

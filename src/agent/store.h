@@ -1,0 +1,113 @@
+// What the agent asks of a cluster's store: a linearizable map of keys to values with leases, guarded transactions and
+// a watch on one key. Nothing here knows etcd (src/etcd), nor what the keys mean.
+//
+// Calls return at once; each callback runs later, once, from the loop of the agent, never from inside the call. One
+// thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace holdfast::agent {
+
+/// The number of a change of the store; grows with each. 0: of a key that does not exist.
+using Revision = std::int64_t;
+/// 0: none.
+using LeaseId = std::int64_t;
+
+struct Record {
+  std::string key;
+  std::string value;
+  Revision created = 0;   // when the key was made
+  Revision modified = 0;  // when it was last put
+  LeaseId lease = 0;
+};
+
+/// A condition of a transaction: the revision in which the key, or every key with that prefix, was created or last
+/// changed. 0 for a prefix: there is none.
+struct Guard {
+  enum class Of { created, modified };
+  Of of = Of::created;
+  std::string key;
+  Revision revision = 0;
+  bool prefix = false;
+};
+
+/// One step of a transaction. Reads see what the steps before them did.
+struct Step {
+  enum class Kind { put, erase, get, oldest };
+  Kind kind = Kind::get;
+  std::string key;         // of `oldest`: the prefix
+  std::string value;       // of `put`
+  LeaseId lease = 0;       // of `put`
+  std::int64_t limit = 1;  // of `oldest`: so many keys with the prefix, in the order in which they were created; 0: all
+
+  static Step put(std::string key, std::string value, LeaseId lease) {
+    return {Kind::put, std::move(key), std::move(value), lease, 1};
+  }
+  static Step erase(std::string key) { return {Kind::erase, std::move(key), {}, 0, 1}; }
+  static Step get(std::string key) { return {Kind::get, std::move(key), {}, 0, 1}; }
+  static Step oldest(std::string prefix, std::int64_t limit) { return {Kind::oldest, std::move(prefix), {}, 0, limit}; }
+};
+
+/// `then` if all guards hold, else `otherwise`; all of it or nothing.
+struct Change {
+  std::vector<Guard> guards;
+  std::vector<Step> then;
+  std::vector<Step> otherwise;
+};
+
+enum class Outcome {
+  answered,
+  refused,  // nothing was done: see `fault`
+  unknown,  // no answer: it may have been done, be done later, or never
+};
+
+/// Why the store refused.
+enum class Fault {
+  none,
+  no_lease,   // the lease is gone
+  no_space,   // the database is full
+  no_leader,  // the store has no majority
+  denied,     // user, password, token or certificate
+  too_large,  // the request
+  compacted,  // the revision
+  other,
+};
+
+struct Answer {
+  Outcome outcome = Outcome::unknown;
+  Fault fault = Fault::none;
+  std::string sentence;                    // for people, unless it was answered
+  Revision revision = 0;                   // of the store, at the answer; of a change: its own
+  bool guarded = false;                    // of a transaction: whether the guards held
+  std::vector<std::vector<Record>> found;  // of a transaction: of each get and oldest that ran, in their order
+};
+
+struct LeaseAnswer {
+  Answer answer;
+  LeaseId lease = 0;
+  std::int64_t ttl_s = 0;         // 0: the lease is gone
+  std::vector<std::string> keys;  // of keys_of()
+};
+
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  virtual void transact(Change change, std::function<void(const Answer&)> done) = 0;
+  virtual void grant(std::int64_t ttl_s, std::function<void(const LeaseAnswer&)> done) = 0;
+  virtual void keep_alive(LeaseId lease, std::function<void(const LeaseAnswer&)> done) = 0;
+  virtual void revoke(LeaseId lease, std::function<void(const Answer&)> done) = 0;
+  /// The keys that hang on the lease, and the time that it has left.
+  virtual void keys_of(LeaseId lease, std::function<void(const LeaseAnswer&)> done) = 0;
+
+  /// Calls `rung` with each put of the key, and with a record of revision 0 when it is deleted. Events may be lost or
+  /// come late, also before the answer of the transaction that made them. The store renews the watch by itself; the
+  /// watch of another key replaces it.
+  virtual void watch(const std::string& key, std::function<void(const Record&)> rung) = 0;
+};
+
+}  // namespace holdfast::agent

@@ -1,0 +1,160 @@
+#include "cli/cluster_command.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <ctime>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "cli/message.h"
+#include "holdfast.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+constexpr int kUsage = 2;
+constexpr int kPatienceMs = 5000;
+
+using Answer = std::map<std::string, std::string>;
+
+struct Asked {
+  std::string dictionary;
+  std::string key;
+  std::uint64_t revision = 0;
+};
+
+holdfast_dict* attach(const std::string& name) {
+  holdfast_dict* dict = nullptr;
+  if (holdfast_attach(name.data(), name.size(), &dict) == HOLDFAST_OK) return dict;
+  say("{}", holdfast_error());
+  return nullptr;
+}
+
+Answer parse(std::string_view text) {
+  Answer answer;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    if (const std::size_t equals = line.find('='); equals != std::string_view::npos)
+      answer[std::string(line.substr(0, equals))] = line.substr(equals + 1);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return answer;
+}
+
+/// The agent's answer; nothing, after a sentence, if there is none.
+std::optional<Answer> ask(holdfast_question question, const Asked& asked) {
+  holdfast_dict* const dict = attach(asked.dictionary);
+  if (dict == nullptr) return std::nullopt;
+  int fd = -1;
+  int code = holdfast_ask(dict, question, asked.key.data(), asked.key.size(), asked.revision, &fd);
+  std::array<char, HOLDFAST_ANSWER_MAX> text{};
+  std::size_t size = text.size();
+  if (code == HOLDFAST_OK) {
+    pollfd one{fd, POLLIN, 0};
+    ::poll(&one, 1, kPatienceMs);
+    code = holdfast_answer(fd, text.data(), &size);
+  }
+  if (code == HOLDFAST_TIMEOUT) {
+    say("the agent did not answer within {} s", kPatienceMs / 1000);
+    return std::nullopt;
+  }
+  if (code != HOLDFAST_OK) {
+    say("{}", holdfast_error());
+    return std::nullopt;
+  }
+  Answer answer = parse({text.data(), size});
+  if (answer["code"] != "unavailable") return answer;
+  say("{}", answer["sentence"]);
+  return std::nullopt;
+}
+
+std::string time_of(const std::string& milliseconds) {
+  const std::time_t seconds = std::strtoll(milliseconds.c_str(), nullptr, 10) / 1000;
+  std::tm local{};
+  std::array<char, 32> text{};
+  ::localtime_r(&seconds, &local);
+  std::strftime(text.data(), text.size(), "%F %T", &local);
+  return text.data();
+}
+
+int show_holder(const Asked& asked) {
+  auto answer = ask(HOLDFAST_ASK_HOLDER, asked);
+  if (!answer) return EXIT_FAILURE;
+  if ((*answer)["code"] == "no") {
+    fmt::print("{}: free\n", asked.key);
+    return EXIT_SUCCESS;
+  }
+  std::string line = fmt::format("{}: held by host {}", asked.key, (*answer)["host"]);
+  if (answer->contains("pid")) line += fmt::format(", pid {} ({})", (*answer)["pid"], (*answer)["program"]);
+  if (answer->contains("why")) line += fmt::format(", why: {}", (*answer)["why"]);
+  if (answer->contains("when")) line += fmt::format(", since {}", time_of((*answer)["when"]));
+  fmt::print("{}; machine {}, revision {}\n", line, (*answer)["machine"], (*answer)["revision"]);
+  return EXIT_SUCCESS;
+}
+
+int break_grant(const Asked& asked) {
+  auto answer = ask(HOLDFAST_ASK_BREAK, asked);
+  if (!answer) return EXIT_FAILURE;
+  if ((*answer)["code"] == "yes") {
+    fmt::print("{}: the grant of revision {} is broken\n", asked.key, asked.revision);
+    return EXIT_SUCCESS;
+  }
+  say("{}: {}", asked.key, (*answer)["sentence"]);
+  return EXIT_FAILURE;
+}
+
+int show_status(const Asked& asked) {
+  holdfast_dict* const dict = attach(asked.dictionary);
+  if (dict == nullptr) return EXIT_FAILURE;
+  holdfast_cluster state{};
+  const int code = holdfast_cluster_state(dict, &state);
+  if (code != HOLDFAST_OK && code != HOLDFAST_UNAVAILABLE) {
+    say("{}", holdfast_error());
+    return EXIT_FAILURE;
+  }
+  const std::string agent = state.agent != 0 ? fmt::format("agent {}", state.agent) : "no agent";
+  const std::string session =
+      state.seconds > 0 ? fmt::format("session {} for {:.1f} s more", state.epoch, state.seconds) : "no session";
+  fmt::print("{}: cluster {}, {}, {}\n", asked.dictionary, static_cast<const char*>(state.name), agent, session);
+  return code == HOLDFAST_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+}  // namespace
+
+int run_cluster_command(const std::vector<std::string>& arguments) {
+  CLI::App app("See and repair the locks of a cluster. The dictionaries are those of this machine.",
+               "holdfast cluster");
+  app.require_subcommand(1);
+  Asked asked;
+  CLI::App* const status = app.add_subcommand("status", "Whether this machine can have locks of the cluster");
+  CLI::App* const holder = app.add_subcommand("holders", "Which machine holds a lock, as the store says");
+  CLI::App* const broken = app.add_subcommand("break", "Take a lock from the machine that holds it");
+  for (CLI::App* const command : {status, holder, broken})
+    command->add_option("DICTIONARY", asked.dictionary, "Name of the dictionary")->required();
+  for (CLI::App* const command : {holder, broken}) command->add_option("KEY", asked.key, "Key of the lock")->required();
+  broken->add_option("--revision", asked.revision, "Of the grant to break, as `holders` tells: no later one is broken")
+      ->required();
+  std::vector<std::string> own = arguments;
+  std::reverse(own.begin(), own.end());  // as CLI11 takes it
+  try {
+    app.parse(own);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    say("{}\nTry \"holdfast cluster --help\".", error.what());
+    return kUsage;
+  }
+  if (*status) return show_status(asked);
+  return *holder ? show_holder(asked) : break_grant(asked);
+}
+
+}  // namespace holdfast::cli

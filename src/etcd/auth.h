@@ -1,0 +1,59 @@
+// The token of a user with a password. It is asked for when it is needed, and anew when a server does not know it: etcd
+// forgets tokens after five idle minutes, and when it is restarted.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "etcd/errors.h"
+#include "etcd/http.h"
+
+namespace holdfast::etcd {
+
+struct Credentials {
+  std::string user;           // empty: none
+  std::string password_file;  // its first line; read each time, so that a new password needs no restart
+};
+
+class Auth {
+ public:
+  /// Nothing, or why there is no token: then of `unknown`, nobody answered.
+  using Done = std::function<void(const Verdict* failure)>;
+
+  Auth(Loop& loop, Http& http, Credentials credentials);
+  ~Auth();
+  Auth(const Auth&) = delete;
+  Auth& operator=(const Auth&) = delete;
+
+  bool has_user() const noexcept { return !credentials_.user.empty(); }
+  /// Whether obtain() has to come before a request.
+  bool lacks_token() const noexcept { return has_user() && token_.empty() && !disabled_; }
+  /// Empty where the server's authentication is not enabled.
+  const std::string& token() const noexcept { return token_; }
+  /// A server did not take this one, or wants one.
+  void reject(const std::string& token);
+  /// Calls `done` later. One request at a time: all that come meanwhile wait for the same, whatever the endpoint.
+  void obtain(const std::string& endpoint, std::int64_t timeout_ms, Done done);
+
+ private:
+  std::optional<std::string> request_body(std::string& cause) const;
+  void end_later(Verdict failure);
+  void answered(const Response& response);
+  void end(const Verdict* failure);
+
+  Loop& loop_;
+  Http& http_;
+  const Credentials credentials_;
+  std::string token_;
+  bool disabled_ = false;
+  Verdict denial_;  // the last one, given again for a while: to check a password costs a server much time
+  std::int64_t denied_until_ms_ = 0;
+  std::vector<Done> waiting_;
+  std::unique_ptr<Transfer> transfer_;
+  const std::shared_ptr<int> alive_ = std::make_shared<int>(0);
+};
+
+}  // namespace holdfast::etcd

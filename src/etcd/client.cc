@@ -1,0 +1,189 @@
+#include "etcd/client.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace holdfast::etcd {
+
+namespace {
+
+using agent::Answer;
+using agent::Fault;
+using agent::Outcome;
+
+constexpr std::size_t kMostComplaints = 64;
+
+}  // namespace
+
+// A request until its end, over all its attempts.
+class Client::Call {
+ public:
+  Call(Client& client, Request request, std::string path, Understand understand, Done done)
+      : client_(client),
+        request_(std::move(request)),
+        path_(std::move(path)),
+        understand_(std::move(understand)),
+        done_(std::move(done)),
+        attempts_left_(client.endpoints_.size()) {}
+  ~Call() { client_.loop_.cancel(timer_); }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  /// Does the next thing towards an answer. Never ends the call at once.
+  void attempt() {
+    const std::int64_t pause = client_.endpoints_.pause_ms(boottime_ms());
+    if (pause > 0) {
+      timer_ = client_.loop_.after(pause, [this] { attempt(); });
+      return;
+    }
+    endpoint_ = client_.endpoints_.current();
+    if (client_.auth_.lacks_token()) {
+      client_.auth_.obtain(url(), request_.timeout_ms, [this, alive = std::weak_ptr<int>(alive_)](const Verdict* why) {
+        if (!alive.expired()) authenticated(why);
+      });
+      return;
+    }
+    send();
+  }
+
+ private:
+  const std::string& url() const { return client_.endpoints_.url(endpoint_); }
+
+  void authenticated(const Verdict* failure) {
+    if (failure == nullptr) return send();
+    Verdict verdict = *failure;
+    if (verdict.outcome == Outcome::unknown) verdict.elsewhere = true;  // of the call itself nothing was sent
+    conclude(verdict);
+  }
+
+  void send() {
+    token_ = client_.auth_.token();
+    Request request = request_;
+    request.url = url() + path_;
+    request.headers = client_.headers(token_);
+    transfer_ = client_.http_.send(std::move(request), [this](const Response& response) { answered(response); });
+  }
+
+  void answered(const Response& response) {
+    const auto transfer = std::move(transfer_);
+    if (!response.ended) {
+      Verdict verdict;
+      verdict.cause = "does not answer: " + response.failure;
+      verdict.elsewhere = !response.may_have_sent;
+      return conclude(verdict);
+    }
+    if (response.status != 200) return conclude(judge(response.status, response.body, client_.auth_.has_user()));
+    if (understand_(response.body)) {
+      client_.worked(endpoint_);
+      Answer answer;
+      answer.outcome = Outcome::answered;
+      return finish(answer);
+    }
+    conclude(judge_not_understood(response.body));
+  }
+
+  // Streams bring errors in an answer of status 200. Some versions say nothing at all to a token that they do not know.
+  Verdict judge_not_understood(const std::string& body) {
+    if (const auto error = decode_error(body)) return judge(*error, client_.auth_.has_user());
+    client_.auth_.reject(token_);
+    Verdict verdict;
+    verdict.cause = body.empty() ? "gave an empty answer" : "gave an answer that is not etcd's";
+    return verdict;
+  }
+
+  void conclude(const Verdict& verdict) {
+    if (verdict.token && !renewed_) {
+      renewed_ = true;
+      client_.auth_.reject(token_);
+      return attempt();
+    }
+    const std::string text = sentence(url(), verdict.cause);
+    if (verdict.elsewhere || verdict.outcome == Outcome::unknown) {
+      client_.leave(endpoint_, text);
+      if (verdict.elsewhere && --attempts_left_ > 0) return attempt();
+    } else {
+      client_.worked(endpoint_);
+    }
+    Answer answer;
+    answer.outcome = verdict.outcome;
+    answer.fault = verdict.outcome == Outcome::refused ? verdict.fault : Fault::none;
+    answer.sentence = text;
+    finish(answer);
+  }
+
+  void finish(const Answer& answer) {
+    auto& calls = client_.calls_;
+    const auto self = std::find_if(calls.begin(), calls.end(), [this](const auto& call) { return call.get() == this; });
+    const std::unique_ptr<Call> kept = std::move(*self);
+    if (&*self != &calls.back()) *self = std::move(calls.back());
+    calls.pop_back();
+    done_(answer);
+  }
+
+  Client& client_;
+  const Request request_;
+  const std::string path_;
+  const Understand understand_;
+  const Done done_;
+  std::size_t attempts_left_;
+  bool renewed_ = false;
+  std::size_t endpoint_ = 0;
+  std::string token_;
+  Loop::TimerId timer_ = 0;
+  std::unique_ptr<Transfer> transfer_;
+  const std::shared_ptr<int> alive_ = std::make_shared<int>(0);
+};
+
+Client::Client(Loop& loop, Options options)
+    : loop_(loop),
+      options_(std::move(options)),
+      http_(loop, options_.tls),
+      auth_(loop, http_, options_.credentials),
+      endpoints_(options_.endpoints, options_.seed) {}
+
+Client::~Client() = default;
+
+void Client::post(const std::string& path, std::string body, Understand understand, Done done) {
+  Request request;
+  request.body = std::move(body);
+  request.timeout_ms = options_.timeout_ms;
+  begin(std::make_unique<Call>(*this, std::move(request), path, std::move(understand), std::move(done)));
+}
+
+void Client::get(const std::string& path, Understand understand, Done done) {
+  Request request;
+  request.method = Request::Method::get;
+  request.timeout_ms = options_.timeout_ms;
+  begin(std::make_unique<Call>(*this, std::move(request), path, std::move(understand), std::move(done)));
+}
+
+void Client::begin(std::unique_ptr<Call> call) {
+  calls_.push_back(std::move(call));
+  calls_.back()->attempt();
+}
+
+void Client::leave(std::size_t endpoint, const std::string& text) {
+  if (endpoint != endpoints_.current()) return;
+  endpoints_.failed(endpoint, boottime_ms());
+  complain(text);
+  if (moved_ && endpoints_.size() > 1) moved_();
+}
+
+void Client::worked(std::size_t endpoint) {
+  endpoints_.worked(endpoint);
+  complaints_.clear();
+}
+
+void Client::complain(const std::string& text) {
+  if (complaints_.size() >= kMostComplaints) complaints_.clear();
+  if (complaints_.insert(text).second && options_.complain) options_.complain(text);
+}
+
+std::vector<std::string> Client::headers(const std::string& token) const {
+  // A server without a leader then says so at once instead of waiting for one.
+  std::vector<std::string> headers{"Grpc-Metadata-hasleader: true"};
+  if (!token.empty()) headers.push_back("Authorization: " + token);
+  return headers;
+}
+
+}  // namespace holdfast::etcd

@@ -1,0 +1,85 @@
+// A request to one of several endpoints of etcd, with a token where there is a user.
+//
+// A request of which no server can have done anything is made anew at the other endpoints, once at each, and once with
+// a new token. All others end in `unknown`: to repeat them is left to the caller, as they may then be done twice.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/store.h"
+#include "etcd/auth.h"
+#include "etcd/endpoints.h"
+#include "etcd/http.h"
+
+namespace holdfast::etcd {
+
+struct Options {
+  std::vector<std::string> endpoints;  // as "https://host:2379"; at least one
+  Tls tls;
+  Credentials credentials;
+  std::int64_t timeout_ms = 1000;  // of one request at one endpoint
+  std::uint64_t seed = 0;          // of the pauses between attempts
+  /// Told of what no answer tells: the watch cannot be made, another endpoint is asked. May be empty.
+  std::function<void(const std::string& sentence)> complain;
+
+  /// So long that a keepalive can be repeated several times within a lease.
+  static std::int64_t timeout_for(std::int64_t ttl_s) { return std::min<std::int64_t>(1000, ttl_s * 1000 / 6); }
+};
+
+class Client {
+ public:
+  /// Takes the body of an answer with status 200. False: that is no answer.
+  using Understand = std::function<bool(const std::string& body)>;
+  using Done = std::function<void(const agent::Answer&)>;
+
+  Client(Loop& loop, Options options);
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  Loop& loop() noexcept { return loop_; }
+  const Options& options() const noexcept { return options_; }
+  Http& http() noexcept { return http_; }
+  Auth& auth() noexcept { return auth_; }
+  Endpoints& endpoints() noexcept { return endpoints_; }
+
+  /// Calls `done` once, later, unless the client ends before. If the answer was understood, what it says beyond its
+  /// outcome is for `understand` to keep.
+  void post(const std::string& path, std::string body, Understand understand, Done done);
+  /// Asks for a path without a body.
+  void get(const std::string& path, Understand understand, Done done);
+
+  /// An endpoint did not do what it should: another is the current one, and `moved` is called.
+  void leave(std::size_t endpoint, const std::string& sentence);
+  void on_move(std::function<void()> moved) { moved_ = std::move(moved); }
+  /// It answered.
+  void worked(std::size_t endpoint);
+  /// Tells a sentence once until something works.
+  void complain(const std::string& sentence);
+
+  /// The headers that go with each request.
+  std::vector<std::string> headers(const std::string& token) const;
+
+ private:
+  class Call;
+  friend class Call;
+
+  void begin(std::unique_ptr<Call> call);
+
+  Loop& loop_;
+  const Options options_;
+  Http http_;
+  Auth auth_;
+  Endpoints endpoints_;
+  std::function<void()> moved_;
+  std::set<std::string> complaints_;
+  std::vector<std::unique_ptr<Call>> calls_;
+};
+
+}  // namespace holdfast::etcd

@@ -1,0 +1,39 @@
+// The store of the agent on etcd, through its JSON gateway.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "agent/store.h"
+#include "etcd/client.h"
+#include "etcd/watch.h"
+
+namespace holdfast::etcd {
+
+class EtcdStore final : public agent::Store {
+ public:
+  /// Begins nothing. When the store ends, its callbacks are not called any more; none of them may end it.
+  EtcdStore(Loop& loop, Options options);
+  ~EtcdStore() override;
+
+  void transact(agent::Change change, std::function<void(const agent::Answer&)> done) override;
+  void grant(std::int64_t ttl_s, std::function<void(const agent::LeaseAnswer&)> done) override;
+  void keep_alive(agent::LeaseId lease, std::function<void(const agent::LeaseAnswer&)> done) override;
+  void revoke(agent::LeaseId lease, std::function<void(const agent::Answer&)> done) override;
+  void keys_of(agent::LeaseId lease, std::function<void(const agent::LeaseAnswer&)> done) override;
+  void watch(const std::string& key, std::function<void(const agent::Record&)> rung) override;
+
+  /// The version of the member that is asked. Members may have others.
+  void version(std::function<void(const agent::Answer&, const ServerVersion&)> done);
+
+ private:
+  void ask_lease(const std::string& path, const std::string& body,
+                 std::optional<agent::LeaseAnswer> (*decode)(const std::string&),
+                 std::function<void(const agent::LeaseAnswer&)> done);
+
+  Client client_;
+  Watch watch_;
+};
+
+}  // namespace holdfast::etcd

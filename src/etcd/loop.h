@@ -1,0 +1,78 @@
+// The loop of the agent: one thread, file descriptors, timers, and the transfers of libcurl.
+//
+// Callbacks run from turn() only, and may call anything here.
+#pragma once
+
+#include <curl/curl.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+namespace holdfast::etcd {
+
+/// CLOCK_BOOTTIME: it goes on while the machine is suspended, as leases do.
+std::int64_t boottime_ms() noexcept;
+
+class Loop {
+ public:
+  using Action = std::function<void()>;
+  using TimerId = std::uint64_t;
+
+  /// Throws std::system_error if the kernel gives no descriptors.
+  Loop();
+  ~Loop();
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+
+  /// Calls `ready` with the events of epoll(7) that the descriptor has. It stays the caller's.
+  /// REQUIRES: the descriptor is not watched yet, and is open until unwatch().
+  void watch(int fd, std::uint32_t events, std::function<void(std::uint32_t)> ready);
+  void unwatch(int fd);
+
+  /// Runs the action once, when boottime_ms() has reached the deadline; also right after a suspend.
+  TimerId at(std::int64_t deadline_ms, Action action);
+  TimerId after(std::int64_t delay_ms, Action action) { return at(boottime_ms() + delay_ms, std::move(action)); }
+  /// Nothing if the timer has run.
+  void cancel(TimerId timer);
+  /// Runs the action in the next turn, or in this one.
+  void post(Action action) { posted_.push_back(std::move(action)); }
+
+  /// Waits until something happens, or for so long, then runs what is due.
+  void turn(std::int64_t longest_ms);
+  /// Takes turns until stop().
+  void run();
+  void stop() noexcept { stopped_ = true; }
+
+  /// Starts a transfer. Calls `done` once, unless remove() comes first. The handle's CURLOPT_PRIVATE is the loop's.
+  void add(CURL* transfer, std::function<void(CURLcode)> done);
+  void remove(CURL* transfer);
+
+ private:
+  using Timers = std::multimap<std::int64_t, std::pair<TimerId, Action>>;
+
+  void arm();
+  void wait(std::int64_t longest_ms);
+  void run_posted();
+  void run_descriptors();
+  void run_timers();
+  void run_transfers();
+
+  std::unique_ptr<CURLM, CURLMcode (*)(CURLM*)> multi_;
+  int epoll_ = -1;  // all descriptors in one, because curl_multi_poll() tells of no POLLHUP
+  int clock_ = -1;  // a timerfd: poll(2) does not count the time of a suspend
+  std::int64_t armed_for_ = 0;
+  bool stopped_ = false;
+  TimerId last_timer_ = 0;
+  Timers timers_;
+  std::unordered_map<TimerId, Timers::iterator> timer_of_;
+  std::vector<Action> posted_;
+  // Shared: a callback that unwatches itself is still running.
+  std::unordered_map<int, std::shared_ptr<std::function<void(std::uint32_t)>>> descriptors_;
+  std::unordered_map<CURL*, std::function<void(CURLcode)>> transfers_;
+};
+
+}  // namespace holdfast::etcd

@@ -1,0 +1,123 @@
+#include "etcd/watch.h"
+
+#include <utility>
+
+#include "etcd/errors.h"
+#include "etcd/json.h"
+
+namespace holdfast::etcd {
+
+using agent::Outcome;
+
+Watch::Watch(Client& client) : client_(client), backoff_(client.options().seed + 1) {
+  client_.on_move([this] { moved(); });
+}
+
+Watch::~Watch() {
+  client_.on_move({});
+  client_.loop().cancel(timer_);
+}
+
+void Watch::start(const std::string& key, std::function<void(const agent::Record&)> rung) {
+  key_ = key;
+  rung_ = std::move(rung);
+  backoff_.reset();
+  begin_after(0);
+}
+
+// In the loop, because a callback of the transfer that ends here may be running.
+void Watch::begin_after(std::int64_t delay_ms) {
+  ++opening_;
+  client_.loop().cancel(timer_);
+  timer_ = client_.loop().after(delay_ms, [this] { begin(); });
+}
+
+void Watch::begin() {
+  transfer_.reset();
+  const std::uint64_t opening = ++opening_;
+  if (const std::int64_t pause = client_.endpoints().pause_ms(boottime_ms()); pause > 0) return begin_after(pause);
+  endpoint_ = client_.endpoints().current();
+  if (!client_.auth().lacks_token()) return open();
+  client_.auth().obtain(client_.endpoints().url(endpoint_), client_.options().timeout_ms,
+                        [this, opening, alive = std::weak_ptr<int>(alive_)](const Verdict* failure) {
+                          if (alive.expired() || opening != opening_) return;
+                          if (failure == nullptr) return open();
+                          Verdict verdict = *failure;
+                          if (verdict.outcome == Outcome::unknown) verdict.elsewhere = true;
+                          trouble(verdict);
+                        });
+}
+
+void Watch::open() {
+  token_ = client_.auth().token();
+  Request request;
+  request.url = client_.endpoints().url(endpoint_) + "/v3/watch";
+  request.headers = client_.headers(token_);
+  request.body = encode_watch(key_);
+  request.timeout_ms = client_.options().timeout_ms;
+  const std::uint64_t opening = opening_;
+  transfer_ = client_.http().stream(
+      std::move(request),
+      [this, opening](const std::string& text) {
+        if (opening == opening_) line(text);
+      },
+      [this, opening](const Response& response) {
+        if (opening == opening_) ended(response);
+      });
+  timer_ = client_.loop().after(client_.options().timeout_ms, [this] {
+    Verdict verdict;
+    verdict.elsewhere = true;
+    verdict.cause = "did not begin the watch within " + std::to_string(client_.options().timeout_ms) + " ms";
+    trouble(verdict);
+  });
+}
+
+void Watch::line(const std::string& text) {
+  const auto parsed = decode_watch_line(text);
+  if (!parsed) {
+    Verdict verdict;
+    verdict.cause = "sent what is not a watch's";
+    if (const auto error = decode_error(text)) verdict = judge(*error, client_.auth().has_user());
+    return trouble(verdict);
+  }
+  if (parsed->canceled) return trouble(judge_cancellation(parsed->reason, client_.auth().has_user()));
+  client_.loop().cancel(timer_);
+  client_.worked(endpoint_);
+  backoff_.reset();
+  const auto rung = rung_;  // the callback may replace the watch
+  for (const agent::Record& record : parsed->events) rung(record);
+}
+
+void Watch::ended(const Response& response) {
+  if (response.status != 200 && response.ended) {
+    Verdict verdict = judge(response.status, response.body, client_.auth().has_user());
+    verdict.elsewhere = verdict.elsewhere || verdict.outcome == Outcome::unknown;
+    return trouble(verdict);
+  }
+  if (response.status == 200 && !response.body.empty()) {
+    const std::uint64_t opening = opening_;
+    line(response.body);
+    if (opening != opening_) return;
+  }
+  Verdict verdict;
+  verdict.elsewhere = !response.ended;
+  verdict.cause = response.ended ? "ended the watch" : "ended the watch: " + response.failure;
+  if (response.ended) client_.auth().reject(token_);
+  trouble(verdict);
+}
+
+// Each ends this watch; a new one follows.
+void Watch::trouble(const Verdict& verdict) {
+  if (verdict.token) client_.auth().reject(token_);
+  const std::string text =
+      sentence(client_.endpoints().url(endpoint_), verdict.cause) + "; the watch will be made again";
+  client_.complain(text);
+  begin_after(backoff_.next_ms());
+  if (verdict.elsewhere) client_.leave(endpoint_, text);
+}
+
+void Watch::moved() {
+  if (rung_ && transfer_ && endpoint_ != client_.endpoints().current()) begin_after(0);
+}
+
+}  // namespace holdfast::etcd

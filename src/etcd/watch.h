@@ -1,0 +1,45 @@
+// A watch of one key that is made again whenever it ends. It has no start revision: what happens while there is none is
+// lost, and compaction does not concern it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "agent/store.h"
+#include "etcd/client.h"
+
+namespace holdfast::etcd {
+
+class Watch {
+ public:
+  explicit Watch(Client& client);
+  ~Watch();
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  /// Replaces the key.
+  void start(const std::string& key, std::function<void(const agent::Record&)> rung);
+
+ private:
+  void begin();
+  void begin_after(std::int64_t delay_ms);
+  void open();
+  void line(const std::string& text);
+  void ended(const Response& response);
+  void trouble(const Verdict& verdict);
+  void moved();
+
+  Client& client_;
+  std::string key_;
+  std::function<void(const agent::Record&)> rung_;
+  Backoff backoff_;
+  std::size_t endpoint_ = 0;
+  std::string token_;
+  Loop::TimerId timer_ = 0;
+  std::unique_ptr<Transfer> transfer_;
+  std::uint64_t opening_ = 0;  // counts: what comes of an earlier one is not heard
+  const std::shared_ptr<int> alive_ = std::make_shared<int>(0);
+};
+
+}  // namespace holdfast::etcd

@@ -1,0 +1,153 @@
+#include "service/config.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/name.h"
+
+namespace holdfast::agent {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::int64_t kTtlMin = 2;
+constexpr std::int64_t kTtlMax = 3600;
+constexpr Milliseconds kMsMax = 60'000;
+
+std::string quoted(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+std::string read_text(const Json& value, std::string& to) {
+  if (!value.is_string()) return "expected a string";
+  to = value.get<std::string>();
+  return {};
+}
+
+std::string read_texts(const Json& value, std::vector<std::string>& to) {
+  if (!value.is_array() || value.empty()) return "expected a list of strings";
+  to.clear();
+  for (const Json& one : value) {
+    to.emplace_back();
+    if (std::string bad = read_text(one, to.back()); !bad.empty()) return "expected a list of strings";
+  }
+  return {};
+}
+
+std::string read_number(const Json& value, std::int64_t least, std::int64_t most, std::int64_t& to) {
+  if (value.is_number_integer() && value.get<std::int64_t>() >= least && value.get<std::int64_t>() <= most) {
+    to = value.get<std::int64_t>();
+    return {};
+  }
+  return "expected a whole number from " + std::to_string(least) + " to " + std::to_string(most);
+}
+
+std::string read_flag(const Json& value, bool& to) {
+  if (!value.is_boolean()) return "expected true or false";
+  to = value.get<bool>();
+  return {};
+}
+
+/// Reads a field into the configuration; the result says what is expected, or is empty.
+using Reader = std::function<std::string(const Json&, Config&)>;
+
+const std::map<std::string, Reader>& readers() {
+  static const std::map<std::string, Reader> all{
+      {"endpoints", [](const Json& v, Config& c) { return read_texts(v, c.endpoints); }},
+      {"namespace", [](const Json& v, Config& c) { return read_text(v, c.space); }},
+      {"user", [](const Json& v, Config& c) { return read_text(v, c.user); }},
+      {"password_file", [](const Json& v, Config& c) { return read_text(v, c.password_file); }},
+      {"ca", [](const Json& v, Config& c) { return read_text(v, c.ca); }},
+      {"cert", [](const Json& v, Config& c) { return read_text(v, c.cert); }},
+      {"key", [](const Json& v, Config& c) { return read_text(v, c.key); }},
+      {"require_fixed_etcd", [](const Json& v, Config& c) { return read_flag(v, c.require_fixed_etcd); }},
+      {"ttl", [](const Json& v, Config& c) { return read_number(v, kTtlMin, kTtlMax, c.settings.ttl_s); }},
+      {"slice_ms", [](const Json& v, Config& c) { return read_number(v, 0, kMsMax, c.settings.slice_ms); }},
+      {"max_hold_ms", [](const Json& v, Config& c) { return read_number(v, 0, kMsMax, c.settings.max_hold_ms); }},
+      {"linger_ms", [](const Json& v, Config& c) { return read_number(v, 1, kMsMax, c.settings.linger_ms); }},
+  };
+  return all;
+}
+
+std::string accepted_fields() {
+  std::string names;
+  for (const auto& [name, reader] : readers()) names += (names.empty() ? "" : ", ") + name;
+  return names;
+}
+
+Status refuse(const std::string& source, const std::string& what) { return {Code::invalid, source + ": " + what}; }
+
+std::string this_host() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+std::string this_boot() {
+  std::string id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+  return id;
+}
+
+bool is_url(const std::string& text) {
+  for (const std::string scheme : {"http://", "https://"})
+    if (text.starts_with(scheme) && text.size() > scheme.size()) return true;
+  return false;
+}
+
+}  // namespace
+
+std::string config_path(const std::string& cluster) { return "/etc/holdfast/" + cluster + ".json"; }
+
+Config default_config(const std::string& cluster) {
+  Config config;
+  config.cluster = cluster;
+  config.space = "holdfast/" + cluster;
+  config.settings.host = this_host();
+  config.settings.machine = this_boot();
+  return config;
+}
+
+Expected<Config> read_config(const std::string& cluster, const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0)
+    return Status{Code::not_found, "there is no " + path + ": expected the configuration of cluster " + quote(cluster)};
+  if ((info.st_mode & 0007) != 0)
+    return Status{Code::permission, path + " is open to all users: expected mode 0640 or less"};
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  const Json root = Json::parse(text.str(), nullptr, false);
+  if (!root.is_object()) return refuse(path, "expected one JSON object");
+  Config config = default_config(cluster);
+  for (const auto& [name, value] : root.items()) {
+    const auto reader = readers().find(name);
+    if (reader == readers().end())
+      return refuse(path, "unknown field " + quote(name) + "; accepted are " + accepted_fields());
+    if (const std::string bad = reader->second(value, config); !bad.empty())
+      return refuse(path, fmt::format("bad {} {}: {}", name, quoted(value), bad));
+  }
+  if (const Status bad = check_config(config, path); !bad.ok()) return bad;
+  return config;
+}
+
+Status check_config(const Config& config, const std::string& source) {
+  if (config.endpoints.empty()) return refuse(source, "no endpoints: expected URLs as \"https://host:2379\"");
+  for (const std::string& endpoint : config.endpoints)
+    if (!is_url(endpoint))
+      return refuse(source, "bad endpoint " + quote(endpoint) + ": expected a URL as \"https://host:2379\"");
+  if (config.space.empty() || config.space.ends_with('/'))
+    return refuse(source, "bad namespace " + quote(config.space) + ": expected a prefix that does not end in \"/\"");
+  if (config.user.empty() != config.password_file.empty())
+    return refuse(source, "user and password_file: expected both or none");
+  if (config.cert.empty() != config.key.empty()) return refuse(source, "cert and key: expected both or none");
+  return {};
+}
+
+}  // namespace holdfast::agent

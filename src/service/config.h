@@ -1,0 +1,36 @@
+// The configuration of an agent: /etc/holdfast/CLUSTER.json, or what the command line says in its place.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "agent/settings.h"
+#include "base/status.h"
+
+namespace holdfast::agent {
+
+struct Config {
+  std::string cluster;
+  std::vector<std::string> endpoints;  // as "https://host:2379"
+  std::string space;                   // the namespace: the prefix of all keys, without the '/' that ends it
+  std::string user;                    // empty: none
+  std::string password_file;
+  std::string ca;  // files in PEM, as libcurl takes them
+  std::string cert;
+  std::string key;
+  bool require_fixed_etcd = false;  // refuse a server that may end leases early
+  Settings settings;
+};
+
+/// Where the configuration of a cluster lies.
+std::string config_path(const std::string& cluster);
+/// Reads the file. invalid, with a sentence that names the file, the field, what was found and what is accepted;
+/// not_found; permission: others than its owner and group may read it.
+Expected<Config> read_config(const std::string& cluster, const std::string& path);
+/// The defaults of a cluster, and this machine's name.
+Config default_config(const std::string& cluster);
+/// Refuses what no file and no command line may say.
+Status check_config(const Config& config, const std::string& source);
+
+}  // namespace holdfast::agent

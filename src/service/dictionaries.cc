@@ -1,0 +1,81 @@
+#include "service/dictionaries.h"
+
+#include <dirent.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/name.h"
+#include "dict/layout.h"
+#include "dict/registry.h"
+#include "world/world.h"
+#include "world/world_file.h"
+
+namespace holdfast::agent {
+
+namespace {
+
+struct Close {
+  void operator()(DIR* directory) const noexcept { ::closedir(directory); }
+};
+
+/// The name of the dictionary with that file; nothing if it is another file.
+std::optional<std::string> dictionary_of(const std::string& file) {
+  if (!file.ends_with(kDictionarySuffix)) return std::nullopt;
+  return decode_name(file.substr(0, file.size() - kDictionarySuffix.size()));
+}
+
+}  // namespace
+
+Dictionaries::Dictionaries(World& world, std::string cluster)
+    : world_(world), cluster_(std::move(cluster)), notice_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+  const int watch = notice_.get() < 0 ? -1
+                                      : ::inotify_add_watch(notice_.get(), world_.directory().path().c_str(),
+                                                            IN_CREATE | IN_MOVED_TO | IN_DELETE);
+  if (watch < 0) throw std::system_error(errno, std::generic_category(), "cannot watch " + world_.directory().path());
+}
+
+Dictionary* Dictionaries::find(const std::string& name) const {
+  const auto found = all_.find(name);
+  return found != all_.end() ? found->second : nullptr;
+}
+
+bool Dictionaries::is_of_cluster(const std::string& file) const {
+  auto opened = open_world_file(world_.directory(), file, FileKind::dictionary);
+  if (!opened || opened->header().retired.load(kRelaxed) != 0) return false;
+  const auto& header = *reinterpret_cast<const DictionaryHeader*>(opened->page.data());
+  return is_cluster_name_sound(header.cluster) && cluster_name(header.cluster) == cluster_;
+}
+
+void Dictionaries::refresh() {
+  std::array<char, 4096> events{};
+  while (::read(notice_.get(), events.data(), events.size()) > 0) changed_ = true;
+  std::erase_if(all_, [this](const auto& one) {
+    const Segment* const segment = one.second->segment();
+    return segment == nullptr || !segment->in_cluster() || segment->cluster() != cluster_;
+  });
+  if (!std::exchange(changed_, false)) return;
+  const std::unique_ptr<DIR, Close> directory(::opendir(world_.directory().path().c_str()));
+  if (directory == nullptr) return;
+  std::set<std::pair<std::string, ino_t>> others;
+  while (const dirent* const entry = ::readdir(directory.get())) {
+    const std::string file = entry->d_name;
+    const auto name = dictionary_of(file);
+    if (!name || all_.contains(*name)) continue;
+    const std::pair<std::string, ino_t> seen(file, entry->d_ino);
+    if (!others_.contains(seen) && is_of_cluster(file)) {
+      if (auto opened = Registry::get().attach(*name); opened && (*opened)->in_cluster()) all_[*name] = *opened;
+      continue;
+    }
+    others.insert(seen);
+  }
+  others_ = std::move(others);
+}
+
+}  // namespace holdfast::agent

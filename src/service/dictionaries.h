@@ -1,0 +1,41 @@
+// The dictionaries of one cluster in this world: found in the runtime directory, and as they are made.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+#include "dict/dictionary.h"
+#include "platform/platform.h"
+
+namespace holdfast::agent {
+
+class Dictionaries {
+ public:
+  /// Throws std::system_error if the kernel does not watch the directory.
+  Dictionaries(World& world, std::string cluster);
+
+  /// Readable when the directory has changed: call refresh().
+  int descriptor() const noexcept { return notice_.get(); }
+  /// Opens those that were made, and forgets those that were removed.
+  void refresh();
+
+  /// By name. None of them is removed, as far as is known.
+  const std::map<std::string, Dictionary*>& all() const noexcept { return all_; }
+  /// Null: there is none of that name.
+  Dictionary* find(const std::string& name) const;
+
+ private:
+  bool is_of_cluster(const std::string& file) const;
+
+  World& world_;
+  std::string cluster_;
+  platform::FileDescriptor notice_;
+  bool changed_ = true;
+  std::map<std::string, Dictionary*> all_;
+  std::set<std::pair<std::string, ino_t>> others_;  // files that were looked at, and are of no interest
+};
+
+}  // namespace holdfast::agent

@@ -1,0 +1,253 @@
+// The program holdfast-agent: one for each world and cluster. "holdfast agent" runs it.
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "agent/engine.h"
+#include "base/version.h"
+#include "etcd/etcd_store.h"
+#include "etcd/loop.h"
+#include "service/config.h"
+#include "service/notify.h"
+#include "service/shared_machine.h"
+#include "world/world.h"
+
+namespace holdfast::agent {
+
+namespace {
+
+constexpr int kUsageError = 2;
+/// Another agent acts for this machine now. A manager that starts services anew should not start this one.
+constexpr int kSuperseded = 3;
+
+void say(const std::string& sentence) { fmt::print(stderr, "holdfast-agent: {}\n", sentence); }
+
+class SystemClock final : public Clock {
+ public:
+  Milliseconds boot_ms() const override { return etcd::boottime_ms(); }
+  Milliseconds wall_ms() const override {
+    timespec time{};
+    ::clock_gettime(CLOCK_REALTIME, &time);
+    return Milliseconds{time.tv_sec} * 1000 + time.tv_nsec / 1'000'000;
+  }
+};
+
+/// TERM, INT and HUP as a descriptor, from its construction on. REQUIRES: there is one thread.
+class Signals {
+ public:
+  Signals() {
+    sigset_t set;
+    ::sigemptyset(&set);
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&set, signal);
+    ::sigprocmask(SIG_BLOCK, &set, nullptr);
+    fd_ = platform::FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  }
+  int descriptor() const noexcept { return fd_.get(); }
+  void take() {
+    signalfd_siginfo info;
+    while (::read(fd_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) continue;
+  }
+
+ private:
+  platform::FileDescriptor fd_;
+};
+
+etcd::Options store_options(const Config& config) {
+  etcd::Options options;
+  options.endpoints = config.endpoints;
+  options.tls = {config.ca, config.cert, config.key};
+  options.credentials = {config.user, config.password_file};
+  options.timeout_ms = etcd::Options::timeout_for(config.settings.ttl_s);
+  options.seed = platform::random_number();
+  options.complain = &say;
+  return options;
+}
+
+/// One agent, from its start to its end.
+class Service {
+ public:
+  Service(const Config& config, World& world)
+      : config_(config),
+        store_(loop_, store_options(config)),
+        machine_(world, config.cluster),
+        engine_(store_, machine_, clock_, config.space, config.settings, &say) {
+    for (const int fd : machine_.descriptors()) loop_.watch(fd, EPOLLIN, [this](std::uint32_t) { step(); });
+    loop_.watch(signals_.descriptor(), EPOLLIN, [this](std::uint32_t) {
+      signals_.take();
+      stop();
+    });
+  }
+
+  int run() {
+    ask_version();
+    while (!ended_) {
+      step();
+      const Milliseconds now = clock_.boot_ms();
+      const Milliseconds due = std::min(engine_.due(), machine_.due());
+      loop_.turn(std::clamp<Milliseconds>(due - now, 0, kLongestTurnMs));
+    }
+    return status_;
+  }
+
+ private:
+  static constexpr Milliseconds kLongestTurnMs = 1000;
+  static constexpr Milliseconds kStopMs = 3000;
+  static constexpr Milliseconds kAskAgainMs = 1000;
+
+  void ask_version() {
+    store_.version([this](const Answer& answer, const etcd::ServerVersion& version) { judge(answer, version); });
+  }
+
+  void judge(const Answer& answer, const etcd::ServerVersion& version) {
+    if (answer.outcome != Outcome::answered && config_.require_fixed_etcd) {
+      say("require_fixed_etcd is set, and the version of etcd is not known: " + answer.sentence);
+      loop_.after(kAskAgainMs, [this] { ask_version(); });
+      return;
+    }
+    if (answer.outcome != Outcome::answered || !version.revokes_early()) return begin();
+    const std::string sentence = fmt::format(
+        "etcd {} may end a lease early after a stopped leader goes on (mended in 3.4.31 and 3.5.13): "
+        "rely on fencing numbers",
+        version.text);
+    if (config_.require_fixed_etcd) return end(sentence + "; require_fixed_etcd is set", EXIT_FAILURE);
+    say("warning: " + sentence);
+    begin();
+  }
+
+  void begin() {
+    if (begun_ || stopping_) return;
+    begun_ = true;
+    engine_.start();
+    notify_manager("READY=1");
+  }
+
+  void step() {
+    machine_.turn();
+    if (machine_.superseded()) return end("another agent acts for this machine now", kSuperseded);
+    if (stopping_ || !begun_) return;
+    engine_.step();
+    tell();
+  }
+
+  /// Says once what changed: whether there is a lease, and why not.
+  void tell() {
+    const bool alive = engine_.keeper().alive();
+    if (alive == told_alive_) return;
+    told_alive_ = alive;
+    const std::string sentence =
+        alive ? fmt::format("cluster {}: this machine has lease {:x}", config_.cluster, machine_.session().lease)
+              : fmt::format("cluster {}: the lease is lost: {}", config_.cluster, engine_.keeper().sentence());
+    say(sentence);
+    notify_manager("STATUS=" + sentence);
+  }
+
+  void stop() {
+    if (stopping_) return end("stopped by a second signal", EXIT_FAILURE);
+    stopping_ = true;
+    notify_manager("STOPPING=1");
+    if (!begun_) return end("", EXIT_SUCCESS);
+    if (!engine_.idle()) return end("locks are held: the lease stays for the next agent", EXIT_SUCCESS);
+    loop_.after(kStopMs, [this] { end("the store did not answer in time: the lease ends by itself", EXIT_SUCCESS); });
+    engine_.stop([this] { end("", EXIT_SUCCESS); });
+  }
+
+  void end(const std::string& sentence, int status) {
+    if (ended_) return;
+    if (!sentence.empty()) say(sentence);
+    ended_ = true;
+    status_ = status;
+  }
+
+  const Config& config_;
+  SystemClock clock_;
+  Signals signals_;
+  etcd::Loop loop_;
+  etcd::EtcdStore store_;
+  SharedMachine machine_;
+  Engine engine_;
+  bool begun_ = false;
+  bool stopping_ = false;
+  bool ended_ = false;
+  bool told_alive_ = false;
+  int status_ = EXIT_SUCCESS;
+};
+
+/// What the command line says in place of the file.
+struct Given {
+  std::string cluster;
+  std::string path;
+  std::vector<std::string> endpoints;
+  std::optional<std::string> space;
+  std::optional<std::int64_t> ttl_s;
+};
+
+Expected<Config> config_of(const Given& given) {
+  Config config = default_config(given.cluster);
+  if (given.endpoints.empty() || !given.path.empty()) {
+    auto read = read_config(given.cluster, given.path.empty() ? config_path(given.cluster) : given.path);
+    if (!read) return read;
+    config = *read;
+  }
+  if (!given.endpoints.empty()) config.endpoints = given.endpoints;
+  if (given.space) config.space = *given.space;
+  if (given.ttl_s) config.settings.ttl_s = *given.ttl_s;
+  if (const Status bad = check_config(config, "the command line"); !bad.ok()) return bad;
+  return config;
+}
+
+void describe(CLI::App& app, Given& given) {
+  app.set_version_flag("--version", std::string("holdfast-agent ") + kVersion, "Print the version and exit");
+  app.add_option("CLUSTER", given.cluster, "Name of the cluster")->required();
+  app.add_option("--config", given.path, "Configuration file; default: /etc/holdfast/CLUSTER.json");
+  app.add_option("--etcd", given.endpoints, "URLs of etcd, separated by commas, in place of the file")->delimiter(',');
+  app.add_option("--namespace", given.space, "Prefix of all keys; default: holdfast/CLUSTER");
+  app.add_option("--ttl", given.ttl_s, "Seconds after which others may have the locks of a lost machine; default: 10")
+      ->check(CLI::Range(2, 3600));
+}
+
+int run(int count, char** values) {
+  CLI::App app("Keeps the locks of a cluster for the programs of this machine.", "holdfast-agent");
+  Given given;
+  describe(app, given);
+  try {
+    app.parse(count, values);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    say(fmt::format("{}\nTry \"holdfast agent --help\".", error.what()));
+    return kUsageError;
+  }
+  const auto config = config_of(given);
+  if (!config) {
+    say(config.status().message);
+    return kUsageError;
+  }
+  auto world = World::current();
+  if (!world || (*world)->token() == kNobody) {
+    say(world ? World::last_failure().message : world.status().message);
+    return EXIT_FAILURE;
+  }
+  return Service(*config, **world).run();
+}
+
+}  // namespace
+
+}  // namespace holdfast::agent
+
+int main(int count, char** values) try {
+  return holdfast::agent::run(count, values);
+} catch (const std::exception& error) {
+  holdfast::agent::say(error.what());
+  return EXIT_FAILURE;
+}

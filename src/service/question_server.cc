@@ -1,0 +1,139 @@
+#include "service/question_server.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "cluster/question.h"
+
+namespace holdfast::agent {
+
+namespace {
+
+constexpr std::uint64_t kListener = 0;
+constexpr std::size_t kConnectionsMax = 256;
+
+[[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
+
+std::uint64_t inode_of(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 ? info.st_ino : 0;
+}
+
+std::optional<Query> query_of(std::uint64_t number, std::string_view packet) {
+  static const std::map<std::string_view, Query::Kind> kinds{
+      {"verify", Query::Kind::verify}, {"holder", Query::Kind::holder}, {"break", Query::Kind::break_lock}};
+  Question question;
+  if (!read_question(packet, question)) return std::nullopt;
+  const auto kind = kinds.find(question.kind);
+  if (kind == kinds.end()) return std::nullopt;
+  return Query{.number = number,
+               .kind = kind->second,
+               .name = {std::string(question.dictionary), std::string(question.key)},
+               .revision = static_cast<Revision>(question.revision)};
+}
+
+void add(std::string& text, const char* name, std::string value) {
+  std::replace(value.begin(), value.end(), '\n', ' ');
+  if (!value.empty()) text += fmt::format("{}={}\n", name, value);
+}
+
+}  // namespace
+
+QuestionServer::QuestionServer(const RuntimeDirectory& directory, const std::string& cluster)
+    : path_(agent_socket(directory, cluster)), poll_(::epoll_create1(EPOLL_CLOEXEC)) {
+  sockaddr_un address{};
+  if (path_.size() >= sizeof address.sun_path) {
+    errno = ENAMETOOLONG;
+    fail(path_);
+  }
+  address.sun_family = AF_UNIX;
+  std::copy(path_.begin(), path_.end(), static_cast<char*>(address.sun_path));
+  listener_ = platform::FileDescriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const bool shared = directory.sharing() == RuntimeDirectory::Sharing::group;
+  // The mode is that of the file which bind() makes. Only the agent that comes last is asked: its name leads to it.
+  if (!poll_ || !listener_ || ::fchmod(listener_.get(), shared ? 0660 : 0600) != 0) fail("cannot make a socket");
+  ::unlink(path_.c_str());
+  if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      (shared && ::chown(path_.c_str(), static_cast<uid_t>(-1), directory.group()) != 0) ||
+      ::listen(listener_.get(), SOMAXCONN) != 0 || !watch(listener_.get(), kListener))
+    fail("cannot listen at " + path_);
+  inode_ = inode_of(path_);
+}
+
+QuestionServer::~QuestionServer() {
+  if (inode_of(path_) == inode_) ::unlink(path_.c_str());
+}
+
+bool QuestionServer::watch(int fd, std::uint64_t number) const {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = number;
+  return ::epoll_ctl(poll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+// Beyond so many, programs wait in the backlog.
+void QuestionServer::accept() {
+  while (connections_.size() < kConnectionsMax) {
+    platform::FileDescriptor connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!connection) return;
+    if (watch(connection.get(), last_ + 1)) connections_[++last_] = std::move(connection);
+  }
+}
+
+std::vector<Query> QuestionServer::read() {
+  std::vector<Query> queries;
+  std::array<epoll_event, 64> events{};
+  const int count = ::epoll_wait(poll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  std::string packet(kQuestionMax, '\0');
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t number = events[static_cast<std::size_t>(i)].data.u64;
+    const auto found = connections_.find(number);
+    if (found == connections_.end()) continue;
+    const ssize_t size = ::recv(found->second.get(), packet.data(), packet.size(), MSG_DONTWAIT);
+    if (size < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    auto query =
+        query_of(number, std::string_view(packet).substr(0, static_cast<std::size_t>(std::max<ssize_t>(size, 0))));
+    if (query)
+      queries.push_back(std::move(*query));
+    else
+      connections_.erase(found);
+  }
+  accept();
+  return queries;
+}
+
+void QuestionServer::answer(std::uint64_t number, const std::string& text) {
+  const auto found = connections_.find(number);
+  if (found == connections_.end()) return;
+  const std::string packet = text.substr(0, kAnswerMax);
+  ::send(found->second.get(), packet.data(), packet.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  connections_.erase(found);
+}
+
+std::string write_answer(const Reply& reply) {
+  constexpr std::array<const char*, 3> kCodes{"yes", "no", "unavailable"};
+  std::string text = fmt::format("code={}\n", kCodes[static_cast<std::size_t>(reply.code)]);
+  add(text, "sentence", reply.sentence);
+  if (reply.revision != 0) add(text, "revision", std::to_string(reply.revision));
+  if (reply.machine != 0) add(text, "machine", fmt::format("{:x}", reply.machine));
+  const Document& document = reply.document;
+  add(text, "host", document.host);
+  if (document.contender.pid != 0) add(text, "pid", std::to_string(document.contender.pid));
+  add(text, "program", document.contender.program);
+  add(text, "why", document.contender.why);
+  if (document.when != 0) add(text, "when", std::to_string(document.when));
+  return text;
+}
+
+}  // namespace holdfast::agent

@@ -1,0 +1,45 @@
+// The agent's end of the questions of local programs (cluster/question.h).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "agent/machine.h"
+#include "platform/platform.h"
+#include "world/runtime_directory.h"
+
+namespace holdfast::agent {
+
+class QuestionServer {
+ public:
+  /// Takes the place of an earlier agent's socket. Throws std::system_error if it cannot listen.
+  QuestionServer(const RuntimeDirectory& directory, const std::string& cluster);
+  ~QuestionServer();
+  QuestionServer(const QuestionServer&) = delete;
+  QuestionServer& operator=(const QuestionServer&) = delete;
+
+  /// Readable when read() has something to do.
+  int descriptor() const noexcept { return poll_.get(); }
+  /// Takes what has come: each question is given once. One that makes no sense ends its connection.
+  std::vector<Query> read();
+  /// Answers, and ends the connection. Does nothing if its other end is gone.
+  void answer(std::uint64_t number, const std::string& text);
+
+ private:
+  void accept();
+  bool watch(int fd, std::uint64_t number) const;
+
+  std::string path_;
+  std::uint64_t inode_ = 0;  // of the socket's file
+  platform::FileDescriptor poll_;
+  platform::FileDescriptor listener_;
+  std::uint64_t last_ = 0;
+  std::map<std::uint64_t, platform::FileDescriptor> connections_;
+};
+
+/// A reply as the text of an answer.
+std::string write_answer(const Reply& reply);
+
+}  // namespace holdfast::agent

@@ -1,0 +1,85 @@
+// This machine, as the agent sees it: the dictionaries of a cluster in the world of this process.
+//
+// Each dictionary has the session in its own header (cluster/session.h). The session is alive if that of every
+// dictionary is: whatever sees the deadline passed in one of them ends it for all. A dictionary that is made while it
+// is alive takes part from the next turn() on.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/machine.h"
+#include "lock/lease.h"
+#include "service/dictionaries.h"
+#include "service/question_server.h"
+#include "wait/parking_lot.h"
+#include "world/world.h"
+
+namespace holdfast::agent {
+
+class SharedMachine final : public Machine {
+ public:
+  /// From now on this process acts for the machine. Throws std::system_error if the kernel refuses what it takes.
+  SharedMachine(World& world, const std::string& cluster);
+  ~SharedMachine() override;
+
+  /// Readable when turn() has something to do.
+  std::vector<int> descriptors();
+  /// Goes on with what the agent waits for in this machine.
+  void turn();
+  /// When turn() has something to do at the latest.
+  Milliseconds due() const { return due_; }
+
+  bool superseded() const override;
+  Session session() const override;
+  Epoch begin_epoch(LeaseId lease, Milliseconds deadline) override;
+  bool renew(Milliseconds from, Milliseconds to) override;
+  void lose(Epoch epoch) override;
+
+  std::vector<Want> wanted() override;
+  Use use(const LockName& name) const override;
+  std::vector<LockName> standing() const override;
+
+  bool grant(const LockName& name, Epoch epoch, Revision revision) override;
+  void refuse(const LockName& name, Refusal why) override;
+  void recall(const LockName& name, std::function<void()> done) override;
+  bool try_recall(const LockName& name) override;
+  void drop(const LockName& name) override;
+
+  std::vector<Query> queries() override { return questions_.read(); }
+  void answer(std::uint64_t number, const Reply& reply) override { questions_.answer(number, write_answer(reply)); }
+
+ private:
+  /// The agent's turn in the queue of a lock.
+  struct Recall {
+    std::uint32_t waiter = 0;
+    Milliseconds due = 0;
+    std::function<void()> done;
+  };
+  using Recalls = std::map<LockName, Recall>;
+
+  void attend();
+  void take_in_new();
+  void read_mail();
+  /// One step of a recall. True when it is over.
+  bool step(const LockName& name, Recall& recall);
+  void close(Recall& recall);
+  Contender contender(Token token) const;
+
+  World& world_;
+  Token self_;
+  Dictionaries dictionaries_;
+  QuestionServer questions_;
+  Parker parker_;
+  std::uint32_t waiter_ = 0;  // that contenders post to
+  Recalls recalls_;
+  Milliseconds due_ = 0;
+  Milliseconds next_look_ = 0;
+  bool look_at_all_ = true;  // wanted() does not rely on hints, which may be lost
+};
+
+}  // namespace holdfast::agent

@@ -1,0 +1,399 @@
+// Claims about single events: one or two machines, a sound store, and one thing that goes wrong.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/virtual_cluster.h"
+
+namespace holdfast::test {
+namespace {
+
+using agent::Change;
+using agent::LockName;
+using agent::Reply;
+using agent::Step;
+
+const LockName kLock{"jobs", "a/b"};
+const std::string kLockKey = "/test/l/jobs/a%2Fb";
+
+class EngineTest : public ::testing::Test {
+ protected:
+  Node& make_node() {
+    nodes_.push_back(std::make_unique<Node>(
+        schedule_, store_, settings_, 1.0,
+        [this](Node& node, const LockName&, FakeMachine::Id id, std::uint64_t number) {
+          granted_.insert({&node, id});
+          number_ = number;
+        },
+        [this](Node& node, const LockName&, FakeMachine::Id id, agent::Refusal) {
+          refused_.insert({&node, id});
+        }));
+    nodes_.back()->start_agent();
+    run_ms(10);
+    return *nodes_.back();
+  }
+  void run_ms(Microseconds time) { schedule_.run_for(time * 1000); }
+  FakeMachine::Id take(Node& node) {
+    const FakeMachine::Id program = node.machine().wait(kLock);
+    run_ms(10);
+    EXPECT_TRUE(has(node, program));
+    return program;
+  }
+  bool has(Node& node, FakeMachine::Id id) const { return granted_.contains({&node, id}); }
+  bool is_refused(Node& node, FakeMachine::Id id) const { return refused_.contains({&node, id}); }
+  bool stored(const std::string& key) const { return store_.records().contains(key); }
+  std::optional<Reply> ask(Node& node, agent::Query::Kind kind, agent::Revision revision = 0) {
+    const std::uint64_t number = node.machine().ask({0, kind, kLock, revision});
+    run_ms(20);
+    return node.machine().reply(number);
+  }
+  /// The next transaction that puts or erases the lock's key has that fate.
+  void next_change(Node& node, Fate fate) {
+    node.client().fate = [fate, done = false](const Change& change) mutable -> std::optional<Fate> {
+      for (const Step& step : change.then)
+        if (!done && step.key == kLockKey && (step.kind == Step::Kind::put || step.kind == Step::Kind::erase)) {
+          done = true;
+          return fate;
+        }
+      return std::nullopt;
+    };
+  }
+
+  Schedule schedule_{1};
+  FakeStore store_{schedule_};
+  agent::Settings settings_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::set<std::pair<Node*, FakeMachine::Id>> granted_;
+  std::set<std::pair<Node*, FakeMachine::Id>> refused_;
+  std::uint64_t number_ = 0;
+};
+
+TEST_F(EngineTest, a_free_lock_costs_one_request_and_goes_back_when_nobody_uses_it) {
+  Node& node = make_node();
+  const std::uint64_t before = node.client().requests;
+  node.machine().release(kLock, take(node));
+  EXPECT_EQ(node.client().requests, before + 1);
+  node.machine().release(kLock, take(node));  // at once: it still stands
+  EXPECT_EQ(node.client().requests, before + 1);
+  EXPECT_TRUE(stored(kLockKey));
+  run_ms(700);
+  EXPECT_FALSE(stored(kLockKey));
+  EXPECT_FALSE(node.machine().stands(kLock));
+}
+
+TEST_F(EngineTest, a_machine_that_waits_gets_the_lock_directly) {
+  Node& one = make_node();
+  Node& two = make_node();
+  const auto first = take(one);
+  const std::uint64_t number = number_;
+  const auto second = two.machine().wait(kLock);
+  run_ms(200);
+  EXPECT_FALSE(has(two, second));
+  one.machine().release(kLock, first);
+  run_ms(10);
+  EXPECT_TRUE(has(two, second));
+  EXPECT_FALSE(one.machine().stands(kLock));
+  EXPECT_GT(number_, number);
+}
+
+TEST_F(EngineTest, a_try_is_refused_where_another_machine_has_the_lock_and_leaves_no_place) {
+  Node& one = make_node();
+  Node& two = make_node();
+  take(one);
+  const auto second = two.machine().try_once(kLock);
+  run_ms(10);
+  EXPECT_TRUE(is_refused(two, second));
+  for (const auto& [key, record] : store_.records()) EXPECT_FALSE(key.starts_with("/test/q/")) << key;
+}
+
+TEST_F(EngineTest, one_that_waits_no_longer_leaves_its_place) {
+  Node& one = make_node();
+  Node& two = make_node();
+  take(one);
+  const auto second = two.machine().wait(kLock);
+  run_ms(20);
+  two.machine().leave(kLock, second);
+  run_ms(500);
+  for (const auto& [key, record] : store_.records()) EXPECT_FALSE(key.starts_with("/test/q/")) << key;
+}
+
+TEST_F(EngineTest, a_lost_bell_costs_no_more_than_the_poll) {
+  Node& one = make_node();
+  Node& two = make_node();
+  const auto first = take(one);
+  const auto second = two.machine().wait(kLock);
+  two.client().hears = false;
+  run_ms(100);
+  one.machine().release(kLock, first);
+  run_ms(1100);
+  EXPECT_TRUE(has(two, second));
+}
+
+TEST_F(EngineTest, the_lock_of_a_dead_machine_is_claimed_after_its_lease) {
+  Node& one = make_node();
+  Node& two = make_node();
+  take(one);
+  const auto second = two.machine().wait(kLock);
+  run_ms(100);
+  one.kill_agent();
+  run_ms(9000);
+  EXPECT_FALSE(has(two, second)) << "before the lease has ended";
+  run_ms(5000);
+  EXPECT_TRUE(has(two, second));
+}
+
+TEST_F(EngineTest, those_that_wait_behind_one_that_claims_are_found_at_once) {
+  Node& one = make_node();
+  Node& two = make_node();
+  run_ms(500);  // so that polls do not come together
+  Node& three = make_node();
+  take(one);
+  const auto second = two.machine().wait(kLock);
+  run_ms(20);
+  const auto third = three.machine().wait(kLock);
+  run_ms(20);
+  one.kill_agent();
+  store_.revoke(one.machine().session().lease);
+  while (!has(two, second)) run_ms(1);
+  two.machine().release(kLock, second);
+  run_ms(100);
+  EXPECT_TRUE(has(three, third));
+}
+
+TEST_F(EngineTest, a_machine_that_is_cut_off_has_lost_its_locks_before_another_gets_them) {
+  Node& one = make_node();
+  Node& two = make_node();
+  const auto first = take(one);
+  const auto second = two.machine().wait(kLock);
+  run_ms(5000);  // it was renewed once
+  one.cut_for(60'000'000);
+  while (one.machine().valid(kLock, first) && !has(two, second)) run_ms(1);
+  EXPECT_FALSE(has(two, second));
+  run_ms(5000);
+  EXPECT_TRUE(has(two, second));
+}
+
+TEST_F(EngineTest, a_deadline_counts_from_before_the_request_was_sent) {
+  EXPECT_EQ(agent::deadline_of(1000, 10), 1000 + 9900 - 100);
+  EXPECT_EQ(agent::deadline_of(1000, 2), 1000 + 1980 - 50);
+  Node& node = make_node();
+  const std::uint64_t requests = node.client().requests;
+  while (node.client().requests == requests) run_ms(1);
+  const agent::Milliseconds sent = node.clock().boot_ms();
+  node.stop_agent_for(900'000);  // the answer is read late
+  run_ms(950);
+  EXPECT_LE(node.machine().session().deadline, agent::deadline_of(sent, settings_.ttl_s));
+}
+
+TEST_F(EngineTest, a_lease_that_was_lost_stays_lost_whatever_the_store_answers_later) {
+  Node& node = make_node();
+  const auto program = take(node);
+  const agent::Session session = node.machine().session();
+  node.stop_agent_for(9'900'000);  // with an answer to its keepalive on the way, and longer than its deadline
+  while (schedule_.now() < 9'950'000) {
+    store_.keep_alive(session.lease);  // the store would go on
+    run_ms(100);
+  }
+  EXPECT_FALSE(node.machine().valid(kLock, program));
+  run_ms(3000);
+  EXPECT_GT(node.machine().session().epoch, session.epoch);
+  EXPECT_FALSE(node.machine().valid(kLock, program));
+}
+
+TEST_F(EngineTest, an_agent_that_comes_back_in_time_loses_nothing) {
+  Node& node = make_node();
+  const auto program = take(node);
+  const agent::Session session = node.machine().session();
+  node.kill_agent();
+  run_ms(5000);
+  node.start_agent();
+  run_ms(20'000);
+  EXPECT_EQ(node.machine().session().lease, session.lease);
+  EXPECT_TRUE(node.machine().valid(kLock, program));
+  node.machine().release(kLock, program);
+  run_ms(700);
+  EXPECT_FALSE(stored(kLockKey)) << "the new agent does not know of the lock";
+}
+
+TEST_F(EngineTest, one_that_came_while_no_agent_was_there_is_found_at_once_by_the_next) {
+  Node& one = make_node();
+  Node& two = make_node();
+  const auto first = take(one);
+  one.kill_agent();
+  const auto second = two.machine().wait(kLock);
+  run_ms(300);
+  one.machine().release(kLock, first);
+  one.start_agent();
+  run_ms(50);
+  EXPECT_TRUE(has(two, second));
+}
+
+TEST_F(EngineTest, a_deleted_bell_ends_the_epoch) {
+  Node& node = make_node();
+  const auto program = take(node);
+  store_.revoke(node.machine().session().lease);
+  run_ms(10);
+  EXPECT_FALSE(node.machine().valid(kLock, program));
+  EXPECT_EQ(node.engine().keeper().losses(), 1U);
+  run_ms(10);
+  take(node);
+}
+
+TEST_F(EngineTest, a_leap_of_the_wall_clock_ends_the_epoch_and_leaves_the_old_lease_alone) {
+  Node& node = make_node();
+  const auto program = take(node);
+  const agent::LeaseId lease = node.machine().session().lease;
+  node.clock().leap(3'600'000);
+  run_ms(4000);
+  EXPECT_FALSE(node.machine().valid(kLock, program));
+  EXPECT_THAT(store_.leases(), ::testing::Contains(lease));
+}
+
+TEST_F(EngineTest, what_became_of_a_change_without_an_answer_is_found_out) {
+  for (const Fate fate : {Fate::lost_request, Fate::lost_answer}) {
+    Node& node = make_node();
+    next_change(node, fate);
+    const auto program = node.machine().wait(kLock);
+    run_ms(1500);
+    EXPECT_TRUE(has(node, program));
+    next_change(node, fate);
+    node.machine().release(kLock, program);
+    run_ms(3000);
+    EXPECT_FALSE(stored(kLockKey));
+  }
+}
+
+TEST_F(EngineTest, a_lock_that_a_late_request_has_left_is_given_back) {
+  Node& node = make_node();
+  next_change(node, Fate::late);
+  const auto program = node.machine().wait(kLock);
+  run_ms(1);
+  node.machine().leave(kLock, program);
+  run_ms(20'000);
+  EXPECT_FALSE(stored(kLockKey));
+}
+
+TEST_F(EngineTest, a_lock_stands_again_only_at_a_new_revision_once_it_may_have_been_given_away) {
+  Node& one = make_node();
+  const auto program = take(one);
+  one.machine().release(kLock, program);
+  const agent::Revision before = store_.records().at(kLockKey).modified;
+  next_change(one, Fate::lost_request);  // of the release
+  run_ms(450);
+  ASSERT_FALSE(one.machine().stands(kLock));
+  const auto again = one.machine().wait(kLock);
+  run_ms(1500);
+  EXPECT_TRUE(has(one, again));
+  EXPECT_GT(store_.records().at(kLockKey).modified, before);
+}
+
+TEST_F(EngineTest, a_lock_that_is_used_without_end_gets_new_numbers) {
+  Node& node = make_node();
+  std::uint64_t last = 0;
+  for (std::uint32_t i = 0; i < 2 * agent::kGrantsMax; ++i) {
+    const auto program = node.machine().wait(kLock);
+    run_ms(has(node, program) ? 0 : 1);
+    while (!has(node, program)) run_ms(1);
+    ASSERT_GT(number_, last);
+    last = number_;
+    node.machine().release(kLock, program);
+  }
+}
+
+TEST_F(EngineTest, revisions_that_are_too_large_for_numbers_are_refused) {
+  Node& node = make_node();
+  store_.skip_to(agent::kRevisionEnd);
+  const auto program = node.machine().wait(kLock);
+  run_ms(50);
+  EXPECT_TRUE(is_refused(node, program));
+  EXPECT_FALSE(stored(kLockKey));
+}
+
+TEST_F(EngineTest, a_name_that_is_too_long_is_refused) {
+  Node& node = make_node();
+  const LockName name{"jobs", std::string(10'000, 'x')};
+  const auto program = node.machine().wait(name);
+  run_ms(10);
+  EXPECT_TRUE(is_refused(node, program));
+}
+
+TEST_F(EngineTest, the_holder_can_be_verified_and_named_from_anywhere) {
+  settings_.host = "one";
+  Node& one = make_node();
+  settings_.host = "two";
+  Node& two = make_node();
+  EXPECT_EQ(ask(two, agent::Query::Kind::holder)->code, Reply::Code::no);
+  const auto first = take(one);
+  EXPECT_EQ(ask(one, agent::Query::Kind::verify)->code, Reply::Code::yes);
+  EXPECT_EQ(ask(two, agent::Query::Kind::verify)->code, Reply::Code::no);
+  EXPECT_EQ(ask(two, agent::Query::Kind::holder)->document.host, "one");
+  EXPECT_EQ(ask(two, agent::Query::Kind::holder)->document.contender.why, "a test");
+  two.machine().wait(kLock);
+  one.machine().release(kLock, first);
+  run_ms(50);
+  EXPECT_EQ(ask(one, agent::Query::Kind::holder)->document.host, "two") << "after a transfer";
+}
+
+TEST_F(EngineTest, a_grant_is_broken_by_its_revision_only_and_its_holder_sees_it) {
+  Node& one = make_node();
+  Node& two = make_node();
+  const auto first = take(one);
+  const auto second = two.machine().wait(kLock);
+  run_ms(20);
+  const agent::Revision revision = ask(two, agent::Query::Kind::holder)->revision;
+  EXPECT_EQ(ask(two, agent::Query::Kind::break_lock, revision - 1)->code, Reply::Code::no);
+  EXPECT_TRUE(one.machine().valid(kLock, first));
+  EXPECT_EQ(ask(two, agent::Query::Kind::break_lock, revision)->code, Reply::Code::yes);
+  run_ms(20);
+  EXPECT_FALSE(one.machine().valid(kLock, first));
+  EXPECT_TRUE(has(two, second));
+}
+
+TEST_F(EngineTest, a_dead_bell_is_warned_about) {
+  Node& one = make_node();
+  Node& two = make_node();
+  two.client().hears = false;
+  for (int i = 0; i < 30; ++i) {
+    const auto first = one.machine().wait(kLock);
+    run_ms(1500);
+    const auto second = two.machine().wait(kLock);
+    run_ms(100);
+    one.machine().release(kLock, first);
+    run_ms(1500);
+    two.machine().release(kLock, second);
+  }
+  EXPECT_THAT(two.warnings, ::testing::Contains(::testing::HasSubstr("seems to be dead")));
+  EXPECT_THAT(one.warnings, ::testing::IsEmpty());
+}
+
+TEST_F(EngineTest, an_agent_that_stops_gives_everything_back) {
+  Node& node = make_node();
+  node.machine().release(kLock, take(node));
+  EXPECT_TRUE(node.engine().idle());
+  bool stopped = false;
+  node.engine().stop([&] { stopped = true; });
+  run_ms(10);
+  EXPECT_TRUE(stopped);
+  EXPECT_THAT(store_.records(), ::testing::IsEmpty());
+}
+
+TEST_F(EngineTest, ten_thousand_locks_of_one_machine_are_kept_and_given_back) {
+  Node& node = make_node();
+  std::vector<std::pair<LockName, FakeMachine::Id>> taken;
+  for (int i = 0; i < 10'000; ++i) {
+    const LockName name{"jobs", std::to_string(i)};
+    taken.emplace_back(name, node.machine().wait(name));
+  }
+  run_ms(5000);
+  for (const auto& [name, program] : taken) EXPECT_TRUE(node.machine().valid(name, program));
+  for (const auto& [name, program] : taken) node.machine().release(name, program);
+  run_ms(2000);
+  EXPECT_EQ(store_.records().size(), 2U) << "its bell and its document";
+}
+
+}  // namespace
+}  // namespace holdfast::test

@@ -1,0 +1,93 @@
+// A machine's shared memory that exists only here, with its local programs: they take a lock one at a time, in their
+// order, while it stands. It outlives agents; each agent has a seat of its own.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/machine.h"
+#include "agent/schedule.h"
+
+namespace holdfast::test {
+
+class FakeMachine {
+ public:
+  using Id = std::uint64_t;
+  struct Listener {
+    /// The program has the lock, with that number.
+    std::function<void(const agent::LockName&, Id, std::uint64_t number)> granted;
+    std::function<void(const agent::LockName&, Id, agent::Refusal)> refused;
+    /// There is work for the agent.
+    std::function<void()> wanted;
+  };
+
+  FakeMachine(Schedule& schedule, const DriftingClock& clock, Listener listener)
+      : schedule_(schedule), clock_(clock), listener_(std::move(listener)) {}
+  ~FakeMachine() { *alive_ = false; }
+  FakeMachine(const FakeMachine&) = delete;
+  FakeMachine& operator=(const FakeMachine&) = delete;
+
+  // What local programs do.
+  Id wait(const agent::LockName& name) { return enter(name, false); }
+  Id try_once(const agent::LockName& name) { return enter(name, true); }
+  void leave(const agent::LockName& name, Id program);
+  void release(const agent::LockName& name, Id program);
+  /// Whether the program holds the lock, as any program sees it now.
+  bool valid(const agent::LockName& name, Id program) const;
+  std::optional<agent::Reply> reply(std::uint64_t query) const;
+  std::uint64_t ask(agent::Query query);
+
+  /// The first program that holds a lock validly.
+  std::optional<Id> holder(const agent::LockName& name) const;
+  bool stands(const agent::LockName& name) const;
+  agent::Session session() const;
+
+  /// A new agent, which supersedes those before it.
+  std::unique_ptr<agent::Machine> seat();
+
+ private:
+  friend class Seat;
+
+  struct Waiter {
+    Id program = 0;  // 0: the agent
+    bool tries = false;
+    std::shared_ptr<bool> seat;  // of the agent: whether it is there
+    std::function<void()> done;
+  };
+  struct Local {
+    agent::Epoch epoch = 0;  // in which it stands; 0: it does not
+    agent::Revision revision = 0;
+    std::uint32_t grants = 0;
+    Id holder = 0;
+    agent::Epoch holder_epoch = 0;
+    std::deque<Waiter> waiters;
+    bool wanted = false;  // and the agent does not know yet
+  };
+
+  Id enter(const agent::LockName& name, bool tries);
+  bool has(const Local& local) const;
+  /// Lets in the next, if that may be.
+  void pass(const agent::LockName& name);
+  void tell(Local& local);
+  void forget_agent(Local& local);
+  bool see_loss();
+
+  Schedule& schedule_;
+  const DriftingClock& clock_;
+  Listener listener_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  std::uint64_t seats_ = 0;
+  Id ids_ = 0;
+  agent::Session session_;
+  std::map<agent::LockName, Local> locks_;
+  std::vector<agent::Query> queries_;
+  std::map<std::uint64_t, agent::Reply> replies_;
+};
+
+}  // namespace holdfast::test

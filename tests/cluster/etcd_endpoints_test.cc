@@ -1,0 +1,53 @@
+// Which endpoint is asked, and when.
+#include "etcd/endpoints.h"
+
+#include <gtest/gtest.h>
+
+namespace holdfast::etcd {
+namespace {
+
+TEST(Backoff, grows_from_20_ms_to_1_s_with_up_to_half_left_to_chance) {
+  Backoff backoff(1);
+  for (int round = 0; round < 2; ++round) {
+    std::int64_t most = Backoff::kFirstMs;
+    for (int i = 0; i < 12; ++i) {
+      const std::int64_t pause = backoff.next_ms();
+      EXPECT_GE(pause, most / 2);
+      EXPECT_LE(pause, most);
+      most = std::min(2 * most, Backoff::kLongestMs);
+    }
+    EXPECT_EQ(most, Backoff::kLongestMs);
+    backoff.reset();
+  }
+}
+
+TEST(Endpoints, stick_to_one_that_works) {
+  Endpoints endpoints({"http://a/", "http://b", "http://c"}, 1);
+  EXPECT_EQ(endpoints.url(0), "http://a");
+  endpoints.failed(0, 1000);
+  EXPECT_EQ(endpoints.current(), 1u);
+  EXPECT_EQ(endpoints.pause_ms(1000), 0) << "there are others";
+  endpoints.worked(1);
+  EXPECT_EQ(endpoints.current(), 1u);
+}
+
+TEST(Endpoints, pause_when_all_failed_in_a_row) {
+  Endpoints endpoints({"http://a", "http://b"}, 1);
+  endpoints.failed(0, 1000);
+  endpoints.failed(1, 1000);
+  EXPECT_EQ(endpoints.current(), 0u);
+  EXPECT_GT(endpoints.pause_ms(1000), 0);
+  EXPECT_EQ(endpoints.pause_ms(1000 + Backoff::kFirstMs), 0);
+  endpoints.worked(0);
+  EXPECT_EQ(endpoints.pause_ms(1000), 0);
+}
+
+TEST(Endpoints, are_not_left_twice_for_one_failure) {
+  Endpoints endpoints({"http://a", "http://b", "http://c"}, 1);
+  endpoints.failed(0, 1000);
+  endpoints.failed(0, 1000);  // of another request that went there
+  EXPECT_EQ(endpoints.current(), 1u);
+}
+
+}  // namespace
+}  // namespace holdfast::etcd

@@ -1,0 +1,522 @@
+// The store before a server that answers late, wrongly, in parts, or never.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "cluster/fake_server.h"
+#include "cluster/store_test.h"
+
+namespace holdfast::test {
+namespace {
+
+using agent::Answer;
+using agent::Change;
+using agent::Fault;
+using agent::Outcome;
+using agent::Step;
+using ::testing::HasSubstr;
+
+const std::string kHeader = R"("header":{"cluster_id":"1","member_id":"2","revision":"7","raft_term":"2"})";
+const std::string kDone =
+    "{" + kHeader + R"(,"succeeded":true,"responses":[{"response_put":{"header":{"revision":"7"}}}]})";
+const std::string kKept = R"({"result":{)" + kHeader + R"(,"ID":"5","TTL":"10"}})" + "\n";
+const std::string kBegun = R"({"result":{)" + kHeader + R"(,"created":true}})" + "\n";
+const std::string kBadToken =
+    R"({"error":"etcdserver: invalid auth token","message":"etcdserver: invalid auth token","code":16})";
+
+std::string event(const std::string& value, int revision) {
+  return R"({"result":{)" + kHeader + R"(,"events":[{"kv":{"key":"Yg==","create_revision":"3","mod_revision":")" +
+         std::to_string(revision) + R"(","value":")" + value + R"("}}]}})" + "\n";
+}
+
+Change one_put() {
+  Change change;
+  change.then = {Step::put("l", "v", 0)};
+  return change;
+}
+
+/// Says one thing to every request.
+FakeServer::Handler says(int status, const std::string& body) {
+  return [=](const FakeRequest&, FakeConnection& connection) { connection.answer(status, body); };
+}
+
+class EtcdHttpTest : public StoreTest {
+ protected:
+  static constexpr std::int64_t kShortMs = 150;  // where a test waits for it to pass
+
+  void open_with_user(const std::string& endpoint) {
+    std::ofstream(directory_ / "password") << "secret\n";
+    auto with_user = options({endpoint});
+    with_user.credentials = {"hf", directory_ / "password"};
+    open(std::move(with_user));
+  }
+  void open_hasty(std::vector<std::string> endpoints) {
+    auto hasty = options(std::move(endpoints));
+    hasty.timeout_ms = kShortMs;
+    open(std::move(hasty));
+  }
+
+  ScratchDirectory directory_;
+};
+
+TEST_F(EtcdHttpTest, asks_over_one_connection_and_wants_a_leader) {
+  FakeServer server(says(200, kDone));
+  open(options({server.url() + "/"}));
+  for (int i = 1; i <= 3; ++i) {
+    const Answer answer = transact(one_put());
+    ASSERT_EQ(answer.outcome, Outcome::answered) << answer.sentence;
+    EXPECT_EQ(server.seen().back().of_connection, i);
+  }
+  const FakeRequest request = server.seen().back();
+  EXPECT_EQ(request.path, "/v3/kv/txn");
+  EXPECT_EQ(request.headers.at("grpc-metadata-hasleader"), "true");
+  EXPECT_EQ(request.headers.count("authorization"), 0u);
+}
+
+TEST_F(EtcdHttpTest, keeps_to_the_servers_that_are_configured_whatever_the_environment_says) {
+  FakeServer server(says(200, kDone));
+  FakeServer proxy(says(200, "{}"));
+  ::setenv("http_proxy", proxy.url().c_str(), 1);
+  open(options({server.url()}));
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
+  ::unsetenv("http_proxy");
+  EXPECT_TRUE(proxy.seen().empty());
+}
+
+// libcurl would send the request again over a new connection: the first may have been carried out.
+TEST_F(EtcdHttpTest, never_sends_a_request_twice_when_a_connection_in_use_ends_without_an_answer) {
+  FakeServer server([](const FakeRequest& request, FakeConnection& connection) {
+    if (request.of_connection == 1) return connection.answer(200, kDone);
+    connection.close();
+  });
+  open(options({server.url()}));
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
+  const Answer answer = transact(one_put());
+  EXPECT_EQ(answer.outcome, Outcome::unknown);
+  EXPECT_EQ(answer.sentence, "etcd at " + server.url() + " does not answer: it ended the connection before the answer");
+  EXPECT_EQ(server.count("/v3/kv/txn"), 2);
+}
+
+TEST_F(EtcdHttpTest, knows_nothing_of_a_change_without_a_whole_answer) {
+  const std::string cut = "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n" + kDone;
+  const std::pair<const char*, FakeServer::Handler> all[] = {
+      {"no answer", [](const FakeRequest&, FakeConnection& connection) { connection.close(); }},
+      {"half a status line",
+       [](const FakeRequest&, FakeConnection& connection) {
+         connection.send("HTTP/1.1 2");
+         connection.close();
+       }},
+      {"less than was promised",
+       [cut](const FakeRequest&, FakeConnection& connection) {
+         connection.send(cut);
+         connection.close();
+       }},
+      {"a stream that ends within a chunk",
+       [](const FakeRequest&, FakeConnection& connection) {
+         connection.begin_stream();
+         connection.send("fff\r\n" + kDone);
+         connection.close();
+       }},
+      {"nothing", says(200, "")},
+      {"an empty object", says(200, "{}")},
+      {"a page", says(200, "<html>welcome</html>")},
+      {"half a transaction", says(200, kDone.substr(0, kDone.size() - 3))},
+      {"another's answer", says(200, "{" + kHeader + "}")},
+      {"a gateway's error", says(503, "upstream connect error")},
+      {"a leader that changed", says(503, R"({"error":"etcdserver: leader changed","code":14})")},
+  };
+  for (const auto& [what, handler] : all) {
+    FakeServer server(handler);
+    open(options({server.url()}));
+    const Answer answer = transact(one_put());
+    EXPECT_EQ(answer.outcome, Outcome::unknown) << what;
+    EXPECT_THAT(answer.sentence, HasSubstr("etcd at " + server.url())) << what;
+    EXPECT_EQ(server.count("/v3/kv/txn"), 1) << what;
+    store_.reset();
+  }
+}
+
+TEST_F(EtcdHttpTest, ends_a_request_that_is_never_answered) {
+  FakeServer* self = nullptr;
+  FakeServer server([&](const FakeRequest&, FakeConnection&) { self->until_end(); });
+  self = &server;
+  open_hasty({server.url()});
+  const Answer answer = transact(one_put());
+  EXPECT_EQ(answer.outcome, Outcome::unknown);
+  EXPECT_EQ(answer.sentence, "etcd at " + server.url() + " does not answer: nothing came within 150 ms");
+}
+
+TEST_F(EtcdHttpTest, does_not_take_a_late_answer_for_that_of_the_next_request) {
+  std::atomic<bool> late{true};
+  FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
+    if (late.exchange(false)) ::usleep(2 * kShortMs * 1000);
+    connection.answer(200, "{" + kHeader + (late ? "}" : R"(,"ID":"77","TTL":"5"})"));
+  });
+  open_hasty({server.url()});
+  EXPECT_EQ(grant(5).answer.outcome, Outcome::unknown);
+  store_.reset();
+  open(options({server.url()}));
+  const auto granted = grant(5);
+  EXPECT_EQ(granted.answer.outcome, Outcome::answered);
+  EXPECT_EQ(granted.lease, 77);
+  EXPECT_EQ(server.seen().back().of_connection, 1);
+}
+
+TEST_F(EtcdHttpTest, puts_an_answer_together_from_parts) {
+  FakeServer server([](const FakeRequest&, FakeConnection& connection) {
+    connection.begin_stream();
+    for (const char byte : kKept) connection.chunk(std::string(1, byte));
+    connection.end_stream();
+  });
+  open(options({server.url()}));
+  const auto kept = keep_alive(5);
+  EXPECT_EQ(kept.answer.outcome, Outcome::answered);
+  EXPECT_EQ(kept.ttl_s, 10);
+}
+
+TEST_F(EtcdHttpTest, tells_a_refusal_from_an_answer) {
+  struct {
+    int status;
+    const char* body;
+    Fault fault;
+    const char* words;
+  } const all[] = {
+      {404, R"({"error":"etcdserver: requested lease not found","code":5})", Fault::no_lease, "lease not found"},
+      {404, "Not Found\n", Fault::other, "enable-grpc-gateway: true"},
+      {403, R"({"code":7,"message":"etcdserver: permission denied"})", Fault::denied, "permission denied"},
+      {401, "go away", Fault::denied, "401: go away"},
+      {429, R"({"error":"etcdserver: mvcc: database space exceeded","code":8})", Fault::no_space, "space exceeded"},
+      {503, R"({"error":"etcdserver: no leader","code":14})", Fault::no_leader, "no leader"},
+      {400, "CommonName of client sending a request against gateway will be ignored", Fault::denied, "without CN"},
+  };
+  for (const auto& said : all) {
+    FakeServer server(says(said.status, said.body));
+    open(options({server.url()}));
+    const Answer answer = transact(one_put());
+    EXPECT_EQ(answer.outcome, Outcome::refused) << said.body;
+    EXPECT_EQ(answer.fault, said.fault) << said.body;
+    EXPECT_THAT(answer.sentence, HasSubstr(said.words));
+    EXPECT_THAT(answer.sentence, HasSubstr("etcd at " + server.url()));
+    store_.reset();
+  }
+}
+
+// --- several endpoints ----------------------------------------------------------------------------------
+
+TEST_F(EtcdHttpTest, asks_the_next_endpoint_where_one_cannot_have_done_anything_and_stays_there) {
+  const std::string closed = "http://127.0.0.1:" + std::to_string(free_port());
+  FakeServer leaderless(says(503, R"({"error":"etcdserver: no leader","code":14})"));
+  FakeServer gateless(says(404, "Not Found\n"));
+  FakeServer sound(says(200, kDone));
+  open(options({closed, leaderless.url(), gateless.url(), sound.url()}));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
+  EXPECT_EQ(leaderless.seen().size(), 1u);
+  EXPECT_EQ(gateless.seen().size(), 1u);
+  EXPECT_EQ(sound.seen().size(), 3u);
+  EXPECT_TRUE(has_complained("etcd at " + closed + " does not answer: Connection refused"));
+}
+
+TEST_F(EtcdHttpTest, leaves_an_endpoint_that_may_have_done_something_without_asking_another_the_same) {
+  FakeServer broken([](const FakeRequest&, FakeConnection& connection) { connection.close(); });
+  FakeServer sound(says(200, kDone));
+  open(options({broken.url(), sound.url()}));
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::unknown);
+  EXPECT_TRUE(sound.seen().empty());
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
+  EXPECT_EQ(broken.seen().size(), 1u);
+}
+
+TEST_F(EtcdHttpTest, asks_each_endpoint_once_and_tells_that_none_can_be_reached) {
+  const std::string first = "http://127.0.0.1:" + std::to_string(free_port());
+  const std::string second = "http://127.0.0.1:" + std::to_string(free_port());
+  open(options({first, second}));
+  const Answer answer = transact(one_put());
+  EXPECT_EQ(answer.outcome, Outcome::unknown);
+  EXPECT_EQ(answer.sentence, "etcd at " + second + " does not answer: Connection refused");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(transact(one_put()).outcome, Outcome::unknown);
+  EXPECT_EQ(complaints_.size(), 2u) << "each is told once until something works";
+}
+
+TEST_F(EtcdHttpTest, answers_all_that_is_asked_at_once) {
+  FakeServer server(says(200, kDone));
+  open(options({server.url()}));
+  int answered = 0;
+  for (int i = 0; i < 50; ++i)
+    store_->transact(one_put(), [&](const Answer& answer) { answered += answer.outcome == Outcome::answered ? 1 : 0; });
+  EXPECT_TRUE(await([&] { return answered == 50; }));
+}
+
+TEST_F(EtcdHttpTest, asks_again_from_a_callback) {
+  FakeServer server(says(200, kDone));
+  open(options({server.url()}));
+  int answered = 0;
+  std::function<void(const Answer&)> again = [&](const Answer&) {
+    if (++answered < 5) store_->transact(one_put(), again);
+  };
+  store_->transact(one_put(), again);
+  EXPECT_TRUE(await([&] { return answered == 5; }));
+}
+
+TEST_F(EtcdHttpTest, calls_nobody_once_the_store_has_ended) {
+  FakeServer server(says(200, kDone));
+  open(options({server.url()}));
+  bool called = false;
+  store_->transact(one_put(), [&](const Answer&) { called = true; });
+  watch("b");
+  loop_.turn(1);
+  store_.reset();
+  idle(std::chrono::milliseconds(50));
+  EXPECT_FALSE(called);
+}
+
+// --- user and password ----------------------------------------------------------------------------------
+
+/// Knows one token at a time.
+class TokenServer {
+ public:
+  explicit TokenServer(std::string unknown_token_answer = kBadToken, int status = 401)
+      : unknown_(std::move(unknown_token_answer)),
+        status_(status),
+        server_([this](const FakeRequest& request, FakeConnection& connection) { serve(request, connection); }) {}
+
+  void forget() { ++token_; }
+  std::string url() const { return server_.url(); }
+  int count(const std::string& path) { return server_.count(path); }
+  FakeRequest last() { return server_.seen().back(); }
+
+ private:
+  void serve(const FakeRequest& request, FakeConnection& connection) {
+    const std::string token = "token." + std::to_string(token_);
+    if (request.path == "/v3/auth/authenticate")
+      return connection.answer(200, "{" + kHeader + R"(,"token":")" + token + R"("})");
+    const auto given = request.headers.find("authorization");
+    if (given == request.headers.end() || given->second != token) return connection.answer(status_, unknown_);
+    connection.answer(200, request.path == "/v3/lease/keepalive" ? kKept : kDone);
+  }
+
+  const std::string unknown_;
+  const int status_;
+  std::atomic<int> token_{1};
+  FakeServer server_;
+};
+
+TEST_F(EtcdHttpTest, takes_a_token_once_for_all_requests) {
+  TokenServer server;
+  open_with_user(server.url());
+  int answered = 0;
+  for (int i = 0; i < 5; ++i)
+    store_->transact(one_put(), [&](const Answer& answer) { answered += answer.outcome == Outcome::answered ? 1 : 0; });
+  EXPECT_TRUE(await([&] { return answered == 5; }));
+  EXPECT_EQ(server.count("/v3/auth/authenticate"), 1);
+}
+
+TEST_F(EtcdHttpTest, takes_a_new_token_when_a_server_has_forgotten_it) {
+  TokenServer server;
+  open_with_user(server.url());
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
+  server.forget();
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
+  EXPECT_EQ(server.count("/v3/auth/authenticate"), 2);
+}
+
+TEST_F(EtcdHttpTest, takes_a_new_token_once_not_for_ever) {
+  FakeServer server([](const FakeRequest& request, FakeConnection& connection) {
+    if (request.path == "/v3/auth/authenticate") return connection.answer(200, R"({"token":"t.1"})");
+    connection.answer(401, kBadToken);
+  });
+  open_with_user(server.url());
+  const Answer answer = transact(one_put());
+  EXPECT_EQ(answer.outcome, Outcome::refused);
+  EXPECT_EQ(answer.fault, Fault::denied);
+  EXPECT_EQ(server.count("/v3/kv/txn"), 2);
+}
+
+TEST_F(EtcdHttpTest, takes_a_new_token_after_an_empty_answer) {
+  TokenServer server("", 200);
+  open_with_user(server.url());
+  EXPECT_EQ(keep_alive(5).ttl_s, 10);
+  server.forget();
+  EXPECT_EQ(keep_alive(5).answer.outcome, Outcome::unknown);
+  EXPECT_EQ(keep_alive(5).ttl_s, 10);
+}
+
+TEST_F(EtcdHttpTest, reads_the_password_file_each_time_and_tells_if_it_cannot) {
+  TokenServer server;
+  open_with_user(server.url());
+  std::filesystem::remove(directory_ / "password");
+  const Answer answer = transact(one_put());
+  EXPECT_EQ(answer.outcome, Outcome::refused);
+  EXPECT_EQ(answer.fault, Fault::denied);
+  EXPECT_THAT(answer.sentence, HasSubstr("the password file " + (directory_ / "password") + " cannot be read"));
+  std::ofstream(directory_ / "password") << "secret";
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
+}
+
+TEST_F(EtcdHttpTest, does_not_let_a_server_check_a_wrong_password_for_each_request) {
+  FakeServer server(
+      says(400, R"({"error":"etcdserver: authentication failed, invalid user ID or password","code":3})"));
+  open_with_user(server.url());
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 10; ++i) {
+    const Answer answer = transact(one_put());
+    EXPECT_EQ(answer.fault, Fault::denied);
+    EXPECT_THAT(answer.sentence, HasSubstr("does not let in the user hf"));
+  }
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - start);
+  EXPECT_LE(server.seen().size(), static_cast<std::size_t>(seconds.count()) + 1);
+}
+
+TEST_F(EtcdHttpTest, needs_no_token_where_authentication_is_not_enabled_until_it_is) {
+  std::atomic<bool> enabled{false};
+  FakeServer server([&](const FakeRequest& request, FakeConnection& connection) {
+    if (request.path == "/v3/auth/authenticate") {
+      if (enabled) return connection.answer(200, R"({"token":"t.1"})");
+      return connection.answer(412, R"({"error":"etcdserver: authentication is not enabled","code":9})");
+    }
+    if (enabled && request.headers.count("authorization") == 0)
+      return connection.answer(400, R"({"error":"etcdserver: user name is empty","code":3})");
+    connection.answer(200, kDone);
+  });
+  open_with_user(server.url());
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
+  enabled = true;
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
+}
+
+// --- watch ----------------------------------------------------------------------------------------------
+
+TEST_F(EtcdHttpTest, hears_each_event_though_lines_come_in_parts_or_together) {
+  FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
+    connection.begin_stream();
+    const std::string all = kBegun + event("eA==", 7) + event("eQ==", 8);
+    connection.chunk(all.substr(0, kBegun.size() + 40));
+    ::usleep(20000);
+    connection.chunk(all.substr(kBegun.size() + 40));
+  });
+  open(options({server.url()}));
+  watch("b");
+  ASSERT_TRUE(await([&] { return rung_.size() == 2; }));
+  EXPECT_EQ(rung_[0].value, "x");
+  EXPECT_EQ(rung_[0].modified, 7);
+  EXPECT_EQ(rung_[1].value, "y");
+  EXPECT_EQ(server.seen().back().headers.at("grpc-metadata-hasleader"), "true");
+}
+
+TEST_F(EtcdHttpTest, makes_the_watch_again_however_it_ends) {
+  std::atomic<int> times{0};
+  FakeServer* self = nullptr;
+  FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
+    const int time = ++times;
+    if (time == 1) return connection.close();
+    if (time == 2) return connection.answer(503, "busy");
+    if (time == 3) return connection.answer(200, "");
+    connection.begin_stream();
+    if (time == 4)
+      connection.chunk(R"({"result":{)" + kHeader + R"(,"created":true,"canceled":true,"cancel_reason":)" +
+                       R"("rpc error: code = Unavailable desc = etcdserver: no leader"}})" + "\n");
+    if (time == 5)
+      connection.chunk(R"({"error":{"grpc_code":14,"message":"etcdserver: no leader"}})"
+                       "\n");
+    if (time == 6) {
+      connection.chunk(kBegun + event("eA==", 6).substr(0, 60));
+      return connection.close();
+    }
+    if (time == 7) connection.chunk(kBegun + event("eA==", 7) + "{\n");
+    if (time == 8) {
+      connection.chunk(kBegun + event("eA==", 8));
+      return connection.end_stream();
+    }
+    if (time == 9) connection.chunk(kBegun + event("eA==", 9));
+    self->until_end();
+  });
+  self = &server;
+  open(options({server.url()}));
+  watch("b");
+  ASSERT_TRUE(await([&] { return rung_.size() == 3; }));
+  EXPECT_EQ(rung_[0].modified, 7);
+  EXPECT_EQ(rung_[1].modified, 8);
+  EXPECT_EQ(rung_[2].modified, 9);
+  EXPECT_TRUE(has_complained("no leader"));
+  EXPECT_TRUE(has_complained("503: busy"));
+}
+
+TEST_F(EtcdHttpTest, makes_the_watch_again_if_it_does_not_begin) {
+  std::atomic<int> times{0};
+  FakeServer* self = nullptr;
+  FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
+    if (++times == 1) return self->until_end();
+    connection.begin_stream();
+    connection.chunk(kBegun + event("eA==", 7));
+    self->until_end();
+  });
+  self = &server;
+  open_hasty({server.url()});
+  watch("b");
+  EXPECT_TRUE(await([&] { return !rung_.empty(); }));
+  EXPECT_TRUE(has_complained("did not begin the watch within 150 ms"));
+  EXPECT_FALSE(has_complained("ended the watch"));
+}
+
+TEST_F(EtcdHttpTest, moves_the_watch_when_its_server_stops_answering) {
+  FakeServer* self = nullptr;
+  FakeServer stuck([&](const FakeRequest& request, FakeConnection& connection) {
+    if (request.path == "/v3/watch") {
+      connection.begin_stream();
+      connection.chunk(kBegun + event("eA==", 7));
+    }
+    self->until_end();
+  });
+  self = &stuck;
+  FakeServer sound([&](const FakeRequest& request, FakeConnection& connection) {
+    if (request.path != "/v3/watch") return connection.answer(200, kDone);
+    connection.begin_stream();
+    connection.chunk(kBegun + event("eQ==", 8));
+  });
+  open_hasty({stuck.url(), sound.url()});
+  watch("b");
+  ASSERT_TRUE(await([&] { return rung_.size() == 1; }));
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::unknown);
+  EXPECT_TRUE(await([&] { return rung_.size() == 2; }));
+  EXPECT_EQ(rung_.back().value, "y");
+}
+
+TEST_F(EtcdHttpTest, hears_nothing_more_of_a_key_after_its_watch_was_replaced) {
+  FakeServer server([&](const FakeRequest& request, FakeConnection& connection) {
+    connection.begin_stream();
+    connection.chunk(kBegun + event(request.body.find("\"YQ==\"") != std::string::npos ? "b2xk" : "bmV3", 7));
+    connection.chunk(event("bGF0ZXI=", 8));
+  });
+  open(options({server.url()}));
+  std::vector<std::string> heard;
+  const auto on_new = [&](const agent::Record& record) { heard.push_back("new " + record.value); };
+  store_->watch("a", [&](const agent::Record& record) {
+    heard.push_back("old " + record.value);
+    store_->watch("b", on_new);
+  });
+  ASSERT_TRUE(await([&] { return heard.size() == 3; }));
+  EXPECT_THAT(heard, ::testing::ElementsAre("old old", "new new", "new later"));
+}
+
+TEST_F(EtcdHttpTest, watches_with_a_new_token_when_the_old_one_is_refused) {
+  std::atomic<int> tokens{0};
+  FakeServer server([&](const FakeRequest& request, FakeConnection& connection) {
+    if (request.path == "/v3/auth/authenticate")
+      return connection.answer(200, R"({"token":"t.)" + std::to_string(++tokens) + R"("})");
+    connection.begin_stream();
+    if (request.headers.at("authorization") == "t.2") return connection.chunk(kBegun + event("eA==", 7));
+    connection.chunk(R"({"result":{)" + kHeader +
+                     R"(,"watch_id":"-1","created":true,"canceled":true,"cancel_reason":)" +
+                     R"("rpc error: code = Unauthenticated desc = etcdserver: invalid auth token"}})" + "\n");
+  });
+  open_with_user(server.url());
+  watch("b");
+  EXPECT_TRUE(await([&] { return !rung_.empty(); }));
+}
+
+}  // namespace
+}  // namespace holdfast::test

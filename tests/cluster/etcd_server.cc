@@ -1,0 +1,206 @@
+#include "cluster/etcd_server.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <stdexcept>
+
+#include "cluster/fake_server.h"
+#include "etcd/base64.h"
+#include "etcd/json.h"
+
+namespace holdfast::test {
+
+namespace {
+
+constexpr int kCannotRun = 127;
+
+EtcdServer::Member new_member(const std::string& name) { return {name, free_port(), free_port(), ""}; }
+
+std::string peer_of(const EtcdServer::Member& member) {
+  return member.name + "=http://127.0.0.1:" + std::to_string(member.peer_port);
+}
+
+// Another program may take a port between the look and the start.
+void with_free_ports(const std::function<void()>& start) {
+  for (int attempt = 1;; ++attempt) {
+    try {
+      start();
+      return;
+    } catch (const std::runtime_error&) {
+      if (attempt == 3) throw;
+    }
+  }
+}
+
+std::string quoted(const std::string& text) { return "\"" + text + "\""; }
+
+}  // namespace
+
+Certificates::Certificates() {
+  run("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -subj /CN=test -days 2");
+  std::ofstream(directory_ / "extensions") << "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n";
+}
+
+void Certificates::make(const std::string& name, const std::string& subject, int days) {
+  run("req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout " + name + ".key -out " + name + ".csr -subj " +
+      subject);
+  run("x509 -req -in " + name + ".csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile extensions -out " + name +
+      ".pem -days " + std::to_string(days));
+}
+
+etcd::Tls Certificates::tls(const std::string& name) const {
+  if (name.empty()) return {path("ca.pem"), "", ""};
+  return {path("ca.pem"), path(name + ".pem"), path(name + ".key")};
+}
+
+void Certificates::run(const std::string& command) const {
+  const std::string line = "cd " + directory_.path() + " && openssl " + command + " >>log 2>&1";
+  if (std::system(line.c_str()) != 0) throw std::runtime_error("openssl " + command + " failed");
+}
+
+EtcdServer::EtcdServer(std::vector<std::string> options, const Certificates* certificates)
+    : options_(std::move(options)),
+      certificates_(certificates),
+      scheme_(certificates == nullptr ? "http" : "https"),
+      http_(loop_, certificates == nullptr ? etcd::Tls() : certificates->tls("server")) {
+  with_free_ports([this] {
+    self_ = new_member("default");
+    self_.initial_cluster = peer_of(self_);
+    start();
+  });
+}
+
+EtcdServer::EtcdServer(Member member)
+    : certificates_(nullptr), scheme_("http"), self_(std::move(member)), http_(loop_, etcd::Tls()) {}
+
+void EtcdServer::start() {
+  begin();
+  await_service();
+}
+
+void EtcdServer::begin() {
+  child_ = std::make_unique<Child>([this](Channel& channel) {
+    run(channel);
+    return kCannotRun;
+  });
+}
+
+void EtcdServer::await_service() {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (!serves()) {
+    siginfo_t info{};
+    if (::waitid(P_PID, static_cast<id_t>(child_->pid()), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0)
+      throw std::runtime_error("etcd ended with " + std::to_string(info.si_status) + " (package etcd-server); see " +
+                               directory_.path());
+    if (std::chrono::steady_clock::now() > end) throw std::runtime_error("etcd does not begin to serve");
+    ::usleep(20000);
+  }
+}
+
+void EtcdServer::run(Channel& channel) const {
+  const std::string peer = "http://127.0.0.1:" + std::to_string(self_.peer_port);
+  std::vector<std::string> words{"etcd",
+                                 "--data-dir=" + directory_.path() + "/data",
+                                 "--listen-client-urls=" + url(),
+                                 "--advertise-client-urls=" + url(),
+                                 "--listen-peer-urls=" + peer,
+                                 "--initial-advertise-peer-urls=" + peer,
+                                 "--name=" + self_.name,
+                                 "--initial-cluster=" + self_.initial_cluster,
+                                 "--bcrypt-cost=4"};
+  if (certificates_ != nullptr) {
+    words.push_back("--cert-file=" + certificates_->path("server.pem"));
+    words.push_back("--key-file=" + certificates_->path("server.key"));
+  }
+  words.insert(words.end(), options_.begin(), options_.end());
+  std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const int log = ::open((directory_.path() + "/log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  ::dup2(log, STDOUT_FILENO);
+  ::dup2(log, STDERR_FILENO);
+  ::close(channel.read_fd());
+  ::execvp(arguments[0], arguments.data());
+}
+
+void EtcdServer::go_on() const { child_->signal(SIGCONT); }
+
+// A linearizable read: there is a leader.
+bool EtcdServer::serves() {
+  const std::string answer = post("/v3/kv/range", R"({"key":"YQ=="})");
+  return answer.find("header") != std::string::npos || answer.find("user name is empty") != std::string::npos;
+}
+
+std::string EtcdServer::post(const std::string& path, const std::string& body) {
+  etcd::Request request;
+  request.url = url() + path;
+  request.body = body;
+  if (!token_.empty()) request.headers.push_back("Authorization: " + token_);
+  request.timeout_ms = 20000;
+  bool done = false;
+  std::string answer;
+  const auto transfer = http_.send(std::move(request), [&](const etcd::Response& response) {
+    done = true;
+    answer = response.ended ? response.body : "";
+  });
+  while (!done) loop_.turn(100);
+  return answer;
+}
+
+void EtcdServer::be(const std::string& user, const std::string& password) {
+  token_.clear();
+  const std::string answer = post("/v3/auth/authenticate", *etcd::encode_credentials(user, password));
+  const auto token = etcd::decode_token(answer);
+  if (!token) throw std::runtime_error("no token for " + user + ": " + answer);
+  token_ = *token;
+}
+
+void EtcdServer::enable_authentication() {
+  const std::string from = quoted(etcd::to_base64("hf/"));
+  const std::string to = quoted(etcd::to_base64("hf0"));
+  post("/v3/auth/user/add", R"({"name":"root","password":"top"})");
+  post("/v3/auth/user/grant", R"({"user":"root","role":"root"})");
+  post("/v3/auth/user/add", R"({"name":"hf","password":"secret"})");
+  post("/v3/auth/role/add", R"({"name":"hf"})");
+  post("/v3/auth/role/grant",
+       R"({"name":"hf","perm":{"permType":"READWRITE","key":)" + from + R"(,"range_end":)" + to + "}}");
+  post("/v3/auth/user/grant", R"({"user":"hf","role":"hf"})");
+  const std::string answer = post("/v3/auth/enable", "{}");
+  if (answer.find("header") == std::string::npos) throw std::runtime_error("auth enable: " + answer);
+}
+
+EtcdCluster::EtcdCluster() {
+  with_free_ports([this] { start(); });
+}
+
+void EtcdCluster::start() {
+  members_.clear();
+  std::vector<EtcdServer::Member> members;
+  std::string all;
+  for (const char* name : {"a", "b", "c"}) {
+    members.push_back(new_member(name));
+    all += (all.empty() ? "" : ",") + peer_of(members.back());
+  }
+  for (EtcdServer::Member& member : members) {
+    member.initial_cluster = all;
+    members_.push_back(std::make_unique<EtcdServer>(member));
+    members_.back()->begin();
+  }
+  for (const auto& member : members_) member->await_service();
+}
+
+std::vector<std::string> EtcdCluster::urls() const {
+  std::vector<std::string> urls;
+  for (const auto& member : members_) urls.push_back(member->url());
+  return urls;
+}
+
+}  // namespace holdfast::test

@@ -1,0 +1,91 @@
+// An etcd of Debian's package, on loopback, in a folder of its own.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "etcd/http.h"
+#include "etcd/loop.h"
+#include "support/process.h"
+
+namespace holdfast::test {
+
+/// Certificates that openssl makes: ca.pem, NAME.pem and NAME.key.
+class Certificates {
+ public:
+  Certificates();
+  /// For 127.0.0.1, with this subject, as "/O=agent". Negative days: it has expired.
+  void make(const std::string& name, const std::string& subject, int days = 2);
+  std::string path(const std::string& file) const { return directory_ / file; }
+  /// With that certificate, or without one.
+  etcd::Tls tls(const std::string& name = "") const;
+
+ private:
+  void run(const std::string& command) const;
+
+  ScratchDirectory directory_;
+};
+
+class EtcdServer {
+ public:
+  /// One of several members: its ports and theirs.
+  struct Member {
+    std::string name;
+    int port = 0;
+    int peer_port = 0;
+    std::string initial_cluster;
+  };
+
+  /// Starts it, and waits until it serves. With certificates it speaks TLS, by server.pem.
+  explicit EtcdServer(std::vector<std::string> options = {}, const Certificates* certificates = nullptr);
+  /// Does not start it.
+  explicit EtcdServer(Member member);
+
+  std::string url() const { return scheme_ + "://127.0.0.1:" + std::to_string(self_.port); }
+  void kill() { child_.reset(); }
+  /// With what it had stored, on the same ports; the second waits until it serves.
+  void begin();
+  void start();
+  void await_service();
+  /// SIGSTOP and SIGCONT.
+  void stop() const { child_->stop(); }
+  void go_on() const;
+
+  /// Calls etcd by another way than the store's: the answer, of whatever status.
+  std::string post(const std::string& path, const std::string& body);
+  /// The next calls are those of this user.
+  void be(const std::string& user, const std::string& password);
+  /// Adds root and hf with these passwords, hf for the keys below "hf/", and enables authentication.
+  void enable_authentication();
+
+ private:
+  bool serves();
+  void run(Channel& channel) const;
+
+  ScratchDirectory directory_;
+  const std::vector<std::string> options_;
+  const Certificates* const certificates_;
+  const std::string scheme_;
+  Member self_;
+  std::string token_;
+  etcd::Loop loop_;
+  etcd::Http http_;
+  std::unique_ptr<Child> child_;
+};
+
+/// Three members that have begun to serve.
+class EtcdCluster {
+ public:
+  EtcdCluster();
+
+  EtcdServer& operator[](std::size_t index) { return *members_[index]; }
+  std::vector<std::string> urls() const;
+
+ private:
+  void start();
+
+  std::vector<std::unique_ptr<EtcdServer>> members_;
+};
+
+}  // namespace holdfast::test

@@ -1,0 +1,75 @@
+// A server that says what a test wants, byte by byte: also what no sound server says, or nothing.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace holdfast::test {
+
+struct FakeRequest {
+  std::string path;
+  std::map<std::string, std::string> headers;  // names in small letters
+  std::string body;
+  int of_connection = 0;  // 1: the first over its connection
+};
+
+/// One connection, seen from the server.
+class FakeConnection {
+ public:
+  explicit FakeConnection(int fd) : fd_(fd) {}
+
+  void send(const std::string& bytes) const;
+  /// A whole answer.
+  void answer(int status, const std::string& body) const;
+  /// An answer without a known length, and parts of it.
+  void begin_stream() const;
+  void chunk(const std::string& bytes) const;
+  void end_stream() const { send("0\r\n\r\n"); }
+  void close();
+
+ private:
+  int fd_;
+};
+
+class FakeServer {
+ public:
+  /// Called in a thread of the connection, once per request.
+  using Handler = std::function<void(const FakeRequest&, FakeConnection&)>;
+
+  explicit FakeServer(Handler handler);
+  ~FakeServer();
+  FakeServer(const FakeServer&) = delete;
+  FakeServer& operator=(const FakeServer&) = delete;
+
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  /// Requests so far.
+  std::vector<FakeRequest> seen();
+  int count(const std::string& path);
+  /// Returns when the server ends: what a handler calls that never answers.
+  void until_end();
+
+ private:
+  void accept_all();
+  void serve(int fd);
+
+  const Handler handler_;
+  int port_ = 0;  // before the listener, which sets it
+  const int listener_;
+  std::mutex mutex_;
+  std::condition_variable end_;
+  bool ending_ = false;
+  std::vector<FakeRequest> seen_;
+  std::vector<int> connections_;
+  std::vector<std::thread> threads_;
+  std::thread acceptor_;
+};
+
+/// A port of 127.0.0.1 on which nobody listens.
+int free_port();
+
+}  // namespace holdfast::test

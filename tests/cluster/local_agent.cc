@@ -1,0 +1,238 @@
+// An agent without a store: gives every lock that is wanted to this machine, for tests of what goes on there.
+//
+//   local_agent DICTIONARY...
+//
+// Attends those dictionaries from when they exist. Obeys the lines of its standard input, and says "done" after each:
+//
+//   begin [SECONDS]   begins another session, which lasts so long (a day)
+//   lose              ends the session
+//   stand KEY         gives the lock to this machine, now and in each later session
+//   withdraw KEY      waits for the lock and takes it from this machine; from then on another machine has it
+//   refuse KEY        from now on another machine has it
+//   ignore KEY        from now on its store says nothing about it
+//   allow KEY         takes back the last three
+//   leave, attend     attends no longer; attends again
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "capi/handle.h"
+#include "holdfast.h"
+#include "lock/standing.h"
+#include "wait/parking_lot.h"
+#include "world/world.h"
+
+namespace holdfast {
+namespace {
+
+constexpr int kRoundMs = 50;         // hints may be lost
+constexpr std::uint64_t kLease = 1;  // there is no store that could tell leases apart
+constexpr std::uint64_t kDayMs = 86'400'000;
+constexpr double kPatience = 30;  // seconds that withdraw() waits for the lock
+
+[[noreturn]] void fail(const std::string& what) {
+  std::fprintf(stderr, "local_agent: %s: %s\n", what.c_str(), holdfast_error());
+  std::exit(1);
+}
+
+class LocalAgent {
+ public:
+  explicit LocalAgent(std::span<char*> names) : names_(names.begin(), names.end()) {
+    if (parker_ == nullptr) fail("no parker");
+    waiter_ = holdfast_waiter_open(parker_);
+    contender_ = holdfast_waiter_open(parker_);
+  }
+
+  /// Until the end of the standard input.
+  void run() {
+    std::string text;
+    for (;;) {
+      attend_all();
+      listen();
+      std::array<pollfd, 2> sources{{{STDIN_FILENO, POLLIN, 0}, {holdfast_parker_fd(parker_), POLLIN, 0}}};
+      ::poll(sources.data(), sources.size(), kRoundMs);
+      std::uint32_t woken = 0;
+      while (holdfast_parker_sleep(parker_, 0, &woken, 1) > 0) {
+      }
+      serve_all();
+      if ((sources[0].revents & (POLLIN | POLLHUP)) != 0 && !obey_input(text)) return;
+    }
+  }
+
+ private:
+  struct Attended {
+    std::string name;
+    holdfast_dict* handle;
+  };
+  static Dictionary& dictionary(const Attended& attended) { return capi::unwrap(attended.handle); }
+
+  World& world() { return **World::current(); }
+
+  // The waiter gets mail only while it waits.
+  void listen() { reinterpret_cast<Parker*>(parker_)->begin(waiter_, world().token()); }
+
+  // Dictionaries are made, and made anew after a removal, while this runs.
+  void attend_all() {
+    for (const std::string& name : names_) {
+      const bool known = std::any_of(attended_.begin(), attended_.end(),
+                                     [&](const Attended& attended) { return attended.name == name; });
+      holdfast_dict* handle = nullptr;
+      if (!known && holdfast_attach(name.data(), name.size(), &handle) == HOLDFAST_OK)
+        attended_.push_back({name, handle});
+    }
+    if (!attends_) return;
+    for (const Attended& attended : attended_) {
+      Segment* const segment = dictionary(attended).segment();
+      if (segment == nullptr || !segment->in_cluster() || segment->session().agent() == world().token()) continue;
+      segment->session().attend(world().token(), waiter_);
+      if (has_session_) begin(*segment);
+    }
+  }
+
+  template <class Act>
+  void at_each(Act&& act) {
+    for (const Attended& attended : attended_)
+      if (Segment* const segment = dictionary(attended).segment(); segment != nullptr && segment->in_cluster())
+        act(dictionary(attended), *segment);
+  }
+
+  void begin(Segment& segment) {
+    const Session session = segment.session();
+    const std::uint16_t epoch = session.now().epoch();
+    session.lose(epoch);
+    session.begin(static_cast<std::uint16_t>(epoch + 1), kLease, boottime_ms() + session_ms_);
+    at_each([&](Dictionary& at, Segment& its) {
+      for (const std::string& key : standing_)
+        if (&its == &segment) stand_now(at, segment, key);
+    });
+  }
+
+  void stand_now(Dictionary& at, const Segment& segment, const std::string& key) {
+    const SessionWord now = segment.session().now();
+    if (!now.lost()) stand(at, key, now.epoch(), ++revision_);
+  }
+
+  void serve_all() {
+    if (!attends_) return;
+    at_each([&](Dictionary& at, Segment& segment) {
+      std::array<std::uint64_t, kWants> hashes{};
+      segment.session().take_wants(hashes);
+      for (const std::string& key : wanted_keys(at, {})) serve(at, segment, key);
+    });
+  }
+
+  void serve(Dictionary& at, const Segment& segment, const std::string& key) {
+    if (ignored_.contains(key) || segment.session().now().lost()) return;
+    if (refused_.contains(key))
+      refuse(at, key, Code::elsewhere);
+    else
+      stand_now(at, segment, key);
+  }
+
+  bool obey_input(std::string& text) {
+    std::array<char, 4096> bytes{};
+    const ssize_t count = ::read(STDIN_FILENO, bytes.data(), bytes.size());
+    if (count <= 0) return false;
+    text.append(bytes.data(), static_cast<std::size_t>(count));
+    for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n')) {
+      obey(text.substr(0, end));
+      text.erase(0, end + 1);
+      std::puts("done");
+      std::fflush(stdout);
+    }
+    return true;
+  }
+
+  void obey(const std::string& line) {
+    attend_all();
+    const std::string command = line.substr(0, line.find(' '));
+    const std::string rest = line.size() > command.size() ? line.substr(command.size() + 1) : "";
+    if (command == "begin") {
+      has_session_ = true;
+      session_ms_ = rest.empty() ? kDayMs : static_cast<std::uint64_t>(std::stod(rest) * 1e3);
+      at_each([&](Dictionary&, Segment& segment) { begin(segment); });
+    } else if (command == "lose") {
+      has_session_ = false;
+      at_each([&](Dictionary&, Segment& segment) { segment.session().lose(segment.session().now().epoch()); });
+    } else if (command == "leave") {
+      attends_ = false;
+      at_each([&](Dictionary&, Segment& segment) { segment.session().attend(kNobody, 0); });
+    } else if (command == "attend") {
+      attends_ = true;
+    } else {
+      obey_for_key(command, rest);
+    }
+    attend_all();
+    serve_all();
+  }
+
+  void obey_for_key(const std::string& command, const std::string& key) {
+    if (command == "allow") {
+      refused_.erase(key);
+      ignored_.erase(key);
+    } else if (command == "ignore") {
+      ignored_.insert(key);
+    } else if (command == "refuse") {
+      refused_.insert(key);
+    } else if (command == "stand") {
+      standing_.insert(key);
+      at_each([&](Dictionary& at, Segment& segment) { stand_now(at, segment, key); });
+    } else if (command == "withdraw") {
+      refused_.insert(key);
+      for (const Attended& attended : attended_) withdraw_from(attended, key);
+    } else {
+      fail("unknown command " + command);
+    }
+  }
+
+  // As an agent does it: as a fair waiter, if the lock is in use.
+  void withdraw_from(const Attended& attended, const std::string& key) {
+    if (withdraw_idle(dictionary(attended), key) != Code::locked) return;
+    holdfast_wait wait{};
+    wait.parker = parker_;
+    wait.waiter = contender_;
+    wait.fair = 1;
+    holdfast_lease lease{};
+    const double end = holdfast_now() + kPatience;
+    int code = HOLDFAST_LOCKED;
+    while ((code = holdfast_lock_wait(attended.handle, key.data(), key.size(), 0, &wait, &lease)) != HOLDFAST_OK) {
+      if (holdfast_now() > end) fail("the lock is not to be had");
+      std::uint32_t woken = 0;
+      holdfast_parker_sleep(parker_, std::min(wait.sleep, kRoundMs / 1e3), &woken, 1);
+    }
+    Lease held{lease.owner, lease.sequence};
+    if (withdraw(dictionary(attended), key, held) != Code::ok) fail("it is not withdrawn");
+  }
+
+  std::vector<std::string> names_;
+  std::vector<Attended> attended_;
+  holdfast_parker* parker_ = holdfast_parker_new();
+  std::uint32_t waiter_ = 0;
+  std::uint32_t contender_ = 0;
+  std::set<std::string> refused_;
+  std::set<std::string> ignored_;
+  std::set<std::string> standing_;
+  bool attends_ = true;
+  bool has_session_ = true;
+  std::uint64_t session_ms_ = kDayMs;
+  std::uint64_t revision_ = 1000;
+};
+
+}  // namespace
+}  // namespace holdfast
+
+int main(int argc, char** argv) {
+  holdfast::LocalAgent({argv + 1, static_cast<std::size_t>(argc - 1)}).run();
+  return 0;
+}

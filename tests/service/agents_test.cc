@@ -1,0 +1,271 @@
+// Locks over machines, with agents that are killed, stopped and replaced (docs/cluster.md).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cluster/etcd_server.h"
+#include "service/machine.h"
+#include "support/clock.h"
+#include "support/dict.h"
+#include "support/waiting.h"
+
+namespace holdfast::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+using ::testing::StartsWith;
+
+class AgentsTest : public ::testing::Test {
+ protected:
+  EtcdServer etcd;
+};
+
+bool is_revision_of(const std::string& answer, std::uint64_t& revision) {
+  const std::size_t at = answer.find("revision=");
+  if (at == std::string::npos) return false;
+  revision = std::stoull(answer.substr(at + 9));
+  return true;
+}
+
+/// What the sections of all machines write to, without atomic steps: only the lock keeps them apart.
+struct Register {
+  std::uint64_t count;
+  std::uint64_t last_token;
+  std::uint64_t wrong;  // sections that saw a token that was no larger than the last
+};
+
+TEST_F(AgentsTest, sections_on_two_machines_exclude_each_other_and_tokens_rise) {
+  constexpr int kSections = 60;
+  auto* const shared = static_cast<Register*>(
+      ::mmap(nullptr, sizeof(Register), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(shared, MAP_FAILED);
+  Machine machines[2] = {Machine(etcd.url()), Machine(etcd.url())};
+  std::vector<std::unique_ptr<Child>> contenders;
+  for (Machine& machine : machines) {
+    machine.start_agent();
+    for (int i = 0; i < 2; ++i) {
+      contenders.push_back(std::make_unique<Child>([&machine, shared](Channel& parent) {
+        ::setenv("HOLDFAST_DIR", machine.directory().c_str(), 1);
+        Dict dict(kJobs, {.size = 1 << 20, .cluster = kCluster});
+        for (int n = 0; n < kSections; ++n) {
+          Waiting waiting;
+          holdfast_lease lease{};
+          if (waiting.lock(dict, "k", 50, &lease) != HOLDFAST_OK) return 1;
+          const std::uint64_t count = shared->count;
+          if (lease.sequence <= shared->last_token) ++shared->wrong;
+          shared->last_token = lease.sequence;
+          sleep_ms(n % 7 == 0 ? 1 : 0);
+          shared->count = count + 1;
+          if (dict.unlock("k", &lease) != HOLDFAST_OK) return 2;
+        }
+        parent.say("done");
+        return 0;
+      }));
+    }
+  }
+  for (const auto& contender : contenders) EXPECT_EQ(contender->hear(), "done");
+  EXPECT_EQ(shared->count, 4U * kSections);
+  EXPECT_EQ(shared->wrong, 0U);
+  ::munmap(shared, sizeof(Register));
+}
+
+TEST_F(AgentsTest, a_lock_that_is_idle_goes_to_another_machine_long_before_a_lease_ends) {
+  Machine a(etcd.url(), 600);
+  Machine b(etcd.url(), 600);
+  a.start_agent();
+  b.start_agent();
+  const auto first = a.program();
+  const auto second = b.program();
+  ASSERT_NE(first->lock("k"), 0U);
+  ASSERT_EQ(first->ask("unlock k"), "ok");
+  EXPECT_NE(second->lock("k"), 0U);
+}
+
+TEST_F(AgentsTest, a_killed_agent_that_is_started_again_loses_no_lock) {
+  Machine a(etcd.url());
+  Machine b(etcd.url());
+  a.start_agent();
+  b.start_agent();
+  const auto first = a.program();
+  const auto second = b.program();
+  ASSERT_NE(first->lock("k"), 0U);
+  a.agent().kill_and_wait();
+  a.start_agent();
+  EXPECT_EQ(second->lock("k", 2), 0U);
+  EXPECT_EQ(first->ask("valid k"), "ok");
+  EXPECT_EQ(first->ask("unlock k"), "ok");
+  EXPECT_NE(second->lock("k"), 0U);
+}
+
+TEST_F(AgentsTest, an_agent_that_stays_away_loses_its_locks_at_the_deadline_and_others_have_them_then) {
+  Machine a(etcd.url(), 2);
+  Machine b(etcd.url(), 2);
+  a.start_agent();
+  b.start_agent();
+  const auto first = a.program();
+  const auto second = b.program();
+  const std::uint64_t token = first->lock("k");
+  ASSERT_NE(token, 0U);
+  a.agent().kill_and_wait();
+  EXPECT_GT(second->lock("k"), token);
+  EXPECT_EQ(first->ask("valid k"), "not owner");
+  EXPECT_EQ(first->ask("unlock k"), "not owner");
+  a.start_agent();
+  EXPECT_EQ(second->ask("unlock k"), "ok");
+  EXPECT_NE(first->lock("k"), 0U);
+}
+
+TEST_F(AgentsTest, an_agent_that_was_stopped_for_longer_than_the_lease_goes_on_with_another_one) {
+  Machine a(etcd.url(), 2);
+  Machine b(etcd.url(), 2);
+  a.start_agent();
+  b.start_agent();
+  const auto first = a.program();
+  const auto second = b.program();
+  const std::uint64_t token = first->lock("k");
+  ASSERT_NE(token, 0U);
+  a.agent().stop();
+  EXPECT_GT(second->lock("k"), token);
+  EXPECT_EQ(first->ask("valid k"), "not owner");
+  a.agent().signal(SIGCONT);
+  EXPECT_EQ(second->ask("valid k"), "ok");
+  EXPECT_EQ(second->ask("unlock k"), "ok");
+  EXPECT_GT(first->lock("k"), token);
+}
+
+TEST_F(AgentsTest, a_store_that_is_away_is_waited_for_and_no_lock_is_local_meanwhile) {
+  etcd.kill();
+  Machine a(etcd.url());
+  a.start_agent();
+  const auto first = a.program();
+  EXPECT_EQ(first->lock("k", 1), 0U);
+  first->say("lock k 50");
+  etcd.start();
+  EXPECT_EQ(first->hear().substr(0, 3), "ok ");
+}
+
+TEST_F(AgentsTest, a_store_that_is_started_again_before_the_deadline_costs_no_lock) {
+  Machine a(etcd.url(), 30);
+  a.start_agent();
+  const auto first = a.program();
+  ASSERT_NE(first->lock("k"), 0U);
+  etcd.kill();
+  etcd.start();
+  EXPECT_EQ(first->ask("valid k"), "ok");
+  EXPECT_TRUE(eventually([&] { return first->ask("verify k").starts_with("code=yes"); }));
+  EXPECT_EQ(first->ask("unlock k"), "ok");
+}
+
+TEST_F(AgentsTest, an_agent_that_is_started_by_mistake_takes_over_and_the_first_one_ends) {
+  Machine a(etcd.url());
+  a.start_agent();
+  const auto first = a.program();
+  ASSERT_NE(first->lock("k"), 0U);
+  const auto second = a.another_agent();
+  EXPECT_EQ(a.agent().wait(), 3);
+  EXPECT_EQ(first->ask("valid k"), "ok");
+  EXPECT_EQ(first->ask("unlock k"), "ok");
+  EXPECT_NE(first->lock("other"), 0U);
+}
+
+TEST_F(AgentsTest, an_agent_that_ends_in_order_leaves_the_lease_to_the_next_one_while_a_lock_is_held) {
+  Machine a(etcd.url());
+  a.start_agent();
+  const auto first = a.program();
+  ASSERT_NE(first->lock("k"), 0U);
+  a.agent().signal(SIGTERM);
+  EXPECT_EQ(a.agent().wait(), 0);
+  EXPECT_EQ(first->ask("valid k"), "ok");
+  a.start_agent();
+  EXPECT_TRUE(eventually([&] { return first->ask("verify k").starts_with("code=yes"); }));
+  EXPECT_EQ(first->ask("valid k"), "ok");
+}
+
+TEST_F(AgentsTest, a_machine_that_ends_in_order_leaves_nothing_that_others_wait_for) {
+  Machine a(etcd.url(), 600);
+  Machine b(etcd.url(), 600);
+  a.start_agent();
+  b.start_agent();
+  const auto first = a.program();
+  ASSERT_NE(first->lock("k"), 0U);
+  ASSERT_EQ(first->ask("unlock k"), "ok");
+  a.agent().signal(SIGTERM);
+  EXPECT_EQ(a.agent().wait(), 0);
+  EXPECT_NE(b.program()->lock("k"), 0U);
+}
+
+TEST_F(AgentsTest, questions_are_answered_by_the_store) {
+  Machine a(etcd.url());
+  Machine b(etcd.url());
+  a.start_agent();
+  b.start_agent();
+  const auto first = a.program();
+  const auto second = b.program();
+  EXPECT_TRUE(eventually([&] { return second->ask("holder k") == "code=no "; }));
+  ASSERT_NE(first->lock("k"), 0U);
+  EXPECT_TRUE(first->ask("verify k").starts_with("code=yes"));
+  EXPECT_TRUE(second->ask("verify k").starts_with("code=no"));
+  const std::string holder = second->ask("holder k");
+  EXPECT_NE(holder.find("pid=" + std::to_string(first->child().pid())), std::string::npos) << holder;
+  std::uint64_t revision = 0;
+  ASSERT_TRUE(is_revision_of(holder, revision)) << holder;
+  EXPECT_TRUE(second->ask("break k " + std::to_string(revision + 1)).starts_with("code=no"));
+  EXPECT_EQ(first->ask("valid k"), "ok");
+  EXPECT_TRUE(second->ask("break k " + std::to_string(revision)).starts_with("code=yes"));
+  EXPECT_TRUE(eventually([&] { return first->ask("valid k") == "not owner"; }));
+  EXPECT_NE(second->lock("k"), 0U);
+}
+
+/// What the command prints, and its exit status.
+std::pair<std::string, int> run_command(const Machine& machine, const std::string& arguments) {
+  const std::string command =
+      "HOLDFAST_DIR=" + machine.directory() + " " + HOLDFAST_COMMAND + " " + arguments + " 2>&1";
+  FILE* const pipe = ::popen(command.c_str(), "r");
+  std::string text;
+  for (char chunk[512]; pipe != nullptr && std::fgets(chunk, sizeof chunk, pipe) != nullptr;) text += chunk;
+  const int status = pipe != nullptr ? ::pclose(pipe) : -1;
+  return {text, WIFEXITED(status) ? WEXITSTATUS(status) : -1};
+}
+
+TEST_F(AgentsTest, the_command_shows_and_breaks_a_grant) {
+  Machine a(etcd.url());
+  a.start_agent();
+  const auto first = a.program();
+  ASSERT_NE(first->lock("k"), 0U);
+  EXPECT_THAT(run_command(a, "cluster status jobs"),
+              Pair(AllOf(StartsWith("jobs: cluster main, agent "), HasSubstr(" s more")), 0));
+  const auto [held, shown] = run_command(a, "cluster holders jobs k");
+  EXPECT_EQ(shown, 0) << held;
+  EXPECT_THAT(held, AllOf(StartsWith("k: held by host "), HasSubstr("revision ")));
+  EXPECT_THAT(run_command(a, "cluster holders jobs other"), Pair("other: free\n", 0));
+  const std::string revision = held.substr(held.rfind(' ') + 1);
+  EXPECT_THAT(run_command(a, "cluster break jobs k --revision 1"),
+              Pair("holdfast: k: the lock has no grant of that revision\n", 1));
+  EXPECT_THAT(run_command(a, "cluster break jobs k --revision " + revision.substr(0, revision.find('\n'))),
+              Pair(HasSubstr("is broken"), 0));
+  EXPECT_TRUE(eventually([&] { return first->ask("valid k") == "not owner"; }));
+  EXPECT_THAT(run_command(a, "cluster holders nothing k"), Pair(HasSubstr("nothing"), 1));
+  EXPECT_THAT(run_command(a, "cluster walk"), Pair(HasSubstr("holdfast cluster --help"), 2));
+}
+
+TEST_F(AgentsTest, without_an_agent_there_is_no_answer_and_no_lock) {
+  Machine a(etcd.url());
+  const auto first = a.program();
+  EXPECT_EQ(first->lock("k", 0.5), 0U);
+  EXPECT_TRUE(first->ask("verify k").starts_with("unavailable: no agent of cluster \"main\""));
+}
+
+}  // namespace
+}  // namespace holdfast::test
