@@ -38,7 +38,7 @@ describe("lock", function ()
 
 
     describe("renew", function ()
-        it("keeps the lock while the task lives, and not longer than until unlock", function ()
+        it("keeps the lock while the task lives, and not longer than until unlock #local", function ()
             tasks.run(function ()
                 local lock = new { exptime = 4, renew = true }
                 assert.equal(0, lock:lock("key"))
@@ -86,7 +86,7 @@ describe("lock", function ()
             end)
         end)
 
-        it("goes by the exptime of the call, and by the one of expire", function ()
+        it("goes by the exptime of the call, and by the one of expire #local", function ()
             tasks.run(function ()
                 local lock = new { exptime = 1000, renew = true }
                 assert.equal(0, lock:lock("key", { exptime = EXPTIME }))
@@ -211,7 +211,7 @@ describe("lock", function ()
 
 
     describe("on_lost", function ()
-        it("is called once by a renewal that fails; it may wait", function ()
+        it("is called once by a renewal that fails; it may wait #local", function ()
             local calls = 0
             tasks.run(function ()
                 local lock = new { exptime = EXPTIME, renew = true, on_lost = function (lock, key, reason)
@@ -340,7 +340,7 @@ describe("lock", function ()
     end)
 
 
-    it("refuses values that make no sense, at the line that called", function ()
+    it("refuses values that make no sense, at the line that called #local", function ()
         local refusal = expect.refusal_of(resty_lock, "spec_renew")
         for name, expected in pairs { renew = "boolean", fair = "boolean", on_lost = "function" } do
             for _, value in ipairs { 1, "yes", {}, name == "on_lost" or print } do

@@ -250,6 +250,18 @@ describe("t/sanity.t", function ()
     end)
 
 
+    it("objects are in the books only after somebody has looked at them", function ()
+        assert.equal(lines("nil", "1"), run([[
+            ngx_say(tostring(resty_lock:new("cache_locks").dict_ref))
+            local memo = resty_lock.memo
+            local lock = resty_lock:new("cache_locks")
+            ngx_say(#memo)
+            lock:lock("lock_key")
+            lock:unlock()
+        ]], DEBUG))
+    end)
+
+
     it("11: lock on a nil key", function ()
         assert.equal(lines("failed to lock: nil key"), run [[
             local lock = resty_lock:new("cache_locks")

@@ -164,7 +164,7 @@ describe("shdict", function ()
             assert.equal(">bad name to open: string expected, got nil", message())
             assert.equal(">bad name to open: string expected, got table", message({}))
             assert.equal(">bad options to open: table expected, got string", message("spec_bad", "1m"))
-            assert.equal('>unknown option "sise" to open: accepted are mode, mutex, persist, size and tables',
+            assert.equal('>unknown option "sise" to open: accepted are cluster, mode, mutex, persist, size and tables',
                          message("spec_bad", { sise = "1m" }))
             assert.matches('^>bad option "size" to open: .* expected, got table$', message("spec_bad", { size = {} }))
             assert.matches('^>bad option "mutex" to open: .* expected, got number$', message("spec_bad", { mutex = 1 }))

@@ -1,5 +1,6 @@
 -- A lock that stops only the caller while it waits: lua-resty-lock for any LuaJIT process. Manual: docs/resty.lock.md.
 
+local cluster = require "resty.holdfast.lock.cluster"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local getenv = require("resty.holdfast.ffi.environment").get
@@ -9,7 +10,7 @@ local refs = require "resty.holdfast.lock.refs"
 local shdict = require "resty.shdict"
 local take = require("resty.holdfast.lock.acquire").take
 
-local error, ipairs, min, pairs, type = error, ipairs, math.min, pairs, type
+local error, ipairs, min, pairs, rawset, setmetatable, type = error, ipairs, math.min, pairs, rawset, setmetatable, type
 local find_dict = shdict.find
 local free_key, new_lock = held_lock.free_key, held_lock.new
 local read_call = options.read_call
@@ -21,7 +22,7 @@ local mt = held_lock.new_class(_M)
 
 -- Methods of lua-resty-lock warn of options that it ignored, and accept them.
 local NEW_OPTIONS = options.known({ "exptime", "timeout", "wait", "block", "fair", "deadlock", "renew", "on_lost",
-                                    "step", "ratio", "max_step" }, true)
+                                    "step", "ratio", "max_step", "cluster" }, true)
 local LOCK_OPTIONS = options.known({ "exptime", "timeout", "why" }, true)
 local TRYLOCK_OPTIONS = options.known { "exptime", "why" }
 local WITH_OPTIONS = options.known { "exptime", "timeout", "why" }
@@ -36,13 +37,21 @@ end
 local asked, answer = pcall(is_debug_build)
 local DEBUG = asked and answer or getenv("HOLDFAST_DEBUG") == "1"
 
--- With DEBUG, memo shows the live objects: each refers to its dictionary as long as it lives.
+-- With DEBUG, memo shows the live objects: each refers to its dictionary as long as it lives. Objects cost eight times
+-- as much then, and Debian's nginx is one for debugging. So this begins when somebody asks for one of the three.
 local dict_ref_type
-if DEBUG then
-    _M.memo = refs.memo
-    _M.ref_obj = refs.ref_obj
-    _M.unref_obj = refs.unref_obj
+local SHOWN = { memo = true, ref_obj = true, unref_obj = true }
+
+local function show(module, name)
+    if not SHOWN[name] then
+        return nil
+    end
+    for shown in pairs(SHOWN) do
+        rawset(module, shown, refs[shown])
+    end
+    setmetatable(module, nil)
     dict_ref_type = ffi.metatype("struct { int32_t id; }", { __gc = function (ref) refs.unref_obj(ref.id) end })
+    return refs[name]
 end
 
 
@@ -69,10 +78,17 @@ function _M.new(class, dict_name, opts)
     if opts then
         local times
         times, settings = options.read_new(opts, NEW_OPTIONS, DEFAULTS)
+        if times.cluster then
+            local belongs
+            belongs, err = cluster.check(dict, times.cluster)
+            if not belongs then
+                return nil, err
+            end
+        end
         exptime, timeout, step, ratio, max_step = clamp(times)
     end
     local self = new_lock(mt, dict, settings, exptime, timeout, step, ratio, max_step)
-    if DEBUG then
+    if dict_ref_type then
         -- An initialiser costs three times as much.
         local dict_ref = ffi.new(dict_ref_type)
         dict_ref.id = refs.ref_obj(dict)
@@ -135,6 +151,10 @@ for _, name in ipairs { "holder", "holders", "waiters" } do
 end
 _M.with = held_lock.with("with", locker(true), WITH_OPTIONS)
 _M.wait = require("resty.holdfast.lock.watch").wait
+
+if DEBUG then
+    setmetatable(_M, { __index = show })
+end
 
 
 return _M

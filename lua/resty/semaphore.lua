@@ -5,6 +5,7 @@ local core = require "resty.holdfast.core"
 local held_lock = require "resty.holdfast.lock.held_lock"
 local lease_pool = require "resty.holdfast.lock.lease_pool"
 local lock_info = require "resty.holdfast.lock.lock_info"
+local memo = require("resty.holdfast.lock.refs").memo
 local options = require "resty.holdfast.lock.options"
 local shdict = require "resty.shdict"
 local with = require "resty.holdfast.lock.with"
@@ -83,16 +84,15 @@ end
 
 
 local function keep_waited(self, request, grant, _, why)
-    keep(self, request.key, grant, why)
+    keep(self, memo[request.key_id], grant, why)
     return true
 end
 
 
-local function wait_for(self, handle, key, exptime, timeout, why)
-    local request = acquire.new_request(self, handle, key, exptime, timeout, self.step)
+local function wait_for(self, grant, exptime, timeout, why)
+    local request = acquire.new_request(self, grant, exptime, timeout, self.step)
     request.kind, request.want, request.total = SEMAPHORE, 1, self.permits
-    request.holder = NOBODY
-    return acquire.wait(self, request, keep_waited, why)
+    return acquire.wait(self, request, grant, keep_waited, why)
 end
 
 
@@ -119,11 +119,11 @@ function _M.wait(self, key, opts)
         keep(self, key, grant, why)
         return true
     end
-    give_back(grant)
     if acquire.is_final(code, timeout) then
+        give_back(grant)
         return nil, reason(code)
     end
-    return wait_for(self, handle, key, exptime, timeout, why)
+    return wait_for(self, grant, exptime, timeout, why)
 end
 
 

@@ -217,6 +217,16 @@ local function read_persist(persist)
 end
 
 
+-- The name, which the library reads up to a zero byte.
+local function read_cluster(name)
+    check_option("cluster", name, "string", "a string")
+    if name:find("%z") then
+        return nil, format("bad cluster %s: it has a zero byte", quote(name))
+    end
+    return name
+end
+
+
 -- The option is this Lua state's alone: the library does not look into tables.
 local function read_tables(wanted)
     check_option("tables", wanted, "boolean", "a boolean")
@@ -227,17 +237,19 @@ local function read_tables(wanted)
 end
 
 
-local READERS = { size = read_size, mode = read_mode, mutex = read_mutex, persist = read_persist, tables = read_tables }
+local READERS = { size = read_size, mode = read_mode, mutex = read_mutex, persist = read_persist, tables = read_tables,
+                  cluster = read_cluster }
 
 
--- The options as the library takes them; nil and the reason when a value is not acceptable.
+-- The options as the library takes them; nil and the reason when a value is not acceptable. They are good as long as
+-- `opts`, which has the name of the cluster.
 local function read_options(opts)
     local options = ffi_new("holdfast_options")
     local name, given = next(opts)  -- not by pairs: see lock/options.lua
     while name ~= nil do
         local reader = READERS[name]
         if not reader then
-            error(format('unknown option "%s" to open: accepted are mode, mutex, persist, size and tables',
+            error(format('unknown option "%s" to open: accepted are cluster, mode, mutex, persist, size and tables',
                          tostring(name)), 3)
         end
         local value, err = reader(given)

@@ -125,15 +125,16 @@ function Run:fail(method, key, arguments, expected, results)
 end
 
 
--- An exptime of a second or more counts from the last tick of the system's clock, in seconds.
-local TICK = 0.05
+-- An exptime of ten seconds or more counts from the last tick of the system's clock, which may be a second old.
+local TICK = 1
 
 -- `forcible` is not the model's business.
 local function same(method, expected, results, time, entry)
     if method == "ttl" and expected[1] == "some" then
         local left = results[1]
         return results.n == 1 and type(left) == "number" and left > 0
-            and left <= entry.ends_before - time.before + 0.001 and left >= entry.ends_after - time.after - TICK - 0.001
+            and left <= entry.ends_before - time.before + 0.001
+            and left >= entry.ends_after - time.after - (left > 5 and TICK or 0) - 0.001
     end
     if expected.n ~= results.n then
         return false
@@ -230,7 +231,10 @@ function Run:step()
     local dict = self.dict
     local checked = self.alone and FORCING[method] and self.calls % 64 == 0 and dict:stats().evictions
     local before = C.holdfast_now()
-    local results = pack(dict[method](dict, key, unpack(arguments, 1, arguments.n)))
+    local results
+    repeat  -- on a machine that stalls, another process may be inside for longer than a call waits
+        results = pack(dict[method](dict, key, unpack(arguments, 1, arguments.n)))
+    until results[2] ~= "timeout" or C.holdfast_now() - before > 30
     local after = C.holdfast_now()
     if checked then
         self:check_forcible(checked, results)

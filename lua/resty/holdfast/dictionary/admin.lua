@@ -1,6 +1,7 @@
 -- The methods for a dictionary as a whole.
 
 local checks = require "resty.holdfast.dictionary.checks"
+local cluster = require "resty.holdfast.lock.cluster"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 
@@ -120,6 +121,12 @@ function methods.stats(zone)
         stats[name] = tonumber(counts[name])
     end
     return stats
+end
+
+
+-- The session of the cluster that the dictionary belongs to.
+function methods.cluster(zone)
+    return cluster.find(check_zone(zone, "cluster"))
 end
 
 

@@ -23,6 +23,7 @@ typedef struct holdfast_options {
   int32_t mutex;
   int32_t persist;
   uint32_t mode;
+  const char *cluster;
 } holdfast_options;
 
 int holdfast_open(const char *name, size_t length, const holdfast_options *options, holdfast_dict **dict);
@@ -115,7 +116,18 @@ typedef struct holdfast_holder {
 int holdfast_lock_holder(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holder);
 int holdfast_holders(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holders, uint32_t max,
                      uint32_t *count, uint32_t *waiters);
+int holdfast_ask(holdfast_dict *dict, int question, const char *key, size_t key_length, uint64_t revision,
+                 int *fd);
+int holdfast_answer(int fd, char *text, size_t *size);
 
+typedef struct holdfast_cluster {
+  char name[64];
+  uint32_t agent;
+  uint32_t epoch;
+  double seconds;
+} holdfast_cluster;
+
+int holdfast_cluster_state(holdfast_dict *dict, holdfast_cluster *state);
 typedef struct holdfast_parker holdfast_parker;
 
 holdfast_parker *holdfast_parker_new(void);
@@ -132,6 +144,7 @@ typedef struct holdfast_wait {
   double timeout;
   double sleep;
   uint32_t holder_task;
+  int32_t tries;
 } holdfast_wait;
 
 int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t key_length, double exptime, holdfast_wait *wait,

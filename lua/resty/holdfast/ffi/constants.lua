@@ -2,12 +2,13 @@
 
 return {
     -- HOLDFAST_ABI of the header that cdef.lua is written for.
-    ABI = 5,
+    ABI = 6,
 
     -- holdfast_code
     OK = 0, NOT_FOUND = 1, EXISTS = 2, NO_MEMORY = 3, TIMEOUT = 4, NOT_A_NUMBER = 5, LOCKED = 6, NOT_OWNER = 7,
     TOO_LARGE = 8, BUFFER = 9, INVALID = 10, SYSTEM = 11, MISMATCH = 12, CORRUPT = 13, PERMISSION = 14, BUSY = 15,
-    REMOVED = 16, NOT_A_LIST = 17, IS_A_LIST = 18, DIFFERS = 19, DEADLOCK = 20,
+    REMOVED = 16, NOT_A_LIST = 17, IS_A_LIST = 18, DIFFERS = 19, DEADLOCK = 20, ELSEWHERE = 21, UNSUPPORTED = 22,
+    UNAVAILABLE = 23,
 
     -- holdfast_type
     NIL = 0, BOOLEAN = 1, NUMBER = 3, STRING = 4, TABLE = 5,
@@ -29,6 +30,10 @@ return {
     HOLDS_SOMETHING = 1,
     HOLDS_EVERYTHING = 2,
 
+    -- holdfast_question
+    ASK_VERIFY = 0, ASK_HOLDER = 1, ASK_BREAK = 2,
+
     -- limits
     NAME_MAX = 250, KEY_MAX = 65535, SIZE_MIN = 12288, WHY_MAX = 127, HOLDERS_MAX = 4096, PATH_MAX = 108,
+    ANSWER_MAX = 4096,
 }

@@ -36,6 +36,8 @@ local TEXTS = {
     [constants.IS_A_LIST] = "value is a list",
     [constants.DIFFERS] = "value differs",
     [constants.DEADLOCK] = "deadlock",
+    [constants.UNAVAILABLE] = "unavailable",
+    [constants.UNSUPPORTED] = "not supported in a cluster dictionary",
 }
 
 

@@ -6,7 +6,15 @@ require "resty.holdfast.ffi.cdef"
 
 local band = require("bit").band
 local ffi_cast, ffi_new, ffi_str = ffi.cast, ffi.new, ffi.string
-local tonumber = tonumber
+local pcall, require, tonumber = pcall, require, tonumber
+
+-- A table with room for so many elements: one that grows is copied again and again. Every LuaJIT of today can make it.
+local has_new, new_table = pcall(require, "table.new")
+if not has_new then
+    function new_table()
+        return {}
+    end
+end
 
 local _M = {}
 
@@ -26,7 +34,8 @@ local depth = ffi_new("int[1]")
 
 local BUFFER_SIZE = 4096
 
-local lengths_type = ffi.typeof("const uint32_t *")
+-- Signed, as Lua computes with such integers; keys are shorter than 2 ^ 16.
+local lengths_type = ffi.typeof("const int32_t *")
 
 
 -- Out-parameters, and a value with a buffer that grows to the longest value read, and stays.
@@ -84,9 +93,10 @@ end
 
 -- The keys in the frame, packed as "length, bytes, length, bytes, ...".
 function _M.unpack_keys(frame)
-    local keys = {}
+    local count = frame.count[0]
+    local keys = new_table(count, 0)
     local packed = frame.value.data
-    for i = 1, frame.count[0] do
+    for i = 1, count do
         local length = ffi_cast(lengths_type, packed)[0]
         keys[i] = ffi_str(packed + 4, length)
         packed = packed + 4 + length

@@ -65,6 +65,11 @@ local function is_longest_step(given)
 end
 
 
+local function is_cluster(given)
+    return type(given) == "boolean" or type(given) == "string"
+end
+
+
 local function is_way_to_wait(given)
     return given == "wake" or given == "poll"
 end
@@ -169,7 +174,7 @@ local function as_the_original(opts, method)
         ratio = noticed("ratio", type(ratio) == "number" and ratio < 0 and 0 or ratio, is_time, method),
         max_step = noticed("max_step", loose_number(opts.max_step), is_longest_step, method),
         wait = opts.wait, block = opts.block, fair = opts.fair, deadlock = opts.deadlock, renew = opts.renew,
-        on_lost = opts.on_lost, why = opts.why,
+        on_lost = opts.on_lost, why = opts.why, cluster = opts.cluster,
     }
 end
 
@@ -231,6 +236,7 @@ function _M.read_new(opts, known, defaults)
         step = check(opts, "step", "new", is_duration, opts.step == INFINITY and "a finite number"),
         ratio = check(opts, "ratio", "new", is_time) or 2,
         max_step = check(opts, "max_step", "new", is_longest_step, "a number greater than 0") or 0.5,
+        cluster = check(opts, "cluster", "new", is_cluster, "a boolean or the name of a cluster") or false,
     }
     local wait = check(opts, "wait", "new", is_way_to_wait, '"wake" or "poll"') or DEFAULT_WAIT
     local block = typed(opts, "block", "new", "boolean") or false

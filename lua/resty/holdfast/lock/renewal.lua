@@ -1,7 +1,9 @@
 -- The options renew and on_lost. An object with one of them has a watch for each lock it gets, in its field `watch`:
--- the job that renews the lock, and what on_lost needs.
+-- the job that renews the lock, and what on_lost needs. A lock of a cluster may be lost at any time: its watch also
+-- looks whether it is still held.
 
 local background_jobs = require "resty.holdfast.tasks.background_jobs"
+local cluster = require "resty.holdfast.lock.cluster"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local hosts = require "resty.holdfast.host"  -- sets background_jobs.runner
@@ -11,7 +13,9 @@ local text_of = require("resty.holdfast.tasks.traceback").text_of
 
 local C, reason = core.C, core.reason
 local co_running, co_status = coroutine.running, coroutine.status
+local enter, leave = core.enter, core.leave
 local getpid = ffi.C.getpid
+local min = math.min
 local setmetatable, traceback, xpcall = setmetatable, debug.traceback, xpcall
 
 local BUSY, NOT_FOUND, NOT_OWNER, OK, TIMEOUT = core.BUSY, core.NOT_FOUND, core.NOT_OWNER, core.OK, core.TIMEOUT
@@ -19,6 +23,10 @@ local BUSY, NOT_FOUND, NOT_OWNER, OK, TIMEOUT = core.BUSY, core.NOT_FOUND, core.
 -- Renewals per exptime; retries per exptime after a stopped process has prevented one.
 local RENEWALS = 3
 local RETRIES = 10
+-- How often the watch of a lock of a cluster looks, in seconds.
+local LOOK_EVERY = 0.15
+
+local INFINITY = math.huge
 
 -- A job runner renews locks. `jobs`: its list of jobs; spawn(fn, ...) begins a coroutine. is_alive(co, use) and
 -- use_of(co), if a coroutine's status does not tell whether it will go on.
@@ -79,10 +87,21 @@ local function to_be_told(watch, lock)
 end
 
 
-local function schedule(watch, parts)
-    if watch.exptime > 0 then
-        watch.runner.jobs.add(watch, C.holdfast_now() + watch.exptime / parts)
+-- Sets when the watch acts next.
+local function wind(watch, now)
+    local time = min(watch.renews_at, watch.looks and now + LOOK_EVERY or INFINITY)
+    watch.acts_at = time
+    if time < INFINITY then
+        watch.runner.jobs.add(watch, time)
     end
+end
+
+
+-- Sets when the next renewal is due.
+local function schedule(watch, parts)
+    local now = C.holdfast_now()
+    watch.renews_at = watch.renews and watch.exptime > 0 and now + watch.exptime / parts or INFINITY
+    wind(watch, now)
 end
 
 
@@ -110,6 +129,23 @@ function Watch:is_over()
 end
 
 
+-- Begins a coroutine that tells on_lost.
+function Watch:tell(lock, key, code)
+    local on_lost = to_be_told(self, lock)
+    if on_lost then
+        self.runner.spawn(tell, on_lost, lock, key, _M.loss(code))
+    end
+end
+
+
+-- Whether the lock is still held: the code.
+local function look(grant, key)
+    local code = C.holdfast_lock_remaining(grant.dict, key, #key, grant.lease, enter().double)
+    leave()
+    return code
+end
+
+
 function Watch:run()
     if self:is_over() then
         return
@@ -117,16 +153,22 @@ function Watch:run()
     local lock = self.refs.lock
     local grant = lock.cdata
     local key = memo[grant.key_id]
+    if self.acts_at < self.renews_at then
+        local code = look(grant, key)
+        if code == OK or code == TIMEOUT or code == BUSY then
+            wind(self, C.holdfast_now())
+        else
+            self:tell(lock, key, code)
+        end
+        return
+    end
     local code = C.holdfast_lock_renew(grant.dict, key, #key, grant.lease, self.exptime)
     if code == OK then
         schedule(self, RENEWALS)
     elseif code == TIMEOUT or code == BUSY then
         schedule(self, RETRIES)
     else
-        local on_lost = to_be_told(self, lock)
-        if on_lost then
-            self.runner.spawn(tell, on_lost, lock, key, _M.loss(code))
-        end
+        self:tell(lock, key, code)
     end
 end
 
@@ -134,13 +176,16 @@ end
 -- Begins the watch of a lock that the object has got.
 function _M.begin(lock, exptime)
     local settings = lock.settings
+    local looks = settings.on_lost and cluster.has(lock.dict[1])
     local runner, co
-    if settings.renew then
+    if settings.renew or looks then
         runner, co = find_runner()
     end
     local watch = setmetatable({
         exptime = exptime,
         is_bound = co ~= nil,
+        looks = looks,
+        renews = settings.renew,
         runner = runner or false,
         pid = getpid(),
         refs = setmetatable({ lock = lock, co = co }, WEAK),

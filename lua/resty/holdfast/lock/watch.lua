@@ -5,12 +5,16 @@ local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local held_lock = require "resty.holdfast.lock.held_lock"
 local hosts = require "resty.holdfast.host"
+local lease_pool = require "resty.holdfast.lock.lease_pool"
 local options = require "resty.holdfast.lock.options"
 
 local C, key_string, reason = core.C, core.key_string, core.reason
-local ffi_new, grant_type = ffi.new, ffi.typeof("uint64_t[1]")
+local give_back, take_grant = lease_pool.give_back, lease_pool.take
 
-local OK = core.OK
+local ELSEWHERE, OK = core.ELSEWHERE, core.OK
+
+-- The number of the grant that the present call has found: nothing else runs before it is read.
+local watched = ffi.new("uint64_t[1]")
 
 local WAIT_OPTIONS = options.known { "timeout" }
 
@@ -34,6 +38,12 @@ local function wait_for(self, request)
 end
 
 
+local function finish(grant, ...)
+    give_back(grant)
+    return ...
+end
+
+
 -- The seconds waited, 0 for a free key; nil and the reason, after a deadlock its keys.
 function _M.wait(self, key, opts)
     held_lock.check(self, "wait")
@@ -47,16 +57,20 @@ function _M.wait(self, key, opts)
     end
     timeout = timeout or self.timeout
     local handle = self.dict[1]
-    local grant = ffi_new(grant_type)
-    local code = C.holdfast_lock_watch(handle, key, #key, nil, grant)
+    watched[0] = 0  -- begins a wait
+    local code = C.holdfast_lock_watch(handle, key, #key, nil, watched)
     if code == OK then
         return 0
+    elseif code == ELSEWHERE then
+        return nil, "held"  -- maybe by another machine, of which nothing here sees the release
     elseif acquire.is_final(code, timeout) then
         return nil, reason(code)
     end
-    local request = acquire.new_request(self, handle, key, nil, timeout, self.step)
-    request.watched, request.fair = grant, nil
-    return wait_for(self, request)
+    local number = watched[0]
+    local grant = take_grant(handle, key)  -- it takes nothing, but owns the key
+    local request = acquire.new_request(self, grant, 0, timeout, self.step)
+    request.watches, request.fair, request.watched[0] = true, false, number
+    return finish(grant, wait_for(self, request))
 end
 
 

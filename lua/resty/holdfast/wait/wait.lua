@@ -2,12 +2,17 @@
 -- after a deadlock its keys. TIMEOUT: a process is stopped inside the dictionary. BUSY, in a forked child: a process is
 -- entering the world. Both may pass, so the wait goes on.
 --
--- A request: { handle, key, exptime, timeout, holder (tasks/task_ids.lua) or false, fair, step }; for permits also
--- kind, want and total. To wait only for the end of a grant: `watched`, the cell of its number, and no lease,
--- exptime, holder and fair.
+-- A request says what is waited for, and how. Each waiting coroutine has one, so it is no table: that takes three times
+-- as much. key_id: the number that the key has in the memo, as long as the caller has its grant. holder: see
+-- tasks/task_ids.lua. For permits also kind, want and total, which is not 0. watches: waits only for the end of a
+-- grant, which has the number in `watched`; without lease, exptime, holder and fair. tries: for a lock of a cluster
+-- that is not at this machine, until it is known whether another one holds it; then the reason is "held". `certain` is
+-- for lock/acquire.lua.
 
+local cluster = require "resty.holdfast.lock.cluster"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
+local memo = require("resty.holdfast.lock.refs").memo
 local parker = require "resty.holdfast.wait.parker"
 local task_ids = require "resty.holdfast.tasks.task_ids"
 
@@ -16,10 +21,9 @@ local error, max, min, next, pcall = error, math.max, math.min, next, pcall
 local setmetatable, type = setmetatable, type
 local ffi_metatype, ffi_new = ffi.metatype, ffi.new
 local get_parker, is_mine = parker.get, parker.is_mine
-local NOBODY = task_ids.NOBODY
 
-local BUFFER, BUSY, DEADLOCK, INVALID = core.BUFFER, core.BUSY, core.DEADLOCK, core.INVALID
-local LOCKED, OK, SYSTEM, TIMEOUT = core.LOCKED, core.OK, core.SYSTEM, core.TIMEOUT
+local BUFFER, BUSY, DEADLOCK, ELSEWHERE = core.BUFFER, core.BUSY, core.DEADLOCK, core.ELSEWHERE
+local INVALID, LOCKED, OK, SYSTEM, TIMEOUT = core.INVALID, core.LOCKED, core.OK, core.SYSTEM, core.TIMEOUT
 local HOLDS_NOTHING, HOLDS_SOMETHING = core.HOLDS_NOTHING, core.HOLDS_SOMETHING
 local HOLDS_EVERYTHING = core.HOLDS_EVERYTHING
 
@@ -34,16 +38,28 @@ local wait = ffi_new("holdfast_wait")
 local _M = {}
 
 
+_M.request_type = ffi.typeof [[struct {
+    holdfast_dict *handle;
+    double exptime, timeout, step;
+    uint64_t watched[1];
+    int32_t key_id;
+    uint32_t holder, want, total;
+    uint8_t kind;
+    bool fair, certain, watches, tries;
+}]]
+
+
 local function try(request, lease)
-    local key = request.key
-    if request.watched then
+    local key = memo[request.key_id]
+    if request.watches then
         return C.holdfast_lock_watch(request.handle, key, #key, nil, request.watched)
     end
-    if request.kind then
+    if request.total > 0 then
         return C.holdfast_permits_try(request.handle, key, #key, request.kind, request.want, request.total,
-                                      request.exptime, request.holder, request.fair, lease)
+                                      request.exptime, request.holder, request.fair and 1 or 0, lease)
     end
-    return C.holdfast_lock_try(request.handle, key, #key, request.exptime, request.holder, request.fair, lease)
+    return C.holdfast_lock_try(request.handle, key, #key, request.exptime, request.holder, request.fair and 1 or 0,
+                               lease)
 end
 _M.try = try
 
@@ -59,12 +75,13 @@ end
 -- compiled: after a sleep, with cold caches, an interpreted access to a C object takes a microsecond.
 local function wait_once(request, lease, place, task, holds, timeout)
     wait.parker, wait.waiter, wait.task, wait.holds = place.parker, place.waiter, task, holds
-    wait.holder_task, wait.fair, wait.timeout = request.holder or NOBODY, request.fair or 0, timeout
-    local key = request.key
+    wait.holder_task, wait.fair, wait.timeout = request.holder, request.fair and 1 or 0, timeout
+    wait.tries = request.tries and 1 or 0
+    local key = memo[request.key_id]
     local code
-    if request.watched then
+    if request.watches then
         code = C.holdfast_lock_watch(request.handle, key, #key, wait, request.watched)
-    elseif request.kind then
+    elseif request.total > 0 then
         code = C.holdfast_permits_wait(request.handle, key, #key, request.kind, request.want, request.total,
                                        request.exptime, wait, lease)
     else
@@ -103,7 +120,7 @@ function _M.poll(host, request, lease, way)
             local blocked = max(host.now() - before, 0)
             elapsed = elapsed + blocked
             timeout = timeout - blocked
-        elseif code ~= LOCKED then
+        elseif code ~= LOCKED and code ~= ELSEWHERE then
             return nil, reason(code)
         end
         if timeout <= 0 then
@@ -241,7 +258,7 @@ end
 -- Waits in the queue. true for a granted lock; otherwise nil and the reason, after a deadlock its keys.
 local function wait_in_place(place, host, request, deadline, lease)
     local waiter = place.waiter
-    local task = task_ids.current or task_ids.get()
+    local task = not request.tries and (task_ids.current or task_ids.get()) or 0
     local holds = task_ids.held(host.stops_all) == 0 and HOLDS_NOTHING
                   or host.stops_all and HOLDS_EVERYTHING or HOLDS_SOMETHING
     local left = request.timeout
@@ -251,8 +268,14 @@ local function wait_in_place(place, host, request, deadline, lease)
             return true
         end
         if code == LOCKED then
-            key_of[waiter] = request.key
+            key_of[waiter] = memo[request.key_id]
             place.handle = request.handle
+            if request.tries and cluster.is_held_here(request.handle, key_of[waiter]) then
+                code = wait_once(request, lease, place, task, holds, left)  -- it may be held on behalf of this waiter
+                return code == OK or nil, "held"
+            end
+        elseif code == ELSEWHERE then
+            return nil, "held"
         elseif code == DEADLOCK then
             return nil, reason(code), deadlock_keys(place.parker, waiter)
         elseif code == INVALID and not is_mine(place.parker) then
@@ -275,17 +298,16 @@ end
 
 
 -- Sleeps until the lock is released, and tries again at least as often as the library asks. nil, nil without room for a
--- waiter.
+-- waiter. The results of a call are declared where it is made: the frame of what it calls then begins there.
 function _M.wake(host, request, lease)
     local start = C.holdfast_now()  -- not the host's clock: its error must not lose what is granted
     local deadline = host.now() + request.timeout
-    local place, ok, granted, err, keys
-    repeat
-        place = open_place()
+    while true do
+        local place = open_place()
         if not place then
             return nil, nil
         end
-        ok, granted, err, keys = pcall(wait_in_place, place, host, request, deadline, lease)
+        local ok, granted, err, keys = pcall(wait_in_place, place, host, request, deadline, lease)
         -- Report that the holder's life is unknown rather than the timeout.
         if close_place(place, ok and granted) == SYSTEM and err == "timeout" then
             err = reason(SYSTEM)
@@ -293,14 +315,16 @@ function _M.wake(host, request, lease)
         if not ok and is_mine(place.parker) then
             parker.forget(place.waiter)  -- the host that failed may have left it there
         end
-    until err ~= FORKED
-    if not ok then
-        error(granted, 0)
+        if not ok then
+            error(granted, 0)
+        end
+        if granted then
+            return C.holdfast_now() - start
+        end
+        if err ~= FORKED then
+            return nil, err, keys
+        end
     end
-    if not granted then
-        return nil, err, keys
-    end
-    return C.holdfast_now() - start
 end
 
 

@@ -1,0 +1,86 @@
+-- Locks of a dictionary that belongs to a cluster: what its session says. The library decides which machine has a lock.
+
+local core = require "resty.holdfast.core"
+local ffi = require "ffi"
+
+local C, describe, quote, sentence = core.C, core.describe, core.quote, core.sentence
+local ffi_new, ffi_str, rawget, tonumber, type = ffi.new, ffi.string, rawget, tonumber, type
+
+local NOT_FOUND, OK, UNAVAILABLE = core.NOT_FOUND, core.OK, core.UNAVAILABLE
+
+-- Of the present call: nothing else runs before it is read.
+local state = ffi_new("holdfast_cluster")
+local holder = ffi_new("holdfast_holder")
+
+local _M = {}
+
+
+-- Whether the dictionary belongs to a cluster.
+function _M.has(handle)
+    local code = C.holdfast_cluster_state(handle, state)
+    return code == OK or code == UNAVAILABLE
+end
+
+
+-- Whether this machine can have no lock of the dictionary's cluster now, as it has no session at the store.
+function _M.is_lost(handle)
+    local code = C.holdfast_cluster_state(handle, state)
+    return code == UNAVAILABLE and state.seconds == 0
+end
+
+
+-- Whether a process of this machine holds the key.
+function _M.is_held_here(handle, key)
+    local code = C.holdfast_lock_holder(handle, key, #key, holder)
+    return code == OK
+end
+
+
+-- The reason of a wait that was in vain until its timeout: the store that gives the lock to this machine may be out of
+-- reach. What a process of this machine holds is held, though.
+function _M.reason_of_timeout(handle, key)
+    local code = C.holdfast_cluster_state(handle, state)
+    if code == UNAVAILABLE and (state.seconds == 0 or not _M.is_held_here(handle, key)) then
+        return "unavailable"
+    end
+    return "timeout"
+end
+
+
+-- The option `cluster` of an object: true, or nil and what the dictionary belongs to instead.
+function _M.check(dict, wanted)
+    if rawget(dict, 1) == nil then
+        return nil, "the cluster of dictionary " .. quote(rawget(dict, "name")) .. " is not known in init_by_lua: make "
+                    .. "the object later"
+    end
+    local code = C.holdfast_cluster_state(dict[1], state)
+    if code ~= OK and code ~= UNAVAILABLE then
+        return nil, sentence(code)
+    end
+    local name = ffi_str(state.name)
+    if type(wanted) == "string" and wanted ~= name then
+        return nil, "dictionary " .. quote(dict.name) .. " belongs to the cluster " .. quote(name) .. ", not "
+                    .. describe(wanted)
+    end
+    return true
+end
+
+
+-- The session in a table; nil and the reason.
+function _M.find(handle)
+    local code = C.holdfast_cluster_state(handle, state)
+    if code ~= OK and code ~= UNAVAILABLE then
+        return nil, code == NOT_FOUND and sentence(code) or core.reason(code)
+    end
+    local agent = tonumber(state.agent)
+    return {
+        name = ffi_str(state.name),
+        agent = agent ~= 0 and agent or nil,
+        epoch = tonumber(state.epoch),
+        seconds = state.seconds,
+        state = agent == 0 and "no agent" or state.seconds == 0 and "lost" or "standing",
+    }
+end
+
+
+return _M

@@ -1,0 +1,44 @@
+-- The specs of resty.lock once more, with a dictionary that belongs to a cluster: a program that HOLDFAST_CLUSTER is
+-- set for needs no change. Claims with the tag #local are of other locks: that one which is deleted or flushed is free
+-- at once, that a lease may last for ever, what rwlocks and semaphores do.
+
+local agents, fixture, process, shell = require "spec.support" ("agent", "fixture", "process", "shell")
+
+local it = fixture.it_unless(agents.missing())
+
+-- The dictionary of each spec.
+local SPECS = {
+    lock = "spec_locks",
+    lock_holder = "spec_holder",
+    lock_renew = "spec_renew",
+    lock_with = "spec_with",
+}
+
+local PATIENCE = 150  -- seconds; only for "does not hang"
+
+
+describe("with a dictionary of a cluster", function ()
+    local folder
+
+    before_each(function ()
+        folder = shell.output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
+    end)
+
+    after_each(function ()
+        process.clean_up()
+        os.execute("rm -rf -- '" .. folder .. "'")
+    end)
+
+
+    for spec, name in pairs(SPECS) do
+        it("spec/" .. spec .. "_spec.lua holds", function ()
+            agents.start({ name }, { env = { HOLDFAST_DIR = folder } })
+            local said = shell.output(("env -u HOLDFAST_SPEC_RUNNING HOLDFAST_DIR='%s' HOLDFAST_CLUSTER=%s=main "
+                .. "HOLDFAST_SPEC_STANDING='key first second other 1 5 true' timeout %d busted --output=TAP "
+                .. "--exclude-tags=local spec/%s_spec.lua 2>&1"):format(folder, name, PATIENCE, spec))
+            local count = tonumber(said:match("1%.%.(%d+)"))
+            assert.is_true(count and count > 8, said)
+            assert.is_nil(said:find("not ok", 1, true), said)
+        end)
+    end
+end)

@@ -1,0 +1,487 @@
+-- Locks of a dictionary that belongs to a cluster, with an agent that has no store (spec/support/agent.lua). They are
+-- those of other dictionaries in what spec/cluster_back_end_spec.lua runs.
+
+local agents, expect, fixture, process, site, tasks =
+    require "spec.support" ("agent", "expect", "fixture", "process", "site", "tasks")
+local none = require "resty.holdfast.host.none"
+local resty_lock = require "resty.lock"
+local rwlock = require "resty.rwlock"
+local scheduler = require "resty.holdfast.scheduler"
+local semaphore = require "resty.semaphore"
+local shdict = require "resty.shdict"
+
+local it = fixture.it_unless(agents.missing())
+
+local NAME = "spec_cluster"
+local OPTIONS = { size = "1m", cluster = "main" }
+local UNSUPPORTED = "not supported in a cluster dictionary"
+
+
+describe("a dictionary", function ()
+    after_each(function ()
+        process.clean_up()
+        shdict.remove(NAME)
+    end)
+
+
+    it("belongs to the cluster that open names, and to no other", function ()
+        local dict = assert(shdict.open(NAME, OPTIONS))
+        assert.equal("main", dict:cluster().name)
+        assert.equal(dict, shdict.open(NAME, OPTIONS))
+        for _, other in ipairs { { size = "1m" }, { size = "1m", cluster = "other" } } do
+            local found, err = shdict.open(NAME, other)
+            assert.is_nil(found)
+            assert.matches('dictionary "spec_cluster" exists with size 1048576 and mutex futex in the cluster "main", '
+                           .. "asked for size 1048576 and mutex futex", err, 1, true)
+        end
+        shdict.remove(NAME)
+        assert(shdict.open(NAME, { size = "1m" }))
+        assert.matches('asked for size 1048576 and mutex futex in the cluster "main"',
+                       select(2, shdict.open(NAME, OPTIONS)), 1, true)
+    end)
+
+    it("that is plain has no cluster to tell of", function ()
+        local dict = assert(shdict.open(NAME, { size = "1m" }))
+        assert.same({ nil, 'dictionary "spec_cluster" belongs to no cluster' }, { dict:cluster() })
+    end)
+
+    it("may not have any name for its cluster", function ()
+        for _, bad in ipairs { "", "a b", ".a", "a\0b", ("x"):rep(64) } do
+            local dict, err = shdict.open(NAME, { cluster = bad })
+            assert.is_nil(dict)
+            assert.matches("^bad cluster ", err)
+        end
+        assert.equal('bad option "cluster" to open: a string expected, got boolean',
+                     expect.blamed(function () shdict.open(NAME, { cluster = true }) end))
+    end)
+
+    -- What a process says that opens dictionaries with that in its environment.
+    local function declared(source, clusters, dictionaries)
+        local text = process.run([[
+            local shdict = require "resty.shdict"
+            local function cluster_of(dict, err) return dict and dict:cluster().name or err end
+        ]] .. source, { env = { HOLDFAST_CLUSTER = clusters, HOLDFAST_DICTS = dictionaries } })
+        return text
+    end
+
+    it("that HOLDFAST_CLUSTER names belongs to the cluster, however it is opened", function ()
+        local declarations = "spec_other=other," .. NAME .. "=main"
+        assert.equal("main\nmain\n", declared([[
+            say(cluster_of(shdict.open("spec_cluster", { size = "64k" })))
+            say(cluster_of(shdict.open("spec_cluster", { size = "64k", cluster = "main" })))
+        ]], declarations))
+        assert.equal("main\n", declared('say(cluster_of(shdict.shared.spec_cluster))', declarations, NAME .. "=64k"))
+        assert.equal("main\n", declared([[
+            assert(shdict.open("spec_cluster"))
+            say(cluster_of(require("resty.lock"):new("spec_cluster", { cluster = "main" }).dict))
+        ]], declarations))
+    end)
+
+    it("that HOLDFAST_CLUSTER names is never a local one", function ()
+        assert(shdict.open(NAME, { size = "64k" }))
+        local contradiction = 'dictionary "spec_cluster" exists and belongs to no cluster, but HOLDFAST_CLUSTER puts '
+                              .. 'it into the cluster "main"\n'
+        assert.equal(contradiction, declared('say(select(2, require("resty.lock"):new("spec_cluster")))',
+                                             NAME .. "=main"))
+        assert.equal(contradiction, declared('say(select(2, shdict.open("spec_cluster")))', NAME .. "=main"))
+        assert.matches('exists with .* asked for .* in the cluster "main"\n$',
+                       declared('say(select(2, shdict.open("spec_cluster", { size = "64k" })))', NAME .. "=main"))
+        shdict.remove(NAME)
+        assert.equal('dictionary "spec_cluster" is asked for in the cluster "other", but HOLDFAST_CLUSTER puts it into '
+                     .. 'the cluster "main"\n',
+                     declared('say(select(2, shdict.open("spec_cluster", { cluster = "other" })))', NAME .. "=main"))
+    end)
+
+    it("stays in its cluster when it is removed and made anew as a local one", function ()
+        assert(shdict.open(NAME, OPTIONS))
+        local lock = assert(resty_lock:new(NAME))
+        assert.equal("", (process.run [[
+            local shdict = require "resty.shdict"
+            assert(shdict.remove("spec_cluster"))
+            assert(shdict.open("spec_cluster", { size = "1m" }))
+        ]]))
+        assert.same({ nil, "dictionary not found" }, { lock:trylock("key") })
+    end)
+
+    it("is named with the mistake that HOLDFAST_CLUSTER has", function ()
+        for _, bad in ipairs { NAME, NAME .. "=", NAME .. "=a b", "=main", NAME .. "=main," .. NAME .. "=other" } do
+            assert.matches("HOLDFAST_CLUSTER", declared('say(select(2, shdict.open("spec_cluster")))', bad), 1, true)
+        end
+    end)
+end)
+
+
+describe("a lock of a cluster", function ()
+    local dict, agent
+
+    before_each(function ()
+        if not agents.missing() then
+            dict = assert(shdict.open(NAME, OPTIONS))
+            agent = agents.start { NAME }
+        end
+    end)
+
+    after_each(function ()
+        process.clean_up()
+        fixture.collect()
+        shdict.remove(NAME)
+    end)
+
+    local function new(options)
+        return assert(resty_lock:new(NAME, options))
+    end
+
+    local function holding(key, options)
+        local lock = new(options)
+        assert(lock:lock(key))
+        return lock
+    end
+
+    -- The agent of a machine that has lost its store, and comes back to it.
+    local function lose()
+        agent:does "lose"
+    end
+
+
+    it("may be asked for in code", function ()
+        assert(resty_lock:new(NAME, { cluster = true }))
+        assert(resty_lock:new(NAME, { cluster = "main" }))
+        assert(resty_lock:new(NAME, { cluster = false }))
+        assert.same({ nil, 'dictionary "spec_cluster" belongs to the cluster "main", not "other"' },
+                    { resty_lock:new(NAME, { cluster = "other" }) })
+        assert(shdict.open("spec_plain", { size = "64k" }))
+        for _, wanted in ipairs { true, "main" } do
+            assert.same({ nil, 'dictionary "spec_plain" belongs to no cluster' },
+                        { resty_lock:new("spec_plain", { cluster = wanted }) })
+        end
+        assert.equal('bad option "cluster" to new: a boolean or the name of a cluster expected, got 1',
+                     expect.refusal_of(resty_lock, NAME) { cluster = 1 })
+    end)
+
+    it("is got from the agent, and then handed on by this machine's processes", function ()
+        local lock = new()
+        assert.is_true(lock:lock("key") >= 0)
+        local token = lock:token()
+        assert.is_true(token > 1000 * 2 ^ 14 and token % 1 == 0)
+        assert.equal(1, lock:unlock())
+        agent:kill()
+        assert.equal(0, lock:lock("key"))
+        assert.equal(token + 1, lock:token())
+        assert.same({ nil, "held" }, { new():trylock("key") })
+        assert.equal(1, lock:unlock())
+    end)
+
+    it("is asked for by trylock and by a timeout of 0", function ()
+        assert.is_true(new():trylock("free"))
+        assert.is_number(new({ timeout = 0 }):lock("also free"))
+        agent:does "refuse key"
+        assert.same({ nil, "held" }, { new():trylock("key") })
+        assert.same({ nil, "timeout" }, { new({ timeout = 0 }):lock("key") })
+        agent:does "ignore silent"
+        assert.same({ nil, "unavailable" }, { new():trylock("silent") })
+        agent:does "allow key"
+        assert.is_true(new():trylock("key"))
+        assert.equal(0, dict:waiters("key"))
+    end)
+
+    it("has a holder here when a process of this machine is quicker than trylock", function ()
+        agent:does "ignore key"
+        local child = process.start [[
+            local lock = require("resty.lock"):new("spec_cluster")
+            say "begins"
+            say(lock:lock("key") and "has it")
+            hear()
+        ]]
+        child:expect "begins"
+        repeat none.sleep(0.01) until dict:waiters("key") == 1
+        local tried
+        tasks.run(function ()
+            scheduler.spawn(function () tried = { new():trylock("key") } end)
+            repeat scheduler.sleep(0.001) until dict:waiters("key") == 2 or tried
+            agent:does "allow key"
+        end)
+        child:expect "has it"
+        assert.is_nil(tried[1])
+        assert.is_true(tried[2] == "held" or tried[2] == "unavailable", tried[2])
+    end)
+
+    it("is waited for until another machine gives it back", function ()
+        agent:does "refuse key"
+        assert.same({ nil, "timeout" }, { new({ timeout = 0.1 }):lock("key") })
+        tasks.run(function ()
+            scheduler.spawn(function ()
+                repeat scheduler.sleep(0.001) until dict:waiters("key") == 1
+                agent:does "allow key"
+            end)
+            assert.is_true(new():lock("key") > 0)
+        end)
+    end)
+
+    it("leaves this machine when its holder releases it", function ()
+        local lock = holding "key"
+        agent.child:say "withdraw key"
+        repeat none.sleep(0.001) until dict:waiters("key") == 1
+        assert.is_true(lock:valid())
+        assert.equal(1, lock:unlock())
+        agent.child:expect "done"
+        assert.same({ nil, "held" }, { lock:trylock("key") })
+    end)
+
+    it("is unavailable without an agent, or where that has no session, and never a local one", function ()
+        for _, stop in ipairs { function () agent:kill() end, lose } do
+            stop()
+            assert.same({ nil, "unavailable" }, { new():trylock("key") })
+            assert.same({ nil, "unavailable" }, { new({ timeout = 0 }):lock("key") })
+            assert.same({ nil, "unavailable" }, { new({ timeout = 0.05 }):lock("key") })
+            assert.same({ nil, "unavailable" }, { new():with("key", { timeout = 0.05 }, error) })
+            agent = agents.start { NAME }
+            assert(new():trylock("key"))
+            fixture.collect()
+        end
+    end)
+
+    it("is held, not unavailable, if a process of this machine has it when the agent dies", function ()
+        local lock = holding "key"
+        agent:kill()
+        assert.same({ nil, "timeout" }, { new({ timeout = 0.05 }):lock("key") })
+        assert.is_true(lock:valid())
+        assert.equal(1, lock:unlock())
+    end)
+
+    it("is got by a waiter as soon as there is an agent with a session", function ()
+        lose()
+        tasks.run(function ()
+            scheduler.spawn(function ()
+                repeat scheduler.sleep(0.001) until dict:waiters("key") == 1
+                agent:does "begin"
+            end)
+            assert.is_true(new():lock("key") > 0)
+        end)
+    end)
+
+    it("is waited for in the queue, too, by an object that polls", function ()
+        assert.is_number(new({ wait = "poll" }):lock("key"))
+        assert.is_true(new({ wait = "poll" }):trylock("other"))
+    end)
+
+    it("is lost with the session", function ()
+        local lock = holding "key"
+        local token = lock:token()
+        lose()
+        assert.is_false(lock:valid())
+        assert.same({ nil, "not owner" }, { lock:remaining() })
+        assert.same({ nil, "not owner" }, { lock:expire(30) })
+        assert.is_nil(dict:holder("key"))
+        assert.same({}, dict:holders("key"))
+        assert.same({ nil, "not owner" }, { lock:unlock() })
+        assert.same({ nil, "unlocked" }, { lock:unlock() })
+        agent:does "begin"
+        assert.is_number(lock:lock("key"))
+        assert.is_true(lock:token() > token)
+    end)
+
+    it("lasts no longer than the session, and never longer than its exptime", function ()
+        agent:does "begin 20"
+        for _, exptime in ipairs { 3600, 0, math.huge } do
+            local lock = holding("key", { exptime = exptime })
+            local left = lock:remaining()
+            assert.is_true(left > 0 and left <= 20, left)
+            lock:unlock()
+        end
+        assert.is_true(holding("key", { exptime = 2 }):remaining() <= 2.001)
+    end)
+
+    it("is lost when the session ends because nobody prolongs it", function ()
+        agent:does "begin 0.2"
+        local lock = new()
+        if lock:trylock("key") then
+            agent:kill()
+            none.sleep(0.25)
+            assert.is_false(lock:valid())
+            assert.same({ nil, "not owner" }, { lock:unlock() })
+        end
+        assert.same({ nil, "unavailable" }, { lock:trylock("key") })
+    end)
+
+    it("is waited for without being taken where this machine has it, and elsewhere not said to be free", function ()
+        assert.same({ nil, "held" }, { new():wait("key") })
+        local lock = holding "key"
+        assert.same({ nil, "timeout" }, { new():wait("key", { timeout = 0.01 }) })
+        tasks.run(function ()
+            scheduler.spawn(function ()
+                repeat scheduler.sleep(0.001) until dict:waiters("key") == 1
+                lock:unlock()
+            end)
+            assert.is_true(new():wait("key") > 0)
+        end)
+        assert.equal(0, new():wait("key"))
+        lose()
+        assert.same({ nil, "held" }, { new():wait("key") })
+    end)
+
+    it("is a lock, no rwlock and no semaphore", function ()
+        local rw, sem = rwlock:new(NAME), semaphore:new(NAME, { permits = 2 })
+        for _, method in ipairs { "rdlock", "wrlock", "tryrdlock", "trywrlock" } do
+            assert.same({ nil, UNSUPPORTED }, { rw[method](rw, "key") })
+        end
+        assert.same({ nil, UNSUPPORTED }, { rw:with_wr("key", error) })
+        assert.same({ nil, UNSUPPORTED }, { sem:wait("key") })
+        assert.same({ nil, UNSUPPORTED }, { sem:wait("key", 0) })
+        assert.same({ nil, UNSUPPORTED }, { sem:count("key") })
+    end)
+
+    it("has a cluster that tells of its session", function ()
+        local found = dict:cluster()
+        assert.same({ name = "main", agent = agent.pid, epoch = 1, seconds = found.seconds, state = "standing" }, found)
+        assert.is_true(found.seconds > 3600)
+        lose()
+        assert.same({ name = "main", agent = agent.pid, epoch = 1, seconds = 0, state = "lost" }, dict:cluster())
+        agent:does "begin"
+        assert.equal(2, dict:cluster().epoch)
+        agent:kill()
+        found = dict:cluster()
+        assert.same({ name = "main", epoch = 2, seconds = found.seconds, state = "no agent" }, found)
+        assert.is_true(found.seconds > 3600)
+    end)
+
+    it("has values beside it that stay on this machine, agent or not", function ()
+        agent:kill()
+        assert.is_true(dict:set("value", 5))
+        assert.equal(6, dict:incr("value", 1))
+        assert.equal(6, dict:get("value"))
+    end)
+
+
+    describe("in the scheduler", function ()
+        it("is asked for by trylock while other tasks run", function ()
+            agent:does "ignore key"
+            local turns, over = 0, false
+            tasks.run(function ()
+                scheduler.spawn(function ()
+                    while not over do
+                        turns = turns + 1
+                        scheduler.sleep(0.01)
+                    end
+                end)
+                assert.same({ nil, "unavailable" }, { new():trylock("key") })
+                over = true
+            end)
+            assert.is_true(turns > 5, turns)
+        end)
+
+        for _, renew in ipairs { false, true } do
+            it("tells on_lost of its loss, unasked" .. (renew and ", also if it is renewed" or ""), function ()
+                local told = {}
+                tasks.run(function ()
+                    local options = { exptime = 3600, renew = renew, on_lost = function (lock, key, reason)
+                        told[#told + 1] = { key, reason, select(2, lock:unlock()) }
+                    end }
+                    local lock = holding("key", options)
+                    lose()
+                    local patience = none.now() + 60
+                    repeat scheduler.sleep(0.001) until #told > 0 or none.now() > patience
+                    agent:does "begin"
+                    assert(lock:lock("key"))
+                    scheduler.sleep(0.4)
+                    assert.equal(1, lock:unlock())
+                end)
+                assert.same({ { "key", "not owner", "not owner" } }, told)
+            end)
+        end
+
+        it("is not looked after any more once it is released", function ()
+            tasks.run(function ()
+                local lock = holding("key", { on_lost = error })
+                assert.equal(1, lock:unlock())
+                lose()
+                scheduler.sleep(0.4)
+            end)
+        end)
+
+        it("tells on_lost within 0.3 s", function ()
+            expect.in_time(function ()
+                local lost_at, told_at
+                tasks.run(function ()
+                    holding("key", { on_lost = function (lock)
+                        told_at = none.now()
+                        lock:unlock()
+                    end })
+                    lost_at = none.now()
+                    lose()
+                    repeat scheduler.sleep(0.001) until told_at
+                end)
+                agent:does "begin"
+                return told_at - lost_at < 0.3
+            end)
+        end)
+    end)
+end)
+
+
+describe("a lock of a cluster in nginx", function ()
+    local in_nginx = fixture.it_unless(agents.missing() or site.missing())
+
+    after_each(function ()
+        site.clean_up()
+        shdict.remove(NAME)
+    end)
+
+    local function start()
+        return site.start {
+            dictionaries = { [NAME] = "1m" },
+            main = "env HOLDFAST_CLUSTER=" .. NAME .. "=main;",
+            locations = {
+                ["/cluster"] = [[
+                    local dict = require("resty.lock"):new("spec_cluster", { cluster = true }).dict
+                    ngx.say(dict:cluster().name)
+                ]],
+                ["/new"] = [[ngx.say(select(2, require("resty.lock"):new("spec_cluster")))]],
+                ["/lock"] = [[
+                    local lock = require("resty.lock"):new("spec_cluster", { timeout = 20 })
+                    local elapsed, err = lock:lock("key")
+                    ngx.say(elapsed and "has it" or err, ngx.shared.spec_cluster:get_keys()[1])
+                ]],
+                ["/try"] = [[
+                    ngx.say(select(2, require("resty.lock"):new("spec_cluster"):trylock("key")))
+                ]],
+                ["/keep"] = [[
+                    local told
+                    local lock = require("resty.lock"):new("spec_cluster", {
+                        exptime = 3600, on_lost = function (_, key, reason) told = key .. " " .. reason end })
+                    assert(lock:lock("key"))
+                    ngx.say "has it"
+                    ngx.flush(true)
+                    while not told do ngx.sleep(0.01) end
+                    ngx.say(told, " ", lock:valid(), " ", select(2, lock:unlock()))
+                ]],
+            },
+        }
+    end
+
+    in_nginx("is that of a lua_shared_dict which HOLDFAST_CLUSTER names", function ()
+        local here = start()
+        assert.equal("main\n", here:get("/cluster"))
+        assert.equal("unavailable\n", here:get("/try"))
+        local waiting = here:send(1, "/lock")[1]
+        local agent = agents.start { NAME }
+        assert.equal("has itnil\n", waiting:receive())
+        assert.equal(agent.pid, shdict.shared[NAME]:cluster().agent)
+    end)
+
+    in_nginx("tells on_lost of its loss while the request that holds it sleeps", function ()
+        local here = start()
+        here:get("/cluster")
+        local agent = agents.start { NAME }
+        local keeping = here:send(1, "/keep")[1]
+        site.await("the lock is held", function () return shdict.shared[NAME]:holder("key") end)
+        agent:does "lose"
+        assert.equal("has it\nkey not owner false not owner\n", keeping:receive())
+    end)
+
+    in_nginx("is refused where a local dictionary has the name", function ()
+        assert(shdict.open(NAME, { size = "1m" }))
+        local here = start()
+        assert.equal('dictionary "spec_cluster" exists and belongs to no cluster, but HOLDFAST_CLUSTER puts it into '
+                     .. 'the cluster "main"\n', here:get("/new"))
+    end)
+end)

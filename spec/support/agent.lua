@@ -1,0 +1,52 @@
+-- An agent without a store (tests/cluster/local_agent.cc): gives every lock that is wanted to this machine, unless it
+-- is told otherwise.
+
+local files, process, shell = require "spec.support" ("files", "process", "shell")
+
+local PROGRAM = shell.output("dirname -- \"$HOLDFAST_LIB\"") .. "/tests/cluster/local_agent"
+
+local Agent = {}
+Agent.__index = Agent
+
+local _M = {}
+
+
+-- Nil, or why there is no agent.
+function _M.missing()
+    return not files.find(PROGRAM) and PROGRAM .. " is not built" or nil
+end
+
+
+-- One that attends these dictionaries, from when they exist. Options of process.start.
+function _M.start(names, options)
+    local child = process.start(([[
+        local ffi = require "ffi"
+        ffi.cdef "int execv(const char *path, char *const arguments[]);"
+        local names = %s
+        local arguments = ffi.new("const char *[?]", #names + 2)
+        arguments[0] = "local_agent"
+        for i, name in ipairs(names) do arguments[i] = name end
+        ffi.C.execv(%q, ffi.cast("char *const *", arguments))
+        error "the agent does not start"
+    ]]):format("{ '" .. table.concat(names, "', '") .. "' }", PROGRAM), options)
+    local self = setmetatable({ child = child, pid = child.pid }, Agent)
+    self:does "attend"
+    return self
+end
+
+
+-- Obeys the command: see local_agent.cc.
+function Agent:does(command)
+    self.child:say(command)
+    self.child:expect "done"
+end
+
+
+-- Ends it, as a crash does.
+function Agent:kill()
+    self.child:kill()
+    self.child:wait()
+end
+
+
+return _M
