@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 int main(void) {
-  const holdfast_options options = {65536, HOLDFAST_MUTEX_FUTEX, 0, 0};
+  const holdfast_options options = {.size = 65536, .mutex = HOLDFAST_MUTEX_FUTEX};
   holdfast_dict *dict = NULL;
   double runs = 0;
 

@@ -7,7 +7,8 @@
 int main() {
   constexpr std::string_view name = "consumer";
   constexpr std::string_view key = "runs";
-  constexpr holdfast_options options{.size = 65536, .mutex = HOLDFAST_MUTEX_FUTEX, .persist = 0, .mode = 0};
+  constexpr holdfast_options options{
+      .size = 65536, .mutex = HOLDFAST_MUTEX_FUTEX, .persist = 0, .mode = 0, .cluster = nullptr};
 
   if (holdfast_abi() != HOLDFAST_ABI) {
     std::fprintf(stderr, "built for ABI %d, the library has %u\n", HOLDFAST_ABI, holdfast_abi());
