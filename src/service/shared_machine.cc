@@ -82,12 +82,12 @@ Session SharedMachine::session() const {
     all.lease = lease;
     first = false;
   }
-  return all;
+  return first ? alone_ : all;
 }
 
 Epoch SharedMachine::begin_epoch(LeaseId lease, Milliseconds deadline) {
   if (superseded()) return 0;
-  Epoch last = 0;
+  Epoch last = alone_.epoch;
   for (const auto& [name, dictionary] : dictionaries_.all()) {
     const holdfast::Session session = session_of(*dictionary);
     const SessionWord word = session.now();
@@ -101,6 +101,7 @@ Epoch SharedMachine::begin_epoch(LeaseId lease, Milliseconds deadline) {
     session_of(*dictionary)
         .begin(narrow(epoch), static_cast<std::uint64_t>(lease), static_cast<std::uint64_t>(deadline));
   }
+  alone_ = {.epoch = epoch, .lease = lease, .deadline = deadline, .lost = false};
   look_at_all_ = true;
   return epoch;
 }
@@ -114,6 +115,7 @@ bool SharedMachine::renew(Milliseconds from, Milliseconds to) {
     const SessionWord expected = SessionWord::make(narrow(all.epoch), static_cast<std::uint64_t>(from));
     if (!session_of(*dictionary).renew(expected, static_cast<std::uint64_t>(to))) renewed = false;
   }
+  alone_ = {.epoch = all.epoch, .lease = all.lease, .deadline = to, .lost = false};
   if (!renewed) lose(all.epoch);
   return renewed;
 }
@@ -121,6 +123,7 @@ bool SharedMachine::renew(Milliseconds from, Milliseconds to) {
 void SharedMachine::lose(Epoch epoch) {
   if (superseded()) return;
   for (const auto& [name, dictionary] : dictionaries_.all()) session_of(*dictionary).lose(narrow(epoch));
+  if (alone_.epoch == epoch) alone_.lost = true;
   for (auto& [name, recall] : recalls_) close(recall);
   recalls_.clear();
 }

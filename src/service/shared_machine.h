@@ -77,6 +77,8 @@ class SharedMachine final : public Machine {
   Parker parker_;
   std::uint32_t waiter_ = 0;  // that contenders post to
   Recalls recalls_;
+  /// The lease while no dictionary has its words: the first one that is made has them from here.
+  Session alone_;
   Milliseconds due_ = 0;
   Milliseconds next_look_ = 0;
   bool look_at_all_ = true;  // wanted() does not rely on hints, which may be lost

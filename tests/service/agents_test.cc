@@ -93,6 +93,26 @@ TEST_F(AgentsTest, a_lock_that_is_idle_goes_to_another_machine_long_before_a_lea
   EXPECT_NE(second->lock("k"), 0U);
 }
 
+/// The store's: each change of a key is one more.
+std::uint64_t revision_of(EtcdServer& etcd) {
+  const std::string answer = etcd.post("/v3/kv/range", R"({"key":"YQ=="})");
+  const std::string name = R"("revision":")";
+  const std::size_t at = answer.find(name);
+  return at == std::string::npos ? 0 : std::stoull(answer.substr(at + name.size()));
+}
+
+TEST_F(AgentsTest, a_machine_without_a_dictionary_has_one_lease_and_its_first_dictionary_has_it) {
+  Machine a(etcd.url(), 600);
+  const std::uint64_t before = revision_of(etcd);
+  a.start_agent();
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (revision_of(etcd) == before && std::chrono::steady_clock::now() < end) sleep_ms(5);
+  sleep_ms(300);
+  EXPECT_EQ(revision_of(etcd), before + 1);
+  ASSERT_NE(a.program()->lock("k"), 0U);
+  EXPECT_EQ(revision_of(etcd), before + 2);
+}
+
 TEST_F(AgentsTest, a_killed_agent_that_is_started_again_loses_no_lock) {
   Machine a(etcd.url());
   Machine b(etcd.url());
