@@ -18,7 +18,8 @@ configure = cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
   --log-level=WARNING >/dev/null
 compile = cmake --build $(BUILD) --parallel $(JOBS)
 
-.PHONY: all demo test prove mutants bench bench-peers bench-locks bench-hosts fuzz lint install uninstall clean help
+.PHONY: all demo demo-cluster test prove mutants bench bench-peers bench-locks bench-hosts fuzz lint install uninstall \
+  clean help
 .DEFAULT_GOAL := all
 
 all: ## build/libholdfast.so and build/holdfast
@@ -30,6 +31,11 @@ demo: ## install what is missing, build, and let four workers share one cache
 	@scripts/setup build
 	@$(MAKE) --no-print-directory all
 	$(BUILD)/holdfast run --workers 4 --dict stampede_locks=1m --dict stampede_cache=4m examples/stampede.lua
+
+demo-cluster: ## the same with etcd: three machines share locks while a holder, etcd's leader and an agent are killed
+	@scripts/setup cluster
+	@$(MAKE) --no-print-directory all
+	@examples/cluster/run $(BUILD)
 
 test: ## install what is missing, build, run the C++ tests and the Lua specs
 	@scripts/setup test
@@ -97,7 +103,7 @@ clean: ## remove everything that was built
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\): ## /\1|/p' Makefile | while IFS='|' read -r name text; do \
-	  printf 'make %-11s %s\n' "$$name" "$$text"; done
+	  printf 'make %-12s %s\n' "$$name" "$$text"; done
 	@echo
 	@echo 'Variables: BUILD_TYPE=RelWithDebInfo|Release|Debug  PREFIX=/usr/local  DESTDIR=  BUILD=build'
 	@echo '           JOBS=N  CMAKE_FLAGS=...'

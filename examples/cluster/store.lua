@@ -1,0 +1,36 @@
+-- A file that takes writes of the last holder of a lock only: each comes with the number of the holder's grant, and one
+-- that is lower than the last is refused. A database does the same in one statement: UPDATE ... WHERE token <= ?
+
+local ffi = require "ffi"
+
+ffi.cdef [[
+int fileno(void *file);
+int flock(int fd, int operation);
+]]
+
+local LOCK_EX = 2
+
+local _M = {}
+
+
+-- Adds a line to the file; the last one is its content. True; or nil and "stale".
+function _M.write(path, token, text)
+    local file = assert(io.open(path, "a+"))
+    assert(ffi.C.flock(ffi.C.fileno(file), LOCK_EX) == 0, "flock")
+    local last = 0
+    for line in file:lines() do
+        last = tonumber(line:match("^%d+"))
+    end
+    local fresh = token >= last
+    if fresh then
+        file:write(("%.0f %s\n"):format(token, text))
+    end
+    file:close()
+    if not fresh then
+        return nil, "stale"
+    end
+    return true
+end
+
+
+return _M
