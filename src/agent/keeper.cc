@@ -37,7 +37,7 @@ void Keeper::start() {
     adopting_ = true;
     state_ = State::alive;
     watch();
-    return renew();
+    return adopt();
   }
   if (session.lease != 0) retire(session.lease);
   state_ = State::none;
@@ -67,7 +67,7 @@ void Keeper::step() {
   if (state_ == State::none)
     acquire();
   else if (state_ == State::alive)
-    renew();
+    adopting_ ? adopt() : renew();
 }
 
 /// Whether the wall clock moved otherwise than BOOTTIME since the last look.
@@ -109,7 +109,10 @@ void Keeper::begin(LeaseId lease, Milliseconds deadline) {
   back_off_ = 0;
   sentence_.clear();
   const Epoch epoch = machine_.begin_epoch(lease, deadline);
-  if (epoch == 0) return retire(lease);
+  if (epoch == 0) {
+    retire(lease);
+    return retry({});
+  }
   lease_ = lease;
   state_ = State::alive;
   next_ = clock_.boot_ms() + ttl_s_ * 1000 / kRenewalsPerTtl;
@@ -143,7 +146,6 @@ void Keeper::renewed(Milliseconds sent, Milliseconds from, const LeaseAnswer& ke
   running_ = false;
   back_off_ = 0;
   next_ = sent + ttl_s_ * 1000 / kRenewalsPerTtl;
-  if (adopting_) adopt();
 }
 
 void Keeper::adopt() {

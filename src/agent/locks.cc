@@ -17,7 +17,13 @@ void Locks::begin(LeaseId lease, Epoch epoch) {
 
 void Locks::adopt(LeaseId lease, Epoch epoch, const std::vector<std::string>& keys) {
   begin(lease, epoch);
-  for (const LockName& name : machine_.standing()) lock_of(name).stood = true;
+  const std::set<std::string> held(keys.begin(), keys.end());
+  for (const LockName& name : machine_.standing()) {
+    if (held.contains(keys_.lock(name)))
+      lock_of(name).stood = true;
+    else
+      machine_.drop(name);
+  }
   for (const std::string& key : keys)
     if (const auto name = name_of(key)) lock_of(*name);
   std::vector<LockName> names;
@@ -97,32 +103,31 @@ void Locks::consider(const LockName& name) {
   const Milliseconds now = clock_.boot_ms();
   if (lock.back_off != 0 && lock.due > now) return;
   if (lock.unsure) return look(lock);
+  const Use use = machine_.use(lock.name);
+  if (!use.known) return wake(lock, now + settings_.linger_ms);
   switch (lock.phase) {
     case Phase::absent:
-      return consider_absent(lock);
+      return consider_absent(lock, use);
     case Phase::waiting:
-      return consider_waiting(lock);
+      return consider_waiting(lock, use);
     case Phase::held:
-      return consider_held(lock);
+      return consider_held(lock, use);
   }
 }
 
-void Locks::consider_absent(Lock& lock) {
-  const Use use = machine_.use(lock.name);
+void Locks::consider_absent(Lock& lock, const Use& use) {
   if (use.waits || use.tries) return ask(lock, !use.waits);
   forget(lock.name);
 }
 
-void Locks::consider_waiting(Lock& lock) {
-  const Use use = machine_.use(lock.name);
+void Locks::consider_waiting(Lock& lock, const Use& use) {
   if (use.tries) machine_.refuse(lock.name, Refusal::held);
   if (!use.waits) return leave(lock);
   wake(lock, clock_.boot_ms() + settings_.linger_ms);
 }
 
-void Locks::consider_held(Lock& lock) {
+void Locks::consider_held(Lock& lock, const Use& use) {
   if (lock.stands) return consider_standing(lock);
-  const Use use = machine_.use(lock.name);
   if (!use.waits && !use.tries) lock.giving = true;
   if (lock.grant >= kRevisionEnd) {
     machine_.refuse(lock.name, Refusal::exhausted);
@@ -188,7 +193,7 @@ void Locks::give(Lock& lock) {
   if (!lock.queue.empty()) return transfer(lock);
   if (machine_.use(lock.name).waits && lock.grant < kRevisionEnd) {
     lock.giving = false;  // those that it was for have left
-    return consider_held(lock);
+    return consider_held(lock, machine_.use(lock.name));
   }
   if (lock.place != 0) return leave(lock);
   release(lock);

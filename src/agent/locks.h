@@ -4,7 +4,9 @@
 // 1. A lock is granted to local programs (stands) only after positive evidence that its key is on this machine's lease
 //    at a revision R: the answer of this machine's own transaction, a Grant with a later revision than the one at which
 //    it was last known to wait, or a look.
-// 2. Before a transaction that gives it away is sent, the lock does not stand any more (Machine::recall).
+// 2. Before a transaction that gives it away is sent, the lock does not stand any more (Machine::recall), and this is
+//    known after the machine was asked for its use: an earlier agent, which may have been stopped while it granted the
+//    lock, cannot go on with that.
 // 3. Such a transaction is guarded by R, and may be done long after it was sent. So once one was sent, the lock stands
 //    again only at a new revision (touch), which makes all earlier ones void. Nor does it stand after a restart of the
 //    agent, if it did not stand before.
@@ -122,9 +124,9 @@ class Locks {
   void wake(Lock& lock, Milliseconds when);
   /// Does the next step of a lock, if nothing runs. The lock may be gone afterwards.
   void consider(const LockName& name);
-  void consider_absent(Lock& lock);
-  void consider_waiting(Lock& lock);
-  void consider_held(Lock& lock);
+  void consider_absent(Lock& lock, const Use& use);
+  void consider_waiting(Lock& lock, const Use& use);
+  void consider_held(Lock& lock, const Use& use);
   void consider_standing(Lock& lock);
   void consider_idle(Lock& lock, const Use& use);
   void recall(Lock& lock);

@@ -40,6 +40,7 @@ struct Want {
 };
 
 struct Use {
+  bool known = true;         // false: a process is stopped that changes the lock; nothing else is said
   bool held = false;         // by a local program
   bool waits = false;        // a local program waits for it
   bool tries = false;        // a local program waits for no more than the answer whether it is free
@@ -98,6 +99,7 @@ class Machine {
 
   /// What is wanted and does not stand: all of it to a new agent and in a new epoch, then what has come since.
   virtual std::vector<Want> wanted() = 0;
+  /// After a call that knows, no earlier agent grants the lock.
   virtual Use use(const LockName& name) const = 0;
   /// The locks that stand in this epoch.
   virtual std::vector<LockName> standing() const = 0;

@@ -54,10 +54,23 @@ void Session::lose(std::uint16_t epoch) const noexcept {
     if (fields_.word.compare_exchange_weak(word.bits, word.as_lost().bits, kRelaxed)) return;
 }
 
-// The lease first, while the session is lost: an agent that adopts a session finds the lease of that epoch.
-void Session::begin(std::uint16_t epoch, std::uint64_t lease, std::uint64_t deadline_ms) const noexcept {
+// The lease first, while the session is lost: an agent that adopts a session finds the lease of that epoch. But an
+// agent that was stopped in here writes its lease into the session of a later one. So an agent that adopts a session
+// asks the store what hangs on the lease, before it moves the deadline on (agent/keeper.h).
+bool Session::begin(SessionWord last, std::uint16_t epoch, std::uint64_t lease,
+                    std::uint64_t deadline_ms) const noexcept {
+  std::uint64_t expected = last.bits;
+  const SessionWord next = SessionWord::make(epoch, deadline_ms);
+  if (!fields_.word.compare_exchange_strong(expected, next.as_lost().bits, kRelaxed)) return false;
   fields_.lease.store(lease, kRelaxed);
-  commit(fields_.word, SessionWord::make(epoch, deadline_ms).bits);
+  expected = next.as_lost().bits;
+  // Release: pairs with the fence of lease().
+  return fields_.word.compare_exchange_strong(expected, next.bits, std::memory_order_release, kRelaxed);
+}
+
+std::uint64_t Session::lease() const noexcept {
+  std::atomic_thread_fence(kAcquire);
+  return fields_.lease.load(kRelaxed);
 }
 
 void Session::attend(Token agent, std::uint32_t waiter) const noexcept {

@@ -85,9 +85,11 @@ class Session {
   bool renew(SessionWord from, std::uint64_t deadline_ms) const noexcept;
   /// Ends it, if it is still of this epoch.
   void lose(std::uint16_t epoch) const noexcept;
-  /// Begins another one. REQUIRES: the last one is lost, and no lock stands in `epoch`.
-  void begin(std::uint16_t epoch, std::uint64_t lease, std::uint64_t deadline_ms) const noexcept;
-  std::uint64_t lease() const noexcept { return fields_.lease.load(kAcquire); }
+  /// Begins another one. False if the session is not `last` any more: a later agent has begun its own. REQUIRES: `last`
+  /// is lost, and no lock stands in `epoch`.
+  bool begin(SessionWord last, std::uint16_t epoch, std::uint64_t lease, std::uint64_t deadline_ms) const noexcept;
+  /// Of the epoch that was seen before, or of a later one.
+  std::uint64_t lease() const noexcept;
   /// Where processes reach the agent from now on.
   void attend(Token agent, std::uint32_t waiter) const noexcept;
   Token agent() const noexcept { return fields_.agent.load(kRelaxed); }

@@ -105,6 +105,13 @@ static std::uint64_t base_after(const StandingFields& fields, std::uint64_t base
   return goes_back && last / kStep < kRevisionMax ? last + kStep : last;
 }
 
+// Whether no other agent has taken this one's place. With the mutex held: one that has looked at the lock since then
+// is seen here.
+static bool attends(const LockEntry& lock) noexcept {
+  const Token agent = lock.segment.session().agent();
+  return agent == kNobody || agent == lock.segment.world().token();
+}
+
 // Base and count before the commit: in another epoch they are looked at by nobody. In the same epoch the base only
 // rises, and the count falls behind it: whatever a death leaves of the two, no number is given twice.
 Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, std::uint64_t revision) noexcept {
@@ -119,6 +126,7 @@ Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, st
           if (const Code made = make_free_lock(change); made != Code::ok) return made;
         }
         const LockEntry lock = LockEntry::of(change);
+        if (!attends(lock)) return Code::not_owner;
         StandingFields& fields = *lock.standing;
         if (fields.standing.load(kRelaxed) != standing_in(epoch)) {
           stop_standing(lock);

@@ -71,7 +71,8 @@ struct LockState {
 /// Gives the lock to this machine: it stands in the epoch, with numbers from revision · 2^14. What was granted in
 /// another epoch ends; what was granted in this one stays. Wakes the first waiter. REQUIRES: the lock still stands from
 /// that revision (state_of_lock()), or never did: an entry that was made anew does not know which numbers it gave. ok,
-/// exists (a value), invalid (revision), no_memory, too_large, timeout, busy, removed, system.
+/// exists (a value), invalid (revision), not_owner (another agent attends the session by now), no_memory, too_large,
+/// timeout, busy, removed, system.
 Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, std::uint64_t revision) noexcept;
 /// Takes the lock from this machine and releases the lease, which is the agent's. Wakes nobody. not_owner: the agent
 /// does not hold it; also the codes of unlock().

@@ -96,10 +96,13 @@ Epoch SharedMachine::begin_epoch(LeaseId lease, Milliseconds deadline) {
   }
   const Epoch epoch = after(last);
   for (const auto& [name, dictionary] : dictionaries_.all()) {
+    const holdfast::Session session = session_of(*dictionary);
+    const SessionWord word = session.now();
+    if (!word.lost() || word.epoch() == narrow(epoch)) return 0;  // of a later agent
     // Of 65,535 epochs ago.
     for (const std::string& key : standing_keys(*dictionary, narrow(epoch))) holdfast::drop(*dictionary, key);
-    session_of(*dictionary)
-        .begin(narrow(epoch), static_cast<std::uint64_t>(lease), static_cast<std::uint64_t>(deadline));
+    if (!session.begin(word, narrow(epoch), static_cast<std::uint64_t>(lease), static_cast<std::uint64_t>(deadline)))
+      return 0;
   }
   alone_ = {.epoch = epoch, .lease = lease, .deadline = deadline, .lost = false};
   look_at_all_ = true;
@@ -137,8 +140,9 @@ void SharedMachine::take_in_new() {
     const holdfast::Session session = segment->session();
     session.attend(self_, waiter_);
     look_at_all_ = true;
-    if (!all.lost && session.now().epoch() == 0)
-      session.begin(narrow(all.epoch), static_cast<std::uint64_t>(all.lease), static_cast<std::uint64_t>(all.deadline));
+    if (const SessionWord word = session.now(); !all.lost && word.epoch() == 0)
+      session.begin(word, narrow(all.epoch), static_cast<std::uint64_t>(all.lease),
+                    static_cast<std::uint64_t>(all.deadline));
   }
 }
 
@@ -239,7 +243,8 @@ Contender SharedMachine::contender(Token token) const {
 Use SharedMachine::use(const LockName& name) const {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   LockState state;
-  if (dictionary == nullptr || state_of_lock(*dictionary, name.key, state) != Code::ok) return {};
+  const Code code = dictionary != nullptr ? state_of_lock(*dictionary, name.key, state) : Code::not_found;
+  if (code != Code::ok) return {.known = code == Code::not_found || code == Code::removed};
   const bool waits = state.waited_for || state.tried_for;
   return {.held = state.stands && state.held,
           .waits = state.waited_for,

@@ -219,6 +219,36 @@ TEST_F(EngineTest, an_agent_that_comes_back_in_time_loses_nothing) {
   EXPECT_FALSE(stored(kLockKey)) << "the new agent does not know of the lock";
 }
 
+TEST_F(EngineTest, a_lock_that_an_earlier_agent_may_be_granting_is_not_given_away) {
+  Node& node = make_node();
+  const auto program = take(node);
+  node.machine().release(kLock, program);
+  next_change(node, Fate::lost_request);  // of the release
+  run_ms(450);
+  ASSERT_FALSE(node.machine().stands(kLock));
+  node.kill_agent();
+  node.machine().busy.insert(kLock);
+  node.start_agent();
+  run_ms(3000);
+  EXPECT_TRUE(stored(kLockKey));
+  node.machine().busy.clear();
+  run_ms(1000);
+  EXPECT_FALSE(stored(kLockKey));
+}
+
+TEST_F(EngineTest, a_lock_that_stands_but_hangs_on_another_lease_is_dropped_before_the_deadline_moves_on) {
+  Node& node = make_node();
+  const LockName other{"jobs", "other"};
+  const agent::Session session = node.machine().session();
+  node.kill_agent();
+  ASSERT_TRUE(node.machine().seat()->grant(other, session.epoch, 1000));
+  ASSERT_TRUE(node.machine().stands(other));
+  node.start_agent();
+  while (node.machine().session().deadline == session.deadline && node.machine().stands(other)) schedule_.run_for(10);
+  EXPECT_FALSE(node.machine().stands(other));
+  EXPECT_EQ(node.machine().session().deadline, session.deadline);
+}
+
 TEST_F(EngineTest, one_that_came_while_no_agent_was_there_is_found_at_once_by_the_next) {
   Node& one = make_node();
   Node& two = make_node();

@@ -69,6 +69,7 @@ class Seat : public agent::Machine {
   }
 
   Use use(const LockName& name) const override {
+    if (machine_.busy.contains(name)) return {.known = false};
     const auto found = machine_.locks_.find(name);
     if (found == machine_.locks_.end()) return {};
     const FakeMachine::Local& local = found->second;

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,9 @@ class FakeMachine {
   std::optional<Id> holder(const agent::LockName& name) const;
   bool stands(const agent::LockName& name) const;
   agent::Session session() const;
+
+  /// A process is stopped that changes the lock.
+  std::set<agent::LockName> busy;
 
   /// A new agent, which supersedes those before it.
   std::unique_ptr<agent::Machine> seat();

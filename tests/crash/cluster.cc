@@ -74,7 +74,10 @@ class Cluster {
 
   Session session() { return dict_.segment().session(); }
   Dictionary& dictionary() { return dict_.dictionary(); }
-  void begin(std::uint16_t epoch) { session().begin(epoch, epoch, boottime_ms() + kLongMs); }
+  void begin(std::uint16_t epoch) { begin_at(epoch, boottime_ms() + kLongMs); }
+  void begin_at(std::uint16_t epoch, std::uint64_t deadline_ms) {
+    session().begin(session().now(), epoch, epoch, deadline_ms);
+  }
   static int done(Code code) { return static_cast<int>(code); }
   int stand(std::uint16_t epoch, std::uint64_t revision) {
     return done(holdfast::stand(dictionary(), kKey, epoch, revision));
@@ -140,7 +143,7 @@ class Cluster {
         {"release to a waiter", Given::yes, Given::yes, is_awaited, [this] { return unlock(); }},
         {"lose the session while it is held", Given::yes, Given::no, is_held,
          [this] { return session().lose(1), HOLDFAST_OK; }},
-        {"see that the deadline has passed", Given::no, Given::no, [this] { stand_first(), session().begin(1, 1, 1); },
+        {"see that the deadline has passed", Given::no, Given::no, [this] { stand_first(), begin_at(1, 1); },
          [this] { return take(); }},
         {"renew what was lost", Given::no, Given::no, is_lost,
          [this] { return dict_.renew(kKey, tools_.lease, kLong); }},

@@ -149,7 +149,7 @@ class Agent : Role {
 
   void begin(SessionWord last, std::uint64_t lease_ms) {
     const auto epoch = static_cast<std::uint16_t>(last.epoch() + 1);
-    session().begin(epoch, epoch, boottime_ms() + lease_ms);
+    session().begin(last, epoch, epoch, boottime_ms() + lease_ms);
     ledger_.sessions.fetch_add(1);
   }
   void give(std::size_t lock, std::uint16_t epoch) {

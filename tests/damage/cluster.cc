@@ -69,7 +69,7 @@ class Cases {
 
   void make(State state) {
     lease_ = {};
-    session().begin(1, 1, boottime_ms() + kLongMs);
+    session().begin(session().now(), 1, 1, boottime_ms() + kLongMs);
     stand(dictionary(), kKey, 1, 100);
     dict_.try_lock(kKey, 0, &lease_);
     if (state == State::lost) return session().lose(1);
@@ -160,12 +160,13 @@ class Cases {
     limit_("renew the session", [&] { return session().renew(session().now(), boottime_ms() + kLongMs); });
   }
 
-  /// In another session. A key that holds something else by now is no lock.
+  /// By another agent, in another session. A key that holds something else by now is no lock.
   void give_again() {
     const std::uint16_t last = session().now().epoch();
     session().lose(last);
+    session().attend((**World::current()).token(), 0);
     const auto epoch = static_cast<std::uint16_t>(last + 1);
-    session().begin(epoch, epoch, boottime_ms() + kLongMs);
+    session().begin(session().now(), epoch, epoch, boottime_ms() + kLongMs);
     holdfast_lease lease{};
     limit_("drop", [&] { return drop(dictionary(), kKey); });
     if (attempt("an attempt in another session", lease)) fail("it is granted in another session");

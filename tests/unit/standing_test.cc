@@ -33,7 +33,10 @@ class StandingTest : public DictTest {
   StandingTest() : DictTest({.cluster = "main"}) {}
 
   Session session() { return dict.segment().session(); }
-  void begin(std::uint16_t epoch, std::uint64_t ms = kLongMs) { session().begin(epoch, 100, boottime_ms() + ms); }
+  void begin(std::uint16_t epoch, std::uint64_t ms = kLongMs) { begin_at(epoch, boottime_ms() + ms); }
+  void begin_at(std::uint16_t epoch, std::uint64_t deadline_ms) {
+    ASSERT_TRUE(session().begin(session().now(), epoch, 100, deadline_ms));
+  }
   Code stand(std::string_view key, std::uint16_t epoch, std::uint64_t revision) {
     return holdfast::stand(dict.dictionary(), key, epoch, revision);
   }
@@ -190,7 +193,7 @@ TEST_F(StandingTest, the_release_of_what_was_lost_grants_it_to_nobody) {
 }
 
 TEST_F(StandingTest, a_session_is_not_renewed_behind_its_deadline_though_nobody_has_seen_it_pass) {
-  session().begin(1, 1, 1);
+  begin_at(1, 1);
   EXPECT_FALSE(session().renew(SessionWord::make(1, 1), boottime_ms() + kLongMs));
   EXPECT_TRUE(session().now().lost());
 }
@@ -275,6 +278,18 @@ TEST_F(StandingTest, a_refusal_ends_the_waits_of_those_that_only_try) {
   EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &wait, &lease), HOLDFAST_LOCKED);
   EXPECT_EQ(dict.leave("k", parker.get(), wait.waiter), HOLDFAST_OK);
   EXPECT_EQ(patient.leave(dict, "k"), HOLDFAST_OK);
+}
+
+TEST_F(StandingTest, an_agent_in_the_place_of_which_there_is_another_gives_nothing_and_begins_no_session) {
+  begin(1);
+  const SessionWord word = session().now();
+  session().attend((**World::current()).token() + 1, 1);
+  EXPECT_EQ(stand("k", 1, 7), Code::not_owner);
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
+  session().lose(1);
+  begin(2);
+  EXPECT_FALSE(session().begin(word.as_lost(), 2, 200, boottime_ms() + 2 * kLongMs));
+  EXPECT_EQ(session().lease(), 100U);
 }
 
 TEST_F(StandingTest, contenders_tell_the_agent_what_they_want) {
