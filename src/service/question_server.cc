@@ -95,6 +95,7 @@ std::vector<Query> QuestionServer::read() {
   std::vector<Query> queries;
   std::array<epoll_event, 64> events{};
   const int count = ::epoll_wait(poll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  if (count <= 0) return queries;
   std::string packet(kQuestionMax, '\0');
   for (int i = 0; i < count; ++i) {
     const std::uint64_t number = events[static_cast<std::size_t>(i)].data.u64;
@@ -109,7 +110,7 @@ std::vector<Query> QuestionServer::read() {
     else
       connections_.erase(found);
   }
-  accept();
+  accept();  // after the others: one that ends makes room
   return queries;
 }
 
