@@ -169,6 +169,18 @@ HOLDFAST_API int holdfast_guard_sigbus(void);
  * instead of the kernel's name for the process. Call it before the process enters the world, so before any call that
  * opens something or is marked [change]. Any thread. EXISTS (there is a name; it stays), INVALID (no bytes). */
 HOLDFAST_API int holdfast_name_program(const char *name, size_t length);
+/* [set-up] Enters the world, and gives a descriptor that proves the life of this process as the process itself does:
+ * what the process holds stays held as long as the descriptor, or a copy of it, is open anywhere. So it stays held over
+ * exec, and after the end of the process, if the new program or a child inherits the descriptor. It closes at exec
+ * until the caller clears FD_CLOEXEC. It has no other use: do not read, write or lock it.
+ * Call it before the process does anything else with this library; a forked child may call it, too, if it has made no
+ * call that changes anything. From exec on nobody acts for what is held: so end all other threads that make calls
+ * before, and close the parkers. EXISTS (the process is in the world already). */
+HOLDFAST_API int holdfast_hold_over_exec(int *fd);
+/* Ends at once what a descriptor of holdfast_hold_over_exec holds, also if others have copies of it, and closes it. The
+ * process that it was made for counts as dead from then on, and must not make a call any more. Any process that has a
+ * copy may do it, in the world or not. INVALID (it is not open). */
+HOLDFAST_API int holdfast_end_hold(int fd);
 /* Parses "12345", "100k", "1m", "8g" (factors of 1024, either case). INVALID (anything else, zero, or more than 2^40
  * bytes, which is 1024g). */
 HOLDFAST_API int holdfast_parse_size(const char *text, size_t length, uint64_t *bytes);
@@ -326,6 +338,11 @@ HOLDFAST_API int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t 
  * deleted, flushed) or belongs to another process, as in a forked child. OK, NOT_OWNER and REMOVED clear the lease;
  * with any other code the lock is still held, and the call may be made again. */
 HOLDFAST_API int holdfast_unlock(holdfast_dict *dict, const char *key, size_t key_length, holdfast_lease *lease);
+/* [change] Ends the grant of the lease, whichever process has it, and wakes one waiter. It is for what repairs, and for
+ * a parent that gives back what its child holds over exec: the holder is not told, but learns it as it learns of any
+ * other loss. holdfast_lock_holder has what a lease is made of. NOT_OWNER (that grant has ended). */
+HOLDFAST_API int holdfast_lock_break(holdfast_dict *dict, const char *key, size_t key_length,
+                                     const holdfast_lease *lease);
 /* [change] Gives the lease a new exptime, from now. NOT_OWNER (another lease holds the lock, or a value replaced it),
  * NOT_FOUND (the lock is lost and free). */
 HOLDFAST_API int holdfast_lock_renew(holdfast_dict *dict, const char *key, size_t key_length,

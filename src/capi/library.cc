@@ -107,6 +107,23 @@ int holdfast_name_program(const char* name, size_t length) {
   });
 }
 
+int holdfast_hold_over_exec(int* fd) {
+  return guarded([&]() -> int {
+    *fd = -1;
+    auto proof = World::enter_to_exec();
+    if (!proof) return fail(proof.status());
+    *fd = proof->release();
+    return HOLDFAST_OK;
+  });
+}
+
+int holdfast_end_hold(int fd) {
+  return guarded([&]() -> int {
+    const Status ended = end_kept_description(fd);
+    return ended.ok() ? static_cast<int>(HOLDFAST_OK) : fail(ended);
+  });
+}
+
 int holdfast_parse_size(const char* text, size_t length, uint64_t* bytes) {
   return guarded([&]() -> int {
     auto size = parse_size({text, length});

@@ -53,6 +53,13 @@ int holdfast_unlock(holdfast_dict* dict, const char* key, size_t key_length, hol
   });
 }
 
+int holdfast_lock_break(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease) {
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    return outcome(break_lease(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence}), unwrap(dict));
+  });
+}
+
 int holdfast_lock_renew(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease,
                         double exptime) {
   return guarded([&]() -> int {

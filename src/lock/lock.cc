@@ -103,20 +103,17 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
   return code == Code::not_owner || code == Code::not_found || code == Code::removed ? Code::ok : code;
 }
 
-Code unlock_slowly(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {
-  const Token self = dictionary.world().token();
-  if (self == kNobody || lease.owner != self) {
-    const Code code = code_of_no_owner(dictionary.world());
-    if (code == Code::not_owner) lease = {};
-    return code;
-  }
+namespace {
+
+// Of a lease of any process: its owner releases the lock's word without the mutex, but not while it is frozen here.
+Code release(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
   Chosen next;
-  Code code = with_entry(
+  const Code code = with_entry(
       dictionary, key,
       [&](const LockEntry& lock) {
         if (!lock.held_by(lease) || lock.flushed()) return Code::not_owner;
         const bool lost = !is_of_this_epoch(lock);
-        lock.free();
+        end_grant(lock);
         next = offer(lock, dictionary.world());
         return lost ? Code::not_owner : Code::ok;
       },
@@ -126,9 +123,26 @@ Code unlock_slowly(Dictionary& dictionary, std::string_view key, Lease& lease) n
         return given;
       });
   wake(dictionary, key, next);
-  if (code == Code::not_found) code = Code::not_owner;
+  return code == Code::not_found ? Code::not_owner : code;
+}
+
+}  // namespace
+
+Code unlock_slowly(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {
+  const Token self = dictionary.world().token();
+  if (self == kNobody || lease.owner != self) {
+    const Code code = code_of_no_owner(dictionary.world());
+    if (code == Code::not_owner) lease = {};
+    return code;
+  }
+  const Code code = release(dictionary, key, lease);
   if (code == Code::ok || code == Code::not_owner || code == Code::removed) lease = {};
   return code;
+}
+
+Code break_lease(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
+  if (dictionary.world().token() == kNobody) return Code::system;
+  return lease.owner == kNobody ? Code::not_owner : release(dictionary, key, lease);
 }
 
 Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, double exptime) noexcept {

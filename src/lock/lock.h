@@ -37,6 +37,8 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
 
 /// Releases the lease. ok, not_owner, removed (the lease is cleared); timeout, busy, system (it is not).
 inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
+/// Releases a lease of any process. ok, not_owner, timeout, busy, removed, system.
+Code break_lease(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
 /// Gives the lease another end. ok, not_owner, not_found, timeout, busy, removed, system.
 Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, double exptime) noexcept;
 /// Makes `task` the holder from now on; 0: none. ok, not_owner, timeout, busy, removed, system.

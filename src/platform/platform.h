@@ -295,6 +295,8 @@ int try_record_lock(int fd, std::uint64_t byte) noexcept;
 /// The same, but any number of descriptions may have it at once.
 int try_shared_record_lock(int fd, std::uint64_t byte) noexcept;
 int record_unlock(int fd, std::uint64_t byte) noexcept;
+/// All that this description holds.
+int record_unlock_all(int fd) noexcept;
 
 /// Whether another open file description holds a lock, shared or not, in [first, first + count). On success `holder` is
 /// a byte of it, or kNoHolder.

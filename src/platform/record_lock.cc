@@ -32,6 +32,11 @@ int try_record_lock(int fd, std::uint64_t byte) noexcept { return set_lock(fd, F
 
 int try_shared_record_lock(int fd, std::uint64_t byte) noexcept { return set_lock(fd, F_RDLCK, byte); }
 
+int record_unlock_all(int fd) noexcept {
+  struct flock lock = region(F_UNLCK, 0, 0);
+  return uninterrupted([&] { return ::fcntl(fd, F_OFD_SETLK, &lock); }) == 0 ? 0 : errno;
+}
+
 int record_unlock(int fd, std::uint64_t byte) noexcept { return set_lock(fd, F_UNLCK, byte); }
 
 int find_record_lock(int fd, std::uint64_t first, std::uint64_t count, std::uint64_t& holder) noexcept {

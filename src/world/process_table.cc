@@ -80,6 +80,36 @@ std::string comm_of(const ProcessSlot& slot) {
   return std::string(name.data(), ::strnlen(name.data(), name.size()));
 }
 
+// --- what is kept over exec ---------------------------------------------------------------------------------
+
+namespace {
+
+constinit thread_local bool keeps_description = false;
+constinit thread_local int kept_description = -1;
+
+}  // namespace
+
+KeptSlotDescription::KeptSlotDescription() noexcept { keeps_description = true; }
+
+KeptSlotDescription::~KeptSlotDescription() {
+  keeps_description = false;
+  take().reset();
+}
+
+FileDescriptor KeptSlotDescription::take() const noexcept {
+  return FileDescriptor(std::exchange(kept_description, -1));
+}
+
+Status end_kept_description(int fd) {
+  if (const int error = platform::record_unlock_all(fd))
+    return {Code::invalid, "bad descriptor " + std::to_string(fd) + ": " + platform::error_text(error)};
+  // Processes that wait are told when a description of the table is closed (wait/death_watch.h). This one stays open
+  // where others have it.
+  platform::reopen(fd, O_RDONLY | O_CLOEXEC).reset();
+  FileDescriptor(fd).reset();
+  return {};
+}
+
 // --- opening ---------------------------------------------------------------------------------------------
 
 namespace {
@@ -270,6 +300,13 @@ Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std
   HOLDFAST_FAILPOINT("enter.record_locked");
   platform::Mapping pin = platform::pin_description(fd.get(), platform::AtFork::drop);
   if (!pin) return Status{Code::system, "cannot pin a process slot: " + platform::error_text(errno)};
+  if (keeps_description) {
+    if (const int refused = platform::try_shared_record_lock(fd.get(), kPresenceLock)) {
+      return Status{Code::system,
+                    "cannot lock " + directory_.path_of(kTableName) + ": " + platform::error_text(refused)};
+    }
+    kept_description = fd.release();
+  }
   fd.reset();
   std::uint64_t holder = platform::kNoHolder;
   if (platform::find_record_lock(held.fd_.get(), kSlotLocks + index, 1, holder) != 0 || holder == platform::kNoHolder) {

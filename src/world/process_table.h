@@ -97,6 +97,21 @@ std::string comm_of(const ProcessSlot& slot);
 /// returns whether this is the first.
 bool name_program(std::string_view name) noexcept;
 
+/// While it lives, this thread's enter() also keeps the description that has the slot's lock, with a shared lock for
+/// presence: what inherits it keeps both.
+class KeptSlotDescription {
+ public:
+  KeptSlotDescription() noexcept;
+  ~KeptSlotDescription();
+  KeptSlotDescription(const KeptSlotDescription&) = delete;
+  KeptSlotDescription& operator=(const KeptSlotDescription&) = delete;
+  /// None if this thread has not entered since.
+  platform::FileDescriptor take() const noexcept;
+};
+
+/// Gives back what a kept description holds, whatever else has it open, and closes the descriptor. invalid.
+Status end_kept_description(int fd);
+
 /// This process's view of the table. Thread-safe; the slots are shared with all processes.
 class ProcessTable {
  public:

@@ -119,6 +119,16 @@ Expected<World*> World::current() {
   return made;
 }
 
+Expected<platform::FileDescriptor> World::enter_to_exec() {
+  const KeptSlotDescription kept;
+  auto world = current();
+  if (!world) return world.status();
+  if ((*world)->token() == kNobody) return last_failure();
+  platform::FileDescriptor description = kept.take();
+  if (!description) return Status{Code::exists, "this process has entered the world already, without a descriptor"};
+  return description;
+}
+
 Code World::last_failure_code() noexcept { return failure_of_this_thread; }
 
 Status World::last_failure() { return {failure_of_this_thread, platform::kept_sentence(platform::About::entering)}; }

@@ -37,6 +37,10 @@ class World {
   /// After a failure the next call tries again. Any thread.
   static Expected<World*> current();
 
+  /// Enters, and gives a descriptor that keeps this process's slot and presence as long as it is open anywhere: over
+  /// exec, too, after which no code acts for the slot. exists: the process has a slot already.
+  static Expected<platform::FileDescriptor> enter_to_exec();
+
   /// This process's token; enters (again) after a fork. kNobody on failure, with the reason in last_failure(). A
   /// failure counts for 0.1 s to 1 s: a process that cannot enter is told so at once, and costs others nothing.
   Token token() noexcept {

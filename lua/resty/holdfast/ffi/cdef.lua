@@ -13,6 +13,8 @@ double holdfast_now(void);
 const char *holdfast_directory(void);
 int holdfast_guard_sigbus(void);
 int holdfast_name_program(const char *name, size_t length);
+int holdfast_hold_over_exec(int *fd);
+int holdfast_end_hold(int fd);
 int holdfast_follow_clock(const volatile uintptr_t *milliseconds);
 int holdfast_parse_size(const char *text, size_t length, uint64_t *bytes);
 
@@ -89,6 +91,7 @@ typedef struct holdfast_lease {
 int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime, uint32_t task, int fair,
                       holdfast_lease *lease);
 int holdfast_unlock(holdfast_dict *dict, const char *key, size_t key_length, holdfast_lease *lease);
+int holdfast_lock_break(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease);
 int holdfast_lock_renew(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
                         double exptime);
 int holdfast_lock_adopt(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,

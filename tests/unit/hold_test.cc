@@ -1,0 +1,197 @@
+// What is held over exec, and what others end: holdfast_hold_over_exec, holdfast_end_hold, holdfast_lock_break.
+// This program itself never enters a world.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "support/dict.h"
+#include "support/process.h"
+
+namespace holdfast::test {
+namespace {
+
+constexpr const char* kKey = "key";
+
+int try_lock(Dict& dict, holdfast_lease& lease) {
+  return unless_held_up([&] { return holdfast_lock_try(dict.handle, kKey, 3, 0, 0, 0, &lease); });
+}
+
+int try_read(Dict& dict, holdfast_lease& lease) {
+  return unless_held_up([&] {
+    return holdfast_permits_try(dict.handle, kKey, 3, HOLDFAST_RWLOCK, 1, HOLDFAST_ALL_PERMITS, 0, 0, 0, &lease);
+  });
+}
+
+std::string program_of(pid_t pid) {
+  std::string name;
+  std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/comm"), name);
+  return name;
+}
+
+enum class Inherits { yes, no };
+
+/// Holds the lock, says so, and becomes `sleep`.
+int hold_and_become_sleep(Channel& parent, Inherits inherits) {
+  int fd = -1;
+  if (holdfast_hold_over_exec(&fd) != HOLDFAST_OK) return 2;
+  Dict dict("d");
+  holdfast_lease lease{};
+  if (try_lock(dict, lease) != HOLDFAST_OK) return 3;
+  if (inherits == Inherits::yes) ::fcntl(fd, F_SETFD, 0);
+  parent.say(std::to_string(fd));
+  ::execlp("sleep", "sleep", "600", nullptr);
+  return 4;
+}
+
+/// Says what an attempt gives, for each line that it hears; gives back what it gets.
+int contender(Channel& parent) {
+  Dict dict("d");
+  for (std::string order = parent.hear(); order == "try"; order = parent.hear()) {
+    holdfast_lease lease{};
+    holdfast_holder holder{};
+    const int code = try_lock(dict, lease);
+    holdfast_lock_holder(dict.handle, kKey, 3, &holder);
+    parent.say(holdfast_code_text(code) + std::string(" ") + std::to_string(code == HOLDFAST_OK ? 0 : holder.pid));
+    if (code == HOLDFAST_OK) holdfast_unlock(dict.handle, kKey, 3, &lease);
+  }
+  return 0;
+}
+
+TEST(hold, outlives_exec_and_ends_with_the_program) {
+  const ScratchDirectory directory;
+  Child holder([](Channel& parent) { return hold_and_become_sleep(parent, Inherits::yes); });
+  ASSERT_NE(holder.hear(), "(end)");
+  ASSERT_TRUE(eventually([&] { return program_of(holder.pid()) == "sleep"; }));
+  Child other(&contender);  // it enters a world in which only the program is
+  EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
+  holder.stop();
+  EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
+  holder.kill_and_wait();
+  EXPECT_TRUE(eventually([&] { return other.ask("try") == "ok 0"; }));
+}
+
+TEST(hold, ends_at_exec_where_the_descriptor_does) {
+  const ScratchDirectory directory;
+  Child holder([](Channel& parent) { return hold_and_become_sleep(parent, Inherits::no); });
+  ASSERT_NE(holder.hear(), "(end)");
+  ASSERT_TRUE(eventually([&] { return program_of(holder.pid()) == "sleep"; }));
+  Child other(&contender);
+  EXPECT_TRUE(eventually([&] { return other.ask("try") == "ok 0"; }));
+}
+
+TEST(hold, lasts_as_long_as_a_copy_of_the_descriptor) {
+  const ScratchDirectory directory;
+  Child keeper([](Channel& parent) {
+    int fd = -1;
+    if (holdfast_hold_over_exec(&fd) != HOLDFAST_OK) return 2;
+    Dict dict("d");
+    holdfast_lease lease{};
+    if (try_lock(dict, lease) != HOLDFAST_OK) return 3;
+    const pid_t copy = ::fork();
+    if (copy == 0) {
+      ::sleep(60);
+      ::_exit(0);
+    }
+    parent.say(std::to_string(copy));
+    parent.hear();
+    return 0;
+  });
+  const pid_t copy = std::stoi(keeper.hear());
+  Child other(&contender);
+  EXPECT_EQ(other.ask("try"), "locked " + std::to_string(keeper.pid()));
+  keeper.kill_and_wait();
+  EXPECT_EQ(other.ask("try"), "locked " + std::to_string(keeper.pid()));
+  ::kill(copy, SIGKILL);
+  EXPECT_TRUE(eventually([&] { return other.ask("try") == "ok 0"; }));
+}
+
+TEST(hold, is_ended_by_any_process_that_has_a_copy) {
+  const ScratchDirectory directory;
+  Child holder([](Channel& parent) {
+    int fd = -1;
+    if (holdfast_hold_over_exec(&fd) != HOLDFAST_OK) return 2;
+    Dict dict("d");
+    holdfast_lease lease{};
+    if (try_lock(dict, lease) != HOLDFAST_OK) return 3;
+    const pid_t ender = ::fork();
+    if (ender == 0) {
+      parent.say("held");
+      if (parent.hear() != "end") ::_exit(1);
+      parent.say(holdfast_code_text(holdfast_end_hold(fd)));
+      parent.say(holdfast_code_text(holdfast_end_hold(fd)));  // it is closed by now
+      ::_exit(0);
+    }
+    ::sleep(600);  // it keeps its copy, and its own proof of life
+    return 0;
+  });
+  ASSERT_EQ(holder.hear(), "held");
+  Child other(&contender);
+  EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
+  EXPECT_EQ(holder.ask("end"), "ok");
+  EXPECT_EQ(holder.hear(), "invalid argument");
+  EXPECT_EQ(other.ask("try"), "ok 0");
+}
+
+TEST(hold, is_for_a_process_that_has_not_entered) {
+  const ScratchDirectory directory;
+  Child child([](Channel& parent) {
+    Dict dict("d");
+    int fd = 0;
+    const int code = holdfast_hold_over_exec(&fd);
+    parent.say(holdfast_code_text(code) + std::string(" ") + std::to_string(fd));
+    if (::fork() == 0) {
+      parent.say(holdfast_code_text(holdfast_hold_over_exec(&fd)));
+      ::_exit(0);
+    }
+    parent.hear();
+    return 0;
+  });
+  EXPECT_EQ(child.hear(), "exists -1");
+  EXPECT_EQ(child.hear(), "ok");  // of a forked child
+}
+
+/// Takes by `take`, says the lease, and what becomes of it when it is told to go on.
+int holder_of(Channel& parent, int (*take)(Dict&, holdfast_lease&)) {
+  Dict dict("d");
+  holdfast_lease lease{};
+  if (take(dict, lease) != HOLDFAST_OK) return 2;
+  parent.say(std::to_string(lease.owner));
+  parent.say(std::to_string(lease.sequence));
+  parent.hear();
+  parent.say(holdfast_code_text(holdfast_unlock(dict.handle, kKey, 3, &lease)));
+  return 0;
+}
+
+void expect_broken(int (*take)(Dict&, holdfast_lease&)) {
+  const ScratchDirectory directory;
+  Child holder([take](Channel& parent) { return holder_of(parent, take); });
+  const std::uint64_t owner = std::stoull(holder.hear());
+  const std::uint64_t sequence = std::stoull(holder.hear());
+  Child other([=](Channel& parent) {
+    Dict dict("d");
+    const auto broken = [&](holdfast_lease lease) {
+      return unless_held_up([&] { return holdfast_lock_break(dict.handle, kKey, 3, &lease); });
+    };
+    parent.say(holdfast_code_text(broken({owner, sequence + 1})));
+    parent.say(holdfast_code_text(broken({0, sequence})));
+    parent.say(holdfast_code_text(broken({owner, sequence})));
+    parent.say(holdfast_code_text(broken({owner, sequence})));
+    holdfast_lease lease{};
+    parent.say(holdfast_code_text(try_lock(dict, lease)));
+    parent.hear();
+    return 0;
+  });
+  for (const char* const expected : {"not owner", "not owner", "ok", "not owner", "ok"})
+    EXPECT_EQ(other.hear(), expected);
+  EXPECT_EQ(holder.ask("go on"), "not owner");
+}
+
+TEST(hold, of_a_lock_is_broken_by_its_lease_and_no_other) { expect_broken(&try_lock); }
+TEST(hold, of_permits_is_broken_by_its_lease_and_no_other) { expect_broken(&try_read); }
+
+}  // namespace
+}  // namespace holdfast::test
