@@ -4,9 +4,9 @@ local command = require "spec.support.command"
 
 -- Arguments, and what the message must name: what was given and what is accepted.
 local REFUSED = {
-    { {}, "no command was given; accepted: agent, cluster, run" },
-    { { "" }, 'unknown command ""; accepted: agent, cluster, run' },
-    { { "walk" }, 'unknown command "walk"; accepted: agent, cluster, run' },
+    { {}, "no command was given; accepted: agent, cluster, lock, run" },
+    { { "" }, 'unknown command ""; accepted: agent, cluster, lock, run' },
+    { { "walk" }, 'unknown command "walk"; accepted: agent, cluster, lock, run' },
     { { "--walk" }, 'unknown option "--walk"; accepted: --help, --version' },
     { { "run" }, "no script was given, and no -e" },
     { { "run", "--" }, "no script was given, and no -e" },

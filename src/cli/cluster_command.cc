@@ -1,7 +1,6 @@
 #include "cli/cluster_command.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -9,11 +8,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <ctime>
-#include <map>
 #include <optional>
 #include <string>
 
 #include "cli/message.h"
+#include "cli/question.h"
 #include "holdfast.h"
 
 namespace holdfast::cli {
@@ -21,9 +20,6 @@ namespace holdfast::cli {
 namespace {
 
 constexpr int kUsage = 2;
-constexpr int kPatienceMs = 5000;
-
-using Answer = std::map<std::string, std::string>;
 
 struct Asked {
   std::string dictionary;
@@ -38,42 +34,13 @@ holdfast_dict* attach(const std::string& name) {
   return nullptr;
 }
 
-Answer parse(std::string_view text) {
-  Answer answer;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    if (const std::size_t equals = line.find('='); equals != std::string_view::npos)
-      answer[std::string(line.substr(0, equals))] = line.substr(equals + 1);
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return answer;
-}
-
 /// The agent's answer; nothing, after a sentence, if there is none.
 std::optional<Answer> ask(holdfast_question question, const Asked& asked) {
   holdfast_dict* const dict = attach(asked.dictionary);
   if (dict == nullptr) return std::nullopt;
-  int fd = -1;
-  int code = holdfast_ask(dict, question, asked.key.data(), asked.key.size(), asked.revision, &fd);
-  std::array<char, HOLDFAST_ANSWER_MAX> text{};
-  std::size_t size = text.size();
-  if (code == HOLDFAST_OK) {
-    pollfd one{fd, POLLIN, 0};
-    ::poll(&one, 1, kPatienceMs);
-    code = holdfast_answer(fd, text.data(), &size);
-  }
-  if (code == HOLDFAST_TIMEOUT) {
-    say("the agent did not answer within {} s", kPatienceMs / 1000);
-    return std::nullopt;
-  }
-  if (code != HOLDFAST_OK) {
-    say("{}", holdfast_error());
-    return std::nullopt;
-  }
-  Answer answer = parse({text.data(), size});
-  if (answer["code"] != "unavailable") return answer;
-  say("{}", answer["sentence"]);
+  auto answer = ask_agent(dict, question, asked.key, asked.revision);
+  if (answer) return *answer;
+  say("{}", answer.status().message);
   return std::nullopt;
 }
 

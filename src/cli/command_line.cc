@@ -35,6 +35,7 @@ ended by TERM or INT, the master ends by that signal.)";
 constexpr std::pair<const char*, const char*> kOtherCommands[] = {
     {"agent", "Keep the locks of a cluster for the programs of this machine"},
     {"cluster", "See and repair the locks of a cluster"},
+    {"lock", "Run a command that holds a lock, as flock does"},
 };
 
 /// The usage line in the customary form; the rest as CLI11 has it.
@@ -203,9 +204,9 @@ class Parser {
   }
 
   Parsed refuse_command(const std::vector<std::string>& arguments) const {
-    if (arguments.empty()) return refuse("no command was given; accepted: agent, cluster, run");
+    if (arguments.empty()) return refuse("no command was given; accepted: agent, cluster, lock, run");
     if (arguments.front().starts_with('-')) return refuse(unknown_option(arguments.front(), app_));
-    return refuse(fmt::format("unknown command \"{}\"; accepted: agent, cluster, run", arguments.front()));
+    return refuse(fmt::format("unknown command \"{}\"; accepted: agent, cluster, lock, run", arguments.front()));
   }
 
   Parsed refuse(const std::string& reason) const {

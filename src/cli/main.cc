@@ -10,6 +10,7 @@
 #include "cli/cluster_command.h"
 #include "cli/command_line.h"
 #include "cli/dictionaries.h"
+#include "cli/lock_command.h"
 #include "cli/master.h"
 #include "cli/message.h"
 #include "cli/run_options.h"
@@ -43,6 +44,7 @@ int main(int count, char** values) try {
   const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
   if (!arguments.empty() && arguments.front() == "agent") return become_agent(rest);
   if (!arguments.empty() && arguments.front() == "cluster") return run_cluster_command(rest);
+  if (!arguments.empty() && arguments.front() == "lock") return run_lock_command(rest);
   const Parsed parsed = parse_command_line(arguments);
   if (const Done* done = std::get_if<Done>(&parsed)) return done->status;
   return run(std::get<RunOptions>(parsed));

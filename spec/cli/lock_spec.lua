@@ -1,0 +1,583 @@
+-- `holdfast lock`: the options of flock(1), its exit statuses, and for how long the lock is held, whatever becomes of
+-- the processes. Where the options are those of flock, what util-linux tests of flock holds here.
+
+local command = require "spec.support.command"
+
+local await, read, run, start, write = command.await, command.read, command.run, command.start, command.write
+
+local STOP, CONT, TSTP, USR1 = 19, 18, 20, 10
+
+
+-- Starts the command with a lock on "key", and waits until what it runs has written its process id: first of all, or
+-- where the script says READY.
+local function hold(script, ...)
+    local arguments = { ... }
+    local options = type(arguments[#arguments]) == "table" and table.remove(arguments) or {}
+    local path = command.path(("holder%d.pid"):format(#command.files("^holder%d+%.pid$") + 1))
+    local words = { "lock" }
+    for _, word in ipairs(arguments) do
+        words[#words + 1] = word
+    end
+    local ready = ("echo $$ >'%s.new'; mv '%s.new' '%s'"):format(path, path, path)
+    script = script:find("READY", 1, true) and script:gsub("READY", ready) or ready .. "; " .. script
+    for _, word in ipairs { "key", "--", "sh", "-c", script } do
+        words[#words + 1] = word
+    end
+    words[#words + 1] = options
+    local process = start(unpack(words))
+    local pid = await(function() return tonumber(read(path)) end)
+    return process, assert(pid, process:err())
+end
+
+
+-- The status of an attempt: 0 if the lock was free.
+local function attempt(...)
+    local arguments = { "lock", "-q", "-n", ... }
+    for _, word in ipairs { "key", "--", "true" } do
+        arguments[#arguments + 1] = word
+    end
+    return run(unpack(arguments)).code
+end
+
+local function is_free()
+    return attempt() == 0
+end
+
+
+-- The processes of which that one is the parent, by their names.
+local function children(pid)
+    local found = {}
+    for child in (read(("/proc/%d/task/%d/children"):format(pid, pid)) or ""):gmatch("%d+") do
+        local name = read("/proc/" .. child .. "/comm")
+        if name then
+            found[name:match("^[^\n]*")] = tonumber(child)
+        end
+    end
+    return found
+end
+
+local function guard_of(process)
+    return assert(await(function() return children(process.pid)["holdfast-guard"] end))
+end
+
+
+-- The name of a process, once it has become what it is.
+local function state_of(pid)
+    return (read("/proc/" .. pid .. "/stat") or "X) X"):match("%) (%a)")
+end
+
+local function await_state(pid, state)
+    assert(await(function() return state_of(pid) == state end), "not " .. state .. " but " .. state_of(pid))
+end
+
+
+describe("holdfast lock", function()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    it("runs the command, and has its status", function()
+        local ended, out, err = run("lock", "key", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
+        assert.same({ code = 7 }, ended)
+        assert.equal("out\n", out)
+        assert.equal("err\n", err)
+        assert.same({ code = 0 }, (run("lock", "key", "--", "true")))
+        assert.same({ code = 128 + 15 }, (run("lock", "key", "--", "sh", "-c", "kill -TERM $$")))
+        assert.same({ code = 128 + 9 }, (run("lock", "key", "--", "sh", "-c", "kill -KILL $$")))
+    end)
+
+    it("gives its arguments and its input to the command as they are", function()
+        local _, out = run("lock", "key", "--", "printf", "[%s]", "a b", "", "--", "-n", "*")
+        assert.equal("[a b][][--][-n][*]", out)
+        local _, piped = run("-c", "printf 'a line\n' | " .. command.program .. " lock key -- cat",
+                             { PROGRAM = "/bin/sh" })
+        assert.equal("a line\n", piped)
+    end)
+
+    it("runs a line of the shell with -c", function()
+        local _, out = run("lock", "key", "-c", "echo $((1 + 2)) | cat; exit 3", { SHELL = "/bin/sh" })
+        assert.equal("3\n", out)
+        local script = write("shell", "#!/bin/sh\necho \"shell $1 $2\"\n")
+        os.execute("chmod +x '" .. script .. "'")
+        assert.equal("shell -c a b\n", select(2, run("lock", "-c", "a b", "key", { SHELL = script })))
+    end)
+
+    it("tells the command its fencing number, which grows", function()
+        local last = 0
+        for _ = 1, 3 do
+            local _, out = run("lock", "key", "--", "sh", "-c", "echo $HOLDFAST_TOKEN")
+            assert.is_true(tonumber(out) > last, out)
+            last = tonumber(out)
+        end
+    end)
+
+    it("is held by the command in the eyes of all others", function()
+        local _, pid = hold("exec sleep 600", "--why", "weekly full", "my_locks")
+        local _, out = run("run", "--workers", "1", "-e", [[
+            local holder = require("resty.shdict").open("my_locks"):holder("key")
+            print(holder.process, holder.program, holder.why, holder.alive)
+            print(require("resty.lock"):new("my_locks"):trylock("key"))
+        ]])
+        assert.equal(("%d\tsh\tweekly full\ttrue\nnil\theld\n"):format(pid), out)
+    end)
+
+    it("names the holder where it is refused", function()
+        local _, pid = hold("exec sleep 600", "--why", "weekly full")
+        local ended, out, err = run("lock", "-n", "key", "--", "echo", "ran")
+        assert.same({ code = 1 }, ended)
+        assert.equal("", out)
+        local said = ('^holdfast: "key" is held by pid %d %%(sh%%) for [%%d.]+ m?i?n?s?: "weekly full"\n$'):format(pid)
+        assert.matches(said, err)
+        ended, _, err = run("lock", "-w", "0.05", "-E", "9", "key", "--", "true")
+        assert.same({ code = 9 }, ended)
+        assert.matches('"weekly full"; waited for 0.1 s\n$', err)
+        assert.same({ { code = 1 }, "", "" }, { run("lock", "-n", "-q", "key", "--", "true") })
+    end)
+
+    it("takes no lock from the caller of resty.lock, who takes none from it", function()
+        local script = write("script.lua", [[
+            local shdict, resty_lock = require "resty.shdict", require "resty.lock"
+            assert(shdict.open("my_locks", { size = "64k" }))
+            local lock = assert(resty_lock:new("my_locks", { timeout = 60, exptime = 600 }))
+            assert(lock:lock("key"))
+            local status = os.execute(arg[1] .. " lock -q -n -E 9 my_locks key -- true")
+            print(status)
+            lock:unlock()
+            print(os.execute(arg[1] .. " lock -n my_locks key -- true"))
+        ]])
+        local _, out, err = run("run", "--workers", "1", script, command.program)
+        assert.equal("", err)
+        assert.equal(tostring(9 * 256) .. "\n0\n", out)
+    end)
+
+    it("leaves nothing behind: no holder, no process, no dictionary", function()
+        local keeper = start("run", "--workers", "1", "--dict", "my_locks=64k", "-e",
+                             "while true do require('resty.holdfast.scheduler').sleep(0.01) end")
+        assert(await(function() return read(command.world() .. "/my_locks.dict") end))
+        for _, options in ipairs { "-x", "-s" } do
+            run("lock", options, "my_locks", "key", "--", "sh", "-c",
+                "sleep 600 & echo $! >'" .. command.path("left") .. "'")
+            local _, out = run("run", "--workers", "1", "-e", [[
+                print((require("resty.shdict").open("my_locks"):holder("key")))
+            ]])
+            command.kill(tonumber(read("left")), command.KILL)
+            assert.equal("nil\n", out)
+        end
+        keeper:signal(command.TERM)
+        keeper:wait()
+        run("lock", "key", "--", "true")
+        assert.is_nil(read(command.world() .. "/commands.dict"))
+    end)
+end)
+
+
+-- What util-linux asks of flock: a lock that one has for a while, and what the options make of it meanwhile.
+describe("holdfast lock has the options of flock:", function()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    it("--nonblock, --no-fork, --shared, --exclusive, --timeout beside a shared lock", function()
+        local done = command.path("done")
+        local holder = hold("until [ -e '" .. done .. "' ]; do sleep 0.01; done; echo Unlocking", "--shared")
+        for _, options in ipairs { { "--nonblock" }, { "--nb" }, { "--nonblocking" }, { "-n" }, { "-w", "0" },
+                                   { "--no-fork", "--nonblock" }, { "-F", "-n" }, { "--close", "--nonblock" },
+                                   { "--nonblock", "--exclusive" }, { "-n", "-x" }, { "-n", "-e" },
+                                   { "--timeout", "0.02" }, { "--wait=0.02" } } do
+            local words = { "lock", "--conflict-exit-code", "123", unpack(options) }
+            for _, word in ipairs { "key", "--", "echo", "You will never see this!" } do
+                words[#words + 1] = word
+            end
+            local ended, out = run(unpack(words))
+            assert.same({ code = 123 }, ended, table.concat(options, " "))
+            assert.equal("", out)
+        end
+        local ended, out = run("lock", "--shared", "key", "--", "echo", "Have shared lock")
+        assert.same({ code = 0 }, ended)
+        assert.equal("Have shared lock\n", out)
+        local waiter = start("lock", "--timeout", "60", "-E", "5", "key", "--", "echo", "After timeout.")
+        command.sleep(0.1)
+        assert.equal("", waiter:out())
+        write("done", "")
+        assert.same({ code = 0 }, waiter:wait())
+        assert.equal("After timeout.\n", waiter:out())
+        assert.same({ code = 0 }, holder:wait())
+        assert.equal("Unlocking\n", holder:out())
+    end)
+
+    it("a shared one waits for an exclusive one", function()
+        local holder = hold("exec sleep 600")
+        assert.equal(1, attempt("-s"))
+        local waiter = start("lock", "-s", "key", "--", "echo", "shared")
+        command.sleep(0.05)
+        assert.equal("", waiter:out())
+        holder:signal(command.TERM)
+        assert.same({ code = 0 }, waiter:wait())
+    end)
+
+    it("one that waits to have it alone keeps later ones that share it out", function()
+        local first = hold("exec sleep 600", "-s")
+        local alone = start("lock", "key", "--", "sleep", "600")
+        assert(await(function() return attempt("-s") == 1 end))
+        first:signal(command.TERM)
+        assert.truthy(await(function() return children(alone.pid).sleep end))
+    end)
+
+    it("what was shared or had alone by processes that were killed is free", function()
+        for _, option in ipairs { "-s", "-x" } do
+            local process, pid = hold("exec sleep 600", option)
+            command.kill(guard_of(process), command.KILL)
+            process:signal(command.KILL)
+            command.kill(pid, command.KILL)
+            assert(await(function() return attempt("-x") == 0 end), option)
+            process, pid = hold("exec sleep 600", option)
+            command.kill(guard_of(process), command.KILL)
+            process:signal(command.KILL)
+            command.kill(pid, command.KILL)
+            assert(await(function() return attempt("-s") == 0 end), option)
+        end
+    end)
+
+    it("--verbose tells what is done", function()
+        local _, out, err = run("lock", "--verbose", "key", "--", "echo", "ran")
+        assert.equal("ran\n", out)
+        assert.matches("^holdfast: getting lock took %d+%.%d%d%d%d%d%d seconds\nholdfast: executing echo\n$", err)
+    end)
+
+    it("a command that cannot be run gives 69, and the lock back", function()
+        for _, options in ipairs { "-x", "-F" } do
+            local ended, _, err = run("lock", options, "key", "--", "/no/such/program")
+            assert.same({ code = 69 }, ended)
+            assert.equal('holdfast: cannot run "/no/such/program": No such file or directory\n', err)
+            assert.is_true(is_free())
+        end
+    end)
+
+    for _, case in ipairs {
+        { {}, "no key was given" },
+        { { "key" }, 'no command was given: expected "-- COMMAND" or -c COMMAND' },
+        { { "key", "--" }, 'no command was given' },
+        { { "dict", "key", "more", "--", "true" }, 'unexpected "more": the command follows "--"' },
+        { { "", "--", "true" }, "bad key of 0 bytes: expected 1 to 65535" },
+        { { "a\0b", "key", "--", "true" }, false },
+        { { "-z", "key", "--", "true" }, "The following argument was not expected: -z" },
+        { { "-w", "x", "key", "--", "true" }, '--wait: bad time "x": expected seconds, 0 to 1e9, as in 2.5' },
+        { { "-w", "-1", "key", "--", "true" }, '--wait: bad time "-1"' },
+        { { "-w", "nan", "key", "--", "true" }, '--wait: bad time "nan"' },
+        { { "--exptime", "", "key", "--", "true" }, '--exptime: bad time ""' },
+        { { "-E", "256", "key", "--", "true" }, "--conflict-exit-code: Value 256 not in range 0 to 255" },
+        { { "-s", "-x", "key", "--", "true" }, "-s and -x were given: expected one of them" },
+        { { "-u", "key", "--", "true" }, "there is nothing to unlock: the lock ends with the command" },
+        { { "-F", "-o", "key", "--", "true" }, "the --no-fork and --close options are incompatible" },
+        { { "-c", "true", "key", "--", "true" }, '-c and a command after "--" were given: expected one of them' },
+        { { "--why", ("x"):rep(128), "key", "--", "true" }, "--why: a text of 128 bytes: expected at most 127" },
+        { { "--agent", "key", "--", "true" }, "an agent is of a cluster: expected --cluster NAME" },
+        { { "--cluster", "a/b", "key", "--", "true" }, 'bad cluster "a/b"' },
+        { { "--cluster", "main", "-s", "key", "--", "true" }, "-s is not supported in a cluster" },
+    } do
+        local arguments, wanted = case[1], case[2]
+        if wanted then
+            it("a wrong command line gives 64: " .. table.concat(arguments, " "), function()
+                local ended, out, err = run("lock", unpack(arguments))
+                assert.same({ code = 64 }, ended)
+                assert.equal("", out)
+                assert.truthy(err:find("holdfast: " .. wanted, 1, true), err)
+                assert.truthy(err:find('Try "holdfast lock --help".', 1, true), err)
+            end)
+        end
+    end
+
+    it("a dictionary that cannot be had gives 73", function()
+        local ended, _, err = run("lock", "key", "--", "true", { HOLDFAST_DIR = "/proc/x" })
+        assert.same({ code = 73 }, ended)
+        assert.matches("^holdfast: .*/proc/x", err)
+    end)
+
+    it("--help tells all of this", function()
+        local ended, out, err = run("lock", "--help")
+        assert.same({ code = 0 }, ended)
+        assert.equal("", err)
+        for _, text in ipairs { "Usage: holdfast lock [OPTIONS] [DICTIONARY] KEY -- COMMAND", "-s,--shared",
+                                "-E,--conflict-exit-code STATUS", "HOLDFAST_TOKEN", "75  no agent" } do
+            assert.truthy(out:find(text, 1, true), out)
+        end
+    end)
+end)
+
+
+describe("The lock of a command", function()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    it("stays when holdfast lock is killed, and ends with the command", function()
+        local process, pid = hold("exec sleep 600")
+        process:signal(command.KILL)
+        process:wait()
+        assert.is_false(is_free())
+        assert.is_true(command.alive(pid))
+        command.kill(pid, command.TERM)
+        assert(await(is_free, 10))
+    end)
+
+    it("ends when the command is killed, with holdfast lock stopped", function()
+        local process, pid = hold("exec sleep 600")
+        guard_of(process)
+        process:signal(STOP)
+        await_state(process.pid, "T")
+        assert.is_false(is_free())
+        command.kill(pid, command.KILL)
+        assert(await(is_free, 10))
+        process:signal(CONT)
+        assert.same({ code = 128 + 9 }, process:wait())
+    end)
+
+    it("stays while the command is stopped", function()
+        local process, pid = hold("exec sleep 600")
+        command.kill(pid, STOP)
+        await_state(pid, "T")
+        assert.is_false(is_free())
+        command.kill(pid, command.KILL)
+        process:signal(CONT)
+        assert.same({ code = 128 + 9 }, process:wait())
+    end)
+
+    for _, case in ipairs { { "at its end", "" }, { "after holdfast lock was killed", "KILL" } } do
+        it("does not stay with what the command leaves running, " .. case[1], function()
+            local left = command.path("left")
+            os.execute("mkfifo '" .. command.path("go") .. "'")
+            local script = "sleep 600 & echo $! >'%s'; read -r line <'%s'"
+            local process, pid = hold(script:format(left, command.path("go")))
+            local guard = guard_of(process)
+            local job = assert(await(function() return tonumber(read(left)) end))
+            if case[2] == "KILL" then
+                process:signal(command.KILL)
+                process:wait()
+            end
+            assert.is_false(is_free())
+            write("go", "\n")
+            assert(await(function() return not command.alive(pid) end))
+            assert(await(is_free, 10))
+            assert.is_true(command.alive(job))
+            assert(await(function() return not command.alive(guard) end))
+            command.kill(job, command.KILL)
+        end)
+    end
+
+    it("stays without the guard, and without both", function()
+        local process, pid = hold("exec sleep 600")
+        command.kill(guard_of(process), command.KILL)
+        assert.is_false(is_free())
+        process:signal(command.KILL)
+        process:wait()
+        assert.is_false(is_free())
+        command.kill(pid, command.KILL)
+        assert(await(is_free, 10))
+    end)
+
+    it("stays when the command closes all descriptors", function()
+        local script = [[
+            import os
+            os.closerange(3, 4096)
+            open(os.environ["PID"], "w").write(str(os.getpid()))
+            import time
+            time.sleep(600)
+        ]]
+        for _, killed in ipairs { false, true } do
+            local path = command.path("closed" .. tostring(killed))
+            local process = start("lock", "key", "--", "python3", "-c",
+                                  (script:gsub("\n%s+", "\n"):gsub("^%s+", "")), { PID = path })
+            local pid = assert(await(function() return tonumber(read(path)) end), process:err())
+            guard_of(process)
+            if killed then
+                process:signal(command.KILL)
+                process:wait()
+            end
+            assert.is_false(is_free())
+            command.kill(pid, command.KILL)
+            assert(await(is_free, 10))
+        end
+    end)
+
+    it("with --close is not in the command's hands; with --no-fork in nothing else's", function()
+        local closed, pid = hold("ls -l /proc/$$/fd >'" .. command.path("fds") .. "'; exec sleep 600", "--close")
+        local guard = guard_of(closed)
+        assert.falsy(read("fds"):find("/processes", 1, true))
+        closed:signal(command.KILL)
+        closed:wait()
+        assert.is_false(is_free())
+        command.kill(guard, command.KILL)
+        assert(await(is_free, 10))
+        command.kill(pid, command.KILL)
+
+        local process, same = hold("exec sleep 600", "--no-fork")
+        assert.equal(process.pid, same)
+        assert.same({}, children(process.pid))
+        assert.is_false(is_free())
+        process:signal(command.KILL)
+        assert(await(is_free, 10))
+    end)
+
+    it("ends after its exptime, and the command by TERM", function()
+        local process = hold("trap 'echo told; exit 5' TERM; while :; do sleep 0.01; done", "--exptime", "0.2")
+        assert.same({ code = 76 }, process:wait())
+        assert.equal("told\n", process:out())
+        assert.equal('holdfast: "key" has ended, after its exptime of 0.2 s; the command gets TERM\n', process:err())
+        assert.same({ code = 4 }, (run("lock", "--exptime", "600", "key", "--", "sh", "-c", "exit 4")))
+    end)
+
+    it("goes from one to the next: of a hundred no two have it at a time", function()
+        local script = write("section", [[
+            #!/bin/sh
+            mkdir "$1/inside" || { echo "two at a time" >>"$1/faults"; exit 1; }
+            echo "$HOLDFAST_TOKEN" >>"$1/tokens"
+            rmdir "$1/inside"
+        ]])
+        local folder = command.path("")
+        local processes = {}
+        for i = 1, 100 do
+            local option = i % 10 == 0 and "-o" or i % 10 == 5 and "-F" or "-x"
+            processes[i] = start("lock", option, "key", "--", "sh", script, folder)
+            if i % 25 == 1 then  -- what has the lock by then goes on, and what waits for it does not
+                processes[i]:signal(command.KILL)
+            end
+        end
+        for i, process in ipairs(processes) do
+            local ended = assert(process:wait(), "waits for ever")
+            assert.same(i % 25 == 1 and ended or { code = 0 }, ended, process:err())
+        end
+        assert.is_nil(read("faults"))
+        local last, count = 0, 0
+        for token in read("tokens"):gmatch("%d+") do
+            assert.is_true(tonumber(token) > last)
+            last, count = tonumber(token), count + 1
+        end
+        assert.is_true(count >= 96, count)
+    end)
+end)
+
+
+describe("Signals to holdfast lock", function()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    for name, number in pairs { TERM = 15, INT = 2, HUP = 1, QUIT = 3, USR1 = USR1, USR2 = 12, WINCH = 28 } do
+        it(name .. " is passed on", function()
+            local process = hold("trap 'echo got; exit 3' " .. name .. "; READY; while :; do sleep 0.01; done")
+            process:signal(number)
+            assert.same({ code = 3 }, process:wait())
+            assert.equal("got\n", process:out())
+        end)
+    end
+
+    it("end it as they end the command", function()
+        for _, number in ipairs { command.TERM, command.HUP, USR1 } do
+            local process = hold("exec sleep 600")
+            process:signal(number)
+            assert.same({ signal = number }, process:wait())
+            assert.is_true(is_free())
+        end
+    end)
+
+    it("that were ignored are ignored by the command, and not passed on", function()
+        local process = start("-c", "trap '' HUP; exec " .. command.program
+                                    .. " lock key -- sh -c 'kill -HUP $$; kill -HUP $PPID; echo on'",
+                              { PROGRAM = "/bin/sh" })
+        assert.same({ code = 0 }, process:wait())
+        assert.equal("on\n", process:out())
+    end)
+
+    it("end a wait for the lock", function()
+        hold("exec sleep 600")
+        for _, number in ipairs { command.TERM, command.KILL } do
+            local process = start("lock", "key", "--", "echo", "ran")
+            local waiter = assert(await(function() return children(process.pid).holdfast end))
+            command.sleep(0.05)
+            process:signal(number)
+            assert.same({ signal = number }, process:wait())
+            assert(await(function() return not command.alive(waiter) end))
+            assert.equal("", process:out())
+        end
+    end)
+
+    it("TSTP stops the command and holdfast lock, and CONT continues both", function()
+        local process, pid = hold("exec sleep 600")
+        process:signal(TSTP)
+        await_state(pid, "T")
+        process:signal(CONT)
+        await_state(pid, "S")
+        process:signal(command.TERM)
+        assert.same({ signal = command.TERM }, process:wait())
+    end)
+end)
+
+
+-- A terminal of its own, with a shell that has jobs, and a script of what is typed.
+local TERMINAL = [[
+import os, pty, select, sys, time
+pid, fd = pty.fork()
+if pid == 0:
+    os.environ["PS1"] = "ready> "
+    os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+text = ""
+def until(wanted):
+    global text
+    end = time.time() + 60
+    while wanted not in text:
+        if time.time() > end:
+            sys.exit("no " + repr(wanted) + " in " + repr(text))
+        if select.select([fd], [], [], 0.05)[0]:
+            text += os.read(fd, 4096).decode()
+    text = text[text.index(wanted) + len(wanted):]
+def say(line):
+    os.write(fd, line.encode())
+lock = sys.argv[1] + " lock "
+until("ready> ")
+]]
+
+describe("In a terminal holdfast lock", function()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    local function type_in(script)
+        local path = write("terminal.py", TERMINAL .. script:gsub("\n +", "\n"):gsub("^ +", ""))
+        local ended, out, err = run(path, command.program, { PROGRAM = "/usr/bin/python3" })
+        assert.same({ code = 0 }, ended, err)
+        return out
+    end
+
+    it("is a job: it is stopped and continued with the command, and ends by what is typed", function()
+        type_in [[
+            say(lock + "key -- sh -c 'echo is\" \"on; exec sleep 600'\n")
+            until("is on")
+            say("\x1a")
+            until("Stopped")
+            until("ready> ")
+            say(lock + "-n -q key -- true; echo status\" \"$?\n")
+            until("status 1")
+            say("fg\n")
+            until("sleep 600")
+            time.sleep(0.2)
+            say("\x03")
+            until("ready> ")
+            say("echo status\" \"$?\n")
+            until("status 130")
+            say(lock + "-n -q key -- true; echo status\" \"$?\n")
+            until("status 0")
+            say("exit\n")
+        ]]
+    end)
+
+    it("gives a key that is typed to the command once, and goes on if that does", function()
+        type_in [[
+            say(lock + "key -- sh -c 'trap \"echo in\\\"\\\"terrupted\" INT; echo is\" \"on; "
+                       "read line; read line; echo $line' \n")
+            until("is on")
+            say("\x03")
+            until("interrupted")
+            time.sleep(0.2)
+            say("first\nsecond\n")
+            until("second")
+            until("ready> ")
+            assert "interrupted" not in text, text
+            say("exit\n")
+        ]]
+    end)
+end)

@@ -1,0 +1,92 @@
+#include "cli/lock_agent.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cli/agent_command.h"
+#include "cli/message.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+constexpr double kStartSeconds = 10;
+constexpr double kStopSeconds = 5;
+constexpr auto kLook = std::chrono::milliseconds(5);
+
+}  // namespace
+
+void LockAgent::ensure(holdfast_dict* dict) {
+  holdfast_cluster state{};
+  holdfast_cluster_state(dict, &state);
+  if (state.agent == 0 && (pid_ == 0 || has_ended())) start();
+}
+
+int LockAgent::ensure_and_wait(holdfast_dict* dict) {
+  const double deadline = holdfast_now() + kStartSeconds;
+  ensure(dict);
+  holdfast_cluster state{};
+  while (holdfast_cluster_state(dict, &state) != HOLDFAST_OK) {
+    if (pid_ != 0 && has_ended() && state.agent == 0) return complain();
+    if (holdfast_now() >= deadline) {
+      say("{}", holdfast_error());
+      return lock_status::kUnavailable;
+    }
+    std::this_thread::sleep_for(kLook);
+  }
+  return 0;
+}
+
+int LockAgent::complain() const {
+  std::array<char, 4096> text{};
+  const ssize_t size = messages_.get() < 0 ? 0 : ::pread(messages_.get(), text.data(), text.size(), 0);
+  [[maybe_unused]] const ssize_t written =
+      size > 0 ? ::write(STDERR_FILENO, text.data(), static_cast<std::size_t>(size)) : 0;
+  say("the agent of cluster {} did not start", options_.cluster);
+  return lock_status::kUnavailable;
+}
+
+bool LockAgent::has_ended() {
+  if (::waitpid(pid_, nullptr, WNOHANG) == 0) return false;
+  pid_ = 0;
+  return true;
+}
+
+// In a session of its own: what a terminal sends is for the command, and the agent is there to its end.
+void LockAgent::start() {
+  if (!options_.verbose) messages_ = Descriptor(::memfd_create("messages of the agent", MFD_CLOEXEC));
+  pid_ = ::fork();
+  if (pid_ > 0) return;
+  if (pid_ < 0) {
+    pid_ = 0;
+    return;
+  }
+  ::setsid();
+  signals_.restore();
+  const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  ::dup2(nothing, STDIN_FILENO);
+  ::dup2(nothing, STDOUT_FILENO);
+  if (messages_.get() >= 0) ::dup2(messages_.get(), STDERR_FILENO);
+  std::vector<std::string> arguments{options_.cluster};
+  if (!options_.agent_config.empty()) arguments.insert(arguments.end(), {"--config", options_.agent_config});
+  std::_Exit(become_agent(arguments));
+}
+
+void LockAgent::stop() {
+  if (pid_ == 0) return;
+  ::kill(pid_, SIGTERM);
+  const double deadline = holdfast_now() + kStopSeconds;
+  while (!has_ended() && holdfast_now() < deadline) std::this_thread::sleep_for(kLook);
+}
+
+}  // namespace holdfast::cli

@@ -1,0 +1,190 @@
+#include "cli/lock_options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+
+#include "base/name.h"
+#include "cli/message.h"
+#include "holdfast.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+constexpr const char* kDefaultDictionary = "commands";
+constexpr const char* kDefaultShell = "/bin/sh";
+constexpr double kSecondsMax = 1e9;
+constexpr int kStatusMax = 255;
+
+constexpr const char* kUsageLines =
+    "Usage: holdfast lock [OPTIONS] [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
+    "       holdfast lock [OPTIONS] [DICTIONARY] KEY -c COMMAND\n";
+
+constexpr const char* kFooter =
+    R"(The lock is held as long as the command runs, also if `holdfast lock` is killed. The
+command finds its fencing number in HOLDFAST_TOKEN. DICTIONARY is made where there is none.
+
+Exit status: that of the command, 128 + n if signal n ended it; else
+   1  another has the lock, or the time is over (see -E)
+  64  the command line is wrong          73  the dictionary cannot be opened
+  69  the command cannot be run          75  no agent or no store of the cluster
+  71  the system refused                 76  the lock was lost while the command ran)";
+
+class LockHelp : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override { return kUsageLines; }
+  std::string make_positionals(const CLI::App* /*app*/) const override { return {}; }
+};
+
+int refuse(const std::string& reason) {
+  say("{}\nTry \"holdfast lock --help\".", reason);
+  return lock_status::kUsage;
+}
+
+std::string read_seconds(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (!text.empty() && *end == '\0' && std::isfinite(value) && value >= 0 && value <= kSecondsMax) return {};
+  return "bad time " + quote(text) + ": expected seconds, 0 to 1e9, as in 2.5";
+}
+
+std::string read_why(const std::string& text) {
+  if (text.size() <= HOLDFAST_WHY_MAX) return {};
+  return fmt::format("a text of {} bytes: expected at most {}", text.size(), int{HOLDFAST_WHY_MAX});
+}
+
+class LockParser {
+ public:
+  LockParser() : app_("Runs a command that holds a lock.", "holdfast lock") {
+    app_.formatter(std::make_shared<LockHelp>());
+    app_.set_help_flag("-h,--help", "Print this help and exit");
+    app_.footer(kFooter);
+    app_.add_option("KEY", names_)->expected(0, -1);
+    add_flags();
+    add_values();
+  }
+
+  std::variant<LockOptions, int> parse(const std::vector<std::string>& arguments) {
+    const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+    std::vector<std::string> own(arguments.begin(), dashes);
+    std::reverse(own.begin(), own.end());  // as CLI11 takes it
+    try {
+      app_.parse(own);
+    } catch (const CLI::Success& success) {
+      return app_.exit(success);
+    } catch (const CLI::ParseError& error) {
+      return refuse(error.what());
+    }
+    const bool has_dashes = dashes != arguments.end();
+    if (has_dashes) options_.command.assign(dashes + 1, arguments.end());
+    std::string wrong = read_names();
+    if (wrong.empty()) wrong = read_command(has_dashes);
+    if (wrong.empty()) wrong = judge();
+    if (!wrong.empty()) return refuse(wrong);
+    return options_;
+  }
+
+ private:
+  void add_flag(const char* names, bool& flag, const char* text) {
+    app_.add_flag(names, flag, text)->disable_flag_override();
+  }
+
+  void add_flags() {
+    add_flag("-s,--shared", options_.shared, "Share the lock with others that ask for it so");
+    add_flag("-x,-e,--exclusive", exclusive_, "Have the lock alone (default)");
+    add_flag("-n,--nb,--nonblock,--nonblocking", nonblock_, "Do not wait: end if another has the lock");
+    add_flag("-o,--close", options_.close,
+             "The command does not inherit the descriptor that holds the lock; then only the processes\nof holdfast "
+             "lock hold it");
+    add_flag("-F,--no-fork", options_.no_fork,
+             "Become the command, without a parent: the lock ends with the last process that has\ninherited it");
+    add_flag("-u,--unlock", unlock_, "Refused: the lock ends with the command");
+    add_flag("-q,--quiet", options_.quiet, "Say nothing where another has the lock");
+    add_flag("--verbose", options_.verbose, "Say how long it took to get the lock, and what is run");
+    add_flag("--agent", options_.agent,
+             "Have an agent of the cluster while the command runs; start one if there is none");
+  }
+
+  void add_values() {
+    app_.add_option("-w,--wait,--timeout", timeout_, "Wait for so long at most; 0 as -n")
+        ->type_name("SECONDS")
+        ->check(read_seconds);
+    app_.add_option("-E,--conflict-exit-code", options_.conflict, "Exit status if the lock is not had; default: 1")
+        ->type_name("STATUS")
+        ->check(CLI::Range(0, kStatusMax));
+    app_.add_option("-c,--command", shell_, "Run COMMAND by the shell, $SHELL or /bin/sh")->type_name("COMMAND");
+    app_.add_option("--exptime", exptime_, "End the lock after so long, and the command by TERM; default: never")
+        ->type_name("SECONDS")
+        ->check(read_seconds);
+    app_.add_option("--why", options_.why, "What others are told when they ask for the lock")
+        ->type_name("TEXT")
+        ->check(read_why);
+    app_.add_option("--cluster", options_.cluster, "The cluster of which all machines share the lock")
+        ->type_name("NAME");
+    app_.add_option("--agent-config", options_.agent_config,
+                    "Configuration of the agent that --agent starts; default: /etc/holdfast/NAME.json")
+        ->type_name("FILE");
+  }
+
+  std::string read_names() {
+    if (names_.empty()) return "no key was given";
+    if (names_.size() > 2) return "unexpected " + quote(names_[2]) + ": the command follows \"--\"";
+    options_.key = names_.back();
+    if (options_.key.empty() || options_.key.size() > HOLDFAST_KEY_MAX)
+      return fmt::format("bad key of {} bytes: expected 1 to {}", options_.key.size(), int{HOLDFAST_KEY_MAX});
+    options_.dictionary = names_.size() == 2 ? names_.front() : kDefaultDictionary;
+    // The dictionary is a part of the lock's name at the store, and is either local or of one cluster.
+    if (names_.size() == 1 && !options_.cluster.empty()) options_.dictionary += "." + options_.cluster;
+    const Status name = check_name(options_.dictionary);
+    return name.ok() ? std::string() : name.message;
+  }
+
+  std::string read_command(bool has_dashes) {
+    const bool by_shell = app_.count("--command") != 0;
+    if (by_shell && has_dashes) return "-c and a command after \"--\" were given: expected one of them";
+    if (by_shell) {
+      const char* const shell = std::getenv("SHELL");
+      options_.command = {shell != nullptr && *shell != '\0' ? shell : kDefaultShell, "-c", shell_};
+    }
+    if (!options_.command.empty()) return {};
+    return "no command was given: expected \"-- COMMAND\" or -c COMMAND";
+  }
+
+  std::string judge() {
+    if (unlock_) return "there is nothing to unlock: the lock ends with the command";
+    if (options_.shared && exclusive_) return "-s and -x were given: expected one of them";
+    if (options_.no_fork && options_.close) return "the --no-fork and --close options are incompatible";
+    if (options_.no_fork && options_.agent) return "the --no-fork and --agent options are incompatible";
+    if (options_.cluster.empty() && (options_.agent || !options_.agent_config.empty()))
+      return "an agent is of a cluster: expected --cluster NAME";
+    if (!options_.cluster.empty()) {
+      if (const Status name = check_cluster_name(options_.cluster); !name.ok()) return name.message;
+      if (options_.shared) return "-s is not supported in a cluster: its locks are exclusive";
+    }
+    if (!timeout_.empty()) options_.timeout = std::strtod(timeout_.c_str(), nullptr);
+    if (nonblock_) options_.timeout = 0;
+    if (!exptime_.empty()) options_.exptime = std::strtod(exptime_.c_str(), nullptr);
+    return {};
+  }
+
+  CLI::App app_;
+  LockOptions options_;
+  std::vector<std::string> names_;
+  std::string shell_;
+  std::string timeout_;
+  std::string exptime_;
+  bool exclusive_ = false;
+  bool nonblock_ = false;
+  bool unlock_ = false;
+};
+
+}  // namespace
+
+std::variant<LockOptions, int> parse_lock_options(const std::vector<std::string>& arguments) {
+  return LockParser().parse(arguments);
+}
+
+}  // namespace holdfast::cli

@@ -1,0 +1,70 @@
+#include "cli/lock_refusal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <ctime>
+#include <utility>
+
+#include "base/name.h"
+#include "cli/question.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+std::string reason_in_words(const std::string& why) { return why.empty() ? why : ": " + quote(why, HOLDFAST_WHY_MAX); }
+
+std::string process_in_words(const std::string& pid, const std::string& program) {
+  return program.empty() ? "pid " + pid : fmt::format("pid {} ({})", pid, program);
+}
+
+double seconds_since(const std::string& wall_ms) {
+  std::timespec now{};
+  std::timespec_get(&now, TIME_UTC);
+  const double then = std::strtod(wall_ms.c_str(), nullptr) / 1e3;
+  return std::max(0.0, static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9 - then);
+}
+
+}  // namespace
+
+std::string duration_in_words(double seconds) {
+  constexpr double kMinute = 60;
+  constexpr double kHour = 60 * kMinute;
+  constexpr double kDay = 24 * kHour;
+  // A unit is used from two of it on.
+  constexpr std::array<std::pair<double, const char*>, 3> kUnits{{{kDay, "days"}, {kHour, "h"}, {kMinute, "min"}}};
+  for (const auto& [length, name] : kUnits)
+    if (seconds >= 2 * length) return fmt::format("{:.0f} {}", std::max(2.0, seconds / length - 0.5), name);
+  return seconds < 10 ? fmt::format("{:.1f} s", seconds) : fmt::format("{:.0f} s", seconds);
+}
+
+std::string refusal(holdfast_dict* dict, const LockOptions& options) {
+  const std::string key = quote(options.key);
+  holdfast_holder holder{};
+  std::uint32_t count = 0;
+  std::uint32_t waiters = 0;
+  const int code = holdfast_holders(dict, options.key.data(), options.key.size(), &holder, 1, &count, &waiters);
+  if (code != HOLDFAST_OK) return key + " is held";
+  if (count == 0) return options.cluster.empty() ? key + " is held" : refusal_elsewhere(dict, options);
+  const char* const program = holder.program;
+  const char* const why = holder.why;
+  const std::string others = count == 1 ? "" : fmt::format(" and {} more", count - 1);
+  return fmt::format("{} is held by {}{} for {}{}", key, process_in_words(std::to_string(holder.pid), program), others,
+                     duration_in_words(holder.held), reason_in_words(why));
+}
+
+std::string refusal_elsewhere(holdfast_dict* dict, const LockOptions& options) {
+  const std::string key = quote(options.key);
+  auto answer = ask_agent(dict, HOLDFAST_ASK_HOLDER, options.key, 0);
+  if (!answer || (*answer)["code"] != "yes") return key + " is held by another machine";
+  Answer& holder = *answer;
+  std::string line = fmt::format("{} is held by host {}", key, holder["host"]);
+  if (holder.contains("pid")) line += ", " + process_in_words(holder["pid"], holder["program"]);
+  if (holder.contains("when")) line += " for " + duration_in_words(seconds_since(holder["when"]));
+  return line + reason_in_words(holder["why"]);
+}
+
+}  // namespace holdfast::cli

@@ -1,0 +1,20 @@
+// What `holdfast lock` says of those that have the lock.
+#pragma once
+
+#include <string>
+
+#include "cli/lock_options.h"
+#include "holdfast.h"
+
+namespace holdfast::cli {
+
+/// "0.4 s", "45 s", "3 min", "5 h", "12 days".
+std::string duration_in_words(double seconds);
+
+/// "\"nightly\" is held by pid 4711 (backup.sh) for 3 min: \"weekly full\"", as far as it is known.
+std::string refusal(holdfast_dict* dict, const LockOptions& options);
+
+/// The same of another machine of the cluster; asks the agent.
+std::string refusal_elsewhere(holdfast_dict* dict, const LockOptions& options);
+
+}  // namespace holdfast::cli

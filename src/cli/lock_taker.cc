@@ -1,0 +1,215 @@
+#include "cli/lock_taker.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/name.h"
+#include "cli/lock_refusal.h"
+#include "cli/message.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+/// Some 1,800 locks: more than processes can hold at a time.
+constexpr std::uint64_t kNewDictionaryBytes = std::uint64_t{256} << 10;
+/// What -n allows the agent, which needs a round trip, and a process that is stopped inside the dictionary.
+constexpr double kAskSeconds = 2;
+constexpr double kComplainAfterSeconds = 1;
+constexpr int kMisfitsMax = 3;
+/// Scripts use descriptors of one or two digits by number, and a lock must not be closed by `exec 3>file`.
+constexpr int kFirstDescriptor = 512;
+
+struct FreeParker {
+  void operator()(holdfast_parker* parker) const { holdfast_parker_free(parker); }
+};
+using Parker = std::unique_ptr<holdfast_parker, FreeParker>;
+
+std::string error_or_text(int code) {
+  const char* const error = holdfast_error();
+  return *error != '\0' ? error : holdfast_code_text(code);
+}
+
+std::string program_of(const std::string& command) { return command.substr(command.rfind('/') + 1); }
+
+/// Whether the dictionary is of the cluster that was asked for; says what is wrong.
+bool is_of_cluster(holdfast_dict* dict, const LockOptions& options) {
+  if (options.cluster.empty()) return true;
+  holdfast_cluster state{};
+  const int code = holdfast_cluster_state(dict, &state);
+  if ((code == HOLDFAST_OK || code == HOLDFAST_UNAVAILABLE) && options.cluster == state.name) return true;
+  const char* const name = state.name;
+  const std::string found = *name != '\0' ? "belongs to cluster " + quote(name) : "belongs to no cluster";
+  say("dictionary {} {}, and {} was asked for", quote_name(options.dictionary), found, quote(options.cluster));
+  return false;
+}
+
+}  // namespace
+
+holdfast_dict* open_dictionary(const LockOptions& options, int& status) {
+  const std::string& name = options.dictionary;
+  const holdfast_options wanted{kNewDictionaryBytes, HOLDFAST_MUTEX_FUTEX, 0, 0,
+                                options.cluster.empty() ? nullptr : options.cluster.c_str()};
+  holdfast_dict* dict = nullptr;
+  // An existing one may have any size. It may come to be between the two calls.
+  int code = holdfast_attach(name.data(), name.size(), &dict);
+  if (code == HOLDFAST_NOT_FOUND) code = holdfast_open(name.data(), name.size(), &wanted, &dict);
+  if (code == HOLDFAST_MISMATCH) code = holdfast_attach(name.data(), name.size(), &dict);
+  status = lock_status::kCannotOpen;
+  if (code == HOLDFAST_OK) return is_of_cluster(dict, options) ? dict : nullptr;
+  say("{}", error_or_text(code));
+  return nullptr;
+}
+
+int LockTaker::take() {
+  if (const int status = enter()) return status;
+  const Parker parker(holdfast_parker_new());
+  holdfast_wait wait{};
+  wait.parker = parker.get();
+  if (parker != nullptr) wait.waiter = holdfast_waiter_open(parker.get());
+  if (wait.waiter == 0) return fail(HOLDFAST_SYSTEM);
+  wait.holds = HOLDFAST_HOLDS_NOTHING;
+  wait.tries = options_.timeout == 0 ? 1 : 0;
+  if (options_.timeout > 0) wait.timeout = options_.timeout;
+  kind_ = options_.shared ? Kind::reader : Kind::lock;
+  const double start = holdfast_now();
+  if (const int status = wait_for_lock(wait)) return status;
+  if (options_.verbose) say("getting lock took {:.6f} seconds", holdfast_now() - start);
+  if (!options_.why.empty())
+    static_cast<void>(holdfast_lock_explain(dict_, options_.key.data(), options_.key.size(), &lease_,
+                                            options_.why.data(), options_.why.size()));
+  return 0;
+}
+
+int LockTaker::enter() {
+  const std::string program = program_of(options_.command.front());
+  if (!program.empty()) holdfast_name_program(program.data(), program.size());
+  int fd = -1;
+  if (const int code = holdfast_hold_over_exec(&fd); code != HOLDFAST_OK) {
+    say("{}", error_or_text(code));
+    return lock_status::kCannotOpen;
+  }
+  hold_ = Descriptor(fd);
+  if (const int high = ::fcntl(fd, F_DUPFD_CLOEXEC, kFirstDescriptor); high >= 0) hold_ = Descriptor(high);
+  int status = 0;
+  dict_ = open_dictionary(options_, status);
+  return dict_ == nullptr ? status : 0;
+}
+
+int LockTaker::wait_for_lock(holdfast_wait& wait) {
+  const double start = holdfast_now();
+  const bool tries = options_.timeout == 0;
+  const double patience = tries ? kAskSeconds : options_.timeout;
+  const double deadline = options_.timeout == kForEver ? std::numeric_limits<double>::infinity() : start + patience;
+  for (;;) {
+    const int code = attempt(wait);
+    if (code == HOLDFAST_OK) return 0;
+    if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return fail(code);
+    if (code == HOLDFAST_LOCKED && make_way(wait)) continue;
+    const double now = holdfast_now();
+    const bool refused = tries && code == HOLDFAST_LOCKED && options_.cluster.empty();
+    if (refused || now >= deadline) {
+      holdfast_lock_leave(dict_, options_.key.data(), options_.key.size(), wait.parker, wait.waiter);
+      return refuse();
+    }
+    complain_of_cluster(now - start);
+    std::uint32_t woken = 0;
+    holdfast_parker_sleep(wait.parker, std::min(wait.sleep, deadline - now), &woken, 1);
+  }
+}
+
+int LockTaker::attempt(holdfast_wait& wait) {
+  const char* const key = options_.key.data();
+  const std::size_t size = options_.key.size();
+  if (kind_ == Kind::lock) return holdfast_lock_wait(dict_, key, size, options_.exptime, &wait, &lease_);
+  const std::uint32_t want = kind_ == Kind::reader ? 1 : static_cast<std::uint32_t>(HOLDFAST_ALL_PERMITS);
+  return holdfast_permits_wait(dict_, key, size, HOLDFAST_RWLOCK, want, HOLDFAST_ALL_PERMITS, options_.exptime, &wait,
+                               &lease_);
+}
+
+// A request for a lock does not queue behind readers, nor one of a reader behind a lock, and neither takes what a dead
+// process has of the other kind. So a writer asks as one where there are readers, and a dead holder's lock is released.
+// True: attempt again at once.
+bool LockTaker::make_way(const holdfast_wait& wait) {
+  if (!options_.cluster.empty()) return false;
+  const char* const key = options_.key.data();
+  const std::size_t size = options_.key.size();
+  if (kind_ == Kind::lock) {
+    std::uint32_t used = 0;
+    std::uint32_t waiters = 0;
+    const bool locked = holdfast_permits_count(dict_, key, size, &used, &waiters) != HOLDFAST_OK;
+    misfits_ = locked ? 0 : misfits_ + 1;
+    if (locked || (used == 0 && misfits_ < kMisfitsMax)) return false;
+    holdfast_lock_leave(dict_, key, size, wait.parker, wait.waiter);
+    kind_ = Kind::writer;
+    return true;
+  }
+  holdfast_holder holder{};
+  holdfast_lease of_dead{};
+  if (holdfast_lock_holder(dict_, key, size, &holder) != HOLDFAST_OK || holder.alive != 0) return false;
+  if (holdfast_lock_try(dict_, key, size, 0, 0, 0, &of_dead) != HOLDFAST_OK) return false;
+  holdfast_unlock(dict_, key, size, &of_dead);
+  return true;
+}
+
+int LockTaker::refuse() {
+  holdfast_cluster state{};
+  if (!options_.cluster.empty() && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE)
+    return fail(HOLDFAST_UNAVAILABLE);
+  if (!options_.quiet) {
+    const std::string waited =
+        options_.timeout > 0 ? fmt::format("; waited for {}", duration_in_words(options_.timeout)) : "";
+    say("{}{}", refusal(dict_, options_), waited);
+  }
+  return options_.conflict;
+}
+
+int LockTaker::fail(int code) const {
+  if (code == HOLDFAST_ELSEWHERE) {
+    if (!options_.quiet) say("{}", refusal_elsewhere(dict_, options_));
+    return options_.conflict;
+  }
+  say("cannot lock {}: {}", quote(options_.key), error_or_text(code));
+  return code == HOLDFAST_UNAVAILABLE ? lock_status::kUnavailable : lock_status::kSystem;
+}
+
+// A wait for a cluster that cannot be reached goes on, as it may be reached later; but not without a word.
+void LockTaker::complain_of_cluster(double waited) {
+  if (complained_ || options_.cluster.empty() || waited < kComplainAfterSeconds) return;
+  holdfast_cluster state{};
+  if (holdfast_cluster_state(dict_, &state) != HOLDFAST_UNAVAILABLE) return;
+  complained_ = true;
+  say("still waiting for {}: {}", quote(options_.key), error_or_text(HOLDFAST_UNAVAILABLE));
+}
+
+int LockTaker::become_command() {
+  ::setenv("HOLDFAST_TOKEN", std::to_string(lease_.sequence).c_str(), 1);
+  if (options_.verbose) say("executing {}", options_.command.front());
+  std::vector<std::string> words = options_.command;
+  std::vector<char*> values;
+  values.reserve(words.size() + 1);
+  for (std::string& word : words) values.push_back(word.data());
+  values.push_back(nullptr);
+  ::prctl(PR_SET_PDEATHSIG, 0);
+  if (!options_.close) ::fcntl(hold_.get(), F_SETFD, 0);
+  ::execvp(values.front(), values.data());
+  const int error = errno;
+  holdfast_unlock(dict_, options_.key.data(), options_.key.size(), &lease_);
+  hold_.reset();
+  say("cannot run {}: {}", quote(options_.command.front()), std::strerror(error));
+  return error == ENOMEM ? lock_status::kSystem : lock_status::kCannotRun;
+}
+
+}  // namespace holdfast::cli

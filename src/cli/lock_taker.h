@@ -1,0 +1,49 @@
+// The part of `holdfast lock` that becomes the command: it takes the lock as a process of its own, and keeps it over
+// exec. So the holder that others see is the command, and nothing of holdfast runs under its identity any more.
+#pragma once
+
+#include "cli/descriptor.h"
+#include "cli/lock_options.h"
+#include "holdfast.h"
+
+namespace holdfast::cli {
+
+/// Opens the dictionary of the options, or makes it. Null after a sentence; `status` is then the exit status.
+holdfast_dict* open_dictionary(const LockOptions& options, int& status);
+
+class LockTaker {
+ public:
+  explicit LockTaker(const LockOptions& options) : options_(options) {}
+
+  /// Enters the world, and waits for the lock. The exit status, 0 if the lock is held; all else was said.
+  int take();
+
+  const holdfast_lease& lease() const noexcept { return lease_; }
+  /// What proves the life of the holder.
+  const Descriptor& hold() const noexcept { return hold_; }
+
+  /// Runs the command in place of this process. Returns if it cannot, with the exit status; the lock is free then.
+  int become_command();
+
+ private:
+  /// A key has one thing at a time. What the holder has is for its duration the kind that others wait for, too.
+  enum class Kind { lock, reader, writer };
+
+  int enter();
+  int wait_for_lock(holdfast_wait& wait);
+  int attempt(holdfast_wait& wait);
+  bool make_way(const holdfast_wait& wait);
+  int refuse();
+  int fail(int code) const;
+  void complain_of_cluster(double waited);
+
+  const LockOptions& options_;
+  Kind kind_ = Kind::lock;
+  int misfits_ = 0;  // attempts in sequence that found neither a lock nor used permits in their way
+  bool complained_ = false;
+  holdfast_dict* dict_ = nullptr;
+  holdfast_lease lease_{};
+  Descriptor hold_;
+};
+
+}  // namespace holdfast::cli

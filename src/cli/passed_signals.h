@@ -1,0 +1,34 @@
+// Signals of a process that waits for another in its place, and passes on what it gets.
+#pragma once
+
+#include <sys/signalfd.h>
+
+#include <csignal>
+#include <optional>
+
+#include "cli/descriptor.h"
+
+namespace holdfast::cli {
+
+class PassedSignals {
+ public:
+  /// Collects TERM, INT, HUP, QUIT, USR1, USR2, WINCH, TSTP, CONT and CHLD from now on; those that were ignored (nohup)
+  /// stay so, but for CHLD. Throws std::system_error.
+  PassedSignals();
+
+  /// Readable when next() has something.
+  int descriptor() const noexcept { return descriptor_.get(); }
+  std::optional<signalfd_siginfo> next() const;
+
+  /// In a forked child: signals are as they were found.
+  void restore() const noexcept;
+
+  /// Stops this process as a terminal would, until it is continued.
+  static void stop_here() noexcept;
+
+ private:
+  sigset_t before_{};
+  Descriptor descriptor_;
+};
+
+}  // namespace holdfast::cli

@@ -1,0 +1,49 @@
+#include "cli/question.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace holdfast::cli {
+
+namespace {
+
+constexpr int kPatienceMs = 5000;
+
+Answer parse(std::string_view text) {
+  Answer answer;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    if (const std::size_t equals = line.find('='); equals != std::string_view::npos)
+      answer[std::string(line.substr(0, equals))] = line.substr(equals + 1);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return answer;
+}
+
+}  // namespace
+
+Expected<Answer> ask_agent(holdfast_dict* dict, holdfast_question question, const std::string& key,
+                           std::uint64_t revision) {
+  int fd = -1;
+  int code = holdfast_ask(dict, question, key.data(), key.size(), revision, &fd);
+  std::array<char, HOLDFAST_ANSWER_MAX> text{};
+  std::size_t size = text.size();
+  if (code == HOLDFAST_OK) {
+    pollfd one{fd, POLLIN, 0};
+    ::poll(&one, 1, kPatienceMs);
+    code = holdfast_answer(fd, text.data(), &size);
+  }
+  if (code == HOLDFAST_TIMEOUT)
+    return Status{Code::timeout, fmt::format("the agent did not answer within {} s", kPatienceMs / 1000)};
+  if (code != HOLDFAST_OK) return Status{static_cast<Code>(code), holdfast_error()};
+  Answer answer = parse({text.data(), size});
+  if (answer["code"] == "unavailable") return Status{Code::unavailable, answer["sentence"]};
+  return answer;
+}
+
+}  // namespace holdfast::cli

@@ -1,0 +1,20 @@
+// Questions to the agent of a cluster.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/status.h"
+#include "holdfast.h"
+
+namespace holdfast::cli {
+
+/// The fields of an answer, by name.
+using Answer = std::map<std::string, std::string>;
+
+/// Asks the agent about the key, and waits for its answer. The status has a sentence for people.
+Expected<Answer> ask_agent(holdfast_dict* dict, holdfast_question question, const std::string& key,
+                           std::uint64_t revision);
+
+}  // namespace holdfast::cli
