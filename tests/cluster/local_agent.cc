@@ -111,7 +111,7 @@ class LocalAgent {
     const Session session = segment.session();
     const std::uint16_t epoch = session.now().epoch();
     session.lose(epoch);
-    session.begin(static_cast<std::uint16_t>(epoch + 1), kLease, boottime_ms() + session_ms_);
+    session.begin(session.now(), static_cast<std::uint16_t>(epoch + 1), kLease, boottime_ms() + session_ms_);
     at_each([&](Dictionary& at, Segment& its) {
       for (const std::string& key : standing_)
         if (&its == &segment) stand_now(at, segment, key);
