@@ -222,6 +222,11 @@ typedef struct holdfast_value {
   size_t size;     /* out: bytes of the string or table, also when it did not fit (BUFFER)  */
 } holdfast_value;
 
+/* [set-up] The names of the world's dictionaries in order, packed as the keys of holdfast_keys; opens none of them. One
+ * that is made or removed meanwhile may be among them. Enters the world. BUFFER (as holdfast_keys), SYSTEM (the runtime
+ * directory cannot be read). */
+HOLDFAST_API int holdfast_list(holdfast_value *names, uint32_t *count);
+
 /* [read] Gives the key's value; a key that is locked, or has permits in use, reads as the boolean true. NOT_FOUND,
  * BUFFER, IS_A_LIST. */
 HOLDFAST_API int holdfast_get(holdfast_dict *dict, const char *key, size_t key_length, holdfast_value *value);
@@ -294,6 +299,11 @@ HOLDFAST_API int holdfast_keys(holdfast_dict *dict, uint32_t max, holdfast_value
 HOLDFAST_API int holdfast_scan(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix,
                                size_t prefix_length, holdfast_value *keys, uint32_t *found);
 
+/* [read] As holdfast_scan: the keys that somebody holds or waits for, as a lock, a rwlock or a semaphore; those of dead
+ * holders, too, until others take them. holdfast_holders describes them. */
+HOLDFAST_API int holdfast_scan_locks(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix,
+                                     size_t prefix_length, holdfast_value *keys, uint32_t *found);
+
 typedef struct holdfast_stats {
   uint64_t entries;     /* also expired ones, until their memory is needed                        */
   uint64_t bytes_used;  /* by entries, lists and waiters                                          */
@@ -360,6 +370,12 @@ HOLDFAST_API int holdfast_lock_remaining(holdfast_dict *dict, const char *key, s
 HOLDFAST_API int holdfast_lock_explain(holdfast_dict *dict, const char *key, size_t key_length,
                                        const holdfast_lease *lease, const char *why, size_t length);
 
+typedef enum holdfast_held {
+  HOLDFAST_HELD_LOCK = 0,
+  HOLDFAST_HELD_RWLOCK = 1,
+  HOLDFAST_HELD_SEMAPHORE = 2
+} holdfast_held;
+
 typedef struct holdfast_holder {
   uint64_t owner;    /* token of the process                                                             */
   uint64_t sequence; /* fencing number of the grant                                                      */
@@ -373,6 +389,7 @@ typedef struct holdfast_holder {
   uint32_t permits;  /* how many permits; 1 for a lock; HOLDFAST_ALL_PERMITS for the writer of a rwlock  */
   char program[16];  /* name of the program, ended by a zero byte                                        */
   char why[128];     /* what holdfast_lock_explain said, ended by a zero byte                            */
+  uint32_t kind;     /* what is held: a holdfast_held                                                    */
 } holdfast_holder;
 
 /* [change] Describes the holder of the lock, at one instant, and changes nothing. Where several hold permits, the one

@@ -9,11 +9,12 @@ local tables = require "resty.holdfast.dictionary.tables"
 require "resty.holdfast.dictionary.loop_clock"
 
 local C, describe, quote, sentence = core.C, core.describe, core.quote, core.sentence
+local enter, grow, leave, unpack_keys = core.enter, core.grow, core.leave, core.unpack_keys
 local band, error, floor, format, next, rawget = bit.band, error, math.floor, string.format, next, rawget
 local rawset, setmetatable, tonumber, tostring, type = rawset, setmetatable, tonumber, tostring, type
 local ffi_istype, ffi_new = ffi.istype, ffi.new
 
-local INVALID, MISMATCH, NOT_FOUND, OK = core.INVALID, core.MISMATCH, core.NOT_FOUND, core.OK
+local BUFFER, INVALID, MISMATCH, NOT_FOUND, OK = core.BUFFER, core.INVALID, core.MISMATCH, core.NOT_FOUND, core.OK
 
 local DEFAULT_SIZE = 1024 * 1024
 local MUTEXES = { futex = core.MUTEX_FUTEX, spin = core.MUTEX_SPIN, file = core.MUTEX_FILE }
@@ -322,6 +323,23 @@ function _M.remove(name)
         return nil, "not found"
     end
     return nil, sentence(code)
+end
+
+
+-- The names of the world's dictionaries, in order; nil and the reason.
+function _M.list()
+    local frame = enter()
+    local code = C.holdfast_list(frame.value, frame.count)
+    while code == BUFFER do
+        grow(frame)
+        code = C.holdfast_list(frame.value, frame.count)
+    end
+    local names = code == OK and unpack_keys(frame)
+    leave()
+    if not names then
+        return nil, sentence(code)
+    end
+    return names
 end
 
 

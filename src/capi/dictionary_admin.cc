@@ -1,6 +1,8 @@
 // Calls on a whole dictionary: check the arguments, call one thing, map the result.
 #include "capi/handle.h"
+#include "dict/names.h"
 #include "dict/packed_keys.h"
+#include "world/world.h"
 
 using namespace holdfast;
 using namespace holdfast::capi;
@@ -11,6 +13,18 @@ int outcome_of(const PackedKeys& packed, holdfast_value& keys, std::uint32_t& co
   keys.size = packed.size();
   count = packed.count();
   return packed.fit() ? static_cast<int>(HOLDFAST_OK) : fail(Code::buffer, "");
+}
+
+int scan(holdfast_dict* dict, std::uint64_t& cursor, std::uint32_t count, std::string_view prefix, Listed listed,
+         holdfast_value& keys, std::uint32_t& found) {
+  if (count == 0) return fail(Code::invalid, "bad count: expected 1 or more");
+  std::uint64_t next = cursor;
+  PackedKeys packed(keys.data, keys.capacity);
+  const Code code = unwrap(dict).scan(next, count, prefix, listed, packed);
+  if (code != Code::ok) return outcome(code, unwrap(dict));
+  const int given = outcome_of(packed, keys, found);
+  if (given == HOLDFAST_OK) cursor = next;
+  return given;
 }
 
 }  // namespace
@@ -34,15 +48,23 @@ int holdfast_keys(holdfast_dict* dict, uint32_t max, holdfast_value* keys, uint3
 
 int holdfast_scan(holdfast_dict* dict, uint64_t* cursor, uint32_t count, const char* prefix, size_t prefix_length,
                   holdfast_value* keys, uint32_t* found) {
+  return guarded([&] { return scan(dict, *cursor, count, {prefix, prefix_length}, Listed::live, *keys, *found); });
+}
+
+int holdfast_scan_locks(holdfast_dict* dict, uint64_t* cursor, uint32_t count, const char* prefix, size_t prefix_length,
+                        holdfast_value* keys, uint32_t* found) {
+  return guarded([&] { return scan(dict, *cursor, count, {prefix, prefix_length}, Listed::in_use, *keys, *found); });
+}
+
+int holdfast_list(holdfast_value* names, uint32_t* count) {
   return guarded([&]() -> int {
-    if (count == 0) return fail(Code::invalid, "bad count: expected 1 or more");
-    std::uint64_t next = *cursor;
-    PackedKeys packed(keys->data, keys->capacity);
-    const Code code = unwrap(dict).scan(next, count, {prefix, prefix_length}, packed);
-    if (code != Code::ok) return outcome(code, unwrap(dict));
-    const int given = outcome_of(packed, *keys, *found);
-    if (given == HOLDFAST_OK) *cursor = next;
-    return given;
+    auto world = World::current();
+    if (!world) return fail(world.status());
+    const auto found = dictionary_names(**world);
+    if (!found) return fail(found.status());
+    PackedKeys packed(names->data, names->capacity);
+    for (const std::string& name : *found) packed.add(name);
+    return outcome_of(packed, *names, *count);
   });
 }
 

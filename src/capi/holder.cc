@@ -38,6 +38,7 @@ void fill(holdfast_holder& out, const HolderInfo& found, const HolderCount& coun
   out.permits = found.permits;
   std::memcpy(out.program, found.program.data(), sizeof out.program);
   std::memcpy(out.why, found.reason.data(), sizeof out.why);
+  out.kind = static_cast<uint32_t>(found.kind);
 }
 
 }  // namespace

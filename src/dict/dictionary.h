@@ -72,7 +72,8 @@ class Dictionary {
   /// At most `max` keys; 0: all.
   Code keys(std::uint32_t max, PackedKeys& packed) noexcept;
   /// The keys of some more buckets, about `count`. A `cursor` of 0 begins; it is 0 again after the last.
-  Code scan(std::uint64_t& cursor, std::uint32_t count, std::string_view prefix, PackedKeys& packed) noexcept;
+  Code scan(std::uint64_t& cursor, std::uint32_t count, std::string_view prefix, Listed listed,
+            PackedKeys& packed) noexcept;
   std::uint64_t capacity() noexcept;
   std::uint64_t free_space() noexcept;
   /// The largest key and value together that fit, in bytes.

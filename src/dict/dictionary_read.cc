@@ -280,7 +280,8 @@ Code Dictionary::keys(std::uint32_t max, PackedKeys& packed) noexcept {
     for (Shard& shard : segment.shards()) {
       if (!shard.open_if_used()) continue;
       std::uint32_t from = 0;
-      const Code code = keys_between(shard, from, shard.buckets(), limit, {segment.flush_epoch(), limit, {}}, packed);
+      const Code code =
+          keys_between(shard, from, shard.buckets(), limit, {segment.flush_epoch(), limit, {}, Listed::live}, packed);
       if (code != Code::ok || packed.count() >= limit) return code;
     }
     return Code::ok;
@@ -289,7 +290,7 @@ Code Dictionary::keys(std::uint32_t max, PackedKeys& packed) noexcept {
 
 // An entry never leaves its bucket, so a walk over the buckets meets every entry that stays. The cursor is the number
 // of the next bucket, counted over all shards.
-Code Dictionary::scan(std::uint64_t& cursor, std::uint32_t count, std::string_view prefix,
+Code Dictionary::scan(std::uint64_t& cursor, std::uint32_t count, std::string_view prefix, Listed listed,
                       PackedKeys& packed) noexcept {
   return in_segment([&](Segment& segment) {
     const std::uint64_t buckets = segment.shards().front().buckets();
@@ -306,7 +307,7 @@ Code Dictionary::scan(std::uint64_t& cursor, std::uint32_t count, std::string_vi
       }
       auto from = static_cast<std::uint32_t>(at - first);
       const auto to = static_cast<std::uint32_t>(std::min(buckets, last - first));
-      const Code code = keys_between(shard, from, to, count, {segment.flush_epoch(), ~0U, prefix}, packed);
+      const Code code = keys_between(shard, from, to, count, {segment.flush_epoch(), ~0U, prefix, listed}, packed);
       if (code != Code::ok) return code;
       at = first + from;
     }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 
 #include "dict/words.h"
 
@@ -27,6 +28,16 @@ class PackedKeys {
     char* const to = room_ + at;
     std::memcpy(to, &length, sizeof length);
     copy(key, to + sizeof length, length);
+  }
+
+  void add(std::string_view key) noexcept {
+    const auto length = static_cast<std::uint32_t>(key.size());
+    const std::size_t at = size_;
+    size_ += sizeof length + length;
+    ++count_;
+    if (!fit()) return;
+    std::memcpy(room_ + at, &length, sizeof length);
+    std::memcpy(room_ + at + sizeof length, key.data(), length);
   }
 
   struct Mark {

@@ -205,4 +205,8 @@ bool Shard::counts(const EntryView& view, std::uint32_t flush) noexcept {
   return !view.is_free() && (view.is_incomplete() || is_live(expiry, flush));
 }
 
+bool Shard::is_in_use(const EntryView& view, std::uint32_t flush) noexcept {
+  return is_holdable(view.type) && (view.queue().head.load(kRelaxed) != 0 || counts(view, flush));
+}
+
 }  // namespace holdfast

@@ -94,11 +94,15 @@ struct Position {
   EntryView view;       // of the block; meaningless if `block` is 0
 };
 
-/// The keys to list: live ones that begin with `prefix`, until there are `max`.
+/// Keys to list: of what is live, or of the locks and permits that somebody holds or waits for.
+enum class Listed { live, in_use };
+
+/// The keys to list that begin with `prefix`, until there are `max`.
 struct KeyFilter {
   std::uint32_t flush;
   std::uint32_t max;
   std::string_view prefix;
+  Listed listed = Listed::live;
 };
 
 /// A word of this process alone, which its threads share. Copied only before they do.
@@ -206,6 +210,8 @@ class Shard {
 
   /// Whether the entry counts: it is neither expired nor flushed, nor a lock or permits without a holder.
   static bool counts(const EntryView& view, std::uint32_t flush) noexcept;
+  /// Whether it is a lock or permits that somebody holds or waits for.
+  static bool is_in_use(const EntryView& view, std::uint32_t flush) noexcept;
 
   /// Finds the key's position. False on damage.
   bool find(const Key& key, Position& position) const noexcept;

@@ -76,7 +76,8 @@ inline bool begins_with(const EntryView& view, std::string_view prefix) noexcept
     if (!inspect_in(index, block, view)) return false;
     walked += view.granules;
     if (walked > granules()) return false;
-    if (begins_with(view, filter.prefix) && counts(view, filter.flush))
+    if (begins_with(view, filter.prefix) &&
+        (filter.listed == Listed::live ? counts(view, filter.flush) : is_in_use(view, filter.flush)))
       packed.add(key_words(*view.entry), view.key_length);
     block = view.entry->next.load(kAcquire);
   }

@@ -33,6 +33,7 @@ void look_at_permits(Transaction& change, std::span<HolderInfo> holders, std::ui
   const std::uint32_t flush = change.flush_epoch();
   const std::uint64_t entry_end = change.view().entry->expiry.load(kRelaxed);
   const HolderList records = holders_of(change.shard(), change.arena(), change.view());
+  const bool is_rwlock = change.view().entry->flags.load(kRelaxed) == static_cast<std::uint32_t>(PermitsKind::rwlock);
   for (HolderList::Cursor at(records); at.found(); at.advance()) {
     const std::uint64_t end = earlier(entry_end, at.expiry().load(kRelaxed));
     if (!is_live(end, flush)) continue;
@@ -42,6 +43,7 @@ void look_at_permits(Transaction& change, std::span<HolderInfo> holders, std::ui
     HolderInfo& holder = holders[index % holders.size()];
     holder = {};
     holder.lease = {record.owner, record.sequence};
+    holder.kind = is_rwlock ? HeldKind::rwlock : HeldKind::semaphore;
     holder.since_ms = record.since_ms;
     holder.end_ms = expiry_ms(end);
     holder.permits = record.count;

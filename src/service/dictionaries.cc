@@ -7,12 +7,11 @@
 #include <array>
 #include <cerrno>
 #include <memory>
-#include <optional>
 #include <system_error>
 #include <utility>
 
-#include "base/name.h"
 #include "dict/layout.h"
+#include "dict/names.h"
 #include "dict/registry.h"
 #include "world/world.h"
 #include "world/world_file.h"
@@ -24,12 +23,6 @@ namespace {
 struct Close {
   void operator()(DIR* directory) const noexcept { ::closedir(directory); }
 };
-
-/// The name of the dictionary with that file; nothing if it is another file.
-std::optional<std::string> dictionary_of(const std::string& file) {
-  if (!file.ends_with(kDictionarySuffix)) return std::nullopt;
-  return decode_name(file.substr(0, file.size() - kDictionarySuffix.size()));
-}
 
 }  // namespace
 
@@ -66,7 +59,7 @@ void Dictionaries::refresh() {
   std::set<std::pair<std::string, ino_t>> others;
   while (const dirent* const entry = ::readdir(directory.get())) {
     const std::string file = entry->d_name;
-    const auto name = dictionary_of(file);
+    const auto name = dictionary_of_file(file);
     if (!name || all_.contains(*name)) continue;
     const std::pair<std::string, ino_t> seen(file, entry->d_ino);
     if (!others_.contains(seen) && is_of_cluster(file)) {

@@ -95,6 +95,13 @@ void Battery::look_at_all() {
       if (code != HOLDFAST_OK || cursor == 0) break;
     }
   }
+  std::uint64_t cursor = 0;
+  for (int steps = 0; steps < 1000; ++steps) {
+    const int code =
+        call("scan_locks", [&] { return holdfast_scan_locks(dict.handle, &cursor, 100, "", 0, &keys, &count); });
+    if (code != HOLDFAST_OK || cursor == 0) break;
+  }
+  call("list", [&] { return holdfast_list(&keys, &count); });
   limit_("stats", [&] { return dict.stats(); });
   limit_("free_space", [&] { return dict.free_space(); });
 }

@@ -321,6 +321,8 @@ struct With {
     holdfast_keys(dict.handle, 0, &value, &count);
     std::uint64_t cursor = 0;
     holdfast_scan(dict.handle, &cursor, 10, "s", 1, &value, &count);
+    holdfast_scan_locks(dict.handle, &cursor, 10, "", 0, &value, &count);
+    holdfast_list(&value, &count);
     holdfast_pop(dict.handle, "queue", 5, HOLDFAST_LEFT, &value);
     holdfast_flush_expired(dict.handle, 0, &count);
     holdfast_store(dict.handle, HOLDFAST_SET, "k", 1, HOLDFAST_NUMBER, nullptr, 0, 1, -1, 0, nullptr);  // a sentence

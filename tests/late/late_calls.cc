@@ -72,6 +72,8 @@ void call() {
   check(holdfast_keys(dict, 0, &keys, &count) == HOLDFAST_OK && count >= 1, "keys");
   std::uint64_t cursor = 0;
   check(holdfast_scan(dict, &cursor, 100, "", 0, &keys, &count) == HOLDFAST_OK, "scan");
+  check(holdfast_scan_locks(dict, &cursor, 100, "", 0, &keys, &count) == HOLDFAST_OK, "scan_locks");
+  check(holdfast_list(&keys, &count) == HOLDFAST_OK && count >= 1, "list");
   holdfast_dict* other = nullptr;
   check(holdfast_attach("none", 4, &other) == HOLDFAST_NOT_FOUND && std::strstr(holdfast_error(), "none") != nullptr,
         "attach");

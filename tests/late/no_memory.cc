@@ -119,6 +119,8 @@ void call_keys() {
   check("get", holdfast_get(dict, "k", 1, &value));
   check("keys", holdfast_keys(dict, 0, &value, &count));
   check("scan", holdfast_scan(dict, &cursor, 10, "k", 1, &value, &count));
+  check("scan_locks", holdfast_scan_locks(dict, &cursor, 10, "", 0, &value, &count));
+  check("list", holdfast_list(&value, &count));
   check("flush_expired", holdfast_flush_expired(dict, 0, &count));
   check("push", holdfast_push(dict, "list", 4, HOLDFAST_LEFT, HOLDFAST_NUMBER, nullptr, 0, 1, &count));
   check("pop", holdfast_pop(dict, "list", 4, HOLDFAST_LEFT, &value));

@@ -157,6 +157,18 @@ class Dict {
       return holdfast_scan(handle, cursor, count, prefix.data(), prefix.size(), &keys, &found);
     });
   }
+  /// All keys that are held or waited for.
+  std::multiset<std::string> locks(std::uint32_t count = 1000, std::string_view prefix = "") {
+    std::multiset<std::string> all;
+    std::uint64_t cursor = 0;
+    do {
+      std::uint32_t found = 0;
+      all.merge(unpacked([&](holdfast_value& keys) {
+        return holdfast_scan_locks(handle, &cursor, count, prefix.data(), prefix.size(), &keys, &found);
+      }));
+    } while (cursor != 0);
+    return all;
+  }
   /// All of it.
   std::multiset<std::string> scan_all(std::uint32_t count, std::string_view prefix = "") {
     std::multiset<std::string> all;

@@ -10,6 +10,7 @@
 
 #include "platform/platform.h"
 #include "support/dict_test.h"
+#include "support/waiting.h"
 
 namespace holdfast::test {
 namespace {
@@ -139,6 +140,30 @@ TEST_F(ScanTest, a_count_of_0_is_refused) {
   EXPECT_EQ(holdfast_scan(dict.handle, &cursor, 0, "", 0, &keys, &found), HOLDFAST_INVALID);
   EXPECT_NE(std::string(holdfast_error()).find("count"), std::string::npos);
   EXPECT_EQ(cursor, 7U);
+}
+
+TEST_F(ScanTest, locks_are_those_that_somebody_holds_or_waits_for) {
+  put(100, "value");
+  holdfast_lease leases[4] = {};
+  ASSERT_EQ(dict.try_lock("free", 0, &leases[0]), HOLDFAST_OK);
+  ASSERT_EQ(dict.unlock("free", &leases[0]), HOLDFAST_OK);
+  ASSERT_EQ(dict.try_lock("held", 0, &leases[0]), HOLDFAST_OK);
+  ASSERT_EQ(dict.try_lock("ended", 0.001, &leases[1]), HOLDFAST_OK);
+  ASSERT_EQ(holdfast_permits_try(dict.handle, "read", 4, HOLDFAST_RWLOCK, 1, HOLDFAST_ALL_PERMITS, 0, 0, 0, &leases[2]),
+            HOLDFAST_OK);
+  ASSERT_EQ(holdfast_permits_try(dict.handle, "done", 4, HOLDFAST_SEMAPHORE, 1, 2, 0, 0, 0, &leases[3]), HOLDFAST_OK);
+  ASSERT_EQ(dict.unlock("done", &leases[3]), HOLDFAST_OK);
+  sleep_ms(5);
+  EXPECT_EQ(dict.locks(), (std::multiset<std::string>{"held", "read"}));
+  EXPECT_EQ(dict.locks(1), (std::multiset<std::string>{"held", "read"}));
+  EXPECT_EQ(dict.locks(10, "he"), (std::multiset<std::string>{"held"}));
+  Waiting waiting;
+  holdfast_lease none{};
+  ASSERT_EQ(waiting.once(dict, "held", &none), HOLDFAST_LOCKED);
+  dict.remove("held");
+  EXPECT_EQ(dict.locks(), (std::multiset<std::string>{"held", "read"})) << "a waiter is left";
+  EXPECT_EQ(waiting.leave(dict, "held"), HOLDFAST_OK);
+  EXPECT_EQ(dict.locks(), (std::multiset<std::string>{"read"}));
 }
 
 TEST_F(ScanTest, a_cursor_beyond_the_end_is_the_end) {

@@ -146,4 +146,15 @@ function _M.bad_whole(name, given)
 end
 
 
+-- How many at most. The line to blame is the method's caller.
+function _M.read_max(max_count, default)
+    if max_count == nil then
+        return default
+    elseif _M.is_whole(max_count) then
+        return max_count
+    end
+    return _M.loose_count(max_count) or _M.bad_argument("max_count", "a number", max_count, 4)
+end
+
+
 return _M

@@ -41,6 +41,8 @@ typedef struct holdfast_value {
   size_t size;
 } holdfast_value;
 
+int holdfast_list(holdfast_value *names, uint32_t *count);
+
 int holdfast_get(holdfast_dict *dict, const char *key, size_t key_length, holdfast_value *value);
 int holdfast_get_stale(holdfast_dict *dict, const char *key, size_t key_length, holdfast_value *value, int *stale);
 int holdfast_store(holdfast_dict *dict, int op, const char *key, size_t key_length, int type, const char *data,
@@ -61,6 +63,8 @@ int holdfast_llen(holdfast_dict *dict, const char *key, size_t key_length, uint3
 int holdfast_keys(holdfast_dict *dict, uint32_t max, holdfast_value *keys, uint32_t *count);
 int holdfast_scan(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix, size_t prefix_length,
                   holdfast_value *keys, uint32_t *found);
+int holdfast_scan_locks(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix,
+                        size_t prefix_length, holdfast_value *keys, uint32_t *found);
 
 typedef struct holdfast_stats {
   uint64_t entries;
@@ -114,6 +118,7 @@ typedef struct holdfast_holder {
   uint32_t permits;
   char program[16];
   char why[128];
+  uint32_t kind;
 } holdfast_holder;
 
 int holdfast_lock_holder(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holder);

@@ -25,6 +25,9 @@ return {
     -- holdfast_permits_kind
     RWLOCK = 0, SEMAPHORE = 1, ALL_PERMITS = 2 ^ 30,
 
+    -- holdfast_held
+    HELD_LOCK = 0, HELD_RWLOCK = 1, HELD_SEMAPHORE = 2,
+
     -- holdfast_holds
     HOLDS_NOTHING = 0,
     HOLDS_SOMETHING = 1,

@@ -13,6 +13,8 @@ local ALL_PERMITS, HOLDERS_MAX, NOT_FOUND, OK = core.ALL_PERMITS, core.HOLDERS_M
 local INFINITY, NO_WORKER = math.huge, 0xFFFFFFFF
 -- holdfast_holder.alive
 local ALIVE = { [0] = false, [1] = true }
+-- holdfast_holder.kind
+local KINDS = { [core.HELD_LOCK] = "lock", [core.HELD_RWLOCK] = "rwlock", [core.HELD_SEMAPHORE] = "semaphore" }
 
 local _M = {
     DEFAULT_MAX = 100,
@@ -26,6 +28,7 @@ local function describe(found)
         program = program ~= "" and program or nil,
         worker = found.worker ~= NO_WORKER and found.worker or nil,
         alive = ALIVE[tonumber(found.alive)],
+        kind = KINDS[tonumber(found.kind)],
         why = why ~= "" and why or nil,
         since = C.holdfast_now() - found.held,
         held = found.held,
@@ -73,17 +76,28 @@ local function look(handle, key, holders, max)
 end
 
 
--- An array of the holders of the key, at most `max`, longest holder first. nil and the reason if that is unknown.
-function _M.find_all(handle, key, max)
+-- An array of the holders of the key, at most `max`, longest holder first, and the number of waiters. nil and the
+-- reason if that is unknown.
+function _M.look(handle, key, max)
     max = min(max, HOLDERS_MAX)
     local found = ffi_new(holders_type, max)
-    local held, err = look(handle, key, found, max)
+    local held, waiters = look(handle, key, found, max)
     if not held then
-        return nil, err
+        return nil, waiters
     end
     local holders = {}
     for i = 1, min(held, max) do
         holders[i] = describe(found[i - 1])
+    end
+    return holders, waiters
+end
+
+
+-- The holders alone.
+function _M.find_all(handle, key, max)
+    local holders, err = _M.look(handle, key, max)
+    if not holders then
+        return nil, err
     end
     return holders
 end
