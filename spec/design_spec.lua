@@ -7,7 +7,7 @@ local read = files.read
 
 local WORDS_MAX, TERMS_MAX = 90, 25
 local NAMING = { "docs/design.md", "docs/format.md" }
-local LINKING = shell.output("ls README.md docs/*.md")
+local LINKING = shell.output("ls README.md docs/*.md docs/guide/*.md")
 local ENDINGS = { cc = true, h = true, lua = true, md = true, pml = true, svg = true, txt = true }
 
 

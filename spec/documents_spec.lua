@@ -1,8 +1,10 @@
--- README.md, docs/benchmarks.md, docs/guide.md, docs/hosts.md and docs/migration.md: what they show happens.
+-- README.md and the documents that show programs: what they show happens. The manuals have a spec of their own.
 
-local command, snippets = require "spec.support" ("command", "snippets")
+local command, shell, snippets = require "spec.support" ("command", "shell", "snippets")
 
-for _, path in ipairs({ "README.md", "docs/benchmarks.md", "docs/guide.md", "docs/hosts.md", "docs/migration.md" }) do
+local PAGES = shell.output("ls README.md docs/benchmarks.md docs/errors.md docs/hosts.md docs/migration.md docs/guide/*.md")
+
+for path in PAGES:gmatch("%S+") do
     describe("What " .. path .. " shows", function ()
         before_each(command.set_up)
         after_each(command.tear_down)
