@@ -1,8 +1,9 @@
 -- A cache stampede, with a lock and without.
 --
--- Every word of a text is a request for something that a slow backend has to compute. The words are dealt out to all
--- coroutines of all workers, so that many ask for the same word at the same time. With resty.lock one caller per word
--- goes to the backend and the others find its answer in the shared dictionary; without, each of them goes.
+-- All coroutines of all workers read the same text at the same time and look up each of its words in a shared cache.
+-- A word that is not there has to be computed by a slow backend: that is what an entry is like at the moment when it
+-- expires, and all want it. With resty.lock one caller goes to the backend and the others wait for its answer; without,
+-- each of them goes.
 --
 --   holdfast run --workers 4 --dict stampede_locks=1m --dict stampede_cache=4m examples/stampede.lua
 --   luajit examples/stampede.lua                                    (one worker)
@@ -24,7 +25,7 @@ ffi.cdef "int isatty(int fd); int getpid(void); int getppid(void);"
 
 local id, workers = worker.id(), worker.count()
 local options = trace.read_options(arg)
-local words = trace.read_words(options.file, here .. "/../LICENSE")
+local words = trace.read_words(options, here .. "/../LICENSE")
 local quit = trace.quit
 
 -- `holdfast run --dict` has made both already; for a plain luajit this does.
@@ -69,9 +70,13 @@ local function get_with_lock(word)
     end
 
     local lock = assert(resty_lock:new("stampede_locks", LOCK_OPTIONS))
-    local elapsed = assert(lock:lock(key))
-    if elapsed > 0 then
-        waits[#waits + 1] = elapsed
+    while not value and not lock:trylock(key) do
+        -- Takes nothing, so that one release lets all that wait here go on at once.
+        waits[#waits + 1] = assert(lock:wait(key))
+        value = cache:get(key)
+    end
+    if value then
+        return value
     end
 
     -- The holder before may have filled the cache. Without this second look the lock would be of no use.
@@ -89,25 +94,24 @@ end
 
 local next_show = id == 0 and ffi.C.isatty(1) == 1 and 0 or math.huge
 
--- For a person at a terminal. Every worker has the same share of the requests, so this one's progress is that of all.
-local function show_progress(answered)
+-- For a person at a terminal. All read at the same pace, so one reader's progress is that of all.
+local function show_progress(name, read)
     if scheduler.now() >= next_show then
         next_show = scheduler.now() + 0.1
-        io.write(("\r\27[K%d of %d requests, %d backend calls"):format(math.min(answered * workers, #words), #words,
+        io.write(("\r\27[K%s: %d of %d words, %d backend calls"):format(name, read, #words,
             cache:get(prefix .. "calls") or 0))
         io.flush()
     end
 end
 
--- Coroutine j of worker i answers request number i * coroutines + j, and every (workers * coroutines)-th after it.
-local function replay(get)
-    local first, lanes, answered = id * options.coroutines + 1, workers * options.coroutines, 0
-    for lane = first, first + options.coroutines - 1 do
+local function replay(name, get)
+    for reader = 1, options.coroutines do
         scheduler.spawn(function ()
-            for n = lane, #words, lanes do
-                get(words[n])
-                answered = answered + 1
-                show_progress(answered)
+            for n, word in ipairs(words) do
+                get(word)
+                if reader == 1 then
+                    show_progress(name, n)
+                end
             end
         end)
     end
@@ -156,7 +160,7 @@ for i, phase in ipairs(phases) do
     local name, get = phase[1], phase[2]
     prefix, waits = run .. name .. ":", {}
     local start = scheduler.now()
-    replay(get)
+    replay(name, get)
     assert(cache:set(prefix .. "waits:" .. id, report.pack(waits), PATIENCE))
 
     -- Take the lock of the next phase before giving back that of this one, so that no worker runs ahead.
@@ -170,7 +174,8 @@ for i, phase in ipairs(phases) do
     end
     mine = following
     if id == 0 then
-        results[i] = report.collect(cache, prefix, name, words, workers, scheduler.now() - start)
+        results[i] = report.collect(cache, prefix, name, words, workers, workers * options.coroutines,
+                                    scheduler.now() - start)
     end
 end
 

@@ -27,9 +27,9 @@ end
 
 
 -- The figures of a phase, which all workers have left in the cache. Takes the answers out of it.
-function _M.collect(cache, prefix, name, words, workers, seconds)
+function _M.collect(cache, prefix, name, words, workers, readers, seconds)
     local result = {
-        name = name, requests = #words, distinct = 0, calls = cache:get(prefix .. "calls") or 0,
+        name = name, requests = #words * readers, distinct = 0, calls = cache:get(prefix .. "calls") or 0,
         repeated = 0, most_calls = 0, waits = {}, seconds = seconds,
     }
     for id = 0, workers - 1 do
@@ -68,9 +68,9 @@ local ROWS = {
     { "distinct words", function (r) return r.distinct end },
     { "backend calls", function (r) return r.calls end },
     { "words computed more than once", function (r) return r.repeated end },
-    { "most calls for one word", function (r) return r.most_calls end },
-    { "hit ratio", function (r) return ("%.1f %%"):format(100 * (1 - r.calls / r.requests)) end },
-    { "waits for a lock", function (r) return #r.waits end },
+    { "calls for one word, mean", function (r) return ("%.1f"):format(r.calls / r.distinct) end },
+    { "  most", function (r) return r.most_calls end },
+    { "waits for another's call", function (r) return #r.waits end },
     { "  median", function (r) return percentile(r.waits, 0.5) end },
     { "  99th percentile", function (r) return percentile(r.waits, 0.99) end },
     { "  longest", function (r) return percentile(r.waits, 1) end },
@@ -78,10 +78,23 @@ local ROWS = {
 }
 
 
+local BAR = 56
+
+-- The backend calls of each phase as bars, so that the difference is seen at a glance.
+local function print_bars(results)
+    print("\nbackend calls")
+    local most = math.max(results[1].calls, results[2].calls)
+    for i = #results, 1, -1 do
+        local length = math.max(1, math.floor(BAR * results[i].calls / most + 0.5))
+        print(("  %-16s %s %d"):format(results[i].name, ("#"):rep(length), results[i].calls))
+    end
+end
+
+
 -- Whether everything is as it must be.
 function _M.print(results, options, workers)
-    print(("%d %s x %d coroutines, a backend call takes %g ms\n"):format(workers,
-        workers == 1 and "worker" or "workers", options.coroutines, options.backend_ms))
+    print(("%d coroutines in %d %s read the same text; a word that is not in the cache takes a backend call of %g ms\n")
+        :format(options.coroutines * workers, workers, workers == 1 and "process" or "processes", options.backend_ms))
     local heads = (" "):rep(31)
     for _, result in ipairs(results) do
         heads = heads .. ("%17s"):format(result.name)
@@ -98,13 +111,14 @@ function _M.print(results, options, workers)
     if not locked then
         return true
     end
+    print_bars(results)
     if locked.calls ~= locked.distinct then
         io.stderr:write(("\nstampede: with the lock there were %d backend calls for %d distinct words\n"):format(
             locked.calls, locked.distinct))
         return false
     end
-    print(("\nWith the lock each of the %d words was computed once."):format(locked.distinct))
-    print(("Without, the backend was called %.1f times as often."):format(results[2].calls / locked.calls))
+    print(("\nWith the lock each of the %d words was computed once: %d calls -> %d."):format(locked.distinct,
+        results[2].calls, locked.calls))
     return true
 end
 

@@ -5,9 +5,10 @@ local worker = require "resty.holdfast.worker"
 local _M = {}
 
 local USAGE = [[
-Usage: stampede.lua [TRACE] [--backend-ms N] [--coroutines N] [--no-lock]
+Usage: stampede.lua [TRACE] [--words N] [--backend-ms N] [--coroutines N] [--no-lock]
 
-  TRACE           a text; its words are the requests; default: the GPL-3 that Debian ships
+  TRACE           a text, which all coroutines read; default: the GPL-3 that Debian ships
+  --words N       so many of its words are read; default: 1000
   --backend-ms N  milliseconds that the backend takes for a word; default: 5
   --coroutines N  coroutines in each worker; default: 25
   --no-lock       only the run without the lock
@@ -40,8 +41,17 @@ local function read_number(option, text, low, high)
 end
 
 
+local function read_count(option, text, high)
+    local number = read_number(option, text, 1, high)
+    if number % 1 ~= 0 then
+        refuse(option .. ": a whole number expected, got " .. text)
+    end
+    return number
+end
+
+
 function _M.read_options(arguments)
-    local options = { backend_ms = 5, coroutines = 25 }
+    local options = { backend_ms = 5, coroutines = 25, words = 1000 }
     local i = 1
     while i <= #arguments do
         local argument = arguments[i]
@@ -50,10 +60,10 @@ function _M.read_options(arguments)
             options.backend_ms = read_number(argument, arguments[i], 0, 10000)
         elseif argument == "--coroutines" then
             i = i + 1
-            options.coroutines = read_number(argument, arguments[i], 1, 1000)
-            if options.coroutines % 1 ~= 0 then
-                refuse(argument .. ": a whole number expected, got " .. arguments[i])
-            end
+            options.coroutines = read_count(argument, arguments[i], 1000)
+        elseif argument == "--words" then
+            i = i + 1
+            options.words = read_count(argument, arguments[i], 1e6)
         elseif argument == "--no-lock" then
             options.no_lock = true
         elseif argument == "--help" or argument == "-h" then
@@ -83,9 +93,9 @@ local function read_file(path)
 end
 
 
--- The words of the file in their order, in lower case. Bytes above 127 are parts of letters in UTF-8.
-function _M.read_words(path, default)
-    local text, err
+-- The first words of the text in their order, in lower case. Bytes above 127 are parts of letters in UTF-8.
+function _M.read_words(options, default)
+    local path, text, err = options.file, nil, nil
     if path then
         text, err = read_file(path)
     else
@@ -99,6 +109,9 @@ function _M.read_words(path, default)
     end
     local words = {}
     for word in text:gmatch("[%w\128-\255]+") do
+        if #words == options.words then
+            break
+        end
         words[#words + 1] = word:lower()
     end
     if #words == 0 then
