@@ -397,7 +397,7 @@ describe("The lock of a command", function()
     end)
 
     it("with --close is not in the command's hands; with --no-fork in nothing else's", function()
-        local closed, pid = hold("ls -l /proc/$$/fd >'" .. command.path("fds") .. "'; exec sleep 600", "--close")
+        local closed, pid = hold("ls -l /proc/$$/fd >'" .. command.path("fds") .. "'; READY; exec sleep 600", "--close")
         local guard = guard_of(closed)
         assert.falsy(read("fds"):find("/processes", 1, true))
         closed:signal(command.KILL)

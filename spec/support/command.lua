@@ -15,6 +15,7 @@ void _exit(int status);
 int waitpid(int pid, int *status, int options);
 int kill(int pid, int signal);
 int usleep(unsigned int microseconds);
+void (*signal(int number, void (*handler)(int)))(int);
 int clock_gettime(int clock, void *time);
 char *mkdtemp(char *path);
 char *realpath(const char *path, char *resolved);
@@ -158,8 +159,16 @@ function Process:err()
     return _M.read(self.name .. ".err")
 end
 
+-- A process starts with the signals that its parent ignores: a shell's job in the background with INT and QUIT.
+local function stop_ignoring()
+    for _, number in ipairs { _M.HUP, _M.INT, _M.QUIT } do
+        C.signal(number, nil)
+    end
+end
+
 local function exec_child(program, arguments, environment, name)
     C.setpgid(0, 0)
+    stop_ignoring()
     C.setenv("HOLDFAST_DIR", _M.world(), 1)
     C.unsetenv("HOLDFAST_DICTS")
     for key, value in pairs(environment) do
