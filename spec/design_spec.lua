@@ -71,6 +71,16 @@ local function exists(path)
 end
 
 
+-- Without the steps up: "docs/guide/../img" is "docs/img".
+local function resolved(path)
+    local count
+    repeat
+        path, count = path:gsub("[^/.]+/%.%./", "", 1)
+    until count == 0
+    return path
+end
+
+
 local function anchors(path)
     local found = {}
     for heading in prose(path):gmatch("\n#+ ([^\n]+)") do
@@ -128,7 +138,7 @@ for path in LINKING:gmatch("%S+") do
     it("links of " .. path .. " lead to a file and a heading of it", function ()
         for target in prose(path):gmatch("%]%(([^)%s]+)%)") do
             local file, anchor = target:match("^([^#]*)#?(.*)$")
-            file = file == "" and path or ((path:match("^.*/") or "") .. file):gsub("[^/]+/%.%./", "")
+            file = file == "" and path or resolved((path:match("^.*/") or "") .. file)
             if not target:find("^%a+:") then
                 assert.is_true(tree[file] or false, target)
                 assert.is_true(anchor == "" or anchors(file)[anchor] or false, target)
