@@ -447,7 +447,8 @@ describe("a lock of a cluster in nginx", function ()
                 ["/keep"] = [[
                     local told
                     local lock = require("resty.lock"):new("spec_cluster", {
-                        exptime = 3600, timeout = 20, on_lost = function (_, key, reason) told = key .. " " .. reason end })
+                        exptime = 3600, timeout = 20,
+                        on_lost = function (_, key, reason) told = key .. " " .. reason end })
                     assert(lock:lock("key"))
                     ngx.say "has it"
                     ngx.flush(true)
