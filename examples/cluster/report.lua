@@ -75,7 +75,7 @@ local function judge(list)
     local found = { between = 0, inside = 0, overlaps = 0, disorder = 0 }
     local latest
     for _, one in ipairs(list) do
-        one.to = one.to or killed[one.pid] or one.from
+        one.to = one.to or math.max(one.from, killed[one.pid] or 0)
         if latest then
             local how = one.machine == latest.machine and "inside" or "between"
             found[how] = found[how] + 1
