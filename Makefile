@@ -18,7 +18,7 @@ configure = cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
   --log-level=WARNING >/dev/null
 compile = cmake --build $(BUILD) --parallel $(JOBS)
 
-.PHONY: all demo demo-cluster test prove mutants bench bench-peers bench-locks bench-hosts fuzz lint install uninstall \
+.PHONY: all check demo demo-cluster test prove mutants bench bench-peers bench-locks bench-hosts fuzz lint install uninstall \
   clean help
 .DEFAULT_GOAL := all
 
@@ -37,7 +37,13 @@ demo-cluster: ## the same with etcd: three machines share locks while a holder, 
 	@$(MAKE) --no-print-directory all
 	@examples/cluster/run $(BUILD)
 
-test: ## install what is missing, build, run the C++ tests and the Lua specs
+check: ## the quick part of the tests, below two minutes: unit tests, and the specs that need no nginx and no etcd
+	@scripts/setup check
+	@$(call configure,-DHOLDFAST_TESTS=ON)
+	@$(compile) --target unit_tests holdfast_parts
+	@HOLDFAST_TEST_SPECS=quick scripts/test $(BUILD) --label-regex '^unit' --exclude-regex '^(death|late)\.'
+
+test: ## install what is missing, build, run the C++ tests and the Lua specs: 10 minutes on two processors
 	@scripts/setup test
 	@$(call configure,-DHOLDFAST_TESTS=ON)
 	@$(compile)
