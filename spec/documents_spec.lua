@@ -2,9 +2,10 @@
 
 local command, shell, snippets = require "spec.support" ("command", "shell", "snippets")
 
-local PAGES = shell.output("ls README.md docs/benchmarks.md docs/errors.md docs/hosts.md docs/migration.md docs/guide/*.md")
+local PAGES = shell.output("cd docs; ls ../README.md benchmarks.md errors.md hosts.md migration.md operations.md guide/*")
 
-for path in PAGES:gmatch("%S+") do
+for page in PAGES:gmatch("%S+") do
+    local path = ("docs/" .. page):gsub("^docs/%.%./", "")
     describe("What " .. path .. " shows", function ()
         before_each(command.set_up)
         after_each(command.tear_down)

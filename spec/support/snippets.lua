@@ -10,6 +10,7 @@
 --   <!-- output unordered -->  its lines, in any order
 --   <!-- answers: PATHS -->    what the nginx before has answered to these requests, one after the other
 --   <!-- not run: REASON -->   leave it alone
+--   <!-- needs: COMMAND -->    leave it and what follows in its section alone where the command fails
 --
 -- Without a comment, blocks of Lua and sh are run and must succeed. A block of nginx with a server is what stands in
 -- http { } of a real nginx, which has a socket in place of port 8080, the modules of the checkout in place of its
@@ -174,7 +175,10 @@ local function run_blocks(section, path)
     for _, block in ipairs(section) do
         local where = path .. ":" .. block.line .. ": "
         local file, paths = mark_argument(block, "file"), mark_argument(block, "answers")
-        if file then
+        local needed = mark_argument(block, "needs")
+        if needed and not shell.succeeds(needed .. " 2>/dev/null") then
+            return
+        elseif file then
             command.write(file, block.text)
         elseif paths then
             compare(block, ask(paths), where)
