@@ -18,8 +18,8 @@ configure = cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
   --log-level=WARNING >/dev/null
 compile = cmake --build $(BUILD) --parallel $(JOBS)
 
-.PHONY: all check demo demo-cluster test prove mutants bench bench-peers bench-locks bench-hosts fuzz lint install uninstall \
-  clean help
+.PHONY: all check demo demo-cluster test prove mutants bench bench-peers bench-locks bench-hosts bench-cluster fuzz \
+  lint install uninstall clean help
 .DEFAULT_GOAL := all
 
 all: ## build/libholdfast.so and build/holdfast
@@ -83,6 +83,12 @@ bench-hosts: ## how soon a waiter goes on in each event loop, and beside lua-res
 	@$(compile) --target holdfast_library
 	@bench/run $(BUILD) --hosts
 
+bench-cluster: ## locks over machines, beside etcd's own lock service and a queue of keys; installs etcd as well
+	@scripts/setup cluster
+	@$(call configure,$(OPTIONAL_PARTS))
+	@$(compile) --target holdfast_parts cluster_clients
+	@bench/run $(BUILD) --cluster
+
 fuzz: ## install what is missing, build in a folder of its own, search for inputs that break it: SECONDS=60 each
 	@scripts/setup fuzz
 	@cmake -S . -B $(BUILD)-fuzz -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG='-O1 -g' \
@@ -109,7 +115,7 @@ clean: ## remove everything that was built
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\): ## /\1|/p' Makefile | while IFS='|' read -r name text; do \
-	  printf 'make %-12s %s\n' "$$name" "$$text"; done
+	  printf 'make %-13s %s\n' "$$name" "$$text"; done
 	@echo
 	@echo 'Variables: BUILD_TYPE=RelWithDebInfo|Release|Debug  PREFIX=/usr/local  DESTDIR=  BUILD=build'
 	@echo '           JOBS=N  CMAKE_FLAGS=...'

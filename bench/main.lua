@@ -1,6 +1,7 @@
 -- Measures, and prints tables of what was found. Started by bench/run: main.lua BUILD SUITE [--quick] [--only=TABLE]
 
-local plot, report, runs = require "bench.support" ("plot", "report", "runs")
+local daemon, etcd, plot, process, report, runs =
+    require "bench.support" ("daemon", "etcd", "plot", "process", "report", "runs")
 
 -- Their names, the files of bench/tables, and the functions in there.
 local SUITES = {
@@ -32,10 +33,15 @@ local SUITES = {
     hosts = {
         { "hosts", "make" },
     },
+    cluster = {
+        { "cluster_locks", "make" },
+        { "cluster_alone", "make" },
+    },
 }
-local TITLES = { bench = "Benchmarks", peers = "Beside ngx.shared", locks = "Locks", hosts = "Hosts" }
+local TITLES = { bench = "Benchmarks", peers = "Beside ngx.shared", locks = "Locks", hosts = "Hosts",
+                 cluster = "Over machines" }
 -- How the name of a file of results begins.
-local PREFIXES = { bench = "", peers = "peers-", locks = "locks-", hosts = "hosts-" }
+local PREFIXES = { bench = "", peers = "peers-", locks = "locks-", hosts = "hosts-", cluster = "cluster-" }
 
 local build, suite = arg[1], arg[2]
 local quick, only = false, nil
@@ -69,12 +75,23 @@ local function keep(name, points, description)
 end
 
 
+-- What holdfast is measured beside.
+local function peer(context, nginx_version)
+    if suite == "cluster" then
+        return "etcd: " .. etcd.version() .. ", on loopback, with its data in "
+            .. process.output("stat -f -c %T " .. process.quote(context.disk))
+    end
+    return "nginx: " .. (nginx_version or context.why_not)
+end
+
+
 local begun = os.date("!%Y-%m-%d-%H%M")
 local nginx_version, why_not = runs.find_nginx(folder .. "/nginx", root)
 local context = {
     quick = quick,
     root = root,
     folder = folder,
+    disk = os.getenv("HOLDFAST_BENCH_DISK"),
     build = build,
     nginx = nginx_version and folder .. "/nginx",
     why_not = why_not,
@@ -87,17 +104,26 @@ for _, entry in ipairs(report.describe(build)) do
     say("- ", entry[1], ": ", entry[2], "\n")
     description[#description + 1] = entry[1] .. ": " .. entry[2]
 end
-say("- nginx: ", nginx_version or why_not, "\n- load before: ", report.load(), "\n")
+say("- ", peer(context, nginx_version), "\n- load before: ", report.load(), "\n")
 
-for _, entry in ipairs(SUITES[suite]) do
-    local name, make = unpack(entry)
-    local wanted = not only or only == name
-    for _, found in ipairs(wanted and { require("bench.tables." .. name)[make](context) } or {}) do
-        say("\n## ", found.title, "\n\n", report.table(found.headings, found.rows))
-        if found.note then
-            say("\n", found.note, "\n")
+local function make_tables()
+    for _, entry in ipairs(SUITES[suite]) do
+        local name, make = unpack(entry)
+        local wanted = not only or only == name
+        for _, found in ipairs(wanted and { require("bench.tables." .. name)[make](context) } or {}) do
+            say("\n## ", found.title, "\n\n", report.table(found.headings, found.rows))
+            if found.note then
+                say("\n", found.note, "\n")
+            end
         end
     end
+end
+
+
+local ok, err = xpcall(make_tables, debug.traceback)
+daemon.stop_all()
+if not ok then
+    error(err, 0)
 end
 say("\n- load after: ", report.load(), "\n")
 

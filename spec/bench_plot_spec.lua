@@ -47,6 +47,21 @@ describe("A plot", function ()
         assert.equal(right_end, theirs:match("([%d.]+),[%d.]+$"))
     end)
 
+    it("has a logarithmic axis: each power of ten is as high as the other", function ()
+        local logarithmic = figure { curve("mine", { 1, 10 }, { 10, 100 }, { 100, 1000 }) }
+        logarithmic.y.log = true
+        local svg = assert(plot.draw(logarithmic))
+        local y1, y2, y3 = svg:match('points="[%d.]+,([%d.]+) [%d.]+,([%d.]+) [%d.]+,([%d.]+)"')
+        assert.is_near((y1 + y3) / 2, y2, 0.1)
+        assert.is_true(y3 + 0 < y1 + 0)
+        for _, words in ipairs { ">10 %<", ">100 %<", ">1000 %<" } do
+            assert.truthy(svg:find(words, 1, true), words .. " is missing")
+        end
+        logarithmic.curves[1].points[2][2] = 0
+        assert.same({ nil, 'curve "mine", point 2: x must be a number greater than 0 and y one greater than 0, got '
+                           .. "10 and 0" }, { plot.draw(logarithmic) })
+    end)
+
     it("has a form for dark pages", function ()
         local svg = assert(plot.draw(figure { curve("mine", { 1, 1 }) }))
         assert.truthy(svg:find("prefers-color-scheme: dark", 1, true))

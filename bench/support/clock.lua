@@ -8,6 +8,7 @@ local tonumber = tonumber
 ffi.cdef [[
 typedef struct { long seconds; long nanoseconds; } holdfast_bench_time;
 int holdfast_bench_clock(int clock, holdfast_bench_time *time) __asm__("clock_gettime");
+int holdfast_bench_sleep(const holdfast_bench_time *time, holdfast_bench_time *left) __asm__("nanosleep");
 ]]
 
 local MONOTONIC = 1
@@ -41,6 +42,16 @@ end
 -- The same for all threads of the process.
 function _M.process_cpu()
     return read(PROCESS_CPU)
+end
+
+
+-- Stops the process; not at all for 0 or less.
+function _M.sleep(seconds)
+    if seconds > 0 then
+        time.seconds = math.floor(seconds)
+        time.nanoseconds = (seconds % 1) * 1e9
+        repeat until C.holdfast_bench_sleep(time, time) == 0
+    end
 end
 
 

@@ -113,8 +113,8 @@ local function is_finite(value)
 end
 
 
--- What is wrong with the curves, or nil.
-local function find_fault(curves)
+-- What is wrong with the curves, or nil. log: so y is.
+local function find_fault(curves, log)
     if #curves == 0 then
         return "there are no curves"
     end
@@ -127,9 +127,9 @@ local function find_fault(curves)
         end
         for i, point in ipairs(curve.points) do
             local x, y = point[1], point[2]
-            if not is_finite(x) or not is_finite(y) or x <= 0 or y < 0 then
-                return ("curve %q, point %d: x must be a number greater than 0 and y one of at least 0, got %s and %s")
-                    :format(curve.name, i, tostring(x), tostring(y))
+            if not is_finite(x) or not is_finite(y) or x <= 0 or y < 0 or log and y == 0 then
+                return ("curve %q, point %d: x must be a number greater than 0 and y one %s 0, got %s and %s"):format(
+                    curve.name, i, log and "greater than" or "of at least", tostring(x), tostring(y))
             end
         end
     end
@@ -164,18 +164,19 @@ local function log_ticks(first, last)
 end
 
 
--- The range of x and the largest y of all curves.
+-- The ranges of x and y of all curves.
 local function extent(curves)
-    local first, last, top = math.huge, 0, 0
+    local first, last, low, top = math.huge, 0, math.huge, 0
     for _, curve in ipairs(curves) do
         for _, point in ipairs(curve.points) do
-            first, last, top = min(first, point[1]), max(last, point[1]), max(top, point[2])
+            first, last = min(first, point[1]), max(last, point[1])
+            low, top = min(low, point[2]), max(top, point[2])
         end
     end
     if first == last then
         first, last = first / 2, last * 2
     end
-    return first, last, top > 0 and top or 1
+    return first, last, low, top > 0 and top or 1
 end
 
 
@@ -195,18 +196,43 @@ local function dash(number)
 end
 
 
+-- Where the marks of y are, and where values lie between the first and the last, as a share: from 0, or between powers
+-- of ten.
+local function linear_rows(top)
+    local step, marks = step_of(top), {}
+    for row = 0, ceil(top / step - 1e-9) do
+        marks[row + 1] = row * step
+    end
+    return marks, function (y) return y / marks[#marks] end
+end
+
+
+local function log_rows(low, top)
+    local first, last = floor(log10(low) + 1e-9), ceil(log10(top) - 1e-9)
+    last = max(last, first + 1)
+    local marks = {}
+    for power = first, last do
+        marks[#marks + 1] = 10 ^ power
+    end
+    return marks, function (y) return (log10(y) - first) / (last - first) end
+end
+
+
 -- Where values lie on the page.
-local function scale_of(curves)
-    local first, last, top = extent(curves)
-    local step = step_of(top)
-    local rows = ceil(top / step - 1e-9)
+local function scale_of(figure)
+    local first, last, low, top = extent(figure.curves)
+    local rows, share
+    if figure.y.log then
+        rows, share = log_rows(low, top)
+    else
+        rows, share = linear_rows(top)
+    end
     return {
         first = first,
         last = last,
-        step = step,
         rows = rows,
         x = function (x) return LEFT + log10(x / first) / log10(last / first) * (RIGHT - LEFT) end,
-        y = function (y) return BOTTOM - y / (rows * step) * (BOTTOM - TOP) end,
+        y = function (y) return BOTTOM - share(y) * (BOTTOM - TOP) end,
     }
 end
 
@@ -227,10 +253,9 @@ end
 
 local function grid(figure, scale)
     local out = {}
-    for row = 0, scale.rows do
-        local value = row * scale.step
+    for row, value in ipairs(scale.rows) do
         local y = scale.y(value)
-        out[#out + 1] = line(row == 0 and "axis" or "grid", LEFT, y, RIGHT, y)
+        out[#out + 1] = line(row == 1 and "axis" or "grid", LEFT, y, RIGHT, y)
         out[#out + 1] = text("soft", LEFT - 8, y + 4, "end", 12, ("%.10g"):format(value) .. (figure.y.unit or ""))
     end
     for _, tick in ipairs(log_ticks(scale.first, scale.last)) do
@@ -280,15 +305,15 @@ end
 --
 --   title, subtitle   texts
 --   x                 { title =, label = function (value) that gives what stands at a mark }
---   y                 { title =, unit = }
+--   y                 { title =, unit =, log = true for a logarithmic axis, which has no 0 }
 --   curves            { { name =, points = { { x, y }, ... } }, ... }
 --   steps             true for distributions: each curve rises from 0 at its points, and keeps its height to the right
 function _M.draw(figure)
-    local fault = find_fault(figure.curves)
+    local fault = find_fault(figure.curves, figure.y.log)
     if fault then
         return nil, fault
     end
-    local scale = scale_of(figure.curves)
+    local scale = scale_of(figure)
     local out = { head(figure), grid(figure, scale) }
     for number = 1, #figure.curves do
         out[#out + 1] = curve_of(figure, scale, number)

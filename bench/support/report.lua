@@ -63,6 +63,17 @@ function _M.digits(value)
 end
 
 
+-- "250 µs" or "1.2 ms"; nothing for NaN.
+function _M.time(seconds)
+    if seconds ~= seconds then
+        return _M.NONE
+    elseif seconds < 0.9995e-3 then
+        return _M.digits(seconds * 1e6) .. " µs"
+    end
+    return _M.digits(seconds * 1e3) .. " ms"
+end
+
+
 -- Three cells for a list of ratios, or nil: the median with the quarters, the extremes, and the distance from the
 -- target if there is one.
 function _M.ratio(ratios, target)

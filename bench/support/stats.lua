@@ -115,4 +115,15 @@ function _M.distribution(histogram)
 end
 
 
+-- The end of the bucket in which the share of all is reached. NaN of none.
+function _M.histogram_percentile(histogram, share)
+    for _, point in ipairs(_M.distribution(histogram)) do
+        if point[2] >= share then
+            return point[1]
+        end
+    end
+    return 0 / 0
+end
+
+
 return _M

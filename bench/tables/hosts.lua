@@ -115,10 +115,7 @@ end
 
 
 local function time(microseconds)
-    if microseconds >= 1000 then
-        return report.digits(microseconds / 1000) .. " ms"
-    end
-    return report.digits(microseconds) .. " µs"
+    return report.time(microseconds * 1e-6)
 end
 
 

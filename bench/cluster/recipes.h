@@ -1,0 +1,62 @@
+// Locks that a program can have from etcd without an agent.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/store.h"
+#include "session.h"
+
+namespace holdfast::bench {
+
+class Recipe {
+ public:
+  virtual ~Recipe() = default;
+  virtual void lock() = 0;
+  virtual void unlock() = 0;
+};
+
+/// etcd's own lock service, by its gateway.
+class StockLock final : public Recipe {
+ public:
+  StockLock(const std::string& url, const std::string& name);
+  void lock() override;
+  void unlock() override;
+
+ private:
+  Session session_;
+  const std::string request_;
+  std::string held_;  // the body of the request that releases it
+};
+
+/// A queue of keys in the order of their creation. Each waits until the one before it is gone, and so wakes one other
+/// only; and looks whether it is the first before it goes on.
+class QueueLock final : public Recipe {
+ public:
+  QueueLock(const std::string& url, const std::string& name);
+  void lock() override;
+  void unlock() override;
+
+ private:
+  using Queue = std::vector<agent::Record>;
+
+  Queue look();
+  /// The key before this client's, or none if it is the first. Throws if its own is gone.
+  const agent::Record* before(const Queue& queue) const;
+
+  Session session_;
+  const std::string prefix_;
+  std::string key_;
+  agent::Revision place_ = 0;  // in which the key was created
+  std::uint64_t count_ = 0;
+};
+
+/// None at all: shows that the check of overlaps finds some.
+class NoLock final : public Recipe {
+ public:
+  void lock() override {}
+  void unlock() override {}
+};
+
+}  // namespace holdfast::bench

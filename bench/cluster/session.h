@@ -1,0 +1,56 @@
+// A client's requests to etcd, one after the other, by the agent's own means: the same libcurl, the same JSON.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "agent/store.h"
+#include "etcd/client.h"
+#include "etcd/http.h"
+#include "etcd/loop.h"
+
+namespace holdfast::bench {
+
+class Session {
+ public:
+  /// With a lease that outlives every run. All calls throw if etcd does not do what it is asked for.
+  explicit Session(const std::string& url);
+
+  agent::LeaseId lease() const { return lease_; }
+  agent::Answer transact(const agent::Change& change);
+  /// Of a call that the agent does not make: the body of its answer.
+  std::string post(const std::string& path, std::string body);
+
+ private:
+  friend class KeyWatch;
+
+  void ask(const std::string& path, std::string body, etcd::Client::Understand understand);
+
+  const std::string url_;
+  etcd::Loop loop_;
+  etcd::Client client_;
+  agent::LeaseId lease_ = 0;
+};
+
+/// A watch of one key, for as long as the object lives. It has no start revision: etcd looks only every 100 ms for
+/// watches that start in the past.
+class KeyWatch {
+ public:
+  KeyWatch(Session& session, const std::string& key);
+
+  /// From here on no deletion is missed.
+  void await_begin();
+  void await_deletion();
+
+ private:
+  void read(const std::string& line);
+  void await(const bool& event);
+
+  Session& session_;
+  bool begun_ = false;
+  bool deleted_ = false;
+  bool ended_ = false;
+  std::unique_ptr<etcd::Transfer> transfer_;
+};
+
+}  // namespace holdfast::bench

@@ -1,0 +1,38 @@
+-- Takes locks of a cluster that nobody has, one after the other: emits the seconds of each.
+--
+--   round     makes the keys of this run others than those before
+--   samples   how many; warm_up: how many before them
+--   release   "yes": each is released at once; otherwise all of them are at the end
+
+local clock, machines = require "bench.support" ("clock", "machines")
+local resty_lock = require "resty.lock"
+local shdict = require "resty.shdict"
+
+local PATIENCE = 120
+
+local _M = {}
+
+
+function _M.run(host, options)
+    assert(shdict.open(machines.DICTIONARY, machines.OPTIONS))
+    local locks, times = {}, {}
+    for i = 1 - options.warm_up, options.samples do
+        local lock = resty_lock:new(machines.DICTIONARY, { exptime = PATIENCE, timeout = PATIENCE })
+        local key = options.round .. "-" .. i
+        local asked = clock.now()
+        assert(lock:lock(key))
+        times[i] = clock.now() - asked
+        if options.release == "yes" then
+            assert(lock:unlock())
+        else
+            locks[#locks + 1] = lock
+        end
+    end
+    host.emit("ask", unpack(times, 1))
+    for _, lock in ipairs(locks) do
+        assert(lock:unlock())
+    end
+end
+
+
+return _M

@@ -1,0 +1,62 @@
+-- One of several processes, on one or several machines, that want one lock of a cluster: each takes it, is in the
+-- section, releases it, pauses, and wants it again.
+--
+--   page      the file of bench/support/shared_page.lua
+--   seconds   of the run; held, pause: of one turn
+
+local clock, machines, shared_page, stats = require "bench.support" ("clock", "machines", "shared_page", "stats")
+local resty_lock = require "resty.lock"
+local shdict = require "resty.shdict"
+
+local KEY = "contended"
+-- Longer than any wait.
+local PATIENCE = 120
+
+local _M = {}
+
+
+local function connect()
+    assert(shdict.open(machines.DICTIONARY, machines.OPTIONS))
+    local lock = assert(resty_lock:new(machines.DICTIONARY, { exptime = PATIENCE, timeout = PATIENCE, cluster = true }))
+    assert(lock:lock(KEY))  -- waits for the agent
+    assert(lock:unlock())
+    return lock
+end
+
+
+-- The last wait ends after the deadline: it counts as a wait only.
+local function contend(lock, page, options)
+    local ending = page:await_start() + options.seconds
+    local acquired, longest, waits = 0, 0, {}
+    while true do
+        local asked = clock.now()
+        assert(lock:lock(KEY))
+        local got = clock.now()
+        stats.count(waits, got - asked)
+        longest = math.max(longest, got - asked)
+        if got >= ending then
+            assert(lock:unlock())
+            return acquired, longest, waits
+        end
+        page:section(options.held)
+        acquired = acquired + 1
+        assert(lock:unlock())
+        clock.sleep(options.pause)
+    end
+end
+
+
+function _M.run(host, options)
+    local page = shared_page.open(options.page, options.process)
+    local connected, lock = pcall(connect)
+    if not connected then
+        page:give_up()
+        error(lock, 0)
+    end
+    local acquired, longest, waits = contend(lock, page, options)
+    host.emit("contender", acquired, page.overlaps, longest)
+    host.emit("waits", stats.write_histogram(waits))
+end
+
+
+return _M

@@ -1,0 +1,168 @@
+-- An etcd of our own: one node or several on loopback, with their data in a temporary folder, and what they counted.
+
+local clock, daemon, process = require "bench.support" ("clock", "daemon", "process")
+
+local quote = process.quote
+
+-- Seconds until it serves.
+local PATIENCE = 20
+local LOOK = 0.05
+-- Another program may take a port between the look and the start.
+local ATTEMPTS = 3
+local FIRST_PORT, PORTS = 20000, 12000
+
+local _M = {}
+local Cluster = {}
+Cluster.__index = Cluster
+
+
+-- As "3.4.23".
+function _M.version()
+    return process.output("etcd --version | sed -n 's/^etcd Version: //p'")
+end
+
+
+-- --- ports ----------------------------------------------------------------------------------------------
+
+local function ports_in_use()
+    local used = {}
+    for _, path in ipairs { "/proc/net/tcp", "/proc/net/tcp6" } do
+        local file = io.open(path)
+        for line in file and file:lines() or function () end do
+            local port = line:match("^%s*%d+: %x+:(%x+) ")
+            used[port and tonumber(port, 16) or 0] = true
+        end
+        if file then
+            file:close()
+        end
+    end
+    return used
+end
+
+
+local function free_ports(count)
+    local used, ports = ports_in_use(), {}
+    while #ports < count do
+        local port = FIRST_PORT + math.random(PORTS) - 1
+        if not used[port] then
+            used[port] = true
+            ports[#ports + 1] = port
+        end
+    end
+    return ports
+end
+
+
+local function url(port)
+    return "http://127.0.0.1:" .. port
+end
+
+
+-- --- nodes ----------------------------------------------------------------------------------------------
+
+local function answers(address)
+    return os.execute("curl -fsS -m 2 -d '{\"key\":\"YQ==\"}' " .. address .. "/v3/kv/range >/dev/null 2>&1") == 0
+end
+
+
+local function start_nodes(folder, count)
+    local ports, members = free_ports(2 * count), {}
+    local cluster = setmetatable({ urls = {}, nodes = {}, folder = folder }, Cluster)
+    for i = 1, count do
+        cluster.urls[i] = url(ports[i])
+        members[i] = "n" .. i .. "=" .. url(ports[count + i])
+    end
+    for i = 1, count do
+        local peer = url(ports[count + i])
+        cluster.nodes[i] = daemon.start(table.concat({
+            "etcd --name n" .. i, "--data-dir", quote(folder .. "/n" .. i),
+            "--listen-client-urls", cluster.urls[i], "--advertise-client-urls", cluster.urls[i],
+            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+            "--initial-cluster", table.concat(members, ","),
+        }, " "), folder .. "/n" .. i .. ".log")
+    end
+    return cluster
+end
+
+
+-- Nil, or what is in the way.
+function Cluster:await_service()
+    local patience = clock.now() + PATIENCE
+    for i, address in ipairs(self.urls) do
+        while not answers(address) do
+            if not self.nodes[i]:runs() or clock.now() > patience then
+                return "etcd does not serve: " .. self.nodes[i]:last_words()
+            end
+            clock.sleep(LOOK)
+        end
+    end
+end
+
+
+-- A cluster of so many nodes that serves, with the URLs of its nodes in `urls`; nil and a sentence if there is none.
+-- folder: a new one.
+function _M.start(folder, count)
+    math.randomseed(clock.now() * 1e6 % 2 ^ 31)
+    local err
+    for _ = 1, ATTEMPTS do
+        os.execute("mkdir -p " .. quote(folder))
+        local cluster = start_nodes(folder, count)
+        err = cluster:await_service()
+        if not err then
+            return cluster
+        end
+        cluster:stop()
+    end
+    return nil, err
+end
+
+
+function Cluster:stop()
+    daemon.stop(self.nodes)
+    os.execute("rm -rf " .. quote(self.folder))
+end
+
+
+-- --- what it has counted ----------------------------------------------------------------------------------
+
+-- Keepalives are not among the requests: there are as many without any lock.
+local REQUESTS = { ["etcdserverpb.KV"] = true, ["etcdserverpb.Watch"] = true, ["v3lockpb.Lock"] = true }
+
+
+local function count_line(counts, line)
+    local name, labels, value = line:match("^([%w_]+)(%S*) (%S+)$")
+    value = tonumber(value)
+    if name == "grpc_server_started_total" and REQUESTS[labels:match('grpc_service="([^"]+)"')] then
+        counts.requests = counts.requests + value
+    elseif name == "etcd_debugging_mvcc_events_total" then
+        counts.events = counts.events + value
+    elseif name == "etcd_disk_wal_fsync_duration_seconds_sum" then
+        counts.sync_seconds = counts.sync_seconds + value
+    elseif name == "etcd_disk_wal_fsync_duration_seconds_count" then
+        counts.syncs = counts.syncs + value
+    end
+end
+
+
+-- Of all nodes, since their start: requests, events that were sent to watchers, and how often and for how long their
+-- logs were written through to the disk.
+function Cluster:counts()
+    local counts = { requests = 0, events = 0, syncs = 0, sync_seconds = 0 }
+    for _, address in ipairs(self.urls) do
+        for line in process.output("curl -fsS -m 5 " .. address .. "/metrics"):gmatch("[^\n]+") do
+            count_line(counts, line)
+        end
+    end
+    return counts
+end
+
+
+-- A sentence.
+function Cluster:describe()
+    local counts = self:counts()
+    return ("Each write of etcd's log to the disk took %.2f ms on average."):format(
+        counts.sync_seconds / math.max(counts.syncs, 1) * 1e3)
+end
+
+
+return _M

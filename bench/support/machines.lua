@@ -1,0 +1,48 @@
+-- "Machines" of a cluster on this one: worlds of their own, with an agent in each.
+
+local daemon, process = require "bench.support" ("daemon", "process")
+
+local quote = process.quote
+
+local CLUSTER = "bench"
+
+local _M = {
+    -- What their programs open.
+    DICTIONARY = "bench_cluster",
+    OPTIONS = { size = "1m", cluster = CLUSTER },
+}
+local Machines = {}
+Machines.__index = Machines
+
+
+-- So many of them, with an agent that begins. space: the prefix of their keys at etcd.
+function _M.start(context, etcd, space, count)
+    local self = setmetatable({ root = context.root, folders = {}, agents = {} }, Machines)
+    for i = 1, count do
+        local folder = ("%s/%s-%d"):format(context.folder, space, i)
+        os.execute("mkdir -m 700 " .. quote(folder))
+        self.folders[i] = folder
+        self.agents[i] = daemon.start(table.concat({
+            "env HOLDFAST_DIR=" .. quote(folder), quote(context.build .. "/holdfast"), "agent", CLUSTER,
+            "--etcd", table.concat(etcd.urls, ","), "--namespace", space,
+        }, " "), folder .. ".log")
+    end
+    return self
+end
+
+
+-- What starts bench/child.lua on one of them; number: from 1.
+function Machines:command(number)
+    return "env HOLDFAST_DIR=" .. quote(self.folders[number]) .. " luajit " .. quote(self.root .. "/bench/child.lua")
+end
+
+
+function Machines:stop()
+    daemon.stop(self.agents)
+    for _, folder in ipairs(self.folders) do
+        os.execute("rm -rf " .. quote(folder) .. " " .. quote(folder .. ".log"))
+    end
+end
+
+
+return _M

@@ -1,0 +1,104 @@
+-- What all contenders of a run share, whatever lock they take: a page of memory that lets them start together, and in
+-- which each that has the lock finds out whether it is alone. bench/cluster/shared_page.h has the same for C++.
+
+local clock, system_locks = require "bench.support" ("clock", "system_locks")
+local ffi = require "ffi"
+
+local now = clock.now
+
+ffi.cdef [[
+typedef struct {
+  double start;       // CLOCK_MONOTONIC; 0: not known yet; below 0: there is none
+  double owner;       // that is in the section: its number from 1; 0: nobody
+  double counter;     // of sections: less than all were, if two overlapped
+  int32_t ready[64];  // by the number of the contender, from 0; below 0: it will not be
+} holdfast_bench_page;
+]]
+
+-- Seconds until all have to be there, and from the last arrival to the start.
+local PATIENCE = 60
+local RUN_UP = 0.02
+local LOOK = 0.001
+
+local _M = { CONTENDERS_MAX = 64 }
+local Page = {}
+Page.__index = Page
+
+
+-- self: the contender's number, from 0; the driver has none.
+function _M.open(path, self)
+    return setmetatable({ page = system_locks.map(path, "holdfast_bench_page"), self = self, overlaps = 0 }, Page)
+end
+
+
+-- --- the driver -----------------------------------------------------------------------------------------
+
+-- Waits for contenders 0 to count - 1. False if one does not come: then nobody starts.
+function Page:await(count)
+    assert(count <= _M.CONTENDERS_MAX, "more contenders than places")
+    local patience = now() + PATIENCE
+    for i = 0, count - 1 do
+        while self.page.ready[i] <= 0 do
+            if now() > patience or self.page.ready[i] < 0 then
+                self.page.start = -1
+                return false
+            end
+            clock.sleep(LOOK)
+        end
+    end
+    return true
+end
+
+
+function Page:start()
+    self.page.start = now() + RUN_UP
+end
+
+
+-- How many sections there were, if none overlapped.
+function Page:sections()
+    return self.page.counter
+end
+
+
+-- --- a contender ----------------------------------------------------------------------------------------
+
+-- Says that this one is ready, waits for the start, and returns its moment.
+function Page:await_start()
+    self.page.ready[self.self] = 1
+    local patience = now() + PATIENCE
+    while self.page.start == 0 and now() < patience do
+        clock.sleep(LOOK)
+    end
+    local start = self.page.start
+    assert(start > 0, "the others do not come")
+    clock.sleep(start - now())
+    return start
+end
+
+
+-- Says that this one will not be ready.
+function Page:give_up()
+    self.page.ready[self.self] = -1
+end
+
+
+-- What is done with the lock held: keeps the processor for so long. `overlaps` counts how often it is not alone.
+function Page:section(seconds)
+    local page, number = self.page, self.self + 1
+    if page.owner ~= 0 then
+        self.overlaps = self.overlaps + 1
+    end
+    page.owner = number
+    local count = page.counter
+    local ending = now() + seconds
+    repeat until now() >= ending
+    if page.owner ~= number then
+        self.overlaps = self.overlaps + 1
+    end
+    page.counter = count + 1
+    page.owner = 0
+end
+
+
+return _M
