@@ -95,14 +95,10 @@ end
 
 -- The first words of the text in their order, in lower case. Bytes above 127 are parts of letters in UTF-8.
 function _M.read_words(options, default)
-    local path, text, err = options.file, nil, nil
-    if path then
-        text, err = read_file(path)
-    else
-        text, err = read_file("/usr/share/common-licenses/GPL-3")
-        if not text then
-            text, err = read_file(default)
-        end
+    local path = options.file
+    local text, err = read_file(path or "/usr/share/common-licenses/GPL-3")
+    if not text and not path then
+        text, err = read_file(default)
     end
     if not text then
         _M.quit(1, "stampede: cannot read the trace: ", err, "\n")
