@@ -12,7 +12,7 @@ local FIXED = { what = "a queue of keys", side = "fixed", contenders = 8 }
 local SPREADS = { 8, 2, 4, 1 }
 -- That the check finds overlaps.
 local UNLOCKED = { side = "none", contenders = 8 }
--- Contenders of as many machines. Where all three are measured in several rounds: there is a target.
+-- Contenders of as many machines; for the last there is a target.
 local CROWDS, CROWD = { 1, 2, 4, 8, 16, 32 }, 32
 
 -- By machines: times the stock recipe, and the fixed one.
@@ -90,7 +90,7 @@ local function eight(context, cluster, nodes, targets)
     for _, machines in ipairs(SPREADS) do
         entries[#entries + 1] = holdfast(machines, 8)
     end
-    local seconds = context.quick and 0.3 or 2
+    local seconds = context.quick and 0.3 or 1.5
     local sums = contest.compare(context, cluster, entries, seconds, context.quick and 1 or 3)
     local stock, fixed = sums[1], sums[2]
     local rows, by_machines = {}, {}
@@ -127,7 +127,7 @@ local function crowds(context, cluster, targets)
         local entries = { { side = "stock", contenders = count }, { side = "fixed", contenders = count },
                           holdfast(count, count) }
         local sums = contest.compare(context, cluster, entries, context.quick and 0.3 or 1.5,
-                                     not context.quick and count == CROWD and 3 or 1)
+                                     context.quick and 1 or 2)
         local stock, fixed, ours = unpack(sums)
         rows[i] = { tostring(count), rate(stock), rate(fixed), rate(ours), factor(ours, stock), factor(ours, fixed),
                     tostring(stock.overlaps + fixed.overlaps + ours.overlaps) }
