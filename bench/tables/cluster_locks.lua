@@ -166,9 +166,10 @@ local function crowds(context, etcd, targets)
         local ours = sums[3]
         rows[i] = { tostring(count), rate(sums[1]), rate(sums[2]), rate(ours), factor(ours, sums[1]),
                     factor(ours, sums[2]), tostring(sums[1].overlaps + sums[2].overlaps + ours.overlaps) }
-        for j, name in ipairs { STOCK, FIXED, "holdfast" } do
-            if not sums[j].err then
-                context.figures:add("cluster_crowd", name, count, stats.median(sums[j].rates))
+        for j, name in ipairs { "holdfast", FIXED, STOCK } do
+            local sum = sums[4 - j]
+            if not sum.err then
+                context.figures:add("cluster_crowd", name, count, stats.median(sum.rates))
             end
         end
         if count == CROWD then
