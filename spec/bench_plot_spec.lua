@@ -62,6 +62,16 @@ describe("A plot", function ()
                            .. "10 and 0" }, { plot.draw(logarithmic) })
     end)
 
+    it("has marks at powers of two where the figure wants it", function ()
+        local doubling = figure { curve("mine", { 1, 10 }, { 8, 20 }) }
+        doubling.x.doubling = true
+        local svg = assert(plot.draw(doubling))
+        for _, words in ipairs { ">x1<", ">x2<", ">x4<", ">x8<" } do
+            assert.truthy(svg:find(words, 1, true), words .. " is missing")
+        end
+        assert.is_nil(svg:find(">x5<", 1, true))
+    end)
+
     it("has a form for dark pages", function ()
         local svg = assert(plot.draw(figure { curve("mine", { 1, 1 }) }))
         assert.truthy(svg:find("prefers-color-scheme: dark", 1, true))

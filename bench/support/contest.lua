@@ -116,15 +116,15 @@ local function merge(sum, found)
 end
 
 
--- Runs of several entries in turns. The result has for each entry all runs together: lists of rates, requests and
--- events; or `err`.
-function _M.compare(context, etcd, entries, seconds, rounds)
+-- Runs of several entries in turns, each at its own `etcd`. The result has for each entry all runs together: lists of
+-- rates, requests and events; or `err`.
+function _M.compare(context, entries, seconds, rounds)
     local sums = {}
     for i in ipairs(entries) do
         sums[i] = { rates = {}, requests = {}, events = {}, waits = {}, longest = 0, overlaps = 0, acquired = 0 }
     end
     for _, i in sides.turns(rounds, #entries) do
-        local found, err = _M.run(context, etcd, entries[i], seconds)
+        local found, err = _M.run(context, entries[i].etcd, entries[i], seconds)
         if found then
             merge(sums[i], found)
         else

@@ -148,10 +148,17 @@ local function step_of(range)
 end
 
 
--- Where the marks of the logarithmic axis are: at powers of ten, and at 2 and 5 times them if there are few.
-local function log_ticks(first, last)
+-- Where the marks of the logarithmic axis are: at powers of two if the figure wants it; else at powers of ten, and at 2
+-- and 5 times them if there are few.
+local function log_ticks(first, last, doubling)
     local factors = log10(last / first) > 3 and { 1 } or { 1, 2, 5 }
     local ticks = {}
+    if doubling then
+        for power = ceil(log10(first) / log10(2) - 1e-9), floor(log10(last) / log10(2) + 1e-9) do
+            ticks[#ticks + 1] = 2 ^ power
+        end
+        return ticks
+    end
     for power = floor(log10(first)), ceil(log10(last)) do
         for _, factor in ipairs(factors) do
             local tick = factor * 10 ^ power
@@ -258,7 +265,7 @@ local function grid(figure, scale)
         out[#out + 1] = line(row == 1 and "axis" or "grid", LEFT, y, RIGHT, y)
         out[#out + 1] = text("soft", LEFT - 8, y + 4, "end", 12, ("%.10g"):format(value) .. (figure.y.unit or ""))
     end
-    for _, tick in ipairs(log_ticks(scale.first, scale.last)) do
+    for _, tick in ipairs(log_ticks(scale.first, scale.last, figure.x.doubling)) do
         local x = scale.x(tick)
         out[#out + 1] = line("grid", x, TOP, x, BOTTOM)
         out[#out + 1] = text("soft", x, BOTTOM + 18, "middle", 12, figure.x.label(tick))
@@ -304,7 +311,8 @@ end
 -- The SVG, or nil and what is wrong, for a figure:
 --
 --   title, subtitle   texts
---   x                 { title =, label = function (value) that gives what stands at a mark }
+--   x                 { title =, label = function (value) that gives what stands at a mark, doubling = true for marks
+--                     at powers of two }
 --   y                 { title =, unit =, log = true for a logarithmic axis, which has no 0 }
 --   curves            { { name =, points = { { x, y }, ... } }, ... }
 --   steps             true for distributions: each curve rises from 0 at its points, and keeps its height to the right

@@ -1,18 +1,17 @@
 -- One lock that contenders of several machines want, over etcd: beside etcd's own lock service, and beside a queue of
 -- keys as one would write it.
 
-local contest, etcd, report, runs, stats = require "bench.support" ("contest", "etcd", "report", "runs", "stats")
+local contest, etcds, report, runs, stats = require "bench.support" ("contest", "etcd", "report", "runs", "stats")
 
 local NONE = report.NONE
 
 local _M = {}
 
-local STOCK = { what = "etcd's /v3/lock", side = "stock", contenders = 8 }
-local FIXED = { what = "a queue of keys", side = "fixed", contenders = 8 }
-local SPREADS = { 8, 2, 4, 1 }
--- That the check finds overlaps.
-local UNLOCKED = { side = "none", contenders = 8 }
--- Contenders of as many machines. Where all three are measured in several rounds: there is a target.
+local STOCK, FIXED = "etcd's /v3/lock", "a queue of keys"
+local CONTENDERS = 8
+-- Over how many machines they are spread, and over how many if it is to be quick.
+local SPREADS, QUICK_SPREADS = { 1, 2, 4, 8 }, { 2 }
+-- Contenders of as many machines; for the last there is a target.
 local CROWDS, CROWD = { 1, 2, 4, 8, 16, 32 }, 32
 
 -- By machines: times the stock recipe, and the fixed one.
@@ -20,8 +19,24 @@ local TARGETS = { [8] = { stock = 5, fixed = 1.8 }, [2] = { stock = 20, fixed = 
 local CROWD_TARGET = 3
 
 
-local function holdfast(machines, contenders)
-    return { what = ("holdfast, %d x %d"):format(machines, contenders / machines), side = "holdfast",
+local function node_text(nodes)
+    return nodes .. (nodes > 1 and " nodes" or " node")
+end
+
+
+-- What one side is to do at an etcd.
+local function stock(etcd, contenders)
+    return { what = STOCK, side = "stock", etcd = etcd, contenders = contenders }
+end
+
+
+local function fixed(etcd, contenders)
+    return { what = FIXED, side = "fixed", etcd = etcd, contenders = contenders }
+end
+
+
+local function holdfast(etcd, machines, contenders)
+    return { what = ("holdfast, %d x %d"):format(machines, contenders / machines), side = "holdfast", etcd = etcd,
              machines = machines, contenders = contenders }
 end
 
@@ -48,14 +63,14 @@ local function factor(mine, theirs)
 end
 
 
-local function row(entry, sum, stock, fixed)
+local function row(entry, sum, others)
     if sum.err then
         return { entry.what, rate(sum), NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE }
     end
     local is_recipe = entry.side ~= "holdfast"
     return {
         entry.what, rate(sum),
-        is_recipe and NONE or factor(sum, stock), is_recipe and NONE or factor(sum, fixed),
+        is_recipe and NONE or factor(sum, others.stock), is_recipe and NONE or factor(sum, others.fixed),
         report.time(stats.histogram_percentile(sum.waits, 0.5)),
         report.time(stats.histogram_percentile(sum.waits, 0.99)),
         report.time(sum.longest), per_lock(sum.requests), per_lock(sum.events), tostring(sum.overlaps),
@@ -71,11 +86,20 @@ end
 
 -- --- eight contenders -------------------------------------------------------------------------------------
 
+local function entries_for(etcd, spreads)
+    local entries = { stock(etcd, CONTENDERS), fixed(etcd, CONTENDERS) }
+    for _, machines in ipairs(spreads) do
+        entries[#entries + 1] = holdfast(etcd, machines, CONTENDERS)
+    end
+    return entries
+end
+
+
 -- The recipes know of no machines: theirs are level lines.
-local function keep(figures, nodes, machines, sum, stock, fixed)
-    local curves = { { ("holdfast (%d node%s)"):format(nodes, nodes > 1 and "s" or ""), sum } }
+local function keep(figures, nodes, machines, sum, others)
+    local curves = { { ("holdfast (%s)"):format(node_text(nodes)), sum } }
     if nodes == 1 then
-        curves[2], curves[3] = { "a queue of keys (1)", fixed }, { "/v3/lock (1)", stock }
+        curves[2], curves[3] = { FIXED .. " (1)", others.fixed }, { "/v3/lock (1)", others.stock }
     end
     for _, curve in ipairs(curves) do
         if not curve[2].err then
@@ -85,94 +109,95 @@ local function keep(figures, nodes, machines, sum, stock, fixed)
 end
 
 
-local function eight(context, cluster, nodes, targets)
-    local entries = { STOCK, FIXED }
-    for _, machines in ipairs(SPREADS) do
-        entries[#entries + 1] = holdfast(machines, 8)
+local function add_targets(targets, entry, nodes, sum, others)
+    local target = TARGETS[entry.machines]
+    if target then
+        local what = ("%s, %s: times "):format(entry.what, node_text(nodes))
+        table.insert(targets, target_row(what .. STOCK, times(sum, others.stock), target.stock))
+        table.insert(targets, target_row(what .. FIXED, times(sum, others.fixed), target.fixed))
     end
-    local seconds = context.quick and 0.3 or 2
-    local sums = contest.compare(context, cluster, entries, seconds, context.quick and 1 or 3)
-    local stock, fixed = sums[1], sums[2]
-    local rows, by_machines = {}, {}
+end
+
+
+-- The table of one etcd, from the sums of its entries.
+local function table_of(context, etcd, entries, sums, targets)
+    local nodes, rows = #etcd.nodes, {}
+    local others = { stock = sums[1], fixed = sums[2] }
     for i, entry in ipairs(entries) do
-        rows[i] = row(entry, sums[i], stock, fixed)
-        by_machines[entry.machines or 0] = sums[i]
+        rows[i] = row(entry, sums[i], others)
+        if entry.machines then
+            keep(context.figures, nodes, entry.machines, sums[i], others)
+            add_targets(targets, entry, nodes, sums[i], others)
+        end
     end
-    for _, machines in ipairs { 1, 2, 4, 8 } do
-        keep(context.figures, nodes, machines, by_machines[machines], stock, fixed)
-    end
-    for _, machines in ipairs { 8, 2 } do
-        local target, sum = TARGETS[machines], by_machines[machines]
-        local what = ("%s, %d node%s: times "):format(holdfast(machines, 8).what, nodes, nodes > 1 and "s" or "")
-        table.insert(targets, target_row(what .. STOCK.what, times(sum, stock), target.stock))
-        table.insert(targets, target_row(what .. FIXED.what, times(sum, fixed), target.fixed))
-    end
-    local unlocked = contest.run(context, cluster, UNLOCKED, 0.2)
+    -- That the check finds overlaps.
+    local unlocked = contest.run(context, etcd, { side = "none", contenders = CONTENDERS }, 0.2)
     return {
-        title = ("Eight contenders, etcd of %d node%s"):format(nodes, nodes > 1 and "s" or ""),
+        title = "Eight contenders, etcd of " .. node_text(nodes),
         headings = { "side", "acquired", "of /v3/lock", "of the queue", "wait, p50", "p99", "longest",
                      "requests per lock", "events per lock", "overlaps" },
         rows = rows,
         note = ("holdfast, M x N: M machines with N contenders each. %s The same check without any lock: %d "
-                .. "overlaps in 0.2 s."):format(cluster:describe(), unlocked and unlocked.overlaps or 0),
+                .. "overlaps in 0.2 s."):format(etcd:describe(), unlocked and unlocked.overlaps or 0),
     }
+end
+
+
+-- Both take turns with all sides.
+local function eight(context, one_node, three_nodes, targets)
+    local spreads = context.quick and QUICK_SPREADS or SPREADS
+    local all, of_one, of_three = {}, entries_for(one_node, spreads), entries_for(three_nodes, spreads)
+    for i in ipairs(of_one) do
+        all[i], all[i + #of_one] = of_one[i], of_three[i]
+    end
+    local sums = contest.compare(context, all, context.quick and 0.3 or 1.5, context.quick and 1 or 3)
+    return table_of(context, one_node, of_one, { unpack(sums, 1, #of_one) }, targets),
+        table_of(context, three_nodes, of_three, { unpack(sums, #of_one + 1) }, targets)
 end
 
 
 -- --- one contender on each machine --------------------------------------------------------------------------
 
-local function crowds(context, cluster, targets)
+local function crowds(context, etcd, targets)
     local rows = {}
     for i, count in ipairs(context.quick and { 2 } or CROWDS) do
-        local entries = { { side = "stock", contenders = count }, { side = "fixed", contenders = count },
-                          holdfast(count, count) }
-        local sums = contest.compare(context, cluster, entries, context.quick and 0.3 or 1.5,
-                                     not context.quick and count == CROWD and 3 or 1)
-        local stock, fixed, ours = unpack(sums)
-        rows[i] = { tostring(count), rate(stock), rate(fixed), rate(ours), factor(ours, stock), factor(ours, fixed),
-                    tostring(stock.overlaps + fixed.overlaps + ours.overlaps) }
-        for j, name in ipairs { STOCK.what, FIXED.what, "holdfast" } do
-            if not sums[j].err then
-                context.figures:add("cluster_crowd", name, count, stats.median(sums[j].rates))
+        local entries = { stock(etcd, count), fixed(etcd, count), holdfast(etcd, count, count) }
+        local sums = contest.compare(context, entries, context.quick and 0.3 or 1.5, context.quick and 1 or 2)
+        local ours = sums[3]
+        rows[i] = { tostring(count), rate(sums[1]), rate(sums[2]), rate(ours), factor(ours, sums[1]),
+                    factor(ours, sums[2]), tostring(sums[1].overlaps + sums[2].overlaps + ours.overlaps) }
+        for j, name in ipairs { "holdfast", FIXED, STOCK } do
+            local sum = sums[4 - j]
+            if not sum.err then
+                context.figures:add("cluster_crowd", name, count, stats.median(sum.rates))
             end
         end
         if count == CROWD then
-            table.insert(targets, target_row(("holdfast, %d x 1, 1 node: times %s"):format(CROWD, FIXED.what),
-                                             times(ours, fixed), CROWD_TARGET))
+            table.insert(targets, target_row(("%s, 1 node: times %s"):format(entries[3].what, FIXED),
+                                             times(ours, sums[2]), CROWD_TARGET))
         end
     end
     return {
         title = "One contender on each machine, etcd of 1 node",
-        headings = { "machines", STOCK.what, FIXED.what, "holdfast", "of /v3/lock", "of the queue", "overlaps" },
+        headings = { "machines", STOCK, FIXED, "holdfast", "of /v3/lock", "of the queue", "overlaps" },
         rows = rows,
     }
 end
 
 
--- --------------------------------------------------------------------------------------------------------
-
-local function with_etcd(context, nodes, make)
-    local cluster = assert(etcd.start(context.disk .. "/etcd", nodes))
-    local tables = { make(cluster) }
-    cluster:stop()
-    return tables
-end
-
-
 function _M.make(context)
     local targets = {}
-    local tables = with_etcd(context, 1, function (cluster)
-        return eight(context, cluster, 1, targets), crowds(context, cluster, targets)
-    end)
-    table.insert(tables, 2, with_etcd(context, 3, function (cluster)
-        return eight(context, cluster, 3, targets)
-    end)[1])
-    table.insert(tables, {
+    local one_node = assert(etcds.start(context.disk .. "/etcd-1", 1))
+    local three_nodes = assert(etcds.start(context.disk .. "/etcd-3", 3))
+    local first, second = eight(context, one_node, three_nodes, targets)
+    three_nodes:stop()
+    local third = crowds(context, one_node, targets)
+    one_node:stop()
+    return first, second, third, {
         title = "Targets of contended locks",
         headings = { "what", "measured", "target", "distance" },
         rows = targets,
-    })
-    return unpack(tables)
+    }
 end
 
 
