@@ -84,8 +84,10 @@ std::string comm_of(const ProcessSlot& slot) {
 
 namespace {
 
-constinit thread_local bool keeps_description = false;
-constinit thread_local int kept_description = -1;
+constinit thread_local bool keeps_description{false};
+constinit thread_local int kept_description{-1};
+static_assert(std::is_trivially_destructible_v<decltype(keeps_description)>);
+static_assert(std::is_trivially_destructible_v<decltype(kept_description)>);
 
 }  // namespace
 
