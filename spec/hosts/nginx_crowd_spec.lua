@@ -83,7 +83,7 @@ describe("in nginx", function ()
             local lock = assert(resty_lock:new(NAME, { exptime = 600 }))
             assert(lock:lock("key"))
             local requests = here:send(count, "/contend")
-            site.await("all wait", function () return waiters(lock, "key") == count end)
+            site.await("all wait", function () return waiters(lock, "key") == count end, 60)
             assert(lock:unlock())
             for i = 1, count do
                 waited = waited + (requests[i]:receive(120) == "waited" and 1 or 0)
