@@ -269,7 +269,7 @@ class Wrapper {
 int run_lock_command(const std::vector<std::string>& arguments) {
   const auto parsed = parse_lock_options(arguments);
   if (const auto* const status = std::get_if<int>(&parsed)) return *status;
-  const LockOptions& options = std::get<LockOptions>(parsed);
+  const auto& options = std::get<LockOptions>(parsed);
   try {
     return options.no_fork ? take_and_become(options, -1) : Wrapper(options).run();
   } catch (const std::exception& error) {
