@@ -4,8 +4,10 @@
 #include <atomic>
 
 #include "dict/expiry.h"
+#include "dict/probes.h"
 #include "lock/quiet.h"
 #include "lock/standing.h"
+#include "lock/trace.h"
 #include "lock/watchers.h"
 #include "platform/platform.h"
 #include "wait/task_id.h"
@@ -73,8 +75,8 @@ std::uint64_t place_in_queue(const LockEntry& lock, const Attempt& attempt) noex
     result.wanted = true;
     return Code::elsewhere;
   }
-  const Code refusal = contender.request.tries ? refusal_since(lock, contender.waiter->arrival) : Code::ok;
-  if (refusal != Code::ok) {
+  const Code refusal = refusal_since(lock, contender.waiter->arrival);
+  if (refusal == Code::unsupported || (refusal != Code::ok && contender.request.tries)) {
     lock.queue().remove(*contender.waiter);
     return refusal;
   }
@@ -98,6 +100,7 @@ Code try_acquire(const LockEntry& lock, World& world, const Attempt& attempt, co
   }
   const Token owner = lock.owner();
   if (owner != kNobody && (dead.has(owner) || !lock.live(lock.segment.flush_epoch()))) {
+    if (dead.has(owner)) probe_takeover(lock.shard, lock.entry, owner, lock.sequence());
     end_grant(lock);
     result.chosen.watchers = lock.has_watchers();
   }
@@ -215,6 +218,7 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet
         return try_acquire(LockEntry::of(change), world, attempt, dead, result);
       },
       kAttemptPatienceNs, granules_for(attempt.key.size(), lock_size(attempt.key.size(), in_cluster)));
+  if (code == Code::ok) trace_acquire(dictionary, attempt.key, lease);
   wake(dictionary, attempt.key, result.chosen);
   if (result.wanted) [[unlikely]]
     tell_agent(dictionary, attempt.key);
