@@ -252,6 +252,25 @@ Use SharedMachine::use(const LockName& name) const {
           .grants = waits && !state.stands ? agent::kGrantsMax : state.grants};
 }
 
+std::optional<HolderInfo> SharedMachine::find_holder(const LockName& name) const {
+  Dictionary* const dictionary = dictionaries_.find(name.dictionary);
+  std::array<HolderInfo, 1> found{};
+  HolderCount count;
+  if (dictionary == nullptr || find_holders(*dictionary, name.key, found, count) != Code::ok || count.holders != 1)
+    return std::nullopt;
+  return found[0];
+}
+
+Contender SharedMachine::holder(const LockName& name) const {
+  const auto found = find_holder(name);
+  return found ? Contender{found->pid, found->program.data(), found->reason.data()} : Contender{};
+}
+
+bool SharedMachine::orphaned(const LockName& name) const {
+  const auto found = find_holder(name);
+  return found && found->liveness == Liveness::dead;
+}
+
 std::vector<LockName> SharedMachine::standing() const {
   std::vector<LockName> names;
   const Session all = session();

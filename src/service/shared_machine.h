@@ -9,11 +9,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "agent/machine.h"
 #include "lock/lease.h"
+#include "lock/lock_info.h"
 #include "service/dictionaries.h"
 #include "service/question_server.h"
 #include "wait/parking_lot.h"
@@ -42,6 +44,8 @@ class SharedMachine final : public Machine {
 
   std::vector<Want> wanted() override;
   Use use(const LockName& name) const override;
+  Contender holder(const LockName& name) const override;
+  bool orphaned(const LockName& name) const override;
   std::vector<LockName> standing() const override;
 
   bool grant(const LockName& name, Epoch epoch, Revision revision) override;
@@ -62,6 +66,8 @@ class SharedMachine final : public Machine {
   };
   using Recalls = std::map<LockName, Recall>;
 
+  /// The lock's holder; nothing if there is none, or it cannot be told.
+  std::optional<HolderInfo> find_holder(const LockName& name) const;
   void attend();
   void take_in_new();
   void read_mail();

@@ -5,6 +5,7 @@ local ffi = require "ffi"
 
 local C, describe, quote, sentence = core.C, core.describe, core.quote, core.sentence
 local ffi_new, ffi_str, rawget, tonumber, type = ffi.new, ffi.string, rawget, tonumber, type
+local tohex = bit.tohex
 
 local NOT_FOUND, OK, UNAVAILABLE = core.NOT_FOUND, core.OK, core.UNAVAILABLE
 
@@ -47,6 +48,23 @@ function _M.reason_of_timeout(handle, key)
 end
 
 
+-- A machine's number at the store in the digits that the store's own tools show; nil for 0.
+local function digits(number)
+    if number == 0 then
+        return nil
+    end
+    local high, low = tonumber(number / 2 ^ 32), tonumber(number % 2 ^ 32)
+    return tohex(high) .. tohex(low)
+end
+
+
+-- What stands for this machine at the store; nil if it has had no session yet.
+function _M.machine(handle)
+    local code = C.holdfast_cluster_state(handle, state)
+    return (code == OK or code == UNAVAILABLE) and digits(state.machine) or nil
+end
+
+
 -- The option `cluster` of an object: true, or nil and what the dictionary belongs to instead.
 function _M.check(dict, wanted)
     if rawget(dict, 1) == nil then
@@ -77,6 +95,7 @@ function _M.find(handle)
         name = ffi_str(state.name),
         agent = agent ~= 0 and agent or nil,
         epoch = tonumber(state.epoch),
+        machine = digits(state.machine),
         seconds = state.seconds,
         state = agent == 0 and "no agent" or state.seconds == 0 and "lost" or "standing",
     }
