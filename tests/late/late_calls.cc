@@ -74,6 +74,11 @@ void call() {
   check(holdfast_scan(dict, &cursor, 100, "", 0, &keys, &count) == HOLDFAST_OK, "scan");
   check(holdfast_scan_locks(dict, &cursor, 100, "", 0, &keys, &count) == HOLDFAST_OK, "scan_locks");
   check(holdfast_list(&keys, &count) == HOLDFAST_OK && count >= 1, "list");
+  check(holdfast_processes(nullptr, sizeof(holdfast_process), 0, &count) == HOLDFAST_OK && count >= 1, "processes");
+  holdfast_health health{};
+  check(holdfast_check(dict, &health, sizeof health) == HOLDFAST_OK && health.used == 1, "check");
+  check(holdfast_look(dict, "lock", 4, nullptr, 0, &count, nullptr, sizeof(holdfast_waiter), 0, &count) == HOLDFAST_OK,
+        "look");
   holdfast_dict* other = nullptr;
   check(holdfast_attach("none", 4, &other) == HOLDFAST_NOT_FOUND && std::strstr(holdfast_error(), "none") != nullptr,
         "attach");

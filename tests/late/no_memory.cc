@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -121,6 +122,11 @@ void call_keys() {
   check("scan", holdfast_scan(dict, &cursor, 10, "k", 1, &value, &count));
   check("scan_locks", holdfast_scan_locks(dict, &cursor, 10, "", 0, &value, &count));
   check("list", holdfast_list(&value, &count));
+  holdfast_health health{};
+  check("check", holdfast_check(dict, &health, sizeof health));
+  std::array<holdfast_holder, 4> holders{};
+  check("look", holdfast_look(dict, "k", 1, holders.data(), holders.size(), &count, nullptr, sizeof(holdfast_waiter), 0,
+                              &count));
   check("flush_expired", holdfast_flush_expired(dict, 0, &count));
   check("push", holdfast_push(dict, "list", 4, HOLDFAST_LEFT, HOLDFAST_NUMBER, nullptr, 0, 1, &count));
   check("pop", holdfast_pop(dict, "list", 4, HOLDFAST_LEFT, &value));
