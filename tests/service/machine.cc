@@ -49,6 +49,8 @@ std::string obey(Dict& dict, std::map<std::string, holdfast_lease>& leases, cons
   if (command == "try") return holdfast_code_text(dict.try_lock(key, 0, &lease));
   if (command == "unlock") return holdfast_code_text(dict.unlock(key, &lease));
   if (command == "valid") return dict.remaining(key, lease) > 0 ? "ok" : "not owner";
+  if (command == "confirm")
+    return holdfast_code_text(holdfast_lock_verify(dict.handle, key.data(), key.size(), &lease, 20));
   if (command == "verify") return answer_to(dict, HOLDFAST_ASK_VERIFY, key, 0);
   if (command == "holder") return answer_to(dict, HOLDFAST_ASK_HOLDER, key, 0);
   if (command == "break") return answer_to(dict, HOLDFAST_ASK_BREAK, key, static_cast<std::uint64_t>(number));

@@ -16,7 +16,7 @@ inline constexpr const char* kJobs = "jobs";
 /// A process of a machine that does what it is told, a command at a time, and says what came of it:
 ///
 ///   lock KEY SECONDS       "ok TOKEN", or the name of the code
-///   unlock KEY, valid KEY  the name of the code
+///   unlock KEY, valid KEY, confirm KEY   the name of the code
 ///   verify KEY, holder KEY, break KEY REVISION   the answer's lines, joined by blanks
 class Program {
  public:
