@@ -496,7 +496,8 @@ typedef struct holdfast_wait {
  * DEADLOCK: the holder waits, directly or through others, for what wait->task holds, and the caller was the last of
  * the cycle to wait. The others go on when the caller lets go.
  * With wait->tries, in a cluster, ELSEWHERE: the store has said since the wait began that another machine has the lock;
- * UNAVAILABLE: the agent got no answer from the store. Neither comes without an agent. */
+ * UNAVAILABLE: the agent got no answer from the store. Neither comes without an agent. In a cluster also UNSUPPORTED: the
+ * key is too long for the store. */
 HOLDFAST_API int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
                                     holdfast_wait *wait, holdfast_lease *lease);
 /* [attempt] Waits for the end of a grant, without taking the lock. OK: the grant that held it when the wait began has

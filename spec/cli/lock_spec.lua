@@ -30,6 +30,14 @@ local function hold(script, ...)
 end
 
 
+-- The same with another key.
+local function hold_key(key)
+    local process = start("lock", key, "--", "sh", "-c", "echo on; exec sleep 600")
+    assert(await(function() return process:out() == "on\n" end), process:err())
+    return process
+end
+
+
 -- The status of an attempt: 0 if the lock was free.
 local function attempt(...)
     local arguments = { "lock", "-q", "-n", ... }
@@ -83,6 +91,18 @@ describe("holdfast lock", function()
         assert.same({ code = 0 }, (run("lock", "key", "--", "true")))
         assert.same({ code = 128 + 15 }, (run("lock", "key", "--", "sh", "-c", "kill -TERM $$")))
         assert.same({ code = 128 + 9 }, (run("lock", "key", "--", "sh", "-c", "kill -KILL $$")))
+    end)
+
+    it("takes any key as it is", function()
+        for _, key in ipairs { "a b/ü", "[a,b]", "[1]", "{x}", '"q"', "a=b", "%%", "\\n" } do
+            local holder = hold_key(key)
+            assert.same({ code = 9 }, (run("lock", "-n", "-q", "-E", "9", key, "--", "true")), key)
+            assert.equal(key .. "\n", select(2, run("run", "--workers", "1", "-e", [[
+                print(require("resty.shdict").open("commands", { size = "256k" }):locks()[1].key)
+            ]])))
+            holder:signal(command.TERM)
+            holder:wait()
+        end
     end)
 
     it("gives its arguments and its input to the command as they are", function()
@@ -255,6 +275,8 @@ describe("holdfast lock has the options of flock:", function()
         { {}, "no key was given" },
         { { "key" }, 'no command was given: expected "-- COMMAND" or -c COMMAND' },
         { { "key", "--" }, 'no command was given' },
+        { { "-n", "9" }, 'no command was given: expected "-- COMMAND" or -c COMMAND; a file descriptor in its place, as '
+                         .. 'with flock, is not supported' },
         { { "dict", "key", "more", "--", "true" }, 'unexpected "more": the command follows "--"' },
         { { "", "--", "true" }, "bad key of 0 bytes: expected 1 to 65535" },
         { { "a\0b", "key", "--", "true" }, false },
@@ -289,6 +311,14 @@ describe("holdfast lock has the options of flock:", function()
         local ended, _, err = run("lock", "key", "--", "true", { HOLDFAST_DIR = "/proc/x" })
         assert.same({ code = 73 }, ended)
         assert.matches("^holdfast: .*/proc/x", err)
+    end)
+
+    it("--version and -V tell the version", function()
+        for _, option in ipairs { "--version", "-V" } do
+            local ended, out = run("lock", option)
+            assert.same({ code = 0 }, ended)
+            assert.matches("^holdfast %d+%.%d+%.%d+\n$", out)
+        end
     end)
 
     it("--help tells all of this", function()
@@ -496,6 +526,28 @@ describe("Signals to holdfast lock", function()
             assert.equal("", process:out())
         end
     end)
+
+    -- A group of its own, of which the parent is in another one, as of a job; and one that has none, as of a service.
+    for _, group in ipairs { "import os, sys; os.setpgid(0, 0); os.execvp(sys.argv[1], sys.argv[1:])",
+                             "import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])" } do
+        it("do not include STOP and CONT to the command alone: " .. group:match("os%.(set%a+)"), function()
+            local path = command.path("pid")
+            local process = start("-c", group, command.program, "lock", "key", "--", "sh", "-c",
+                                  ("echo $$ >'%s.new'; mv '%s.new' '%s'; exec sleep 600"):format(path, path, path),
+                                  { PROGRAM = "/usr/bin/python3" })
+            local pid = assert(await(function() return tonumber(read(path)) end), process:err())
+            command.kill(pid, STOP)
+            await_state(pid, "T")
+            command.sleep(0.2)
+            assert.equal("T", state_of(pid))
+            assert.equal("S", state_of(process.pid))
+            assert.is_false(is_free())
+            command.kill(pid, CONT)
+            await_state(pid, "S")
+            command.kill(pid, command.TERM)
+            assert.same({ code = 128 + command.TERM }, process:wait())
+        end)
+    end
 
     it("TSTP stops the command and holdfast lock, and CONT continues both", function()
         local process, pid = hold("exec sleep 600")

@@ -30,7 +30,7 @@ Keeper::Keeper(Store& store, Machine& machine, const Clock& clock, const Keys& k
       ttl_s_(settings.ttl_s) {}
 
 void Keeper::start() {
-  wall_offset_ = clock_.wall_ms() - clock_.boot_ms();
+  leaped();  // looks for the first time
   const Session session = machine_.session();
   if (session.lease != 0 && !session.lost && clock_.boot_ms() < session.deadline) {
     lease_ = session.lease;
@@ -71,10 +71,14 @@ void Keeper::step() {
 }
 
 /// Whether the wall clock moved otherwise than BOOTTIME since the last look.
+// This process may be stopped between the two clocks: what passed meanwhile is no leap.
 bool Keeper::leaped() {
-  const Milliseconds offset = clock_.wall_ms() - clock_.boot_ms();
+  const Milliseconds before = clock_.boot_ms();
+  const Milliseconds wall = clock_.wall_ms();
+  const Milliseconds stopped = clock_.boot_ms() - before;
+  const Milliseconds offset = wall - before;
   const Milliseconds leap = std::abs(offset - std::exchange(wall_offset_, offset));
-  return leap > kLeapMax;
+  return leap > kLeapMax + stopped + std::exchange(stopped_, stopped);
 }
 
 void Keeper::acquire() {

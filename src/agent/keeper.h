@@ -97,7 +97,8 @@ class Keeper {
   std::int64_t ttl_s_ = 0;
   Milliseconds next_ = 0;
   Milliseconds back_off_ = 0;
-  Milliseconds wall_offset_ = 0;
+  Milliseconds wall_offset_ = 0;  // at the last look, and by how much it may be too large
+  Milliseconds stopped_ = 0;
   std::vector<Old> old_;
   std::uint64_t losses_ = 0;
   std::string sentence_;

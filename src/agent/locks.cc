@@ -29,9 +29,10 @@ void Locks::adopt(LeaseId lease, Epoch epoch, const std::vector<std::string>& ke
   std::vector<LockName> names;
   for (auto& [name, lock] : locks_) {
     lock.adopted = lock.unsure = true;
+    lock.state = ++tickets_;
     names.push_back(name);
   }
-  for (const LockName& name : names) consider(name);
+  look_at_many(names);
 }
 
 void Locks::end() {
@@ -147,7 +148,8 @@ void Locks::stand(Lock& lock) {
   lock.since = clock_.boot_ms();
   if (lock.waited_since != 0) lock.waited_since = lock.since;
   lock.stands = machine_.grant(lock.name, epoch_, lock.grant);
-  if (lock.stands) consider_standing(lock);
+  if (lock.stands) return consider_standing(lock);
+  wake(lock, clock_.boot_ms() + settings_.poll_ms);  // there may be no memory for it, or a process is stopped
 }
 
 void Locks::consider_standing(Lock& lock) {

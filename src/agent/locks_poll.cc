@@ -1,5 +1,6 @@
 // The look that bounds every wait: bells are hints, and a lost one must cost no more than a second.
 #include <algorithm>
+#include <utility>
 
 #include "agent/locks.h"
 
@@ -36,6 +37,14 @@ void Locks::poll() {
   if (!names.empty()) poll_many(names);
 }
 
+// An agent that follows another may have thousands to look at.
+void Locks::look_at_many(const std::vector<LockName>& names) {
+  for (std::size_t first = 0; first < names.size(); first += kPolledMax) {
+    const std::size_t end = std::min(names.size(), first + kPolledMax);
+    poll_many({names.begin() + static_cast<std::ptrdiff_t>(first), names.begin() + static_cast<std::ptrdiff_t>(end)});
+  }
+}
+
 void Locks::poll_many(const std::vector<LockName>& names) {
   Change change;
   std::vector<std::pair<LockName, std::uint64_t>> looked;
@@ -44,15 +53,19 @@ void Locks::poll_many(const std::vector<LockName>& names) {
     looked.emplace_back(name, locks_.at(name).state);
   }
   store_.transact(std::move(change), [this, looked = std::move(looked)](const Answer& answer) {
-    if (answer.outcome != Outcome::answered) return;
     std::size_t at = 0;
     for (const auto& [name, state] : looked) {
-      const View view = protocol_.view(answer, at);
-      at += kLookSteps;
+      const std::size_t begin = std::exchange(at, at + kLookSteps);
       const auto found = locks_.find(name);
       if (found == locks_.end() || found->second.state != state || found->second.request != 0) continue;
-      learn(found->second, view);
-      take_bell(found->second);
+      Lock& lock = found->second;
+      if (answer.outcome != Outcome::answered) {
+        if (lock.adopted) failed(lock, answer);  // else the next poll is as good
+        continue;
+      }
+      if (lock.adopted) lock.unsure = false;
+      learn(lock, protocol_.view(answer, begin));
+      take_bell(lock);
       consider(name);
     }
   });

@@ -1,5 +1,6 @@
 #include "cli/lock_command.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -122,6 +123,8 @@ class Wrapper {
   }
 
   void start() {
+    // From now on: the agent that this one found may end while the command still waits for the lock.
+    if (options_.agent) look_at_ = holdfast_now() + kLookSeconds;
     std::array<int, 2> ends{};
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
       throw std::system_error(errno, std::generic_category(), "socketpair");
@@ -179,10 +182,17 @@ class Wrapper {
         status_ = status;
         return;
       }
-      // As the shell that waits for this process expects of a job.
-      PassedSignals::stop_here();
-      ::kill(command_, SIGCONT);
+      // As the shell that waits for this process expects of a job. CONT, which continues it, is passed on.
+      if (is_stop_of_job(WSTOPSIG(status))) PassedSignals::stop_here();
     }
+  }
+
+  // STOP is meant for the command alone, and so is the CONT that follows it, unless the job in front of a terminal stops
+  // itself so.
+  static bool is_stop_of_job(int signal) {
+    if (signal != SIGSTOP) return true;
+    const Descriptor terminal(::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC));
+    return terminal.get() >= 0 && ::tcgetpgrp(terminal.get()) == ::getpgrp();
   }
 
   void look() {
@@ -190,7 +200,7 @@ class Wrapper {
     look_at_ = holdfast_now() + kLookSeconds;
     if (!attach()) return;
     if (options_.agent) agent_.ensure(dict_);
-    if (lost_ || is_held()) return;
+    if (!hold_ || lost_ || is_held()) return;
     lost_ = true;
     say("{}; the command gets TERM", reason_of_loss());
     ::kill(command_, SIGTERM);

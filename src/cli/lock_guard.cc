@@ -19,15 +19,6 @@ namespace holdfast::cli {
 
 namespace {
 
-void close_between(unsigned first, unsigned last) noexcept {
-  if (first > last) return;
-#ifdef SYS_close_range
-  if (::syscall(SYS_close_range, first, last, 0) == 0) return;
-#endif
-  constexpr unsigned kMost = 65535;
-  for (unsigned fd = first; fd <= std::min(last, kMost); ++fd) ::close(static_cast<int>(fd));
-}
-
 /// It keeps nothing else open, so that no pipe and no file system waits for it.
 void close_all_but(int one, int other) noexcept {
   const auto low = static_cast<unsigned>(std::min(one, other));

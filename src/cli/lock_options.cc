@@ -18,6 +18,7 @@ constexpr const char* kDefaultDictionary = "commands";
 constexpr const char* kDefaultShell = "/bin/sh";
 constexpr double kSecondsMax = 1e9;
 constexpr int kStatusMax = 255;
+constexpr int kNamesRead = 64;
 
 constexpr const char* kUsageLines =
     "Usage: holdfast lock [OPTIONS] [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
@@ -61,8 +62,10 @@ class LockParser {
   LockParser() : app_("Runs a command that holds a lock.", "holdfast lock") {
     app_.formatter(std::make_shared<LockHelp>());
     app_.set_help_flag("-h,--help", "Print this help and exit");
+    app_.set_version_flag("-V,--version", std::string("holdfast ") + holdfast_version(), "Print the version and exit");
     app_.footer(kFooter);
-    app_.add_option("KEY", names_)->expected(0, -1);
+    // More than there can be, for a better word than CLI11 has. Else it would take "[a,b]" for two names.
+    app_.add_option("KEY", names_)->expected(0, kNamesRead)->allow_extra_args(false);
     add_flags();
     add_values();
   }
@@ -150,7 +153,9 @@ class LockParser {
       options_.command = {shell != nullptr && *shell != '\0' ? shell : kDefaultShell, "-c", shell_};
     }
     if (!options_.command.empty()) return {};
-    return "no command was given: expected \"-- COMMAND\" or -c COMMAND";
+    const bool is_number = options_.key.find_first_not_of("0123456789") == std::string::npos;
+    const char* const descriptor = is_number ? "; a file descriptor in its place, as with flock, is not supported" : "";
+    return fmt::format("no command was given: expected \"-- COMMAND\" or -c COMMAND{}", descriptor);
   }
 
   std::string judge() {

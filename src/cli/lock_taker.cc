@@ -168,6 +168,12 @@ int LockTaker::refuse() {
   holdfast_cluster state{};
   if (!options_.cluster.empty() && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE)
     return fail(HOLDFAST_UNAVAILABLE);
+  // That another machine has the lock is told (HOLDFAST_ELSEWHERE). Without a word of the store nothing is known.
+  if (!options_.cluster.empty() && options_.timeout == 0 && !is_held_here()) {
+    say("cannot lock {}: the store of cluster {} has not answered for {:g} s", quote(options_.key), options_.cluster,
+        kAskSeconds);
+    return lock_status::kUnavailable;
+  }
   if (!options_.quiet) {
     const std::string waited =
         options_.timeout > 0 ? fmt::format("; waited for {}", duration_in_words(options_.timeout)) : "";
@@ -176,10 +182,20 @@ int LockTaker::refuse() {
   return options_.conflict;
 }
 
+bool LockTaker::is_held_here() const {
+  holdfast_holder holder{};
+  return holdfast_lock_holder(dict_, options_.key.data(), options_.key.size(), &holder) == HOLDFAST_OK;
+}
+
 int LockTaker::fail(int code) const {
   if (code == HOLDFAST_ELSEWHERE) {
     if (!options_.quiet) say("{}", refusal_elsewhere(dict_, options_));
     return options_.conflict;
+  }
+  if (code == HOLDFAST_UNSUPPORTED) {
+    say("cannot lock {}: a key of {} bytes is too long for the store of a cluster", quote(options_.key),
+        options_.key.size());
+    return lock_status::kUsage;
   }
   say("cannot lock {}: {}", quote(options_.key), error_or_text(code));
   return code == HOLDFAST_UNAVAILABLE ? lock_status::kUnavailable : lock_status::kSystem;

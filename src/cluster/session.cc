@@ -73,9 +73,13 @@ std::uint64_t Session::lease() const noexcept {
   return fields_.lease.load(kRelaxed);
 }
 
-void Session::attend(Token agent, std::uint32_t waiter) const noexcept {
+// The agent first: the waiter is a hint, which is wrong for a moment, and then corrected by the agent that has come to
+// stay. Acquire and release: an agent that sees another one here sees where else that one was before (agents take in
+// one dictionary after the other).
+bool Session::attend(Token before, Token agent, std::uint32_t waiter) const noexcept {
+  if (!fields_.agent.compare_exchange_strong(before, agent, std::memory_order_acq_rel, kRelaxed)) return false;
   fields_.waiter.store(waiter, kRelaxed);
-  fields_.agent.store(agent, kRelease);  // pairs with want(): it posts to a waiter of this agent
+  return true;
 }
 
 // `missed` first: a hint that finds no room after that is found by the next call.

@@ -226,9 +226,9 @@ static_assert(sizeof(LockFields) == 64);
 struct StandingFields {
   Word64 standing;    // the session's epoch in which this machine has the lock, and kStands; 0: it does not have it
   Word64 base;        // fencing number that the numbers of its grants count from
-  Word64 refused_ns;  // when those that only try were last sent away (CLOCK_MONOTONIC); 0: they were not
+  Word64 refused_ns;  // when waiters were last sent away (CLOCK_MONOTONIC); 0: they were not
   Word32 grants;      // since `base`
-  Word32 refusal;     // why they were: a Code
+  Word32 refusal;     // why: a Code; it tells which waiters are meant (lock/standing.h)
 };
 static_assert(sizeof(StandingFields) == 32);
 

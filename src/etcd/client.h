@@ -2,10 +2,14 @@
 //
 // A request of which no server can have done anything is made anew at the other endpoints, once at each, and once with
 // a new token. All others end in `unknown`: to repeat them is left to the caller, as they may then be done twice.
+//
+// A limited number of requests is under way, as each has a connection of its own; others wait for their turn. Those that
+// are urgent do not: a keepalive must not wait until thousands of locks have been asked for.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <set>
@@ -37,6 +41,9 @@ class Client {
   /// Takes the body of an answer with status 200. False: that is no answer.
   using Understand = std::function<bool(const std::string& body)>;
   using Done = std::function<void(const agent::Answer&)>;
+  enum class Rank { ordinary, urgent };
+  /// Ordinary requests at one time.
+  static constexpr std::size_t kAtOnce = 64;
 
   Client(Loop& loop, Options options);
   ~Client();
@@ -51,8 +58,8 @@ class Client {
 
   /// Calls `done` once, later, unless the client ends before. If the answer was understood, what it says beyond its
   /// outcome is for `understand` to keep.
-  void post(const std::string& path, std::string body, Understand understand, Done done);
-  /// Asks for a path without a body.
+  void post(const std::string& path, std::string body, Rank rank, Understand understand, Done done);
+  /// Asks for a path without a body. Urgent.
   void get(const std::string& path, Understand understand, Done done);
 
   /// An endpoint did not do what it should: another is the current one, and `moved` is called.
@@ -71,6 +78,7 @@ class Client {
   friend class Call;
 
   void begin(std::unique_ptr<Call> call);
+  void begin_waiting();
 
   Loop& loop_;
   const Options options_;
@@ -80,6 +88,8 @@ class Client {
   std::function<void()> moved_;
   std::set<std::string> complaints_;
   std::vector<std::unique_ptr<Call>> calls_;
+  std::size_t ordinary_ = 0;  // of them
+  std::deque<std::unique_ptr<Call>> waiting_;
 };
 
 }  // namespace holdfast::etcd

@@ -73,8 +73,8 @@ std::uint64_t place_in_queue(const LockEntry& lock, const Attempt& attempt) noex
     result.wanted = true;
     return Code::elsewhere;
   }
-  const Code refusal = contender.request.tries ? refusal_since(lock, contender.waiter->arrival) : Code::ok;
-  if (refusal != Code::ok) {
+  const Code refusal = refusal_since(lock, contender.waiter->arrival);
+  if (refusal == Code::unsupported || (refusal != Code::ok && contender.request.tries)) {
     lock.queue().remove(*contender.waiter);
     return refusal;
   }

@@ -1,5 +1,6 @@
 // The program holdfast-agent: one for each world and cluster. "holdfast agent" runs it.
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
@@ -31,7 +32,14 @@ constexpr int kUsageError = 2;
 /// Another agent acts for this machine now. A manager that starts services anew should not start this one.
 constexpr int kSuperseded = 3;
 
-void say(const std::string& sentence) { fmt::print(stderr, "holdfast-agent: {}\n", sentence); }
+/// A line on standard error in one write. A reader that is gone or does not read must not end the agent, or stop it: then
+/// nothing is said.
+void say(const std::string& sentence) {
+  const std::string line = "holdfast-agent: " + sentence + "\n";
+  pollfd room{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&room, 1, 0) <= 0) return;
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+}
 
 class SystemClock final : public Clock {
  public:
@@ -50,6 +58,7 @@ class Signals {
     sigset_t set;
     ::sigemptyset(&set);
     for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&set, signal);
+    ::signal(SIGPIPE, SIG_IGN);  // of say(), and of the libraries that speak with the store
     ::sigprocmask(SIG_BLOCK, &set, nullptr);
     fd_ = platform::FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   }

@@ -1,20 +1,22 @@
 // This machine, as the agent sees it: the dictionaries of a cluster in the world of this process.
 //
 // Each dictionary has the session in its own header (cluster/session.h). The session is alive if that of every
-// dictionary is: whatever sees the deadline passed in one of them ends it for all. A dictionary that is made while it
-// is alive takes part from the next turn() on.
+// dictionary is: whatever sees the deadline passed in one of them ends it for all. A dictionary that is made, or can be
+// opened at last, while it is alive takes part from the next turn() on. One that is removed takes part no more, at once.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "agent/machine.h"
 #include "lock/lease.h"
 #include "service/dictionaries.h"
+#include "service/patience.h"
 #include "service/question_server.h"
 #include "wait/parking_lot.h"
 #include "world/world.h"
@@ -59,14 +61,27 @@ class SharedMachine final : public Machine {
     std::uint32_t waiter = 0;
     Milliseconds due = 0;
     std::function<void()> done;
+    Lease lease;  // by which the agent has the lock, once it is its turn, until that is withdrawn
   };
   using Recalls = std::map<LockName, Recall>;
 
-  void attend();
+  /// A dictionary that takes part. Another segment under its name does not, yet.
+  struct Part {
+    Dictionary* dictionary = nullptr;
+    const Segment* segment = nullptr;
+  };
+
+  /// Calls `visit(dictionary, segment)` for each that takes part and is not removed.
+  template <class Visit>
+  void each(Visit&& visit) const;
   void take_in_new();
+  /// False: another agent has come to it first.
+  bool take_in(Dictionary& dictionary, const Segment& segment);
   void read_mail();
+  void drop_again();
   /// One step of a recall. True when it is over.
   bool step(const LockName& name, Recall& recall);
+  bool withdraw(Dictionary& dictionary, const LockName& name, Recall& recall);
   void close(Recall& recall);
   Contender contender(Token token) const;
 
@@ -77,6 +92,9 @@ class SharedMachine final : public Machine {
   Parker parker_;
   std::uint32_t waiter_ = 0;  // that contenders post to
   Recalls recalls_;
+  std::set<LockName> drops_;  // that a stopped process has prevented so far
+  mutable Patience patience_;
+  std::map<std::string, Part> parts_;  // by name
   /// The lease while no dictionary has its words: the first one that is made has them from here.
   Session alone_;
   Milliseconds due_ = 0;

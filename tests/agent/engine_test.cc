@@ -425,5 +425,47 @@ TEST_F(EngineTest, ten_thousand_locks_of_one_machine_are_kept_and_given_back) {
   EXPECT_EQ(store_.records().size(), 2U) << "its bell and its document";
 }
 
+TEST_F(EngineTest, an_agent_that_follows_another_asks_for_many_locks_in_few_requests_and_keeps_them) {
+  constexpr int kMany = 2000;
+  Node& node = make_node();
+  std::vector<std::pair<LockName, FakeMachine::Id>> taken;
+  for (int i = 0; i < kMany; ++i) {
+    const LockName name{"jobs", std::to_string(i)};
+    taken.emplace_back(name, node.machine().wait(name));
+  }
+  run_ms(5000);
+  node.kill_agent();
+  node.start_agent();
+  run_ms(500);
+  EXPECT_LT(node.client().requests, kMany / 20);
+  for (const auto& [name, program] : taken) {
+    EXPECT_TRUE(node.machine().valid(name, program));
+    EXPECT_TRUE(node.machine().stands(name));
+  }
+  node.machine().release(taken.front().first, taken.front().second);
+  run_ms(1000);
+  EXPECT_FALSE(stored("/test/l/jobs/0"));
+  EXPECT_TRUE(stored("/test/l/jobs/1"));
+}
+
+TEST_F(EngineTest, an_agent_that_follows_another_looks_again_where_the_store_did_not_answer) {
+  Node& one = make_node();
+  Node& two = make_node();
+  const auto first = take(one);
+  one.kill_agent();
+  one.start_agent();
+  one.client().fate = [](const Change& change) -> std::optional<Fate> {
+    return change.guards.empty() ? std::optional(Fate::lost_request) : std::nullopt;
+  };
+  run_ms(1500);
+  one.client().fate = {};
+  const auto second = two.machine().wait(kLock);
+  run_ms(200);
+  EXPECT_TRUE(one.machine().valid(kLock, first));
+  one.machine().release(kLock, first);
+  run_ms(2500);
+  EXPECT_TRUE(has(two, second));
+}
+
 }  // namespace
 }  // namespace holdfast::test

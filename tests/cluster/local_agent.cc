@@ -95,7 +95,7 @@ class LocalAgent {
     for (const Attended& attended : attended_) {
       Segment* const segment = dictionary(attended).segment();
       if (segment == nullptr || !segment->in_cluster() || segment->session().agent() == world().token()) continue;
-      segment->session().attend(world().token(), waiter_);
+      segment->session().attend(segment->session().agent(), world().token(), waiter_);
       if (has_session_) begin(*segment);
     }
   }
@@ -167,7 +167,7 @@ class LocalAgent {
       at_each([&](Dictionary&, Segment& segment) { segment.session().lose(segment.session().now().epoch()); });
     } else if (command == "leave") {
       attends_ = false;
-      at_each([&](Dictionary&, Segment& segment) { segment.session().attend(kNobody, 0); });
+      at_each([&](Dictionary&, Segment& segment) { segment.session().attend(segment.session().agent(), kNobody, 0); });
     } else if (command == "attend") {
       attends_ = true;
     } else {

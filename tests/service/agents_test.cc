@@ -1,9 +1,11 @@
 // Locks over machines, with agents that are killed, stopped and replaced (docs/cluster.md).
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -186,6 +188,33 @@ TEST_F(AgentsTest, a_store_that_is_started_again_before_the_deadline_costs_no_lo
   EXPECT_EQ(first->ask("valid k"), "ok");
   EXPECT_TRUE(eventually([&] { return first->ask("verify k").starts_with("code=yes"); }));
   EXPECT_EQ(first->ask("unlock k"), "ok");
+}
+
+TEST_F(AgentsTest, an_agent_does_its_work_though_nobody_takes_its_messages) {
+  int gone[2];
+  int full[2];
+  ASSERT_EQ(::pipe2(gone, O_CLOEXEC), 0);
+  ASSERT_EQ(::pipe2(full, O_CLOEXEC | O_NONBLOCK), 0);
+  ::close(gone[0]);
+  const std::string filler(4096, '.');
+  while (::write(full[1], filler.data(), filler.size()) > 0) continue;
+  ASSERT_EQ(::fcntl(full[1], F_SETFL, 0), 0);
+  const int no_room = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
+  for (const int errors : {-1, no_room, gone[1], full[1]}) {
+    Machine a(etcd.url());
+    Child agent([&](Channel&) {
+      ::signal(SIGPIPE, SIG_DFL);
+      ::setenv("HOLDFAST_DIR", a.directory().c_str(), 1);
+      if (errors < 0)
+        ::close(STDERR_FILENO);
+      else
+        ::dup2(errors, STDERR_FILENO);
+      ::execl(HOLDFAST_AGENT_PROGRAM, "holdfast-agent", kCluster, "--etcd", etcd.url().c_str(), nullptr);
+      return 127;
+    });
+    EXPECT_NE(a.program()->lock("k"), 0U) << errors;
+  }
+  for (const int fd : {gone[1], full[0], full[1], no_room}) ::close(fd);
 }
 
 TEST_F(AgentsTest, an_agent_that_is_started_by_mistake_takes_over_and_the_first_one_ends) {

@@ -283,7 +283,7 @@ TEST_F(StandingTest, a_refusal_ends_the_waits_of_those_that_only_try) {
 TEST_F(StandingTest, an_agent_in_the_place_of_which_there_is_another_gives_nothing_and_begins_no_session) {
   begin(1);
   const SessionWord word = session().now();
-  session().attend((**World::current()).token() + 1, 1);
+  session().attend(session().agent(), (**World::current()).token() + 1, 1);
   EXPECT_EQ(stand("k", 1, 7), Code::not_owner);
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
   session().lose(1);
@@ -297,7 +297,7 @@ TEST_F(StandingTest, contenders_tell_the_agent_what_they_want) {
   World& world = **World::current();
   const OwnedParker parker(holdfast_parker_new());
   const std::uint32_t agent = holdfast_waiter_open(parker.get());
-  session().attend(world.token(), agent);
+  session().attend(session().agent(), world.token(), agent);
   reinterpret_cast<Parker*>(parker.get())->begin(agent, world.token());
   std::array<std::uint64_t, kWants> hashes{};
   EXPECT_EQ(session().take_wants(hashes), 0U);
@@ -533,7 +533,7 @@ TEST_F(StandingTest, the_state_of_the_cluster_is_told) {
   EXPECT_EQ(holdfast_cluster_state(dict.handle, &state), HOLDFAST_UNAVAILABLE);
   EXPECT_NE(std::string(holdfast_error()).find("no agent of the cluster \"main\""), std::string::npos);
   EXPECT_GT(state.seconds, 0);
-  session().attend((**World::current()).token(), 0);
+  session().attend(session().agent(), (**World::current()).token(), 0);
   EXPECT_EQ(holdfast_cluster_state(dict.handle, &state), HOLDFAST_OK);
   EXPECT_EQ(state.agent, static_cast<std::uint32_t>(::getpid()));
   EXPECT_EQ(state.epoch, 7U);
@@ -550,7 +550,7 @@ TEST_F(StandingTest, the_state_of_the_cluster_is_told) {
 TEST_F(StandingTest, a_dead_process_is_no_agent) {
   begin(1);
   Started agent("attends", [&](Channel& channel) {
-    session().attend((**World::current()).token(), 0);
+    session().attend(session().agent(), (**World::current()).token(), 0);
     channel.say("attends");
     channel.hear();
     return 0;
