@@ -69,9 +69,9 @@ class LockCommandTest : public ::testing::Test {
     if (const pid_t left = agent_pid(); left != 0 && HasFailure()) ::kill(left, SIGKILL);
   }
 
-  std::unique_ptr<Lock> with_agent(const std::string& script) const {
+  std::unique_ptr<Lock> with_agent(const std::string& script, const std::string& key = "k") const {
     return std::make_unique<Lock>(
-        machine, std::vector<std::string>{"--agent", "--agent-config", config, "k", "--", "sh", "-c", script});
+        machine, std::vector<std::string>{"--agent", "--agent-config", config, key, "--", "sh", "-c", script});
   }
   /// One with a command that has begun, and ends when it is let go.
   std::unique_ptr<Lock> holder() const {
@@ -101,19 +101,22 @@ class LockCommandTest : public ::testing::Test {
 };
 
 TEST_F(LockCommandTest, a_command_that_waits_gets_the_lock_though_the_agent_ends_that_it_has_found) {
+  Machine elsewhere(etcd.url(), 600);
+  elsewhere.start_agent();
+  const std::string go_there = files / "go_there";
+  const std::string began_there = files / "began_there";
+  ::mkfifo(go_there.c_str(), 0600);
+  Lock there(elsewhere, {"other", "--", "sh", "-c", "touch '" + began_there + "'; read -r line <'" + go_there + "'"});
+  ASSERT_TRUE(eventually([&] { return exists(began_there); })) << there.errors();
   const auto first = holder();
-  const auto second = with_agent("true");
-  const auto waits = [&] {
-    std::ostringstream text;
-    text << std::ifstream("/proc/" + std::to_string(second->child().pid()) + "/task/" +
-                          std::to_string(second->child().pid()) + "/children")
-                .rdbuf();
-    return !text.str().empty();
-  };
-  EXPECT_TRUE(eventually(waits));
-  ::usleep(200'000);
+  const pid_t agent = agent_pid();
+  const auto second = with_agent("true", "other");
+  ::usleep(500'000);  // by then it waits; if not, it starts an agent by itself
   let_go();
   EXPECT_EQ(first->wait(), 0) << first->errors();
+  EXPECT_TRUE(eventually([&] { return agent_pid() != agent; }));
+  std::ofstream(go_there) << "\n";
+  EXPECT_EQ(there.wait(), 0);
   EXPECT_EQ(second->wait(), 0) << second->errors();
   EXPECT_TRUE(eventually([&] { return agent_pid() == 0; }));
 }
