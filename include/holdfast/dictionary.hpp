@@ -118,7 +118,8 @@ class dictionary {
   result<lease> lock(std::string_view key, duration timeout = forever, const terms& how = {}) const {
     return acquire(key, detail::request_of(timeout, how));
   }
-  /// As a reader of the key's rwlock, and as its writer. A key is used as a lock or as a rwlock: one waits for the other.
+  /// As a reader of the key's rwlock, and as its writer. A key is used as a lock or as a rwlock: one waits for the
+  /// other.
   result<lease> lock_shared(std::string_view key, duration timeout = forever, const terms& how = {}) const {
     return acquire(key, detail::request_of(timeout, how, 1));
   }
