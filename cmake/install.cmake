@@ -17,7 +17,8 @@ if(TARGET holdfast_agent)
 endif()
 
 if(HOLDFAST_INSTALL_C)
-  install(FILES include/holdfast.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(FILES include/holdfast.h include/holdfast.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(DIRECTORY include/holdfast DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
 
   set(generated ${PROJECT_BINARY_DIR}/generated)
   cmake_path(ABSOLUTE_PATH HOLDFAST_CLIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX} OUTPUT_VARIABLE clibdir)

@@ -18,8 +18,11 @@
  *  5. Results. A call returns a holdfast_code. What it writes through pointers is meaningful only with OK. Treat a code
  *     that this header does not list, from a later library, as a failure; holdfast_code_text() has its text.
  *  6. holdfast_error() gives one English sentence on the last call of this thread that failed, or "" where the code
- *     says everything. It is valid until the thread's next call. A sentence of more than 767 bytes is cut and ends in
- *     "..."; where there is no memory for it, a shorter one replaces it.
+ *     says everything; a call that succeeds leaves it as it is. A thread gets the same pointer each time, and finds the
+ *     present sentence there: so holdfast_error() may be an argument beside the call itself, in whatever order they are
+ *     evaluated. holdfast_strerror(code) says in one text what there is to say of a call's code, whether it failed or
+ *     not. Sentences of more than 767 bytes are cut and end in "..."; where there is no memory for one, a shorter one
+ *     replaces it, maybe elsewhere.
  *  7. A mark tells whether a call may sleep, and which codes that adds; calls list only their own codes:
  *     [set-up]  Reads and makes files, and waits up to 5 s while another process does (then BUSY). Also: PERMISSION,
  *               NO_MEMORY, CORRUPT, MISMATCH, SYSTEM, INVALID; the sentence tells what was found and what was expected.
@@ -31,22 +34,27 @@
  *               Also: INVALID (key, exptime), REMOVED, BUSY, CORRUPT, SYSTEM, or the reason why a forked child cannot
  *               enter the world.
  *     [attempt] As [change], but TIMEOUT comes after 0.05 seconds, for callers that ask again soon.
- *     A call without a mark does not sleep, except parker_sleep. Only parker_sleep waits for locks or permits.
- *  8. Threads. Any thread may make any call at any time, with the same handles: also from destructors of pthread
- *     keys, of thread-local and of static objects, from functions of atexit, and in a thread that outlives main. Once
- *     the process exits, a parker's descriptor and timer may be refused (SYSTEM). A lease belongs to the process: any
+ *     [wait]    Makes such attempts until its timeout is over; in between the thread sleeps, until a release, a death
+ *               or the end of an exptime wakes it. TIMEOUT: a stopped process was in the way to the end.
+ *     A call without a mark does not sleep, except parker_sleep. Only parker_sleep and calls marked [wait] wait for
+ *     locks or permits.
+ *  8. Threads. Any thread may make any call at any time, with the same handles: also from destructors of pthread keys,
+ *     of thread-local and of static objects, from functions of atexit, and in a thread that outlives main. Once the
+ *     process exits, a parker's descriptor and timer may be refused (SYSTEM). A lease belongs to the process: any
  *     thread may give it back, and it outlives the thread that took it. Each thread that waits has its own parker, as
- *     parker_sleep tells of all waiters of a parker. Do not cancel a thread inside a call.
+ *     parker_sleep tells of all waiters of a parker; a call marked [wait] has one. Do not cancel a thread inside a
+ *     call.
  *  9. Fork. A child may use its parent's handles at any time, whatever other threads of the parent were doing. It is a
  *     process of its own: the parent's leases are NOT_OWNER there, and the parent's parkers have no waiters. A runtime
  *     directory takes at most 1,024 processes; one more can only read, and every other call gives it SYSTEM.
  * 10. The end. When a process ends, in whatever way, exec included, everything that it holds comes free. It may end
  *     while threads are inside calls.
  * 11. Signals. Do not make calls from a signal handler: one that changes a dictionary while the same thread does gets
- *     BUSY instead of a deadlock. Signals end parker_sleep early and nothing else. No handler may leave a call by
- *     longjmp or an exception: the thread would stay inside, and what it locked there stays locked until the process
- *     ends. A handler may not fork while its thread may be in a call, or in fork() itself: that fork may wait for the
- *     thread that it interrupts, or leave a lock of the call to the child.
+ *     BUSY instead of a deadlock. Signals end parker_sleep early and nothing else: a call marked [wait] goes on when
+ *     the handler has returned, and gives up at the same time as without it. No handler may leave a call by longjmp or
+ *     an exception: the thread would stay inside, and what it locked there stays locked until the process ends. A
+ *     handler may not fork while its thread may be in a call, or in fork() itself: that fork may wait for the thread
+ *     that it interrupts, or leave a lock of the call to the child.
  * 12. No call throws, aborts, or calls back into the host. If malloc fails the code is NO_MEMORY or one of those above.
  *     What another process wrote into shared memory is never trusted: damage costs entries, never a crash. One case is
  *     different: a file that is cut short while in use (truncate, cp over it), or that loses a page which a full file
@@ -68,6 +76,13 @@
 #define HOLDFAST_API __attribute__((visibility("default")))
 #else
 #define HOLDFAST_API
+#endif
+
+/* The value of a field that is left out; C has 0 for it by itself, and C++ no warning with this. */
+#if defined(__cplusplus) && __cplusplus >= 201402L
+#define HOLDFAST_DEFAULT(value) = value
+#else
+#define HOLDFAST_DEFAULT(value)
 #endif
 
 #ifdef __cplusplus
@@ -146,6 +161,9 @@ HOLDFAST_API uint32_t holdfast_abi(void);
 HOLDFAST_API const char *holdfast_version(void);
 /* The sentence of the last call of this thread that failed, see 6; never null. */
 HOLDFAST_API const char *holdfast_error(void);
+/* What there is to say of a code that the last call of this thread gave: the sentence if it failed and there is one,
+ * else the text of the code. Never null; valid until the thread's next call that fails. */
+HOLDFAST_API const char *holdfast_strerror(int code);
 /* "not found", "exists", "no memory", "timeout", ...; "unknown code" for anything else. Static. */
 HOLDFAST_API const char *holdfast_code_text(int code);
 /* CLOCK_MONOTONIC in seconds. */
@@ -190,11 +208,16 @@ HOLDFAST_API int holdfast_parse_size(const char *text, size_t length, uint64_t *
 typedef struct holdfast_dict holdfast_dict;
 
 typedef struct holdfast_options {
-  uint64_t size;   /* bytes of the segment, at least HOLDFAST_SIZE_MIN; rounded up to whole pages        */
-  int32_t mutex;   /* holdfast_mutex                                                                     */
-  int32_t persist; /* nonzero: outlives the last process of the world (until removal or reboot)          */
-  uint32_t mode;   /* permission bits of the file; 0 means 0600                                          */
-  const char *cluster; /* the cluster that its locks belong to, 1 to 63 letters, digits and -_.; NULL: none */
+  /* Bytes of the segment, at least HOLDFAST_SIZE_MIN; rounded up to whole pages. */
+  uint64_t size HOLDFAST_DEFAULT(0);
+  /* A holdfast_mutex. */
+  int32_t mutex HOLDFAST_DEFAULT(0);
+  /* Not 0: outlives the last process of the world (until removal or reboot). */
+  int32_t persist HOLDFAST_DEFAULT(0);
+  /* Permission bits of the file; 0 means 0600. */
+  uint32_t mode HOLDFAST_DEFAULT(0);
+  /* The cluster that its locks belong to, 1 to 63 letters, digits and -_.; NULL: none. */
+  const char *cluster HOLDFAST_DEFAULT(nullptr);
 } holdfast_options;
 
 /* [set-up] Opens the dictionary, or creates it: of several processes that try at the same moment, one does. An existing
@@ -344,6 +367,14 @@ typedef struct holdfast_lease {
  * TOO_LARGE. */
 HOLDFAST_API int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
                                    uint32_t task, int fair, holdfast_lease *lease);
+/* [wait] Takes the lock as lock_try does. If another has it, waits in the queue of the key, in the order of arrival,
+ * for up to `timeout` seconds; 0 or less: does not wait; more than 1e10: without end. OK fills the lease; any other
+ * code but INVALID clears it. LOCKED: the time is over, and another has the lock, maybe at another machine of the
+ * cluster. SYSTEM also if it cannot be told whether the holder lives. NO_MEMORY, TOO_LARGE, INVALID (also timeout).
+ * In a cluster, UNAVAILABLE: the agent cannot reach the store, or there is no agent. A call that does not wait asks the
+ * store all the same, for up to 1 s, and gives ELSEWHERE if another machine has the lock. */
+HOLDFAST_API int holdfast_lock(holdfast_dict *dict, const char *key, size_t key_length, double timeout, double exptime,
+                               holdfast_lease *lease);
 /* [change] Gives the lock back and wakes one waiter. NOT_OWNER if the lease no longer holds it (expired and taken,
  * deleted, flushed) or belongs to another process, as in a forked child. OK, NOT_OWNER and REMOVED clear the lease;
  * with any other code the lock is still held, and the call may be made again. */
@@ -442,7 +473,39 @@ HOLDFAST_API int holdfast_ask(holdfast_dict *dict, int question, const char *key
  * INVALID. */
 HOLDFAST_API int holdfast_answer(int fd, char *text, size_t *size);
 
-/* --- waiting for a lock ------------------------------------------------------------------------------ */
+/* --- waiting in a thread ----------------------------------------------------------------------------- */
+
+/* What holdfast_acquire is asked for. Later versions may have more fields, at the end; where one is 0, nothing changes.
+ * In C, and in C++20:
+ *
+ *   const holdfast_request request = HOLDFAST_REQUEST(.timeout = 5, .exptime = 30, .why = "the nightly report");
+ */
+typedef struct holdfast_request {
+  /* sizeof(holdfast_request), as HOLDFAST_REQUEST sets it */
+  uint32_t struct_size HOLDFAST_DEFAULT(sizeof(holdfast_request));
+  int32_t kind HOLDFAST_DEFAULT(0);          /* a holdfast_held: what is wanted                            */
+  double timeout HOLDFAST_DEFAULT(0);        /* as in holdfast_lock                                        */
+  double exptime HOLDFAST_DEFAULT(0);        /* as in holdfast_lock                                        */
+  uint32_t want HOLDFAST_DEFAULT(0);         /* as in holdfast_permits_try; of a lock 0                    */
+  uint32_t total HOLDFAST_DEFAULT(0);        /* as in holdfast_permits_try; of a lock 0                    */
+  int32_t fair HOLDFAST_DEFAULT(0);          /* not 0: overtakes no waiter, and is not overtaken           */
+  int32_t holds HOLDFAST_DEFAULT(0);         /* a holdfast_holds: what the task holds                      */
+  uint32_t task HOLDFAST_DEFAULT(0);         /* the task that waits, 0: not told, see holdfast_wait        */
+  uint32_t holder_task HOLDFAST_DEFAULT(0);  /* the task that holds what is granted, 0: none               */
+  const char *why HOLDFAST_DEFAULT(nullptr); /* for holdfast_lock_holder, ended by a zero byte; NULL: none */
+} holdfast_request;
+
+#define HOLDFAST_REQUEST(...) {.struct_size = sizeof(holdfast_request), __VA_ARGS__}
+
+/* [wait] Takes a lock or permits as the request says, and waits for them as holdfast_lock does; holdfast_unlock gives
+ * either back. `why` is cut after HOLDFAST_WHY_MAX bytes, and left out if there is no memory for it. The codes of
+ * holdfast_lock; of permits also those of holdfast_permits_try. DEADLOCK: the wait would never end, see
+ * holdfast_lock_wait; holdfast_error() names the keys. INVALID (also struct_size, kind, want, total, and what this
+ * version of the library does not know). */
+HOLDFAST_API int holdfast_acquire(holdfast_dict *dict, const char *key, size_t key_length,
+                                  const holdfast_request *request, holdfast_lease *lease);
+
+/* --- waiting in a loop of your own ------------------------------------------------------------------- */
 
 /* A parker is where one event loop, thread or Lua state sleeps; a waiter is a task of it that waits for a lock. A wait
  * goes like this: waiter_open; then lock_wait until it gives anything but LOCKED or TIMEOUT, and between the calls

@@ -15,6 +15,7 @@ local function normalised(text)
     return (("\n" .. text):gsub("/%*.-%*/", " "):gsub("//[^\n]*", " ")
                 :gsub("#ifdef __cplusplus.-#endif", ""):gsub("\\\n", " "):gsub("\n *#[^\n]*", "")
                 :gsub("%f[%w_]HOLDFAST_API%f[^%w_]", " ")
+                :gsub("%f[%w_]HOLDFAST_DEFAULT%b()", "")
                 :gsub("%s+", " "):gsub(" ?(%p) ?", function (mark) return mark ~= "_" and mark end)
                 :gsub("^ ", ""))
 end

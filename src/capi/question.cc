@@ -33,6 +33,7 @@ int holdfast_answer(int fd, char* text, size_t* size) {
     if (*size < kAnswerMax) return fail(Code::invalid, "no room for an answer: HOLDFAST_ANSWER_MAX bytes are enough");
     const Code code = read_answer(fd, text, *size);
     if (code != Code::timeout) ::close(fd);
-    return code == Code::unavailable ? fail(code, "the agent has ended") : fail(code, "");
+    if (code == Code::ok) return HOLDFAST_OK;
+    return fail(code, code == Code::unavailable ? "the agent has ended" : "");
   });
 }

@@ -195,6 +195,17 @@ void Battery::wait_for(const Item& item) {
     call("unlock", [&] { return dict.unlock(item.key, &lease); });
   else
     call("lock_leave", [&] { return dict.leave(item.key, parker_, waiter_); });
+  for (const int held : {HOLDFAST_HELD_LOCK, HOLDFAST_HELD_RWLOCK}) {
+    // So short that it does not sleep.
+    const holdfast_request request = HOLDFAST_REQUEST(.kind = held, .timeout = 1e-9, .exptime = kShort,
+                                                      .want = held == HOLDFAST_HELD_LOCK ? 0U : 1U, .why = "why");
+    const int got = call(
+        "acquire", [&] { return holdfast_acquire(dict.handle, item.key.data(), item.key.size(), &request, &lease); });
+    if (got == HOLDFAST_OK) call("unlock", [&] { return dict.unlock(item.key, &lease); });
+  }
+  const int locked =
+      call("lock", [&] { return holdfast_lock(dict.handle, item.key.data(), item.key.size(), 1e-9, kShort, &lease); });
+  if (locked == HOLDFAST_OK) call("unlock", [&] { return dict.unlock(item.key, &lease); });
   std::uint64_t grant = 0;
   call("lock_watch", [&] { return holdfast_lock_watch(dict.handle, item.key.data(), item.key.size(), &wait, &grant); });
   call("lock_leave", [&] { return dict.leave(item.key, parker_, waiter_); });

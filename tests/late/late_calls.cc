@@ -79,6 +79,13 @@ void call() {
         "attach");
   holdfast_lease lease{};
   check(holdfast_lock_try(dict, "lock", 4, 0, 0, 0, &lease) == HOLDFAST_OK, "lock");
+  holdfast_lease none{};
+  check(holdfast_lock(dict, "lock", 4, 0.01, 0, &none) == HOLDFAST_LOCKED, "a wait for what is held");
+  const holdfast_request writes =
+      HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_RWLOCK, .timeout = 0.01, .want = HOLDFAST_ALL_PERMITS);
+  check(holdfast_acquire(dict, "rwlock", 6, &writes, &none) == HOLDFAST_OK, "acquire");
+  check(holdfast_unlock(dict, "rwlock", 6, &none) == HOLDFAST_OK, "unlock of a writer");
+  check(std::strcmp(holdfast_strerror(HOLDFAST_LOCKED), "locked") == 0, "strerror");
   check(holdfast_unlock(dict, "lock", 4, &lease) == HOLDFAST_OK, "unlock");
   holdfast_parker* const parker = holdfast_parker_new();
   check(parker != nullptr, "parker_new");

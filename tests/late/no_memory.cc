@@ -159,7 +159,15 @@ void call_locks() {
     check("parker_listen", holdfast_parker_listen(parker, path, sizeof path));
     holdfast_parker_free(parker);
   }
+  holdfast_lease none{};
+  check("lock", holdfast_lock(dict, "lock", 4, 0.001, 0, &none), HOLDFAST_LOCKED);
   check("unlock", holdfast_unlock(dict, "lock", 4, &lease));
+  const holdfast_request request = HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_SEMAPHORE, .timeout = 0.001, .want = 2,
+                                                    .total = 3, .task = 1, .holder_task = 1, .why = "a reason");
+  check("acquire", holdfast_acquire(dict, "permits", 7, &request, &lease));
+  check("acquire what is held", holdfast_acquire(dict, "permits", 7, &request, &none), HOLDFAST_LOCKED);
+  check("unlock of permits", holdfast_unlock(dict, "permits", 7, &lease));
+  if (std::strlen(holdfast_strerror(HOLDFAST_LOCKED)) == 0) fail("strerror", HOLDFAST_LOCKED);
 }
 
 void* call_all(void*) {

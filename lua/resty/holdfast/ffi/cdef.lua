@@ -8,6 +8,7 @@ local DECLARATIONS = [[
 uint32_t holdfast_abi(void);
 const char *holdfast_version(void);
 const char *holdfast_error(void);
+const char *holdfast_strerror(int code);
 const char *holdfast_code_text(int code);
 double holdfast_now(void);
 const char *holdfast_directory(void);
@@ -94,6 +95,8 @@ typedef struct holdfast_lease {
 
 int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime, uint32_t task, int fair,
                       holdfast_lease *lease);
+int holdfast_lock(holdfast_dict *dict, const char *key, size_t key_length, double timeout, double exptime,
+                  holdfast_lease *lease);
 int holdfast_unlock(holdfast_dict *dict, const char *key, size_t key_length, holdfast_lease *lease);
 int holdfast_lock_break(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease);
 int holdfast_lock_renew(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
@@ -136,6 +139,22 @@ typedef struct holdfast_cluster {
 } holdfast_cluster;
 
 int holdfast_cluster_state(holdfast_dict *dict, holdfast_cluster *state);
+typedef struct holdfast_request {
+  uint32_t struct_size;
+  int32_t kind;
+  double timeout;
+  double exptime;
+  uint32_t want;
+  uint32_t total;
+  int32_t fair;
+  int32_t holds;
+  uint32_t task;
+  uint32_t holder_task;
+  const char *why;
+} holdfast_request;
+
+int holdfast_acquire(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_request *request,
+                     holdfast_lease *lease);
 typedef struct holdfast_parker holdfast_parker;
 
 holdfast_parker *holdfast_parker_new(void);
