@@ -1,4 +1,4 @@
-// A holdfast_wait as the core's request.
+// The requests of the C ABI as those of the core.
 #pragma once
 
 #include "holdfast.h"
@@ -9,6 +9,14 @@ namespace holdfast::capi {
 inline HoldsLocks held_by_task(const holdfast_wait& wait) noexcept {
   if (wait.holds == HOLDFAST_HOLDS_NOTHING) return HoldsLocks::nothing;
   return wait.holds == HOLDFAST_HOLDS_EVERYTHING ? HoldsLocks::everything : HoldsLocks::something;
+}
+
+/// Of an attempt. `how`: holdfast_how, added up.
+inline Request request_of(int how, std::uint32_t task, double exptime) noexcept {
+  return {.exptime = exptime,
+          .holder_task = task,
+          .fair = (how & HOLDFAST_HOW_FAIR) != 0,
+          .waits_next = (how & HOLDFAST_HOW_FIRST) != 0};
 }
 
 inline Request request_of(const holdfast_wait& wait, double exptime) noexcept {

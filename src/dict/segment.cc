@@ -50,7 +50,8 @@ Segment::Segment(World& world, MappedFile file, const Traits& traits, std::uniqu
       mapping_(std::move(file.mapping)),
       name_use_(std::move(file.name_use)),
       traits_(traits),
-      record_lock_(std::move(record_lock)) {
+      record_lock_(std::move(record_lock)),
+      statistics_(mapping_.data() + traits_.geometry.size, header().counted_units) {
   const Geometry& geometry = traits_.geometry;
   shards_.reserve(geometry.shards);
   auto* const bytes_of_shards = reinterpret_cast<Word8*>(mapping_.data() + kHeaderBytes);
@@ -80,10 +81,11 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   const OpenedFile* const file = &used->file;
   // Check everything in the private copy of the header, and compute the geometry from that copy.
   const auto& header = *reinterpret_cast<const DictionaryHeader*>(file->page.data());
-  if (header.file.size < kSizeMin || header.file.size > kSizeMax || header.file.size != round_size(header.file.size))
+  const std::uint64_t size = header.file.size - kStatisticsBytes;  // of a smaller file, too much
+  if (size < kSizeMin || size > kSizeMax || size != round_size(size))
     return Status{Code::corrupt,
                   "dictionary " + quote_name(name) + ": impossible size " + std::to_string(header.file.size)};
-  const Geometry geometry = Geometry::of(header.file.size);
+  const Geometry geometry = Geometry::of(size);
   if (header.strategy > static_cast<std::uint32_t>(MutexStrategy::file) || header.shards != geometry.shards)
     return Status{Code::corrupt, "dictionary " + quote_name(name) + ": header says mutex " +
                                      std::to_string(header.strategy) + " and " + std::to_string(header.shards) +
@@ -132,7 +134,7 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
   const Geometry geometry = Geometry::of(options.size);
   platform::Mapping name_use;
   const NewFile file{FileKind::dictionary,
-                     geometry.size,
+                     geometry.size + kStatisticsBytes,
                      options.persist,
                      options.mode,
                      world.id(),
@@ -142,7 +144,8 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
                        name_use = std::move(*held);
                        return {};
                      },
-                     geometry.size - geometry.reserved_at_first()};
+                     geometry.size - geometry.reserved_at_first() + kStatisticsBytes,
+                     kStatisticsBytes};
   // All the rest is zero, as in shards that were never used (ShardHeader::in_use), or a hole, where it is reserved as
   // it is used. So a dictionary of any size is made in no time.
   auto mapping = create_world_file(world.directory(), file_name(name), file,

@@ -13,6 +13,7 @@
 #include "dict/geometry.h"
 #include "dict/layout.h"
 #include "dict/shard.h"
+#include "dict/statistics.h"
 #include "platform/platform.h"
 #include "sync/record_lock.h"
 #include "sync/shmtx.h"
@@ -57,6 +58,8 @@ class Segment {
   Shard& shard_at(std::uint32_t index) noexcept { return shard_array_[index]; }
   std::vector<Shard>& shards() noexcept { return shards_; }
 
+  Statistics& statistics() noexcept { return statistics_; }
+
   World& world() const noexcept { return world_; }
 
   /// Releases the memory of a retired segment, even if readers are still in it: from now on it is all zero, and
@@ -92,6 +95,7 @@ class Segment {
   std::unique_ptr<RecordLock> record_lock_;  // for MutexStrategy::file
   std::vector<Shard> shards_;
   Shard* shard_array_;  // of shards_: finding the shard of a hash needs no division
+  Statistics statistics_;
 };
 
 const char* strategy_name(MutexStrategy strategy) noexcept;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dict/expiry.h"
+#include "lock/count.h"
 #include "lock/permits_entry.h"
 #include "lock/permits_look.h"
 #include "lock/wait_step.h"
@@ -274,7 +275,7 @@ class PermitsAttempt {
     Holder holder;
     holder.owner = attempt_.self;
     holder.sequence = next_numbers(change_.segment(), 0, 1).first;
-    holder.since_ms = now_ns / 1'000'000;
+    holder.since = change_.segment().statistics().since(now_ns, holder.sequence);
     holder.expiry = expiry_word(end_ms, flush_);
     holder.count = attempt_.what.want;
     holder.task = request.holder_task;
@@ -352,16 +353,20 @@ Code permits_try(Dictionary& dictionary, std::string_view key, const PermitsRequ
   const Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
     return attempt_permits(dictionary, {key, request, self, nullptr}, dead, lease, blocked_by);
   });
+  if (code == Code::locked && !request.request.waits_next) count_refusal(dictionary, key, held_kind(request.kind));
   return result_of_try(code, blocked_by);
 }
 
 Code permits_wait(Dictionary& dictionary, std::string_view key, const PermitsRequest& request, const WaitStep& step,
                   Lease& lease) noexcept {
+  std::uint64_t waited_from = 0;
   const auto attempt = [&](const Waiter& waiter, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
+    if (!waiter.is_new) waited_from = waiter.arrival;
     return attempt_permits(dictionary, {key, request, waiter.owner, &waiter}, dead, lease, blocked_by);
   };
-  return search_deadlock(step, request.request, key,
-                         wait_once(dictionary.world(), step, request.want, request.request, attempt));
+  const Code code = wait_once(dictionary.world(), step, request.want, request.request, attempt);
+  if (code == Code::ok && waited_from != 0) count_wait(dictionary, key, held_kind(request.kind), waited_from, false);
+  return search_deadlock(step, request.request, key, code);
 }
 
 Code permits_keep(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t count) noexcept {

@@ -185,13 +185,14 @@ void PermitsEntry::note_first(std::uint32_t block, const Holder& holder) const n
   holders().add_shortcuts(block);
 }
 
-Code PermitsEntry::give_back(const Lease& lease) const noexcept {
+Code PermitsEntry::give_back(const Lease& lease, Since& since) const noexcept {
   const HolderList chain = holders();
   HolderList::Cursor at = chain.find(lease.owner, lease.sequence);
   if (arena.damaged()) return Code::corrupt;
   // A record that has expired but was not purged yet still counts as held; a flushed one does not.
   if (!at.found() || is_flushed(at.expiry().load(kRelaxed), segment.flush_epoch())) return Code::not_owner;
   const std::uint32_t count = at.fields().count.load(kRelaxed);
+  since.bits = at.fields().since.load(kRelaxed);
   at.remove();
   if (arena.damaged()) return Code::corrupt;
   subtract(fields.used, count);
