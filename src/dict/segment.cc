@@ -45,8 +45,10 @@ const char* strategy_name(MutexStrategy strategy) noexcept {
 
 std::string Segment::file_name(const std::string& name) { return encode_name(name) + std::string(kDictionarySuffix); }
 
-Segment::Segment(World& world, MappedFile file, const Traits& traits, std::unique_ptr<RecordLock> record_lock)
+Segment::Segment(World& world, std::string name, MappedFile file, const Traits& traits,
+                 std::unique_ptr<RecordLock> record_lock)
     : world_(world),
+      name_(std::move(name)),
       mapping_(std::move(file.mapping)),
       name_use_(std::move(file.name_use)),
       traits_(traits),
@@ -60,6 +62,7 @@ Segment::Segment(World& world, MappedFile file, const Traits& traits, std::uniqu
     ShmtxState& state = reinterpret_cast<ShardHeader*>(at)->mutex;
     Word8* const opened = geometry.reserved_as_used() ? bytes_of_shards + i : nullptr;
     shards_.emplace_back(at, geometry, Shmtx(state, traits_.strategy, world, record_lock_.get(), i), opened);
+    shards_.back().set_name(name_.c_str());
   }
   shard_array_ = shards_.data();
 }
@@ -72,7 +75,7 @@ Expected<std::unique_ptr<Segment>> Segment::make(World& world, const std::string
     if (!opened) return opened.status();
     record_lock = std::move(*opened);
   }
-  return std::unique_ptr<Segment>(new Segment(world, std::move(file), traits, std::move(record_lock)));
+  return std::unique_ptr<Segment>(new Segment(world, name, std::move(file), traits, std::move(record_lock)));
 }
 
 Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::string& name) {

@@ -80,7 +80,8 @@ class Segment {
     std::uint64_t seed;
     bool in_cluster;
   };
-  Segment(World& world, MappedFile file, const Traits& traits, std::unique_ptr<RecordLock> record_lock);
+  Segment(World& world, std::string name, MappedFile file, const Traits& traits,
+          std::unique_ptr<RecordLock> record_lock);
   static Expected<std::unique_ptr<Segment>> make(World& world, const std::string& name, MappedFile file,
                                                  const Traits& traits);
   Status adopt(const OpenedFile& file);
@@ -88,6 +89,7 @@ class Segment {
                                                    const DictionaryOptions& options);
 
   World& world_;
+  const std::string name_;
   platform::Mapping mapping_;
   platform::Mapping name_use_;  // until it is abandoned
   bool abandoned_ = false;

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "dict/expiry.h"
+#include "dict/probes.h"
 #include "lock/quiet.h"
 #include "lock/standing.h"
 #include "lock/watchers.h"
@@ -98,6 +99,7 @@ Code try_acquire(const LockEntry& lock, World& world, const Attempt& attempt, co
   }
   const Token owner = lock.owner();
   if (owner != kNobody && (dead.has(owner) || !lock.live(lock.segment.flush_epoch()))) {
+    if (dead.has(owner)) probe_takeover(lock.shard, lock.entry, owner, lock.sequence());
     end_grant(lock);
     result.chosen.watchers = lock.has_watchers();
   }

@@ -1,5 +1,6 @@
 #include "lock/count.h"
 
+#include "base/probe.h"
 #include "dict/key.h"
 #include "platform/platform.h"
 
@@ -10,6 +11,8 @@ void count_wait(Dictionary& dictionary, std::string_view key, HeldKind kind, std
   Segment* const segment = dictionary.segment();
   if (segment == nullptr) return;
   const std::uint64_t waited = platform::monotonic_ns() - arrival_ns;
+  HOLDFAST_PROBE6(wait, dictionary.name().c_str(), key.data(), key.size(), static_cast<std::uint32_t>(kind), waited,
+                 static_cast<std::uint32_t>(in_vain));
   segment->statistics().count_wait(key, Key(key, segment->seed()).hash, {kind, waited, in_vain});
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dict/expiry.h"
+#include "dict/probes.h"
 #include "lock/count.h"
 #include "lock/permits_entry.h"
 #include "lock/permits_look.h"
@@ -163,6 +164,7 @@ class PermitsAttempt {
       const Token owner = lock.owner();
       blocked_by_.end_ms = lock.end_ms();
       if (dead_.has(owner)) {
+        probe_takeover(lock.shard, lock.entry, owner, lock.sequence());
         lock.free();
         return Code::ok;
       }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "dict/probes.h"
 #include "lock/lock_entry.h"
 #include "platform/platform.h"
 #include "world/world.h"
@@ -46,7 +47,9 @@ bool PermitsEntry::has_live_holder(std::uint32_t flush) const noexcept {
 // Takes the record out if it does not count, or notes when it ends, and goes on.
 bool PermitsEntry::look_at(HolderList::Cursor& at, std::uint32_t flush, const TokenSet& dead,
                            std::uint64_t& next_end) const noexcept {
-  if (!is_live_holder(at, flush) || dead.has(at.fields().owner.load(kRelaxed))) {
+  const Token owner = at.fields().owner.load(kRelaxed);
+  if (!is_live_holder(at, flush) || dead.has(owner)) {
+    if (dead.has(owner)) probe_takeover(shard, entry, owner, at.sequence());
     const std::uint32_t count = at.fields().count.load(kRelaxed);
     at.remove();
     if (arena.damaged()) return false;
