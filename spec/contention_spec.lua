@@ -1,5 +1,5 @@
 -- Tests dictionary/contention.lua and lock/timeouts.lua: how long locks were waited for and held, which keys had
--- contention, and who was in the way of a wait that ended in vain.
+-- contention, and what was in the way of a wait that ended in vain.
 
 local expect, fixture, process, site = require "spec.support" ("expect", "fixture", "process", "site")
 local getpid = require("ffi").C.getpid

@@ -115,7 +115,8 @@ function _M.wait(self, key, opts)
     local grant = take_grant(handle, key)
     -- settings.fair is HOW_FAIR or 0.
     local how = timeout > 0 and self.settings.fair + HOW_FIRST or self.settings.fair
-    local code = C.holdfast_permits_try(handle, key, #key, SEMAPHORE, 1, self.permits, exptime, NOBODY, how, grant.lease)
+    local code = C.holdfast_permits_try(handle, key, #key, SEMAPHORE, 1, self.permits, exptime, NOBODY, how,
+                                        grant.lease)
     if code == OK then
         keep(self, key, grant, why)
         return true

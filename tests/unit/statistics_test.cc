@@ -136,7 +136,7 @@ TEST_F(StatisticsTest, a_wait_that_is_given_up_counts_too) {
   EXPECT_EQ(keys[0].timeouts, 1U);
 }
 
-TEST_F(StatisticsTest, who_gets_the_lock_at_once_or_only_watches_has_not_waited) {
+TEST_F(StatisticsTest, a_caller_that_gets_the_lock_at_once_or_only_watches_has_not_waited) {
   Waiting waiting;
   ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_OK);
   holdfast_parker* const parker = holdfast_parker_new();
@@ -444,7 +444,7 @@ TEST(StatisticsMemory, is_taken_when_something_is_counted_and_never_more_than_th
       Dict other("d", {.size = HOLDFAST_SIZE_MIN});
       EXPECT_EQ(waited(other).count, 0U);
     });
-    EXPECT_EQ(bytes_taken("d"), HOLDFAST_SIZE_MIN) << "who looks takes none";
+    EXPECT_EQ(bytes_taken("d"), HOLDFAST_SIZE_MIN) << "a look takes none";
     holdfast_lease lease{};
     ASSERT_EQ(dict.try_lock("key", 0, &lease), HOLDFAST_OK);
     ASSERT_EQ(dict.unlock("key", &lease), HOLDFAST_OK);

@@ -1,4 +1,4 @@
--- The option log_timeouts: a line about each wait that ends in vain, with who was in the way and why.
+-- The option log_timeouts: a line about each wait that ends in vain, with the holders that were in the way, and why.
 
 local core = require "resty.holdfast.core"
 local find_all = require("resty.holdfast.lock.lock_info").look
