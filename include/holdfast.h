@@ -433,11 +433,11 @@ enum { HOLDFAST_BUCKETS = 720 /* of a histogram */ };
  * holdfast_bucket_end(i). From 32 ns on a bucket is at most a 16th wider than its beginning is long: its middle is at
  * most 3.2 % off. The last one, from about 3 days on, has no end. */
 typedef struct holdfast_histogram {
-  size_t struct_size; /* in: sizeof(holdfast_histogram)                                             */
-  uint64_t count;     /* all buckets together                                                       */
-  double sum;         /* seconds, of all times together                                             */
-  double max;         /* seconds, the longest                                                       */
-  uint64_t buckets[HOLDFAST_BUCKETS];
+  size_t struct_size;    /* in: sizeof(holdfast_histogram)     */
+  uint64_t count;        /* all buckets together               */
+  double sum;            /* seconds, of all times together     */
+  double max;            /* seconds, the longest               */
+  uint64_t buckets[720]; /* HOLDFAST_BUCKETS                   */
 } holdfast_histogram;
 
 /* [read] Fills the histogram for locks, rwlocks or semaphores (`held`: a holdfast_held; `time`: a holdfast_time). It is
@@ -458,11 +458,11 @@ enum {
 typedef struct holdfast_contended {
   uint64_t waits;      /* waits, as in the histogram                                                       */
   uint64_t timeouts;   /* of them, those that ended without what they waited for                           */
-  uint64_t refused;    /* attempts that found it held and did not wait                                     */
+  uint64_t refused;    /* attempts that found it held and did not wait; of several at once, one may count  */
   double wait_time;    /* seconds, of all waits together                                                   */
   uint32_t kind;       /* what was asked for last: a holdfast_held                                         */
   uint32_t key_length; /* of the whole key; `key` has its first HOLDFAST_CONTENDED_KEY_MAX bytes at most   */
-  char key[HOLDFAST_CONTENDED_KEY_MAX];
+  char key[72];
 } holdfast_contended;
 
 /* [read] Describes the keys with the most contention, the worst first: at most `max`, and at most

@@ -1,8 +1,8 @@
 // Static probes for tracers such as bpftrace (USDT, provider "holdfast"): a nop in the code, and a note in the library
 // that says where it is and where its arguments are. docs/tracing.md lists them.
 //
-// Nothing is evaluated where the header of SystemTap was missing at build, so arguments must have no effects. Names of dictionaries
-// are C strings, keys are pointer and length.
+// Nothing is evaluated where the header of SystemTap was missing at build, so arguments must have no effects. Names of
+// dictionaries are C strings, keys are pointer and length.
 #pragma once
 
 #if HOLDFAST_PROBES

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <memory>
 
-#include "base/probe.h"
 #include "base/time.h"
 #include "capi/handle.h"
 #include "capi/request.h"
@@ -23,12 +22,6 @@ constexpr const char* kBadWaiter = "bad waiter: expected a number that holdfast_
 
 Parker& unwrap(holdfast_parker* parker) noexcept { return *reinterpret_cast<Parker*>(parker); }
 
-// Locks and permits alike: unlock is for both.
-inline void probe_release([[maybe_unused]] holdfast_dict* dict, [[maybe_unused]] const char* key,
-                          [[maybe_unused]] size_t key_length, [[maybe_unused]] const holdfast_lease& lease) noexcept {
-  HOLDFAST_PROBE5(release, capi::unwrap(dict).name().c_str(), key, key_length, lease.owner, lease.sequence);
-}
-
 std::uint64_t deadline_after(double seconds) noexcept {
   constexpr double kLongestSleep = 1e9;  // 31 years
   if (seconds < 0 || seconds > kLongestSleep) return kNever;
@@ -43,9 +36,9 @@ int holdfast_lock_try(holdfast_dict* dict, const char* key, size_t key_length, d
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
     Lease granted;
-    const Code code = lock_try(unwrap(dict), {key, key_length}, request_of(how, task, exptime), granted);
+    const Code code = lock_try(unwrap(dict), {key, key_length}, exptime, task, granted,
+                               [&] { return request_of(how, task, exptime); });
     *lease = {granted.owner, granted.sequence};
-    if (code == Code::ok) probe_acquire(dict, key, key_length, *lease);
     return outcome(code, unwrap(dict));
   });
 }
@@ -55,7 +48,6 @@ int holdfast_unlock(holdfast_dict* dict, const char* key, size_t key_length, hol
     if (const int bad = check_key(key, key_length)) return bad;
     Lease held{lease->owner, lease->sequence};
     const Code code = unlock(unwrap(dict), {key, key_length}, held);
-    if (code == Code::ok) probe_release(dict, key, key_length, *lease);
     *lease = {held.owner, held.sequence};
     return outcome(code, unwrap(dict));
   });
@@ -64,9 +56,7 @@ int holdfast_unlock(holdfast_dict* dict, const char* key, size_t key_length, hol
 int holdfast_lock_break(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease) {
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
-    const Code code = break_lease(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence});
-    if (code == Code::ok) probe_release(dict, key, key_length, *lease);
-    return outcome(code, unwrap(dict));
+    return outcome(break_lease(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence}), unwrap(dict));
   });
 }
 
@@ -137,7 +127,6 @@ int holdfast_lock_wait(holdfast_dict* dict, const char* key, size_t key_length, 
     const Code code = lock_wait(unwrap(dict), {key, key_length}, request_of(*wait, exptime), step_of(*wait), granted);
     if (code == Code::invalid) return fail(code, kBadWaiter);
     *lease = {granted.owner, granted.sequence};
-    if (code == Code::ok) probe_acquire(dict, key, key_length, *lease);
     return outcome(code, unwrap(dict));
   });
 }

@@ -47,7 +47,6 @@ int holdfast_permits_try(holdfast_dict* dict, const char* key, size_t key_length
     Lease granted;
     const Code code = permits_try(unwrap(dict), {key, key_length}, request, granted);
     *lease = {granted.owner, granted.sequence};
-    if (code == Code::ok) probe_acquire(dict, key, key_length, *lease);
     return outcome(code, unwrap(dict));
   });
 }
@@ -63,7 +62,6 @@ int holdfast_permits_wait(holdfast_dict* dict, const char* key, size_t key_lengt
     const Code code = permits_wait(unwrap(dict), {key, key_length}, request, capi::step_of(*wait), granted);
     if (code == Code::invalid) return fail(code, "bad waiter: expected a number that holdfast_waiter_open gave");
     *lease = {granted.owner, granted.sequence};
-    if (code == Code::ok) probe_acquire(dict, key, key_length, *lease);
     return outcome(code, unwrap(dict));
   });
 }

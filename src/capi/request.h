@@ -1,8 +1,6 @@
 // The requests of the C ABI as those of the core.
 #pragma once
 
-#include "base/probe.h"
-#include "capi/handle.h"
 #include "holdfast.h"
 #include "lock/lease.h"
 
@@ -33,12 +31,6 @@ inline Request request_of(const holdfast_wait& wait, double exptime) noexcept {
 
 inline WaitStep step_of(holdfast_wait& wait) noexcept {
   return {*reinterpret_cast<Parker*>(wait.parker), wait.waiter, wait.sleep};
-}
-
-/// Tells tracers of a grant, of a lock or of permits.
-inline void probe_acquire([[maybe_unused]] holdfast_dict* dict, [[maybe_unused]] const char* key,
-                          [[maybe_unused]] size_t key_length, [[maybe_unused]] const holdfast_lease& lease) noexcept {
-  HOLDFAST_PROBE5(acquire, unwrap(dict).name().c_str(), key, key_length, lease.owner, lease.sequence);
 }
 
 }  // namespace holdfast::capi

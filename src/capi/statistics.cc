@@ -12,8 +12,8 @@
 using namespace holdfast;
 using namespace holdfast::capi;
 
-static_assert(HOLDFAST_BUCKETS == kBuckets);
-static_assert(HOLDFAST_CONTENDED_KEY_MAX == kContendedKeyMax);
+static_assert(HOLDFAST_BUCKETS == kBuckets && sizeof holdfast_histogram::buckets == kBuckets * sizeof(uint64_t));
+static_assert(HOLDFAST_CONTENDED_KEY_MAX == kContendedKeyMax && sizeof holdfast_contended::key == kContendedKeyMax);
 static_assert(HOLDFAST_HELD_SEMAPHORE + 1 == kHeldKinds);
 static_assert(HOLDFAST_TIME_HELD + 1 == kTimeKinds && HOLDFAST_TIME_HELD == static_cast<int>(TimeKind::held));
 

@@ -12,8 +12,8 @@ namespace holdfast {
 /// What a dead process held by that grant is taken from it.
 inline void probe_takeover([[maybe_unused]] const Shard& shard, [[maybe_unused]] Entry& entry,
                            [[maybe_unused]] Token owner, [[maybe_unused]] std::uint64_t sequence) noexcept {
-  HOLDFAST_PROBE5(takeover, shard.name(), Shard::key_words(entry),
-                 Entry::key_length_of(entry.shape.load(kRelaxed)), owner, sequence);
+  HOLDFAST_PROBE5(takeover, shard.name(), Shard::key_words(entry), Entry::key_length_of(entry.shape.load(kRelaxed)),
+                  owner, sequence);
 }
 
 /// A live entry is about to be removed for another.

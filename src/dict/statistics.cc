@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstring>
 
-#include "base/hash.h"
 #include "platform/platform.h"
 
 namespace holdfast {
@@ -20,6 +19,8 @@ std::uint32_t short_now() noexcept {
 }
 
 void add(Word64& word, std::uint64_t count) noexcept { word.fetch_add(count, kRelaxed); }
+/// The same without an atomic step: of several at once, one may count.
+void add_roughly(Word64& word, std::uint64_t count) noexcept { word.store(word.load(kRelaxed) + count, kRelaxed); }
 
 // --- the text of a record ---
 
@@ -35,17 +36,22 @@ struct KeptKey {
     for (std::size_t i = 0; i < words.size(); ++i) words[i] = record.key[i].load(kRelaxed);
   }
   std::uint32_t check() const noexcept {
-    return static_cast<std::uint32_t>(
-        hash_key(reinterpret_cast<const char*>(words.data()), kContendedKeyMax, std::uint64_t{length} + 1));
-  }
-  bool is_in(const ContendedFields& record) const noexcept {
-    return KeptKey(record).words == words && record.check.load(kRelaxed) == check();
-  }
-  void store_in(ContendedFields& record) const noexcept {
-    for (std::size_t i = 0; i < words.size(); ++i) record.key[i].store(words[i], kRelaxed);
-    record.check.store(check(), kRelaxed);
+    std::uint64_t mixed = length;
+    for (const std::uint64_t word : words) mixed = (mixed ^ word ^ mixed >> 32) * 0x9E3779B97F4A7C15;
+    return static_cast<std::uint32_t>(mixed >> 32);
   }
 };
+
+/// Sees to it that the record has the text of the key.
+void put_right(ContendedFields& record, std::string_view key, HeldKind kind) noexcept {
+  const KeptKey kept(key);
+  const std::uint32_t shape = kept.length | static_cast<std::uint32_t>(kind) << 16;
+  const std::uint32_t check = kept.check();
+  if (record.shape.load(kRelaxed) != shape) record.shape.store(shape, kRelaxed);
+  if (record.check.load(kRelaxed) == check && KeptKey(record).words == kept.words) return;
+  for (std::size_t i = 0; i < kept.words.size(); ++i) record.key[i].store(kept.words[i], kRelaxed);
+  record.check.store(check, kRelaxed);
+}
 
 /// The order of keys. A refusal, and a wait of less than that, count as a microsecond.
 std::uint64_t weight_of(const Contended& key) noexcept { return key.wait_ns / kNsPerUs + key.waits + key.refused; }
@@ -76,7 +82,8 @@ std::uint32_t Statistics::unit_of(const void* place) const noexcept {
 }
 
 bool Statistics::reserve_unit(std::uint32_t unit) noexcept {
-  if (platform::reserve_pages(reinterpret_cast<std::byte*>(fields_) + std::size_t{unit} * kCountedUnit, kCountedUnit) != 0)
+  if (platform::reserve_pages(reinterpret_cast<std::byte*>(fields_) + std::size_t{unit} * kCountedUnit, kCountedUnit) !=
+      0)
     return false;
   known_.fetch_or(1U << unit, kRelaxed);
   return true;
@@ -145,54 +152,52 @@ void Statistics::read(HeldKind kind, TimeKind time, Histogram& histogram) noexce
 
 // --- contention ---
 
-ContendedFields* Statistics::record_of(std::string_view key, std::uint64_t hash, HeldKind kind) noexcept {
-  if (hash == 0) hash = 1;
+// Its record, or one that it takes over: that with the least weight.
+ContendedFields* Statistics::record_of(std::uint64_t hash) noexcept {
   auto& set = fields_->contended[(hash >> 32) % kContendedSets];
   if (!reserve(&set)) return nullptr;
-  const std::size_t first = hash % kContendedPerSet;
   ContendedFields* record = nullptr;
+  std::uint64_t before = 0;
   std::uint64_t least = 0;
   for (std::size_t i = 0; i < set.size(); ++i) {
-    ContendedFields& candidate = set[(first + i) % set.size()];
+    ContendedFields& candidate = set[(hash + i) % set.size()];
     const std::uint64_t word = candidate.hash.load(kRelaxed);
-    if (word == hash) {
-      record = &candidate;
-      break;
-    }
+    if (word == hash) return &candidate;
     const std::uint64_t weight = word != 0 ? candidate.weight.load(kRelaxed) : 0;
     if (record != nullptr && weight >= least) continue;
     record = &candidate;
+    before = word;
     least = weight;
   }
-  std::uint64_t before = record->hash.load(kRelaxed);
-  // Several may take it over at once: one of them counts.
-  if (before != hash) {
-    if (!record->hash.compare_exchange_strong(before, hash, kRelaxed)) return nullptr;
-    for (Word64* const count : {&record->waits, &record->wait_time, &record->timeouts, &record->refused})
-      count->store(0, kRelaxed);
-  }
-  const KeptKey kept(key);
-  const std::uint32_t shape = kept.length | static_cast<std::uint32_t>(kind) << 16;
-  if (record->shape.load(kRelaxed) != shape) record->shape.store(shape, kRelaxed);
-  if (!kept.is_in(*record)) kept.store_in(*record);
+  // Several may want it at once: one of them counts.
+  if (!record->hash.compare_exchange_strong(before, hash, kRelaxed)) return nullptr;
+  for (Word64* const count : {&record->waits, &record->wait_time, &record->timeouts, &record->refused})
+    count->store(0, kRelaxed);
   return record;
 }
 
+// 0 is no record's.
+static std::uint64_t hash_in_record(std::uint64_t hash) noexcept { return hash != 0 ? hash : 1; }
+
 void Statistics::count_wait(std::string_view key, std::uint64_t hash, const Wait& wait) noexcept {
   count_time(wait.kind, TimeKind::waited, wait.ns, 1);
-  ContendedFields* const record = record_of(key, hash, wait.kind);
+  ContendedFields* const record = record_of(hash_in_record(hash));
   if (record == nullptr) return;
+  put_right(*record, key, wait.kind);
   add(record->weight, wait.ns / kNsPerUs + 1);
   add(record->waits, 1);
   add(record->wait_time, wait.ns);
   if (wait.in_vain) add(record->timeouts, 1);
 }
 
+// A refusal takes less time than a wait, and comes more often: it compares the text less often, too.
 void Statistics::count_refusal(std::string_view key, std::uint64_t hash, HeldKind kind) noexcept {
-  ContendedFields* const record = record_of(key, hash, kind);
+  constexpr std::uint64_t kTrusted = 64;
+  ContendedFields* const record = record_of(hash_in_record(hash));
   if (record == nullptr) return;
-  add(record->weight, 1);
-  add(record->refused, 1);
+  if (record->refused.load(kRelaxed) % kTrusted == 0) put_right(*record, key, kind);
+  add_roughly(record->weight, 1);
+  add_roughly(record->refused, 1);
 }
 
 std::size_t Statistics::read(std::span<Contended> worst) noexcept {

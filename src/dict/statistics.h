@@ -1,13 +1,13 @@
 // Counts how long locks and permits were waited for and held, and which keys had contention, for people.
 //
-// Waits are slow anyway: each is counted, by a few atomic steps. A lock that nobody else wants is taken and released in
-// less time than two looks at the clock, and without a store that other processes would have to wait for. So of holds a
-// sample is measured, and which grants are in it is known when they begin: a grant is in it if this process has measured
-// none of this dictionary lately, and else with a probability of 1/256; then it counts 256 times. So each grant counts
-// once on average, whatever the order of short and long holds.
+// Waits are slow anyway: each is counted, by a few atomic steps; of refusals at the same moment, one may count. A lock
+// that nobody else wants is taken and released in less time than two looks at the clock, and without a store that other
+// processes would have to wait for. So of holds a sample is measured, and which grants are in it is known when they
+// begin: a grant is in it if this process has measured none of this dictionary lately, and else with a probability of
+// 1/256; then it counts 256 times. So each grant counts once on average, whatever the order of short and long holds.
 //
-// Keys are found by space saving: where there is no room for another key, the one with the least weight in its set gives
-// up its record, and the new one goes on from that weight, so that it is not the next to go.
+// Keys are found by space saving: where there is no room for another key, the one with the least weight in its set
+// gives up its record, and the new one goes on from that weight, so that it is not the next to go.
 //
 // Thread and process safety: all calls, from any thread. Any call may be killed at any instruction: a count is off by
 // one, or a record has the text of another key, which the next one to use it finds out.
@@ -104,7 +104,7 @@ class Statistics {
   std::uint32_t unit_of(const void* place) const noexcept;
   std::uint64_t load(const Word64& word) noexcept;
   /// The record of the key, or one that it takes over; null without memory.
-  ContendedFields* record_of(std::string_view key, std::uint64_t hash, HeldKind kind) noexcept;
+  ContendedFields* record_of(std::uint64_t hash) noexcept;
 
   StatisticsFields* fields_;
   Word32& units_;

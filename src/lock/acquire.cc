@@ -7,6 +7,7 @@
 #include "dict/probes.h"
 #include "lock/quiet.h"
 #include "lock/standing.h"
+#include "lock/trace.h"
 #include "lock/watchers.h"
 #include "platform/platform.h"
 #include "wait/task_id.h"
@@ -217,6 +218,7 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet
         return try_acquire(LockEntry::of(change), world, attempt, dead, result);
       },
       kAttemptPatienceNs, granules_for(attempt.key.size(), lock_size(attempt.key.size(), in_cluster)));
+  if (code == Code::ok) trace_acquire(dictionary, attempt.key, lease);
   wake(dictionary, attempt.key, result.chosen);
   if (result.wanted) [[unlikely]]
     tell_agent(dictionary, attempt.key);

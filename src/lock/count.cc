@@ -12,7 +12,7 @@ void count_wait(Dictionary& dictionary, std::string_view key, HeldKind kind, std
   if (segment == nullptr) return;
   const std::uint64_t waited = platform::monotonic_ns() - arrival_ns;
   HOLDFAST_PROBE6(wait, dictionary.name().c_str(), key.data(), key.size(), static_cast<std::uint32_t>(kind), waited,
-                 static_cast<std::uint32_t>(in_vain));
+                  static_cast<std::uint32_t>(in_vain));
   segment->statistics().count_wait(key, Key(key, segment->seed()).hash, {kind, waited, in_vain});
 }
 

@@ -9,6 +9,7 @@
 #include "lock/count.h"
 #include "lock/permits_entry.h"
 #include "lock/standing.h"
+#include "lock/trace.h"
 #include "lock/watchers.h"
 #include "platform/platform.h"
 #include "sync/mailbox.h"
@@ -144,7 +145,10 @@ Code release(Dictionary& dictionary, std::string_view key, const Lease& lease) n
         if (given == Code::ok) next = permits.offer(dictionary.world());
         return given;
       });
-  if (code == Code::ok) count_hold(dictionary, kind, since);
+  if (code == Code::ok) {
+    count_hold(dictionary, kind, since);
+    trace_release(dictionary, key, lease);
+  }
   wake(dictionary, key, next);
   return code == Code::not_found ? Code::not_owner : code;
 }

@@ -9,6 +9,7 @@
 #include "lock/count.h"
 #include "lock/permits_entry.h"
 #include "lock/permits_look.h"
+#include "lock/trace.h"
 #include "lock/wait_step.h"
 #include "platform/platform.h"
 #include "world/world.h"
@@ -323,6 +324,7 @@ Code attempt_permits(Dictionary& dictionary, const Attempt& attempt, const Token
           return PermitsAttempt(change, attempt, dead, blocked_by, long_look).try_acquire(lease, chosen);
         },
         kAttemptPatienceNs, granules_for(attempt.key.size(), sizeof(PermitFields)) + HolderList::granules(0));
+    if (code == Code::ok) trace_acquire(dictionary, attempt.key, lease);
     wake(dictionary.world(), chosen);
     if (code != Code::locked || long_look != LookState::due) return code;
     if (!look_at_many(dictionary, attempt.key, dead, blocked_by)) return code;

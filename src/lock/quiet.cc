@@ -5,6 +5,7 @@
 #include "base/failpoint.h"
 #include "dict/expiry.h"
 #include "dict/lock_word.h"
+#include "lock/trace.h"
 #include "platform/platform.h"
 #include "sync/shmtx.h"
 #include "world/world.h"
@@ -183,6 +184,7 @@ bool lock_quietly(Dictionary& dictionary, std::string_view key, Token self, doub
     return false;
   }
   dictionary.lock_places().note(lease.sequence, {found.epoch, found.index, found.block});
+  trace_acquire(dictionary, key, lease);
   return true;
 }
 
@@ -231,6 +233,7 @@ bool unlock_quietly(Dictionary& dictionary, std::string_view key, const Lease& l
       !was_released(dictionary, key, found, mine)) [[unlikely]]
     return false;
   found.segment->statistics().count_hold(HeldKind::lock, since);
+  trace_release(dictionary, key, lease);
   return true;
 }
 

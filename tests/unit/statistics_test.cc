@@ -214,9 +214,9 @@ TEST_F(StatisticsTest, a_hold_counts_from_its_grant_to_its_release) {
 
 TEST_F(StatisticsTest, holds_that_come_seldom_count_one_by_one_whatever_way_they_are_taken_and_given_back) {
   const std::function<void()> ways[] = {
-      [&] { ASSERT_EQ(dict.try_lock("key", 0, &mine), HOLDFAST_OK); },      // makes the lock
-      [&] { ASSERT_EQ(dict.try_lock("key", 5, &mine), HOLDFAST_OK); },      // without the mutex
-      [&] { ASSERT_EQ(dict.try_lock("key", 60, &mine), HOLDFAST_OK); },     // by the coarse clock
+      [&] { ASSERT_EQ(dict.try_lock("key", 0, &mine), HOLDFAST_OK); },   // makes the lock
+      [&] { ASSERT_EQ(dict.try_lock("key", 5, &mine), HOLDFAST_OK); },   // without the mutex
+      [&] { ASSERT_EQ(dict.try_lock("key", 60, &mine), HOLDFAST_OK); },  // by the coarse clock
       [&] {
         ASSERT_EQ(dict.try_lock("key", 0, &mine), HOLDFAST_OK);
         ASSERT_EQ(dict.explain("key", mine, "why"), HOLDFAST_OK);  // is given back with the mutex
@@ -279,8 +279,8 @@ TEST_F(StatisticsTest, what_ends_otherwise_than_by_its_holder_does_not_count) {
 class PrivateStatistics : public ::testing::Test {
  protected:
   PrivateStatistics()
-      : memory(static_cast<std::byte*>(::mmap(nullptr, kStatisticsBytes + 4096, PROT_READ | PROT_WRITE,
-                                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))),
+      : memory(static_cast<std::byte*>(
+            ::mmap(nullptr, kStatisticsBytes + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))),
         statistics(memory, units) {
     ::mprotect(memory + kStatisticsBytes, 4096, PROT_NONE);
   }

@@ -179,7 +179,7 @@ local function as_the_original(opts, method)
         ratio = noticed("ratio", type(ratio) == "number" and ratio < 0 and 0 or ratio, is_time, method),
         max_step = noticed("max_step", loose_number(opts.max_step), is_longest_step, method),
         wait = opts.wait, block = opts.block, fair = opts.fair, deadlock = opts.deadlock, renew = opts.renew,
-        on_lost = opts.on_lost, why = opts.why, cluster = opts.cluster,
+        on_lost = opts.on_lost, log_timeouts = opts.log_timeouts, why = opts.why, cluster = opts.cluster,
     }
 end
 
