@@ -21,10 +21,10 @@ namespace holdfast::test {
 class InSmallWorld : public testing::Test {
  protected:
   static void in_a_small_world(const std::function<void()>& body) {
-    const ScratchDirectory directory;
+    const ScratchDirectory small;
     Child child([&](Channel& parent) {
       if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-          ::mount("tmpfs", directory.path().c_str(), "tmpfs", 0, "size=6m,mode=0700") != 0) {
+          ::mount("tmpfs", small.path().c_str(), "tmpfs", 0, "size=6m,mode=0700") != 0) {
         parent.say("skipped");
         return 0;
       }
