@@ -64,7 +64,7 @@ int holdfast_dict_histogram(holdfast_dict* dict, int held, int time, holdfast_hi
 }
 
 double holdfast_bucket_end(uint32_t bucket) {
-  return bucket + 1 < kBuckets ? seconds(end_of_bucket(bucket)) : std::numeric_limits<double>::infinity();
+  return bucket < kBuckets - 1 ? seconds(end_of_bucket(bucket)) : std::numeric_limits<double>::infinity();
 }
 
 double holdfast_quantile(const holdfast_histogram* histogram, double quantile) {

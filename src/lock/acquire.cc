@@ -228,7 +228,8 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet
 bool spin_for_short_section(Dictionary& dictionary, std::string_view key, Token self, const Request& request,
                             Lease& lease) noexcept {
   if (!short_spin().try_now()) return false;
-  const bool taken = spin_quietly(dictionary, key, self, request, kShortLooks, lease);
+  bool refused = false;
+  const bool taken = spin_quietly(dictionary, key, self, request, kShortLooks, lease, refused);
   short_spin().note(taken);
   return taken;
 }
@@ -237,7 +238,7 @@ bool spin_for_lock(Dictionary& dictionary, const Attempt& attempt, Lease& lease,
   const std::uint32_t task = attempt.contender.request.task;
   if (task != whole_state(task) || !adaptive_spin().try_now()) return false;
   const Contender& contender = attempt.contender;
-  if (spin_quietly(dictionary, attempt.key, contender.self, contender.request, kLongLooks, lease)) {
+  if (spin_quietly(dictionary, attempt.key, contender.self, contender.request, kLongLooks, lease, blocked_by.refused)) {
     adaptive_spin().note(true);
     return true;
   }
@@ -249,6 +250,7 @@ bool spin_for_lock(Dictionary& dictionary, const Attempt& attempt, Lease& lease,
     blocked_by.watch = {};
     const Code code = attempt_lock(dictionary, glance, nobody, lease, blocked_by);
     if (code == Code::ok) break;
+    blocked_by.refused = true;
     // Do not spin for a holder in this process: it may be a task that waits for this thread.
     if (code != Code::locked || blocked_by.watch.kind == nullptr || blocked_by.holders.has(attempt.contender.self))
       return false;

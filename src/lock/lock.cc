@@ -19,9 +19,6 @@ namespace holdfast {
 
 namespace {
 
-// One that spins and gets the lock sooner has not waited.
-constexpr std::uint64_t kLeastWaitNs = 1000;
-
 // Runs `on_lock(const LockEntry&) -> Code` or `on_permits(const PermitsEntry&) -> Code`, by the type of the entry.
 // Returns not_owner for a value, not_found if there is no entry.
 template <class OnLock, class OnPermits>
@@ -76,7 +73,7 @@ Code lock_wait(Dictionary& dictionary, std::string_view key, const Request& requ
     const Attempt mine{key, {waiter.owner, request, &waiter}, true};
     if (!waiter.is_new) waited_from = waiter.arrival;
     if (!std::exchange(spun, true) && spin_for_lock(dictionary, mine, lease, blocked_by)) {
-      if (platform::monotonic_ns() - waiter.arrival >= kLeastWaitNs) waited_from = waiter.arrival;
+      if (blocked_by.refused) waited_from = waiter.arrival;
       return Code::ok;
     }
     return attempt_lock(dictionary, mine, dead, lease, blocked_by);

@@ -189,7 +189,7 @@ bool lock_quietly(Dictionary& dictionary, std::string_view key, Token self, doub
 }
 
 bool spin_quietly(Dictionary& dictionary, std::string_view key, Token self, const Request& request, int looks,
-                  Lease& lease) noexcept {
+                  Lease& lease, bool& refused) noexcept {
   constexpr int kPausesPerLook = 4;
   const Glimpsed found = glimpse_apart(dictionary, key);
   if (found.block == 0) return false;
@@ -197,6 +197,7 @@ bool spin_quietly(Dictionary& dictionary, std::string_view key, Token self, cons
     const LockWord word = load_word_of(*found.lock);
     if (word.is_slow() || word.owner() == owner_bits(self)) return false;
     if (word.is_free() && lock_quietly(dictionary, key, self, request.exptime, request.holder_task, lease)) return true;
+    refused = true;
     for (int i = 0; i < kPausesPerLook; ++i) platform::cpu_relax();
   }
   return false;
