@@ -429,7 +429,7 @@ typedef enum holdfast_time {
 
 enum { HOLDFAST_BUCKETS = 720 /* of a histogram */ };
 
-/* A log-linear histogram. Bucket 0 counts times below 1 ns, bucket i the times from holdfast_bucket_end(i - 1) on, below
+/* A log-linear histogram. Bucket 0 counts times below 1 ns, bucket i those from holdfast_bucket_end(i - 1) on, below
  * holdfast_bucket_end(i). From 32 ns on a bucket is at most a 16th wider than its beginning is long: its middle is at
  * most 3.2 % off. The last one, from about 3 days on, has no end. */
 typedef struct holdfast_histogram {
