@@ -361,12 +361,17 @@ typedef struct holdfast_lease {
   uint64_t sequence; /* fencing number: grows with every grant of this key; unique; below 2^53 */
 } holdfast_lease;
 
+typedef enum holdfast_how {
+  HOLDFAST_HOW_FAIR = 1, /* waiters go first                                                             */
+  HOLDFAST_HOW_FIRST = 2 /* the first step of a wait: a refusal is not counted (holdfast_dict_contention) */
+} holdfast_how;
+
 /* [attempt] Takes the lock if it is free, has expired, or its holder's process is dead. `task` is the task of this
- * process that becomes its holder (see holdfast_lock_adopt), 0 for none. With `fair` not 0, waiters go first. OK fills
+ * process that becomes its holder (see holdfast_lock_adopt), 0 for none. `how`: holdfast_how, added up. OK fills
  * the lease; any other code but INVALID clears it. LOCKED (also if there is an ordinary value), NO_MEMORY,
  * TOO_LARGE. */
 HOLDFAST_API int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
-                                   uint32_t task, int fair, holdfast_lease *lease);
+                                   uint32_t task, int how, holdfast_lease *lease);
 /* [wait] Takes the lock as lock_try does. If another has it, waits in the queue of the key, in the order of arrival,
  * for up to `timeout` seconds; 0 or less: does not wait; more than 1e10: without end. OK fills the lease; any other
  * code but INVALID clears it. LOCKED: the time is over, and another has the lock, maybe at another machine of the
@@ -435,6 +440,68 @@ enum { HOLDFAST_HOLDERS_MAX = 4096 /* holders that one call describes */ };
  * holders may be null. Without a holder *count is 0. NO_MEMORY (of the process). */
 HOLDFAST_API int holdfast_holders(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holders,
                                   uint32_t max, uint32_t *count, uint32_t *waiters);
+
+/* --- how long locks are waited for and held ------------------------------------------------------------ */
+
+/* Counts in the dictionary's file, of all processes, since it was made. They tell of locks and permits:
+ * - how long waits took, that is, from the first holdfast_lock_wait or holdfast_permits_wait that was refused until it
+ *   was granted, or until holdfast_lock_leave. Each is counted;
+ * - how long grants were held, from the grant (of one that was reserved for a waiter: from its claim) until
+ *   holdfast_unlock or holdfast_lock_break. A clock for each would cost more than the rest of an unlock, so a process
+ *   measures a grant of the dictionary if it has measured none for 0.1 s, and of the others one in 256, at random,
+ *   which counts 256 times. Grants that end otherwise (expired, flushed, deleted, of a dead process) are not counted.
+ * Memory is taken when something is counted, 4 KB at a time, 68 KB in all, beside the dictionary's size; while there is
+ * none, nothing is counted. */
+
+typedef enum holdfast_time {
+  HOLDFAST_TIME_WAITED = 0,
+  HOLDFAST_TIME_HELD = 1
+} holdfast_time;
+
+enum { HOLDFAST_BUCKETS = 720 /* of a histogram */ };
+
+/* A log-linear histogram. Bucket 0 counts times below 1 ns, bucket i those from holdfast_bucket_end(i - 1) on, below
+ * holdfast_bucket_end(i). From 32 ns on a bucket is at most a 16th wider than its beginning is long: its middle is at
+ * most 3.2 % off. The last one, from about 3 days on, has no end. */
+typedef struct holdfast_histogram {
+  size_t struct_size;    /* in: sizeof(holdfast_histogram)     */
+  uint64_t count;        /* all buckets together               */
+  double sum;            /* seconds, of all times together     */
+  double max;            /* seconds, the longest               */
+  uint64_t buckets[720]; /* HOLDFAST_BUCKETS                   */
+} holdfast_histogram;
+
+/* [read] Fills the histogram for locks, rwlocks or semaphores (`held`: a holdfast_held; `time`: a holdfast_time). It is
+ * not of one instant: others count meanwhile. INVALID (held, time, struct_size). */
+HOLDFAST_API int holdfast_dict_histogram(holdfast_dict *dict, int held, int time, holdfast_histogram *histogram);
+/* Seconds at which the bucket ends; infinite for the last one and all behind it. */
+HOLDFAST_API double holdfast_bucket_end(uint32_t bucket);
+/* Seconds within which the share `quantile` (0 to 1) of all times lies: the middle of the bucket of that time, but at
+ * most `max`. 0 if nothing was counted, or for a quantile that is none. */
+HOLDFAST_API double holdfast_quantile(const holdfast_histogram *histogram, double quantile);
+
+enum {
+  HOLDFAST_CONTENDED_MAX = 64,    /* keys that one call describes              */
+  HOLDFAST_CONTENDED_KEY_MAX = 72 /* bytes of a key that are kept              */
+};
+
+/* What there was to wait for at one key, since the key was noted. */
+typedef struct holdfast_contended {
+  uint64_t waits;      /* waits, as in the histogram                                                       */
+  uint64_t timeouts;   /* of them, those that ended without what they waited for                           */
+  uint64_t refused;    /* attempts that found it held and did not wait; of several at once, one may count  */
+  double wait_time;    /* seconds, of all waits together                                                   */
+  uint32_t kind;       /* what was asked for last: a holdfast_held                                         */
+  uint32_t key_length; /* of the whole key; `key` has its first HOLDFAST_CONTENDED_KEY_MAX bytes at most   */
+  char key[72];
+} holdfast_contended;
+
+/* [read] Describes the keys with the most contention, the worst first: at most `max`, and at most
+ * HOLDFAST_CONTENDED_MAX. Worse is the key with the larger sum of microseconds waited, waits and refusals. Of more keys
+ * than there is room for, which is about 250, those are forgotten that had the least; one that comes back begins anew.
+ * `struct_size`: sizeof(holdfast_contended). INVALID (struct_size). */
+HOLDFAST_API int holdfast_dict_contention(holdfast_dict *dict, holdfast_contended *keys, size_t struct_size,
+                                          uint32_t max, uint32_t *count);
 
 /* --- clusters ---------------------------------------------------------------------------------------- */
 
@@ -601,7 +668,7 @@ enum { HOLDFAST_ALL_PERMITS = 1073741824 /* 2^30 */ };
 /* [attempt] As holdfast_lock_try and holdfast_lock_wait. LOCKED also if the key holds something of another kind.
  * INVALID (kind, want, total), UNSUPPORTED (in the dictionary of a cluster). */
 HOLDFAST_API int holdfast_permits_try(holdfast_dict *dict, const char *key, size_t key_length, int kind, uint32_t want,
-                                      uint32_t total, double exptime, uint32_t task, int fair,
+                                      uint32_t total, double exptime, uint32_t task, int how,
                                       holdfast_lease *lease);
 HOLDFAST_API int holdfast_permits_wait(holdfast_dict *dict, const char *key, size_t key_length, int kind,
                                        uint32_t want, uint32_t total, double exptime, holdfast_wait *wait,

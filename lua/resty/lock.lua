@@ -22,7 +22,7 @@ local mt = held_lock.new_class(_M)
 
 -- Methods of lua-resty-lock warn of options that it ignored, and accept them.
 local NEW_OPTIONS = options.known({ "exptime", "timeout", "wait", "block", "fair", "deadlock", "renew", "on_lost",
-                                    "step", "ratio", "max_step", "cluster" }, true)
+                                    "step", "ratio", "max_step", "cluster", "log_timeouts" }, true)
 local LOCK_OPTIONS = options.known({ "exptime", "timeout", "why" }, true)
 local TRYLOCK_OPTIONS = options.known { "exptime", "why" }
 local WITH_OPTIONS = options.known { "exptime", "timeout", "why" }

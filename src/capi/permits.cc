@@ -33,11 +33,11 @@ int capi::to_permits(int kind, std::uint32_t want, std::uint32_t total, PermitsR
 }
 
 int holdfast_permits_try(holdfast_dict* dict, const char* key, size_t key_length, int kind, uint32_t want,
-                         uint32_t total, double exptime, uint32_t task, int fair, holdfast_lease* lease) {
+                         uint32_t total, double exptime, uint32_t task, int how, holdfast_lease* lease) {
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
-    PermitsRequest request{{.exptime = exptime, .holder_task = task, .fair = fair != 0}, {}, 0, 0};
+    PermitsRequest request{request_of(how, task, exptime), {}, 0, 0};
     if (const int bad = to_permits(kind, want, total, request)) return bad;
     Lease granted;
     const Code code = permits_try(unwrap(dict), {key, key_length}, request, granted);

@@ -1,4 +1,4 @@
-// A holdfast_wait, and what is said of permits, as the core's request.
+// What the C ABI is asked for, as the core's requests.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,14 @@ namespace holdfast::capi {
 inline HoldsLocks to_holds(std::int32_t holds) noexcept {
   if (holds == HOLDFAST_HOLDS_NOTHING) return HoldsLocks::nothing;
   return holds == HOLDFAST_HOLDS_EVERYTHING ? HoldsLocks::everything : HoldsLocks::something;
+}
+
+/// Of an attempt. `how`: holdfast_how, added up.
+inline Request request_of(int how, std::uint32_t task, double exptime) noexcept {
+  return {.exptime = exptime,
+          .holder_task = task,
+          .fair = (how & HOLDFAST_HOW_FAIR) != 0,
+          .waits_next = (how & HOLDFAST_HOW_FIRST) != 0};
 }
 
 inline Request request_of(const holdfast_wait& wait, double exptime) noexcept {

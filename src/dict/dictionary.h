@@ -8,6 +8,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -81,6 +82,9 @@ class Dictionary {
   /// `length`: 0 if there is no such key. not_a_list.
   Code list_length(std::string_view key, std::uint32_t& length) noexcept;
   Code stats(DictionaryStats& stats) noexcept;
+  Code histogram(HeldKind kind, TimeKind time, Histogram& histogram) noexcept;
+  /// The keys with the most contention, the worst first.
+  Code contention(std::span<Contended> worst, std::size_t& count) noexcept;
 
   // --- dictionary_write.cc ---
 

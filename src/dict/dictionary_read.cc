@@ -345,6 +345,20 @@ Code Dictionary::stats(DictionaryStats& stats) noexcept {
   });
 }
 
+Code Dictionary::histogram(HeldKind kind, TimeKind time, Histogram& histogram) noexcept {
+  return in_segment([&](Segment& segment) {
+    segment.statistics().read(kind, time, histogram);
+    return Code::ok;
+  });
+}
+
+Code Dictionary::contention(std::span<Contended> worst, std::size_t& count) noexcept {
+  return in_segment([&](Segment& segment) {
+    count = segment.statistics().read(worst);
+    return Code::ok;
+  });
+}
+
 std::uint64_t Dictionary::capacity() noexcept {
   Segment* now = segment();
   return now != nullptr ? now->geometry().size : 0;

@@ -128,6 +128,10 @@ class Shard {
   Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex, Word8* opened = nullptr) noexcept;
 
   ShardHeader& header() const noexcept { return *header_; }
+  /// The name of its dictionary, for tracers.
+  const char* name() const noexcept { return name_; }
+  /// REQUIRES: `name` lives as long as the shard.
+  void set_name(const char* name) noexcept { name_ = name; }
   Shmtx& mutex() noexcept { return mutex_; }
   /// The granules of the arena that may be touched: those that are reserved, as far as this process knows. Never fewer
   /// than before. With the mutex held: the granules of the arena.
@@ -294,6 +298,7 @@ class Shard {
   Shmtx mutex_;
   Word8* opened_;           // null: all is reserved
   ProcessWord refused_ms_;  // when memory was last refused (lower half); 0: it was not
+  const char* name_ = "";
 };
 
 // --- inline: on the path of every operation ---

@@ -4,8 +4,10 @@
 #include <atomic>
 
 #include "dict/expiry.h"
+#include "dict/probes.h"
 #include "lock/quiet.h"
 #include "lock/standing.h"
+#include "lock/trace.h"
 #include "lock/watchers.h"
 #include "platform/platform.h"
 #include "wait/task_id.h"
@@ -98,6 +100,7 @@ Code try_acquire(const LockEntry& lock, World& world, const Attempt& attempt, co
   }
   const Token owner = lock.owner();
   if (owner != kNobody && (dead.has(owner) || !lock.live(lock.segment.flush_epoch()))) {
+    if (dead.has(owner)) probe_takeover(lock.shard, lock.entry, owner, lock.sequence());
     end_grant(lock);
     result.chosen.watchers = lock.has_watchers();
   }
@@ -215,6 +218,7 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet
         return try_acquire(LockEntry::of(change), world, attempt, dead, result);
       },
       kAttemptPatienceNs, granules_for(attempt.key.size(), lock_size(attempt.key.size(), in_cluster)));
+  if (code == Code::ok) trace_acquire(dictionary, attempt.key, lease);
   wake(dictionary, attempt.key, result.chosen);
   if (result.wanted) [[unlikely]]
     tell_agent(dictionary, attempt.key);
@@ -224,7 +228,8 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet
 bool spin_for_short_section(Dictionary& dictionary, std::string_view key, Token self, const Request& request,
                             Lease& lease) noexcept {
   if (!short_spin().try_now()) return false;
-  const bool taken = spin_quietly(dictionary, key, self, request, kShortLooks, lease);
+  bool refused = false;
+  const bool taken = spin_quietly(dictionary, key, self, request, kShortLooks, lease, refused);
   short_spin().note(taken);
   return taken;
 }
@@ -233,7 +238,7 @@ bool spin_for_lock(Dictionary& dictionary, const Attempt& attempt, Lease& lease,
   const std::uint32_t task = attempt.contender.request.task;
   if (task != whole_state(task) || !adaptive_spin().try_now()) return false;
   const Contender& contender = attempt.contender;
-  if (spin_quietly(dictionary, attempt.key, contender.self, contender.request, kLongLooks, lease)) {
+  if (spin_quietly(dictionary, attempt.key, contender.self, contender.request, kLongLooks, lease, blocked_by.refused)) {
     adaptive_spin().note(true);
     return true;
   }
@@ -245,6 +250,7 @@ bool spin_for_lock(Dictionary& dictionary, const Attempt& attempt, Lease& lease,
     blocked_by.watch = {};
     const Code code = attempt_lock(dictionary, glance, nobody, lease, blocked_by);
     if (code == Code::ok) break;
+    blocked_by.refused = true;
     // Do not spin for a holder in this process: it may be a task that waits for this thread.
     if (code != Code::locked || blocked_by.watch.kind == nullptr || blocked_by.holders.has(attempt.contender.self))
       return false;

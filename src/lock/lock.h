@@ -50,11 +50,18 @@ Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease,
 Code lock_try_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept;
 Code unlock_slowly(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
 
-inline Code lock_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept {
+/// As lock_try(), for a request that `make() -> Request` makes where it is needed.
+template <class Make>
+inline Code lock_try(Dictionary& dictionary, std::string_view key, double exptime, std::uint32_t holder_task,
+                     Lease& lease, Make&& make) noexcept {
   const Token self = dictionary.world().known_token();
-  if (self != kNobody && lock_quietly(dictionary, key, self, request.exptime, request.holder_task, lease)) [[likely]]
+  if (self != kNobody && lock_quietly(dictionary, key, self, exptime, holder_task, lease)) [[likely]]
     return Code::ok;
-  return lock_try_slowly(dictionary, key, request, lease);
+  return lock_try_slowly(dictionary, key, make(), lease);
+}
+
+inline Code lock_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept {
+  return lock_try(dictionary, key, request.exptime, request.holder_task, lease, [&] { return request; });
 }
 
 inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {

@@ -20,7 +20,7 @@ void look_at_lock(Transaction& change, HolderInfo& holder) noexcept {
   const EntryView& view = change.view();
   const LockEntry lock = LockEntry::of(change);
   holder.lease = {lock.owner(), lock.sequence()};
-  holder.since_ms = lock.fields.since.load(kRelaxed);
+  holder.since_ns = Since{lock.fields.since.load(kRelaxed)}.ns();
   holder.end_ms = lock.end_ms();
   const HolderList reason = reason_of(change.shard(), change.arena(), view);
   const HolderList::Cursor at(reason);
@@ -44,7 +44,7 @@ void look_at_permits(Transaction& change, std::span<HolderInfo> holders, std::ui
     holder = {};
     holder.lease = {record.owner, record.sequence};
     holder.kind = is_rwlock ? HeldKind::rwlock : HeldKind::semaphore;
-    holder.since_ms = record.since_ms;
+    holder.since_ns = record.since.ns();
     holder.end_ms = expiry_ms(end);
     holder.permits = record.count;
     at.copy_reason(holder.reason.data(), kReasonMax);

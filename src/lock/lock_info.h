@@ -13,13 +13,10 @@
 namespace holdfast {
 
 /// A holder, as it was found at one instant.
-/// What is held.
-enum class HeldKind : std::uint32_t { lock = 0, rwlock = 1, semaphore = 2 };
-
 struct HolderInfo {
   Lease lease;
   HeldKind kind = HeldKind::lock;
-  std::uint64_t since_ms = 0;
+  std::uint64_t since_ns = 0;
   std::uint64_t end_ms = 0;                   // dict/expiry.h: 0 is never
   std::uint32_t permits = 1;                  // kAllPermits: a rwlock, to write
   std::array<char, kReasonMax + 1> reason{};  // ends with a zero byte

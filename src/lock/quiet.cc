@@ -5,6 +5,7 @@
 #include "base/failpoint.h"
 #include "dict/expiry.h"
 #include "dict/lock_word.h"
+#include "lock/trace.h"
 #include "platform/platform.h"
 #include "sync/shmtx.h"
 #include "world/world.h"
@@ -119,17 +120,17 @@ bool put_back(Glimpsed found, std::uint64_t mine) noexcept {
   return there || !undone;
 }
 
-/// The time now and at which a lease of `seconds` ends, in ms. A long one counts from the coarse clock, which takes a
+/// The time now, and at which a lease of `seconds` ends. A long one counts from the coarse clock, which takes a
 /// fifth of the time, and from the most that this may lag: it may end later, never earlier.
 struct LeaseTimes {
-  std::uint64_t now_ms;
+  std::uint64_t now_ns;
   std::uint64_t end_ms;
 };
 LeaseTimes times_of_lease(double seconds) noexcept {
   constexpr double kLong = 10.0;
   const bool exact = seconds > 0.0 && seconds < kLong;
   const std::uint64_t now = exact ? platform::monotonic_ns() : platform::coarse_monotonic_ns();
-  return {now / kNsPerMs, end_of_lease(seconds, exact ? now : now + kCoarseLagMs * kNsPerMs)};
+  return {now, end_of_lease(seconds, exact ? now : now + kCoarseLagMs * kNsPerMs)};
 }
 
 // Writes the fields of the grant that was just taken.
@@ -140,7 +141,7 @@ LeaseTimes times_of_lease(double seconds) noexcept {
   const LeaseTimes times = times_of_lease(exptime);
   lock.generation_high.store(generation_high(self), kRelaxed);
   lock.task.store(holder_task, kRelaxed);
-  lock.since.store(times.now_ms, kRelaxed);
+  lock.since.store(found.segment->statistics().since(times.now_ns, found.word.turn() + 1).bits, kRelaxed);
   found.shard->entry(found.block).expiry.store(expiry_word(times.end_ms, found.segment->flush_epoch()), kRelaxed);
   commit(lock.granted, found.word.turn() + 1);  // pairs with is_complete()
 }
@@ -183,11 +184,12 @@ bool lock_quietly(Dictionary& dictionary, std::string_view key, Token self, doub
     return false;
   }
   dictionary.lock_places().note(lease.sequence, {found.epoch, found.index, found.block});
+  trace_acquire(dictionary, key, lease);
   return true;
 }
 
 bool spin_quietly(Dictionary& dictionary, std::string_view key, Token self, const Request& request, int looks,
-                  Lease& lease) noexcept {
+                  Lease& lease, bool& refused) noexcept {
   constexpr int kPausesPerLook = 4;
   const Glimpsed found = glimpse_apart(dictionary, key);
   if (found.block == 0) return false;
@@ -195,6 +197,7 @@ bool spin_quietly(Dictionary& dictionary, std::string_view key, Token self, cons
     const LockWord word = load_word_of(*found.lock);
     if (word.is_slow() || word.owner() == owner_bits(self)) return false;
     if (word.is_free() && lock_quietly(dictionary, key, self, request.exptime, request.holder_task, lease)) return true;
+    refused = true;
     for (int i = 0; i < kPausesPerLook; ++i) platform::cpu_relax();
   }
   return false;
@@ -220,13 +223,19 @@ bool unlock_quietly(Dictionary& dictionary, std::string_view key, const Lease& l
   if (found.word.bits != expected || sequence_of(lock, found.word) != lease.sequence ||
       !is_complete(lock, found.word) || is_flushed(expiry, found.segment->flush_epoch()))
     return false;
+  // Now, not later: the next grant has another one.
+  const Since since{lock.since.load(kRelaxed)};
   HOLDFAST_FAILPOINT("quiet.checked");
   // Release: the next owner sees what was done inside.
   const std::uint64_t mine = LockWord::make(LockWord::kFreeOwner, turn).bits;
   if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_release, kRelaxed)) return false;
   HOLDFAST_FAILPOINT("quiet.released");
-  return found.shard->unchanged_since(found.epoch) || is_still_there(dictionary, key, found, mine) ||
-         was_released(dictionary, key, found, mine);
+  if (!found.shard->unchanged_since(found.epoch) && !is_still_there(dictionary, key, found, mine) &&
+      !was_released(dictionary, key, found, mine)) [[unlikely]]
+    return false;
+  found.segment->statistics().count_hold(HeldKind::lock, since);
+  trace_release(dictionary, key, lease);
+  return true;
 }
 
 }  // namespace holdfast

@@ -18,9 +18,9 @@ bool lock_quietly(Dictionary& dictionary, std::string_view key, Token self, doub
                   Lease& lease) noexcept;
 
 /// As lock_quietly(), but looks up to `looks` times for the end of a grant of another process, each time for about as
-/// long as the shortest of sections. Gives up at once if anybody waits.
+/// long as the shortest of sections. Gives up at once if anybody waits. Sets `refused` if it was held at one of them.
 bool spin_quietly(Dictionary& dictionary, std::string_view key, Token self, const Request& request, int looks,
-                  Lease& lease) noexcept;
+                  Lease& lease, bool& refused) noexcept;
 
 /// Whether the lock is held: by a process that lives, as the kernel is asked, and has not expired. False also if that
 /// is not certain. Leaves the lock and its holder alone.

@@ -84,6 +84,7 @@ Waiter Parker::begin(std::uint32_t number, Token self) noexcept {
   lot_.with(*this, number, [&](ParkingLot::Slot& slot) {
     if (slot.arrival == 0) {
       slot.arrival = platform::monotonic_ns();
+      waiter.is_new = true;
       if (waiting_++ == 0) look_ns_ = kNever;
     }
     slot.looks = lot_.looks_;

@@ -92,7 +92,8 @@ struct NewFile {
   WorldId world{};     // of a dictionary; a process table gets one of its own
   /// Called with the inode before the file gets its name; it gets none if this fails. May be empty.
   std::function<Status(std::uint64_t inode)> before_naming{};
-  std::uint64_t hole = 0;  // bytes at the end that are not reserved
+  std::uint64_t hole = 0;      // bytes at the end that are not reserved
+  std::uint64_t optional = 0;  // of them, at the end: bytes that there need not be room for
 };
 
 /// Creates the file with its FileHeader filled in and everything behind it zero, runs `initialise` on the mapping,

@@ -103,6 +103,14 @@ void Battery::look_at_all() {
   }
   call("list", [&] { return holdfast_list(&keys, &count); });
   limit_("stats", [&] { return dict.stats(); });
+  holdfast_histogram histogram{};
+  histogram.struct_size = sizeof histogram;
+  for (const int time : {HOLDFAST_TIME_WAITED, HOLDFAST_TIME_HELD})
+    call("dict_histogram", [&] { return holdfast_dict_histogram(dict.handle, HOLDFAST_HELD_LOCK, time, &histogram); });
+  limit_("quantile", [&] { return holdfast_quantile(&histogram, 0.9); });
+  std::array<holdfast_contended, 8> keys_of_waits;
+  call("dict_contention",
+       [&] { return holdfast_dict_contention(dict.handle, keys_of_waits.data(), sizeof keys_of_waits[0], 8, &count); });
   limit_("free_space", [&] { return dict.free_space(); });
 }
 

@@ -326,6 +326,11 @@ struct With {
     holdfast_scan(dict.handle, &cursor, 10, "s", 1, &value, &count);
     holdfast_scan_locks(dict.handle, &cursor, 10, "", 0, &value, &count);
     holdfast_list(&value, &count);
+    holdfast_histogram histogram{};
+    histogram.struct_size = sizeof histogram;
+    holdfast_contended contended{};
+    holdfast_dict_histogram(dict.handle, HOLDFAST_HELD_LOCK, HOLDFAST_TIME_HELD, &histogram);
+    holdfast_dict_contention(dict.handle, &contended, sizeof contended, 1, &count);
     holdfast_pop(dict.handle, "queue", 5, HOLDFAST_LEFT, &value);
     holdfast_flush_expired(dict.handle, 0, &count);
     holdfast_store(dict.handle, HOLDFAST_SET, "k", 1, HOLDFAST_NUMBER, nullptr, 0, 1, -1, 0, nullptr);  // a sentence

@@ -74,6 +74,11 @@ void call() {
   check(holdfast_scan(dict, &cursor, 100, "", 0, &keys, &count) == HOLDFAST_OK, "scan");
   check(holdfast_scan_locks(dict, &cursor, 100, "", 0, &keys, &count) == HOLDFAST_OK, "scan_locks");
   check(holdfast_list(&keys, &count) == HOLDFAST_OK && count >= 1, "list");
+  holdfast_histogram histogram{};
+  histogram.struct_size = sizeof histogram;
+  check(holdfast_dict_histogram(dict, HOLDFAST_HELD_LOCK, HOLDFAST_TIME_HELD, &histogram) == HOLDFAST_OK, "histogram");
+  holdfast_contended contended{};
+  check(holdfast_dict_contention(dict, &contended, sizeof contended, 1, &count) == HOLDFAST_OK, "contention");
   holdfast_dict* other = nullptr;
   check(holdfast_attach("none", 4, &other) == HOLDFAST_NOT_FOUND && std::strstr(holdfast_error(), "none") != nullptr,
         "attach");

@@ -121,6 +121,11 @@ void call_keys() {
   check("scan", holdfast_scan(dict, &cursor, 10, "k", 1, &value, &count));
   check("scan_locks", holdfast_scan_locks(dict, &cursor, 10, "", 0, &value, &count));
   check("list", holdfast_list(&value, &count));
+  holdfast_histogram histogram{};
+  histogram.struct_size = sizeof histogram;
+  holdfast_contended contended{};
+  check("dict_histogram", holdfast_dict_histogram(dict, HOLDFAST_HELD_LOCK, HOLDFAST_TIME_HELD, &histogram));
+  check("dict_contention", holdfast_dict_contention(dict, &contended, sizeof contended, 1, &count));
   check("flush_expired", holdfast_flush_expired(dict, 0, &count));
   check("push", holdfast_push(dict, "list", 4, HOLDFAST_LEFT, HOLDFAST_NUMBER, nullptr, 0, 1, &count));
   check("pop", holdfast_pop(dict, "list", 4, HOLDFAST_LEFT, &value));

@@ -93,7 +93,7 @@ typedef struct holdfast_lease {
   uint64_t sequence;
 } holdfast_lease;
 
-int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime, uint32_t task, int fair,
+int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime, uint32_t task, int how,
                       holdfast_lease *lease);
 int holdfast_lock(holdfast_dict *dict, const char *key, size_t key_length, double timeout, double exptime,
                   holdfast_lease *lease);
@@ -127,6 +127,32 @@ typedef struct holdfast_holder {
 int holdfast_lock_holder(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holder);
 int holdfast_holders(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holders, uint32_t max,
                      uint32_t *count, uint32_t *waiters);
+
+typedef struct holdfast_histogram {
+  size_t struct_size;
+  uint64_t count;
+  double sum;
+  double max;
+  uint64_t buckets[720];
+} holdfast_histogram;
+
+int holdfast_dict_histogram(holdfast_dict *dict, int held, int time, holdfast_histogram *histogram);
+double holdfast_bucket_end(uint32_t bucket);
+double holdfast_quantile(const holdfast_histogram *histogram, double quantile);
+
+typedef struct holdfast_contended {
+  uint64_t waits;
+  uint64_t timeouts;
+  uint64_t refused;
+  double wait_time;
+  uint32_t kind;
+  uint32_t key_length;
+  char key[72];
+} holdfast_contended;
+
+int holdfast_dict_contention(holdfast_dict *dict, holdfast_contended *keys, size_t struct_size, uint32_t max,
+                             uint32_t *count);
+
 int holdfast_ask(holdfast_dict *dict, int question, const char *key, size_t key_length, uint64_t revision,
                  int *fd);
 int holdfast_answer(int fd, char *text, size_t *size);
@@ -181,7 +207,7 @@ int holdfast_deadlock_keys(holdfast_parker *parker, uint32_t waiter, holdfast_va
 int holdfast_lock_leave(holdfast_dict *dict, const char *key, size_t key_length, holdfast_parker *parker,
                         uint32_t waiter);
 int holdfast_permits_try(holdfast_dict *dict, const char *key, size_t key_length, int kind, uint32_t want,
-                         uint32_t total, double exptime, uint32_t task, int fair, holdfast_lease *lease);
+                         uint32_t total, double exptime, uint32_t task, int how, holdfast_lease *lease);
 int holdfast_permits_wait(holdfast_dict *dict, const char *key, size_t key_length, int kind, uint32_t want,
                           uint32_t total, double exptime, holdfast_wait *wait, holdfast_lease *lease);
 int holdfast_permits_keep(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
