@@ -26,8 +26,8 @@ struct Options {
   Credentials credentials;
   std::int64_t timeout_ms = 1000;  // of one request at one endpoint
   std::uint64_t seed = 0;          // of the pauses between attempts
-  /// Told of what people have to know: the watch cannot be made, another endpoint is asked, requests are refused. May be
-  /// empty.
+  /// Told of what people have to know: the watch cannot be made, another endpoint is asked, requests are refused. May
+  /// be empty.
   std::function<void(const std::string& sentence)> complain;
 
   /// So long that a keepalive can be repeated several times within a lease.

@@ -137,7 +137,8 @@ void StoreHistory::add(const Record& event) {
 void StoreHistory::put_place(Lock& lock, LeaseId lease, const Record& event) {
   Place& place = lock.queue[event.created];
   place.lease = lease;
-  place.is_old = place.is_old || (event.created < event.modified && lock.giver == lease && lock.given == event.modified);
+  const bool by_giver = lock.giver == lease && lock.given == event.modified;
+  place.is_old = place.is_old || (by_giver && event.created < event.modified);
 }
 
 // Old places of one that has given the lock away may count as of then, or as of their creation.

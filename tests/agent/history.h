@@ -1,5 +1,5 @@
-// What happened to locks over machines, as programs, a register that they guard, and the store have written it down; and
-// what of it must not have happened. Each check gives the errors that it found, in words.
+// What happened to locks over machines, as programs, a register that they guard, and the store have written it down;
+// and what of it must not have happened. Each check gives the errors that it found, in words.
 //
 // Times are CLOCK_BOOTTIME (ns) of one clock, which all writers read.
 #pragma once
@@ -65,7 +65,8 @@ class StoreHistory {
  private:
   struct Place {
     agent::LeaseId lease = 0;
-    bool is_old = false;  // a late copy of a request left it to a holder, which waits in earnest since it gave the lock away
+    /// A late copy of a request left it to a holder, which waits in earnest since it gave the lock away.
+    bool is_old = false;
   };
   struct Lock {
     agent::LeaseId holder = 0;

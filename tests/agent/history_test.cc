@@ -142,7 +142,8 @@ TEST(HistoryTest, of_a_holder_with_an_old_place_is_good_wherever_that_counts_fro
   const Record old{kKeys.place(kLock, 1), "", 6, 6, 1};
   Record put_again = old;
   put_again.modified = 9;
-  const std::vector<Record> begun{lock_of(1, 5), old, place_of(2, 7), place_of(3, 8), lock_of(2, 9), gone(place_of(2, 0))};
+  const std::vector<Record> begun{lock_of(1, 5),  old,           place_of(2, 7),
+                                  place_of(3, 8), lock_of(2, 9), gone(place_of(2, 0))};
   const auto goes_on = [&](std::vector<Record> more) {
     std::vector<Record> events = begun;
     events.insert(events.end(), more.begin(), more.end());

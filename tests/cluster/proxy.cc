@@ -130,7 +130,7 @@ class Connection {
     if (up == Came::piece) look_at(up_.last());
     if (up == Came::piece && rules.repeat) say_again(up_.last(), server_port);
     const bool slow = rules.slow_ms > 0 && transacts_;
-    const std::int64_t wait = slow ? static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(rules.slow_ms)) : 0;
+    const std::int64_t wait = slow ? static_cast<std::int64_t>(random() % 1'000'000) * rules.slow_ms / 1'000'000 : 0;
     return up != Came::failure && down_.read_from(server_.get(), due + wait) != Came::failure;
   }
   /// Hands on what is due.
@@ -179,7 +179,8 @@ class Connection {
 
 class Traffic {
  public:
-  Traffic(Channel& test, int server_port, int own_port) : test_(test), server_port_(server_port), listener_(new_socket()) {
+  Traffic(Channel& test, int server_port, int own_port)
+      : test_(test), server_port_(server_port), listener_(new_socket()) {
     const sockaddr_in address = address_of(own_port);
     const int on = 1;
     ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);

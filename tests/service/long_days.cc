@@ -82,7 +82,8 @@ struct Settings {
 
 /// A machine behind a proxy holds a lock that another machine waits for.
 struct Pair {
-  explicit Pair(EtcdServer& etcd, int number) : key("k" + std::to_string(number)), proxy(etcd.port()), a(proxy.url(), 2), b(etcd.url(), 2) {
+  Pair(EtcdServer& etcd, int number)
+      : key("k" + std::to_string(number)), proxy(etcd.port()), a(proxy.url(), 2), b(etcd.url(), 2) {
     a.start_agent();
     b.start_agent();
     holder = a.program();
@@ -138,7 +139,7 @@ int partitions(const Settings& settings) {
     gaps.insert(gaps.end(), more.begin(), more.end());
   }
   std::sort(gaps.begin(), gaps.end());
-  std::printf("%zu partitions, safety gap %.3f to %.3f s, median %.3f s; another machine had the lock after %.2f s at most\n",
+  std::printf("%zu partitions, safety gap %.3f to %.3f s, median %.3f s; another machine had it after %.2f s at most\n",
               gaps.size(), gaps.front(), gaps.back(), gaps[gaps.size() / 2], longest);
   return gaps.front() > 0 ? 0 : 1;
 }
@@ -169,7 +170,8 @@ int slow_disk(const Settings& settings) {
   const StoreHistory store = history_of(cluster[cluster.leader()]);
   const auto errors = fleet.workers().errors(store);
   const int status = report(errors);
-  std::printf("%.0f s, %d writes to disk late by up to 1.5 s, %zu sections, %zu transfers, %zu late writes refused; %zu violations\n",
+  std::printf("%.0f s, %d writes to disk late by up to 1.5 s, %zu sections, %zu transfers, %zu late writes refused; %zu "
+              "violations\n",
               settings.seconds, calls, fleet.workers().sections().size(), store.transfers(), fleet.workers().refused(),
               errors.size());
   return calls > 0 ? status : 1;
