@@ -12,6 +12,7 @@ using agent::Fault;
 using agent::Outcome;
 
 constexpr std::size_t kMostComplaints = 64;
+constexpr std::int64_t kRefusalEveryMs = 60'000;
 
 }  // namespace
 
@@ -105,6 +106,7 @@ class Client::Call {
       if (verdict.elsewhere && --attempts_left_ > 0) return attempt();
     } else {
       client_.worked(endpoint_);
+      client_.complain_of_refusal(verdict.fault, text);
     }
     Answer answer;
     answer.outcome = verdict.outcome;
@@ -194,6 +196,16 @@ void Client::worked(std::size_t endpoint) {
 void Client::complain(const std::string& text) {
   if (complaints_.size() >= kMostComplaints) complaints_.clear();
   if (complaints_.insert(text).second && options_.complain) options_.complain(text);
+}
+
+void Client::complain_of_refusal(Fault fault, const std::string& text) {
+  if (fault == Fault::no_lease) return;
+  const std::int64_t now = boottime_ms();
+  if (refusals_.size() >= kMostComplaints) refusals_.clear();
+  const auto [told, is_new] = refusals_.try_emplace(text, now);
+  if (!is_new && now - told->second < kRefusalEveryMs) return;
+  told->second = now;
+  if (options_.complain) options_.complain(text);
 }
 
 std::vector<std::string> Client::headers(const std::string& token) const {

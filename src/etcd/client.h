@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -29,7 +30,8 @@ struct Options {
   Credentials credentials;
   std::int64_t timeout_ms = 1000;  // of one request at one endpoint
   std::uint64_t seed = 0;          // of the pauses between attempts
-  /// Told of what no answer tells: the watch cannot be made, another endpoint is asked. May be empty.
+  /// Told of what people have to know: the watch cannot be made, another endpoint is asked, requests are refused. May
+  /// be empty.
   std::function<void(const std::string& sentence)> complain;
 
   /// So long that a keepalive can be repeated several times within a lease.
@@ -69,6 +71,8 @@ class Client {
   void worked(std::size_t endpoint);
   /// Tells a sentence once until something works.
   void complain(const std::string& sentence);
+  /// Tells why requests are refused, once a minute, as long as they are. A lease that is gone is nothing to tell of.
+  void complain_of_refusal(agent::Fault fault, const std::string& sentence);
 
   /// The headers that go with each request.
   std::vector<std::string> headers(const std::string& token) const;
@@ -87,6 +91,7 @@ class Client {
   Endpoints endpoints_;
   std::function<void()> moved_;
   std::set<std::string> complaints_;
+  std::map<std::string, std::int64_t> refusals_;  // when each was told
   std::vector<std::unique_ptr<Call>> calls_;
   std::size_t ordinary_ = 0;  // of them
   std::deque<std::unique_ptr<Call>> waiting_;

@@ -19,6 +19,7 @@ using agent::Change;
 using agent::Fault;
 using agent::Outcome;
 using agent::Step;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const std::string kHeader = R"("header":{"cluster_id":"1","member_id":"2","revision":"7","raft_term":"2"})";
@@ -204,6 +205,23 @@ TEST_F(EtcdHttpTest, tells_a_refusal_from_an_answer) {
     EXPECT_THAT(answer.sentence, HasSubstr("etcd at " + server.url()));
     store_.reset();
   }
+}
+
+TEST_F(EtcdHttpTest, tells_people_once_why_it_is_refused_though_something_else_is_answered_meanwhile) {
+  const std::string full = R"({"error":"etcdserver: mvcc: database space exceeded","code":8})";
+  const std::string no_lease = R"({"error":"etcdserver: requested lease not found","code":5})";
+  FakeServer server([&](const FakeRequest& request, FakeConnection& connection) {
+    if (request.path == "/v3/lease/keepalive") return connection.answer(200, kKept);
+    if (request.path == "/v3/lease/revoke") return connection.answer(404, no_lease);
+    connection.answer(429, full);
+  });
+  open(options({server.url()}));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(transact(one_put()).fault, Fault::no_space);
+    EXPECT_EQ(keep_alive(5).answer.outcome, Outcome::answered);
+    EXPECT_EQ(revoke(5).fault, Fault::no_lease);
+  }
+  EXPECT_THAT(complaints_, ElementsAre(HasSubstr("database space exceeded")));
 }
 
 // --- several endpoints ----------------------------------------------------------------------------------
