@@ -109,7 +109,7 @@ describe("cdef", function ()
         ["a pointer too few"] = { "size_t length, holdfast_dict **dict);\nint holdfast_remove",
                                   "size_t length, holdfast_dict *dict);\nint holdfast_remove" },
         ["swapped fields"] = { "uint32_t waiters;\n  uint32_t alive;", "uint32_t alive;\n  uint32_t waiters;" },
-        ["a shorter array"] = { "char program[16];", "char program[8];" },
+        ["a shorter array"] = { "char why[128];", "char why[64];" },
         ["a field too few"] = { "uint64_t words_mended;", "" },
         ["a function too few"] = { "int holdfast_parker_accept(holdfast_parker *parker);", "" },
     } do
