@@ -275,8 +275,8 @@ describe("holdfast lock has the options of flock:", function()
         { {}, "no key was given" },
         { { "key" }, 'no command was given: expected "-- COMMAND" or -c COMMAND' },
         { { "key", "--" }, 'no command was given' },
-        { { "-n", "9" }, 'no command was given: expected "-- COMMAND" or -c COMMAND; a file descriptor in its place, as '
-                         .. 'with flock, is not supported' },
+        { { "-n", "9" }, 'no command was given: expected "-- COMMAND" or -c COMMAND; a file descriptor in its place, '
+                         .. 'as with flock, is not supported' },
         { { "dict", "key", "more", "--", "true" }, 'unexpected "more": the command follows "--"' },
         { { "", "--", "true" }, "bad key of 0 bytes: expected 1 to 65535" },
         { { "a\0b", "key", "--", "true" }, false },

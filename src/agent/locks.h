@@ -13,7 +13,8 @@
 // 4. No answer of an earlier epoch, nor one of a request that was given up, changes anything.
 //
 // And on which rests that nobody waits for ever:
-// 5. What is not known is asked for: after an answer that did not come (unsure), and the queue after a transfer, a claim
+// 5. What is not known is asked for: after an answer that did not come (unsure), and the queue after a transfer, a
+// claim
 //    or a restart.
 // 6. Waiters look once a second, whether the lock is free and they are the first, or to note the holder again; this
 //    machine's locks are looked at in turns.

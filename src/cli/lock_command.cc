@@ -187,8 +187,8 @@ class Wrapper {
     }
   }
 
-  // STOP is meant for the command alone, and so is the CONT that follows it, unless the job in front of a terminal stops
-  // itself so.
+  // STOP is meant for the command alone, and continues it alone, unless the job in front of a terminal
+  // stops itself so.
   static bool is_stop_of_job(int signal) {
     if (signal != SIGSTOP) return true;
     const Descriptor terminal(::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC));

@@ -230,7 +230,7 @@ struct StandingFields {
   Word64 base;        // fencing number that the numbers of its grants count from
   Word64 refused_ns;  // when waiters were last sent away (CLOCK_MONOTONIC); 0: they were not
   Word32 grants;      // since `base`
-  Word32 refusal;     // why: a Code; it tells which waiters are meant (lock/standing.h)
+  Word32 refusal;     // why: a Code, from which it follows which they are (lock/standing.h)
 };
 static_assert(sizeof(StandingFields) == 32);
 

@@ -3,8 +3,8 @@
 // A request of which no server can have done anything is made anew at the other endpoints, once at each, and once with
 // a new token. All others end in `unknown`: to repeat them is left to the caller, as they may then be done twice.
 //
-// A limited number of requests is under way, as each has a connection of its own; others wait for their turn. Those that
-// are urgent do not: a keepalive must not wait until thousands of locks have been asked for.
+// A limited number of requests is under way, as each has a connection of its own; others wait for their turn. Those
+// that are urgent do not: a keepalive must not wait until thousands of locks have been asked for.
 #pragma once
 
 #include <algorithm>

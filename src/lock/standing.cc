@@ -200,8 +200,7 @@ Code drop(Dictionary& dictionary, std::string_view key, std::uint64_t patience_n
   return code == Code::not_found ? Code::ok : code;
 }
 
-Code state_of_lock(Dictionary& dictionary, std::string_view key, LockState& state,
-                   std::uint64_t patience_ns) noexcept {
+Code state_of_lock(Dictionary& dictionary, std::string_view key, LockState& state, std::uint64_t patience_ns) noexcept {
   constexpr std::uint32_t kLookedAt = 64;
   return with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
     state = {};

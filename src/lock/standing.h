@@ -45,8 +45,8 @@ inline bool stands(const LockEntry& lock) noexcept { return !lock.segment.in_clu
 inline bool is_of_this_epoch(const LockEntry& lock) noexcept {
   return !lock.segment.in_cluster() || is_of_epoch_in_cluster(lock);
 }
-/// What the agent has told since the wait began; ok: nothing. unsupported is for all, the others are for those that only
-/// try.
+/// What the agent has told since the wait began; ok: nothing. unsupported is for all, the others are for those that
+/// only try.
 Code refusal_since(const LockEntry& lock, std::uint64_t arrival_ns) noexcept;
 
 // --- without it ---
@@ -87,8 +87,8 @@ Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease,
 /// The same if nobody holds it or waits for it; else locked.
 Code withdraw_idle(Dictionary& dictionary, std::string_view key, std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 /// Ends the waits of those that only try, with `why`: elsewhere (another machine has the lock), or unavailable (the
-/// store does not answer); or all waits: unsupported (the store cannot have such a lock). Those that come later wait for
-/// the next answer.
+/// store does not answer); or all waits: unsupported (the store cannot have such a lock). Those that come later wait
+/// for the next answer.
 Code refuse(Dictionary& dictionary, std::string_view key, Code why,
             std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 /// The lock is not this machine's any more: nobody holds it from now on, nor is granted it.

@@ -32,8 +32,8 @@ constexpr int kUsageError = 2;
 /// Another agent acts for this machine now. A manager that starts services anew should not start this one.
 constexpr int kSuperseded = 3;
 
-/// A line on standard error in one write. A reader that is gone or does not read must not end the agent, or stop it: then
-/// nothing is said.
+/// A line on standard error in one write. A reader that is gone or does not read must not end the agent, or stop it:
+/// then nothing is said.
 void say(const std::string& sentence) {
   const std::string line = "holdfast-agent: " + sentence + "\n";
   pollfd room{STDERR_FILENO, POLLOUT, 0};

@@ -71,8 +71,7 @@ QuestionServer::QuestionServer(const RuntimeDirectory& directory, const std::str
     bound = ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
     if (bound != 0 && errno != EADDRINUSE) break;
   }
-  if (bound != 0 ||
-      (shared && ::chown(path_.c_str(), static_cast<uid_t>(-1), directory.group()) != 0) ||
+  if (bound != 0 || (shared && ::chown(path_.c_str(), static_cast<uid_t>(-1), directory.group()) != 0) ||
       ::listen(listener_.get(), SOMAXCONN) != 0)
     fail("cannot listen at " + path_);
   listen(true);

@@ -26,12 +26,9 @@ std::uint64_t token(std::uint64_t revision, std::uint64_t count) { return (revis
 /// Three machines have a lock in turn; one of them twice under one grant, and one without seeing it valid.
 std::vector<Section> good_sections() {
   const agent::LockName k{"jobs", "k"};
-  return {{k, 1, 11, token(5, 1), 0, 100, 200},
-          {k, 1, 11, token(5, 2), 50, 210, 300},
-          {k, 2, 22, token(8, 1), 60, 310, 400},
-          {k, 3, 33, token(9, 1), 70, 900, 0},
-          {k, 1, 11, token(12, 1), 320, 500, 600},
-          {{"jobs", "other"}, 2, 22, token(6, 1), 90, 150, 550}};
+  return {{k, 1, 11, token(5, 1), 0, 100, 200},    {k, 1, 11, token(5, 2), 50, 210, 300},
+          {k, 2, 22, token(8, 1), 60, 310, 400},   {k, 3, 33, token(9, 1), 70, 900, 0},
+          {k, 1, 11, token(12, 1), 320, 500, 600}, {{"jobs", "other"}, 2, 22, token(6, 1), 90, 150, 550}};
 }
 
 struct PlantedSection {
@@ -81,9 +78,16 @@ struct PlantedUpdate {
 
 const PlantedUpdate kPlantedUpdates[] = {
     {"an_update_that_another_one_overwrote", [](auto& all) { all[2].read = 1; }, "updates that were lost: 1"},
-    {"one_that_nothing_came_after", [](auto& all) { all.push_back({2, 9, 41, 42}); }, "updates that were lost: 1"},
+    {"one_that_nothing_came_after",
+     [](auto& all) {
+       all.push_back({2, 9, 41, 42});
+     },
+     "updates that were lost: 1"},
     {"a_value_from_nowhere", [](auto& all) { all[0].read = 7; }, "nobody wrote the value 7"},
-    {"a_value_that_was_read_and_never_written", [](auto& all) { all.push_back({8, 8, 1, 2}); },
+    {"a_value_that_was_read_and_never_written",
+     [](auto& all) {
+       all.push_back({8, 8, 1, 2});
+     },
      "a value was read that nobody wrote: 8"},
     {"an_old_value_that_was_read", [](auto& all) { all[3].begin = 65, all[3].end = 66; }, "seen too late or too early"},
     {"a_value_that_was_read_before_it_was_written", [](auto& all) { all[5].begin = 61, all[5].end = 62; },
@@ -131,11 +135,11 @@ std::vector<std::string> errors_of(const std::vector<Record>& events) {
 }
 
 TEST(HistoryTest, of_a_lock_that_goes_to_those_that_wait_in_their_order_is_good) {
-  EXPECT_THAT(errors_of({lock_of(1, 5), place_of(2, 6), place_of(3, 7), lock_of(1, 8), lock_of(2, 9),
-                         gone(place_of(2, 0)), place_of(1, 9), lock_of(3, 10), gone(place_of(3, 0)),
-                         gone(lock_of(3, 0)), lock_of(1, 12), gone(place_of(1, 0)), gone(lock_of(1, 0)),
-                         lock_of(2, 14)}),
-              IsEmpty());
+  EXPECT_THAT(
+      errors_of({lock_of(1, 5), place_of(2, 6), place_of(3, 7), lock_of(1, 8), lock_of(2, 9), gone(place_of(2, 0)),
+                 place_of(1, 9), lock_of(3, 10), gone(place_of(3, 0)), gone(lock_of(3, 0)), lock_of(1, 12),
+                 gone(place_of(1, 0)), gone(lock_of(1, 0)), lock_of(2, 14)}),
+      IsEmpty());
 }
 
 TEST(HistoryTest, of_a_holder_with_an_old_place_is_good_wherever_that_counts_from) {

@@ -106,7 +106,7 @@ std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
-TEST(Bounds, two_worlds_of_one_machine_are_two_machines_that_tell_who_holds_what) {
+TEST(Bounds, two_worlds_of_one_machine_are_two_machines_that_tell_the_holder) {
   EtcdServer etcd;
   Machine a(etcd.url());
   Machine b(etcd.url());
@@ -119,10 +119,9 @@ TEST(Bounds, two_worlds_of_one_machine_are_two_machines_that_tell_who_holds_what
   std::string program;
   std::getline(std::ifstream("/proc/self/comm"), program);
   const auto holder_of_first = [&](Program& asked) {
-    return ::testing::Value(asked.ask("holder k"),
-                            AllOf(StartsWith("code=yes"), HasSubstr("host=" + host_name()), HasSubstr("when="),
-                                  HasSubstr("program=" + program),
-                                  HasSubstr("pid=" + std::to_string(first->child().pid()))));
+    return ::testing::Value(asked.ask("holder k"), AllOf(StartsWith("code=yes"), HasSubstr("host=" + host_name()),
+                                                         HasSubstr("when="), HasSubstr("program=" + program),
+                                                         HasSubstr("pid=" + std::to_string(first->child().pid()))));
   };
   EXPECT_TRUE(holder_of_first(*second)) << second->ask("holder k");
   EXPECT_TRUE(holder_of_first(*first)) << first->ask("holder k");

@@ -197,8 +197,7 @@ TEST_F(LockCommandTest, a_store_that_does_not_answer_is_not_taken_for_a_lock_tha
 TEST_F(LockCommandTest, a_command_is_told_when_its_machine_has_lost_the_lock) {
   Machine other(etcd.url(), 2);
   other.start_agent();
-  Lock lock(other, {"k", "--", "sh", "-c",
-                    "trap 'exit 5' TERM; touch '" + began + "'; while :; do sleep 0.01; done"});
+  Lock lock(other, {"k", "--", "sh", "-c", "trap 'exit 5' TERM; touch '" + began + "'; while :; do sleep 0.01; done"});
   ASSERT_TRUE(eventually([&] { return exists(began); })) << lock.errors();
   other.agent().kill_and_wait();
   EXPECT_EQ(lock.wait(), 76);

@@ -217,10 +217,9 @@ TEST_F(SharedMachineTest, a_lock_is_given_to_another_machine_only_when_it_was_wi
 
 TEST_F(SharedMachineTest, what_the_store_cannot_have_ends_also_the_waits_of_those_that_do_not_only_try) {
   begin();
-  for (const auto& [why, code] : {std::pair{Refusal::too_long, HOLDFAST_UNSUPPORTED},
-                                  std::pair{Refusal::exhausted, HOLDFAST_UNSUPPORTED},
-                                  std::pair{Refusal::held, HOLDFAST_LOCKED},
-                                  std::pair{Refusal::unavailable, HOLDFAST_LOCKED}}) {
+  for (const auto& [why, code] :
+       {std::pair{Refusal::too_long, HOLDFAST_UNSUPPORTED}, std::pair{Refusal::exhausted, HOLDFAST_UNSUPPORTED},
+        std::pair{Refusal::held, HOLDFAST_LOCKED}, std::pair{Refusal::unavailable, HOLDFAST_LOCKED}}) {
     Waiting waiting;
     ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
     machine->refuse(name, why);

@@ -139,7 +139,7 @@ TEST(StoreDays, rights_that_are_taken_away_free_no_lock_and_when_they_are_back_i
   EXPECT_NE(first->lock("k"), 0U);
 }
 
-/// An etcd whose certificate is changed while it runs: it reads the files anew for each connection.
+/// An etcd; its certificate is changed while it runs: it reads the files anew for each connection.
 class CertificateDays : public ::testing::Test {
  protected:
   CertificateDays() {

@@ -193,9 +193,7 @@ void add(const std::vector<std::string>& more, std::vector<std::string>& to) {
 }  // namespace
 
 Workers::Workers(const Work& work)
-    : work_(work),
-      size_(sizeof(Journal) + work.most * sizeof(Entry)),
-      journal_([this] {
+    : work_(work), size_(sizeof(Journal) + work.most * sizeof(Entry)), journal_([this] {
         void* const memory =
             ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED) throw std::bad_alloc();
@@ -287,8 +285,8 @@ std::vector<Section> Workers::sections() const {
   for (std::size_t i = 0; i < journal_->entries(work_.most); ++i) {
     const Entry& entry = journal_->entry(i);
     if (entry.token == 0) continue;
-    sections.push_back({{kJobs, name_of(entry.key)}, entry.machine, entry.lease, entry.token, entry.asked, entry.from,
-                        entry.until});
+    sections.push_back(
+        {{kJobs, name_of(entry.key)}, entry.machine, entry.lease, entry.token, entry.asked, entry.from, entry.until});
   }
   return sections;
 }

@@ -23,9 +23,9 @@ class EtcdServer;
 struct Work {
   int keys = 1;
   std::uint64_t seed = 0;
-  int section_us = 3000;  // at most, with the lock
-  int pause_us = 1000;    // at most, between
-  double patience = 1;    // of a wait (s)
+  int section_us = 3000;                    // at most, with the lock
+  int pause_us = 1000;                      // at most, between
+  double patience = 1;                      // of a wait (s)
   std::size_t most = std::size_t{1} << 16;  // sections that are written down; then a worker is done
 };
 

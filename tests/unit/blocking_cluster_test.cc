@@ -24,7 +24,10 @@ class BlockingInClusterTest : public DictTest {
     const Session session = dict.segment().session();
     ASSERT_TRUE(session.begin(session.now(), 1, 100, boottime_ms() + 600'000));
   }
-  void attend() { dict.segment().session().attend((**World::current()).token(), 1); }
+  void attend() {
+    const Session session = dict.segment().session();
+    ASSERT_TRUE(session.attend(session.agent(), (**World::current()).token(), 1));
+  }
   int lock(double timeout) { return holdfast_lock(dict.handle, "k", 1, timeout, 0, &lease); }
   bool is_wanted() { return wanted_keys(dict.dictionary(), {}) == std::vector<std::string>{"k"}; }
   bool is_tried_for() {
