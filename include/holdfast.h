@@ -37,7 +37,7 @@
  *     [wait]    Makes such attempts until its timeout is over; in between the thread sleeps, until a release, a death
  *               or the end of an exptime wakes it. TIMEOUT: a stopped process was in the way to the end.
  *     A call without a mark does not sleep, except parker_sleep. Only parker_sleep and calls marked [wait] wait for
- *     locks or permits.
+ *     locks or permits, and only lock_verify for an answer of the cluster's store.
  *  8. Threads. Any thread may make any call at any time, with the same handles: also from destructors of pthread keys,
  *     of thread-local and of static objects, from functions of atexit, and in a thread that outlives main. Once the
  *     process exits, a parker's descriptor and timer may be refused (SYSTEM). A lease belongs to the process: any
@@ -426,6 +426,7 @@ typedef struct holdfast_holder {
   char program[16];  /* name of the program, ended by a zero byte                                        */
   char why[128];     /* what holdfast_lock_explain said, ended by a zero byte                            */
   uint32_t kind;     /* what is held: a holdfast_held                                                    */
+  uint64_t revision; /* of the lock of a cluster: the store's, with which this machine got it; else 0    */
 } holdfast_holder;
 
 /* [change] Describes the holder of the lock, at one instant, and changes nothing. Where several hold permits, the one
@@ -513,6 +514,7 @@ typedef struct holdfast_cluster {
   uint32_t agent; /* process id of the agent, in its own pid namespace; 0: there is none     */
   uint32_t epoch; /* number of the session; each has another one than the session before     */
   double seconds; /* until the session ends, unless it is prolonged; 0: it is lost           */
+  uint64_t machine; /* the session's number at the store, which stands for this machine there; 0: none yet */
 } holdfast_cluster;
 
 /* [read] Describes the cluster of the dictionary. UNAVAILABLE: no agent attends the dictionary, or the session is lost;
@@ -524,7 +526,8 @@ HOLDFAST_API int holdfast_cluster_state(holdfast_dict *dict, holdfast_cluster *s
 typedef enum holdfast_question {
   HOLDFAST_ASK_VERIFY = 0, /* does this machine have the lock, as the store says now?                    */
   HOLDFAST_ASK_HOLDER = 1, /* which machine has it?                                                      */
-  HOLDFAST_ASK_BREAK = 2   /* take it from the machine that has it, if its grant is still of `revision`  */
+  HOLDFAST_ASK_BREAK = 2,  /* take it from the machine that has it, if its grant is still of `revision`  */
+  HOLDFAST_ASK_STATUS = 3  /* how does the agent do? The key is ignored, and may be of 0 bytes           */
 } holdfast_question;
 enum { HOLDFAST_ANSWER_MAX = 4096 /* bytes */ };
 
@@ -535,10 +538,18 @@ HOLDFAST_API int holdfast_ask(holdfast_dict *dict, int question, const char *key
                               int *fd);
 /* [read] The answer: lines of "name=value". The first is "code=yes", "code=no", or "code=unavailable", with the reason
  * as "sentence"; then, as far as they are known, "revision" and "machine" of the grant, and of the holder "host", "pid",
- * "program", "why" and "when" (ms since 1970). *size: in: bytes of the buffer, at least HOLDFAST_ANSWER_MAX; out: of the
+ * "program", "why" and "when" (ms since 1970). Of ASK_STATUS: "machine" of the session, or the reason why there is none
+ * as "sentence", then the agent's counts, which docs/cluster.md describes. *size: in: bytes of the buffer, at least HOLDFAST_ANSWER_MAX; out: of the
  * answer. TIMEOUT: it has not come yet. All other codes close the descriptor. UNAVAILABLE (the agent has ended),
  * INVALID. */
 HOLDFAST_API int holdfast_answer(int fd, char *text, size_t *size);
+/* Whether the lease holds the lock, as the cluster's store says now: asks it, and sleeps until it has answered, at most
+ * `seconds` (0 or more). OK, NOT_OWNER, UNAVAILABLE (no agent, or it got no answer from the store), TIMEOUT (the agent
+ * has not answered in time), and what is listed for [read]. A lock of a plain dictionary is looked at, and nobody
+ * asked. An event loop sends ASK_VERIFY, and if the answer is yes looks at holdfast_lock_remaining(): both must be
+ * there. */
+HOLDFAST_API int holdfast_lock_verify(holdfast_dict *dict, const char *key, size_t key_length,
+                                      const holdfast_lease *lease, double seconds);
 
 /* --- waiting in a thread ----------------------------------------------------------------------------- */
 

@@ -7,7 +7,8 @@ local HEADER = files.read("include/holdfast.h")
 local CDEF = assert(files.read("lua/resty/holdfast/ffi/cdef.lua"):match("%[%[(.-)%]%]"))
 
 -- What the library does not declare: libc's, nginx's.
-local OTHERS = "getpid holdfast_nginx_msec holdfast_pollfd holdfast_ppoll holdfast_timespec"
+local OTHERS = "getpid holdfast_clock_gettime holdfast_close holdfast_gethostname holdfast_nginx_msec holdfast_pollfd "
+                         .. "holdfast_ppoll holdfast_timespec"
 
 
 -- Without comments, the preprocessor's lines and what only C compilers need; spaces only between words.

@@ -16,7 +16,8 @@ local REFUSED = {
         '-e and the script "a.lua" were given: expected one of them; arguments of -e follow "--"' },
     { { "run", "SCRIPT.lua", "-e", "print(1)" }, 'cannot read the script "SCRIPT.lua"' },
     { { "run", "--fast", "SCRIPT" },
-        'unknown option "--fast"; accepted: --help, -e, --workers, --dict, --grace, --respawn' },
+        'unknown option "--fast"; accepted: --help, -e, --workers, --dict, --agent, --agent-config, --grace, '
+        .. "--respawn" },
     { { "run", "-n", "SCRIPT" }, 'unknown option "-n"; accepted: --help' },
     { { "run", "--workers" }, "--workers: 1 required N missing" },
     { { "run", "--workers", "0", "SCRIPT" }, '--workers: bad number "0": expected 1 to 1023' },

@@ -21,6 +21,7 @@
 // 7. A ring or a look that shows a lock of this machine's lease that it did not know of makes it known.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -67,6 +68,8 @@ class Locks {
   void compare(const std::vector<std::string>& keys);
 
   void want(const Want& want);
+  /// From now on asks for no lock, and gives back each as soon as no local program holds it: until empty().
+  void drain();
   void ring(const Record& bell);
   /// Does what is due.
   void step();
@@ -75,6 +78,9 @@ class Locks {
 
   /// Whether any lock or place is this machine's.
   bool empty() const { return locks_.empty(); }
+  /// How many this machine has, and how many it waits for.
+  std::size_t held() const { return count(Phase::held); }
+  std::size_t waiting() const { return count(Phase::waiting); }
   const LockCounters& counters() const { return counters_; }
   /// Called when the store says that a lease is gone which may be this machine's.
   void on_dead_lease(std::function<void()> call) { dead_lease_ = std::move(call); }
@@ -91,6 +97,8 @@ class Locks {
     bool adopted = false;       // of an earlier agent, and not looked at yet
     bool stood = false;         // and it stood
     Contender contender;        // the last that asked
+    Contender told;             // what the store has about the holder; without a pid: nothing
+    Contender seen;             // the holder at the last look
     Milliseconds due = 0;       // 0: nothing
     Milliseconds back_off = 0;
 
@@ -117,6 +125,8 @@ class Locks {
 
   using Locked = std::map<LockName, Lock>;
   using Then = std::function<void(Lock&, const Answer&)>;
+
+  std::size_t count(Phase phase) const;
 
   // locks.cc: what to do next
   std::optional<LockName> name_of(const std::string& key) const;
@@ -165,6 +175,8 @@ class Locks {
   // locks_poll.cc
   void poll();
   void look_at_many(const std::vector<LockName>& names);
+  /// Sends what the store should have about the holder, for people. False: it has that, or there is none that stays.
+  bool tell_holder(Lock& lock);
   void poll_many(const std::vector<LockName>& names);
 
   Store& store_;
@@ -176,6 +188,7 @@ class Locks {
 
   Protocol protocol_;
   Epoch epoch_ = 0;  // 0: none
+  bool draining_ = false;
   Locked locks_;
   std::set<std::pair<Milliseconds, LockName>> due_;
   std::uint64_t tickets_ = 0;

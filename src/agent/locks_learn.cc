@@ -25,6 +25,7 @@ void Locks::gain(Lock& lock, Revision grant, Queue queue) {
   lock.grant = grant;
   lock.stands = lock.recalled = lock.giving = lock.given_once = false;
   lock.queue = std::move(queue);
+  lock.told = lock.seen = {};
   lock.place = 0;
   lock.since = clock_.boot_ms();
   take_note(lock);
@@ -98,7 +99,7 @@ void Locks::learn_waiting(Lock& lock, const View& view) {
   if (!view.first) return;
   if (view.lock)
     note_holder(lock, *view.lock);
-  else if (machine_.use(lock.name).waits && lock.request == 0)
+  else if (!draining_ && machine_.use(lock.name).waits && lock.request == 0)
     claim(lock);
 }
 

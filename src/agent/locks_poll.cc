@@ -30,7 +30,7 @@ void Locks::poll() {
     if (next == locks_.end()) next = locks_.begin();
     if (next->second.phase == Phase::held && next->second.request == 0) {
       polled_ = next->first;
-      names.push_back(polled_);
+      if (!tell_holder(next->second)) names.push_back(polled_);
     }
     ++next;
   }
@@ -43,6 +43,20 @@ void Locks::look_at_many(const std::vector<LockName>& names) {
     const std::size_t end = std::min(names.size(), first + kPolledMax);
     poll_many({names.begin() + static_cast<std::ptrdiff_t>(first), names.begin() + static_cast<std::ptrdiff_t>(end)});
   }
+}
+
+// What was sent when the lock was asked for is of the program that waited then, and a machine that is given a lock has
+// sent nothing. A lock that goes from hand to hand is not worth a request; one that the same program has at two looks
+// is.
+bool Locks::tell_holder(Lock& lock) {
+  if (!lock.stands || lock.recalled) return false;
+  Contender holder = machine_.holder(lock.name);
+  const bool stays = holder.pid != 0 && holder == lock.seen;
+  lock.seen = holder;
+  if (!stays || holder == lock.told) return false;
+  lock.contender = std::move(holder);
+  touch(lock);
+  return true;
 }
 
 void Locks::poll_many(const std::vector<LockName>& names) {

@@ -34,12 +34,14 @@ std::string Locks::document(const Lock& lock) const {
 
 void Locks::ask(Lock& lock, bool only_try) {
   Change change = only_try ? protocol_.try_once(lock.name, document(lock)) : protocol_.ask(lock.name, document(lock));
-  send(lock, std::move(change), [this, only_try](Lock& asked, const Answer& answer) {
+  send(lock, std::move(change), [this, only_try, contender = lock.contender](Lock& asked, const Answer& answer) {
     if (answer.guarded) {
       Queue queue(answer.revision);
       queue.learn({}, answer.revision);
       ++counters_.granted_by_answer;
-      return gain(asked, answer.revision, std::move(queue));
+      gain(asked, answer.revision, std::move(queue));
+      asked.told = contender;
+      return;
     }
     learn(asked, protocol_.view(answer, 0));
     if (only_try && asked.phase != Phase::held) machine_.refuse(asked.name, Refusal::held);
@@ -55,18 +57,22 @@ void Locks::leave(Lock& lock) {
 }
 
 void Locks::claim(Lock& lock) {
-  send(lock, protocol_.claim(lock.name, lock.place, document(lock)), [this](Lock& asked, const Answer& answer) {
+  Change change = protocol_.claim(lock.name, lock.place, document(lock));
+  send(lock, std::move(change), [this, contender = lock.contender](Lock& asked, const Answer& answer) {
     if (!answer.guarded) return learn(asked, protocol_.view(answer, 0));
     ++counters_.granted_by_answer;
     gain(asked, answer.revision, Queue(answer.revision));
+    asked.told = contender;
   });
 }
 
 void Locks::touch(Lock& lock) {
-  send(lock, protocol_.touch(lock.name, lock.grant, document(lock)), [this](Lock& asked, const Answer& answer) {
+  Change change = protocol_.touch(lock.name, lock.grant, document(lock));
+  send(lock, std::move(change), [this, contender = lock.contender](Lock& asked, const Answer& answer) {
     const bool giving = asked.giving;
     learn(asked, protocol_.view(answer, 0));
     if (!answer.guarded) return;
+    asked.told = contender;
     asked.giving = giving;
     if (!asked.stands) return;
     asked.stood_at = asked.grant;
@@ -80,7 +86,7 @@ void Locks::look(Lock& lock) {
 }
 
 void Locks::transfer(Lock& lock) {
-  const bool again = machine_.use(lock.name).waits;
+  const bool again = !draining_ && machine_.use(lock.name).waits;
   const Waiter to = lock.queue.first();
   lock.given_once = true;
   Change change = protocol_.transfer(lock.name, lock.grant, lock.queue, again, document(lock));

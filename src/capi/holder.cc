@@ -39,6 +39,7 @@ void fill(holdfast_holder& out, const HolderInfo& found, const HolderCount& coun
   std::memcpy(out.program, found.program.data(), sizeof out.program);
   std::memcpy(out.why, found.reason.data(), sizeof out.why);
   out.kind = static_cast<uint32_t>(found.kind);
+  out.revision = found.revision;
 }
 
 }  // namespace

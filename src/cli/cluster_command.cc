@@ -11,6 +11,8 @@
 #include <optional>
 #include <string>
 
+#include "cli/cluster_status.h"
+#include "cli/dictionaries.h"
 #include "cli/message.h"
 #include "cli/question.h"
 #include "holdfast.h"
@@ -27,16 +29,9 @@ struct Asked {
   std::uint64_t revision = 0;
 };
 
-holdfast_dict* attach(const std::string& name) {
-  holdfast_dict* dict = nullptr;
-  if (holdfast_attach(name.data(), name.size(), &dict) == HOLDFAST_OK) return dict;
-  say("{}", holdfast_error());
-  return nullptr;
-}
-
 /// The agent's answer; nothing, after a sentence, if there is none.
 std::optional<Answer> ask(holdfast_question question, const Asked& asked) {
-  holdfast_dict* const dict = attach(asked.dictionary);
+  holdfast_dict* const dict = find_dictionary(asked.dictionary);
   if (dict == nullptr) return std::nullopt;
   auto answer = ask_agent(dict, question, asked.key, asked.revision);
   if (answer) return *answer;
@@ -79,22 +74,6 @@ int break_grant(const Asked& asked) {
   return EXIT_FAILURE;
 }
 
-int show_status(const Asked& asked) {
-  holdfast_dict* const dict = attach(asked.dictionary);
-  if (dict == nullptr) return EXIT_FAILURE;
-  holdfast_cluster state{};
-  const int code = holdfast_cluster_state(dict, &state);
-  if (code != HOLDFAST_OK && code != HOLDFAST_UNAVAILABLE) {
-    say("{}", holdfast_error());
-    return EXIT_FAILURE;
-  }
-  const std::string agent = state.agent != 0 ? fmt::format("agent {}", state.agent) : "no agent";
-  const std::string session =
-      state.seconds > 0 ? fmt::format("session {} for {:.1f} s more", state.epoch, state.seconds) : "no session";
-  fmt::print("{}: cluster {}, {}, {}\n", asked.dictionary, static_cast<const char*>(state.name), agent, session);
-  return code == HOLDFAST_OK ? EXIT_SUCCESS : EXIT_FAILURE;
-}
-
 }  // namespace
 
 int run_cluster_command(const std::vector<std::string>& arguments) {
@@ -105,7 +84,10 @@ int run_cluster_command(const std::vector<std::string>& arguments) {
   CLI::App* const status = app.add_subcommand("status", "Whether this machine can have locks of the cluster");
   CLI::App* const holder = app.add_subcommand("holders", "Which machine holds a lock, as the store says");
   CLI::App* const broken = app.add_subcommand("break", "Take a lock from the machine that holds it");
-  for (CLI::App* const command : {status, holder, broken})
+  status->add_option("DICTIONARY", asked.dictionary, "Name of the dictionary; default: all that belong to clusters");
+  bool as_json = false;
+  status->add_flag("--json", as_json, "As JSON")->disable_flag_override();
+  for (CLI::App* const command : {holder, broken})
     command->add_option("DICTIONARY", asked.dictionary, "Name of the dictionary")->required();
   for (CLI::App* const command : {holder, broken}) command->add_option("KEY", asked.key, "Key of the lock")->required();
   broken->add_option("--revision", asked.revision, "Of the grant to break, as `holders` tells: no later one is broken")
@@ -120,7 +102,7 @@ int run_cluster_command(const std::vector<std::string>& arguments) {
     say("{}\nTry \"holdfast cluster --help\".", error.what());
     return kUsage;
   }
-  if (*status) return show_status(asked);
+  if (*status) return show_cluster_status(asked.dictionary, as_json);
   return *holder ? show_holder(asked) : break_grant(asked);
 }
 

@@ -5,11 +5,13 @@
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <thread>
 
+#include "base/name.h"
 #include "cli/descriptor.h"
 #include "cli/message.h"
 #include "holdfast.h"
@@ -84,6 +86,17 @@ std::string read_dictionary(const std::string& text, std::vector<Declaration>& d
   return {};
 }
 
+std::string read_agent(const std::string& text, std::vector<std::string>& agents) {
+  if (const Status name = check_cluster_name(text); !name.ok()) return name.message;
+  if (std::find(agents.begin(), agents.end(), text) == agents.end()) agents.push_back(text);
+  return {};
+}
+
+std::string read_agent_config(const std::string& text, std::string& path) {
+  path = text;
+  return text.empty() ? "no file was named" : "";
+}
+
 /// As lines of one script: a second one sees the local variables of the first.
 std::string read_code(const std::string& text, std::optional<std::string>& code) {
   code = code ? *code + "\n" + text : text;
@@ -119,6 +132,10 @@ class Parser {
               [this](const std::string& text) { return read_workers(text, options_.workers); });
     add_value("--dict", "NAME=SIZE", "Open a shared dictionary, as in --dict my_locks=1m; may be repeated",
               [this](const std::string& text) { return read_dictionary(text, options_.dictionaries); });
+    add_value("--agent", "CLUSTER", "Have an agent of the cluster, as long as the workers run; may be repeated",
+              [this](const std::string& text) { return read_agent(text, options_.agents); });
+    add_value("--agent-config", "FILE", "Configuration of that agent; default: /etc/holdfast/CLUSTER.json",
+              [this](const std::string& text) { return read_agent_config(text, options_.agent_config); });
     add_value("--grace", "SECONDS", "Time from TERM to KILL when workers are stopped; default: 5",
               [this](const std::string& text) { return read_grace(text, options_.grace); });
     run_->add_flag("--respawn", options_.respawn, "Start a worker again when it fails")->disable_flag_override();
@@ -144,6 +161,9 @@ class Parser {
     const auto declarations = merge_declarations(*environment, options_.dictionaries);
     if (!declarations) return refuse(declarations.status().message);
     options_.dictionaries = *declarations;
+    if (!options_.agent_config.empty() && options_.agents.size() != 1)
+      return refuse(fmt::format("--agent-config and {} clusters were given: expected one, by --agent CLUSTER",
+                                options_.agents.size()));
     return options_;
   }
 

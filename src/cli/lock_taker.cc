@@ -56,6 +56,18 @@ bool is_of_cluster(holdfast_dict* dict, const LockOptions& options) {
   return false;
 }
 
+/// Whether no agent is there that could get a lock soon: then -n need not wait.
+bool has_no_agent(holdfast_dict* dict) {
+  holdfast_cluster state{};
+  if (holdfast_cluster_state(dict, &state) != HOLDFAST_UNAVAILABLE || state.agent != 0 || state.seconds > 0)
+    return false;
+  // One that has just been started may not have noticed the dictionary yet.
+  int fd = -1;
+  if (holdfast_ask(dict, HOLDFAST_ASK_STATUS, nullptr, 0, 0, &fd) != HOLDFAST_OK) return true;
+  ::close(fd);
+  return false;
+}
+
 }  // namespace
 
 holdfast_dict* open_dictionary(const LockOptions& options, int& status) {
@@ -120,7 +132,7 @@ int LockTaker::wait_for_lock(holdfast_wait& wait) {
     if (code == HOLDFAST_LOCKED && make_way(wait)) continue;
     const double now = holdfast_now();
     const bool refused = tries && code == HOLDFAST_LOCKED && options_.cluster.empty();
-    if (refused || now >= deadline) {
+    if (refused || now >= deadline || (tries && !options_.cluster.empty() && has_no_agent(dict_))) {
       holdfast_lock_leave(dict_, options_.key.data(), options_.key.size(), wait.parker, wait.waiter);
       return refuse();
     }
@@ -203,7 +215,7 @@ int LockTaker::fail(int code) const {
 
 // A wait for a cluster that cannot be reached goes on, as it may be reached later; but not without a word.
 void LockTaker::complain_of_cluster(double waited) {
-  if (complained_ || options_.cluster.empty() || waited < kComplainAfterSeconds) return;
+  if (complained_ || options_.cluster.empty() || options_.timeout == 0 || waited < kComplainAfterSeconds) return;
   holdfast_cluster state{};
   if (holdfast_cluster_state(dict_, &state) != HOLDFAST_UNAVAILABLE) return;
   complained_ = true;

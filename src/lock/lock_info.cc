@@ -22,6 +22,7 @@ void look_at_lock(Transaction& change, HolderInfo& holder) noexcept {
   holder.lease = {lock.owner(), lock.sequence()};
   holder.since_ns = Since{lock.fields.since.load(kRelaxed)}.ns();
   holder.end_ms = lock.end_ms();
+  if (lock.standing != nullptr) holder.revision = lock.standing->base.load(kRelaxed) >> kGrantBits;
   const HolderList reason = reason_of(change.shard(), change.arena(), view);
   const HolderList::Cursor at(reason);
   if (at.found() && at.is_of(holder.lease.owner, holder.lease.sequence))

@@ -20,6 +20,7 @@ struct HolderInfo {
   std::uint64_t end_ms = 0;                   // dict/expiry.h: 0 is never
   std::uint32_t permits = 1;                  // kAllPermits: a rwlock, to write
   std::array<char, kReasonMax + 1> reason{};  // ends with a zero byte
+  std::uint64_t revision = 0;  // of a lock of a cluster: that of the store with which this machine got it
 
   // About its process; only `liveness` is known once its slot has another owner.
   Liveness liveness = Liveness::dead;

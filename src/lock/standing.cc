@@ -217,6 +217,19 @@ Code state_of_lock(Dictionary& dictionary, std::string_view key, LockState& stat
   });
 }
 
+Code users_of_lock(Dictionary& dictionary, std::string_view key, std::span<Token> users, std::size_t& count) noexcept {
+  return with_lock(dictionary, key, [&](const LockEntry& lock) {
+    count = 0;
+    if (!users.empty() && !lock.is_free()) users[count++] = lock.owner();
+    const auto room = static_cast<std::uint32_t>(users.size() - count);
+    const bool all_fit = lock.queue().every_before(~std::uint64_t{0}, room, [&](const Waiter& waiter) {
+      users[count++] = waiter.owner;
+      return true;
+    });
+    return all_fit ? Code::ok : Code::too_large;
+  });
+}
+
 namespace {
 
 /// The keys of locks that a walk meets and `is_meant(const LockFields&, const StandingFields&)` is true for. A hint.

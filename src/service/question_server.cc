@@ -32,8 +32,10 @@ std::uint64_t inode_of(const std::string& path) {
 }
 
 std::optional<Query> query_of(std::uint64_t number, std::string_view packet) {
-  static const std::map<std::string_view, Query::Kind> kinds{
-      {"verify", Query::Kind::verify}, {"holder", Query::Kind::holder}, {"break", Query::Kind::break_lock}};
+  static const std::map<std::string_view, Query::Kind> kinds{{"verify", Query::Kind::verify},
+                                                             {"holder", Query::Kind::holder},
+                                                             {"break", Query::Kind::break_lock},
+                                                             {"status", Query::Kind::status}};
   Question question;
   if (!read_question(packet, question)) return std::nullopt;
   const auto kind = kinds.find(question.kind);
@@ -44,7 +46,7 @@ std::optional<Query> query_of(std::uint64_t number, std::string_view packet) {
                .revision = static_cast<Revision>(question.revision)};
 }
 
-void add(std::string& text, const char* name, std::string value) {
+void add(std::string& text, const std::string& name, std::string value) {
   std::replace(value.begin(), value.end(), '\n', ' ');
   if (!value.empty()) text += fmt::format("{}={}\n", name, value);
 }
@@ -145,13 +147,14 @@ std::string write_answer(const Reply& reply) {
   std::string text = fmt::format("code={}\n", kCodes[static_cast<std::size_t>(reply.code)]);
   add(text, "sentence", reply.sentence);
   if (reply.revision != 0) add(text, "revision", std::to_string(reply.revision));
-  if (reply.machine != 0) add(text, "machine", fmt::format("{:x}", reply.machine));
+  if (reply.machine != 0) add(text, "machine", fmt::format("{:016x}", reply.machine));
   const Document& document = reply.document;
   add(text, "host", document.host);
   if (document.contender.pid != 0) add(text, "pid", std::to_string(document.contender.pid));
   add(text, "program", document.contender.program);
   add(text, "why", document.contender.why);
   if (document.when != 0) add(text, "when", std::to_string(document.when));
+  for (const auto& [name, number] : reply.figures) add(text, name, std::to_string(number));
   return text;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lock/lock.h"
+#include "lock/lock_info.h"
 #include "lock/standing.h"
 #include "world/process_table.h"
 
@@ -20,6 +21,7 @@ static_assert(agent::kGrantsMax == holdfast::kGrantsMax && kRevisionEnd == kRevi
 
 constexpr Milliseconds kIdleMs = 1000;  // between looks for what no notice came of
 constexpr Milliseconds kStuckMs = 50;   // before a call is repeated that a stopped process has prevented
+constexpr std::size_t kUsersLookedAt = 64;
 
 Milliseconds now_ms() noexcept { return static_cast<Milliseconds>(boottime_ms()); }
 
@@ -304,6 +306,24 @@ Use SharedMachine::use(const LockName& name) const {
           .waits = state.waited_for,
           .tries = state.tried_for,
           .grants = waits && !state.stands ? agent::kGrantsMax : state.grants};
+}
+
+Contender SharedMachine::holder(const LockName& name) const {
+  Dictionary* const dictionary = dictionaries_.find(name.dictionary);
+  std::array<HolderInfo, 1> found{};
+  HolderCount count;
+  if (dictionary == nullptr || find_holders(*dictionary, name.key, found, count) != Code::ok || count.holders != 1)
+    return {};
+  return {found[0].pid, found[0].program.data(), found[0].reason.data()};
+}
+
+bool SharedMachine::orphaned(const LockName& name) const {
+  Dictionary* const dictionary = dictionaries_.find(name.dictionary);
+  std::array<Token, kUsersLookedAt> users{};
+  std::size_t count = 0;
+  if (dictionary == nullptr || users_of_lock(*dictionary, name.key, users, count) != Code::ok) return false;
+  return std::all_of(users.begin(), users.begin() + static_cast<std::ptrdiff_t>(count),
+                     [this](Token user) { return user == self_ || world_.is_dead(user); });
 }
 
 std::vector<LockName> SharedMachine::standing() const {

@@ -45,6 +45,8 @@ class SharedMachine final : public Machine {
 
   std::vector<Want> wanted() override;
   Use use(const LockName& name) const override;
+  Contender holder(const LockName& name) const override;
+  bool orphaned(const LockName& name) const override;
   std::vector<LockName> standing() const override;
 
   bool grant(const LockName& name, Epoch epoch, Revision revision) override;

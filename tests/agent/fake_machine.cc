@@ -68,6 +68,14 @@ class Seat : public agent::Machine {
     return wants;
   }
 
+  agent::Contender holder(const LockName& name) const override {
+    const auto program = machine_.holder(name);
+    if (!program) return {};
+    return {static_cast<std::int64_t>(*program), "holder", "holds"};
+  }
+
+  bool orphaned(const LockName& name) const override { return machine_.orphans.contains(name); }
+
   Use use(const LockName& name) const override {
     if (machine_.busy.contains(name)) return {.known = false};
     const auto found = machine_.locks_.find(name);

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -277,6 +278,46 @@ TEST_F(AgentsTest, questions_are_answered_by_the_store) {
   EXPECT_NE(second->lock("k"), 0U);
 }
 
+TEST_F(AgentsTest, a_lease_can_be_verified_at_the_store) {
+  Machine a(etcd.url(), 30);
+  Machine b(etcd.url());
+  a.start_agent();
+  b.start_agent();
+  const auto first = a.program();
+  const auto second = b.program();
+  EXPECT_EQ(first->ask("confirm k"), "not owner") << "before there is a lease";
+  ASSERT_NE(first->lock("k"), 0U);
+  EXPECT_EQ(first->ask("confirm k"), "ok");
+  EXPECT_EQ(a.program()->ask("confirm k"), "not owner") << "of another process of the machine";
+  EXPECT_EQ(second->ask("confirm k"), "not owner");
+  ASSERT_EQ(first->ask("unlock k"), "ok");
+  EXPECT_EQ(first->ask("confirm k"), "not owner") << "though the machine still has the lock";
+  ASSERT_NE(first->lock("k"), 0U);
+  etcd.kill();
+  EXPECT_EQ(first->ask("confirm k"), "unavailable");
+  EXPECT_EQ(first->ask("valid k"), "ok");
+  a.agent().kill_and_wait();
+  EXPECT_EQ(first->ask("confirm k"), "unavailable");
+}
+
+TEST_F(AgentsTest, a_lease_of_a_plain_dictionary_is_verified_without_a_store) {
+  Child child([](Channel& parent) {
+    const ScratchDirectory directory;
+    ::setenv("HOLDFAST_DIR", directory.path().c_str(), 1);
+    Dict dict("plain", {.size = 1 << 20});
+    holdfast_lease lease{};
+    if (dict.try_lock("k", 0, &lease) != HOLDFAST_OK) return 1;
+    const holdfast_lease copy = lease;
+    if (holdfast_lock_verify(dict.handle, "k", 1, &lease, 0) != HOLDFAST_OK) return 2;
+    if (dict.unlock("k", &lease) != HOLDFAST_OK) return 3;
+    if (holdfast_lock_verify(dict.handle, "k", 1, &copy, 0) != HOLDFAST_NOT_OWNER) return 4;
+    if (holdfast_lock_verify(dict.handle, "k", 1, &copy, -1) != HOLDFAST_INVALID) return 5;
+    parent.say("done");
+    return 0;
+  });
+  EXPECT_EQ(child.hear(), "done") << child.wait();
+}
+
 /// What the command prints, and its exit status.
 std::pair<std::string, int> run_command(const Machine& machine, const std::string& arguments) {
   const std::string command =
@@ -295,6 +336,18 @@ TEST_F(AgentsTest, the_command_shows_and_breaks_a_grant) {
   ASSERT_NE(first->lock("k"), 0U);
   EXPECT_THAT(run_command(a, "cluster status jobs"),
               Pair(AllOf(StartsWith("jobs: cluster main, agent "), HasSubstr(" s more")), 0));
+  const auto [status, known] = run_command(a, "cluster status");
+  EXPECT_EQ(known, 0);
+  EXPECT_THAT(status, AllOf(StartsWith("jobs: cluster main, agent "), HasSubstr("locks here 1,"),
+                            HasSubstr("got: 1 by the answer"), HasSubstr("without an answer 0")));
+  const auto [json, told] = run_command(a, "cluster status jobs --json");
+  EXPECT_EQ(told, 0);
+  const auto parsed = nlohmann::json::parse(json);
+  EXPECT_EQ(parsed["dictionaries"][0]["dictionary"], "jobs");
+  EXPECT_EQ(parsed["dictionaries"][0]["ok"], true);
+  EXPECT_EQ(parsed["dictionaries"][0]["machine"], parsed["agents"]["main"]["machine"]);
+  EXPECT_EQ(parsed["agents"]["main"]["locks_here"], 1);
+  EXPECT_GT(parsed["agents"]["main"]["requests"], 0);
   const auto [held, shown] = run_command(a, "cluster holders jobs k");
   EXPECT_EQ(shown, 0) << held;
   EXPECT_THAT(held, AllOf(StartsWith("k: held by host "), HasSubstr("revision ")));

@@ -65,6 +65,8 @@ class Obedient {
     if (command == "valid") return has(key) ? "ok" : "not owner";
     if (command == "lose") return lose(key);
     if (command == "renew") return renew(key);
+    if (command == "confirm")
+      return holdfast_code_text(holdfast_lock_verify(dict_.handle, key.data(), key.size(), &lease, 20));
     if (command == "verify") return answer_to(dict_, HOLDFAST_ASK_VERIFY, key, 0);
     if (command == "holder") return answer_to(dict_, HOLDFAST_ASK_HOLDER, key, 0);
     if (command == "break") return answer_to(dict_, HOLDFAST_ASK_BREAK, key, static_cast<std::uint64_t>(number));

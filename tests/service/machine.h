@@ -21,7 +21,7 @@ inline constexpr const char* kSpace = "hf/main";  // the user of EtcdServer::ena
 /// A process of a machine that does what it is told, a command at a time, and says what came of it:
 ///
 ///   lock KEY SECONDS       "ok TOKEN NS", by CLOCK_BOOTTIME, or the name of the code
-///   unlock KEY, valid KEY  the name of the code
+///   unlock KEY, valid KEY, confirm KEY   the name of the code
 ///   lose KEY               when the lock is lost: "lost NS"
 ///   renew KEY              waits until the agent has prolonged the session
 ///   try KEY                as lock, at once

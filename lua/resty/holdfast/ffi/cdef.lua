@@ -122,6 +122,7 @@ typedef struct holdfast_holder {
   char program[16];
   char why[128];
   uint32_t kind;
+  uint64_t revision;
 } holdfast_holder;
 
 int holdfast_lock_holder(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holder);
@@ -156,12 +157,15 @@ int holdfast_dict_contention(holdfast_dict *dict, holdfast_contended *keys, size
 int holdfast_ask(holdfast_dict *dict, int question, const char *key, size_t key_length, uint64_t revision,
                  int *fd);
 int holdfast_answer(int fd, char *text, size_t *size);
+int holdfast_lock_verify(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
+                         double seconds);
 
 typedef struct holdfast_cluster {
   char name[64];
   uint32_t agent;
   uint32_t epoch;
   double seconds;
+  uint64_t machine;
 } holdfast_cluster;
 
 int holdfast_cluster_state(holdfast_dict *dict, holdfast_cluster *state);
@@ -225,6 +229,9 @@ struct holdfast_pollfd { int fd; short events, revents; };
 struct holdfast_timespec { long sec, nsec; };
 int holdfast_ppoll(struct holdfast_pollfd *set, unsigned long count, const struct holdfast_timespec *timeout,
                    const void *signals) __asm__("ppoll");
+int holdfast_close(int fd) __asm__("close");
+int holdfast_gethostname(char *name, size_t size) __asm__("gethostname");
+int holdfast_clock_gettime(int clock, struct holdfast_timespec *time) __asm__("clock_gettime");
 extern volatile uintptr_t holdfast_nginx_msec[1] __asm__("ngx_current_msec");
 ]]
 

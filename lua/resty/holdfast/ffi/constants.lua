@@ -40,7 +40,7 @@ return {
     HOLDS_EVERYTHING = 2,
 
     -- holdfast_question
-    ASK_VERIFY = 0, ASK_HOLDER = 1, ASK_BREAK = 2,
+    ASK_VERIFY = 0, ASK_HOLDER = 1, ASK_BREAK = 2, ASK_STATUS = 3,
 
     -- limits
     NAME_MAX = 250, KEY_MAX = 65535, SIZE_MIN = 12288, WHY_MAX = 127, HOLDERS_MAX = 4096, PATH_MAX = 108,

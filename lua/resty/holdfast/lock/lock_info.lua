@@ -37,6 +37,7 @@ local function describe(found)
         waiters = found.waiters,
         permits = tonumber(found.permits),
         writes = found.permits == ALL_PERMITS or nil,
+        revision = found.revision > 0 and tonumber(found.revision) or nil,
     }
 end
 
