@@ -10,6 +10,9 @@ install(
 install(DIRECTORY lua/ DESTINATION ${HOLDFAST_LUADIR} FILES_MATCHING PATTERN "*.lua")
 if(TARGET holdfast_command)
   install(TARGETS holdfast_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(FILES contrib/man/holdfast.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES contrib/completion/holdfast.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
+          RENAME holdfast)
 endif()
 
 if(TARGET holdfast_agent)

@@ -736,6 +736,66 @@ HOLDFAST_API int holdfast_parker_accept(holdfast_parker *parker);
 /* Closes what listens and what is connected, and removes the path. */
 HOLDFAST_API void holdfast_parker_disconnect(holdfast_parker *parker);
 
+/* --- looking at a world, for people and monitors --------------------------------------------------------- */
+
+/* Makes this process, and its children, one that only looks: it takes no place among the 1,024 processes of the world,
+ * and makes, repairs and removes nothing, also where no other process is left. holdfast_list, holdfast_attach and calls
+ * marked [read] work as ever, all others give INVALID. Without a runtime directory or a world in it, calls give
+ * NOT_FOUND. Call it before any call that opens something or has a mark. EXISTS (the process has entered the world). */
+HOLDFAST_API int holdfast_observe(void);
+
+typedef struct holdfast_process {
+  uint64_t owner;         /* its token, as in holdfast_holder                                              */
+  double entered;         /* seconds since it entered the world                                            */
+  uint64_t pid_namespace; /* inode of the pid namespace that `pid` is a number of; 0: not known            */
+  uint32_t pid;
+  uint32_t worker;        /* number of a worker of `holdfast run`, 0xFFFFFFFF if it is none                */
+  char program[16];       /* name of the program, ended by a zero byte                                     */
+  char host[40];          /* name of its machine or container, ended by a zero byte; at most 39 bytes      */
+} holdfast_process;
+
+enum { HOLDFAST_PROCESSES_MAX = 1024 };
+
+/* [read] Describes the processes of the world, at most `max`: as they described themselves when they entered, and also
+ * those that have ended, until another process gets their place. The kernel is not asked. `struct_size`:
+ * sizeof(holdfast_process). INVALID (struct_size); NOT_FOUND, PERMISSION, ... if the world cannot be had. */
+HOLDFAST_API int holdfast_processes(holdfast_process *processes, size_t struct_size, uint32_t max, uint32_t *count);
+/* [read] Asks the kernel whether that process lives; the more dictionaries processes of the world have open, the longer
+ * this takes. NOT_FOUND: it does not. SYSTEM: that cannot be told. */
+HOLDFAST_API int holdfast_process_lives(uint64_t owner);
+
+typedef struct holdfast_waiter {
+  uint64_t owner;   /* token of its process, which may be dead                                             */
+  double waited;    /* seconds since the wait began                                                        */
+  uint32_t want;    /* permits that it wants; 1 for a lock                                                 */
+  uint32_t watches; /* 1: it waits for the end of the grant (holdfast_lock_watch), and does not want it    */
+} holdfast_waiter;
+
+/* [read] As holdfast_holders, but takes no mutex and asks nothing: `alive` is 2. Also describes the waiters in the
+ * order of their queue, those that watch last; it may miss some that come or leave meanwhile. Writes at most
+ * `max_holders` and `max_waiters`; the counts are of all. Either array may be null if there is no room for any.
+ * `waiter_size`: sizeof(holdfast_waiter). Without holder and waiter both counts are 0. CORRUPT (damaged), INVALID
+ * (waiter_size), NO_MEMORY (of the process). */
+HOLDFAST_API int holdfast_look(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holders,
+                               uint32_t max_holders, uint32_t *holder_count, holdfast_waiter *waiters,
+                               size_t waiter_size, uint32_t max_waiters, uint32_t *waiter_count);
+
+/* Counts of parts of a dictionary, each of which has a mutex of its own. */
+typedef struct holdfast_health {
+  uint32_t used;         /* that were ever used                                                            */
+  uint32_t damaged;      /* that contradict themselves: holdfast_flush_expired repairs them                */
+  uint32_t uncertain;    /* that were changed during each look, so that it is not known                    */
+  uint32_t held;         /* of which the mutex was held during each look, by a process that is inside      */
+  uint32_t held_by_dead; /* the same, by a dead process: the next change repairs what that has left        */
+  uint32_t held_by_idle; /* the same, by a process that is not inside: the word was overwritten            */
+  uint64_t holder;       /* token of one of these processes                                                */
+} holdfast_health;
+
+/* [read] Looks whether the dictionary is in order, and changes nothing. Takes about a millisecond for each part of 1
+ * MB, and a twentieth of a second for one that others change all the time. `struct_size`: sizeof(holdfast_health).
+ * INVALID (struct_size), NO_MEMORY (of the process). */
+HOLDFAST_API int holdfast_check(holdfast_dict *dict, holdfast_health *health, size_t struct_size);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,11 +2,14 @@
 
 local command = require "spec.support.command"
 
+local COMMANDS = "agent, cluster, del, doctor, get, incr, keys, lock, locks, ls, prune, release, rm, run, set, stat, "
+                 .. "ttl"
+
 -- Arguments, and what the message must name: what was given and what is accepted.
 local REFUSED = {
-    { {}, "no command was given; accepted: agent, cluster, lock, run" },
-    { { "" }, 'unknown command ""; accepted: agent, cluster, lock, run' },
-    { { "walk" }, 'unknown command "walk"; accepted: agent, cluster, lock, run' },
+    { {}, "no command was given; accepted: " .. COMMANDS },
+    { { "" }, 'unknown command ""; accepted: ' .. COMMANDS },
+    { { "walk" }, 'unknown command "walk"; accepted: ' .. COMMANDS },
     { { "--walk" }, 'unknown option "--walk"; accepted: --help, --version' },
     { { "run" }, "no script was given, and no -e" },
     { { "run", "--" }, "no script was given, and no -e" },

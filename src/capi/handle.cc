@@ -84,7 +84,8 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
                                dictionary.quoted_name());
       break;
     case Code::corrupt:
-      return fail(code, "another process writes over the dictionary");
+      return fail(code, World::observes() ? "a part of the dictionary is damaged, which the next change of it repairs"
+                                          : "another process writes over the dictionary");
     default:  // the code says all
       return fail(code, "");
   }

@@ -17,6 +17,11 @@ if(NOT fmt_FOUND)
   list(APPEND missing "fmt (libfmt-dev)")
 endif()
 
+find_package(nlohmann_json QUIET)
+if(NOT nlohmann_json_FOUND)
+  list(APPEND missing "JSON for Modern C++ (nlohmann-json3-dev)")
+endif()
+
 if(missing)
   list(JOIN missing ", " missing)
   if(HOLDFAST_CLI STREQUAL "AUTO")
@@ -27,10 +32,10 @@ if(missing)
                       "-DHOLDFAST_CLI=OFF to build only the library.")
 endif()
 
-file(GLOB command_sources CONFIGURE_DEPENDS cli/*.cc base/*.cc)
+file(GLOB command_sources CONFIGURE_DEPENDS cli/*.cc inspect/*.cc base/*.cc)
 add_executable(holdfast_command ${command_sources})
-# This file takes longest to compile by far, and runs once in a process.
-set_source_files_properties(cli/command_line.cc PROPERTIES COMPILE_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O1>)
+# These files take longest to compile by far, and run once in a process.
+set_source_files_properties(cli/command_line.cc cli/arguments.cc PROPERTIES COMPILE_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O1>)
 # The command uses the library as any other host does, and so do the Lua files it runs: there is one copy per process.
 # It looks for it beside itself, as in the build folder, then from the folder it is installed in. LuaRocks moves what
 # was installed, hence the last place.
@@ -43,4 +48,4 @@ set_target_properties(
              BUILD_WITH_INSTALL_RPATH ON
              INSTALL_RPATH "$ORIGIN;$ORIGIN/${clibdir};$ORIGIN/../lib/lua/5.1")
 target_link_libraries(holdfast_command PRIVATE holdfast_includes holdfast_library PkgConfig::LUAJIT CLI11::CLI11
-                                               fmt::fmt)
+                                               fmt::fmt nlohmann_json::nlohmann_json)

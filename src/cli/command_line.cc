@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/name.h"
+#include "cli/commands.h"
 #include "cli/descriptor.h"
 #include "cli/message.h"
 #include "holdfast.h"
@@ -32,13 +33,6 @@ Signals to the master:
 
 Exit status: 0 all workers succeeded, 1 a worker failed, 2 the command line is wrong;
 ended by TERM or INT, the master ends by that signal.)";
-
-/// Those that main() runs itself.
-constexpr std::pair<const char*, const char*> kOtherCommands[] = {
-    {"agent", "Keep the locks of a cluster for the programs of this machine"},
-    {"cluster", "See and repair the locks of a cluster"},
-    {"lock", "Run a command that holds a lock, as flock does"},
-};
 
 /// The usage line in the customary form; the rest as CLI11 has it.
 class HelpFormatter : public CLI::Formatter {
@@ -123,7 +117,7 @@ class Parser {
     app_.allow_extras();
     run_ = app_.add_subcommand("run", "Run a Lua script in several worker processes");
     run_->group("Commands");
-    for (const auto& [name, text] : kOtherCommands) app_.add_subcommand(name, text)->group("Commands");
+    for (const Subcommand& other : commands()) app_.add_subcommand(other.name, other.summary)->group("Commands");
     run_->footer(kRunFooter);
     run_->allow_extras();
     add_value("-e", "CODE", "Run CODE instead of a script; may be repeated, each is a line of one script",
@@ -224,9 +218,9 @@ class Parser {
   }
 
   Parsed refuse_command(const std::vector<std::string>& arguments) const {
-    if (arguments.empty()) return refuse("no command was given; accepted: agent, cluster, lock, run");
+    if (arguments.empty()) return refuse("no command was given; accepted: " + names_of_commands());
     if (arguments.front().starts_with('-')) return refuse(unknown_option(arguments.front(), app_));
-    return refuse(fmt::format("unknown command \"{}\"; accepted: agent, cluster, lock, run", arguments.front()));
+    return refuse(fmt::format("unknown command \"{}\"; accepted: {}", arguments.front(), names_of_commands()));
   }
 
   Parsed refuse(const std::string& reason) const {

@@ -18,6 +18,7 @@
 #include "base/name.h"
 #include "cli/lock_refusal.h"
 #include "cli/message.h"
+#include "inspect/text.h"
 
 namespace holdfast::cli {
 
@@ -188,7 +189,7 @@ int LockTaker::refuse() {
   }
   if (!options_.quiet) {
     const std::string waited =
-        options_.timeout > 0 ? fmt::format("; waited for {}", duration_in_words(options_.timeout)) : "";
+        options_.timeout > 0 ? fmt::format("; waited for {}", inspect::duration_in_words(options_.timeout)) : "";
     say("{}{}", refusal(dict_, options_), waited);
   }
   return options_.conflict;

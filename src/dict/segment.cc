@@ -79,7 +79,8 @@ Expected<std::unique_ptr<Segment>> Segment::make(World& world, const std::string
 }
 
 Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::string& name) {
-  auto used = use_dictionary_file(world.directory(), file_name(name), world.id());
+  auto used = World::observes() ? look_at_dictionary_file(world.directory(), file_name(name), world.id())
+                                : use_dictionary_file(world.directory(), file_name(name), world.id());
   if (!used) return used.status();
   const OpenedFile* const file = &used->file;
   // Check everything in the private copy of the header, and compute the geometry from that copy.
@@ -134,6 +135,7 @@ Status Segment::adopt(const OpenedFile& file) {
 
 Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::string& name,
                                                    const DictionaryOptions& options) {
+  if (World::observes()) return World::refuse_observer();
   const Geometry geometry = Geometry::of(options.size);
   platform::Mapping name_use;
   const NewFile file{FileKind::dictionary,

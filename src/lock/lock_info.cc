@@ -52,30 +52,6 @@ void look_at_permits(Transaction& change, std::span<HolderInfo> holders, std::ui
   }
 }
 
-// Puts the oldest grant first.
-void put_in_order(std::span<HolderInfo> holders, std::uint32_t count) noexcept {
-  if (count > holders.size() && !holders.empty()) {
-    const std::span<HolderInfo> oldest = holders.subspan(count % holders.size());
-    std::rotate(holders.begin(), oldest.begin(), holders.end());
-  }
-  const std::span<HolderInfo> written = holders.first(std::min<std::size_t>(count, holders.size()));
-  std::reverse(written.begin(), written.end());
-}
-
-void ask_about(World& world, HolderInfo& holder) noexcept {
-  holder.liveness = world.judge(holder.lease.owner);
-  holder.worker = kNoWorker;
-  const ProcessSlot* slot = world.slot(holder.lease.owner);
-  if (slot == nullptr) return;
-  holder.pid = slot->pid.load(kRelaxed);
-  holder.worker = slot->worker.load(kRelaxed);
-  for (std::size_t i = 0; i < slot->comm.size(); ++i) {
-    const std::uint64_t word = slot->comm[i].load(kRelaxed);
-    std::memcpy(holder.program.data() + i * sizeof word, &word, sizeof word);
-  }
-  holder.program.back() = '\0';
-}
-
 /// Writes `reason` for the lease. not_owner: the lease was not found; no_memory: there is no free run now.
 Code write_reason(Transaction& change, const Lease& lease, std::string_view reason) noexcept {
   if (!change.exists() || !is_holdable(change.view().type)) return Code::not_owner;
@@ -107,6 +83,28 @@ Code write_reason(Transaction& change, const Lease& lease, std::string_view reas
 
 }  // namespace
 
+void put_in_order(std::span<HolderInfo> holders, std::uint32_t count) noexcept {
+  if (count > holders.size() && !holders.empty()) {
+    const std::span<HolderInfo> oldest = holders.subspan(count % holders.size());
+    std::rotate(holders.begin(), oldest.begin(), holders.end());
+  }
+  const std::span<HolderInfo> written = holders.first(std::min<std::size_t>(count, holders.size()));
+  std::reverse(written.begin(), written.end());
+}
+
+void describe_process(World& world, HolderInfo& holder) noexcept {
+  holder.worker = kNoWorker;
+  const ProcessSlot* slot = world.slot(holder.lease.owner);
+  if (slot == nullptr) return;
+  holder.pid = slot->pid.load(kRelaxed);
+  holder.worker = slot->worker.load(kRelaxed);
+  for (std::size_t i = 0; i < slot->comm.size(); ++i) {
+    const std::uint64_t word = slot->comm[i].load(kRelaxed);
+    std::memcpy(holder.program.data() + i * sizeof word, &word, sizeof word);
+  }
+  holder.program.back() = '\0';
+}
+
 Code find_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders,
                   HolderCount& count) noexcept {
   const Code code = dictionary.transact(key, [&](Transaction& change) {
@@ -126,8 +124,10 @@ Code find_holders(Dictionary& dictionary, std::string_view key, std::span<Holder
   });
   if (code != Code::ok) return code;
   put_in_order(holders, count.holders);
-  for (HolderInfo& holder : holders.first(std::min<std::size_t>(count.holders, holders.size())))
-    ask_about(dictionary.world(), holder);
+  for (HolderInfo& holder : holders.first(std::min<std::size_t>(count.holders, holders.size()))) {
+    holder.liveness = dictionary.world().judge(holder.lease.owner);
+    describe_process(dictionary.world(), holder);
+  }
   return code;
 }
 

@@ -39,6 +39,12 @@ struct HolderCount {
 Code find_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders,
                   HolderCount& count) noexcept;
 
+/// Puts the oldest grant first, of `count` that were written from the youngest to the oldest, round and round.
+void put_in_order(std::span<HolderInfo> holders, std::uint32_t count) noexcept;
+
+/// Fills what the slot of the holder's process says, if that is still its own.
+void describe_process(World& world, HolderInfo& holder) noexcept;
+
 /// Stores the reason why the lease is held; an empty text takes it back. ok, not_owner, no_memory (nothing changed),
 /// timeout, busy, removed. REQUIRES: `reason` has at most kReasonMax bytes.
 Code explain(Dictionary& dictionary, std::string_view key, const Lease& lease, std::string_view reason) noexcept;

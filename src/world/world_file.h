@@ -84,6 +84,9 @@ struct OpenedFile {
 /// whether its content still counts.
 Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind);
 
+/// The same, but nothing is retired: what is left of another version of this library is corrupt.
+Expected<OpenedFile> look_at_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind);
+
 struct NewFile {
   FileKind kind;
   std::uint64_t size;

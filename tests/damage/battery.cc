@@ -64,6 +64,13 @@ void Battery::look() {
 
 void Battery::look_at(const Item& item) {
   test::Dict& dict = box_.dict();
+  limit_("look", [&] {
+    std::array<holdfast_holder, 8> holders{};
+    std::array<holdfast_waiter, 8> waiters{};
+    std::uint32_t count = 0;
+    return holdfast_look(dict.handle, item.key.data(), item.key.size(), holders.data(), holders.size(), &count,
+                         waiters.data(), sizeof(holdfast_waiter), waiters.size(), &count);
+  });
   const int code = call("get", [&] { return dict.get(item.key).code; });
   const bool stays = item.kind == Kind::text || item.kind == Kind::number || item.kind == Kind::mine ||
                      item.kind == Kind::theirs || item.kind == Kind::rwlock || item.kind == Kind::permits;
@@ -102,6 +109,9 @@ void Battery::look_at_all() {
     if (code != HOLDFAST_OK || cursor == 0) break;
   }
   call("list", [&] { return holdfast_list(&keys, &count); });
+  call("processes", [&] { return holdfast_processes(nullptr, sizeof(holdfast_process), 0, &count); });
+  holdfast_health health{};
+  limit_("check", [&] { return holdfast_check(dict.handle, &health, sizeof health); });
   limit_("stats", [&] { return dict.stats(); });
   holdfast_histogram histogram{};
   histogram.struct_size = sizeof histogram;

@@ -331,6 +331,10 @@ struct With {
     holdfast_contended contended{};
     holdfast_dict_histogram(dict.handle, HOLDFAST_HELD_LOCK, HOLDFAST_TIME_HELD, &histogram);
     holdfast_dict_contention(dict.handle, &contended, sizeof contended, 1, &count);
+    holdfast_processes(nullptr, sizeof(holdfast_process), 0, &count);
+    holdfast_health health{};
+    holdfast_check(dict.handle, &health, sizeof health);
+    holdfast_look(dict.handle, "queue", 5, nullptr, 0, &count, nullptr, sizeof(holdfast_waiter), 0, &count);
     holdfast_pop(dict.handle, "queue", 5, HOLDFAST_LEFT, &value);
     holdfast_flush_expired(dict.handle, 0, &count);
     holdfast_store(dict.handle, HOLDFAST_SET, "k", 1, HOLDFAST_NUMBER, nullptr, 0, 1, -1, 0, nullptr);  // a sentence

@@ -79,6 +79,11 @@ void call() {
   check(holdfast_dict_histogram(dict, HOLDFAST_HELD_LOCK, HOLDFAST_TIME_HELD, &histogram) == HOLDFAST_OK, "histogram");
   holdfast_contended contended{};
   check(holdfast_dict_contention(dict, &contended, sizeof contended, 1, &count) == HOLDFAST_OK, "contention");
+  check(holdfast_processes(nullptr, sizeof(holdfast_process), 0, &count) == HOLDFAST_OK && count >= 1, "processes");
+  holdfast_health health{};
+  check(holdfast_check(dict, &health, sizeof health) == HOLDFAST_OK && health.used == 1, "check");
+  check(holdfast_look(dict, "lock", 4, nullptr, 0, &count, nullptr, sizeof(holdfast_waiter), 0, &count) == HOLDFAST_OK,
+        "look");
   holdfast_dict* other = nullptr;
   check(holdfast_attach("none", 4, &other) == HOLDFAST_NOT_FOUND && std::strstr(holdfast_error(), "none") != nullptr,
         "attach");

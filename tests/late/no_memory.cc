@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -126,6 +127,11 @@ void call_keys() {
   holdfast_contended contended{};
   check("dict_histogram", holdfast_dict_histogram(dict, HOLDFAST_HELD_LOCK, HOLDFAST_TIME_HELD, &histogram));
   check("dict_contention", holdfast_dict_contention(dict, &contended, sizeof contended, 1, &count));
+  holdfast_health health{};
+  check("check", holdfast_check(dict, &health, sizeof health));
+  std::array<holdfast_holder, 4> holders{};
+  check("look", holdfast_look(dict, "k", 1, holders.data(), holders.size(), &count, nullptr, sizeof(holdfast_waiter), 0,
+                              &count));
   check("flush_expired", holdfast_flush_expired(dict, 0, &count));
   check("push", holdfast_push(dict, "list", 4, HOLDFAST_LEFT, HOLDFAST_NUMBER, nullptr, 0, 1, &count));
   check("pop", holdfast_pop(dict, "list", 4, HOLDFAST_LEFT, &value));

@@ -223,6 +223,40 @@ int holdfast_parker_timer(holdfast_parker *parker, double seconds);
 int holdfast_parker_listen(holdfast_parker *parker, char *path, size_t size);
 int holdfast_parker_accept(holdfast_parker *parker);
 void holdfast_parker_disconnect(holdfast_parker *parker);
+int holdfast_observe(void);
+typedef struct holdfast_process {
+  uint64_t owner;
+  double entered;
+  uint64_t pid_namespace;
+  uint32_t pid;
+  uint32_t worker;
+  char program[16];
+  char host[40];
+} holdfast_process;
+
+int holdfast_processes(holdfast_process *processes, size_t struct_size, uint32_t max, uint32_t *count);
+int holdfast_process_lives(uint64_t owner);
+typedef struct holdfast_waiter {
+  uint64_t owner;
+  double waited;
+  uint32_t want;
+  uint32_t watches;
+} holdfast_waiter;
+
+int holdfast_look(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holders,
+                  uint32_t max_holders, uint32_t *holder_count, holdfast_waiter *waiters, size_t waiter_size,
+                  uint32_t max_waiters, uint32_t *waiter_count);
+typedef struct holdfast_health {
+  uint32_t used;
+  uint32_t damaged;
+  uint32_t uncertain;
+  uint32_t held;
+  uint32_t held_by_dead;
+  uint32_t held_by_idle;
+  uint64_t holder;
+} holdfast_health;
+
+int holdfast_check(holdfast_dict *dict, holdfast_health *health, size_t struct_size);
 
 int getpid(void);
 struct holdfast_pollfd { int fd; short events, revents; };

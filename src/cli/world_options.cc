@@ -1,0 +1,99 @@
+#include "cli/world_options.h"
+
+#include <grp.h>
+#include <pwd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/name.h"
+#include "cli/message.h"
+#include "holdfast.h"
+#include "inspect/proc.h"
+#include "inspect/text.h"
+#include "inspect/world.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+/// For a look at all processes of the machine.
+constexpr double kScanSeconds = 5;
+
+/// By name or number.
+const passwd* find_user(const std::string& user) {
+  if (const passwd* const found = ::getpwnam(user.c_str())) return found;
+  const auto number = inspect::whole_number_of(user);
+  return number ? ::getpwuid(static_cast<uid_t>(*number)) : nullptr;
+}
+
+std::optional<int> report(const Expected<std::string>& directory, std::string& to) {
+  if (!directory) {
+    say("{}", directory.status().message);
+    return exit_status::kTrouble;
+  }
+  to = *directory;
+  return std::nullopt;
+}
+
+}  // namespace
+
+WorldOptions::WorldOptions(Arguments& arguments, Prints prints) {
+  arguments.add_value("--dir", "PATH", "The runtime directory; default: $HOLDFAST_DIR, or that of the user",
+                      directory_);
+  arguments.add_value("--user", "NAME", "Become that user first, to look into its world; for root", user_);
+  if (prints == Prints::nothing) return;
+  arguments.add_flag("--json", json_, "Print JSON");
+  arguments.add_value("--color", "WHEN", "Columns and colours: always, never, or auto, on a terminal (default)",
+                      [this](const std::string& when) { return read_color(when, color_); });
+}
+
+// All that root could do is given up: files of that user are judged and opened as by one of its own programs.
+std::string WorldOptions::become() {
+  const passwd* const user = find_user(user_);
+  if (user == nullptr) return fmt::format("there is no user {}", quote(user_));
+  const std::string login = user->pw_name;
+  const uid_t uid = user->pw_uid;
+  const gid_t gid = user->pw_gid;
+  if (::geteuid() == uid) return {};
+  if (::geteuid() != 0) return fmt::format("only root can become user {}; this is user {}", quote(user_), ::geteuid());
+  if (wants_openers_)
+    openers_ = inspect::Openers::read(inspect::directory_to_be(uid), inspect::all_pids(), kScanSeconds);
+  if (::initgroups(login.c_str(), gid) != 0 || ::setresgid(gid, gid, gid) != 0 || ::setresuid(uid, uid, uid) != 0)
+    return fmt::format("cannot become user {}: {}", quote(user_), std::strerror(errno));
+  ::prctl(PR_SET_DUMPABLE, 1);  // else /proc/self belongs to root
+  return {};
+}
+
+inspect::Openers WorldOptions::openers(const std::string& directory, const std::vector<std::uint32_t>& pids,
+                                       double seconds) const {
+  return openers_ ? *openers_ : inspect::Openers::read(directory, pids, seconds);
+}
+
+std::optional<int> WorldOptions::apply() {
+  if (!directory_.empty()) ::setenv("HOLDFAST_DIR", directory_.c_str(), 1);
+  if (!user_.empty()) {
+    if (const std::string wrong = become(); !wrong.empty()) {
+      say("{}", wrong);
+      return exit_status::kTrouble;
+    }
+  }
+  // Files may be cut short by others while this process looks at them.
+  static_cast<void>(holdfast_guard_sigbus());
+  return std::nullopt;
+}
+
+std::optional<int> WorldOptions::observe(std::string& directory) {
+  if (const auto wrong = apply()) return wrong;
+  return report(inspect::observe(), directory);
+}
+
+std::optional<int> WorldOptions::enter(std::string& directory) {
+  if (const auto wrong = apply()) return wrong;
+  return report(inspect::enter(), directory);
+}
+
+}  // namespace holdfast::cli
