@@ -93,7 +93,7 @@ int holdfast_lock_verify(holdfast_dict* dict, const char* key, size_t key_length
     const Code code = remaining(dictionary, {key, key_length}, held, left);
     if (code != Code::ok || segment == nullptr || !segment->in_cluster()) return outcome(code, dictionary);
     auto socket = ask_agent(dictionary.world().directory(), segment->cluster(),
-                                  {"verify", dictionary.name(), 0, {key, key_length}});
+                            {"verify", dictionary.name(), 0, {key, key_length}});
     if (!socket) return fail(socket.status());
     std::array<char, kAnswerMax> text;
     std::size_t size = 0;

@@ -35,8 +35,8 @@ const std::vector<Subcommand>& commands() {
 }
 
 const Subcommand* find_command(std::string_view name) {
-  const auto found =
-      std::find_if(commands().begin(), commands().end(), [&](const Subcommand& command) { return command.name == name; });
+  const auto found = std::find_if(commands().begin(), commands().end(),
+                                  [&](const Subcommand& command) { return command.name == name; });
   return found != commands().end() ? &*found : nullptr;
 }
 

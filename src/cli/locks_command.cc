@@ -191,7 +191,8 @@ int run_locks(const std::vector<std::string>& given) {
   Arguments arguments(kLocks);
   WorldOptions world(arguments, WorldOptions::Prints::something);
   Wanted wanted;
-  arguments.add_flag("-w,--waiting", wanted.waiting, "Only what is waited for, as trees: which process waits for which");
+  arguments.add_flag("-w,--waiting", wanted.waiting,
+                     "Only what is waited for, as trees: which process waits for which");
   arguments.add_value("--prefix", "TEXT", "Only keys that begin with TEXT", wanted.prefix);
   arguments.add_value("--max", "N", "At most so many keys; default: 10000", [&](const std::string& text) {
     const auto number = inspect::whole_number_of(text);

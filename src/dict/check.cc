@@ -32,8 +32,7 @@ using HeaderCopy = std::array<char, (kHeaderWords - kMutexWords) * 8>;
 
 class ShardCheck {
  public:
-  ShardCheck(Segment& segment, Shard& shard, std::vector<Line>& room)
-      : segment_(segment), shard_(shard), room_(room) {}
+  ShardCheck(Segment& segment, Shard& shard, std::vector<Line>& room) : segment_(segment), shard_(shard), room_(room) {}
 
   void run(Health& health) {
     ++health.used;

@@ -7,6 +7,7 @@
 #include "dict/holder_list.h"
 #include "dict/segment.h"
 #include "dict/shard.h"
+#include "dict/statistics_layout.h"
 #include "dict/words.h"
 #include "platform/platform.h"
 #include "world/world.h"
@@ -96,7 +97,7 @@ bool Look::look_at_lock(const EntryView& view) noexcept {
     // It is about to be taken by the owner of the word, and has no end yet.
     holder = {};
     holder.lease = {segment_.world().token_of(seen.word.owner()), seen.sequence};
-    holder.since_ms = platform::monotonic_ns() / 1'000'000;
+    holder.since_ns = platform::monotonic_ns();
   } else if (!is_live(seen.expiry, segment_.flush_epoch())) {
     return sense;
   }
@@ -111,7 +112,7 @@ bool Look::copy_grant(const EntryView& view, SeenGrant& seen, HolderInfo& holder
   if (!read_grant(*view.entry, lock, seen)) return false;
   holder = {};
   holder.lease = {seen.owner, seen.sequence};
-  holder.since_ms = lock.since.load(kRelaxed);
+  holder.since_ns = Since{lock.since.load(kRelaxed)}.ns();
   holder.end_ms = expiry_ms(seen.expiry);
   sense = copy_reason(lock.reason.load(kAcquire), view.entry->hash.load(kRelaxed), holder);
   std::atomic_thread_fence(kAcquire);
@@ -154,7 +155,7 @@ void Look::add_holder(const EntryView& record, std::uint64_t end, HeldKind kind)
   holder = {};
   holder.lease = {fields.owner.load(kRelaxed), fields.sequence.load(kRelaxed)};
   holder.kind = kind;
-  holder.since_ms = fields.since.load(kRelaxed);
+  holder.since_ns = Since{fields.since.load(kRelaxed)}.ns();
   holder.end_ms = expiry_ms(end);
   holder.permits = fields.count.load(kRelaxed);
   load_bytes(reinterpret_cast<const Word64*>(&fields + 1), holder.reason.data(),

@@ -406,7 +406,9 @@ TEST(look, shows_one_grant_beside_processes_that_take_and_give_back) {
         for (const holdfast_holder& holder : seen.holders) {
           ++held;
           ASSERT_EQ(holder.pid, static_cast<std::uint32_t>(busy.pid()));
-          if (holder.why[0] != '\0') ASSERT_EQ(holder.why, std::to_string(holder.sequence));
+          if (holder.why[0] != '\0') {
+            ASSERT_EQ(holder.why, std::to_string(holder.sequence));
+          }
         }
       }
       if (locked.holders.empty()) continue;
