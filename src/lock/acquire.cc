@@ -221,9 +221,10 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet
   return code;
 }
 
+bool may_spin_for_short_section() noexcept { return short_spin().try_now(); }
+
 bool spin_for_short_section(Dictionary& dictionary, std::string_view key, Token self, const Request& request,
                             Lease& lease) noexcept {
-  if (!short_spin().try_now()) return false;
   const bool taken = spin_quietly(dictionary, key, self, request, kShortLooks, lease);
   short_spin().note(taken);
   return taken;
