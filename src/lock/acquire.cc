@@ -147,13 +147,14 @@ AdaptiveSpin& adaptive_spin() noexcept {
   static constinit AdaptiveSpin of_this_process;
   return of_this_process;
 }
-/// The same for short sections: about 1 µs.
+/// The same for short sections.
 AdaptiveSpin& short_spin() noexcept {
   static constinit AdaptiveSpin of_this_process;
   return of_this_process;
 }
-constexpr int kShortLooks = 12;
-constexpr int kLongLooks = 200;
+// In pauses, of which one takes about 10 to 50 ns.
+constexpr int kShortSpin = 48;
+constexpr int kLongSpin = 800;
 
 // Spins until the lock is free, or granted to the waiter. False if `end_ns` comes first, or another task of this
 // process gets the lock.
@@ -225,7 +226,7 @@ bool may_spin_for_short_section() noexcept { return short_spin().try_now(); }
 
 bool spin_for_short_section(Dictionary& dictionary, std::string_view key, Token self, const Request& request,
                             Lease& lease) noexcept {
-  const bool taken = spin_quietly(dictionary, key, self, request, kShortLooks, lease);
+  const bool taken = spin_quietly(dictionary, key, self, request, kShortSpin, lease);
   short_spin().note(taken);
   return taken;
 }
@@ -234,7 +235,7 @@ bool spin_for_lock(Dictionary& dictionary, const Attempt& attempt, Lease& lease,
   const std::uint32_t task = attempt.contender.request.task;
   if (task != whole_state(task) || !adaptive_spin().try_now()) return false;
   const Contender& contender = attempt.contender;
-  if (spin_quietly(dictionary, attempt.key, contender.self, contender.request, kLongLooks, lease)) {
+  if (spin_quietly(dictionary, attempt.key, contender.self, contender.request, kLongSpin, lease)) {
     adaptive_spin().note(true);
     return true;
   }

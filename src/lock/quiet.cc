@@ -1,10 +1,12 @@
 #include "lock/quiet.h"
 
 #include <atomic>
+#include <utility>
 
 #include "base/failpoint.h"
 #include "dict/expiry.h"
 #include "dict/lock_word.h"
+#include "lock/look_interval.h"
 #include "platform/platform.h"
 #include "sync/shmtx.h"
 #include "world/world.h"
@@ -196,20 +198,31 @@ Quiet lock_quietly(Dictionary& dictionary, std::string_view key, Token self, dou
   return Quiet::taken;
 }
 
-bool spin_quietly(Dictionary& dictionary, std::string_view key, Token self, const Request& request, int looks,
+namespace {
+
+constinit LookInterval look_interval;
+
+}  // namespace
+
+bool spin_quietly(Dictionary& dictionary, std::string_view key, Token self, const Request& request, int pauses,
                   Lease& lease) noexcept {
-  constexpr int kPausesPerLook = 4;
+  constexpr int kLeastIntervals = 2;
   const Glimpsed found = glimpse_apart(dictionary, key);
   if (found.block == 0) return false;
-  for (int look = 0; look < looks; ++look) {
-    const LockWord word = load_word_of(*found.lock);
-    if (word.is_slow() || word.owner() == owner_bits(self)) return false;
-    if (word.is_free() &&
+  LockWord word = load_word_of(*found.lock);
+  for (int intervals = 0;; ++intervals) {
+    // An operation under the mutex is soon over; what hangs on the lock stays.
+    if ((word.is_slow() && needs_mutex(*found.lock)) || word.owner() == owner_bits(self)) return false;
+    if (word.is_free() && !word.is_slow() &&
         lock_quietly(dictionary, key, self, request.exptime, request.holder_task, lease) == Quiet::taken)
       return true;
-    for (int i = 0; i < kPausesPerLook; ++i) platform::cpu_relax();
+    if (pauses <= 0 && intervals >= kLeastIntervals) return false;
+    const int interval = look_interval.pauses();
+    for (int i = 0; i < interval; ++i) platform::cpu_relax();
+    pauses -= interval;
+    const LockWord before = std::exchange(word, load_word_of(*found.lock));
+    look_interval.note(word.turn() - before.turn(), interval);
   }
-  return false;
 }
 
 bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept {

@@ -23,9 +23,9 @@ enum class Quiet {
 Quiet lock_quietly(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
                    Lease& lease) noexcept;
 
-/// As lock_quietly(), but looks up to `looks` times for the end of a grant of another process, each time for about as
-/// long as the shortest of sections. Gives up at once if anybody waits.
-bool spin_quietly(Dictionary& dictionary, std::string_view key, Token self, const Request& request, int looks,
+/// As lock_quietly(), but looks again and again for the end of a grant of another process, for about `pauses` of the
+/// processor; some more where that may be worth it. Gives up at once if anybody waits.
+bool spin_quietly(Dictionary& dictionary, std::string_view key, Token self, const Request& request, int pauses,
                   Lease& lease) noexcept;
 
 /// Whether the lock is held for certain. Leaves the lock and its holder alone.
