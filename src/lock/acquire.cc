@@ -150,13 +150,14 @@ AdaptiveSpin& adaptive_spin() noexcept {
   static constinit AdaptiveSpin of_this_process;
   return of_this_process;
 }
-/// The same for short sections: about 1 µs.
+/// The same for short sections.
 AdaptiveSpin& short_spin() noexcept {
   static constinit AdaptiveSpin of_this_process;
   return of_this_process;
 }
-constexpr int kShortLooks = 12;
-constexpr int kLongLooks = 200;
+// In pauses, of which one takes about 10 to 50 ns.
+constexpr int kShortSpin = 48;
+constexpr int kLongSpin = 800;
 
 // Spins until the lock is free, or granted to the waiter. False if `end_ns` comes first, or another task of this
 // process gets the lock.
@@ -225,11 +226,12 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet
   return code;
 }
 
+bool may_spin_for_short_section() noexcept { return short_spin().try_now(); }
+
 bool spin_for_short_section(Dictionary& dictionary, std::string_view key, Token self, const Request& request,
                             Lease& lease) noexcept {
-  if (!short_spin().try_now()) return false;
   bool refused = false;
-  const bool taken = spin_quietly(dictionary, key, self, request, kShortLooks, lease, refused);
+  const bool taken = spin_quietly(dictionary, key, self, request, kShortSpin, lease, refused);
   short_spin().note(taken);
   return taken;
 }
@@ -238,7 +240,7 @@ bool spin_for_lock(Dictionary& dictionary, const Attempt& attempt, Lease& lease,
   const std::uint32_t task = attempt.contender.request.task;
   if (task != whole_state(task) || !adaptive_spin().try_now()) return false;
   const Contender& contender = attempt.contender;
-  if (spin_quietly(dictionary, attempt.key, contender.self, contender.request, kLongLooks, lease, blocked_by.refused)) {
+  if (spin_quietly(dictionary, attempt.key, contender.self, contender.request, kLongSpin, lease, blocked_by.refused)) {
     adaptive_spin().note(true);
     return true;
   }

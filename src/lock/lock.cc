@@ -47,14 +47,18 @@ bool cannot_judge(World& world, const TokenSet& holders) noexcept {
 
 }  // namespace
 
-Code lock_try_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept {
+Code lock_try_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Quiet quiet,
+                     Lease& lease) noexcept {
   World& world = dictionary.world();
   const Token self = world.token();
   if (self == kNobody) return Code::system;
-  if (spin_for_short_section(dictionary, key, self, request, lease)) return Code::ok;
+  if (may_spin_for_short_section()) {
+    if (spin_for_short_section(dictionary, key, self, request, lease)) return Code::ok;
+    quiet = Quiet::unclear;
+  }
   BlockedBy blocked_by;
   Code code = Code::locked;
-  if (!is_held_for_certain(dictionary, key)) {
+  if (quiet != Quiet::held && !is_held_for_certain(dictionary, key)) {
     const Attempt attempt{key, {self, request, nullptr}, false};
     code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
       return attempt_lock(dictionary, attempt, dead, lease, blocked_by);
