@@ -121,7 +121,7 @@ std::string time_within(const Answer& answer, double part) {
 void print_agent(const Answer& answer) {
   const auto of = [&](const char* name) { return number(answer, name); };
   fmt::print("  agent: up for {}; locks here {}, waited for {}; sessions lost {}\n",
-             duration_in_words(static_cast<double>(of("up_ms")) / 1e3), of("locks_here"), of("locks_wanted"),
+             inspect::duration_in_words(static_cast<double>(of("up_ms")) / 1e3), of("locks_here"), of("locks_wanted"),
              of("sessions_lost"));
   fmt::print("  got: {} by the answer, {} by the bell, {} by looking; broken {}\n", of("grants_by_answer"),
              of("grants_by_bell"), of("grants_by_look"), of("grants_broken"));

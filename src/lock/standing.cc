@@ -217,8 +217,9 @@ Code state_of_lock(Dictionary& dictionary, std::string_view key, LockState& stat
   });
 }
 
-Code users_of_lock(Dictionary& dictionary, std::string_view key, std::span<Token> users, std::size_t& count) noexcept {
-  return with_lock(dictionary, key, [&](const LockEntry& lock) {
+Code users_of_lock(Dictionary& dictionary, std::string_view key, std::span<Token> users, std::size_t& count,
+                   std::uint64_t patience_ns) noexcept {
+  return with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
     count = 0;
     if (!users.empty() && !lock.is_free()) users[count++] = lock.owner();
     const auto room = static_cast<std::uint32_t>(users.size() - count);

@@ -99,7 +99,8 @@ Code state_of_lock(Dictionary& dictionary, std::string_view key, LockState& stat
 
 /// The owners of the lock and of the waiters for it, `count` of them. too_large: there are more than fit. Also the
 /// codes of state_of_lock().
-Code users_of_lock(Dictionary& dictionary, std::string_view key, std::span<Token> users, std::size_t& count) noexcept;
+Code users_of_lock(Dictionary& dictionary, std::string_view key, std::span<Token> users, std::size_t& count,
+                   std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 
 /// The keys that are waited for and do not stand. `hashes`: hints of Session::take_wants(), or empty: look at all.
 std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std::uint64_t> hashes);

@@ -321,7 +321,8 @@ bool SharedMachine::orphaned(const LockName& name) const {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   std::array<Token, kUsersLookedAt> users{};
   std::size_t count = 0;
-  if (dictionary == nullptr || users_of_lock(*dictionary, name.key, users, count) != Code::ok) return false;
+  const auto look = [&](std::uint64_t ns) { return users_of_lock(*dictionary, name.key, users, count, ns); };
+  if (dictionary == nullptr || patience_.spend(look) != Code::ok) return false;
   return std::all_of(users.begin(), users.begin() + static_cast<std::ptrdiff_t>(count),
                      [this](Token user) { return user == self_ || world_.is_dead(user); });
 }

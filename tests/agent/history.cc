@@ -172,8 +172,7 @@ std::vector<std::string> StoreHistory::check_tokens(const std::vector<Section>& 
     const auto revision = static_cast<Revision>(section.token / (agent::kGrantsMax + 1));
     const auto found = grants_.find(revision);
     const bool is_there =
-        found != grants_.end() &&
-        std::any_of(found->second.begin(), found->second.end(), [&](const Granted& granted) {
+        found != grants_.end() && std::any_of(found->second.begin(), found->second.end(), [&](const Granted& granted) {
           return granted.name == section.name && granted.lease == section.lease;
         });
     if (!is_there) errors.push_back("the store gave no grant for " + describe(section));

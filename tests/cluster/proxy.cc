@@ -65,7 +65,7 @@ void abandon(FileDescriptor& fd) {
 
 struct Rules {
   bool hold = false;
-  std::string member;  // of whose connections `hold` speaks; empty: of all
+  std::string member;  // `hold` means its connections; empty: all
   bool hold_answers = false;
   std::int64_t delay_ms = 0;
   std::int64_t slow_ms = 0;
@@ -160,7 +160,7 @@ class Connection {
       member_ = piece.substr(begin, piece.find('\r', begin) - begin);
     }
   }
-  /// Over another connection, whose answers nobody reads. It ends with the next one.
+  /// Over another connection; nobody reads the answers there. It ends with the next one.
   void say_again(const std::string& piece, int server_port) {
     if (!again_) again_ = connect_to(server_port);
     char answer[kPiece];

@@ -170,10 +170,11 @@ int slow_disk(const Settings& settings) {
   const StoreHistory store = history_of(cluster[cluster.leader()]);
   const auto errors = fleet.workers().errors(store);
   const int status = report(errors);
-  std::printf("%.0f s, %d writes to disk late by up to 1.5 s, %zu sections, %zu transfers, %zu late writes refused; %zu "
-              "violations\n",
-              settings.seconds, calls, fleet.workers().sections().size(), store.transfers(), fleet.workers().refused(),
-              errors.size());
+  std::printf(
+      "%.0f s, %d writes to disk late by up to 1.5 s, %zu sections, %zu transfers, %zu late writes refused; %zu "
+      "violations\n",
+      settings.seconds, calls, fleet.workers().sections().size(), store.transfers(), fleet.workers().refused(),
+      errors.size());
   return calls > 0 ? status : 1;
 }
 
@@ -261,11 +262,12 @@ class Soak {
     const bool grows = after.descriptors > before.descriptors + 10 || after.megabytes > before.megabytes * 1.2 + 2;
     if (grows) errors.emplace_back("the agent grows");
     const int status = report(errors);
-    std::printf("%.0f s, %d troubles, %zu sections, %zu transfers, %zu late writes refused, %zu updates lost without "
-                "fencing; the agent: %zu to %zu descriptors, %.1f to %.1f MB; %zu violations\n",
-                seconds_, troubles_, workers.sections().size(), store.transfers(), workers.refused(),
-                workers.lost_without_fencing(), before.descriptors, after.descriptors, before.megabytes,
-                after.megabytes, errors.size());
+    std::printf(
+        "%.0f s, %d troubles, %zu sections, %zu transfers, %zu late writes refused, %zu updates lost without "
+        "fencing; the agent: %zu to %zu descriptors, %.1f to %.1f MB; %zu violations\n",
+        seconds_, troubles_, workers.sections().size(), store.transfers(), workers.refused(),
+        workers.lost_without_fencing(), before.descriptors, after.descriptors, before.megabytes, after.megabytes,
+        errors.size());
     return status;
   }
 
@@ -374,9 +376,7 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace holdfast::test
 
-int main(int argc, char** argv) try {
-  return holdfast::test::run(argc, argv);
-} catch (const std::exception& error) {
+int main(int argc, char** argv) try { return holdfast::test::run(argc, argv); } catch (const std::exception& error) {
   std::printf("%s\n", error.what());
   return 1;
 }
