@@ -20,6 +20,7 @@
 #include "cli/message.h"
 #include "cli/question.h"
 #include "holdfast.h"
+#include "inspect/text.h"
 
 namespace holdfast::cli {
 
