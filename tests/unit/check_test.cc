@@ -24,7 +24,9 @@ class CheckTest : public DictTest {
     for (int i = 0; i < count; ++i) {
       const std::string key = "key" + std::to_string(i);
       ASSERT_EQ(dict.set(key, std::string(static_cast<std::size_t>(i % 300), 'x')), HOLDFAST_OK);
-      if (i % 7 == 0) ASSERT_GT(dict.push("list" + key, HOLDFAST_LEFT, key), 0);
+      if (i % 7 == 0) {
+        ASSERT_GT(dict.push("list" + key, HOLDFAST_LEFT, key), 0);
+      }
     }
   }
   Shard& shard_of(std::string_view key) { return dict.segment().shard_of(Key(key, dict.segment().seed()).hash); }
