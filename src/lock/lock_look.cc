@@ -33,7 +33,10 @@ class Look {
     count_ = {};
     const std::uint64_t start = shard_.epoch();
     const bool sense = look_at_key();
-    if (!shard_.unchanged_since(start)) return Seen::torn;
+    // Half of a change may look like damage: then somebody has the mutex. Acquire: where it is free, all that was done
+    // with it is seen, and the epoch with that.
+    const bool settled = sense || shard_.header().mutex.word.load(kAcquire) == 0;
+    if (!settled || !shard_.unchanged_since(start)) return Seen::torn;
     count = count_;
     return sense ? Seen::whole : Seen::damaged;
   }
