@@ -292,9 +292,9 @@ TEST_F(FullReserved, marks_that_promise_memory_are_not_believed) {
       EXPECT_EQ(found(other, 400), 400);
       EXPECT_EQ(other.set(key(0), std::string(100, 'v')), HOLDFAST_OK);
       EXPECT_EQ(other.flush_expired(), 0);
-      EXPECT_EQ(found(other, 400), 400);
+      EXPECT_GE(found(other, 400), 399) << "one may have made room";
     });
-    EXPECT_EQ(found(dict, 400), 400);
+    EXPECT_GE(found(dict, 400), 399);
     fill(dict, 400);
     EXPECT_EQ(dict.flush_expired(), 0);
   });
