@@ -58,15 +58,21 @@ bool fill_up(EtcdServer& etcd) {
   return false;
 }
 
+/// The number that an answer has in the field.
+std::string number_in(const std::string& answer, const std::string& field) {
+  const std::string name = quoted(field) + ":\"";
+  const std::size_t at = answer.find(name) + name.size();
+  return answer.substr(at, answer.find('"', at) - at);
+}
+
 void make_room(EtcdServer& etcd) {
   const std::string all = R"({"key":)" + base64("fill ") + R"(,"range_end":)" + base64("fill!") + "}";
   const std::string answer = etcd.post("/v3/kv/deleterange", all);
-  const std::string name = R"("revision":")";
-  const std::size_t at = answer.find(name) + name.size();
-  const std::string revision = answer.substr(at, answer.find('"', at) - at);
-  etcd.post("/v3/kv/compaction", R"({"physical":true,"revision":)" + quoted(revision) + "}");
+  etcd.post("/v3/kv/compaction", R"({"physical":true,"revision":)" + quoted(number_in(answer, "revision")) + "}");
   etcd.post("/v3/maintenance/defragment", "{}");
-  etcd.post("/v3/maintenance/alarm", R"({"action":"DEACTIVATE","alarm":"NOSPACE"})");
+  EXPECT_THAT(etcd.post("/v3/maintenance/alarm", R"({"action":"DEACTIVATE","alarm":"NOSPACE","memberID":)" +
+                                                     quoted(number_in(answer, "member_id")) + "}"),
+              HasSubstr("NOSPACE"));
 }
 
 TEST(StoreDays, a_full_disk_leaves_locks_with_their_holders_and_others_get_them_when_there_is_room) {
@@ -117,6 +123,7 @@ TEST(StoreDays, rights_that_are_taken_away_free_no_lock_and_when_they_are_back_i
   etcd.enable_authentication();
   const ScratchDirectory files;
   std::ofstream(files / "password") << "secret\n";
+  std::filesystem::permissions(files / "password", std::filesystem::perms::owner_read);
   const Fields user{{"user", quoted("hf")}, {"password_file", quoted(files / "password")}};
   Machine a(etcd.url(), kLong, user);
   Machine b(etcd.url(), kLong, user);
@@ -124,7 +131,7 @@ TEST(StoreDays, rights_that_are_taken_away_free_no_lock_and_when_they_are_back_i
   b.start_agent();
   const auto first = a.program();
   const auto second = b.program();
-  ASSERT_NE(first->lock("k"), 0U);
+  ASSERT_NE(first->lock("k"), 0U) << a.said();
   etcd.be("root", "top");
   second->say("lock k 50");
   ASSERT_TRUE(is_queued(etcd, "k"));
