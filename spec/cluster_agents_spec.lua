@@ -1,3 +1,4 @@
+-- Tests lock/question.lua, lock/verify.lua and lock/cluster_holder.lua.
 -- Locks of two machines with agents and etcd itself: what only the store knows, as each host of Lua gets it.
 
 local command, etcd, fixture, process, shell, site =

@@ -47,8 +47,11 @@ end
 -- machine has the lock.
 function _M.find(handle, key, block)
     local found, err = lock_info.find(handle, key)
-    if err or not cluster.has(handle) then
-        return found, err
+    if err then
+        return nil, err
+    end
+    if not cluster.has(handle) then
+        return found
     end
     local machine = cluster.machine(handle)
     if found then
