@@ -32,7 +32,23 @@ if(missing)
                       "-DHOLDFAST_CLI=OFF to build only the library.")
 endif()
 
+# Only the screen of `holdfast top` needs ncurses; without, that command prints text.
+set(has_screen FALSE)
+if(NOT HOLDFAST_TOP STREQUAL "OFF")
+  pkg_check_modules(NCURSES QUIET ncursesw)
+  set(has_screen ${NCURSES_FOUND})
+  if(NOT has_screen AND HOLDFAST_TOP STREQUAL "AUTO")
+    message(STATUS "The full screen of holdfast top is left out, for want of: ncursesw (libncurses-dev)")
+  elseif(NOT has_screen)
+    message(FATAL_ERROR "The full screen of holdfast top needs: ncursesw (libncurses-dev, found by pkg-config). Install "
+                        "it (scripts/setup does) or pass -DHOLDFAST_TOP=OFF to build without it.")
+  endif()
+endif()
+
 file(GLOB command_sources CONFIGURE_DEPENDS cli/*.cc inspect/*.cc base/*.cc)
+if(NOT has_screen)
+  list(FILTER command_sources EXCLUDE REGEX "cli/top_(screen|live)\\.cc$")
+endif()
 add_executable(holdfast_command ${command_sources})
 # These files take longest to compile by far, and run once in a process.
 set_source_files_properties(cli/command_line.cc cli/arguments.cc PROPERTIES COMPILE_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O1>)
@@ -49,3 +65,8 @@ set_target_properties(
              INSTALL_RPATH "$ORIGIN;$ORIGIN/${clibdir};$ORIGIN/../lib/lua/5.1")
 target_link_libraries(holdfast_command PRIVATE holdfast_includes holdfast_library PkgConfig::LUAJIT CLI11::CLI11
                                                fmt::fmt nlohmann_json::nlohmann_json)
+if(has_screen)
+  set_source_files_properties(cli/top_command.cc PROPERTIES COMPILE_DEFINITIONS HOLDFAST_TOP=1)
+  set_source_files_properties(cli/top_screen.cc PROPERTIES COMPILE_OPTIONS "${NCURSES_CFLAGS}")
+  target_link_libraries(holdfast_command PRIVATE ${NCURSES_LINK_LIBRARIES})
+endif()

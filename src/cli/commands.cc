@@ -8,6 +8,7 @@
 #include "cli/lock_command.h"
 #include "cli/locks_command.h"
 #include "cli/ls_command.h"
+#include "cli/top_command.h"
 #include "cli/values.h"
 
 namespace holdfast::cli {
@@ -29,6 +30,7 @@ const std::vector<Subcommand>& commands() {
       {"rm", "Remove dictionaries", run_rm},
       {"set", "Store a value", run_set},
       {"stat", "Tell all of one dictionary", run_stat},
+      {"top", "Show a world as it lives, on the whole screen", run_top},
       {"ttl", "Print how long a key lives yet, or set it", run_ttl},
   };
   return kCommands;
