@@ -64,17 +64,22 @@ Status gather_locks(const std::string& name, const std::string& prefix, Which wh
                     std::vector<Lock>& locks) {
   auto dict = attach(name);
   if (!dict) return dict.status();
+  return gather_locks(*dict, name, prefix, which, max, locks);
+}
+
+Status gather_locks(holdfast_dict* dict, const std::string& name, const std::string& prefix, Which which,
+                    std::size_t max, std::vector<Lock>& locks) {
   std::uint64_t cursor = 0;
   do {
     std::vector<std::string> keys;
     const int code = unpack(keys, [&](holdfast_value* packed, std::uint32_t* count) {
-      return holdfast_scan_locks(*dict, &cursor, kKeysAtOnce, prefix.data(), prefix.size(), packed, count);
+      return holdfast_scan_locks(dict, &cursor, kKeysAtOnce, prefix.data(), prefix.size(), packed, count);
     });
     if (code != HOLDFAST_OK) return {static_cast<Code>(code), sentence(code)};
     std::sort(keys.begin(), keys.end());
     for (const std::string& key : keys) {
       if (locks.size() == max) return {};
-      Lock lock = look_at_lock(*dict, name, key);
+      Lock lock = look_at_lock(dict, name, key);
       const bool is_over = lock.holder_count == 0 && lock.waiter_count == 0 && lock.trouble.empty();
       if (is_over || (which == Which::waited_for && lock.waiter_count == 0)) continue;
       locks.push_back(std::move(lock));

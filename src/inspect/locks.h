@@ -38,6 +38,9 @@ enum class Which { all, waited_for };
 /// a part of it cannot be looked at: what was found is there.
 Status gather_locks(const std::string& name, const std::string& prefix, Which which, std::size_t max,
                     std::vector<Lock>& locks);
+/// The same, of a dictionary that is open.
+Status gather_locks(holdfast_dict* dict, const std::string& name, const std::string& prefix, Which which,
+                    std::size_t max, std::vector<Lock>& locks);
 
 /// Looks at one key.
 Lock look_at_lock(holdfast_dict* dict, const std::string& dictionary, const std::string& key);

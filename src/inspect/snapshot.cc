@@ -48,7 +48,7 @@ void add_dictionary(const std::string& name, Snapshot& snapshot) {
   look.counts = found.counts;
   if (look.trouble.empty()) {
     look_at_times(found.handle, look);
-    const Status status = gather_locks(name, "", Which::all, Snapshot::kMostLocks, snapshot.locks);
+    const Status status = gather_locks(found.handle, name, "", Which::all, Snapshot::kMostLocks, snapshot.locks);
     if (status.code == Code::removed || status.code == Code::not_found) return;
     if (!status.ok()) look.trouble = status.message;
   }
