@@ -60,7 +60,10 @@ local function contend()
         processes[#processes + 1] = command.start("lock", ...)
     end
     start("busy", "slow", "--why", "a\treason", "--", "sleep", "600")
-    assert(command.await(function () return output("locks"):find("slow", 1, true) end))
+    assert(command.await(function ()
+        local _, held = run "locks"  -- there is no world until the first lock is there
+        return held:find("slow", 1, true)
+    end))
     start("busy", "other", "--", "sleep", "600")
     start("free", "alone", "--", "sleep", "600")
     assert(command.await(function () return #rows(output("locks")) == 3 end))
