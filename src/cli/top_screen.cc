@@ -20,7 +20,7 @@
 
 #include "base/name.h"
 
-// term.h has macros of names that are used here.
+// The terminal header has macros of names that are used here.
 #undef lines
 #undef columns
 #undef tab
