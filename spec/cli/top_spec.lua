@@ -55,21 +55,27 @@ end
 
 -- Three keys, of which two are waited for; "slow" by two.
 local function contend()
-    local processes = {}
-    local function start(...)
-        processes[#processes + 1] = command.start("lock", ...)
+    member [[
+        local lock = require "resty.lock"
+        for _, name in ipairs { "busy", "free" } do
+            assert(shdict.open(name, { size = name == "busy" and "128k" or "64k" }))
+        end
+        local function hold(dict, key)
+            local one = lock:new(dict, { exptime = 3000 })
+            assert(one:lock(key, { why = "a\treason" }))
+            sleep(0.05)
+            return one
+        end
+        locks = { hold("busy", "slow"), hold("busy", "other"), hold("free", "alone") }
+        ready()
+    ]]
+    for _, key in ipairs { "slow", "slow", "other" } do
+        member(([[
+            assert(shdict.open "busy")
+            ready()
+            require("resty.lock"):new("busy", { timeout = 3000, exptime = 3000 }):lock("%s")
+        ]]):format(key))
     end
-    start("busy", "slow", "--why", "a\treason", "--", "sleep", "600")
-    assert(command.await(function ()
-        local _, held = run "locks"  -- there is no world until the first lock is there
-        return held:find("slow", 1, true)
-    end))
-    start("busy", "other", "--", "sleep", "600")
-    start("free", "alone", "--", "sleep", "600")
-    assert(command.await(function () return #rows(output("locks")) == 3 end))
-    start("busy", "slow", "--", "true")
-    start("busy", "slow", "--", "true")
-    start("busy", "other", "--", "true")
     assert(command.await(function ()
         local waiters = 0
         for _, row in ipairs(rows(output("locks"))) do
@@ -77,7 +83,6 @@ local function contend()
         end
         return waiters == 3
     end))
-    return processes
 end
 
 
@@ -146,7 +151,7 @@ describe("holdfast top --batch", function ()
         assert.equal("slow other alone", keys(found))
         local slow = found[1]
         assert.same({ "busy", "slow", "lock" }, { slow[1], slow[2], slow[3] })
-        assert.same({ "sleep", "alive" }, { slow[5], slow[6] })
+        assert.same({ "ready1.lua", "alive" }, { slow[5], slow[6] })
         assert.is_true(command.alive(tonumber(slow[4])))
         assert.is_true(tonumber(slow[7]) >= tonumber(slow[9]))
         assert.same({ "2", "1", "0" }, { slow[8], found[2][8], found[3][8] })
@@ -646,13 +651,19 @@ describe("On a terminal holdfast top", function ()
             while true do dict:set("hot", ("x"):rep(20000)) end
         ]]
         command.kill(world.worker_of(process), STOP)
-        play [[
+        command.write("fresh.lua", [[
+            assert(require("resty.shdict").open("busy", { size = "64k" }))
+            local lock = require("resty.lock"):new("busy", { exptime = 3000 })
+            assert(lock:lock("fresh"))
+            while true do require("resty.holdfast.scheduler").sleep(0.05) end
+        ]])
+        play(([[
         t = Terminal(24, 80)
         t.until("inside")
         t.until(", stopped")
         subprocess.run([program, "rm", "-f", "busy"], check=True)
         t.until(lambda: "slow" not in t.text(), "end of the dictionary")
-        new = subprocess.Popen([program, "lock", "busy", "fresh", "--", "sleep", "600"], start_new_session=True)
+        new = subprocess.Popen([program, "run", "--workers", "1", "FRESH"], start_new_session=True)
         try:
             t.until("fresh")
             t.until("inside")
@@ -661,6 +672,6 @@ describe("On a terminal holdfast top", function ()
         finally:
             os.killpg(new.pid, signal.SIGKILL)
             new.wait()
-        ]]
+        ]]):gsub("FRESH", (command.path "fresh.lua")))
     end)
 end)

@@ -130,19 +130,17 @@ void pause(double seconds) {
 int run_batch(TopView& view, const std::string& directory, const std::vector<std::string>& names,
               const Wanted& wanted) {
   const Output output = output_for(wanted.color);
-  auto before = inspect::take_snapshot(directory, names);
-  for (std::uint64_t printed = 0; before && (wanted.count == 0 || printed < wanted.count); ++printed) {
-    pause(view.delay);
-    auto now = inspect::take_snapshot(directory, names);
-    if (now) {
-      view.show(std::move(*before), *now);
-      output.columns ? print_for_people(view, output) : print_for_programs(view);
+  for (std::uint64_t looks = 0; wanted.count == 0 || looks <= wanted.count; ++looks) {
+    if (looks != 0) pause(view.delay);
+    auto seen = inspect::take_snapshot(directory, names);
+    if (!seen) {
+      say("{}", seen.status().message);
+      return exit_status::kTrouble;
     }
-    before = std::move(now);
+    view.show(std::move(*seen));
+    if (looks != 0) output.columns ? print_for_people(view, output) : print_for_programs(view);
   }
-  if (before) return exit_status::kYes;
-  say("{}", before.status().message);
-  return exit_status::kTrouble;
+  return exit_status::kYes;
 }
 
 int run_on_terminal([[maybe_unused]] TopView& view, [[maybe_unused]] const std::string& directory,

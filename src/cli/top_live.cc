@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <optional>
 #include <utility>
 
 #include "cli/arguments.h"
@@ -87,11 +86,11 @@ class Live {
   void look() {
     constexpr double kFirstInterval = 0.25;
     auto seen = inspect::take_snapshot(directory_, names_);
-    due_ = holdfast_now() + (before_ ? view_.delay : std::min(kFirstInterval, view_.delay));
+    due_ = holdfast_now() + (looked_ ? view_.delay : std::min(kFirstInterval, view_.delay));
     message_ = seen ? "" : inspect::escaped(seen.status().message);
     if (!seen) return;
-    view_.show(before_ ? *before_ : *seen, *seen);
-    before_ = std::move(*seen);
+    view_.show(std::move(*seen));
+    looked_ = true;
   }
 
   void wait() {
@@ -142,7 +141,7 @@ class Live {
   const std::vector<std::string>& names_;
   Signals signals_;
   TopScreen screen_;
-  std::optional<inspect::Snapshot> before_;
+  bool looked_ = false;
   std::string message_;
   double due_ = 0;
   bool has_keys_ = false;

@@ -10,9 +10,10 @@ TopView::TopView() {
     orders[static_cast<std::size_t>(each)].column = first_column_of(each);
 }
 
-void TopView::show(inspect::Snapshot before, inspect::Snapshot now) {
-  before_ = std::move(before);
+void TopView::show(inspect::Snapshot now) {
+  before_ = has_seen_ ? std::move(now_) : now;
   now_ = std::move(now);
+  has_seen_ = true;
   rates_ = inspect::rates_of(before_, now_);
   arrange();
 }

@@ -47,8 +47,8 @@ class TopView {
   TopView();
   TopOrder& order() noexcept { return orders[static_cast<std::size_t>(pane)]; }
 
-  /// Takes what was seen, and makes rows of it.
-  void show(inspect::Snapshot before, inspect::Snapshot now);
+  /// Takes what was seen, and makes rows of it and of what was seen before.
+  void show(inspect::Snapshot now);
   /// `typed`: the characters, in UTF-8, of TopKey::text. `page`: rows that fit. False: it is over.
   bool press(TopKey key, const std::string& typed, std::size_t page);
   /// Lets `page` rows be seen, with the chosen one among them.
@@ -80,6 +80,7 @@ class TopView {
 
   inspect::Snapshot before_;
   inspect::Snapshot now_;
+  bool has_seen_ = false;
   inspect::Rates rates_;
   std::vector<TopRow> rows_;
   std::size_t selected_ = 0;
