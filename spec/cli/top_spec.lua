@@ -658,9 +658,11 @@ describe("On a terminal holdfast top", function ()
             while true do require("resty.holdfast.scheduler").sleep(0.05) end
         ]])
         play(([[
-        t = Terminal(24, 80)
+        t = Terminal(24, 120)
         t.until("inside")
+        t.type(F3 + "inside\r\r")
         t.until(", stopped")
+        t.type("x")
         subprocess.run([program, "rm", "-f", "busy"], check=True)
         t.until(lambda: "slow" not in t.text(), "end of the dictionary")
         new = subprocess.Popen([program, "run", "--workers", "1", "FRESH"], start_new_session=True)

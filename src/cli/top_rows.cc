@@ -152,12 +152,12 @@ std::string lower(std::string text) {
 
 const std::vector<TopColumn>& columns_of(TopPane pane) {
   static const std::vector<TopColumn> kLocks{{"dictionary", "DICTIONARY", 12, 6, false, false},
-                                             {"key", "KEY", 12, 9, false, true},
+                                             {"key", "KEY", 10, 9, false, true},
                                              {"kind", "KIND", 9, 1, false, false},
                                              {"holder", "HOLDER", 16, 7, false, false},
                                              {"held", "HELD", 7, 4, true, false},
                                              {"waiters", "WAIT", 5, 8, true, false},
-                                             {"wait", "LONGEST", 7, 5, true, false},
+                                             {"wait", "LONGEST", 8, 5, true, false},
                                              {"contention", "CONT/S", 6, 3, true, false}};
   static const std::vector<TopColumn> kDictionaries{
       {"name", "NAME", 12, 9, false, true},    {"size", "SIZE", 5, 4, true, false},

@@ -277,7 +277,7 @@ void TopScreen::Parts::draw_texts(const std::vector<std::string>& texts) {
 
 void TopScreen::Parts::draw_foot(const TopView& view, const std::string& message) {
   if (height() < 2) return;
-  std::string line = "F1 Help  F3 Search  F4 Filter  F6 Sort  I Invert  Tab Pane  Space Pause  F10 Quit";
+  std::string line = "F1 Help F3 Search F4 Filter F6 Sort I Invert Tab Pane Space Pause F10 Quit";
   if (view.shows() != TopView::Shows::rows) line = "any key: back";
   if (!message.empty()) line = message;
   if (view.prompt() == TopView::Prompt::search) line = "Search: " + view.typed();
