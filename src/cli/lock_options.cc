@@ -18,7 +18,6 @@ constexpr const char* kDefaultDictionary = "commands";
 constexpr const char* kDefaultShell = "/bin/sh";
 constexpr double kSecondsMax = 1e9;
 constexpr int kStatusMax = 255;
-constexpr int kNamesRead = 64;
 
 constexpr const char* kUsageLines =
     "Usage: holdfast lock [OPTIONS] [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
@@ -64,8 +63,7 @@ class LockParser {
     app_.set_help_flag("-h,--help", "Print this help and exit");
     app_.set_version_flag("-V,--version", std::string("holdfast ") + holdfast_version(), "Print the version and exit");
     app_.footer(kFooter);
-    // More than there can be, for a better word than CLI11 has. Else it would take "[a,b]" for two names.
-    app_.add_option("KEY", names_)->expected(0, kNamesRead)->allow_extra_args(false);
+    app_.allow_extras();  // the names: as values of a positional option, CLI11 would take "[a,b]" for two
     add_flags();
     add_values();
   }
@@ -133,6 +131,10 @@ class LockParser {
   }
 
   std::string read_names() {
+    for (const std::string& word : app_.remaining()) {
+      if (word.size() > 1 && word.front() == '-') return "unknown option " + quote(word);
+      names_.push_back(word);
+    }
     if (names_.empty()) return "no key was given";
     if (names_.size() > 2) return "unexpected " + quote(names_[2]) + ": the command follows \"--\"";
     options_.key = names_.back();
