@@ -5,11 +5,12 @@ _holdfast_commands() { holdfast --help 2>/dev/null | sed -n '/^Commands:/,$s/^  
 
 _holdfast_options() { holdfast "$1" --help 2>/dev/null | grep -oE -- '(^|[ ,])--?[a-zA-Z0-9][a-z-]*' | tr -d ' ,'; }
 
-# Sets `place` to "value OPTION" after an option that takes a value, else to the number of the word.
+# Sets `place` to "value OPTION" after an option that takes a value, else to the number of the word; `dictionary` to the
+# first word that is neither an option nor its value.
 _holdfast_place() {
   local i word takes
   takes=" $(holdfast "$1" --help 2>/dev/null | sed -n 's/^  \(-[^ ]*\) [A-Z].*/\1/p' | tr ',\n' '  ') "
-  place=0 world=()
+  place=0 dictionary="" world=()
   for ((i = 2; i < COMP_CWORD; ++i)); do
     word=${COMP_WORDS[i]}
     case $word in
@@ -23,7 +24,7 @@ _holdfast_place() {
         case $word in --dir | --user) world+=("$word" "${COMP_WORDS[i + 1]}") ;; esac
         ((++i))
         ;;
-      *) ((++place)) ;;
+      *) ((++place == 1)) && dictionary=${word//[\"\'\\]/} ;;  # as typed, without its quotes: nothing is run
     esac
   done
 }
@@ -50,22 +51,8 @@ _holdfast_value() {
   esac
 }
 
-# The name of the dictionary that the line has so far: the first word that is no option.
-_holdfast_dictionary() {
-  local word
-  for word in "${COMP_WORDS[@]:2}"; do
-    case $word in
-      -*) ;;
-      *)
-        eval "printf %s $word" 2>/dev/null
-        return
-        ;;
-    esac
-  done
-}
-
 _holdfast() {
-  local current=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} place world=()
+  local current=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} place dictionary world=()
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then
     _holdfast_offer < <(_holdfast_commands; printf '%s\n' --help --version)
@@ -82,8 +69,8 @@ _holdfast() {
     ls:* | locks:* | top:* | prune:* | rm:* | stat:0 | get:0 | set:0 | incr:0 | del:0 | ttl:0 | keys:0 | release:0 | lock:0)
       _holdfast_offer < <(_holdfast_names)
       ;;
-    get:1 | set:1 | incr:1 | ttl:1 | del:*) _holdfast_offer < <(_holdfast_keys "$(_holdfast_dictionary)" "$current") ;;
-    release:1) _holdfast_offer < <(_holdfast_locks "$(_holdfast_dictionary)" "$current") ;;
+    get:1 | set:1 | incr:1 | ttl:1 | del:*) _holdfast_offer < <(_holdfast_keys "$dictionary" "$current") ;;
+    release:1) _holdfast_offer < <(_holdfast_locks "$dictionary" "$current") ;;
     lock:*) mapfile -t COMPREPLY < <(compgen -c -- "$current") ;;
   esac
 }

@@ -47,7 +47,7 @@ describe("holdfast release", function ()
     it("ends one of several grants of permits", function ()
         keep(HOLDER .. [[
             for i = 1, 3 do
-                assert(require("resty.semaphore"):new("my_locks", 3, { exptime = 3000 }):wait("permits"))
+                assert(require("resty.semaphore"):new("my_locks", { permits = 3, exptime = 3000 }):wait("permits"))
             end
             ready()
         ]])
@@ -137,7 +137,7 @@ describe("holdfast prune", function ()
         ]]
         local dead = keep [[
             assert(require("resty.shdict").open("my_locks"))
-            assert(require("resty.rwlock"):new("my_locks", { exptime = 3000 }):read_lock("of the dead"))
+            assert(require("resty.rwlock"):new("my_locks", { exptime = 3000 }):rdlock("of the dead"))
             ready()
         ]]
         local pid = world.worker_of(dead)

@@ -47,6 +47,11 @@ local function content(name)
     return assert(command.read(command.world() .. "/" .. name))
 end
 
+-- Whether this user may look at what each process has open.
+local function may_look_at_all()
+    return shell.succeeds 'for p in /proc/[0-9]*; do cat $p/maps >/dev/null 2>&1 || [ ! -d $p ] || exit 1; done'
+end
+
 -- Where the text stands in the file for the first time.
 local function place_of(name, text)
     return assert(content(name):find(text, 1, true)) - 1
@@ -66,8 +71,8 @@ describe("holdfast doctor", function ()
         assert.same({ {}, 0 }, { findings() })
         assert.same({ status = "ok", findings = {}, directory = command.world() },
                     json.decode(output("doctor", "--json")))
-        assert.matches("^all is well in " .. command.world() .. ": 2 dictionaries\n$",
-                       (world.in_terminal(200, "doctor", "--color=never")))
+        assert.equal("all is well in " .. command.world() .. ": 2 dictionaries\n",
+                     (world.in_terminal(200, "doctor", "--color=never")))
     end)
 
     it("finds damage, changes nothing, and repairs it when it is asked to", function ()
@@ -173,7 +178,7 @@ describe("holdfast doctor", function ()
         local dead = keep [[
             assert(require("resty.shdict").open("my_dict"))
             assert(require("resty.lock"):new("my_dict", { exptime = 3000 }):lock("one"))
-            assert(require("resty.rwlock"):new("my_dict", { exptime = 3000 }):read_lock("two"))
+            assert(require("resty.rwlock"):new("my_dict", { exptime = 3000 }):rdlock("two"))
             ready()
         ]]
         local pid = world.worker_of(dead)
@@ -216,7 +221,9 @@ describe("holdfast doctor", function ()
         assert.equal(2, finds("^error: my_dict.dict: has layout 99, .*pid .*" .. pid))
         process:signal(command.KILL)
         assert(command.await(function () return not command.alive(pid) end))
-        assert.equal(1, finds "^warning: processes: has layout 99, and this version uses %d+; no process has it open$")
+        local nobody = may_look_at_all() and "no process has it open" or
+                       "no process that this user may look at has it open"
+        assert.equal(1, finds("^warning: processes: has layout 99, and this version uses %d+; " .. nobody .. "$"))
     end)
 
     it("finds a dictionary that is full", function ()

@@ -280,7 +280,7 @@ describe("holdfast lock has the options of flock:", function()
         { { "dict", "key", "more", "--", "true" }, 'unexpected "more": the command follows "--"' },
         { { "", "--", "true" }, "bad key of 0 bytes: expected 1 to 65535" },
         { { "a\0b", "key", "--", "true" }, false },
-        { { "-z", "key", "--", "true" }, "The following argument was not expected: -z" },
+        { { "-z", "key", "--", "true" }, 'unknown option "-z"' },
         { { "-w", "x", "key", "--", "true" }, '--wait: bad time "x": expected seconds, 0 to 1e9, as in 2.5' },
         { { "-w", "-1", "key", "--", "true" }, '--wait: bad time "-1"' },
         { { "-w", "nan", "key", "--", "true" }, '--wait: bad time "nan"' },

@@ -23,10 +23,9 @@ local HOLDERS = [[
     local shdict = require "resty.shdict"
     local dict = assert(shdict.open("my_locks", { size = "64k" }))
     local lock = require("resty.lock"):new("my_locks", { exptime = 3000, timeout = 0 })
-    assert(lock:lock("lock\1\\"))
-    lock:why("the nightly\treport")
-    assert(require("resty.rwlock"):new("my_locks", { exptime = 3000 }):read_lock("readers"))
-    assert(require("resty.semaphore"):new("my_locks", 3, { exptime = 3000 }):wait("permits"))
+    assert(lock:lock("lock\1\\", { why = "the nightly\treport" }))
+    assert(require("resty.rwlock"):new("my_locks", { exptime = 3000 }):rdlock("readers"))
+    assert(require("resty.semaphore"):new("my_locks", { permits = 3, exptime = 3000 }):wait("permits"))
 ]]
 
 

@@ -16,7 +16,7 @@ describe("holdfast", function ()
     before_each(function ()
         command.set_up()
         world.keep [[
-            local dict = assert(require("resty.shdict").open("values", { size = "64k" }))
+            local dict = assert(require("resty.shdict").open("values", { size = "64k", tables = true }))
             dict:set("table", { 1, 2 })
             dict:rpush("list", "element")
             assert(require("resty.lock"):new("values", { exptime = 600 }):lock("held"))

@@ -1,7 +1,6 @@
 -- A world to look at: processes that hold, wait and stay, and the holdfast command beside them.
 
 local assert = require "luassert"
-
 local command = require "spec.support.command"
 
 local await, run, start = command.await, command.run, command.start

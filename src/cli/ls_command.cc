@@ -66,7 +66,8 @@ ShownOpeners show(const std::vector<Opener>& openers, bool complete) {
 
 Style style_of_use(const Dictionary& dictionary) {
   const auto used = static_cast<double>(dictionary.counts.bytes_used);
-  return dictionary.size != 0 && used > kFull * static_cast<double>(dictionary.size) ? Style::yellow : Style::plain;
+  const double room = used + static_cast<double>(dictionary.counts.bytes_free);
+  return used > kFull * room ? Style::yellow : Style::plain;
 }
 
 std::vector<Cell> row_of(const Dictionary& dictionary, const std::vector<Opener>& openers, bool complete) {

@@ -222,7 +222,7 @@ void Arena::change_spare(std::uint32_t allocated, std::uint32_t kept, std::uint3
 
 // The spare block's granules; 0 on damage.
 inline std::uint32_t Arena::spare_size(std::uint32_t block) noexcept {
-  const std::uint32_t size = shard_.holds_granule(block) ? shard_.words32(block)[SpareWords::size].load(kRelaxed) : 0;
+  const std::uint32_t size = shard_.holds_granule(block) ? shard_.words32(block)[SpareWords::kSize].load(kRelaxed) : 0;
   if (is_spare(block, size)) return size;
   header_.bins[kSpareBin].store(0, kRelaxed);
   damaged_ = true;

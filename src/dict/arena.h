@@ -120,18 +120,18 @@ class Arena {
 
 /// Words of the spare block. Where an entry has its shape is 0, which is none.
 struct SpareWords {
-  static constexpr std::uint32_t size = 0;
-  static constexpr std::uint32_t seal = 1;
-  static constexpr std::uint32_t shape = 2;
+  static constexpr std::uint32_t kSize = 0;
+  static constexpr std::uint32_t kSeal = 1;
+  static constexpr std::uint32_t kShape = 2;
 };
-static_assert(SpareWords::shape * sizeof(Word32) == offsetof(Entry, shape) &&
+static_assert(SpareWords::kShape * sizeof(Word32) == offsetof(Entry, shape) &&
               offsetof(Entry, shape) == offsetof(ListNode, shape));
 
 inline void Arena::make_spare(std::uint32_t block, std::uint32_t count) noexcept {
   Word32* const words = shard_.words32(block);
-  words[SpareWords::size].store(count, kRelaxed);
-  words[SpareWords::seal].store(~count, kRelaxed);
-  words[SpareWords::shape].store(0, kRelaxed);
+  words[SpareWords::kSize].store(count, kRelaxed);
+  words[SpareWords::kSeal].store(~count, kRelaxed);
+  words[SpareWords::kShape].store(0, kRelaxed);
   header_.bins[kSpareBin].store(block, kRelaxed);
   if (header_.no_run.load(kRelaxed) != 0) header_.no_run.store(0, kRelaxed);
 }
@@ -140,8 +140,8 @@ inline void Arena::make_spare(std::uint32_t block, std::uint32_t count) noexcept
 inline bool Arena::is_spare(std::uint32_t block, std::uint32_t count) const noexcept {
   if (!shard_.holds_granule(block) || count > shard_.granules() - block) return false;
   const Word32* const words = shard_.words32(block);
-  return count != 0 && words[SpareWords::size].load(kRelaxed) == count &&
-         words[SpareWords::seal].load(kRelaxed) == ~count && words[SpareWords::shape].load(kRelaxed) == 0;
+  return count != 0 && words[SpareWords::kSize].load(kRelaxed) == count &&
+         words[SpareWords::kSeal].load(kRelaxed) == ~count && words[SpareWords::kShape].load(kRelaxed) == 0;
 }
 
 // Clear the type before releasing the block: a circular chain must not release it twice.

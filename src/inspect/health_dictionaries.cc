@@ -10,7 +10,7 @@ namespace holdfast::inspect {
 
 namespace {
 
-constexpr double kFull = 0.95;
+constexpr double kFull = 0.95;  // of what values can have
 constexpr const char* kRepair = "\"holdfast doctor --repair\" puts it in order";
 
 /// Adds findings about one dictionary.
@@ -92,7 +92,8 @@ class Examination {
 
   void look_at_counts() {
     const holdfast_stats& counts = dictionary_.counts;
-    if (static_cast<double>(counts.bytes_used) > kFull * static_cast<double>(dictionary_.size) && counts.evictions != 0)
+    const auto used = static_cast<double>(counts.bytes_used);
+    if (used > kFull * (used + static_cast<double>(counts.bytes_free)) && counts.evictions != 0)
       add(Severity::warning,
           fmt::format("is full: {} so far removed to make room",
                       counted(counts.evictions, "live entry was", "live entries were")),
