@@ -45,8 +45,8 @@ describe("What an operation does to shared memory", function ()
                                   program, folder)))
         counts = {
             again = function()
-                local out = shell.output(("LD_LIBRARY_PATH=%s HOLDFAST_DIR=%s timeout 60 %s 2>&1; echo status $?"):format(
-                                             folder, command.world(), program))
+                local run = "LD_LIBRARY_PATH=%s HOLDFAST_DIR=%s timeout 60 %s 2>&1; echo status $?"
+                local out = shell.output(run:format(folder, command.world(), program))
                 if out:find("status 77$") then
                     pending("the instructions of this processor are not known")
                 end
