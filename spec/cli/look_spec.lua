@@ -200,6 +200,7 @@ describe("holdfast locks", function ()
         assert(command.await(function () return command.read "one" end))
         local second = command.start("lock", "my_locks", "inner", "--", command.program, "lock", "my_locks", "outer",
                                      "--", "true")
+        assert(command.await(function () return output("locks"):find("\tinner\t", 1, true) end), second:err())
         local third = command.start("lock", "my_locks", "inner", "--", "true")
         local text
         assert(command.await(function ()

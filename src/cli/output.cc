@@ -106,7 +106,7 @@ std::string Table::text(const Output& output) const {
   return lines;
 }
 
-// The last column takes what is left of the line.
+// No line is longer than the terminal is wide: the rest of it is cut off.
 std::string Table::for_people(const Output& output) const {
   std::vector<std::size_t> widths;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
@@ -117,19 +117,26 @@ std::string Table::for_people(const Output& output) const {
   std::string lines;
   const auto add = [&](std::size_t i, std::size_t& used, const std::string& whole, Style style) {
     const bool last = i + 1 == columns_.size();
-    const std::size_t room = output.width > used ? output.width - used : 1;
-    const std::string text = last && output.width != 0 ? cut(whole, room) : whole;
-    const std::string blanks(widths[i] > width_of(text) ? widths[i] - width_of(text) : 0, ' ');
+    const std::size_t column = used + (i == 0 ? 0 : kGap);
+    used = column + widths[i];
+    if (output.width != 0 && column >= output.width) return;
+    const std::string blanks(widths[i] - width_of(whole), ' ');
     const bool right = columns_[i].align == Align::right;
-    lines += (right ? blanks : "") + output.styled(text, style) + (right || last ? "" : blanks);
-    lines += last ? "\n" : std::string(kGap, ' ');
-    used += widths[i] + kGap;
+    const std::string gap(i == 0 ? 0 : kGap, ' ');
+    const std::size_t before = right ? blanks.size() : 0;
+    if (output.width != 0 && column + before >= output.width) return;
+    const std::string text = output.width != 0 ? cut(whole, output.width - column - before) : whole;
+    lines += gap + (right ? blanks : "") + output.styled(text, style);
+    const bool fits = output.width == 0 || column + before + width_of(text) + blanks.size() <= output.width;
+    if (!right && !last && fits) lines += blanks;
   };
   std::size_t used = 0;
   for (std::size_t i = 0; i < columns_.size(); ++i) add(i, used, columns_[i].title, Style::bold);
+  lines += "\n";
   for (const std::vector<Cell>& row : rows_) {
     used = 0;
     for (std::size_t i = 0; i < row.size(); ++i) add(i, used, row[i].text, row[i].style);
+    lines += "\n";
   }
   return lines;
 }

@@ -70,7 +70,10 @@ std::string WorldOptions::become() {
 
 inspect::Openers WorldOptions::openers(const std::string& directory, const std::vector<std::uint32_t>& pids,
                                        double seconds) const {
-  return openers_ ? *openers_ : inspect::Openers::read(directory, pids, seconds);
+  if (!openers_) return inspect::Openers::read(directory, pids, seconds);
+  inspect::Openers openers = *openers_;
+  openers.limit_to(pids);
+  return openers;
 }
 
 std::optional<int> WorldOptions::apply() {

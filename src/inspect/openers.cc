@@ -53,17 +53,21 @@ Openers Openers::read(const std::string& directory, const std::vector<std::uint3
   const double end = holdfast_now() + seconds;
   for (const std::uint32_t pid : pids) {
     if (holdfast_now() > end) {
-      openers.complete_ = false;
+      openers.in_time_ = false;
       break;
     }
     const auto maps = read_whole(fmt::format("/proc/{}/maps", pid));
     if (maps)
       openers.add(pid, *maps, name);
     else if (read_stat(pid))
-      openers.complete_ = false;
+      openers.closed_.push_back(pid);
   }
   for (auto& [inode, found] : openers.pids_of_) std::sort(found.begin(), found.end());
   return openers;
+}
+
+void Openers::limit_to(const std::vector<std::uint32_t>& pids) {
+  std::erase_if(closed_, [&](std::uint32_t pid) { return std::find(pids.begin(), pids.end(), pid) == pids.end(); });
 }
 
 const std::vector<std::uint32_t>& Openers::of(std::uint64_t inode) const {

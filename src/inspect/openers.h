@@ -17,13 +17,16 @@ class Openers {
   /// The pids that have that file, in order.
   const std::vector<std::uint32_t>& of(std::uint64_t inode) const;
   /// Whether all were looked at: some may be closed to this user, or time was over.
-  bool complete() const noexcept { return complete_; }
+  bool complete() const noexcept { return in_time_ && closed_.empty(); }
+  /// What is asked concerns these processes only: that others are closed does not matter.
+  void limit_to(const std::vector<std::uint32_t>& pids);
 
  private:
   void add(std::uint32_t pid, const std::string& maps, const std::string& device);
 
   std::map<std::uint64_t, std::vector<std::uint32_t>> pids_of_;
-  bool complete_ = true;
+  std::vector<std::uint32_t> closed_;
+  bool in_time_ = true;
 };
 
 }  // namespace holdfast::inspect
