@@ -44,7 +44,7 @@ _holdfast_offer() {
 
 _holdfast_value() {
   case $1 in
-    --dir | --agent-config) compopt -o filenames && mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+    --dir | --agent-config | --token-file) compopt -o filenames && mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
     --user) mapfile -t COMPREPLY < <(compgen -u -- "$current") ;;
     --color) _holdfast_offer < <(printf '%s\n' auto always never) ;;
     -t | --type) _holdfast_offer < <(printf '%s\n' string number boolean) ;;

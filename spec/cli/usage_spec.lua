@@ -2,8 +2,8 @@
 
 local command = require "spec.support.command"
 
-local COMMANDS = "agent, cluster, del, doctor, get, incr, keys, lock, locks, ls, prune, release, rm, run, set, stat, "
-                 .. "ttl"
+local COMMANDS = "agent, cluster, del, doctor, get, incr, keys, lock, locks, ls, prune, release, "
+                 .. "rm, run, serve, set, stat, top, ttl"
 
 -- Arguments, and what the message must name: what was given and what is accepted.
 local REFUSED = {

@@ -45,11 +45,12 @@ if(NOT HOLDFAST_TOP STREQUAL "OFF")
   endif()
 endif()
 
-file(GLOB command_sources CONFIGURE_DEPENDS cli/*.cc inspect/*.cc base/*.cc)
+include(serve/page.cmake)
+file(GLOB command_sources CONFIGURE_DEPENDS cli/*.cc inspect/*.cc serve/*.cc base/*.cc)
 if(NOT has_screen)
   list(FILTER command_sources EXCLUDE REGEX "cli/top_(screen|live)\\.cc$")
 endif()
-add_executable(holdfast_command ${command_sources})
+add_executable(holdfast_command ${command_sources} ${page_source})
 # These files take longest to compile by far, and run once in a process.
 set_source_files_properties(cli/command_line.cc cli/arguments.cc PROPERTIES COMPILE_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O1>)
 # The command uses the library as any other host does, and so do the Lua files it runs: there is one copy per process.

@@ -8,6 +8,7 @@
 #include "cli/lock_command.h"
 #include "cli/locks_command.h"
 #include "cli/ls_command.h"
+#include "cli/serve_command.h"
 #include "cli/top_command.h"
 #include "cli/values.h"
 
@@ -28,6 +29,7 @@ const std::vector<Subcommand>& commands() {
       {"prune", "Free what has expired, and what dead processes have left", run_prune},
       {"release", "End a grant that its holder does not end", run_release},
       {"rm", "Remove dictionaries", run_rm},
+      {"serve", "Serve metrics, JSON and a page over HTTP", run_serve},
       {"set", "Store a value", run_set},
       {"stat", "Tell all of one dictionary", run_stat},
       {"top", "Show a world as it lives, on the whole screen", run_top},

@@ -4,9 +4,7 @@
 
 namespace holdfast::cli {
 
+using inspect::close_between;
 using inspect::Descriptor;
-
-/// Closes all descriptors from `first` to `last`.
-void close_between(unsigned first, unsigned last) noexcept;
 
 }  // namespace holdfast::cli

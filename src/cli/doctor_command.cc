@@ -3,7 +3,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 
 #include "cli/administration.h"
@@ -12,10 +11,9 @@
 #include "cli/output.h"
 #include "cli/print_json.h"
 #include "cli/world_options.h"
-#include "inspect/health.h"
+#include "inspect/diagnosis.h"
 #include "inspect/proc.h"
 #include "inspect/text.h"
-#include "inspect/world.h"
 
 namespace holdfast::cli {
 
@@ -44,56 +42,16 @@ Style style_of(Severity severity) {
   return severity == Severity::warning ? Style::yellow : Style::dim;
 }
 
-/// Then the look at the files says so, and which processes use it.
-bool is_of_another_layout(const Patient& patient) {
-  return std::any_of(patient.files.begin(), patient.files.end(), [](const inspect::WorldFile& file) {
-    return file.kind == inspect::WorldFile::Kind::processes && !file.has_our_layout();
-  });
-}
-
 /// Gathers what there is, and adds what stands in the way of more.
 Patient gather(const WorldOptions& world, Findings& findings) {
-  Patient patient;
-  auto observed = inspect::observe();
-  patient.directory = observed ? *observed : inspect::directory_to_be();
-  auto files = inspect::read_files(patient.directory);
-  if (files) patient.files = std::move(*files);
-  patient.openers = world.openers(patient.directory, inspect::all_pids(), kLookAtProcesses);
-  if (!observed) {
-    if (!is_of_another_layout(patient)) findings.push_back({Severity::error, "", observed.status().message, ""});
-    return patient;
-  }
-  auto processes = inspect::Processes::read();
-  auto dictionaries = inspect::look_at_dictionaries(patient.directory, {});
-  if (!processes || !dictionaries) {
-    findings.push_back(
-        {Severity::error, "", processes ? dictionaries.status().message : processes.status().message, ""});
-    return patient;
-  }
-  patient.processes = std::move(*processes);
-  patient.dictionaries = std::move(*dictionaries);
-  patient.entered = true;
-  return patient;
+  return inspect::gather(
+      [&](const std::string& directory) { return world.openers(directory, inspect::all_pids(), kLookAtProcesses); },
+      findings);
 }
-
-Findings examine(Patient& patient, Findings findings) {
-  if (!patient.files.empty()) inspect::check_files(patient, findings);
-  inspect::check_room(patient, findings);
-  if (patient.entered) {
-    inspect::check_processes(patient, findings);
-    for (const inspect::Dictionary& dictionary : patient.dictionaries)
-      inspect::check_dictionary(dictionary, patient, findings);
-  }
-  std::stable_sort(findings.begin(), findings.end(),
-                   [](const Finding& one, const Finding& other) { return one.severity > other.severity; });
-  return findings;
-}
-
-Severity worst_of(const Findings& findings) { return findings.empty() ? Severity::note : findings.front().severity; }
 
 int status_of(const Findings& findings) {
-  if (worst_of(findings) == Severity::error) return exit_status::kTrouble;
-  return worst_of(findings) == Severity::warning ? exit_status::kNo : exit_status::kYes;
+  if (inspect::worst_of(findings) == Severity::error) return exit_status::kTrouble;
+  return inspect::worst_of(findings) == Severity::warning ? exit_status::kNo : exit_status::kYes;
 }
 
 // --- repair ---
@@ -147,21 +105,6 @@ void print_findings(const Patient& patient, const Findings& findings, const Outp
   print(text);
 }
 
-void print_findings_json(const Patient& patient, const Findings& findings, const Output& output) {
-  inspect::Json json;
-  inspect::add_text(json, "directory", patient.directory);
-  json["status"] = worst_of(findings) == Severity::note ? "ok" : inspect::severity_in_words(worst_of(findings));
-  json["findings"] = inspect::Json::array();
-  for (const Finding& finding : findings) {
-    inspect::Json& to = json["findings"].emplace_back();
-    to["severity"] = inspect::severity_in_words(finding.severity);
-    to["subject"] = finding.subject.empty() ? inspect::Json() : inspect::Json(inspect::escaped(finding.subject));
-    to["sentence"] = inspect::escaped(finding.sentence);
-    to["advice"] = finding.advice.empty() ? inspect::Json() : inspect::Json(finding.advice);
-  }
-  print_json(json, output);
-}
-
 }  // namespace
 
 int run_doctor(const std::vector<std::string>& given) {
@@ -182,9 +125,9 @@ int run_doctor(const std::vector<std::string>& given) {
     obstacles.insert(obstacles.end(), again.begin(), again.end());
     patient = std::move(after);
   }
-  const Findings findings = examine(patient, obstacles);
+  const Findings findings = inspect::examine(patient, obstacles);
   if (world.json())
-    print_findings_json(patient, findings, world.output());
+    print_json(inspect::to_json(patient, findings), world.output());
   else
     print_findings(patient, findings, world.output());
   return status_of(findings);

@@ -28,4 +28,7 @@ class Descriptor {
   int number_ = -1;
 };
 
+/// Closes all descriptors from `first` to `last`.
+void close_between(unsigned first, unsigned last) noexcept;
+
 }  // namespace holdfast::inspect

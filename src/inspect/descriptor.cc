@@ -1,10 +1,10 @@
-#include "cli/descriptor.h"
+#include "inspect/descriptor.h"
 
 #include <sys/syscall.h>
 
 #include <algorithm>
 
-namespace holdfast::cli {
+namespace holdfast::inspect {
 
 void close_between(unsigned first, unsigned last) noexcept {
   if (first > last) return;
@@ -15,4 +15,4 @@ void close_between(unsigned first, unsigned last) noexcept {
   for (unsigned fd = first; fd <= std::min(last, kMost); ++fd) ::close(static_cast<int>(fd));
 }
 
-}  // namespace holdfast::cli
+}  // namespace holdfast::inspect
