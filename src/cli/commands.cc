@@ -15,7 +15,7 @@
 namespace holdfast::cli {
 
 const std::vector<Subcommand>& commands() {
-  static const std::vector<Subcommand> kCommands{
+  static const std::vector<Subcommand> table{
       {"agent", "Keep the locks of a cluster for the programs of this machine", become_agent},
       {"cluster", "See and repair the locks of a cluster", run_cluster_command},
       {"del", "Delete keys", run_del},
@@ -35,7 +35,7 @@ const std::vector<Subcommand>& commands() {
       {"top", "Show a world as it lives, on the whole screen", run_top},
       {"ttl", "Print how long a key lives yet, or set it", run_ttl},
   };
-  return kCommands;
+  return table;
 }
 
 const Subcommand* find_command(std::string_view name) {

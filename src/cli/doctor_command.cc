@@ -64,6 +64,7 @@ bool prune(const std::vector<std::string>& names) {
     std::vector<std::string> words{"holdfast", "prune", "--"};
     words.insert(words.end(), names.begin(), names.end());
     std::vector<char*> values;
+    values.reserve(words.size() + 1);
     for (std::string& word : words) values.push_back(word.data());
     values.push_back(nullptr);
     ::dup2(STDERR_FILENO, STDOUT_FILENO);
