@@ -20,7 +20,7 @@ using inspect::Snapshot;
 
 constexpr double kFull = 0.9;  // dictionaries as full as this are shown so
 
-std::string or_dash(std::string text) { return text.empty() ? "-" : text; }
+std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
 std::string short_time(double seconds) {
   constexpr double kMilli = 1e-3;
@@ -151,22 +151,22 @@ std::string lower(std::string text) {
 }  // namespace
 
 const std::vector<TopColumn>& columns_of(TopPane pane) {
-  static const std::vector<TopColumn> kLocks{{"dictionary", "DICTIONARY", 12, 6, false, false},
-                                             {"key", "KEY", 10, 9, false, true},
-                                             {"kind", "KIND", 9, 1, false, false},
-                                             {"holder", "HOLDER", 16, 7, false, false},
-                                             {"held", "HELD", 7, 4, true, false},
-                                             {"waiters", "WAIT", 5, 8, true, false},
-                                             {"wait", "LONGEST", 8, 5, true, false},
-                                             {"contention", "CONT/S", 6, 3, true, false}};
-  static const std::vector<TopColumn> kDictionaries{
-      {"name", "NAME", 12, 9, false, true},    {"size", "SIZE", 5, 4, true, false},
-      {"used", "USED", 5, 7, true, false},     {"entries", "ENTRIES", 7, 6, true, false},
-      {"hits", "HITS", 6, 5, true, false},     {"reads", "READ/S", 6, 8, true, false},
-      {"grants", "LOCK/S", 6, 3, true, false}, {"evictions", "EVIC/S", 6, 2, true, false},
-      {"waits", "WAIT/S", 6, 3, true, false},  {"p50", "P50", 7, 1, true, false},
+  static const std::vector<TopColumn> locks{{"dictionary", "DICTIONARY", 12, 6, false, false},
+                                            {"key", "KEY", 10, 9, false, true},
+                                            {"kind", "KIND", 9, 1, false, false},
+                                            {"holder", "HOLDER", 16, 7, false, false},
+                                            {"held", "HELD", 7, 4, true, false},
+                                            {"waiters", "WAIT", 5, 8, true, false},
+                                            {"wait", "LONGEST", 8, 5, true, false},
+                                            {"contention", "CONT", 6, 3, true, false}};
+  static const std::vector<TopColumn> dictionaries{
+      {"name", "NAME", 12, 9, false, true},   {"size", "SIZE", 5, 4, true, false},
+      {"used", "USED", 5, 7, true, false},    {"entries", "ENTRIES", 7, 6, true, false},
+      {"hits", "HITS", 6, 5, true, false},    {"reads", "READS", 6, 8, true, false},
+      {"grants", "LOCKS", 6, 3, true, false}, {"evictions", "EVICT", 6, 2, true, false},
+      {"waits", "WAITS", 6, 3, true, false},  {"p50", "P50", 7, 1, true, false},
       {"p99", "P99", 7, 2, true, false}};
-  return pane == TopPane::locks ? kLocks : kDictionaries;
+  return pane == TopPane::locks ? locks : dictionaries;
 }
 
 std::optional<std::pair<TopPane, std::size_t>> find_column(const std::string& name) {

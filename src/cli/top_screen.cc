@@ -46,8 +46,8 @@ const char* const kHelp[] = {
     "F1 h ?                       this help",
     "F10 q Ctrl-C                 quit",
     "",
-    "CONT/S: waits and refusals of a key in a second.",
-    "LOCK/S: locks that were given back in a second, an estimate.",
+    "CONT: waits and refusals of a key in a second.",
+    "LOCKS: locks that were given back in a second, an estimate.",
     "P50, P99: of the waits that ended in the last interval.",
 };
 

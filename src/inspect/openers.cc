@@ -71,9 +71,9 @@ void Openers::limit_to(const std::vector<std::uint32_t>& pids) {
 }
 
 const std::vector<std::uint32_t>& Openers::of(std::uint64_t inode) const {
-  static const std::vector<std::uint32_t> kNone;
+  static const std::vector<std::uint32_t> none;
   const auto found = pids_of_.find(inode);
-  return found != pids_of_.end() ? found->second : kNone;
+  return found != pids_of_.end() ? found->second : none;
 }
 
 }  // namespace holdfast::inspect

@@ -150,9 +150,9 @@ std::vector<std::uint32_t> Processes::pids() const {
 }
 
 const std::string& Processes::program_of(std::uint32_t pid) const {
-  static const std::string kUnknown;
+  static const std::string unknown;
   const auto found = program_of_.find(pid);
-  return found != program_of_.end() ? found->second : kUnknown;
+  return found != program_of_.end() ? found->second : unknown;
 }
 
 }  // namespace holdfast::inspect

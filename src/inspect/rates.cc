@@ -12,10 +12,10 @@ std::uint64_t grown(std::uint64_t before, std::uint64_t now) noexcept { return n
 
 /// The dictionary as it was; one of zeros if it is another one now, and itself if that is not known.
 const DictionaryLook& earlier(const Snapshot& before, const DictionaryLook& now) {
-  static const DictionaryLook kNew;
+  static const DictionaryLook fresh;
   for (const DictionaryLook& look : before.dictionaries)
     if (look.name == now.name && look.inode == now.inode) return look.trouble.empty() ? look : now;
-  return kNew;
+  return fresh;
 }
 
 /// The waits that ended in the interval.

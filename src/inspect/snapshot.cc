@@ -65,9 +65,9 @@ void note_users(Snapshot& snapshot, Processes& processes) {
 }  // namespace
 
 const Process& Snapshot::user(std::uint64_t token) const {
-  static const Process kUnknown;
+  static const Process unknown;
   const auto found = users.find(token);
-  return found != users.end() ? found->second : kUnknown;
+  return found != users.end() ? found->second : unknown;
 }
 
 Expected<Snapshot> take_snapshot(const std::string& directory, const std::vector<std::string>& names) {

@@ -61,6 +61,7 @@ void ask_agents(View& view) {
   const double end = holdfast_now() + kPatience;
   while (!questions.empty()) {
     std::vector<pollfd> waiting;
+    waiting.reserve(questions.size());
     for (const Question& question : questions) waiting.push_back({question.fd, POLLIN, 0});
     const double left = end - holdfast_now();
     if (left <= 0) break;

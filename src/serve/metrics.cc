@@ -16,7 +16,7 @@ constexpr std::array kBounds{1e-6, 1e-5, 1e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 
 
 /// In the order of the output.
 const std::vector<Family>& families() {
-  static const std::vector<Family> kFamilies{
+  static const std::vector<Family> table{
       {"holdfast_dictionary_capacity_bytes", "gauge", "Size of the dictionary."},
       {"holdfast_dictionary_used_bytes", "gauge", "Memory of values, lists and waiters."},
       {"holdfast_dictionary_free_bytes", "gauge", "Memory for more."},
@@ -59,7 +59,7 @@ const std::vector<Family>& families() {
       {"holdfast_agent_requests_unanswered_total", "counter", "Requests that the store did not answer in time."},
       {"holdfast_agent_request_seconds", "histogram", "How long the store took to answer."},
   };
-  return kFamilies;
+  return table;
 }
 
 /// The counts up to each bound. A bucket of the library that lies across a bound counts with the next one.

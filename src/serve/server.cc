@@ -154,7 +154,7 @@ void Server::answer_waiting(const Gatherer& source) {
     if (one.step == Step::awaits && one.source == &source) answer_from(one, *source.latest());
 }
 
-void Server::send(Connection& connection, Reply reply) {
+void Server::send(Connection& connection, const Reply& reply) {
   connection.reply = to_text(reply, connection.request.method != "HEAD");
   connection.step = Step::writes;
   connection.deadline = holdfast_now() + kWritePatience;

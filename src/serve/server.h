@@ -54,7 +54,7 @@ class Server {
   void answer(Connection& connection);
   void answer_from(Connection& connection, const Documents& documents);
   void answer_waiting(const Gatherer& source);
-  void send(Connection& connection, Reply reply);
+  void send(Connection& connection, const Reply& reply);
   void write(Connection& connection);
   void drain(Connection& connection);
 
