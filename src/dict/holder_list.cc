@@ -223,7 +223,7 @@ Holder HolderList::Cursor::copy() const noexcept {
   const HolderFields& f = fields();
   return {f.owner.load(kRelaxed),
           f.sequence.load(kRelaxed),
-          f.since.load(kRelaxed),
+          Since{f.since.load(kRelaxed)},
           expiry().load(kRelaxed),
           f.count.load(kRelaxed),
           f.task.load(kRelaxed),
