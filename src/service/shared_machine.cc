@@ -278,8 +278,8 @@ std::vector<Want> SharedMachine::wanted() {
     const std::span<const std::uint64_t> hints(hashes.data(), all || count > kWants ? 0 : count);
     for (std::string& key : wanted_keys(*dictionary, hints)) {
       LockState state;
-      if (patience_.spend([&](std::uint64_t ns) { return state_of_lock(*dictionary, key, state, ns); }) == Code::ok)
-        wants.push_back({{name, std::move(key)}, contender(state.first)});
+      const auto look = [&, at = dictionary](std::uint64_t ns) { return state_of_lock(*at, key, state, ns); };
+      if (patience_.spend(look) == Code::ok) wants.push_back({{name, std::move(key)}, contender(state.first)});
     }
   }
   return wants;
