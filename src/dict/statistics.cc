@@ -170,7 +170,7 @@ ContendedFields* Statistics::record_of(std::uint64_t hash) noexcept {
     least = weight;
   }
   // Several may want it at once: one of them counts.
-  if (!record->hash.compare_exchange_strong(before, hash, kRelaxed)) return nullptr;
+  if (record == nullptr || !record->hash.compare_exchange_strong(before, hash, kRelaxed)) return nullptr;
   for (Word64* const count : {&record->waits, &record->wait_time, &record->timeouts, &record->refused})
     count->store(0, kRelaxed);
   return record;
