@@ -111,9 +111,14 @@ TEST_P(WakesTest, a_release_wakes_one_of_a_hundred_waiters) {
   const double counted = static_cast<double>(dict.stats().lock_wakes - counted_before) / (kGrants + 1);
   RecordProperty("wakes_per_release", std::to_string(per_release));
   // A waiter that is held up for that long does not come, and the next one is woken, or finds it out: seldom, but on a
-  // busy machine. Half of the releases may meet that before it looks as if two were always woken.
+  // busy machine, or where a sanitizer makes all slow.
+#ifdef HOLDFAST_SANITIZED
+  constexpr double kSeldom = 0.5;
+#else
+  constexpr double kSeldom = 0.05;
+#endif
   const double held_up = (now() - start) / kClaimSeconds;
-  const double slack = 0.5 + 2 * held_up / (kGrants + 1);
+  const double slack = kSeldom + 2 * held_up / (kGrants + 1);
   EXPECT_LE(per_release, 1 + slack);
   EXPECT_LE(counted, 1 + slack);
   // On a machine that stalls, some come by themselves before the wake-up reaches them.
