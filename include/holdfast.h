@@ -175,8 +175,9 @@ HOLDFAST_API double holdfast_now(void);
  * lives. It is not followed while it is ahead, or behind by more than a minute. NULL: back to the system's clock. Any
  * time, any thread. INVALID (it is ahead of that clock). */
 HOLDFAST_API int holdfast_follow_clock(const volatile uintptr_t *milliseconds);
-/* [set-up] Path of the runtime directory: $HOLDFAST_DIR, else /dev/shm/holdfast-<euid>. The process enters the
- * world, for good. The string lives as long as the process. NULL on failure; the next call tries again. */
+/* [set-up] Path of the runtime directory: $HOLDFAST_DIR, in which "@layout@" stands for the number of the files'
+ * layout, else /dev/shm/holdfast-<euid>. The process enters the world, for good. The string lives as long as the
+ * process. NULL on failure; the next call tries again. */
 HOLDFAST_API const char *holdfast_directory(void);
 /* Installs a handler of SIGBUS, once for the process, that keeps it alive when a file of this library is cut short
  * while in use, see 12. A SIGBUS of another cause goes to the handler that was there before, with its flags and mask;

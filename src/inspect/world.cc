@@ -4,11 +4,11 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <cstdlib>
 
 #include "base/name.h"
 #include "holdfast.h"
 #include "inspect/packed.h"
+#include "world/directory_name.h"
 
 namespace holdfast::inspect {
 
@@ -39,10 +39,7 @@ std::string sentence(int code) {
   return *said != '\0' ? said : holdfast_code_text(code);
 }
 
-std::string directory_to_be(uid_t user) {
-  const char* const chosen = ::secure_getenv("HOLDFAST_DIR");
-  return chosen != nullptr && *chosen != '\0' ? chosen : "/dev/shm/holdfast-" + std::to_string(user);
-}
+std::string directory_to_be(uid_t user) { return directory_from_environment(user); }
 
 Expected<std::string> observe() {
   if (const int code = holdfast_observe(); code != HOLDFAST_OK) return failure(code);

@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "world/directory_name.h"
+
 namespace holdfast {
 
 namespace {
@@ -226,9 +228,7 @@ Expected<RuntimeDirectory> RuntimeDirectory::from_environment(Missing missing) {
     return Status{Code::invalid,
                   "HOLDFAST_OWNER is set, which counts only with HOLDFAST_SHARE=group; set both or none"};
   }
-  const char* const chosen = ::secure_getenv("HOLDFAST_DIR");
-  if (chosen != nullptr && *chosen != '\0') return at(chosen, *sharing, *owner, missing);
-  return at("/dev/shm/holdfast-" + std::to_string(::geteuid()), *sharing, *owner, missing);
+  return at(directory_from_environment(::geteuid()), *sharing, *owner, missing);
 }
 
 Expected<RuntimeDirectory> RuntimeDirectory::at(const std::string& path, Sharing sharing, std::optional<uid_t> owner,

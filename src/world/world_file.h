@@ -23,7 +23,11 @@ namespace holdfast {
 class RuntimeDirectory;
 
 inline constexpr std::size_t kHeaderBytes = 4096;
-inline constexpr std::uint32_t kLayoutVersion = 5;
+// Tests build a library of another layout, to see the two beside each other.
+#ifndef HOLDFAST_LAYOUT
+#define HOLDFAST_LAYOUT 5
+#endif
+inline constexpr std::uint32_t kLayoutVersion = HOLDFAST_LAYOUT;
 
 enum class FileKind : std::uint32_t { processes = 1, dictionary = 2 };
 
