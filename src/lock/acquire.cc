@@ -61,7 +61,8 @@ struct Result {
 };
 
 std::uint64_t place_in_queue(const LockEntry& lock, const Attempt& attempt) noexcept {
-  return attempt.queues ? lock.queue().add(*attempt.contender.waiter, lock.fields.overtakes.load(kRelaxed)) : 0;
+  const Waiter* const waiter = attempt.queued();
+  return waiter != nullptr ? lock.queue().add(*waiter, lock.fields.overtakes.load(kRelaxed)) : 0;
 }
 
 // The answer to a contender while the lock does not stand, whatever the entry says: nobody has it here.
@@ -71,13 +72,14 @@ std::uint64_t place_in_queue(const LockEntry& lock, const Attempt& attempt) noex
     end_grant(lock);
     result.chosen.watchers = lock.has_watchers();
   }
-  if (!attempt.queues) {
+  const Waiter* const waiter = attempt.queued();
+  if (waiter == nullptr) {
     result.wanted = true;
     return Code::elsewhere;
   }
-  const Code refusal = refusal_since(lock, contender.waiter->arrival);
+  const Code refusal = refusal_since(lock, waiter->arrival);
   if (refusal == Code::unsupported || (refusal != Code::ok && contender.request.tries)) {
-    lock.queue().remove(*contender.waiter);
+    lock.queue().remove(*waiter);
     return refusal;
   }
   result.wanted = true;

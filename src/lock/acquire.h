@@ -13,6 +13,9 @@ struct Attempt {
   std::string_view key;
   Contender contender;
   bool queues;  // if refused, the waiter takes a place in the queue
+
+  /// The waiter that takes a place, or null.
+  const Waiter* queued() const noexcept { return queues ? contender.waiter : nullptr; }
 };
 
 /// Puts a free lock under the key of the transaction. ok, no_memory, too_large, timeout. REQUIRES: there is nothing

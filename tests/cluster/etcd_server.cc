@@ -183,27 +183,47 @@ std::size_t EtcdServer::count(const std::string& prefix) {
 
 std::vector<agent::Record> EtcdServer::history(const std::string& prefix) {
   const std::string end = prefix + "the end";
-  post("/v3/kv/put", R"({"key":)" + quoted(etcd::to_base64(end)) + "}");
+  std::vector<agent::Record> events;
+  std::string said;
+  const auto patience = std::chrono::steady_clock::now() + kPatience;
+  do {
+    post("/v3/kv/put", R"({"key":)" + quoted(etcd::to_base64(end)) + "}");
+    events.clear();
+    said = watch_until(end, prefix, events);
+  } while (!said.empty() && std::chrono::steady_clock::now() < patience);
+  post("/v3/kv/deleterange", R"({"key":)" + quoted(etcd::to_base64(end)) + "}");
+  if (!said.empty()) throw std::runtime_error("etcd does not tell its history: " + said);
+  return events;
+}
+
+std::string EtcdServer::watch_until(const std::string& end, const std::string& prefix,
+                                    std::vector<agent::Record>& events) {
   etcd::Request request;
   request.url = url() + "/v3/watch";
   request.body = R"({"create_request":{"start_revision":"1","key":)" + quoted(etcd::to_base64(prefix)) +
                  R"(,"range_end":)" + quoted(etcd::to_base64(etcd::end_of_prefix(prefix))) + "}}";
   if (!token_.empty()) request.headers.push_back("Authorization: " + token_);
-  std::vector<agent::Record> events;
   bool done = false;
+  std::string said = "nothing for " + std::to_string(kPatience.count()) + " s";
   const auto transfer = http_.stream(
       std::move(request),
       [&](const std::string& line) {
         const auto parsed = etcd::decode_watch_line(line);
-        if (parsed) events.insert(events.end(), parsed->events.begin(), parsed->events.end());
-        done = done || !parsed || parsed->canceled || (!events.empty() && events.back().key == end);
+        const bool goes_on = parsed && !parsed->canceled;
+        for (std::size_t i = 0; goes_on && i < parsed->events.size() && !done; ++i) {
+          events.push_back(parsed->events[i]);
+          done = parsed->events[i].key == end;
+        }
+        said = done ? "" : line;
+        done = done || !goes_on;
       },
-      [&](const etcd::Response&) { done = true; });
+      [&](const etcd::Response& response) {
+        if (!done) said = response.failure + response.body;
+        done = true;
+      });
   const auto patience = std::chrono::steady_clock::now() + kPatience;
   while (!done && std::chrono::steady_clock::now() < patience) loop_.turn(100);
-  post("/v3/kv/deleterange", R"({"key":)" + quoted(etcd::to_base64(end)) + "}");
-  if (events.empty() || events.back().key != end) throw std::runtime_error("etcd does not tell its history");
-  return events;
+  return said;
 }
 
 void EtcdServer::be(const std::string& user, const std::string& password) {

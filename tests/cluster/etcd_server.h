@@ -84,6 +84,8 @@ class EtcdServer {
  private:
   bool serves();
   void run(Channel& channel) const;
+  /// The events of the prefix up to that of the key `end`. Why it ended before, or "".
+  std::string watch_until(const std::string& end, const std::string& prefix, std::vector<agent::Record>& events);
 
   ScratchDirectory directory_;
   SlowDisk disk_;
