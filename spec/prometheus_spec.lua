@@ -121,6 +121,27 @@ describe("resty.holdfast.prometheus", function ()
         assert.is_nil(prometheus.metrics():find("holdfast_key", 1, true))
     end)
 
+    it("leaves the locks of a dictionary out that cannot be listed", function ()
+        local held = assert(resty_lock:new(NAMES[1]))
+        assert(held:lock("held"))
+        local methods = getmetatable(dict).__index
+        local locks = methods.locks
+        methods.locks = function (zone)
+            if zone:capacity() == dict:capacity() then
+                return nil, "timeout"
+            end
+            return locks(zone)
+        end
+        local ok, text = pcall(prometheus.metrics)
+        methods.locks = locks
+        assert(ok, text)
+        local _, samples = parse(text)
+        assert.is_nil(samples['holdfast_locks_held{dictionary="spec_metrics",kind="lock"}'])
+        assert.is_nil(samples['holdfast_lock_waiters{dictionary="spec_metrics"}'])
+        assert.equal(0, samples['holdfast_lock_waiters{dictionary="spec metrics \\"2\\"\\\\%25\\n"}'])
+        assert.equal(102400, samples['holdfast_dictionary_capacity_bytes{dictionary="spec_metrics"}'])
+    end)
+
     it("has the families that the manual describes", function ()
         fill()
         local families, manual = parse((prometheus.metrics { keys = 1 })), described()

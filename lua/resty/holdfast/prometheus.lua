@@ -118,9 +118,15 @@ local function add_histograms(families, name, dict)
 end
 
 
+-- Nothing where they cannot be listed, as while a process is stopped in the middle of a change: no count is better than
+-- a wrong one.
 local function add_locks(families, name, dict)
+    local locks = dict:locks()
+    if not locks then
+        return
+    end
     local held, waiters = { lock = 0, rwlock = 0, semaphore = 0 }, 0
-    for _, lock in ipairs(dict:locks() or {}) do
+    for _, lock in ipairs(locks) do
         if lock.kind then
             held[lock.kind] = held[lock.kind] + 1
         end

@@ -1,7 +1,7 @@
 -- The option log_timeouts: a line about each wait that ends in vain, with the holders that were in the way, and why.
 
 local core = require "resty.holdfast.core"
-local find_all = require("resty.holdfast.lock.lock_info").look
+local look = require("resty.holdfast.lock.lock_info").look
 local tell = require("resty.holdfast.host.warning").tell
 
 local concat, format, pcall, type = table.concat, string.format, pcall, type
@@ -25,7 +25,7 @@ end
 
 -- What was in the way just now.
 local function obstacle(handle, key)
-    local holders, waiters = find_all(handle, key, NAMED + 1)
+    local holders, waiters = look(handle, key, NAMED + 1, {})
     if not holders then
         return "who holds it is not known: " .. waiters
     end
