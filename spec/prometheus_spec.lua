@@ -121,6 +121,20 @@ describe("resty.holdfast.prometheus", function ()
         assert.is_nil(prometheus.metrics():find("holdfast_key", 1, true))
     end)
 
+    it("adds long keys up that begin with the same 72 bytes", function ()
+        local start = ("k"):rep(72)
+        for _, key in ipairs { start .. "one", start .. "two", start } do
+            local lock, waiter = resty_lock:new(NAMES[1]), resty_lock:new(NAMES[1], { timeout = 0.01, block = true })
+            assert(lock:lock(key))
+            assert.same({ nil, "timeout" }, { waiter:lock(key) })
+            assert(lock:unlock())
+        end
+        local _, samples = parse((prometheus.metrics { keys = 64 }))
+        local labels = '{dictionary="spec_metrics",kind="lock",key="' .. start .. '"}'
+        assert.equal(3, samples["holdfast_key_waits_total" .. labels])
+        assert.is_true(samples["holdfast_key_wait_seconds_total" .. labels] >= 0.03)
+    end)
+
     it("leaves the locks of a dictionary out that cannot be listed", function ()
         local held = assert(resty_lock:new(NAMES[1]))
         assert(held:lock("held"))

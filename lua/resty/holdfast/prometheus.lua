@@ -69,7 +69,8 @@ local function number(value)
 end
 
 
--- labels: { name, value, name, value... }
+-- labels: { name, value, name, value... } Numbers with equal labels are added up: Prometheus takes nothing of a text in
+-- which two samples have the same, as two long keys that are cut do.
 local function add(families, name, labels, value)
     local parts = {}
     for i = 1, #labels, 2 do
@@ -77,7 +78,15 @@ local function add(families, name, labels, value)
     end
     local samples = families[name] or {}
     families[name] = samples
-    samples[#samples + 1] = { parts = concat(parts, ","), value = value }
+    local text = concat(parts, ",")
+    local sample = samples[text]
+    if sample then
+        sample.value = sample.value + value
+        return
+    end
+    sample = { parts = text, value = value }
+    samples[text] = sample
+    samples[#samples + 1] = sample
 end
 
 
