@@ -196,6 +196,19 @@ describe("log_timeouts", function ()
                        .. "%(process " .. getpid() .. '%) for 0%.%d%d%d s, why: "to write the report"', lines[1])
     end)
 
+    it("escapes control characters in the name of the holder's program, which may be any bytes", function ()
+        local child = process.start(([[
+            arg = { [0] = "a\nb\27[2J\127\194\155c" }
+            assert(require("resty.lock"):new(%q):lock("key"))
+            say "held"
+            hear()
+        ]]):format(NAME .. "_log"))
+        child:expect "held"
+        assert.is_nil((new { timeout = 0.02, block = true, log_timeouts = log }:lock("key")))
+        local named = "held by a\\x0Ab\\x1B[2J\\x7F\\xC2\\x9Bc (process " .. child.pid .. ")"
+        assert.truthy(lines[1]:find(named, 1, true), lines[1])
+    end)
+
     it("leaves no line where nothing was waited for, or the wait was not in vain", function ()
         local lock = new { timeout = 5, block = true, log_timeouts = log }
         assert(lock:lock("key"))

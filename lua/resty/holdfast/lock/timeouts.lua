@@ -5,7 +5,7 @@ local look = require("resty.holdfast.lock.lock_info").look
 local tell = require("resty.holdfast.host.warning").tell
 
 local concat, format, pcall, type = table.concat, string.format, pcall, type
-local quote = core.quote
+local printable, quote = core.printable, core.quote
 
 -- Holders that are named.
 local NAMED = 3
@@ -16,7 +16,7 @@ local _M = {}
 
 
 local function describe(holder)
-    local who = (holder.program or "a program") .. " (process " .. (holder.process or "?")
+    local who = (holder.program and printable(holder.program) or "a program") .. " (process " .. (holder.process or "?")
                 .. (holder.worker and ", worker " .. holder.worker or "") .. ")"
     return who .. (holder.alive == false and ", which is dead," or "") .. format(" for %.3f s", holder.held)
            .. (holder.why and ", why: " .. quote(holder.why) or "")
