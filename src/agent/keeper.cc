@@ -44,7 +44,9 @@ void Keeper::start() {
     watch();
     return adopt();
   }
-  if (session.lease != 0) retire(session.lease);
+  // No program may count on a lease that is being revoked. A part of the session may be alive yet.
+  machine_.lose();
+  retire(session.lease);
   state_ = State::none;
   acquire();
 }
@@ -187,7 +189,7 @@ void Keeper::drop(const std::string& why) {
   sentence_ = why;
   ++attempt_;
   running_ = adopting_ = false;
-  machine_.lose(machine_.session().epoch);
+  machine_.lose();
   if (machine_.superseded()) {
     state_ = State::stopped;
     return listener_.lost();
@@ -235,7 +237,7 @@ void Keeper::stop(const std::function<void()>& done) {
   const bool had = state_ == State::alive;
   state_ = State::stopped;
   if (had && !machine_.superseded()) {
-    machine_.lose(machine_.session().epoch);
+    machine_.lose();
     store_.revoke(lease_, [done](const Answer&) { done(); });
     return listener_.lost();
   }

@@ -37,6 +37,7 @@ void Locks::adopt(LeaseId lease, Epoch epoch, const std::vector<std::string>& ke
 
 void Locks::end() {
   epoch_ = 0;
+  polls_ = 0;
   locks_.clear();
   due_.clear();
 }

@@ -16,8 +16,8 @@
 // 5. What is not known is asked for: after an answer that did not come (unsure), and the queue after a transfer, a
 // claim
 //    or a restart.
-// 6. Waiters look once a second, whether the lock is free and they are the first, or to note the holder again; this
-//    machine's locks are looked at in turns.
+// 6. Waiters look once a second, whether the lock is free and they are the first, or to note the holder again, more and
+//    more rarely; this machine's locks are looked at in turns. No look is sent while earlier ones are not answered.
 // 7. A ring or a look that shows a lock of this machine's lease that it did not know of makes it known.
 #pragma once
 
@@ -107,6 +107,9 @@ class Locks {
     Revision place = 0;         // the creation of its key; of a held lock: of one that is to be taken back, or 0
     std::optional<Grant> bell;  // that came before it could be judged, and its revision
     Revision bell_revision = 0;
+    Revision noted = 0;  // the grant of the holder that was last told of this machine
+    Milliseconds note_due = 0;
+    Milliseconds note_back_off = 0;
 
     // held
     Revision grant = 0;
@@ -153,7 +156,7 @@ class Locks {
   void look(Lock& lock);
   void transfer(Lock& lock);
   void release(Lock& lock);
-  void note_holder(const Lock& lock, const Record& held);
+  void note_holder(Lock& lock, const Record& held);
   std::string document(const Lock& lock) const;
 
   // locks_learn.cc: what was found out
@@ -193,6 +196,7 @@ class Locks {
   std::set<std::pair<Milliseconds, LockName>> due_;
   std::uint64_t tickets_ = 0;
   Milliseconds next_poll_ = 0;
+  std::size_t polls_ = 0;  // that are not answered yet
   LockName polled_;  // the last of this machine's locks that was looked at in turn
   LockCounters counters_;
 };

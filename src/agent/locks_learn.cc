@@ -34,6 +34,7 @@ void Locks::gain(Lock& lock, Revision grant, Queue queue) {
 
 void Locks::wait(Lock& lock, Revision place, Revision asked) {
   lock.phase = Phase::waiting;
+  if (place != lock.place) lock.noted = 0;
   lock.place = place;
   lock.asked = asked;
 }

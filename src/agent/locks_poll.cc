@@ -15,7 +15,7 @@ constexpr std::size_t kPolledMax = 128 / kLookSteps;
 
 void Locks::poll() {
   next_poll_ = clock_.boot_ms() + settings_.poll_ms;
-  if (machine_.superseded()) return;
+  if (machine_.superseded() || polls_ != 0) return;
   std::vector<LockName> names;
   for (const auto& [name, lock] : locks_) {
     if (lock.phase == Phase::waiting && lock.request == 0) names.push_back(name);
@@ -26,11 +26,15 @@ void Locks::poll() {
   }
   // Waiters find the holder, so its own look is a second line, and takes turns.
   auto next = locks_.upper_bound(polled_);
-  for (std::size_t looked = 0; looked < locks_.size() && names.size() < kPolledMax; ++looked) {
+  std::size_t told = 0;
+  for (std::size_t looked = 0; looked < locks_.size() && names.size() + told < kPolledMax; ++looked) {
     if (next == locks_.end()) next = locks_.begin();
     if (next->second.phase == Phase::held && next->second.request == 0) {
       polled_ = next->first;
-      if (!tell_holder(next->second)) names.push_back(polled_);
+      if (tell_holder(next->second))
+        ++told;
+      else
+        names.push_back(polled_);
     }
     ++next;
   }
@@ -66,7 +70,10 @@ void Locks::poll_many(const std::vector<LockName>& names) {
     protocol_.add_look(name, change.then, kLookMax);
     looked.emplace_back(name, locks_.at(name).state);
   }
-  store_.transact(std::move(change), [this, looked = std::move(looked)](const Answer& answer) {
+  ++polls_;
+  store_.transact(std::move(change), [this, epoch = epoch_, looked = std::move(looked)](const Answer& answer) {
+    if (epoch != epoch_) return;
+    --polls_;
     std::size_t at = 0;
     for (const auto& [name, state] : looked) {
       const std::size_t begin = std::exchange(at, at + kLookSteps);

@@ -1,9 +1,17 @@
 // The transactions of a lock. One runs at a time: none is sent while the answer of another is to come.
+#include <algorithm>
 #include <utility>
 
 #include "agent/locks.h"
 
 namespace holdfast::agent {
+
+namespace {
+
+/// Between notes to one holder about one place in its queue.
+constexpr Milliseconds kNoteAgainMax = 30'000;
+
+}  // namespace
 
 void Locks::send(Lock& lock, Change change, Then then) {
   if (machine_.superseded()) return;
@@ -109,9 +117,19 @@ void Locks::release(Lock& lock) {
   });
 }
 
-void Locks::note_holder(const Lock& lock, const Record& held) {
-  // Nothing depends on the answer: without it, the next poll notes again.
-  store_.transact(protocol_.note(lock.name, held, lock.place), [](const Answer&) {});
+// A holder has heard of this machine once the store has the note, unless its agent restarts, which looks by itself. To
+// note it again is a second line.
+void Locks::note_holder(Lock& lock, const Record& held) {
+  const Milliseconds now = clock_.boot_ms();
+  const bool again = lock.noted == held.modified;
+  if (again && now < lock.note_due) return;
+  lock.noted = held.modified;
+  lock.note_back_off = again ? std::min(2 * lock.note_back_off, kNoteAgainMax) : settings_.poll_ms;
+  lock.note_due = now + lock.note_back_off;
+  store_.transact(protocol_.note(lock.name, held, lock.place), [this, name = lock.name](const Answer& answer) {
+    const auto found = locks_.find(name);
+    if (answer.outcome != Outcome::answered && found != locks_.end()) found->second.noted = 0;
+  });
 }
 
 }  // namespace holdfast::agent

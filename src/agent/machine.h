@@ -97,10 +97,10 @@ class Machine {
   virtual Session session() const = 0;
   /// Makes a new epoch of that lease. 0: superseded.
   virtual Epoch begin_epoch(LeaseId lease, Milliseconds deadline) = 0;
-  /// Compare-and-swap of the deadline, unless it is lost or has passed.
+  /// Compare-and-swap of the deadline, unless it is lost or has passed. What was renewed further stays so.
   virtual bool renew(Milliseconds from, Milliseconds to) = 0;
-  /// The epoch is over, and with it whatever stands. Its holders see that.
-  virtual void lose(Epoch epoch) = 0;
+  /// The session is over, in each of its parts, of whatever epoch; and with it whatever stands. Its holders see that.
+  virtual void lose() = 0;
 
   /// What is wanted and does not stand: all of it to a new agent and in a new epoch, then what has come since.
   virtual std::vector<Want> wanted() = 0;

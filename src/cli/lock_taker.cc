@@ -124,16 +124,20 @@ int LockTaker::enter() {
 int LockTaker::wait_for_lock(holdfast_wait& wait) {
   const double start = holdfast_now();
   const bool tries = options_.timeout == 0;
+  const bool in_cluster = !options_.cluster.empty();
   const double patience = tries ? kAskSeconds : options_.timeout;
   const double deadline = options_.timeout == kForEver ? std::numeric_limits<double>::infinity() : start + patience;
   for (;;) {
-    const int code = attempt(wait);
+    int code = attempt(wait);
+    // In a cluster it may be held on behalf of this attempt: by the agent, which has just got it.
+    const bool held_here = in_cluster && tries && code == HOLDFAST_LOCKED && is_held_here();
+    if (held_here) code = attempt(wait);
     if (code == HOLDFAST_OK) return 0;
     if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return fail(code);
     if (code == HOLDFAST_LOCKED && make_way(wait)) continue;
     const double now = holdfast_now();
-    const bool refused = tries && code == HOLDFAST_LOCKED && options_.cluster.empty();
-    if (refused || now >= deadline || (tries && !options_.cluster.empty() && has_no_agent(dict_))) {
+    const bool refused = tries && code == HOLDFAST_LOCKED && (held_here || !in_cluster);
+    if (refused || now >= deadline || (tries && in_cluster && has_no_agent(dict_))) {
       holdfast_lock_leave(dict_, options_.key.data(), options_.key.size(), wait.parker, wait.waiter);
       return refuse();
     }

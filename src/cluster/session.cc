@@ -42,6 +42,11 @@ SessionWord Session::now() const noexcept {
   return word;
 }
 
+SessionWord Session::seen() const noexcept {
+  const SessionWord word{fields_.word.load(kRelaxed)};
+  return boottime_ms() >= word.deadline_ms() ? word.as_lost() : word;
+}
+
 bool Session::renew(SessionWord from, std::uint64_t deadline_ms) const noexcept {
   if (from.lost() || boottime_ms() >= from.deadline_ms()) return false;
   std::uint64_t expected = from.bits;

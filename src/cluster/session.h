@@ -78,6 +78,8 @@ class Session {
 
   /// As it is now: lost, if the deadline has passed. Marks that.
   SessionWord now() const noexcept;
+  /// The same, and marks nothing: for observers.
+  SessionWord seen() const noexcept;
 
   // --- for the agent ---
 

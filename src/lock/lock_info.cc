@@ -105,9 +105,9 @@ void describe_process(World& world, HolderInfo& holder) noexcept {
   holder.program.back() = '\0';
 }
 
-Code find_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders,
-                  HolderCount& count) noexcept {
-  const Code code = dictionary.transact(key, [&](Transaction& change) {
+Code find_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders, HolderCount& count,
+                  std::uint64_t patience_ns) noexcept {
+  const auto find = [&](Transaction& change) {
     count = {};
     if (!change.found() || !is_holdable(change.view().type)) return Code::ok;
     const EntryView& view = change.view();
@@ -121,7 +121,8 @@ Code find_holders(Dictionary& dictionary, std::string_view key, std::span<Holder
         look_at_lock(change, holders.front() = {});
     }
     return change.arena().damaged() ? Code::corrupt : Code::ok;
-  });
+  };
+  const Code code = dictionary.transact(key, find, patience_ns);
   if (code != Code::ok) return code;
   put_in_order(holders, count.holders);
   for (HolderInfo& holder : holders.first(std::min<std::size_t>(count.holders, holders.size()))) {

@@ -36,8 +36,8 @@ struct HolderCount {
 
 /// Writes as many of the holders as there is room for: those that have held longest, the oldest first. A dead holder is
 /// among them, with `liveness` dead; a holder is not if its lease is over. ok, timeout, busy, removed.
-Code find_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders,
-                  HolderCount& count) noexcept;
+Code find_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders, HolderCount& count,
+                  std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 
 /// Puts the oldest grant first, of `count` that were written from the youngest to the oldest, round and round.
 void put_in_order(std::span<HolderInfo> holders, std::uint32_t count) noexcept;

@@ -9,6 +9,7 @@
 #include "dict/shard.h"
 #include "dict/statistics_layout.h"
 #include "dict/words.h"
+#include "lock/standing.h"
 #include "platform/platform.h"
 #include "world/world.h"
 
@@ -101,7 +102,7 @@ bool Look::look_at_lock(const EntryView& view) noexcept {
     holder = {};
     holder.lease = {segment_.world().token_of(seen.word.owner()), seen.sequence};
     holder.since_ns = platform::monotonic_ns();
-  } else if (!is_live(seen.expiry, segment_.flush_epoch())) {
+  } else if (!is_live(seen.expiry, segment_.flush_epoch()) || !is_seen_of_this_epoch(segment_, view)) {
     return sense;
   }
   count_.holders = 1;

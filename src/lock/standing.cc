@@ -19,14 +19,16 @@ constexpr std::uint64_t standing_in(std::uint16_t epoch) noexcept {
   return kStands | epoch;
 }
 
-bool stands_in(const StandingFields& fields, const Session& session) noexcept {
-  const SessionWord now = session.now();
+bool stands_in(const StandingFields& fields, SessionWord now) noexcept {
   return !now.lost() && fields.standing.load(kAcquire) == standing_in(now.epoch());
 }
 
 const StandingFields& standing_of(const Watch& watch) noexcept {
   return *reinterpret_cast<const StandingFields*>(static_cast<const LockFields*>(watch.fields) + 1);
 }
+
+/// Waiters that are looked at with the mutex held: some 20 µs.
+constexpr std::uint32_t kLookedAt = 4096;
 
 // Runs `operation(const LockEntry&) -> Code` on the lock. not_found if there is none.
 template <class Operation>
@@ -47,7 +49,7 @@ void stop_standing(const LockEntry& lock) noexcept { commit(lock.standing->stand
 }  // namespace
 
 bool is_of_epoch_in_cluster(const LockEntry& lock) noexcept {
-  return lock.standing != nullptr && stands_in(*lock.standing, lock.segment.session());
+  return lock.standing != nullptr && stands_in(*lock.standing, lock.segment.session().now());
 }
 
 bool stands_in_cluster(const LockEntry& lock) noexcept {
@@ -65,7 +67,13 @@ Code refusal_since(const LockEntry& lock, std::uint64_t arrival_ns) noexcept {
 
 bool seems_of_this_epoch(const Watch& watch) noexcept {
   return watch.segment->in_cluster() && watch.entry->value_size.load(kRelaxed) >= kLockAndStanding &&
-         stands_in(standing_of(watch), watch.segment->session());
+         stands_in(standing_of(watch), watch.segment->session().now());
+}
+
+bool is_seen_of_this_epoch(const Segment& segment, const EntryView& view) noexcept {
+  if (!segment.in_cluster()) return true;
+  if (view.value_size < kLockAndStanding) return false;
+  return stands_in(*reinterpret_cast<const StandingFields*>(&view.lock() + 1), segment.session().seen());
 }
 
 bool seems_to_stand(const Watch& watch) noexcept {
@@ -176,15 +184,16 @@ Code withdraw_idle(Dictionary& dictionary, std::string_view key, std::uint64_t p
 
 Code refuse(Dictionary& dictionary, std::string_view key, Code why, std::uint64_t patience_ns) noexcept {
   constexpr std::uint32_t kWoken = 64;  // those behind them look by themselves
+  const bool is_for_all = why == Code::unsupported;
   std::array<WakeTarget, kWoken> waiters{};
   std::size_t count = 0;
   const Code code = with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
     lock.standing->refusal.store(static_cast<std::uint32_t>(why), kRelaxed);
     lock.standing->refused_ns.store(platform::monotonic_ns(), kRelaxed);
     count = 0;
-    lock.queue().every_before(~std::uint64_t{0}, kWoken, [&](const Waiter& waiter) {
-      waiters[count++] = wake_target(waiter);
-      return true;
+    lock.queue().every_before(~std::uint64_t{0}, kLookedAt, [&](const Waiter& waiter) {
+      if (waiter.tries || is_for_all) waiters[count++] = wake_target(waiter);
+      return count < waiters.size();
     });
     return Code::ok;
   });
@@ -201,7 +210,6 @@ Code drop(Dictionary& dictionary, std::string_view key, std::uint64_t patience_n
 }
 
 Code state_of_lock(Dictionary& dictionary, std::string_view key, LockState& state, std::uint64_t patience_ns) noexcept {
-  constexpr std::uint32_t kLookedAt = 64;
   return with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
     state = {};
     state.stands = is_of_this_epoch(lock);
@@ -274,7 +282,7 @@ std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std
   const auto visit = [&](const EntryView& view) {
     return found.add(view, [&](const LockFields& lock, const StandingFields& standing) {
       return lock.queue.head.load(kRelaxed) != 0 &&
-             !(stands_in(standing, session) && standing.grants.load(kRelaxed) < kGrantsMax);
+             !(stands_in(standing, session.now()) && standing.grants.load(kRelaxed) < kGrantsMax);
     });
   };
   if (hashes.empty()) {

@@ -38,6 +38,29 @@ constexpr Code code_of(Refusal why) noexcept {
 /// The epochs of shared memory have 16 bits; 0 is of no lease.
 constexpr std::uint16_t narrow(Epoch epoch) noexcept { return static_cast<std::uint16_t>(epoch); }
 constexpr Epoch after(Epoch epoch) noexcept { return narrow(epoch + 1) != 0 ? narrow(epoch + 1) : 1; }
+/// They go round: the later one is the nearer one.
+constexpr bool is_later(Epoch epoch, Epoch than) noexcept {
+  return epoch != 0 && (than == 0 || static_cast<std::int16_t>(narrow(epoch - than)) > 0);
+}
+
+/// Adds the session of a dictionary to one of several: lost, if one of them is, or is another. One that has had none
+/// yet does not count.
+void add(Session& all, const Segment& segment) noexcept {
+  const SessionWord word = segment.session().now();
+  if (word.epoch() == 0) return;
+  const auto lease = static_cast<LeaseId>(segment.session().lease());
+  const auto deadline = static_cast<Milliseconds>(word.deadline_ms());
+  if (all.epoch == 0) {
+    all = {.epoch = word.epoch(), .lease = lease, .deadline = deadline, .lost = word.lost()};
+    return;
+  }
+  all.lost = all.lost || word.lost() || word.epoch() != all.epoch || lease != all.lease;
+  all.deadline = std::min(all.deadline, deadline);
+  if (is_later(word.epoch(), all.epoch)) {
+    all.epoch = word.epoch();
+    all.lease = lease;
+  }
+}
 
 }  // namespace
 
@@ -84,20 +107,8 @@ bool SharedMachine::superseded() const {
 
 Session SharedMachine::session() const {
   Session all;
-  bool first = true;
-  each([&](const Dictionary&, const Segment& segment) {
-    const SessionWord word = segment.session().now();
-    const auto lease = static_cast<LeaseId>(segment.session().lease());
-    if (word.epoch() == 0) return;  // it has had none yet
-    const bool same = first || (word.epoch() == all.epoch && lease == all.lease);
-    const auto deadline = static_cast<Milliseconds>(word.deadline_ms());
-    all.lost = word.lost() || !same || (!first && all.lost);
-    all.deadline = first ? deadline : std::min(all.deadline, deadline);
-    all.epoch = std::max<Epoch>(all.epoch, word.epoch());
-    all.lease = lease;
-    first = false;
-  });
-  return first ? alone_ : all;
+  each([&](const Dictionary&, const Segment& segment) { add(all, segment); });
+  return all.epoch != 0 ? all : alone_;
 }
 
 namespace {
@@ -121,12 +132,9 @@ bool begin_in(Dictionary& dictionary, const Segment& segment, const Session& nex
 
 Epoch SharedMachine::begin_epoch(LeaseId lease, Milliseconds deadline) {
   if (superseded()) return 0;
-  Epoch last = alone_.epoch;
-  each([&](const Dictionary&, const Segment& segment) {
-    const SessionWord word = segment.session().now();
-    segment.session().lose(word.epoch());
-    last = std::max<Epoch>(last, word.epoch());
-  });
+  end_all();
+  Epoch last = session().epoch;
+  if (is_later(alone_.epoch, last)) last = alone_.epoch;
   const Session next{.epoch = after(last), .lease = lease, .deadline = deadline, .lost = false};
   bool begun = true;
   each([&](Dictionary& dictionary, const Segment& segment) {
@@ -142,52 +150,88 @@ Epoch SharedMachine::begin_epoch(LeaseId lease, Milliseconds deadline) {
 bool SharedMachine::renew(Milliseconds from, Milliseconds to) {
   if (superseded()) return false;
   const Session all = session();
-  if (all.lost) return false;
+  if (all.lost || all.deadline != from) return false;
   bool renewed = true;
-  const SessionWord expected = SessionWord::make(narrow(all.epoch), static_cast<std::uint64_t>(from));
   each([&](const Dictionary&, const Segment& segment) {
-    if (!segment.session().renew(expected, static_cast<std::uint64_t>(to))) renewed = false;
+    const SessionWord word = segment.session().now();
+    const std::uint64_t further = std::max(word.deadline_ms(), static_cast<std::uint64_t>(to));
+    const bool same = word.epoch() == narrow(all.epoch);
+    if (!same || !segment.session().renew(word, further)) renewed = false;
   });
   alone_ = {.epoch = all.epoch, .lease = all.lease, .deadline = to, .lost = false};
-  if (!renewed) lose(all.epoch);
+  if (!renewed) lose();
   return renewed;
 }
 
-void SharedMachine::lose(Epoch epoch) {
+// An agent may have died between two dictionaries, so their epochs and deadlines may differ.
+void SharedMachine::end_all() {
+  each([this](const Dictionary&, const Segment& segment) {
+    const SessionWord word = segment.session().now();
+    // Acquire: pairs with attend(). If the session is a later agent's, its name is seen here.
+    std::atomic_thread_fence(kAcquire);
+    if (!word.lost() && segment.session().agent() == self_) segment.session().lose(word.epoch());
+  });
+  alone_.lost = true;
+}
+
+void SharedMachine::lose() {
   if (superseded()) return;
-  each([&](const Dictionary&, const Segment& segment) { segment.session().lose(narrow(epoch)); });
-  if (alone_.epoch == epoch) alone_.lost = true;
+  end_all();
   for (auto& [name, recall] : recalls_) close(recall);
   recalls_.clear();
   drops_.clear();
 }
 
-// A dictionary that was made, or made again, since the last turn, or that could not be opened before. It may name an
-// agent that has ended, and the session of that one.
+/// The session of the latest epoch. Dictionaries of an earlier one have been away, or an agent died before it came to
+/// them: nothing stands there.
+Session SharedMachine::latest(const std::map<std::string, Part>& parts) {
+  Epoch last = 0;
+  for (const auto& [name, part] : parts)
+    if (const Epoch epoch = part.segment->session().now().epoch(); is_later(epoch, last)) last = epoch;
+  Session all;
+  for (const auto& [name, part] : parts)
+    if (part.segment->session().now().epoch() == last) add(all, *part.segment);
+  return all;
+}
+
+// All are attended before the session of any is judged: a new one has none, whatever its name.
 void SharedMachine::take_in_new() {
-  for (const auto& [name, dictionary] : dictionaries_.all()) {
-    const Segment* const segment = dictionary->segment();
-    const auto found = parts_.find(name);
-    if (segment == nullptr || (found != parts_.end() && found->second.segment == segment)) continue;
-    if (take_in(*dictionary, *segment)) parts_[name] = {dictionary, segment};
+  const std::map<std::string, Part> come = attend_new();
+  if (alone_.epoch == 0 && parts_.empty()) alone_ = latest(come);
+  const Session all = session();
+  for (const auto& [name, part] : come) {
+    if (join(part, all)) parts_[name] = part;
     look_at_all_ = true;
   }
   std::erase_if(parts_, [this](const auto& one) { return dictionaries_.find(one.first) == nullptr; });
 }
 
-// Where a later agent has taken this one's place, that is known from another dictionary before this one names it: so
-// look at its name first. Then there is one of the two left, whichever comes first to a dictionary.
-bool SharedMachine::take_in(Dictionary& dictionary, const Segment& segment) {
-  const holdfast::Session session = segment.session();
-  const Token before = session.agent();
-  if (superseded() || !session.attend(before, self_, waiter_)) return false;
-  const Session all = this->session();
+// It may name an agent that has ended. Where a later agent has taken this one's place, that is known from another
+// dictionary before this one names it: so look at its name first. Then there is one of the two left, whichever comes
+// first to a dictionary.
+std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
+  std::map<std::string, Part> come;
+  for (const auto& [name, dictionary] : dictionaries_.all()) {
+    const Segment* const segment = dictionary->segment();
+    const auto found = parts_.find(name);
+    if (segment == nullptr || (found != parts_.end() && found->second.segment == segment)) continue;
+    const holdfast::Session session = segment->session();
+    const Token before = session.agent();
+    if (!superseded() && session.attend(before, self_, waiter_)) come[name] = {dictionary, segment};
+  }
+  return come;
+}
+
+// It may have the session of an agent that has ended, or none.
+bool SharedMachine::join(const Part& part, const Session& all) const {
   if (all.lost) return true;
+  if (part.dictionary->segment() != part.segment) return false;
+  const holdfast::Session session = part.segment->session();
   const SessionWord word = session.now();
   const bool same = word.epoch() == all.epoch && static_cast<LeaseId>(session.lease()) == all.lease;
   if (same && !word.lost()) return true;
   session.lose(word.epoch());
-  return begin_in(dictionary, segment, all);
+  return begin_in(*part.dictionary, *part.segment, all);
 }
 
 // --- the agent's turns ---
@@ -312,8 +356,8 @@ Contender SharedMachine::holder(const LockName& name) const {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   std::array<HolderInfo, 1> found{};
   HolderCount count;
-  if (dictionary == nullptr || find_holders(*dictionary, name.key, found, count) != Code::ok || count.holders != 1)
-    return {};
+  const auto look = [&](std::uint64_t ns) { return find_holders(*dictionary, name.key, found, count, ns); };
+  if (dictionary == nullptr || patience_.spend(look) != Code::ok || count.holders != 1) return {};
   return {found[0].pid, found[0].program.data(), found[0].reason.data()};
 }
 

@@ -41,7 +41,7 @@ class SharedMachine final : public Machine {
   Session session() const override;
   Epoch begin_epoch(LeaseId lease, Milliseconds deadline) override;
   bool renew(Milliseconds from, Milliseconds to) override;
-  void lose(Epoch epoch) override;
+  void lose() override;
 
   std::vector<Want> wanted() override;
   Use use(const LockName& name) const override;
@@ -77,9 +77,13 @@ class SharedMachine final : public Machine {
   /// Calls `visit(dictionary, segment)` for each that takes part and is not removed.
   template <class Visit>
   void each(Visit&& visit) const;
+  /// A dictionary that was made, or made again, since the last turn, or that could not be opened before.
   void take_in_new();
-  /// False: another agent has come to it first.
-  bool take_in(Dictionary& dictionary, const Segment& segment);
+  std::map<std::string, Part> attend_new();
+  static Session latest(const std::map<std::string, Part>& parts);
+  /// False: it cannot begin the session; so it takes no part yet.
+  bool join(const Part& part, const Session& all) const;
+  void end_all();
   void read_mail();
   void drop_again();
   /// One step of a recall. True when it is over.
@@ -98,7 +102,8 @@ class SharedMachine final : public Machine {
   std::set<LockName> drops_;  // that a stopped process has prevented so far
   mutable Patience patience_;
   std::map<std::string, Part> parts_;  // by name
-  /// The lease while no dictionary has its words: the first one that is made has them from here.
+  /// The lease while no dictionary has its words: the first one that is made has them from here. At first that of an
+  /// earlier agent.
   Session alone_;
   Milliseconds due_ = 0;
   Milliseconds next_look_ = 0;

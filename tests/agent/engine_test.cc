@@ -133,6 +133,37 @@ TEST_F(EngineTest, a_lost_bell_costs_no_more_than_the_poll) {
   EXPECT_TRUE(has(two, second));
 }
 
+// A look a second for all of them together, the renewals, and notes that become rare.
+TEST_F(EngineTest, locks_that_are_waited_for_cost_about_one_request_a_second) {
+  constexpr int kLocks = 20;
+  constexpr int kSeconds = 100;
+  Node& one = make_node();
+  Node& two = make_node();
+  for (int i = 0; i < kLocks; ++i) {
+    const LockName name{"jobs", std::to_string(i)};
+    one.machine().wait(name);
+    run_ms(20);
+    two.machine().wait(name);
+  }
+  run_ms(200);
+  const std::uint64_t before = two.client().requests;
+  run_ms(kSeconds * 1000);
+  EXPECT_LT(two.client().requests - before, 2 * kSeconds + 8 * kLocks);
+}
+
+TEST_F(EngineTest, no_look_is_sent_while_an_earlier_one_is_not_answered) {
+  settings_.poll_ms = 50;
+  Node& one = make_node();
+  Node& two = make_node();
+  take(one);
+  two.machine().wait(kLock);
+  run_ms(500);
+  two.client().fate = [](const Change&) { return Fate::lost_answer; };
+  const std::uint64_t before = two.client().requests;
+  run_ms(5 * FakeStore::kPatience / 1000);
+  EXPECT_LT(two.client().requests - before, 5 * 1000 / 50 / 4);
+}
+
 TEST_F(EngineTest, the_lock_of_a_dead_machine_is_claimed_after_its_lease) {
   Node& one = make_node();
   Node& two = make_node();

@@ -50,8 +50,8 @@ class Seat : public agent::Machine {
     return true;
   }
 
-  void lose(Epoch epoch) override {
-    if (superseded() || machine_.session_.epoch != epoch) return;
+  void lose() override {
+    if (superseded()) return;
     machine_.session_.lost = true;
     for (auto& [name, local] : machine_.locks_) machine_.forget_agent(local);
   }

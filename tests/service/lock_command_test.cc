@@ -20,6 +20,7 @@
 #include "cluster/etcd_server.h"
 #include "platform/platform.h"
 #include "service/machine.h"
+#include "support/clock.h"
 
 namespace holdfast::test {
 namespace {
@@ -148,6 +149,21 @@ TEST_F(LockCommandTest, an_agent_that_it_starts_keeps_nothing_open_that_it_was_g
   EXPECT_EQ(lock->wait(), 0);
   ::close(ends[0]);
   ::close(ends[1]);
+}
+
+TEST_F(LockCommandTest, a_try_does_not_wait_for_the_store_where_a_program_of_this_machine_has_the_lock) {
+  constexpr int kTries = 10;
+  constexpr double kPatienceOfEach = 2;
+  const auto first = holder();
+  const double start = now();
+  for (int i = 0; i < kTries; ++i) {
+    Lock second(machine, {"-n", "k", "--", "true"});
+    EXPECT_EQ(second.wait(), 1);
+    EXPECT_THAT(second.errors(), HasSubstr("held by"));
+  }
+  EXPECT_LT(now() - start, kTries * kPatienceOfEach - 1);
+  let_go();
+  EXPECT_EQ(first->wait(), 0);
 }
 
 TEST_F(LockCommandTest, a_key_that_is_too_long_for_the_store_is_refused) {

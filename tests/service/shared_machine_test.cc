@@ -9,10 +9,12 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "agent/keeper.h"
 #include "cluster/question.h"
 #include "lock/standing.h"
 #include "support/dict_test.h"
@@ -47,6 +49,25 @@ class OtherAgent : public Started {
             parent.say(machine.superseded() ? "superseded" : "acts");
           }
         }) {}
+};
+
+/// Answers nothing.
+class SilentStore : public agent::Store {
+ public:
+  void transact(agent::Change, std::function<void(const agent::Answer&)>) override {}
+  void grant(std::int64_t, std::function<void(const agent::LeaseAnswer&)>) override {}
+  void keep_alive(agent::LeaseId, std::function<void(const agent::LeaseAnswer&)>) override {}
+  void revoke(agent::LeaseId lease, std::function<void(const agent::Answer&)>) override { revoked.push_back(lease); }
+  void keys_of(agent::LeaseId, std::function<void(const agent::LeaseAnswer&)>) override {}
+  void watch(const std::string&, std::function<void(const agent::Record&)>) override {}
+
+  std::vector<agent::LeaseId> revoked;
+};
+
+class RealClock : public agent::Clock {
+ public:
+  agent::Milliseconds boot_ms() const override { return static_cast<agent::Milliseconds>(boottime_ms()); }
+  agent::Milliseconds wall_ms() const override { return boot_ms(); }
 };
 
 class SharedMachineTest : public DictTest {
@@ -90,7 +111,7 @@ TEST_F(SharedMachineTest, a_dictionary_that_is_removed_before_an_answer_of_the_s
   EXPECT_FALSE(machine->session().lost);
   EXPECT_TRUE(machine->renew(before.deadline, before.deadline + 1));
   EXPECT_FALSE(machine->grant({other, "k"}, epoch, 7));
-  machine->lose(epoch);
+  machine->lose();
   EXPECT_NE(machine->begin_epoch(101, in_a_minute()), 0U);
 }
 
@@ -121,6 +142,89 @@ TEST_F(SharedMachineTest, a_dictionary_that_could_be_opened_late_only_takes_part
   EXPECT_TRUE(machine->grant(name, epoch, 7));
   EXPECT_TRUE(stands());
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+}
+
+// --- what an agent leaves that died between two dictionaries -------------------------------------------------------
+
+TEST_F(SharedMachineTest, a_new_dictionary_does_not_end_the_session_that_the_next_agent_finds) {
+  begin();
+  machine.reset();
+  const std::string first = "!" + new_name();  // before the others, in the order of names
+  const auto made = another(first);
+  machine = std::make_unique<SharedMachine>(**World::current(), "main");
+  const agent::Session found = machine->session();
+  EXPECT_FALSE(found.lost);
+  EXPECT_EQ(found.epoch, epoch);
+  EXPECT_EQ(made->segment().session().now().epoch(), epoch);
+  EXPECT_TRUE(machine->renew(found.deadline, found.deadline + 1));
+  remove(first);
+}
+
+TEST_F(SharedMachineTest, a_lease_that_was_renewed_in_some_dictionaries_only_is_renewed_in_all_by_the_next_agent) {
+  const std::string other = new_name();
+  const auto made = another(other);
+  begin();
+  const SessionWord word = made->segment().session().now();
+  ASSERT_TRUE(made->segment().session().renew(word, word.deadline_ms() + 1000));
+  machine = std::make_unique<SharedMachine>(**World::current(), "main");
+  const agent::Session found = machine->session();
+  EXPECT_FALSE(found.lost);
+  EXPECT_EQ(found.deadline, static_cast<agent::Milliseconds>(word.deadline_ms()));
+  EXPECT_TRUE(machine->renew(found.deadline, found.deadline + 500));
+  EXPECT_EQ(machine->session().deadline, found.deadline + 500);
+  EXPECT_EQ(made->segment().session().now().deadline_ms(), word.deadline_ms() + 1000) << "it was promised";
+  remove(other);
+}
+
+TEST_F(SharedMachineTest, a_session_that_has_begun_in_some_dictionaries_only_begins_in_all_by_the_next_agent) {
+  const std::string other = new_name();
+  const auto made = another(other);
+  begin();
+  made->segment().session().lose(static_cast<std::uint16_t>(epoch));
+  const SessionWord lost = made->segment().session().now();
+  ASSERT_TRUE(made->segment().session().begin(lost, static_cast<std::uint16_t>(epoch + 1), 101, in_a_minute()));
+  machine = std::make_unique<SharedMachine>(**World::current(), "main");
+  const agent::Session found = machine->session();
+  EXPECT_FALSE(found.lost);
+  EXPECT_EQ(found.epoch, epoch + 1);
+  EXPECT_EQ(found.lease, 101);
+  EXPECT_EQ(dict.segment().session().now().epoch(), epoch + 1);
+  remove(other);
+}
+
+TEST_F(SharedMachineTest, a_session_ends_in_each_dictionary_whatever_its_epoch_is_there) {
+  const std::string other = new_name();
+  const auto made = another(other);
+  begin();
+  made->segment().session().lose(static_cast<std::uint16_t>(epoch));
+  const SessionWord lost = made->segment().session().now();
+  ASSERT_TRUE(made->segment().session().begin(lost, static_cast<std::uint16_t>(epoch + 1), 101, in_a_minute()));
+  EXPECT_TRUE(machine->session().lost);
+  machine->lose();
+  EXPECT_TRUE(made->segment().session().now().lost());
+  EXPECT_TRUE(dict.segment().session().now().lost());
+  remove(other);
+}
+
+// Else another machine could get what a program here has.
+TEST_F(SharedMachineTest, no_part_of_a_session_is_alive_when_the_next_agent_revokes_its_lease) {
+  const std::string other = new_name();
+  const auto made = another(other);
+  begin();
+  dict.segment().session().lose(static_cast<std::uint16_t>(epoch));
+  ASSERT_FALSE(made->segment().session().now().lost());
+  machine = std::make_unique<SharedMachine>(**World::current(), "main");
+  SilentStore store;
+  const RealClock clock;
+  const agent::Keys keys("/test");
+  const agent::Settings settings;
+  agent::Keeper keeper(store, *machine, clock, keys, settings, {});
+  keeper.start();
+  EXPECT_TRUE(made->segment().session().now().lost());
+  EXPECT_TRUE(store.revoked.empty());
+  keeper.step();
+  EXPECT_EQ(store.revoked, std::vector<agent::LeaseId>{100});
+  remove(other);
 }
 
 // --- agents that follow each other ----------------------------------------------------------------------------------
@@ -223,7 +327,9 @@ TEST_F(SharedMachineTest, what_the_store_cannot_have_ends_also_the_waits_of_thos
     Waiting waiting;
     ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
     machine->refuse(name, why);
-    EXPECT_TRUE(waiting.sleep(kLong));
+    if (code == HOLDFAST_UNSUPPORTED) {
+      EXPECT_TRUE(waiting.sleep(kLong));
+    }
     EXPECT_EQ(waiting.once(dict, "k", &lease), code);
     waiting.leave(dict, "k");
   }

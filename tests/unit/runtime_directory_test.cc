@@ -1,4 +1,5 @@
 #include "world/runtime_directory.h"
+#include "world/world_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
