@@ -344,8 +344,8 @@ describe("holdfast agent", function ()
             end), agent:err())
         end)
 
-        it_has_etcd("tells its manager when it is ready, what it has, and that it ends", function ()
-            local path = command.path "notify"
+        -- A service manager, as sd_notify(3) knows it: says each line that it is told.
+        local function start_manager(path)
             local manager = process.start(([[
                 local ffi = require "ffi"
                 ffi.cdef "int socket(int, int, int); int bind(int, const void *, unsigned);"
@@ -357,12 +357,30 @@ describe("holdfast agent", function ()
                 while true do say(ffi.string(text, ffi.C.recv(socket, text, 4096, 0))) end
             ]]):format(path))
             manager:expect "listens"
+            return manager
+        end
+
+        it_has_etcd("tells its manager when it is ready, what it has, and that it ends", function ()
+            local path = command.path "notify"
+            local manager = start_manager(path)
             local agent = start("agent", "main", "--etcd", server.url,
                                 { HOLDFAST_DIR = machine, NOTIFY_SOCKET = path })
             manager:expect "READY=1"
             assert.matches("^STATUS=cluster main: this machine has lease %x+$", manager:hear())
             agent:signal(command.TERM)
             manager:expect "STOPPING=1"
+        end)
+
+        it_has_etcd("with --standby is ready for its manager while the other one acts", function ()
+            start_agent()
+            local path = command.path "notify"
+            local manager = start_manager(path)
+            local second = start("agent", "main", "--etcd", server.url, "--standby",
+                                 { HOLDFAST_DIR = machine, NOTIFY_SOCKET = path })
+            manager:expect "READY=1"
+            manager:expect "STATUS=cluster main: waits for the end of the agent that acts for this machine"
+            second:signal(command.TERM)
+            second:wait()
         end)
     end)
 end)
