@@ -269,6 +269,8 @@ end)
 describe("log_timeouts in nginx", function ()
     local it = fixture.it_unless(site.missing())
 
+    after_each(site.clean_up)
+
     it("is a warning in its log", function ()
         local here = site.start {
             locations = { ["/"] = [[
