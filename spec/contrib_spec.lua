@@ -47,3 +47,34 @@ describe("contrib/systemd/holdfast-serve@.service", function ()
         assert.equal("", shell.output("systemd-analyze verify --man=no '" .. instance .. "' 2>&1"))
     end)
 end)
+
+
+describe("contrib/systemd/holdfast-run@.service", function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    fixture.it_unless(missing)("is one that systemd takes, where the command is installed", function ()
+        local text = files.read("contrib/systemd/holdfast-run@.service")
+        text = text:gsub("ExecStart=holdfast ", "ExecStart=" .. command.program .. " ")
+                   :gsub("Documentation=[^\n]*\n", "")
+        local path = command.write("holdfast-run@.service", text)
+        local instance = path:gsub("@%.service$", "@mail.service")
+        assert(shell.succeeds(("ln -s '%s' '%s'"):format(path, instance)))
+        assert.equal("", shell.output("systemd-analyze verify --man=no '" .. instance .. "' 2>&1"))
+    end)
+end)
+
+
+describe("The units of systemd", function ()
+    it("are all in docs/operations.md, and find the command wherever it is installed", function ()
+        local words = { "one", "two", "three", "four", "five" }
+        local manual = files.read "docs/operations.md"
+        local count = 0
+        for path in shell.output("ls contrib/systemd/*.service"):gmatch "[^\n]+" do
+            count = count + 1
+            assert.truthy(manual:find("| `" .. path:match "([%w-]+@)[^/]*$", 1, true), path)
+            assert.truthy(files.read(path):find("\nExecStart=holdfast ", 1, true), path)
+        end
+        assert.truthy(manual:find("`contrib/systemd` has " .. words[count] .. " units:", 1, true), count)
+    end)
+end)
