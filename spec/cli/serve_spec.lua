@@ -213,6 +213,22 @@ describe("holdfast serve", function ()
         assert.equal(431, status_of(port, "GET /" .. ("x"):rep(9000)))
     end)
 
+    it("serves a target that names the server, as a client of a proxy sends it", function ()
+        keep(MEMBERS .. "ready()")
+        local _, port = serve()
+        local asked = [[GET %s HTTP/1.1\r\nHost: %s\r\n\r\n]]
+        for _, target in ipairs { "http://localhost:9145/metrics", "HTTP://127.0.0.1/metrics", "http://localhost",
+                                  "http://[::1]:9145?query", "http://localhost/api/v1/locks?query" } do
+            assert.equal(200, status_of(port, asked:format(target, "localhost")), target)
+        end
+        -- What the target names counts.
+        assert.equal(403, status_of(port, asked:format("http://evil.example/metrics", "localhost")))
+        assert.equal(404, status_of(port, asked:format("http://localhost/none", "localhost")))
+        for _, target in ipairs { "http:///metrics", "http://", "https://localhost/", "localhost/", "*" } do
+            assert.equal(400, status_of(port, asked:format(target, "localhost")), target)
+        end
+    end)
+
     it("wants the token of --token-file for all but the page", function ()
         local token = command.write("token", ("0123456789abcdef"):rep(2) .. "\n")
         os.execute("chmod 600 " .. token)

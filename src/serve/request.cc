@@ -33,11 +33,22 @@ std::string_view next_line(std::string_view& rest) noexcept {
   return line;
 }
 
-bool parse_line(std::string_view line, Request& request) {
+/// The target without "http://HOST", as one that takes this server for a proxy has it. Nothing if it is none.
+std::string_view path_of(std::string_view target, std::string& host) {
+  constexpr std::string_view kScheme = "http://";
+  if (!is_same_word(target.substr(0, kScheme.size()), kScheme)) return target;
+  target.remove_prefix(kScheme.size());
+  const std::size_t end = std::min(target.find_first_of("/?"), target.size());
+  host = target.substr(0, end);
+  if (host.empty()) return {};
+  return end == target.size() || target[end] == '?' ? "/" : target.substr(end);
+}
+
+bool parse_line(std::string_view line, Request& request, std::string& named_host) {
   const std::size_t first = line.find(' ');
   const std::size_t last = line.rfind(' ');
   if (first == std::string_view::npos || last <= first || !line.substr(last + 1).starts_with("HTTP/1.")) return false;
-  const std::string_view target = line.substr(first + 1, last - first - 1);
+  const std::string_view target = path_of(line.substr(first + 1, last - first - 1), named_host);
   if (!target.starts_with('/') || target.find(' ') != std::string_view::npos) return false;
   const auto path = decode_percents(target.substr(0, target.find('?')));
   if (!path) return false;
@@ -58,8 +69,10 @@ bool is_complete(std::string_view received) noexcept { return received.find(kEnd
 
 std::optional<Request> parse_request(std::string_view received) {
   Request request;
+  std::string named_host;
   std::string_view rest = received.substr(0, received.find(kEnd));
-  if (rest.find('\0') != std::string_view::npos || !parse_line(next_line(rest), request)) return std::nullopt;
+  if (rest.find('\0') != std::string_view::npos || !parse_line(next_line(rest), request, named_host))
+    return std::nullopt;
   while (!rest.empty()) {
     const std::string_view line = next_line(rest);
     const std::size_t colon = line.find(':');
@@ -70,6 +83,8 @@ std::optional<Request> parse_request(std::string_view received) {
     if (!field->empty() && field != &request.accept) return std::nullopt;
     *field = trimmed(line.substr(colon + 1));
   }
+  // RFC 9112, 3.2.2: it counts, whatever the field says.
+  if (!named_host.empty()) request.host = named_host;
   return request;
 }
 

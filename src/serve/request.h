@@ -14,7 +14,7 @@ inline constexpr std::size_t kRequestMax = 8192;
 struct Request {
   std::string method;
   std::string path;  // without the query; %XX are bytes
-  std::string host;
+  std::string host;  // of a target "http://HOST/PATH", or else the field
   std::string authorization;
   std::string accept;
 };
