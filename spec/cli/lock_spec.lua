@@ -1,7 +1,7 @@
 -- `holdfast lock`: the options of flock(1), its exit statuses, and for how long the lock is held, whatever becomes of
 -- the processes. Where the options are those of flock, what util-linux tests of flock holds here.
 
-local command = require "spec.support.command"
+local command, world = require "spec.support" ("command", "world")
 
 local await, read, run, start, write = command.await, command.read, command.run, command.start, command.write
 
@@ -445,6 +445,34 @@ describe("The lock of a command", function()
         assert(await(is_free, 10))
     end)
 
+    it("that others have released or removed while the command ran is told, with status 76", function()
+        local taken = {
+            { "commands", '"key" is lost', "release", "commands", "key", "--token" },
+            { "commands", '"key" is lost: its dictionary "commands" was removed', "rm", "--force", "commands" },
+        }
+        for _, case in ipairs(taken) do
+            local process, pid = hold("exec sleep 600")
+            local words = { unpack(case, 3) }
+            if words[1] == "release" then
+                words[#words + 1] = world.rows(world.output("locks", case[1]))[1][5]
+            end
+            assert.same({ code = 0 }, (run(unpack(words))))
+            command.kill(pid, command.TERM)
+            assert.same({ code = 76 }, process:wait())
+            assert.equal("holdfast: " .. case[2] .. " while the command ran\n", process:err())
+        end
+    end)
+
+    it("that is lost ends the command though nobody reads what is said", function()
+        local told, ended = command.path "told", command.path "ended"
+        local process = start("-c", ([[(%s lock --exptime 0.3 key -- sh -c 'trap "touch %s; exit" TERM; echo on;
+            while :; do sleep 0.01; done'; touch %s) 2>&1 | head -n 1]]):format(command.program, told, ended),
+            { PROGRAM = "/bin/sh" })
+        assert.same({ code = 0 }, process:wait())
+        assert.truthy(await(function() return read(ended) end))
+        assert.truthy(read(told))
+    end)
+
     it("ends after its exptime, and the command by TERM", function()
         local process = hold("trap 'echo told; exit 5' TERM; while :; do sleep 0.01; done", "--exptime", "0.2")
         assert.same({ code = 76 }, process:wait())
@@ -620,6 +648,20 @@ describe("In a terminal holdfast lock", function()
             until("status 0")
             say("exit\n")
         ]]
+    end)
+
+    it("tells the command that the terminal has hung up, though it leads the session itself", function()
+        type_in(([[
+            say("exit\n")
+            os.waitpid(pid, 0)
+            pid, fd = pty.fork()
+            script = "trap 'echo told >%s; exit' HUP; echo is' 'on; while :; do sleep 0.01; done"
+            if pid == 0: os.execl(sys.argv[1], "holdfast", "lock", "key", "--", "sh", "-c", script)
+            until("is on")
+            os.close(fd)
+            os.waitpid(pid, 0)
+        ]]):format(command.path "told"))
+        assert.equal("told\n", await(function() return read(command.path "told") end))
     end)
 
     it("gives a key that is typed to the command once, and goes on if that does", function()

@@ -16,6 +16,7 @@
 #include "cli/message.h"
 #include "cli/question.h"
 #include "holdfast.h"
+#include "inspect/text.h"
 
 namespace holdfast::cli {
 
@@ -52,12 +53,14 @@ int show_holder(const Asked& asked) {
   auto answer = ask(HOLDFAST_ASK_HOLDER, asked);
   if (!answer) return EXIT_FAILURE;
   if ((*answer)["code"] == "no") {
-    fmt::print("{}: free\n", asked.key);
+    fmt::print("{}: free\n", inspect::escaped(asked.key));
     return EXIT_SUCCESS;
   }
-  std::string line = fmt::format("{}: held by host {}", asked.key, (*answer)["host"]);
-  if (answer->contains("pid")) line += fmt::format(", pid {} ({})", (*answer)["pid"], (*answer)["program"]);
-  if (answer->contains("why")) line += fmt::format(", why: {}", (*answer)["why"]);
+  // Others wrote these names.
+  const auto text = [&](const char* field) { return inspect::escaped((*answer)[field]); };
+  std::string line = fmt::format("{}: held by host {}", inspect::escaped(asked.key), text("host"));
+  if (answer->contains("pid")) line += fmt::format(", pid {} ({})", text("pid"), text("program"));
+  if (answer->contains("why")) line += fmt::format(", why: {}", text("why"));
   if (answer->contains("when")) line += fmt::format(", since {}", time_of((*answer)["when"]));
   fmt::print("{}; machine {}, revision {}\n", line, (*answer)["machine"], (*answer)["revision"]);
   return EXIT_SUCCESS;
@@ -67,10 +70,10 @@ int break_grant(const Asked& asked) {
   auto answer = ask(HOLDFAST_ASK_BREAK, asked);
   if (!answer) return EXIT_FAILURE;
   if ((*answer)["code"] == "yes") {
-    fmt::print("{}: the grant of revision {} is broken\n", asked.key, asked.revision);
+    fmt::print("{}: the grant of revision {} is broken\n", inspect::escaped(asked.key), asked.revision);
     return EXIT_SUCCESS;
   }
-  say("{}: {}", asked.key, (*answer)["sentence"]);
+  say("{}: {}", inspect::escaped(asked.key), (*answer)["sentence"]);
   return EXIT_FAILURE;
 }
 

@@ -160,8 +160,10 @@ class Wrapper {
     if (options_.cluster.empty() && options_.exptime > 0) look_at_ = holdfast_now() + options_.exptime;
   }
 
-  // The kernel sends what is typed at a terminal to the whole process group, so to the command as well.
+  // The kernel sends what is typed at a terminal to the whole process group, so to the command as well. That a terminal
+  // has hung up it tells the leader of the session alone.
   bool has_come_to_command(const signalfd_siginfo& info) const {
+    if (info.ssi_signo == SIGHUP && ::getsid(0) == ::getpid()) return false;
     return info.ssi_code == SI_KERNEL && ::getpgid(command_) == ::getpgrp();
   }
 
@@ -202,8 +204,8 @@ class Wrapper {
     if (options_.agent) agent_.ensure(dict_);
     if (!hold_ || lost_ || is_held()) return;
     lost_ = true;
+    ::kill(command_, SIGTERM);  // before a word of it, which may take time
     say("{}; the command gets TERM", reason_of_loss());
-    ::kill(command_, SIGTERM);
   }
 
   // Not before it is needed: it takes a place in the world.
@@ -240,10 +242,27 @@ class Wrapper {
   void end_hold() {
     if (!hold_) receive();
     if (!hold_) return;
-    if (!lost_ && attach())
-      static_cast<void>(holdfast_lock_break(dict_, options_.key.data(), options_.key.size(), &hold_->lease));
+    if (!lost_) give_back();
     holdfast_end_hold(hold_->descriptor.release());
     end_guard(guard_);
+  }
+
+  // Others may have released the lock meanwhile, or removed its dictionary.
+  void give_back() {
+    const std::string& name = options_.dictionary;
+    int code = dict_ != nullptr ? HOLDFAST_OK : holdfast_attach(name.data(), name.size(), &dict_);
+    if (code == HOLDFAST_OK)
+      code = holdfast_lock_break(dict_, options_.key.data(), options_.key.size(), &hold_->lease);
+    const bool is_gone = code == HOLDFAST_NOT_OWNER || code == HOLDFAST_REMOVED || code == HOLDFAST_NOT_FOUND;
+    // What could not become the command has given the lock back itself.
+    const int status = WIFEXITED(status_) ? WEXITSTATUS(status_) : 0;
+    const bool ran = status != lock_status::kCannotRun && status != lock_status::kSystem;
+    lost_ = is_gone && ran && !has_ended_hold(guard_);
+    if (lost_) say("{} while the command ran", code == HOLDFAST_NOT_OWNER ? reason_of_loss() : removed());
+  }
+
+  std::string removed() const {
+    return fmt::format("{} is lost: its dictionary {} was removed", quote(options_.key), quote_name(options_.dictionary));
   }
 
   int end_as_command() const {

@@ -17,7 +17,7 @@ namespace {
 std::string reason_in_words(const std::string& why) { return why.empty() ? why : ": " + quote(why, HOLDFAST_WHY_MAX); }
 
 std::string process_in_words(const std::string& pid, const std::string& program) {
-  return program.empty() ? "pid " + pid : fmt::format("pid {} ({})", pid, program);
+  return program.empty() ? "pid " + pid : fmt::format("pid {} ({})", pid, inspect::escaped(program));  // its own words
 }
 
 double seconds_since(const std::string& wall_ms) {
@@ -49,8 +49,8 @@ std::string refusal_elsewhere(holdfast_dict* dict, const LockOptions& options) {
   auto answer = ask_agent(dict, HOLDFAST_ASK_HOLDER, options.key, 0);
   if (!answer || (*answer)["code"] != "yes") return key + " is held by another machine";
   Answer& holder = *answer;
-  std::string line = fmt::format("{} is held by host {}", key, holder["host"]);
-  if (holder.contains("pid")) line += ", " + process_in_words(holder["pid"], holder["program"]);
+  std::string line = fmt::format("{} is held by host {}", key, inspect::escaped(holder["host"]));
+  if (holder.contains("pid")) line += ", " + process_in_words(inspect::escaped(holder["pid"]), holder["program"]);
   if (holder.contains("when")) line += " for " + inspect::duration_in_words(seconds_since(holder["when"]));
   return line + reason_in_words(holder["why"]);
 }

@@ -50,6 +50,8 @@ std::string objection(const WorldOptions& world, const std::string& directory, c
     return fmt::format("{} it open: pid {} ({}){}", inspect::counted(users.size(), "process has", "processes have"),
                        users.front().pid, inspect::escaped(users.front().program),
                        users.size() > 1 ? " and others" : "");
+  if (!openers.complete())
+    return "it cannot be told whether a process has it open, as this user may not look at all of them";
   std::vector<inspect::Lock> locks;
   // One that is damaged, or of no use, may go.
   static_cast<void>(inspect::gather_locks(name, "", inspect::Which::all, kLocksLookedAt, locks));

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
+#include <optional>
 
 #include "base/name.h"
 #include "cli/message.h"
@@ -23,11 +25,27 @@ namespace {
 /// For a look at all processes of the machine.
 constexpr double kScanSeconds = 5;
 
+struct User {
+  std::string login;  // empty: the system has no name for it, as for one of a container
+  uid_t uid;
+  gid_t gid;
+};
+
 /// By name or number.
-const passwd* find_user(const std::string& user) {
-  if (const passwd* const found = ::getpwnam(user.c_str())) return found;
-  const auto number = inspect::whole_number_of(user);
-  return number ? ::getpwuid(static_cast<uid_t>(*number)) : nullptr;
+std::optional<User> find_user(const std::string& text) {
+  constexpr std::uint64_t kUidMax = std::numeric_limits<uid_t>::max() - 1;
+  const passwd* found = ::getpwnam(text.c_str());
+  const auto number = inspect::whole_number_of(text);
+  const bool is_uid = found == nullptr && number && *number <= kUidMax;
+  if (is_uid) found = ::getpwuid(static_cast<uid_t>(*number));
+  if (found != nullptr) return User{found->pw_name, found->pw_uid, found->pw_gid};
+  if (is_uid) return User{"", static_cast<uid_t>(*number), static_cast<gid_t>(*number)};
+  return std::nullopt;
+}
+
+bool take_groups(const User& user) {
+  const bool taken = user.login.empty() ? ::setgroups(0, nullptr) == 0 : ::initgroups(user.login.c_str(), user.gid) == 0;
+  return taken && ::setresgid(user.gid, user.gid, user.gid) == 0;
 }
 
 std::optional<int> report(const Expected<std::string>& directory, std::string& to) {
@@ -53,16 +71,14 @@ WorldOptions::WorldOptions(Arguments& arguments, Prints prints) {
 
 // All that root could do is given up: files of that user are judged and opened as by one of its own programs.
 std::string WorldOptions::become() {
-  const passwd* const user = find_user(user_);
-  if (user == nullptr) return fmt::format("there is no user {}", quote(user_));
-  const std::string login = user->pw_name;
-  const uid_t uid = user->pw_uid;
-  const gid_t gid = user->pw_gid;
+  const std::optional<User> user = find_user(user_);
+  if (!user) return fmt::format("there is no user {}: expected a name, or a number from 0 to 4294967294", quote(user_));
+  const uid_t uid = user->uid;
   if (::geteuid() == uid) return {};
   if (::geteuid() != 0) return fmt::format("only root can become user {}; this is user {}", quote(user_), ::geteuid());
   if (wants_openers_)
     openers_ = inspect::Openers::read(inspect::directory_to_be(uid), inspect::all_pids(), kScanSeconds);
-  if (::initgroups(login.c_str(), gid) != 0 || ::setresgid(gid, gid, gid) != 0 || ::setresuid(uid, uid, uid) != 0)
+  if (!take_groups(*user) || ::setresuid(uid, uid, uid) != 0)
     return fmt::format("cannot become user {}: {}", quote(user_), std::strerror(errno));
   ::prctl(PR_SET_DUMPABLE, 1);  // else /proc/self belongs to root
   return {};

@@ -20,16 +20,17 @@ constexpr std::uint32_t kKeysAtOnce = 1000;
 /// Most locks have few holders and waiters: only those with more are looked at twice.
 constexpr std::size_t kFew = 16;
 
+/// A lock takes no more memory than what was found of it.
 int look(holdfast_dict* dict, Lock& lock, std::size_t room) {
-  lock.holders.resize(std::min<std::size_t>(room, Lock::kHoldersShown));
-  lock.waiters.resize(std::min<std::size_t>(room, Lock::kWaitersShown));
+  std::vector<holdfast_holder> holders(std::min<std::size_t>(room, Lock::kHoldersShown));
+  std::vector<holdfast_waiter> waiters(std::min<std::size_t>(room, Lock::kWaitersShown));
   const int code =
-      holdfast_look(dict, lock.key.data(), lock.key.size(), lock.holders.data(),
-                    static_cast<std::uint32_t>(lock.holders.size()), &lock.holder_count, lock.waiters.data(),
-                    sizeof(holdfast_waiter), static_cast<std::uint32_t>(lock.waiters.size()), &lock.waiter_count);
+      holdfast_look(dict, lock.key.data(), lock.key.size(), holders.data(), static_cast<std::uint32_t>(holders.size()),
+                    &lock.holder_count, waiters.data(), sizeof(holdfast_waiter),
+                    static_cast<std::uint32_t>(waiters.size()), &lock.waiter_count);
   if (code != HOLDFAST_OK) lock.holder_count = lock.waiter_count = 0;
-  lock.holders.resize(std::min<std::size_t>(lock.holders.size(), lock.holder_count));
-  lock.waiters.resize(std::min<std::size_t>(lock.waiters.size(), lock.waiter_count));
+  lock.holders.assign(holders.begin(), holders.begin() + std::min<std::ptrdiff_t>(std::ssize(holders), lock.holder_count));
+  lock.waiters.assign(waiters.begin(), waiters.begin() + std::min<std::ptrdiff_t>(std::ssize(waiters), lock.waiter_count));
   return code;
 }
 

@@ -56,7 +56,7 @@ std::string histogram(const std::string& name, const std::string& labels, const 
 }  // namespace
 
 void Metrics::add(const std::string& family, const Labels& labels, double value) {
-  numbers_[family][in_text(labels)] = value;
+  numbers_[family][in_text(labels)] += value;  // long keys are cut, and then may have the same
 }
 
 void Metrics::add(const std::string& family, const Labels& labels, Folded value) {

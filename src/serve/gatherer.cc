@@ -23,6 +23,8 @@ namespace holdfast::serve {
 namespace {
 
 constexpr double kKeep = 1;
+/// However much a look takes: an alert waits no longer for it.
+constexpr double kKeepMost = 300;
 constexpr double kMicro = 1e-6;
 
 void append(std::string& to, const std::string& text) {
@@ -140,7 +142,7 @@ void Gatherer::finish() {
   latest_ = std::make_shared<Documents>(unpack(received_));
   received_ = {};
   const double took = seconds_of(used.ru_utime) + seconds_of(used.ru_stime);
-  fresh_until_ = holdfast_now() + std::max(kKeep, took / part_);
+  fresh_until_ = holdfast_now() + std::clamp(took / part_, kKeep, kKeepMost);
 }
 
 void Gatherer::give_up() {

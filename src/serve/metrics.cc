@@ -95,16 +95,17 @@ void add_counts(const DictionaryView& view, Metrics& metrics) {
       {"lock_waits_total", as_double(counts.lock_waits)},
       {"lock_wakes_total", as_double(counts.lock_wakes)},
       {"lock_reserved_seconds_total", as_double(counts.lock_reserved_ms) * kMilli},
-      {"lock_waiters", as_double(view.waiters)},
   };
-  for (const auto& [name, value] : values)
-    metrics.add(std::string("holdfast_") + name, {{"dictionary", view.dictionary.name}}, value);
+  const Labels labels{{"dictionary", view.dictionary.name}};
+  for (const auto& [name, value] : values) metrics.add(std::string("holdfast_") + name, labels, value);
+  // A part of them would be a wrong number.
+  if (view.locks_listed) metrics.add("holdfast_lock_waiters", labels, as_double(view.waiters));
 }
 
 void add_kinds(const DictionaryView& view, Metrics& metrics) {
   for (std::size_t kind = 0; kind < kKinds; ++kind) {
     const Labels labels{{"dictionary", view.dictionary.name}, {"kind", kKindNames[kind]}};
-    metrics.add("holdfast_locks_held", labels, as_double(view.holds[kind]));
+    if (view.locks_listed) metrics.add("holdfast_locks_held", labels, as_double(view.holds[kind]));
     if (view.waited[kind].count > 0) metrics.add("holdfast_lock_wait_seconds", labels, fold(view.waited[kind]));
     if (view.held[kind].count > 0) metrics.add("holdfast_lock_hold_seconds", labels, fold(view.held[kind]));
   }

@@ -35,10 +35,11 @@ void read_cluster(DictionaryView& view) {
 /// Counts the dictionary's locks, and adds them to those of the view.
 void read_locks(DictionaryView& of, View& view) {
   const std::size_t before = view.locks.size();
-  // What stands in the way is said where the dictionary is looked at.
-  static_cast<void>(inspect::gather_locks(of.dictionary.name, "", inspect::Which::all, kLocksMost, view.locks));
+  const Status listed = inspect::gather_locks(of.dictionary.name, "", inspect::Which::all, kLocksMost, view.locks);
+  of.locks_listed = listed.ok() && view.locks.size() < kLocksMost;
   for (std::size_t i = before; i < view.locks.size(); ++i) {
     const inspect::Lock& lock = view.locks[i];
+    of.locks_listed = of.locks_listed && lock.trouble.empty();
     of.waiters += lock.waiter_count;
     if (!lock.holders.empty() && lock.holders.front().kind < kKinds) ++of.holds[lock.holders.front().kind];
   }

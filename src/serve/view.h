@@ -27,6 +27,7 @@ struct DictionaryView {
   std::array<holdfast_histogram, kKinds> waited{};
   std::array<holdfast_histogram, kKinds> held{};
   std::vector<holdfast_contended> contended;  // the worst first
+  bool locks_listed = false;                  // whether the next two count all
   std::array<std::uint64_t, kKinds> holds{};  // keys that are held, by kind
   std::uint64_t waiters = 0;
   bool in_cluster = false;
