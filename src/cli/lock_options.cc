@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 
 #include "base/name.h"
 #include "cli/message.h"
@@ -116,7 +117,10 @@ class LockParser {
     app_.add_option("-E,--conflict-exit-code", options_.conflict, "Exit status if the lock is not had; default: 1")
         ->type_name("STATUS")
         ->check(CLI::Range(0, kStatusMax));
-    app_.add_option("-c,--command", shell_, "Run COMMAND by the shell, $SHELL or /bin/sh")->type_name("COMMAND");
+    app_.add_option_function<std::string>("-c,--command", [this](const std::string& line) { note_shell(line); },
+                                          "Run COMMAND by the shell, $SHELL or /bin/sh")
+        ->type_name("COMMAND")
+        ->trigger_on_parse();
     app_.add_option("--exptime", exptime_, "End the lock after so long, and the command by TERM; default: never")
         ->type_name("SECONDS")
         ->check(read_seconds);
@@ -130,12 +134,27 @@ class LockParser {
         ->type_name("FILE");
   }
 
+  // When it is read, and not at the end, it is known which words stand before it.
+  void note_shell(const std::string& line) {
+    if (words_before_shell_) throw CLI::ValidationError("--command", "expected once");
+    shell_ = line;
+    words_before_shell_ = app_.remaining_size();
+  }
+
+  /// Words on both sides of -c COMMAND: the later ones were meant for the command, and must not pass for a key.
+  std::string stray_word() const {
+    const std::size_t before = words_before_shell_.value_or(0);
+    if (before == 0 || names_.size() <= before) return {};
+    return "unexpected " + quote(names_[before]) + " after -c COMMAND: expected the command as one word, in quotes";
+  }
+
   std::string read_names() {
     for (const std::string& word : app_.remaining()) {
       if (word.size() > 1 && word.front() == '-') return "unknown option " + quote(word);
       names_.push_back(word);
     }
     if (names_.empty()) return "no key was given";
+    if (std::string stray = stray_word(); !stray.empty()) return stray;
     if (names_.size() > 2) return "unexpected " + quote(names_[2]) + ": the command follows \"--\"";
     options_.key = names_.back();
     if (options_.key.empty() || options_.key.size() > HOLDFAST_KEY_MAX)
@@ -181,6 +200,7 @@ class LockParser {
   LockOptions options_;
   std::vector<std::string> names_;
   std::string shell_;
+  std::optional<std::size_t> words_before_shell_;
   std::string timeout_;
   std::string exptime_;
   bool exclusive_ = false;

@@ -102,9 +102,10 @@ bool Look::look_at_lock(const EntryView& view) noexcept {
     holder = {};
     holder.lease = {segment_.world().token_of(seen.word.owner()), seen.sequence};
     holder.since_ns = platform::monotonic_ns();
-  } else if (!is_live(seen.expiry, segment_.flush_epoch()) || !is_seen_of_this_epoch(segment_, view)) {
+  } else if (!is_live(seen.expiry, segment_.flush_epoch())) {
     return sense;
   }
+  if (!is_seen_of_this_epoch(segment_, view, holder.revision)) return sense;
   count_.holders = 1;
   if (!holders_.empty()) holders_.front() = holder;
   return sense;

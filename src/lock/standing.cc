@@ -70,10 +70,13 @@ bool seems_of_this_epoch(const Watch& watch) noexcept {
          stands_in(standing_of(watch), watch.segment->session().now());
 }
 
-bool is_seen_of_this_epoch(const Segment& segment, const EntryView& view) noexcept {
+bool is_seen_of_this_epoch(const Segment& segment, const EntryView& view, std::uint64_t& revision) noexcept {
+  revision = 0;
   if (!segment.in_cluster()) return true;
   if (view.value_size < kLockAndStanding) return false;
-  return stands_in(*reinterpret_cast<const StandingFields*>(&view.lock() + 1), segment.session().seen());
+  const auto& fields = *reinterpret_cast<const StandingFields*>(&view.lock() + 1);
+  revision = fields.base.load(kRelaxed) >> kGrantBits;
+  return stands_in(fields, segment.session().seen());
 }
 
 bool seems_to_stand(const Watch& watch) noexcept {

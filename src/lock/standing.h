@@ -54,8 +54,9 @@ Code refusal_since(const LockEntry& lock, std::uint64_t arrival_ns) noexcept;
 /// As is_of_this_epoch() and stands(): hints.
 bool seems_of_this_epoch(const Watch& watch) noexcept;
 bool seems_to_stand(const Watch& watch) noexcept;
-/// As is_of_this_epoch(), and writes nothing: for observers.
-bool is_seen_of_this_epoch(const Segment& segment, const EntryView& view) noexcept;
+/// As is_of_this_epoch(), and writes nothing: for observers. `revision`: that of the store with which this machine got
+/// the lock; 0 in a plain dictionary.
+bool is_seen_of_this_epoch(const Segment& segment, const EntryView& view, std::uint64_t& revision) noexcept;
 /// Tells the agent that the key is wanted.
 void tell_agent(Dictionary& dictionary, std::string_view key) noexcept;
 /// As remaining(), in the dictionary of a cluster: no longer than until the session's deadline.

@@ -405,15 +405,17 @@ TEST_F(StandingTest, nobody_waits_for_a_holder_that_has_lost_the_lock) {
 }
 
 TEST_F(StandingTest, an_observer_sees_no_holder_that_has_lost_the_lock) {
+  HolderInfo holder;
   const auto holders = [&] {
     HolderCount count;
-    EXPECT_EQ(look_at_holders(dict.dictionary(), "k", {}, {}, count), Code::ok);
+    EXPECT_EQ(look_at_holders(dict.dictionary(), "k", {&holder, 1}, {}, count), Code::ok);
     return count.holders;
   };
   begin(1);
   ASSERT_EQ(stand("k", 1, 7), Code::ok);
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   EXPECT_EQ(holders(), 1U);
+  EXPECT_EQ(holder.revision, 7U);
   ASSERT_TRUE(session().renew(session().now(), boottime_ms() + 1));
   EXPECT_TRUE(eventually([&] { return holders() == 0; }));
 }
