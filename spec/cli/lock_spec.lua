@@ -447,8 +447,8 @@ describe("The lock of a command", function()
 
     it("that others have released or removed while the command ran is told, with status 76", function()
         local taken = {
-            { "commands", '"key" is lost', "release", "commands", "key", "--token" },
-            { "commands", '"key" is lost: its dictionary "commands" was removed', "rm", "--force", "commands" },
+            { "commands", '"key" was taken away: its grant was ended by another process', "release", "commands", "key", "--token" },
+            { "commands", '"key" was taken away: its dictionary "commands" was removed', "rm", "--force", "commands" },
         }
         for _, case in ipairs(taken) do
             local process, pid = hold("exec sleep 600")
@@ -459,7 +459,7 @@ describe("The lock of a command", function()
             assert.same({ code = 0 }, (run(unpack(words))))
             command.kill(pid, command.TERM)
             assert.same({ code = 76 }, process:wait())
-            assert.equal("holdfast: " .. case[2] .. " while the command ran\n", process:err())
+            assert.equal("holdfast: " .. case[2] .. ", while the command ran\n", process:err())
         end
     end)
 

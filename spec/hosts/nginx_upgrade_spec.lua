@@ -61,11 +61,13 @@ describe("an upgrade to another layout in nginx", function ()
 
     -- As a package manager replaces a library.
     local function replace_library()
-        assert(shell.succeeds(("cp '%s' '%s/new' && mv '%s/new' '%s/libholdfast.so'"):format(OTHERS, folder, folder, folder)))
+        assert(shell.succeeds(("cp '%s' '%s/new' && mv '%s/new' '%s/libholdfast.so'"):format(
+            OTHERS, folder, folder, folder)))
     end
 
     before_each(function ()
-        folder = shell.output("mktemp -d /tmp/holdfast-spec.XXXXXX")  -- from /dev/shm libraries are not loaded everywhere
+        -- From /dev/shm libraries are not loaded everywhere.
+        folder = shell.output "mktemp -d /tmp/holdfast-spec.XXXXXX"
         assert(shell.succeeds(("cp '%s' '%s/libholdfast.so'"):format(OURS, folder)))
     end)
 
@@ -74,7 +76,7 @@ describe("an upgrade to another layout in nginx", function ()
         os.execute(("rm -rf -- '%s' %s"):format(folder, (WORLD:gsub("@layout@", "*"))))
     end)
 
-    it("by a reload under load fails no request; old and new workers have a world each until the old ones end", function ()
+    it("by a reload under load fails no request: old and new workers have a world each", function ()
         start { workers = 2 }
         local ours = here:get("/layout")
         local holder = here:connect()

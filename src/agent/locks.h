@@ -197,7 +197,7 @@ class Locks {
   std::uint64_t tickets_ = 0;
   Milliseconds next_poll_ = 0;
   std::size_t polls_ = 0;  // that are not answered yet
-  LockName polled_;  // the last of this machine's locks that was looked at in turn
+  LockName polled_;        // the last of this machine's locks that was looked at in turn
   LockCounters counters_;
 };
 

@@ -157,7 +157,8 @@ class Wrapper {
     if (!hold_) return;
     guard_ = start_guard(command_, hold_->descriptor.get(), options_.key);
     if (!options_.cluster.empty()) look_at_ = holdfast_now();
-    if (options_.cluster.empty() && options_.exptime > 0) look_at_ = holdfast_now() + options_.exptime;
+    if (options_.exptime > 0) end_ = holdfast_now() + options_.exptime;
+    if (options_.cluster.empty() && options_.exptime > 0) look_at_ = end_;
   }
 
   // The kernel sends what is typed at a terminal to the whole process group, so to the command as well. That a terminal
@@ -233,8 +234,8 @@ class Wrapper {
     holdfast_cluster state{};
     if (!options_.cluster.empty() && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE)
       return fmt::format("{} is lost: {}", key, holdfast_error());
-    if (options_.exptime > 0) return fmt::format("{} has ended, after its exptime of {:g} s", key, options_.exptime);
-    return key + " is lost";
+    if (holdfast_now() >= end_) return fmt::format("{} has ended, after its exptime of {:g} s", key, options_.exptime);
+    return key + " was taken away: its grant was ended by another process";
   }
 
   // The lock is given back as its holder would do it, so that a waiter is told and nobody finds the dead; then the hold
@@ -251,18 +252,18 @@ class Wrapper {
   void give_back() {
     const std::string& name = options_.dictionary;
     int code = dict_ != nullptr ? HOLDFAST_OK : holdfast_attach(name.data(), name.size(), &dict_);
-    if (code == HOLDFAST_OK)
-      code = holdfast_lock_break(dict_, options_.key.data(), options_.key.size(), &hold_->lease);
+    if (code == HOLDFAST_OK) code = holdfast_lock_break(dict_, options_.key.data(), options_.key.size(), &hold_->lease);
     const bool is_gone = code == HOLDFAST_NOT_OWNER || code == HOLDFAST_REMOVED || code == HOLDFAST_NOT_FOUND;
     // What could not become the command has given the lock back itself.
     const int status = WIFEXITED(status_) ? WEXITSTATUS(status_) : 0;
     const bool ran = status != lock_status::kCannotRun && status != lock_status::kSystem;
     lost_ = is_gone && ran && !has_ended_hold(guard_);
-    if (lost_) say("{} while the command ran", code == HOLDFAST_NOT_OWNER ? reason_of_loss() : removed());
+    if (lost_) say("{}, while the command ran", code == HOLDFAST_NOT_OWNER ? reason_of_loss() : removed());
   }
 
   std::string removed() const {
-    return fmt::format("{} is lost: its dictionary {} was removed", quote(options_.key), quote_name(options_.dictionary));
+    return fmt::format("{} was taken away: its dictionary {} was removed", quote(options_.key),
+                       quote_name(options_.dictionary));
   }
 
   int end_as_command() const {
@@ -286,6 +287,7 @@ class Wrapper {
   Descriptor channel_;
   std::optional<Hold> hold_;
   holdfast_dict* dict_ = nullptr;
+  double end_ = kNever;  // of its exptime
   double look_at_ = kNever;
   bool lost_ = false;
   bool ended_ = false;

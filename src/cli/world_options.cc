@@ -44,7 +44,8 @@ std::optional<User> find_user(const std::string& text) {
 }
 
 bool take_groups(const User& user) {
-  const bool taken = user.login.empty() ? ::setgroups(0, nullptr) == 0 : ::initgroups(user.login.c_str(), user.gid) == 0;
+  const bool taken =
+      user.login.empty() ? ::setgroups(0, nullptr) == 0 : ::initgroups(user.login.c_str(), user.gid) == 0;
   return taken && ::setresgid(user.gid, user.gid, user.gid) == 0;
 }
 

@@ -17,6 +17,17 @@ bool is_of_another_layout(const Patient& patient) {
   });
 }
 
+/// What stands in the way of a look at the world, where the file that is the reason has a finding of its own.
+void drop_what_files_tell(const Patient& patient, Findings& findings) {
+  constexpr const char* kTable = "processes";
+  const bool is_told = std::any_of(findings.begin(), findings.end(), [](const Finding& one) {
+    return one.severity == Severity::error && one.subject == kTable;
+  });
+  const std::string begin = patient.directory + "/" + kTable + " ";
+  if (is_told)
+    std::erase_if(findings, [&](const Finding& one) { return one.subject.empty() && one.sentence.starts_with(begin); });
+}
+
 }  // namespace
 
 Patient gather(const LookAtOpeners& openers, Findings& findings) {
@@ -45,6 +56,7 @@ Patient gather(const LookAtOpeners& openers, Findings& findings) {
 
 Findings examine(Patient& patient, Findings findings) {
   if (!patient.files.empty()) check_files(patient, findings);
+  drop_what_files_tell(patient, findings);
   check_room(patient, findings);
   if (patient.entered) {
     check_processes(patient, findings);

@@ -20,6 +20,7 @@ class Examination {
       : dictionary_(dictionary), patient_(patient), findings_(findings) {}
 
   void run() {
+    if (!dictionary_.trouble.empty() && is_told(Severity::error, dictionary_.file.name)) return;
     if (!dictionary_.trouble.empty()) return add(Severity::error, "cannot be used: " + dictionary_.trouble, "");
     look_for_damage();
     look_at_mutexes();
@@ -29,8 +30,16 @@ class Examination {
   }
 
  private:
+  std::string subject() const { return "dictionary " + escaped(dictionary_.name); }
+
   void add(Severity severity, const std::string& sentence, const std::string& advice) {
-    findings_.push_back({severity, "dictionary " + escaped(dictionary_.name), sentence, advice});
+    findings_.push_back({severity, subject(), sentence, advice});
+  }
+
+  /// One fault shows in many ways: the first to find it knows best what it is.
+  bool is_told(Severity least, const std::string& of) const {
+    return std::any_of(findings_.begin(), findings_.end(),
+                       [&](const Finding& one) { return one.severity >= least && one.subject == of; });
   }
 
   static std::string parts(std::uint32_t count) { return counted(count, "part", "parts"); }
@@ -73,7 +82,8 @@ class Examination {
   void look_for_the_dead() {
     std::vector<Lock> locks;
     const Status gathered = gather_locks(dictionary_.name, "", Which::all, kLocksMax, locks);
-    if (!gathered.ok()) add(Severity::error, "its locks cannot be listed: " + gathered.message, kRepair);
+    if (!gathered.ok() && !is_told(Severity::warning, subject()))
+      add(Severity::error, "its locks cannot be listed: " + gathered.message, kRepair);
     std::size_t dead = 0;
     std::size_t waited_for = 0;
     for (const Lock& lock : locks) {

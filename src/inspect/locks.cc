@@ -20,18 +20,41 @@ constexpr std::uint32_t kKeysAtOnce = 1000;
 /// Most locks have few holders and waiters: only those with more are looked at twice.
 constexpr std::size_t kFew = 16;
 
-/// A lock takes no more memory than what was found of it.
-int look(holdfast_dict* dict, Lock& lock, std::size_t room) {
-  std::vector<holdfast_holder> holders(std::min<std::size_t>(room, Lock::kHoldersShown));
-  std::vector<holdfast_waiter> waiters(std::min<std::size_t>(room, Lock::kWaitersShown));
+/// Room for what is found of a lock: the same for all of a dictionary.
+struct Room {
+  std::vector<holdfast_holder> holders;
+  std::vector<holdfast_waiter> waiters;
+};
+
+/// The first of them, in memory of that size.
+template <class Item>
+std::vector<Item> first_of(const std::vector<Item>& items, std::uint32_t count) {
+  return {items.begin(), items.begin() + std::min<std::ptrdiff_t>(std::ssize(items), count)};
+}
+
+int look(holdfast_dict* dict, Lock& lock, std::size_t most, Room& room) {
+  room.holders.resize(std::min<std::size_t>(most, Lock::kHoldersShown));
+  room.waiters.resize(std::min<std::size_t>(most, Lock::kWaitersShown));
   const int code =
-      holdfast_look(dict, lock.key.data(), lock.key.size(), holders.data(), static_cast<std::uint32_t>(holders.size()),
-                    &lock.holder_count, waiters.data(), sizeof(holdfast_waiter),
-                    static_cast<std::uint32_t>(waiters.size()), &lock.waiter_count);
+      holdfast_look(dict, lock.key.data(), lock.key.size(), room.holders.data(),
+                    static_cast<std::uint32_t>(room.holders.size()), &lock.holder_count, room.waiters.data(),
+                    sizeof(holdfast_waiter), static_cast<std::uint32_t>(room.waiters.size()), &lock.waiter_count);
   if (code != HOLDFAST_OK) lock.holder_count = lock.waiter_count = 0;
-  lock.holders.assign(holders.begin(), holders.begin() + std::min<std::ptrdiff_t>(std::ssize(holders), lock.holder_count));
-  lock.waiters.assign(waiters.begin(), waiters.begin() + std::min<std::ptrdiff_t>(std::ssize(waiters), lock.waiter_count));
+  lock.holders = first_of(room.holders, lock.holder_count);
+  lock.waiters = first_of(room.waiters, lock.waiter_count);
   return code;
+}
+
+Lock look_at_lock(holdfast_dict* dict, const std::string& dictionary, const std::string& key, Room& room) {
+  Lock lock;
+  lock.dictionary = dictionary;
+  lock.key = key;
+  int code = look(dict, lock, kFew, room);
+  // More may come while it is looked at again.
+  if (code == HOLDFAST_OK && std::max(lock.holder_count, lock.waiter_count) > kFew)
+    code = look(dict, lock, std::size_t{2} * std::max(lock.holder_count, lock.waiter_count), room);
+  if (code != HOLDFAST_OK) lock.trouble = sentence(code);
+  return lock;
 }
 
 }  // namespace
@@ -50,15 +73,8 @@ std::string share_in_words(const holdfast_holder& holder) {
 }
 
 Lock look_at_lock(holdfast_dict* dict, const std::string& dictionary, const std::string& key) {
-  Lock lock;
-  lock.dictionary = dictionary;
-  lock.key = key;
-  int code = look(dict, lock, kFew);
-  // More may come while it is looked at again.
-  if (code == HOLDFAST_OK && std::max(lock.holder_count, lock.waiter_count) > kFew)
-    code = look(dict, lock, std::size_t{2} * std::max(lock.holder_count, lock.waiter_count));
-  if (code != HOLDFAST_OK) lock.trouble = sentence(code);
-  return lock;
+  Room room;
+  return look_at_lock(dict, dictionary, key, room);
 }
 
 Status gather_locks(const std::string& name, const std::string& prefix, Which which, std::size_t max,
@@ -70,6 +86,7 @@ Status gather_locks(const std::string& name, const std::string& prefix, Which wh
 
 Status gather_locks(holdfast_dict* dict, const std::string& name, const std::string& prefix, Which which,
                     std::size_t max, std::vector<Lock>& locks) {
+  Room room;
   std::uint64_t cursor = 0;
   do {
     std::vector<std::string> keys;
@@ -80,7 +97,7 @@ Status gather_locks(holdfast_dict* dict, const std::string& name, const std::str
     std::sort(keys.begin(), keys.end());
     for (const std::string& key : keys) {
       if (locks.size() == max) return {};
-      Lock lock = look_at_lock(dict, name, key);
+      Lock lock = look_at_lock(dict, name, key, room);
       const bool is_over = lock.holder_count == 0 && lock.waiter_count == 0 && lock.trouble.empty();
       if (is_over || (which == Which::waited_for && lock.waiter_count == 0)) continue;
       locks.push_back(std::move(lock));

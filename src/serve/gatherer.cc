@@ -22,9 +22,6 @@ namespace holdfast::serve {
 
 namespace {
 
-constexpr double kKeep = 1;
-/// However much a look takes: an alert waits no longer for it.
-constexpr double kKeepMost = 300;
 constexpr double kMicro = 1e-6;
 
 void append(std::string& to, const std::string& text) {
@@ -93,6 +90,8 @@ double seconds_of(const timeval& time) {
 
 }  // namespace
 
+double seconds_kept(double took, double part) { return std::clamp(took / part, kKeep, kKeepMost); }
+
 std::shared_ptr<const Documents> Gatherer::documents() {
   if (latest_ && holdfast_now() < fresh_until_) return latest_;
   if (child_ == 0) start();
@@ -142,7 +141,7 @@ void Gatherer::finish() {
   latest_ = std::make_shared<Documents>(unpack(received_));
   received_ = {};
   const double took = seconds_of(used.ru_utime) + seconds_of(used.ru_stime);
-  fresh_until_ = holdfast_now() + std::clamp(took / part_, kKeep, kKeepMost);
+  fresh_until_ = holdfast_now() + seconds_kept(took, part_);
 }
 
 void Gatherer::give_up() {

@@ -15,6 +15,14 @@
 
 namespace holdfast::serve {
 
+/// Seconds that documents are kept.
+inline constexpr double kKeep = 1;
+/// However much a look takes: an alert waits no longer for it.
+inline constexpr double kKeepMost = 300;
+
+/// How long documents are kept that took so many seconds of a processor, if `part` of one may go into them.
+double seconds_kept(double took, double part);
+
 class Gatherer {
  public:
   using Gather = std::function<Documents()>;
@@ -23,7 +31,7 @@ class Gatherer {
   Gatherer(Gather gather, double seconds, double part) : gather_(std::move(gather)), patience_(seconds), part_(part) {}
 
   /// The documents, if they are new enough; else null, and a process is at work. They are kept for a second,
-  /// or for longer if it took much to gather them.
+  /// or for up to five minutes if it took much to gather them.
   std::shared_ptr<const Documents> documents();
 
   /// Readable when there is something to read(); -1: nothing is gathered.

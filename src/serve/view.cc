@@ -32,16 +32,18 @@ void read_cluster(DictionaryView& view) {
   view.in_cluster = code == HOLDFAST_OK || code == HOLDFAST_UNAVAILABLE;
 }
 
-/// Counts the dictionary's locks, and adds them to those of the view.
+/// Counts the dictionary's locks, without waiters that died, and adds them to those of the view.
 void read_locks(DictionaryView& of, View& view) {
-  const std::size_t before = view.locks.size();
-  const Status listed = inspect::gather_locks(of.dictionary.name, "", inspect::Which::all, kLocksMost, view.locks);
-  of.locks_listed = listed.ok() && view.locks.size() < kLocksMost;
-  for (std::size_t i = before; i < view.locks.size(); ++i) {
-    const inspect::Lock& lock = view.locks[i];
+  const std::size_t room = kLocksMost - view.locks.size();
+  std::vector<inspect::Lock> locks;
+  const Status listed = inspect::gather_locks(of.dictionary.name, "", inspect::Which::all, room, locks);
+  of.locks_listed = listed.ok() && locks.size() < room;
+  inspect::drop_dead_waiters(locks, view.processes);
+  for (inspect::Lock& lock : locks) {
     of.locks_listed = of.locks_listed && lock.trouble.empty();
     of.waiters += lock.waiter_count;
     if (!lock.holders.empty() && lock.holders.front().kind < kKinds) ++of.holds[lock.holders.front().kind];
+    view.locks.push_back(std::move(lock));
   }
 }
 
@@ -53,7 +55,6 @@ void keep_some(View& view) {
     return std::pair(one.waiter_count, held(one)) > std::pair(other.waiter_count, held(other));
   });
   if (view.locks.size() > kLocksShown) view.locks.resize(kLocksShown);
-  inspect::drop_dead_waiters(view.locks, view.processes);
 }
 
 }  // namespace
