@@ -1,6 +1,6 @@
 -- `holdfast release`, `rm` and `prune`: changes of a world that other processes use.
 
-local command, json, world = require "spec.support" ("command", "json", "world")
+local command, json, shell, world = require "spec.support" ("command", "json", "shell", "world")
 
 local keep, output, rows, run = world.keep, world.output, world.rows, command.run
 
@@ -111,6 +111,28 @@ describe("holdfast rm", function ()
         assert.equal("", output("rm", "--force", "used"))
         assert.same({ code = 1 }, process:wait())
         assert.equal("nil\tremoved\n", (process:out():gsub("dictionary not found", "removed")))
+    end)
+
+    it("refuses where it may not see what processes have open, unless it is forced", function ()
+        keep(PERSISTENT:format("used") .. [[
+            local ffi = require "ffi"
+            ffi.cdef "int prctl(int, ...);"
+            assert(ffi.C.prctl(4, ffi.cast("long", 0)) == 0)  -- PR_SET_DUMPABLE: /proc/self is closed to its own user
+            ready()
+        ]])
+        -- Root may look at all without this.
+        local command_line = { "--bounding-set=-all", command.program, "rm", "used",
+                               { PROGRAM = shell.output "command -v setpriv" } }
+        if shell.output "id -u" ~= "0" then
+            command_line = { "rm", "used" }
+        end
+        local ended, out, err = run(unpack(command_line))
+        assert.same({ code = 1 }, ended, err)
+        assert.equal("", out)
+        assert.equal('holdfast: dictionary "used" was not removed: it cannot be told whether a process has it open, '
+                     .. "as this user may not look at all of them; --force removes it all the same\n", err)
+        assert.equal("used", rows(output("ls"))[1][1])
+        assert.equal("", output("rm", "--force", "used"))
     end)
 
     it("names the dictionaries that there are where one is not", function ()

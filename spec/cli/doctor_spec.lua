@@ -211,6 +211,32 @@ describe("holdfast doctor", function ()
         assert.equal(2, finds "^error: my_dict.dict: has 2 names: it is refused$")
     end)
 
+    it("tells each fault once", function ()
+        keep(MEMBER .. [[
+            local shdict = require "resty.shdict"
+            assert(shdict.open("short", { size = "64k" }) and shdict.open("linked", { size = "64k" }))
+            ready()
+        ]])
+        command.write(command.world() .. "/none.dict", "nothing")
+        os.execute(("cd %s && cp my_dict.dict copy.dict && chmod 600 *.dict && truncate -s 8192 short.dict "
+                    .. "&& ln linked.dict link"):format(command.world()))
+        local found = findings()
+        local subjects = {}
+        for i, finding in ipairs(found) do
+            subjects[i] = finding:match "^error: ([^:]*): "
+        end
+        table.sort(subjects)
+        assert.same({ "copy.dict", "linked.dict", "none.dict", "short.dict" }, subjects, table.concat(found, "\n"))
+    end)
+
+    it("tells once that the table of processes cannot be used", function ()
+        keep(MEMBER .. "ready()")
+        os.execute("chmod 666 " .. command.world() .. "/processes")
+        assert.same({ { "error: processes: has mode 0666, and was made with 0600: it is refused" }, 2 }, { findings() })
+        os.execute(("chmod 600 %s/processes && truncate -s 100 %s/processes"):format(command.world(), command.world()))
+        assert.same({ { "error: processes: is not a file of holdfast, or was overwritten" }, 2 }, { findings() })
+    end)
+
     it("names the processes that keep an upgrade out", function ()
         local process = keep(MEMBER .. "ready()")
         local pid = world.worker_of(process)

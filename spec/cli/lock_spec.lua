@@ -153,6 +153,15 @@ describe("holdfast lock", function()
         assert.same({ { code = 1 }, "", "" }, { run("lock", "-n", "-q", "key", "--", "true") })
     end)
 
+    it("shows the name of a holder without what would move a terminal", function()
+        local program = write("\27[2J\nx", "#!/bin/sh\nexec sleep 600\n")
+        assert.equal(0, os.execute("chmod +x '" .. program .. "'"))
+        local holder = start("lock", "key", "--", program)
+        assert(await(function() return attempt() == 1 end), holder:err())
+        local _, _, err = run("lock", "-n", "key", "--", "true")
+        assert.matches('^holdfast: "key" is held by pid %d+ %(\\x1B%[2J\\x0Ax%) for [%d.]+ s\n$', err)
+    end)
+
     it("takes no lock from the caller of resty.lock, who takes none from it", function()
         local script = write("script.lua", [[
             local shdict, resty_lock = require "resty.shdict", require "resty.lock"
@@ -289,6 +298,11 @@ describe("holdfast lock has the options of flock:", function()
         { { "-s", "-x", "key", "--", "true" }, "-s and -x were given: expected one of them" },
         { { "-u", "key", "--", "true" }, "there is nothing to unlock: the lock ends with the command" },
         { { "-F", "-o", "key", "--", "true" }, "the --no-fork and --close options are incompatible" },
+        { { "key", "-c", "echo", "stray" },
+          'unexpected "stray" after -c COMMAND: expected the command as one word, in quotes' },
+        { { "dict", "key", "-c", "echo", "stray" }, 'unexpected "stray" after -c COMMAND' },
+        { { "dict", "-c", "echo", "key" }, 'unexpected "key" after -c COMMAND' },
+        { { "-c", "true", "-c", "false", "key" }, "--command: expected once" },
         { { "-c", "true", "key", "--", "true" }, '-c and a command after "--" were given: expected one of them' },
         { { "--why", ("x"):rep(128), "key", "--", "true" }, "--why: a text of 128 bytes: expected at most 127" },
         { { "--agent", "key", "--", "true" }, "an agent is of a cluster: expected --cluster NAME" },
@@ -445,23 +459,27 @@ describe("The lock of a command", function()
         assert(await(is_free, 10))
     end)
 
-    it("that others have released or removed while the command ran is told, with status 76", function()
-        local taken = {
-            { "commands", '"key" was taken away: its grant was ended by another process', "release", "commands", "key", "--token" },
-            { "commands", '"key" was taken away: its dictionary "commands" was removed', "rm", "--force", "commands" },
-        }
-        for _, case in ipairs(taken) do
-            local process, pid = hold("exec sleep 600")
-            local words = { unpack(case, 3) }
-            if words[1] == "release" then
-                words[#words + 1] = world.rows(world.output("locks", case[1]))[1][5]
+    for _, case in ipairs {
+        { "its grant was ended by another process", "release", "commands", "key", "--token" },
+        { "its grant was ended by another process", "run", "--workers", "1", "-e",
+          "require('resty.shdict').open('commands'):flush_all()" },
+        { 'its dictionary "commands" was removed', "rm", "--force", "commands" },
+    } do
+        it("that others have taken away while the command ran is told, with status 76: " .. case[2], function()
+            local words = { unpack(case, 2) }
+            for _, exptime in ipairs { "0", "600" } do
+                local process, pid = hold("exec sleep 600", "--exptime", exptime)
+                if case[2] == "release" then
+                    words[5] = world.rows(world.output("locks"))[1][5]
+                end
+                assert.same({ code = 0 }, (run(unpack(words))))
+                command.kill(pid, command.TERM)
+                assert.same({ code = 76 }, process:wait())
+                local said = ('holdfast: "key" was taken away: %s, while the command ran\n'):format(case[1])
+                assert.equal(said, process:err())
             end
-            assert.same({ code = 0 }, (run(unpack(words))))
-            command.kill(pid, command.TERM)
-            assert.same({ code = 76 }, process:wait())
-            assert.equal("holdfast: " .. case[2] .. ", while the command ran\n", process:err())
-        end
-    end)
+        end)
+    end
 
     it("that is lost ends the command though nobody reads what is said", function()
         local told, ended = command.path "told", command.path "ended"
@@ -532,6 +550,13 @@ describe("Signals to holdfast lock", function()
             assert.same({ signal = number }, process:wait())
             assert.is_true(is_free())
         end
+    end)
+
+    it("leave the command its own PIPE, as it was found", function()
+        assert.same({ code = 128 + 13 }, (run("lock", "key", "--", "sh", "-c", "kill -PIPE $$; exit 5")))
+        local process = start("-c", "trap '' PIPE; exec " .. command.program
+                                    .. " lock key -- sh -c 'kill -PIPE $$; exit 5'", { PROGRAM = "/bin/sh" })
+        assert.same({ code = 5 }, process:wait())
     end)
 
     it("that were ignored are ignored by the command, and not passed on", function()

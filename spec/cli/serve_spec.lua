@@ -120,6 +120,53 @@ describe("holdfast serve", function ()
         assert.same({ { code = 0 }, "", "" }, { ended, out, err })
     end)
 
+    it("adds long keys up that begin with the same 72 bytes: no series comes twice", function ()
+        keep [[
+            local resty_lock = require "resty.lock"
+            assert(require("resty.shdict").open("cache", { size = "64k" }))
+            for _, ending in ipairs { "one", "two", "" } do
+                local key = ("k"):rep(72) .. ending
+                local lock = resty_lock:new("cache")
+                assert(lock:lock(key))
+                assert(not resty_lock:new("cache", { timeout = 0.01 }):lock(key))
+                assert(lock:unlock())
+            end
+            ready()
+        ]]
+        local _, port = serve("--keys", "64")
+        local body = get(port, "/metrics")
+        local labels = '{dictionary="cache",kind="lock",key="' .. ("k"):rep(72) .. '"} '
+        local seen = {}
+        for line in body:gmatch "(holdfast_key[^\n]*)\n" do
+            local series, value = line:match "^(.*) ([^ ]*)$"
+            assert.is_nil(seen[series .. " "])
+            seen[series .. " "] = tonumber(value)
+        end
+        assert.equal(3, seen["holdfast_key_waits_total" .. labels])
+        assert.is_true(seen["holdfast_key_wait_seconds_total" .. labels] >= 0.03)
+    end)
+
+    it("counts no waiters that are dead", function ()
+        keep [[
+            assert(require("resty.shdict").open("cache", { size = "64k" }))
+            assert(require("resty.lock"):new("cache", { exptime = 3000 }):lock("key"))
+            ready()
+        ]]
+        local waiters = {}
+        for i = 1, 2 do
+            waiters[i] = start("lock", "cache", "key", "--", "true")
+        end
+        local _, port = serve()
+        local function shows(count)
+            local line = '\nholdfast_lock_waiters{dictionary="cache"} ' .. count .. "\n"
+            return await(function () return get(port, "/metrics"):find(line, 1, true) end, 30)
+        end
+        assert.truthy(shows(2))
+        waiters[1]:signal_group(command.KILL)
+        waiters[1]:wait()
+        assert.truthy(shows(1))
+    end)
+
     it("has them as OpenMetrics for a request that accepts that", function ()
         keep(MEMBERS .. "ready()")
         local _, port = serve()

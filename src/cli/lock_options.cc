@@ -117,8 +117,9 @@ class LockParser {
     app_.add_option("-E,--conflict-exit-code", options_.conflict, "Exit status if the lock is not had; default: 1")
         ->type_name("STATUS")
         ->check(CLI::Range(0, kStatusMax));
-    app_.add_option_function<std::string>("-c,--command", [this](const std::string& line) { note_shell(line); },
-                                          "Run COMMAND by the shell, $SHELL or /bin/sh")
+    app_.add_option_function<std::string>(
+            "-c,--command", [this](const std::string& line) { note_shell(line); },
+            "Run COMMAND by the shell, $SHELL or /bin/sh")
         ->type_name("COMMAND")
         ->trigger_on_parse();
     app_.add_option("--exptime", exptime_, "End the lock after so long, and the command by TERM; default: never")
