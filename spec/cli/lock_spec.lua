@@ -481,6 +481,16 @@ describe("The lock of a command", function()
         end)
     end
 
+    it("that is lost is told whatever the status of the command is", function()
+        for _, status in ipairs { 69, 71 } do
+            local process, pid = hold("trap 'exit " .. status .. "' TERM; while :; do sleep 0.01; done")
+            assert.same({ code = 0 }, (run("rm", "--force", "commands")))
+            command.kill(pid, command.TERM)
+            assert.same({ code = 76 }, process:wait())
+        end
+        assert.same({ code = 71 }, (run("lock", "key", "--", "sh", "-c", "exit 71")))
+    end)
+
     it("that is lost ends the command though nobody reads what is said", function()
         local told, ended = command.path "told", command.path "ended"
         local process = start("-c", ([[(%s lock --exptime 0.3 key -- sh -c 'trap "touch %s; exit" TERM; echo on;

@@ -90,7 +90,10 @@ int take_and_become(const LockOptions& options, int channel) {
   LockTaker taker(options);
   if (const int status = taker.take()) return status;
   if (channel >= 0) send_hold(channel, taker.lease(), taker.hold().get());
-  return taker.become_command();
+  const int status = taker.become_command();
+  // It has given the lock back itself, which the parent must not take for a loss.
+  if (channel >= 0) static_cast<void>(::send(channel, "", 1, MSG_NOSIGNAL));
+  return status;
 }
 
 /// The parent: passes signals on, sees whether the lock is lost, and ends the hold with the command.
@@ -153,7 +156,7 @@ class Wrapper {
     std::array<pollfd, 1> one{{{channel_.get(), POLLIN, 0}}};
     if (::poll(one.data(), one.size(), 0) <= 0) return;
     hold_ = receive_hold(channel_.get());
-    channel_.reset();
+    failure_ = std::move(channel_);
     if (!hold_) return;
     guard_ = start_guard(command_, hold_->descriptor.get(), options_.key);
     if (!options_.cluster.empty()) look_at_ = holdfast_now();
@@ -254,11 +257,13 @@ class Wrapper {
     int code = dict_ != nullptr ? HOLDFAST_OK : holdfast_attach(name.data(), name.size(), &dict_);
     if (code == HOLDFAST_OK) code = holdfast_lock_break(dict_, options_.key.data(), options_.key.size(), &hold_->lease);
     const bool is_gone = code == HOLDFAST_NOT_OWNER || code == HOLDFAST_REMOVED || code == HOLDFAST_NOT_FOUND;
-    // What could not become the command has given the lock back itself.
-    const int status = WIFEXITED(status_) ? WEXITSTATUS(status_) : 0;
-    const bool ran = status != lock_status::kCannotRun && status != lock_status::kSystem;
-    lost_ = is_gone && ran && !has_ended_hold(guard_);
+    lost_ = is_gone && has_run() && !has_ended_hold(guard_);
     if (lost_) say("{}, while the command ran", code == HOLDFAST_NOT_OWNER ? reason_of_loss() : removed());
+  }
+
+  bool has_run() const {
+    char failure = 0;
+    return ::recv(failure_.get(), &failure, 1, MSG_DONTWAIT) != 1;
   }
 
   std::string removed() const {
@@ -284,7 +289,8 @@ class Wrapper {
   LockAgent agent_;
   pid_t command_ = 0;
   pid_t guard_ = 0;
-  Descriptor channel_;
+  Descriptor channel_;  // until the hold has come
+  Descriptor failure_;  // the same from then on: what comes says that there is no command
   std::optional<Hold> hold_;
   holdfast_dict* dict_ = nullptr;
   double end_ = kNever;  // of its exptime

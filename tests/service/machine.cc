@@ -56,7 +56,7 @@ class Obedient {
     std::string key;
     double number = 0;
     words >> command >> key >> number;
-    if (command == "take") return std::to_string(take(std::stoi(key)));
+    if (command == "take") return std::to_string(take(std::stoi(key), static_cast<int>(number)));
     if (command == "keep") return std::to_string(keep(std::stoi(key)));
     holdfast_lease& lease = leases_[key];
     if (command == "lock") return outcome(Waiting().lock(dict_, key, number, &lease), lease);
@@ -98,11 +98,11 @@ class Obedient {
   }
 
   /// All are waited for at once, by waiters of their own.
-  int take(int count) {
+  int take(int count, int from) {
     std::vector<std::unique_ptr<Waiting>> waiting;
     int got = 0;
-    for (int first = 0; first < count; first += kAtOnce) {
-      const int last = std::min(first + kAtOnce, count);
+    for (int first = from; first < from + count; first += kAtOnce) {
+      const int last = std::min(first + kAtOnce, from + count);
       const double end = now() + kPatienceSeconds;
       std::vector<int> left;
       for (int i = first; i < last; ++i) left.push_back(i);

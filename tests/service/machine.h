@@ -25,7 +25,8 @@ inline constexpr const char* kSpace = "hf/main";  // the user of EtcdServer::ena
 ///   lose KEY               when the lock is lost: "lost NS"
 ///   renew KEY              waits until the agent has prolonged the session
 ///   try KEY                as lock, at once
-///   take COUNT, keep COUNT   how many of the locks "0" to COUNT - 1 it gets, or has
+///   take COUNT [FROM]      how many of so many locks it gets, from "0" or "FROM" on
+///   keep COUNT             how many of the locks "0" to COUNT - 1 it has
 ///   verify KEY, holder KEY, break KEY REVISION   the answer's lines, joined by blanks
 class Program {
  public:

@@ -167,7 +167,8 @@ function showTimes(histograms) {
 }
 
 function showDoctor(doctor) {
-  find("doctor-note").textContent = doctor.status === "ok" ? "all is well" : "";
+  const time = new Date(doctor.time * 1000).toLocaleTimeString();  // a look may be minutes old
+  find("doctor-note").textContent = doctor.status === "ok" ? `all is well, as of ${time}` : `as of ${time}`;
   find("findings").replaceChildren(...doctor.findings.map(one => html("li", {},
     html("p", {}, html("strong", { class: one.severity === "error" ? "bad" : one.severity === "warning" ? "odd" : "" },
       `${one.severity}: `), one.subject ? `${one.subject}: ` : "", one.sentence),
