@@ -18,6 +18,7 @@
 #include <limits>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "base/name.h"
 #include "cli/lock_agent.h"
