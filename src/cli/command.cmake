@@ -46,11 +46,15 @@ if(NOT HOLDFAST_TOP STREQUAL "OFF")
 endif()
 
 include(serve/page.cmake)
-file(GLOB command_sources CONFIGURE_DEPENDS cli/*.cc inspect/*.cc serve/*.cc base/*.cc)
+# What looks at worlds, and serves it: tests use it without a command line.
+file(GLOB look_sources CONFIGURE_DEPENDS inspect/*.cc serve/*.cc base/*.cc)
+add_library(holdfast_look OBJECT ${look_sources} ${page_source})
+target_link_libraries(holdfast_look PUBLIC holdfast_includes holdfast_library fmt::fmt nlohmann_json::nlohmann_json)
+file(GLOB command_sources CONFIGURE_DEPENDS cli/*.cc)
 if(NOT has_screen)
   list(FILTER command_sources EXCLUDE REGEX "cli/top_(screen|live)\\.cc$")
 endif()
-add_executable(holdfast_command ${command_sources} ${page_source})
+add_executable(holdfast_command ${command_sources})
 # These files take longest to compile by far, and run once in a process.
 set_source_files_properties(cli/command_line.cc cli/arguments.cc PROPERTIES COMPILE_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O1>)
 # The command uses the library as any other host does, and so do the Lua files it runs: there is one copy per process.
@@ -64,8 +68,7 @@ set_target_properties(
              RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
              BUILD_WITH_INSTALL_RPATH ON
              INSTALL_RPATH "$ORIGIN;$ORIGIN/${clibdir};$ORIGIN/../lib/lua/5.1")
-target_link_libraries(holdfast_command PRIVATE holdfast_includes holdfast_library PkgConfig::LUAJIT CLI11::CLI11
-                                               fmt::fmt nlohmann_json::nlohmann_json)
+target_link_libraries(holdfast_command PRIVATE holdfast_look PkgConfig::LUAJIT CLI11::CLI11)
 if(has_screen)
   set_source_files_properties(cli/top_command.cc PROPERTIES COMPILE_DEFINITIONS HOLDFAST_TOP=1)
   set_source_files_properties(cli/top_screen.cc PROPERTIES COMPILE_OPTIONS "${NCURSES_CFLAGS}")
