@@ -93,6 +93,19 @@ describe("holdfast lock", function()
         assert.same({ code = 128 + 9 }, (run("lock", "key", "--", "sh", "-c", "kill -KILL $$")))
     end)
 
+    it("--dir names the world, for the command as well", function()
+        local other = command.world() .. "/other"
+        assert.equal(0, os.execute("mkdir -m 700 " .. other))
+        local _, out = run("lock", "--dir", other, "key", "--", "sh", "-c", "echo $HOLDFAST_DIR; exec " ..
+                           command.program .. " locks")
+        assert.matches("^" .. other:gsub("%p", "%%%0") .. "\ncommands\tkey\tlock\t", out)
+        hold("exec sleep 600")
+        assert.same({ code = 0 }, (run("lock", "-n", "--dir", other, "key", "--", "true")))
+        local ended, _, err = run("lock", "--dir", "/proc/x", "key", "--", "true")
+        assert.same({ code = 73 }, ended)
+        assert.matches("^holdfast: .*/proc/x", err)
+    end)
+
     it("takes any key as it is", function()
         for _, key in ipairs { "a b/ü", "[a,b]", "[1]", "{x}", '"q"', "a=b", "%%", "\\n" } do
             local holder = hold_key(key)

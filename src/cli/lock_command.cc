@@ -308,6 +308,8 @@ int run_lock_command(const std::vector<std::string>& arguments) {
   const auto parsed = parse_lock_options(arguments);
   if (const auto* const status = std::get_if<int>(&parsed)) return *status;
   const auto& options = std::get<LockOptions>(parsed);
+  // For an agent and the command as well: what they do with holdfast is of the same world.
+  if (!options.directory.empty()) ::setenv("HOLDFAST_DIR", options.directory.c_str(), 1);
   try {
     return options.no_fork ? take_and_become(options, -1) : Wrapper(options).run();
   } catch (const std::exception& error) {

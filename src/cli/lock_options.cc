@@ -128,6 +128,8 @@ class LockParser {
     app_.add_option("--why", options_.why, "What others are told when they ask for the lock")
         ->type_name("TEXT")
         ->check(read_why);
+    app_.add_option("--dir", options_.directory, "The runtime directory; default: $HOLDFAST_DIR, or that of the user")
+        ->type_name("PATH");
     app_.add_option("--cluster", options_.cluster, "The cluster of which all machines share the lock")
         ->type_name("NAME");
     app_.add_option("--agent-config", options_.agent_config,

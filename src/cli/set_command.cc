@@ -9,6 +9,7 @@
 #include "cli/key_command.h"
 #include "cli/message.h"
 #include "cli/output.h"
+#include "cli/print_json.h"
 #include "cli/values.h"
 #include "inspect/proc.h"
 #include "inspect/text.h"
@@ -178,7 +179,7 @@ int run_del(const std::vector<std::string>& given) {
 }
 
 int run_incr(const std::vector<std::string>& given) {
-  KeyCommand command(kIncr, WorldOptions::Prints::nothing);
+  KeyCommand command(kIncr, WorldOptions::Prints::something);
   std::optional<double> initial;
   double exptime = 0;
   command.arguments().add_value("--init", "N", "What a missing key counts as",
@@ -203,7 +204,15 @@ int run_incr(const std::vector<std::string>& given) {
     return exit_status::kTrouble;
   }
   if (code != HOLDFAST_OK) return command.fail(code);
-  print(inspect::number_in_words(sum) + "\n");
+  if (!command.world().json()) {
+    print(inspect::number_in_words(sum) + "\n");
+    return exit_status::kYes;
+  }
+  inspect::Json json;
+  inspect::add_text(json, "dictionary", command.name());
+  inspect::add_text(json, "key", key);
+  json["value"] = sum;
+  print_json(json, command.world().output());
   return exit_status::kYes;
 }
 
