@@ -1,6 +1,6 @@
 -- `holdfast top`: a world as it lives, as text and on a terminal; and that it waits for nobody.
 
-local command, world = require "spec.support" ("command", "world")
+local command, json, world = require "spec.support" ("command", "json", "world")
 
 
 local keep, output, rows, run = world.keep, world.output, world.rows, command.run
@@ -143,6 +143,30 @@ describe("holdfast top --batch", function ()
         local lock = those("lock", process:out())[1]
         assert.equal("key", lock[2])
         assert.is_true(math.abs(tonumber(lock[10]) * seconds - 3) < 0.1, lock[10])
+    end)
+
+    it("has the same as JSON, an object for each look", function ()
+        contend()
+        local looks = {}
+        for line in output("top", "--batch", "-n2", "-d0.1", "--json"):gmatch "[^\n]+" do
+            looks[#looks + 1] = json.decode(line)
+        end
+        assert.equal(2, #looks)
+        local lines = output("top", "--batch", "-n1", "-d0.1")
+        local locks, dictionaries = those("lock", lines), those("dictionary", lines)
+        assert.equal(#locks, #looks[1].locks)
+        for i, lock in ipairs(locks) do
+            local found = looks[1].locks[i]
+            assert.same({ lock[1], lock[2], lock[3], lock[4], lock[5], lock[6], lock[8] },
+                        { found.dictionary, found.key, found.kind, tostring(found.holder.pid), found.holder.program,
+                          found.holder.state, tostring(found.waiter_count) })
+            assert.is_true(found.held > 0 and looks[2].locks[i].held >= found.held)
+        end
+        assert.equal(#dictionaries, #looks[1].dictionaries)
+        local one = looks[1].dictionaries[1]
+        assert.same({ dictionaries[1][1], tonumber(dictionaries[1][2]), json.null },
+                    { one.name, one.size, one.trouble })
+        assert.is_true(looks[1].interval >= 0.1 and looks[1].processes >= 1 and looks[1].room_free > 0)
     end)
 
     it("has locks with holder and waiters, those with the most waiters first", function ()

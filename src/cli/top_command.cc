@@ -14,6 +14,8 @@
 #include "cli/arguments.h"
 #include "cli/message.h"
 #include "cli/output.h"
+#include "cli/print_json.h"
+#include "cli/top_json.h"
 #include "cli/top_live.h"
 #include "cli/top_view.h"
 #include "cli/world_options.h"
@@ -29,7 +31,8 @@ constexpr CommandTexts kTop{
     "top", "[NAME...]", "Shows a world as it lives: locks with holders and waiters, rates.",
     R"(On a terminal it fills the screen: F1 tells of the keys, q ends it. Else, or with --batch,
 it prints both tables again and again. A program gets a line for each thing, tabs between
-what begins with "world", "lock" or "dictionary"; docs/holdfast.md has the fields.)"};
+what begins with "world", "lock" or "dictionary", or with --json an object for each look;
+docs/holdfast.md has the fields.)"};
 
 struct Wanted {
   double delay = 2;
@@ -37,7 +40,6 @@ struct Wanted {
   std::string filter;
   bool batch = false;
   std::uint64_t count = 0;  // 0: without end
-  Color color = Color::automatic;
 };
 
 void add_options(Arguments& arguments, Wanted& wanted) {
@@ -65,8 +67,6 @@ void add_options(Arguments& arguments, Wanted& wanted) {
                         wanted.count = *number;
                         return std::string();
                       });
-  arguments.add_value("--color", "WHEN", "Columns and colours: always, never, or auto, on a terminal (default)",
-                      [&](const std::string& when) { return read_color(when, wanted.color); });
 }
 
 // --- batch ---
@@ -127,9 +127,9 @@ void pause(double seconds) {
   while (::nanosleep(&time, &time) != 0) continue;
 }
 
-int run_batch(TopView& view, const std::string& directory, const std::vector<std::string>& names,
-              const Wanted& wanted) {
-  const Output output = output_for(wanted.color);
+int run_batch(TopView& view, const std::string& directory, const std::vector<std::string>& names, const Wanted& wanted,
+              const WorldOptions& world) {
+  const Output output = world.output();
   for (std::uint64_t looks = 0; wanted.count == 0 || looks <= wanted.count; ++looks) {
     if (looks != 0) pause(view.delay);
     auto seen = inspect::take_snapshot(directory, names);
@@ -138,7 +138,11 @@ int run_batch(TopView& view, const std::string& directory, const std::vector<std
       return exit_status::kTrouble;
     }
     view.show(std::move(*seen));
-    if (looks != 0) output.columns ? print_for_people(view, output) : print_for_programs(view);
+    if (looks == 0) continue;
+    if (world.json())
+      print_json(to_json(view), output);
+    else
+      output.columns ? print_for_people(view, output) : print_for_programs(view);
   }
   return exit_status::kYes;
 }
@@ -169,13 +173,14 @@ bool are_there(const std::vector<std::string>& names) {
 
 int run_top(const std::vector<std::string>& given) {
   Arguments arguments(kTop);
-  WorldOptions world(arguments, WorldOptions::Prints::nothing);
+  WorldOptions world(arguments, WorldOptions::Prints::something);
   Wanted wanted;
   add_options(arguments, wanted);
   arguments.expect_words(0, HOLDFAST_KEY_MAX, {"NAME"});
   if (const auto done = arguments.parse(given)) return *done;
   const bool batch = wanted.batch || ::isatty(STDOUT_FILENO) == 0;
   if (wanted.count != 0 && !batch) return arguments.refuse("--count needs --batch");
+  if (world.json() && !batch) return arguments.refuse("--json needs --batch");
   if (!batch && ::isatty(STDIN_FILENO) == 0)
     return arguments.refuse("standard input is no terminal, from which keys come: use --batch");
   std::string directory;
@@ -189,7 +194,7 @@ int run_top(const std::vector<std::string>& given) {
     view.pane = pane;
     view.order().column = column;
   }
-  if (batch) return run_batch(view, directory, arguments.words(), wanted);
+  if (batch) return run_batch(view, directory, arguments.words(), wanted, world);
   return run_on_terminal(view, directory, arguments.words());
 }
 
