@@ -135,6 +135,20 @@ describe("holdfast rm", function ()
         assert.equal("", output("rm", "--force", "used"))
     end)
 
+    it("refuses where processes of the world are not seen from here, as of another container", function ()
+        local unshare = "unshare --pid --fork --mount-proc "
+        if not shell.succeeds(unshare .. "true 2>/dev/null") then
+            return pending "no right to make a pid namespace"
+        end
+        keep(PERSISTENT:format("used") .. "ready()")
+        local ended, out, err = run("-c", "exec " .. unshare .. command.program .. " rm used", { PROGRAM = "/bin/sh" })
+        assert.same({ code = 1 }, ended, err)
+        assert.equal("", out)
+        assert.matches('^holdfast: dictionary "used" was not removed: it cannot be told whether pid %d+ %([%w.]+%).* '
+                       .. "has it open, which is in another pid namespace; %-%-force removes it all the same\n$", err)
+        assert.equal("used", rows(output("ls"))[1][1])
+    end)
+
     it("names the dictionaries that there are where one is not", function ()
         keep(HOLDER .. "ready()")
         local ended, _, err = run("rm", "none")

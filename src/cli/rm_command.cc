@@ -50,6 +50,11 @@ std::string objection(const WorldOptions& world, const std::string& directory, c
     return fmt::format("{} it open: pid {} ({}){}", inspect::counted(users.size(), "process has", "processes have"),
                        users.front().pid, inspect::escaped(users.front().program),
                        users.size() > 1 ? " and others" : "");
+  const std::vector<const inspect::Process*> living = processes->living();
+  const auto is_unseen = [](const inspect::Process* process) { return process->pid_here == 0; };
+  if (const auto unseen = std::find_if(living.begin(), living.end(), is_unseen); unseen != living.end())
+    return fmt::format("it cannot be told whether {} has it open, which is in another pid namespace",
+                       inspect::in_words(**unseen));
   if (!openers.complete())
     return "it cannot be told whether a process has it open, as this user may not look at all of them";
   std::vector<inspect::Lock> locks;
