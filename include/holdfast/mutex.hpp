@@ -159,6 +159,7 @@ class key_mutex {
   /// `want`: as in request_of().
   result<void> take(duration timeout, std::uint32_t want) {
     if (want != 1 && valid()) return failure{errc::deadlock, "this thread has it locked already"};
+    forget_lost();
     slots::slot& own = slots_.take();
     holdfast_request request = request_of(timeout, how_, want);
     request.holder_task = task_of_this_thread();
@@ -198,6 +199,15 @@ class key_mutex {
   }
 
  private:
+  // What this thread has lost, and not unlocked: else the next unlock would be of that one.
+  void forget_lost() noexcept {
+    double left = 0;
+    while (slots::slot* const own = slots_.find()) {
+      const int code = holdfast_lock_remaining(dict_.handle(), key_.data(), key_.size(), &own->raw, &left);
+      if (code != HOLDFAST_NOT_OWNER && code != HOLDFAST_REMOVED) return;
+      forget(*own);
+    }
+  }
   static void forget(slots::slot& own) noexcept {
     slots::give_back(own);
     if (this_thread.held != 0) --this_thread.held;

@@ -159,7 +159,7 @@ class Wrapper {
     hold_ = receive_hold(channel_.get());
     failure_ = std::move(channel_);
     if (!hold_) return;
-    guard_ = start_guard(command_, hold_->descriptor.get(), options_.key);
+    guard_.start(command_, hold_->descriptor.get(), options_.key);
     if (!options_.cluster.empty()) look_at_ = holdfast_now();
     if (options_.exptime > 0) end_ = holdfast_now() + options_.exptime;
     if (options_.cluster.empty() && options_.exptime > 0) look_at_ = end_;
@@ -249,7 +249,7 @@ class Wrapper {
     if (!hold_) return;
     if (!lost_) give_back();
     holdfast_end_hold(hold_->descriptor.release());
-    end_guard(guard_);
+    guard_.end();
   }
 
   // Others may have released the lock meanwhile, or removed its dictionary.
@@ -258,7 +258,7 @@ class Wrapper {
     int code = dict_ != nullptr ? HOLDFAST_OK : holdfast_attach(name.data(), name.size(), &dict_);
     if (code == HOLDFAST_OK) code = holdfast_lock_break(dict_, options_.key.data(), options_.key.size(), &hold_->lease);
     const bool is_gone = code == HOLDFAST_NOT_OWNER || code == HOLDFAST_REMOVED || code == HOLDFAST_NOT_FOUND;
-    lost_ = is_gone && has_run() && !has_ended_hold(guard_);
+    lost_ = is_gone && has_run() && !guard_.has_acted();
     if (lost_) say("{}, while the command ran", code == HOLDFAST_NOT_OWNER ? reason_of_loss() : removed());
   }
 
@@ -288,8 +288,8 @@ class Wrapper {
   const LockOptions& options_;
   PassedSignals signals_;
   LockAgent agent_;
+  LockGuard guard_;
   pid_t command_ = 0;
-  pid_t guard_ = 0;
   Descriptor channel_;  // until the hold has come
   Descriptor failure_;  // the same from then on: what comes says that there is no command
   std::optional<Hold> hold_;

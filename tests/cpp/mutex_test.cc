@@ -168,6 +168,16 @@ TEST_F(CppMutex, that_a_thread_has_lost_is_not_unlocked_under_the_thread_that_ha
   EXPECT_FALSE(is_free("k"));
 }
 
+TEST_F(CppMutex, that_a_thread_has_lost_and_locked_again_is_free_after_one_unlock) {
+  mutex one(dict, "k", {.exptime = 10ms});
+  one.lock();
+  while (one.valid()) std::this_thread::sleep_for(1ms);
+  one.lock();
+  EXPECT_TRUE(one.renew(60s));
+  one.unlock();
+  EXPECT_TRUE(is_free("k"));
+}
+
 TEST_F(CppMutex, of_a_dictionary_that_is_removed_throws) {
   const std::string other = new_name();
   mutex one(dictionary::open(other, {.size = kSize}).value(), "k");
