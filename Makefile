@@ -19,7 +19,7 @@ configure = cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
 compile = cmake --build $(BUILD) --parallel $(JOBS)
 
 .PHONY: all check demo demo-cluster test prove mutants bench bench-peers bench-locks bench-hosts bench-cluster fuzz \
-  lint install uninstall clean help
+  lint install deb uninstall clean help
 .DEFAULT_GOAL := all
 
 all: ## build/libholdfast.so and build/holdfast
@@ -107,11 +107,15 @@ install: ## into PREFIX (/usr/local); DESTDIR is respected
 	@$(compile) --target holdfast_parts
 	@cmake --install $(BUILD) --strip
 
+deb: ## Debian packages in build-deb, which lintian accepts
+	@scripts/setup deb
+	@scripts/deb $(BUILD)-deb
+
 uninstall: ## what the last install from this build put there; DESTDIR as it was then
 	@cmake -P cmake/uninstall.cmake "$(BUILD)/install_manifest.txt"
 
 clean: ## remove everything that was built
-	@cmake -E rm -rf $(BUILD) $(BUILD)-fuzz $(wildcard build-ci-*) build.luarocks
+	@cmake -E rm -rf $(BUILD) $(BUILD)-fuzz $(BUILD)-deb $(wildcard build-ci-*) build.luarocks
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\): ## /\1|/p' Makefile | while IFS='|' read -r name text; do \

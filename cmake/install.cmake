@@ -10,6 +10,9 @@ install(
 install(DIRECTORY lua/ DESTINATION ${HOLDFAST_LUADIR} FILES_MATCHING PATTERN "*.lua")
 if(TARGET holdfast_command)
   install(TARGETS holdfast_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(FILES contrib/man/holdfast.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES contrib/completion/holdfast.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
+          RENAME holdfast)
 endif()
 
 if(TARGET holdfast_agent)
@@ -17,7 +20,8 @@ if(TARGET holdfast_agent)
 endif()
 
 if(HOLDFAST_INSTALL_C)
-  install(FILES include/holdfast.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(FILES include/holdfast.h include/holdfast.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(DIRECTORY include/holdfast DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
 
   set(generated ${PROJECT_BINARY_DIR}/generated)
   cmake_path(ABSOLUTE_PATH HOLDFAST_CLIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX} OUTPUT_VARIABLE clibdir)

@@ -14,7 +14,7 @@ endforeach()
 # The deepest first. Other folders may be there for a reason even if they are empty.
 list(TRANSFORM files REPLACE "/[^/]*$" "" OUTPUT_VARIABLE folders)
 list(REMOVE_DUPLICATES folders)
-list(FILTER folders INCLUDE REGEX "/(resty|cmake/holdfast)(/|$)")
+list(FILTER folders INCLUDE REGEX "/(resty|cmake/holdfast|include/holdfast)(/|$)")
 list(SORT folders ORDER DESCENDING)
 foreach(folder IN LISTS folders)
   file(GLOB left "$ENV{DESTDIR}${folder}/*" "$ENV{DESTDIR}${folder}/.*")

@@ -18,8 +18,11 @@
  *  5. Results. A call returns a holdfast_code. What it writes through pointers is meaningful only with OK. Treat a code
  *     that this header does not list, from a later library, as a failure; holdfast_code_text() has its text.
  *  6. holdfast_error() gives one English sentence on the last call of this thread that failed, or "" where the code
- *     says everything. It is valid until the thread's next call. A sentence of more than 767 bytes is cut and ends in
- *     "..."; where there is no memory for it, a shorter one replaces it.
+ *     says everything; a call that succeeds leaves it as it is. A thread gets the same pointer each time, and finds the
+ *     present sentence there: so holdfast_error() may be an argument beside the call itself, in whatever order they are
+ *     evaluated. holdfast_strerror(code) says in one text what there is to say of a call's code, whether it failed or
+ *     not. Sentences of more than 767 bytes are cut and end in "..."; where there is no memory for one, a shorter one
+ *     replaces it, maybe elsewhere.
  *  7. A mark tells whether a call may sleep, and which codes that adds; calls list only their own codes:
  *     [set-up]  Reads and makes files, and waits up to 5 s while another process does (then BUSY). Also: PERMISSION,
  *               NO_MEMORY, CORRUPT, MISMATCH, SYSTEM, INVALID; the sentence tells what was found and what was expected.
@@ -31,22 +34,27 @@
  *               Also: INVALID (key, exptime), REMOVED, BUSY, CORRUPT, SYSTEM, or the reason why a forked child cannot
  *               enter the world.
  *     [attempt] As [change], but TIMEOUT comes after 0.05 seconds, for callers that ask again soon.
- *     A call without a mark does not sleep, except parker_sleep. Only parker_sleep waits for locks or permits.
- *  8. Threads. Any thread may make any call at any time, with the same handles: also from destructors of pthread
- *     keys, of thread-local and of static objects, from functions of atexit, and in a thread that outlives main. Once
- *     the process exits, a parker's descriptor and timer may be refused (SYSTEM). A lease belongs to the process: any
+ *     [wait]    Makes such attempts until its timeout is over; in between the thread sleeps, until a release, a death
+ *               or the end of an exptime wakes it. TIMEOUT: a stopped process was in the way to the end.
+ *     A call without a mark does not sleep, except parker_sleep. Only parker_sleep and calls marked [wait] wait for
+ *     locks or permits, and only lock_verify for an answer of the cluster's store.
+ *  8. Threads. Any thread may make any call at any time, with the same handles: also from destructors of pthread keys,
+ *     of thread-local and of static objects, from functions of atexit, and in a thread that outlives main. Once the
+ *     process exits, a parker's descriptor and timer may be refused (SYSTEM). A lease belongs to the process: any
  *     thread may give it back, and it outlives the thread that took it. Each thread that waits has its own parker, as
- *     parker_sleep tells of all waiters of a parker. Do not cancel a thread inside a call.
+ *     parker_sleep tells of all waiters of a parker; a call marked [wait] has one. Do not cancel a thread inside a
+ *     call.
  *  9. Fork. A child may use its parent's handles at any time, whatever other threads of the parent were doing. It is a
  *     process of its own: the parent's leases are NOT_OWNER there, and the parent's parkers have no waiters. A runtime
  *     directory takes at most 1,024 processes; one more can only read, and every other call gives it SYSTEM.
  * 10. The end. When a process ends, in whatever way, exec included, everything that it holds comes free. It may end
  *     while threads are inside calls.
  * 11. Signals. Do not make calls from a signal handler: one that changes a dictionary while the same thread does gets
- *     BUSY instead of a deadlock. Signals end parker_sleep early and nothing else. No handler may leave a call by
- *     longjmp or an exception: the thread would stay inside, and what it locked there stays locked until the process
- *     ends. A handler may not fork while its thread may be in a call, or in fork() itself: that fork may wait for the
- *     thread that it interrupts, or leave a lock of the call to the child.
+ *     BUSY instead of a deadlock. Signals end parker_sleep early and nothing else: a call marked [wait] goes on when
+ *     the handler has returned, and gives up at the same time as without it. No handler may leave a call by longjmp or
+ *     an exception: the thread would stay inside, and what it locked there stays locked until the process ends. A
+ *     handler may not fork while its thread may be in a call, or in fork() itself: that fork may wait for the thread
+ *     that it interrupts, or leave a lock of the call to the child.
  * 12. No call throws, aborts, or calls back into the host. If malloc fails the code is NO_MEMORY or one of those above.
  *     What another process wrote into shared memory is never trusted: damage costs entries, never a crash. One case is
  *     different: a file that is cut short while in use (truncate, cp over it), or that loses a page which a full file
@@ -68,6 +76,13 @@
 #define HOLDFAST_API __attribute__((visibility("default")))
 #else
 #define HOLDFAST_API
+#endif
+
+/* The value of a field that is left out; C has 0 for it by itself, and C++ no warning with this. */
+#if defined(__cplusplus) && __cplusplus >= 201402L
+#define HOLDFAST_DEFAULT(value) = value
+#else
+#define HOLDFAST_DEFAULT(value)
 #endif
 
 #ifdef __cplusplus
@@ -146,6 +161,9 @@ HOLDFAST_API uint32_t holdfast_abi(void);
 HOLDFAST_API const char *holdfast_version(void);
 /* The sentence of the last call of this thread that failed, see 6; never null. */
 HOLDFAST_API const char *holdfast_error(void);
+/* What there is to say of a code that the last call of this thread gave: the sentence if it failed and there is one,
+ * else the text of the code. Never null; valid until the thread's next call that fails. */
+HOLDFAST_API const char *holdfast_strerror(int code);
 /* "not found", "exists", "no memory", "timeout", ...; "unknown code" for anything else. Static. */
 HOLDFAST_API const char *holdfast_code_text(int code);
 /* CLOCK_MONOTONIC in seconds. */
@@ -157,8 +175,9 @@ HOLDFAST_API double holdfast_now(void);
  * lives. It is not followed while it is ahead, or behind by more than a minute. NULL: back to the system's clock. Any
  * time, any thread. INVALID (it is ahead of that clock). */
 HOLDFAST_API int holdfast_follow_clock(const volatile uintptr_t *milliseconds);
-/* [set-up] Path of the runtime directory: $HOLDFAST_DIR, else /dev/shm/holdfast-<euid>. The process enters the
- * world, for good. The string lives as long as the process. NULL on failure; the next call tries again. */
+/* [set-up] Path of the runtime directory: $HOLDFAST_DIR, in which "@layout@" stands for the number of the files'
+ * layout, else /dev/shm/holdfast-<euid>. The process enters the world, for good. The string lives as long as the
+ * process. NULL on failure; the next call tries again. */
 HOLDFAST_API const char *holdfast_directory(void);
 /* Installs a handler of SIGBUS, once for the process, that keeps it alive when a file of this library is cut short
  * while in use, see 12. A SIGBUS of another cause goes to the handler that was there before, with its flags and mask;
@@ -190,11 +209,16 @@ HOLDFAST_API int holdfast_parse_size(const char *text, size_t length, uint64_t *
 typedef struct holdfast_dict holdfast_dict;
 
 typedef struct holdfast_options {
-  uint64_t size;   /* bytes of the segment, at least HOLDFAST_SIZE_MIN; rounded up to whole pages        */
-  int32_t mutex;   /* holdfast_mutex                                                                     */
-  int32_t persist; /* nonzero: outlives the last process of the world (until removal or reboot)          */
-  uint32_t mode;   /* permission bits of the file; 0 means 0600                                          */
-  const char *cluster; /* the cluster that its locks belong to, 1 to 63 letters, digits and -_.; NULL: none */
+  /* Bytes of the segment, at least HOLDFAST_SIZE_MIN; rounded up to whole pages. */
+  uint64_t size HOLDFAST_DEFAULT(0);
+  /* A holdfast_mutex. */
+  int32_t mutex HOLDFAST_DEFAULT(0);
+  /* Not 0: outlives the last process of the world (until removal or reboot). */
+  int32_t persist HOLDFAST_DEFAULT(0);
+  /* Permission bits of the file; 0 means 0600. */
+  uint32_t mode HOLDFAST_DEFAULT(0);
+  /* The cluster that its locks belong to, 1 to 63 letters, digits and -_.; NULL: none. */
+  const char *cluster HOLDFAST_DEFAULT(nullptr);
 } holdfast_options;
 
 /* [set-up] Opens the dictionary, or creates it: of several processes that try at the same moment, one does. An existing
@@ -338,12 +362,25 @@ typedef struct holdfast_lease {
   uint64_t sequence; /* fencing number: grows with every grant of this key; unique; below 2^53 */
 } holdfast_lease;
 
+typedef enum holdfast_how {
+  HOLDFAST_HOW_FAIR = 1, /* waiters go first                                                             */
+  HOLDFAST_HOW_FIRST = 2 /* the first step of a wait: a refusal is not counted (holdfast_dict_contention) */
+} holdfast_how;
+
 /* [attempt] Takes the lock if it is free, has expired, or its holder's process is dead. `task` is the task of this
- * process that becomes its holder (see holdfast_lock_adopt), 0 for none. With `fair` not 0, waiters go first. OK fills
+ * process that becomes its holder (see holdfast_lock_adopt), 0 for none. `how`: holdfast_how, added up. OK fills
  * the lease; any other code but INVALID clears it. LOCKED (also if there is an ordinary value), NO_MEMORY,
  * TOO_LARGE. */
 HOLDFAST_API int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
-                                   uint32_t task, int fair, holdfast_lease *lease);
+                                   uint32_t task, int how, holdfast_lease *lease);
+/* [wait] Takes the lock as lock_try does. If another has it, waits in the queue of the key, in the order of arrival,
+ * for up to `timeout` seconds; 0 or less: does not wait; more than 1e10: without end. OK fills the lease; any other
+ * code but INVALID clears it. LOCKED: the time is over, and another has the lock, maybe at another machine of the
+ * cluster. SYSTEM also if it cannot be told whether the holder lives. NO_MEMORY, TOO_LARGE, INVALID (also timeout).
+ * In a cluster, UNAVAILABLE: the agent cannot reach the store, or there is no agent. A call that does not wait asks the
+ * store all the same, for up to 1 s, and gives ELSEWHERE if another machine has the lock. */
+HOLDFAST_API int holdfast_lock(holdfast_dict *dict, const char *key, size_t key_length, double timeout, double exptime,
+                               holdfast_lease *lease);
 /* [change] Gives the lock back and wakes one waiter. NOT_OWNER if the lease no longer holds it (expired and taken,
  * deleted, flushed) or belongs to another process, as in a forked child. OK, NOT_OWNER and REMOVED clear the lease;
  * with any other code the lock is still held, and the call may be made again. */
@@ -390,6 +427,7 @@ typedef struct holdfast_holder {
   char program[16];  /* name of the program, ended by a zero byte                                        */
   char why[128];     /* what holdfast_lock_explain said, ended by a zero byte                            */
   uint32_t kind;     /* what is held: a holdfast_held                                                    */
+  uint64_t revision; /* of the lock of a cluster: the store's, with which this machine got it; else 0    */
 } holdfast_holder;
 
 /* [change] Describes the holder of the lock, at one instant, and changes nothing. Where several hold permits, the one
@@ -405,6 +443,68 @@ enum { HOLDFAST_HOLDERS_MAX = 4096 /* holders that one call describes */ };
 HOLDFAST_API int holdfast_holders(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holders,
                                   uint32_t max, uint32_t *count, uint32_t *waiters);
 
+/* --- how long locks are waited for and held ------------------------------------------------------------ */
+
+/* Counts in the dictionary's file, of all processes, since it was made. They tell of locks and permits:
+ * - how long waits took, that is, from the first holdfast_lock_wait or holdfast_permits_wait that was refused until it
+ *   was granted, or until holdfast_lock_leave. Each is counted;
+ * - how long grants were held, from the grant (of one that was reserved for a waiter: from its claim) until
+ *   holdfast_unlock or holdfast_lock_break. A clock for each would cost more than the rest of an unlock, so a process
+ *   measures a grant of the dictionary if it has measured none for 0.1 s, and of the others one in 256, at random,
+ *   which counts 256 times. Grants that end otherwise (expired, flushed, deleted, of a dead process) are not counted.
+ * Memory is taken when something is counted, 4 KB at a time, 68 KB in all, beside the dictionary's size; while there is
+ * none, nothing is counted. */
+
+typedef enum holdfast_time {
+  HOLDFAST_TIME_WAITED = 0,
+  HOLDFAST_TIME_HELD = 1
+} holdfast_time;
+
+enum { HOLDFAST_BUCKETS = 720 /* of a histogram */ };
+
+/* A log-linear histogram. Bucket 0 counts times below 1 ns, bucket i those from holdfast_bucket_end(i - 1) on, below
+ * holdfast_bucket_end(i). From 32 ns on a bucket is at most a 16th wider than its beginning is long: its middle is at
+ * most 3.2 % off. The last one, from about 3 days on, has no end. */
+typedef struct holdfast_histogram {
+  size_t struct_size;    /* in: sizeof(holdfast_histogram)     */
+  uint64_t count;        /* all buckets together               */
+  double sum;            /* seconds, of all times together     */
+  double max;            /* seconds, the longest               */
+  uint64_t buckets[720]; /* HOLDFAST_BUCKETS                   */
+} holdfast_histogram;
+
+/* [read] Fills the histogram for locks, rwlocks or semaphores (`held`: a holdfast_held; `time`: a holdfast_time). It is
+ * not of one instant: others count meanwhile. INVALID (held, time, struct_size). */
+HOLDFAST_API int holdfast_dict_histogram(holdfast_dict *dict, int held, int time, holdfast_histogram *histogram);
+/* Seconds at which the bucket ends; infinite for the last one and all behind it. */
+HOLDFAST_API double holdfast_bucket_end(uint32_t bucket);
+/* Seconds within which the share `quantile` (0 to 1) of all times lies: the middle of the bucket of that time, but at
+ * most `max`. 0 if nothing was counted, or for a quantile that is none. */
+HOLDFAST_API double holdfast_quantile(const holdfast_histogram *histogram, double quantile);
+
+enum {
+  HOLDFAST_CONTENDED_MAX = 64,    /* keys that one call describes              */
+  HOLDFAST_CONTENDED_KEY_MAX = 72 /* bytes of a key that are kept              */
+};
+
+/* What there was to wait for at one key, since the key was noted. */
+typedef struct holdfast_contended {
+  uint64_t waits;      /* waits, as in the histogram                                                       */
+  uint64_t timeouts;   /* of them, those that ended without what they waited for                           */
+  uint64_t refused;    /* attempts that found it held and did not wait; of several at once, one may count  */
+  double wait_time;    /* seconds, of all waits together                                                   */
+  uint32_t kind;       /* what was asked for last: a holdfast_held                                         */
+  uint32_t key_length; /* of the whole key; `key` has its first HOLDFAST_CONTENDED_KEY_MAX bytes at most   */
+  char key[72];
+} holdfast_contended;
+
+/* [read] Describes the keys with the most contention, the worst first: at most `max`, and at most
+ * HOLDFAST_CONTENDED_MAX. Worse is the key with the larger sum of microseconds waited, waits and refusals. Of more keys
+ * than there is room for, which is about 250, those are forgotten that had the least; one that comes back begins anew.
+ * `struct_size`: sizeof(holdfast_contended). INVALID (struct_size). */
+HOLDFAST_API int holdfast_dict_contention(holdfast_dict *dict, holdfast_contended *keys, size_t struct_size,
+                                          uint32_t max, uint32_t *count);
+
 /* --- clusters ---------------------------------------------------------------------------------------- */
 
 /* The locks of a dictionary that belongs to a cluster are locks of all its machines. An agent, a process of this
@@ -415,6 +515,7 @@ typedef struct holdfast_cluster {
   uint32_t agent; /* process id of the agent, in its own pid namespace; 0: there is none     */
   uint32_t epoch; /* number of the session; each has another one than the session before     */
   double seconds; /* until the session ends, unless it is prolonged; 0: it is lost           */
+  uint64_t machine; /* the session's number at the store, which stands for this machine there; 0: none yet */
 } holdfast_cluster;
 
 /* [read] Describes the cluster of the dictionary. UNAVAILABLE: no agent attends the dictionary, or the session is lost;
@@ -426,7 +527,8 @@ HOLDFAST_API int holdfast_cluster_state(holdfast_dict *dict, holdfast_cluster *s
 typedef enum holdfast_question {
   HOLDFAST_ASK_VERIFY = 0, /* does this machine have the lock, as the store says now?                    */
   HOLDFAST_ASK_HOLDER = 1, /* which machine has it?                                                      */
-  HOLDFAST_ASK_BREAK = 2   /* take it from the machine that has it, if its grant is still of `revision`  */
+  HOLDFAST_ASK_BREAK = 2,  /* take it from the machine that has it, if its grant is still of `revision`  */
+  HOLDFAST_ASK_STATUS = 3  /* how does the agent do? The key is ignored, and may be of 0 bytes           */
 } holdfast_question;
 enum { HOLDFAST_ANSWER_MAX = 4096 /* bytes */ };
 
@@ -437,12 +539,52 @@ HOLDFAST_API int holdfast_ask(holdfast_dict *dict, int question, const char *key
                               int *fd);
 /* [read] The answer: lines of "name=value". The first is "code=yes", "code=no", or "code=unavailable", with the reason
  * as "sentence"; then, as far as they are known, "revision" and "machine" of the grant, and of the holder "host", "pid",
- * "program", "why" and "when" (ms since 1970). *size: in: bytes of the buffer, at least HOLDFAST_ANSWER_MAX; out: of the
+ * "program", "why" and "when" (ms since 1970). Of ASK_STATUS: "machine" of the session, or the reason why there is none
+ * as "sentence", then the agent's counts, which docs/cluster.md describes. *size: in: bytes of the buffer, at least HOLDFAST_ANSWER_MAX; out: of the
  * answer. TIMEOUT: it has not come yet. All other codes close the descriptor. UNAVAILABLE (the agent has ended),
  * INVALID. */
 HOLDFAST_API int holdfast_answer(int fd, char *text, size_t *size);
+/* Whether the lease holds the lock, as the cluster's store says now: asks it, and sleeps until it has answered, at most
+ * `seconds` (0 or more). OK, NOT_OWNER, UNAVAILABLE (no agent, or it got no answer from the store), TIMEOUT (the agent
+ * has not answered in time), and what is listed for [read]. A lock of a plain dictionary is looked at, and nobody
+ * asked. An event loop sends ASK_VERIFY, and if the answer is yes looks at holdfast_lock_remaining(): both must be
+ * there. */
+HOLDFAST_API int holdfast_lock_verify(holdfast_dict *dict, const char *key, size_t key_length,
+                                      const holdfast_lease *lease, double seconds);
 
-/* --- waiting for a lock ------------------------------------------------------------------------------ */
+/* --- waiting in a thread ----------------------------------------------------------------------------- */
+
+/* What holdfast_acquire is asked for. Later versions may have more fields, at the end; where one is 0, nothing changes.
+ * In C, and in C++20:
+ *
+ *   const holdfast_request request = HOLDFAST_REQUEST(.timeout = 5, .exptime = 30, .why = "the nightly report");
+ */
+typedef struct holdfast_request {
+  /* sizeof(holdfast_request), as HOLDFAST_REQUEST sets it */
+  uint32_t struct_size HOLDFAST_DEFAULT(sizeof(holdfast_request));
+  int32_t kind HOLDFAST_DEFAULT(0);          /* a holdfast_held: what is wanted                            */
+  double timeout HOLDFAST_DEFAULT(0);        /* as in holdfast_lock                                        */
+  double exptime HOLDFAST_DEFAULT(0);        /* as in holdfast_lock                                        */
+  uint32_t want HOLDFAST_DEFAULT(0);         /* as in holdfast_permits_try; of a lock 0                    */
+  uint32_t total HOLDFAST_DEFAULT(0);        /* as in holdfast_permits_try; of a lock 0                    */
+  int32_t fair HOLDFAST_DEFAULT(0);          /* not 0: overtakes no waiter, and is not overtaken           */
+  int32_t holds HOLDFAST_DEFAULT(0);         /* a holdfast_holds: what the task holds                      */
+  uint32_t task HOLDFAST_DEFAULT(0);         /* the task that waits, 0: not told, see holdfast_wait        */
+  uint32_t holder_task HOLDFAST_DEFAULT(0);  /* the task that holds what is granted, 0: none               */
+  const char *why HOLDFAST_DEFAULT(nullptr); /* for holdfast_lock_holder, ended by a zero byte; NULL: none */
+} holdfast_request;
+
+#define HOLDFAST_REQUEST(...) {.struct_size = sizeof(holdfast_request), __VA_ARGS__}
+
+/* [wait] Takes a lock or permits as the request says, and waits for them as holdfast_lock does; holdfast_unlock gives
+ * either back. `why` is cut after HOLDFAST_WHY_MAX bytes, and left out if there is no memory for it. The codes of
+ * holdfast_lock; of permits also those of holdfast_permits_try. DEADLOCK: the wait would never end, see
+ * holdfast_lock_wait; holdfast_error() names the keys. INVALID (also struct_size, kind, want, total, and what this
+ * version of the library does not know). */
+HOLDFAST_API int holdfast_acquire(holdfast_dict *dict, const char *key, size_t key_length,
+                                  const holdfast_request *request, holdfast_lease *lease);
+
+/* --- waiting in a loop of your own ------------------------------------------------------------------- */
 
 /* A parker is where one event loop, thread or Lua state sleeps; a waiter is a task of it that waits for a lock. A wait
  * goes like this: waiter_open; then lock_wait until it gives anything but LOCKED or TIMEOUT, and between the calls
@@ -496,7 +638,8 @@ typedef struct holdfast_wait {
  * DEADLOCK: the holder waits, directly or through others, for what wait->task holds, and the caller was the last of
  * the cycle to wait. The others go on when the caller lets go.
  * With wait->tries, in a cluster, ELSEWHERE: the store has said since the wait began that another machine has the lock;
- * UNAVAILABLE: the agent got no answer from the store. Neither comes without an agent. */
+ * UNAVAILABLE: the agent got no answer from the store. Neither comes without an agent. In a cluster also UNSUPPORTED: the
+ * key is too long for the store. */
 HOLDFAST_API int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
                                     holdfast_wait *wait, holdfast_lease *lease);
 /* [attempt] Waits for the end of a grant, without taking the lock. OK: the grant that held it when the wait began has
@@ -537,7 +680,7 @@ enum { HOLDFAST_ALL_PERMITS = 1073741824 /* 2^30 */ };
 /* [attempt] As holdfast_lock_try and holdfast_lock_wait. LOCKED also if the key holds something of another kind.
  * INVALID (kind, want, total), UNSUPPORTED (in the dictionary of a cluster). */
 HOLDFAST_API int holdfast_permits_try(holdfast_dict *dict, const char *key, size_t key_length, int kind, uint32_t want,
-                                      uint32_t total, double exptime, uint32_t task, int fair,
+                                      uint32_t total, double exptime, uint32_t task, int how,
                                       holdfast_lease *lease);
 HOLDFAST_API int holdfast_permits_wait(holdfast_dict *dict, const char *key, size_t key_length, int kind,
                                        uint32_t want, uint32_t total, double exptime, holdfast_wait *wait,
@@ -593,6 +736,66 @@ HOLDFAST_API int holdfast_parker_listen(holdfast_parker *parker, char *path, siz
 HOLDFAST_API int holdfast_parker_accept(holdfast_parker *parker);
 /* Closes what listens and what is connected, and removes the path. */
 HOLDFAST_API void holdfast_parker_disconnect(holdfast_parker *parker);
+
+/* --- looking at a world, for people and monitors --------------------------------------------------------- */
+
+/* Makes this process, and its children, one that only looks: it takes no place among the 1,024 processes of the world,
+ * and makes, repairs and removes nothing, also where no other process is left. holdfast_list, holdfast_attach and calls
+ * marked [read] work as ever, all others give INVALID. Without a runtime directory or a world in it, calls give
+ * NOT_FOUND. Call it before any call that opens something or has a mark. EXISTS (the process has entered the world). */
+HOLDFAST_API int holdfast_observe(void);
+
+typedef struct holdfast_process {
+  uint64_t owner;         /* its token, as in holdfast_holder                                              */
+  double entered;         /* seconds since it entered the world                                            */
+  uint64_t pid_namespace; /* inode of the pid namespace that `pid` is a number of; 0: not known            */
+  uint32_t pid;
+  uint32_t worker;        /* number of a worker of `holdfast run`, 0xFFFFFFFF if it is none                */
+  char program[16];       /* name of the program, ended by a zero byte                                     */
+  char host[40];          /* name of its machine or container, ended by a zero byte; at most 39 bytes      */
+} holdfast_process;
+
+enum { HOLDFAST_PROCESSES_MAX = 1024 };
+
+/* [read] Describes the processes of the world, at most `max`: as they described themselves when they entered, and also
+ * those that have ended, until another process gets their place. The kernel is not asked. `struct_size`:
+ * sizeof(holdfast_process). INVALID (struct_size); NOT_FOUND, PERMISSION, ... if the world cannot be had. */
+HOLDFAST_API int holdfast_processes(holdfast_process *processes, size_t struct_size, uint32_t max, uint32_t *count);
+/* [read] Asks the kernel whether that process lives; the more dictionaries processes of the world have open, the longer
+ * this takes. NOT_FOUND: it does not. SYSTEM: that cannot be told. */
+HOLDFAST_API int holdfast_process_lives(uint64_t owner);
+
+typedef struct holdfast_waiter {
+  uint64_t owner;   /* token of its process, which may be dead                                             */
+  double waited;    /* seconds since the wait began                                                        */
+  uint32_t want;    /* permits that it wants; 1 for a lock                                                 */
+  uint32_t watches; /* 1: it waits for the end of the grant (holdfast_lock_watch), and does not want it    */
+} holdfast_waiter;
+
+/* [read] As holdfast_holders, but takes no mutex and asks nothing: `alive` is 2. Also describes the waiters in the
+ * order of their queue, those that watch last; it may miss some that come or leave meanwhile. Writes at most
+ * `max_holders` and `max_waiters`; the counts are of all. Either array may be null if there is no room for any.
+ * `waiter_size`: sizeof(holdfast_waiter). Without holder and waiter both counts are 0. CORRUPT (damaged), INVALID
+ * (waiter_size), NO_MEMORY (of the process). */
+HOLDFAST_API int holdfast_look(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holders,
+                               uint32_t max_holders, uint32_t *holder_count, holdfast_waiter *waiters,
+                               size_t waiter_size, uint32_t max_waiters, uint32_t *waiter_count);
+
+/* Counts of parts of a dictionary, each of which has a mutex of its own. */
+typedef struct holdfast_health {
+  uint32_t used;         /* that were ever used                                                            */
+  uint32_t damaged;      /* that contradict themselves: holdfast_flush_expired repairs them                */
+  uint32_t uncertain;    /* that were changed during each look, so that it is not known                    */
+  uint32_t held;         /* of which the mutex was held during each look, by a process that is inside      */
+  uint32_t held_by_dead; /* the same, by a dead process: the next change repairs what that has left        */
+  uint32_t held_by_idle; /* the same, by a process that is not inside: the word was overwritten            */
+  uint64_t holder;       /* token of one of these processes                                                */
+} holdfast_health;
+
+/* [read] Looks whether the dictionary is in order, and changes nothing. Takes about a millisecond for each part of 1
+ * MB, and a twentieth of a second for one that others change all the time. `struct_size`: sizeof(holdfast_health).
+ * INVALID (struct_size), NO_MEMORY (of the process). */
+HOLDFAST_API int holdfast_check(holdfast_dict *dict, holdfast_health *health, size_t struct_size);
 
 #ifdef __cplusplus
 }

@@ -14,6 +14,7 @@ local it = fixture.it_unless(agents.missing())
 
 local NAME = "spec_cluster"
 local OPTIONS = { size = "1m", cluster = "main" }
+local MACHINE = "0000000000000001"  -- the lease that the agent begins each session with
 local UNSUPPORTED = "not supported in a cluster dictionary"
 
 
@@ -332,15 +333,18 @@ describe("a lock of a cluster", function ()
 
     it("has a cluster that tells of its session", function ()
         local found = dict:cluster()
-        assert.same({ name = "main", agent = agent.pid, epoch = 1, seconds = found.seconds, state = "standing" }, found)
+        assert.same({ name = "main", agent = agent.pid, epoch = 1, machine = MACHINE, seconds = found.seconds,
+                      state = "standing" }, found)
         assert.is_true(found.seconds > 3600)
         lose()
-        assert.same({ name = "main", agent = agent.pid, epoch = 1, seconds = 0, state = "lost" }, dict:cluster())
+        assert.same({ name = "main", agent = agent.pid, epoch = 1, machine = MACHINE, seconds = 0, state = "lost" },
+                    dict:cluster())
         agent:does "begin"
         assert.equal(2, dict:cluster().epoch)
         agent:kill()
         found = dict:cluster()
-        assert.same({ name = "main", epoch = 2, seconds = found.seconds, state = "no agent" }, found)
+        assert.same({ name = "main", epoch = 2, machine = MACHINE, seconds = found.seconds, state = "no agent" },
+                    found)
         assert.is_true(found.seconds > 3600)
     end)
 

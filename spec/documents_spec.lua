@@ -2,8 +2,7 @@
 
 local command, shell, snippets = require "spec.support" ("command", "shell", "snippets")
 
-local PAGES = shell.output("cd docs; ls ../README.md benchmarks.md errors.md hosts.md migration.md operations.md "
-                           .. "guide/*")
+local PAGES = shell.output("cd docs; ls ../README.md benchmarks.md hosts.md migration.md operations.md guide/*")
 
 for page in PAGES:gmatch("%S+") do
     local path = ("docs/" .. page):gsub("^docs/%.%./", "")

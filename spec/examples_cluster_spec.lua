@@ -78,6 +78,7 @@ end job 2 0 200 12.000000 9
             row(out, "given on inside a machine")[1], row(out, "overlaps")[1],
             row(out, "numbers that did not grow")[1], row(out, "writes that were accepted")[1] }, out)
         assert.truthy(out:find("a   1.0 s  kill -9", 1, true), out)
+        assert.truthy(out:find("At no time had two workers the same lock", 1, true), out)
     end)
 
     for _, case in ipairs {

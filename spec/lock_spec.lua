@@ -92,9 +92,9 @@ describe("lock", function ()
             assert.equal([[
 holdfast: bad options to new: table expected, got number; ignored
 holdfast: bad options to new: table expected, got string; ignored
-holdfast: unknown option "exptiem" to new: accepted are block, cluster, deadlock, exptime, fair, max_step, on_lost, ]]
+holdfast: unknown option "exptiem" to new: accepted are block, cluster, deadlock, exptime, fair, log_timeouts, ]]
                 .. [[
-ratio, renew, step, timeout and wait
+max_step, on_lost, ratio, renew, step, timeout and wait
 holdfast: bad option "step" to new: -1; ignored
 holdfast: bad option "ratio" to new: table; ignored
 holdfast: bad option "max_step" to new: 0; ignored

@@ -35,8 +35,8 @@ describe("rwlock", function ()
         it("refuses options that it does not know, and bad values, at the line that called", function ()
             local message = expect.refusal_of(rwlock, "spec_rwlock")
             assert.equal("bad options to new: table expected, got number", message(5))
-            assert.equal('unknown option "exptiem" to new: accepted are block, deadlock, exptime, fair, max_step, '
-                         .. "on_lost, ratio, renew, step, timeout and wait", message { exptiem = 5 })
+            assert.equal('unknown option "exptiem" to new: accepted are block, deadlock, exptime, fair, log_timeouts, '
+                         .. "max_step, on_lost, ratio, renew, step, timeout and wait", message { exptiem = 5 })
             for _, name in ipairs { "exptime", "timeout", "step", "ratio", "max_step" } do
                 local accepted = name == "max_step" and "a number greater than 0" or "a number, 0 or more,"
                 for _, value in ipairs { -1, "1", {}, false } do

@@ -26,8 +26,8 @@ describe("semaphore", function ()
             end
             assert.matches(start, message { permits = 0 / 0 }, 1, true)
             assert.equal("bad options to new: table expected, got number", message(5))
-            assert.equal('unknown option "renew" to new: accepted are block, exptime, fair, max_step, permits, ratio, '
-                         .. "step, timeout and wait", message { permits = 1, renew = true })
+            assert.equal('unknown option "renew" to new: accepted are block, exptime, fair, log_timeouts, '
+                         .. "max_step, permits, ratio, step, timeout and wait", message { permits = 1, renew = true })
             for _, name in ipairs { "exptime", "timeout", "step", "ratio" } do
                 assert.equal('bad option "' .. name .. '" to new: a number, 0 or more, expected, got -1',
                              message { permits = 1, [name] = -1 })

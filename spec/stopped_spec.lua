@@ -3,6 +3,7 @@
 
 local process = require "spec.support" ("process")
 local none = require "resty.holdfast.host.none"
+local prometheus = require "resty.holdfast.prometheus"
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
 local shdict = require "resty.shdict"
@@ -124,6 +125,48 @@ describe("while a process is stopped inside the dictionary,", function ()
         stop_inside()
         assert.same({ nil, "timeout" }, { resty_lock:new("spec_stopped", { timeout = 0 }):lock("key") })
         assert.same({ nil, "timeout" }, { resty_lock:new("spec_stopped"):trylock("key") })
+    end)
+
+    -- What looks like damage in the middle of a change, which is rare, cannot be told until the change is done.
+    local function unless_torn(look)
+        for _ = 1, 3 do
+            local child = stop_inside()
+            local value, err = look()
+            if value then
+                return value
+            end
+            assert.equal("timeout", err)
+            child:kill()
+            child:wait()
+        end
+        error("nothing is told in any of three attempts", 2)
+    end
+
+    it("what is held is listed and counted at once", function ()
+        for _, key in ipairs { "held", "held too" } do
+            assert(resty_lock:new("spec_stopped"):lock(key))
+        end
+        local start
+        assert.equal(2, #unless_torn(function ()
+            start = scheduler.now()
+            return dict:locks()
+        end))
+        local text = prometheus.metrics()
+        assert.is_true(scheduler.now() - start < 0.5, scheduler.now() - start)
+        assert.matches('\nholdfast_locks_held{dictionary="spec_stopped",kind="lock"} 2\n', text)
+    end)
+
+    it("log_timeouts tells the holder", function ()
+        assert(resty_lock:new("spec_stopped"):lock("held", { why = "to be told" }))
+        local line
+        local lock = resty_lock:new("spec_stopped", {
+            timeout = 0.1, block = true, log_timeouts = function (text) line = text end,
+        })
+        local told = unless_torn(function ()
+            assert.same({ nil, "timeout" }, { lock:lock("held") })
+            return line:match("held by .+"), line:match("who holds it is not known: (.+)")
+        end)
+        assert.matches('why: "to be told"', told)
     end)
 
     it("a lock is not lost and can be released, though it cannot be prolonged", function ()

@@ -53,7 +53,8 @@ std::string Session::post(const std::string& path, std::string body) {
 
 void Session::ask(const std::string& path, std::string body, etcd::Client::Understand understand) {
   std::optional<agent::Answer> outcome;
-  client_.post(path, std::move(body), std::move(understand), [&](const agent::Answer& answer) { outcome = answer; });
+  client_.post(path, std::move(body), etcd::Client::Rank::ordinary, std::move(understand),
+               [&](const agent::Answer& answer) { outcome = answer; });
   while (!outcome) loop_.turn(kTurnMs);
   if (outcome->outcome != agent::Outcome::answered) throw std::runtime_error(outcome->sentence);
 }

@@ -1,6 +1,8 @@
 // The calls of the C ABI that the Lua loops spend their time in.
+#include <mutex>
 #include <string>
 
+#include "holdfast.hpp"
 #include "scratch.h"
 
 namespace holdfast::bench {
@@ -19,6 +21,27 @@ void lock_and_unlock(benchmark::State& state) {
   }
 }
 BENCHMARK(lock_and_unlock);
+
+// By the call that would wait, were the lock not free.
+void lock_that_may_wait_and_unlock(benchmark::State& state) {
+  const ScratchDictionary dictionary(state, kMegabyte);
+  if (!dictionary) return;
+  holdfast_lease lease{};
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(holdfast_lock(dictionary.handle(), kKey.data(), kKey.size(), 5, 30, &lease));
+    benchmark::DoNotOptimize(holdfast_unlock(dictionary.handle(), kKey.data(), kKey.size(), &lease));
+  }
+}
+BENCHMARK(lock_that_may_wait_and_unlock);
+
+// With the guards of the standard library.
+void lock_and_unlock_of_a_mutex(benchmark::State& state) {
+  const ScratchDictionary dictionary(state, kMegabyte);
+  if (!dictionary) return;
+  holdfast::mutex mutex(holdfast::dictionary(dictionary.handle()), kKey);
+  for (auto _ : state) const std::scoped_lock guard(mutex);
+}
+BENCHMARK(lock_and_unlock_of_a_mutex);
 
 void get_hot_number(benchmark::State& state) {
   const ScratchDictionary dictionary(state, kMegabyte);

@@ -100,7 +100,8 @@ end
 
 
 local total = { between = 0, inside = 0, overlaps = 0, disorder = 0 }
-print(("The worker of each machine that had the lock; a column is %.2f s"):format((last - first) / COLUMNS))
+print(("Which worker had the lock: 0, 1 or 2 of each machine; a dot: none of that one. A column is %.2f s.")
+      :format((last - first) / COLUMNS))
 for _, key in ipairs { "certificate", "job" } do
     local found = judge(held[key])
     for name, value in pairs(found) do
@@ -135,4 +136,6 @@ late writes, refused         %d
 late writes, accepted        %d]]):format(total.between, total.inside, total.overlaps, total.disorder, writes, refused,
     stale))
 local good = total.overlaps + total.disorder + stale == 0 and total.between > 0 and total.inside > 0 and writes > 0
+print(good and "\nAt no time had two workers the same lock, and no write that came too late was accepted."
+      or "\nThat is not as it must be: see the counts above.")
 os.exit(good and 0 or 1)

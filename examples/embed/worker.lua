@@ -2,10 +2,8 @@
 --
 --   embed --dict jobs=100k worker.lua worker.lua
 
-local resty_lock = require "resty.lock"
-
 local sleep = sleep or require("resty.holdfast.scheduler").sleep  -- luacheck: read globals sleep
-local lock = assert(resty_lock:new("jobs"))
+local lock = assert(require("resty.lock"):new("jobs"))
 
 for round = 1, 3 do
     local elapsed = assert(lock:lock("nightly backup"))

@@ -12,6 +12,7 @@ local take = require("resty.holdfast.lock.acquire").take
 
 local error, ipairs, min, pairs, rawset, setmetatable, type = error, ipairs, math.min, pairs, rawset, setmetatable, type
 local find_dict = shdict.find
+local find_holder = require("resty.holdfast.lock.cluster_holder").find
 local free_key, new_lock = held_lock.free_key, held_lock.new
 local read_call = options.read_call
 
@@ -22,7 +23,7 @@ local mt = held_lock.new_class(_M)
 
 -- Methods of lua-resty-lock warn of options that it ignored, and accept them.
 local NEW_OPTIONS = options.known({ "exptime", "timeout", "wait", "block", "fair", "deadlock", "renew", "on_lost",
-                                    "step", "ratio", "max_step", "cluster" }, true)
+                                    "step", "ratio", "max_step", "cluster", "log_timeouts" }, true)
 local LOCK_OPTIONS = options.known({ "exptime", "timeout", "why" }, true)
 local TRYLOCK_OPTIONS = options.known { "exptime", "why" }
 local WITH_OPTIONS = options.known { "exptime", "timeout", "why" }
@@ -145,12 +146,21 @@ end
 for name, method in pairs(held_lock.methods) do
     _M[name] = method
 end
-for _, name in ipairs { "holder", "holders", "waiters" } do
+for _, name in ipairs { "holders", "waiters" } do
     local of_key = held_lock.methods[name]
     _M[name] = function (self, key, ...) return of_key(self, key or nil, ...) end  -- false counts as nil here, too
 end
+
+-- The holder of a key, whichever object took it; nil if it is free.
+function _M.holder(self, key)
+    held_lock.check(self, "holder")
+    return find_holder(self.dict[1], key or nil, self.settings.block)
+end
+
+
 _M.with = held_lock.with("with", locker(true), WITH_OPTIONS)
 _M.wait = require("resty.holdfast.lock.watch").wait
+_M.verify = require("resty.holdfast.lock.verify").verify
 
 if DEBUG then
     setmetatable(_M, { __index = show })

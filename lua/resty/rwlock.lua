@@ -21,7 +21,7 @@ local mt = held_lock.new_class(_M)
 
 local DEFAULTS = { exptime = 30 }
 local NEW_OPTIONS = options.known { "exptime", "timeout", "wait", "block", "fair", "deadlock", "renew", "on_lost",
-                                    "step", "ratio", "max_step" }
+                                    "log_timeouts", "step", "ratio", "max_step" }
 local LOCK_OPTIONS = options.known { "exptime", "timeout", "why" }
 local TRY_OPTIONS = options.known { "exptime", "why" }
 

@@ -22,14 +22,14 @@ local BUSY, LOCKED, OK, TIMEOUT = core.BUSY, core.LOCKED, core.OK, core.TIMEOUT
 local INFINITY = math.huge
 -- Any coroutine may post a permit.
 local NOBODY = require("resty.holdfast.tasks.task_ids").NOBODY
-local SEMAPHORE = core.SEMAPHORE
+local HOW_FIRST, SEMAPHORE = core.HOW_FIRST, core.SEMAPHORE
 
 local _M = { _VERSION = core.version }
 local mt = { __index = _M }
 
 local DEFAULTS = { exptime = 0, most_permits = core.ALL_PERMITS - 1 }
 local NEW_OPTIONS = options.known { "permits", "exptime", "timeout", "wait", "block", "fair", "step", "ratio",
-                                    "max_step" }
+                                    "max_step", "log_timeouts" }
 local CALL_OPTIONS = options.known { "exptime", "timeout", "why" }
 
 
@@ -113,8 +113,10 @@ function _M.wait(self, key, opts)
     exptime, timeout = exptime or self.exptime, timeout or self.timeout
     local handle = self.dict[1]
     local grant = take_grant(handle, key)
-    local code = C.holdfast_permits_try(handle, key, #key, SEMAPHORE, 1, self.permits, exptime, NOBODY,
-                                        self.settings.fair, grant.lease)
+    -- settings.fair is HOW_FAIR or 0.
+    local how = timeout > 0 and self.settings.fair + HOW_FIRST or self.settings.fair
+    local code = C.holdfast_permits_try(handle, key, #key, SEMAPHORE, 1, self.permits, exptime, NOBODY, how,
+                                        grant.lease)
     if code == OK then
         keep(self, key, grant, why)
         return true

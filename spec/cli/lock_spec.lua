@@ -1,7 +1,7 @@
 -- `holdfast lock`: the options of flock(1), its exit statuses, and for how long the lock is held, whatever becomes of
 -- the processes. Where the options are those of flock, what util-linux tests of flock holds here.
 
-local command = require "spec.support.command"
+local command, world = require "spec.support" ("command", "world")
 
 local await, read, run, start, write = command.await, command.read, command.run, command.start, command.write
 
@@ -27,6 +27,14 @@ local function hold(script, ...)
     local process = start(unpack(words))
     local pid = await(function() return tonumber(read(path)) end)
     return process, assert(pid, process:err())
+end
+
+
+-- The same with another key.
+local function hold_key(key)
+    local process = start("lock", key, "--", "sh", "-c", "echo on; exec sleep 600")
+    assert(await(function() return process:out() == "on\n" end), process:err())
+    return process
 end
 
 
@@ -85,6 +93,31 @@ describe("holdfast lock", function()
         assert.same({ code = 128 + 9 }, (run("lock", "key", "--", "sh", "-c", "kill -KILL $$")))
     end)
 
+    it("--dir names the world, for the command as well", function()
+        local other = command.world() .. "/other"
+        assert.equal(0, os.execute("mkdir -m 700 " .. other))
+        local _, out = run("lock", "--dir", other, "key", "--", "sh", "-c", "echo $HOLDFAST_DIR; exec " ..
+                           command.program .. " locks")
+        assert.matches("^" .. other:gsub("%p", "%%%0") .. "\ncommands\tkey\tlock\t", out)
+        hold("exec sleep 600")
+        assert.same({ code = 0 }, (run("lock", "-n", "--dir", other, "key", "--", "true")))
+        local ended, _, err = run("lock", "--dir", "/proc/x", "key", "--", "true")
+        assert.same({ code = 73 }, ended)
+        assert.matches("^holdfast: .*/proc/x", err)
+    end)
+
+    it("takes any key as it is", function()
+        for _, key in ipairs { "a b/ü", "[a,b]", "[1]", "{x}", '"q"', "a=b", "%%", "\\n" } do
+            local holder = hold_key(key)
+            assert.same({ code = 9 }, (run("lock", "-n", "-q", "-E", "9", key, "--", "true")), key)
+            assert.equal(key .. "\n", select(2, run("run", "--workers", "1", "-e", [[
+                print(require("resty.shdict").open("commands", { size = "256k" }):locks()[1].key)
+            ]])))
+            holder:signal(command.TERM)
+            holder:wait()
+        end
+    end)
+
     it("gives its arguments and its input to the command as they are", function()
         local _, out = run("lock", "key", "--", "printf", "[%s]", "a b", "", "--", "-n", "*")
         assert.equal("[a b][][--][-n][*]", out)
@@ -131,6 +164,15 @@ describe("holdfast lock", function()
         assert.same({ code = 9 }, ended)
         assert.matches('"weekly full"; waited for 0.1 s\n$', err)
         assert.same({ { code = 1 }, "", "" }, { run("lock", "-n", "-q", "key", "--", "true") })
+    end)
+
+    it("shows the name of a holder without what would move a terminal", function()
+        local program = write("\27[2J\nx", "#!/bin/sh\nexec sleep 600\n")
+        assert.equal(0, os.execute("chmod +x '" .. program .. "'"))
+        local holder = start("lock", "key", "--", program)
+        assert(await(function() return attempt() == 1 end), holder:err())
+        local _, _, err = run("lock", "-n", "key", "--", "true")
+        assert.matches('^holdfast: "key" is held by pid %d+ %(\\x1B%[2J\\x0Ax%) for [%d.]+ s\n$', err)
     end)
 
     it("takes no lock from the caller of resty.lock, who takes none from it", function()
@@ -255,10 +297,12 @@ describe("holdfast lock has the options of flock:", function()
         { {}, "no key was given" },
         { { "key" }, 'no command was given: expected "-- COMMAND" or -c COMMAND' },
         { { "key", "--" }, 'no command was given' },
+        { { "-n", "9" }, 'no command was given: expected "-- COMMAND" or -c COMMAND; a file descriptor in its place, '
+                         .. 'as with flock, is not supported' },
         { { "dict", "key", "more", "--", "true" }, 'unexpected "more": the command follows "--"' },
         { { "", "--", "true" }, "bad key of 0 bytes: expected 1 to 65535" },
         { { "a\0b", "key", "--", "true" }, false },
-        { { "-z", "key", "--", "true" }, "The following argument was not expected: -z" },
+        { { "-z", "key", "--", "true" }, 'unknown option "-z"' },
         { { "-w", "x", "key", "--", "true" }, '--wait: bad time "x": expected seconds, 0 to 1e9, as in 2.5' },
         { { "-w", "-1", "key", "--", "true" }, '--wait: bad time "-1"' },
         { { "-w", "nan", "key", "--", "true" }, '--wait: bad time "nan"' },
@@ -267,6 +311,11 @@ describe("holdfast lock has the options of flock:", function()
         { { "-s", "-x", "key", "--", "true" }, "-s and -x were given: expected one of them" },
         { { "-u", "key", "--", "true" }, "there is nothing to unlock: the lock ends with the command" },
         { { "-F", "-o", "key", "--", "true" }, "the --no-fork and --close options are incompatible" },
+        { { "key", "-c", "echo", "stray" },
+          'unexpected "stray" after -c COMMAND: expected the command as one word, in quotes' },
+        { { "dict", "key", "-c", "echo", "stray" }, 'unexpected "stray" after -c COMMAND' },
+        { { "dict", "-c", "echo", "key" }, 'unexpected "key" after -c COMMAND' },
+        { { "-c", "true", "-c", "false", "key" }, "--command: expected once" },
         { { "-c", "true", "key", "--", "true" }, '-c and a command after "--" were given: expected one of them' },
         { { "--why", ("x"):rep(128), "key", "--", "true" }, "--why: a text of 128 bytes: expected at most 127" },
         { { "--agent", "key", "--", "true" }, "an agent is of a cluster: expected --cluster NAME" },
@@ -289,6 +338,14 @@ describe("holdfast lock has the options of flock:", function()
         local ended, _, err = run("lock", "key", "--", "true", { HOLDFAST_DIR = "/proc/x" })
         assert.same({ code = 73 }, ended)
         assert.matches("^holdfast: .*/proc/x", err)
+    end)
+
+    it("--version and -V tell the version", function()
+        for _, option in ipairs { "--version", "-V" } do
+            local ended, out = run("lock", option)
+            assert.same({ code = 0 }, ended)
+            assert.matches("^holdfast %d+%.%d+%.%d+\n$", out)
+        end
     end)
 
     it("--help tells all of this", function()
@@ -325,6 +382,7 @@ describe("The lock of a command", function()
         assert.is_false(is_free())
         command.kill(pid, command.KILL)
         assert(await(is_free, 10))
+        assert.equal("T", state_of(process.pid))
         process:signal(CONT)
         assert.same({ code = 128 + 9 }, process:wait())
     end)
@@ -409,10 +467,52 @@ describe("The lock of a command", function()
 
         local process, same = hold("exec sleep 600", "--no-fork")
         assert.equal(process.pid, same)
-        assert.same({}, children(process.pid))
+        assert(await(function() return next(children(process.pid)) == nil end))  -- the script's own commands end
         assert.is_false(is_free())
         process:signal(command.KILL)
         assert(await(is_free, 10))
+    end)
+
+    for _, case in ipairs {
+        { "its grant was ended by another process", "release", "commands", "key", "--token" },
+        { "its grant was ended by another process", "run", "--workers", "1", "-e",
+          "require('resty.shdict').open('commands'):flush_all()" },
+        { 'its dictionary "commands" was removed', "rm", "--force", "commands" },
+    } do
+        it("that others have taken away while the command ran is told, with status 76: " .. case[2], function()
+            local words = { unpack(case, 2) }
+            for _, exptime in ipairs { "0", "600" } do
+                local process, pid = hold("exec sleep 600", "--exptime", exptime)
+                if case[2] == "release" then
+                    words[5] = world.rows(world.output("locks"))[1][5]
+                end
+                assert.same({ code = 0 }, (run(unpack(words))))
+                command.kill(pid, command.TERM)
+                assert.same({ code = 76 }, process:wait())
+                local said = ('holdfast: "key" was taken away: %s, while the command ran\n'):format(case[1])
+                assert.equal(said, process:err())
+            end
+        end)
+    end
+
+    it("that is lost is told whatever the status of the command is", function()
+        for _, status in ipairs { 69, 71 } do
+            local process, pid = hold("trap 'exit " .. status .. "' TERM; while :; do sleep 0.01; done")
+            assert.same({ code = 0 }, (run("rm", "--force", "commands")))
+            command.kill(pid, command.TERM)
+            assert.same({ code = 76 }, process:wait())
+        end
+        assert.same({ code = 71 }, (run("lock", "key", "--", "sh", "-c", "exit 71")))
+    end)
+
+    it("that is lost ends the command though nobody reads what is said", function()
+        local told, ended = command.path "told", command.path "ended"
+        local process = start("-c", ([[(%s lock --exptime 0.3 key -- sh -c 'trap "touch %s; exit" TERM; echo on;
+            while :; do sleep 0.01; done'; touch %s) 2>&1 | head -n 1]]):format(command.program, told, ended),
+            { PROGRAM = "/bin/sh" })
+        assert.same({ code = 0 }, process:wait())
+        assert.truthy(await(function() return read(ended) end))
+        assert.truthy(read(told))
     end)
 
     it("ends after its exptime, and the command by TERM", function()
@@ -476,6 +576,13 @@ describe("Signals to holdfast lock", function()
         end
     end)
 
+    it("leave the command its own PIPE, as it was found", function()
+        assert.same({ code = 128 + 13 }, (run("lock", "key", "--", "sh", "-c", "kill -PIPE $$; exit 5")))
+        local process = start("-c", "trap '' PIPE; exec " .. command.program
+                                    .. " lock key -- sh -c 'kill -PIPE $$; exit 5'", { PROGRAM = "/bin/sh" })
+        assert.same({ code = 5 }, process:wait())
+    end)
+
     it("that were ignored are ignored by the command, and not passed on", function()
         local process = start("-c", "trap '' HUP; exec " .. command.program
                                     .. " lock key -- sh -c 'kill -HUP $$; kill -HUP $PPID; echo on'",
@@ -496,6 +603,33 @@ describe("Signals to holdfast lock", function()
             assert.equal("", process:out())
         end
     end)
+
+    -- A group of its own, of which the parent is in another one, as of a job; and a session of its own, as of a
+    -- service, which no leader of a group may have: it joins another group first. (Its parent's may be of another
+    -- namespace of pids, and have no number here.)
+    for _, group in ipairs { "import os, sys; os.setpgid(0, 0); os.execvp(sys.argv[1], sys.argv[1:])",
+                             "import os, signal, sys; other = os.fork() or signal.pause(); os.setpgid(other, other); "
+                             .. "os.setpgid(0, other); os.kill(other, 9); os.waitpid(other, 0); os.setsid(); "
+                             .. "os.execvp(sys.argv[1], sys.argv[1:])" } do
+        it("do not include STOP and CONT to the command alone: " .. group:match("os%.(set%a+)%([^()]*%); os%.execvp"),
+           function()
+            local path = command.path("pid")
+            local process = start("-c", group, command.program, "lock", "key", "--", "sh", "-c",
+                                  ("echo $$ >'%s.new'; mv '%s.new' '%s'; exec sleep 600"):format(path, path, path),
+                                  { PROGRAM = "/usr/bin/python3" })
+            local pid = assert(await(function() return tonumber(read(path)) end), process:err())
+            command.kill(pid, STOP)
+            await_state(pid, "T")
+            command.sleep(0.2)
+            assert.equal("T", state_of(pid))
+            assert.equal("S", state_of(process.pid))
+            assert.is_false(is_free())
+            command.kill(pid, CONT)
+            await_state(pid, "S")
+            command.kill(pid, command.TERM)
+            assert.same({ code = 128 + command.TERM }, process:wait())
+        end)
+    end
 
     it("TSTP stops the command and holdfast lock, and CONT continues both", function()
         local process, pid = hold("exec sleep 600")
@@ -563,6 +697,20 @@ describe("In a terminal holdfast lock", function()
             until("status 0")
             say("exit\n")
         ]]
+    end)
+
+    it("tells the command that the terminal has hung up, though it leads the session itself", function()
+        type_in(([[
+            say("exit\n")
+            os.waitpid(pid, 0)
+            pid, fd = pty.fork()
+            script = "trap 'echo told >%s; exit' HUP; echo is' 'on; while :; do sleep 0.01; done"
+            if pid == 0: os.execl(sys.argv[1], "holdfast", "lock", "key", "--", "sh", "-c", script)
+            until("is on")
+            os.close(fd)
+            os.waitpid(pid, 0)
+        ]]):format(command.path "told"))
+        assert.equal("told\n", await(function() return read(command.path "told") end))
     end)
 
     it("gives a key that is typed to the command once, and goes on if that does", function()

@@ -2,11 +2,14 @@
 
 local command = require "spec.support.command"
 
+local COMMANDS = "agent, cluster, del, doctor, get, incr, keys, lock, locks, ls, prune, release, "
+                 .. "rm, run, serve, set, stat, top, ttl"
+
 -- Arguments, and what the message must name: what was given and what is accepted.
 local REFUSED = {
-    { {}, "no command was given; accepted: agent, cluster, lock, run" },
-    { { "" }, 'unknown command ""; accepted: agent, cluster, lock, run' },
-    { { "walk" }, 'unknown command "walk"; accepted: agent, cluster, lock, run' },
+    { {}, "no command was given; accepted: " .. COMMANDS },
+    { { "" }, 'unknown command ""; accepted: ' .. COMMANDS },
+    { { "walk" }, 'unknown command "walk"; accepted: ' .. COMMANDS },
     { { "--walk" }, 'unknown option "--walk"; accepted: --help, --version' },
     { { "run" }, "no script was given, and no -e" },
     { { "run", "--" }, "no script was given, and no -e" },
@@ -16,7 +19,8 @@ local REFUSED = {
         '-e and the script "a.lua" were given: expected one of them; arguments of -e follow "--"' },
     { { "run", "SCRIPT.lua", "-e", "print(1)" }, 'cannot read the script "SCRIPT.lua"' },
     { { "run", "--fast", "SCRIPT" },
-        'unknown option "--fast"; accepted: --help, -e, --workers, --dict, --grace, --respawn' },
+        'unknown option "--fast"; accepted: --help, -e, --workers, --dict, --agent, --agent-config, --grace, '
+        .. "--respawn" },
     { { "run", "-n", "SCRIPT" }, 'unknown option "-n"; accepted: --help' },
     { { "run", "--workers" }, "--workers: 1 required N missing" },
     { { "run", "--workers", "0", "SCRIPT" }, '--workers: bad number "0": expected 1 to 1023' },

@@ -1,8 +1,6 @@
 -- What happens to locks when nginx reloads, ends, or loses a worker, and when others beside it use the same ones.
 
 local fixture, process, site = require "spec.support" ("fixture", "process", "site")
-local C = require("ffi").C
-local now = require("resty.holdfast.core").C.holdfast_now
 
 local NAME = "spec_nginx_life"
 -- Seconds in which an old worker exits after its last request: 2, and 3 for a machine that stands still.
@@ -95,35 +93,6 @@ local function await_exit(pid, seconds)
 end
 
 
--- Keeps 12 requests under way until `count` are answered; tells `hear` of each.
-local function storm(connect, path, count, hear)
-    local under_way, sent, answered = {}, 0, 0
-    local deadline = now() + 3 * PATIENCE
-    while answered < count do
-        assert(now() < deadline, answered .. " of " .. count .. " requests are answered")
-        while #under_way < 12 and sent < count do
-            local connection = connect(sent)
-            connection:send(path)
-            under_way[#under_way + 1] = connection
-            sent = sent + 1
-        end
-        for i = #under_way, 1, -1 do
-            if under_way[i]:answered() then
-                local connection = table.remove(under_way, i)
-                local body, status = connection:receive()
-                connection:close()
-                assert.same({ "1", 200 }, { body, status })
-                answered = answered + 1
-                if hear then
-                    hear(answered)
-                end
-            end
-        end
-        C.usleep(200)
-    end
-end
-
-
 describe("the life of nginx", function ()
     local dict, lock = fixture.site(NAME)
 
@@ -162,7 +131,7 @@ describe("the life of nginx", function ()
     it("four workers count right under a lock", function ()
         local here = start { workers = 4 }
         here:connect_to_each(4)
-        storm(function () return here:connect() end, "/count", 300)
+        site.storm(function () return here:connect() end, "/count", 300)
         assert.equal(300, dict:get("n"))
         assert_free("counter")
     end)
@@ -170,7 +139,7 @@ describe("the life of nginx", function ()
     it("reloads under load lose no lock and leave no request waiting", function ()
         local here = start { workers = 2 }
         local old = {}
-        storm(function () return here:connect() end, "/count", 600, function (answered)
+        site.storm(function () return here:connect() end, "/count", 600, function (answered)
             if answered % 150 == 0 and answered < 600 then
                 for _, pid in ipairs(here:workers()) do
                     old[pid] = true
@@ -329,9 +298,9 @@ describe("the life of nginx", function ()
             site.await("the wake threads end", function () return site.count(pid, "task") == 1 end)
             return site.count(pid, "fd")
         end
-        storm(function () return here:connect() end, "/count", 24)
+        site.storm(function () return here:connect() end, "/count", 24)
         local before = settled()
-        storm(function () return here:connect() end, "/count", 36)
+        site.storm(function () return here:connect() end, "/count", 36)
         assert.equal(60, dict:get("n"))
         site.await("descriptors are closed", function () return settled() <= before end)
 
@@ -391,7 +360,7 @@ describe("the life of nginx", function ()
 
     it("two nginx share a dictionary and its locks", function ()
         local one, other = start(), start()
-        storm(function (number) return (number % 2 == 0 and one or other):connect() end, "/count", 200)
+        site.storm(function (number) return (number % 2 == 0 and one or other):connect() end, "/count", 200)
         assert.equal(200, dict:get("n"))
 
         assert.equal("0", one:get("/keep"))
@@ -404,11 +373,11 @@ describe("the life of nginx", function ()
 
     it("one of two nginx that share a dictionary may end", function ()
         local one, other = start(), start()
-        storm(function () return one:connect() end, "/count", 20)
+        site.storm(function () return one:connect() end, "/count", 20)
         assert.equal("0", one:get("/keep"))
         one:stop()
         assert.equal("got", other:get("/wait"))
-        storm(function () return other:connect() end, "/count", 20)
+        site.storm(function () return other:connect() end, "/count", 20)
         assert.equal(40, dict:get("n"))
     end)
 

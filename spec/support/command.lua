@@ -41,6 +41,7 @@ local function absolute(path)
 end
 
 _M.program = absolute(os.getenv("HOLDFAST_BIN") or "build/holdfast")
+_M.repository = absolute "."
 
 local time = ffi.new("int64_t[2]")
 

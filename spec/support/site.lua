@@ -98,6 +98,35 @@ function _M.await(what, condition, seconds)
 end
 
 
+-- Keeps 12 requests under way until `count` are answered, all with "1"; tells `hear` of each.
+function _M.storm(connect, path, count, hear)
+    local under_way, sent, answered = {}, 0, 0
+    local deadline = now() + PATIENCE
+    while answered < count do
+        assert(now() < deadline, answered .. " of " .. count .. " requests are answered")
+        while #under_way < 12 and sent < count do
+            local connection = connect(sent)
+            connection:send(path)
+            under_way[#under_way + 1] = connection
+            sent = sent + 1
+        end
+        for i = #under_way, 1, -1 do
+            if under_way[i]:answered() then
+                local connection = table.remove(under_way, i)
+                local body, status = connection:receive()
+                connection:close()
+                assert(body == "1" and status == 200, ("answer %s: %s"):format(status, body))
+                answered = answered + 1
+                if hear then
+                    hear(answered)
+                end
+            end
+        end
+        C.usleep(200)
+    end
+end
+
+
 local function phases(location)
     if type(location) == "string" then
         location = { content = location }

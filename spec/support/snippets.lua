@@ -6,7 +6,7 @@
 --   <!-- workers: N -->        run it by `holdfast run --workers N` (otherwise: luajit)
 --   <!-- nvim -->              run it by a Neovim without windows
 --   <!-- output -->            what the block before has printed; "like" in place of numbers that differ each time:
---   <!-- output like -->       digits stand for any digits
+--   <!-- output like -->       numbers stand for any numbers, also long hexadecimal ones
 --   <!-- output unordered -->  its lines, in any order
 --   <!-- answers: PATHS -->    what the nginx before has answered to these requests, one after the other
 --   <!-- not run: REASON -->   leave it alone
@@ -129,7 +129,7 @@ end
 local function normal_form(text, mark)
     text = expand_tabs(text)
     if mark:find("like", 1, true) then
-        text = text:gsub("%d+", "N")
+        text = text:gsub("%f[%w]%x%x%x%x%x%x%x%x%x%x%x%x+%f[%W]", "N"):gsub("%d+%.%d+", "N"):gsub("%d+", "N")
     end
     return mark:find("unordered", 1, true) and sorted_lines(text) or text
 end
@@ -172,6 +172,10 @@ end
 
 local function run_blocks(section, path)
     local printed = ""
+    local env = environment()
+    for name, value in pairs(section.env or {}) do
+        env[name] = value
+    end
     for _, block in ipairs(section) do
         local where = path .. ":" .. block.line .. ": "
         local file, paths = mark_argument(block, "file"), mark_argument(block, "answers")
@@ -190,8 +194,9 @@ local function run_blocks(section, path)
             local line, script = command_of(block)
             if line then
                 command.write(script, block.text)
-                local ended, out, err = command.run("-ec", "cd '" .. command.path("") .. "'; " .. line, environment())
+                local ended, out, err = command.run("-ec", "cd '" .. command.path("") .. "'; " .. line, env)
                 assert.same({ code = 0 }, ended, where .. err)
+                err = section.forgives and err:gsub(section.forgives, "") or err
                 assert.equal("", err, where .. "something on standard error")
                 printed = out
             end
@@ -210,10 +215,15 @@ function _M.run(section, path)
 end
 
 
--- A claim for each section of a file: what it shows happens. The claim begins with `text`.
-function _M.claims(path, text)
+-- A claim for each section of a file: what it shows happens. The claim begins with `text`. prepare(section), if given,
+-- may change the blocks, set variables of their environment in section.env, and a pattern in section.forgives of what
+-- they may write on standard error.
+function _M.claims(path, text, prepare)
     for _, section in ipairs(_M.sections(path)) do
         busted.it(text .. section.heading, function ()
+            if prepare then
+                prepare(section)
+            end
             _M.run(section, path)
         end)
     end

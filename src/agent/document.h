@@ -10,11 +10,13 @@
 
 namespace holdfast::agent {
 
-/// A local program that asks for a lock.
+/// A local program that asks for a lock, or has it.
 struct Contender {
   std::int64_t pid = 0;
   std::string program;
   std::string why;
+
+  bool operator==(const Contender&) const = default;
 };
 
 struct Document {

@@ -7,30 +7,74 @@ namespace holdfast::agent {
 
 Engine::Engine(Store& store, Machine& machine, const Clock& clock, const std::string& space, Settings settings,
                std::function<void(const std::string&)> warn)
-    : machine_(machine),
+    : store_(store, clock),
+      machine_(machine),
+      clock_(clock),
+      started_(clock.boot_ms()),
       settings_(std::move(settings)),
       keys_(space),
-      locks_(store, machine, clock, keys_, settings_),
-      keeper_(store, machine, clock, keys_, settings_,
+      locks_(store_, machine, clock, keys_, settings_),
+      keeper_(store_, machine, clock, keys_, settings_,
               {[this](LeaseId lease, Epoch epoch) { locks_.begin(lease, epoch); },
                [this](LeaseId lease, Epoch epoch, const std::vector<std::string>& keys) {
                  locks_.adopt(lease, epoch, keys);
                },
                [this] { locks_.end(); }, [this](const Record& bell) { locks_.ring(bell); }}),
-      questions_(store, machine, keys_),
-      housekeeping_(store, machine, locks_, clock, std::move(warn)) {
+      questions_(store_, machine, keys_),
+      housekeeping_(store_, machine, locks_, clock, std::move(warn)) {
   locks_.on_dead_lease([this] { keeper_.suspect(); });
 }
 
 void Engine::step() {
   if (machine_.superseded()) return;
   keeper_.step();
-  for (const Query& query : machine_.queries()) questions_.ask(query);
+  answer();
   // Without a lease, wants stay where they are: they are asked for once there is one.
   if (keeper_.alive())
     for (const Want& want : machine_.wanted()) locks_.want(want);
   locks_.step();
   if (keeper_.alive()) housekeeping_.step();
+}
+
+void Engine::answer() {
+  for (const Query& query : machine_.queries()) {
+    if (query.kind == Query::Kind::status)
+      machine_.answer(query.number, status());
+    else
+      questions_.ask(query);
+  }
+}
+
+Reply Engine::status() const {
+  Reply reply;
+  reply.code = Reply::Code::yes;
+  if (keeper_.alive())
+    reply.machine = machine_.session().lease;
+  else
+    reply.sentence = keeper_.sentence().empty() ? reason_ : keeper_.sentence();
+  const StoreCounters& asked = store_.counters();
+  const Latency& latency = store_.latency();
+  const LockCounters& locks = locks_.counters();
+  reply.figures = {{"up_ms", clock_.boot_ms() - started_},
+                   {"locks_here", locks_.held()},
+                   {"locks_wanted", locks_.waiting()},
+                   {"grants_by_answer", locks.granted_by_answer},
+                   {"grants_by_bell", locks.granted_by_bell},
+                   {"grants_by_look", locks.granted_by_look},
+                   {"grants_broken", locks.dropped},
+                   {"hand_overs", locks.transfers},
+                   {"returns", locks.releases},
+                   {"sessions_lost", keeper_.losses()},
+                   {"bells", asked.rings},
+                   {"dead_bells", housekeeping_.dead_bells()},
+                   {"requests", asked.requests},
+                   {"requests_refused", asked.refused},
+                   {"requests_unanswered", asked.unanswered},
+                   {"latency_us_sum", latency.sum_us()},
+                   {"latency_count", latency.count()}};
+  for (std::size_t i = 0; i < Latency::kBounds.size(); ++i)
+    reply.figures.emplace_back("latency_us_" + std::to_string(Latency::kBounds[i]), latency.within(i));
+  return reply;
 }
 
 Milliseconds Engine::due() const {
@@ -42,7 +86,7 @@ bool Engine::idle() const {
   const std::vector<LockName> standing = machine_.standing();
   return std::none_of(standing.begin(), standing.end(), [this](const LockName& name) {
     const Use use = machine_.use(name);
-    return use.held || use.waits || use.tries;
+    return !use.known || ((use.held || use.waits || use.tries) && !machine_.orphaned(name));
   });
 }
 

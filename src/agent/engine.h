@@ -12,6 +12,7 @@
 #include "agent/keys.h"
 #include "agent/locks.h"
 #include "agent/machine.h"
+#include "agent/measured_store.h"
 #include "agent/questions.h"
 #include "agent/settings.h"
 #include "agent/store.h"
@@ -27,12 +28,19 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   void start() { keeper_.start(); }
+  /// It is not to start yet: why, for those that ask.
+  void hold_back(const std::string& reason) { reason_ = reason; }
   void step();
+  /// Part of step(): also before start().
+  void answer();
   /// BOOTTIME
   Milliseconds due() const;
 
-  /// Whether no local program holds or wants a lock.
+  /// Whether no local program that lives holds or wants a lock.
   bool idle() const;
+  /// Takes no new lock for local programs, and gives back each when its holder is done with it, until drained().
+  void drain() { locks_.drain(); }
+  bool drained() const { return locks_.empty(); }
   /// Gives the lease back, and all locks with it: REQUIRES that no local program needs one. An agent that ends without
   /// this leaves the lease to its successor.
   void stop(const std::function<void()>& done) { keeper_.stop(done); }
@@ -41,13 +49,19 @@ class Engine {
   const Locks& locks() const { return locks_; }
 
  private:
+  Reply status() const;
+
+  MeasuredStore store_;
   Machine& machine_;
+  const Clock& clock_;
+  const Milliseconds started_;
   Settings settings_;
   Keys keys_;
   Locks locks_;
   Keeper keeper_;
   Questions questions_;
   Housekeeping housekeeping_;
+  std::string reason_;  // why it has not been started
 };
 
 }  // namespace holdfast::agent

@@ -61,6 +61,7 @@ void Housekeeping::look_at_bell() {
   const std::uint64_t heard = counters.granted_by_bell - heard_.granted_by_bell;
   heard_ = counters;
   if (unheard < kUnheard || unheard < heard) return;
+  ++dead_bells_;
   warn_("the watch of this machine's bell seems to be dead: of " + std::to_string(unheard + heard) +
         " grants within a minute, " + std::to_string(unheard) + " were only found by looking, up to a second late");
 }

@@ -25,6 +25,8 @@ class Housekeeping {
 
   void step();
   Milliseconds due() const { return next_; }
+  /// How often the bell seemed to be dead.
+  std::uint64_t dead_bells() const { return dead_bells_; }
 
  private:
   void compare();
@@ -43,6 +45,7 @@ class Housekeeping {
   bool comparing_ = false;
   LockCounters compared_;
   LockCounters heard_;
+  std::uint64_t dead_bells_ = 0;
 };
 
 }  // namespace holdfast::agent

@@ -12,6 +12,11 @@ namespace {
 constexpr Milliseconds kMarginMin = 50;
 constexpr Milliseconds kRenewalsPerTtl = 3;
 
+// Why a lease is lost.
+constexpr const char* kPassed = "it was not renewed before its deadline";
+constexpr const char* kEnded = "the store has ended it";
+constexpr const char* kLeaped = "the wall clock has leapt, so this machine's memory may be a copy of another's";
+
 }  // namespace
 
 Milliseconds deadline_of(Milliseconds sent, std::int64_t ttl_s) {
@@ -30,7 +35,7 @@ Keeper::Keeper(Store& store, Machine& machine, const Clock& clock, const Keys& k
       ttl_s_(settings.ttl_s) {}
 
 void Keeper::start() {
-  wall_offset_ = clock_.wall_ms() - clock_.boot_ms();
+  leaped();  // looks for the first time
   const Session session = machine_.session();
   if (session.lease != 0 && !session.lost && clock_.boot_ms() < session.deadline) {
     lease_ = session.lease;
@@ -39,7 +44,9 @@ void Keeper::start() {
     watch();
     return adopt();
   }
-  if (session.lease != 0) retire(session.lease);
+  // No program may count on a lease that is being revoked. A part of the session may be alive yet.
+  machine_.lose();
+  retire(session.lease);
   state_ = State::none;
   acquire();
 }
@@ -59,8 +66,8 @@ void Keeper::step() {
   const bool leap = leaped();
   if (state_ == State::alive) {
     const Session session = machine_.session();
-    if (session.lost || clock_.boot_ms() >= session.deadline) return lose();
-    if (leap) return drop();
+    if (session.lost || clock_.boot_ms() >= session.deadline) return lose(passed());
+    if (leap) return drop(kLeaped);
   }
   revoke_old();
   if (running_ || clock_.boot_ms() < next_) return;
@@ -71,10 +78,14 @@ void Keeper::step() {
 }
 
 /// Whether the wall clock moved otherwise than BOOTTIME since the last look.
+// This process may be stopped between the two clocks: what passed meanwhile is no leap.
 bool Keeper::leaped() {
-  const Milliseconds offset = clock_.wall_ms() - clock_.boot_ms();
+  const Milliseconds before = clock_.boot_ms();
+  const Milliseconds wall = clock_.wall_ms();
+  const Milliseconds stopped = clock_.boot_ms() - before;
+  const Milliseconds offset = wall - before;
   const Milliseconds leap = std::abs(offset - std::exchange(wall_offset_, offset));
-  return leap > kLeapMax;
+  return leap > kLeapMax + stopped + std::exchange(stopped_, stopped);
 }
 
 void Keeper::acquire() {
@@ -123,7 +134,7 @@ void Keeper::begin(LeaseId lease, Milliseconds deadline) {
 void Keeper::watch() {
   store_.watch(keys_.bell(lease_), [this, lease = lease_](const Record& bell) {
     if (state_ != State::alive || lease != lease_ || bell.key != keys_.bell(lease)) return;
-    if (bell.modified == 0) return lose();
+    if (bell.modified == 0) return lose(kEnded);
     listener_.rung(bell);
   });
 }
@@ -137,14 +148,15 @@ void Keeper::renew() {
 }
 
 void Keeper::renewed(Milliseconds sent, Milliseconds from, const LeaseAnswer& kept) {
-  if (kept.answer.fault == Fault::no_lease) return lose();
+  if (kept.answer.fault == Fault::no_lease) return lose(kEnded);
   if (kept.answer.outcome != Outcome::answered) return retry(kept.answer);
-  if (kept.ttl_s <= 0) return lose();
+  if (kept.ttl_s <= 0) return lose(kEnded);
   ttl_s_ = kept.ttl_s;
   const Milliseconds to = std::max(from, deadline_of(sent, kept.ttl_s));
-  if (clock_.boot_ms() >= from || !machine_.renew(from, to)) return lose();
+  if (clock_.boot_ms() >= from || !machine_.renew(from, to)) return lose(passed());
   running_ = false;
   back_off_ = 0;
+  sentence_.clear();
   next_ = sent + ttl_s_ * 1000 / kRenewalsPerTtl;
 }
 
@@ -153,28 +165,31 @@ void Keeper::adopt() {
   store_.keys_of(lease_, [this, attempt = ++attempt_](const LeaseAnswer& found) {
     if (attempt != attempt_) return;
     if (found.answer.outcome != Outcome::answered) return retry(found.answer);
-    if (found.ttl_s <= 0) return lose();
+    if (found.ttl_s <= 0) return lose(kEnded);
     running_ = false;
     adopt_keys(found.keys);
   });
 }
 
 void Keeper::adopt_keys(const std::vector<std::string>& keys) {
-  if (std::find(keys.begin(), keys.end(), keys_.bell(lease_)) == keys.end()) return lose();
+  if (std::find(keys.begin(), keys.end(), keys_.bell(lease_)) == keys.end()) return lose(kEnded);
   adopting_ = false;
   next_ = clock_.boot_ms();
   listener_.adopted(lease_, machine_.session().epoch, keys);
 }
 
-void Keeper::lose() {
+std::string Keeper::passed() const { return sentence_.empty() ? kPassed : kPassed + (": " + sentence_); }
+
+void Keeper::lose(const std::string& why) {
   retire(lease_);
-  drop();
+  drop(why);
 }
 
-void Keeper::drop() {
+void Keeper::drop(const std::string& why) {
+  sentence_ = why;
   ++attempt_;
   running_ = adopting_ = false;
-  machine_.lose(machine_.session().epoch);
+  machine_.lose();
   if (machine_.superseded()) {
     state_ = State::stopped;
     return listener_.lost();
@@ -222,7 +237,7 @@ void Keeper::stop(const std::function<void()>& done) {
   const bool had = state_ == State::alive;
   state_ = State::stopped;
   if (had && !machine_.superseded()) {
-    machine_.lose(machine_.session().epoch);
+    machine_.lose();
     store_.revoke(lease_, [done](const Answer&) { done(); });
     return listener_.lost();
   }

@@ -53,7 +53,7 @@ class Keeper {
   /// Whether there is a lease, and begun() or adopted() was told.
   bool alive() const { return state_ == State::alive && !adopting_; }
   std::uint64_t losses() const { return losses_; }
-  /// Why there is no lease, if the store said.
+  /// Why there is no lease, or none that is renewed; empty: it is not known yet.
   const std::string& sentence() const { return sentence_; }
 
  private:
@@ -74,9 +74,12 @@ class Keeper {
   void adopt();
   void adopt_keys(const std::vector<std::string>& keys);
   void watch();
-  void lose();
+  /// `why`: for people.
+  void lose(const std::string& why);
   /// As lose(), but leaves the lease at the store to its end: it may be another machine's.
-  void drop();
+  void drop(const std::string& why);
+  /// That the deadline has passed, and what the store said last.
+  std::string passed() const;
   void retry(const Answer& answer);
   void retire(LeaseId lease);
   void revoke_old();
@@ -97,7 +100,8 @@ class Keeper {
   std::int64_t ttl_s_ = 0;
   Milliseconds next_ = 0;
   Milliseconds back_off_ = 0;
-  Milliseconds wall_offset_ = 0;
+  Milliseconds wall_offset_ = 0;  // at the last look, and by how much it may be too large
+  Milliseconds stopped_ = 0;
   std::vector<Old> old_;
   std::uint64_t losses_ = 0;
   std::string sentence_;

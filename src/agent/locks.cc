@@ -29,13 +29,15 @@ void Locks::adopt(LeaseId lease, Epoch epoch, const std::vector<std::string>& ke
   std::vector<LockName> names;
   for (auto& [name, lock] : locks_) {
     lock.adopted = lock.unsure = true;
+    lock.state = ++tickets_;
     names.push_back(name);
   }
-  for (const LockName& name : names) consider(name);
+  look_at_many(names);
 }
 
 void Locks::end() {
   epoch_ = 0;
+  polls_ = 0;
   locks_.clear();
   due_.clear();
 }
@@ -58,9 +60,17 @@ std::optional<LockName> Locks::name_of(const std::string& key) const {
 
 void Locks::want(const Want& want) {
   if (epoch_ == 0) return;
+  if (draining_) return machine_.refuse(want.name, Refusal::unavailable);
   if (!keys_.check(want.name).ok()) return machine_.refuse(want.name, Refusal::too_long);
   lock_of(want.name).contender = want.contender;
   consider(want.name);
+}
+
+void Locks::drain() {
+  draining_ = true;
+  std::vector<LockName> names;
+  for (const auto& [name, lock] : locks_) names.push_back(name);
+  for (const LockName& name : names) consider(name);
 }
 
 void Locks::step() {
@@ -76,6 +86,11 @@ void Locks::step() {
 Milliseconds Locks::due() const {
   if (epoch_ == 0) return std::numeric_limits<Milliseconds>::max();
   return due_.empty() ? next_poll_ : std::min(next_poll_, due_.begin()->first);
+}
+
+std::size_t Locks::count(Phase phase) const {
+  return static_cast<std::size_t>(
+      std::count_if(locks_.begin(), locks_.end(), [phase](const auto& one) { return one.second.phase == phase; }));
 }
 
 Locks::Lock& Locks::lock_of(const LockName& name) {
@@ -116,19 +131,19 @@ void Locks::consider(const LockName& name) {
 }
 
 void Locks::consider_absent(Lock& lock, const Use& use) {
-  if (use.waits || use.tries) return ask(lock, !use.waits);
+  if (!draining_ && (use.waits || use.tries)) return ask(lock, !use.waits);
   forget(lock.name);
 }
 
 void Locks::consider_waiting(Lock& lock, const Use& use) {
   if (use.tries) machine_.refuse(lock.name, Refusal::held);
-  if (!use.waits) return leave(lock);
+  if (!use.waits || draining_) return leave(lock);
   wake(lock, clock_.boot_ms() + settings_.linger_ms);
 }
 
 void Locks::consider_held(Lock& lock, const Use& use) {
   if (lock.stands) return consider_standing(lock);
-  if (!use.waits && !use.tries) lock.giving = true;
+  if (draining_ || (!use.waits && !use.tries)) lock.giving = true;
   if (lock.grant >= kRevisionEnd) {
     machine_.refuse(lock.name, Refusal::exhausted);
     lock.giving = true;
@@ -147,7 +162,8 @@ void Locks::stand(Lock& lock) {
   lock.since = clock_.boot_ms();
   if (lock.waited_since != 0) lock.waited_since = lock.since;
   lock.stands = machine_.grant(lock.name, epoch_, lock.grant);
-  if (lock.stands) consider_standing(lock);
+  if (lock.stands) return consider_standing(lock);
+  wake(lock, clock_.boot_ms() + settings_.poll_ms);  // there may be no memory for it, or a process is stopped
 }
 
 void Locks::consider_standing(Lock& lock) {
@@ -155,6 +171,7 @@ void Locks::consider_standing(Lock& lock) {
   if (use.grants > kGrantsMax / 2) return touch(lock);
   // Those that wait before the agent may yet need new numbers.
   if (lock.recalled) return wake(lock, clock_.boot_ms() + settings_.linger_ms);
+  if (draining_) return recall(lock);
   if (lock.queue.unknown()) return look(lock);
   if (lock.queue.empty()) return consider_idle(lock, use);
   const Milliseconds now = clock_.boot_ms();
@@ -191,7 +208,7 @@ void Locks::recall(Lock& lock) {
 void Locks::give(Lock& lock) {
   if (lock.queue.unknown()) return look(lock);
   if (!lock.queue.empty()) return transfer(lock);
-  if (machine_.use(lock.name).waits && lock.grant < kRevisionEnd) {
+  if (!draining_ && machine_.use(lock.name).waits && lock.grant < kRevisionEnd) {
     lock.giving = false;  // those that it was for have left
     return consider_held(lock, machine_.use(lock.name));
   }

@@ -16,11 +16,12 @@
 // 5. What is not known is asked for: after an answer that did not come (unsure), and the queue after a transfer, a
 // claim
 //    or a restart.
-// 6. Waiters look once a second, whether the lock is free and they are the first, or to note the holder again; this
-//    machine's locks are looked at in turns.
+// 6. Waiters look once a second, whether the lock is free and they are the first, or to note the holder again, more and
+//    more rarely; this machine's locks are looked at in turns. No look is sent while earlier ones are not answered.
 // 7. A ring or a look that shows a lock of this machine's lease that it did not know of makes it known.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -67,6 +68,8 @@ class Locks {
   void compare(const std::vector<std::string>& keys);
 
   void want(const Want& want);
+  /// From now on asks for no lock, and gives back each as soon as no local program holds it: until empty().
+  void drain();
   void ring(const Record& bell);
   /// Does what is due.
   void step();
@@ -75,6 +78,9 @@ class Locks {
 
   /// Whether any lock or place is this machine's.
   bool empty() const { return locks_.empty(); }
+  /// How many this machine has, and how many it waits for.
+  std::size_t held() const { return count(Phase::held); }
+  std::size_t waiting() const { return count(Phase::waiting); }
   const LockCounters& counters() const { return counters_; }
   /// Called when the store says that a lease is gone which may be this machine's.
   void on_dead_lease(std::function<void()> call) { dead_lease_ = std::move(call); }
@@ -91,6 +97,8 @@ class Locks {
     bool adopted = false;       // of an earlier agent, and not looked at yet
     bool stood = false;         // and it stood
     Contender contender;        // the last that asked
+    Contender told;             // what the store has about the holder; without a pid: nothing
+    Contender seen;             // the holder at the last look
     Milliseconds due = 0;       // 0: nothing
     Milliseconds back_off = 0;
 
@@ -99,6 +107,9 @@ class Locks {
     Revision place = 0;         // the creation of its key; of a held lock: of one that is to be taken back, or 0
     std::optional<Grant> bell;  // that came before it could be judged, and its revision
     Revision bell_revision = 0;
+    Revision noted = 0;  // the grant of the holder that was last told of this machine
+    Milliseconds note_due = 0;
+    Milliseconds note_back_off = 0;
 
     // held
     Revision grant = 0;
@@ -117,6 +128,8 @@ class Locks {
 
   using Locked = std::map<LockName, Lock>;
   using Then = std::function<void(Lock&, const Answer&)>;
+
+  std::size_t count(Phase phase) const;
 
   // locks.cc: what to do next
   std::optional<LockName> name_of(const std::string& key) const;
@@ -143,7 +156,7 @@ class Locks {
   void look(Lock& lock);
   void transfer(Lock& lock);
   void release(Lock& lock);
-  void note_holder(const Lock& lock, const Record& held);
+  void note_holder(Lock& lock, const Record& held);
   std::string document(const Lock& lock) const;
 
   // locks_learn.cc: what was found out
@@ -164,6 +177,9 @@ class Locks {
 
   // locks_poll.cc
   void poll();
+  void look_at_many(const std::vector<LockName>& names);
+  /// Sends what the store should have about the holder, for people. False: it has that, or there is none that stays.
+  bool tell_holder(Lock& lock);
   void poll_many(const std::vector<LockName>& names);
 
   Store& store_;
@@ -175,11 +191,13 @@ class Locks {
 
   Protocol protocol_;
   Epoch epoch_ = 0;  // 0: none
+  bool draining_ = false;
   Locked locks_;
   std::set<std::pair<Milliseconds, LockName>> due_;
   std::uint64_t tickets_ = 0;
   Milliseconds next_poll_ = 0;
-  LockName polled_;  // the last of this machine's locks that was looked at in turn
+  std::size_t polls_ = 0;  // that are not answered yet
+  LockName polled_;        // the last of this machine's locks that was looked at in turn
   LockCounters counters_;
 };
 

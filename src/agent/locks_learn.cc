@@ -25,6 +25,7 @@ void Locks::gain(Lock& lock, Revision grant, Queue queue) {
   lock.grant = grant;
   lock.stands = lock.recalled = lock.giving = lock.given_once = false;
   lock.queue = std::move(queue);
+  lock.told = lock.seen = {};
   lock.place = 0;
   lock.since = clock_.boot_ms();
   take_note(lock);
@@ -33,6 +34,7 @@ void Locks::gain(Lock& lock, Revision grant, Queue queue) {
 
 void Locks::wait(Lock& lock, Revision place, Revision asked) {
   lock.phase = Phase::waiting;
+  if (place != lock.place) lock.noted = 0;
   lock.place = place;
   lock.asked = asked;
 }
@@ -98,7 +100,7 @@ void Locks::learn_waiting(Lock& lock, const View& view) {
   if (!view.first) return;
   if (view.lock)
     note_holder(lock, *view.lock);
-  else if (machine_.use(lock.name).waits && lock.request == 0)
+  else if (!draining_ && machine_.use(lock.name).waits && lock.request == 0)
     claim(lock);
 }
 

@@ -1,5 +1,6 @@
 // The look that bounds every wait: bells are hints, and a lost one must cost no more than a second.
 #include <algorithm>
+#include <utility>
 
 #include "agent/locks.h"
 
@@ -14,7 +15,7 @@ constexpr std::size_t kPolledMax = 128 / kLookSteps;
 
 void Locks::poll() {
   next_poll_ = clock_.boot_ms() + settings_.poll_ms;
-  if (machine_.superseded()) return;
+  if (machine_.superseded() || polls_ != 0) return;
   std::vector<LockName> names;
   for (const auto& [name, lock] : locks_) {
     if (lock.phase == Phase::waiting && lock.request == 0) names.push_back(name);
@@ -25,15 +26,41 @@ void Locks::poll() {
   }
   // Waiters find the holder, so its own look is a second line, and takes turns.
   auto next = locks_.upper_bound(polled_);
-  for (std::size_t looked = 0; looked < locks_.size() && names.size() < kPolledMax; ++looked) {
+  std::size_t told = 0;
+  for (std::size_t looked = 0; looked < locks_.size() && names.size() + told < kPolledMax; ++looked) {
     if (next == locks_.end()) next = locks_.begin();
     if (next->second.phase == Phase::held && next->second.request == 0) {
       polled_ = next->first;
-      names.push_back(polled_);
+      if (tell_holder(next->second))
+        ++told;
+      else
+        names.push_back(polled_);
     }
     ++next;
   }
   if (!names.empty()) poll_many(names);
+}
+
+// An agent that follows another may have thousands to look at.
+void Locks::look_at_many(const std::vector<LockName>& names) {
+  for (std::size_t first = 0; first < names.size(); first += kPolledMax) {
+    const std::size_t end = std::min(names.size(), first + kPolledMax);
+    poll_many({names.begin() + static_cast<std::ptrdiff_t>(first), names.begin() + static_cast<std::ptrdiff_t>(end)});
+  }
+}
+
+// What was sent when the lock was asked for is of the program that waited then, and a machine that is given a lock has
+// sent nothing. A lock that goes from hand to hand is not worth a request; one that the same program has at two looks
+// is.
+bool Locks::tell_holder(Lock& lock) {
+  if (!lock.stands || lock.recalled) return false;
+  Contender holder = machine_.holder(lock.name);
+  const bool stays = holder.pid != 0 && holder == lock.seen;
+  lock.seen = holder;
+  if (!stays || holder == lock.told) return false;
+  lock.contender = std::move(holder);
+  touch(lock);
+  return true;
 }
 
 void Locks::poll_many(const std::vector<LockName>& names) {
@@ -43,16 +70,23 @@ void Locks::poll_many(const std::vector<LockName>& names) {
     protocol_.add_look(name, change.then, kLookMax);
     looked.emplace_back(name, locks_.at(name).state);
   }
-  store_.transact(std::move(change), [this, looked = std::move(looked)](const Answer& answer) {
-    if (answer.outcome != Outcome::answered) return;
+  ++polls_;
+  store_.transact(std::move(change), [this, epoch = epoch_, looked = std::move(looked)](const Answer& answer) {
+    if (epoch != epoch_) return;
+    --polls_;
     std::size_t at = 0;
     for (const auto& [name, state] : looked) {
-      const View view = protocol_.view(answer, at);
-      at += kLookSteps;
+      const std::size_t begin = std::exchange(at, at + kLookSteps);
       const auto found = locks_.find(name);
       if (found == locks_.end() || found->second.state != state || found->second.request != 0) continue;
-      learn(found->second, view);
-      take_bell(found->second);
+      Lock& lock = found->second;
+      if (answer.outcome != Outcome::answered) {
+        if (lock.adopted) failed(lock, answer);  // else the next poll is as good
+        continue;
+      }
+      if (lock.adopted) lock.unsure = false;
+      learn(lock, protocol_.view(answer, begin));
+      take_bell(lock);
       consider(name);
     }
   });

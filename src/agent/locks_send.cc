@@ -1,9 +1,17 @@
 // The transactions of a lock. One runs at a time: none is sent while the answer of another is to come.
+#include <algorithm>
 #include <utility>
 
 #include "agent/locks.h"
 
 namespace holdfast::agent {
+
+namespace {
+
+/// Between notes to one holder about one place in its queue.
+constexpr Milliseconds kNoteAgainMax = 30'000;
+
+}  // namespace
 
 void Locks::send(Lock& lock, Change change, Then then) {
   if (machine_.superseded()) return;
@@ -34,12 +42,14 @@ std::string Locks::document(const Lock& lock) const {
 
 void Locks::ask(Lock& lock, bool only_try) {
   Change change = only_try ? protocol_.try_once(lock.name, document(lock)) : protocol_.ask(lock.name, document(lock));
-  send(lock, std::move(change), [this, only_try](Lock& asked, const Answer& answer) {
+  send(lock, std::move(change), [this, only_try, contender = lock.contender](Lock& asked, const Answer& answer) {
     if (answer.guarded) {
       Queue queue(answer.revision);
       queue.learn({}, answer.revision);
       ++counters_.granted_by_answer;
-      return gain(asked, answer.revision, std::move(queue));
+      gain(asked, answer.revision, std::move(queue));
+      asked.told = contender;
+      return;
     }
     learn(asked, protocol_.view(answer, 0));
     if (only_try && asked.phase != Phase::held) machine_.refuse(asked.name, Refusal::held);
@@ -55,18 +65,22 @@ void Locks::leave(Lock& lock) {
 }
 
 void Locks::claim(Lock& lock) {
-  send(lock, protocol_.claim(lock.name, lock.place, document(lock)), [this](Lock& asked, const Answer& answer) {
+  Change change = protocol_.claim(lock.name, lock.place, document(lock));
+  send(lock, std::move(change), [this, contender = lock.contender](Lock& asked, const Answer& answer) {
     if (!answer.guarded) return learn(asked, protocol_.view(answer, 0));
     ++counters_.granted_by_answer;
     gain(asked, answer.revision, Queue(answer.revision));
+    asked.told = contender;
   });
 }
 
 void Locks::touch(Lock& lock) {
-  send(lock, protocol_.touch(lock.name, lock.grant, document(lock)), [this](Lock& asked, const Answer& answer) {
+  Change change = protocol_.touch(lock.name, lock.grant, document(lock));
+  send(lock, std::move(change), [this, contender = lock.contender](Lock& asked, const Answer& answer) {
     const bool giving = asked.giving;
     learn(asked, protocol_.view(answer, 0));
     if (!answer.guarded) return;
+    asked.told = contender;
     asked.giving = giving;
     if (!asked.stands) return;
     asked.stood_at = asked.grant;
@@ -80,7 +94,7 @@ void Locks::look(Lock& lock) {
 }
 
 void Locks::transfer(Lock& lock) {
-  const bool again = machine_.use(lock.name).waits;
+  const bool again = !draining_ && machine_.use(lock.name).waits;
   const Waiter to = lock.queue.first();
   lock.given_once = true;
   Change change = protocol_.transfer(lock.name, lock.grant, lock.queue, again, document(lock));
@@ -103,9 +117,19 @@ void Locks::release(Lock& lock) {
   });
 }
 
-void Locks::note_holder(const Lock& lock, const Record& held) {
-  // Nothing depends on the answer: without it, the next poll notes again.
-  store_.transact(protocol_.note(lock.name, held, lock.place), [](const Answer&) {});
+// A holder has heard of this machine once the store has the note, unless its agent restarts, which looks by itself. To
+// note it again is a second line.
+void Locks::note_holder(Lock& lock, const Record& held) {
+  const Milliseconds now = clock_.boot_ms();
+  const bool again = lock.noted == held.modified;
+  if (again && now < lock.note_due) return;
+  lock.noted = held.modified;
+  lock.note_back_off = again ? std::min(2 * lock.note_back_off, kNoteAgainMax) : settings_.poll_ms;
+  lock.note_due = now + lock.note_back_off;
+  store_.transact(protocol_.note(lock.name, held, lock.place), [this, name = lock.name](const Answer& answer) {
+    const auto found = locks_.find(name);
+    if (answer.outcome != Outcome::answered && found != locks_.end()) found->second.noted = 0;
+  });
 }
 
 }  // namespace holdfast::agent

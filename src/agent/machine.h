@@ -11,6 +11,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/clock.h"
@@ -57,16 +58,19 @@ enum class Refusal {
 
 /// A question of a local program, and what it is told.
 struct Query {
-  enum class Kind { verify, holder, break_lock };
+  enum class Kind { verify, holder, break_lock, status };
   std::uint64_t number = 0;
   Kind kind = Kind::verify;
-  LockName name;
+  LockName name;          // of status: none
   Revision revision = 0;  // of break_lock: of the grant to break
 };
 
+/// Numbers with their names, in an order for people.
+using Figures = std::vector<std::pair<std::string, std::uint64_t>>;
+
 struct Reply {
   enum class Code {
-    yes,          // verify: it is this machine's; holder: here it is; break_lock: done
+    yes,          // verify: it is this machine's; holder, status: here it is; break_lock: done
     no,           // verify: it is not; holder: free; break_lock: the grant is another or none
     unavailable,  // see `sentence`
   };
@@ -75,6 +79,7 @@ struct Reply {
   Revision revision = 0;  // of the grant
   LeaseId machine = 0;    // the holder's lease
   Document document;      // of the holder, as far as it is known
+  Figures figures;        // of status
 };
 
 /// A local grant has a fencing number: the revision of the store's grant, times 2^14, and a count.
@@ -92,15 +97,19 @@ class Machine {
   virtual Session session() const = 0;
   /// Makes a new epoch of that lease. 0: superseded.
   virtual Epoch begin_epoch(LeaseId lease, Milliseconds deadline) = 0;
-  /// Compare-and-swap of the deadline, unless it is lost or has passed.
+  /// Compare-and-swap of the deadline, unless it is lost or has passed. What was renewed further stays so.
   virtual bool renew(Milliseconds from, Milliseconds to) = 0;
-  /// The epoch is over, and with it whatever stands. Its holders see that.
-  virtual void lose(Epoch epoch) = 0;
+  /// The session is over, in each of its parts, of whatever epoch; and with it whatever stands. Its holders see that.
+  virtual void lose() = 0;
 
   /// What is wanted and does not stand: all of it to a new agent and in a new epoch, then what has come since.
   virtual std::vector<Want> wanted() = 0;
   /// After a call that knows, no earlier agent grants the lock.
   virtual Use use(const LockName& name) const = 0;
+  /// The local program that has the lock; without a pid if none has, or it cannot be told. For people.
+  virtual Contender holder(const LockName& name) const = 0;
+  /// Whether all that hold the lock or wait for it are known to be dead: then nobody needs it.
+  virtual bool orphaned(const LockName& name) const = 0;
   /// The locks that stand in this epoch.
   virtual std::vector<LockName> standing() const = 0;
 

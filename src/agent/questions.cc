@@ -14,6 +14,8 @@ void Questions::ask(const Query& query) {
       return find_holder(query);
     case Query::Kind::break_lock:
       return break_lock(query);
+    case Query::Kind::status:
+      return;  // of the engine
   }
 }
 

@@ -46,24 +46,6 @@ bool is_control(unsigned code) noexcept {
          (code >= 0x2028 && code <= 0x202E) || (code >= 0x2060 && code <= 0x206F) || code == 0xFEFF || code > 0x10FFFF;
 }
 
-/// Bytes of the first character, if it is UTF-8 that a terminal shows; else 0.
-std::size_t printable_bytes(std::string_view text) noexcept {
-  // The smallest character of so many bytes; of two, below U+00A0 are controls.
-  constexpr std::array<unsigned, 5> kSmallest{0, 0, 0xA0, 0x800, 0x10000};
-  const auto lead = static_cast<unsigned char>(text.front());
-  if (lead < 0x80) return lead >= ' ' && lead <= '~' ? 1 : 0;
-  std::size_t bytes = 0;
-  if (lead >= 0xC2 && lead <= 0xF4) bytes = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (bytes == 0 || text.size() < bytes) return 0;
-  unsigned code = lead & (0x7FU >> bytes);
-  for (std::size_t i = 1; i < bytes; ++i) {
-    const auto next = static_cast<unsigned char>(text[i]);
-    if ((next & 0xC0) != 0x80) return 0;
-    code = code << 6 | (next & 0x3FU);
-  }
-  return code >= kSmallest[bytes] && !is_control(code) ? bytes : 0;
-}
-
 }  // namespace
 
 Status check_name(std::string_view name) {
@@ -122,6 +104,23 @@ std::optional<std::string> decode_name(std::string_view encoded) {
   auto name = decode_percents(encoded);
   if (!name || !check_name(*name).ok() || encode_name(*name) != encoded) return std::nullopt;
   return name;
+}
+
+std::size_t printable_bytes(std::string_view text) noexcept {
+  // The smallest character of so many bytes; of two, below U+00A0 are controls.
+  constexpr std::array<unsigned, 5> kSmallest{0, 0, 0xA0, 0x800, 0x10000};
+  const auto lead = static_cast<unsigned char>(text.front());
+  if (lead < 0x80) return lead >= ' ' && lead <= '~' ? 1 : 0;
+  std::size_t bytes = 0;
+  if (lead >= 0xC2 && lead <= 0xF4) bytes = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (bytes == 0 || text.size() < bytes) return 0;
+  unsigned code = lead & (0x7FU >> bytes);
+  for (std::size_t i = 1; i < bytes; ++i) {
+    const auto next = static_cast<unsigned char>(text[i]);
+    if ((next & 0xC0) != 0x80) return 0;
+    code = code << 6 | (next & 0x3FU);
+  }
+  return code >= kSmallest[bytes] && !is_control(code) ? bytes : 0;
 }
 
 std::string quote(std::string_view text, std::size_t most) {

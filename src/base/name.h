@@ -29,6 +29,10 @@ std::optional<std::string> decode_name(std::string_view encoded);
 /// Reads every %XX as one byte; nothing if a '%' is not followed by two hexadecimal digits.
 std::optional<std::string> decode_percents(std::string_view text);
 
+/// Bytes of the first character, if it is UTF-8 that a terminal shows and that does not move anything there; else 0.
+/// REQUIRES: the text is not empty.
+std::size_t printable_bytes(std::string_view text) noexcept;
+
 /// Quotes a text for a sentence; unprintable bytes are \xXX. After `most` bytes it ends in "...".
 std::string quote(std::string_view text, std::size_t most = 80);
 /// The same for a name that check_name() accepts, in full.

@@ -16,6 +16,7 @@ int holdfast_cluster_state(holdfast_dict* dict, holdfast_cluster* state) {
     state->agent = found.agent;
     state->epoch = found.epoch;
     state->seconds = found.seconds;
+    state->machine = found.machine;
     return status.ok() ? static_cast<int>(HOLDFAST_OK) : fail(status);
   });
 }

@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <new>
+#include <type_traits>
 
 #include "platform/sentences.h"
 #include "sync/shmtx.h"
@@ -12,14 +13,24 @@ namespace holdfast::capi {
 
 using platform::About;
 
+namespace {
+
+// The code of the last call of this thread that failed.
+constinit thread_local int code_of_failure = HOLDFAST_OK;
+static_assert(std::is_trivially_destructible_v<decltype(code_of_failure)>);
+
+int note(Code code) noexcept { return code_of_failure = static_cast<int>(code); }
+
+}  // namespace
+
 int fail(const Status& status) noexcept {
   platform::keep_sentence(About::call, status.message);
-  return static_cast<int>(status.code);
+  return note(status.code);
 }
 
 int fail(Code code, const char* message) noexcept {
   platform::keep_literal(About::call, message);
-  return static_cast<int>(code);
+  return note(code);
 }
 
 namespace {
@@ -30,7 +41,7 @@ int fail_timeout(World& world) noexcept {
   if (slot == nullptr) return fail(Code::timeout, kUnnamed);
   platform::keep_formatted(About::call, kUnnamed, "process %u, which changes this part of the dictionary, is stopped",
                            slot->pid.load(std::memory_order_relaxed));
-  return static_cast<int>(Code::timeout);
+  return note(Code::timeout);
 }
 
 }  // namespace
@@ -60,7 +71,7 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
     case Code::system:
       if (dictionary.world().known_token() == kNobody) {
         platform::keep_sentence(About::call, platform::kept_sentence(About::entering));
-        return static_cast<int>(World::last_failure_code());
+        return note(World::last_failure_code());
       }
       if (const Segment* const segment = dictionary.segment();
           segment == nullptr || segment->strategy() != MutexStrategy::file) {
@@ -73,11 +84,12 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
                                dictionary.quoted_name());
       break;
     case Code::corrupt:
-      return fail(code, "another process writes over the dictionary");
+      return fail(code, World::observes() ? "a part of the dictionary is damaged, which the next change of it repairs"
+                                          : "another process writes over the dictionary");
     default:  // the code says all
       return fail(code, "");
   }
-  return static_cast<int>(code);
+  return note(code);
 }
 
 int fail_key(const char* key, std::size_t length) noexcept {
@@ -89,13 +101,13 @@ int fail_key(const char* key, std::size_t length) noexcept {
 int fail_seconds(const char* name, double seconds) noexcept {
   platform::keep_formatted(About::call, "bad number of seconds: expected 0 or more",
                            "bad \"%s\": %f, expected a number of seconds, 0 or more", name, seconds);
-  return static_cast<int>(Code::invalid);
+  return note(Code::invalid);
 }
 
 int fail_number(const char* name, std::uint64_t given, const char* expected) noexcept {
   platform::keep_formatted(About::call, "bad number", "bad %s %llu: expected %s", name,
                            static_cast<unsigned long long>(given), expected);
-  return static_cast<int>(Code::invalid);
+  return note(Code::invalid);
 }
 
 int fail_exception() noexcept {
@@ -106,11 +118,17 @@ int fail_exception() noexcept {
   } catch (const std::exception& error) {
     platform::keep_sentence(About::call, error.what());
   } catch (...) {
-    fail(Code::system, "an unexpected fault");
+    platform::keep_literal(About::call, "an unexpected fault");
   }
-  return static_cast<int>(Code::system);
+  return note(Code::system);
 }
 
 }  // namespace holdfast::capi
 
-const char* holdfast_error(void) { return holdfast::platform::kept_sentence(holdfast::platform::About::call); }
+const char* holdfast_error(void) { return holdfast::platform::lasting_sentence(holdfast::platform::About::call); }
+
+const char* holdfast_strerror(int code) {
+  const char* const sentence = holdfast::platform::kept_sentence(holdfast::platform::About::call);
+  const bool is_about_it = code != HOLDFAST_OK && code == holdfast::capi::code_of_failure && *sentence != '\0';
+  return is_about_it ? sentence : holdfast_code_text(code);
+}

@@ -13,7 +13,8 @@ namespace holdfast::capi {
 inline Dictionary& unwrap(holdfast_dict* dict) noexcept { return *reinterpret_cast<Dictionary*>(dict); }
 inline holdfast_dict* wrap(Dictionary* dictionary) noexcept { return reinterpret_cast<holdfast_dict*>(dictionary); }
 
-/// Keeps the sentence for holdfast_error() and gives the code.
+/// Keeps the sentence for holdfast_error() and gives the code. All codes but HOLDFAST_OK come from here: a call that
+/// fails leaves no sentence of another call. scripts/lint finds codes that are returned past it.
 int fail(const Status& status) noexcept;
 /// `message` is a literal: it needs no memory.
 int fail(Code code, const char* message) noexcept;

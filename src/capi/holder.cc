@@ -8,6 +8,7 @@
 
 #include "capi/handle.h"
 #include "dict/expiry.h"
+#include "lock/lock_look.h"
 #include "platform/platform.h"
 
 using namespace holdfast;
@@ -27,7 +28,7 @@ void fill(holdfast_holder& out, const HolderInfo& found, const HolderCount& coun
   out = {};
   out.owner = found.lease.owner;
   out.sequence = found.lease.sequence;
-  out.held = std::max(now - static_cast<double>(found.since_ms) / 1e3, 0.0);
+  out.held = std::max(now - static_cast<double>(found.since_ns) / 1e9, 0.0);
   if (found.end_ms != kExpiryNever)
     out.remaining = std::max(static_cast<double>(found.end_ms) / 1e3 - now, 0.001);  // 0 would say "never"
   out.pid = found.pid;
@@ -39,6 +40,15 @@ void fill(holdfast_holder& out, const HolderInfo& found, const HolderCount& coun
   std::memcpy(out.program, found.program.data(), sizeof out.program);
   std::memcpy(out.why, found.reason.data(), sizeof out.why);
   out.kind = static_cast<uint32_t>(found.kind);
+  out.revision = found.revision;
+}
+
+void fill(holdfast_waiter& out, const WaiterInfo& found) {
+  const double now = static_cast<double>(platform::monotonic_ns()) / 1e9;
+  out = {.owner = found.owner,
+         .waited = std::max(now - static_cast<double>(found.arrival_ns) / 1e9, 0.0),
+         .want = found.want,
+         .watches = found.watches ? 1U : 0U};
 }
 
 }  // namespace
@@ -64,7 +74,7 @@ int holdfast_lock_holder(holdfast_dict* dict, const char* key, size_t key_length
     const Code code = find_holders(unwrap(dict), {key, key_length}, {&found, 1}, count);
     *holder = {};
     if (code != Code::ok) return outcome(code, unwrap(dict));
-    if (count.holders == 0) return HOLDFAST_NOT_FOUND;
+    if (count.holders == 0) return fail(Code::not_found, "");
     fill(*holder, found, count);
     return HOLDFAST_OK;
   });
@@ -83,6 +93,28 @@ int holdfast_holders(holdfast_dict* dict, const char* key, size_t key_length, ho
     *count = counted.holders;
     *waiters = counted.waiters;
     for (std::size_t i = 0; i < found.size() && i < counted.holders; ++i) fill(holders[i], found[i], counted);
+    return HOLDFAST_OK;
+  });
+}
+
+int holdfast_look(holdfast_dict* dict, const char* key, size_t key_length, holdfast_holder* holders,
+                  uint32_t max_holders, uint32_t* holder_count, holdfast_waiter* waiters, size_t waiter_size,
+                  uint32_t max_waiters, uint32_t* waiter_count) {
+  return guarded([&]() -> int {
+    *holder_count = 0;
+    *waiter_count = 0;
+    if (const int bad = check_key(key, key_length)) return bad;
+    if (waiter_size != sizeof(holdfast_waiter))
+      return fail_number("waiter_size", waiter_size, "sizeof(holdfast_waiter)");
+    std::vector<HolderInfo> holding(std::min<std::size_t>(max_holders, kHoldersAtOnce));
+    std::vector<WaiterInfo> waiting(std::min<std::size_t>(max_waiters, kHoldersAtOnce));
+    HolderCount counted;
+    const Code code = look_at_holders(unwrap(dict), {key, key_length}, holding, waiting, counted);
+    if (code != Code::ok) return outcome(code, unwrap(dict));
+    *holder_count = counted.holders;
+    *waiter_count = counted.waiters;
+    for (std::size_t i = 0; i < holding.size() && i < counted.holders; ++i) fill(holders[i], holding[i], counted);
+    for (std::size_t i = 0; i < waiting.size() && i < counted.waiters; ++i) fill(waiters[i], waiting[i]);
     return HOLDFAST_OK;
   });
 }

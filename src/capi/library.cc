@@ -103,7 +103,7 @@ int holdfast_guard_sigbus(void) {
 int holdfast_name_program(const char* name, size_t length) {
   return guarded([&]() -> int {
     if (name == nullptr || length == 0) return fail(Code::invalid, "the name of a program has no bytes");
-    return name_program({name, length}) ? HOLDFAST_OK : HOLDFAST_EXISTS;
+    return name_program({name, length}) ? static_cast<int>(HOLDFAST_OK) : fail(Code::exists, "");
   });
 }
 

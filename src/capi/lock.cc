@@ -30,14 +30,14 @@ std::uint64_t deadline_after(double seconds) noexcept {
 
 }  // namespace
 
-int holdfast_lock_try(holdfast_dict* dict, const char* key, size_t key_length, double exptime, uint32_t task, int fair,
+int holdfast_lock_try(holdfast_dict* dict, const char* key, size_t key_length, double exptime, uint32_t task, int how,
                       holdfast_lease* lease) {
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
     Lease granted;
-    const Code code = lock_try(unwrap(dict), {key, key_length},
-                               {.exptime = exptime, .holder_task = task, .fair = fair != 0}, granted);
+    const Code code = lock_try(unwrap(dict), {key, key_length}, exptime, task, granted,
+                               [&] { return request_of(how, task, exptime); });
     *lease = {granted.owner, granted.sequence};
     return outcome(code, unwrap(dict));
   });

@@ -14,10 +14,7 @@ static_assert(HOLDFAST_ALL_PERMITS == kAllPermits);
 static_assert(HOLDFAST_RWLOCK == static_cast<int>(PermitsKind::rwlock));
 static_assert(HOLDFAST_SEMAPHORE == static_cast<int>(PermitsKind::semaphore));
 
-namespace {
-
-/// INVALID, or the wanted permits.
-int to_request(int kind, std::uint32_t want, std::uint32_t total, PermitsRequest& request) {
+int capi::to_permits(int kind, std::uint32_t want, std::uint32_t total, PermitsRequest& request) {
   if (kind != HOLDFAST_RWLOCK && kind != HOLDFAST_SEMAPHORE)
     return fail(Code::invalid, "bad kind of permits: expected HOLDFAST_RWLOCK or HOLDFAST_SEMAPHORE");
   request.kind = static_cast<PermitsKind>(kind);
@@ -35,15 +32,13 @@ int to_request(int kind, std::uint32_t want, std::uint32_t total, PermitsRequest
   return HOLDFAST_OK;
 }
 
-}  // namespace
-
 int holdfast_permits_try(holdfast_dict* dict, const char* key, size_t key_length, int kind, uint32_t want,
-                         uint32_t total, double exptime, uint32_t task, int fair, holdfast_lease* lease) {
+                         uint32_t total, double exptime, uint32_t task, int how, holdfast_lease* lease) {
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
-    PermitsRequest request{{.exptime = exptime, .holder_task = task, .fair = fair != 0}, {}, 0, 0};
-    if (const int bad = to_request(kind, want, total, request)) return bad;
+    PermitsRequest request{request_of(how, task, exptime), {}, 0, 0};
+    if (const int bad = to_permits(kind, want, total, request)) return bad;
     Lease granted;
     const Code code = permits_try(unwrap(dict), {key, key_length}, request, granted);
     *lease = {granted.owner, granted.sequence};
@@ -57,7 +52,7 @@ int holdfast_permits_wait(holdfast_dict* dict, const char* key, size_t key_lengt
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
     PermitsRequest request{request_of(*wait, exptime), {}, 0, 0};
-    if (const int bad = to_request(kind, want, total, request)) return bad;
+    if (const int bad = to_permits(kind, want, total, request)) return bad;
     Lease granted;
     const Code code = permits_wait(unwrap(dict), {key, key_length}, request, capi::step_of(*wait), granted);
     if (code == Code::invalid) return fail(code, "bad waiter: expected a number that holdfast_waiter_open gave");

@@ -1,14 +1,25 @@
-// A holdfast_wait as the core's request.
+// What the C ABI is asked for, as the core's requests.
 #pragma once
+
+#include <cstdint>
 
 #include "holdfast.h"
 #include "lock/lease.h"
+#include "lock/permits.h"
 
 namespace holdfast::capi {
 
-inline HoldsLocks held_by_task(const holdfast_wait& wait) noexcept {
-  if (wait.holds == HOLDFAST_HOLDS_NOTHING) return HoldsLocks::nothing;
-  return wait.holds == HOLDFAST_HOLDS_EVERYTHING ? HoldsLocks::everything : HoldsLocks::something;
+inline HoldsLocks to_holds(std::int32_t holds) noexcept {
+  if (holds == HOLDFAST_HOLDS_NOTHING) return HoldsLocks::nothing;
+  return holds == HOLDFAST_HOLDS_EVERYTHING ? HoldsLocks::everything : HoldsLocks::something;
+}
+
+/// Of an attempt. `how`: holdfast_how, added up.
+inline Request request_of(int how, std::uint32_t task, double exptime) noexcept {
+  return {.exptime = exptime,
+          .holder_task = task,
+          .fair = (how & HOLDFAST_HOW_FAIR) != 0,
+          .waits_next = (how & HOLDFAST_HOW_FIRST) != 0};
 }
 
 inline Request request_of(const holdfast_wait& wait, double exptime) noexcept {
@@ -17,12 +28,15 @@ inline Request request_of(const holdfast_wait& wait, double exptime) noexcept {
           .task = wait.task,
           .fair = wait.fair != 0,
           .timeout = wait.timeout > 0 ? wait.timeout : 0,  // 0 also for what is not a number
-          .holds = held_by_task(wait),
+          .holds = to_holds(wait.holds),
           .tries = wait.tries != 0};
 }
 
 inline WaitStep step_of(holdfast_wait& wait) noexcept {
   return {*reinterpret_cast<Parker*>(wait.parker), wait.waiter, wait.sleep};
 }
+
+/// INVALID, or the wanted permits. `kind`: a holdfast_permits_kind.
+int to_permits(int kind, std::uint32_t want, std::uint32_t total, PermitsRequest& request);
 
 }  // namespace holdfast::capi

@@ -12,16 +12,25 @@
 
 namespace holdfast::cli {
 
-int become_agent(const std::vector<std::string>& arguments) {
+std::string agent_program() {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  std::string program = (self.parent_path() / "holdfast-agent").string();
+  return (self.parent_path() / "holdfast-agent").string();
+}
+
+std::string why_no_agent(int error) {
+  return fmt::format("cannot run {}: {}; it is built where libcurl and nlohmann-json are installed", agent_program(),
+                     std::strerror(error));
+}
+
+int become_agent(const std::vector<std::string>& arguments) {
+  std::string program = agent_program();
   std::vector<char*> values{program.data()};
   std::vector<std::string> copies = arguments;
   for (std::string& argument : copies) values.push_back(argument.data());
   values.push_back(nullptr);
   ::execv(program.c_str(), values.data());
-  say("cannot run {}: {}; it is built where libcurl and nlohmann-json are installed", program, std::strerror(errno));
+  say("{}", why_no_agent(errno));
   return EXIT_FAILURE;
 }
 

@@ -11,9 +11,12 @@
 #include <optional>
 #include <string>
 
+#include "cli/cluster_status.h"
+#include "cli/dictionaries.h"
 #include "cli/message.h"
 #include "cli/question.h"
 #include "holdfast.h"
+#include "inspect/text.h"
 
 namespace holdfast::cli {
 
@@ -27,16 +30,9 @@ struct Asked {
   std::uint64_t revision = 0;
 };
 
-holdfast_dict* attach(const std::string& name) {
-  holdfast_dict* dict = nullptr;
-  if (holdfast_attach(name.data(), name.size(), &dict) == HOLDFAST_OK) return dict;
-  say("{}", holdfast_error());
-  return nullptr;
-}
-
 /// The agent's answer; nothing, after a sentence, if there is none.
 std::optional<Answer> ask(holdfast_question question, const Asked& asked) {
-  holdfast_dict* const dict = attach(asked.dictionary);
+  holdfast_dict* const dict = find_dictionary(asked.dictionary);
   if (dict == nullptr) return std::nullopt;
   auto answer = ask_agent(dict, question, asked.key, asked.revision);
   if (answer) return *answer;
@@ -57,12 +53,14 @@ int show_holder(const Asked& asked) {
   auto answer = ask(HOLDFAST_ASK_HOLDER, asked);
   if (!answer) return EXIT_FAILURE;
   if ((*answer)["code"] == "no") {
-    fmt::print("{}: free\n", asked.key);
+    fmt::print("{}: free\n", inspect::escaped(asked.key));
     return EXIT_SUCCESS;
   }
-  std::string line = fmt::format("{}: held by host {}", asked.key, (*answer)["host"]);
-  if (answer->contains("pid")) line += fmt::format(", pid {} ({})", (*answer)["pid"], (*answer)["program"]);
-  if (answer->contains("why")) line += fmt::format(", why: {}", (*answer)["why"]);
+  // Others wrote these names.
+  const auto text = [&](const char* field) { return inspect::escaped((*answer)[field]); };
+  std::string line = fmt::format("{}: held by host {}", inspect::escaped(asked.key), text("host"));
+  if (answer->contains("pid")) line += fmt::format(", pid {} ({})", text("pid"), text("program"));
+  if (answer->contains("why")) line += fmt::format(", why: {}", text("why"));
   if (answer->contains("when")) line += fmt::format(", since {}", time_of((*answer)["when"]));
   fmt::print("{}; machine {}, revision {}\n", line, (*answer)["machine"], (*answer)["revision"]);
   return EXIT_SUCCESS;
@@ -72,27 +70,11 @@ int break_grant(const Asked& asked) {
   auto answer = ask(HOLDFAST_ASK_BREAK, asked);
   if (!answer) return EXIT_FAILURE;
   if ((*answer)["code"] == "yes") {
-    fmt::print("{}: the grant of revision {} is broken\n", asked.key, asked.revision);
+    fmt::print("{}: the grant of revision {} is broken\n", inspect::escaped(asked.key), asked.revision);
     return EXIT_SUCCESS;
   }
-  say("{}: {}", asked.key, (*answer)["sentence"]);
+  say("{}: {}", inspect::escaped(asked.key), (*answer)["sentence"]);
   return EXIT_FAILURE;
-}
-
-int show_status(const Asked& asked) {
-  holdfast_dict* const dict = attach(asked.dictionary);
-  if (dict == nullptr) return EXIT_FAILURE;
-  holdfast_cluster state{};
-  const int code = holdfast_cluster_state(dict, &state);
-  if (code != HOLDFAST_OK && code != HOLDFAST_UNAVAILABLE) {
-    say("{}", holdfast_error());
-    return EXIT_FAILURE;
-  }
-  const std::string agent = state.agent != 0 ? fmt::format("agent {}", state.agent) : "no agent";
-  const std::string session =
-      state.seconds > 0 ? fmt::format("session {} for {:.1f} s more", state.epoch, state.seconds) : "no session";
-  fmt::print("{}: cluster {}, {}, {}\n", asked.dictionary, static_cast<const char*>(state.name), agent, session);
-  return code == HOLDFAST_OK ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 }  // namespace
@@ -105,7 +87,10 @@ int run_cluster_command(const std::vector<std::string>& arguments) {
   CLI::App* const status = app.add_subcommand("status", "Whether this machine can have locks of the cluster");
   CLI::App* const holder = app.add_subcommand("holders", "Which machine holds a lock, as the store says");
   CLI::App* const broken = app.add_subcommand("break", "Take a lock from the machine that holds it");
-  for (CLI::App* const command : {status, holder, broken})
+  status->add_option("DICTIONARY", asked.dictionary, "Name of the dictionary; default: all that belong to clusters");
+  bool as_json = false;
+  status->add_flag("--json", as_json, "As JSON")->disable_flag_override();
+  for (CLI::App* const command : {holder, broken})
     command->add_option("DICTIONARY", asked.dictionary, "Name of the dictionary")->required();
   for (CLI::App* const command : {holder, broken}) command->add_option("KEY", asked.key, "Key of the lock")->required();
   broken->add_option("--revision", asked.revision, "Of the grant to break, as `holders` tells: no later one is broken")
@@ -120,7 +105,7 @@ int run_cluster_command(const std::vector<std::string>& arguments) {
     say("{}\nTry \"holdfast cluster --help\".", error.what());
     return kUsage;
   }
-  if (*status) return show_status(asked);
+  if (*status) return show_cluster_status(asked.dictionary, as_json);
   return *holder ? show_holder(asked) : break_grant(asked);
 }
 

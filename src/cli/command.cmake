@@ -17,6 +17,11 @@ if(NOT fmt_FOUND)
   list(APPEND missing "fmt (libfmt-dev)")
 endif()
 
+find_package(nlohmann_json QUIET)
+if(NOT nlohmann_json_FOUND)
+  list(APPEND missing "JSON for Modern C++ (nlohmann-json3-dev)")
+endif()
+
 if(missing)
   list(JOIN missing ", " missing)
   if(HOLDFAST_CLI STREQUAL "AUTO")
@@ -27,10 +32,31 @@ if(missing)
                       "-DHOLDFAST_CLI=OFF to build only the library.")
 endif()
 
-file(GLOB command_sources CONFIGURE_DEPENDS cli/*.cc base/*.cc)
+# Only the screen of `holdfast top` needs ncurses; without, that command prints text.
+set(has_screen FALSE)
+if(NOT HOLDFAST_TOP STREQUAL "OFF")
+  pkg_check_modules(NCURSES QUIET ncursesw)
+  set(has_screen ${NCURSES_FOUND})
+  if(NOT has_screen AND HOLDFAST_TOP STREQUAL "AUTO")
+    message(STATUS "The full screen of holdfast top is left out, for want of: ncursesw (libncurses-dev)")
+  elseif(NOT has_screen)
+    message(FATAL_ERROR "The full screen of holdfast top needs: ncursesw (libncurses-dev, found by pkg-config). Install "
+                        "it (scripts/setup does) or pass -DHOLDFAST_TOP=OFF to build without it.")
+  endif()
+endif()
+
+include(serve/page.cmake)
+# What looks at worlds, and serves it: tests use it without a command line.
+file(GLOB look_sources CONFIGURE_DEPENDS inspect/*.cc serve/*.cc base/*.cc)
+add_library(holdfast_look OBJECT ${look_sources} ${page_source})
+target_link_libraries(holdfast_look PUBLIC holdfast_includes holdfast_library fmt::fmt nlohmann_json::nlohmann_json)
+file(GLOB command_sources CONFIGURE_DEPENDS cli/*.cc)
+if(NOT has_screen)
+  list(FILTER command_sources EXCLUDE REGEX "cli/top_(screen|live)\\.cc$")
+endif()
 add_executable(holdfast_command ${command_sources})
-# This file takes longest to compile by far, and runs once in a process.
-set_source_files_properties(cli/command_line.cc PROPERTIES COMPILE_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O1>)
+# These files take longest to compile by far, and run once in a process.
+set_source_files_properties(cli/command_line.cc cli/arguments.cc PROPERTIES COMPILE_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O1>)
 # The command uses the library as any other host does, and so do the Lua files it runs: there is one copy per process.
 # It looks for it beside itself, as in the build folder, then from the folder it is installed in. LuaRocks moves what
 # was installed, hence the last place.
@@ -42,5 +68,9 @@ set_target_properties(
              RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
              BUILD_WITH_INSTALL_RPATH ON
              INSTALL_RPATH "$ORIGIN;$ORIGIN/${clibdir};$ORIGIN/../lib/lua/5.1")
-target_link_libraries(holdfast_command PRIVATE holdfast_includes holdfast_library PkgConfig::LUAJIT CLI11::CLI11
-                                               fmt::fmt)
+target_link_libraries(holdfast_command PRIVATE holdfast_look PkgConfig::LUAJIT CLI11::CLI11)
+if(has_screen)
+  set_source_files_properties(cli/top_command.cc PROPERTIES COMPILE_DEFINITIONS HOLDFAST_TOP=1)
+  set_source_files_properties(cli/top_screen.cc PROPERTIES COMPILE_OPTIONS "${NCURSES_CFLAGS}")
+  target_link_libraries(holdfast_command PRIVATE ${NCURSES_LINK_LIBRARIES})
+endif()

@@ -5,11 +5,14 @@
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <thread>
 
+#include "base/name.h"
+#include "cli/commands.h"
 #include "cli/descriptor.h"
 #include "cli/message.h"
 #include "holdfast.h"
@@ -30,13 +33,6 @@ Signals to the master:
 
 Exit status: 0 all workers succeeded, 1 a worker failed, 2 the command line is wrong;
 ended by TERM or INT, the master ends by that signal.)";
-
-/// Those that main() runs itself.
-constexpr std::pair<const char*, const char*> kOtherCommands[] = {
-    {"agent", "Keep the locks of a cluster for the programs of this machine"},
-    {"cluster", "See and repair the locks of a cluster"},
-    {"lock", "Run a command that holds a lock, as flock does"},
-};
 
 /// The usage line in the customary form; the rest as CLI11 has it.
 class HelpFormatter : public CLI::Formatter {
@@ -84,6 +80,17 @@ std::string read_dictionary(const std::string& text, std::vector<Declaration>& d
   return {};
 }
 
+std::string read_agent(const std::string& text, std::vector<std::string>& agents) {
+  if (const Status name = check_cluster_name(text); !name.ok()) return name.message;
+  if (std::find(agents.begin(), agents.end(), text) == agents.end()) agents.push_back(text);
+  return {};
+}
+
+std::string read_agent_config(const std::string& text, std::string& path) {
+  path = text;
+  return text.empty() ? "no file was named" : "";
+}
+
 /// As lines of one script: a second one sees the local variables of the first.
 std::string read_code(const std::string& text, std::optional<std::string>& code) {
   code = code ? *code + "\n" + text : text;
@@ -110,7 +117,7 @@ class Parser {
     app_.allow_extras();
     run_ = app_.add_subcommand("run", "Run a Lua script in several worker processes");
     run_->group("Commands");
-    for (const auto& [name, text] : kOtherCommands) app_.add_subcommand(name, text)->group("Commands");
+    for (const Subcommand& other : commands()) app_.add_subcommand(other.name, other.summary)->group("Commands");
     run_->footer(kRunFooter);
     run_->allow_extras();
     add_value("-e", "CODE", "Run CODE instead of a script; may be repeated, each is a line of one script",
@@ -119,6 +126,10 @@ class Parser {
               [this](const std::string& text) { return read_workers(text, options_.workers); });
     add_value("--dict", "NAME=SIZE", "Open a shared dictionary, as in --dict my_locks=1m; may be repeated",
               [this](const std::string& text) { return read_dictionary(text, options_.dictionaries); });
+    add_value("--agent", "CLUSTER", "Have an agent of the cluster, as long as the workers run; may be repeated",
+              [this](const std::string& text) { return read_agent(text, options_.agents); });
+    add_value("--agent-config", "FILE", "Configuration of that agent; default: /etc/holdfast/CLUSTER.json",
+              [this](const std::string& text) { return read_agent_config(text, options_.agent_config); });
     add_value("--grace", "SECONDS", "Time from TERM to KILL when workers are stopped; default: 5",
               [this](const std::string& text) { return read_grace(text, options_.grace); });
     run_->add_flag("--respawn", options_.respawn, "Start a worker again when it fails")->disable_flag_override();
@@ -144,6 +155,9 @@ class Parser {
     const auto declarations = merge_declarations(*environment, options_.dictionaries);
     if (!declarations) return refuse(declarations.status().message);
     options_.dictionaries = *declarations;
+    if (!options_.agent_config.empty() && options_.agents.size() != 1)
+      return refuse(fmt::format("--agent-config and {} clusters were given: expected one, by --agent CLUSTER",
+                                options_.agents.size()));
     return options_;
   }
 
@@ -204,9 +218,9 @@ class Parser {
   }
 
   Parsed refuse_command(const std::vector<std::string>& arguments) const {
-    if (arguments.empty()) return refuse("no command was given; accepted: agent, cluster, lock, run");
+    if (arguments.empty()) return refuse("no command was given; accepted: " + names_of_commands());
     if (arguments.front().starts_with('-')) return refuse(unknown_option(arguments.front(), app_));
-    return refuse(fmt::format("unknown command \"{}\"; accepted: agent, cluster, lock, run", arguments.front()));
+    return refuse(fmt::format("unknown command \"{}\"; accepted: {}", arguments.front(), names_of_commands()));
   }
 
   Parsed refuse(const std::string& reason) const {

@@ -34,10 +34,14 @@ void LockAgent::ensure(holdfast_dict* dict) {
 
 int LockAgent::ensure_and_wait(holdfast_dict* dict) {
   const double deadline = holdfast_now() + kStartSeconds;
-  ensure(dict);
   holdfast_cluster state{};
   while (holdfast_cluster_state(dict, &state) != HOLDFAST_OK) {
-    if (pid_ != 0 && has_ended() && state.agent == 0) return complain();
+    if (state.agent == 0 && pid_ == 0) start();
+    if (state.agent == 0 && has_ended()) {
+      // It may have been another's turn in that very moment.
+      holdfast_cluster_state(dict, &state);
+      if (state.agent == 0) return complain();
+    }
     if (holdfast_now() >= deadline) {
       say("{}", holdfast_error());
       return lock_status::kUnavailable;
@@ -57,6 +61,7 @@ int LockAgent::complain() const {
 }
 
 bool LockAgent::has_ended() {
+  if (pid_ == 0) return false;
   if (::waitpid(pid_, nullptr, WNOHANG) == 0) return false;
   pid_ = 0;
   return true;
@@ -77,6 +82,7 @@ void LockAgent::start() {
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(nothing, STDOUT_FILENO);
   if (messages_.get() >= 0) ::dup2(messages_.get(), STDERR_FILENO);
+  close_between(STDERR_FILENO + 1, ~0U);  // nobody waits for the end of what this process has inherited
   std::vector<std::string> arguments{options_.cluster};
   if (!options_.agent_config.empty()) arguments.insert(arguments.end(), {"--config", options_.agent_config});
   std::_Exit(become_agent(arguments));

@@ -1,5 +1,6 @@
 #include "cli/lock_command.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -17,6 +18,7 @@
 #include <limits>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "base/name.h"
 #include "cli/lock_agent.h"
@@ -89,7 +91,10 @@ int take_and_become(const LockOptions& options, int channel) {
   LockTaker taker(options);
   if (const int status = taker.take()) return status;
   if (channel >= 0) send_hold(channel, taker.lease(), taker.hold().get());
-  return taker.become_command();
+  const int status = taker.become_command();
+  // It has given the lock back itself, which the parent must not take for a loss.
+  if (channel >= 0) static_cast<void>(::send(channel, "", 1, MSG_NOSIGNAL));
+  return status;
 }
 
 /// The parent: passes signals on, sees whether the lock is lost, and ends the hold with the command.
@@ -122,6 +127,8 @@ class Wrapper {
   }
 
   void start() {
+    // From now on: the agent that this one found may end while the command still waits for the lock.
+    if (options_.agent) look_at_ = holdfast_now() + kLookSeconds;
     std::array<int, 2> ends{};
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
       throw std::system_error(errno, std::generic_category(), "socketpair");
@@ -150,15 +157,18 @@ class Wrapper {
     std::array<pollfd, 1> one{{{channel_.get(), POLLIN, 0}}};
     if (::poll(one.data(), one.size(), 0) <= 0) return;
     hold_ = receive_hold(channel_.get());
-    channel_.reset();
+    failure_ = std::move(channel_);
     if (!hold_) return;
-    guard_ = start_guard(command_, hold_->descriptor.get(), options_.key);
+    guard_.start(command_, hold_->descriptor.get(), options_.key);
     if (!options_.cluster.empty()) look_at_ = holdfast_now();
-    if (options_.cluster.empty() && options_.exptime > 0) look_at_ = holdfast_now() + options_.exptime;
+    if (options_.exptime > 0) end_ = holdfast_now() + options_.exptime;
+    if (options_.cluster.empty() && options_.exptime > 0) look_at_ = end_;
   }
 
-  // The kernel sends what is typed at a terminal to the whole process group, so to the command as well.
+  // The kernel sends what is typed at a terminal to the whole process group, so to the command as well. That a terminal
+  // has hung up it tells the leader of the session alone.
   bool has_come_to_command(const signalfd_siginfo& info) const {
+    if (info.ssi_signo == SIGHUP && ::getsid(0) == ::getpid()) return false;
     return info.ssi_code == SI_KERNEL && ::getpgid(command_) == ::getpgrp();
   }
 
@@ -179,10 +189,17 @@ class Wrapper {
         status_ = status;
         return;
       }
-      // As the shell that waits for this process expects of a job.
-      PassedSignals::stop_here();
-      ::kill(command_, SIGCONT);
+      // As the shell that waits for this process expects of a job. CONT, which continues it, is passed on.
+      if (is_stop_of_job(WSTOPSIG(status))) PassedSignals::stop_here();
     }
+  }
+
+  // STOP is meant for the command alone, and continues it alone, unless the job in front of a terminal
+  // stops itself so.
+  static bool is_stop_of_job(int signal) {
+    if (signal != SIGSTOP) return true;
+    const Descriptor terminal(::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC));
+    return terminal.get() >= 0 && ::tcgetpgrp(terminal.get()) == ::getpgrp();
   }
 
   void look() {
@@ -190,10 +207,10 @@ class Wrapper {
     look_at_ = holdfast_now() + kLookSeconds;
     if (!attach()) return;
     if (options_.agent) agent_.ensure(dict_);
-    if (lost_ || is_held()) return;
+    if (!hold_ || lost_ || is_held()) return;
     lost_ = true;
+    ::kill(command_, SIGTERM);  // before a word of it, which may take time
     say("{}; the command gets TERM", reason_of_loss());
-    ::kill(command_, SIGTERM);
   }
 
   // Not before it is needed: it takes a place in the world.
@@ -221,8 +238,8 @@ class Wrapper {
     holdfast_cluster state{};
     if (!options_.cluster.empty() && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE)
       return fmt::format("{} is lost: {}", key, holdfast_error());
-    if (options_.exptime > 0) return fmt::format("{} has ended, after its exptime of {:g} s", key, options_.exptime);
-    return key + " is lost";
+    if (holdfast_now() >= end_) return fmt::format("{} has ended, after its exptime of {:g} s", key, options_.exptime);
+    return key + " was taken away: its grant was ended by another process";
   }
 
   // The lock is given back as its holder would do it, so that a waiter is told and nobody finds the dead; then the hold
@@ -230,10 +247,29 @@ class Wrapper {
   void end_hold() {
     if (!hold_) receive();
     if (!hold_) return;
-    if (!lost_ && attach())
-      static_cast<void>(holdfast_lock_break(dict_, options_.key.data(), options_.key.size(), &hold_->lease));
+    if (!lost_) give_back();
     holdfast_end_hold(hold_->descriptor.release());
-    end_guard(guard_);
+    guard_.end();
+  }
+
+  // Others may have released the lock meanwhile, or removed its dictionary.
+  void give_back() {
+    const std::string& name = options_.dictionary;
+    int code = dict_ != nullptr ? HOLDFAST_OK : holdfast_attach(name.data(), name.size(), &dict_);
+    if (code == HOLDFAST_OK) code = holdfast_lock_break(dict_, options_.key.data(), options_.key.size(), &hold_->lease);
+    const bool is_gone = code == HOLDFAST_NOT_OWNER || code == HOLDFAST_REMOVED || code == HOLDFAST_NOT_FOUND;
+    lost_ = is_gone && has_run() && !guard_.has_acted();
+    if (lost_) say("{}, while the command ran", code == HOLDFAST_NOT_OWNER ? reason_of_loss() : removed());
+  }
+
+  bool has_run() const {
+    char failure = 0;
+    return ::recv(failure_.get(), &failure, 1, MSG_DONTWAIT) != 1;
+  }
+
+  std::string removed() const {
+    return fmt::format("{} was taken away: its dictionary {} was removed", quote(options_.key),
+                       quote_name(options_.dictionary));
   }
 
   int end_as_command() const {
@@ -252,11 +288,13 @@ class Wrapper {
   const LockOptions& options_;
   PassedSignals signals_;
   LockAgent agent_;
+  LockGuard guard_;
   pid_t command_ = 0;
-  pid_t guard_ = 0;
-  Descriptor channel_;
+  Descriptor channel_;  // until the hold has come
+  Descriptor failure_;  // the same from then on: what comes says that there is no command
   std::optional<Hold> hold_;
   holdfast_dict* dict_ = nullptr;
+  double end_ = kNever;  // of its exptime
   double look_at_ = kNever;
   bool lost_ = false;
   bool ended_ = false;
@@ -270,6 +308,8 @@ int run_lock_command(const std::vector<std::string>& arguments) {
   const auto parsed = parse_lock_options(arguments);
   if (const auto* const status = std::get_if<int>(&parsed)) return *status;
   const auto& options = std::get<LockOptions>(parsed);
+  // For an agent and the command as well: what they do with holdfast is of the same world.
+  if (!options.directory.empty()) ::setenv("HOLDFAST_DIR", options.directory.c_str(), 1);
   try {
     return options.no_fork ? take_and_become(options, -1) : Wrapper(options).run();
   } catch (const std::exception& error) {

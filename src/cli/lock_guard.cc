@@ -2,75 +2,90 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdlib>
+#include <memory>
 
 #include "cli/descriptor.h"
 #include "cli/title.h"
 #include "holdfast.h"
+#include "inspect/proc.h"
 
 namespace holdfast::cli {
 
 namespace {
 
-void close_between(unsigned first, unsigned last) noexcept {
-  if (first > last) return;
-#ifdef SYS_close_range
-  if (::syscall(SYS_close_range, first, last, 0) == 0) return;
-#endif
-  constexpr unsigned kMost = 65535;
-  for (unsigned fd = first; fd <= std::min(last, kMost); ++fd) ::close(static_cast<int>(fd));
-}
+/// How long a parent that runs has to end the hold, and how often to look whether it does.
+constexpr int kParentMs = 1000;
+constexpr int kLookMs = 10;
 
 /// It keeps nothing else open, so that no pipe and no file system waits for it.
-void close_all_but(int one, int other) noexcept {
-  const auto low = static_cast<unsigned>(std::min(one, other));
-  const auto high = static_cast<unsigned>(std::max(one, other));
-  if (low > 0) close_between(0, low - 1);
-  close_between(low + 1, high - 1);
-  close_between(high + 1, ~0U);
+void close_all_but(std::array<int, 3> kept) noexcept {
+  std::sort(kept.begin(), kept.end());
+  unsigned next = 0;
+  for (const int one : kept) {
+    const auto descriptor = static_cast<unsigned>(one);
+    if (descriptor > next) close_between(next, descriptor - 1);
+    next = descriptor + 1;
+  }
+  close_between(next, ~0U);
+}
+
+/// Until the parent has ended, or is stopped and would keep waiters waiting.
+void await_parent(int parent) {
+  const pid_t pid = ::getppid();
+  pollfd ended{parent, POLLIN, 0};
+  for (int waited = 0; waited < kParentMs; waited += kLookMs) {
+    if (::poll(&ended, 1, kLookMs) != 0) return;
+    const auto stat = inspect::read_stat(static_cast<std::uint32_t>(pid));
+    if (!stat || stat->state == 'T' || stat->state == 't') return;
+  }
 }
 
 /// Only KILL and STOP reach it, and no terminal does: what ends the command and its parent must not end it first.
-[[noreturn]] void guard(int child, int hold, const std::string& key) {
+[[noreturn]] void guard(int child, int parent, int hold, std::atomic<bool>& acts, const std::string& key) {
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
   ::setsid();
   set_title(fmt::format("holdfast: guard of {}", key));
   ::prctl(PR_SET_NAME, "holdfast-guard");
-  close_all_but(child, hold);
+  close_all_but({child, parent, hold});
   if (::chdir("/") != 0) std::_Exit(EXIT_FAILURE);
   pollfd ended{child, POLLIN, 0};
   while (::poll(&ended, 1, -1) <= 0) continue;
+  await_parent(parent);
+  acts.store(true, std::memory_order_release);  // pairs with has_acted(): before anybody can have the lock
   holdfast_end_hold(hold);
   std::_Exit(EXIT_SUCCESS);
 }
 
 }  // namespace
 
-pid_t start_guard(pid_t child, int hold, const std::string& key) {
+void LockGuard::start(pid_t child, int hold, const std::string& key) {
 #ifdef SYS_pidfd_open
   const Descriptor end(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
-  if (end.get() < 0) return 0;
-  const pid_t pid = ::fork();
-  if (pid == 0) guard(end.get(), hold, key);
-  return std::max(pid, 0);
-#else
-  return 0;
+  const Descriptor self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  void* const memory = ::mmap(nullptr, sizeof *acts_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (end.get() < 0 || self.get() < 0 || memory == MAP_FAILED) return;
+  acts_ = std::construct_at(static_cast<std::atomic<bool>*>(memory), false);
+  pid_ = ::fork();
+  if (pid_ == 0) guard(end.get(), self.get(), hold, *acts_, key);
 #endif
 }
 
-void end_guard(pid_t guard) {
-  if (guard == 0) return;
-  ::kill(guard, SIGKILL);
-  ::waitpid(guard, nullptr, 0);
+void LockGuard::end() const {
+  if (pid_ <= 0) return;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
 }
 
 }  // namespace holdfast::cli

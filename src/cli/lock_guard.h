@@ -1,17 +1,31 @@
-// The process that ends a hold when the command has ended, whatever became of all others.
+// The process that ends a hold when the command has ended, whatever became of all others. A living parent gives the
+// lock back as its holder would, so it has a moment to come first.
 #pragma once
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <string>
 
 namespace holdfast::cli {
 
-/// Starts the guard of a child that holds by the descriptor `hold`, and gives its process id. Nothing is wrong without
-/// one (0): then only the caller and the command are left to end the hold. REQUIRES: the child is not reaped yet.
-pid_t start_guard(pid_t child, int hold, const std::string& key);
+class LockGuard {
+ public:
+  LockGuard() = default;
+  LockGuard(const LockGuard&) = delete;
+  LockGuard& operator=(const LockGuard&) = delete;
 
-/// For the parent that has ended the hold itself. Leaves no zombie to a parent that does not reap.
-void end_guard(pid_t guard);
+  /// Guards a child that holds by the descriptor `hold`. Nothing is wrong where that is not possible: then only the
+  /// caller and the command are left to end the hold. REQUIRES: the child is not reaped yet.
+  void start(pid_t child, int hold, const std::string& key);
+  /// Whether it has come before its parent: then the lock may be another's, though nobody took it away.
+  bool has_acted() const noexcept { return acts_ != nullptr && acts_->load(std::memory_order_acquire); }
+  /// For the parent that has ended the hold itself. Leaves no zombie to a parent that does not reap.
+  void end() const;
+
+ private:
+  pid_t pid_ = 0;
+  std::atomic<bool>* acts_ = nullptr;  // in memory that both have, for as long as they live
+};
 
 }  // namespace holdfast::cli

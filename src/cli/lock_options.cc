@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 
 #include "base/name.h"
 #include "cli/message.h"
@@ -61,8 +62,9 @@ class LockParser {
   LockParser() : app_("Runs a command that holds a lock.", "holdfast lock") {
     app_.formatter(std::make_shared<LockHelp>());
     app_.set_help_flag("-h,--help", "Print this help and exit");
+    app_.set_version_flag("-V,--version", std::string("holdfast ") + holdfast_version(), "Print the version and exit");
     app_.footer(kFooter);
-    app_.add_option("KEY", names_)->expected(0, -1);
+    app_.allow_extras();  // the names: as values of a positional option, CLI11 would take "[a,b]" for two
     add_flags();
     add_values();
   }
@@ -115,13 +117,19 @@ class LockParser {
     app_.add_option("-E,--conflict-exit-code", options_.conflict, "Exit status if the lock is not had; default: 1")
         ->type_name("STATUS")
         ->check(CLI::Range(0, kStatusMax));
-    app_.add_option("-c,--command", shell_, "Run COMMAND by the shell, $SHELL or /bin/sh")->type_name("COMMAND");
+    app_.add_option_function<std::string>(
+            "-c,--command", [this](const std::string& line) { note_shell(line); },
+            "Run COMMAND by the shell, $SHELL or /bin/sh")
+        ->type_name("COMMAND")
+        ->trigger_on_parse();
     app_.add_option("--exptime", exptime_, "End the lock after so long, and the command by TERM; default: never")
         ->type_name("SECONDS")
         ->check(read_seconds);
     app_.add_option("--why", options_.why, "What others are told when they ask for the lock")
         ->type_name("TEXT")
         ->check(read_why);
+    app_.add_option("--dir", options_.directory, "The runtime directory; default: $HOLDFAST_DIR, or that of the user")
+        ->type_name("PATH");
     app_.add_option("--cluster", options_.cluster, "The cluster of which all machines share the lock")
         ->type_name("NAME");
     app_.add_option("--agent-config", options_.agent_config,
@@ -129,8 +137,27 @@ class LockParser {
         ->type_name("FILE");
   }
 
+  // When it is read, and not at the end, it is known which words stand before it.
+  void note_shell(const std::string& line) {
+    if (words_before_shell_) throw CLI::ValidationError("--command", "expected once");
+    shell_ = line;
+    words_before_shell_ = app_.remaining_size();
+  }
+
+  /// Words on both sides of -c COMMAND: the later ones were meant for the command, and must not pass for a key.
+  std::string stray_word() const {
+    const std::size_t before = words_before_shell_.value_or(0);
+    if (before == 0 || names_.size() <= before) return {};
+    return "unexpected " + quote(names_[before]) + " after -c COMMAND: expected the command as one word, in quotes";
+  }
+
   std::string read_names() {
+    for (const std::string& word : app_.remaining()) {
+      if (word.size() > 1 && word.front() == '-') return "unknown option " + quote(word);
+      names_.push_back(word);
+    }
     if (names_.empty()) return "no key was given";
+    if (std::string stray = stray_word(); !stray.empty()) return stray;
     if (names_.size() > 2) return "unexpected " + quote(names_[2]) + ": the command follows \"--\"";
     options_.key = names_.back();
     if (options_.key.empty() || options_.key.size() > HOLDFAST_KEY_MAX)
@@ -150,7 +177,9 @@ class LockParser {
       options_.command = {shell != nullptr && *shell != '\0' ? shell : kDefaultShell, "-c", shell_};
     }
     if (!options_.command.empty()) return {};
-    return "no command was given: expected \"-- COMMAND\" or -c COMMAND";
+    const bool is_number = options_.key.find_first_not_of("0123456789") == std::string::npos;
+    const char* const descriptor = is_number ? "; a file descriptor in its place, as with flock, is not supported" : "";
+    return fmt::format("no command was given: expected \"-- COMMAND\" or -c COMMAND{}", descriptor);
   }
 
   std::string judge() {
@@ -174,6 +203,7 @@ class LockParser {
   LockOptions options_;
   std::vector<std::string> names_;
   std::string shell_;
+  std::optional<std::size_t> words_before_shell_;
   std::string timeout_;
   std::string exptime_;
   bool exclusive_ = false;

@@ -33,6 +33,7 @@ struct LockOptions {
   bool no_fork = false;
   bool verbose = false;
   bool quiet = false;
+  std::string directory;  // of the world; empty: as for all programs
   std::string dictionary;
   std::string key;
   std::vector<std::string> command;

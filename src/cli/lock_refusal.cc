@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <ctime>
-#include <utility>
 
 #include "base/name.h"
 #include "cli/question.h"
+#include "inspect/text.h"
 
 namespace holdfast::cli {
 
@@ -18,7 +17,7 @@ namespace {
 std::string reason_in_words(const std::string& why) { return why.empty() ? why : ": " + quote(why, HOLDFAST_WHY_MAX); }
 
 std::string process_in_words(const std::string& pid, const std::string& program) {
-  return program.empty() ? "pid " + pid : fmt::format("pid {} ({})", pid, program);
+  return program.empty() ? "pid " + pid : fmt::format("pid {} ({})", pid, inspect::escaped(program));  // its own words
 }
 
 double seconds_since(const std::string& wall_ms) {
@@ -29,17 +28,6 @@ double seconds_since(const std::string& wall_ms) {
 }
 
 }  // namespace
-
-std::string duration_in_words(double seconds) {
-  constexpr double kMinute = 60;
-  constexpr double kHour = 60 * kMinute;
-  constexpr double kDay = 24 * kHour;
-  // A unit is used from two of it on.
-  constexpr std::array<std::pair<double, const char*>, 3> kUnits{{{kDay, "days"}, {kHour, "h"}, {kMinute, "min"}}};
-  for (const auto& [length, name] : kUnits)
-    if (seconds >= 2 * length) return fmt::format("{:.0f} {}", std::max(2.0, seconds / length - 0.5), name);
-  return seconds < 10 ? fmt::format("{:.1f} s", seconds) : fmt::format("{:.0f} s", seconds);
-}
 
 std::string refusal(holdfast_dict* dict, const LockOptions& options) {
   const std::string key = quote(options.key);
@@ -53,7 +41,7 @@ std::string refusal(holdfast_dict* dict, const LockOptions& options) {
   const char* const why = holder.why;
   const std::string others = count == 1 ? "" : fmt::format(" and {} more", count - 1);
   return fmt::format("{} is held by {}{} for {}{}", key, process_in_words(std::to_string(holder.pid), program), others,
-                     duration_in_words(holder.held), reason_in_words(why));
+                     inspect::duration_in_words(holder.held), reason_in_words(why));
 }
 
 std::string refusal_elsewhere(holdfast_dict* dict, const LockOptions& options) {
@@ -61,9 +49,9 @@ std::string refusal_elsewhere(holdfast_dict* dict, const LockOptions& options) {
   auto answer = ask_agent(dict, HOLDFAST_ASK_HOLDER, options.key, 0);
   if (!answer || (*answer)["code"] != "yes") return key + " is held by another machine";
   Answer& holder = *answer;
-  std::string line = fmt::format("{} is held by host {}", key, holder["host"]);
-  if (holder.contains("pid")) line += ", " + process_in_words(holder["pid"], holder["program"]);
-  if (holder.contains("when")) line += " for " + duration_in_words(seconds_since(holder["when"]));
+  std::string line = fmt::format("{} is held by host {}", key, inspect::escaped(holder["host"]));
+  if (holder.contains("pid")) line += ", " + process_in_words(inspect::escaped(holder["pid"]), holder["program"]);
+  if (holder.contains("when")) line += " for " + inspect::duration_in_words(seconds_since(holder["when"]));
   return line + reason_in_words(holder["why"]);
 }
 

@@ -8,9 +8,6 @@
 
 namespace holdfast::cli {
 
-/// "0.4 s", "45 s", "3 min", "5 h", "12 days".
-std::string duration_in_words(double seconds);
-
 /// "\"nightly\" is held by pid 4711 (backup.sh) for 3 min: \"weekly full\"", as far as it is known.
 std::string refusal(holdfast_dict* dict, const LockOptions& options);
 

@@ -18,6 +18,7 @@
 #include "base/name.h"
 #include "cli/lock_refusal.h"
 #include "cli/message.h"
+#include "inspect/text.h"
 
 namespace holdfast::cli {
 
@@ -53,6 +54,18 @@ bool is_of_cluster(holdfast_dict* dict, const LockOptions& options) {
   const char* const name = state.name;
   const std::string found = *name != '\0' ? "belongs to cluster " + quote(name) : "belongs to no cluster";
   say("dictionary {} {}, and {} was asked for", quote_name(options.dictionary), found, quote(options.cluster));
+  return false;
+}
+
+/// Whether no agent is there that could get a lock soon: then -n need not wait.
+bool has_no_agent(holdfast_dict* dict) {
+  holdfast_cluster state{};
+  if (holdfast_cluster_state(dict, &state) != HOLDFAST_UNAVAILABLE || state.agent != 0 || state.seconds > 0)
+    return false;
+  // One that has just been started may not have noticed the dictionary yet.
+  int fd = -1;
+  if (holdfast_ask(dict, HOLDFAST_ASK_STATUS, nullptr, 0, 0, &fd) != HOLDFAST_OK) return true;
+  ::close(fd);
   return false;
 }
 
@@ -111,16 +124,20 @@ int LockTaker::enter() {
 int LockTaker::wait_for_lock(holdfast_wait& wait) {
   const double start = holdfast_now();
   const bool tries = options_.timeout == 0;
+  const bool in_cluster = !options_.cluster.empty();
   const double patience = tries ? kAskSeconds : options_.timeout;
   const double deadline = options_.timeout == kForEver ? std::numeric_limits<double>::infinity() : start + patience;
   for (;;) {
-    const int code = attempt(wait);
+    int code = attempt(wait);
+    // In a cluster it may be held on behalf of this attempt: by the agent, which has just got it.
+    const bool held_here = in_cluster && tries && code == HOLDFAST_LOCKED && is_held_here();
+    if (held_here) code = attempt(wait);
     if (code == HOLDFAST_OK) return 0;
     if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return fail(code);
     if (code == HOLDFAST_LOCKED && make_way(wait)) continue;
     const double now = holdfast_now();
-    const bool refused = tries && code == HOLDFAST_LOCKED && options_.cluster.empty();
-    if (refused || now >= deadline) {
+    const bool refused = tries && code == HOLDFAST_LOCKED && (held_here || !in_cluster);
+    if (refused || now >= deadline || (tries && in_cluster && has_no_agent(dict_))) {
       holdfast_lock_leave(dict_, options_.key.data(), options_.key.size(), wait.parker, wait.waiter);
       return refuse();
     }
@@ -168,12 +185,23 @@ int LockTaker::refuse() {
   holdfast_cluster state{};
   if (!options_.cluster.empty() && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE)
     return fail(HOLDFAST_UNAVAILABLE);
+  // That another machine has the lock is told (HOLDFAST_ELSEWHERE). Without a word of the store nothing is known.
+  if (!options_.cluster.empty() && options_.timeout == 0 && !is_held_here()) {
+    say("cannot lock {}: the store of cluster {} has not answered for {:g} s", quote(options_.key), options_.cluster,
+        kAskSeconds);
+    return lock_status::kUnavailable;
+  }
   if (!options_.quiet) {
     const std::string waited =
-        options_.timeout > 0 ? fmt::format("; waited for {}", duration_in_words(options_.timeout)) : "";
+        options_.timeout > 0 ? fmt::format("; waited for {}", inspect::duration_in_words(options_.timeout)) : "";
     say("{}{}", refusal(dict_, options_), waited);
   }
   return options_.conflict;
+}
+
+bool LockTaker::is_held_here() const {
+  holdfast_holder holder{};
+  return holdfast_lock_holder(dict_, options_.key.data(), options_.key.size(), &holder) == HOLDFAST_OK;
 }
 
 int LockTaker::fail(int code) const {
@@ -181,13 +209,18 @@ int LockTaker::fail(int code) const {
     if (!options_.quiet) say("{}", refusal_elsewhere(dict_, options_));
     return options_.conflict;
   }
+  if (code == HOLDFAST_UNSUPPORTED) {
+    say("cannot lock {}: a key of {} bytes is too long for the store of a cluster", quote(options_.key),
+        options_.key.size());
+    return lock_status::kUsage;
+  }
   say("cannot lock {}: {}", quote(options_.key), error_or_text(code));
   return code == HOLDFAST_UNAVAILABLE ? lock_status::kUnavailable : lock_status::kSystem;
 }
 
 // A wait for a cluster that cannot be reached goes on, as it may be reached later; but not without a word.
 void LockTaker::complain_of_cluster(double waited) {
-  if (complained_ || options_.cluster.empty() || waited < kComplainAfterSeconds) return;
+  if (complained_ || options_.cluster.empty() || options_.timeout == 0 || waited < kComplainAfterSeconds) return;
   holdfast_cluster state{};
   if (holdfast_cluster_state(dict_, &state) != HOLDFAST_UNAVAILABLE) return;
   complained_ = true;

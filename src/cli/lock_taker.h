@@ -34,6 +34,7 @@ class LockTaker {
   int attempt(holdfast_wait& wait);
   bool make_way(const holdfast_wait& wait);
   int refuse();
+  bool is_held_here() const;
   int fail(int code) const;
   void complain_of_cluster(double waited);
 

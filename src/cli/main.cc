@@ -6,11 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/agent_command.h"
-#include "cli/cluster_command.h"
+#include "cli/arguments.h"
 #include "cli/command_line.h"
+#include "cli/commands.h"
 #include "cli/dictionaries.h"
-#include "cli/lock_command.h"
 #include "cli/master.h"
 #include "cli/message.h"
 #include "cli/run_options.h"
@@ -33,6 +32,13 @@ int run(const RunOptions& options) {
   return Master(options).run();
 }
 
+int run_command(const Subcommand& command, const std::vector<std::string>& arguments) try {
+  return command.run(arguments);
+} catch (const std::exception& error) {
+  say("{}", error.what());
+  return exit_status::kTrouble;
+}
+
 }  // namespace
 
 }  // namespace holdfast::cli
@@ -42,9 +48,8 @@ int main(int count, char** values) try {
   const std::vector<std::string> arguments(values + 1, values + count);
   make_room_for_title(count, values);
   const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
-  if (!arguments.empty() && arguments.front() == "agent") return become_agent(rest);
-  if (!arguments.empty() && arguments.front() == "cluster") return run_cluster_command(rest);
-  if (!arguments.empty() && arguments.front() == "lock") return run_lock_command(rest);
+  if (const Subcommand* const command = arguments.empty() ? nullptr : find_command(arguments.front()))
+    return run_command(*command, rest);
   const Parsed parsed = parse_command_line(arguments);
   if (const Done* done = std::get_if<Done>(&parsed)) return done->status;
   return run(std::get<RunOptions>(parsed));

@@ -13,6 +13,7 @@
 #include <string>
 #include <system_error>
 
+#include "cli/child_end.h"
 #include "cli/message.h"
 #include "cli/worker.h"
 
@@ -25,12 +26,6 @@ bool has_terminal() {
   return terminal.get() >= 0;
 }
 
-std::string describe_end(int status) {
-  if (WIFSIGNALED(status))
-    return fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
-  return fmt::format("exited with status {}", WEXITSTATUS(status));
-}
-
 double seconds(std::chrono::duration<double> duration) { return duration.count(); }
 
 }  // namespace
@@ -39,11 +34,12 @@ Master::Master(const RunOptions& options)
     : options_(options),
       pid_(::getpid()),
       had_terminal_(has_terminal()),
+      agents_(options, signals_),
       places_(static_cast<std::size_t>(options.workers)) {}
 
 int Master::run() {
   if (!script_compiles()) return EXIT_FAILURE;
-  if (!start_all()) {
+  if (!agents_.start() || !start_all()) {
     failed_ = true;
     discard_all();
   }
@@ -52,6 +48,7 @@ int Master::run() {
     handle_signals();
     act_on_time();
   }
+  agents_.stop();
   if (stop_signal_ != 0) die_by(stop_signal_);
   return failed_ ? EXIT_FAILURE : EXIT_SUCCESS;
 }
@@ -138,6 +135,7 @@ void Master::act_on_time() {
           seconds(options_.grace));
     kill_all();
   }
+  agents_.act_on_time(now);
   for (std::size_t number = 0; number < places_.size(); ++number) {
     Place& place = places_[number];
     if (!place.respawn_at || *place.respawn_at > now) continue;
@@ -211,7 +209,13 @@ void Master::reap() {
   int status = 0;
   for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
     const auto ended = std::find_if(workers_.begin(), workers_.end(), [pid](const Worker& w) { return w.pid == pid; });
-    if (ended == workers_.end()) continue;
+    if (ended == workers_.end()) {
+      if (agents_.on_end(pid, status) == RunAgents::End::hopeless) {
+        failed_ = true;
+        discard_all();
+      }
+      continue;
+    }
     const Worker worker = std::move(*ended);
     workers_.erase(ended);
     on_end(worker, status);
@@ -240,6 +244,7 @@ bool Master::respawn_pending() const {
 
 std::optional<Master::Time> Master::next_deadline() const {
   std::optional<Time> first = kill_at_;
+  if (const auto again = agents_.next_deadline(); again && (!first || *again < *first)) first = again;
   for (const Place& place : places_)
     if (place.respawn_at && (!first || *place.respawn_at < *first)) first = place.respawn_at;
   return first;

@@ -18,6 +18,7 @@
 
 #include "cli/backoff.h"
 #include "cli/channel.h"
+#include "cli/run_agents.h"
 #include "cli/run_options.h"
 #include "cli/signals.h"
 
@@ -79,6 +80,7 @@ class Master {
   const pid_t pid_;
   const bool had_terminal_;
   SignalQueue signals_;
+  RunAgents agents_;
   Phase phase_ = Phase::running;
   std::vector<Worker> workers_;  // those that live
   std::vector<Place> places_;    // by number

@@ -31,6 +31,10 @@ PassedSignals::PassedSignals() {
   reap.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &reap, nullptr);
   sigprocmask(SIG_BLOCK, &set, &before_);
+  // What this process says may find no reader, and must not end it before its work is done.
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &ignore, &pipe_);
   descriptor_ = Descriptor(signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
   if (descriptor_.get() < 0) throw std::system_error(errno, std::generic_category(), "signalfd");
 }
@@ -41,7 +45,10 @@ std::optional<signalfd_siginfo> PassedSignals::next() const {
   return info;
 }
 
-void PassedSignals::restore() const noexcept { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+void PassedSignals::restore() const noexcept {
+  sigaction(SIGPIPE, &pipe_, nullptr);
+  sigprocmask(SIG_SETMASK, &before_, nullptr);
+}
 
 void PassedSignals::stop_here() noexcept {
   sigset_t set;

@@ -13,7 +13,7 @@ namespace holdfast::cli {
 class PassedSignals {
  public:
   /// Collects TERM, INT, HUP, QUIT, USR1, USR2, WINCH, TSTP, CONT and CHLD from now on; those that were ignored (nohup)
-  /// stay so, but for CHLD. Throws std::system_error.
+  /// stay so, but for CHLD. Ignores PIPE. Throws std::system_error.
   PassedSignals();
 
   /// Readable when next() has something.
@@ -28,6 +28,7 @@ class PassedSignals {
 
  private:
   sigset_t before_{};
+  struct sigaction pipe_ {};
   Descriptor descriptor_;
 };
 

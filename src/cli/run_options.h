@@ -17,6 +17,8 @@ inline constexpr double kGraceMax = 86400;
 struct RunOptions {
   int workers = 1;
   std::vector<Declaration> dictionaries;  // of --dict and $HOLDFAST_DICTS
+  std::vector<std::string> agents;        // the clusters
+  std::string agent_config;               // a file; empty: that of the cluster
   bool respawn = false;
   std::chrono::duration<double> grace{5};  // from the polite end of a worker to the forced one
   Script script;

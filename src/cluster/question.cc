@@ -55,8 +55,7 @@ bool read_question(std::string_view packet, Question& question) noexcept {
   return std::from_chars(revision.data(), end, question.revision).ptr == end;
 }
 
-Expected<platform::FileDescriptor> ask_agent(const RuntimeDirectory& directory, std::string_view cluster,
-                                             const Question& question) {
+Expected<platform::FileDescriptor> connect_agent(const RuntimeDirectory& directory, std::string_view cluster) {
   const std::string path = agent_socket(directory, cluster);
   sockaddr_un address{};
   if (path.size() >= sizeof address.sun_path)
@@ -68,8 +67,15 @@ Expected<platform::FileDescriptor> ask_agent(const RuntimeDirectory& directory, 
   if (!socket) return Status{Code::system, "cannot make a socket: " + platform::error_text(errno)};
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     return no_agent(cluster, errno);
+  return socket;
+}
+
+Expected<platform::FileDescriptor> ask_agent(const RuntimeDirectory& directory, std::string_view cluster,
+                                             const Question& question) {
+  auto socket = connect_agent(directory, cluster);
+  if (!socket) return socket;
   const std::string packet = write_question(question);
-  if (::send(socket.get(), packet.data(), packet.size(), MSG_NOSIGNAL) < 0) return no_agent(cluster, errno);
+  if (::send(socket->get(), packet.data(), packet.size(), MSG_NOSIGNAL) < 0) return no_agent(cluster, errno);
   return socket;
 }
 

@@ -1,6 +1,6 @@
 // Questions to the agent of a cluster, each a packet through a socket in the runtime directory, answered by one packet.
 //
-//   question   KIND NUL DICTIONARY NUL REVISION NUL KEY      KIND: verify, holder, break, status
+//   question   KIND NUL DICTIONARY NUL REVISION NUL KEY      KIND: verify, holder, break, status (of the agent itself)
 //   answer     lines of NAME=VALUE; the first is code=yes, code=no or code=unavailable
 //
 // The other end may be slow, or gone: nothing here waits.
@@ -35,6 +35,8 @@ std::string write_question(const Question& question);
 /// The fields are those of `packet`. False: it is none.
 bool read_question(std::string_view packet, Question& question) noexcept;
 
+/// Connected to the agent. unavailable: there is none.
+Expected<platform::FileDescriptor> connect_agent(const RuntimeDirectory& directory, std::string_view cluster);
 /// Sends the question. The descriptor is readable when the answer is there. unavailable: there is no agent.
 Expected<platform::FileDescriptor> ask_agent(const RuntimeDirectory& directory, std::string_view cluster,
                                              const Question& question);

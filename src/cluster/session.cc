@@ -42,6 +42,11 @@ SessionWord Session::now() const noexcept {
   return word;
 }
 
+SessionWord Session::seen() const noexcept {
+  const SessionWord word{fields_.word.load(kRelaxed)};
+  return boottime_ms() >= word.deadline_ms() ? word.as_lost() : word;
+}
+
 bool Session::renew(SessionWord from, std::uint64_t deadline_ms) const noexcept {
   if (from.lost() || boottime_ms() >= from.deadline_ms()) return false;
   std::uint64_t expected = from.bits;
@@ -73,9 +78,13 @@ std::uint64_t Session::lease() const noexcept {
   return fields_.lease.load(kRelaxed);
 }
 
-void Session::attend(Token agent, std::uint32_t waiter) const noexcept {
+// The agent first: the waiter is a hint, which is wrong for a moment, and then corrected by the agent that has come to
+// stay. Acquire and release: an agent that sees another one here sees where else that one was before (agents take in
+// one dictionary after the other).
+bool Session::attend(Token before, Token agent, std::uint32_t waiter) const noexcept {
+  if (!fields_.agent.compare_exchange_strong(before, agent, std::memory_order_acq_rel, kRelaxed)) return false;
   fields_.waiter.store(waiter, kRelaxed);
-  fields_.agent.store(agent, kRelease);  // pairs with want(): it posts to a waiter of this agent
+  return true;
 }
 
 // `missed` first: a hint that finds no room after that is found by the next call.

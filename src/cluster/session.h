@@ -78,6 +78,8 @@ class Session {
 
   /// As it is now: lost, if the deadline has passed. Marks that.
   SessionWord now() const noexcept;
+  /// The same, and marks nothing: for observers.
+  SessionWord seen() const noexcept;
 
   // --- for the agent ---
 
@@ -90,9 +92,9 @@ class Session {
   bool begin(SessionWord last, std::uint16_t epoch, std::uint64_t lease, std::uint64_t deadline_ms) const noexcept;
   /// Of the epoch that was seen before, or of a later one.
   std::uint64_t lease() const noexcept;
-  /// Where processes reach the agent from now on.
-  void attend(Token agent, std::uint32_t waiter) const noexcept;
-  Token agent() const noexcept { return fields_.agent.load(kRelaxed); }
+  /// Where processes reach the agent from now on. False if it is not that of `before` any more.
+  bool attend(Token before, Token agent, std::uint32_t waiter) const noexcept;
+  Token agent() const noexcept { return fields_.agent.load(kAcquire); }  // pairs with attend()
   /// Moves the hints to `hashes`, and returns how many there are; more than fit if some were missed: look at all locks.
   std::size_t take_wants(std::span<std::uint64_t, kWants> hashes) const noexcept;
 

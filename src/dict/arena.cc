@@ -12,10 +12,6 @@ namespace {
 constexpr std::uint32_t kSize = 0;
 constexpr std::uint32_t kNext = 1;
 constexpr std::uint32_t kPrevious = 2;
-// Words of the spare block: its size is at kSize, too, and where an entry has its shape is 0, which is none.
-constexpr std::uint32_t kSeal = 1;
-constexpr std::uint32_t kShape = 2;
-static_assert(kShape * sizeof(Word32) == offsetof(Entry, shape) && offsetof(Entry, shape) == offsetof(ListNode, shape));
 constexpr std::uint32_t kWordsPerGranule = kGranule / 4;
 
 std::uint32_t bin_of(std::uint32_t count) noexcept {
@@ -128,19 +124,23 @@ Arena::Run Arena::find_run(std::uint32_t count) noexcept {
 
 Arena::Run Arena::find_run_or_settle(std::uint32_t count) noexcept {
   const Run run = find_run(count);
-  if (run.block != 0 || !has_spare()) return run;
+  if (run.block != 0 || spare() == 0) return run;
   settle();
   return find_run(count);
 }
 
 bool Arena::can_allocate(std::uint32_t count) noexcept { return find_run_or_settle(count).block != 0; }
 
+// Keeps a new block behind the hand of the clock sweep, so that the sweep comes to it only after a whole lap.
+inline void Arena::step_over(std::uint32_t block, std::uint32_t count) noexcept {
+  if (header_.hand.load(kRelaxed) == block) header_.hand.store(block + count, kRelaxed);
+}
+
 // REQUIRES: run.size is at least count.
 inline bool Arena::cut_off(const Run& run, std::uint32_t count) noexcept {
   if (!remove(run.block, run.size)) return false;
   if (run.size > count) add_free(run.block + count, run.size - count);
-  // Keep the new block behind the hand of the clock sweep, so that the sweep comes to it only after a whole lap.
-  if (header_.hand.load(kRelaxed) == run.block) header_.hand.store(run.block + count, kRelaxed);
+  step_over(run.block, count);
   return true;
 }
 
@@ -209,47 +209,42 @@ std::uint32_t Arena::merge(std::uint32_t block, std::uint32_t count) noexcept {
 
 void Arena::keep(std::uint32_t block, std::uint32_t count) noexcept {
   announce_reuse();
-  if (has_spare()) settle();
-  Word32* const words = shard_.words32(block);
-  words[kSize].store(count, kRelaxed);
-  words[kSeal].store(~count, kRelaxed);
-  words[kShape].store(0, kRelaxed);
-  header_.bins[kSpareBin].store(block, kRelaxed);
+  if (spare() != 0) settle();
+  make_spare(block, count);
   header_.free_granules.store(header_.free_granules.load(kRelaxed) + count, kRelaxed);
-  if (header_.no_run.load(kRelaxed) != 0) header_.no_run.store(0, kRelaxed);
 }
 
-// The spare block's granules; 0 on damage. Its words must agree: an overwritten word then does not give an entry's
-// memory away.
-std::uint32_t Arena::spare_size(std::uint32_t block) noexcept {
-  if (shard_.holds_granule(block)) {
-    const Word32* const words = shard_.words32(block);
-    const std::uint32_t size = words[kSize].load(kRelaxed);
-    if (size != 0 && size <= shard_.granules() - block && words[kSeal].load(kRelaxed) == ~size &&
-        words[kShape].load(kRelaxed) == 0)
-      return size;
-  }
+void Arena::change_spare(std::uint32_t allocated, std::uint32_t kept, std::uint32_t count) noexcept {
+  announce_reuse();
+  step_over(allocated, count);
+  make_spare(kept, count);
+}
+
+// The spare block's granules; 0 on damage.
+inline std::uint32_t Arena::spare_size(std::uint32_t block) noexcept {
+  const std::uint32_t size = shard_.holds_granule(block) ? shard_.words32(block)[SpareWords::kSize].load(kRelaxed) : 0;
+  if (is_spare(block, size)) return size;
   header_.bins[kSpareBin].store(0, kRelaxed);
   damaged_ = true;
   return 0;
 }
 
 // The spare block, if it has exactly this size; else 0.
-std::uint32_t Arena::take_spare(std::uint32_t count) noexcept {
-  const std::uint32_t block = header_.bins[kSpareBin].load(kRelaxed);
+inline std::uint32_t Arena::take_spare(std::uint32_t count) noexcept {
+  const std::uint32_t block = spare();
   if (block == 0 || spare_size(block) != count) return 0;
   drop_spare(count);
-  if (header_.hand.load(kRelaxed) == block) header_.hand.store(block + count, kRelaxed);  // as in cut_off()
+  step_over(block, count);
   return block;
 }
 
-void Arena::drop_spare(std::uint32_t count) noexcept {
+inline void Arena::drop_spare(std::uint32_t count) noexcept {
   header_.bins[kSpareBin].store(0, kRelaxed);
   header_.free_granules.store(header_.free_granules.load(kRelaxed) - count, kRelaxed);
 }
 
 void Arena::settle() noexcept {
-  const std::uint32_t block = header_.bins[kSpareBin].load(kRelaxed);
+  const std::uint32_t block = spare();
   const std::uint32_t size = block != 0 ? spare_size(block) : 0;
   if (size == 0) return;
   drop_spare(size);

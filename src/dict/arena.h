@@ -8,6 +8,7 @@
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "dict/shard.h"
@@ -38,6 +39,14 @@ class Arena {
   /// As release(), but the block stays whole: the next allocate() of its size takes it, without a search. There is one
   /// such spare block; keep() merges the one before with its free neighbours.
   void keep(std::uint32_t block, std::uint32_t count) noexcept;
+
+  /// The spare block; 0 if there is none.
+  std::uint32_t spare() const noexcept { return header_.bins[kSpareBin].load(kRelaxed); }
+  /// Whether it is a block of `count` granules. Trusts nothing.
+  bool is_spare(std::uint32_t block, std::uint32_t count) const noexcept;
+  /// As allocate(), which gave the spare block, and keep() of another one of the same size afterwards: at once.
+  /// REQUIRES: is_spare(allocated, count); what `kept` held is in no chain any more.
+  void change_spare(std::uint32_t allocated, std::uint32_t kept, std::uint32_t count) noexcept;
 
   /// Makes the spare block an ordinary free one. REQUIRED before a walk over the blocks from left to right.
   void settle() noexcept;
@@ -92,10 +101,11 @@ class Arena {
   Run find_run_or_settle(std::uint32_t count) noexcept;
   void announce_reuse() noexcept;
   std::uint32_t merge(std::uint32_t block, std::uint32_t count) noexcept;
-  bool has_spare() const noexcept { return header_.bins[kSpareBin].load(kRelaxed) != 0; }
+  void make_spare(std::uint32_t block, std::uint32_t count) noexcept;
   std::uint32_t spare_size(std::uint32_t block) noexcept;
   std::uint32_t take_spare(std::uint32_t count) noexcept;
   void drop_spare(std::uint32_t count) noexcept;
+  void step_over(std::uint32_t block, std::uint32_t count) noexcept;
   bool cut_off(const Run& run, std::uint32_t count) noexcept;
   std::uint32_t next_bin(std::uint32_t from) const noexcept;
 
@@ -105,6 +115,34 @@ class Arena {
   bool crowded_ = false;
   std::uint32_t wanted_ = 0;
 };
+
+// --- the spare block ---
+
+/// Words of the spare block. Where an entry has its shape is 0, which is none.
+struct SpareWords {
+  static constexpr std::uint32_t kSize = 0;
+  static constexpr std::uint32_t kSeal = 1;
+  static constexpr std::uint32_t kShape = 2;
+};
+static_assert(SpareWords::kShape * sizeof(Word32) == offsetof(Entry, shape) &&
+              offsetof(Entry, shape) == offsetof(ListNode, shape));
+
+inline void Arena::make_spare(std::uint32_t block, std::uint32_t count) noexcept {
+  Word32* const words = shard_.words32(block);
+  words[SpareWords::kSize].store(count, kRelaxed);
+  words[SpareWords::kSeal].store(~count, kRelaxed);
+  words[SpareWords::kShape].store(0, kRelaxed);
+  header_.bins[kSpareBin].store(block, kRelaxed);
+  if (header_.no_run.load(kRelaxed) != 0) header_.no_run.store(0, kRelaxed);
+}
+
+// Its words must agree: an overwritten word then does not give an entry's memory away.
+inline bool Arena::is_spare(std::uint32_t block, std::uint32_t count) const noexcept {
+  if (!shard_.holds_granule(block) || count > shard_.granules() - block) return false;
+  const Word32* const words = shard_.words32(block);
+  return count != 0 && words[SpareWords::kSize].load(kRelaxed) == count &&
+         words[SpareWords::kSeal].load(kRelaxed) == ~count && words[SpareWords::kShape].load(kRelaxed) == 0;
+}
 
 // Clear the type before releasing the block: a circular chain must not release it twice.
 template <class Fields>

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dict/list.h"
+#include "dict/probes.h"
 #include "platform/platform.h"
 
 namespace holdfast {
@@ -214,6 +215,7 @@ Word32* ClockSweep::link_to(const Block& block) const noexcept {
 void ClockSweep::remove(const Block& block) noexcept {
   Word32* link = link_to(block);
   if (link == nullptr) return arena_.set_damaged();
+  if (block.kind != Kind::dead && block.at != own_) probe_evict(shard_, block.view);
   commit(*link, block.view.entry->next.load(kRelaxed));
   header_.entries.store(header_.entries.load(kRelaxed) - 1, kRelaxed);
   if (block.kind == Kind::dead) {

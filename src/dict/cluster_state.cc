@@ -29,6 +29,7 @@ Status find_cluster_state(Dictionary& dictionary, ClusterState& state) {
   state.name = segment->cluster();
   state.agent = living_agent(dictionary.world(), session.agent());
   state.epoch = word.epoch();
+  state.machine = session.lease();
   const std::uint64_t now_ms = boottime_ms();
   state.seconds = word.lost() ? 0 : static_cast<double>(std::max(word.deadline_ms(), now_ms + 1) - now_ms) / 1e3;
   if (state.agent == 0)

@@ -11,9 +11,10 @@ namespace holdfast {
 
 struct ClusterState {
   std::string name;
-  std::uint32_t agent = 0;  // process id of the agent, in its own pid namespace; 0: there is none that may live
-  std::uint16_t epoch = 0;  // of the session
-  double seconds = 0;       // until the session ends; 0: it is lost
+  std::uint32_t agent = 0;    // process id of the agent, in its own pid namespace; 0: there is none that may live
+  std::uint16_t epoch = 0;    // of the session
+  double seconds = 0;         // until the session ends; 0: it is lost
+  std::uint64_t machine = 0;  // the lease; 0: none yet
 };
 
 /// unavailable, with `state` filled: there is no agent, or the session is lost. not_found: the dictionary is plain.

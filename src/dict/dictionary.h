@@ -8,6 +8,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -81,6 +82,9 @@ class Dictionary {
   /// `length`: 0 if there is no such key. not_a_list.
   Code list_length(std::string_view key, std::uint32_t& length) noexcept;
   Code stats(DictionaryStats& stats) noexcept;
+  Code histogram(HeldKind kind, TimeKind time, Histogram& histogram) noexcept;
+  /// The keys with the most contention, the worst first.
+  Code contention(std::span<Contended> worst, std::size_t& count) noexcept;
 
   // --- dictionary_write.cc ---
 
@@ -173,6 +177,29 @@ class Dictionary {
     LockWord abandoned{LockWord::kNone};  // it, when its owner was found dead
     std::uint64_t end_ns = 0;             // of the patience with it; 0: it is the first time
   };
+  /// What an attempt at an operation has found in its way.
+  struct Obstacles {
+    UnsettledGrant unsettled;
+    bool crowded = false;  // as the arena tells, here and below
+    std::uint32_t wanted = 0;
+    int looks = 0;  // for memory of dead processes, in the whole call
+
+    bool any() const noexcept { return crowded || unsettled.grant.bits != LockWord::kNone; }
+  };
+  template <class Body>
+  Code with_shard_of(std::string_view bytes, std::uint64_t patience_ns, std::uint64_t granules,
+                     Shard::Unopened unopened, Body&& body) noexcept;
+  template <class Shortcut, class Operation>
+  Code transact_unless(Shortcut&& shortcut, std::string_view bytes, Operation operation,
+                       std::uint64_t granules) noexcept;
+  template <class Operation>
+  Code run(Segment& segment, Shard& shard, const Key& key, Operation& operation, std::uint64_t patience_ns) noexcept;
+  template <class Operation>
+  Code run_apart(Segment& segment, Shard& shard, Key key, Operation operation, std::uint64_t patience_ns) noexcept;
+  template <class Operation>
+  Code attempt(Segment& segment, Shard& shard, const Key& key, Operation& operation, Obstacles& obstacles) noexcept;
+  std::optional<Code> overcome(Segment& segment, Shard& shard, Code result, Obstacles& obstacles,
+                               std::uint64_t patience_ns) noexcept;
   bool settle(UnsettledGrant& unsettled, std::uint64_t patience_ns) noexcept;
   static bool grow(Shard& shard, std::uint32_t granules, std::uint64_t patience_ns, Code result) noexcept;
   std::optional<Code> reclaim(Segment& segment, Shard& shard, int looks, Code result) noexcept;
@@ -191,9 +218,11 @@ class Dictionary {
   LockPlaces lock_places_;
 };
 
-template <class Operation>
-Code Dictionary::transact(std::string_view bytes, Operation&& operation, std::uint64_t patience_ns,
-                          std::uint64_t granules, Shard::Unopened unopened) noexcept {
+// Runs `body(Segment&, Shard&, const Key&, ShardGuard&) -> Code` with the mutex of the key's shard held.
+template <class Body>
+[[gnu::always_inline]] inline Code Dictionary::with_shard_of(std::string_view bytes, std::uint64_t patience_ns,
+                                                             std::uint64_t granules, Shard::Unopened unopened,
+                                                             Body&& body) noexcept {
   Segment* const now = segment();
   if (now == nullptr) return Code::removed;
   if (granules != 0 && granules > now->geometry().block_max()) [[unlikely]]
@@ -203,39 +232,57 @@ Code Dictionary::transact(std::string_view bytes, Operation&& operation, std::ui
   if (!shard.is_open()) [[unlikely]] {
     if (const Code opened = shard.open(unopened); opened != Code::ok) return opened;
   }
-  UnsettledGrant unsettled;
-  for (int looks = 0;;) {
-    Code result = Code::corrupt;
-    bool crowded = false;
-    std::uint32_t wanted = 0;
-    {
-      const ShardGuard guard(shard, patience_ns);
-      if (!guard.held()) return guard.code();
-      for (int attempt = 0; attempt < 2 && result == Code::corrupt; ++attempt) {
-        Transaction change(world_, *now, shard, key);
-        change.give_up_on(unsettled.abandoned);
-        if (change.find()) result = operation(change);
-        crowded = change.arena().crowded();
-        unsettled.grant = change.in_the_way();
-        wanted = change.arena().wanted();
-        if (result == Code::corrupt || change.arena().damaged()) [[unlikely]]
-          repair(shard);
-        else
-          change.end();
-      }
-    }
-    if (unsettled.grant.bits != LockWord::kNone) [[unlikely]] {
-      if (!settle(unsettled, patience_ns)) return result;
-      continue;
-    }
-    if (!crowded) [[likely]]
-      return result;
-    if (wanted != 0) {
-      if (!grow(shard, wanted, patience_ns, result)) return result;
-      continue;
-    }
-    if (const std::optional<Code> end = reclaim(*now, shard, looks++, result)) return *end;
+  ShardGuard guard(shard, patience_ns);
+  return guard.held() ? body(*now, shard, key, guard) : guard.code();
+}
+
+// With the mutex held. An operation that met damage is run once more.
+template <class Operation>
+inline Code Dictionary::attempt(Segment& segment, Shard& shard, const Key& key, Operation& operation,
+                                Obstacles& obstacles) noexcept {
+  Code result = Code::corrupt;
+  for (int tries = 0; tries < 2 && result == Code::corrupt; ++tries) {
+    Transaction change(world_, segment, shard, key);
+    change.give_up_on(obstacles.unsettled.abandoned);
+    if (change.find()) result = operation(change);
+    obstacles.unsettled.grant = change.in_the_way();
+    obstacles.crowded = change.arena().crowded();
+    obstacles.wanted = change.arena().wanted();
+    if (result == Code::corrupt || change.arena().damaged()) [[unlikely]]
+      repair(shard);
+    else
+      change.end();
   }
+  return result;
+}
+
+// With the mutex held, which this gives back.
+template <class Operation>
+inline Code Dictionary::run(Segment& segment, Shard& shard, const Key& key, Operation& operation,
+                            std::uint64_t patience_ns) noexcept {
+  for (Obstacles obstacles;;) {
+    Code result = Code::ok;
+    {
+      const ShardGuard guard(shard, ShardGuard::PassedOn{});
+      result = attempt(segment, shard, key, operation, obstacles);
+    }
+    if (!obstacles.any()) [[likely]]
+      return result;
+    if (const std::optional<Code> end = overcome(segment, shard, result, obstacles, patience_ns)) return *end;
+    ShardGuard guard(shard, patience_ns);
+    if (!guard.held()) return guard.code();
+    guard.pass_on();
+  }
+}
+
+template <class Operation>
+Code Dictionary::transact(std::string_view bytes, Operation&& operation, std::uint64_t patience_ns,
+                          std::uint64_t granules, Shard::Unopened unopened) noexcept {
+  const auto body = [&](Segment& segment, Shard& shard, const Key& key, ShardGuard& guard) {
+    guard.pass_on();
+    return run(segment, shard, key, operation, patience_ns);
+  };
+  return with_shard_of(bytes, patience_ns, granules, unopened, body);
 }
 
 }  // namespace holdfast

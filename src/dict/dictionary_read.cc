@@ -105,6 +105,7 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
       result = shard.read(key, out);
     }
     if (is_whole(result) || read_busy(shard, key, out, result) == Code::ok) return result;
+    if (result == Shard::Read::damaged && World::observes()) return result;
     result = Shard::Read::torn;
   }
   return result;
@@ -252,6 +253,7 @@ Code Dictionary::list_length(std::string_view key, std::uint32_t& length) noexce
       copy = shard.copy_keys(bucket, filter, packed);
     if (copy == Shard::Copy::whole) return Code::ok;
     if (copy == Shard::Copy::damaged && shard.catch_up()) continue;
+    if (copy == Shard::Copy::damaged && World::observes()) return Code::corrupt;
     const ShardGuard guard(shard, kReadPatienceNs);
     if (!guard.held()) continue;
     if (copy == Shard::Copy::damaged) repair(shard);
@@ -341,6 +343,20 @@ Code Dictionary::stats(DictionaryStats& stats) noexcept {
       stats.hits += reads.hits.load(kRelaxed);
       stats.misses += reads.misses.load(kRelaxed);
     }
+    return Code::ok;
+  });
+}
+
+Code Dictionary::histogram(HeldKind kind, TimeKind time, Histogram& histogram) noexcept {
+  return in_segment([&](Segment& segment) {
+    segment.statistics().read(kind, time, histogram);
+    return Code::ok;
+  });
+}
+
+Code Dictionary::contention(std::span<Contended> worst, std::size_t& count) noexcept {
+  return in_segment([&](Segment& segment) {
+    count = segment.statistics().read(worst);
     return Code::ok;
   });
 }

@@ -6,6 +6,7 @@
 #include "dict/dead_owners.h"
 #include "dict/dictionary.h"
 #include "dict/expiry.h"
+#include "dict/overwrite.h"
 #include "platform/platform.h"
 #include "sync/mailbox.h"
 
@@ -56,10 +57,35 @@ Code finish(Code code, const Transaction& change, Effect& effect) noexcept {
 
 }  // namespace
 
+// As transact(). But first, with the mutex held, it tries `shortcut(Segment&, const Shard&, const Key&)`: true if that
+// was all there was to do. The rest is apart, and its parameters are copies: so what is short needs few registers.
+template <class Shortcut, class Operation>
+inline Code Dictionary::transact_unless(Shortcut&& shortcut, std::string_view bytes, Operation operation,
+                                        std::uint64_t granules) noexcept {
+  const auto body = [&](Segment& segment, Shard& shard, const Key& key, ShardGuard& guard) {
+    if (shortcut(segment, shard, key)) return Code::ok;
+    guard.pass_on();
+    return run_apart(segment, shard, key, operation, kMutexPatienceNs);
+  };
+  return with_shard_of(bytes, kMutexPatienceNs, granules, Shard::Unopened::open, body);
+}
+
+template <class Operation>
+[[gnu::noinline]] Code Dictionary::run_apart(Segment& segment, Shard& shard, Key key, Operation operation,
+                                             std::uint64_t patience_ns) noexcept {
+  return run(segment, shard, key, operation, patience_ns);
+}
+
 Code Dictionary::store(StoreOp op, std::string_view key, const ValueIn& value, double exptime,
                        Effect& effect) noexcept {
   const std::uint64_t end = end_of_value(exptime);
-  const auto operation = [&](Transaction& change) {
+  const auto overwrite = [&](const Segment& segment, const Shard& shard, const Key& its) {
+    if (op != StoreOp::set && op != StoreOp::safe_set) return false;
+    const std::uint32_t flush = segment.flush_epoch();
+    return is_word(value.type) ? overwrite_word(shard, its, value, expiry_word(end, flush))
+                               : overwrite_bytes(shard, its, value, end, flush);
+  };
+  const auto operation = [op, end, &value, &effect](Transaction& change) {
     if (op != StoreOp::set && op != StoreOp::safe_set) {
       const bool exists = change.exists();
       if (op == StoreOp::replace && !exists) return Code::not_found;
@@ -67,7 +93,7 @@ Code Dictionary::store(StoreOp op, std::string_view key, const ValueIn& value, d
     }
     return finish(change.write(value, end, eviction_for(op)), change, effect);
   };
-  return transact(key, operation, kMutexPatienceNs, granules_to_check(key, value.size));
+  return transact_unless(overwrite, key, operation, granules_to_check(key, value.size));
 }
 
 Code Dictionary::remove(std::string_view key) noexcept {
@@ -97,7 +123,10 @@ Code Dictionary::compare_and_swap(std::string_view key, const ValueIn* expected,
 Code Dictionary::increment(std::string_view key, double by, const Initial* initial, double& sum,
                            Effect& effect) noexcept {
   const std::uint64_t end = initial != nullptr ? end_of_value(initial->exptime) : kExpiryNever;
-  const auto operation = [&](Transaction& change) {
+  const auto add = [&](const Segment& segment, const Shard& shard, const Key& its) {
+    return increment_word(shard, its, by, segment.flush_epoch(), sum);
+  };
+  const auto operation = [by, initial, end, &sum, &effect](Transaction& change) {
     if (change.is(EntryType::number) &&
         is_live_value(change.view().entry->expiry.load(kRelaxed), change.flush_epoch())) {
       Word64& word = *change.view().value();
@@ -112,7 +141,7 @@ Code Dictionary::increment(std::string_view key, double by, const Initial* initi
     const ValueIn value{EntryType::number, 0, std::bit_cast<std::uint64_t>(sum), nullptr, sizeof(double)};
     return finish(change.put(value, end, Evict::yes), change, effect);
   };
-  return transact(key, operation, kMutexPatienceNs, granules_to_check(key, sizeof(double)));
+  return transact_unless(add, key, operation, granules_to_check(key, sizeof(double)));
 }
 
 Code Dictionary::expire(std::string_view key, double exptime) noexcept {
@@ -195,6 +224,19 @@ bool Dictionary::settle(UnsettledGrant& unsettled, std::uint64_t patience_ns) no
   HOLDFAST_FAILPOINT("settle.alive");
   platform::sleep_until(now_ns + kSleepNs);
   return true;
+}
+
+// Runs after an attempt, without the mutex. Returns the result of the call, or nothing if the operation must run again.
+std::optional<Code> Dictionary::overcome(Segment& segment, Shard& shard, Code result, Obstacles& obstacles,
+                                         std::uint64_t patience_ns) noexcept {
+  bool again = false;
+  if (obstacles.unsettled.grant.bits != LockWord::kNone)
+    again = settle(obstacles.unsettled, patience_ns);
+  else if (obstacles.wanted != 0)
+    again = grow(shard, obstacles.wanted, patience_ns, result);
+  else
+    return reclaim(segment, shard, obstacles.looks++, result);
+  return again ? std::nullopt : std::optional(result);
 }
 
 // Runs after an operation that found no run of `granules` in an arena that can grow. Returns whether the operation must

@@ -24,13 +24,19 @@ class ShardGuard {
     // released earlier, sees the epoch of that release too (pairs with Shard::unchanged_since).
     std::atomic_thread_fence(kRelease);
     if (result_ == LockResult::owner_died || !shard_.is_mark_known()) [[unlikely]]
-      begin_slowly();
+      begin_slowly(shard, result_);
   }
+  /// Takes over from another guard, which has passed its mutex on.
+  struct PassedOn {};
+  ShardGuard(Shard& shard, PassedOn) noexcept : shard_(shard), result_(LockResult::acquired) {}
   ~ShardGuard() {
     if (held()) shard_.mutex().unlock();
   }
   ShardGuard(const ShardGuard&) = delete;
   ShardGuard& operator=(const ShardGuard&) = delete;
+
+  /// The mutex stays held when this ends. REQUIRES: it is held.
+  void pass_on() noexcept { result_ = LockResult::busy; }
 
   bool held() const noexcept { return result_ == LockResult::acquired || result_ == LockResult::owner_died; }
   /// ok if the mutex is held.
@@ -49,10 +55,11 @@ class ShardGuard {
   }
 
  private:
-  [[gnu::noinline, gnu::cold]] void begin_slowly() noexcept {
-    if (!held()) return;
-    if (!shard_.is_mark_known()) shard_.follow_mark();  // first: a repair goes as far as the arena
-    if (result_ == LockResult::owner_died) repair(shard_);
+  // Apart from the object, which so can stay in registers.
+  [[gnu::noinline, gnu::cold]] static void begin_slowly(Shard& shard, LockResult result) noexcept {
+    if (result != LockResult::acquired && result != LockResult::owner_died) return;
+    if (!shard.is_mark_known()) shard.follow_mark();  // first: a repair goes as far as the arena
+    if (result == LockResult::owner_died) repair(shard);
   }
 
   Shard& shard_;

@@ -29,7 +29,7 @@ void HolderList::fill(const Shard& shard, std::uint32_t block, std::uint32_t has
   auto& fields = *reinterpret_cast<HolderFields*>(&e + 1);
   fields.owner.store(holder.owner, kRelaxed);
   fields.sequence.store(holder.sequence, kRelaxed);
-  fields.since.store(holder.since_ms, kRelaxed);
+  fields.since.store(holder.since.bits, kRelaxed);
   fields.count.store(holder.count, kRelaxed);
   fields.task.store(holder.task, kRelaxed);
   store_bytes(reinterpret_cast<Word64*>(&fields + 1), holder.reason.data(), holder.reason.size());
@@ -223,7 +223,7 @@ Holder HolderList::Cursor::copy() const noexcept {
   const HolderFields& f = fields();
   return {f.owner.load(kRelaxed),
           f.sequence.load(kRelaxed),
-          f.since.load(kRelaxed),
+          Since{f.since.load(kRelaxed)},
           expiry().load(kRelaxed),
           f.count.load(kRelaxed),
           f.task.load(kRelaxed),

@@ -47,7 +47,7 @@ constexpr std::uint32_t granules_of_holder(std::uint32_t value_size) noexcept {
 struct Holder {
   Token owner = kNobody;
   std::uint64_t sequence = 0;
-  std::uint64_t since_ms = 0;
+  Since since{};
   std::uint64_t expiry = 0;  // dict/expiry.h
   std::uint32_t count = 1;
   std::uint32_t task = 0;

@@ -1,6 +1,6 @@
 // What lies where in a dictionary's segment. docs/format.md describes the same byte by byte; change both together.
 //
-//   header page | bytes of shards | shard 0 | shard 1 | ...
+//   header page | bytes of shards | shard 0 | shard 1 | ... | statistics (dict/statistics_layout.h)
 //   each shard:  ShardHeader | buckets | free bits | uses | arena
 //
 // The bytes of shards, one for each, say whether a shard was ever opened. They exist where there are several shards.
@@ -20,6 +20,7 @@
 
 #include "base/atomic.h"
 #include "cluster/session.h"
+#include "dict/statistics_layout.h"
 #include "sync/shmtx.h"
 #include "world/world_file.h"
 
@@ -46,9 +47,10 @@ struct DictionaryHeader {
   std::uint32_t shards;
   std::uint64_t seed;  // of the hash
 
-  // Changed by one atomic step each, except the complement, which is constant.
+  // Changed by one atomic step each, except the complement, which is constant. All of a line that changes rarely.
   alignas(64) Word32 flush_epoch;  // entries of another epoch are flushed; 20 bits are used
   std::uint64_t seed_complement;   // of `seed`: a process with another seed would find none of the locks
+  Word32 counted_units;            // bits of units of the statistics that were ever reserved
   alignas(64) Word64 sequence;     // last fencing number given out (dict/fencing.h)
   Word64 range;                    // the range of `sequence`, unless that was overwritten
   Word64 range_copy;               // sealed (world/fencing.h)
@@ -218,7 +220,7 @@ struct LockFields {
   Word32 task;             // task of the owner that counts as the holder; 0: none
   Word32 reason;           // block of a holder with the reason why the lock is held; 0: none
   Word32 overtakes;        // grants that overtook a waiter of the queue; wraps. A hint: it decides only about fairness
-  Word64 since;            // time of the grant (ms)
+  Word64 since;            // Since: the time of the grant, and whether its length is measured
 };
 static_assert(sizeof(LockFields) == 64);
 
@@ -226,9 +228,9 @@ static_assert(sizeof(LockFields) == 64);
 struct StandingFields {
   Word64 standing;    // the session's epoch in which this machine has the lock, and kStands; 0: it does not have it
   Word64 base;        // fencing number that the numbers of its grants count from
-  Word64 refused_ns;  // when those that only try were last sent away (CLOCK_MONOTONIC); 0: they were not
+  Word64 refused_ns;  // when waiters were last sent away (CLOCK_MONOTONIC); 0: they were not
   Word32 grants;      // since `base`
-  Word32 refusal;     // why they were: a Code
+  Word32 refusal;     // why: a Code, from which it follows which they are (lock/standing.h)
 };
 static_assert(sizeof(StandingFields) == 32);
 
@@ -296,7 +298,7 @@ inline constexpr std::uint32_t kReasonMax = 127;
 struct HolderFields {
   Word64 owner;     // Token
   Word64 sequence;  // fencing number of the grant; 0: it was overwritten, and is lost
-  Word64 since;     // time of the grant (ms)
+  Word64 since;     // as of a lock
   Word32 count;     // permits of this grant
   Word32 task;      // task of the owner that counts as the holder; 0: none
 };

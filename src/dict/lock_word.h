@@ -133,7 +133,7 @@ inline LockWord freeze(LockFields& lock) noexcept {
 /// the lock is frozen.
 void mend_incomplete(World& world, LockFields& lock) noexcept;
 
-/// Whether something hangs on the lock that each operation has to see.
+/// Whether something hangs on the lock that each operation has to see. Without the mutex: a hint.
 inline bool needs_mutex(const LockFields& lock) noexcept {
   return lock.queue.head.load(kRelaxed) != 0 || lock.watchers.head.load(kRelaxed) != 0 ||
          lock.reason.load(kRelaxed) != 0 || lock.reserved.load(kRelaxed) != 0;

@@ -25,7 +25,8 @@ Status unreadable(const std::string& path) {
 
 /// Whether it can be opened, or tells why not. One that is left by another world is nobody's.
 bool is_dictionary(const World& world, const std::string& file) {
-  auto opened = open_world_file(world.directory(), file, FileKind::dictionary);
+  auto opened = World::observes() ? look_at_world_file(world.directory(), file, FileKind::dictionary)
+                                  : open_world_file(world.directory(), file, FileKind::dictionary);
   if (!opened) return opened.status().code != Code::not_found;
   return opened->header().world == world.id() || opened->header().persist != 0;
 }

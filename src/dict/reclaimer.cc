@@ -8,6 +8,7 @@
 #include "dict/expiry.h"
 #include "dict/holder_list.h"
 #include "dict/list.h"
+#include "dict/probes.h"
 #include "dict/repair.h"
 #include "platform/platform.h"
 #include "sync/mailbox.h"
@@ -103,7 +104,9 @@ std::uint32_t Reclaimer::take_from_dead(const EntryView& view, const DeadOwners&
     found += WaitQueue(shard_, arena_, view.lock().watchers, EntryType::watcher).drop_dead(dead);
   if (view.is_free()) return found;
   if (view.type == EntryType::lock) {
-    if (!dead.has(owner_of(world_, view.lock()))) return found;
+    const Token owner = owner_of(world_, view.lock());
+    if (!dead.has(owner)) return found;
+    probe_takeover(shard_, *view.entry, owner, sequence_of(view.lock(), load_word_of(view.lock())));
     end_grant_of(view.lock());
     reason_of(shard_, arena_, view).clear();
     return found + 1;

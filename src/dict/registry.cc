@@ -103,7 +103,7 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
   if (existing) {
     if (Status wrong = check_declared(**existing, *cluster); !wrong.ok()) return wrong;
   }
-  if (existing || existing.status().code != Code::not_found || !declared) return existing;
+  if (existing || existing.status().code != Code::not_found || !declared || World::observes()) return existing;
   if (options.size < kSizeMin)
     return Status{Code::invalid, "bad size of " + quote_name(name) + " in HOLDFAST_DICTS: expected at least " +
                                      std::to_string(kSizeMin) + " bytes (12k)"};
@@ -113,6 +113,7 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
 Status Registry::remove(const std::string& name) {
   Status bad = check_name(name);
   if (!bad.ok()) return bad;
+  if (World::observes()) return World::refuse_observer();
   auto world = World::current();
   if (!world) return world.status();
   const platform::LongMutex::Hold lock(mutex_);

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/failpoint.h"
+#include "base/probe.h"
 #include "dict/arena.h"
 #include "dict/holder_list.h"
 #include "dict/list.h"
@@ -198,6 +199,7 @@ std::uint32_t repair(const Shard& shard) noexcept {
   if (header.in_use.load(kRelaxed) != 0 || census.entries != 0)
     header.repairs.store(header.repairs.load(kRelaxed) + 1, kRelaxed);
   header.in_use.store(1, kRelaxed);
+  HOLDFAST_PROBE4(repair, shard.name(), &header, census.entries, cuts);
   return cuts;
 }
 

@@ -45,12 +45,15 @@ const char* strategy_name(MutexStrategy strategy) noexcept {
 
 std::string Segment::file_name(const std::string& name) { return encode_name(name) + std::string(kDictionarySuffix); }
 
-Segment::Segment(World& world, MappedFile file, const Traits& traits, std::unique_ptr<RecordLock> record_lock)
+Segment::Segment(World& world, std::string name, MappedFile file, const Traits& traits,
+                 std::unique_ptr<RecordLock> record_lock)
     : world_(world),
+      name_(std::move(name)),
       mapping_(std::move(file.mapping)),
       name_use_(std::move(file.name_use)),
       traits_(traits),
-      record_lock_(std::move(record_lock)) {
+      record_lock_(std::move(record_lock)),
+      statistics_(mapping_.data() + traits_.geometry.size, header().counted_units) {
   const Geometry& geometry = traits_.geometry;
   shards_.reserve(geometry.shards);
   auto* const bytes_of_shards = reinterpret_cast<Word8*>(mapping_.data() + kHeaderBytes);
@@ -59,6 +62,7 @@ Segment::Segment(World& world, MappedFile file, const Traits& traits, std::uniqu
     ShmtxState& state = reinterpret_cast<ShardHeader*>(at)->mutex;
     Word8* const opened = geometry.reserved_as_used() ? bytes_of_shards + i : nullptr;
     shards_.emplace_back(at, geometry, Shmtx(state, traits_.strategy, world, record_lock_.get(), i), opened);
+    shards_.back().set_name(name_.c_str());
   }
   shard_array_ = shards_.data();
 }
@@ -71,19 +75,21 @@ Expected<std::unique_ptr<Segment>> Segment::make(World& world, const std::string
     if (!opened) return opened.status();
     record_lock = std::move(*opened);
   }
-  return std::unique_ptr<Segment>(new Segment(world, std::move(file), traits, std::move(record_lock)));
+  return std::unique_ptr<Segment>(new Segment(world, name, std::move(file), traits, std::move(record_lock)));
 }
 
 Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::string& name) {
-  auto used = use_dictionary_file(world.directory(), file_name(name), world.id());
+  auto used = World::observes() ? look_at_dictionary_file(world.directory(), file_name(name), world.id())
+                                : use_dictionary_file(world.directory(), file_name(name), world.id());
   if (!used) return used.status();
   const OpenedFile* const file = &used->file;
   // Check everything in the private copy of the header, and compute the geometry from that copy.
   const auto& header = *reinterpret_cast<const DictionaryHeader*>(file->page.data());
-  if (header.file.size < kSizeMin || header.file.size > kSizeMax || header.file.size != round_size(header.file.size))
+  const std::uint64_t size = header.file.size - kStatisticsBytes;  // of a smaller file, too much
+  if (size < kSizeMin || size > kSizeMax || size != round_size(size))
     return Status{Code::corrupt,
                   "dictionary " + quote_name(name) + ": impossible size " + std::to_string(header.file.size)};
-  const Geometry geometry = Geometry::of(header.file.size);
+  const Geometry geometry = Geometry::of(size);
   if (header.strategy > static_cast<std::uint32_t>(MutexStrategy::file) || header.shards != geometry.shards)
     return Status{Code::corrupt, "dictionary " + quote_name(name) + ": header says mutex " +
                                      std::to_string(header.strategy) + " and " + std::to_string(header.shards) +
@@ -129,10 +135,11 @@ Status Segment::adopt(const OpenedFile& file) {
 
 Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::string& name,
                                                    const DictionaryOptions& options) {
+  if (World::observes()) return World::refuse_observer();
   const Geometry geometry = Geometry::of(options.size);
   platform::Mapping name_use;
   const NewFile file{FileKind::dictionary,
-                     geometry.size,
+                     geometry.size + kStatisticsBytes,
                      options.persist,
                      options.mode,
                      world.id(),
@@ -142,7 +149,8 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
                        name_use = std::move(*held);
                        return {};
                      },
-                     geometry.size - geometry.reserved_at_first()};
+                     geometry.size - geometry.reserved_at_first() + kStatisticsBytes,
+                     kStatisticsBytes};
   // All the rest is zero, as in shards that were never used (ShardHeader::in_use), or a hole, where it is reserved as
   // it is used. So a dictionary of any size is made in no time.
   auto mapping = create_world_file(world.directory(), file_name(name), file,

@@ -13,6 +13,7 @@
 #include "dict/geometry.h"
 #include "dict/layout.h"
 #include "dict/shard.h"
+#include "dict/statistics.h"
 #include "platform/platform.h"
 #include "sync/record_lock.h"
 #include "sync/shmtx.h"
@@ -57,6 +58,8 @@ class Segment {
   Shard& shard_at(std::uint32_t index) noexcept { return shard_array_[index]; }
   std::vector<Shard>& shards() noexcept { return shards_; }
 
+  Statistics& statistics() noexcept { return statistics_; }
+
   World& world() const noexcept { return world_; }
 
   /// Releases the memory of a retired segment, even if readers are still in it: from now on it is all zero, and
@@ -77,7 +80,8 @@ class Segment {
     std::uint64_t seed;
     bool in_cluster;
   };
-  Segment(World& world, MappedFile file, const Traits& traits, std::unique_ptr<RecordLock> record_lock);
+  Segment(World& world, std::string name, MappedFile file, const Traits& traits,
+          std::unique_ptr<RecordLock> record_lock);
   static Expected<std::unique_ptr<Segment>> make(World& world, const std::string& name, MappedFile file,
                                                  const Traits& traits);
   Status adopt(const OpenedFile& file);
@@ -85,6 +89,7 @@ class Segment {
                                                    const DictionaryOptions& options);
 
   World& world_;
+  const std::string name_;
   platform::Mapping mapping_;
   platform::Mapping name_use_;  // until it is abandoned
   bool abandoned_ = false;
@@ -92,6 +97,7 @@ class Segment {
   std::unique_ptr<RecordLock> record_lock_;  // for MutexStrategy::file
   std::vector<Shard> shards_;
   Shard* shard_array_;  // of shards_: finding the shard of a hash needs no division
+  Statistics statistics_;
 };
 
 const char* strategy_name(MutexStrategy strategy) noexcept;

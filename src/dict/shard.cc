@@ -47,8 +47,7 @@ void Shard::fill(std::uint32_t block, const Key& key, const ValueIn& value, std:
   e.flags.store(value.flags, kRelaxed);
   e.stamp.store(stamp(), kRelaxed);
   e.expiry.store(expiry, kRelaxed);
-  store_bytes(key_words(e), key.data, key.length);
-  Word64* words = key_words(e) + padded(key.length) / 8;
+  Word64* words = store_key(key_words(e), key);
   if (value.type == EntryType::string || value.type == EntryType::table) {
     store_bytes(words, value.data, value.size);
   } else {

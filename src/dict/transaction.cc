@@ -11,8 +11,8 @@ void Transaction::freeze_found() noexcept {
   mend_incomplete(world_, lock);
 }
 
-bool Transaction::is_settled() noexcept {
-  if (!is(EntryType::lock) || wait_until_complete(view().lock())) return true;
+bool Transaction::is_lock_settled() noexcept {
+  if (wait_until_complete(view().lock())) return true;
   in_the_way_ = load_word_of(view().lock()).quiet();
   return false;
 }
@@ -23,7 +23,7 @@ Code Transaction::make_room(std::uint32_t granules, Evict evict) noexcept {
 }
 
 // A value that comes and goes, or changes, mostly comes back with the same size.
-void Transaction::discard(std::uint32_t block, const EntryView& view) noexcept {
+inline void Transaction::discard(std::uint32_t block, const EntryView& view) noexcept {
   if (is_holdable(view.type) || view.type == EntryType::list)
     Reclaimer(world_, segment_, shard_, arena_).discard(block, view);
   else

@@ -84,9 +84,10 @@ class Transaction {
 
   /// Whether its entry, if it is a lock, may be changed by others than the lock's owner, or be released: no owner is
   /// about to write into it. If not, the operation must return timeout: in_the_way(). Waits for a moment.
-  bool is_settled() noexcept;
+  bool is_settled() noexcept { return !is(EntryType::lock) || is_lock_settled(); }
 
  private:
+  bool is_lock_settled() noexcept;
   /// Releases the memory of an entry that was just cut from its chain.
   void discard(std::uint32_t block, const EntryView& view) noexcept;
   void freeze_found() noexcept;

@@ -39,6 +39,7 @@ struct Waiter {
   bool fair = false;
   bool rests = false;             // it tries again seldom, as its process looks for it
   bool present = false;           // its thread spins for a moment, to see the next release
+  bool is_new = false;            // its wait begins with this step
   bool tries = false;             // of a cluster's lock: waits only until it is known where the lock is
   std::uint64_t delay_ns = 0;     // how long its loop takes to come when woken; 0: not known
   std::uint64_t deadline_ms = 0;  // the latest end of its wait (CLOCK_MONOTONIC); 0: not known

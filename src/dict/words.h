@@ -1,4 +1,4 @@
-// Copies bytes to words of shared memory and back, zero-padded to whole words.
+// Copies bytes and keys to words of shared memory, and bytes back, zero-padded to whole words.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +23,14 @@ inline void store_bytes(Word64* words, const char* bytes, std::size_t count) noe
   }
   for (; count >= 8; count -= 8, bytes += 8, ++words) words->store(load_word(bytes), kRelaxed);
   if (count != 0) words->store(load_tail(bytes, count), kRelaxed);
+}
+
+/// Returns what comes behind the key.
+inline Word64* store_key(Word64* words, const Key& key) noexcept {
+  store_bytes(words, key.data, key.tail_at);
+  words += key.tail_at / 8;
+  if ((key.length & 7) != 0) words++->store(key.tail, kRelaxed);
+  return words;
 }
 
 inline void load_bytes(const Word64* words, char* bytes, std::size_t count) noexcept {

@@ -12,14 +12,16 @@ using agent::Fault;
 using agent::Outcome;
 
 constexpr std::size_t kMostComplaints = 64;
+constexpr std::int64_t kRefusalEveryMs = 60'000;
 
 }  // namespace
 
 // A request until its end, over all its attempts.
 class Client::Call {
  public:
-  Call(Client& client, Request request, std::string path, Understand understand, Done done)
+  Call(Client& client, Request request, std::string path, Rank rank, Understand understand, Done done)
       : client_(client),
+        rank_(rank),
         request_(std::move(request)),
         path_(std::move(path)),
         understand_(std::move(understand)),
@@ -29,6 +31,7 @@ class Client::Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
+  Rank rank() const { return rank_; }
   /// Does the next thing towards an answer. Never ends the call at once.
   void attempt() {
     const std::int64_t pause = client_.endpoints_.pause_ms(boottime_ms());
@@ -103,6 +106,7 @@ class Client::Call {
       if (verdict.elsewhere && --attempts_left_ > 0) return attempt();
     } else {
       client_.worked(endpoint_);
+      client_.complain_of_refusal(verdict.fault, text);
     }
     Answer answer;
     answer.outcome = verdict.outcome;
@@ -117,10 +121,13 @@ class Client::Call {
     const std::unique_ptr<Call> kept = std::move(*self);
     if (&*self != &calls.back()) *self = std::move(calls.back());
     calls.pop_back();
+    if (rank_ == Rank::ordinary) --client_.ordinary_;
+    client_.begin_waiting();
     done_(answer);
   }
 
   Client& client_;
+  const Rank rank_;
   const Request request_;
   const std::string path_;
   const Understand understand_;
@@ -143,21 +150,33 @@ Client::Client(Loop& loop, Options options)
 
 Client::~Client() = default;
 
-void Client::post(const std::string& path, std::string body, Understand understand, Done done) {
+void Client::post(const std::string& path, std::string body, Rank rank, Understand understand, Done done) {
   Request request;
   request.body = std::move(body);
   request.timeout_ms = options_.timeout_ms;
-  begin(std::make_unique<Call>(*this, std::move(request), path, std::move(understand), std::move(done)));
+  auto call = std::make_unique<Call>(*this, std::move(request), path, rank, std::move(understand), std::move(done));
+  if (rank == Rank::urgent) return begin(std::move(call));
+  waiting_.push_back(std::move(call));
+  begin_waiting();
 }
 
 void Client::get(const std::string& path, Understand understand, Done done) {
   Request request;
   request.method = Request::Method::get;
   request.timeout_ms = options_.timeout_ms;
-  begin(std::make_unique<Call>(*this, std::move(request), path, std::move(understand), std::move(done)));
+  begin(std::make_unique<Call>(*this, std::move(request), path, Rank::urgent, std::move(understand), std::move(done)));
+}
+
+void Client::begin_waiting() {
+  while (!waiting_.empty() && ordinary_ < kAtOnce) {
+    std::unique_ptr<Call> next = std::move(waiting_.front());
+    waiting_.pop_front();
+    begin(std::move(next));
+  }
 }
 
 void Client::begin(std::unique_ptr<Call> call) {
+  if (call->rank() == Rank::ordinary) ++ordinary_;
   calls_.push_back(std::move(call));
   calls_.back()->attempt();
 }
@@ -177,6 +196,16 @@ void Client::worked(std::size_t endpoint) {
 void Client::complain(const std::string& text) {
   if (complaints_.size() >= kMostComplaints) complaints_.clear();
   if (complaints_.insert(text).second && options_.complain) options_.complain(text);
+}
+
+void Client::complain_of_refusal(Fault fault, const std::string& text) {
+  if (fault == Fault::no_lease) return;
+  const std::int64_t now = boottime_ms();
+  if (refusals_.size() >= kMostComplaints) refusals_.clear();
+  const auto [told, is_new] = refusals_.try_emplace(text, now);
+  if (!is_new && now - told->second < kRefusalEveryMs) return;
+  told->second = now;
+  if (options_.complain) options_.complain(text);
 }
 
 std::vector<std::string> Client::headers(const std::string& token) const {

@@ -2,11 +2,16 @@
 //
 // A request of which no server can have done anything is made anew at the other endpoints, once at each, and once with
 // a new token. All others end in `unknown`: to repeat them is left to the caller, as they may then be done twice.
+//
+// A limited number of requests is under way, as each has a connection of its own; others wait for their turn. Those
+// that are urgent do not: a keepalive must not wait until thousands of locks have been asked for.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -25,7 +30,8 @@ struct Options {
   Credentials credentials;
   std::int64_t timeout_ms = 1000;  // of one request at one endpoint
   std::uint64_t seed = 0;          // of the pauses between attempts
-  /// Told of what no answer tells: the watch cannot be made, another endpoint is asked. May be empty.
+  /// Told of what people have to know: the watch cannot be made, another endpoint is asked, requests are refused. May
+  /// be empty.
   std::function<void(const std::string& sentence)> complain;
 
   /// So long that a keepalive can be repeated several times within a lease.
@@ -37,6 +43,9 @@ class Client {
   /// Takes the body of an answer with status 200. False: that is no answer.
   using Understand = std::function<bool(const std::string& body)>;
   using Done = std::function<void(const agent::Answer&)>;
+  enum class Rank { ordinary, urgent };
+  /// Ordinary requests at one time.
+  static constexpr std::size_t kAtOnce = 64;
 
   Client(Loop& loop, Options options);
   ~Client();
@@ -51,8 +60,8 @@ class Client {
 
   /// Calls `done` once, later, unless the client ends before. If the answer was understood, what it says beyond its
   /// outcome is for `understand` to keep.
-  void post(const std::string& path, std::string body, Understand understand, Done done);
-  /// Asks for a path without a body.
+  void post(const std::string& path, std::string body, Rank rank, Understand understand, Done done);
+  /// Asks for a path without a body. Urgent.
   void get(const std::string& path, Understand understand, Done done);
 
   /// An endpoint did not do what it should: another is the current one, and `moved` is called.
@@ -62,6 +71,8 @@ class Client {
   void worked(std::size_t endpoint);
   /// Tells a sentence once until something works.
   void complain(const std::string& sentence);
+  /// Tells why requests are refused, once a minute, as long as they are. A lease that is gone is nothing to tell of.
+  void complain_of_refusal(agent::Fault fault, const std::string& sentence);
 
   /// The headers that go with each request.
   std::vector<std::string> headers(const std::string& token) const;
@@ -71,6 +82,7 @@ class Client {
   friend class Call;
 
   void begin(std::unique_ptr<Call> call);
+  void begin_waiting();
 
   Loop& loop_;
   const Options options_;
@@ -79,7 +91,10 @@ class Client {
   Endpoints endpoints_;
   std::function<void()> moved_;
   std::set<std::string> complaints_;
+  std::map<std::string, std::int64_t> refusals_;  // when each was told
   std::vector<std::unique_ptr<Call>> calls_;
+  std::size_t ordinary_ = 0;  // of them
+  std::deque<std::unique_ptr<Call>> waiting_;
 };
 
 }  // namespace holdfast::etcd

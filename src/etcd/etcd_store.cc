@@ -21,7 +21,7 @@ void EtcdStore::transact(Change change, std::function<void(const Answer&)> done)
   std::string body = encode_change(change);
   auto kept = std::make_shared<std::optional<Answer>>();
   client_.post(
-      "/v3/kv/txn", std::move(body),
+      "/v3/kv/txn", std::move(body), Client::Rank::ordinary,
       [kept, change = std::move(change)](const std::string& text) {
         *kept = decode_change(text, change);
         return kept->has_value();
@@ -36,7 +36,7 @@ void EtcdStore::ask_lease(const std::string& path, const std::string& body,
                           std::function<void(const LeaseAnswer&)> done) {
   auto kept = std::make_shared<std::optional<LeaseAnswer>>();
   client_.post(
-      path, body,
+      path, body, Client::Rank::urgent,
       [kept, decode](const std::string& text) {
         *kept = decode(text);
         return kept->has_value();
@@ -61,7 +61,7 @@ void EtcdStore::keys_of(LeaseId lease, std::function<void(const LeaseAnswer&)> d
 void EtcdStore::revoke(LeaseId lease, std::function<void(const Answer&)> done) {
   auto kept = std::make_shared<std::optional<Answer>>();
   client_.post(
-      "/v3/lease/revoke", encode_lease(lease),
+      "/v3/lease/revoke", encode_lease(lease), Client::Rank::urgent,
       [kept](const std::string& text) {
         *kept = decode_revoke(text);
         return kept->has_value();

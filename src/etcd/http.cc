@@ -82,6 +82,8 @@ class Http::Handle final : public Transfer {
     set(line_ ? CURLOPT_CONNECTTIMEOUT_MS : CURLOPT_TIMEOUT_MS, static_cast<long>(request_.timeout_ms));
     set(CURLOPT_WRITEFUNCTION, &Handle::on_data);
     set(CURLOPT_WRITEDATA, this);
+    // A session that is taken up again shows no certificate: one that has expired meanwhile would pass.
+    set(CURLOPT_SSL_SESSIONID_CACHE, 0L);
     if (!http_.tls_.ca.empty()) set(CURLOPT_CAINFO, http_.tls_.ca.c_str());
     if (!http_.tls_.certificate.empty()) set(CURLOPT_SSLCERT, http_.tls_.certificate.c_str());
     if (!http_.tls_.key.empty()) set(CURLOPT_SSLKEY, http_.tls_.key.c_str());

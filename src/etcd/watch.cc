@@ -9,6 +9,13 @@ namespace holdfast::etcd {
 
 using agent::Outcome;
 
+namespace {
+
+/// A watch that ends sooner is as one that cannot be made: what is in front of the server may cut each.
+constexpr std::int64_t kLastingMs = 1000;
+
+}  // namespace
+
 Watch::Watch(Client& client) : client_(client), backoff_(client.options().seed + 1) {
   client_.on_move([this] { moved(); });
 }
@@ -28,6 +35,8 @@ void Watch::start(const std::string& key, std::function<void(const agent::Record
 // In the loop, because a callback of the transfer that ends here may be running.
 void Watch::begin_after(std::int64_t delay_ms) {
   ++opening_;
+  waits_ = true;
+  began_ms_ = 0;
   client_.loop().cancel(timer_);
   timer_ = client_.loop().after(delay_ms, [this] { begin(); });
 }
@@ -36,6 +45,7 @@ void Watch::begin() {
   transfer_.reset();
   const std::uint64_t opening = ++opening_;
   if (const std::int64_t pause = client_.endpoints().pause_ms(boottime_ms()); pause > 0) return begin_after(pause);
+  waits_ = false;
   endpoint_ = client_.endpoints().current();
   if (!client_.auth().lacks_token()) return open();
   client_.auth().obtain(client_.endpoints().url(endpoint_), client_.options().timeout_ms,
@@ -83,7 +93,7 @@ void Watch::line(const std::string& text) {
   if (parsed->canceled) return trouble(judge_cancellation(parsed->reason, client_.auth().has_user()));
   client_.loop().cancel(timer_);
   client_.worked(endpoint_);
-  backoff_.reset();
+  if (began_ms_ == 0) began_ms_ = boottime_ms();
   const auto rung = rung_;  // the callback may replace the watch
   for (const agent::Record& record : parsed->events) rung(record);
 }
@@ -112,12 +122,13 @@ void Watch::trouble(const Verdict& verdict) {
   const std::string text =
       sentence(client_.endpoints().url(endpoint_), verdict.cause) + "; the watch will be made again";
   client_.complain(text);
+  if (began_ms_ != 0 && boottime_ms() - began_ms_ >= kLastingMs) backoff_.reset();
   begin_after(backoff_.next_ms());
   if (verdict.elsewhere) client_.leave(endpoint_, text);
 }
 
 void Watch::moved() {
-  if (rung_ && transfer_ && endpoint_ != client_.endpoints().current()) begin_after(0);
+  if (rung_ && transfer_ && !waits_ && endpoint_ != client_.endpoints().current()) begin_after(0);
 }
 
 }  // namespace holdfast::etcd

@@ -39,6 +39,8 @@ class Watch {
   Loop::TimerId timer_ = 0;
   std::unique_ptr<Transfer> transfer_;
   std::uint64_t opening_ = 0;  // counts: what comes of an earlier one is not heard
+  bool waits_ = false;         // a new one begins soon
+  std::int64_t began_ms_ = 0;  // when the server said that it has begun; 0: not yet
   const std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 

@@ -4,8 +4,10 @@
 #include <atomic>
 
 #include "dict/expiry.h"
+#include "dict/probes.h"
 #include "lock/quiet.h"
 #include "lock/standing.h"
+#include "lock/trace.h"
 #include "lock/watchers.h"
 #include "platform/platform.h"
 #include "wait/task_id.h"
@@ -59,7 +61,8 @@ struct Result {
 };
 
 std::uint64_t place_in_queue(const LockEntry& lock, const Attempt& attempt) noexcept {
-  return attempt.queues ? lock.queue().add(*attempt.contender.waiter, lock.fields.overtakes.load(kRelaxed)) : 0;
+  const Waiter* const waiter = attempt.queued();
+  return waiter != nullptr ? lock.queue().add(*waiter, lock.fields.overtakes.load(kRelaxed)) : 0;
 }
 
 // The answer to a contender while the lock does not stand, whatever the entry says: nobody has it here.
@@ -69,13 +72,14 @@ std::uint64_t place_in_queue(const LockEntry& lock, const Attempt& attempt) noex
     end_grant(lock);
     result.chosen.watchers = lock.has_watchers();
   }
-  if (!attempt.queues) {
+  const Waiter* const waiter = attempt.queued();
+  if (waiter == nullptr) {
     result.wanted = true;
     return Code::elsewhere;
   }
-  const Code refusal = contender.request.tries ? refusal_since(lock, contender.waiter->arrival) : Code::ok;
-  if (refusal != Code::ok) {
-    lock.queue().remove(*contender.waiter);
+  const Code refusal = refusal_since(lock, waiter->arrival);
+  if (refusal == Code::unsupported || (refusal != Code::ok && contender.request.tries)) {
+    lock.queue().remove(*waiter);
     return refusal;
   }
   result.wanted = true;
@@ -98,6 +102,7 @@ Code try_acquire(const LockEntry& lock, World& world, const Attempt& attempt, co
   }
   const Token owner = lock.owner();
   if (owner != kNobody && (dead.has(owner) || !lock.live(lock.segment.flush_epoch()))) {
+    if (dead.has(owner)) probe_takeover(lock.shard, lock.entry, owner, lock.sequence());
     end_grant(lock);
     result.chosen.watchers = lock.has_watchers();
   }
@@ -147,13 +152,14 @@ AdaptiveSpin& adaptive_spin() noexcept {
   static constinit AdaptiveSpin of_this_process;
   return of_this_process;
 }
-/// The same for short sections: about 1 µs.
+/// The same for short sections.
 AdaptiveSpin& short_spin() noexcept {
   static constinit AdaptiveSpin of_this_process;
   return of_this_process;
 }
-constexpr int kShortLooks = 12;
-constexpr int kLongLooks = 200;
+// In pauses, of which one takes about 10 to 50 ns.
+constexpr int kShortSpin = 48;
+constexpr int kLongSpin = 800;
 
 // Spins until the lock is free, or granted to the waiter. False if `end_ns` comes first, or another task of this
 // process gets the lock.
@@ -215,16 +221,19 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet
         return try_acquire(LockEntry::of(change), world, attempt, dead, result);
       },
       kAttemptPatienceNs, granules_for(attempt.key.size(), lock_size(attempt.key.size(), in_cluster)));
+  if (code == Code::ok) trace_acquire(dictionary, attempt.key, lease);
   wake(dictionary, attempt.key, result.chosen);
   if (result.wanted) [[unlikely]]
     tell_agent(dictionary, attempt.key);
   return code;
 }
 
+bool may_spin_for_short_section() noexcept { return short_spin().try_now(); }
+
 bool spin_for_short_section(Dictionary& dictionary, std::string_view key, Token self, const Request& request,
                             Lease& lease) noexcept {
-  if (!short_spin().try_now()) return false;
-  const bool taken = spin_quietly(dictionary, key, self, request, kShortLooks, lease);
+  bool refused = false;
+  const bool taken = spin_quietly(dictionary, key, self, request, kShortSpin, lease, refused);
   short_spin().note(taken);
   return taken;
 }
@@ -233,7 +242,7 @@ bool spin_for_lock(Dictionary& dictionary, const Attempt& attempt, Lease& lease,
   const std::uint32_t task = attempt.contender.request.task;
   if (task != whole_state(task) || !adaptive_spin().try_now()) return false;
   const Contender& contender = attempt.contender;
-  if (spin_quietly(dictionary, attempt.key, contender.self, contender.request, kLongLooks, lease)) {
+  if (spin_quietly(dictionary, attempt.key, contender.self, contender.request, kLongSpin, lease, blocked_by.refused)) {
     adaptive_spin().note(true);
     return true;
   }
@@ -245,6 +254,7 @@ bool spin_for_lock(Dictionary& dictionary, const Attempt& attempt, Lease& lease,
     blocked_by.watch = {};
     const Code code = attempt_lock(dictionary, glance, nobody, lease, blocked_by);
     if (code == Code::ok) break;
+    blocked_by.refused = true;
     // Do not spin for a holder in this process: it may be a task that waits for this thread.
     if (code != Code::locked || blocked_by.watch.kind == nullptr || blocked_by.holders.has(attempt.contender.self))
       return false;

@@ -13,6 +13,9 @@ struct Attempt {
   std::string_view key;
   Contender contender;
   bool queues;  // if refused, the waiter takes a place in the queue
+
+  /// The waiter that takes a place, or null.
+  const Waiter* queued() const noexcept { return queues ? contender.waiter : nullptr; }
 };
 
 /// Puts a free lock under the key of the transaction. ok, no_memory, too_large, timeout. REQUIRES: there is nothing
@@ -30,9 +33,11 @@ Blocker blocker_of_lock(const Watch& watch) noexcept;
 /// When the grant of the watched lock ends (ms); kExpiryNever for never. Soon, if that is not known yet.
 std::uint64_t end_of_lock(const Watch& watch) noexcept;
 
-/// Spins for a microsecond or two, for sections that are even shorter than a look at the kernel, where that has
-/// recently paid off. Whatever the caller's host, it stops others no longer than an attempt that has to wait for the
-/// mutex.
+/// Whether spinning for short sections has recently paid off, or is to be tried again.
+bool may_spin_for_short_section() noexcept;
+
+/// Spins for a microsecond or two, for sections that are even shorter than a look at the kernel. Whatever the caller's
+/// host, it stops others no longer than an attempt that has to wait for the mutex.
 bool spin_for_short_section(Dictionary& dictionary, std::string_view key, Token self, const Request& request,
                             Lease& lease) noexcept;
 

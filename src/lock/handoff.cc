@@ -29,7 +29,7 @@ WakeTarget reserve(const LockEntry& lock, const Turn& turn) noexcept {
 // grant begins at any time within one, so the sum of many is right.
 void note_reserved_time(const LockEntry& lock) noexcept {
   const std::uint64_t now_ms = platform::monotonic_ns() / 1'000'000;
-  const std::uint64_t since_ms = lock.fields.since.load(kRelaxed);
+  const std::uint64_t since_ms = Since{lock.fields.since.load(kRelaxed)}.ms();
   if (now_ms <= since_ms) return;
   Word64& sum = lock.shard.header().lock_reserved_ms;
   sum.store(sum.load(kRelaxed) + std::min(now_ms - since_ms, claim_ns(kDelayMaxNs) / 1'000'000), kRelaxed);
@@ -103,7 +103,9 @@ Lease claim_reserved(const LockEntry& lock, World& world, const Contender& conte
   note_reserved_time(lock);
   lock.fields.reserved.store(0, kRelaxed);
   lock.name_holder(contender.request.holder_task);
-  lock.extend(end_of_lease(contender.request.exptime), lock.segment.flush_epoch());
+  const std::uint64_t now = platform::monotonic_ns();
+  lock.fields.since.store(lock.segment.statistics().since(now, lock.sequence()).bits, kRelaxed);
+  lock.extend(end_of_lease(contender.request.exptime, now), lock.segment.flush_epoch());
   leave_queue(lock, world, contender.waiter);
   return {contender.self, lock.sequence()};
 }

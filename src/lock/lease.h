@@ -29,6 +29,7 @@ struct Request {
   double timeout = 0;                      // seconds after which it stops waiting; 0: not known
   HoldsLocks holds = HoldsLocks::nothing;  // what the waiting task may hold
   bool tries = false;                      // its wait ends when another machine is found to have the lock
+  bool waits_next = false;                 // an attempt that a wait follows if it is refused
 };
 
 /// The waiter that takes a step of its wait.

@@ -6,8 +6,10 @@
 #include "dict/expiry.h"
 #include "dict/wait_queue.h"
 #include "lock/acquire.h"
+#include "lock/count.h"
 #include "lock/permits_entry.h"
 #include "lock/standing.h"
+#include "lock/trace.h"
 #include "lock/watchers.h"
 #include "platform/platform.h"
 #include "sync/mailbox.h"
@@ -45,17 +47,24 @@ bool cannot_judge(World& world, const TokenSet& holders) noexcept {
 
 }  // namespace
 
-Code lock_try_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept {
+Code lock_try_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Quiet quiet,
+                     Lease& lease) noexcept {
   World& world = dictionary.world();
   const Token self = world.token();
   if (self == kNobody) return Code::system;
-  if (spin_for_short_section(dictionary, key, self, request, lease)) return Code::ok;
-  if (is_held_for_certain(dictionary, key)) return Code::locked;
-  const Attempt attempt{key, {self, request, nullptr}, false};
+  if (may_spin_for_short_section()) {
+    if (spin_for_short_section(dictionary, key, self, request, lease)) return Code::ok;
+    quiet = Quiet::unclear;
+  }
   BlockedBy blocked_by;
-  const Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
-    return attempt_lock(dictionary, attempt, dead, lease, blocked_by);
-  });
+  Code code = Code::locked;
+  if (quiet != Quiet::held && !is_held_for_certain(dictionary, key)) {
+    const Attempt attempt{key, {self, request, nullptr}, false};
+    code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
+      return attempt_lock(dictionary, attempt, dead, lease, blocked_by);
+    });
+  }
+  if (code == Code::locked && !request.waits_next) count_refusal(dictionary, key, HeldKind::lock);
   return result_of_try(code, blocked_by);
 }
 
@@ -63,12 +72,19 @@ Code lock_try_slowly(Dictionary& dictionary, std::string_view key, const Request
 Code lock_wait(Dictionary& dictionary, std::string_view key, const Request& request, const WaitStep& step,
                Lease& lease) noexcept {
   bool spun = false;
+  std::uint64_t waited_from = 0;
   const auto attempt = [&](const Waiter& waiter, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
     const Attempt mine{key, {waiter.owner, request, &waiter}, true};
-    if (!std::exchange(spun, true) && spin_for_lock(dictionary, mine, lease, blocked_by)) return Code::ok;
+    if (!waiter.is_new) waited_from = waiter.arrival;
+    if (!std::exchange(spun, true) && spin_for_lock(dictionary, mine, lease, blocked_by)) {
+      if (blocked_by.refused) waited_from = waiter.arrival;
+      return Code::ok;
+    }
     return attempt_lock(dictionary, mine, dead, lease, blocked_by);
   };
-  return search_deadlock(step, request, key, wait_once(dictionary.world(), step, 1, request, attempt));
+  const Code code = wait_once(dictionary.world(), step, 1, request, attempt);
+  if (code == Code::ok && waited_from != 0) count_wait(dictionary, key, HeldKind::lock, waited_from, false);
+  return search_deadlock(step, request, key, code);
 }
 
 Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t number) noexcept {
@@ -78,12 +94,14 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
   if (self == kNobody || waiter.arrival == 0) return Code::ok;
   Chosen next;
   TokenSet holders;
+  bool wanted = false;  // it did not only watch
+  HeldKind kind = HeldKind::lock;
   const Code code = with_entry(
       dictionary, key,
       [&](const LockEntry& lock) {
         if (is_reserved_for(lock, &waiter)) end_grant(lock);
         holders.add(lock.owner());
-        lock.queue().remove(waiter);
+        wanted = lock.queue().remove(waiter);
         lock.watchers().remove(waiter);
         // The waiter may have been woken to take what is still free, or to wake other watchers: do that for it.
         if (lock.is_free()) next = offer(lock, dictionary.world());
@@ -91,7 +109,8 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
         return Code::ok;
       },
       [&](const PermitsEntry& permits) {
-        permits.queue().remove(waiter);
+        wanted = permits.queue().remove(waiter);
+        kind = permits.kind();
         permits.collect_owners(holders);
         // A waiter that wants less than this one did may go now.
         next = permits.offer(dictionary.world());
@@ -99,6 +118,7 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
       },
       kAttemptPatienceNs);
   wake(dictionary, key, next);
+  if (wanted) count_wait(dictionary, key, kind, waiter.arrival, true);
   if (code == Code::ok && cannot_judge(dictionary.world(), holders)) return Code::system;
   return code == Code::not_owner || code == Code::not_found || code == Code::removed ? Code::ok : code;
 }
@@ -108,20 +128,28 @@ namespace {
 // Of a lease of any process: its owner releases the lock's word without the mutex, but not while it is frozen here.
 Code release(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
   Chosen next;
+  Since since{};
+  HeldKind kind = HeldKind::lock;
   const Code code = with_entry(
       dictionary, key,
       [&](const LockEntry& lock) {
         if (!lock.held_by(lease) || lock.flushed()) return Code::not_owner;
         const bool lost = !is_of_this_epoch(lock);
+        since.bits = lock.fields.since.load(kRelaxed);
         end_grant(lock);
         next = offer(lock, dictionary.world());
         return lost ? Code::not_owner : Code::ok;
       },
       [&](const PermitsEntry& permits) {
-        const Code given = permits.give_back(lease);
+        kind = permits.kind();
+        const Code given = permits.give_back(lease, since);
         if (given == Code::ok) next = permits.offer(dictionary.world());
         return given;
       });
+  if (code == Code::ok) {
+    count_hold(dictionary, kind, since);
+    trace_release(dictionary, key, lease);
+  }
   wake(dictionary, key, next);
   return code == Code::not_found ? Code::not_owner : code;
 }

@@ -46,15 +46,24 @@ Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std
 /// The seconds left; 0: the lease never ends. ok, not_owner, removed, system.
 Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept;
 
-/// The two, where the quiet way is not enough.
-Code lock_try_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept;
+/// The two, where the quiet way is not enough. `quiet`: what that has come to.
+Code lock_try_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Quiet quiet,
+                     Lease& lease) noexcept;
 Code unlock_slowly(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
 
-inline Code lock_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept {
+/// As lock_try(), for a request that `make() -> Request` makes where it is needed.
+template <class Make>
+inline Code lock_try(Dictionary& dictionary, std::string_view key, double exptime, std::uint32_t holder_task,
+                     Lease& lease, Make&& make) noexcept {
   const Token self = dictionary.world().known_token();
-  if (self != kNobody && lock_quietly(dictionary, key, self, request.exptime, request.holder_task, lease)) [[likely]]
-    return Code::ok;
-  return lock_try_slowly(dictionary, key, request, lease);
+  Quiet quiet = Quiet::unclear;
+  if (self != kNobody) [[likely]]
+    quiet = lock_quietly(dictionary, key, self, exptime, holder_task, lease);
+  return quiet == Quiet::taken ? Code::ok : lock_try_slowly(dictionary, key, make(), quiet, lease);
+}
+
+inline Code lock_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept {
+  return lock_try(dictionary, key, request.exptime, request.holder_task, lease, [&] { return request; });
 }
 
 inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {

@@ -102,7 +102,8 @@ struct LockEntry {
 
   /// Grants the free lock to `owner`; returns its fencing number. `reserved`: the number of the waiter that must claim
   /// it; 0: it is claimed.
-  // Write all fields of a grant while the lock is free; the store of the word is the commit.
+  // Write all fields of a grant while the lock is free; the store of the word is the commit. One that is reserved is
+  // not held before it is claimed.
   std::uint64_t grant(Token owner, const Request& request, std::uint32_t reserved) const noexcept {
     const std::uint64_t now = request.exptime == 0.0 ? platform::coarse_monotonic_ns() : platform::monotonic_ns();
     // Pairs with read_grant(): a reader that sees what follows sees that the last grant ended.
@@ -112,7 +113,8 @@ struct LockEntry {
     fields.generation_high.store(generation_high(owner), kRelaxed);
     fields.reserved.store(reserved, kRelaxed);
     fields.task.store(request.holder_task, kRelaxed);
-    fields.since.store(now / 1'000'000, kRelaxed);
+    const Since since = reserved != 0 ? Since::unmeasured(now) : segment.statistics().since(now, turn);
+    fields.since.store(since.bits, kRelaxed);
     entry.expiry.store(expiry_word(end_of_lease(request.exptime, now), segment.flush_epoch()), kRelaxed);
     fields.granted.store(turn, kRelease);
     crash_order();

@@ -20,8 +20,9 @@ void look_at_lock(Transaction& change, HolderInfo& holder) noexcept {
   const EntryView& view = change.view();
   const LockEntry lock = LockEntry::of(change);
   holder.lease = {lock.owner(), lock.sequence()};
-  holder.since_ms = lock.fields.since.load(kRelaxed);
+  holder.since_ns = Since{lock.fields.since.load(kRelaxed)}.ns();
   holder.end_ms = lock.end_ms();
+  if (lock.standing != nullptr) holder.revision = lock.standing->base.load(kRelaxed) >> kGrantBits;
   const HolderList reason = reason_of(change.shard(), change.arena(), view);
   const HolderList::Cursor at(reason);
   if (at.found() && at.is_of(holder.lease.owner, holder.lease.sequence))
@@ -44,35 +45,11 @@ void look_at_permits(Transaction& change, std::span<HolderInfo> holders, std::ui
     holder = {};
     holder.lease = {record.owner, record.sequence};
     holder.kind = is_rwlock ? HeldKind::rwlock : HeldKind::semaphore;
-    holder.since_ms = record.since_ms;
+    holder.since_ns = record.since.ns();
     holder.end_ms = expiry_ms(end);
     holder.permits = record.count;
     at.copy_reason(holder.reason.data(), kReasonMax);
   }
-}
-
-// Puts the oldest grant first.
-void put_in_order(std::span<HolderInfo> holders, std::uint32_t count) noexcept {
-  if (count > holders.size() && !holders.empty()) {
-    const std::span<HolderInfo> oldest = holders.subspan(count % holders.size());
-    std::rotate(holders.begin(), oldest.begin(), holders.end());
-  }
-  const std::span<HolderInfo> written = holders.first(std::min<std::size_t>(count, holders.size()));
-  std::reverse(written.begin(), written.end());
-}
-
-void ask_about(World& world, HolderInfo& holder) noexcept {
-  holder.liveness = world.judge(holder.lease.owner);
-  holder.worker = kNoWorker;
-  const ProcessSlot* slot = world.slot(holder.lease.owner);
-  if (slot == nullptr) return;
-  holder.pid = slot->pid.load(kRelaxed);
-  holder.worker = slot->worker.load(kRelaxed);
-  for (std::size_t i = 0; i < slot->comm.size(); ++i) {
-    const std::uint64_t word = slot->comm[i].load(kRelaxed);
-    std::memcpy(holder.program.data() + i * sizeof word, &word, sizeof word);
-  }
-  holder.program.back() = '\0';
 }
 
 /// Writes `reason` for the lease. not_owner: the lease was not found; no_memory: there is no free run now.
@@ -106,9 +83,31 @@ Code write_reason(Transaction& change, const Lease& lease, std::string_view reas
 
 }  // namespace
 
-Code find_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders,
-                  HolderCount& count) noexcept {
-  const Code code = dictionary.transact(key, [&](Transaction& change) {
+void put_in_order(std::span<HolderInfo> holders, std::uint32_t count) noexcept {
+  if (count > holders.size() && !holders.empty()) {
+    const std::span<HolderInfo> oldest = holders.subspan(count % holders.size());
+    std::rotate(holders.begin(), oldest.begin(), holders.end());
+  }
+  const std::span<HolderInfo> written = holders.first(std::min<std::size_t>(count, holders.size()));
+  std::reverse(written.begin(), written.end());
+}
+
+void describe_process(World& world, HolderInfo& holder) noexcept {
+  holder.worker = kNoWorker;
+  const ProcessSlot* slot = world.slot(holder.lease.owner);
+  if (slot == nullptr) return;
+  holder.pid = slot->pid.load(kRelaxed);
+  holder.worker = slot->worker.load(kRelaxed);
+  for (std::size_t i = 0; i < slot->comm.size(); ++i) {
+    const std::uint64_t word = slot->comm[i].load(kRelaxed);
+    std::memcpy(holder.program.data() + i * sizeof word, &word, sizeof word);
+  }
+  holder.program.back() = '\0';
+}
+
+Code find_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders, HolderCount& count,
+                  std::uint64_t patience_ns) noexcept {
+  const auto find = [&](Transaction& change) {
     count = {};
     if (!change.found() || !is_holdable(change.view().type)) return Code::ok;
     const EntryView& view = change.view();
@@ -122,11 +121,14 @@ Code find_holders(Dictionary& dictionary, std::string_view key, std::span<Holder
         look_at_lock(change, holders.front() = {});
     }
     return change.arena().damaged() ? Code::corrupt : Code::ok;
-  });
+  };
+  const Code code = dictionary.transact(key, find, patience_ns);
   if (code != Code::ok) return code;
   put_in_order(holders, count.holders);
-  for (HolderInfo& holder : holders.first(std::min<std::size_t>(count.holders, holders.size())))
-    ask_about(dictionary.world(), holder);
+  for (HolderInfo& holder : holders.first(std::min<std::size_t>(count.holders, holders.size()))) {
+    holder.liveness = dictionary.world().judge(holder.lease.owner);
+    describe_process(dictionary.world(), holder);
+  }
   return code;
 }
 

@@ -13,16 +13,14 @@
 namespace holdfast {
 
 /// A holder, as it was found at one instant.
-/// What is held.
-enum class HeldKind : std::uint32_t { lock = 0, rwlock = 1, semaphore = 2 };
-
 struct HolderInfo {
   Lease lease;
   HeldKind kind = HeldKind::lock;
-  std::uint64_t since_ms = 0;
+  std::uint64_t since_ns = 0;
   std::uint64_t end_ms = 0;                   // dict/expiry.h: 0 is never
   std::uint32_t permits = 1;                  // kAllPermits: a rwlock, to write
   std::array<char, kReasonMax + 1> reason{};  // ends with a zero byte
+  std::uint64_t revision = 0;  // of a lock of a cluster: that of the store with which this machine got it
 
   // About its process; only `liveness` is known once its slot has another owner.
   Liveness liveness = Liveness::dead;
@@ -38,8 +36,14 @@ struct HolderCount {
 
 /// Writes as many of the holders as there is room for: those that have held longest, the oldest first. A dead holder is
 /// among them, with `liveness` dead; a holder is not if its lease is over. ok, timeout, busy, removed.
-Code find_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders,
-                  HolderCount& count) noexcept;
+Code find_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders, HolderCount& count,
+                  std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
+
+/// Puts the oldest grant first, of `count` that were written from the youngest to the oldest, round and round.
+void put_in_order(std::span<HolderInfo> holders, std::uint32_t count) noexcept;
+
+/// Fills what the slot of the holder's process says, if that is still its own.
+void describe_process(World& world, HolderInfo& holder) noexcept;
 
 /// Stores the reason why the lease is held; an empty text takes it back. ok, not_owner, no_memory (nothing changed),
 /// timeout, busy, removed. REQUIRES: `reason` has at most kReasonMax bytes.

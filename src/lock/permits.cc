@@ -5,8 +5,11 @@
 #include <utility>
 
 #include "dict/expiry.h"
+#include "dict/probes.h"
+#include "lock/count.h"
 #include "lock/permits_entry.h"
 #include "lock/permits_look.h"
+#include "lock/trace.h"
 #include "lock/wait_step.h"
 #include "platform/platform.h"
 #include "world/world.h"
@@ -162,6 +165,7 @@ class PermitsAttempt {
       const Token owner = lock.owner();
       blocked_by_.end_ms = lock.end_ms();
       if (dead_.has(owner)) {
+        probe_takeover(lock.shard, lock.entry, owner, lock.sequence());
         lock.free();
         return Code::ok;
       }
@@ -274,7 +278,7 @@ class PermitsAttempt {
     Holder holder;
     holder.owner = attempt_.self;
     holder.sequence = next_numbers(change_.segment(), 0, 1).first;
-    holder.since_ms = now_ns / 1'000'000;
+    holder.since = change_.segment().statistics().since(now_ns, holder.sequence);
     holder.expiry = expiry_word(end_ms, flush_);
     holder.count = attempt_.what.want;
     holder.task = request.holder_task;
@@ -320,6 +324,7 @@ Code attempt_permits(Dictionary& dictionary, const Attempt& attempt, const Token
           return PermitsAttempt(change, attempt, dead, blocked_by, long_look).try_acquire(lease, chosen);
         },
         kAttemptPatienceNs, granules_for(attempt.key.size(), sizeof(PermitFields)) + HolderList::granules(0));
+    if (code == Code::ok) trace_acquire(dictionary, attempt.key, lease);
     wake(dictionary.world(), chosen);
     if (code != Code::locked || long_look != LookState::due) return code;
     if (!look_at_many(dictionary, attempt.key, dead, blocked_by)) return code;
@@ -352,16 +357,20 @@ Code permits_try(Dictionary& dictionary, std::string_view key, const PermitsRequ
   const Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
     return attempt_permits(dictionary, {key, request, self, nullptr}, dead, lease, blocked_by);
   });
+  if (code == Code::locked && !request.request.waits_next) count_refusal(dictionary, key, held_kind(request.kind));
   return result_of_try(code, blocked_by);
 }
 
 Code permits_wait(Dictionary& dictionary, std::string_view key, const PermitsRequest& request, const WaitStep& step,
                   Lease& lease) noexcept {
+  std::uint64_t waited_from = 0;
   const auto attempt = [&](const Waiter& waiter, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
+    if (!waiter.is_new) waited_from = waiter.arrival;
     return attempt_permits(dictionary, {key, request, waiter.owner, &waiter}, dead, lease, blocked_by);
   };
-  return search_deadlock(step, request.request, key,
-                         wait_once(dictionary.world(), step, request.want, request.request, attempt));
+  const Code code = wait_once(dictionary.world(), step, request.want, request.request, attempt);
+  if (code == Code::ok && waited_from != 0) count_wait(dictionary, key, held_kind(request.kind), waited_from, false);
+  return search_deadlock(step, request.request, key, code);
 }
 
 Code permits_keep(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t count) noexcept {

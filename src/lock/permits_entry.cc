@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "dict/probes.h"
 #include "lock/lock_entry.h"
 #include "platform/platform.h"
 #include "world/world.h"
@@ -46,7 +47,9 @@ bool PermitsEntry::has_live_holder(std::uint32_t flush) const noexcept {
 // Takes the record out if it does not count, or notes when it ends, and goes on.
 bool PermitsEntry::look_at(HolderList::Cursor& at, std::uint32_t flush, const TokenSet& dead,
                            std::uint64_t& next_end) const noexcept {
-  if (!is_live_holder(at, flush) || dead.has(at.fields().owner.load(kRelaxed))) {
+  const Token owner = at.fields().owner.load(kRelaxed);
+  if (!is_live_holder(at, flush) || dead.has(owner)) {
+    if (dead.has(owner)) probe_takeover(shard, entry, owner, at.sequence());
     const std::uint32_t count = at.fields().count.load(kRelaxed);
     at.remove();
     if (arena.damaged()) return false;
@@ -185,13 +188,14 @@ void PermitsEntry::note_first(std::uint32_t block, const Holder& holder) const n
   holders().add_shortcuts(block);
 }
 
-Code PermitsEntry::give_back(const Lease& lease) const noexcept {
+Code PermitsEntry::give_back(const Lease& lease, Since& since) const noexcept {
   const HolderList chain = holders();
   HolderList::Cursor at = chain.find(lease.owner, lease.sequence);
   if (arena.damaged()) return Code::corrupt;
   // A record that has expired but was not purged yet still counts as held; a flushed one does not.
   if (!at.found() || is_flushed(at.expiry().load(kRelaxed), segment.flush_epoch())) return Code::not_owner;
   const std::uint32_t count = at.fields().count.load(kRelaxed);
+  since.bits = at.fields().since.load(kRelaxed);
   at.remove();
   if (arena.damaged()) return Code::corrupt;
   subtract(fields.used, count);

@@ -46,6 +46,10 @@ struct LongLook {
   }
 };
 
+inline HeldKind held_kind(PermitsKind kind) noexcept {
+  return kind == PermitsKind::rwlock ? HeldKind::rwlock : HeldKind::semaphore;
+}
+
 struct PermitsEntry {
   Segment& segment;
   Shard& shard;
@@ -63,6 +67,7 @@ struct PermitsEntry {
 
   WaitQueue queue() const noexcept { return {shard, arena, fields.queue}; }
   bool has_waiters() const noexcept { return fields.queue.head.load(kRelaxed) != 0; }
+  HeldKind kind() const noexcept { return held_kind(static_cast<PermitsKind>(entry.flags.load(kRelaxed))); }
   HolderList holders() const noexcept { return {shard, arena, fields, entry.hash.load(kRelaxed)}; }
   /// Whether so many permits are free, by `used`.
   bool has(std::uint32_t want) const noexcept {
@@ -104,8 +109,9 @@ struct PermitsEntry {
   /// Notes the record that a new entry was made with.
   void note_first(std::uint32_t block, const Holder& holder) const noexcept;
 
-  /// Gives back the lease's permits. ok, not_owner, corrupt. Call offer() after it.
-  Code give_back(const Lease& lease) const noexcept;
+  /// Gives back the lease's permits; `since` says since when it had them. ok, not_owner, corrupt. Call offer() after
+  /// it.
+  Code give_back(const Lease& lease, Since& since) const noexcept;
   /// Gives back all of the lease's permits but `count`. ok, not_owner, corrupt, invalid (`count` is 0, or more than the
   /// lease has).
   Code keep(const Lease& lease, std::uint32_t count) const noexcept;

@@ -1,10 +1,13 @@
 #include "lock/quiet.h"
 
 #include <atomic>
+#include <utility>
 
 #include "base/failpoint.h"
 #include "dict/expiry.h"
 #include "dict/lock_word.h"
+#include "lock/look_interval.h"
+#include "lock/trace.h"
 #include "platform/platform.h"
 #include "sync/shmtx.h"
 #include "world/world.h"
@@ -80,6 +83,15 @@ struct Glimpsed {
   return again.block != 0 && again.lock == found.lock && again.word.quiet().bits == mine;
 }
 
+// Whether the lock is held for certain. One of a cluster never is: it stays frozen, and may not stand.
+[[gnu::noinline]] bool is_held(Dictionary& dictionary, Glimpsed found) noexcept {
+  SeenGrant seen{};
+  return found.block != 0 && !found.segment->in_cluster() &&
+         read_grant(found.shard->entry(found.block), *found.lock, seen) && !seen.word.is_free() && seen.complete &&
+         is_live(seen.expiry, found.segment->flush_epoch()) && found.shard->unchanged_since(found.epoch) &&
+         dictionary.world().judge(seen.owner) == Liveness::alive;
+}
+
 // Undoes the exchange of a word that may have been that of another lock, or bits of a value, of that very content.
 // False if somebody else has changed it. Only a lock is frozen.
 bool put_back(Glimpsed found, std::uint64_t mine) noexcept {
@@ -119,17 +131,17 @@ bool put_back(Glimpsed found, std::uint64_t mine) noexcept {
   return there || !undone;
 }
 
-/// The time now and at which a lease of `seconds` ends, in ms. A long one counts from the coarse clock, which takes a
+/// The time now, and at which a lease of `seconds` ends. A long one counts from the coarse clock, which takes a
 /// fifth of the time, and from the most that this may lag: it may end later, never earlier.
 struct LeaseTimes {
-  std::uint64_t now_ms;
+  std::uint64_t now_ns;
   std::uint64_t end_ms;
 };
 LeaseTimes times_of_lease(double seconds) noexcept {
   constexpr double kLong = 10.0;
   const bool exact = seconds > 0.0 && seconds < kLong;
   const std::uint64_t now = exact ? platform::monotonic_ns() : platform::coarse_monotonic_ns();
-  return {now / kNsPerMs, end_of_lease(seconds, exact ? now : now + kCoarseLagMs * kNsPerMs)};
+  return {now, end_of_lease(seconds, exact ? now : now + kCoarseLagMs * kNsPerMs)};
 }
 
 // Writes the fields of the grant that was just taken.
@@ -140,24 +152,25 @@ LeaseTimes times_of_lease(double seconds) noexcept {
   const LeaseTimes times = times_of_lease(exptime);
   lock.generation_high.store(generation_high(self), kRelaxed);
   lock.task.store(holder_task, kRelaxed);
-  lock.since.store(times.now_ms, kRelaxed);
+  lock.since.store(found.segment->statistics().since(times.now_ns, found.word.turn() + 1).bits, kRelaxed);
   found.shard->entry(found.block).expiry.store(expiry_word(times.end_ms, found.segment->flush_epoch()), kRelaxed);
   commit(lock.granted, found.word.turn() + 1);  // pairs with is_complete()
 }
 
 }  // namespace
 
-bool lock_quietly(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
-                  Lease& lease) noexcept {
-  if (MutexlessSection::is_inside()) return false;
+Quiet lock_quietly(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
+                   Lease& lease) noexcept {
+  if (MutexlessSection::is_inside()) return Quiet::unclear;
   bool taken = false;
   bool undone = false;
   const Glimpsed found = glimpse(dictionary, key);
-  if (found.block == 0) return false;
+  if (found.block == 0) return Quiet::unclear;
   LockFields& lock = *found.lock;
   std::uint64_t expected = found.word.bits;
   const std::uint32_t turn = found.word.turn() + 1;
-  if (expected != LockWord::make(LockWord::kFreeOwner, turn - 1).bits || !has_number(lock, found.word)) return false;
+  if (expected != LockWord::make(LockWord::kFreeOwner, turn - 1).bits || !has_number(lock, found.word))
+    return is_held(dictionary, found) ? Quiet::held : Quiet::unclear;
   HOLDFAST_FAILPOINT("quiet.glimpsed");
   const std::uint64_t mine = LockWord::make(owner_bits(self), turn).bits;
   {
@@ -165,7 +178,7 @@ bool lock_quietly(Dictionary& dictionary, std::string_view key, Token self, doub
     const MutexlessSection section(dictionary.world(), self);
     // Acquire: as in look(), of the same word. It is needed beside that: a grant that was given up in between leaves
     // the same word.
-    if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return false;
+    if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return Quiet::unclear;
     HOLDFAST_FAILPOINT("quiet.taken");
     if (found.shard->unchanged_since(found.epoch) || is_still_there(dictionary, key, found, mine)) [[likely]] {
       // Before the grant is complete: then it may expire, and the next one may have another upper half.
@@ -180,32 +193,43 @@ bool lock_quietly(Dictionary& dictionary, std::string_view key, Token self, doub
   if (!taken) [[unlikely]] {
     HOLDFAST_FAILPOINT("quiet.undo");
     if (!undone) end_frozen(dictionary, key, found, mine);
-    return false;
+    return Quiet::unclear;
   }
   dictionary.lock_places().note(lease.sequence, {found.epoch, found.index, found.block});
-  return true;
+  trace_acquire(dictionary, key, lease);
+  return Quiet::taken;
 }
 
-bool spin_quietly(Dictionary& dictionary, std::string_view key, Token self, const Request& request, int looks,
-                  Lease& lease) noexcept {
-  constexpr int kPausesPerLook = 4;
+namespace {
+
+constinit LookInterval look_interval;
+
+}  // namespace
+
+bool spin_quietly(Dictionary& dictionary, std::string_view key, Token self, const Request& request, int pauses,
+                  Lease& lease, bool& refused) noexcept {
+  constexpr int kLeastIntervals = 2;
   const Glimpsed found = glimpse_apart(dictionary, key);
   if (found.block == 0) return false;
-  for (int look = 0; look < looks; ++look) {
-    const LockWord word = load_word_of(*found.lock);
-    if (word.is_slow() || word.owner() == owner_bits(self)) return false;
-    if (word.is_free() && lock_quietly(dictionary, key, self, request.exptime, request.holder_task, lease)) return true;
-    for (int i = 0; i < kPausesPerLook; ++i) platform::cpu_relax();
+  LockWord word = load_word_of(*found.lock);
+  for (int intervals = 0;; ++intervals) {
+    // An operation under the mutex is soon over; what hangs on the lock stays.
+    if ((word.is_slow() && needs_mutex(*found.lock)) || word.owner() == owner_bits(self)) return false;
+    if (word.is_free() && !word.is_slow() &&
+        lock_quietly(dictionary, key, self, request.exptime, request.holder_task, lease) == Quiet::taken)
+      return true;
+    refused = true;
+    if (pauses <= 0 && intervals >= kLeastIntervals) return false;
+    const int interval = look_interval.pauses();
+    for (int i = 0; i < interval; ++i) platform::cpu_relax();
+    pauses -= interval;
+    const LockWord before = std::exchange(word, load_word_of(*found.lock));
+    look_interval.note(word.turn() - before.turn(), interval);
   }
-  return false;
 }
 
 bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept {
-  const Glimpsed found = glimpse_apart(dictionary, key);
-  SeenGrant seen{};
-  return found.block != 0 && read_grant(found.shard->entry(found.block), *found.lock, seen) && !seen.word.is_free() &&
-         seen.complete && is_live(seen.expiry, found.segment->flush_epoch()) &&
-         found.shard->unchanged_since(found.epoch) && dictionary.world().judge(seen.owner) == Liveness::alive;
+  return is_held(dictionary, glimpse_apart(dictionary, key));
 }
 
 bool unlock_quietly(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
@@ -220,13 +244,19 @@ bool unlock_quietly(Dictionary& dictionary, std::string_view key, const Lease& l
   if (found.word.bits != expected || sequence_of(lock, found.word) != lease.sequence ||
       !is_complete(lock, found.word) || is_flushed(expiry, found.segment->flush_epoch()))
     return false;
+  // Now, not later: the next grant has another one.
+  const Since since{lock.since.load(kRelaxed)};
   HOLDFAST_FAILPOINT("quiet.checked");
   // Release: the next owner sees what was done inside.
   const std::uint64_t mine = LockWord::make(LockWord::kFreeOwner, turn).bits;
   if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_release, kRelaxed)) return false;
   HOLDFAST_FAILPOINT("quiet.released");
-  return found.shard->unchanged_since(found.epoch) || is_still_there(dictionary, key, found, mine) ||
-         was_released(dictionary, key, found, mine);
+  if (!found.shard->unchanged_since(found.epoch) && !is_still_there(dictionary, key, found, mine) &&
+      !was_released(dictionary, key, found, mine)) [[unlikely]]
+    return false;
+  found.segment->statistics().count_hold(HeldKind::lock, since);
+  trace_release(dictionary, key, lease);
+  return true;
 }
 
 }  // namespace holdfast

@@ -13,17 +13,22 @@
 
 namespace holdfast {
 
+enum class Quiet {
+  taken,
+  held,  // for certain: by a process that lives, as the kernel is asked, and has not expired
+  unclear,
+};
+
 /// Takes the lock if it is free and nobody waits. `self`: this process's token.
-bool lock_quietly(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
-                  Lease& lease) noexcept;
+Quiet lock_quietly(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
+                   Lease& lease) noexcept;
 
-/// As lock_quietly(), but looks up to `looks` times for the end of a grant of another process, each time for about as
-/// long as the shortest of sections. Gives up at once if anybody waits.
-bool spin_quietly(Dictionary& dictionary, std::string_view key, Token self, const Request& request, int looks,
-                  Lease& lease) noexcept;
+/// As lock_quietly(), but looks again and again for the end of a grant of another process, for about `pauses` of the
+/// processor; some more where that may be worth it. Gives up at once if anybody waits. Sets `refused` if it was held at
+/// one of the looks.
+bool spin_quietly(Dictionary& dictionary, std::string_view key, Token self, const Request& request, int pauses,
+                  Lease& lease, bool& refused) noexcept;
 
-/// Whether the lock is held: by a process that lives, as the kernel is asked, and has not expired. False also if that
-/// is not certain. Leaves the lock and its holder alone.
 bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept;
 
 /// Releases the lease if nobody waits. REQUIRES: it is of this process.

@@ -19,8 +19,7 @@ constexpr std::uint64_t standing_in(std::uint16_t epoch) noexcept {
   return kStands | epoch;
 }
 
-bool stands_in(const StandingFields& fields, const Session& session) noexcept {
-  const SessionWord now = session.now();
+bool stands_in(const StandingFields& fields, SessionWord now) noexcept {
   return !now.lost() && fields.standing.load(kAcquire) == standing_in(now.epoch());
 }
 
@@ -28,9 +27,13 @@ const StandingFields& standing_of(const Watch& watch) noexcept {
   return *reinterpret_cast<const StandingFields*>(static_cast<const LockFields*>(watch.fields) + 1);
 }
 
+/// Waiters that are looked at with the mutex held: some 20 µs.
+constexpr std::uint32_t kLookedAt = 4096;
+
 // Runs `operation(const LockEntry&) -> Code` on the lock. not_found if there is none.
 template <class Operation>
-Code with_lock(Dictionary& dictionary, std::string_view key, Operation&& operation) noexcept {
+Code with_lock(Dictionary& dictionary, std::string_view key, std::uint64_t patience_ns,
+               Operation&& operation) noexcept {
   return dictionary.transact(
       key,
       [&](Transaction& change) {
@@ -38,7 +41,7 @@ Code with_lock(Dictionary& dictionary, std::string_view key, Operation&& operati
         const LockEntry lock = LockEntry::of(change);
         return lock.standing != nullptr ? operation(lock) : Code::not_found;
       },
-      kMutexPatienceNs, 0, Shard::Unopened::leave);
+      patience_ns, 0, Shard::Unopened::leave);
 }
 
 void stop_standing(const LockEntry& lock) noexcept { commit(lock.standing->standing, std::uint64_t{0}); }
@@ -46,7 +49,7 @@ void stop_standing(const LockEntry& lock) noexcept { commit(lock.standing->stand
 }  // namespace
 
 bool is_of_epoch_in_cluster(const LockEntry& lock) noexcept {
-  return lock.standing != nullptr && stands_in(*lock.standing, lock.segment.session());
+  return lock.standing != nullptr && stands_in(*lock.standing, lock.segment.session().now());
 }
 
 bool stands_in_cluster(const LockEntry& lock) noexcept {
@@ -58,13 +61,22 @@ Code refusal_since(const LockEntry& lock, std::uint64_t arrival_ns) noexcept {
   if (lock.standing == nullptr) return Code::ok;
   const std::uint64_t refused_ns = lock.standing->refused_ns.load(kRelaxed);
   if (refused_ns <= arrival_ns || refused_ns > platform::monotonic_ns()) return Code::ok;
-  return static_cast<Code>(lock.standing->refusal.load(kRelaxed)) == Code::unavailable ? Code::unavailable
-                                                                                       : Code::elsewhere;
+  const auto refusal = static_cast<Code>(lock.standing->refusal.load(kRelaxed));
+  return refusal == Code::unavailable || refusal == Code::unsupported ? refusal : Code::elsewhere;
 }
 
 bool seems_of_this_epoch(const Watch& watch) noexcept {
   return watch.segment->in_cluster() && watch.entry->value_size.load(kRelaxed) >= kLockAndStanding &&
-         stands_in(standing_of(watch), watch.segment->session());
+         stands_in(standing_of(watch), watch.segment->session().now());
+}
+
+bool is_seen_of_this_epoch(const Segment& segment, const EntryView& view, std::uint64_t& revision) noexcept {
+  revision = 0;
+  if (!segment.in_cluster()) return true;
+  if (view.value_size < kLockAndStanding) return false;
+  const auto& fields = *reinterpret_cast<const StandingFields*>(&view.lock() + 1);
+  revision = fields.base.load(kRelaxed) >> kGrantBits;
+  return stands_in(fields, segment.session().seen());
 }
 
 bool seems_to_stand(const Watch& watch) noexcept {
@@ -78,7 +90,7 @@ void tell_agent(Dictionary& dictionary, std::string_view key) noexcept {
 }
 
 Code remaining_in_cluster(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept {
-  const Code code = with_lock(dictionary, key, [&](const LockEntry& lock) {
+  const Code code = with_lock(dictionary, key, kMutexPatienceNs, [&](const LockEntry& lock) {
     const std::uint32_t flush = lock.segment.flush_epoch();
     const SessionWord session = lock.segment.session().now();
     if (lease.owner != lock.segment.world().token() || !lock.held_by(lease) || !lock.live(flush) || session.lost() ||
@@ -114,7 +126,8 @@ static bool attends(const LockEntry& lock) noexcept {
 
 // Base and count before the commit: in another epoch they are looked at by nobody. In the same epoch the base only
 // rises, and the count falls behind it: whatever a death leaves of the two, no number is given twice.
-Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, std::uint64_t revision) noexcept {
+Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, std::uint64_t revision,
+           std::uint64_t patience_ns) noexcept {
   if (revision == 0 || revision > kRevisionMax) return Code::invalid;
   Chosen next;
   const std::uint64_t base = revision << kGrantBits;
@@ -141,16 +154,16 @@ Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, st
         next.watchers = has_watchers_to_wake(lock);
         return Code::ok;
       },
-      kMutexPatienceNs, granules_for(key.size(), lock_size(key.size(), true)));
+      patience_ns, granules_for(key.size(), lock_size(key.size(), true)));
   wake(dictionary, key, next);
   return code;
 }
 
 // It does not stand from the first store on, so a death in between leaves a lock that nobody is granted. Waiters wait
 // on for the agent; watchers have seen the end of the grant.
-Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {
+Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept {
   Chosen next;
-  const Code code = with_lock(dictionary, key, [&](const LockEntry& lock) {
+  const Code code = with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
     if (!lock.held_by(lease)) return Code::not_owner;
     stop_standing(lock);
     lock.free();
@@ -162,8 +175,8 @@ Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease) noexce
   return code == Code::not_found ? Code::not_owner : code;
 }
 
-Code withdraw_idle(Dictionary& dictionary, std::string_view key) noexcept {
-  const Code code = with_lock(dictionary, key, [&](const LockEntry& lock) {
+Code withdraw_idle(Dictionary& dictionary, std::string_view key, std::uint64_t patience_ns) noexcept {
+  const Code code = with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
     // Also where no numbers are left: it stands for its holder.
     if (is_of_this_epoch(lock) && (!lock.is_free() || lock.has_waiters())) return Code::locked;
     stop_standing(lock);
@@ -172,17 +185,18 @@ Code withdraw_idle(Dictionary& dictionary, std::string_view key) noexcept {
   return code == Code::not_found ? Code::ok : code;
 }
 
-Code refuse(Dictionary& dictionary, std::string_view key, Code why) noexcept {
+Code refuse(Dictionary& dictionary, std::string_view key, Code why, std::uint64_t patience_ns) noexcept {
   constexpr std::uint32_t kWoken = 64;  // those behind them look by themselves
+  const bool is_for_all = why == Code::unsupported;
   std::array<WakeTarget, kWoken> waiters{};
   std::size_t count = 0;
-  const Code code = with_lock(dictionary, key, [&](const LockEntry& lock) {
+  const Code code = with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
     lock.standing->refusal.store(static_cast<std::uint32_t>(why), kRelaxed);
     lock.standing->refused_ns.store(platform::monotonic_ns(), kRelaxed);
     count = 0;
-    lock.queue().every_before(~std::uint64_t{0}, kWoken, [&](const Waiter& waiter) {
-      waiters[count++] = wake_target(waiter);
-      return true;
+    lock.queue().every_before(~std::uint64_t{0}, kLookedAt, [&](const Waiter& waiter) {
+      if (waiter.tries || is_for_all) waiters[count++] = wake_target(waiter);
+      return count < waiters.size();
     });
     return Code::ok;
   });
@@ -190,17 +204,16 @@ Code refuse(Dictionary& dictionary, std::string_view key, Code why) noexcept {
   return code;
 }
 
-Code drop(Dictionary& dictionary, std::string_view key) noexcept {
-  const Code code = with_lock(dictionary, key, [](const LockEntry& lock) {
+Code drop(Dictionary& dictionary, std::string_view key, std::uint64_t patience_ns) noexcept {
+  const Code code = with_lock(dictionary, key, patience_ns, [](const LockEntry& lock) {
     stop_standing(lock);
     return Code::ok;
   });
   return code == Code::not_found ? Code::ok : code;
 }
 
-Code state_of_lock(Dictionary& dictionary, std::string_view key, LockState& state) noexcept {
-  constexpr std::uint32_t kLookedAt = 64;
-  return with_lock(dictionary, key, [&](const LockEntry& lock) {
+Code state_of_lock(Dictionary& dictionary, std::string_view key, LockState& state, std::uint64_t patience_ns) noexcept {
+  return with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
     state = {};
     state.stands = is_of_this_epoch(lock);
     state.held = !lock.is_free() && lock.live(lock.segment.flush_epoch());
@@ -212,6 +225,20 @@ Code state_of_lock(Dictionary& dictionary, std::string_view key, LockState& stat
     if (!all_seen) state.waited_for = true;
     state.grants = lock.standing->grants.load(kRelaxed);
     return Code::ok;
+  });
+}
+
+Code users_of_lock(Dictionary& dictionary, std::string_view key, std::span<Token> users, std::size_t& count,
+                   std::uint64_t patience_ns) noexcept {
+  return with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
+    count = 0;
+    if (!users.empty() && !lock.is_free()) users[count++] = lock.owner();
+    const auto room = static_cast<std::uint32_t>(users.size() - count);
+    const bool all_fit = lock.queue().every_before(~std::uint64_t{0}, room, [&](const Waiter& waiter) {
+      users[count++] = waiter.owner;
+      return true;
+    });
+    return all_fit ? Code::ok : Code::too_large;
   });
 }
 
@@ -258,7 +285,7 @@ std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std
   const auto visit = [&](const EntryView& view) {
     return found.add(view, [&](const LockFields& lock, const StandingFields& standing) {
       return lock.queue.head.load(kRelaxed) != 0 &&
-             !(stands_in(standing, session) && standing.grants.load(kRelaxed) < kGrantsMax);
+             !(stands_in(standing, session.now()) && standing.grants.load(kRelaxed) < kGrantsMax);
     });
   };
   if (hashes.empty()) {

@@ -20,6 +20,7 @@
 
 #include "base/status.h"
 #include "dict/dictionary.h"
+#include "dict/guard.h"
 #include "lock/lease.h"
 #include "lock/lock_entry.h"
 #include "wait/watch.h"
@@ -44,7 +45,8 @@ inline bool stands(const LockEntry& lock) noexcept { return !lock.segment.in_clu
 inline bool is_of_this_epoch(const LockEntry& lock) noexcept {
   return !lock.segment.in_cluster() || is_of_epoch_in_cluster(lock);
 }
-/// What the agent has told, since the wait began, those that only try; ok: nothing.
+/// What the agent has told since the wait began; ok: nothing. unsupported is for all, the others are for those that
+/// only try.
 Code refusal_since(const LockEntry& lock, std::uint64_t arrival_ns) noexcept;
 
 // --- without it ---
@@ -52,12 +54,18 @@ Code refusal_since(const LockEntry& lock, std::uint64_t arrival_ns) noexcept;
 /// As is_of_this_epoch() and stands(): hints.
 bool seems_of_this_epoch(const Watch& watch) noexcept;
 bool seems_to_stand(const Watch& watch) noexcept;
+/// As is_of_this_epoch(), and writes nothing: for observers. `revision`: that of the store with which this machine got
+/// the lock; 0 in a plain dictionary.
+bool is_seen_of_this_epoch(const Segment& segment, const EntryView& view, std::uint64_t& revision) noexcept;
 /// Tells the agent that the key is wanted.
 void tell_agent(Dictionary& dictionary, std::string_view key) noexcept;
 /// As remaining(), in the dictionary of a cluster: no longer than until the session's deadline.
 Code remaining_in_cluster(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept;
 
 // --- for the agent ---
+//
+// `patience_ns`: how long a call may wait for a process that is stopped inside the shard; then timeout, and nothing is
+// changed or known.
 
 struct LockState {
   bool stands = false;
@@ -73,19 +81,29 @@ struct LockState {
 /// that revision (state_of_lock()), or never did: an entry that was made anew does not know which numbers it gave. ok,
 /// exists (a value), invalid (revision), not_owner (another agent attends the session by now), no_memory, too_large,
 /// timeout, busy, removed, system.
-Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, std::uint64_t revision) noexcept;
+Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, std::uint64_t revision,
+           std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 /// Takes the lock from this machine and releases the lease, which is the agent's. Wakes nobody. not_owner: the agent
 /// does not hold it; also the codes of unlock().
-Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
+Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease,
+              std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 /// The same if nobody holds it or waits for it; else locked.
-Code withdraw_idle(Dictionary& dictionary, std::string_view key) noexcept;
+Code withdraw_idle(Dictionary& dictionary, std::string_view key, std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 /// Ends the waits of those that only try, with `why`: elsewhere (another machine has the lock), or unavailable (the
-/// store does not answer). Those that come later wait for the next answer.
-Code refuse(Dictionary& dictionary, std::string_view key, Code why) noexcept;
+/// store does not answer); or all waits: unsupported (the store cannot have such a lock). Those that come later wait
+/// for the next answer.
+Code refuse(Dictionary& dictionary, std::string_view key, Code why,
+            std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 /// The lock is not this machine's any more: nobody holds it from now on, nor is granted it.
-Code drop(Dictionary& dictionary, std::string_view key) noexcept;
+Code drop(Dictionary& dictionary, std::string_view key, std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 /// not_found: there is no such lock, so it does not stand.
-Code state_of_lock(Dictionary& dictionary, std::string_view key, LockState& state) noexcept;
+Code state_of_lock(Dictionary& dictionary, std::string_view key, LockState& state,
+                   std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
+
+/// The owners of the lock and of the waiters for it, `count` of them. too_large: there are more than fit. Also the
+/// codes of state_of_lock().
+Code users_of_lock(Dictionary& dictionary, std::string_view key, std::span<Token> users, std::size_t& count,
+                   std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 
 /// The keys that are waited for and do not stand. `hashes`: hints of Session::take_wants(), or empty: look at all.
 std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std::uint64_t> hashes);

@@ -35,6 +35,7 @@ struct BlockedBy {
   Watch watch;
   std::uint64_t delay_ns = 0;  // how long the waiter took to come after it was woken; 0: it was not woken
   bool unjudged = false;       // it is unknown whether one of the holders lives
+  bool refused = false;        // a spin has found the lock held at least once
 };
 
 /// Asks the kernel about the holders, and adds the dead ones to `dead`. Returns whether it added any.

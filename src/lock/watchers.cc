@@ -5,6 +5,7 @@
 
 #include "base/failpoint.h"
 #include "dict/expiry.h"
+#include "dict/probes.h"
 #include "lock/acquire.h"
 #include "lock/permits_entry.h"
 #include "lock/permits_look.h"
@@ -65,6 +66,7 @@ Code WatchAttempt::at_lock(const LockEntry& lock) noexcept {
   if (grant == 0 && owner != kNobody) grant = sequence;
   bool held = owner != kNobody && is_ours;
   if (held && (dead.has(owner) || !lock.live(lock.segment.flush_epoch()))) {
+    if (dead.has(owner)) probe_takeover(lock.shard, lock.entry, owner, sequence);
     end_grant(lock);
     chosen = offer(lock, world);
     held = false;

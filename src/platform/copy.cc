@@ -7,6 +7,7 @@ namespace holdfast::platform {
 namespace {
 
 [[maybe_unused]] constexpr std::size_t kChunkWords = 8;
+[[maybe_unused]] constexpr std::size_t kWideChunkWords = 16;
 
 // Sanitizers do not see what assembler does.
 #if defined(HOLDFAST_SANITIZED) || !(defined(__x86_64__) || defined(__aarch64__))
@@ -36,14 +37,15 @@ void copy_chunk(void* to, const void* from) noexcept {
 }
 
 std::size_t copy_chunks_wide(void* to, const void* from, std::size_t words) noexcept {
-  const std::size_t copied = words & ~(kChunkWords - 1);
-  for (std::size_t chunks = copied / kChunkWords; chunks != 0; --chunks)
+  const std::size_t copied = words & ~(kWideChunkWords - 1);
+  for (std::size_t chunks = copied / kWideChunkWords; chunks != 0; --chunks)
     asm volatile(
-        "vmovdqu (%1), %%ymm0\n\tvmovdqu 32(%1), %%ymm1\n\tvmovdqu %%ymm0, (%0)\n\tvmovdqu %%ymm1, 32(%0)\n\t"
-        "add $64, %0\n\tadd $64, %1"
+        "vmovdqu (%1), %%ymm0\n\tvmovdqu 32(%1), %%ymm1\n\tvmovdqu 64(%1), %%ymm2\n\tvmovdqu 96(%1), %%ymm3\n\t"
+        "vmovdqu %%ymm0, (%0)\n\tvmovdqu %%ymm1, 32(%0)\n\tvmovdqu %%ymm2, 64(%0)\n\tvmovdqu %%ymm3, 96(%0)\n\t"
+        "sub $-128, %0\n\tsub $-128, %1"
         : "+r"(to), "+r"(from)
         :
-        : "xmm0", "xmm1", "cc", "memory");
+        : "xmm0", "xmm1", "xmm2", "xmm3", "cc", "memory");
   // It clears the upper halves of all registers, which a build for AVX may use.
   asm volatile("vzeroupper" ::
                    : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
@@ -66,9 +68,10 @@ std::size_t copy_chunks(void* to, const void* from, std::size_t words) noexcept 
     copy_string(to, from, words);
     return words;
   }
-  if (has_wide_registers && words >= kWideWords) return copy_chunks_wide(to, from, words);
-#endif
+  std::size_t done = has_wide_registers && words >= kWideWords ? copy_chunks_wide(to, from, words) : 0;
+#else
   std::size_t done = 0;
+#endif
   for (; words - done >= kChunkWords; done += kChunkWords)
     copy_chunk(static_cast<char*>(to) + done * 8, static_cast<const char*>(from) + done * 8);
   return done;

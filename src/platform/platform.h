@@ -339,7 +339,7 @@ inline void cpu_relax() noexcept {
 #endif
 }
 void yield() noexcept;
-/// Processors this process may run on, as of the first call; at least 1.
+/// Processors on which this process or others beside it run, as far as is known, as of the first call; at least 1.
 int processor_count() noexcept;
 /// Not for secrets. Another process gets another number.
 std::uint64_t random_number() noexcept;

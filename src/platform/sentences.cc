@@ -22,8 +22,8 @@ struct Room {
 };
 
 struct Kept {
-  Room* room;
-  std::array<const char*, kKinds> sentences;  // null: none
+  Room* room;                                // null: none was needed yet, or there was no memory for it
+  std::array<const char*, kKinds> literals;  // what is kept without a room; null: nothing
 };
 constinit thread_local Kept kept{};
 static_assert(std::is_trivially_destructible_v<decltype(kept)>);
@@ -73,6 +73,14 @@ Room* take_room() noexcept {
   return static_cast<Room*>(std::calloc(1, sizeof(Room)));  // NOLINT(cppcoreguidelines-no-malloc)
 }
 
+// What was kept without a room. Literals are shorter than a room is wide: none is longer than a line of our sources.
+void move_in(Room& room) noexcept {
+  for (std::size_t kind = 0; kind < kKinds; ++kind) {
+    const char* const text = kept.literals[kind];
+    std::snprintf(room.sentences[kind].data(), kSentenceBytes, "%s", text != nullptr ? text : "");
+  }
+}
+
 // Null: no memory, or nothing would give the room back when the thread ends.
 Room* room_of_this_thread() noexcept {
   if (kept.room != nullptr || !kRoomKey.made) return kept.room;
@@ -82,6 +90,7 @@ Room* room_of_this_thread() noexcept {
     give_back(room);
     return nullptr;
   }
+  move_in(*room);
   return kept.room = room;
 }
 
@@ -104,10 +113,15 @@ std::size_t index_of(About about) noexcept { return static_cast<std::size_t>(abo
 
 }  // namespace
 
-void keep_literal(About about, const char* text) noexcept { kept.sentences[index_of(about)] = text; }
+void keep_literal(About about, const char* text) noexcept {
+  if (kept.room != nullptr)
+    keep_sentence(about, text);
+  else
+    kept.literals[index_of(about)] = text;
+}
 
 void keep_sentence(About about, std::string_view text) noexcept {
-  if (text.empty()) return keep_literal(about, nullptr);
+  if (text.empty() && kept.room == nullptr) return keep_literal(about, "");
   Room* const room = room_of_this_thread();
   if (room == nullptr) return keep_literal(about, "a call failed, and there is no memory for a sentence about it");
   char* const to = room->sentences[index_of(about)].data();
@@ -115,7 +129,6 @@ void keep_sentence(About about, std::string_view text) noexcept {
   std::memmove(to, text.data(), fits);
   to[fits] = '\0';
   cut(to, text.size());
-  kept.sentences[index_of(about)] = to;
 }
 
 void keep_formatted(About about, const char* instead, const char* format, ...) noexcept {
@@ -129,12 +142,17 @@ void keep_formatted(About about, const char* instead, const char* format, ...) n
   va_end(values);
   if (length < 0) return keep_literal(about, instead);
   cut(to, static_cast<std::size_t>(length));
-  kept.sentences[index_of(about)] = to;
 }
 
 const char* kept_sentence(About about) noexcept {
-  const char* const text = kept.sentences[index_of(about)];
+  if (kept.room != nullptr) return kept.room->sentences[index_of(about)].data();
+  const char* const text = kept.literals[index_of(about)];
   return text != nullptr ? text : "";
+}
+
+const char* lasting_sentence(About about) noexcept {
+  room_of_this_thread();
+  return kept_sentence(about);
 }
 
 }  // namespace holdfast::platform

@@ -17,12 +17,15 @@ inline constexpr std::size_t kSentenceBytes = 768;
 
 /// Keeps a copy. Where there is no memory for it, a fixed sentence that says so.
 void keep_sentence(About about, std::string_view text) noexcept;
-/// Keeps the pointer: `text` lives as long as the process.
+/// Needs no memory: `text` lives as long as the process.
 void keep_literal(About about, const char* text) noexcept;
 /// As printf makes it. Where there is no memory for it, `instead`, a literal.
 void keep_formatted(About about, const char* instead, const char* format, ...) noexcept
     __attribute__((format(printf, 3, 4)));
-/// Never null; "" if there is none.
+/// Never null; "" if there is none. May have moved when the next one is kept.
 const char* kept_sentence(About about) noexcept;
+/// The same in a place that all further sentences of the thread are kept in: a pointer that was got before a failure
+/// shows the sentence about it. Where there is no memory for a place, as kept_sentence().
+const char* lasting_sentence(About about) noexcept;
 
 }  // namespace holdfast::platform

@@ -14,9 +14,16 @@ namespace holdfast::platform {
 
 namespace {
 
+// Workers are often pinned to one processor each. So those of this thread do not tell: those of the first process of
+// the container, or of the machine, do, which nobody pins.
 int count_processors() noexcept {
-  cpu_set_t allowed;
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
+  constexpr ::pid_t kFirst = 1;
+  cpu_set_t own;
+  cpu_set_t all;
+  if (::sched_getaffinity(0, sizeof own, &own) == 0) {
+    if (::sched_getaffinity(kFirst, sizeof all, &all) == 0) CPU_OR(&own, &own, &all);
+    return CPU_COUNT(&own);
+  }
   const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
   return online > 0 ? static_cast<int>(online) : 1;
 }

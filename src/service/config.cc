@@ -1,18 +1,22 @@
 #include "service/config.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <cmath>
+#include <cerrno>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
 
 #include "base/name.h"
+#include "platform/platform.h"
 
 namespace holdfast::agent {
 
@@ -85,6 +89,36 @@ std::string accepted_fields() {
 
 Status refuse(const std::string& source, const std::string& what) { return {Code::invalid, source + ": " + what}; }
 
+/// A file that this process can read, and that has a secret only if its group and others cannot.
+Status check_file(const std::string& path, bool secret) {
+  struct stat info {};
+  // Opened first, so that the kernel says what is wrong; a directory can be opened, too.
+  const platform::FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file || ::fstat(file.get(), &info) != 0)
+    return {errno == ENOENT ? Code::not_found : Code::permission,
+            "cannot read " + path + ": " + platform::error_text(errno)};
+  if (!S_ISREG(info.st_mode)) return {Code::invalid, path + " is no file"};
+  if (secret && (info.st_mode & 0007) != 0)
+    return {Code::permission, path + " is open to all users: expected mode 0640 or less (chmod o= " + path + ")"};
+  return {};
+}
+
+Expected<std::string> read_closed_file(const std::string& path) {
+  if (Status bad = check_file(path, true); !bad.ok()) return bad;
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+Expected<Json> parse(const std::string& text, const std::string& path) try {
+  Json root = Json::parse(text);
+  if (!root.is_object()) return refuse(path, "expected one JSON object, as {\"endpoints\": [\"https://host:2379\"]}");
+  return root;
+} catch (const Json::parse_error& error) {
+  const std::string what = error.what();  // "[json.exception.parse_error.101] parse error at line 2, column 1: ..."
+  return refuse(path, what.substr(std::min(what.size(), what.find("] ") + 2)));
+}
+
 std::string this_host() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
@@ -116,17 +150,13 @@ Config default_config(const std::string& cluster) {
 }
 
 Expected<Config> read_config(const std::string& cluster, const std::string& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0)
-    return Status{Code::not_found, "there is no " + path + ": expected the configuration of cluster " + quote(cluster)};
-  if ((info.st_mode & 0007) != 0)
-    return Status{Code::permission, path + " is open to all users: expected mode 0640 or less"};
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  const Json root = Json::parse(text.str(), nullptr, false);
-  if (!root.is_object()) return refuse(path, "expected one JSON object");
+  const auto text = read_closed_file(path);
+  if (!text)
+    return Status{text.status().code, "no configuration of cluster " + quote(cluster) + ": " + text.status().message};
+  auto root = parse(*text, path);
+  if (!root) return root.status();
   Config config = default_config(cluster);
-  for (const auto& [name, value] : root.items()) {
+  for (const auto& [name, value] : root->items()) {
     const auto reader = readers().find(name);
     if (reader == readers().end())
       return refuse(path, "unknown field " + quote(name) + "; accepted are " + accepted_fields());
@@ -147,6 +177,15 @@ Status check_config(const Config& config, const std::string& source) {
   if (config.user.empty() != config.password_file.empty())
     return refuse(source, "user and password_file: expected both or none");
   if (config.cert.empty() != config.key.empty()) return refuse(source, "cert and key: expected both or none");
+  const std::tuple<const char*, const std::string&, bool> files[] = {{"ca", config.ca, false},
+                                                                     {"cert", config.cert, false},
+                                                                     {"key", config.key, true},
+                                                                     {"password_file", config.password_file, true}};
+  for (const auto& [name, path, secret] : files) {
+    if (path.empty()) continue;
+    if (const Status bad = check_file(path, secret); !bad.ok())
+      return refuse(source, std::string(name) + ": " + bad.message);
+  }
   return {};
 }
 

@@ -26,11 +26,11 @@ struct Config {
 /// Where the configuration of a cluster lies.
 std::string config_path(const std::string& cluster);
 /// Reads the file. invalid, with a sentence that names the file, the field, what was found and what is accepted;
-/// not_found; permission: others than its owner and group may read it.
+/// not_found; permission: this process may not read it, or others than its owner and group may.
 Expected<Config> read_config(const std::string& cluster, const std::string& path);
 /// The defaults of a cluster, and this machine's name.
 Config default_config(const std::string& cluster);
-/// Refuses what no file and no command line may say.
+/// Refuses what no file and no command line may say, and files that are not there or are open to all users.
 Status check_config(const Config& config, const std::string& source);
 
 }  // namespace holdfast::agent

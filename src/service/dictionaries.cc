@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <memory>
 #include <system_error>
@@ -39,11 +40,19 @@ Dictionary* Dictionaries::find(const std::string& name) const {
   return found != all_.end() ? found->second : nullptr;
 }
 
-bool Dictionaries::is_of_cluster(const std::string& file) const {
+Dictionaries::Kind Dictionaries::kind_of(const std::string& file) const {
   auto opened = open_world_file(world_.directory(), file, FileKind::dictionary);
-  if (!opened || opened->header().retired.load(kRelaxed) != 0) return false;
+  if (!opened) return opened.status().code == Code::system ? Kind::unknown : Kind::other;
+  if (opened->header().retired.load(kRelaxed) != 0) return Kind::other;
   const auto& header = *reinterpret_cast<const DictionaryHeader*>(opened->page.data());
-  return is_cluster_name_sound(header.cluster) && cluster_name(header.cluster) == cluster_;
+  return is_cluster_name_sound(header.cluster) && cluster_name(header.cluster) == cluster_ ? Kind::ours : Kind::other;
+}
+
+void Dictionaries::look_again() noexcept {
+  constexpr int kRarest = 64;
+  calls_ = incomplete_ ? calls_ + 1 : 0;
+  const bool is_time = std::has_single_bit(static_cast<unsigned>(calls_)) || calls_ % kRarest == 0;
+  if (incomplete_ && is_time) changed_ = true;
 }
 
 void Dictionaries::refresh() {
@@ -57,16 +66,20 @@ void Dictionaries::refresh() {
   const std::unique_ptr<DIR, Close> directory(::opendir(world_.directory().path().c_str()));
   if (directory == nullptr) return;
   std::set<std::pair<std::string, ino_t>> others;
+  incomplete_ = false;
   while (const dirent* const entry = ::readdir(directory.get())) {
     const std::string file = entry->d_name;
     const auto name = dictionary_of_file(file);
     if (!name || all_.contains(*name)) continue;
     const std::pair<std::string, ino_t> seen(file, entry->d_ino);
-    if (!others_.contains(seen) && is_of_cluster(file)) {
-      if (auto opened = Registry::get().attach(*name); opened && (*opened)->in_cluster()) all_[*name] = *opened;
-      continue;
+    const Kind kind = others_.contains(seen) ? Kind::other : kind_of(file);
+    if (kind == Kind::other) {
+      others.insert(seen);
+    } else if (auto opened = Registry::get().attach(*name); opened && (*opened)->in_cluster()) {
+      all_[*name] = *opened;
+    } else {
+      incomplete_ = true;
     }
-    others.insert(seen);
   }
   others_ = std::move(others);
 }

@@ -21,6 +21,9 @@ class Dictionaries {
   int descriptor() const noexcept { return notice_.get(); }
   /// Opens those that were made, and forgets those that were removed.
   void refresh();
+  /// Lets refresh() try again to open those that could not be opened. Call it once a second: it becomes rarer, as a
+  /// process that is stopped while it opens or makes one keeps others waiting.
+  void look_again() noexcept;
 
   /// By name. None of them is removed, as far as is known.
   const std::map<std::string, Dictionary*>& all() const noexcept { return all_; }
@@ -28,12 +31,15 @@ class Dictionaries {
   Dictionary* find(const std::string& name) const;
 
  private:
-  bool is_of_cluster(const std::string& file) const;
+  enum class Kind { ours, other, unknown };
+  Kind kind_of(const std::string& file) const;
 
   World& world_;
   std::string cluster_;
   platform::FileDescriptor notice_;
   bool changed_ = true;
+  bool incomplete_ = false;
+  int calls_ = 0;  // of look_again(), since one could not be opened
   std::map<std::string, Dictionary*> all_;
   std::set<std::pair<std::string, ino_t>> others_;  // files that were looked at, and are of no interest
 };

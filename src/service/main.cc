@@ -1,5 +1,6 @@
 // The program holdfast-agent: one for each world and cluster. "holdfast agent" runs it.
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
@@ -15,12 +16,14 @@
 #include <string>
 
 #include "agent/engine.h"
+#include "base/name.h"
 #include "base/version.h"
 #include "etcd/etcd_store.h"
 #include "etcd/loop.h"
 #include "service/config.h"
 #include "service/notify.h"
 #include "service/shared_machine.h"
+#include "service/standby.h"
 #include "world/world.h"
 
 namespace holdfast::agent {
@@ -31,11 +34,26 @@ constexpr int kUsageError = 2;
 /// Another agent acts for this machine now. A manager that starts services anew should not start this one.
 constexpr int kSuperseded = 3;
 
-void say(const std::string& sentence) { fmt::print(stderr, "holdfast-agent: {}\n", sentence); }
+constexpr const char* kFooter =
+    R"(It serves the programs of the same user, or of the same HOLDFAST_DIR. TERM ends it: if nobody
+holds a lock its lease ends with it, else the lease stays for the next agent.
+
+Exit status: 0 after TERM, INT or HUP; 1 a fault, or a second signal; 2 the command line or the
+configuration is wrong; 3 another agent has taken over.)";
+
+/// A line on standard error in one write. A reader that is gone or does not read must not end the agent, or stop it:
+/// then nothing is said.
+void say(const std::string& sentence) {
+  const std::string line = "holdfast-agent: " + sentence + "\n";
+  pollfd room{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&room, 1, 0) <= 0) return;
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+}
 
 class SystemClock final : public Clock {
  public:
   Milliseconds boot_ms() const override { return etcd::boottime_ms(); }
+  std::int64_t boot_us() const override { return static_cast<std::int64_t>(platform::boottime_ns() / 1000); }
   Milliseconds wall_ms() const override {
     timespec time{};
     ::clock_gettime(CLOCK_REALTIME, &time);
@@ -50,6 +68,7 @@ class Signals {
     sigset_t set;
     ::sigemptyset(&set);
     for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&set, signal);
+    ::signal(SIGPIPE, SIG_IGN);  // of say(), and of the libraries that speak with the store
     ::sigprocmask(SIG_BLOCK, &set, nullptr);
     fd_ = platform::FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   }
@@ -77,8 +96,10 @@ etcd::Options store_options(const Config& config) {
 /// One agent, from its start to its end.
 class Service {
  public:
-  Service(const Config& config, World& world)
+  Service(const Config& config, World& world, Signals& signals, bool drains)
       : config_(config),
+        drains_(drains),
+        signals_(signals),
         store_(loop_, store_options(config)),
         machine_(world, config.cluster),
         engine_(store_, machine_, clock_, config.space, config.settings, &say) {
@@ -103,26 +124,35 @@ class Service {
  private:
   static constexpr Milliseconds kLongestTurnMs = 1000;
   static constexpr Milliseconds kStopMs = 3000;
-  static constexpr Milliseconds kAskAgainMs = 1000;
+  static constexpr Milliseconds kAskAgainMs = 2000;
 
   void ask_version() {
     store_.version([this](const Answer& answer, const etcd::ServerVersion& version) { judge(answer, version); });
   }
 
+  // A store that is away is waited for, and so is one that is too old, if that counts: it may be updated.
   void judge(const Answer& answer, const etcd::ServerVersion& version) {
-    if (answer.outcome != Outcome::answered && config_.require_fixed_etcd) {
-      say("require_fixed_etcd is set, and the version of etcd is not known: " + answer.sentence);
-      loop_.after(kAskAgainMs, [this] { ask_version(); });
-      return;
-    }
-    if (answer.outcome != Outcome::answered || !version.revokes_early()) return begin();
-    const std::string sentence = fmt::format(
-        "etcd {} may end a lease early after a stopped leader goes on (mended in 3.4.31 and 3.5.13): "
-        "rely on fencing numbers",
-        version.text);
-    if (config_.require_fixed_etcd) return end(sentence + "; require_fixed_etcd is set", EXIT_FAILURE);
-    say("warning: " + sentence);
+    const bool known = answer.outcome == Outcome::answered;
+    if (known && !version.revokes_early()) return begin();
+    const std::string sentence =
+        known ? fmt::format(
+                    "etcd {} may end a lease early after a stopped leader goes on (mended in 3.4.31 and 3.5.13): "
+                    "rely on fencing numbers",
+                    version.text)
+              : "the version of etcd is not known: " + answer.sentence;
+    if (!known || config_.require_fixed_etcd) loop_.after(kAskAgainMs, [this] { ask_version(); });
+    if (config_.require_fixed_etcd) return hold_back(sentence + "; require_fixed_etcd is set");
+    if (known) say("warning: " + sentence);
     begin();
+  }
+
+  void hold_back(const std::string& sentence) {
+    if (sentence == held_back_) return;
+    held_back_ = sentence;
+    say(sentence);
+    engine_.hold_back(sentence);
+    notify_manager("READY=1");
+    notify_manager("STATUS=" + sentence);
   }
 
   void begin() {
@@ -135,9 +165,11 @@ class Service {
   void step() {
     machine_.turn();
     if (machine_.superseded()) return end("another agent acts for this machine now", kSuperseded);
+    if (!begun_) engine_.answer();
     if (stopping_ || !begun_) return;
     engine_.step();
     tell();
+    if (draining_ && engine_.drained()) give_back();
   }
 
   /// Says once what changed: whether there is a lease, and why not.
@@ -146,7 +178,7 @@ class Service {
     if (alive == told_alive_) return;
     told_alive_ = alive;
     const std::string sentence =
-        alive ? fmt::format("cluster {}: this machine has lease {:x}", config_.cluster, machine_.session().lease)
+        alive ? fmt::format("cluster {}: this machine has lease {:016x}", config_.cluster, machine_.session().lease)
               : fmt::format("cluster {}: the lease is lost: {}", config_.cluster, engine_.keeper().sentence());
     say(sentence);
     notify_manager("STATUS=" + sentence);
@@ -154,10 +186,17 @@ class Service {
 
   void stop() {
     if (stopping_) return end("stopped by a second signal", EXIT_FAILURE);
-    stopping_ = true;
     notify_manager("STOPPING=1");
     if (!begun_) return end("", EXIT_SUCCESS);
-    if (!engine_.idle()) return end("locks are held: the lease stays for the next agent", EXIT_SUCCESS);
+    if (engine_.idle()) return give_back();
+    if (!drains_ || draining_) return end("locks are held: the lease stays for the next agent", EXIT_SUCCESS);
+    say("locks are held: waiting for their release, and for no new one");
+    draining_ = true;
+    engine_.drain();
+  }
+
+  void give_back() {
+    stopping_ = true;
     loop_.after(kStopMs, [this] { end("the store did not answer in time: the lease ends by itself", EXIT_SUCCESS); });
     engine_.stop([this] { end("", EXIT_SUCCESS); });
   }
@@ -170,16 +209,19 @@ class Service {
   }
 
   const Config& config_;
+  const bool drains_;
   SystemClock clock_;
-  Signals signals_;
+  Signals& signals_;
   etcd::Loop loop_;
   etcd::EtcdStore store_;
   SharedMachine machine_;
   Engine engine_;
   bool begun_ = false;
+  bool draining_ = false;
   bool stopping_ = false;
   bool ended_ = false;
   bool told_alive_ = false;
+  std::string held_back_;
   int status_ = EXIT_SUCCESS;
 };
 
@@ -190,12 +232,17 @@ struct Given {
   std::vector<std::string> endpoints;
   std::optional<std::string> space;
   std::optional<std::int64_t> ttl_s;
+  bool drains = false;
+  bool stands_by = false;
 };
 
 Expected<Config> config_of(const Given& given) {
+  if (Status bad = check_cluster_name(given.cluster); !bad.ok()) return bad;
   Config config = default_config(given.cluster);
   if (given.endpoints.empty() || !given.path.empty()) {
     auto read = read_config(given.cluster, given.path.empty() ? config_path(given.cluster) : given.path);
+    if (!read && given.path.empty() && read.status().code == Code::not_found)
+      return Status{Code::not_found, read.status().message + "; --etcd URL does without"};
     if (!read) return read;
     config = *read;
   }
@@ -209,15 +256,23 @@ Expected<Config> config_of(const Given& given) {
 void describe(CLI::App& app, Given& given) {
   app.set_version_flag("--version", std::string("holdfast-agent ") + kVersion, "Print the version and exit");
   app.add_option("CLUSTER", given.cluster, "Name of the cluster")->required();
-  app.add_option("--config", given.path, "Configuration file; default: /etc/holdfast/CLUSTER.json");
-  app.add_option("--etcd", given.endpoints, "URLs of etcd, separated by commas, in place of the file")->delimiter(',');
-  app.add_option("--namespace", given.space, "Prefix of all keys; default: holdfast/CLUSTER");
+  app.add_option("--config", given.path, "Configuration; default: /etc/holdfast/CLUSTER.json")->type_name("FILE");
+  app.add_option("--etcd", given.endpoints, "Servers, separated by commas, in place of the file's")
+      ->delimiter(',')
+      ->type_name("URL");
+  app.add_option("--namespace", given.space, "Of all keys at etcd; default: holdfast/CLUSTER")->type_name("PREFIX");
   app.add_option("--ttl", given.ttl_s, "Seconds after which others may have the locks of a lost machine; default: 10")
-      ->check(CLI::Range(2, 3600));
+      ->check(CLI::Range(2, 3600))
+      ->type_name("SECONDS");
+  app.add_flag("--drain", given.drains, "At TERM, wait until no lock is held, and get no new one")
+      ->disable_flag_override();
+  app.add_flag("--standby", given.stands_by, "While another agent acts for this machine, wait for its end")
+      ->disable_flag_override();
+  app.footer(kFooter);
 }
 
 int run(int count, char** values) {
-  CLI::App app("Keeps the locks of a cluster for the programs of this machine.", "holdfast-agent");
+  CLI::App app("Keeps the locks of a cluster for the programs of this machine.", "holdfast agent");
   Given given;
   describe(app, given);
   try {
@@ -228,7 +283,7 @@ int run(int count, char** values) {
     say(fmt::format("{}\nTry \"holdfast agent --help\".", error.what()));
     return kUsageError;
   }
-  const auto config = config_of(given);
+  auto config = config_of(given);
   if (!config) {
     say(config.status().message);
     return kUsageError;
@@ -238,7 +293,14 @@ int run(int count, char** values) {
     say(world ? World::last_failure().message : world.status().message);
     return EXIT_FAILURE;
   }
-  return Service(*config, **world).run();
+  Signals signals;
+  if (given.stands_by) {  // it may wait for longer than a manager waits for a start
+    notify_manager("READY=1");
+    notify_manager("STATUS=cluster " + config->cluster + ": waits for the end of the agent that acts for this machine");
+  }
+  if (given.stands_by && !await_vacancy((*world)->directory(), config->cluster, signals.descriptor()))
+    return EXIT_SUCCESS;
+  return Service(*config, **world, signals, given.drains).run();
 }
 
 }  // namespace

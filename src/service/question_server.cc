@@ -22,6 +22,7 @@ namespace {
 
 constexpr std::uint64_t kListener = 0;
 constexpr std::size_t kConnectionsMax = 256;
+constexpr int kBindTries = 100;
 
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
@@ -31,8 +32,10 @@ std::uint64_t inode_of(const std::string& path) {
 }
 
 std::optional<Query> query_of(std::uint64_t number, std::string_view packet) {
-  static const std::map<std::string_view, Query::Kind> kinds{
-      {"verify", Query::Kind::verify}, {"holder", Query::Kind::holder}, {"break", Query::Kind::break_lock}};
+  static const std::map<std::string_view, Query::Kind> kinds{{"verify", Query::Kind::verify},
+                                                             {"holder", Query::Kind::holder},
+                                                             {"break", Query::Kind::break_lock},
+                                                             {"status", Query::Kind::status}};
   Question question;
   if (!read_question(packet, question)) return std::nullopt;
   const auto kind = kinds.find(question.kind);
@@ -43,7 +46,7 @@ std::optional<Query> query_of(std::uint64_t number, std::string_view packet) {
                .revision = static_cast<Revision>(question.revision)};
 }
 
-void add(std::string& text, const char* name, std::string value) {
+void add(std::string& text, const std::string& name, std::string value) {
   std::replace(value.begin(), value.end(), '\n', ' ');
   if (!value.empty()) text += fmt::format("{}={}\n", name, value);
 }
@@ -63,11 +66,18 @@ QuestionServer::QuestionServer(const RuntimeDirectory& directory, const std::str
   const bool shared = directory.sharing() == RuntimeDirectory::Sharing::group;
   // The mode is that of the file which bind() makes. Only the agent that comes last is asked: its name leads to it.
   if (!poll_ || !listener_ || ::fchmod(listener_.get(), shared ? 0660 : 0600) != 0) fail("cannot make a socket");
-  ::unlink(path_.c_str());
-  if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-      (shared && ::chown(path_.c_str(), static_cast<uid_t>(-1), directory.group()) != 0) ||
-      ::listen(listener_.get(), SOMAXCONN) != 0 || !watch(listener_.get(), kListener))
+  int bound = -1;
+  // Another agent may begin at the same moment.
+  for (int tries = 0; bound != 0 && tries < kBindTries; ++tries) {
+    ::unlink(path_.c_str());
+    bound = ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    if (bound != 0 && errno != EADDRINUSE) break;
+  }
+  if (bound != 0 || (shared && ::chown(path_.c_str(), static_cast<uid_t>(-1), directory.group()) != 0) ||
+      ::listen(listener_.get(), SOMAXCONN) != 0)
     fail("cannot listen at " + path_);
+  listen(true);
+  if (!listens_) fail("cannot listen at " + path_);
   inode_ = inode_of(path_);
 }
 
@@ -82,20 +92,30 @@ bool QuestionServer::watch(int fd, std::uint64_t number) const {
   return ::epoll_ctl(poll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-// Beyond so many, programs wait in the backlog.
+// While no more are accepted, the socket must not wake the agent.
+void QuestionServer::listen(bool on) {
+  if (listens_ == on) return;
+  if (on)
+    listens_ = watch(listener_.get(), kListener);
+  else
+    listens_ = ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr) != 0;
+}
+
+// Beyond so many, or without a descriptor for another one, programs wait in the backlog until the next call.
 void QuestionServer::accept() {
   while (connections_.size() < kConnectionsMax) {
     platform::FileDescriptor connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!connection) return;
+    if (!connection) return listen(errno == EAGAIN || errno == ECONNABORTED || errno == EINTR);
     if (watch(connection.get(), last_ + 1)) connections_[++last_] = std::move(connection);
   }
+  listen(false);
 }
 
 std::vector<Query> QuestionServer::read() {
   std::vector<Query> queries;
   std::array<epoll_event, 64> events{};
   const int count = ::epoll_wait(poll_.get(), events.data(), static_cast<int>(events.size()), 0);
-  if (count <= 0) return queries;
+  if (count <= 0 && listens_) return queries;
   std::string packet(kQuestionMax, '\0');
   for (int i = 0; i < count; ++i) {
     const std::uint64_t number = events[static_cast<std::size_t>(i)].data.u64;
@@ -127,13 +147,14 @@ std::string write_answer(const Reply& reply) {
   std::string text = fmt::format("code={}\n", kCodes[static_cast<std::size_t>(reply.code)]);
   add(text, "sentence", reply.sentence);
   if (reply.revision != 0) add(text, "revision", std::to_string(reply.revision));
-  if (reply.machine != 0) add(text, "machine", fmt::format("{:x}", reply.machine));
+  if (reply.machine != 0) add(text, "machine", fmt::format("{:016x}", reply.machine));
   const Document& document = reply.document;
   add(text, "host", document.host);
   if (document.contender.pid != 0) add(text, "pid", std::to_string(document.contender.pid));
   add(text, "program", document.contender.program);
   add(text, "why", document.contender.why);
   if (document.when != 0) add(text, "when", std::to_string(document.when));
+  for (const auto& [name, number] : reply.figures) add(text, name, std::to_string(number));
   return text;
 }
 

@@ -29,12 +29,14 @@ class QuestionServer {
 
  private:
   void accept();
+  void listen(bool on);
   bool watch(int fd, std::uint64_t number) const;
 
   std::string path_;
   std::uint64_t inode_ = 0;  // of the socket's file
   platform::FileDescriptor poll_;
   platform::FileDescriptor listener_;
+  bool listens_ = false;
   std::uint64_t last_ = 0;
   std::map<std::uint64_t, platform::FileDescriptor> connections_;
 };

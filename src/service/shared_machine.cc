@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lock/lock.h"
+#include "lock/lock_info.h"
 #include "lock/standing.h"
 #include "world/process_table.h"
 
@@ -16,15 +17,50 @@ namespace holdfast::agent {
 
 namespace {
 
+static_assert(agent::kGrantsMax == holdfast::kGrantsMax && kRevisionEnd == kRevisionMax + 1);
+
 constexpr Milliseconds kIdleMs = 1000;  // between looks for what no notice came of
+constexpr Milliseconds kStuckMs = 50;   // before a call is repeated that a stopped process has prevented
+constexpr std::size_t kUsersLookedAt = 64;
 
 Milliseconds now_ms() noexcept { return static_cast<Milliseconds>(boottime_ms()); }
 
-holdfast::Session session_of(Dictionary& dictionary) { return dictionary.segment()->session(); }
+/// Whether the call was prevented, so that it has to be repeated.
+constexpr bool is_stuck(Code code) noexcept {
+  return code == Code::timeout || code == Code::busy || code == Code::system;
+}
+
+constexpr Code code_of(Refusal why) noexcept {
+  if (why == Refusal::held) return Code::elsewhere;
+  return why == Refusal::unavailable ? Code::unavailable : Code::unsupported;
+}
 
 /// The epochs of shared memory have 16 bits; 0 is of no lease.
 constexpr std::uint16_t narrow(Epoch epoch) noexcept { return static_cast<std::uint16_t>(epoch); }
 constexpr Epoch after(Epoch epoch) noexcept { return narrow(epoch + 1) != 0 ? narrow(epoch + 1) : 1; }
+/// They go round: the later one is the nearer one.
+constexpr bool is_later(Epoch epoch, Epoch than) noexcept {
+  return epoch != 0 && (than == 0 || static_cast<std::int16_t>(narrow(epoch - than)) > 0);
+}
+
+/// Adds the session of a dictionary to one of several: lost, if one of them is, or is another. One that has had none
+/// yet does not count.
+void add(Session& all, const Segment& segment) noexcept {
+  const SessionWord word = segment.session().now();
+  if (word.epoch() == 0) return;
+  const auto lease = static_cast<LeaseId>(segment.session().lease());
+  const auto deadline = static_cast<Milliseconds>(word.deadline_ms());
+  if (all.epoch == 0) {
+    all = {.epoch = word.epoch(), .lease = lease, .deadline = deadline, .lost = word.lost()};
+    return;
+  }
+  all.lost = all.lost || word.lost() || word.epoch() != all.epoch || lease != all.lease;
+  all.deadline = std::min(all.deadline, deadline);
+  if (is_later(word.epoch(), all.epoch)) {
+    all.epoch = word.epoch();
+    all.lease = lease;
+  }
+}
 
 }  // namespace
 
@@ -37,8 +73,9 @@ SharedMachine::SharedMachine(World& world, const std::string& cluster)
   waiter_ = parker_.open_waiter();
   if (self_ == kNobody || waiter_ == 0 || !parker_.descriptor())
     throw std::system_error(ENOMEM, std::generic_category(), "the agent cannot wait in this world");
+  parker_.begin(waiter_, self_);
   dictionaries_.refresh();
-  attend();
+  take_in_new();
 }
 
 SharedMachine::~SharedMachine() {
@@ -52,98 +89,149 @@ std::vector<int> SharedMachine::descriptors() {
 
 // --- the session ---
 
-void SharedMachine::attend() {
-  parker_.begin(waiter_, self_);
-  for (const auto& [name, dictionary] : dictionaries_.all()) session_of(*dictionary).attend(self_, waiter_);
+// A dictionary may be removed at any time, also while a callback of the store runs.
+template <class Visit>
+void SharedMachine::each(Visit&& visit) const {
+  for (const auto& [name, part] : parts_)
+    if (part.dictionary->segment() == part.segment) visit(*part.dictionary, *part.segment);
 }
 
 bool SharedMachine::superseded() const {
-  return std::any_of(dictionaries_.all().begin(), dictionaries_.all().end(), [this](const auto& one) {
-    const Segment* const segment = one.second->segment();
-    const Token agent = segment != nullptr ? segment->session().agent() : kNobody;
-    return agent != kNobody && agent != self_;
+  bool superseded = false;
+  each([&](const Dictionary&, const Segment& segment) {
+    const Token agent = segment.session().agent();
+    if (agent != kNobody && agent != self_) superseded = true;
   });
+  return superseded;
 }
 
 Session SharedMachine::session() const {
   Session all;
-  bool first = true;
-  for (const auto& [name, dictionary] : dictionaries_.all()) {
-    const Segment* const segment = dictionary->segment();
-    if (segment == nullptr) continue;
-    const SessionWord word = segment->session().now();
-    const auto lease = static_cast<LeaseId>(segment->session().lease());
-    if (word.epoch() == 0) continue;  // it has had none yet
-    const bool same = first || (word.epoch() == all.epoch && lease == all.lease);
-    const auto deadline = static_cast<Milliseconds>(word.deadline_ms());
-    all.lost = word.lost() || !same || (!first && all.lost);
-    all.deadline = first ? deadline : std::min(all.deadline, deadline);
-    all.epoch = std::max<Epoch>(all.epoch, word.epoch());
-    all.lease = lease;
-    first = false;
-  }
-  return first ? alone_ : all;
+  each([&](const Dictionary&, const Segment& segment) { add(all, segment); });
+  return all.epoch != 0 ? all : alone_;
 }
+
+namespace {
+
+constexpr std::uint64_t kDropNs = 10'000'000;
+
+/// Begins a session in a dictionary that has none, or only a lost one. False: another agent has begun its own, or a
+/// process is stopped in the dictionary.
+bool begin_in(Dictionary& dictionary, const Segment& segment, const Session& next) {
+  const holdfast::Session session = segment.session();
+  const SessionWord word = session.now();
+  if (!word.lost()) return false;
+  // Of 65,535 epochs ago; or this dictionary alone has lost the session.
+  for (const std::string& key : standing_keys(dictionary, narrow(next.epoch)))
+    if (is_stuck(drop(dictionary, key, kDropNs))) return false;
+  return session.begin(word, narrow(next.epoch), static_cast<std::uint64_t>(next.lease),
+                       static_cast<std::uint64_t>(next.deadline));
+}
+
+}  // namespace
 
 Epoch SharedMachine::begin_epoch(LeaseId lease, Milliseconds deadline) {
   if (superseded()) return 0;
-  Epoch last = alone_.epoch;
-  for (const auto& [name, dictionary] : dictionaries_.all()) {
-    const holdfast::Session session = session_of(*dictionary);
-    const SessionWord word = session.now();
-    session.lose(word.epoch());
-    last = std::max<Epoch>(last, word.epoch());
-  }
-  const Epoch epoch = after(last);
-  for (const auto& [name, dictionary] : dictionaries_.all()) {
-    const holdfast::Session session = session_of(*dictionary);
-    const SessionWord word = session.now();
-    if (!word.lost() || word.epoch() == narrow(epoch)) return 0;  // of a later agent
-    // Of 65,535 epochs ago.
-    for (const std::string& key : standing_keys(*dictionary, narrow(epoch))) holdfast::drop(*dictionary, key);
-    if (!session.begin(word, narrow(epoch), static_cast<std::uint64_t>(lease), static_cast<std::uint64_t>(deadline)))
-      return 0;
-  }
-  alone_ = {.epoch = epoch, .lease = lease, .deadline = deadline, .lost = false};
+  end_all();
+  Epoch last = session().epoch;
+  if (is_later(alone_.epoch, last)) last = alone_.epoch;
+  const Session next{.epoch = after(last), .lease = lease, .deadline = deadline, .lost = false};
+  bool begun = true;
+  each([&](Dictionary& dictionary, const Segment& segment) {
+    // If it is of that epoch already, a later agent is about to begin its own.
+    if (begun) begun = segment.session().now().epoch() != next.epoch && begin_in(dictionary, segment, next);
+  });
+  if (!begun) return 0;
+  alone_ = next;
   look_at_all_ = true;
-  return epoch;
+  return next.epoch;
 }
 
 bool SharedMachine::renew(Milliseconds from, Milliseconds to) {
   if (superseded()) return false;
   const Session all = session();
-  if (all.lost) return false;
+  if (all.lost || all.deadline != from) return false;
   bool renewed = true;
-  for (const auto& [name, dictionary] : dictionaries_.all()) {
-    const SessionWord expected = SessionWord::make(narrow(all.epoch), static_cast<std::uint64_t>(from));
-    if (!session_of(*dictionary).renew(expected, static_cast<std::uint64_t>(to))) renewed = false;
-  }
+  each([&](const Dictionary&, const Segment& segment) {
+    const SessionWord word = segment.session().now();
+    const std::uint64_t further = std::max(word.deadline_ms(), static_cast<std::uint64_t>(to));
+    const bool same = word.epoch() == narrow(all.epoch);
+    if (!same || !segment.session().renew(word, further)) renewed = false;
+  });
   alone_ = {.epoch = all.epoch, .lease = all.lease, .deadline = to, .lost = false};
-  if (!renewed) lose(all.epoch);
+  if (!renewed) lose();
   return renewed;
 }
 
-void SharedMachine::lose(Epoch epoch) {
-  if (superseded()) return;
-  for (const auto& [name, dictionary] : dictionaries_.all()) session_of(*dictionary).lose(narrow(epoch));
-  if (alone_.epoch == epoch) alone_.lost = true;
-  for (auto& [name, recall] : recalls_) close(recall);
-  recalls_.clear();
+// An agent may have died between two dictionaries, so their epochs and deadlines may differ.
+void SharedMachine::end_all() {
+  each([this](const Dictionary&, const Segment& segment) {
+    const SessionWord word = segment.session().now();
+    // Acquire: pairs with attend(). If the session is a later agent's, its name is seen here.
+    std::atomic_thread_fence(kAcquire);
+    if (!word.lost() && segment.session().agent() == self_) segment.session().lose(word.epoch());
+  });
+  alone_.lost = true;
 }
 
-// A dictionary that was made, or made again, since the last turn.
+void SharedMachine::lose() {
+  if (superseded()) return;
+  end_all();
+  for (auto& [name, recall] : recalls_) close(recall);
+  recalls_.clear();
+  drops_.clear();
+}
+
+/// The session of the latest epoch. Dictionaries of an earlier one have been away, or an agent died before it came to
+/// them: nothing stands there.
+Session SharedMachine::latest(const std::map<std::string, Part>& parts) {
+  Epoch last = 0;
+  for (const auto& [name, part] : parts)
+    if (const Epoch epoch = part.segment->session().now().epoch(); is_later(epoch, last)) last = epoch;
+  Session all;
+  for (const auto& [name, part] : parts)
+    if (part.segment->session().now().epoch() == last) add(all, *part.segment);
+  return all;
+}
+
+// All are attended before the session of any is judged: a new one has none, whatever its name.
 void SharedMachine::take_in_new() {
+  const std::map<std::string, Part> come = attend_new();
+  if (alone_.epoch == 0 && parts_.empty()) alone_ = latest(come);
   const Session all = session();
+  for (const auto& [name, part] : come) {
+    if (join(part, all)) parts_[name] = part;
+    look_at_all_ = true;
+  }
+  std::erase_if(parts_, [this](const auto& one) { return dictionaries_.find(one.first) == nullptr; });
+}
+
+// It may name an agent that has ended. Where a later agent has taken this one's place, that is known from another
+// dictionary before this one names it: so look at its name first. Then there is one of the two left, whichever comes
+// first to a dictionary.
+std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
+  std::map<std::string, Part> come;
   for (const auto& [name, dictionary] : dictionaries_.all()) {
     const Segment* const segment = dictionary->segment();
-    if (segment == nullptr || segment->session().agent() != kNobody) continue;
+    const auto found = parts_.find(name);
+    if (segment == nullptr || (found != parts_.end() && found->second.segment == segment)) continue;
     const holdfast::Session session = segment->session();
-    session.attend(self_, waiter_);
-    look_at_all_ = true;
-    if (const SessionWord word = session.now(); !all.lost && word.epoch() == 0)
-      session.begin(word, narrow(all.epoch), static_cast<std::uint64_t>(all.lease),
-                    static_cast<std::uint64_t>(all.deadline));
+    const Token before = session.agent();
+    if (!superseded() && session.attend(before, self_, waiter_)) come[name] = {dictionary, segment};
   }
+  return come;
+}
+
+// It may have the session of an agent that has ended, or none.
+bool SharedMachine::join(const Part& part, const Session& all) const {
+  if (all.lost) return true;
+  if (part.dictionary->segment() != part.segment) return false;
+  const holdfast::Session session = part.segment->session();
+  const SessionWord word = session.now();
+  const bool same = word.epoch() == all.epoch && static_cast<LeaseId>(session.lease()) == all.lease;
+  if (same && !word.lost()) return true;
+  session.lose(word.epoch());
+  return begin_in(*part.dictionary, *part.segment, all);
 }
 
 // --- the agent's turns ---
@@ -164,11 +252,13 @@ void SharedMachine::turn() {
     recalls_.erase(found);
     done();
   }
+  drop_again();
   if (now >= next_look_) {
     look_at_all_ = true;
+    dictionaries_.look_again();
     next_look_ = now + kIdleMs;
   }
-  due_ = next_look_;
+  due_ = drops_.empty() ? next_look_ : now + kStuckMs;
   for (const auto& [name, recall] : recalls_) due_ = std::min(due_, recall.due);
 }
 
@@ -191,20 +281,29 @@ void SharedMachine::read_mail() {
 bool SharedMachine::step(const LockName& name, Recall& recall) {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   if (dictionary == nullptr) return true;
+  if (recall.lease.owner != kNobody) return withdraw(*dictionary, name, recall);
   LockState state;
-  const Code looked = state_of_lock(*dictionary, name.key, state);
+  const Code looked =
+      patience_.spend([&](std::uint64_t ns) { return state_of_lock(*dictionary, name.key, state, ns); });
   if (looked == Code::not_found || looked == Code::removed || (looked == Code::ok && !state.stands)) return true;
+  recall.due = now_ms() + kStuckMs;
+  if (looked != Code::ok) return false;
   double sleep = 0;
-  Lease lease;
   const WaitStep step{parker_, recall.waiter, sleep};
-  const Code code = lock_wait(*dictionary, name.key, {.exptime = 0, .fair = true}, step, lease);
-  if (code == Code::ok) {
-    withdraw(*dictionary, name.key, lease);
-    return true;
-  }
+  const Code code = lock_wait(*dictionary, name.key, {.exptime = 0, .fair = true}, step, recall.lease);
+  if (code == Code::ok) return withdraw(*dictionary, name, recall);
   if (code == Code::removed) return true;
   recall.due = now_ms() + static_cast<Milliseconds>(std::max(sleep * 1e3, 1.0));
   return false;
+}
+
+// Until it is withdrawn the lock stands, and would be that of the next local program if the agent died: so it must not
+// be given to another machine before.
+bool SharedMachine::withdraw(Dictionary& dictionary, const LockName& name, Recall& recall) {
+  const Code code =
+      patience_.spend([&](std::uint64_t ns) { return holdfast::withdraw(dictionary, name.key, recall.lease, ns); });
+  recall.due = now_ms() + kStuckMs;
+  return !is_stuck(code);
 }
 
 void SharedMachine::close(Recall& recall) { parker_.close_waiter(std::exchange(recall.waiter, 0)); }
@@ -223,8 +322,8 @@ std::vector<Want> SharedMachine::wanted() {
     const std::span<const std::uint64_t> hints(hashes.data(), all || count > kWants ? 0 : count);
     for (std::string& key : wanted_keys(*dictionary, hints)) {
       LockState state;
-      if (state_of_lock(*dictionary, key, state) == Code::ok)
-        wants.push_back({{name, std::move(key)}, contender(state.first)});
+      const auto look = [&, at = dictionary](std::uint64_t ns) { return state_of_lock(*at, key, state, ns); };
+      if (patience_.spend(look) == Code::ok) wants.push_back({{name, std::move(key)}, contender(state.first)});
     }
   }
   return wants;
@@ -243,13 +342,33 @@ Contender SharedMachine::contender(Token token) const {
 Use SharedMachine::use(const LockName& name) const {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   LockState state;
-  const Code code = dictionary != nullptr ? state_of_lock(*dictionary, name.key, state) : Code::not_found;
+  const auto look = [&](std::uint64_t ns) { return state_of_lock(*dictionary, name.key, state, ns); };
+  const Code code = dictionary != nullptr ? patience_.spend(look) : Code::not_found;
   if (code != Code::ok) return {.known = code == Code::not_found || code == Code::removed};
   const bool waits = state.waited_for || state.tried_for;
   return {.held = state.stands && state.held,
           .waits = state.waited_for,
           .tries = state.tried_for,
           .grants = waits && !state.stands ? agent::kGrantsMax : state.grants};
+}
+
+Contender SharedMachine::holder(const LockName& name) const {
+  Dictionary* const dictionary = dictionaries_.find(name.dictionary);
+  std::array<HolderInfo, 1> found{};
+  HolderCount count;
+  const auto look = [&](std::uint64_t ns) { return find_holders(*dictionary, name.key, found, count, ns); };
+  if (dictionary == nullptr || patience_.spend(look) != Code::ok || count.holders != 1) return {};
+  return {found[0].pid, found[0].program.data(), found[0].reason.data()};
+}
+
+bool SharedMachine::orphaned(const LockName& name) const {
+  Dictionary* const dictionary = dictionaries_.find(name.dictionary);
+  std::array<Token, kUsersLookedAt> users{};
+  std::size_t count = 0;
+  const auto look = [&](std::uint64_t ns) { return users_of_lock(*dictionary, name.key, users, count, ns); };
+  if (dictionary == nullptr || patience_.spend(look) != Code::ok) return false;
+  return std::all_of(users.begin(), users.begin() + static_cast<std::ptrdiff_t>(count),
+                     [this](Token user) { return user == self_ || world_.is_dead(user); });
 }
 
 std::vector<LockName> SharedMachine::standing() const {
@@ -264,14 +383,19 @@ bool SharedMachine::grant(const LockName& name, Epoch epoch, Revision revision) 
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   if (dictionary == nullptr || superseded()) return false;
   const Session all = session();
-  return !all.lost && all.epoch == epoch &&
-         stand(*dictionary, name.key, narrow(epoch), static_cast<std::uint64_t>(revision)) == Code::ok;
+  if (all.lost || all.epoch != epoch) return false;
+  const Code code = patience_.spend([&](std::uint64_t ns) {
+    return stand(*dictionary, name.key, narrow(epoch), static_cast<std::uint64_t>(revision), ns);
+  });
+  if (code == Code::ok) drops_.erase(name);
+  return code == Code::ok;
 }
 
+// What it would end then waits for the next look of the agent.
 void SharedMachine::refuse(const LockName& name, Refusal why) {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   if (dictionary == nullptr || superseded()) return;
-  holdfast::refuse(*dictionary, name.key, why == Refusal::held ? Code::elsewhere : Code::unavailable);
+  patience_.spend([&](std::uint64_t ns) { return holdfast::refuse(*dictionary, name.key, code_of(why), ns); });
 }
 
 void SharedMachine::recall(const LockName& name, std::function<void()> done) {
@@ -283,17 +407,31 @@ void SharedMachine::recall(const LockName& name, std::function<void()> done) {
 }
 
 bool SharedMachine::try_recall(const LockName& name) {
+  if (superseded()) return false;
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
-  return !superseded() && (dictionary == nullptr || withdraw_idle(*dictionary, name.key) == Code::ok);
+  if (dictionary == nullptr) return true;
+  return patience_.spend([&](std::uint64_t ns) { return withdraw_idle(*dictionary, name.key, ns); }) == Code::ok;
 }
 
 void SharedMachine::drop(const LockName& name) {
   if (superseded()) return;
-  if (Dictionary* const dictionary = dictionaries_.find(name.dictionary)) holdfast::drop(*dictionary, name.key);
+  if (dictionaries_.find(name.dictionary) != nullptr) drops_.insert(name);
+  drop_again();
+  if (drops_.contains(name)) due_ = std::min(due_, now_ms() + kStuckMs);
   const auto found = recalls_.find(name);
   if (found == recalls_.end()) return;
   close(found->second);
   recalls_.erase(found);
+}
+
+// Nobody takes the lock meanwhile, as a drop is prevented only by what prevents that, too.
+void SharedMachine::drop_again() {
+  if (superseded()) return;
+  std::erase_if(drops_, [this](const LockName& name) {
+    Dictionary* const dictionary = dictionaries_.find(name.dictionary);
+    const auto call = [&](std::uint64_t ns) { return holdfast::drop(*dictionary, name.key, ns); };
+    return dictionary == nullptr || !is_stuck(patience_.spend(call));
+  });
 }
 
 }  // namespace holdfast::agent

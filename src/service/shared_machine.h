@@ -1,20 +1,23 @@
 // This machine, as the agent sees it: the dictionaries of a cluster in the world of this process.
 //
 // Each dictionary has the session in its own header (cluster/session.h). The session is alive if that of every
-// dictionary is: whatever sees the deadline passed in one of them ends it for all. A dictionary that is made while it
-// is alive takes part from the next turn() on.
+// dictionary is: whatever sees the deadline passed in one of them ends it for all. A dictionary that is made, or can be
+// opened at last, while it is alive takes part from the next turn() on. One that is removed takes part no more, at
+// once.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "agent/machine.h"
 #include "lock/lease.h"
 #include "service/dictionaries.h"
+#include "service/patience.h"
 #include "service/question_server.h"
 #include "wait/parking_lot.h"
 #include "world/world.h"
@@ -38,10 +41,12 @@ class SharedMachine final : public Machine {
   Session session() const override;
   Epoch begin_epoch(LeaseId lease, Milliseconds deadline) override;
   bool renew(Milliseconds from, Milliseconds to) override;
-  void lose(Epoch epoch) override;
+  void lose() override;
 
   std::vector<Want> wanted() override;
   Use use(const LockName& name) const override;
+  Contender holder(const LockName& name) const override;
+  bool orphaned(const LockName& name) const override;
   std::vector<LockName> standing() const override;
 
   bool grant(const LockName& name, Epoch epoch, Revision revision) override;
@@ -59,14 +64,31 @@ class SharedMachine final : public Machine {
     std::uint32_t waiter = 0;
     Milliseconds due = 0;
     std::function<void()> done;
+    Lease lease;  // by which the agent has the lock, once it is its turn, until that is withdrawn
   };
   using Recalls = std::map<LockName, Recall>;
 
-  void attend();
+  /// A dictionary that takes part. Another segment under its name does not, yet.
+  struct Part {
+    Dictionary* dictionary = nullptr;
+    const Segment* segment = nullptr;
+  };
+
+  /// Calls `visit(dictionary, segment)` for each that takes part and is not removed.
+  template <class Visit>
+  void each(Visit&& visit) const;
+  /// A dictionary that was made, or made again, since the last turn, or that could not be opened before.
   void take_in_new();
+  std::map<std::string, Part> attend_new();
+  static Session latest(const std::map<std::string, Part>& parts);
+  /// False: it cannot begin the session; so it takes no part yet.
+  bool join(const Part& part, const Session& all) const;
+  void end_all();
   void read_mail();
+  void drop_again();
   /// One step of a recall. True when it is over.
   bool step(const LockName& name, Recall& recall);
+  bool withdraw(Dictionary& dictionary, const LockName& name, Recall& recall);
   void close(Recall& recall);
   Contender contender(Token token) const;
 
@@ -77,7 +99,11 @@ class SharedMachine final : public Machine {
   Parker parker_;
   std::uint32_t waiter_ = 0;  // that contenders post to
   Recalls recalls_;
-  /// The lease while no dictionary has its words: the first one that is made has them from here.
+  std::set<LockName> drops_;  // that a stopped process has prevented so far
+  mutable Patience patience_;
+  std::map<std::string, Part> parts_;  // by name
+  /// The lease while no dictionary has its words: the first one that is made has them from here. At first that of an
+  /// earlier agent.
   Session alone_;
   Milliseconds due_ = 0;
   Milliseconds next_look_ = 0;

@@ -102,7 +102,7 @@ class Shmtx {
  public:
   /// `file`: for MutexStrategy::file, how to reach the segment's file; else null. REQUIRES: it outlives the Shmtx.
   /// `byte`: the byte of the file that stands for this mutex. REQUIRES: no other mutex of the file has the same byte.
-  Shmtx(ShmtxState& state, MutexStrategy strategy, World& world, RecordLock* file, std::uint64_t byte) noexcept
+  Shmtx(ShmtxState& state, MutexStrategy strategy, World& world, RecordLock* file, std::uint32_t byte) noexcept
       : state_(&state), world_(&world), file_(file), byte_(byte), strategy_(strategy) {}
 
   /// Tries once; takes over from a dead owner.
@@ -185,7 +185,7 @@ class Shmtx {
   ShmtxState* state_;
   World* world_;
   RecordLock* file_;
-  std::uint64_t byte_;
+  std::uint32_t byte_;
   MutexStrategy strategy_;
 };
 

@@ -84,6 +84,7 @@ Waiter Parker::begin(std::uint32_t number, Token self) noexcept {
   lot_.with(*this, number, [&](ParkingLot::Slot& slot) {
     if (slot.arrival == 0) {
       slot.arrival = platform::monotonic_ns();
+      waiter.is_new = true;
       if (waiting_++ == 0) look_ns_ = kNever;
     }
     slot.looks = lot_.looks_;
@@ -157,7 +158,6 @@ void Parker::forget() noexcept {
 std::size_t Parker::sleep(std::uint64_t deadline_ns, std::span<std::uint32_t> woken) {
   std::uint64_t now = platform::monotonic_ns();
   bool slept = false;
-  if (now < deadline_ns) has_slept_ = true;
   for (bool interrupted = false;;) {  // after a signal, return even with nothing
     // Read the word before the mail: a post after that ends the sleep.
     const std::uint32_t seen = mailbox_value(world_);
@@ -253,6 +253,7 @@ bool ParkingLot::has_place(const Slot& slot, const WaiterId& waiter) noexcept {
 ParkingLot::Rest ParkingLot::collect(Parker& parker, std::span<std::uint32_t> woken, std::uint64_t now_ns,
                                      bool may_sleep) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (may_sleep) parker.has_slept_ = true;
   const bool listened = sleepers_.is_listener(parker.berth_);
   sleepers_.get_up(parker.berth_);
   hand_out_mail(parker.world_);

@@ -123,6 +123,15 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
   }
 }
 
+Expected<UsedFile> look_at_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
+                                           const WorldId& world) {
+  auto file = look_at_world_file(directory, name, FileKind::dictionary);
+  if (!file) return file.status();
+  if (is_of(*file, world)) return UsedFile{std::move(*file), nullptr, {}};
+  return Status{Code::mismatch, directory.path_of(name) +
+                                    " is of another process table than the file \"processes\" beside it, or a copy"};
+}
+
 Status finish_adoption(const OpenedFile& file, const WorldId& world) {
   FileHeader header{};
   header.boot = this_boot().id;

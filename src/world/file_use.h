@@ -46,6 +46,11 @@ struct UsedFile {
 Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
                                        const WorldId& world);
 
+/// The same for a process that only looks: takes no lock, and neither adopts nor retires what is of another world, but
+/// refuses it (mismatch). `adopting` and `name` are empty.
+Expected<UsedFile> look_at_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
+                                           const WorldId& world);
+
 /// Makes an adopted file part of this world and lets others in. Killed inside, the next process adopts it again.
 Status finish_adoption(const OpenedFile& file, const WorldId& world);
 

@@ -90,14 +90,15 @@ Status no_room(const RuntimeDirectory& directory, const std::string& name, std::
 
 // Refuse what must fail before a byte is taken: a full /dev/shm hurts every process, and SIGXFSZ would hit one that is
 // over its file size limit.
-Status check_room(const RuntimeDirectory& directory, const std::string& name, std::uint64_t size, int directory_fd) {
+Status check_room(const RuntimeDirectory& directory, const std::string& name, const NewFile& file, int directory_fd) {
+  const std::uint64_t size = file.size;
   if (const std::uint64_t limit = platform::file_size_limit(); size > limit) {
     return {Code::no_memory, directory.path_of(name) + " needs " + std::to_string(size) +
                                  " bytes, but files of this process are limited to " + std::to_string(limit) +
                                  " bytes (ulimit -f); raise that, or ask for less"};
   }
-  if (const std::uint64_t free = platform::free_bytes(directory_fd); size > free) {
-    return no_room(directory, name, size, free);
+  if (const std::uint64_t free = platform::free_bytes(directory_fd); size - file.optional > free) {
+    return no_room(directory, name, size - file.optional, free);
   }
   return {};
 }
@@ -165,7 +166,7 @@ Expected<Mapping> create_world_file_by(Birth birth, const RuntimeDirectory& dire
                                        const NewFile& file, const std::function<void(std::byte*)>& initialise) {
   auto directory_fd = directory.open();
   if (!directory_fd) return directory_fd.status();
-  if (Status room = check_room(directory, name, file.size, directory_fd->get()); !room.ok()) return room;
+  if (Status room = check_room(directory, name, file, directory_fd->get()); !room.ok()) return room;
 
   Unborn unborn = birth == Birth::temporary_name ? Unborn::with_temporary_name(directory_fd->get())
                                                  : Unborn::unnamed(directory_fd->get());

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,6 +53,26 @@ enum class Naming : std::uint32_t { none, begun, done };
 std::atomic<Naming> naming{Naming::none};
 ProgramName given_name{};
 
+using HostName = std::array<char, 40>;
+
+/// As it is for this process: a container has one of its own.
+HostName host_name() noexcept {
+  utsname names{};
+  HostName name{};
+  if (::uname(&names) == 0) std::memcpy(name.data(), names.nodename, ::strnlen(names.nodename, name.size() - 1));
+  return name;
+}
+
+template <std::size_t Words>
+void store_text(const std::array<char, Words * 8>& text,
+                std::array<std::atomic<std::uint64_t>, Words>& words) noexcept {
+  for (std::size_t i = 0; i < Words; ++i) {
+    std::uint64_t word;
+    std::memcpy(&word, text.data() + i * sizeof word, sizeof word);
+    words[i].store(word, std::memory_order_relaxed);
+  }
+}
+
 /// The name from name_program(), else the kernel's for the program (not for the calling thread, where /proc can tell).
 ProgramName program_name() noexcept {
   if (naming.load(std::memory_order_acquire) == Naming::done) return given_name;
@@ -64,6 +86,11 @@ ProgramName program_name() noexcept {
 
 }  // namespace
 
+std::uint64_t pid_namespace() noexcept {
+  struct stat info;
+  return ::stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
+}
+
 bool name_program(std::string_view name) noexcept {
   Naming before = Naming::none;
   if (!naming.compare_exchange_strong(before, Naming::begun, std::memory_order_relaxed)) return false;
@@ -73,12 +100,9 @@ bool name_program(std::string_view name) noexcept {
 }
 
 std::string comm_of(const ProcessSlot& slot) {
-  ProgramName name{};
-  for (std::size_t i = 0; i < slot.comm.size(); ++i) {
-    const std::uint64_t word = slot.comm[i].load(std::memory_order_relaxed);
-    std::memcpy(name.data() + i * sizeof word, &word, sizeof word);
-  }
-  return std::string(name.data(), ::strnlen(name.data(), name.size()));
+  char name[sizeof(ProgramName)];
+  copy_text(slot.comm, name);
+  return name;
 }
 
 // --- what is kept over exec ---------------------------------------------------------------------------------
@@ -128,23 +152,30 @@ Status retire_table(const RuntimeDirectory& directory, const OpenedFile& file) {
   return retire_opened_file(directory, kTableName, file);
 }
 
-/// Whether an opened table still means something. If not, and it is not in use, retires it.
-Status judge_table(const RuntimeDirectory& directory, const OpenedFile& file, bool& usable) {
-  const FileHeader& header = file.header();
-  const bool in_use = platform::has_record_locks(file.fd.get());
-  const bool same_clock = is_same_time_namespace(header.time_namespace, this_boot().time_namespace);
-  const bool genuine = header.inode == file.id.inode;
-  usable = genuine && same_clock && (in_use || is_same_boot(header.boot, this_boot().id));
-  if (usable) return {};
-  if (!in_use) return retire_table(directory, file);
+bool is_genuine(const OpenedFile& file) noexcept { return file.header().inode == file.id.inode; }
+bool has_our_clock(const OpenedFile& file) noexcept {
+  return is_same_time_namespace(file.header().time_namespace, this_boot().time_namespace);
+}
+
+/// REQUIRES: it is a copy, or has another clock.
+Status refuse_table(const RuntimeDirectory& directory, const OpenedFile& file) {
   const std::string path = directory.path_of(kTableName);
-  if (!genuine) {
-    return {Code::corrupt, path + " is a copy, or was overwritten: it names inode " + std::to_string(header.inode) +
-                               ", its own is " + std::to_string(file.id.inode) + "; stop the processes that use it"};
+  if (!is_genuine(file)) {
+    return {Code::corrupt, path + " is a copy, or was overwritten: it names inode " +
+                               std::to_string(file.header().inode) + ", its own is " + std::to_string(file.id.inode) +
+                               "; stop the processes that use it"};
   }
   return {Code::mismatch, path + " is used by processes of another time namespace (" +
-                              std::to_string(header.time_namespace) + ", this process is in " +
+                              std::to_string(file.header().time_namespace) + ", this process is in " +
                               std::to_string(this_boot().time_namespace) + "); choose another HOLDFAST_DIR"};
+}
+
+/// Whether an opened table still means something. If not, and it is not in use, retires it.
+Status judge_table(const RuntimeDirectory& directory, const OpenedFile& file, bool& usable) {
+  const bool in_use = platform::has_record_locks(file.fd.get());
+  usable = is_genuine(file) && has_our_clock(file) && (in_use || is_same_boot(file.header().boot, this_boot().id));
+  if (usable) return {};
+  return in_use ? refuse_table(directory, file) : retire_table(directory, file);
 }
 
 }  // namespace
@@ -193,6 +224,13 @@ Expected<ProcessTable> ProcessTable::open(const RuntimeDirectory& directory) {
     if (created.status().code != Code::exists) return created.status();
   }
   return Status{Code::system, directory.path_of(kTableName) + " is created and removed all the time by others"};
+}
+
+Expected<ProcessTable> ProcessTable::look(const RuntimeDirectory& directory) {
+  auto file = look_at_world_file(directory, kTableName, FileKind::processes);
+  if (!file) return file.status();
+  if (!is_genuine(*file) || !has_our_clock(*file)) return refuse_table(directory, *file);
+  return attach(directory, *file);
 }
 
 ProcessTable::ProcessTable(RuntimeDirectory directory, platform::Mapping mapping)
@@ -266,12 +304,9 @@ ProcessTable::Lock::~Lock() {
 // --- entering --------------------------------------------------------------------------------------------
 
 void ProcessTable::describe_self(ProcessSlot& slot) const noexcept {
-  const ProgramName name = program_name();
-  for (std::size_t i = 0; i < slot.comm.size(); ++i) {
-    std::uint64_t word;
-    std::memcpy(&word, name.data() + i * sizeof word, sizeof word);
-    slot.comm[i].store(word, std::memory_order_relaxed);
-  }
+  store_text(program_name(), slot.comm);
+  store_text(host_name(), slot.host);
+  slot.pid_namespace.store(pid_namespace(), std::memory_order_relaxed);
   slot.entered_ns.store(platform::monotonic_ns(), std::memory_order_relaxed);
   slot.pid.store(static_cast<std::uint32_t>(::getpid()), std::memory_order_relaxed);
   slot.worker.store(worker_number(), std::memory_order_relaxed);

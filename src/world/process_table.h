@@ -23,6 +23,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -79,7 +80,10 @@ struct alignas(64) ProcessSlot {
   alignas(64) std::atomic<std::uint64_t> sections;
   // wait/parking_lot.h. When this process last looked at what its waiters wait for (CLOCK_MONOTONIC, ms).
   alignas(64) std::atomic<std::uint64_t> looked_ms;
-  std::array<std::byte, 56> reserved;
+  // Written with the first line, and never again. For people.
+  std::atomic<std::uint64_t> pid_namespace;        // inode of the one that `pid` counts in; 0: not known
+  std::array<std::atomic<std::uint64_t>, 5> host;  // of the machine or container, cut to 39 bytes, zero-padded
+  std::array<std::byte, 8> reserved;
 };
 static_assert(sizeof(ProcessSlot) == 512);
 
@@ -92,6 +96,20 @@ static_assert(kWaitTableOffset % kWaitTableAlign == 0);
 
 /// The program's name from a slot, for people.
 std::string comm_of(const ProcessSlot& slot);
+
+/// Copies zero-padded words, as those of a slot's texts. `bytes` is ended by a zero byte. REQUIRES: it is no longer.
+template <std::size_t Words, std::size_t Bytes>
+void copy_text(const std::array<std::atomic<std::uint64_t>, Words>& words, char (&bytes)[Bytes]) noexcept {
+  static_assert(Bytes == Words * sizeof(std::uint64_t));
+  for (std::size_t i = 0; i < Words; ++i) {
+    const std::uint64_t word = words[i].load(std::memory_order_relaxed);
+    std::memcpy(bytes + i * sizeof word, &word, sizeof word);
+  }
+  bytes[Bytes - 1] = '\0';
+}
+
+/// The inode of this process's pid namespace; 0: not known.
+std::uint64_t pid_namespace() noexcept;
 
 /// Names this process and its forked children in their slots, instead of the kernel's name. The first name stays;
 /// returns whether this is the first.
@@ -117,6 +135,8 @@ class ProcessTable {
  public:
   /// Opens the directory's table, or creates it.
   static Expected<ProcessTable> open(const RuntimeDirectory& directory);
+  /// Opens the directory's table, in use or not, and changes nothing. not_found: there is none.
+  static Expected<ProcessTable> look(const RuntimeDirectory& directory);
 
   ProcessTable(ProcessTable&& other) noexcept;
   /// Only of a table that could not be entered: the world's is never destroyed.

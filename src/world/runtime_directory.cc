@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "world/directory_name.h"
+
 namespace holdfast {
 
 namespace {
@@ -217,7 +219,7 @@ Expected<std::optional<uid_t>> owner_from_environment() {
 
 }  // namespace
 
-Expected<RuntimeDirectory> RuntimeDirectory::from_environment() {
+Expected<RuntimeDirectory> RuntimeDirectory::from_environment(Missing missing) {
   const auto sharing = sharing_from_environment();
   if (!sharing) return sharing.status();
   const auto owner = owner_from_environment();
@@ -226,12 +228,11 @@ Expected<RuntimeDirectory> RuntimeDirectory::from_environment() {
     return Status{Code::invalid,
                   "HOLDFAST_OWNER is set, which counts only with HOLDFAST_SHARE=group; set both or none"};
   }
-  const char* const chosen = ::secure_getenv("HOLDFAST_DIR");
-  if (chosen != nullptr && *chosen != '\0') return at(chosen, *sharing, *owner);
-  return at("/dev/shm/holdfast-" + std::to_string(::geteuid()), *sharing, *owner);
+  return at(directory_from_environment(::geteuid()), *sharing, *owner, missing);
 }
 
-Expected<RuntimeDirectory> RuntimeDirectory::at(const std::string& path, Sharing sharing, std::optional<uid_t> owner) {
+Expected<RuntimeDirectory> RuntimeDirectory::at(const std::string& path, Sharing sharing, std::optional<uid_t> owner,
+                                                Missing missing) {
   auto whole = absolute(path);
   if (!whole) return whole.status();
   RuntimeDirectory directory;
@@ -240,6 +241,7 @@ Expected<RuntimeDirectory> RuntimeDirectory::at(const std::string& path, Sharing
   directory.owner_ = owner;
   directory.user_ = ::geteuid();
   if (::access(directory.path_.c_str(), F_OK) != 0 && errno == ENOENT) {
+    if (missing == Missing::refuse) return Status{Code::not_found, "there is no runtime directory " + directory.path_};
     // No group was named, and this user's own would shut out those it is to be shared with.
     if (sharing == Sharing::group) return explain_missing_shared_directory(directory.path_);
     if (Status made = create_directory(directory.path_); !made.ok()) return made;

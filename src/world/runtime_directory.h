@@ -28,12 +28,14 @@ class RuntimeDirectory {
   /// No directory: open() fails.
   RuntimeDirectory() = default;
 
-  /// The directory that the environment names, created with mode 0700 if it is missing and its parent exists. A set-uid
-  /// program takes the default: its caller must not choose where its locks are.
-  static Expected<RuntimeDirectory> from_environment();
+  enum class Missing { make, refuse };
+
+  /// The directory that the environment names, created with mode 0700 if it is missing and its parent exists; not_found
+  /// if it is to be refused then. A set-uid program takes the default: its caller must not choose where its locks are.
+  static Expected<RuntimeDirectory> from_environment(Missing missing = Missing::make);
   /// The same for a given path; a relative one is made absolute now. With sharing it may also belong to `owner`.
   static Expected<RuntimeDirectory> at(const std::string& path, Sharing sharing = Sharing::none,
-                                       std::optional<uid_t> owner = std::nullopt);
+                                       std::optional<uid_t> owner = std::nullopt, Missing missing = Missing::make);
 
   /// Absolute, without a slash at the end.
   const std::string& path() const noexcept { return path_; }

@@ -36,6 +36,9 @@ platform::LongMutex entering;
 // finds it locked.
 std::mutex failing;
 std::atomic<World*> the_world{nullptr};
+// Set before the world is made, while `entering` is held; inherited by fork.
+std::atomic<bool> observing{false};
+constexpr const char* kOnlyLooks = "this process only looks at the world, and changes nothing";
 // The world is never destroyed: threads may use it while the process runs its exit handlers.
 alignas(World) std::byte world_storage[sizeof(World)];
 
@@ -48,11 +51,14 @@ static_assert(std::is_trivially_destructible_v<decltype(failure_of_this_thread)>
 /// Makes a World, and is called when the process ends or forks.
 struct WorldMaker {
   static Expected<World*> make() {
-    auto chosen = RuntimeDirectory::from_environment();
+    const bool looks = World::observes();
+    auto chosen =
+        RuntimeDirectory::from_environment(looks ? RuntimeDirectory::Missing::refuse : RuntimeDirectory::Missing::make);
     if (!chosen) return chosen.status();
     platform::Mapping page = platform::map_wiped_on_fork();
     if (!page) return Status{Code::no_memory, "cannot map a page: " + platform::error_text(errno)};
     auto* const identity = new (page.data()) World::Identity{};
+    if (looks) return make_observed(*chosen, identity, std::move(page));
     // A process that found a table of another boot not in use may retire it while this one is about to enter it.
     constexpr int kAttempts = 10;
     for (int attempt = 1;; ++attempt) {
@@ -71,6 +77,23 @@ struct WorldMaker {
       world->~World();
       if (!retired || attempt == kAttempts) return entered;
     }
+  }
+
+  static Expected<World*> make_observed(const RuntimeDirectory& chosen, World::Identity* identity,
+                                        platform::Mapping page) {
+    auto table = ProcessTable::look(chosen);
+    if (!table) return table.status();
+    const RuntimeDirectory directory = table->directory();
+    auto* const world =
+        new (world_storage) World(directory, std::make_unique<ProcessTable>(std::move(*table)), identity);
+    world->table_->clear_when_lost(identity->token);
+    Status ready = world->table_->prepare_to_judge();
+    if (ready.ok()) {
+      page.release();
+      return world;
+    }
+    world->~World();
+    return ready;
   }
 
   static void leave() noexcept {
@@ -118,6 +141,18 @@ Expected<World*> World::current() {
   WorldMaker::install_handlers();
   return made;
 }
+
+Status World::observe() {
+  const platform::LongMutex::Hold only_one(entering);
+  if (!observes() && the_world.load(std::memory_order_relaxed) != nullptr)
+    return {Code::exists, "this process has entered the world already"};
+  observing.store(true, std::memory_order_relaxed);
+  return {};
+}
+
+bool World::observes() noexcept { return observing.load(std::memory_order_relaxed); }
+
+Status World::refuse_observer() { return {Code::invalid, kOnlyLooks}; }
 
 Expected<platform::FileDescriptor> World::enter_to_exec() {
   const KeptSlotDescription kept;
@@ -181,6 +216,11 @@ bool World::is_too_early() const noexcept {
 }
 
 Token World::enter_again() noexcept {
+  if (observes()) {
+    failure_of_this_thread = Code::invalid;
+    platform::keep_sentence(platform::About::entering, kOnlyLooks);
+    return kNobody;
+  }
   if (!is_too_early()) {
     const platform::LongMutex::Hold only_one(entering);
     if (const Token token = known_token(); token != kNobody) return token;
@@ -276,6 +316,11 @@ ProcessSlot* World::slot_at(std::uint32_t index) noexcept {
   if (index >= kSlots) return nullptr;
   ProcessSlot& slot = table_->slot(index);
   return slot.generations[0].load(std::memory_order_acquire) != kNeverUsed ? &slot : nullptr;  // acquire: as in slot()
+}
+
+Token World::token_at(std::uint32_t index) noexcept {
+  const std::uint64_t generation = slot_at(index) != nullptr ? table_->generation_of_slot(index) : kNeverUsed;
+  return generation != kNeverUsed ? make_token(index, generation) : kNobody;
 }
 
 std::string World::table_path() const { return table_->path(); }

@@ -37,6 +37,14 @@ class World {
   /// After a failure the next call tries again. Any thread.
   static Expected<World*> current();
 
+  /// From now on this process only looks at the world: current() takes no slot, and makes, adopts and removes no file;
+  /// token() is kNobody. exists: the process has entered.
+  static Status observe();
+  /// Whether it does.
+  static bool observes() noexcept;
+  /// The refusal of what it cannot do then.
+  static Status refuse_observer();
+
   /// Enters, and gives a descriptor that keeps this process's slot and presence as long as it is open anywhere: over
   /// exec, too, after which no code acts for the slot. exists: the process has a slot already.
   static Expected<platform::FileDescriptor> enter_to_exec();
@@ -85,6 +93,8 @@ class World {
 
   /// Slot number `index`, whether its owner lives or not; null if it never had one.
   ProcessSlot* slot_at(std::uint32_t index) noexcept;
+  /// The token of the last process that had it; kNobody if there was none.
+  Token token_at(std::uint32_t index) noexcept;
 
   /// The file `processes`: each process of this world has descriptions of it open until it dies.
   std::string table_path() const;

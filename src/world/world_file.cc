@@ -200,9 +200,12 @@ Status explain_open_failure(const std::string& path, int error, int directory_fd
           "cannot open " + path + ": " + platform::error_text(error)};
 }
 
-}  // namespace
+Status there_is_no(const RuntimeDirectory& directory, const std::string& name) {
+  return {Code::not_found, "there is no " + directory.path_of(name)};
+}
 
-Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind) {
+// Opens the file and reads its header, which is yet to be judged.
+Expected<OpenedFile> read_world_file(const RuntimeDirectory& directory, const std::string& name, struct stat& info) {
   auto directory_fd = directory.open();
   if (!directory_fd) return directory_fd.status();
   const std::string path = directory.path_of(name);
@@ -210,23 +213,38 @@ Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const st
   OpenedFile file{};
   file.fd = FileDescriptor(::openat(directory_fd->get(), name.c_str(), kOpenFlags));
   if (!file.fd) return explain_open_failure(path, errno, directory_fd->get(), name);
-
-  struct stat info;
   if (::fstat(file.fd.get(), &info) != 0) return Status{Code::system, "stat of " + path + " failed"};
-  const Status not_found{Code::not_found, "there is no " + path};
-  if (info.st_nlink == 0) return not_found;  // retired since it was opened
+  if (info.st_nlink == 0) return there_is_no(directory, name);  // retired since it was opened
   if (Status inode = judge_inode(directory, path, info); !inode.ok()) return inode;
   if (Status read = read_header_page(path, file.fd.get(), file.page); !read.ok()) return read;
-  const FileHeader& header = file.header();
   file.id = id_of(info);
-  const bool left = left_by_another_version(header, kind, file.fd.get());
+  return file;
+}
+
+}  // namespace
+
+Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind) {
+  struct stat info;
+  auto file = read_world_file(directory, name, info);
+  if (!file) return file;
+  const FileHeader& header = file->header();
+  const bool left = left_by_another_version(header, kind, file->fd.get());
   if (!left) {
-    if (Status good = judge_header(path, header, kind, info); !good.ok()) return good;
+    if (Status good = judge_header(directory.path_of(name), header, kind, info); !good.ok()) return good;
     if (header.retired.load(std::memory_order_relaxed) == 0) return file;
     // A retired file that still has its name: a process died while removing it.
   }
-  Status removed = retire_opened_file(directory, name, file);
-  return removed.ok() ? not_found : removed;
+  Status removed = retire_opened_file(directory, name, *file);
+  return removed.ok() ? there_is_no(directory, name) : removed;
+}
+
+Expected<OpenedFile> look_at_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind) {
+  struct stat info;
+  auto file = read_world_file(directory, name, info);
+  if (!file) return file;
+  if (Status good = judge_header(directory.path_of(name), file->header(), kind, info); !good.ok()) return good;
+  if (file->header().retired.load(std::memory_order_relaxed) != 0) return there_is_no(directory, name);
+  return file;
 }
 
 Status retire_opened_file(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file,

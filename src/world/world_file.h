@@ -23,7 +23,11 @@ namespace holdfast {
 class RuntimeDirectory;
 
 inline constexpr std::size_t kHeaderBytes = 4096;
-inline constexpr std::uint32_t kLayoutVersion = 5;
+// Tests build a library of another layout, to see the two beside each other.
+#ifndef HOLDFAST_LAYOUT
+#define HOLDFAST_LAYOUT 5
+#endif
+inline constexpr std::uint32_t kLayoutVersion = HOLDFAST_LAYOUT;
 
 enum class FileKind : std::uint32_t { processes = 1, dictionary = 2 };
 
@@ -84,6 +88,9 @@ struct OpenedFile {
 /// whether its content still counts.
 Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind);
 
+/// The same, but nothing is retired: what is left of another version of this library is corrupt.
+Expected<OpenedFile> look_at_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind);
+
 struct NewFile {
   FileKind kind;
   std::uint64_t size;
@@ -92,7 +99,8 @@ struct NewFile {
   WorldId world{};     // of a dictionary; a process table gets one of its own
   /// Called with the inode before the file gets its name; it gets none if this fails. May be empty.
   std::function<Status(std::uint64_t inode)> before_naming{};
-  std::uint64_t hole = 0;  // bytes at the end that are not reserved
+  std::uint64_t hole = 0;      // bytes at the end that are not reserved
+  std::uint64_t optional = 0;  // of them, at the end: bytes that there need not be room for
 };
 
 /// Creates the file with its FileHeader filled in and everything behind it zero, runs `initialise` on the mapping,

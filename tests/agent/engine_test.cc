@@ -133,6 +133,37 @@ TEST_F(EngineTest, a_lost_bell_costs_no_more_than_the_poll) {
   EXPECT_TRUE(has(two, second));
 }
 
+// A look a second for all of them together, the renewals, and notes that become rare.
+TEST_F(EngineTest, locks_that_are_waited_for_cost_about_one_request_a_second) {
+  constexpr int kLocks = 20;
+  constexpr int kSeconds = 100;
+  Node& one = make_node();
+  Node& two = make_node();
+  for (int i = 0; i < kLocks; ++i) {
+    const LockName name{"jobs", std::to_string(i)};
+    one.machine().wait(name);
+    run_ms(20);
+    two.machine().wait(name);
+  }
+  run_ms(200);
+  const std::uint64_t before = two.client().requests;
+  run_ms(kSeconds * 1000);
+  EXPECT_LT(two.client().requests - before, 2 * kSeconds + 8 * kLocks);
+}
+
+TEST_F(EngineTest, no_look_is_sent_while_an_earlier_one_is_not_answered) {
+  settings_.poll_ms = 50;
+  Node& one = make_node();
+  Node& two = make_node();
+  take(one);
+  two.machine().wait(kLock);
+  run_ms(500);
+  two.client().fate = [](const Change&) { return Fate::lost_answer; };
+  const std::uint64_t before = two.client().requests;
+  run_ms(5 * FakeStore::kPatience / 1000);
+  EXPECT_LT(two.client().requests - before, 5 * 1000 / 50 / 4);
+}
+
 TEST_F(EngineTest, the_lock_of_a_dead_machine_is_claimed_after_its_lease) {
   Node& one = make_node();
   Node& two = make_node();
@@ -368,6 +399,38 @@ TEST_F(EngineTest, the_holder_can_be_verified_and_named_from_anywhere) {
   EXPECT_EQ(ask(one, agent::Query::Kind::holder)->document.host, "two") << "after a transfer";
 }
 
+TEST_F(EngineTest, a_holder_that_stays_is_described_at_the_store_once) {
+  Node& one = make_node();
+  Node& two = make_node();
+  const auto first = take(one);
+  const auto second = two.machine().wait(kLock);
+  run_ms(20);
+  one.machine().release(kLock, first);
+  run_ms(3000);
+  ASSERT_TRUE(has(two, second));
+  const auto told = ask(one, agent::Query::Kind::holder)->document.contender;
+  EXPECT_EQ(told.pid, static_cast<std::int64_t>(second));
+  EXPECT_EQ(told.why, "holds");
+  EXPECT_TRUE(two.machine().valid(kLock, second));
+  const agent::Revision revision = store_.records().at(kLockKey).modified;
+  run_ms(5000);
+  EXPECT_EQ(store_.records().at(kLockKey).modified, revision);
+}
+
+TEST_F(EngineTest, holders_that_do_not_stay_are_not_described) {
+  Node& node = make_node();
+  take(node);
+  const agent::Revision revision = store_.records().at(kLockKey).modified;
+  for (int i = 0; i < 50; ++i) {
+    const auto next = node.machine().wait(kLock);
+    run_ms(100);
+    node.machine().release(kLock, *node.machine().holder(kLock));
+    run_ms(10);
+    EXPECT_TRUE(has(node, next));
+  }
+  EXPECT_EQ(store_.records().at(kLockKey).modified, revision);
+}
+
 TEST_F(EngineTest, a_grant_is_broken_by_its_revision_only_and_its_holder_sees_it) {
   Node& one = make_node();
   Node& two = make_node();
@@ -400,6 +463,151 @@ TEST_F(EngineTest, a_dead_bell_is_warned_about) {
   EXPECT_THAT(one.warnings, ::testing::IsEmpty());
 }
 
+/// A count of the agent's, by its name.
+std::uint64_t figure(const Reply& reply, const std::string& name) {
+  for (const auto& [each, number] : reply.figures)
+    if (each == name) return number;
+  ADD_FAILURE() << "no " << name;
+  return 0;
+}
+
+TEST_F(EngineTest, the_status_counts_what_the_agent_did) {
+  Node& one = make_node();
+  Node& two = make_node();
+  const auto before = *ask(one, agent::Query::Kind::status);
+  const auto first = take(one);
+  const auto second = two.machine().wait(kLock);
+  run_ms(20);
+  const auto held = *ask(one, agent::Query::Kind::status);
+  EXPECT_EQ(held.code, Reply::Code::yes);
+  EXPECT_EQ(held.machine, one.machine().session().lease);
+  EXPECT_EQ(figure(held, "locks_here"), 1U);
+  EXPECT_EQ(figure(held, "grants_by_answer"), 1U);
+  EXPECT_EQ(figure(*ask(two, agent::Query::Kind::status), "locks_wanted"), 1U);
+  one.machine().release(kLock, first);
+  run_ms(50);
+  const auto given = *ask(one, agent::Query::Kind::status);
+  EXPECT_EQ(figure(given, "hand_overs"), 1U);
+  EXPECT_EQ(figure(given, "locks_here"), 0U);
+  EXPECT_GT(figure(given, "bells"), 0U) << "of the machine that waited";
+  EXPECT_EQ(figure(given, "requests") - figure(before, "requests"), 2U) << "the ask, and the transfer";
+  EXPECT_GT(figure(given, "up_ms"), figure(before, "up_ms"));
+  two.machine().release(kLock, second);
+  run_ms(700);
+  const auto returned = *ask(two, agent::Query::Kind::status);
+  EXPECT_EQ(figure(returned, "grants_by_bell"), 1U);
+  EXPECT_EQ(figure(returned, "returns"), 1U);
+}
+
+TEST_F(EngineTest, the_status_counts_answers_that_do_not_come_and_the_time_of_those_that_do) {
+  Node& node = make_node();
+  const auto before = *ask(node, agent::Query::Kind::status);
+  EXPECT_EQ(figure(before, "latency_count"), figure(before, "requests"));
+  EXPECT_GT(figure(before, "latency_us_sum"), 0U);
+  EXPECT_EQ(figure(before, "latency_us_1000000"), figure(before, "latency_count"));
+  next_change(node, Fate::lost_answer);
+  node.machine().wait(kLock);
+  run_ms(1500);
+  const auto after = *ask(node, agent::Query::Kind::status);
+  EXPECT_EQ(figure(after, "requests_unanswered"), 1U);
+  EXPECT_EQ(figure(after, "latency_count"), figure(after, "requests") - 1);
+}
+
+TEST_F(EngineTest, the_status_tells_that_and_why_a_session_was_lost) {
+  Node& node = make_node();
+  node.cut_for(30'000'000);
+  run_ms(10'500);
+  const auto lost = *ask(node, agent::Query::Kind::status);
+  EXPECT_EQ(lost.machine, 0);
+  EXPECT_FALSE(lost.sentence.empty());
+  EXPECT_EQ(figure(lost, "sessions_lost"), 1U);
+  EXPECT_GT(figure(lost, "requests_unanswered"), 0U);
+}
+
+TEST_F(EngineTest, what_ended_a_session_is_told) {
+  Node& one = make_node();
+  std::string why;
+  const auto loss_of = [&](Node& node) {
+    const std::uint64_t losses = node.engine().keeper().losses();
+    for (int i = 0; i < 20'000 && node.engine().keeper().losses() == losses; ++i) run_ms(1);
+    return node.engine().keeper().sentence();
+  };
+  one.client().fate = [](const Change&) { return Fate::lost_request; };  // it gets no other lease
+  store_.revoke(one.machine().session().lease);
+  EXPECT_EQ(loss_of(one), "the store has ended it");
+  Node& two = make_node();
+  two.client().fate = [](const Change&) { return Fate::lost_request; };
+  two.clock().leap(3'600'000);
+  EXPECT_THAT(loss_of(two), ::testing::StartsWith("the wall clock has leapt"));
+  Node& three = make_node();
+  three.cut_for(60'000'000);
+  EXPECT_THAT(loss_of(three), ::testing::StartsWith("it was not renewed before its deadline"));
+}
+
+TEST_F(EngineTest, a_dead_bell_counts) {
+  Node& one = make_node();
+  Node& two = make_node();
+  two.client().hears = false;
+  for (int i = 0; i < 30; ++i) {
+    const auto first = one.machine().wait(kLock);
+    run_ms(1500);
+    const auto second = two.machine().wait(kLock);
+    run_ms(100);
+    one.machine().release(kLock, first);
+    run_ms(1500);
+    two.machine().release(kLock, second);
+  }
+  EXPECT_GT(figure(*ask(two, agent::Query::Kind::status), "dead_bells"), 0U);
+  EXPECT_EQ(figure(*ask(one, agent::Query::Kind::status), "dead_bells"), 0U);
+}
+
+TEST_F(EngineTest, an_agent_that_drains_waits_for_holders_takes_no_new_lock_and_keeps_none) {
+  Node& one = make_node();
+  Node& two = make_node();
+  const LockName idle{"jobs", "idle"};
+  const auto soon_over = one.machine().wait(idle);
+  run_ms(10);
+  one.machine().release(idle, soon_over);
+  const auto first = take(one);
+  const auto next = one.machine().wait(kLock);  // of the same machine, before the agent begins to drain
+  one.engine().drain();
+  run_ms(5000);
+  EXPECT_TRUE(one.machine().valid(kLock, first));
+  EXPECT_FALSE(one.engine().drained());
+  const LockName other{"jobs", "other"};
+  const auto tried = one.machine().try_once(other);
+  const auto waits = one.machine().wait(other);
+  run_ms(20);
+  EXPECT_TRUE(is_refused(one, tried));
+  EXPECT_FALSE(has(one, waits));
+  one.machine().release(kLock, first);
+  run_ms(20);
+  EXPECT_TRUE(has(one, next));
+  const auto late = one.machine().wait(kLock);
+  const auto elsewhere = two.machine().wait(kLock);
+  one.machine().release(kLock, next);
+  run_ms(1500);
+  EXPECT_FALSE(has(one, late));
+  EXPECT_TRUE(has(two, elsewhere));
+  EXPECT_TRUE(one.engine().drained());
+  bool stopped = false;
+  one.engine().stop([&] { stopped = true; });
+  run_ms(10);
+  EXPECT_TRUE(stopped);
+}
+
+TEST_F(EngineTest, an_agent_that_drains_leaves_the_queues_in_which_it_waits) {
+  Node& one = make_node();
+  Node& two = make_node();
+  take(one);
+  two.machine().wait(kLock);
+  run_ms(50);
+  two.engine().drain();
+  run_ms(50);
+  EXPECT_TRUE(two.engine().drained());
+  for (const auto& [key, record] : store_.records()) EXPECT_FALSE(key.starts_with("/test/q/")) << key;
+}
+
 TEST_F(EngineTest, an_agent_that_stops_gives_everything_back) {
   Node& node = make_node();
   node.machine().release(kLock, take(node));
@@ -409,6 +617,16 @@ TEST_F(EngineTest, an_agent_that_stops_gives_everything_back) {
   run_ms(10);
   EXPECT_TRUE(stopped);
   EXPECT_THAT(store_.records(), ::testing::IsEmpty());
+}
+
+TEST_F(EngineTest, an_agent_is_idle_beside_a_dead_holder_and_not_where_a_process_is_stopped_at_a_lock) {
+  Node& node = make_node();
+  take(node);
+  EXPECT_FALSE(node.engine().idle());
+  node.machine().orphans.insert(kLock);
+  EXPECT_TRUE(node.engine().idle());
+  node.machine().busy.insert(kLock);
+  EXPECT_FALSE(node.engine().idle());
 }
 
 TEST_F(EngineTest, ten_thousand_locks_of_one_machine_are_kept_and_given_back) {
@@ -423,6 +641,48 @@ TEST_F(EngineTest, ten_thousand_locks_of_one_machine_are_kept_and_given_back) {
   for (const auto& [name, program] : taken) node.machine().release(name, program);
   run_ms(2000);
   EXPECT_EQ(store_.records().size(), 2U) << "its bell and its document";
+}
+
+TEST_F(EngineTest, an_agent_that_follows_another_asks_for_many_locks_in_few_requests_and_keeps_them) {
+  constexpr int kMany = 2000;
+  Node& node = make_node();
+  std::vector<std::pair<LockName, FakeMachine::Id>> taken;
+  for (int i = 0; i < kMany; ++i) {
+    const LockName name{"jobs", std::to_string(i)};
+    taken.emplace_back(name, node.machine().wait(name));
+  }
+  run_ms(5000);
+  node.kill_agent();
+  node.start_agent();
+  run_ms(500);
+  EXPECT_LT(node.client().requests, kMany / 20);
+  for (const auto& [name, program] : taken) {
+    EXPECT_TRUE(node.machine().valid(name, program));
+    EXPECT_TRUE(node.machine().stands(name));
+  }
+  node.machine().release(taken.front().first, taken.front().second);
+  run_ms(1000);
+  EXPECT_FALSE(stored("/test/l/jobs/0"));
+  EXPECT_TRUE(stored("/test/l/jobs/1"));
+}
+
+TEST_F(EngineTest, an_agent_that_follows_another_looks_again_where_the_store_did_not_answer) {
+  Node& one = make_node();
+  Node& two = make_node();
+  const auto first = take(one);
+  one.kill_agent();
+  one.start_agent();
+  one.client().fate = [](const Change& change) -> std::optional<Fate> {
+    return change.guards.empty() ? std::optional(Fate::lost_request) : std::nullopt;
+  };
+  run_ms(1500);
+  one.client().fate = {};
+  const auto second = two.machine().wait(kLock);
+  run_ms(200);
+  EXPECT_TRUE(one.machine().valid(kLock, first));
+  one.machine().release(kLock, first);
+  run_ms(2500);
+  EXPECT_TRUE(has(two, second));
 }
 
 }  // namespace

@@ -50,8 +50,8 @@ class Seat : public agent::Machine {
     return true;
   }
 
-  void lose(Epoch epoch) override {
-    if (superseded() || machine_.session_.epoch != epoch) return;
+  void lose() override {
+    if (superseded()) return;
     machine_.session_.lost = true;
     for (auto& [name, local] : machine_.locks_) machine_.forget_agent(local);
   }
@@ -67,6 +67,14 @@ class Seat : public agent::Machine {
     }
     return wants;
   }
+
+  agent::Contender holder(const LockName& name) const override {
+    const auto program = machine_.holder(name);
+    if (!program) return {};
+    return {static_cast<std::int64_t>(*program), "holder", "holds"};
+  }
+
+  bool orphaned(const LockName& name) const override { return machine_.orphans.contains(name); }
 
   Use use(const LockName& name) const override {
     if (machine_.busy.contains(name)) return {.known = false};

@@ -51,6 +51,8 @@ class FakeMachine {
 
   /// A process is stopped that changes the lock.
   std::set<agent::LockName> busy;
+  /// Its holder and waiters are dead.
+  std::set<agent::LockName> orphans;
 
   /// A new agent, which supersedes those before it.
   std::unique_ptr<agent::Machine> seat();

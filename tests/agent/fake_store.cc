@@ -60,7 +60,7 @@ void FakeStore::put(const Step& step, Revision revision) {
   record.lease = step.lease;
   if (step.lease != 0) leases_.at(step.lease).keys.insert(step.key);
   for (const auto& [client, rung] : watchers_) rung(record);
-  if (put_) put_(record);
+  if (observer_) observer_(record);
 }
 
 bool FakeStore::erase(const std::string& key) {
@@ -71,6 +71,7 @@ bool FakeStore::erase(const std::string& key) {
   Record gone;
   gone.key = key;
   for (const auto& [client, rung] : watchers_) rung(gone);
+  if (observer_) observer_(gone);
   return true;
 }
 

@@ -51,7 +51,8 @@ class FakeStore {
   std::vector<agent::LeaseId> leases() const;
   /// Numbers of revisions go on from there.
   void skip_to(agent::Revision revision) { revision_ = revision; }
-  void when_put(std::function<void(const agent::Record&)> call) { put_ = std::move(call); }
+  /// Calls with each put and deletion, as a watch of all keys tells them.
+  void observe(std::function<void(const agent::Record&)> call) { observer_ = std::move(call); }
 
  private:
   struct Lease {
@@ -72,7 +73,7 @@ class FakeStore {
   agent::LeaseId last_lease_ = 0x1000;
   std::map<std::string, agent::Record> records_;
   std::map<agent::LeaseId, Lease> leases_;
-  std::function<void(const agent::Record&)> put_;
+  std::function<void(const agent::Record&)> observer_;
 
   friend class FakeClient;
   std::map<class FakeClient*, std::function<void(const agent::Record&)>> watchers_;

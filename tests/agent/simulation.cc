@@ -18,10 +18,13 @@ constexpr Microseconds kSettling = 40 * kSecond;
 /// Longer than a machine keeps a lock that others wait for.
 constexpr Microseconds kLongSection = kSecond / 10;
 constexpr std::size_t kErrorsMax = 5;
+const std::string kSpace = "/test";
 
 }  // namespace
 
-Simulation::Simulation(std::uint64_t seed, Scene scene) : scene_(scene), schedule_(seed), store_(schedule_) {
+Simulation::Simulation(std::uint64_t seed, Scene scene)
+    : scene_(scene), schedule_(seed), store_(schedule_), history_(kSpace) {
+  store_.observe([this](const agent::Record& event) { history_.add(event); });
   settings_.host = "host";
   settings_.machine = "machine";
   store_.faults = scene.trouble.store;
@@ -173,7 +176,8 @@ void Simulation::check_end() {
   for (const Program& program : programs_)
     if (program.doing != Doing::thinking) fail("a program is still at " + program.name.key);
   for (const auto& [key, record] : store_.records())
-    if (key.starts_with("/test/l/") || key.starts_with("/test/q/")) fail("the store still has " + key);
+    if (key.starts_with(kSpace + "/l/") || key.starts_with(kSpace + "/q/")) fail("the store still has " + key);
+  for (const std::string& error : history_.errors()) fail(error);
 }
 
 // --- the trouble ---

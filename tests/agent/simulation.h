@@ -2,6 +2,7 @@
 //
 // - no two machines' programs hold a lock validly at one moment of true time, each judging by its own clock;
 // - the fencing numbers of a lock rise;
+// - machines that wait for a lock get it in their order at the store;
 // - nobody waits for ever;
 // - in the end, the store has no lock or place that nobody wants.
 #pragma once
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/history.h"
 #include "agent/virtual_cluster.h"
 
 namespace holdfast::test {
@@ -89,6 +91,7 @@ class Simulation {
   Scene scene_;
   Schedule schedule_;
   FakeStore store_;
+  StoreHistory history_;
   agent::Settings settings_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Program> programs_;

@@ -19,6 +19,7 @@ using agent::Change;
 using agent::Fault;
 using agent::Outcome;
 using agent::Step;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const std::string kHeader = R"("header":{"cluster_id":"1","member_id":"2","revision":"7","raft_term":"2"})";
@@ -204,6 +205,23 @@ TEST_F(EtcdHttpTest, tells_a_refusal_from_an_answer) {
     EXPECT_THAT(answer.sentence, HasSubstr("etcd at " + server.url()));
     store_.reset();
   }
+}
+
+TEST_F(EtcdHttpTest, tells_people_once_why_it_is_refused_though_something_else_is_answered_meanwhile) {
+  const std::string full = R"({"error":"etcdserver: mvcc: database space exceeded","code":8})";
+  const std::string no_lease = R"({"error":"etcdserver: requested lease not found","code":5})";
+  FakeServer server([&](const FakeRequest& request, FakeConnection& connection) {
+    if (request.path == "/v3/lease/keepalive") return connection.answer(200, kKept);
+    if (request.path == "/v3/lease/revoke") return connection.answer(404, no_lease);
+    connection.answer(429, full);
+  });
+  open(options({server.url()}));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(transact(one_put()).fault, Fault::no_space);
+    EXPECT_EQ(keep_alive(5).answer.outcome, Outcome::answered);
+    EXPECT_EQ(revoke(5).fault, Fault::no_lease);
+  }
+  EXPECT_THAT(complaints_, ElementsAre(HasSubstr("database space exceeded")));
 }
 
 // --- several endpoints ----------------------------------------------------------------------------------
@@ -516,6 +534,60 @@ TEST_F(EtcdHttpTest, watches_with_a_new_token_when_the_old_one_is_refused) {
   open_with_user(server.url());
   watch("b");
   EXPECT_TRUE(await([&] { return !rung_.empty(); }));
+}
+
+TEST_F(EtcdHttpTest, makes_a_watch_that_is_cut_at_once_again_at_growing_intervals) {
+  std::atomic<int> times{0};
+  const auto cut = [&](const FakeRequest& request, FakeConnection& connection) {
+    if (request.path != "/v3/watch") return connection.answer(200, kDone);
+    ++times;
+    connection.begin_stream();
+    connection.chunk(kBegun);
+    connection.close();
+  };
+  FakeServer first(cut);
+  FakeServer second(cut);
+  open(options({first.url(), second.url()}));
+  watch("b");
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+  // All else works, which is why the endpoints count as sound.
+  while (std::chrono::steady_clock::now() < end) EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
+  EXPECT_GT(times, 1);
+  EXPECT_LT(times, 30) << "at intervals of 10 ms there are hundreds";
+}
+
+// --- many at once ---------------------------------------------------------------------------------------
+
+// As an agent that follows another on a machine with thousands of locks.
+TEST_F(EtcdHttpTest, keeps_a_lease_alive_beside_thousands_of_changes_that_are_not_answered) {
+  constexpr int kChanges = 2000;
+  std::atomic<int> under_way{0};
+  FakeServer* self = nullptr;
+  FakeServer server([&](const FakeRequest& request, FakeConnection& connection) {
+    if (request.path == "/v3/lease/keepalive") return connection.answer(200, kKept);
+    ++under_way;
+    self->until_end();
+  });
+  self = &server;
+  open(options({server.url()}));
+  for (int i = 0; i < kChanges; ++i) store_->transact(one_put(), [](const Answer&) {});
+  EXPECT_EQ(keep_alive(5).answer.outcome, Outcome::answered);
+  EXPECT_TRUE(await([&] { return under_way >= 64; }));
+  idle(std::chrono::milliseconds(100));
+  EXPECT_EQ(under_way, 64) << "each has a connection of its own";
+  store_.reset();
+}
+
+TEST_F(EtcdHttpTest, answers_thousands_of_changes_in_turn) {
+  constexpr int kChanges = 1000;
+  FakeServer server(says(200, kDone));
+  open(options({server.url()}));
+  std::vector<int> answered;
+  for (int i = 0; i < kChanges; ++i)
+    store_->transact(one_put(), [&answered, i](const Answer& answer) {
+      if (answer.outcome == Outcome::answered) answered.push_back(i);
+    });
+  EXPECT_TRUE(await([&] { return answered.size() == kChanges; }));
 }
 
 }  // namespace

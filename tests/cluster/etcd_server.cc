@@ -5,10 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <set>
+#include <sstream>
 #include <stdexcept>
 
 #include "cluster/fake_server.h"
@@ -21,10 +25,21 @@ namespace {
 
 constexpr int kCannotRun = 127;
 
-EtcdServer::Member new_member(const std::string& name) { return {name, free_port(), free_port(), ""}; }
+std::string quoted(const std::string& text) { return "\"" + text + "\""; }
 
-std::string peer_of(const EtcdServer::Member& member) {
-  return member.name + "=http://127.0.0.1:" + std::to_string(member.peer_port);
+std::string peer_url(int port) { return "http://127.0.0.1:" + std::to_string(port); }
+
+EtcdServer::Member new_member(const std::string& name) {
+  const int peer_port = free_port();
+  return {name, free_port(), peer_port, peer_port, "", false};
+}
+
+std::string peer_of(const EtcdServer::Member& member) { return member.name + "=" + peer_url(member.advertised_port); }
+
+/// A number in an answer, by its name; 0 where it is not.
+std::uint64_t number_in(const std::string& answer, const std::string& name) {
+  const std::size_t at = answer.find(quoted(name) + ":\"");
+  return at == std::string::npos ? 0 : std::stoull(answer.substr(at + name.size() + 4));
 }
 
 // Another program may take a port between the look and the start.
@@ -38,8 +53,6 @@ void with_free_ports(const std::function<void()>& start) {
     }
   }
 }
-
-std::string quoted(const std::string& text) { return "\"" + text + "\""; }
 
 }  // namespace
 
@@ -105,13 +118,12 @@ void EtcdServer::await_service() {
 }
 
 void EtcdServer::run(Channel& channel) const {
-  const std::string peer = "http://127.0.0.1:" + std::to_string(self_.peer_port);
   std::vector<std::string> words{"etcd",
                                  "--data-dir=" + directory_.path() + "/data",
                                  "--listen-client-urls=" + url(),
                                  "--advertise-client-urls=" + url(),
-                                 "--listen-peer-urls=" + peer,
-                                 "--initial-advertise-peer-urls=" + peer,
+                                 "--listen-peer-urls=" + peer_url(self_.peer_port),
+                                 "--initial-advertise-peer-urls=" + peer_url(self_.advertised_port),
                                  "--name=" + self_.name,
                                  "--initial-cluster=" + self_.initial_cluster,
                                  "--bcrypt-cost=4"};
@@ -128,6 +140,10 @@ void EtcdServer::run(Channel& channel) const {
   ::dup2(log, STDOUT_FILENO);
   ::dup2(log, STDERR_FILENO);
   ::close(channel.read_fd());
+  if (self_.has_slow_disk && !disk_.use()) {
+    std::perror("a slow disk");
+    return;
+  }
   ::execvp(arguments[0], arguments.data());
 }
 
@@ -155,12 +171,72 @@ std::string EtcdServer::post(const std::string& path, const std::string& body) {
   return answer;
 }
 
+agent::Revision EtcdServer::revision() {
+  return static_cast<agent::Revision>(number_in(post("/v3/kv/range", R"({"key":"YQ=="})"), "revision"));
+}
+
+std::size_t EtcdServer::count(const std::string& prefix) {
+  const std::string range = R"({"count_only":true,"key":)" + quoted(etcd::to_base64(prefix)) + R"(,"range_end":)" +
+                            quoted(etcd::to_base64(etcd::end_of_prefix(prefix))) + "}";
+  return static_cast<std::size_t>(number_in(post("/v3/kv/range", range), "count"));
+}
+
+std::vector<agent::Record> EtcdServer::history(const std::string& prefix) {
+  const std::string end = prefix + "the end";
+  std::vector<agent::Record> events;
+  std::string said;
+  const auto patience = std::chrono::steady_clock::now() + kPatience;
+  do {
+    post("/v3/kv/put", R"({"key":)" + quoted(etcd::to_base64(end)) + "}");
+    events.clear();
+    said = watch_until(end, prefix, events);
+  } while (!said.empty() && std::chrono::steady_clock::now() < patience);
+  post("/v3/kv/deleterange", R"({"key":)" + quoted(etcd::to_base64(end)) + "}");
+  if (!said.empty()) throw std::runtime_error("etcd does not tell its history: " + said);
+  return events;
+}
+
+std::string EtcdServer::watch_until(const std::string& end, const std::string& prefix,
+                                    std::vector<agent::Record>& events) {
+  etcd::Request request;
+  request.url = url() + "/v3/watch";
+  request.body = R"({"create_request":{"start_revision":"1","key":)" + quoted(etcd::to_base64(prefix)) +
+                 R"(,"range_end":)" + quoted(etcd::to_base64(etcd::end_of_prefix(prefix))) + "}}";
+  if (!token_.empty()) request.headers.push_back("Authorization: " + token_);
+  bool done = false;
+  std::string said = "nothing for " + std::to_string(kPatience.count()) + " s";
+  const auto transfer = http_.stream(
+      std::move(request),
+      [&](const std::string& line) {
+        const auto parsed = etcd::decode_watch_line(line);
+        const bool goes_on = parsed && !parsed->canceled;
+        for (std::size_t i = 0; goes_on && i < parsed->events.size() && !done; ++i) {
+          events.push_back(parsed->events[i]);
+          done = parsed->events[i].key == end;
+        }
+        said = done ? "" : line;
+        done = done || !goes_on;
+      },
+      [&](const etcd::Response& response) {
+        if (!done) said = response.failure + response.body;
+        done = true;
+      });
+  const auto patience = std::chrono::steady_clock::now() + kPatience;
+  while (!done && std::chrono::steady_clock::now() < patience) loop_.turn(100);
+  return said;
+}
+
 void EtcdServer::be(const std::string& user, const std::string& password) {
   token_.clear();
   const std::string answer = post("/v3/auth/authenticate", *etcd::encode_credentials(user, password));
   const auto token = etcd::decode_token(answer);
   if (!token) throw std::runtime_error("no token for " + user + ": " + answer);
   token_ = *token;
+}
+
+EtcdServer::Status EtcdServer::status() {
+  const std::string answer = post("/v3/maintenance/status", "{}");
+  return {number_in(answer, "member_id"), number_in(answer, "leader")};
 }
 
 void EtcdServer::enable_authentication() {
@@ -177,24 +253,58 @@ void EtcdServer::enable_authentication() {
   if (answer.find("header") == std::string::npos) throw std::runtime_error("auth enable: " + answer);
 }
 
-EtcdCluster::EtcdCluster() {
+EtcdCluster::EtcdCluster(Disks disks) : disks_(disks) {
   with_free_ports([this] { start(); });
 }
 
 void EtcdCluster::start() {
   members_.clear();
+  proxies_.clear();
   std::vector<EtcdServer::Member> members;
   std::string all;
   for (const char* name : {"a", "b", "c"}) {
     members.push_back(new_member(name));
+    proxies_.push_back(std::make_unique<Proxy>(members.back().peer_port));
+    members.back().advertised_port = proxies_.back()->port();
     all += (all.empty() ? "" : ",") + peer_of(members.back());
   }
   for (EtcdServer::Member& member : members) {
     member.initial_cluster = all;
+    member.has_slow_disk = disks_ == Disks::slow;
     members_.push_back(std::make_unique<EtcdServer>(member));
     members_.back()->begin();
   }
   for (const auto& member : members_) member->await_service();
+}
+
+std::size_t EtcdCluster::leader() {
+  std::size_t leader = 0;
+  const bool found = eventually([&] {
+    std::set<std::uint64_t> leaders;
+    std::vector<std::uint64_t> numbers;
+    for (const auto& member : members_) {
+      const EtcdServer::Status status = member->status();
+      numbers.push_back(status.member);
+      if (status.member != 0) leaders.insert(status.leader);
+    }
+    if (leaders.size() != 1 || leaders.contains(0)) return false;
+    leader = static_cast<std::size_t>(std::find(numbers.begin(), numbers.end(), *leaders.begin()) - numbers.begin());
+    return leader < members_.size();
+  });
+  if (!found) throw std::runtime_error("etcd has no leader");
+  return leader;
+}
+
+// A member says its number to those that it connects to.
+void EtcdCluster::isolate(std::size_t member) {
+  std::ostringstream number;
+  number << std::hex << members_[member]->status().member;
+  for (std::size_t i = 0; i < proxies_.size(); ++i)
+    i == member ? proxies_[i]->hold() : proxies_[i]->hold_member(number.str());
+}
+
+void EtcdCluster::rejoin() {
+  for (const auto& proxy : proxies_) proxy->pass();
 }
 
 std::vector<std::string> EtcdCluster::urls() const {

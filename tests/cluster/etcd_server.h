@@ -1,10 +1,15 @@
 // An etcd of Debian's package, on loopback, in a folder of its own.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "agent/store.h"
+#include "cluster/proxy.h"
+#include "cluster/slow_disk.h"
 #include "etcd/http.h"
 #include "etcd/loop.h"
 #include "support/process.h"
@@ -34,7 +39,9 @@ class EtcdServer {
     std::string name;
     int port = 0;
     int peer_port = 0;
+    int advertised_port = 0;  // by which the others reach it
     std::string initial_cluster;
+    bool has_slow_disk = false;
   };
 
   /// Starts it, and waits until it serves. With certificates it speaks TLS, by server.pem.
@@ -42,6 +49,7 @@ class EtcdServer {
   /// Does not start it.
   explicit EtcdServer(Member member);
 
+  int port() const { return self_.port; }
   std::string url() const { return scheme_ + "://127.0.0.1:" + std::to_string(self_.port); }
   void kill() { child_.reset(); }
   /// With what it had stored, on the same ports; the second waits until it serves.
@@ -52,18 +60,35 @@ class EtcdServer {
   void stop() const { child_->stop(); }
   void go_on() const;
 
+  /// Of a member that has a slow one.
+  SlowDisk& disk() { return disk_; }
+
   /// Calls etcd by another way than the store's: the answer, of whatever status.
   std::string post(const std::string& path, const std::string& body);
+  agent::Revision revision();
+  /// How many keys have that prefix.
+  std::size_t count(const std::string& prefix);
+  /// What it did since its first revision with the keys of that prefix, event by event, as a watch tells it.
+  std::vector<agent::Record> history(const std::string& prefix);
   /// The next calls are those of this user.
   void be(const std::string& user, const std::string& password);
+  /// Numbers that tell members apart: its own, and that of the leader it knows; 0: none.
+  struct Status {
+    std::uint64_t member = 0;
+    std::uint64_t leader = 0;
+  };
+  Status status();
   /// Adds root and hf with these passwords, hf for the keys below "hf/", and enables authentication.
   void enable_authentication();
 
  private:
   bool serves();
   void run(Channel& channel) const;
+  /// The events of the prefix up to that of the key `end`. Why it ended before, or "".
+  std::string watch_until(const std::string& end, const std::string& prefix, std::vector<agent::Record>& events);
 
   ScratchDirectory directory_;
+  SlowDisk disk_;
   const std::vector<std::string> options_;
   const Certificates* const certificates_;
   const std::string scheme_;
@@ -74,17 +99,26 @@ class EtcdServer {
   std::unique_ptr<Child> child_;
 };
 
-/// Three members that have begun to serve.
+/// Three members that have begun to serve. They reach each other through proxies.
 class EtcdCluster {
  public:
-  EtcdCluster();
+  enum class Disks { fast, slow };
+
+  explicit EtcdCluster(Disks disks = Disks::fast);
 
   EtcdServer& operator[](std::size_t index) { return *members_[index]; }
   std::vector<std::string> urls() const;
+  /// Waits until all that answer know one.
+  std::size_t leader();
+  /// From now on neither of the others reaches this member, nor does it reach them. Clients do.
+  void isolate(std::size_t member);
+  void rejoin();
 
  private:
   void start();
 
+  const Disks disks_;
+  std::vector<std::unique_ptr<Proxy>> proxies_;
   std::vector<std::unique_ptr<EtcdServer>> members_;
 };
 

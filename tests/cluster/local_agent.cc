@@ -2,7 +2,8 @@
 //
 //   local_agent DICTIONARY...
 //
-// Attends those dictionaries from when they exist. Obeys the lines of its standard input, and says "done" after each:
+// Attends those dictionaries from when they exist. Says to each question about a lock that no other machine has it.
+// Obeys the lines of its standard input, and says "done" after each:
 //
 //   begin [SECONDS]   begins another session, which lasts so long (a day)
 //   lose              ends the session
@@ -13,6 +14,8 @@
 //   allow KEY         takes back the last three
 //   leave, attend     attends no longer; attends again
 #include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +31,7 @@
 #include <vector>
 
 #include "capi/handle.h"
+#include "cluster/question.h"
 #include "holdfast.h"
 #include "lock/standing.h"
 #include "wait/parking_lot.h"
@@ -37,6 +41,7 @@ namespace holdfast {
 namespace {
 
 constexpr int kRoundMs = 50;         // hints may be lost
+constexpr int kQuestionMs = 1000;    // until the question of one that has connected
 constexpr std::uint64_t kLease = 1;  // there is no store that could tell leases apart
 constexpr std::uint64_t kDayMs = 86'400'000;
 constexpr double kPatience = 30;  // seconds that withdraw() waits for the lock
@@ -45,6 +50,43 @@ constexpr double kPatience = 30;  // seconds that withdraw() waits for the lock
   std::fprintf(stderr, "local_agent: %s: %s\n", what.c_str(), holdfast_error());
   std::exit(1);
 }
+
+/// Answers questions (cluster/question.h).
+class Answerer {
+ public:
+  int descriptor() const { return listener_.get(); }
+
+  /// Listens for that cluster, unless it does already.
+  void listen_for(const RuntimeDirectory& directory, const std::string& cluster) {
+    if (listener_) return;
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const std::string path = agent_socket(directory, cluster);
+    path.copy(static_cast<char*>(address.sun_path), sizeof address.sun_path - 1);
+    listener_ = platform::FileDescriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    ::unlink(path.c_str());
+    if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+        ::listen(listener_.get(), SOMAXCONN) != 0)
+      fail("it cannot listen");
+  }
+
+  void answer_all() const {
+    constexpr std::string_view kAnswer = "code=no\n";
+    for (;;) {
+      const platform::FileDescriptor asker(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (!asker) return;
+      pollfd asked{asker.get(), POLLIN, 0};
+      ::poll(&asked, 1, kQuestionMs);
+      // A socket that is closed with something unread takes its answer along.
+      std::array<char, 4096> question;
+      ::recv(asker.get(), question.data(), question.size(), MSG_DONTWAIT);
+      ::send(asker.get(), kAnswer.data(), kAnswer.size(), MSG_NOSIGNAL);
+    }
+  }
+
+ private:
+  platform::FileDescriptor listener_;
+};
 
 class LocalAgent {
  public:
@@ -60,12 +102,14 @@ class LocalAgent {
     for (;;) {
       attend_all();
       listen();
-      std::array<pollfd, 2> sources{{{STDIN_FILENO, POLLIN, 0}, {holdfast_parker_fd(parker_), POLLIN, 0}}};
+      std::array<pollfd, 3> sources{
+          {{STDIN_FILENO, POLLIN, 0}, {holdfast_parker_fd(parker_), POLLIN, 0}, {answerer_.descriptor(), POLLIN, 0}}};
       ::poll(sources.data(), sources.size(), kRoundMs);
       std::uint32_t woken = 0;
       while (holdfast_parker_sleep(parker_, 0, &woken, 1) > 0) {
       }
       serve_all();
+      answerer_.answer_all();
       if ((sources[0].revents & (POLLIN | POLLHUP)) != 0 && !obey_input(text)) return;
     }
   }
@@ -94,8 +138,10 @@ class LocalAgent {
     if (!attends_) return;
     for (const Attended& attended : attended_) {
       Segment* const segment = dictionary(attended).segment();
+      if (segment != nullptr && segment->in_cluster())
+        answerer_.listen_for(dictionary(attended).world().directory(), segment->cluster());
       if (segment == nullptr || !segment->in_cluster() || segment->session().agent() == world().token()) continue;
-      segment->session().attend(world().token(), waiter_);
+      segment->session().attend(segment->session().agent(), world().token(), waiter_);
       if (has_session_) begin(*segment);
     }
   }
@@ -167,7 +213,7 @@ class LocalAgent {
       at_each([&](Dictionary&, Segment& segment) { segment.session().lose(segment.session().now().epoch()); });
     } else if (command == "leave") {
       attends_ = false;
-      at_each([&](Dictionary&, Segment& segment) { segment.session().attend(kNobody, 0); });
+      at_each([&](Dictionary&, Segment& segment) { segment.session().attend(segment.session().agent(), kNobody, 0); });
     } else if (command == "attend") {
       attends_ = true;
     } else {
@@ -217,6 +263,7 @@ class LocalAgent {
 
   std::vector<std::string> names_;
   std::vector<Attended> attended_;
+  Answerer answerer_;
   holdfast_parker* parker_ = holdfast_parker_new();
   std::uint32_t waiter_ = 0;
   std::uint32_t contender_ = 0;

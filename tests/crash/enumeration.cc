@@ -46,7 +46,7 @@ class Enumeration {
             step(state, scenario);
             if (settings_.expect_violations && judge_.violations() > 0) return;
           }
-      for (const auto& [name, state, image] : sample()) step_repair(name, *state, image);
+      for (const ToRepair& one : sample()) step_repair(one);
     }
   }
 
@@ -60,6 +60,7 @@ class Enumeration {
   struct ToRepair {
     std::string name;
     const State* state;
+    std::string key;
     Image image;
   };
 
@@ -96,7 +97,7 @@ class Enumeration {
         result.status == HOLDFAST_TIMEOUT)
       judge_.fail(std::string("it gave ") + holdfast_code_text(result.status));
     for (const Image& image : images)
-      if (victim_.is_locked(image)) to_repair_.push_back({scenario.name, &state, image});
+      if (victim_.is_locked(image)) to_repair_.push_back({scenario.name, &state, scenario.key, image});
   }
 
   std::vector<ToRepair> sample() {
@@ -106,9 +107,9 @@ class Enumeration {
     return some;
   }
 
-  void step_repair(const std::string& name, const State& state, const Image& image) {
+  void step_repair(const ToRepair& wanted) {
     ++repairs_;
-    victim_.put(image);
+    victim_.put(wanted.image);
     std::uint64_t start_ns = 0;
     Stepped result;
     const std::vector<Image> images = images_of([&] { victim_.dict().get("enters the world"); },
@@ -118,8 +119,9 @@ class Enumeration {
                                                 },
                                                 result, start_ns);
     if (!result.problem.empty() || result.status != 0)
-      return judge_.fail("repair of " + name + ": " + result.problem + " status " + std::to_string(result.status));
-    judge_.judge_repair(name, state, images, start_ns);
+      return judge_.fail("repair of " + wanted.name + ": " + result.problem + " status " +
+                         std::to_string(result.status));
+    judge_.judge_repair(wanted.name, *wanted.state, wanted.key, images, start_ns);
   }
 
   const Settings settings_;

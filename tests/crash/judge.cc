@@ -27,23 +27,31 @@ void Judge::judge(const std::string& name, const State& state, const std::string
                   std::uint64_t start_ns) {
   name_ = state.name + ": " + name;
   state_ = &state;
-  key_ = key;
+  key_ = dead_key_ = key;
+  judge_run(images, start_ns);
+}
+
+void Judge::judge_repair(const std::string& name, const State& state, const std::string& key,
+                         const std::vector<Image>& images, std::uint64_t start_ns) {
+  name_ = state.name + ": repair of " + name;
+  state_ = &state;
+  key_ = "";
+  dead_key_ = key;
+  judge_run(images, start_ns);
+  const std::string change = difference(before_, after_);
+  if (!change.empty()) fail("the repair changed a key: " + change);
+}
+
+void Judge::judge_run(const std::vector<Image>& images, std::uint64_t start_ns) {
   start_ns_ = start_ns;
-  before_ = victim_.see(images.front(), state.keys, start_ns);
-  after_ = victim_.see(images.back(), state.keys, start_ns);
+  before_ = victim_.see(images.front(), state_->keys, start_ns);
+  after_ = victim_.see(images.back(), state_->keys, start_ns);
   find_evicted(images.front(), images.back());
   between_ = before_;
-  if (between_.count(key) != 0) between_[key] = Seen{};
+  if (between_.count(key_) != 0) between_[key_] = Seen{};
   bare_course_ = repaired_course_ = {};
   if (victim_.is_locked(images.back())) fail("the mutex is still held");
   for (index_ = 0; index_ < images.size(); ++index_) judge_one(images[index_]);
-}
-
-void Judge::judge_repair(const std::string& name, const State& state, const std::vector<Image>& images,
-                         std::uint64_t start_ns) {
-  judge("repair of " + name, state, "", images, start_ns);
-  const std::string change = difference(before_, after_);
-  if (!change.empty()) fail("the repair changed a key: " + change);
 }
 
 Judge::Phase Judge::phase_of(const WatchState& sight) const {
@@ -129,7 +137,7 @@ void Judge::repair_and_check(const Image& image) {
     if (repair(shard) != 0) fail("the second repair cut a chain");
     if (once != victim_.normalised({bytes, bytes + victim_.size()})) fail("the second repair changed something");
   }
-  use(key_.empty() ? state_->keys.front() : key_);
+  use(dead_key_.empty() ? state_->keys.front() : dead_key_);
   use(state_->keys[images_ % state_->keys.size()]);
   check_whole("after further operations");
 }

@@ -24,9 +24,9 @@ class Judge {
   /// evicted to make room for it go one by one, before it is there.
   void judge(const std::string& name, const State& state, const std::string& key, const std::vector<Image>& images,
              std::uint64_t start_ns);
-  /// The images of a repair: no key changes, and a second repair finds the same.
-  void judge_repair(const std::string& name, const State& state, const std::vector<Image>& images,
-                    std::uint64_t start_ns);
+  /// The images of a repair after an operation on `key`: no key changes, and a second repair finds the same.
+  void judge_repair(const std::string& name, const State& state, const std::string& key,
+                    const std::vector<Image>& images, std::uint64_t start_ns);
 
   std::uint64_t images() const { return images_; }
   std::uint64_t distinct() const { return seen_.size(); }
@@ -41,6 +41,7 @@ class Judge {
     std::set<std::string> gone;  // evicted
   };
 
+  void judge_run(const std::vector<Image>& images, std::uint64_t start_ns);
   void judge_one(const Image& image);
   Phase phase_of(const WatchState& sight) const;
   void check_sight(WatchState sight, const char* where, Course& course);
@@ -62,7 +63,8 @@ class Judge {
   // Of the run that is being judged.
   std::string name_;
   const State* state_ = nullptr;
-  std::string key_;
+  std::string key_;       // the only one that may change; none in a repair
+  std::string dead_key_;  // what the dead process holds under it may go when memory is short: it is used first
   std::uint64_t start_ns_ = 0;
   std::size_t index_ = 0;
   WatchState before_, between_, after_;

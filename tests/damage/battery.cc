@@ -64,6 +64,13 @@ void Battery::look() {
 
 void Battery::look_at(const Item& item) {
   test::Dict& dict = box_.dict();
+  limit_("look", [&] {
+    std::array<holdfast_holder, 8> holders{};
+    std::array<holdfast_waiter, 8> waiters{};
+    std::uint32_t count = 0;
+    return holdfast_look(dict.handle, item.key.data(), item.key.size(), holders.data(), holders.size(), &count,
+                         waiters.data(), sizeof(holdfast_waiter), waiters.size(), &count);
+  });
   const int code = call("get", [&] { return dict.get(item.key).code; });
   const bool stays = item.kind == Kind::text || item.kind == Kind::number || item.kind == Kind::mine ||
                      item.kind == Kind::theirs || item.kind == Kind::rwlock || item.kind == Kind::permits;
@@ -102,7 +109,18 @@ void Battery::look_at_all() {
     if (code != HOLDFAST_OK || cursor == 0) break;
   }
   call("list", [&] { return holdfast_list(&keys, &count); });
+  call("processes", [&] { return holdfast_processes(nullptr, sizeof(holdfast_process), 0, &count); });
+  holdfast_health health{};
+  limit_("check", [&] { return holdfast_check(dict.handle, &health, sizeof health); });
   limit_("stats", [&] { return dict.stats(); });
+  holdfast_histogram histogram{};
+  histogram.struct_size = sizeof histogram;
+  for (const int time : {HOLDFAST_TIME_WAITED, HOLDFAST_TIME_HELD})
+    call("dict_histogram", [&] { return holdfast_dict_histogram(dict.handle, HOLDFAST_HELD_LOCK, time, &histogram); });
+  limit_("quantile", [&] { return holdfast_quantile(&histogram, 0.9); });
+  std::array<holdfast_contended, 8> keys_of_waits;
+  call("dict_contention",
+       [&] { return holdfast_dict_contention(dict.handle, keys_of_waits.data(), sizeof keys_of_waits[0], 8, &count); });
   limit_("free_space", [&] { return dict.free_space(); });
 }
 
@@ -195,6 +213,17 @@ void Battery::wait_for(const Item& item) {
     call("unlock", [&] { return dict.unlock(item.key, &lease); });
   else
     call("lock_leave", [&] { return dict.leave(item.key, parker_, waiter_); });
+  for (const int held : {HOLDFAST_HELD_LOCK, HOLDFAST_HELD_RWLOCK}) {
+    // So short that it does not sleep.
+    const holdfast_request request = HOLDFAST_REQUEST(.kind = held, .timeout = 1e-9, .exptime = kShort,
+                                                      .want = held == HOLDFAST_HELD_LOCK ? 0U : 1U, .why = "why");
+    const int got = call(
+        "acquire", [&] { return holdfast_acquire(dict.handle, item.key.data(), item.key.size(), &request, &lease); });
+    if (got == HOLDFAST_OK) call("unlock", [&] { return dict.unlock(item.key, &lease); });
+  }
+  const int locked =
+      call("lock", [&] { return holdfast_lock(dict.handle, item.key.data(), item.key.size(), 1e-9, kShort, &lease); });
+  if (locked == HOLDFAST_OK) call("unlock", [&] { return dict.unlock(item.key, &lease); });
   std::uint64_t grant = 0;
   call("lock_watch", [&] { return holdfast_lock_watch(dict.handle, item.key.data(), item.key.size(), &wait, &grant); });
   call("lock_leave", [&] { return dict.leave(item.key, parker_, waiter_); });

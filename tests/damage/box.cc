@@ -47,7 +47,7 @@ void Box::make() {
   let_others_in();
   find_table();
   bytes_ = reinterpret_cast<std::byte*>(&dict_->segment().header());
-  copy_.assign(bytes_, bytes_ + size_);
+  copy_.assign(bytes_, bytes_ + size_ + kStatisticsBytes);
 }
 
 void Box::fill() {
@@ -71,6 +71,8 @@ void Box::fill() {
   items_.push_back({"mine", Kind::mine});
   require(dict_->try_lock("mine", kLong, &lease_) == HOLDFAST_OK, "mine");
   require(dict_->explain("mine", lease_, "a reason of some length") == HOLDFAST_OK, "reason");
+  holdfast_lease none{};
+  require(dict_->try_lock("mine", kLong, &none) == HOLDFAST_LOCKED, "refused");  // what the statistics count
   items_.push_back({"expired", Kind::expired});
   require(dict_->set("expired", "old", 0.001) == HOLDFAST_OK, "expired");
   // What leaves gaps between the others.

@@ -57,7 +57,7 @@ class Box {
 
   /// The mapped dictionary.
   std::byte* bytes() const { return bytes_; }
-  std::size_t size() const { return copy_.size(); }
+  std::size_t size() const { return size_; }  // without the statistics behind it
   const std::vector<std::byte>& copy() const { return copy_; }
   /// The mapped table.
   std::byte* table() const { return table_; }

@@ -164,7 +164,7 @@ class Cases {
   void give_again() {
     const std::uint16_t last = session().now().epoch();
     session().lose(last);
-    session().attend((**World::current()).token(), 0);
+    session().attend(session().agent(), (**World::current()).token(), 0);
     const auto epoch = static_cast<std::uint16_t>(last + 1);
     session().begin(session().now(), epoch, epoch, boottime_ms() + kLongMs);
     holdfast_lease lease{};

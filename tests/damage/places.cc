@@ -28,7 +28,24 @@ constexpr const char* name_of(EntryType type) {
 Places::Places(const Box& box)
     : box_(box), geometry_(Geometry::of(box.size())), segment_words_(box.size() / 4), structure_(box.size() / 4) {
   for (const Piece& piece : box.pieces()) table_words_ += piece.size / 4;
+  pick_statistics();
   walk();
+}
+
+// The sums, longest times and first counts of all histograms, and all records that are in use.
+void Places::pick_statistics() {
+  const auto& fields = *reinterpret_cast<const StatisticsFields*>(box_.bytes() + box_.size());
+  const auto pick = [&](const void* from, std::size_t bytes) {
+    const auto first = static_cast<std::uint64_t>(static_cast<const std::byte*>(from) - box_.bytes()) / 4;
+    for (std::uint64_t word = first; word < first + bytes / 4; ++word) statistics_.push_back(word);
+  };
+  for (const HistogramFields& histogram : fields.histograms) {
+    pick(&histogram, 16);
+    pick(&histogram.counts, 32);
+  }
+  for (const auto& set : fields.contended)
+    for (const ContendedFields& record : set)
+      if (record.hash.load(kRelaxed) != 0) pick(&record, sizeof record);
 }
 
 // From left to right over the arena, as the box was made.
@@ -72,7 +89,7 @@ void Places::note_structure(const Shard& shard, const Block& block) {
 }
 
 const Places::Block* Places::block_at(std::size_t offset) const {
-  if (offset < kHeaderBytes + geometry_.arena_at) return nullptr;
+  if (offset < kHeaderBytes + geometry_.arena_at || offset >= box_.size()) return nullptr;
   const std::size_t granule = (offset - kHeaderBytes - geometry_.arena_at) / kGranule;
   for (const Block& block : blocks_)
     if (granule >= block.at && granule < block.at + block.granules) return &block;
@@ -86,10 +103,12 @@ std::uint32_t Places::first_of(EntryType type) const {
 }
 
 Damage Places::word_at(std::uint64_t word, std::uint64_t kind) const {
-  Damage damage{word >= segment_words_, word * 4, 4, 0};
+  const std::uint64_t in_dictionary = segment_words_ + statistics_.size();
+  Damage damage{word >= in_dictionary, word * 4, 4, 0};
   const std::byte* base = box_.bytes();
+  if (!damage.in_table && word >= segment_words_) damage.offset = statistics_[word - segment_words_] * 4;
   if (damage.in_table) {
-    word -= segment_words_;
+    word -= in_dictionary;
     base = box_.table();
     for (const Piece& piece : box_.pieces()) {
       damage.offset = piece.offset + word * 4;
@@ -178,6 +197,7 @@ std::string Places::describe(const Damage& damage) const {
     return plus(std::string(of) + " process's slot", at % sizeof(ProcessSlot));
   }
   if (damage.offset < kHeaderBytes) return plus("header", damage.offset);
+  if (damage.offset >= box_.size()) return plus("statistics", damage.offset - box_.size());
   const std::size_t at = damage.offset - kHeaderBytes;
   if (at < sizeof(ShardHeader)) return plus("header of the shard", at);
   if (at < geometry_.free_bits_at) return plus("bucket", at - sizeof(ShardHeader));
@@ -189,7 +209,7 @@ std::string Places::describe(const Damage& damage) const {
 }
 
 bool Places::is_structure(const Damage& damage) const {
-  if (damage.in_table) return false;
+  if (damage.in_table || damage.offset >= box_.size()) return false;
   return structure_[damage.offset / 4] || (damage.bytes == 8 && structure_[damage.offset / 4 + 1]);
 }
 

@@ -23,7 +23,7 @@ class Places {
   explicit Places(const Box& box);
 
   /// How many there are: each word of the dictionary and of the pieces of the table, with each value.
-  std::uint64_t count() const { return (segment_words_ + table_words_) * kValues; }
+  std::uint64_t count() const { return (segment_words_ + statistics_.size() + table_words_) * kValues; }
   Damage at(std::uint64_t index) const { return word_at(index / kValues, index % kValues); }
   /// Of these, the ones that say where and how long a block is.
   std::uint64_t link_count() const { return links_.size() * kValues; }
@@ -50,6 +50,7 @@ class Places {
 
   Damage word_at(std::uint64_t word, std::uint64_t kind) const;
   void walk();
+  void pick_statistics();
   void note_structure(const Shard& shard, const Block& block);
   const Block* block_at(std::size_t offset) const;
   std::uint32_t first_of(EntryType type) const;
@@ -59,6 +60,7 @@ class Places {
   const Box& box_;
   Geometry geometry_;
   std::uint64_t segment_words_;
+  std::vector<std::uint64_t> statistics_;  // words behind the segment: some of each kind
   std::uint64_t table_words_ = 0;
   std::vector<Block> blocks_;
   std::vector<bool> structure_;       // by word

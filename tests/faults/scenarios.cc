@@ -118,6 +118,9 @@ const char* locks_work(const Dict& dict) {
   if (const int code = dict.lock_soon("free", &lease); code != HOLDFAST_OK) return failed("a free lock", code);
   if (const int code = holdfast_lock_explain(dict.handle, "free", 4, &lease, "why", 3); code != HOLDFAST_OK)
     return failed("explain", code);
+  holdfast_lease second{};
+  if (const int code = holdfast_lock(dict.handle, "free", 4, 0.001, 0, &second); code != HOLDFAST_LOCKED)
+    return failed("a wait in a call for what is held", code);
   if (const int code = dict.unlock("free", &lease); code != HOLDFAST_OK) return failed("unlock", code);
   if (const int code = dict.permits("permits", 3, &lease); code != HOLDFAST_OK) return failed("free permits", code);
   if (const int code = dict.unlock("permits", &lease); code != HOLDFAST_OK) return failed("to give permits back", code);
@@ -323,6 +326,15 @@ struct With {
     holdfast_scan(dict.handle, &cursor, 10, "s", 1, &value, &count);
     holdfast_scan_locks(dict.handle, &cursor, 10, "", 0, &value, &count);
     holdfast_list(&value, &count);
+    holdfast_histogram histogram{};
+    histogram.struct_size = sizeof histogram;
+    holdfast_contended contended{};
+    holdfast_dict_histogram(dict.handle, HOLDFAST_HELD_LOCK, HOLDFAST_TIME_HELD, &histogram);
+    holdfast_dict_contention(dict.handle, &contended, sizeof contended, 1, &count);
+    holdfast_processes(nullptr, sizeof(holdfast_process), 0, &count);
+    holdfast_health health{};
+    holdfast_check(dict.handle, &health, sizeof health);
+    holdfast_look(dict.handle, "queue", 5, nullptr, 0, &count, nullptr, sizeof(holdfast_waiter), 0, &count);
     holdfast_pop(dict.handle, "queue", 5, HOLDFAST_LEFT, &value);
     holdfast_flush_expired(dict.handle, 0, &count);
     holdfast_store(dict.handle, HOLDFAST_SET, "k", 1, HOLDFAST_NUMBER, nullptr, 0, 1, -1, 0, nullptr);  // a sentence
@@ -406,6 +418,23 @@ struct With {
       holdfast_waiter_close(mine().parker, mine().wait.waiter);
     }
     holdfast_parker_free(mine().parker);
+    return settle();
+  }
+
+  // Waits in a call, for what another holds or held: what is given is held, and what is not leaves no trace.
+  static void act_blocking() {
+    const Dict& dict = mine().dict;
+    mine().code = holdfast_lock(dict.handle, "theirs", 6, 0.005, 0, &mine().lease);
+    const holdfast_request request =
+        HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_SEMAPHORE, .timeout = 0.005, .want = 1, .total = 3, .why = "because");
+    mine().other_code = holdfast_acquire(dict.handle, "theirs too", 10, &request, &mine().permits);
+  }
+  static const char* settle_blocking() {
+    if (mine().dict.handle == nullptr) return settle();
+    if (mine().code == HOLDFAST_OK && mine().dict.unlock("theirs", &mine().lease) != HOLDFAST_OK)
+      return say("the lock that was waited for cannot be given back");
+    if (mine().other_code == HOLDFAST_OK && mine().dict.unlock("theirs too", &mine().permits) != HOLDFAST_OK)
+      return say("the permit that was waited for cannot be given back");
     return settle();
   }
 
@@ -579,6 +608,12 @@ constexpr Scenario kScenarios[] = {
     {"parkers, mutex futex", Neighbour::alive, false, With<0>::open, With<0>::act_parkers, With<0>::settle_parkers},
     {"parkers, mutex file", Neighbour::alive, false, With<2>::open, With<2>::act_parkers, With<2>::settle_parkers},
     {"parkers and the dead", Neighbour::dead, false, With<0>::open, With<0>::act_parkers, With<0>::settle_parkers},
+    {"waits in calls, mutex futex", Neighbour::alive, false, With<0>::open, With<0>::act_blocking,
+     With<0>::settle_blocking},
+    {"waits in calls, mutex file", Neighbour::alive, false, With<2>::open, With<2>::act_blocking,
+     With<2>::settle_blocking},
+    {"waits in calls for the dead", Neighbour::dead, false, With<0>::open, With<0>::act_blocking,
+     With<0>::settle_blocking},
     {"remove, mutex futex", Neighbour::none, false, With<0>::open, With<0>::act_remove, With<0>::settle},
     {"remove, mutex file", Neighbour::none, false, With<2>::open, With<2>::act_remove, With<2>::settle},
     {"fork, mutex futex", Neighbour::none, false, With<0>::open, With<0>::act_fork, With<0>::settle_fork},

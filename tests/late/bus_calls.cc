@@ -108,6 +108,21 @@ void truncate_dict() {
   begin_anew();
 }
 
+/// A thread waits in a call meanwhile: it is told.
+void truncate_under_a_blocked_thread() {
+  Partner holder("holder");
+  holder.expect("holds it");
+  std::thread waits([] {
+    holdfast_lease lease{};
+    check(holdfast_lock(dict, "l", 1, 60, 0, &lease) == HOLDFAST_REMOVED, "the wait in a call");
+  });
+  ::usleep(50'000);
+  truncate_to("d.dict", 0);
+  waits.join();
+  holder.go_on();
+  begin_anew();
+}
+
 void truncate_half() {
   truncate_to("d.dict", kSize / 2);
   expect_removed();
@@ -340,6 +355,7 @@ constexpr std::array kWays = {Way{"truncate", truncate_dict},
                               Way{"half", truncate_half},
                               Way{"threads", truncate_under_threads},
                               Way{"our_thread", truncate_under_our_thread},
+                              Way{"blocked_thread", truncate_under_a_blocked_thread},
                               Way{"copy", copy_over},
                               Way{"table", truncate_table},
                               Way{"hole", hole_behind_the_head, mount_small},

@@ -74,11 +74,28 @@ void call() {
   check(holdfast_scan(dict, &cursor, 100, "", 0, &keys, &count) == HOLDFAST_OK, "scan");
   check(holdfast_scan_locks(dict, &cursor, 100, "", 0, &keys, &count) == HOLDFAST_OK, "scan_locks");
   check(holdfast_list(&keys, &count) == HOLDFAST_OK && count >= 1, "list");
+  holdfast_histogram histogram{};
+  histogram.struct_size = sizeof histogram;
+  check(holdfast_dict_histogram(dict, HOLDFAST_HELD_LOCK, HOLDFAST_TIME_HELD, &histogram) == HOLDFAST_OK, "histogram");
+  holdfast_contended contended{};
+  check(holdfast_dict_contention(dict, &contended, sizeof contended, 1, &count) == HOLDFAST_OK, "contention");
+  check(holdfast_processes(nullptr, sizeof(holdfast_process), 0, &count) == HOLDFAST_OK && count >= 1, "processes");
+  holdfast_health health{};
+  check(holdfast_check(dict, &health, sizeof health) == HOLDFAST_OK && health.used == 1, "check");
+  check(holdfast_look(dict, "lock", 4, nullptr, 0, &count, nullptr, sizeof(holdfast_waiter), 0, &count) == HOLDFAST_OK,
+        "look");
   holdfast_dict* other = nullptr;
   check(holdfast_attach("none", 4, &other) == HOLDFAST_NOT_FOUND && std::strstr(holdfast_error(), "none") != nullptr,
         "attach");
   holdfast_lease lease{};
   check(holdfast_lock_try(dict, "lock", 4, 0, 0, 0, &lease) == HOLDFAST_OK, "lock");
+  holdfast_lease none{};
+  check(holdfast_lock(dict, "lock", 4, 0.01, 0, &none) == HOLDFAST_LOCKED, "a wait for what is held");
+  const holdfast_request writes =
+      HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_RWLOCK, .timeout = 0.01, .want = HOLDFAST_ALL_PERMITS);
+  check(holdfast_acquire(dict, "rwlock", 6, &writes, &none) == HOLDFAST_OK, "acquire");
+  check(holdfast_unlock(dict, "rwlock", 6, &none) == HOLDFAST_OK, "unlock of a writer");
+  check(std::strcmp(holdfast_strerror(HOLDFAST_LOCKED), "locked") == 0, "strerror");
   check(holdfast_unlock(dict, "lock", 4, &lease) == HOLDFAST_OK, "unlock");
   holdfast_parker* const parker = holdfast_parker_new();
   check(parker != nullptr, "parker_new");

@@ -110,8 +110,8 @@ TEST_P(FilesTakenAway, end_the_process_without_the_guard) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, FilesTakenAway,
-                         ::testing::Values("truncate", "half", "threads", "our_thread", "copy", "table", "hole",
-                                           "all_is_hole"),
+                         ::testing::Values("truncate", "half", "threads", "our_thread", "blocked_thread", "copy",
+                                           "table", "hole", "all_is_hole"),
                          [](const auto& way) { return std::string(way.param); });
 
 TEST(files_taken_away_from_many, are_removed_for_processes_without_the_guard_by_the_mark_in_the_file) {

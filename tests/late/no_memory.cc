@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -121,6 +122,16 @@ void call_keys() {
   check("scan", holdfast_scan(dict, &cursor, 10, "k", 1, &value, &count));
   check("scan_locks", holdfast_scan_locks(dict, &cursor, 10, "", 0, &value, &count));
   check("list", holdfast_list(&value, &count));
+  holdfast_histogram histogram{};
+  histogram.struct_size = sizeof histogram;
+  holdfast_contended contended{};
+  check("dict_histogram", holdfast_dict_histogram(dict, HOLDFAST_HELD_LOCK, HOLDFAST_TIME_HELD, &histogram));
+  check("dict_contention", holdfast_dict_contention(dict, &contended, sizeof contended, 1, &count));
+  holdfast_health health{};
+  check("check", holdfast_check(dict, &health, sizeof health));
+  std::array<holdfast_holder, 4> holders{};
+  check("look", holdfast_look(dict, "k", 1, holders.data(), holders.size(), &count, nullptr, sizeof(holdfast_waiter), 0,
+                              &count));
   check("flush_expired", holdfast_flush_expired(dict, 0, &count));
   check("push", holdfast_push(dict, "list", 4, HOLDFAST_LEFT, HOLDFAST_NUMBER, nullptr, 0, 1, &count));
   check("pop", holdfast_pop(dict, "list", 4, HOLDFAST_LEFT, &value));
@@ -159,7 +170,15 @@ void call_locks() {
     check("parker_listen", holdfast_parker_listen(parker, path, sizeof path));
     holdfast_parker_free(parker);
   }
+  holdfast_lease none{};
+  check("lock", holdfast_lock(dict, "lock", 4, 0.001, 0, &none), HOLDFAST_LOCKED);
   check("unlock", holdfast_unlock(dict, "lock", 4, &lease));
+  const holdfast_request request = HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_SEMAPHORE, .timeout = 0.001, .want = 2,
+                                                    .total = 3, .task = 1, .holder_task = 1, .why = "a reason");
+  check("acquire", holdfast_acquire(dict, "permits", 7, &request, &lease));
+  check("acquire what is held", holdfast_acquire(dict, "permits", 7, &request, &none), HOLDFAST_LOCKED);
+  check("unlock of permits", holdfast_unlock(dict, "permits", 7, &lease));
+  if (std::strlen(holdfast_strerror(HOLDFAST_LOCKED)) == 0) fail("strerror", HOLDFAST_LOCKED);
 }
 
 void* call_all(void*) {

@@ -1,14 +1,17 @@
 // Locks over machines, with agents that are killed, stopped and replaced (docs/cluster.md).
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -188,6 +191,33 @@ TEST_F(AgentsTest, a_store_that_is_started_again_before_the_deadline_costs_no_lo
   EXPECT_EQ(first->ask("unlock k"), "ok");
 }
 
+TEST_F(AgentsTest, an_agent_does_its_work_though_nobody_takes_its_messages) {
+  int gone[2];
+  int full[2];
+  ASSERT_EQ(::pipe2(gone, O_CLOEXEC), 0);
+  ASSERT_EQ(::pipe2(full, O_CLOEXEC | O_NONBLOCK), 0);
+  ::close(gone[0]);
+  const std::string filler(4096, '.');
+  while (::write(full[1], filler.data(), filler.size()) > 0) continue;
+  ASSERT_EQ(::fcntl(full[1], F_SETFL, 0), 0);
+  const int no_room = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
+  for (const int errors : {-1, no_room, gone[1], full[1]}) {
+    Machine a(etcd.url());
+    Child agent([&](Channel&) {
+      ::signal(SIGPIPE, SIG_DFL);
+      ::setenv("HOLDFAST_DIR", a.directory().c_str(), 1);
+      if (errors < 0)
+        ::close(STDERR_FILENO);
+      else
+        ::dup2(errors, STDERR_FILENO);
+      ::execl(HOLDFAST_AGENT_PROGRAM, "holdfast-agent", kCluster, "--etcd", etcd.url().c_str(), nullptr);
+      return 127;
+    });
+    EXPECT_NE(a.program()->lock("k"), 0U) << errors;
+  }
+  for (const int fd : {gone[1], full[0], full[1], no_room}) ::close(fd);
+}
+
 TEST_F(AgentsTest, an_agent_that_is_started_by_mistake_takes_over_and_the_first_one_ends) {
   Machine a(etcd.url());
   a.start_agent();
@@ -248,6 +278,45 @@ TEST_F(AgentsTest, questions_are_answered_by_the_store) {
   EXPECT_NE(second->lock("k"), 0U);
 }
 
+TEST_F(AgentsTest, a_lease_can_be_verified_at_the_store) {
+  Machine a(etcd.url(), 30);
+  Machine b(etcd.url());
+  a.start_agent();
+  b.start_agent();
+  const auto first = a.program();
+  const auto second = b.program();
+  EXPECT_EQ(first->ask("confirm k"), "not owner") << "before there is a lease";
+  ASSERT_NE(first->lock("k"), 0U);
+  EXPECT_EQ(first->ask("confirm k"), "ok");
+  EXPECT_EQ(a.program()->ask("confirm k"), "not owner") << "of another process of the machine";
+  EXPECT_EQ(second->ask("confirm k"), "not owner");
+  ASSERT_EQ(first->ask("unlock k"), "ok");
+  EXPECT_EQ(first->ask("confirm k"), "not owner") << "though the machine still has the lock";
+  ASSERT_NE(first->lock("k"), 0U);
+  etcd.kill();
+  EXPECT_EQ(first->ask("confirm k"), "unavailable");
+  EXPECT_EQ(first->ask("valid k"), "ok");
+  a.agent().kill_and_wait();
+  EXPECT_EQ(first->ask("confirm k"), "unavailable");
+}
+
+TEST_F(AgentsTest, a_lease_of_a_plain_dictionary_is_verified_without_a_store) {
+  Child child([](Channel&) {
+    const ScratchDirectory directory;
+    ::setenv("HOLDFAST_DIR", directory.path().c_str(), 1);
+    Dict dict("plain", {.size = 1 << 20});
+    holdfast_lease lease{};
+    if (dict.try_lock("k", 0, &lease) != HOLDFAST_OK) return 1;
+    const holdfast_lease copy = lease;
+    if (holdfast_lock_verify(dict.handle, "k", 1, &lease, 0) != HOLDFAST_OK) return 2;
+    if (dict.unlock("k", &lease) != HOLDFAST_OK) return 3;
+    if (holdfast_lock_verify(dict.handle, "k", 1, &copy, 0) != HOLDFAST_NOT_OWNER) return 4;
+    if (holdfast_lock_verify(dict.handle, "k", 1, &copy, -1) != HOLDFAST_INVALID) return 5;
+    return 0;
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
 /// What the command prints, and its exit status.
 std::pair<std::string, int> run_command(const Machine& machine, const std::string& arguments) {
   const std::string command =
@@ -266,6 +335,18 @@ TEST_F(AgentsTest, the_command_shows_and_breaks_a_grant) {
   ASSERT_NE(first->lock("k"), 0U);
   EXPECT_THAT(run_command(a, "cluster status jobs"),
               Pair(AllOf(StartsWith("jobs: cluster main, agent "), HasSubstr(" s more")), 0));
+  const auto [status, known] = run_command(a, "cluster status");
+  EXPECT_EQ(known, 0);
+  EXPECT_THAT(status, AllOf(StartsWith("jobs: cluster main, agent "), HasSubstr("locks here 1,"),
+                            HasSubstr("got: 1 by the answer"), HasSubstr("without an answer 0")));
+  const auto [json, told] = run_command(a, "cluster status jobs --json");
+  EXPECT_EQ(told, 0);
+  const auto parsed = nlohmann::json::parse(json);
+  EXPECT_EQ(parsed["dictionaries"][0]["dictionary"], "jobs");
+  EXPECT_EQ(parsed["dictionaries"][0]["ok"], true);
+  EXPECT_EQ(parsed["dictionaries"][0]["machine"], parsed["agents"]["main"]["machine"]);
+  EXPECT_EQ(parsed["agents"]["main"]["locks_here"], 1);
+  EXPECT_GT(parsed["agents"]["main"]["requests"], 0);
   const auto [held, shown] = run_command(a, "cluster holders jobs k");
   EXPECT_EQ(shown, 0) << held;
   EXPECT_THAT(held, AllOf(StartsWith("k: held by host "), HasSubstr("revision ")));

@@ -1,14 +1,20 @@
 #include "service/machine.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <sstream>
+#include <vector>
 
+#include "cluster/etcd_server.h"
 #include "holdfast.h"
+#include "platform/platform.h"
 #include "support/dict.h"
 #include "support/waiting.h"
 
@@ -32,39 +38,127 @@ std::string answer_to(Dict& dict, int question, const std::string& key, std::uin
   return text;
 }
 
-std::string take(Dict& dict, const std::string& key, double seconds, holdfast_lease& lease) {
-  Waiting waiting;
-  const int code = waiting.lock(dict, key, seconds, &lease);
-  return code == HOLDFAST_OK ? "ok " + std::to_string(lease.sequence) : holdfast_code_text(code);
+std::string outcome(int code, const holdfast_lease& lease) {
+  if (code != HOLDFAST_OK) return holdfast_code_text(code);
+  return "ok " + std::to_string(lease.sequence) + " " + std::to_string(platform::boottime_ns());
 }
 
-std::string obey(Dict& dict, std::map<std::string, holdfast_lease>& leases, const std::string& line) {
-  std::istringstream words(line);
-  std::string command;
-  std::string key;
-  double number = 0;
-  words >> command >> key >> number;
-  holdfast_lease& lease = leases[key];
-  if (command == "lock") return take(dict, key, number, lease);
-  if (command == "try") return holdfast_code_text(dict.try_lock(key, 0, &lease));
-  if (command == "unlock") return holdfast_code_text(dict.unlock(key, &lease));
-  if (command == "valid") return dict.remaining(key, lease) > 0 ? "ok" : "not owner";
-  if (command == "verify") return answer_to(dict, HOLDFAST_ASK_VERIFY, key, 0);
-  if (command == "holder") return answer_to(dict, HOLDFAST_ASK_HOLDER, key, 0);
-  if (command == "break") return answer_to(dict, HOLDFAST_ASK_BREAK, key, static_cast<std::uint64_t>(number));
-  return "unknown command";
+/// A program: its dictionary and what it holds.
+class Obedient {
+ public:
+  Obedient() : dict_(kJobs, {.size = 16 << 20, .cluster = kCluster}) {}
+
+  bool is_ready() const { return dict_.status == HOLDFAST_OK; }
+
+  std::string obey(const std::string& line) {
+    std::istringstream words(line);
+    std::string command;
+    std::string key;
+    double number = 0;
+    words >> command >> key >> number;
+    if (command == "take") return std::to_string(take(std::stoi(key), static_cast<int>(number)));
+    if (command == "keep") return std::to_string(keep(std::stoi(key)));
+    holdfast_lease& lease = leases_[key];
+    if (command == "lock") return outcome(Waiting().lock(dict_, key, number, &lease), lease);
+    if (command == "try") return outcome(dict_.try_lock(key, 0, &lease), lease);
+    if (command == "unlock") return holdfast_code_text(dict_.unlock(key, &lease));
+    if (command == "valid") return has(key) ? "ok" : "not owner";
+    if (command == "lose") return lose(key);
+    if (command == "renew") return renew(key);
+    if (command == "confirm")
+      return holdfast_code_text(holdfast_lock_verify(dict_.handle, key.data(), key.size(), &lease, 20));
+    if (command == "verify") return answer_to(dict_, HOLDFAST_ASK_VERIFY, key, 0);
+    if (command == "holder") return answer_to(dict_, HOLDFAST_ASK_HOLDER, key, 0);
+    if (command == "break") return answer_to(dict_, HOLDFAST_ASK_BREAK, key, static_cast<std::uint64_t>(number));
+    return "unknown command";
+  }
+
+ private:
+  bool has(const std::string& key) { return dict_.remaining(key, leases_[key]) > 0; }
+
+  /// Looks again and again. The time is from before the first look that found it lost.
+  std::string lose(const std::string& key) {
+    std::uint64_t looked = 0;
+    const bool is_lost = eventually([&] {
+      looked = platform::boottime_ns();
+      return !has(key);
+    });
+    return is_lost ? "lost " + std::to_string(looked) : "it stays valid";
+  }
+
+  std::string renew(const std::string& key) {
+    double least = dict_.remaining(key, leases_[key]);
+    const bool is_renewed = eventually([&] {
+      const double left = dict_.remaining(key, leases_[key]);
+      const bool is_more = left > least;
+      least = std::min(least, left);
+      return is_more;
+    });
+    return is_renewed ? "ok" : "it is not prolonged";
+  }
+
+  /// All are waited for at once, by waiters of their own.
+  int take(int count, int from) {
+    std::vector<std::unique_ptr<Waiting>> waiting;
+    int got = 0;
+    for (int first = from; first < from + count; first += kAtOnce) {
+      const int last = std::min(first + kAtOnce, from + count);
+      const double end = now() + kPatienceSeconds;
+      std::vector<int> left;
+      for (int i = first; i < last; ++i) left.push_back(i);
+      while (!left.empty() && now() < end) {
+        std::erase_if(left, [&](int i) {
+          while (waiting.size() <= static_cast<std::size_t>(i - first)) waiting.push_back(std::make_unique<Waiting>());
+          const std::string key = std::to_string(i);
+          return waiting[static_cast<std::size_t>(i - first)]->once(dict_, key, &leases_[key]) == HOLDFAST_OK;
+        });
+        if (!left.empty()) sleep_ms(2);
+      }
+      got += last - first - static_cast<int>(left.size());
+    }
+    return got;
+  }
+
+  int keep(int count) {
+    int kept = 0;
+    for (int i = 0; i < count; ++i) kept += has(std::to_string(i)) ? 1 : 0;
+    return kept;
+  }
+
+  static constexpr int kAtOnce = 100;
+  static constexpr double kPatienceSeconds = 40;
+
+  Dict dict_;
+  std::map<std::string, holdfast_lease> leases_;
+};
+
+std::string read_file(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+/// As {"endpoints": ["http://a", "http://b"], ...}.
+void write_config(const std::string& path, std::string etcd, int ttl_s, const Fields& fields) {
+  for (std::size_t at = 0; (at = etcd.find(',', at)) != std::string::npos; at += 3) etcd.replace(at, 1, "\",\"");
+  std::ofstream file(path);
+  file << "{\"endpoints\": [\"" << etcd << "\"], \"ttl\": " << ttl_s << ", \"namespace\": \"" << kSpace << "\"";
+  for (const auto& [name, value] : fields) file << ", \"" << name << "\": " << value;
+  file << "}";
+  file.close();
+  ::chmod(path.c_str(), 0640);
 }
 
 }  // namespace
 
-Program::Program(const std::string& directory)
-    : child_([&directory](Channel& parent) {
+Program::Program(const std::string& directory, const std::string& clock)
+    : child_([&](Channel& parent) {
         ::setenv("HOLDFAST_DIR", directory.c_str(), 1);
-        Dict dict(kJobs, {.size = 1 << 20, .cluster = kCluster});
-        if (dict.status != HOLDFAST_OK) return 1;
-        std::map<std::string, holdfast_lease> leases;
+        if (!clock.empty()) use_clock(clock);
+        Obedient program;
+        if (!program.is_ready()) return 1;
         for (std::string line = parent.hear(); line != "(end)"; line = parent.hear())
-          if (line != "(silence)") parent.say(obey(dict, leases, line));
+          if (line != "(silence)") parent.say(program.obey(line));
         return 0;
       }) {}
 
@@ -73,13 +167,32 @@ std::uint64_t Program::lock(const std::string& key, double seconds) {
   return said.starts_with("ok ") ? std::stoull(said.substr(3)) : 0;
 }
 
+Machine::Machine(const std::string& etcd, int ttl_s, const Fields& fields) : clock_(new_clock(clock_file())) {
+  ::mkdir(directory().c_str(), 0700);
+  write_config(scratch_ / "main.json", etcd, ttl_s, fields);
+}
+
 std::unique_ptr<Child> Machine::another_agent() const {
   return std::make_unique<Child>([this](Channel&) {
-    ::setenv("HOLDFAST_DIR", directory_.path().c_str(), 1);
-    ::execl(HOLDFAST_AGENT_PROGRAM, "holdfast-agent", kCluster, "--etcd", etcd_.c_str(), "--ttl",
-            std::to_string(ttl_s_).c_str(), nullptr);
+    ::setenv("HOLDFAST_DIR", directory().c_str(), 1);
+    ::setenv(kClockFile, clock_file().c_str(), 1);
+    ::setenv("LD_PRELOAD", HOLDFAST_LEAPING_CLOCK, 1);
+    const int log = ::open((scratch_ / "log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    ::dup2(log, STDERR_FILENO);
+    ::execl(HOLDFAST_AGENT_PROGRAM, "holdfast-agent", kCluster, "--config", (scratch_ / "main.json").c_str(), nullptr);
     return 127;
   });
+}
+
+std::string Machine::said() const { return read_file(scratch_ / "log"); }
+
+bool Machine::has_said(const std::string& part) const { return said().find(part) != std::string::npos; }
+
+std::unique_ptr<Program> Machine::program() const { return std::make_unique<Program>(directory(), clock_file()); }
+
+bool is_queued(EtcdServer& etcd, const std::string& key, std::size_t machines) {
+  const std::string places = std::string(kSpace) + "/q/" + kJobs + "/" + key + "/";
+  return eventually([&] { return etcd.count(places) >= machines; });
 }
 
 }  // namespace holdfast::test

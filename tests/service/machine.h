@@ -1,26 +1,36 @@
 // A machine of a cluster: a world of its own, with an agent and programs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
+#include "service/leaping_clock.h"
 #include "support/process.h"
 
 namespace holdfast::test {
 
+class EtcdServer;
+
 inline constexpr const char* kCluster = "main";
 inline constexpr const char* kJobs = "jobs";
+inline constexpr const char* kSpace = "hf/main";  // the user of EtcdServer::enable_authentication() has it
 
 /// A process of a machine that does what it is told, a command at a time, and says what came of it:
 ///
-///   lock KEY SECONDS       "ok TOKEN", or the name of the code
-///   unlock KEY, valid KEY  the name of the code
+///   lock KEY SECONDS       "ok TOKEN NS", by CLOCK_BOOTTIME, or the name of the code
+///   unlock KEY, valid KEY, confirm KEY   the name of the code
+///   lose KEY               when the lock is lost: "lost NS"
+///   renew KEY              waits until the agent has prolonged the session
+///   try KEY                as lock, at once
+///   take COUNT [FROM]      how many of so many locks it gets, from "0" or "FROM" on
+///   keep COUNT             how many of the locks "0" to COUNT - 1 it has
 ///   verify KEY, holder KEY, break KEY REVISION   the answer's lines, joined by blanks
 class Program {
  public:
-  explicit Program(const std::string& directory);
+  explicit Program(const std::string& directory, const std::string& clock = {});
 
   std::string ask(const std::string& command) { return child_.ask(command); }
   void say(const std::string& command) { child_.say(command); }
@@ -33,23 +43,36 @@ class Program {
   Child child_;
 };
 
+/// Of an agent's configuration: names and JSON.
+using Fields = std::map<std::string, std::string>;
+
 class Machine {
  public:
-  /// `etcd`: the URLs that its agents are told.
-  Machine(std::string etcd, int ttl_s = 10) : etcd_(std::move(etcd)), ttl_s_(ttl_s) {}
+  /// `etcd`: the URLs that its agents are told, separated by commas. `fields`: more of their configuration.
+  explicit Machine(const std::string& etcd, int ttl_s = 10, const Fields& fields = {});
 
   /// Starts an agent, in the place of the last one if there is none any more.
   void start_agent() { agent_ = another_agent(); }
   std::unique_ptr<Child> another_agent() const;
   Child& agent() { return *agent_; }
-  const std::string& directory() const { return directory_.path(); }
-  std::unique_ptr<Program> program() const { return std::make_unique<Program>(directory_.path()); }
+  /// What its agents have said.
+  std::string said() const;
+  bool has_said(const std::string& part) const;
+  std::unique_ptr<Program> program() const;
+  /// What HOLDFAST_DIR names.
+  std::string directory() const { return scratch_ / "world"; }
+  std::string clock_file() const { return scratch_ / "clock"; }
+
+  /// Its clocks, ahead of the system's.
+  ClockLeap& clock() { return *clock_; }
 
  private:
-  const ScratchDirectory directory_;
-  const std::string etcd_;
-  const int ttl_s_;
+  const ScratchDirectory scratch_;
+  ClockLeap* const clock_;
   std::unique_ptr<Child> agent_;
 };
+
+/// Waits until so many machines wait for the lock at the store.
+bool is_queued(EtcdServer& etcd, const std::string& key, std::size_t machines = 1);
 
 }  // namespace holdfast::test

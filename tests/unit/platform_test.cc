@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -203,6 +204,27 @@ TEST_F(Platform, a_fork_waits_until_the_guards_of_other_threads_are_gone) {
   });
   EXPECT_EQ(0, child.wait());
   holder.join();
+}
+
+// Workers are often pinned: a holder beside them may run all the same, so that waiting for it without sleep pays off.
+TEST_F(Platform, a_process_pinned_to_one_processor_knows_of_the_others) {
+  const auto counted_when_pinned = [] {
+    Child child([](Channel&) {
+      cpu_set_t allowed;
+      if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 0;
+      int first = 0;
+      while (CPU_ISSET(first, &allowed) == 0) ++first;
+      CPU_ZERO(&allowed);
+      CPU_SET(first, &allowed);
+      if (::sched_setaffinity(0, sizeof allowed, &allowed) != 0) return 0;
+      return processor_count();
+    });
+    return child.wait();
+  };
+  EXPECT_GE(counted_when_pinned(), 1);
+  cpu_set_t of_first;
+  if (::sched_getaffinity(1, sizeof of_first, &of_first) != 0 || CPU_COUNT(&of_first) == 1) GTEST_SKIP();
+  EXPECT_GT(counted_when_pinned(), 1);
 }
 
 TEST_F(Platform, random_numbers_of_forked_processes_differ) {

@@ -1,4 +1,5 @@
 #include "world/runtime_directory.h"
+#include "world/world_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -92,6 +93,16 @@ TEST_F(Directory, while_it_is_made_no_other_directory_gets_its_mode) {
   attacker.join();
   ::umask(before);
   EXPECT_EQ(0500U, mode_of(other));
+}
+
+TEST_F(Directory, its_name_may_have_the_number_of_the_layout) {
+  const std::string number = std::to_string(kLayoutVersion);
+  ::setenv("HOLDFAST_DIR", (scratch_ / "of-@layout@-@layout@@").c_str(), 1);
+  auto directory = RuntimeDirectory::from_environment();
+  ::setenv("HOLDFAST_DIR", scratch_.path().c_str(), 1);
+  ASSERT_TRUE(directory) << directory.status().message;
+  EXPECT_EQ(scratch_ / ("of-" + number + "-" + number + "@"), directory->path());
+  EXPECT_TRUE(exists(directory->path()));
 }
 
 TEST_F(Directory, the_default_is_named_after_the_user) {

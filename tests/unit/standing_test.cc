@@ -14,6 +14,7 @@
 #include "lock/acquire.h"
 #include "lock/lock.h"
 #include "lock/lock_entry.h"
+#include "lock/lock_look.h"
 #include "support/dict_test.h"
 #include "support/others.h"
 #include "support/started.h"
@@ -280,10 +281,30 @@ TEST_F(StandingTest, a_refusal_ends_the_waits_of_those_that_only_try) {
   EXPECT_EQ(patient.leave(dict, "k"), HOLDFAST_OK);
 }
 
+TEST_F(StandingTest, one_that_only_tries_is_told_behind_any_number_that_wait) {
+  begin(1);
+  std::vector<std::unique_ptr<Waiting>> crowd;
+  for (int i = 0; i < 100; ++i) {
+    crowd.push_back(std::make_unique<Waiting>());
+    ASSERT_EQ(crowd.back()->once(dict, "k", &lease), HOLDFAST_LOCKED);
+  }
+  const OwnedParker parker(holdfast_parker_new());
+  holdfast_wait wait{};
+  wait.parker = parker.get();
+  wait.waiter = holdfast_waiter_open(parker.get());
+  wait.tries = 1;
+  ASSERT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &wait, &lease), HOLDFAST_LOCKED);
+  EXPECT_TRUE(state("k").tried_for);
+  ASSERT_EQ(refuse(dict.dictionary(), "k", Code::elsewhere), Code::ok);
+  EXPECT_TRUE(sleep_until_woken(parker.get(), wait.waiter, kLong));
+  EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &wait, &lease), HOLDFAST_ELSEWHERE);
+  for (const auto& waiting : crowd) EXPECT_EQ(waiting->leave(dict, "k"), HOLDFAST_OK);
+}
+
 TEST_F(StandingTest, an_agent_in_the_place_of_which_there_is_another_gives_nothing_and_begins_no_session) {
   begin(1);
   const SessionWord word = session().now();
-  session().attend((**World::current()).token() + 1, 1);
+  session().attend(session().agent(), (**World::current()).token() + 1, 1);
   EXPECT_EQ(stand("k", 1, 7), Code::not_owner);
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
   session().lose(1);
@@ -297,7 +318,7 @@ TEST_F(StandingTest, contenders_tell_the_agent_what_they_want) {
   World& world = **World::current();
   const OwnedParker parker(holdfast_parker_new());
   const std::uint32_t agent = holdfast_waiter_open(parker.get());
-  session().attend(world.token(), agent);
+  session().attend(session().agent(), world.token(), agent);
   reinterpret_cast<Parker*>(parker.get())->begin(agent, world.token());
   std::array<std::uint64_t, kWants> hashes{};
   EXPECT_EQ(session().take_wants(hashes), 0U);
@@ -381,6 +402,22 @@ TEST_F(StandingTest, nobody_waits_for_a_holder_that_has_lost_the_lock) {
   EXPECT_EQ(blocker().token, lease.owner);
   session().lose(1);
   EXPECT_EQ(blocker().token, kNobody);
+}
+
+TEST_F(StandingTest, an_observer_sees_no_holder_that_has_lost_the_lock) {
+  HolderInfo holder;
+  const auto holders = [&] {
+    HolderCount count;
+    EXPECT_EQ(look_at_holders(dict.dictionary(), "k", {&holder, 1}, {}, count), Code::ok);
+    return count.holders;
+  };
+  begin(1);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  EXPECT_EQ(holders(), 1U);
+  EXPECT_EQ(holder.revision, 7U);
+  ASSERT_TRUE(session().renew(session().now(), boottime_ms() + 1));
+  EXPECT_TRUE(eventually([&] { return holders() == 0; }));
 }
 
 TEST_F(StandingTest, a_child_of_fork_has_no_lease_of_its_parent) {
@@ -533,7 +570,7 @@ TEST_F(StandingTest, the_state_of_the_cluster_is_told) {
   EXPECT_EQ(holdfast_cluster_state(dict.handle, &state), HOLDFAST_UNAVAILABLE);
   EXPECT_NE(std::string(holdfast_error()).find("no agent of the cluster \"main\""), std::string::npos);
   EXPECT_GT(state.seconds, 0);
-  session().attend((**World::current()).token(), 0);
+  session().attend(session().agent(), (**World::current()).token(), 0);
   EXPECT_EQ(holdfast_cluster_state(dict.handle, &state), HOLDFAST_OK);
   EXPECT_EQ(state.agent, static_cast<std::uint32_t>(::getpid()));
   EXPECT_EQ(state.epoch, 7U);
@@ -550,7 +587,7 @@ TEST_F(StandingTest, the_state_of_the_cluster_is_told) {
 TEST_F(StandingTest, a_dead_process_is_no_agent) {
   begin(1);
   Started agent("attends", [&](Channel& channel) {
-    session().attend((**World::current()).token(), 0);
+    session().attend(session().agent(), (**World::current()).token(), 0);
     channel.say("attends");
     channel.hear();
     return 0;

@@ -7,11 +7,14 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <set>
+#include <shared_mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "holdfast.hpp"
 #include "support/dict.h"
 #include "support/started.h"
 #include "support/waiting.h"
@@ -49,6 +52,51 @@ TEST_F(ThreadsTest, a_lock_that_each_thread_waits_for_with_its_own_parker_guards
       }
     });
     EXPECT_EQ(count, kThreads * kRounds);
+  });
+}
+
+TEST_F(ThreadsTest, a_lock_that_each_thread_waits_for_in_a_call_guards_plain_memory) {
+  constexpr int kRounds = 300;
+  in_process([] {
+    Dict dict("threads");
+    int count = 0;
+    in_threads([&](int) {
+      holdfast_lease lease{};
+      for (int round = 0; round < kRounds; ++round) {
+        ASSERT_EQ(unless_held_up([&] { return holdfast_lock(dict.handle, "lock", 4, kLong, 0, &lease); }), HOLDFAST_OK);
+        ++count;
+        ASSERT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
+      }
+    });
+    EXPECT_EQ(count, kThreads * kRounds);
+  });
+}
+
+TEST_F(ThreadsTest, a_mutex_of_which_all_threads_use_one_object_guards_plain_memory) {
+  constexpr int kRounds = 300;
+  in_process([] {
+    Dict dict("threads");
+    holdfast::mutex one(holdfast::dictionary(dict.handle), "lock");
+    holdfast::shared_mutex rw(holdfast::dictionary(dict.handle), "rwlock");
+    int count = 0;
+    int written = 0;
+    in_threads([&](int number) {
+      for (int round = 0; round < kRounds; ++round) {
+        {
+          const std::scoped_lock guard(one);
+          ++count;
+        }
+        if (number == 0) {
+          const std::unique_lock writer(rw);
+          ++written;
+        } else {
+          const std::shared_lock reader(rw);
+          EXPECT_GE(written, 0);
+        }
+      }
+    });
+    EXPECT_EQ(count, kThreads * kRounds);
+    EXPECT_EQ(written, int{kRounds});
   });
 }
 

@@ -193,7 +193,8 @@ TEST(weak_lock_word, the_sources_say_what_is_modelled) {
        "word = load_word_of(*lock, kAcquire);\nHOLDFAST_FAILPOINT(\"quiet.looked\");\n"
        "if (!shard->unchanged_since(epoch)) block = 0;"},
       {"src/lock/quiet.cc",
-       "if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return false;"},
+       "if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return "
+       "Quiet::unclear;"},
       {"src/lock/quiet.cc",
        "if (found.shard->unchanged_since(found.epoch) || is_still_there(dictionary, key, found, mine))"},
       {"src/lock/quiet.cc", "commit(lock.granted, found.word.turn() + 1);"},

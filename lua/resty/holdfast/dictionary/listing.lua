@@ -88,10 +88,11 @@ function methods.scan(zone, cursor, count, prefix)
 end
 
 
--- Adds what is said of each key to `locks`. True, or nil and the reason.
-local function describe_locks(handle, keys, locks)
+-- Adds what is said of each key to `locks`. True, or nil and the reason: the first key that cannot be looked at is the
+-- last, as others of its shard would take as long.
+local function describe_locks(handle, keys, locks, lives)
     for _, key in ipairs(keys) do
-        local holders, waiters = lock_info.look(handle, key, lock_info.DEFAULT_MAX)
+        local holders, waiters = lock_info.look(handle, key, lock_info.DEFAULT_MAX, lives)
         if not holders then
             return nil, waiters
         end
@@ -107,12 +108,12 @@ end
 function methods.locks(zone, prefix)
     local handle = check_zone(zone, "locks")
     prefix = check_prefix(prefix)
-    local locks, cursor = {}, ffi_new(cursor_type)
+    local locks, lives, cursor = {}, {}, ffi_new(cursor_type)
     repeat
         local keys, err = scan(C.holdfast_scan_locks, handle, cursor, LOCKS_AT_ONCE, prefix)
         local ok = keys and true
         if keys then
-            ok, err = describe_locks(handle, keys, locks)
+            ok, err = describe_locks(handle, keys, locks, lives)
         end
         if not ok then
             return nil, err

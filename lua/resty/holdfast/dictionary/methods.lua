@@ -8,7 +8,7 @@ local require = require
 local methods = {}
 methods.__index = methods
 
-for _, part in ipairs { "values", "cas", "lists", "holders", "listing", "admin" } do
+for _, part in ipairs { "values", "cas", "lists", "holders", "listing", "contention", "admin" } do
     for name, method in pairs(require("resty.holdfast.dictionary." .. part)) do
         methods[name] = method
     end

@@ -22,9 +22,16 @@ local function escape(bytes)
 end
 
 
--- A text in quotes, for messages and logs: control characters, also those of UTF-8, as \xXX.
+-- A text for messages and logs: control characters, also those of UTF-8, as \xXX.
+local function printable(text)
+    return (text:gsub("[%c%z]", escape):gsub("\194[\128-\159]", escape))
+end
+_M.printable = printable
+
+
+-- The same in quotes.
 local function quote(text)
-    return '"' .. text:gsub("[%c%z]", escape):gsub("\194[\128-\159]", escape) .. '"'
+    return '"' .. printable(text) .. '"'
 end
 _M.quote = quote
 

@@ -8,6 +8,7 @@ local DECLARATIONS = [[
 uint32_t holdfast_abi(void);
 const char *holdfast_version(void);
 const char *holdfast_error(void);
+const char *holdfast_strerror(int code);
 const char *holdfast_code_text(int code);
 double holdfast_now(void);
 const char *holdfast_directory(void);
@@ -92,8 +93,10 @@ typedef struct holdfast_lease {
   uint64_t sequence;
 } holdfast_lease;
 
-int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime, uint32_t task, int fair,
+int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime, uint32_t task, int how,
                       holdfast_lease *lease);
+int holdfast_lock(holdfast_dict *dict, const char *key, size_t key_length, double timeout, double exptime,
+                  holdfast_lease *lease);
 int holdfast_unlock(holdfast_dict *dict, const char *key, size_t key_length, holdfast_lease *lease);
 int holdfast_lock_break(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease);
 int holdfast_lock_renew(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
@@ -119,23 +122,69 @@ typedef struct holdfast_holder {
   char program[16];
   char why[128];
   uint32_t kind;
+  uint64_t revision;
 } holdfast_holder;
 
 int holdfast_lock_holder(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holder);
 int holdfast_holders(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holders, uint32_t max,
                      uint32_t *count, uint32_t *waiters);
+
+typedef struct holdfast_histogram {
+  size_t struct_size;
+  uint64_t count;
+  double sum;
+  double max;
+  uint64_t buckets[720];
+} holdfast_histogram;
+
+int holdfast_dict_histogram(holdfast_dict *dict, int held, int time, holdfast_histogram *histogram);
+double holdfast_bucket_end(uint32_t bucket);
+double holdfast_quantile(const holdfast_histogram *histogram, double quantile);
+
+typedef struct holdfast_contended {
+  uint64_t waits;
+  uint64_t timeouts;
+  uint64_t refused;
+  double wait_time;
+  uint32_t kind;
+  uint32_t key_length;
+  char key[72];
+} holdfast_contended;
+
+int holdfast_dict_contention(holdfast_dict *dict, holdfast_contended *keys, size_t struct_size, uint32_t max,
+                             uint32_t *count);
+
 int holdfast_ask(holdfast_dict *dict, int question, const char *key, size_t key_length, uint64_t revision,
                  int *fd);
 int holdfast_answer(int fd, char *text, size_t *size);
+int holdfast_lock_verify(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
+                         double seconds);
 
 typedef struct holdfast_cluster {
   char name[64];
   uint32_t agent;
   uint32_t epoch;
   double seconds;
+  uint64_t machine;
 } holdfast_cluster;
 
 int holdfast_cluster_state(holdfast_dict *dict, holdfast_cluster *state);
+typedef struct holdfast_request {
+  uint32_t struct_size;
+  int32_t kind;
+  double timeout;
+  double exptime;
+  uint32_t want;
+  uint32_t total;
+  int32_t fair;
+  int32_t holds;
+  uint32_t task;
+  uint32_t holder_task;
+  const char *why;
+} holdfast_request;
+
+int holdfast_acquire(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_request *request,
+                     holdfast_lease *lease);
 typedef struct holdfast_parker holdfast_parker;
 
 holdfast_parker *holdfast_parker_new(void);
@@ -162,7 +211,7 @@ int holdfast_deadlock_keys(holdfast_parker *parker, uint32_t waiter, holdfast_va
 int holdfast_lock_leave(holdfast_dict *dict, const char *key, size_t key_length, holdfast_parker *parker,
                         uint32_t waiter);
 int holdfast_permits_try(holdfast_dict *dict, const char *key, size_t key_length, int kind, uint32_t want,
-                         uint32_t total, double exptime, uint32_t task, int fair, holdfast_lease *lease);
+                         uint32_t total, double exptime, uint32_t task, int how, holdfast_lease *lease);
 int holdfast_permits_wait(holdfast_dict *dict, const char *key, size_t key_length, int kind, uint32_t want,
                           uint32_t total, double exptime, holdfast_wait *wait, holdfast_lease *lease);
 int holdfast_permits_keep(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
@@ -174,12 +223,49 @@ int holdfast_parker_timer(holdfast_parker *parker, double seconds);
 int holdfast_parker_listen(holdfast_parker *parker, char *path, size_t size);
 int holdfast_parker_accept(holdfast_parker *parker);
 void holdfast_parker_disconnect(holdfast_parker *parker);
+int holdfast_observe(void);
+typedef struct holdfast_process {
+  uint64_t owner;
+  double entered;
+  uint64_t pid_namespace;
+  uint32_t pid;
+  uint32_t worker;
+  char program[16];
+  char host[40];
+} holdfast_process;
+
+int holdfast_processes(holdfast_process *processes, size_t struct_size, uint32_t max, uint32_t *count);
+int holdfast_process_lives(uint64_t owner);
+typedef struct holdfast_waiter {
+  uint64_t owner;
+  double waited;
+  uint32_t want;
+  uint32_t watches;
+} holdfast_waiter;
+
+int holdfast_look(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holders,
+                  uint32_t max_holders, uint32_t *holder_count, holdfast_waiter *waiters, size_t waiter_size,
+                  uint32_t max_waiters, uint32_t *waiter_count);
+typedef struct holdfast_health {
+  uint32_t used;
+  uint32_t damaged;
+  uint32_t uncertain;
+  uint32_t held;
+  uint32_t held_by_dead;
+  uint32_t held_by_idle;
+  uint64_t holder;
+} holdfast_health;
+
+int holdfast_check(holdfast_dict *dict, holdfast_health *health, size_t struct_size);
 
 int getpid(void);
 struct holdfast_pollfd { int fd; short events, revents; };
 struct holdfast_timespec { long sec, nsec; };
 int holdfast_ppoll(struct holdfast_pollfd *set, unsigned long count, const struct holdfast_timespec *timeout,
                    const void *signals) __asm__("ppoll");
+int holdfast_close(int fd) __asm__("close");
+int holdfast_gethostname(char *name, size_t size) __asm__("gethostname");
+int holdfast_clock_gettime(int clock, struct holdfast_timespec *time) __asm__("clock_gettime");
 extern volatile uintptr_t holdfast_nginx_msec[1] __asm__("ngx_current_msec");
 ]]
 

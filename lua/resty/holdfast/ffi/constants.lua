@@ -28,15 +28,21 @@ return {
     -- holdfast_held
     HELD_LOCK = 0, HELD_RWLOCK = 1, HELD_SEMAPHORE = 2,
 
+    -- holdfast_how
+    HOW_FAIR = 1, HOW_FIRST = 2,
+
+    -- holdfast_time
+    TIME_WAITED = 0, TIME_HELD = 1,
+
     -- holdfast_holds
     HOLDS_NOTHING = 0,
     HOLDS_SOMETHING = 1,
     HOLDS_EVERYTHING = 2,
 
     -- holdfast_question
-    ASK_VERIFY = 0, ASK_HOLDER = 1, ASK_BREAK = 2,
+    ASK_VERIFY = 0, ASK_HOLDER = 1, ASK_BREAK = 2, ASK_STATUS = 3,
 
     -- limits
     NAME_MAX = 250, KEY_MAX = 65535, SIZE_MIN = 12288, WHY_MAX = 127, HOLDERS_MAX = 4096, PATH_MAX = 108,
-    ANSWER_MAX = 4096,
+    ANSWER_MAX = 4096, BUCKETS = 720, CONTENDED_MAX = 64, CONTENDED_KEY_MAX = 72, PROCESSES_MAX = 1024,
 }

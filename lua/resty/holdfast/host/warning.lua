@@ -1,5 +1,5 @@
--- Warns of likely mistakes that worked with lua-resty-lock: a line in the host's log, each text once per Lua state.
-
+-- Lines in the host's log: of likely mistakes that worked with lua-resty-lock, each text once per Lua state, and what a
+-- program wants to be told.
 
 local ngx = rawget(_G, "ngx")
 local vim = rawget(_G, "vim")
@@ -24,11 +24,16 @@ end
 
 
 -- Raises nothing: the program may have closed its standard error.
+function _M.tell(text)
+    pcall(write, "holdfast: " .. text)
+end
+
+
 function _M.once(text)
     if not told[text] and count < MOST then
         told[text] = true
         count = count + 1
-        pcall(write, "holdfast: " .. text)
+        _M.tell(text)
     end
 end
 

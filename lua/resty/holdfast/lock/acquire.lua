@@ -8,6 +8,7 @@ local hosts = require "resty.holdfast.host"
 local lease_pool = require "resty.holdfast.lock.lease_pool"
 local memo = require("resty.holdfast.lock.refs").memo
 local renewal = require "resty.holdfast.lock.renewal"
+local report_timeout = require("resty.holdfast.lock.timeouts").report
 local task_ids = require "resty.holdfast.tasks.task_ids"
 local waiting = require "resty.holdfast.wait.wait"
 
@@ -19,6 +20,7 @@ local give_back, hold, take_grant = lease_pool.give_back, lease_pool.hold, lease
 
 local ALL_PERMITS, RWLOCK, SEMAPHORE = core.ALL_PERMITS, core.RWLOCK, core.SEMAPHORE
 local BUSY, ELSEWHERE, LOCKED, OK = core.BUSY, core.ELSEWHERE, core.LOCKED, core.OK
+local HOW_FIRST = core.HOW_FIRST
 local SYSTEM, TIMEOUT = core.SYSTEM, core.TIMEOUT
 local NOBODY = task_ids.NOBODY
 
@@ -118,6 +120,9 @@ local function wait(self, request, grant, keep, why)
     if not elapsed then
         if err == "timeout" then
             err = cluster.reason_of_timeout(grant.dict, memo[request.key_id])
+            if self.settings.log_timeouts then
+                report_timeout(self, request, memo[request.key_id], err)
+            end
         end
         give_back(grant)
         return refused(err, keys)
@@ -157,12 +162,12 @@ end
 
 
 -- No tail calls: those of C functions are not compiled.
-local function try(handle, key, want, exptime, task_id, fair, lease)
+local function try(handle, key, want, exptime, task_id, how, lease)
     local code
     if want then
-        code = C.holdfast_permits_try(handle, key, #key, RWLOCK, want, ALL_PERMITS, exptime, task_id, fair, lease)
+        code = C.holdfast_permits_try(handle, key, #key, RWLOCK, want, ALL_PERMITS, exptime, task_id, how, lease)
     else
-        code = C.holdfast_lock_try(handle, key, #key, exptime, task_id, fair, lease)
+        code = C.holdfast_lock_try(handle, key, #key, exptime, task_id, how, lease)
     end
     return code
 end
@@ -196,9 +201,11 @@ function _M.take(self, key, want, certain, exptime, why, timeout, step)
     end
     local handle = self.dict[1]
     local grant = take_grant(handle, key)
-    local code = try(handle, key, want, exptime, task_id, settings.fair, grant.lease)
+    -- settings.fair is HOW_FAIR or 0.
+    local how = timeout and timeout > 0 and settings.fair + HOW_FIRST or settings.fair
+    local code = try(handle, key, want, exptime, task_id, how, grant.lease)
     if code == LOCKED and not timeout and waiting.find_gone() then
-        code = try(handle, key, want, exptime, task_id, settings.fair, grant.lease)
+        code = try(handle, key, want, exptime, task_id, how, grant.lease)
     end
     if code == OK then
         if why or settings.watched then

@@ -3,14 +3,17 @@
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 
+local close = ffi.C.holdfast_close
 local C, describe, quote, sentence = core.C, core.describe, core.quote, core.sentence
 local ffi_new, ffi_str, rawget, tonumber, type = ffi.new, ffi.string, rawget, tonumber, type
+local tohex = bit.tohex
 
-local NOT_FOUND, OK, UNAVAILABLE = core.NOT_FOUND, core.OK, core.UNAVAILABLE
+local ASK_STATUS, NOT_FOUND, OK, UNAVAILABLE = core.ASK_STATUS, core.NOT_FOUND, core.OK, core.UNAVAILABLE
 
 -- Of the present call: nothing else runs before it is read.
 local state = ffi_new("holdfast_cluster")
 local holder = ffi_new("holdfast_holder")
+local descriptor = ffi_new("int[1]")
 
 local _M = {}
 
@@ -22,10 +25,24 @@ function _M.has(handle)
 end
 
 
--- Whether this machine can have no lock of the dictionary's cluster now, as it has no session at the store.
+-- Whether an agent listens here. It attends a new dictionary as soon as it has noticed that.
+local function is_listened_to(handle)
+    local code = C.holdfast_ask(handle, ASK_STATUS, nil, 0, 0, descriptor)
+    if code == OK then
+        close(descriptor[0])
+    end
+    return code == OK
+end
+
+
+-- Whether this machine can have no lock of the dictionary's cluster now, as it has no session at the store, and none is
+-- about to begin.
 function _M.is_lost(handle)
     local code = C.holdfast_cluster_state(handle, state)
-    return code == UNAVAILABLE and state.seconds == 0
+    if code ~= UNAVAILABLE or state.seconds > 0 then
+        return false
+    end
+    return state.epoch ~= 0 or not is_listened_to(handle)
 end
 
 
@@ -44,6 +61,23 @@ function _M.reason_of_timeout(handle, key)
         return "unavailable"
     end
     return "timeout"
+end
+
+
+-- A machine's number at the store in the digits that the store's own tools show; nil for 0.
+local function digits(number)
+    if number == 0 then
+        return nil
+    end
+    local high, low = tonumber(number / 2 ^ 32), tonumber(number % 2 ^ 32)
+    return tohex(high) .. tohex(low)
+end
+
+
+-- What stands for this machine at the store; nil if it has had no session yet.
+function _M.machine(handle)
+    local code = C.holdfast_cluster_state(handle, state)
+    return (code == OK or code == UNAVAILABLE) and digits(state.machine) or nil
 end
 
 
@@ -77,6 +111,7 @@ function _M.find(handle)
         name = ffi_str(state.name),
         agent = agent ~= 0 and agent or nil,
         epoch = tonumber(state.epoch),
+        machine = digits(state.machine),
         seconds = state.seconds,
         state = agent == 0 and "no agent" or state.seconds == 0 and "lost" or "standing",
     }

@@ -4,10 +4,11 @@ local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 
 local C, enter, key_string, leave, reason = core.C, core.enter, core.key_string, core.leave, core.reason
-local ffi_new, ffi_str = ffi.new, ffi.string
-local min, tonumber = math.min, tonumber
+local ffi_new, ffi_sizeof, ffi_str = ffi.new, ffi.sizeof, ffi.string
+local min, tonumber, tostring = math.min, tonumber, tostring
 
 local holders_type = ffi.typeof("holdfast_holder[?]")
+local WAITER_SIZE = ffi_sizeof("holdfast_waiter")
 
 local ALL_PERMITS, HOLDERS_MAX, NOT_FOUND, OK = core.ALL_PERMITS, core.HOLDERS_MAX, core.NOT_FOUND, core.OK
 local INFINITY, NO_WORKER = math.huge, 0xFFFFFFFF
@@ -37,6 +38,7 @@ local function describe(found)
         waiters = found.waiters,
         permits = tonumber(found.permits),
         writes = found.permits == ALL_PERMITS or nil,
+        revision = found.revision > 0 and tonumber(found.revision) or nil,
     }
 end
 
@@ -60,7 +62,7 @@ end
 
 
 -- How many holders and waiters the key has; nil and the reason. Writes at most `max` of the holders.
-local function look(handle, key, holders, max)
+local function count(handle, key, holders, max)
     local text, err = key_string(key)
     if not text then
         return nil, err
@@ -76,36 +78,67 @@ local function look(handle, key, holders, max)
 end
 
 
--- An array of the holders of the key, at most `max`, longest holder first, and the number of waiters. nil and the
--- reason if that is unknown.
-function _M.look(handle, key, max)
-    max = min(max, HOLDERS_MAX)
-    local found = ffi_new(holders_type, max)
-    local held, waiters = look(handle, key, found, max)
-    if not held then
-        return nil, waiters
-    end
+local function describe_all(found, held, max)
     local holders = {}
     for i = 1, min(held, max) do
         holders[i] = describe(found[i - 1])
-    end
-    return holders, waiters
-end
-
-
--- The holders alone.
-function _M.find_all(handle, key, max)
-    local holders, err = _M.look(handle, key, max)
-    if not holders then
-        return nil, err
     end
     return holders
 end
 
 
+-- An array of the holders of the key, at most `max`, longest holder first; nil and the reason if that is unknown.
+function _M.find_all(handle, key, max)
+    max = min(max, HOLDERS_MAX)
+    local found = ffi_new(holders_type, max)
+    local held, err = count(handle, key, found, max)
+    if not held then
+        return nil, err
+    end
+    return describe_all(found, held, max)
+end
+
+
+-- Whether the process lives; nil if that cannot be told. `lives`: what was asked before, by the process.
+local function is_alive(owner, lives)
+    local id = tostring(owner)
+    local code = lives[id]
+    if not code then
+        code = C.holdfast_process_lives(owner)
+        lives[id] = code
+    end
+    if code == OK then
+        return true
+    end
+    if code == NOT_FOUND then
+        return false
+    end
+end
+
+
+-- The holders, at most `max`, and the number of waiters; nil and the reason. Waits for no other process: one that is
+-- stopped in the middle of a change holds this up for some 20 ms at most. `lives`: a table, one for all keys that are
+-- looked at together.
+function _M.look(handle, key, max, lives)
+    local found = ffi_new(holders_type, max)
+    local frame = enter()
+    local code = C.holdfast_look(handle, key, #key, found, max, frame.count, nil, WAITER_SIZE, 0, frame.count2)
+    local held, waiters = tonumber(frame.count[0]), tonumber(frame.count2[0])
+    leave()
+    if code ~= OK then
+        return nil, reason(code)
+    end
+    local holders = describe_all(found, held, max)
+    for i = 1, #holders do
+        holders[i].alive = is_alive(found[i - 1].owner, lives)
+    end
+    return holders, waiters
+end
+
+
 -- How many waiters the key has; nil and the reason.
 function _M.count_waiters(handle, key)
-    local held, waiters = look(handle, key, nil, 0)
+    local held, waiters = count(handle, key, nil, 0)
     if not held then
         return nil, waiters
     end

@@ -45,7 +45,7 @@ local DEFAULT_HOLDER = is_nginx and task_ids.base or false
 -- Settings of an object without options. `block`: blocks the process where the host allows no wait. `watched`: the
 -- object has something to do when it gets or loses a lock.
 _M.DEFAULT_SETTINGS = { wait = DEFAULT_WAIT, block = false, fair = 0, holder = DEFAULT_HOLDER, watched = false,
-                         renew = false, on_lost = false }
+                         renew = false, on_lost = false, log_timeouts = false }
 
 
 -- --- checks: an option that is nil or acceptable -------------------------------------------------------
@@ -72,6 +72,11 @@ end
 
 local function is_way_to_wait(given)
     return given == "wake" or given == "poll"
+end
+
+
+local function is_log(given)
+    return type(given) == "boolean" or type(given) == "function"
 end
 
 
@@ -174,7 +179,7 @@ local function as_the_original(opts, method)
         ratio = noticed("ratio", type(ratio) == "number" and ratio < 0 and 0 or ratio, is_time, method),
         max_step = noticed("max_step", loose_number(opts.max_step), is_longest_step, method),
         wait = opts.wait, block = opts.block, fair = opts.fair, deadlock = opts.deadlock, renew = opts.renew,
-        on_lost = opts.on_lost, why = opts.why, cluster = opts.cluster,
+        on_lost = opts.on_lost, log_timeouts = opts.log_timeouts, why = opts.why, cluster = opts.cluster,
     }
 end
 
@@ -244,10 +249,12 @@ function _M.read_new(opts, known, defaults)
     local deadlock = typed(opts, "deadlock", "new", "boolean")
     local renew = typed(opts, "renew", "new", "boolean") or false
     local on_lost = typed(opts, "on_lost", "new", "function") or false
+    local log_timeouts = check(opts, "log_timeouts", "new", is_log, "a boolean or a function") or false
     local settings = _M.DEFAULT_SETTINGS
-    if wait ~= DEFAULT_WAIT or block or fair or deadlock ~= nil or renew or on_lost then
+    if wait ~= DEFAULT_WAIT or block or fair or deadlock ~= nil or renew or on_lost or log_timeouts then
         settings = { wait = wait, block = block, fair = fair and 1 or 0, holder = holder_of(deadlock),
-                     watched = renew or on_lost ~= false, renew = renew, on_lost = on_lost }
+                     watched = renew or on_lost ~= false, renew = renew, on_lost = on_lost,
+                     log_timeouts = log_timeouts }
     end
     local permits = defaults.most_permits and whole_number(opts, "permits", "new", 1, defaults.most_permits)
     return times, settings, permits

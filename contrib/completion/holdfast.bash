@@ -1,0 +1,78 @@
+# Completion of the holdfast command for bash. Commands and options are those that --help tells of, so that there is no
+# second list of them; names of dictionaries and keys are those of the world that the line so far is about.
+
+_holdfast_commands() { holdfast --help 2>/dev/null | sed -n '/^Commands:/,$s/^  \([a-z]*\) .*/\1/p'; }
+
+_holdfast_options() { holdfast "$1" --help 2>/dev/null | grep -oE -- '(^|[ ,])--?[a-zA-Z0-9][a-z-]*' | tr -d ' ,'; }
+
+# Sets `place` to "value OPTION" after an option that takes a value, else to the number of the word; `dictionary` to the
+# first word that is neither an option nor its value.
+_holdfast_place() {
+  local i word takes
+  takes=" $(holdfast "$1" --help 2>/dev/null | sed -n 's/^  \(-[^ ]*\) [A-Z].*/\1/p' | tr ',\n' '  ') "
+  place=0 dictionary="" world=()
+  for ((i = 2; i < COMP_CWORD; ++i)); do
+    word=${COMP_WORDS[i]}
+    case $word in
+      --) ;;
+      -*)
+        [[ $takes == *" $word "* ]] || continue
+        if ((i + 1 == COMP_CWORD)); then
+          place="value $word"
+          return
+        fi
+        case $word in --dir | --user) world+=("$word" "${COMP_WORDS[i + 1]}") ;; esac
+        ((++i))
+        ;;
+      *) ((++place == 1)) && dictionary=${word//[\"\'\\]/} ;;  # as typed, without its quotes: nothing is run
+    esac
+  done
+}
+
+# What is printed with an escape needs one that is typed, too.
+_holdfast_names() { holdfast ls "${world[@]}" 2>/dev/null | cut -f1 | grep -vF "\\"; }
+_holdfast_keys() { holdfast keys "${world[@]}" --max 1000 --prefix "$2" -- "$1" 2>/dev/null | grep -vF "\\"; }
+_holdfast_locks() { holdfast locks "${world[@]}" --max 1000 --prefix "$2" -- "$1" 2>/dev/null | cut -f2 | grep -vF "\\"; }
+
+# LINE...: those that begin with the word at the cursor, quoted for the shell.
+_holdfast_offer() {
+  local line
+  while IFS= read -r line; do
+    [[ -n $line && $line == "$current"* ]] && COMPREPLY+=("$(printf %q "$line")")
+  done
+}
+
+_holdfast_value() {
+  case $1 in
+    --dir | --agent-config | --token-file) compopt -o filenames && mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+    --user) mapfile -t COMPREPLY < <(compgen -u -- "$current") ;;
+    --color) _holdfast_offer < <(printf '%s\n' auto always never) ;;
+    -t | --type) _holdfast_offer < <(printf '%s\n' string number boolean) ;;
+  esac
+}
+
+_holdfast() {
+  local current=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} place dictionary world=()
+  COMPREPLY=()
+  if ((COMP_CWORD == 1)); then
+    _holdfast_offer < <(_holdfast_commands; printf '%s\n' --help --version)
+    return
+  fi
+  if [[ $current == -* ]]; then
+    _holdfast_offer < <(_holdfast_options "$command")
+    return
+  fi
+  _holdfast_place "$command"
+  case $place in value*) _holdfast_value "${place#value }" && return ;; esac
+  case $command:$place in
+    run:0) compopt -o filenames && mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+    ls:* | locks:* | top:* | prune:* | rm:* | stat:0 | get:0 | set:0 | incr:0 | del:0 | ttl:0 | keys:0 | release:0 | lock:0)
+      _holdfast_offer < <(_holdfast_names)
+      ;;
+    get:1 | set:1 | incr:1 | ttl:1 | del:*) _holdfast_offer < <(_holdfast_keys "$dictionary" "$current") ;;
+    release:1) _holdfast_offer < <(_holdfast_locks "$dictionary" "$current") ;;
+    lock:*) mapfile -t COMPREPLY < <(compgen -c -- "$current") ;;
+  esac
+}
+
+complete -F _holdfast holdfast

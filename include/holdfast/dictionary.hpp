@@ -1,0 +1,169 @@
+// Dictionaries: their values, and leases of their locks.
+#ifndef HOLDFAST_DICTIONARY_HPP
+#define HOLDFAST_DICTIONARY_HPP
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "lease.hpp"
+
+namespace holdfast {
+inline namespace v1 {
+
+/// A Lua table, as bytes that only Lua can read.
+struct table {
+  std::string bytes;
+
+  bool operator==(const table&) const = default;
+};
+using value = std::variant<bool, double, std::string, table>;
+
+namespace detail {
+
+/// `want`: permits of the rwlock; 0: the lock. The request points to what `how` has.
+inline holdfast_request request_of(duration timeout, const terms& how, std::uint32_t want = 0) noexcept {
+  holdfast_request request{};
+  request.kind = want == 0 ? HOLDFAST_HELD_LOCK : HOLDFAST_HELD_RWLOCK;
+  request.timeout = timeout.count();
+  request.exptime = how.exptime.count();
+  request.want = want;
+  request.fair = how.fair ? 1 : 0;
+  request.why = how.why.empty() ? nullptr : how.why.c_str();
+  return request;
+}
+
+}  // namespace detail
+
+/// Bytes, from "12345", "100k", "1m", "8g".
+inline result<std::uint64_t> parse_size(std::string_view text) {
+  std::uint64_t bytes = 0;
+  const int code = holdfast_parse_size(text.data(), text.size(), &bytes);
+  if (code != HOLDFAST_OK) return failure::of(code);
+  return bytes;
+}
+
+/// An open dictionary: a handle, which may be copied, lives as long as the process, and is good in all threads.
+class dictionary {
+ public:
+  /// As holdfast_open: `open("jobs", {.size = 1 << 20})`.
+  static result<dictionary> open(std::string_view name, const holdfast_options& options) {
+    return opened([&](holdfast_dict** dict) { return holdfast_open(name.data(), name.size(), &options, dict); });
+  }
+  static result<dictionary> attach(std::string_view name) {
+    return opened([&](holdfast_dict** dict) { return holdfast_attach(name.data(), name.size(), dict); });
+  }
+  static result<void> remove(std::string_view name) {
+    return detail::outcome(holdfast_remove(name.data(), name.size()));
+  }
+
+  /// REQUIRES: `handle` is open.
+  explicit dictionary(holdfast_dict* handle) noexcept : handle_(handle) {}
+  /// For the calls of holdfast.h.
+  holdfast_dict* handle() const noexcept { return handle_; }
+
+  // --- values ---
+
+  result<value> get(std::string_view key) const {
+    char small[256];
+    std::string large;
+    holdfast_value got{};
+    got.data = small;
+    got.capacity = sizeof small;
+    int code = holdfast_get(handle_, key.data(), key.size(), &got);
+    while (code == HOLDFAST_BUFFER) {  // others may store a longer one meanwhile
+      large.resize(got.size);
+      got.data = large.data();
+      got.capacity = large.size();
+      code = holdfast_get(handle_, key.data(), key.size(), &got);
+    }
+    if (code != HOLDFAST_OK) return failure::of(code);
+    if (got.type == HOLDFAST_BOOLEAN) return value(got.number != 0);
+    if (got.type == HOLDFAST_NUMBER) return value(got.number);
+    std::string text(got.data, got.size);
+    return got.type == HOLDFAST_TABLE ? value(table{std::move(text)}) : value(std::move(text));
+  }
+  /// `what`: a bool, a number or a text.
+  template <class T>
+  result<void> set(std::string_view key, const T& what, duration exptime = {}, std::uint32_t flags = 0) const {
+    return store(HOLDFAST_SET, key, what, exptime, flags);
+  }
+  template <class T>
+  result<void> add(std::string_view key, const T& what, duration exptime = {}, std::uint32_t flags = 0) const {
+    return store(HOLDFAST_ADD, key, what, exptime, flags);
+  }
+  template <class T>
+  result<void> replace(std::string_view key, const T& what, duration exptime = {}, std::uint32_t flags = 0) const {
+    return store(HOLDFAST_REPLACE, key, what, exptime, flags);
+  }
+  /// The sum. Without a value it begins with `init`, if there is one, and lives for `exptime`.
+  result<double> incr(std::string_view key, double by, std::optional<double> init = {}, duration exptime = {}) const {
+    double sum = 0;
+    const int code = holdfast_incr(handle_, key.data(), key.size(), by, init.has_value() ? 1 : 0, init.value_or(0),
+                                   exptime.count(), &sum, nullptr);
+    if (code != HOLDFAST_OK) return failure::of(code);
+    return sum;
+  }
+  result<void> erase(std::string_view key) const {
+    return detail::outcome(holdfast_delete(handle_, key.data(), key.size()));
+  }
+
+  // --- locks ---
+
+  /// Waits for the lock up to `timeout`. errc::locked: another has it still.
+  result<lease> lock(std::string_view key, duration timeout = forever, const terms& how = {}) const {
+    return acquire(key, detail::request_of(timeout, how));
+  }
+  /// As a reader of the key's rwlock, and as its writer. A key is used as a lock or as a rwlock: one waits for the
+  /// other.
+  result<lease> lock_shared(std::string_view key, duration timeout = forever, const terms& how = {}) const {
+    return acquire(key, detail::request_of(timeout, how, 1));
+  }
+  result<lease> lock_exclusive(std::string_view key, duration timeout = forever, const terms& how = {}) const {
+    return acquire(key, detail::request_of(timeout, how, HOLDFAST_ALL_PERMITS));
+  }
+  /// As holdfast_acquire: for all else.
+  result<lease> acquire(std::string_view key, const holdfast_request& request) const {
+    std::string own(key);  // before there is something to lose
+    holdfast_lease raw{};
+    const int code = holdfast_acquire(handle_, key.data(), key.size(), &request, &raw);
+    if (code != HOLDFAST_OK) return failure::of(code);
+    return lease(handle_, std::move(own), raw);
+  }
+
+ private:
+  template <class Open>
+  static result<dictionary> opened(Open&& open) {
+    if (holdfast_abi() != HOLDFAST_ABI) {
+      return failure{errc::mismatch, "libholdfast has ABI " + std::to_string(holdfast_abi()) +
+                                         ", and this program was compiled for " + std::to_string(HOLDFAST_ABI)};
+    }
+    holdfast_dict* handle = nullptr;
+    const int code = open(&handle);
+    if (code != HOLDFAST_OK) return failure::of(code);
+    return dictionary(handle);
+  }
+  template <class T>
+  result<void> store(int op, std::string_view key, const T& what, duration exptime, std::uint32_t flags) const {
+    if constexpr (std::is_arithmetic_v<T>) {
+      const int type = std::is_same_v<T, bool> ? HOLDFAST_BOOLEAN : HOLDFAST_NUMBER;
+      return detail::outcome(holdfast_store(handle_, op, key.data(), key.size(), type, nullptr, 0,
+                                            static_cast<double>(what), exptime.count(), flags, nullptr));
+    } else {
+      const std::string_view text(what);
+      return detail::outcome(holdfast_store(handle_, op, key.data(), key.size(), HOLDFAST_STRING, text.data(),
+                                            text.size(), 0, exptime.count(), flags, nullptr));
+    }
+  }
+
+  holdfast_dict* handle_;
+};
+
+}  // namespace v1
+}  // namespace holdfast
+
+#endif

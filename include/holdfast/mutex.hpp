@@ -1,0 +1,274 @@
+// Locks as mutexes of the standard library.
+#ifndef HOLDFAST_MUTEX_HPP
+#define HOLDFAST_MUTEX_HPP
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "dictionary.hpp"
+
+namespace holdfast {
+inline namespace v1 {
+
+namespace detail {
+
+/// The calling thread in the search for deadlocks (holdfast_task_ids). Each copy of this code, as in a plugin that
+/// hides its symbols, has one of its own: of what threads hold by another copy it knows nothing.
+struct thread_state {
+  std::uint32_t task;  // 0: it has none yet
+  std::uint32_t held;  // mutexes that it has locked and not unlocked
+};
+inline constinit thread_local thread_state this_thread{};
+
+inline std::uint32_t task_of_this_thread() noexcept {
+  static constinit std::atomic<std::uint32_t> last{0};
+  constexpr std::uint32_t range = std::uint32_t{1} << 20;
+  if (this_thread.task != 0) return this_thread.task;
+  std::uint32_t seen = last.load(std::memory_order_relaxed);
+  std::uint32_t next = 0;
+  do {
+    const bool is_used_up = (seen + 1) % range == 0 || seen == 0;
+    const std::uint32_t base = is_used_up ? holdfast_task_ids() : seen;
+    if (base == 0) return 0;  // told of no task
+    next = base + 1;
+  } while (!last.compare_exchange_weak(seen, next, std::memory_order_relaxed));
+  return this_thread.task = next;
+}
+
+/// What threads hold by one mutex object: a slot for each thread that holds it or waits for it. A slot is written by
+/// its thread only, so that a thread which has lost the lock cannot give back what another thread of the process has by
+/// now.
+class slots {
+ public:
+  struct slot {
+    std::atomic<std::thread::id> thread{};  // nobody's: the slot is free
+    holdfast_lease raw{};                   // all 0: the thread waits
+  };
+
+  slots() = default;
+  slots(const slots&) = delete;
+  slots& operator=(const slots&) = delete;
+  ~slots() {
+    while (block* const next = first_.next.load(std::memory_order_relaxed)) {
+      first_.next.store(next->next.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      delete next;
+    }
+  }
+
+  /// A slot for the calling thread.
+  slot& take() {
+    for (block* at = &first_;; at = &next_of(*at)) {
+      for (slot& each : at->slots) {
+        std::thread::id nobody{};
+        // Acquire: the thread before has written it for the last time.
+        if (each.thread.load(std::memory_order_relaxed) == nobody &&
+            each.thread.compare_exchange_strong(nobody, std::this_thread::get_id(), std::memory_order_acquire,
+                                                std::memory_order_relaxed)) {
+          each.raw = {};
+          return each;
+        }
+      }
+    }
+  }
+  static void give_back(slot& own) noexcept { own.thread.store({}, std::memory_order_release); }
+  /// Of the calling thread; null if it holds nothing here.
+  slot* find() noexcept {
+    const std::thread::id self = std::this_thread::get_id();
+    return find_if(
+        [&](slot& each) { return each.thread.load(std::memory_order_relaxed) == self && each.raw.owner != 0; });
+  }
+  /// Of any thread. REQUIRES: no thread uses the object any more.
+  slot* find_any() noexcept {
+    return find_if([](slot& each) { return each.thread.load(std::memory_order_acquire) != std::thread::id{}; });
+  }
+
+ private:
+  struct block {
+    slot slots[4];
+    std::atomic<block*> next{nullptr};
+  };
+
+  template <class Is>
+  slot* find_if(Is&& is) noexcept {
+    for (block* at = &first_; at != nullptr; at = at->next.load(std::memory_order_acquire))
+      for (slot& each : at->slots)
+        if (is(each)) return &each;
+    return nullptr;
+  }
+  static block& next_of(block& at) {
+    block* next = at.next.load(std::memory_order_acquire);
+    if (next != nullptr) return *next;
+    auto made = std::make_unique<block>();
+    // Release: others find it as it was made.
+    if (at.next.compare_exchange_strong(next, made.get(), std::memory_order_acq_rel)) return *made.release();
+    return *next;
+  }
+
+  block first_;
+};
+
+/// What mutex and shared_mutex have in common. Any number of threads may use one object at once, as with a mutex of the
+/// standard library; each unlocks what it has locked.
+class key_mutex {
+ public:
+  key_mutex(dictionary dict, std::string_view key, terms how = {}) : dict_(dict), key_(key), how_(std::move(how)) {}
+  key_mutex(const key_mutex&) = delete;
+  key_mutex& operator=(const key_mutex&) = delete;
+  ~key_mutex() {
+    while (slots::slot* const left = slots_.find_any()) {
+      unlock_for_certain(dict_.handle(), key_, left->raw);
+      slots::give_back(*left);
+    }
+  }
+
+  /// Unlocks, and says how it went. errc::not_owner, removed: it was lost before. errc::timeout: it is still held.
+  result<void> release() {
+    slots::slot* const own = slots_.find();
+    if (own == nullptr) return failure{errc::not_owner, "this thread has not locked it"};
+    const int code = holdfast_unlock(dict_.handle(), key_.data(), key_.size(), &own->raw);
+    if (own->raw.owner == 0) forget(*own);
+    return outcome(code);
+  }
+  /// A new exptime for what the calling thread has locked.
+  result<void> renew(duration exptime) {
+    holdfast_lease none{};
+    const slots::slot* const own = slots_.find();
+    return outcome(holdfast_lock_renew(dict_.handle(), key_.data(), key_.size(), own != nullptr ? &own->raw : &none,
+                                       exptime.count()));
+  }
+  /// Whether the calling thread has locked it, and it was not lost since.
+  bool valid() noexcept {
+    const slots::slot* const own = slots_.find();
+    double left = 0;
+    return own != nullptr &&
+           holdfast_lock_remaining(dict_.handle(), key_.data(), key_.size(), &own->raw, &left) == HOLDFAST_OK;
+  }
+  /// The fencing number of what the calling thread has locked; 0: nothing.
+  std::uint64_t token() noexcept {
+    const slots::slot* const own = slots_.find();
+    return own != nullptr ? own->raw.sequence : 0;
+  }
+
+ protected:
+  /// `want`: as in request_of().
+  result<void> take(duration timeout, std::uint32_t want) {
+    if (want != 1 && valid()) return failure{errc::deadlock, "this thread has it locked already"};
+    forget_lost();
+    slots::slot& own = slots_.take();
+    holdfast_request request = request_of(timeout, how_, want);
+    request.holder_task = task_of_this_thread();
+    if (this_thread.held != 0) {
+      request.task = request.holder_task;
+      request.holds = HOLDFAST_HOLDS_SOMETHING;
+    }
+    const int code = holdfast_acquire(dict_.handle(), key_.data(), key_.size(), &request, &own.raw);
+    if (code == HOLDFAST_OK) {
+      ++this_thread.held;
+      return {};
+    }
+    slots::give_back(own);
+    return failure::of(code);
+  }
+  /// Whether it has been locked; throws where it is not only that others have it.
+  bool try_take(duration timeout, std::uint32_t want) {
+    const result<void> taken = take(timeout, want);
+    if (taken) return true;
+    const errc why = taken.error().code;
+    if (why != errc::locked && why != errc::elsewhere && why != errc::timeout) raise(taken.error());
+    return false;
+  }
+  template <class Clock, class Duration>
+  bool try_take_until(const std::chrono::time_point<Clock, Duration>& time, std::uint32_t want) {
+    for (;;) {  // a clock that can be set may show less after the wait
+      const duration left = time - Clock::now();
+      if (try_take(left, want)) return true;
+      if (Clock::now() >= time) return false;
+    }
+  }
+  void give_back() noexcept {
+    slots::slot* const own = slots_.find();
+    if (own == nullptr) return;
+    unlock_for_certain(dict_.handle(), key_, own->raw);
+    forget(*own);
+  }
+
+ private:
+  // What this thread has lost, and not unlocked: else the next unlock would be of that one.
+  void forget_lost() noexcept {
+    double left = 0;
+    while (slots::slot* const own = slots_.find()) {
+      const int code = holdfast_lock_remaining(dict_.handle(), key_.data(), key_.size(), &own->raw, &left);
+      if (code != HOLDFAST_NOT_OWNER && code != HOLDFAST_REMOVED) return;
+      forget(*own);
+    }
+  }
+  static void forget(slots::slot& own) noexcept {
+    slots::give_back(own);
+    if (this_thread.held != 0) --this_thread.held;
+  }
+
+  dictionary dict_;
+  std::string key_;
+  terms how_;
+  slots slots_;
+};
+
+}  // namespace detail
+
+/// A lock as a mutex of the standard library: a TimedLockable, for std::lock_guard, unique_lock and scoped_lock. A
+/// thread that waits for another one, directly or through others, by mutexes of any process, gets an exception that
+/// equals std::errc::resource_deadlock_would_occur.
+class mutex : public detail::key_mutex {
+ public:
+  using key_mutex::key_mutex;
+
+  /// As lock(), but returns why it failed.
+  result<void> acquire(duration timeout = forever) { return take(timeout, 0); }
+
+  void lock() { acquire().value(); }
+  bool try_lock() { return try_take(duration(0), 0); }
+  bool try_lock_for(duration timeout) { return try_take(timeout, 0); }
+  template <class Clock, class Duration>
+  bool try_lock_until(const std::chrono::time_point<Clock, Duration>& time) {
+    return try_take_until(time, 0);
+  }
+  void unlock() noexcept { give_back(); }
+};
+
+/// A rwlock as a shared mutex of the standard library: also for std::shared_lock.
+class shared_mutex : public detail::key_mutex {
+ public:
+  using key_mutex::key_mutex;
+
+  result<void> acquire(duration timeout = forever) { return take(timeout, HOLDFAST_ALL_PERMITS); }
+  result<void> acquire_shared(duration timeout = forever) { return take(timeout, 1); }
+
+  void lock() { acquire().value(); }
+  bool try_lock() { return try_take(duration(0), HOLDFAST_ALL_PERMITS); }
+  bool try_lock_for(duration timeout) { return try_take(timeout, HOLDFAST_ALL_PERMITS); }
+  template <class Clock, class Duration>
+  bool try_lock_until(const std::chrono::time_point<Clock, Duration>& time) {
+    return try_take_until(time, HOLDFAST_ALL_PERMITS);
+  }
+  void unlock() noexcept { give_back(); }
+
+  void lock_shared() { acquire_shared().value(); }
+  bool try_lock_shared() { return try_take(duration(0), 1); }
+  bool try_lock_shared_for(duration timeout) { return try_take(timeout, 1); }
+  template <class Clock, class Duration>
+  bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& time) {
+    return try_take_until(time, 1);
+  }
+  void unlock_shared() noexcept { give_back(); }
+};
+
+}  // namespace v1
+}  // namespace holdfast
+
+#endif

@@ -1,0 +1,295 @@
+-- What the dictionaries and locks of this world do, as metrics. Manual: docs/resty.holdfast.prometheus.md.
+
+local core = require "resty.holdfast.core"
+local shdict = require "resty.shdict"
+
+local describe = core.describe
+local concat, error, floor, ipairs, pairs, pcall, sort, tostring, type =
+    table.concat, error, math.floor, ipairs, pairs, pcall, table.sort, tostring, type
+local INFINITY = math.huge
+
+local _M = { _VERSION = core.version }
+
+local TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+local OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+local KEYS_MAX = 64
+
+-- Seconds; an histogram of the library has many more buckets, and a program that scrapes it wants few.
+local BOUNDS = { 1e-6, 1e-5, 1e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
+                 3600 }
+
+-- name, type, help; then what the count of stats is called there, and what it is multiplied with. In the order of the
+-- output.
+local FAMILIES = {
+    { "holdfast_dictionary_capacity_bytes", "gauge", "Size of the dictionary." },
+    { "holdfast_dictionary_used_bytes", "gauge", "Memory of values, lists and waiters.", "bytes_used" },
+    { "holdfast_dictionary_free_bytes", "gauge", "Memory for more.", "bytes_free" },
+    { "holdfast_dictionary_entries", "gauge", "Keys, with the expired ones that still have their memory.", "entries" },
+    { "holdfast_dictionary_hits_total", "counter", "Reads that found something.", "hits" },
+    { "holdfast_dictionary_misses_total", "counter", "Reads that found nothing.", "misses" },
+    { "holdfast_dictionary_evictions_total", "counter", "Live values that were removed to make room.", "evictions" },
+    { "holdfast_dictionary_expirations_total", "counter", "Values that were removed after they had expired.",
+      "expirations" },
+    { "holdfast_dictionary_repairs_total", "counter", "Shards put in order after a death or damage.", "repairs" },
+    { "holdfast_dictionary_mutex_waits_total", "counter", "Changes that found another one at work in their shard.",
+      "mutex_waits" },
+    { "holdfast_lock_waits_total", "counter", "Waits for locks and permits that queued.", "lock_waits" },
+    { "holdfast_lock_wakes_total", "counter", "Waiters that were woken by a release.", "lock_wakes" },
+    { "holdfast_lock_reserved_seconds_total", "counter", "Time that locks lay idle for waiters which had yet to come.",
+      "lock_reserved_ms", 1e-3 },
+    { "holdfast_lock_wait_seconds", "histogram", "How long locks and permits were waited for." },
+    { "holdfast_lock_hold_seconds", "histogram", "How long locks and permits were held." },
+    { "holdfast_locks_held", "gauge", "Keys of locks and permits that somebody holds." },
+    { "holdfast_lock_waiters", "gauge", "Waiters for locks and permits now." },
+    { "holdfast_key_waits_total", "counter", "Waits for the keys with the most contention." },
+    { "holdfast_key_wait_seconds_total", "counter", "Time waited for the keys with the most contention." },
+    { "holdfast_cluster_standing", "gauge", "1 if this machine's agent has a session with the cluster." },
+    { "holdfast_cluster_session_seconds", "gauge", "Until the session ends unless the agent prolongs it." },
+    { "holdfast_lives_unknown_total", "counter", "Times that it could not be told whether a process lives." },
+    { "holdfast_words_mended_total", "counter", "Overwritten words that were put right." },
+}
+
+local ESCAPES = { ["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n" }
+
+
+-- Keys and names may be any bytes, a label has to be UTF-8: what is not ASCII is written as %XX, and so is '%'.
+local function label_value(text)
+    return (text:gsub("[%z\1-\9\11-\31%%\127-\255]", function (byte)
+        return ("%%%02X"):format(byte:byte())
+    end):gsub('[\\"\n]', ESCAPES))
+end
+
+
+local function number(value)
+    if value == INFINITY then
+        return "+Inf"
+    end
+    return value == floor(value) and value < 2 ^ 53 and ("%d"):format(value) or ("%.9g"):format(value)
+end
+
+
+-- labels: { name, value, name, value... } Numbers with equal labels are added up: Prometheus takes nothing of a text in
+-- which two samples have the same, as two long keys that are cut do.
+local function add(families, name, labels, value)
+    local parts = {}
+    for i = 1, #labels, 2 do
+        parts[#parts + 1] = labels[i] .. '="' .. label_value(labels[i + 1]) .. '"'
+    end
+    local samples = families[name] or {}
+    families[name] = samples
+    local text = concat(parts, ",")
+    local sample = samples[text]
+    if sample then
+        sample.value = sample.value + value
+        return
+    end
+    sample = { parts = text, value = value }
+    samples[text] = sample
+    samples[#samples + 1] = sample
+end
+
+
+local function add_counts(families, labels, stats)
+    for _, family in ipairs(FAMILIES) do
+        local count = family[4] and stats[family[4]]
+        if count then
+            add(families, family[1], labels, count * (family[5] or 1))
+        end
+    end
+end
+
+
+-- The counts up to each bound. A bucket of the library that lies across a bound counts with the next one.
+local function fold(histogram)
+    local folded, at, sum = {}, 1, 0
+    for i, bound in ipairs(BOUNDS) do
+        while histogram.buckets[at] and histogram.buckets[at].le <= bound do
+            sum = sum + histogram.buckets[at].count
+            at = at + 1
+        end
+        folded[i] = sum
+    end
+    return folded
+end
+
+
+local function add_histograms(families, name, dict)
+    local histograms = dict:histograms() or {}
+    for kind, of_kind in pairs(histograms) do
+        for time, family in pairs { waited = "holdfast_lock_wait_seconds", held = "holdfast_lock_hold_seconds" } do
+            if of_kind[time].count > 0 then
+                add(families, family, { "dictionary", name, "kind", kind },
+                    { counts = fold(of_kind[time]), count = of_kind[time].count, sum = of_kind[time].sum })
+            end
+        end
+    end
+end
+
+
+-- Nothing where they cannot be listed, as while a process is stopped in the middle of a change: no count is better than
+-- a wrong one.
+local function add_locks(families, name, dict)
+    local locks = dict:locks()
+    if not locks then
+        return
+    end
+    local held, waiters = { lock = 0, rwlock = 0, semaphore = 0 }, 0
+    for _, lock in ipairs(locks) do
+        if lock.kind then
+            held[lock.kind] = held[lock.kind] + 1
+        end
+        waiters = waiters + lock.waiters
+    end
+    for kind, count in pairs(held) do
+        add(families, "holdfast_locks_held", { "dictionary", name, "kind", kind }, count)
+    end
+    add(families, "holdfast_lock_waiters", { "dictionary", name }, waiters)
+end
+
+
+local function add_keys(families, name, dict, count)
+    for _, one in ipairs(count > 0 and dict:contention(count) or {}) do
+        local labels = { "dictionary", name, "kind", one.kind, "key", one.key }
+        add(families, "holdfast_key_waits_total", labels, one.waits)
+        add(families, "holdfast_key_wait_seconds_total", labels, one.wait_time)
+    end
+end
+
+
+local function add_cluster(families, name, dict)
+    local cluster = dict:cluster()
+    if cluster then
+        local labels = { "dictionary", name, "cluster", cluster.name }
+        add(families, "holdfast_cluster_standing", labels, cluster.state == "standing" and 1 or 0)
+        add(families, "holdfast_cluster_session_seconds", labels, cluster.seconds)
+    end
+end
+
+
+local function collect(settings)
+    local names, err = shdict.list()
+    if not names then
+        return nil, err
+    end
+    local families = {}
+    local world
+    for _, name in ipairs(names) do
+        local dict = shdict.open(name)
+        local stats = dict and dict:stats()
+        if stats then  -- else it was removed meanwhile, or cannot be used: the other dictionaries still count
+            local labels = { "dictionary", name }
+            add(families, "holdfast_dictionary_capacity_bytes", labels, dict:capacity())
+            add_counts(families, labels, stats)
+            add_histograms(families, name, dict)
+            if settings.locks then
+                add_locks(families, name, dict)
+            end
+            add_keys(families, name, dict, settings.keys)
+            add_cluster(families, name, dict)
+            world = stats
+        end
+    end
+    if world then  -- counts of the whole world, the same in each dictionary
+        add(families, "holdfast_lives_unknown_total", {}, world.lives_unknown)
+        add(families, "holdfast_words_mended_total", {}, world.words_mended)
+    end
+    return families
+end
+
+
+local function with_labels(name, parts, more)
+    parts = more and (parts ~= "" and parts .. "," .. more or more) or parts
+    return parts ~= "" and name .. "{" .. parts .. "}" or name
+end
+
+
+local function write_histogram(lines, name, sample)
+    for i, count in ipairs(sample.value.counts) do
+        local bound = 'le="' .. ("%.9g"):format(BOUNDS[i]) .. '"'
+        lines[#lines + 1] = with_labels(name .. "_bucket", sample.parts, bound) .. " " .. number(count)
+    end
+    lines[#lines + 1] = with_labels(name .. "_bucket", sample.parts, 'le="+Inf"') .. " " .. number(sample.value.count)
+    lines[#lines + 1] = with_labels(name .. "_sum", sample.parts) .. " " .. number(sample.value.sum)
+    lines[#lines + 1] = with_labels(name .. "_count", sample.parts) .. " " .. number(sample.value.count)
+end
+
+
+local function write(families, openmetrics)
+    local lines = {}
+    for _, family in ipairs(FAMILIES) do
+        local name, kind, help = family[1], family[2], family[3]
+        local samples = families[name]
+        if samples then
+            -- OpenMetrics names the family of a counter without "_total".
+            local title = openmetrics and name:gsub("_total$", "") or name
+            lines[#lines + 1] = "# HELP " .. title .. " " .. help
+            lines[#lines + 1] = "# TYPE " .. title .. " " .. kind
+            sort(samples, function (a, b) return a.parts < b.parts end)
+            for _, sample in ipairs(samples) do
+                if kind == "histogram" then
+                    write_histogram(lines, name, sample)
+                else
+                    lines[#lines + 1] = with_labels(name, sample.parts) .. " " .. number(sample.value)
+                end
+            end
+        end
+    end
+    lines[#lines + 1] = openmetrics and "# EOF" or nil
+    return concat(lines, "\n") .. "\n"
+end
+
+
+local OPTIONS = { openmetrics = true, locks = true, keys = true }
+
+local function read_options(opts, level)
+    if opts ~= nil and type(opts) ~= "table" then
+        error("bad options: a table expected, got " .. describe(opts), level)
+    end
+    local settings = { openmetrics = false, locks = true, keys = 0 }
+    for name, value in pairs(opts or {}) do
+        if not OPTIONS[name] then
+            error("bad option " .. describe(name) .. ": there are openmetrics, locks and keys", level)
+        end
+        settings[name] = value
+    end
+    local keys = settings.keys
+    if type(keys) ~= "number" or keys ~= floor(keys) or keys < 0 or keys > KEYS_MAX then
+        error("bad option keys: a whole number, 0 to " .. KEYS_MAX .. ", expected, got " .. describe(keys), level)
+    end
+    return settings
+end
+
+
+-- The metrics as text, and its content type.
+function _M.metrics(opts)
+    local settings = read_options(opts, 3)
+    local families, err = collect(settings)
+    if not families then
+        return nil, err
+    end
+    return write(families, settings.openmetrics), settings.openmetrics and OPENMETRICS_TYPE or TEXT_TYPE
+end
+
+
+-- Answers a request of nginx with them, in the format that it asks for.
+function _M.serve(opts)
+    local settings = read_options(opts, 3)
+    local ok, ngx = pcall(function () return _G.ngx.say and _G.ngx end)
+    if not ok or not ngx then
+        error("serve answers requests of nginx; elsewhere use metrics()", 2)
+    end
+    settings.openmetrics = settings.openmetrics
+        or tostring(ngx.req.get_headers()["accept"] or ""):find("application/openmetrics-text", 1, true) ~= nil
+    local families, err = collect(settings)
+    if not families then
+        ngx.status = 500
+        ngx.header.content_type = "text/plain"
+        return ngx.say(err)
+    end
+    ngx.header.content_type = settings.openmetrics and OPENMETRICS_TYPE or TEXT_TYPE
+    ngx.print(write(families, settings.openmetrics))
+end
+
+
+return _M

@@ -1,0 +1,386 @@
+-- `holdfast agent`: its command line and its configuration, how it ends, and which one acts when there are two.
+
+local command, etcd, fixture, files, process, shell =
+    require "spec.support" ("command", "etcd", "fixture", "files", "process", "shell")
+
+local await, run, said = command.await, command.run, etcd.said
+local start, write = command.start, command.write
+
+local it_has_agent = fixture.it_unless(not files.find(command.program .. "-agent") and "there is no agent" or nil)
+local it_has_etcd = fixture.it_unless(etcd.missing())
+
+
+-- A configuration file of that mode; the text is what stands between the braces.
+local function config(fields, mode)
+    local path = write("main.json", "{" .. fields .. "}")
+    assert(shell.succeeds("chmod " .. (mode or "600") .. " '" .. path .. "'"))
+    return path
+end
+
+-- A file that a configuration may name.
+local function secret(name, mode)
+    local path = write(name, "secret\n")
+    assert(shell.succeeds("chmod " .. (mode or "600") .. " '" .. path .. "'"))
+    return path
+end
+
+-- The agent has to refuse that, with status 2 and one sentence that has `wanted` in it.
+local function assert_refused(wanted, ...)
+    local ended, out, err = run("agent", ...)
+    assert.same({ code = 2 }, ended, err)
+    assert.equal("", out)
+    assert.matches("^holdfast%-agent: [^\n]+\n", err)
+    assert.truthy(err:find(wanted, 1, true), err .. "has no: " .. wanted)
+end
+
+local function assert_config_refused(wanted, fields)
+    local path = config(fields)
+    assert_refused(path .. ": " .. wanted, "main", "--config", path)
+end
+
+local URLS = '"endpoints": ["http://127.0.0.1:1"]'
+
+
+describe("holdfast agent", function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    describe("refuses", function ()
+        it_has_agent("a command line that is wrong", function ()
+            for _, case in ipairs {
+                { "CLUSTER is required" },
+                { 'bad cluster "a/b": expected 1 to 63', "a/b" },
+                { 'bad cluster ".."', "..", "--etcd", "http://127.0.0.1:1" },
+                { "--walk", "main", "--walk" },
+                { "--ttl: Value 1 not in range 2 to 3600", "main", "--etcd", "http://127.0.0.1:1", "--ttl", "1" },
+                { "--ttl: Value 3601 not in range 2 to 3600", "main", "--etcd", "http://127.0.0.1:1", "--ttl", "3601" },
+                { 'the command line: bad endpoint "127.0.0.1:2379": expected a URL as "https://host:2379"',
+                  "main", "--etcd", "127.0.0.1:2379" },
+                { 'the command line: bad endpoint "http://"', "main", "--etcd", "http://a:1,http://" },
+                { 'the command line: bad namespace "a/": expected a prefix that does not end in "/"',
+                  "main", "--etcd", "http://127.0.0.1:1", "--namespace", "a/" },
+                { 'the command line: bad namespace ""', "main", "--etcd", "http://127.0.0.1:1", "--namespace", "" },
+            } do
+                assert_refused(unpack(case))
+            end
+        end)
+
+        it_has_agent("a configuration that is not there, and says what would do without", function ()
+            assert_refused('no configuration of cluster "no-such": cannot read /etc/holdfast/no-such.json: '
+                           .. "No such file or directory; --etcd URL does without", "no-such")
+            assert_refused('no configuration of cluster "main": cannot read /no/such.json: No such file or directory',
+                           "main", "--config", "/no/such.json")
+            assert_refused("/tmp is no file", "main", "--config", "/tmp")
+        end)
+
+        it_has_agent("a file that is open to all users", function ()
+            for _, mode in ipairs { "604", "602", "601", "644", "777" } do
+                local path = config(URLS, mode)
+                assert_refused(path .. " is open to all users: expected mode 0640 or less (chmod o= " .. path .. ")",
+                               "main", "--config", path)
+            end
+            for _, field in ipairs { "key", "password_file" } do
+                local other = field == "key" and '"cert": "' .. secret "cert" .. '"' or '"user": "me"'
+                local path = secret("secret", "644")
+                assert_config_refused(field .. ": " .. path .. " is open to all users",
+                                      URLS .. ("," .. '"%s": "%s", %s'):format(field, path, other))
+            end
+        end)
+
+        it_has_agent("what is no JSON object, and names the place", function ()
+            local path = config '\n"endpoints": ["http://127.0.0.1:1",]\n'
+            assert_refused(path .. ": parse error at line 2, column ", "main", "--config", path)
+            write("main.json", "")
+            assert_refused(path .. ": parse error at line 1, column 1: ", "main", "--config", path)
+            write("main.json", "[]")
+            assert_refused(path .. ": expected one JSON object, as {", "main", "--config", path)
+        end)
+
+        it_has_agent("a field that it does not know, and lists those that it knows", function ()
+            assert_config_refused('unknown field "endpoint"; accepted are ca, cert, endpoints, key, linger_ms, '
+                                  .. "max_hold_ms, namespace, password_file, require_fixed_etcd, slice_ms, ttl, user",
+                                  '"endpoint": "http://127.0.0.1:1"')
+        end)
+
+        it_has_agent("a bad value of each field, and says what is expected", function ()
+            for _, case in ipairs {
+                { 'bad endpoints "http://a:1": expected a list of strings', '"endpoints": "http://a:1"' },
+                { "bad endpoints []: expected a list of strings", '"endpoints": []' },
+                { "bad endpoints [1]: expected a list of strings", '"endpoints": [1]' },
+                { "no endpoints: expected URLs", '"ttl": 10' },
+                { 'bad endpoint "a:1": expected a URL', '"endpoints": ["a:1"]' },
+                { 'bad endpoint "etcd://a:1": expected a URL', '"endpoints": ["etcd://a:1"]' },
+                { "bad namespace 1: expected a string", URLS .. ', "namespace": 1' },
+                { 'bad namespace "": expected a prefix', URLS .. ', "namespace": ""' },
+                { 'bad namespace "a/": expected a prefix', URLS .. ', "namespace": "a/"' },
+                { 'bad ttl "10": expected a whole number from 2 to 3600', URLS .. ', "ttl": "10"' },
+                { "bad ttl 1: expected a whole number from 2 to 3600", URLS .. ', "ttl": 1' },
+                { "bad ttl 3601: expected a whole number from 2 to 3600", URLS .. ', "ttl": 3601' },
+                { "bad ttl 2.5: expected a whole number from 2 to 3600", URLS .. ', "ttl": 2.5' },
+                { "bad ttl 18446744073709551615: expected a whole", URLS .. ', "ttl": 18446744073709551615' },
+                { "bad ttl null: expected a whole number", URLS .. ', "ttl": null' },
+                { "bad slice_ms -1: expected a whole number from 0 to 60000", URLS .. ', "slice_ms": -1' },
+                { "bad max_hold_ms 60001: expected a whole number from 0 to 60000", URLS .. ', "max_hold_ms": 60001' },
+                { "bad linger_ms 0: expected a whole number from 1 to 60000", URLS .. ', "linger_ms": 0' },
+                { "bad require_fixed_etcd 1: expected true or false", URLS .. ', "require_fixed_etcd": 1' },
+                { "bad user true: expected a string", URLS .. ', "user": true' },
+                { "bad password_file {}: expected a string", URLS .. ', "password_file": {}' },
+                { "bad ca 1: expected a string", URLS .. ', "ca": 1' },
+                { "bad cert 1: expected a string", URLS .. ', "cert": 1' },
+                { "bad key 1: expected a string", URLS .. ', "key": 1' },
+                { "user and password_file: expected both or none", URLS .. ', "user": "me"' },
+                { "user and password_file: expected both or none", URLS .. ', "password_file": "/p"' },
+                { "cert and key: expected both or none", URLS .. ', "cert": "/c"' },
+                { "cert and key: expected both or none", URLS .. ', "key": "/k"' },
+                { "ca: cannot read /no/ca: No such file or directory", URLS .. ', "ca": "/no/ca"' },
+                { "cert: cannot read /no/c: No such file", URLS .. ', "cert": "/no/c", "key": "/no/k"' },
+                { "password_file: cannot read /no/p: No such", URLS .. ', "user": "me", "password_file": "/no/p"' },
+            } do
+                assert_config_refused(unpack(case))
+            end
+        end)
+    end)
+
+    it_has_agent("tells its options, and its version", function ()
+        local ended, out = run("agent", "--help")
+        assert.same({ code = 0 }, ended)
+        for _, option in ipairs { "--config", "--etcd", "--namespace", "--ttl", "--drain", "--standby" } do
+            assert.truthy(out:find(option, 1, true), out)
+        end
+        ended, out = run("agent", "--version")
+        assert.same({ code = 0 }, ended)
+        assert.equal((run("--version") and "holdfast-agent " .. require("resty.lock")._VERSION .. "\n"), out)
+    end)
+
+
+    describe("with etcd", function ()
+        local server, machine, space
+        local spaces = 0
+
+        setup(function () server = not etcd.missing() and etcd.start() end)
+        teardown(function () return server and server:stop() end)
+        after_each(process.clean_up)
+
+        -- What one claim leaves at etcd must not be in the way of the next.
+        before_each(function ()
+            machine = etcd.machine "m"
+            spaces = spaces + 1
+            space = "space" .. spaces
+        end)
+
+        -- An agent, which has a lease.
+        local function start_agent(...)
+            return etcd.agent(machine, "--etcd", server.url, "--namespace", space, ...)
+        end
+
+        -- A program of that machine which holds the lock "key", and what it says.
+        local function holder(timeout)
+            local child = process.start(([[
+                assert(require("resty.shdict").open("jobs", { size = "64k", cluster = "main" }))
+                local lock = require("resty.lock"):new("jobs", { timeout = %g, exptime = 3600 })
+                say(lock:lock("key") and "has it" or "has it not")
+                hear()
+                say(lock:valid() and lock:unlock() == 1 and "released" or "lost")
+                hear()
+            ]]):format(timeout or 30), { env = { HOLDFAST_DIR = machine } })
+            child:expect(timeout and "has it not" or "has it")
+            return child
+        end
+
+        -- Whether the store has the lease that the agent has told of.
+        local function lives(agent, namespace)
+            local lease = assert(agent:err():match "has lease (%x+)")
+            local keys = server:keys((namespace or space) .. "/b/" .. lease)
+            return #keys == 1
+        end
+
+        it_has_etcd("takes each field of its configuration", function ()
+            local path = config(([["endpoints": ["%s", "http://127.0.0.1:1"], "namespace": "fields", "ttl": 20,
+                "slice_ms": 0, "max_hold_ms": 0, "linger_ms": 1, "require_fixed_etcd": false, "ca": "%s"]])
+                :format(server.url, secret "ca.pem"), "640")
+            local agent = etcd.agent(machine, "--config", path)
+            holder()
+            assert.same({ "fields/l/jobs/key" }, server:keys "fields/l/")
+            assert.is_true(lives(agent, "fields"))
+        end)
+
+        it_has_etcd("takes the command line before its configuration", function ()
+            local path = config '"endpoints": ["http://127.0.0.1:1"], "namespace": "file", "ttl": 30'
+            etcd.agent(machine, "--config", path, "--etcd", server.url, "--namespace", "line", "--ttl", "5")
+            holder()
+            assert.same({ "line/l/jobs/key" }, server:keys "line/l/")
+        end)
+
+        it_has_etcd("uses no etcd that may end leases early, if it is told so, and says that once", function ()
+            local path = config(('"endpoints": ["%s"], "require_fixed_etcd": true'):format(server.url))
+            local agent = start("agent", "main", "--config", path, { HOLDFAST_DIR = machine })
+            assert.truthy(await(function () return said(agent):find("\n$") end))
+            local sentence = agent:err():match "^holdfast%-agent: (etcd [%d.]+ may end a lease early .*)\n$"
+            assert.matches("; require_fixed_etcd is set$", sentence)
+            holder(0)
+            local _, out = run("cluster", "status", { HOLDFAST_DIR = machine })
+            assert.truthy(out:find("no session\n  " .. sentence .. "\n", 1, true), out)
+            assert.is_nil(agent:wait(2.5))
+            assert.equal("holdfast-agent: " .. sentence .. "\n", agent:err())
+            agent:signal(command.TERM)
+            assert.same({ code = 0 }, agent:wait())
+        end)
+
+        for name, signal in pairs { TERM = command.TERM, INT = command.INT, HUP = command.HUP } do
+            it_has_etcd("gives its lease back at " .. name .. " if nobody holds a lock, and ends with 0", function ()
+                local agent = start_agent()
+                local child = holder()
+                child:say ""
+                child:expect "released"
+                assert.is_true(lives(agent))
+                agent:signal(signal)
+                assert.same({ code = 0 }, agent:wait(), agent:err())
+                assert.is_false(lives(agent))
+            end)
+        end
+
+        it_has_etcd("gives its lease back at TERM also beside a holder that was killed", function ()
+            local agent = start_agent("--ttl", "60")
+            local child = holder()
+            child:kill()
+            child:wait()
+            agent:signal(command.TERM)
+            assert.same({ code = 0 }, agent:wait(), agent:err())
+            assert.is_false(lives(agent))
+            assert.same({}, server:keys(space .. "/l/"))
+        end)
+
+        it_has_etcd("leaves its lease at TERM to the next agent if a lock is held", function ()
+            local agent = start_agent("--ttl", "60")
+            local child = holder()
+            agent:signal(command.TERM)
+            assert.same({ code = 0 }, agent:wait(), agent:err())
+            assert.truthy(agent:err():find("the lease stays for the next agent", 1, true), agent:err())
+            assert.is_true(lives(agent))
+            local second = start_agent("--ttl", "60")
+            assert.equal(agent:err():match "lease %x+", second:err():match "lease %x+")
+            child:say ""
+            child:expect "released"
+        end)
+
+        it_has_etcd("waits with --drain until no lock is held, gets no new one, and gives the lease back", function ()
+            local agent = start_agent("--drain", "--ttl", "60")
+            local child = holder()
+            agent:signal(command.TERM)
+            assert.truthy(await(function () return said(agent):find("waiting for their release", 1, true) end))
+            assert.equal("nil\tunavailable\n", (process.run([[
+                assert(require("resty.shdict").open("jobs", { size = "64k", cluster = "main" }))
+                local lock = require("resty.lock"):new("jobs")
+                say(lock:trylock("other"))
+            ]], { env = { HOLDFAST_DIR = machine } })))
+            assert.is_nil(agent:wait(0.1))
+            assert.is_true(lives(agent))
+            child:say ""
+            child:expect "released"
+            assert.same({ code = 0 }, agent:wait(), agent:err())
+            assert.is_false(lives(agent))
+        end)
+
+        it_has_etcd("with --drain leaves the lease at a second signal", function ()
+            local agent = start_agent("--drain", "--ttl", "60")
+            holder()
+            agent:signal(command.TERM)
+            assert.truthy(await(function () return said(agent):find("waiting for their release", 1, true) end))
+            agent:signal(command.TERM)
+            assert.same({ code = 0 }, agent:wait(), agent:err())
+            assert.is_true(lives(agent))
+        end)
+
+        it_has_etcd("with --drain and no lock ends at once", function ()
+            local agent = start_agent "--drain"
+            agent:signal(command.TERM)
+            assert.same({ code = 0 }, agent:wait(), agent:err())
+        end)
+
+        it_has_etcd("takes over from another one, which ends with 3", function ()
+            local first = start_agent("--ttl", "60")
+            local child = holder()
+            start_agent("--ttl", "60")
+            assert.same({ code = 3 }, first:wait(), first:err())
+            child:say ""
+            child:expect "released"
+        end)
+
+        it_has_etcd("with --standby takes over as soon as the other one ends, and not before", function ()
+            local first = start_agent("--ttl", "60")
+            local child = holder()
+            local second = start("agent", "main", "--etcd", server.url, "--namespace", space, "--standby",
+                                 "--ttl", "60", { HOLDFAST_DIR = machine })
+            assert.is_nil(first:wait(0.3))
+            assert.equal("", said(second))
+            first:signal(command.KILL)
+            first:wait()
+            assert.truthy(await(function () return said(second):find("has lease", 1, true) end), second:err())
+            assert.equal(first:err():match "lease %x+", second:err():match "lease %x+")
+            child:say ""
+            child:expect "released"
+        end)
+
+        it_has_etcd("with --standby ends with 0 at TERM while the other one acts", function ()
+            start_agent()
+            local second = start("agent", "main", "--etcd", server.url, "--standby", { HOLDFAST_DIR = machine })
+            local function waits()  -- TERM is blocked, and read from a descriptor
+                local status = files.find("/proc/" .. second.pid .. "/status") or ""
+                return status:match "SigBlk:%s+0*[1-9a-f]"
+            end
+            assert.truthy(await(waits))
+            second:signal(command.TERM)
+            assert.same({ code = 0 }, second:wait(), second:err())
+            assert.equal("", said(second))
+        end)
+
+        it_has_etcd("tells why its lease is lost, and goes on with another one", function ()
+            local agent = start_agent()
+            local lease = agent:err():match "has lease (%x+)"
+            holder()
+            server:erase(space .. "/b/" .. lease)
+            assert.truthy(await(function ()
+                return said(agent):find("the lease is lost: the store has ended it\n.*has lease ")
+            end), agent:err())
+        end)
+
+        -- A service manager, as sd_notify(3) knows it: says each line that it is told.
+        local function start_manager(path)
+            local manager = process.start(([[
+                local ffi = require "ffi"
+                ffi.cdef "int socket(int, int, int); int bind(int, const void *, unsigned);"
+                ffi.cdef "ssize_t recv(int, void *, size_t, int);"
+                local address = ffi.new("struct { unsigned short family; char path[108]; }", { 1, %q })
+                local socket, text = ffi.C.socket(1, 2, 0), ffi.new("char[4096]")
+                assert(ffi.C.bind(socket, address, ffi.sizeof(address)) == 0)
+                say "listens"
+                while true do say(ffi.string(text, ffi.C.recv(socket, text, 4096, 0))) end
+            ]]):format(path))
+            manager:expect "listens"
+            return manager
+        end
+
+        it_has_etcd("tells its manager when it is ready, what it has, and that it ends", function ()
+            local path = command.path "notify"
+            local manager = start_manager(path)
+            local agent = start("agent", "main", "--etcd", server.url,
+                                { HOLDFAST_DIR = machine, NOTIFY_SOCKET = path })
+            manager:expect "READY=1"
+            assert.matches("^STATUS=cluster main: this machine has lease %x+$", manager:hear())
+            agent:signal(command.TERM)
+            manager:expect "STOPPING=1"
+        end)
+
+        it_has_etcd("with --standby is ready for its manager while the other one acts", function ()
+            start_agent()
+            local path = command.path "notify"
+            local manager = start_manager(path)
+            local second = start("agent", "main", "--etcd", server.url, "--standby",
+                                 { HOLDFAST_DIR = machine, NOTIFY_SOCKET = path })
+            manager:expect "READY=1"
+            manager:expect "STATUS=cluster main: waits for the end of the agent that acts for this machine"
+            second:signal(command.TERM)
+            second:wait()
+        end)
+    end)
+end)

@@ -1,0 +1,209 @@
+-- `holdfast release`, `rm` and `prune`: changes of a world that other processes use.
+
+local command, json, shell, world = require "spec.support" ("command", "json", "shell", "world")
+
+local keep, output, rows, run = world.keep, world.output, world.rows, command.run
+
+local HOLDER = [[
+    local shdict = require "resty.shdict"
+    local dict = assert(shdict.open("my_locks", { size = "64k" }))
+    local lock = require("resty.lock"):new("my_locks", { exptime = 3000 })
+    assert(lock:lock("key"))
+]]
+
+
+describe("holdfast release", function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    it("ends the grant that has the token, and the next waiter has the lock", function ()
+        keep(HOLDER .. "ready()")
+        local waiter = command.start("lock", "my_locks", "key", "--", "echo", "mine")
+        assert(command.await(function () return rows(output("locks"))[1][12] == "1" end))
+        local token = rows(output("locks"))[1][5]
+        assert.equal("", output("release", "my_locks", "key", "--token", token))
+        assert.same({ code = 0 }, waiter:wait())
+        assert.equal("mine\n", waiter:out())
+        assert.equal("", output("locks"))
+    end)
+
+    it("ends no other grant: it names the holder, and does nothing", function ()
+        local process = keep(HOLDER .. "ready()")
+        local token = tonumber(rows(output("locks"))[1][5])
+        for _, other in ipairs { token - 1, token + 1 } do
+            local ended, out, err = run("release", "my_locks", "key", "-t", ("%d"):format(other))
+            assert.same({ code = 1 }, ended)
+            assert.equal("", out)
+            assert.matches(('^holdfast: "key" is not held with token %d, but with token %d by pid %d '
+                            .. '%%(ready1.lua%%) for [%%d.]+ s: nothing was done\n$'):format(
+                                other, token, world.worker_of(process)), err)
+        end
+        assert.equal(1, #rows(output("locks")))
+        local ended, _, err = run("release", "my_locks", "free", "-t", "1")
+        assert.same({ code = 1 }, ended)
+        assert.equal('holdfast: "free" is not held: nothing was done\n', err)
+    end)
+
+    it("ends one of several grants of permits", function ()
+        keep(HOLDER .. [[
+            for i = 1, 3 do
+                assert(require("resty.semaphore"):new("my_locks", { permits = 3, exptime = 3000 }):wait("permits"))
+            end
+            ready()
+        ]])
+        local held = rows(output("locks", "--prefix", "permits"))
+        assert.equal(3, #held)
+        output("release", "my_locks", "permits", "-t", held[2][5])
+        local left = rows(output("locks", "--prefix", "permits"))
+        assert.same({ held[1][5], held[3][5] }, { left[1][5], left[2][5] })
+    end)
+
+    for _, case in ipairs {
+        { { "my_locks", "key" }, 'no --token was given: "holdfast locks" tells it' },
+        { { "my_locks", "key", "--token", "0" }, '--token: bad token "0": expected a number above 0' },
+        { { "my_locks", "key", "--token", "-1" }, '--token: bad token "-1"' },
+        { { "my_locks", "--token", "1" }, "no KEY was given" },
+        { { "none", "key", "--token", "1" }, 'there is no dictionary "none"' },
+    } do
+        it("refuses: " .. table.concat(case[1], " "), function ()
+            keep(HOLDER .. "ready()")
+            local ended, out, err = run("release", unpack(case[1]))
+            assert.same({ code = 2 }, ended)
+            assert.equal("", out)
+            assert.truthy(err:find("holdfast: " .. case[2], 1, true), err)
+        end)
+    end
+end)
+
+
+describe("holdfast rm", function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    local PERSISTENT = [[
+        local shdict = require "resty.shdict"
+        local dict = assert(shdict.open("%s", { size = "64k", persist = true }))
+        dict:set("key", "value")
+    ]]
+
+    it("removes what nobody uses", function ()
+        keep(PERSISTENT:format("kept") .. "ready()"):signal(command.KILL)
+        keep "assert(require('resty.shdict').open('other', { size = '64k' })); ready()"
+        assert(command.await(function () return rows(output("ls", "-p", "kept"))[1][9] == "-" end))
+        assert.equal("", output("rm", "kept"))
+        assert.equal("other", rows(output("ls"))[1][1])
+    end)
+
+    it("refuses what another process has open, unless it is forced", function ()
+        local process = keep(PERSISTENT:format("used") .. [[
+            ready()
+            while dict:get("key") do
+                require("resty.holdfast.scheduler").sleep(0.01)
+            end
+            print(dict:get("key"))
+            os.exit(3)
+        ]])
+        local ended, out, err = run("rm", "used")
+        assert.same({ code = 1 }, ended)
+        assert.equal("", out)
+        assert.matches('^holdfast: dictionary "used" was not removed: 1 process has it open: pid '
+                       .. world.worker_of(process) .. ' %(ready1.lua%); %-%-force removes it all the same\n$', err)
+        assert.equal("", output("rm", "--force", "used"))
+        assert.same({ code = 1 }, process:wait())
+        assert.equal("nil\tremoved\n", (process:out():gsub("dictionary not found", "removed")))
+    end)
+
+    it("refuses where it may not see what processes have open, unless it is forced", function ()
+        keep(PERSISTENT:format("used") .. [[
+            local ffi = require "ffi"
+            ffi.cdef "int prctl(int, ...);"
+            assert(ffi.C.prctl(4, ffi.cast("long", 0)) == 0)  -- PR_SET_DUMPABLE: /proc/self is closed to its own user
+            ready()
+        ]])
+        -- Root may look at all without this.
+        local command_line = { "--bounding-set=-all", command.program, "rm", "used",
+                               { PROGRAM = shell.output "command -v setpriv" } }
+        if shell.output "id -u" ~= "0" then
+            command_line = { "rm", "used" }
+        end
+        local ended, out, err = run(unpack(command_line))
+        assert.same({ code = 1 }, ended, err)
+        assert.equal("", out)
+        assert.equal('holdfast: dictionary "used" was not removed: it cannot be told whether a process has it open, '
+                     .. "as this user may not look at all of them; --force removes it all the same\n", err)
+        assert.equal("used", rows(output("ls"))[1][1])
+        assert.equal("", output("rm", "--force", "used"))
+    end)
+
+    it("refuses where processes of the world are not seen from here, as of another container", function ()
+        local unshare = "unshare --pid --fork --mount-proc "
+        if not shell.succeeds(unshare .. "true 2>/dev/null") then
+            return pending "no right to make a pid namespace"
+        end
+        keep(PERSISTENT:format("used") .. "ready()")
+        local ended, out, err = run("-c", "exec " .. unshare .. command.program .. " rm used", { PROGRAM = "/bin/sh" })
+        assert.same({ code = 1 }, ended, err)
+        assert.equal("", out)
+        assert.matches('^holdfast: dictionary "used" was not removed: it cannot be told whether pid %d+ %([%w.]+%).* '
+                       .. "has it open, which is in another pid namespace; %-%-force removes it all the same\n$", err)
+        assert.equal("used", rows(output("ls"))[1][1])
+    end)
+
+    it("names the dictionaries that there are where one is not", function ()
+        keep(HOLDER .. "ready()")
+        local ended, _, err = run("rm", "none")
+        assert.same({ code = 2 }, ended)
+        assert.equal(('holdfast: there is no dictionary "none" in %s; there are: "my_locks"\n'):format(command.world()),
+                     err)
+    end)
+end)
+
+
+describe("holdfast prune", function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    it("frees what has expired, and what the dead hold", function ()
+        keep [[
+            local dict = assert(require("resty.shdict").open("my_locks", { size = "256k" }))
+            for i = 1, 500 do
+                dict:set("key" .. i, ("x"):rep(100), 0.001)
+            end
+            ready()
+        ]]
+        local dead = keep [[
+            assert(require("resty.shdict").open("my_locks"))
+            assert(require("resty.rwlock"):new("my_locks", { exptime = 3000 }):rdlock("of the dead"))
+            ready()
+        ]]
+        local pid = world.worker_of(dead)
+        command.kill(pid, command.KILL)
+        assert(command.await(function () return not command.alive(pid) end))
+        assert.equal("dead", rows(output("locks"))[1][9])
+        local row = rows(output("prune"))[1]
+        assert.same({ "my_locks", "500" }, { row[1], row[2] })
+        assert.is_true(tonumber(row[3]) > 50000, row[3])
+        assert.equal("0", row[4])
+        assert.equal("", output("locks"))
+        assert.same({ { name = "my_locks", expired = 0, freed = 0, repairs = 0 } },
+                    json.decode(output("prune", "--json", "my_locks")).dictionaries)
+    end)
+
+    it("ends what a world without processes has left", function ()
+        local process = keep(HOLDER .. "ready()")
+        local pid = world.worker_of(process)
+        process:signal(command.KILL)
+        assert(command.await(function () return not command.alive(pid) end))
+        assert.equal(1, #rows(output("ls")))
+        output("prune")
+        assert.equal("", output("ls"))
+    end)
+
+    it("says which dictionary is not there", function ()
+        keep(HOLDER .. "ready()")
+        local ended, out, err = run("prune", "my_locks", "none")
+        assert.same({ code = 2 }, ended)
+        assert.equal(1, #rows(out))
+        assert.truthy(err:find('there is no dictionary "none"', 1, true), err)
+    end)
+end)

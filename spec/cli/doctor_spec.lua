@@ -1,0 +1,288 @@
+-- `holdfast doctor`: it finds each fault, says nothing where there is none, changes nothing, and repairs what can be.
+
+local command, json, shell, world = require "spec.support" ("command", "json", "shell", "world")
+
+local keep, output, rows, run = world.keep, world.output, world.rows, command.run
+
+local STOP, CONT = 19, 18
+
+local MEMBER = [[
+    local dict = assert(require("resty.shdict").open("my_dict", { size = "64k" }))
+    for i = 1, 20 do
+        dict:set("key" .. i, "value")
+    end
+]]
+
+
+-- What it finds, as "severity: subject: sentence", and the exit status.
+local function findings(...)
+    local ended, out, err = run("doctor", ...)
+    assert.equal("", err)
+    local found = {}
+    for _, row in ipairs(rows(out)) do
+        found[#found + 1] = row[1] .. ": " .. (row[2] == "-" and "" or row[2] .. ": ") .. row[3]
+    end
+    return found, ended.code
+end
+
+local function finds(pattern, ...)
+    local found, code = findings(...)
+    for _, finding in ipairs(found) do
+        if finding:match(pattern) then
+            return code
+        end
+    end
+    error("not found: " .. pattern .. "\nbut: " .. table.concat(found, "\n"))
+end
+
+
+local function overwrite(name, at, bytes)
+    local file = assert(io.open(command.world() .. "/" .. name, "r+"))
+    file:seek("set", at)
+    file:write(bytes)
+    file:close()
+end
+
+local function content(name)
+    return assert(command.read(command.world() .. "/" .. name))
+end
+
+-- Whether this user may look at what each process has open.
+local function may_look_at_all()
+    return shell.succeeds 'for p in /proc/[0-9]*; do cat $p/maps >/dev/null 2>&1 || [ ! -d $p ] || exit 1; done'
+end
+
+-- Where the text stands in the file for the first time.
+local function place_of(name, text)
+    return assert(content(name):find(text, 1, true)) - 1
+end
+
+
+describe("holdfast doctor", function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    it("finds nothing where all is well", function ()
+        keep(MEMBER .. [[
+            assert(require("resty.lock"):new("my_dict", { exptime = 3000 }):lock("key"))
+            assert(require("resty.shdict").open("large", { size = "8m" })):set("key", 1)
+            ready()
+        ]])
+        assert.same({ {}, 0 }, { findings() })
+        assert.same({ status = "ok", findings = {}, directory = command.world() },
+                    json.decode(output("doctor", "--json")))
+        assert.equal("all is well in " .. command.world() .. ": 2 dictionaries\n",
+                     (world.in_terminal(200, "doctor", "--color=never")))
+    end)
+
+    it("finds damage, changes nothing, and repairs it when it is asked to", function ()
+        keep(MEMBER .. "ready()")
+        -- The length of an entry's key.
+        overwrite("my_dict.dict", place_of("my_dict.dict", "key7") - 24, "\255\127")
+        local before = content("my_dict.dict")
+        assert.equal(2, finds "^error: dictionary my_dict: 1 part of 1 is damaged: memory was overwritten$")
+        assert.equal(before, content("my_dict.dict"))
+        local ended, out = run("doctor", "--repair")
+        assert.same({ code = 0 }, ended, out)
+        assert.matches("^note\tdictionary my_dict\twas repaired 1 time", out)
+        assert.equal("value\n", output("get", "my_dict", "key1"))
+    end)
+
+    it("finds damage in a dictionary of many parts", function ()
+        keep [[
+            local dict = assert(require("resty.shdict").open("large", { size = "16m" }))
+            for i = 1, 1000 do
+                dict:set("key" .. i, "value")
+            end
+            ready()
+        ]]
+        overwrite("large.dict", place_of("large.dict", "key77\0") - 24, "\255\127")
+        assert.equal(2, finds "^error: dictionary large: 1 part of 16 is damaged")
+    end)
+
+    it("takes no change by others for damage", function ()
+        keep(MEMBER .. [[
+            local shdict = require "resty.shdict"
+            local busy = assert(shdict.open("busy", { size = "1m" }))
+            local lock = require("resty.lock"):new("busy", { exptime = 3000 })
+            ready()
+            for i = 1, math.huge do
+                busy:set("key" .. i % 100, ("x"):rep(i % 5000))
+                lock:lock("lock" .. i % 7)
+                lock:unlock()
+            end
+        ]])
+        for _ = 1, 20 do
+            for _, finding in ipairs((findings())) do
+                assert.matches("^note: dictionary busy: 1 part of 1 were changed at each look", finding)
+            end
+        end
+    end)
+
+    it("finds a process that is stopped inside a dictionary, and one that is stopped elsewhere", function ()
+        local process = keep(MEMBER .. [[
+            ready()
+            while true do
+                dict:set("hot", ("x"):rep(20000))
+            end
+        ]])
+        local pid = world.worker_of(process)
+        local inside = false
+        for _ = 1, 200 do
+            command.kill(pid, STOP)
+            assert(command.await(function () return command.read("/proc/" .. pid .. "/stat"):match "%) T" end))
+            assert.is_true(finds("^warning: pid " .. pid .. ": %(ready1.lua%) is stopped") >= 1)
+            inside = pcall(finds, "^error: dictionary my_dict: 1 part is locked by pid " .. pid
+                           .. " %(ready1.lua%), stopped, which does not go on")
+            command.kill(pid, CONT)
+            if inside then
+                break
+            end
+        end
+        assert.is_true(inside)
+    end)
+
+    it("finds mutexes that are held by the dead, and by those that are not inside", function ()
+        local process = keep(MEMBER .. "ready()")
+        local pid = world.worker_of(process)
+        -- The word of the mutex, behind the header page: the bits of an owner, in the slot of the process.
+        local token
+        for slot = 0, 1023 do
+            local at = 4096 + slot * 512
+            local bytes = content("processes"):sub(at + 1, at + 52)
+            local of = bytes:byte(49) + bytes:byte(50) * 256 + bytes:byte(51) * 65536
+            if of == pid then
+                token = { slot = slot, bytes:byte(1, 3) }
+            end
+        end
+        local function word(generation_change)
+            local owner = (token.slot + 1) * 2 ^ 20 + (token[1] + token[2] * 256 + token[3] * 65536) % 2 ^ 20
+                          + generation_change
+            local bytes = {}
+            for i = 1, 4 do
+                bytes[i] = string.char(owner % 256)
+                owner = math.floor(owner / 256)
+            end
+            return table.concat(bytes) .. "\1\0\0\0"
+        end
+        overwrite("my_dict.dict", 4096, word(0))
+        assert.equal(2, finds("^error: dictionary my_dict: 1 part is locked in the name of pid " .. pid))
+        overwrite("my_dict.dict", 4096, word(-1))
+        assert.equal(1, finds "^warning: dictionary my_dict: 1 part was left locked by a process that died")
+        local ended, out = run("doctor", "--repair")
+        assert.same({ code = 0 }, ended, out)
+    end)
+
+    it("finds what the dead hold, and frees it when it is asked to", function ()
+        keep(MEMBER .. "ready()")
+        local dead = keep [[
+            assert(require("resty.shdict").open("my_dict"))
+            assert(require("resty.lock"):new("my_dict", { exptime = 3000 }):lock("one"))
+            assert(require("resty.rwlock"):new("my_dict", { exptime = 3000 }):rdlock("two"))
+            ready()
+        ]]
+        local pid = world.worker_of(dead)
+        command.kill(pid, command.KILL)
+        assert(command.await(function () return not command.alive(pid) end))
+        assert.equal(1, finds "^warning: dictionary my_dict: 2 keys are held by dead processes$")
+        local ended, out = run("doctor", "--repair")
+        assert.same({ code = 0 }, ended, out)
+        assert.equal("", output("locks"))
+    end)
+
+    it("finds dictionaries that the dead have left", function ()
+        local process = keep(MEMBER .. "ready()")
+        local pid = world.worker_of(process)
+        process:signal(command.KILL)
+        assert(command.await(function () return not command.alive(pid) end))
+        assert.equal(1, finds "^warning: no process is in this world, and these dictionaries are left: my_dict$")
+    end)
+
+    it("finds files that are none, are cut short, open to others, or copies", function ()
+        keep(MEMBER .. [[ assert(require("resty.shdict").open("short", { size = "64k" })); ready() ]])
+        command.write(command.world() .. "/none.dict", "nothing")
+        os.execute(("cd %s && cp my_dict.dict copy.dict && chmod 600 *.dict && truncate -s 8192 short.dict")
+                       :format(command.world()))
+        os.execute(("cd %s && ln my_dict.dict link && chmod 644 my_dict.dict"):format(command.world()))
+        assert.equal(2, finds "^error: none.dict: is not a file of holdfast, or was overwritten$")
+        assert.equal(2, finds "^error: copy.dict: is a copy, and not the file that was made here$")
+        assert.equal(2, finds "^error: short.dict: was cut short or overwritten: it has 8192 bytes, and was made with ")
+        assert.equal(2, finds "^error: my_dict.dict: has mode 0644, and was made with 0600: it is refused$")
+        assert.equal(2, finds "^error: my_dict.dict: has 2 names: it is refused$")
+    end)
+
+    it("tells each fault once", function ()
+        keep(MEMBER .. [[
+            local shdict = require "resty.shdict"
+            assert(shdict.open("short", { size = "64k" }) and shdict.open("linked", { size = "64k" }))
+            ready()
+        ]])
+        command.write(command.world() .. "/none.dict", "nothing")
+        os.execute(("cd %s && cp my_dict.dict copy.dict && chmod 600 *.dict && truncate -s 8192 short.dict "
+                    .. "&& ln linked.dict link"):format(command.world()))
+        local found = findings()
+        local subjects = {}
+        for i, finding in ipairs(found) do
+            subjects[i] = finding:match "^error: ([^:]*): "
+        end
+        table.sort(subjects)
+        assert.same({ "copy.dict", "linked.dict", "none.dict", "short.dict" }, subjects, table.concat(found, "\n"))
+    end)
+
+    it("tells once that the table of processes cannot be used", function ()
+        keep(MEMBER .. "ready()")
+        os.execute("chmod 666 " .. command.world() .. "/processes")
+        assert.same({ { "error: processes: has mode 0666, and was made with 0600: it is refused" }, 2 }, { findings() })
+        os.execute(("chmod 600 %s/processes && truncate -s 100 %s/processes"):format(command.world(), command.world()))
+        assert.same({ { "error: processes: is not a file of holdfast, or was overwritten" }, 2 }, { findings() })
+    end)
+
+    it("names the processes that keep an upgrade out", function ()
+        local process = keep(MEMBER .. "ready()")
+        local pid = world.worker_of(process)
+        overwrite("processes", 8, "\99\0\0\0")
+        overwrite("my_dict.dict", 8, "\99\0\0\0")
+        assert.equal(2, finds("^error: processes: has layout 99, and this version uses %d+; these have it open: pid .*"
+                              .. pid))
+        assert.equal(2, finds("^error: my_dict.dict: has layout 99, .*pid .*" .. pid))
+        process:signal(command.KILL)
+        assert(command.await(function () return not command.alive(pid) end))
+        local nobody = may_look_at_all() and "no process has it open" or
+                       "no process that this user may look at has it open"
+        assert.equal(1, finds("^warning: processes: has layout 99, and this version uses %d+; " .. nobody .. "$"))
+    end)
+
+    it("finds a dictionary that is full", function ()
+        keep [[
+            local dict = assert(require("resty.shdict").open("full", { size = "64k" }))
+            for i = 1, 2000 do
+                dict:set("key" .. i, ("x"):rep(50))
+            end
+            ready()
+        ]]
+        assert.equal(1, finds "^warning: dictionary full: is full: %d+ live entries were so far removed to make room$")
+    end)
+
+    it("finds that the file system has no room", function ()
+        local mount = "mkdir -m 700 %s/small && mount -t tmpfs -o size=900k,mode=700 none %s/small 2>/dev/null"
+        if not shell.succeeds(mount:format(command.world(), command.world())) then
+            return pending "no right to mount"
+        end
+        local directory = command.world() .. "/small"
+        local ok, err = pcall(function ()
+            local script = command.write("member.lua", [[
+                assert(require("resty.shdict").open("d", { size = "12k" }))
+                while true do require("resty.holdfast.scheduler").sleep(0.1) end
+            ]])
+            local process = command.start("run", "--workers", "1", script, { HOLDFAST_DIR = directory })
+            assert(command.await(function () return command.read(directory .. "/d.dict") end), process:err())
+            assert.equal(2, finds("^error: the file system of .* has .* free: changes that need memory fail$", "--dir",
+                                  directory))
+            process:signal(command.KILL)
+            process:wait()
+        end)
+        command.sleep(0.1)
+        os.execute("umount -l " .. directory)
+        assert(ok, err)
+    end)
+end)

@@ -1,0 +1,394 @@
+-- `holdfast ls`, `stat` and `locks`: what there is in a world, for people and for programs; and that looking changes
+-- nothing and waits for nobody.
+
+local command, json, shell, world = require "spec.support" ("command", "json", "shell", "world")
+
+
+local keep, output, rows, run = world.keep, world.output, world.rows, command.run
+
+local MEMBERS = [[
+    local shdict = require "resty.shdict"
+    local cache = assert(shdict.open("cache", { size = "1m" }))
+    assert(shdict.open("a b\t\\/", { size = "64k" }))
+    for i = 1, 50 do
+        cache:set("key" .. i, i)
+    end
+    for i = 1, 100 do
+        cache:get("key" .. i)
+    end
+]]
+
+-- Holds three keys in three ways, one of them with an end and a reason.
+local HOLDERS = [[
+    local shdict = require "resty.shdict"
+    local dict = assert(shdict.open("my_locks", { size = "64k" }))
+    local lock = require("resty.lock"):new("my_locks", { exptime = 3000, timeout = 0 })
+    assert(lock:lock("lock\1\\", { why = "the nightly\treport" }))
+    assert(require("resty.rwlock"):new("my_locks", { exptime = 3000 }):rdlock("readers"))
+    assert(require("resty.semaphore"):new("my_locks", { permits = 3, exptime = 3000 }):wait("permits"))
+]]
+
+
+local function listing()
+    local pipe = assert(io.popen("ls -lAi --time-style=full-iso " .. command.world()))
+    local text = pipe:read "*a"
+    pipe:close()
+    return text
+end
+
+
+describe("holdfast ls", function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    it("prints a line for each dictionary, in order, with its counts and the processes that have it open", function ()
+        local process = keep(MEMBERS .. "ready()")
+        local found = rows(output("ls"))
+        assert.equal(2, #found)
+        local odd, cache = unpack(found)
+        assert.equal("a b\\x09\\\\/", odd[1])
+        assert.same({ "cache", "1048576" }, { cache[1], cache[2] })
+        assert.is_true(tonumber(cache[3]) > 0)
+        assert.same({ "50", "50", "50", "0", "0" }, { cache[4], cache[5], cache[6], cache[7], cache[8] })
+        assert.equal(tostring(world.worker_of(process)), cache[9])
+        assert.equal("-", cache[10])
+    end)
+
+    it("prints only those that are named, and names those that there are where one is not", function ()
+        keep(MEMBERS .. "ready()")
+        assert.equal(1, #rows(output("ls", "cache")))
+        local ended, out, err = run("ls", "cache", "none")
+        assert.same({ code = 2 }, ended)
+        assert.equal("", out)
+        assert.equal(('holdfast: there is no dictionary "none" in %s; there are: "a b\\x09\\/", "cache"\n'):format(
+                         command.world()), err)
+    end)
+
+    it("gives a terminal columns and colours", function ()
+        keep(MEMBERS .. "ready()")
+        local out = world.in_terminal(100, "ls", { NO_COLOR = "1" })
+        local head, first, second = out:match "^(.-)\n(.-)\n(.-)\n$"
+        assert.matches("^NAME +SIZE +USED +ENTRIES +HITS +EVICTED +REPAIRED +PROCESSES$", head)
+        assert.equal("a b\\x09\\\\/", first:match "^(%S+ %S+)")
+        assert.matches("^cache +1M +[%d.]+K +50 +50.0 %% +0 +0  1: ready1", second)
+        assert.equal(head:find("SIZE", 1, true) + 3, (second:find "1M") + 1)
+        assert.truthy(world.in_terminal(100, "ls", {}):find "\27%[1m")
+        assert.truthy(world.in_terminal(100, "ls", "--color", "always", { NO_COLOR = "1" }):find "\27%[1m")
+        assert.falsy(world.in_terminal(100, "ls", "--color=never", {}):find "\27")
+        for line in world.in_terminal(60, "ls", "--color=never", {}):gmatch "[^\n]+" do
+            assert.is_true(#line:gsub("[\128-\191]", "") <= 60, line)
+        end
+    end)
+
+    it("gives programs JSON with the fields of the manual", function ()
+        local process = keep(MEMBERS .. "ready()")
+        local object = json.decode(output("ls", "--json"))
+        assert.equal(command.world(), object.directory)
+        local odd, cache = unpack(object.dictionaries)
+        assert.equal("a b\t\\/", odd.name)
+        assert.equal(json.null, odd.hit_ratio)
+        assert.equal(0.5, cache.hit_ratio)
+        assert.same({ { pid = world.worker_of(process), program = "ready1.lua" } }, cache.processes)
+        assert.is_true(cache.processes_complete)
+        local manual = command.read(command.repository .. "/docs/holdfast.md")
+        local described = manual:match "A %*%*dictionary%*%* has.-\n\n"
+        for field in pairs(cache) do
+            assert.truthy(described:find("`" .. field .. "`", 1, true), field)
+        end
+    end)
+
+    it("has a second field for a name that is no UTF-8", function ()
+        keep [[
+            assert(require("resty.shdict").open("\255name", { size = "64k" }))
+            ready()
+        ]]
+        local dictionary = json.decode(output("ls", "--json")).dictionaries[1]
+        assert.equal("\\xFFname", dictionary.name)
+        assert.equal("FF6E616D65", dictionary.name_hex)
+    end)
+
+    it("says what is wrong with a dictionary that cannot be looked at, and lists the others", function ()
+        keep(MEMBERS .. "ready()")
+        command.write(command.world() .. "/broken.dict", ("x"):rep(8192))
+        os.execute("chmod 600 " .. command.world() .. "/broken.dict")
+        local ended, out = run("ls")
+        assert.same({ code = 2 }, ended)
+        local found = rows(out)
+        assert.equal(3, #found)
+        assert.same({ "broken", "-", "-" }, { found[2][1], found[2][2], found[2][3] })
+        assert.truthy(found[2][10]:find("is not a holdfast file", 1, true))
+        assert.equal("-", found[3][10])
+    end)
+end)
+
+
+describe("holdfast stat", function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    it("prints every count that stats has, and the processes that have the dictionary open", function ()
+        local process = keep(MEMBERS .. "ready()")
+        local said = {}
+        for _, row in ipairs(rows(output("stat", "cache"))) do
+            said[row[1]] = row[2]
+        end
+        assert.equal("50", said.entries)
+        assert.equal("50.0 %", said["hit ratio"])
+        assert.equal("futex", said.mutex)
+        assert.equal("no", said.persists)
+        assert.equal(("%d (ready1.lua)"):format(world.worker_of(process)), said.processes)
+        local stats = json.decode(output("stat", "--json", "cache"))
+        for _, name in ipairs { "hits", "misses", "evictions", "expirations", "repairs", "mutex_waits", "lock_waits",
+                                "lock_wakes", "lock_reserved_ms", "entries" } do
+            assert.equal("number", type(stats[name]), name)
+            assert.truthy(said[name:gsub("_", " ")], name)
+        end
+    end)
+
+    it("wants one name of a dictionary", function ()
+        for _, case in ipairs { { {}, "no NAME was given" }, { { "a", "b" }, 'unexpected "b"' } } do
+            local ended, _, err = run("stat", unpack(case[1]))
+            assert.same({ code = 2 }, ended)
+            assert.equal(("holdfast: %s\nTry \"holdfast stat --help\".\n"):format(case[2]), err)
+        end
+    end)
+end)
+
+
+describe("holdfast locks", function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    it("prints a line for each holder, with what it is and why it holds", function ()
+        local process = keep(HOLDERS .. "ready()")
+        local pid = tostring(world.worker_of(process))
+        local found = {}
+        for _, row in ipairs(rows(output("locks"))) do
+            assert.equal(13, #row)
+            assert.equal("my_locks", row[1])
+            found[row[2]] = row
+        end
+        local lock = found["lock\\x01\\\\"]
+        assert.same({ "lock", "lock" }, { lock[3], lock[4] })
+        assert.is_true(tonumber(lock[5]) > 0)
+        assert.same({ pid, "ready1.lua", "-", "alive" }, { lock[6], lock[7], lock[8], lock[9] })
+        assert.is_true(tonumber(lock[10]) >= 0)
+        assert.is_true(tonumber(lock[11]) > 2000 and tonumber(lock[11]) <= 3000, lock[11])
+        assert.same({ "0", "the nightly\\x09report" }, { lock[12], lock[13] })
+        assert.same({ "rwlock", "read" }, { found.readers[3], found.readers[4] })
+        assert.same({ "semaphore", "1 permit" }, { found.permits[3], found.permits[4] })
+        assert.equal(1, #rows(output("locks", "--prefix", "read")))
+        assert.equal(0, #rows(output("locks", "--prefix", "x")))
+        assert.equal(2, #rows(output("locks", "--max", "2")))
+    end)
+
+    it("tells holders that are stopped, and those that are dead", function ()
+        local process = keep(HOLDERS .. "ready()")
+        local pid = world.worker_of(process)
+        command.kill(pid, 19)
+        assert(command.await(function () return rows(output("locks"))[1][9] == "stopped" end))
+        keep [[ assert(require("resty.shdict").open("my_locks")); ready() ]]
+        process:signal(command.KILL)
+        command.kill(pid, command.KILL)
+        assert(command.await(function () return rows(output("locks"))[1][9] == "dead" end))
+        assert.equal("dead", json.decode(output("locks", "--json")).locks[1].holders[1].state)
+    end)
+
+    it("shows who waits for whom as a tree", function ()
+        local first = command.start("lock", "my_locks", "outer", "--why", "a reason", "--", "sh", "-c",
+                                    "touch " .. command.path("one") .. "; exec sleep 600")
+        assert(command.await(function () return command.read "one" end))
+        local second = command.start("lock", "my_locks", "inner", "--", command.program, "lock", "my_locks", "outer",
+                                     "--", "true")
+        assert(command.await(function () return output("locks"):find("\tinner\t", 1, true) end), second:err())
+        local third = command.start("lock", "my_locks", "inner", "--", "true")
+        local text
+        assert(command.await(function ()
+            text = output("locks", "--waiting")
+            return select(2, text:gsub("waits for", "")) == 2
+        end), text)
+        assert.matches("^my_locks inner is held by pid %d+ %(holdfast%) for [%d.]+ s\n"
+                       .. "  pid %d+ %(true%) waits for [%d.]+ s\n"
+                       .. "my_locks outer is held by pid %d+ %(sh%) for [%d.]+ s: a reason\n"
+                       .. "  pid %d+ %(true%) waits for [%d.]+ s\n$", text)
+        local waiting = json.decode(output("locks", "--waiting", "--json")).locks
+        assert.equal(2, #waiting)
+        assert.equal(1, waiting[1].waiter_count)
+        assert.is_false(waiting[1].waiters[1].watches)
+        for _, process in ipairs { first, second, third } do
+            process:signal(command.KILL)
+        end
+    end)
+
+    it("shows a chain below the lock at its end, and a circle as one", function ()
+        -- Each takes its own key, then waits for the other's; the third waits for the first's.
+        for i, name in ipairs { "a", "b" } do
+            command.write("chain" .. i .. ".lua", ([[
+                local lock = require("resty.lock")
+                assert(require("resty.shdict").open("my_locks", { size = "64k" }))
+                local own = lock:new("my_locks", { timeout = 600, exptime = 600, fair = false })
+                assert(own:lock("%s"))
+                os.execute("touch '%s'")
+                while not io.open("%s") do require("resty.holdfast.scheduler").sleep(0.01) end
+                lock:new("my_locks", { timeout = 600, exptime = 600 }):lock("%s")
+                while true do require("resty.holdfast.scheduler").sleep(1) end
+            ]]):format(name, command.path("has" .. i), command.path("go" .. i), i == 1 and "b" or "a"))
+        end
+        local first = command.start("run", "--workers", "1", command.path "chain1.lua")
+        local second = command.start("run", "--workers", "1", command.path "chain2.lua")
+        assert(command.await(function () return command.read "has1" and command.read "has2" end),
+               first:err() .. second:err())
+        command.write("go1", "")
+        local text
+        assert(command.await(function ()
+            text = output("locks", "--waiting")
+            return text:find "waits"
+        end))
+        assert.matches("^my_locks b is held by pid %d+ %(chain2.lua%) for [%d.]+ s\n"
+                       .. "  pid %d+ %(chain1.lua%) waits for [%d.]+ s\n$", text)
+        local third = command.start("lock", "my_locks", "a", "--", "true")
+        assert(command.await(function ()
+            text = output("locks", "--waiting")
+            return select(2, text:gsub("waits for", "")) == 2
+        end), text)
+        assert.matches("^my_locks b is held by pid %d+ %(chain2.lua%)[^\n]+\n"
+                       .. "  pid %d+ %(chain1.lua%)[^\n]+\n"
+                       .. "    my_locks a is held by pid %d+ %(chain1.lua%)[^\n]+\n"
+                       .. "      pid %d+ %(true%) waits for [%d.]+ s\n$", text)
+        assert.truthy(world.in_terminal(100, "locks", "-w", "--color=never", {}):find("   └─ my_locks a", 1, true))
+        third:signal(command.KILL)
+    end)
+
+    it("waits for no process that is stopped inside a dictionary", function ()
+        local process = keep [[
+            local dict = assert(require("resty.shdict").open("my_locks", { size = "64k" }))
+            assert(require("resty.lock"):new("my_locks", { exptime = 3000 }):lock("key"))
+            ready()
+            while true do
+                dict:set("hot", ("x"):rep(20000))
+            end
+        ]]
+        local pid = world.worker_of(process)
+        -- Stopped somewhere in the loop, which is mostly inside.
+        for _ = 1, 20 do
+            command.kill(pid, 19)
+            local begin = command.now()
+            assert.equal("key", rows(output("locks"))[1][2])
+            assert.equal(1, #rows(output("ls")))
+            assert.is_true(command.now() - begin < 20, "waited")
+            command.kill(pid, 18)
+        end
+    end)
+end)
+
+
+describe("To look at a world", function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    local LOOKS = { { "ls" }, { "ls", "-p" }, { "stat", "my_locks" }, { "locks" }, { "locks", "--waiting" },
+                    { "get", "my_locks", "value" }, { "keys", "my_locks" }, { "ttl", "my_locks", "value" },
+                    { "doctor" } }
+
+    it("changes nothing, also where only the dead have been", function ()
+        local process = keep(HOLDERS .. [[ dict:set("value", 1); ready() ]])
+        process:signal(command.KILL)
+        process:wait()
+        assert(command.await(function () return not command.alive(process.pid) end))
+        command.sleep(0.1)  -- its worker ends with it
+        local before = listing()
+        for _, words in ipairs(LOOKS) do
+            local ended, out, err = run(unpack(words))
+            assert.is_true(ended.code == 0 or (words[1] == "doctor" and ended.code == 1), out .. err)
+            assert.equal(before, listing(), table.concat(words, " "))
+        end
+        assert.matches("my_locks", output("ls"))
+        run("prune")
+        assert.equal("", output("ls"))
+    end)
+
+    it("says where there is none, and makes none", function ()
+        for _, words in ipairs(LOOKS) do
+            local ended, out, err = run(unpack(words))
+            assert.same({ code = 2 }, ended)
+            local said = words[1] == "doctor" and out or err
+            assert.truthy(said:find("there is no " .. command.world() .. "/processes", 1, true), said)
+        end
+        assert.equal("total 0\n", listing())
+        local missing = command.world() .. "/missing"
+        for _, words in ipairs(LOOKS) do
+            words = { words[1], "--dir", missing, unpack(words, 2) }
+            local ended, out, err = run(unpack(words))
+            assert.same({ code = 2 }, ended)
+            assert.truthy((out .. err):find("there is no runtime directory " .. missing, 1, true), out .. err)
+        end
+        assert.is_nil(command.read(missing .. "/processes"))
+    end)
+
+    it("takes the directory from --dir", function ()
+        keep(MEMBERS .. "ready()")
+        local directory = command.world()
+        assert.equal(2, #rows(output("ls", "--dir", directory, { HOLDFAST_DIR = "/nowhere" })))
+    end)
+
+    it("refuses a world that has another layout, and says so", function ()
+        local process = keep(MEMBERS .. "ready()")
+        local file = assert(io.open(command.world() .. "/processes", "r+"))
+        file:seek("set", 8)
+        file:write(string.char(99, 0, 0, 0))
+        file:close()
+        for _, words in ipairs { { "ls" }, { "locks" } } do
+            local ended, _, err = run(unpack(words))
+            assert.same({ code = 2 }, ended)
+            assert.truthy(err:find("has layout version 99, this library uses", 1, true), err)
+        end
+        process:signal(command.TERM)
+    end)
+
+    it("as another user is for root: it becomes that user", function ()
+        if shell.output "id -u" ~= "0" then
+            local ended, _, err = run("ls", "--user", "root")
+            assert.same({ code = 2 }, ended)
+            assert.truthy(err:find('only root can become user "root"', 1, true), err)
+            return
+        end
+        local ended, _, err = run("ls", "--user", "no such user")
+        assert.same({ code = 2 }, ended)
+        assert.equal('holdfast: there is no user "no such user": expected a name, or a number from 0 to 4294967294\n',
+                     err)
+        ended, _, err = run("ls", "--user", "4294967296")
+        assert.same({ code = 2 }, ended)
+        assert.truthy(err:find('there is no user "4294967296"', 1, true), err)
+        -- One that has no name here, as that of a container.
+        err = select(3, run("ls", "--user", "4294967294"))
+        assert.is_nil(err:find("there is no user", 1, true), err)
+        -- A world of nobody, with a process that has given up root, so that only root may look at what it has open.
+        local folder = shell.output "mktemp -d /var/tmp/holdfast-spec.XXXXXX"
+        local directory = command.world() .. ".nobody"
+        os.execute(("chmod 755 %s && cp -r lua %s && cp %s %s && chmod -R a+rX %s"):format(
+            folder, folder, command.program:gsub("holdfast$", "libholdfast.so"), folder, folder))
+        os.execute(("mkdir -m 700 %s && chown nobody: %s"):format(directory, directory))
+        local script = command.write("member.lua", ([[
+            local ffi = require "ffi"
+            ffi.cdef "int setgid(int); int setuid(int);"
+            assert(ffi.C.setgid(65534) == 0 and ffi.C.setuid(65534) == 0)
+            assert(require("resty.shdict").open("of_nobody", { size = "64k" }))
+            assert(require("resty.lock"):new("of_nobody", { exptime = 600 }):lock("key"))
+            io.open("%s/ready", "w"):close()
+            while true do require("resty.holdfast.scheduler").sleep(0.1) end
+        ]]):format(directory))
+        local member = command.start(script, { PROGRAM = shell.output "command -v luajit", HOLDFAST_DIR = directory,
+                                               LUA_PATH = folder .. "/lua/?.lua;;",
+                                               HOLDFAST_LIB = folder .. "/libholdfast.so" })
+        assert(command.await(function () return command.read(directory .. "/ready") or member:wait(0) end))
+        assert.is_nil(member.status, member:err())
+        ended, _, err = run("ls", "--dir", directory)
+        assert.same({ code = 2 }, ended)
+        assert.truthy(err:find(" is of user 65534: look into it as that user, by --user 65534", 1, true), err)
+        local row = rows(output("ls", "--dir", directory, "--user", "nobody"))[1]
+        assert.same({ "of_nobody", tostring(member.pid) }, { row[1], row[9] })
+        assert.equal("key", rows(output("locks", "--dir", directory, "--user", "65534"))[1][2])
+        member:signal(command.KILL)
+        os.execute(("rm -rf %s %s"):format(directory, folder))
+    end)
+end)

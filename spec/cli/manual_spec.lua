@@ -1,0 +1,138 @@
+-- The manual of the holdfast command: docs/holdfast.md, the page for man(1) that is made of it, --help, and completion.
+
+local command, files, shell, world = require "spec.support" ("command", "files", "shell", "world")
+
+local output = world.output
+
+local MANUAL = "docs/holdfast.md"
+local PAGE = "contrib/man/holdfast.1"
+local COMPLETION = "contrib/completion/holdfast.bash"
+
+-- Their options are described in sections of their own.
+local ELSEWHERE = { agent = true, cluster = true, lock = true, run = true }
+
+
+local function commands()
+    local names = {}
+    for name in output("--help"):match("\nCommands:\n(.*)"):gmatch "\n?  (%l+) [^\n]+" do
+        names[#names + 1] = name
+    end
+    return names
+end
+
+-- The long options that --help of a command tells of.
+local function options(name)
+    local names = {}
+    for option in output(name, "--help"):gmatch "%-%-[%l-]+" do
+        names[option] = true
+    end
+    return names
+end
+
+
+describe("The manual of the command", function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    it("names every command and every option of those that look at a world or change it", function ()
+        local manual = files.read(MANUAL)
+        assert.is_true(#commands() >= 17)
+        for _, name in ipairs(commands()) do
+            local named = manual:find("holdfast " .. name, 1, true) or manual:find("`" .. name .. " NAME", 1, true)
+            assert.truthy(named, name)
+            for option in pairs(ELSEWHERE[name] and {} or options(name)) do
+                assert.truthy(option == "--help" or manual:find("%f[-]" .. option:gsub("%-", "%%-") .. "%f[^%l-]"),
+                              name .. " " .. option)
+            end
+        end
+    end)
+
+    it("is what man(1) shows: contrib/man/holdfast.1 is made of it", function ()
+        local made = assert(io.popen "scripts/man-page")
+        local page = made:read "*a"
+        made:close()
+        assert.equal(page, files.read(PAGE), "write it anew: scripts/man-page --write")
+    end)
+
+    it("is a page without faults", function ()
+        if not shell.succeeds "command -v groff" then
+            return pending "no groff"
+        end
+        local pipe = assert(io.popen("groff -t -man -ww -z -Kutf8 -Tutf8 " .. PAGE .. " 2>&1"))
+        assert.equal("", (pipe:read "*a"))
+        pipe:close()
+    end)
+end)
+
+
+describe("Completion in bash", function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    -- What is offered for the last word of the line.
+    local function offered(...)
+        local words = { ... }
+        for i, word in ipairs(words) do
+            words[i] = "'" .. word .. "'"
+        end
+        local script = command.write("complete.sh", ([[
+            PATH=%s:$PATH
+            compopt() { :; }
+            . %s
+            COMP_WORDS=(holdfast %s)
+            COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+            _holdfast
+            printf '%%s\n' "${COMPREPLY[@]}"
+        ]]):format(command.program:gsub("/holdfast$", ""), command.repository .. "/" .. COMPLETION,
+                   table.concat(words, " ")))
+        local found = {}
+        for line in output(script, { PROGRAM = "/bin/bash" }):gmatch "[^\n]+" do
+            found[line] = true
+        end
+        return found
+    end
+
+    it("offers every command", function ()
+        local found = offered ""
+        for _, name in ipairs(commands()) do
+            assert.is_true(found[name], name)
+        end
+        assert.is_true(found["--version"])
+        assert.same({ lock = true, locks = true }, offered "loc")
+    end)
+
+    it("offers the options that --help tells of", function ()
+        for _, name in ipairs(commands()) do
+            if name ~= "agent" then
+                local found = offered(name, "--")
+                for option in pairs(options(name)) do
+                    assert.is_true(found[option], name .. " " .. option)
+                end
+            end
+        end
+        assert.same({ ["--waiting"] = true }, offered("locks", "--wa"))
+        assert.same({ auto = true, always = true }, offered("ls", "--color", "a"))
+    end)
+
+    it("offers the dictionaries and keys of the world that the line is about", function ()
+        world.keep [[
+            local shdict = require "resty.shdict"
+            local dict = assert(shdict.open("my_locks", { size = "64k" }))
+            assert(shdict.open("other one", { size = "64k" }))
+            assert(require("resty.lock"):new("my_locks", { exptime = 3000 }):lock("a key"))
+            dict:set("value", 1)
+            dict:set("values$", 1)
+            ready()
+        ]]
+        for _, name in ipairs { "ls", "stat", "locks", "get", "set", "del", "incr", "ttl", "keys", "release", "rm",
+                                "prune", "lock" } do
+            assert.same({ my_locks = true, ["other\\ one"] = true }, offered(name, ""), name)
+        end
+        assert.same({ my_locks = true }, offered("ls", "m"))
+        assert.same({ my_locks = true }, offered("ls", "--dir", command.world(), "m"))
+        assert.same({}, offered("ls", "--dir", "/nowhere", "m"))
+        assert.same({ value = true, ["values\\$"] = true }, offered("get", "my_locks", "v"))
+        assert.same({ ["a\\ key"] = true }, offered("release", "--token", "1", "my_locks", ""))
+        assert.same({}, offered("stat", "my_locks", ""))
+    end)
+end)

@@ -1,0 +1,435 @@
+-- `holdfast serve`: its metrics are those of the Lua module, its JSON is that of the other commands, it refuses what it
+-- should, and nothing that others do, or leave undone, keeps it from answering.
+
+local command, http, json, shell, world = require "spec.support" ("command", "http", "json", "shell", "world")
+
+local await, keep, output, run, start = command.await, world.keep, world.output, command.run, command.start
+
+local STOP, CONT = 19, 18
+
+local MEMBERS = [[
+    local shdict = require "resty.shdict"
+    local cache = assert(shdict.open("cache", { size = "1m" }))
+    assert(shdict.open("<script>alert(1)</script>", { size = "64k" }))
+    assert(shdict.open("\255\"name", { size = "64k" }))
+    for i = 1, 50 do
+        cache:set("key" .. i, i)
+    end
+    for i = 1, 80 do
+        cache:get("key" .. i)
+    end
+    held = require("resty.lock"):new("cache", { exptime = 3000, timeout = 0 })
+    assert(held:lock("<img src=x>\255", { why = "a \"reason\"" }))
+    assert(not require("resty.lock"):new("cache", { exptime = 3000, timeout = 0.01 }):lock("<img src=x>\255"))
+]]
+
+
+-- Starts the server, and gives the process and its port.
+local function serve(...)
+    local process = start("serve", "--listen", "127.0.0.1:0", ...)
+    local port = await(function ()
+        return (process:out() or ""):match "^listening on http://127%.0%.0%.1:(%d+)/\n$" or process:wait(0)
+    end)
+    assert(type(port) == "string", process:err())
+    return process, tonumber(port)
+end
+
+-- What a request gets: body, status, and the whole head. Options are those of curl.
+local function get(port, path, ...)
+    local words = { "-s", "-i", "-m", "30", "--noproxy", "*", "--path-as-is",
+                    ("http://127.0.0.1:%d%s"):format(port, path), ... }
+    words[#words + 1] = { PROGRAM = shell.output "command -v curl" }
+    local out = output(unpack(words))
+    local head, body = out:match "^(.-\r\n)\r\n(.*)$"
+    return body, tonumber(head:match "^HTTP/1.1 (%d+) "), head
+end
+
+-- The same of JSON, which has to come.
+local function api(port, path)
+    local body, status = get(port, "/api/v1/" .. path)
+    assert.equal(200, status, body)
+    return json.decode(body)
+end
+
+local function fields(object)
+    local names = {}
+    for name in pairs(object) do
+        names[#names + 1] = name
+    end
+    table.sort(names)
+    return table.concat(names, " ")
+end
+
+-- What a request of any bytes gets.
+local function send(port, text)
+    local script = command.write("send.py", [[
+import socket, sys
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 30)
+s.sendall(sys.argv[2].encode("latin-1").decode("unicode_escape").encode("latin-1"))
+text = b""
+while True:
+    part = s.recv(65536)
+    if not part:
+        break
+    text += part
+sys.stdout.buffer.write(text)
+]])
+    return output(script, tostring(port), text, { PROGRAM = "/usr/bin/python3" })
+end
+
+local function status_of(port, text)
+    return tonumber(send(port, text):match "^HTTP/1.1 (%d+) ")
+end
+
+
+describe("holdfast serve", function ()
+    before_each(command.set_up)
+    after_each(function ()
+        http.clean_up()
+        command.tear_down()
+    end)
+
+    it("has the metrics that the Lua module has, with the same values", function ()
+        keep(MEMBERS .. ([[
+            local file = io.open("%s", "w")
+            file:write((assert(require("resty.holdfast.prometheus").metrics())))
+            file:close()
+            ready()
+        ]]):format(command.path "metrics"))
+        local _, port = serve()
+        local body, status, head = get(port, "/metrics")
+        assert.equal(200, status)
+        assert.matches("\r\nContent%-Type: text/plain; version=0%.0%.4; charset=utf%-8\r\n", head)
+        assert.equal(command.read "metrics", body)
+        assert.truthy(body:find('holdfast_dictionary_hits_total{dictionary="cache"} 50\n', 1, true))
+        assert.truthy(body:find('holdfast_locks_held{dictionary="cache",kind="lock"} 1\n', 1, true))
+    end)
+
+    it("has metrics that promtool accepts", function ()
+        if not shell.succeeds "command -v promtool >/dev/null" then
+            return pending "promtool is not installed"
+        end
+        keep(MEMBERS .. "ready()")
+        local _, port = serve("--keys", "5")
+        local body = get(port, "/metrics")
+        local waits = 'holdfast_key_waits_total{dictionary="cache",kind="lock",key="<img src=x>%FF"} 1\n'
+        assert.truthy(body:find(waits, 1, true))
+        command.write("metrics", body)
+        local ended, out, err = run("-c", "promtool check metrics <'" .. command.path "metrics" .. "'",
+                                    { PROGRAM = "/bin/sh" })
+        assert.same({ { code = 0 }, "", "" }, { ended, out, err })
+    end)
+
+    it("adds long keys up that begin with the same 72 bytes: no series comes twice", function ()
+        keep [[
+            local resty_lock = require "resty.lock"
+            assert(require("resty.shdict").open("cache", { size = "64k" }))
+            for _, ending in ipairs { "one", "two", "" } do
+                local key = ("k"):rep(72) .. ending
+                local lock = resty_lock:new("cache")
+                assert(lock:lock(key))
+                assert(not resty_lock:new("cache", { timeout = 0.01 }):lock(key))
+                assert(lock:unlock())
+            end
+            ready()
+        ]]
+        local _, port = serve("--keys", "64")
+        local body = get(port, "/metrics")
+        local labels = '{dictionary="cache",kind="lock",key="' .. ("k"):rep(72) .. '"} '
+        local seen = {}
+        for line in body:gmatch "(holdfast_key[^\n]*)\n" do
+            local series, value = line:match "^(.*) ([^ ]*)$"
+            assert.is_nil(seen[series .. " "])
+            seen[series .. " "] = tonumber(value)
+        end
+        assert.equal(3, seen["holdfast_key_waits_total" .. labels])
+        assert.is_true(seen["holdfast_key_wait_seconds_total" .. labels] >= 0.03)
+    end)
+
+    it("counts no waiters that are dead", function ()
+        keep [[
+            assert(require("resty.shdict").open("cache", { size = "64k" }))
+            assert(require("resty.lock"):new("cache", { exptime = 3000 }):lock("key"))
+            ready()
+        ]]
+        local waiters = {}
+        for i = 1, 2 do
+            waiters[i] = start("lock", "cache", "key", "--", "true")
+        end
+        local _, port = serve()
+        local function shows(count)
+            local line = '\nholdfast_lock_waiters{dictionary="cache"} ' .. count .. "\n"
+            return await(function () return get(port, "/metrics"):find(line, 1, true) end, 30)
+        end
+        assert.truthy(shows(2))
+        waiters[1]:signal_group(command.KILL)
+        waiters[1]:wait()
+        assert.truthy(shows(1))
+    end)
+
+    it("has them as OpenMetrics for a request that accepts that", function ()
+        keep(MEMBERS .. "ready()")
+        local _, port = serve()
+        local body, _, head = get(port, "/metrics", "-H", "Accept: application/openmetrics-text;version=1.0.0")
+        assert.matches("\r\nContent%-Type: application/openmetrics%-text; version=1%.0%.0; charset=utf%-8\r\n", head)
+        assert.matches("\n# EOF\n$", body)
+        assert.truthy(body:find("# TYPE holdfast_dictionary_hits counter\n", 1, true))
+    end)
+
+    it("has the objects of ls, stat, locks and doctor", function ()
+        keep(MEMBERS .. "ready()")
+        local _, port = serve()
+        local found, wanted = api(port, "dictionaries"), json.decode(output("ls", "--json"))
+        assert.equal(wanted.directory, found.directory)
+        assert.equal(#wanted.dictionaries, #found.dictionaries)
+        for i, dictionary in ipairs(wanted.dictionaries) do
+            found.dictionaries[i].memory = dictionary.memory
+            assert.same(dictionary, found.dictionaries[i])
+        end
+        local one = api(port, "dictionaries/cache")
+        assert.equal(51, one.entries)
+        assert.equal(fields(json.decode(output("stat", "cache", "--json"))), fields(one))
+        assert.equal("\\xFF\"name", api(port, "dictionaries/%FF%22name").name)
+        local lock, of_command = api(port, "locks").locks[1], json.decode(output("locks", "--json")).locks[1]
+        assert.equal("<img src=x>\\xFF", lock.key)
+        assert.equal(fields(of_command), fields(lock))
+        assert.equal(fields(of_command.holders[1]), fields(lock.holders[1]))
+        assert.equal('a "reason"', lock.holders[1].why)
+        assert.same(json.decode(output("doctor", "--json")).findings, api(port, "doctor").findings)
+    end)
+
+    it("tells how long locks were waited for, and which keys had contention", function ()
+        keep(MEMBERS .. "ready()")
+        local _, port = serve()
+        local waited
+        for _, dictionary in ipairs(api(port, "histograms").dictionaries) do
+            waited = dictionary.name == "cache" and dictionary.lock.waited or waited
+        end
+        assert.equal(1, waited.count)
+        assert.is_true(waited.max >= 0.005 and waited.buckets[1].le >= 0.005)
+        local key = api(port, "contention").keys[1]
+        assert.same({ "cache", "<img src=x>\\xFF", "3C696D67207372633D783EFF", 1, 1 },
+                    { key.dictionary, key.key, key.key_hex, key.waits, key.timeouts })
+    end)
+
+    it("has a page that runs only what is its own, and shows text as text", function ()
+        local _, port = serve()
+        local body, status, head = get(port, "/")
+        assert.equal(200, status)
+        assert.truthy(head:find("Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; "
+                                .. "connect-src 'self'; img-src 'self'; base-uri 'none'", 1, true))
+        assert.truthy(head:find("X-Content-Type-Options: nosniff", 1, true))
+        for path in body:gmatch '[hs]re?[fc]="([^"#]*)"' do
+            assert.matches("^/[%w.]+$", path)
+            assert.equal(200, (select(2, get(port, path))), path)
+        end
+        for _, name in ipairs { "page", "dom", "charts", "graph" } do
+            local script = get(port, "/" .. name .. ".js")
+            assert.falsy(script:find "innerHTML" or script:find "outerHTML" or script:find "insertAdjacentHTML"
+                         or script:find "document%.write" or script:find "eval%(" or script:find "https?://[^w]")
+        end
+    end)
+
+    it("answers HEAD with the head alone", function ()
+        local _, port = serve()
+        local answer = send(port, [[HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n]])
+        assert.matches("^HTTP/1.1 200 OK\r\n", answer)
+        assert.matches("\r\n\r\n$", answer)
+        assert.is_true(tonumber(answer:match "Content%-Length: (%d+)") > 1000)
+    end)
+
+    it("refuses other methods, other names of this machine, other paths, and what is no request", function ()
+        local _, port = serve()
+        local _, status, head = get(port, "/metrics", "-X", "POST", "-d", ("x"):rep(20000))
+        assert.equal(405, status)
+        assert.matches("\r\nAllow: GET, HEAD\r\n", head)
+        local asked = [[GET / HTTP/1.1\r\nHost: %s\r\n\r\n]]
+        for _, name in ipairs { "localhost", "LOCALHOST:80", "127.0.0.1:9145", "127.1.2.3", "[::1]:9145" } do
+            assert.equal(200, status_of(port, asked:format(name)), name)
+        end
+        for _, name in ipairs { "evil.example", "127.0.0.1.evil.example", "localhost.evil", "127.0.0.1:x", "[::2]", "",
+                                "127.0.0.1:80.evil", "[::1" } do
+            assert.equal(403, status_of(port, asked:format(name)), name)
+        end
+        assert.equal(404, (select(2, get(port, "/none"))))
+        assert.equal(404, (select(2, get(port, "/../etc/passwd"))))
+        assert.equal(400, status_of(port, [[GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n]]))
+        assert.equal(400, status_of(port, [[GET /\r\n\r\n]]))
+        assert.equal(400, status_of(port, [[GET /%zz HTTP/1.1\r\nHost: localhost\r\n\r\n]]))
+        assert.equal(400, status_of(port, [[\x00\xff\r\n\r\n]]))
+        assert.equal(431, status_of(port, "GET /" .. ("x"):rep(9000)))
+    end)
+
+    it("serves a target that names the server, as a client of a proxy sends it", function ()
+        keep(MEMBERS .. "ready()")
+        local _, port = serve()
+        local asked = [[GET %s HTTP/1.1\r\nHost: %s\r\n\r\n]]
+        for _, target in ipairs { "http://localhost:9145/metrics", "HTTP://127.0.0.1/metrics", "http://localhost",
+                                  "http://[::1]:9145?query", "http://localhost/api/v1/locks?query" } do
+            assert.equal(200, status_of(port, asked:format(target, "localhost")), target)
+        end
+        -- What the target names counts.
+        assert.equal(403, status_of(port, asked:format("http://evil.example/metrics", "localhost")))
+        assert.equal(404, status_of(port, asked:format("http://localhost/none", "localhost")))
+        for _, target in ipairs { "http:///metrics", "http://", "https://localhost/", "localhost/", "*" } do
+            assert.equal(400, status_of(port, asked:format(target, "localhost")), target)
+        end
+    end)
+
+    it("wants the token of --token-file for all but the page", function ()
+        local token = command.write("token", ("0123456789abcdef"):rep(2) .. "\n")
+        os.execute("chmod 600 " .. token)
+        keep(MEMBERS .. "ready()")
+        local _, port = serve("--token-file", token)
+        local secret = "Authorization: Bearer " .. ("0123456789abcdef"):rep(2)
+        for _, path in ipairs { "/metrics", "/api/v1/doctor", "/none" } do
+            local _, status, head = get(port, path)
+            assert.equal(401, status)
+            assert.matches("\r\nWWW%-Authenticate: Bearer", head)
+            for _, wrong in ipairs { secret .. "0", secret:sub(1, -2), (secret:gsub("Bearer", "Basic")),
+                                     secret:sub(1, 22), secret:upper() } do
+                assert.equal(401, (select(2, get(port, path, "-H", wrong))), wrong)
+            end
+        end
+        assert.equal(200, (select(2, get(port, "/metrics", "-H", secret))))
+        assert.equal(200, (select(2, get(port, "/"))))
+        assert.equal(403, (select(2, get(port, "/metrics", "-H", secret, "-H", "Host: evil.example"))))
+    end)
+
+    it("refuses addresses and token files that are not right, in a sentence", function ()
+        local function refusal(...)
+            local ended, out, err = run("serve", ...)
+            assert.same({ { code = 2 }, "" }, { ended, out })
+            return err
+        end
+        for _, bad in ipairs { "9145", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:x", "example.com:80",
+                               "::1:80", "[::1]", ":80", "[127.0.0.1]:80" } do
+            assert.matches('^holdfast: bad address ".*": expected NUMBER:PORT', refusal("--listen", bad))
+        end
+        assert.matches("0%.0%.0%.0:0\" is reached from other machines: give a token",
+                       refusal("--listen", "0.0.0.0:0"))
+        assert.matches("is reached from other machines", refusal("--listen", "[::]:0"))
+        local file = command.write("token", ("x"):rep(20))
+        os.execute("chmod 640 " .. file)
+        assert.matches("is open to others %(mode 0640%): chmod 600 it", refusal("--token-file", file))
+        os.execute("chmod 600 " .. command.write("token", "short"))
+        assert.matches("expected one line of 16 to 512 printable", refusal("--token-file", file))
+        assert.matches("No such file", refusal("--token-file", "/nowhere/token"))
+        assert.matches("bad number \"65\": expected 0 to 64", refusal("--keys", "65"))
+        local _, port = serve()
+        assert.matches("^holdfast: cannot listen on 127%.0%.0%.1:" .. port .. ": Address already in use\n$",
+                       refusal("--listen", "127.0.0.1:" .. port))
+    end)
+
+    it("answers while 200 connections are silent, and more than it has places for", function ()
+        keep(MEMBERS .. "ready()")
+        local _, port = serve()
+        for _, count in ipairs { 200, 150 } do
+            for _ = 1, count do
+                http.connect(port)
+            end
+            assert.equal(200, (select(2, get(port, "/metrics"))))
+        end
+    end)
+
+    it("ends at once, with 0, by TERM and INT, while a client is silent and another waits", function ()
+        keep(MEMBERS .. "ready()")
+        for _, signal in ipairs { command.TERM, command.INT } do
+            local process, port = serve()
+            http.connect(port)
+            http.connect(port):send "/api/v1/doctor"
+            process:signal(signal)
+            assert.same({ code = 0 }, process:wait(10))
+        end
+    end)
+
+    it("sees a world that comes later, dictionaries that are made anew, and one that ends", function ()
+        local _, port = serve()
+        local body, status = get(port, "/metrics")
+        assert.equal(503, status)
+        assert.truthy(json.decode(body).error:find("there is no", 1, true))
+        local function has(size)
+            return await(function ()
+                local text, code = get(port, "/api/v1/dictionaries/again")
+                return size and code == 200 and json.decode(text).size == size or not size and code ~= 200
+            end)
+        end
+        local make = [[
+            assert(require("resty.shdict").open("again", { size = "%s" }))
+            ready()
+        ]]
+        local process = keep(make:format "64k")
+        assert.is_true(has(65536))
+        output("rm", "-f", "again")
+        assert.is_true(has(nil))
+        process:signal_group(command.KILL)
+        process:wait()
+        keep(make:format "128k")
+        assert.is_true(has(131072))
+    end)
+
+    it("takes no place in the world, and makes nothing in it", function ()
+        local process = keep(MEMBERS .. "ready()")
+        local _, port = serve()
+        get(port, "/metrics")
+        api(port, "doctor")
+        for _, dictionary in ipairs(json.decode(output("ls", "--json", "-p")).dictionaries) do
+            assert.equal(1, #dictionary.processes)
+            assert.equal(world.worker_of(process), dictionary.processes[1].pid)
+        end
+    end)
+
+    it("is not kept by processes that are stopped at any point", function ()
+        local process = keep [[
+            local dict = assert(require("resty.shdict").open("busy", { size = "64k" }))
+            ready()
+            while true do
+                dict:incr("key", 1, 0)
+                dict:set("list", ("x"):rep(100 + dict:get("key") % 100))
+            end
+        ]]
+        local _, port = serve()
+        local worker = world.worker_of(process)
+        for _ = 1, 10 do
+            command.kill(worker, STOP)
+            assert.equal(200, (select(2, get(port, "/api/v1/dictionaries/busy"))))
+            assert.equal(200, (select(2, get(port, "/metrics"))))
+            command.kill(worker, CONT)
+            command.sleep(0.02)
+        end
+    end)
+
+    it("says of an agent that is silent that it is, a second later at most", function ()
+        keep [[
+            assert(require("resty.shdict").open("jobs", { size = "64k", cluster = "main" }))
+            ready()
+        ]]
+        local agent = command.write("agent.py", [[
+import os, socket, sys, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.bind(sys.argv[1])
+s.listen(8)
+open(sys.argv[2], "w").close()
+time.sleep(600)
+]])
+        start(agent, command.world() .. "/.agent-main", command.path "listens", { PROGRAM = "/usr/bin/python3" })
+        assert(await(function () return command.read "listens" end))
+        local _, port = serve()
+        local body = get(port, "/metrics")
+        assert.truthy(body:find('\nholdfast_agent_up{cluster="main"} 0\n', 1, true))
+        assert.truthy(body:find('\nholdfast_cluster_standing{dictionary="jobs",cluster="main"} 0\n', 1, true))
+    end)
+
+    it("looks once for all requests of a second", function ()
+        keep(MEMBERS .. "ready()")
+        local _, port = serve()
+        local times, count = {}, 0
+        local begin = command.now()
+        for _ = 1, 20 do
+            local time = api(port, "dictionaries").time
+            count = count + (times[time] and 0 or 1)
+            times[time] = true
+        end
+        assert.is_true(count <= command.now() - begin + 1, count .. " looks")
+    end)
+end)

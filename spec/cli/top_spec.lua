@@ -1,0 +1,702 @@
+-- `holdfast top`: a world as it lives, as text and on a terminal; and that it waits for nobody.
+
+local command, json, world = require "spec.support" ("command", "json", "world")
+
+
+local keep, output, rows, run = world.keep, world.output, world.rows, command.run
+
+local STOP, CONTINUE = 19, 18
+
+-- Waits for a key in the folder of the test, does something, and says so.
+local STEPS = [[
+    local shdict = require "resty.shdict"
+    local sleep = require("resty.holdfast.scheduler").sleep
+    local folder = "%s/"
+    local function await(name)
+        while not io.open(folder .. name) do
+            sleep(0.005)
+        end
+    end
+    local function done(name)
+        io.open(folder .. name, "w"):close()
+    end
+]]
+
+local function member(code, ...)
+    return keep(STEPS:format(command.path "") .. code, ...)
+end
+
+-- The lines of batch output that begin with the word, without it.
+local function those(kind, text)
+    local found = {}
+    for _, row in ipairs(rows(text)) do
+        if table.remove(row, 1) == kind then
+            found[#found + 1] = row
+        end
+    end
+    return found
+end
+
+local function names(found)
+    local list = {}
+    for i, row in ipairs(found) do
+        list[i] = row[1]
+    end
+    return table.concat(list, " ")
+end
+
+local function keys(found)
+    local list = {}
+    for i, row in ipairs(found) do
+        list[i] = row[2]
+    end
+    return table.concat(list, " ")
+end
+
+-- Three keys, of which two are waited for; "slow" by two.
+local function contend()
+    member [[
+        local lock = require "resty.lock"
+        for _, name in ipairs { "busy", "free" } do
+            assert(shdict.open(name, { size = name == "busy" and "128k" or "64k" }))
+        end
+        local function hold(dict, key)
+            local one = lock:new(dict, { exptime = 3000 })
+            assert(one:lock(key, { why = "a\treason" }))
+            sleep(0.05)
+            return one
+        end
+        locks = { hold("busy", "slow"), hold("busy", "other"), hold("free", "alone") }
+        ready()
+    ]]
+    for _, key in ipairs { "slow", "slow", "other" } do
+        member(([[
+            assert(shdict.open "busy")
+            ready()
+            require("resty.lock"):new("busy", { timeout = 3000, exptime = 3000 }):lock("%s")
+        ]]):format(key))
+    end
+    assert(command.await(function ()
+        local waiters = 0
+        for _, row in ipairs(rows(output("locks"))) do
+            waiters = waiters + tonumber(row[12])
+        end
+        return waiters == 3
+    end))
+end
+
+
+describe("holdfast top --batch", function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    it("has the rates of what was done between two looks, and nothing of what was done before", function ()
+        member [[
+            local dict = assert(shdict.open("counted", { size = "1m" }))
+            assert(shdict.open("idle", { size = "64k" }))
+            dict:set("there", 1)
+            for _ = 1, 5000 do dict:get("there") end
+            ready()
+            await "go"
+            for _ = 1, 300 do dict:get("there") end
+            for _ = 1, 100 do dict:get("missing") end
+            done "did"
+        ]]
+        local process = command.start("top", "--batch", "-n", "1", "--delay", "5")
+        command.sleep(1.5)  -- the first look is over; if it is not, the test fails below
+        command.write("go", "")
+        assert(command.await(function () return command.read "did" end))
+        assert.same({ code = 0 }, process:wait())
+        local seen = those("world", process:out())[1]
+        local seconds = tonumber(seen[3])
+        local counted = those("dictionary", process:out())[1]
+        assert.equal("counted", counted[1])
+        assert.equal("1048576", counted[2])
+        assert.equal("1", counted[4])
+        assert.equal("0.7500", counted[5])
+        assert.is_true(math.abs(tonumber(counted[6]) * seconds - 400) < 1, counted[6] .. " in " .. seconds)
+        assert.is_true(math.abs(tonumber(seen[7]) * seconds - 400) < 1)
+        local idle = those("dictionary", process:out())[2]
+        assert.same({ "idle", "-", "0.00" }, { idle[1], idle[5], idle[6] })
+    end)
+
+    it("has the waits that ended between two looks, with their length", function ()
+        member [[
+            local lock = require "resty.lock"
+            assert(shdict.open("waits", { size = "64k" }))
+            assert(lock:new("waits", { exptime = 600 }):lock("key"))
+            ready()
+            await "go"
+            local other = lock:new("waits", { timeout = 0.2, exptime = 600, fair = true })
+            for _ = 1, 3 do assert(not other:lock("key")) end
+            done "did"
+        ]]
+        local process = command.start("top", "--batch", "-n", "1", "--delay", "6")
+        command.sleep(1.5)
+        command.write("go", "")
+        assert(command.await(function () return command.read "did" end))
+        assert.same({ code = 0 }, process:wait())
+        local seconds = tonumber(those("world", process:out())[1][3])
+        local found = those("dictionary", process:out())[1]
+        assert.is_true(math.abs(tonumber(found[9]) * seconds - 3) < 0.1, found[9])
+        assert.is_true(tonumber(found[10]) >= 0.19 and tonumber(found[11]) >= tonumber(found[10]), found[10])
+        local lock = those("lock", process:out())[1]
+        assert.equal("key", lock[2])
+        assert.is_true(math.abs(tonumber(lock[10]) * seconds - 3) < 0.1, lock[10])
+    end)
+
+    it("has the same as JSON, an object for each look", function ()
+        contend()
+        local looks = {}
+        for line in output("top", "--batch", "-n2", "-d0.1", "--json"):gmatch "[^\n]+" do
+            looks[#looks + 1] = json.decode(line)
+        end
+        assert.equal(2, #looks)
+        local lines = output("top", "--batch", "-n1", "-d0.1")
+        local locks, dictionaries = those("lock", lines), those("dictionary", lines)
+        assert.equal(#locks, #looks[1].locks)
+        for i, lock in ipairs(locks) do
+            local found = looks[1].locks[i]
+            assert.same({ lock[1], lock[2], lock[3], lock[4], lock[5], lock[6], lock[8] },
+                        { found.dictionary, found.key, found.kind, tostring(found.holder.pid), found.holder.program,
+                          found.holder.state, tostring(found.waiter_count) })
+            assert.is_true(found.held > 0 and looks[2].locks[i].held >= found.held)
+        end
+        assert.equal(#dictionaries, #looks[1].dictionaries)
+        local one = looks[1].dictionaries[1]
+        assert.same({ dictionaries[1][1], tonumber(dictionaries[1][2]), json.null },
+                    { one.name, one.size, one.trouble })
+        assert.is_true(looks[1].interval >= 0.1 and looks[1].processes >= 1 and looks[1].room_free > 0)
+    end)
+
+    it("has locks with holder and waiters, those with the most waiters first", function ()
+        contend()
+        local found = those("lock", output("top", "--batch", "-n1", "-d0.1"))
+        assert.equal("slow other alone", keys(found))
+        local slow = found[1]
+        assert.same({ "busy", "slow", "lock" }, { slow[1], slow[2], slow[3] })
+        assert.same({ "ready1.lua", "alive" }, { slow[5], slow[6] })
+        assert.is_true(command.alive(tonumber(slow[4])))
+        assert.is_true(tonumber(slow[7]) >= tonumber(slow[9]))
+        assert.same({ "2", "1", "0" }, { slow[8], found[2][8], found[3][8] })
+        assert.equal("-", found[3][9])
+    end)
+
+    it("sorts by any column, and shows only what has the text", function ()
+        contend()
+        local function top(...)
+            return output("top", "--batch", "-n1", "-d0.1", ...)
+        end
+        assert.equal("alone other slow", keys(those("lock", top("--sort", "key"))))
+        assert.equal("slow other alone", keys(those("lock", top("--sort", "held"))))
+        assert.equal("busy free", names(those("dictionary", top("--sort", "name"))))
+        assert.equal("busy free", names(those("dictionary", top("--sort=used"))))
+        local filtered = top("--filter", "ALON")
+        assert.equal("alone", keys(those("lock", filtered)))
+        assert.equal(0, #those("dictionary", filtered))
+        assert.equal("busy", names(those("dictionary", top("busy"))))
+        assert.equal("slow other", keys(those("lock", top("busy"))))
+    end)
+
+    it("prints as often as it was told, and titles for people", function ()
+        contend()
+        assert.equal(3, #those("world", output("top", "-n", "3", "-d", "0.1")))
+        local text = output("top", "-n", "1", "-d", "0.1", "--color=always")
+        assert.truthy(text:find("DICTIONARY", 1, true))
+        assert.truthy(text:find("3 keys held", 1, true), text)
+    end)
+
+    it("takes a dictionary that was removed and made again for another one", function ()
+        member [[
+            local dict = assert(shdict.open("again", { size = "64k" }))
+            for _ = 1, 500 do dict:get("x") end
+            ready()
+        ]]
+        local process = command.start("top", "-n", "1", "-d", "5")
+        command.sleep(1.5)
+        output("rm", "-f", "again")
+        keep [[
+            local dict = assert(require("resty.shdict").open("again", { size = "128k" }))
+            for _ = 1, 700 do dict:get("x") end
+            ready()
+        ]]
+        assert.same({ code = 0 }, process:wait())
+        local found = those("dictionary", process:out())[1]
+        assert.equal("131072", found[2])
+        local seconds = tonumber(those("world", process:out())[1][3])
+        assert.is_true(math.abs(tonumber(found[6]) * seconds - 700) < 4, found[6])
+    end)
+
+    it("refuses what it cannot take, and says what it can", function ()
+        member [[ assert(shdict.open("there", { size = "64k" })) ready() ]]
+        for _, case in ipairs {
+            { { "--delay", "0" }, 'bad time "0": expected seconds, 0.1 to 3600, as in 0.5' },
+            { { "--delay", "nan" }, 'bad time "nan": expected seconds, 0.1 to 3600' },
+            { { "--delay", "1x" }, 'bad time "1x": expected seconds' },
+            { { "--sort", "age" }, 'bad column "age": expected one of dictionary, key, kind, holder, held, waiters' },
+            { { "-n", "0" }, 'bad number "0": expected 1 or more' },
+            { { "none" }, 'there is no dictionary "none" in ' .. command.world() .. '; there are: "there"' },
+            { { "--color", "blue" }, 'bad word "blue": expected always, never or auto' },
+            { { "--dir", command.world() .. "/no" }, "there is no runtime directory" },
+        } do
+            local ended, out, err = run("top", "--batch", unpack(case[1]))
+            assert.same({ code = 2 }, ended)
+            assert.equal("", out)
+            assert.truthy(err:find(case[2], 1, true), err)
+        end
+    end)
+
+    it("waits for no process that is stopped inside a dictionary, and takes no place in the world", function ()
+        local process = member [[
+            local dict = assert(shdict.open("stopped", { size = "64k" }))
+            assert(require("resty.lock"):new("stopped", { exptime = 3000 }):lock("key"))
+            ready()
+            while true do dict:set("hot", ("x"):rep(20000)) end
+        ]]
+        local pid = world.worker_of(process)
+        for _ = 1, 10 do
+            command.kill(pid, STOP)
+            local begin = command.now()
+            local text = output("top", "-n", "1", "-d", "0.1")
+            assert.equal("key", those("lock", text)[1][2])
+            assert.equal("stopped", those("lock", text)[1][6])
+            assert.equal("2", those("world", text)[1][4])  -- the master and its worker
+            assert.is_true(command.now() - begin < 20, "waited")
+            command.kill(pid, CONTINUE)
+        end
+    end)
+end)
+
+
+-- A terminal that remembers what is on it: as much of xterm as ncurses uses, with every other byte an error.
+local TERMINAL = [[
+import fcntl, os, pty, re, select, signal, struct, subprocess, sys, termios, time
+program = sys.argv[1]
+class Terminal:
+    def __init__(self, rows, columns, *words, **environment):
+        self.raw = b""
+        self.master, self.slave = pty.openpty()
+        self.resize(rows, columns)
+        self.before = termios.tcgetattr(self.slave)
+        everything = dict(os.environ, TERM="xterm", LC_ALL="C.UTF-8")
+        everything.pop("NO_COLOR", None)
+        everything.update(environment)
+        self.process = subprocess.Popen([program, "top", "-d", "0.2", *words], stdin=self.slave, stdout=self.slave,
+            stderr=self.slave, env=everything, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+    def resize(self, rows, columns):
+        self.rows, self.columns = rows, columns
+        self.cells = [[" "] * columns for _ in range(rows)]
+        self.row = self.column = self.top = 0
+        self.bottom = rows - 1
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    def take(self, wait):
+        if select.select([self.master], [], [], wait)[0]:
+            self.raw += os.read(self.master, 65536)
+        text, self.raw = self.raw, b""
+        at = 0
+        pattern = re.compile(rb"\x1b\[([?>]?)([0-9;]*)([A-Za-z@`])|\x1b[()][A-Z0-9]|\x1b[=>78M]|[\x0e\x0f\x07]")
+        while at < len(text):
+            if text[at] in (0x1b, 0x0e, 0x0f, 0x07):
+                found = pattern.match(text, at)
+                if not found:
+                    if len(text) - at < 16:
+                        self.raw = text[at:]
+                        return
+                    sys.exit("not of ncurses: %r" % text[at:at + 20])
+                self.control(found)
+                at = found.end()
+            elif text[at] in b"\r\n\b":
+                if text[at] == 13: self.column = 0
+                if text[at] == 10 and self.row == self.bottom:
+                    self.cells.pop(self.top)
+                    self.cells.insert(self.bottom, [" "] * self.columns)
+                elif text[at] == 10: self.row = min(self.row + 1, self.rows - 1)
+                if text[at] == 8: self.column = max(self.column - 1, 0)
+                at += 1
+            else:
+                length = 1 if text[at] < 0x80 else 2 if text[at] < 0xe0 else 3 if text[at] < 0xf0 else 4
+                if at + length > len(text):
+                    self.raw = text[at:]
+                    return
+                self.show(text[at:at + length].decode())
+                at += length
+    def show(self, character):
+        assert character >= " ", "control byte %r" % character
+        if self.column >= self.columns:
+            self.column, self.row = 0, min(self.row + 1, self.rows - 1)
+        wide = character in "漢字"
+        self.last = character
+        self.cells[self.row][self.column] = character
+        if wide and self.column + 1 < self.columns:
+            self.cells[self.row][self.column + 1] = ""
+        self.column += 2 if wide else 1
+    def control(self, found):
+        if found.group(3) is None:
+            return
+        if found.group(1):
+            return
+        numbers = [int(n) if n else 0 for n in found.group(2).split(b";")]
+        n, kind = max(numbers[0], 1), found.group(3).decode()
+        row, line = self.row, self.cells[self.row]
+        column = min(self.column, self.columns)
+        if kind in "Hf":
+            self.row, self.column = min(n, self.rows) - 1, (max(numbers[1], 1) if len(numbers) > 1 else 1) - 1
+        elif kind == "d": self.row = n - 1
+        elif kind in "G`": self.column = n - 1
+        elif kind == "A": self.row = max(row - n, 0)
+        elif kind == "B": self.row = min(row + n, self.rows - 1)
+        elif kind == "C": self.column += n
+        elif kind == "D": self.column = max(self.column - n, 0)
+        elif kind == "X": line[column:column + n] = [" "] * min(n, self.columns - column)
+        elif kind == "b":
+            for _ in range(n): self.show(self.last)
+        elif kind == "P": self.cells[row] = (line[:column] + line[column + n:] + [" "] * n)[:self.columns]
+        elif kind == "@": self.cells[row] = (line[:column] + [" "] * n + line[column:])[:self.columns]
+        elif kind == "K":
+            if numbers[0] == 1: line[:column + 1] = [" "] * min(column + 1, self.columns)
+            else: line[column:] = [" "] * (self.columns - column)
+        elif kind == "J":
+            if numbers[0] == 2: self.cells = [[" "] * self.columns for _ in range(self.rows)]
+            else:
+                line[column:] = [" "] * (self.columns - column)
+                for other in self.cells[row + 1:]: other[:] = [" "] * self.columns
+        elif kind in "LM":
+            for _ in range(n):
+                if kind == "L":
+                    self.cells.pop(self.bottom); self.cells.insert(row, [" "] * self.columns)
+                else:
+                    self.cells.pop(row); self.cells.insert(self.bottom, [" "] * self.columns)
+        elif kind in "ST":
+            for _ in range(n):
+                if kind == "S": self.cells.pop(self.top); self.cells.insert(self.bottom, [" "] * self.columns)
+                else: self.cells.pop(self.bottom); self.cells.insert(self.top, [" "] * self.columns)
+        elif kind == "r":
+            self.top, self.bottom = n - 1, (numbers[1] if len(numbers) > 1 else self.rows) - 1
+            self.row = self.column = 0
+        elif kind in "mhlt": pass
+        else: sys.exit("unknown control %r" % found.group(0))
+    def lines(self):
+        return ["".join(line).rstrip() for line in self.cells]
+    def text(self):
+        return "\n".join(self.lines())
+    def until(self, condition, what="it"):
+        end = time.time() + 40
+        if isinstance(condition, str):
+            what, wanted = condition, condition
+            condition = lambda: wanted in self.text()
+        while not condition():
+            if time.time() > end or self.process.poll() is not None:
+                sys.exit("no %s in\n%s\n(ended: %s)" % (what, self.text(), self.process.poll()))
+            self.take(0.05)
+    def type(self, keys):
+        os.write(self.master, keys.encode())
+    def row_of(self, text):
+        return next((i for i, line in enumerate(self.lines()) if text in line), -1)
+    def ends(self, status):
+        end = time.time() + 60
+        while self.process.poll() is None and time.time() < end:
+            self.take(0.05)
+        assert self.process.returncode == status, self.process.returncode
+        assert termios.tcgetattr(self.slave) == self.before, "other modes than before"
+UP, DOWN, END, HOME, PAGE_DOWN, PAGE_UP = "\x1bOA", "\x1bOB", "\x1bOF", "\x1bOH", "\x1b[6~", "\x1b[5~"
+F1, F3, F4, F6, F10 = "\x1bOP", "\x1bOR", "\x1bOS", "\x1b[17~", "\x1b[21~"
+]]
+
+describe("On a terminal holdfast top", function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    local function play(script)
+        local path = command.write("terminal.py", TERMINAL .. script:gsub("\n        ", "\n"):gsub("^ +", ""))
+        local ended, out, err = run(path, command.program, { PROGRAM = "/usr/bin/python3" })
+        assert.same({ code = 0 }, ended, err .. out)
+    end
+
+    it("shows a head, titles and rows at 80x24, and its keys do what they say", function ()
+        contend()
+        play [[
+        t = Terminal(24, 80)
+        t.until("3 keys held")
+        t.until(lambda: 0 < t.row_of("slow") < t.row_of("other") < t.row_of("alone"), "order of waiters")
+        assert "KEY" in t.lines()[4] and "HOLDER" in t.lines()[4] and "WAITv" in t.lines()[4], t.text()
+        t.type("I")
+        t.until(lambda: 0 < t.row_of("alone") < t.row_of("other") < t.row_of("slow"), "inverted order")
+        t.type("I>")
+        t.until("LONGESTv")
+        t.type("<<")
+        t.until("HELDv")
+        t.type(F6)
+        t.until("WAITv")
+        t.type("\t")
+        t.until("[Dictionaries]")
+        t.until("free")
+        t.until("READSv")
+        t.type("\t")
+        t.until("[Locks]")
+        t.type(F4 + "alone")
+        t.until("Filter: alone")
+        t.until(lambda: "slow" not in t.text(), "filtered rows")
+        t.type("\x7f\x7f\x7f\x7f\x7f\r")
+        t.until("slow")
+        t.type("\\oth\r")
+        t.until("filter: oth")
+        t.until(lambda: "slow" not in t.text(), "filtered rows")
+        t.type("\\")
+        t.until("Filter: oth")
+        t.type("\x1b")
+        t.until("slow")
+        t.type(F1)
+        t.until("quit")
+        t.type("x")
+        t.until("alone")
+        t.type("p")
+        t.until("PAUSED")
+        t.type(" ")
+        t.until(lambda: "PAUSED" not in t.text(), "end of the pause")
+        t.type("+")
+        t.until("every 0.4 s")
+        t.type("-")
+        t.until("every 0.2 s")
+        t.type("\r")
+        t.until("held by pid")
+        t.until("a\\x09reason")
+        t.until(lambda: t.text().count("waits for") == 2, "two waiters")
+        t.type("\x1b")
+        t.until("alone")
+        t.type(F3 + "alone\r" + "\r")
+        t.until("free alone")
+        t.type("xq")
+        t.ends(0)
+        ]]
+    end)
+
+    it("moves by arrows, pages, home and end through more rows than there is room for", function ()
+        member [[
+            local locks = {}
+            assert(shdict.open("many", { size = "1m" }))
+            for i = 1, 100 do
+                locks[i] = require("resty.lock"):new("many", { exptime = 3000 })
+                assert(locks[i]:lock(("key%03d"):format(i)))
+            end
+            ready()
+        ]]
+        play [[
+        t = Terminal(24, 80, "--sort", "key")
+        t.until("key001")
+        t.until("key018")
+        assert "key019" not in t.text(), t.text()
+        def details(key):
+            t.type("\r")
+            t.until("many " + key)
+            t.type("x")
+            t.until("DICTIONARY")
+        details("key001")
+        t.type(DOWN + DOWN + UP)
+        details("key002")
+        t.type(PAGE_DOWN)
+        t.until("key020")
+        details("key020")
+        t.type(END)
+        t.until("key100")
+        details("key100")
+        t.type(PAGE_UP)
+        details("key082")
+        t.type(HOME)
+        t.until("key001")
+        details("key001")
+        t.type(UP)
+        details("key001")
+        t.type(F10)
+        t.ends(0)
+        ]]
+    end)
+
+    it("fits into 40x10, into less, and into another size while it runs", function ()
+        contend()
+        play [[
+        for rows, columns in (10, 40), (5, 20), (3, 10), (2, 3), (1, 1):
+            t = Terminal(rows, columns)
+            if columns == 40:
+                t.until(lambda: 0 < t.row_of("slow") < t.row_of("alone"), "rows")
+                assert "HOLDER" in t.text(), t.text()
+            time.sleep(0.5)
+            t.take(0)
+            for key in "\t\t>>I\r\r?x/a\r\\a\r\\\x1b": t.type(key)
+            t.type(PAGE_DOWN + DOWN + END + HOME)
+            time.sleep(0.3)
+            t.take(0)
+            t.type("q")
+            t.ends(0)
+        t = Terminal(24, 80)
+        t.until("F10 Quit")
+        t.resize(10, 40)
+        t.until(lambda: "slow" in t.text() and "F1 Help" in t.lines()[9], "40x10")
+        t.resize(30, 120)
+        t.until(lambda: "slow" in t.text() and "F10 Quit" in t.lines()[29], "120x30")
+        t.type("q")
+        t.ends(0)
+        ]]
+    end)
+
+    it("gives the terminal back as it was after q, Ctrl-C, INT, TERM and HUP, and while it is stopped", function ()
+        contend()
+        play [[
+        for act, status in (lambda t: t.type("q"), 0), (lambda t: t.type("\x03"), 0), \
+                (lambda t: t.process.send_signal(signal.SIGINT), 0), \
+                (lambda t: t.process.send_signal(signal.SIGTERM), -signal.SIGTERM), \
+                (lambda t: t.process.send_signal(signal.SIGHUP), -signal.SIGHUP):
+            t = Terminal(24, 80)
+            t.until("slow")
+            assert termios.tcgetattr(t.slave) != t.before
+            act(t)
+            t.ends(status)
+        t = Terminal(24, 80)
+        t.until("slow")
+        os.kill(t.process.pid, signal.SIGSTOP)
+        termios.tcsetattr(t.slave, termios.TCSANOW, t.before)
+        os.kill(t.process.pid, signal.SIGCONT)
+        t.until(lambda: termios.tcgetattr(t.slave)[3] & termios.ICANON == 0, "the modes of the screen")
+        t.type("\x13")  # Ctrl-S: the terminal takes nothing
+        time.sleep(0.5)
+        t.process.terminate()
+        t.ends(-signal.SIGTERM)
+        ]]
+    end)
+
+    it("ends with its terminal", function ()
+        contend()
+        play [[
+        t = Terminal(24, 80)
+        t.until("slow")
+        os.close(t.slave)
+        os.close(t.master)
+        t.process.wait(60)
+        t = Terminal(24, 80)
+        t.until("slow")
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        ]]
+    end)
+
+    it("stops by Ctrl-Z in a shell, and goes on", function ()
+        contend()
+        play [[
+        pid, fd = pty.fork()
+        if pid == 0:
+            os.environ.update(PS1="ready> ", TERM="xterm")
+            os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+        text = ""
+        def until(wanted):
+            global text
+            end = time.time() + 60
+            while wanted not in text:
+                if time.time() > end: sys.exit("no %r in %r" % (wanted, text))
+                if select.select([fd], [], [], 0.05)[0]: text += os.read(fd, 4096).decode()
+            text = text[text.index(wanted) + len(wanted):]
+        until("ready> ")
+        os.write(fd, (program + " top -d 0.2\n").encode())
+        until("slow")
+        os.write(fd, b"\x1a")
+        until("Stopped")
+        until("ready> ")
+        os.write(fd, b"stty -a | tr ' ' _\n")
+        until("_icanon")
+        until("ready> ")
+        os.write(fd, b"fg\n")
+        until("slow")
+        os.write(fd, b"q")
+        until("ready> ")
+        os.write(fd, b"echo status\" \"$?\n")
+        until("status 0")
+        os.write(fd, b"exit\n")
+        ]]
+    end)
+
+    it("never sends a byte of a name raw, and keeps columns with wide characters", function ()
+        member [[
+            assert(shdict.open("odd\27]0;x\7", { size = "64k" }))
+            local locks = {}
+            for i, key in ipairs { "bell\7\27[2J", "csi\194\155A", "\255\254", "漢字", "plain" } do
+                locks[i] = require("resty.lock"):new("odd\27]0;x\7", { exptime = 3000 })
+                assert(locks[i]:lock(key, { why = "because\27[31m" }))
+            end
+            ready()
+        ]]
+        play [[
+        t = Terminal(24, 100, "--sort", "key")
+        t.until("bell\\x07\\x1B")
+        t.until("csi\\xC2\\x9BA")
+        t.until(lambda: all(re.search(word + " +lock", t.text()) for word in ("漢字", "plain", r"\\xFF\\xFE")), "rows")
+        width = lambda line: sum(2 if c in "漢字" else 1 for c in line[:line.index("lock")])
+        wide, plain = (next(line for line in t.lines() if word in line) for word in ("漢字", "plain"))
+        assert width(wide) == width(plain), t.text()
+        t.type("\r")
+        t.until("because\\x1B[31m")
+        t.type("x\t")
+        t.until("odd\\x1B]0")
+        t.type("\\\x07\x01é")
+        t.until("Filter: é")
+        t.type("\x03")
+        t.ends(0)
+        ]]
+    end)
+
+    it("has colours unless NO_COLOR or the terminal is against it", function ()
+        contend()
+        play [[
+        def colours(**environment):
+            t = Terminal(24, 80, **environment)
+            seen = []
+            control = t.control
+            t.control = lambda found: (seen.append(found.group(0)), control(found))
+            t.until("slow")
+            t.until("[Locks]")
+            t.type("q")
+            t.ends(0)
+            return any(re.match(rb"\x1b\[[0-9;]*3[1-7]m", each) for each in seen)
+        assert colours()
+        assert not colours(NO_COLOR="1")
+        assert not colours(TERM="vt100")
+        t = Terminal(24, 80, TERM="dumb")
+        t.process.wait(60)
+        t.take(0.2)
+        assert 'cannot draw on a terminal of type "dumb"' in t.text(), t.text()
+        t.ends(2)
+        ]]
+    end)
+
+    it("goes on when a dictionary is removed and made again, and when a process stops inside of one", function ()
+        contend()
+        local process = member [[
+            local dict = assert(shdict.open("stopped", { size = "64k" }))
+            assert(require("resty.lock"):new("stopped", { exptime = 3000 }):lock("inside"))
+            ready()
+            while true do dict:set("hot", ("x"):rep(20000)) end
+        ]]
+        command.kill(world.worker_of(process), STOP)
+        command.write("fresh.lua", [[
+            assert(require("resty.shdict").open("busy", { size = "64k" }))
+            local lock = require("resty.lock"):new("busy", { exptime = 3000 })
+            assert(lock:lock("fresh"))
+            while true do require("resty.holdfast.scheduler").sleep(0.05) end
+        ]])
+        play(([[
+        t = Terminal(24, 120)
+        t.until("inside")
+        t.type(F3 + "inside\r\r")
+        t.until(", stopped")
+        t.type("x")
+        subprocess.run([program, "rm", "-f", "busy"], check=True)
+        t.until(lambda: "slow" not in t.text(), "end of the dictionary")
+        new = subprocess.Popen([program, "run", "--workers", "1", "FRESH"], start_new_session=True)
+        try:
+            t.until("fresh")
+            t.until("inside")
+            t.type("q")
+            t.ends(0)
+        finally:
+            os.killpg(new.pid, signal.SIGKILL)
+            new.wait()
+        ]]):gsub("FRESH", (command.path "fresh.lua")))
+    end)
+end)

@@ -1,0 +1,204 @@
+-- `holdfast get`, `set`, `incr`, `del`, `ttl`, `keys`: values for scripts.
+
+local command, json, world = require "spec.support" ("command", "json", "world")
+
+local output, run = world.output, command.run
+
+-- The status, and what is said of it.
+local function refused(...)
+    local ended, out, err = run(...)
+    assert.equal("", out)
+    return ended.code, (err:gsub("^holdfast: ", ""):gsub("\n$", ""))
+end
+
+
+describe("holdfast", function ()
+    before_each(function ()
+        command.set_up()
+        world.keep [[
+            local dict = assert(require("resty.shdict").open("values", { size = "64k", tables = true }))
+            dict:set("table", { 1, 2 })
+            dict:rpush("list", "element")
+            assert(require("resty.lock"):new("values", { exptime = 600 }):lock("held"))
+            ready()
+        ]]
+    end)
+    after_each(command.tear_down)
+
+    it("stores values of each type and prints them", function ()
+        assert.equal("", output("set", "values", "s", " a text "))
+        assert.equal(" a text \n", output("get", "values", "s"))
+        output("set", "values", "n", "1e3", "-t", "number")
+        assert.equal("1000\n", output("get", "values", "n"))
+        output("set", "values", "n", "-t", "number", "-0.1")
+        assert.equal("-0.1\n", output("get", "values", "n"))
+        output("set", "values", "b", "--type=boolean", "true")
+        assert.equal("true\n", output("get", "values", "b"))
+        assert.equal("true", output("get", "-n", "values", "b"))
+        output("set", "values", "--", "-dash", "--flags")
+        assert.equal("--flags\n", output("get", "values", "--", "-dash"))
+        output("set", "values", "[1,2]", "[3,4]")
+        assert.equal("[3,4]\n", output("get", "values", "[1,2]"))
+        output("set", "values", "empty", "")
+        assert.equal("\n", output("get", "values", "empty"))
+    end)
+
+    it("takes and prints any bytes", function ()
+        output("set", "-e", "values", "k\\x00\\\\", "\\x00\\xFF\\x0A")
+        assert.equal("\0\255\n\n", output("get", "-e", "values", "k\\x00\\\\"))
+        local all = "\0\1\2\10\13\127\128\255\\"
+        command.write("bytes", all)
+        output("-c", command.program .. " set values bytes --stdin <" .. command.path("bytes"), { PROGRAM = "/bin/sh" })
+        assert.equal(all, output("get", "-n", "values", "bytes"))
+        local object = json.decode(output("get", "--json", "values", "bytes"))
+        assert.same({ "bytes", "string", 0, json.null }, { object.key, object.type, object.flags, object.ttl })
+        assert.equal("0001020A0D7F80FF5C", object.value_hex)
+    end)
+
+    it("shows a terminal nothing that moves its cursor", function ()
+        output("set", "-e", "values", "k", "\\x1B[2Ja\\x09b\\x0A\\x07")
+        assert.equal("\\x1B[2Ja\tb\n\\x07\n", (world.in_terminal(80, "get", "values", "k")))
+        assert.equal("\27[2Ja\tb\n\7\n", (world.in_terminal(80, "get", "--raw", "values", "k")))
+    end)
+
+    it("keeps what a condition demands", function ()
+        assert.same({ 1, 'there is no key "k"' }, { refused("set", "-r", "values", "k", "v") })
+        output("set", "--add", "values", "k", "v", "--flags", "7", "--exptime", "1000")
+        assert.same({ 1, 'there is a value under "k"' }, { refused("set", "-a", "values", "k", "w") })
+        output("set", "--replace", "values", "k", "x")
+        output("set", "--safe", "values", "k", "y", "--flags", "9")
+        local object = json.decode(output("get", "values", "k", "--json"))
+        assert.same({ "y", 9 }, { object.value, object.flags })
+    end)
+
+    it("counts", function ()
+        assert.same({ 1, 'there is no key "n"' }, { refused("incr", "values", "n") })
+        assert.equal("6\n", output("incr", "values", "n", "--init", "5", "--init-ttl", "1000"))
+        assert.equal("4\n", output("incr", "values", "n", "-2"))
+        assert.equal("4.5\n", output("incr", "values", "n", "0.5"))
+        assert.same({ dictionary = "values", key = "n", value = 5 },
+                    json.decode(output("incr", "values", "n", "0.5", "--json")))
+        assert.equal("4.5\n", output("incr", "values", "n", "-0.5"))
+        assert.is_true(tonumber((output("ttl", "values", "n"))) > 900)
+        output("set", "values", "s", "text")
+        assert.same({ 2, 'the value of "s" is not a number' }, { refused("incr", "values", "s") })
+    end)
+
+    it("tells and sets how long a key lives", function ()
+        output("set", "values", "k", "v")
+        assert.equal("never\n", output("ttl", "values", "k"))
+        output("ttl", "values", "k", "1000")
+        local left = tonumber((output("ttl", "values", "k")))
+        assert.is_true(left > 900 and left <= 1000)
+        output("ttl", "values", "k", "0")
+        assert.equal(json.null, json.decode(output("ttl", "--json", "values", "k")).ttl)
+        assert.same({ 1, 'there is no key "none"' }, { refused("ttl", "values", "none") })
+        assert.same({ 1, 'there is no key "none"' }, { refused("ttl", "values", "none", "5") })
+    end)
+
+    it("deletes keys, and says which of them were not there", function ()
+        for _, key in ipairs { "a", "b", "c" } do
+            output("set", "values", key, "v")
+        end
+        output("del", "values", "a", "b")
+        assert.same({ 1, 'there is no key "a"' }, { refused("del", "values", "a", "c") })
+        assert.same({ 1, 'there is no key "c"' }, { refused("get", "values", "c") })
+        output("del", "-f", "values", "a")
+    end)
+
+    it("spares locks that are held, unless it is forced", function ()
+        for _, words in ipairs { { "set", "values", "held", "v" }, { "del", "values", "held" } } do
+            local code, said = refused(unpack(words))
+            assert.equal(1, code)
+            assert.matches('^"held" is held by pid %d+ %(ready1.lua%) for [%d.]+ s$', said)
+        end
+        assert.equal("true\n", output("get", "values", "held"))
+        output("set", "-f", "values", "held", "v")
+        assert.equal("v\n", output("get", "values", "held"))
+    end)
+
+    it("prints the keys, safely or as they are", function ()
+        output("set", "-e", "values", "new\\x0Aline", "v")
+        local lines = {}
+        for line in output("keys", "values"):gmatch "[^\n]+" do
+            lines[#lines + 1] = line
+        end
+        table.sort(lines)
+        assert.same({ "held", "list", "new\\x0Aline", "table" }, lines)
+        assert.equal("new\nline\0", output("keys", "-0", "--prefix", "new", "values"))
+        assert.equal("new\\x0Aline\n", output("keys", "-e", "--prefix", "new\\x0A", "values"))
+        assert.equal("", output("keys", "--max", "0", "values"))
+        assert.equal(1, #world.rows(output("keys", "--max", "1", "values")))
+        assert.same({ { key = "new\nline" } }, json.decode(output("keys", "--json", "--prefix", "n", "values")))
+    end)
+
+    it("prints many keys, each once", function ()
+        world.keep [[
+            local dict = assert(require("resty.shdict").open("many", { size = "8m" }))
+            for i = 1, 30000 do
+                dict:set("key" .. i, i)
+            end
+            ready()
+        ]]
+        local seen, count = {}, 0
+        for line in output("keys", "many"):gmatch "[^\n]+" do
+            assert.is_nil(seen[line])
+            seen[line], count = true, count + 1
+        end
+        assert.equal(30000, count)
+    end)
+
+    it("says what it cannot print", function ()
+        assert.same({ 1, 'there is no key "none"' }, { refused("get", "values", "none") })
+        assert.same({ 2, '"list" is a list of 1 element, which only push and pop reach' },
+                    { refused("get", "values", "list") })
+        assert.same({ 2, '"table" is a table of Lua; --raw prints its bytes' }, { refused("get", "values", "table") })
+        assert.is_true(#output("get", "--raw", "values", "table") > 1)
+        assert.equal("table", json.decode(output("get", "--json", "values", "table")).type)
+    end)
+
+    it("makes no dictionary", function ()
+        for _, words in ipairs { { "get", "none", "k" }, { "set", "none", "k", "v" }, { "incr", "none", "k" },
+                                 { "del", "none", "k" }, { "ttl", "none", "k" }, { "keys", "none" } } do
+            local code, said = refused(unpack(words))
+            assert.equal(2, code)
+            assert.truthy(said:find('there is no dictionary "none" in ', 1, true), said)
+            assert.truthy(said:find('; there are: "values"', 1, true), said)
+        end
+        local code, said = refused("get", "none", "k", { HOLDFAST_DICTS = "none=64k" })
+        assert.same({ 2, true }, { code, said:find('there is no dictionary "none"', 1, true) ~= nil })
+    end)
+
+    local long = ("k"):rep(65536)
+    for _, case in ipairs {
+        { { "get" }, "no NAME was given" },
+        { { "get", "values" }, "no KEY was given" },
+        { { "get", "values", "a", "b" }, 'unexpected "b"' },
+        { { "get", "values", "" }, "bad key of 0 bytes: expected 1 to 65535" },
+        { { "get", "values", long }, "bad key of 65536 bytes: expected 1 to 65535" },
+        { { "get", "-e", "values", "a\\x0" }, 'bad escape in "a\\x0": expected \\xHH or \\\\' },
+        { { "get", "--fast", "values", "a" }, 'unknown option "--fast"; accepted: --help, --dir, --user, --json' },
+        { { "get", "values", "a", "--color", "blue" }, '--color: bad word "blue": expected always, never or auto' },
+        { { "set", "values", "a" }, "expected a VALUE or --stdin, and not both" },
+        { { "set", "values", "a", "b", "--stdin" }, "expected a VALUE or --stdin, and not both" },
+        { { "set", "values", "a", "b", "--add", "--replace" }, "--replace was given with --add or --safe" },
+        { { "set", "values", "a", "b", "-t", "list" }, '--type: bad type "list": expected string, number or boolean' },
+        { { "set", "values", "a", "b", "-t", "number" }, 'bad number "b"' },
+        { { "set", "values", "a", "yes", "-t", "boolean" }, 'bad boolean "yes": expected true or false' },
+        { { "set", "values", "a", "b", "--exptime", "-1" }, '--exptime: bad time "-1": expected seconds, 0 to 1e10' },
+        { { "set", "values", "a", "b", "--flags", "-1" }, '--flags: bad flags "-1": expected 0 to 4294967295' },
+        { { "incr", "values", "a", "x" }, 'bad number "x"' },
+        { { "incr", "values", "a", "--init", "" }, '--init: bad number ""' },
+        { { "ttl", "values", "a", "nan" }, 'bad time "nan": expected seconds' },
+        { { "keys", "values", "--max", "x" }, '--max: bad number "x": expected 0 or more' },
+        { { "del", "values" }, "no KEY was given" },
+    } do
+        local words, wanted = case[1], case[2]
+        it("refuses: " .. table.concat(words, " "):sub(1, 60), function ()
+            local code, said = refused(unpack(words))
+            assert.equal(2, code)
+            assert.truthy(said:find(wanted, 1, true), said)
+            assert.truthy(said:find(('Try "holdfast %s --help".'):format(words[1]), 1, true), said)
+        end)
+    end
+end)

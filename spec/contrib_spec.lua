@@ -1,0 +1,80 @@
+-- contrib/: what is for other programs suits them.
+
+local command, files, fixture, shell = require "spec.support" ("command", "files", "fixture", "shell")
+
+local UNIT = "contrib/systemd/holdfast-agent@.service"
+local missing = not shell.succeeds("command -v systemd-analyze >/dev/null") and "systemd is not installed" or nil
+
+
+describe(UNIT, function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    fixture.it_unless(missing)("is one that systemd takes, where the command is installed", function ()
+        local text = files.read(UNIT):gsub("ExecStart=holdfast ", "ExecStart=" .. command.program .. " ")
+                                     :gsub("Documentation=[^\n]*\n", "")
+        local path = command.write("holdfast-agent@.service", text)
+        local instance = path:gsub("@%.service$", "@main.service")
+        assert(shell.succeeds(("ln -s '%s' '%s'"):format(path, instance)))
+        assert.equal("", shell.output("systemd-analyze verify --man=no '" .. instance .. "' 2>&1"))
+    end)
+
+    it("starts no agent again that says so by its status, and each other one before its lease ends", function ()
+        local text = files.read(UNIT)
+        local statuses = assert(text:match "\nRestartPreventExitStatus=([%d ]+)\n")
+        local manual = files.read "docs/cluster.md"
+        for status in statuses:gmatch("%d+") do
+            assert.matches("\n| " .. status .. " | [^\n]*; do not |\n", manual)
+        end
+        assert.equal("200ms", text:match "\nRestartSec=(%w+)\n")
+        assert.truthy(text:find("\nRestart=always\n", 1, true) and text:find("\nType=notify\n", 1, true)
+                      and text:find("\nStartLimitIntervalSec=0\n", 1, true))
+    end)
+end)
+
+
+describe("contrib/systemd/holdfast-serve@.service", function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    fixture.it_unless(missing)("is one that systemd takes, where the command is installed", function ()
+        local text = files.read("contrib/systemd/holdfast-serve@.service")
+        text = text:gsub("ExecStart=holdfast ", "ExecStart=" .. command.program .. " ")
+                   :gsub("Documentation=[^\n]*\n", "")
+        local path = command.write("holdfast-serve@.service", text)
+        local instance = path:gsub("@%.service$", "@root.service")
+        assert(shell.succeeds(("ln -s '%s' '%s'"):format(path, instance)))
+        assert.equal("", shell.output("systemd-analyze verify --man=no '" .. instance .. "' 2>&1"))
+    end)
+end)
+
+
+describe("contrib/systemd/holdfast-run@.service", function ()
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    fixture.it_unless(missing)("is one that systemd takes, where the command is installed", function ()
+        local text = files.read("contrib/systemd/holdfast-run@.service")
+        text = text:gsub("ExecStart=holdfast ", "ExecStart=" .. command.program .. " ")
+                   :gsub("Documentation=[^\n]*\n", "")
+        local path = command.write("holdfast-run@.service", text)
+        local instance = path:gsub("@%.service$", "@mail.service")
+        assert(shell.succeeds(("ln -s '%s' '%s'"):format(path, instance)))
+        assert.equal("", shell.output("systemd-analyze verify --man=no '" .. instance .. "' 2>&1"))
+    end)
+end)
+
+
+describe("The units of systemd", function ()
+    it("are all in docs/operations.md, and find the command wherever it is installed", function ()
+        local words = { "one", "two", "three", "four", "five" }
+        local manual = files.read "docs/operations.md"
+        local count = 0
+        for path in shell.output("ls contrib/systemd/*.service"):gmatch "[^\n]+" do
+            count = count + 1
+            assert.truthy(manual:find("| `" .. path:match "([%w-]+@)[^/]*$", 1, true), path)
+            assert.truthy(files.read(path):find("\nExecStart=holdfast ", 1, true), path)
+        end
+        assert.truthy(manual:find("`contrib/systemd` has " .. words[count] .. " units:", 1, true), count)
+    end)
+end)

@@ -1,0 +1,248 @@
+-- resty.holdfast.prometheus: what Prometheus says of the metrics, that they are true, and that the manual, the
+-- dashboard and the alerts name those that there are.
+
+local command, files, fixture, shell, site =
+    require "spec.support" ("command", "files", "fixture", "shell", "site")
+local prometheus = require "resty.holdfast.prometheus"
+local resty_lock = require "resty.lock"
+local shdict = require "resty.shdict"
+
+local NAMES = { "spec_metrics", "spec metrics \"2\"\\%\n" }
+local MANUAL, ALERTS = "docs/resty.holdfast.prometheus.md", "contrib/prometheus/alerts.yml"
+local DASHBOARD = "contrib/grafana/holdfast.json"
+
+local checked = fixture.it_unless(not shell.succeeds("command -v promtool >/dev/null") and "promtool is not installed")
+
+
+-- The families of a text: { name = type }, and the samples: { ["name{labels}"] = value }.
+local function parse(text)
+    local families, samples = {}, {}
+    for line in text:gmatch("[^\n]+") do
+        local family, kind = line:match("^# TYPE (%S+) (%S+)$")
+        local sample, value = line:match("^([^#].*) (%S+)$")
+        if family then
+            families[family] = kind
+        elseif sample then
+            assert(not samples[sample], "twice: " .. sample)
+            samples[sample] = tonumber(value) or value
+        end
+    end
+    return families, samples
+end
+
+
+-- What the manual says that there is.
+local function described()
+    local families = {}
+    for name, kind in files.read(MANUAL):gmatch("\n| `(holdfast_[%w_]+)` | (%w+) |") do
+        families[name] = kind
+    end
+    return families
+end
+
+
+describe("resty.holdfast.prometheus", function ()
+    local dict, other
+
+    before_each(function ()
+        command.set_up()
+        dict = assert(shdict.open(NAMES[1], { size = "100k" }))
+        other = assert(shdict.open(NAMES[2], { size = "1m" }))
+    end)
+
+    after_each(function ()
+        for _, name in ipairs(NAMES) do
+            shdict.remove(name)
+        end
+        command.tear_down()
+    end)
+
+    -- With something of everything that a plain dictionary has.
+    local function fill()
+        dict:set("value", 1)
+        dict:get("value")
+        dict:get("nothing")
+        local lock = assert(resty_lock:new(NAMES[1]))
+        for _ = 1, 3 do
+            assert(lock:lock("free"))
+            assert(lock:unlock())
+        end
+        assert(lock:lock("held"))
+        assert.same({ nil, "timeout" }, { resty_lock:new(NAMES[1], { timeout = 0.01 }):lock("held") })
+        return lock
+    end
+
+    it("tells the counts of each dictionary, and what is held", function ()
+        local lock = fill()
+        local text, content_type = prometheus.metrics()
+        assert.equal("text/plain; version=0.0.4; charset=utf-8", content_type)
+        local families, samples = parse(text)
+        assert.equal("counter", families.holdfast_dictionary_hits_total)
+        assert.equal(102400, samples['holdfast_dictionary_capacity_bytes{dictionary="spec_metrics"}'])
+        assert.equal(1, samples['holdfast_dictionary_hits_total{dictionary="spec_metrics"}'])
+        assert.equal(1, samples['holdfast_dictionary_misses_total{dictionary="spec_metrics"}'])
+        assert.equal(1, samples['holdfast_locks_held{dictionary="spec_metrics",kind="lock"}'])
+        assert.equal(0, samples['holdfast_lock_waiters{dictionary="spec_metrics"}'])
+        local labels = 'dictionary="spec_metrics",kind="lock"'
+        local waits = samples["holdfast_lock_wait_seconds_count{" .. labels .. "}"]
+        assert.equal(1, waits)
+        assert.equal(waits, samples["holdfast_lock_wait_seconds_bucket{" .. labels .. ',le="+Inf"}'])
+        assert.equal(0, samples["holdfast_lock_wait_seconds_bucket{" .. labels .. ',le="0.005"}'])
+        assert.is_true(samples["holdfast_lock_wait_seconds_sum{" .. labels .. "}"] >= 0.01)
+        lock:unlock()
+        assert.equal(0, select(2, parse((prometheus.metrics())))['holdfast_locks_held{' .. labels .. "}"])
+    end)
+
+    it("counts up to each bound no less than up to the one before", function ()
+        fill()
+        local last = {}
+        for line in prometheus.metrics():gmatch("[^\n]+") do
+            local family, count = line:match('^(holdfast_lock_%a+_seconds_bucket{.*)le="[^"]+"} (%d+)$')
+            if family then
+                assert.is_true(tonumber(count) >= (last[family] or 0), line)
+                last[family] = tonumber(count)
+            end
+        end
+        assert.truthy(next(last))
+    end)
+
+    it("writes names of any bytes as labels", function ()
+        other:set("key", 1)
+        local _, samples = parse((prometheus.metrics()))
+        local labels = '{dictionary="spec metrics \\"2\\"\\\\%25\\n"}'
+        assert.equal(1048576, samples["holdfast_dictionary_capacity_bytes" .. labels])
+    end)
+
+    it("tells of keys with contention on request, and of no locks if they are not asked for", function ()
+        fill()
+        local _, samples = parse((prometheus.metrics { keys = 5, locks = false }))
+        assert.equal(1, samples['holdfast_key_waits_total{dictionary="spec_metrics",kind="lock",key="held"}'])
+        assert.is_nil(samples['holdfast_lock_waiters{dictionary="spec_metrics"}'])
+        assert.is_nil(prometheus.metrics():find("holdfast_key", 1, true))
+    end)
+
+    it("adds long keys up that begin with the same 72 bytes", function ()
+        local start = ("k"):rep(72)
+        for _, key in ipairs { start .. "one", start .. "two", start } do
+            local lock, waiter = resty_lock:new(NAMES[1]), resty_lock:new(NAMES[1], { timeout = 0.01, block = true })
+            assert(lock:lock(key))
+            assert.same({ nil, "timeout" }, { waiter:lock(key) })
+            assert(lock:unlock())
+        end
+        local _, samples = parse((prometheus.metrics { keys = 64 }))
+        local labels = '{dictionary="spec_metrics",kind="lock",key="' .. start .. '"}'
+        assert.equal(3, samples["holdfast_key_waits_total" .. labels])
+        assert.is_true(samples["holdfast_key_wait_seconds_total" .. labels] >= 0.03)
+    end)
+
+    it("leaves the locks of a dictionary out that cannot be listed", function ()
+        local held = assert(resty_lock:new(NAMES[1]))
+        assert(held:lock("held"))
+        local methods = getmetatable(dict).__index
+        local locks = methods.locks
+        methods.locks = function (zone)
+            if zone:capacity() == dict:capacity() then
+                return nil, "timeout"
+            end
+            return locks(zone)
+        end
+        local ok, text = pcall(prometheus.metrics)
+        methods.locks = locks
+        assert(ok, text)
+        local _, samples = parse(text)
+        assert.is_nil(samples['holdfast_locks_held{dictionary="spec_metrics",kind="lock"}'])
+        assert.is_nil(samples['holdfast_lock_waiters{dictionary="spec_metrics"}'])
+        assert.equal(0, samples['holdfast_lock_waiters{dictionary="spec metrics \\"2\\"\\\\%25\\n"}'])
+        assert.equal(102400, samples['holdfast_dictionary_capacity_bytes{dictionary="spec_metrics"}'])
+    end)
+
+    it("has the families that the manual describes", function ()
+        fill()
+        local families, manual = parse((prometheus.metrics { keys = 1 })), described()
+        for name, kind in pairs(families) do
+            assert.equal(kind, manual[name], name)
+        end
+        for name in pairs(manual) do
+            assert.is_true(families[name] ~= nil or name:find("^holdfast_cluster_") ~= nil, name)
+        end
+    end)
+
+    it("ends OpenMetrics as that wants it, and names families of counters without _total", function ()
+        local text, content_type = prometheus.metrics { openmetrics = true }
+        assert.equal("application/openmetrics-text; version=1.0.0; charset=utf-8", content_type)
+        assert.equal("# EOF\n", text:sub(-6))
+        local families, samples = parse(text)
+        assert.equal("counter", families.holdfast_dictionary_hits)
+        assert.equal(0, samples['holdfast_dictionary_hits_total{dictionary="spec_metrics"}'])
+    end)
+
+    checked("passes the check of promtool", function ()
+        fill()
+        command.write("metrics", (prometheus.metrics { keys = 64 }))
+        local ended, out, err = command.run("-c", "promtool check metrics <'" .. command.path("metrics") .. "'",
+                                            { PROGRAM = "/bin/sh" })
+        assert.same({ code = 0 }, ended, out .. err)
+        assert.equal("", out .. err)
+    end)
+
+    checked("has alerts that promtool accepts", function ()
+        local ended, out, err = command.run("check", "rules", shell.output("pwd") .. "/" .. ALERTS,
+                                            { PROGRAM = shell.output("command -v promtool") })
+        assert.same({ code = 0 }, ended, out .. err)
+    end)
+
+    it("has metrics for all that the dashboard and the alerts ask for", function ()
+        local manual = described()
+        for _, path in ipairs { DASHBOARD, ALERTS } do
+            for name in files.read(path):gmatch("holdfast_[%w_]+") do
+                local family = name:gsub("_bucket$", "")
+                assert.truthy(manual[family], path .. ": " .. name)
+            end
+        end
+    end)
+
+    it("names what is wrong with options, at the line of the call", function ()
+        for _, case in ipairs {
+            { { keys = 65 }, "bad option keys: a whole number, 0 to 64, expected, got 65" },
+            { { keys = "x" }, 'bad option keys: a whole number, 0 to 64, expected, got "x"' },
+            { { key = 1 }, 'bad option "key": there are openmetrics, locks and keys' },
+            { 5, "bad options: a table expected, got 5" },
+        } do
+            local ok, err = pcall(function () prometheus.metrics(case[1]) end)
+            assert.is_false(ok)
+            assert.equal("spec/prometheus_spec.lua", err:match("^(.-):%d+: "))
+            assert.equal(case[2], err:match("^.-:%d+: (.*)$"))
+        end
+    end)
+
+    it("says where serve belongs", function ()
+        local ok, err = pcall(prometheus.serve)
+        assert.is_false(ok)
+        assert.truthy(err:find("serve answers requests of nginx; elsewhere use metrics()", 1, true), err)
+    end)
+end)
+
+
+describe("resty.holdfast.prometheus in nginx", function ()
+    local in_nginx = fixture.it_unless(site.missing())
+
+    after_each(site.clean_up)
+
+    in_nginx("answers with the metrics, in the format that was asked for", function ()
+        local here = site.start {
+            dictionaries = { spec_metrics = "1m" },
+            locations = {
+                ["/use"] = [[
+                    local lock = require("resty.lock"):new("spec_metrics")
+                    lock:lock("key")
+                    ngx.say(lock:unlock())
+                ]],
+                ["/metrics"] = [[require("resty.holdfast.prometheus").serve()]],
+            },
+        }
+        here:get("/use")
+        local families = parse((here:get("/metrics")))
+        assert.equal("gauge", families.holdfast_dictionary_capacity_bytes)
+        assert.is_nil(families.holdfast_dictionary_hits)
+    end)
+end)

@@ -1,0 +1,216 @@
+-- etcd of Debian's package, on loopback, and agents of machines: each machine is a world of its own.
+--
+-- A server lives from start() to stop(); agents are processes of spec.support.command, and end with the test.
+
+local command, files, shell = require "spec.support" ("command", "files", "shell")
+local ffi = require "ffi"
+
+ffi.cdef [[
+int fork(void);
+int execvp(const char *file, char *const arguments[]);
+int setpgid(int pid, int group);
+int prctl(int option, unsigned long value, ...);
+int open(const char *path, int flags, ...);
+int dup2(int from, int to);
+void _exit(int status);
+int waitpid(int pid, int *status, int options);
+int kill(int pid, int signal);
+]]
+
+local C = ffi.C
+
+local KILL = 9
+local PR_SET_PDEATHSIG = 1
+local O_WRITE_NEW = 577  -- O_WRONLY | O_CREAT | O_TRUNC
+local WNOHANG = 1
+local ATTEMPTS = 5
+
+local _M = {}
+
+
+-- Nil, or why there is no etcd, or no agent.
+function _M.missing()
+    return not shell.succeeds("command -v etcd >/dev/null") and "etcd is not installed"
+           or not shell.succeeds("command -v curl >/dev/null") and "curl is not installed"
+           or not files.find(command.program .. "-agent") and "there is no agent"
+           or nil
+end
+
+
+local Server = {}
+Server.__index = Server
+
+
+-- A port that nobody listens on. Another program may take it before etcd does.
+function _M.free_port()
+    return shell.output("bash -c 'while port=$((20000 + RANDOM % 12000)) && "
+                        .. "(exec 3<>/dev/tcp/127.0.0.1/$port) 2>/dev/null; do :; done; echo $port'")
+end
+
+
+local function execute(words, log)
+    C.prctl(PR_SET_PDEATHSIG, ffi.cast("unsigned long", KILL))
+    C.setpgid(0, 0)
+    local to = C.open(log, O_WRITE_NEW, ffi.cast("int", 384))
+    C.dup2(to, 1)
+    C.dup2(to, 2)
+    local values = ffi.new("const char *[?]", #words + 1)
+    for i, word in ipairs(words) do
+        values[i - 1] = word
+    end
+    C.execvp(words[1], ffi.cast("char *const *", values))
+    C._exit(127)
+end
+
+
+-- The body of the answer to a request with that body; false if there is none.
+function Server:post(path, body)
+    local text = shell.output(("curl -sS -m 5 %s -d '%s' '%s%s' 2>/dev/null"):format(self.curl, body, self.url, path))
+    return text ~= "" and text
+end
+
+
+local function base64(text)
+    return shell.output("printf %s '" .. text .. "' | base64 -w 0")
+end
+
+
+-- The keys that begin with the prefix, in order.
+function Server:keys(prefix)
+    local last = prefix:sub(1, -2) .. string.char(prefix:byte(-1) + 1)
+    local body = ('{"key":"%s","range_end":"%s","keys_only":true}'):format(base64(prefix), base64(last))
+    local keys = {}
+    for key in (self:post("/v3/kv/range", body) or ""):gmatch('"key":"([^"]*)"') do
+        keys[#keys + 1] = shell.output("printf %s '" .. key .. "' | base64 -d")
+    end
+    return keys
+end
+
+
+function Server:erase(key)
+    self:post("/v3/kv/deleterange", ('{"key":"%s"}'):format(base64(key)))
+end
+
+
+-- Runs etcdctl against it: what it prints, on standard error too.
+function Server:ctl(arguments)
+    return shell.output(("ETCDCTL_API=3 etcdctl --endpoints=%s %s %s 2>&1")
+                        :format(self.url, self.ctl_options, arguments))
+end
+
+
+function Server:begin()
+    local pid = C.fork()
+    assert(pid >= 0, "no process")
+    if pid == 0 then
+        execute(self.words, self.folder .. "/log")
+    end
+    self.pid = pid
+    local function serves()
+        self.ended = C.waitpid(pid, nil, WNOHANG) ~= 0
+        local answer = not self.ended and self:post("/v3/kv/range", '{"key":"YQ=="}')
+        return self.ended or answer and (answer:find("header", 1, true) or answer:find("user name is empty", 1, true))
+    end
+    return assert(command.await(serves), "etcd does not serve: " .. self.folder) and not self.ended
+end
+
+
+-- Ends it, as a crash does. What it has stored stays, for begin().
+function Server:kill()
+    C.kill(self.pid, KILL)
+    C.waitpid(self.pid, nil, 0)
+end
+
+
+function Server:stop()
+    if not self.ended then
+        self:kill()
+    end
+    os.execute("rm -rf '" .. self.folder .. "'")
+end
+
+
+local function words_of(self, options)
+    local peer = "http://127.0.0.1:" .. _M.free_port()
+    local words = {
+        "etcd", "--data-dir", self.folder .. "/data", "--listen-client-urls", self.url, "--advertise-client-urls",
+        self.url, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster",
+        "default=" .. peer, "--bcrypt-cost=4",
+    }
+    for _, option in ipairs(options) do
+        words[#words + 1] = option
+    end
+    return words
+end
+
+
+-- options.certificates: the folder of ca.pem, server.pem and server.key, for TLS; else strings: options of etcd.
+function _M.start(options)
+    options = options or {}
+    local folder = options.certificates
+    for _ = 1, ATTEMPTS do
+        local self = setmetatable({
+            folder = shell.output("mktemp -d /tmp/holdfast-etcd.XXXXXX"),
+            url = (folder and "https" or "http") .. "://127.0.0.1:" .. _M.free_port(),
+            curl = folder and "--cacert " .. folder .. "/ca.pem" or "",
+            ctl_options = folder and "--cacert " .. folder .. "/ca.pem" or "",
+        }, Server)
+        local more = { unpack(options) }
+        if folder then
+            more[#more + 1] = "--cert-file=" .. folder .. "/server.pem"
+            more[#more + 1] = "--key-file=" .. folder .. "/server.key"
+        end
+        self.words = words_of(self, more)
+        if self:begin() then
+            return self
+        end
+        self:stop()
+    end
+    error "etcd does not start"
+end
+
+
+-- Certificates that openssl makes in the folder: ca.pem, and for each name NAME.pem and NAME.key, with that subject.
+function _M.certificates(folder, subjects)
+    local function openssl(arguments)
+        assert(shell.succeeds(("cd '%s' && openssl %s >>openssl.log 2>&1"):format(folder, arguments)), arguments)
+    end
+    local key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
+    files.write(folder .. "/extensions", "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n")
+    local sign = "x509 -req -CA ca.pem -CAkey ca.key -CAcreateserial -extfile extensions -days 2"
+    openssl("req -x509 " .. key .. " -keyout ca.key -out ca.pem -subj /CN=test -days 2")
+    for name, subject in pairs(subjects) do
+        openssl(("req %s -keyout %s.key -out %s.csr -subj %s"):format(key, name, name, subject))
+        openssl(("%s -in %s.csr -out %s.pem"):format(sign, name, name))
+    end
+end
+
+
+-- --- machines ---------------------------------------------------------------------------------------------
+
+-- A world of its own within that of the test: the folder.
+function _M.machine(name)
+    local folder = command.world() .. "/" .. name
+    assert(shell.succeeds("mkdir -p -m 700 '" .. folder .. "'"))
+    return folder
+end
+
+
+-- What a process has said so far, which may have only just begun.
+function _M.said(process)
+    return process:err() or ""
+end
+
+
+-- An agent of the cluster "main" of that machine, with these options: the process, which has a lease.
+function _M.agent(machine, ...)
+    local words = { "agent", "main", ... }
+    words[#words + 1] = { HOLDFAST_DIR = machine }
+    local agent = command.start(unpack(words))
+    local function has_lease() return _M.said(agent):find("has lease", 1, true) or agent:wait(0) end
+    assert(command.await(has_lease) and not agent.status, agent:err())
+    return agent
+end
+
+
+return _M

@@ -1,0 +1,59 @@
+#include "agent/measured_store.h"
+
+#include <utility>
+
+namespace holdfast::agent {
+
+void MeasuredStore::note(const Answer& answer, std::int64_t sent_us) {
+  if (answer.outcome == Outcome::unknown) {
+    ++counters_.unanswered;
+    return;
+  }
+  if (answer.outcome == Outcome::refused) ++counters_.refused;
+  latency_.add(clock_.boot_us() - sent_us);
+}
+
+std::function<void(const Answer&)> MeasuredStore::noting(std::function<void(const Answer&)> done) {
+  ++counters_.requests;
+  return [this, sent = clock_.boot_us(), done = std::move(done)](const Answer& answer) {
+    note(answer, sent);
+    done(answer);
+  };
+}
+
+std::function<void(const LeaseAnswer&)> MeasuredStore::noting(std::function<void(const LeaseAnswer&)> done) {
+  ++counters_.requests;
+  return [this, sent = clock_.boot_us(), done = std::move(done)](const LeaseAnswer& answer) {
+    note(answer.answer, sent);
+    done(answer);
+  };
+}
+
+void MeasuredStore::transact(Change change, std::function<void(const Answer&)> done) {
+  store_.transact(std::move(change), noting(std::move(done)));
+}
+
+void MeasuredStore::grant(std::int64_t ttl_s, std::function<void(const LeaseAnswer&)> done) {
+  store_.grant(ttl_s, noting(std::move(done)));
+}
+
+void MeasuredStore::keep_alive(LeaseId lease, std::function<void(const LeaseAnswer&)> done) {
+  store_.keep_alive(lease, noting(std::move(done)));
+}
+
+void MeasuredStore::revoke(LeaseId lease, std::function<void(const Answer&)> done) {
+  store_.revoke(lease, noting(std::move(done)));
+}
+
+void MeasuredStore::keys_of(LeaseId lease, std::function<void(const LeaseAnswer&)> done) {
+  store_.keys_of(lease, noting(std::move(done)));
+}
+
+void MeasuredStore::watch(const std::string& key, std::function<void(const Record&)> rung) {
+  store_.watch(key, [this, rung = std::move(rung)](const Record& record) {
+    ++counters_.rings;
+    rung(record);
+  });
+}
+
+}  // namespace holdfast::agent

@@ -1,0 +1,143 @@
+// Waits that stop the calling thread: check the arguments, call one thing, map the result.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/name.h"
+#include "capi/handle.h"
+#include "capi/request.h"
+#include "dict/cluster_state.h"
+#include "lock/blocking.h"
+#include "lock/lock_info.h"
+
+using namespace holdfast;
+using namespace holdfast::capi;
+
+namespace {
+
+/// Bytes of a holdfast_request in the first version that has one.
+constexpr std::size_t kFirstSize = offsetof(holdfast_request, why) + sizeof(const char*);
+static_assert(sizeof(holdfast_request) == kFirstSize);
+/// More than any version will have.
+constexpr std::size_t kLargestSize = 4096;
+
+/// Ok, with what the host's version of the struct says. What it does not have yet is 0; what this library does not know
+/// must be.
+int read_request(const holdfast_request& given, holdfast_request& request) {
+  const std::size_t size = given.struct_size;
+  if (size < kFirstSize || size > kLargestSize)
+    return fail_number("struct_size of a request", size, "sizeof(holdfast_request), as by HOLDFAST_REQUEST()");
+  const auto* const bytes = reinterpret_cast<const char*>(&given);
+  if (size > sizeof request &&
+      std::any_of(bytes + sizeof request, bytes + size, [](char byte) { return byte != '\0'; }))
+    return fail(Code::invalid, "bad request: it asks for something that this version of libholdfast does not know");
+  request = {};
+  std::memcpy(&request, &given, std::min(size, sizeof request));
+  return HOLDFAST_OK;
+}
+
+int check_timeout(double timeout) noexcept {
+  return std::isnan(timeout) ? fail(Code::invalid, "bad timeout: expected a number of seconds") : HOLDFAST_OK;
+}
+
+int to_permits_of(const holdfast_request& given, PermitsRequest& request) {
+  switch (given.kind) {
+    case HOLDFAST_HELD_LOCK:
+      if (given.want == 0 && given.total == 0) return HOLDFAST_OK;
+      return fail(Code::invalid, "bad request: want and total are for permits, and its kind is HOLDFAST_HELD_LOCK");
+    case HOLDFAST_HELD_RWLOCK:
+      return to_permits(HOLDFAST_RWLOCK, given.want, given.total, request);
+    case HOLDFAST_HELD_SEMAPHORE:
+      return to_permits(HOLDFAST_SEMAPHORE, given.want, given.total, request);
+    default:
+      return fail(Code::invalid, "bad kind of a request: expected a holdfast_held");
+  }
+}
+
+// "the holder of "a" waits for "b", the holder of "b" waits for "c"": what each key of the cycle leads to.
+std::string describe(const std::vector<std::string>& cycle) {
+  std::string text;
+  for (std::size_t i = 0; i + 1 < cycle.size(); ++i)
+    text += "the holder of " + quote(cycle[i]) + " waits for " + quote(cycle[i + 1]) + ", ";
+  return text;
+}
+
+int fail_unavailable(Dictionary& dictionary) {
+  ClusterState state;
+  const Status found = find_cluster_state(dictionary, state);
+  if (found.code == Code::unavailable) return fail(found);
+  return fail(
+      {Code::unavailable, "the agent of the cluster " + quote_name(state.name) + " has no answer from its store"});
+}
+
+int outcome_of_wait(Code code, Dictionary& dictionary, const std::vector<std::string>& cycle) {
+  switch (code) {
+    case Code::deadlock:
+      if (cycle.empty()) return fail(code, "");
+      return fail(
+          {code, "the wait would never end: " + describe(cycle) + "and the caller holds " + quote(cycle.back())});
+    case Code::unavailable:
+      return fail_unavailable(dictionary);
+    case Code::invalid:
+      return fail(code, "a signal handler has forked this process in the middle of the call");
+    default:
+      return outcome(code, dictionary);
+  }
+}
+
+}  // namespace
+
+int holdfast_lock(holdfast_dict* dict, const char* key, size_t key_length, double timeout, double exptime,
+                  holdfast_lease* lease) {
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    if (const int bad = check_seconds("exptime", exptime)) return bad;
+    if (const int bad = check_timeout(timeout)) return bad;
+    Lease granted;
+    std::vector<std::string> none;
+    *lease = {};
+    const Code code = lock_blocking(unwrap(dict), {key, key_length}, {.exptime = exptime}, timeout, granted, none);
+    *lease = {granted.owner, granted.sequence};
+    return code == Code::ok ? HOLDFAST_OK : outcome_of_wait(code, unwrap(dict), none);
+  });
+}
+
+int holdfast_acquire(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_request* request,
+                     holdfast_lease* lease) {
+  return guarded([&]() -> int {
+    holdfast_request given;
+    if (const int bad = check_key(key, key_length)) return bad;
+    if (const int bad = read_request(*request, given)) return bad;
+    if (const int bad = check_seconds("exptime", given.exptime)) return bad;
+    if (const int bad = check_timeout(given.timeout)) return bad;
+    PermitsRequest wanted{{.exptime = given.exptime,
+                           .holder_task = given.holder_task,
+                           .task = given.task,
+                           .fair = given.fair != 0,
+                           .holds = to_holds(given.holds)},
+                          {},
+                          0,
+                          0};
+    if (const int bad = to_permits_of(given, wanted)) return bad;
+    Lease granted;
+    std::vector<std::string> cycle;
+    *lease = {};
+    const std::string_view name(key, key_length);
+    Dictionary& dictionary = unwrap(dict);
+    const Code code = given.kind == HOLDFAST_HELD_LOCK
+                          ? lock_blocking(dictionary, name, wanted.request, given.timeout, granted, cycle)
+                          : permits_blocking(dictionary, name, wanted, given.timeout, granted, cycle);
+    *lease = {granted.owner, granted.sequence};
+    if (code != Code::ok) return outcome_of_wait(code, dictionary, cycle);
+    if (given.why != nullptr) {  // left out where there is no memory for it
+      const std::string_view why(given.why, ::strnlen(given.why, HOLDFAST_WHY_MAX));
+      static_cast<void>(explain(dictionary, name, granted, why));
+    }
+    return HOLDFAST_OK;
+  });
+}

@@ -1,0 +1,137 @@
+// `holdfast doctor`: what is wrong with a world, in sentences, and its repair.
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "cli/administration.h"
+#include "cli/arguments.h"
+#include "cli/message.h"
+#include "cli/output.h"
+#include "cli/print_json.h"
+#include "cli/world_options.h"
+#include "inspect/diagnosis.h"
+#include "inspect/proc.h"
+#include "inspect/text.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+using inspect::Finding;
+using inspect::Findings;
+using inspect::Patient;
+using inspect::Severity;
+
+constexpr double kLookAtProcesses = 30;
+
+constexpr CommandTexts kDoctor{
+    "doctor", "", "Looks over a world, and says what is wrong with it and what to do.",
+    R"(It only reads, takes no lock and enters nothing, whatever it finds. --repair then does what
+"holdfast prune" does, in the dictionaries that need it, and looks again.
+
+Exit status: 0 all is well; 1 warnings; 2 errors.)"};
+
+std::string subject_and_sentence(const Finding& finding) {
+  return finding.subject.empty() ? finding.sentence : inspect::escaped(finding.subject) + ": " + finding.sentence;
+}
+
+Style style_of(Severity severity) {
+  if (severity == Severity::error) return Style::red;
+  return severity == Severity::warning ? Style::yellow : Style::dim;
+}
+
+/// Gathers what there is, and adds what stands in the way of more.
+Patient gather(const WorldOptions& world, Findings& findings) {
+  return inspect::gather(
+      [&](const std::string& directory) { return world.openers(directory, inspect::all_pids(), kLookAtProcesses); },
+      findings);
+}
+
+int status_of(const Findings& findings) {
+  if (inspect::worst_of(findings) == Severity::error) return exit_status::kTrouble;
+  return inspect::worst_of(findings) == Severity::warning ? exit_status::kNo : exit_status::kYes;
+}
+
+// --- repair ---
+
+// This process only looks, for good. So another one does it: `holdfast prune`, as the user that this one has become.
+bool prune(const std::vector<std::string>& names) {
+  const pid_t child = ::fork();
+  if (child < 0) return false;
+  if (child == 0) {
+    std::vector<std::string> words{"holdfast", "prune", "--"};
+    words.insert(words.end(), names.begin(), names.end());
+    std::vector<char*> values;
+    values.reserve(words.size() + 1);
+    for (std::string& word : words) values.push_back(word.data());
+    values.push_back(nullptr);
+    ::dup2(STDERR_FILENO, STDOUT_FILENO);
+    ::execv("/proc/self/exe", values.data());
+    ::_exit(exit_status::kTrouble);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+void repair(Patient& patient, Findings& findings) {
+  std::vector<std::string> names;
+  for (const inspect::Dictionary& dictionary : patient.dictionaries)
+    if (inspect::needs_repair(dictionary, patient)) names.push_back(dictionary.name);
+  if (names.empty()) return;
+  if (!prune(names)) findings.push_back({Severity::error, "", "the repair did not succeed", ""});
+}
+
+// --- printing ---
+
+void print_findings(const Patient& patient, const Findings& findings, const Output& output) {
+  std::string text;
+  for (const Finding& finding : findings) {
+    const std::string severity = inspect::severity_in_words(finding.severity);
+    if (!output.columns) {
+      text +=
+          fmt::format("{}\t{}\t{}\t{}\n", severity, finding.subject.empty() ? "-" : inspect::escaped(finding.subject),
+                      inspect::escaped(finding.sentence), finding.advice.empty() ? "-" : finding.advice);
+      continue;
+    }
+    text += output.styled(severity, style_of(finding.severity)) + ": " + subject_and_sentence(finding) + "\n";
+    if (!finding.advice.empty()) text += "    " + finding.advice + "\n";
+  }
+  if (output.columns && status_of(findings) == exit_status::kYes)
+    text += output.styled("all is well", Style::green) +
+            fmt::format(" in {}: {}\n", inspect::escaped(patient.directory),
+                        inspect::counted(patient.dictionaries.size(), "dictionary", "dictionaries"));
+  print(text);
+}
+
+}  // namespace
+
+int run_doctor(const std::vector<std::string>& given) {
+  Arguments arguments(kDoctor);
+  WorldOptions world(arguments, WorldOptions::Prints::something);
+  bool repairs = false;
+  arguments.add_flag("--repair", repairs, "Put in order what can be");
+  arguments.expect_words(0, 0, {});
+  if (const auto done = arguments.parse(given)) return *done;
+  world.want_openers();
+  if (const auto wrong = world.apply()) return *wrong;
+  Findings obstacles;
+  Patient patient = gather(world, obstacles);
+  if (repairs) {
+    repair(patient, obstacles);
+    Findings again;
+    Patient after = gather(world, again);
+    obstacles.insert(obstacles.end(), again.begin(), again.end());
+    patient = std::move(after);
+  }
+  const Findings findings = inspect::examine(patient, obstacles);
+  if (world.json())
+    print_json(inspect::to_json(patient, findings), world.output());
+  else
+    print_findings(patient, findings, world.output());
+  return status_of(findings);
+}
+
+}  // namespace holdfast::cli

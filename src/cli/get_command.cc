@@ -1,0 +1,219 @@
+// `holdfast get`, `holdfast keys`, `holdfast ttl`: values, for scripts.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/name.h"
+#include "cli/key_command.h"
+#include "cli/message.h"
+#include "cli/output.h"
+#include "cli/print_json.h"
+#include "cli/values.h"
+#include "inspect/packed.h"
+#include "inspect/text.h"
+#include "inspect/world.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+constexpr CommandTexts kGet{
+    "get", "NAME KEY", "Prints the value of a key.",
+    R"(A string is printed as it is, with a newline behind it; on a terminal, what is not printable
+as \xHH. A number is printed in full, a boolean as true or false; so is a key that is held as a
+lock.
+
+Exit status: 0; 1 there is no such key; 2 trouble.)"};
+
+constexpr CommandTexts kKeys{
+    "keys", "NAME", "Prints the keys of a dictionary, in no order.",
+    R"(What is not printable is printed as \xHH, and a backslash as \\. A key that exists all the
+while is printed once.)"};
+
+constexpr CommandTexts kTtl{"ttl", "NAME KEY [SECONDS]", "Prints how long a key lives yet, or sets it.",
+                            R"(Prints seconds, or "never". With SECONDS the key ends then, 0 for never.
+
+Exit status: 0; 1 there is no such key; 2 trouble.)"};
+
+constexpr double kSecondsMax = 1e10;  // holdfast.h: more is never
+
+struct Value {
+  int code = HOLDFAST_OK;
+  holdfast_value value{};
+  std::string bytes;
+};
+
+Value get(holdfast_dict* dict, const std::string& key) {
+  Value got;
+  constexpr std::size_t kRoom = 4096;
+  got.bytes.resize(kRoom);
+  do {
+    got.bytes.resize(std::max(got.bytes.size(), got.value.size));
+    got.value.data = got.bytes.data();
+    got.value.capacity = got.bytes.size();
+    got.code = holdfast_get(dict, key.data(), key.size(), &got.value);
+  } while (got.code == HOLDFAST_BUFFER);
+  got.bytes.resize(got.value.type == HOLDFAST_STRING || got.value.type == HOLDFAST_TABLE ? got.value.size : 0);
+  return got;
+}
+
+const char* type_in_words(int type) {
+  switch (type) {
+    case HOLDFAST_BOOLEAN:
+      return "boolean";
+    case HOLDFAST_NUMBER:
+      return "number";
+    case HOLDFAST_STRING:
+      return "string";
+    case HOLDFAST_TABLE:
+      return "table";
+    default:
+      return "nil";
+  }
+}
+
+/// Lines and tabs stay.
+std::string for_terminal(const std::string& text) {
+  std::string safe;
+  std::size_t from = 0;
+  for (std::size_t at = 0; at <= text.size(); ++at) {
+    if (at < text.size() && text[at] != '\n' && text[at] != '\t') continue;
+    safe += inspect::escaped(std::string_view(text).substr(from, at - from));
+    if (at < text.size()) safe += text[at];
+    from = at + 1;
+  }
+  return safe;
+}
+
+std::string in_words(const Value& got, bool safe) {
+  if (got.value.type == HOLDFAST_BOOLEAN) return got.value.number != 0 ? "true" : "false";
+  if (got.value.type == HOLDFAST_NUMBER) return inspect::number_in_words(got.value.number);
+  return safe ? for_terminal(got.bytes) : got.bytes;
+}
+
+inspect::Json seconds_left(holdfast_dict* dict, const std::string& key) {
+  double seconds = 0;
+  const int code = holdfast_ttl(dict, key.data(), key.size(), &seconds);
+  return code == HOLDFAST_OK && seconds != 0 ? inspect::Json(seconds) : inspect::Json();
+}
+
+inspect::Json to_json(const KeyCommand& command, const std::string& key, const Value& got) {
+  inspect::Json json;
+  inspect::add_text(json, "dictionary", command.name());
+  inspect::add_text(json, "key", key);
+  json["type"] = type_in_words(got.value.type);
+  if (got.value.type == HOLDFAST_BOOLEAN)
+    json["value"] = got.value.number != 0;
+  else if (got.value.type == HOLDFAST_NUMBER)
+    json["value"] = got.value.number;
+  else
+    inspect::add_text(json, "value", got.bytes);
+  json["flags"] = got.value.flags;
+  json["ttl"] = seconds_left(command.dict(), key);
+  return json;
+}
+
+int refuse_list(const KeyCommand& command, const std::string& key) {
+  std::uint32_t length = 0;
+  holdfast_llen(command.dict(), key.data(), key.size(), &length);
+  say("{} is a list of {}, which only push and pop reach", quote(key), inspect::counted(length, "element", "elements"));
+  return exit_status::kTrouble;
+}
+
+std::string no_such_key(const std::string& key) { return "there is no key " + quote(key); }
+
+}  // namespace
+
+int run_get(const std::vector<std::string>& given) {
+  KeyCommand command(kGet, WorldOptions::Prints::something);
+  bool bare = false;
+  bool raw = false;
+  command.arguments().add_flag("-n,--no-newline", bare, "Print no newline behind the value");
+  command.arguments().add_flag("-r,--raw", raw,
+                               "Print a string as it is also on a terminal, and a table of Lua as bytes");
+  command.arguments().expect_words(2, 2, {"NAME", "KEY"});
+  std::string key;
+  if (const auto done = command.begin(given, KeyCommand::Does::look)) return *done;
+  if (const auto wrong = command.read_key(1, key)) return *wrong;
+  const Value got = get(command.dict(), key);
+  if (got.code == HOLDFAST_NOT_FOUND) return command.no(no_such_key(key));
+  if (got.code == HOLDFAST_IS_A_LIST) return refuse_list(command, key);
+  if (got.code != HOLDFAST_OK) return command.fail(got.code);
+  const Output output = command.world().output();
+  if (command.world().json()) {
+    print_json(to_json(command, key, got), output);
+  } else if (got.value.type == HOLDFAST_TABLE && !raw) {
+    say("{} is a table of Lua; --raw prints its bytes", quote(key));
+    return exit_status::kTrouble;
+  } else {
+    print(in_words(got, output.columns && !raw) + (bare ? "" : "\n"));
+  }
+  return exit_status::kYes;
+}
+
+int run_keys(const std::vector<std::string>& given) {
+  KeyCommand command(kKeys, WorldOptions::Prints::something);
+  std::string typed;
+  std::uint64_t left = ~std::uint64_t{0};
+  bool null = false;
+  command.arguments().add_value("--prefix", "TEXT", "Only those that begin with TEXT", typed);
+  command.arguments().add_value("--max", "N", "At most so many; default: all", [&](const std::string& text) {
+    const auto number = inspect::whole_number_of(text);
+    left = number.value_or(left);
+    return number ? std::string() : fmt::format("bad number {}: expected 0 or more", quote(text));
+  });
+  command.arguments().add_flag("-0,--null", null, "Print each as it is, with a zero byte behind it");
+  command.arguments().expect_words(1, 1, {"NAME"});
+  if (const auto done = command.begin(given, KeyCommand::Does::look)) return *done;
+  const auto prefix = command.plain(typed);
+  if (!prefix) return exit_status::kTrouble;
+  inspect::Json json = inspect::Json::array();
+  std::uint64_t cursor = 0;
+  do {
+    constexpr std::uint32_t kAtOnce = 1000;
+    std::vector<std::string> keys;
+    const int code = inspect::unpack(keys, [&](holdfast_value* packed, std::uint32_t* count) {
+      return holdfast_scan(command.dict(), &cursor, kAtOnce, prefix->data(), prefix->size(), packed, count);
+    });
+    if (code != HOLDFAST_OK) return command.fail(code);
+    keys.resize(std::min<std::uint64_t>(keys.size(), left));
+    left -= keys.size();
+    std::string lines;
+    for (const std::string& key : keys) {
+      if (command.world().json())
+        inspect::add_text(json.emplace_back(), "key", key);
+      else
+        lines += null ? key + '\0' : inspect::escaped(key) + "\n";
+    }
+    print(lines);
+  } while (cursor != 0 && left != 0);
+  if (command.world().json()) print_json(json, command.world().output());
+  return exit_status::kYes;
+}
+
+int run_ttl(const std::vector<std::string>& given) {
+  KeyCommand command(kTtl, WorldOptions::Prints::something);
+  command.arguments().expect_words(2, 3, {"NAME", "KEY", "SECONDS"});
+  if (const auto done = command.read_line(given)) return *done;
+  const std::string text = command.arguments().word(2);
+  const auto wanted = inspect::number_of(text);
+  if (!text.empty() && !(wanted && *wanted >= 0 && *wanted <= kSecondsMax))
+    return command.arguments().refuse(fmt::format("bad time {}: expected seconds, 0 to 1e10, as in 2.5", quote(text)));
+  std::string key;
+  if (const auto wrong = command.read_key(1, key)) return *wrong;
+  if (const auto wrong = command.open(wanted ? KeyCommand::Does::change : KeyCommand::Does::look)) return *wrong;
+  double seconds = 0;
+  const int code = wanted ? holdfast_expire(command.dict(), key.data(), key.size(), *wanted)
+                          : holdfast_ttl(command.dict(), key.data(), key.size(), &seconds);
+  if (code == HOLDFAST_NOT_FOUND || seconds < 0) return command.no(no_such_key(key));
+  if (code != HOLDFAST_OK) return command.fail(code);
+  if (wanted) return exit_status::kYes;
+  if (command.world().json())
+    print_json(inspect::Json{{"ttl", seconds != 0 ? inspect::Json(seconds) : inspect::Json()}},
+               command.world().output());
+  else
+    print(seconds != 0 ? fmt::format("{:.3f}\n", seconds) : "never\n");
+  return exit_status::kYes;
+}
+
+}  // namespace holdfast::cli

@@ -1,0 +1,216 @@
+#include "cli/locks_command.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "base/name.h"
+#include "cli/arguments.h"
+#include "cli/message.h"
+#include "cli/output.h"
+#include "cli/print_json.h"
+#include "cli/world_options.h"
+#include "inspect/locks.h"
+#include "inspect/text.h"
+#include "inspect/waits.h"
+#include "inspect/world.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+using inspect::Lock;
+using inspect::Process;
+using inspect::Processes;
+
+/// More are of no use to people, and to a program only if it asks for them.
+constexpr std::size_t kMostByDefault = 10000;
+
+constexpr CommandTexts kLocks{
+    "locks", "[NAME...]", "Lists what processes hold or wait for: locks, rwlocks, semaphores.",
+    R"(On a terminal it prints columns, else a line for each holder with tabs between dictionary,
+key, kind, share, token, pid, program, host, state, seconds held, seconds left, waiters and
+reason; "-" is nothing. Keys are printed with \xHH for each byte that is not printable.
+Of a dead holder, the lock is free to the next that asks for it.)"};
+
+struct Wanted {
+  bool waiting = false;
+  std::string prefix;
+  std::size_t max = kMostByDefault;
+};
+
+struct Seen {
+  std::string directory;
+  std::vector<Lock> locks;
+  Processes processes;
+  bool in_trouble = false;
+};
+
+std::optional<Seen> look(WorldOptions& world, const std::vector<std::string>& names, const Wanted& wanted) {
+  Seen seen;
+  if (world.observe(seen.directory)) return std::nullopt;
+  auto processes = Processes::read();
+  auto all = inspect::dictionary_names();
+  if (!processes || !all) {
+    say("{}", processes ? all.status().message : processes.status().message);
+    return std::nullopt;
+  }
+  seen.processes = std::move(*processes);
+  const auto which = wanted.waiting ? inspect::Which::waited_for : inspect::Which::all;
+  for (const std::string& name : names.empty() ? *all : names) {
+    const Status gathered = inspect::gather_locks(name, wanted.prefix, which, wanted.max, seen.locks);
+    const bool is_gone = names.empty() && (gathered.code == Code::not_found || gathered.code == Code::removed);
+    if (gathered.ok() || is_gone) continue;
+    seen.in_trouble = true;
+    say("{}", gathered.code == Code::not_found ? gathered.message : quote_name(name) + ": " + gathered.message);
+  }
+  inspect::drop_dead_waiters(seen.locks, seen.processes);
+  if (wanted.waiting) std::erase_if(seen.locks, [](const Lock& lock) { return lock.waiter_count == 0; });
+  if (seen.locks.size() >= wanted.max) say("these are {} locks; there may be more: see --max", wanted.max);
+  return seen;
+}
+
+// --- columns ---
+
+std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
+
+Style style_of(const Process& process) {
+  if (process.life == inspect::Life::dead) return Style::red;
+  return process.life == inspect::Life::stopped ? Style::yellow : Style::plain;
+}
+
+std::string end_in_words(const holdfast_holder& holder) {
+  return holder.remaining > 0 ? "in " + inspect::duration_in_words(holder.remaining) : "never";
+}
+
+std::vector<Cell> row_of(const Lock& lock, const holdfast_holder* holder, Processes& processes) {
+  const std::string waiters = std::to_string(lock.waiter_count);
+  const Style waited_for = lock.waiter_count != 0 ? Style::yellow : Style::plain;
+  std::vector<Cell> row{Cell(inspect::escaped(lock.dictionary)), Cell(inspect::escaped(lock.key), Style::bold)};
+  if (holder == nullptr) {
+    const std::string why = or_dash(inspect::escaped(lock.trouble));
+    row.insert(row.end(), {Cell("-", Style::plain, "-\t-\t-"), Cell("-", Style::plain, "-\t-\t-\t-"), Cell("-"),
+                           Cell("-"), Cell(waiters, waited_for), Cell(why, Style::red)});
+    return row;
+  }
+  const Process& process = processes.of(holder->owner);
+  const std::string why = inspect::escaped(static_cast<const char*>(holder->why));
+  const std::string share = inspect::share_in_words(*holder);
+  const std::string kind = inspect::kind_in_words(lock);
+  row.insert(row.end(),
+             {Cell(kind == share ? kind : kind + ", " + share, Style::plain,
+                   fmt::format("{}\t{}\t{}", kind, share, holder->sequence)),
+              Cell(inspect::in_words(process), style_of(process),
+                   fmt::format("{}\t{}\t{}\t{}", process.shown_pid(), or_dash(inspect::escaped(process.program)),
+                               or_dash(inspect::escaped(process.host)), inspect::life_in_words(process.life))),
+              Cell(inspect::duration_in_words(holder->held), Style::plain, fmt::format("{:.3f}", holder->held)),
+              Cell(end_in_words(*holder), Style::plain,
+                   holder->remaining > 0 ? fmt::format("{:.3f}", holder->remaining) : "-"),
+              Cell(waiters, waited_for), Cell(why, Style::plain, or_dash(why))});
+  return row;
+}
+
+void print_table(Seen& seen, const Output& output) {
+  using Align = Table::Align;
+  Table table(
+      {{"DICTIONARY"}, {"KEY"}, {"KIND"}, {"HOLDER"}, {"HELD FOR"}, {"ENDS"}, {"WAITERS", Align::right}, {"WHY"}});
+  for (const Lock& lock : seen.locks) {
+    if (lock.holders.empty()) table.add(row_of(lock, nullptr, seen.processes));
+    for (const holdfast_holder& holder : lock.holders) table.add(row_of(lock, &holder, seen.processes));
+  }
+  if (!table.empty())
+    print(table.text(output));
+  else if (output.columns)
+    print("nothing is held or waited for\n");
+}
+
+// --- the tree of waits ---
+
+std::string branches(const inspect::WaitLine& line, const Output& output) {
+  std::string text;
+  for (std::size_t i = 0; i < line.more.size(); ++i) {
+    const bool last = i + 1 == line.more.size();
+    if (!output.columns)
+      text += "  ";
+    else if (last)
+      text += line.more[i] ? "├─ " : "└─ ";
+    else
+      text += line.more[i] ? "│  " : "   ";
+  }
+  return text;
+}
+
+std::string lock_in_words(const Lock& lock, Processes& processes, const Output& output) {
+  std::string text = inspect::escaped(lock.dictionary) + " " + output.styled(inspect::escaped(lock.key), Style::bold);
+  if (!lock.trouble.empty()) return text + ": " + lock.trouble;
+  if (lock.holders.empty()) return text + " is held by nobody";
+  const holdfast_holder& first = lock.holders.front();
+  const Process& process = processes.of(first.owner);
+  text += " is held by " + output.styled(inspect::in_words(process), style_of(process));
+  if (lock.holder_count > 1) text += fmt::format(" and {} more", lock.holder_count - 1);
+  text += " for " + inspect::duration_in_words(first.held);
+  if (first.why[0] != '\0') text += ": " + inspect::escaped(static_cast<const char*>(first.why));
+  return text;
+}
+
+std::string waiter_in_words(const holdfast_waiter& waiter, Processes& processes, const Output& output) {
+  const Process& process = processes.of(waiter.owner);
+  return fmt::format("{} {} for {}", output.styled(inspect::in_words(process), style_of(process)),
+                     waiter.watches != 0 ? "watches" : "waits", inspect::duration_in_words(waiter.waited));
+}
+
+void print_tree(Seen& seen, const Output& output) {
+  std::string text;
+  for (const inspect::WaitLine& line : inspect::lines_of_waits(seen.locks)) {
+    text += branches(line, output);
+    if (line.waiter != nullptr)
+      text += waiter_in_words(*line.waiter, seen.processes, output);
+    else if (line.is_cycle)
+      text += inspect::escaped(line.lock->dictionary) + " " + inspect::escaped(line.lock->key) +
+              output.styled(" (see above: they wait for each other)", Style::red);
+    else
+      text += lock_in_words(*line.lock, seen.processes, output);
+    text += "\n";
+  }
+  if (text.empty() && output.columns) text = "nobody waits\n";
+  print(text);
+}
+
+void print_locks_json(Seen& seen, const Output& output) {
+  inspect::Json json;
+  inspect::add_text(json, "directory", seen.directory);
+  json["locks"] = inspect::Json::array();
+  for (const Lock& lock : seen.locks) json["locks"].push_back(inspect::to_json(lock, seen.processes));
+  print_json(json, output);
+}
+
+}  // namespace
+
+int run_locks(const std::vector<std::string>& given) {
+  Arguments arguments(kLocks);
+  WorldOptions world(arguments, WorldOptions::Prints::something);
+  Wanted wanted;
+  arguments.add_flag("-w,--waiting", wanted.waiting,
+                     "Only what is waited for, as trees: which process waits for which");
+  arguments.add_value("--prefix", "TEXT", "Only keys that begin with TEXT", wanted.prefix);
+  arguments.add_value("--max", "N", "At most so many keys; default: 10000", [&](const std::string& text) {
+    const auto number = inspect::whole_number_of(text);
+    if (!number || *number == 0) return fmt::format("bad number {}: expected 1 or more", quote(text));
+    wanted.max = *number;
+    return std::string();
+  });
+  arguments.expect_words(0, HOLDFAST_KEY_MAX, {"NAME"});
+  if (const auto done = arguments.parse(given)) return *done;
+  auto seen = look(world, arguments.words(), wanted);
+  if (!seen) return exit_status::kTrouble;
+  if (world.json())
+    print_locks_json(*seen, world.output());
+  else if (wanted.waiting)
+    print_tree(*seen, world.output());
+  else
+    print_table(*seen, world.output());
+  return seen->in_trouble ? exit_status::kTrouble : exit_status::kYes;
+}
+
+}  // namespace holdfast::cli

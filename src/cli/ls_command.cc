@@ -1,0 +1,251 @@
+#include "cli/ls_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/name.h"
+#include "cli/arguments.h"
+#include "cli/message.h"
+#include "cli/output.h"
+#include "cli/print_json.h"
+#include "cli/world_options.h"
+#include "inspect/dictionaries.h"
+#include "inspect/json.h"
+#include "inspect/text.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+using inspect::Dictionary;
+using inspect::Opener;
+
+/// To find out which processes have the dictionaries open; without --processes, and with.
+constexpr double kShortLook = 0.02;
+constexpr double kLongLook = 30;
+/// Dictionaries as full as this are shown so.
+constexpr double kFull = 0.9;
+
+constexpr CommandTexts kLs{"ls", "[NAME...]",
+                           "Lists the dictionaries of a world: how full they are, and which processes have them open.",
+                           R"(On a terminal it prints columns, else a line for each dictionary with tabs between name,
+bytes, bytes used, entries, hits, misses, evictions, repairs, processes and trouble.
+Without --processes, processes are looked for a 50th of a second; "+" says that there may be
+more.)"};
+
+constexpr CommandTexts kStat{"stat", "NAME", "Tells all there is to tell of a dictionary.",
+                             "docs/holdfast.md says what each line counts."};
+
+struct ShownOpeners {
+  std::string people;
+  std::string programs;
+};
+
+/// "3: nginx 2, luajit", "4711,4712".
+ShownOpeners show(const std::vector<Opener>& openers, bool complete) {
+  std::map<std::string, int> count_of;
+  ShownOpeners shown;
+  for (const Opener& opener : openers) {
+    ++count_of[opener.program.empty() ? "?" : opener.program];
+    shown.programs += (shown.programs.empty() ? "" : ",") + std::to_string(opener.pid);
+  }
+  if (!complete) shown.programs += "+";
+  if (shown.programs.empty()) shown.programs = "-";
+  shown.people = fmt::format("{}{}", openers.size(), complete ? "" : "+");
+  const char* between = ": ";
+  for (const auto& [program, count] : count_of) {
+    shown.people += between + inspect::escaped(program) + (count > 1 ? fmt::format(" {}", count) : "");
+    between = ", ";
+  }
+  return shown;
+}
+
+Style style_of_use(const Dictionary& dictionary) {
+  const auto used = static_cast<double>(dictionary.counts.bytes_used);
+  const double room = used + static_cast<double>(dictionary.counts.bytes_free);
+  return used > kFull * room ? Style::yellow : Style::plain;
+}
+
+std::vector<Cell> row_of(const Dictionary& dictionary, const std::vector<Opener>& openers, bool complete) {
+  const std::string name = inspect::escaped(dictionary.name);
+  if (!dictionary.trouble.empty()) {
+    const std::string why = inspect::escaped(dictionary.trouble);
+    return {Cell(name),
+            Cell("-"),
+            Cell("-"),
+            Cell("-"),
+            Cell("-", Style::plain, "-\t-"),
+            Cell("-"),
+            Cell("-"),
+            Cell(why, Style::red, "-\t" + why)};
+  }
+  const holdfast_stats& counts = dictionary.counts;
+  const ShownOpeners shown = show(openers, complete);
+  return {Cell(name, Style::bold),
+          Cell(inspect::bytes_in_words(dictionary.size), Style::plain, std::to_string(dictionary.size)),
+          Cell(inspect::bytes_in_words(counts.bytes_used), style_of_use(dictionary), std::to_string(counts.bytes_used)),
+          Cell(std::to_string(counts.entries)),
+          Cell(inspect::share_in_words(counts.hits, dictionary.reads()), Style::plain,
+               fmt::format("{}\t{}", counts.hits, counts.misses)),
+          Cell(std::to_string(counts.evictions), counts.evictions != 0 ? Style::yellow : Style::plain),
+          Cell(std::to_string(counts.repairs), counts.repairs != 0 ? Style::yellow : Style::plain),
+          Cell(shown.people, Style::plain, shown.programs + "\t-")};
+}
+
+struct Seen {
+  std::string directory;
+  std::vector<Dictionary> dictionaries;
+  inspect::Processes processes;
+  inspect::Openers openers;
+
+  std::vector<Opener> openers_of(const Dictionary& dictionary) const {
+    return inspect::openers_of(dictionary, openers, processes);
+  }
+};
+
+/// Nothing after a sentence.
+std::optional<Seen> look(WorldOptions& options, const std::vector<std::string>& names, double seconds) {
+  Seen seen;
+  options.want_openers();
+  if (options.observe(seen.directory)) return std::nullopt;
+  auto processes = inspect::Processes::read();
+  auto dictionaries = inspect::look_at_dictionaries(seen.directory, names);
+  if (!processes || !dictionaries) {
+    say("{}", processes ? dictionaries.status().message : processes.status().message);
+    return std::nullopt;
+  }
+  seen.processes = std::move(*processes);
+  seen.dictionaries = std::move(*dictionaries);
+  seen.openers = options.openers(seen.directory, seen.processes.pids(), seconds);
+  return seen;
+}
+
+bool is_any_in_trouble(const std::vector<Dictionary>& dictionaries) {
+  return std::any_of(dictionaries.begin(), dictionaries.end(),
+                     [](const Dictionary& dictionary) { return !dictionary.trouble.empty(); });
+}
+
+void print_list(const Seen& seen, const Output& output) {
+  using Align = Table::Align;
+  Table table({{"NAME"},
+               {"SIZE", Align::right},
+               {"USED", Align::right},
+               {"ENTRIES", Align::right},
+               {"HITS", Align::right},
+               {"EVICTED", Align::right},
+               {"REPAIRED", Align::right},
+               {"PROCESSES"}});
+  for (const Dictionary& dictionary : seen.dictionaries)
+    table.add(row_of(dictionary, seen.openers_of(dictionary), seen.openers.complete()));
+  if (!table.empty()) print(table.text(output));
+  if (table.empty() && output.columns) print(fmt::format("no dictionaries in {}\n", inspect::escaped(seen.directory)));
+}
+
+// --- stat ---
+
+using Line = std::pair<const char*, std::string>;
+
+std::vector<Line> lines_of(const Seen& seen, const Dictionary& dictionary) {
+  const holdfast_stats& counts = dictionary.counts;
+  const auto amount = [](std::uint64_t bytes) { return fmt::format("{} ({})", bytes, inspect::bytes_in_words(bytes)); };
+  std::vector<Line> lines{
+      {"name", inspect::escaped(dictionary.name)},
+      {"file", inspect::escaped(seen.directory + "/" + dictionary.file.name)},
+      {"size", amount(dictionary.size)},
+      {"used", amount(counts.bytes_used)},
+      {"free", amount(counts.bytes_free)},
+      {"memory", amount(dictionary.file.bytes_taken)},
+      {"entries", std::to_string(counts.entries)},
+      {"hits", std::to_string(counts.hits)},
+      {"misses", std::to_string(counts.misses)},
+      {"hit ratio", inspect::share_in_words(counts.hits, dictionary.reads())},
+      {"evictions", std::to_string(counts.evictions)},
+      {"expirations", std::to_string(counts.expirations)},
+      {"repairs", std::to_string(counts.repairs)},
+      {"mutex waits", std::to_string(counts.mutex_waits)},
+      {"lock waits", std::to_string(counts.lock_waits)},
+      {"lock wakes", std::to_string(counts.lock_wakes)},
+      {"lock reserved ms", std::to_string(counts.lock_reserved_ms)},
+      {"mutex", dictionary.file.mutex},
+      {"shards", std::to_string(dictionary.file.shards)},
+      {"persists", dictionary.file.persist ? "yes" : "no"},
+      {"mode", fmt::format("{:04o}", dictionary.file.mode)},
+      {"cluster", dictionary.cluster.empty() ? "-" : dictionary.cluster},
+  };
+  std::string openers;
+  for (const Opener& opener : seen.openers_of(dictionary)) {
+    openers += fmt::format("{}{}", openers.empty() ? "" : ", ", opener.pid);
+    if (!opener.program.empty()) openers += fmt::format(" ({})", inspect::escaped(opener.program));
+  }
+  if (!seen.openers.complete()) openers += openers.empty() ? "not known" : ", maybe more";
+  lines.emplace_back("processes", openers.empty() ? "-" : openers);
+  return lines;
+}
+
+void print_lines(const std::vector<Line>& lines, const Output& output) {
+  std::size_t width = 0;
+  for (const auto& [title, text] : lines) width = std::max(width, std::string_view(title).size());
+  std::string all;
+  for (const auto& [title, text] : lines) {
+    if (output.columns)
+      all += output.styled(fmt::format("{:<{}}", title, width), Style::bold) + "  " + text + "\n";
+    else
+      all += fmt::format("{}\t{}\n", title, text);
+  }
+  print(all);
+}
+
+}  // namespace
+
+int run_ls(const std::vector<std::string>& given) {
+  Arguments arguments(kLs);
+  WorldOptions world(arguments, WorldOptions::Prints::something);
+  bool all_processes = false;
+  arguments.add_flag("-p,--processes", all_processes, "Look for all processes, however long that takes");
+  arguments.expect_words(0, HOLDFAST_KEY_MAX, {"NAME"});
+  if (const auto done = arguments.parse(given)) return *done;
+  const auto seen = look(world, arguments.words(), all_processes ? kLongLook : kShortLook);
+  if (!seen) return exit_status::kTrouble;
+  if (world.json()) {
+    inspect::Json json;
+    inspect::add_text(json, "directory", seen->directory);
+    json["dictionaries"] = inspect::Json::array();
+    for (const Dictionary& dictionary : seen->dictionaries) {
+      const auto openers = seen->openers_of(dictionary);
+      json["dictionaries"].push_back(inspect::to_json(dictionary, &openers, seen->openers.complete()));
+    }
+    print_json(json, world.output());
+  } else {
+    print_list(*seen, world.output());
+  }
+  return is_any_in_trouble(seen->dictionaries) ? exit_status::kTrouble : exit_status::kYes;
+}
+
+int run_stat(const std::vector<std::string>& given) {
+  Arguments arguments(kStat);
+  WorldOptions world(arguments, WorldOptions::Prints::something);
+  arguments.expect_words(1, 1, {"NAME"});
+  if (const auto done = arguments.parse(given)) return *done;
+  const auto seen = look(world, arguments.words(), kLongLook);
+  if (!seen) return exit_status::kTrouble;
+  if (seen->dictionaries.empty()) {
+    say("dictionary {} was removed meanwhile", quote_name(arguments.word(0)));
+    return exit_status::kTrouble;
+  }
+  const Dictionary& dictionary = seen->dictionaries.front();
+  if (world.json()) {
+    const auto openers = seen->openers_of(dictionary);
+    print_json(inspect::to_json(dictionary, &openers, seen->openers.complete()), world.output());
+  } else if (dictionary.trouble.empty()) {
+    print_lines(lines_of(*seen, dictionary), world.output());
+  }
+  if (dictionary.trouble.empty()) return exit_status::kYes;
+  say("{}", dictionary.trouble);
+  return exit_status::kTrouble;
+}
+
+}  // namespace holdfast::cli

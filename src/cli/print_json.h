@@ -1,0 +1,14 @@
+// JSON on standard output.
+#pragma once
+
+#include "cli/output.h"
+#include "inspect/json.h"
+
+namespace holdfast::cli {
+
+/// Indented for people, a line for programs.
+inline void print_json(const inspect::Json& json, const Output& output) {
+  print(inspect::to_text(json, output.columns ? inspect::Layout::indented : inspect::Layout::line) + "\n");
+}
+
+}  // namespace holdfast::cli

@@ -1,0 +1,201 @@
+#include "cli/top_command.h"
+
+#include <fmt/format.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdint>
+#include <ctime>
+#include <optional>
+#include <utility>
+
+#include "base/name.h"
+#include "cli/arguments.h"
+#include "cli/message.h"
+#include "cli/output.h"
+#include "cli/print_json.h"
+#include "cli/top_json.h"
+#include "cli/top_live.h"
+#include "cli/top_view.h"
+#include "cli/world_options.h"
+#include "inspect/dictionaries.h"
+#include "inspect/text.h"
+#include "inspect/world.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+constexpr CommandTexts kTop{
+    "top", "[NAME...]", "Shows a world as it lives: locks with holders and waiters, rates.",
+    R"(On a terminal it fills the screen: F1 tells of the keys, q ends it. Else, or with --batch,
+it prints both tables again and again. A program gets a line for each thing, tabs between
+what begins with "world", "lock" or "dictionary", or with --json an object for each look;
+docs/holdfast.md has the fields.)"};
+
+struct Wanted {
+  double delay = 2;
+  std::optional<std::string> column;
+  std::string filter;
+  bool batch = false;
+  std::uint64_t count = 0;  // 0: without end
+};
+
+void add_options(Arguments& arguments, Wanted& wanted) {
+  arguments.add_value("-d,--delay", "SECONDS", "Between two looks; default: 2", [&](const std::string& text) {
+    const auto seconds = inspect::number_of(text);
+    if (!seconds || !(*seconds >= kShortestDelay && *seconds <= kLongestDelay))
+      return fmt::format("bad time {}: expected seconds, {:g} to {:g}, as in 0.5", quote(text), kShortestDelay,
+                         kLongestDelay);
+    wanted.delay = *seconds;
+    return std::string();
+  });
+  arguments.add_value("-s,--sort", "COLUMN", "Sort by this column; default: waiters, reads",
+                      [&](const std::string& text) {
+                        wanted.column = text;
+                        if (find_column(text)) return std::string();
+                        return fmt::format("bad column {}: expected one of {}", quote(text), names_of_columns());
+                      });
+  arguments.add_value("--filter", "TEXT", "Only what has TEXT in its name, key or holder", wanted.filter);
+  arguments.add_flag("-b,--batch", wanted.batch, "Print text; default unless standard output is a terminal");
+  arguments.add_value("-n,--count", "COUNT", "Print so many times, then end; with --batch",
+                      [&](const std::string& text) {
+                        const auto number = inspect::whole_number_of(text);
+                        if (!number || *number == 0)
+                          return fmt::format("bad number {}: expected 1 or more", quote(text));
+                        wanted.count = *number;
+                        return std::string();
+                      });
+}
+
+// --- batch ---
+
+std::string time_in_words() {
+  constexpr std::size_t kRoom = 32;
+  char text[kRoom];
+  const std::time_t now = std::time(nullptr);
+  tm parts{};
+  ::gmtime_r(&now, &parts);
+  return {static_cast<const char*>(text), std::strftime(static_cast<char*>(text), kRoom, "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+std::string world_line(const TopView& view) {
+  const inspect::Snapshot& seen = view.snapshot();
+  const inspect::Rates& rates = view.rates();
+  return fmt::format("world\t{}\t{}\t{:.3f}\t{}\t{}\t{}\t{:.2f}\t{:.2f}\t{:.2f}\t{}\t{}\n", time_in_words(),
+                     inspect::escaped(seen.directory), rates.seconds, seen.processes, seen.dictionaries.size(),
+                     seen.locks.size(), rates.reads, rates.grants, rates.waits, seen.room_free, seen.room_whole);
+}
+
+void print_for_programs(TopView& view) {
+  std::string text = world_line(view);
+  for (const TopPane pane : {TopPane::locks, TopPane::dictionaries}) {
+    const TopOrder order = view.orders[static_cast<std::size_t>(pane)];
+    for (const TopRow& row : rows_of(pane, view.snapshot(), view.rates(), view.filter, order)) {
+      text += pane == TopPane::locks ? "lock" : "dictionary";
+      for (const TopCell& cell : row.cells) text += "\t" + (cell.plain.empty() ? cell.text : cell.plain);
+      text += "\n";
+    }
+  }
+  print(text);
+}
+
+void print_for_people(TopView& view, const Output& output) {
+  std::string text;
+  for (const std::string& line : head_of(view.snapshot(), view.rates())) text += line + "\n";
+  for (const TopPane pane : {TopPane::locks, TopPane::dictionaries}) {
+    std::vector<Table::Column> titles;
+    for (const TopColumn& column : columns_of(pane))
+      titles.push_back({column.title, column.right ? Table::Align::right : Table::Align::left});
+    Table table(std::move(titles));
+    const TopOrder order = view.orders[static_cast<std::size_t>(pane)];
+    for (const TopRow& row : rows_of(pane, view.snapshot(), view.rates(), view.filter, order)) {
+      std::vector<Cell> cells;
+      for (const TopCell& cell : row.cells) cells.emplace_back(cell.text, cell.style);
+      table.add(std::move(cells));
+    }
+    if (!table.empty()) text += "\n" + table.text(output);
+  }
+  print(text + "\n");
+}
+
+void pause(double seconds) {
+  constexpr double kNano = 1e9;
+  const double whole = std::floor(seconds);
+  timespec time{static_cast<std::time_t>(whole), static_cast<long>((seconds - whole) * kNano)};
+  while (::nanosleep(&time, &time) != 0) continue;
+}
+
+int run_batch(TopView& view, const std::string& directory, const std::vector<std::string>& names, const Wanted& wanted,
+              const WorldOptions& world) {
+  const Output output = world.output();
+  for (std::uint64_t looks = 0; wanted.count == 0 || looks <= wanted.count; ++looks) {
+    if (looks != 0) pause(view.delay);
+    auto seen = inspect::take_snapshot(directory, names);
+    if (!seen) {
+      say("{}", seen.status().message);
+      return exit_status::kTrouble;
+    }
+    view.show(std::move(*seen));
+    if (looks == 0) continue;
+    if (world.json())
+      print_json(to_json(view), output);
+    else
+      output.columns ? print_for_people(view, output) : print_for_programs(view);
+  }
+  return exit_status::kYes;
+}
+
+int run_on_terminal([[maybe_unused]] TopView& view, [[maybe_unused]] const std::string& directory,
+                    [[maybe_unused]] const std::vector<std::string>& names) {
+#ifdef HOLDFAST_TOP
+  const Output output = output_for(Color::automatic);
+  return run_top_live(view, directory, names, output.colours);
+#else
+  say("this holdfast was built without ncurses, which draws the screen of top: use --batch");
+  return exit_status::kTrouble;
+#endif
+}
+
+/// Whether all are there; else a sentence was said.
+bool are_there(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const auto dict = inspect::attach(name);
+    if (dict || dict.status().code != Code::not_found) continue;
+    say("{}", dict.status().message);
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+int run_top(const std::vector<std::string>& given) {
+  Arguments arguments(kTop);
+  WorldOptions world(arguments, WorldOptions::Prints::something);
+  Wanted wanted;
+  add_options(arguments, wanted);
+  arguments.expect_words(0, HOLDFAST_KEY_MAX, {"NAME"});
+  if (const auto done = arguments.parse(given)) return *done;
+  const bool batch = wanted.batch || ::isatty(STDOUT_FILENO) == 0;
+  if (wanted.count != 0 && !batch) return arguments.refuse("--count needs --batch");
+  if (world.json() && !batch) return arguments.refuse("--json needs --batch");
+  if (!batch && ::isatty(STDIN_FILENO) == 0)
+    return arguments.refuse("standard input is no terminal, from which keys come: use --batch");
+  std::string directory;
+  if (const auto wrong = world.observe(directory)) return *wrong;
+  if (!are_there(arguments.words())) return exit_status::kTrouble;
+  TopView view;
+  view.delay = wanted.delay;
+  view.filter = wanted.filter;
+  if (wanted.column) {
+    const auto [pane, column] = *find_column(*wanted.column);
+    view.pane = pane;
+    view.order().column = column;
+  }
+  if (batch) return run_batch(view, directory, arguments.words(), wanted, world);
+  return run_on_terminal(view, directory, arguments.words());
+}
+
+}  // namespace holdfast::cli

@@ -1,0 +1,12 @@
+// What `holdfast top --batch --json` prints: one look at a world as an object.
+#pragma once
+
+#include "cli/top_view.h"
+#include "inspect/json.h"
+
+namespace holdfast::cli {
+
+/// Rows are those of the tables, in their order.
+inspect::Json to_json(const TopView& view);
+
+}  // namespace holdfast::cli

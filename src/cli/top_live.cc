@@ -1,0 +1,168 @@
+#include "cli/top_live.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+#include "cli/arguments.h"
+#include "cli/descriptor.h"
+#include "cli/top_screen.h"
+#include "holdfast.h"
+#include "inspect/text.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGWINCH};
+
+/// Signals are read as what is typed is, so that none comes in the middle of a drawing.
+class Signals {
+ public:
+  Signals() {
+    sigset_t all;
+    ::sigemptyset(&all);
+    for (const int number : kSignals) ::sigaddset(&all, number);
+    ::sigprocmask(SIG_BLOCK, &all, &before_);
+    file_ = inspect::Descriptor(::signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK));
+    ::signal(SIGPIPE, SIG_IGN);
+  }
+  ~Signals() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+  int file() const noexcept { return file_.get(); }
+  /// 0: there is none.
+  int next() const {
+    signalfd_siginfo info{};
+    return ::read(file_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+  }
+
+ private:
+  sigset_t before_{};
+  inspect::Descriptor file_;
+};
+
+/// Lets the signal do what it does to a process that does not care.
+void suffer(int number) {
+  sigset_t one;
+  sigset_t before;
+  ::sigemptyset(&one);
+  ::sigaddset(&one, number);
+  ::signal(number, SIG_DFL);
+  ::raise(number);
+  ::sigprocmask(SIG_UNBLOCK, &one, &before);
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+}
+
+class Live {
+ public:
+  Live(TopView& view, const std::string& directory, const std::vector<std::string>& names, bool colours)
+      : view_(view), directory_(directory), names_(names), screen_(colours) {}
+
+  /// The signal that ended it; 0: a key did, or the terminal is gone.
+  int run() {
+    look();
+    while (!over_) {
+      screen_.draw(view_, message_);
+      wait();
+      take_signals();
+      take_keys();
+      if (!over_ && !view_.paused() && holdfast_now() >= due_) look();
+    }
+    return ended_by_;
+  }
+
+  bool terminal_is_gone() const noexcept { return gone_; }
+
+ private:
+  // The first two looks are close to each other: there is something to see soon.
+  void look() {
+    constexpr double kFirstInterval = 0.25;
+    auto seen = inspect::take_snapshot(directory_, names_);
+    due_ = holdfast_now() + (looked_ ? view_.delay : std::min(kFirstInterval, view_.delay));
+    message_ = seen ? "" : inspect::escaped(seen.status().message);
+    if (!seen) return;
+    view_.show(std::move(*seen));
+    looked_ = true;
+  }
+
+  void wait() {
+    constexpr double kMilli = 1000;
+    due_ = std::min(due_, holdfast_now() + view_.delay);  // it may have been shortened
+    const double left = std::max(0.0, due_ - holdfast_now());
+    pollfd files[] = {{STDIN_FILENO, POLLIN, 0}, {signals_.file(), POLLIN, 0}};
+    const int ready = ::poll(files, 2, view_.paused() ? -1 : static_cast<int>(left * kMilli) + 1);
+    if (ready <= 0) return;
+    gone_ = (files[0].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+    over_ = gone_;
+    has_keys_ = (files[0].revents & POLLIN) != 0;
+  }
+
+  void take_keys() {
+    TopPress press;
+    bool any = false;
+    while (!over_ && has_keys_ && screen_.read(press)) {
+      any = true;
+      over_ = !view_.press(press.key, press.text, screen_.page());
+    }
+    // Input without a key is the end of it, or a part of one: an end stays.
+    constexpr int kMost = 100;
+    empty_ = has_keys_ && !any ? empty_ + 1 : 0;
+    if (empty_ > kMost) over_ = gone_ = true;
+    has_keys_ = false;
+  }
+
+  void take_signals() {
+    for (int number = signals_.next(); number != 0; number = signals_.next()) {
+      if (number == SIGWINCH) {
+        screen_.resize();
+      } else if (number == SIGTSTP) {
+        screen_.leave();
+        suffer(SIGTSTP);
+        screen_.come_back();
+      } else if (number == SIGCONT) {
+        screen_.come_back();
+      } else {
+        over_ = true;
+        ended_by_ = number == SIGINT ? 0 : number;
+      }
+    }
+  }
+
+  TopView& view_;
+  const std::string& directory_;
+  const std::vector<std::string>& names_;
+  Signals signals_;
+  TopScreen screen_;
+  bool looked_ = false;
+  std::string message_;
+  double due_ = 0;
+  bool has_keys_ = false;
+  int empty_ = 0;
+  bool over_ = false;
+  bool gone_ = false;
+  int ended_by_ = 0;
+};
+
+}  // namespace
+
+int run_top_live(TopView& view, const std::string& directory, const std::vector<std::string>& names, bool colours) {
+  int ended_by = 0;
+  bool gone = false;
+  {
+    Live live(view, directory, names, colours);
+    ended_by = live.run();
+    gone = live.terminal_is_gone();
+  }
+  if (ended_by != 0) suffer(ended_by);
+  return gone ? exit_status::kTrouble : exit_status::kYes;
+}
+
+}  // namespace holdfast::cli

@@ -1,0 +1,372 @@
+#include "cli/top_screen.h"
+
+#define NCURSES_NOMACROS 1
+#include <curses.h>
+#include <fmt/format.h>
+#include <langinfo.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <term.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <clocale>
+#include <cstdlib>
+#include <cstring>
+#include <cwchar>
+#include <stdexcept>
+#include <vector>
+
+#include "base/name.h"
+
+// The terminal header has macros of names that are used here.
+#undef lines
+#undef columns
+#undef tab
+
+namespace holdfast::cli {
+
+namespace {
+
+constexpr int kLowScreen = 9;  // below this the head is left out
+constexpr std::size_t kHead = 4;
+constexpr std::size_t kGap = 1;
+
+const char* const kHelp[] = {
+    "Up Down PgUp PgDn Home End   move",
+    "Enter                        details of a lock",
+    "Tab                          locks, dictionaries",
+    "F3 /                         search; F3 again: the next",
+    "F4 \\                         filter; Esc ends it",
+    "F6 > and <                   sort by the next column, the one before",
+    "I                            invert the order",
+    "Space p                      pause",
+    "+ -                          look less often, more often",
+    "F1 h ?                       this help",
+    "F10 q Ctrl-C                 quit",
+    "",
+    "CONT: waits and refusals of a key in a second.",
+    "LOCKS: locks that were given back in a second, an estimate.",
+    "P50, P99: of the waits that ended in the last interval.",
+};
+
+/// One character of UTF-8, taken from the text, which is valid.
+wchar_t next_character(std::string_view& text) {
+  const auto lead = static_cast<unsigned char>(text.front());
+  const std::size_t bytes = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  unsigned code = bytes == 1 ? lead : lead & (0x7FU >> bytes);
+  for (std::size_t i = 1; i < bytes && i < text.size(); ++i)
+    code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3FU);
+  text.remove_prefix(std::min(bytes, text.size()));
+  return static_cast<wchar_t>(code);
+}
+
+/// A text of escaped(), as the locale can show it: so many columns of the terminal at most.
+struct Shown {
+  std::wstring text;
+  std::size_t width = 0;
+};
+
+Shown shown(std::string_view text, std::size_t most) {
+  Shown result;
+  while (!text.empty()) {
+    wchar_t character = next_character(text);
+    int width = ::wcwidth(character);
+    if (width < 0) {
+      character = L'?';
+      width = 1;
+    }
+    const std::size_t left = most - result.width;
+    const bool fits = static_cast<std::size_t>(width) + (text.empty() ? 0 : 1) <= left;
+    if (!fits) {
+      if (left > 0) result.text += L'~';
+      if (left > 0) ++result.width;
+      break;
+    }
+    result.text += character;
+    result.width += static_cast<std::size_t>(width);
+  }
+  return result;
+}
+
+std::string to_utf8(wint_t typed) {
+  const auto code = static_cast<unsigned>(typed);
+  const auto part = [&](unsigned shift) { return static_cast<char>(0x80 | (code >> shift & 0x3F)); };
+  if (code < 0x80) return {static_cast<char>(code)};
+  if (code < 0x800) return {static_cast<char>(0xC0 | code >> 6), part(0)};
+  if (code < 0x10000) return {static_cast<char>(0xE0 | code >> 12), part(6), part(0)};
+  return {static_cast<char>(0xF0 | code >> 18), part(12), part(6), part(0)};
+}
+
+bool is_writable() {
+  pollfd out{STDOUT_FILENO, POLLOUT, 0};
+  return ::poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0 && (out.revents & (POLLERR | POLLHUP)) == 0;
+}
+
+TopKey key_of_function(wint_t code) {
+  switch (code) {
+    case KEY_UP:
+      return TopKey::up;
+    case KEY_DOWN:
+      return TopKey::down;
+    case KEY_PPAGE:
+      return TopKey::page_up;
+    case KEY_NPAGE:
+      return TopKey::page_down;
+    case KEY_HOME:
+      return TopKey::home;
+    case KEY_END:
+      return TopKey::end;
+    case KEY_ENTER:
+      return TopKey::enter;
+    case KEY_BACKSPACE:
+      return TopKey::backspace;
+    case KEY_F(1):
+      return TopKey::help;
+    case KEY_F(3):
+      return TopKey::search;
+    case KEY_F(4):
+      return TopKey::filter;
+    case KEY_F(6):
+      return TopKey::next_column;
+    case KEY_F(10):
+      return TopKey::quit;
+    default:
+      return TopKey::none;
+  }
+}
+
+TopKey key_of_character(wint_t code) {
+  constexpr wint_t kCtrlC = 3;
+  constexpr wint_t kDelete = 127;
+  if (code == L'\n' || code == L'\r') return TopKey::enter;
+  if (code == L'\t') return TopKey::tab;
+  if (code == L'\b' || code == kDelete) return TopKey::backspace;
+  if (code == L'\x1b') return TopKey::escape;
+  if (code == kCtrlC) return TopKey::quit;
+  return code >= L' ' && !(code >= kDelete && code < 0xA0) ? TopKey::text : TopKey::none;
+}
+
+/// The columns that fit, and how wide each is; 0: left out.
+std::vector<std::size_t> widths_of(TopPane pane, std::size_t width) {
+  const std::vector<TopColumn>& columns = columns_of(pane);
+  std::vector<std::size_t> widths;
+  std::size_t sum = 0;
+  for (const TopColumn& column : columns) {
+    widths.push_back(column.width);
+    sum += column.width + kGap;
+  }
+  while (sum > width + kGap) {
+    std::size_t least = columns.size();
+    for (std::size_t i = 0; i < columns.size(); ++i)
+      if (widths[i] != 0 && (least == columns.size() || columns[i].importance < columns[least].importance)) least = i;
+    if (least == columns.size() || widths[least] == sum - kGap) break;  // one stays, and is cut
+    sum -= widths[least] + kGap;
+    widths[least] = 0;
+  }
+  for (std::size_t i = 0; i < columns.size(); ++i)
+    if (columns[i].grows && sum < width + kGap) widths[i] += width + kGap - sum;
+  return widths;
+}
+
+}  // namespace
+
+struct TopScreen::Parts {
+  termios before{};
+  SCREEN* screen = nullptr;
+  bool colours = false;
+
+  static std::size_t width() { return static_cast<std::size_t>(std::max(COLS, 1)); }
+  static int height() { return std::max(LINES, 1); }
+  static std::size_t head() { return height() < kLowScreen ? 0 : kHead; }
+
+  attr_t attribute(Style style) const {
+    const auto pair = [&](int number, attr_t otherwise) {
+      return colours ? static_cast<attr_t>(COLOR_PAIR(number)) : otherwise;
+    };
+    switch (style) {
+      case Style::bold:
+        return A_BOLD;
+      case Style::red:
+        return pair(1, A_BOLD);
+      case Style::yellow:
+        return pair(2, A_BOLD);
+      case Style::green:
+        return pair(3, A_NORMAL);
+      case Style::dim:
+        return A_DIM;
+      case Style::plain:
+        break;
+    }
+    return A_NORMAL;
+  }
+
+  static void put(int row, std::size_t column, std::string_view text, std::size_t width, bool right,
+                  attr_t attributes) {
+    const Shown what = shown(text, width);
+    const std::wstring blanks(width - std::min(width, what.width), L' ');
+    const std::wstring all = right ? blanks + what.text : what.text + blanks;
+    ::attrset(static_cast<int>(attributes));
+    ::mvaddnwstr(row, static_cast<int>(column), all.data(), static_cast<int>(all.size()));
+    ::attrset(A_NORMAL);
+  }
+
+  static void put_line(int row, std::string_view text, attr_t attributes) {
+    put(row, 0, text, width(), false, attributes);
+  }
+
+  void draw_head(const TopView& view) const;
+  void draw_titles(TopView& view, int row, const std::vector<std::size_t>& widths) const;
+  void draw_rows(TopView& view, int row) const;
+  static void draw_texts(const std::vector<std::string>& texts);
+  static void draw_foot(const TopView& view, const std::string& message);
+};
+
+void TopScreen::Parts::draw_head(const TopView& view) const {
+  if (head() == 0) return;
+  int row = 0;
+  for (const std::string& line : head_of(view.snapshot(), view.rates())) put_line(row++, line, A_NORMAL);
+  put(0, 0, "holdfast top: " + head_of(view.snapshot(), view.rates()).front(), width(), false, attribute(Style::bold));
+  const char* const pane = view.pane == TopPane::locks ? "[Locks] Dictionaries" : "Locks [Dictionaries]";
+  std::string line = fmt::format("{}  every {:g} s", pane, view.delay);
+  if (view.paused()) line += "  PAUSED";
+  if (!view.filter.empty()) line += "  filter: " + view.filter;
+  put_line(row, line, attribute(view.paused() ? Style::yellow : Style::green));
+}
+
+void TopScreen::Parts::draw_titles(TopView& view, int row, const std::vector<std::size_t>& widths) const {
+  const std::vector<TopColumn>& titles = columns_of(view.pane);
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < titles.size(); ++i) {
+    if (widths[i] == 0) continue;
+    const bool sorted = view.order().column == i;
+    const std::string title =
+        sorted ? fmt::format("{}{}", titles[i].title, view.order().inverted ? '^' : 'v') : titles[i].title;
+    put(row, at, title, widths[i], titles[i].right, A_REVERSE | (sorted ? A_BOLD : A_NORMAL));
+    at += widths[i] + kGap;
+  }
+}
+
+void TopScreen::Parts::draw_rows(TopView& view, int row) const {
+  const std::vector<TopColumn>& titles = columns_of(view.pane);
+  const std::vector<std::size_t> widths = widths_of(view.pane, width());
+  if (row > 0) draw_titles(view, row - 1, widths);
+  const int bottom = height() > 1 ? height() - 1 : 1;
+  for (std::size_t i = view.first(); i < view.rows().size() && row < bottom; ++i, ++row) {
+    const bool selected = i == view.selected();
+    if (selected) put_line(row, "", A_REVERSE);
+    std::size_t at = 0;
+    for (std::size_t c = 0; c < titles.size(); ++c) {
+      if (widths[c] == 0) continue;
+      const TopCell& cell = view.rows()[i].cells[c];
+      put(row, at, cell.text, widths[c], titles[c].right,
+          selected ? static_cast<attr_t>(A_REVERSE) : attribute(cell.style));
+      at += widths[c] + kGap;
+    }
+  }
+  if (view.rows().empty() && row < bottom)
+    put_line(row, view.pane == TopPane::locks ? "nothing is held or waited for" : "no dictionaries", A_NORMAL);
+}
+
+void TopScreen::Parts::draw_texts(const std::vector<std::string>& texts) {
+  int row = 0;
+  for (const std::string& text : texts)
+    if (row < height() - 1) put_line(row++, text, A_NORMAL);
+}
+
+void TopScreen::Parts::draw_foot(const TopView& view, const std::string& message) {
+  if (height() < 2) return;
+  std::string line = "F1 Help F3 Search F4 Filter F6 Sort I Invert Tab Pane Space Pause F10 Quit";
+  if (view.shows() != TopView::Shows::rows) line = "any key: back";
+  if (!message.empty()) line = message;
+  if (view.prompt() == TopView::Prompt::search) line = "Search: " + view.typed();
+  if (view.prompt() == TopView::Prompt::filter) line = "Filter: " + view.typed();
+  put_line(height() - 1, line, A_REVERSE);
+}
+
+TopScreen::TopScreen(bool colours) : parts_(std::make_unique<Parts>()) {
+  constexpr int kEscapeMilliseconds = 50;
+  ::setlocale(LC_CTYPE, "");
+  const char* const term = std::getenv("TERM");
+  if (::tcgetattr(STDIN_FILENO, &parts_->before) != 0) throw std::runtime_error("cannot read the terminal's modes");
+  parts_->screen = ::newterm(nullptr, stdout, stdin);
+  const bool moves = parts_->screen != nullptr && ::tigetstr(const_cast<char*>("cup")) != nullptr;
+  if (!moves) {
+    if (parts_->screen != nullptr) ::endwin();
+    throw std::runtime_error(fmt::format("cannot draw on a terminal of type {}: set TERM, as to xterm, or use --batch",
+                                         quote(term != nullptr ? term : "")));
+  }
+  parts_->colours = colours && ::has_colors();
+  if (parts_->colours) {
+    ::start_color();
+    ::use_default_colors();
+    constexpr std::array<short, 3> kColours{COLOR_RED, COLOR_YELLOW, COLOR_GREEN};
+    for (short i = 0; i < 3; ++i) ::init_pair(static_cast<short>(i + 1), kColours[static_cast<std::size_t>(i)], -1);
+  }
+  ::cbreak();
+  ::noecho();
+  ::nonl();
+  ::curs_set(0);
+  ::keypad(stdscr, TRUE);
+  ::nodelay(stdscr, TRUE);
+  ::set_escdelay(kEscapeMilliseconds);
+}
+
+// A terminal that takes nothing, stopped by Ctrl-S or gone, would keep endwin for ever.
+TopScreen::~TopScreen() {
+  if (is_writable()) ::endwin();
+  ::tcsetattr(STDIN_FILENO, TCSANOW, &parts_->before);
+}
+
+std::size_t TopScreen::page() const noexcept {
+  const auto used = static_cast<int>(Parts::head()) + (Parts::height() >= 3 ? 2 : 1);
+  return static_cast<std::size_t>(std::max(1, Parts::height() - used));
+}
+
+void TopScreen::draw(TopView& view, const std::string& message) {
+  if (!is_writable()) return;
+  view.fit(page());
+  ::erase();
+  if (view.shows() == TopView::Shows::help) {
+    Parts::draw_texts({std::begin(kHelp), std::end(kHelp)});
+  } else if (view.shows() == TopView::Shows::details) {
+    Parts::draw_texts(view.details());
+  } else {
+    parts_->draw_head(view);
+    parts_->draw_rows(view, static_cast<int>(Parts::head()) + (Parts::height() >= 3 ? 1 : 0));
+  }
+  Parts::draw_foot(view, message);
+  ::refresh();
+}
+
+bool TopScreen::read(TopPress& press) {
+  wint_t code = 0;
+  const int kind = ::get_wch(&code);
+  if (kind == ERR) return false;
+  press.key = kind == KEY_CODE_YES ? key_of_function(code) : key_of_character(code);
+  press.text = press.key == TopKey::text ? to_utf8(code) : "";
+  return true;
+}
+
+void TopScreen::resize() {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0 || size.ws_col == 0) return;
+  ::resizeterm(size.ws_row, size.ws_col);
+  ::clearok(curscr, TRUE);
+}
+
+void TopScreen::leave() {
+  ::def_prog_mode();
+  if (is_writable()) ::endwin();
+  ::tcsetattr(STDIN_FILENO, TCSANOW, &parts_->before);
+}
+
+void TopScreen::come_back() {
+  ::reset_prog_mode();
+  resize();
+  ::clearok(curscr, TRUE);
+  ::refresh();
+}
+
+}  // namespace holdfast::cli

@@ -1,0 +1,172 @@
+#include "cli/top_view.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace holdfast::cli {
+
+TopView::TopView() {
+  for (const TopPane each : {TopPane::locks, TopPane::dictionaries})
+    orders[static_cast<std::size_t>(each)].column = first_column_of(each);
+}
+
+void TopView::show(inspect::Snapshot now) {
+  before_ = has_seen_ ? std::move(now_) : now;
+  now_ = std::move(now);
+  has_seen_ = true;
+  rates_ = inspect::rates_of(before_, now_);
+  arrange();
+}
+
+void TopView::arrange() {
+  const std::string& text = prompt_ == Prompt::filter ? typed_ : filter;
+  rows_ = rows_of(pane, now_, rates_, text, order());
+  selected_ = std::min(selected_, rows_.empty() ? 0 : rows_.size() - 1);
+}
+
+void TopView::fit(std::size_t page) {
+  if (selected_ < first_) first_ = selected_;
+  if (page != 0 && selected_ >= first_ + page) first_ = selected_ - page + 1;
+  first_ = std::min(first_, rows_.size() > page ? rows_.size() - page : 0);
+}
+
+bool TopView::press(TopKey key, const std::string& typed, std::size_t page) {
+  if (prompt_ != Prompt::none) {
+    if (key == TopKey::quit) return false;
+    press_in_prompt(key, typed);
+    return true;
+  }
+  const bool quits = key == TopKey::quit || (key == TopKey::text && typed == "q");
+  if (shows_ != Shows::rows && key != TopKey::none) {
+    shows_ = Shows::rows;
+    return key != TopKey::quit;
+  }
+  if (quits) return false;
+  move(key, page);
+  act(key, typed);
+  return true;
+}
+
+void TopView::move(TopKey key, std::size_t page) {
+  const std::size_t last = rows_.empty() ? 0 : rows_.size() - 1;
+  const std::size_t step = std::max<std::size_t>(page, 1);
+  if (key == TopKey::up && selected_ > 0) --selected_;
+  if (key == TopKey::down) ++selected_;
+  if (key == TopKey::page_up) selected_ -= std::min(selected_, step);
+  if (key == TopKey::page_down) selected_ += step;
+  if (key == TopKey::home) selected_ = 0;
+  if (key == TopKey::end) selected_ = last;
+  selected_ = std::min(selected_, last);
+}
+
+void TopView::act(TopKey key, const std::string& typed) {
+  switch (key) {
+    case TopKey::help:
+      shows_ = Shows::help;
+      break;
+    case TopKey::search:
+      begin(Prompt::search);
+      break;
+    case TopKey::filter:
+      begin(Prompt::filter);
+      break;
+    case TopKey::next_column:
+      change_column(true);
+      break;
+    case TopKey::previous_column:
+      change_column(false);
+      break;
+    case TopKey::tab:
+      pane = pane == TopPane::locks ? TopPane::dictionaries : TopPane::locks;
+      selected_ = first_ = 0;
+      arrange();
+      break;
+    case TopKey::enter:
+      open_details();
+      break;
+    case TopKey::text:
+      press_letter(typed);
+      break;
+    default:
+      break;
+  }
+}
+
+void TopView::press_letter(const std::string& letter) {
+  constexpr double kStep = 2;
+  if (letter == "?" || letter == "h") act(TopKey::help, "");
+  if (letter == "/") act(TopKey::search, "");
+  if (letter == "\\") act(TopKey::filter, "");
+  if (letter == ">") act(TopKey::next_column, "");
+  if (letter == "<") act(TopKey::previous_column, "");
+  if (letter == " " || letter == "p") paused_ = !paused_;
+  if (letter == "+") delay = std::min(delay * kStep, kLongestDelay);
+  if (letter == "-") delay = std::max(delay / kStep, kShortestDelay);
+  if (letter != "I") return;
+  order().inverted = !order().inverted;
+  arrange();
+}
+
+void TopView::begin(Prompt prompt) {
+  prompt_ = prompt;
+  typed_ = prompt == Prompt::filter ? filter : "";
+}
+
+// A search moves with each character. Escape: as it was, and without a filter.
+void TopView::press_in_prompt(TopKey key, const std::string& typed) {
+  if (key == TopKey::enter || key == TopKey::escape) {
+    if (prompt_ == Prompt::filter) filter = key == TopKey::enter ? typed_ : "";
+    prompt_ = Prompt::none;
+    arrange();
+    return;
+  }
+  if (key == TopKey::search && prompt_ == Prompt::search) {
+    find_from(selected_ + 1);
+    return;
+  }
+  edit(key, typed);
+  if (prompt_ == Prompt::search) find_from(selected_);
+  if (prompt_ == Prompt::filter) arrange();
+}
+
+void TopView::edit(TopKey key, const std::string& typed) {
+  constexpr std::size_t kMost = 256;
+  if (key == TopKey::text && typed_.size() + typed.size() <= kMost) typed_ += typed;
+  if (key != TopKey::backspace) return;
+  while (!typed_.empty()) {  // a whole character
+    const auto last = static_cast<unsigned char>(typed_.back());
+    typed_.pop_back();
+    if ((last & 0xC0) != 0x80) break;
+  }
+}
+
+void TopView::find_from(std::size_t row) {
+  if (typed_.empty()) return;
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    const std::size_t at = (row + i) % rows_.size();
+    if (!has_text(pane, rows_[at], typed_)) continue;
+    selected_ = at;
+    return;
+  }
+}
+
+void TopView::change_column(bool forward) {
+  const std::size_t count = columns_of(pane).size();
+  order().column = (order().column + (forward ? 1 : count - 1)) % count;
+  arrange();
+}
+
+void TopView::open_details() {
+  if (pane != TopPane::locks || rows_.empty()) return;
+  const inspect::LockRates& lock = rates_.locks[rows_[selected_].source];
+  chosen_ = {lock.dictionary, lock.key};
+  shows_ = Shows::details;
+}
+
+std::vector<std::string> TopView::details() const {
+  for (const inspect::LockRates& lock : rates_.locks)
+    if (lock.dictionary == chosen_.first && lock.key == chosen_.second) return details_of(now_, lock);
+  return {"it is not held or waited for any more"};
+}
+
+}  // namespace holdfast::cli

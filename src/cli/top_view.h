@@ -1,0 +1,95 @@
+// What the person before `holdfast top` has chosen, and what keys do to it. It knows no terminal.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/top_rows.h"
+
+namespace holdfast::cli {
+
+enum class TopKey {
+  none,
+  up,
+  down,
+  page_up,
+  page_down,
+  home,
+  end,
+  enter,
+  escape,
+  backspace,
+  tab,
+  help,
+  search,
+  filter,
+  next_column,
+  previous_column,
+  quit,
+  text
+};
+
+inline constexpr double kShortestDelay = 0.1;
+inline constexpr double kLongestDelay = 3600;
+
+class TopView {
+ public:
+  enum class Shows { rows, help, details };
+  enum class Prompt { none, search, filter };
+
+  double delay = 2;
+  TopPane pane = TopPane::locks;
+  std::array<TopOrder, 2> orders{};
+  std::string filter;
+
+  TopView();
+  TopOrder& order() noexcept { return orders[static_cast<std::size_t>(pane)]; }
+
+  /// Takes what was seen, and makes rows of it and of what was seen before.
+  void show(inspect::Snapshot now);
+  /// `typed`: the characters, in UTF-8, of TopKey::text. `page`: rows that fit. False: it is over.
+  bool press(TopKey key, const std::string& typed, std::size_t page);
+  /// Lets `page` rows be seen, with the chosen one among them.
+  void fit(std::size_t page);
+
+  const inspect::Snapshot& snapshot() const noexcept { return now_; }
+  const inspect::Rates& rates() const noexcept { return rates_; }
+  const std::vector<TopRow>& rows() const noexcept { return rows_; }
+  std::size_t selected() const noexcept { return selected_; }
+  std::size_t first() const noexcept { return first_; }
+  bool paused() const noexcept { return paused_; }
+  Shows shows() const noexcept { return shows_; }
+  Prompt prompt() const noexcept { return prompt_; }
+  const std::string& typed() const noexcept { return typed_; }
+  /// Of the lock that was chosen; a sentence if it is gone.
+  std::vector<std::string> details() const;
+
+ private:
+  void arrange();
+  void move(TopKey key, std::size_t page);
+  void act(TopKey key, const std::string& typed);
+  void press_letter(const std::string& letter);
+  void press_in_prompt(TopKey key, const std::string& typed);
+  void edit(TopKey key, const std::string& typed);
+  void begin(Prompt prompt);
+  void find_from(std::size_t row);
+  void change_column(bool forward);
+  void open_details();
+
+  inspect::Snapshot before_;
+  inspect::Snapshot now_;
+  bool has_seen_ = false;
+  inspect::Rates rates_;
+  std::vector<TopRow> rows_;
+  std::size_t selected_ = 0;
+  std::size_t first_ = 0;
+  bool paused_ = false;
+  Shows shows_ = Shows::rows;
+  Prompt prompt_ = Prompt::none;
+  std::string typed_;
+  std::pair<std::string, std::string> chosen_;  // dictionary and key
+};
+
+}  // namespace holdfast::cli

@@ -1,0 +1,117 @@
+#include "dict/check.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include "dict/audit.h"
+#include "dict/segment.h"
+#include "dict/shard.h"
+#include "platform/platform.h"
+#include "sync/shmtx.h"
+#include "world/world.h"
+
+namespace holdfast {
+
+namespace {
+
+constexpr int kLooks = 25;
+constexpr std::uint64_t kPauseNs = 2'000'000;
+
+/// Of the header: what the audit looks at and what changes with it. The line of the mutex has counts of waiting.
+constexpr std::size_t kHeaderWords = sizeof(ShardHeader) / 8;
+constexpr std::size_t kMutexWords = sizeof(ShmtxState) / 8;
+/// Private memory is aligned as a segment is.
+struct alignas(64) Line {
+  std::array<char, 64> bytes;
+};
+
+using HeaderCopy = std::array<char, (kHeaderWords - kMutexWords) * 8>;
+
+class ShardCheck {
+ public:
+  ShardCheck(Segment& segment, Shard& shard, std::vector<Line>& room) : segment_(segment), shard_(shard), room_(room) {}
+
+  void run(Health& health) {
+    ++health.used;
+    std::uint64_t holder = mutex();  // 0 once it was free, or held by another
+    for (int look = 0; look < kLooks; ++look) {
+      if (look != 0) platform::sleep_until(platform::monotonic_ns() + kPauseNs);
+      const std::uint64_t before = mutex();
+      if (owner_of(before) != owner_of(holder)) holder = 0;
+      // A dead or idle owner changes nothing any more, but may have left a change half done: that is no damage.
+      if (before != 0) continue;
+      shard_.catch_up();
+      const HeaderCopy header = copy_header();
+      copy();
+      const bool sound = audit_copy();
+      std::atomic_thread_fence(kAcquire);
+      const bool stable = mutex() == 0 && copy_header() == header;
+      if (sound) return;
+      if (!stable) continue;
+      ++health.damaged;
+      return;
+    }
+    ++health.uncertain;
+    if (holder != 0) judge(owner_of(holder), health);
+  }
+
+ private:
+  std::uint64_t mutex() const noexcept { return shard_.header().mutex.word.load(kAcquire); }
+  static std::uint32_t owner_of(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word & kOwnerMask); }
+  const Word64* words() const noexcept { return reinterpret_cast<const Word64*>(&shard_.header()); }
+
+  HeaderCopy copy_header() const noexcept {
+    HeaderCopy copied;
+    platform::copy_from_shared(copied.data(), words() + kMutexWords, kHeaderWords - kMutexWords);
+    return copied;
+  }
+
+  void copy() {
+    const std::size_t bytes = segment_.geometry().arena_at + std::size_t{shard_.granules()} * kGranule;
+    room_.resize((bytes + sizeof(Line) - 1) / sizeof(Line));
+    platform::copy_from_shared(reinterpret_cast<char*>(room_.data()), words(), bytes / 8);
+  }
+
+  /// The audit mends some of what it finds, in the copy.
+  bool audit_copy() {
+    auto* const base = reinterpret_cast<std::byte*>(room_.data());
+    auto& state = reinterpret_cast<ShardHeader*>(base)->mutex;
+    Geometry geometry = segment_.geometry();
+    geometry.granules = shard_.granules();
+    const Shard copied(base, geometry, Shmtx(state, MutexStrategy::futex, segment_.world(), nullptr, 0));
+    return audit(copied, segment_.seed());
+  }
+
+  void judge(std::uint32_t owner, Health& health) {
+    World& world = segment_.world();
+    health.holder = world.token_of(owner);
+    const bool is_dead = world.judge_owner(owner) == Liveness::dead;
+    if (is_dead)
+      ++health.held_by_dead;
+    else if (count_inside(world, owner) == 0 && owner_of(mutex()) == owner)
+      ++health.held_by_idle;
+    else
+      ++health.held;
+  }
+
+  Segment& segment_;
+  Shard& shard_;
+  std::vector<Line>& room_;
+};
+
+}  // namespace
+
+Code check(Dictionary& dictionary, Health& health) {
+  health = {};
+  Segment* const segment = dictionary.segment();
+  if (segment == nullptr) return Code::removed;
+  std::vector<Line> room;
+  for (Shard& shard : segment->shards())
+    if (shard.open_if_used()) ShardCheck(*segment, shard, room).run(health);
+  return Code::ok;
+}
+
+}  // namespace holdfast

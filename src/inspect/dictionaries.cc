@@ -1,0 +1,58 @@
+#include "inspect/dictionaries.h"
+
+#include <algorithm>
+
+#include "inspect/world.h"
+
+namespace holdfast::inspect {
+
+Expected<holdfast_dict*> attach(const std::string& name) {
+  holdfast_dict* dict = nullptr;
+  const int code = holdfast_attach(name.data(), name.size(), &dict);
+  if (code == HOLDFAST_OK) return dict;
+  if (code == HOLDFAST_NOT_FOUND) return no_such_dictionary(name);
+  return Status{static_cast<Code>(code), sentence(code)};
+}
+
+Dictionary look_at(const std::string& directory, const std::string& name) {
+  Dictionary dictionary;
+  dictionary.name = name;
+  dictionary.file = read_dictionary_file(directory, name);
+  int code = holdfast_attach(name.data(), name.size(), &dictionary.handle);
+  if (code == HOLDFAST_OK) {
+    dictionary.size = holdfast_capacity(dictionary.handle);
+    code = holdfast_dict_stats(dictionary.handle, &dictionary.counts);
+  }
+  dictionary.is_gone = code == HOLDFAST_NOT_FOUND || code == HOLDFAST_REMOVED;
+  if (code != HOLDFAST_OK) {
+    dictionary.trouble = sentence(code);
+    return dictionary;
+  }
+  holdfast_cluster cluster{};
+  const int state = holdfast_cluster_state(dictionary.handle, &cluster);
+  if (state == HOLDFAST_OK || state == HOLDFAST_UNAVAILABLE)
+    dictionary.cluster = static_cast<const char*>(cluster.name);
+  return dictionary;
+}
+
+Expected<std::vector<Dictionary>> look_at_dictionaries(const std::string& directory,
+                                                       const std::vector<std::string>& names) {
+  auto all = dictionary_names();
+  if (!all) return all.status();
+  for (const std::string& name : names)
+    if (!std::binary_search(all->begin(), all->end(), name)) return no_such_dictionary(name);
+  std::vector<Dictionary> dictionaries;
+  for (const std::string& name : names.empty() ? *all : names) {
+    Dictionary dictionary = look_at(directory, name);
+    if (!dictionary.is_gone) dictionaries.push_back(std::move(dictionary));
+  }
+  return dictionaries;
+}
+
+std::vector<Opener> openers_of(const Dictionary& dictionary, const Openers& openers, const Processes& processes) {
+  std::vector<Opener> found;
+  for (const std::uint32_t pid : openers.of(dictionary.file.inode)) found.push_back({pid, processes.program_of(pid)});
+  return found;
+}
+
+}  // namespace holdfast::inspect

@@ -1,0 +1,50 @@
+// The dictionaries of a world: what `holdfast ls` and `holdfast stat` show. Gathered without a mutex.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "holdfast.h"
+#include "inspect/files.h"
+#include "inspect/openers.h"
+#include "inspect/processes.h"
+
+namespace holdfast::inspect {
+
+struct Dictionary {
+  std::string name;
+  std::string trouble;   // why it cannot be looked at; empty if it can. Else only name and file are known
+  bool is_gone = false;  // it was removed meanwhile
+  holdfast_dict* handle = nullptr;
+  std::uint64_t size = 0;
+  holdfast_stats counts{};
+  std::string cluster;
+  WorldFile file;
+
+  std::uint64_t reads() const noexcept { return counts.hits + counts.misses; }
+};
+
+/// A process that has a dictionary open.
+struct Opener {
+  std::uint32_t pid;
+  std::string program;
+};
+
+/// Opens the dictionary to look at it. not_found with a sentence that names those that there are.
+Expected<holdfast_dict*> attach(const std::string& name);
+
+/// Looks at one. With `trouble` if that is not possible.
+Dictionary look_at(const std::string& directory, const std::string& name);
+
+/// Looks at all, or at those that are named, but for those that go meanwhile; not_found if one is not there.
+Expected<std::vector<Dictionary>> look_at_dictionaries(const std::string& directory,
+                                                       const std::vector<std::string>& names);
+
+/// Names the processes of the world that have the dictionary open, as far as they were seen.
+std::vector<Opener> openers_of(const Dictionary& dictionary, const Openers& openers, const Processes& processes);
+
+}  // namespace holdfast::inspect

@@ -1,0 +1,124 @@
+#include "inspect/files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "base/name.h"
+#include "inspect/descriptor.h"
+#include "world/world_file.h"
+
+namespace holdfast::inspect {
+
+namespace {
+
+constexpr std::uint64_t kBlockBytes = 512;  // st_blocks
+// docs/format.md; the same since the first layout.
+constexpr std::size_t kMutexOffset = 112;
+constexpr std::size_t kShardsOffset = 116;
+constexpr std::size_t kReadBytes = 120;
+
+using Bytes = std::array<std::byte, kReadBytes>;
+
+std::uint32_t word_at(const Bytes& bytes, std::size_t offset) {
+  std::uint32_t word = 0;
+  std::memcpy(&word, bytes.data() + offset, sizeof word);
+  return word;
+}
+
+std::string mutex_in_words(std::uint32_t mutex) {
+  constexpr std::array<const char*, 3> kNames{"futex", "spin", "file"};
+  return mutex < kNames.size() ? kNames[mutex] : fmt::format("unknown ({})", mutex);
+}
+
+void take_header(WorldFile& file, const Bytes& bytes) {
+  alignas(FileHeader) std::array<std::byte, sizeof(FileHeader)> copy{};
+  std::memcpy(copy.data(), bytes.data(), copy.size());
+  const auto& header = *reinterpret_cast<const FileHeader*>(copy.data());
+  file.is_holdfast = header.magic == kMagic;
+  if (!file.is_holdfast) return;
+  file.layout = header.layout;
+  if (header.kind == FileKind::processes) file.kind = WorldFile::Kind::processes;
+  if (header.kind == FileKind::dictionary) file.kind = WorldFile::Kind::dictionary;
+  if (!file.has_our_layout()) return;
+  file.persist = header.persist != 0;
+  file.retired = header.retired.load(std::memory_order_relaxed) != 0;
+  file.made_mode = header.mode;
+  file.made_bytes = header.size;
+  file.made_inode = header.inode;
+  file.world = fmt::format("{:016x}{:016x}", header.world.high, header.world.low);
+  if (file.kind != WorldFile::Kind::dictionary) return;
+  file.mutex = mutex_in_words(word_at(bytes, kMutexOffset));
+  file.shards = word_at(bytes, kShardsOffset);
+}
+
+void take_status(WorldFile& file, const struct stat& status) {
+  file.device = status.st_dev;
+  file.inode = status.st_ino;
+  file.bytes = static_cast<std::uint64_t>(status.st_size);
+  file.bytes_taken = static_cast<std::uint64_t>(status.st_blocks) * kBlockBytes;
+  file.mode = status.st_mode & 07777;
+  file.owner = status.st_uid;
+  file.group = status.st_gid;
+  file.is_regular = S_ISREG(status.st_mode);
+  file.links = static_cast<std::uint32_t>(status.st_nlink);
+}
+
+}  // namespace
+
+std::uint32_t our_layout() noexcept { return kLayoutVersion; }
+
+bool WorldFile::has_our_layout() const noexcept { return is_holdfast && layout == kLayoutVersion; }
+
+WorldFile read_file(const std::string& directory, const std::string& name) {
+  WorldFile file;
+  file.name = name;
+  if (name.ends_with(kDictionarySuffix))
+    file.dictionary = decode_name(name.substr(0, name.size() - kDictionarySuffix.size())).value_or("");
+  const std::string path = directory + "/" + name;
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) {
+    file.trouble = std::strerror(errno);
+    return file;
+  }
+  take_status(file, status);
+  if (!file.is_regular) return file;
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (fd.get() < 0) {
+    file.trouble = std::strerror(errno);
+    return file;
+  }
+  Bytes bytes{};
+  const ssize_t got = ::pread(fd.get(), bytes.data(), bytes.size(), 0);
+  if (got < 0) file.trouble = std::strerror(errno);
+  if (got == static_cast<ssize_t>(bytes.size())) take_header(file, bytes);
+  return file;
+}
+
+WorldFile read_dictionary_file(const std::string& directory, const std::string& dictionary) {
+  return read_file(directory, encode_name(dictionary) + std::string(kDictionarySuffix));
+}
+
+Expected<std::vector<WorldFile>> read_files(const std::string& directory) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(directory.c_str()), ::closedir);
+  if (stream == nullptr)
+    return Status{Code::system, fmt::format("cannot read {}: {}", directory, std::strerror(errno))};
+  std::vector<WorldFile> files;
+  while (const dirent* const entry = ::readdir(stream.get())) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != ".." && !name.starts_with(kTemporaryPrefix)) files.push_back(read_file(directory, name));
+  }
+  std::sort(files.begin(), files.end(),
+            [](const WorldFile& one, const WorldFile& other) { return one.name < other.name; });
+  return files;
+}
+
+}  // namespace holdfast::inspect

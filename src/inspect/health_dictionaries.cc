@@ -1,0 +1,157 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "inspect/health.h"
+#include "inspect/text.h"
+#include "inspect/world.h"
+
+namespace holdfast::inspect {
+
+namespace {
+
+constexpr double kFull = 0.95;  // of what values can have
+constexpr const char* kRepair = "\"holdfast doctor --repair\" puts it in order";
+
+/// Adds findings about one dictionary.
+class Examination {
+ public:
+  Examination(const Dictionary& dictionary, Patient& patient, Findings& findings)
+      : dictionary_(dictionary), patient_(patient), findings_(findings) {}
+
+  void run() {
+    if (!dictionary_.trouble.empty() && is_told(Severity::error, dictionary_.file.name)) return;
+    if (!dictionary_.trouble.empty()) return add(Severity::error, "cannot be used: " + dictionary_.trouble, "");
+    look_for_damage();
+    look_at_mutexes();
+    look_for_the_dead();
+    look_at_counts();
+    look_at_cluster();
+  }
+
+ private:
+  std::string subject() const { return "dictionary " + escaped(dictionary_.name); }
+
+  void add(Severity severity, const std::string& sentence, const std::string& advice) {
+    findings_.push_back({severity, subject(), sentence, advice});
+  }
+
+  /// One fault shows in many ways: the first to find it knows best what it is.
+  bool is_told(Severity least, const std::string& of) const {
+    return std::any_of(findings_.begin(), findings_.end(),
+                       [&](const Finding& one) { return one.severity >= least && one.subject == of; });
+  }
+
+  static std::string parts(std::uint32_t count) { return counted(count, "part", "parts"); }
+
+  void look_for_damage() {
+    const int code = holdfast_check(dictionary_.handle, &health_, sizeof health_);
+    if (code != HOLDFAST_OK) return add(Severity::error, "cannot be checked: " + sentence(code), "");
+    if (health_.damaged != 0)
+      add(Severity::error,
+          fmt::format("{} of {} is damaged: memory was overwritten", parts(health_.damaged), health_.used),
+          std::string(kRepair) + "; entries that cannot be saved are lost");
+    const std::uint32_t busy =
+        health_.uncertain - std::min(health_.uncertain, health_.held + health_.held_by_dead + health_.held_by_idle);
+    if (busy != 0)
+      add(Severity::note,
+          fmt::format("{} of {} were changed at each look, so that damage would not be seen", parts(busy),
+                      health_.used),
+          "");
+  }
+
+  void look_at_mutexes() {
+    const Process& holder = patient_.processes.of(health_.holder);
+    if (health_.held_by_dead != 0)
+      add(Severity::warning,
+          fmt::format("{} was left locked by a process that died in the middle of a change",
+                      parts(health_.held_by_dead)),
+          std::string("the next change repairs it; ") + kRepair);
+    if (health_.held_by_idle != 0)
+      add(Severity::error,
+          fmt::format("{} is locked in the name of {}, which is not inside: memory was overwritten",
+                      parts(health_.held_by_idle), in_words(holder)),
+          std::string("the next change repairs it; ") + kRepair);
+    if (health_.held != 0)
+      add(Severity::error,
+          fmt::format("{} is locked by {}, which does not go on: changes there end with \"timeout\"",
+                      parts(health_.held), in_words(holder)),
+          holder.life == Life::stopped ? "continue it (kill -CONT), or end it" : "look at that process; end it");
+  }
+
+  void look_for_the_dead() {
+    std::vector<Lock> locks;
+    const Status gathered = gather_locks(dictionary_.name, "", Which::all, kLocksMax, locks);
+    if (!gathered.ok() && !is_told(Severity::warning, subject()))
+      add(Severity::error, "its locks cannot be listed: " + gathered.message, kRepair);
+    std::size_t dead = 0;
+    std::size_t waited_for = 0;
+    for (const Lock& lock : locks) {
+      const auto of_dead = std::count_if(lock.holders.begin(), lock.holders.end(), [this](const holdfast_holder& one) {
+        return patient_.processes.of(one.owner).life == Life::dead;
+      });
+      dead += of_dead != 0 ? 1 : 0;
+      waited_for += of_dead != 0 && lock.waiter_count != 0 ? 1 : 0;
+    }
+    if (dead == 0) return;
+    add(Severity::warning,
+        fmt::format("{} held by dead processes{}", counted(dead, "key is", "keys are"),
+                    waited_for != 0 ? fmt::format(", {} of them waited for", waited_for) : ""),
+        "the next to ask for one gets it; \"holdfast prune\" frees them all");
+  }
+
+  void look_at_counts() {
+    const holdfast_stats& counts = dictionary_.counts;
+    const auto used = static_cast<double>(counts.bytes_used);
+    if (used > kFull * (used + static_cast<double>(counts.bytes_free)) && counts.evictions != 0)
+      add(Severity::warning,
+          fmt::format("is full: {} so far removed to make room",
+                      counted(counts.evictions, "live entry was", "live entries were")),
+          "make it larger, or give values an exptime");
+    if (counts.repairs != 0)
+      add(Severity::note,
+          fmt::format("was repaired {} since it was made: a process died in the middle of a change, or "
+                      "memory was overwritten",
+                      counted(counts.repairs, "time", "times")),
+          "");
+  }
+
+  void look_at_cluster() {
+    holdfast_cluster state{};
+    if (dictionary_.cluster.empty() || holdfast_cluster_state(dictionary_.handle, &state) != HOLDFAST_UNAVAILABLE)
+      return;
+    add(Severity::error,
+        fmt::format("belongs to the cluster {}, and has no {}: no lock of it can be had", dictionary_.cluster,
+                    state.agent == 0 ? "agent" : "session at the store"),
+        state.agent == 0 ? "start holdfast-agent" : "look at the log of the agent, and at the store");
+  }
+
+  static constexpr std::size_t kLocksMax = 100'000;
+
+  const Dictionary& dictionary_;
+  Patient& patient_;
+  Findings& findings_;
+  holdfast_health health_{};
+};
+
+}  // namespace
+
+void check_dictionary(const Dictionary& dictionary, Patient& patient, Findings& findings) {
+  Examination(dictionary, patient, findings).run();
+}
+
+bool needs_repair(const Dictionary& dictionary, Patient& patient) {
+  if (dictionary.handle == nullptr) return false;
+  holdfast_health health{};
+  if (holdfast_check(dictionary.handle, &health, sizeof health) != HOLDFAST_OK) return true;
+  if (health.damaged + health.held_by_dead + health.held_by_idle != 0) return true;
+  std::vector<Lock> locks;
+  if (!gather_locks(dictionary.name, "", Which::all, HOLDFAST_KEY_MAX, locks).ok()) return true;
+  return std::any_of(locks.begin(), locks.end(), [&](const Lock& lock) {
+    return std::any_of(lock.holders.begin(), lock.holders.end(), [&](const holdfast_holder& holder) {
+      return patient.processes.of(holder.owner).life == Life::dead;
+    });
+  });
+}
+
+}  // namespace holdfast::inspect

@@ -1,0 +1,108 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "inspect/health.h"
+#include "inspect/text.h"
+
+namespace holdfast::inspect {
+
+namespace {
+
+constexpr const char* kTable = "processes";
+
+std::string named(const std::vector<std::uint32_t>& pids) {
+  constexpr std::size_t kShown = 20;
+  std::string text;
+  for (std::size_t i = 0; i < pids.size() && i < kShown; ++i) text += (i == 0 ? "" : ", ") + std::to_string(pids[i]);
+  if (pids.size() > kShown) text += fmt::format(" and {} more", pids.size() - kShown);
+  return text;
+}
+
+/// What has the file open, for a sentence.
+std::string users(const Patient& patient, const WorldFile& file) {
+  const auto& pids = patient.openers.of(file.inode);
+  if (!pids.empty())
+    return fmt::format("{} it open: pid {}", pids.size() == 1 ? "this has" : "these have", named(pids));
+  return patient.openers.complete() ? "no process has it open" : "no process that this user may look at has it open";
+}
+
+Finding other_layout(const Patient& patient, const WorldFile& file) {
+  const std::string what =
+      fmt::format("has layout {}, and this version uses {}; {}", file.layout, our_layout(), users(patient, file));
+  if (!patient.openers.of(file.inode).empty())
+    return {Severity::error, file.name, what,
+            "until those processes have ended, programs of this version cannot use the world: end or upgrade them, or "
+            "use another directory beside it"};
+  return {Severity::warning, file.name, what, "the next process of this version replaces it, unless it persists"};
+}
+
+Finding other_world(const Patient& patient, const WorldFile& file) {
+  return {Severity::warning, file.name,
+          "is of another world, as its table of processes was removed or replaced; " + users(patient, file),
+          file.persist ? "it persists: the next process that opens it takes it over, once no process has it open"
+                       : "it goes once no process has it open"};
+}
+
+/// What is wrong with a file of our layout.
+void check_file(const Patient& patient, const WorldFile& file, const std::string& world, Findings& findings) {
+  const auto add = [&](Severity severity, const std::string& sentence, const char* advice) {
+    findings.push_back({severity, file.name, sentence, advice});
+  };
+  if (file.retired) {
+    add(Severity::note, "was removed, and a process died before its name was gone", "the next process removes it");
+    return;
+  }
+  if (file.made_bytes != 0 && file.bytes != file.made_bytes)
+    add(Severity::error,
+        fmt::format("was cut short or overwritten: it has {} bytes, and was made with {}", file.bytes, file.made_bytes),
+        "what was in it is lost: remove it by \"holdfast rm\"");
+  if (file.made_inode != file.inode)
+    add(Severity::error, "is a copy, and not the file that was made here", "remove it");
+  if ((file.mode & ~file.made_mode) != 0)
+    add(Severity::error,
+        fmt::format("has mode {:04o}, and was made with {:04o}: it is refused", file.mode, file.made_mode),
+        "take the permissions back by chmod");
+  if (file.links > 1)
+    add(Severity::error, fmt::format("has {} names: it is refused", file.links), "remove the other hard links");
+  if (!world.empty() && file.kind == WorldFile::Kind::dictionary && file.world != world)
+    findings.push_back(other_world(patient, file));
+}
+
+bool is_ours_to_judge(const WorldFile& file) { return file.name == kTable || !file.dictionary.empty(); }
+
+}  // namespace
+
+const char* severity_in_words(Severity severity) noexcept {
+  switch (severity) {
+    case Severity::error:
+      return "error";
+    case Severity::warning:
+      return "warning";
+    case Severity::note:
+      break;
+  }
+  return "note";
+}
+
+void check_files(const Patient& patient, Findings& findings) {
+  const auto table = std::find_if(patient.files.begin(), patient.files.end(),
+                                  [](const WorldFile& file) { return file.name == kTable; });
+  const std::string world = table != patient.files.end() && table->has_our_layout() ? table->world : "";
+  for (const WorldFile& file : patient.files) {
+    if (!is_ours_to_judge(file)) continue;
+    if (!file.trouble.empty())
+      findings.push_back({Severity::error, file.name, "cannot be read: " + file.trouble, ""});
+    else if (!file.is_regular)
+      findings.push_back({Severity::error, file.name, "is not a regular file: it is refused", "remove it"});
+    else if (!file.is_holdfast)
+      findings.push_back({Severity::error, file.name, "is not a file of holdfast, or was overwritten", "remove it"});
+    else if (!file.has_our_layout())
+      findings.push_back(other_layout(patient, file));
+    else
+      check_file(patient, file, world, findings);
+  }
+}
+
+}  // namespace holdfast::inspect

@@ -1,0 +1,78 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "inspect/health.h"
+#include "inspect/text.h"
+
+namespace holdfast::inspect {
+
+namespace {
+
+constexpr double kNearlyAll = 0.9;
+constexpr std::size_t kPlaces = HOLDFAST_PROCESSES_MAX;
+
+void check_places(std::size_t taken, Findings& findings) {
+  if (taken >= kPlaces)
+    findings.push_back({Severity::error, "",
+                        fmt::format("all {} places of processes are taken: no other can enter", kPlaces),
+                        "end some, or give programs that share nothing a directory of their own (HOLDFAST_DIR)"});
+  else if (static_cast<double>(taken) >= kNearlyAll * static_cast<double>(kPlaces))
+    findings.push_back({Severity::warning, "", fmt::format("{} of {} places of processes are taken", taken, kPlaces),
+                        "give programs that share nothing a directory of their own (HOLDFAST_DIR)"});
+}
+
+// They are counted for the whole world, and told by each dictionary.
+void check_counts(const Patient& patient, Findings& findings) {
+  const auto first = std::find_if(patient.dictionaries.begin(), patient.dictionaries.end(),
+                                  [](const Dictionary& dictionary) { return dictionary.trouble.empty(); });
+  if (first == patient.dictionaries.end()) return;
+  const holdfast_stats& counts = first->counts;
+  if (counts.lives_unknown != 0)
+    findings.push_back({Severity::warning, "",
+                        fmt::format("{} could not be told whether a process lives: nothing is taken over then",
+                                    counted(counts.lives_unknown, "time it", "times it")),
+                        "processes may lack descriptors, or have lost the directory by chroot or another user"});
+  if (counts.words_mended != 0)
+    findings.push_back(
+        {Severity::warning, "",
+         fmt::format("{} overwritten, and put right", counted(counts.words_mended, "word of the table of processes was",
+                                                              "words of the table of processes were")),
+         "a program writes where it must not: run it under a memory checker"});
+}
+
+std::string dictionaries_that_end(const Patient& patient) {
+  std::string names;
+  for (const Dictionary& dictionary : patient.dictionaries)
+    if (!dictionary.file.persist) names += (names.empty() ? "" : ", ") + escaped(dictionary.name);
+  return names;
+}
+
+}  // namespace
+
+void check_processes(Patient& patient, Findings& findings) {
+  const std::vector<const Process*> living = patient.processes.living();
+  check_places(living.size(), findings);
+  check_counts(patient, findings);
+  for (const Process* const process : living) {
+    if (process->life == Life::stopped)
+      findings.push_back({Severity::warning, fmt::format("pid {}", process->shown_pid()),
+                          fmt::format("({}) is stopped, by a signal or a debugger: what it holds stays held",
+                                      escaped(process->program)),
+                          "continue it (kill -CONT), or end it"});
+  }
+  const auto unknown = std::count_if(living.begin(), living.end(),
+                                     [](const Process* process) { return process->life == Life::unknown; });
+  if (unknown != 0)
+    findings.push_back({Severity::warning, "",
+                        fmt::format("of {} it cannot be told whether they live",
+                                    counted(static_cast<std::uint64_t>(unknown), "process", "processes")),
+                        "look again; if it stays so, locks that they held stay held"});
+  if (!living.empty()) return;
+  const std::string left = dictionaries_that_end(patient);
+  if (!left.empty())
+    findings.push_back({Severity::warning, "", "no process is in this world, and these dictionaries are left: " + left,
+                        "the next process that enters removes them; \"holdfast prune\" does"});
+}
+
+}  // namespace holdfast::inspect

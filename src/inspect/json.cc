@@ -1,0 +1,134 @@
+#include "inspect/json.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <ctime>
+
+#include "inspect/text.h"
+
+namespace holdfast::inspect {
+
+namespace {
+
+constexpr int kIndent = 2;
+
+/// Milliseconds are enough for people, and the same for all programs.
+double rounded(double seconds) { return std::round(seconds * 1e3) / 1e3; }
+
+/// The point of time so many seconds ago, as RFC 3339 in UTC.
+std::string time_ago(double seconds) {
+  const auto then = static_cast<std::time_t>(static_cast<double>(std::time(nullptr)) - seconds);
+  std::tm parts{};
+  std::array<char, 32> text{};
+  ::gmtime_r(&then, &parts);
+  std::strftime(text.data(), text.size(), "%FT%TZ", &parts);
+  return text.data();
+}
+
+Json or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+Json to_json(const holdfast_holder& holder, Processes& processes) {
+  Json json = to_json(processes.of(holder.owner));
+  json["token"] = holder.sequence;
+  json["share"] = share_in_words(holder);
+  json["permits"] = holder.permits == HOLDFAST_ALL_PERMITS ? Json() : Json(holder.permits);
+  json["since"] = time_ago(holder.held);
+  json["held"] = rounded(holder.held);
+  json["remaining"] = holder.remaining > 0 ? Json(rounded(holder.remaining)) : Json();
+  add_text(json, "why", static_cast<const char*>(holder.why));
+  return json;
+}
+
+Json to_json(const holdfast_waiter& waiter, Processes& processes) {
+  Json json = to_json(processes.of(waiter.owner));
+  json["waited"] = rounded(waiter.waited);
+  json["permits"] = waiter.want == HOLDFAST_ALL_PERMITS ? Json() : Json(waiter.want);
+  json["watches"] = waiter.watches != 0;
+  return json;
+}
+
+}  // namespace
+
+std::string to_text(const Json& json, Layout layout) {
+  return json.dump(layout == Layout::indented ? kIndent : -1, ' ', false, Json::error_handler_t::replace);
+}
+
+void add_text(Json& to, const char* name, const std::string& text) {
+  if (is_utf8(text)) {
+    to[name] = text;
+    return;
+  }
+  to[name] = escaped(text);
+  to[std::string(name) + "_hex"] = hexadecimal(text);
+}
+
+Json to_json(const Process& process) {
+  Json json;
+  json["pid"] = process.pid != 0 ? Json(process.shown_pid()) : Json();
+  json["pid_is_here"] = process.pid_here != 0;
+  add_text(json, "program", process.program);
+  json["host"] = or_null(process.host);
+  json["worker"] = process.is_worker ? Json(process.worker) : Json();
+  json["state"] = life_in_words(process.life);
+  return json;
+}
+
+Json to_json(const Dictionary& dictionary, const std::vector<Opener>* openers, bool all_openers) {
+  Json json;
+  add_text(json, "name", dictionary.name);
+  json["file"] = dictionary.file.name;
+  json["trouble"] = or_null(dictionary.trouble);
+  if (!dictionary.trouble.empty()) return json;
+  const holdfast_stats& counts = dictionary.counts;
+  const std::uint64_t reads = dictionary.reads();
+  json["size"] = dictionary.size;
+  json["used"] = counts.bytes_used;
+  json["free"] = counts.bytes_free;
+  json["memory"] = dictionary.file.bytes_taken;
+  json["entries"] = counts.entries;
+  json["hits"] = counts.hits;
+  json["misses"] = counts.misses;
+  json["hit_ratio"] = reads != 0 ? Json(static_cast<double>(counts.hits) / static_cast<double>(reads)) : Json();
+  json["evictions"] = counts.evictions;
+  json["expirations"] = counts.expirations;
+  json["repairs"] = counts.repairs;
+  json["mutex_waits"] = counts.mutex_waits;
+  json["lock_waits"] = counts.lock_waits;
+  json["lock_wakes"] = counts.lock_wakes;
+  json["lock_reserved_ms"] = counts.lock_reserved_ms;
+  json["mutex"] = dictionary.file.mutex;
+  json["shards"] = dictionary.file.shards;
+  json["persist"] = dictionary.file.persist;
+  json["mode"] = fmt::format("{:04o}", dictionary.file.mode);
+  json["cluster"] = or_null(dictionary.cluster);
+  if (openers == nullptr) return json;
+  Json list = Json::array();
+  for (const Opener& opener : *openers) {
+    Json one;
+    one["pid"] = opener.pid;
+    add_text(one, "program", opener.program);
+    list.push_back(one);
+  }
+  json["processes"] = list;
+  json["processes_complete"] = all_openers;
+  return json;
+}
+
+Json to_json(const Lock& lock, Processes& processes) {
+  Json json;
+  add_text(json, "dictionary", lock.dictionary);
+  add_text(json, "key", lock.key);
+  json["kind"] = lock.holders.empty() ? Json() : Json(kind_in_words(lock));
+  json["trouble"] = or_null(lock.trouble);
+  json["holder_count"] = lock.holder_count;
+  json["holders"] = Json::array();
+  for (const holdfast_holder& holder : lock.holders) json["holders"].push_back(to_json(holder, processes));
+  json["waiter_count"] = lock.waiter_count;
+  json["waiters"] = Json::array();
+  for (const holdfast_waiter& waiter : lock.waiters) json["waiters"].push_back(to_json(waiter, processes));
+  return json;
+}
+
+}  // namespace holdfast::inspect

@@ -1,0 +1,28 @@
+// The JSON of what there is to see. docs/holdfast.md describes each field; fields may be added, and stay as they are.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "inspect/dictionaries.h"
+#include "inspect/locks.h"
+#include "inspect/processes.h"
+
+namespace holdfast::inspect {
+
+using Json = nlohmann::ordered_json;
+
+/// One line for programs, indented for people.
+enum class Layout { line, indented };
+std::string to_text(const Json& json, Layout layout);
+
+/// Adds the text as a field. If it is no UTF-8, the field has it escaped, and NAME_hex its bytes.
+void add_text(Json& to, const char* name, const std::string& text);
+
+Json to_json(const Process& process);
+/// `openers`: null if it was not asked for them.
+Json to_json(const Dictionary& dictionary, const std::vector<Opener>* openers, bool all_openers);
+Json to_json(const Lock& lock, Processes& processes);
+
+}  // namespace holdfast::inspect

@@ -1,0 +1,119 @@
+#include "inspect/locks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "inspect/dictionaries.h"
+#include "inspect/packed.h"
+#include "inspect/text.h"
+#include "inspect/world.h"
+
+namespace holdfast::inspect {
+
+namespace {
+
+/// Keys of one step.
+constexpr std::uint32_t kKeysAtOnce = 1000;
+/// Most locks have few holders and waiters: only those with more are looked at twice.
+constexpr std::size_t kFew = 16;
+
+/// Room for what is found of a lock: the same for all of a dictionary.
+struct Room {
+  std::vector<holdfast_holder> holders;
+  std::vector<holdfast_waiter> waiters;
+};
+
+/// The first of them, in memory of that size.
+template <class Item>
+std::vector<Item> first_of(const std::vector<Item>& items, std::uint32_t count) {
+  return {items.begin(), items.begin() + std::min<std::ptrdiff_t>(std::ssize(items), count)};
+}
+
+int look(holdfast_dict* dict, Lock& lock, std::size_t most, Room& room) {
+  room.holders.resize(std::min<std::size_t>(most, Lock::kHoldersShown));
+  room.waiters.resize(std::min<std::size_t>(most, Lock::kWaitersShown));
+  const int code =
+      holdfast_look(dict, lock.key.data(), lock.key.size(), room.holders.data(),
+                    static_cast<std::uint32_t>(room.holders.size()), &lock.holder_count, room.waiters.data(),
+                    sizeof(holdfast_waiter), static_cast<std::uint32_t>(room.waiters.size()), &lock.waiter_count);
+  if (code != HOLDFAST_OK) lock.holder_count = lock.waiter_count = 0;
+  lock.holders = first_of(room.holders, lock.holder_count);
+  lock.waiters = first_of(room.waiters, lock.waiter_count);
+  return code;
+}
+
+Lock look_at_lock(holdfast_dict* dict, const std::string& dictionary, const std::string& key, Room& room) {
+  Lock lock;
+  lock.dictionary = dictionary;
+  lock.key = key;
+  int code = look(dict, lock, kFew, room);
+  // More may come while it is looked at again.
+  if (code == HOLDFAST_OK && std::max(lock.holder_count, lock.waiter_count) > kFew)
+    code = look(dict, lock, std::size_t{2} * std::max(lock.holder_count, lock.waiter_count), room);
+  if (code != HOLDFAST_OK) lock.trouble = sentence(code);
+  return lock;
+}
+
+}  // namespace
+
+const char* kind_in_words(const Lock& lock) noexcept {
+  constexpr std::array<const char*, 3> kNames{"lock", "rwlock", "semaphore"};
+  if (lock.holders.empty()) return "-";
+  const std::uint32_t kind = lock.holders.front().kind;
+  return kind < kNames.size() ? kNames[kind] : "-";
+}
+
+std::string share_in_words(const holdfast_holder& holder) {
+  if (holder.kind == HOLDFAST_HELD_LOCK) return "lock";
+  if (holder.kind == HOLDFAST_HELD_RWLOCK) return holder.permits == HOLDFAST_ALL_PERMITS ? "write" : "read";
+  return counted(holder.permits, "permit", "permits");
+}
+
+Lock look_at_lock(holdfast_dict* dict, const std::string& dictionary, const std::string& key) {
+  Room room;
+  return look_at_lock(dict, dictionary, key, room);
+}
+
+Status gather_locks(const std::string& name, const std::string& prefix, Which which, std::size_t max,
+                    std::vector<Lock>& locks) {
+  auto dict = attach(name);
+  if (!dict) return dict.status();
+  return gather_locks(*dict, name, prefix, which, max, locks);
+}
+
+Status gather_locks(holdfast_dict* dict, const std::string& name, const std::string& prefix, Which which,
+                    std::size_t max, std::vector<Lock>& locks) {
+  Room room;
+  std::uint64_t cursor = 0;
+  do {
+    std::vector<std::string> keys;
+    const int code = unpack(keys, [&](holdfast_value* packed, std::uint32_t* count) {
+      return holdfast_scan_locks(dict, &cursor, kKeysAtOnce, prefix.data(), prefix.size(), packed, count);
+    });
+    if (code != HOLDFAST_OK) return {static_cast<Code>(code), sentence(code)};
+    std::sort(keys.begin(), keys.end());
+    for (const std::string& key : keys) {
+      if (locks.size() == max) return {};
+      Lock lock = look_at_lock(dict, name, key, room);
+      const bool is_over = lock.holder_count == 0 && lock.waiter_count == 0 && lock.trouble.empty();
+      if (is_over || (which == Which::waited_for && lock.waiter_count == 0)) continue;
+      locks.push_back(std::move(lock));
+    }
+  } while (cursor != 0);
+  return {};
+}
+
+void drop_dead_waiters(std::vector<Lock>& locks, Processes& processes) {
+  for (Lock& lock : locks) {
+    const auto dropped = std::erase_if(
+        lock.waiters, [&](const holdfast_waiter& waiter) { return processes.of(waiter.owner).life == Life::dead; });
+    lock.waiter_count -= std::min(lock.waiter_count, static_cast<std::uint32_t>(dropped));
+  }
+  std::erase_if(
+      locks, [](const Lock& lock) { return lock.holder_count == 0 && lock.waiter_count == 0 && lock.trouble.empty(); });
+}
+
+}  // namespace holdfast::inspect

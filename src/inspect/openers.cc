@@ -1,0 +1,79 @@
+#include "inspect/openers.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "holdfast.h"
+#include "inspect/proc.h"
+#include "inspect/text.h"
+
+namespace holdfast::inspect {
+
+namespace {
+
+/// The field of that number of a line of /proc/PID/maps. Its fields are parted by one blank, up to the inode.
+std::string_view field_of(std::string_view line, int number) {
+  for (; number > 0; --number) {
+    const std::size_t end = line.find(' ');
+    if (end == std::string_view::npos) return {};
+    line.remove_prefix(end + 1);
+  }
+  return line.substr(0, line.find(' '));
+}
+
+constexpr int kDeviceField = 3;
+constexpr int kInodeField = 4;
+
+}  // namespace
+
+// A file that is mapped twice, as a dictionary and for its name, is noted once.
+void Openers::add(std::uint32_t pid, const std::string& maps, const std::string& device) {
+  for (std::string_view rest = maps; !rest.empty();) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (field_of(line, kDeviceField) != device) continue;
+    const auto inode = whole_number_of(field_of(line, kInodeField));
+    if (!inode) continue;
+    std::vector<std::uint32_t>& pids = pids_of_[*inode];
+    if (pids.empty() || pids.back() != pid) pids.push_back(pid);
+  }
+}
+
+Openers Openers::read(const std::string& directory, const std::vector<std::uint32_t>& pids, double seconds) {
+  Openers openers;
+  struct stat info {};
+  if (::stat(directory.c_str(), &info) != 0) return openers;
+  const std::string name = fmt::format("{:02x}:{:02x}", gnu_dev_major(info.st_dev), gnu_dev_minor(info.st_dev));
+  const double end = holdfast_now() + seconds;
+  for (const std::uint32_t pid : pids) {
+    if (holdfast_now() > end) {
+      openers.in_time_ = false;
+      break;
+    }
+    const auto maps = read_whole(fmt::format("/proc/{}/maps", pid));
+    if (maps)
+      openers.add(pid, *maps, name);
+    else if (read_stat(pid))
+      openers.closed_.push_back(pid);
+  }
+  for (auto& [inode, found] : openers.pids_of_) std::sort(found.begin(), found.end());
+  return openers;
+}
+
+void Openers::limit_to(const std::vector<std::uint32_t>& pids) {
+  std::erase_if(closed_, [&](std::uint32_t pid) { return std::find(pids.begin(), pids.end(), pid) == pids.end(); });
+}
+
+const std::vector<std::uint32_t>& Openers::of(std::uint64_t inode) const {
+  static const std::vector<std::uint32_t> none;
+  const auto found = pids_of_.find(inode);
+  return found != pids_of_.end() ? found->second : none;
+}
+
+}  // namespace holdfast::inspect

@@ -1,0 +1,31 @@
+// What /proc tells of a process.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace holdfast::inspect {
+
+struct ProcStat {
+  char state = '?';  // as in ps: R, S, D, T, t, Z, X
+  double age = 0;    // seconds since the process began
+  std::string program;
+};
+
+/// Nothing if there is no such process.
+std::optional<ProcStat> read_stat(std::uint32_t pid);
+
+/// The processes of other pid namespaces that are seen from here: namespace and pid there, to pid here.
+std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> foreign_pids();
+
+/// All pids here.
+std::vector<std::uint32_t> all_pids();
+
+/// The whole file; nothing if it cannot be read.
+std::optional<std::string> read_whole(const std::string& path);
+
+}  // namespace holdfast::inspect

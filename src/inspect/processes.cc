@@ -1,0 +1,158 @@
+#include "inspect/processes.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+
+#include "inspect/proc.h"
+#include "inspect/text.h"
+
+namespace holdfast::inspect {
+
+namespace {
+
+/// For answers of the kernel, in all; and where /proc cannot decide.
+constexpr double kPatience = 0.01;
+constexpr double kLongPatience = 0.1;
+/// The clocks of a process's begin and of its entry differ by so much at most.
+constexpr double kClockSlack = 0.1;
+
+std::uint64_t own_pid_namespace() {
+  static const std::uint64_t own = [] {
+    struct stat info {};
+    return ::stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
+  }();
+  return own;
+}
+
+const std::string& own_host() {
+  static const std::string own = [] {
+    utsname names{};
+    ::uname(&names);
+    constexpr std::size_t kHostMax = sizeof(holdfast_process::host) - 1;
+    return std::string(static_cast<const char*>(names.nodename)).substr(0, kHostMax);
+  }();
+  return own;
+}
+
+Life life_of(char state) { return state == 'T' || state == 't' ? Life::stopped : Life::alive; }
+
+}  // namespace
+
+const char* life_in_words(Life life) noexcept {
+  switch (life) {
+    case Life::alive:
+      return "alive";
+    case Life::stopped:
+      return "stopped";
+    case Life::dead:
+      return "dead";
+    case Life::unknown:
+      break;
+  }
+  return "unknown";
+}
+
+std::string in_words(const Process& process) {
+  if (process.pid == 0) return "a process that is gone";
+  std::string text = fmt::format("pid {}", process.shown_pid());
+  if (!process.program.empty()) text += fmt::format(" ({})", escaped(process.program));
+  if (!process.host.empty()) text += fmt::format(" on {}", escaped(process.host));
+  if (process.life == Life::dead || process.life == Life::stopped)
+    text += fmt::format(", {}", life_in_words(process.life));
+  return text;
+}
+
+Expected<Processes> Processes::read() {
+  std::vector<holdfast_process> found(HOLDFAST_PROCESSES_MAX);
+  std::uint32_t count = 0;
+  const int code = holdfast_processes(found.data(), sizeof(holdfast_process), HOLDFAST_PROCESSES_MAX, &count);
+  if (code != HOLDFAST_OK) return Status{static_cast<Code>(code), holdfast_error()};
+  found.resize(std::min<std::size_t>(count, found.size()));
+  Processes processes;
+  // Those that came last win where a pid has come again.
+  std::sort(found.begin(), found.end(),
+            [](const holdfast_process& one, const holdfast_process& other) { return one.entered > other.entered; });
+  for (const holdfast_process& process : found) {
+    const Known& known = processes.known_[process.owner] = processes.make(process);
+    if (known.process.pid_here != 0) processes.program_of_[known.process.pid_here] = known.process.program;
+  }
+  return processes;
+}
+
+Processes::Known Processes::make(const holdfast_process& found) {
+  constexpr std::uint32_t kNoWorker = 0xFFFFFFFF;
+  Process process;
+  process.token = found.owner;
+  process.pid = found.pid;
+  process.pid_here = find_pid_here(found);
+  process.program = static_cast<const char*>(found.program);
+  if (own_host() != static_cast<const char*>(found.host)) process.host = static_cast<const char*>(found.host);
+  process.is_worker = found.worker != kNoWorker;
+  process.worker = process.is_worker ? found.worker : 0;
+  process.entered = found.entered;
+  return {process, false};
+}
+
+std::uint32_t Processes::find_pid_here(const holdfast_process& process) {
+  const bool is_here = process.pid_namespace == 0 || process.pid_namespace == own_pid_namespace();
+  if (is_here) return process.pid;
+  if (!foreign_read_) foreign_ = foreign_pids();
+  foreign_read_ = true;
+  const auto seen = foreign_.find({process.pid_namespace, process.pid});
+  return seen != foreign_.end() ? seen->second : 0;
+}
+
+void Processes::judge(Known& known) {
+  known.judged = true;
+  Process& process = known.process;
+  const auto stat = process.pid_here != 0 ? read_stat(process.pid_here) : std::nullopt;
+  const bool fits = stat && stat->state != 'Z' && stat->state != 'X' && stat->age > process.entered - kClockSlack;
+  if (asked_ > (fits ? kPatience : kLongPatience)) {
+    process.life = fits ? life_of(stat->state) : Life::unknown;
+    return;
+  }
+  const double begin = holdfast_now();
+  const int code = holdfast_process_lives(process.token);
+  asked_ += holdfast_now() - begin;
+  if (code == HOLDFAST_NOT_FOUND) process.life = Life::dead;
+  if (code == HOLDFAST_OK) process.life = fits ? life_of(stat->state) : Life::alive;
+}
+
+const Process& Processes::of(std::uint64_t token) {
+  Known& known = known_[token];  // of a token that no place has: a process that is gone
+  if (known.process.token == 0) {
+    known.process.token = token;
+    known.process.life = Life::dead;
+    known.judged = true;
+  }
+  if (!known.judged) judge(known);
+  return known.process;
+}
+
+std::vector<const Process*> Processes::living() {
+  std::vector<const Process*> found;
+  for (auto& [token, known] : known_) {
+    const Process& process = of(token);
+    if (process.pid != 0 && process.life != Life::dead) found.push_back(&process);
+  }
+  std::sort(found.begin(), found.end(),
+            [](const Process* one, const Process* other) { return one->shown_pid() < other->shown_pid(); });
+  return found;
+}
+
+std::vector<std::uint32_t> Processes::pids() const {
+  std::vector<std::uint32_t> found;
+  for (const auto& [pid, program] : program_of_) found.push_back(pid);
+  return found;
+}
+
+const std::string& Processes::program_of(std::uint32_t pid) const {
+  static const std::string unknown;
+  const auto found = program_of_.find(pid);
+  return found != program_of_.end() ? found->second : unknown;
+}
+
+}  // namespace holdfast::inspect

@@ -1,0 +1,114 @@
+#include "inspect/rates.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace holdfast::inspect {
+
+namespace {
+
+std::uint64_t grown(std::uint64_t before, std::uint64_t now) noexcept { return now > before ? now - before : 0; }
+
+/// The dictionary as it was; one of zeros if it is another one now, and itself if that is not known.
+const DictionaryLook& earlier(const Snapshot& before, const DictionaryLook& now) {
+  static const DictionaryLook fresh;
+  for (const DictionaryLook& look : before.dictionaries)
+    if (look.name == now.name && look.inode == now.inode) return look.trouble.empty() ? look : now;
+  return fresh;
+}
+
+/// The waits that ended in the interval.
+holdfast_histogram difference(const holdfast_histogram& before, const holdfast_histogram& now) {
+  holdfast_histogram between{};
+  between.struct_size = sizeof between;
+  between.max = now.max;
+  for (std::size_t i = 0; i < HOLDFAST_BUCKETS; ++i) {
+    between.buckets[i] = grown(before.buckets[i], now.buckets[i]);
+    between.count += between.buckets[i];
+  }
+  return between;
+}
+
+DictionaryRates rates_of(const DictionaryLook& before, const DictionaryLook& now, double seconds) {
+  constexpr double kMedian = 0.5;
+  constexpr double kNinetyNine = 0.99;
+  const auto rate = [&](std::uint64_t then, std::uint64_t later) {
+    return static_cast<double>(grown(then, later)) / seconds;
+  };
+  DictionaryRates rates;
+  rates.look = &now;
+  const double hits = rate(before.counts.hits, now.counts.hits);
+  rates.reads = hits + rate(before.counts.misses, now.counts.misses);
+  if (rates.reads > 0) rates.hit_ratio = hits / rates.reads;
+  rates.grants = rate(before.grants, now.grants);
+  rates.evictions = rate(before.counts.evictions, now.counts.evictions);
+  rates.waits = rate(before.counts.lock_waits, now.counts.lock_waits);
+  const holdfast_histogram waits = difference(before.waits, now.waits);
+  if (waits.count == 0) return rates;
+  rates.median_wait = holdfast_quantile(&waits, kMedian);
+  rates.p99_wait = holdfast_quantile(&waits, kNinetyNine);
+  return rates;
+}
+
+std::string key_of(const holdfast_contended& contended) {
+  return {static_cast<const char*>(contended.key),
+          std::min<std::size_t>(contended.key_length, HOLDFAST_CONTENDED_KEY_MAX)};
+}
+
+/// By the bytes of the key that are kept.
+using Contention = std::map<std::string, double>;
+
+Contention contention_of(const DictionaryLook& before, const DictionaryLook& now, double seconds) {
+  std::map<std::string, std::uint64_t> then;
+  for (const holdfast_contended& key : before.contended) then[key_of(key)] += key.waits + key.refused;
+  Contention found;
+  for (const holdfast_contended& key : now.contended) {
+    const std::uint64_t more = grown(then[key_of(key)], key.waits + key.refused);
+    if (more != 0) found[key_of(key)] = static_cast<double>(more) / seconds;
+  }
+  return found;
+}
+
+LockRates rates_of(const Lock& lock) {
+  LockRates rates;
+  rates.lock = &lock;
+  rates.dictionary = lock.dictionary;
+  rates.key = lock.key;
+  for (const holdfast_waiter& waiter : lock.waiters) rates.longest_wait = std::max(rates.longest_wait, waiter.waited);
+  return rates;
+}
+
+void add_locks(const Snapshot& now, std::map<std::string, Contention>& contention, Rates& rates) {
+  for (const Lock& lock : now.locks) {
+    LockRates& added = rates.locks.emplace_back(rates_of(lock));
+    Contention& keys = contention[lock.dictionary];
+    const auto found = keys.find(lock.key.substr(0, HOLDFAST_CONTENDED_KEY_MAX));
+    if (found == keys.end()) continue;
+    added.contention = found->second;
+    keys.erase(found);
+  }
+  for (const auto& [dictionary, keys] : contention)
+    for (const auto& [key, amount] : keys) rates.locks.push_back({nullptr, dictionary, key, 0, amount});
+}
+
+}  // namespace
+
+Rates rates_of(const Snapshot& before, const Snapshot& now) {
+  constexpr double kShortest = 0.001;
+  Rates rates;
+  rates.seconds = std::max(now.time - before.time, kShortest);
+  std::map<std::string, Contention> contention;
+  for (const DictionaryLook& look : now.dictionaries) {
+    const DictionaryLook& then = earlier(before, look);
+    const DictionaryRates& added = rates.dictionaries.emplace_back(rates_of(then, look, rates.seconds));
+    contention[look.name] = contention_of(then, look, rates.seconds);
+    rates.reads += added.reads;
+    rates.grants += added.grants;
+    rates.waits += added.waits;
+  }
+  add_locks(now, contention, rates);
+  return rates;
+}
+
+}  // namespace holdfast::inspect

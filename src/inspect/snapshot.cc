@@ -1,0 +1,93 @@
+#include "inspect/snapshot.h"
+
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "inspect/dictionaries.h"
+#include "inspect/world.h"
+
+namespace holdfast::inspect {
+
+namespace {
+
+constexpr std::array<int, 3> kKinds{HOLDFAST_HELD_LOCK, HOLDFAST_HELD_RWLOCK, HOLDFAST_HELD_SEMAPHORE};
+
+void add_histogram(holdfast_histogram& to, const holdfast_histogram& more) {
+  to.count += more.count;
+  to.sum += more.sum;
+  to.max = std::max(to.max, more.max);
+  for (std::size_t i = 0; i < HOLDFAST_BUCKETS; ++i) to.buckets[i] += more.buckets[i];
+}
+
+void look_at_times(holdfast_dict* dict, DictionaryLook& look) {
+  for (const int kind : kKinds) {
+    holdfast_histogram times{};
+    times.struct_size = sizeof times;
+    if (holdfast_dict_histogram(dict, kind, HOLDFAST_TIME_HELD, &times) == HOLDFAST_OK) look.grants += times.count;
+    if (holdfast_dict_histogram(dict, kind, HOLDFAST_TIME_WAITED, &times) == HOLDFAST_OK)
+      add_histogram(look.waits, times);
+  }
+  std::array<holdfast_contended, HOLDFAST_CONTENDED_MAX> keys{};
+  std::uint32_t count = 0;
+  if (holdfast_dict_contention(dict, keys.data(), sizeof keys[0], HOLDFAST_CONTENDED_MAX, &count) == HOLDFAST_OK)
+    look.contended.assign(keys.begin(), keys.begin() + std::min<std::size_t>(count, keys.size()));
+}
+
+/// Adds it with its locks, unless it is gone.
+void add_dictionary(const std::string& name, Snapshot& snapshot) {
+  const Dictionary found = look_at(snapshot.directory, name);
+  if (found.is_gone) return;
+  DictionaryLook look;
+  look.name = name;
+  look.trouble = found.trouble;
+  look.inode = found.file.inode;
+  look.size = found.size;
+  look.counts = found.counts;
+  if (look.trouble.empty()) {
+    look_at_times(found.handle, look);
+    const Status status = gather_locks(found.handle, name, "", Which::all, Snapshot::kMostLocks, snapshot.locks);
+    if (status.code == Code::removed || status.code == Code::not_found) return;
+    if (!status.ok()) look.trouble = status.message;
+  }
+  snapshot.dictionaries.push_back(std::move(look));
+}
+
+void note_users(Snapshot& snapshot, Processes& processes) {
+  for (const Lock& lock : snapshot.locks) {
+    for (const holdfast_holder& holder : lock.holders) snapshot.users[holder.owner] = processes.of(holder.owner);
+    for (const holdfast_waiter& waiter : lock.waiters) snapshot.users[waiter.owner] = processes.of(waiter.owner);
+  }
+}
+
+}  // namespace
+
+const Process& Snapshot::user(std::uint64_t token) const {
+  static const Process unknown;
+  const auto found = users.find(token);
+  return found != users.end() ? found->second : unknown;
+}
+
+Expected<Snapshot> take_snapshot(const std::string& directory, const std::vector<std::string>& names) {
+  Snapshot snapshot;
+  snapshot.directory = directory;
+  snapshot.time = holdfast_now();
+  auto processes = Processes::read();
+  auto all = dictionary_names();
+  if (!processes || !all) return processes ? all.status() : processes.status();
+  for (const std::string& name : *all)
+    if (names.empty() || std::find(names.begin(), names.end(), name) != names.end()) add_dictionary(name, snapshot);
+  drop_dead_waiters(snapshot.locks, *processes);
+  note_users(snapshot, *processes);
+  snapshot.processes = processes->taken();
+  struct statvfs system {};
+  if (::statvfs(directory.c_str(), &system) == 0) {
+    snapshot.room_free = std::uint64_t{system.f_bavail} * system.f_frsize;
+    snapshot.room_whole = std::uint64_t{system.f_blocks} * system.f_frsize;
+  }
+  return snapshot;
+}
+
+}  // namespace holdfast::inspect

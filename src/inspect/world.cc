@@ -1,0 +1,76 @@
+#include "inspect/world.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "base/name.h"
+#include "holdfast.h"
+#include "inspect/packed.h"
+#include "world/directory_name.h"
+
+namespace holdfast::inspect {
+
+namespace {
+
+constexpr const char* kOtherWays = "; name another one by --dir, or that of another user by --user";
+
+Status failure(int code) { return {static_cast<Code>(code), sentence(code)}; }
+
+// The table of processes is made by the first process of a world.
+Expected<std::string> directory_or_why() {
+  const char* const directory = holdfast_directory();
+  if (directory != nullptr) return std::string(directory);
+  const std::string why = holdfast_error();
+  if (why.starts_with("there is no ")) return Status{Code::not_found, why + kOtherWays};
+  struct stat info {};
+  const bool foreign = ::stat(directory_to_be().c_str(), &info) == 0 && info.st_uid != ::geteuid();
+  if (foreign && ::geteuid() == 0)
+    return Status{Code::permission, fmt::format("{} is of user {}: look into it as that user, by --user {}",
+                                                directory_to_be(), info.st_uid, info.st_uid)};
+  return Status{Code::system, why};
+}
+
+}  // namespace
+
+std::string sentence(int code) {
+  const char* const said = holdfast_error();
+  return *said != '\0' ? said : holdfast_code_text(code);
+}
+
+std::string directory_to_be(uid_t user) { return directory_from_environment(user); }
+
+Expected<std::string> observe() {
+  if (const int code = holdfast_observe(); code != HOLDFAST_OK) return failure(code);
+  return directory_or_why();
+}
+
+Expected<std::string> enter() {
+  const std::string table = directory_to_be() + "/processes";
+  struct stat info {};
+  if (::stat(table.c_str(), &info) != 0 && errno == ENOENT)
+    return Status{Code::not_found, "there is no world in " + directory_to_be() + kOtherWays};
+  return directory_or_why();
+}
+
+Expected<std::vector<std::string>> dictionary_names() {
+  std::vector<std::string> names;
+  const int code =
+      unpack(names, [](holdfast_value* packed, std::uint32_t* count) { return holdfast_list(packed, count); });
+  if (code != HOLDFAST_OK) return failure(code);
+  return names;
+}
+
+Status no_such_dictionary(const std::string& name) {
+  constexpr std::size_t kShown = 20;
+  std::string text = "there is no dictionary " + quote_name(name) + " in " + directory_to_be();
+  auto names = dictionary_names();
+  if (!names || names->empty()) return {Code::not_found, text + ", nor any other"};
+  text += "; there are: ";
+  for (std::size_t i = 0; i < names->size() && i < kShown; ++i) text += (i == 0 ? "" : ", ") + quote_name((*names)[i]);
+  if (names->size() > kShown) text += ", and " + std::to_string(names->size() - kShown) + " more";
+  return {Code::not_found, text};
+}
+
+}  // namespace holdfast::inspect

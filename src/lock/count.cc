@@ -1,0 +1,30 @@
+#include "lock/count.h"
+
+#include "base/probe.h"
+#include "dict/key.h"
+#include "platform/platform.h"
+
+namespace holdfast {
+
+void count_wait(Dictionary& dictionary, std::string_view key, HeldKind kind, std::uint64_t arrival_ns,
+                bool in_vain) noexcept {
+  Segment* const segment = dictionary.segment();
+  if (segment == nullptr) return;
+  const std::uint64_t waited = platform::monotonic_ns() - arrival_ns;
+  HOLDFAST_PROBE6(wait, dictionary.name().c_str(), key.data(), key.size(), static_cast<std::uint32_t>(kind), waited,
+                  static_cast<std::uint32_t>(in_vain));
+  segment->statistics().count_wait(key, Key(key, segment->seed()).hash, {kind, waited, in_vain});
+}
+
+void count_refusal(Dictionary& dictionary, std::string_view key, HeldKind kind) noexcept {
+  Segment* const segment = dictionary.segment();
+  if (segment != nullptr) segment->statistics().count_refusal(key, Key(key, segment->seed()).hash, kind);
+}
+
+void count_hold(Dictionary& dictionary, HeldKind kind, Since since) noexcept {
+  if (!since.is_measured()) return;
+  Segment* const segment = dictionary.segment();
+  if (segment != nullptr) segment->statistics().count_hold(kind, since);
+}
+
+}  // namespace holdfast

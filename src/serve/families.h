@@ -1,0 +1,43 @@
+// Families of metrics and their text, as Prometheus and OpenMetrics have it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "serve/metrics.h"
+
+namespace holdfast::serve {
+
+struct Family {
+  const char* name;
+  const char* type;  // "gauge", "counter", "histogram"
+  const char* help;
+};
+
+/// Names and values.
+using Labels = std::vector<std::pair<const char*, std::string>>;
+
+/// The counts up to bounds, in seconds, and of all.
+struct Folded {
+  std::vector<std::pair<double, std::uint64_t>> within;
+  std::uint64_t count = 0;
+  double sum = 0;
+};
+
+class Metrics {
+ public:
+  void add(const std::string& family, const Labels& labels, double value);
+  void add(const std::string& family, const Labels& labels, Folded value);
+  /// The families in this order; those without a sample are left out.
+  std::string text(const std::vector<Family>& families, MetricsFormat format) const;
+
+ private:
+  // By the text of the labels, which is their order.
+  std::map<std::string, std::map<std::string, double>> numbers_;
+  std::map<std::string, std::map<std::string, Folded>> histograms_;
+};
+
+}  // namespace holdfast::serve

@@ -1,0 +1,186 @@
+#include "serve/metrics.h"
+
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "serve/families.h"
+
+namespace holdfast::serve {
+
+namespace {
+
+/// Seconds; a histogram of the library has many more buckets, and a program that scrapes it wants few.
+constexpr std::array kBounds{1e-6, 1e-5, 1e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05,  0.1,
+                             0.25, 0.5,  1.0,  2.5,  5.0,    10.0, 30.0, 60.0,  300.0, 3600.0};
+
+/// In the order of the output.
+const std::vector<Family>& families() {
+  static const std::vector<Family> table{
+      {"holdfast_dictionary_capacity_bytes", "gauge", "Size of the dictionary."},
+      {"holdfast_dictionary_used_bytes", "gauge", "Memory of values, lists and waiters."},
+      {"holdfast_dictionary_free_bytes", "gauge", "Memory for more."},
+      {"holdfast_dictionary_entries", "gauge", "Keys, with the expired ones that still have their memory."},
+      {"holdfast_dictionary_hits_total", "counter", "Reads that found something."},
+      {"holdfast_dictionary_misses_total", "counter", "Reads that found nothing."},
+      {"holdfast_dictionary_evictions_total", "counter", "Live values that were removed to make room."},
+      {"holdfast_dictionary_expirations_total", "counter", "Values that were removed after they had expired."},
+      {"holdfast_dictionary_repairs_total", "counter", "Shards put in order after a death or damage."},
+      {"holdfast_dictionary_mutex_waits_total", "counter", "Changes that found another one at work in their shard."},
+      {"holdfast_lock_waits_total", "counter", "Waits for locks and permits that queued."},
+      {"holdfast_lock_wakes_total", "counter", "Waiters that were woken by a release."},
+      {"holdfast_lock_reserved_seconds_total", "counter",
+       "Time that locks lay idle for waiters which had yet to come."},
+      {"holdfast_lock_wait_seconds", "histogram", "How long locks and permits were waited for."},
+      {"holdfast_lock_hold_seconds", "histogram", "How long locks and permits were held."},
+      {"holdfast_locks_held", "gauge", "Keys of locks and permits that somebody holds."},
+      {"holdfast_lock_waiters", "gauge", "Waiters for locks and permits now."},
+      {"holdfast_key_waits_total", "counter", "Waits for the keys with the most contention."},
+      {"holdfast_key_wait_seconds_total", "counter", "Time waited for the keys with the most contention."},
+      {"holdfast_cluster_standing", "gauge", "1 if this machine's agent has a session with the cluster."},
+      {"holdfast_cluster_session_seconds", "gauge", "Until the session ends unless the agent prolongs it."},
+      {"holdfast_lives_unknown_total", "counter", "Times that it could not be told whether a process lives."},
+      {"holdfast_words_mended_total", "counter", "Overwritten words that were put right."},
+      {"holdfast_agent_up", "gauge", "1 if the agent of the cluster answers."},
+      {"holdfast_agent_uptime_seconds", "gauge", "Time since the start of the agent."},
+      {"holdfast_agent_locks_here", "gauge", "Locks that this machine has."},
+      {"holdfast_agent_locks_wanted", "gauge", "Locks that this machine waits for."},
+      {"holdfast_agent_grants_by_answer_total", "counter", "Locks that were free at the first question."},
+      {"holdfast_agent_grants_by_bell_total", "counter", "Locks that another machine gave, and told of."},
+      {"holdfast_agent_grants_by_look_total", "counter", "Locks that no bell told of."},
+      {"holdfast_agent_grants_broken_total", "counter", "Locks that were lost though the session was not."},
+      {"holdfast_agent_hand_overs_total", "counter", "Locks that were given to a machine that waited."},
+      {"holdfast_agent_returns_total", "counter", "Locks that were given back unused."},
+      {"holdfast_agent_sessions_lost_total", "counter", "Times that all locks of this machine were lost."},
+      {"holdfast_agent_bells_total", "counter", "Messages of other machines."},
+      {"holdfast_agent_dead_bells_total", "counter", "Minutes in which they did not come."},
+      {"holdfast_agent_requests_total", "counter", "Requests to the store."},
+      {"holdfast_agent_requests_refused_total", "counter", "Requests that the store refused."},
+      {"holdfast_agent_requests_unanswered_total", "counter", "Requests that the store did not answer in time."},
+      {"holdfast_agent_request_seconds", "histogram", "How long the store took to answer."},
+  };
+  return table;
+}
+
+/// The counts up to each bound. A bucket of the library that lies across a bound counts with the next one.
+Folded fold(const holdfast_histogram& histogram) {
+  Folded folded;
+  std::uint32_t at = 0;
+  std::uint64_t sum = 0;
+  for (const double bound : kBounds) {
+    for (; at < HOLDFAST_BUCKETS && holdfast_bucket_end(at) <= bound; ++at) sum += histogram.buckets[at];
+    folded.within.emplace_back(bound, sum);
+  }
+  folded.count = histogram.count;
+  folded.sum = histogram.sum;
+  return folded;
+}
+
+double as_double(std::uint64_t value) { return static_cast<double>(value); }
+
+void add_counts(const DictionaryView& view, Metrics& metrics) {
+  const holdfast_stats& counts = view.dictionary.counts;
+  constexpr double kMilli = 1e-3;
+  const std::pair<const char*, double> values[] = {
+      {"dictionary_capacity_bytes", as_double(view.dictionary.size)},
+      {"dictionary_used_bytes", as_double(counts.bytes_used)},
+      {"dictionary_free_bytes", as_double(counts.bytes_free)},
+      {"dictionary_entries", as_double(counts.entries)},
+      {"dictionary_hits_total", as_double(counts.hits)},
+      {"dictionary_misses_total", as_double(counts.misses)},
+      {"dictionary_evictions_total", as_double(counts.evictions)},
+      {"dictionary_expirations_total", as_double(counts.expirations)},
+      {"dictionary_repairs_total", as_double(counts.repairs)},
+      {"dictionary_mutex_waits_total", as_double(counts.mutex_waits)},
+      {"lock_waits_total", as_double(counts.lock_waits)},
+      {"lock_wakes_total", as_double(counts.lock_wakes)},
+      {"lock_reserved_seconds_total", as_double(counts.lock_reserved_ms) * kMilli},
+  };
+  const Labels labels{{"dictionary", view.dictionary.name}};
+  for (const auto& [name, value] : values) metrics.add(std::string("holdfast_") + name, labels, value);
+  // A part of them would be a wrong number.
+  if (view.locks_listed) metrics.add("holdfast_lock_waiters", labels, as_double(view.waiters));
+}
+
+void add_kinds(const DictionaryView& view, Metrics& metrics) {
+  for (std::size_t kind = 0; kind < kKinds; ++kind) {
+    const Labels labels{{"dictionary", view.dictionary.name}, {"kind", kKindNames[kind]}};
+    if (view.locks_listed) metrics.add("holdfast_locks_held", labels, as_double(view.holds[kind]));
+    if (view.waited[kind].count > 0) metrics.add("holdfast_lock_wait_seconds", labels, fold(view.waited[kind]));
+    if (view.held[kind].count > 0) metrics.add("holdfast_lock_hold_seconds", labels, fold(view.held[kind]));
+  }
+}
+
+void add_keys(const DictionaryView& view, std::uint32_t keys, Metrics& metrics) {
+  for (std::size_t i = 0; i < view.contended.size() && i < keys; ++i) {
+    const holdfast_contended& one = view.contended[i];
+    const Labels labels{
+        {"dictionary", view.dictionary.name}, {"kind", kKindNames[one.kind % kKinds]}, {"key", key_of(one)}};
+    metrics.add("holdfast_key_waits_total", labels, as_double(one.waits));
+    metrics.add("holdfast_key_wait_seconds_total", labels, one.wait_time);
+  }
+}
+
+void add_cluster(const DictionaryView& view, Metrics& metrics) {
+  if (!view.in_cluster) return;
+  const Labels labels{{"dictionary", view.dictionary.name}, {"cluster", static_cast<const char*>(view.cluster.name)}};
+  metrics.add("holdfast_cluster_standing", labels, view.cluster.seconds > 0 ? 1 : 0);
+  metrics.add("holdfast_cluster_session_seconds", labels, view.cluster.seconds);
+}
+
+void add_latency(const AgentView& agent, const Labels& labels, Metrics& metrics) {
+  constexpr std::string_view kLatency = "latency_us_";
+  constexpr double kMicro = 1e-6;
+  std::map<std::uint64_t, std::uint64_t> within;
+  Folded folded;
+  for (const auto& [name, value] : agent.fields) {
+    const std::uint64_t number = std::strtoull(value.c_str(), nullptr, 10);
+    if (name == "latency_count") folded.count = number;
+    if (name == "latency_us_sum") folded.sum = as_double(number) * kMicro;
+    if (name.starts_with(kLatency) && name != "latency_us_sum")
+      within[std::strtoull(name.c_str() + kLatency.size(), nullptr, 10)] = number;
+  }
+  for (const auto& [bound, count] : within) folded.within.emplace_back(as_double(bound) * kMicro, count);
+  metrics.add("holdfast_agent_request_seconds", labels, std::move(folded));
+}
+
+void add_agent(const std::string& cluster, const AgentView& agent, Metrics& metrics) {
+  constexpr double kMilli = 1e-3;
+  const Labels labels{{"cluster", cluster}};
+  metrics.add("holdfast_agent_up", labels, agent.answered ? 1 : 0);
+  if (!agent.answered) return;
+  for (const auto& [name, value] : agent.fields) {
+    const double number = std::strtod(value.c_str(), nullptr);
+    // A family that the text does not have stays out of it.
+    if (name == "up_ms")
+      metrics.add("holdfast_agent_uptime_seconds", labels, number * kMilli);
+    else if (name.starts_with("locks_"))
+      metrics.add("holdfast_agent_" + name, labels, number);
+    else
+      metrics.add("holdfast_agent_" + name + "_total", labels, number);
+  }
+  add_latency(agent, labels, metrics);
+}
+
+}  // namespace
+
+std::string metrics_of(const View& view, std::uint32_t keys, MetricsFormat format) {
+  Metrics metrics;
+  const holdfast_stats* world = nullptr;  // counts of the whole world, the same in each dictionary
+  for (const DictionaryView& one : view.dictionaries) {
+    if (!one.dictionary.trouble.empty()) continue;
+    world = &one.dictionary.counts;
+    add_counts(one, metrics);
+    add_kinds(one, metrics);
+    add_keys(one, keys, metrics);
+    add_cluster(one, metrics);
+  }
+  for (const auto& [cluster, agent] : view.agents) add_agent(cluster, agent, metrics);
+  if (world != nullptr) {
+    metrics.add("holdfast_lives_unknown_total", {}, as_double(world->lives_unknown));
+    metrics.add("holdfast_words_mended_total", {}, as_double(world->words_mended));
+  }
+  return metrics.text(families(), format);
+}
+
+}  // namespace holdfast::serve

@@ -1,0 +1,23 @@
+# Makes page.cc of the files of the page. Sets page_source to it.
+
+set(page_folder ${CMAKE_CURRENT_LIST_DIR}/page)
+set(page_type_html "text/html; charset=utf-8")
+set(page_type_css "text/css; charset=utf-8")
+set(page_type_js "text/javascript; charset=utf-8")
+set(page_type_svg "image/svg+xml")
+
+file(GLOB page_names RELATIVE ${page_folder} CONFIGURE_DEPENDS ${page_folder}/*)
+set(page_files "")
+foreach(name IN LISTS page_names)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${page_folder}/${name})
+  file(READ ${page_folder}/${name} text)
+  cmake_path(GET name EXTENSION LAST_ONLY ending)
+  string(SUBSTRING "${ending}" 1 -1 ending)
+  set(path "/${name}")
+  if(name STREQUAL "index.html")
+    set(path "/")
+  endif()
+  string(APPEND page_files "    PageFile{\"${path}\", \"${page_type_${ending}}\", R\"page(${text})page\"},\n")
+endforeach()
+configure_file(${CMAKE_CURRENT_LIST_DIR}/page.cc.in ${PROJECT_BINARY_DIR}/generated/serve/page.cc @ONLY)
+set(page_source ${PROJECT_BINARY_DIR}/generated/serve/page.cc)

@@ -1,0 +1,17 @@
+// The page: files of src/serve/page, compiled into the program.
+#pragma once
+
+#include <string_view>
+
+namespace holdfast::serve {
+
+struct PageFile {
+  const char* path;
+  const char* type;
+  std::string_view text;
+};
+
+/// Null if there is none.
+const PageFile* find_page(std::string_view path) noexcept;
+
+}  // namespace holdfast::serve

@@ -1,0 +1,97 @@
+#include "serve/reply.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "inspect/json.h"
+#include "serve/page.h"
+
+namespace holdfast::serve {
+
+namespace {
+
+constexpr const char* kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
+constexpr const char* kOpenMetricsType = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+constexpr std::string_view kApi = "/api/v1/";
+constexpr std::string_view kDictionary = "dictionaries/";
+
+const char* reason(int status) {
+  constexpr std::array<std::pair<int, const char*>, 9> kReasons{{{200, "OK"},
+                                                                 {400, "Bad Request"},
+                                                                 {401, "Unauthorized"},
+                                                                 {403, "Forbidden"},
+                                                                 {404, "Not Found"},
+                                                                 {405, "Method Not Allowed"},
+                                                                 {408, "Request Timeout"},
+                                                                 {431, "Request Header Fields Too Large"},
+                                                                 {503, "Service Unavailable"}}};
+  for (const auto& [number, text] : kReasons)
+    if (number == status) return text;
+  return "";
+}
+
+// Nothing from elsewhere, no code or style in the page itself, and no frame around it.
+constexpr const char* kAlways =
+    "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
+    "X-Content-Type-Options: nosniff\r\n"
+    "X-Frame-Options: DENY\r\n"
+    "Referrer-Policy: no-referrer\r\n"
+    "Cross-Origin-Resource-Policy: same-origin\r\n"
+    "Cross-Origin-Opener-Policy: same-origin\r\n"
+    "Cache-Control: no-store\r\n"
+    "Connection: close\r\n";
+
+}  // namespace
+
+Place find(const Request& request) {
+  const std::string_view path = request.path;
+  if (path == "/metrics") {
+    const bool is_open = request.accept.find("application/openmetrics-text") != std::string::npos;
+    return {Source::world, is_open ? "openmetrics" : "metrics", is_open ? kOpenMetricsType : kMetricsType};
+  }
+  if (const PageFile* const file = find_page(path)) return {Source::page, request.path, file->type};
+  if (!path.starts_with(kApi)) return {};
+  const std::string_view name = path.substr(kApi.size());
+  if (name == "doctor") return {Source::doctor, "doctor"};
+  if (name == "dictionaries" || name == "locks" || name == "histograms" || name == "contention")
+    return {Source::world, std::string(name)};
+  if (name.starts_with(kDictionary) && name.size() > kDictionary.size())
+    return {Source::world, "dictionary/" + std::string(name.substr(kDictionary.size()))};
+  return {};
+}
+
+Reply judge(const Request& request, const Place& place, const Settings& settings) {
+  if (settings.is_loopback && !names_loopback(request.host))
+    return refusal(403, "this server is at localhost: the Host field must be localhost, 127.0.0.1 or [::1]");
+  if (request.method != "GET" && request.method != "HEAD") return refusal(405, "there are only GET and HEAD");
+  // The page has no secrets, and asks for the token.
+  const bool is_open = settings.token.empty() || place.source == Source::page;
+  if (!is_open && !is_authorized(request.authorization, settings.token))
+    return refusal(401, "a token is needed: Authorization: Bearer TOKEN");
+  if (place.source == Source::none)
+    return refusal(404,
+                   "there are /, /metrics, and below /api/v1/ dictionaries, dictionaries/NAME, locks, histograms, "
+                   "contention and doctor");
+  return {};
+}
+
+Reply refusal(int status, const std::string& sentence) {
+  inspect::Json json;
+  inspect::add_text(json, "error", sentence);
+  return {status, "application/json", inspect::to_text(json, inspect::Layout::line) + "\n"};
+}
+
+std::string to_text(const Reply& reply, bool body) {
+  std::string text = fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n", reply.status,
+                                 reason(reply.status), reply.type, reply.body.size());
+  if (reply.status == 401) text += "WWW-Authenticate: Bearer realm=\"holdfast\"\r\n";
+  if (reply.status == 405) text += "Allow: GET, HEAD\r\n";
+  text += kAlways;
+  text += "\r\n";
+  return body ? text + reply.body : text;
+}
+
+}  // namespace holdfast::serve

@@ -1,0 +1,28 @@
+// What requests get: the texts of replies, and where documents are found.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "serve/request.h"
+#include "serve/server.h"
+
+namespace holdfast::serve {
+
+enum class Source { none, page, world, doctor };
+/// Where the document of a path comes from, and its name there; none: there is no such path.
+struct Place {
+  Source source = Source::none;
+  std::string document{};
+  const char* type = "application/json";
+};
+Place find(const Request& request);
+
+/// Why the request is refused; with status 200 it is not.
+Reply judge(const Request& request, const Place& place, const Settings& settings);
+
+Reply refusal(int status, const std::string& sentence);
+/// As it is sent. `body`: not for HEAD.
+std::string to_text(const Reply& reply, bool body);
+
+}  // namespace holdfast::serve

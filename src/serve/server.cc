@@ -1,0 +1,187 @@
+#include "serve/server.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "holdfast.h"
+#include "serve/page.h"
+#include "serve/reply.h"
+
+namespace holdfast::serve {
+
+namespace {
+
+constexpr std::size_t kConnectionsMax = 256;
+// Seconds: for a request to come, for a reply to be taken, for the other side to close.
+constexpr double kReadPatience = 5;
+constexpr double kWritePatience = 30;
+constexpr double kClosePatience = 1;
+// For a look at the world, and for the doctor, which looks at all memory.
+constexpr double kWorldPatience = 10;
+constexpr double kDoctorPatience = 120;
+// Of a core, together less than a hundredth with what the requests take.
+constexpr double kWorldPart = 0.008;
+constexpr double kDoctorPart = 0.001;
+/// Without descriptors, until the next accept.
+constexpr double kPause = 0.1;
+
+}  // namespace
+
+Server::Server(Settings settings, inspect::Descriptor listener)
+    : settings_(std::move(settings)),
+      listener_(std::move(listener)),
+      world_([keys = settings_.keys] { return look_at_world(keys); }, kWorldPatience, kWorldPart),
+      doctor_(ask_doctor, kDoctorPatience, kDoctorPart) {}
+
+void Server::run() {
+  for (;;) {
+    const double before = holdfast_now();
+    std::vector<pollfd> polled{{before >= accepts_after_ ? listener_.get() : -1, POLLIN, 0},
+                               {world_.descriptor(), POLLIN, 0},
+                               {doctor_.descriptor(), POLLIN, 0}};
+    const std::size_t first = polled.size();
+    std::vector<Connection*> those;
+    for (Connection& one : connections_) {
+      const short events = one.step == Step::writes ? POLLOUT : POLLIN;
+      // Of one that waits for a document, nothing is of interest.
+      polled.push_back({one.step == Step::awaits ? -1 : one.socket.get(), events, 0});
+      those.push_back(&one);
+    }
+    ::poll(polled.data(), polled.size(), milliseconds_left(before));
+    for (std::size_t i = 0; i < those.size(); ++i) handle(*those[i], polled[first + i].revents);
+    if (polled[1].revents != 0 && world_.read()) answer_waiting(world_);
+    if (polled[2].revents != 0 && doctor_.read()) answer_waiting(doctor_);
+    drop_late(holdfast_now());
+    if (polled[0].revents != 0) accept_all();
+  }
+}
+
+int Server::milliseconds_left(double now) const {
+  double next = now < accepts_after_ ? accepts_after_ : INFINITY;
+  for (const Connection& one : connections_)
+    if (one.step != Step::awaits) next = std::min(next, one.deadline);
+  for (const Gatherer* const source : {&world_, &doctor_})
+    if (source->deadline() != 0) next = std::min(next, source->deadline());
+  return std::isinf(next) ? -1 : static_cast<int>(std::ceil(std::max(next - now, 0.0) * 1e3));
+}
+
+void Server::accept_all() {
+  for (;;) {
+    inspect::Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (socket.get() < 0) {
+      const bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+      if (is_full) accepts_after_ = holdfast_now() + kPause;
+      return;
+    }
+    if (connections_.size() >= kConnectionsMax) make_room();
+    if (connections_.size() >= kConnectionsMax) return;
+    connections_.push_back({std::move(socket), holdfast_now() + kReadPatience});
+  }
+}
+
+/// The connection that has been silent for longest goes, or that which takes its reply most slowly.
+void Server::make_room() {
+  auto found = std::find_if(connections_.begin(), connections_.end(),
+                            [](const Connection& one) { return one.step == Step::reads || one.step == Step::closes; });
+  if (found == connections_.end()) found = connections_.begin();
+  connections_.erase(found);
+}
+
+void Server::drop_late(double now) {
+  for (Gatherer* const source : {&world_, &doctor_}) {
+    if (source->deadline() == 0 || source->deadline() > now) continue;
+    source->give_up();
+    answer_waiting(*source);
+  }
+  connections_.remove_if([&](Connection& one) {
+    if (one.socket.get() < 0) return true;
+    return one.step != Step::awaits && one.deadline <= now;
+  });
+}
+
+void Server::handle(Connection& connection, short events) {
+  if (events == 0) return;
+  if (connection.step == Step::reads) return receive(connection);
+  if (connection.step == Step::writes) return write(connection);
+  if (connection.step == Step::closes) drain(connection);
+}
+
+void Server::receive(Connection& connection) {
+  std::array<char, kRequestMax> room;
+  const ssize_t size = ::recv(connection.socket.get(), room.data(), room.size(), 0);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (size <= 0) return connection.socket.reset();
+  connection.received.append(room.data(), static_cast<std::size_t>(size));
+  if (is_complete(connection.received)) return answer(connection);
+  if (connection.received.size() >= kRequestMax) send(connection, refusal(431, "the request is too long"));
+}
+
+void Server::answer(Connection& connection) {
+  const auto request = parse_request(connection.received);
+  connection.received = {};
+  if (!request) return send(connection, refusal(400, "this is no request of HTTP/1.1"));
+  connection.request = *request;
+  const Place place = find(*request);
+  if (Reply refused = judge(*request, place, settings_); refused.status != 200) return send(connection, refused);
+  if (place.source == Source::page) {
+    const PageFile* const file = find_page(place.document);
+    return send(connection, {200, file->type, std::string(file->text)});
+  }
+  Gatherer& source = place.source == Source::doctor ? doctor_ : world_;
+  connection.document = place.document;
+  if (const auto documents = source.documents()) return answer_from(connection, *documents);
+  connection.source = &source;
+  connection.step = Step::awaits;
+}
+
+void Server::answer_from(Connection& connection, const Documents& documents) {
+  if (const auto error = documents.find("error"); error != documents.end())
+    return send(connection, refusal(503, error->second));
+  const auto found = documents.find(connection.document);
+  if (found == documents.end()) return send(connection, refusal(404, "there is no such dictionary"));
+  send(connection, {200, find(connection.request).type, found->second});
+}
+
+void Server::answer_waiting(const Gatherer& source) {
+  for (Connection& one : connections_)
+    if (one.step == Step::awaits && one.source == &source) answer_from(one, *source.latest());
+}
+
+void Server::send(Connection& connection, const Reply& reply) {
+  connection.reply = to_text(reply, connection.request.method != "HEAD");
+  connection.step = Step::writes;
+  connection.deadline = holdfast_now() + kWritePatience;
+  write(connection);
+}
+
+void Server::write(Connection& connection) {
+  while (connection.written < connection.reply.size()) {
+    const ssize_t size = ::send(connection.socket.get(), connection.reply.data() + connection.written,
+                                connection.reply.size() - connection.written, MSG_NOSIGNAL);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0 && errno == EAGAIN) return;
+    if (size < 0) return connection.socket.reset();
+    connection.written += static_cast<std::size_t>(size);
+  }
+  // What was sent beside the request is read to its end: a close before would take the reply away.
+  ::shutdown(connection.socket.get(), SHUT_WR);
+  connection.reply = {};
+  connection.step = Step::closes;
+  connection.deadline = holdfast_now() + kClosePatience;
+}
+
+void Server::drain(Connection& connection) {
+  std::array<char, kRequestMax> room;
+  const ssize_t size = ::recv(connection.socket.get(), room.data(), room.size(), 0);
+  if (size > 0 || (size < 0 && (errno == EAGAIN || errno == EINTR))) return;
+  connection.socket.reset();
+}
+
+}  // namespace holdfast::serve

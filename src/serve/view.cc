@@ -1,0 +1,87 @@
+#include "serve/view.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "inspect/world.h"
+
+namespace holdfast::serve {
+
+namespace {
+
+constexpr double kLookAtProcesses = 0.02;
+constexpr std::size_t kLocksMost = 100000;
+
+void read_times(DictionaryView& view) {
+  holdfast_dict* const dict = view.dictionary.handle;
+  for (std::size_t kind = 0; kind < kKinds; ++kind) {
+    view.waited[kind].struct_size = view.held[kind].struct_size = sizeof(holdfast_histogram);
+    const int held = static_cast<int>(kind);
+    static_cast<void>(holdfast_dict_histogram(dict, held, HOLDFAST_TIME_WAITED, &view.waited[kind]));
+    static_cast<void>(holdfast_dict_histogram(dict, held, HOLDFAST_TIME_HELD, &view.held[kind]));
+  }
+  view.contended.resize(HOLDFAST_CONTENDED_MAX);
+  std::uint32_t count = 0;
+  const int code =
+      holdfast_dict_contention(dict, view.contended.data(), sizeof(holdfast_contended), HOLDFAST_CONTENDED_MAX, &count);
+  view.contended.resize(code == HOLDFAST_OK ? count : 0);
+}
+
+void read_cluster(DictionaryView& view) {
+  const int code = holdfast_cluster_state(view.dictionary.handle, &view.cluster);
+  view.in_cluster = code == HOLDFAST_OK || code == HOLDFAST_UNAVAILABLE;
+}
+
+/// Counts the dictionary's locks, without waiters that died, and adds them to those of the view.
+void read_locks(DictionaryView& of, View& view) {
+  const std::size_t room = kLocksMost - view.locks.size();
+  std::vector<inspect::Lock> locks;
+  const Status listed = inspect::gather_locks(of.dictionary.name, "", inspect::Which::all, room, locks);
+  of.locks_listed = listed.ok() && locks.size() < room;
+  inspect::drop_dead_waiters(locks, view.processes);
+  for (inspect::Lock& lock : locks) {
+    of.locks_listed = of.locks_listed && lock.trouble.empty();
+    of.waiters += lock.waiter_count;
+    if (!lock.holders.empty() && lock.holders.front().kind < kKinds) ++of.holds[lock.holders.front().kind];
+    view.locks.push_back(std::move(lock));
+  }
+}
+
+/// Keeps those that are waited for by most, then those that are held longest.
+void keep_some(View& view) {
+  view.lock_count = view.locks.size();
+  const auto held = [](const inspect::Lock& lock) { return lock.holders.empty() ? 0 : lock.holders.front().held; };
+  std::stable_sort(view.locks.begin(), view.locks.end(), [&](const inspect::Lock& one, const inspect::Lock& other) {
+    return std::pair(one.waiter_count, held(one)) > std::pair(other.waiter_count, held(other));
+  });
+  if (view.locks.size() > kLocksShown) view.locks.resize(kLocksShown);
+}
+
+}  // namespace
+
+Expected<View> gather_view() {
+  View view;
+  auto directory = inspect::observe();
+  if (!directory) return directory.status();
+  view.directory = *directory;
+  auto processes = inspect::Processes::read();
+  if (!processes) return processes.status();
+  view.processes = std::move(*processes);
+  auto dictionaries = inspect::look_at_dictionaries(view.directory, {});
+  if (!dictionaries) return dictionaries.status();
+  view.openers = inspect::Openers::read(view.directory, view.processes.pids(), kLookAtProcesses);
+  view.dictionaries.reserve(dictionaries->size());  // a view has 35 KB
+  for (inspect::Dictionary& dictionary : *dictionaries) {
+    DictionaryView& one = view.dictionaries.emplace_back();
+    one.dictionary = std::move(dictionary);
+    if (!one.dictionary.trouble.empty()) continue;
+    read_times(one);
+    read_cluster(one);
+    read_locks(one, view);
+  }
+  keep_some(view);
+  ask_agents(view);
+  return view;
+}
+
+}  // namespace holdfast::serve

@@ -1,0 +1,59 @@
+// What is gathered of a world, once for all documents.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "holdfast.h"
+#include "inspect/dictionaries.h"
+#include "inspect/locks.h"
+#include "inspect/openers.h"
+#include "inspect/processes.h"
+
+namespace holdfast::serve {
+
+inline constexpr std::size_t kKinds = 3;  // holdfast_held
+inline constexpr std::array<const char*, kKinds> kKindNames{"lock", "rwlock", "semaphore"};
+/// Locks that are described. More are counted; those that are waited for come first.
+inline constexpr std::size_t kLocksShown = 1000;
+
+/// What one dictionary has beyond what `holdfast stat` shows.
+struct DictionaryView {
+  inspect::Dictionary dictionary;
+  std::array<holdfast_histogram, kKinds> waited{};
+  std::array<holdfast_histogram, kKinds> held{};
+  std::vector<holdfast_contended> contended;  // the worst first
+  bool locks_listed = false;                  // whether the next two count all
+  std::array<std::uint64_t, kKinds> holds{};  // keys that are held, by kind
+  std::uint64_t waiters = 0;
+  bool in_cluster = false;
+  holdfast_cluster cluster{};
+};
+
+/// The counts of the agent of a cluster, by name; without an answer it is silent.
+struct AgentView {
+  bool answered = false;
+  std::map<std::string, std::string> fields;
+};
+
+struct View {
+  std::string directory;
+  double time = 0;  // seconds since 1970
+  std::vector<DictionaryView> dictionaries;
+  inspect::Processes processes;
+  inspect::Openers openers;
+  std::vector<inspect::Lock> locks;  // at most kLocksShown
+  std::uint64_t lock_count = 0;      // of all
+  std::map<std::string, AgentView> agents;
+};
+
+Expected<View> gather_view();
+
+/// Asks the agents of all clusters that the dictionaries belong to, and waits at most a second for all of them.
+void ask_agents(View& view);
+
+}  // namespace holdfast::serve

@@ -1,0 +1,105 @@
+// holdfast::dictionary and holdfast::result.
+#include "cpp/cpp_test.h"
+
+namespace holdfast::test {
+namespace {
+
+class CppDictionary : public CppTest {};
+
+TEST_F(CppDictionary, opens_what_others_have_by_its_name) {
+  EXPECT_EQ(dictionary::attach(name)->handle(), dict.handle());
+  const std::string other = new_name();
+  EXPECT_EQ(dictionary::attach(other).error().code, errc::not_found);
+  EXPECT_EQ(dictionary::remove(other).error().code, errc::not_found);
+}
+
+TEST_F(CppDictionary, gives_back_the_values_that_it_was_given) {
+  const std::string longer(100'000, 'x');
+  const std::string zeros("a\0b", 3);
+  EXPECT_TRUE(dict.set("truth", true));
+  EXPECT_TRUE(dict.set("count", 3));
+  EXPECT_TRUE(dict.set("size", std::size_t{7}));
+  EXPECT_TRUE(dict.set("ratio", 0.25));
+  EXPECT_TRUE(dict.set("literal", "text"));
+  EXPECT_TRUE(dict.set("longer", longer));
+  EXPECT_TRUE(dict.set("zeros", std::string_view(zeros)));
+  EXPECT_TRUE(dict.set("empty", ""));
+  EXPECT_EQ(dict.get("truth").value(), value(true));
+  EXPECT_EQ(dict.get("count").value(), value(3.0));
+  EXPECT_EQ(dict.get("size").value(), value(7.0));
+  EXPECT_EQ(dict.get("ratio").value(), value(0.25));
+  EXPECT_EQ(dict.get("literal").value(), value("text"));
+  EXPECT_EQ(dict.get("longer").value(), value(longer));
+  EXPECT_EQ(dict.get("zeros").value(), value(zeros));
+  EXPECT_EQ(dict.get("empty").value(), value(""));
+}
+
+TEST_F(CppDictionary, gives_a_table_of_lua_as_bytes) {
+  ASSERT_EQ(holdfast_store(dict.handle(), HOLDFAST_SET, "t", 1, HOLDFAST_TABLE, "bytes", 5, 0, 0, 0, nullptr),
+            HOLDFAST_OK);
+  EXPECT_EQ(dict.get("t").value(), value(table{"bytes"}));
+}
+
+TEST_F(CppDictionary, says_why_there_is_no_value) {
+  const result<value> none = dict.get("nothing");
+  EXPECT_FALSE(none);
+  EXPECT_EQ(none.error().code, errc::not_found);
+  EXPECT_EQ(none.error().message, "not found");
+  EXPECT_EQ(dict.get("").error().message, "empty key");
+  EXPECT_EQ(dict.get("nothing").value_or(7.0), value(7.0));
+}
+
+TEST_F(CppDictionary, adds_replaces_counts_and_erases) {
+  EXPECT_EQ(dict.replace("n", 1).error().code, errc::not_found);
+  EXPECT_TRUE(dict.add("n", 1));
+  EXPECT_EQ(dict.add("n", 2).error().code, errc::exists);
+  EXPECT_TRUE(dict.replace("n", 3));
+  EXPECT_EQ(dict.incr("n", 2).value(), 5);
+  EXPECT_EQ(dict.incr("m", 2).error().code, errc::not_found);
+  EXPECT_EQ(dict.incr("m", 2, 40).value(), 42);
+  EXPECT_TRUE(dict.erase("m"));
+  EXPECT_FALSE(dict.get("m"));
+  EXPECT_TRUE(dict.set("text", "v"));
+  EXPECT_EQ(dict.incr("text", 1).error().code, errc::not_a_number);
+}
+
+TEST_F(CppDictionary, forgets_a_value_when_its_exptime_is_over) {
+  EXPECT_TRUE(dict.set("k", "v", 10ms));
+  EXPECT_TRUE(eventually([&] { return !dict.get("k"); }));
+  EXPECT_EQ(dict.set("k", "v", -1s).error().code, errc::invalid);
+}
+
+TEST_F(CppDictionary, that_cannot_be_opened_is_a_failure_with_a_sentence) {
+  const result<dictionary> other = dictionary::open(name, {.size = 2 * kSize});
+  EXPECT_EQ(other.error().code, errc::mismatch);
+  EXPECT_NE(other.error().message.find(name), std::string::npos) << other.error().message;
+  EXPECT_EQ(dictionary::open("", {.size = kSize}).error().code, errc::invalid);
+}
+
+TEST(CppResult, throws_only_where_the_caller_asks_for_the_value) {
+  const result<int> none = failure{errc::deadlock, "the sentence"};
+  EXPECT_FALSE(none.has_value());
+  try {
+    static_cast<void>(none.value());
+    FAIL() << "nothing was thrown";
+  } catch (const std::system_error& error) {
+    EXPECT_EQ(error.code(), errc::deadlock);
+    EXPECT_EQ(error.code(), std::errc::resource_deadlock_would_occur);
+    EXPECT_NE(std::string(error.what()).find("the sentence"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(result<void>(failure{errc::locked, ""}).value(), std::system_error);
+  EXPECT_EQ(result<int>(7).value(), 7);
+}
+
+TEST(CppResult, has_a_code_of_the_standard_for_those_that_mean_the_same) {
+  EXPECT_EQ(make_error_code(errc::locked), std::errc::resource_unavailable_try_again);
+  EXPECT_EQ(make_error_code(errc::no_memory), std::errc::not_enough_memory);
+  EXPECT_EQ(make_error_code(errc::timeout), std::errc::timed_out);
+  EXPECT_EQ(make_error_code(errc::not_owner), std::errc::operation_not_permitted);
+  EXPECT_NE(make_error_code(errc::removed), std::errc::timed_out);
+  EXPECT_EQ(make_error_code(errc::removed).message(), "removed");
+  EXPECT_STREQ(category().name(), "holdfast");
+}
+
+}  // namespace
+}  // namespace holdfast::test

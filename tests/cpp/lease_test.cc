@@ -1,0 +1,111 @@
+// holdfast::lease: what it holds is held as long as it lives.
+#include <thread>
+
+#include "cpp/cpp_test.h"
+
+namespace holdfast::test {
+namespace {
+
+class CppLease : public CppTest {};
+
+TEST_F(CppLease, gives_the_lock_back_at_its_end) {
+  {
+    const result<lease> held = dict.lock("k");
+    ASSERT_TRUE(held);
+    EXPECT_TRUE(held->valid());
+    EXPECT_EQ(held->key(), "k");
+    EXPECT_FALSE(is_free("k"));
+  }
+  EXPECT_TRUE(is_free("k"));
+}
+
+TEST_F(CppLease, is_not_had_while_another_holds_the_lock) {
+  const lease held = dict.lock("k").value();
+  const auto start = std::chrono::steady_clock::now();
+  const result<lease> other = dict.lock("k", 50ms);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 50ms);
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, errc::locked);
+  EXPECT_EQ(other.error().message, "locked");
+}
+
+TEST_F(CppLease, is_had_when_another_thread_gives_its_own_back) {
+  lease held = dict.lock("k").value();
+  std::thread waits([&] { EXPECT_TRUE(dict.lock("k")); });
+  await_waiters("k", 1);
+  EXPECT_TRUE(held.unlock());
+  waits.join();
+}
+
+TEST_F(CppLease, moves_and_holds_once) {
+  lease first = dict.lock("k").value();
+  const std::uint64_t token = first.token();
+  lease second = std::move(first);
+  EXPECT_FALSE(first);  // NOLINT(bugprone-use-after-move): it holds nothing
+  EXPECT_TRUE(first.unlock());
+  EXPECT_TRUE(second.valid());
+  EXPECT_EQ(second.token(), token);
+  second = dict.lock("l").value();
+  EXPECT_TRUE(is_free("k")) << "what it held before was given back";
+  EXPECT_FALSE(is_free("l"));
+  std::thread([moved = std::move(second)]() mutable { EXPECT_TRUE(moved.unlock()); }).join();
+  EXPECT_TRUE(is_free("l"));
+}
+
+TEST_F(CppLease, that_is_given_up_stays_held) {
+  holdfast_lease raw{};
+  {
+    lease held = dict.lock("k").value();
+    raw = held.detach();
+    EXPECT_FALSE(held);
+  }
+  EXPECT_FALSE(is_free("k"));
+  { const lease again(dict.handle(), "k", raw); }
+  EXPECT_TRUE(is_free("k"));
+}
+
+TEST_F(CppLease, tells_that_it_was_lost) {
+  lease held = dict.lock("k").value();
+  EXPECT_TRUE(dict.erase("k"));
+  EXPECT_FALSE(held.valid());
+  EXPECT_EQ(held.remaining().error().code, errc::not_owner);
+  EXPECT_EQ(held.unlock().error().code, errc::not_owner);
+  EXPECT_FALSE(held);
+}
+
+TEST_F(CppLease, has_the_exptime_it_was_given_and_a_new_one_when_it_is_renewed) {
+  lease held = dict.lock("k", forever, {.exptime = 50s, .why = "a reason"}).value();
+  EXPECT_LE(held.remaining().value(), 52s);
+  EXPECT_TRUE(held.renew(500s));
+  EXPECT_GT(held.remaining().value(), 100s);
+  EXPECT_TRUE(held.renew(duration(0)));
+  EXPECT_EQ(held.remaining().value(), forever);
+  holdfast_holder holder{};
+  ASSERT_EQ(holdfast_lock_holder(dict.handle(), "k", 1, &holder), HOLDFAST_OK);
+  EXPECT_STREQ(holder.why, "a reason");
+}
+
+TEST_F(CppLease, has_a_larger_token_than_those_before) {
+  const std::uint64_t first = dict.lock("k")->token();
+  EXPECT_GT(dict.lock("k")->token(), first);
+}
+
+TEST_F(CppLease, of_readers_is_shared_and_that_of_a_writer_becomes_one) {
+  lease writer = dict.lock_exclusive("rw").value();
+  EXPECT_EQ(dict.lock_shared("rw", duration(0)).error().code, errc::locked);
+  EXPECT_TRUE(writer.keep(1));
+  const result<lease> reader = dict.lock_shared("rw");
+  EXPECT_TRUE(reader);
+  EXPECT_EQ(dict.lock_exclusive("rw", duration(0)).error().code, errc::locked);
+}
+
+TEST_F(CppLease, has_permits_of_a_semaphore) {
+  const holdfast_request two{.kind = HOLDFAST_HELD_SEMAPHORE, .want = 2, .total = 3};
+  const result<lease> first = dict.acquire("s", two);
+  EXPECT_TRUE(first);
+  EXPECT_EQ(dict.acquire("s", two).error().code, errc::locked);
+  EXPECT_EQ(dict.acquire("s", {.kind = HOLDFAST_HELD_SEMAPHORE, .want = 4, .total = 3}).error().code, errc::invalid);
+}
+
+}  // namespace
+}  // namespace holdfast::test

@@ -1,0 +1,49 @@
+// What is gathered of locks.
+#include "inspect/locks.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace holdfast::inspect {
+namespace {
+
+class Locks : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(nullptr, ::mkdtemp(folder_.data()));
+    ::setenv("HOLDFAST_DIR", folder_.c_str(), 1);
+    const holdfast_options options{1U << 20, HOLDFAST_MUTEX_FUTEX, 0, 0, nullptr};
+    ASSERT_EQ(HOLDFAST_OK, holdfast_open("a", 1, &options, &dict_)) << holdfast_error();
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string folder_ = "/dev/shm/holdfast-test.XXXXXX";
+  holdfast_dict* dict_ = nullptr;
+};
+
+TEST_F(Locks, TakeNoMoreMemoryThanWhatWasFoundOfThem) {
+  constexpr std::uint32_t kReaders = 40;  // more than the first look has room for
+  for (std::uint32_t i = 0; i < kReaders; ++i) {
+    holdfast_lease lease{};
+    const std::string key = "lock" + std::to_string(i);
+    ASSERT_EQ(HOLDFAST_OK, holdfast_lock_try(dict_, key.data(), key.size(), 0, 0, 0, &lease));
+    ASSERT_EQ(HOLDFAST_OK,
+              holdfast_permits_try(dict_, "many", 4, HOLDFAST_RWLOCK, 1, HOLDFAST_ALL_PERMITS, 0, 0, 0, &lease));
+  }
+  std::vector<Lock> locks;
+  ASSERT_TRUE(gather_locks(dict_, "a", "", Which::all, 1000, locks).ok());
+  ASSERT_EQ(kReaders + 1, locks.size());
+  for (const Lock& lock : locks) {
+    EXPECT_EQ(lock.key == "many" ? kReaders : 1, lock.holders.size());
+    EXPECT_EQ(lock.holders.size(), lock.holders.capacity());
+    EXPECT_EQ(0U, lock.waiters.capacity());
+  }
+}
+
+}  // namespace
+}  // namespace holdfast::inspect

@@ -1,0 +1,226 @@
+// `holdfast lock --cluster`, beside agents and etcd.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cluster/etcd_server.h"
+#include "platform/platform.h"
+#include "service/machine.h"
+#include "support/clock.h"
+
+namespace holdfast::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// `holdfast lock --cluster main`, with what follows, in the world of a machine.
+class Lock {
+ public:
+  Lock(const Machine& machine, const std::vector<std::string>& words)
+      : errors_(directory_ / "errors"), child_([&](Channel&) {
+          ::setenv("HOLDFAST_DIR", machine.directory().c_str(), 1);
+          ::dup2(::open(errors_.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600), STDERR_FILENO);
+          std::vector<std::string> all{HOLDFAST_COMMAND, "lock", "--cluster", kCluster};
+          all.insert(all.end(), words.begin(), words.end());
+          std::vector<char*> values;
+          for (std::string& word : all) values.push_back(word.data());
+          values.push_back(nullptr);
+          ::execv(values.front(), values.data());
+          return 127;
+        }) {}
+
+  int wait() { return child_.wait(); }
+  Child& child() { return child_; }
+  std::string errors() const {
+    std::ostringstream text;
+    text << std::ifstream(errors_).rdbuf();
+    return text.str();
+  }
+
+ private:
+  const ScratchDirectory directory_;
+  const std::string errors_;
+  Child child_;
+};
+
+class LockCommandTest : public ::testing::Test {
+ protected:
+  LockCommandTest() : config(files / "main.json"), go(files / "go"), began(files / "began") {
+    std::ofstream(config) << R"({"ttl": 600, "endpoints": [")" << etcd.url() << R"("]})";
+    ::chmod(config.c_str(), 0600);
+    ::mkfifo(go.c_str(), 0600);
+  }
+
+  // What a killed command has left.
+  void TearDown() override {
+    if (const pid_t left = agent_pid(); left != 0 && HasFailure()) ::kill(left, SIGKILL);
+  }
+
+  std::unique_ptr<Lock> with_agent(const std::string& script, const std::string& key = "k") const {
+    return std::make_unique<Lock>(
+        machine, std::vector<std::string>{"--agent", "--agent-config", config, key, "--", "sh", "-c", script});
+  }
+  /// One with a command that has begun, and ends when it is let go.
+  std::unique_ptr<Lock> holder() const {
+    auto lock = with_agent("touch '" + began + "'; read -r line <'" + go + "'");
+    EXPECT_TRUE(eventually([&] { return exists(began); })) << lock->errors();
+    return lock;
+  }
+  void let_go() const { std::ofstream(go) << "\n"; }
+  /// Of the agent that the store's clients see here; 0: there is none.
+  pid_t agent_pid() const {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      std::error_code error;
+      if (std::filesystem::read_symlink(entry.path() / "exe", error).filename() != "holdfast-agent") continue;
+      std::ostringstream environment;
+      environment << std::ifstream(entry.path() / "environ").rdbuf();
+      if (environment.str().find(machine.directory()) != std::string::npos) return std::stoi(entry.path().filename());
+    }
+    return 0;
+  }
+
+  EtcdServer etcd;
+  Machine machine{etcd.url()};
+  const ScratchDirectory files;
+  const std::string config;
+  const std::string go;
+  const std::string began;
+};
+
+TEST_F(LockCommandTest, a_command_that_waits_gets_the_lock_though_the_agent_ends_that_it_has_found) {
+  Machine elsewhere(etcd.url(), 600);
+  elsewhere.start_agent();
+  const std::string go_there = files / "go_there";
+  const std::string began_there = files / "began_there";
+  ::mkfifo(go_there.c_str(), 0600);
+  Lock there(elsewhere, {"other", "--", "sh", "-c", "touch '" + began_there + "'; read -r line <'" + go_there + "'"});
+  ASSERT_TRUE(eventually([&] { return exists(began_there); })) << there.errors();
+  const auto first = holder();
+  const pid_t agent = agent_pid();
+  const auto second = with_agent("true", "other");
+  ::usleep(500'000);  // by then it waits; if not, it starts an agent by itself
+  let_go();
+  EXPECT_EQ(first->wait(), 0) << first->errors();
+  EXPECT_TRUE(eventually([&] { return agent_pid() != agent; }));
+  std::ofstream(go_there) << "\n";
+  EXPECT_EQ(there.wait(), 0);
+  EXPECT_EQ(second->wait(), 0) << second->errors();
+  EXPECT_TRUE(eventually([&] { return agent_pid() == 0; }));
+}
+
+TEST_F(LockCommandTest, commands_that_start_at_the_same_moment_agree_on_an_agent) {
+  constexpr int kCommands = 8;
+  const std::string counted = files / "counted";
+  std::vector<std::unique_ptr<Lock>> locks;
+  for (int i = 0; i < kCommands; ++i) locks.push_back(with_agent("echo one >>'" + counted + "'"));
+  for (const auto& lock : locks) EXPECT_EQ(lock->wait(), 0) << lock->errors();
+  std::ifstream lines(counted);
+  int count = 0;
+  for (std::string line; std::getline(lines, line);) ++count;
+  EXPECT_EQ(count, kCommands);
+}
+
+TEST_F(LockCommandTest, an_agent_that_it_starts_keeps_nothing_open_that_it_was_given) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);  // without O_CLOEXEC, as a shell's
+  const auto lock = holder();
+  ASSERT_TRUE(eventually([&] { return agent_pid() != 0; }));
+  const std::string folder = "/proc/" + std::to_string(agent_pid()) + "/fd";
+  const auto pipe = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(ends[1]));
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::error_code error;
+    EXPECT_NE(std::filesystem::read_symlink(entry.path(), error), pipe);
+  }
+  let_go();
+  EXPECT_EQ(lock->wait(), 0);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST_F(LockCommandTest, a_try_does_not_wait_for_the_store_where_a_program_of_this_machine_has_the_lock) {
+  constexpr int kTries = 10;
+  constexpr double kPatienceOfEach = 2;
+  const auto first = holder();
+  const double start = now();
+  for (int i = 0; i < kTries; ++i) {
+    Lock second(machine, {"-n", "k", "--", "true"});
+    EXPECT_EQ(second.wait(), 1);
+    EXPECT_THAT(second.errors(), HasSubstr("held by"));
+  }
+  EXPECT_LT(now() - start, kTries * kPatienceOfEach - 1);
+  let_go();
+  EXPECT_EQ(first->wait(), 0);
+}
+
+TEST_F(LockCommandTest, a_key_that_is_too_long_for_the_store_is_refused) {
+  machine.start_agent();
+  Lock lock(machine, {std::string(1100, 'k'), "--", "true"});
+  EXPECT_EQ(lock.wait(), 64);
+  EXPECT_THAT(lock.errors(), HasSubstr("a key of 1100 bytes is too long for the store of a cluster"));
+}
+
+/// A port at which connections are neither accepted nor refused, as at a machine that has lost its power.
+class BlackHole {
+ public:
+  BlackHole() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(listener_.get(), 0), 0);
+    EXPECT_EQ(::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+    url_ = "http://127.0.0.1:" + std::to_string(::ntohs(address.sin_port));
+    for (int i = 0; i < 4; ++i) {  // fills its backlog
+      full_.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+      ::connect(full_.back().get(), reinterpret_cast<const sockaddr*>(&address), size);
+    }
+  }
+  const std::string& url() const { return url_; }
+
+ private:
+  platform::FileDescriptor listener_;
+  std::vector<platform::FileDescriptor> full_;
+  std::string url_;
+};
+
+TEST_F(LockCommandTest, a_store_that_does_not_answer_is_not_taken_for_a_lock_that_is_held) {
+  const std::array<BlackHole, 4> away;
+  std::string urls = etcd.url();
+  for (const BlackHole& one : away) urls += "," + one.url();
+  Machine other(urls, 600);
+  other.start_agent();
+  EXPECT_EQ(Lock(other, {"k", "--", "true"}).wait(), 0);
+  etcd.kill();
+  Lock lock(other, {"-n", "-E", "9", "k2", "--", "true"});
+  EXPECT_EQ(lock.wait(), 75) << lock.errors();
+}
+
+TEST_F(LockCommandTest, a_command_is_told_when_its_machine_has_lost_the_lock) {
+  Machine other(etcd.url(), 2);
+  other.start_agent();
+  Lock lock(other, {"k", "--", "sh", "-c", "trap 'exit 5' TERM; touch '" + began + "'; while :; do sleep 0.01; done"});
+  ASSERT_TRUE(eventually([&] { return exists(began); })) << lock.errors();
+  other.agent().kill_and_wait();
+  EXPECT_EQ(lock.wait(), 76);
+  EXPECT_THAT(lock.errors(), HasSubstr("\"k\" is lost: no agent of the cluster \"main\""));
+  Lock without(other, {"-n", "k", "--", "true"});
+  EXPECT_EQ(without.wait(), 75);
+}
+
+}  // namespace
+}  // namespace holdfast::test

@@ -1,0 +1,130 @@
+// What networks do between agents and their store: they cut machines off, and give answers late, twice or never.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <random>
+#include <string>
+
+#include "cluster/etcd_server.h"
+#include "cluster/proxy.h"
+#include "service/machine.h"
+#include "service/workers.h"
+#include "support/clock.h"
+
+namespace holdfast::test {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+constexpr int kShort = 2;  // a lease that is to end (s)
+constexpr int kLong = 30;  // and one that is not
+
+/// The number at the end: a time by CLOCK_BOOTTIME (ns).
+std::int64_t time_of(const std::string& said) { return std::stoll(said.substr(said.rfind(' '))); }
+
+TEST(Network, a_holder_that_is_cut_off_has_lost_the_lock_before_another_gets_it) {
+  EtcdServer etcd;
+  Proxy proxy(etcd.port());
+  Machine a(proxy.url(), kShort);
+  Machine b(etcd.url(), kShort);
+  a.start_agent();
+  b.start_agent();
+  const auto first = a.program();
+  const auto second = b.program();
+  const std::uint64_t token = first->lock("k");
+  ASSERT_NE(token, 0U);
+  proxy.hold();
+  first->say("lose k");
+  second->say("lock k 50");
+  const std::string lost = first->hear();
+  const std::string got = second->hear();
+  ASSERT_THAT(lost, StartsWith("lost "));
+  ASSERT_THAT(got, StartsWith("ok "));
+  EXPECT_LT(time_of(lost), time_of(got));
+  proxy.pass();
+  EXPECT_EQ(second->ask("valid k"), "ok");
+  EXPECT_EQ(second->ask("unlock k"), "ok");
+  EXPECT_GT(first->lock("k"), token);
+}
+
+TEST(Network, a_waiter_that_is_cut_off_holds_others_up_for_its_lease_and_waits_on) {
+  EtcdServer etcd;
+  Proxy proxy(etcd.port());
+  Machine a(etcd.url(), kLong);
+  Machine b(proxy.url(), kShort);
+  Machine c(etcd.url(), kLong);
+  for (Machine* machine : {&a, &b, &c}) machine->start_agent();
+  const auto first = a.program();
+  const auto cut_off = b.program();
+  const auto third = c.program();
+  ASSERT_NE(first->lock("k"), 0U);
+  cut_off->say("lock k 60");
+  ASSERT_TRUE(is_queued(etcd, "k", 1));
+  third->say("lock k 60");
+  ASSERT_TRUE(is_queued(etcd, "k", 2));
+  proxy.hold();
+  EXPECT_EQ(first->ask("unlock k"), "ok");
+  EXPECT_THAT(third->hear(), StartsWith("ok "));
+  proxy.pass();
+  EXPECT_EQ(third->ask("valid k"), "ok");
+  EXPECT_EQ(third->ask("unlock k"), "ok");
+  EXPECT_THAT(cut_off->hear(), StartsWith("ok "));
+}
+
+/// What becomes of requests and answers while workers of two machines go on.
+struct Weather {
+  const char* name;
+  void (*bring)(Proxy&);
+  int rounds;
+  int ms;  // that it lasts, each time
+};
+
+const Weather kWeathers[] = {
+    {"all_connections_are_cut_again_and_again", [](Proxy& proxy) { proxy.reset(); }, 30, 50},
+    {"no_connection_is_taken_for_a_while", [](Proxy& proxy) { proxy.cut(); }, 3, 400},
+    {"answers_are_late", [](Proxy& proxy) { proxy.delay(200); }, 1, 2500},
+    {"answers_are_later_than_anybody_waits_for", [](Proxy& proxy) { proxy.delay(700); }, 1, 3000},
+    {"each_request_is_done_twice", [](Proxy& proxy) { proxy.repeat(); }, 1, 2000},
+    {"what_is_asked_is_done_and_never_answered", [](Proxy& proxy) { proxy.hold_answers(); }, 2, 1500},
+    {"transactions_take_long", [](Proxy& proxy) { proxy.slow_down_transactions(900); }, 1, 3000},
+};
+
+class BadNetwork : public ::testing::TestWithParam<Weather> {};
+
+TEST_P(BadNetwork, costs_time_and_no_lock_goes_to_two_nor_out_of_its_turn) {
+  EtcdServer etcd;
+  Proxy proxies[] = {Proxy(etcd.port()), Proxy(etcd.port())};
+  Machine machines[] = {Machine(proxies[0].url(), kLong), Machine(proxies[1].url(), kLong)};
+  Work work;
+  work.seed = std::random_device()();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(work.seed));
+  work.keys = 2;
+  Workers workers(work);
+  for (int i = 0; i < 2; ++i) {
+    machines[i].start_agent();
+    for (int n = 0; n < 2; ++n) workers.start(machines[i], i);
+  }
+  ASSERT_TRUE(workers.get_on(20, 0) && workers.get_on(20, 1));
+  for (int round = 0; round < GetParam().rounds; ++round) {
+    for (Proxy& proxy : proxies) GetParam().bring(proxy);
+    sleep_ms(GetParam().ms);
+    for (Proxy& proxy : proxies) proxy.pass();
+    if (GetParam().ms > 100) {
+      ASSERT_TRUE(workers.get_on(5, 0) && workers.get_on(5, 1));
+    }
+  }
+  ASSERT_TRUE(workers.get_on(20, 0) && workers.get_on(20, 1));
+  workers.end();
+  const StoreHistory store = history_of(etcd);
+  EXPECT_THAT(workers.errors(store), IsEmpty());
+  std::printf("%zu sections, %zu grants, %zu transfers\n", workers.sections().size(), store.grants(),
+              store.transfers());
+}
+
+std::string name_of(const ::testing::TestParamInfo<Weather>& info) { return info.param.name; }
+INSTANTIATE_TEST_SUITE_P(where, BadNetwork, ::testing::ValuesIn(kWeathers), name_of);
+
+}  // namespace
+}  // namespace holdfast::test

@@ -1,0 +1,366 @@
+// The agent's view of its machine (service/shared_machine.h): dictionaries that come and go, agents that follow each
+// other, and processes that are stopped inside a dictionary.
+#include "service/shared_machine.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/keeper.h"
+#include "cluster/question.h"
+#include "lock/standing.h"
+#include "support/dict_test.h"
+#include "support/waiting.h"
+#include "world/world.h"
+
+namespace holdfast::test {
+namespace {
+
+using agent::LockName;
+using agent::Refusal;
+using agent::SharedMachine;
+
+constexpr agent::Milliseconds kLongMs = 60'000;
+constexpr double kLong = 60;  // seconds
+
+agent::Milliseconds in_a_minute() { return static_cast<agent::Milliseconds>(boottime_ms()) + kLongMs; }
+
+/// Another agent, in a process of its own: it takes the place of an earlier one, and obeys.
+class OtherAgent : public Started {
+ public:
+  OtherAgent()
+      : Started("began", [](Channel& parent) {
+          SharedMachine machine(**World::current(), "main");
+          parent.say("began");
+          for (;;) {
+            const std::string word = parent.hear();
+            if (word == "turn")
+              machine.turn();
+            else if (word != "superseded")
+              return 0;
+            parent.say(machine.superseded() ? "superseded" : "acts");
+          }
+        }) {}
+};
+
+/// Answers nothing.
+class SilentStore : public agent::Store {
+ public:
+  void transact(agent::Change, std::function<void(const agent::Answer&)>) override {}
+  void grant(std::int64_t, std::function<void(const agent::LeaseAnswer&)>) override {}
+  void keep_alive(agent::LeaseId, std::function<void(const agent::LeaseAnswer&)>) override {}
+  void revoke(agent::LeaseId lease, std::function<void(const agent::Answer&)>) override { revoked.push_back(lease); }
+  void keys_of(agent::LeaseId, std::function<void(const agent::LeaseAnswer&)>) override {}
+  void watch(const std::string&, std::function<void(const agent::Record&)>) override {}
+
+  std::vector<agent::LeaseId> revoked;
+};
+
+class RealClock : public agent::Clock {
+ public:
+  agent::Milliseconds boot_ms() const override { return static_cast<agent::Milliseconds>(boottime_ms()); }
+  agent::Milliseconds wall_ms() const override { return boot_ms(); }
+};
+
+class SharedMachineTest : public DictTest {
+ protected:
+  SharedMachineTest() : DictTest({.cluster = "main"}), name{dict_name, "k"} {}
+
+  void begin() {
+    machine = std::make_unique<SharedMachine>(**World::current(), "main");
+    epoch = machine->begin_epoch(100, in_a_minute());
+    ASSERT_NE(epoch, 0U);
+  }
+  bool stands() {
+    LockState state;
+    EXPECT_EQ(state_of_lock(dict.dictionary(), name.key, state), Code::ok);
+    return state.stands;
+  }
+  static std::unique_ptr<Dict> another(const std::string& its_name) {
+    auto made = std::make_unique<Dict>(its_name, Options{.cluster = "main"});
+    EXPECT_EQ(made->status, HOLDFAST_OK);
+    return made;
+  }
+  static void remove(const std::string& its_name) {
+    EXPECT_EQ(holdfast_remove(its_name.data(), its_name.size()), HOLDFAST_OK);
+  }
+  std::string path_of(const std::string& its_name) const { return directory / (its_name + ".dict"); }
+
+  const LockName name;
+  std::unique_ptr<SharedMachine> machine;
+  agent::Epoch epoch = 0;
+  holdfast_lease lease{};
+};
+
+// --- dictionaries that come and go ----------------------------------------------------------------------------------
+
+TEST_F(SharedMachineTest, a_dictionary_that_is_removed_before_an_answer_of_the_store_takes_part_no_more) {
+  const std::string other = new_name();
+  another(other);
+  begin();
+  const agent::Session before = machine->session();
+  remove(other);
+  EXPECT_FALSE(machine->session().lost);
+  EXPECT_TRUE(machine->renew(before.deadline, before.deadline + 1));
+  EXPECT_FALSE(machine->grant({other, "k"}, epoch, 7));
+  machine->lose();
+  EXPECT_NE(machine->begin_epoch(101, in_a_minute()), 0U);
+}
+
+TEST_F(SharedMachineTest, a_dictionary_that_is_made_anew_before_an_answer_of_the_store_does_not_end_the_session) {
+  const std::string other = new_name();
+  another(other);
+  begin();
+  remove(other);
+  const auto made = another(other);
+  const agent::Session before = machine->session();
+  EXPECT_FALSE(before.lost);
+  EXPECT_TRUE(machine->renew(before.deadline, before.deadline + 1));
+  machine->turn();
+  EXPECT_FALSE(machine->session().lost);
+  EXPECT_EQ(made->segment().session().now().epoch(), epoch);
+  remove(other);
+}
+
+TEST_F(SharedMachineTest, a_dictionary_that_could_be_opened_late_only_takes_part_though_it_names_a_dead_agent) {
+  OtherAgent().kill_and_wait();
+  const std::string away = path_of(dict_name) + ".away";
+  ASSERT_EQ(std::rename(path_of(dict_name).c_str(), away.c_str()), 0);
+  begin();
+  ASSERT_EQ(std::rename(away.c_str(), path_of(dict_name).c_str()), 0);
+  machine->turn();
+  EXPECT_FALSE(machine->superseded());
+  EXPECT_FALSE(machine->session().lost);
+  EXPECT_TRUE(machine->grant(name, epoch, 7));
+  EXPECT_TRUE(stands());
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+}
+
+// --- what an agent leaves that died between two dictionaries -------------------------------------------------------
+
+TEST_F(SharedMachineTest, a_new_dictionary_does_not_end_the_session_that_the_next_agent_finds) {
+  begin();
+  machine.reset();
+  const std::string first = "!" + new_name();  // before the others, in the order of names
+  const auto made = another(first);
+  machine = std::make_unique<SharedMachine>(**World::current(), "main");
+  const agent::Session found = machine->session();
+  EXPECT_FALSE(found.lost);
+  EXPECT_EQ(found.epoch, epoch);
+  EXPECT_EQ(made->segment().session().now().epoch(), epoch);
+  EXPECT_TRUE(machine->renew(found.deadline, found.deadline + 1));
+  remove(first);
+}
+
+TEST_F(SharedMachineTest, a_lease_that_was_renewed_in_some_dictionaries_only_is_renewed_in_all_by_the_next_agent) {
+  const std::string other = new_name();
+  const auto made = another(other);
+  begin();
+  const SessionWord word = made->segment().session().now();
+  ASSERT_TRUE(made->segment().session().renew(word, word.deadline_ms() + 1000));
+  machine = std::make_unique<SharedMachine>(**World::current(), "main");
+  const agent::Session found = machine->session();
+  EXPECT_FALSE(found.lost);
+  EXPECT_EQ(found.deadline, static_cast<agent::Milliseconds>(word.deadline_ms()));
+  EXPECT_TRUE(machine->renew(found.deadline, found.deadline + 500));
+  EXPECT_EQ(machine->session().deadline, found.deadline + 500);
+  EXPECT_EQ(made->segment().session().now().deadline_ms(), word.deadline_ms() + 1000) << "it was promised";
+  remove(other);
+}
+
+TEST_F(SharedMachineTest, a_session_that_has_begun_in_some_dictionaries_only_begins_in_all_by_the_next_agent) {
+  const std::string other = new_name();
+  const auto made = another(other);
+  begin();
+  made->segment().session().lose(static_cast<std::uint16_t>(epoch));
+  const SessionWord lost = made->segment().session().now();
+  ASSERT_TRUE(made->segment().session().begin(lost, static_cast<std::uint16_t>(epoch + 1), 101, in_a_minute()));
+  machine = std::make_unique<SharedMachine>(**World::current(), "main");
+  const agent::Session found = machine->session();
+  EXPECT_FALSE(found.lost);
+  EXPECT_EQ(found.epoch, epoch + 1);
+  EXPECT_EQ(found.lease, 101);
+  EXPECT_EQ(dict.segment().session().now().epoch(), epoch + 1);
+  remove(other);
+}
+
+TEST_F(SharedMachineTest, a_session_ends_in_each_dictionary_whatever_its_epoch_is_there) {
+  const std::string other = new_name();
+  const auto made = another(other);
+  begin();
+  made->segment().session().lose(static_cast<std::uint16_t>(epoch));
+  const SessionWord lost = made->segment().session().now();
+  ASSERT_TRUE(made->segment().session().begin(lost, static_cast<std::uint16_t>(epoch + 1), 101, in_a_minute()));
+  EXPECT_TRUE(machine->session().lost);
+  machine->lose();
+  EXPECT_TRUE(made->segment().session().now().lost());
+  EXPECT_TRUE(dict.segment().session().now().lost());
+  remove(other);
+}
+
+// Else another machine could get what a program here has.
+TEST_F(SharedMachineTest, no_part_of_a_session_is_alive_when_the_next_agent_revokes_its_lease) {
+  const std::string other = new_name();
+  const auto made = another(other);
+  begin();
+  dict.segment().session().lose(static_cast<std::uint16_t>(epoch));
+  ASSERT_FALSE(made->segment().session().now().lost());
+  machine = std::make_unique<SharedMachine>(**World::current(), "main");
+  SilentStore store;
+  const RealClock clock;
+  const agent::Keys keys("/test");
+  const agent::Settings settings;
+  agent::Keeper keeper(store, *machine, clock, keys, settings, {});
+  keeper.start();
+  EXPECT_TRUE(made->segment().session().now().lost());
+  EXPECT_TRUE(store.revoked.empty());
+  keeper.step();
+  EXPECT_EQ(store.revoked, std::vector<agent::LeaseId>{100});
+  remove(other);
+}
+
+// --- agents that follow each other ----------------------------------------------------------------------------------
+
+TEST_F(SharedMachineTest, of_two_agents_the_later_one_is_left_whichever_comes_first_to_a_new_dictionary) {
+  begin();
+  OtherAgent later;
+  const std::string other = new_name();
+  another(other);
+  machine->turn();
+  EXPECT_TRUE(machine->superseded());
+  EXPECT_EQ(later.ask("turn"), "acts");
+  EXPECT_EQ(machine->begin_epoch(101, in_a_minute()), 0U);
+  remove(other);
+}
+
+TEST_F(SharedMachineTest, of_two_agents_that_meet_at_the_first_dictionary_one_is_left) {
+  remove(dict_name);
+  machine = std::make_unique<SharedMachine>(**World::current(), "main");
+  OtherAgent later;
+  Dict again(dict_name, {.cluster = "main"});
+  machine->turn();
+  const bool later_acts = later.ask("turn") == "acts";
+  machine->turn();
+  EXPECT_NE(machine->superseded(), !later_acts);
+  EXPECT_EQ(later.ask("superseded") == "acts", later_acts);
+}
+
+// --- processes that are stopped inside a dictionary -----------------------------------------------------------------
+
+TEST_F(SharedMachineTest, a_stopped_process_does_not_keep_the_agent_from_its_lease) {
+  begin();
+  ASSERT_TRUE(machine->grant(name, epoch, 7));
+  Inside inside(dict);
+  const double start = now();
+  // As many as 100 locks in this shard make within 2 seconds.
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(machine->use(name).known);
+  EXPECT_LT(now() - start, 30) << "a second each";
+  EXPECT_EQ(inside.ask("leave"), "outside");
+  EXPECT_TRUE(eventually([&] { return machine->use(name).known; }));
+}
+
+TEST_F(SharedMachineTest, a_lock_that_is_lost_while_a_process_is_stopped_there_does_not_stand_afterwards) {
+  begin();
+  ASSERT_TRUE(machine->grant(name, epoch, 7));
+  {
+    Inside inside(dict);
+    machine->drop(name);
+    EXPECT_EQ(inside.ask("leave"), "outside");
+  }
+  machine->turn();
+  EXPECT_FALSE(stands());
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
+}
+
+// A process is inside for so long that the agent has no patience left, then half of the time.
+TEST_F(SharedMachineTest, a_lock_is_given_to_another_machine_only_when_it_was_withdrawn) {
+  begin();
+  Started busy("busy", [this](Channel& parent) {
+    Shmtx& mutex = dict.segment().shards()[0].mutex();
+    const auto pass = [](std::uint64_t ns) {
+      const std::uint64_t end = platform::monotonic_ns() + ns;
+      while (platform::monotonic_ns() < end) platform::cpu_relax();
+    };
+    parent.say("busy");
+    for (pollfd end{parent.read_fd(), POLLIN, 0}; ::poll(&end, 1, 0) == 0;) {
+      for (int i = 0; i < 20'000; ++i) {
+        if (mutex.lock_for(kNsPerSecond) != LockResult::acquired) continue;
+        pass(i == 0 ? 60'000'000 : 3'000);
+        mutex.unlock();
+        pass(3'000);
+      }
+    }
+    return 0;
+  });
+  const double end = now() + 5;
+  for (agent::Revision revision = 7; now() < end; ++revision) {
+    ASSERT_TRUE(eventually([&] { return machine->grant(name, epoch, revision); }));
+    bool given = false;
+    machine->recall(name, [&] { given = true; });
+    ASSERT_TRUE(eventually([&] {
+      machine->turn();
+      return given;
+    }));
+    LockState state;
+    ASSERT_TRUE(eventually([&] { return state_of_lock(dict.dictionary(), "k", state) == Code::ok; }));
+    ASSERT_FALSE(state.stands) << "another machine has it";
+    ASSERT_FALSE(state.held) << "nobody gets it any more";
+  }
+  busy.say("end");
+}
+
+// --- what programs are told -----------------------------------------------------------------------------------------
+
+TEST_F(SharedMachineTest, what_the_store_cannot_have_ends_also_the_waits_of_those_that_do_not_only_try) {
+  begin();
+  for (const auto& [why, code] :
+       {std::pair{Refusal::too_long, HOLDFAST_UNSUPPORTED}, std::pair{Refusal::exhausted, HOLDFAST_UNSUPPORTED},
+        std::pair{Refusal::held, HOLDFAST_LOCKED}, std::pair{Refusal::unavailable, HOLDFAST_LOCKED}}) {
+    Waiting waiting;
+    ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
+    machine->refuse(name, why);
+    if (code == HOLDFAST_UNSUPPORTED) {
+      EXPECT_TRUE(waiting.sleep(kLong));
+    }
+    EXPECT_EQ(waiting.once(dict, "k", &lease), code);
+    waiting.leave(dict, "k");
+  }
+}
+
+// Else the loop of the agent would turn for as long as they are there.
+TEST_F(SharedMachineTest, programs_that_connect_and_say_nothing_do_not_keep_the_agent_awake) {
+  begin();
+  const auto is_awake = [&] {
+    machine->queries();
+    machine->queries();
+    pollfd one{machine->descriptors().back(), POLLIN, 0};
+    return ::poll(&one, 1, 0) != 0;
+  };
+  std::vector<platform::FileDescriptor> silent;
+  const std::string path = agent_socket((**World::current()).directory(), "main");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(static_cast<char*>(address.sun_path), sizeof address.sun_path - 1);
+  for (int i = 0; i < 300; ++i) {
+    silent.emplace_back(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(silent.back().get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  }
+  EXPECT_FALSE(is_awake());
+  silent.clear();
+  machine->queries();  // hears of their end
+  const auto asked = ask_agent((**World::current()).directory(), "main", {"verify", dict_name, 0, "k"});
+  ASSERT_TRUE(asked);
+  EXPECT_TRUE(eventually([&] { return !machine->queries().empty(); }));
+  EXPECT_FALSE(is_awake());
+}
+
+}  // namespace
+}  // namespace holdfast::test

@@ -1,0 +1,412 @@
+// holdfast_lock and holdfast_acquire: what a thread gets that waits in a call, and what ends its wait.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "support/dict_test.h"
+#include "support/others.h"
+#include "support/started.h"
+
+namespace holdfast::test {
+namespace {
+
+constexpr double kLong = 60;
+constexpr double kShort = 0.05;
+constexpr double kForever = INFINITY;
+
+bool is_empty(const holdfast_lease& lease) { return lease.owner == 0 && lease.sequence == 0; }
+
+class BlockingTest : public DictTest {
+ protected:
+  using DictTest::DictTest;
+
+  int lock(std::string_view key, double timeout, holdfast_lease* taken, double exptime = 0) {
+    return holdfast_lock(dict.handle, key.data(), key.size(), timeout, exptime, taken);
+  }
+  int acquire(std::string_view key, const holdfast_request& request, holdfast_lease* taken) {
+    return holdfast_acquire(dict.handle, key.data(), key.size(), &request, taken);
+  }
+  /// Takes "k", which must be free.
+  void hold() { ASSERT_EQ(dict.try_lock("k", 0, &held), HOLDFAST_OK); }
+  void release() { ASSERT_EQ(dict.unlock("k", &held), HOLDFAST_OK); }
+  std::uint32_t waiters(std::string_view key = "k") {
+    std::uint32_t holders = 0;
+    std::uint32_t waiting = 0;
+    EXPECT_EQ(holdfast_holders(dict.handle, key.data(), key.size(), nullptr, 0, &holders, &waiting), HOLDFAST_OK);
+    return waiting;
+  }
+  void await_waiters(std::uint32_t count, std::string_view key = "k") {
+    EXPECT_TRUE(eventually([&] { return waiters(key) == count; })) << waiters(key) << " waiters";
+  }
+  /// A thread that waits for "k" without an end.
+  std::thread waiting_thread(std::atomic<int>* code) {
+    return std::thread([this, code] { *code = lock("k", kForever, &lease); });
+  }
+
+  holdfast_lease held{};
+  holdfast_lease lease{};
+};
+
+TEST_F(BlockingTest, a_free_lock_is_had_at_once) {
+  EXPECT_EQ(lock("k", 0, &lease), HOLDFAST_OK);
+  EXPECT_NE(lease.owner, 0U);
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  EXPECT_EQ(lock("k", kLong, &lease, 0.01), HOLDFAST_OK);
+  EXPECT_LE(dict.remaining("k", lease), 0.011);
+}
+
+TEST_F(BlockingTest, a_held_lock_is_had_when_its_holder_gives_it_back) {
+  Holder holder(dict);
+  std::atomic<int> code{-1};
+  std::thread thread = waiting_thread(&code);
+  await_waiters(1);
+  EXPECT_EQ(holder.ask("release it"), std::to_string(HOLDFAST_OK));
+  thread.join();
+  EXPECT_EQ(code, HOLDFAST_OK);
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+}
+
+TEST_F(BlockingTest, a_call_that_does_not_wait_takes_no_place_in_the_queue) {
+  hold();
+  for (const double timeout : {0.0, -1.0, -kForever}) {
+    lease = {7, 7};
+    EXPECT_EQ(lock("k", timeout, &lease), HOLDFAST_LOCKED) << timeout;
+    EXPECT_TRUE(is_empty(lease));
+  }
+  EXPECT_EQ(dict.stats().lock_waits, 0U);
+}
+
+TEST_F(BlockingTest, a_wait_is_not_over_before_its_time_and_leaves_no_waiter) {
+  hold();
+  for (int round = 0; round < 5; ++round) {
+    lease = {7, 7};
+    const double start = now();
+    EXPECT_EQ(lock("k", kShort, &lease), HOLDFAST_LOCKED);
+    EXPECT_GE(now() - start, kShort);
+    EXPECT_TRUE(is_empty(lease));
+    EXPECT_EQ(waiters(), 0U);
+  }
+  release();
+}
+
+TEST_F(BlockingTest, the_lock_of_a_killed_process_is_had_though_it_would_never_expire) {
+  Holder holder(dict);
+  std::atomic<int> code{-1};
+  std::thread thread = waiting_thread(&code);
+  await_waiters(1);
+  holder.kill_and_wait();
+  thread.join();
+  EXPECT_EQ(code, HOLDFAST_OK);
+}
+
+TEST_F(BlockingTest, a_lock_that_expires_is_had_then) {
+  ASSERT_EQ(dict.try_lock("k", kShort, &held), HOLDFAST_OK);
+  EXPECT_EQ(lock("k", kLong, &lease), HOLDFAST_OK);
+  EXPECT_EQ(dict.unlock("k", &held), HOLDFAST_NOT_OWNER);
+}
+
+TEST_F(BlockingTest, threads_get_the_lock_in_the_order_in_which_they_came) {
+  constexpr int kCount = 5;
+  hold();
+  std::vector<int> order;  // guarded by the lock
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kCount; ++i) {
+    threads.emplace_back([&, i] {
+      holdfast_lease mine{};
+      EXPECT_EQ(acquire("k", HOLDFAST_REQUEST(.timeout = kForever, .fair = 1), &mine), HOLDFAST_OK);
+      order.push_back(i);
+      EXPECT_EQ(dict.unlock("k", &mine), HOLDFAST_OK);
+    });
+    await_waiters(static_cast<std::uint32_t>(i) + 1);
+  }
+  release();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
+}
+
+// --- what does not end a wait ---
+
+std::atomic<int> signals{0};
+
+TEST_F(BlockingTest, signals_end_no_wait) {
+  struct sigaction action {};
+  action.sa_handler = [](int) { ++signals; };  // without SA_RESTART
+  struct sigaction before {};
+  ASSERT_EQ(::sigaction(SIGUSR1, &action, &before), 0);
+  hold();
+  std::atomic<bool> over{false};
+  int early = -1;
+  std::atomic<int> code{-1};
+  double waited = 0;
+  std::thread thread([&] {
+    const double start = now();
+    early = lock("k", 4 * kShort, &lease);
+    waited = now() - start;
+    code = lock("k", kForever, &lease);
+    over = true;
+  });
+  const pthread_t waiting = thread.native_handle();
+  for (int round = 0; round < 100; ++round) {
+    ::pthread_kill(waiting, SIGUSR1);
+    sleep_ms(3);
+  }
+  EXPECT_FALSE(over);
+  release();
+  thread.join();
+  ::sigaction(SIGUSR1, &before, nullptr);
+  EXPECT_GE(signals, 1);
+  EXPECT_EQ(early, HOLDFAST_LOCKED);
+  EXPECT_GE(waited, 4 * kShort);
+  EXPECT_EQ(code, HOLDFAST_OK);
+}
+
+TEST_F(BlockingTest, a_fork_beside_a_waiting_thread_ends_no_wait_and_the_child_can_wait_itself) {
+  hold();
+  std::atomic<int> code{-1};
+  std::thread thread = waiting_thread(&code);
+  await_waiters(1);
+  Child child([&](Channel& parent) {
+    holdfast_lease mine{};
+    parent.say(std::to_string(lock("k", kShort, &mine)));
+    return lock("k", kLong, &mine) == HOLDFAST_OK ? 0 : 1;  // and dies with it
+  });
+  EXPECT_EQ(child.hear(), std::to_string(HOLDFAST_LOCKED));
+  await_waiters(2);
+  release();
+  thread.join();
+  EXPECT_EQ(code, HOLDFAST_OK);
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST_F(BlockingTest, a_wait_goes_on_past_a_process_that_was_stopped_inside_for_a_while) {
+  Inside inside(dict);
+  std::atomic<int> code{-1};
+  std::thread thread = waiting_thread(&code);
+  sleep_ms(200);
+  EXPECT_EQ(code, -1);
+  EXPECT_EQ(inside.ask("leave"), "outside");
+  thread.join();
+  EXPECT_EQ(code, HOLDFAST_OK);
+}
+
+TEST_F(BlockingTest, a_wait_that_a_stopped_process_held_up_to_the_end_is_a_timeout_that_names_it) {
+  Inside inside(dict);
+  EXPECT_EQ(lock("k", kShort, &lease), HOLDFAST_TIMEOUT);
+  EXPECT_NE(std::string(holdfast_error()).find("process " + std::to_string(inside.pid())), std::string::npos)
+      << holdfast_error();
+  EXPECT_EQ(inside.ask("leave"), "outside");
+  EXPECT_EQ(inside.wait(), 0);
+}
+
+// --- what becomes of the key ---
+
+TEST_F(BlockingTest, a_wait_for_a_key_with_a_value_ends_when_the_value_goes) {
+  dict.set("k", "v");
+  EXPECT_EQ(lock("k", kShort, &lease), HOLDFAST_LOCKED);
+  std::atomic<int> code{-1};
+  std::thread thread = waiting_thread(&code);
+  sleep_ms(20);
+  dict.remove("k");
+  thread.join();
+  EXPECT_EQ(code, HOLDFAST_OK);
+}
+
+TEST_F(BlockingTest, a_wait_in_a_dictionary_that_is_removed_ends) {
+  const std::string name = new_name();
+  Dict other(name);
+  ASSERT_EQ(other.try_lock("k", 0, &held), HOLDFAST_OK);
+  std::atomic<int> code{-1};
+  std::thread thread([&] { code = holdfast_lock(other.handle, "k", 1, kForever, 0, &lease); });
+  sleep_ms(50);
+  ASSERT_EQ(holdfast_remove(name.data(), name.size()), HOLDFAST_OK);
+  thread.join();
+  EXPECT_EQ(code, HOLDFAST_REMOVED);
+  EXPECT_TRUE(is_empty(lease));
+}
+
+TEST_F(BlockingTest, a_full_dictionary_is_no_memory_at_once) {
+  std::string key(30, 'x');
+  int code = HOLDFAST_OK;
+  for (int i = 0; code == HOLDFAST_OK; ++i) code = lock(key + std::to_string(i), kForever, &lease);
+  EXPECT_EQ(code, HOLDFAST_NO_MEMORY);
+  EXPECT_TRUE(is_empty(lease));
+}
+
+// --- the request ---
+
+TEST_F(BlockingTest, readers_share_a_rwlock_and_a_writer_waits_for_all_of_them) {
+  const holdfast_request read = HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_RWLOCK, .want = 1);
+  std::array<holdfast_lease, 2> readers{};
+  for (holdfast_lease& reader : readers) ASSERT_EQ(acquire("rw", read, &reader), HOLDFAST_OK);
+  const holdfast_request write =
+      HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_RWLOCK, .timeout = kLong, .want = HOLDFAST_ALL_PERMITS);
+  std::atomic<int> code{-1};
+  std::thread writer([&] { code = acquire("rw", write, &lease); });
+  await_waiters(1, "rw");
+  EXPECT_EQ(acquire("rw", read, &held), HOLDFAST_LOCKED) << "a writer waits before it";
+  for (holdfast_lease& reader : readers) {
+    EXPECT_EQ(code, -1);
+    ASSERT_EQ(dict.unlock("rw", &reader), HOLDFAST_OK);
+  }
+  writer.join();
+  EXPECT_EQ(code, HOLDFAST_OK);
+  EXPECT_EQ(dict.unlock("rw", &lease), HOLDFAST_OK);
+}
+
+TEST_F(BlockingTest, a_semaphore_gives_as_many_permits_as_it_has) {
+  const holdfast_request two =
+      HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_SEMAPHORE, .timeout = kShort, .want = 2, .total = 3);
+  ASSERT_EQ(acquire("s", two, &held), HOLDFAST_OK);
+  EXPECT_EQ(acquire("s", two, &lease), HOLDFAST_LOCKED);
+  ASSERT_EQ(dict.keep("s", held, 1), HOLDFAST_OK);
+  EXPECT_EQ(acquire("s", two, &lease), HOLDFAST_OK);
+}
+
+TEST_F(BlockingTest, the_reason_is_what_others_read_and_is_cut_to_what_fits) {
+  const std::string longer(HOLDFAST_WHY_MAX + 10, 'w');
+  for (const std::string& why : {std::string("monthly figures"), longer}) {
+    ASSERT_EQ(acquire("k", HOLDFAST_REQUEST(.exptime = 50, .why = why.c_str()), &lease), HOLDFAST_OK);
+    holdfast_holder holder{};
+    ASSERT_EQ(dict.holder("k", &holder), HOLDFAST_OK);
+    EXPECT_EQ(holder.why, why.substr(0, HOLDFAST_WHY_MAX));
+    EXPECT_GT(holder.remaining, 0);
+    ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  }
+}
+
+TEST_F(BlockingTest, of_two_threads_that_wait_for_each_other_one_is_told_and_which_keys_it_is_about) {
+  std::array<int, 2> codes{};
+  std::array<std::string, 2> sentences;
+  std::atomic<int> ready{0};
+  const std::uint32_t tasks = holdfast_task_ids();
+  const auto cross = [&](std::uint32_t number, const std::string& first, const std::string& second) {
+    const std::uint32_t task = tasks + 1 + number;
+    const holdfast_request request =
+        HOLDFAST_REQUEST(.timeout = kLong, .holds = HOLDFAST_HOLDS_SOMETHING, .task = task, .holder_task = task);
+    holdfast_lease one{};
+    holdfast_lease two{};
+    ASSERT_EQ(acquire(first, request, &one), HOLDFAST_OK);
+    for (++ready; ready < 2;) std::this_thread::yield();
+    codes[number] = acquire(second, request, &two);
+    sentences[number] = holdfast_error();
+    if (codes[number] == HOLDFAST_OK) dict.unlock(second, &two);
+    dict.unlock(first, &one);
+  };
+  std::thread a(cross, 0, "alice", "bob");
+  std::thread b(cross, 1, "bob", "alice");
+  a.join();
+  b.join();
+  const std::size_t victim = codes[0] == HOLDFAST_DEADLOCK ? 0 : 1;
+  EXPECT_EQ(codes[victim], HOLDFAST_DEADLOCK);
+  EXPECT_EQ(codes[1 - victim], HOLDFAST_OK);
+  EXPECT_EQ(sentences[victim],
+            victim == 0
+                ? "the wait would never end: the holder of \"bob\" waits for \"alice\", and the caller holds \"alice\""
+                : "the wait would never end: the holder of \"alice\" waits for \"bob\", and the caller holds \"bob\"");
+}
+
+TEST_F(BlockingTest, what_makes_no_sense_is_refused_with_a_sentence_and_leaves_the_lease_alone) {
+  const auto refused = [&](const holdfast_request& request, const char* said) {
+    lease = {7, 7};
+    EXPECT_EQ(acquire("k", request, &lease), HOLDFAST_INVALID) << said;
+    EXPECT_NE(std::string(holdfast_error()).find(said), std::string::npos) << holdfast_error();
+    EXPECT_EQ(lease.owner, 7U);
+  };
+  lease = {7, 7};
+  EXPECT_EQ(lock("", 1, &lease), HOLDFAST_INVALID);
+  EXPECT_EQ(lock("k", NAN, &lease), HOLDFAST_INVALID);
+  EXPECT_STREQ(holdfast_error(), "bad timeout: expected a number of seconds");
+  EXPECT_EQ(lock("k", 1, &lease, -1), HOLDFAST_INVALID);
+  EXPECT_EQ(lock("k", 1, &lease, NAN), HOLDFAST_INVALID);
+  EXPECT_EQ(lease.owner, 7U);
+  refused(HOLDFAST_REQUEST(.timeout = NAN), "bad timeout");
+  refused(HOLDFAST_REQUEST(.exptime = -1), "bad \"exptime\"");
+  refused(HOLDFAST_REQUEST(.kind = 3), "bad kind of a request: expected a holdfast_held");
+  refused(HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_LOCK, .want = 1), "want and total are for permits");
+  refused(HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_RWLOCK), "1 to read, HOLDFAST_ALL_PERMITS to write");
+  refused(HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_SEMAPHORE, .want = 4, .total = 3), "1 to 3, all there are");
+  holdfast_request request{};
+  request.struct_size = 0;
+  refused(request, "bad struct_size of a request 0: expected sizeof(holdfast_request), as by HOLDFAST_REQUEST()");
+}
+
+TEST_F(BlockingTest, a_request_of_a_later_version_is_taken_if_it_asks_for_nothing_that_is_not_known) {
+  struct Later {
+    holdfast_request request;
+    double something = 0;
+  } later;
+  later.request.struct_size = sizeof later;
+  EXPECT_EQ(acquire("k", later.request, &lease), HOLDFAST_OK);
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  later.something = 1;
+  EXPECT_EQ(acquire("k", later.request, &lease), HOLDFAST_INVALID);
+  EXPECT_NE(std::string(holdfast_error()).find("does not know"), std::string::npos) << holdfast_error();
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK) << "it was not taken";
+}
+
+// --- the sentence ---
+
+TEST_F(BlockingTest, the_sentence_is_there_whether_it_is_asked_for_before_the_call_or_after) {
+  std::thread([&] {
+    const char* const asked_before = holdfast_error();
+    EXPECT_STREQ(asked_before, "");
+    EXPECT_EQ(lock("", 1, &lease), HOLDFAST_INVALID);
+    EXPECT_STREQ(asked_before, "empty key");
+    EXPECT_EQ(lock("k", 1, &lease, -1), HOLDFAST_INVALID);
+    EXPECT_NE(std::string(asked_before).find("exptime"), std::string::npos) << asked_before;
+    hold();
+    EXPECT_EQ(lock("k", 0, &lease), HOLDFAST_LOCKED);
+    EXPECT_STREQ(asked_before, "") << "the code says all";
+    EXPECT_EQ(holdfast_error(), asked_before);
+  }).join();
+}
+
+TEST_F(BlockingTest, one_text_says_what_there_is_to_say_of_a_code) {
+  EXPECT_STREQ(holdfast_strerror(lock("", 1, &lease)), "empty key");
+  EXPECT_STREQ(holdfast_strerror(lock("k", 1, &lease)), "ok") << "nothing of an earlier call";
+  EXPECT_STREQ(holdfast_error(), "empty key") << "what went well leaves the sentence alone";
+  EXPECT_STREQ(holdfast_strerror(lock("k", 0, &held)), "locked") << "there is no sentence";
+  EXPECT_EQ(lock("", 1, &held), HOLDFAST_INVALID);
+  EXPECT_STREQ(holdfast_strerror(HOLDFAST_LOCKED), "locked") << "not what was said of another code";
+  EXPECT_STREQ(holdfast_strerror(99), "unknown code");
+}
+
+TEST_F(BlockingTest, no_call_that_fails_leaves_the_sentence_of_another_one) {
+  holdfast_dict* none = nullptr;
+  holdfast_holder holder{};
+  std::uint32_t count = 0;
+  hold();
+  dict.set("text", "v");
+  const std::vector<std::function<int()>> calls{
+      [&] { return dict.try_lock("k", 0, &lease); },
+      [&] { return lock("k", 0, &lease); },
+      [&] { return lock("k", 0.001, &lease); },
+      [&] { return dict.unlock("text", &lease); },
+      [&] { return dict.holder("free", &holder); },
+      [&] { return dict.get("nothing").code; },
+      [&] { return dict.add("text", "w"); },
+      [&] { return holdfast_llen(dict.handle, "text", 4, &count); },
+      [&] { return holdfast_attach("no such dictionary", 18, &none); },
+      [&] {
+        return holdfast_name_program("late", 4) == HOLDFAST_OK ? holdfast_name_program("again", 5) : HOLDFAST_EXISTS;
+      },
+  };
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    EXPECT_EQ(dict.set("", "v"), HOLDFAST_INVALID);
+    EXPECT_NE(calls[i](), HOLDFAST_OK) << i;
+    EXPECT_STRNE(holdfast_error(), "empty key") << i;
+  }
+}
+
+}  // namespace
+}  // namespace holdfast::test
