@@ -14,8 +14,7 @@
 //
 // And on which rests that nobody waits for ever:
 // 5. What is not known is asked for: after an answer that did not come (unsure), and the queue after a transfer, a
-// claim
-//    or a restart.
+//    claim or a restart.
 // 6. Waiters look once a second, whether the lock is free and they are the first, or to note the holder again, more and
 //    more rarely; this machine's locks are looked at in turns. No look is sent while earlier ones are not answered.
 // 7. A ring or a look that shows a lock of this machine's lease that it did not know of makes it known.

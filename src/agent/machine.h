@@ -97,7 +97,7 @@ class Machine {
   virtual Session session() const = 0;
   /// Makes a new epoch of that lease. 0: superseded.
   virtual Epoch begin_epoch(LeaseId lease, Milliseconds deadline) = 0;
-  /// Compare-and-swap of the deadline, unless it is lost or has passed. What was renewed further stays so.
+  /// Moves the deadline, which was seen as `from`, on, unless it is lost or has passed. What is further stays so.
   virtual bool renew(Milliseconds from, Milliseconds to) = 0;
   /// The session is over, in each of its parts, of whatever epoch; and with it whatever stands. Its holders see that.
   virtual void lose() = 0;

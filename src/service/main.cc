@@ -297,9 +297,8 @@ int run(int count, char** values) {
   if (given.stands_by) {  // it may wait for longer than a manager waits for a start
     notify_manager("READY=1");
     notify_manager("STATUS=cluster " + config->cluster + ": waits for the end of the agent that acts for this machine");
+    if (!await_vacancy((*world)->directory(), config->cluster, signals.descriptor())) return EXIT_SUCCESS;
   }
-  if (given.stands_by && !await_vacancy((*world)->directory(), config->cluster, signals.descriptor()))
-    return EXIT_SUCCESS;
   return Service(*config, **world, signals, given.drains).run();
 }
 

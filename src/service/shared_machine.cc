@@ -150,7 +150,8 @@ Epoch SharedMachine::begin_epoch(LeaseId lease, Milliseconds deadline) {
 bool SharedMachine::renew(Milliseconds from, Milliseconds to) {
   if (superseded()) return false;
   const Session all = session();
-  if (all.lost || all.deadline != from) return false;
+  // It may be later than it was seen: the dictionary with the earliest one may have been removed.
+  if (all.lost || all.deadline < from) return false;
   bool renewed = true;
   each([&](const Dictionary&, const Segment& segment) {
     const SessionWord word = segment.session().now();

@@ -176,6 +176,18 @@ TEST_F(SharedMachineTest, a_lease_that_was_renewed_in_some_dictionaries_only_is_
   remove(other);
 }
 
+TEST_F(SharedMachineTest, the_dictionary_with_the_earliest_deadline_may_go_while_the_lease_is_renewed) {
+  const std::string other = new_name();
+  const auto made = another(other);
+  begin();
+  const SessionWord word = dict.segment().session().now();
+  ASSERT_TRUE(dict.segment().session().renew(word, word.deadline_ms() + 1000));
+  const agent::Session seen = machine->session();
+  remove(other);
+  EXPECT_TRUE(machine->renew(seen.deadline, seen.deadline + 2000));
+  EXPECT_FALSE(machine->session().lost);
+}
+
 TEST_F(SharedMachineTest, a_session_that_has_begun_in_some_dictionaries_only_begins_in_all_by_the_next_agent) {
   const std::string other = new_name();
   const auto made = another(other);
