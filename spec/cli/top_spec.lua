@@ -564,6 +564,32 @@ describe("On a terminal holdfast top", function ()
         ]]
     end)
 
+    it("is ended by TERM while its terminal takes a part of a drawing and no more", function ()
+        member [[
+            local locks = {}
+            assert(shdict.open("many", { size = "1m" }))
+            for i = 1, 100 do
+                locks[i] = require("resty.lock"):new("many", { exptime = 3000 })
+                assert(locks[i]:lock(("%03d"):format(i):rep(60)))
+            end
+            ready()
+        ]]
+        play [[
+        t = Terminal(100, 250)
+        t.until("050050")
+        full = os.open(os.ttyname(t.slave), os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        try:
+            while True: os.write(full, b" " * 4096)
+        except BlockingIOError: pass
+        t.resize(100, 249)  # all is drawn again
+        while not select.select([], [full], [], 0)[1]: os.read(t.master, 256)
+        time.sleep(1)
+        t.process.terminate()
+        assert t.process.wait(30) == -signal.SIGTERM
+        assert termios.tcgetattr(t.slave) == t.before
+        ]]
+    end)
+
     it("ends with its terminal", function ()
         contend()
         play [[

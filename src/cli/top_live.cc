@@ -132,6 +132,7 @@ class Live {
       } else {
         over_ = true;
         ended_by_ = number == SIGINT ? 0 : number;
+        screen_.end_by(number);
       }
     }
   }

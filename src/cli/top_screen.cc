@@ -4,7 +4,6 @@
 #include <curses.h>
 #include <fmt/format.h>
 #include <langinfo.h>
-#include <poll.h>
 #include <sys/ioctl.h>
 #include <term.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "base/name.h"
+#include "cli/stuck_terminal.h"
 
 // The terminal header has macros of names that are used here.
 #undef lines
@@ -99,11 +99,6 @@ std::string to_utf8(wint_t typed) {
   return {static_cast<char>(0xF0 | code >> 18), part(12), part(6), part(0)};
 }
 
-bool is_writable() {
-  pollfd out{STDOUT_FILENO, POLLOUT, 0};
-  return ::poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0 && (out.revents & (POLLERR | POLLHUP)) == 0;
-}
-
 TopKey key_of_function(wint_t code) {
   switch (code) {
     case KEY_UP:
@@ -176,6 +171,7 @@ struct TopScreen::Parts {
   termios before{};
   SCREEN* screen = nullptr;
   bool colours = false;
+  int ended_by = 0;
 
   static std::size_t width() { return static_cast<std::size_t>(std::max(COLS, 1)); }
   static int height() { return std::max(LINES, 1); }
@@ -315,7 +311,8 @@ TopScreen::TopScreen(bool colours) : parts_(std::make_unique<Parts>()) {
 
 // A terminal that takes nothing, stopped by Ctrl-S or gone, would keep endwin for ever.
 TopScreen::~TopScreen() {
-  if (is_writable()) ::endwin();
+  const StuckTerminal stuck(parts_->before, parts_->ended_by);
+  if (terminal_takes_output()) ::endwin();
   ::tcsetattr(STDIN_FILENO, TCSANOW, &parts_->before);
 }
 
@@ -325,7 +322,8 @@ std::size_t TopScreen::page() const noexcept {
 }
 
 void TopScreen::draw(TopView& view, const std::string& message) {
-  if (!is_writable()) return;
+  if (!terminal_takes_output()) return;
+  const StuckTerminal stuck(parts_->before);
   view.fit(page());
   ::erase();
   if (view.shows() == TopView::Shows::help) {
@@ -342,6 +340,7 @@ void TopScreen::draw(TopView& view, const std::string& message) {
 
 bool TopScreen::read(TopPress& press) {
   wint_t code = 0;
+  const StuckTerminal stuck(parts_->before);  // what was not drawn is drawn before a key is read
   const int kind = ::get_wch(&code);
   if (kind == ERR) return false;
   press.key = kind == KEY_CODE_YES ? key_of_function(code) : key_of_character(code);
@@ -358,7 +357,8 @@ void TopScreen::resize() {
 
 void TopScreen::leave() {
   ::def_prog_mode();
-  if (is_writable()) ::endwin();
+  const StuckTerminal stuck(parts_->before);
+  if (terminal_takes_output()) ::endwin();
   ::tcsetattr(STDIN_FILENO, TCSANOW, &parts_->before);
 }
 
@@ -366,7 +366,8 @@ void TopScreen::come_back() {
   ::reset_prog_mode();
   resize();
   ::clearok(curscr, TRUE);
-  ::refresh();
 }
+
+void TopScreen::end_by(int signal) noexcept { parts_->ended_by = signal; }
 
 }  // namespace holdfast::cli

@@ -35,6 +35,8 @@ class TopScreen {
   /// Gives the terminal back, for as long as the process is stopped; takes it again.
   void leave();
   void come_back();
+  /// The process will end by this signal.
+  void end_by(int signal) noexcept;
 
  private:
   struct Parts;
