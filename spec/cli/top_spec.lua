@@ -53,6 +53,20 @@ local function keys(found)
     return table.concat(list, " ")
 end
 
+-- What holdfast top prints of an interval in which something was done.
+local function look_around(act)
+    local process = command.start("top", "--batch", "-n", "2", "--delay", "5")
+    assert(command.await(function () return (process:out() or ""):find "^world" end))
+    act()
+    assert.same({ code = 0 }, process:wait())
+    return assert(process:out():match "\n(world.*)")
+end
+
+local function go()
+    command.write("go", "")
+    assert(command.await(function () return command.read "did" end))
+end
+
 -- Three keys, of which two are waited for; "slow" by two.
 local function contend()
     member [[
@@ -102,21 +116,17 @@ describe("holdfast top --batch", function ()
             for _ = 1, 100 do dict:get("missing") end
             done "did"
         ]]
-        local process = command.start("top", "--batch", "-n", "1", "--delay", "5")
-        command.sleep(1.5)  -- the first look is over; if it is not, the test fails below
-        command.write("go", "")
-        assert(command.await(function () return command.read "did" end))
-        assert.same({ code = 0 }, process:wait())
-        local seen = those("world", process:out())[1]
+        local text = look_around(go)
+        local seen = those("world", text)[1]
         local seconds = tonumber(seen[3])
-        local counted = those("dictionary", process:out())[1]
+        local counted = those("dictionary", text)[1]
         assert.equal("counted", counted[1])
         assert.equal("1048576", counted[2])
         assert.equal("1", counted[4])
         assert.equal("0.7500", counted[5])
         assert.is_true(math.abs(tonumber(counted[6]) * seconds - 400) < 1, counted[6] .. " in " .. seconds)
         assert.is_true(math.abs(tonumber(seen[7]) * seconds - 400) < 1)
-        local idle = those("dictionary", process:out())[2]
+        local idle = those("dictionary", text)[2]
         assert.same({ "idle", "-", "0.00" }, { idle[1], idle[5], idle[6] })
     end)
 
@@ -131,16 +141,12 @@ describe("holdfast top --batch", function ()
             for _ = 1, 3 do assert(not other:lock("key")) end
             done "did"
         ]]
-        local process = command.start("top", "--batch", "-n", "1", "--delay", "6")
-        command.sleep(1.5)
-        command.write("go", "")
-        assert(command.await(function () return command.read "did" end))
-        assert.same({ code = 0 }, process:wait())
-        local seconds = tonumber(those("world", process:out())[1][3])
-        local found = those("dictionary", process:out())[1]
+        local text = look_around(go)
+        local seconds = tonumber(those("world", text)[1][3])
+        local found = those("dictionary", text)[1]
         assert.is_true(math.abs(tonumber(found[9]) * seconds - 3) < 0.1, found[9])
         assert.is_true(tonumber(found[10]) >= 0.19 and tonumber(found[11]) >= tonumber(found[10]), found[10])
-        local lock = those("lock", process:out())[1]
+        local lock = those("lock", text)[1]
         assert.equal("key", lock[2])
         assert.is_true(math.abs(tonumber(lock[10]) * seconds - 3) < 0.1, lock[10])
     end)
@@ -212,18 +218,17 @@ describe("holdfast top --batch", function ()
             for _ = 1, 500 do dict:get("x") end
             ready()
         ]]
-        local process = command.start("top", "-n", "1", "-d", "5")
-        command.sleep(1.5)
-        output("rm", "-f", "again")
-        keep [[
-            local dict = assert(require("resty.shdict").open("again", { size = "128k" }))
-            for _ = 1, 700 do dict:get("x") end
-            ready()
-        ]]
-        assert.same({ code = 0 }, process:wait())
-        local found = those("dictionary", process:out())[1]
+        local text = look_around(function ()
+            output("rm", "-f", "again")
+            keep [[
+                local dict = assert(require("resty.shdict").open("again", { size = "128k" }))
+                for _ = 1, 700 do dict:get("x") end
+                ready()
+            ]]
+        end)
+        local found = those("dictionary", text)[1]
         assert.equal("131072", found[2])
-        local seconds = tonumber(those("world", process:out())[1][3])
+        local seconds = tonumber(those("world", text)[1][3])
         assert.is_true(math.abs(tonumber(found[6]) * seconds - 700) < 4, found[6])
     end)
 
