@@ -18,8 +18,8 @@ configure = cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
   --log-level=WARNING >/dev/null
 compile = cmake --build $(BUILD) --parallel $(JOBS)
 
-.PHONY: all check demo demo-cluster test prove mutants bench bench-peers bench-locks bench-hosts bench-cluster fuzz \
-  lint install deb uninstall clean help
+.PHONY: all check demo demo-cluster test prove mutants bench bench-peers bench-locks bench-hosts bench-cluster \
+  bench-look fuzz lint install deb uninstall clean help
 .DEFAULT_GOAL := all
 
 all: ## build/libholdfast.so and build/holdfast
@@ -88,6 +88,12 @@ bench-cluster: ## locks over machines, beside etcd's own lock service and a queu
 	@$(call configure,$(OPTIONAL_PARTS))
 	@$(compile) --target holdfast_parts cluster_clients
 	@bench/run $(BUILD) --cluster
+
+bench-look: ## what it costs to look at a world of 1,000 processes: six minutes
+	@scripts/setup build
+	@$(call configure,$(OPTIONAL_PARTS))
+	@$(compile) --target holdfast_parts
+	@bench/look $(BUILD)
 
 fuzz: ## install what is missing, build in a folder of its own, search for inputs that break it: SECONDS=60 each
 	@scripts/setup fuzz

@@ -263,6 +263,23 @@ describe("holdfast doctor", function ()
         assert.equal(1, finds "^warning: dictionary full: is full: %d+ live entries were so far removed to make room$")
     end)
 
+    it("tells when more processes may wait than the kernel tells of deaths", function ()
+        local most = tonumber(command.read "/proc/sys/fs/inotify/max_user_instances")
+        if most > 200 then
+            return pending "too many inotify instances"
+        end
+        local script = command.write("member.lua", [[
+            assert(require("resty.shdict").open("crowd", { size = "64k" })):incr("count", 1, 0)
+            require("resty.holdfast.scheduler").sleep(3600)
+        ]])
+        command.start("run", "--workers", tostring(most + 1), script)
+        assert(command.await(function ()
+            local _, count = run("get", "crowd", "count")
+            return tonumber(count) == most + 1
+        end))
+        assert.equal(0, finds "^note: %d+ processes are in this world, and a user has %d+ inotify instances: ")
+    end)
+
     it("finds that the file system has no room", function ()
         local mount = "mkdir -m 700 %s/small && mount -t tmpfs -o size=900k,mode=700 none %s/small 2>/dev/null"
         if not shell.succeeds(mount:format(command.world(), command.world())) then

@@ -35,7 +35,7 @@ what begins with "world", "lock" or "dictionary", or with --json an object for e
 docs/holdfast.md has the fields.)"};
 
 struct Wanted {
-  double delay = 2;
+  std::optional<double> delay;
   std::optional<std::string> column;
   std::string filter;
   bool batch = false;
@@ -43,14 +43,15 @@ struct Wanted {
 };
 
 void add_options(Arguments& arguments, Wanted& wanted) {
-  arguments.add_value("-d,--delay", "SECONDS", "Between two looks; default: 2", [&](const std::string& text) {
-    const auto seconds = inspect::number_of(text);
-    if (!seconds || !(*seconds >= kShortestDelay && *seconds <= kLongestDelay))
-      return fmt::format("bad time {}: expected seconds, {:g} to {:g}, as in 0.5", quote(text), kShortestDelay,
-                         kLongestDelay);
-    wanted.delay = *seconds;
-    return std::string();
-  });
+  arguments.add_value("-d,--delay", "SECONDS", "Between two looks; default: 2, or more, to take 1 % of a core at most",
+                      [&](const std::string& text) {
+                        const auto seconds = inspect::number_of(text);
+                        if (!seconds || !(*seconds >= kShortestDelay && *seconds <= kLongestDelay))
+                          return fmt::format("bad time {}: expected seconds, {:g} to {:g}, as in 0.5", quote(text),
+                                             kShortestDelay, kLongestDelay);
+                        wanted.delay = *seconds;
+                        return std::string();
+                      });
   arguments.add_value("-s,--sort", "COLUMN", "Sort by this column; default: waiters, reads",
                       [&](const std::string& text) {
                         wanted.column = text;
@@ -131,7 +132,7 @@ int run_batch(TopView& view, const std::string& directory, const std::vector<std
               const WorldOptions& world) {
   const Output output = world.output();
   for (std::uint64_t looks = 0; wanted.count == 0 || looks <= wanted.count; ++looks) {
-    if (looks != 0) pause(view.delay);
+    if (looks != 0) pause(view.pace().delay());
     auto seen = inspect::take_snapshot(directory, names);
     if (!seen) {
       say("{}", seen.status().message);
@@ -186,8 +187,7 @@ int run_top(const std::vector<std::string>& given) {
   std::string directory;
   if (const auto wrong = world.observe(directory)) return *wrong;
   if (!are_there(arguments.words())) return exit_status::kTrouble;
-  TopView view;
-  view.delay = wanted.delay;
+  TopView view{TopPace(wanted.delay)};
   view.filter = wanted.filter;
   if (wanted.column) {
     const auto [pane, column] = *find_column(*wanted.column);

@@ -86,7 +86,7 @@ class Live {
   void look() {
     constexpr double kFirstInterval = 0.25;
     auto seen = inspect::take_snapshot(directory_, names_);
-    due_ = holdfast_now() + (looked_ ? view_.delay : std::min(kFirstInterval, view_.delay));
+    due_ = holdfast_now() + (looked_ ? view_.pace().delay() : std::min(kFirstInterval, view_.pace().delay()));
     message_ = seen ? "" : inspect::escaped(seen.status().message);
     if (!seen) return;
     view_.show(std::move(*seen));
@@ -95,7 +95,7 @@ class Live {
 
   void wait() {
     constexpr double kMilli = 1000;
-    due_ = std::min(due_, holdfast_now() + view_.delay);  // it may have been shortened
+    due_ = std::min(due_, holdfast_now() + view_.pace().delay());  // it may have been shortened
     const double left = std::max(0.0, due_ - holdfast_now());
     pollfd files[] = {{STDIN_FILENO, POLLIN, 0}, {signals_.file(), POLLIN, 0}};
     const int ready = ::poll(files, 2, view_.paused() ? -1 : static_cast<int>(left * kMilli) + 1);

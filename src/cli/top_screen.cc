@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <clocale>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <cwchar>
@@ -225,7 +226,7 @@ void TopScreen::Parts::draw_head(const TopView& view) const {
   for (const std::string& line : head_of(view.snapshot(), view.rates())) put_line(row++, line, A_NORMAL);
   put(0, 0, "holdfast top: " + head_of(view.snapshot(), view.rates()).front(), width(), false, attribute(Style::bold));
   const char* const pane = view.pane == TopPane::locks ? "[Locks] Dictionaries" : "Locks [Dictionaries]";
-  std::string line = fmt::format("{}  every {:g} s", pane, view.delay);
+  std::string line = fmt::format("{}  every {} s", pane, std::round(view.pace().delay() * 10) / 10);
   if (view.paused()) line += "  PAUSED";
   if (!view.filter.empty()) line += "  filter: " + view.filter;
   put_line(row, line, attribute(view.paused() ? Style::yellow : Style::green));

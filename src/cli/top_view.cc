@@ -1,16 +1,27 @@
 #include "cli/top_view.h"
 
 #include <algorithm>
+#include <ctime>
 #include <utility>
 
 namespace holdfast::cli {
 
-TopView::TopView() {
+namespace {
+
+double used_seconds() {
+  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+}
+
+}  // namespace
+
+TopView::TopView(TopPace pace) : pace_(pace) {
+  pace_.note_look(used_seconds());  // what starting took is not the price of a look
   for (const TopPane each : {TopPane::locks, TopPane::dictionaries})
     orders[static_cast<std::size_t>(each)].column = first_column_of(each);
 }
 
 void TopView::show(inspect::Snapshot now) {
+  pace_.note_look(used_seconds());
   before_ = has_seen_ ? std::move(now_) : now;
   now_ = std::move(now);
   has_seen_ = true;
@@ -100,8 +111,8 @@ void TopView::press_letter(const std::string& letter) {
   if (letter == ">") act(TopKey::next_column, "");
   if (letter == "<") act(TopKey::previous_column, "");
   if (letter == " " || letter == "p") paused_ = !paused_;
-  if (letter == "+") delay = std::min(delay * kStep, kLongestDelay);
-  if (letter == "-") delay = std::max(delay / kStep, kShortestDelay);
+  if (letter == "+") pace_.stretch(kStep);
+  if (letter == "-") pace_.stretch(1 / kStep);
   if (letter != "I") return;
   order().inverted = !order().inverted;
   arrange();

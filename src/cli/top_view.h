@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/top_pace.h"
 #include "cli/top_rows.h"
 
 namespace holdfast::cli {
@@ -31,20 +32,17 @@ enum class TopKey {
   text
 };
 
-inline constexpr double kShortestDelay = 0.1;
-inline constexpr double kLongestDelay = 3600;
-
 class TopView {
  public:
   enum class Shows { rows, help, details };
   enum class Prompt { none, search, filter };
 
-  double delay = 2;
   TopPane pane = TopPane::locks;
   std::array<TopOrder, 2> orders{};
   std::string filter;
 
-  TopView();
+  explicit TopView(TopPace pace);
+  const TopPace& pace() const noexcept { return pace_; }
   TopOrder& order() noexcept { return orders[static_cast<std::size_t>(pane)]; }
 
   /// Takes what was seen, and makes rows of it and of what was seen before.
@@ -78,6 +76,7 @@ class TopView {
   void change_column(bool forward);
   void open_details();
 
+  TopPace pace_;
   inspect::Snapshot before_;
   inspect::Snapshot now_;
   bool has_seen_ = false;

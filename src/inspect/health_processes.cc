@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "inspect/health.h"
 #include "inspect/text.h"
@@ -20,6 +21,17 @@ void check_places(std::size_t taken, Findings& findings) {
   else if (static_cast<double>(taken) >= kNearlyAll * static_cast<double>(kPlaces))
     findings.push_back({Severity::warning, "", fmt::format("{} of {} places of processes are taken", taken, kPlaces),
                         "give programs that share nothing a directory of their own (HOLDFAST_DIR)"});
+}
+
+// A process that waits for long takes an inotify instance of its user (wait/death_watch.h).
+void check_instances(std::size_t living, Findings& findings) {
+  std::size_t most = 0;
+  if (!(std::ifstream("/proc/sys/fs/inotify/max_user_instances") >> most) || living <= most) return;
+  findings.push_back({Severity::note, "",
+                      fmt::format("{} processes are in this world, and a user has {} inotify instances: where more "
+                                  "wait at once, the others look for deaths all the time",
+                                  living, most),
+                      "raise fs.inotify.max_user_instances (sysctl)"});
 }
 
 // They are counted for the whole world, and told by each dictionary.
@@ -53,6 +65,7 @@ std::string dictionaries_that_end(const Patient& patient) {
 void check_processes(Patient& patient, Findings& findings) {
   const std::vector<const Process*> living = patient.processes.living();
   check_places(living.size(), findings);
+  check_instances(living.size(), findings);
   check_counts(patient, findings);
   for (const Process* const process : living) {
     if (process->life == Life::stopped)

@@ -1,0 +1,45 @@
+#include "cli/top_pace.h"
+
+#include <gtest/gtest.h>
+
+namespace holdfast::cli {
+namespace {
+
+TEST(top_pace, is_two_seconds_where_nobody_chose_and_looks_are_cheap) {
+  TopPace pace(std::nullopt);
+  EXPECT_DOUBLE_EQ(pace.delay(), 2);
+  pace.note_look(0.5);
+  pace.note_look(0.505);
+  EXPECT_DOUBLE_EQ(pace.delay(), 2);
+}
+
+TEST(top_pace, takes_a_hundredth_of_a_processor_where_looks_are_dear) {
+  TopPace pace(std::nullopt);
+  pace.note_look(1);
+  pace.note_look(1.05);
+  EXPECT_NEAR(pace.delay(), 5, 1e-9);
+  pace.note_look(1000);
+  EXPECT_DOUBLE_EQ(pace.delay(), kLongestDelay);
+}
+
+TEST(top_pace, is_what_was_chosen_however_dear_looks_are) {
+  TopPace pace(0.5);
+  pace.note_look(10);
+  EXPECT_DOUBLE_EQ(pace.delay(), 0.5);
+}
+
+TEST(top_pace, is_chosen_by_a_stretch_within_bounds) {
+  TopPace pace(std::nullopt);
+  pace.note_look(0.05);
+  pace.stretch(0.5);
+  EXPECT_NEAR(pace.delay(), 2.5, 1e-9);
+  pace.note_look(10);
+  EXPECT_NEAR(pace.delay(), 2.5, 1e-9);
+  pace.stretch(0.001);
+  EXPECT_DOUBLE_EQ(pace.delay(), kShortestDelay);
+  pace.stretch(1e9);
+  EXPECT_DOUBLE_EQ(pace.delay(), kLongestDelay);
+}
+
+}  // namespace
+}  // namespace holdfast::cli
