@@ -8,9 +8,7 @@ namespace holdfast::cli {
 
 namespace {
 
-double used_seconds() {
-  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
-}
+double used_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 }  // namespace
 
