@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -171,7 +172,8 @@ class Http::Handle final : public Transfer {
     ::curl_easy_getinfo(curl_, CURLINFO_OS_ERRNO, &error);
     if (code == CURLE_COULDNT_CONNECT && error != 0) return std::generic_category().message(static_cast<int>(error));
     if (code == CURLE_SEND_FAIL_REWIND) return "it ended the connection before the answer";
-    if (code == CURLE_GOT_NOTHING)
+    // The answer to a request that should have come by TLS may be lost by the reset that follows it.
+    if (code == CURLE_GOT_NOTHING || (code == CURLE_RECV_ERROR && error == ECONNRESET && response_.status == 0))
       return request_.url.starts_with("https:")
                  ? "it ended the connection without an answer"
                  : "it ended the connection without an answer, as a server does that is to "

@@ -142,6 +142,14 @@ TEST_F(EtcdHttpTest, knows_nothing_of_a_change_without_a_whole_answer) {
   }
 }
 
+TEST_F(EtcdHttpTest, thinks_of_tls_where_the_connection_is_reset_before_an_answer) {
+  FakeServer server([](const FakeRequest&, FakeConnection& connection) { connection.reset(); });
+  open(options({server.url()}));
+  const Answer answer = transact(one_put());
+  EXPECT_EQ(answer.outcome, Outcome::unknown);
+  EXPECT_THAT(answer.sentence, HasSubstr("to be asked by https://"));
+}
+
 TEST_F(EtcdHttpTest, ends_a_request_that_is_never_answered) {
   FakeServer* self = nullptr;
   FakeServer server([&](const FakeRequest&, FakeConnection&) { self->until_end(); });

@@ -89,6 +89,11 @@ void FakeConnection::chunk(const std::string& bytes) const {
 
 void FakeConnection::close() { ::shutdown(fd_, SHUT_RDWR); }
 
+void FakeConnection::reset() {
+  const sockaddr nobody{AF_UNSPEC, {}};
+  ::connect(fd_, &nobody, sizeof nobody);
+}
+
 FakeServer::FakeServer(Handler handler) : handler_(std::move(handler)), listener_(bound_socket(port_)) {
   if (::listen(listener_, 64) != 0) give_up("listen");
   acceptor_ = std::thread([this] { accept_all(); });

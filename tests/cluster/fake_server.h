@@ -31,6 +31,7 @@ class FakeConnection {
   void chunk(const std::string& bytes) const;
   void end_stream() const { send("0\r\n\r\n"); }
   void close();
+  void reset();
 
  private:
   int fd_;
