@@ -89,8 +89,8 @@ bench-cluster: ## locks over machines, beside etcd's own lock service and a queu
 	@$(compile) --target holdfast_parts cluster_clients
 	@bench/run $(BUILD) --cluster
 
-bench-look: ## what it costs to look at a world of 1,000 processes: six minutes
-	@scripts/setup build
+bench-look: ## what it costs to look at a world of 1,000 processes: nine minutes
+	@scripts/setup cluster
 	@$(call configure,$(OPTIONAL_PARTS))
 	@$(compile) --target holdfast_parts
 	@bench/look $(BUILD)

@@ -35,7 +35,7 @@ class SignalQueue {
   sigset_t ignored_;  // those of them that were ignored when the program started
 };
 
-/// Ends this process by that signal, so that its parent sees why it ended.
+/// Ends this process by that signal, so that its parent sees why it ended. Calls only what a handler may call.
 [[noreturn]] void die_by(int signal);
 
 }  // namespace holdfast::cli

@@ -7,6 +7,8 @@
 #include <csignal>
 #include <initializer_list>
 
+#include "cli/signals.h"
+
 namespace holdfast::cli {
 
 namespace {
@@ -31,12 +33,7 @@ extern "C" void look_whether_to_end(int /*number*/) {
   const int number = signal_that_ends != 0 ? static_cast<int>(signal_that_ends) : pending_end();
   if (number != 0 && !terminal_takes_output()) {
     ::tcsetattr(STDIN_FILENO, TCSANOW, &modes_before);
-    ::signal(number, SIG_DFL);
-    sigset_t one;
-    ::sigemptyset(&one);
-    ::sigaddset(&one, number);
-    ::raise(number);
-    ::sigprocmask(SIG_UNBLOCK, &one, nullptr);
+    die_by(number);
   }
   ::alarm(kLookSeconds);
   errno = error;

@@ -12,6 +12,7 @@
 
 #include "cli/arguments.h"
 #include "cli/descriptor.h"
+#include "cli/signals.h"
 #include "cli/top_screen.h"
 #include "holdfast.h"
 #include "inspect/text.h"
@@ -162,7 +163,7 @@ int run_top_live(TopView& view, const std::string& directory, const std::vector<
     ended_by = live.run();
     gone = live.terminal_is_gone();
   }
-  if (ended_by != 0) suffer(ended_by);
+  if (ended_by != 0) die_by(ended_by);
   return gone ? exit_status::kTrouble : exit_status::kYes;
 }
 
