@@ -31,7 +31,7 @@ constexpr int kInodeField = 4;
 
 }  // namespace
 
-// A file that is mapped twice, as a dictionary and for its name, is noted once.
+// A file that is mapped twice is noted once.
 void Openers::add(std::uint32_t pid, const std::string& maps, const std::string& device) {
   for (std::string_view rest = maps; !rest.empty();) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());

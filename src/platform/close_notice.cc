@@ -32,7 +32,7 @@ int CloseNotice::open(const char* path, const FileId& file) noexcept {
   if (const int error = leave_descriptors()) return error;
   FileDescriptor fd(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   if (!fd) return errno;
-  if (::inotify_add_watch(fd.get(), path, IN_CLOSE) < 0) return errno;
+  if (::inotify_add_watch(fd.get(), path, IN_CLOSE_WRITE) < 0) return errno;
   const FileDescriptor same(::open(path, O_PATH | O_CLOEXEC));
   if (!same) return errno;
   if (!is_file(same.get(), file)) return ESTALE;

@@ -55,13 +55,15 @@ bool Mapping::detach(std::size_t keep) noexcept {
   return false;
 }
 
-Mapping map_shared(int fd, std::size_t size, const LossMark& mark) noexcept {
+namespace {
+
+Mapping map_file(int fd, std::size_t size, int flags, const LossMark& mark) noexcept {
   FileId id;
   if (const int error = file_id(fd, id); error != 0) {
     errno = error;
     return {};
   }
-  void* const data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* const data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, fd, 0);
   if (data == MAP_FAILED) return {};
   if (!note_mapping(data, size, mark)) {
     unmap(data, size);
@@ -70,6 +72,16 @@ Mapping map_shared(int fd, std::size_t size, const LossMark& mark) noexcept {
   }
   note_credentials_of_mapping();
   return {data, size, id};
+}
+
+}  // namespace
+
+Mapping map_shared(int fd, std::size_t size, const LossMark& mark) noexcept {
+  return map_file(fd, size, MAP_SHARED, mark);
+}
+
+Mapping map_to_look(int fd, std::size_t size, const LossMark& mark) noexcept {
+  return map_file(fd, size, MAP_PRIVATE | MAP_NORESERVE, mark);
 }
 
 Mapping pin_description(int fd, AtFork at_fork) noexcept {

@@ -174,8 +174,8 @@ class SelfConnection {
 
 // --- notices that a file was closed (close_notice.cc) ---------------------------------------------------
 
-/// Tells a thread that some process has closed a description of a file, or died with one. Notices come early: before
-/// the kernel drops the record locks of that description. Some come for nothing, as for each open and close. Only for a
+/// Tells a thread that some process has closed a description of a file that was open for writing, or died with one.
+/// Notices come early: before the kernel drops the record locks of that description. Some come for nothing. Only for a
 /// thread of start_thread() that uses no other descriptor: open() gives it descriptors of its own, so no host closes
 /// them by mistake, and no child inherits them.
 class CloseNotice {
@@ -228,6 +228,8 @@ class Mapping {
 /// REQUIRES: size > 0 and not beyond the end of the file.
 /// What happens if the file is cut short: platform/bus_guard.h.
 Mapping map_shared(int fd, std::size_t size, const LossMark& mark = {}) noexcept;
+/// The same of a file that is open for reading. A store into it would reach nobody, and end what is seen of that page.
+Mapping map_to_look(int fd, std::size_t size, const LossMark& mark = {}) noexcept;
 
 /// Pins the open file description behind `fd` with a page of address space, so that a record lock taken through it
 /// outlives the descriptor: it ends with this mapping or with the process (also by exec). A forked child has no part in

@@ -14,6 +14,7 @@
 #include "base/name.h"
 #include "platform/platform.h"
 #include "world/boot.h"
+#include "world/name_file.h"
 #include "world/name_use.h"
 #include "world/runtime_directory.h"
 
@@ -164,9 +165,10 @@ void retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId&
   std::vector<std::string> dictionaries;
   while (const dirent* const entry = ::readdir(stream.get())) {
     const std::string name = entry->d_name;
-    if (name.starts_with(kTemporaryPrefix)) ::unlinkat(fd, name.c_str(), 0);
+    if (name.starts_with(kTemporaryPrefix) || name.starts_with(kNameFilePrefix)) ::unlinkat(fd, name.c_str(), 0);
     if (is_dictionary_file(name)) dictionaries.push_back(name);
   }
+  forget_name_files(directory);
   for (const std::string& name : dictionaries) {
     auto file = open_world_file(directory, name, FileKind::dictionary);
     // A file that cannot be opened now keeps its name and world. A process that can open it later joins the same file,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "world/name_file.h"
 #include "world/runtime_directory.h"
 #include "world/world_file.h"
 
@@ -32,28 +33,28 @@ off_t place_of(std::uint64_t byte, std::size_t step) noexcept {
   return static_cast<off_t>(kRemovedNotesOffset + index % kRemovedNotes * sizeof byte);
 }
 
-std::uint64_t read_note(int table, off_t at) noexcept {
+std::uint64_t read_note(int file, off_t at) noexcept {
   std::uint64_t byte = 0;
-  return ::pread(table, &byte, sizeof byte, at) == static_cast<ssize_t>(sizeof byte) ? byte : 0;
+  return ::pread(file, &byte, sizeof byte, at) == static_cast<ssize_t>(sizeof byte) ? byte : 0;
 }
 
-void write_note(int table, off_t at, std::uint64_t byte) noexcept {
-  if (::pwrite(table, &byte, sizeof byte, at) < 0) return;  // not noted: newcomers are refused for longer
+void write_note(int file, off_t at, std::uint64_t byte) noexcept {
+  if (::pwrite(file, &byte, sizeof byte, at) < 0) return;  // not noted: newcomers are refused for longer
 }
 
-bool is_noted(int table, std::uint64_t byte) noexcept {
+bool is_noted(int file, std::uint64_t byte) noexcept {
   for (std::size_t step = 0; step < kProbe; ++step)
-    if (read_note(table, place_of(byte, step)) == byte) return true;
+    if (read_note(file, place_of(byte, step)) == byte) return true;
   return false;
 }
 
-bool is_held(int table, std::uint64_t byte) noexcept {
+bool is_held(int file, std::uint64_t byte) noexcept {
   std::uint64_t holder = platform::kNoHolder;
-  return platform::find_record_lock(table, byte, 1, holder) != 0 || holder != platform::kNoHolder;
+  return platform::find_record_lock(file, byte, 1, holder) != 0 || holder != platform::kNoHolder;
 }
 
 /// Whether another file of that name is in use which was not removed in order.
-bool is_other_in_use(int table, std::uint64_t own) noexcept {
+bool is_other_in_use(int file, std::uint64_t own) noexcept {
   const std::uint64_t first = own & ~(kInodes - 1);
   // The kernel names any one lock of a range, so what it names splits the range.
   std::array<std::pair<std::uint64_t, std::uint64_t>, 64> ranges{{{first, own}, {own + 1, first + kInodes}}};
@@ -62,15 +63,19 @@ bool is_other_in_use(int table, std::uint64_t own) noexcept {
     const auto [begin, end] = ranges[--count];
     std::uint64_t holder = platform::kNoHolder;
     if (begin >= end) continue;
-    if (platform::find_record_lock(table, begin, end - begin, holder) != 0) return true;  // the kernel does not say
+    if (platform::find_record_lock(file, begin, end - begin, holder) != 0) return true;  // the kernel does not say
     if (holder == platform::kNoHolder) continue;
     if (holder < begin || holder >= end) return true;  // not ours: it spans more than a byte, and hides ours
-    if (!is_noted(table, holder) || count + 2 > ranges.size()) return true;
+    if (!is_noted(file, holder) || count + 2 > ranges.size()) return true;
     // The kernel mostly names the first lock, so the part before it, which is looked at next, is empty.
     ranges[count++] = {holder + 1, end};
     ranges[count++] = {begin, holder};
   }
   return false;
+}
+
+Expected<FileDescriptor> open_file_of(const RuntimeDirectory& directory, std::uint64_t byte) {
+  return open_name_file(directory, byte >> kInodeBits);
 }
 
 }  // namespace
@@ -83,15 +88,15 @@ std::uint64_t name_byte(const std::string& name, std::uint64_t inode) noexcept {
 Expected<Mapping> hold_name(const RuntimeDirectory& directory, const std::string& name, std::uint64_t inode) {
   if (!directory.is_anchored()) return Mapping();
   const platform::ForkGuard no_fork;
-  auto table = directory.open_anchor();
-  if (!table) return table.status();
   const std::uint64_t byte = name_byte(name, inode);
-  if (const int error = platform::try_shared_record_lock(table->get(), byte); error != 0) {
+  auto file = open_file_of(directory, byte);
+  if (!file) return file.status();
+  if (const int error = platform::try_shared_record_lock(file->get(), byte); error != 0) {
     return Status{Code::system,
                   "cannot lock the name of " + directory.path_of(name) + ": " + platform::error_text(error)};
   }
-  if (is_other_in_use(table->get(), byte)) return Mapping();
-  Mapping pin = platform::pin_description(table->get(), platform::AtFork::inherit);
+  if (is_other_in_use(file->get(), byte)) return Mapping();
+  Mapping pin = platform::pin_description(file->get(), platform::AtFork::inherit);
   if (!pin) {
     return Status{Code::system,
                   "cannot pin the name of " + directory.path_of(name) + ": " + platform::error_text(errno)};
@@ -106,11 +111,11 @@ Expected<Mapping> hold_new_name(const RuntimeDirectory& directory, const std::st
     if (!held) return held;
     if (*held) {
       // A file that had the inode's number before may have been removed.
-      auto table = directory.open_anchor();
-      if (!table) return table.status();
       const std::uint64_t byte = name_byte(name, inode);
+      auto file = open_file_of(directory, byte);
+      if (!file) return file.status();
       for (std::size_t step = 0; step < kProbe; ++step)
-        if (read_note(table->get(), place_of(byte, step)) == byte) write_note(table->get(), place_of(byte, step), 0);
+        if (read_note(file->get(), place_of(byte, step)) == byte) write_note(file->get(), place_of(byte, step), 0);
       return held;
     }
     if (look == kLooks) return refuse_replaced(directory, name);
@@ -126,21 +131,21 @@ Status refuse_replaced(const RuntimeDirectory& directory, const std::string& nam
 
 Expected<RemovedNote> RemovedNote::prepare(const RuntimeDirectory& directory, const std::string& name) {
   if (!directory.is_anchored() || !name.ends_with(kDictionarySuffix)) return RemovedNote(FileDescriptor(), name);
-  auto table = directory.open_anchor();
-  if (!table) return table.status();
-  return RemovedNote(std::move(*table), name);
+  auto file = open_file_of(directory, name_byte(name, 0));
+  if (!file) return file.status();
+  return RemovedNote(std::move(*file), name);
 }
 
 void RemovedNote::write(std::uint64_t inode) const noexcept {
-  if (!table_) return;
+  if (!file_) return;
   const std::uint64_t byte = name_byte(name_, inode);
-  if (is_noted(table_.get(), byte)) return;
+  if (is_noted(file_.get(), byte)) return;
   for (std::size_t step = 0; step < kProbe; ++step) {
     const off_t at = place_of(byte, step);
-    const std::uint64_t there = read_note(table_.get(), at);
+    const std::uint64_t there = read_note(file_.get(), at);
     // Overwritten memory may say anything; only a byte of names can be held.
-    if (there >= kNameLocks && there >> 63 == 0 && is_held(table_.get(), there)) continue;
-    write_note(table_.get(), at, byte);
+    if (there >= kNameLocks && there >> 63 == 0 && is_held(file_.get(), there)) continue;
+    write_note(file_.get(), at, byte);
     return;
   }
 }

@@ -1,13 +1,13 @@
 // Which file a dictionary's name stands for, as long as the file is in use.
 //
-// A user of a dictionary holds, beside the lock on its file (world/file_use.h), a shared record lock on the process
-// table: on the byte for the name (its hash) and the file (its inode). Users do not notice when a file is deleted by
-// hand, or another one is moved over it. A process that opens the name then finds a lock of that name with another
-// inode, and is refused. It takes its own lock first, then looks for others: of two that come with two files at once,
-// one sees the other.
+// A user of a dictionary holds, beside the lock on its file (world/file_use.h), a shared record lock on the name's file
+// (world/name_file.h): on the byte for the name (its hash) and the dictionary's file (its inode). Users do not notice
+// when a file is deleted by hand, or another one is moved over it. A process that opens the name then finds a lock of
+// that name with another inode, and is refused. It takes its own lock first, then looks for others: of two that come
+// with two files at once, one sees the other.
 //
 // A file that was removed in order blocks no name: its users find it marked as retired. The remover notes its byte in
-// the table, after that mark and before the name goes. A lost note keeps newcomers out until the last user of the
+// the name's file, after that mark and before the name goes. A lost note keeps newcomers out until the last user of the
 // removed file has looked; it never lets them in.
 //
 // The locks are pinned by a mapping, inherited by fork, and go when the dictionary is unmapped.
@@ -25,10 +25,6 @@ class RuntimeDirectory;
 
 /// Names have the bytes from here to the last that can be locked: 36 bits of hash, 26 of the inode.
 inline constexpr std::uint64_t kNameLocks = std::uint64_t{1} << 62;
-/// Notes of removed files, in the table's header page.
-inline constexpr std::size_t kRemovedNotes = 256;
-inline constexpr std::size_t kRemovedNotesOffset = 256;
-
 /// The byte of that file under that name.
 std::uint64_t name_byte(const std::string& name, std::uint64_t inode) noexcept;
 
@@ -53,9 +49,9 @@ class RemovedNote {
   void write(std::uint64_t inode) const noexcept;
 
  private:
-  RemovedNote(platform::FileDescriptor table, std::string name) : table_(std::move(table)), name_(std::move(name)) {}
+  RemovedNote(platform::FileDescriptor file, std::string name) : file_(std::move(file)), name_(std::move(name)) {}
 
-  platform::FileDescriptor table_;
+  platform::FileDescriptor file_;
   std::string name_;
 };
 

@@ -132,7 +132,7 @@ Status end_kept_description(int fd) {
     return {Code::invalid, "bad descriptor " + std::to_string(fd) + ": " + platform::error_text(error)};
   // Processes that wait are told when a description of the table is closed (wait/death_watch.h). This one stays open
   // where others have it.
-  platform::reopen(fd, O_RDONLY | O_CLOEXEC).reset();
+  platform::reopen(fd, O_RDWR | O_CLOEXEC).reset();
   FileDescriptor(fd).reset();
   return {};
 }
@@ -185,6 +185,7 @@ ProcessTable::ProcessTable(ProcessTable&& other) noexcept
       mapping_(std::move(other.mapping_)),
       id_(other.id_),
       time_namespace_(other.time_namespace_),
+      only_looks_(other.only_looks_),
       probe_fd_(other.probe_fd_.exchange(-1, std::memory_order_relaxed)) {}
 
 // Not closed if it is known to be another file by now: the number was taken a moment ago.
@@ -194,14 +195,16 @@ ProcessTable::~ProcessTable() {
   if (fd >= 0 && (platform::file_id(fd, id) != 0 || id == mapping_.file())) ::close(fd);
 }
 
-Expected<ProcessTable> ProcessTable::attach(const RuntimeDirectory& directory, const OpenedFile& file) {
+Expected<ProcessTable> ProcessTable::attach(const RuntimeDirectory& directory, const OpenedFile& file, Access access) {
   if (file.header().size != kTableBytes) {
     return Status{Code::corrupt, directory.path_of(kTableName) + " has " + std::to_string(file.header().size) +
                                      " bytes, expected " + std::to_string(kTableBytes)};
   }
-  auto mapping = map_world_file(file);
+  auto mapping = map_world_file(file, access);
   if (!mapping) return mapping.status();
-  return ProcessTable(directory, std::move(*mapping));
+  ProcessTable table(directory, std::move(*mapping));
+  table.only_looks_ = access == Access::look;
+  return table;
 }
 
 Expected<ProcessTable> ProcessTable::open(const RuntimeDirectory& directory) {
@@ -212,7 +215,7 @@ Expected<ProcessTable> ProcessTable::open(const RuntimeDirectory& directory) {
     if (file) {
       bool usable = false;
       if (Status judged = judge_table(directory, *file, usable); !judged.ok()) return judged;
-      if (usable) return attach(directory, *file);
+      if (usable) return attach(directory, *file, Access::change);
       continue;
     }
     if (file.status().code != Code::not_found) return file.status();
@@ -230,7 +233,7 @@ Expected<ProcessTable> ProcessTable::look(const RuntimeDirectory& directory) {
   auto file = look_at_world_file(directory, kTableName, FileKind::processes);
   if (!file) return file.status();
   if (!is_genuine(*file) || !has_our_clock(*file)) return refuse_table(directory, *file);
-  return attach(directory, *file);
+  return attach(directory, *file, Access::look);
 }
 
 ProcessTable::ProcessTable(RuntimeDirectory directory, platform::Mapping mapping)
@@ -238,7 +241,7 @@ ProcessTable::ProcessTable(RuntimeDirectory directory, platform::Mapping mapping
       mapping_(std::move(mapping)),
       id_(header().file.world),
       time_namespace_(header().file.time_namespace) {
-  directory_.anchor(kTableName, mapping_.file());
+  directory_.anchor(kTableName, mapping_.file(), header().name_files.data());
 }
 
 bool ProcessTable::is_current() const noexcept {
@@ -253,13 +256,13 @@ bool ProcessTable::lost() const noexcept {
   return (header().file.retired.load(std::memory_order_relaxed) & kRetiredByDamage) != 0;
 }
 
-Expected<FileDescriptor> ProcessTable::open_file() const {
+Expected<FileDescriptor> ProcessTable::open_file(int access) const {
   if (lost()) {
     return Status{Code::system, directory_.path_of(kTableName) +
                                     " was cut short by somebody while this process used it; end all processes that use "
                                     "it, and remove it"};
   }
-  return directory_.open_anchor();
+  return directory_.open_anchor(access);
 }
 
 // --- the table's lock ------------------------------------------------------------------------------------
@@ -269,7 +272,7 @@ Expected<ProcessTable::Lock> ProcessTable::lock(std::uint64_t patience_ns) const
   for (;;) {
     // A fresh description for each attempt, and no fork while it exists: a child that shared it would hold the lock.
     auto guard = std::make_unique<platform::ForkGuard>();
-    auto fd = open_file();
+    auto fd = open_file(O_RDWR);
     if (!fd) return fd.status();
     const int error = platform::try_record_lock(fd->get(), kTableLock);
     if (error == 0) {
@@ -361,7 +364,7 @@ Expected<Token> ProcessTable::enter(const Lock& held) {
                                       directory_.path_of(kTableName) + " (" + std::to_string(time_namespace_) +
                                       "), where the clock is another; choose another HOLDFAST_DIR"};
   }
-  auto fd = open_file();
+  auto fd = open_file(O_RDWR);
   if (!fd) return fd.status();
   // A random start spreads the wear of generations over the slots.
   const auto start = static_cast<std::uint32_t>(platform::random_number() % kSlots);
@@ -398,7 +401,7 @@ bool ProcessTable::anybody_alive(const Lock& held, std::optional<std::uint32_t> 
 }
 
 Expected<platform::Mapping> ProcessTable::stay_present(const Lock&) {
-  auto fd = open_file();
+  auto fd = open_file(O_RDWR);
   if (!fd) return fd.status();
   const int error = platform::try_shared_record_lock(fd->get(), kPresenceLock);
   if (error != 0) {
@@ -416,7 +419,7 @@ int ProcessTable::probe_descriptor() noexcept {
   int known = probe_fd_.load(std::memory_order_relaxed);
   if (is_ours(known)) return known;
   try {
-    auto fresh = open_file();
+    auto fresh = open_file(O_RDONLY);
     if (!fresh) return -1;
     // Do not close the old number, which is the host's by now. A thread that lost the race closes its own.
     if (probe_fd_.compare_exchange_strong(known, fresh->get(), std::memory_order_relaxed)) return fresh->release();
@@ -429,7 +432,7 @@ int ProcessTable::probe_descriptor() noexcept {
 Status ProcessTable::prepare_to_judge() noexcept {
   if (probe_descriptor() >= 0) return {};
   try {
-    auto fresh = open_file();
+    auto fresh = open_file(O_RDONLY);
     return fresh ? Status{Code::system, directory_.path_of(kTableName) + " was not to be had"} : fresh.status();
   } catch (...) {
     return {Code::no_memory, {}};
@@ -477,7 +480,7 @@ std::uint64_t ProcessTable::generation_of_slot(std::uint32_t index) noexcept {
   // Acquire: pairs with the release in take_slot().
   for (std::size_t i = 0; i < seen.size(); ++i) seen[i] = words[i].load(std::memory_order_acquire);
   const std::uint64_t generation = majority(seen);
-  if (generation == kNeverUsed || (seen[0] == seen[1] && seen[1] == seen[2])) return generation;
+  if (generation == kNeverUsed || (seen[0] == seen[1] && seen[1] == seen[2]) || only_looks_) return generation;
   // A successor between its three stores writes them all: an exact exchange spoils none of them.
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (seen[i] != generation &&
@@ -497,7 +500,7 @@ Liveness ProcessTable::judge(std::uint32_t index, std::uint64_t generation, std:
     const std::uint64_t current = generation_of_slot(index);
     if (current != kNeverUsed) return (current & generation_mask) == generation ? Liveness::alive : Liveness::dead;
   }
-  header().unjudged.fetch_add(1, std::memory_order_relaxed);
+  if (!only_looks_) header().unjudged.fetch_add(1, std::memory_order_relaxed);
   return Liveness::unknown;
 }
 

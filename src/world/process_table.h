@@ -8,7 +8,6 @@
 //   kPresenceLock        shared: the world lives. Fork inherits it, unlike a slot: a child without an identity is in
 //                        the world too (a server that forks into the background must not lose what it stored)
 //   kSlotLocks + slot    that process lives
-//   from kNameLocks on   shared: a dictionary of that name is in use (world/name_use.h)
 //
 // If none of them is held, the boot id and the time namespace in the header tell whether the file still means
 // something. A table in use is joined whatever its boot id, as containers have boot ids of their own. A copy of a
@@ -37,7 +36,7 @@
 #include "world/fencing.h"
 #include "world/file_use.h"
 #include "world/liveness.h"
-#include "world/name_use.h"
+#include "world/name_file.h"
 #include "world/runtime_directory.h"
 #include "world/world_file.h"
 
@@ -57,10 +56,10 @@ struct TableHeader {
   alignas(64) Word32 lock_holder;  // pid of the process that has kTableLock; for people
   Word64 unjudged;                 // times that judge() could not tell; for people
   alignas(64) FencingMemory fencing;
-  alignas(64) std::array<Word64, kRemovedNotes> removed;  // world/name_use.h; through the file only
+  alignas(64) std::array<Word64, kNameFiles> name_files;  // inodes of world/name_file.h, 0: not made yet
 };
 static_assert(sizeof(TableHeader) <= kHeaderBytes && offsetof(TableHeader, lock_holder) == 128 &&
-              offsetof(TableHeader, fencing) == 192 && offsetof(TableHeader, removed) == kRemovedNotesOffset);
+              offsetof(TableHeader, fencing) == 192 && offsetof(TableHeader, name_files) == 256);
 
 /// One process. Written by its owner, except where noted; read by all, as hints.
 struct alignas(64) ProcessSlot {
@@ -209,15 +208,16 @@ class ProcessTable {
  private:
   ProcessTable(RuntimeDirectory directory, platform::Mapping mapping);
 
-  static Expected<ProcessTable> attach(const RuntimeDirectory& directory, const OpenedFile& file);
+  static Expected<ProcessTable> attach(const RuntimeDirectory& directory, const OpenedFile& file, Access access);
   enum class Kernel { holds, free, silent };
   /// Whether a process holds the byte of that slot.
   Kernel ask(std::uint32_t index) noexcept;
   Expected<Token> take_slot(const Lock& held, platform::FileDescriptor fd, std::uint32_t index);
   TableHeader& header() const noexcept { return *reinterpret_cast<TableHeader*>(mapping_.data()); }
   ProcessSlot* slots() const noexcept { return reinterpret_cast<ProcessSlot*>(mapping_.data() + kHeaderBytes); }
-  /// A new description of the table's file.
-  Expected<platform::FileDescriptor> open_file() const;
+  /// A new description of the table's file, for O_RDWR or O_RDONLY. When one for writing is closed, all processes that
+  /// wait look for a death (wait/death_watch.h).
+  Expected<platform::FileDescriptor> open_file(int access) const;
   int probe_descriptor() noexcept;
   void describe_self(ProcessSlot& slot) const noexcept;
 
@@ -225,6 +225,7 @@ class ProcessTable {
   platform::Mapping mapping_;
   WorldId id_;
   std::uint64_t time_namespace_ = 0;
+  bool only_looks_ = false;  // stores reach nobody
   // Open from the time a process enters, so that a lack of descriptors, rights or paths later does no harm, and kept by
   // its children. The host may close it (daemons close everything): it is checked against the file before a death is
   // believed, and never closed here, as its number may be the host's by then.

@@ -295,16 +295,17 @@ Expected<platform::FileDescriptor> RuntimeDirectory::open() const {
   return fd;
 }
 
-void RuntimeDirectory::anchor(std::string name, platform::FileId id) {
+void RuntimeDirectory::anchor(std::string name, platform::FileId id, Word64* words) {
   anchor_name_ = std::move(name);
   anchor_id_ = id;
+  anchor_words_ = words;
 }
 
-Expected<platform::FileDescriptor> RuntimeDirectory::open_anchor() const {
+Expected<platform::FileDescriptor> RuntimeDirectory::open_anchor(int access) const {
   auto directory_fd = open();  // also finds out that it is no longer this file
   if (!directory_fd) return directory_fd.status();
   platform::FileDescriptor fd(
-      ::openat(directory_fd->get(), anchor_name_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+      ::openat(directory_fd->get(), anchor_name_.c_str(), access | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!fd) return Status{Code::system, "cannot open " + path_of(anchor_name_) + ": " + platform::error_text(errno)};
   platform::FileId id;
   if (const int error = platform::file_id(fd.get(), id); error != 0 || id != anchor_id_)

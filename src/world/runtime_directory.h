@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 
+#include "base/atomic.h"
 #include "base/status.h"
 #include "platform/platform.h"
 
@@ -49,11 +50,13 @@ class RuntimeDirectory {
   Expected<platform::FileDescriptor> open() const;
 
   /// From now on open() demands that `name` in here is that file: a process must not meet others through dictionaries
-  /// when the process table is no longer its own.
-  void anchor(std::string name, platform::FileId id);
+  /// when the process table is no longer its own. `words`: memory of that file, mapped as long as names are opened.
+  void anchor(std::string name, platform::FileId id, Word64* words);
   bool is_anchored() const noexcept { return !anchor_name_.empty(); }
-  /// A fresh description of that file. REQUIRES: is_anchored().
-  Expected<platform::FileDescriptor> open_anchor() const;
+  /// A fresh description of that file, for O_RDWR or O_RDONLY. REQUIRES: is_anchored().
+  Expected<platform::FileDescriptor> open_anchor(int access) const;
+  /// The inodes of world/name_file.h. REQUIRES: is_anchored().
+  Word64* anchor_words() const noexcept { return anchor_words_; }
 
  private:
   Status judge(const struct stat& info) const;
@@ -66,6 +69,7 @@ class RuntimeDirectory {
   platform::FileId id_;
   std::string anchor_name_;
   platform::FileId anchor_id_;
+  Word64* anchor_words_ = nullptr;
 };
 
 }  // namespace holdfast

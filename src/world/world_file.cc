@@ -21,7 +21,7 @@ using platform::FileDescriptor;
 using platform::FileId;
 
 constexpr const char* kWayOut = "; stop the processes that use it and remove it, or choose another HOLDFAST_DIR";
-constexpr int kOpenFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+constexpr int kOpenFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
 std::string octal(std::uint32_t mode) {
   char text[8];
@@ -35,6 +35,8 @@ std::string_view kind_name(FileKind kind) {
       return "a process table";
     case FileKind::dictionary:
       return "a dictionary";
+    case FileKind::names:
+      return "a file of names in use";
   }
   return "of an unknown kind";
 }
@@ -175,7 +177,7 @@ Status remove_name(const RuntimeDirectory& directory, const std::string& name, c
   if (!note) return note.status();
   if (S_ISREG(info.st_mode)) {
     bool told = false;
-    const FileDescriptor fd(::openat(directory_fd->get(), name.c_str(), kOpenFlags));
+    const FileDescriptor fd(::openat(directory_fd->get(), name.c_str(), O_RDWR | kOpenFlags));
     if (const int error = fd ? mark_retired(fd.get(), reason, told) : errno; error != 0)
       return cannot_remove(directory, name, error);
     if (told) note->write(info.st_ino);
@@ -205,13 +207,14 @@ Status there_is_no(const RuntimeDirectory& directory, const std::string& name) {
 }
 
 // Opens the file and reads its header, which is yet to be judged.
-Expected<OpenedFile> read_world_file(const RuntimeDirectory& directory, const std::string& name, struct stat& info) {
+Expected<OpenedFile> read_world_file(const RuntimeDirectory& directory, const std::string& name, int access,
+                                     struct stat& info) {
   auto directory_fd = directory.open();
   if (!directory_fd) return directory_fd.status();
   const std::string path = directory.path_of(name);
 
   OpenedFile file{};
-  file.fd = FileDescriptor(::openat(directory_fd->get(), name.c_str(), kOpenFlags));
+  file.fd = FileDescriptor(::openat(directory_fd->get(), name.c_str(), access | kOpenFlags));
   if (!file.fd) return explain_open_failure(path, errno, directory_fd->get(), name);
   if (::fstat(file.fd.get(), &info) != 0) return Status{Code::system, "stat of " + path + " failed"};
   if (info.st_nlink == 0) return there_is_no(directory, name);  // retired since it was opened
@@ -225,7 +228,7 @@ Expected<OpenedFile> read_world_file(const RuntimeDirectory& directory, const st
 
 Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind) {
   struct stat info;
-  auto file = read_world_file(directory, name, info);
+  auto file = read_world_file(directory, name, O_RDWR, info);
   if (!file) return file;
   const FileHeader& header = file->header();
   const bool left = left_by_another_version(header, kind, file->fd.get());
@@ -240,7 +243,7 @@ Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const st
 
 Expected<OpenedFile> look_at_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind) {
   struct stat info;
-  auto file = read_world_file(directory, name, info);
+  auto file = read_world_file(directory, name, kind == FileKind::processes ? O_RDONLY : O_RDWR, info);
   if (!file) return file;
   if (Status good = judge_header(directory.path_of(name), file->header(), kind, info); !good.ok()) return good;
   if (file->header().retired.load(std::memory_order_relaxed) != 0) return there_is_no(directory, name);
@@ -253,8 +256,9 @@ Status retire_opened_file(const RuntimeDirectory& directory, const std::string& 
   return removed.code == Code::not_found ? Status{} : removed;
 }
 
-Expected<platform::Mapping> map_world_file(const OpenedFile& file) {
-  platform::Mapping mapping = platform::map_shared(file.fd.get(), file.header().size, loss_mark(file.header().kind));
+Expected<platform::Mapping> map_world_file(const OpenedFile& file, Access access) {
+  const auto map = access == Access::look ? &platform::map_to_look : &platform::map_shared;
+  platform::Mapping mapping = map(file.fd.get(), file.header().size, loss_mark(file.header().kind));
   if (!mapping) {
     const int error = errno;
     return Status{error == ENOMEM ? Code::no_memory : Code::system,

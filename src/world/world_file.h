@@ -25,11 +25,11 @@ class RuntimeDirectory;
 inline constexpr std::size_t kHeaderBytes = 4096;
 // Tests build a library of another layout, to see the two beside each other.
 #ifndef HOLDFAST_LAYOUT
-#define HOLDFAST_LAYOUT 5
+#define HOLDFAST_LAYOUT 6
 #endif
 inline constexpr std::uint32_t kLayoutVersion = HOLDFAST_LAYOUT;
 
-enum class FileKind : std::uint32_t { processes = 1, dictionary = 2 };
+enum class FileKind : std::uint32_t { processes = 1, dictionary = 2, names = 3 };
 
 inline constexpr std::array<char, 8> kMagic = {'H', 'O', 'L', 'D', 'F', 'A', 'S', 'T'};
 /// Files of dictionaries end in this.
@@ -88,7 +88,8 @@ struct OpenedFile {
 /// whether its content still counts.
 Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind);
 
-/// The same, but nothing is retired: what is left of another version of this library is corrupt.
+/// The same, but nothing is retired: what is left of another version of this library is corrupt. A process table is
+/// opened for reading.
 Expected<OpenedFile> look_at_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind);
 
 struct NewFile {
@@ -110,8 +111,9 @@ Expected<platform::Mapping> create_world_file(const RuntimeDirectory& directory,
                                               const NewFile& file,
                                               const std::function<void(std::byte* base)>& initialise);
 
-/// Maps all of it, shared and writable.
-Expected<platform::Mapping> map_world_file(const OpenedFile& file);
+/// Maps all of it, shared and writable, or to look.
+enum class Access { change, look };
+Expected<platform::Mapping> map_world_file(const OpenedFile& file, Access access = Access::change);
 
 /// Marks the file retired, then unlinks it; one that cannot be opened to be marked keeps its name. not_found when there
 /// is none. Two processes that retire the same name at once cannot remove the file that a third one makes in between.

@@ -14,6 +14,7 @@
 
 #include "identity/participant.h"
 #include "support/started.h"
+#include "world/name_file.h"
 
 namespace holdfast::test {
 namespace {
@@ -43,6 +44,14 @@ class IdentityName : public testing::TestWithParam<bool> {
     holder_.kill_and_wait();
     Started next("ready", take_part);
     EXPECT_EQ(next.ask("lock"), "ok");
+  }
+
+  /// The only one, as there is one dictionary.
+  std::string file_of_names() const {
+    for (const auto& entry : std::filesystem::directory_iterator(directory_.path()))
+      if (entry.path().filename().string().starts_with(kNameFilePrefix)) return entry.path();
+    ADD_FAILURE() << "there is no file of names";
+    return "";
   }
 
   const ScratchDirectory directory_;
@@ -101,6 +110,40 @@ TEST_P(IdentityName, comes_back_with_the_file) {
   ASSERT_EQ(::rename((directory_ / "away").c_str(), file_.c_str()), 0);
   Started newcomer("ready", take_part);
   EXPECT_EQ(newcomer.ask("lock"), "locked");
+}
+
+// The users' locks are on the deleted file of names: nobody could see them.
+TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_though_the_file_of_names_was_deleted_too) {
+  ASSERT_EQ(::unlink(file_.c_str()), 0);
+  ASSERT_EQ(::unlink(file_of_names().c_str()), 0);
+  {
+    Child newcomer(take_part);
+    EXPECT_THAT(newcomer.hear(), HasSubstr("was deleted, moved or replaced while processes used this directory"));
+  }
+  EXPECT_EQ(holder_.ask("held"), "yes");
+  holder_.kill_and_wait();
+  Started next("ready", take_part);
+  EXPECT_EQ(next.ask("lock"), "ok");
+}
+
+TEST_P(IdentityName, is_kept_though_the_file_of_names_was_replaced) {
+  const std::string names = file_of_names();
+  std::filesystem::copy_file(names, names + ".copy");
+  ASSERT_EQ(::rename((names + ".copy").c_str(), names.c_str()), 0);
+  Child newcomer(take_part);
+  EXPECT_THAT(newcomer.hear(), HasSubstr("names-"));
+  EXPECT_EQ(holder_.ask("held"), "yes");
+}
+
+TEST_P(IdentityName, has_no_file_of_names_that_dead_processes_left) {
+  holder_.kill_and_wait();
+  Started next("in", [](Channel& parent) {
+    parent.say(holdfast_directory() != nullptr ? "in" : holdfast_error());
+    parent.hear();
+    return 0;
+  });
+  for (const auto& entry : std::filesystem::directory_iterator(directory_.path()))
+    EXPECT_FALSE(entry.path().filename().string().starts_with(kNameFilePrefix)) << entry.path();
 }
 
 TEST_P(IdentityName, is_free_after_a_removal_though_users_have_not_looked_yet) {

@@ -120,7 +120,18 @@ TEST_F(DeathWatchTest, the_descriptors_of_the_process_are_no_others_for_it) {
   ASSERT_EQ(::read(ends[0], &byte, 1), 1);
   EXPECT_EQ(::read(ends[0], &byte, 1), 0) << "the thread has no end of the pipe";
   ::close(ends[0]);
+  ::close(::open(listener.path.c_str(), O_RDWR));
+  ASSERT_TRUE(eventually([this] { return listener.ended.load(); }));
+  EXPECT_TRUE(listener.noticed);
+}
+
+TEST_F(DeathWatchTest, a_description_that_is_open_for_reading_only_is_closed_without_a_notice) {
+  listener.start();
+  ASSERT_EQ(listener.error, 0);
   ::close(::open(listener.path.c_str(), O_RDONLY));
+  waiting.sleep(0.1);
+  EXPECT_FALSE(listener.ended);
+  ::close(::open(listener.path.c_str(), O_RDWR));
   ASSERT_TRUE(eventually([this] { return listener.ended.load(); }));
   EXPECT_TRUE(listener.noticed);
 }

@@ -1,6 +1,7 @@
 // Looking at a world without being in it: holdfast_observe, holdfast_processes, holdfast_process_lives, holdfast_look.
 // This program itself never enters a world, and each claim has a world of its own.
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -15,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "platform/platform.h"
 #include "support/dict.h"
 #include "support/started.h"
 #include "support/waiting.h"
@@ -113,6 +115,51 @@ TEST(observer, sees_what_the_dead_have_left_and_leaves_it) {
     holdfast_dict* dict = nullptr;
     EXPECT_EQ(holdfast_attach("d", 1, &dict), HOLDFAST_NOT_FOUND) << "a world without processes was not ended";
   });
+}
+
+/// How often a description of the file that was open for writing has been closed since the last time.
+class Closings {
+ public:
+  explicit Closings(const std::string& path) : fd_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+    EXPECT_GE(::inotify_add_watch(fd_.get(), path.c_str(), IN_CLOSE_WRITE), 0) << path;
+  }
+  std::size_t count() const {
+    alignas(inotify_event) std::array<char, 4096> events;
+    std::size_t found = 0;
+    for (ssize_t got; (got = ::read(fd_.get(), events.data(), events.size())) > 0;)
+      found += static_cast<std::size_t>(got) / sizeof(inotify_event);
+    return found;
+  }
+
+ private:
+  platform::FileDescriptor fd_;
+};
+
+// A thousand processes would look for a death.
+TEST(observer, wakes_none_of_the_processes_that_wait) {
+  const ScratchDirectory directory;
+  Started keeper("held", [](Channel& parent) {
+    Dict dict("d");
+    holdfast_lease lease{};
+    if (dict.try_lock(kKey, 0, &lease) != HOLDFAST_OK) return 1;
+    parent.say("held");
+    while (parent.hear() == "open") parent.say(holdfast_code_text(Dict("other").status));
+    return 0;
+  });
+  const Closings closings(directory / "processes");
+  in_process([] {
+    EXPECT_EQ(holdfast_observe(), HOLDFAST_OK);
+    Dict dict("d");
+    const Looked seen = look(dict, kKey);
+    ASSERT_EQ(seen.holders.size(), 1U);
+    EXPECT_EQ(holdfast_process_lives(seen.holders[0].owner), HOLDFAST_OK);
+    EXPECT_EQ(processes().size(), 1U);
+  });
+  EXPECT_EQ(closings.count(), 0U);
+  EXPECT_EQ(keeper.ask("open"), "ok");
+  EXPECT_EQ(closings.count(), 0U) << "nor does a process that opens a dictionary";
+  in_process([] { Dict dict("d"); });
+  EXPECT_GT(closings.count(), 0U) << "one that enters and exits does";
 }
 
 TEST(observer, is_refused_every_change) {
