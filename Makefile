@@ -37,11 +37,11 @@ demo-cluster: ## the same with etcd: three machines share locks while a holder, 
 	@$(MAKE) --no-print-directory all
 	@examples/cluster/run $(BUILD)
 
-check: ## the quick part of the tests, two to three minutes: unit tests, and specs without nginx, etcd and the command
+check: ## the quick part of the tests, within two minutes: unit tests, and specs without nginx, etcd and the command
 	@scripts/setup check
 	@$(call configure,-DHOLDFAST_TESTS=ON)
 	@$(compile) --target unit_tests holdfast_parts
-	@HOLDFAST_TEST_SPECS=quick scripts/test $(BUILD) --label-regex '^unit' --exclude-regex '^(death|late)\.'
+	@JOBS=$$(($$(nproc) + 1)) HOLDFAST_TEST_SPECS=quick scripts/test $(BUILD) --label-regex '^unit' --exclude-regex '^(death|late|interleave)\.|MemoryTest'
 
 test: ## install what is missing, build, run the C++ tests and the Lua specs: 10 minutes on two processors
 	@scripts/setup test

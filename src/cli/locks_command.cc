@@ -51,7 +51,7 @@ std::optional<Seen> look(WorldOptions& world, const std::vector<std::string>& na
   Seen seen;
   if (world.observe(seen.directory)) return std::nullopt;
   auto processes = Processes::read();
-  auto all = inspect::dictionary_names();
+  auto all = inspect::named_dictionaries(seen.directory);
   if (!processes || !all) {
     say("{}", processes ? all.status().message : processes.status().message);
     return std::nullopt;
@@ -87,7 +87,10 @@ std::string end_in_words(const holdfast_holder& holder) {
 std::vector<Cell> row_of(const Lock& lock, const holdfast_holder* holder, Processes& processes) {
   const std::string waiters = std::to_string(lock.waiter_count);
   const Style waited_for = lock.waiter_count != 0 ? Style::yellow : Style::plain;
-  std::vector<Cell> row{Cell(inspect::escaped(lock.dictionary)), Cell(inspect::escaped(lock.key), Style::bold)};
+  std::vector<Cell> row;
+  row.reserve(8);
+  row.emplace_back(inspect::escaped(lock.dictionary));
+  row.emplace_back(inspect::escaped(lock.key), Style::bold);
   if (holder == nullptr) {
     const std::string why = or_dash(inspect::escaped(lock.trouble));
     row.insert(row.end(), {Cell("-", Style::plain, "-\t-\t-"), Cell("-", Style::plain, "-\t-\t-\t-"), Cell("-"),
@@ -98,16 +101,16 @@ std::vector<Cell> row_of(const Lock& lock, const holdfast_holder* holder, Proces
   const std::string why = inspect::escaped(static_cast<const char*>(holder->why));
   const std::string share = inspect::share_in_words(*holder);
   const std::string kind = inspect::kind_in_words(lock);
-  row.insert(row.end(),
-             {Cell(kind == share ? kind : kind + ", " + share, Style::plain,
-                   fmt::format("{}\t{}\t{}", kind, share, holder->sequence)),
-              Cell(inspect::in_words(process), style_of(process),
+  row.emplace_back(kind == share ? kind : kind + ", " + share, Style::plain,
+                   fmt::format("{}\t{}\t{}", kind, share, holder->sequence));
+  row.emplace_back(inspect::in_words(process), style_of(process),
                    fmt::format("{}\t{}\t{}\t{}", process.shown_pid(), or_dash(inspect::escaped(process.program)),
-                               or_dash(inspect::escaped(process.host)), inspect::life_in_words(process.life))),
-              Cell(inspect::duration_in_words(holder->held), Style::plain, fmt::format("{:.3f}", holder->held)),
-              Cell(end_in_words(*holder), Style::plain,
-                   holder->remaining > 0 ? fmt::format("{:.3f}", holder->remaining) : "-"),
-              Cell(waiters, waited_for), Cell(why, Style::plain, or_dash(why))});
+                               or_dash(inspect::escaped(process.host)), inspect::life_in_words(process.life)));
+  row.emplace_back(inspect::duration_in_words(holder->held), Style::plain, fmt::format("{:.3f}", holder->held));
+  row.emplace_back(end_in_words(*holder), Style::plain,
+                   holder->remaining > 0 ? fmt::format("{:.3f}", holder->remaining) : "-");
+  row.emplace_back(waiters, waited_for);
+  row.emplace_back(why, Style::plain, or_dash(why));
   return row;
 }
 

@@ -25,7 +25,7 @@ using inspect::Dictionary;
 using inspect::Opener;
 
 /// To find out which processes have the dictionaries open; without --processes, and with.
-constexpr double kShortLook = 0.02;
+constexpr double kShortLook = 0.01;
 constexpr double kLongLook = 30;
 /// Dictionaries as full as this are shown so.
 constexpr double kFull = 0.9;
@@ -34,7 +34,7 @@ constexpr CommandTexts kLs{"ls", "[NAME...]",
                            "Lists the dictionaries of a world: how full they are, and which processes have them open.",
                            R"(On a terminal it prints columns, else a line for each dictionary with tabs between name,
 bytes, bytes used, entries, hits, misses, evictions, repairs, processes and trouble.
-Without --processes, processes are looked for a 50th of a second; "+" says that there may be
+Without --processes, processes are looked for a 100th of a second; "+" says that there may be
 more.)"};
 
 constexpr CommandTexts kStat{"stat", "NAME", "Tells all there is to tell of a dictionary.",
@@ -108,12 +108,13 @@ struct Seen {
 };
 
 /// Nothing after a sentence.
-std::optional<Seen> look(WorldOptions& options, const std::vector<std::string>& names, double seconds) {
+std::optional<Seen> look(WorldOptions& options, const std::vector<std::string>& names, inspect::Read what,
+                         double seconds) {
   Seen seen;
   options.want_openers();
   if (options.observe(seen.directory)) return std::nullopt;
   auto processes = inspect::Processes::read();
-  auto dictionaries = inspect::look_at_dictionaries(seen.directory, names);
+  auto dictionaries = inspect::look_at_dictionaries(seen.directory, names, what);
   if (!processes || !dictionaries) {
     say("{}", processes ? dictionaries.status().message : processes.status().message);
     return std::nullopt;
@@ -208,7 +209,8 @@ int run_ls(const std::vector<std::string>& given) {
   arguments.add_flag("-p,--processes", all_processes, "Look for all processes, however long that takes");
   arguments.expect_words(0, HOLDFAST_KEY_MAX, {"NAME"});
   if (const auto done = arguments.parse(given)) return *done;
-  const auto seen = look(world, arguments.words(), all_processes ? kLongLook : kShortLook);
+  const auto what = world.json() ? inspect::Read::header : inspect::Read::status;
+  const auto seen = look(world, arguments.words(), what, all_processes ? kLongLook : kShortLook);
   if (!seen) return exit_status::kTrouble;
   if (world.json()) {
     inspect::Json json;
@@ -230,12 +232,8 @@ int run_stat(const std::vector<std::string>& given) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
   arguments.expect_words(1, 1, {"NAME"});
   if (const auto done = arguments.parse(given)) return *done;
-  const auto seen = look(world, arguments.words(), kLongLook);
+  const auto seen = look(world, arguments.words(), inspect::Read::header, kLongLook);
   if (!seen) return exit_status::kTrouble;
-  if (seen->dictionaries.empty()) {
-    say("dictionary {} was removed meanwhile", quote_name(arguments.word(0)));
-    return exit_status::kTrouble;
-  }
   const Dictionary& dictionary = seen->dictionaries.front();
   if (world.json()) {
     const auto openers = seen->openers_of(dictionary);

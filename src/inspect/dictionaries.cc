@@ -10,14 +10,16 @@ Expected<holdfast_dict*> attach(const std::string& name) {
   holdfast_dict* dict = nullptr;
   const int code = holdfast_attach(name.data(), name.size(), &dict);
   if (code == HOLDFAST_OK) return dict;
-  if (code == HOLDFAST_NOT_FOUND) return no_such_dictionary(name);
-  return Status{static_cast<Code>(code), sentence(code)};
+  const std::string said = sentence(code);
+  if (code == HOLDFAST_NOT_FOUND || (code == HOLDFAST_MISMATCH && is_left_by_another_world(directory_to_be(), name)))
+    return no_such_dictionary(name);
+  return Status{static_cast<Code>(code), said};
 }
 
-Dictionary look_at(const std::string& directory, const std::string& name) {
+Dictionary look_at(const std::string& directory, const std::string& name, Read what) {
   Dictionary dictionary;
   dictionary.name = name;
-  dictionary.file = read_dictionary_file(directory, name);
+  dictionary.file = read_dictionary_file(directory, name, what);
   int code = holdfast_attach(name.data(), name.size(), &dictionary.handle);
   if (code == HOLDFAST_OK) {
     dictionary.size = holdfast_capacity(dictionary.handle);
@@ -26,6 +28,7 @@ Dictionary look_at(const std::string& directory, const std::string& name) {
   dictionary.is_gone = code == HOLDFAST_NOT_FOUND || code == HOLDFAST_REMOVED;
   if (code != HOLDFAST_OK) {
     dictionary.trouble = sentence(code);
+    if (code == HOLDFAST_MISMATCH) dictionary.is_gone = is_left_by_another_world(directory, name);
     return dictionary;
   }
   holdfast_cluster cluster{};
@@ -36,14 +39,14 @@ Dictionary look_at(const std::string& directory, const std::string& name) {
 }
 
 Expected<std::vector<Dictionary>> look_at_dictionaries(const std::string& directory,
-                                                       const std::vector<std::string>& names) {
-  auto all = dictionary_names();
+                                                       const std::vector<std::string>& names, Read what) {
+  auto all = named_dictionaries(directory);
   if (!all) return all.status();
-  for (const std::string& name : names)
-    if (!std::binary_search(all->begin(), all->end(), name)) return no_such_dictionary(name);
   std::vector<Dictionary> dictionaries;
   for (const std::string& name : names.empty() ? *all : names) {
-    Dictionary dictionary = look_at(directory, name);
+    if (!std::binary_search(all->begin(), all->end(), name)) return no_such_dictionary(name);
+    Dictionary dictionary = look_at(directory, name, what);
+    if (dictionary.is_gone && !names.empty()) return no_such_dictionary(name);
     if (!dictionary.is_gone) dictionaries.push_back(std::move(dictionary));
   }
   return dictionaries;

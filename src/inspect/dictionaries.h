@@ -38,11 +38,11 @@ struct Opener {
 Expected<holdfast_dict*> attach(const std::string& name);
 
 /// Looks at one. With `trouble` if that is not possible.
-Dictionary look_at(const std::string& directory, const std::string& name);
+Dictionary look_at(const std::string& directory, const std::string& name, Read what);
 
 /// Looks at all, or at those that are named, but for those that go meanwhile; not_found if one is not there.
 Expected<std::vector<Dictionary>> look_at_dictionaries(const std::string& directory,
-                                                       const std::vector<std::string>& names);
+                                                       const std::vector<std::string>& names, Read what = Read::header);
 
 /// Names the processes of the world that have the dictionary open, as far as they were seen.
 std::vector<Opener> openers_of(const Dictionary& dictionary, const Openers& openers, const Processes& processes);

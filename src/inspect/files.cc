@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "base/name.h"
 #include "inspect/descriptor.h"
@@ -20,6 +21,7 @@ namespace holdfast::inspect {
 
 namespace {
 
+constexpr const char* kTable = "processes";
 constexpr std::uint64_t kBlockBytes = 512;  // st_blocks
 // docs/format.md; the same since the first layout.
 constexpr std::size_t kMutexOffset = 112;
@@ -72,17 +74,36 @@ void take_status(WorldFile& file, const struct stat& status) {
   file.links = static_cast<std::uint32_t>(status.st_nlink);
 }
 
+/// Empty if the file is not named as one.
+std::string dictionary_of(const std::string& file) {
+  if (!file.ends_with(kDictionarySuffix)) return "";
+  return decode_name(file.substr(0, file.size() - kDictionarySuffix.size())).value_or("");
+}
+
+/// In order, but for what is not born yet.
+Expected<std::vector<std::string>> file_names(const std::string& directory) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(directory.c_str()), ::closedir);
+  if (stream == nullptr)
+    return Status{Code::system, fmt::format("cannot read {}: {}", directory, std::strerror(errno))};
+  std::vector<std::string> names;
+  while (const dirent* const entry = ::readdir(stream.get())) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != ".." && !name.starts_with(kTemporaryPrefix)) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 }  // namespace
 
 std::uint32_t our_layout() noexcept { return kLayoutVersion; }
 
 bool WorldFile::has_our_layout() const noexcept { return is_holdfast && layout == kLayoutVersion; }
 
-WorldFile read_file(const std::string& directory, const std::string& name) {
+WorldFile read_file(const std::string& directory, const std::string& name, Read what) {
   WorldFile file;
   file.name = name;
-  if (name.ends_with(kDictionarySuffix))
-    file.dictionary = decode_name(name.substr(0, name.size() - kDictionarySuffix.size())).value_or("");
+  file.dictionary = dictionary_of(name);
   const std::string path = directory + "/" + name;
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) {
@@ -90,7 +111,7 @@ WorldFile read_file(const std::string& directory, const std::string& name) {
     return file;
   }
   take_status(file, status);
-  if (!file.is_regular) return file;
+  if (!file.is_regular || what == Read::status) return file;
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (fd.get() < 0) {
     file.trouble = std::strerror(errno);
@@ -103,22 +124,32 @@ WorldFile read_file(const std::string& directory, const std::string& name) {
   return file;
 }
 
-WorldFile read_dictionary_file(const std::string& directory, const std::string& dictionary) {
-  return read_file(directory, encode_name(dictionary) + std::string(kDictionarySuffix));
+WorldFile read_dictionary_file(const std::string& directory, const std::string& dictionary, Read what) {
+  return read_file(directory, encode_name(dictionary) + std::string(kDictionarySuffix), what);
 }
 
 Expected<std::vector<WorldFile>> read_files(const std::string& directory) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(directory.c_str()), ::closedir);
-  if (stream == nullptr)
-    return Status{Code::system, fmt::format("cannot read {}: {}", directory, std::strerror(errno))};
+  auto names = file_names(directory);
+  if (!names) return names.status();
   std::vector<WorldFile> files;
-  while (const dirent* const entry = ::readdir(stream.get())) {
-    const std::string name = entry->d_name;
-    if (name != "." && name != ".." && !name.starts_with(kTemporaryPrefix)) files.push_back(read_file(directory, name));
-  }
-  std::sort(files.begin(), files.end(),
-            [](const WorldFile& one, const WorldFile& other) { return one.name < other.name; });
+  for (const std::string& name : *names) files.push_back(read_file(directory, name));
   return files;
+}
+
+Expected<std::vector<std::string>> named_dictionaries(const std::string& directory) {
+  auto names = file_names(directory);
+  if (!names) return names.status();
+  std::vector<std::string> dictionaries;
+  for (const std::string& name : *names)
+    if (std::string dictionary = dictionary_of(name); !dictionary.empty())
+      dictionaries.push_back(std::move(dictionary));
+  std::sort(dictionaries.begin(), dictionaries.end());  // a name in the file system may sort elsewhere
+  return dictionaries;
+}
+
+bool is_left_by_another_world(const std::string& directory, const std::string& dictionary) {
+  const WorldFile file = read_dictionary_file(directory, dictionary);
+  return file.has_our_layout() && !file.persist && file.world != read_file(directory, kTable).world;
 }
 
 }  // namespace holdfast::inspect

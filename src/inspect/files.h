@@ -49,11 +49,18 @@ struct WorldFile {
 /// The layout that this library reads and writes.
 std::uint32_t our_layout() noexcept;
 
+/// What the file system says, or what the header says besides. The kernel's work to close a file grows with its users.
+enum class Read { status, header };
+
 /// One file; `is_regular` is false if there is none.
-WorldFile read_file(const std::string& directory, const std::string& name);
+WorldFile read_file(const std::string& directory, const std::string& name, Read what = Read::header);
 /// The file of a dictionary.
-WorldFile read_dictionary_file(const std::string& directory, const std::string& dictionary);
+WorldFile read_dictionary_file(const std::string& directory, const std::string& dictionary, Read what = Read::header);
 /// All of them by name, but for what is not born yet (.new-*).
 Expected<std::vector<WorldFile>> read_files(const std::string& directory);
+/// The dictionaries that files are named for, in order. It opens none: some may be no dictionaries of this world.
+Expected<std::vector<std::string>> named_dictionaries(const std::string& directory);
+/// Whether it is of no process here: of a world that was here before, and not kept for the next.
+bool is_left_by_another_world(const std::string& directory, const std::string& dictionary);
 
 }  // namespace holdfast::inspect

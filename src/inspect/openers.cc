@@ -16,16 +16,6 @@ namespace holdfast::inspect {
 
 namespace {
 
-/// The field of that number of a line of /proc/PID/maps. Its fields are parted by one blank, up to the inode.
-std::string_view field_of(std::string_view line, int number) {
-  for (; number > 0; --number) {
-    const std::size_t end = line.find(' ');
-    if (end == std::string_view::npos) return {};
-    line.remove_prefix(end + 1);
-  }
-  return line.substr(0, line.find(' '));
-}
-
 constexpr int kDeviceField = 3;
 constexpr int kInodeField = 4;
 

@@ -14,7 +14,7 @@ namespace holdfast::inspect {
 /// Calls `call(holdfast_value*, std::uint32_t*)` until there is room enough. Gives its code.
 template <class Call>
 int unpack(std::vector<std::string>& texts, Call&& call) {
-  constexpr std::size_t kRoom = 65536;
+  constexpr std::size_t kRoom = 4096;
   std::string room(kRoom, '\0');
   holdfast_value packed{};
   std::uint32_t count = 0;

@@ -37,6 +37,15 @@ std::uint32_t innermost_pid(const std::string& status) {
 
 }  // namespace
 
+std::string_view field_of(std::string_view line, int number) {
+  for (; number > 0; --number) {
+    const std::size_t end = line.find(' ');
+    if (end == std::string_view::npos) return {};
+    line.remove_prefix(end + 1);
+  }
+  return line.substr(0, line.find(' '));
+}
+
 std::optional<std::string> read_whole(const std::string& path) {
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.get() < 0) return std::nullopt;
@@ -51,21 +60,24 @@ std::optional<std::string> read_whole(const std::string& path) {
 }
 
 std::optional<ProcStat> read_stat(std::uint32_t pid) {
-  const auto text = read_whole(fmt::format("/proc/{}/stat", pid));
-  if (!text) return std::nullopt;
+  // One line, which the kernel gives as a whole.
+  std::array<char, 2048> line;
+  const Descriptor fd(::open(fmt::format("/proc/{}/stat", pid).c_str(), O_RDONLY | O_CLOEXEC));
+  const ssize_t got = fd.get() >= 0 ? ::read(fd.get(), line.data(), line.size()) : -1;
+  if (got <= 0) return std::nullopt;
+  const std::string_view text(line.data(), static_cast<std::size_t>(got));
   // The name may have any bytes, so the fields behind it are counted from its last bracket.
-  const std::size_t begin = text->find('(');
-  const std::size_t end = text->rfind(')');
+  const std::size_t begin = text.find('(');
+  const std::size_t end = text.rfind(')');
   if (begin == std::string::npos || end == std::string::npos) return std::nullopt;
   ProcStat stat;
-  stat.program = text->substr(begin + 1, end - begin - 1);
-  std::istringstream fields(text->substr(end + 1));
-  fields >> stat.state;
-  constexpr int kStartTime = 22;  // proc(5); the state is number 3
-  std::string word;
-  for (int field = 4; field <= kStartTime; ++field) fields >> word;
-  const auto ticks = whole_number_of(word);
-  if (!ticks) return std::nullopt;
+  stat.program = text.substr(begin + 1, end - begin - 1);
+  // proc(5): fields parted by a blank each; the state is number 3, the time of its begin number 22.
+  const std::string_view fields = text.substr(end + 1);
+  const auto field = [&](int number) { return field_of(fields, number - 2); };
+  const auto ticks = whole_number_of(field(22));
+  if (field(3).empty() || !ticks) return std::nullopt;
+  stat.state = field(3).front();
   stat.age = seconds_since_boot() - static_cast<double>(*ticks) / static_cast<double>(::sysconf(_SC_CLK_TCK));
   return stat;
 }

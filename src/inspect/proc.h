@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,9 @@ std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> foreign_pids();
 
 /// All pids here.
 std::vector<std::uint32_t> all_pids();
+
+/// The field of that number, from 0 on, of a line in which a blank parts them; empty if there is none.
+std::string_view field_of(std::string_view line, int number);
 
 /// The whole file; nothing if it cannot be read.
 std::optional<std::string> read_whole(const std::string& path);

@@ -38,7 +38,7 @@ void look_at_times(holdfast_dict* dict, DictionaryLook& look) {
 
 /// Adds it with its locks, unless it is gone.
 void add_dictionary(const std::string& name, Snapshot& snapshot) {
-  const Dictionary found = look_at(snapshot.directory, name);
+  const Dictionary found = look_at(snapshot.directory, name, Read::status);
   if (found.is_gone) return;
   DictionaryLook look;
   look.name = name;
@@ -75,7 +75,7 @@ Expected<Snapshot> take_snapshot(const std::string& directory, const std::vector
   snapshot.directory = directory;
   snapshot.time = holdfast_now();
   auto processes = Processes::read();
-  auto all = dictionary_names();
+  auto all = named_dictionaries(directory);
   if (!processes || !all) return processes ? all.status() : processes.status();
   for (const std::string& name : *all)
     if (names.empty() || std::find(names.begin(), names.end(), name) != names.end()) add_dictionary(name, snapshot);
