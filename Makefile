@@ -41,7 +41,8 @@ check: ## the quick part of the tests, within two minutes: unit tests, and specs
 	@scripts/setup check
 	@$(call configure,-DHOLDFAST_TESTS=ON)
 	@$(compile) --target unit_tests holdfast_parts
-	@JOBS=$$(($$(nproc) + 1)) HOLDFAST_TEST_SPECS=quick scripts/test $(BUILD) --label-regex '^unit' --exclude-regex '^(death|late|interleave)\.|MemoryTest'
+	@JOBS=$$(($$(nproc) + 1)) HOLDFAST_TEST_SPECS=quick scripts/test $(BUILD) --label-regex '^unit' \
+	  --exclude-regex '^(death|late|interleave)\.|MemoryTest'
 
 test: ## install what is missing, build, run the C++ tests and the Lua specs: 10 minutes on two processors
 	@scripts/setup test
