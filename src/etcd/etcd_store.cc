@@ -75,17 +75,8 @@ void EtcdStore::watch(const std::string& key, std::function<void(const agent::Re
   watch_.start(key, std::move(rung));
 }
 
-void EtcdStore::version(std::function<void(const Answer&, const ServerVersion&)> done) {
-  auto kept = std::make_shared<ServerVersion>();
-  client_.get(
-      "/version",
-      [kept](const std::string& text) {
-        auto version = decode_version(text);
-        if (!version) return false;
-        *kept = *std::move(version);
-        return true;
-      },
-      [kept, done = std::move(done)](const Answer& answer) { done(answer, *kept); });
+void EtcdStore::versions(VersionQuestion::Done done) {
+  question_ = std::make_unique<VersionQuestion>(client_, std::move(done));
 }
 
 }  // namespace holdfast::etcd

@@ -7,6 +7,7 @@
 
 #include "agent/store.h"
 #include "etcd/client.h"
+#include "etcd/versions.h"
 #include "etcd/watch.h"
 
 namespace holdfast::etcd {
@@ -24,8 +25,8 @@ class EtcdStore final : public agent::Store {
   void keys_of(agent::LeaseId lease, std::function<void(const agent::LeaseAnswer&)> done) override;
   void watch(const std::string& key, std::function<void(const agent::Record&)> rung) override;
 
-  /// The version of the member that is asked. Members may have others.
-  void version(std::function<void(const agent::Answer&, const ServerVersion&)> done);
+  /// Asks each endpoint for its version. A question that is open ends without an answer.
+  void versions(VersionQuestion::Done done);
 
  private:
   void ask_lease(const std::string& path, const std::string& body,
@@ -34,6 +35,7 @@ class EtcdStore final : public agent::Store {
 
   Client client_;
   Watch watch_;
+  std::unique_ptr<VersionQuestion> question_;
 };
 
 }  // namespace holdfast::etcd

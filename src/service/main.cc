@@ -13,7 +13,9 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "agent/engine.h"
 #include "base/name.h"
@@ -111,7 +113,7 @@ class Service {
   }
 
   int run() {
-    ask_version();
+    ask_versions();
     while (!ended_) {
       step();
       const Milliseconds now = clock_.boot_ms();
@@ -125,25 +127,40 @@ class Service {
   static constexpr Milliseconds kLongestTurnMs = 1000;
   static constexpr Milliseconds kStopMs = 3000;
   static constexpr Milliseconds kAskAgainMs = 2000;
+  static constexpr Milliseconds kAskLaterMs = 60'000;  // a member, once the agent works
 
-  void ask_version() {
-    store_.version([this](const Answer& answer, const etcd::ServerVersion& version) { judge(answer, version); });
+  void ask_versions() {
+    store_.versions([this](const std::vector<etcd::EndpointVersion>& members) { judge(members); });
   }
 
-  // A store that is away is waited for, and so is one that is too old, if that counts: it may be updated.
-  void judge(const Answer& answer, const etcd::ServerVersion& version) {
-    const bool known = answer.outcome == Outcome::answered;
-    if (known && !version.revokes_early()) return begin();
-    const std::string sentence =
-        known ? fmt::format(
-                    "etcd {} may end a lease early after a stopped leader goes on (mended in 3.4.31 and 3.5.13): "
-                    "rely on fencing numbers",
-                    version.text)
-              : "the version of etcd is not known: " + answer.sentence;
-    if (!known || config_.require_fixed_etcd) loop_.after(kAskAgainMs, [this] { ask_version(); });
-    if (config_.require_fixed_etcd) return hold_back(sentence + "; require_fixed_etcd is set");
-    if (known) say("warning: " + sentence);
-    begin();
+  // A store that is away is waited for, and so is one that is too old, if that counts: it may be updated. A member that
+  // did not answer is asked again later.
+  void judge(const std::vector<etcd::EndpointVersion>& members) {
+    const auto is_known = [](const etcd::EndpointVersion& member) { return member.version.has_value(); };
+    bool any_early = false;
+    for (const etcd::EndpointVersion& member : members) {
+      if (!member.version || !member.version->revokes_early()) continue;
+      any_early = true;
+      const std::string sentence = fmt::format(
+          "etcd {} at {} may end a lease early after a stopped leader goes on (mended in 3.4.31 and 3.5.13): "
+          "rely on fencing numbers",
+          member.version->text, member.url);
+      if (config_.require_fixed_etcd && !begun_) {
+        hold_back(sentence + "; require_fixed_etcd is set");
+        break;
+      }
+      warn(sentence);
+    }
+    const bool any_known = std::any_of(members.begin(), members.end(), is_known);
+    if (!any_known && config_.require_fixed_etcd && !begun_)
+      hold_back("the version of etcd is not known: " + members.front().trouble + "; require_fixed_etcd is set");
+    if (!config_.require_fixed_etcd || (any_known && !any_early)) begin();
+    if (!std::all_of(members.begin(), members.end(), is_known) || !begun_)
+      loop_.after(any_known && begun_ ? kAskLaterMs : kAskAgainMs, [this] { ask_versions(); });
+  }
+
+  void warn(const std::string& sentence) {
+    if (warned_.insert(sentence).second) say("warning: " + sentence);
   }
 
   void hold_back(const std::string& sentence) {
@@ -222,6 +239,7 @@ class Service {
   bool ended_ = false;
   bool told_alive_ = false;
   std::string held_back_;
+  std::set<std::string> warned_;
   int status_ = EXIT_SUCCESS;
 };
 

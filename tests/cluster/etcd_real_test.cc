@@ -200,21 +200,20 @@ TEST_F(EtcdRealTest, is_not_disturbed_by_compaction) {
   EXPECT_TRUE(rings("b"));
 }
 
-TEST_F(EtcdRealTest, tells_the_version) {
+TEST_F(EtcdRealTest, tells_the_version_of_each_endpoint) {
   serve();
-  open_plainly();
-  Answer answer;
-  etcd::ServerVersion version;
-  bool done = false;
-  store_->version([&](const Answer& said, const etcd::ServerVersion& which) {
-    answer = said;
-    version = which;
-    done = true;
-  });
-  ASSERT_TRUE(await([&] { return done; }));
-  EXPECT_EQ(answer.outcome, Outcome::answered);
-  EXPECT_GE(version.major, 3);
-  EXPECT_EQ(version.text.substr(0, 2), "3.");
+  const std::string nobody = "http://127.0.0.1:" + std::to_string(free_port());
+  open(options({server_->url(), nobody}));
+  std::vector<etcd::EndpointVersion> members;
+  store_->versions([&](const std::vector<etcd::EndpointVersion>& said) { members = said; });
+  ASSERT_TRUE(await([&] { return !members.empty(); }));
+  ASSERT_EQ(members.size(), 2U);
+  ASSERT_TRUE(members[0].version) << members[0].trouble;
+  EXPECT_GE(members[0].version->major, 3);
+  EXPECT_EQ(members[0].version->text.substr(0, 2), "3.");
+  EXPECT_EQ(members[0].url, server_->url());
+  EXPECT_FALSE(members[1].version);
+  EXPECT_THAT(members[1].trouble, HasSubstr(nobody + " does not answer: "));
 }
 
 // --- leases ---------------------------------------------------------------------------------------------

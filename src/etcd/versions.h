@@ -1,0 +1,38 @@
+// Which version of etcd each endpoint runs. Members of one cluster may have different ones, so each is asked.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "etcd/client.h"
+#include "etcd/json.h"
+
+namespace holdfast::etcd {
+
+struct EndpointVersion {
+  std::string url;
+  std::optional<ServerVersion> version;
+  std::string trouble;  // why there is none
+};
+
+/// Asks all endpoints at once, without a user: that needs none.
+class VersionQuestion {
+ public:
+  using Done = std::function<void(const std::vector<EndpointVersion>&)>;
+  /// Calls `done` once, later, unless the question ends before; it must not end the question.
+  VersionQuestion(Client& client, Done done);
+
+ private:
+  void answered(std::size_t endpoint, const Response& response);
+
+  const Done done_;
+  std::vector<EndpointVersion> answers_;
+  std::vector<std::unique_ptr<Transfer>> transfers_;
+  std::size_t open_;
+};
+
+}  // namespace holdfast::etcd
