@@ -229,6 +229,18 @@ describe("holdfast doctor", function ()
         assert.same({ "copy.dict", "linked.dict", "none.dict", "short.dict" }, subjects, table.concat(found, "\n"))
     end)
 
+    it("finds files of names in use that were deleted or replaced", function ()
+        keep(MEMBER .. "ready()")
+        local list = assert(io.popen("ls " .. command.world()))
+        local names = list:read("*a"):match "names%-%d%d"
+        list:close()
+        assert.same({ {}, 0 }, { findings() })
+        os.execute(("cd %s && cp %s copy && mv copy %s"):format(command.world(), names, names))
+        assert.equal(2, finds("^error: " .. names:gsub("%-", "%%-") .. ": is not the file that was made here: "))
+        os.execute(("rm %s/%s"):format(command.world(), names))
+        assert.equal(2, finds("^error: " .. names:gsub("%-", "%%-") .. ": was deleted or moved: "))
+    end)
+
     it("tells once that the table of processes cannot be used", function ()
         keep(MEMBER .. "ready()")
         os.execute("chmod 666 " .. command.world() .. "/processes")

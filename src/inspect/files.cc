@@ -15,6 +15,7 @@
 
 #include "base/name.h"
 #include "inspect/descriptor.h"
+#include "world/name_file.h"
 #include "world/world_file.h"
 
 namespace holdfast::inspect {
@@ -25,6 +26,7 @@ constexpr const char* kTable = "processes";
 constexpr std::uint64_t kBlockBytes = 512;  // st_blocks
 // docs/format.md; the same since the first layout.
 constexpr std::size_t kMutexOffset = 112;
+constexpr off_t kNameFilesOffset = 256;  // since layout 6
 constexpr std::size_t kShardsOffset = 116;
 constexpr std::size_t kReadBytes = 120;
 
@@ -50,6 +52,7 @@ void take_header(WorldFile& file, const Bytes& bytes) {
   file.layout = header.layout;
   if (header.kind == FileKind::processes) file.kind = WorldFile::Kind::processes;
   if (header.kind == FileKind::dictionary) file.kind = WorldFile::Kind::dictionary;
+  if (header.kind == FileKind::names) file.kind = WorldFile::Kind::names;
   if (!file.has_our_layout()) return;
   file.persist = header.persist != 0;
   file.retired = header.retired.load(std::memory_order_relaxed) != 0;
@@ -145,6 +148,18 @@ Expected<std::vector<std::string>> named_dictionaries(const std::string& directo
       dictionaries.push_back(std::move(dictionary));
   std::sort(dictionaries.begin(), dictionaries.end());  // a name in the file system may sort elsewhere
   return dictionaries;
+}
+
+std::vector<std::string> missing_name_files(const std::string& directory) {
+  std::vector<std::string> missing;
+  std::array<std::uint64_t, kNameFiles> made{};
+  const Descriptor fd(::open((directory + "/" + kTable).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (fd.get() < 0 || ::pread(fd.get(), made.data(), sizeof made, kNameFilesOffset) != sizeof made) return missing;
+  for (std::size_t number = 0; number < kNameFiles; ++number) {
+    const std::string name = name_file_name(number);
+    if (made[number] != 0 && ::access((directory + "/" + name).c_str(), F_OK) != 0) missing.push_back(name);
+  }
+  return missing;
 }
 
 bool is_left_by_another_world(const std::string& directory, const std::string& dictionary) {

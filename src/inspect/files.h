@@ -13,7 +13,7 @@
 namespace holdfast::inspect {
 
 struct WorldFile {
-  enum class Kind { processes, dictionary, other };
+  enum class Kind { processes, dictionary, names, other };
 
   std::string name;        // of the file
   std::string dictionary;  // name of the dictionary, if the file is named as one
@@ -60,6 +60,8 @@ WorldFile read_dictionary_file(const std::string& directory, const std::string& 
 Expected<std::vector<WorldFile>> read_files(const std::string& directory);
 /// The dictionaries that files are named for, in order. It opens none: some may be no dictionaries of this world.
 Expected<std::vector<std::string>> named_dictionaries(const std::string& directory);
+/// The files of names in use (world/name_file.h) that were made and are not there.
+std::vector<std::string> missing_name_files(const std::string& directory);
 /// Whether it is of no process here: of a world that was here before, and not kept for the next.
 bool is_left_by_another_world(const std::string& directory, const std::string& dictionary);
 

@@ -5,6 +5,7 @@
 
 #include "inspect/health.h"
 #include "inspect/text.h"
+#include "world/name_file.h"
 
 namespace holdfast::inspect {
 
@@ -70,6 +71,17 @@ void check_file(const Patient& patient, const WorldFile& file, const std::string
     findings.push_back(other_world(patient, file));
 }
 
+bool is_sound_name_file(const WorldFile& file, const std::string& world) {
+  return file.trouble.empty() && file.is_regular && file.kind == WorldFile::Kind::names && file.has_our_layout() &&
+         file.made_inode == file.inode && file.made_bytes == file.bytes && file.links == 1 &&
+         (file.mode & ~file.made_mode) == 0 && file.world == world;
+}
+
+Finding bad_name_file(const std::string& name, const char* what) {
+  return {Severity::error, name, fmt::format("{}: dictionaries of some names cannot be opened", what),
+          "end all processes that use the directory; the next one makes it anew"};
+}
+
 bool is_ours_to_judge(const WorldFile& file) { return file.name == kTable || !file.dictionary.empty(); }
 
 }  // namespace
@@ -91,6 +103,8 @@ void check_files(const Patient& patient, Findings& findings) {
                                   [](const WorldFile& file) { return file.name == kTable; });
   const std::string world = table != patient.files.end() && table->has_our_layout() ? table->world : "";
   for (const WorldFile& file : patient.files) {
+    if (!world.empty() && is_name_file(file.name) && !is_sound_name_file(file, world))
+      findings.push_back(bad_name_file(file.name, "is not the file that was made here"));
     if (!is_ours_to_judge(file)) continue;
     if (!file.trouble.empty())
       findings.push_back({Severity::error, file.name, "cannot be read: " + file.trouble, ""});
@@ -103,6 +117,9 @@ void check_files(const Patient& patient, Findings& findings) {
     else
       check_file(patient, file, world, findings);
   }
+  if (world.empty()) return;
+  for (const std::string& name : missing_name_files(patient.directory))
+    findings.push_back(bad_name_file(name, "was deleted or moved"));
 }
 
 }  // namespace holdfast::inspect

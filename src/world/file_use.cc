@@ -165,7 +165,7 @@ void retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId&
   std::vector<std::string> dictionaries;
   while (const dirent* const entry = ::readdir(stream.get())) {
     const std::string name = entry->d_name;
-    if (name.starts_with(kTemporaryPrefix) || name.starts_with(kNameFilePrefix)) ::unlinkat(fd, name.c_str(), 0);
+    if (name.starts_with(kTemporaryPrefix) || is_name_file(name)) ::unlinkat(fd, name.c_str(), 0);
     if (is_dictionary_file(name)) dictionaries.push_back(name);
   }
   forget_name_files(directory);

@@ -1,5 +1,7 @@
 #include "world/name_file.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <utility>
 
@@ -13,9 +15,15 @@ namespace {
 
 using platform::FileDescriptor;
 
+constexpr std::string_view kPrefix = "names-";
 constexpr std::uint64_t kFileBytes = kHeaderBytes;
 static_assert(kRemovedNotesOffset + kRemovedNotes * sizeof(std::uint64_t) <= kFileBytes);
 constexpr std::uint32_t kFileMode = 0600;
+
+// Relaxed: it is all there is to know, and the kernel orders the locks.
+Word64& made(const RuntimeDirectory& directory, std::size_t number) noexcept {
+  return directory.made_name_files()[number % kNameFiles];
+}
 
 Status refuse_other(const RuntimeDirectory& directory, const std::string& name) {
   return {Code::mismatch, directory.path_of(name) +
@@ -23,41 +31,46 @@ Status refuse_other(const RuntimeDirectory& directory, const std::string& name) 
                               "told which names are in use; stop those processes, or choose another HOLDFAST_DIR"};
 }
 
-// One that another world left serves as well: locks on it can only refuse too much.
-Status make(const RuntimeDirectory& directory, const std::string& name) {
-  const NewFile file{.kind = FileKind::names, .size = kFileBytes, .persist = false, .mode = kFileMode};
-  auto made = create_world_file(directory, name, file, [](std::byte*) {});
-  return made || made.status().code == Code::exists ? Status{} : made.status();
-}
-
 }  // namespace
 
 std::string name_file_name(std::size_t number) {
   char digits[4];
   std::snprintf(digits, sizeof digits, "%02u", static_cast<unsigned>(number % kNameFiles));
-  return std::string(kNameFilePrefix) + digits;
+  return std::string(kPrefix) + digits;
+}
+
+bool is_name_file(std::string_view file) noexcept {
+  const auto is_digit = [](char byte) { return byte >= '0' && byte <= '9'; };
+  return file.starts_with(kPrefix) && file.size() == kPrefix.size() + 2 &&
+         std::all_of(file.begin() + kPrefix.size(), file.end(), is_digit);
 }
 
 Expected<FileDescriptor> open_name_file(const RuntimeDirectory& directory, std::size_t number) {
   const std::string name = name_file_name(number);
-  Word64& known = directory.anchor_words()[number % kNameFiles];
   auto file = open_world_file(directory, name, FileKind::names);
-  if (!file && file.status().code == Code::not_found) {
-    // Relaxed, here and below: the inode is all there is to know, and the kernel orders the locks.
-    if (known.load(kRelaxed) != 0) return refuse_other(directory, name);
-    if (Status made = make(directory, name); !made.ok()) return made;
-    file = open_world_file(directory, name, FileKind::names);
+  if (!file) {
+    const bool is_missing = file.status().code == Code::not_found;
+    return is_missing && made(directory, number).load(kRelaxed) != 0 ? refuse_other(directory, name) : file.status();
   }
-  if (!file) return file.status();
-  std::uint64_t inode = 0;
-  if (!known.compare_exchange_strong(inode, file->id.inode, kRelaxed, kRelaxed) && inode != file->id.inode)
-    return refuse_other(directory, name);
+  const FileHeader& header = file->header();
+  if (header.world != directory.world() || header.inode != file->id.inode) return refuse_other(directory, name);
+  made(directory, number).store(file->id.inode, kRelaxed);
   return std::move(file->fd);
+}
+
+Expected<FileDescriptor> open_or_make_name_file(const RuntimeDirectory& directory, std::size_t number) {
+  auto opened = open_name_file(directory, number);
+  if (opened || opened.status().code != Code::not_found) return opened;
+  const NewFile file{
+      .kind = FileKind::names, .size = kFileBytes, .persist = false, .mode = kFileMode, .world = directory.world()};
+  auto created = create_world_file(directory, name_file_name(number), file, [](std::byte*) {});
+  if (!created && created.status().code != Code::exists) return created.status();
+  return open_name_file(directory, number);
 }
 
 void forget_name_files(const RuntimeDirectory& directory) noexcept {
   if (!directory.is_anchored()) return;
-  for (std::size_t number = 0; number < kNameFiles; ++number) directory.anchor_words()[number].store(0, kRelaxed);
+  for (std::size_t number = 0; number < kNameFiles; ++number) made(directory, number).store(0, kRelaxed);
 }
 
 }  // namespace holdfast

@@ -75,7 +75,7 @@ bool is_other_in_use(int file, std::uint64_t own) noexcept {
 }
 
 Expected<FileDescriptor> open_file_of(const RuntimeDirectory& directory, std::uint64_t byte) {
-  return open_name_file(directory, byte >> kInodeBits);
+  return open_or_make_name_file(directory, byte >> kInodeBits);
 }
 
 }  // namespace
@@ -131,9 +131,11 @@ Status refuse_replaced(const RuntimeDirectory& directory, const std::string& nam
 
 Expected<RemovedNote> RemovedNote::prepare(const RuntimeDirectory& directory, const std::string& name) {
   if (!directory.is_anchored() || !name.ends_with(kDictionarySuffix)) return RemovedNote(FileDescriptor(), name);
-  auto file = open_file_of(directory, name_byte(name, 0));
-  if (!file) return file.status();
-  return RemovedNote(std::move(*file), name);
+  auto file = open_name_file(directory, name_byte(name, 0) >> kInodeBits);
+  if (file) return RemovedNote(std::move(*file), name);
+  // No name of the file is in use, or no newcomer is let in anyway. So a removal needs no memory.
+  const bool needs_none = file.status().code == Code::not_found || file.status().code == Code::mismatch;
+  return needs_none ? Expected<RemovedNote>(RemovedNote(FileDescriptor(), name)) : file.status();
 }
 
 void RemovedNote::write(std::uint64_t inode) const noexcept {

@@ -241,7 +241,7 @@ ProcessTable::ProcessTable(RuntimeDirectory directory, platform::Mapping mapping
       mapping_(std::move(mapping)),
       id_(header().file.world),
       time_namespace_(header().file.time_namespace) {
-  directory_.anchor(kTableName, mapping_.file(), header().name_files.data());
+  directory_.anchor(kTableName, mapping_.file(), id_, header().name_files.data());
 }
 
 bool ProcessTable::is_current() const noexcept {

@@ -295,10 +295,11 @@ Expected<platform::FileDescriptor> RuntimeDirectory::open() const {
   return fd;
 }
 
-void RuntimeDirectory::anchor(std::string name, platform::FileId id, Word64* words) {
+void RuntimeDirectory::anchor(std::string name, platform::FileId id, const WorldId& world, Word64* made) {
   anchor_name_ = std::move(name);
   anchor_id_ = id;
-  anchor_words_ = words;
+  world_ = world;
+  made_name_files_ = made;
 }
 
 Expected<platform::FileDescriptor> RuntimeDirectory::open_anchor(int access) const {

@@ -19,6 +19,7 @@
 #include "base/atomic.h"
 #include "base/status.h"
 #include "platform/platform.h"
+#include "world/world_file.h"
 
 namespace holdfast {
 
@@ -50,13 +51,14 @@ class RuntimeDirectory {
   Expected<platform::FileDescriptor> open() const;
 
   /// From now on open() demands that `name` in here is that file: a process must not meet others through dictionaries
-  /// when the process table is no longer its own. `words`: memory of that file, mapped as long as names are opened.
-  void anchor(std::string name, platform::FileId id, Word64* words);
+  /// when the process table is no longer its own. `made` is memory of that file, mapped as long as names are opened.
+  void anchor(std::string name, platform::FileId id, const WorldId& world, Word64* made);
   bool is_anchored() const noexcept { return !anchor_name_.empty(); }
   /// A fresh description of that file, for O_RDWR or O_RDONLY. REQUIRES: is_anchored().
   Expected<platform::FileDescriptor> open_anchor(int access) const;
-  /// The inodes of world/name_file.h. REQUIRES: is_anchored().
-  Word64* anchor_words() const noexcept { return anchor_words_; }
+  /// For world/name_file.h. REQUIRES: is_anchored().
+  const WorldId& world() const noexcept { return world_; }
+  Word64* made_name_files() const noexcept { return made_name_files_; }
 
  private:
   Status judge(const struct stat& info) const;
@@ -69,7 +71,8 @@ class RuntimeDirectory {
   platform::FileId id_;
   std::string anchor_name_;
   platform::FileId anchor_id_;
-  Word64* anchor_words_ = nullptr;
+  WorldId world_;
+  Word64* made_name_files_ = nullptr;
 };
 
 }  // namespace holdfast

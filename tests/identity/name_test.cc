@@ -49,7 +49,7 @@ class IdentityName : public testing::TestWithParam<bool> {
   /// The only one, as there is one dictionary.
   std::string file_of_names() const {
     for (const auto& entry : std::filesystem::directory_iterator(directory_.path()))
-      if (entry.path().filename().string().starts_with(kNameFilePrefix)) return entry.path();
+      if (is_name_file(entry.path().filename().string())) return entry.path();
     ADD_FAILURE() << "there is no file of names";
     return "";
   }
@@ -126,6 +126,35 @@ TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_though_the_file_of_
   EXPECT_EQ(next.ask("lock"), "ok");
 }
 
+TEST_P(IdentityName, may_look_like_that_of_a_file_of_names) {
+  if (!GetParam()) GTEST_SKIP() << "no dictionary that does not persist outlives its processes";
+  const auto store = [](Channel& parent) {
+    Dict dict("names-07", {.persist = true});
+    const std::string before = dict.get("value").text;
+    parent.say(in_words(dict.set("value", before + "x")) + " " + before);
+    parent.hear();
+    return 0;
+  };
+  holder_.kill_and_wait();
+  Started("ok ", store).kill_and_wait();
+  Started("ok x", store).kill_and_wait();
+}
+
+// A removal to free memory must not need any.
+TEST_P(IdentityName, needs_no_file_of_names_to_be_removed) {
+  if (!GetParam()) GTEST_SKIP() << "no dictionary that does not persist outlives its processes";
+  holder_.kill_and_wait();
+  Started remover("ok", [this](Channel& parent) {
+    holdfast_directory();  // enters, so there is none any more
+    const std::string said = in_words(holdfast_remove("dict", 4));
+    for (const auto& entry : std::filesystem::directory_iterator(directory_.path()))
+      if (is_name_file(entry.path().filename().string())) parent.say("made " + entry.path().string());
+    parent.say(said);
+    parent.hear();
+    return 0;
+  });
+}
+
 TEST_P(IdentityName, is_kept_though_the_file_of_names_was_replaced) {
   const std::string names = file_of_names();
   std::filesystem::copy_file(names, names + ".copy");
@@ -143,7 +172,7 @@ TEST_P(IdentityName, has_no_file_of_names_that_dead_processes_left) {
     return 0;
   });
   for (const auto& entry : std::filesystem::directory_iterator(directory_.path()))
-    EXPECT_FALSE(entry.path().filename().string().starts_with(kNameFilePrefix)) << entry.path();
+    EXPECT_FALSE(is_name_file(entry.path().filename().string())) << entry.path();
 }
 
 TEST_P(IdentityName, is_free_after_a_removal_though_users_have_not_looked_yet) {
