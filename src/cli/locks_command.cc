@@ -60,8 +60,9 @@ std::optional<Seen> look(WorldOptions& world, const std::vector<std::string>& na
   const auto which = wanted.waiting ? inspect::Which::waited_for : inspect::Which::all;
   for (const std::string& name : names.empty() ? *all : names) {
     const Status gathered = inspect::gather_locks(name, wanted.prefix, which, wanted.max, seen.locks);
-    const bool is_gone = names.empty() && (gathered.code == Code::not_found || gathered.code == Code::removed);
-    if (gathered.ok() || is_gone) continue;
+    const bool is_gone = gathered.code == Code::not_found || gathered.code == Code::removed ||
+                         (gathered.code == Code::mismatch && inspect::is_left_by_another_world(seen.directory, name));
+    if (gathered.ok() || (names.empty() && is_gone)) continue;
     seen.in_trouble = true;
     say("{}", gathered.code == Code::not_found ? gathered.message : quote_name(name) + ": " + gathered.message);
   }

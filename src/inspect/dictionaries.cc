@@ -10,10 +10,8 @@ Expected<holdfast_dict*> attach(const std::string& name) {
   holdfast_dict* dict = nullptr;
   const int code = holdfast_attach(name.data(), name.size(), &dict);
   if (code == HOLDFAST_OK) return dict;
-  const std::string said = sentence(code);
-  if (code == HOLDFAST_NOT_FOUND || (code == HOLDFAST_MISMATCH && is_left_by_another_world(directory_to_be(), name)))
-    return no_such_dictionary(name);
-  return Status{static_cast<Code>(code), said};
+  if (code == HOLDFAST_NOT_FOUND) return no_such_dictionary(name);
+  return Status{static_cast<Code>(code), sentence(code)};
 }
 
 Dictionary look_at(const std::string& directory, const std::string& name, Read what) {

@@ -15,7 +15,6 @@
 
 #include "base/name.h"
 #include "inspect/descriptor.h"
-#include "world/name_file.h"
 #include "world/world_file.h"
 
 namespace holdfast::inspect {
@@ -150,16 +149,11 @@ Expected<std::vector<std::string>> named_dictionaries(const std::string& directo
   return dictionaries;
 }
 
-std::vector<std::string> missing_name_files(const std::string& directory) {
-  std::vector<std::string> missing;
-  std::array<std::uint64_t, kNameFiles> made{};
+std::array<std::uint64_t, kNameFiles> read_name_file_notes(const std::string& directory) {
+  std::array<std::uint64_t, kNameFiles> notes{};
   const Descriptor fd(::open((directory + "/" + kTable).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (fd.get() < 0 || ::pread(fd.get(), made.data(), sizeof made, kNameFilesOffset) != sizeof made) return missing;
-  for (std::size_t number = 0; number < kNameFiles; ++number) {
-    const std::string name = name_file_name(number);
-    if (made[number] != 0 && ::access((directory + "/" + name).c_str(), F_OK) != 0) missing.push_back(name);
-  }
-  return missing;
+  if (fd.get() < 0 || ::pread(fd.get(), notes.data(), sizeof notes, kNameFilesOffset) != sizeof notes) notes = {};
+  return notes;
 }
 
 bool is_left_by_another_world(const std::string& directory, const std::string& dictionary) {

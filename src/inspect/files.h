@@ -4,11 +4,13 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "world/name_file.h"
 
 namespace holdfast::inspect {
 
@@ -60,8 +62,8 @@ WorldFile read_dictionary_file(const std::string& directory, const std::string& 
 Expected<std::vector<WorldFile>> read_files(const std::string& directory);
 /// The dictionaries that files are named for, in order. It opens none: some may be no dictionaries of this world.
 Expected<std::vector<std::string>> named_dictionaries(const std::string& directory);
-/// The files of names in use (world/name_file.h) that were made and are not there.
-std::vector<std::string> missing_name_files(const std::string& directory);
+/// What the process table keeps of each file of names in use: note_of_name_file() (world/name_file.h), or anything.
+std::array<std::uint64_t, kNameFiles> read_name_file_notes(const std::string& directory);
 /// Whether it is of no process here: of a world that was here before, and not kept for the next.
 bool is_left_by_another_world(const std::string& directory, const std::string& dictionary);
 

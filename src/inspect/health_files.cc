@@ -5,7 +5,6 @@
 
 #include "inspect/health.h"
 #include "inspect/text.h"
-#include "world/name_file.h"
 
 namespace holdfast::inspect {
 
@@ -71,15 +70,27 @@ void check_file(const Patient& patient, const WorldFile& file, const std::string
     findings.push_back(other_world(patient, file));
 }
 
-bool is_sound_name_file(const WorldFile& file, const std::string& world) {
+bool is_as_made(const WorldFile& file, const std::string& world, std::uint64_t note) {
   return file.trouble.empty() && file.is_regular && file.kind == WorldFile::Kind::names && file.has_our_layout() &&
          file.made_inode == file.inode && file.made_bytes == file.bytes && file.links == 1 &&
-         (file.mode & ~file.made_mode) == 0 && file.world == world;
+         (file.mode & ~file.made_mode) == 0 && file.world == world && note == note_of_name_file(file.inode);
 }
 
-Finding bad_name_file(const std::string& name, const char* what) {
-  return {Severity::error, name, fmt::format("{}: dictionaries of some names cannot be opened", what),
-          "end all processes that use the directory; the next one makes it anew"};
+/// Files of names in use: without one that was made, it cannot be told which names are.
+void check_name_files(const Patient& patient, const std::string& world, Findings& findings) {
+  const auto notes = read_name_file_notes(patient.directory);
+  for (std::size_t number = 0; number < notes.size(); ++number) {
+    if (!is_note_of_name_file(notes[number])) continue;
+    const std::string name = name_file_name(number);
+    const auto file = std::find_if(patient.files.begin(), patient.files.end(),
+                                   [&](const WorldFile& one) { return one.name == name; });
+    const bool is_missing = file == patient.files.end();
+    if (!is_missing && is_as_made(*file, world, notes[number])) continue;
+    findings.push_back({Severity::error, name,
+                        fmt::format("{}: dictionaries of some names cannot be opened",
+                                    is_missing ? "was deleted or moved" : "is not the file that was made here"),
+                        "end all processes that use the directory; the next one makes it anew"});
+  }
 }
 
 bool is_ours_to_judge(const WorldFile& file) { return file.name == kTable || !file.dictionary.empty(); }
@@ -103,8 +114,6 @@ void check_files(const Patient& patient, Findings& findings) {
                                   [](const WorldFile& file) { return file.name == kTable; });
   const std::string world = table != patient.files.end() && table->has_our_layout() ? table->world : "";
   for (const WorldFile& file : patient.files) {
-    if (!world.empty() && is_name_file(file.name) && !is_sound_name_file(file, world))
-      findings.push_back(bad_name_file(file.name, "is not the file that was made here"));
     if (!is_ours_to_judge(file)) continue;
     if (!file.trouble.empty())
       findings.push_back({Severity::error, file.name, "cannot be read: " + file.trouble, ""});
@@ -117,9 +126,7 @@ void check_files(const Patient& patient, Findings& findings) {
     else
       check_file(patient, file, world, findings);
   }
-  if (world.empty()) return;
-  for (const std::string& name : missing_name_files(patient.directory))
-    findings.push_back(bad_name_file(name, "was deleted or moved"));
+  if (!world.empty()) check_name_files(patient, world, findings);
 }
 
 }  // namespace holdfast::inspect

@@ -57,13 +57,13 @@ bool Mapping::detach(std::size_t keep) noexcept {
 
 namespace {
 
-Mapping map_file(int fd, std::size_t size, int flags, const LossMark& mark) noexcept {
+Mapping map_file(int fd, std::size_t size, int protection, const LossMark& mark) noexcept {
   FileId id;
   if (const int error = file_id(fd, id); error != 0) {
     errno = error;
     return {};
   }
-  void* const data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, fd, 0);
+  void* const data = ::mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) return {};
   if (!note_mapping(data, size, mark)) {
     unmap(data, size);
@@ -77,11 +77,11 @@ Mapping map_file(int fd, std::size_t size, int flags, const LossMark& mark) noex
 }  // namespace
 
 Mapping map_shared(int fd, std::size_t size, const LossMark& mark) noexcept {
-  return map_file(fd, size, MAP_SHARED, mark);
+  return map_file(fd, size, PROT_READ | PROT_WRITE, mark);
 }
 
 Mapping map_to_look(int fd, std::size_t size, const LossMark& mark) noexcept {
-  return map_file(fd, size, MAP_PRIVATE | MAP_NORESERVE, mark);
+  return map_file(fd, size, PROT_READ, mark);
 }
 
 Mapping pin_description(int fd, AtFork at_fork) noexcept {

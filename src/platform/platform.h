@@ -228,7 +228,7 @@ class Mapping {
 /// REQUIRES: size > 0 and not beyond the end of the file.
 /// What happens if the file is cut short: platform/bus_guard.h.
 Mapping map_shared(int fd, std::size_t size, const LossMark& mark = {}) noexcept;
-/// The same of a file that is open for reading. A store into it would reach nobody, and end what is seen of that page.
+/// The same of a file that is open for reading: nothing can be stored there.
 Mapping map_to_look(int fd, std::size_t size, const LossMark& mark = {}) noexcept;
 
 /// Pins the open file description behind `fd` with a page of address space, so that a record lock taken through it

@@ -155,20 +155,22 @@ Status finish_adoption(const OpenedFile& file, const WorldId& world) {
   return {};
 }
 
-void retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId& world) {
+Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId& world) {
   auto directory_fd = directory.open();
-  if (!directory_fd) return;
+  if (!directory_fd) return directory_fd.status();
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(directory_fd->get()), ::closedir);
-  if (stream == nullptr) return;
+  if (stream == nullptr) return {Code::system, "cannot read " + directory.path() + ": " + platform::error_text(errno)};
   const int fd = directory_fd->release();  // the stream owns it now
 
+  // First: one that is missing while it counts as made would be refused, also if this process is killed here.
+  forget_name_files(directory);
   std::vector<std::string> dictionaries;
   while (const dirent* const entry = ::readdir(stream.get())) {
     const std::string name = entry->d_name;
-    if (name.starts_with(kTemporaryPrefix) || is_name_file(name)) ::unlinkat(fd, name.c_str(), 0);
+    const bool is_foreign = is_name_file(name) && !is_sound_name_file(directory, name);
+    if (name.starts_with(kTemporaryPrefix) || is_foreign) ::unlinkat(fd, name.c_str(), 0);
     if (is_dictionary_file(name)) dictionaries.push_back(name);
   }
-  forget_name_files(directory);
   for (const std::string& name : dictionaries) {
     auto file = open_world_file(directory, name, FileKind::dictionary);
     // A file that cannot be opened now keeps its name and world. A process that can open it later joins the same file,
@@ -180,6 +182,7 @@ void retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId&
     // process: others wait for the table's lock, which the caller has.
     if (retire_opened_file(directory, name, *file, 0).code == Code::busy) break;
   }
+  return {};
 }
 
 }  // namespace holdfast

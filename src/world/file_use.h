@@ -54,10 +54,10 @@ Expected<UsedFile> look_at_dictionary_file(const RuntimeDirectory& directory, co
 /// Makes an adopted file part of this world and lets others in. Killed inside, the next process adopts it again.
 Status finish_adoption(const OpenedFile& file, const WorldId& world);
 
-/// Retires every dictionary that is not persistent and not in use by another world, and removes the files of names and
-/// temporary files of dead creators. The first process that enters a world does this, and the last one that leaves.
-/// Files that cannot be judged stay, so that opening them tells what is wrong. REQUIRES: the process table's record
-/// lock, and no other process present.
-void retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId& world);
+/// Retires every dictionary that is not persistent and not in use by another world, and removes temporary files of dead
+/// creators and files of names that are not of this world. The first process that enters a world does this, and the
+/// last one that leaves. Files that cannot be judged stay, so that opening them tells what is wrong. Fails if it could
+/// not begin. REQUIRES: the process table's record lock, and no other process present.
+Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId& world);
 
 }  // namespace holdfast

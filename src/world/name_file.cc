@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "base/atomic.h"
+#include "world/fencing.h"
 #include "world/runtime_directory.h"
 #include "world/world_file.h"
 
@@ -20,9 +22,24 @@ constexpr std::uint64_t kFileBytes = kHeaderBytes;
 static_assert(kRemovedNotesOffset + kRemovedNotes * sizeof(std::uint64_t) <= kFileBytes);
 constexpr std::uint32_t kFileMode = 0600;
 
-// Relaxed: it is all there is to know, and the kernel orders the locks.
+/// The file's number, behind the FileHeader.
+constexpr std::size_t kNumberOffset = 128;
+
+// Relaxed, here and below: it is all there is to know, and the kernel orders the locks.
 Word64& made(const RuntimeDirectory& directory, std::size_t number) noexcept {
   return directory.made_name_files()[number % kNameFiles];
+}
+
+/// REQUIRES: a name of name_file_name().
+std::size_t number_in(std::string_view name) noexcept {
+  const auto digit = [&](std::size_t at) { return static_cast<std::size_t>(name[kPrefix.size() + at] - '0'); };
+  return digit(0) * 10 + digit(1);
+}
+
+bool is_sound(const RuntimeDirectory& directory, const OpenedFile& file, std::size_t number) noexcept {
+  std::uint64_t own = 0;
+  std::memcpy(&own, file.page.data() + kNumberOffset, sizeof own);
+  return file.header().world == directory.world() && file.header().inode == file.id.inode && own == number;
 }
 
 Status refuse_other(const RuntimeDirectory& directory, const std::string& name) {
@@ -42,28 +59,52 @@ std::string name_file_name(std::size_t number) {
 bool is_name_file(std::string_view file) noexcept {
   const auto is_digit = [](char byte) { return byte >= '0' && byte <= '9'; };
   return file.starts_with(kPrefix) && file.size() == kPrefix.size() + 2 &&
-         std::all_of(file.begin() + kPrefix.size(), file.end(), is_digit);
+         std::all_of(file.begin() + kPrefix.size(), file.end(), is_digit) && number_in(file) < kNameFiles;
 }
 
+bool is_sound_name_file(const RuntimeDirectory& directory, const std::string& name) {
+  if (!directory.is_anchored()) return false;
+  auto file = look_at_world_file(directory, name, FileKind::names);
+  return file && is_sound(directory, *file, number_in(name));
+}
+
+std::uint64_t note_of_name_file(std::uint64_t inode) noexcept {
+  constexpr std::uint64_t kInodes = std::uint64_t{1} << 36;
+  return seal(inode % kInodes + 1);
+}
+
+bool is_note_of_name_file(std::uint64_t word) noexcept { return word != 0 && is_sealed(word); }
+
 Expected<FileDescriptor> open_name_file(const RuntimeDirectory& directory, std::size_t number) {
+  number %= kNameFiles;
   const std::string name = name_file_name(number);
-  auto file = open_world_file(directory, name, FileKind::names);
+  std::uint64_t known = made(directory, number).load(kRelaxed);
+  // It is never retired here: the caller may have the directory's lock.
+  auto file = look_at_world_file(directory, name, FileKind::names);
   if (!file) {
-    const bool is_missing = file.status().code == Code::not_found;
-    return is_missing && made(directory, number).load(kRelaxed) != 0 ? refuse_other(directory, name) : file.status();
+    const bool was_deleted = file.status().code == Code::not_found && is_note_of_name_file(known);
+    return was_deleted ? refuse_other(directory, name) : file.status();
   }
-  const FileHeader& header = file->header();
-  if (header.world != directory.world() || header.inode != file->id.inode) return refuse_other(directory, name);
-  made(directory, number).store(file->id.inode, kRelaxed);
+  if (!is_sound(directory, *file, number)) return refuse_other(directory, name);
+  // An overwritten word is put right.
+  const std::uint64_t own = note_of_name_file(file->id.inode);
+  while (known != own) {
+    if (is_note_of_name_file(known)) return refuse_other(directory, name);
+    if (made(directory, number).compare_exchange_weak(known, own, kRelaxed, kRelaxed)) break;
+  }
   return std::move(file->fd);
 }
 
 Expected<FileDescriptor> open_or_make_name_file(const RuntimeDirectory& directory, std::size_t number) {
   auto opened = open_name_file(directory, number);
   if (opened || opened.status().code != Code::not_found) return opened;
+  number %= kNameFiles;
   const NewFile file{
       .kind = FileKind::names, .size = kFileBytes, .persist = false, .mode = kFileMode, .world = directory.world()};
-  auto created = create_world_file(directory, name_file_name(number), file, [](std::byte*) {});
+  auto created = create_world_file(directory, name_file_name(number), file, [number](std::byte* base) {
+    const std::uint64_t own = number;
+    std::memcpy(base + kNumberOffset, &own, sizeof own);
+  });
   if (!created && created.status().code != Code::exists) return created.status();
   return open_name_file(directory, number);
 }

@@ -4,12 +4,13 @@
 // hundred dictionaries each hold a hundred thousand of these locks: on `processes` each question whether a process
 // lives would pass them all. So they have files of their own, and a name's file is chosen by its hash.
 //
-// A file is made when a name first needs it, and goes with the last process of the world. Locks on a file that was
-// deleted by hand are seen by nobody. So the process table keeps which were made, and one that is missing then, or is
-// not of this world, is refused.
+// A file is made when a name first needs it, and stays as long as the process table. Locks on a file that was deleted
+// by hand are seen by nobody. So the table keeps the inodes of those that were made, each with a check. A file that is
+// missing then, or has another inode, another number or another world, is refused until no process is in the world.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -35,8 +36,16 @@ Expected<platform::FileDescriptor> open_name_file(const RuntimeDirectory& direct
 /// The same, but it is made if there is none.
 Expected<platform::FileDescriptor> open_or_make_name_file(const RuntimeDirectory& directory, std::size_t number);
 
+/// Whether that file, which is named as one, is this world's and has that number.
+bool is_sound_name_file(const RuntimeDirectory& directory, const std::string& name);
+
 /// Others may be made from now on.
 /// REQUIRES: the process table's record lock, and no other process present.
 void forget_name_files(const RuntimeDirectory& directory) noexcept;
+
+/// What the process table keeps of a file. 0: nothing.
+std::uint64_t note_of_name_file(std::uint64_t inode) noexcept;
+/// Whether it tells of any file: it may have been overwritten.
+bool is_note_of_name_file(std::uint64_t word) noexcept;
 
 }  // namespace holdfast

@@ -129,16 +129,31 @@ Status refuse_replaced(const RuntimeDirectory& directory, const std::string& nam
                               "processes, or choose another name"};
 }
 
-Expected<RemovedNote> RemovedNote::prepare(const RuntimeDirectory& directory, const std::string& name) {
-  if (!directory.is_anchored() || !name.ends_with(kDictionarySuffix)) return RemovedNote(FileDescriptor(), name);
+Expected<FileDescriptor> RemovedNote::open(const RuntimeDirectory& directory, const std::string& name) {
   auto file = open_name_file(directory, name_byte(name, 0) >> kInodeBits);
-  if (file) return RemovedNote(std::move(*file), name);
-  // No name of the file is in use, or no newcomer is let in anyway. So a removal needs no memory.
-  const bool needs_none = file.status().code == Code::not_found || file.status().code == Code::mismatch;
-  return needs_none ? Expected<RemovedNote>(RemovedNote(FileDescriptor(), name)) : file.status();
+  const bool is_in_want = !file && (file.status().code == Code::system || file.status().code == Code::no_memory);
+  // Else no name of the file is in use, or no newcomer is let in anyway. So a removal needs no memory.
+  return file || is_in_want ? std::move(file) : FileDescriptor();
 }
 
-void RemovedNote::write(std::uint64_t inode) const noexcept {
+Expected<RemovedNote> RemovedNote::prepare(const RuntimeDirectory& directory, const std::string& name) {
+  const bool is_noted = directory.is_anchored() && name.ends_with(kDictionarySuffix);
+  if (!is_noted) return RemovedNote(nullptr, FileDescriptor(), name);
+  auto file = open(directory, name);
+  if (!file) return file.status();
+  return RemovedNote(&directory, std::move(*file), name);
+}
+
+void RemovedNote::write(std::uint64_t inode) noexcept {
+  if (directory_ == nullptr) return;
+  // A process that has opened the dictionary since prepare() may have made the file. One that comes after the mark
+  // finds it.
+  try {
+    if (auto file = file_ ? Expected<FileDescriptor>(FileDescriptor()) : open(*directory_, name_); file && *file)
+      file_ = std::move(*file);
+  } catch (...) {
+    return;  // no memory for a path: newcomers are refused for longer
+  }
   if (!file_) return;
   const std::uint64_t byte = name_byte(name_, inode);
   if (is_noted(file_.get(), byte)) return;

@@ -43,14 +43,17 @@ Status refuse_replaced(const RuntimeDirectory& directory, const std::string& nam
 /// Notes removed files: dictionaries of an anchored directory. Otherwise it does nothing.
 class RemovedNote {
  public:
-  /// All that can fail comes here, before the file is marked.
+  /// What can fail for want of descriptors or memory comes here, before the file is marked.
   static Expected<RemovedNote> prepare(const RuntimeDirectory& directory, const std::string& name);
   /// REQUIRES: the file is marked, still has its name, and the directory's lock is held.
-  void write(std::uint64_t inode) const noexcept;
+  void write(std::uint64_t inode) noexcept;
 
  private:
-  RemovedNote(platform::FileDescriptor file, std::string name) : file_(std::move(file)), name_(std::move(name)) {}
+  RemovedNote(const RuntimeDirectory* directory, platform::FileDescriptor file, std::string name)
+      : directory_(directory), file_(std::move(file)), name_(std::move(name)) {}
+  static Expected<platform::FileDescriptor> open(const RuntimeDirectory& directory, const std::string& name);
 
+  const RuntimeDirectory* directory_;  // null: nothing to note
   platform::FileDescriptor file_;
   std::string name_;
 };

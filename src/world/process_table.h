@@ -225,7 +225,7 @@ class ProcessTable {
   platform::Mapping mapping_;
   WorldId id_;
   std::uint64_t time_namespace_ = 0;
-  bool only_looks_ = false;  // stores reach nobody
+  bool only_looks_ = false;  // it is mapped to read
   // Open from the time a process enters, so that a lack of descriptors, rights or paths later does no harm, and kept by
   // its children. The host may close it (daemons close everything): it is checked against the file before a death is
   // believed, and never closed here, as its number may be the host's by then.

@@ -173,8 +173,9 @@ Status World::enter(std::uint64_t patience_ns) {
   if (!lock) return lock.status();
   // A forked child that enters has its parent's presence: it does not find its own world dead. Nor does it end the
   // world of an exiting process, which may hold locks until its last instruction.
-  if (!ProcessTable::anybody_present(*lock) && !ProcessTable::anybody_alive(*lock, std::nullopt))
-    retire_unpersistent_files(directory_, table_->id());
+  if (!ProcessTable::anybody_present(*lock) && !ProcessTable::anybody_alive(*lock, std::nullopt)) {
+    if (Status tidy = retire_unpersistent_files(directory_, table_->id()); !tidy.ok()) return tidy;
+  }
   if (!presence_) {
     auto presence = table_->stay_present(*lock);
     if (!presence) return presence.status();
@@ -253,8 +254,10 @@ void World::leave() noexcept {
         if (!lock) return;
         presence_.reset();
         if (ProcessTable::anybody_present(*lock) || !platform::is_alone_with_background_threads()) return;
-        if (!ProcessTable::anybody_alive(*lock, slot_of(self)))
-          return retire_unpersistent_files(directory_, table_->id());
+        if (!ProcessTable::anybody_alive(*lock, slot_of(self))) {
+          static_cast<void>(retire_unpersistent_files(directory_, table_->id()));
+          return;
+        }
       }
       platform::sleep_until(platform::monotonic_ns() + kNsPerMs);
     }

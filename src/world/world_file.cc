@@ -175,6 +175,7 @@ Status remove_name(const RuntimeDirectory& directory, const std::string& name, c
   // Without the mark it keeps its name: two files under one name, each with users, would be two holders of one lock.
   auto note = RemovedNote::prepare(directory, name);
   if (!note) return note.status();
+  HOLDFAST_FAILPOINT("remove.prepared");
   if (S_ISREG(info.st_mode)) {
     bool told = false;
     const FileDescriptor fd(::openat(directory_fd->get(), name.c_str(), O_RDWR | kOpenFlags));

@@ -143,9 +143,10 @@ TEST_P(IdentityName, may_look_like_that_of_a_file_of_names) {
 // A removal to free memory must not need any.
 TEST_P(IdentityName, needs_no_file_of_names_to_be_removed) {
   if (!GetParam()) GTEST_SKIP() << "no dictionary that does not persist outlives its processes";
+  const std::string names = file_of_names();
   holder_.kill_and_wait();
+  ::unlink(names.c_str());
   Started remover("ok", [this](Channel& parent) {
-    holdfast_directory();  // enters, so there is none any more
     const std::string said = in_words(holdfast_remove("dict", 4));
     for (const auto& entry : std::filesystem::directory_iterator(directory_.path()))
       if (is_name_file(entry.path().filename().string())) parent.say("made " + entry.path().string());
@@ -164,15 +165,23 @@ TEST_P(IdentityName, is_kept_though_the_file_of_names_was_replaced) {
   EXPECT_EQ(holder_.ask("held"), "yes");
 }
 
-TEST_P(IdentityName, has_no_file_of_names_that_dead_processes_left) {
-  holder_.kill_and_wait();
-  Started next("in", [](Channel& parent) {
-    parent.say(holdfast_directory() != nullptr ? "in" : holdfast_error());
+TEST_P(IdentityName, is_kept_though_another_file_of_names_was_moved_there) {
+  const std::string names = file_of_names();
+  Started other("ready", [](Channel& parent) {
+    std::vector<std::unique_ptr<Dict>> many;  // one of them has another file
+    for (int i = 0; i < 20; ++i) many.push_back(std::make_unique<Dict>("other" + std::to_string(i)));
+    parent.say(in_words(many.back()->status) == "ok" ? "ready" : in_words(many.back()->status));
     parent.hear();
     return 0;
   });
+  std::string another;
   for (const auto& entry : std::filesystem::directory_iterator(directory_.path()))
-    EXPECT_FALSE(is_name_file(entry.path().filename().string())) << entry.path();
+    if (is_name_file(entry.path().filename().string()) && entry.path() != names) another = entry.path();
+  ASSERT_EQ(::rename(another.c_str(), names.c_str()), 0) << another;
+  ASSERT_EQ(::unlink(file_.c_str()), 0);
+  Child newcomer(take_part);
+  EXPECT_THAT(newcomer.hear(), HasSubstr("names-"));
+  EXPECT_EQ(holder_.ask("held"), "yes");
 }
 
 TEST_P(IdentityName, is_free_after_a_removal_though_users_have_not_looked_yet) {

@@ -9,6 +9,7 @@
 #include "interleave/failpoint.h"
 #include "support/dict.h"
 #include "support/started.h"
+#include "world/name_file.h"
 #include "world/process_table.h"
 
 namespace holdfast::test {
@@ -128,6 +129,27 @@ TEST_F(InterleaveEnter, a_death_between_the_mark_of_a_removal_and_its_name_leave
   remover.kill_and_wait();
   Started next("ready", look);
   EXPECT_EQ(next.ask("try"), "ok");
+}
+
+// The removal found no file of names, and the user has made it meanwhile.
+TEST_F(InterleaveEnter, a_dictionary_that_is_opened_while_its_removal_begins_keeps_nobody_from_its_name) {
+  const auto persistent = [](Channel& parent) {
+    const Dict dict("dict", {.persist = true});
+    parent.say(dict.status == HOLDFAST_OK ? "ready" : holdfast_error());
+    parent.hear();
+    return 0;
+  };
+  Started("ready", persistent).kill_and_wait();
+  for (std::size_t number = 0; number < kNameFiles; ++number) ::unlink((directory_ / name_file_name(number)).c_str());
+  Started remover("at remove.prepared", [](Channel& parent) {
+    if (holdfast_directory() == nullptr) return 1;
+    pause_at("remove.prepared", parent);
+    return holdfast_remove("dict", 4);
+  });
+  Started user("ready", persistent);
+  remover.say("go on");
+  EXPECT_EQ(remover.wait(), HOLDFAST_OK);
+  Started next("ready", persistent);
 }
 
 }  // namespace

@@ -176,7 +176,7 @@ TEST_F(FileUse, a_sweep_removes_what_is_not_persistent_and_what_was_never_born_a
   for (const char* name : {"rubbish.dict", ".new-0123"}) {
     FileDescriptor(::open((scratch_ / name).c_str(), O_CREAT | O_WRONLY, 0600));
   }
-  retire_unpersistent_files(directory_, kOurs);
+  EXPECT_TRUE(retire_unpersistent_files(directory_, kOurs).ok());
   EXPECT_FALSE(exists(path()));
   EXPECT_FALSE(exists(scratch_ / "%3A.dict"));
   for (const std::string& name : strangers) EXPECT_TRUE(exists(scratch_ / name)) << name;
