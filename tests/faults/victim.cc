@@ -148,7 +148,7 @@ int count_slots(const std::string& table) {
 std::string strange_file(const std::string& directory) {
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     const std::string name = entry.path().filename();
-    if (name != "processes" && !name.ends_with(".dict")) return name;
+    if (name != "processes" && !name.ends_with(".dict") && !name.starts_with("names-")) return name;
   }
   return "";
 }
