@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "base/atomic.h"
-#include "world/fencing.h"
 #include "world/runtime_directory.h"
 #include "world/world_file.h"
 
@@ -17,7 +15,6 @@ namespace {
 
 using platform::FileDescriptor;
 
-constexpr std::string_view kPrefix = "names-";
 constexpr std::uint64_t kFileBytes = kHeaderBytes;
 static_assert(kRemovedNotesOffset + kRemovedNotes * sizeof(std::uint64_t) <= kFileBytes);
 constexpr std::uint32_t kFileMode = 0600;
@@ -32,7 +29,7 @@ Word64& made(const RuntimeDirectory& directory, std::size_t number) noexcept {
 
 /// REQUIRES: a name of name_file_name().
 std::size_t number_in(std::string_view name) noexcept {
-  const auto digit = [&](std::size_t at) { return static_cast<std::size_t>(name[kPrefix.size() + at] - '0'); };
+  const auto digit = [&](std::size_t at) { return static_cast<std::size_t>(name[kNameFilePrefix.size() + at] - '0'); };
   return digit(0) * 10 + digit(1);
 }
 
@@ -50,16 +47,10 @@ Status refuse_other(const RuntimeDirectory& directory, const std::string& name) 
 
 }  // namespace
 
-std::string name_file_name(std::size_t number) {
-  char digits[4];
-  std::snprintf(digits, sizeof digits, "%02u", static_cast<unsigned>(number % kNameFiles));
-  return std::string(kPrefix) + digits;
-}
-
 bool is_name_file(std::string_view file) noexcept {
   const auto is_digit = [](char byte) { return byte >= '0' && byte <= '9'; };
-  return file.starts_with(kPrefix) && file.size() == kPrefix.size() + 2 &&
-         std::all_of(file.begin() + kPrefix.size(), file.end(), is_digit) && number_in(file) < kNameFiles;
+  return file.starts_with(kNameFilePrefix) && file.size() == kNameFilePrefix.size() + 2 &&
+         std::all_of(file.begin() + kNameFilePrefix.size(), file.end(), is_digit) && number_in(file) < kNameFiles;
 }
 
 bool is_sound_name_file(const RuntimeDirectory& directory, const std::string& name) {
@@ -67,13 +58,6 @@ bool is_sound_name_file(const RuntimeDirectory& directory, const std::string& na
   auto file = look_at_world_file(directory, name, FileKind::names);
   return file && is_sound(directory, *file, number_in(name));
 }
-
-std::uint64_t note_of_name_file(std::uint64_t inode) noexcept {
-  constexpr std::uint64_t kInodes = std::uint64_t{1} << 36;
-  return seal(inode % kInodes + 1);
-}
-
-bool is_note_of_name_file(std::uint64_t word) noexcept { return word != 0 && is_sealed(word); }
 
 Expected<FileDescriptor> open_name_file(const RuntimeDirectory& directory, std::size_t number) {
   number %= kNameFiles;

@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "platform/platform.h"
+#include "world/fencing.h"
 
 namespace holdfast {
 
@@ -26,7 +27,12 @@ inline constexpr std::size_t kNameFiles = 64;
 inline constexpr std::size_t kRemovedNotes = 256;
 inline constexpr std::size_t kRemovedNotesOffset = 256;
 
-std::string name_file_name(std::size_t number);
+inline constexpr std::string_view kNameFilePrefix = "names-";
+
+/// REQUIRES: number < kNameFiles.
+inline std::string name_file_name(std::size_t number) {
+  return std::string(kNameFilePrefix) + static_cast<char>('0' + number / 10) + static_cast<char>('0' + number % 10);
+}
 bool is_name_file(std::string_view file) noexcept;
 
 /// A fresh description of that file. not_found if it was not made yet; mismatch: it was deleted, moved or replaced
@@ -44,8 +50,11 @@ bool is_sound_name_file(const RuntimeDirectory& directory, const std::string& na
 void forget_name_files(const RuntimeDirectory& directory) noexcept;
 
 /// What the process table keeps of a file. 0: nothing.
-std::uint64_t note_of_name_file(std::uint64_t inode) noexcept;
+constexpr std::uint64_t note_of_name_file(std::uint64_t inode) noexcept {
+  constexpr std::uint64_t kInodes = std::uint64_t{1} << 36;
+  return seal(inode % kInodes + 1);
+}
 /// Whether it tells of any file: it may have been overwritten.
-bool is_note_of_name_file(std::uint64_t word) noexcept;
+constexpr bool is_note_of_name_file(std::uint64_t word) noexcept { return word != 0 && is_sealed(word); }
 
 }  // namespace holdfast

@@ -59,6 +59,9 @@ class IdentityName : public testing::TestWithParam<bool> {
   Child holder_{take_part};
 };
 
+/// Of a dictionary that outlives its processes.
+class IdentityPersistentName : public IdentityName {};
+
 TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file) {
   ASSERT_EQ(::unlink(file_.c_str()), 0);
   expect_one_holder();
@@ -126,8 +129,7 @@ TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_though_the_file_of_
   EXPECT_EQ(next.ask("lock"), "ok");
 }
 
-TEST_P(IdentityName, may_look_like_that_of_a_file_of_names) {
-  if (!GetParam()) GTEST_SKIP() << "no dictionary that does not persist outlives its processes";
+TEST_P(IdentityPersistentName, may_look_like_that_of_a_file_of_names) {
   const auto store = [](Channel& parent) {
     Dict dict("names-07", {.persist = true});
     const std::string before = dict.get("value").text;
@@ -141,8 +143,7 @@ TEST_P(IdentityName, may_look_like_that_of_a_file_of_names) {
 }
 
 // A removal to free memory must not need any.
-TEST_P(IdentityName, needs_no_file_of_names_to_be_removed) {
-  if (!GetParam()) GTEST_SKIP() << "no dictionary that does not persist outlives its processes";
+TEST_P(IdentityPersistentName, needs_no_file_of_names_to_be_removed) {
   const std::string names = file_of_names();
   holder_.kill_and_wait();
   ::unlink(names.c_str());
@@ -224,6 +225,7 @@ TEST_P(IdentityName, is_refused_to_a_process_that_had_the_removed_file_and_opens
   EXPECT_EQ(second.ask("held"), "yes");
 }
 
+INSTANTIATE_TEST_SUITE_P(, IdentityPersistentName, testing::Values(true));
 INSTANTIATE_TEST_SUITE_P(, IdentityName, testing::Bool(),
                          [](const auto& persist) { return std::string(persist.param ? "persistent" : "plain"); });
 
