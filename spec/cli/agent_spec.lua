@@ -215,7 +215,8 @@ describe("holdfast agent", function ()
             local path = config(('"endpoints": ["%s"], "require_fixed_etcd": true'):format(server.url))
             local agent = start("agent", "main", "--config", path, { HOLDFAST_DIR = machine })
             assert.truthy(await(function () return said(agent):find("\n$") end))
-            local sentence = agent:err():match "^holdfast%-agent: (etcd [%d.]+ at http://[%d.:]+ may end a lease early .*)\n$"
+            local sentence = agent:err():match("^holdfast%-agent: (etcd [%d.]+ at http://[%d.:]+ may end a lease early "
+                                               .. ".*)\n$")
             assert.matches("; require_fixed_etcd is set$", sentence)
             holder(0)
             local _, out = run("cluster", "status", { HOLDFAST_DIR = machine })
