@@ -44,7 +44,7 @@ check: ## the quick part of the tests, within two minutes: unit tests, and specs
 	@JOBS=$$(($$(nproc) + 1)) HOLDFAST_TEST_SPECS=quick scripts/test $(BUILD) --label-regex '^unit' \
 	  --exclude-regex '^(death|late|interleave)\.|MemoryTest'
 
-test: ## install what is missing, build, run the C++ tests and the Lua specs: 10 minutes on two processors
+test: ## install what is missing, build, run the C++ tests and the Lua specs: 20 minutes on two processors, and 10 to build
 	@scripts/setup test
 	@$(call configure,-DHOLDFAST_TESTS=ON)
 	@$(compile)
