@@ -28,24 +28,34 @@ constexpr std::size_t kProbe = 16;
 
 // Notes are written under the directory's lock, and read without it by processes that find a lock in the way: a torn
 // note names no file in use, and the reader looks again.
-off_t place_of(std::uint64_t byte, std::size_t step) noexcept {
-  const std::size_t index = (byte * 0x9E3779B97F4A7C15U >> 32) + step;
-  return static_cast<off_t>(kRemovedNotesOffset + index % kRemovedNotes * sizeof byte);
+using Notes = std::array<std::uint64_t, kRemovedNotes>;
+
+std::size_t place_of(std::uint64_t byte, std::size_t step) noexcept {
+  return ((byte * 0x9E3779B97F4A7C15U >> 32) + step) % kRemovedNotes;
 }
 
-std::uint64_t read_note(int file, off_t at) noexcept {
-  std::uint64_t byte = 0;
-  return ::pread(file, &byte, sizeof byte, at) == static_cast<ssize_t>(sizeof byte) ? byte : 0;
+Notes read_notes(int file) noexcept {
+  Notes notes{};
+  if (::pread(file, notes.data(), sizeof notes, kRemovedNotesOffset) != static_cast<ssize_t>(sizeof notes)) return {};
+  return notes;
 }
 
-void write_note(int file, off_t at, std::uint64_t byte) noexcept {
-  if (::pwrite(file, &byte, sizeof byte, at) < 0) return;  // not noted: newcomers are refused for longer
+void write_note(int file, std::size_t place, std::uint64_t byte) noexcept {
+  const std::size_t at = kRemovedNotesOffset + place * sizeof byte;
+  if (::pwrite(file, &byte, sizeof byte, static_cast<off_t>(at)) < 0) return;  // newcomers are refused for longer
 }
 
 bool is_noted(int file, std::uint64_t byte) noexcept {
+  const Notes notes = read_notes(file);
   for (std::size_t step = 0; step < kProbe; ++step)
-    if (read_note(file, place_of(byte, step)) == byte) return true;
+    if (notes[place_of(byte, step)] == byte) return true;
   return false;
+}
+
+void forget_note(int file, std::uint64_t byte) noexcept {
+  const Notes notes = read_notes(file);
+  for (std::size_t step = 0; step < kProbe; ++step)
+    if (notes[place_of(byte, step)] == byte) write_note(file, place_of(byte, step), 0);
 }
 
 bool is_held(int file, std::uint64_t byte) noexcept {
@@ -74,8 +84,26 @@ bool is_other_in_use(int file, std::uint64_t own) noexcept {
   return false;
 }
 
-Expected<FileDescriptor> open_file_of(const RuntimeDirectory& directory, std::uint64_t byte) {
-  return open_or_make_name_file(directory, byte >> kInodeBits);
+/// A lock that this process has on a name. No child is forked while the descriptor is open: it would keep the lock.
+struct Held {
+  Mapping pin;  // empty: it has none
+  FileDescriptor file;
+};
+
+Expected<Held> hold(const RuntimeDirectory& directory, const std::string& name, std::uint64_t byte) {
+  auto file = open_or_make_name_file(directory, byte >> kInodeBits);
+  if (!file) return file.status();
+  if (const int error = platform::try_shared_record_lock(file->get(), byte); error != 0) {
+    return Status{Code::system,
+                  "cannot lock the name of " + directory.path_of(name) + ": " + platform::error_text(error)};
+  }
+  if (is_other_in_use(file->get(), byte)) return Held();
+  Mapping pin = platform::pin_description(file->get(), platform::AtFork::inherit);
+  if (!pin) {
+    return Status{Code::system,
+                  "cannot pin the name of " + directory.path_of(name) + ": " + platform::error_text(errno)};
+  }
+  return Held{std::move(pin), std::move(*file)};
 }
 
 }  // namespace
@@ -88,35 +116,24 @@ std::uint64_t name_byte(const std::string& name, std::uint64_t inode) noexcept {
 Expected<Mapping> hold_name(const RuntimeDirectory& directory, const std::string& name, std::uint64_t inode) {
   if (!directory.is_anchored()) return Mapping();
   const platform::ForkGuard no_fork;
-  const std::uint64_t byte = name_byte(name, inode);
-  auto file = open_file_of(directory, byte);
-  if (!file) return file.status();
-  if (const int error = platform::try_shared_record_lock(file->get(), byte); error != 0) {
-    return Status{Code::system,
-                  "cannot lock the name of " + directory.path_of(name) + ": " + platform::error_text(error)};
-  }
-  if (is_other_in_use(file->get(), byte)) return Mapping();
-  Mapping pin = platform::pin_description(file->get(), platform::AtFork::inherit);
-  if (!pin) {
-    return Status{Code::system,
-                  "cannot pin the name of " + directory.path_of(name) + ": " + platform::error_text(errno)};
-  }
-  return pin;
+  auto held = hold(directory, name, name_byte(name, inode));
+  if (!held) return held.status();
+  return std::move(held->pin);
 }
 
 Expected<Mapping> hold_new_name(const RuntimeDirectory& directory, const std::string& name, std::uint64_t inode) {
   if (!directory.is_anchored()) return Mapping();
+  const std::uint64_t byte = name_byte(name, inode);
   for (int look = 1;; ++look) {
-    auto held = hold_name(directory, name, inode);
-    if (!held) return held;
-    if (*held) {
-      // A file that had the inode's number before may have been removed.
-      const std::uint64_t byte = name_byte(name, inode);
-      auto file = open_file_of(directory, byte);
-      if (!file) return file.status();
-      for (std::size_t step = 0; step < kProbe; ++step)
-        if (read_note(file->get(), place_of(byte, step)) == byte) write_note(file->get(), place_of(byte, step), 0);
-      return held;
+    {
+      const platform::ForkGuard no_fork;
+      auto held = hold(directory, name, byte);
+      if (!held) return held.status();
+      if (held->pin) {
+        // A file that had the inode's number before may have been removed.
+        forget_note(held->file.get(), byte);
+        return std::move(held->pin);
+      }
     }
     if (look == kLooks) return refuse_replaced(directory, name);
     platform::sleep_until(platform::monotonic_ns() + kRetryNs);
@@ -157,12 +174,12 @@ void RemovedNote::write(std::uint64_t inode) noexcept {
   if (!file_) return;
   const std::uint64_t byte = name_byte(name_, inode);
   if (is_noted(file_.get(), byte)) return;
+  const Notes notes = read_notes(file_.get());
   for (std::size_t step = 0; step < kProbe; ++step) {
-    const off_t at = place_of(byte, step);
-    const std::uint64_t there = read_note(file_.get(), at);
+    const std::uint64_t there = notes[place_of(byte, step)];
     // Overwritten memory may say anything; only a byte of names can be held.
     if (there >= kNameLocks && there >> 63 == 0 && is_held(file_.get(), there)) continue;
-    write_note(file_.get(), at, byte);
+    write_note(file_.get(), place_of(byte, step), byte);
     return;
   }
 }
