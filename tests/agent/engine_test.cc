@@ -338,6 +338,26 @@ TEST_F(EngineTest, a_lock_that_a_late_request_has_left_is_given_back) {
   EXPECT_FALSE(stored(kLockKey));
 }
 
+TEST_F(EngineTest, a_release_that_arrives_late_takes_nothing_from_the_next_holder) {
+  Node& one = make_node();
+  Node& two = make_node();
+  const auto first = take(one);
+  const agent::Revision revision = store_.records().at(kLockKey).modified;
+  next_change(one, Fate::late);
+  one.machine().release(kLock, first);
+  const std::uint64_t before = one.client().requests;
+  for (int i = 0; i < 200 && one.client().requests == before; ++i) run_ms(10);
+  ASSERT_EQ(store_.records().at(kLockKey).modified, revision) << "the release is under way";
+  // As the end of the first one's lease would do.
+  EXPECT_EQ(ask(two, agent::Query::Kind::break_lock, revision)->code, Reply::Code::yes);
+  const auto second = take(two);
+  const agent::Revision next = store_.records().at(kLockKey).created;
+  run_ms(20'000);
+  ASSERT_TRUE(stored(kLockKey));
+  EXPECT_EQ(store_.records().at(kLockKey).created, next);
+  EXPECT_TRUE(two.machine().valid(kLock, second));
+}
+
 TEST_F(EngineTest, a_lock_stands_again_only_at_a_new_revision_once_it_may_have_been_given_away) {
   Node& one = make_node();
   const auto program = take(one);
