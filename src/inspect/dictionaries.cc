@@ -40,9 +40,10 @@ Expected<std::vector<Dictionary>> look_at_dictionaries(const std::string& direct
                                                        const std::vector<std::string>& names, Read what) {
   auto all = named_dictionaries(directory);
   if (!all) return all.status();
+  for (const std::string& name : names)
+    if (!std::binary_search(all->begin(), all->end(), name)) return no_such_dictionary(name);
   std::vector<Dictionary> dictionaries;
   for (const std::string& name : names.empty() ? *all : names) {
-    if (!std::binary_search(all->begin(), all->end(), name)) return no_such_dictionary(name);
     Dictionary dictionary = look_at(directory, name, what);
     if (dictionary.is_gone && !names.empty()) return no_such_dictionary(name);
     if (!dictionary.is_gone) dictionaries.push_back(std::move(dictionary));

@@ -166,8 +166,9 @@ void RemovedNote::write(std::uint64_t inode) noexcept {
   // A process that has opened the dictionary since prepare() may have made the file. One that comes after the mark
   // finds it.
   try {
-    if (auto file = file_ ? Expected<FileDescriptor>(FileDescriptor()) : open(*directory_, name_); file && *file)
-      file_ = std::move(*file);
+    if (!file_) {
+      if (auto opened = open(*directory_, name_)) file_ = std::move(*opened);
+    }
   } catch (...) {
     return;  // no memory for a path: newcomers are refused for longer
   }

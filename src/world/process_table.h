@@ -56,7 +56,7 @@ struct TableHeader {
   alignas(64) Word32 lock_holder;  // pid of the process that has kTableLock; for people
   Word64 unjudged;                 // times that judge() could not tell; for people
   alignas(64) FencingMemory fencing;
-  alignas(64) std::array<Word64, kNameFiles> name_files;  // world/name_file.h: their inodes, 0: not made yet
+  alignas(64) std::array<Word64, kNameFiles> name_files;  // note_of_name_file() of each, 0: none was opened
 };
 static_assert(sizeof(TableHeader) <= kHeaderBytes && offsetof(TableHeader, lock_holder) == 128 &&
               offsetof(TableHeader, fencing) == 192 && offsetof(TableHeader, name_files) == 256);
