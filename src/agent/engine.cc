@@ -7,7 +7,7 @@ namespace holdfast::agent {
 
 Engine::Engine(Store& store, Machine& machine, const Clock& clock, const std::string& space, Settings settings,
                std::function<void(const std::string&)> warn)
-    : store_(store, clock),
+    : store_(store, clock, [this](Revision from, Revision to) { keeper_.store_went_back(from, to); }),
       machine_(machine),
       clock_(clock),
       started_(clock.boot_ms()),

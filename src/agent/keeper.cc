@@ -185,6 +185,12 @@ void Keeper::lose(const std::string& why) {
   drop(why);
 }
 
+void Keeper::store_went_back(Revision from, Revision to) {
+  if (state_ == State::alive)
+    lose("the store has gone back from revision " + std::to_string(from) + " to " + std::to_string(to) +
+         ", as one does that is restored without --bump-revision: tokens may come twice");
+}
+
 void Keeper::drop(const std::string& why) {
   sentence_ = why;
   ++attempt_;

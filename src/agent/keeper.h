@@ -6,7 +6,8 @@
 //
 // Lost is a lease when its deadline passes, when the store says that it is gone, when its bell is deleted, or when the
 // wall clock leaps against BOOTTIME: then this machine's memory may be a copy of another's, or be put back to a state
-// of long ago, and the lease another machine's too. After that: a new lease, and with it a new epoch.
+// of long ago, and the lease another machine's too. Lost it is also when the store was put back to an earlier state,
+// which may know nothing of locks that this machine has. After that: a new lease, and with it a new epoch.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +48,8 @@ class Keeper {
   Milliseconds due() const;
   /// The store said that a lease is gone: asks about this machine's as soon as it can.
   void suspect() { next_ = 0; }
+  /// The store was put back to an earlier state, from one revision to another.
+  void store_went_back(Revision from, Revision to);
   /// Ends the lease, and asks for no other.
   void stop(const std::function<void()>& done);
 

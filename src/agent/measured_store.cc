@@ -1,5 +1,6 @@
 #include "agent/measured_store.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace holdfast::agent {
@@ -29,8 +30,24 @@ std::function<void(const LeaseAnswer&)> MeasuredStore::noting(std::function<void
   };
 }
 
+// Transactions only: what etcd tells with leases is what one member knows, which may lag.
 void MeasuredStore::transact(Change change, std::function<void(const Answer&)> done) {
-  store_.transact(std::move(change), noting(std::move(done)));
+  store_.transact(std::move(change), noting([this, before = newest_, times_back = times_back_,
+                                             done = std::move(done)](const Answer& answer) {
+                    if (answer.outcome == Outcome::answered) follow(before, times_back, answer.revision);
+                    done(answer);
+                  }));
+}
+
+void MeasuredStore::follow(Revision before, std::uint64_t times_back, Revision now) {
+  if (times_back != times_back_) return;
+  if (now >= before) {
+    newest_ = std::max(newest_, now);
+    return;
+  }
+  ++times_back_;
+  newest_ = now;
+  went_back_(before, now);
 }
 
 void MeasuredStore::grant(std::int64_t ttl_s, std::function<void(const LeaseAnswer&)> done) {

@@ -1,9 +1,10 @@
-// A store that counts what is asked of another one, and how long its answers take.
+// A store that counts what is asked of another one, how long its answers take, and notices when it has gone back.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "agent/clock.h"
 #include "agent/latency.h"
@@ -21,7 +22,12 @@ struct StoreCounters {
 
 class MeasuredStore final : public Store {
  public:
-  MeasuredStore(Store& store, const Clock& clock) : store_(store), clock_(clock) {}
+  /// `went_back`: runs when a transaction was answered with a smaller revision than one that was answered before it was
+  /// sent. A store does that only if it was put back to an earlier state. Takes both revisions, the larger one first.
+  using WentBack = std::function<void(Revision, Revision)>;
+
+  MeasuredStore(Store& store, const Clock& clock, WentBack went_back)
+      : store_(store), clock_(clock), went_back_(std::move(went_back)) {}
 
   void transact(Change change, std::function<void(const Answer&)> done) override;
   void grant(std::int64_t ttl_s, std::function<void(const LeaseAnswer&)> done) override;
@@ -38,9 +44,13 @@ class MeasuredStore final : public Store {
   void note(const Answer& answer, std::int64_t sent_us);
   std::function<void(const Answer&)> noting(std::function<void(const Answer&)> done);
   std::function<void(const LeaseAnswer&)> noting(std::function<void(const LeaseAnswer&)> done);
+  void follow(Revision before, std::uint64_t times_back, Revision now);
 
   Store& store_;
   const Clock& clock_;
+  const WentBack went_back_;
+  Revision newest_ = 0;           // of a transaction, since the store went back last
+  std::uint64_t times_back_ = 0;  // what was sent before that tells nothing
   StoreCounters counters_;
   Latency latency_;
 };

@@ -314,6 +314,20 @@ TEST_F(EngineTest, a_leap_of_the_wall_clock_ends_the_epoch_and_leaves_the_old_le
   EXPECT_THAT(store_.leases(), ::testing::Contains(lease));
 }
 
+TEST_F(EngineTest, a_store_that_was_put_back_to_an_earlier_state_ends_the_epoch) {
+  Node& node = make_node();
+  store_.skip_to(1000);
+  const auto program = take(node);
+  const agent::LeaseId lease = node.machine().session().lease;
+  store_.skip_to(500);
+  run_ms(1500);
+  EXPECT_FALSE(node.machine().valid(kLock, program));
+  EXPECT_THAT(store_.leases(), ::testing::Not(::testing::Contains(lease)));
+  EXPECT_TRUE(node.engine().keeper().alive());
+  run_ms(10'000);
+  EXPECT_EQ(node.engine().keeper().losses(), 1U);
+}
+
 TEST_F(EngineTest, what_became_of_a_change_without_an_answer_is_found_out) {
   for (const Fate fate : {Fate::lost_request, Fate::lost_answer}) {
     Node& node = make_node();
@@ -562,6 +576,14 @@ TEST_F(EngineTest, what_ended_a_session_is_told) {
   Node& three = make_node();
   three.cut_for(60'000'000);
   EXPECT_THAT(loss_of(three), ::testing::StartsWith("it was not renewed before its deadline"));
+  Node& four = make_node();
+  store_.skip_to(1000);
+  take(four);
+  four.client().fate = [](const Change& change) -> std::optional<Fate> {
+    return change.then.front().kind == Step::Kind::put ? std::optional(Fate::lost_request) : std::nullopt;
+  };
+  store_.skip_to(500);
+  EXPECT_THAT(loss_of(four), ::testing::StartsWith("the store has gone back from revision 1001 to 50"));
 }
 
 TEST_F(EngineTest, a_dead_bell_counts) {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <set>
@@ -98,6 +99,16 @@ void EtcdServer::start() {
   await_service();
 }
 
+void EtcdServer::save() const {
+  std::filesystem::remove_all(copy());
+  std::filesystem::copy(data(), copy(), std::filesystem::copy_options::recursive);
+}
+
+void EtcdServer::restore() const {
+  std::filesystem::remove_all(data());
+  std::filesystem::copy(copy(), data(), std::filesystem::copy_options::recursive);
+}
+
 void EtcdServer::begin() {
   child_ = std::make_unique<Child>([this](Channel& channel) {
     run(channel);
@@ -119,7 +130,7 @@ void EtcdServer::await_service() {
 
 void EtcdServer::run(Channel& channel) const {
   std::vector<std::string> words{"etcd",
-                                 "--data-dir=" + directory_.path() + "/data",
+                                 "--data-dir=" + data(),
                                  "--listen-client-urls=" + url(),
                                  "--advertise-client-urls=" + url(),
                                  "--listen-peer-urls=" + peer_url(self_.peer_port),

@@ -52,6 +52,9 @@ class EtcdServer {
   int port() const { return self_.port; }
   std::string url() const { return scheme_ + "://127.0.0.1:" + std::to_string(self_.port); }
   void kill() { child_.reset(); }
+  /// While it is killed: keeps a copy of what it has stored, and puts that back.
+  void save() const;
+  void restore() const;
   /// With what it had stored, on the same ports; the second waits until it serves.
   void begin();
   void start();
@@ -82,6 +85,8 @@ class EtcdServer {
   void enable_authentication();
 
  private:
+  std::string data() const { return directory_ / "data"; }
+  std::string copy() const { return directory_ / "copy"; }
   bool serves();
   void run(Channel& channel) const;
   /// The events of the prefix up to that of the key `end`. Why it ended before, or "".

@@ -48,6 +48,25 @@ TEST(StoreDays, away_for_longer_than_the_lease_costs_the_locks_and_nothing_else)
   EXPECT_NE(first->lock("k"), 0U);
 }
 
+TEST(StoreDays, put_back_to_an_earlier_state_costs_the_locks_and_is_told) {
+  EtcdServer etcd;
+  Machine a(etcd.url(), kLong);
+  a.start_agent();
+  const auto program = a.program();
+  ASSERT_NE(program->lock("earlier"), 0U);
+  etcd.kill();
+  etcd.save();
+  etcd.start();
+  ASSERT_NE(program->lock("k"), 0U);
+  etcd.kill();
+  etcd.restore();
+  etcd.start();
+  EXPECT_THAT(program->ask("lose k"), StartsWith("lost "));
+  EXPECT_EQ(program->ask("valid earlier"), "not owner");
+  EXPECT_TRUE(eventually([&] { return a.has_said("the store has gone back from revision "); })) << a.said();
+  EXPECT_NE(program->lock("another"), 0U);
+}
+
 /// Until etcd raises its alarm.
 bool fill_up(EtcdServer& etcd) {
   const std::string value = base64(std::string(20'000, 'v'));

@@ -1,0 +1,107 @@
+// What is concluded from revisions: requests overlap, and their answers come in any order.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "agent/measured_store.h"
+
+namespace holdfast::test {
+namespace {
+
+using agent::Answer;
+using agent::LeaseAnswer;
+using agent::LeaseId;
+using agent::Outcome;
+using agent::Revision;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+/// Answers transactions when and with what revision the test says.
+class ScriptedStore final : public agent::Store {
+ public:
+  void transact(agent::Change, std::function<void(const Answer&)> done) override { asked.push_back(std::move(done)); }
+  void grant(std::int64_t, std::function<void(const LeaseAnswer&)>) override {}
+  void keep_alive(LeaseId, std::function<void(const LeaseAnswer&)>) override {}
+  void revoke(LeaseId, std::function<void(const Answer&)>) override {}
+  void keys_of(LeaseId, std::function<void(const LeaseAnswer&)>) override {}
+  void watch(const std::string&, std::function<void(const agent::Record&)>) override {}
+
+  void answer(std::size_t request, Revision revision, Outcome outcome = Outcome::answered) {
+    Answer answer;
+    answer.outcome = outcome;
+    answer.revision = revision;
+    asked[request](answer);
+  }
+
+  std::vector<std::function<void(const Answer&)>> asked;
+};
+
+class StoppedClock final : public agent::Clock {
+ public:
+  agent::Milliseconds boot_ms() const override { return 0; }
+  std::int64_t boot_us() const override { return 0; }
+  agent::Milliseconds wall_ms() const override { return 0; }
+};
+
+class MeasuredStoreTest : public ::testing::Test {
+ protected:
+  void ask() {
+    measured_.transact({}, [](const Answer&) {});
+  }
+
+  ScriptedStore store_;
+  StoppedClock clock_;
+  std::vector<std::pair<Revision, Revision>> back_;
+  agent::MeasuredStore measured_{store_, clock_,
+                                 [this](Revision from, Revision to) { back_.emplace_back(from, to); }};
+};
+
+TEST_F(MeasuredStoreTest, a_smaller_revision_than_before_the_request_was_sent_means_that_the_store_went_back) {
+  ask();
+  store_.answer(0, 100);
+  ask();
+  store_.answer(1, 99);
+  EXPECT_THAT(back_, ElementsAre(Pair(100, 99)));
+}
+
+TEST_F(MeasuredStoreTest, answers_that_overtake_each_other_mean_nothing) {
+  ask();
+  ask();
+  store_.answer(1, 100);
+  store_.answer(0, 99);
+  ask();
+  store_.answer(2, 100);
+  EXPECT_THAT(back_, IsEmpty());
+}
+
+TEST_F(MeasuredStoreTest, a_refusal_has_no_revision) {
+  ask();
+  store_.answer(0, 100);
+  ask();
+  store_.answer(1, 0, Outcome::refused);
+  ask();
+  store_.answer(2, 0, Outcome::unknown);
+  EXPECT_THAT(back_, IsEmpty());
+}
+
+TEST_F(MeasuredStoreTest, one_step_back_is_told_once_whatever_was_under_way) {
+  ask();
+  store_.answer(0, 100);
+  ask();
+  ask();
+  store_.answer(1, 50);
+  store_.answer(2, 51);
+  ask();
+  store_.answer(3, 52);
+  EXPECT_THAT(back_, ElementsAre(Pair(100, 50)));
+  ask();
+  store_.answer(4, 51);
+  EXPECT_THAT(back_, ElementsAre(Pair(100, 50), Pair(52, 51)));
+}
+
+}  // namespace
+}  // namespace holdfast::test
