@@ -1,7 +1,7 @@
 -- `holdfast lock`: the options of flock(1), its exit statuses, and for how long the lock is held, whatever becomes of
 -- the processes. Where the options are those of flock, what util-linux tests of flock holds here.
 
-local command, world = require "spec.support" ("command", "world")
+local command, shell, world = require "spec.support" ("command", "shell", "world")
 
 local await, read, run, start, write = command.await, command.read, command.run, command.start, command.write
 
@@ -104,6 +104,26 @@ describe("holdfast lock", function()
         local ended, _, err = run("lock", "--dir", "/proc/x", "key", "--", "true")
         assert.same({ code = 73 }, ended)
         assert.matches("^holdfast: .*/proc/x", err)
+    end)
+
+    it("--user is for root: the lock is in that user's world, and the command runs as that user", function()
+        local ended, _, err = run("lock", "--user", "no such user", "key", "--", "true")
+        assert.same({ code = 71 }, ended)
+        assert.matches('^holdfast: there is no user "no such user"', err)
+        if shell.output "id -u" ~= "0" then
+            ended, _, err = run("lock", "--user", "root", "key", "--", "true")
+            assert.same({ code = 71 }, ended)
+            assert.matches('^holdfast: only root can become user "root"', err)
+            return
+        end
+        local other = command.world() .. ".nobody"
+        assert.equal(0, os.execute(("mkdir -m 700 %s && chown nobody: %s"):format(other, other)))
+        local out
+        ended, out, err = run("lock", "--dir", other, "--user", "nobody", "key", "--", "sh", "-c",
+                              "id -u; id -g; id -G; stat -c %u $HOLDFAST_DIR/commands.*")
+        os.execute("rm -rf " .. other)
+        assert.same({ code = 0 }, ended, err)
+        assert.equal("65534\n65534\n65534\n65534\n", out)
     end)
 
     it("takes any key as it is", function()

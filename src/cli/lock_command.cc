@@ -29,6 +29,7 @@
 #include "cli/message.h"
 #include "cli/passed_signals.h"
 #include "cli/signals.h"
+#include "cli/user.h"
 #include "cli/worker.h"
 #include "holdfast.h"
 
@@ -310,6 +311,10 @@ int run_lock_command(const std::vector<std::string>& arguments) {
   const auto& options = std::get<LockOptions>(parsed);
   // For an agent and the command as well: what they do with holdfast is of the same world.
   if (!options.directory.empty()) ::setenv("HOLDFAST_DIR", options.directory.c_str(), 1);
+  if (const std::string wrong = options.user.empty() ? "" : become_user(options.user); !wrong.empty()) {
+    say("{}", wrong);
+    return lock_status::kSystem;
+  }
   try {
     return options.no_fork ? take_and_become(options, -1) : Wrapper(options).run();
   } catch (const std::exception& error) {

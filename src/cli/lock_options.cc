@@ -130,6 +130,7 @@ class LockParser {
         ->check(read_why);
     app_.add_option("--dir", options_.directory, "The runtime directory; default: $HOLDFAST_DIR, or that of the user")
         ->type_name("PATH");
+    app_.add_option("--user", options_.user, "Become that user first, with the command; for root")->type_name("NAME");
     app_.add_option("--cluster", options_.cluster, "The cluster of which all machines share the lock")
         ->type_name("NAME");
     app_.add_option("--agent-config", options_.agent_config,

@@ -34,6 +34,7 @@ struct LockOptions {
   bool verbose = false;
   bool quiet = false;
   std::string directory;  // of the world; empty: as for all programs
+  std::string user;       // to become first; empty: none
   std::string dictionary;
   std::string key;
   std::vector<std::string> command;
