@@ -17,6 +17,7 @@ endif()
 
 if(TARGET holdfast_agent)
   install(TARGETS holdfast_agent RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(FILES contrib/man/holdfast-agent.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endif()
 
 if(HOLDFAST_INSTALL_C)
