@@ -7,7 +7,7 @@ namespace holdfast::agent {
 
 Engine::Engine(Store& store, Machine& machine, const Clock& clock, const std::string& space, Settings settings,
                std::function<void(const std::string&)> warn)
-    : store_(store, clock, [this](Revision from, Revision to) { keeper_.store_went_back(from, to); }),
+    : store_(store, clock, [this](Revision from, Revision to) { store_went_back(from, to); }),
       machine_(machine),
       clock_(clock),
       started_(clock.boot_ms()),
@@ -21,8 +21,18 @@ Engine::Engine(Store& store, Machine& machine, const Clock& clock, const std::st
                },
                [this] { locks_.end(); }, [this](const Record& bell) { locks_.ring(bell); }}),
       questions_(store_, machine, keys_),
-      housekeeping_(store_, machine, locks_, clock, std::move(warn)) {
+      housekeeping_(store_, machine, locks_, clock, warn),
+      warn_(std::move(warn)) {
   locks_.on_dead_lease([this] { keeper_.suspect(); });
+}
+
+// The numbers that local locks have had rise still; those of other machines, and of new locks, may not.
+void Engine::store_went_back(Revision from, Revision to) {
+  const std::string why = "the store has gone back from revision " + std::to_string(from) + " to " +
+                          std::to_string(to) +
+                          ", as one does that is restored without --bump-revision: tokens may come twice";
+  if (!keeper_.alive()) warn_(why);
+  keeper_.store_went_back(why);
 }
 
 void Engine::step() {
@@ -34,6 +44,8 @@ void Engine::step() {
     for (const Want& want : machine_.wanted()) locks_.want(want);
   locks_.step();
   if (keeper_.alive()) housekeeping_.step();
+  if (store_.trouble() != Trouble::none) keeper_.probe();
+  machine_.note(locks_.draining() ? Trouble::draining : store_.trouble());
 }
 
 void Engine::answer() {
@@ -48,10 +60,12 @@ void Engine::answer() {
 Reply Engine::status() const {
   Reply reply;
   reply.code = Reply::Code::yes;
-  if (keeper_.alive())
+  if (keeper_.alive()) {
     reply.machine = machine_.session().lease;
-  else
+    reply.sentence = store_.sentence();
+  } else {
     reply.sentence = keeper_.sentence().empty() ? reason_ : keeper_.sentence();
+  }
   const StoreCounters& asked = store_.counters();
   const Latency& latency = store_.latency();
   const LockCounters& locks = locks_.counters();

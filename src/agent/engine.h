@@ -50,6 +50,7 @@ class Engine {
 
  private:
   Reply status() const;
+  void store_went_back(Revision from, Revision to);
 
   MeasuredStore store_;
   Machine& machine_;
@@ -61,6 +62,7 @@ class Engine {
   Keeper keeper_;
   Questions questions_;
   Housekeeping housekeeping_;
+  std::function<void(const std::string&)> warn_;
   std::string reason_;  // why it has not been started
 };
 

@@ -11,10 +11,12 @@ namespace {
 
 constexpr Milliseconds kMarginMin = 50;
 constexpr Milliseconds kRenewalsPerTtl = 3;
+constexpr Milliseconds kProbeEvery = 1000;
 
 // Why a lease is lost.
 constexpr const char* kPassed = "it was not renewed before its deadline";
 constexpr const char* kEnded = "the store has ended it";
+constexpr const char* kNotFound = "the store has ended it, or it was begun by an agent with another namespace";
 constexpr const char* kLeaped = "the wall clock has leapt, so this machine's memory may be a copy of another's";
 
 }  // namespace
@@ -101,10 +103,8 @@ void Keeper::acquire() {
 
 /// Puts the machine's bell and document, which vanish with the lease.
 void Keeper::announce(LeaseId lease, Milliseconds deadline) {
-  const std::string document =
-      write_document({settings_.host, settings_.machine, machine_.session().epoch + 1, clock_.wall_ms(), {}, {}});
   Change change{{{Guard::Of::created, keys_.bell(lease), 0, false}},
-                {Step::put(keys_.bell(lease), {}, lease), Step::put(keys_.machine(lease), document, lease)},
+                {Step::put(keys_.bell(lease), {}, lease), introduce(lease, machine_.session().epoch + 1)},
                 {}};
   store_.transact(std::move(change), [this, attempt = attempt_, lease, deadline](const Answer& answer) {
     const bool late = clock_.boot_ms() >= deadline;
@@ -113,6 +113,19 @@ void Keeper::announce(LeaseId lease, Milliseconds deadline) {
     if (late || answer.outcome != Outcome::answered) return retry(answer);
     begin(lease, deadline);
   });
+}
+
+Step Keeper::introduce(LeaseId lease, Epoch epoch) const {
+  return Step::put(keys_.machine(lease),
+                   write_document({settings_.host, settings_.machine, epoch, clock_.wall_ms(), {}, {}}), lease);
+}
+
+void Keeper::probe() {
+  const Milliseconds now = clock_.boot_ms();
+  if (!alive() || machine_.superseded() || probing_ || now < next_probe_) return;
+  next_probe_ = now + kProbeEvery;
+  probing_ = true;
+  store_.transact({{}, {introduce(lease_, machine_.session().epoch)}, {}}, [this](const Answer&) { probing_ = false; });
 }
 
 void Keeper::begin(LeaseId lease, Milliseconds deadline) {
@@ -172,7 +185,7 @@ void Keeper::adopt() {
 }
 
 void Keeper::adopt_keys(const std::vector<std::string>& keys) {
-  if (std::find(keys.begin(), keys.end(), keys_.bell(lease_)) == keys.end()) return lose(kEnded);
+  if (std::find(keys.begin(), keys.end(), keys_.bell(lease_)) == keys.end()) return lose(kNotFound);
   adopting_ = false;
   next_ = clock_.boot_ms();
   listener_.adopted(lease_, machine_.session().epoch, keys);
@@ -185,14 +198,12 @@ void Keeper::lose(const std::string& why) {
   drop(why);
 }
 
-void Keeper::store_went_back(Revision from, Revision to) {
-  if (state_ == State::alive)
-    lose("the store has gone back from revision " + std::to_string(from) + " to " + std::to_string(to) +
-         ", as one does that is restored without --bump-revision: tokens may come twice");
+void Keeper::store_went_back(const std::string& why) {
+  if (state_ == State::alive) lose(why);
 }
 
 void Keeper::drop(const std::string& why) {
-  sentence_ = why;
+  sentence_ = why_lost_ = why;
   ++attempt_;
   running_ = adopting_ = false;
   machine_.lose();

@@ -48,14 +48,18 @@ class Keeper {
   Milliseconds due() const;
   /// The store said that a lease is gone: asks about this machine's as soon as it can.
   void suspect() { next_ = 0; }
-  /// The store was put back to an earlier state, from one revision to another.
-  void store_went_back(Revision from, Revision to);
+  /// The store is in trouble: asks it now and then for a change that changes nothing.
+  void probe();
+  /// The store was put back to an earlier state, which is `why` the lease is lost, if there is one.
+  void store_went_back(const std::string& why);
   /// Ends the lease, and asks for no other.
   void stop(const std::function<void()>& done);
 
   /// Whether there is a lease, and begun() or adopted() was told.
   bool alive() const { return state_ == State::alive && !adopting_; }
   std::uint64_t losses() const { return losses_; }
+  /// Of the last one.
+  const std::string& why_lost() const { return why_lost_; }
   /// Why there is no lease, or none that is renewed; empty: it is not known yet.
   const std::string& sentence() const { return sentence_; }
 
@@ -72,6 +76,8 @@ class Keeper {
   void acquire();
   void announce(LeaseId lease, Milliseconds deadline);
   void begin(LeaseId lease, Milliseconds deadline);
+  /// Puts the machine's document.
+  Step introduce(LeaseId lease, Epoch epoch) const;
   void renew();
   void renewed(Milliseconds sent, Milliseconds from, const LeaseAnswer& answer);
   void adopt();
@@ -103,11 +109,14 @@ class Keeper {
   std::int64_t ttl_s_ = 0;
   Milliseconds next_ = 0;
   Milliseconds back_off_ = 0;
+  Milliseconds next_probe_ = 0;
+  bool probing_ = false;
   Milliseconds wall_offset_ = 0;  // at the last look, and by how much it may be too large
   Milliseconds stopped_ = 0;
   std::vector<Old> old_;
   std::uint64_t losses_ = 0;
   std::string sentence_;
+  std::string why_lost_;
 };
 
 }  // namespace holdfast::agent

@@ -51,6 +51,11 @@ void Locks::compare(const std::vector<std::string>& keys) {
     if (lock.request == 0 && lock.phase != expected) lock.unsure = true;
     consider(*name);
   }
+  const std::set<std::string> there(keys.begin(), keys.end());
+  std::vector<LockName> missing;
+  for (const auto& [name, lock] : locks_)
+    if (lock.request == 0 && lock.phase == Phase::held && !there.contains(keys_.lock(name))) missing.push_back(name);
+  look_at_many(missing);
 }
 
 std::optional<LockName> Locks::name_of(const std::string& key) const {

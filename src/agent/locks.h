@@ -63,7 +63,7 @@ class Locks {
   /// The epoch is over: forgets all.
   void end();
 
-  /// Keys that hang on the lease: makes known what is not (rule 7).
+  /// Keys that hang on the lease: makes known what is not (rule 7), and looks at locks that are missing.
   void compare(const std::vector<std::string>& keys);
 
   void want(const Want& want);
@@ -75,6 +75,7 @@ class Locks {
   /// When step() is due next.
   Milliseconds due() const;
 
+  bool draining() const { return draining_; }
   /// Whether any lock or place is this machine's.
   bool empty() const { return locks_.empty(); }
   /// How many this machine has, and how many it waits for.
@@ -100,6 +101,7 @@ class Locks {
     Contender seen;             // the holder at the last look
     Milliseconds due = 0;       // 0: nothing
     Milliseconds back_off = 0;
+    Milliseconds in_vain = 0;  // the last pause after an answer that changed nothing
 
     // waiting
     Revision asked = 0;         // at which it was last known to wait
@@ -112,6 +114,7 @@ class Locks {
 
     // held
     Revision grant = 0;
+    Revision broken = 0;  // the grant that somebody has broken
     bool stands = false;
     bool recalled = false;    // Machine::recall runs
     bool giving = false;      // it goes to another machine, or back
@@ -152,6 +155,8 @@ class Locks {
   void leave(Lock& lock);
   void claim(Lock& lock);
   void touch(Lock& lock);
+  /// Before the same is tried again that was answered in vain.
+  void pause(Lock& lock);
   void look(Lock& lock);
   void transfer(Lock& lock);
   void release(Lock& lock);
@@ -190,6 +195,7 @@ class Locks {
 
   Protocol protocol_;
   Epoch epoch_ = 0;  // 0: none
+  bool lost_unasked_ = false;  // a lock was, so others may be: of a store that was put back to an earlier state
   bool draining_ = false;
   Locked locks_;
   std::set<std::pair<Milliseconds, LockName>> due_;

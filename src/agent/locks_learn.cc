@@ -55,7 +55,10 @@ void Locks::take_note(Lock& lock) {
 
 void Locks::learn(Lock& lock, const View& view) {
   if (view.held_by(protocol_.self())) return lock.phase == Phase::held ? learn_held(lock, view) : gain_seen(lock, view);
-  if (lock.stands || lock.stood) lost(lock);
+  if (lock.stands || lock.stood) {
+    lost(lock);
+    lost_unasked_ = lost_unasked_ || lock.broken != lock.grant;
+  }
   lock.adopted = false;
   leave_held(lock);
   if (view.own) learn_waiting(lock, view);
@@ -152,6 +155,7 @@ void Locks::ring(const Note& note) {
 
 void Locks::ring(const Broken& broken) {
   Lock& lock = lock_of(broken.name);
+  lock.broken = broken.grant;
   if (lock.phase == Phase::held && lock.grant == broken.grant && lock.request == 0) lock.unsure = true;
   consider(broken.name);
 }

@@ -25,20 +25,22 @@ void Locks::poll() {
     }
   }
   // Waiters find the holder, so its own look is a second line, and takes turns.
+  const bool all = std::exchange(lost_unasked_, false);
+  const std::size_t most = all ? locks_.size() + names.size() : kPolledMax;
   auto next = locks_.upper_bound(polled_);
   std::size_t told = 0;
-  for (std::size_t looked = 0; looked < locks_.size() && names.size() + told < kPolledMax; ++looked) {
+  for (std::size_t looked = 0; looked < locks_.size() && names.size() + told < most; ++looked) {
     if (next == locks_.end()) next = locks_.begin();
     if (next->second.phase == Phase::held && next->second.request == 0) {
       polled_ = next->first;
-      if (tell_holder(next->second))
+      if (!all && tell_holder(next->second))
         ++told;
       else
         names.push_back(polled_);
     }
     ++next;
   }
-  if (!names.empty()) poll_many(names);
+  look_at_many(names);
 }
 
 // An agent that follows another may have thousands to look at.

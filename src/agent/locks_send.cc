@@ -83,9 +83,18 @@ void Locks::touch(Lock& lock) {
     asked.told = contender;
     asked.giving = giving;
     if (!asked.stands) return;
-    asked.stood_at = asked.grant;
-    asked.stands = machine_.grant(asked.name, epoch_, asked.grant);
+    if (machine_.grant(asked.name, epoch_, asked.grant)) {
+      asked.stood_at = asked.grant;
+    } else {
+      pause(asked);  // a process is stopped there: it stands as before, with the numbers that are left
+    }
   });
+}
+
+void Locks::pause(Lock& lock) {
+  lock.in_vain = next_back_off(lock.in_vain);
+  lock.back_off = lock.in_vain;
+  wake(lock, clock_.boot_ms() + lock.back_off);
 }
 
 void Locks::look(Lock& lock) {
@@ -111,8 +120,14 @@ void Locks::transfer(Lock& lock) {
 void Locks::release(Lock& lock) {
   lock.given_once = true;
   send(lock, protocol_.release(lock.name, lock.grant), [this](Lock& asked, const Answer& answer) {
-    if (!answer.guarded) return learn(asked, protocol_.view(answer, 0));
+    if (!answer.guarded) {
+      learn(asked, protocol_.view(answer, 0));
+      // A key below the queue that is no machine's keeps the lock here.
+      if (asked.phase == Phase::held && asked.queue.empty() && !asked.queue.unknown()) pause(asked);
+      return;
+    }
     ++counters_.releases;
+    asked.in_vain = 0;
     leave_held(asked);
   });
 }

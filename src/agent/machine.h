@@ -56,6 +56,9 @@ enum class Refusal {
   too_long,     // the name
 };
 
+/// Why new locks cannot be had though the session lasts.
+enum class Trouble { none, unanswered, no_room, no_leader, denied, refused, draining };
+
 /// A question of a local program, and what it is told.
 struct Query {
   enum class Kind { verify, holder, break_lock, status };
@@ -101,6 +104,9 @@ class Machine {
   virtual bool renew(Milliseconds from, Milliseconds to) = 0;
   /// The session is over, in each of its parts, of whatever epoch; and with it whatever stands. Its holders see that.
   virtual void lose() = 0;
+
+  /// Local programs that wait in vain are told so.
+  virtual void note(Trouble trouble) = 0;
 
   /// What is wanted and does not stand: all of it to a new agent and in a new epoch, then what has come since.
   virtual std::vector<Want> wanted() = 0;

@@ -5,6 +5,31 @@
 
 namespace holdfast::agent {
 
+namespace {
+
+bool has_put(const std::vector<Step>& steps) {
+  return std::any_of(steps.begin(), steps.end(), [](const Step& step) { return step.kind == Step::Kind::put; });
+}
+
+// A lease that is gone, and a key that is too large, are no trouble of the store.
+Trouble trouble_of(const Answer& answer) {
+  if (answer.outcome == Outcome::unknown) return Trouble::unanswered;
+  switch (answer.fault) {
+    case Fault::no_space:
+      return Trouble::no_room;
+    case Fault::no_leader:
+      return Trouble::no_leader;
+    case Fault::denied:
+      return Trouble::denied;
+    case Fault::other:
+      return Trouble::refused;
+    default:
+      return Trouble::none;
+  }
+}
+
+}  // namespace
+
 void MeasuredStore::note(const Answer& answer, std::int64_t sent_us) {
   if (answer.outcome == Outcome::unknown) {
     ++counters_.unanswered;
@@ -32,11 +57,21 @@ std::function<void(const LeaseAnswer&)> MeasuredStore::noting(std::function<void
 
 // Transactions only: what etcd tells with leases is what one member knows, which may lag.
 void MeasuredStore::transact(Change change, std::function<void(const Answer&)> done) {
-  store_.transact(std::move(change), noting([this, before = newest_, times_back = times_back_,
-                                             done = std::move(done)](const Answer& answer) {
-                    if (answer.outcome == Outcome::answered) follow(before, times_back, answer.revision);
-                    done(answer);
-                  }));
+  auto judged = [this, before = newest_, times_back = times_back_, puts_then = has_put(change.then),
+                 puts_otherwise = has_put(change.otherwise), done = std::move(done)](const Answer& answer) {
+    judge(answer, answer.guarded ? puts_then : puts_otherwise);
+    if (answer.outcome == Outcome::answered) follow(before, times_back, answer.revision);
+    done(answer);
+  };
+  store_.transact(std::move(change), noting(std::move(judged)));
+}
+
+void MeasuredStore::judge(const Answer& answer, bool has_put) {
+  const Trouble trouble = trouble_of(answer);
+  if (answer.outcome == Outcome::answered && !has_put && trouble_ != Trouble::unanswered) return;
+  if (answer.outcome == Outcome::refused && trouble == Trouble::none) return;
+  trouble_ = trouble;
+  sentence_ = trouble == Trouble::none ? "" : answer.sentence;
 }
 
 void MeasuredStore::follow(Revision before, std::uint64_t times_back, Revision now) {

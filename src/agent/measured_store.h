@@ -1,4 +1,5 @@
-// A store that counts what is asked of another one, how long its answers take, and notices when it has gone back.
+// A store that counts what is asked of another one and how long its answers take. It notices when that one has gone
+// back, and when it is in trouble.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 
 #include "agent/clock.h"
 #include "agent/latency.h"
+#include "agent/machine.h"
 #include "agent/store.h"
 
 namespace holdfast::agent {
@@ -40,7 +42,14 @@ class MeasuredStore final : public Store {
   /// Of the requests that were answered or refused.
   const Latency& latency() const { return latency_; }
 
+  /// Why the last change was not made; none, as soon as another one is. A store that is full or denies writing answers
+  /// what only reads: that says nothing.
+  Trouble trouble() const { return trouble_; }
+  /// In its own words; empty without trouble.
+  const std::string& sentence() const { return sentence_; }
+
  private:
+  void judge(const Answer& answer, bool has_put);
   void note(const Answer& answer, std::int64_t sent_us);
   std::function<void(const Answer&)> noting(std::function<void(const Answer&)> done);
   std::function<void(const LeaseAnswer&)> noting(std::function<void(const LeaseAnswer&)> done);
@@ -51,6 +60,8 @@ class MeasuredStore final : public Store {
   const WentBack went_back_;
   Revision newest_ = 0;           // of a transaction, since the store went back last
   std::uint64_t times_back_ = 0;  // what was sent before that tells nothing
+  Trouble trouble_ = Trouble::none;
+  std::string sentence_;
   StoreCounters counters_;
   Latency latency_;
 };

@@ -37,11 +37,14 @@ View Protocol::view(const Answer& answer, std::size_t at) const {
   if (!answer.found[at].empty()) view.lock = answer.found[at].front();
   if (!answer.found[at + 1].empty()) view.own = answer.found[at + 1].front();
   const std::vector<Record>& queue = answer.found[at + 2];
+  std::optional<LeaseId> first;
   for (const Record& place : queue) {
     const auto lease = keys_->waiter_of(place.key);
-    if (lease && *lease != self_) view.waiters.push_back({place.created, *lease});
+    if (!lease) continue;  // no machine's
+    if (!first) first = lease;
+    if (*lease != self_) view.waiters.push_back({place.created, *lease});
   }
-  view.first = view.own && !queue.empty() && queue.front().key == view.own->key;
+  view.first = view.own && first == self_;
   view.complete = queue.size() < kLookMax ? answer.revision : queue.back().created;
   return view;
 }

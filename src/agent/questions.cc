@@ -4,6 +4,12 @@
 
 namespace holdfast::agent {
 
+namespace {
+
+constexpr int kBreakRounds = 20;
+
+}  // namespace
+
 void Questions::ask(const Query& query) {
   const Status name = keys_.check(query.name);
   if (!name.ok()) return reply(query, Reply::Code::unavailable, name.message);
@@ -13,7 +19,7 @@ void Questions::ask(const Query& query) {
     case Query::Kind::holder:
       return find_holder(query);
     case Query::Kind::break_lock:
-      return break_lock(query);
+      return break_lock(query, 0);
     case Query::Kind::status:
       return;  // of the engine
   }
@@ -77,25 +83,28 @@ void Questions::name_holder(const Query& query, const Record& lock) {
   });
 }
 
-void Questions::break_lock(const Query& query) {
+void Questions::break_lock(const Query& query, int round) {
+  if (round == kBreakRounds)
+    return reply(query, Reply::Code::unavailable,
+                 "its queue changes faster than the grant can be broken, or has a key that is no machine's");
   const Protocol protocol(keys_, machine_.session().lease);
-  store_.transact(protocol.look(query.name), [this, query, protocol](const Answer& answer) {
+  store_.transact(protocol.look(query.name), [this, query, protocol, round](const Answer& answer) {
     if (!answered(query, answer)) return;
     const View view = protocol.view(answer, 0);
     if (!view.lock || view.lock->modified != query.revision)
       return reply(query, Reply::Code::no, "the lock has no grant of that revision");
-    break_seen(query, view, true);
+    break_seen(query, view, true, round);
   });
 }
 
-void Questions::break_seen(const Query& query, const View& view, bool tell) {
+void Questions::break_seen(const Query& query, const View& view, bool tell, int round) {
   const Protocol protocol(keys_, machine_.session().lease);
-  store_.transact(protocol.break_grant(query.name, view, tell), [this, query, view, tell](const Answer& answer) {
-    if (tell && answer.fault == Fault::no_lease) return break_seen(query, view, false);
+  store_.transact(protocol.break_grant(query.name, view, tell), [this, query, view, tell, round](const Answer& answer) {
+    if (tell && answer.fault == Fault::no_lease) return break_seen(query, view, false, round);
     if (!answered(query, answer)) return;
     if (answer.guarded) return reply(query, Reply::Code::yes);
     // Its waiters have changed: once more, unless the grant itself has.
-    break_lock(query);
+    break_lock(query, round + 1);
   });
 }
 

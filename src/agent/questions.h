@@ -21,9 +21,9 @@ class Questions {
   void verify(const Query& query);
   void find_holder(const Query& query);
   void name_holder(const Query& query, const Record& lock);
-  void break_lock(const Query& query);
+  void break_lock(const Query& query, int round);
   /// `tell`: the holder, which may be dead.
-  void break_seen(const Query& query, const View& view, bool tell);
+  void break_seen(const Query& query, const View& view, bool tell, int round);
   /// Whether it was answered; else says so.
   bool answered(const Query& query, const Answer& answer);
   void reply(const Query& query, Reply::Code code, std::string sentence = {});

@@ -90,7 +90,7 @@ std::optional<Hold> receive_hold(int channel) {
 /// In the process that becomes the command. `channel` is -1 without a parent. Returns if there is nothing to become.
 int take_and_become(const LockOptions& options, int channel) {
   LockTaker taker(options);
-  if (const int status = taker.take()) return status;
+  if (const auto status = taker.take()) return *status;
   if (channel >= 0) send_hold(channel, taker.lease(), taker.hold().get());
   const int status = taker.become_command();
   // It has given the lock back itself, which the parent must not take for a loss.

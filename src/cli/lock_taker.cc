@@ -12,6 +12,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -86,7 +87,7 @@ holdfast_dict* open_dictionary(const LockOptions& options, int& status) {
   return nullptr;
 }
 
-int LockTaker::take() {
+std::optional<int> LockTaker::take() {
   if (const int status = enter()) return status;
   const Parker parker(holdfast_parker_new());
   holdfast_wait wait{};
@@ -98,12 +99,12 @@ int LockTaker::take() {
   if (options_.timeout > 0) wait.timeout = options_.timeout;
   kind_ = options_.shared ? Kind::reader : Kind::lock;
   const double start = holdfast_now();
-  if (const int status = wait_for_lock(wait)) return status;
+  if (const auto status = wait_for_lock(wait)) return status;
   if (options_.verbose) say("getting lock took {:.6f} seconds", holdfast_now() - start);
   if (!options_.why.empty())
     static_cast<void>(holdfast_lock_explain(dict_, options_.key.data(), options_.key.size(), &lease_,
                                             options_.why.data(), options_.why.size()));
-  return 0;
+  return std::nullopt;
 }
 
 int LockTaker::enter() {
@@ -121,7 +122,7 @@ int LockTaker::enter() {
   return dict_ == nullptr ? status : 0;
 }
 
-int LockTaker::wait_for_lock(holdfast_wait& wait) {
+std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
   const double start = holdfast_now();
   const bool tries = options_.timeout == 0;
   const bool in_cluster = !options_.cluster.empty();
@@ -132,7 +133,7 @@ int LockTaker::wait_for_lock(holdfast_wait& wait) {
     // In a cluster it may be held on behalf of this attempt: by the agent, which has just got it.
     const bool held_here = in_cluster && tries && code == HOLDFAST_LOCKED && is_held_here();
     if (held_here) code = attempt(wait);
-    if (code == HOLDFAST_OK) return 0;
+    if (code == HOLDFAST_OK) return std::nullopt;
     if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return fail(code);
     if (code == HOLDFAST_LOCKED && make_way(wait)) continue;
     const double now = holdfast_now();

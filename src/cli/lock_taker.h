@@ -2,6 +2,8 @@
 // exec. So the holder that others see is the command, and nothing of holdfast runs under its identity any more.
 #pragma once
 
+#include <optional>
+
 #include "cli/descriptor.h"
 #include "cli/lock_options.h"
 #include "holdfast.h"
@@ -15,8 +17,9 @@ class LockTaker {
  public:
   explicit LockTaker(const LockOptions& options) : options_(options) {}
 
-  /// Enters the world, and waits for the lock. The exit status, 0 if the lock is held; all else was said.
-  int take();
+  /// Enters the world, and waits for the lock. Nothing if it is held, else the exit status, which -E may have made 0;
+  /// all else was said.
+  std::optional<int> take();
 
   const holdfast_lease& lease() const noexcept { return lease_; }
   /// What proves the life of the holder.
@@ -30,7 +33,7 @@ class LockTaker {
   enum class Kind { lock, reader, writer };
 
   int enter();
-  int wait_for_lock(holdfast_wait& wait);
+  std::optional<int> wait_for_lock(holdfast_wait& wait);
   int attempt(holdfast_wait& wait);
   bool make_way(const holdfast_wait& wait);
   int refuse();

@@ -87,6 +87,18 @@ bool Session::attend(Token before, Token agent, std::uint32_t waiter) const noex
   return true;
 }
 
+// Relaxed: a sentence for people hangs on it, and the reason of a wait that was in vain. What was overwritten is mended
+// by the next note.
+void Session::note(StoreTrouble trouble) const noexcept {
+  const auto number = static_cast<std::uint32_t>(trouble);
+  if (fields_.trouble.load(kRelaxed) != number) fields_.trouble.store(number, kRelaxed);
+}
+
+StoreTrouble Session::trouble() const noexcept {
+  const auto trouble = static_cast<StoreTrouble>(fields_.trouble.load(kRelaxed));
+  return trouble <= StoreTrouble::draining ? trouble : StoreTrouble::none;
+}
+
 // `missed` first: a hint that finds no room after that is found by the next call.
 std::size_t Session::take_wants(std::span<std::uint64_t, kWants> hashes) const noexcept {
   const bool missed = fields_.missed.exchange(0, kAcquire) != 0;

@@ -41,10 +41,22 @@ struct alignas(64) ClusterFields {
   Word64 agent;   // Token of the agent; a hint
   Word32 waiter;  // the agent's waiter to post to; a hint
   Word32 missed;  // not 0: there was no room in `wants`
+  Word32 trouble;  // StoreTrouble
 
   alignas(64) std::array<Word64, kWants> wants;
 };
 static_assert(sizeof(ClusterFields) == 256);
+
+/// Why new locks cannot be had though the session lasts. What is held stays held.
+enum class StoreTrouble : std::uint32_t {
+  none,
+  unanswered,  // the store says nothing
+  no_room,     // its database is full
+  no_leader,
+  denied,    // what the agent's user may not do
+  refused,   // for another reason
+  draining,  // not the store: the agent takes no new locks
+};
 
 /// epoch · deadline: bits 63..48 the epoch; bits 47..0 the deadline (CLOCK_BOOTTIME, ms), 0 once the session is lost.
 struct SessionWord {
@@ -95,10 +107,14 @@ class Session {
   /// Where processes reach the agent from now on. False if it is not that of `before` any more.
   bool attend(Token before, Token agent, std::uint32_t waiter) const noexcept;
   Token agent() const noexcept { return fields_.agent.load(kAcquire); }  // pairs with attend()
+  void note(StoreTrouble trouble) const noexcept;
   /// Moves the hints to `hashes`, and returns how many there are; more than fit if some were missed: look at all locks.
   std::size_t take_wants(std::span<std::uint64_t, kWants> hashes) const noexcept;
 
   // --- for contenders ---
+
+  /// As the agent has noted it. What is none of these was overwritten, and is `none`.
+  StoreTrouble trouble() const noexcept;
 
   /// Tells the agent that the key with that hash is wanted. Does nothing if it was told and has not looked yet.
   void want(World& world, std::uint64_t hash) const noexcept;

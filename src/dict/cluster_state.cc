@@ -17,6 +17,24 @@ std::uint32_t living_agent(World& world, Token agent) noexcept {
   return slot != nullptr ? slot->pid.load(kRelaxed) : 0;
 }
 
+/// Behind "the store of the cluster NAME"; empty: there is none.
+const char* in_words(StoreTrouble trouble) noexcept {
+  switch (trouble) {
+    case StoreTrouble::unanswered:
+      return " does not answer";
+    case StoreTrouble::no_room:
+      return " takes nothing new: its database is full";
+    case StoreTrouble::no_leader:
+      return " has no leader";
+    case StoreTrouble::denied:
+      return " denies what the agent asks for";
+    case StoreTrouble::refused:
+      return " refuses what the agent asks for; the agent's log has the reason";
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
 Status find_cluster_state(Dictionary& dictionary, ClusterState& state) {
@@ -38,6 +56,11 @@ Status find_cluster_state(Dictionary& dictionary, ClusterState& state) {
   if (word.lost())
     return {Code::unavailable, "the agent of the cluster " + quote_name(state.name) +
                                    " has no session at its store for dictionary " + quote_name(dictionary.name())};
+  const StoreTrouble trouble = session.trouble();
+  if (trouble == StoreTrouble::draining)
+    return {Code::unavailable, "the agent of the cluster " + quote_name(state.name) + " takes no new locks: it drains"};
+  if (trouble != StoreTrouble::none)
+    return {Code::unavailable, "the store of the cluster " + quote_name(state.name) + in_words(trouble)};
   return {};
 }
 

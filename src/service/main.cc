@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/engine.h"
@@ -189,14 +190,19 @@ class Service {
     if (draining_ && engine_.drained()) give_back();
   }
 
-  /// Says once what changed: whether there is a lease, and why not.
+  /// Says once what changed: that a lease is lost, and why, and that there is one. Between two steps both may be.
   void tell() {
-    const bool alive = engine_.keeper().alive();
-    if (alive == told_alive_) return;
-    told_alive_ = alive;
-    const std::string sentence =
-        alive ? fmt::format("cluster {}: this machine has lease {:016x}", config_.cluster, machine_.session().lease)
-              : fmt::format("cluster {}: the lease is lost: {}", config_.cluster, engine_.keeper().sentence());
+    const Keeper& keeper = engine_.keeper();
+    if (std::exchange(told_losses_, keeper.losses()) != keeper.losses()) {
+      told_lease_ = 0;
+      tell(fmt::format("cluster {}: the lease is lost: {}", config_.cluster, keeper.why_lost()));
+    }
+    if (!keeper.alive() || told_lease_ != 0) return;
+    told_lease_ = machine_.session().lease;
+    tell(fmt::format("cluster {}: this machine has lease {:016x}", config_.cluster, told_lease_));
+  }
+
+  static void tell(const std::string& sentence) {
     say(sentence);
     notify_manager("STATUS=" + sentence);
   }
@@ -206,7 +212,8 @@ class Service {
     notify_manager("STOPPING=1");
     if (!begun_) return end("", EXIT_SUCCESS);
     if (engine_.idle()) return give_back();
-    if (!drains_ || draining_) return end("locks are held: the lease stays for the next agent", EXIT_SUCCESS);
+    if (!drains_ || draining_)
+      return end("locks are held: the lease stays for the next agent", draining_ ? EXIT_FAILURE : EXIT_SUCCESS);
     say("locks are held: waiting for their release, and for no new one");
     draining_ = true;
     engine_.drain();
@@ -237,7 +244,8 @@ class Service {
   bool draining_ = false;
   bool stopping_ = false;
   bool ended_ = false;
-  bool told_alive_ = false;
+  std::uint64_t told_losses_ = 0;
+  LeaseId told_lease_ = 0;
   std::string held_back_;
   std::set<std::string> warned_;
   int status_ = EXIT_SUCCESS;

@@ -64,7 +64,8 @@ QuestionServer::QuestionServer(const RuntimeDirectory& directory, const std::str
   std::copy(path_.begin(), path_.end(), static_cast<char*>(address.sun_path));
   listener_ = platform::FileDescriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const bool shared = directory.sharing() == RuntimeDirectory::Sharing::group;
-  // The mode is that of the file which bind() makes. Only the agent that comes last is asked: its name leads to it.
+  // The file that bind() makes has this mode, less what the umask takes away. Only the agent that comes last is asked:
+  // its name leads to it.
   if (!poll_ || !listener_ || ::fchmod(listener_.get(), shared ? 0660 : 0600) != 0) fail("cannot make a socket");
   int bound = -1;
   // Another agent may begin at the same moment.
@@ -73,8 +74,11 @@ QuestionServer::QuestionServer(const RuntimeDirectory& directory, const std::str
     bound = ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
     if (bound != 0 && errno != EADDRINUSE) break;
   }
-  if (bound != 0 || (shared && ::chown(path_.c_str(), static_cast<uid_t>(-1), directory.group()) != 0) ||
-      ::listen(listener_.get(), SOMAXCONN) != 0)
+  const auto share = [&] {
+    const char* const path = path_.c_str();
+    return ::chown(path, static_cast<uid_t>(-1), directory.group()) == 0 && ::chmod(path, 0660) == 0;
+  };
+  if (bound != 0 || (shared && !share()) || ::listen(listener_.get(), SOMAXCONN) != 0)
     fail("cannot listen at " + path_);
   listen(true);
   if (!listens_) fail("cannot listen at " + path_);
@@ -125,16 +129,23 @@ std::vector<Query> QuestionServer::read() {
     if (size < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     auto query =
         query_of(number, std::string_view(packet).substr(0, static_cast<std::size_t>(std::max<ssize_t>(size, 0))));
-    if (query)
-      queries.push_back(std::move(*query));
-    else
+    if (!query) {
       connections_.erase(found);
+    } else if (++under_way_ <= kConnectionsMax) {
+      queries.push_back(std::move(*query));
+    } else {
+      Reply reply;
+      reply.sentence = "the agent is asked too much at a time";
+      answer(number, write_answer(reply));
+    }
   }
   accept();  // after the others: one that ends makes room
   return queries;
 }
 
+// Also of one that did not wait for it.
 void QuestionServer::answer(std::uint64_t number, const std::string& text) {
+  --under_way_;
   const auto found = connections_.find(number);
   if (found == connections_.end()) return;
   const std::string packet = text.substr(0, kAnswerMax);

@@ -39,6 +39,7 @@ class QuestionServer {
   bool listens_ = false;
   std::uint64_t last_ = 0;
   std::map<std::uint64_t, platform::FileDescriptor> connections_;
+  std::size_t under_way_ = 0;  // questions that have no answer yet, also of connections that have ended
 };
 
 /// A reply as the text of an answer.

@@ -35,6 +35,26 @@ constexpr Code code_of(Refusal why) noexcept {
   return why == Refusal::unavailable ? Code::unavailable : Code::unsupported;
 }
 
+constexpr StoreTrouble in_memory(Trouble trouble) noexcept {
+  switch (trouble) {
+    case Trouble::none:
+      return StoreTrouble::none;
+    case Trouble::unanswered:
+      return StoreTrouble::unanswered;
+    case Trouble::no_room:
+      return StoreTrouble::no_room;
+    case Trouble::no_leader:
+      return StoreTrouble::no_leader;
+    case Trouble::denied:
+      return StoreTrouble::denied;
+    case Trouble::draining:
+      return StoreTrouble::draining;
+    case Trouble::refused:
+      break;
+  }
+  return StoreTrouble::refused;
+}
+
 /// The epochs of shared memory have 16 bits; 0 is of no lease.
 constexpr std::uint16_t narrow(Epoch epoch) noexcept { return static_cast<std::uint16_t>(epoch); }
 constexpr Epoch after(Epoch epoch) noexcept { return narrow(epoch + 1) != 0 ? narrow(epoch + 1) : 1; }
@@ -183,6 +203,11 @@ void SharedMachine::lose() {
   drops_.clear();
 }
 
+void SharedMachine::note(Trouble trouble) {
+  if (superseded()) return;
+  each([trouble](const Dictionary&, const Segment& segment) { segment.session().note(in_memory(trouble)); });
+}
+
 /// The session of the latest epoch. Dictionaries of an earlier one have been away, or an agent died before it came to
 /// them: nothing stands there.
 Session SharedMachine::latest(const std::map<std::string, Part>& parts) {
@@ -303,8 +328,10 @@ bool SharedMachine::step(const LockName& name, Recall& recall) {
 bool SharedMachine::withdraw(Dictionary& dictionary, const LockName& name, Recall& recall) {
   const Code code =
       patience_.spend([&](std::uint64_t ns) { return holdfast::withdraw(dictionary, name.key, recall.lease, ns); });
-  recall.due = now_ms() + kStuckMs;
-  return !is_stuck(code);
+  // A flush has ended the agent's grant: the lock may stand yet, and be a local program's.
+  const bool again = code == Code::not_owner;
+  recall.due = again ? 0 : now_ms() + kStuckMs;
+  return !again && !is_stuck(code);
 }
 
 void SharedMachine::close(Recall& recall) { parker_.close_waiter(std::exchange(recall.waiter, 0)); }
@@ -385,10 +412,12 @@ bool SharedMachine::grant(const LockName& name, Epoch epoch, Revision revision) 
   if (dictionary == nullptr || superseded()) return false;
   const Session all = session();
   if (all.lost || all.epoch != epoch) return false;
+  // What was taken away, and could not be dropped yet, does not come back with the next grant.
+  if (drops_.contains(name)) drop(name);
+  if (drops_.contains(name)) return false;
   const Code code = patience_.spend([&](std::uint64_t ns) {
     return stand(*dictionary, name.key, narrow(epoch), static_cast<std::uint64_t>(revision), ns);
   });
-  if (code == Code::ok) drops_.erase(name);
   return code == Code::ok;
 }
 

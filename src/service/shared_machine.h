@@ -42,6 +42,7 @@ class SharedMachine final : public Machine {
   Epoch begin_epoch(LeaseId lease, Milliseconds deadline) override;
   bool renew(Milliseconds from, Milliseconds to) override;
   void lose() override;
+  void note(Trouble trouble) override;
 
   std::vector<Want> wanted() override;
   Use use(const LockName& name) const override;

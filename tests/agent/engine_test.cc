@@ -328,6 +328,106 @@ TEST_F(EngineTest, a_store_that_was_put_back_to_an_earlier_state_ends_the_epoch)
   EXPECT_EQ(node.engine().keeper().losses(), 1U);
 }
 
+// The numbers of a touch that the store has made cannot be noted here while a process is stopped at the lock.
+TEST_F(EngineTest, a_lock_that_stands_is_not_given_away_because_new_numbers_cannot_be_noted) {
+  Node& one = make_node();
+  Node& two = make_node();
+  const auto first = take(one);
+  const auto holder = one.machine().wait(kLock);
+  one.machine().release(kLock, first);
+  run_ms(10);
+  ASSERT_TRUE(has(one, holder));
+  one.machine().busy.insert(kLock);
+  const std::uint64_t requests = one.client().requests;
+  run_ms(10'000);  // its agent tells the store of the new holder
+  EXPECT_LT(one.client().requests - requests, 40U);
+  one.machine().busy.clear();
+  const auto other = two.machine().wait(kLock);
+  run_ms(5000);
+  EXPECT_FALSE(has(two, other));
+  EXPECT_TRUE(one.machine().valid(kLock, holder));
+  one.machine().release(kLock, holder);
+  run_ms(1500);
+  EXPECT_TRUE(has(two, other));
+}
+
+// Revisions may have risen all the same.
+TEST_F(EngineTest, where_a_lock_is_lost_that_nobody_has_broken_all_are_looked_at) {
+  Node& node = make_node();
+  std::vector<LockName> names;
+  for (int i = 0; i < 600; ++i) names.push_back({"jobs", "k" + std::to_string(i)});
+  std::vector<FakeMachine::Id> programs;
+  for (const LockName& name : names) programs.push_back(node.machine().wait(name));
+  run_ms(1000);
+  for (int i = 0; i < 600; ++i) {
+    ASSERT_TRUE(node.machine().valid(names[static_cast<std::size_t>(i)], programs[static_cast<std::size_t>(i)]));
+    store_.apply({{}, {Step::erase("/test/l/jobs/k" + std::to_string(i))}, {}});
+  }
+  run_ms(2500);
+  int held = 0;
+  for (std::size_t i = 0; i < names.size(); ++i) held += node.machine().valid(names[i], programs[i]) ? 1 : 0;
+  EXPECT_EQ(held, 0);
+}
+
+TEST_F(EngineTest, a_key_below_a_queue_that_is_no_machines_is_in_nobodys_way) {
+  store_.apply({{}, {Step::put("/test/q/jobs/a%2Fb/x", "", 0)}, {}});
+  Node& one = make_node();
+  Node& two = make_node();
+  const auto first = one.machine().wait(kLock);
+  run_ms(1500);
+  ASSERT_TRUE(has(one, first));
+  const auto second = two.machine().wait(kLock);
+  run_ms(500);
+  one.machine().release(kLock, first);
+  run_ms(1500);
+  ASSERT_TRUE(has(two, second));
+  two.machine().release(kLock, second);
+  run_ms(1000);
+  const std::uint64_t requests = two.client().requests;
+  run_ms(10'000);
+  EXPECT_LT(two.client().requests - requests, 40U);
+  const auto holder = two.machine().wait(kLock);
+  run_ms(1500);
+  ASSERT_TRUE(has(two, holder));
+  const std::uint64_t broken = two.machine().ask(
+      {0, agent::Query::Kind::break_lock, kLock, store_.records().at(kLockKey).modified});
+  run_ms(1000);
+  ASSERT_TRUE(two.machine().reply(broken));
+  EXPECT_EQ(two.machine().reply(broken)->code, Reply::Code::unavailable);
+}
+
+TEST_F(EngineTest, a_store_that_takes_no_changes_is_noted_until_it_does) {
+  using agent::Trouble;
+  Node& node = make_node();
+  const auto holder = take(node);
+  const auto refuse_puts = [](const Change& change) -> std::optional<Fate> {
+    for (const Step& step : change.then)
+      if (step.kind == Step::Kind::put) return Fate::no_leader;
+    return std::nullopt;
+  };
+  node.client().fate = refuse_puts;
+  EXPECT_EQ(node.machine().trouble, Trouble::none);
+  const auto waiter = node.machine().wait({"jobs", "other"});
+  run_ms(5000);  // reads are answered
+  EXPECT_EQ(node.machine().trouble, Trouble::no_leader);
+  EXPECT_FALSE(ask(node, agent::Query::Kind::status)->sentence.empty());
+  EXPECT_TRUE(node.machine().valid(kLock, holder));
+  node.machine().leave({"jobs", "other"}, waiter);
+  run_ms(5000);
+  EXPECT_EQ(node.machine().trouble, Trouble::no_leader);
+  node.client().fate = nullptr;
+  run_ms(3000);  // nobody wants anything new
+  EXPECT_EQ(node.machine().trouble, Trouble::none);
+  EXPECT_TRUE(ask(node, agent::Query::Kind::status)->sentence.empty());
+  node.client().fate = [](const Change&) { return Fate::lost_answer; };
+  node.machine().wait({"jobs", "third"});
+  run_ms(3000);
+  EXPECT_EQ(node.machine().trouble, Trouble::unanswered);
+  node.client().fate = nullptr;
+  run_ms(3000);
+  EXPECT_EQ(node.machine().trouble, Trouble::none);
+}
+
 TEST_F(EngineTest, what_became_of_a_change_without_an_answer_is_found_out) {
   for (const Fate fate : {Fate::lost_request, Fate::lost_answer}) {
     Node& node = make_node();

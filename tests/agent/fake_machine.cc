@@ -56,6 +56,10 @@ class Seat : public agent::Machine {
     for (auto& [name, local] : machine_.locks_) machine_.forget_agent(local);
   }
 
+  void note(agent::Trouble trouble) override {
+    if (!superseded()) machine_.trouble = trouble;
+  }
+
   std::vector<Want> wanted() override {
     std::vector<Want> wants;
     if (superseded()) return wants;
@@ -100,6 +104,7 @@ class Seat : public agent::Machine {
 
   bool grant(const LockName& name, Epoch epoch, Revision revision) override {
     if (superseded() || machine_.see_loss() || machine_.session_.epoch != epoch) return false;
+    if (machine_.busy.contains(name)) return false;
     FakeMachine::Local& local = machine_.locks_[name];
     if (local.holder_epoch != epoch) local.holder = 0;
     local.epoch = epoch;

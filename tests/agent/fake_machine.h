@@ -54,6 +54,9 @@ class FakeMachine {
   /// Its holder and waiters are dead.
   std::set<agent::LockName> orphans;
 
+  /// As the agent has noted it last.
+  agent::Trouble trouble = agent::Trouble::none;
+
   /// A new agent, which supersedes those before it.
   std::unique_ptr<agent::Machine> seat();
 

@@ -103,5 +103,32 @@ TEST_F(MeasuredStoreTest, one_step_back_is_told_once_whatever_was_under_way) {
   EXPECT_THAT(back_, ElementsAre(Pair(100, 50), Pair(52, 51)));
 }
 
+TEST_F(MeasuredStoreTest, a_refusal_of_changes_is_trouble_until_a_change_is_made) {
+  using agent::Fault;
+  using agent::Trouble;
+  const agent::Change change{{}, {agent::Step::put("k", "v", 0)}, {}};
+  const auto answered = [this](const agent::Change& asked, Outcome outcome, Fault fault, bool guarded) {
+    measured_.transact(asked, [](const Answer&) {});
+    Answer answer;
+    answer.outcome = outcome;
+    answer.fault = fault;
+    answer.guarded = guarded;
+    answer.sentence = "etcd says";
+    store_.asked.back()(answer);
+    return measured_.trouble();
+  };
+  EXPECT_EQ(answered(change, Outcome::refused, Fault::no_space, false), Trouble::no_room);
+  EXPECT_EQ(measured_.sentence(), "etcd says");
+  EXPECT_EQ(answered({}, Outcome::answered, Fault::none, true), Trouble::no_room);
+  EXPECT_EQ(answered(change, Outcome::answered, Fault::none, false), Trouble::no_room);
+  EXPECT_EQ(answered(change, Outcome::refused, Fault::no_lease, false), Trouble::no_room);
+  EXPECT_EQ(answered(change, Outcome::answered, Fault::none, true), Trouble::none);
+  EXPECT_EQ(measured_.sentence(), "");
+  EXPECT_EQ(answered(change, Outcome::refused, Fault::too_large, false), Trouble::none);
+  EXPECT_EQ(answered(change, Outcome::refused, Fault::denied, false), Trouble::denied);
+  EXPECT_EQ(answered(change, Outcome::unknown, Fault::none, false), Trouble::unanswered);
+  EXPECT_EQ(answered({}, Outcome::answered, Fault::none, true), Trouble::none);
+}
+
 }  // namespace
 }  // namespace holdfast::test

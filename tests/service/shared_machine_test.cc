@@ -292,39 +292,62 @@ TEST_F(SharedMachineTest, a_lock_that_is_lost_while_a_process_is_stopped_there_d
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
 }
 
-// A process is inside for so long that the agent has no patience left, then half of the time.
+/// Inside of the dictionary for so long that the agent has no patience left, then half of the time.
+int be_in_the_way(Dict& dict, Channel& parent) {
+  Shmtx& mutex = dict.segment().shards()[0].mutex();
+  const auto pass = [](std::uint64_t ns) {
+    const std::uint64_t end = platform::monotonic_ns() + ns;
+    while (platform::monotonic_ns() < end) platform::cpu_relax();
+  };
+  parent.say("busy");
+  for (pollfd end{parent.read_fd(), POLLIN, 0}; ::poll(&end, 1, 0) == 0;) {
+    for (int i = 0; i < 20'000; ++i) {
+      if (mutex.lock_for(kNsPerSecond) != LockResult::acquired) continue;
+      pass(i == 0 ? 60'000'000 : 3'000);
+      mutex.unlock();
+      pass(3'000);
+    }
+  }
+  return 0;
+}
+
+/// Ends all grants, and takes the lock if it may.
+int flush_and_take(Dict& dict, Channel& parent) {
+  parent.say("flushes");
+  holdfast_lease own{};
+  for (pollfd end{parent.read_fd(), POLLIN, 0}; ::poll(&end, 1, 0) == 0;) {
+    holdfast_flush_all(dict.handle);
+    if (holdfast_lock_try(dict.handle, "k", 1, 0, 0, 0, &own) == HOLDFAST_OK) holdfast_unlock(dict.handle, "k", 1, &own);
+  }
+  return 0;
+}
+
 TEST_F(SharedMachineTest, a_lock_is_given_to_another_machine_only_when_it_was_withdrawn) {
   begin();
-  Started busy("busy", [this](Channel& parent) {
-    Shmtx& mutex = dict.segment().shards()[0].mutex();
-    const auto pass = [](std::uint64_t ns) {
-      const std::uint64_t end = platform::monotonic_ns() + ns;
-      while (platform::monotonic_ns() < end) platform::cpu_relax();
-    };
-    parent.say("busy");
-    for (pollfd end{parent.read_fd(), POLLIN, 0}; ::poll(&end, 1, 0) == 0;) {
-      for (int i = 0; i < 20'000; ++i) {
-        if (mutex.lock_for(kNsPerSecond) != LockResult::acquired) continue;
-        pass(i == 0 ? 60'000'000 : 3'000);
-        mutex.unlock();
-        pass(3'000);
-      }
+  Started busy("busy", [this](Channel& parent) { return be_in_the_way(dict, parent); });
+  for (const bool flushes : {false, true}) {
+    std::unique_ptr<Started> flushing;
+    if (flushes)
+      flushing =
+          std::make_unique<Started>("flushes", [this](Channel& parent) { return flush_and_take(dict, parent); });
+    const double end = now() + 5;
+    for (agent::Revision revision = flushes ? 1'000'000 : 7; now() < end; ++revision) {
+      ASSERT_TRUE(eventually([&] { return machine->grant(name, epoch, revision); }));
+      bool given = false;
+      machine->recall(name, [&] { given = true; });
+      ASSERT_TRUE(eventually([&] {
+        machine->turn();
+        return given;
+      }));
+      LockState state;
+      ASSERT_TRUE(eventually([&] {
+        const Code code = state_of_lock(dict.dictionary(), "k", state);
+        return code == Code::ok || code == Code::not_found;  // a flush may remove it
+      }));
+      ASSERT_FALSE(state.stands) << "another machine has it";
+      ASSERT_FALSE(state.held) << "nobody gets it any more";
     }
-    return 0;
-  });
-  const double end = now() + 5;
-  for (agent::Revision revision = 7; now() < end; ++revision) {
-    ASSERT_TRUE(eventually([&] { return machine->grant(name, epoch, revision); }));
-    bool given = false;
-    machine->recall(name, [&] { given = true; });
-    ASSERT_TRUE(eventually([&] {
-      machine->turn();
-      return given;
-    }));
-    LockState state;
-    ASSERT_TRUE(eventually([&] { return state_of_lock(dict.dictionary(), "k", state) == Code::ok; }));
-    ASSERT_FALSE(state.stands) << "another machine has it";
-    ASSERT_FALSE(state.held) << "nobody gets it any more";
+    if (flushing) flushing->say("end");
   }
   busy.say("end");
 }
