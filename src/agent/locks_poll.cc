@@ -56,6 +56,10 @@ void Locks::look_at_many(const std::vector<LockName>& names) {
 // is.
 bool Locks::tell_holder(Lock& lock) {
   if (!lock.stands || lock.recalled) return false;
+  if (machine_.use(lock.name).held && machine_.orphaned(lock.name)) {
+    recall(lock);  // its holder is dead, and nobody here wants it
+    return true;
+  }
   Contender holder = machine_.holder(lock.name);
   const bool stays = holder.pid != 0 && holder == lock.seen;
   lock.seen = holder;

@@ -76,6 +76,7 @@ struct Reply {
     yes,          // verify: it is this machine's; holder, status: here it is; break_lock: done
     no,           // verify: it is not; holder: free; break_lock: the grant is another or none
     unavailable,  // see `sentence`
+    unsupported,  // the store cannot have such a key
   };
   Code code = Code::unavailable;
   std::string sentence;

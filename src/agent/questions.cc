@@ -12,7 +12,7 @@ constexpr int kBreakRounds = 20;
 
 void Questions::ask(const Query& query) {
   const Status name = keys_.check(query.name);
-  if (!name.ok()) return reply(query, Reply::Code::unavailable, name.message);
+  if (!name.ok()) return reply(query, Reply::Code::unsupported, name.message);
   switch (query.kind) {
     case Query::Kind::verify:
       return verify(query);
@@ -78,7 +78,14 @@ void Questions::name_holder(const Query& query, const Record& lock) {
       reply.document = read_document(lock.value);
     else if (!found.empty())
       reply.document = read_document(found.front().value);
+    if (lock.value.empty()) reply.document.when = 0;  // that of the machine's session
     reply.document.name = query.name;
+    // Of this machine more is known than it has told the store.
+    if (lock.lease == machine_.session().lease) {
+      const Contender here = machine_.holder(query.name);
+      if (!(here == reply.document.contender)) reply.document.when = 0;
+      reply.document.contender = here;
+    }
     machine_.answer(query.number, reply);
   });
 }

@@ -22,6 +22,7 @@ namespace {
 
 constexpr std::string_view kYes = "code=yes";
 constexpr std::string_view kUnavailable = "code=unavailable";
+constexpr std::string_view kUnsupported = "code=unsupported";
 
 /// The reason in an answer.
 std::string sentence_of(std::string_view answer) {
@@ -102,6 +103,7 @@ int holdfast_lock_verify(holdfast_dict* dict, const char* key, size_t key_length
     if (came != Code::ok) return fail(came, "the agent has ended");
     const std::string_view answer(text.data(), size);
     if (answer.starts_with(kUnavailable)) return fail({Code::unavailable, sentence_of(answer)});
+    if (answer.starts_with(kUnsupported)) return fail({Code::unsupported, sentence_of(answer)});
     if (!answer.starts_with(kYes)) return outcome(Code::not_owner, dictionary);
     return outcome(remaining(dictionary, {key, key_length}, held, left), dictionary);
   });

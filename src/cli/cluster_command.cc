@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <ctime>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -15,6 +16,7 @@
 #include "cli/dictionaries.h"
 #include "cli/message.h"
 #include "cli/question.h"
+#include "cli/user.h"
 #include "holdfast.h"
 #include "inspect/text.h"
 
@@ -23,6 +25,8 @@ namespace holdfast::cli {
 namespace {
 
 constexpr int kUsage = 2;
+/// Of a store; it counts in signed numbers of 64 bits.
+constexpr std::uint64_t kRevisionMax = std::numeric_limits<std::int64_t>::max();
 
 struct Asked {
   std::string dictionary;
@@ -94,7 +98,16 @@ int run_cluster_command(const std::vector<std::string>& arguments) {
     command->add_option("DICTIONARY", asked.dictionary, "Name of the dictionary")->required();
   for (CLI::App* const command : {holder, broken}) command->add_option("KEY", asked.key, "Key of the lock")->required();
   broken->add_option("--revision", asked.revision, "Of the grant to break, as `holders` tells: no later one is broken")
+      ->check(CLI::Range(std::uint64_t{1}, kRevisionMax))
+      ->type_name("NUMBER")
       ->required();
+  std::string directory;
+  std::string user;
+  for (CLI::App* const command : {status, holder, broken}) {
+    command->add_option("--dir", directory, "The runtime directory; default: $HOLDFAST_DIR, or that of the user")
+        ->type_name("PATH");
+    command->add_option("--user", user, "Become that user first, to look into its world; for root")->type_name("NAME");
+  }
   std::vector<std::string> own = arguments;
   std::reverse(own.begin(), own.end());  // as CLI11 takes it
   try {
@@ -104,6 +117,11 @@ int run_cluster_command(const std::vector<std::string>& arguments) {
   } catch (const CLI::ParseError& error) {
     say("{}\nTry \"holdfast cluster --help\".", error.what());
     return kUsage;
+  }
+  if (!directory.empty()) ::setenv("HOLDFAST_DIR", directory.c_str(), 1);
+  if (const std::string wrong = user.empty() ? "" : become_user(user); !wrong.empty()) {
+    say("{}", wrong);
+    return EXIT_FAILURE;
   }
   if (*status) return show_cluster_status(asked.dictionary, as_json);
   return *holder ? show_holder(asked) : break_grant(asked);

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -20,7 +21,10 @@ namespace holdfast::cli {
 
 namespace {
 
+/// For an agent to start, and for its store to answer; with -n and -w, no longer than is to be waited, but for as long
+/// as an agent takes that finds all in order.
 constexpr double kStartSeconds = 10;
+constexpr double kLeastSeconds = 2;
 constexpr double kStopSeconds = 5;
 constexpr auto kLook = std::chrono::milliseconds(5);
 
@@ -33,7 +37,8 @@ void LockAgent::ensure(holdfast_dict* dict) {
 }
 
 int LockAgent::ensure_and_wait(holdfast_dict* dict) {
-  const double deadline = holdfast_now() + kStartSeconds;
+  const bool is_bounded = options_.timeout != kForEver;
+  const double deadline = holdfast_now() + (is_bounded ? std::max(options_.timeout, kLeastSeconds) : kStartSeconds);
   holdfast_cluster state{};
   while (holdfast_cluster_state(dict, &state) != HOLDFAST_OK) {
     if (state.agent == 0 && pid_ == 0) start();
@@ -43,7 +48,9 @@ int LockAgent::ensure_and_wait(holdfast_dict* dict) {
       if (state.agent == 0) return complain();
     }
     if (holdfast_now() >= deadline) {
-      say("{}", holdfast_error());
+      const std::string why = holdfast_error();
+      pass_messages_on();
+      say("{}", why);
       return lock_status::kUnavailable;
     }
     std::this_thread::sleep_for(kLook);
@@ -51,11 +58,15 @@ int LockAgent::ensure_and_wait(holdfast_dict* dict) {
   return 0;
 }
 
-int LockAgent::complain() const {
+void LockAgent::pass_messages_on() const {
   std::array<char, 4096> text{};
   const ssize_t size = messages_.get() < 0 ? 0 : ::pread(messages_.get(), text.data(), text.size(), 0);
   [[maybe_unused]] const ssize_t written =
       size > 0 ? ::write(STDERR_FILENO, text.data(), static_cast<std::size_t>(size)) : 0;
+}
+
+int LockAgent::complain() const {
+  pass_messages_on();
   say("the agent of cluster {} did not start", options_.cluster);
   return lock_status::kUnavailable;
 }

@@ -25,6 +25,8 @@ class LockAgent {
  private:
   bool has_ended();
   void start();
+  /// What the agent has said so far.
+  void pass_messages_on() const;
   int complain() const;
 
   const LockOptions& options_;

@@ -105,7 +105,10 @@ class Wrapper {
 
   int run() {
     if (options_.agent) {
-      if (const int status = prepare_agent()) return status;
+      if (const int status = prepare_agent()) {
+        agent_.stop();
+        return status;
+      }
     }
     start();
     while (!ended_) {
@@ -161,9 +164,16 @@ class Wrapper {
     failure_ = std::move(channel_);
     if (!hold_) return;
     guard_.start(command_, hold_->descriptor.get(), options_.key);
-    if (!options_.cluster.empty()) look_at_ = holdfast_now();
+    if (!options_.cluster.empty()) note_session();
     if (options_.exptime > 0) end_ = holdfast_now() + options_.exptime;
     if (options_.cluster.empty() && options_.exptime > 0) look_at_ = end_;
+  }
+
+  void note_session() {
+    look_at_ = holdfast_now();
+    holdfast_cluster state{};
+    if (attach()) holdfast_cluster_state(dict_, &state);
+    epoch_ = state.epoch;
   }
 
   // The kernel sends what is typed at a terminal to the whole process group, so to the command as well. That a terminal
@@ -237,8 +247,12 @@ class Wrapper {
   std::string reason_of_loss() const {
     const std::string key = quote(options_.key);
     holdfast_cluster state{};
-    if (!options_.cluster.empty() && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE)
+    const bool in_cluster = !options_.cluster.empty();
+    if (in_cluster && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE && state.seconds == 0)
       return fmt::format("{} is lost: {}", key, holdfast_error());
+    if (in_cluster && state.epoch != epoch_)
+      return fmt::format("{} is lost: this machine's session at the store of cluster {} has ended", key,
+                         options_.cluster);
     if (holdfast_now() >= end_) return fmt::format("{} has ended, after its exptime of {:g} s", key, options_.exptime);
     return key + " was taken away: its grant was ended by another process";
   }
@@ -295,7 +309,8 @@ class Wrapper {
   Descriptor failure_;  // the same from then on: what comes says that there is no command
   std::optional<Hold> hold_;
   holdfast_dict* dict_ = nullptr;
-  double end_ = kNever;  // of its exptime
+  std::uint32_t epoch_ = 0;  // of the cluster's session that the lock is of
+  double end_ = kNever;      // of its exptime
   double look_at_ = kNever;
   bool lost_ = false;
   bool ended_ = false;

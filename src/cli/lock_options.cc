@@ -132,7 +132,8 @@ class LockParser {
         ->type_name("PATH");
     app_.add_option("--user", options_.user, "Become that user first, with the command; for root")->type_name("NAME");
     app_.add_option("--cluster", options_.cluster, "The cluster of which all machines share the lock")
-        ->type_name("NAME");
+        ->type_name("NAME")
+        ->check([](const std::string& name) { return name.empty() ? "an empty name of a cluster" : ""; });
     app_.add_option("--agent-config", options_.agent_config,
                     "Configuration of the agent that --agent starts; default: /etc/holdfast/NAME.json")
         ->type_name("FILE");

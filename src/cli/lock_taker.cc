@@ -183,8 +183,10 @@ bool LockTaker::make_way(const holdfast_wait& wait) {
 }
 
 int LockTaker::refuse() {
+  // What a process of this machine holds is held, as long as the session lasts.
   holdfast_cluster state{};
-  if (!options_.cluster.empty() && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE)
+  if (!options_.cluster.empty() && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE &&
+      (state.seconds == 0 || !is_held_here()))
     return fail(HOLDFAST_UNAVAILABLE);
   // That another machine has the lock is told (HOLDFAST_ELSEWHERE). Without a word of the store nothing is known.
   if (!options_.cluster.empty() && options_.timeout == 0 && !is_held_here()) {
@@ -214,6 +216,12 @@ int LockTaker::fail(int code) const {
     say("cannot lock {}: a key of {} bytes is too long for the store of a cluster", quote(options_.key),
         options_.key.size());
     return lock_status::kUsage;
+  }
+  // The reason is that of the cluster; the attempt itself has none.
+  holdfast_cluster state{};
+  if (code == HOLDFAST_UNAVAILABLE && holdfast_cluster_state(dict_, &state) == HOLDFAST_OK) {
+    say("cannot lock {}: the store of cluster {} did not answer", quote(options_.key), options_.cluster);
+    return lock_status::kUnavailable;
   }
   say("cannot lock {}: {}", quote(options_.key), error_or_text(code));
   return code == HOLDFAST_UNAVAILABLE ? lock_status::kUnavailable : lock_status::kSystem;

@@ -43,6 +43,7 @@ Expected<Answer> ask_agent(holdfast_dict* dict, holdfast_question question, cons
   if (code != HOLDFAST_OK) return Status{static_cast<Code>(code), holdfast_error()};
   Answer answer = parse({text.data(), size});
   if (answer["code"] == "unavailable") return Status{Code::unavailable, answer["sentence"]};
+  if (answer["code"] == "unsupported") return Status{Code::unsupported, answer["sentence"]};
   return answer;
 }
 

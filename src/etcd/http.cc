@@ -195,6 +195,23 @@ class Http::Handle final : public Transfer {
   const std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 
+bool is_endpoint(const std::string& url) {
+  const std::unique_ptr<CURLU, void (*)(CURLU*)> parsed(::curl_url(), &::curl_url_cleanup);
+  if (parsed == nullptr) throw std::bad_alloc();
+  const auto part = [&](CURLUPart which) {
+    char* text = nullptr;
+    ::curl_url_get(parsed.get(), which, &text, 0);
+    const std::string copy = text == nullptr ? "" : text;
+    ::curl_free(text);
+    return copy;
+  };
+  if (::curl_url_set(parsed.get(), CURLUPART_URL, url.c_str(), 0) != CURLUE_OK) return false;
+  const std::string scheme = part(CURLUPART_SCHEME);
+  const std::string path = part(CURLUPART_PATH);
+  return (scheme == "http" || scheme == "https") && (path.empty() || path == "/") && part(CURLUPART_USER).empty() &&
+         part(CURLUPART_PASSWORD).empty() && part(CURLUPART_QUERY).empty() && part(CURLUPART_FRAGMENT).empty();
+}
+
 Http::Http(Loop& loop, Tls tls) : loop_(loop), tls_(std::move(tls)) {}
 
 Http::~Http() {

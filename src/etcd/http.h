@@ -44,6 +44,9 @@ class Transfer {
   virtual ~Transfer() = default;
 };
 
+/// Whether it is a URL of http or https, a host and, perhaps, a port: no path, and nothing secret that a log would show.
+bool is_endpoint(const std::string& url);
+
 class Http {
  public:
   using Done = std::function<void(const Response&)>;

@@ -16,6 +16,7 @@
 #include <tuple>
 
 #include "base/name.h"
+#include "etcd/http.h"
 #include "platform/platform.h"
 
 namespace holdfast::agent {
@@ -37,7 +38,7 @@ std::string read_text(const Json& value, std::string& to) {
 }
 
 std::string read_texts(const Json& value, std::vector<std::string>& to) {
-  if (!value.is_array() || value.empty()) return "expected a list of strings";
+  if (!value.is_array() || value.empty()) return "expected a list of one string or more";
   to.clear();
   for (const Json& one : value) {
     to.emplace_back();
@@ -130,12 +131,6 @@ std::string this_boot() {
   return id;
 }
 
-bool is_url(const std::string& text) {
-  for (const std::string scheme : {"http://", "https://"})
-    if (text.starts_with(scheme) && text.size() > scheme.size()) return true;
-  return false;
-}
-
 }  // namespace
 
 std::string config_path(const std::string& cluster) { return "/etc/holdfast/" + cluster + ".json"; }
@@ -170,10 +165,15 @@ Expected<Config> read_config(const std::string& cluster, const std::string& path
 Status check_config(const Config& config, const std::string& source) {
   if (config.endpoints.empty()) return refuse(source, "no endpoints: expected URLs as \"https://host:2379\"");
   for (const std::string& endpoint : config.endpoints)
-    if (!is_url(endpoint))
-      return refuse(source, "bad endpoint " + quote(endpoint) + ": expected a URL as \"https://host:2379\"");
-  if (config.space.empty() || config.space.ends_with('/'))
-    return refuse(source, "bad namespace " + quote(config.space) + ": expected a prefix that does not end in \"/\"");
+    if (!etcd::is_endpoint(endpoint))
+      return refuse(source, "bad endpoint " + quote(endpoint) +
+                                ": expected a URL of a scheme, a host and a port, as \"https://host:2379\"");
+  if (config.space.empty() || config.space.ends_with('/') || config.space.find('\0') != std::string::npos)
+    return refuse(source, "bad namespace " + quote(config.space) +
+                              ": expected a prefix without zero bytes that does not end in \"/\"");
+  if (config.settings.slice_ms > config.settings.max_hold_ms)
+    return refuse(source, fmt::format("slice_ms is {}: expected at most max_hold_ms, which is {}",
+                                      config.settings.slice_ms, config.settings.max_hold_ms));
   if (config.user.empty() != config.password_file.empty())
     return refuse(source, "user and password_file: expected both or none");
   if (config.cert.empty() != config.key.empty()) return refuse(source, "cert and key: expected both or none");

@@ -154,7 +154,7 @@ void QuestionServer::answer(std::uint64_t number, const std::string& text) {
 }
 
 std::string write_answer(const Reply& reply) {
-  constexpr std::array<const char*, 3> kCodes{"yes", "no", "unavailable"};
+  constexpr std::array<const char*, 4> kCodes{"yes", "no", "unavailable", "unsupported"};
   std::string text = fmt::format("code={}\n", kCodes[static_cast<std::size_t>(reply.code)]);
   add(text, "sentence", reply.sentence);
   if (reply.revision != 0) add(text, "revision", std::to_string(reply.revision));

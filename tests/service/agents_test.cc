@@ -256,6 +256,17 @@ TEST_F(AgentsTest, a_machine_that_ends_in_order_leaves_nothing_that_others_wait_
   EXPECT_NE(b.program()->lock("k"), 0U);
 }
 
+TEST_F(AgentsTest, a_lock_of_a_killed_process_goes_back_though_nobody_asks_for_it) {
+  Machine a(etcd.url());
+  a.start_agent();
+  auto program = a.program();
+  ASSERT_NE(program->lock("k"), 0U);
+  ASSERT_EQ(etcd.count(std::string(kSpace) + "/l/"), 1U);
+  program->child().kill();
+  program.reset();
+  EXPECT_TRUE(eventually([&] { return etcd.count(std::string(kSpace) + "/l/") == 0; }));
+}
+
 TEST_F(AgentsTest, questions_are_answered_by_the_store) {
   Machine a(etcd.url());
   Machine b(etcd.url());

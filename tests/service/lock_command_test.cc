@@ -222,5 +222,47 @@ TEST_F(LockCommandTest, a_command_is_told_when_its_machine_has_lost_the_lock) {
   EXPECT_EQ(without.wait(), 75);
 }
 
+// An exit status of 0 is what a crontab asks for where the job runs elsewhere. It is not the lock.
+TEST_F(LockCommandTest, a_refusal_with_status_0_does_not_run_the_command) {
+  machine.start_agent();
+  Machine elsewhere(etcd.url(), 600);
+  elsewhere.start_agent();
+  const auto holding = elsewhere.program();
+  ASSERT_NE(holding->lock("held"), 0U);
+  const std::string ran = files / "ran";
+  for (const std::vector<std::string>& how :
+       std::vector<std::vector<std::string>>{{"-n"}, {"-w", "0.3"}, {"-n", "-F"}}) {
+    std::vector<std::string> words = how;
+    words.insert(words.end(), {"-q", "-E", "0", kJobs, "held", "--", "touch", ran});
+    Lock refused(machine, words);
+    EXPECT_EQ(refused.wait(), 0);
+    EXPECT_EQ(refused.errors(), "");
+    EXPECT_FALSE(exists(ran));
+  }
+}
+
+TEST_F(LockCommandTest, an_agent_that_it_has_started_in_vain_does_not_stay_and_is_heard) {
+  std::ofstream(config) << R"({"endpoints": ["http://127.0.0.1:1"]})";
+  for (const std::string how : {"-n", "-w2"}) {
+    Lock vain(machine, {how, "--agent", "--agent-config", config, "k", "--", "true"});
+    EXPECT_EQ(vain.wait(), 75);
+    EXPECT_THAT(vain.errors(), HasSubstr("Connection refused"));
+    EXPECT_TRUE(eventually([&] { return agent_pid() == 0; }));
+  }
+}
+
+TEST_F(LockCommandTest, a_lock_that_is_lost_with_its_session_is_not_said_to_be_taken_by_a_process) {
+  machine.start_agent();
+  Lock holding(machine, {"k", "--", "sh", "-c", "touch '" + began + "'; exec sleep 600"});
+  ASSERT_TRUE(eventually([&] { return exists(began); })) << holding.errors();
+  const std::string leases = etcd.post("/v3/lease/leases", "{}");
+  const std::size_t at = leases.find("\"ID\":\"");
+  ASSERT_NE(at, std::string::npos);
+  const std::string lease = leases.substr(at + 6, leases.find('"', at + 6) - at - 6);
+  etcd.post("/v3/lease/revoke", R"({"ID":")" + lease + R"("})");
+  EXPECT_EQ(holding.wait(), 76);
+  EXPECT_THAT(holding.errors(), HasSubstr("\"k\" is lost: "));
+}
+
 }  // namespace
 }  // namespace holdfast::test

@@ -60,6 +60,8 @@ class Obedient {
     if (command == "keep") return std::to_string(keep(std::stoi(key)));
     holdfast_lease& lease = leases_[key];
     if (command == "lock") return outcome(Waiting().lock(dict_, key, number, &lease), lease);
+    if (command == "block") return outcome(block(key, number, lease), lease);
+    if (command == "state") return state();
     if (command == "try") return outcome(dict_.try_lock(key, 0, &lease), lease);
     if (command == "unlock") return holdfast_code_text(dict_.unlock(key, &lease));
     if (command == "valid") return has(key) ? "ok" : "not owner";
@@ -74,6 +76,18 @@ class Obedient {
   }
 
  private:
+  int block(const std::string& key, double seconds, holdfast_lease& lease) {
+    holdfast_lease got{};
+    const int code = holdfast_lock(dict_.handle, key.data(), key.size(), seconds, 0, &got);
+    if (code == HOLDFAST_OK) lease = got;
+    return code;
+  }
+
+  std::string state() {
+    holdfast_cluster state{};
+    return holdfast_cluster_state(dict_.handle, &state) == HOLDFAST_OK ? "ok" : holdfast_error();
+  }
+
   bool has(const std::string& key) { return dict_.remaining(key, leases_[key]) > 0; }
 
   /// Looks again and again. The time is from before the first look that found it lost.

@@ -21,6 +21,8 @@ inline constexpr const char* kSpace = "hf/main";  // the user of EtcdServer::ena
 /// A process of a machine that does what it is told, a command at a time, and says what came of it:
 ///
 ///   lock KEY SECONDS       "ok TOKEN NS", by CLOCK_BOOTTIME, or the name of the code
+///   block KEY SECONDS      the same by the call that stops the thread
+///   state                  "ok", or why no new locks can be had
 ///   unlock KEY, valid KEY, confirm KEY   the name of the code
 ///   lose KEY               when the lock is lost: "lost NS"
 ///   renew KEY              waits until the agent has prolonged the session

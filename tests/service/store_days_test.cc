@@ -57,6 +57,7 @@ TEST(StoreDays, put_back_to_an_earlier_state_costs_the_locks_and_is_told) {
   etcd.kill();
   etcd.save();
   etcd.start();
+  ASSERT_EQ(program->ask("take 30"), "30");
   ASSERT_NE(program->lock("k"), 0U);
   etcd.kill();
   etcd.restore();
@@ -107,10 +108,13 @@ TEST(StoreDays, a_full_disk_leaves_locks_with_their_holders_and_others_get_them_
   ASSERT_TRUE(is_queued(etcd, "k"));
   ASSERT_TRUE(fill_up(etcd));
   EXPECT_EQ(first->ask("renew k"), "ok");
-  EXPECT_EQ(first->lock("other", 0.5), 0U);
+  EXPECT_EQ(first->ask("block other 1"), "unavailable");
+  EXPECT_EQ(first->ask("block k 0.2"), "locked");  // a process of this machine has it
   EXPECT_EQ(first->ask("unlock k"), "ok");
   EXPECT_TRUE(eventually([&] { return a.has_said("database space exceeded"); })) << a.said();
+  EXPECT_THAT(first->ask("state"), HasSubstr("its database is full"));
   make_room(etcd);
+  EXPECT_TRUE(eventually([&] { return first->ask("state") == "ok"; }));
   EXPECT_THAT(second->hear(), StartsWith("ok "));
   EXPECT_NE(first->lock("other"), 0U);
 }

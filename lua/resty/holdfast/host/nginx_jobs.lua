@@ -13,6 +13,8 @@ local next_job = background_jobs.next
 local INFINITY = math.huge
 -- How often a worker that is about to exit drops jobs that are over.
 local EXITING_STEP = 0.2
+-- A job may ask to run again at once, and sleeping for no time is a busy loop with a line in the log for each turn.
+local LEAST_SLEEP = 0.005
 
 -- nginx's timers run up to this much early; without the margin they would be set again and again until it is time.
 local TICK = 0.001
@@ -44,7 +46,7 @@ end
 local function run_until_exit()
     background_jobs.drop_over()
     while next_job() < INFINITY do
-        sleep(min(max(next_job() - C.holdfast_now(), 0), EXITING_STEP))
+        sleep(min(max(next_job() - C.holdfast_now(), LEAST_SLEEP), EXITING_STEP))
         background_jobs.drop_over()
         run()
     end

@@ -9,7 +9,7 @@ local close = ffi.C.holdfast_close
 local ffi_gc, ffi_new, ffi_str = ffi.gc, ffi.new, ffi.string
 local min = math.min
 
-local ANSWER_MAX, OK, TIMEOUT = core.ANSWER_MAX, core.OK, core.TIMEOUT
+local ANSWER_MAX, OK, TIMEOUT, UNSUPPORTED = core.ANSWER_MAX, core.OK, core.TIMEOUT, core.UNSUPPORTED
 
 -- How long an agent may take: it asks each server of the store for a second at most.
 local PATIENCE = 5
@@ -79,6 +79,9 @@ function _M.ask(handle, question, key, block)
     local fields = parse(ffi_str(text, size[0]))
     if fields.code == "unavailable" then
         return nil, "unavailable"
+    end
+    if fields.code == "unsupported" then
+        return nil, reason(UNSUPPORTED)
     end
     return fields
 end
