@@ -173,6 +173,24 @@ describe("holdfast lock", function()
         assert.equal(("%d\tsh\tweekly full\ttrue\nnil\theld\n"):format(pid), out)
     end)
 
+    it("is not run where the status of a refusal is that of success", function()
+        hold("exec sleep 600")
+        local ran = command.path "ran"
+        for _, how in ipairs { { "-n" }, { "-w", "0.2" }, { "-n", "-s" }, { "-n", "-F" }, { "-w", "0.2", "-F" } } do
+            local words = { "lock", "-q", "-E", "0" }
+            for _, word in ipairs(how) do
+                words[#words + 1] = word
+            end
+            for _, word in ipairs { "key", "--", "touch", ran } do
+                words[#words + 1] = word
+            end
+            local ended, out, err = run(unpack(words))
+            assert.same({ code = 0 }, ended)
+            assert.equal("", out .. err)
+            assert.is_nil(read(ran), table.concat(how, " "))
+        end
+    end)
+
     it("names the holder where it is refused", function()
         local _, pid = hold("exec sleep 600", "--why", "weekly full")
         local ended, out, err = run("lock", "-n", "key", "--", "echo", "ran")
@@ -331,6 +349,7 @@ describe("holdfast lock has the options of flock:", function()
         { { "-s", "-x", "key", "--", "true" }, "-s and -x were given: expected one of them" },
         { { "-u", "key", "--", "true" }, "there is nothing to unlock: the lock ends with the command" },
         { { "-F", "-o", "key", "--", "true" }, "the --no-fork and --close options are incompatible" },
+        { { "-F", "--exptime", "5", "key", "--", "true" }, "the --no-fork and --exptime options are incompatible" },
         { { "key", "-c", "echo", "stray" },
           'unexpected "stray" after -c COMMAND: expected the command as one word, in quotes' },
         { { "dict", "key", "-c", "echo", "stray" }, 'unexpected "stray" after -c COMMAND' },
@@ -405,6 +424,27 @@ describe("The lock of a command", function()
         assert.equal("T", state_of(process.pid))
         process:signal(CONT)
         assert.same({ code = 128 + 9 }, process:wait())
+    end)
+
+    -- Stopped, it starts no guard; the command must not begin without.
+    it("does not run the command without a guard where holdfast lock is stopped and killed", function()
+        for _, option in ipairs { "--close", "--exclusive" } do
+            local _, pid = hold("exec sleep 600")
+            local ran = command.path "ran"
+            local waits = start("lock", option, "key", "--", "sh", "-c", "touch '" .. ran .. "'; exec sleep 600")
+            assert(await(function() return select(2, run("locks", "--waiting")):find("key", 1, true) end))
+            assert(await(function() return next(children(waits.pid)) end))
+            command.kill(waits.pid, STOP)
+            await_state(waits.pid, "T")
+            command.kill(pid, command.KILL)
+            assert(await(function()
+                return select(2, run("locks")):find(tostring(select(2, next(children(waits.pid)))), 1, true)
+            end))
+            assert.is_nil(read(ran))
+            waits:signal(command.KILL)
+            assert(await(is_free))
+            assert.is_nil(read(ran))
+        end
     end)
 
     it("stays while the command is stopped", function()

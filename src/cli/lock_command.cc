@@ -85,13 +85,26 @@ std::optional<Hold> receive_hold(int channel) {
   return Hold{packet.lease, Descriptor(descriptor)};
 }
 
+/// In the child, which becomes the command only once the guard is there that ends the hold whatever becomes of the
+/// parent. False if the parent has died before.
+bool await_guard(int channel) {
+  char word = 0;
+  ssize_t got = 0;
+  do got = ::recv(channel, &word, 1, 0);
+  while (got < 0 && errno == EINTR);
+  return got == 1;
+}
+
 // --- the two processes ---
 
 /// In the process that becomes the command. `channel` is -1 without a parent. Returns if there is nothing to become.
 int take_and_become(const LockOptions& options, int channel) {
   LockTaker taker(options);
   if (const auto status = taker.take()) return *status;
-  if (channel >= 0) send_hold(channel, taker.lease(), taker.hold().get());
+  if (channel >= 0) {
+    send_hold(channel, taker.lease(), taker.hold().get());
+    if (!await_guard(channel)) return lock_status::kSystem;  // what it holds ends with it
+  }
   const int status = taker.become_command();
   // It has given the lock back itself, which the parent must not take for a loss.
   if (channel >= 0) static_cast<void>(::send(channel, "", 1, MSG_NOSIGNAL));
@@ -163,7 +176,11 @@ class Wrapper {
     hold_ = receive_hold(channel_.get());
     failure_ = std::move(channel_);
     if (!hold_) return;
-    guard_.start(command_, hold_->descriptor.get(), options_.key);
+    const bool is_guarded = guard_.start(command_, hold_->descriptor.get(), options_.key);
+    if (!is_guarded && options_.close)
+      say("cannot start the process that guards the lock: it ends with this process, {}, if that is killed",
+          ::getpid());
+    static_cast<void>(::send(failure_.get(), "", 1, MSG_NOSIGNAL));  // see await_guard()
     if (!options_.cluster.empty()) note_session();
     if (options_.exptime > 0) end_ = holdfast_now() + options_.exptime;
     if (options_.cluster.empty() && options_.exptime > 0) look_at_ = end_;

@@ -70,16 +70,17 @@ void await_parent(int parent) {
 
 }  // namespace
 
-void LockGuard::start(pid_t child, int hold, const std::string& key) {
+bool LockGuard::start(pid_t child, int hold, const std::string& key) {
 #ifdef SYS_pidfd_open
   const Descriptor end(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   const Descriptor self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   void* const memory = ::mmap(nullptr, sizeof *acts_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (end.get() < 0 || self.get() < 0 || memory == MAP_FAILED) return;
+  if (end.get() < 0 || self.get() < 0 || memory == MAP_FAILED) return false;
   acts_ = std::construct_at(static_cast<std::atomic<bool>*>(memory), false);
   pid_ = ::fork();
   if (pid_ == 0) guard(end.get(), self.get(), hold, *acts_, key);
 #endif
+  return pid_ > 0;
 }
 
 void LockGuard::end() const {

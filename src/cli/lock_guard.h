@@ -15,9 +15,9 @@ class LockGuard {
   LockGuard(const LockGuard&) = delete;
   LockGuard& operator=(const LockGuard&) = delete;
 
-  /// Guards a child that holds by the descriptor `hold`. Nothing is wrong where that is not possible: then only the
-  /// caller and the command are left to end the hold. REQUIRES: the child is not reaped yet.
-  void start(pid_t child, int hold, const std::string& key);
+  /// Guards a child that holds by the descriptor `hold`. False if that is not possible: then only the caller and the
+  /// command are left to end the hold. REQUIRES: the child is not reaped yet.
+  bool start(pid_t child, int hold, const std::string& key);
   /// Whether it has come before its parent: then the lock may be another's, though nobody took it away.
   bool has_acted() const noexcept { return acts_ != nullptr && acts_->load(std::memory_order_acquire); }
   /// For the parent that has ended the hold itself. Leaves no zombie to a parent that does not reap.

@@ -195,6 +195,8 @@ class LockParser {
       if (const Status name = check_cluster_name(options_.cluster); !name.ok()) return name.message;
       if (options_.shared) return "-s is not supported in a cluster: its locks are exclusive";
     }
+    if (options_.no_fork && !exptime_.empty())
+      return "the --no-fork and --exptime options are incompatible: nothing would end the command with the lock";
     if (!timeout_.empty()) options_.timeout = std::strtod(timeout_.c_str(), nullptr);
     if (nonblock_) options_.timeout = 0;
     if (!exptime_.empty()) options_.exptime = std::strtod(exptime_.c_str(), nullptr);
