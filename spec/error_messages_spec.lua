@@ -41,9 +41,11 @@ local SHOWN = {
     ["src/service/main.cc"] = { ": waits for the end of the agent" },
 }
 -- Mistakes on a command line have one entry together: what is wrong with it they say themselves.
-local USAGE = { "^bad ", "expected one of ", "^expected a VALUE", "^unknown ", "^no .*given",
-                "^no file was named", "^: expected seconds, ", "^ after %-c ", "^: the command follows", "^an agent is of ", " given: ", " incompatible$", "--batch$",
-                "not supported", "^there is nothing to unlock", "^a text of ", "Try \"" }
+local USAGE = {
+    "^bad ", "expected one of ", "^expected a VALUE", "^: expected seconds, ", "^unknown ", "^no .*given",
+    "^no file was named", "^ after %-c ", "^: the command follows", "^an agent is of ", " given: ", " incompatible$",
+    "--batch$", "not supported", "^there is nothing to unlock", "^a text of ", "Try \"",
+}
 local HAS_USAGE = { "^src/cli/", "^src/serve/", "^src/service/main" }
 
 local WORDS_MIN = 3
@@ -57,7 +59,8 @@ end
 -- The parts of a message between what differs, of WORDS_MIN words at least.
 local function parts(text)
     local found = {}
-    for part in (text:gsub("%b{}", "\0"):gsub("%%s", "\0"):gsub("…", "\0") .. "\0"):gmatch("([^%z]*)%z") do
+    local marked = text:gsub("%b{}", "\0"):gsub("%%s", "\0"):gsub("…", "\0")
+    for part in (marked .. "\0"):gmatch("([^%z]*)%z") do
         part = trim(part:gsub("%s+", " "))
         if select(2, part:gsub("%S+", "")) >= WORDS_MIN then
             found[#found + 1] = part
