@@ -32,7 +32,8 @@ local SHOWN = {
     ["src/cli/locks_command.cc"] = { " is held by ", " (", ", child of ", ": --json ", "{} {} for {}" },
     ["src/cli/ls_command.cc"] = { "lock reserved ms" },
     ["src/cli/main.cc"] = { "holdfast: master " },
-    ["src/cli/top_screen.cc"] = { "CONT: ", "LOCKS: ", "P50, P99: ", "nothing is held", "F1 Help ", "any key: " },
+    ["src/cli/top_screen.cc"] = { "CONT: ", "LOCKS: ", "~LOCKS: ", "P50, P99: ", "nothing is held", "F1 Help ",
+                                    "any key: " },
     ["src/cli/top_view.cc"] = { "it is not held or waited for any more" },
     ["src/cli/worker.cc"] = { "holdfast: worker " },
     ["src/inspect/processes.cc"] = { "a process that is " },
@@ -43,8 +44,8 @@ local SHOWN = {
 -- Mistakes on a command line have one entry together: what is wrong with it they say themselves.
 local USAGE = {
     "^bad ", "expected one of ", "^expected a VALUE", "^: expected seconds, ", "^unknown ", "^no .*given",
-    "^no file was named", "^ after %-c ", "^: the command follows", "^an agent is of ", "^an empty name ", " given: ", " incompatible$",
-    "--batch$", "not supported", "^there is nothing to unlock", "^a text of ", "Try \"",
+    "^no file was named", "^an empty name ", "^ after %-c ", "^: the command follows", "^an agent is of ", " given: ",
+    " incompatible$", "--batch$", "not supported", "^there is nothing to unlock", "^a text of ", "Try \"",
 }
 local HAS_USAGE = { "^src/cli/", "^src/serve/", "^src/service/main" }
 
