@@ -33,7 +33,7 @@ local SHOWN = {
     ["src/cli/ls_command.cc"] = { "lock reserved ms" },
     ["src/cli/main.cc"] = { "holdfast: master " },
     ["src/cli/top_screen.cc"] = { "CONT: ", "LOCKS: ", "~LOCKS: ", "P50, P99: ", "nothing is held", "F1 Help ",
-                                    "any key: " },
+                                   "any key: " },
     ["src/cli/top_view.cc"] = { "it is not held or waited for any more" },
     ["src/cli/worker.cc"] = { "holdfast: worker " },
     ["src/inspect/processes.cc"] = { "a process that is " },
