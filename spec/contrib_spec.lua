@@ -22,7 +22,7 @@ describe(UNIT, function ()
     it("starts no agent again that says so by its status, and each other one before its lease ends", function ()
         local text = files.read(UNIT)
         local statuses = assert(text:match "\nRestartPreventExitStatus=([%d ]+)\n")
-        local manual = files.read "docs/cluster.md"
+        local manual = files.read "docs/holdfast.md"
         for status in statuses:gmatch("%d+") do
             assert.matches("\n| " .. status .. " | [^\n]*; do not |\n", manual)
         end

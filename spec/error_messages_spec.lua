@@ -1,23 +1,53 @@
--- docs/errors.md, about clusters: each message that it explains is one of the sources, and each sentence of theirs is
--- explained there.
+-- docs/errors.md, about the command and about clusters: each message that it explains is one of the sources, and each
+-- sentence of theirs is explained there.
 
-local files, literals, shell = require "spec.support" ("files", "literals", "shell")
+local command, files, literals, shell = require "spec.support" ("command", "files", "literals", "shell")
 
 -- What has to be explained.
 local EXPLAINED = shell.output("ls src/agent/*.cc src/etcd/*.cc src/service/*.cc src/cluster/*.cc src/capi/question.cc "
-                               .. "src/dict/cluster_state.cc src/cli/agent_command.cc src/cli/run_agents.cc "
-                               .. "src/cli/lock_agent.cc src/cli/question.cc lua/resty/holdfast/lock/cluster.lua")
+                               .. "src/dict/cluster_state.cc src/cli/*.cc src/inspect/*.cc src/serve/*.cc "
+                               .. "lua/resty/holdfast/lock/cluster.lua")
 -- Where messages may also come from.
 local ALL = shell.output("find src lua -name '*.cc' -o -name '*.h' -o -name '*.lua'")
 
--- Sentences that are no messages: what etcd says, by which it is understood, and the command's help.
+-- Sentences that are no messages: what etcd says, by which it is understood, and results.
 local PASSED_OVER = {
     ["authentication is not enabled"] = true,
     ["messages of the agent"] = true,
     ["etcdserver: no leader"] = true,
     ["the command line"] = true,
 }
-local HELP = { ["src/service/main.cc"] = "Print the version and exit" }
+-- These only show things: nothing of them is an error.
+local RESULTS = {
+    ["src/cli/top_rows.cc"] = true,
+    ["src/serve/families.cc"] = true,
+    ["src/serve/metrics.cc"] = true,
+}
+-- Beginnings of results, of titles of processes, and of fields of HTTP, in files that have messages as well.
+local SHOWN = {
+    ["src/cli/cluster_command.cc"] = { ", pid ", ", since ", ", why: " },
+    ["src/cli/cluster_status.cc"] = { "more than 1 s", "; half within ", "session {} for " },
+    ["src/cli/doctor_command.cc"] = { "all is well" },
+    ["src/cli/lock_guard.cc"] = { "holdfast: guard of " },
+    ["src/cli/locks_command.cc"] = { " is held by ", " (", ", child of ", ": --json ", "{} {} for {}" },
+    ["src/cli/ls_command.cc"] = { "lock reserved ms" },
+    ["src/cli/main.cc"] = { "holdfast: master " },
+    ["src/cli/top_screen.cc"] = { "CONT: ", "LOCKS: ", "~LOCKS: ", "P50, P99: ", "nothing is held", "F1 Help ",
+                                   "any key: " },
+    ["src/cli/top_view.cc"] = { "it is not held or waited for any more" },
+    ["src/cli/worker.cc"] = { "holdfast: worker " },
+    ["src/inspect/processes.cc"] = { "a process that is " },
+    ["src/serve/reply.cc"] = { "text/plain; ", "application/openmetrics", "Method Not ", "Request Header ",
+                               "Content-Security-Policy: " },
+    ["src/service/main.cc"] = { ": waits for the end of the agent" },
+}
+-- Mistakes on a command line have one entry together: what is wrong with it they say themselves.
+local USAGE = {
+    "^bad ", "expected one of ", "^expected a VALUE", "^: expected seconds, ", "^unknown ", "^no .*given",
+    "^no file was named", "^an empty name ", "^ after %-c ", "^: the command follows", "^an agent is of ", " given: ",
+    " incompatible$", "--batch$", "not supported", "^there is nothing to unlock", "^a text of ", "Try \"",
+}
+local HAS_USAGE = { "^src/cli/", "^src/serve/", "^src/service/main" }
 
 local WORDS_MIN = 3
 
@@ -30,7 +60,8 @@ end
 -- The parts of a message between what differs, of WORDS_MIN words at least.
 local function parts(text)
     local found = {}
-    for part in (text:gsub("%b{}", "\0"):gsub("…", "\0") .. "\0"):gmatch("([^%z]*)%z") do
+    local marked = text:gsub("%b{}", "\0"):gsub("%%s", "\0"):gsub("…", "\0")
+    for part in (marked .. "\0"):gmatch("([^%z]*)%z") do
         part = trim(part:gsub("%s+", " "))
         if select(2, part:gsub("%S+", "")) >= WORDS_MIN then
             found[#found + 1] = part
@@ -40,16 +71,20 @@ local function parts(text)
 end
 
 
--- The messages of the page, behind those of one machine: in backticks, in bold or in the first column of a table.
+-- The page behind what it says of one machine.
+local PAGE = assert(files.read("docs/errors.md"):match "\n## Each command\n.*")
+
+
+-- The messages of the page: in backticks, in bold or in the first column of a table.
 local function messages()
     local found = {}
-    local text = assert(files.read("docs/errors.md"):match "\n## Locks of a cluster\n.*"):gsub("\n([^\n|])", " %1")
+    local text = PAGE:gsub("\n([^\n|])", " %1")
     for bold in text:gmatch("%*%*(.-)%*%*") do
         for message in bold:gmatch("`([^`]+)`") do
             found[#found + 1] = message
         end
     end
-    for cell in text:gmatch("\n| (`[^|]+`) |") do
+    for cell in text:gmatch("\n| (`[^|]+) |") do
         for message in cell:gmatch("`([^`]+)`") do
             found[#found + 1] = message
         end
@@ -107,7 +142,7 @@ end
 
 
 it("docs/errors.md has messages that there are", function ()
-    assert.is_true(#MESSAGES > 60, #MESSAGES)
+    assert.is_true(#MESSAGES > 180, #MESSAGES)
     local text, words = sources()
     local missing = {}
     for _, message in ipairs(MESSAGES) do
@@ -121,19 +156,85 @@ it("docs/errors.md has messages that there are", function ()
 end)
 
 
-it("docs/errors.md explains each sentence of the sources about clusters", function ()
-    local page = table.concat(MESSAGES, "\n"):gsub("%s+", " ")
-    local missing = {}
+local function finds_one(text, patterns)
+    for _, pattern in ipairs(patterns) do
+        if text:find(pattern) then
+            return true
+        end
+    end
+    return false
+end
+
+local function begins_with_one(text, beginnings)
+    for _, beginning in ipairs(beginnings) do
+        if text:sub(1, #beginning) == beginning then
+            return true
+        end
+    end
+    return false
+end
+
+
+-- Whether a literal is what a command prints: lines, columns, JSON.
+local function is_result(path, literal)
+    return RESULTS[path] or literal:find "\n$" or literal:find "\t" or literal:find "%S   +%S" or literal:find "^  "
+           or literal:find "^{{" or begins_with_one(literal, SHOWN[path] or {})
+end
+
+local function is_usage(path, literal)
+    return finds_one(path, HAS_USAGE) and finds_one(literal, USAGE)
+end
+
+
+-- What `--help` prints, of all commands.
+local function helps()
+    local _, text = command.run("--help")
+    local all = { text }
+    for name in text:match("\nCommands:\n(.*)"):gmatch "\n?  (%l+) [^\n]+" do
+        all[#all + 1] = select(2, command.run(name, "--help"))
+    end
+    for _, name in ipairs { "status", "holders", "break" } do
+        all[#all + 1] = select(2, command.run("cluster", name, "--help"))
+    end
+    return (table.concat(all, "\n"):gsub("%s+", " "))
+end
+
+
+describe("docs/errors.md", function ()
+    setup(command.set_up)
+    teardown(command.tear_down)
+
+    it("explains each sentence of the command, of the agent and about clusters", function ()
+        local help = helps()
+        local page = table.concat(MESSAGES, "\n"):gsub("%s+", " ")
+        -- Doctor gives its advice itself. The page repeats it, beside each finding.
+        local advice = PAGE:match("\n## Doctor\n(.-)\n## "):gsub("`", "\""):gsub("%s+", " ")
+        local missing = {}
+        for path in EXPLAINED:gmatch("%S+") do
+            local told = path:find "^src/inspect/health" and page .. advice or page
+            for _, literal in ipairs(literals.of(path)) do
+                local passes = is_result(path, literal) or is_usage(path, literal)
+                for _, part in ipairs(passes and {} or parts(literal)) do
+                    local explained = PASSED_OVER[part] or told:find(part, 1, true) or help:find(part, 1, true)
+                    missing[#missing + 1] = not explained and path .. ": " .. part or nil
+                end
+            end
+        end
+        assert.equal("", table.concat(missing, "\n"))
+    end)
+end)
+
+
+it("docs/errors.md names each call of the system by which a refusal begins", function ()
+    local found = 0
     for path in EXPLAINED:gmatch("%S+") do
-        local helps = false
-        for _, literal in ipairs(literals.of(path)) do
-            helps = helps or literal == HELP[path]
-            local footer = literal:find("\nExit status: ", 1, true)
-            for _, part in ipairs(parts(literal)) do
-                local explained = helps or footer or PASSED_OVER[part] or page:find(part, 1, true)
-                missing[#missing + 1] = not explained and path .. ": " .. part or nil
+        for call in (files.read(path)):gmatch '[( ]"([%w_]+)"%);\n' do
+            local before = files.read(path):match('([^\n]*)"' .. call .. '"%);\n')
+            if before:find "system_error" or before:find "fail%($" then
+                found = found + 1
+                assert(PAGE:gsub("%s+", " "):find("**`" .. call .. ": …`**", 1, true), path .. ": " .. call)
             end
         end
     end
-    assert.equal("", table.concat(missing, "\n"))
+    assert.is_true(found > 6, found)
 end)

@@ -9,7 +9,7 @@ local PAGE = "contrib/man/holdfast.1"
 local COMPLETION = "contrib/completion/holdfast.bash"
 
 -- Their options are described in sections of their own.
-local ELSEWHERE = { agent = true, cluster = true, lock = true, run = true }
+local ELSEWHERE = { lock = true, run = true }
 
 
 local function commands()
