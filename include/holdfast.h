@@ -518,7 +518,8 @@ typedef struct holdfast_cluster {
   uint64_t machine; /* the session's number at the store, which stands for this machine there; 0: none yet */
 } holdfast_cluster;
 
-/* [read] Describes the cluster of the dictionary. UNAVAILABLE: no agent attends the dictionary, or the session is lost;
+/* [read] Describes the cluster of the dictionary. UNAVAILABLE: no agent attends the dictionary, or the session is lost,
+ * or its store gives nothing new: it does not answer, is full, has no leader or denies. holdfast_error() says which, and
  * *state is filled all the same. NOT_FOUND (the dictionary belongs to no cluster). */
 HOLDFAST_API int holdfast_cluster_state(holdfast_dict *dict, holdfast_cluster *state);
 
@@ -537,8 +538,8 @@ enum { HOLDFAST_ANSWER_MAX = 4096 /* bytes */ };
  * REMOVED, SYSTEM. */
 HOLDFAST_API int holdfast_ask(holdfast_dict *dict, int question, const char *key, size_t key_length, uint64_t revision,
                               int *fd);
-/* [read] The answer: lines of "name=value". The first is "code=yes", "code=no", or "code=unavailable", with the reason
- * as "sentence"; then, as far as they are known, "revision" and "machine" of the grant, and of the holder "host", "pid",
+/* [read] The answer: lines of "name=value". The first is "code=yes", "code=no", "code=unavailable" or, of a key that is
+ * too long for the store, "code=unsupported", the last two with the reason as "sentence"; then, as far as they are known, "revision" and "machine" of the grant, and of the holder "host", "pid",
  * "program", "why" and "when" (ms since 1970). Of ASK_STATUS: "machine" of the session, or the reason why there is none
  * as "sentence", then the agent's counts, which docs/cluster.md describes. *size: in: bytes of the buffer, at least HOLDFAST_ANSWER_MAX; out: of the
  * answer. TIMEOUT: it has not come yet. All other codes close the descriptor. UNAVAILABLE (the agent has ended),

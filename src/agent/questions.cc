@@ -83,7 +83,7 @@ void Questions::name_holder(const Query& query, const Record& lock) {
     // Of this machine more is known than it has told the store.
     if (lock.lease == machine_.session().lease) {
       const Contender here = machine_.holder(query.name);
-      if (!(here == reply.document.contender)) reply.document.when = 0;
+      if (here.pid != reply.document.contender.pid) reply.document.when = 0;
       reply.document.contender = here;
     }
     machine_.answer(query.number, reply);

@@ -38,6 +38,7 @@ const std::vector<Family>& families() {
       {"holdfast_key_waits_total", "counter", "Waits for the keys with the most contention."},
       {"holdfast_key_wait_seconds_total", "counter", "Time waited for the keys with the most contention."},
       {"holdfast_cluster_standing", "gauge", "1 if this machine's agent has a session with the cluster."},
+      {"holdfast_cluster_available", "gauge", "1 if new locks of the cluster can be had here."},
       {"holdfast_cluster_session_seconds", "gauge", "Until the session ends unless the agent prolongs it."},
       {"holdfast_lives_unknown_total", "counter", "Times that it could not be told whether a process lives."},
       {"holdfast_words_mended_total", "counter", "Overwritten words that were put right."},
@@ -125,6 +126,7 @@ void add_cluster(const DictionaryView& view, Metrics& metrics) {
   if (!view.in_cluster) return;
   const Labels labels{{"dictionary", view.dictionary.name}, {"cluster", static_cast<const char*>(view.cluster.name)}};
   metrics.add("holdfast_cluster_standing", labels, view.cluster.seconds > 0 ? 1 : 0);
+  metrics.add("holdfast_cluster_available", labels, view.is_available ? 1 : 0);
   metrics.add("holdfast_cluster_session_seconds", labels, view.cluster.seconds);
 }
 

@@ -30,6 +30,7 @@ void read_times(DictionaryView& view) {
 void read_cluster(DictionaryView& view) {
   const int code = holdfast_cluster_state(view.dictionary.handle, &view.cluster);
   view.in_cluster = code == HOLDFAST_OK || code == HOLDFAST_UNAVAILABLE;
+  view.is_available = code == HOLDFAST_OK;
 }
 
 /// Counts the dictionary's locks, without waiters that died, and adds them to those of the view.

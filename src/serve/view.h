@@ -31,6 +31,7 @@ struct DictionaryView {
   std::array<std::uint64_t, kKinds> holds{};  // keys that are held, by kind
   std::uint64_t waiters = 0;
   bool in_cluster = false;
+  bool is_available = false;  // new locks of the cluster
   holdfast_cluster cluster{};
 };
 

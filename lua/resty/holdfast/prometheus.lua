@@ -45,6 +45,7 @@ local FAMILIES = {
     { "holdfast_key_waits_total", "counter", "Waits for the keys with the most contention." },
     { "holdfast_key_wait_seconds_total", "counter", "Time waited for the keys with the most contention." },
     { "holdfast_cluster_standing", "gauge", "1 if this machine's agent has a session with the cluster." },
+    { "holdfast_cluster_available", "gauge", "1 if new locks of the cluster can be had here." },
     { "holdfast_cluster_session_seconds", "gauge", "Until the session ends unless the agent prolongs it." },
     { "holdfast_lives_unknown_total", "counter", "Times that it could not be told whether a process lives." },
     { "holdfast_words_mended_total", "counter", "Overwritten words that were put right." },
@@ -162,6 +163,7 @@ local function add_cluster(families, name, dict)
     if cluster then
         local labels = { "dictionary", name, "cluster", cluster.name }
         add(families, "holdfast_cluster_standing", labels, cluster.state == "standing" and 1 or 0)
+        add(families, "holdfast_cluster_available", labels, cluster.trouble and 0 or 1)
         add(families, "holdfast_cluster_session_seconds", labels, cluster.seconds)
     end
 end

@@ -107,7 +107,9 @@ function _M.find(handle)
         return nil, code == NOT_FOUND and sentence(code) or core.reason(code)
     end
     local agent = tonumber(state.agent)
+    local trouble = code == UNAVAILABLE and sentence(code) or nil  -- before another call
     return {
+        trouble = trouble,
         name = ffi_str(state.name),
         agent = agent ~= 0 and agent or nil,
         epoch = tonumber(state.epoch),
