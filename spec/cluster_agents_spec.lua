@@ -1,8 +1,8 @@
 -- Tests lock/question.lua, lock/verify.lua and lock/cluster_holder.lua.
 -- Locks of two machines with agents and etcd itself: what only the store knows, as each host of Lua gets it.
 
-local command, etcd, fixture, process, shell, site =
-    require "spec.support" ("command", "etcd", "fixture", "process", "shell", "site")
+local command, etcd, fixture, json, process, shell, site =
+    require "spec.support" ("command", "etcd", "fixture", "json", "process", "shell", "site")
 
 local it = fixture.it_unless(etcd.missing())
 local in_nginx = fixture.it_unless(etcd.missing() or site.missing())
@@ -272,9 +272,36 @@ describe("a lock of two machines", function ()
             local err
             code, out, err = run_cluster(two, "status")
             assert.same({ 1, "", "holdfast: no dictionary here belongs to a cluster\n" }, { code, out, err })
+            command.start("agent", "main", "--etcd", "http://127.0.0.1:1", { HOLDFAST_DIR = two })
+            assert.truthy(command.await(function ()
+                err = select(3, run_cluster(two, "status"))
+                return err == 'holdfast: no dictionary here belongs to a cluster; an agent listens for "main": the '
+                              .. "first program that opens one makes it\n"
+            end), err)
             code, out, err = run_cluster(two, "status", "jobs")
             assert.same({ 1, "" }, { code, out })
             assert.equal('holdfast: there is no dictionary "jobs" in ' .. two .. "\n", err)
+        end)
+
+        it("holders is JSON where that is asked for, in the world that --dir names", function ()
+            start_agents()
+            local here = program(one)
+            assert.equal("true", here 'return lock:trylock("key", { why = "a test" })')
+            local code, out = run_cluster(two, "holders", "jobs", "key", "--json", "--dir", one)
+            assert.equal(0, code)
+            local holder = json.decode(out)
+            assert.same({ "jobs", "key", true, "a test" }, { holder.dictionary, holder.key, holder.held, holder.why })
+            assert.is_true(holder.pid > 0 and holder.revision > 0 and holder.when > 1.7e12, out)
+            out = select(2, run_cluster(one, "holders", "--json", "jobs", "other"))
+            assert.equal('{"dictionary":"jobs","key":"other","held":false,"host":null,"program":null,"why":null,'
+                         .. '"machine":null,"pid":null,"revision":null,"when":null}\n', out)
+            for _, revision in ipairs { "-1", "0", "abc", "99999999999999999999999" } do
+                local err
+                code, out, err = run_cluster(one, "break", "jobs", "key", "--revision", revision)
+                assert.same({ 2, "" }, { code, out })
+                assert.truthy(err:find("--revision", 1, true) or err:find("Could not convert", 1, true), err)
+            end
+            assert.equal("1", here 'return lock:unlock()')
         end)
 
         it("status counts hand-overs and requests, also as JSON", function ()

@@ -12,6 +12,8 @@ namespace {
 constexpr Milliseconds kMarginMin = 50;
 constexpr Milliseconds kRenewalsPerTtl = 3;
 constexpr Milliseconds kProbeEvery = 1000;
+/// Seconds. Longer ones, of whatever answers in the store's place, count as this.
+constexpr std::int64_t kTtlMax = 1'000'000;
 
 // Why a lease is lost.
 constexpr const char* kPassed = "it was not renewed before its deadline";
@@ -22,7 +24,7 @@ constexpr const char* kLeaped = "the wall clock has leapt, so this machine's mem
 }  // namespace
 
 Milliseconds deadline_of(Milliseconds sent, std::int64_t ttl_s) {
-  const Milliseconds ttl = ttl_s * 1000;
+  const Milliseconds ttl = std::min(ttl_s, kTtlMax) * 1000;
   return sent + ttl - ttl / 100 - std::max(kMarginMin, ttl / 100);
 }
 

@@ -15,9 +15,12 @@
 #include "cli/cluster_status.h"
 #include "cli/dictionaries.h"
 #include "cli/message.h"
+#include "cli/output.h"
+#include "cli/print_json.h"
 #include "cli/question.h"
 #include "cli/user.h"
 #include "holdfast.h"
+#include "inspect/json.h"
 #include "inspect/text.h"
 
 namespace holdfast::cli {
@@ -53,9 +56,25 @@ std::string time_of(const std::string& milliseconds) {
   return text.data();
 }
 
-int show_holder(const Asked& asked) {
+/// Numbers as numbers, what is not known as null.
+inspect::Json to_json(const Asked& asked, Answer& answer) {
+  inspect::Json holder{{"dictionary", asked.dictionary}, {"key", asked.key}, {"held", answer["code"] == "yes"}};
+  for (const char* const name : {"host", "program", "why", "machine"})
+    holder[name] = answer[name].empty() ? inspect::Json() : inspect::Json(answer[name]);
+  for (const char* const name : {"pid", "revision", "when"}) {
+    const auto number = inspect::whole_number_of(answer[name]);
+    holder[name] = number ? inspect::Json(*number) : inspect::Json();
+  }
+  return holder;
+}
+
+int show_holder(const Asked& asked, bool as_json) {
   auto answer = ask(HOLDFAST_ASK_HOLDER, asked);
   if (!answer) return EXIT_FAILURE;
+  if (as_json) {
+    print_json(to_json(asked, *answer), output_for(Color::automatic));
+    return EXIT_SUCCESS;
+  }
   if ((*answer)["code"] == "no") {
     fmt::print("{}: free\n", inspect::escaped(asked.key));
     return EXIT_SUCCESS;
@@ -93,7 +112,8 @@ int run_cluster_command(const std::vector<std::string>& arguments) {
   CLI::App* const broken = app.add_subcommand("break", "Take a lock from the machine that holds it");
   status->add_option("DICTIONARY", asked.dictionary, "Name of the dictionary; default: all that belong to clusters");
   bool as_json = false;
-  status->add_flag("--json", as_json, "As JSON")->disable_flag_override();
+  for (CLI::App* const command : {status, holder})
+    command->add_flag("--json", as_json, "As JSON")->disable_flag_override();
   for (CLI::App* const command : {holder, broken})
     command->add_option("DICTIONARY", asked.dictionary, "Name of the dictionary")->required();
   for (CLI::App* const command : {holder, broken}) command->add_option("KEY", asked.key, "Key of the lock")->required();
@@ -124,7 +144,7 @@ int run_cluster_command(const std::vector<std::string>& arguments) {
     return EXIT_FAILURE;
   }
   if (*status) return show_cluster_status(asked.dictionary, as_json);
-  return *holder ? show_holder(asked) : break_grant(asked);
+  return *holder ? show_holder(asked, as_json) : break_grant(asked);
 }
 
 }  // namespace holdfast::cli

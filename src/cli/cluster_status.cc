@@ -1,26 +1,33 @@
 #include "cli/cluster_status.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/name.h"
+#include "cli/descriptor.h"
 #include "cli/dictionaries.h"
 #include "cli/lock_refusal.h"
 #include "cli/message.h"
 #include "cli/question.h"
 #include "holdfast.h"
 #include "inspect/text.h"
+#include "inspect/world.h"
 
 namespace holdfast::cli {
 
@@ -97,6 +104,31 @@ void add_all(Overview& overview) {
     holdfast_dict* dict = nullptr;
     if (holdfast_attach(name.data(), name.size(), &dict) == HOLDFAST_OK) add_member(name, dict, overview);
   }
+}
+
+/// Clusters with an agent that listens here: their dictionaries may be yet to be made.
+std::vector<std::string> listening_agents() {
+  constexpr std::string_view kSocket = ".agent-";
+  std::vector<std::string> clusters;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(inspect::directory_to_be(), error)) {
+    const std::string file = entry.path().filename();
+    sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+    if (!file.starts_with(kSocket) || entry.path().native().size() >= sizeof address.sun_path) continue;
+    entry.path().native().copy(static_cast<char*>(address.sun_path), sizeof address.sun_path - 1);
+    const Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
+      clusters.push_back(quote(file.substr(kSocket.size())));
+  }
+  std::sort(clusters.begin(), clusters.end());
+  return clusters;
+}
+
+void say_that_there_is_none() {
+  std::vector<std::string> agents = listening_agents();
+  if (agents.empty()) return say("no dictionary here belongs to a cluster");
+  say("no dictionary here belongs to a cluster; an agent listens for {}: the first program that opens one makes it",
+      fmt::join(agents, ", "));
 }
 
 // --- as text ---
@@ -224,7 +256,7 @@ int show_cluster_status(const std::string& dictionary, bool as_json) {
     print_json(overview);
   else
     print_text(overview);
-  if (overview.members.empty() && !as_json) say("no dictionary here belongs to a cluster");
+  if (overview.members.empty() && !as_json) say_that_there_is_none();
   const bool ok = std::all_of(overview.members.begin(), overview.members.end(),
                               [](const Member& member) { return member.trouble.empty(); });
   return ok && !overview.members.empty() ? EXIT_SUCCESS : EXIT_FAILURE;
