@@ -24,7 +24,7 @@ constexpr const char* kLeaped = "the wall clock has leapt, so this machine's mem
 }  // namespace
 
 Milliseconds deadline_of(Milliseconds sent, std::int64_t ttl_s) {
-  const Milliseconds ttl = std::min(ttl_s, kTtlMax) * 1000;
+  const Milliseconds ttl = ttl_s * 1000;
   return sent + ttl - ttl / 100 - std::max(kMarginMin, ttl / 100);
 }
 
@@ -98,8 +98,8 @@ void Keeper::acquire() {
   store_.grant(settings_.ttl_s, [this, attempt = ++attempt_, sent = clock_.boot_ms()](const LeaseAnswer& granted) {
     if (attempt != attempt_) return retire(granted.lease);
     if (granted.answer.outcome != Outcome::answered || granted.lease == 0) return retry(granted.answer);
-    ttl_s_ = granted.ttl_s;
-    announce(granted.lease, deadline_of(sent, granted.ttl_s));
+    ttl_s_ = std::min(granted.ttl_s, kTtlMax);
+    announce(granted.lease, deadline_of(sent, ttl_s_));
   });
 }
 
@@ -166,8 +166,8 @@ void Keeper::renewed(Milliseconds sent, Milliseconds from, const LeaseAnswer& ke
   if (kept.answer.fault == Fault::no_lease) return lose(kEnded);
   if (kept.answer.outcome != Outcome::answered) return retry(kept.answer);
   if (kept.ttl_s <= 0) return lose(kEnded);
-  ttl_s_ = kept.ttl_s;
-  const Milliseconds to = std::max(from, deadline_of(sent, kept.ttl_s));
+  ttl_s_ = std::min(kept.ttl_s, kTtlMax);
+  const Milliseconds to = std::max(from, deadline_of(sent, ttl_s_));
   if (clock_.boot_ms() >= from || !machine_.renew(from, to)) return lose(passed());
   running_ = false;
   back_off_ = 0;
