@@ -163,7 +163,7 @@ int run_del(const std::vector<std::string>& given) {
     std::string key;
     if (const auto wrong = command.read_key(i, key)) return *wrong;
     double seconds = 0;
-    const bool is_there = holdfast_ttl(command.dict(), key.data(), key.size(), &seconds) == HOLDFAST_OK;
+    const bool is_there = holdfast_ttl(command.dict(), key.data(), key.size(), &seconds) != HOLDFAST_NOT_FOUND;
     if (!force && !is_there) {
       status = command.no("there is no key " + quote(key));
       continue;
