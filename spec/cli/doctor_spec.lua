@@ -284,20 +284,27 @@ describe("holdfast doctor", function ()
         end
         table.sort(of)
         assert.same({
-            'kept.dict: error: it persists, so no program replaces it: remove it by "holdfast rm --force", or go on with '
-            .. "the other version",
+            'kept.dict: error: it persists, so no program replaces it: remove it by "holdfast rm --force", or go on '
+            .. "with the other version",
             "my_dict.dict: warning: once no process has it open, the next one of this version replaces it",
         }, of)
         assert.equal("", output("rm", "--force", "kept"))
     end)
 
-    it("gives one advice for a file in use while processes of another version keep the world", function ()
+    it("gives the same advice for each file while processes of another version keep the world", function ()
         keep(MEMBER .. "ready()")
-        overwrite("processes", 8, "\99\0\0\0")
-        overwrite("my_dict.dict", 8, "\99\0\0\0")
-        for _, finding in ipairs(json.decode((select(2, run("doctor", "--json")))).findings) do
-            assert.matches("^programs of this version cannot use it until the processes of the other version have ended",
-                           finding.advice)
+        local user = keep [[ assert(require("resty.shdict").open("idle", { size = "64k", persist = true })); ready() ]]
+        local pid = world.worker_of(user)
+        user:signal(command.KILL)
+        assert(command.await(function () return not command.alive(pid) end))
+        for _, name in ipairs { "processes", "my_dict.dict", "idle.dict" } do
+            overwrite(name, 8, "\99\0\0\0")
+        end
+        local found = json.decode((select(2, run("doctor", "--json")))).findings
+        assert.equal(3, #found)
+        for _, finding in ipairs(found) do
+            assert.matches("^programs of this version cannot use it until the processes of the other version have "
+                           .. "ended: ", finding.advice)
         end
     end)
 
@@ -307,8 +314,8 @@ describe("holdfast doctor", function ()
         os.execute("chmod 700 " .. command.world())
         assert.same({ code = 2 }, ended)
         local finding = json.decode(out).findings[1]
-        assert.equal(("runtime directory %s has mode 0777, expected 0700: others must not get in"):format(command.world()),
-                     finding.sentence)
+        local wrong = "runtime directory %s has mode 0777, expected 0700: others must not get in"
+        assert.equal(wrong:format(command.world()), finding.sentence)
         local advice = ("chmod 700 %s, or name another one: export HOLDFAST_DIR="):format(command.world())
         assert.equal(advice, finding.advice:sub(1, #advice))
     end)
@@ -323,8 +330,8 @@ describe("holdfast doctor", function ()
         words[#words + 1] = { HOLDFAST_DIR = "" }
         local ended, out, err = run(unpack(words))
         assert.same({ code = 0 }, ended, err)
-        assert.equal("note\t-\tthere is no world in " .. directory .. ": no process of this user has used one since the "
-                     .. "last boot\tname another directory by --dir, or another user by --user\n", out)
+        assert.equal("note\t-\tthere is no world in " .. directory .. ": no process of this user has used one since "
+                     .. "the last boot\tname another directory by --dir, or another user by --user\n", out)
         local named = user and { "doctor", "--user", user, "--dir", directory } or { "doctor", "--dir", directory }
         ended, out = run(unpack(named))
         assert.same({ code = 2 }, ended)

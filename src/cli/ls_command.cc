@@ -142,8 +142,7 @@ void print_list(Seen& seen, const Output& output) {
                {"EVICTED", Align::right},
                {"REPAIRED", Align::right},
                {"PROCESSES"}});
-  for (const Dictionary& dictionary : seen.dictionaries)
-    table.add(row_of(dictionary, seen.users_of(dictionary)));
+  for (const Dictionary& dictionary : seen.dictionaries) table.add(row_of(dictionary, seen.users_of(dictionary)));
   if (!table.empty()) print(table.text(output));
   if (table.empty() && output.columns) print(fmt::format("no dictionaries in {}\n", inspect::escaped(seen.directory)));
 }

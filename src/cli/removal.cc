@@ -93,7 +93,8 @@ std::vector<inspect::Opener> users_of(const inspect::Dictionary& dictionary, con
   if (users.empty())
     users = inspect::openers_of(dictionary, world.openers(directory, inspect::all_pids(), kLookForUsers), processes);
   for (inspect::Opener& user : users)
-    if (const auto stat = user.program.empty() ? inspect::read_stat(user.pid) : std::nullopt) user.program = stat->program;
+    if (const auto stat = user.program.empty() ? inspect::read_stat(user.pid) : std::nullopt)
+      user.program = stat->program;
   return users;
 }
 

@@ -22,9 +22,8 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr CommandTexts kRm{
-    "rm", "NAME...", "Removes dictionaries, with the locks in them.",
-    R"(Refused for one that other processes have open or hold a lock in, and where that cannot be
+constexpr CommandTexts kRm{"rm", "NAME...", "Removes dictionaries, with the locks in them.",
+                           R"(Refused for one that other processes have open or hold a lock in, and where that cannot be
 told: their locks in it would be lost. With --force they are told that it was removed, and the
 next one of its name is a new one.
 
@@ -55,8 +54,7 @@ int remove(Candidate& candidate) {
 }
 
 int refuse(const WorldOptions& world, const std::string& directory, const Candidate& candidate) {
-  const std::string why =
-      candidate.use.is_used ? use_in_words(world, directory, candidate.name) : candidate.objection;
+  const std::string why = candidate.use.is_used ? use_in_words(world, directory, candidate.name) : candidate.objection;
   say("dictionary {} was not removed: {}; --force removes it all the same", quote_name(candidate.name), why);
   return exit_status::kNo;
 }

@@ -20,8 +20,7 @@ bool is_of_another_layout(const Patient& patient) {
 /// Before the first process there is no world in the directory of the user: all is well. One that was named should be
 /// there.
 Finding why_not_observed(const Patient& patient, const Status& why) {
-  if (why.code != Code::not_found || !is_default_directory())
-    return finding_of(Severity::error, "", why.message);
+  if (why.code != Code::not_found || !is_default_directory()) return finding_of(Severity::error, "", why.message);
   return {Severity::note, "",
           "there is no world in " + patient.directory + ": no process of this user has used one since the last boot",
           "name another directory by --dir, or another user by --user"};

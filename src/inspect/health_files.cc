@@ -35,8 +35,7 @@ std::string users(const Patient& patient, const WorldFile& file) {
 /// Whether processes of another version use the world: then none of its files is replaced.
 bool is_kept_by_another_version(const Patient& patient) {
   return std::any_of(patient.files.begin(), patient.files.end(), [&](const WorldFile& file) {
-    return file.name == kTable && file.is_holdfast && !file.has_our_layout() &&
-           !patient.openers.of(file.inode).empty();
+    return file.name == kTable && file.is_holdfast && !file.has_our_layout() && !patient.openers.of(file.inode).empty();
   });
 }
 
@@ -45,9 +44,10 @@ Finding other_layout(const Patient& patient, const WorldFile& file) {
       fmt::format("has layout {}, and this version uses {}; {}", file.layout, our_layout(), users(patient, file));
   const bool is_used = !patient.openers.of(file.inode).empty();
   if (is_used || is_kept_by_another_version(patient))
-    return {is_used ? Severity::error : Severity::warning, file.name, what,
-            "programs of this version cannot use it until the processes of the other version have ended: end or upgrade "
-            "them, or use another directory beside it"};
+    return {
+        is_used ? Severity::error : Severity::warning, file.name, what,
+        "programs of this version cannot use it until the processes of the other version have ended: end or upgrade "
+        "them, or use another directory beside it"};
   if (file.persist && file.kind == WorldFile::Kind::dictionary)
     return {Severity::error, file.name, what,
             "it persists, so no program replaces it: remove it by \"holdfast rm --force\", or go on with the other "

@@ -18,7 +18,8 @@ struct SoleUse {
   std::string trouble;   // why that cannot be told; empty if it can, or if there is no file to be seen
 };
 
-/// Tries for some milliseconds: a process that is about to open it may be refused, or end. This process must not have opened it.
+/// Tries for some milliseconds: a process that is about to open it may be refused, or end. This process must not have
+/// opened it.
 SoleUse take_sole_use(const std::string& directory, const std::string& dictionary);
 
 }  // namespace holdfast::inspect
