@@ -16,7 +16,7 @@ struct Candidate {
 };
 
 /// Looks, before this process enters the world. Without an objection and use by others, nobody begins to use it as long
-/// as `use` is held.
+/// as `use` is held; if it is not, there is no such dictionary.
 Candidate judge_removal(const std::string& name);
 
 /// Of one that is in use: by which processes, as far as that can be seen. The world is entered.

@@ -43,10 +43,12 @@ void allow_many_descriptors() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/// The exit status. Nobody has come in between.
-int remove(Candidate& candidate) {
+/// The exit status. Nobody has come in between. Of what was not there, a file may have come to be meanwhile, which has
+/// not been judged.
+int remove(Candidate& candidate, bool force) {
   const std::string& name = candidate.name;
-  const int code = holdfast_remove(name.data(), name.size());
+  const bool is_judged = force || candidate.use.held.get() >= 0;
+  const int code = is_judged ? holdfast_remove(name.data(), name.size()) : int{HOLDFAST_NOT_FOUND};
   candidate.use.held.reset();
   if (code == HOLDFAST_OK) return exit_status::kYes;
   say("{}", code == HOLDFAST_NOT_FOUND ? inspect::no_such_dictionary(name).message : inspect::sentence(code));
@@ -134,7 +136,7 @@ int run_rm(const std::vector<std::string>& given) {
   const auto may_go = [](const Candidate& one) { return one.objection.empty() && !one.use.is_used; };
   // First: to tell which processes use the others takes time, and these are closed to all meanwhile.
   for (Candidate& one : candidates)
-    if (may_go(one)) status = std::max(status, remove(one));
+    if (may_go(one)) status = std::max(status, remove(one, force));
   for (Candidate& one : candidates) one.use.held.reset();
   for (const Candidate& one : candidates)
     if (!may_go(one)) status = std::max(status, refuse(world, *directory, one));
