@@ -149,6 +149,104 @@ describe("holdfast rm", function ()
         assert.equal("used", rows(output("ls"))[1][1])
     end)
 
+    -- A command of `holdfast lock` that runs on: it holds a lock, and has the dictionary not open.
+    local function hold(dictionary, key)
+        local process = command.start("lock", dictionary, key, "--", "sh", "-c",
+                                      "touch " .. command.path("held-" .. key) .. "; exec sleep 600")
+        assert(command.await(function () return command.read("held-" .. key) or process:wait(0) end))
+        assert.is_nil(process.status, process:err())
+        return process
+    end
+
+    local function is_refused(name, why)
+        local ended, out, err = run("rm", name)
+        assert.same({ code = 1 }, ended, err)
+        assert.equal("", out)
+        assert.matches('^holdfast: dictionary "' .. name .. '" was not removed: ' .. why
+                       .. "; %-%-force removes it all the same\n$", err)
+    end
+
+    it("refuses while a process holds a lock in it, however many the dead have left", function ()
+        local dead = keep [[
+            local dict = assert(require("resty.shdict").open("used", { size = "8m" }))
+            local lock = require "resty.lock"
+            for i = 1, 6000 do
+                assert(lock:new("used", { exptime = 3000 }):lock("key" .. i))
+            end
+            ready()
+        ]]
+        local holder = hold("used", "last")
+        local pid = world.worker_of(dead)
+        dead:signal(command.KILL)
+        assert(command.await(function () return not command.alive(pid) end))
+        is_refused("used", 'pid %d+ %(sh%) holds "last" in it')
+        local of_holder = rows(output("locks", "--prefix", "last"))[1][6]
+        holder:signal_group(command.KILL)
+        holder:wait()
+        assert(command.await(function () return not command.alive(of_holder) end))
+        keep "assert(require('resty.shdict').open('other', { size = '64k' })); ready()"
+        run("rm", "used")
+        assert.equal("other", rows(output("ls"))[1][1])
+    end)
+
+    it("refuses where its locks cannot be listed", function ()
+        hold("used", "key")
+        local file = command.world() .. "/used.dict"
+        os.execute("chmod 0640 " .. file)
+        is_refused("used", "its locks cannot be listed: .*/used.dict has mode 0640, it was created with 0600")
+        os.execute(("chmod 0600 %s && ln %s %s/link"):format(file, file, command.world()))
+        is_refused("used", "its locks cannot be listed: .*/used.dict has 2 names.*")
+        os.execute(("rm %s/link && mv %s %s.real && ln -s %s.real %s"):format(command.world(), file, file, file, file))
+        is_refused("used", "it cannot be told whether a process has it open: .*/used.dict is not a regular file")
+        os.execute(("mv %s.real %s"):format(file, file))
+        is_refused("used", 'pid %d+ %(sh%) holds "key" in it')
+    end)
+
+    it("refuses where one of its locks cannot be looked at", function ()
+        hold("used", "key")
+        local file = assert(io.open(command.world() .. "/used.dict", "r+"))
+        local at = assert(file:read("*a"):find("key\0\0\0\0\0", 1, true)) - 1
+        file:seek("set", at + 8 + 48)  -- LockFields.reason
+        file:write "\255\255\0\0"
+        file:close()
+        is_refused("used", 'it cannot be told whether "key" is held: .+')
+    end)
+
+    it("refuses what a forked child reads that has no place in the world", function ()
+        local script = command.write("parent.lua", ([[
+            local dict = assert(require("resty.shdict").open("used", { size = "64k", persist = true }))
+            dict:set("key", "value")
+            local ffi = require "ffi"
+            ffi.cdef "int fork(void); int getpid(void); void _exit(int); int usleep(unsigned int);"
+            if ffi.C.fork() ~= 0 then
+                ffi.C._exit(0)
+            end
+            assert(dict:get("key") == "value")
+            local file = io.open("%s.new", "w")
+            file:write(ffi.C.getpid())
+            file:close()
+            os.rename("%s.new", "%s")
+            while dict:get("key") do ffi.C.usleep(10000) end
+        ]]):format(command.path("child"), command.path("child"), command.path("child")))
+        local parent = command.start(script, { PROGRAM = shell.output "command -v luajit" })
+        assert.same({ code = 0 }, parent:wait(), parent:err())
+        local child = assert(command.await(function () return command.read "child" end))
+        is_refused("used", "1 process has it open: pid " .. child .. " %(luajit[^)]*%)")
+        assert.equal("", output("rm", "-f", "used"))
+        assert(command.await(function () return not command.alive(tonumber(child)) end))
+    end)
+
+    it("removes those that it may of several, and says which not", function ()
+        hold("used", "key")
+        keep(PERSISTENT:format("kept") .. "ready()"):signal(command.KILL)
+        assert(command.await(function () return rows(output("ls", "-p", "kept"))[1][9] == "-" end))
+        local ended, _, err = run("rm", "kept", "used")
+        assert.same({ code = 1 }, ended)
+        assert.matches('^holdfast: dictionary "used" was not removed: [^\n]+\n$', err)
+        assert.equal("used", rows(output("ls"))[1][1])
+        assert.is_nil(command.read(command.world() .. "/kept.dict"))
+    end)
+
     it("names the dictionaries that there are where one is not", function ()
         keep(HOLDER .. "ready()")
         local ended, _, err = run("rm", "none")

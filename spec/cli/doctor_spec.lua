@@ -264,6 +264,82 @@ describe("holdfast doctor", function ()
         assert.equal(1, finds("^warning: processes: has layout 99, and this version uses %d+; " .. nobody .. "$"))
     end)
 
+    it("names the programs that keep an upgrade out, with one advice for each file", function ()
+        local process = keep(MEMBER .. [[
+            assert(require("resty.shdict").open("kept", { size = "64k", persist = true }))
+            ready()
+        ]])
+        local pid = world.worker_of(process)
+        for _, name in ipairs { "my_dict", "kept" } do
+            overwrite(name .. ".dict", 8, "\99\0\0\0")
+            assert.equal(2, finds("^error: " .. name .. ".dict: has layout 99, and this version uses %d+; %S+ ha%S+ "
+                                  .. "it open: pid .*" .. pid .. " %(ready1.lua%)"))
+        end
+        keep "assert(require('resty.shdict').open('other', { size = '64k' })); ready()"
+        process:signal(command.KILL)
+        assert(command.await(function () return not command.alive(pid) end))
+        local of = {}
+        for _, finding in ipairs(json.decode((select(2, run("doctor", "--json")))).findings) do
+            of[#of + 1] = finding.subject .. ": " .. finding.severity .. ": " .. finding.advice
+        end
+        table.sort(of)
+        assert.same({
+            'kept.dict: error: it persists, so no program replaces it: remove it by "holdfast rm --force", or go on '
+            .. "with the other version",
+            "my_dict.dict: warning: once no process has it open, the next one of this version replaces it",
+        }, of)
+        assert.equal("", output("rm", "--force", "kept"))
+    end)
+
+    it("gives the same advice for each file while processes of another version keep the world", function ()
+        keep(MEMBER .. "ready()")
+        local user = keep [[ assert(require("resty.shdict").open("idle", { size = "64k", persist = true })); ready() ]]
+        local pid = world.worker_of(user)
+        user:signal(command.KILL)
+        assert(command.await(function () return not command.alive(pid) end))
+        for _, name in ipairs { "processes", "my_dict.dict", "idle.dict" } do
+            overwrite(name, 8, "\99\0\0\0")
+        end
+        local found = json.decode((select(2, run("doctor", "--json")))).findings
+        assert.equal(3, #found)
+        for _, finding in ipairs(found) do
+            assert.matches("^programs of this version cannot use it until the processes of the other version have "
+                           .. "ended: ", finding.advice)
+        end
+    end)
+
+    it("says how to close a directory of this user that is open to others, apart from what is wrong", function ()
+        os.execute("chmod 777 " .. command.world())
+        local ended, out = run("doctor", "--json")
+        os.execute("chmod 700 " .. command.world())
+        assert.same({ code = 2 }, ended)
+        local finding = json.decode(out).findings[1]
+        local wrong = "runtime directory %s has mode 0777, expected 0700: others must not get in"
+        assert.equal(wrong:format(command.world()), finding.sentence)
+        local advice = ("chmod 700 %s, or name another one: export HOLDFAST_DIR="):format(command.world())
+        assert.equal(advice, finding.advice:sub(1, #advice))
+    end)
+
+    it("is content where no process of this user has used a world yet, unless a directory was named", function ()
+        local user = shell.output "id -u" == "0" and "4242424" or nil
+        local directory = "/dev/shm/holdfast-" .. (user or shell.output "id -u")
+        if shell.succeeds("test -e " .. directory) then
+            return pending "there is a world"
+        end
+        local words = user and { "doctor", "--user", user } or { "doctor" }
+        words[#words + 1] = { HOLDFAST_DIR = "" }
+        local ended, out, err = run(unpack(words))
+        assert.same({ code = 0 }, ended, err)
+        assert.equal("note\t-\tthere is no world in " .. directory .. ": no process of this user has used one since "
+                     .. "the last boot\tname another directory by --dir, or another user by --user\n", out)
+        local named = user and { "doctor", "--user", user, "--dir", directory } or { "doctor", "--dir", directory }
+        ended, out = run(unpack(named))
+        assert.same({ code = 2 }, ended)
+        assert.matches("^error\t%-\tthere is no runtime directory " .. directory:gsub("%-", "%%-")
+                       .. "\tname another one by %-%-dir, or that of another user by %-%-user\n$", out)
+        assert.is_false(shell.succeeds("test -e " .. directory))
+    end)
+
     it("finds a dictionary that is full", function ()
         keep [[
             local dict = assert(require("resty.shdict").open("full", { size = "64k" }))

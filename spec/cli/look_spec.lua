@@ -97,6 +97,29 @@ describe("holdfast ls", function ()
         end
     end)
 
+    it("counts processes that hold a lock or wait for one, also those that have the dictionary not open", function ()
+        local holder = command.start("lock", "my_locks", "key", "--", "sh", "-c",
+                                     "touch " .. command.path("one") .. "; exec sleep 600")
+        assert(command.await(function () return command.read "one" end), holder:err())
+        local pid = rows(output("locks"))[1][6]
+        assert.equal(pid, rows(output("ls", "-p"))[1][9])
+        local waiter = command.start("lock", "my_locks", "key", "--", "true")
+        assert(command.await(function () return rows(output("locks"))[1][12] == "1" end))
+        local waits = json.decode(output("locks", "--json")).locks[1].waiters[1].pid
+        local both = { { pid = tonumber(pid), program = "sh" }, { pid = waits, program = "true" } }
+        table.sort(both, function (one, other) return one.pid < other.pid end)
+        for _, words in ipairs { { "ls", "-p", "--json" }, { "stat", "my_locks", "--json" } } do
+            local object = json.decode(output(unpack(words)))
+            local dictionary = object.dictionaries and object.dictionaries[1] or object
+            assert.same(both, dictionary.processes)
+        end
+        local said = output("stat", "my_locks"):match "\nprocesses\t([^\n]*)\n"
+        assert.matches(("^%d %%(%s%%), %d %%(%s%%)"):format(both[1].pid, both[1].program, both[2].pid, both[2].program),
+                       said)
+        holder:signal_group(command.KILL)
+        assert.same({ code = 0 }, waiter:wait())
+    end)
+
     it("has a second field for a name that is no UTF-8", function ()
         keep [[
             assert(require("resty.shdict").open("\255name", { size = "64k" }))

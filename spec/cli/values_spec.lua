@@ -107,7 +107,8 @@ describe("holdfast", function ()
     end)
 
     it("spares locks that are held, unless it is forced", function ()
-        for _, words in ipairs { { "set", "values", "held", "v" }, { "del", "values", "held" } } do
+        for _, words in ipairs { { "set", "values", "held", "v" }, { "del", "values", "held" },
+                                 { "ttl", "values", "held", "0.001" }, { "ttl", "values", "held", "0" } } do
             local code, said = refused(unpack(words))
             assert.equal(1, code)
             assert.matches('^"held" is held by pid %d+ %(ready1.lua%) for [%d.]+ s$', said)
@@ -115,6 +116,36 @@ describe("holdfast", function ()
         assert.equal("true\n", output("get", "values", "held"))
         output("set", "-f", "values", "held", "v")
         assert.equal("v\n", output("get", "values", "held"))
+    end)
+
+    it("spares a rwlock that is held, unless it is forced to end it", function ()
+        world.keep [[
+            assert(require("resty.shdict").open("values"))
+            assert(require("resty.rwlock"):new("values", { exptime = 600 }):rdlock("readers"))
+            ready()
+        ]]
+        local code, said = refused("ttl", "values", "readers", "0.001")
+        assert.equal(1, code)
+        assert.matches('^"readers" is held by pid %d+ %(ready2.lua%) for [%d.]+ s$', said)
+        assert.is_true(tonumber((output("ttl", "values", "readers"))) > 500)
+        output("ttl", "--force", "values", "readers", "0.001")
+        assert(command.await(function () return #world.rows(output("locks", "--prefix", "readers")) == 0 end))
+    end)
+
+    it("spares a lock that cannot be looked at, and says why", function ()
+        local file = assert(io.open(command.world() .. "/values.dict", "r+"))
+        local at = assert(file:read("*a"):find("held\0\0\0\0", 1, true)) - 1
+        file:seek("set", at + 8 + 48)  -- LockFields.reason
+        file:write "\255\255\0\0"
+        file:close()
+        for _, words in ipairs { { "set", "values", "held", "v" }, { "del", "values", "held" },
+                                 { "ttl", "values", "held", "1" } } do
+            local code, said = refused(unpack(words))
+            assert.equal(1, code)
+            assert.matches('^it cannot be told whether "held" is held: .+; %-%-force does it all the same$', said)
+        end
+        output("del", "-f", "values", "held")
+        assert.same({ 1, 'there is no key "held"' }, { refused("get", "values", "held") })
     end)
 
     it("prints the keys, safely or as they are", function ()

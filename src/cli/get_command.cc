@@ -33,7 +33,7 @@ while is printed once.)"};
 constexpr CommandTexts kTtl{"ttl", "NAME KEY [SECONDS]", "Prints how long a key lives yet, or sets it.",
                             R"(Prints seconds, or "never". With SECONDS the key ends then, 0 for never.
 
-Exit status: 0; 1 there is no such key; 2 trouble.)"};
+Exit status: 0; 1 there is no such key, or with SECONDS it is held as a lock; 2 trouble.)"};
 
 constexpr double kSecondsMax = 1e10;  // holdfast.h: more is never
 
@@ -193,6 +193,8 @@ int run_keys(const std::vector<std::string>& given) {
 
 int run_ttl(const std::vector<std::string>& given) {
   KeyCommand command(kTtl, WorldOptions::Prints::something);
+  bool force = false;
+  command.arguments().add_flag("-f,--force", force, "With SECONDS: also of a lock that is held, which ends then");
   command.arguments().expect_words(2, 3, {"NAME", "KEY", "SECONDS"});
   if (const auto done = command.read_line(given)) return *done;
   const std::string text = command.arguments().word(2);
@@ -202,6 +204,7 @@ int run_ttl(const std::vector<std::string>& given) {
   std::string key;
   if (const auto wrong = command.read_key(1, key)) return *wrong;
   if (const auto wrong = command.open(wanted ? KeyCommand::Does::change : KeyCommand::Does::look)) return *wrong;
+  if (wanted && !force && command.may_be_held(key)) return exit_status::kNo;
   double seconds = 0;
   const int code = wanted ? holdfast_expire(command.dict(), key.data(), key.size(), *wanted)
                           : holdfast_ttl(command.dict(), key.data(), key.size(), &seconds);

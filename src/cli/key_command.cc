@@ -51,17 +51,19 @@ std::optional<int> KeyCommand::read_key(std::size_t number, std::string& key) co
   return std::nullopt;
 }
 
-bool KeyCommand::is_held(const std::string& key) const {
+bool KeyCommand::may_be_held(const std::string& key) const {
   const inspect::Lock lock = inspect::look_at_lock(dict_, name(), key);
+  if (lock.trouble.empty() && lock.holders.empty()) return false;
+  std::string trouble = inspect::trouble_of_holders(lock);
   auto processes = inspect::Processes::read();
-  if (!processes) return false;
-  for (const holdfast_holder& holder : lock.holders) {
-    const inspect::Process& process = processes->of(holder.owner);
-    if (process.life == inspect::Life::dead) continue;
-    say("{} is held by {} for {}", quote(key), inspect::in_words(process), inspect::duration_in_words(holder.held));
-    return true;
-  }
-  return false;
+  if (!processes) trouble = processes.status().message;
+  const holdfast_holder* const holder = processes ? inspect::living_holder(lock, *processes) : nullptr;
+  if (holder != nullptr)
+    say("{} is held by {} for {}", quote(key), inspect::in_words(processes->of(holder->owner)),
+        inspect::duration_in_words(holder->held));
+  else if (!trouble.empty())
+    say("it cannot be told whether {} is held: {}; --force does it all the same", quote(key), trouble);
+  return holder != nullptr || !trouble.empty();
 }
 
 int KeyCommand::fail(int code) const {

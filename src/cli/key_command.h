@@ -33,8 +33,8 @@ class KeyCommand {
   /// The text as it was typed, or what it stands for with --escaped; nothing after a sentence.
   std::optional<std::string> plain(const std::string& typed) const;
 
-  /// Whether a process that may live holds the key as a lock or as permits: says which one, then.
-  bool is_held(const std::string& key) const;
+  /// Whether a process that may live holds the key as a lock or as permits, or that cannot be told: says so, then.
+  bool may_be_held(const std::string& key) const;
 
   /// Says why a call failed, and gives the exit status.
   int fail(int code) const;

@@ -23,19 +23,21 @@ namespace {
 
 using inspect::Dictionary;
 using inspect::Opener;
+using inspect::Users;
 
-/// To find out which processes have the dictionaries open; without --processes, and with.
+/// To find out which processes have the dictionaries open, and as long for those that hold or wait for locks in them;
+/// without --processes, and with.
 constexpr double kShortLook = 0.01;
 constexpr double kLongLook = 30;
 /// Dictionaries as full as this are shown so.
 constexpr double kFull = 0.9;
 
 constexpr CommandTexts kLs{"ls", "[NAME...]",
-                           "Lists the dictionaries of a world: how full they are, and which processes have them open.",
+                           "Lists the dictionaries of a world: how full they are, and which processes use them.",
                            R"(On a terminal it prints columns, else a line for each dictionary with tabs between name,
-bytes, bytes used, entries, hits, misses, evictions, repairs, processes and trouble.
-Without --processes, processes are looked for a 100th of a second; "+" says that there may be
-more.)"};
+bytes, bytes used, entries, hits, misses, evictions, repairs, processes and trouble. Processes
+use a dictionary that have it open, or hold or wait for a lock in it. Without --processes they
+are looked for some 100ths of a second; "+" says that there may be more.)"};
 
 constexpr CommandTexts kStat{"stat", "NAME", "Tells all there is to tell of a dictionary.",
                              "docs/holdfast.md says what each line counts."};
@@ -46,16 +48,16 @@ struct ShownOpeners {
 };
 
 /// "3: nginx 2, luajit", "4711,4712".
-ShownOpeners show(const std::vector<Opener>& openers, bool complete) {
+ShownOpeners show(const Users& users) {
   std::map<std::string, int> count_of;
   ShownOpeners shown;
-  for (const Opener& opener : openers) {
+  for (const Opener& opener : users.seen) {
     ++count_of[opener.program.empty() ? "?" : opener.program];
     shown.programs += (shown.programs.empty() ? "" : ",") + std::to_string(opener.pid);
   }
-  if (!complete) shown.programs += "+";
+  if (!users.complete) shown.programs += "+";
   if (shown.programs.empty()) shown.programs = "-";
-  shown.people = fmt::format("{}{}", openers.size(), complete ? "" : "+");
+  shown.people = fmt::format("{}{}", users.seen.size(), users.complete ? "" : "+");
   const char* between = ": ";
   for (const auto& [program, count] : count_of) {
     shown.people += between + inspect::escaped(program) + (count > 1 ? fmt::format(" {}", count) : "");
@@ -70,7 +72,7 @@ Style style_of_use(const Dictionary& dictionary) {
   return used > kFull * room ? Style::yellow : Style::plain;
 }
 
-std::vector<Cell> row_of(const Dictionary& dictionary, const std::vector<Opener>& openers, bool complete) {
+std::vector<Cell> row_of(const Dictionary& dictionary, const Users& users) {
   const std::string name = inspect::escaped(dictionary.name);
   if (!dictionary.trouble.empty()) {
     const std::string why = inspect::escaped(dictionary.trouble);
@@ -84,7 +86,7 @@ std::vector<Cell> row_of(const Dictionary& dictionary, const std::vector<Opener>
             Cell(why, Style::red, "-\t" + why)};
   }
   const holdfast_stats& counts = dictionary.counts;
-  const ShownOpeners shown = show(openers, complete);
+  const ShownOpeners shown = show(users);
   return {Cell(name, Style::bold),
           Cell(inspect::bytes_in_words(dictionary.size), Style::plain, std::to_string(dictionary.size)),
           Cell(inspect::bytes_in_words(counts.bytes_used), style_of_use(dictionary), std::to_string(counts.bytes_used)),
@@ -102,9 +104,7 @@ struct Seen {
   inspect::Processes processes;
   inspect::Openers openers;
 
-  std::vector<Opener> openers_of(const Dictionary& dictionary) const {
-    return inspect::openers_of(dictionary, openers, processes);
-  }
+  Users users_of(const Dictionary& dictionary) { return inspect::users_of(dictionary, openers, processes); }
 };
 
 /// Nothing after a sentence.
@@ -122,6 +122,8 @@ std::optional<Seen> look(WorldOptions& options, const std::vector<std::string>& 
   seen.processes = std::move(*processes);
   seen.dictionaries = std::move(*dictionaries);
   seen.openers = options.openers(seen.directory, seen.processes.pids(), seconds);
+  const double end = holdfast_now() + seconds;
+  for (Dictionary& dictionary : seen.dictionaries) inspect::find_lockers(dictionary, end);
   return seen;
 }
 
@@ -130,7 +132,7 @@ bool is_any_in_trouble(const std::vector<Dictionary>& dictionaries) {
                      [](const Dictionary& dictionary) { return !dictionary.trouble.empty(); });
 }
 
-void print_list(const Seen& seen, const Output& output) {
+void print_list(Seen& seen, const Output& output) {
   using Align = Table::Align;
   Table table({{"NAME"},
                {"SIZE", Align::right},
@@ -140,8 +142,7 @@ void print_list(const Seen& seen, const Output& output) {
                {"EVICTED", Align::right},
                {"REPAIRED", Align::right},
                {"PROCESSES"}});
-  for (const Dictionary& dictionary : seen.dictionaries)
-    table.add(row_of(dictionary, seen.openers_of(dictionary), seen.openers.complete()));
+  for (const Dictionary& dictionary : seen.dictionaries) table.add(row_of(dictionary, seen.users_of(dictionary)));
   if (!table.empty()) print(table.text(output));
   if (table.empty() && output.columns) print(fmt::format("no dictionaries in {}\n", inspect::escaped(seen.directory)));
 }
@@ -150,7 +151,7 @@ void print_list(const Seen& seen, const Output& output) {
 
 using Line = std::pair<const char*, std::string>;
 
-std::vector<Line> lines_of(const Seen& seen, const Dictionary& dictionary) {
+std::vector<Line> lines_of(Seen& seen, const Dictionary& dictionary) {
   const holdfast_stats& counts = dictionary.counts;
   const auto amount = [](std::uint64_t bytes) { return fmt::format("{} ({})", bytes, inspect::bytes_in_words(bytes)); };
   std::vector<Line> lines{
@@ -178,11 +179,12 @@ std::vector<Line> lines_of(const Seen& seen, const Dictionary& dictionary) {
       {"cluster", dictionary.cluster.empty() ? "-" : dictionary.cluster},
   };
   std::string openers;
-  for (const Opener& opener : seen.openers_of(dictionary)) {
+  const Users users = seen.users_of(dictionary);
+  for (const Opener& opener : users.seen) {
     openers += fmt::format("{}{}", openers.empty() ? "" : ", ", opener.pid);
     if (!opener.program.empty()) openers += fmt::format(" ({})", inspect::escaped(opener.program));
   }
-  if (!seen.openers.complete()) openers += openers.empty() ? "not known" : ", maybe more";
+  if (!users.complete) openers += openers.empty() ? "not known" : ", maybe more";
   lines.emplace_back("processes", openers.empty() ? "-" : openers);
   return lines;
 }
@@ -210,16 +212,14 @@ int run_ls(const std::vector<std::string>& given) {
   arguments.expect_words(0, HOLDFAST_KEY_MAX, {"NAME"});
   if (const auto done = arguments.parse(given)) return *done;
   const auto what = world.json() ? inspect::Read::header : inspect::Read::status;
-  const auto seen = look(world, arguments.words(), what, all_processes ? kLongLook : kShortLook);
+  auto seen = look(world, arguments.words(), what, all_processes ? kLongLook : kShortLook);
   if (!seen) return exit_status::kTrouble;
   if (world.json()) {
     inspect::Json json;
     inspect::add_text(json, "directory", seen->directory);
     json["dictionaries"] = inspect::Json::array();
-    for (const Dictionary& dictionary : seen->dictionaries) {
-      const auto openers = seen->openers_of(dictionary);
-      json["dictionaries"].push_back(inspect::to_json(dictionary, &openers, seen->openers.complete()));
-    }
+    for (const Dictionary& dictionary : seen->dictionaries)
+      json["dictionaries"].push_back(inspect::to_json(dictionary, seen->users_of(dictionary)));
     print_json(json, world.output());
   } else {
     print_list(*seen, world.output());
@@ -232,12 +232,11 @@ int run_stat(const std::vector<std::string>& given) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
   arguments.expect_words(1, 1, {"NAME"});
   if (const auto done = arguments.parse(given)) return *done;
-  const auto seen = look(world, arguments.words(), inspect::Read::header, kLongLook);
+  auto seen = look(world, arguments.words(), inspect::Read::header, kLongLook);
   if (!seen) return exit_status::kTrouble;
   const Dictionary& dictionary = seen->dictionaries.front();
   if (world.json()) {
-    const auto openers = seen->openers_of(dictionary);
-    print_json(inspect::to_json(dictionary, &openers, seen->openers.complete()), world.output());
+    print_json(inspect::to_json(dictionary, seen->users_of(dictionary)), world.output());
   } else if (dictionary.trouble.empty()) {
     print_lines(lines_of(*seen, dictionary), world.output());
   }

@@ -1,8 +1,9 @@
 // `holdfast rm` and `holdfast prune`: what is not wanted any more goes.
 #include <fmt/format.h>
-#include <unistd.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 
 #include "base/name.h"
@@ -11,9 +12,9 @@
 #include "cli/message.h"
 #include "cli/output.h"
 #include "cli/print_json.h"
+#include "cli/removal.h"
 #include "cli/world_options.h"
 #include "inspect/dictionaries.h"
-#include "inspect/locks.h"
 #include "inspect/text.h"
 #include "inspect/world.h"
 
@@ -21,13 +22,10 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr double kLookForUsers = 5;
-constexpr std::size_t kLocksLookedAt = 1000;
-
-constexpr CommandTexts kRm{
-    "rm", "NAME...", "Removes dictionaries, with the locks in them.",
-    R"(Refused for one that other processes have open: their locks in it would be lost. With --force
-they are told that it was removed, and the next one of its name is a new one.
+constexpr CommandTexts kRm{"rm", "NAME...", "Removes dictionaries, with the locks in them.",
+                           R"(Refused for one that other processes have open or hold a lock in, and where that cannot be
+told: their locks in it would be lost. With --force they are told that it was removed, and the
+next one of its name is a new one.
 
 Exit status: 0; 1 one of them was refused; 2 trouble.)"};
 
@@ -37,46 +35,30 @@ constexpr CommandTexts kPrune{
 repairs it. Others wait meanwhile, for a few milliseconds for each MB. Dictionaries that are
 left of a world without processes go, unless they persist.)"};
 
-/// Why it must not go: the processes that have it open, or that hold something in it. Empty: it may.
-std::string objection(const WorldOptions& world, const std::string& directory, const std::string& name) {
-  auto processes = inspect::Processes::read();
-  if (!processes) return processes.status().message;
-  const auto openers = world.openers(directory, processes->pids(), kLookForUsers);
-  inspect::Dictionary dictionary;
-  dictionary.file = inspect::read_dictionary_file(directory, name);
-  std::vector<inspect::Opener> users = inspect::openers_of(dictionary, openers, *processes);
-  std::erase_if(users, [](const inspect::Opener& user) { return user.pid == static_cast<std::uint32_t>(::getpid()); });
-  if (!users.empty())
-    return fmt::format("{} it open: pid {} ({}){}", inspect::counted(users.size(), "process has", "processes have"),
-                       users.front().pid, inspect::escaped(users.front().program),
-                       users.size() > 1 ? " and others" : "");
-  const std::vector<const inspect::Process*> living = processes->living();
-  const auto is_unseen = [](const inspect::Process* process) { return process->pid_here == 0; };
-  if (const auto unseen = std::find_if(living.begin(), living.end(), is_unseen); unseen != living.end())
-    return fmt::format("it cannot be told whether {} has it open, which is in another pid namespace",
-                       inspect::in_words(**unseen));
-  if (!openers.complete())
-    return "it cannot be told whether a process has it open, as this user may not look at all of them";
-  std::vector<inspect::Lock> locks;
-  // One that is damaged, or of no use, may go.
-  static_cast<void>(inspect::gather_locks(name, "", inspect::Which::all, kLocksLookedAt, locks));
-  for (const inspect::Lock& lock : locks)
-    for (const holdfast_holder& holder : lock.holders)
-      if (const inspect::Process& process = processes->of(holder.owner); process.life != inspect::Life::dead)
-        return fmt::format("{} holds {} in it", inspect::in_words(process), quote(lock.key));
-  return {};
+/// Each dictionary is held open until it is removed.
+void allow_many_descriptors() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/// The exit status.
-int remove(const WorldOptions& world, const std::string& directory, const std::string& name, bool force) {
-  if (const std::string why = force ? "" : objection(world, directory, name); !why.empty()) {
-    say("dictionary {} was not removed: {}; --force removes it all the same", quote_name(name), why);
-    return exit_status::kNo;
-  }
-  const int code = holdfast_remove(name.data(), name.size());
+/// The exit status. Nobody has come in between. Of what was not there, a file may have come to be meanwhile, which has
+/// not been judged.
+int remove(Candidate& candidate, bool force) {
+  const std::string& name = candidate.name;
+  const bool is_judged = force || candidate.use.held.get() >= 0;
+  const int code = is_judged ? holdfast_remove(name.data(), name.size()) : int{HOLDFAST_NOT_FOUND};
+  candidate.use.held.reset();
   if (code == HOLDFAST_OK) return exit_status::kYes;
   say("{}", code == HOLDFAST_NOT_FOUND ? inspect::no_such_dictionary(name).message : inspect::sentence(code));
   return exit_status::kTrouble;
+}
+
+int refuse(const WorldOptions& world, const std::string& directory, const Candidate& candidate) {
+  const std::string why = candidate.use.is_used ? use_in_words(world, directory, candidate.name) : candidate.objection;
+  say("dictionary {} was not removed: {}; --force removes it all the same", quote_name(candidate.name), why);
+  return exit_status::kNo;
 }
 
 struct Pruned {
@@ -140,10 +122,24 @@ int run_rm(const std::vector<std::string>& given) {
   arguments.expect_words(1, HOLDFAST_KEY_MAX, {"NAME"});
   if (const auto done = arguments.parse(given)) return *done;
   world.want_openers();
-  std::string directory;
-  if (const auto wrong = world.enter(directory)) return *wrong;
+  if (const auto wrong = world.apply()) return *wrong;
+  allow_many_descriptors();
+  std::vector<Candidate> candidates;
+  for (const std::string& name : arguments.words())
+    candidates.push_back(force ? Candidate{name, {}, ""} : judge_removal(name));
+  auto directory = inspect::enter();
+  if (!directory) {
+    say("{}", directory.status().message);
+    return exit_status::kTrouble;
+  }
   int status = exit_status::kYes;
-  for (const std::string& name : arguments.words()) status = std::max(status, remove(world, directory, name, force));
+  const auto may_go = [](const Candidate& one) { return one.objection.empty() && !one.use.is_used; };
+  // First: to tell which processes use the others takes time, and these are closed to all meanwhile.
+  for (Candidate& one : candidates)
+    if (may_go(one)) status = std::max(status, remove(one, force));
+  for (Candidate& one : candidates) one.use.held.reset();
+  for (const Candidate& one : candidates)
+    if (!may_go(one)) status = std::max(status, refuse(world, *directory, one));
   return status;
 }
 

@@ -140,7 +140,7 @@ int run_set(const std::vector<std::string>& given) {
   if (const auto wrong = command.read_key(1, key)) return *wrong;
   if (const auto wrong = read_value_of(command, options)) return *wrong;
   if (const auto wrong = command.open(KeyCommand::Does::change)) return *wrong;
-  if (!options.force && command.is_held(key)) return exit_status::kNo;
+  if (!options.force && command.may_be_held(key)) return exit_status::kNo;
   int forcible = 0;
   const Stored& value = options.value;
   const int code = holdfast_store(command.dict(), options.op(), key.data(), key.size(), value.type, value.bytes.data(),
@@ -163,12 +163,12 @@ int run_del(const std::vector<std::string>& given) {
     std::string key;
     if (const auto wrong = command.read_key(i, key)) return *wrong;
     double seconds = 0;
-    const bool is_there = holdfast_ttl(command.dict(), key.data(), key.size(), &seconds) == HOLDFAST_OK;
+    const bool is_there = holdfast_ttl(command.dict(), key.data(), key.size(), &seconds) != HOLDFAST_NOT_FOUND;
     if (!force && !is_there) {
       status = command.no("there is no key " + quote(key));
       continue;
     }
-    if (!force && command.is_held(key)) {
+    if (!force && command.may_be_held(key)) {
       status = exit_status::kNo;
       continue;
     }

@@ -17,6 +17,15 @@ bool is_of_another_layout(const Patient& patient) {
   });
 }
 
+/// Before the first process there is no world in the directory of the user: all is well. One that was named should be
+/// there.
+Finding why_not_observed(const Patient& patient, const Status& why) {
+  if (why.code != Code::not_found || !is_default_directory()) return finding_of(Severity::error, "", why.message);
+  return {Severity::note, "",
+          "there is no world in " + patient.directory + ": no process of this user has used one since the last boot",
+          "name another directory by --dir, or another user by --user"};
+}
+
 /// What stands in the way of a look at the world, where the file that is the reason has a finding of its own.
 void drop_what_files_tell(const Patient& patient, Findings& findings) {
   constexpr const char* kTable = "processes";
@@ -38,20 +47,26 @@ Patient gather(const LookAtOpeners& openers, Findings& findings) {
   if (files) patient.files = std::move(*files);
   patient.openers = openers(patient.directory);
   if (!observed) {
-    if (!is_of_another_layout(patient)) findings.push_back({Severity::error, "", observed.status().message, ""});
+    if (!is_of_another_layout(patient)) findings.push_back(why_not_observed(patient, observed.status()));
     return patient;
   }
-  auto processes = Processes::read();
   auto dictionaries = look_at_dictionaries(patient.directory, {});
+  auto processes = Processes::read();  // afterwards: what these have made was not left by others
   if (!processes || !dictionaries) {
-    findings.push_back(
-        {Severity::error, "", processes ? dictionaries.status().message : processes.status().message, ""});
+    const Status& why = processes ? dictionaries.status() : processes.status();
+    findings.push_back(finding_of(Severity::error, "", why.message));
     return patient;
   }
   patient.processes = std::move(*processes);
   patient.dictionaries = std::move(*dictionaries);
   patient.entered = true;
   return patient;
+}
+
+Finding finding_of(Severity severity, const std::string& subject, const std::string& sentence) {
+  const std::size_t at = sentence.rfind("; ");
+  if (at == std::string::npos) return {severity, subject, sentence, ""};
+  return {severity, subject, sentence.substr(0, at), sentence.substr(at + 2)};
 }
 
 Findings examine(Patient& patient, Findings findings) {

@@ -1,6 +1,7 @@
 #include "inspect/dictionaries.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "inspect/world.h"
 
@@ -49,6 +50,44 @@ Expected<std::vector<Dictionary>> look_at_dictionaries(const std::string& direct
     if (!dictionary.is_gone) dictionaries.push_back(std::move(dictionary));
   }
   return dictionaries;
+}
+
+void find_lockers(Dictionary& dictionary, double end) {
+  dictionary.all_lockers = false;
+  if (dictionary.handle == nullptr) return;
+  for (LockScan scan(dictionary.handle, dictionary.name, ""); !scan.done();) {
+    std::vector<Lock> locks;
+    if (holdfast_now() > end || !scan.next(Which::all, SIZE_MAX, locks).ok()) return;
+    note_lockers(dictionary, locks);
+  }
+  dictionary.all_lockers = true;
+}
+
+void note_lockers(Dictionary& dictionary, const std::vector<Lock>& locks) {
+  std::vector<std::uint64_t>& lockers = dictionary.lockers;
+  for (const Lock& lock : locks) {
+    for (const holdfast_holder& holder : lock.holders) lockers.push_back(holder.owner);
+    for (const holdfast_waiter& waiter : lock.waiters) lockers.push_back(waiter.owner);
+  }
+  std::sort(lockers.begin(), lockers.end());
+  lockers.erase(std::unique(lockers.begin(), lockers.end()), lockers.end());
+}
+
+Users users_of(const Dictionary& dictionary, const Openers& openers, Processes& processes) {
+  Users users{openers_of(dictionary, openers, processes), openers.complete() && dictionary.all_lockers};
+  const auto is_opener = [&](std::uint32_t pid) {
+    const std::vector<std::uint32_t>& pids = openers.of(dictionary.file.inode);
+    return std::binary_search(pids.begin(), pids.end(), pid);
+  };
+  for (const std::uint64_t token : dictionary.lockers) {
+    const Process& process = processes.of(token);
+    if (process.life == Life::dead || is_opener(process.pid_here)) continue;
+    if (process.pid_here != 0) users.seen.push_back({process.pid_here, process.program});
+    users.complete = users.complete && process.pid_here != 0;  // of another pid namespace
+  }
+  std::sort(users.seen.begin(), users.seen.end(),
+            [](const Opener& one, const Opener& other) { return one.pid < other.pid; });
+  return users;
 }
 
 std::vector<Opener> openers_of(const Dictionary& dictionary, const Openers& openers, const Processes& processes) {

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "holdfast.h"
 #include "inspect/files.h"
+#include "inspect/locks.h"
 #include "inspect/openers.h"
 #include "inspect/processes.h"
 
@@ -24,14 +25,21 @@ struct Dictionary {
   holdfast_stats counts{};
   std::string cluster;
   WorldFile file;
+  std::vector<std::uint64_t> lockers;  // tokens of processes that hold or wait for its locks, each once
+  bool all_lockers = false;            // these are all of them
 
   std::uint64_t reads() const noexcept { return counts.hits + counts.misses; }
 };
 
-/// A process that has a dictionary open.
+/// A process that uses a dictionary: it has it open, or holds or waits for a lock in it.
 struct Opener {
   std::uint32_t pid;
   std::string program;
+};
+
+struct Users {
+  std::vector<Opener> seen;  // by pid
+  bool complete = false;     // there are no others
 };
 
 /// Opens the dictionary to look at it. not_found with a sentence that names those that there are.
@@ -44,7 +52,16 @@ Dictionary look_at(const std::string& directory, const std::string& name, Read w
 Expected<std::vector<Dictionary>> look_at_dictionaries(const std::string& directory,
                                                        const std::vector<std::string>& names, Read what = Read::header);
 
-/// Names the processes of the world that have the dictionary open, as far as they were seen.
+/// Notes which processes hold or wait for its locks. Gives up at that time, of holdfast_now().
+void find_lockers(Dictionary& dictionary, double end);
+/// Notes those of locks that were gathered before.
+void note_lockers(Dictionary& dictionary, const std::vector<Lock>& locks);
+
+/// Those that have it open, and the living of those that hold or wait for its locks: the command of `holdfast lock`
+/// holds one without having it open.
+Users users_of(const Dictionary& dictionary, const Openers& openers, Processes& processes);
+
+/// Names the processes that have the dictionary open, as far as they were seen.
 std::vector<Opener> openers_of(const Dictionary& dictionary, const Openers& openers, const Processes& processes);
 
 }  // namespace holdfast::inspect

@@ -52,8 +52,8 @@ void take_header(WorldFile& file, const Bytes& bytes) {
   if (header.kind == FileKind::processes) file.kind = WorldFile::Kind::processes;
   if (header.kind == FileKind::dictionary) file.kind = WorldFile::Kind::dictionary;
   if (header.kind == FileKind::names) file.kind = WorldFile::Kind::names;
+  file.persist = header.persist != 0;  // where it is in every layout
   if (!file.has_our_layout()) return;
-  file.persist = header.persist != 0;
   file.retired = header.retired.load(std::memory_order_relaxed) != 0;
   file.made_mode = header.mode;
   file.made_bytes = header.size;
@@ -156,9 +156,13 @@ std::array<std::uint64_t, kNameFiles> read_name_file_notes(const std::string& di
   return notes;
 }
 
-bool is_left_by_another_world(const std::string& directory, const std::string& dictionary) {
+bool is_of_another_world(const std::string& directory, const std::string& dictionary) {
   const WorldFile file = read_dictionary_file(directory, dictionary);
-  return file.has_our_layout() && !file.persist && file.world != read_file(directory, kTable).world;
+  return file.has_our_layout() && file.world != read_file(directory, kTable).world;
+}
+
+bool is_left_by_another_world(const std::string& directory, const std::string& dictionary) {
+  return !read_dictionary_file(directory, dictionary).persist && is_of_another_world(directory, dictionary);
 }
 
 }  // namespace holdfast::inspect

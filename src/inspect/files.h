@@ -32,7 +32,7 @@ struct WorldFile {
   bool is_regular = false;
   std::uint32_t links = 0;
 
-  // From the header. Without `is_holdfast` nothing of it is known, with another layout only that.
+  // From the header. Without `is_holdfast` nothing of it is known, with another layout what stands before `retired`.
   bool is_holdfast = false;
   std::uint32_t layout = 0;
   Kind kind = Kind::other;
@@ -64,6 +64,8 @@ Expected<std::vector<WorldFile>> read_files(const std::string& directory);
 Expected<std::vector<std::string>> named_dictionaries(const std::string& directory);
 /// What the process table keeps of each file of names in use: note_of_name_file() (world/name_file.h), or anything.
 std::array<std::uint64_t, kNameFiles> read_name_file_notes(const std::string& directory);
+/// Whether the file has another table of processes than the one beside it.
+bool is_of_another_world(const std::string& directory, const std::string& dictionary);
 /// Whether it is of no process here: of a world that was here before, and not kept for the next.
 bool is_left_by_another_world(const std::string& directory, const std::string& dictionary);
 

@@ -25,6 +25,9 @@ struct Finding {
 };
 using Findings = std::vector<Finding>;
 
+/// A finding of a sentence of the library, which may have advice behind its last semicolon.
+Finding finding_of(Severity severity, const std::string& subject, const std::string& sentence);
+
 /// All that the checks look at, gathered once.
 struct Patient {
   std::string directory;

@@ -20,8 +20,7 @@ class Examination {
       : dictionary_(dictionary), patient_(patient), findings_(findings) {}
 
   void run() {
-    if (!dictionary_.trouble.empty() && is_told(Severity::error, dictionary_.file.name)) return;
-    if (!dictionary_.trouble.empty()) return add(Severity::error, "cannot be used: " + dictionary_.trouble, "");
+    if (!dictionary_.trouble.empty()) return tell_trouble();
     look_for_damage();
     look_at_mutexes();
     look_for_the_dead();
@@ -40,6 +39,11 @@ class Examination {
   bool is_told(Severity least, const std::string& of) const {
     return std::any_of(findings_.begin(), findings_.end(),
                        [&](const Finding& one) { return one.severity >= least && one.subject == of; });
+  }
+
+  void tell_trouble() {
+    if (!is_told(Severity::warning, dictionary_.file.name))
+      findings_.push_back(finding_of(Severity::error, subject(), "cannot be used: " + dictionary_.trouble));
   }
 
   static std::string parts(std::uint32_t count) { return counted(count, "part", "parts"); }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "inspect/health.h"
+#include "inspect/proc.h"
 #include "inspect/text.h"
 
 namespace holdfast::inspect {
@@ -15,7 +16,10 @@ constexpr const char* kTable = "processes";
 std::string named(const std::vector<std::uint32_t>& pids) {
   constexpr std::size_t kShown = 20;
   std::string text;
-  for (std::size_t i = 0; i < pids.size() && i < kShown; ++i) text += (i == 0 ? "" : ", ") + std::to_string(pids[i]);
+  for (std::size_t i = 0; i < pids.size() && i < kShown; ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(pids[i]);
+    if (const auto stat = read_stat(pids[i])) text += " (" + escaped(stat->program) + ")";
+  }
   if (pids.size() > kShown) text += fmt::format(" and {} more", pids.size() - kShown);
   return text;
 }
@@ -28,14 +32,27 @@ std::string users(const Patient& patient, const WorldFile& file) {
   return patient.openers.complete() ? "no process has it open" : "no process that this user may look at has it open";
 }
 
+/// Whether processes of another version use the world: then none of its files is replaced.
+bool is_kept_by_another_version(const Patient& patient) {
+  return std::any_of(patient.files.begin(), patient.files.end(), [&](const WorldFile& file) {
+    return file.name == kTable && file.is_holdfast && !file.has_our_layout() && !patient.openers.of(file.inode).empty();
+  });
+}
+
 Finding other_layout(const Patient& patient, const WorldFile& file) {
   const std::string what =
       fmt::format("has layout {}, and this version uses {}; {}", file.layout, our_layout(), users(patient, file));
-  if (!patient.openers.of(file.inode).empty())
+  const bool is_used = !patient.openers.of(file.inode).empty();
+  if (is_used || is_kept_by_another_version(patient))
+    return {
+        is_used ? Severity::error : Severity::warning, file.name, what,
+        "programs of this version cannot use it until the processes of the other version have ended: end or upgrade "
+        "them, or use another directory beside it"};
+  if (file.persist && file.kind == WorldFile::Kind::dictionary)
     return {Severity::error, file.name, what,
-            "until those processes have ended, programs of this version cannot use the world: end or upgrade them, or "
-            "use another directory beside it"};
-  return {Severity::warning, file.name, what, "the next process of this version replaces it, unless it persists"};
+            "it persists, so no program replaces it: remove it by \"holdfast rm --force\", or go on with the other "
+            "version"};
+  return {Severity::warning, file.name, what, "once no process has it open, the next one of this version replaces it"};
 }
 
 Finding other_world(const Patient& patient, const WorldFile& file) {
@@ -57,7 +74,7 @@ void check_file(const Patient& patient, const WorldFile& file, const std::string
   if (file.made_bytes != 0 && file.bytes != file.made_bytes)
     add(Severity::error,
         fmt::format("was cut short or overwritten: it has {} bytes, and was made with {}", file.bytes, file.made_bytes),
-        "what was in it is lost: remove it by \"holdfast rm\"");
+        "what was in it is lost: remove it by \"holdfast rm --force\"");
   if (file.made_inode != file.inode)
     add(Severity::error, "is a copy, and not the file that was made here", "remove it");
   if ((file.mode & ~file.made_mode) != 0)

@@ -75,7 +75,7 @@ Json to_json(const Process& process) {
   return json;
 }
 
-Json to_json(const Dictionary& dictionary, const std::vector<Opener>* openers, bool all_openers) {
+Json to_json(const Dictionary& dictionary, const Users& users) {
   Json json;
   add_text(json, "name", dictionary.name);
   json["file"] = dictionary.file.name;
@@ -103,16 +103,15 @@ Json to_json(const Dictionary& dictionary, const std::vector<Opener>* openers, b
   json["persist"] = dictionary.file.persist;
   json["mode"] = fmt::format("{:04o}", dictionary.file.mode);
   json["cluster"] = or_null(dictionary.cluster);
-  if (openers == nullptr) return json;
   Json list = Json::array();
-  for (const Opener& opener : *openers) {
+  for (const Opener& opener : users.seen) {
     Json one;
     one["pid"] = opener.pid;
     add_text(one, "program", opener.program);
     list.push_back(one);
   }
   json["processes"] = list;
-  json["processes_complete"] = all_openers;
+  json["processes_complete"] = users.complete;
   return json;
 }
 

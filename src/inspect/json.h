@@ -21,8 +21,7 @@ std::string to_text(const Json& json, Layout layout);
 void add_text(Json& to, const char* name, const std::string& text);
 
 Json to_json(const Process& process);
-/// `openers`: null if it was not asked for them.
-Json to_json(const Dictionary& dictionary, const std::vector<Opener>* openers, bool all_openers);
+Json to_json(const Dictionary& dictionary, const Users& users);
 Json to_json(const Lock& lock, Processes& processes);
 
 }  // namespace holdfast::inspect

@@ -86,24 +86,41 @@ Status gather_locks(const std::string& name, const std::string& prefix, Which wh
 
 Status gather_locks(holdfast_dict* dict, const std::string& name, const std::string& prefix, Which which,
                     std::size_t max, std::vector<Lock>& locks) {
-  Room room;
-  std::uint64_t cursor = 0;
-  do {
-    std::vector<std::string> keys;
-    const int code = unpack(keys, [&](holdfast_value* packed, std::uint32_t* count) {
-      return holdfast_scan_locks(dict, &cursor, kKeysAtOnce, prefix.data(), prefix.size(), packed, count);
-    });
-    if (code != HOLDFAST_OK) return {static_cast<Code>(code), sentence(code)};
-    std::sort(keys.begin(), keys.end());
-    for (const std::string& key : keys) {
-      if (locks.size() == max) return {};
-      Lock lock = look_at_lock(dict, name, key, room);
-      const bool is_over = lock.holder_count == 0 && lock.waiter_count == 0 && lock.trouble.empty();
-      if (is_over || (which == Which::waited_for && lock.waiter_count == 0)) continue;
-      locks.push_back(std::move(lock));
-    }
-  } while (cursor != 0);
+  LockScan scan(dict, name, prefix);
+  while (!scan.done() && locks.size() < max)
+    if (Status looked = scan.next(which, max, locks); !looked.ok()) return looked;
   return {};
+}
+
+Status LockScan::next(Which which, std::size_t max, std::vector<Lock>& locks) {
+  std::vector<std::string> keys;
+  const int code = unpack(keys, [&](holdfast_value* packed, std::uint32_t* count) {
+    return holdfast_scan_locks(dict_, &cursor_, kKeysAtOnce, prefix_.data(), prefix_.size(), packed, count);
+  });
+  if (code != HOLDFAST_OK) return {static_cast<Code>(code), sentence(code)};
+  done_ = cursor_ == 0;
+  std::sort(keys.begin(), keys.end());
+  Room room;
+  for (const std::string& key : keys) {
+    if (locks.size() >= max) return {};
+    Lock lock = look_at_lock(dict_, name_, key, room);
+    const bool is_over = lock.holder_count == 0 && lock.waiter_count == 0 && lock.trouble.empty();
+    if (is_over || (which == Which::waited_for && lock.waiter_count == 0)) continue;
+    locks.push_back(std::move(lock));
+  }
+  return {};
+}
+
+const holdfast_holder* living_holder(const Lock& lock, Processes& processes) {
+  const auto living = std::find_if(lock.holders.begin(), lock.holders.end(), [&](const holdfast_holder& holder) {
+    return processes.of(holder.owner).life != Life::dead;
+  });
+  return living != lock.holders.end() ? &*living : nullptr;
+}
+
+std::string trouble_of_holders(const Lock& lock) {
+  if (!lock.trouble.empty() || lock.holders.size() >= lock.holder_count) return lock.trouble;
+  return fmt::format("of {} holders only {} were looked at", lock.holder_count, lock.holders.size());
 }
 
 void drop_dead_waiters(std::vector<Lock>& locks, Processes& processes) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -41,6 +42,28 @@ Status gather_locks(const std::string& name, const std::string& prefix, Which wh
 /// The same, of a dictionary that is open.
 Status gather_locks(holdfast_dict* dict, const std::string& name, const std::string& prefix, Which which,
                     std::size_t max, std::vector<Lock>& locks);
+
+/// A look at all locks of a dictionary, in parts that take some milliseconds at most.
+class LockScan {
+ public:
+  LockScan(holdfast_dict* dict, std::string name, std::string prefix)
+      : dict_(dict), name_(std::move(name)), prefix_(std::move(prefix)) {}
+  /// Adds those of the next part, until there are `max` in all.
+  Status next(Which which, std::size_t max, std::vector<Lock>& locks);
+  bool done() const noexcept { return done_; }
+
+ private:
+  holdfast_dict* dict_;
+  std::string name_;
+  std::string prefix_;
+  std::uint64_t cursor_ = 0;
+  bool done_ = false;
+};
+
+/// A holder that may live, of those that are there to see; null if there is none.
+const holdfast_holder* living_holder(const Lock& lock, Processes& processes);
+/// Why it cannot be told of each holder whether it lives; empty if it can.
+std::string trouble_of_holders(const Lock& lock);
 
 /// Looks at one key.
 Lock look_at_lock(holdfast_dict* dict, const std::string& dictionary, const std::string& key);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/token.h"
 #include "inspect/proc.h"
 #include "inspect/text.h"
 
@@ -56,7 +57,7 @@ const char* life_in_words(Life life) noexcept {
 }
 
 std::string in_words(const Process& process) {
-  if (process.pid == 0) return "a process that is gone";
+  if (process.pid == 0) return process.life == Life::dead ? "a process that is gone" : "a process that is not known";
   std::string text = fmt::format("pid {}", process.shown_pid());
   if (!process.program.empty()) text += fmt::format(" ({})", escaped(process.program));
   if (!process.host.empty()) text += fmt::format(" on {}", escaped(process.host));
@@ -66,20 +67,28 @@ std::string in_words(const Process& process) {
 }
 
 Expected<Processes> Processes::read() {
+  Processes processes;
+  if (Status read = processes.read_places(); !read.ok()) return read;
+  return processes;
+}
+
+/// Adds those that are not known yet.
+Status Processes::read_places() {
   std::vector<holdfast_process> found(HOLDFAST_PROCESSES_MAX);
   std::uint32_t count = 0;
   const int code = holdfast_processes(found.data(), sizeof(holdfast_process), HOLDFAST_PROCESSES_MAX, &count);
-  if (code != HOLDFAST_OK) return Status{static_cast<Code>(code), holdfast_error()};
+  if (code != HOLDFAST_OK) return {static_cast<Code>(code), holdfast_error()};
   found.resize(std::min<std::size_t>(count, found.size()));
-  Processes processes;
+  foreign_read_ = false;
   // Those that came last win where a pid has come again.
   std::sort(found.begin(), found.end(),
             [](const holdfast_process& one, const holdfast_process& other) { return one.entered > other.entered; });
   for (const holdfast_process& process : found) {
-    const Known& known = processes.known_[process.owner] = processes.make(process);
-    if (known.process.pid_here != 0) processes.program_of_[known.process.pid_here] = known.process.program;
+    if (known_.contains(process.owner)) continue;
+    const Known& known = known_[process.owner] = make(process);
+    if (known.process.pid_here != 0) program_of_[known.process.pid_here] = known.process.program;
   }
-  return processes;
+  return {};
 }
 
 Processes::Known Processes::make(const holdfast_process& found) {
@@ -121,13 +130,28 @@ void Processes::judge(Known& known) {
   if (code == HOLDFAST_OK) process.life = fits ? life_of(stat->state) : Life::alive;
 }
 
+/// A place is given to another process once the one before is dead, and its tokens grow.
+bool Processes::has_successor(std::uint64_t token) const {
+  const auto next = known_.upper_bound(token);
+  return next != known_.end() && slot_of(next->first) == slot_of(token) && next->second.process.pid != 0;
+}
+
+/// Of a token that no place had: its process is gone, or has entered since.
+void Processes::meet(std::uint64_t token) {
+  const auto is_dead = [&] { return token == kNobody || holdfast_process_lives(token) == HOLDFAST_NOT_FOUND; };
+  bool dead = has_successor(token) || is_dead();
+  if (!dead) static_cast<void>(read_places());
+  if (known_.contains(token)) return;
+  dead = dead || is_dead();  // it may have left again meanwhile
+  Known& known = known_[token];
+  known.process.token = token;
+  known.process.life = dead ? Life::dead : Life::unknown;
+  known.judged = true;
+}
+
 const Process& Processes::of(std::uint64_t token) {
-  Known& known = known_[token];  // of a token that no place has: a process that is gone
-  if (known.process.token == 0) {
-    known.process.token = token;
-    known.process.life = Life::dead;
-    known.judged = true;
-  }
+  if (!known_.contains(token)) meet(token);
+  Known& known = known_[token];
   if (!known.judged) judge(known);
   return known.process;
 }

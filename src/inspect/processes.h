@@ -1,5 +1,9 @@
 // The processes of a world as people know them: by pid here, program, host, and whether they live.
 //
+// The world goes on while it is looked at: a holder may have entered after its processes were read. So a token that is
+// not known is looked up once more, and nothing is called dead unless its place has another process or the kernel says
+// so. The order of looks at processes and at locks does not matter.
+//
 // What a process says of itself is in its place in the world. Whether it lives is asked of the kernel, which answers in
 // a microsecond, or in milliseconds where a thousand processes have a hundred dictionaries open each. So the time for
 // that is bounded; behind the bound /proc decides: the process with that pid is the one that entered, if it is older.
@@ -22,7 +26,7 @@ const char* life_in_words(Life life) noexcept;
 
 struct Process {
   std::uint64_t token = 0;
-  std::uint32_t pid = 0;       // as it counts itself; 0: nothing is known of it any more
+  std::uint32_t pid = 0;       // as it counts itself; 0: nothing is known of it, as after its end
   std::uint32_t pid_here = 0;  // in this process's pid namespace; 0: it is not seen from here
   std::string program;
   std::string host;  // of the machine or container; empty if it is that of this process
@@ -42,7 +46,7 @@ class Processes {
   /// Of the world that this process looks at. NOT_FOUND and others as holdfast_processes.
   static Expected<Processes> read();
 
-  /// The process with that token. Its life is found out now.
+  /// The process with that token, also if it has entered since. Its life is found out now.
   const Process& of(std::uint64_t token);
   /// Those that live, by pid.
   std::vector<const Process*> living();
@@ -58,6 +62,9 @@ class Processes {
     Process process;
     bool judged = false;
   };
+  Status read_places();
+  bool has_successor(std::uint64_t token) const;
+  void meet(std::uint64_t token);
   void judge(Known& known);
   std::uint32_t find_pid_here(const holdfast_process& process);
   Known make(const holdfast_process& found);

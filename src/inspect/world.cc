@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstdlib>
 
 #include "base/name.h"
 #include "holdfast.h"
@@ -37,6 +38,11 @@ Expected<std::string> directory_or_why() {
 std::string sentence(int code) {
   const char* const said = holdfast_error();
   return *said != '\0' ? said : holdfast_code_text(code);
+}
+
+bool is_default_directory() {
+  const char* const chosen = ::secure_getenv("HOLDFAST_DIR");
+  return chosen == nullptr || *chosen == '\0';
 }
 
 std::string directory_to_be(uid_t user) { return directory_from_environment(user); }

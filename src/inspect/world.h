@@ -16,6 +16,8 @@ Expected<std::string> observe();
 /// Enters it, for what changes something: gives its directory. Makes none that is missing.
 Expected<std::string> enter();
 
+/// Whether that is the one of the user, as no other was named.
+bool is_default_directory();
 /// The directory that will be looked at: for that user.
 std::string directory_to_be(uid_t user = ::geteuid());
 

@@ -32,12 +32,12 @@ Json head(const View& view) {
 
 std::string text(const Json& json) { return inspect::to_text(json, inspect::Layout::line) + "\n"; }
 
-void add_dictionaries(const View& view, Documents& documents) {
+void add_dictionaries(View& view, Documents& documents) {
   Json all = head(view);
   all["dictionaries"] = Json::array();
   for (const DictionaryView& one : view.dictionaries) {
-    const auto openers = inspect::openers_of(one.dictionary, view.openers, view.processes);
-    Json json = inspect::to_json(one.dictionary, &openers, view.openers.complete());
+    const auto users = inspect::users_of(one.dictionary, view.openers, view.processes);
+    Json json = inspect::to_json(one.dictionary, users);
     documents["dictionary/" + one.dictionary.name] = text(json);
     all["dictionaries"].push_back(std::move(json));
   }

@@ -40,12 +40,14 @@ void read_locks(DictionaryView& of, View& view) {
   const Status listed = inspect::gather_locks(of.dictionary.name, "", inspect::Which::all, room, locks);
   of.locks_listed = listed.ok() && locks.size() < room;
   inspect::drop_dead_waiters(locks, view.processes);
+  inspect::note_lockers(of.dictionary, locks);
   for (inspect::Lock& lock : locks) {
     of.locks_listed = of.locks_listed && lock.trouble.empty();
     of.waiters += lock.waiter_count;
     if (!lock.holders.empty() && lock.holders.front().kind < kKinds) ++of.holds[lock.holders.front().kind];
     view.locks.push_back(std::move(lock));
   }
+  of.dictionary.all_lockers = of.locks_listed;
 }
 
 /// Keeps those that are waited for by most, then those that are held longest.

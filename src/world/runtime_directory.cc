@@ -179,9 +179,10 @@ Status judge_mode(const std::string& path, mode_t mode, RuntimeDirectory::Sharin
                             "; with HOLDFAST_SHARE=group at most 0770 is accepted: chmod 0770 it, or name another one");
   }
   if ((mode & 0777 & ~kPrivateMode) == 0) return {};
-  return refuse(
-      path, "has mode " + octal(mode) +
-                ", expected 0700: others must not get in; name another one: export HOLDFAST_DIR=" + place_to_suggest());
+  // One that is sticky is meant for all, as /dev/shm itself is.
+  const std::string mend = (mode & S_ISVTX) == 0 ? "chmod 700 " + path + ", or " : "";
+  return refuse(path, "has mode " + octal(mode) + ", expected 0700: others must not get in; " + mend +
+                          "name another one: export HOLDFAST_DIR=" + place_to_suggest());
 }
 
 // Judge the owner, not only the group: an owner may change group and mode, and remove every file.

@@ -170,6 +170,9 @@ TEST_F(Directory, one_that_others_may_enter_is_refused_with_the_mode_found) {
     const Status status = refusal(scratch_.path());
     EXPECT_EQ(Code::permission, status.code);
     EXPECT_TRUE(has(status, "expected 0700")) << status.message;
+    // One that is sticky is meant for all.
+    const bool may_close = (mode & S_ISVTX) == 0;
+    EXPECT_EQ(may_close, has(status, "chmod 700 " + scratch_.path() + ", or name another")) << status.message;
   }
   ::chmod(scratch_.path().c_str(), 0700);
 }
