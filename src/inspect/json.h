@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "inspect/ancestors.h"
 #include "inspect/dictionaries.h"
 #include "inspect/locks.h"
 #include "inspect/processes.h"
@@ -23,6 +24,7 @@ void add_text(Json& to, const char* name, const std::string& text);
 Json to_json(const Process& process);
 /// `openers`: null if it was not asked for them.
 Json to_json(const Dictionary& dictionary, const std::vector<Opener>* openers, bool all_openers);
-Json to_json(const Lock& lock, Processes& processes);
+/// `ancestors`: of those that wait.
+Json to_json(const Lock& lock, Processes& processes, const Ancestors& ancestors);
 
 }  // namespace holdfast::inspect
