@@ -127,8 +127,9 @@ function showDictionaries(dictionaries) {
 function showLocks(locks) {
   const found = graph(locks.locks);
   find("graph").replaceChildren(found ? found.picture : html("p", { class: "none" }, "Nobody waits."));
-  const note = !found ? "" : [found.circles ? "red: a circle; of processes with one task, none goes on" : "waiter → lock → holder",
-    found.left > 0 ? `${found.left} more locks are in the table` : ""].filter(text => text).join("; ");
+  const wide = find("graph").scrollWidth > find("graph").clientWidth;
+  const note = !found ? "" : [found.circles ? "red: a circle; of processes with one task, none goes on" : "holder ← lock ← waiter",
+    wide ? "more of them to the right" : "", found.left > 0 ? `${found.left} more locks are in the table` : ""].filter(text => text).join("; ");
   find("graph-note").textContent = note;
   find("graph-note").classList.toggle("bad", found?.circles ?? false);
   show("wait-rows", waitRows(locks.locks).slice(0, ROWS).map(cells => row(cells)), "nobody waits");
@@ -141,12 +142,14 @@ function showLocks(locks) {
     holder.why])), "nothing is held");
 }
 
-function showHot(contention) {
+// A wait is counted among the hottest when it has ended.
+function showHot(contention, dictionaries) {
   const keys = [...contention.keys].sort((one, other) => other.wait_time - one.wait_time || other.waits - one.waits
     || other.refused - one.refused);
   show("hot-rows", keys.slice(0, HOT).map(one => row([one.key, one.dictionary, { number: count(one.waits) },
     { number: seconds(one.wait_time) }, { number: count(one.timeouts), class: one.timeouts > 0 ? "odd" : "" },
-    { number: count(one.refused) }])), "no lock was waited for");
+    { number: count(one.refused) }])),
+  dictionaries.some(one => one.lock_waits > 0) ? "no wait has ended yet" : "no lock was waited for");
 }
 
 function showTimes(histograms) {
@@ -193,7 +196,7 @@ async function look() {
   shown.histograms = histograms;
   showDictionaries(dictionaries.dictionaries);
   showLocks(locks);
-  showHot(contention);
+  showHot(contention, dictionaries.dictionaries);
   showTimes(histograms);
   showTiles(dictionaries.dictionaries, locks, shown.doctor);
   say(`as of ${new Date(dictionaries.time * 1000).toLocaleTimeString()}`);
