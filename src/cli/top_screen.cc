@@ -163,8 +163,8 @@ std::vector<std::size_t> needs_of(TopView& view) {
   return needs;
 }
 
-/// What is left of the line goes to the column that grows, as far as it needs it, then to others that are cut; what none
-/// needs, to the first again, so that numbers stand at the right.
+/// What is left of the line goes to the column that grows, as far as it needs it, then to others that are cut; what
+/// none needs, to the first again, so that numbers stand at the right.
 void share(std::size_t left, const std::vector<TopColumn>& columns, const std::vector<std::size_t>& needs,
            std::vector<std::size_t>& widths) {
   const auto give = [&](std::size_t i, std::size_t most) {

@@ -1,5 +1,5 @@
-// Commands that run commands: a process that waits may be a child, or a child's child, of one that holds a lock and goes
-// on only when its child ends, as with "holdfast lock a -- sh -c '...; holdfast lock b -- ...'".
+// Commands that run commands: a process that waits may be a child, or a child's child, of one that holds a lock and
+// goes on only when its child ends, as with "holdfast lock a -- sh -c '...; holdfast lock b -- ...'".
 #pragma once
 
 #include <cstdint>

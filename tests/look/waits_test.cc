@@ -1,4 +1,4 @@
-// Who waits for whom, as lines: how many there are, and what is a circle.
+// Which process waits for which, as lines: how many there are, and what is a circle.
 #include "inspect/waits.h"
 
 #include <gtest/gtest.h>

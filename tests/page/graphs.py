@@ -1,4 +1,4 @@
-"""Worlds of which tests/page/run looks at the graph of who waits for whom, and what must hold in each."""
+"""Worlds of which tests/page/run looks at the graph of which process waits for which, and what must hold in each."""
 
 LOCKS = """
 local lock = require "resty.lock"
@@ -75,10 +75,11 @@ ASTRAY = """(() => {
 })()"""
 
 LABELS = """JSON.stringify([...document.querySelectorAll('#graph g')].map(
-  one => [one.querySelector('text').textContent, one.getBoundingClientRect().left, one.getBoundingClientRect().right]))"""
+  one => [one.querySelector('text').textContent, one.getBoundingClientRect().left,
+          one.getBoundingClientRect().right]))"""
 
-RED = "document.querySelectorAll('#graph .edge.circle').length"
+RED = "document.querySelectorAll('#graph .edge.certain').length"
+YELLOW = "document.querySelectorAll('#graph .edge.possible').length"
 NOTE = "document.getElementById('graph-note').textContent"
 HOT = "document.getElementById('hot-rows').textContent"
-FIRST_WIDTH = "document.getElementById('graph').clientWidth"
 WAITERS = "[...document.querySelectorAll('#tiles div')].find(one => one.textContent.startsWith('Waiters')).textContent"

@@ -65,8 +65,12 @@ function build(locks) {
   return [...nodes.values()];
 }
 
-// Marks the edges that are part of a circle of two processes or more. Tasks of one process go on without each other.
-function markCircles(nodes) {
+// Marks the edges that are part of a circle of two processes or more; "certain" where each of them waits once. One that
+// waits more than once has tasks, of which another may go on. Tasks of one process wait for each other as they like.
+function markCircles(nodes, locks) {
+  const waits = new Map();
+  for (const waiter of locks.flatMap(lock => lock.waiters))
+    waits.set(nameOf(waiter), (waits.get(nameOf(waiter)) ?? 0) + 1);
   const waitsFor = new Map(nodes.filter(node => node.of).map(node => [node.of, new Set()]));
   const held = node => node.after.filter(edge => edge.kind === "holds").map(edge => edge.to.of);
   for (const node of nodes.filter(one => one.of)) {
@@ -85,11 +89,13 @@ function markCircles(nodes) {
     return found;
   };
   const together = (one, other) => one && other && one !== other && reach(one).has(other) && reach(other).has(one);
+  const isCertain = one => [one, ...reach(one)].every(other => other !== one && !together(one, other)
+    || (waits.get(other) ?? 0) < 2);
   for (const edge of nodes.flatMap(node => node.after)) {
-    if (edge.kind === "started") edge.circle = together(edge.from.of, edge.to.of);
-    else if (edge.kind === "holds")
-      edge.circle = edge.from.before.some(other => together(other.from.of, edge.to.of));
-    else edge.circle = held(edge.to).some(other => together(edge.from.of, other));
+    const process = edge.kind === "holds" ? edge.to.of : edge.from.of;
+    const others = edge.kind === "started" ? [edge.to.of]
+      : edge.kind === "holds" ? edge.from.before.map(other => other.from.of) : held(edge.to);
+    if (others.some(other => together(process, other))) edge.circle = isCertain(process) ? "certain" : "possible";
   }
 }
 
@@ -148,7 +154,7 @@ function draw(nodes, rows) {
   const y = node => MARGIN + node.row * DOWN + HIGH / 2;
   const lanes = { count: 0, top: MARGIN + rows * DOWN };
   const edges = nodes.flatMap(node => node.after).sort((one, other) => (one.circle ? 1 : 0) - (other.circle ? 1 : 0))
-    .map(edge => svg("path", { class: `edge ${edge.kind}${edge.circle ? " circle" : ""}`, "marker-end": "url(#arrow)",
+    .map(edge => svg("path", { class: `edge ${edge.kind} ${edge.circle ?? ""}`, "marker-end": "url(#arrow)",
       d: path(edge, columns, y, lanes) }));
   const boxes = nodes.map(node => {
     const { x, wide } = columns[node.column];
@@ -175,10 +181,11 @@ export function graph(locks) {
   const waited = locks.filter(lock => lock.waiter_count > 0);
   if (waited.length === 0) return null;
   const nodes = build(waited.slice(0, LOCKS));
-  markCircles(nodes);
+  markCircles(nodes, waited);
   const picture = draw(nodes, arrange(nodes));
-  const circles = nodes.some(node => node.after.some(edge => edge.circle));
-  return { picture, circles, left: Math.max(waited.length - LOCKS, 0) };
+  const found = new Set(nodes.flatMap(node => node.after).map(edge => edge.circle));
+  const circle = ["certain", "possible"].find(kind => found.has(kind));
+  return { picture, circle, left: Math.max(waited.length - LOCKS, 0) };
 }
 
 export function waitRows(locks) {

@@ -124,14 +124,24 @@ function showDictionaries(dictionaries) {
     ": occupancy (blue), hits among the reads (orange, dashed)"));
 }
 
+const CIRCLES = { certain: "red: a circle; of processes with one task, none goes on",
+  possible: "yellow: a circle of processes with many tasks, of which others may go on" };
+
+function showGraphNote() {
+  const { graph: found } = shown, note = find("graph-note");
+  const isWide = find("graph").scrollWidth > find("graph").clientWidth;
+  note.textContent = !found ? "" : [CIRCLES[found.circle] ?? "holder ← lock ← waiter",
+    isWide ? "more of them to the right" : "",
+    found.left > 0 ? `${found.left} more locks are in the table` : ""].filter(text => text).join("; ");
+  note.classList.toggle("bad", found?.circle === "certain");
+  note.classList.toggle("odd", found?.circle === "possible");
+}
+
 function showLocks(locks) {
   const found = graph(locks.locks);
   find("graph").replaceChildren(found ? found.picture : html("p", { class: "none" }, "Nobody waits."));
-  const wide = find("graph").scrollWidth > find("graph").clientWidth;
-  const note = !found ? "" : [found.circles ? "red: a circle; of processes with one task, none goes on" : "holder ← lock ← waiter",
-    wide ? "more of them to the right" : "", found.left > 0 ? `${found.left} more locks are in the table` : ""].filter(text => text).join("; ");
-  find("graph-note").textContent = note;
-  find("graph-note").classList.toggle("bad", found?.circles ?? false);
+  shown.graph = found;
+  showGraphNote();
   show("wait-rows", waitRows(locks.locks).slice(0, ROWS).map(cells => row(cells)), "nobody waits");
   const held = locks.locks.flatMap(lock => lock.holders.map(holder => [lock, holder]));
   find("held-note").textContent = held.length > ROWS || locks.count > locks.locks.length
@@ -180,7 +190,7 @@ function showDoctor(doctor) {
 
 // --- asking ---
 
-const shown = { dictionaries: [], doctor: "" };
+const shown = { dictionaries: [], doctor: "", graph: null };
 
 async function look() {
   const [dictionaries, locks, histograms, contention] = await Promise.all(
@@ -235,6 +245,7 @@ find("token-form").addEventListener("submit", event => {
   doctorAt = -Infinity;
   turn();
 });
+addEventListener("resize", showGraphNote);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) turn(); });
 find("legend").replaceChildren(...legend());
 turn();
