@@ -81,5 +81,7 @@ LABELS = """JSON.stringify([...document.querySelectorAll('#graph g')].map(
 RED = "document.querySelectorAll('#graph .edge.certain').length"
 YELLOW = "document.querySelectorAll('#graph .edge.possible').length"
 NOTE = "document.getElementById('graph-note').textContent"
+HOLDER_OF_FIRST = \
+    "[...document.querySelectorAll('#held-rows tr')].find(one => one.textContent.startsWith('step 0')).textContent"
 HOT = "document.getElementById('hot-rows').textContent"
 WAITERS = "[...document.querySelectorAll('#tiles div')].find(one => one.textContent.startsWith('Waiters')).textContent"
