@@ -40,7 +40,7 @@ scheduler.run()
 """
 
 # As from two lines of cron.
-COMMANDS = ["sleep 1; '{0}' lock jobs mail -- true", "sleep 1; '{0}' lock jobs reports -- true"]
+COMMANDS = ["sleep 1; exec '{0}' lock jobs mail -- true", "sleep 1; exec '{0}' lock jobs reports -- true"]
 
 # Each worker holds two keys and waits for one of each other worker.
 TANGLE = LOCKS + """
