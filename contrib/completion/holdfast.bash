@@ -3,15 +3,16 @@
 
 _holdfast_commands() { holdfast --help 2>/dev/null | sed -n '/^Commands:/,$s/^  \([a-z]*\) .*/\1/p'; }
 
-_holdfast_options() { holdfast "$1" --help 2>/dev/null | grep -oE -- '(^|[ ,])--?[a-zA-Z0-9][a-z-]*' | tr -d ' ,'; }
+# COMMAND [SUBCOMMAND]
+_holdfast_options() { holdfast "$@" --help 2>/dev/null | grep -oE -- '(^|[ ,])--?[a-zA-Z0-9][a-z-]*' | tr -d ' ,'; }
 
 # Sets `place` to "value OPTION" after an option that takes a value, else to the number of the word; `dictionary` to the
-# first word that is neither an option nor its value.
+# first word that is neither an option nor its value. COMMAND [SUBCOMMAND]: the words before.
 _holdfast_place() {
   local i word takes
-  takes=" $(holdfast "$1" --help 2>/dev/null | sed -n 's/^  \(-[^ ]*\) [A-Z].*/\1/p' | tr ',\n' '  ') "
+  takes=" $(holdfast "$@" --help 2>/dev/null | sed -n 's/^  \(-[^ ]*\) [A-Z].*/\1/p' | tr ',\n' '  ') "
   place=0 dictionary="" world=()
-  for ((i = 2; i < COMP_CWORD; ++i)); do
+  for ((i = 1 + $#; i < COMP_CWORD; ++i)); do
     word=${COMP_WORDS[i]}
     case $word in
       --) ;;
@@ -29,8 +30,17 @@ _holdfast_place() {
   done
 }
 
+# Those of "holdfast cluster", which it has in --help alone.
+_holdfast_subcommands() { holdfast cluster --help 2>/dev/null | sed -n '/^Subcommands:/,$s/^  \([a-z]*\) .*/\1/p'; }
+
+# The columns of top, which it names where it knows none of that name.
+_holdfast_columns() { holdfast top --sort "" 2>&1 | sed -n '1s/.*expected one of //p' | tr -d ' ' | tr ',' '\n'; }
+
 # What is printed with an escape needs one that is typed, too.
 _holdfast_names() { holdfast ls "${world[@]}" 2>/dev/null | cut -f1 | grep -vF "\\"; }
+_holdfast_cluster_names() {
+  holdfast ls "${world[@]}" --json 2>/dev/null | grep -oE '\{"name":"[^"\]*","file":[^{}]*"cluster":"' | cut -d'"' -f4
+}
 _holdfast_keys() { holdfast keys "${world[@]}" --max 1000 --prefix "$2" -- "$1" 2>/dev/null | grep -vF "\\"; }
 _holdfast_locks() { holdfast locks "${world[@]}" --max 1000 --prefix "$2" -- "$1" 2>/dev/null | cut -f2 | grep -vF "\\"; }
 
@@ -47,6 +57,7 @@ _holdfast_value() {
     --dir | --agent-config | --token-file) compopt -o filenames && mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
     --user) mapfile -t COMPREPLY < <(compgen -u -- "$current") ;;
     --color) _holdfast_offer < <(printf '%s\n' auto always never) ;;
+    -s | --sort) _holdfast_offer < <(_holdfast_columns) ;;
     -t | --type) _holdfast_offer < <(printf '%s\n' string number boolean) ;;
   esac
 }
@@ -58,11 +69,13 @@ _holdfast() {
     _holdfast_offer < <(_holdfast_commands; printf '%s\n' --help --version)
     return
   fi
+  local subcommand=()
+  [[ $command == cluster ]] && ((COMP_CWORD > 2)) && subcommand=("${COMP_WORDS[2]}")
   if [[ $current == -* ]]; then
-    _holdfast_offer < <(_holdfast_options "$command")
+    _holdfast_offer < <(_holdfast_options "$command" "${subcommand[@]}")
     return
   fi
-  _holdfast_place "$command"
+  _holdfast_place "$command" "${subcommand[@]}"
   case $place in value*) _holdfast_value "${place#value }" && return ;; esac
   case $command:$place in
     run:0) compopt -o filenames && mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
@@ -70,7 +83,16 @@ _holdfast() {
       _holdfast_offer < <(_holdfast_names)
       ;;
     get:1 | set:1 | incr:1 | ttl:1 | del:*) _holdfast_offer < <(_holdfast_keys "$dictionary" "$current") ;;
-    release:1) _holdfast_offer < <(_holdfast_locks "$dictionary" "$current") ;;
+    cluster:0)
+      if ((COMP_CWORD == 2)); then
+        _holdfast_offer < <(_holdfast_subcommands)
+      else
+        _holdfast_offer < <(_holdfast_cluster_names)
+      fi
+      ;;
+    cluster:1 | release:1)
+      [[ ${subcommand[*]} == status ]] || _holdfast_offer < <(_holdfast_locks "$dictionary" "$current")
+      ;;
     lock:*) mapfile -t COMPREPLY < <(compgen -c -- "$current") ;;
   esac
 }

@@ -230,17 +230,81 @@ describe("holdfast locks", function ()
             text = output("locks", "--waiting")
             return select(2, text:gsub("waits for", "")) == 2
         end), text)
-        assert.matches("^my_locks inner is held by pid %d+ %(holdfast%) for [%d.]+ s\n"
-                       .. "  pid %d+ %(true%) waits for [%d.]+ s\n"
-                       .. "my_locks outer is held by pid %d+ %(sh%) for [%d.]+ s: a reason\n"
-                       .. "  pid %d+ %(true%) waits for [%d.]+ s\n$", text)
+        local parent, holder = text:match(
+            "^my_locks outer is held by pid %d+ %(sh%) for [%d.]+ s: a reason\n"
+            .. "  pid %d+ %(true%), child of pid (%d+), waits for [%d.]+ s\n"
+            .. "    my_locks inner is held by pid (%d+) %(holdfast%) for [%d.]+ s\n"
+            .. "      pid %d+ %(true%) waits for [%d.]+ s\n$")
+        assert.truthy(parent, text)
+        assert.equal(holder, parent)
         local waiting = json.decode(output("locks", "--waiting", "--json")).locks
         assert.equal(2, #waiting)
         assert.equal(1, waiting[1].waiter_count)
         assert.is_false(waiting[1].waiters[1].watches)
+        assert.equal(json.null, waiting[1].waiters[1].child_of)
+        assert.equal(tonumber(holder), waiting[2].waiters[1].child_of)
         for _, process in ipairs { first, second, third } do
             process:signal(command.KILL)
         end
+    end)
+
+    it("shows commands inside of commands that wait for each other as a circle, and so does the doctor", function ()
+        local started = {}
+        for i, keys in ipairs { { "a", "b" }, { "b", "a" } } do
+            local inner = ("touch '%s'; until [ -e '%s' ]; do sleep 0.02; done; '%s' lock my_locks %s -- true"):format(
+                command.path("has" .. i), command.path "go", command.program, keys[2])
+            started[i] = command.start("lock", "my_locks", keys[1], "--", "sh", "-c", inner)
+        end
+        assert(command.await(function () return command.read "has1" and command.read "has2" end))
+        command.write("go", "")
+        local text
+        assert(command.await(function ()
+            text = output("locks", "--waiting")
+            return select(2, text:gsub("waits for", "")) == 2
+        end), text)
+        local outer, first, holder, second = text:match(
+            "^my_locks a is held by pid (%d+) %(sh%) for [%d.]+ s\n"
+            .. "  pid %d+ %(true%), child of pid (%d+), waits for [%d.]+ s\n"
+            .. "    my_locks b is held by pid (%d+) %(sh%) for [%d.]+ s\n"
+            .. "      pid %d+ %(true%), child of pid (%d+), waits for [%d.]+ s\n"
+            .. "        my_locks a %(see above: they wait for each other%)\n$")
+        assert.truthy(outer, text)
+        assert.same({ outer, holder }, { second, first })
+        local ended, found = run("doctor")
+        assert.same({ code = 1 }, ended)
+        assert.matches("\ncommands wait for each other: pid %d+ %(true%) waits for my_locks b, "
+                       .. "and what started it holds my_locks a", "\n" .. found:gsub("warning\t%-?\t?", ""))
+        for _, process in ipairs(started) do
+            process:signal(command.TERM)
+        end
+    end)
+
+    it("shows two lines for each wait of one process with many tasks, and no circle", function ()
+        world.keep [[
+            local lock = require "resty.lock"
+            local scheduler = require "resty.holdfast.scheduler"
+            assert(require("resty.shdict").open("my_locks", { size = "1m" }))
+            local function new()
+                return lock:new("my_locks", { timeout = 600, exptime = 600 })
+            end
+            local kept = {}
+            for i = 1, 300 do
+                kept[i] = new()
+                assert(kept[i]:lock("key " .. i))
+            end
+            for i = 1, 300 do
+                scheduler.spawn(function () new():lock("key " .. i) end)
+            end
+            scheduler.spawn(ready)
+            scheduler.run()
+        ]]
+        local text
+        assert(command.await(function ()
+            text = output("locks", "--waiting")
+            return select(2, text:gsub("waits for", "")) == 300
+        end), text)
+        assert.equal(600, select(2, text:gsub("\n", "")))
+        assert.is_nil(text:find("wait for each other", 1, true))
     end)
 
     it("shows a chain below the lock at its end, and a circle as one", function ()

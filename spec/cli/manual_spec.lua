@@ -112,6 +112,35 @@ describe("Completion in bash", function ()
         end
         assert.same({ ["--waiting"] = true }, offered("locks", "--wa"))
         assert.same({ auto = true, always = true }, offered("ls", "--color", "a"))
+        assert.same({ ["--revision"] = true }, offered("cluster", "break", "--rev"))
+    end)
+
+    it("offers the columns of top", function ()
+        local columns = {}
+        local _, _, why = command.run("top", "--sort", "")
+        for name in why:match "expected one of ([^\n]+)":gmatch "%w+" do
+            columns[name] = true
+        end
+        assert.is_true(columns.waiters and columns.p99)
+        assert.same(columns, offered("top", "--sort", ""))
+        assert.same({ wait = true, waiters = true, waits = true }, offered("top", "-s", "wait"))
+    end)
+
+    it("offers the subcommands of cluster, and the dictionaries that belong to clusters", function ()
+        world.keep [[
+            local shdict = require "resty.shdict"
+            assert(shdict.open("alone", { size = "64k" }))
+            assert(shdict.open("of many", { size = "64k", cluster = "shop" }))
+            assert(shdict.open("zuletzt", { size = "64k" }))
+            ready()
+        ]]
+        assert.same({ status = true, holders = true, ["break"] = true }, offered("cluster", ""))
+        assert.same({ status = true }, offered("cluster", "st"))
+        for _, name in ipairs { "status", "holders", "break" } do
+            assert.same({ ["of\\ many"] = true }, offered("cluster", name, ""))
+        end
+        assert.same({ ["of\\ many"] = true }, offered("cluster", "break", "--revision", "3", "of"))
+        assert.same({}, offered("cluster", "break", "--revision", ""))
     end)
 
     it("offers the dictionaries and keys of the world that the line is about", function ()

@@ -476,6 +476,58 @@ describe("On a terminal holdfast top", function ()
         ]]
     end)
 
+    it("shows keys, holders and times whole at 80 columns, and says which number is an estimate", function ()
+        member [[
+            local lock = require "resty.lock"
+            local scheduler = require "resty.holdfast.scheduler"
+            assert(shdict.open("commands", { size = "1m" }))
+            local kept = {}
+            for i = 1, 9 do
+                kept[i] = lock:new("commands", { exptime = 3000 })
+                assert(kept[i]:lock("held key number " .. i))
+            end
+            scheduler.spawn(function ()
+                while true do
+                    lock:new("commands", { exptime = 3000, timeout = 0.155 }):lock("held key number 1")
+                end
+            end)
+            scheduler.spawn(ready)
+            scheduler.run()
+        ]]
+        play [[
+        t = Terminal(24, 80)
+        t.until(lambda: all("held key number %d " % i in t.text() for i in range(1, 10)), "whole keys")
+        assert "~" not in t.text().split("room:")[1], t.text()
+        assert re.search(r"ready1.lua \d+ ", t.text()), t.text()
+        assert re.search(r"reads, ~[0-9.]+ locks", t.text()), t.text()
+        t.type("\t")
+        t.until("~LOCKS")
+        t.until(lambda: re.search(r"commands .*\d\.\d ms$", t.text(), re.M), "the end of a row")
+        assert "P99" in t.text() and "~ " not in t.text(), t.text()
+        t.type("q")
+        t.ends(0)
+        ]]
+    end)
+
+    it("shows all again after Esc, which ends it never", function ()
+        contend()
+        play [[
+        t = Terminal(24, 80)
+        t.until("slow")
+        t.type("\\alone\r")
+        t.until("filter: alone")
+        t.until(lambda: "slow" not in t.text(), "filtered rows")
+        t.type("\x1b")
+        t.until("slow")
+        assert "filter:" not in t.text(), t.text()
+        t.type("\x1b\x1b")
+        t.type("p")
+        t.until("PAUSED")
+        t.type("q")
+        t.ends(0)
+        ]]
+    end)
+
     it("moves by arrows, pages, home and end through more rows than there is room for", function ()
         member [[
             local locks = {}

@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "cli/print_json.h"
 #include "cli/world_options.h"
+#include "inspect/ancestors.h"
 #include "inspect/locks.h"
 #include "inspect/text.h"
 #include "inspect/waits.h"
@@ -44,6 +45,7 @@ struct Seen {
   std::string directory;
   std::vector<Lock> locks;
   Processes processes;
+  inspect::Ancestors ancestors;  // of those that wait
   bool in_trouble = false;
 };
 
@@ -68,6 +70,7 @@ std::optional<Seen> look(WorldOptions& world, const std::vector<std::string>& na
   }
   inspect::drop_dead_waiters(seen.locks, seen.processes);
   if (wanted.waiting) std::erase_if(seen.locks, [](const Lock& lock) { return lock.waiter_count == 0; });
+  seen.ancestors = inspect::ancestors_of_waiters(seen.locks, seen.processes);
   if (seen.locks.size() >= wanted.max) say("these are {} locks; there may be more: see --max", wanted.max);
   return seen;
 }
@@ -133,14 +136,13 @@ void print_table(Seen& seen, const Output& output) {
 
 std::string branches(const inspect::WaitLine& line, const Output& output) {
   std::string text;
-  for (std::size_t i = 0; i < line.more.size(); ++i) {
-    const bool last = i + 1 == line.more.size();
+  for (std::size_t i = 1; i <= line.depth; ++i) {
     if (!output.columns)
       text += "  ";
-    else if (last)
-      text += line.more[i] ? "├─ " : "└─ ";
+    else if (i == line.depth)
+      text += line.has_more(i) ? "├─ " : "└─ ";
     else
-      text += line.more[i] ? "│  " : "   ";
+      text += line.has_more(i) ? "│  " : "   ";
   }
   return text;
 }
@@ -158,25 +160,40 @@ std::string lock_in_words(const Lock& lock, Processes& processes, const Output& 
   return text;
 }
 
-std::string waiter_in_words(const holdfast_waiter& waiter, Processes& processes, const Output& output) {
-  const Process& process = processes.of(waiter.owner);
-  return fmt::format("{} {} for {}", output.styled(inspect::in_words(process), style_of(process)),
+std::string waiter_in_words(const holdfast_waiter& waiter, Seen& seen, const Output& output) {
+  const Process& process = seen.processes.of(waiter.owner);
+  const std::uint32_t parent = inspect::parent_that_holds(waiter.owner, seen.ancestors, seen.processes);
+  return fmt::format("{}{} {} for {}", output.styled(inspect::in_words(process), style_of(process)),
+                     parent != 0 ? fmt::format(", child of pid {},", parent) : "",
                      waiter.watches != 0 ? "watches" : "waits", inspect::duration_in_words(waiter.waited));
+}
+
+std::string left_out_in_words(const inspect::WaitLine& line, const Output& output) {
+  std::string text = "and " + inspect::counted(line.left_out, "more waiter", "more waiters");
+  if (line.lock == nullptr) text += line.depth != 0 ? " further down" : ": --json tells of all";
+  if (line.has_circle) text += output.styled(" (among them are some that wait for each other)", Style::red);
+  return text;
+}
+
+std::string line_in_words(const inspect::WaitLine& line, Seen& seen, const Output& output) {
+  switch (line.what) {
+    case inspect::WaitLine::What::lock:
+      return lock_in_words(*line.lock, seen.processes, output);
+    case inspect::WaitLine::What::waiter:
+      return waiter_in_words(*line.waiter, seen, output);
+    case inspect::WaitLine::What::left_out:
+      return left_out_in_words(line, output);
+    case inspect::WaitLine::What::circle:
+      break;
+  }
+  return inspect::escaped(line.lock->dictionary) + " " + inspect::escaped(line.lock->key) +
+         output.styled(" (see above: they wait for each other)", Style::red);
 }
 
 void print_tree(Seen& seen, const Output& output) {
   std::string text;
-  for (const inspect::WaitLine& line : inspect::lines_of_waits(seen.locks)) {
-    text += branches(line, output);
-    if (line.waiter != nullptr)
-      text += waiter_in_words(*line.waiter, seen.processes, output);
-    else if (line.is_cycle)
-      text += inspect::escaped(line.lock->dictionary) + " " + inspect::escaped(line.lock->key) +
-              output.styled(" (see above: they wait for each other)", Style::red);
-    else
-      text += lock_in_words(*line.lock, seen.processes, output);
-    text += "\n";
-  }
+  for (const inspect::WaitLine& line : inspect::lines_of_waits(seen.locks, seen.ancestors))
+    text += branches(line, output) + line_in_words(line, seen, output) + "\n";
   if (text.empty() && output.columns) text = "nobody waits\n";
   print(text);
 }
@@ -185,7 +202,7 @@ void print_locks_json(Seen& seen, const Output& output) {
   inspect::Json json;
   inspect::add_text(json, "directory", seen.directory);
   json["locks"] = inspect::Json::array();
-  for (const Lock& lock : seen.locks) json["locks"].push_back(inspect::to_json(lock, seen.processes));
+  for (const Lock& lock : seen.locks) json["locks"].push_back(inspect::to_json(lock, seen.processes, seen.ancestors));
   print_json(json, output);
 }
 

@@ -152,20 +152,20 @@ std::string lower(std::string text) {
 
 const std::vector<TopColumn>& columns_of(TopPane pane) {
   static const std::vector<TopColumn> locks{{"dictionary", "DICTIONARY", 12, 6, false, false},
-                                            {"key", "KEY", 10, 9, false, true},
+                                            {"key", "KEY", 20, 9, false, true},
                                             {"kind", "KIND", 9, 1, false, false},
                                             {"holder", "HOLDER", 16, 7, false, false},
-                                            {"held", "HELD", 7, 4, true, false},
+                                            {"held", "HELD", 8, 4, true, false},
                                             {"waiters", "WAIT", 5, 8, true, false},
                                             {"wait", "LONGEST", 8, 5, true, false},
                                             {"contention", "CONT", 6, 3, true, false}};
   static const std::vector<TopColumn> dictionaries{
-      {"name", "NAME", 12, 9, false, true},   {"size", "SIZE", 5, 4, true, false},
-      {"used", "USED", 5, 7, true, false},    {"entries", "ENTRIES", 7, 6, true, false},
-      {"hits", "HITS", 6, 5, true, false},    {"reads", "READS", 6, 8, true, false},
-      {"grants", "LOCKS", 6, 3, true, false}, {"evictions", "EVICT", 6, 2, true, false},
-      {"waits", "WAITS", 6, 3, true, false},  {"p50", "P50", 7, 1, true, false},
-      {"p99", "P99", 7, 2, true, false}};
+      {"name", "NAME", 16, 9, false, true},    {"size", "SIZE", 5, 4, true, false},
+      {"used", "USED", 5, 7, true, false},     {"entries", "ENTRIES", 8, 6, true, false},
+      {"hits", "HITS", 6, 5, true, false},     {"reads", "READS", 6, 8, true, false},
+      {"grants", "~LOCKS", 7, 3, true, false}, {"evictions", "EVICT", 6, 2, true, false},
+      {"waits", "WAITS", 6, 3, true, false},   {"p50", "P50", 8, 1, true, false},
+      {"p99", "P99", 8, 2, true, false}};
   return pane == TopPane::locks ? locks : dictionaries;
 }
 
@@ -230,7 +230,7 @@ std::vector<std::string> head_of(const Snapshot& snapshot, const Rates& rates) {
                       inspect::counted(snapshot.dictionaries.size(), "dictionary", "dictionaries"),
                       inspect::counted(held, "key held", "keys held"),
                       snapshot.locks.size() >= Snapshot::kMostLocks ? " or more" : ""),
-          fmt::format("{} operations/s ({} reads, {} locks), {} waits/s; room: {}", rate_in_words(rates.operations()),
+          fmt::format("{} operations/s ({} reads, ~{} locks), {} waits/s; room: {}", rate_in_words(rates.operations()),
                       rate_in_words(rates.reads), rate_in_words(rates.grants), rate_in_words(rates.waits), room)};
 }
 

@@ -17,10 +17,10 @@ enum class TopPane { locks, dictionaries };
 struct TopColumn {
   const char* name;  // for --sort
   const char* title;
-  std::size_t width;   // on a screen
+  std::size_t width;   // at most on a screen, unless there is more room than all need
   int importance;      // where the screen is narrow, the least important are left out
   bool right = false;  // a number: sorted with the largest first
-  bool grows = false;  // takes what is left of the line
+  bool grows = false;  // takes what is left of the line, and its `width` before less important columns are shown
 };
 
 struct TopCell {

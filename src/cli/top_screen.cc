@@ -39,7 +39,8 @@ const char* const kHelp[] = {
     "Enter                        details of a lock",
     "Tab                          locks, dictionaries",
     "F3 /                         search; F3 again: the next",
-    "F4 \\                         filter; Esc ends it",
+    "F4 \\                         filter",
+    "Esc                          without the filter",
     "F6 > and <                   sort by the next column, the one before",
     "I                            invert the order",
     "Space p                      pause",
@@ -48,7 +49,7 @@ const char* const kHelp[] = {
     "F10 q Ctrl-C                 quit",
     "",
     "CONT: waits and refusals of a key in a second.",
-    "LOCKS: locks that were given back in a second, an estimate.",
+    "~LOCKS: locks that were given back in a second, an estimate.",
     "P50, P99: of the waits that ended in the last interval.",
 };
 
@@ -144,14 +145,49 @@ TopKey key_of_character(wint_t code) {
   return code >= L' ' && !(code >= kDelete && code < 0xA0) ? TopKey::text : TopKey::none;
 }
 
+std::size_t width_on_screen(std::string_view text) {
+  std::size_t width = 0;
+  while (!text.empty()) width += static_cast<std::size_t>(std::max(::wcwidth(next_character(text)), 1));
+  return width;
+}
+
+/// What each column needs for its title, with the mark of the order, and for its texts.
+std::vector<std::size_t> needs_of(TopView& view) {
+  const std::vector<TopColumn>& columns = columns_of(view.pane);
+  std::vector<std::size_t> needs;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    std::size_t need = std::strlen(columns[i].title) + (view.order().column == i ? 1 : 0);
+    for (const TopRow& row : view.rows()) need = std::max(need, width_on_screen(row.cells[i].text));
+    needs.push_back(need);
+  }
+  return needs;
+}
+
+/// What is left of the line goes to the column that grows, as far as it needs it, then to others that are cut; what
+/// none needs, to the first again, so that numbers stand at the right.
+void share(std::size_t left, const std::vector<TopColumn>& columns, const std::vector<std::size_t>& needs,
+           std::vector<std::size_t>& widths) {
+  const auto give = [&](std::size_t i, std::size_t most) {
+    const std::size_t part = std::min(left, most);
+    widths[i] += part;
+    left -= part;
+  };
+  for (const bool grows : {true, false})
+    for (std::size_t i = 0; i < columns.size(); ++i)
+      if (columns[i].grows == grows && widths[i] != 0) give(i, needs[i] - std::min(needs[i], widths[i]));
+  for (std::size_t i = 0; i < columns.size(); ++i)
+    if (columns[i].grows && widths[i] != 0) give(i, left);
+}
+
 /// The columns that fit, and how wide each is; 0: left out.
-std::vector<std::size_t> widths_of(TopPane pane, std::size_t width) {
-  const std::vector<TopColumn>& columns = columns_of(pane);
+std::vector<std::size_t> widths_of(TopView& view, std::size_t width) {
+  const std::vector<TopColumn>& columns = columns_of(view.pane);
+  const std::vector<std::size_t> needs = needs_of(view);
   std::vector<std::size_t> widths;
   std::size_t sum = 0;
-  for (const TopColumn& column : columns) {
-    widths.push_back(column.width);
-    sum += column.width + kGap;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    widths.push_back(std::min(columns[i].width, needs[i]));
+    sum += widths.back() + kGap;
   }
   while (sum > width + kGap) {
     std::size_t least = columns.size();
@@ -161,8 +197,7 @@ std::vector<std::size_t> widths_of(TopPane pane, std::size_t width) {
     sum -= widths[least] + kGap;
     widths[least] = 0;
   }
-  for (std::size_t i = 0; i < columns.size(); ++i)
-    if (columns[i].grows && sum < width + kGap) widths[i] += width + kGap - sum;
+  share(width + kGap - std::min(sum, width + kGap), columns, needs, widths);
   return widths;
 }
 
@@ -247,7 +282,7 @@ void TopScreen::Parts::draw_titles(TopView& view, int row, const std::vector<std
 
 void TopScreen::Parts::draw_rows(TopView& view, int row) const {
   const std::vector<TopColumn>& titles = columns_of(view.pane);
-  const std::vector<std::size_t> widths = widths_of(view.pane, width());
+  const std::vector<std::size_t> widths = widths_of(view, width());
   if (row > 0) draw_titles(view, row - 1, widths);
   const int bottom = height() > 1 ? height() - 1 : 1;
   for (std::size_t i = view.first(); i < view.rows().size() && row < bottom; ++i, ++row) {

@@ -93,6 +93,10 @@ void TopView::act(TopKey key, const std::string& typed) {
     case TopKey::enter:
       open_details();
       break;
+    case TopKey::escape:  // not the end: over a slow line, the begin of an arrow key may look like it
+      filter.clear();
+      arrange();
+      break;
     case TopKey::text:
       press_letter(typed);
       break;

@@ -76,6 +76,7 @@ Findings examine(Patient& patient, Findings findings) {
   if (patient.entered) {
     check_processes(patient, findings);
     for (const Dictionary& dictionary : patient.dictionaries) check_dictionary(dictionary, patient, findings);
+    check_waits(patient, findings);
   }
   std::stable_sort(findings.begin(), findings.end(),
                    [](const Finding& one, const Finding& other) { return one.severity > other.severity; });

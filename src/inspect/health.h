@@ -47,6 +47,9 @@ void check_processes(Patient& patient, Findings& findings);
 // health_dictionaries.cc: damage, mutexes, what the dead hold, how full it is, its cluster.
 void check_dictionary(const Dictionary& dictionary, Patient& patient, Findings& findings);
 
+// health_waits.cc: commands that wait for each other.
+void check_waits(Patient& patient, Findings& findings);
+
 /// Whether holdfast_flush_expired would mend something: damage, or what the dead hold.
 bool needs_repair(const Dictionary& dictionary, Patient& patient);
 

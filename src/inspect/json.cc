@@ -41,11 +41,13 @@ Json to_json(const holdfast_holder& holder, Processes& processes) {
   return json;
 }
 
-Json to_json(const holdfast_waiter& waiter, Processes& processes) {
+Json to_json(const holdfast_waiter& waiter, Processes& processes, const Ancestors& ancestors) {
   Json json = to_json(processes.of(waiter.owner));
   json["waited"] = rounded(waiter.waited);
   json["permits"] = waiter.want == HOLDFAST_ALL_PERMITS ? Json() : Json(waiter.want);
   json["watches"] = waiter.watches != 0;
+  const std::uint32_t parent = parent_that_holds(waiter.owner, ancestors, processes);
+  json["child_of"] = parent != 0 ? Json(parent) : Json();
   return json;
 }
 
@@ -115,7 +117,7 @@ Json to_json(const Dictionary& dictionary, const Users& users) {
   return json;
 }
 
-Json to_json(const Lock& lock, Processes& processes) {
+Json to_json(const Lock& lock, Processes& processes, const Ancestors& ancestors) {
   Json json;
   add_text(json, "dictionary", lock.dictionary);
   add_text(json, "key", lock.key);
@@ -126,7 +128,7 @@ Json to_json(const Lock& lock, Processes& processes) {
   for (const holdfast_holder& holder : lock.holders) json["holders"].push_back(to_json(holder, processes));
   json["waiter_count"] = lock.waiter_count;
   json["waiters"] = Json::array();
-  for (const holdfast_waiter& waiter : lock.waiters) json["waiters"].push_back(to_json(waiter, processes));
+  for (const holdfast_waiter& waiter : lock.waiters) json["waiters"].push_back(to_json(waiter, processes, ancestors));
   return json;
 }
 

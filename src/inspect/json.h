@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "inspect/ancestors.h"
 #include "inspect/dictionaries.h"
 #include "inspect/locks.h"
 #include "inspect/processes.h"
@@ -22,6 +23,7 @@ void add_text(Json& to, const char* name, const std::string& text);
 
 Json to_json(const Process& process);
 Json to_json(const Dictionary& dictionary, const Users& users);
-Json to_json(const Lock& lock, Processes& processes);
+/// `ancestors`: of those that wait.
+Json to_json(const Lock& lock, Processes& processes, const Ancestors& ancestors);
 
 }  // namespace holdfast::inspect

@@ -13,7 +13,8 @@ namespace holdfast::inspect {
 
 struct ProcStat {
   char state = '?';  // as in ps: R, S, D, T, t, Z, X
-  double age = 0;    // seconds since the process began
+  std::uint32_t parent = 0;
+  double age = 0;  // seconds since the process began
   std::string program;
 };
 

@@ -3,72 +3,182 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 namespace holdfast::inspect {
 
 namespace {
 
+using What = WaitLine::What;
+
+/// The lines so far: of those that are too deep or too many only the number is kept.
+class Lines {
+ public:
+  void add(WaitLine line) {
+    const std::uint64_t waiters = line.what == What::waiter ? 1 : line.left_out;
+    if (lines_.size() >= WaitLine::kMostLines) {
+      rest_ += waiters;
+    } else if (line.depth <= WaitLine::kDeepest) {
+      lines_.push_back(line);
+    } else {
+      if (lines_.back().depth <= WaitLine::kDeepest) lines_.push_back({What::left_out, WaitLine::kDeepest + 1});
+      lines_.back().left_out += waiters;
+      lines_.back().has_circle = lines_.back().has_circle || line.what == What::circle;
+    }
+  }
+
+  std::vector<WaitLine> take() {
+    std::uint64_t open = 0;  // bit i: a line of depth i was seen, and none of less depth since then
+    for (auto line = lines_.rbegin(); line != lines_.rend(); ++line) {
+      const std::uint64_t own = std::uint64_t{1} << line->depth;
+      line->more = open & (own | (own - 1));
+      open = (open & (own - 1)) | own;
+    }
+    if (rest_ != 0) lines_.push_back({What::left_out, 0, nullptr, nullptr, rest_});
+    return std::move(lines_);
+  }
+
+ private:
+  std::vector<WaitLine> lines_;
+  std::uint64_t rest_ = 0;
+};
+
+/// A search in depth, with a stack of its own: chains may be longer than the thread's stack is deep.
 class Forest {
  public:
-  explicit Forest(const std::vector<Lock>& locks) : locks_(locks) {
+  Forest(const std::vector<Lock>& locks, const Ancestors& ancestors) : locks_(locks), ancestors_(ancestors) {
     for (const Lock& lock : locks) {
-      for (const holdfast_holder& holder : lock.holders) held_by_[holder.owner].push_back(&lock);
-      for (const holdfast_waiter& waiter : lock.waiters) waiting_.insert(waiter.owner);
+      for (const holdfast_holder& holder : lock.holders) {
+        std::vector<const Lock*>& held = held_by_[holder.owner];
+        if (held.empty() || held.back() != &lock) held.push_back(&lock);
+      }
+      for (const holdfast_waiter& waiter : lock.waiters)
+        for (const std::uint64_t each : those_that_wait_with(waiter)) waiting_.insert(each);
     }
   }
 
   std::vector<WaitLine> lines() {
     for (const Lock& lock : locks_)
-      if (is_root(lock)) add_lock(lock, 0, {});
+      if (is_root(lock)) show(lock);
     for (const Lock& lock : locks_)
-      if (!shown_.contains(&lock)) add_lock(lock, 0, {});
-    return lines_;
+      if (!shown_.contains(&lock)) show(lock);
+    return lines_.take();
   }
 
  private:
+  using Owners = std::vector<std::uint64_t>;
+
+  /// A lock on the path from the root to the line at hand.
+  struct Step {
+    const Lock* lock = nullptr;
+    std::uint64_t holder = 0;     // below one of its waits the lock is shown; 0: it is a root
+    std::size_t last_direct = 0;  // the last step up to here that is below a wait of the holder itself
+    std::size_t waiters = 0;      // that were shown
+    Owners owners;                // those that wait by the last of these, of which the locks come next
+    std::size_t owner = 0;        // the place among them
+    std::size_t held = 0;         // the place among the locks of that one
+  };
+
+  /// The process itself, and those that it is a child of.
+  Owners those_that_wait_with(const holdfast_waiter& waiter) const {
+    Owners owners{waiter.owner};
+    const auto found = ancestors_.find(waiter.owner);
+    if (found != ancestors_.end()) owners.insert(owners.end(), found->second.begin(), found->second.end());
+    return owners;
+  }
+
   bool is_root(const Lock& lock) const {
     return std::none_of(lock.holders.begin(), lock.holders.end(),
                         [this](const holdfast_holder& holder) { return waiting_.contains(holder.owner); });
   }
 
-  // The locks of a process are shown below the first of its waits only: each line once, so no tree is endless.
-  void add_lock(const Lock& lock, std::size_t depth, const std::vector<bool>& more) {
-    const bool on_path = path_.contains(&lock);
-    lines_.push_back({&lock, nullptr, depth, more, on_path});
-    if (on_path || !shown_.insert(&lock).second) return;
-    path_.insert(&lock);
-    for (std::size_t i = 0; i < lock.waiters.size(); ++i) {
-      std::vector<bool> below = more;
-      below.push_back(i + 1 < lock.waiters.size());
-      add_waiter(lock, lock.waiters[i], depth + 1, below);
-    }
-    path_.erase(&lock);
+  void show(const Lock& root) {
+    push(root, 0, true);
+    while (!path_.empty())
+      if (!go_deeper() && !show_waiter()) pop();
   }
 
-  void add_waiter(const Lock& lock, const holdfast_waiter& waiter, std::size_t depth, const std::vector<bool>& more) {
-    lines_.push_back({&lock, &waiter, depth, more, false});
-    const auto held = held_by_.find(waiter.owner);
-    if (held == held_by_.end()) return;
-    std::vector<const Lock*> next;
-    for (const Lock* const other : held->second)
-      if (other != &lock && (path_.contains(other) || !shown_.contains(other))) next.push_back(other);
-    for (const Lock* const other : next) {
-      std::vector<bool> below = more;
-      below.push_back(other != next.back());
-      add_lock(*other, depth + 1, below);
+  void push(const Lock& lock, std::uint64_t holder, bool direct) {
+    lines_.add({What::lock, 2 * path_.size(), &lock});
+    shown_.insert(&lock);
+    const std::size_t here = path_.size();
+    for (const holdfast_holder& each : lock.holders) {
+      std::vector<std::size_t>& steps = steps_of_[each.owner];
+      if (steps.empty() || steps.back() != here) steps.push_back(here);
+    }
+    path_.push_back({&lock, holder, direct ? here : path_.back().last_direct, 0, {}, 0, 0});
+  }
+
+  void pop() {
+    const Lock& lock = *path_.back().lock;
+    if (lock.waiter_count > lock.waiters.size())
+      lines_.add({What::left_out, 2 * path_.size() - 1, &lock, nullptr, lock.waiter_count - lock.waiters.size()});
+    path_.pop_back();
+    for (const holdfast_holder& each : lock.holders) {
+      std::vector<std::size_t>& steps = steps_of_[each.owner];
+      if (!steps.empty() && steps.back() == path_.size()) steps.pop_back();
+    }
+  }
+
+  /// The next lock of those that wait by the waiter that was shown last. Each has its locks below one waiter only.
+  bool go_deeper() {
+    Step& step = path_.back();
+    for (; step.owner < step.owners.size(); ++step.owner, step.held = 0) {
+      const std::uint64_t owner = step.owners[step.owner];
+      if (step.held == 0 && !expanded_.insert(owner).second) continue;
+      const auto held = held_by_.find(owner);
+      while (held != held_by_.end() && step.held < held->second.size()) {
+        const Lock* const next = held->second[step.held++];
+        if (shown_.contains(next)) continue;
+        push(*next, owner, step.owner == 0);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool show_waiter() {
+    Step& step = path_.back();
+    if (step.waiters == step.lock->waiters.size()) return false;
+    const holdfast_waiter& waiter = step.lock->waiters[step.waiters++];
+    lines_.add({What::waiter, 2 * path_.size() - 1, step.lock, &waiter});
+    step.owners = those_that_wait_with(waiter);
+    step.owner = step.held = 0;
+    show_circle(step, waiter);
+    return true;
+  }
+
+  void show_circle(const Step& step, const holdfast_waiter& waiter) {
+    const std::size_t here = path_.size() - 1;
+    for (const std::uint64_t owner : step.owners) {
+      const std::vector<std::size_t>& steps = steps_of_[owner];
+      const bool direct = owner == waiter.owner;
+      const auto found = std::find_if(steps.rbegin(), steps.rend(), [&](std::size_t at) {
+        // A task that waits for another of its process.
+        return !direct || !(at == here || (at + 1 == here && step.holder == owner));
+      });
+      if (found == steps.rend()) continue;
+      lines_.add({What::circle, 2 * path_.size(), path_[*found].lock, &waiter, 0, false,
+                  !direct && step.last_direct <= *found});
+      return;
     }
   }
 
   const std::vector<Lock>& locks_;
+  const Ancestors& ancestors_;
   std::map<std::uint64_t, std::vector<const Lock*>> held_by_;
   std::set<std::uint64_t> waiting_;
+  std::set<std::uint64_t> expanded_;  // holders of which the locks are shown below one of their waits
   std::set<const Lock*> shown_;
-  std::set<const Lock*> path_;
-  std::vector<WaitLine> lines_;
+  std::vector<Step> path_;
+  std::map<std::uint64_t, std::vector<std::size_t>> steps_of_;  // by holder: where on the path its locks are
+  Lines lines_;
 };
 
 }  // namespace
 
-std::vector<WaitLine> lines_of_waits(const std::vector<Lock>& locks) { return Forest(locks).lines(); }
+std::vector<WaitLine> lines_of_waits(const std::vector<Lock>& locks, const Ancestors& ancestors) {
+  return Forest(locks, ancestors).lines();
+}
 
 }  // namespace holdfast::inspect

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "inspect/ancestors.h"
 #include "inspect/diagnosis.h"
 #include "inspect/json.h"
 #include "inspect/proc.h"
@@ -48,7 +49,9 @@ void add_locks(View& view, Documents& documents) {
   Json json = head(view);
   json["count"] = view.lock_count;
   json["locks"] = Json::array();
-  for (const inspect::Lock& lock : view.locks) json["locks"].push_back(inspect::to_json(lock, view.processes));
+  const inspect::Ancestors ancestors = inspect::ancestors_of_waiters(view.locks, view.processes);
+  for (const inspect::Lock& lock : view.locks)
+    json["locks"].push_back(inspect::to_json(lock, view.processes, ancestors));
   documents["locks"] = text(json);
 }
 

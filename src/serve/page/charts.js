@@ -101,7 +101,7 @@ export function heat(columns) {
   return svg("svg", { viewBox: `0 0 ${width} ${bottom + 6}`, role: "img",
     "aria-label": "Waits by their length, over time; the table below has the numbers" }, ...cells,
     svg("text", { class: "soft", x: left + begin * cell, y: bottom,
-      "text-anchor": begin > COLUMNS - 10 ? "end" : "start" }, elapsed > 0 ? `${seconds(elapsed)} ago` : ""),
+      "text-anchor": begin > COLUMNS - 10 ? "end" : "start" }, shown.length > 2 ? `${seconds(elapsed)} ago` : ""),
     svg("text", { class: "soft", x: left + COLUMNS * cell, y: bottom, "text-anchor": "end" }, "now"));
 }
 

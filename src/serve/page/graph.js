@@ -1,86 +1,179 @@
-// Which process waits for which: waiters, to the left of the locks that they wait for, to the left of their holders.
+// Which process waits for which: holders, to the left of the locks that they hold, to the left of those that wait. What
+// a command started stands to the left of it: the command waits for its end.
 
 import { cut, processInWords, seconds, svg } from "./dom.js";
 
-const LOCKS = 24, WAITERS = 5, HOLDERS = 3;
-const WIDE = 230, HIGH = 24, ACROSS = 320, DOWN = 32, MARGIN = 8;
+const LOCKS = 24, WAITERS = 5, HOLDERS = 3, LABEL = 30;
+const LETTER = 7, WIDE_LETTER = 13, HIGH = 24, DOWN = 32, MARGIN = 8, CHANNEL = 56, LANE = 7;
+const SMALLEST = 0.6;  // of its size, as which it can still be read
 
 const nameOf = process => `${process.host ?? ""} ${process.pid_is_here} ${process.pid ?? Math.random()}`;
 
-// Nodes by name: { label, title, kind, before: nodes to the left, after: nodes to the right }.
+// Each process once, however many of its tasks wait.
+function byProcess(waiters) {
+  const found = new Map();
+  for (const waiter of waiters) {
+    const name = nameOf(waiter);
+    if (!found.has(name)) found.set(name, { process: waiter, tasks: 0 });
+    ++found.get(name).tasks;
+  }
+  return [...found.values()];
+}
+
+// Nodes: { name, of: the process, label, title, kind, before: edges from the right, after: edges to the left }. Tasks
+// that wait for what their own process holds have a node of their own: they wait for a task, not for the process.
 function build(locks) {
   const nodes = new Map();
   const node = (name, make) => {
-    if (!nodes.has(name)) nodes.set(name, { before: [], after: [], ...make() });
+    if (!nodes.has(name)) nodes.set(name, { name, before: [], after: [], ...make() });
     return nodes.get(name);
   };
   const link = (from, to, kind) => {
-    from.after.push({ to, kind });
-    to.before.push(from);
+    const edge = { from, to, kind };
+    from.after.push(edge);
+    to.before.push(edge);
   };
-  const ofProcess = process => node(nameOf(process), () => ({
+  const ofProcess = process => node(nameOf(process), () => ({ of: nameOf(process),
     kind: `process ${process.state}`, label: `${process.pid ?? "?"} ${process.program}`,
     title: processInWords(process) }));
+  const ofTasks = ({ process, tasks }, lock) => node(`tasks ${nameOf(process)}\n${lock.name}`, () => ({
+    of: nameOf(process), kind: `process ${process.state}`,
+    label: `${tasks} ${tasks === 1 ? "task" : "tasks"} of ${process.pid ?? "?"}`,
+    title: `${processInWords(process)}: other tasks of it wait` }));
+  const holders = new Map(locks.flatMap(lock => lock.holders).filter(one => one.pid_is_here)
+    .map(one => [one.pid, one]));
   for (const lock of locks) {
     const where = node(`lock ${lock.dictionary}\n${lock.key}`, () => ({
       kind: "lock", label: lock.key, title: `${lock.key} of dictionary ${lock.dictionary}` }));
-    for (const holder of lock.holders.slice(0, HOLDERS)) link(where, ofProcess(holder), "holds");
-    for (const waiter of lock.waiters.slice(0, WAITERS)) link(ofProcess(waiter), where, "waits");
-    const more = lock.waiter_count - Math.min(lock.waiters.length, WAITERS);
+    const shown = lock.holders.slice(0, HOLDERS).map(ofProcess);
+    for (const holder of new Set(shown)) link(where, holder, "holds");
+    const waiters = byProcess(lock.waiters);
+    let tasks = 0;
+    for (const waiter of waiters.slice(0, WAITERS)) {
+      tasks += waiter.tasks;
+      const own = shown.some(holder => holder.of === nameOf(waiter.process));
+      const from = own ? ofTasks(waiter, where) : ofProcess(waiter.process);
+      link(from, where, "waits");
+      const parent = holders.get(waiter.process.child_of);
+      if (parent && !from.before.some(edge => edge.kind === "started")) link(ofProcess(parent), from, "started");
+    }
+    const more = lock.waiter_count - tasks;
     if (more > 0)
-      link(node(`more ${lock.dictionary}\n${lock.key}`, () => ({
+      link(node(`more ${where.name}`, () => ({
         kind: "process", label: `${more} more`, title: `${more} more waiters` })), where, "waits");
   }
   return [...nodes.values()];
 }
 
-// Columns from the right, rows so that each stands beside what waits for it. An edge back to what stands further right
-// on the way is part of a circle.
+// Marks the edges that are part of a circle of two processes or more; "certain" where each of them waits once. One that
+// waits more than once has tasks, of which another may go on. Tasks of one process wait for each other as they like.
+function markCircles(nodes, locks) {
+  const waits = new Map();
+  for (const waiter of locks.flatMap(lock => lock.waiters))
+    waits.set(nameOf(waiter), (waits.get(nameOf(waiter)) ?? 0) + 1);
+  const waitsFor = new Map(nodes.filter(node => node.of).map(node => [node.of, new Set()]));
+  const held = node => node.after.filter(edge => edge.kind === "holds").map(edge => edge.to.of);
+  for (const node of nodes.filter(one => one.of)) {
+    for (const { to, kind } of node.after)
+      for (const other of kind === "started" ? [to.of] : held(to))
+        if (other !== node.of) waitsFor.get(node.of).add(other);
+  }
+  const reached = new Map();
+  const reach = from => {
+    if (reached.has(from)) return reached.get(from);
+    const found = new Set(), open = [from];
+    while (open.length > 0)
+      for (const next of waitsFor.get(open.pop()))
+        if (!found.has(next)) { found.add(next); open.push(next); }
+    reached.set(from, found);
+    return found;
+  };
+  const together = (one, other) => one && other && one !== other && reach(one).has(other) && reach(other).has(one);
+  const isCertain = one => [one, ...reach(one)].every(other => other !== one && !together(one, other)
+    || (waits.get(other) ?? 0) < 2);
+  for (const edge of nodes.flatMap(node => node.after)) {
+    const process = edge.kind === "holds" ? edge.to.of : edge.from.of;
+    const others = edge.kind === "started" ? [edge.to.of]
+      : edge.kind === "holds" ? edge.from.before.map(other => other.from.of) : held(edge.to);
+    if (others.some(other => together(process, other))) edge.circle = isCertain(process) ? "certain" : "possible";
+  }
+}
+
+// Columns from the left, rows so that each stands beside what waits for it.
 function arrange(nodes) {
   let rows = 0;
-  const place = (node, column, path) => {
-    if (node.row !== undefined) return;
+  const place = (node, column) => {
     node.column = column;
     node.row = -1;
     const below = [];
-    for (const before of node.before) {
-      if (path.has(before)) {
-        for (const edge of before.after) if (edge.to === node) edge.circle = true;
-        continue;
-      }
-      if (before.row !== undefined) continue;
-      place(before, column + 1, new Set(path).add(before));
-      below.push(before.row);
+    for (const { from } of node.before) {
+      if (from.row !== undefined) continue;
+      place(from, column + 1);
+      below.push(from.row);
     }
     node.row = below.length > 0 ? (below[0] + below[below.length - 1]) / 2 : rows++;
   };
-  for (const node of nodes) if (node.after.length === 0) place(node, 0, new Set([node]));
-  for (const node of nodes) place(node, 0, new Set([node]));
-  return { rows, columns: Math.max(...nodes.map(node => node.column)) + 1 };
+  const begin = which => { for (const node of nodes) if (node.row === undefined && which(node)) place(node, 0); };
+  begin(node => node.after.length === 0);
+  begin(node => node.of);
+  begin(() => true);
+  return rows;
 }
 
-function draw(nodes, { rows, columns }) {
-  const x = node => MARGIN + (columns - 1 - node.column) * ACROSS;
-  const y = node => MARGIN + node.row * DOWN;
-  const edges = [], boxes = [];
+// Where the columns are: each as wide as its longest label.
+function measure(nodes) {
+  const columns = [];
   for (const node of nodes) {
-    for (const { to, kind, circle } of node.after) {
-      const x1 = x(node) + WIDE, y1 = y(node) + HIGH / 2, x2 = x(to) - 2, y2 = y(to) + HIGH / 2;
-      const bend = Math.max(Math.abs(x2 - x1) / 2, 30);
-      edges.push(svg("path", { class: `edge ${kind}${circle ? " circle" : ""}`, "marker-end": "url(#arrow)",
-        d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}` }));
-    }
-    boxes.push(svg("g", {}, svg("title", {}, node.title),
-      svg("rect", { class: node.kind, x: x(node), y: y(node), width: WIDE, height: HIGH,
-        rx: node.kind === "lock" ? 12 : 4 }),
-      svg("text", { x: x(node) + 10, y: y(node) + 16 }, cut(node.label, 30))));
+    node.label = cut(node.label, LABEL);
+    const wide = [...node.label].reduce((sum, one) => sum + (one < "\u2e80" ? LETTER : WIDE_LETTER), 20);
+    columns[node.column] = { wide: Math.max(columns[node.column]?.wide ?? 60, wide) };
   }
+  let x = CHANNEL;
+  for (const column of columns) {
+    column.x = x;
+    x += column.wide + CHANNEL;
+  }
+  return { columns, width: x };
+}
+
+// An edge to the next column is a curve between the two. Any other leaves its column, goes along below all boxes, and
+// comes up before the column that it leads to: it crosses no box.
+function path(edge, columns, y, lanes) {
+  const from = columns[edge.from.column], to = columns[edge.to.column];
+  const x1 = from.x, y1 = y(edge.from), x2 = to.x + to.wide + 2, y2 = y(edge.to);
+  if (edge.from.column === edge.to.column + 1) {
+    const bend = (x1 - x2) / 2;
+    return `M${x1} ${y1}C${x1 - bend} ${y1} ${x2 + bend} ${y2} ${x2} ${y2}`;
+  }
+  const lane = lanes.count++, shift = 10 + lane % 5 * LANE, bottom = lanes.top + lane * LANE;
+  return `M${x1} ${y1}H${x1 - shift}V${bottom}H${x2 + shift}V${y2}H${x2}`;
+}
+
+function draw(nodes, rows) {
+  const { columns, width } = measure(nodes);
+  const y = node => MARGIN + node.row * DOWN + HIGH / 2;
+  const lanes = { count: 0, top: MARGIN + rows * DOWN };
+  const edges = nodes.flatMap(node => node.after).sort((one, other) => (one.circle ? 1 : 0) - (other.circle ? 1 : 0))
+    .map(edge => svg("path", { class: `edge ${edge.kind} ${edge.circle ?? ""}`, "marker-end": "url(#arrow)",
+      d: path(edge, columns, y, lanes) }));
+  const boxes = nodes.map(node => {
+    const { x, wide } = columns[node.column];
+    return svg("g", {}, svg("title", {}, node.title),
+      svg("rect", { class: node.kind, x, y: y(node) - HIGH / 2, width: wide, height: HIGH,
+        rx: node.kind === "lock" ? 12 : 4 }),
+      svg("text", { x: x + 10, y: y(node) + 4 }, node.label));
+  });
   const arrow = svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7,
     markerUnits: "userSpaceOnUse", orient: "auto" }, svg("path", { class: "arrow", d: "M0 0L8 4L0 8z" }));
-  const width = columns * ACROSS - (ACROSS - WIDE) + 2 * MARGIN;
-  return svg("svg", { width, height: rows * DOWN + MARGIN, role: "img",
+  // Without edges that go along, there is nothing in the first channel and in the last.
+  const side = lanes.count > 0 ? 0 : CHANNEL - MARGIN;
+  const height = lanes.top + lanes.count * LANE + MARGIN / 2;
+  const picture = svg("svg", { viewBox: `${side} 0 ${width - 2 * side} ${height}`, role: "img",
     "aria-label": "Which process waits for which; the table below says the same" },
     svg("defs", {}, arrow), ...edges, ...boxes);
+  picture.style.maxWidth = `${width - 2 * side}px`;
+  picture.style.minWidth = `${Math.round((width - 2 * side) * SMALLEST)}px`;
+  return picture;
 }
 
 // The picture, and what it leaves out; nothing if nobody waits.
@@ -88,9 +181,11 @@ export function graph(locks) {
   const waited = locks.filter(lock => lock.waiter_count > 0);
   if (waited.length === 0) return null;
   const nodes = build(waited.slice(0, LOCKS));
+  markCircles(nodes, waited);
   const picture = draw(nodes, arrange(nodes));
-  const circles = nodes.some(node => node.after.some(edge => edge.circle));
-  return { picture, circles, left: Math.max(waited.length - LOCKS, 0) };
+  const found = new Set(nodes.flatMap(node => node.after).map(edge => edge.circle));
+  const circle = ["certain", "possible"].find(kind => found.has(kind));
+  return { picture, circle, left: Math.max(waited.length - LOCKS, 0) };
 }
 
 export function waitRows(locks) {

@@ -124,13 +124,24 @@ function showDictionaries(dictionaries) {
     ": occupancy (blue), hits among the reads (orange, dashed)"));
 }
 
+const CIRCLES = { certain: "red: a circle; of processes with one task, none goes on",
+  possible: "yellow: a circle of processes with many tasks, of which others may go on" };
+
+function showGraphNote() {
+  const { graph: found } = shown, note = find("graph-note");
+  const isWide = find("graph").scrollWidth > find("graph").clientWidth;
+  note.textContent = !found ? "" : [CIRCLES[found.circle] ?? "holder ← lock ← waiter",
+    isWide ? "more of them to the right" : "",
+    found.left > 0 ? `${found.left} more locks are in the table` : ""].filter(text => text).join("; ");
+  note.classList.toggle("bad", found?.circle === "certain");
+  note.classList.toggle("odd", found?.circle === "possible");
+}
+
 function showLocks(locks) {
   const found = graph(locks.locks);
   find("graph").replaceChildren(found ? found.picture : html("p", { class: "none" }, "Nobody waits."));
-  const note = !found ? "" : [found.circles ? "red: a circle; of processes with one task, none goes on" : "waiter → lock → holder",
-    found.left > 0 ? `${found.left} more locks are in the table` : ""].filter(text => text).join("; ");
-  find("graph-note").textContent = note;
-  find("graph-note").classList.toggle("bad", found?.circles ?? false);
+  shown.graph = found;
+  showGraphNote();
   show("wait-rows", waitRows(locks.locks).slice(0, ROWS).map(cells => row(cells)), "nobody waits");
   const held = locks.locks.flatMap(lock => lock.holders.map(holder => [lock, holder]));
   find("held-note").textContent = held.length > ROWS || locks.count > locks.locks.length
@@ -141,12 +152,14 @@ function showLocks(locks) {
     holder.why])), "nothing is held");
 }
 
-function showHot(contention) {
+// A wait is counted among the hottest when it has ended.
+function showHot(contention, dictionaries) {
   const keys = [...contention.keys].sort((one, other) => other.wait_time - one.wait_time || other.waits - one.waits
     || other.refused - one.refused);
   show("hot-rows", keys.slice(0, HOT).map(one => row([one.key, one.dictionary, { number: count(one.waits) },
     { number: seconds(one.wait_time) }, { number: count(one.timeouts), class: one.timeouts > 0 ? "odd" : "" },
-    { number: count(one.refused) }])), "no lock was waited for");
+    { number: count(one.refused) }])),
+  dictionaries.some(one => one.lock_waits > 0) ? "no wait has ended yet" : "no lock was waited for");
 }
 
 function showTimes(histograms) {
@@ -177,7 +190,7 @@ function showDoctor(doctor) {
 
 // --- asking ---
 
-const shown = { dictionaries: [], doctor: "" };
+const shown = { dictionaries: [], doctor: "", graph: null };
 
 async function look() {
   const [dictionaries, locks, histograms, contention] = await Promise.all(
@@ -193,7 +206,7 @@ async function look() {
   shown.histograms = histograms;
   showDictionaries(dictionaries.dictionaries);
   showLocks(locks);
-  showHot(contention);
+  showHot(contention, dictionaries.dictionaries);
   showTimes(histograms);
   showTiles(dictionaries.dictionaries, locks, shown.doctor);
   say(`as of ${new Date(dictionaries.time * 1000).toLocaleTimeString()}`);
@@ -232,6 +245,7 @@ find("token-form").addEventListener("submit", event => {
   doctorAt = -Infinity;
   turn();
 });
+addEventListener("resize", showGraphNote);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) turn(); });
 find("legend").replaceChildren(...legend());
 turn();
